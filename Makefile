@@ -1,0 +1,50 @@
+# A thin front door: Meson builds, scripts/ does the rest. Nothing is decided here.
+#
+#   make            build/cove
+#   make run        install what is missing, build, and show a hostile program failing at each wall
+#   make test       unit tests under ASan and UBSan, attack tests, behaviour tests
+#   make soak       the same with the full counts
+#   make bench BENCH=box
+#   make lint, make format, make install, make clean
+
+BUILD ?= build
+PREFIX ?= /usr/local
+BENCH ?= box
+PYTEST ?= /usr/bin/python3 -m pytest
+PYTEST_ARGS ?=
+
+.PHONY: all run test soak bench install format lint clean setup setup-test
+
+all: setup
+	@scripts/build.sh release $(BUILD)
+
+setup:
+	@scripts/setup.sh build
+
+setup-test:
+	@scripts/setup.sh test
+
+run: all
+	@COVE=$(BUILD)/cove examples/tour.sh
+
+test: all setup-test
+	@BUILD=$(BUILD) PYTEST="$(PYTEST)" PYTEST_ARGS="$(PYTEST_ARGS)" scripts/test.sh
+
+soak: all setup-test
+	@COVE_SOAK=1 BUILD=$(BUILD) PYTEST="$(PYTEST)" PYTEST_ARGS="$(PYTEST_ARGS)" scripts/test.sh
+
+bench: all
+	@bench/run.sh $(BENCH)
+
+install: all
+	meson configure $(BUILD) -Dprefix=$(PREFIX)
+	meson install -C $(BUILD) --no-rebuild
+
+format:
+	@scripts/format.sh
+
+lint: setup-test
+	@scripts/lint.sh
+
+clean:
+	rm -rf $(BUILD)

@@ -1,0 +1,138 @@
+"""The box bench: what a box costs, beside bubblewrap, crun and the floor, in one run.
+
+usage: box.py BUILD_DIRECTORY
+Runs the C programs, then prints a table for people and writes BUILD_DIRECTORY/bench/box.json.
+It only judges; what is measured, and how, is in spawn.c and box.c.
+"""
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+
+import peers
+import report
+from report import Row, percentile
+
+HOT_ROUNDS = 400
+PACED_ROUNDS = 40
+PAUSE_MS = 300
+MS = 1e-6  # from ns
+
+
+def race(work, build, name, rounds, pause_ms):
+    """Runs the contestants of the cold start against each other; their series by name."""
+    true, cove = f"{build}/bench/true", f"{build}/cove"
+    contestants = {
+        "true": ["/bin/true"],
+        "floor": ["@namespaces", true],
+        "cove": [cove, "run", "--", "/bin/true"],
+        "bwrap": peers.bwrap(work, ["/bin/true"]),
+        "crun": peers.crun(work, ["/bin/true"]),
+    }
+    words = []
+    for contestant, command in contestants.items():
+        words += [contestant, *command, ",,"]
+    raw = f"{build}/bench/{name}.raw"
+    subprocess.run([f"{build}/bench/spawn", raw, str(rounds), str(pause_ms), *words], check=True)
+    return report.read_series(raw)
+
+
+def cold_rows(series, name, title, goal):
+    """Net of what spawning /bin/true costs by itself, for everybody pays that."""
+    true_ns = percentile(series["true"].samples, 50)
+    net = {who: percentile(series[who].samples, 50) - true_ns for who in ("bwrap", "crun")}
+    floor = percentile(series["floor"].samples, 50)
+    cove = [sample - true_ns for sample in series["cove"].samples]
+    rows = []
+    for peer in ("bwrap", "crun"):
+        rows.append(Row(
+            name=f"{name}_vs_{peer}", text=f"cove run, net of /bin/true, beside {peer}", unit="ms",
+            samples=[sample * MS for sample in cove], peer=f"{peer}, net of /bin/true",
+            peer_p50=net[peer] * MS, floor_p50=floor * MS,
+            goal=goal if peer == "bwrap" else None, section=title))
+    for who, text in (("cove", "cove run -- /bin/true"), ("bwrap", "bwrap ... /bin/true"),
+                      ("crun", "crun run, /bin/true"), ("true", "/bin/true"),
+                      ("floor", "clone3 with 7 namespaces, static true")):
+        rows.append(Row(name=f"{name}_gross_{who}", text=text, unit="ms",
+                        samples=series[who].scaled(MS), section=title))
+    return rows
+
+
+def alive(work, build):
+    """Runs box.c on a root that holds the static true and nothing else; its series by name."""
+    root, empty = os.path.join(work, "root"), os.path.join(work, "empty")
+    os.makedirs(root)
+    os.makedirs(empty)
+    os.chmod(root, 0o755)
+    shutil.copy(f"{build}/bench/true", os.path.join(root, "true"))
+    raw = f"{build}/bench/alive.raw"
+    subprocess.run([f"{build}/bench/box", raw, root, f"{build}/bench/true", empty], check=True)
+    return report.read_series(raw)
+
+
+def alive_rows(series, cold):
+    """The numbers from within one process. bwrap's cold start is what the others have instead."""
+    ms = {name: one.scaled(MS) for name, one in series.items() if one.unit == "ns"}
+    p50 = {name: percentile(samples, 50) for name, samples in ms.items()}
+    bwrap = percentile(cold["bwrap"].samples, 50) * MS
+    floor = percentile(cold["floor"].samples, 50) * MS
+    rows = [
+        Row("zygote_create", "zygote create, overlay root", "ms", ms["create"],
+            goal=("p50", "<=", 1), floor_p50=floor),
+        Row("zygote_create_first_exec", "zygote create and first exec", "ms",
+            ms["create_first_exec"], peer="bwrap ... /bin/true", peer_p50=bwrap, floor_p50=floor),
+        Row("zygote_create_1000_mounts", "zygote create, 1,000 more mounts on the host", "ms",
+            ms["create_many_mounts"], peer="without them", peer_p50=p50["create_few_mounts"],
+            goal=("ratio", "<=", 1.05)),
+        Row("destroy", "destroy", "ms", ms["destroy"]),
+        Row("throughput", "create and destroy", "1/s", [1000 / cycle for cycle in ms["cycles"]],
+            goal=("p50", ">=", 500)),
+        Row("exec", "exec of a static true", "ms", ms["exec"], peer="vfork+exec outside",
+            peer_p50=p50["exec_floor"], floor_p50=p50["exec_floor"], goal=("p50", "<=", 0.25)),
+    ]
+    for row in rows:
+        row.section = "one box at a time"
+    for count in (1000, 5000):
+        at = f"{count:,} alive"
+        megabytes = [sample / 1e6 for sample in series[f"memory_{count}"].samples]
+        rows += [
+            Row(f"zygote_create_{count}_alive", "zygote create", "ms", ms[f"create_{count}"],
+                peer="with none alive", peer_p50=p50["create"],
+                goal=("ratio", "<=", 1.2) if count == 5000 else None, section=at),
+            Row(f"exec_{count}_alive", "exec in any of them", "ms", ms[f"exec_{count}"],
+                peer="always in the same", peer_p50=p50[f"exec_beside_{count}"],
+                floor_p50=p50["exec_floor"], section=at),
+            Row(f"idle_memory_{count}_alive", "memory of an idle box with its network", "MB",
+                megabytes, goal=("p50", "<=", 0.5), section=at),
+        ]
+    rows.append(Row("destroy_5000_alive", "destroy, one after the other", "ms", ms["destroy_all"],
+                    peer="with none beside", peer_p50=p50["destroy"], section="5,000 alive"))
+    return rows
+
+
+def main():
+    build = os.path.abspath(sys.argv[1])
+    report.print_machine()
+    work = tempfile.mkdtemp(prefix="cove-bench-")
+    os.chmod(work, 0o755)
+    series, rows = {}, []
+    try:
+        for name, rounds, pause_ms, title, goal in (
+                ("cold_hot", HOT_ROUNDS, 0, "cold, back to back", ("ratio", "<=", 0.6)),
+                ("cold_paced", PACED_ROUNDS, PAUSE_MS, f"cold, {PAUSE_MS} ms apart", None)):
+            found = race(work, build, name, rounds, pause_ms)
+            rows += cold_rows(found, name, title, goal)
+            series |= {f"{name} {who}": one for who, one in found.items()}
+        found = alive(work, build)
+        rows += alive_rows(found, {who: series[f"cold_hot {who}"] for who in ("bwrap", "floor")})
+        series |= found
+    finally:
+        shutil.rmtree(work)
+    report.print_table(rows)
+    report.print_success(series)
+    report.write_json(f"{build}/bench/box.json", rows)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,44 @@
+#!/bin/sh
+# Sets up one build directory and builds it. Every difference between the kinds of build is here:
+#   release  what is installed; no test code, no test switches
+#   test     the same flags, with COVE_TEST_OFF (switches features off to run their fallbacks)
+#   asan     unit tests under AddressSanitizer and UndefinedBehaviorSanitizer
+# The kinds must never share a directory: a release with test switches would be one by accident.
+# usage: build.sh KIND DIRECTORY
+set -eu
+
+kind=$1
+directory=$2
+cd "$(dirname "$0")/.."
+
+case $kind in
+release)
+    set --
+    ;;
+test)
+    set -- -Dtest_switches=true -Ddebug=true -Db_ndebug=false
+    ;;
+asan)
+    set -- -Dtests=true -Dtest_switches=true -Ddebug=true -Db_ndebug=false -Doptimization=1 \
+        -Db_sanitize=address,undefined -Db_lundef=false
+    ;;
+*)
+    echo "build.sh: kind '$kind' is unknown: release, test or asan" >&2
+    exit 1
+    ;;
+esac
+
+mkdir -p "$directory"
+
+# Two ninjas in one directory would step on each other's files.
+exec 9>"$directory/.lock"
+flock 9
+
+if [ ! -f "$directory/build.ninja" ]; then
+    echo "setting up $directory ($kind)"
+    meson setup "$directory" "$@" >"$directory/setup.log" 2>&1 || {
+        cat "$directory/setup.log" >&2
+        exit 1
+    }
+fi
+exec ninja -C "$directory" --quiet

@@ -1,0 +1,38 @@
+#!/usr/bin/env python3
+"""Checks that no room includes a room above it.
+
+The order of the floors is the list below; a header of a room that is not in it is an error, so a
+new room has to be given its place here.
+"""
+
+import pathlib
+import re
+import sys
+
+FLOORS = ["base", "policy", "box", "kernel", "net", "disk", "keeper", "store", "engine", "http",
+          "front", "mcp", "cmd"]
+INCLUDE = re.compile(r'^\s*#\s*include\s+"([a-z0-9_]+)/')
+
+
+def main():
+    source = pathlib.Path(__file__).resolve().parent.parent / "src"
+    wrong = 0
+    for path in sorted(source.rglob("*.[ch]")):
+        room = path.relative_to(source).parts[0]
+        for number, line in enumerate(path.read_text().splitlines(), 1):
+            found = INCLUDE.match(line)
+            if not found:
+                continue
+            where = f"{path.relative_to(source.parent)}:{number}"
+            other = found[1]
+            if other not in FLOORS or room not in FLOORS:
+                print(f"{where}: room '{other}' has no place in {pathlib.Path(__file__).name}")
+                wrong += 1
+            elif FLOORS.index(other) > FLOORS.index(room):
+                print(f"{where}: {room} reaches up to {other}")
+                wrong += 1
+    return 1 if wrong else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

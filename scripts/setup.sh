@@ -1,0 +1,129 @@
+#!/bin/sh
+# Installs the Debian packages that a group of tasks needs, if they are missing, and says so.
+#
+# Tested on Debian 12 (bookworm), whose package versions are the pin: `setup.sh versions` prints
+# what this machine has beside what was tested. It must stay quick when nothing is missing, for
+# `make` runs it each time, and it must never remove or upgrade anything.
+# usage: setup.sh [build|test|bench|versions]
+set -eu
+
+group=${1:-build}
+
+build='gcc make meson ninja-build pkg-config musl-tools linux-libc-dev libc6-dev libjansson-dev
+    python3'
+test="$build git python3-pytest python3-venv clang-14 clang-tidy-14 clang-format-14 cppcheck
+    bubblewrap crun busybox-static erofs-utils e2fsprogs mmdebstrap sqlite3 openssh-client sudo
+    attr libcap2-bin procps strace tar"
+bench="$build bubblewrap crun busybox-static"
+
+# Programs that tests run inside a box. Any version will do, from wherever: only a command that is
+# missing is installed.
+# COMMAND:PACKAGE
+test_commands='go:golang-go java:default-jdk-headless javac:default-jdk-headless node:nodejs
+    npm:npm'
+
+# What the code was last tested with.
+tested='gcc 4:12.2.0-3
+meson 1.0.1-5
+ninja-build 1.11.1-2~deb12u1
+musl-tools 1.2.3-1
+libjansson-dev 2.14-2
+python3 3.11.2-1+b1
+python3-pytest 7.2.1-2
+clang-14 1:14.0.6-12
+cppcheck 2.10-2
+bubblewrap 0.8.0-2+deb12u1
+crun 1.8.1-1+deb12u1
+busybox-static 1:1.35.0-4+deb12u1+b1
+erofs-utils 1.5-1
+e2fsprogs 1.47.0-2
+mmdebstrap 1.3.5-7'
+
+say() {
+    echo "setup: $*" >&2
+}
+
+fail() {
+    say "$*"
+    exit 1
+}
+
+print_versions() {
+    echo "$tested" | while read -r package version; do
+        have=$(dpkg-query -W -f '${Version}' "$package" 2>/dev/null) || have='not installed'
+        [ "$have" = "$version" ] && note='' || note="   (tested: $version)"
+        echo "$package $have$note"
+    done
+}
+
+# The packages of $1 that dpkg does not have, by one call of dpkg-query.
+missing_packages() {
+    # shellcheck disable=SC2086 # a list of words
+    have=$(dpkg-query -W -f '${db:Status-Status} ${Package}\n' $1 2>/dev/null |
+        sed -n 's/^installed //p') || true
+    for package in $1; do
+        case "
+$have
+" in
+        *"
+$package
+"*) ;;
+        *) echo "$package" ;;
+        esac
+    done
+}
+
+missing_commands() {
+    for pair in $test_commands; do
+        command=${pair%%:*}
+        command -v "$command" >/dev/null 2>&1 || [ -x "/usr/local/go/bin/$command" ] ||
+            echo "${pair#*:}"
+    done | sort -u
+}
+
+case $group in
+build) packages=$build ;;
+test) packages=$test ;;
+bench) packages=$bench ;;
+versions)
+    print_versions
+    exit 0
+    ;;
+*) fail "there is no group '$group': build, test, bench or versions" ;;
+esac
+
+if ! command -v dpkg-query >/dev/null 2>&1 || ! command -v apt-get >/dev/null 2>&1; then
+    # Elsewhere the names differ, so nothing is guessed: if the build's tools are there, go on.
+    absent=
+    for command in gcc make meson ninja musl-gcc python3; do
+        command -v "$command" >/dev/null 2>&1 || absent="$absent $command"
+    done
+    [ -n "$absent" ] || exit 0
+    fail "this is not a Debian system, and these commands are missing:$absent. Install what" \
+        "Debian calls:" $packages
+fi
+
+missing=$(missing_packages "$packages")
+[ "$group" != test ] || missing="$missing $(missing_commands)"
+# shellcheck disable=SC2086 # a list of words
+missing=$(echo $missing)
+[ -n "$missing" ] || exit 0
+
+if [ "$(id -u)" = 0 ]; then
+    as_root=env
+elif command -v sudo >/dev/null 2>&1; then
+    as_root='sudo env'
+else
+    fail "these packages are missing, and only root can install them: $missing"
+fi
+
+say "installing what is missing for '$group': $missing"
+# shellcheck disable=SC2086 # lists of words
+{
+    $as_root DEBIAN_FRONTEND=noninteractive apt-get -q -q update ||
+        fail "the package lists could not be fetched; is the network there?"
+    $as_root DEBIAN_FRONTEND=noninteractive apt-get -q -q -y --no-install-recommends \
+        -o Dpkg::Use-Pty=0 install $missing >&2 ||
+        fail "the installation failed; the messages above say why"
+}
+say "installed: $missing"

@@ -1,0 +1,30 @@
+#!/usr/bin/env bash
+# All tests: unit tests under the sanitizers, then attacks and behaviour on real boxes. The last
+# line counts both. A test that was skipped counts as failed: what a test needs, setup.sh installs.
+# COVE_SOAK=1 runs the full counts.
+# usage: BUILD=build test.sh
+set -euo pipefail
+
+cd "$(dirname "$0")/.."
+build=${BUILD:-build}
+read -r -a pytest <<<"${PYTEST:-/usr/bin/python3 -m pytest}"
+read -r -a arguments <<<"${PYTEST_ARGS:-}"
+
+scripts/build.sh asan "$build/asan"
+scripts/build.sh test "$build/test"
+results=$build/results
+mkdir -p "$results"
+rm -f "$results"/*.xml
+
+echo "unit tests, under ASan and UBSan"
+export ASAN_OPTIONS=${ASAN_OPTIONS:-detect_leaks=1:strict_string_checks=1}
+export UBSAN_OPTIONS=${UBSAN_OPTIONS:-halt_on_error=1:print_stacktrace=1}
+status=0
+meson test -C "$build/asan" --no-rebuild --print-errorlogs --suite unit || status=1
+cp "$build/asan/meson-logs/testlog.junit.xml" "$results/unit.xml"
+
+echo "boxes: attacks, posture, behaviour, real work"
+"${pytest[@]}" -q --junitxml="$results/boxes.xml" tests/box "${arguments[@]}" || status=1
+
+scripts/count.py "$results/unit.xml" "$results/boxes.xml" || status=1
+exit "$status"

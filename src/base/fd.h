@@ -1,0 +1,37 @@
+/* File descriptors: who owns them, and whole reads and writes.
+ *
+ * A local that owns an fd is declared `_cleanup_close_ int fd = -1;` and handed over with
+ * fd_take(). Every fd is O_CLOEXEC. */
+#pragma once
+
+#include <stddef.h>
+#include <sys/types.h>
+
+#define _cleanup_(f) __attribute__((cleanup(f)))
+#define _cleanup_close_ _cleanup_(fd_closep)
+#define _cleanup_free_ _cleanup_(freep)
+
+void fd_closep(int *fd);
+void freep(void *pointer_to_pointer);
+
+/* Closes `*fd` if it is open and leaves -1; errno is kept. */
+void fd_close(int *fd);
+
+/* Gives the fd away: the variable becomes -1. */
+int fd_take(int *fd);
+
+/* Reads until end of file or until `size` bytes are there; how many, or -1. */
+ssize_t fd_read_full(int fd, void *data, size_t size);
+
+/* Writes all of it, or -1. */
+int fd_write_full(int fd, const void *data, size_t size);
+
+/* Reads a whole small file below `dir` (AT_FDCWD allowed) into `text`, which it terminates; the
+ * length, or -1 (EFBIG if it does not fit). */
+ssize_t fd_read_file(int dir, const char *path, char *text, size_t size);
+
+/* Writes `text` to an existing file (a kernel setting, say) in one write; 0 or -1. */
+int fd_write_file(int dir, const char *path, const char *text);
+
+/* Opens /dev/null on 0, 1 and 2 where they are closed, so that no later fd lands there. */
+int fd_fill_stdio(void);

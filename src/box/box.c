@@ -1,0 +1,305 @@
+/* The box from the outside: see box.h. This file makes a cold one; talk.c talks to it.
+ *
+ * The order matters twice. For safety: the guard is there before the first cgroup, and the child
+ * waits until its ids are mapped. For speed: whatever can be done beside the child is, and nothing
+ * is probed that a failing call would tell as well. */
+#include "box/box.h"
+
+#include "base/fd.h"
+#include "box/embed.h"
+#include "box/handle.h"
+#include "box/idmap.h"
+#include "box/inside.h"
+#include "box/proto.h"
+#include "box/root.h"
+#include "box/switches.h"
+#include "box/sys.h"
+#include "box/user.h"
+
+#include <assert.h>
+#include <errno.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/random.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/vfs.h>
+#include <sys/wait.h>
+
+#define CGROUP2_MAGIC 0x63677270
+
+/* What box_create() holds until the box stands. */
+struct making {
+    struct plan plan;
+    struct root_ids range;
+    int control, go[2], joined[2];
+    int into, leaves; /* cgroup v2 directories */
+};
+
+int box_program(const char *name, const unsigned char *start, const unsigned char *end,
+                struct error *err)
+{
+    _cleanup_close_ int fd = memfd_create(name, MFD_CLOEXEC | MFD_ALLOW_SEALING);
+
+    /* Only executable, not readable: the kernel then makes the process one that nobody in the box
+     * can trace or look into. */
+    if (fd < 0 || fd_write_full(fd, start, (size_t)(end - start)) < 0 || fchmod(fd, 0111) < 0 ||
+        fcntl(fd, F_ADD_SEALS, F_SEAL_SEAL | F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_WRITE) < 0)
+        return error_set(err, "init_failed", errno, "cannot prepare the box's %s", name);
+    return fd_take(&fd);
+}
+
+int box_plan_fill(const struct box_spec *spec, const struct box_user *user, struct plan *plan,
+                  struct error *err)
+{
+    const struct box_limits *limits = &spec->limits;
+
+    plan->root_kind = spec->root_kind;
+    plan->privileges = spec->privileges;
+    plan->uid = user->uid;
+    plan->gid = user->gid;
+    plan->groups_count = user->groups_count;
+    memcpy(plan->groups, user->groups, sizeof(plan->groups));
+    (void)snprintf(plan->home, sizeof(plan->home), "%s", user->home);
+    (void)snprintf(plan->hostname, sizeof(plan->hostname), "%s",
+                   spec->hostname != NULL ? spec->hostname : "box");
+    plan->memory_bytes = limits->memory_bytes;
+    plan->disk_bytes = limits->disk_bytes;
+    plan->disk_inodes = limits->disk_inodes;
+    plan->cpu_milli = limits->cpu_milli;
+    plan->pids = limits->pids;
+    plan->landlock = !switched_off("landlock");
+    plan->own_network = true;
+    for (size_t i = 0; i < spec->binds_count; i++)
+        plan->no_set_id |= !spec->binds[i].read_only;
+    plan->control = plan->init = plan->go = plan->joined = plan->leaves = -1;
+    plan->lower = plan->upper = -1;
+    if (getrandom(plan->filter_key, sizeof(plan->filter_key), 0) != sizeof(plan->filter_key))
+        return error_set(err, "no_random", errno, "cannot get random bytes for the box");
+    return 0;
+}
+
+void box_choose_shell(const struct box_spec *spec, char *shell, size_t size)
+{
+    bool bash = spec->root_kind == BOX_ROOT_HOST && access("/bin/bash", X_OK) == 0;
+
+    (void)snprintf(shell, size, "%s", bash ? "/bin/bash" : "/bin/sh");
+}
+
+/* ---- opening what the plan needs ---- */
+
+static int open_roots(const struct box_spec *spec, struct box *box, struct making *making,
+                      struct error *err)
+{
+    struct plan *plan = &making->plan;
+    const char *who = spec->user;
+    struct box_user *user = &box->user;
+    char *warning = box->warnings[box->warnings_count];
+    int lower = -1;
+
+    box_choose_shell(spec, plan->shell, sizeof(plan->shell));
+    if (who == NULL)
+        who = spec->privileges == BOX_SYSTEM ? "0" : "1000";
+    making->range = (struct root_ids){.first = box->ids.first, .count = box->ids.count};
+    if (spec->root_kind != BOX_ROOT_HOST) {
+        if (root_open(spec, &making->range, &lower, warning, sizeof(box->warnings[0]), err) < 0)
+            return -1;
+        if (warning[0] != '\0')
+            box->warnings_count++;
+    }
+    if (user_resolve(lower, plan->shell, who, user, err) < 0 ||
+        box_plan_fill(spec, user, plan, err) < 0) {
+        fd_close(&lower);
+        return -1;
+    }
+    plan->lower = lower;
+    making->range.user = user->uid;
+    making->range.group = user->gid;
+    if (spec->root_kind != BOX_ROOT_HOST && !root_tmpfs_has_xattrs())
+        return root_upper_open(&spec->limits, &making->range, &plan->upper, err);
+    return 0;
+}
+
+static int open_binds(const struct box_spec *spec, struct making *making, struct error *err)
+{
+    struct plan *plan = &making->plan;
+
+    if (spec->binds_count > PLAN_BINDS_MAX)
+        return error_set(err, "bad_mount", 0, "a box takes %d mounts at most", PLAN_BINDS_MAX);
+    for (size_t i = 0; i < spec->binds_count; i++) {
+        if (root_bind_open(&spec->binds[i], &making->range, &plan->binds[i], err) < 0)
+            return -1;
+        plan->binds_count++;
+    }
+    return 0;
+}
+
+static int open_channels(struct making *making, struct error *err)
+{
+    int pair[2];
+
+    if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair) < 0)
+        return error_set(err, "create_failed", errno, "cannot make the box's control socket");
+    making->control = pair[0];
+    making->plan.control = pair[1];
+    if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, making->go) < 0)
+        return error_set(err, "create_failed", errno, "cannot make the box's start signal");
+    making->plan.go = making->go[0];
+    making->plan.init = box_program("cove-init", embed_init_start, embed_init_end, err);
+    return making->plan.init >= 0 ? 0 : -1;
+}
+
+/* ---- the guard and the cgroups ---- */
+
+static bool has_pure_v2(void)
+{
+    struct statfs fs;
+
+    return statfs("/sys/fs/cgroup", &fs) == 0 && fs.f_type == CGROUP2_MAGIC;
+}
+
+static int start_guard(const struct box_spec *spec, struct box *box, struct making *making,
+                       struct error *err)
+{
+    uint64_t random;
+    char name[32];
+    struct guard_order order = {
+        .name = name,
+        .limits = {.memory_bytes = spec->limits.memory_bytes,
+                   .cpu_milli = spec->limits.cpu_milli,
+                   .pids = spec->limits.pids},
+        .owner = box->ids.first,
+        .group = box->ids.first,
+        .leaves = spec->many_commands,
+        .keep = {box->pool.lock},
+    };
+
+    if (getrandom(&random, sizeof(random), 0) != sizeof(random))
+        return error_set(err, "no_random", errno, "cannot get random bytes for the box");
+    (void)snprintf(name, sizeof(name), "%016llx", (unsigned long long)random);
+    if (pipe2(making->joined, O_CLOEXEC) < 0)
+        return error_set(err, "create_failed", errno, "cannot make the guard's pipe");
+    order.joined = making->joined[1];
+    if (spec->privileges == BOX_PLAIN) {
+        order.owner += making->plan.uid;
+        order.group += making->plan.gid;
+    }
+    if (guard_start(&order, &box->guard, err) < 0)
+        return -1;
+    fd_close(&making->joined[1]);
+    making->plan.joined = making->joined[0];
+    return 0;
+}
+
+/* ---- the child ---- */
+
+static pid_t clone_child(struct box *box, struct making *making, struct error *err)
+{
+    struct clone_args args = {
+        .flags = CLONE_NEWUSER | CLONE_NEWNS | CLONE_NEWPID | CLONE_NEWNET | CLONE_NEWIPC |
+                 CLONE_NEWUTS | CLONE_PIDFD,
+        .pidfd = (uint64_t)(uintptr_t)&box->pidfd,
+        .exit_signal = SIGCHLD,
+    };
+    pid_t pid;
+
+    if (making->into >= 0) {
+        args.flags |= CLONE_INTO_CGROUP;
+        args.cgroup = (unsigned)making->into;
+    }
+    pid = sys_clone3(&args);
+    if (pid == 0)
+        inside_enter(&making->plan);
+    if (pid < 0)
+        return error_set(err, "namespace_failed", errno,
+                         errno == ENOSPC || errno == EPERM || errno == ENOSYS
+                             ? "cannot make namespaces here (inside a box or another sandbox, or "
+                               "forbidden by this host); run cove on the host itself"
+                             : "cannot make the box's namespaces");
+    return pid;
+}
+
+static int release_child(struct box *box, struct making *making, pid_t pid, struct error *err)
+{
+    char map[64];
+
+    (void)snprintf(map, sizeof(map), "0 %u %u", box->ids.first, box->ids.count);
+    if (idmap_write(pid, map, map, err) < 0)
+        return -1;
+    if (box_send_config(making->control, &making->plan, making->leaves >= 0 && has_pure_v2(),
+                        err) < 0)
+        return -1;
+    if (fd_write_full(making->go[1], "g", 1) < 0)
+        return error_set(err, "create_failed", errno, "cannot release the box");
+    return guard_join(&box->guard, pid, err);
+}
+
+static void close_making(struct making *making)
+{
+    struct plan *plan = &making->plan;
+    int *owned[] = {&plan->control, &plan->init,       &plan->lower,       &plan->upper,
+                    &making->control, &making->go[0],  &making->go[1],     &making->joined[0],
+                    &making->joined[1], &making->into, &making->leaves};
+
+    for (size_t i = 0; i < sizeof(owned) / sizeof(owned[0]); i++)
+        fd_close(owned[i]);
+    for (size_t i = 0; i < plan->binds_count; i++)
+        fd_close(&plan->binds[i].mount);
+}
+
+static int make(const struct box_spec *spec, struct box *box, struct making *making,
+                struct error *err)
+{
+    pid_t pid;
+
+    if (ids_open(&box->pool, err) < 0 || ids_take(&box->pool, &box->ids, err) < 0 ||
+        open_roots(spec, box, making, err) < 0 || start_guard(spec, box, making, err) < 0 ||
+        open_binds(spec, making, err) < 0 || open_channels(making, err) < 0)
+        return -1;
+    /* Only a child that is born into a v2 group needs the groups before it is there. */
+    if ((spec->many_commands || has_pure_v2()) &&
+        guard_wait_made(&box->guard, &making->into, &making->leaves, err) < 0)
+        return -1;
+    making->plan.leaves = spec->many_commands ? making->leaves : -1;
+    pid = clone_child(box, making, err);
+    if (pid < 0)
+        return -1;
+    if (release_child(box, making, pid, err) < 0)
+        return -1;
+    box->control = fd_take(&making->control);
+    return 0;
+}
+
+int box_create(const struct box_spec *spec, struct box **out, struct error *err)
+{
+    struct box *box = calloc(1, sizeof(*box));
+    struct making *making = calloc(1, sizeof(*making));
+    int made;
+
+    if (box == NULL || making == NULL) {
+        free(box);
+        free(making);
+        return error_set(err, "no_memory", ENOMEM, "cannot make a box");
+    }
+    box->magic = BOX_MAGIC;
+    box->cold = true;
+    box->privileges = spec->privileges;
+    box->control = box->pidfd = box->guard.socket = box->pool.lock = -1;
+    making->control = making->into = making->leaves = -1;
+    making->go[0] = making->go[1] = making->joined[0] = making->joined[1] = -1;
+    making->plan.control = making->plan.init = making->plan.lower = making->plan.upper = -1;
+    made = make(spec, box, making, err);
+    close_making(making);
+    free(making);
+    if (made < 0) {
+        struct error ignored;
+
+        (void)box_destroy(box, NULL, &ignored);
+        return -1;
+    }
+    *out = box;
+    return 0;
+}

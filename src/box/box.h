@@ -1,0 +1,136 @@
+/* The box: a hostile Linux program that can touch nothing, from the outside.
+ *
+ * A box is a set of namespaces with an init of ours as PID 1 (init/). It is created cold by
+ * box_create(), or by a zygote (zygote.h) whose mount namespace is ready. Commands run inside
+ * through init; their output never passes through us. Everything that is left in a box dies with
+ * box_destroy(), or when this process dies, however it dies.
+ *
+ * One thread drives a box. Nothing here prints. */
+#pragma once
+
+#include "base/err.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <sys/types.h>
+
+enum box_privileges {
+    BOX_PLAIN,  /* no capabilities, no_new_privs, nosuid */
+    BOX_SYSTEM, /* root inside: what apt, su and sudo need, in the box's own user namespace */
+};
+
+enum box_root_kind {
+    BOX_ROOT_HOST,  /* read-only view of the host's system directories */
+    BOX_ROOT_DIR,   /* a directory, writable through an overlay */
+    BOX_ROOT_EROFS, /* an erofs image, writable through an overlay */
+};
+
+struct box_bind {
+    const char *source; /* on the host: a directory or a file */
+    const char *target; /* in the box: absolute */
+    bool read_only;
+};
+
+struct box_limits {
+    uint64_t memory_bytes;
+    uint32_t cpu_milli; /* thousandths of a CPU; 0: all of the host's */
+    uint32_t pids;
+    uint64_t disk_bytes; /* what the box writes, /tmp and home too; held in memory */
+    uint64_t disk_inodes;
+};
+
+struct box_spec {
+    enum box_root_kind root_kind;
+    const char *root_path; /* BOX_ROOT_DIR, BOX_ROOT_EROFS */
+    const struct box_bind *binds;
+    size_t binds_count;
+    enum box_privileges privileges;
+    const char *user;     /* NAME, UID, NAME:GROUP or UID:GID; NULL: `user` if plain, else `root` */
+    const char *hostname; /* NULL: "box" */
+    struct box_limits limits;
+    bool many_commands; /* a cgroup leaf for each command, so that one can be killed as a whole */
+};
+
+/* Who runs the commands of a box, resolved against the box's own /etc/passwd and /etc/group. */
+#define BOX_GROUPS_MAX 32
+struct box_user {
+    uid_t uid;
+    gid_t gid;
+    gid_t groups[BOX_GROUPS_MAX]; /* supplementary */
+    size_t groups_count;
+    char name[64]; /* empty where the id has no entry */
+    char home[256];
+    char shell[256];
+};
+
+struct box_command {
+    const char *const *argv;     /* NULL-terminated; argv[0] is looked up in the PATH of `env` */
+    const char *const *env;      /* NULL-terminated "K=V": the whole environment */
+    const char *cwd;             /* in the box; NULL: the user's home */
+    const struct box_user *user; /* NULL: the box's own user. Another one needs BOX_SYSTEM */
+    bool tty;                    /* a terminal of the box's own devpts, sent with BOX_STARTED */
+    uint16_t tty_rows, tty_columns;
+    int stdio[3]; /* ignored with `tty`; borrowed: the caller closes them after box_exec() */
+};
+
+enum box_event_kind {
+    BOX_READY,   /* the box stands: it is locked down and its init waits for commands */
+    BOX_STARTED, /* the command runs: `pid` (in the box), `tty` fd or -1 (given to the caller) */
+    BOX_REFUSED, /* the command did not start: `errnum`, `step` */
+    BOX_EXITED,  /* the command ended: `status` as of waitpid() */
+    BOX_GONE,    /* the box ended: `error` says why; its last event */
+};
+
+enum box_step { BOX_STEP_CWD = 1, BOX_STEP_USER, BOX_STEP_TTY, BOX_STEP_SPAWN, BOX_STEP_EXEC };
+
+struct box_event {
+    enum box_event_kind kind;
+    uint32_t command; /* the id given to box_exec() */
+    pid_t pid;
+    int tty;
+    int status;
+    int errnum;
+    enum box_step step;
+    struct error error;
+};
+
+struct box_report {
+    bool oom_killed;
+    bool usage_known;             /* false where no cgroup counts: the next two are then 0 */
+    uint64_t cpu_ns;              /* all processes of the box */
+    uint64_t peak_memory_bytes;   /* with what it wrote to its disk */
+};
+
+struct box;
+
+/* Makes a box. Returns as soon as its init is being set up: a failure in there arrives as
+ * BOX_GONE. `spec` is not kept. */
+int box_create(const struct box_spec *spec, struct box **out, struct error *err);
+
+/* "full" or "no-fresh-proc"; one line per way in which the box is weaker than asked is at
+ * box_warning(), NULL after the last. */
+const char *box_level(const struct box *box);
+const char *box_warning(const struct box *box, size_t index);
+
+/* The user that box_spec.user named. */
+const struct box_user *box_default_user(const struct box *box);
+
+/* Asks init to run a command; its events carry `id`. May be called at once after box_create(). */
+int box_exec(struct box *box, uint32_t id, const struct box_command *command, struct error *err);
+
+/* Sends a signal to the process group of a command. */
+int box_signal(struct box *box, uint32_t id, int signal_number, struct error *err);
+
+/* Kills a command and all that it started, daemons too where the host has cgroup v2. */
+int box_kill(struct box *box, uint32_t id, struct error *err);
+
+/* An fd that polls readable when box_next() has something to say. */
+int box_fd(const struct box *box);
+
+/* Takes the next event: 1 if there was one, 0 if not, -1 on error. Does not block. */
+int box_next(struct box *box, struct box_event *event, struct error *err);
+
+/* Kills what is left, waits until all of it is gone (processes, mounts, cgroups) and frees the
+ * handle. `report` may be NULL. */
+int box_destroy(struct box *box, struct box_report *report, struct error *err);

@@ -1,0 +1,107 @@
+/* The cgroups of a box: its limits, its bill, and the handle by which all of it can be killed.
+ *
+ * One box has one group `cove-NAME` in each hierarchy that matters: every v1 hierarchy that holds
+ * memory, cpu, cpuacct, cpuset or pids, and cgroup v2. Hosts come in three kinds (v1, pure v2, and
+ * hybrid: v1 controllers beside a v2 that has none), and a controller is used where it is. Groups
+ * that others made are never changed: what they do not grant is not limited, and said so. */
+#pragma once
+
+#include "base/err.h"
+
+#include <sched.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <sys/types.h>
+
+#define CGROUP_NAME_MAX 48
+#define CGROUP_V1_MAX 5
+
+enum cgroup_controller {
+    CGROUP_MEMORY = 1,
+    CGROUP_CPU = 2,
+    CGROUP_PIDS = 4,
+    CGROUP_CPUACCT = 8,
+    CGROUP_CPUSET = 16,
+};
+
+/* What the host offers, read once. Borrowed by every group made with it. */
+struct cgroup_host {
+    struct {
+        int parent; /* directory of our own group there: boxes become its children */
+        unsigned controllers;
+    } v1[CGROUP_V1_MAX];
+    size_t v1_count;
+    char mems[128];          /* v1 cpuset: memory nodes a child may use */
+    int v2;                  /* directory in which boxes get their v2 group, or -1 */
+    unsigned v2_controllers; /* the ones that are used there */
+    bool limits_memory, limits_cpu, limits_pids; /* what can be limited at all */
+};
+
+struct cgroup_limits {
+    uint64_t memory_bytes; /* 0 in any of these: no limit */
+    uint32_t cpu_milli;
+    uint32_t pids;
+};
+
+struct cgroup {
+    const struct cgroup_host *host;
+    char name[CGROUP_NAME_MAX]; /* of the directory */
+    unsigned v1_made;           /* bit i: the group in host->v1[i] stands */
+    bool v2_made;
+    int into;       /* see cgroup_into_fd() and so on */
+    int leaves;
+    int namespace;
+    cpu_set_t cpus; /* the CPUs of the box, for sched_setaffinity(); the cpuset says the same */
+};
+
+struct cgroup_usage {
+    bool known;                  /* CPU time and memory are counted */
+    uint64_t oom_kills;          /* processes that the memory limit killed */
+    uint64_t cpu_ns;
+    uint64_t peak_memory_bytes;
+};
+
+/* Finds where groups can be made. Fails with "no_cgroup" where nothing can be limited. */
+int cgroup_probe(struct cgroup_host *host, struct error *err);
+void cgroup_host_close(struct cgroup_host *host);
+
+/* Makes the groups of a box and sets its limits. NAME is [a-z0-9-]. With `leaves`, the v2 group is
+ * given to `owner` (init's uid on the host), which then makes a group per command in it. What was
+ * made before a failure is removed again. */
+int cgroup_make(const struct cgroup_host *host, const char *name,
+                const struct cgroup_limits *limits, uid_t owner, gid_t owner_gid, bool leaves,
+                struct cgroup *out, struct error *err);
+
+/* For CLONE_INTO_CGROUP, so that the box's first process is born in the v2 group; -1 without v2. */
+int cgroup_into_fd(const struct cgroup *cgroup);
+
+/* The v2 directory that init owns; a detached mount, so that ".." leads nowhere. -1: none. */
+int cgroup_leaves_fd(const struct cgroup *cgroup);
+
+/* Whether a group in there has controllers of its own, in which init repeats the box's limits. */
+bool cgroup_leaves_limited(const struct cgroup *cgroup);
+
+/* A cgroup namespace whose root is the box's v2 group, where the box's first process cannot make it
+ * itself, because it is born one level further down; -1: the process unshares its own. Whoever
+ * clones that process enters it by setns() first, and leaves CLONE_NEWCGROUP out. */
+int cgroup_namespace_fd(const struct cgroup *cgroup);
+
+/* Puts a process into the v1 groups. Costs 5 ms if nothing on the host was moved lately. */
+int cgroup_join(const struct cgroup *cgroup, pid_t pid, struct error *err);
+
+/* What the box used so far; 0, or -1 where no group stands. */
+int cgroup_usage(const struct cgroup *cgroup, struct cgroup_usage *out);
+
+/* Kills every process in the groups; 0 when all are dying, -1 (errno) if some could not be. */
+int cgroup_kill(const struct cgroup *cgroup);
+
+/* Removes the groups, with what init made below, and closes the fds. Waits up to 2 s for processes
+ * that are still dying. */
+int cgroup_remove(struct cgroup *cgroup, struct error *err);
+
+/* Closes this process's fds of it and leaves the groups to somebody else. */
+void cgroup_forget(struct cgroup *cgroup);
+
+/* Kills and removes the groups of a box of which only NAME is left; those that are gone are fine. */
+int cgroup_remove_named(const struct cgroup_host *host, const char *name, struct error *err);

@@ -1,0 +1,48 @@
+/* Picking, keying and loading the prebuilt programs: see filter.h. The kernel copies a program when
+ * it is loaded, so a caller keeps it on its stack. Raw system calls only: glibc and musl differ in
+ * what they wrap. */
+#include "box/filter/filter.h"
+
+#include "box/filter/table.h"
+
+#include <errno.h>
+#include <linux/seccomp.h>
+#include <string.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+/* The kernel takes an argument register as two words, the low one first (policy.txt). */
+static unsigned long key_register(uint32_t low, uint32_t high)
+{
+    return ((unsigned long)high << 32) | low;
+}
+
+size_t filter_program(struct sock_filter out[FILTER_MAX], unsigned flags,
+                      const uint32_t key[FILTER_KEY_WORDS])
+{
+    const struct filter_variant *variant = &filter_variants[flags & FILTER_NO_SETID];
+
+    memcpy(out, variant->program, variant->count * sizeof(out[0]));
+    for (size_t i = 0; i < FILTER_KEY_WORDS; i++)
+        out[variant->key_at[i]].k = key[i];
+    return variant->count;
+}
+
+int filter_load(const struct sock_filter *program, size_t count)
+{
+    /* The kernel only reads it; struct sock_fprog is older than const. */
+    struct sock_fprog loaded = {
+        .len = (unsigned short)count,
+        .filter = (struct sock_filter *)(uintptr_t)program,
+    };
+
+    if (syscall(SYS_seccomp, SECCOMP_SET_MODE_FILTER, 0UL, &loaded) < 0)
+        return -errno;
+    return 0;
+}
+
+long filter_clone3(void *args, size_t size, const uint32_t key[FILTER_KEY_WORDS])
+{
+    return syscall(SYS_clone3, args, size, key_register(key[0], key[1]),
+                   key_register(key[2], key[3]));
+}

@@ -1,0 +1,29 @@
+/* The system call filter of a box.
+ *
+ * What it lets through is written in policy.txt; gen.py compiles and proves it at build time, so
+ * that nothing is built while a box is made. No allocation and no libc state: this runs in the
+ * set-up child and in init. The key is all that opens clone3() to init; it must be random, of one
+ * box, and wiped by all but init, whose memory the box cannot read. */
+#pragma once
+
+#include <linux/filter.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#define FILTER_MAX 256
+#define FILTER_KEY_WORDS 4
+
+/* For a box with a writable bind: no call may leave a set-id file. The box must then also lack
+ * CAP_SETFCAP, because a filter does not see that an extended attribute is a file capability. */
+#define FILTER_NO_SETID 1U
+
+/* Copies the program that `flags` ask for, with the key in it; how many instructions it has. */
+size_t filter_program(struct sock_filter out[FILTER_MAX], unsigned flags,
+                      const uint32_t key[FILTER_KEY_WORDS]);
+
+/* Puts the program on this thread for good: 0 or -errno. The caller has no_new_privs, or
+ * CAP_SYS_ADMIN in its user namespace. */
+int filter_load(const struct sock_filter *program, size_t count);
+
+/* clone3(2) as init calls it, with the key where the filter looks for it: as the system call. */
+long filter_clone3(void *args, size_t size, const uint32_t key[FILTER_KEY_WORDS]);

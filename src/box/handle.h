@@ -1,0 +1,43 @@
+/* What a `struct box` is, for the two files that make one: box.c (cold) and zygote.c. */
+#pragma once
+
+#include "box/box.h"
+#include "box/guard.h"
+#include "box/ids.h"
+#include "box/plan.h"
+
+#define BOX_MAGIC 0xb0c5b0c5U
+#define BOX_WARNINGS_MAX 4
+
+struct box {
+    uint32_t magic;
+    int control;
+    int pidfd; /* of init; -1 once it is known to be gone */
+    struct box_user user;
+    enum box_privileges privileges;
+    struct error failure; /* what the set-up child or the guard said, for BOX_GONE */
+    bool failed;
+
+    /* Cold boxes own these; those of a zygote have them lent by whoever runs the zygote. */
+    struct guard guard;
+    struct ids_pool pool;
+    struct ids ids;
+    bool cold;
+
+    char warnings[BOX_WARNINGS_MAX][256];
+    size_t warnings_count;
+};
+
+/* The parts of a plan that come from the spec alone; the user must be known. */
+int box_plan_fill(const struct box_spec *spec, const struct box_user *user, struct plan *plan,
+                  struct error *err);
+
+/* The shell of the host profile's accounts. */
+void box_choose_shell(const struct box_spec *spec, char *shell, size_t size);
+
+/* A sealed memfd with one of the programs that run inside. */
+int box_program(const char *name, const unsigned char *start, const unsigned char *end,
+                struct error *err);
+
+/* Sends init its configuration. */
+int box_send_config(int control, const struct plan *plan, bool leaf_limits, struct error *err);

@@ -1,0 +1,192 @@
+/* Starting one command: see command.h. The child shares init's memory until its program starts, so
+ * it allocates nothing and init waits for it. */
+#include "box/init/command.h"
+
+#include "box/init/leaves.h"
+#include "box/init/spawn.h"
+#include "box/sys.h"
+
+#include <errno.h>
+#include <limits.h>
+#include <signal.h>
+#include <string.h>
+#include <sys/ioctl.h>
+
+#ifndef TIOCGPTPEER
+#define TIOCGPTPEER _IO('T', 0x41)
+#endif
+#define CLONE_INTO_CGROUP_FLAG 0x200000000ULL
+
+static char stack[65536] __attribute__((aligned(16)));
+
+bool command_strings(struct command_start *start)
+{
+    const struct proto_exec *request = start->request;
+    char *at = start->strings, *end = start->strings + request->strings_size;
+    uint32_t count = 1 + request->argc + request->envc;
+
+    if (request->argc == 0 || request->strings_size == 0 || end[-1] != '\0')
+        return false;
+    for (uint32_t i = 0; i < count; i++) {
+        if (at >= end)
+            return false;
+        if (i >= 1 && i <= request->argc)
+            start->argv[i] = at; /* argv[0] of the array is kept free */
+        else if (i > request->argc)
+            start->env[i - 1 - request->argc] = at;
+        at += strlen(at) + 1;
+    }
+    start->argv[request->argc + 1] = NULL;
+    start->env[request->envc] = NULL;
+    return at == end;
+}
+
+int command_terminal(uint16_t rows, uint16_t columns)
+{
+    struct winsize size = {.ws_row = rows, .ws_col = columns};
+    int unlock = 0;
+    int master = open("/dev/pts/ptmx", O_RDWR | O_NOCTTY | O_CLOEXEC);
+
+    if (master >= 0 && (ioctl(master, TIOCSPTLCK, &unlock) < 0 ||
+                        ioctl(master, TIOCSWINSZ, &size) < 0)) {
+        (void)close(master);
+        return -1;
+    }
+    return master;
+}
+
+static const char *find_path(char *const env[])
+{
+    for (; *env != NULL; env++)
+        if (strncmp(*env, "PATH=", 5) == 0)
+            return *env + 5;
+    return "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
+}
+
+/* A text file without a first line that says what runs it is the shell's, as execvp has it. */
+static void run(struct command_start *start, char *file)
+{
+    static char shell[] = "/bin/sh";
+
+    (void)execve(file, start->argv + 1, start->env);
+    if (errno != ENOEXEC)
+        return;
+    start->argv[0] = shell;
+    start->argv[1] = file;
+    (void)execve(shell, start->argv, start->env);
+}
+
+static void search_and_run(struct command_start *start)
+{
+    char *name = start->argv[1];
+    const char *path = find_path(start->env);
+    static char file[PATH_MAX];
+    bool denied = false;
+
+    errno = ENOENT;
+    if (*name == '\0')
+        return;
+    if (strchr(name, '/') != NULL) {
+        run(start, name);
+        return;
+    }
+    for (;;) {
+        size_t length = strcspn(path, ":");
+        size_t name_length = strlen(name);
+
+        if (length > 0 && length + 1 + name_length < sizeof(file)) {
+            memcpy(file, path, length);
+            file[length] = '/';
+            memcpy(file + length + 1, name, name_length + 1);
+            run(start, file);
+            if (errno == EACCES)
+                denied = true;
+            else if (errno != ENOENT && errno != ENOTDIR)
+                return;
+        }
+        if (path[length] == '\0')
+            break;
+        path += length + 1;
+    }
+    errno = denied ? EACCES : ENOENT;
+}
+
+static int place_stdio(struct command_start *start)
+{
+    if ((start->request->flags & PROTO_EXEC_TTY) != 0) {
+        int slave = ioctl(start->fds[0], TIOCGPTPEER, O_RDWR | O_NOCTTY);
+
+        if (slave < 0 || ioctl(slave, TIOCSCTTY, 0) < 0)
+            return -1;
+        return dup2(slave, 0) < 0 || dup2(slave, 1) < 0 || dup2(slave, 2) < 0 ? -1 : 0;
+    }
+    for (int i = 0; i < 3; i++)
+        if (dup2(start->fds[i], i) < 0)
+            return -1;
+    return 0;
+}
+
+static int become_user(const struct proto_exec *request)
+{
+    gid_t groups[PROTO_GROUPS_MAX];
+
+    if ((request->flags & PROTO_EXEC_USER) == 0)
+        return 0;
+    for (uint32_t i = 0; i < request->groups_count; i++)
+        groups[i] = request->groups[i];
+    /* Not libc's, which keeps books that init shares with this child. */
+    if (syscall(SYS_setgroups, (size_t)request->groups_count, groups) < 0 ||
+        syscall(SYS_setresgid, request->gid, request->gid, request->gid) < 0)
+        return -1;
+    return (int)syscall(SYS_setresuid, request->uid, request->uid, request->uid);
+}
+
+static int child(void *argument)
+{
+    struct command_start *start = argument;
+    sigset_t none;
+
+    (void)setsid();
+    start->step = BOX_STEP_TTY;
+    if (place_stdio(start) < 0)
+        goto failed;
+    start->step = BOX_STEP_USER;
+    if (become_user(start->request) < 0)
+        goto failed;
+    start->step = BOX_STEP_CWD;
+    if (chdir(start->strings) < 0)
+        goto failed;
+    start->step = BOX_STEP_EXEC;
+    if (sys_close_range(3, ~0U, 0) < 0)
+        goto failed;
+    (void)sigemptyset(&none);
+    (void)sigprocmask(SIG_SETMASK, &none, NULL);
+    search_and_run(start);
+failed:
+    start->errnum = errno;
+    return 127;
+}
+
+pid_t command_start(struct command_start *start)
+{
+    struct clone_args args = {
+        .flags = CLONE_VM | CLONE_VFORK,
+        .exit_signal = SIGCHLD,
+        .stack = (uint64_t)(uintptr_t)stack,
+        .stack_size = sizeof(stack),
+    };
+    long pid;
+
+    if (start->leaf >= 0) {
+        args.flags |= CLONE_INTO_CGROUP_FLAG;
+        args.cgroup = (unsigned)leaves_fd(start->leaf);
+    }
+    start->errnum = 0;
+    pid = spawn_clone3(&args, start->key, child, start);
+    if (pid < 0) {
+        start->step = BOX_STEP_SPAWN;
+        start->errnum = (int)-pid;
+        return -1;
+    }
+    return (pid_t)pid;
+}

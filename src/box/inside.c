@@ -1,0 +1,332 @@
+/* The set-up child: see inside.h. Built with both libcs; allocates nothing. */
+#include "box/inside.h"
+
+#include "base/fd.h"
+#include "box/filter/filter.h"
+#include "box/landlock.h"
+#include "box/proto.h"
+#include "box/sys.h"
+#include "box/tree.h"
+#include "box/view.h"
+
+#include <errno.h>
+#include <grp.h>
+#include <linux/capability.h>
+#include <net/if.h>
+#include <signal.h>
+#include <string.h>
+#include <sys/ioctl.h>
+#include <sys/prctl.h>
+#include <sys/resource.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+
+#define KEYCTL_JOIN_SESSION 1
+
+/* Boxes are met by the kernel's OOM killer before anything of the host. Raising needs no right. */
+#define OOM_SCORE_ADJ "200"
+
+/* Enough for a Node or JVM server, few enough that a box cannot fill the host's file table. */
+#define NOFILE_MAX 16384
+#define MEMLOCK_MAX (8U << 20)
+
+static int await_go(struct plan *plan)
+{
+    int fds[PROTO_FDS_MAX];
+    char byte;
+
+    if (proto_receive(plan->go, &byte, 1, fds, 0) != 1)
+        return -1;
+    if (fds[0] >= 0)
+        plan->lower = fds[0];
+    return 0;
+}
+
+static int await_joined(const struct plan *plan)
+{
+    char byte;
+
+    return plan->joined < 0 || fd_read_full(plan->joined, &byte, 1) == 1 ? 0 : -1;
+}
+
+/* From here on we are id 0 of the box's range, and nobody outside it. */
+static int become_root(struct error *err)
+{
+    if (setgroups(0, NULL) < 0 || setresgid(0, 0, 0) < 0 || setresuid(0, 0, 0) < 0)
+        return error_set(err, "ids_failed", errno, "cannot become root of the box's ids");
+    /* Changing ids forgets it, so it comes after. If the parent is gone already, init will see the
+     * end of its control socket. */
+    (void)prctl(PR_SET_PDEATHSIG, SIGKILL);
+    return 0;
+}
+
+static int bring_lo_up(struct error *err)
+{
+    _cleanup_close_ int fd = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+    struct ifreq request = {.ifr_name = "lo", .ifr_flags = IFF_UP};
+
+    if (fd < 0 || ioctl(fd, SIOCSIFFLAGS, &request) < 0)
+        return error_set(err, "network_failed", errno, "cannot bring the box's loopback up");
+    return 0;
+}
+
+static int build_from_host(const struct plan *plan, struct tree *tree, struct error *err)
+{
+    /* Anywhere would do that is in nobody's way; on "/" itself it would later take a second umount,
+     * and each waits for all CPUs. */
+    if (tree_attach(tree->scratch, AT_FDCWD, "/tmp") < 0)
+        return error_set(err, "mount_failed", errno,
+                         "cannot attach the box's tmpfs on /tmp; make that directory on the host");
+    if (plan->root_kind != BOX_ROOT_HOST)
+        return 0;
+    if (mkdirat(tree->scratch, "root", 0755) < 0 ||
+        (tree->root = sys_open_tree(tree->scratch, "root", OPEN_TREE_CLONE | OPEN_TREE_CLOEXEC)) <
+            0 ||
+        tree_attach(tree->root, tree->scratch, "root") < 0)
+        return error_set(err, "mount_failed", errno, "cannot make the box's root");
+    return tree_host_base(tree->root, plan, err);
+}
+
+/* The zygote's root is the base already. The scratch goes on /tmp, where the box's own /tmp then
+ * covers it: nothing in here can unmount that. */
+static int build_from_zygote(const struct plan *plan, struct tree *tree, struct error *err)
+{
+    if (tree_attach(tree->scratch, AT_FDCWD, "/tmp") < 0)
+        return error_set(err, "mount_failed", errno, "cannot attach the box's tmpfs");
+    if (plan->root_kind != BOX_ROOT_HOST)
+        return 0;
+    tree->root = open("/", O_PATH | O_DIRECTORY | O_CLOEXEC);
+    return tree->root >= 0 ? 0 : error_set(err, "mount_failed", errno, "cannot open the root");
+}
+
+/* The cgroups are joined by somebody else meanwhile: they are waited for as late as possible. */
+static int enter_cgroups(const struct plan *plan, struct tree_cgroups *found, struct error *err)
+{
+    if (await_joined(plan) < 0)
+        return error_set(err, "no_cgroup", 0, "the box's cgroups could not be joined");
+    if (tree_cgroups_find(found, err) < 0)
+        return -1;
+    if (unshare(CLONE_NEWCGROUP) < 0)
+        return error_set(err, "namespace_failed", errno, "cannot make a cgroup namespace");
+    return 0;
+}
+
+static int leave_host(const struct tree *tree, struct error *err)
+{
+    if (fchdir(tree->root) < 0 || sys_pivot_root(".", ".") < 0)
+        return error_set(err, "mount_failed", errno, "cannot make the box's root the root");
+    /* Both roots are mounted on "/" now, the host's on top. */
+    if (sys_umount(".", MNT_DETACH) < 0 || chdir("/") < 0)
+        return error_set(err, "mount_failed", errno, "cannot detach the host's root");
+    return 0;
+}
+
+/* An overlay on top of the zygote's root; what lies below holds nothing of the host. */
+static int leave_zygote(const struct plan *plan, const struct tree *tree, struct error *err)
+{
+    if (plan->root_kind == BOX_ROOT_HOST)
+        return 0;
+    if (fchdir(tree->root) < 0 || chroot(".") < 0 || chdir("/") < 0)
+        return error_set(err, "mount_failed", errno, "cannot make the box's root the root");
+    return 0;
+}
+
+static int build_tree(const struct plan *plan, struct error *err)
+{
+    struct mount_attr read_only = {.attr_set = MOUNT_ATTR_RDONLY};
+    struct tree tree = {.scratch = -1, .root = -1};
+    struct tree_cgroups found;
+    int built;
+
+    if (tree_tmpfs(plan->disk_bytes, plan->disk_inodes, &tree.scratch, err) < 0)
+        return -1;
+    built = plan->from_zygote ? build_from_zygote(plan, &tree, err)
+                              : build_from_host(plan, &tree, err);
+    if (built < 0)
+        return -1;
+    if (plan->root_kind != BOX_ROOT_HOST) {
+        if (tree_overlay(plan, &tree, err) < 0)
+            return -1;
+        if (plan->from_zygote ? tree_attach(tree.root, AT_FDCWD, "/") < 0
+                              : mkdirat(tree.scratch, "root", 0755) < 0 ||
+                                    tree_attach(tree.root, tree.scratch, "root") < 0)
+            return error_set(err, "mount_failed", errno, "cannot attach the box's root");
+    }
+    if (tree_own(plan, &tree, err) < 0 || tree_binds(plan, &tree, err) < 0 ||
+        enter_cgroups(plan, &found, err) < 0 || tree_cgroups_mount(&found, &tree, err) < 0)
+        return -1;
+    if (plan->root_kind == BOX_ROOT_HOST && !plan->from_zygote &&
+        sys_mount_setattr(tree.root, "", AT_EMPTY_PATH, &read_only) < 0)
+        return error_set(err, "mount_failed", errno, "cannot make the box's root read-only");
+    return plan->from_zygote ? leave_zygote(plan, &tree, err) : leave_host(&tree, err);
+}
+
+static int set_limit(int resource, rlim_t most, struct error *err)
+{
+    struct rlimit limit;
+
+    if (getrlimit(resource, &limit) < 0)
+        return error_set(err, "limits_failed", errno, "cannot read a resource limit");
+    if (limit.rlim_max > most)
+        limit.rlim_max = most;
+    if (limit.rlim_cur > limit.rlim_max)
+        limit.rlim_cur = limit.rlim_max;
+    if (resource == RLIMIT_NOFILE)
+        limit.rlim_cur = limit.rlim_max;
+    if (setrlimit(resource, &limit) < 0)
+        return error_set(err, "limits_failed", errno, "cannot set a resource limit");
+    return 0;
+}
+
+static int set_limits(const struct plan *plan, struct error *err)
+{
+    /* NPROC counts within the user namespace: a second fork-bomb wall, and the only one where no
+     * cgroup can be had. */
+    if (set_limit(RLIMIT_CORE, 0, err) < 0 || set_limit(RLIMIT_NOFILE, NOFILE_MAX, err) < 0 ||
+        set_limit(RLIMIT_NPROC, plan->pids, err) < 0 ||
+        set_limit(RLIMIT_MEMLOCK, MEMLOCK_MAX, err) < 0 || set_limit(RLIMIT_RTPRIO, 0, err) < 0 ||
+        set_limit(RLIMIT_NICE, 0, err) < 0)
+        return -1;
+    return 0;
+}
+
+/* Control on 3, the leaves on 4, init's program on 5, nothing else: the plan's own fds lie above,
+ * for box_create() and the zygote open them with stdio filled. */
+static int place_fds(const struct plan *plan, struct error *err)
+{
+    int null = open("/dev/null", O_RDWR | O_CLOEXEC);
+    int control, leaves = -1, init;
+
+    control = fcntl(plan->control, F_DUPFD_CLOEXEC, 16);
+    init = fcntl(plan->init, F_DUPFD_CLOEXEC, 16);
+    if (plan->leaves >= 0)
+        leaves = fcntl(plan->leaves, F_DUPFD_CLOEXEC, 16);
+    if (null < 0 || control < 0 || init < 0 || (plan->leaves >= 0 && leaves < 0))
+        return error_set(err, "fds_failed", errno, "cannot arrange the box's fds");
+    if (dup3(control, PROTO_CONTROL_FD, 0) < 0 || dup3(init, 5, O_CLOEXEC) < 0 ||
+        dup2(null, 0) < 0 || dup2(null, 1) < 0 || dup2(null, 2) < 0)
+        return error_set(err, "fds_failed", errno, "cannot arrange the box's fds");
+    if (leaves >= 0 ? dup2(leaves, PROTO_LEAVES_FD) < 0 : (close(PROTO_LEAVES_FD) < 0 && errno != EBADF))
+        return error_set(err, "fds_failed", errno, "cannot arrange the box's fds");
+    if (sys_close_range(6, ~0U, 0) < 0)
+        return error_set(err, "fds_failed", errno, "cannot close the fds of the outside");
+    return 0;
+}
+
+/* What uid 0 of a `system` box holds, in its own user namespace only: what apt, su and sudo need. */
+static const unsigned char system_caps[] = {
+    CAP_CHOWN, CAP_DAC_OVERRIDE, CAP_FOWNER,          CAP_FSETID,     CAP_SETUID,
+    CAP_SETGID, CAP_KILL,        CAP_NET_BIND_SERVICE, CAP_SYS_CHROOT, CAP_SETFCAP,
+};
+
+static uint64_t caps_kept(const struct plan *plan)
+{
+    uint64_t kept = 0;
+
+    if (plan->privileges == BOX_SYSTEM)
+        for (size_t i = 0; i < sizeof(system_caps); i++)
+            kept |= 1ULL << system_caps[i];
+    /* Through an idmapped bind a file capability would count on the host as the owner's there. */
+    if (plan->no_set_id)
+        kept &= ~(1ULL << CAP_SETFCAP);
+    return kept;
+}
+
+/* The bounding set decides what init has after its exec: exactly the profile's. */
+static int drop_caps(const struct plan *plan, struct error *err)
+{
+    uint64_t kept = caps_kept(plan);
+
+    for (unsigned cap = 0; cap < 64; cap++) {
+        if ((kept & 1ULL << cap) != 0)
+            continue;
+        if (prctl(PR_CAPBSET_DROP, cap, 0, 0, 0) < 0) {
+            if (errno == EINVAL)
+                break; /* past the kernel's last one */
+            return error_set(err, "caps_failed", errno, "cannot drop capability %u", cap);
+        }
+    }
+    return 0;
+}
+
+static int become_user(const struct plan *plan, struct error *err)
+{
+    if (plan->privileges == BOX_SYSTEM)
+        return 0; /* init stays root of the box; each command gets its own user */
+    if (setgroups(plan->groups_count, plan->groups) < 0 ||
+        setresgid(plan->gid, plan->gid, plan->gid) < 0 ||
+        setresuid(plan->uid, plan->uid, plan->uid) < 0)
+        return error_set(err, "ids_failed", errno, "cannot become user %u:%u in the box",
+                         plan->uid, plan->gid);
+    return 0;
+}
+
+/* Everything is given up here; the filter last, for it forbids what came before. */
+static int lock_down(const struct plan *plan, struct error *err)
+{
+    struct sock_filter program[FILTER_MAX];
+    size_t count;
+    int failed;
+
+    if (syscall(SYS_keyctl, KEYCTL_JOIN_SESSION, NULL) < 0 && errno != ENOSYS)
+        return error_set(err, "keyring_failed", errno, "cannot make a session keyring");
+    if (setsid() < 0 && errno != EPERM)
+        return error_set(err, "session_failed", errno, "cannot make a session");
+    (void)umask(022);
+    if (set_limits(plan, err) < 0 || drop_caps(plan, err) < 0)
+        return -1;
+    if (plan->privileges == BOX_PLAIN && prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) < 0)
+        return error_set(err, "caps_failed", errno, "cannot set no_new_privs");
+    if (landlock_confine(plan, err) < 0 || become_user(plan, err) < 0)
+        return -1;
+    (void)prctl(PR_SET_PDEATHSIG, SIGKILL);
+    count = filter_program(program, plan->no_set_id ? FILTER_NO_SETID : 0, plan->filter_key);
+    failed = filter_load(program, count);
+    if (failed < 0)
+        return error_set(err, "filter_failed", -failed, "cannot load the system call filter");
+    return 0;
+}
+
+static int prepare(const struct plan *plan, struct error *err)
+{
+    if (become_root(err) < 0)
+        return -1;
+    (void)umask(0);
+    if (build_tree(plan, err) < 0)
+        return -1;
+    if (sethostname(plan->hostname, strlen(plan->hostname)) < 0)
+        return error_set(err, "namespace_failed", errno, "cannot set the box's host name");
+    if (plan->own_network && bring_lo_up(err) < 0)
+        return -1;
+    if (place_fds(plan, err) < 0)
+        return -1;
+    return lock_down(plan, err);
+}
+
+static void report(int control, const struct error *error)
+{
+    struct proto_failed failed = {.head.type = PROTO_FAILED, .error = *error};
+
+    (void)proto_send(control, &failed, sizeof(failed), NULL, 0, NULL, 0);
+}
+
+_Noreturn void inside_enter(struct plan *plan)
+{
+    char name[] = "cove-init";
+    char *argv[] = {name, NULL}, *env[] = {NULL};
+    struct error err = {0};
+    sigset_t all;
+
+    (void)sigfillset(&all);
+    (void)sigprocmask(SIG_BLOCK, &all, NULL);
+    if (await_go(plan) < 0)
+        _exit(1); /* the maker died or gave up */
+    (void)fd_write_file(AT_FDCWD, "/proc/self/oom_score_adj", OOM_SCORE_ADJ);
+    if (prepare(plan, &err) == 0) {
+        (void)sys_execveat(5, argv, env);
+        (void)error_set(&err, "init_failed", errno, "cannot start the box's init");
+    }
+    /* place_fds() may have run or not; both numbers mean the same socket. */
+    report(fcntl(plan->control, F_GETFD) >= 0 ? plan->control : PROTO_CONTROL_FD, &err);
+    _exit(1);
+}

@@ -1,0 +1,56 @@
+/* The plan of one box: everything its set-up child needs, decided and opened beforehand.
+ *
+ * A flat struct without pointers, so that it can be handed to a zygote in one packet. All parsing,
+ * looking up and asking for permission happened before; the child only carries it out (inside.h).
+ * Fds are numbers in the child's table, -1 where there is none. */
+#pragma once
+
+#include "box/box.h"
+
+#include <sched.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+#define PLAN_BINDS_MAX 32
+#define PLAN_TARGET_MAX 256
+
+struct plan_bind {
+    int mount; /* a detached mount, already idmapped, nosuid, nodev, read-only where asked */
+    bool is_directory;
+    char target[PLAN_TARGET_MAX];
+};
+
+struct plan {
+    enum box_root_kind root_kind;
+    enum box_privileges privileges;
+    uid_t uid; /* inside; who runs the commands */
+    gid_t gid;
+    gid_t groups[BOX_GROUPS_MAX];
+    size_t groups_count;
+    char home[PLAN_TARGET_MAX]; /* made and given to the user where the root lacks it */
+    char shell[32];             /* of the synthetic /etc/passwd */
+    char hostname[65];
+
+    uint64_t memory_bytes; /* what a program inside is told; the cgroup enforces it */
+    uint64_t disk_bytes;
+    uint64_t disk_inodes;
+    uint32_t cpu_milli;
+    uint32_t pids;
+
+    bool from_zygote;    /* the mount namespace is a copy of a zygote's, whose root is the base */
+    bool landlock;       /* use it where the kernel has it */
+    bool no_set_id;      /* a writable bind: the filter refuses set-id modes */
+    bool own_network;    /* the network namespace is new: bring lo up */
+    uint32_t filter_key[4];
+
+    int control; /* our end of the control socket */
+    int init;    /* sealed memfd: the program of PID 1 */
+    int go;      /* a packet comes when the id maps stand; a zygote's brings the lower layer */
+    int joined;  /* reads one byte when the v1 cgroups are joined; -1: nothing to wait for */
+    int leaves;  /* delegated cgroup v2 directory */
+    int lower;   /* root: detached mount of the lower layer (not with BOX_ROOT_HOST) */
+    int upper;   /* a detached mount to hold upper and work, where tmpfs cannot */
+
+    size_t binds_count;
+    struct plan_bind binds[PLAN_BINDS_MAX];
+};

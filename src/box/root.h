@@ -1,0 +1,35 @@
+/* Roots and binds of a box, opened on the host: detached mounts, idmapped into the box's range.
+ *
+ * Everything that names a path of the host happens here, before the box exists, with the rights of
+ * the caller; the box gets the mounts and no path. */
+#pragma once
+
+#include "box/box.h"
+#include "box/plan.h"
+
+struct root_ids {
+    uint32_t first; /* host id of the box's 0 */
+    uint32_t count;
+    uid_t user; /* inside: who a bind's owner appears as */
+    gid_t group;
+};
+
+/* The lower layer of an image root as a detached mount, as it is on disk. */
+int root_layer_open(const struct box_spec *spec, int *lower, struct error *err);
+
+/* The lower layer of an image root as a detached mount; its ids on disk are the box's. `warning`
+ * (may stay empty) says what is weaker. */
+int root_open(const struct box_spec *spec, const struct root_ids *ids, int *lower, char *warning,
+              size_t warning_size, struct error *err);
+
+/* A bind: its source as a detached mount whose owner appears as the box's user. */
+int root_bind_open(const struct box_bind *bind, const struct root_ids *ids, struct plan_bind *out,
+                   struct error *err);
+
+/* A journal-less ext4 on memory, for an overlay's upper layer where tmpfs has no user xattrs (before
+ * Linux 6.6): a detached mount. Gone when it is unmounted. */
+int root_upper_open(const struct box_limits *limits, const struct root_ids *ids, int *upper,
+                    struct error *err);
+
+/* Whether tmpfs can hold an overlay's upper layer here. */
+bool root_tmpfs_has_xattrs(void);

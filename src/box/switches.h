@@ -1,0 +1,30 @@
+/* Test builds can switch off what a kernel may lack, to run the fallbacks: COVE_TEST_OFF=idmap,...
+ * Release builds have no such switch: no environment variable makes a box weaker. */
+#pragma once
+
+#include <stdbool.h>
+
+#ifdef COVE_TEST_SWITCHES
+#include <stdlib.h>
+#include <string.h>
+
+static inline bool switched_off(const char *what)
+{
+    const char *off = getenv("COVE_TEST_OFF");
+    size_t length = strlen(what);
+
+    while (off != NULL && *off != '\0') {
+        if (strncmp(off, what, length) == 0 && (off[length] == ',' || off[length] == '\0'))
+            return true;
+        off = strchr(off, ',');
+        off = off != NULL ? off + 1 : NULL;
+    }
+    return false;
+}
+#else
+static inline bool switched_off(const char *what)
+{
+    (void)what;
+    return false;
+}
+#endif

@@ -1,0 +1,620 @@
+/* The root tree: see tree.h. Built with both libcs; runs in the set-up child, allocates nothing.
+ *
+ * Kernel rules that shaped it: before 5.19 or so a detached tree can take no mounts, so the root is
+ * attached first; a clone of a locked mount must be recursive. */
+#include "box/tree.h"
+
+#include "base/fd.h"
+#include "box/accounts.h"
+#include "box/sys.h"
+#include "box/view.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#define READ_ONLY (MOUNT_ATTR_RDONLY | MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV)
+
+/* What the base of a root takes from the scratch tmpfs, so that the cap is the box's alone. */
+#define SCRATCH_SLACK_BYTES (1U << 20)
+#define SCRATCH_SLACK_INODES 256
+
+static int fs_set(int fs, const char *key, const char *value)
+{
+    if (value == NULL)
+        return sys_fsconfig(fs, FSCONFIG_SET_FLAG, key, NULL, 0);
+    return sys_fsconfig(fs, FSCONFIG_SET_STRING, key, value, 0);
+}
+
+static int fs_mount(int fs, unsigned attributes)
+{
+    if (sys_fsconfig(fs, FSCONFIG_CMD_CREATE, NULL, NULL, 0) < 0)
+        return -1;
+    return sys_fsmount(fs, attributes);
+}
+
+int tree_tmpfs(uint64_t bytes, uint64_t inodes, int *mount, struct error *err)
+{
+    _cleanup_close_ int fs = sys_fsopen("tmpfs");
+    char size[32], count[32];
+
+    (void)snprintf(size, sizeof(size), "%llu", (unsigned long long)(bytes + SCRATCH_SLACK_BYTES));
+    (void)snprintf(count, sizeof(count), "%llu",
+                   (unsigned long long)(inodes + SCRATCH_SLACK_INODES));
+    if (fs < 0 || fs_set(fs, "size", size) < 0 || fs_set(fs, "nr_inodes", count) < 0 ||
+        fs_set(fs, "mode", "0755") < 0)
+        return error_set(err, "mount_failed", errno, "cannot set up the box's tmpfs");
+    *mount = fs_mount(fs, MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV);
+    if (*mount < 0)
+        return error_set(err, "mount_failed", errno, "cannot mount the box's tmpfs");
+    return 0;
+}
+
+int tree_attach(int mount, int dir, const char *path)
+{
+    return sys_move_mount(mount, "", dir, path,
+                          MOVE_MOUNT_F_EMPTY_PATH | (*path == '\0' ? MOVE_MOUNT_T_EMPTY_PATH : 0));
+}
+
+static int clone_tree(int dir, const char *path, uint64_t attributes)
+{
+    struct mount_attr attr = {.attr_set = attributes, .propagation = MS_PRIVATE};
+    _cleanup_close_ int mount = sys_open_tree(dir, path,
+                                              OPEN_TREE_CLONE | OPEN_TREE_CLOEXEC | AT_RECURSIVE |
+                                                  (*path == '\0' ? AT_EMPTY_PATH : 0));
+
+    if (mount < 0 || sys_mount_setattr(mount, "", AT_EMPTY_PATH | AT_RECURSIVE, &attr) < 0)
+        return -1;
+    return fd_take(&mount);
+}
+
+int tree_bind(int source_dir, const char *source, int dir, const char *target, uint64_t attributes,
+              struct error *err)
+{
+    _cleanup_close_ int mount = clone_tree(source_dir, source, attributes);
+
+    if (mount < 0)
+        return error_set(err, "mount_failed", errno, "cannot take %s into the box", source);
+    if (tree_attach(mount, dir, target) < 0)
+        return error_set(err, "mount_failed", errno, "cannot mount %s in the box", target);
+    return 0;
+}
+
+static int make_dir(int dir, const char *path, mode_t mode, struct error *err)
+{
+    if (mkdirat(dir, path, mode) < 0 && errno != EEXIST)
+        return error_set(err, "mount_failed", errno, "cannot make the directory %s", path);
+    return 0;
+}
+
+static int make_file(int dir, const char *path, const char *text, struct error *err)
+{
+    _cleanup_close_ int fd = openat(dir, path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0444);
+
+    if (fd < 0 || fd_write_full(fd, text, strlen(text)) < 0)
+        return error_set(err, "mount_failed", errno, "cannot write %s", path);
+    return 0;
+}
+
+/* ---- the host profile ---- */
+
+/* Directories of the host a program needs; where the host has a link (usr-merge), so has the box. */
+static const char *const host_directories[] = {"usr", "bin", "sbin", "lib", "lib32", "lib64",
+                                               "libx32"};
+
+/* What of /etc a program needs that holds no secret. Everything else there stays out. */
+static const char *const host_etc[] = {
+    "alternatives",     "ssl/certs",        "ssl/openssl.cnf", "ca-certificates",
+    "pki/tls/certs",    "pki/ca-trust/extracted", "crypto-policies", "ld.so.cache",
+    "localtime",        "services",         "protocols",       "fonts",
+    /* A JVM does not start without its configuration. By name: to list a host's /etc takes longer
+     * than all the rest. */
+    "java",             "java-8-openjdk",   "java-11-openjdk", "java-17-openjdk",
+    "java-21-openjdk",  "java-25-openjdk",
+};
+
+static int bind_or_link(int from, const char *name, int dir, struct error *err)
+{
+    char link[256];
+    struct stat st;
+    ssize_t n;
+
+    if (fstatat(from, name, &st, AT_SYMLINK_NOFOLLOW) < 0)
+        return 0; /* this host has none */
+    if (S_ISLNK(st.st_mode)) {
+        n = readlinkat(from, name, link, sizeof(link) - 1);
+        if (n < 0)
+            return error_set(err, "mount_failed", errno, "cannot read the link /%s", name);
+        link[n] = '\0';
+        if (symlinkat(link, dir, name) < 0)
+            return error_set(err, "mount_failed", errno, "cannot make the link /%s", name);
+        return 0;
+    }
+    if (S_ISDIR(st.st_mode)) {
+        if (make_dir(dir, name, 0755, err) < 0)
+            return -1;
+    } else if (S_ISREG(st.st_mode) && (st.st_mode & 0004) != 0) {
+        if (make_file(dir, name, "", err) < 0)
+            return -1;
+    } else {
+        return 0;
+    }
+    return tree_bind(from, name, dir, name, READ_ONLY, err);
+}
+
+static int make_parents(int dir, const char *path, struct error *err)
+{
+    char part[PLAN_TARGET_MAX];
+
+    for (const char *slash = strchr(path, '/'); slash != NULL; slash = strchr(slash + 1, '/')) {
+        (void)snprintf(part, sizeof(part), "%.*s", (int)(slash - path), path);
+        if (make_dir(dir, part, 0755, err) < 0)
+            return -1;
+    }
+    return 0;
+}
+
+static int make_accounts(int etc, const struct plan *plan, struct error *err)
+{
+    char text[1024];
+
+    accounts_passwd(text, sizeof(text), plan->shell);
+    if (make_file(etc, "passwd", text, err) < 0 || make_file(etc, "group", ACCOUNTS_GROUP, err) < 0)
+        return -1;
+    (void)snprintf(text, sizeof(text), "127.0.0.1\tlocalhost\n::1\tlocalhost\n127.0.1.1\t%s\n",
+                   plan->hostname);
+    if (make_file(etc, "hosts", text, err) < 0)
+        return -1;
+    (void)snprintf(text, sizeof(text), "%s\n", plan->hostname);
+    if (make_file(etc, "hostname", text, err) < 0)
+        return -1;
+    return make_file(etc, "nsswitch.conf",
+                     "passwd: files\ngroup: files\nshadow: files\nhosts: files dns\n"
+                     "services: files\nprotocols: files\n",
+                     err);
+}
+
+static int make_etc(int root, const struct plan *plan, struct error *err)
+{
+    _cleanup_close_ int host = open("/etc", O_PATH | O_DIRECTORY | O_CLOEXEC);
+    _cleanup_close_ int etc = -1;
+
+    if (make_dir(root, "etc", 0755, err) < 0)
+        return -1;
+    etc = openat(root, "etc", O_PATH | O_DIRECTORY | O_CLOEXEC);
+    if (etc < 0)
+        return error_set(err, "mount_failed", errno, "cannot open the box's /etc");
+    if (make_accounts(etc, plan, err) < 0)
+        return -1;
+    if (symlinkat("/proc/self/mounts", etc, "mtab") < 0 ||
+        symlinkat("../usr/lib/os-release", etc, "os-release") < 0)
+        return error_set(err, "mount_failed", errno, "cannot fill the box's /etc");
+    if (host < 0)
+        return 0; /* a host without /etc has nothing to show */
+    for (size_t i = 0; i < sizeof(host_etc) / sizeof(host_etc[0]); i++) {
+        if (faccessat(host, host_etc[i], F_OK, 0) < 0)
+            continue;
+        if (make_parents(etc, host_etc[i], err) < 0)
+            return -1;
+        if (bind_or_link(host, host_etc[i], etc, err) < 0)
+            return -1;
+    }
+    return 0;
+}
+
+int tree_host_base(int root, const struct plan *plan, struct error *err)
+{
+    static const char *const empty[] = {"proc", "tmp", "home", "home/user", "var",
+                                        "run",  "root", "sys", "dev"};
+    _cleanup_close_ int host = open("/", O_PATH | O_DIRECTORY | O_CLOEXEC);
+    _cleanup_close_ int dev = -1;
+
+    if (host < 0)
+        return error_set(err, "mount_failed", errno, "cannot open the host's root");
+    for (size_t i = 0; i < sizeof(empty) / sizeof(empty[0]); i++)
+        if (make_dir(root, empty[i], 0755, err) < 0)
+            return -1;
+    if (symlinkat("../tmp", root, "var/tmp") < 0)
+        return error_set(err, "mount_failed", errno, "cannot make /var/tmp");
+    for (size_t i = 0; i < sizeof(host_directories) / sizeof(host_directories[0]); i++)
+        if (bind_or_link(host, host_directories[i], root, err) < 0)
+            return -1;
+    if (make_etc(root, plan, err) < 0)
+        return -1;
+    dev = openat(root, "dev", O_PATH | O_DIRECTORY | O_CLOEXEC);
+    if (dev < 0)
+        return error_set(err, "mount_failed", errno, "cannot open the box's /dev");
+    return tree_devices(dev, err);
+}
+
+/* ---- devices ---- */
+
+int tree_devices(int dev, struct error *err)
+{
+    static const char *const nodes[] = {"null", "zero", "full", "random", "urandom", "tty"};
+    static const char *const links[][2] = {{"/proc/self/fd", "fd"},
+                                           {"/proc/self/fd/0", "stdin"},
+                                           {"/proc/self/fd/1", "stdout"},
+                                           {"/proc/self/fd/2", "stderr"},
+                                           {"pts/ptmx", "ptmx"}};
+    _cleanup_close_ int host = open("/dev", O_PATH | O_DIRECTORY | O_CLOEXEC);
+
+    if (host < 0)
+        return error_set(err, "mount_failed", errno, "cannot open the host's /dev");
+    for (size_t i = 0; i < sizeof(nodes) / sizeof(nodes[0]); i++) {
+        if (make_file(dev, nodes[i], "", err) < 0)
+            return -1;
+        if (tree_bind(host, nodes[i], dev, nodes[i], MOUNT_ATTR_NOSUID | MOUNT_ATTR_NOEXEC, err) <
+            0)
+            return error_wrap(err, "/dev/%s", nodes[i]);
+    }
+    for (size_t i = 0; i < sizeof(links) / sizeof(links[0]); i++)
+        if (symlinkat(links[i][0], dev, links[i][1]) < 0)
+            return error_set(err, "mount_failed", errno, "cannot make /dev/%s", links[i][1]);
+    if (make_dir(dev, "pts", 0755, err) < 0 || make_dir(dev, "shm", 0755, err) < 0)
+        return -1;
+    return 0;
+}
+
+/* ---- image roots ---- */
+
+/* Linux 6.13 takes the layers as fds, which need no place in the tree. */
+static int overlay_by_fds(int fs, int lower, int upper, int work)
+{
+    if (sys_fsconfig(fs, FSCONFIG_SET_FD, "lowerdir+", NULL, lower) < 0 ||
+        sys_fsconfig(fs, FSCONFIG_SET_FD, "upperdir", NULL, upper) < 0 ||
+        sys_fsconfig(fs, FSCONFIG_SET_FD, "workdir", NULL, work) < 0)
+        return -1;
+    return fs_mount(fs, 0);
+}
+
+/* Before, they are named by paths: relative ones from a place of ours. */
+static int overlay_by_paths(int fs, const struct plan *plan, int holder)
+{
+    if (tree_attach(plan->lower, holder, "lower") < 0 || fchdir(holder) < 0)
+        return -1;
+    if (fs_set(fs, "lowerdir", "lower") < 0 || fs_set(fs, "upperdir", "upper") < 0 ||
+        fs_set(fs, "workdir", "work") < 0)
+        return -1;
+    return fs_mount(fs, 0);
+}
+
+static int overlay_open(struct error *err)
+{
+    _cleanup_close_ int fs = sys_fsopen("overlay");
+
+    /* userxattr: what an unprivileged mount may use, and what makes uppers portable between root
+     * and rootless. volatile: nobody syncs a disk that ends with the box. */
+    if (fs < 0 || fs_set(fs, "userxattr", NULL) < 0 || fs_set(fs, "volatile", NULL) < 0)
+        return error_set(err, "mount_failed", errno, "cannot set up the box's overlay");
+    return fd_take(&fs);
+}
+
+int tree_overlay(const struct plan *plan, struct tree *tree, struct error *err)
+{
+    int holder = plan->upper >= 0 ? plan->upper : tree->scratch;
+    _cleanup_close_ int fs = -1, upper = -1, work = -1;
+
+    if (plan->upper >= 0 && (make_dir(tree->scratch, "disk", 0755, err) < 0 ||
+                             tree_attach(plan->upper, tree->scratch, "disk") < 0))
+        return error_set(err, "mount_failed", errno, "cannot attach the box's disk");
+    if (make_dir(holder, "upper", 0755, err) < 0 || make_dir(holder, "work", 0755, err) < 0 ||
+        make_dir(holder, "lower", 0755, err) < 0)
+        return -1;
+    upper = openat(holder, "upper", O_PATH | O_DIRECTORY | O_CLOEXEC);
+    work = openat(holder, "work", O_PATH | O_DIRECTORY | O_CLOEXEC);
+    fs = overlay_open(err);
+    if (fs < 0)
+        return -1;
+    tree->root = overlay_by_fds(fs, plan->lower, upper, work);
+    if (tree->root >= 0)
+        return 0;
+    fd_close(&fs);
+    fs = overlay_open(err);
+    if (fs < 0)
+        return -1;
+    tree->root = overlay_by_paths(fs, plan, holder);
+    if (tree->root < 0)
+        return error_set(err, "mount_failed", errno, "cannot mount the box's overlay");
+    return 0;
+}
+
+static int target_step(int dir, const char *name, bool is_directory)
+{
+    return sys_openat2(dir, name,
+                       O_PATH | O_NOFOLLOW | O_CLOEXEC | (is_directory ? O_DIRECTORY : 0), 0,
+                       RESOLVE_BENEATH | RESOLVE_NO_SYMLINKS | RESOLVE_NO_MAGICLINKS);
+}
+
+/* What is made belongs to whom its parent belongs to, so that a bind below a home does not leave a
+ * directory there that the user cannot write. */
+static int target_make(int dir, const char *name, bool is_directory)
+{
+    struct stat parent;
+
+    if (is_directory ? mkdirat(dir, name, 0755) < 0 : mknodat(dir, name, S_IFREG | 0644, 0) < 0)
+        return -1;
+    if (fstat(dir, &parent) == 0 && parent.st_uid != 0)
+        (void)fchownat(dir, name, parent.st_uid, parent.st_gid, AT_SYMLINK_NOFOLLOW);
+    return 0;
+}
+
+int tree_target(int root, const char *path, bool is_directory, bool replace, struct error *err)
+{
+    _cleanup_close_ int at = fcntl(root, F_DUPFD_CLOEXEC, 3);
+    char part[PLAN_TARGET_MAX];
+    const char *rest = path;
+
+    if (at < 0)
+        return error_set(err, "mount_failed", errno, "cannot open the box's root");
+    while (*(rest += strspn(rest, "/")) != '\0') {
+        size_t length = strcspn(rest, "/");
+        bool last = rest[length + strspn(rest + length, "/")] == '\0';
+        int next;
+
+        (void)snprintf(part, sizeof(part), "%.*s", (int)length, rest);
+        next = target_step(at, part, !last || is_directory);
+        if (next < 0 && (errno == ENOTDIR || errno == ELOOP) && replace) {
+            if (unlinkat(at, part, 0) < 0)
+                return error_set(err, "mount_failed", errno, "cannot replace %s in the root", path);
+            errno = ENOENT;
+        }
+        if (next < 0 && errno == ENOENT) {
+            if (target_make(at, part, !last || is_directory) < 0)
+                return error_set(err, "mount_failed", errno,
+                                 "cannot make the mount target %s in the box; mount on a path "
+                                 "that exists there, or below /home/user or /tmp",
+                                 path);
+            next = target_step(at, part, !last || is_directory);
+        }
+        if (next < 0)
+            return error_set(err, "mount_failed", errno,
+                             "cannot use %s as a mount target in the box (a symlink or a file is "
+                             "in the way; name the real path)",
+                             path);
+        fd_close(&at);
+        at = next;
+        rest += length;
+    }
+    return fd_take(&at);
+}
+
+/* ---- what belongs to one box ---- */
+
+static int attach_at(int mount, const struct tree *tree, const char *path, struct error *err)
+{
+    _cleanup_close_ int target = tree_target(tree->root, path, true, true, err);
+
+    if (target < 0)
+        return -1;
+    if (tree_attach(mount, target, "") < 0)
+        return error_set(err, "mount_failed", errno, "cannot mount %s in the box", path);
+    return 0;
+}
+
+static int mount_devpts(const struct tree *tree, struct error *err)
+{
+    _cleanup_close_ int fs = sys_fsopen("devpts");
+    _cleanup_close_ int mount = -1;
+
+    if (fs < 0 || fs_set(fs, "newinstance", NULL) < 0 || fs_set(fs, "ptmxmode", "0666") < 0 ||
+        fs_set(fs, "mode", "0620") < 0 || fs_set(fs, "gid", "5") < 0)
+        return error_set(err, "mount_failed", errno, "cannot set up the box's devpts");
+    mount = fs_mount(fs, MOUNT_ATTR_NOSUID | MOUNT_ATTR_NOEXEC);
+    if (mount < 0)
+        return error_set(err, "mount_failed", errno, "cannot mount the box's devpts");
+    return attach_at(mount, tree, "/dev/pts", err);
+}
+
+static int mount_proc(const struct plan *plan, const struct tree *tree, struct error *err)
+{
+    _cleanup_close_ int fs = sys_fsopen("proc");
+    _cleanup_close_ int proc = -1;
+
+    if (fs < 0)
+        return error_set(err, "mount_failed", errno, "cannot set up the box's /proc");
+    proc = fs_mount(fs, MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV | MOUNT_ATTR_NOEXEC);
+    if (proc < 0)
+        return error_set(err, "no_fresh_proc", errno,
+                         "cannot mount a fresh /proc for the box (a container that masks parts of "
+                         "/proc forbids it)");
+    /* A second wall behind the filter: nobody in here makes a user namespace. */
+    if (fd_write_file(proc, "sys/user/max_user_namespaces", "0") < 0)
+        return error_set(err, "mount_failed", errno, "cannot forbid nested user namespaces");
+    if (attach_at(proc, tree, "/proc", err) < 0)
+        return -1;
+    if (tree_bind(proc, "sys", proc, "sys", READ_ONLY | MOUNT_ATTR_NOEXEC, err) < 0)
+        return error_wrap(err, "/proc");
+    return view_proc(plan, tree->scratch, proc, err);
+}
+
+/* A directory of the scratch, made with this mode and owner and bound on `target`. */
+static int bind_scratch(const struct tree *tree, const char *name, const char *target, mode_t mode,
+                        uid_t uid, gid_t gid, struct error *err)
+{
+    _cleanup_close_ int at = -1;
+
+    if (make_dir(tree->scratch, name, mode, err) < 0)
+        return -1;
+    if (uid != 0 && fchownat(tree->scratch, name, uid, gid, AT_SYMLINK_NOFOLLOW) < 0)
+        return error_set(err, "mount_failed", errno, "cannot give %s to its user", target);
+    at = tree_target(tree->root, target, true, true, err);
+    if (at < 0)
+        return -1;
+    return tree_bind(tree->scratch, name, at, "", MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV, err);
+}
+
+/* In an image everything written lies in the overlay; the user's home may be missing there. */
+static int make_home(const struct plan *plan, const struct tree *tree, struct error *err)
+{
+    _cleanup_close_ int home = -1;
+    struct stat st;
+
+    if (plan->home[0] != '/' || plan->home[1] == '\0' ||
+        fstatat(tree->root, plan->home + 1, &st, AT_SYMLINK_NOFOLLOW) == 0)
+        return 0;
+    home = tree_target(tree->root, plan->home, true, false, err);
+    if (home < 0)
+        return -1;
+    if (fchownat(home, "", plan->uid, plan->gid, AT_EMPTY_PATH) < 0)
+        return error_set(err, "mount_failed", errno, "cannot give %s to its user", plan->home);
+    return 0;
+}
+
+static int own_image(const struct plan *plan, const struct tree *tree, struct error *err)
+{
+    _cleanup_close_ int dev = -1, target = -1, tmp = -1;
+    struct stat st;
+
+    if (make_dir(tree->scratch, "dev", 0755, err) < 0)
+        return -1;
+    dev = openat(tree->scratch, "dev", O_PATH | O_DIRECTORY | O_CLOEXEC);
+    target = tree_target(tree->root, "/dev", true, true, err);
+    if (dev < 0 || target < 0)
+        return -1;
+    /* Filled first and then bound: the clone takes the device nodes along. A zygote has them. */
+    if (plan->from_zygote
+            ? tree_bind(AT_FDCWD, "/dev", target, "", MOUNT_ATTR_NOSUID | MOUNT_ATTR_NOEXEC, err) < 0
+            : tree_devices(dev, err) < 0 || tree_bind(dev, "", target, "",
+                                                      MOUNT_ATTR_NOSUID | MOUNT_ATTR_NOEXEC,
+                                                      err) < 0)
+        return -1;
+    if (fstatat(tree->root, "tmp", &st, 0) < 0 && mkdirat(tree->root, "tmp", 01777) < 0 &&
+        errno != EEXIST)
+        return error_set(err, "mount_failed", errno, "cannot make /tmp in the root");
+    return make_home(plan, tree, err);
+}
+
+int tree_own(const struct plan *plan, const struct tree *tree, struct error *err)
+{
+    if (plan->root_kind == BOX_ROOT_HOST) {
+        if (bind_scratch(tree, "tmp", "/tmp", 01777, 0, 0, err) < 0 ||
+            bind_scratch(tree, "home", plan->uid == 0 ? "/root" : "/home/user", 0755, plan->uid,
+                         plan->gid, err) < 0)
+            return -1;
+    } else if (own_image(plan, tree, err) < 0) {
+        return -1;
+    }
+    if (mount_devpts(tree, err) < 0 ||
+        bind_scratch(tree, "shm", "/dev/shm", 01777, 0, 0, err) < 0)
+        return -1;
+    return mount_proc(plan, tree, err);
+}
+
+int tree_binds(const struct plan *plan, const struct tree *tree, struct error *err)
+{
+    for (size_t i = 0; i < plan->binds_count; i++) {
+        const struct plan_bind *bind = &plan->binds[i];
+        _cleanup_close_ int target =
+            tree_target(tree->root, bind->target, bind->is_directory, false, err);
+
+        if (target < 0)
+            return -1;
+        if (tree_attach(bind->mount, target, "") < 0)
+            return error_set(err, "mount_failed", errno, "cannot mount %s in the box",
+                             bind->target);
+    }
+    return 0;
+}
+
+/* ---- cgroups ---- */
+
+static int mount_cgroup(int dir, const char *type, const char *controllers, const char *name,
+                        struct error *err)
+{
+    _cleanup_close_ int fs = sys_fsopen(type);
+    _cleanup_close_ int mount = -1;
+    char flag[64];
+
+    if (fs < 0)
+        return error_set(err, "mount_failed", errno, "cannot set up the box's cgroup view");
+    for (const char *at = controllers; *at != '\0'; at += strspn(at, ",")) {
+        size_t length = strcspn(at, ",");
+
+        (void)snprintf(flag, sizeof(flag), "%.*s", (int)length, at);
+        if (fs_set(fs, flag, NULL) < 0)
+            return error_set(err, "mount_failed", errno, "cannot ask for cgroup %s", flag);
+        at += length;
+    }
+    mount = fs_mount(fs, READ_ONLY | MOUNT_ATTR_NOEXEC);
+    if (mount < 0)
+        return error_set(err, "mount_failed", errno, "cannot mount the box's cgroup %s",
+                         controllers);
+    if (tree_attach(mount, dir, name) < 0)
+        return error_set(err, "mount_failed", errno, "cannot show the box's cgroup %s",
+                         controllers);
+    return 0;
+}
+
+/* What a JVM and other runtimes read. */
+static bool is_shown(const char *controllers)
+{
+    static const char *const shown[] = {"memory", "cpu", "cpuacct", "cpuset", "pids"};
+
+    for (size_t i = 0; i < sizeof(shown) / sizeof(shown[0]); i++) {
+        size_t length = strlen(shown[i]);
+
+        for (const char *at = controllers; at != NULL; at = strchr(at, ',')) {
+            at += *at == ',';
+            if (strncmp(at, shown[i], length) == 0 && (at[length] == ',' || at[length] == '\0'))
+                return true;
+        }
+    }
+    return false;
+}
+
+/* Lists our groups from /proc/self/cgroup before the cgroup namespace hides where they are: a
+ * hierarchy in which we have no group of our own would show the host's. */
+int tree_cgroups_find(struct tree_cgroups *found, struct error *err)
+{
+    char text[4096];
+    char *line, *rest = text;
+
+    memset(found, 0, sizeof(*found));
+    if (fd_read_file(AT_FDCWD, "/proc/self/cgroup", text, sizeof(text)) < 0)
+        return error_set(err, "no_cgroup", errno, "cannot read /proc/self/cgroup");
+    while ((line = strsep(&rest, "\n")) != NULL) {
+        const char *hierarchy = strsep(&line, ":");
+        const char *controllers = strsep(&line, ":");
+        const char *name = line != NULL ? strstr(line, "/cove-") : NULL;
+
+        if (hierarchy == NULL || controllers == NULL || name == NULL)
+            continue;
+        if (controllers[0] == '\0') {
+            found->v2 = true;
+        } else if (is_shown(controllers) && found->v1_count < TREE_CGROUPS_MAX &&
+                   strlen(controllers) < sizeof(found->v1[0])) {
+            (void)snprintf(found->v1[found->v1_count], sizeof(found->v1[0]), "%s", controllers);
+            found->v1_count++;
+        }
+    }
+    return 0;
+}
+
+int tree_cgroups_mount(const struct tree_cgroups *found, const struct tree *tree,
+                       struct error *err)
+{
+    _cleanup_close_ int made = -1, target = -1, shown = -1;
+
+    if (make_dir(tree->scratch, "sys", 0755, err) < 0 ||
+        make_dir(tree->scratch, "sys/fs", 0755, err) < 0 ||
+        make_dir(tree->scratch, "sys/fs/cgroup", 0755, err) < 0)
+        return -1;
+    made = openat(tree->scratch, "sys/fs/cgroup", O_PATH | O_DIRECTORY | O_CLOEXEC);
+    for (size_t i = 0; i < found->v1_count; i++)
+        if (make_dir(made, found->v1[i], 0755, err) < 0)
+            return -1;
+    target = tree_target(tree->root, "/sys", true, true, err);
+    if (target < 0 || tree_bind(tree->scratch, "sys", target, "", READ_ONLY, err) < 0)
+        return -1;
+    shown = tree_target(tree->root, "/sys/fs/cgroup", true, false, err);
+    if (shown < 0)
+        return -1;
+    for (size_t i = 0; i < found->v1_count; i++)
+        if (mount_cgroup(shown, "cgroup", found->v1[i], found->v1[i], err) < 0)
+            return -1;
+    if (found->v1_count == 0 && found->v2)
+        return mount_cgroup(shown, "cgroup2", "", "", err);
+    return 0;
+}

@@ -1,0 +1,60 @@
+/* The root tree of a box, built with the new mount API: nothing is mounted by a path that the
+ * sandbox controls, and nothing follows a symlink of an image.
+ *
+ * The tree has two parts. The base (system directories, /etc, /dev nodes) is the same for all boxes
+ * of a root: a cold box builds it for itself, a zygote once. The rest belongs to one box: its
+ * scratch (a tmpfs that holds all it writes, under one cap), /proc, devpts, binds, and the files
+ * that say what the box has (view.h). */
+#pragma once
+
+#include "base/err.h"
+#include "box/plan.h"
+
+struct tree {
+    int scratch; /* root of the tmpfs that holds what the box writes */
+    int root;    /* root of the tree */
+};
+
+/* Mounts a tmpfs with these caps, detached. */
+int tree_tmpfs(uint64_t bytes, uint64_t inodes, int *mount, struct error *err);
+
+/* Attaches the mount on `dir`/`path` ("" for `dir` itself). */
+int tree_attach(int mount, int dir, const char *path);
+
+/* Host profile: fills the directory `root` with the read-only view of the host. */
+int tree_host_base(int root, const struct plan *plan, struct error *err);
+
+/* Fills the directory `dev` with device nodes and links. */
+int tree_devices(int dev, struct error *err);
+
+/* Mounts the overlay of an image root: lower layer below, scratch above; -1 in `root` before. */
+int tree_overlay(const struct plan *plan, struct tree *tree, struct error *err);
+
+/* Binds `source` below `source_dir` onto `target` below `dir`, with the attributes given. */
+int tree_bind(int source_dir, const char *source, int dir, const char *target, uint64_t attributes,
+              struct error *err);
+
+/* Opens a mount target below the root, making what is missing; with `replace`, what stands in the
+ * way (a symlink of an image) is removed first. An O_PATH fd, or -1. */
+int tree_target(int root, const char *path, bool is_directory, bool replace, struct error *err);
+
+/* Mounts what belongs to one box on its root: /proc, /dev/pts, /dev/shm, /tmp, home, /sys. */
+int tree_own(const struct plan *plan, const struct tree *tree, struct error *err);
+
+/* Attaches the binds of the plan. */
+int tree_binds(const struct plan *plan, const struct tree *tree, struct error *err);
+
+/* The hierarchies in which this process is in a group of ours; read before the cgroup namespace is
+ * made. */
+#define TREE_CGROUPS_MAX 8
+struct tree_cgroups {
+    char v1[TREE_CGROUPS_MAX][48]; /* controllers, as in /proc/self/cgroup */
+    size_t v1_count;
+    bool v2;
+};
+int tree_cgroups_find(struct tree_cgroups *found, struct error *err);
+
+/* Shows them read-only in /sys/fs/cgroup, of which there is nothing else in the box's /sys. Needs
+ * the cgroup namespace. */
+int tree_cgroups_mount(const struct tree_cgroups *found, const struct tree *tree,
+                       struct error *err);

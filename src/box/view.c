@@ -1,0 +1,128 @@
+/* What a box sees of itself: see view.h. Built with both libcs; allocates nothing. */
+#include "box/view.h"
+
+#include "base/fd.h"
+#include "box/sys.h"
+#include "box/tree.h"
+
+#include <errno.h>
+#include <sched.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/random.h>
+#include <sys/stat.h>
+#include <time.h>
+
+unsigned view_cpus(const struct plan *plan)
+{
+    unsigned wanted = (plan->cpu_milli + 999) / 1000, have, skip, kept = 0;
+    cpu_set_t all, mine;
+
+    if (sched_getaffinity(0, sizeof(all), &all) < 0)
+        return 1;
+    have = (unsigned)CPU_COUNT(&all);
+    if (plan->cpu_milli == 0 || wanted >= have)
+        return have;
+    if (getrandom(&skip, sizeof(skip), GRND_NONBLOCK) != sizeof(skip))
+        skip = 0;
+    CPU_ZERO(&mine);
+    skip %= have;
+    /* Twice around the allowed ones, so that a choice may wrap. */
+    for (unsigned i = 0; i < 2 * CPU_SETSIZE && kept < wanted; i++) {
+        unsigned cpu = i % CPU_SETSIZE;
+
+        if (!CPU_ISSET(cpu, &all))
+            continue;
+        if (skip > 0) {
+            skip--;
+            continue;
+        }
+        CPU_SET(cpu, &mine);
+        kept++;
+    }
+    return sched_setaffinity(0, sizeof(mine), &mine) == 0 ? wanted : have;
+}
+
+static int put(int dir, const char *name, const char *text, size_t size, int proc,
+               struct error *err)
+{
+    _cleanup_close_ int fd = openat(dir, name, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0444);
+
+    if (fd < 0 || fd_write_full(fd, text, size) < 0)
+        return error_set(err, "mount_failed", errno, "cannot write the box's /proc/%s", name);
+    return tree_bind(dir, name, proc, name,
+                     MOUNT_ATTR_RDONLY | MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV | MOUNT_ATTR_NOEXEC,
+                     err);
+}
+
+static int put_meminfo(const struct plan *plan, int dir, int proc, struct error *err)
+{
+    static const char *const zero[] = {"Buffers",  "Cached",     "SwapCached", "Active",
+                                       "Inactive", "SwapTotal",  "SwapFree",   "Dirty",
+                                       "Shmem",    "SReclaimable"};
+    char text[1024];
+    unsigned long long kib = plan->memory_bytes / 1024;
+    int n = snprintf(text, sizeof(text),
+                     "MemTotal:       %8llu kB\nMemFree:        %8llu kB\nMemAvailable:   %8llu kB\n",
+                     kib, kib, kib);
+
+    for (size_t i = 0; i < sizeof(zero) / sizeof(zero[0]); i++)
+        n += snprintf(text + n, sizeof(text) - (size_t)n, "%s:%*s%8u kB\n", zero[i],
+                      15 - (int)strlen(zero[i]), "", 0U);
+    return put(dir, "meminfo", text, (size_t)n, proc, err);
+}
+
+static int put_stat(unsigned cpus, int dir, int proc, struct error *err)
+{
+    char text[32768];
+    int n = snprintf(text, sizeof(text), "cpu  0 0 0 0 0 0 0 0 0 0\n");
+    struct timespec now, up;
+
+    (void)clock_gettime(CLOCK_REALTIME, &now);
+    (void)clock_gettime(CLOCK_BOOTTIME, &up);
+    for (unsigned i = 0; i < cpus && (size_t)n < sizeof(text) - 256; i++)
+        n += snprintf(text + n, sizeof(text) - (size_t)n, "cpu%u 0 0 0 0 0 0 0 0 0 0\n", i);
+    n += snprintf(text + n, sizeof(text) - (size_t)n,
+                  "intr 0\nctxt 0\nbtime %lld\nprocesses 1\nprocs_running 1\nprocs_blocked 0\n",
+                  (long long)(now.tv_sec - up.tv_sec));
+    return put(dir, "stat", text, (size_t)n, proc, err);
+}
+
+/* The first `cpus` paragraphs of the host's: the models are the same, the count is not. */
+static int put_cpuinfo(unsigned cpus, int dir, int proc, struct error *err)
+{
+    _cleanup_close_ int from = openat(proc, "cpuinfo", O_RDONLY | O_CLOEXEC);
+    char text[65536];
+    ssize_t n = from < 0 ? -1 : fd_read_full(from, text, sizeof(text) - 1);
+    char *end = text;
+
+    if (n < 0)
+        return error_set(err, "mount_failed", errno, "cannot read /proc/cpuinfo");
+    text[n] = '\0';
+    for (unsigned i = 0; i < cpus && end != NULL; i++) {
+        end = strstr(end, "\n\n");
+        if (end != NULL)
+            end += 2;
+    }
+    if (end == NULL)
+        end = text + n;
+    return put(dir, "cpuinfo", text, (size_t)(end - text), proc, err);
+}
+
+int view_proc(const struct plan *plan, int scratch, int proc, struct error *err)
+{
+    static const char load[] = "0.00 0.00 0.00 1/1 1\n";
+    _cleanup_close_ int dir = -1;
+    unsigned cpus = view_cpus(plan);
+
+    if (mkdirat(scratch, "proc", 0755) < 0)
+        return error_set(err, "mount_failed", errno, "cannot make the box's view of itself");
+    dir = openat(scratch, "proc", O_PATH | O_DIRECTORY | O_CLOEXEC);
+    if (dir < 0)
+        return error_set(err, "mount_failed", errno, "cannot open the box's view of itself");
+    if (put_meminfo(plan, dir, proc, err) < 0 || put_stat(cpus, dir, proc, err) < 0 ||
+        put(dir, "loadavg", load, sizeof(load) - 1, proc, err) < 0 ||
+        put(dir, "keys", "", 0, proc, err) < 0)
+        return -1;
+    return plan->cpu_milli != 0 ? put_cpuinfo(cpus, dir, proc, err) : 0;
+}

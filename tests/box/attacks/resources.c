@@ -1,0 +1,392 @@
+/* Entries 1, 2, 8 to 14 and 53: what can be used up by asking for more and more of it. Each stops by
+ * itself well before a host without walls would suffer. */
+#include "attack.h"
+
+#include <fcntl.h>
+#include <pthread.h>
+#include <sched.h>
+#include <signal.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/inotify.h>
+#include <sys/ioctl.h>
+#include <sys/mman.h>
+#include <sys/resource.h>
+#include <sys/shm.h>
+#include <sys/socket.h>
+#include <sys/syscall.h>
+#include <sys/timerfd.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+#define MIB (1024UL * 1024UL)
+
+/* A test that wants to look at the host meanwhile says for how long, in ms. */
+static void hold(int word)
+{
+    long ms = attack_number(word, 0);
+    struct timespec time = {.tv_sec = ms / 1000, .tv_nsec = ms % 1000 * 1000000};
+
+    (void)fflush(stdout);
+    (void)nanosleep(&time, NULL);
+}
+
+/* ---- 1 and 2 ---- */
+
+static void fork_many(void)
+{
+    long wanted = attack_number(0, 4000), made = 0;
+    int error = 0;
+
+    for (; made < wanted; made++) {
+        pid_t child = fork();
+
+        if (child == 0) {
+            (void)pause();
+            _exit(0);
+        }
+        if (child < 0) {
+            error = errno;
+            break;
+        }
+    }
+    attack_value("processes", made);
+    attack_check("the last fork", error == EAGAIN, "errno %d", error);
+    hold(1);
+}
+
+static void *sleep_long(void *argument)
+{
+    (void)pause();
+    return argument;
+}
+
+static void thread_many(void)
+{
+    long wanted = attack_number(0, 4000), made = 0;
+    pthread_attr_t attributes;
+    int error = 0;
+
+    (void)pthread_attr_init(&attributes);
+    (void)pthread_attr_setstacksize(&attributes, 16384);
+    for (; made < wanted && error == 0; made += error == 0) {
+        pthread_t thread;
+
+        error = pthread_create(&thread, &attributes, sleep_long, NULL);
+    }
+    attack_value("threads", made);
+    attack_check("the last thread", error == EAGAIN, "errno %d", error);
+    hold(1);
+}
+
+/* ---- 8: a huge sparse file ---- */
+
+static void sparse(void)
+{
+    const char *directory = attack_word(0, "/tmp");
+    static char block[1 << 16];
+    unsigned long long written = 0;
+    char path[256];
+    int fd, error = 0;
+
+    (void)snprintf(path, sizeof(path), "%s/sparse", directory);
+    fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0600);
+    attack_check("a sparse file of 1 TiB", ftruncate(fd, 1LL << 40) == 0 || errno == EFBIG, "%d",
+                 errno);
+    memset(block, 1, sizeof(block));
+    while (written < 4096 * MIB) {
+        ssize_t n = write(fd, block, sizeof(block));
+
+        if (n < 0) {
+            error = errno;
+            break;
+        }
+        written += (unsigned long long)n;
+    }
+    attack_value("bytes of it written", (long long)written);
+    attack_check("the last write", error == ENOSPC, "errno %d", error);
+    REFUSED("fallocate", fallocate(fd, 0, 0, 4096 * (long)MIB), ENOSPC);
+    (void)close(fd);
+    (void)unlink(path);
+}
+
+/* ---- 9: fds ---- */
+
+static void open_many(void)
+{
+    long made = 0;
+    int error = 0;
+
+    for (;; made++) {
+        if (open("/dev/null", O_RDONLY | O_CLOEXEC) < 0) {
+            error = errno;
+            break;
+        }
+    }
+    attack_value("fds", made);
+    attack_check("the last open", error == EMFILE, "errno %d", error);
+    for (int fd = 3; fd < made + 3; fd++)
+        (void)close(fd);
+}
+
+static int send_fds(int socket, int count)
+{
+    union {
+        struct cmsghdr header;
+        char space[CMSG_SPACE(250 * sizeof(int))];
+    } control = {0};
+    char byte = 0;
+    struct iovec data = {&byte, 1};
+    struct msghdr message = {.msg_iov = &data,
+                             .msg_iovlen = 1,
+                             .msg_control = control.space,
+                             .msg_controllen = CMSG_SPACE((size_t)count * sizeof(int))};
+    struct cmsghdr *header = CMSG_FIRSTHDR(&message);
+
+    header->cmsg_level = SOL_SOCKET;
+    header->cmsg_type = SCM_RIGHTS;
+    header->cmsg_len = CMSG_LEN((size_t)count * sizeof(int));
+    for (int i = 0; i < count; i++)
+        ((int *)(void *)CMSG_DATA(header))[i] = 1;
+    return sendmsg(socket, &message, MSG_DONTWAIT) < 0 ? -1 : 0;
+}
+
+/* In flight, fds are counted by nobody's table but the user's limit. */
+static void queue_fds(void)
+{
+    long sent = 0;
+    int error = 0;
+
+    for (int pair = 0; pair < 4000 && error != ETOOMANYREFS && error != EMFILE; pair++) {
+        int ends[2];
+
+        if (socketpair(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0, ends) < 0) {
+            error = errno;
+            break;
+        }
+        for (;;) {
+            if (send_fds(ends[0], 250) < 0) {
+                error = errno;
+                break;
+            }
+            sent += 250;
+        }
+    }
+    attack_value("fds in flight", sent);
+    attack_check("the last one sent", error == ETOOMANYREFS || error == EMFILE, "errno %d", error);
+    hold(0);
+}
+
+static void use_up_fds(void)
+{
+    open_many();
+    queue_fds();
+}
+
+/* ---- 10: buffers of pipes and sockets ---- */
+
+static unsigned long long fill(int fd, int flags)
+{
+    static char block[65536];
+    unsigned long long filled = 0;
+    ssize_t n;
+
+    while ((n = flags == 0 ? write(fd, block, sizeof(block))
+                           : send(fd, block, sizeof(block) / 2, flags)) > 0)
+        filled += (unsigned long long)n;
+    return filled;
+}
+
+static unsigned long long fill_pipe(void)
+{
+    int ends[2];
+
+    if (pipe2(ends, O_CLOEXEC | O_NONBLOCK) < 0)
+        return 0;
+    (void)fcntl(ends[1], F_SETPIPE_SZ, 1 << 20);
+    return fill(ends[1], 0);
+}
+
+static unsigned long long fill_socket(void)
+{
+    int ends[2], size = 4 << 20;
+
+    if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends) < 0)
+        return 0;
+    (void)setsockopt(ends[0], SOL_SOCKET, SO_SNDBUF, &size, sizeof(size));
+    return fill(ends[0], MSG_DONTWAIT);
+}
+
+static void fill_buffers(void)
+{
+    const char *kind = attack_word(0, "pipe");
+    unsigned long long most = (unsigned long long)attack_number(1, 512) * MIB, filled = 0, next = 1;
+    int ends[2];
+
+    while (filled < most && next > 0) {
+        next = strcmp(kind, "pipe") == 0 ? fill_pipe() : fill_socket();
+        filled += next;
+        attack_value("bytes in buffers", (long long)filled);
+    }
+    if (pipe(ends) == 0)
+        REFUSED("a pipe of 64 MiB", fcntl(ends[1], F_SETPIPE_SZ, 64 << 20), EPERM);
+    hold(2);
+}
+
+/* ---- 11: watches ---- */
+
+static void count_until(const char *what, int (*make)(void), long most)
+{
+    long made = 0;
+    int error = 0;
+
+    for (; made < most; made++) {
+        if (make() < 0) {
+            error = errno;
+            break;
+        }
+    }
+    attack_value(what, made);
+    attack_check(what, error == EMFILE || error == ENOSPC || error == ENOMEM || error == EAGAIN ||
+                           error == ENFILE,
+                 "errno %d", error);
+    for (int fd = 3; fd < made + 16; fd++)
+        (void)close(fd);
+}
+
+static int make_inotify(void)
+{
+    return inotify_init1(IN_CLOEXEC);
+}
+
+static int make_timerfd(void)
+{
+    return timerfd_create(CLOCK_MONOTONIC, TFD_CLOEXEC);
+}
+
+static int make_epoll(void)
+{
+    return epoll_create1(EPOLL_CLOEXEC);
+}
+
+static int make_timer(void)
+{
+    timer_t timer;
+    struct sigevent event = {.sigev_notify = SIGEV_NONE};
+
+    return timer_create(CLOCK_MONOTONIC, &event, &timer);
+}
+
+static void use_up_watches(void)
+{
+    count_until("inotify instances", make_inotify, 100000);
+    count_until("timerfds", make_timerfd, 100000);
+    count_until("epoll instances", make_epoll, 100000);
+    count_until("posix timers", make_timer, 1000000);
+    REFUSED("fanotify", syscall(SYS_fanotify_init, 0x200, 0), EPERM);
+    for (int i = 0; i < 64; i++)
+        (void)inotify_init1(IN_CLOEXEC);
+    hold(0);
+}
+
+/* ---- 12: terminals ---- */
+
+static void use_up_terminals(void)
+{
+    long made = 0;
+
+    for (; made < 100000; made++)
+        if (open("/dev/ptmx", O_RDWR | O_NOCTTY | O_CLOEXEC) < 0)
+            break;
+    attack_value("terminals", made);
+    attack_check("the last terminal", errno == ENOSPC || errno == EMFILE || errno == EIO,
+                 "errno %d", errno);
+    hold(0);
+}
+
+/* ---- 13: the CPU ---- */
+
+static int spin(void *argument)
+{
+    struct timespec now, end;
+    volatile unsigned long work = 0;
+
+    (void)clock_gettime(CLOCK_MONOTONIC, &end);
+    end.tv_sec += *(long *)argument;
+    do {
+        for (int i = 0; i < 100000; i++)
+            work++;
+        (void)clock_gettime(CLOCK_MONOTONIC, &now);
+    } while (now.tv_sec < end.tv_sec ||
+             (now.tv_sec == end.tv_sec && now.tv_nsec < end.tv_nsec));
+    return 0;
+}
+
+static void be_important(void)
+{
+    struct sched_param first = {.sched_priority = 1};
+    unsigned char all[128];
+    long n;
+    int cpus = 0;
+
+    /* Not libc's, which on musl does not exist. */
+    REFUSED("SCHED_FIFO", syscall(SYS_sched_setscheduler, 0, 1, &first), EPERM, EINVAL);
+    REFUSED("SCHED_RR", syscall(SYS_sched_setscheduler, 0, 2, &first), EPERM, EINVAL);
+    REFUSED("nice -5", setpriority(PRIO_PROCESS, 0, -5), EACCES, EPERM);
+    REFUSED("real-time I/O", syscall(SYS_ioprio_set, 1, 0, 1 << 13), EPERM);
+    REFUSED("init's priority", setpriority(PRIO_PROCESS, 1, -5), EACCES, EPERM);
+    memset(all, 0xff, sizeof(all));
+    (void)syscall(SYS_sched_setaffinity, 0, sizeof(all), all);
+    n = syscall(SYS_sched_getaffinity, 0, sizeof(all), all);
+    for (long i = 0; i < n * 8; i++)
+        cpus += all[i / 8] >> (i % 8) & 1;
+    attack_value("CPUs after asking for all", cpus);
+}
+
+static void use_up_cpu(void)
+{
+    long seconds = attack_number(0, 1);
+
+    be_important();
+    for (int i = 0; i < 4; i++)
+        if (fork() == 0)
+            _exit(spin(&seconds));
+    while (wait(NULL) > 0)
+        continue;
+}
+
+/* ---- 14: memory that stays ---- */
+
+static void lock_memory(void)
+{
+    size_t size = 64 * MIB;
+    void *at = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+
+    REFUSED("mlock of 64 MiB", mlock(at, size), ENOMEM, EPERM);
+    REFUSED("a locked mapping",
+            mmap(NULL, size, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS | MAP_LOCKED, -1, 0) ==
+                    MAP_FAILED
+                ? -1
+                : 0,
+            EAGAIN, ENOMEM, EPERM);
+    REFUSED("huge pages",
+            mmap(NULL, 1024 * MIB, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS | MAP_HUGETLB, -1, 0) ==
+                    MAP_FAILED
+                ? -1
+                : 0,
+            ENOMEM);
+    REFUSED("huge shared memory", shmget(IPC_PRIVATE, 1024 * MIB, IPC_CREAT | 04000), EPERM,
+            ENOMEM);
+    REFUSED("lifting the limit",
+            setrlimit(RLIMIT_MEMLOCK, &(struct rlimit){RLIM_INFINITY, RLIM_INFINITY}), EPERM);
+}
+
+const struct attack resources_attacks[] = {
+    {1, fork_many},     {2, thread_many},        {8, sparse},      {9, use_up_fds},
+    {10, fill_buffers}, {11, use_up_watches},    {12, use_up_terminals},
+    {13, use_up_cpu},   {14, lock_memory},       {0, NULL},
+};
