@@ -34,7 +34,7 @@
 #define BLOCK_ROUNDS 10
 #define CYCLE_WINDOWS 20 /* of creation throughput */
 #define CYCLES 50
-#define FDS_MAX 65536
+#define FDS_NEEDED (2 * ALIVE_MANY + 1000) /* a box has a control socket and a pidfd */
 
 static FILE *out;
 
@@ -294,8 +294,11 @@ static void bench_alive(struct maker *maker, struct made *made, size_t from, siz
     char memory_name[64], exec_name[64], one_name[64], create_name[64];
     struct series memory, exec, one, create;
 
-    for (size_t i = from; i < alive; i++)
+    for (size_t i = from; i < alive; i++) {
+        maker_fill(maker, BLOCK_ROUNDS);
         made[i] = maker_create(maker);
+        maker_settle(maker, made[i]);
+    }
     add_name(memory_name, sizeof(memory_name), "memory", alive);
     series_init(&memory, memory_name, "bytes", 1);
     series_add(&memory, (before - available()) / alive);
@@ -326,9 +329,7 @@ static void bench_idle(struct maker *maker)
 
     if (made == NULL)
         fail("no memory");
-    maker_fill(maker, ALIVE_FEW + 1);
     bench_alive(maker, made, 0, ALIVE_FEW, before);
-    maker_fill(maker, ALIVE_MANY - ALIVE_FEW + 1);
     bench_alive(maker, made, ALIVE_FEW, ALIVE_MANY, before);
     series_init(&destroy, "destroy_all", "ns", ALIVE_MANY);
     for (size_t i = 0; i < ALIVE_MANY; i++) {
@@ -342,10 +343,15 @@ static void bench_idle(struct maker *maker)
 
 static void raise_fd_limit(void)
 {
-    struct rlimit limit = {.rlim_cur = FDS_MAX, .rlim_max = FDS_MAX};
+    struct rlimit limit;
 
+    if (getrlimit(RLIMIT_NOFILE, &limit) < 0)
+        fail("cannot read the number of open files");
+    if (limit.rlim_max < FDS_NEEDED)
+        limit.rlim_max = FDS_NEEDED;
+    limit.rlim_cur = limit.rlim_max;
     if (setrlimit(RLIMIT_NOFILE, &limit) < 0)
-        fail("cannot raise the number of open files");
+        fail("cannot raise the number of open files; raise its hard limit (ulimit -Hn)");
 }
 
 static void measure(char prefixes[3][CGROUP_NAME_MAX], char **argv)
@@ -358,7 +364,7 @@ static void measure(char prefixes[3][CGROUP_NAME_MAX], char **argv)
         fail("cannot write the results");
     raise_fd_limit();
     bench_mounts(prefixes, argv[2], argv[4]);
-    maker_open(&maker, prefixes[2], argv[2], ALIVE_MANY + 1);
+    maker_open(&maker, prefixes[2], argv[2], ALIVE_MANY + BLOCK_ROUNDS);
     maker_fill(&maker, BLOCK_ROUNDS);
     bench_exec(&maker, argv[3]);
     bench_create(&maker);
@@ -373,7 +379,7 @@ static void measure(char prefixes[3][CGROUP_NAME_MAX], char **argv)
 /* The measuring is done by a child, so that somebody is there to clean up when it fails. */
 int main(int argc, char **argv)
 {
-    static const size_t rooms[] = {BLOCK_ROUNDS, BLOCK_ROUNDS, ALIVE_MANY + 1};
+    static const size_t rooms[] = {BLOCK_ROUNDS, BLOCK_ROUNDS, ALIVE_MANY + BLOCK_ROUNDS};
     char prefixes[3][CGROUP_NAME_MAX];
     int status = 0;
     pid_t pid;

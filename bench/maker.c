@@ -68,6 +68,11 @@ static int make_network(void)
     return network;
 }
 
+static void name_cgroup(char name[CGROUP_NAME_MAX], const char *prefix, size_t index)
+{
+    (void)snprintf(name, CGROUP_NAME_MAX, "%s-%zu", prefix, index);
+}
+
 static void make_cgroup(struct maker *maker, struct slot *slot)
 {
     const struct cgroup_limits most = {
@@ -79,7 +84,7 @@ static void make_cgroup(struct maker *maker, struct slot *slot)
     struct error err = {0};
     char name[CGROUP_NAME_MAX];
 
-    (void)snprintf(name, sizeof(name), "%s-%zu", maker->prefix, maker->slots_count);
+    name_cgroup(name, maker->prefix, maker->slots_count);
     if (cgroup_make(&maker->host, name, &most, owner, owner, true, &slot->cgroup, &err) < 0)
         fail_error("cannot make cgroups", &err);
 }
@@ -184,6 +189,15 @@ struct made maker_create(struct maker *maker)
     return made;
 }
 
+void maker_settle(struct maker *maker, struct made made)
+{
+    struct slot *slot = &maker->slots[made.slot];
+
+    cgroup_forget(&slot->cgroup);
+    fd_close(&slot->network);
+    slot->settled = true;
+}
+
 void maker_exec(struct maker *maker, struct box *box)
 {
     static const char *const argv[] = {"/true", NULL}, *const env[] = {"PATH=/", NULL};
@@ -212,20 +226,24 @@ void maker_destroy(struct maker *maker, struct made made)
 
     if (box_destroy(made.box, NULL, &err) < 0)
         fail_error("cannot destroy a box", &err);
-    put_back(maker, made.slot);
+    if (!maker->slots[made.slot].settled)
+        put_back(maker, made.slot);
 }
 
 void maker_close(struct maker *maker)
 {
     struct error err = {0};
+    char name[CGROUP_NAME_MAX];
 
     zygote_stop(maker->zygote);
     for (size_t i = 0; i < maker->slots_count; i++) {
         struct slot *slot = &maker->slots[i];
 
-        if (cgroup_remove(&slot->cgroup, &err) < 0)
+        name_cgroup(name, maker->prefix, i);
+        if ((slot->settled ? cgroup_remove_named(&maker->host, name, &err)
+                           : cgroup_remove(&slot->cgroup, &err)) < 0)
             fail_error("cannot remove cgroups", &err);
-        (void)close(slot->network);
+        fd_close(&slot->network);
         ids_release(&maker->pool, &slot->ids);
     }
     cgroup_host_close(&maker->host);
@@ -243,7 +261,7 @@ void maker_sweep(const char *prefix, size_t room)
     if (cgroup_probe(&host, &err) < 0)
         fail_error("cannot remove cgroups", &err);
     for (size_t i = 0; i < room; i++) {
-        (void)snprintf(name, sizeof(name), "%s-%zu", prefix, i);
+        name_cgroup(name, prefix, i);
         if (cgroup_remove_named(&host, name, &err) < 0)
             (void)fprintf(stderr, "bench: cannot remove cgroups: %s\n", err.text);
     }

@@ -8,12 +8,14 @@
 
 #include "box/zygote.h"
 
+#include <stdbool.h>
 #include <stddef.h>
 
 struct slot {
     struct ids ids;
     struct cgroup cgroup;
     int network;
+    bool settled;
     size_t next; /* unused slots are a list */
 };
 
@@ -44,6 +46,10 @@ void maker_fill(struct maker *maker, size_t count);
 
 /* Creates a box and waits until its init is ready for a command. */
 struct made maker_create(struct maker *maker);
+
+/* Closes the fds that this process has of a box's slot. Thousands of boxes have more of them than
+ * some hosts let a process have; such a slot is not used again. */
+void maker_settle(struct maker *maker, struct made made);
 
 /* Runs /true in the box and waits for its exit status, which must be 0. */
 void maker_exec(struct maker *maker, struct box *box);

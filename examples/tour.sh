@@ -6,8 +6,24 @@
 set -euo pipefail
 
 here=$(cd "$(dirname "$0")" && pwd)
-cove=$(realpath "${COVE:-$here/../build/cove}")
-hostile=$(dirname "$cove")/examples
+program=$(realpath -m "${COVE:-$here/../build/cove}")
+hostile=$(dirname "$program")/examples
+for needed in "$program" "$hostile/hostile"; do
+    [ -x "$needed" ] || {
+        echo "tour: $needed is missing: run make first" >&2
+        exit 1
+    }
+done
+
+# Boxes need root in this version.
+cove=("$program")
+if [ "$(id -u)" != 0 ]; then
+    command -v sudo >/dev/null || {
+        echo 'tour: boxes need root in this version, and there is no sudo: run this as root' >&2
+        exit 1
+    }
+    cove=(sudo "$program")
+fi
 work=$(mktemp -d)
 failed=0
 trap 'rm -rf "$work"' EXIT
@@ -36,25 +52,25 @@ heading() {
 }
 
 heading '1. A hostile program, in a box with 64 processes, 256 MiB of memory and 64 MiB of disk'
-timed "$cove" run --pids 64 --memory 256M --disk 64M,4096 --mount "$hostile:/hostile:ro" -- \
+timed "${cove[@]}" run --pids 64 --memory 256M --disk 64M,4096 --mount "$hostile:/hostile:ro" -- \
     /hostile/hostile </dev/null
 expect 0
 
 heading '2. A program that will not stop, given one second: cove run --timeout 1s'
-timed "$cove" run --timeout 1s -- sh -c 'trap "" TERM INT; while :; do sleep 60; done' </dev/null
+timed "${cove[@]}" run --timeout 1s -- sh -c 'trap "" TERM INT; while :; do sleep 60; done' </dev/null
 expect 124
 
 heading '3. Useful work: the least there is'
-timed "$cove" run -- true </dev/null
+timed "${cove[@]}" run -- true </dev/null
 expect 0
 
 heading '4. Useful work, with your files: a directory of yours is /workspace, and what is written there is yours'
 cp "$here/primes.c" "$work/"
 if [ -x /usr/bin/cc ]; then
-    timed "$cove" run --workspace "$work" -- \
+    timed "${cove[@]}" run --workspace "$work" -- \
         sh -c 'cc -O2 -o primes primes.c && ./primes' </dev/null
 else
-    timed "$cove" run --workspace "$work" -- sh -c 'wc -l primes.c >primes; cat primes' </dev/null
+    timed "${cove[@]}" run --workspace "$work" -- sh -c 'wc -l primes.c >primes; cat primes' </dev/null
 fi
 expect 0
 if [ "$(stat -c %u "$work/primes" 2>/dev/null)" != "$(id -u)" ]; then
@@ -63,7 +79,7 @@ if [ "$(stat -c %u "$work/primes" 2>/dev/null)" != "$(id -u)" ]; then
 fi
 
 heading '5. The same as JSON, for a program: cove run --json'
-timed "$cove" run --json --workspace "$work" -- sh -c 'ls; echo oops >&2; exit 3' </dev/null
+timed "${cove[@]}" run --json --workspace "$work" -- sh -c 'ls; echo oops >&2; exit 3' </dev/null
 expect 3
 
 if [ "$failed" = 0 ]; then

@@ -44,7 +44,8 @@ sources() {
 check_tidy() {
     # The generated files have to be there, or nothing that includes them can be parsed. Errexit
     # does not hold in here (the caller tests the result), so failures are passed on by hand.
-    check_clang || return 1
+    local failed=0
+    check_clang || failed=1
     python3 - "$build/clang/compile_commands.json" >"$build/tidy-files" <<'PYTHON'
 import json, os, sys
 here = os.getcwd()
@@ -57,7 +58,8 @@ PYTHON
     sort -u "$build/tidy-files" |
         xargs -r -n 1 -P 2 clang-tidy-14 --quiet -p "$build/clang" 2> >(
             grep -v -E 'warnings? (generated|treated)|^Suppressed|^Use -header' >&2
-        )
+        ) || failed=1
+    return "$failed"
 }
 
 check_cppcheck() {

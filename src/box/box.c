@@ -8,10 +8,9 @@
 #include "base/fd.h"
 #include "box/embed.h"
 #include "box/handle.h"
-#include "box/idmap.h"
 #include "box/inside.h"
-#include "box/proto.h"
 #include "box/root.h"
+#include "box/spawn.h"
 #include "box/switches.h"
 #include "box/sys.h"
 #include "box/user.h"
@@ -27,7 +26,6 @@
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/vfs.h>
-#include <sys/wait.h>
 
 #define CGROUP2_MAGIC 0x63677270
 
@@ -35,8 +33,9 @@
 struct making {
     struct plan plan;
     struct root_ids range;
-    int control, go[2], joined[2];
+    int control;
     int into, leaves; /* cgroup v2 directories */
+    bool limited;     /* the leaves have limits of their own */
 };
 
 int box_program(const char *name, const unsigned char *start, const unsigned char *end,
@@ -145,9 +144,6 @@ static int open_channels(struct making *making, struct error *err)
         return error_set(err, "create_failed", errno, "cannot make the box's control socket");
     making->control = pair[0];
     making->plan.control = pair[1];
-    if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, making->go) < 0)
-        return error_set(err, "create_failed", errno, "cannot make the box's start signal");
-    making->plan.go = making->go[0];
     making->plan.init = box_program("cove-init", embed_init_start, embed_init_end, err);
     return making->plan.init >= 0 ? 0 : -1;
 }
@@ -161,6 +157,12 @@ static bool has_pure_v2(void)
     return statfs("/sys/fs/cgroup", &fs) == 0 && fs.f_type == CGROUP2_MAGIC;
 }
 
+/* Only a child that is born into a v2 group needs the groups before it is there. */
+static bool needs_groups_first(const struct box_spec *spec)
+{
+    return spec->many_commands || has_pure_v2();
+}
+
 static int start_guard(const struct box_spec *spec, struct box *box, struct making *making,
                        struct error *err)
 {
@@ -171,78 +173,77 @@ static int start_guard(const struct box_spec *spec, struct box *box, struct maki
         .limits = {.memory_bytes = spec->limits.memory_bytes,
                    .cpu_milli = spec->limits.cpu_milli,
                    .pids = spec->limits.pids},
+        .first_id = box->ids.first,
+        .ids_count = box->ids.count,
         .owner = box->ids.first,
         .group = box->ids.first,
         .leaves = spec->many_commands,
-        .keep = {box->pool.lock},
+        .announce = needs_groups_first(spec),
+        .keep = box->pool.lock,
     };
 
     if (getrandom(&random, sizeof(random), 0) != sizeof(random))
         return error_set(err, "no_random", errno, "cannot get random bytes for the box");
     (void)snprintf(name, sizeof(name), "%016llx", (unsigned long long)random);
-    if (pipe2(making->joined, O_CLOEXEC) < 0)
-        return error_set(err, "create_failed", errno, "cannot make the guard's pipe");
-    order.joined = making->joined[1];
     if (spec->privileges == BOX_PLAIN) {
         order.owner += making->plan.uid;
         order.group += making->plan.gid;
     }
     if (guard_start(&order, &box->guard, err) < 0)
         return -1;
-    fd_close(&making->joined[1]);
-    making->plan.joined = making->joined[0];
+    making->plan.go = making->plan.joined = box->guard.socket;
+    making->plan.say_hello = true;
     return 0;
 }
 
 /* ---- the child ---- */
 
-static pid_t clone_child(struct box *box, struct making *making, struct error *err)
+/* The child shares our memory while we sleep: nothing is copied. It needs some room for the files it
+ * makes for /proc. */
+static char child_stack[256 * 1024] __attribute__((aligned(16)));
+
+static int enter(void *plan)
+{
+    inside_enter(plan);
+}
+
+static int clone_child(struct box *box, struct making *making, struct error *err)
 {
     struct clone_args args = {
-        .flags = CLONE_NEWUSER | CLONE_NEWNS | CLONE_NEWPID | CLONE_NEWNET | CLONE_NEWIPC |
-                 CLONE_NEWUTS | CLONE_PIDFD,
+        .flags = CLONE_VM | CLONE_VFORK | CLONE_NEWUSER | CLONE_NEWNS | CLONE_NEWPID |
+                 CLONE_NEWIPC | CLONE_NEWUTS | CLONE_PIDFD,
         .pidfd = (uint64_t)(uintptr_t)&box->pidfd,
         .exit_signal = SIGCHLD,
+        .stack = (uint64_t)(uintptr_t)child_stack,
+        .stack_size = sizeof(child_stack),
     };
-    pid_t pid;
+    static const uint32_t no_key[4];
+    sigset_t all, before;
+    long pid;
 
     if (making->into >= 0) {
         args.flags |= CLONE_INTO_CGROUP;
         args.cgroup = (unsigned)making->into;
     }
-    pid = sys_clone3(&args);
-    if (pid == 0)
-        inside_enter(&making->plan);
+    /* No handler of ours may run in the child, on our memory. */
+    (void)sigfillset(&all);
+    (void)sigprocmask(SIG_SETMASK, &all, &before);
+    pid = spawn_clone3(&args, no_key, enter, &making->plan);
+    (void)sigprocmask(SIG_SETMASK, &before, NULL);
     if (pid < 0)
-        return error_set(err, "namespace_failed", errno,
-                         errno == ENOSPC || errno == EPERM || errno == ENOSYS
+        return error_set(err, "namespace_failed", (int)-pid,
+                         pid == -ENOSPC || pid == -EPERM || pid == -ENOSYS
                              ? "cannot make namespaces here (inside a box or another sandbox, or "
                                "forbidden by this host); run cove on the host itself"
                              : "cannot make the box's namespaces");
-    return pid;
-}
-
-static int release_child(struct box *box, struct making *making, pid_t pid, struct error *err)
-{
-    char map[64];
-
-    (void)snprintf(map, sizeof(map), "0 %u %u", box->ids.first, box->ids.count);
-    if (idmap_write(pid, map, map, err) < 0)
-        return -1;
-    if (box_send_config(making->control, &making->plan, making->leaves >= 0 && has_pure_v2(),
-                        err) < 0)
-        return -1;
-    if (fd_write_full(making->go[1], "g", 1) < 0)
-        return error_set(err, "create_failed", errno, "cannot release the box");
-    return guard_join(&box->guard, pid, err);
+    return 0;
 }
 
 static void close_making(struct making *making)
 {
     struct plan *plan = &making->plan;
     int *owned[] = {&plan->control, &plan->init,       &plan->lower,       &plan->upper,
-                    &making->control, &making->go[0],  &making->go[1],     &making->joined[0],
-                    &making->joined[1], &making->into, &making->leaves};
+                    &making->control, &making->into,       &making->leaves};
 
     for (size_t i = 0; i < sizeof(owned) / sizeof(owned[0]); i++)
         fd_close(owned[i]);
@@ -253,21 +254,16 @@ static void close_making(struct making *making)
 static int make(const struct box_spec *spec, struct box *box, struct making *making,
                 struct error *err)
 {
-    pid_t pid;
-
     if (ids_open(&box->pool, err) < 0 || ids_take(&box->pool, &box->ids, err) < 0 ||
         open_roots(spec, box, making, err) < 0 || start_guard(spec, box, making, err) < 0 ||
         open_binds(spec, making, err) < 0 || open_channels(making, err) < 0)
         return -1;
-    /* Only a child that is born into a v2 group needs the groups before it is there. */
-    if ((spec->many_commands || has_pure_v2()) &&
-        guard_wait_made(&box->guard, &making->into, &making->leaves, err) < 0)
+    if (needs_groups_first(spec) && guard_wait_made(&box->guard, &making->into, &making->leaves,
+                                                    &making->limited, err) < 0)
         return -1;
-    making->plan.leaves = spec->many_commands ? making->leaves : -1;
-    pid = clone_child(box, making, err);
-    if (pid < 0)
-        return -1;
-    if (release_child(box, making, pid, err) < 0)
+    making->plan.leaves = making->leaves;
+    if (box_send_config(making->control, &making->plan, making->limited, err) < 0 ||
+        clone_child(box, making, err) < 0)
         return -1;
     box->control = fd_take(&making->control);
     return 0;
@@ -289,7 +285,6 @@ int box_create(const struct box_spec *spec, struct box **out, struct error *err)
     box->privileges = spec->privileges;
     box->control = box->pidfd = box->guard.socket = box->pool.lock = -1;
     making->control = making->into = making->leaves = -1;
-    making->go[0] = making->go[1] = making->joined[0] = making->joined[1] = -1;
     making->plan.control = making->plan.init = making->plan.lower = making->plan.upper = -1;
     made = make(spec, box, making, err);
     close_making(making);

@@ -2,129 +2,153 @@
 #include "box/guard.h"
 
 #include "base/fd.h"
+#include "box/idmap.h"
 #include "box/proto.h"
 #include "box/sys.h"
 
 #include <errno.h>
 #include <signal.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/prctl.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
 
-enum { GUARD_JOIN = 1, GUARD_FINISH, GUARD_MADE, GUARD_FAILED, GUARD_REPORT };
+/* Between maker and guard; between the child and the guard there are single bytes. */
+enum { GUARD_FINISH = 1, GUARD_MADE, GUARD_REPORT };
 
 struct guard_packet {
     uint32_t type;
-    pid_t pid;
+    bool limited; /* MADE */
     struct box_report report;
-    struct error error;
 };
-
-static int say(int socket, const struct guard_packet *packet, const int *fds, size_t count)
-{
-    return proto_send(socket, packet, sizeof(*packet), NULL, 0, fds, count);
-}
-
-static int hear(int socket, struct guard_packet *packet, int fds[PROTO_FDS_MAX], int flags)
-{
-    ssize_t n = proto_receive(socket, packet, sizeof(*packet), fds, flags);
-
-    if (n == (ssize_t)sizeof(*packet))
-        return 1;
-    if (n < 0 && errno == EAGAIN)
-        return 0;
-    return -1;
-}
 
 /* ---- the guard's own process ---- */
 
-static _Noreturn void fail(int socket, const struct error *error)
+static void say(int socket, const struct guard_packet *packet, const int *fds, size_t count)
 {
-    struct guard_packet packet = {.type = GUARD_FAILED, .error = *error};
+    (void)proto_send(socket, packet, sizeof(*packet), NULL, 0, fds, count);
+}
 
-    (void)say(socket, &packet, NULL, 0);
-    _exit(1);
+static void say_error(int socket, const struct error *error)
+{
+    (void)proto_send(socket, error, sizeof(*error), NULL, 0, NULL, 0);
 }
 
 static void tell_made(int socket, const struct cgroup *cgroup)
 {
-    struct guard_packet packet = {.type = GUARD_MADE};
-    int fds[2], count = 0;
+    struct guard_packet packet = {.type = GUARD_MADE, .limited = cgroup_leaves_limited(cgroup)};
+    int fds[2] = {cgroup_into_fd(cgroup), cgroup_leaves_fd(cgroup)};
 
-    if (cgroup_into_fd(cgroup) >= 0)
-        fds[count++] = cgroup_into_fd(cgroup);
-    if (count == 1 && cgroup_leaves_fd(cgroup) >= 0)
-        fds[count++] = cgroup_leaves_fd(cgroup);
-    (void)say(socket, &packet, fds, (size_t)count);
+    say(socket, &packet, fds, fds[0] < 0 ? 0 : fds[1] < 0 ? 1 : 2);
+}
+
+/* One packet with its sender's pid, as the kernel knows it: the child cannot know its own. */
+static ssize_t hear(int socket, struct guard_packet *packet, pid_t *sender)
+{
+    union {
+        struct cmsghdr align;
+        char bytes[CMSG_SPACE(sizeof(struct ucred))];
+    } control;
+    struct iovec part = {.iov_base = packet, .iov_len = sizeof(*packet)};
+    struct msghdr message = {.msg_iov = &part,
+                             .msg_iovlen = 1,
+                             .msg_control = control.bytes,
+                             .msg_controllen = sizeof(control.bytes)};
+    struct cmsghdr *header;
+    struct ucred from;
+    ssize_t n;
+
+    do
+        n = recvmsg(socket, &message, MSG_CMSG_CLOEXEC);
+    while (n < 0 && errno == EINTR);
+    header = n > 0 ? CMSG_FIRSTHDR(&message) : NULL;
+    if (header == NULL || header->cmsg_type != SCM_CREDENTIALS)
+        return -1;
+    memcpy(&from, CMSG_DATA(header), sizeof(from));
+    *sender = from.pid;
+    return n;
+}
+
+static void set_up_child(int socket, const struct guard_order *order, const struct cgroup *cgroup,
+                         pid_t child)
+{
+    struct error err;
+    char map[64];
+
+    (void)snprintf(map, sizeof(map), "0 %u %u", order->first_id, order->ids_count);
+    if (idmap_write(child, map, map, &err) < 0) {
+        say_error(socket, &err);
+        return;
+    }
+    (void)proto_send(socket, "g", 1, NULL, 0, NULL, 0);
+    if (cgroup_join(cgroup, child, &err) < 0) {
+        say_error(socket, &err);
+        return;
+    }
+    (void)proto_send(socket, "j", 1, NULL, 0, NULL, 0);
 }
 
 static void finish(int socket, struct cgroup *cgroup)
 {
     struct guard_packet packet = {.type = GUARD_REPORT};
     struct cgroup_usage usage = {0};
+    struct error err;
 
     if (cgroup_usage(cgroup, &usage) == 0)
         packet.report = (struct box_report){.oom_killed = usage.oom_kills > 0,
                                             .usage_known = usage.known,
                                             .cpu_ns = usage.cpu_ns,
                                             .peak_memory_bytes = usage.peak_memory_bytes};
-    if (cgroup_remove(cgroup, &packet.error) < 0)
-        packet.type = GUARD_FAILED;
-    (void)say(socket, &packet, NULL, 0);
+    if (cgroup_remove(cgroup, &err) < 0)
+        say_error(socket, &err);
+    else
+        say(socket, &packet, NULL, 0);
 }
 
-/* True when the box ended in order, false when the maker is gone. */
-static bool serve(int socket, int *joined, struct cgroup *cgroup)
+static void serve(int socket, const struct guard_order *order, struct cgroup *cgroup)
 {
     struct guard_packet packet;
     struct error err;
-    int fds[PROTO_FDS_MAX];
+    bool known = false;
+    pid_t sender;
+    ssize_t n;
 
-    while (hear(socket, &packet, fds, 0) > 0) {
-        if (packet.type == GUARD_FINISH)
-            return true;
-        if (packet.type != GUARD_JOIN)
-            continue;
-        /* The box may have died meanwhile; its maker sees that by itself. */
-        if (cgroup_join(cgroup, packet.pid, &err) == 0) {
-            (void)fd_write_full(*joined, "j", 1);
-        } else {
-            packet = (struct guard_packet){.type = GUARD_FAILED, .error = err};
-            (void)say(socket, &packet, NULL, 0);
+    while ((n = hear(socket, &packet, &sender)) > 0) {
+        if (n == 1 && !known) {
+            known = true;
+            set_up_child(socket, order, cgroup, sender);
+        } else if (n == (ssize_t)sizeof(packet) && packet.type == GUARD_FINISH) {
+            finish(socket, cgroup);
+            return;
         }
-        fd_close(joined);
     }
-    return false;
+    /* The maker is gone: what it left is ended and removed. */
+    (void)cgroup_kill(cgroup);
+    (void)cgroup_remove(cgroup, &err);
 }
 
-/* Its fds move to 3, 4 and 5 and everything else is closed: a pipe of the maker's that stayed open
- * here would keep its reader waiting. */
-static void settle(int *socket, int *joined, const int *keep)
+/* Its fds move to 3 and 4 and everything else is closed: a pipe of the maker's that stayed open here
+ * would keep its reader waiting. */
+static int settle(int socket, int keep)
 {
-    int from[3] = {*socket, *joined, keep[0]};
     int null = open("/dev/null", O_RDWR | O_CLOEXEC);
 
+    socket = fcntl(socket, F_DUPFD_CLOEXEC, 16);
+    keep = fcntl(keep, F_DUPFD_CLOEXEC, 16);
     for (int i = 0; i < 3; i++)
-        from[i] = from[i] >= 0 ? fcntl(from[i], F_DUPFD_CLOEXEC, 16) : -1;
-    for (int i = 0; i < 3; i++) {
         (void)dup2(null, i);
-        if (from[i] >= 0)
-            (void)dup3(from[i], 3 + i, O_CLOEXEC);
-        else
-            (void)close(3 + i);
-    }
-    (void)sys_close_range(6, ~0U, 0);
-    *socket = 3;
-    *joined = 4;
+    (void)dup3(socket, 3, O_CLOEXEC);
+    (void)dup3(keep, 4, O_CLOEXEC);
+    (void)sys_close_range(5, ~0U, 0);
+    return 3;
 }
 
 static _Noreturn void run(const struct guard_order *order, int socket)
 {
-    int joined = order->joined;
-    struct cgroup_host host;
-    struct cgroup cgroup;
+    static struct cgroup_host host;
+    static struct cgroup cgroup;
     struct error err;
     sigset_t all;
 
@@ -132,18 +156,16 @@ static _Noreturn void run(const struct guard_order *order, int socket)
     (void)sigprocmask(SIG_BLOCK, &all, NULL);
     (void)setsid();
     (void)prctl(PR_SET_NAME, "cove-guard");
-    settle(&socket, &joined, order->keep);
+    socket = settle(socket, order->keep);
     if (cgroup_probe(&host, &err) < 0 ||
         cgroup_make(&host, order->name, &order->limits, order->owner, order->group, order->leaves,
-                    &cgroup, &err) < 0)
-        fail(socket, &err);
-    tell_made(socket, &cgroup);
-    if (serve(socket, &joined, &cgroup)) {
-        finish(socket, &cgroup);
-        _exit(0);
+                    &cgroup, &err) < 0) {
+        say_error(socket, &err);
+        _exit(1);
     }
-    (void)cgroup_kill(&cgroup);
-    (void)cgroup_remove(&cgroup, &err);
+    if (order->announce)
+        tell_made(socket, &cgroup);
+    serve(socket, order, &cgroup);
     _exit(0);
 }
 
@@ -156,6 +178,8 @@ int guard_start(const struct guard_order *order, struct guard *guard, struct err
 
     if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair) < 0)
         return error_set(err, "guard_failed", errno, "cannot make the guard's socket");
+    /* Before anybody can send: a packet has the pid only if this was set when it was sent. */
+    (void)setsockopt(pair[1], SOL_SOCKET, SO_PASSCRED, &(int){1}, sizeof(int));
     pid = fork();
     if (pid == 0) {
         (void)close(pair[0]);
@@ -175,72 +199,57 @@ static int lost(struct error *err)
     return error_set(err, "guard_failed", 0, "the box's guard ended; start the box again");
 }
 
-int guard_wait_made(struct guard *guard, int *into, int *leaves, struct error *err)
+/* Waits for a packet of this type; an error of the guard's ends the wait. Bytes that were meant for a
+ * child which died are passed over. */
+static int await(struct guard *guard, uint32_t type, struct guard_packet *packet,
+                 int fds[PROTO_FDS_MAX], struct error *err)
 {
-    struct guard_packet packet;
-    int fds[PROTO_FDS_MAX];
+    union {
+        struct guard_packet packet;
+        struct error error;
+    } any;
 
-    *into = *leaves = -1;
-    if (hear(guard->socket, &packet, fds, 0) <= 0)
-        return lost(err);
-    if (packet.type == GUARD_FAILED) {
-        *err = packet.error;
-        return -1;
-    }
-    *into = fds[0];
-    *leaves = fds[1];
-    return 0;
-}
+    for (;;) {
+        ssize_t n = proto_receive(guard->socket, &any, sizeof(any), fds, 0);
 
-int guard_join(struct guard *guard, pid_t pid, struct error *err)
-{
-    struct guard_packet packet = {.type = GUARD_JOIN, .pid = pid};
-
-    return say(guard->socket, &packet, NULL, 0) == 0 ? 0 : lost(err);
-}
-
-bool guard_failure(struct guard *guard, struct error *err)
-{
-    struct guard_packet packet;
-    int fds[PROTO_FDS_MAX];
-
-    while (hear(guard->socket, &packet, fds, MSG_DONTWAIT) > 0) {
-        for (size_t i = 0; i < PROTO_FDS_MAX; i++)
-            fd_close(&fds[i]);
-        if (packet.type == GUARD_FAILED) {
-            *err = packet.error;
-            return true;
-        }
-    }
-    return false;
-}
-
-static int await_report(struct guard *guard, struct box_report *report, struct error *err)
-{
-    struct guard_packet packet = {.type = GUARD_FINISH};
-    int fds[PROTO_FDS_MAX];
-
-    if (say(guard->socket, &packet, NULL, 0) < 0)
-        return lost(err);
-    while (hear(guard->socket, &packet, fds, 0) > 0) {
-        for (size_t i = 0; i < PROTO_FDS_MAX; i++)
-            fd_close(&fds[i]);
-        if (packet.type == GUARD_REPORT) {
-            *report = packet.report;
-            return 0;
-        }
-        if (packet.type == GUARD_FAILED) {
-            *err = packet.error;
+        if (n == (ssize_t)sizeof(any.error)) {
+            *err = any.error;
             return -1;
         }
+        if (n == (ssize_t)sizeof(any.packet) && any.packet.type == type) {
+            *packet = any.packet;
+            return 0;
+        }
+        if (n <= 0)
+            return lost(err);
     }
-    return lost(err);
+}
+
+int guard_wait_made(struct guard *guard, int *into, int *leaves, bool *limited, struct error *err)
+{
+    struct guard_packet packet;
+    int fds[PROTO_FDS_MAX];
+
+    if (await(guard, GUARD_MADE, &packet, fds, err) < 0)
+        return -1;
+    *into = fds[0];
+    *leaves = fds[1];
+    *limited = packet.limited;
+    return 0;
 }
 
 int guard_finish(struct guard *guard, struct box_report *report, struct error *err)
 {
-    int done = await_report(guard, report, err);
+    struct guard_packet packet = {.type = GUARD_FINISH};
+    int fds[PROTO_FDS_MAX];
+    int done;
 
+    if (proto_send(guard->socket, &packet, sizeof(packet), NULL, 0, NULL, 0) < 0)
+        done = lost(err);
+    else
+        done = await(guard, GUARD_REPORT, &packet, fds, err);
+    if (done == 0)
+        *report = packet.report;
     fd_close(&guard->socket);
     while (waitpid(guard->pid, NULL, 0) < 0 && errno == EINTR)
         continue;

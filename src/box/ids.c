@@ -23,7 +23,7 @@
 
 static bool is_taken(const struct ids_pool *pool, uint32_t slot)
 {
-    return (pool->taken[slot / 8] >> slot % 8 & 1U) != 0;
+    return (pool->taken[slot / 8] & 1U << slot % 8) != 0;
 }
 
 static void take(struct ids_pool *pool, uint32_t slot)

@@ -5,6 +5,7 @@
 #include "box/filter/filter.h"
 #include "box/landlock.h"
 #include "box/proto.h"
+#include "box/spawn.h"
 #include "box/sys.h"
 #include "box/tree.h"
 #include "box/view.h"
@@ -20,6 +21,7 @@
 #include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
+#include <sys/wait.h>
 
 #define KEYCTL_JOIN_SESSION 1
 
@@ -30,23 +32,88 @@
 #define NOFILE_MAX 16384
 #define MEMLOCK_MAX (8U << 20)
 
-static int await_go(struct plan *plan)
+/* Waits for a word of our maker's or the guard's: one byte, or the error that ends us. */
+static int await(int socket, int *fd, struct error *err)
 {
+    union {
+        char byte;
+        struct error error;
+    } packet;
     int fds[PROTO_FDS_MAX];
-    char byte;
+    ssize_t n = proto_receive(socket, &packet, sizeof(packet), fds, 0);
 
-    if (proto_receive(plan->go, &byte, 1, fds, 0) != 1)
-        return -1;
-    if (fds[0] >= 0)
-        plan->lower = fds[0];
+    if (n == 1) {
+        *fd = fds[0];
+        return 0;
+    }
+    if (n == (ssize_t)sizeof(packet.error))
+        *err = packet.error;
+    else
+        (void)error_set(err, "create_failed", 0, "who made the box ended before it stood");
+    return -1;
+}
+
+/* ---- the network namespace, made beside the rest: it takes as long as all of it ---- */
+
+struct network {
+    long pid;
+    long fd; /* or -errno */
+};
+
+static char network_stack[16384] __attribute__((aligned(16)));
+
+static int make_network(void *argument)
+{
+    static struct ifreq lo = {.ifr_name = "lo", .ifr_flags = IFF_UP};
+    struct network *network = argument;
+    long fd, done;
+
+    done = spawn_raw(SYS_unshare, CLONE_NEWNET, 0, 0, 0);
+    fd = spawn_raw(SYS_socket, AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0, 0);
+    if (done == 0)
+        done = fd;
+    if (done >= 0)
+        done = spawn_raw(SYS_ioctl, fd, SIOCSIFFLAGS, (long)(uintptr_t)&lo, 0);
+    if (done == 0)
+        done = spawn_raw(SYS_openat, AT_FDCWD, (long)(uintptr_t) "/proc/thread-self/ns/net",
+                         O_RDONLY | O_CLOEXEC, 0);
+    network->fd = done;
     return 0;
 }
 
-static int await_joined(const struct plan *plan)
+static int start_network(const struct plan *plan, struct network *network, struct error *err)
 {
-    char byte;
+    static const uint32_t no_key[4];
+    struct clone_args args = {
+        .flags = CLONE_VM | CLONE_FILES,
+        .exit_signal = SIGCHLD,
+        .stack = (uint64_t)(uintptr_t)network_stack,
+        .stack_size = sizeof(network_stack),
+    };
 
-    return plan->joined < 0 || fd_read_full(plan->joined, &byte, 1) == 1 ? 0 : -1;
+    *network = (struct network){.fd = -EIO};
+    if (!plan->own_network)
+        return 0;
+    network->pid = spawn_clone3(&args, no_key, make_network, network);
+    if (network->pid < 0)
+        return error_set(err, "namespace_failed", (int)-network->pid,
+                         "cannot make the box's network namespace");
+    return 0;
+}
+
+static int enter_network(const struct plan *plan, struct network *network, struct error *err)
+{
+    if (!plan->own_network)
+        return 0;
+    while (waitpid((pid_t)network->pid, NULL, __WALL) < 0)
+        if (errno != EINTR)
+            return error_set(err, "namespace_failed", errno, "cannot await the box's network");
+    if (network->fd < 0)
+        return error_set(err, "namespace_failed", (int)-network->fd,
+                         "cannot make the box's network namespace");
+    if (setns((int)network->fd, CLONE_NEWNET) < 0)
+        return error_set(err, "namespace_failed", errno, "cannot enter the box's network");
+    return 0;
 }
 
 /* From here on we are id 0 of the box's range, and nobody outside it. */
@@ -57,16 +124,6 @@ static int become_root(struct error *err)
     /* Changing ids forgets it, so it comes after. If the parent is gone already, init will see the
      * end of its control socket. */
     (void)prctl(PR_SET_PDEATHSIG, SIGKILL);
-    return 0;
-}
-
-static int bring_lo_up(struct error *err)
-{
-    _cleanup_close_ int fd = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
-    struct ifreq request = {.ifr_name = "lo", .ifr_flags = IFF_UP};
-
-    if (fd < 0 || ioctl(fd, SIOCSIFFLAGS, &request) < 0)
-        return error_set(err, "network_failed", errno, "cannot bring the box's loopback up");
     return 0;
 }
 
@@ -102,8 +159,10 @@ static int build_from_zygote(const struct plan *plan, struct tree *tree, struct 
 /* The cgroups are joined by somebody else meanwhile: they are waited for as late as possible. */
 static int enter_cgroups(const struct plan *plan, struct tree_cgroups *found, struct error *err)
 {
-    if (await_joined(plan) < 0)
-        return error_set(err, "no_cgroup", 0, "the box's cgroups could not be joined");
+    int unused;
+
+    if (plan->joined >= 0 && await(plan->joined, &unused, err) < 0)
+        return -1;
     if (tree_cgroups_find(found, err) < 0)
         return -1;
     if (unshare(CLONE_NEWCGROUP) < 0)
@@ -131,7 +190,7 @@ static int leave_zygote(const struct plan *plan, const struct tree *tree, struct
     return 0;
 }
 
-static int build_tree(const struct plan *plan, struct error *err)
+static int build_tree(const struct plan *plan, struct network *network, struct error *err)
 {
     struct mount_attr read_only = {.attr_set = MOUNT_ATTR_RDONLY};
     struct tree tree = {.scratch = -1, .root = -1};
@@ -158,6 +217,9 @@ static int build_tree(const struct plan *plan, struct error *err)
     if (plan->root_kind == BOX_ROOT_HOST && !plan->from_zygote &&
         sys_mount_setattr(tree.root, "", AT_EMPTY_PATH, &read_only) < 0)
         return error_set(err, "mount_failed", errno, "cannot make the box's root read-only");
+    /* Before the root changes: the helper still uses it. */
+    if (enter_network(plan, network, err) < 0)
+        return -1;
     return plan->from_zygote ? leave_zygote(plan, &tree, err) : leave_host(&tree, err);
 }
 
@@ -289,15 +351,15 @@ static int lock_down(const struct plan *plan, struct error *err)
 
 static int prepare(const struct plan *plan, struct error *err)
 {
-    if (become_root(err) < 0)
+    struct network network;
+
+    if (become_root(err) < 0 || start_network(plan, &network, err) < 0)
         return -1;
     (void)umask(0);
-    if (build_tree(plan, err) < 0)
+    if (build_tree(plan, &network, err) < 0)
         return -1;
     if (sethostname(plan->hostname, strlen(plan->hostname)) < 0)
         return error_set(err, "namespace_failed", errno, "cannot set the box's host name");
-    if (plan->own_network && bring_lo_up(err) < 0)
-        return -1;
     if (place_fds(plan, err) < 0)
         return -1;
     return lock_down(plan, err);
@@ -316,13 +378,15 @@ _Noreturn void inside_enter(struct plan *plan)
     char *argv[] = {name, NULL}, *env[] = {NULL};
     struct error err = {0};
     sigset_t all;
+    int lower = -1;
 
     (void)sigfillset(&all);
     (void)sigprocmask(SIG_BLOCK, &all, NULL);
-    if (await_go(plan) < 0)
-        _exit(1); /* the maker died or gave up */
     (void)fd_write_file(AT_FDCWD, "/proc/self/oom_score_adj", OOM_SCORE_ADJ);
-    if (prepare(plan, &err) == 0) {
+    if (plan->say_hello)
+        (void)proto_send(plan->go, "h", 1, NULL, 0, NULL, 0);
+    if (await(plan->go, &lower, &err) == 0 && (lower < 0 || (plan->lower = lower) >= 0) &&
+        prepare(plan, &err) == 0) {
         (void)sys_execveat(5, argv, env);
         (void)error_set(&err, "init_failed", errno, "cannot start the box's init");
     }

@@ -46,7 +46,8 @@ struct plan {
     int control; /* our end of the control socket */
     int init;    /* sealed memfd: the program of PID 1 */
     int go;      /* a packet comes when the id maps stand; a zygote's brings the lower layer */
-    int joined;  /* reads one byte when the v1 cgroups are joined; -1: nothing to wait for */
+    int joined;  /* a packet comes when the v1 cgroups are joined; -1: nothing to wait for */
+    bool say_hello; /* on `go` first: the guard learns our pid from it */
     int leaves;  /* delegated cgroup v2 directory */
     int lower;   /* root: detached mount of the lower layer (not with BOX_ROOT_HOST) */
     int upper;   /* a detached mount to hold upper and work, where tmpfs cannot */

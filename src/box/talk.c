@@ -20,7 +20,7 @@
 
 const char *box_level(const struct box *box)
 {
-    assert(box->magic == BOX_MAGIC);
+    (void)box; /* the only level there is on a host where cove runs as root */
     return "full";
 }
 
@@ -191,12 +191,6 @@ int box_fd(const struct box *box)
 
 static int say_gone(struct box *box, struct box_event *event)
 {
-    struct error reason;
-
-    if (box->cold && guard_failure(&box->guard, &reason)) {
-        box->failure = reason;
-        box->failed = true;
-    }
     if (!box->failed)
         (void)error_set(&box->failure, "box_gone", 0,
                         "the box ended before its command did (its init was killed)");

@@ -335,9 +335,9 @@ static int target_make(int dir, const char *name, bool is_directory)
 
     if (is_directory ? mkdirat(dir, name, 0755) < 0 : mknodat(dir, name, S_IFREG | 0644, 0) < 0)
         return -1;
-    if (fstat(dir, &parent) == 0 && parent.st_uid != 0)
-        (void)fchownat(dir, name, parent.st_uid, parent.st_gid, AT_SYMLINK_NOFOLLOW);
-    return 0;
+    if (fstat(dir, &parent) < 0 || parent.st_uid == 0)
+        return 0;
+    return fchownat(dir, name, parent.st_uid, parent.st_gid, AT_SYMLINK_NOFOLLOW);
 }
 
 int tree_target(int root, const char *path, bool is_directory, bool replace, struct error *err)

@@ -231,7 +231,7 @@ static pid_t pid_of(int pidfd)
     return at != NULL ? atoi(at + 5) : -1;
 }
 
-static int join(const struct zygote_slot *slot, int pidfd, int joined, struct error *err)
+static int join(const struct zygote_slot *slot, int pidfd, int socket, struct error *err)
 {
     pid_t pid = pid_of(pidfd);
 
@@ -239,7 +239,7 @@ static int join(const struct zygote_slot *slot, int pidfd, int joined, struct er
         return error_set(err, "create_failed", 0, "the box ended while it was made");
     if (cgroup_join(slot->cgroup, pid, err) < 0)
         return -1;
-    if (fd_write_full(joined, "j", 1) < 0)
+    if (proto_send(socket, "j", 1, NULL, 0, NULL, 0) < 0)
         return error_set(err, "create_failed", errno, "cannot release the box");
     return 0;
 }
@@ -247,7 +247,7 @@ static int join(const struct zygote_slot *slot, int pidfd, int joined, struct er
 static int ask(struct zygote *zygote, const struct zygote_slot *slot,
                struct zygote_request *request, struct box *box, struct error *err)
 {
-    int pair[2], pipe[2] = {-1, -1}, fds[PROTO_FDS_MAX];
+    int pair[2], joined[2] = {-1, -1}, fds[PROTO_FDS_MAX];
     size_t count = 0;
     int made;
 
@@ -268,21 +268,21 @@ static int ask(struct zygote *zygote, const struct zygote_slot *slot,
         fds[count++] = cgroup_leaves_fd(slot->cgroup);
         request->plan.leaves = 0; /* any number: init is told that it has them */
     }
-    if (slot->cgroup != NULL && pipe2(pipe, O_CLOEXEC) == 0) {
+    if (slot->cgroup != NULL && socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, joined) == 0) {
         request->flags |= ZYGOTE_JOINED;
-        fds[count++] = pipe[0];
+        fds[count++] = joined[0];
     }
     made = box_send_config(box->control, &request->plan,
                            slot->cgroup != NULL && cgroup_leaves_limited(slot->cgroup), err);
     if (made == 0 && proto_send(zygote->socket, request, sizeof(*request), NULL, 0, fds, count) < 0)
         made = error_set(err, "zygote_failed", errno, "the zygote has ended; start it again");
     (void)close(pair[1]);
-    fd_close(&pipe[0]);
+    fd_close(&joined[0]);
     if (made == 0)
         made = hear(zygote, &box->pidfd, err);
     if (made == 0 && slot->cgroup != NULL)
-        made = join(slot, box->pidfd, pipe[1], err);
-    fd_close(&pipe[1]);
+        made = join(slot, box->pidfd, joined[1], err);
+    fd_close(&joined[1]);
     return made;
 }
 

@@ -239,6 +239,8 @@ static void refused_take(struct run *run, const struct box_event *event)
 static void event_take(struct run *run, struct box_event *event)
 {
     switch (event->kind) {
+    case BOX_READY:
+        break;
     case BOX_STARTED:
         started_take(run, event);
         break;

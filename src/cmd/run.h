@@ -59,8 +59,8 @@ struct run_stdio {
 
 void run_stdio_init(struct run_stdio *stdio);
 
-/* Decides what the command gets as 0, 1 and 2. A terminal is never passed in: whoever holds it could
- * type into it. */
+/* Decides what the command gets as 0, 1 and 2. A terminal is never passed in: whoever holds it
+ * could type into it. */
 int run_stdio_open(struct run_stdio *stdio, const struct run_options *options, struct error *err);
 
 /* The size of the caller's terminal, or the traditional one. */

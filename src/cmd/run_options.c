@@ -102,7 +102,7 @@ static int take_user(struct run_options *options, const char *value, struct erro
     return 0;
 }
 
-/* Where the variable with a name of `key` bytes goes: the place of an earlier value, or a new one. */
+/* Where the variable with a name of `key` bytes goes: to an earlier value, or to the end. */
 static char **env_place(struct run_options *options, const char *name, size_t key)
 {
     for (size_t i = 0; i < options->env_count; i++)

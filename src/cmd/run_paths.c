@@ -13,7 +13,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-/* Where an erofs super block lies, and how it starts (include/uapi/linux/magic.h, little endian). */
+/* Where an erofs super block lies, and how it starts (linux/magic.h, little endian). */
 #define EROFS_OFFSET 1024
 static const unsigned char erofs_magic[4] = {0xe2, 0xe1, 0xf5, 0xe0};
 

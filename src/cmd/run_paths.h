@@ -1,5 +1,5 @@
-/* The host paths that `cove run` was given: does each exist, is it what it must be, and where in the
- * box does it go. Nothing is opened for good here; the box opens them with its own checks. */
+/* The host paths that `cove run` was given: does each exist, is it what it must be, and where in
+ * the box does it go. Nothing is opened for good here; the box opens them with its own checks. */
 #pragma once
 
 #include "base/err.h"

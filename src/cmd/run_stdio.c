@@ -49,9 +49,9 @@ static int set_non_blocking(int fd)
     return flags < 0 ? -1 : fcntl(fd, F_SETFL, flags | O_NONBLOCK);
 }
 
-/* A program may open its output again by name (`echo > /dev/stderr`), and may do so under an id that
- * does not own the pipe. An anonymous pipe can be reached by that name only, so its mode may say
- * yes to everybody; a named one is left alone. */
+/* A program may open its output again by name (`echo > /dev/stderr`), and may do so under an id
+ * that does not own the pipe. An anonymous pipe can be reached by that name only, so its mode may
+ * say yes to everybody; a named one is left alone. */
 static void pipe_let_reopen(int fd)
 {
     struct statfs fs;
@@ -75,8 +75,8 @@ static int pipe_make(bool we_read, int *ours, int *theirs, struct error *err)
     return 0;
 }
 
-/* Where to write for a terminal without ever blocking: a description of our own for it, if there can
- * be one. */
+/* Where to write for a terminal without ever blocking: a description of our own for it, if there
+ * can be one. */
 static void outlet_open(struct run_pump *pump, int fd, bool is_terminal)
 {
     char path[32];
@@ -320,8 +320,8 @@ static void pump_end(struct run_pump *pump)
 }
 
 /* Whether an error of a terminal may pass. The caller's: another job has it now, and a command that
- * may not even read must not be stopped for that. The command's: nothing in the box has it open, but
- * may open it again. */
+ * may not even read must not be stopped for that. The command's: nothing in the box has it open
+ * now, but may open it again. */
 static bool pump_is_patient(const struct run_pump *pump, short revents)
 {
     if (pump->from_terminal)

@@ -3,7 +3,7 @@
 #include "box/init/command.h"
 
 #include "box/init/leaves.h"
-#include "box/init/spawn.h"
+#include "box/spawn.h"
 #include "box/sys.h"
 
 #include <errno.h>

@@ -83,7 +83,7 @@ static int make_box(struct zygote_request *request, struct making *making,
 {
     struct clone_args args = {
         .flags = CLONE_NEWUSER | CLONE_NEWNS | CLONE_NEWPID | CLONE_NEWIPC | CLONE_NEWUTS |
-                 CLONE_PIDFD | (making->network < 0 ? (unsigned)CLONE_NEWNET : 0U),
+                 CLONE_PIDFD,
         .pidfd = (uint64_t)(uintptr_t)&making->pidfd,
         .exit_signal = SIGCHLD,
     };

@@ -1,5 +1,5 @@
 /* The one file with assembler: see spawn.h. */
-#include "box/init/spawn.h"
+#include "box/spawn.h"
 
 #include <linux/sched.h>
 #include <stddef.h>
@@ -61,5 +61,31 @@ long spawn_clone3(struct clone_args *args, const uint32_t key[4], int (*function
     return result;
 #else
 #error "cove's init knows x86_64 and aarch64"
+#endif
+}
+
+long spawn_raw(long number, long a, long b, long c, long d)
+{
+#if defined(__x86_64__)
+    register long result __asm__("rax") = number;
+    register long r0 __asm__("rdi") = a;
+    register long r1 __asm__("rsi") = b;
+    register long r2 __asm__("rdx") = c;
+    register long r3 __asm__("r10") = d;
+
+    __asm__ volatile("syscall"
+                     : "+r"(result)
+                     : "r"(r0), "r"(r1), "r"(r2), "r"(r3)
+                     : "rcx", "r11", "memory");
+    return result;
+#elif defined(__aarch64__)
+    register long nr __asm__("x8") = number;
+    register long result __asm__("x0") = a;
+    register long r1 __asm__("x1") = b;
+    register long r2 __asm__("x2") = c;
+    register long r3 __asm__("x3") = d;
+
+    __asm__ volatile("svc #0" : "+r"(result) : "r"(nr), "r"(r1), "r"(r2), "r"(r3) : "memory");
+    return result;
 #endif
 }

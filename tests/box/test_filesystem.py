@@ -1,0 +1,346 @@
+"""Entries 29, 30 and 32 to 38 of the list of escapes: files, mounts and devices."""
+import fcntl
+import hashlib
+import os
+import pathlib
+import shutil
+import subprocess
+
+import pytest
+
+import harness
+from harness import ATTACK_MOUNT, attack, run
+
+
+def digest(path):
+    return hashlib.sha256(pathlib.Path(path).read_bytes()).hexdigest()
+
+
+@pytest.mark.parametrize("privileges", ["plain", "system"])
+def test_29_the_root_cannot_be_written(privileges):
+    attack(29, options=("--privileges", privileges))
+    assert not pathlib.Path("/usr/bin/cove-was-here").exists()
+
+
+def test_29_what_a_writable_root_takes_stays_in_the_box(debian):
+    script = "echo changed > /etc/passwd; rm -rf /usr/share/bash-completion /usr/bin/env; touch /x"
+    before = (digest(debian / "etc/passwd"), sorted(os.listdir(debian)), digest(debian / "usr/bin/env"))
+    result = run(script + "; cat /etc/passwd; ls /x /usr/bin/env", "--root", debian, "--privileges",
+                 "system")
+    assert result.stdout == "changed\n/x\n"
+    after = (digest(debian / "etc/passwd"), sorted(os.listdir(debian)), digest(debian / "usr/bin/env"))
+    assert before == after
+
+
+# ---- 30: images whose directories lead elsewhere -----------------------------------------------
+
+LINKS = [("dev", "{outside}"), ("dev", "/etc"), ("proc", "{outside}"), ("sys", "{outside}"),
+         ("tmp", "{outside}"), ("etc", "{outside}"), ("home", "{outside}"), ("dev", "../../..{outside}"),
+         ("proc", "."), ("tmp", "/proc/1/root/tmp")]
+
+
+@pytest.mark.parametrize("name, target", LINKS)
+@pytest.mark.parametrize("privileges", ["plain", "system"])
+def test_30_a_symlink_in_an_image_leads_nowhere(name, target, privileges, busybox, tmp_path):
+    root, outside = tmp_path / "root", tmp_path / "outside"
+    shutil.copytree(busybox, root, symlinks=True)
+    outside.mkdir(mode=0o777)
+    (outside / "passwd").write_text("root:x:0:0:root:/root:/bin/sh\n")
+    (outside / "secret").write_text("secret\n")
+    shutil.rmtree(root / name, ignore_errors=True)
+    (root / name).symlink_to(target.format(outside=outside))
+    script = f"/bin/cat /{name}/secret; echo bad > /{name}/escaped; ls /dev /proc/self/exe; true"
+    result = harness.run_plain(["/bin/sh", "-c", script], "--root", root, "--privileges", privileges)
+    if result.code == 125:
+        assert len(result.err.splitlines()) == 1, result.err
+    else:
+        assert result.code == 0, result.err
+    assert b"secret\n" not in result.out.splitlines(keepends=True)
+    assert sorted(os.listdir(outside)) == ["passwd", "secret"]
+    assert (root / name).is_symlink()
+
+
+@pytest.mark.parametrize("name", ["dev", "proc", "sys", "tmp"])
+def test_30_a_file_or_a_fifo_in_the_place_of_a_mount(name, busybox, tmp_path):
+    for make in (lambda path: path.write_text("file"), os.mkfifo):
+        root = tmp_path / f"root-{make.__name__.strip('<>')}"
+        shutil.copytree(busybox, root, symlinks=True)
+        shutil.rmtree(root / name, ignore_errors=True)
+        make(root / name)
+        result = harness.run_plain(["/bin/sh", "-c", "echo fine"], "--root", root)
+        assert result.code in (0, 125)
+        assert result.out == (b"fine\n" if result.code == 0 else b"")
+
+
+# ---- 32: set-id ----------------------------------------------------------------------------------
+
+@pytest.fixture(scope="session")
+def set_id_root(debian, tmp_path_factory):
+    """The programs of an attacker who made the image."""
+    root = tmp_path_factory.mktemp("covetest-setid")
+    for name, mode in (("setuid", 0o4755), ("setgid", 0o2755), ("caps", 0o755)):
+        shutil.copy(harness.ATTACKS / "attack", root / name)
+        (root / name).chmod(mode)
+    subprocess.run(["setcap", "cap_sys_admin,cap_dac_override=ep", root / "caps"], check=True)
+    (root / "bin").mkdir()
+    for name in ("etc", "tmp", "proc"):
+        (root / name).mkdir()
+    shutil.copy(debian / "etc/passwd", root / "etc/passwd")
+    shutil.copy(debian / "etc/group", root / "etc/group")
+    return root
+
+
+@pytest.mark.parametrize("program", ["setuid", "setgid", "caps"])
+def test_32_set_id_and_capabilities_gain_nothing_in_plain(program, set_id_root):
+    result = run([f"/{program}", 32, "become"], "--root", set_id_root)
+    checks = harness.attack_lines(result.stdout)
+    values = {check["check"]: check.get("value") for check in checks}
+    assert (values["euid"], values["egid"], values["CapEff"]) == (1000, 1000, 0)
+    assert all(check["walled"] for check in checks)
+
+
+@pytest.mark.parametrize("program", ["su", "sudo", "passwd", "mount", "ping"])
+def test_32_the_hosts_own_set_id_programs_gain_nothing(program):
+    path = shutil.which(program)
+    if path is None:
+        path = "/usr/bin/passwd"
+    result = run([path, "-S"], "--timeout", "5s")
+    assert result.report["exit_code"] != 0
+    assert run("cat /proc/self/status", ).stdout.count("CapEff:\t0000000000000000") == 1
+
+
+def test_32_a_set_uid_program_in_system_is_root_of_the_box_only(set_id_root):
+    result = run(["/setuid", 32], "--root", set_id_root, "--privileges", "system", "--user", "user")
+    values = {check["check"]: check.get("value") for check in harness.attack_lines(result.stdout)}
+    # Exactly what uid 0 of a system box has: no CAP_SYS_ADMIN among it.
+    assert values["euid"] == 0 and values["CapEff"] == SYSTEM_CAPS
+    capable = run(["/caps", 32], "--root", set_id_root, "--privileges", "system", "--user", "user")
+    values = {check["check"]: check.get("value") for check in harness.attack_lines(capable.stdout)}
+    assert values.get("CapEff", 0) & ~SYSTEM_CAPS == 0
+
+
+SYSTEM_CAPS = sum(1 << cap for cap in (0, 1, 3, 4, 5, 6, 7, 10, 18, 31))
+
+
+@pytest.mark.parametrize("privileges", ["plain", "system"])
+def test_32_no_set_id_file_in_a_writable_bind(privileges, workspace):
+    attack(32, "make", "/workspace", options=("--workspace", workspace, "--privileges", privileges))
+    left = [path for path in workspace.rglob("*") if path.lstat().st_mode & 0o6000]
+    assert left == []
+
+
+def test_32_no_set_id_file_by_ordinary_tools_in_a_writable_bind(workspace):
+    script = ("cp /bin/true a; chmod u+s a; chmod 2755 a; install -m 4755 /bin/true b; mkdir d; "
+              "chmod g+s d; cp -a /bin/su c; tar --version > /dev/null; "
+              "python3 -c 'import os; os.chmod(\"a\", 0o6755)'; true")
+    result = run(script, "--workspace", workspace)
+    assert "ermitted" in result.stderr
+    assert [path for path in workspace.rglob("*") if path.lstat().st_mode & 0o6000] == []
+
+
+def test_32_an_old_set_id_directory_gives_its_bit_to_no_file(workspace):
+    workspace.chmod(0o2777)
+    run("mkdir sub; touch file; cp /bin/true program", "--workspace", workspace)
+    assert not (workspace / "file").stat().st_mode & 0o6000
+    assert not (workspace / "program").stat().st_mode & 0o6000
+
+
+# ---- 33 to 35 ----------------------------------------------------------------------------------
+
+@pytest.mark.parametrize("privileges", ["plain", "system"])
+def test_33_devices(privileges, workspace):
+    attack(33, options=("--privileges", privileges, "--workspace", workspace))
+    assert list(workspace.iterdir()) == []
+
+
+def test_33_device_nodes_of_an_image_do_not_open(busybox, tmp_path):
+    root = tmp_path / "root"
+    shutil.copytree(busybox, root, symlinks=True)
+    os.mknod(root / "mem", 0o020666, os.makedev(1, 1))
+    os.mknod(root / "zero", 0o020666, os.makedev(1, 5))
+    for privileges in ("plain", "system"):
+        result = run(["/bin/sh", "-c", "head -c 1 /mem; head -c 1 /zero"], "--root", root,
+                     "--privileges", privileges)
+        assert result.report["exit_code"] != 0 and result.stdout == "", result.report
+
+
+@pytest.mark.parametrize("root", ["directory", "erofs"])
+def test_34_the_overlay_is_not_fooled(root, busybox, erofs):
+    lower = busybox / "lower"
+    for name in ("kept", "removed"):
+        (lower / name).write_text(name)
+    source = busybox
+    if root == "erofs":
+        source = erofs.with_name("lower.erofs")
+        subprocess.run(["mkfs.erofs", source, busybox], check=True, capture_output=True)
+    before = sorted((path.name, digest(path)) for path in lower.iterdir())
+    attack(34, "/lower", options=("--root", source, "--privileges", "system"))
+    assert sorted((path.name, digest(path)) for path in lower.iterdir()) == before
+    assert not any(name.startswith("user.overlay") for name in os.listxattr(lower))
+
+
+def test_34_copy_up_of_a_large_file_stops_at_the_limit(busybox, tmp_path):
+    root = tmp_path / "root"
+    shutil.copytree(busybox, root, symlinks=True)
+    with open(root / "large", "wb") as file:
+        file.write(os.urandom(1 << 20) * 64)
+    before = digest(root / "large")
+    result = run(["/bin/sh", "-c", "echo more >> /large"], "--root", root, "--privileges", "system",
+                 "--disk", "16M", "--memory", "128M")
+    assert result.report["exit_code"] != 0 and "space" in result.stderr
+    assert digest(root / "large") == before
+
+
+def test_34_a_lower_directory_can_be_removed_and_made_again(busybox):
+    script = "rm -r /lower /etc && mkdir /lower && ls /lower /etc; echo $?"
+    result = run(["/bin/sh", "-c", script], "--root", busybox, "--privileges", "system")
+    assert "No such file" in result.stderr and "kept" not in result.stdout
+    assert (busybox / "etc/passwd").exists()
+
+
+@pytest.mark.parametrize("privileges", ["plain", "system"])
+def test_35_open_by_handle(privileges, workspace):
+    attack(35, options=("--privileges", privileges, "--workspace", workspace))
+
+
+# ---- 36: the workspace ---------------------------------------------------------------------------
+
+@pytest.mark.parametrize("privileges", ["plain", "system"])
+def test_36_the_workspace_is_a_wall(privileges, workspace):
+    (workspace / "kept").write_text("kept")
+    (workspace / "foreign").write_text("foreign")
+    os.chown(workspace / "foreign", 4711, 4711)
+    (workspace / "foreign").chmod(0o644)
+    (workspace.parent / "beside").write_text("beside")
+    attack(36, options=("--workspace", workspace, "--privileges", privileges))
+    assert (workspace / "foreign").stat().st_uid == 4711
+    assert (workspace / "foreign").read_text() == "foreign"
+    assert sorted(os.listdir(workspace)) == ["foreign", "kept"]
+
+
+@pytest.mark.parametrize("privileges", ["plain", "system"])
+def test_36_files_belong_to_the_caller_outside_and_to_the_user_inside(privileges, workspace):
+    (workspace / "before").write_text("x")
+    result = run("id -u; stat -c %u before; echo y > after; mkdir sub; ln -s x link; "
+                 "stat -c %u after", "--workspace", workspace, "--privileges", privileges)
+    uid = "1000" if privileges == "plain" else "0"
+    assert result.stdout.split() == [uid, uid, uid], result.report
+    for name in ("after", "sub", "link"):
+        status = (workspace / name).lstat()
+        assert (status.st_uid, status.st_gid) == (os.getuid(), os.getgid())
+
+
+def test_36_read_only_is_read_only(workspace):
+    (workspace / "file").write_text("x")
+    for option in (("--workspace", f"{workspace}:ro"), ("--mount", f"{workspace}:/workspace:ro")):
+        result = run("cat file; echo y > file; touch new; rm file", *option, "--cwd", "/workspace")
+        assert result.stdout == "x" and result.stderr.count("Read-only") == 3, result.stderr
+    assert os.listdir(workspace) == ["file"] and (workspace / "file").read_text() == "x"
+
+
+def test_36_flags_of_the_bind(workspace):
+    result = run("grep ' /workspace ' /proc/self/mountinfo", "--workspace", workspace)
+    flags = result.stdout.split()[5].split(",")
+    assert {"nosuid", "nodev"} <= set(flags) and "idmapped" in result.stdout
+
+
+def test_36_mounts_below_a_workspace_stay_out_or_are_as_confined(workspace):
+    inner = workspace / "inner"
+    inner.mkdir()
+    subprocess.run(["mount", "-t", "tmpfs", "tmpfs", inner], check=True)
+    try:
+        (inner / "file").write_text("x")
+        os.mknod(inner / "zero", 0o020666, os.makedev(1, 5))
+        result = run("cat inner/file; head -c 1 inner/zero | wc -c; touch inner/new; stat -c %u inner",
+                     "--workspace", workspace)
+        assert "1\n" not in result.stdout.replace("1000\n", "")
+        for path in inner.rglob("new"):
+            assert path.stat().st_uid == os.getuid()
+    finally:
+        subprocess.run(["umount", inner], check=True)
+
+
+def test_36_a_file_may_be_mounted(tmp_path):
+    (tmp_path / "covetest.conf").write_text("setting\n")
+    result = run("cat /home/user/deep/conf", "--mount",
+                 f"{tmp_path}/covetest.conf:/home/user/deep/conf:ro")
+    assert result.stdout == "setting\n"
+
+
+# ---- 37 and 38 ---------------------------------------------------------------------------------
+
+@pytest.mark.parametrize("root", ["host", "image"])
+def test_37_nothing_of_the_box_before(root, debian):
+    options = () if root == "host" else ("--root", debian)
+    attack(37, "leave", options=options)
+    attack(37, "look", options=options)
+
+
+def test_38_locks_on_shared_files_do_not_hold_up_the_host():
+    path = "/usr/bin/env"
+    box = harness.start(["/attack/attack", 38, path, 30], "--mount", ATTACK_MOUNT)
+    try:
+        lines = [box.stdout.readline() for _ in range(4)]
+        assert all(b'"walled": true' in line for line in lines), lines
+        with open(path, "rb") as file:
+            file.read()
+            fcntl.lockf(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        subprocess.run([path, "true"], check=True, timeout=5)
+        os.utime(path, ns=(os.stat(path).st_atime_ns, os.stat(path).st_mtime_ns))
+    finally:
+        harness.end(box)
+
+
+def test_38_the_channel_by_locks_is_documented():
+    text = (harness.ROOT / "SECURITY.md").read_text().lower()
+    assert "lock" in text and "page cache" in text
+
+
+# ---- what the host profile shows -----------------------------------------------------------------
+
+HIDDEN = ["/etc/shadow", "/etc/ssh", "/etc/sudoers", "/etc/gshadow", "/etc/machine-id", "/root/.bashrc",
+          "/var/lib/dpkg", "/var/log", "/opt", "/srv", "/mnt", "/media", "/boot", "/run/lock",
+          "/etc/cron.d", "/etc/environment", "/etc/krb5.keytab", "/etc/apt", "/etc/docker"]
+
+
+@pytest.mark.parametrize("privileges", ["plain", "system"])
+def test_the_host_profile_shows_nothing_private(privileges):
+    result = run(["sh", "-c", 'for path; do test ! -e "$path" || echo "$path"; done', "sh", *HIDDEN],
+                 "--privileges", privileges)
+    assert result.stdout == ""
+    listing = run("ls -A / /home /var /run", "--privileges", privileges).stdout
+    assert set(os.listdir("/home")) & set(listing.split()) <= {"user"}
+    private = [path.name for path in pathlib.Path("/etc/ssl/private").glob("*")]
+    assert run("ls /etc/ssl/private 2>/dev/null; ls /etc/ssl").stdout.split() != private or not private
+
+
+def test_the_host_profile_has_what_programs_need():
+    script = ("getent passwd user; getent hosts localhost; ls /etc/ssl/certs/ca-certificates.crt; "
+              "awk 'BEGIN { print 6 * 7 }'; ls -ld /tmp /home/user /dev/shm")
+    result = run(script)
+    assert result.report["exit_code"] == 0, result.stderr
+    assert "user:x:1000:1000" in result.stdout and "42" in result.stdout
+
+
+def test_writing_below_tmp_home_and_shm_works_and_moves_between_directories():
+    script = ("cd /tmp && mkdir a b && echo x > a/f && mv a/f b/g && ln b/g b/h && cat b/h && "
+              "cd ~ && mkdir c && touch c/d && mv c/d e && ls e && echo y > /dev/shm/z && "
+              "touch /var/tmp/w && ls /tmp/w")
+    result = run(script)
+    assert result.report["exit_code"] == 0, result.stderr
+    assert result.stdout.split() == ["x", "e", "/tmp/w"]
+
+
+@pytest.mark.parametrize("descriptor", ["stdin", "stdout", "stderr"])
+def test_a_directory_as_stdio_is_no_way_out(descriptor):
+    """From a directory of the host, `..` leads to all of it."""
+    directory = os.open("/usr", os.O_RDONLY | os.O_DIRECTORY)
+    number = ("stdin", "stdout", "stderr").index(descriptor)
+    try:
+        box = harness.start(f"cat /proc/self/fd/{number}/../etc/group /proc/self/fd/{number}/../../etc/group",
+                            **{descriptor: directory})
+        output, _ = box.communicate(timeout=20)
+    finally:
+        os.close(directory)
+    assert b"daemon" not in (output or b"")
+    assert box.returncode == 125

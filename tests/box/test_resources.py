@@ -1,0 +1,351 @@
+"""Entries 1 to 16 and 20 to 22 of the list of abuses: what can be used up. Each ends with a clear
+result within the limits, and with a host that does not notice."""
+import os
+import pathlib
+import signal
+import subprocess
+import time
+
+import pytest
+
+import harness
+from harness import ATTACK_MOUNT, SOAK, attack, run
+
+MIB = 1 << 20
+
+
+@pytest.fixture(params=["plain", "system"])
+def privileges(request):
+    return ("--privileges", request.param)
+
+
+# ---- processes ---------------------------------------------------------------------------------
+
+def test_01_fork_bomb_stops_at_the_limit(privileges):
+    _, values = attack(1, options=("--pids", 64, *privileges))
+    assert 40 <= values["processes"] < 64
+
+
+def test_01_shell_fork_bomb_ends_by_timeout():
+    result = run("bomb() { bomb | bomb & }; bomb; wait; sleep 60", "--pids", 100, "--timeout", "1s")
+    assert result.report["timed_out"] and result.report["exit_code"] == 124
+    assert result.seconds < 4
+
+
+def test_01_fork_bomb_leaves_room_for_others():
+    bomb = harness.start(["/attack/attack", 1, 4000, 60000], "--mount", ATTACK_MOUNT)
+    try:
+        assert b"processes" in bomb.stdout.readline()
+        harness.check_host_healthy()
+        assert run("echo fine").stdout == "fine\n"
+    finally:
+        harness.end(bomb)
+
+
+def test_02_thread_bomb_stops_at_the_limit(privileges):
+    _, values = attack(2, options=("--pids", 64, *privileges))
+    assert 40 <= values["threads"] < 64
+
+
+# ---- memory ------------------------------------------------------------------------------------
+
+def out_of_memory(result, limit):
+    """Killed for memory, and said so."""
+    assert result.report["oom_killed"], result.report
+    assert result.report["exit_code"] in (None, 137), result.report
+    assert result.report["signal"] == "SIGKILL"
+    assert result.report["peak_memory_bytes"] <= limit + 8 * MIB
+
+
+def test_03_anonymous_memory_bomb(privileges):
+    result, _ = attack(3, options=("--memory", "64M", *privileges), killed=True)
+    out_of_memory(result, 64 * MIB)
+
+
+def test_03_the_memory_limit_is_named_without_json():
+    result = harness.run_plain(["/attack/attack", 3], "--mount", ATTACK_MOUNT, "--memory", "64M")
+    assert result.code == 137
+    lines = result.err.decode().splitlines()
+    assert len(lines) == 1 and "64 MiB" in lines[0] and "--memory" in lines[0], lines
+
+
+@pytest.mark.parametrize("kind", ["memfd", "sysv", "/dev/shm/bomb", "/tmp/bomb",
+                                  "/home/user/bomb"])
+def test_04_memory_by_other_names(kind):
+    result, _ = attack(4, kind, options=("--memory", "64M", "--disk", "2G"), killed=True)
+    out_of_memory(result, 64 * MIB)
+
+
+def test_04_a_file_system_in_memory_stops_at_its_own_limit():
+    _, values = attack(4, "/dev/shm/bomb", options=("--memory", "256M", "--disk", "32M"))
+    assert 16 * MIB <= values["bytes"] <= 33 * MIB
+
+
+def test_05_dirty_pages_are_charged_to_the_box(workspace):
+    before = harness.memory_available()
+    result, _ = attack(5, "/workspace/flood", 256,
+                       options=("--memory", "64M", "--workspace", workspace))
+    assert result.report["peak_memory_bytes"] <= 72 * MIB
+    assert harness.memory_available() > before - 256 * MIB
+
+
+# ---- disk --------------------------------------------------------------------------------------
+
+@pytest.mark.parametrize("root", ["host", "image"])
+def test_06_disk_fill_is_one_limit_for_all_places(root, debian):
+    options = ("--disk", "32M", "--memory", "256M")
+    if root == "image":
+        options += ("--root", debian, "--privileges", "system")
+    _, values = attack(6, options=options)
+    assert 24 * MIB <= values["bytes"] <= 33 * MIB
+
+
+@pytest.mark.parametrize("root", ["host", "image"])
+def test_07_inode_fill_is_one_limit_for_all_places(root, debian):
+    options = ("--disk", "256M,2000")
+    if root == "image":
+        options += ("--root", debian, "--privileges", "system")
+    _, values = attack(7, options=options)
+    assert 1500 <= values["files"] <= 2300
+
+
+def test_08_huge_sparse_file_and_its_copy():
+    _, values = attack(8, "/tmp", options=("--disk", "32M", "--memory", "256M"))
+    assert values["bytes of it written"] <= 33 * MIB
+    result = run("truncate -s 1T /tmp/a && cp --sparse=never /tmp/a /tmp/b; echo $?; "
+                 "stat -c %b /tmp/b", "--disk", "32M", "--memory", "256M")
+    status, blocks = result.stdout.split()
+    assert status != "0" and int(blocks) * 512 <= 33 * MIB
+
+
+# ---- fds, buffers, watches ---------------------------------------------------------------------
+
+def test_09_fds_stop_at_the_limit_also_in_flight():
+    _, values = attack(9)
+    assert values["fds"] <= 16384
+    assert values["fds in flight"] <= 40000
+    with open("/proc/sys/fs/file-nr", encoding="ascii") as file:
+        used, _, most = map(int, file.read().split())
+    assert used < most / 2
+
+
+@pytest.mark.parametrize("kind", ["pipe", "socket"])
+def test_10_buffers_are_charged_to_the_box(kind):
+    result = run(["/attack/attack", 10, kind, 256], "--mount", ATTACK_MOUNT, "--memory", "64M")
+    filled = [check["value"] for check in harness.attack_lines(result.stdout) if "value" in check]
+    assert filled and max(filled) <= 80 * MIB
+    if result.report["exit_code"] != 0:
+        out_of_memory(result, 64 * MIB)
+
+
+def test_11_watches_are_limited_and_only_the_boxs():
+    box = harness.start(["/attack/attack", 11, 60000], "--mount", ATTACK_MOUNT)
+    try:
+        lines = [box.stdout.readline() for _ in range(9)]
+        assert all(b'"walled": true' in line for line in lines), lines
+        # The host's own user still has all of its.
+        script = "import ctypes; c = ctypes.CDLL(None); assert c.inotify_init1(0) >= 0"
+        subprocess.run(["/usr/bin/python3", "-c", script], check=True)
+        neighbour = run(["/usr/bin/python3", "-c", script])
+        assert neighbour.report["exit_code"] == 0, neighbour.stderr
+    finally:
+        harness.end(box)
+
+
+def test_12_terminals_are_limited_and_leave_some_for_others():
+    box = harness.start(["/attack/attack", 12, 60000], "--mount", ATTACK_MOUNT)
+    try:
+        assert b'"value"' in box.stdout.readline()
+        for descriptor in os.openpty():
+            os.close(descriptor)
+        neighbour = run(["/usr/bin/python3", "-c", "import os; os.openpty()"])
+        assert neighbour.report["exit_code"] == 0, neighbour.stderr
+    finally:
+        harness.end(box)
+
+
+# ---- CPU ---------------------------------------------------------------------------------------
+
+def test_13_cpu_spin_stays_within_its_share():
+    result, values = attack(13, 2, options=("--cpus", "0.5"))
+    used = result.report["cpu_ms"] / result.report["wall_ms"]
+    assert used <= 0.65, f"{used:.2f} CPUs"
+    assert values["CPUs after asking for all"] >= 1
+
+
+def test_13_one_cpu_stays_one_whatever_is_asked_for():
+    result, values = attack(13, 1, options=("--cpus", "1"))
+    assert result.report["cpu_ms"] <= 1.15 * result.report["wall_ms"]
+    roots = harness.cgroup_roots()
+    if any("cpuset" in root for root in roots):
+        assert values["CPUs after asking for all"] == 1
+
+
+def test_14_locked_memory_and_huge_pages(privileges):
+    attack(14, options=privileges)
+
+
+# ---- output, and what is long ------------------------------------------------------------------
+
+@pytest.mark.parametrize("descriptor, name", [(1, "stdout"), (2, "stderr")])
+def test_15_gigabytes_of_output_keep_the_newest_bytes(descriptor, name):
+    size = (10 << 30) if SOAK or descriptor == 1 else (1 << 30)
+    result = run(["/attack/attack", 15, descriptor, size], "--mount", ATTACK_MOUNT,
+                 "--output-limit", "1M", "--memory", "128M", limit=120)
+    assert result.report["exit_code"] == 0
+    kept = size - result.report[f"{name}_dropped_bytes"]
+    assert MIB - 4 <= kept <= MIB
+    assert "�" in result.report[name]
+    assert result.report["peak_memory_bytes"] < 64 * MIB
+
+
+def test_15_a_slow_reader_loses_nothing():
+    size = 8 * MIB
+    box = harness.start(["/attack/attack", 15, 1, size], "--mount", ATTACK_MOUNT)
+    total = 0
+    while data := os.read(box.stdout.fileno(), 100000):
+        total += len(data)
+        if total < MIB:
+            time.sleep(0.01)
+    assert (total, box.wait(timeout=10)) == (size, 0)
+    harness.end(box)
+
+
+def test_15_a_reader_that_is_gone_ends_the_box():
+    box = harness.start("while :; do echo lots of text; done", "--timeout", "20s")
+    os.read(box.stdout.fileno(), 100)
+    box.stdout.close()
+    assert box.wait(timeout=10) != 0
+    box.stderr.close()
+
+
+def test_16_long_arguments_and_environment():
+    many = ["word"] * 20000
+    result = run(["sh", "-c", "echo $#; echo ${#BIG}", "sh", *many], "--env", "BIG=" + "x" * 100000)
+    assert result.stdout.split() == ["20000", "100000"]
+    result = run(["sh", "-c", 'printf %s "$1" | wc -c', "sh", "y" * 131000])
+    assert result.stdout.strip() == "131000"
+
+
+def test_16_a_path_that_is_too_long_is_not_found():
+    for path in ("/" + "x" * 300, "/" + "x/" * 2040, "x" * 5000):
+        result = harness.run_plain([path])
+        assert result.code in (126, 127), (result.code, result.err)
+        assert len(result.err.decode().splitlines()) == 1
+
+
+@pytest.mark.parametrize("kind", ["deep", "many"])
+def test_16_deep_and_wide_directories_are_gone_at_once(kind):
+    result, _ = attack(16, kind)
+    assert result.seconds < 15
+
+
+# ---- what stays behind -------------------------------------------------------------------------
+
+def test_20_zombies():
+    _, values = attack(20, "zombies", 1000, options=("--pids", 1100))
+    assert values["zombies"] == 1000
+
+
+@pytest.mark.parametrize("kind", ["daemon", "ignoring", "stopped"])
+def test_20_daemons_die_with_the_command(kind):
+    result, _ = attack(20, kind)
+    assert result.seconds < 5
+
+
+def test_20_a_command_that_stops_itself_ends_by_timeout():
+    result = run("kill -STOP $$; echo no", "--timeout", "500ms")
+    assert result.report["timed_out"] and result.stdout == ""
+    assert result.seconds < 2
+
+
+def frozen(kind):
+    """Freezes the processes of a box from outside: the directory that did it."""
+    box = harness.start("sleep 60", "--timeout", "1s")
+    pids = harness.wait_for(lambda: [pid for pid in harness.box_processes(box)
+                                     if comm(pid) == "sleep"], what="the command")
+    if kind == "v2":
+        line = next(line for line in pathlib.Path(f"/proc/{pids[0]}/cgroup").read_text().split()
+                    if line.startswith("0::"))
+        root = next(root for root in harness.cgroup_roots()
+                    if (pathlib.Path(root) / "cgroup.controllers").exists())
+        group = pathlib.Path(root + line[3:])
+        (group / "cgroup.freeze").write_text("1")
+        return box, None
+    group = pathlib.Path(kind) / f"covetest-{os.getpid()}"
+    group.mkdir()
+    for pid in harness.box_processes(box):
+        (group / "cgroup.procs").write_text(str(pid))
+    (group / "freezer.state").write_text("FROZEN")
+    return box, group
+
+
+def comm(pid):
+    try:
+        return pathlib.Path(f"/proc/{pid}/comm").read_text().strip()
+    except OSError:
+        return ""
+
+
+def has_v2():
+    return any((pathlib.Path(root) / "cgroup.controllers").exists()
+               for root in harness.cgroup_roots())
+
+
+@pytest.mark.skipif(not has_v2(), reason="this host has no cgroup v2")
+def test_20_frozen_at_destroy_on_v2():
+    box, _ = frozen("v2")
+    started = time.monotonic()
+    assert box.wait(timeout=20) == 124
+    assert time.monotonic() - started < 5
+    harness.end(box)
+
+
+def v1_freezer():
+    return next((root for root in harness.cgroup_roots()
+                 if (pathlib.Path(root) / "cgroup.procs").exists() and root.endswith("freezer")),
+                None)
+
+
+@pytest.mark.skipif(v1_freezer() is None, reason="this host has no v1 freezer")
+def test_20_frozen_at_destroy_on_v1_dies_when_it_thaws():
+    box, group = frozen(v1_freezer())
+    try:
+        time.sleep(1.5)
+        (group / "freezer.state").write_text("THAWED")
+        assert box.wait(timeout=20) == 124
+    finally:
+        (group / "freezer.state").write_text("THAWED")
+        harness.end(box)
+        harness.wait_for(lambda: not (group / "cgroup.procs").read_text(), what="an empty group")
+        group.rmdir()
+
+
+def test_21_a_file_system_that_hangs(tmp_path):
+    directory = tmp_path / "hanging"
+    directory.mkdir()
+    server = subprocess.Popen(["/usr/bin/python3", harness.HERE / "hanging_files.py", directory],
+                              stdout=subprocess.PIPE)
+    try:
+        assert server.stdout.readline() == b"ready\n"
+        box = harness.start(["cat", "/hanging/file"], "--mount", f"{directory}:/hanging",
+                            "--timeout", "1s")
+        time.sleep(2)
+        # The request is lost now; nothing else may be.
+        server.send_signal(signal.SIGTERM)
+        server.wait(timeout=10)
+        _, errors = box.communicate(timeout=20)
+        assert box.returncode in (124, 125), errors
+        if box.returncode == 125:  # a kernel that cannot map ids there
+            assert len(errors.splitlines()) == 1 and b"hanging" in errors
+    finally:
+        server.kill()
+        server.wait()
+        server.stdout.close()
+        subprocess.run(["umount", "-l", directory], capture_output=True, check=False)
+
+
+def test_22_exec_storm():
+    wanted = 20000 if SOAK else 5000
+    _, values = attack(22, wanted)
+    assert values["programs run"] == wanted
