@@ -72,6 +72,7 @@ int box_plan_fill(const struct box_spec *spec, const struct box_user *user, stru
     plan->pids = limits->pids;
     plan->landlock = !switched_off("landlock");
     plan->own_network = true;
+    plan->one_shot = !spec->many_commands;
     for (size_t i = 0; i < spec->binds_count; i++)
         plan->no_set_id |= !spec->binds[i].read_only;
     plan->control = plan->init = plan->go = plan->joined = plan->leaves = -1;

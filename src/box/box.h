@@ -49,7 +49,8 @@ struct box_spec {
     const char *user;     /* NAME, UID, NAME:GROUP or UID:GID; NULL: `user` if plain, else `root` */
     const char *hostname; /* NULL: "box" */
     struct box_limits limits;
-    bool many_commands; /* a cgroup leaf for each command, so that one can be killed as a whole */
+    bool many_commands; /* with a cgroup leaf for each, so that one can be killed as a whole; else the
+                         * box ends with its first command */
 };
 
 /* Who runs the commands of a box, resolved against the box's own /etc/passwd and /etc/group. */

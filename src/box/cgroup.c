@@ -273,17 +273,20 @@ static const char *path_in_mount(const char *path, const char *root)
     return path + strspn(path, "/");
 }
 
-static int directory_open(int at, const char *path)
+static int directory_open(const char *top, const char *below)
 {
-    return openat(at, path[0] != '\0' ? path : ".", O_PATH | O_DIRECTORY | O_CLOEXEC);
+    char path[PATH_MAX];
+
+    if ((size_t)snprintf(path, sizeof(path), "%s/%s", top, below) >= sizeof(path))
+        return -1;
+    return open(path, O_PATH | O_DIRECTORY | O_CLOEXEC);
 }
 
 static bool v1_take(struct cgroup_host *host, const struct membership *membership,
                     const struct mount_line *mount)
 {
     const char *below = path_in_mount(membership->path, mount->root);
-    _cleanup_close_ int top = below != NULL ? directory_open(AT_FDCWD, mount->point) : -1;
-    _cleanup_close_ int own = top >= 0 ? directory_open(top, below) : -1;
+    _cleanup_close_ int own = below != NULL ? directory_open(mount->point, below) : -1;
 
     if (own < 0 || !cgroup_is_usable(own))
         return false;
@@ -321,7 +324,7 @@ static bool mount_take(struct cgroup_host *host, struct memberships *ours,
         }
     } else if (strcmp(mount->type, "cgroup2") == 0 && ours->has_v2) {
         *v2_path = path_in_mount(ours->v2.path, mount->root);
-        *v2_mount = *v2_path != NULL ? directory_open(AT_FDCWD, mount->point) : -1;
+        *v2_mount = *v2_path != NULL ? directory_open(mount->point, "") : -1;
         ours->has_v2 = *v2_mount < 0;
     }
     return ours->v1_count == 0 && !ours->has_v2;
@@ -490,6 +493,11 @@ bool cgroup_leaves_limited(const struct cgroup *cgroup)
 int cgroup_namespace_fd(const struct cgroup *cgroup)
 {
     return cgroup->namespace;
+}
+
+int cgroup_doors_open(const struct cgroup *cgroup, int doors[CGROUP_V1_MAX], struct error *err)
+{
+    return cgroup_v1_doors_open(cgroup, doors, err);
 }
 
 int cgroup_join(const struct cgroup *cgroup, pid_t pid, struct error *err)

@@ -1,8 +1,8 @@
 /* Cgroup v1: a group of the box in every hierarchy that holds one of its controllers.
  *
- * v1 can neither give birth into a group nor kill one, so a process is moved in (the first move
- * after a quiet time costs milliseconds: an RCU grace period), and killing is a loop that first
- * takes away the right to fork. Every hierarchy gets a group, also those without a limit: what a
+ * v1 can neither give birth into a group nor kill one. So a process is moved in: by another one this
+ * costs milliseconds after a quiet time (an RCU grace period), by itself, as a thread, it does not
+ * (measured: 0.07 ms against 7). Killing is a loop that first takes away the right to fork. Every hierarchy gets a group, also those without a limit: what a
  * box is shown of cgroups must be its own and never the host's. */
 #include "box/cgroup_parts.h"
 
@@ -93,6 +93,26 @@ int cgroup_v1_make(struct cgroup *cgroup, const struct cgroup_limits *limits, st
         cgroup->v1_made |= 1U << i;
         if (limit(cgroup, i, limits, err) < 0)
             return -1;
+    }
+    return 0;
+}
+
+int cgroup_v1_doors_open(const struct cgroup *cgroup, int doors[CGROUP_V1_MAX],
+                         struct error *err)
+{
+    char path[CGROUP_NAME_MAX + 16];
+
+    for (size_t i = 0; i < CGROUP_V1_MAX; i++)
+        doors[i] = -1;
+    (void)snprintf(path, sizeof(path), "%s/tasks", cgroup->name);
+    for (size_t i = 0; i < cgroup->host->v1_count; i++) {
+        doors[i] = openat(cgroup->host->v1[i].parent, path, O_WRONLY | O_CLOEXEC);
+        if (doors[i] >= 0)
+            continue;
+        (void)error_set(err, "cgroup_failed", errno, "cannot open the cgroup %s", cgroup->name);
+        while (i-- > 0)
+            fd_close(&doors[i]);
+        return -1;
     }
     return 0;
 }

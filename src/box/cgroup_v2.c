@@ -58,7 +58,7 @@ void cgroup_v2_find(struct cgroup_host *host, int mount, const char *path, unsig
 
     (void)snprintf(at, sizeof(at), "%s", path);
     for (;;) {
-        unsigned granted = granted_at(mount, at) & wanted;
+        unsigned granted = wanted != 0 ? granted_at(mount, at) & wanted : 0;
         char *slash = strrchr(at, '/');
         int place;
 
@@ -181,24 +181,20 @@ static int controllers_enable(const struct cgroup *cgroup, struct error *err)
     return 0;
 }
 
-/* Gives the group to init: to make children in it and to be the place where moves are allowed; the
- * limits stay ours. */
+/* Gives the group to init: to make children in it, and to be where its processes come from and go
+ * to. The limits stay ours. */
 static int delegate(const struct cgroup *cgroup, int directory, uid_t owner, gid_t owner_gid,
                     struct error *err)
 {
-    static const char *const files[] = {"", "cgroup.procs", "cgroup.threads",
-                                        "cgroup.subtree_control"};
-
     if (cgroup_file_write(cgroup->host->v2, cgroup->name, "cgroup.max.descendants",
                           CGROUP_DESCENDANTS_MAX) < 0)
         return refuse(cgroup, "cgroup.max.descendants", err);
     if (cgroup_file_write(cgroup->host->v2, cgroup->name, "cgroup.max.depth", "1") < 0)
         return refuse(cgroup, "cgroup.max.depth", err);
-    for (size_t i = 0; i < sizeof(files) / sizeof(files[0]); i++)
-        if (fchownat(directory, files[i], owner, owner_gid,
-                     files[i][0] == '\0' ? AT_EMPTY_PATH : AT_SYMLINK_NOFOLLOW) < 0)
-            return error_set(err, "cgroup_failed", errno, "cannot give the cgroup %s to uid %u",
-                             cgroup->name, owner);
+    if (fchownat(directory, "", owner, owner_gid, AT_EMPTY_PATH) < 0 ||
+        fchownat(directory, "cgroup.procs", owner, owner_gid, AT_SYMLINK_NOFOLLOW) < 0)
+        return error_set(err, "cgroup_failed", errno, "cannot give the cgroup %s to uid %u",
+                         cgroup->name, owner);
     return 0;
 }
 

@@ -71,23 +71,16 @@ static ssize_t hear(int socket, struct guard_packet *packet, pid_t *sender)
     return n;
 }
 
-static void set_up_child(int socket, const struct guard_order *order, const struct cgroup *cgroup,
-                         pid_t child)
+/* The child's ids: all it can do before it has them is wait. */
+static int map_child(int socket, const struct guard_order *order, pid_t child, struct error *err)
 {
-    struct error err;
     char map[64];
 
     (void)snprintf(map, sizeof(map), "0 %u %u", order->first_id, order->ids_count);
-    if (idmap_write(child, map, map, &err) < 0) {
-        say_error(socket, &err);
-        return;
-    }
+    if (idmap_write(child, map, map, err) < 0)
+        return -1;
     (void)proto_send(socket, "g", 1, NULL, 0, NULL, 0);
-    if (cgroup_join(cgroup, child, &err) < 0) {
-        say_error(socket, &err);
-        return;
-    }
-    (void)proto_send(socket, "j", 1, NULL, 0, NULL, 0);
+    return 0;
 }
 
 static void finish(int socket, struct cgroup *cgroup)
@@ -96,37 +89,41 @@ static void finish(int socket, struct cgroup *cgroup)
     struct cgroup_usage usage = {0};
     struct error err;
 
-    if (cgroup_usage(cgroup, &usage) == 0)
+    if (cgroup != NULL && cgroup_usage(cgroup, &usage) == 0)
         packet.report = (struct box_report){.oom_killed = usage.oom_kills > 0,
                                             .usage_known = usage.known,
                                             .cpu_ns = usage.cpu_ns,
                                             .peak_memory_bytes = usage.peak_memory_bytes};
-    if (cgroup_remove(cgroup, &err) < 0)
+    if (cgroup != NULL && cgroup_remove(cgroup, &err) < 0)
         say_error(socket, &err);
     else
         say(socket, &packet, NULL, 0);
 }
 
-static void serve(int socket, const struct guard_order *order, struct cgroup *cgroup)
+/* The maker is gone: what it left is ended and removed. */
+static void clean_up(struct cgroup *cgroup)
 {
-    struct guard_packet packet;
     struct error err;
-    bool known = false;
-    pid_t sender;
-    ssize_t n;
 
-    while ((n = hear(socket, &packet, &sender)) > 0) {
-        if (n == 1 && !known) {
-            known = true;
-            set_up_child(socket, order, cgroup, sender);
-        } else if (n == (ssize_t)sizeof(packet) && packet.type == GUARD_FINISH) {
-            finish(socket, cgroup);
-            return;
-        }
-    }
-    /* The maker is gone: what it left is ended and removed. */
     (void)cgroup_kill(cgroup);
     (void)cgroup_remove(cgroup, &err);
+}
+
+enum heard { HEARD_CHILD, HEARD_FINISH, HEARD_END };
+
+/* The next that matters: the child's one byte, the maker's end in order, or the end of both. */
+static enum heard await_word(int socket, pid_t *sender)
+{
+    struct guard_packet packet;
+    ssize_t n;
+
+    while ((n = hear(socket, &packet, sender)) > 0) {
+        if (n == 1)
+            return HEARD_CHILD;
+        if (n == (ssize_t)sizeof(packet) && packet.type == GUARD_FINISH)
+            return HEARD_FINISH;
+    }
+    return HEARD_END;
 }
 
 /* Its fds move to 3 and 4 and everything else is closed: a pipe of the maker's that stayed open here
@@ -145,27 +142,86 @@ static int settle(int socket, int keep)
     return 3;
 }
 
+static int make(int socket, const struct guard_order *order, struct cgroup *cgroup,
+                struct error *err)
+{
+    static struct cgroup_host host; /* the groups borrow it */
+
+    if (cgroup_probe(&host, err) < 0)
+        return -1;
+    /* A v2 group without controllers serves leaves, and a box of one command has none. */
+    if (!order->announce && host.v2_controllers == 0)
+        fd_close(&host.v2);
+    if (cgroup_make(&host, order->name, &order->limits, order->owner, order->group, order->leaves,
+                    cgroup, err) < 0)
+        return -1;
+    if (order->announce)
+        tell_made(socket, cgroup);
+    return 0;
+}
+
+/* The child was not born into a v2 group: where there is one all the same (some controllers on v1,
+ * some on v2), it is moved. */
+static int move_child(const struct cgroup *cgroup, pid_t child, struct error *err)
+{
+    char text[32];
+
+    if (cgroup_join(cgroup, child, err) < 0)
+        return -1;
+    (void)snprintf(text, sizeof(text), "%d", (int)child);
+    if (cgroup_into_fd(cgroup) >= 0 &&
+        fd_write_file(cgroup_into_fd(cgroup), "cgroup.procs", text) < 0)
+        return error_set(err, "cgroup_failed", errno, "cannot move the box into its cgroup");
+    return 0;
+}
+
+/* Until the child is in its groups. They are made before it where it is born into one, else beside
+ * its work. */
+static enum heard begin(int socket, const struct guard_order *order, struct cgroup *cgroup,
+                        bool *made, bool *failed, struct error *err)
+{
+    enum heard heard;
+    pid_t child;
+
+    *failed = true;
+    if (order->announce && !(*made = make(socket, order, cgroup, err) == 0))
+        return HEARD_CHILD;
+    heard = await_word(socket, &child);
+    *failed = false;
+    if (heard != HEARD_CHILD)
+        return heard;
+    *failed = map_child(socket, order, child, err) < 0 ||
+              (!*made && !(*made = make(socket, order, cgroup, err) == 0)) ||
+              (order->announce ? cgroup_join(cgroup, child, err)
+                               : move_child(cgroup, child, err)) < 0;
+    if (!*failed)
+        (void)proto_send(socket, "j", 1, NULL, 0, NULL, 0);
+    return HEARD_CHILD;
+}
+
 static _Noreturn void run(const struct guard_order *order, int socket)
 {
-    static struct cgroup_host host;
     static struct cgroup cgroup;
+    bool made = false, failed;
+    enum heard heard;
     struct error err;
     sigset_t all;
+    pid_t sender;
 
     (void)sigfillset(&all);
     (void)sigprocmask(SIG_BLOCK, &all, NULL);
     (void)setsid();
     (void)prctl(PR_SET_NAME, "cove-guard");
     socket = settle(socket, order->keep);
-    if (cgroup_probe(&host, &err) < 0 ||
-        cgroup_make(&host, order->name, &order->limits, order->owner, order->group, order->leaves,
-                    &cgroup, &err) < 0) {
+    heard = begin(socket, order, &cgroup, &made, &failed, &err);
+    if (failed)
         say_error(socket, &err);
-        _exit(1);
-    }
-    if (order->announce)
-        tell_made(socket, &cgroup);
-    serve(socket, order, &cgroup);
+    while (heard == HEARD_CHILD)
+        heard = await_word(socket, &sender);
+    if (heard == HEARD_FINISH)
+        finish(socket, made ? &cgroup : NULL);
+    else if (made)
+        clean_up(&cgroup);
     _exit(0);
 }
 

@@ -349,11 +349,17 @@ static int lock_down(const struct plan *plan, struct error *err)
     return 0;
 }
 
-static int prepare(const struct plan *plan, struct error *err)
+static int prepare(struct plan *plan, struct error *err)
 {
     struct network network;
+    int lower;
 
-    if (become_root(err) < 0 || start_network(plan, &network, err) < 0)
+    /* Needs no ids, so it begins before we have any. */
+    if (start_network(plan, &network, err) < 0 || await(plan->go, &lower, err) < 0)
+        return -1;
+    if (lower >= 0)
+        plan->lower = lower;
+    if (become_root(err) < 0)
         return -1;
     (void)umask(0);
     if (build_tree(plan, &network, err) < 0)
@@ -378,15 +384,13 @@ _Noreturn void inside_enter(struct plan *plan)
     char *argv[] = {name, NULL}, *env[] = {NULL};
     struct error err = {0};
     sigset_t all;
-    int lower = -1;
 
     (void)sigfillset(&all);
     (void)sigprocmask(SIG_BLOCK, &all, NULL);
     (void)fd_write_file(AT_FDCWD, "/proc/self/oom_score_adj", OOM_SCORE_ADJ);
     if (plan->say_hello)
         (void)proto_send(plan->go, "h", 1, NULL, 0, NULL, 0);
-    if (await(plan->go, &lower, &err) == 0 && (lower < 0 || (plan->lower = lower) >= 0) &&
-        prepare(plan, &err) == 0) {
+    if (prepare(plan, &err) == 0) {
         (void)sys_execveat(5, argv, env);
         (void)error_set(&err, "init_failed", errno, "cannot start the box's init");
     }

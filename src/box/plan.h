@@ -39,6 +39,7 @@ struct plan {
 
     bool from_zygote;    /* the mount namespace is a copy of a zygote's, whose root is the base */
     bool landlock;       /* use it where the kernel has it */
+    bool one_shot;       /* the box ends with its first command */
     bool no_set_id;      /* a writable bind: the filter refuses set-id modes */
     bool own_network;    /* the network namespace is new: bring lo up */
     uint32_t filter_key[4];

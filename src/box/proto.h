@@ -50,6 +50,7 @@ struct proto_config {
     uint32_t pids;            /* limits of a leaf */
     uint64_t memory_bytes;    /* ... */
     uint32_t cpu_milli;       /* ... 0: none */
+    uint32_t one_shot;        /* init ends with its first command */
     uint32_t clone_key[4];    /* opens clone3 in the filter; see filter/filter.h */
 };
 

@@ -41,6 +41,7 @@ int box_send_config(int control, const struct plan *plan, bool leaf_limits, stru
         .version = PROTO_VERSION,
         .has_leaves = plan->leaves >= 0,
         .leaf_limits = leaf_limits,
+        .one_shot = plan->one_shot,
         .pids = plan->pids,
         .memory_bytes = plan->memory_bytes,
         .cpu_milli = plan->cpu_milli,

@@ -259,62 +259,39 @@ int tree_devices(int dev, struct error *err)
 
 /* ---- image roots ---- */
 
-/* Linux 6.13 takes the layers as fds, which need no place in the tree. */
-static int overlay_by_fds(int fs, int lower, int upper, int work)
-{
-    if (sys_fsconfig(fs, FSCONFIG_SET_FD, "lowerdir+", NULL, lower) < 0 ||
-        sys_fsconfig(fs, FSCONFIG_SET_FD, "upperdir", NULL, upper) < 0 ||
-        sys_fsconfig(fs, FSCONFIG_SET_FD, "workdir", NULL, work) < 0)
-        return -1;
-    return fs_mount(fs, 0);
-}
-
-/* Before, they are named by paths: relative ones from a place of ours. */
-static int overlay_by_paths(int fs, const struct plan *plan, int holder)
-{
-    if (tree_attach(plan->lower, holder, "lower") < 0 || fchdir(holder) < 0)
-        return -1;
-    if (fs_set(fs, "lowerdir", "lower") < 0 || fs_set(fs, "upperdir", "upper") < 0 ||
-        fs_set(fs, "workdir", "work") < 0)
-        return -1;
-    return fs_mount(fs, 0);
-}
-
-static int overlay_open(struct error *err)
+/* The layers are named by paths relative to a place of ours: naming them by fds is younger (6.13) and
+ * asks for the same, that the lower one is attached in this namespace. userxattr is what an
+ * unprivileged mount may use, and makes uppers portable between root and rootless. volatile: nobody
+ * syncs a disk that ends with the box. */
+static int mount_overlay(const struct plan *plan, int holder)
 {
     _cleanup_close_ int fs = sys_fsopen("overlay");
 
-    /* userxattr: what an unprivileged mount may use, and what makes uppers portable between root
-     * and rootless. volatile: nobody syncs a disk that ends with the box. */
-    if (fs < 0 || fs_set(fs, "userxattr", NULL) < 0 || fs_set(fs, "volatile", NULL) < 0)
-        return error_set(err, "mount_failed", errno, "cannot set up the box's overlay");
-    return fd_take(&fs);
+    if (fs < 0 || tree_attach(plan->lower, holder, "lower") < 0 || fchdir(holder) < 0 ||
+        fs_set(fs, "userxattr", NULL) < 0 || fs_set(fs, "volatile", NULL) < 0 ||
+        fs_set(fs, "lowerdir", "lower") < 0 || fs_set(fs, "upperdir", "upper") < 0 ||
+        fs_set(fs, "workdir", "work") < 0)
+        return -1;
+    return fs_mount(fs, MOUNT_ATTR_NODEV |
+                            (plan->privileges == BOX_PLAIN ? (unsigned)MOUNT_ATTR_NOSUID : 0U));
 }
 
 int tree_overlay(const struct plan *plan, struct tree *tree, struct error *err)
 {
-    int holder = plan->upper >= 0 ? plan->upper : tree->scratch;
-    _cleanup_close_ int fs = -1, upper = -1, work = -1;
+    static const char *const places[] = {"lower", "upper", "work"};
+    int holder = tree->scratch;
 
-    if (plan->upper >= 0 && (make_dir(tree->scratch, "disk", 0755, err) < 0 ||
-                             tree_attach(plan->upper, tree->scratch, "disk") < 0))
-        return error_set(err, "mount_failed", errno, "cannot attach the box's disk");
-    if (make_dir(holder, "upper", 0755, err) < 0 || make_dir(holder, "work", 0755, err) < 0 ||
-        make_dir(holder, "lower", 0755, err) < 0)
-        return -1;
-    upper = openat(holder, "upper", O_PATH | O_DIRECTORY | O_CLOEXEC);
-    work = openat(holder, "work", O_PATH | O_DIRECTORY | O_CLOEXEC);
-    fs = overlay_open(err);
-    if (fs < 0)
-        return -1;
-    tree->root = overlay_by_fds(fs, plan->lower, upper, work);
-    if (tree->root >= 0)
-        return 0;
-    fd_close(&fs);
-    fs = overlay_open(err);
-    if (fs < 0)
-        return -1;
-    tree->root = overlay_by_paths(fs, plan, holder);
+    if (plan->upper >= 0) {
+        if (make_dir(tree->scratch, "disk", 0755, err) < 0)
+            return -1;
+        if (tree_attach(plan->upper, tree->scratch, "disk") < 0)
+            return error_set(err, "mount_failed", errno, "cannot attach the box's disk");
+        holder = plan->upper;
+    }
+    for (size_t i = 0; i < sizeof(places) / sizeof(places[0]); i++)
+        if (make_dir(holder, places[i], 0755, err) < 0)
+            return -1;
+    tree->root = mount_overlay(plan, holder);
     if (tree->root < 0)
         return error_set(err, "mount_failed", errno, "cannot mount the box's overlay");
     return 0;

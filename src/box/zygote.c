@@ -298,6 +298,7 @@ static int prepare(struct zygote *zygote, const struct box_spec *spec,
         box_plan_fill(spec, &box->user, &request->plan, err) < 0)
         return -1;
     request->plan.from_zygote = true;
+    request->plan.one_shot = false;
     request->first_id = slot->ids->first;
     request->ids_count = slot->ids->count;
     return 0;

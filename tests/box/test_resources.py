@@ -270,6 +270,7 @@ def frozen(kind):
         root = next(root for root in harness.cgroup_roots()
                     if (pathlib.Path(root) / "cgroup.controllers").exists())
         group = pathlib.Path(root + line[3:])
+        assert "cove-" in str(group), f"the command is in the group {line}, which is the host's"
         (group / "cgroup.freeze").write_text("1")
         return box, None
     group = pathlib.Path(kind) / f"covetest-{os.getpid()}"

@@ -18,6 +18,7 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
+#include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <time.h>
@@ -62,10 +63,11 @@ static pid_t clone_into(int cgroup)
     return sys_clone3(&args);
 }
 
-/* Starts a process in the group as a box starts its first one: born in v2, moved in v1, and only
- * then let go. */
-static pid_t spawn(const struct cgroup *cgroup, int (*run)(void))
+/* Starts a process in the group as a box starts its first one: born in v2, and in v1 it goes in by
+ * itself; with `is_moved` it is moved by us, and only then let go. */
+static pid_t spawn_as(const struct cgroup *cgroup, int (*run)(void), bool is_moved)
 {
+    int doors[CGROUP_V1_MAX];
     _cleanup_close_ int before = open("/proc/self/ns/cgroup", O_RDONLY | O_CLOEXEC);
     int namespace = cgroup_namespace_fd(cgroup);
     struct error err = {0};
@@ -73,23 +75,34 @@ static pid_t spawn(const struct cgroup *cgroup, int (*run)(void))
     pid_t pid;
     char byte;
 
-    if (before < 0 || pipe2(go, O_CLOEXEC) < 0)
+    if (before < 0 || socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, go) < 0)
         exit(1);
     CHECK(namespace < 0 || setns(namespace, CLONE_NEWCGROUP) == 0, "setns: %m");
+    CHECK(cgroup_doors_open(cgroup, doors, &err) == 0, "%s", err.text);
     (void)fflush(stdout);
     pid = clone_into(cgroup_into_fd(cgroup));
     if (pid == 0) {
         (void)prctl(PR_SET_PDEATHSIG, SIGKILL);
         (void)close(go[1]);
-        _exit(read(go[0], &byte, 1) == 1 ? run() : 125);
+        if (!is_moved && cgroup_enter(doors) < 0)
+            _exit(126);
+        _exit(write(go[0], "e", 1) == 1 && read(go[0], &byte, 1) == 1 ? run() : 125);
     }
+    (void)close(go[0]);
+    for (size_t i = 0; i < CGROUP_V1_MAX; i++)
+        fd_close(&doors[i]);
+    CHECK(read(go[1], &byte, 1) == 1, "the process could not enter %s", cgroup->name);
     CHECK(pid > 0, "cannot start a process in %s: %m", cgroup->name);
     CHECK(namespace < 0 || setns(before, CLONE_NEWCGROUP) == 0, "setns: %m");
-    CHECK(cgroup_join(cgroup, pid, &err) == 0, "%s", err.text);
+    CHECK(!is_moved || cgroup_join(cgroup, pid, &err) == 0, "%s", err.text);
     (void)!write(go[1], "x", 1);
-    (void)close(go[0]);
     (void)close(go[1]);
     return pid;
+}
+
+static pid_t spawn(const struct cgroup *cgroup, int (*run)(void))
+{
+    return spawn_as(cgroup, run, false);
 }
 
 static int reap(pid_t pid)
@@ -214,7 +227,7 @@ static int run_affinity(void)
 
 /* ---- the real thing ---- */
 
-static void check_every_hierarchy_is_ours(void)
+static void check_every_hierarchy_is_ours(bool is_moved)
 {
     char path[64], text[4096], *line, *rest = text;
     struct cgroup cgroup;
@@ -223,7 +236,7 @@ static void check_every_hierarchy_is_ours(void)
 
     if (!make(&cgroup, &usual, true))
         return;
-    pid = spawn(&cgroup, run_wait);
+    pid = spawn_as(&cgroup, run_wait, is_moved);
     (void)snprintf(path, sizeof(path), "/proc/%d/cgroup", pid);
     CHECK(fd_read_file(AT_FDCWD, path, text, sizeof(text)) > 0, "%s: %m", path);
     while ((line = strsep(&rest, "\n")) != NULL) {
@@ -763,6 +776,7 @@ int main(void)
 {
     struct error err = {0};
 
+    (void)unsetenv("COVE_TEST_OFF"); /* what is switched off is chosen here */
     check_parts();
     check_other_hosts();
     if (cgroup_probe(&host, &err) < 0) {
@@ -772,7 +786,8 @@ int main(void)
     CHECK(host.limits_memory && host.limits_cpu && host.limits_pids,
           "this machine limits memory %d, CPU %d, processes %d", host.limits_memory,
           host.limits_cpu, host.limits_pids);
-    check_every_hierarchy_is_ours();
+    check_every_hierarchy_is_ours(false);
+    check_every_hierarchy_is_ours(true);
     check_limits_are_set();
     check_memory_bomb(run_anonymous_bomb, "anonymous");
     check_memory_bomb(run_memfd_bomb, "memfd");

@@ -228,6 +228,8 @@ static void reap(int signals)
         if (command->leaf >= 0)
             leaves_give(command->leaf);
         answer(&exited, sizeof(exited), -1);
+        if (config.one_shot != 0)
+            _exit(0); /* and the kernel ends all that is left in the box */
     }
 }
 

@@ -211,6 +211,18 @@ static void namespaces_all(void)
     join_namespaces();
 }
 
+static long write_text(const char *path, const char *text)
+{
+    int fd = open(path, O_WRONLY | O_CLOEXEC);
+    long n = fd < 0 ? -1 : write(fd, text, strlen(text));
+    int error = errno;
+
+    if (fd >= 0)
+        (void)close(fd);
+    errno = error;
+    return n;
+}
+
 /* What people do with a user namespace of their own. */
 static void nested_user(void)
 {
@@ -221,7 +233,8 @@ static void nested_user(void)
     REFUSED("packet socket", socket(AF_PACKET, SOCK_RAW, 0x0300), EAFNOSUPPORT);
     REFUSED("packet socket by its old name", socket(AF_INET, SOCK_PACKET, 0x0300), EAFNOSUPPORT,
             EPERM);
-    REFUSED("map of ids", attack_open("/proc/self/uid_map", O_WRONLY), EACCES, EPERM, EROFS);
+    REFUSED("map of ids", write_text("/proc/self/uid_map", "0 0 1\n"), EACCES, EPERM, EROFS);
+    REFUSED("setgroups", write_text("/proc/self/setgroups", "deny\n"), EACCES, EPERM, EROFS);
 }
 
 struct io_uring_parameters {
