@@ -37,8 +37,8 @@ bench: all
 	@bench/run.sh $(BENCH)
 
 install: all
-	meson configure $(BUILD) -Dprefix=$(PREFIX)
-	meson install -C $(BUILD) --no-rebuild
+	meson configure $(BUILD) -Dprefix=$(abspath $(PREFIX))
+	meson install -C $(BUILD)
 
 format:
 	@scripts/format.sh

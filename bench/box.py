@@ -14,15 +14,18 @@ import peers
 import report
 from report import Row, percentile
 
-HOT_ROUNDS = 400
+HOT_ROUNDS = 40
+HOT_BLOCK = 10
 PACED_ROUNDS = 40
 PAUSE_MS = 300
 MS = 1e-6  # from ns
 
 
-def race(work, build, name, rounds, pause_ms):
+def race(work, build, name, rounds, block, pause_ms):
     """Runs the contestants of the cold start against each other; their series by name."""
     true, cove = f"{build}/bench/true", f"{build}/cove"
+    work = os.path.join(work, name)
+    os.makedirs(work)
     contestants = {
         "true": ["/bin/true"],
         "floor": ["@namespaces", true],
@@ -34,7 +37,8 @@ def race(work, build, name, rounds, pause_ms):
     for contestant, command in contestants.items():
         words += [contestant, *command, ",,"]
     raw = f"{build}/bench/{name}.raw"
-    subprocess.run([f"{build}/bench/spawn", raw, str(rounds), str(pause_ms), *words], check=True)
+    subprocess.run([f"{build}/bench/spawn", raw, str(rounds), str(block),
+                    str(pause_ms), *words], check=True)
     return report.read_series(raw)
 
 
@@ -118,10 +122,10 @@ def main():
     os.chmod(work, 0o755)
     series, rows = {}, []
     try:
-        for name, rounds, pause_ms, title, goal in (
-                ("cold_hot", HOT_ROUNDS, 0, "cold, back to back", ("ratio", "<=", 0.6)),
-                ("cold_paced", PACED_ROUNDS, PAUSE_MS, f"cold, {PAUSE_MS} ms apart", None)):
-            found = race(work, build, name, rounds, pause_ms)
+        for name, rounds, block, pause_ms, title, goal in (
+                ("cold_hot", HOT_ROUNDS, HOT_BLOCK, 0, "cold, back to back", ("ratio", "<=", 0.6)),
+                ("cold_paced", PACED_ROUNDS, 1, PAUSE_MS, f"cold, {PAUSE_MS} ms apart", None)):
+            found = race(work, build, name, rounds, block, pause_ms)
             rows += cold_rows(found, name, title, goal)
             series |= {f"{name} {who}": one for who, one in found.items()}
         found = alive(work, build)

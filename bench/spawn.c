@@ -1,9 +1,10 @@
 /* Times whole commands beside each other: from the call that starts one until it has been reaped.
  *
- * usage: spawn OUT ROUNDS PAUSE_MS CONTESTANT... where a CONTESTANT is
+ * usage: spawn OUT ROUNDS BLOCK PAUSE_MS CONTESTANT... where a CONTESTANT is
  *            NAME [+FD=FILE]... [@namespaces] [@without=MOUNT] PROGRAM [ARG]... ,,
- * Every round runs each contestant once, in an order that is drawn anew, so that noise and what a
- * predecessor leaves behind (the kernel takes network namespaces down later) hit all of them alike.
+ * Every round runs each contestant BLOCK times, in an order that is drawn anew, so that noise hits
+ * all of them alike. A block of several runs starts with one that is not measured: it pays for what
+ * the predecessor left behind (the kernel takes network namespaces down later).
  * +FD=FILE opens a file for the command. @namespaces starts it by one bare clone3 with the seven
  * namespaces of a box: the floor. @without=MOUNT runs it in a mount namespace that lacks a mount of
  * the host, for a peer that refuses to run where it is. Static and small, for what starts a process
@@ -92,7 +93,7 @@ static void enter(int mounts)
         fail("cannot enter", "a mount namespace");
 }
 
-static void measure(struct contestant *contestant)
+static void measure(struct contestant *contestant, bool counts)
 {
     uint64_t before, after;
     int status;
@@ -102,10 +103,10 @@ static void measure(struct contestant *contestant)
     status = run(contestant);
     after = series_now_ns();
     enter(contestant->mounts >= 0 ? host_mounts : -1);
-    if (status == 0)
-        series_add(&contestant->series, after - before);
-    else
+    if (status != 0)
         contestant->series.failures++;
+    else if (counts)
+        series_add(&contestant->series, after - before);
 }
 
 /* "+FD=FILE": each run opens the file afresh, for a command reads it to its end. */
@@ -208,52 +209,63 @@ static void shuffle(size_t *order, size_t count)
     }
 }
 
-static void race(struct contestant *contestants, size_t count, size_t rounds, long pause_ms)
+static void run_block(struct contestant *contestant, size_t block, long pause_ms)
 {
     const struct timespec pause = {.tv_sec = pause_ms / 1000, .tv_nsec = pause_ms % 1000 * 1000000};
+
+    if (block > 1)
+        measure(contestant, false);
+    for (size_t i = 0; i < block; i++) {
+        if (pause_ms > 0)
+            (void)nanosleep(&pause, NULL);
+        measure(contestant, true);
+    }
+}
+
+static void race(struct contestant *contestants, size_t count, size_t rounds, size_t block,
+                 long pause_ms)
+{
     size_t order[CONTESTANTS_MAX];
 
     for (size_t i = 0; i < count; i++)
         order[i] = i;
     for (size_t round = 0; round < rounds; round++) {
         shuffle(order, count);
-        for (size_t i = 0; i < count; i++) {
-            if (pause_ms > 0)
-                (void)nanosleep(&pause, NULL);
-            measure(&contestants[order[i]]);
-        }
+        for (size_t i = 0; i < count; i++)
+            run_block(&contestants[order[i]], block, pause_ms);
     }
 }
 
 int main(int argc, char **argv)
 {
     struct contestant contestants[CONTESTANTS_MAX] = {0};
-    size_t count = 0, rounds;
+    size_t count = 0, rounds, block;
     long pause_ms;
     FILE *out;
     int null;
 
-    if (argc < 5) {
-        (void)fprintf(stderr, "usage: spawn OUT ROUNDS PAUSE_MS CONTESTANT...\n");
+    if (argc < 6) {
+        (void)fprintf(stderr, "usage: spawn OUT ROUNDS BLOCK PAUSE_MS CONTESTANT...\n");
         return 2;
     }
     host_mounts = open("/proc/self/ns/mnt", O_RDONLY | O_CLOEXEC);
     if (host_mounts < 0)
         fail("cannot open", "/proc/self/ns/mnt");
     rounds = (size_t)strtoul(argv[2], NULL, 10);
-    pause_ms = strtol(argv[3], NULL, 10);
-    for (char **at = argv + 4; *at != NULL; count++) {
+    block = (size_t)strtoul(argv[3], NULL, 10);
+    pause_ms = strtol(argv[4], NULL, 10);
+    for (char **at = argv + 5; *at != NULL; count++) {
         if (count == CONTESTANTS_MAX) {
             errno = E2BIG;
             fail("too many contestants at", *at);
         }
-        at = read_contestant(&contestants[count], at, rounds);
+        at = read_contestant(&contestants[count], at, rounds * block);
     }
     null = open("/dev/null", O_RDWR | O_CLOEXEC);
     if (null < 0 || dup2(null, 0) < 0 || dup2(null, 1) < 0)
         fail("cannot open", "/dev/null");
     warm_up(contestants, count);
-    race(contestants, count, rounds, pause_ms);
+    race(contestants, count, rounds, block, pause_ms);
     out = fopen(argv[1], "w");
     if (out == NULL)
         fail("cannot write", argv[1]);

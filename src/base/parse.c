@@ -27,11 +27,20 @@ struct unit {
 };
 
 static const struct unit size_units[] = {
-    {"", 1},          {"B", 1},
-    {"K", 1ULL << 10}, {"KB", 1ULL << 10}, {"KiB", 1ULL << 10},
-    {"M", 1ULL << 20}, {"MB", 1ULL << 20}, {"MiB", 1ULL << 20},
-    {"G", 1ULL << 30}, {"GB", 1ULL << 30}, {"GiB", 1ULL << 30},
-    {"T", 1ULL << 40}, {"TB", 1ULL << 40}, {"TiB", 1ULL << 40},
+    {"", 1},
+    {"B", 1},
+    {"K", 1ULL << 10},
+    {"KB", 1ULL << 10},
+    {"KiB", 1ULL << 10},
+    {"M", 1ULL << 20},
+    {"MB", 1ULL << 20},
+    {"MiB", 1ULL << 20},
+    {"G", 1ULL << 30},
+    {"GB", 1ULL << 30},
+    {"GiB", 1ULL << 30},
+    {"T", 1ULL << 40},
+    {"TB", 1ULL << 40},
+    {"TiB", 1ULL << 40},
 };
 
 static const struct unit duration_units[] = {
@@ -152,13 +161,13 @@ int parse_count(const char *what, const char *text, uint64_t low, uint64_t high,
 {
     const char *at = text;
     uint64_t number = 0;
-    char wanted[96];
 
     if (text == NULL || !digits_read(&at, &number) || *at != '\0' || number < low ||
         number > high) {
+        char wanted[96];
+
         (void)snprintf(wanted, sizeof(wanted), "a whole number from %llu to %llu, such as %llu",
-                       (unsigned long long)low, (unsigned long long)high,
-                       (unsigned long long)low);
+                       (unsigned long long)low, (unsigned long long)high, (unsigned long long)low);
         return refuse(what, text, wanted, err);
     }
     *value = number;

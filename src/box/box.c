@@ -75,7 +75,9 @@ int box_plan_fill(const struct box_spec *spec, const struct box_user *user, stru
     plan->one_shot = !spec->many_commands;
     for (size_t i = 0; i < spec->binds_count; i++)
         plan->no_set_id |= !spec->binds[i].read_only;
-    plan->control = plan->init = plan->go = plan->joined = plan->leaves = -1;
+    plan->control = plan->init = plan->go = plan->leaves = -1;
+    for (size_t i = 0; i < CGROUP_V1_MAX; i++)
+        plan->doors[i] = -1;
     plan->lower = plan->upper = -1;
     if (getrandom(plan->filter_key, sizeof(plan->filter_key), 0) != sizeof(plan->filter_key))
         return error_set(err, "no_random", errno, "cannot get random bytes for the box");
@@ -192,8 +194,8 @@ static int start_guard(const struct box_spec *spec, struct box *box, struct maki
     }
     if (guard_start(&order, &box->guard, err) < 0)
         return -1;
-    making->plan.go = making->plan.joined = box->guard.socket;
-    making->plan.say_hello = true;
+    making->plan.go = box->guard.socket;
+    making->plan.has_guard = true;
     return 0;
 }
 
@@ -272,10 +274,15 @@ static int make(const struct box_spec *spec, struct box *box, struct making *mak
 
 int box_create(const struct box_spec *spec, struct box **out, struct error *err)
 {
-    struct box *box = calloc(1, sizeof(*box));
-    struct making *making = calloc(1, sizeof(*making));
+    struct box *box;
+    struct making *making;
     int made;
 
+    if (geteuid() != 0)
+        return error_set(err, "needs_root", 0,
+                         "only root can make a box in this version; run it with sudo");
+    box = calloc(1, sizeof(*box));
+    making = calloc(1, sizeof(*making));
     if (box == NULL || making == NULL) {
         free(box);
         free(making);

@@ -154,8 +154,7 @@ void cgroup_cpus_format(const cpu_set_t *cpus, char *text, size_t size)
     }
 }
 
-void cgroup_cpus_choose(const cpu_set_t *allowed, uint32_t cpu_milli, unsigned skip,
-                        cpu_set_t *out)
+void cgroup_cpus_choose(const cpu_set_t *allowed, uint32_t cpu_milli, unsigned skip, cpu_set_t *out)
 {
     uint32_t wanted = cpu_milli / 1000 + (cpu_milli % 1000 != 0);
     uint32_t have = (uint32_t)CPU_COUNT(allowed);
@@ -166,7 +165,7 @@ void cgroup_cpus_choose(const cpu_set_t *allowed, uint32_t cpu_milli, unsigned s
     CPU_ZERO(out);
     skip %= have;
     /* Twice around, so that a choice may wrap. */
-    for (size_t i = 0; i < 2 * CPU_SETSIZE && wanted > 0; i++) {
+    for (size_t i = 0; i < (size_t)2 * CPU_SETSIZE && wanted > 0; i++) {
         if (!CPU_ISSET(i % CPU_SETSIZE, allowed))
             continue;
         if (skip > 0) {
@@ -226,7 +225,7 @@ static bool mount_line_parse(char *line, struct mount_line *mount)
     if (mount->type == NULL || strtok_r(NULL, " ", &save) == NULL)
         return false;
     mount->options = strtok_r(NULL, " ", &save);
-    if (mount->options == NULL)
+    if (mount->options == NULL || mount->root == NULL || mount->point == NULL)
         return false;
     unescape(mount->root);
     unescape(mount->point);
@@ -251,8 +250,7 @@ static void memberships_parse(char *text, struct memberships *found)
         if (controllers[0] == '\0' && strcmp(number, "0") == 0) {
             to = &found->v2;
             found->has_v2 = true;
-        } else if (cgroup_controllers_parse(controllers) != 0 &&
-                   found->v1_count < CGROUP_V1_MAX) {
+        } else if (cgroup_controllers_parse(controllers) != 0 && found->v1_count < CGROUP_V1_MAX) {
             to = &found->v1[found->v1_count++];
         }
         if (to == NULL)
@@ -445,7 +443,7 @@ void cgroup_host_close(struct cgroup_host *host)
 
 static void handle_init(struct cgroup *cgroup, const struct cgroup_host *host, const char *name)
 {
-    *cgroup = (struct cgroup){.host = host, .into = -1, .leaves = -1, .namespace = -1};
+    *cgroup = (struct cgroup){.host = host, .into = -1, .leaves = -1};
     CPU_ZERO(&cgroup->cpus);
     (void)snprintf(cgroup->name, sizeof(cgroup->name), "cove-%s", name);
 }
@@ -464,8 +462,8 @@ int cgroup_make(const struct cgroup_host *host, const char *name,
     struct error ignored;
 
     if (!is_name(name))
-        return error_set(err, "bad_value", 0,
-                         "\"%.60s\" cannot name a cgroup: use a-z, 0-9 and -", name);
+        return error_set(err, "bad_value", 0, "\"%.60s\" cannot name a cgroup: use a-z, 0-9 and -",
+                         name);
     handle_init(out, host, name);
     cpus_pick(limits->cpu_milli, &out->cpus);
     if (cgroup_v1_make(out, limits, err) == 0 &&
@@ -487,12 +485,8 @@ int cgroup_leaves_fd(const struct cgroup *cgroup)
 
 bool cgroup_leaves_limited(const struct cgroup *cgroup)
 {
-    return cgroup->leaves >= 0 && cgroup->host->v2_controllers != 0;
-}
-
-int cgroup_namespace_fd(const struct cgroup *cgroup)
-{
-    return cgroup->namespace;
+    return cgroup->leaves >= 0 &&
+           (cgroup->host->v2_controllers & CGROUP_LIMITING) == CGROUP_LIMITING;
 }
 
 int cgroup_doors_open(const struct cgroup *cgroup, int doors[CGROUP_V1_MAX], struct error *err)
@@ -587,7 +581,7 @@ static int groups_remove(struct cgroup *cgroup)
     return failed == 0 ? 0 : -1;
 }
 
-#define REMOVE_WAIT_MS 2000
+#define REMOVE_WAIT_US 2000000L
 #define REMOVE_SLEEP_FIRST_US 200
 #define REMOVE_SLEEP_MOST_US 20000
 
@@ -595,7 +589,6 @@ void cgroup_forget(struct cgroup *cgroup)
 {
     fd_close(&cgroup->into);
     fd_close(&cgroup->leaves);
-    fd_close(&cgroup->namespace);
     cgroup->v1_made = 0;
     cgroup->v2_made = false;
 }
@@ -603,16 +596,14 @@ void cgroup_forget(struct cgroup *cgroup)
 int cgroup_remove(struct cgroup *cgroup, struct error *err)
 {
     long sleep_us = REMOVE_SLEEP_FIRST_US, waited_us = 0;
-    int failed = 0;
 
     fd_close(&cgroup->into);
     fd_close(&cgroup->leaves);
-    fd_close(&cgroup->namespace);
     while (groups_remove(cgroup) < 0) {
+        int failed = errno;
         struct timespec pause = {.tv_nsec = sleep_us * 1000};
 
-        failed = errno;
-        if (failed != EBUSY || waited_us >= REMOVE_WAIT_MS * 1000)
+        if (failed != EBUSY || waited_us >= REMOVE_WAIT_US)
             return error_set(err, "cgroup_failed", failed, "cannot remove the cgroup %s%s",
                              cgroup->name,
                              failed == EBUSY ? ", because processes in it do not end" : "");

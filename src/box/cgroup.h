@@ -13,7 +13,6 @@
 #include <stddef.h>
 #include <stdint.h>
 #include <sys/types.h>
-#include <unistd.h>
 
 #define CGROUP_NAME_MAX 48
 #define CGROUP_V1_MAX 5
@@ -50,15 +49,14 @@ struct cgroup {
     char name[CGROUP_NAME_MAX]; /* of the directory */
     unsigned v1_made;           /* bit i: the group in host->v1[i] stands */
     bool v2_made;
-    int into;       /* see cgroup_into_fd() and so on */
-    int leaves;
-    int namespace;
+    int into;       /* see cgroup_into_fd() */
+    int leaves;     /* see cgroup_leaves_fd() */
     cpu_set_t cpus; /* the CPUs of the box, for sched_setaffinity(); the cpuset says the same */
 };
 
 struct cgroup_usage {
-    bool known;                  /* CPU time and memory are counted */
-    uint64_t oom_kills;          /* processes that the memory limit killed */
+    bool known;         /* CPU time and memory are counted */
+    uint64_t oom_kills; /* processes that the memory limit killed */
     uint64_t cpu_ns;
     uint64_t peak_memory_bytes;
 };
@@ -68,8 +66,9 @@ int cgroup_probe(struct cgroup_host *host, struct error *err);
 void cgroup_host_close(struct cgroup_host *host);
 
 /* Makes the groups of a box and sets its limits. NAME is [a-z0-9-]. With `leaves`, the v2 group is
- * given to `owner` (init's uid on the host), which then makes a group per command in it. What was
- * made before a failure is removed again. */
+ * given to `owner` (init's uid on the host), which then makes a group per command in it. Where v2
+ * has the controllers this costs the box's first process a move of 5 ms (cgroup_settle()), so a
+ * box that runs one command does without. What was made before a failure is removed again. */
 int cgroup_make(const struct cgroup_host *host, const char *name,
                 const struct cgroup_limits *limits, uid_t owner, gid_t owner_gid, bool leaves,
                 struct cgroup *out, struct error *err);
@@ -77,31 +76,16 @@ int cgroup_make(const struct cgroup_host *host, const char *name,
 /* For CLONE_INTO_CGROUP, so that the box's first process is born in the v2 group; -1 without v2. */
 int cgroup_into_fd(const struct cgroup *cgroup);
 
-/* The v2 directory that init owns; a detached mount, so that ".." leads nowhere. -1: none. */
+/* The v2 directory that init owns; a detached mount, so that ".." leads nowhere. -1: none. The
+ * box's first process calls cgroup_settle() with it (cgroup_enter.h). */
 int cgroup_leaves_fd(const struct cgroup *cgroup);
 
-/* Whether a group in there has controllers of its own, in which init repeats the box's limits. */
+/* Whether a group in there then has controllers of its own, in which init repeats the limits. */
 bool cgroup_leaves_limited(const struct cgroup *cgroup);
 
-/* A cgroup namespace whose root is the box's v2 group, where the box's first process cannot make it
- * itself, because it is born one level further down; -1: the process unshares its own. Whoever
- * clones that process enters it by setns() first, and leaves CLONE_NEWCGROUP out. */
-int cgroup_namespace_fd(const struct cgroup *cgroup);
-
-/* Opens the doors of the v1 groups for a process that is about to be cloned, one fd per hierarchy
- * (as many as host->v1_count); the rest is -1. */
+/* Opens the doors of the v1 groups for a process that is about to be cloned and goes in by itself
+ * (cgroup_enter.h): one fd per hierarchy, and -1. */
 int cgroup_doors_open(const struct cgroup *cgroup, int doors[CGROUP_V1_MAX], struct error *err);
-
-/* The process itself goes in, before it unshares its cgroup namespace; 0 or -1 (errno). It must
- * have one thread. Whoever opened the doors must be root, the process need not be. This is cheap
- * where cgroup_join() is not: only for the thread that asks is there nothing to wait for. */
-static inline int cgroup_enter(const int doors[CGROUP_V1_MAX])
-{
-    for (size_t i = 0; i < CGROUP_V1_MAX; i++)
-        if (doors[i] >= 0 && write(doors[i], "0", 1) != 1)
-            return -1;
-    return 0;
-}
 
 /* Puts another process into the v1 groups. Costs 5-20 ms if nothing on the host was moved in the
  * last 100 ms: the kernel waits for an RCU grace period. */

@@ -25,8 +25,7 @@ static int refuse(const struct cgroup *cgroup, const char *file, struct error *e
 }
 
 /* With swap counted, swap is part of the limit; where the kernel does not count it, none is used. */
-static int limit_memory(const struct cgroup *cgroup, int parent, uint64_t bytes,
-                        struct error *err)
+static int limit_memory(const struct cgroup *cgroup, int parent, uint64_t bytes, struct error *err)
 {
     const char *name = cgroup->name;
 
@@ -40,8 +39,7 @@ static int limit_memory(const struct cgroup *cgroup, int parent, uint64_t bytes,
     return 0;
 }
 
-static int limit_cpu(const struct cgroup *cgroup, int parent, uint32_t cpu_milli,
-                     struct error *err)
+static int limit_cpu(const struct cgroup *cgroup, int parent, uint32_t cpu_milli, struct error *err)
 {
     if (cgroup_file_write_number(parent, cgroup->name, "cpu.cfs_quota_us",
                                  cgroup_cpu_quota_us(cpu_milli)) == 0)
@@ -56,8 +54,7 @@ static int limit_cpuset(const struct cgroup *cgroup, int parent, struct error *e
     char cpus[1024];
 
     cgroup_cpus_format(&cgroup->cpus, cpus, sizeof(cpus));
-    if (cpus[0] == '\0' &&
-        fd_read_file(parent, "cpuset.effective_cpus", cpus, sizeof(cpus)) < 0)
+    if (cpus[0] == '\0' && fd_read_file(parent, "cpuset.effective_cpus", cpus, sizeof(cpus)) < 0)
         return refuse(cgroup, "cpuset.cpus", err);
     if (cgroup_file_write(parent, cgroup->name, "cpuset.cpus", cpus) < 0)
         return refuse(cgroup, "cpuset.cpus", err);
@@ -66,8 +63,8 @@ static int limit_cpuset(const struct cgroup *cgroup, int parent, struct error *e
     return 0;
 }
 
-static int limit(const struct cgroup *cgroup, size_t hierarchy,
-                 const struct cgroup_limits *limits, struct error *err)
+static int limit(const struct cgroup *cgroup, size_t hierarchy, const struct cgroup_limits *limits,
+                 struct error *err)
 {
     int parent = cgroup->host->v1[hierarchy].parent;
     unsigned controllers = cgroup->host->v1[hierarchy].controllers;
@@ -97,8 +94,7 @@ int cgroup_v1_make(struct cgroup *cgroup, const struct cgroup_limits *limits, st
     return 0;
 }
 
-int cgroup_v1_doors_open(const struct cgroup *cgroup, int doors[CGROUP_V1_MAX],
-                         struct error *err)
+int cgroup_v1_doors_open(const struct cgroup *cgroup, int doors[CGROUP_V1_MAX], struct error *err)
 {
     char path[CGROUP_NAME_MAX + 16];
 
@@ -133,8 +129,7 @@ int cgroup_v1_join(const struct cgroup *cgroup, pid_t pid, struct error *err)
 static int parent_of(const struct cgroup *cgroup, unsigned controller)
 {
     for (size_t i = 0; i < cgroup->host->v1_count; i++)
-        if ((cgroup->host->v1[i].controllers & controller) != 0 &&
-            (cgroup->v1_made & 1U << i) != 0)
+        if ((cgroup->host->v1[i].controllers & controller) != 0 && (cgroup->v1_made & 1U << i) != 0)
             return cgroup->host->v1[i].parent;
     return -1;
 }

@@ -1,9 +1,8 @@
 /* Cgroup v2: one group of the box, in which a process can be born and which can be killed whole.
  *
- * With leaves, init makes a group per command in it. A v2 group whose children have controllers may
- * hold no process itself, and a process may only be born inside the part of the tree that its
- * cgroup namespace shows (`nsdelegate`). So init is born in the child `init`, under a namespace that
- * was rooted one level up before the controllers were switched on: no process is ever moved. */
+ * With leaves, init makes a group per command in it, so it is given to init's uid: the directory,
+ * and the files that say where processes may come from and what children have. Must never give
+ * away a file with a limit. */
 #include "box/cgroup_parts.h"
 
 #include "base/fd.h"
@@ -16,11 +15,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
-#include <sys/wait.h>
-
-#ifndef CLONE_INTO_CGROUP
-#define CLONE_INTO_CGROUP 0x200000000ULL
-#endif
 
 /* ---- finding a place ---- */
 
@@ -38,8 +32,8 @@ static unsigned granted_at(int mount, const char *path)
 /* Opens the group if boxes can have groups in it. */
 static int place_open(int mount, const char *path)
 {
-    _cleanup_close_ int fd =
-        openat(mount, path[0] != '\0' ? path : ".", O_PATH | O_DIRECTORY | O_CLOEXEC);
+    _cleanup_close_ int fd = openat(mount, path[0] != '\0' ? path : ".",
+                                    O_PATH | O_DIRECTORY | O_CLOEXEC);
 
     return fd >= 0 && cgroup_is_usable(fd) ? fd_take(&fd) : -1;
 }
@@ -84,8 +78,7 @@ static int refuse(const struct cgroup *cgroup, const char *file, struct error *e
                      cgroup->name);
 }
 
-static int limit(const struct cgroup *cgroup, const struct cgroup_limits *limits,
-                 struct error *err)
+static int limit(const struct cgroup *cgroup, const struct cgroup_limits *limits, struct error *err)
 {
     unsigned controllers = cgroup->host->v2_controllers;
     int parent = cgroup->host->v2;
@@ -117,99 +110,23 @@ static int limit(const struct cgroup *cgroup, const struct cgroup_limits *limits
     return 0;
 }
 
-/* The child shares our fds and nothing else: it leaves its namespace in the slot and ends. */
-static _Noreturn void namespace_child(int slot)
-{
-    int fd;
-
-    if (unshare(CLONE_NEWCGROUP) < 0)
-        _exit(errno);
-    fd = open("/proc/self/ns/cgroup", O_RDONLY | O_CLOEXEC);
-    if (fd < 0 || dup3(fd, slot, O_CLOEXEC) < 0)
-        _exit(errno);
-    (void)close(fd);
-    _exit(0);
-}
-
-/* Only a process inside a group can make a namespace that is rooted there. */
-static int namespace_make(struct cgroup *cgroup, int directory, struct error *err)
-{
-    struct clone_args args = {
-        .flags = CLONE_FILES | CLONE_INTO_CGROUP,
-        .cgroup = (unsigned)directory,
-    };
-    _cleanup_close_ int slot = fcntl(directory, F_DUPFD_CLOEXEC, 3);
-    int status = 0;
-    pid_t pid;
-
-    if (slot < 0)
-        return error_set(err, "cgroup_failed", errno, "cannot open the cgroup %s", cgroup->name);
-    pid = sys_clone3(&args);
-    if (pid == 0)
-        namespace_child(slot);
-    if (pid < 0)
-        return error_set(err, "cgroup_failed", errno, "cannot start a process in the cgroup %s",
-                         cgroup->name);
-    while (waitpid(pid, &status, __WALL) < 0)
-        if (errno != EINTR)
-            return error_set(err, "cgroup_failed", errno, "cannot wait for a process");
-    if (!WIFEXITED(status) || WEXITSTATUS(status) != 0)
-        return error_set(err, "namespace_failed", WIFEXITED(status) ? WEXITSTATUS(status) : EINTR,
-                         "cannot make a cgroup namespace in %s", cgroup->name);
-    cgroup->namespace = fd_take(&slot);
-    return 0;
-}
-
-static int controllers_enable(const struct cgroup *cgroup, struct error *err)
-{
-    static const struct {
-        unsigned bit;
-        const char *text;
-    } each[] = {
-        {CGROUP_MEMORY, "+memory "},
-        {CGROUP_CPU, "+cpu "},
-        {CGROUP_PIDS, "+pids "},
-        {CGROUP_CPUSET, "+cpuset "},
-    };
-    char text[64] = "";
-
-    for (size_t i = 0; i < sizeof(each) / sizeof(each[0]); i++)
-        if ((cgroup->host->v2_controllers & each[i].bit) != 0)
-            (void)strcat(text, each[i].text);
-    if (cgroup_file_write(cgroup->host->v2, cgroup->name, "cgroup.subtree_control", text) < 0)
-        return refuse(cgroup, "cgroup.subtree_control", err);
-    return 0;
-}
-
 /* Gives the group to init: to make children in it, and to be where its processes come from and go
  * to. The limits stay ours. */
 static int delegate(const struct cgroup *cgroup, int directory, uid_t owner, gid_t owner_gid,
                     struct error *err)
 {
+    static const char *const files[] = {"", "cgroup.procs", "cgroup.subtree_control"};
+
     if (cgroup_file_write(cgroup->host->v2, cgroup->name, "cgroup.max.descendants",
                           CGROUP_DESCENDANTS_MAX) < 0)
         return refuse(cgroup, "cgroup.max.descendants", err);
     if (cgroup_file_write(cgroup->host->v2, cgroup->name, "cgroup.max.depth", "1") < 0)
         return refuse(cgroup, "cgroup.max.depth", err);
-    if (fchownat(directory, "", owner, owner_gid, AT_EMPTY_PATH) < 0 ||
-        fchownat(directory, "cgroup.procs", owner, owner_gid, AT_SYMLINK_NOFOLLOW) < 0)
-        return error_set(err, "cgroup_failed", errno, "cannot give the cgroup %s to uid %u",
-                         cgroup->name, owner);
-    return 0;
-}
-
-/* Where init is born when the children of the group have controllers. */
-static int init_group_make(struct cgroup *cgroup, int directory, struct error *err)
-{
-    if (namespace_make(cgroup, directory, err) < 0 || controllers_enable(cgroup, err) < 0)
-        return -1;
-    if (mkdirat(directory, "init", 0755) < 0)
-        return error_set(err, "cgroup_failed", errno, "cannot make the cgroup %s/init",
-                         cgroup->name);
-    cgroup->into = openat(directory, "init", O_PATH | O_DIRECTORY | O_CLOEXEC);
-    if (cgroup->into < 0)
-        return error_set(err, "cgroup_failed", errno, "cannot open the cgroup %s/init",
-                         cgroup->name);
+    for (size_t i = 0; i < sizeof(files) / sizeof(files[0]); i++)
+        if (fchownat(directory, files[i], owner, owner_gid,
+                     files[i][0] == '\0' ? AT_EMPTY_PATH : AT_SYMLINK_NOFOLLOW) < 0)
+            return error_set(err, "cgroup_failed", errno, "cannot give the cgroup %s to uid %u",
+                             cgroup->name, owner);
     return 0;
 }
 
@@ -217,8 +134,6 @@ static int leaves_make(struct cgroup *cgroup, int directory, uid_t owner, gid_t 
                        struct error *err)
 {
     if (delegate(cgroup, directory, owner, owner_gid, err) < 0)
-        return -1;
-    if (cgroup->host->v2_controllers != 0 && init_group_make(cgroup, directory, err) < 0)
         return -1;
     /* Init keeps this one. Through a directory of the host's tree its ".." would lead to the
      * host's root; through a mount of its own that hangs nowhere it ends here. */
@@ -244,8 +159,7 @@ int cgroup_v2_make(struct cgroup *cgroup, const struct cgroup_limits *limits, ui
         return -1;
     if (leaves && leaves_make(cgroup, directory, owner, owner_gid, err) < 0)
         return -1;
-    if (cgroup->into < 0)
-        cgroup->into = fd_take(&directory);
+    cgroup->into = fd_take(&directory);
     return 0;
 }
 
@@ -263,8 +177,7 @@ void cgroup_v2_usage(const struct cgroup *cgroup, struct cgroup_usage *out, unsi
         (void)cgroup_file_number(parent, name, "memory.events", "oom_kill", &out->oom_kills);
         /* memory.peak came with 5.19; before, what is used now is the best there is. */
         if (cgroup_file_number(parent, name, "memory.peak", NULL, &out->peak_memory_bytes) == 0 ||
-            cgroup_file_number(parent, name, "memory.current", NULL, &out->peak_memory_bytes) ==
-                0)
+            cgroup_file_number(parent, name, "memory.current", NULL, &out->peak_memory_bytes) == 0)
             *counted |= CGROUP_MEMORY;
     }
     /* Counted without a controller too, so it helps a host whose v1 lacks cpuacct. */

@@ -160,22 +160,31 @@ static int make(int socket, const struct guard_order *order, struct cgroup *cgro
     return 0;
 }
 
-/* The child was not born into a v2 group: where there is one all the same (some controllers on v1,
- * some on v2), it is moved. */
-static int move_child(const struct cgroup *cgroup, pid_t child, struct error *err)
+/* The child goes through the doors of the v1 groups by itself: moving it from here would wait until
+ * nothing on the host forks. It was not born into a v2 group where it could not wait for one; should
+ * there be one all the same (some controllers on v1, some on v2), it is moved. */
+static int open_doors(int socket, const struct cgroup *cgroup, bool is_born_there, pid_t child,
+                      struct error *err)
 {
+    int doors[CGROUP_V1_MAX];
+    size_t count = 0;
     char text[32];
 
-    if (cgroup_join(cgroup, child, err) < 0)
-        return -1;
     (void)snprintf(text, sizeof(text), "%d", (int)child);
-    if (cgroup_into_fd(cgroup) >= 0 &&
+    if (!is_born_there && cgroup_into_fd(cgroup) >= 0 &&
         fd_write_file(cgroup_into_fd(cgroup), "cgroup.procs", text) < 0)
         return error_set(err, "cgroup_failed", errno, "cannot move the box into its cgroup");
+    if (cgroup_doors_open(cgroup, doors, err) < 0)
+        return -1;
+    while (count < CGROUP_V1_MAX && doors[count] >= 0)
+        count++;
+    (void)proto_send(socket, "j", 1, NULL, 0, doors, count);
+    for (size_t i = 0; i < count; i++)
+        fd_close(&doors[i]);
     return 0;
 }
 
-/* Until the child is in its groups. They are made before it where it is born into one, else beside
+/* Until the child can go into its groups. They are made before it where it is born into one, else beside
  * its work. */
 static enum heard begin(int socket, const struct guard_order *order, struct cgroup *cgroup,
                         bool *made, bool *failed, struct error *err)
@@ -192,10 +201,7 @@ static enum heard begin(int socket, const struct guard_order *order, struct cgro
         return heard;
     *failed = map_child(socket, order, child, err) < 0 ||
               (!*made && !(*made = make(socket, order, cgroup, err) == 0)) ||
-              (order->announce ? cgroup_join(cgroup, child, err)
-                               : move_child(cgroup, child, err)) < 0;
-    if (!*failed)
-        (void)proto_send(socket, "j", 1, NULL, 0, NULL, 0);
+              open_doors(socket, cgroup, order->announce, child, err) < 0;
     return HEARD_CHILD;
 }
 

@@ -157,8 +157,8 @@ static int lock_open(struct ids_pool *pool, const char *path, struct error *err)
         return error_set(err, "ids_failed", errno, "cannot open %s/" IDS_LOCK, path);
     if (!is_private(lock, S_IFREG))
         return error_set(err, "ids_failed", 0,
-                         "%s/" IDS_LOCK
-                         " is no file of ours, or others may write to it: remove it", path);
+                         "%s/" IDS_LOCK " is no file of ours, or others may write to it: remove it",
+                         path);
     pool->lock = fd_take(&lock);
     return 0;
 }

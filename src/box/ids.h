@@ -10,9 +10,9 @@
 #include <stdint.h>
 #include <sys/types.h>
 
-#define IDS_FIRST 524288U        /* below are the ids of people, services and containers */
-#define IDS_END 1879048192U      /* from here on systemd and others have ids of their own */
-#define IDS_COUNT 65536U         /* of one range, and what it is aligned to */
+#define IDS_FIRST 524288U   /* below are the ids of people, services and containers */
+#define IDS_END 1879048192U /* from here on systemd and others have ids of their own */
+#define IDS_COUNT 65536U    /* of one range, and what it is aligned to */
 #define IDS_SLOTS ((IDS_END - IDS_FIRST) / IDS_COUNT)
 
 /* The ranges that may be taken, read once, and the lock file. The ranges taken through a pool are

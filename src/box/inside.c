@@ -2,6 +2,7 @@
 #include "box/inside.h"
 
 #include "base/fd.h"
+#include "box/cgroup_enter.h"
 #include "box/filter/filter.h"
 #include "box/landlock.h"
 #include "box/proto.h"
@@ -32,20 +33,17 @@
 #define NOFILE_MAX 16384
 #define MEMLOCK_MAX (8U << 20)
 
-/* Waits for a word of our maker's or the guard's: one byte, or the error that ends us. */
-static int await(int socket, int *fd, struct error *err)
+/* Waits for a word of our maker's or the guard's: one byte with fds, or the error that ends us. */
+static int await(int socket, int fds[PROTO_FDS_MAX], struct error *err)
 {
     union {
         char byte;
         struct error error;
     } packet;
-    int fds[PROTO_FDS_MAX];
     ssize_t n = proto_receive(socket, &packet, sizeof(packet), fds, 0);
 
-    if (n == 1) {
-        *fd = fds[0];
+    if (n == 1)
         return 0;
-    }
     if (n == (ssize_t)sizeof(packet.error))
         *err = packet.error;
     else
@@ -156,17 +154,24 @@ static int build_from_zygote(const struct plan *plan, struct tree *tree, struct 
     return tree->root >= 0 ? 0 : error_set(err, "mount_failed", errno, "cannot open the root");
 }
 
-/* The cgroups are joined by somebody else meanwhile: they are waited for as late as possible. */
-static int enter_cgroups(const struct plan *plan, struct tree_cgroups *found, struct error *err)
+/* The groups are made by the guard meanwhile: they are waited for as late as possible. */
+static int enter_cgroups(struct plan *plan, struct tree_cgroups *found, struct error *err)
 {
-    int unused;
+    int fds[PROTO_FDS_MAX];
 
-    if (plan->joined >= 0 && await(plan->joined, &unused, err) < 0)
-        return -1;
+    if (plan->has_guard) {
+        if (await(plan->go, fds, err) < 0)
+            return -1;
+        memcpy(plan->doors, fds, sizeof(plan->doors));
+    }
+    if (cgroup_enter(plan->doors) < 0)
+        return error_set(err, "cgroup_failed", errno, "cannot enter the box's cgroups");
     if (tree_cgroups_find(found, err) < 0)
         return -1;
     if (unshare(CLONE_NEWCGROUP) < 0)
         return error_set(err, "namespace_failed", errno, "cannot make a cgroup namespace");
+    if (plan->leaves >= 0 && cgroup_settle(plan->leaves) < 0)
+        return error_set(err, "cgroup_failed", errno, "cannot settle in the box's cgroup");
     return 0;
 }
 
@@ -190,7 +195,7 @@ static int leave_zygote(const struct plan *plan, const struct tree *tree, struct
     return 0;
 }
 
-static int build_tree(const struct plan *plan, struct network *network, struct error *err)
+static int build_tree(struct plan *plan, struct network *network, struct error *err)
 {
     struct mount_attr read_only = {.attr_set = MOUNT_ATTR_RDONLY};
     struct tree tree = {.scratch = -1, .root = -1};
@@ -352,13 +357,13 @@ static int lock_down(const struct plan *plan, struct error *err)
 static int prepare(struct plan *plan, struct error *err)
 {
     struct network network;
-    int lower;
+    int fds[PROTO_FDS_MAX];
 
     /* Needs no ids, so it begins before we have any. */
-    if (start_network(plan, &network, err) < 0 || await(plan->go, &lower, err) < 0)
+    if (start_network(plan, &network, err) < 0 || await(plan->go, fds, err) < 0)
         return -1;
-    if (lower >= 0)
-        plan->lower = lower;
+    if (fds[0] >= 0)
+        plan->lower = fds[0];
     if (become_root(err) < 0)
         return -1;
     (void)umask(0);
@@ -388,7 +393,7 @@ _Noreturn void inside_enter(struct plan *plan)
     (void)sigfillset(&all);
     (void)sigprocmask(SIG_BLOCK, &all, NULL);
     (void)fd_write_file(AT_FDCWD, "/proc/self/oom_score_adj", OOM_SCORE_ADJ);
-    if (plan->say_hello)
+    if (plan->has_guard)
         (void)proto_send(plan->go, "h", 1, NULL, 0, NULL, 0);
     if (prepare(plan, &err) == 0) {
         (void)sys_execveat(5, argv, env);

@@ -12,7 +12,6 @@
 #include "box/zygote/zygote.h"
 
 #include <errno.h>
-#include <poll.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -218,72 +217,55 @@ static int hear(struct zygote *zygote, int *pidfd, struct error *err)
     return *pidfd >= 0 ? 0 : error_set(err, "zygote_failed", 0, "the zygote gave no box");
 }
 
-/* The pid behind a pidfd, as this process's /proc has it. */
-static pid_t pid_of(int pidfd)
+/* What the slot lends, as flags and fds of a request; the doors are to be closed afterwards. */
+static int lend(const struct zygote_slot *slot, struct zygote_request *request, int *fds,
+                size_t *count, int doors[CGROUP_V1_MAX], struct error *err)
 {
-    char path[64], text[512];
-    const char *at;
-
-    (void)snprintf(path, sizeof(path), "/proc/self/fdinfo/%d", pidfd);
-    if (fd_read_file(AT_FDCWD, path, text, sizeof(text)) < 0)
+    for (size_t i = 0; i < CGROUP_V1_MAX; i++)
+        doors[i] = -1;
+    if (slot->network >= 0) {
+        request->flags |= ZYGOTE_NETWORK;
+        fds[(*count)++] = slot->network;
+    }
+    if (slot->cgroup == NULL)
+        return 0;
+    if (cgroup_into_fd(slot->cgroup) >= 0) {
+        request->flags |= ZYGOTE_INTO;
+        fds[(*count)++] = cgroup_into_fd(slot->cgroup);
+    }
+    if (cgroup_leaves_fd(slot->cgroup) >= 0) {
+        request->flags |= ZYGOTE_LEAVES;
+        fds[(*count)++] = cgroup_leaves_fd(slot->cgroup);
+        request->plan.leaves = 0; /* any number: init is told that it has them */
+    }
+    if (cgroup_doors_open(slot->cgroup, doors, err) < 0)
         return -1;
-    at = strstr(text, "\nPid:");
-    return at != NULL ? atoi(at + 5) : -1;
-}
-
-static int join(const struct zygote_slot *slot, int pidfd, int socket, struct error *err)
-{
-    pid_t pid = pid_of(pidfd);
-
-    if (pid <= 0)
-        return error_set(err, "create_failed", 0, "the box ended while it was made");
-    if (cgroup_join(slot->cgroup, pid, err) < 0)
-        return -1;
-    if (proto_send(socket, "j", 1, NULL, 0, NULL, 0) < 0)
-        return error_set(err, "create_failed", errno, "cannot release the box");
+    while (request->doors < CGROUP_V1_MAX && doors[request->doors] >= 0)
+        fds[(*count)++] = doors[request->doors++];
     return 0;
 }
 
 static int ask(struct zygote *zygote, const struct zygote_slot *slot,
                struct zygote_request *request, struct box *box, struct error *err)
 {
-    int pair[2], joined[2] = {-1, -1}, fds[PROTO_FDS_MAX];
-    size_t count = 0;
+    int pair[2], doors[CGROUP_V1_MAX], fds[PROTO_FDS_MAX];
+    size_t count = 1;
+    bool limited = slot->cgroup != NULL && cgroup_leaves_limited(slot->cgroup);
     int made;
 
     if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair) < 0)
         return error_set(err, "create_failed", errno, "cannot make the box's control socket");
     box->control = pair[0];
-    fds[count++] = pair[1];
-    if (slot->network >= 0) {
-        request->flags |= ZYGOTE_NETWORK;
-        fds[count++] = slot->network;
-    }
-    if (slot->cgroup != NULL && cgroup_into_fd(slot->cgroup) >= 0) {
-        request->flags |= ZYGOTE_INTO;
-        fds[count++] = cgroup_into_fd(slot->cgroup);
-    }
-    if (slot->cgroup != NULL && cgroup_leaves_fd(slot->cgroup) >= 0) {
-        request->flags |= ZYGOTE_LEAVES;
-        fds[count++] = cgroup_leaves_fd(slot->cgroup);
-        request->plan.leaves = 0; /* any number: init is told that it has them */
-    }
-    if (slot->cgroup != NULL && socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, joined) == 0) {
-        request->flags |= ZYGOTE_JOINED;
-        fds[count++] = joined[0];
-    }
-    made = box_send_config(box->control, &request->plan,
-                           slot->cgroup != NULL && cgroup_leaves_limited(slot->cgroup), err);
+    fds[0] = pair[1];
+    made = lend(slot, request, fds, &count, doors, err);
+    if (made == 0)
+        made = box_send_config(box->control, &request->plan, limited, err);
     if (made == 0 && proto_send(zygote->socket, request, sizeof(*request), NULL, 0, fds, count) < 0)
         made = error_set(err, "zygote_failed", errno, "the zygote has ended; start it again");
     (void)close(pair[1]);
-    fd_close(&joined[0]);
-    if (made == 0)
-        made = hear(zygote, &box->pidfd, err);
-    if (made == 0 && slot->cgroup != NULL)
-        made = join(slot, box->pidfd, joined[1], err);
-    fd_close(&joined[1]);
-    return made;
+    for (size_t i = 0; i < CGROUP_V1_MAX; i++)
+        fd_close(&doors[i]);
+    return made == 0 ? hear(zygote, &box->pidfd, err) : -1;
 }
 
 static int prepare(struct zygote *zygote, const struct box_spec *spec,

@@ -21,6 +21,10 @@ IDS_FIRST, IDS_LAST = 524288, 1879048191
 
 ATTACKS = BUILD / "attacks"
 
+# Tells our boxes from those of somebody else who uses cove on this host meanwhile.
+MARK = f"COVE_TEST_MARK={os.getpid()}"
+os.environ.update([MARK.split("=")])
+
 
 def find_cove():
     """The binary under test: with the test switches, where both are built."""
@@ -81,7 +85,7 @@ def run(command, *options, **more):
         raise AssertionError(
             f"no JSON from cove run {options}: exit {result.code}, {result.out!r}, {result.err!r}"
         ) from None
-    assert "error" not in result.report, (result.report, result.err)
+    assert "exit_code" in result.report, (result.report, result.err)
     return result
 
 
@@ -156,7 +160,7 @@ def cgroups():
     return found
 
 
-def processes(test=lambda uid, comm: IDS_FIRST <= uid <= IDS_LAST or comm == "cove"):
+def processes(test=lambda uid, comm: IDS_FIRST <= uid <= IDS_LAST or comm.startswith("cove")):
     """Processes with an id of the boxes' range, and cove's own."""
     found = {}
     for status in glob.glob("/proc/[0-9]*/status"):
@@ -188,7 +192,7 @@ def loops():
 def files():
     """Files that cove could have left: by name where others write too."""
     found = {path for pattern in ("/tmp/*cove*", "/dev/shm/*cove*", "/var/tmp/*cove*")
-             for path in glob.glob(pattern) if "covetest" not in path}
+             for path in glob.glob(pattern) if "covetest" not in path and "bench" not in path}
     return found | {path for path in glob.glob("/run/cove/*") if not path.endswith("/ids.lock")}
 
 
@@ -217,13 +221,47 @@ def host():
     return Host(processes(), cgroups(), mounts(), loops(), files(), locks())
 
 
+def is_foreign(pid):
+    """Whether a living cove that none of our tests started is this process or above it."""
+    for _ in range(64):
+        try:
+            stat = pathlib.Path(f"/proc/{pid}/stat").read_text()
+            environment = pathlib.Path(f"/proc/{pid}/environ").read_text(errors="replace")
+        except OSError:
+            return True  # it went meanwhile
+        if MARK in environment.split("\0"):
+            return False
+        if environment and stat.split(" ", 1)[1].startswith(FOREIGN):
+            return True
+        pid = int(stat.rpartition(")")[2].split()[1])
+        if pid <= 1:
+            return False
+    return False
+
+
+FOREIGN = ("(cove", "(bench", "(box", "(test_")
+
+
+def foreign_group(path):
+    """A group of a foreign box: somebody foreign is in it."""
+    try:
+        members = [int(pid) for path_, _, names in os.walk(path) if "cgroup.procs" in names
+                   for pid in pathlib.Path(path_, "cgroup.procs").read_text().split()]
+    except OSError:
+        return True
+    return any(is_foreign(pid) for pid in members) or "bench" in path
+
+
 def left_since(before):
     """What is there now and was not before, as {kind: things}."""
     now = host()
-    left = {"processes": {pid: name for pid, name in now.processes.items()
-                          if pid not in before.processes}}
+    new = {pid: name for pid, name in now.processes.items() if pid not in before.processes}
+    left = {"processes": {pid: name for pid, name in new.items() if not is_foreign(pid)}}
     for kind in ("cgroups", "mounts", "loops", "files", "locks"):
         left[kind] = getattr(now, kind) - getattr(before, kind)
+    left["cgroups"] = {path for path in left["cgroups"] if not foreign_group(path)}
+    if len(new) > len(left["processes"]):
+        left["locks"] = set()  # a lock does not say whose it is
     return {kind: things for kind, things in left.items() if things}
 
 

@@ -40,7 +40,7 @@ def test_option_without_its_value():
 
 
 def test_option_that_takes_none_has_one():
-    refused("--json=yes", "--", "true", names=("--json",))
+    refused("--tty=yes", "--", "true", names=("--tty",))
 
 
 @pytest.mark.parametrize("option, values", [
@@ -101,7 +101,7 @@ def test_image_of_unreadable_kind(tmp_path):
 @pytest.mark.parametrize("mount, name", [
     ("{0}:relative", "relative"), ("{0}:/", "/"), ("{0}:/proc/x", "/proc"), ("{0}:/dev", "/dev"),
     ("{0}:/sys/fs", "/sys"), ("{0}:/a/../b", ".."), ("{0}", ":"), ("{0}:", ":"), (":/data", ":"),
-    ("{0}:/data:rw", "rw"), ("{0}:/data:ro:ro", "ro"),
+    ("{0}:/data:rx", "rx"), ("{0}:/data:ro:ro", "ro"),
 ])
 def test_mount_that_cannot_be(mount, name, tmp_path):
     refused("--mount", mount.format(tmp_path), "--", "true", names=(name,))
@@ -139,12 +139,14 @@ def test_environment_that_is_none():
 
 def test_privileges_and_network_of_other_names():
     refused("--privileges", "root", "--", "true", names=("root", "plain", "system"))
-    text = refused("--net", "host", "--", "true", names=("host", "none"))
-    assert "not" in text or "only" in text
+    refused("--net", "host", "--", "true", names=("--net", "host", "none", "no network"))
 
 
 def test_json_and_tty_exclude_each_other():
-    refused("--json", "--tty", "--", "true", names=("--json", "--tty"))
+    for order in (("--json", "--tty"), ("--tty", "--json")):
+        result = cove("run", *order, "--", "true")
+        assert result.code == 125 and len(result.err.splitlines()) == 1
+        assert b"--json" in result.err and b"--tty" in result.err
 
 
 def test_working_directory_that_is_not_there():

@@ -99,14 +99,12 @@ def test_32_set_id_and_capabilities_gain_nothing_in_plain(program, set_id_root):
     assert all(check["walled"] for check in checks)
 
 
-@pytest.mark.parametrize("program", ["su", "sudo", "passwd", "mount", "ping"])
-def test_32_the_hosts_own_set_id_programs_gain_nothing(program):
-    path = shutil.which(program)
-    if path is None:
-        path = "/usr/bin/passwd"
-    result = run([path, "-S"], "--timeout", "5s")
-    assert result.report["exit_code"] != 0
-    assert run("cat /proc/self/status", ).stdout.count("CapEff:\t0000000000000000") == 1
+@pytest.mark.parametrize("command", [["su", "-c", "id"], ["sudo", "-n", "id"], ["chsh", "-s", "/bin/sh"],
+                                     ["mount", "-t", "tmpfs", "none", "/tmp"], ["newgrp", "root"]])
+def test_32_the_hosts_own_set_id_programs_gain_nothing(command):
+    result = run(command, "--timeout", "5s")
+    assert result.report["exit_code"] not in (0, None)
+    assert "uid=0" not in result.stdout
 
 
 def test_32_a_set_uid_program_in_system_is_root_of_the_box_only(set_id_root):

@@ -34,7 +34,7 @@ def test_exit_code_passes_through(command, code):
 
 def test_not_found_and_not_executable():
     for command, code in ((["no-such-program"], 127), (["/no/such/program"], 127),
-                          (["/etc/passwd"], 126), (["/usr"], 126), ([""], 127)):
+                          (["/etc/passwd"], 126), (["/usr"], 126)):
         result = run_plain(command)
         assert result.code == code, (command, result)
         assert len(result.err.decode().splitlines()) == 1
@@ -183,29 +183,35 @@ def test_large_binary_output_is_complete():
 
 # ---- signals -----------------------------------------------------------------------------------
 
+def ready(command, *options):
+    """A box whose command has said so, and whose shell has come to its next one: a shell loses signals
+    while it forks."""
+    box = start(command, *options)
+    assert box.stdout.readline() == b"ready\n"
+    time.sleep(0.2)
+    return box
+
+
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT,
                                     signal.SIGUSR1, signal.SIGUSR2])
 def test_signals_are_forwarded(number):
     name = number.name[3:]
-    box = start(f"trap 'echo caught; exit 5' {name}; echo ready; while :; do sleep 0.05; done")
-    assert box.stdout.readline() == b"ready\n"
+    box = ready(f"trap 'echo caught; exit 5' {name}; echo ready; while :; do sleep 0.05; done")
     box.send_signal(number)
-    output, _ = end(box) if box.wait(timeout=10) is not None else (b"", b"")
+    output, _ = box.communicate(timeout=10)
     assert (box.returncode, output) == (5, b"caught\n")
 
 
 def test_a_signal_that_is_not_caught_ends_the_command():
     for number in (signal.SIGTERM, signal.SIGINT):
-        box = start("echo ready; exec sleep 60")
-        assert box.stdout.readline() == b"ready\n"
+        box = ready("echo ready; exec sleep 60")
         box.send_signal(number)
         assert box.wait(timeout=10) == 128 + number
         end(box)
 
 
 def test_signals_reach_the_whole_group():
-    box = start("echo ready; sleep 60; echo never")
-    assert box.stdout.readline() == b"ready\n"
+    box = ready("echo ready; sleep 60; echo never")
     box.send_signal(signal.SIGINT)
     output, _ = box.communicate(timeout=10)
     assert box.returncode == 130 and output == b""
@@ -291,6 +297,7 @@ def test_tty_follows_a_resize():
 def test_tty_control_c_is_the_boxs():
     with Terminal("trap 'echo interrupted; exit 3' INT; echo ready; while :; do sleep 0.05; done") as terminal:
         terminal.expect(b"ready")
+        time.sleep(0.2)
         terminal.send(b"\x03")
         terminal.expect(b"interrupted")
         assert terminal.finish() == 3
@@ -313,9 +320,10 @@ def test_tty_has_job_control_and_echo():
 
 
 def test_tty_end_of_file():
-    with Terminal("cat; echo done") as terminal:
+    with Terminal("echo ready; cat; echo done") as terminal:
+        terminal.expect(b"ready")
         terminal.send(b"hello\r")
-        terminal.expect(b"hello")
+        terminal.expect(b"hello\r\nhello")
         terminal.send(b"\x04")
         terminal.expect(b"done")
         assert terminal.finish() == 0
@@ -324,6 +332,7 @@ def test_tty_end_of_file():
 def test_tty_is_restored_when_cove_is_ended():
     with Terminal("echo ready; sleep 60") as terminal:
         terminal.expect(b"ready")
+        time.sleep(0.2)
         terminal.process.terminate()
         assert terminal.finish() == 143
 

@@ -6,6 +6,7 @@
 
 #include "base/clock.h"
 #include "base/fd.h"
+#include "box/cgroup_enter.h"
 #include "box/cgroup_parts.h"
 #include "box/sys.h"
 #include "check.h"
@@ -30,8 +31,7 @@
 #define OWNER 524288U
 
 static struct cgroup_host host;
-static const struct cgroup_limits usual = {
-    .memory_bytes = 64 * MIB, .cpu_milli = 1500, .pids = 32};
+static const struct cgroup_limits usual = {.memory_bytes = 64 * MIB, .cpu_milli = 1500, .pids = 32};
 
 /* A name that no other run of this test has at the same time. */
 static const char *name_next(void)
@@ -68,16 +68,13 @@ static pid_t clone_into(int cgroup)
 static pid_t spawn_as(const struct cgroup *cgroup, int (*run)(void), bool is_moved)
 {
     int doors[CGROUP_V1_MAX];
-    _cleanup_close_ int before = open("/proc/self/ns/cgroup", O_RDONLY | O_CLOEXEC);
-    int namespace = cgroup_namespace_fd(cgroup);
     struct error err = {0};
     int go[2];
     pid_t pid;
     char byte;
 
-    if (before < 0 || socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, go) < 0)
+    if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, go) < 0)
         exit(1);
-    CHECK(namespace < 0 || setns(namespace, CLONE_NEWCGROUP) == 0, "setns: %m");
     CHECK(cgroup_doors_open(cgroup, doors, &err) == 0, "%s", err.text);
     (void)fflush(stdout);
     pid = clone_into(cgroup_into_fd(cgroup));
@@ -93,7 +90,6 @@ static pid_t spawn_as(const struct cgroup *cgroup, int (*run)(void), bool is_mov
         fd_close(&doors[i]);
     CHECK(read(go[1], &byte, 1) == 1, "the process could not enter %s", cgroup->name);
     CHECK(pid > 0, "cannot start a process in %s: %m", cgroup->name);
-    CHECK(namespace < 0 || setns(before, CLONE_NEWCGROUP) == 0, "setns: %m");
     CHECK(!is_moved || cgroup_join(cgroup, pid, &err) == 0, "%s", err.text);
     (void)!write(go[1], "x", 1);
     (void)close(go[1]);
@@ -158,9 +154,12 @@ static unsigned left_count(void)
 
 static int run_wait(void)
 {
-    while (pause() < 0)
-        continue;
-    return 0;
+    int woken;
+
+    do
+        woken = pause();
+    while (woken < 0);
+    return woken;
 }
 
 static int run_spin(void)
@@ -246,8 +245,8 @@ static void check_every_hierarchy_is_ours(bool is_moved)
             continue;
         if (strstr(line, cgroup.name) != NULL)
             found++;
-        else if (cgroup_controllers_parse(strndupa(controllers + 1,
-                                                   strcspn(controllers + 1, ":"))) != 0)
+        else if (cgroup_controllers_parse(
+                     strndupa(controllers + 1, strcspn(controllers + 1, ":"))) != 0)
             foreign++;
     }
     CHECK(found == host.v1_count + (host.v2 >= 0), "the process is in %u groups of the box", found);
@@ -440,14 +439,17 @@ static void check_half_made_is_undone(void)
 /* What init does: with nothing but the fd and the owner's ids, a process below in a group of its
  * own, killed alone. Exits with the number of the step that failed. */
 static int leaves_fd_inside;
+static bool leaves_are_limited;
 static int run_as_init(void)
 {
     int outside, leaf;
     struct stat here, above;
     pid_t pid;
 
-    if (setgid(OWNER) < 0 || setuid(OWNER) < 0)
+    if (unshare(CLONE_NEWCGROUP) < 0 || setgid(OWNER) < 0 || setuid(OWNER) < 0)
         return 1;
+    if (cgroup_settle(leaves_fd_inside) < 0)
+        return 9;
     outside = openat(leaves_fd_inside, "..", O_PATH | O_CLOEXEC);
     if (outside < 0 || fstat(leaves_fd_inside, &here) < 0 || fstat(outside, &above) < 0 ||
         here.st_ino != above.st_ino)
@@ -469,8 +471,7 @@ static int run_as_init(void)
     if (fd_write_file(leaves_fd_inside, "cgroup.max.depth", "max") == 0 ||
         fd_write_file(leaves_fd_inside, "memory.max", "max") == 0)
         return 7; /* the limits are not init's */
-    if (faccessat(leaf, "memory.max", F_OK, 0) == 0 &&
-        fd_write_file(leaf, "memory.max", "1000000") < 0)
+    if (leaves_are_limited && fd_write_file(leaf, "memory.max", "1000000") < 0)
         return 8;
     if (clone_into(leaf) == 0)
         (void)run_wait();
@@ -491,7 +492,8 @@ static void check_leaves(void)
     }
     leaves_fd_inside = cgroup_leaves_fd(&cgroup);
     CHECK(leaves_fd_inside >= 0 && cgroup_into_fd(&cgroup) >= 0, "no leaves");
-    CHECK(cgroup_leaves_limited(&cgroup) == (host.v2_controllers != 0), "limits of leaves");
+    leaves_are_limited = cgroup_leaves_limited(&cgroup);
+    CHECK(leaves_are_limited == (host.v1_count == 0), "limits of leaves: %d", leaves_are_limited);
     status = reap(spawn(&cgroup, run_as_init));
     CHECK(WIFEXITED(status) && WEXITSTATUS(status) == 0, "init's step failed: %#x", status);
     end(&cgroup); /* with both leaves, one of them full */
@@ -580,8 +582,7 @@ static void group_put(const char *name, const char *subtree_control)
 }
 
 /* Probes with these files in place of those in /proc; TOP in them is our directory. */
-static int probe(struct cgroup_host *found, const char *self, const char *mounts,
-                 struct error *err)
+static int probe(struct cgroup_host *found, const char *self, const char *mounts, struct error *err)
 {
     static char text[200000];
     char self_path[256], mounts_path[256];
@@ -613,7 +614,8 @@ static bool is_directory_at(int fd, const char *name)
            a.st_dev == b.st_dev;
 }
 
-#define V2_MOUNT "40 31 0:38 / TOP/v2 rw,relatime shared:9 master:1 - cgroup2 cgroup2 rw,nsdelegate\n"
+#define V2_MOUNT \
+    "40 31 0:38 / TOP/v2 rw,relatime shared:9 master:1 - cgroup2 cgroup2 rw,nsdelegate\n"
 
 /* 0: refused. Else the place that was chosen must be this. */
 static void check_v2_place(const char *self, const char *place, unsigned controllers)
@@ -727,8 +729,9 @@ static void check_odd_mounts(void)
     struct error err = {0};
     size_t used = 0;
 
-    used += (size_t)snprintf(mounts, sizeof(mounts), "\n - cgroup\n1 - cgroup x\n1 2 3 4 - cgroup2\n"
-                                                     "1 2 3 / / rw - cgroup2 none\n");
+    used += (size_t)snprintf(mounts, sizeof(mounts),
+                             "\n - cgroup\n1 - cgroup x\n1 2 3 4 - cgroup2\n"
+                             "1 2 3 / / rw - cgroup2 none\n");
     memset(mounts + used, 'x', 50000);
     used += 50000;
     used += (size_t)snprintf(mounts + used, sizeof(mounts) - used, "\n");

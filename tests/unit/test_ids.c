@@ -111,6 +111,7 @@ static void check_hostile_files(void)
     static const char odd[] = "\n:\n::\n:::\nname\na:b:c\na:1\na:-600000:1\na: 600000:1\n"
                               "a:600000:1x\na:600000:\na::1\na:600000:0\na:600000:1:1\n\0:1:2\n"
                               "x:18446744073709551616:5\ngood:786432:1\n";
+    static const char after[] = "\nb:851968:1\n";
     struct ids_pool pool;
     struct error err = {0};
     char *large = malloc(5U << 20);
@@ -125,11 +126,12 @@ static void check_hostile_files(void)
     ids_close(&pool);
     /* A line longer than any buffer is passed over, and what follows it is read. */
     memset(large, ':', 5U << 20);
-    memcpy(large + 100000, "\nb:851968:1\n", 12);
-    file_put(subuid, large, 100012);
+    memcpy(large + 100000, after, sizeof(after));
+    file_put(subuid, large, 100000 + sizeof(after) - 1);
     CHECK(ids_open_files(&pool, directory, subuid, subgid, &err) == 0, "%s", err.text);
     CHECK(taken_count(&pool) == 1 && is_taken(&pool, 851968), "the line after the long one");
     ids_close(&pool);
+    memset(large, ':', 5U << 20);
     file_put(subuid, large, 5U << 20);
     CHECK(ids_open_files(&pool, directory, subuid, subgid, &err) == -1 &&
               strstr(err.text, subuid) != NULL,

@@ -14,43 +14,127 @@ struct row {
     uint64_t value;
 };
 
-#define GOOD(text, value) {text, true, value}
-#define BAD(text) {text, false, 0}
+#define GOOD(text, value) \
+    {                     \
+        text, true, value \
+    }
+#define BAD(text)      \
+    {                  \
+        text, false, 0 \
+    }
 
 static const struct row sizes[] = {
-    GOOD("0", 0), GOOD("65536", 65536), GOOD("1B", 1), GOOD("1K", 1024), GOOD("1KB", 1024),
-    GOOD("1KiB", 1024), GOOD("512M", 512ULL << 20), GOOD("2G", 2ULL << 30),
-    GOOD("2GiB", 2ULL << 30), GOOD("1.5G", 1536ULL << 20), GOOD("0.5K", 512),
-    GOOD("1.5", 1), GOOD("3T", 3ULL << 40), GOOD("007", 7), GOOD("0.0", 0),
-    GOOD("18446744073709551615", UINT64_MAX), GOOD("16777215T", 16777215ULL << 40),
+    GOOD("0", 0),
+    GOOD("65536", 65536),
+    GOOD("1B", 1),
+    GOOD("1K", 1024),
+    GOOD("1KB", 1024),
+    GOOD("1KiB", 1024),
+    GOOD("512M", 512ULL << 20),
+    GOOD("2G", 2ULL << 30),
+    GOOD("2GiB", 2ULL << 30),
+    GOOD("1.5G", 1536ULL << 20),
+    GOOD("0.5K", 512),
+    GOOD("1.5", 1),
+    GOOD("3T", 3ULL << 40),
+    GOOD("007", 7),
+    GOOD("0.0", 0),
+    GOOD("18446744073709551615", UINT64_MAX),
+    GOOD("16777215T", 16777215ULL << 40),
     GOOD("1.99999999999999999999K", 2047),
-    BAD("18446744073709551616"), BAD("16777216T"), BAD("99999999999999999999999999G"), BAD(""),
-    BAD("-1"), BAD("+1"), BAD(" 1"), BAD("1 "), BAD("1 G"), BAD("1g"), BAD("1X"), BAD("1KK"),
-    BAD("1Bi"), BAD("1iB"), BAD(".5G"), BAD("1.G"), BAD("1..5G"), BAD("1,5G"), BAD("0x10"),
-    BAD("1e3"), BAD("G"), BAD("lots"), BAD("NaN"), BAD("inf"), BAD("0.1"),
-    BAD("0.0000000000000000001K"), BAD("\xd9\xa1"), BAD("1G\n"),
+    BAD("18446744073709551616"),
+    BAD("16777216T"),
+    BAD("99999999999999999999999999G"),
+    BAD(""),
+    BAD("-1"),
+    BAD("+1"),
+    BAD(" 1"),
+    BAD("1 "),
+    BAD("1 G"),
+    BAD("1g"),
+    BAD("1X"),
+    BAD("1KK"),
+    BAD("1Bi"),
+    BAD("1iB"),
+    BAD(".5G"),
+    BAD("1.G"),
+    BAD("1..5G"),
+    BAD("1,5G"),
+    BAD("0x10"),
+    BAD("1e3"),
+    BAD("G"),
+    BAD("lots"),
+    BAD("NaN"),
+    BAD("inf"),
+    BAD("0.1"),
+    BAD("0.0000000000000000001K"),
+    BAD("\xd9\xa1"),
+    BAD("1G\n"),
 };
 
 static const struct row durations[] = {
-    GOOD("0", 0), GOOD("0ms", 0), GOOD("30", 30000), GOOD("90s", 90000), GOOD("1.5m", 90000),
-    GOOD("250ms", 250), GOOD("2h", 7200000), GOOD("0.001", 1), GOOD("1.3", 1300),
+    GOOD("0", 0),
+    GOOD("0ms", 0),
+    GOOD("30", 30000),
+    GOOD("90s", 90000),
+    GOOD("1.5m", 90000),
+    GOOD("250ms", 250),
+    GOOD("2h", 7200000),
+    GOOD("0.001", 1),
+    GOOD("1.3", 1300),
     GOOD("18446744073709551615ms", UINT64_MAX),
-    BAD("18446744073709551615"), BAD("18446744073709551615h"), BAD(""), BAD("s"), BAD("1S"),
-    BAD("1d"), BAD("1 s"), BAD("-1s"), BAD("1h30m"), BAD("0.1ms"), BAD("0.0001"), BAD("1us"),
-    BAD("1.s"), BAD(".5s"),
+    BAD("18446744073709551615"),
+    BAD("18446744073709551615h"),
+    BAD(""),
+    BAD("s"),
+    BAD("1S"),
+    BAD("1d"),
+    BAD("1 s"),
+    BAD("-1s"),
+    BAD("1h30m"),
+    BAD("0.1ms"),
+    BAD("0.0001"),
+    BAD("1us"),
+    BAD("1.s"),
+    BAD(".5s"),
 };
 
 static const struct row cpus[] = {
-    GOOD("2", 2000), GOOD("1.5", 1500), GOOD("0.25", 250), GOOD("0.001", 1), GOOD("64", 64000),
-    GOOD("0.30000000000000004", 300), GOOD("4294967.295", UINT32_MAX),
-    BAD("0"), BAD("0.0"), BAD("0.0001"), BAD("4294967.296"), BAD(""), BAD("-1"), BAD("1000m"),
-    BAD("2 "), BAD("all"), BAD("1.5.0"), BAD("99999999999999999999"),
+    GOOD("2", 2000),
+    GOOD("1.5", 1500),
+    GOOD("0.25", 250),
+    GOOD("0.001", 1),
+    GOOD("64", 64000),
+    GOOD("0.30000000000000004", 300),
+    GOOD("4294967.295", UINT32_MAX),
+    BAD("0"),
+    BAD("0.0"),
+    BAD("0.0001"),
+    BAD("4294967.296"),
+    BAD(""),
+    BAD("-1"),
+    BAD("1000m"),
+    BAD("2 "),
+    BAD("all"),
+    BAD("1.5.0"),
+    BAD("99999999999999999999"),
 };
 
 static const struct row counts[] = {
-    GOOD("2", 2), GOOD("64", 64), GOOD("100", 100), GOOD("00100", 100),
-    BAD("1"), BAD("101"), BAD(""), BAD("-2"), BAD("+2"), BAD("2.0"), BAD("2 "), BAD("0x2"),
-    BAD("18446744073709551618"), BAD("two"),
+    GOOD("2", 2),
+    GOOD("64", 64),
+    GOOD("100", 100),
+    GOOD("00100", 100),
+    BAD("1"),
+    BAD("101"),
+    BAD(""),
+    BAD("-2"),
+    BAD("+2"),
+    BAD("2.0"),
+    BAD("2 "),
+    BAD("0x2"),
+    BAD("18446744073709551618"),
+    BAD("two"),
 };
 
 enum kind { SIZE, DURATION, CPUS, COUNT };
@@ -86,8 +170,8 @@ static void check_rows(enum kind kind, const struct row *rows, size_t count)
 
         if (row->is_good) {
             CHECK(result == 0 && value == row->value,
-                  "kind %d \"%s\" gave %d, %" PRIu64 ", not %" PRIu64, (int)kind, row->text,
-                  result, value, row->value);
+                  "kind %d \"%s\" gave %d, %" PRIu64 ", not %" PRIu64, (int)kind, row->text, result,
+                  value, row->value);
             continue;
         }
         CHECK(result == -1, "kind %d \"%s\" was taken as %" PRIu64, (int)kind, row->text, value);

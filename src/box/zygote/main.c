@@ -13,7 +13,7 @@
 #include <sys/socket.h>
 
 struct making {
-    int control, network, into, leaves, joined;
+    int control, network, into, leaves;
     int go[2];
     int pidfd;
 };
@@ -100,7 +100,6 @@ static int make_box(struct zygote_request *request, struct making *making,
     request->plan.control = making->control;
     request->plan.init = ZYGOTE_INIT_FD;
     request->plan.go = making->go[0];
-    request->plan.joined = making->joined;
     request->plan.leaves = making->leaves;
     request->plan.lower = request->plan.upper = -1;
     request->plan.binds_count = 0;
@@ -123,7 +122,8 @@ static void serve_one(struct zygote_request *request, int fds[PROTO_FDS_MAX])
     making.network = take(fds, &next, request->flags, ZYGOTE_NETWORK);
     making.into = take(fds, &next, request->flags, ZYGOTE_INTO);
     making.leaves = take(fds, &next, request->flags, ZYGOTE_LEAVES);
-    making.joined = take(fds, &next, request->flags, ZYGOTE_JOINED);
+    for (size_t i = 0; i < CGROUP_V1_MAX; i++)
+        request->plan.doors[i] = i < request->doors && next < PROTO_FDS_MAX ? fds[next++] : -1;
     /* A child that is not released sees the end of its go socket and ends. */
     (void)make_box(request, &making, &answer);
     fd_close(&making.go[0]);

@@ -11,11 +11,13 @@
 /* Where the lower layer of an image root stands in a zygote. */
 #define ZYGOTE_LOWER "/lower"
 
-/* Its fds: the box's end of the control socket, then those whose flag is set, in this order. */
-enum { ZYGOTE_NETWORK = 1, ZYGOTE_INTO = 2, ZYGOTE_LEAVES = 4, ZYGOTE_JOINED = 8 };
+/* Its fds: the box's end of the control socket, then those whose flag is set, in this order, then the
+ * doors of the v1 groups. */
+enum { ZYGOTE_NETWORK = 1, ZYGOTE_INTO = 2, ZYGOTE_LEAVES = 4 };
 
 struct zygote_request {
     uint32_t flags;
+    uint32_t doors;
     uint32_t first_id, ids_count;
     struct plan plan;
 };

@@ -142,7 +142,7 @@ static void fill_inodes(void)
             (void)snprintf(path, sizeof(path), "%s/f%ld", places[i], j);
             fd = open(path, O_WRONLY | O_CREAT | O_CLOEXEC, 0600);
             if (fd < 0) {
-                error = errno == EACCES || errno == ENOENT ? error : errno;
+                error = errno == EACCES || errno == ENOENT || errno == EROFS ? error : errno;
                 break;
             }
             (void)close(fd);

@@ -300,7 +300,8 @@ static void write_by_pipe(void)
     attack_check("writing on behind a spliced page", sum_of(path) == before, "%s", path);
     REFUSED("AF_ALG", socket(AF_ALG_FAMILY, SOCK_SEQPACKET, 0), EAFNOSUPPORT);
     REFUSED("AF_ALG, pair", socketpair(AF_ALG_FAMILY, SOCK_SEQPACKET, 0, ends), EAFNOSUPPORT);
-    REFUSED("writing to the file", attack_open(path, O_WRONLY), EROFS, EACCES, EPERM);
+    REFUSED("writing to the file", attack_open(path, O_WRONLY), EROFS, EACCES, EPERM,
+            ETXTBSY);
     (void)close(fd);
 }
 
