@@ -30,6 +30,7 @@
 
 #define EXEC_ROUNDS 2000
 #define CREATE_ROUNDS 500
+#define ALIVE_ROUNDS 200
 #define BLOCKS ((size_t)40) /* of the comparison with extra mounts */
 #define BLOCK_ROUNDS 10
 #define CYCLE_WINDOWS 20 /* of creation throughput */
@@ -306,9 +307,9 @@ static void bench_alive(struct maker *maker, struct made *made, size_t from, siz
 
     add_name(exec_name, sizeof(exec_name), "exec", alive);
     add_name(one_name, sizeof(one_name), "exec_beside", alive);
-    series_init(&exec, exec_name, "ns", EXEC_ROUNDS / 2);
-    series_init(&one, one_name, "ns", EXEC_ROUNDS / 2);
-    for (size_t i = 0; i < EXEC_ROUNDS / 2; i++) {
+    series_init(&exec, exec_name, "ns", EXEC_ROUNDS / 4);
+    series_init(&one, one_name, "ns", EXEC_ROUNDS / 4);
+    for (size_t i = 0; i < EXEC_ROUNDS / 4; i++) {
         series_add(&exec, time_exec(maker, made[(size_t)random() % alive].box));
         series_add(&one, time_exec(maker, made[0].box));
     }
@@ -316,8 +317,8 @@ static void bench_alive(struct maker *maker, struct made *made, size_t from, siz
     finish(&one);
 
     add_name(create_name, sizeof(create_name), "create", alive);
-    series_init(&create, create_name, "ns", CREATE_ROUNDS);
-    create_destroy(maker, CREATE_ROUNDS, &create, NULL);
+    series_init(&create, create_name, "ns", ALIVE_ROUNDS);
+    create_destroy(maker, ALIVE_ROUNDS, &create, NULL);
     finish(&create);
 }
 

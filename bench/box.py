@@ -71,7 +71,15 @@ def alive(work, build):
     os.chmod(root, 0o755)
     shutil.copy(f"{build}/bench/true", os.path.join(root, "true"))
     raw = f"{build}/bench/alive.raw"
-    subprocess.run([f"{build}/bench/box", raw, root, f"{build}/bench/true", empty], check=True)
+    words = [f"{build}/bench/box", raw, root, f"{build}/bench/true", empty]
+    with subprocess.Popen(words) as measuring:
+        try:
+            status = measuring.wait()
+        except KeyboardInterrupt:
+            measuring.wait()  # it removes the cgroups of its boxes
+            raise
+    if status != 0:
+        raise subprocess.CalledProcessError(status, words)
     return report.read_series(raw)
 
 
@@ -115,27 +123,36 @@ def alive_rows(series, cold):
     return rows
 
 
+def measure(work, build, series, rows):
+    """Fills `series` and `rows`, as far as it gets."""
+    for name, rounds, block, pause_ms, title, goal in (
+            ("cold_hot", HOT_ROUNDS, HOT_BLOCK, 0, "cold, back to back", ("ratio", "<=", 0.6)),
+            ("cold_paced", PACED_ROUNDS, 1, PAUSE_MS, f"cold, {PAUSE_MS} ms apart", None)):
+        found = race(work, build, name, rounds, block, pause_ms)
+        rows += cold_rows(found, name, title, goal)
+        series.update({f"{name} {who}": one for who, one in found.items()})
+    found = alive(work, build)
+    rows += alive_rows(found, {who: series[f"cold_hot {who}"] for who in ("bwrap", "floor")})
+    series.update(found)
+
+
 def main():
     build = os.path.abspath(sys.argv[1])
     report.print_machine()
     work = tempfile.mkdtemp(prefix="cove-bench-")
     os.chmod(work, 0o755)
-    series, rows = {}, []
+    series, rows, failed = {}, [], None
     try:
-        for name, rounds, block, pause_ms, title, goal in (
-                ("cold_hot", HOT_ROUNDS, HOT_BLOCK, 0, "cold, back to back", ("ratio", "<=", 0.6)),
-                ("cold_paced", PACED_ROUNDS, 1, PAUSE_MS, f"cold, {PAUSE_MS} ms apart", None)):
-            found = race(work, build, name, rounds, block, pause_ms)
-            rows += cold_rows(found, name, title, goal)
-            series |= {f"{name} {who}": one for who, one in found.items()}
-        found = alive(work, build)
-        rows += alive_rows(found, {who: series[f"cold_hot {who}"] for who in ("bwrap", "floor")})
-        series |= found
+        measure(work, build, series, rows)
+    except subprocess.CalledProcessError as error:
+        failed = f"bench: {error.cmd[0]} failed, so what it measures is missing here"
     finally:
         shutil.rmtree(work)
     report.print_table(rows)
     report.print_success(series)
     report.write_json(f"{build}/bench/box.json", rows)
+    if failed:
+        sys.exit(failed)
 
 
 if __name__ == "__main__":

@@ -152,13 +152,14 @@ def print_machine():
           f"{len(os.sched_getaffinity(0))} cores, {memory:.0f} GiB, Linux {platform.release()}, "
           f"cgroups {cgroup_layout()}, {mount_count} mounts, load {load:.2f}")
     if load > 0.5:
-        print("machine: it is not idle, so the numbers are worse than they should be; ratios hold")
+        print("machine: it is not idle, so the numbers are worse than they should be")
 
 
 def print_success(series):
-    """`series` by the name people know it by. Silence would hide what was not counted."""
-    tried = sum(len(one.samples) + one.failures for one in series.values())
-    failed = {name: one.failures for name, one in series.items() if one.failures}
+    """What failed was not measured, and would be hidden by silence."""
+    timed = {name: one for name, one in series.items() if one.unit == "ns"}
+    tried = sum(len(one.samples) + one.failures for one in timed.values())
+    failed = {name: one.failures for name, one in timed.items() if one.failures}
     rate = 100 * (1 - sum(failed.values()) / tried) if tried else 0
     print(f"success: {rate:.3f} % of {tried} runs"
           + "".join(f"; {name}: {count} failed" for name, count in failed.items()))

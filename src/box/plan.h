@@ -39,6 +39,7 @@ struct plan {
     uint32_t pids;
 
     bool from_zygote;    /* the mount namespace is a copy of a zygote's, whose root is the base */
+    bool own_clocks;     /* found out by the child: uptime begins with the box */
     bool landlock;       /* use it where the kernel has it */
     bool one_shot;       /* the box ends with its first command */
     bool no_set_id;      /* a writable bind: the filter refuses set-id modes */

@@ -72,14 +72,15 @@ static int put_meminfo(const struct plan *plan, int dir, int proc, struct error 
     return put(dir, "meminfo", text, (size_t)n, proc, err);
 }
 
-static int put_stat(unsigned cpus, int dir, int proc, struct error *err)
+static int put_stat(const struct plan *plan, unsigned cpus, int dir, int proc, struct error *err)
 {
     char text[32768];
     int n = snprintf(text, sizeof(text), "cpu  0 0 0 0 0 0 0 0 0 0\n");
-    struct timespec now, up;
+    struct timespec now, up = {0};
 
     (void)clock_gettime(CLOCK_REALTIME, &now);
-    (void)clock_gettime(CLOCK_BOOTTIME, &up);
+    if (!plan->own_clocks)
+        (void)clock_gettime(CLOCK_BOOTTIME, &up);
     for (unsigned i = 0; i < cpus && (size_t)n < sizeof(text) - 256; i++)
         n += snprintf(text + n, sizeof(text) - (size_t)n, "cpu%u 0 0 0 0 0 0 0 0 0 0\n", i);
     n += snprintf(text + n, sizeof(text) - (size_t)n,
@@ -120,7 +121,7 @@ int view_proc(const struct plan *plan, int scratch, int proc, struct error *err)
     dir = openat(scratch, "proc", O_PATH | O_DIRECTORY | O_CLOEXEC);
     if (dir < 0)
         return error_set(err, "mount_failed", errno, "cannot open the box's view of itself");
-    if (put_meminfo(plan, dir, proc, err) < 0 || put_stat(cpus, dir, proc, err) < 0 ||
+    if (put_meminfo(plan, dir, proc, err) < 0 || put_stat(plan, cpus, dir, proc, err) < 0 ||
         put(dir, "loadavg", load, sizeof(load) - 1, proc, err) < 0 ||
         put(dir, "keys", "", 0, proc, err) < 0)
         return -1;

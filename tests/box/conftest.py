@@ -31,6 +31,27 @@ def build_attacks():
          "-o", str(target), *map(str, sources)], check=True)
 
 
+@pytest.fixture(scope="session")
+def commands():
+    """Runs several commands in one box, through the library of the binary under test."""
+    build = harness.COVE.parent
+    libraries = [build / "src/box/libbox.a", build / "src/base/libbase.a"]
+    source = harness.HERE / "drivers" / "commands.c"
+    target = harness.ATTACKS.parent / "drivers" / f"commands-{build.name}"
+    target.parent.mkdir(exist_ok=True)
+    if is_older(target, [source, *libraries, harness.ROOT / "src/box/box.h"]):
+        subprocess.run(["gcc", "-std=gnu17", "-D_GNU_SOURCE", "-O1", "-Wall", "-Wextra", "-Werror",
+                        f"-I{harness.ROOT}/src", "-o", target, source, *libraries], check=True)
+
+    def drive(profile, *words, limit=60, **more):
+        environment = dict(os.environ, COVE_TEST_ATTACKS=str(harness.ATTACKS))
+        return subprocess.run([target, profile, *map(str, words)], capture_output=True, text=True,
+                              timeout=limit, stdin=subprocess.DEVNULL, env=environment, check=False,
+                              **more)
+
+    return drive
+
+
 ROOT_PACKAGES = "sudo,passwd,libcap2-bin"
 
 

@@ -39,7 +39,7 @@ def test_memory(memory, mib):
 @pytest.mark.skipif(not have("vmstat", "top"), reason="procps is not installed")
 def test_tools_that_read_it_do_not_stumble():
     for command in (["vmstat"], ["top", "-b", "-n", "1"], ["uptime"], ["ps", "aux"], ["w"],
-                    ["free", "-h"], ["lscpu"], ["df", "-h"]):
+                    ["free", "-h"], ["df", "-h"]):
         result = run(command, "--cpus", "1", "--memory", "256M")
         assert result.report["exit_code"] == 0, (command, result.stderr)
 
@@ -96,7 +96,7 @@ def test_nothing_else_of_sys_is_there():
 
 
 def test_disk_is_what_df_says():
-    result = run("df -B1 --output=size /tmp | tail -1; df -i --output=itotal /tmp | tail -1",
+    result = run("df -B1 --output=size /tmp | tail -1; df --output=itotal /tmp | tail -1",
                  "--disk", "64M,5000")
     size, inodes = map(int, result.stdout.split())
     assert 64 * MIB <= size <= 66 * MIB and 5000 <= inodes <= 5300
