@@ -31,6 +31,7 @@
 #define EXEC_ROUNDS 2000
 #define CREATE_ROUNDS 500
 #define ALIVE_ROUNDS 200
+#define ALIVE_EXECS 500
 #define BLOCKS ((size_t)40) /* of the comparison with extra mounts */
 #define BLOCK_ROUNDS 10
 #define CYCLE_WINDOWS 20 /* of creation throughput */
@@ -250,8 +251,10 @@ static void bench_mounts(char prefixes[3][CGROUP_NAME_MAX], const char *root, co
     for (size_t block = 0; block < BLOCKS + 1; block++)
         for (size_t i = 0; i < 2; i++) {
             pass(turns[i].go[1]);
-            if (!await(turns[i].done[0]))
+            if (!await(turns[i].done[0])) {
+                errno = EPIPE;
                 fail("a contender has ended");
+            }
         }
     /* Both first: the second has a copy of the first one's pipe. */
     for (size_t i = 0; i < 2; i++) {
@@ -288,12 +291,39 @@ static void add_name(char *name, size_t size, const char *what, size_t alive)
     (void)snprintf(name, size, "%s_%zu", what, alive);
 }
 
+/* In boxes drawn at random: first a command that is the first of its box, for most of them, and then
+ * one more in each of the same, in turn with one box that is always the same. */
+static void bench_exec_among(struct maker *maker, const struct made *made, size_t alive)
+{
+    char first_name[64], exec_name[64], one_name[64];
+    struct series first, exec, one;
+    size_t drawn[ALIVE_EXECS];
+
+    add_name(first_name, sizeof(first_name), "exec_first", alive);
+    add_name(exec_name, sizeof(exec_name), "exec", alive);
+    add_name(one_name, sizeof(one_name), "exec_beside", alive);
+    series_init(&first, first_name, "ns", ALIVE_EXECS);
+    series_init(&exec, exec_name, "ns", ALIVE_EXECS);
+    series_init(&one, one_name, "ns", ALIVE_EXECS);
+    for (size_t i = 0; i < ALIVE_EXECS; i++) {
+        drawn[i] = (size_t)random() % alive;
+        series_add(&first, time_exec(maker, made[drawn[i]].box));
+    }
+    for (size_t i = 0; i < ALIVE_EXECS; i++) {
+        series_add(&exec, time_exec(maker, made[drawn[i]].box));
+        series_add(&one, time_exec(maker, made[0].box));
+    }
+    finish(&first);
+    finish(&exec);
+    finish(&one);
+}
+
 /* Creates boxes up to `alive` and measures among them. `before` is what was available with none. */
 static void bench_alive(struct maker *maker, struct made *made, size_t from, size_t alive,
                         uint64_t before)
 {
-    char memory_name[64], exec_name[64], one_name[64], create_name[64];
-    struct series memory, exec, one, create;
+    char memory_name[64], create_name[64];
+    struct series memory, create;
 
     for (size_t i = from; i < alive; i++) {
         maker_fill(maker, BLOCK_ROUNDS);
@@ -305,17 +335,7 @@ static void bench_alive(struct maker *maker, struct made *made, size_t from, siz
     series_add(&memory, (before - available()) / alive);
     finish(&memory);
 
-    add_name(exec_name, sizeof(exec_name), "exec", alive);
-    add_name(one_name, sizeof(one_name), "exec_beside", alive);
-    series_init(&exec, exec_name, "ns", EXEC_ROUNDS / 4);
-    series_init(&one, one_name, "ns", EXEC_ROUNDS / 4);
-    for (size_t i = 0; i < EXEC_ROUNDS / 4; i++) {
-        series_add(&exec, time_exec(maker, made[(size_t)random() % alive].box));
-        series_add(&one, time_exec(maker, made[0].box));
-    }
-    finish(&exec);
-    finish(&one);
-
+    bench_exec_among(maker, made, alive);
     add_name(create_name, sizeof(create_name), "create", alive);
     series_init(&create, create_name, "ns", ALIVE_ROUNDS);
     create_destroy(maker, ALIVE_ROUNDS, &create, NULL);

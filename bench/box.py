@@ -16,7 +16,7 @@ from report import Row, percentile
 
 HOT_ROUNDS = 40
 HOT_BLOCK = 10
-PACED_ROUNDS = 40
+PACED_ROUNDS = 30
 PAUSE_MS = 300
 MS = 1e-6  # from ns
 
@@ -115,6 +115,8 @@ def alive_rows(series, cold):
             Row(f"exec_{count}_alive", "exec in any of them", "ms", ms[f"exec_{count}"],
                 peer="always in the same", peer_p50=p50[f"exec_beside_{count}"],
                 floor_p50=p50["exec_floor"], section=at),
+            Row(f"exec_first_{count}_alive", "first exec in any of them", "ms",
+                ms[f"exec_first_{count}"], section=at),
             Row(f"idle_memory_{count}_alive", "memory of an idle box with its network", "MB",
                 megabytes, goal=("p50", "<=", 0.5), section=at),
         ]

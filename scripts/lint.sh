@@ -53,7 +53,8 @@ here = os.getcwd()
 for entry in json.load(open(sys.argv[1])):
     path = os.path.normpath(os.path.join(entry["directory"], entry["file"]))
     path = os.path.relpath(path, here)
-    # Attacks misuse the system on purpose, so only the compilers and cppcheck read them.
+    # What attacks and drives boxes misuses the system on purpose and trusts its arguments: the
+    # compilers and cppcheck read it, and that is enough.
     if path.startswith(("src/", "tests/unit/", "bench/", "examples/")):
         print(path)
 PYTHON

@@ -8,12 +8,14 @@
 #include <sched.h>
 #include <signal.h>
 #include <stdio.h>
+#include <sys/prctl.h>
 #include <sys/wait.h>
 
-static int hold(void *unused)
+/* Ends with its maker, also with one that was gone before the request. */
+static int hold(void *maker)
 {
-    (void)unused;
-    for (;;)
+    (void)prctl(PR_SET_PDEATHSIG, SIGKILL);
+    while (getppid() == *(const pid_t *)maker)
         (void)pause();
     return 0;
 }
@@ -35,7 +37,8 @@ int idmap_open(const struct idmap *map, struct error *err)
 {
     /* Shares our memory, so that nothing is copied, and does nothing but wait to be killed. */
     static char stack[4096] __attribute__((aligned(16)));
-    int pid = clone(hold, stack + sizeof(stack), CLONE_NEWUSER | CLONE_VM | SIGCHLD, NULL);
+    pid_t maker = getpid();
+    int pid = clone(hold, stack + sizeof(stack), CLONE_NEWUSER | CLONE_VM | SIGCHLD, &maker);
     char uids[64], gids[64], path[64];
     int fd = -1;
 

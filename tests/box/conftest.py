@@ -52,13 +52,13 @@ def commands():
     return drive
 
 
-ROOT_PACKAGES = "sudo,passwd,libcap2-bin"
+ROOT_PACKAGES = "sudo,passwd,procps,libcap2-bin"
 
 
 def build_debian(target):
     """A small Debian root with apt, su and sudo, made once."""
     marker = target / ".cove-test-root"
-    wanted = f"1 {ROOT_PACKAGES}"
+    wanted = f"2 {ROOT_PACKAGES}"
     if marker.exists() and marker.read_text() == wanted:
         return
     shutil.rmtree(target, ignore_errors=True)
@@ -67,12 +67,8 @@ def build_debian(target):
          "--dpkgopt=path-exclude=/usr/share/doc/*", "--dpkgopt=path-exclude=/usr/share/man/*",
          "--dpkgopt=path-exclude=/usr/share/locale/*", "bookworm", str(target)],
         check=True, capture_output=True, timeout=300)
-    passwd = target / "etc" / "passwd"
-    passwd.write_text(passwd.read_text() + "user:x:1000:1000:user:/home/user:/bin/bash\n")
-    group = target / "etc" / "group"
-    group.write_text(group.read_text() + "user:x:1000:\n")
-    (target / "home" / "user").mkdir()
-    os.chown(target / "home" / "user", 1000, 1000)
+    subprocess.run(["chroot", target, "/usr/sbin/useradd", "-m", "-s", "/bin/bash", "-u", "1000", "user"],
+                   check=True, capture_output=True)
     sudoers = target / "etc" / "sudoers.d" / "user"
     sudoers.write_text("user ALL=(ALL) NOPASSWD: ALL\n")
     sudoers.chmod(0o440)

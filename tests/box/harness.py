@@ -256,7 +256,7 @@ def left_since(before):
     """What is there now and was not before, as {kind: things}."""
     now = host()
     new = {pid: name for pid, name in now.processes.items() if pid not in before.processes}
-    left = {"processes": {pid: name for pid, name in new.items() if not is_foreign(pid)}}
+    left = {"processes": {(pid, name) for pid, name in new.items() if not is_foreign(pid)}}
     for kind in ("cgroups", "mounts", "loops", "files", "locks"):
         left[kind] = getattr(now, kind) - getattr(before, kind)
     left["cgroups"] = {path for path in left["cgroups"] if not foreign_group(path)}
@@ -266,15 +266,18 @@ def left_since(before):
 
 
 def check_nothing_left(before, seconds=5):
-    """Everything must be gone. A guard may need a moment; a leak stays."""
+    """Everything must be gone. A guard may need a moment; a leak stays, and is the same one at every
+    look, which boxes of others that come and go are not."""
     deadline = time.monotonic() + seconds
-    while True:
-        left = left_since(before)
-        if not left:
-            return
+    left = left_since(before)
+    while left:
         if time.monotonic() > deadline:
             raise AssertionError(f"left on the host: {left}")
         time.sleep(0.05)
+        now = left_since(before)
+        left = {kind: {thing for thing in things if thing in now.get(kind, ())}
+                for kind, things in left.items()}
+        left = {kind: things for kind, things in left.items() if things}
 
 
 def check_host_healthy():
