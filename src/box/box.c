@@ -76,8 +76,6 @@ int box_plan_fill(const struct box_spec *spec, const struct box_user *user, stru
     for (size_t i = 0; i < spec->binds_count; i++)
         plan->no_set_id |= !spec->binds[i].read_only;
     plan->control = plan->init = plan->go = plan->leaves = -1;
-    for (size_t i = 0; i < CGROUP_V1_MAX; i++)
-        plan->doors[i] = -1;
     plan->lower = plan->upper = -1;
     if (getrandom(plan->filter_key, sizeof(plan->filter_key), 0) != sizeof(plan->filter_key))
         return error_set(err, "no_random", errno, "cannot get random bytes for the box");

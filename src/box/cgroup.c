@@ -6,6 +6,8 @@
 #include "box/cgroup.h"
 
 #include "base/fd.h"
+#include "box/switches.h"
+#include "box/sys.h"
 #include "box/cgroup_parts.h"
 
 #include <assert.h>
@@ -368,24 +370,6 @@ static int mounts_scan(struct cgroup_host *host, struct memberships *ours, const
     return 0;
 }
 
-#ifdef COVE_TEST_SWITCHES
-static bool is_switched_off(const char *feature)
-{
-    const char *at = getenv("COVE_TEST_OFF");
-    size_t length = strlen(feature);
-
-    while (at != NULL && *at != '\0') {
-        size_t word = strcspn(at, ",");
-
-        if (word == length && memcmp(at, feature, length) == 0)
-            return true;
-        at += word;
-        at += *at == ',';
-    }
-    return false;
-}
-#endif
-
 int cgroup_probe_files(struct cgroup_host *host, const char *self_cgroup, const char *mountinfo,
                        struct error *err)
 {
@@ -399,10 +383,8 @@ int cgroup_probe_files(struct cgroup_host *host, const char *self_cgroup, const 
     if (fd_read_file(AT_FDCWD, self_cgroup, text, sizeof(text)) < 0)
         return error_set(err, "no_cgroup", errno, "cannot read %s", self_cgroup);
     memberships_parse(text, &ours);
-#ifdef COVE_TEST_SWITCHES
-    if (is_switched_off("cgroup2"))
+    if (switched_off("cgroup2"))
         ours.has_v2 = false;
-#endif
     if (mounts_scan(host, &ours, mountinfo, &v2_mount, &v2_path) < 0) {
         int saved = errno;
 
@@ -489,9 +471,67 @@ bool cgroup_leaves_limited(const struct cgroup *cgroup)
            (cgroup->host->v2_controllers & CGROUP_LIMITING) == CGROUP_LIMITING;
 }
 
-int cgroup_doors_open(const struct cgroup *cgroup, int doors[CGROUP_V1_MAX], struct error *err)
+/* As a v1 mount point is usually called: "memory", "cpu,cpuacct". */
+static void view_name(unsigned controllers, char *name, size_t size)
 {
-    return cgroup_v1_doors_open(cgroup, doors, err);
+    static const char *const names[] = {"memory", "cpu", "pids", "cpuacct", "cpuset"};
+    size_t used = 0;
+
+    name[0] = '\0';
+    for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++)
+        if ((controllers & 1U << i) != 0)
+            used += (size_t)snprintf(name + used, size - used, "%s%s", used > 0 ? "," : "",
+                                     names[i]);
+}
+
+static int view_open(int parent, const char *name)
+{
+    struct mount_attr attr = {.attr_set = MOUNT_ATTR_RDONLY | MOUNT_ATTR_NOSUID |
+                                          MOUNT_ATTR_NODEV | MOUNT_ATTR_NOEXEC,
+                              .propagation = MS_PRIVATE};
+    _cleanup_close_ int mount =
+        sys_open_tree(parent, name, OPEN_TREE_CLONE | OPEN_TREE_CLOEXEC);
+
+    if (mount < 0 || sys_mount_setattr(mount, "", AT_EMPTY_PATH, &attr) < 0)
+        return -1;
+    return fd_take(&mount);
+}
+
+int cgroup_gate_open(const struct cgroup *cgroup, struct cgroup_gate *gate, struct error *err)
+{
+    const struct cgroup_host *host = cgroup->host;
+
+    memset(gate, 0, sizeof(*gate));
+    if (cgroup_v1_doors_open(cgroup, gate->doors, err) < 0)
+        return -1;
+    gate->doors_count = (uint32_t)host->v1_count;
+    for (size_t i = 0; i < host->v1_count; i++) {
+        gate->views[i] = view_open(host->v1[i].parent, cgroup->name);
+        if (gate->views[i] < 0)
+            goto failed;
+        gate->views_count++;
+        view_name(host->v1[i].controllers, gate->names[i], sizeof(gate->names[i]));
+    }
+    if (host->v1_count > 0 || !cgroup->v2_made)
+        return 0;
+    gate->views[0] = view_open(host->v2, cgroup->name);
+    if (gate->views[0] < 0)
+        goto failed;
+    gate->views_count = 1;
+    return 0;
+failed:
+    (void)error_set(err, "cgroup_failed", errno, "cannot show the cgroup %s", cgroup->name);
+    cgroup_gate_close(gate);
+    return -1;
+}
+
+void cgroup_gate_close(struct cgroup_gate *gate)
+{
+    for (size_t i = 0; i < gate->doors_count; i++)
+        fd_close(&gate->doors[i]);
+    for (size_t i = 0; i < gate->views_count; i++)
+        fd_close(&gate->views[i]);
+    gate->doors_count = gate->views_count = 0;
 }
 
 int cgroup_join(const struct cgroup *cgroup, pid_t pid, struct error *err)
@@ -525,7 +565,10 @@ int cgroup_kill(const struct cgroup *cgroup)
 /* Deeper than init can make them (cgroup.max.depth), for a group whose settings were not made. */
 #define REMOVE_DEPTH_MAX 4
 
-static int children_remove(int directory, const char *name, int depth)
+static int children_remove(int directory, const char *name, int depth);
+
+/* Removes what lies below; 0, or -1 where it could not be listed. */
+static int children_of(int directory, const char *name, int depth)
 {
     int fd = openat(directory, name, O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW);
     struct dirent *entry;
@@ -546,7 +589,20 @@ static int children_remove(int directory, const char *name, int depth)
             (void)children_remove(dirfd(list), entry->d_name, depth - 1);
     }
     (void)closedir(list);
+    return 0;
+}
+
+static int children_remove(int directory, const char *name, int depth)
+{
+    if (children_of(directory, name, depth) < 0)
+        return -1;
     return unlinkat(directory, name, AT_REMOVEDIR);
+}
+
+void cgroup_leaves_remove(const struct cgroup *cgroup)
+{
+    if (cgroup->leaves >= 0)
+        (void)children_of(cgroup->host->v2, cgroup->name, REMOVE_DEPTH_MAX);
 }
 
 int cgroup_directory_remove(int directory, const char *name)

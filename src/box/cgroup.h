@@ -16,6 +16,7 @@
 
 #define CGROUP_NAME_MAX 48
 #define CGROUP_V1_MAX 5
+#define CGROUP_VIEW_MAX 40
 
 enum cgroup_controller {
     CGROUP_MEMORY = 1,
@@ -83,9 +84,20 @@ int cgroup_leaves_fd(const struct cgroup *cgroup);
 /* Whether a group in there then has controllers of its own, in which init repeats the limits. */
 bool cgroup_leaves_limited(const struct cgroup *cgroup);
 
-/* Opens the doors of the v1 groups for a process that is about to be cloned and goes in by itself
- * (cgroup_enter.h): one fd per hierarchy, and -1. */
-int cgroup_doors_open(const struct cgroup *cgroup, int doors[CGROUP_V1_MAX], struct error *err);
+/* What the first process of a box needs to go into its groups and to show them: see cgroup_enter.h.
+ * The names are those of the directories in the box's /sys/fs/cgroup. */
+struct cgroup_gate {
+    uint32_t doors_count, views_count;
+    int doors[CGROUP_V1_MAX]; /* v1: written to by whoever goes in */
+    int views[CGROUP_V1_MAX]; /* detached read-only mounts of the box's own groups */
+    char names[CGROUP_V1_MAX][CGROUP_VIEW_MAX]; /* "" for a v2 group, which is all there is to show */
+};
+
+/* Opens the gate for a process that is about to be cloned and goes in by itself. A bind of a group's
+ * directory and not a mount of its own in the box: that would be a superblock more per hierarchy,
+ * and the kernel walks all of them when one is made. */
+int cgroup_gate_open(const struct cgroup *cgroup, struct cgroup_gate *gate, struct error *err);
+void cgroup_gate_close(struct cgroup_gate *gate);
 
 /* Puts another process into the v1 groups. Costs 5-20 ms if nothing on the host was moved in the
  * last 100 ms: the kernel waits for an RCU grace period. */
@@ -96,6 +108,9 @@ int cgroup_usage(const struct cgroup *cgroup, struct cgroup_usage *out);
 
 /* Kills every process in the groups; 0 when all are dying, -1 (errno) if some could not be. */
 int cgroup_kill(const struct cgroup *cgroup);
+
+/* Removes what init made below, when its box is gone: the group is as new for the next one. */
+void cgroup_leaves_remove(const struct cgroup *cgroup);
 
 /* Removes the groups, with what init made below, and closes the fds. Waits up to 2 s for processes
  * that are still dying. */

@@ -13,15 +13,30 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-/* v1: through the doors that cgroup_doors_open() opened, before the cgroup namespace is unshared.
+/* v1: through the doors that cgroup_gate_open() opened, before the cgroup namespace is unshared.
  * Whoever opened them must be root, the process need not be, but it must have one thread. 0, or -1
  * (errno). */
-static inline int cgroup_enter(const int doors[CGROUP_V1_MAX])
+static inline int cgroup_enter(const struct cgroup_gate *gate)
 {
-    for (size_t i = 0; i < CGROUP_V1_MAX; i++)
-        if (doors[i] >= 0 && write(doors[i], "0", 1) != 1)
+    for (size_t i = 0; i < gate->doors_count; i++)
+        if (write(gate->doors[i], "0", 1) != 1)
             return -1;
     return 0;
+}
+
+/* A gate as a packet: its fds, which go beside it, doors first. How many. */
+static inline size_t cgroup_gate_fds(const struct cgroup_gate *gate, int *fds)
+{
+    memcpy(fds, gate->doors, gate->doors_count * sizeof(int));
+    memcpy(fds + gate->doors_count, gate->views, gate->views_count * sizeof(int));
+    return gate->doors_count + gate->views_count;
+}
+
+/* And back, in the process that got them. */
+static inline void cgroup_gate_take(struct cgroup_gate *gate, const int *fds)
+{
+    memcpy(gate->doors, fds, gate->doors_count * sizeof(int));
+    memcpy(gate->views, fds + gate->doors_count, gate->views_count * sizeof(int));
 }
 
 /* v2 with leaves, after the cgroup namespace was unshared in the box's group. A group whose children

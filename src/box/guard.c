@@ -2,6 +2,7 @@
 #include "box/guard.h"
 
 #include "base/fd.h"
+#include "box/cgroup_enter.h"
 #include "box/idmap.h"
 #include "box/proto.h"
 #include "box/sys.h"
@@ -160,27 +161,24 @@ static int make(int socket, const struct guard_order *order, struct cgroup *cgro
     return 0;
 }
 
-/* The child goes through the doors of the v1 groups by itself: moving it from here would wait until
+/* The child goes into its v1 groups by itself, through the gate: moving it from here would wait until
  * nothing on the host forks. It was not born into a v2 group where it could not wait for one; should
  * there be one all the same (some controllers on v1, some on v2), it is moved. */
-static int open_doors(int socket, const struct cgroup *cgroup, bool is_born_there, pid_t child,
+static int open_gate(int socket, const struct cgroup *cgroup, bool is_born_there, pid_t child,
                       struct error *err)
 {
-    int doors[CGROUP_V1_MAX];
-    size_t count = 0;
+    struct cgroup_gate gate;
+    int fds[PROTO_FDS_MAX];
     char text[32];
 
     (void)snprintf(text, sizeof(text), "%d", (int)child);
     if (!is_born_there && cgroup_into_fd(cgroup) >= 0 &&
         fd_write_file(cgroup_into_fd(cgroup), "cgroup.procs", text) < 0)
         return error_set(err, "cgroup_failed", errno, "cannot move the box into its cgroup");
-    if (cgroup_doors_open(cgroup, doors, err) < 0)
+    if (cgroup_gate_open(cgroup, &gate, err) < 0)
         return -1;
-    while (count < CGROUP_V1_MAX && doors[count] >= 0)
-        count++;
-    (void)proto_send(socket, "j", 1, NULL, 0, doors, count);
-    for (size_t i = 0; i < count; i++)
-        fd_close(&doors[i]);
+    (void)proto_send(socket, &gate, sizeof(gate), NULL, 0, fds, cgroup_gate_fds(&gate, fds));
+    cgroup_gate_close(&gate);
     return 0;
 }
 
@@ -201,7 +199,7 @@ static enum heard begin(int socket, const struct guard_order *order, struct cgro
         return heard;
     *failed = map_child(socket, order, child, err) < 0 ||
               (!*made && !(*made = make(socket, order, cgroup, err) == 0)) ||
-              open_doors(socket, cgroup, order->announce, child, err) < 0;
+              open_gate(socket, cgroup, order->announce, child, err) < 0;
     return HEARD_CHILD;
 }
 

@@ -33,8 +33,8 @@ int guard_start(const struct guard_order *order, struct guard *guard, struct err
  * leaves have limits of their own. */
 int guard_wait_made(struct guard *guard, int *into, int *leaves, bool *limited, struct error *err);
 
-/* The set-up child says one byte on guard.socket. It hears one byte when its id maps stand and one
- * more, with the doors of its v1 groups; a struct error instead of either ends it. */
+/* The set-up child says one byte on guard.socket. It hears one byte when its id maps stand, and then the
+ * gate of its groups; a struct error instead of either ends it. */
 
 /* After the box's last process: what it used; the groups are gone when this returns. */
 int guard_finish(struct guard *guard, struct box_report *report, struct error *err);

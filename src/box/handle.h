@@ -18,6 +18,8 @@ struct box {
     struct error failure; /* what the set-up child or the guard said, for BOX_GONE */
     bool failed;
 
+    const struct cgroup *lent; /* of a zygote's box: its leaves are removed at the end */
+
     /* Cold boxes own these; those of a zygote have them lent by whoever runs the zygote. */
     struct guard guard;
     struct ids_pool pool;

@@ -37,23 +37,27 @@
 #define NOFILE_MAX 16384
 #define MEMLOCK_MAX (8U << 20)
 
-/* Waits for a word of our maker's or the guard's: one byte with fds, or the error that ends us. */
-static int await(int socket, int fds[PROTO_FDS_MAX], struct error *err)
+/* Waits for a word of our maker's or the guard's: `size` bytes with fds, or the error that ends us. */
+static int await(int socket, void *word, size_t size, int fds[PROTO_FDS_MAX], struct error *err)
 {
     union {
-        char byte;
+        struct cgroup_gate gate;
         struct error error;
     } packet;
     ssize_t n = proto_receive(socket, &packet, sizeof(packet), fds, 0);
 
-    if (n == 1)
+    if (n == (ssize_t)size) {
+        memcpy(word, &packet, size);
         return 0;
+    }
     if (n == (ssize_t)sizeof(packet.error))
         *err = packet.error;
     else
         (void)error_set(err, "create_failed", 0, "who made the box ended before it stood");
     return -1;
 }
+
+_Static_assert(sizeof(struct cgroup_gate) != sizeof(struct error), "told apart by their sizes");
 
 /* ---- the network namespace, made beside the rest: it takes as long as all of it ---- */
 
@@ -188,19 +192,17 @@ static int build_from_zygote(const struct plan *plan, struct tree *tree, struct 
 }
 
 /* The groups are made by the guard meanwhile: they are waited for as late as possible. */
-static int enter_cgroups(struct plan *plan, struct tree_cgroups *found, struct error *err)
+static int enter_cgroups(struct plan *plan, struct error *err)
 {
     int fds[PROTO_FDS_MAX];
 
     if (plan->has_guard) {
-        if (await(plan->go, fds, err) < 0)
+        if (await(plan->go, &plan->gate, sizeof(plan->gate), fds, err) < 0)
             return -1;
-        memcpy(plan->doors, fds, sizeof(plan->doors));
+        cgroup_gate_take(&plan->gate, fds);
     }
-    if (cgroup_enter(plan->doors) < 0)
+    if (cgroup_enter(&plan->gate) < 0)
         return error_set(err, "cgroup_failed", errno, "cannot enter the box's cgroups");
-    if (tree_cgroups_find(found, err) < 0)
-        return -1;
     if (unshare(CLONE_NEWCGROUP) < 0)
         return error_set(err, "namespace_failed", errno, "cannot make a cgroup namespace");
     if (plan->leaves >= 0 && cgroup_settle(plan->leaves) < 0)
@@ -232,7 +234,6 @@ static int build_tree(struct plan *plan, struct network *network, struct error *
 {
     struct mount_attr read_only = {.attr_set = MOUNT_ATTR_RDONLY};
     struct tree tree = {.scratch = -1, .root = -1};
-    struct tree_cgroups found;
     int built;
 
     if (tree_tmpfs(plan->disk_bytes, plan->disk_inodes, &tree.scratch, err) < 0)
@@ -250,7 +251,7 @@ static int build_tree(struct plan *plan, struct network *network, struct error *
             return error_set(err, "mount_failed", errno, "cannot attach the box's root");
     }
     if (tree_own(plan, &tree, err) < 0 || tree_binds(plan, &tree, err) < 0 ||
-        enter_cgroups(plan, &found, err) < 0 || tree_cgroups_mount(&found, &tree, err) < 0)
+        enter_cgroups(plan, err) < 0 || tree_cgroups(plan, &tree, err) < 0)
         return -1;
     if (plan->root_kind == BOX_ROOT_HOST && !plan->from_zygote &&
         sys_mount_setattr(tree.root, "", AT_EMPTY_PATH, &read_only) < 0)
@@ -391,12 +392,13 @@ static int prepare(struct plan *plan, struct error *err)
 {
     struct network network;
     int fds[PROTO_FDS_MAX];
+    char go;
 
     /* Needs no ids, so it begins before we have any. */
     if (start_network(plan, &network, err) < 0)
         return -1;
     start_clocks(plan);
-    if (await(plan->go, fds, err) < 0)
+    if (await(plan->go, &go, 1, fds, err) < 0)
         return -1;
     if (fds[0] >= 0)
         plan->lower = fds[0];
@@ -428,6 +430,9 @@ _Noreturn void inside_enter(struct plan *plan)
 
     (void)sigfillset(&all);
     (void)sigprocmask(SIG_BLOCK, &all, NULL);
+    /* What our maker or its caller ignores is ignored by no command. */
+    for (int number = 1; number < NSIG; number++)
+        (void)signal(number, SIG_DFL);
     (void)fd_write_file(AT_FDCWD, "/proc/self/oom_score_adj", OOM_SCORE_ADJ);
     if (plan->has_guard)
         (void)proto_send(plan->go, "h", 1, NULL, 0, NULL, 0);

@@ -49,8 +49,8 @@ struct plan {
     int control; /* our end of the control socket */
     int init;    /* sealed memfd: the program of PID 1 */
     int go;      /* a packet comes when the id maps stand; a zygote's brings the lower layer */
-    bool has_guard; /* at the other end of `go`: it learns our pid there, and sends the doors */
-    int doors[CGROUP_V1_MAX]; /* of the box's v1 groups: see cgroup_enter.h */
+    bool has_guard; /* at the other end of `go`: it learns our pid there, and sends the gate */
+    struct cgroup_gate gate; /* from the guard, or with a zygote's request */
     int leaves;  /* delegated cgroup v2 directory */
     int lower;   /* root: detached mount of the lower layer (not with BOX_ROOT_HOST) */
     int upper;   /* a detached mount to hold upper and work, where tmpfs cannot */

@@ -21,7 +21,7 @@
 #define PROTO_INLINE_MAX 32768
 #define PROTO_STRINGS_MAX (4U << 20)
 #define PROTO_GROUPS_MAX 32
-#define PROTO_FDS_MAX 10
+#define PROTO_FDS_MAX 16
 
 enum proto_type {
     /* outside -> init */

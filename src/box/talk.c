@@ -9,6 +9,7 @@
 
 #include <assert.h>
 #include <errno.h>
+#include <poll.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -253,6 +254,9 @@ int box_next(struct box *box, struct box_event *event, struct error *err)
         ssize_t n = proto_receive(box->control, &answer, sizeof(answer), fds, MSG_DONTWAIT);
         size_t count = 0;
 
+        /* The other end closed with something of ours unread: what it said before comes after this. */
+        if (n < 0 && errno == ECONNRESET)
+            n = proto_receive(box->control, &answer, sizeof(answer), fds, MSG_DONTWAIT);
         if (n < 0 && errno == EAGAIN)
             return 0;
         if (n < 0 && errno != ECONNRESET && errno != EMSGSIZE)
@@ -277,6 +281,15 @@ int box_next(struct box *box, struct box_event *event, struct error *err)
 
 /* ---- the end ---- */
 
+/* Also for one that is no child of ours, but a zygote's. */
+static void wait_for(int pidfd)
+{
+    struct pollfd wait = {.fd = pidfd, .events = POLLIN};
+
+    while (poll(&wait, 1, -1) < 0 && errno == EINTR)
+        continue;
+}
+
 int box_destroy(struct box *box, struct box_report *report, struct error *err)
 {
     struct box_report ignored = {0};
@@ -286,11 +299,14 @@ int box_destroy(struct box *box, struct box_report *report, struct error *err)
     if (box->pidfd >= 0) {
         /* The kernel kills all of the box before it reports the end of its PID 1. */
         (void)sys_pidfd_send_signal(box->pidfd, SIGKILL);
+        wait_for(box->pidfd);
         while (waitid(P_PIDFD, (id_t)box->pidfd, &(siginfo_t){0}, WEXITED) < 0 && errno == EINTR)
             continue;
     }
     fd_close(&box->pidfd);
     fd_close(&box->control);
+    if (box->lent != NULL)
+        cgroup_leaves_remove(box->lent);
     if (box->cold && box->guard.socket >= 0)
         ended = guard_finish(&box->guard, report != NULL ? report : &ignored, err);
     if (box->cold && box->ids.count > 0)

@@ -497,81 +497,9 @@ int tree_binds(const struct plan *plan, const struct tree *tree, struct error *e
 
 /* ---- cgroups ---- */
 
-static int mount_cgroup(int dir, const char *type, const char *controllers, const char *name,
-                        struct error *err)
+int tree_cgroups(const struct plan *plan, const struct tree *tree, struct error *err)
 {
-    _cleanup_close_ int fs = sys_fsopen(type);
-    _cleanup_close_ int mount = -1;
-    char flag[64];
-
-    if (fs < 0)
-        return error_set(err, "mount_failed", errno, "cannot set up the box's cgroup view");
-    for (const char *at = controllers; *at != '\0'; at += strspn(at, ",")) {
-        size_t length = strcspn(at, ",");
-
-        (void)snprintf(flag, sizeof(flag), "%.*s", (int)length, at);
-        if (fs_set(fs, flag, NULL) < 0)
-            return error_set(err, "mount_failed", errno, "cannot ask for cgroup %s", flag);
-        at += length;
-    }
-    mount = fs_mount(fs, READ_ONLY | MOUNT_ATTR_NOEXEC);
-    if (mount < 0)
-        return error_set(err, "mount_failed", errno, "cannot mount the box's cgroup %s",
-                         controllers);
-    if (tree_attach(mount, dir, name) < 0)
-        return error_set(err, "mount_failed", errno, "cannot show the box's cgroup %s",
-                         controllers);
-    return 0;
-}
-
-/* What a JVM and other runtimes read. */
-static bool is_shown(const char *controllers)
-{
-    static const char *const shown[] = {"memory", "cpu", "cpuacct", "cpuset", "pids"};
-
-    for (size_t i = 0; i < sizeof(shown) / sizeof(shown[0]); i++) {
-        size_t length = strlen(shown[i]);
-
-        for (const char *at = controllers; at != NULL; at = strchr(at, ',')) {
-            at += *at == ',';
-            if (strncmp(at, shown[i], length) == 0 && (at[length] == ',' || at[length] == '\0'))
-                return true;
-        }
-    }
-    return false;
-}
-
-/* Lists our groups from /proc/self/cgroup before the cgroup namespace hides where they are: a
- * hierarchy in which we have no group of our own would show the host's. */
-int tree_cgroups_find(struct tree_cgroups *found, struct error *err)
-{
-    char text[4096];
-    char *line, *rest = text;
-
-    memset(found, 0, sizeof(*found));
-    if (fd_read_file(AT_FDCWD, "/proc/self/cgroup", text, sizeof(text)) < 0)
-        return error_set(err, "no_cgroup", errno, "cannot read /proc/self/cgroup");
-    while ((line = strsep(&rest, "\n")) != NULL) {
-        const char *hierarchy = strsep(&line, ":");
-        const char *controllers = strsep(&line, ":");
-        const char *name = line != NULL ? strstr(line, "/cove-") : NULL;
-
-        if (hierarchy == NULL || controllers == NULL || name == NULL)
-            continue;
-        if (controllers[0] == '\0') {
-            found->v2 = true;
-        } else if (is_shown(controllers) && found->v1_count < TREE_CGROUPS_MAX &&
-                   strlen(controllers) < sizeof(found->v1[0])) {
-            (void)snprintf(found->v1[found->v1_count], sizeof(found->v1[0]), "%s", controllers);
-            found->v1_count++;
-        }
-    }
-    return 0;
-}
-
-int tree_cgroups_mount(const struct tree_cgroups *found, const struct tree *tree,
-                       struct error *err)
-{
+    const struct cgroup_gate *gate = &plan->gate;
     _cleanup_close_ int made = -1, target = -1, shown = -1;
 
     if (make_dir(tree->scratch, "sys", 0755, err) < 0 ||
@@ -579,8 +507,8 @@ int tree_cgroups_mount(const struct tree_cgroups *found, const struct tree *tree
         make_dir(tree->scratch, "sys/fs/cgroup", 0755, err) < 0)
         return -1;
     made = openat(tree->scratch, "sys/fs/cgroup", O_PATH | O_DIRECTORY | O_CLOEXEC);
-    for (size_t i = 0; i < found->v1_count; i++)
-        if (make_dir(made, found->v1[i], 0755, err) < 0)
+    for (size_t i = 0; i < gate->views_count; i++)
+        if (gate->names[i][0] != '\0' && make_dir(made, gate->names[i], 0755, err) < 0)
             return -1;
     target = tree_target(tree->root, "/sys", true, true, err);
     if (target < 0 || tree_bind(tree->scratch, "sys", target, "", READ_ONLY, err) < 0)
@@ -588,10 +516,9 @@ int tree_cgroups_mount(const struct tree_cgroups *found, const struct tree *tree
     shown = tree_target(tree->root, "/sys/fs/cgroup", true, false, err);
     if (shown < 0)
         return -1;
-    for (size_t i = 0; i < found->v1_count; i++)
-        if (mount_cgroup(shown, "cgroup", found->v1[i], found->v1[i], err) < 0)
-            return -1;
-    if (found->v1_count == 0 && found->v2)
-        return mount_cgroup(shown, "cgroup2", "", "", err);
+    for (size_t i = 0; i < gate->views_count; i++)
+        if (tree_attach(gate->views[i], shown, gate->names[i]) < 0)
+            return error_set(err, "mount_failed", errno, "cannot show the box's cgroup %s",
+                             gate->names[i]);
     return 0;
 }

@@ -44,17 +44,5 @@ int tree_own(const struct plan *plan, const struct tree *tree, struct error *err
 /* Attaches the binds of the plan. */
 int tree_binds(const struct plan *plan, const struct tree *tree, struct error *err);
 
-/* The hierarchies in which this process is in a group of ours; read before the cgroup namespace is
- * made. */
-#define TREE_CGROUPS_MAX 8
-struct tree_cgroups {
-    char v1[TREE_CGROUPS_MAX][48]; /* controllers, as in /proc/self/cgroup */
-    size_t v1_count;
-    bool v2;
-};
-int tree_cgroups_find(struct tree_cgroups *found, struct error *err);
-
-/* Shows them read-only in /sys/fs/cgroup, of which there is nothing else in the box's /sys. Needs
- * the cgroup namespace. */
-int tree_cgroups_mount(const struct tree_cgroups *found, const struct tree *tree,
-                       struct error *err);
+/* Shows the box's own cgroups in /sys/fs/cgroup, of which there is nothing else in its /sys. */
+int tree_cgroups(const struct plan *plan, const struct tree *tree, struct error *err);

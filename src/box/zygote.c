@@ -2,6 +2,7 @@
 #include "box/zygote.h"
 
 #include "base/fd.h"
+#include "box/cgroup_enter.h"
 #include "box/embed.h"
 #include "box/handle.h"
 #include "box/proto.h"
@@ -33,7 +34,7 @@ struct zygote {
 /* The base, with a /proc that is whole: without one the kernel lets no box mount its own. */
 static int fill_base(const struct plan *plan, int root, struct error *err)
 {
-    static const char *const places[] = {"proc", "tmp", "dev", ZYGOTE_LOWER + 1};
+    static const char *const places[] = {"proc", "tmp", "dev", ZYGOTE_LOWER};
     _cleanup_close_ int dev = -1, fs = -1, proc = -1;
 
     if (plan->root_kind == BOX_ROOT_HOST) {
@@ -46,7 +47,7 @@ static int fill_base(const struct plan *plan, int root, struct error *err)
         dev = openat(root, "dev", O_PATH | O_DIRECTORY | O_CLOEXEC);
         if (tree_devices(dev, err) < 0)
             return -1;
-        if (tree_attach(plan->lower, root, ZYGOTE_LOWER + 1) < 0)
+        if (tree_attach(plan->lower, root, ZYGOTE_LOWER) < 0)
             return error_set(err, "mount_failed", errno, "cannot attach the root's layer");
     }
     fs = sys_fsopen("proc");
@@ -69,7 +70,8 @@ static int build_base(const struct plan *plan, struct error *err)
     (void)umask(0);
     if (tree_tmpfs(0, 0, &tmpfs, err) < 0)
         return -1;
-    if (tree_attach(tmpfs, AT_FDCWD, "/") < 0 || mkdirat(tmpfs, "root", 0755) < 0 ||
+    /* Not on "/", where the detaching below would find it instead of the host's root. */
+    if (tree_attach(tmpfs, AT_FDCWD, "/tmp") < 0 || mkdirat(tmpfs, "root", 0755) < 0 ||
         (root = sys_open_tree(tmpfs, "root", OPEN_TREE_CLONE | OPEN_TREE_CLOEXEC)) < 0 ||
         tree_attach(root, tmpfs, "root") < 0)
         return error_set(err, "mount_failed", errno, "cannot make the zygote's root");
@@ -217,12 +219,10 @@ static int hear(struct zygote *zygote, int *pidfd, struct error *err)
     return *pidfd >= 0 ? 0 : error_set(err, "zygote_failed", 0, "the zygote gave no box");
 }
 
-/* What the slot lends, as flags and fds of a request; the doors are to be closed afterwards. */
+/* What the slot lends, as flags and fds of a request. */
 static int lend(const struct zygote_slot *slot, struct zygote_request *request, int *fds,
-                size_t *count, int doors[CGROUP_V1_MAX], struct error *err)
+                size_t *count, struct error *err)
 {
-    for (size_t i = 0; i < CGROUP_V1_MAX; i++)
-        doors[i] = -1;
     if (slot->network >= 0) {
         request->flags |= ZYGOTE_NETWORK;
         fds[(*count)++] = slot->network;
@@ -238,33 +238,30 @@ static int lend(const struct zygote_slot *slot, struct zygote_request *request, 
         fds[(*count)++] = cgroup_leaves_fd(slot->cgroup);
         request->plan.leaves = 0; /* any number: init is told that it has them */
     }
-    if (cgroup_doors_open(slot->cgroup, doors, err) < 0)
+    if (cgroup_gate_open(slot->cgroup, &request->plan.gate, err) < 0)
         return -1;
-    while (request->doors < CGROUP_V1_MAX && doors[request->doors] >= 0)
-        fds[(*count)++] = doors[request->doors++];
+    *count += cgroup_gate_fds(&request->plan.gate, fds + *count);
     return 0;
 }
 
 static int ask(struct zygote *zygote, const struct zygote_slot *slot,
                struct zygote_request *request, struct box *box, struct error *err)
 {
-    int pair[2], doors[CGROUP_V1_MAX], fds[PROTO_FDS_MAX];
-    size_t count = 1;
     bool limited = slot->cgroup != NULL && cgroup_leaves_limited(slot->cgroup);
-    int made;
+    int pair[2], fds[PROTO_FDS_MAX], made;
+    size_t count = 1;
 
     if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair) < 0)
         return error_set(err, "create_failed", errno, "cannot make the box's control socket");
     box->control = pair[0];
     fds[0] = pair[1];
-    made = lend(slot, request, fds, &count, doors, err);
+    made = lend(slot, request, fds, &count, err);
     if (made == 0)
         made = box_send_config(box->control, &request->plan, limited, err);
     if (made == 0 && proto_send(zygote->socket, request, sizeof(*request), NULL, 0, fds, count) < 0)
         made = error_set(err, "zygote_failed", errno, "the zygote has ended; start it again");
     (void)close(pair[1]);
-    for (size_t i = 0; i < CGROUP_V1_MAX; i++)
-        fd_close(&doors[i]);
+    cgroup_gate_close(&request->plan.gate);
     return made == 0 ? hear(zygote, &box->pidfd, err) : -1;
 }
 
@@ -301,6 +298,7 @@ int zygote_box(struct zygote *zygote, const struct box_spec *spec, const struct 
     } else {
         box->magic = BOX_MAGIC;
         box->privileges = spec->privileges;
+        box->lent = slot->cgroup;
         box->control = box->pidfd = box->guard.socket = box->pool.lock = -1;
         made = prepare(zygote, spec, slot, box, request, err);
         if (made == 0)

@@ -1,5 +1,6 @@
 /* The zygote's own program: see box/zygote.h. One request at a time, no state between them. */
 #include "base/fd.h"
+#include "box/cgroup_enter.h"
 #include "box/inside.h"
 #include "box/proto.h"
 #include "box/sys.h"
@@ -47,7 +48,7 @@ static int map_lower(pid_t pid)
 
     (void)snprintf(path, sizeof(path), "/proc/%d/ns/user", (int)pid);
     userns = open(path, O_RDONLY | O_CLOEXEC);
-    lower = sys_open_tree(AT_FDCWD, ZYGOTE_LOWER, OPEN_TREE_CLONE | OPEN_TREE_CLOEXEC);
+    lower = sys_open_tree(AT_FDCWD, "/" ZYGOTE_LOWER, OPEN_TREE_CLONE | OPEN_TREE_CLOEXEC);
     if (userns < 0 || lower < 0)
         return -1;
     attr.userns_fd = (unsigned)userns;
@@ -122,8 +123,7 @@ static void serve_one(struct zygote_request *request, int fds[PROTO_FDS_MAX])
     making.network = take(fds, &next, request->flags, ZYGOTE_NETWORK);
     making.into = take(fds, &next, request->flags, ZYGOTE_INTO);
     making.leaves = take(fds, &next, request->flags, ZYGOTE_LEAVES);
-    for (size_t i = 0; i < CGROUP_V1_MAX; i++)
-        request->plan.doors[i] = i < request->doors && next < PROTO_FDS_MAX ? fds[next++] : -1;
+    cgroup_gate_take(&request->plan.gate, fds + next);
     /* A child that is not released sees the end of its go socket and ends. */
     (void)make_box(request, &making, &answer);
     fd_close(&making.go[0]);

@@ -8,16 +8,15 @@
 #define ZYGOTE_SOCKET_FD 3
 #define ZYGOTE_INIT_FD 4 /* sealed memfd of init's program */
 
-/* Where the lower layer of an image root stands in a zygote. */
-#define ZYGOTE_LOWER "/lower"
+/* Where the lower layer of an image root stands in a zygote's root. */
+#define ZYGOTE_LOWER "lower"
 
-/* Its fds: the box's end of the control socket, then those whose flag is set, in this order, then the
- * doors of the v1 groups. */
+/* Its fds: the box's end of the control socket, then those whose flag is set, in this order, then those
+ * of the gate in the plan. */
 enum { ZYGOTE_NETWORK = 1, ZYGOTE_INTO = 2, ZYGOTE_LEAVES = 4 };
 
 struct zygote_request {
     uint32_t flags;
-    uint32_t doors;
     uint32_t first_id, ids_count;
     struct plan plan;
 };

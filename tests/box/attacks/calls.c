@@ -196,6 +196,24 @@ static void machine(void)
 
 /* ---- 53: limits ---- */
 
+/* By what came of it: a filter may also answer 0 and do nothing. */
+static void raise_limit(const char *name, pid_t pid, int resource)
+{
+    struct rlimit before = {0}, after = {0}, more;
+    char what[64];
+
+    (void)syscall(SYS_prlimit64, pid, resource, NULL, &before);
+    more = (struct rlimit){before.rlim_max + 1, before.rlim_max + 1};
+    (void)syscall(SYS_prlimit64, pid, resource, &more, NULL);
+    if (pid == 0)
+        (void)setrlimit(resource, &more);
+    (void)syscall(SYS_prlimit64, pid, resource, NULL, &after);
+    (void)snprintf(what, sizeof(what), "raising %s of %s", name, pid == 0 ? "itself" : "init");
+    attack_check(what, after.rlim_max == before.rlim_max && after.rlim_max != RLIM_INFINITY,
+                 "%llu to %llu", (unsigned long long)before.rlim_max,
+                 (unsigned long long)after.rlim_max);
+}
+
 static void raise_limits(void)
 {
     static const struct {
@@ -203,17 +221,9 @@ static void raise_limits(void)
         int resource;
     } limits[] = {{"core", RLIMIT_CORE},       {"nofile", RLIMIT_NOFILE}, {"nproc", RLIMIT_NPROC},
                   {"memlock", RLIMIT_MEMLOCK}, {"nice", RLIMIT_NICE},     {"rtprio", RLIMIT_RTPRIO}};
-    struct rlimit limit;
-    char what[64];
-
     for (size_t i = 0; i < sizeof(limits) / sizeof(limits[0]); i++) {
-        (void)getrlimit(limits[i].resource, &limit);
-        (void)snprintf(what, sizeof(what), "raising %s from %llu", limits[i].name,
-                       (unsigned long long)limit.rlim_max);
-        limit.rlim_max++;
-        REFUSED(what, setrlimit(limits[i].resource, &limit), EPERM);
-        (void)snprintf(what, sizeof(what), "raising %s of init", limits[i].name);
-        REFUSED(what, syscall(SYS_prlimit64, 1, limits[i].resource, &limit, NULL), EPERM);
+        raise_limit(limits[i].name, 0, limits[i].resource);
+        raise_limit(limits[i].name, 1, limits[i].resource);
     }
 }
 
@@ -229,10 +239,19 @@ static int crash(void *argument)
 
 static void dump_core(void)
 {
-    struct rlimit unlimited = {RLIM_INFINITY, RLIM_INFINITY};
+    static const rlim_t wanted[] = {RLIM_INFINITY, 1 << 20, 2, 0};
+    struct rlimit limit;
     int status;
 
-    REFUSED("an unlimited core", setrlimit(RLIMIT_CORE, &unlimited), EPERM);
+    /* A core_pattern that starts a program of the host heeds no limit but 1. */
+    for (size_t i = 0; i < sizeof(wanted) / sizeof(wanted[0]); i++) {
+        limit = (struct rlimit){wanted[i], wanted[i]};
+        (void)setrlimit(RLIMIT_CORE, &limit);
+        (void)syscall(SYS_prlimit64, 0, RLIMIT_CORE, &limit, NULL);
+        (void)getrlimit(RLIMIT_CORE, &limit);
+        attack_check("the size of a core", limit.rlim_cur == 1 && limit.rlim_max == 1, "%llu, %llu",
+                     (unsigned long long)limit.rlim_cur, (unsigned long long)limit.rlim_max);
+    }
     status = attack_child(crash, NULL);
     attack_check("a crash", WIFSIGNALED(status) && !WCOREDUMP(status), "status %#x",
                  (unsigned)status);
