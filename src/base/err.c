@@ -32,7 +32,8 @@ int error_wrap(struct error *err, const char *fmt, ...)
     va_start(args, fmt);
     used = vsnprintf(err->text, sizeof(err->text), fmt, args);
     va_end(args);
-    if (used >= 0 && (size_t)used < sizeof(err->text))
-        (void)snprintf(err->text + used, sizeof(err->text) - (size_t)used, ": %s", inner);
+    if (used >= 0 && (size_t)used < sizeof(err->text) - 3)
+        (void)snprintf(err->text + used, sizeof(err->text) - (size_t)used, ": %.*s",
+                       (int)(sizeof(err->text) - (size_t)used - 3), inner);
     return -1;
 }

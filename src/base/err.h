@@ -22,5 +22,4 @@ int error_set(struct error *err, const char *code, int errnum, const char *fmt, 
     __attribute__((format(printf, 4, 5), cold));
 
 /* Puts "CONTEXT: " before the text of an error that is already set; returns -1. */
-int error_wrap(struct error *err, const char *fmt, ...)
-    __attribute__((format(printf, 2, 3), cold));
+int error_wrap(struct error *err, const char *fmt, ...) __attribute__((format(printf, 2, 3), cold));

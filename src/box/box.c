@@ -243,8 +243,8 @@ static int clone_child(struct box *box, struct making *making, struct error *err
 static void close_making(struct making *making)
 {
     struct plan *plan = &making->plan;
-    int *owned[] = {&plan->control, &plan->init,       &plan->lower,       &plan->upper,
-                    &making->control, &making->into,       &making->leaves};
+    int *owned[] = {&plan->control,   &plan->init,   &plan->lower,   &plan->upper,
+                    &making->control, &making->into, &making->leaves};
 
     for (size_t i = 0; i < sizeof(owned) / sizeof(owned[0]); i++)
         fd_close(owned[i]);
@@ -259,8 +259,8 @@ static int make(const struct box_spec *spec, struct box *box, struct making *mak
         open_roots(spec, box, making, err) < 0 || start_guard(spec, box, making, err) < 0 ||
         open_binds(spec, making, err) < 0 || open_channels(making, err) < 0)
         return -1;
-    if (needs_groups_first(spec) && guard_wait_made(&box->guard, &making->into, &making->leaves,
-                                                    &making->limited, err) < 0)
+    if (needs_groups_first(spec) &&
+        guard_wait_made(&box->guard, &making->into, &making->leaves, &making->limited, err) < 0)
         return -1;
     making->plan.leaves = making->leaves;
     if (box_send_config(making->control, &making->plan, making->limited, err) < 0 ||

@@ -49,7 +49,8 @@ struct box_spec {
     const char *user;     /* NAME, UID, NAME:GROUP or UID:GID; NULL: `user` if plain, else `root` */
     const char *hostname; /* NULL: "box" */
     struct box_limits limits;
-    bool many_commands; /* with a cgroup leaf for each, so that one can be killed as a whole; else the
+    bool
+        many_commands; /* with a cgroup leaf for each, so that one can be killed as a whole; else the
                          * box ends with its first command */
 };
 
@@ -98,9 +99,9 @@ struct box_event {
 
 struct box_report {
     bool oom_killed;
-    bool usage_known;             /* false where no cgroup counts: the next two are then 0 */
-    uint64_t cpu_ns;              /* all processes of the box */
-    uint64_t peak_memory_bytes;   /* with what it wrote to its disk */
+    bool usage_known;           /* false where no cgroup counts: the next two are then 0 */
+    uint64_t cpu_ns;            /* all processes of the box */
+    uint64_t peak_memory_bytes; /* with what it wrote to its disk */
 };
 
 struct box;

@@ -6,9 +6,9 @@
 #include "box/cgroup.h"
 
 #include "base/fd.h"
+#include "box/cgroup_parts.h"
 #include "box/switches.h"
 #include "box/sys.h"
-#include "box/cgroup_parts.h"
 
 #include <assert.h>
 #include <dirent.h>
@@ -486,11 +486,10 @@ static void view_name(unsigned controllers, char *name, size_t size)
 
 static int view_open(int parent, const char *name)
 {
-    struct mount_attr attr = {.attr_set = MOUNT_ATTR_RDONLY | MOUNT_ATTR_NOSUID |
-                                          MOUNT_ATTR_NODEV | MOUNT_ATTR_NOEXEC,
+    struct mount_attr attr = {.attr_set = MOUNT_ATTR_RDONLY | MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV |
+                                          MOUNT_ATTR_NOEXEC,
                               .propagation = MS_PRIVATE};
-    _cleanup_close_ int mount =
-        sys_open_tree(parent, name, OPEN_TREE_CLONE | OPEN_TREE_CLOEXEC);
+    _cleanup_close_ int mount = sys_open_tree(parent, name, OPEN_TREE_CLONE | OPEN_TREE_CLOEXEC);
 
     if (mount < 0 || sys_mount_setattr(mount, "", AT_EMPTY_PATH, &attr) < 0)
         return -1;
@@ -532,11 +531,6 @@ void cgroup_gate_close(struct cgroup_gate *gate)
     for (size_t i = 0; i < gate->views_count; i++)
         fd_close(&gate->views[i]);
     gate->doors_count = gate->views_count = 0;
-}
-
-int cgroup_join(const struct cgroup *cgroup, pid_t pid, struct error *err)
-{
-    return cgroup_v1_join(cgroup, pid, err);
 }
 
 int cgroup_usage(const struct cgroup *cgroup, struct cgroup_usage *out)

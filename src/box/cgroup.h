@@ -90,7 +90,8 @@ struct cgroup_gate {
     uint32_t doors_count, views_count;
     int doors[CGROUP_V1_MAX]; /* v1: written to by whoever goes in */
     int views[CGROUP_V1_MAX]; /* detached read-only mounts of the box's own groups */
-    char names[CGROUP_V1_MAX][CGROUP_VIEW_MAX]; /* "" for a v2 group, which is all there is to show */
+    char names[CGROUP_V1_MAX]
+              [CGROUP_VIEW_MAX]; /* "" for a v2 group, which is all there is to show */
 };
 
 /* Opens the gate for a process that is about to be cloned and goes in by itself. A bind of a group's
@@ -98,10 +99,6 @@ struct cgroup_gate {
  * and the kernel walks all of them when one is made. */
 int cgroup_gate_open(const struct cgroup *cgroup, struct cgroup_gate *gate, struct error *err);
 void cgroup_gate_close(struct cgroup_gate *gate);
-
-/* Puts another process into the v1 groups. Costs 5-20 ms if nothing on the host was moved in the
- * last 100 ms: the kernel waits for an RCU grace period. */
-int cgroup_join(const struct cgroup *cgroup, pid_t pid, struct error *err);
 
 /* What the box used so far; 0, or -1 where no group stands. */
 int cgroup_usage(const struct cgroup *cgroup, struct cgroup_usage *out);

@@ -49,7 +49,6 @@ int cgroup_directory_remove(int directory, const char *name);
 /* v1: each works on all hierarchies of the host. */
 int cgroup_v1_make(struct cgroup *cgroup, const struct cgroup_limits *limits, struct error *err);
 int cgroup_v1_doors_open(const struct cgroup *cgroup, int doors[CGROUP_V1_MAX], struct error *err);
-int cgroup_v1_join(const struct cgroup *cgroup, pid_t pid, struct error *err);
 void cgroup_v1_usage(const struct cgroup *cgroup, struct cgroup_usage *out, unsigned *counted);
 int cgroup_v1_kill(const struct cgroup *cgroup);
 

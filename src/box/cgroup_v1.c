@@ -113,18 +113,6 @@ int cgroup_v1_doors_open(const struct cgroup *cgroup, int doors[CGROUP_V1_MAX], 
     return 0;
 }
 
-int cgroup_v1_join(const struct cgroup *cgroup, pid_t pid, struct error *err)
-{
-    char text[16];
-
-    (void)snprintf(text, sizeof(text), "%d", pid);
-    for (size_t i = 0; i < cgroup->host->v1_count; i++)
-        if (cgroup_file_write(cgroup->host->v1[i].parent, cgroup->name, "cgroup.procs", text) < 0)
-            return error_set(err, "cgroup_failed", errno,
-                             "cannot move process %d into the cgroup %s", pid, cgroup->name);
-    return 0;
-}
-
 /* The parent directory of the hierarchy with this controller, in which our group stands; or -1. */
 static int parent_of(const struct cgroup *cgroup, unsigned controller)
 {

@@ -165,7 +165,7 @@ static int make(int socket, const struct guard_order *order, struct cgroup *cgro
  * nothing on the host forks. It was not born into a v2 group where it could not wait for one; should
  * there be one all the same (some controllers on v1, some on v2), it is moved. */
 static int open_gate(int socket, const struct cgroup *cgroup, bool is_born_there, pid_t child,
-                      struct error *err)
+                     struct error *err)
 {
     struct cgroup_gate gate;
     int fds[PROTO_FDS_MAX];

@@ -43,7 +43,8 @@ int idmap_open(const struct idmap *map, struct error *err)
     int fd = -1;
 
     if (pid < 0)
-        return error_set(err, "namespace_failed", errno, "cannot make a user namespace for a mount");
+        return error_set(err, "namespace_failed", errno,
+                         "cannot make a user namespace for a mount");
     (void)snprintf(uids, sizeof(uids), "%u %u %u", map->on_disk_uid, map->host_uid, map->count);
     (void)snprintf(gids, sizeof(gids), "%u %u %u", map->on_disk_gid, map->host_gid, map->count);
     if (idmap_write(pid, uids, gids, err) == 0) {

@@ -266,7 +266,7 @@ static int set_limit(int resource, rlim_t most, struct error *err)
 {
     struct rlimit limit;
 
-    if (getrlimit(resource, &limit) < 0)
+    if (syscall(SYS_prlimit64, 0, resource, NULL, &limit) < 0)
         return error_set(err, "limits_failed", errno, "cannot read a resource limit");
     if (limit.rlim_max > most)
         limit.rlim_max = most;
@@ -274,7 +274,7 @@ static int set_limit(int resource, rlim_t most, struct error *err)
         limit.rlim_cur = limit.rlim_max;
     if (resource == RLIMIT_NOFILE)
         limit.rlim_cur = limit.rlim_max;
-    if (setrlimit(resource, &limit) < 0)
+    if (syscall(SYS_prlimit64, 0, resource, &limit, NULL) < 0)
         return error_set(err, "limits_failed", errno, "cannot set a resource limit");
     return 0;
 }
@@ -307,7 +307,8 @@ static int place_fds(const struct plan *plan, struct error *err)
     if (dup3(control, PROTO_CONTROL_FD, 0) < 0 || dup3(init, 5, O_CLOEXEC) < 0 ||
         dup2(null, 0) < 0 || dup2(null, 1) < 0 || dup2(null, 2) < 0)
         return error_set(err, "fds_failed", errno, "cannot arrange the box's fds");
-    if (leaves >= 0 ? dup2(leaves, PROTO_LEAVES_FD) < 0 : (close(PROTO_LEAVES_FD) < 0 && errno != EBADF))
+    if (leaves >= 0 ? dup2(leaves, PROTO_LEAVES_FD) < 0
+                    : (close(PROTO_LEAVES_FD) < 0 && errno != EBADF))
         return error_set(err, "fds_failed", errno, "cannot arrange the box's fds");
     if (sys_close_range(6, ~0U, 0) < 0)
         return error_set(err, "fds_failed", errno, "cannot close the fds of the outside");
@@ -316,8 +317,8 @@ static int place_fds(const struct plan *plan, struct error *err)
 
 /* What uid 0 of a `system` box holds, in its own user namespace only: what apt, su and sudo need. */
 static const unsigned char system_caps[] = {
-    CAP_CHOWN, CAP_DAC_OVERRIDE, CAP_FOWNER,          CAP_FSETID,     CAP_SETUID,
-    CAP_SETGID, CAP_KILL,        CAP_NET_BIND_SERVICE, CAP_SYS_CHROOT, CAP_SETFCAP,
+    CAP_CHOWN,  CAP_DAC_OVERRIDE, CAP_FOWNER,           CAP_FSETID,     CAP_SETUID,
+    CAP_SETGID, CAP_KILL,         CAP_NET_BIND_SERVICE, CAP_SYS_CHROOT, CAP_SETFCAP,
 };
 
 static uint64_t caps_kept(const struct plan *plan)
@@ -357,8 +358,8 @@ static int become_user(const struct plan *plan, struct error *err)
     if (setgroups(plan->groups_count, plan->groups) < 0 ||
         setresgid(plan->gid, plan->gid, plan->gid) < 0 ||
         setresuid(plan->uid, plan->uid, plan->uid) < 0)
-        return error_set(err, "ids_failed", errno, "cannot become user %u:%u in the box",
-                         plan->uid, plan->gid);
+        return error_set(err, "ids_failed", errno, "cannot become user %u:%u in the box", plan->uid,
+                         plan->gid);
     return 0;
 }
 
@@ -431,7 +432,7 @@ _Noreturn void inside_enter(struct plan *plan)
     (void)sigfillset(&all);
     (void)sigprocmask(SIG_BLOCK, &all, NULL);
     /* What our maker or its caller ignores is ignored by no command. */
-    for (int number = 1; number < NSIG; number++)
+    for (int number = 1; number < SIGRTMIN; number++)
         (void)signal(number, SIG_DFL);
     (void)fd_write_file(AT_FDCWD, "/proc/self/oom_score_adj", OOM_SCORE_ADJ);
     if (plan->has_guard)

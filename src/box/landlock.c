@@ -29,8 +29,8 @@
 #define SCOPE_ABSTRACT_UNIX_SOCKET 1ULL /* ABI 6 */
 #define SCOPE_SIGNAL 2ULL
 
-#define FS_CHANGE                                                                                  \
-    (FS_WRITE_FILE | FS_REMOVE_DIR | FS_REMOVE_FILE | FS_MAKE_DIR | FS_MAKE_REG | FS_MAKE_SOCK |   \
+#define FS_CHANGE                                                                                \
+    (FS_WRITE_FILE | FS_REMOVE_DIR | FS_REMOVE_FILE | FS_MAKE_DIR | FS_MAKE_REG | FS_MAKE_SOCK | \
      FS_MAKE_FIFO | FS_MAKE_SYM | FS_REFER)
 #define FS_DEVICES (FS_MAKE_CHAR | FS_MAKE_BLOCK)
 

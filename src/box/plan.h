@@ -38,22 +38,22 @@ struct plan {
     uint32_t cpu_milli;
     uint32_t pids;
 
-    bool from_zygote;    /* the mount namespace is a copy of a zygote's, whose root is the base */
-    bool own_clocks;     /* found out by the child: uptime begins with the box */
-    bool landlock;       /* use it where the kernel has it */
-    bool one_shot;       /* the box ends with its first command */
-    bool no_set_id;      /* a writable bind: the filter refuses set-id modes */
-    bool own_network;    /* the network namespace is new: bring lo up */
+    bool from_zygote; /* the mount namespace is a copy of a zygote's, whose root is the base */
+    bool own_clocks;  /* found out by the child: uptime begins with the box */
+    bool landlock;    /* use it where the kernel has it */
+    bool one_shot;    /* the box ends with its first command */
+    bool no_set_id;   /* a writable bind: the filter refuses set-id modes */
+    bool own_network; /* the network namespace is new: bring lo up */
     uint32_t filter_key[4];
 
-    int control; /* our end of the control socket */
-    int init;    /* sealed memfd: the program of PID 1 */
-    int go;      /* a packet comes when the id maps stand; a zygote's brings the lower layer */
+    int control;    /* our end of the control socket */
+    int init;       /* sealed memfd: the program of PID 1 */
+    int go;         /* a packet comes when the id maps stand; a zygote's brings the lower layer */
     bool has_guard; /* at the other end of `go`: it learns our pid there, and sends the gate */
     struct cgroup_gate gate; /* from the guard, or with a zygote's request */
-    int leaves;  /* delegated cgroup v2 directory */
-    int lower;   /* root: detached mount of the lower layer (not with BOX_ROOT_HOST) */
-    int upper;   /* a detached mount to hold upper and work, where tmpfs cannot */
+    int leaves;              /* delegated cgroup v2 directory */
+    int lower;               /* root: detached mount of the lower layer (not with BOX_ROOT_HOST) */
+    int upper;               /* a detached mount to hold upper and work, where tmpfs cannot */
 
     size_t binds_count;
     struct plan_bind binds[PLAN_BINDS_MAX];

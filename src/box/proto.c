@@ -27,7 +27,7 @@ int proto_send(int socket, const void *packet, size_t size, const void *more, si
         memset(&control, 0, sizeof(control));
         message.msg_control = control.bytes;
         message.msg_controllen = CMSG_SPACE(sizeof(int) * fds_count);
-        header = CMSG_FIRSTHDR(&message);
+        header = &control.align; /* what CMSG_FIRSTHDR() would say */
         header->cmsg_level = SOL_SOCKET;
         header->cmsg_type = SCM_RIGHTS;
         header->cmsg_len = CMSG_LEN(sizeof(int) * fds_count);

@@ -45,13 +45,13 @@ struct proto_head {
 struct proto_config {
     struct proto_head head;
     uint32_t version;
-    uint32_t has_leaves;      /* PROTO_LEAVES_FD is there */
-    uint32_t leaf_limits;     /* leaves have controllers: write the limits there too */
-    uint32_t pids;            /* limits of a leaf */
-    uint64_t memory_bytes;    /* ... */
-    uint32_t cpu_milli;       /* ... 0: none */
-    uint32_t one_shot;        /* init ends with its first command */
-    uint32_t clone_key[4];    /* opens clone3 in the filter; see filter/filter.h */
+    uint32_t has_leaves;   /* PROTO_LEAVES_FD is there */
+    uint32_t leaf_limits;  /* leaves have controllers: write the limits there too */
+    uint32_t pids;         /* limits of a leaf */
+    uint64_t memory_bytes; /* ... */
+    uint32_t cpu_milli;    /* ... 0: none */
+    uint32_t one_shot;     /* init ends with its first command */
+    uint32_t clone_key[4]; /* opens clone3 in the filter; see filter/filter.h */
 };
 
 enum proto_exec_flags { PROTO_EXEC_TTY = 1, PROTO_EXEC_MEMFD = 2, PROTO_EXEC_USER = 4 };

@@ -138,8 +138,7 @@ static void bind_owner(const struct stat *st, uid_t *uid, gid_t *gid)
     }
 }
 
-static int bind_map(int mount, const struct stat *st, const struct root_ids *ids,
-                    struct error *err)
+static int bind_map(int mount, const struct stat *st, const struct root_ids *ids, struct error *err)
 {
     struct idmap map = {
         .host_uid = ids->first + ids->user, .host_gid = ids->first + ids->group, .count = 1};
@@ -216,8 +215,10 @@ bool root_tmpfs_has_xattrs(void)
 static int make_ext4(const char *device, uint64_t inodes, uint32_t owner, struct error *err)
 {
     char count[32], extended[96];
-    char *argv[] = {"mkfs.ext4", "-q", "-F", "-m", "0", "-O", "^has_journal", "-N", count,
-                    "-E", extended, (char *)(uintptr_t)device, NULL};
+    char *argv[] = {"mkfs.ext4", "-q", "-F",           "-m",
+                    "0",         "-O", "^has_journal", "-N",
+                    count,       "-E", extended,       (char *)(uintptr_t)device,
+                    NULL};
     char *env[] = {"PATH=/usr/sbin:/sbin:/usr/bin:/bin", NULL};
     int status;
     pid_t pid;

@@ -100,18 +100,31 @@ static int make_file(int dir, const char *path, const char *text, struct error *
 /* ---- the host profile ---- */
 
 /* Directories of the host a program needs; where the host has a link (usr-merge), so has the box. */
-static const char *const host_directories[] = {"usr", "bin", "sbin", "lib", "lib32", "lib64",
-                                               "libx32"};
+static const char *const host_directories[] = {"usr",   "bin",   "sbin",  "lib",
+                                               "lib32", "lib64", "libx32"};
 
 /* What of /etc a program needs that holds no secret. Everything else there stays out. */
 static const char *const host_etc[] = {
-    "alternatives",     "ssl/certs",        "ssl/openssl.cnf", "ca-certificates",
-    "pki/tls/certs",    "pki/ca-trust/extracted", "crypto-policies", "ld.so.cache",
-    "localtime",        "services",         "protocols",       "fonts",
+    "alternatives",
+    "ssl/certs",
+    "ssl/openssl.cnf",
+    "ca-certificates",
+    "pki/tls/certs",
+    "pki/ca-trust/extracted",
+    "crypto-policies",
+    "ld.so.cache",
+    "localtime",
+    "services",
+    "protocols",
+    "fonts",
     /* A JVM does not start without its configuration. By name: to list a host's /etc takes longer
      * than all the rest. */
-    "java",             "java-8-openjdk",   "java-11-openjdk", "java-17-openjdk",
-    "java-21-openjdk",  "java-25-openjdk",
+    "java",
+    "java-8-openjdk",
+    "java-11-openjdk",
+    "java-17-openjdk",
+    "java-21-openjdk",
+    "java-25-openjdk",
 };
 
 static int bind_or_link(int from, const char *name, int dir, struct error *err)
@@ -205,8 +218,8 @@ static int make_etc(int root, const struct plan *plan, struct error *err)
 
 int tree_host_base(int root, const struct plan *plan, struct error *err)
 {
-    static const char *const empty[] = {"proc", "tmp", "home", "home/user", "var",
-                                        "run",  "root", "sys", "dev"};
+    static const char *const empty[] = {"proc", "tmp",  "home", "home/user", "var",
+                                        "run",  "root", "sys",  "dev"};
     _cleanup_close_ int host = open("/", O_PATH | O_DIRECTORY | O_CLOEXEC);
     _cleanup_close_ int dev = -1;
 
@@ -441,7 +454,7 @@ static int make_home(const struct plan *plan, const struct tree *tree, struct er
 
 static int own_image(const struct plan *plan, const struct tree *tree, struct error *err)
 {
-    _cleanup_close_ int dev = -1, target = -1, tmp = -1;
+    _cleanup_close_ int dev = -1, target = -1;
     struct stat st;
 
     if (make_dir(tree->scratch, "dev", 0755, err) < 0)
@@ -452,10 +465,10 @@ static int own_image(const struct plan *plan, const struct tree *tree, struct er
         return -1;
     /* Filled first and then bound: the clone takes the device nodes along. A zygote has them. */
     if (plan->from_zygote
-            ? tree_bind(AT_FDCWD, "/dev", target, "", MOUNT_ATTR_NOSUID | MOUNT_ATTR_NOEXEC, err) < 0
-            : tree_devices(dev, err) < 0 || tree_bind(dev, "", target, "",
-                                                      MOUNT_ATTR_NOSUID | MOUNT_ATTR_NOEXEC,
-                                                      err) < 0)
+            ? tree_bind(AT_FDCWD, "/dev", target, "", MOUNT_ATTR_NOSUID | MOUNT_ATTR_NOEXEC, err) <
+                  0
+            : tree_devices(dev, err) < 0 ||
+                  tree_bind(dev, "", target, "", MOUNT_ATTR_NOSUID | MOUNT_ATTR_NOEXEC, err) < 0)
         return -1;
     if (fstatat(tree->root, "tmp", &st, 0) < 0 && mkdirat(tree->root, "tmp", 01777) < 0 &&
         errno != EEXIST)
@@ -473,8 +486,7 @@ int tree_own(const struct plan *plan, const struct tree *tree, struct error *err
     } else if (own_image(plan, tree, err) < 0) {
         return -1;
     }
-    if (mount_devpts(tree, err) < 0 ||
-        bind_scratch(tree, "shm", "/dev/shm", 01777, 0, 0, err) < 0)
+    if (mount_devpts(tree, err) < 0 || bind_scratch(tree, "shm", "/dev/shm", 01777, 0, 0, err) < 0)
         return -1;
     return mount_proc(plan, tree, err);
 }
@@ -483,8 +495,8 @@ int tree_binds(const struct plan *plan, const struct tree *tree, struct error *e
 {
     for (size_t i = 0; i < plan->binds_count; i++) {
         const struct plan_bind *bind = &plan->binds[i];
-        _cleanup_close_ int target =
-            tree_target(tree->root, bind->target, bind->is_directory, false, err);
+        _cleanup_close_ int target = tree_target(tree->root, bind->target, bind->is_directory,
+                                                 false, err);
 
         if (target < 0)
             return -1;

@@ -57,14 +57,15 @@ static int put(int dir, const char *name, const char *text, size_t size, int pro
 
 static int put_meminfo(const struct plan *plan, int dir, int proc, struct error *err)
 {
-    static const char *const zero[] = {"Buffers",  "Cached",     "SwapCached", "Active",
-                                       "Inactive", "SwapTotal",  "SwapFree",   "Dirty",
+    static const char *const zero[] = {"Buffers",  "Cached",      "SwapCached", "Active",
+                                       "Inactive", "SwapTotal",   "SwapFree",   "Dirty",
                                        "Shmem",    "SReclaimable"};
     char text[1024];
     unsigned long long kib = plan->memory_bytes / 1024;
-    int n = snprintf(text, sizeof(text),
-                     "MemTotal:       %8llu kB\nMemFree:        %8llu kB\nMemAvailable:   %8llu kB\n",
-                     kib, kib, kib);
+    int n = snprintf(
+        text, sizeof(text),
+        "MemTotal:       %8llu kB\nMemFree:        %8llu kB\nMemAvailable:   %8llu kB\n", kib, kib,
+        kib);
 
     for (size_t i = 0; i < sizeof(zero) / sizeof(zero[0]); i++)
         n += snprintf(text + n, sizeof(text) - (size_t)n, "%s:%*s%8u kB\n", zero[i],

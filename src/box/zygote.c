@@ -141,16 +141,16 @@ static int start(const struct box_spec *spec, struct zygote *zygote, struct plan
                  struct error *err)
 {
     _cleanup_close_ int init = box_program("cove-init", embed_init_start, embed_init_end, err);
-    _cleanup_close_ int program =
-        init < 0 ? -1 : box_program("cove-zygote", embed_zygote_start, embed_zygote_end, err);
-    _cleanup_close_ int lower = -1;
+    _cleanup_close_ int program = init < 0 ? -1
+                                           : box_program("cove-zygote", embed_zygote_start,
+                                                         embed_zygote_end, err);
     struct box_user nobody = {0};
     int pair[2];
 
-    if (program < 0 || box_plan_fill(spec, &nobody, plan, err) < 0 ||
-        open_lower(spec, zygote, plan, err) < 0)
+    if (program < 0 || box_plan_fill(spec, &nobody, plan, err) < 0)
         return -1;
-    lower = plan->lower;
+    if (open_lower(spec, zygote, plan, err) < 0)
+        return -1;
     (void)snprintf(plan->shell, sizeof(plan->shell), "%s", zygote->shell);
     if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair) < 0)
         return error_set(err, "zygote_failed", errno, "cannot make the zygote's socket");
@@ -171,7 +171,9 @@ int zygote_start(const struct box_spec *spec, struct zygote **out, struct error 
     } else {
         zygote->socket = zygote->root = -1;
         box_choose_shell(spec, zygote->shell, sizeof(zygote->shell));
+        plan->lower = -1;
         started = start(spec, zygote, plan, err);
+        fd_close(&plan->lower);
     }
     free(plan);
     if (started < 0) {
@@ -266,8 +268,8 @@ static int ask(struct zygote *zygote, const struct zygote_slot *slot,
 }
 
 static int prepare(struct zygote *zygote, const struct box_spec *spec,
-                   const struct zygote_slot *slot, struct box *box,
-                   struct zygote_request *request, struct error *err)
+                   const struct zygote_slot *slot, struct box *box, struct zygote_request *request,
+                   struct error *err)
 {
     const char *who = spec->user;
 

@@ -27,7 +27,8 @@ def build_attacks():
                              text=True).stdout.strip()
     subprocess.run(
         ["musl-gcc", "-std=gnu17", "-D_GNU_SOURCE", "-O1", "-Wall", "-Wextra", "-Wshadow",
-         "-Werror", "-static", "-idirafter", "/usr/include", "-idirafter", f"/usr/include/{machine}",
+         "-Werror", "-static", "-idirafter", "/usr/include", "-idirafter",
+         f"/usr/include/{machine}",
          "-o", str(target), *map(str, sources)], check=True)
 
 
@@ -67,7 +68,8 @@ def build_debian(target):
          "--dpkgopt=path-exclude=/usr/share/doc/*", "--dpkgopt=path-exclude=/usr/share/man/*",
          "--dpkgopt=path-exclude=/usr/share/locale/*", "bookworm", str(target)],
         check=True, capture_output=True, timeout=300)
-    subprocess.run(["chroot", target, "/usr/sbin/useradd", "-m", "-s", "/bin/bash", "-u", "1000", "user"],
+    subprocess.run(["chroot", target, "/usr/sbin/useradd", "-m", "-s", "/bin/bash", "-u", "1000",
+                    "user"],
                    check=True, capture_output=True)
     sudoers = target / "etc" / "sudoers.d" / "user"
     sudoers.write_text("user ALL=(ALL) NOPASSWD: ALL\n")

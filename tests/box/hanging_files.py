@@ -1,5 +1,5 @@
-"""A FUSE file system of one file, `file`, whose reads are never answered. Speaks the kernel's protocol
-itself, for it must do what no library does. usage: hanging_files.py DIRECTORY"""
+"""A FUSE file system of one file, `file`, whose reads are never answered. Speaks the kernel's
+protocol itself, for it must do what no library does. usage: hanging_files.py DIRECTORY"""
 import ctypes
 import os
 import signal

@@ -5,7 +5,6 @@ import glob
 import json
 import os
 import pathlib
-import shutil
 import signal
 import subprocess
 import time
@@ -266,8 +265,8 @@ def left_since(before):
 
 
 def check_nothing_left(before, seconds=5):
-    """Everything must be gone. A guard may need a moment; a leak stays, and is the same one at every
-    look, which boxes of others that come and go are not."""
+    """Everything must be gone. A guard may need a moment; a leak stays, and is the same one at
+    every look, which boxes of others that come and go are not."""
     deadline = time.monotonic() + seconds
     left = left_since(before)
     while left:
@@ -348,7 +347,3 @@ def kill(pid, number=signal.SIGKILL):
         os.kill(pid, number)
     except ProcessLookupError:
         pass
-
-
-def have(*programs):
-    return all(shutil.which(program) for program in programs)

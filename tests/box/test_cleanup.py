@@ -1,5 +1,6 @@
-"""After many runs, and after `kill -9` at any moment, nothing is left: no process, mount, cgroup of any
-hierarchy, loop device, file, lock or IPC object. The fixture that looks after each test is in conftest."""
+"""After many runs, and after `kill -9` at any moment, nothing is left: no process, mount, cgroup of
+any hierarchy, loop device, file, lock or IPC object. The fixture that looks after each test is in
+conftest."""
 import os
 import random
 import signal
@@ -93,7 +94,8 @@ def test_term_at_every_early_moment_leaves_nothing():
 def test_kill_9_with_an_image_and_a_workspace(debian, workspace):
     for step in range(max(KILLS // 3, 10)):
         kill_at("while :; do echo x > /workspace/file; echo y > /usr/file; done",
-                ("--root", debian, "--privileges", "system", "--workspace", workspace), step * 0.002)
+                ("--root", debian, "--privileges", "system", "--workspace", workspace),
+                step * 0.002)
     assert set(os.listdir(workspace)) <= {"file"}
 
 

@@ -24,18 +24,21 @@ def test_29_the_root_cannot_be_written(privileges):
 
 def test_29_what_a_writable_root_takes_stays_in_the_box(debian):
     script = "echo changed > /etc/passwd; rm -rf /usr/share/bash-completion /usr/bin/env; touch /x"
-    before = (digest(debian / "etc/passwd"), sorted(os.listdir(debian)), digest(debian / "usr/bin/env"))
+    before = (digest(debian / "etc/passwd"), sorted(os.listdir(debian)),
+              digest(debian / "usr/bin/env"))
     result = run(script + "; cat /etc/passwd; ls /x /usr/bin/env", "--root", debian, "--privileges",
                  "system")
     assert result.stdout == "changed\n/x\n"
-    after = (digest(debian / "etc/passwd"), sorted(os.listdir(debian)), digest(debian / "usr/bin/env"))
+    after = (digest(debian / "etc/passwd"), sorted(os.listdir(debian)),
+             digest(debian / "usr/bin/env"))
     assert before == after
 
 
 # ---- 30: images whose directories lead elsewhere -----------------------------------------------
 
 LINKS = [("dev", "{outside}"), ("dev", "/etc"), ("proc", "{outside}"), ("sys", "{outside}"),
-         ("tmp", "{outside}"), ("etc", "{outside}"), ("home", "{outside}"), ("dev", "../../..{outside}"),
+         ("tmp", "{outside}"), ("etc", "{outside}"), ("home", "{outside}"),
+         ("dev", "../../..{outside}"),
          ("proc", "."), ("tmp", "/proc/1/root/tmp")]
 
 
@@ -50,7 +53,8 @@ def test_30_a_symlink_in_an_image_leads_nowhere(name, target, privileges, busybo
     shutil.rmtree(root / name, ignore_errors=True)
     (root / name).symlink_to(target.format(outside=outside))
     script = f"/bin/cat /{name}/secret; echo bad > /{name}/escaped; ls /dev /proc/self/exe; true"
-    result = harness.run_plain(["/bin/sh", "-c", script], "--root", root, "--privileges", privileges)
+    result = harness.run_plain(["/bin/sh", "-c", script], "--root", root, "--privileges",
+                               privileges)
     if result.code == 125:
         assert len(result.err.splitlines()) == 1, result.err
     else:
@@ -99,7 +103,8 @@ def test_32_set_id_and_capabilities_gain_nothing_in_plain(program, set_id_root):
     assert all(check["walled"] for check in checks)
 
 
-@pytest.mark.parametrize("command", [["su", "-c", "id"], ["sudo", "-n", "id"], ["chsh", "-s", "/bin/sh"],
+@pytest.mark.parametrize("command",
+                         [["su", "-c", "id"], ["sudo", "-n", "id"], ["chsh", "-s", "/bin/sh"],
                                      ["mount", "-t", "tmpfs", "none", "/tmp"], ["newgrp", "root"]])
 def test_32_the_hosts_own_set_id_programs_gain_nothing(command):
     result = run(command, "--timeout", "5s")
@@ -296,20 +301,21 @@ def test_38_the_channel_by_locks_is_documented():
 
 # ---- what the host profile shows -----------------------------------------------------------------
 
-HIDDEN = ["/etc/shadow", "/etc/ssh", "/etc/sudoers", "/etc/gshadow", "/etc/machine-id", "/root/.bashrc",
+HIDDEN = ["/etc/shadow", "/etc/ssh", "/etc/sudoers", "/etc/gshadow", "/etc/machine-id",
+          "/root/.bashrc",
           "/var/lib/dpkg", "/var/log", "/opt", "/srv", "/mnt", "/media", "/boot", "/run/lock",
           "/etc/cron.d", "/etc/environment", "/etc/krb5.keytab", "/etc/apt", "/etc/docker"]
 
 
 @pytest.mark.parametrize("privileges", ["plain", "system"])
 def test_the_host_profile_shows_nothing_private(privileges):
-    result = run(["sh", "-c", 'for path; do test ! -e "$path" || echo "$path"; done', "sh", *HIDDEN],
+    result = run(["sh", "-c", 'for path; do test ! -e "$path" || echo "$path"; done', "sh",
+                  *HIDDEN],
                  "--privileges", privileges)
     assert result.stdout == ""
     listing = run("ls -A / /home /var /run", "--privileges", privileges).stdout
     assert set(os.listdir("/home")) & set(listing.split()) <= {"user"}
-    private = [path.name for path in pathlib.Path("/etc/ssl/private").glob("*")]
-    assert run("ls /etc/ssl/private 2>/dev/null; ls /etc/ssl").stdout.split() != private or not private
+    assert run("ls /etc/ssl/private").report["exit_code"] != 0
 
 
 def test_the_host_profile_has_what_programs_need():
@@ -335,7 +341,8 @@ def test_a_directory_as_stdio_is_no_way_out(descriptor):
     directory = os.open("/usr", os.O_RDONLY | os.O_DIRECTORY)
     number = ("stdin", "stdout", "stderr").index(descriptor)
     try:
-        box = harness.start(f"cat /proc/self/fd/{number}/../etc/group /proc/self/fd/{number}/../../etc/group",
+        above = f"/proc/self/fd/{number}/.."
+        box = harness.start(f"cat {above}/etc/group {above}/../etc/group",
                             **{descriptor: directory})
         output, _ = box.communicate(timeout=20)
     finally:

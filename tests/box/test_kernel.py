@@ -83,7 +83,8 @@ def test_46_init_cannot_be_traced_read_or_replaced(box):
 
 @pytest.mark.parametrize("privileges", ["plain", "system"])
 def test_46_one_user_of_a_box_may_debug_its_own(privileges):
-    result = run("strace -o /tmp/trace -f true && grep -c execve /tmp/trace", "--privileges", privileges)
+    result = run("strace -o /tmp/trace -f true && grep -c execve /tmp/trace", "--privileges",
+                 privileges)
     assert result.report["exit_code"] == 0, result.stderr
 
 

@@ -1,5 +1,5 @@
-"""Entries 57 to 64 of the list of escapes: what of the host, of the caller or of a neighbour shows in
-a box."""
+"""Entries 57 to 64 of the list of escapes: what of the host, of the caller or of a neighbour shows
+in a box."""
 import ctypes
 import os
 import pathlib
@@ -65,7 +65,8 @@ def test_58_environment_of_the_caller_is_not_visible(privileges):
     result = run(["/attack/attack", 58, "no-such-word", ], "--mount", harness.ATTACK_MOUNT,
                  *privileges, env=environment)
     assert all(check["walled"] for check in harness.attack_lines(result.stdout))
-    shown = run("env; cat /proc/*/environ /proc/*/cmdline 2>/dev/null", *privileges, env=environment)
+    shown = run("env; cat /proc/*/environ /proc/*/cmdline 2>/dev/null", *privileges,
+                env=environment)
     assert secret not in shown.stdout
 
 
@@ -172,7 +173,8 @@ def test_62_the_process_list_is_the_boxs():
 def box_ids(process):
     """Where the ids of a box begin outside, as the kernel maps them."""
     pid = harness.wait_for(lambda: harness.box_processes(process), what="the box")[0]
-    maps = [pathlib.Path(f"/proc/{pid}/{name}").read_text().split() for name in ("uid_map", "gid_map")]
+    maps = [pathlib.Path(f"/proc/{pid}/{name}").read_text().split() for name in ("uid_map",
+                                                                                 "gid_map")]
     assert maps[0] == maps[1] and maps[0][0] == "0" and maps[0][2] == "65536"
     return int(maps[0][1])
 

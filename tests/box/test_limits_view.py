@@ -1,5 +1,5 @@
-"""What a program in a box is told of its machine: what --cpus and --memory gave it, so that runtimes
-which size themselves by it do not die."""
+"""What a program in a box is told of its machine: what --cpus and --memory gave it, so that
+runtimes which size themselves by it do not die."""
 import os
 import pathlib
 import re
@@ -7,12 +7,13 @@ import re
 import pytest
 
 import harness
-from harness import have, run
+from harness import run
 
 MIB = 1 << 20
 
 
-@pytest.mark.parametrize("cpus, expected", [("1", 1), ("0.5", 1), (str(os.cpu_count()), os.cpu_count())])
+@pytest.mark.parametrize("cpus, expected",
+                         [("1", 1), ("0.5", 1), (str(os.cpu_count()), os.cpu_count())])
 def test_cpus(cpus, expected):
     script = ("nproc; python3 -c 'import os; print(os.cpu_count(), len(os.sched_getaffinity(0)))'; "
               "grep -c ^processor /proc/cpuinfo; grep -c '^cpu[0-9]' /proc/stat")
@@ -36,7 +37,6 @@ def test_memory(memory, mib):
     assert int(swap.group(1)) == 0
 
 
-@pytest.mark.skipif(not have("vmstat", "top"), reason="procps is not installed")
 def test_tools_that_read_it_do_not_stumble():
     for command in (["vmstat"], ["top", "-b", "-n", "1"], ["uptime"], ["ps", "aux"], ["w"],
                     ["free", "-h"], ["df", "-h"]):
@@ -44,7 +44,6 @@ def test_tools_that_read_it_do_not_stumble():
         assert result.report["exit_code"] == 0, (command, result.stderr)
 
 
-@pytest.mark.skipif(not have("java"), reason="there is no Java on this machine")
 @pytest.mark.parametrize("memory, most", [("256M", 140), ("512M", 150)])
 def test_a_jvm_sizes_its_heap_by_the_limit(memory, most):
     result = run("java -XX:+PrintFlagsFinal -version 2>/dev/null | grep -E ' MaxHeapSize '",
@@ -55,7 +54,6 @@ def test_a_jvm_sizes_its_heap_by_the_limit(memory, most):
     assert result.report["exit_code"] == 0 and not result.report["oom_killed"]
 
 
-@pytest.mark.skipif(not have("java"), reason="there is no Java on this machine")
 def test_a_jvm_counts_its_cpus():
     result = run("java -XshowSettings:system -version 2>&1 | grep -i 'CPU Count'; "
                  "java -XX:+PrintFlagsFinal -version 2>/dev/null | grep ActiveProcessorCount",
@@ -63,7 +61,6 @@ def test_a_jvm_counts_its_cpus():
     assert "Effective CPU Count: 1" in result.stdout, result.stdout
 
 
-@pytest.mark.skipif(not have("node"), reason="there is no Node on this machine")
 def test_node_is_told_the_limit():
     result = run(["node", "-p", "const os = require('os'); JSON.stringify([os.totalmem(), "
                   "os.availableParallelism(), process.constrainedMemory?.() ?? 0])"],
@@ -73,7 +70,6 @@ def test_node_is_told_the_limit():
     assert constrained in (0, 512 * MIB)
 
 
-@pytest.mark.skipif(not have("node"), reason="there is no Node on this machine")
 def test_node_does_not_die_of_its_heap():
     result = run(["node", "-e", "let a = []; for (let i = 0; i < 2e5; i++) a.push({i}); "
                   "console.log(a.length)"], "--memory", "256M")

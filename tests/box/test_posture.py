@@ -1,6 +1,6 @@
-"""The posture of a command, compared with its exact expected value for each privilege profile, for the
-first command of a box and for the next: capabilities, ids, namespaces, fds, mounts, limits, environment,
-signals, groups. Any difference fails, also one that looks harmless."""
+"""The posture of a command, compared with its exact expected value for each privilege profile, for
+the first command of a box and for the next: capabilities, ids, namespaces, fds, mounts, limits,
+environment, signals, groups. Any difference fails, also one that looks harmless."""
 import json
 import os
 import pathlib
@@ -38,12 +38,14 @@ OPTIONS = {"plain": (), "system": ("--privileges", "system"),
 
 # Soft and hard; -1 is unlimited, None is the caller's.
 LIMITS = {"core": [1, 1], "nofile": [16384, 16384], "nproc": [1024, 1024],
-          "memlock": [8 << 20, 8 << 20], "nice": [0, 0], "rtprio": [0, 0], "stack": None, "cpu": None,
+          "memlock": [8 << 20, 8 << 20], "nice": [0, 0], "rtprio": [0, 0], "stack": None,
+          "cpu": None,
           "fsize": None, "data": None, "rss": None, "as": None, "locks": None, "sigpending": None,
           "msgqueue": None, "rttime": None}
 
 VALUES = {
-    "fds": [0, 1, 2], "securebits": 0, "parent_death_signal": 0, "umask": 0o022, "parent": 1, "tty": 0,
+    "fds": [0, 1, 2], "securebits": 0, "parent_death_signal": 0, "umask": 0o022, "parent": 1,
+          "tty": 0,
     "nice": 0, "policy": 0, "keyring": -1, "hostname": "box", "oom_score_adj": "200\n",
     "init_mem": 0, "init_owner": 65534, "init_cmdline": "cove-init", "setgroups": "allow\n",
     "max_user_namespaces": "0\n", "groups": [],
@@ -93,7 +95,8 @@ def expected_mounts(root, privileges):
         mounts += [("/tmp", "tmpfs", "rw,nosuid,nodev"),
                    (HOMES[privileges] if IDS[privileges] else "/root", "tmpfs", "rw,nosuid,nodev")]
     else:
-        mounts = [("/", "overlay", f"rw{nosuid},nodev"), ("/dev", "tmpfs", "rw,nosuid,nodev,noexec")]
+        mounts = [("/", "overlay", f"rw{nosuid},nodev"),
+                  ("/dev", "tmpfs", "rw,nosuid,nodev,noexec")]
     mounts += [(f"/dev/{name}", None, DEVICE)
                for name in ("null", "zero", "full", "random", "urandom", "tty")]
     mounts += [("/dev/pts", "devpts", DEVICE), ("/dev/shm", "tmpfs", "rw,nosuid,nodev"),
@@ -210,7 +213,8 @@ def test_namespaces_are_all_others_than_the_hosts(box):
 def test_cgroups_show_the_boxs_own_as_their_root(box):
     _, _, found = box
     for line in found["cgroup"].splitlines():
-        assert line.split(":", 2)[2] in ("/", "/init") or re.fullmatch(r"/c\d+", line.split(":", 2)[2])
+        assert line.split(":", 2)[2] in ("/", "/init") or re.fullmatch(r"/c\d+",
+                                                                       line.split(":", 2)[2])
 
 
 def test_the_network_is_a_loopback_and_no_route(box):
@@ -281,12 +285,14 @@ def test_killing_one_command_takes_its_daemons_and_spares_the_other(commands):
 
 
 def test_a_signal_reaches_the_group_of_its_command_only(commands):
-    done = commands("plain", "exec", 1, "sleep 60 & wait", "exec", 2, "sleep 0.6; echo alive", "sleep",
+    done = commands("plain", "exec", 1, "sleep 60 & wait", "exec", 2, "sleep 0.6; echo alive",
+                    "sleep",
                     300, "signal", 1, 15, "wait", 1, "wait", 2)
     assert done.stdout == "alive\n" and "1: signal 15" in done.stderr, done.stderr
 
 
 def test_one_command_cannot_harm_init_of_the_other(commands):
-    done = commands("plain", "exec", 1, "/attack/attack 46 > /dev/null; /attack/attack 47 > /dev/null",
+    done = commands("plain", "exec", 1,
+                    "/attack/attack 46 > /dev/null; /attack/attack 47 > /dev/null",
                     "wait", 1, "exec", 2, "echo fine", "wait", 2)
     assert done.stdout == "fine\n", done.stderr

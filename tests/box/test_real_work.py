@@ -1,5 +1,5 @@
-"""Real work runs unmodified in the host profile with a workspace: compilers, package managers' runners,
-version control, archives, databases. No network, so nothing is downloaded."""
+"""Real work runs unmodified in the host profile with a workspace: compilers, package managers'
+runners, version control, archives, databases. No network, so nothing is downloaded."""
 import os
 import pathlib
 import shutil
@@ -41,8 +41,6 @@ def test_c_build_with_gcc_and_make(workspace):
 
 
 def test_a_debugger_works(workspace):
-    if not harness.have("gdb") and not harness.have("strace"):
-        pytest.skip("neither gdb nor strace is on this machine")
     write(workspace, {"main.c": "int main(void) { return 42; }\n"})
     output = work("gcc -g -o main main.c && (strace -f ./main 2>&1 || true)", workspace)
     assert "exited with 42" in output
@@ -68,7 +66,6 @@ def test_python_venv_and_its_test_runner(workspace):
     assert "/workspace/env/bin/python" in output and "OK" in output and "pip" in output
 
 
-@pytest.mark.skipif(not harness.have("npm", "node"), reason="there is no npm on this machine")
 def test_npm_test_of_a_small_project(workspace):
     write(workspace, {
         "package.json": '{"name": "small", "version": "1.0.0", "type": "module", '
@@ -123,7 +120,6 @@ def test_ssh_keygen(workspace):
     assert "ED25519" in output and output.split()[-1] == "600"
 
 
-@pytest.mark.skipif(GO is None, reason="there is no Go on this machine")
 def test_go_build_and_test(workspace):
     write(workspace, {
         "go.mod": "module small\n\ngo 1.18\n",
@@ -142,7 +138,6 @@ def test_go_build_and_test(workspace):
     assert "ok" in output and output.split()[-1] == "42"
 
 
-@pytest.mark.skipif(not harness.have("java", "javac"), reason="there is no Java on this machine")
 def test_java_compile_and_run(workspace):
     write(workspace, {"Main.java": "import java.util.stream.*;\npublic class Main {\n"
                                    "  public static void main(String[] a) throws Exception {\n"

@@ -96,7 +96,8 @@ def test_output_limit_keeps_the_newest_bytes():
 
 
 def test_output_limit_does_not_cut_a_character():
-    result = run("i=0; while [ $i -lt 1000 ]; do printf é; i=$((i+1)); done", "--output-limit", "101")
+    result = run("i=0; while [ $i -lt 1000 ]; do printf é; i=$((i+1)); done", "--output-limit",
+                 "101")
     assert result.stdout == "é" * 50
     assert result.report["stdout_dropped_bytes"] == 2000 - 100
 
@@ -184,8 +185,8 @@ def test_large_binary_output_is_complete():
 # ---- signals -----------------------------------------------------------------------------------
 
 def ready(command, *options):
-    """A box whose command has said so, and whose shell has come to its next one: a shell loses signals
-    while it forks."""
+    """A box whose command has said so, and whose shell has come to its next one: a shell loses
+    signals while it forks."""
     box = start(command, *options)
     assert box.stdout.readline() == b"ready\n"
     time.sleep(0.2)
@@ -403,7 +404,8 @@ def test_hostname():
 def test_cwd(workspace):
     (workspace / "sub").mkdir()
     assert run(["pwd"], "--workspace", workspace).stdout == "/workspace\n"
-    assert run(["pwd"], "--workspace", workspace, "--cwd", "/workspace/sub").stdout == "/workspace/sub\n"
+    assert run(["pwd"], "--workspace", workspace, "--cwd",
+               "/workspace/sub").stdout == "/workspace/sub\n"
     assert run(["pwd"], "--cwd", "/usr/bin").stdout == "/usr/bin\n"
 
 
@@ -440,7 +442,8 @@ def test_help_lists_every_option_with_its_default():
     text = result.out.decode()
     assert result.code == 0 and result.err == b""
     for option in ("root", "workspace", "mount", "cwd", "user", "env", "hostname", "privileges",
-                   "memory", "cpus", "pids", "disk", "timeout", "output-limit", "net", "tty", "json",
+                   "memory", "cpus", "pids", "disk", "timeout", "output-limit", "net", "tty",
+                   "json",
                    "help"):
         assert f"--{option}" in text
     for default in ("2G", "1024", "1G", "262144", "8M", "none", "plain", "set-id"):

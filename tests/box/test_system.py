@@ -49,7 +49,8 @@ def test_apt_get_installs_a_local_package(debian, package):
 
 
 def test_a_package_with_set_id_programs_says_so_beside_a_writable_bind(debian, package, workspace):
-    result = run("dpkg -i /package/hello-box.deb", "--root", debian, *SYSTEM, "--workspace", workspace,
+    result = run("dpkg -i /package/hello-box.deb", "--root", debian, *SYSTEM, "--workspace",
+                 workspace,
                  "--mount", f"{package.parent}:/package:ro", "--timeout", "60s")
     assert result.report["exit_code"] != 0 and "not permitted" in result.stderr
 
@@ -101,7 +102,8 @@ def test_capabilities_can_be_set_on_files_inside(debian):
 
 
 def test_a_low_port_can_be_bound():
-    result = run(["/usr/bin/python3", "-c", "import socket; s = socket.create_server(('', 80)); print(1)"],
+    result = run(["/usr/bin/python3", "-c",
+                  "import socket; s = socket.create_server(('', 80)); print(1)"],
                  *SYSTEM)
     assert result.stdout == "1\n", result.stderr
 
@@ -120,7 +122,8 @@ def test_root_of_the_box_is_nobody_outside(debian):
         assert len(pids) >= 2
         for pid in pids:
             fields = dict(line.split(":", 1) for line in
-                          pathlib.Path(f"/proc/{pid}/status").read_text().splitlines() if ":" in line)
+                          pathlib.Path(f"/proc/{pid}/status").read_text().splitlines() if ":"
+                          in line)
             for key in ("Uid", "Gid"):
                 ids = [int(number) for number in fields[key].split()]
                 assert all(harness.IDS_FIRST <= number <= harness.IDS_LAST for number in ids)
@@ -145,6 +148,7 @@ def test_files_of_the_host_stay_out_of_reach(tmp_path):
 
 
 def test_the_hosts_root_is_read_only_for_root_of_the_box_too():
-    result = run("echo x > /usr/file; rm /usr/bin/env; mount -o remount,rw /; apt-get update", *SYSTEM)
+    result = run("echo x > /usr/file; rm /usr/bin/env; mount -o remount,rw /; apt-get update",
+                 *SYSTEM)
     assert result.report["exit_code"] != 0 and result.stderr.count("Read-only") >= 2
     assert os.path.exists("/usr/bin/env")

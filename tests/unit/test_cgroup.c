@@ -64,10 +64,10 @@ static pid_t clone_into(int cgroup)
 }
 
 /* Starts a process in the group as a box starts its first one: born in v2, and in v1 it goes in by
- * itself; with `is_moved` it is moved by us, and only then let go. */
-static pid_t spawn_as(const struct cgroup *cgroup, int (*run)(void), bool is_moved)
+ * itself. */
+static pid_t spawn(const struct cgroup *cgroup, int (*run)(void))
 {
-    int doors[CGROUP_V1_MAX];
+    struct cgroup_gate gate;
     struct error err = {0};
     int go[2];
     pid_t pid;
@@ -75,30 +75,23 @@ static pid_t spawn_as(const struct cgroup *cgroup, int (*run)(void), bool is_mov
 
     if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, go) < 0)
         exit(1);
-    CHECK(cgroup_doors_open(cgroup, doors, &err) == 0, "%s", err.text);
+    CHECK(cgroup_gate_open(cgroup, &gate, &err) == 0, "%s", err.text);
     (void)fflush(stdout);
     pid = clone_into(cgroup_into_fd(cgroup));
     if (pid == 0) {
         (void)prctl(PR_SET_PDEATHSIG, SIGKILL);
         (void)close(go[1]);
-        if (!is_moved && cgroup_enter(doors) < 0)
+        if (cgroup_enter(&gate) < 0)
             _exit(126);
         _exit(write(go[0], "e", 1) == 1 && read(go[0], &byte, 1) == 1 ? run() : 125);
     }
     (void)close(go[0]);
-    for (size_t i = 0; i < CGROUP_V1_MAX; i++)
-        fd_close(&doors[i]);
+    cgroup_gate_close(&gate);
     CHECK(read(go[1], &byte, 1) == 1, "the process could not enter %s", cgroup->name);
     CHECK(pid > 0, "cannot start a process in %s: %m", cgroup->name);
-    CHECK(!is_moved || cgroup_join(cgroup, pid, &err) == 0, "%s", err.text);
     (void)!write(go[1], "x", 1);
     (void)close(go[1]);
     return pid;
-}
-
-static pid_t spawn(const struct cgroup *cgroup, int (*run)(void))
-{
-    return spawn_as(cgroup, run, false);
 }
 
 static int reap(pid_t pid)
@@ -226,7 +219,7 @@ static int run_affinity(void)
 
 /* ---- the real thing ---- */
 
-static void check_every_hierarchy_is_ours(bool is_moved)
+static void check_every_hierarchy_is_ours(void)
 {
     char path[64], text[4096], *line, *rest = text;
     struct cgroup cgroup;
@@ -235,7 +228,7 @@ static void check_every_hierarchy_is_ours(bool is_moved)
 
     if (!make(&cgroup, &usual, true))
         return;
-    pid = spawn_as(&cgroup, run_wait, is_moved);
+    pid = spawn(&cgroup, run_wait);
     (void)snprintf(path, sizeof(path), "/proc/%d/cgroup", pid);
     CHECK(fd_read_file(AT_FDCWD, path, text, sizeof(text)) > 0, "%s: %m", path);
     while ((line = strsep(&rest, "\n")) != NULL) {
@@ -789,8 +782,7 @@ int main(void)
     CHECK(host.limits_memory && host.limits_cpu && host.limits_pids,
           "this machine limits memory %d, CPU %d, processes %d", host.limits_memory,
           host.limits_cpu, host.limits_pids);
-    check_every_hierarchy_is_ours(false);
-    check_every_hierarchy_is_ours(true);
+    check_every_hierarchy_is_ours();
     check_limits_are_set();
     check_memory_bomb(run_anonymous_bomb, "anonymous");
     check_memory_bomb(run_memfd_bomb, "memfd");

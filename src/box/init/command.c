@@ -47,8 +47,8 @@ int command_terminal(uint16_t rows, uint16_t columns)
     int unlock = 0;
     int master = open("/dev/pts/ptmx", O_RDWR | O_NOCTTY | O_CLOEXEC);
 
-    if (master >= 0 && (ioctl(master, TIOCSPTLCK, &unlock) < 0 ||
-                        ioctl(master, TIOCSWINSZ, &size) < 0)) {
+    if (master >= 0 &&
+        (ioctl(master, TIOCSPTLCK, &unlock) < 0 || ioctl(master, TIOCSWINSZ, &size) < 0)) {
         (void)close(master);
         return -1;
     }

@@ -8,11 +8,11 @@
 
 struct command_start {
     const struct proto_exec *request;
-    char *strings;  /* cwd, argv..., env..., each with its NUL; checked by command_strings_check() */
-    char **argv;    /* argc + 2: room for a shell in front and the NULL behind */
-    char **env;     /* envc + 1 */
-    int fds[3];     /* of the command; with a terminal, fds[0] is its master */
-    int leaf;       /* cgroup, or -1 */
+    char *strings; /* cwd, argv..., env..., each with its NUL; checked by command_strings_check() */
+    char **argv;   /* argc + 2: room for a shell in front and the NULL behind */
+    char **env;    /* envc + 1 */
+    int fds[3];    /* of the command; with a terminal, fds[0] is its master */
+    int leaf;      /* cgroup, or -1 */
     const uint32_t *key;
 
     /* Written by the child where it fails. */

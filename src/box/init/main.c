@@ -185,8 +185,7 @@ static void on_request(char *packet, size_t size, int fds[PROTO_FDS_MAX])
 /* False when the outside is gone. */
 static bool serve(void)
 {
-    static char packet[sizeof(struct proto_exec) + PROTO_INLINE_MAX]
-        __attribute__((aligned(16)));
+    static char packet[sizeof(struct proto_exec) + PROTO_INLINE_MAX] __attribute__((aligned(16)));
     int fds[PROTO_FDS_MAX];
     ssize_t n = proto_receive(PROTO_CONTROL_FD, packet, sizeof(packet), fds, MSG_DONTWAIT);
 

@@ -34,11 +34,11 @@ void attack_value(const char *what, long long value);
 void attack_refused(const char *what, long result, const int *errnos);
 
 /* errno is 0 before the call, so that a forgotten one shows. */
-#define REFUSED(what, call, ...)                                                                   \
-    do {                                                                                           \
-        errno = 0;                                                                                 \
-        long refused_result_ = (long)(call);                                                       \
-        attack_refused(what, refused_result_, (const int[]){__VA_ARGS__, 0});                      \
+#define REFUSED(what, call, ...)                                              \
+    do {                                                                      \
+        errno = 0;                                                            \
+        long refused_result_ = (long)(call);                                  \
+        attack_refused(what, refused_result_, (const int[]){__VA_ARGS__, 0}); \
     } while (0)
 
 /* Opens for reading or writing, closes again: the fd, or -1. */

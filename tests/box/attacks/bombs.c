@@ -1,5 +1,5 @@
-/* Entries 3 to 7, 15 and 16: memory, disk and output. What stops them is a limit of the box, so most
- * of these end by being killed, or by ENOSPC. */
+/* Entries 3 to 7, 15 and 16: memory, disk and output. What stops them is a limit of the box, so
+ * most of these end by being killed, or by ENOSPC. */
 #include "attack.h"
 
 #include <fcntl.h>
@@ -163,8 +163,8 @@ static void flood_output(void)
     for (size_t i = 0; i < sizeof(block); i++)
         block[i] = (unsigned char)(i * 7);
     while (written < wanted) {
-        ssize_t n = write(fd, block, wanted - written < sizeof(block) ? wanted - written
-                                                                      : sizeof(block));
+        ssize_t n = write(fd, block,
+                          wanted - written < sizeof(block) ? wanted - written : sizeof(block));
 
         if (n <= 0)
             _exit(3);
@@ -219,6 +219,6 @@ static void long_things(void)
 }
 
 const struct attack bombs_attacks[] = {
-    {3, anonymous},   {4, other_memory},  {5, dirty_pages}, {6, fill_disk},
+    {3, anonymous},   {4, other_memory},  {5, dirty_pages},  {6, fill_disk},
     {7, fill_inodes}, {15, flood_output}, {16, long_things}, {0, NULL},
 };

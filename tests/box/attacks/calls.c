@@ -140,8 +140,8 @@ static void push_terminal(void)
 
 static void processor(void)
 {
-    static const unsigned long kinds[] = {0x0008, 0x0400000, 0x0100000, 0x0200000, 0x4000000,
-                                          0x8000000, 0x0440000, 0x0001, 0x0020000};
+    static const unsigned long kinds[] = {0x0008,    0x0400000, 0x0100000, 0x0200000, 0x4000000,
+                                          0x8000000, 0x0440000, 0x0001,    0x0020000};
     char buffer[16] = {0}, what[64];
 
     for (size_t i = 0; i < sizeof(kinds) / sizeof(kinds[0]); i++) {
@@ -158,8 +158,8 @@ static void processor(void)
     (void)buffer;
 }
 
-/* Values that the kernel would refuse with EINVAL if it came to look at them, or that are so already:
- * where the wall is missing, nothing happens. */
+/* Values that the kernel would refuse with EINVAL if it came to look at them, or that are so
+ * already: where the wall is missing, nothing happens. */
 static void machine(void)
 {
     struct timespec never = {.tv_nsec = 2000000000};
@@ -219,8 +219,9 @@ static void raise_limits(void)
     static const struct {
         const char *name;
         int resource;
-    } limits[] = {{"core", RLIMIT_CORE},       {"nofile", RLIMIT_NOFILE}, {"nproc", RLIMIT_NPROC},
-                  {"memlock", RLIMIT_MEMLOCK}, {"nice", RLIMIT_NICE},     {"rtprio", RLIMIT_RTPRIO}};
+    } limits[] = {{"core", RLIMIT_CORE},   {"nofile", RLIMIT_NOFILE},
+                  {"nproc", RLIMIT_NPROC}, {"memlock", RLIMIT_MEMLOCK},
+                  {"nice", RLIMIT_NICE},   {"rtprio", RLIMIT_RTPRIO}};
     for (size_t i = 0; i < sizeof(limits) / sizeof(limits[0]); i++) {
         raise_limit(limits[i].name, 0, limits[i].resource);
         raise_limit(limits[i].name, 1, limits[i].resource);
@@ -297,7 +298,7 @@ static void write_by_memory(void)
     (void)close(fd);
 }
 
-/* Splices a page of the file into a pipe and writes on: the kernel must not merge into that page. */
+/* Splices a page of the file into a pipe and writes on: that must not go into the page. */
 static void write_by_pipe(void)
 {
     const char *path = attack_word(0, "/usr/bin/env");
@@ -319,13 +320,12 @@ static void write_by_pipe(void)
     attack_check("writing on behind a spliced page", sum_of(path) == before, "%s", path);
     REFUSED("AF_ALG", socket(AF_ALG_FAMILY, SOCK_SEQPACKET, 0), EAFNOSUPPORT);
     REFUSED("AF_ALG, pair", socketpair(AF_ALG_FAMILY, SOCK_SEQPACKET, 0, ends), EAFNOSUPPORT);
-    REFUSED("writing to the file", attack_open(path, O_WRONLY), EROFS, EACCES, EPERM,
-            ETXTBSY);
+    REFUSED("writing to the file", attack_open(path, O_WRONLY), EROFS, EACCES, EPERM, ETXTBSY);
     (void)close(fd);
 }
 
 const struct attack calls_attacks[] = {
-    {48, foreign_calls},   {49, push_terminal}, {50, processor},     {51, machine},
-    {53, raise_limits},    {54, dump_core},     {55, write_by_memory}, {56, write_by_pipe},
-    {0, NULL},
+    {48, foreign_calls},   {49, push_terminal}, {50, processor},
+    {51, machine},         {53, raise_limits},  {54, dump_core},
+    {55, write_by_memory}, {56, write_by_pipe}, {0, NULL},
 };

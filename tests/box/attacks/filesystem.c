@@ -54,9 +54,9 @@ static void change_root(void)
 
 static void list_devices(void)
 {
-    static const char *const known[] = {".",     "..",    "null", "zero",   "full",  "random",
-                                        "urandom", "tty", "fd",   "stdin",  "stdout", "stderr",
-                                        "ptmx",  "pts",   "shm"};
+    static const char *const known[] = {".",      "..",      "null", "zero", "full",
+                                        "random", "urandom", "tty",  "fd",   "stdin",
+                                        "stdout", "stderr",  "ptmx", "pts",  "shm"};
     DIR *directory = opendir("/dev");
     struct dirent *entry;
     int strangers = 0;
@@ -80,12 +80,37 @@ static void list_devices(void)
 
 static void open_devices(void)
 {
-    static const char *const names[] = {
-        "mem",   "kmem",         "port",  "kmsg",     "kvm",       "fuse",     "loop-control",
-        "loop0", "vda",          "sda",   "nvme0n1",  "console",   "tty0",     "tty1",
-        "ttyS0", "net/tun",      "hpet",  "rtc0",     "vhost-net", "vhost-vsock", "vsock",
-        "uinput", "mapper/control", "btrfs-control", "autofs", "cpu_dma_latency", "userfaultfd",
-        "snapshot", "watchdog", "hwrng", "dri/card0"};
+    static const char *const names[] = {"mem",
+                                        "kmem",
+                                        "port",
+                                        "kmsg",
+                                        "kvm",
+                                        "fuse",
+                                        "loop-control",
+                                        "loop0",
+                                        "vda",
+                                        "sda",
+                                        "nvme0n1",
+                                        "console",
+                                        "tty0",
+                                        "tty1",
+                                        "ttyS0",
+                                        "net/tun",
+                                        "hpet",
+                                        "rtc0",
+                                        "vhost-net",
+                                        "vhost-vsock",
+                                        "vsock",
+                                        "uinput",
+                                        "mapper/control",
+                                        "btrfs-control",
+                                        "autofs",
+                                        "cpu_dma_latency",
+                                        "userfaultfd",
+                                        "snapshot",
+                                        "watchdog",
+                                        "hwrng",
+                                        "dri/card0"};
     char path[64];
 
     for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
@@ -100,9 +125,9 @@ static void make_devices(void)
         const char *name;
         mode_t type;
         unsigned major, minor;
-    } nodes[] = {{"mem", S_IFCHR, 1, 1},    {"kmsg", S_IFCHR, 1, 11},  {"fuse", S_IFCHR, 10, 229},
-                 {"kvm", S_IFCHR, 10, 232}, {"loop0", S_IFBLK, 7, 0},  {"vda", S_IFBLK, 254, 0},
-                 {"sda", S_IFBLK, 8, 0},    {"null", S_IFCHR, 1, 3},   {"console", S_IFCHR, 5, 1}};
+    } nodes[] = {{"mem", S_IFCHR, 1, 1},    {"kmsg", S_IFCHR, 1, 11}, {"fuse", S_IFCHR, 10, 229},
+                 {"kvm", S_IFCHR, 10, 232}, {"loop0", S_IFBLK, 7, 0}, {"vda", S_IFBLK, 254, 0},
+                 {"sda", S_IFBLK, 8, 0},    {"null", S_IFCHR, 1, 3},  {"console", S_IFCHR, 5, 1}};
     static const char *const places[] = {"/tmp", "/dev/shm", "/home/user", "/dev", "/workspace"};
     char path[64];
 
@@ -111,7 +136,8 @@ static void make_devices(void)
             if (access(places[j], W_OK) < 0)
                 continue;
             (void)snprintf(path, sizeof(path), "%s/node-%s", places[j], nodes[i].name);
-            REFUSED(path, mknod(path, nodes[i].type | 0666, makedev(nodes[i].major, nodes[i].minor)),
+            REFUSED(path,
+                    mknod(path, nodes[i].type | 0666, makedev(nodes[i].major, nodes[i].minor)),
                     EPERM, EACCES, EROFS);
         }
     }
@@ -178,8 +204,8 @@ static void make_set_id(const char *directory)
         REFUSED("mknod", syscall(SYS_mknod, path, S_IFREG | mode, 0), EPERM);
 #endif
         REFUSED("openat", syscall(SYS_openat, dir, "new-openat", O_CREAT | O_WRONLY, mode), EPERM);
-        REFUSED("O_TMPFILE",
-                syscall(SYS_openat, AT_FDCWD, directory, O_TMPFILE | O_RDWR, mode), EPERM);
+        REFUSED("O_TMPFILE", syscall(SYS_openat, AT_FDCWD, directory, O_TMPFILE | O_RDWR, mode),
+                EPERM);
         REFUSED("openat2",
                 syscall(437, dir, "new-openat2", &(uint64_t[3]){O_CREAT | O_WRONLY, mode, 0}, 24UL),
                 ENOSYS);
@@ -206,9 +232,9 @@ static void set_id(void)
 
 static void fool_overlay(void)
 {
-    static const char *const names[] = {"user.overlay.opaque", "user.overlay.whiteout",
-                                        "user.overlay.redirect", "user.overlay.metacopy",
-                                        "user.overlay.origin", "user.overlay.upper",
+    static const char *const names[] = {"user.overlay.opaque",    "user.overlay.whiteout",
+                                        "user.overlay.redirect",  "user.overlay.metacopy",
+                                        "user.overlay.origin",    "user.overlay.upper",
                                         "trusted.overlay.opaque", "trusted.overlay.redirect"};
     const char *directory = attack_word(0, "/lower");
     char path[256];
@@ -275,8 +301,9 @@ static void leave_workspace(void)
     (void)stat("/", &root);
     for (int i = 0; i < 40; i++)
         (void)strcat(path, "/..");
-    attack_check("climbing by ..", stat(path, &above) == 0 && above.st_ino == root.st_ino &&
-                                       above.st_dev == root.st_dev,
+    attack_check("climbing by ..",
+                 stat(path, &above) == 0 && above.st_ino == root.st_ino &&
+                     above.st_dev == root.st_dev,
                  "%llu", (unsigned long long)above.st_ino);
     (void)unlink("/workspace/up");
     (void)symlink("/../../../../../../root", "/workspace/up");
@@ -285,8 +312,8 @@ static void leave_workspace(void)
     REFUSED("a hard link out", link("/workspace/kept", "/tmp/link"), EXDEV, EPERM, EACCES);
     REFUSED("a hard link in", link("/etc/passwd", "/workspace/link"), EXDEV, EPERM, EACCES);
     REFUSED("renaming out", rename("/workspace/kept", "/tmp/kept"), EXDEV, EACCES);
-    REFUSED("a device of the host's", mknod("/workspace/node", S_IFCHR | 0666, makedev(1, 1)), EPERM,
-            EACCES);
+    REFUSED("a device of the host's", mknod("/workspace/node", S_IFCHR | 0666, makedev(1, 1)),
+            EPERM, EACCES);
     REFUSED("a file of another", attack_open("/workspace/foreign", O_WRONLY), EACCES, EPERM);
     REFUSED("its owner", chown("/workspace/foreign", getuid(), getgid()), EPERM, EINVAL);
     REFUSED("a file for another", chown("/workspace/kept", 4242, 4242), EPERM, EINVAL, EOVERFLOW);

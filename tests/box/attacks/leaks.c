@@ -96,9 +96,12 @@ static int connect_path(const char *path)
 
 static void reach_sockets(void)
 {
-    static const char *const paths[] = {"/run/docker.sock", "/var/run/docker.sock",
-                                        "/run/dbus/system_bus_socket", "/run/systemd/private",
-                                        "/run/containerd/containerd.sock", "/run/udev/control"};
+    static const char *const paths[] = {"/run/docker.sock",
+                                        "/var/run/docker.sock",
+                                        "/run/dbus/system_bus_socket",
+                                        "/run/systemd/private",
+                                        "/run/containerd/containerd.sock",
+                                        "/run/udev/control"};
     FILE *file = fopen("/proc/net/unix", "re");
     char line[512];
     int sockets = 0;
@@ -158,12 +161,13 @@ static void open_families(void)
     static const struct {
         const char *name;
         int family;
-    } families[] = {{"AX25", 3},   {"IPX", 4},     {"APPLETALK", 5}, {"X25", 9},    {"DECnet", 12},
-                    {"KEY", 15},   {"PACKET", 17}, {"RDS", 21},      {"PPPOX", 24}, {"LLC", 26},
-                    {"IB", 27},    {"MPLS", 28},   {"CAN", 29},      {"TIPC", 30},  {"BLUETOOTH", 31},
-                    {"RXRPC", 33}, {"PHONET", 35}, {"CAIF", 37},     {"ALG", 38},   {"NFC", 39},
-                    {"VSOCK", 40}, {"KCM", 41},    {"QIPCRTR", 42},  {"SMC", 43},   {"XDP", 44},
-                    {"MCTP", 45}};
+    } families[] = {{"AX25", 3},    {"IPX", 4},   {"APPLETALK", 5},  {"X25", 9},
+                    {"DECnet", 12}, {"KEY", 15},  {"PACKET", 17},    {"RDS", 21},
+                    {"PPPOX", 24},  {"LLC", 26},  {"IB", 27},        {"MPLS", 28},
+                    {"CAN", 29},    {"TIPC", 30}, {"BLUETOOTH", 31}, {"RXRPC", 33},
+                    {"PHONET", 35}, {"CAIF", 37}, {"ALG", 38},       {"NFC", 39},
+                    {"VSOCK", 40},  {"KCM", 41},  {"QIPCRTR", 42},   {"SMC", 43},
+                    {"XDP", 44},    {"MCTP", 45}};
     static const int types[] = {SOCK_STREAM, SOCK_DGRAM, SOCK_RAW, SOCK_SEQPACKET};
     char what[64];
 
@@ -273,6 +277,6 @@ static void leave_traces(void)
 }
 
 const struct attack leaks_attacks[] = {
-    {37, leave_traces},  {57, list_fds},  {58, find_environment}, {59, reach_sockets},
-    {60, reach_ipc},     {61, open_sockets}, {62, see_host},      {0, NULL},
+    {37, leave_traces}, {57, list_fds},     {58, find_environment}, {59, reach_sockets},
+    {60, reach_ipc},    {61, open_sockets}, {62, see_host},         {0, NULL},
 };

@@ -1,5 +1,6 @@
-/* The program that attacks a box from inside: `attack ENTRY [WORD...]` runs the attacks of one entry,
- * `attack posture` prints what a command can see of itself. Exit status 0 when every wall held. */
+/* The program that attacks a box from inside: `attack ENTRY [WORD...]` runs the attacks of one
+ * entry, `attack posture` prints what a command can see of itself. Exit status 0 when every wall
+ * held. */
 #include "attack.h"
 
 #include <fcntl.h>
@@ -29,16 +30,39 @@ static const char *errno_name(int error)
         int number;
         const char *name;
     } names[] = {
-        {EPERM, "EPERM"},     {EACCES, "EACCES"}, {ENOENT, "ENOENT"},   {EROFS, "EROFS"},
-        {ENOSYS, "ENOSYS"},   {EINVAL, "EINVAL"}, {EAGAIN, "EAGAIN"},   {ENOMEM, "ENOMEM"},
-        {ENOSPC, "ENOSPC"},   {EMFILE, "EMFILE"}, {ENFILE, "ENFILE"},   {ESRCH, "ESRCH"},
-        {EEXIST, "EEXIST"},   {EXDEV, "EXDEV"},   {ENXIO, "ENXIO"},     {EIO, "EIO"},
-        {EFAULT, "EFAULT"},   {ENOTTY, "ENOTTY"}, {ENODATA, "ENODATA"}, {EOPNOTSUPP, "EOPNOTSUPP"},
-        {EBUSY, "EBUSY"},     {ENODEV, "ENODEV"}, {ENOTDIR, "ENOTDIR"}, {ETXTBSY, "ETXTBSY"},
-        {EBADF, "EBADF"},     {E2BIG, "E2BIG"},   {ENETUNREACH, "ENETUNREACH"},
-        {ECONNREFUSED, "ECONNREFUSED"},           {EAFNOSUPPORT, "EAFNOSUPPORT"},
-        {EPROTONOSUPPORT, "EPROTONOSUPPORT"},     {ESOCKTNOSUPPORT, "ESOCKTNOSUPPORT"},
-        {ETOOMANYREFS, "ETOOMANYREFS"},           {EOVERFLOW, "EOVERFLOW"},
+        {EPERM, "EPERM"},
+        {EACCES, "EACCES"},
+        {ENOENT, "ENOENT"},
+        {EROFS, "EROFS"},
+        {ENOSYS, "ENOSYS"},
+        {EINVAL, "EINVAL"},
+        {EAGAIN, "EAGAIN"},
+        {ENOMEM, "ENOMEM"},
+        {ENOSPC, "ENOSPC"},
+        {EMFILE, "EMFILE"},
+        {ENFILE, "ENFILE"},
+        {ESRCH, "ESRCH"},
+        {EEXIST, "EEXIST"},
+        {EXDEV, "EXDEV"},
+        {ENXIO, "ENXIO"},
+        {EIO, "EIO"},
+        {EFAULT, "EFAULT"},
+        {ENOTTY, "ENOTTY"},
+        {ENODATA, "ENODATA"},
+        {EOPNOTSUPP, "EOPNOTSUPP"},
+        {EBUSY, "EBUSY"},
+        {ENODEV, "ENODEV"},
+        {ENOTDIR, "ENOTDIR"},
+        {ETXTBSY, "ETXTBSY"},
+        {EBADF, "EBADF"},
+        {E2BIG, "E2BIG"},
+        {ENETUNREACH, "ENETUNREACH"},
+        {ECONNREFUSED, "ECONNREFUSED"},
+        {EAFNOSUPPORT, "EAFNOSUPPORT"},
+        {EPROTONOSUPPORT, "EPROTONOSUPPORT"},
+        {ESOCKTNOSUPPORT, "ESOCKTNOSUPPORT"},
+        {ETOOMANYREFS, "ETOOMANYREFS"},
+        {EOVERFLOW, "EOVERFLOW"},
     };
 
     for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++)
@@ -138,9 +162,9 @@ static int run_table(const struct attack *table)
 
 int main(int argc, char **argv)
 {
-    const struct attack *const tables[] = {resources_attacks, bombs_attacks,   filesystem_attacks,
-                                           proc_attacks,      namespaces_attacks, calls_attacks,
-                                           processes_attacks, leaks_attacks};
+    const struct attack *const tables[] = {
+        resources_attacks,  bombs_attacks, filesystem_attacks, proc_attacks,
+        namespaces_attacks, calls_attacks, processes_attacks,  leaks_attacks};
     int found = 0;
 
     if (argc < 2) {

@@ -45,14 +45,15 @@ static void mount_cgroups(void)
 {
     REFUSED("mount cgroup", mount("none", "/tmp", "cgroup", 0, "memory"), EPERM);
     REFUSED("mount cgroup2", mount("none", "/tmp", "cgroup2", 0, NULL), EPERM);
-    REFUSED("remount cgroup rw",
-            mount(NULL, "/sys/fs/cgroup", NULL, MS_REMOUNT | MS_BIND, NULL), EPERM);
+    REFUSED("remount cgroup rw", mount(NULL, "/sys/fs/cgroup", NULL, MS_REMOUNT | MS_BIND, NULL),
+            EPERM);
 }
 
 static void mount_things(void)
 {
-    static const char *const types[] = {"tmpfs", "proc", "sysfs", "overlay", "ext4", "devpts",
-                                        "debugfs", "securityfs", "fuse", "binfmt_misc"};
+    static const char *const types[] = {"tmpfs", "proc",       "sysfs",   "overlay",
+                                        "ext4",  "devpts",     "debugfs", "securityfs",
+                                        "fuse",  "binfmt_misc"};
     uint64_t attributes[8] = {0};
     char what[64];
 
@@ -185,7 +186,8 @@ static void guess_clone3_key(void)
 
 static void join_namespaces(void)
 {
-    static const char *const names[] = {"mnt", "cgroup", "uts", "ipc", "user", "pid", "net", "time"};
+    static const char *const names[] = {"mnt",  "cgroup", "uts", "ipc",
+                                        "user", "pid",    "net", "time"};
     char path[64];
 
     for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
@@ -199,8 +201,8 @@ static void join_namespaces(void)
         if (fd >= 0)
             (void)close(fd);
     }
-    REFUSED("setns by a pidfd of init",
-            syscall(SYS_setns, (int)syscall(434, 1, 0), 0x20000), EPERM);
+    REFUSED("setns by a pidfd of init", syscall(SYS_setns, (int)syscall(434, 1, 0), 0x20000),
+            EPERM);
 }
 
 static void namespaces_all(void)
@@ -266,6 +268,6 @@ static void large_interfaces(void)
 }
 
 const struct attack namespaces_attacks[] = {
-    {41, mount_cgroups},    {42, mount_things}, {42, break_chroot}, {43, namespaces_all},
-    {44, nested_user},      {45, large_interfaces}, {0, NULL},
+    {41, mount_cgroups}, {42, mount_things},     {42, break_chroot}, {43, namespaces_all},
+    {44, nested_user},   {45, large_interfaces}, {0, NULL},
 };

@@ -1,5 +1,5 @@
-/* Everything a command can see of its own standing, as one JSON object, unjudged: the test holds the
- * expected values, so that a difference of any kind shows. */
+/* Everything a command can see of its own standing, as one JSON object, unjudged: the test holds
+ * the expected values, so that a difference of any kind shows. */
 #include "attack.h"
 
 #include <dirent.h>
@@ -67,10 +67,9 @@ static void print_link(const char *key, const char *path)
 
 static void print_limits(void)
 {
-    static const char *const names[] = {"cpu",     "fsize",  "data",       "stack",    "core",
-                                        "rss",     "nproc",  "nofile",     "memlock",  "as",
-                                        "locks",   "sigpending", "msgqueue", "nice",   "rtprio",
-                                        "rttime"};
+    static const char *const names[] = {
+        "cpu",     "fsize", "data",  "stack",      "core",     "rss",  "nproc",  "nofile",
+        "memlock", "as",    "locks", "sigpending", "msgqueue", "nice", "rtprio", "rttime"};
 
     (void)printf("\"limits\": {");
     for (int i = 0; i < 16; i++) {
@@ -133,8 +132,8 @@ static void print_ids(void)
 
     (void)getresuid(&uids[0], &uids[1], &uids[2]);
     (void)getresgid(&gids[0], &gids[1], &gids[2]);
-    (void)printf("\"uids\": [%u, %u, %u],\n\"gids\": [%u, %u, %u],\n\"groups\": [", uids[0], uids[1],
-                 uids[2], gids[0], gids[1], gids[2]);
+    (void)printf("\"uids\": [%u, %u, %u],\n\"gids\": [%u, %u, %u],\n\"groups\": [", uids[0],
+                 uids[1], uids[2], gids[0], gids[1], gids[2]);
     for (int i = 0; i < count; i++)
         (void)printf("%s%u", i == 0 ? "" : ", ", groups[i]);
     (void)printf("],\n");
@@ -146,7 +145,8 @@ static void print_init(void)
 
     /* Who owns the files of a process in /proc says whether it may be traced. */
     (void)printf("\"init_mem\": %d,\n", attack_open("/proc/1/mem", O_RDONLY) >= 0);
-    (void)printf("\"init_owner\": %ld,\n", stat("/proc/1/mem", &init) == 0 ? (long)init.st_uid : -1);
+    (void)printf("\"init_owner\": %ld,\n",
+                 stat("/proc/1/mem", &init) == 0 ? (long)init.st_uid : -1);
     print_file("init_status", "/proc/1/status");
     print_file("init_cmdline", "/proc/1/cmdline");
 }
@@ -175,9 +175,11 @@ int posture_print(void)
     print_ids();
     print_init();
     (void)printf("\"securebits\": %d,\n", prctl(PR_GET_SECUREBITS, 0, 0, 0, 0));
-    (void)printf("\"parent_death_signal\": %d,\n", (prctl(PR_GET_PDEATHSIG, text), *(int *)(void *)text));
-    (void)printf("\"umask\": %u,\n\"pid\": %d,\n\"parent\": %d,\n\"group\": %d,\n\"session\": %d,\n",
-                 (unsigned)mask, getpid(), getppid(), getpgrp(), getsid(0));
+    (void)printf("\"parent_death_signal\": %d,\n",
+                 (prctl(PR_GET_PDEATHSIG, text), *(int *)(void *)text));
+    (void)printf(
+        "\"umask\": %u,\n\"pid\": %d,\n\"parent\": %d,\n\"group\": %d,\n\"session\": %d,\n",
+        (unsigned)mask, getpid(), getppid(), getpgrp(), getsid(0));
     (void)printf("\"tty\": %d,\n", attack_open("/dev/tty", O_RDWR) >= 0);
     (void)printf("\"nice\": %d,\n\"policy\": %ld,\n", getpriority(PRIO_PROCESS, 0),
                  syscall(SYS_sched_getscheduler, 0));

@@ -1,5 +1,5 @@
-/* Entries 39 to 41: the kernel's files. Opening for writing is the attempt; nothing is written, so a
- * missing wall is found without using it. */
+/* Entries 39 to 41: the kernel's files. Opening for writing is the attempt; nothing is written, so
+ * a missing wall is found without using it. */
 #include "attack.h"
 
 #include <ctype.h>
@@ -53,11 +53,11 @@ static void write_below(const char *path)
 static void write_rest_of_proc(void)
 {
     static const char *const names[] = {
-        "acpi",       "asound",    "bus",        "driver",     "dynamic_debug", "fs",
-        "irq",        "mtrr",      "scsi",       "sysvipc",    "tty",           "sysrq-trigger",
-        "kcore",      "kmsg",      "keys",       "key-users",  "timer_list",    "kallsyms",
-        "slabinfo",   "meminfo",   "stat",       "cpuinfo",    "loadavg",       "uptime",
-        "config.gz",  "modules",   "partitions", "swaps",      "vmallocinfo",   "pressure",
+        "acpi",       "asound",    "bus",        "driver",    "dynamic_debug", "fs",
+        "irq",        "mtrr",      "scsi",       "sysvipc",   "tty",           "sysrq-trigger",
+        "kcore",      "kmsg",      "keys",       "key-users", "timer_list",    "kallsyms",
+        "slabinfo",   "meminfo",   "stat",       "cpuinfo",   "loadavg",       "uptime",
+        "config.gz",  "modules",   "partitions", "swaps",     "vmallocinfo",   "pressure",
         "kpagecount", "kpageflags"};
     char path[64];
 
@@ -110,9 +110,10 @@ static void write_sysctls(void)
 static void read_secrets(void)
 {
     static const char *const paths[] = {
-        "/proc/kcore",       "/proc/kmsg",        "/proc/timer_list", "/proc/sched_debug",
-        "/proc/slabinfo",    "/proc/vmallocinfo", "/proc/kpagecount", "/proc/kpageflags",
-        "/proc/kpagecgroup", "/proc/pagetypeinfo", "/dev/kmsg",       "/sys/kernel/debug/sched/debug",
+        "/proc/kcore",        "/proc/kmsg",       "/proc/timer_list",
+        "/proc/sched_debug",  "/proc/slabinfo",   "/proc/vmallocinfo",
+        "/proc/kpagecount",   "/proc/kpageflags", "/proc/kpagecgroup",
+        "/proc/pagetypeinfo", "/dev/kmsg",        "/sys/kernel/debug/sched/debug",
     };
 
     for (size_t i = 0; i < sizeof(paths) / sizeof(paths[0]); i++)
@@ -241,7 +242,8 @@ static void escape_cgroup(void)
     }
     while (file != NULL && fgets(line, sizeof(line), file) != NULL)
         outside += strstr(line, "cove-") != NULL || strstr(line, "..") != NULL;
-    attack_check("/proc/self/cgroup", file != NULL && outside == 0, "%d paths of the host", outside);
+    attack_check("/proc/self/cgroup", file != NULL && outside == 0, "%d paths of the host",
+                 outside);
     if (file != NULL)
         (void)fclose(file);
 }

@@ -16,9 +16,9 @@
 
 static void open_of_init(void)
 {
-    static const char *const names[] = {"mem",     "environ", "exe",   "maps",    "root",
-                                        "cwd",     "fd",      "fdinfo", "auxv",   "syscall",
-                                        "stack",   "pagemap", "io",    "map_files", "personality"};
+    static const char *const names[] = {"mem",   "environ", "exe",    "maps",      "root",
+                                        "cwd",   "fd",      "fdinfo", "auxv",      "syscall",
+                                        "stack", "pagemap", "io",     "map_files", "personality"};
     char path[64], link[64];
 
     for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++) {

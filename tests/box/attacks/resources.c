@@ -1,5 +1,5 @@
-/* Entries 1, 2, 8 to 14 and 53: what can be used up by asking for more and more of it. Each stops by
- * itself well before a host without walls would suffer. */
+/* Entries 1, 2, 8 to 14 and 53: what can be used up by asking for more and more of it. Each stops
+ * by itself well before a host without walls would suffer. */
 #include "attack.h"
 
 #include <fcntl.h>
@@ -251,8 +251,9 @@ static void count_until(const char *what, int (*make)(void), long most)
         }
     }
     attack_value(what, made);
-    attack_check(what, error == EMFILE || error == ENOSPC || error == ENOMEM || error == EAGAIN ||
-                           error == ENFILE,
+    attack_check(what,
+                 error == EMFILE || error == ENOSPC || error == ENOMEM || error == EAGAIN ||
+                     error == ENFILE,
                  "errno %d", error);
     for (int fd = 3; fd < made + 16; fd++)
         (void)close(fd);
@@ -321,8 +322,7 @@ static int spin(void *argument)
         for (int i = 0; i < 100000; i++)
             work++;
         (void)clock_gettime(CLOCK_MONOTONIC, &now);
-    } while (now.tv_sec < end.tv_sec ||
-             (now.tv_sec == end.tv_sec && now.tv_nsec < end.tv_nsec));
+    } while (now.tv_sec < end.tv_sec || (now.tv_sec == end.tv_sec && now.tv_nsec < end.tv_nsec));
     return 0;
 }
 
@@ -386,7 +386,14 @@ static void lock_memory(void)
 }
 
 const struct attack resources_attacks[] = {
-    {1, fork_many},     {2, thread_many},        {8, sparse},      {9, use_up_fds},
-    {10, fill_buffers}, {11, use_up_watches},    {12, use_up_terminals},
-    {13, use_up_cpu},   {14, lock_memory},       {0, NULL},
+    {1, fork_many},
+    {2, thread_many},
+    {8, sparse},
+    {9, use_up_fds},
+    {10, fill_buffers},
+    {11, use_up_watches},
+    {12, use_up_terminals},
+    {13, use_up_cpu},
+    {14, lock_memory},
+    {0, NULL},
 };

@@ -1,5 +1,5 @@
-/* Drives one box through several commands, which `cove run` cannot: what holds for the first command of
- * a box has to hold for every other.
+/* Drives one box through several commands, which `cove run` cannot: what holds for the first one
+ * has to hold for every other.
  *
  *   commands plain|system WORD...
  *
@@ -103,7 +103,9 @@ int main(int argc, char **argv)
         .binds = &bind,
         .binds_count = 1,
         .many_commands = true,
-        .limits = {.memory_bytes = 512ULL << 20, .pids = 256, .disk_bytes = 64 << 20,
+        .limits = {.memory_bytes = 512ULL << 20,
+                   .pids = 256,
+                   .disk_bytes = 64 << 20,
                    .disk_inodes = 4096},
     };
     struct box_report report;
