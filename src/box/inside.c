@@ -272,7 +272,7 @@ static int set_limit(int resource, rlim_t most, struct error *err)
         limit.rlim_max = most;
     if (limit.rlim_cur > limit.rlim_max)
         limit.rlim_cur = limit.rlim_max;
-    if (resource == RLIMIT_NOFILE)
+    if (resource == RLIMIT_NOFILE || resource == RLIMIT_CORE)
         limit.rlim_cur = limit.rlim_max;
     if (syscall(SYS_prlimit64, 0, resource, &limit, NULL) < 0)
         return error_set(err, "limits_failed", errno, "cannot set a resource limit");
@@ -283,7 +283,7 @@ static int set_limits(const struct plan *plan, struct error *err)
 {
     /* NPROC counts within the user namespace: a second fork-bomb wall, and the only one where no
      * cgroup can be had. */
-    if (set_limit(RLIMIT_CORE, 0, err) < 0 || set_limit(RLIMIT_NOFILE, NOFILE_MAX, err) < 0 ||
+    if (set_limit(RLIMIT_CORE, 1, err) < 0 || set_limit(RLIMIT_NOFILE, NOFILE_MAX, err) < 0 ||
         set_limit(RLIMIT_NPROC, plan->pids, err) < 0 ||
         set_limit(RLIMIT_MEMLOCK, MEMLOCK_MAX, err) < 0 || set_limit(RLIMIT_RTPRIO, 0, err) < 0 ||
         set_limit(RLIMIT_NICE, 0, err) < 0)

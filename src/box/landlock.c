@@ -2,6 +2,7 @@
 #include "box/landlock.h"
 
 #include "base/fd.h"
+#include "box/proto.h"
 #include "box/sys.h"
 
 #include <errno.h>
@@ -62,6 +63,17 @@ static int allow(int ruleset, const char *path, uint64_t access, struct error *e
     return 0;
 }
 
+/* Init makes a cgroup for each command there; nobody else has a way to it. */
+static int allow_leaves(int ruleset, uint64_t change, struct error *err)
+{
+    struct rule rule = {.access = change & (FS_WRITE_FILE | FS_MAKE_DIR | FS_REMOVE_DIR),
+                        .parent = PROTO_LEAVES_FD};
+
+    if (syscall(SYS_landlock_add_rule, ruleset, LANDLOCK_PATH_BENEATH, &rule, 0) < 0)
+        return error_set(err, "landlock_failed", errno, "cannot allow the leaves by Landlock");
+    return 0;
+}
+
 static int allow_host_profile(int ruleset, const struct plan *plan, uint64_t change,
                               struct error *err)
 {
@@ -109,6 +121,8 @@ int landlock_confine(const struct plan *plan, struct error *err)
         return error_set(err, "landlock_failed", errno, "cannot make a Landlock ruleset");
     done = plan->root_kind == BOX_ROOT_HOST ? allow_host_profile(ruleset, plan, change, err)
                                             : allow(ruleset, "/", FS_REFER, err);
+    if (done == 0 && plan->leaves >= 0 && plan->root_kind == BOX_ROOT_HOST)
+        done = allow_leaves(ruleset, change, err);
     if (done < 0)
         return -1;
     if (syscall(SYS_landlock_restrict_self, ruleset, 0) < 0)

@@ -249,13 +249,17 @@ int root_upper_open(const struct box_limits *limits, const struct root_ids *ids,
                     struct error *err)
 {
     _cleanup_close_ int memory = memfd_create("cove-disk", MFD_CLOEXEC);
+    uint64_t inodes = limits->disk_inodes;
     _cleanup_close_ int device = -1, fs = -1;
     char path[64];
 
     if (memory < 0 || ftruncate(memory, (off_t)limits->disk_bytes) < 0)
         return error_set(err, "disk_failed", errno, "cannot make the box's disk");
     device = loop_attach(memory, false, path, sizeof(path), err);
-    if (device < 0 || make_ext4(path, limits->disk_inodes, ids->first, err) < 0)
+    /* A table of inodes larger than the disk is none: one for every 2 KiB at most. */
+    if (inodes > limits->disk_bytes / 2048)
+        inodes = limits->disk_bytes / 2048;
+    if (device < 0 || make_ext4(path, inodes, ids->first, err) < 0)
         return -1;
     fs = sys_fsopen("ext4");
     if (fs < 0 || sys_fsconfig(fs, FSCONFIG_SET_STRING, "source", path, 0) < 0 ||

@@ -389,6 +389,7 @@ static int mount_devpts(const struct tree *tree, struct error *err)
     _cleanup_close_ int mount = -1;
 
     if (fs < 0 || fs_set(fs, "newinstance", NULL) < 0 || fs_set(fs, "ptmxmode", "0666") < 0 ||
+        fs_set(fs, "max", "256") < 0 ||
         fs_set(fs, "mode", "0620") < 0 || fs_set(fs, "gid", "5") < 0)
         return error_set(err, "mount_failed", errno, "cannot set up the box's devpts");
     mount = fs_mount(fs, MOUNT_ATTR_NOSUID | MOUNT_ATTR_NOEXEC);

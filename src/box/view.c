@@ -55,6 +55,20 @@ static int put(int dir, const char *name, const char *text, size_t size, int pro
                      err);
 }
 
+/* Covers it by an empty directory: anybody may write to /proc/pressure, and it shows the host. */
+static int hide(int dir, const char *name, int proc, struct error *err)
+{
+    struct stat st;
+
+    if (fstatat(proc, name, &st, AT_SYMLINK_NOFOLLOW) < 0)
+        return 0; /* a kernel without it */
+    if (mkdirat(dir, name, 0555) < 0)
+        return error_set(err, "mount_failed", errno, "cannot make the box's /proc/%s", name);
+    return tree_bind(dir, name, proc, name,
+                     MOUNT_ATTR_RDONLY | MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV | MOUNT_ATTR_NOEXEC,
+                     err);
+}
+
 static int put_meminfo(const struct plan *plan, int dir, int proc, struct error *err)
 {
     static const char *const zero[] = {"Buffers",  "Cached",      "SwapCached", "Active",
@@ -124,7 +138,7 @@ int view_proc(const struct plan *plan, int scratch, int proc, struct error *err)
         return error_set(err, "mount_failed", errno, "cannot open the box's view of itself");
     if (put_meminfo(plan, dir, proc, err) < 0 || put_stat(plan, cpus, dir, proc, err) < 0 ||
         put(dir, "loadavg", load, sizeof(load) - 1, proc, err) < 0 ||
-        put(dir, "keys", "", 0, proc, err) < 0)
+        put(dir, "keys", "", 0, proc, err) < 0 || hide(dir, "pressure", proc, err) < 0)
         return -1;
     return plan->cpu_milli != 0 ? put_cpuinfo(cpus, dir, proc, err) : 0;
 }

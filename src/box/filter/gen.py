@@ -25,7 +25,7 @@ import sys
 ALLOW = 0x7FFF0000
 ERRNO = 0x00050000
 KILL_PROCESS = 0x80000000
-RULES = {"allow": ALLOW, "refuse": ERRNO | errno.EPERM, "absent": ERRNO | errno.ENOSYS,
+RULES = {"allow": ALLOW, "ignore": ERRNO, "refuse": ERRNO | errno.EPERM, "absent": ERRNO | errno.ENOSYS,
          "kill": KILL_PROCESS}
 
 AUDIT_ARCH = {"x86_64": 0xC000003E, "aarch64": 0xC00000B7}

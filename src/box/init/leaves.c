@@ -15,6 +15,7 @@
 struct leaf {
     int fd;
     bool taken;
+    bool spent; /* killed once: the kernel kills whatever is born into it from then on */
 };
 
 static struct {
@@ -57,43 +58,54 @@ static int limit(int fd)
     return fd_write_file(fd, "cpu.max", text);
 }
 
-static int make(void)
+static int make(int slot)
 {
-    struct leaf *leaf = &leaves.leaf[leaves.count];
+    struct leaf *leaf = &leaves.leaf[slot];
     char name[16];
 
-    if (leaves.count == LEAVES_MAX) {
-        errno = EAGAIN;
-        return -1;
+    (void)snprintf(name, sizeof(name), "c%d", slot);
+    /* What was killed is removed first: see `spent`. */
+    if (leaf->spent) {
+        fd_close(&leaf->fd);
+        if (unlinkat(PROTO_LEAVES_FD, name, AT_REMOVEDIR) < 0 && errno != ENOENT)
+            return -1;
+        leaf->spent = false;
     }
-    (void)snprintf(name, sizeof(name), "c%d", leaves.count);
     if (mkdirat(PROTO_LEAVES_FD, name, 0755) < 0)
         return -1;
     leaf->fd = openat(PROTO_LEAVES_FD, name, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     if (leaf->fd < 0 || (leaves.limited && limit(leaf->fd) < 0)) {
-        fd_close(&leaf->fd);
-        (void)unlinkat(PROTO_LEAVES_FD, name, AT_REMOVEDIR);
+        leaf->spent = true;
         return -1;
     }
-    return leaves.count++;
+    return slot;
+}
+
+static bool is_free(const struct leaf *leaf)
+{
+    return !leaf->taken && (leaf->fd < 0 || is_empty(leaf));
 }
 
 int leaves_take(void)
 {
-    int found = -1;
+    int slot = 0;
 
     if (!leaves.usable) {
         errno = ENOTSUP;
         return -1;
     }
-    for (int i = 0; i < leaves.count && found < 0; i++)
-        if (!leaves.leaf[i].taken && is_empty(&leaves.leaf[i]))
-            found = i;
-    if (found < 0)
-        found = make();
-    if (found >= 0)
-        leaves.leaf[found].taken = true;
-    return found;
+    while (slot < leaves.count && !is_free(&leaves.leaf[slot]))
+        slot++;
+    if (slot == LEAVES_MAX) {
+        errno = EAGAIN;
+        return -1;
+    }
+    if (slot == leaves.count)
+        leaves.leaf[leaves.count++] = (struct leaf){.fd = -1};
+    if ((leaves.leaf[slot].fd < 0 || leaves.leaf[slot].spent) && make(slot) < 0)
+        return -1;
+    leaves.leaf[slot].taken = true;
+    return slot;
 }
 
 int leaves_fd(int leaf)
@@ -108,5 +120,6 @@ void leaves_give(int leaf)
 
 int leaves_kill(int leaf)
 {
+    leaves.leaf[leaf].spent = true;
     return fd_write_file(leaves.leaf[leaf].fd, "cgroup.kill", "1");
 }
