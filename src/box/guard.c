@@ -21,7 +21,8 @@ enum { GUARD_FINISH = 1, GUARD_MADE, GUARD_REPORT };
 
 struct guard_packet {
     uint32_t type;
-    bool limited; /* MADE */
+    bool limited;      /* MADE */
+    bool wants_report; /* FINISH */
     struct box_report report;
 };
 
@@ -84,13 +85,13 @@ static int map_child(int socket, const struct guard_order *order, pid_t child, s
     return 0;
 }
 
-static void finish(int socket, struct cgroup *cgroup)
+static void finish(int socket, struct cgroup *cgroup, bool wants_report)
 {
     struct guard_packet packet = {.type = GUARD_REPORT};
     struct cgroup_usage usage = {0};
     struct error err;
 
-    if (cgroup != NULL && cgroup_usage(cgroup, &usage) == 0)
+    if (cgroup != NULL && wants_report && cgroup_usage(cgroup, &usage) == 0)
         packet.report = (struct box_report){.oom_killed = usage.oom_kills > 0,
                                             .usage_known = usage.known,
                                             .cpu_ns = usage.cpu_ns,
@@ -110,7 +111,7 @@ static void clean_up(struct cgroup *cgroup)
     (void)cgroup_remove(cgroup, &err);
 }
 
-enum heard { HEARD_CHILD, HEARD_FINISH, HEARD_END };
+enum heard { HEARD_CHILD, HEARD_FINISH, HEARD_FINISH_UNREPORTED, HEARD_END };
 
 /* The next that matters: the child's one byte, the maker's end in order, or the end of both. */
 static enum heard await_word(int socket, pid_t *sender)
@@ -122,7 +123,7 @@ static enum heard await_word(int socket, pid_t *sender)
         if (n == 1)
             return HEARD_CHILD;
         if (n == (ssize_t)sizeof(packet) && packet.type == GUARD_FINISH)
-            return HEARD_FINISH;
+            return packet.wants_report ? HEARD_FINISH : HEARD_FINISH_UNREPORTED;
     }
     return HEARD_END;
 }
@@ -222,8 +223,8 @@ static _Noreturn void run(const struct guard_order *order, int socket)
         say_error(socket, &err);
     while (heard == HEARD_CHILD)
         heard = await_word(socket, &sender);
-    if (heard == HEARD_FINISH)
-        finish(socket, made ? &cgroup : NULL);
+    if (heard != HEARD_END)
+        finish(socket, made ? &cgroup : NULL, heard == HEARD_FINISH);
     else if (made)
         clean_up(&cgroup);
     _exit(0);
@@ -300,7 +301,7 @@ int guard_wait_made(struct guard *guard, int *into, int *leaves, bool *limited, 
 
 int guard_finish(struct guard *guard, struct box_report *report, struct error *err)
 {
-    struct guard_packet packet = {.type = GUARD_FINISH};
+    struct guard_packet packet = {.type = GUARD_FINISH, .wants_report = report != NULL};
     int fds[PROTO_FDS_MAX];
     int done;
 
@@ -308,7 +309,7 @@ int guard_finish(struct guard *guard, struct box_report *report, struct error *e
         done = lost(err);
     else
         done = await(guard, GUARD_REPORT, &packet, fds, err);
-    if (done == 0)
+    if (done == 0 && report != NULL)
         *report = packet.report;
     fd_close(&guard->socket);
     while (waitpid(guard->pid, NULL, 0) < 0 && errno == EINTR)

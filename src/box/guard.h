@@ -36,5 +36,6 @@ int guard_wait_made(struct guard *guard, int *into, int *leaves, bool *limited, 
 /* The set-up child says one byte on guard.socket. It hears one byte when its id maps stand, and then the
  * gate of its groups; a struct error instead of either ends it. */
 
-/* After the box's last process: what it used; the groups are gone when this returns. */
+/* After the box's last process: what it used (not counted with report NULL); the groups are gone when
+ * this returns. */
 int guard_finish(struct guard *guard, struct box_report *report, struct error *err);

@@ -292,7 +292,6 @@ static void wait_for(int pidfd)
 
 int box_destroy(struct box *box, struct box_report *report, struct error *err)
 {
-    struct box_report ignored = {0};
     int ended = 0;
 
     assert(box->magic == BOX_MAGIC);
@@ -308,7 +307,7 @@ int box_destroy(struct box *box, struct box_report *report, struct error *err)
     if (box->lent != NULL)
         cgroup_leaves_remove(box->lent);
     if (box->cold && box->guard.socket >= 0)
-        ended = guard_finish(&box->guard, report != NULL ? report : &ignored, err);
+        ended = guard_finish(&box->guard, report, err);
     if (box->cold && box->ids.count > 0)
         ids_release(&box->pool, &box->ids);
     if (box->cold && box->pool.lock >= 0)

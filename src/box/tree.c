@@ -129,6 +129,7 @@ static const char *const host_etc[] = {
 
 static int bind_or_link(int from, const char *name, int dir, struct error *err)
 {
+    _cleanup_close_ int mount = -1;
     char link[256];
     struct stat st;
     ssize_t n;
@@ -153,7 +154,23 @@ static int bind_or_link(int from, const char *name, int dir, struct error *err)
     } else {
         return 0;
     }
-    return tree_bind(from, name, dir, name, READ_ONLY, err);
+    mount = sys_open_tree(from, name, OPEN_TREE_CLONE | OPEN_TREE_CLOEXEC | AT_RECURSIVE);
+    if (mount < 0 || tree_attach(mount, dir, name) < 0)
+        return error_set(err, "mount_failed", errno, "cannot take %s of the host into the box",
+                         name);
+    return 0;
+}
+
+/* All that was taken from the host is confined in one go; the root itself is still to be filled. */
+static int confine(int root, struct error *err)
+{
+    struct mount_attr all = {.attr_set = READ_ONLY, .propagation = MS_PRIVATE};
+    struct mount_attr own = {.attr_clr = MOUNT_ATTR_RDONLY};
+
+    if (sys_mount_setattr(root, "", AT_EMPTY_PATH | AT_RECURSIVE, &all) < 0 ||
+        sys_mount_setattr(root, "", AT_EMPTY_PATH, &own) < 0)
+        return error_set(err, "mount_failed", errno, "cannot make the host's part read-only");
+    return 0;
 }
 
 static int make_parents(int dir, const char *path, struct error *err)
@@ -206,9 +223,11 @@ static int make_etc(int root, const struct plan *plan, struct error *err)
     if (host < 0)
         return 0; /* a host without /etc has nothing to show */
     for (size_t i = 0; i < sizeof(host_etc) / sizeof(host_etc[0]); i++) {
-        if (faccessat(host, host_etc[i], F_OK, 0) < 0)
+        bool is_nested = strchr(host_etc[i], '/') != NULL;
+
+        if (is_nested && faccessat(host, host_etc[i], F_OK, 0) < 0)
             continue;
-        if (make_parents(etc, host_etc[i], err) < 0)
+        if (is_nested && make_parents(etc, host_etc[i], err) < 0)
             return -1;
         if (bind_or_link(host, host_etc[i], etc, err) < 0)
             return -1;
@@ -233,7 +252,7 @@ int tree_host_base(int root, const struct plan *plan, struct error *err)
     for (size_t i = 0; i < sizeof(host_directories) / sizeof(host_directories[0]); i++)
         if (bind_or_link(host, host_directories[i], root, err) < 0)
             return -1;
-    if (make_etc(root, plan, err) < 0)
+    if (make_etc(root, plan, err) < 0 || confine(root, err) < 0)
         return -1;
     dev = openat(root, "dev", O_PATH | O_DIRECTORY | O_CLOEXEC);
     if (dev < 0)
@@ -389,8 +408,8 @@ static int mount_devpts(const struct tree *tree, struct error *err)
     _cleanup_close_ int mount = -1;
 
     if (fs < 0 || fs_set(fs, "newinstance", NULL) < 0 || fs_set(fs, "ptmxmode", "0666") < 0 ||
-        fs_set(fs, "max", "256") < 0 ||
-        fs_set(fs, "mode", "0620") < 0 || fs_set(fs, "gid", "5") < 0)
+        fs_set(fs, "max", "256") < 0 || fs_set(fs, "mode", "0620") < 0 ||
+        fs_set(fs, "gid", "5") < 0)
         return error_set(err, "mount_failed", errno, "cannot set up the box's devpts");
     mount = fs_mount(fs, MOUNT_ATTR_NOSUID | MOUNT_ATTR_NOEXEC);
     if (mount < 0)

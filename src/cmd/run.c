@@ -477,6 +477,7 @@ static int run_box(struct run *run)
     struct box_report report = {0};
     struct error destroyed;
     char level[32] = "";
+    bool counted;
     int result;
 
     /* The environment of the command may hold secrets: they do not go into a core dump. */
@@ -489,7 +490,10 @@ static int run_box(struct run *run)
     }
     if (run->box != NULL) {
         (void)snprintf(level, sizeof(level), "%s", box_level(run->box));
-        if (box_destroy(run->box, &report, &destroyed) < 0 && run->end != RUN_FAILED) {
+        /* Who only sees a success does not wait for the bill. */
+        counted = run->options.json || run->end != RUN_EXITED || run->status != 0;
+        if (box_destroy(run->box, counted ? &report : NULL, &destroyed) < 0 &&
+            run->end != RUN_FAILED) {
             /* Something of the box may be left: that must not look like success. */
             run->error = destroyed;
             run->end = RUN_FAILED;
