@@ -165,6 +165,15 @@ def test_62_the_host_does_not_show(privileges):
            options=privileges)
 
 
+def test_62_the_uptime_is_the_boxs():
+    release = tuple(int(part) for part in os.uname().release.split("-")[0].split(".")[:2])
+    result = run("cat /proc/uptime; uptime; ps -o etimes= -p 1; cat /proc/loadavg")
+    uptime = float(result.stdout.split()[0])
+    if release >= (6, 3):  # a new time namespace is entered by exec only from there on
+        assert uptime < 30 < float(pathlib.Path("/proc/uptime").read_text().split()[0])
+    assert result.stdout.splitlines()[-1].startswith("0.00 0.00 0.00 ")
+
+
 def test_62_the_process_list_is_the_boxs():
     result = run("ps -e -o pid=,comm=; ls -d /proc/[0-9]* | wc -l")
     assert re.search(r"^\s*1 ", result.stdout) and len(result.stdout.splitlines()) <= 6
