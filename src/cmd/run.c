@@ -32,8 +32,9 @@ enum run_end {
     RUN_EXITED,  /* `status` */
     RUN_REFUSED, /* the command could not be executed */
     RUN_TIMED_OUT,
-    RUN_UNREAD, /* nobody reads our output */
-    RUN_FAILED, /* `error` */
+    RUN_INTERRUPTED, /* by `signal_number`, before the command ran */
+    RUN_UNREAD,      /* nobody reads our output */
+    RUN_FAILED,      /* `error` */
 };
 
 struct run {
@@ -48,6 +49,7 @@ struct run {
     enum run_end end;
     int status;
     int refused_errnum;
+    int signal_number;
     struct error error;
 };
 
@@ -69,10 +71,9 @@ static void warnings_print(const struct run *run)
 
 /* ---- signals ---- */
 
-/* Those that a caller sends to a command. */
+/* Those that a caller sends to a command; the first four end one that has not started. */
 static const int forwarded[] = {SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGUSR1, SIGUSR2};
 
-/* Asks us to end, where nothing is left that it could be passed on to. */
 static bool signal_ends(int number)
 {
     return number == SIGINT || number == SIGTERM || number == SIGHUP || number == SIGQUIT;
@@ -122,8 +123,12 @@ static void signal_take(struct run *run, int number)
         run_stdio_resume(&run->stdio);
     else if (run->started)
         (void)box_signal(run->box, RUN_COMMAND_ID, number, &ignored); /* it may just have ended */
-    else
+    else if (!signal_ends(number))
         run->early_signals |= 1U << number;
+    else {
+        run->signal_number = number;
+        run_end(run, RUN_INTERRUPTED);
+    }
 }
 
 /* The next signal, or 0. */
@@ -408,6 +413,8 @@ static int exit_status(const struct run *run)
         return run->refused_errnum == ENOENT ? EXIT_NOT_FOUND : EXIT_NOT_EXECUTABLE;
     case RUN_TIMED_OUT:
         return EXIT_TIMED_OUT;
+    case RUN_INTERRUPTED:
+        return EXIT_SIGNAL + run->signal_number;
     case RUN_UNREAD:
         return EXIT_SIGNAL + SIGPIPE;
     case RUN_FAILED:
@@ -454,8 +461,15 @@ static int run_report(struct run *run, const struct box_report *report, const ch
         .report = *report,
     };
 
+    if (run->end == RUN_INTERRUPTED)
+        (void)error_set(&run->error, "interrupted", 0,
+                        "run: a signal came before the command had started; run it again");
     if (run->end == RUN_FAILED)
         return run_fail(&run->error, run->options.json);
+    if (run->end == RUN_INTERRUPTED) {
+        (void)run_fail(&run->error, run->options.json);
+        return result.exit_status;
+    }
     if (run->end == RUN_REFUSED)
         result.refused = run->error;
     result_say(run, &result);
@@ -529,7 +543,7 @@ int cmd_run(int argc, char **argv)
     run.start_ns = run.end_ns = 0;
     run.end = RUN_GOES_ON;
     run.status = 0;
-    run.refused_errnum = 0;
+    run.refused_errnum = run.signal_number = 0;
     run.error = (struct error){0};
     run_stdio_init(&run.stdio);
     if (run_options_parse(&run.options, argc, argv, &run.error) < 0)
