@@ -27,6 +27,8 @@
 #include <sys/stat.h>
 #include <sys/vfs.h>
 
+/* MFD_EXEC, which hosts with vm.memfd_noexec demand. */
+#define MFD_EXECUTABLE 0x10U
 #define CGROUP2_MAGIC 0x63677270
 
 /* What box_create() holds until the box stands. */
@@ -41,7 +43,10 @@ struct making {
 int box_program(const char *name, const unsigned char *start, const unsigned char *end,
                 struct error *err)
 {
-    _cleanup_close_ int fd = memfd_create(name, MFD_CLOEXEC | MFD_ALLOW_SEALING);
+    _cleanup_close_ int fd = memfd_create(name, MFD_CLOEXEC | MFD_ALLOW_SEALING | MFD_EXECUTABLE);
+
+    if (fd < 0 && errno == EINVAL) /* before Linux 6.3 all are executable */
+        fd = memfd_create(name, MFD_CLOEXEC | MFD_ALLOW_SEALING);
 
     /* Only executable, not readable: the kernel then makes the process one that nobody in the box
      * can trace or look into. */

@@ -546,8 +546,16 @@ int cgroup_usage(const struct cgroup *cgroup, struct cgroup_usage *out)
     return 0;
 }
 
+void cgroup_unthrottle(const struct cgroup *cgroup)
+{
+    cgroup_v1_unthrottle(cgroup);
+    if (cgroup->v2_made && (cgroup->host->v2_controllers & CGROUP_CPU) != 0)
+        (void)cgroup_file_write(cgroup->host->v2, cgroup->name, "cpu.max", "max");
+}
+
 int cgroup_kill(const struct cgroup *cgroup)
 {
+    cgroup_unthrottle(cgroup);
     /* Whoever is in a v1 group was born in the v2 one, or came there before it ran anything. */
     if (cgroup->v2_made)
         return cgroup_v2_kill(cgroup);

@@ -103,7 +103,10 @@ void cgroup_gate_close(struct cgroup_gate *gate);
 /* What the box used so far; 0, or -1 where no group stands. */
 int cgroup_usage(const struct cgroup *cgroup, struct cgroup_usage *out);
 
-/* Kills every process in the groups; 0 when all are dying, -1 (errno) if some could not be. */
+/* Lifts the CPU limit: processes that are to die under it would do so for many seconds. */
+void cgroup_unthrottle(const struct cgroup *cgroup);
+
+/* Kills every process in the groups, unthrottled; 0 when all are dying, -1 (errno) if some could not be. */
 int cgroup_kill(const struct cgroup *cgroup);
 
 /* Removes what init made below, when its box is gone: the group is as new for the next one. */

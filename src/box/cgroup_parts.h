@@ -50,6 +50,7 @@ int cgroup_directory_remove(int directory, const char *name);
 int cgroup_v1_make(struct cgroup *cgroup, const struct cgroup_limits *limits, struct error *err);
 int cgroup_v1_doors_open(const struct cgroup *cgroup, int doors[CGROUP_V1_MAX], struct error *err);
 void cgroup_v1_usage(const struct cgroup *cgroup, struct cgroup_usage *out, unsigned *counted);
+void cgroup_v1_unthrottle(const struct cgroup *cgroup);
 int cgroup_v1_kill(const struct cgroup *cgroup);
 
 /* v2. Finds in `mount` the nearest group from `path` upwards that grants `wanted` to its children,

@@ -199,6 +199,14 @@ static int batch_kill(int parent, const char *name)
     return failed == 0 ? count : -1;
 }
 
+void cgroup_v1_unthrottle(const struct cgroup *cgroup)
+{
+    int cpu = parent_of(cgroup, CGROUP_CPU);
+
+    if (cpu >= 0)
+        (void)cgroup_file_write(cpu, cgroup->name, "cpu.cfs_quota_us", "-1");
+}
+
 int cgroup_v1_kill(const struct cgroup *cgroup)
 {
     int pids = parent_of(cgroup, CGROUP_PIDS);

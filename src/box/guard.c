@@ -13,11 +13,12 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/prctl.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
 
 /* Between maker and guard; between the child and the guard there are single bytes. */
-enum { GUARD_FINISH = 1, GUARD_MADE, GUARD_REPORT };
+enum { GUARD_FINISH = 1, GUARD_HURRY, GUARD_MADE, GUARD_REPORT };
 
 struct guard_packet {
     uint32_t type;
@@ -73,11 +74,25 @@ static ssize_t hear(int socket, struct guard_packet *packet, pid_t *sender)
     return n;
 }
 
+/* Boxes are met by the kernel's OOM killer before anything of the host, and leave no core: a
+ * core_pattern that starts a program heeds no other limit than 1. Set from here, for only who holds
+ * CAP_SYS_RESOURCE outside sets what the box cannot take back; who lacks it has done what it could. */
+static void bind_child(pid_t child)
+{
+    struct rlimit core = {1, 1};
+    char path[64];
+
+    (void)snprintf(path, sizeof(path), "/proc/%d/oom_score_adj", (int)child);
+    (void)fd_write_file(AT_FDCWD, path, "200");
+    (void)syscall(SYS_prlimit64, child, RLIMIT_CORE, &core, NULL);
+}
+
 /* The child's ids: all it can do before it has them is wait. */
 static int map_child(int socket, const struct guard_order *order, pid_t child, struct error *err)
 {
     char map[64];
 
+    bind_child(child);
     (void)snprintf(map, sizeof(map), "0 %u %u", order->first_id, order->ids_count);
     if (idmap_write(child, map, map, err) < 0)
         return -1;
@@ -102,16 +117,18 @@ static void finish(int socket, struct cgroup *cgroup, bool wants_report)
         say(socket, &packet, NULL, 0);
 }
 
-/* The maker is gone: what it left is ended and removed. */
+/* The maker is gone: what it left is ended and removed, however long that takes. Nobody waits, and as
+ * long as processes live the ids must stay locked. */
 static void clean_up(struct cgroup *cgroup)
 {
     struct error err;
 
-    (void)cgroup_kill(cgroup);
-    (void)cgroup_remove(cgroup, &err);
+    do
+        (void)cgroup_kill(cgroup);
+    while (cgroup_remove(cgroup, &err) < 0 && err.errnum == EBUSY);
 }
 
-enum heard { HEARD_CHILD, HEARD_FINISH, HEARD_FINISH_UNREPORTED, HEARD_END };
+enum heard { HEARD_CHILD, HEARD_HURRY, HEARD_FINISH, HEARD_FINISH_UNREPORTED, HEARD_END };
 
 /* The next that matters: the child's one byte, the maker's end in order, or the end of both. */
 static enum heard await_word(int socket, pid_t *sender)
@@ -122,6 +139,8 @@ static enum heard await_word(int socket, pid_t *sender)
     while ((n = hear(socket, &packet, sender)) > 0) {
         if (n == 1)
             return HEARD_CHILD;
+        if (n == (ssize_t)sizeof(packet) && packet.type == GUARD_HURRY)
+            return HEARD_HURRY;
         if (n == (ssize_t)sizeof(packet) && packet.type == GUARD_FINISH)
             return packet.wants_report ? HEARD_FINISH : HEARD_FINISH_UNREPORTED;
     }
@@ -130,18 +149,41 @@ static enum heard await_word(int socket, pid_t *sender)
 
 /* Its fds move to 3 and 4 and everything else is closed: a pipe of the maker's that stayed open here
  * would keep its reader waiting. */
-static int settle(int socket, int keep)
+static int settle(int socket, int keep, struct error *err)
 {
     int null = open("/dev/null", O_RDWR | O_CLOEXEC);
+    int moved = fcntl(socket, F_DUPFD_CLOEXEC, 16);
 
-    socket = fcntl(socket, F_DUPFD_CLOEXEC, 16);
     keep = fcntl(keep, F_DUPFD_CLOEXEC, 16);
+    if (null < 0 || moved < 0 || keep < 0) {
+        (void)error_set(err, "guard_failed", errno,
+                        "the box's guard has too few fds; raise the limit (ulimit -n)");
+        return -1;
+    }
     for (int i = 0; i < 3; i++)
         (void)dup2(null, i);
-    (void)dup3(socket, 3, O_CLOEXEC);
+    (void)dup3(moved, 3, O_CLOEXEC);
     (void)dup3(keep, 4, O_CLOEXEC);
     (void)sys_close_range(5, ~0U, 0);
     return 3;
+}
+
+/* A limit that cannot be kept is no limit: such a box is not made. */
+static int check_limits(const struct cgroup_host *host, const struct cgroup_limits *limits,
+                        struct error *err)
+{
+    const char *missing = !host->limits_memory                          ? "memory"
+                          : !host->limits_pids                          ? "processes (pids)"
+                          : !host->limits_cpu && limits->cpu_milli != 0 ? "CPU"
+                                                                        : NULL;
+
+    if (missing == NULL)
+        return 0;
+    return error_set(err, "no_cgroup", 0,
+                     "this host has no cgroup that limits %s, so a box would have no limit; enable "
+                     "that controller (see cgroup_disable on the kernel's command line, and "
+                     "cgroup.subtree_control) and try again",
+                     missing);
 }
 
 static int make(int socket, const struct guard_order *order, struct cgroup *cgroup,
@@ -149,7 +191,7 @@ static int make(int socket, const struct guard_order *order, struct cgroup *cgro
 {
     static struct cgroup_host host; /* the groups borrow it */
 
-    if (cgroup_probe(&host, err) < 0)
+    if (cgroup_probe(&host, err) < 0 || check_limits(&host, &order->limits, err) < 0)
         return -1;
     /* A v2 group without controllers serves leaves, and a box of one command has none. */
     if (!order->announce && host.v2_controllers == 0)
@@ -212,17 +254,26 @@ static _Noreturn void run(const struct guard_order *order, int socket)
     struct error err;
     sigset_t all;
     pid_t sender;
+    int settled;
 
     (void)sigfillset(&all);
     (void)sigprocmask(SIG_BLOCK, &all, NULL);
     (void)setsid();
     (void)prctl(PR_SET_NAME, "cove-guard");
-    socket = settle(socket, order->keep);
+    settled = settle(socket, order->keep, &err);
+    if (settled < 0) {
+        say_error(socket, &err);
+        _exit(1);
+    }
+    socket = settled;
     heard = begin(socket, order, &cgroup, &made, &failed, &err);
     if (failed)
         say_error(socket, &err);
-    while (heard == HEARD_CHILD)
+    while (heard == HEARD_CHILD || heard == HEARD_HURRY) {
+        if (heard == HEARD_HURRY && made)
+            cgroup_unthrottle(&cgroup);
         heard = await_word(socket, &sender);
+    }
     if (heard != HEARD_END)
         finish(socket, made ? &cgroup : NULL, heard == HEARD_FINISH);
     else if (made)
@@ -297,6 +348,13 @@ int guard_wait_made(struct guard *guard, int *into, int *leaves, bool *limited, 
     *leaves = fds[1];
     *limited = packet.limited;
     return 0;
+}
+
+void guard_hurry(struct guard *guard)
+{
+    struct guard_packet packet = {.type = GUARD_HURRY};
+
+    (void)proto_send(guard->socket, &packet, sizeof(packet), NULL, 0, NULL, 0);
 }
 
 int guard_finish(struct guard *guard, struct box_report *report, struct error *err)

@@ -36,6 +36,9 @@ int guard_wait_made(struct guard *guard, int *into, int *leaves, bool *limited, 
 /* The set-up child says one byte on guard.socket. It hears one byte when its id maps stand, and then the
  * gate of its groups; a struct error instead of either ends it. */
 
+/* The box is to end and takes its time: its CPU limit is lifted. */
+void guard_hurry(struct guard *guard);
+
 /* After the box's last process: what it used (not counted with report NULL); the groups are gone when
  * this returns. */
 int guard_finish(struct guard *guard, struct box_report *report, struct error *err);

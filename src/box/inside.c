@@ -2,6 +2,7 @@
 #include "box/inside.h"
 
 #include "base/fd.h"
+#include "base/kernel.h"
 #include "box/cgroup_enter.h"
 #include "box/filter/filter.h"
 #include "box/landlock.h"
@@ -17,21 +18,16 @@
 #include <net/if.h>
 #include <signal.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <sys/ioctl.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
-#include <sys/utsname.h>
 #include <sys/wait.h>
 #include <time.h>
 
 #define KEYCTL_JOIN_SESSION 1
-
-/* Boxes are met by the kernel's OOM killer before anything of the host. Raising needs no right. */
-#define OOM_SCORE_ADJ "200"
 
 /* Enough for a Node or JVM server, few enough that a box cannot fill the host's file table. */
 #define NOFILE_MAX 16384
@@ -124,25 +120,12 @@ static int enter_network(const struct plan *plan, struct network *network, struc
 
 /* A box's uptime begins with it, and tells nothing of the host's. A new time namespace is entered when
  * a program starts, and that only from Linux 6.3 on: before, it would be in the way of vfork. */
-static bool has_time_on_exec(void)
-{
-    struct utsname name;
-    unsigned long major, minor;
-    char *rest;
-
-    if (uname(&name) < 0)
-        return false;
-    major = strtoul(name.release, &rest, 10);
-    minor = *rest == '.' ? strtoul(rest + 1, NULL, 10) : 0;
-    return major > 6 || (major == 6 && minor >= 3);
-}
-
 static void start_clocks(struct plan *plan)
 {
     struct timespec mono, boot;
     char offsets[96];
 
-    if (!has_time_on_exec() || unshare(CLONE_NEWTIME) < 0)
+    if (!kernel_is_at_least(6, 3) || unshare(CLONE_NEWTIME) < 0)
         return;
     (void)clock_gettime(CLOCK_MONOTONIC, &mono);
     (void)clock_gettime(CLOCK_BOOTTIME, &boot);
@@ -205,6 +188,7 @@ static int enter_cgroups(struct plan *plan, struct error *err)
         return error_set(err, "cgroup_failed", errno, "cannot enter the box's cgroups");
     if (unshare(CLONE_NEWCGROUP) < 0)
         return error_set(err, "namespace_failed", errno, "cannot make a cgroup namespace");
+    view_keep_cpus(plan); /* after the cpuset, which may have chosen already */
     if (plan->leaves >= 0 && cgroup_settle(plan->leaves) < 0)
         return error_set(err, "cgroup_failed", errno, "cannot settle in the box's cgroup");
     return 0;
@@ -293,7 +277,7 @@ static int set_limits(const struct plan *plan, struct error *err)
 
 /* Control on 3, the leaves on 4, init's program on 5, nothing else: the plan's own fds lie above,
  * for box_create() and the zygote open them with stdio filled. */
-static int place_fds(const struct plan *plan, struct error *err)
+static int place_fds(const struct plan *plan, int *control_now, struct error *err)
 {
     int null = open("/dev/null", O_RDWR | O_CLOEXEC);
     int control, leaves = -1, init;
@@ -312,6 +296,7 @@ static int place_fds(const struct plan *plan, struct error *err)
         return error_set(err, "fds_failed", errno, "cannot arrange the box's fds");
     if (sys_close_range(6, ~0U, 0) < 0)
         return error_set(err, "fds_failed", errno, "cannot close the fds of the outside");
+    *control_now = PROTO_CONTROL_FD;
     return 0;
 }
 
@@ -389,7 +374,7 @@ static int lock_down(const struct plan *plan, struct error *err)
     return 0;
 }
 
-static int prepare(struct plan *plan, struct error *err)
+static int prepare(struct plan *plan, int *control, struct error *err)
 {
     struct network network;
     int fds[PROTO_FDS_MAX];
@@ -410,7 +395,7 @@ static int prepare(struct plan *plan, struct error *err)
         return -1;
     if (sethostname(plan->hostname, strlen(plan->hostname)) < 0)
         return error_set(err, "namespace_failed", errno, "cannot set the box's host name");
-    if (place_fds(plan, err) < 0)
+    if (place_fds(plan, control, err) < 0)
         return -1;
     return lock_down(plan, err);
 }
@@ -422,26 +407,30 @@ static void report(int control, const struct error *error)
     (void)proto_send(control, &failed, sizeof(failed), NULL, 0, NULL, 0);
 }
 
+#define SIGNALS_LAST 64
+
 _Noreturn void inside_enter(struct plan *plan)
 {
+    static const unsigned long by_default[4]; /* the kernel's struct sigaction, all zero */
     char name[] = "cove-init";
     char *argv[] = {name, NULL}, *env[] = {NULL};
     struct error err = {0};
     sigset_t all;
 
+    /* Not in the plan: our maker shares it, and closes its own fds by it. */
+    int control = plan->control;
+
     (void)sigfillset(&all);
     (void)sigprocmask(SIG_BLOCK, &all, NULL);
-    /* What our maker or its caller ignores is ignored by no command. */
-    for (int number = 1; number < SIGRTMIN; number++)
-        (void)signal(number, SIG_DFL);
-    (void)fd_write_file(AT_FDCWD, "/proc/self/oom_score_adj", OOM_SCORE_ADJ);
+    /* What our maker or its caller ignores is ignored by no command; libc hides two of them. */
+    for (int number = 1; number <= SIGNALS_LAST; number++)
+        (void)syscall(SYS_rt_sigaction, number, &by_default, NULL, sizeof(uint64_t));
     if (plan->has_guard)
         (void)proto_send(plan->go, "h", 1, NULL, 0, NULL, 0);
-    if (prepare(plan, &err) == 0) {
+    if (prepare(plan, &control, &err) == 0) {
         (void)sys_execveat(5, argv, env);
         (void)error_set(&err, "init_failed", errno, "cannot start the box's init");
     }
-    /* place_fds() may have run or not; both numbers mean the same socket. */
-    report(fcntl(plan->control, F_GETFD) >= 0 ? plan->control : PROTO_CONTROL_FD, &err);
+    report(control, &err);
     _exit(1);
 }

@@ -98,21 +98,33 @@ ssize_t proto_receive(int socket, void *packet, size_t size, int fds[PROTO_FDS_M
     return n;
 }
 
+/* Texts of the box go to people and into JSON: plain ASCII, whatever was sent. */
+static void clean(char *text, size_t size)
+{
+    text[size - 1] = '\0';
+    for (; *text != '\0'; text++)
+        if (*text < ' ' || *text > '~')
+            *text = '?';
+}
+
 bool proto_answer_check(union proto_answer *answer, size_t size, size_t fds_count)
 {
     if (size < sizeof(answer->head))
         return false;
     switch (answer->head.type) {
     case PROTO_FAILED:
-        answer->failed.error.code[ERROR_CODE_MAX - 1] = '\0';
-        answer->failed.error.text[ERROR_TEXT_MAX - 1] = '\0';
+        if (size != sizeof(answer->failed))
+            return false;
+        clean(answer->failed.error.code, sizeof(answer->failed.error.code));
+        clean(answer->failed.error.text, sizeof(answer->failed.error.text));
         return size == sizeof(answer->failed) && fds_count == 0;
     case PROTO_READY:
         return size == sizeof(answer->head) && fds_count == 0;
     case PROTO_STARTED:
         return size == sizeof(answer->started) && fds_count <= 1;
     case PROTO_REFUSED:
-        return size == sizeof(answer->refused) && fds_count == 0;
+        return size == sizeof(answer->refused) && fds_count == 0 && answer->refused.step >= 1 &&
+               answer->refused.step <= PROTO_STEP_LAST;
     case PROTO_EXITED:
         return size == sizeof(answer->exited) && fds_count == 0;
     default:

@@ -84,6 +84,7 @@ struct proto_started {
     int32_t pid;
 };
 
+#define PROTO_STEP_LAST 5
 struct proto_refused {
     struct proto_head head;
     uint32_t step; /* enum box_step */

@@ -2,6 +2,7 @@
 #include "box/root.h"
 
 #include "base/fd.h"
+#include "base/kernel.h"
 #include "box/idmap.h"
 #include "box/loop.h"
 #include "box/switches.h"
@@ -23,6 +24,7 @@
 
 static int open_directory(const char *path, struct error *err)
 {
+    struct mount_attr no_devices = {.attr_set = MOUNT_ATTR_NODEV};
     struct stat st;
     int mount;
 
@@ -31,8 +33,11 @@ static int open_directory(const char *path, struct error *err)
                          "cannot use the root %s (--root takes a directory or an erofs image)",
                          path);
     mount = sys_open_tree(AT_FDCWD, path, OPEN_TREE_CLONE | OPEN_TREE_CLOEXEC);
-    if (mount < 0)
+    /* Its device nodes open nothing, for us either. */
+    if (mount < 0 || sys_mount_setattr(mount, "", AT_EMPTY_PATH, &no_devices) < 0) {
+        fd_close(&mount);
         return error_set(err, "bad_root", errno, "cannot take the root %s", path);
+    }
     return mount;
 }
 
@@ -88,12 +93,16 @@ static int open_erofs(const char *path, struct error *err)
     return mount;
 }
 
+/* Overlays take idmapped layers from Linux 5.19 on; before, the mount of one would fail. */
 static int map_root(int lower, const struct root_ids *ids)
 {
     struct idmap map = {.host_uid = ids->first, .host_gid = ids->first, .count = ids->count};
     struct error err;
-    _cleanup_close_ int userns = switched_off("idmap") ? -1 : idmap_open(&map, &err);
+    _cleanup_close_ int userns = -1;
 
+    if (switched_off("idmap") || !kernel_is_at_least(5, 19))
+        return -1;
+    userns = idmap_open(&map, &err);
     return userns < 0 ? -1 : idmap_apply(lower, userns);
 }
 
@@ -111,12 +120,14 @@ int root_open(const struct box_spec *spec, const struct root_ids *ids, int *lowe
         return -1;
     if (map_root(*lower, ids) == 0)
         return 0;
-    if (spec->privileges == BOX_SYSTEM)
+    if (spec->privileges == BOX_SYSTEM) {
+        fd_close(lower);
         return error_set(err, "no_idmap", 0,
                          "the filesystem of the root %s cannot be idmapped by this kernel, so its "
                          "files would belong to nobody; use --privileges plain, Linux 5.19 or "
                          "later, or a root on ext4, xfs or btrfs",
                          spec->root_path);
+    }
     (void)snprintf(warning, warning_size,
                    "the filesystem of the root %s cannot be idmapped by this kernel: its files "
                    "appear as nobody's and cannot be changed",
@@ -170,15 +181,16 @@ int root_bind_open(const struct box_bind *bind, const struct root_ids *ids, stru
     if (strlen(bind->target) >= sizeof(out->target))
         return error_set(err, "bad_mount", 0, "the mount target %s is too long (255 bytes at most)",
                          bind->target);
-    if (stat(bind->source, &st) < 0)
+    /* What is taken is what is looked at: the path may mean something else the next moment. */
+    mount = sys_open_tree(AT_FDCWD, bind->source,
+                          OPEN_TREE_CLONE | OPEN_TREE_CLOEXEC | AT_RECURSIVE);
+    if (mount < 0 || fstatat(mount, "", &st, AT_EMPTY_PATH) < 0)
         return error_set(err, "bad_mount", errno, "cannot mount %s into the box", bind->source);
     if (!S_ISDIR(st.st_mode) && !S_ISREG(st.st_mode))
         return error_set(err, "bad_mount", 0,
                          "cannot mount %s into the box: only directories and regular files can be",
                          bind->source);
-    mount = sys_open_tree(AT_FDCWD, bind->source,
-                          OPEN_TREE_CLONE | OPEN_TREE_CLOEXEC | AT_RECURSIVE);
-    if (mount < 0 || sys_mount_setattr(mount, "", AT_EMPTY_PATH | AT_RECURSIVE, &attr) < 0)
+    if (sys_mount_setattr(mount, "", AT_EMPTY_PATH | AT_RECURSIVE, &attr) < 0)
         return error_set(err, "bad_mount", errno, "cannot mount %s into the box", bind->source);
     mapped = bind_map(mount, &st, ids, err);
     if (mapped == -1)

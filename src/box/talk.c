@@ -186,6 +186,9 @@ int box_kill(struct box *box, uint32_t id, struct error *err)
 
 /* ---- events ---- */
 
+/* Packets that say nothing must not keep the caller from its other work. */
+#define PACKETS_MAX 64
+
 int box_fd(const struct box *box)
 {
     return box->control;
@@ -248,7 +251,7 @@ int box_next(struct box *box, struct box_event *event, struct error *err)
     assert(box->magic == BOX_MAGIC);
     memset(event, 0, sizeof(*event));
     event->tty = -1;
-    while (taken == 0) {
+    for (int packets = 0; taken == 0 && packets < PACKETS_MAX; packets++) {
         union proto_answer answer;
         int fds[PROTO_FDS_MAX];
         ssize_t n = proto_receive(box->control, &answer, sizeof(answer), fds, MSG_DONTWAIT);
@@ -281,11 +284,16 @@ int box_next(struct box *box, struct box_event *event, struct error *err)
 
 /* ---- the end ---- */
 
-/* Also for one that is no child of ours, but a zygote's. */
-static void wait_for(int pidfd)
-{
-    struct pollfd wait = {.fd = pidfd, .events = POLLIN};
+/* A box that takes longer than this to die is held up by its own CPU limit. */
+#define HURRY_MS 20
 
+/* Also for one that is no child of ours, but a zygote's. */
+static void wait_for(struct box *box)
+{
+    struct pollfd wait = {.fd = box->pidfd, .events = POLLIN};
+
+    if (box->cold && box->guard.socket >= 0 && poll(&wait, 1, HURRY_MS) == 0)
+        guard_hurry(&box->guard);
     while (poll(&wait, 1, -1) < 0 && errno == EINTR)
         continue;
 }
@@ -298,7 +306,7 @@ int box_destroy(struct box *box, struct box_report *report, struct error *err)
     if (box->pidfd >= 0) {
         /* The kernel kills all of the box before it reports the end of its PID 1. */
         (void)sys_pidfd_send_signal(box->pidfd, SIGKILL);
-        wait_for(box->pidfd);
+        wait_for(box);
         while (waitid(P_PIDFD, (id_t)box->pidfd, &(siginfo_t){0}, WEXITED) < 0 && errno == EINTR)
             continue;
     }

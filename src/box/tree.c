@@ -459,14 +459,15 @@ static int bind_scratch(const struct tree *tree, const char *name, const char *t
 static int make_home(const struct plan *plan, const struct tree *tree, struct error *err)
 {
     _cleanup_close_ int home = -1;
-    struct stat st;
+    struct error ignored;
 
-    if (plan->home[0] != '/' || plan->home[1] == '\0' ||
-        fstatat(tree->root, plan->home + 1, &st, AT_SYMLINK_NOFOLLOW) == 0)
+    home = sys_openat2(tree->root, plan->home, O_PATH | O_CLOEXEC, 0, RESOLVE_IN_ROOT);
+    if (home >= 0)
         return 0;
-    home = tree_target(tree->root, plan->home, true, false, err);
+    /* Where links are in the way it stays as it is; a command can start without its home. */
+    home = tree_target(tree->root, plan->home, true, false, &ignored);
     if (home < 0)
-        return -1;
+        return 0;
     if (fchownat(home, "", plan->uid, plan->gid, AT_EMPTY_PATH) < 0)
         return error_set(err, "mount_failed", errno, "cannot give %s to its user", plan->home);
     return 0;

@@ -9,6 +9,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 
 #define ACCOUNTS_MAX (1U << 20)
 #define FIELDS_MAX 7
@@ -152,11 +153,24 @@ int user_find(const char *passwd, const char *group, const char *spec, struct bo
     return 0;
 }
 
+/* Looked at before it is opened: to open a device node can be an act of its own. */
+static int open_regular(int root, const char *path)
+{
+    _cleanup_close_ int at = sys_openat2(root, path, O_PATH | O_CLOEXEC, 0,
+                                         RESOLVE_IN_ROOT | RESOLVE_NO_MAGICLINKS);
+    char self[64];
+    struct stat st;
+
+    if (at < 0 || fstat(at, &st) < 0 || !S_ISREG(st.st_mode))
+        return -1;
+    (void)snprintf(self, sizeof(self), "/proc/self/fd/%d", at);
+    return open(self, O_RDONLY | O_CLOEXEC);
+}
+
 /* The text of a file of the root, empty where there is none; NULL on error. */
 static char *read_account_file(int root, const char *path, struct error *err)
 {
-    _cleanup_close_ int fd = sys_openat2(root, path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY,
-                                         0, RESOLVE_IN_ROOT | RESOLVE_NO_MAGICLINKS);
+    _cleanup_close_ int fd = open_regular(root, path);
     char *text = calloc(1, ACCOUNTS_MAX + 1);
     ssize_t n = 0;
 

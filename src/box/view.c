@@ -13,16 +13,28 @@
 #include <sys/stat.h>
 #include <time.h>
 
-unsigned view_cpus(const struct plan *plan)
+/* How many CPUs the box has. */
+static unsigned count_cpus(const struct plan *plan)
 {
-    unsigned wanted = (plan->cpu_milli + 999) / 1000, have, skip, kept = 0;
-    cpu_set_t all, mine;
+    unsigned wanted = (plan->cpu_milli + 999) / 1000, have;
+    cpu_set_t all;
 
     if (sched_getaffinity(0, sizeof(all), &all) < 0)
         return 1;
     have = (unsigned)CPU_COUNT(&all);
-    if (plan->cpu_milli == 0 || wanted >= have)
-        return have;
+    return plan->cpu_milli == 0 || wanted >= have ? have : wanted;
+}
+
+void view_keep_cpus(const struct plan *plan)
+{
+    unsigned wanted = count_cpus(plan), have, skip, kept = 0;
+    cpu_set_t all, mine;
+
+    if (sched_getaffinity(0, sizeof(all), &all) < 0)
+        return;
+    have = (unsigned)CPU_COUNT(&all);
+    if (wanted >= have)
+        return; /* there is no limit, or the cpuset has made the choice */
     if (getrandom(&skip, sizeof(skip), GRND_NONBLOCK) != sizeof(skip))
         skip = 0;
     CPU_ZERO(&mine);
@@ -40,7 +52,7 @@ unsigned view_cpus(const struct plan *plan)
         CPU_SET(cpu, &mine);
         kept++;
     }
-    return sched_setaffinity(0, sizeof(mine), &mine) == 0 ? wanted : have;
+    (void)sched_setaffinity(0, sizeof(mine), &mine);
 }
 
 static int put(int dir, const char *name, const char *text, size_t size, int proc,
@@ -108,7 +120,7 @@ static int put_stat(const struct plan *plan, unsigned cpus, int dir, int proc, s
 static int put_cpuinfo(unsigned cpus, int dir, int proc, struct error *err)
 {
     _cleanup_close_ int from = openat(proc, "cpuinfo", O_RDONLY | O_CLOEXEC);
-    char text[65536];
+    static char text[1 << 20]; /* a box is set up once per process; hundreds of CPUs fit */
     ssize_t n = from < 0 ? -1 : fd_read_full(from, text, sizeof(text) - 1);
     char *end = text;
 
@@ -129,7 +141,7 @@ int view_proc(const struct plan *plan, int scratch, int proc, struct error *err)
 {
     static const char load[] = "0.00 0.00 0.00 1/1 1\n";
     _cleanup_close_ int dir = -1;
-    unsigned cpus = view_cpus(plan);
+    unsigned cpus = count_cpus(plan);
 
     if (mkdirat(scratch, "proc", 0755) < 0)
         return error_set(err, "mount_failed", errno, "cannot make the box's view of itself");

@@ -6,8 +6,8 @@
 #include "base/err.h"
 #include "box/plan.h"
 
-/* Keeps as many CPUs as the box has, at a random place among those allowed; how many it has. */
-unsigned view_cpus(const struct plan *plan);
+/* Keeps as many CPUs as the box has, at a random place among those allowed, where no cpuset did. */
+void view_keep_cpus(const struct plan *plan);
 
 /* Covers meminfo, stat, cpuinfo, loadavg and keys of the box's /proc. */
 int view_proc(const struct plan *plan, int scratch, int proc, struct error *err);

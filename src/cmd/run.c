@@ -71,7 +71,7 @@ static void warnings_print(const struct run *run)
 
 /* ---- signals ---- */
 
-/* Those that a caller sends to a command; the first four end one that has not started. */
+/* Those that a caller sends to a command. */
 static const int forwarded[] = {SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGUSR1, SIGUSR2};
 
 static bool signal_ends(int number)
@@ -113,6 +113,16 @@ static int signals_open(struct run *run, struct error *err)
     return 0;
 }
 
+/* The first is kept for the command. Whoever sends another means it: the command may never start, with
+ * its program on a file system that does not answer. */
+static bool early_ending(const struct run *run)
+{
+    for (int number = 1; number < 32; number++)
+        if ((run->early_signals & 1U << number) != 0 && signal_ends(number))
+            return true;
+    return false;
+}
+
 static void signal_take(struct run *run, int number)
 {
     struct error ignored;
@@ -123,7 +133,7 @@ static void signal_take(struct run *run, int number)
         run_stdio_resume(&run->stdio);
     else if (run->started)
         (void)box_signal(run->box, RUN_COMMAND_ID, number, &ignored); /* it may just have ended */
-    else if (!signal_ends(number))
+    else if (!signal_ends(number) || !early_ending(run))
         run->early_signals |= 1U << number;
     else {
         run->signal_number = number;
@@ -178,6 +188,10 @@ static void started_take(struct run *run, struct box_event *event)
 {
     struct error ignored;
 
+    if (run->started) { /* said twice: by an init that is no longer ours */
+        fd_close(&event->tty);
+        return;
+    }
     run->started = true;
     run_stdio_release(&run->stdio);
     if (run->options.tty) {
@@ -260,12 +274,17 @@ static void event_take(struct run *run, struct box_event *event)
     }
 }
 
+#define EVENTS_AT_ONCE 64
+
 static void events_take(struct run *run)
 {
     struct box_event event;
     int got;
 
-    while (run->end == RUN_GOES_ON && (got = box_next(run->box, &event, &run->error)) != 0) {
+    /* No more at a time than this: the clock and the signals have their turn, whatever init sends. */
+    for (int events = 0; events < EVENTS_AT_ONCE; events++) {
+        if (run->end != RUN_GOES_ON || (got = box_next(run->box, &event, &run->error)) == 0)
+            return;
         if (got < 0)
             run_end(run, RUN_FAILED);
         else
@@ -334,23 +353,30 @@ static void run_loop(struct run *run)
     }
 }
 
-/* Writes what is left to a slow reader; a signal ends that. */
+#define DRAIN_LATE_NS 200000000U
+
+/* Writes what is left to a slow reader; a signal ends that, and soon so does the clock when the time
+ * of the command was up. */
 static void run_drain(struct run *run)
 {
+    uint64_t until = run->end == RUN_TIMED_OUT ? clock_monotonic_ns() + DRAIN_LATE_NS : UINT64_MAX;
+
     while (!run_stdio_is_done(&run->stdio)) {
         struct pollfd fds[SLOT_STDIO + RUN_POLL_MAX];
-        uint64_t wake = UINT64_MAX;
+        uint64_t now = clock_monotonic_ns(), wake = until;
         size_t count;
         int number;
 
         fds[SLOT_SIGNALS] = (struct pollfd){.fd = run->signals, .events = POLLIN};
         fds[SLOT_BOX] = (struct pollfd){.fd = -1};
-        count = run_stdio_poll(&run->stdio, fds + SLOT_STDIO, 0, &wake);
-        run_wait(fds, SLOT_STDIO + count, 0, wake);
+        if (now >= until)
+            return;
+        count = run_stdio_poll(&run->stdio, fds + SLOT_STDIO, now, &wake);
+        run_wait(fds, SLOT_STDIO + count, now, wake);
         while ((number = signal_next(run)) != 0)
             if (signal_ends(number))
                 return;
-        run_stdio_serve(&run->stdio, fds + SLOT_STDIO, count, 0);
+        run_stdio_serve(&run->stdio, fds + SLOT_STDIO, count, now);
     }
 }
 
@@ -462,8 +488,9 @@ static int run_report(struct run *run, const struct box_report *report, const ch
     };
 
     if (run->end == RUN_INTERRUPTED)
-        (void)error_set(&run->error, "interrupted", 0,
-                        "run: a signal came before the command had started; run it again");
+        (void)error_set(
+            &run->error, "interrupted", 0,
+            "run: it was told twice to end before the command had started; run it again");
     if (run->end == RUN_FAILED)
         return run_fail(&run->error, run->options.json);
     if (run->end == RUN_INTERRUPTED) {

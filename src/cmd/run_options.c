@@ -17,6 +17,7 @@
 /* Below this a shell cannot start, and the failure would not name the cause. */
 #define MEMORY_LEAST (8ULL << 20)
 #define DISK_BYTES_LEAST (1ULL << 20)
+#define DISK_BYTES_MOST (1ULL << 50)
 #define DISK_INODES_LEAST 64
 #define DISK_INODES_MOST 1000000000ULL
 #define PIDS_MOST 4194304 /* the kernel's own PID_MAX_LIMIT */
@@ -222,6 +223,8 @@ static int take_disk(struct run_options *options, const char *value, struct erro
     if (limits->disk_bytes < DISK_BYTES_LEAST)
         return bad_value(err, "disk", value, "that is too little to hold a file system",
                          "give at least 1M");
+    if (limits->disk_bytes > DISK_BYTES_MOST)
+        return bad_value(err, "disk", value, "no host has as much", "give at most 1024T");
     return 0;
 }
 

@@ -54,7 +54,8 @@ static int limit(int fd)
         return -1;
     if (leaves.config.cpu_milli == 0)
         return 0;
-    (void)snprintf(text, sizeof(text), "%u 100000", leaves.config.cpu_milli * 100);
+    (void)snprintf(text, sizeof(text), "%llu 100000",
+                   leaves.config.cpu_milli >= 10 ? leaves.config.cpu_milli * 100ULL : 1000ULL);
     return fd_write_file(fd, "cpu.max", text);
 }
 

@@ -63,6 +63,8 @@ static int release(const struct zygote_request *request, struct making *making, 
     _cleanup_close_ int lower = -1;
     char path[64];
 
+    (void)snprintf(path, sizeof(path), "/proc/%d/oom_score_adj", (int)pid);
+    (void)fd_write_file(AT_FDCWD, path, "200"); /* see guard.c */
     (void)snprintf(path, sizeof(path), "/proc/%d/uid_map", (int)pid);
     if (write_map(path, request) < 0)
         return fail(answer, "uid_map");
