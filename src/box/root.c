@@ -200,7 +200,7 @@ int root_bind_open(const struct box_bind *bind, const struct root_ids *ids, stru
         return error_set(err, "no_idmap", errno,
                          "the filesystem of %s cannot map owners (no idmapped mounts), so files "
                          "written in the box could not be yours; mount it read-only with :ro, or "
-                         "move it to ext4, xfs, btrfs or tmpfs on Linux 5.12 or later",
+                         "move it to ext4, xfs or btrfs (Linux 5.12 or later), or tmpfs (6.3)",
                          bind->source);
     out->mount = fd_take(&mount);
     out->is_directory = S_ISDIR(st.st_mode);
