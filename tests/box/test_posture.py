@@ -272,15 +272,16 @@ def test_many_commands_leave_init_without_fds_and_zombies(profile, commands):
 
 
 def test_killing_one_command_takes_its_daemons_and_spares_the_other(commands):
-    if not any((pathlib.Path(root) / "cgroup.controllers").exists()
-               for root in harness.cgroup_roots()):
-        pytest.skip("this host has no cgroup v2 to kill a group of processes by")
+    # Without cgroup v2 there is no group of processes to kill by: daemons then end with the box.
+    has_leaves = any((pathlib.Path(root) / "cgroup.controllers").exists()
+                     for root in harness.cgroup_roots())
     daemon = "(setsid sh -c '(trap \"\" TERM HUP; sleep 4711) & sleep 4712' &); sleep 4713"
     done = commands("plain", "exec", 1, daemon, "exec", 2, "sleep 0.5; echo alive", "sleep", 300,
                     "kill", 1, "wait", 1, "exec", 3, "pgrep -f 'sleep 471[123]' | wc -l", "wait", 3,
                     "wait", 2)
     assert done.returncode == 0, done.stderr
-    assert done.stdout.split() == ["0", "alive"], (done.stdout, done.stderr)
+    left, other = done.stdout.split()
+    assert other == "alive" and (left == "0" or not has_leaves), (done.stdout, done.stderr)
     assert "1: signal 9" in done.stderr
 
 

@@ -42,7 +42,7 @@ def test_c_build_with_gcc_and_make(workspace):
 
 def test_a_debugger_works(workspace):
     write(workspace, {"main.c": "int main(void) { return 42; }\n"})
-    output = work("gcc -g -o main main.c && (strace -f ./main 2>&1 || true)", workspace)
+    output = work("gcc -g -o main main.c && { strace -f ./main 2>&1; test $? -eq 42; }", workspace)
     assert "exited with 42" in output
 
 
