@@ -34,7 +34,10 @@
 /* What box_create() holds until the box stands. */
 struct making {
     struct plan plan;
+    struct caller caller;
     struct root_ids range;
+    struct ids_lent user_lent, group_lent;
+    char why_one_id[240];
     int control;
     int into, leaves; /* cgroup v2 directories */
     bool limited;     /* the leaves have limits of their own */
@@ -79,7 +82,7 @@ int box_plan_fill(const struct box_spec *spec, const struct box_user *user, stru
     plan->own_network = true;
     plan->one_shot = !spec->many_commands;
     for (size_t i = 0; i < spec->binds_count; i++)
-        plan->no_set_id |= !spec->binds[i].read_only;
+        plan->no_set_id |= !spec->binds[i].read_only && !spec->allow_set_id;
     plan->control = plan->init = plan->go = plan->leaves = -1;
     plan->lower = plan->upper = -1;
     if (getrandom(plan->filter_key, sizeof(plan->filter_key), 0) != sizeof(plan->filter_key))
@@ -94,7 +97,91 @@ void box_choose_shell(const struct box_spec *spec, char *shell, size_t size)
     (void)snprintf(shell, size, "%s", bash ? "/bin/bash" : "/bin/sh");
 }
 
+/* ---- ids ---- */
+
+static int take_ids(struct box *box, struct making *making, struct error *err)
+{
+    const struct caller *caller = &making->caller;
+
+    if (caller->maps && caller->on_host)
+        return ids_open(&box->pool, err) < 0 ? -1 : ids_take(&box->pool, &box->ids, err);
+    /* What it wrote would be the host's root's. */
+    if (caller->uid == 0 && caller->on_host)
+        return error_set(err, "no_ids", 0,
+                         "this root may not give a box other ids than its own (it lacks CAP_SETUID or "
+                         "CAP_SETGID): give it these capabilities, or run cove as an ordinary user");
+    if (ids_open_user(&box->pool, caller, making->why_one_id, sizeof(making->why_one_id), err) < 0)
+        return -1;
+    return ids_take_user(&box->pool, caller, &box->ids, err);
+}
+
+/* Where the kernel maps no owners for us, one id of the box is the caller's own, so that its files are
+ * the box's too: the user's with binds, root's with an image alone. */
+static void lend_id(const struct box_spec *spec, const struct box *box, struct making *making)
+{
+    const struct caller *caller = &making->caller;
+    bool to_user = spec->binds_count > 0 || box->ids.kind == IDS_SINGLE;
+
+    making->user_lent = (struct ids_lent){.inside = -1, .outside = caller->uid};
+    making->group_lent = (struct ids_lent){.inside = -1, .outside = caller->gid};
+    if (caller->mounts || (caller->uid == 0 && caller->on_host))
+        return;
+    if (to_user || spec->root_kind != BOX_ROOT_HOST) {
+        making->user_lent.inside = to_user ? box->user.uid : 0;
+        making->group_lent.inside = to_user ? box->user.gid : 0;
+    }
+}
+
+/* Only ids that the box has can be used in it. */
+static int check_user(const struct box_spec *spec, struct box *box, const struct making *making,
+                      struct error *err)
+{
+    struct box_user *user = &box->user;
+    size_t kept = 0;
+
+    if (box->ids.kind == IDS_SINGLE && spec->privileges == BOX_SYSTEM && user->uid != 0)
+        return error_set(err, "no_ids", 0,
+                         "user %u needs a second id beside root's, and here a box has only one: %s",
+                         user->uid, making->why_one_id);
+    if (!ids_has(&box->ids, &making->user_lent, user->uid) ||
+        !ids_has(&box->ids, &making->group_lent, user->gid))
+        return error_set(err, "no_ids", 0,
+                         "user %u:%u is not among the ids that this box has (0 to %u): choose another, "
+                         "or have more ids given to this user in /etc/subuid and /etc/subgid",
+                         user->uid, user->gid, box->ids.count - 1);
+    for (size_t i = 0; i < user->groups_count; i++)
+        if (box->ids.kind != IDS_SINGLE &&
+            ids_has(&box->ids, &making->group_lent, user->groups[i]))
+            user->groups[kept++] = user->groups[i];
+    user->groups_count = kept;
+    return 0;
+}
+
+static uint32_t host_id(const struct ids *ids, uint32_t first, const struct ids_lent *lent,
+                        uint32_t inside)
+{
+    if (lent->inside == (int64_t)inside)
+        return lent->outside;
+    return inside < ids->count ? first + inside : first + IDS_SLICE; /* nobody of a slice */
+}
+
 /* ---- opening what the plan needs ---- */
+
+static int open_lower(const struct box_spec *spec, struct box *box, struct making *making, int *lower,
+                      struct error *err)
+{
+    char *warning = box->warnings[box->warnings_count];
+
+    if (spec->root_kind == BOX_ROOT_HOST)
+        return 0;
+    if (!making->caller.mounts)
+        return root_place_open(spec, lower, err);
+    if (root_open(spec, &making->range, lower, warning, BOX_WARNING_MAX, err) < 0)
+        return -1;
+    if (warning[0] != '\0')
+        box->warnings_count++;
+    return 0;
+}
 
 static int open_roots(const struct box_spec *spec, struct box *box, struct making *making,
                       struct error *err)
@@ -102,30 +189,32 @@ static int open_roots(const struct box_spec *spec, struct box *box, struct makin
     struct plan *plan = &making->plan;
     const char *who = spec->user;
     struct box_user *user = &box->user;
-    char *warning = box->warnings[box->warnings_count];
     int lower = -1;
 
     box_choose_shell(spec, plan->shell, sizeof(plan->shell));
     if (who == NULL)
         who = spec->privileges == BOX_SYSTEM ? "0" : "1000";
     making->range = (struct root_ids){.first = box->ids.first, .count = box->ids.count};
-    if (spec->root_kind != BOX_ROOT_HOST) {
-        if (root_open(spec, &making->range, &lower, warning, sizeof(box->warnings[0]), err) < 0)
-            return -1;
-        if (warning[0] != '\0')
-            box->warnings_count++;
+    if (open_lower(spec, box, making, &lower, err) < 0)
+        return -1;
+    if (user_resolve(lower, plan->shell, who, user, err) < 0) {
+        fd_close(&lower);
+        return -1;
     }
-    if (user_resolve(lower, plan->shell, who, user, err) < 0 ||
-        box_plan_fill(spec, user, plan, err) < 0) {
+    lend_id(spec, box, making);
+    if (check_user(spec, box, making, err) < 0 || box_plan_fill(spec, user, plan, err) < 0) {
         fd_close(&lower);
         return -1;
     }
     plan->lower = lower;
+    plan->opens_paths = !making->caller.mounts;
+    plan->one_id = box->one_id = box->ids.kind == IDS_SINGLE;
+    plan->stale_proc = spec->allow_no_fresh_proc;
     making->range.user = user->uid;
     making->range.group = user->gid;
-    if (spec->root_kind != BOX_ROOT_HOST && !root_tmpfs_has_xattrs())
-        return root_upper_open(&spec->limits, &making->range, &plan->upper, err);
-    return 0;
+    if (spec->root_kind == BOX_ROOT_HOST || root_tmpfs_has_xattrs())
+        return 0;
+    return root_upper_open(&spec->limits, &making->range, &plan->upper, err);
 }
 
 static int open_binds(const struct box_spec *spec, struct making *making, struct error *err)
@@ -135,7 +224,12 @@ static int open_binds(const struct box_spec *spec, struct making *making, struct
     if (spec->binds_count > PLAN_BINDS_MAX)
         return error_set(err, "bad_mount", 0, "a box takes %d mounts at most", PLAN_BINDS_MAX);
     for (size_t i = 0; i < spec->binds_count; i++) {
-        if (root_bind_open(&spec->binds[i], &making->range, &plan->binds[i], err) < 0)
+        int opened = making->caller.mounts
+                         ? root_bind_open(&spec->binds[i], &making->range, &plan->binds[i], err)
+                         : root_bind_place_open(&spec->binds[i], &making->caller, &plan->binds[i],
+                                                err);
+
+        if (opened < 0)
             return -1;
         plan->binds_count++;
     }
@@ -169,20 +263,31 @@ static bool needs_groups_first(const struct box_spec *spec)
     return spec->many_commands || has_pure_v2();
 }
 
+static enum idmap_way id_way(const struct box *box, const struct caller *caller)
+{
+    if (box->ids.kind == IDS_SINGLE)
+        return IDMAP_OWN;
+    return caller->maps ? IDMAP_WRITE : IDMAP_HELPERS;
+}
+
 static int start_guard(const struct box_spec *spec, struct box *box, struct making *making,
                        struct error *err)
 {
+    uint32_t user = spec->privileges == BOX_PLAIN ? making->plan.uid : 0;
+    uint32_t group = spec->privileges == BOX_PLAIN ? making->plan.gid : 0;
     uint64_t random;
-    char name[32];
+    char name[32], uid_map[160], gid_map[160];
     struct guard_order order = {
         .name = name,
         .limits = {.memory_bytes = spec->limits.memory_bytes,
                    .cpu_milli = spec->limits.cpu_milli,
                    .pids = spec->limits.pids},
-        .first_id = box->ids.first,
-        .ids_count = box->ids.count,
-        .owner = box->ids.first,
-        .group = box->ids.first,
+        .way = id_way(box, &making->caller),
+        .uid_map = uid_map,
+        .gid_map = gid_map,
+        .owner = host_id(&box->ids, box->ids.first, &making->user_lent, user),
+        .group = host_id(&box->ids, box->ids.first_group, &making->group_lent, group),
+        .mounts = making->caller.mounts,
         .leaves = spec->many_commands,
         .announce = needs_groups_first(spec),
         .keep = box->pool.lock,
@@ -191,10 +296,10 @@ static int start_guard(const struct box_spec *spec, struct box *box, struct maki
     if (getrandom(&random, sizeof(random), 0) != sizeof(random))
         return error_set(err, "no_random", errno, "cannot get random bytes for the box");
     (void)snprintf(name, sizeof(name), "%016llx", (unsigned long long)random);
-    if (spec->privileges == BOX_PLAIN) {
-        order.owner += making->plan.uid;
-        order.group += making->plan.gid;
-    }
+    if (!ids_map_text(&box->ids, box->ids.first, &making->user_lent, uid_map, sizeof(uid_map)) ||
+        !ids_map_text(&box->ids, box->ids.first_group, &making->group_lent, gid_map,
+                      sizeof(gid_map)))
+        return error_set(err, "ids_failed", 0, "cannot write down the box's ids");
     if (guard_start(&order, &box->guard, err) < 0)
         return -1;
     making->plan.go = box->guard.socket;
@@ -257,21 +362,48 @@ static void close_making(struct making *making)
         fd_close(&plan->binds[i].mount);
 }
 
+/* All that is weaker than elsewhere, in one line. */
+static void warn(struct box *box, const struct making *making)
+{
+    char *text = box->warnings[box->warnings_count];
+    size_t size = BOX_WARNING_MAX, used = 0;
+
+    if (box->is_stale)
+        used += (size_t)snprintf(text + used, size - used,
+                                 "level=no-fresh-proc (processes outside of the box can be seen in its "
+                                 "/proc), ");
+    if (box->is_watched)
+        used += (size_t)snprintf(text + used, size - used,
+                                 "limits=rlimit (no cgroup can be made here, so a watchdog limits memory "
+                                 "and processes, and CPUs are whole ones), ");
+    if (box->one_id)
+        used += (size_t)snprintf(text + used, size - used, "ids=single (%s), ", making->why_one_id);
+    if (used == 0)
+        return;
+    (void)snprintf(text + used - 2, size - used + 2, "; cove doctor says more");
+    box->warnings_count++;
+}
+
 static int make(const struct box_spec *spec, struct box *box, struct making *making,
                 struct error *err)
 {
-    if (ids_open(&box->pool, err) < 0 || ids_take(&box->pool, &box->ids, err) < 0 ||
-        open_roots(spec, box, making, err) < 0 || start_guard(spec, box, making, err) < 0 ||
+    caller_look(&making->caller);
+    if (take_ids(box, making, err) < 0 || open_roots(spec, box, making, err) < 0 || start_guard(spec, box, making, err) < 0 ||
         open_binds(spec, making, err) < 0 || open_channels(making, err) < 0)
         return -1;
     if (needs_groups_first(spec) &&
-        guard_wait_made(&box->guard, &making->into, &making->leaves, &making->limited, err) < 0)
+        guard_wait_made(&box->guard, &making->into, &making->leaves,
+                        &making->plan.leaves_too, &making->limited, err) < 0)
         return -1;
     making->plan.leaves = making->leaves;
     if (box_send_config(making->control, &making->plan, making->limited, err) < 0 ||
         clone_child(box, making, err) < 0)
         return -1;
     box->control = fd_take(&making->control);
+    /* The child has written into our plan what it found. */
+    box->is_stale = making->plan.is_stale;
+    box->is_watched = making->plan.gate.watched != 0;
+    warn(box, making);
     return 0;
 }
 
@@ -281,9 +413,6 @@ int box_create(const struct box_spec *spec, struct box **out, struct error *err)
     struct making *making;
     int made;
 
-    if (geteuid() != 0)
-        return error_set(err, "needs_root", 0,
-                         "only root can make a box in this version; run it with sudo");
     box = calloc(1, sizeof(*box));
     making = calloc(1, sizeof(*making));
     if (box == NULL || making == NULL) {

@@ -52,6 +52,10 @@ struct box_spec {
     bool
         many_commands; /* with a cgroup leaf for each, so that one can be killed as a whole; else the
                          * box ends with its first command */
+    bool allow_set_id;        /* what is written to binds may be set-id: only where nobody else gets at it */
+    bool allow_no_fresh_proc; /* where the host forbids a /proc of the box's own (a container that masks
+                               * parts of its own does), show that one, read-only, instead of failing */
+    void (*tell)(const char *what); /* of work that takes long; may be NULL */
 };
 
 /* Who runs the commands of a box, resolved against the box's own /etc/passwd and /etc/group. */
@@ -107,12 +111,16 @@ struct box_report {
 struct box;
 
 /* Makes a box. Returns as soon as its init is being set up: a failure in there arrives as
- * BOX_GONE. `spec` is not kept. */
+ * BOX_GONE. `spec` is not kept. The process must be dumpable (prctl(2)) where it is no root's, for else
+ * the kernel lets nobody give the box its ids. */
 int box_create(const struct box_spec *spec, struct box **out, struct error *err);
 
-/* "full" or "no-fresh-proc"; one line per way in which the box is weaker than asked is at
- * box_warning(), NULL after the last. */
-const char *box_level(const struct box *box);
+/* How strong the box is. One line per way in which it is weaker than elsewhere is at box_warning(), NULL
+ * after the last. */
+const char *box_level(const struct box *box);       /* "full" or "no-fresh-proc" */
+const char *box_limits_kind(const struct box *box); /* "cgroup", or "rlimit": with a watchdog */
+const char *box_ids_kind(const struct box *box);    /* "range", "slice" or "single" */
+const char *box_disk_kind(const struct box *box);   /* "hard" or "watched" */
 const char *box_warning(const struct box *box, size_t index);
 
 /* The user that box_spec.user named. */

@@ -19,6 +19,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/random.h>
+#include <sys/stat.h>
 #include <sys/syscall.h>
 #include <time.h>
 #include <unistd.h>
@@ -413,6 +414,25 @@ int cgroup_probe(struct cgroup_host *host, struct error *err)
     return cgroup_probe_files(host, "/proc/self/cgroup", "/proc/self/mountinfo", err);
 }
 
+void cgroup_make_room(void)
+{
+    static const char *const controllers[] = {"+memory", "+pids", "+cpu", "+cpuset"};
+    char text[PATH_MAX], *path = NULL;
+    _cleanup_close_ int group = -1;
+
+    if (fd_read_file(AT_FDCWD, "/proc/self/cgroup", text, sizeof(text)) < 0 ||
+        (path = strstr(text, "0::/")) == NULL)
+        return;
+    path += strlen("0::/");
+    path[strcspn(path, "\n")] = '\0';
+    group = directory_open("/sys/fs/cgroup", path);
+    if (group < 0 || mkdirat(group, "cove-main", 0755) < 0 ||
+        fd_write_file(group, "cove-main/cgroup.procs", "0") < 0)
+        return;
+    for (size_t i = 0; i < sizeof(controllers) / sizeof(controllers[0]); i++)
+        (void)fd_write_file(group, "cgroup.subtree_control", controllers[i]);
+}
+
 void cgroup_host_close(struct cgroup_host *host)
 {
     for (size_t i = 0; i < host->v1_count; i++)
@@ -467,7 +487,7 @@ int cgroup_leaves_fd(const struct cgroup *cgroup)
 
 bool cgroup_leaves_limited(const struct cgroup *cgroup)
 {
-    return cgroup->leaves >= 0 &&
+    return cgroup->delegated &&
            (cgroup->host->v2_controllers & CGROUP_LIMITING) == CGROUP_LIMITING;
 }
 
@@ -501,6 +521,10 @@ int cgroup_gate_open(const struct cgroup *cgroup, struct cgroup_gate *gate, stru
     const struct cgroup_host *host = cgroup->host;
 
     memset(gate, 0, sizeof(*gate));
+    if (!host->is_shown) {
+        gate->own_view = cgroup->v2_made;
+        return 0;
+    }
     if (cgroup_v1_doors_open(cgroup, gate->doors, err) < 0)
         return -1;
     gate->doors_count = (uint32_t)host->v1_count;
@@ -603,7 +627,7 @@ static int children_remove(int directory, const char *name, int depth)
 
 void cgroup_leaves_remove(const struct cgroup *cgroup)
 {
-    if (cgroup->leaves >= 0)
+    if (cgroup->delegated)
         (void)children_of(cgroup->host->v2, cgroup->name, REMOVE_DEPTH_MAX);
 }
 

@@ -37,6 +37,7 @@ struct cgroup_host {
     int v2;                  /* directory in which boxes get their v2 group, or -1 */
     unsigned v2_controllers; /* the ones that are used there */
     bool limits_memory, limits_cpu, limits_pids; /* what can be limited at all */
+    bool is_shown; /* groups are shown to a box as mounts of ours; else it mounts its own */
 };
 
 struct cgroup_limits {
@@ -52,6 +53,7 @@ struct cgroup {
     bool v2_made;
     int into;       /* see cgroup_into_fd() */
     int leaves;     /* see cgroup_leaves_fd() */
+    bool delegated; /* init makes groups in it */
     cpu_set_t cpus; /* the CPUs of the box, for sched_setaffinity(); the cpuset says the same */
 };
 
@@ -66,6 +68,11 @@ struct cgroup_usage {
 int cgroup_probe(struct cgroup_host *host, struct error *err);
 void cgroup_host_close(struct cgroup_host *host);
 
+/* In a v2 group that was given to this process alone: goes into a child of it and switches the
+ * controllers on, for a group with processes of its own can have none below. What fails is found by
+ * the next probe. */
+void cgroup_make_room(void);
+
 /* Makes the groups of a box and sets its limits. NAME is [a-z0-9-]. With `leaves`, the v2 group is
  * given to `owner` (init's uid on the host), which then makes a group per command in it. Where v2
  * has the controllers this costs the box's first process a move of 5 ms (cgroup_settle()), so a
@@ -77,8 +84,8 @@ int cgroup_make(const struct cgroup_host *host, const char *name,
 /* For CLONE_INTO_CGROUP, so that the box's first process is born in the v2 group; -1 without v2. */
 int cgroup_into_fd(const struct cgroup *cgroup);
 
-/* The v2 directory that init owns; a detached mount, so that ".." leads nowhere. -1: none. The
- * box's first process calls cgroup_settle() with it (cgroup_enter.h). */
+/* The v2 directory that init owns; a detached mount, so that ".." leads nowhere. -1: none, or one that
+ * the box mounts for itself. The box's first process calls cgroup_settle() with it (cgroup_enter.h). */
 int cgroup_leaves_fd(const struct cgroup *cgroup);
 
 /* Whether a group in there then has controllers of its own, in which init repeats the limits. */
@@ -88,6 +95,8 @@ bool cgroup_leaves_limited(const struct cgroup *cgroup);
  * The names are those of the directories in the box's /sys/fs/cgroup. */
 struct cgroup_gate {
     uint32_t doors_count, views_count;
+    uint32_t watched;  /* controllers' bits: limits that no group keeps */
+    uint32_t own_view; /* there is a v2 group, and the box mounts it for itself */
     int doors[CGROUP_V1_MAX]; /* v1: written to by whoever goes in */
     int views[CGROUP_V1_MAX]; /* detached read-only mounts of the box's own groups */
     char names[CGROUP_V1_MAX]

@@ -110,6 +110,19 @@ static int limit(const struct cgroup *cgroup, const struct cgroup_limits *limits
     return 0;
 }
 
+/* An ordinary user cannot give a file away. It lets everybody write then: who else would, has to be
+ * allowed to move processes in the group above, which is the user's alone. */
+static int give(int directory, const char *file, uid_t owner, gid_t group)
+{
+    char path[64];
+
+    if (fchownat(directory, file, owner, group,
+                 file[0] == '\0' ? AT_EMPTY_PATH : AT_SYMLINK_NOFOLLOW) == 0)
+        return 0;
+    (void)snprintf(path, sizeof(path), "/proc/self/fd/%d/%s", directory, file);
+    return errno == EPERM ? chmod(path, file[0] == '\0' ? 0777 : 0666) : -1;
+}
+
 /* Gives the group to init: to make children in it, and to be where its processes come from and go
  * to. The limits stay ours. */
 static int delegate(const struct cgroup *cgroup, int directory, uid_t owner, gid_t owner_gid,
@@ -123,8 +136,7 @@ static int delegate(const struct cgroup *cgroup, int directory, uid_t owner, gid
     if (cgroup_file_write(cgroup->host->v2, cgroup->name, "cgroup.max.depth", "1") < 0)
         return refuse(cgroup, "cgroup.max.depth", err);
     for (size_t i = 0; i < sizeof(files) / sizeof(files[0]); i++)
-        if (fchownat(directory, files[i], owner, owner_gid,
-                     files[i][0] == '\0' ? AT_EMPTY_PATH : AT_SYMLINK_NOFOLLOW) < 0)
+        if (give(directory, files[i], owner, owner_gid) < 0)
             return error_set(err, "cgroup_failed", errno, "cannot give the cgroup %s to uid %u",
                              cgroup->name, owner);
     return 0;
@@ -135,6 +147,9 @@ static int leaves_make(struct cgroup *cgroup, int directory, uid_t owner, gid_t 
 {
     if (delegate(cgroup, directory, owner, owner_gid, err) < 0)
         return -1;
+    cgroup->delegated = true;
+    if (!cgroup->host->is_shown)
+        return 0; /* the box mounts it for itself */
     /* Init keeps this one. Through a directory of the host's tree its ".." would lead to the
      * host's root; through a mount of its own that hangs nowhere it ends here. */
     cgroup->leaves = sys_open_tree(directory, "",

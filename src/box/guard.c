@@ -6,8 +6,10 @@
 #include "box/idmap.h"
 #include "box/proto.h"
 #include "box/sys.h"
+#include "box/watch.h"
 
 #include <errno.h>
+#include <poll.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -17,12 +19,15 @@
 #include <sys/socket.h>
 #include <sys/wait.h>
 
+_Static_assert(sizeof(struct guard_watch) != sizeof(struct error), "told apart by their sizes");
+
 /* Between maker and guard; between the child and the guard there are single bytes. */
 enum { GUARD_FINISH = 1, GUARD_HURRY, GUARD_MADE, GUARD_REPORT };
 
 struct guard_packet {
     uint32_t type;
-    bool limited;      /* MADE */
+    bool delegated;    /* MADE: init makes groups for commands */
+    bool limited;      /* MADE: with limits of their own */
     bool wants_report; /* FINISH */
     struct box_report report;
 };
@@ -41,37 +46,61 @@ static void say_error(int socket, const struct error *error)
 
 static void tell_made(int socket, const struct cgroup *cgroup)
 {
-    struct guard_packet packet = {.type = GUARD_MADE, .limited = cgroup_leaves_limited(cgroup)};
+    struct guard_packet packet = {.type = GUARD_MADE, .delegated = cgroup->delegated,
+                                  .limited = cgroup_leaves_limited(cgroup)};
     int fds[2] = {cgroup_into_fd(cgroup), cgroup_leaves_fd(cgroup)};
 
     say(socket, &packet, fds, fds[0] < 0 ? 0 : fds[1] < 0 ? 1 : 2);
 }
 
-/* One packet with its sender's pid, as the kernel knows it: the child cannot know its own. */
-static ssize_t hear(int socket, struct guard_packet *packet, pid_t *sender)
+/* What came in one packet. */
+struct word {
+    union {
+        struct guard_packet packet;
+        struct guard_watch watch;
+        char text;
+    };
+    ssize_t size;
+    pid_t sender; /* as the kernel knows it: the child cannot know its own pid */
+    int fds[WATCH_FDS];
+};
+
+static void word_take(struct word *word, struct cmsghdr *header)
+{
+    struct ucred from;
+
+    if (header->cmsg_level == SOL_SOCKET && header->cmsg_type == SCM_CREDENTIALS) {
+        memcpy(&from, CMSG_DATA(header), sizeof(from));
+        word->sender = from.pid;
+    } else if (header->cmsg_level == SOL_SOCKET && header->cmsg_type == SCM_RIGHTS) {
+        memcpy(word->fds, CMSG_DATA(header), header->cmsg_len - CMSG_LEN(0));
+    }
+}
+
+/* False at the end of both others. */
+static bool hear(int socket, struct word *word)
 {
     union {
         struct cmsghdr align;
-        char bytes[CMSG_SPACE(sizeof(struct ucred))];
+        char bytes[CMSG_SPACE(sizeof(struct ucred)) + CMSG_SPACE(sizeof(int) * WATCH_FDS)];
     } control;
-    struct iovec part = {.iov_base = packet, .iov_len = sizeof(*packet)};
+    struct iovec part = {.iov_base = &word->packet, .iov_len = sizeof(word->packet)};
     struct msghdr message = {.msg_iov = &part,
                              .msg_iovlen = 1,
                              .msg_control = control.bytes,
                              .msg_controllen = sizeof(control.bytes)};
-    struct cmsghdr *header;
-    struct ucred from;
-    ssize_t n;
 
+    word->sender = 0;
+    memset(word->fds, -1, sizeof(word->fds));
     do
-        n = recvmsg(socket, &message, MSG_CMSG_CLOEXEC);
-    while (n < 0 && errno == EINTR);
-    header = n > 0 ? CMSG_FIRSTHDR(&message) : NULL;
-    if (header == NULL || header->cmsg_type != SCM_CREDENTIALS)
-        return -1;
-    memcpy(&from, CMSG_DATA(header), sizeof(from));
-    *sender = from.pid;
-    return n;
+        word->size = recvmsg(socket, &message, MSG_CMSG_CLOEXEC);
+    while (word->size < 0 && errno == EINTR);
+    if (word->size <= 0)
+        return false;
+    for (struct cmsghdr *header = CMSG_FIRSTHDR(&message); header != NULL;
+         header = CMSG_NXTHDR(&message, header))
+        word_take(word, header);
+    return word->sender != 0;
 }
 
 /* Boxes are met by the kernel's OOM killer before anything of the host, and leave no core: a
@@ -90,17 +119,14 @@ static void bind_child(pid_t child)
 /* The child's ids: all it can do before it has them is wait. */
 static int map_child(int socket, const struct guard_order *order, pid_t child, struct error *err)
 {
-    char map[64];
-
     bind_child(child);
-    (void)snprintf(map, sizeof(map), "0 %u %u", order->first_id, order->ids_count);
-    if (idmap_write(child, map, map, err) < 0)
+    if (idmap_set(child, order->way, order->uid_map, order->gid_map, err) < 0)
         return -1;
     (void)proto_send(socket, "g", 1, NULL, 0, NULL, 0);
     return 0;
 }
 
-static void finish(int socket, struct cgroup *cgroup, bool wants_report)
+static void finish(int socket, struct cgroup *cgroup, const struct watch *watch, bool wants_report)
 {
     struct guard_packet packet = {.type = GUARD_REPORT};
     struct cgroup_usage usage = {0};
@@ -111,6 +137,9 @@ static void finish(int socket, struct cgroup *cgroup, bool wants_report)
                                             .usage_known = usage.known,
                                             .cpu_ns = usage.cpu_ns,
                                             .peak_memory_bytes = usage.peak_memory_bytes};
+    packet.report.oom_killed |= watch->killed_for_memory;
+    if (watch->peak_bytes > packet.report.peak_memory_bytes)
+        packet.report.peak_memory_bytes = watch->peak_bytes;
     if (cgroup != NULL && cgroup_remove(cgroup, &err) < 0)
         say_error(socket, &err);
     else
@@ -128,23 +157,38 @@ static void clean_up(struct cgroup *cgroup)
     while (cgroup_remove(cgroup, &err) < 0 && err.errnum == EBUSY);
 }
 
-enum heard { HEARD_CHILD, HEARD_HURRY, HEARD_FINISH, HEARD_FINISH_UNREPORTED, HEARD_END };
+enum heard { HEARD_CHILD, HEARD_WATCH, HEARD_HURRY, HEARD_FINISH, HEARD_FINISH_UNREPORTED, HEARD_END };
 
-/* The next that matters: the child's one byte, the maker's end in order, or the end of both. */
-static enum heard await_word(int socket, pid_t *sender)
+static bool is_watched(const struct watch *watch)
 {
-    struct guard_packet packet;
-    ssize_t n;
+    return watch->fds[WATCH_PROC] >= 0;
+}
 
-    while ((n = hear(socket, &packet, sender)) > 0) {
-        if (n == 1)
+/* Until somebody has said something, the box is watched. */
+static void watch_meanwhile(int socket, struct watch *watch)
+{
+    struct pollfd wait = {.fd = socket, .events = POLLIN};
+
+    while (is_watched(watch) && poll(&wait, 1, watch_look(watch)) <= 0)
+        continue;
+}
+
+/* The next that matters: the child's words, the maker's end in order, or the end of both. */
+static enum heard await_word(int socket, struct watch *watch, struct word *word)
+{
+    for (;;) {
+        watch_meanwhile(socket, watch);
+        if (!hear(socket, word))
+            return HEARD_END;
+        if (word->size == 1 && word->text == GUARD_HELLO[0])
             return HEARD_CHILD;
-        if (n == (ssize_t)sizeof(packet) && packet.type == GUARD_HURRY)
+        if (word->size == (ssize_t)sizeof(word->watch))
+            return HEARD_WATCH;
+        if (word->size == (ssize_t)sizeof(word->packet) && word->packet.type == GUARD_HURRY)
             return HEARD_HURRY;
-        if (n == (ssize_t)sizeof(packet) && packet.type == GUARD_FINISH)
-            return packet.wants_report ? HEARD_FINISH : HEARD_FINISH_UNREPORTED;
+        if (word->size == (ssize_t)sizeof(word->packet) && word->packet.type == GUARD_FINISH)
+            return word->packet.wants_report ? HEARD_FINISH : HEARD_FINISH_UNREPORTED;
     }
-    return HEARD_END;
 }
 
 /* Its fds move to 3 and 4 and everything else is closed: a pipe of the maker's that stayed open here
@@ -154,8 +198,9 @@ static int settle(int socket, int keep, struct error *err)
     int null = open("/dev/null", O_RDWR | O_CLOEXEC);
     int moved = fcntl(socket, F_DUPFD_CLOEXEC, 16);
 
-    keep = fcntl(keep, F_DUPFD_CLOEXEC, 16);
-    if (null < 0 || moved < 0 || keep < 0) {
+    int kept = keep >= 0 ? fcntl(keep, F_DUPFD_CLOEXEC, 16) : null;
+
+    if (null < 0 || moved < 0 || kept < 0) {
         (void)error_set(err, "guard_failed", errno,
                         "the box's guard has too few fds; raise the limit (ulimit -n)");
         return -1;
@@ -163,27 +208,17 @@ static int settle(int socket, int keep, struct error *err)
     for (int i = 0; i < 3; i++)
         (void)dup2(null, i);
     (void)dup3(moved, 3, O_CLOEXEC);
-    (void)dup3(keep, 4, O_CLOEXEC);
+    (void)dup3(kept, 4, O_CLOEXEC);
     (void)sys_close_range(5, ~0U, 0);
     return 3;
 }
 
-/* A limit that cannot be kept is no limit: such a box is not made. */
-static int check_limits(const struct cgroup_host *host, const struct cgroup_limits *limits,
-                        struct error *err)
+/* A limit that no cgroup keeps is kept by the watchdog and by what the kernel counts per user. */
+static unsigned unlimited(const struct cgroup_host *host, const struct cgroup_limits *limits)
 {
-    const char *missing = !host->limits_memory                          ? "memory"
-                          : !host->limits_pids                          ? "processes (pids)"
-                          : !host->limits_cpu && limits->cpu_milli != 0 ? "CPU"
-                                                                        : NULL;
-
-    if (missing == NULL)
-        return 0;
-    return error_set(err, "no_cgroup", 0,
-                     "this host has no cgroup that limits %s, so a box would have no limit; enable "
-                     "that controller (see cgroup_disable on the kernel's command line, and "
-                     "cgroup.subtree_control) and try again",
-                     missing);
+    return (host->limits_memory || limits->memory_bytes == 0 ? 0U : (unsigned)CGROUP_MEMORY) |
+           (host->limits_pids || limits->pids == 0 ? 0U : (unsigned)CGROUP_PIDS) |
+           (host->limits_cpu || limits->cpu_milli == 0 ? 0U : (unsigned)CGROUP_CPU);
 }
 
 static int make(int socket, const struct guard_order *order, struct cgroup *cgroup,
@@ -191,8 +226,8 @@ static int make(int socket, const struct guard_order *order, struct cgroup *cgro
 {
     static struct cgroup_host host; /* the groups borrow it */
 
-    if (cgroup_probe(&host, err) < 0 || check_limits(&host, &order->limits, err) < 0)
-        return -1;
+    (void)cgroup_probe(&host, err); /* where there is none, there is a watchdog */
+    host.is_shown = order->mounts;
     /* A v2 group without controllers serves leaves, and a box of one command has none. */
     if (!order->announce && host.v2_controllers == 0)
         fd_close(&host.v2);
@@ -207,19 +242,20 @@ static int make(int socket, const struct guard_order *order, struct cgroup *cgro
 /* The child goes into its v1 groups by itself, through the gate: moving it from here would wait until
  * nothing on the host forks. It was not born into a v2 group where it could not wait for one; should
  * there be one all the same (some controllers on v1, some on v2), it is moved. */
-static int open_gate(int socket, const struct cgroup *cgroup, bool is_born_there, pid_t child,
-                     struct error *err)
+static int open_gate(int socket, const struct guard_order *order, const struct cgroup *cgroup,
+                     pid_t child, struct error *err)
 {
     struct cgroup_gate gate;
     int fds[PROTO_FDS_MAX];
     char text[32];
 
     (void)snprintf(text, sizeof(text), "%d", (int)child);
-    if (!is_born_there && cgroup_into_fd(cgroup) >= 0 &&
+    if (!order->announce && cgroup_into_fd(cgroup) >= 0 &&
         fd_write_file(cgroup_into_fd(cgroup), "cgroup.procs", text) < 0)
         return error_set(err, "cgroup_failed", errno, "cannot move the box into its cgroup");
     if (cgroup_gate_open(cgroup, &gate, err) < 0)
         return -1;
+    gate.watched = unlimited(cgroup->host, &order->limits);
     (void)proto_send(socket, &gate, sizeof(gate), NULL, 0, fds, cgroup_gate_fds(&gate, fds));
     cgroup_gate_close(&gate);
     return 0;
@@ -230,30 +266,51 @@ static int open_gate(int socket, const struct cgroup *cgroup, bool is_born_there
 static enum heard begin(int socket, const struct guard_order *order, struct cgroup *cgroup,
                         bool *made, bool *failed, struct error *err)
 {
+    struct watch nothing = {.fds = {-1, -1, -1, -1}};
+    struct word word;
     enum heard heard;
-    pid_t child;
 
     *failed = true;
     if (order->announce && !(*made = make(socket, order, cgroup, err) == 0))
         return HEARD_CHILD;
-    heard = await_word(socket, &child);
+    heard = await_word(socket, &nothing, &word);
     *failed = false;
     if (heard != HEARD_CHILD)
         return heard;
-    *failed = map_child(socket, order, child, err) < 0 ||
+    *failed = map_child(socket, order, word.sender, err) < 0 ||
               (!*made && !(*made = make(socket, order, cgroup, err) == 0)) ||
-              open_gate(socket, cgroup, order->announce, child, err) < 0;
+              open_gate(socket, order, cgroup, word.sender, err) < 0;
     return HEARD_CHILD;
+}
+
+/* A watchdog that sees nothing is none, and such a box is not made. */
+static void watch_begin(int socket, struct watch *watch, const struct word *word)
+{
+    struct error err;
+
+    memcpy(watch->fds, word->fds, sizeof(watch->fds));
+    watch->space = word->watch.space;
+    (void)watch_look(watch);
+    if (watch->sees || watch->space != 0) {
+        (void)proto_send(socket, "g", 1, NULL, 0, NULL, 0);
+        return;
+    }
+    (void)error_set(&err, "limits_failed", 0,
+                    "the box's watchdog cannot see its processes, so it would have no limits");
+    say_error(socket, &err);
 }
 
 static _Noreturn void run(const struct guard_order *order, int socket)
 {
     static struct cgroup cgroup;
+    struct watch watch = {.memory_bytes = order->limits.memory_bytes,
+                          .pids = order->limits.pids,
+                          .fds = {-1, -1, -1, -1}};
     bool made = false, failed;
     enum heard heard;
     struct error err;
+    struct word word;
     sigset_t all;
-    pid_t sender;
     int settled;
 
     (void)sigfillset(&all);
@@ -269,13 +326,15 @@ static _Noreturn void run(const struct guard_order *order, int socket)
     heard = begin(socket, order, &cgroup, &made, &failed, &err);
     if (failed)
         say_error(socket, &err);
-    while (heard == HEARD_CHILD || heard == HEARD_HURRY) {
+    while (heard <= HEARD_HURRY) {
         if (heard == HEARD_HURRY && made)
             cgroup_unthrottle(&cgroup);
-        heard = await_word(socket, &sender);
+        heard = await_word(socket, &watch, &word);
+        if (heard == HEARD_WATCH)
+            watch_begin(socket, &watch, &word);
     }
     if (heard != HEARD_END)
-        finish(socket, made ? &cgroup : NULL, heard == HEARD_FINISH);
+        finish(socket, made ? &cgroup : NULL, &watch, heard == HEARD_FINISH);
     else if (made)
         clean_up(&cgroup);
     _exit(0);
@@ -337,7 +396,8 @@ static int await(struct guard *guard, uint32_t type, struct guard_packet *packet
     }
 }
 
-int guard_wait_made(struct guard *guard, int *into, int *leaves, bool *limited, struct error *err)
+int guard_wait_made(struct guard *guard, int *into, int *leaves, bool *delegated, bool *limited,
+                    struct error *err)
 {
     struct guard_packet packet;
     int fds[PROTO_FDS_MAX];
@@ -346,6 +406,7 @@ int guard_wait_made(struct guard *guard, int *into, int *leaves, bool *limited, 
         return -1;
     *into = fds[0];
     *leaves = fds[1];
+    *delegated = packet.delegated;
     *limited = packet.limited;
     return 0;
 }

@@ -2,12 +2,14 @@
  *
  * It is there before the first group and outlives its maker, so that a maker that is killed leaves
  * nothing behind; and it does the slow cgroup work while the maker clones the box. It also writes the
- * child's id maps, for its maker sleeps until the child has become the box's init. It runs nothing of
- * the box, reads nothing from it, and ends when its socket does. */
+ * child's id maps, for its maker sleeps until the child has become the box's init. Where no cgroup can
+ * keep a limit, it is the box's watchdog (watch.h). It runs nothing of the box, reads of it only what
+ * the kernel says, and ends when its socket does. */
 #pragma once
 
 #include "box/box.h"
 #include "box/cgroup.h"
+#include "box/idmap.h"
 
 #include <sys/types.h>
 
@@ -19,22 +21,33 @@ struct guard {
 struct guard_order {
     const char *name; /* of the cgroups */
     struct cgroup_limits limits;
-    uint32_t first_id, ids_count; /* the range that becomes the box's ids */
-    uid_t owner;                  /* host ids of the box's init */
+    enum idmap_way way; /* how the child gets its ids */
+    const char *uid_map, *gid_map;
+    uid_t owner; /* host ids of the box's init */
     gid_t group;
+    bool mounts;   /* we rule the host's mounts: groups are shown to the child as such */
     bool leaves;   /* a delegated v2 directory for init */
     bool announce; /* the maker will wait for the groups */
-    int keep;      /* an fd that must live as long as the box: the lock of its ids */
+    int keep;      /* an fd that must live as long as the box: the lock of its ids; -1: none */
 };
 
 int guard_start(const struct guard_order *order, struct guard *guard, struct error *err);
 
 /* Waits for the groups; the v2 directories (for CLONE_INTO_CGROUP, for init), -1 where none. Whether
- * leaves have limits of their own. */
-int guard_wait_made(struct guard *guard, int *into, int *leaves, bool *limited, struct error *err);
+ * init may make groups in there, for which it needs the second directory or mounts its own, and whether
+ * they have limits of their own. */
+int guard_wait_made(struct guard *guard, int *into, int *leaves, bool *delegated, bool *limited,
+                    struct error *err);
 
-/* The set-up child says one byte on guard.socket. It hears one byte when its id maps stand, and then the
- * gate of its groups; a struct error instead of either ends it. */
+/* The set-up child says GUARD_HELLO on guard.socket. It hears one byte when its id maps stand, and then
+ * the gate of its groups; a struct error instead of either ends it. Where the gate says that the box is
+ * watched, it says struct guard_watch with the fds of enum watch_fd before anything of the user's runs,
+ * and hears one byte when the watchdog sees it. */
+#define GUARD_HELLO "h"
+
+struct guard_watch {
+    uint64_t space; /* inode of the box's pid namespace, where its /proc shows others too; or 0 */
+};
 
 /* The box is to end and takes its time: its CPU limit is lifted. */
 void guard_hurry(struct guard *guard);

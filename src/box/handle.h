@@ -8,6 +8,7 @@
 
 #define BOX_MAGIC 0xb0c5b0c5U
 #define BOX_WARNINGS_MAX 4
+#define BOX_WARNING_MAX 480
 
 struct box {
     uint32_t magic;
@@ -26,7 +27,11 @@ struct box {
     struct ids ids;
     bool cold;
 
-    char warnings[BOX_WARNINGS_MAX][256];
+    bool is_stale; /* level no-fresh-proc */
+    bool is_watched;
+    bool one_id; /* commands keep the only user there is */
+
+    char warnings[BOX_WARNINGS_MAX][BOX_WARNING_MAX];
     size_t warnings_count;
 };
 

@@ -8,6 +8,7 @@
 #include <sched.h>
 #include <signal.h>
 #include <stdio.h>
+#include <string.h>
 #include <sys/prctl.h>
 #include <sys/wait.h>
 
@@ -20,7 +21,7 @@ static int hold(void *maker)
     return 0;
 }
 
-int idmap_write(int pid, const char *uid_map, const char *gid_map, struct error *err)
+static int map_write(int pid, const char *uid_map, const char *gid_map, struct error *err)
 {
     char path[64];
 
@@ -31,6 +32,78 @@ int idmap_write(int pid, const char *uid_map, const char *gid_map, struct error 
     if (fd_write_file(AT_FDCWD, path, gid_map) < 0)
         return error_set(err, "ids_failed", errno, "cannot set the box's group ids (%s)", gid_map);
     return 0;
+}
+
+/* Whoever maps its own group has to give up changing groups first. */
+static int deny_groups(int pid, struct error *err)
+{
+    char path[64];
+
+    (void)snprintf(path, sizeof(path), "/proc/%d/setgroups", pid);
+    if (fd_write_file(AT_FDCWD, path, "deny") < 0)
+        return error_set(err, "ids_failed", errno, "cannot set the box's groups");
+    return 0;
+}
+
+#define HELPER_WORDS 16
+
+static pid_t helper_start(const char *name, int pid, const char *map)
+{
+    char number[16], words[256], program[32];
+    char *argv[HELPER_WORDS] = {program, number}, *rest = words;
+    char *env[] = {"PATH=/usr/bin:/bin:/usr/local/bin:/run/wrappers/bin", NULL};
+    size_t argc = 2;
+    sigset_t none;
+    pid_t helper;
+
+    (void)snprintf(program, sizeof(program), "%s", name);
+    (void)snprintf(number, sizeof(number), "%d", pid);
+    (void)snprintf(words, sizeof(words), "%s", map);
+    while (argc < HELPER_WORDS - 1 && (argv[argc] = strsep(&rest, " \n")) != NULL)
+        argc++;
+    helper = vfork();
+    if (helper == 0) {
+        (void)sigemptyset(&none);
+        (void)sigprocmask(SIG_SETMASK, &none, NULL);
+        (void)execvpe(program, argv, env);
+        _exit(127);
+    }
+    return helper;
+}
+
+static int helper_end(const char *name, pid_t helper, const char *map, struct error *err)
+{
+    int status = -1;
+
+    while (helper > 0 && waitpid(helper, &status, 0) < 0)
+        if (errno != EINTR)
+            break;
+    if (helper > 0 && status == 0)
+        return 0;
+    return error_set(err, "ids_failed", 0,
+                     "%s does not grant the ids that /etc/subuid and /etc/subgid name (%.100s): "
+                     "mend these files, or remove this user's entries to do with one id",
+                     name, map);
+}
+
+/* Both at once: each is a program that takes longer to load than all else that a box needs. */
+static int map_by_helpers(int pid, const char *uid_map, const char *gid_map, struct error *err)
+{
+    pid_t users = helper_start("newuidmap", pid, uid_map);
+    pid_t groups = helper_start("newgidmap", pid, gid_map);
+    int failed = helper_end("newuidmap", users, uid_map, err);
+
+    return helper_end("newgidmap", groups, gid_map, err) < 0 ? -1 : failed;
+}
+
+int idmap_set(int pid, enum idmap_way way, const char *uid_map, const char *gid_map,
+              struct error *err)
+{
+    if (way == IDMAP_HELPERS)
+        return map_by_helpers(pid, uid_map, gid_map, err);
+    if (way == IDMAP_OWN && deny_groups(pid, err) < 0)
+        return -1;
+    return map_write(pid, uid_map, gid_map, err);
 }
 
 int idmap_open(const struct idmap *map, struct error *err)
@@ -47,7 +120,7 @@ int idmap_open(const struct idmap *map, struct error *err)
                          "cannot make a user namespace for a mount");
     (void)snprintf(uids, sizeof(uids), "%u %u %u", map->on_disk_uid, map->host_uid, map->count);
     (void)snprintf(gids, sizeof(gids), "%u %u %u", map->on_disk_gid, map->host_gid, map->count);
-    if (idmap_write(pid, uids, gids, err) == 0) {
+    if (map_write(pid, uids, gids, err) == 0) {
         (void)snprintf(path, sizeof(path), "/proc/%d/ns/user", pid);
         fd = open(path, O_RDONLY | O_CLOEXEC);
         if (fd < 0)

@@ -21,5 +21,13 @@ int idmap_open(const struct idmap *map, struct error *err);
  * where the filesystem cannot do it. */
 int idmap_apply(int mount, int userns);
 
-/* Writes the uid and gid maps of a process, "FIRST_INSIDE FIRST_OUTSIDE COUNT". */
-int idmap_write(int pid, const char *uid_map, const char *gid_map, struct error *err);
+/* Who gives a process its ids. */
+enum idmap_way {
+    IDMAP_WRITE,   /* we: whoever may give any id */
+    IDMAP_HELPERS, /* newuidmap and newgidmap, which ask /etc/subuid and /etc/subgid */
+    IDMAP_OWN,     /* we, and it is our own id; the process then keeps our groups */
+};
+
+/* Sets the uid and gid maps of a process; each is a line or several of "INSIDE OUTSIDE COUNT". */
+int idmap_set(int pid, enum idmap_way way, const char *uid_map, const char *gid_map,
+              struct error *err);

@@ -6,6 +6,7 @@
 #include "box/ids.h"
 
 #include "base/fd.h"
+#include "box/ids_parts.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -21,20 +22,23 @@
 /* Some sites give each of their thousands of people an entry; this is room for 100,000. */
 #define SUBIDS_SIZE_MAX (4U << 20)
 
-static bool is_taken(const struct ids_pool *pool, uint32_t slot)
+bool ids_slot_is_taken(const struct ids_pool *pool, uint32_t slot)
 {
     return (pool->taken[slot / 8] & 1U << slot % 8) != 0;
 }
 
-static void take(struct ids_pool *pool, uint32_t slot)
+void ids_slot_mark(struct ids_pool *pool, uint32_t slot, bool taken)
 {
-    pool->taken[slot / 8] = (uint8_t)(pool->taken[slot / 8] | 1U << slot % 8);
+    unsigned bit = 1U << slot % 8;
+
+    pool->taken[slot / 8] = (uint8_t)(taken ? pool->taken[slot / 8] | bit
+                                            : pool->taken[slot / 8] & ~bit);
 }
 
 /* ---- /etc/subuid and /etc/subgid ---- */
 
 /* Digits up to the end mark, which is passed; what is too large for anything is UINT64_MAX. */
-static bool number_read(const char **at, const char *end, char mark, uint64_t *value)
+bool ids_number_read(const char **at, const char *end, char mark, uint64_t *value)
 {
     const char *start = *at;
 
@@ -59,7 +63,7 @@ static void line_take(struct ids_pool *pool, const char *line, const char *end)
     if (at == NULL)
         return;
     at++;
-    if (!number_read(&at, end, ':', &first) || !number_read(&at, end, '\0', &count) || count == 0)
+    if (!ids_number_read(&at, end, ':', &first) || !ids_number_read(&at, end, '\0', &count) || count == 0)
         return;
     if (__builtin_add_overflow(first, count - 1, &last))
         last = UINT64_MAX;
@@ -69,7 +73,7 @@ static void line_take(struct ids_pool *pool, const char *line, const char *end)
     last = last >= IDS_END ? IDS_END - 1 : last;
     for (uint64_t slot = (first - IDS_FIRST) / IDS_COUNT; slot <= (last - IDS_FIRST) / IDS_COUNT;
          slot++)
-        take(pool, (uint32_t)slot);
+        ids_slot_mark(pool, (uint32_t)slot, true);
 }
 
 static int subids_take(struct ids_pool *pool, const char *path, struct error *err)
@@ -127,16 +131,16 @@ static bool is_private(int fd, mode_t type)
            (st.st_mode & (S_IWGRP | S_IWOTH)) == 0;
 }
 
-static int directory_open(const char *path, int *directory, struct error *err)
+static int directory_open(const char *path, mode_t mode, int *directory, struct error *err)
 {
-    bool made = mkdir(path, 0755) == 0;
+    bool made = mkdir(path, mode) == 0;
 
     *directory = open(path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
     if (*directory < 0)
         return error_set(err, "ids_failed", errno,
                          "cannot open %s, where cove notes which ids are in use", path);
     /* The umask of who came first must not shut the others out. */
-    if (made && fchmod(*directory, 0755) < 0)
+    if (made && fchmod(*directory, mode) < 0)
         return error_set(err, "ids_failed", errno, "cannot set the mode of %s", path);
     if (!is_private(*directory, S_IFDIR))
         return error_set(err, "ids_failed", 0,
@@ -144,11 +148,11 @@ static int directory_open(const char *path, int *directory, struct error *err)
     return 0;
 }
 
-static int lock_open(struct ids_pool *pool, const char *path, struct error *err)
+int ids_lock_open(struct ids_pool *pool, const char *path, mode_t mode, struct error *err)
 {
     _cleanup_close_ int directory = -1, lock = -1;
 
-    if (directory_open(path, &directory, err) < 0)
+    if (directory_open(path, mode, &directory, err) < 0)
         return -1;
     /* A FIFO in its place must not hold us up. */
     lock = openat(directory, IDS_LOCK,
@@ -169,12 +173,19 @@ int ids_open_files(struct ids_pool *pool, const char *directory, const char *sub
     memset(pool, 0, sizeof(*pool));
     pool->lock = -1;
     if (subids_take(pool, subuid, err) < 0 || subids_take(pool, subgid, err) < 0 ||
-        lock_open(pool, directory, err) < 0)
+        ids_lock_open(pool, directory, 0755, err) < 0)
         return -1;
-    if (getrandom(&pool->next, sizeof(pool->next), GRND_NONBLOCK) != sizeof(pool->next))
-        pool->next = (uint32_t)getpid() * 257U; /* no need to be secret, only to differ */
-    pool->next %= IDS_SLOTS;
+    pool->next = ids_random() % IDS_SLOTS;
     return 0;
+}
+
+uint32_t ids_random(void)
+{
+    uint32_t number;
+
+    if (getrandom(&number, sizeof(number), GRND_NONBLOCK) != sizeof(number))
+        number = (uint32_t)getpid() * 257U; /* no need to be secret, only to differ */
+    return number;
 }
 
 int ids_open(struct ids_pool *pool, struct error *err)
@@ -184,9 +195,9 @@ int ids_open(struct ids_pool *pool, struct error *err)
 
 /* ---- taking ---- */
 
-static int slot_lock(const struct ids_pool *pool, uint32_t slot, short type)
+int ids_slots_lock(const struct ids_pool *pool, uint32_t slot, uint32_t slots, short type)
 {
-    struct flock lock = {.l_type = type, .l_whence = SEEK_SET, .l_start = slot, .l_len = 1};
+    struct flock lock = {.l_type = type, .l_whence = SEEK_SET, .l_start = slot, .l_len = slots};
 
     return fcntl(pool->lock, F_OFD_SETLK, &lock);
 }
@@ -209,11 +220,16 @@ int ids_take(struct ids_pool *pool, struct ids *ids, struct error *err)
     for (uint32_t seen = 0; seen < IDS_SLOTS;) {
         uint32_t after = slot + 1;
 
-        if (!is_taken(pool, slot)) {
-            if (slot_lock(pool, slot, F_WRLCK) == 0) {
-                take(pool, slot);
+        if (!ids_slot_is_taken(pool, slot)) {
+            if (ids_slots_lock(pool, slot, 1, F_WRLCK) == 0) {
+                ids_slot_mark(pool, slot, true);
                 pool->next = after % IDS_SLOTS;
-                *ids = (struct ids){.first = IDS_FIRST + slot * IDS_COUNT, .count = IDS_COUNT};
+                *ids = (struct ids){.kind = IDS_RANGE,
+                                    .first = IDS_FIRST + slot * IDS_COUNT,
+                                    .first_group = IDS_FIRST + slot * IDS_COUNT,
+                                    .count = IDS_COUNT,
+                                    .slot = slot,
+                                    .slots = 1};
                 return 0;
             }
             if (errno != EAGAIN && errno != EACCES)
@@ -230,12 +246,10 @@ int ids_take(struct ids_pool *pool, struct ids *ids, struct error *err)
 
 void ids_release(struct ids_pool *pool, struct ids *ids)
 {
-    uint32_t slot = (ids->first - IDS_FIRST) / IDS_COUNT;
-
-    if (ids->count == 0)
-        return;
-    pool->taken[slot / 8] = (uint8_t)(pool->taken[slot / 8] & ~(1U << slot % 8));
-    (void)slot_lock(pool, slot, F_UNLCK);
+    for (uint32_t i = 0; i < ids->slots; i++)
+        ids_slot_mark(pool, ids->slot + i, false);
+    if (ids->slots > 0)
+        (void)ids_slots_lock(pool, ids->slot, ids->slots, F_UNLCK);
     *ids = (struct ids){0};
 }
 

@@ -5,12 +5,14 @@
 #include "base/kernel.h"
 #include "box/cgroup_enter.h"
 #include "box/filter/filter.h"
+#include "box/guard.h"
 #include "box/landlock.h"
 #include "box/proto.h"
 #include "box/spawn.h"
 #include "box/sys.h"
 #include "box/tree.h"
 #include "box/view.h"
+#include "box/watch.h"
 
 #include <errno.h>
 #include <grp.h>
@@ -42,6 +44,9 @@ static int await(int socket, void *word, size_t size, int fds[PROTO_FDS_MAX], st
     } packet;
     ssize_t n = proto_receive(socket, &packet, sizeof(packet), fds, 0);
 
+    /* The other end closed with something of ours unread: what it said before comes after this. */
+    if (n < 0 && errno == ECONNRESET)
+        n = proto_receive(socket, &packet, sizeof(packet), fds, 0);
     if (n == (ssize_t)size) {
         memcpy(word, &packet, size);
         return 0;
@@ -134,9 +139,56 @@ static void start_clocks(struct plan *plan)
     plan->own_clocks = fd_write_file(AT_FDCWD, "/proc/self/timens_offsets", offsets) == 0;
 }
 
-/* From here on we are id 0 of the box's range, and nobody outside it. */
-static int become_root(struct error *err)
+/* What the plan names on the host, taken into our own mounts with the caller's rights, while we still
+ * have them. The mount replaces the place under the same number: the plan is our maker's, too. */
+static int take_place(int place, uint64_t attributes, struct error *err)
 {
+    struct mount_attr attr = {.attr_set = attributes, .propagation = MS_PRIVATE};
+    char self[32], path[4096];
+    _cleanup_close_ int mount = -1;
+    struct stat named, taken;
+    ssize_t length;
+
+    (void)snprintf(self, sizeof(self), "/proc/self/fd/%d", place);
+    length = readlink(self, path, sizeof(path) - 1);
+    path[length > 0 ? length : 0] = '\0';
+    mount = sys_open_tree(AT_FDCWD, path,
+                          OPEN_TREE_CLONE | OPEN_TREE_CLOEXEC | AT_RECURSIVE | AT_SYMLINK_NOFOLLOW);
+    if (mount < 0 || fstat(place, &named) < 0 || fstat(mount, &taken) < 0)
+        return error_set(err, "bad_mount", errno, "cannot mount %.300s into the box", path);
+    if (named.st_dev != taken.st_dev || named.st_ino != taken.st_ino)
+        return error_set(err, "bad_mount", 0,
+                         "cannot mount %.300s into the box: it was replaced meanwhile; try again",
+                         path);
+    if (sys_mount_setattr(mount, "", AT_EMPTY_PATH | AT_RECURSIVE, &attr) < 0 ||
+        dup3(mount, place, O_CLOEXEC) < 0)
+        return error_set(err, "bad_mount", errno, "cannot mount %.300s into the box", path);
+    return 0;
+}
+
+static int take_places(const struct plan *plan, struct error *err)
+{
+    if (!plan->opens_paths)
+        return 0;
+    if (plan->lower >= 0 && take_place(plan->lower, MOUNT_ATTR_NODEV, err) < 0)
+        return -1;
+    if (plan->upper >= 0 && take_place(plan->upper, MOUNT_ATTR_NODEV, err) < 0)
+        return -1;
+    for (size_t i = 0; i < plan->binds_count; i++)
+        if (take_place(plan->binds[i].mount,
+                       MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV |
+                           (plan->binds[i].read_only ? (unsigned)MOUNT_ATTR_RDONLY : 0U),
+                       err) < 0)
+            return -1;
+    return 0;
+}
+
+/* From here on we are id 0 of the box's range, and nobody outside it; or, where there is one id, what
+ * we are already. */
+static int become_root(const struct plan *plan, struct error *err)
+{
+    if (plan->one_id)
+        return 0;
     if (setgroups(0, NULL) < 0 || setresgid(0, 0, 0) < 0 || setresuid(0, 0, 0) < 0)
         return error_set(err, "ids_failed", errno, "cannot become root of the box's ids");
     /* Changing ids forgets it, so it comes after. If the parent is gone already, init will see the
@@ -189,9 +241,43 @@ static int enter_cgroups(struct plan *plan, struct error *err)
     if (unshare(CLONE_NEWCGROUP) < 0)
         return error_set(err, "namespace_failed", errno, "cannot make a cgroup namespace");
     view_keep_cpus(plan); /* after the cpuset, which may have chosen already */
+    if (plan->gate.own_view && plan->leaves_too && tree_cgroup2(0, &plan->leaves, err) < 0)
+        return -1;
     if (plan->leaves >= 0 && cgroup_settle(plan->leaves) < 0)
         return error_set(err, "cgroup_failed", errno, "cannot settle in the box's cgroup");
     return 0;
+}
+
+/* From here on the guard watches us, where no cgroup keeps the limits. */
+static int begin_watch(const struct plan *plan, const struct tree *tree, struct error *err)
+{
+    _cleanup_close_ int proc = -1, shm = -1, msg = -1;
+    struct guard_watch watch = {0};
+    int fds[PROTO_FDS_MAX];
+    size_t count = 2;
+    struct stat st;
+    char go;
+
+    if (!plan->gate.watched)
+        return 0;
+    if (plan->is_stale) {
+        if (stat("/proc/self/ns/pid", &st) < 0)
+            return error_set(err, "limits_failed", errno, "cannot have the box watched");
+        watch.space = st.st_ino;
+    }
+    proc = openat(tree->root, "proc", O_PATH | O_DIRECTORY | O_CLOEXEC);
+    shm = openat(proc, "sysvipc/shm", O_RDONLY | O_CLOEXEC);
+    msg = openat(proc, "sysvipc/msg", O_RDONLY | O_CLOEXEC);
+    fds[WATCH_PROC] = proc;
+    fds[WATCH_SCRATCH] = tree->scratch;
+    if (shm >= 0 && msg >= 0) { /* a kernel without System V IPC has neither */
+        fds[WATCH_SHM] = shm;
+        fds[WATCH_MSG] = msg;
+        count = WATCH_FDS;
+    }
+    if (proc < 0 || proto_send(plan->go, &watch, sizeof(watch), NULL, 0, fds, count) < 0)
+        return error_set(err, "limits_failed", errno, "cannot have the box watched");
+    return await(plan->go, &go, 1, fds, err);
 }
 
 static int leave_host(const struct tree *tree, struct error *err)
@@ -235,7 +321,8 @@ static int build_tree(struct plan *plan, struct network *network, struct error *
             return error_set(err, "mount_failed", errno, "cannot attach the box's root");
     }
     if (tree_own(plan, &tree, err) < 0 || tree_binds(plan, &tree, err) < 0 ||
-        enter_cgroups(plan, err) < 0 || tree_cgroups(plan, &tree, err) < 0)
+        enter_cgroups(plan, err) < 0 || tree_cgroups(plan, &tree, err) < 0 ||
+        begin_watch(plan, &tree, err) < 0)
         return -1;
     if (plan->root_kind == BOX_ROOT_HOST && !plan->from_zygote &&
         sys_mount_setattr(tree.root, "", AT_EMPTY_PATH, &read_only) < 0)
@@ -338,7 +425,7 @@ static int drop_caps(const struct plan *plan, struct error *err)
 
 static int become_user(const struct plan *plan, struct error *err)
 {
-    if (plan->privileges == BOX_SYSTEM)
+    if (plan->privileges == BOX_SYSTEM || plan->one_id)
         return 0; /* init stays root of the box; each command gets its own user */
     if (setgroups(plan->groups_count, plan->groups) < 0 ||
         setresgid(plan->gid, plan->gid, plan->gid) < 0 ||
@@ -367,7 +454,10 @@ static int lock_down(const struct plan *plan, struct error *err)
     if (landlock_confine(plan, err) < 0 || become_user(plan, err) < 0)
         return -1;
     (void)prctl(PR_SET_PDEATHSIG, SIGKILL);
-    count = filter_program(program, plan->no_set_id ? FILTER_NO_SETID : 0, plan->filter_key);
+    count = filter_program(program,
+                           (plan->no_set_id ? FILTER_NO_SETID : 0) |
+                               (plan->gate.watched ? FILTER_WATCHED : 0),
+                           plan->filter_key);
     failed = filter_load(program, count);
     if (failed < 0)
         return error_set(err, "filter_failed", -failed, "cannot load the system call filter");
@@ -384,11 +474,13 @@ static int prepare(struct plan *plan, int *control, struct error *err)
     if (start_network(plan, &network, err) < 0)
         return -1;
     start_clocks(plan);
+    if (take_places(plan, err) < 0)
+        return -1;
     if (await(plan->go, &go, 1, fds, err) < 0)
         return -1;
     if (fds[0] >= 0)
         plan->lower = fds[0];
-    if (become_root(err) < 0)
+    if (become_root(plan, err) < 0)
         return -1;
     (void)umask(0);
     if (build_tree(plan, &network, err) < 0)
@@ -426,7 +518,7 @@ _Noreturn void inside_enter(struct plan *plan)
     for (int number = 1; number <= SIGNALS_LAST; number++)
         (void)syscall(SYS_rt_sigaction, number, &by_default, NULL, sizeof(uint64_t));
     if (plan->has_guard)
-        (void)proto_send(plan->go, "h", 1, NULL, 0, NULL, 0);
+        (void)proto_send(plan->go, GUARD_HELLO, 1, NULL, 0, NULL, 0);
     if (prepare(plan, &control, &err) == 0) {
         (void)sys_execveat(5, argv, env);
         (void)error_set(&err, "init_failed", errno, "cannot start the box's init");

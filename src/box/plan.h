@@ -16,8 +16,10 @@
 #define PLAN_TARGET_MAX 256
 
 struct plan_bind {
-    int mount; /* a detached mount, already idmapped, nosuid, nodev, read-only where asked */
+    int mount; /* a detached mount, already idmapped, nosuid, nodev, read-only where asked; or, with
+                * `opens_paths`, the place itself */
     bool is_directory;
+    bool read_only;
     char target[PLAN_TARGET_MAX];
 };
 
@@ -44,6 +46,12 @@ struct plan {
     bool one_shot;    /* the box ends with its first command */
     bool no_set_id;   /* a writable bind: the filter refuses set-id modes */
     bool own_network; /* the network namespace is new: bring lo up */
+    bool opens_paths; /* the maker does not rule the host's mounts: the child takes what it needs of
+                       * them into its own, as far as the caller's rights go */
+    bool one_id;      /* root of the box is no id of its own, and groups stay the caller's */
+    bool stale_proc;  /* asked for: take the /proc that is there where a fresh one is forbidden */
+    bool is_stale;    /* found out by the child: it did */
+    bool leaves_too;  /* init makes groups in the box's v2 group, `leaves` or its own view of it */
     uint32_t filter_key[4];
 
     int control;    /* our end of the control socket */
@@ -52,7 +60,8 @@ struct plan {
     bool has_guard; /* at the other end of `go`: it learns our pid there, and sends the gate */
     struct cgroup_gate gate; /* from the guard, or with a zygote's request */
     int leaves;              /* delegated cgroup v2 directory */
-    int lower;               /* root: detached mount of the lower layer (not with BOX_ROOT_HOST) */
+    int lower;               /* root: detached mount of the lower layer (not with BOX_ROOT_HOST); or,
+                              * with `opens_paths`, the directory itself */
     int upper;               /* a detached mount to hold upper and work, where tmpfs cannot */
 
     size_t binds_count;

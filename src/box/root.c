@@ -7,6 +7,7 @@
 #include "box/loop.h"
 #include "box/switches.h"
 #include "box/sys.h"
+#include "box/unpack.h"
 
 #include <errno.h>
 #include <limits.h>
@@ -106,6 +107,27 @@ static int map_root(int lower, const struct root_ids *ids)
     return userns < 0 ? -1 : idmap_apply(lower, userns);
 }
 
+int root_place_open(const struct box_spec *spec, int *lower, struct error *err)
+{
+    _cleanup_close_ int file = -1;
+
+    if (spec->root_kind == BOX_ROOT_DIR) {
+        *lower = open(spec->root_path, O_PATH | O_DIRECTORY | O_CLOEXEC);
+        return *lower >= 0 ? 0
+                           : error_set(err, "bad_root", errno,
+                                       "cannot use the root %s (--root takes a directory or an "
+                                       "erofs image)",
+                                       spec->root_path);
+    }
+    file = open(spec->root_path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
+    if (file < 0)
+        return error_set(err, "bad_root", errno, "cannot read the root %s", spec->root_path);
+    if (check_erofs(file, spec->root_path, err) < 0)
+        return -1;
+    *lower = unpack_open(file, spec->root_path, spec, err);
+    return *lower >= 0 ? 0 : -1;
+}
+
 int root_layer_open(const struct box_spec *spec, int *lower, struct error *err)
 {
     *lower = spec->root_kind == BOX_ROOT_DIR ? open_directory(spec->root_path, err)
@@ -166,6 +188,44 @@ static int bind_map(int mount, const struct stat *st, const struct root_ids *ids
     return idmap_apply(mount, userns) == 0 ? 0 : -2;
 }
 
+static int bind_check(const struct box_bind *bind, const struct stat *st, struct plan_bind *out,
+                      struct error *err)
+{
+    if (strlen(bind->target) >= sizeof(out->target))
+        return error_set(err, "bad_mount", 0, "the mount target %s is too long (255 bytes at most)",
+                         bind->target);
+    if (!S_ISDIR(st->st_mode) && !S_ISREG(st->st_mode))
+        return error_set(err, "bad_mount", 0,
+                         "cannot mount %s into the box: only directories and regular files can be",
+                         bind->source);
+    out->is_directory = S_ISDIR(st->st_mode);
+    out->read_only = bind->read_only;
+    (void)snprintf(out->target, sizeof(out->target), "%s", bind->target);
+    return 0;
+}
+
+int root_bind_place_open(const struct box_bind *bind, const struct caller *caller,
+                         struct plan_bind *out, struct error *err)
+{
+    _cleanup_close_ int place = open(bind->source, O_PATH | O_CLOEXEC);
+    struct stat st;
+
+    if (place < 0 || fstat(place, &st) < 0)
+        return error_set(err, "bad_mount", errno, "cannot mount %s into the box", bind->source);
+    if (bind_check(bind, &st, out, err) < 0)
+        return -1;
+    /* Root of the host is no id that a box may have, and without the right to map owners there is no
+     * other way to write as it. */
+    if (!bind->read_only && caller->uid == 0 && caller->on_host)
+        return error_set(err, "no_idmap", 0,
+                         "cannot mount %s into the box to be written: this root may not map owners "
+                         "(it lacks CAP_SYS_ADMIN); mount it read-only with :ro, give the container "
+                         "that capability, or run cove as an ordinary user",
+                         bind->source);
+    out->mount = fd_take(&place);
+    return 0;
+}
+
 int root_bind_open(const struct box_bind *bind, const struct root_ids *ids, struct plan_bind *out,
                    struct error *err)
 {
@@ -178,18 +238,13 @@ int root_bind_open(const struct box_bind *bind, const struct root_ids *ids, stru
     struct stat st;
     int mapped;
 
-    if (strlen(bind->target) >= sizeof(out->target))
-        return error_set(err, "bad_mount", 0, "the mount target %s is too long (255 bytes at most)",
-                         bind->target);
     /* What is taken is what is looked at: the path may mean something else the next moment. */
     mount = sys_open_tree(AT_FDCWD, bind->source,
                           OPEN_TREE_CLONE | OPEN_TREE_CLOEXEC | AT_RECURSIVE);
     if (mount < 0 || fstatat(mount, "", &st, AT_EMPTY_PATH) < 0)
         return error_set(err, "bad_mount", errno, "cannot mount %s into the box", bind->source);
-    if (!S_ISDIR(st.st_mode) && !S_ISREG(st.st_mode))
-        return error_set(err, "bad_mount", 0,
-                         "cannot mount %s into the box: only directories and regular files can be",
-                         bind->source);
+    if (bind_check(bind, &st, out, err) < 0)
+        return -1;
     if (sys_mount_setattr(mount, "", AT_EMPTY_PATH | AT_RECURSIVE, &attr) < 0)
         return error_set(err, "bad_mount", errno, "cannot mount %s into the box", bind->source);
     mapped = bind_map(mount, &st, ids, err);
@@ -203,8 +258,6 @@ int root_bind_open(const struct box_bind *bind, const struct root_ids *ids, stru
                          "move it to ext4, xfs or btrfs (Linux 5.12 or later), or tmpfs (6.3)",
                          bind->source);
     out->mount = fd_take(&mount);
-    out->is_directory = S_ISDIR(st.st_mode);
-    (void)snprintf(out->target, sizeof(out->target), "%s", bind->target);
     return 0;
 }
 

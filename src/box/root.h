@@ -5,6 +5,7 @@
 #pragma once
 
 #include "box/box.h"
+#include "box/caller.h"
 #include "box/plan.h"
 
 struct root_ids {
@@ -16,6 +17,12 @@ struct root_ids {
 
 /* The lower layer of an image root as a detached mount, as it is on disk. */
 int root_layer_open(const struct box_spec *spec, int *lower, struct error *err);
+
+/* For who does not rule the host's mounts: a directory or file as it lies there, for the child to take.
+ * An erofs image is unpacked once, into a directory that is kept. */
+int root_place_open(const struct box_spec *spec, int *lower, struct error *err);
+int root_bind_place_open(const struct box_bind *bind, const struct caller *caller,
+                         struct plan_bind *out, struct error *err);
 
 /* The lower layer of an image root as a detached mount; its ids on disk are the box's. `warning`
  * (may stay empty) says what is weaker. */

@@ -15,14 +15,30 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 
 const char *box_level(const struct box *box)
 {
-    (void)box; /* the only level there is on a host where cove runs as root */
-    return "full";
+    return box->is_stale ? "no-fresh-proc" : "full";
+}
+
+const char *box_limits_kind(const struct box *box)
+{
+    return box->is_watched ? "rlimit" : "cgroup";
+}
+
+const char *box_ids_kind(const struct box *box)
+{
+    return box->ids.kind == IDS_RANGE ? "range" : box->ids.kind == IDS_SLICED ? "slice" : "single";
+}
+
+const char *box_disk_kind(const struct box *box)
+{
+    (void)box;
+    return "hard";
 }
 
 const char *box_warning(const struct box *box, size_t index)
@@ -40,7 +56,7 @@ int box_send_config(int control, const struct plan *plan, bool leaf_limits, stru
     struct proto_config config = {
         .head.type = PROTO_CONFIG,
         .version = PROTO_VERSION,
-        .has_leaves = plan->leaves >= 0,
+        .has_leaves = plan->leaves >= 0 || plan->leaves_too,
         .leaf_limits = leaf_limits,
         .one_shot = plan->one_shot,
         .pids = plan->pids,
@@ -156,7 +172,7 @@ int box_exec(struct box *box, uint32_t id, const struct box_command *command, st
     else
         for (; count < 3; count++)
             fds[count] = command->stdio[count];
-    if (box->privileges == BOX_SYSTEM)
+    if (box->privileges == BOX_SYSTEM && !box->one_id)
         set_user(&request, command->user != NULL ? command->user : &box->user);
     if (request.strings_size <= PROTO_INLINE_MAX)
         return send_request(box, &request, sizeof(request), strings, request.strings_size, fds,
@@ -298,8 +314,30 @@ static void wait_for(struct box *box)
         continue;
 }
 
+/* waitid(2) with the argument that libc leaves out. */
+static void reap(int pidfd, struct rusage *usage)
+{
+    while (syscall(SYS_waitid, P_PIDFD, pidfd, &(siginfo_t){0}, WEXITED, usage) < 0 &&
+           errno == EINTR)
+        continue;
+}
+
+/* What a box used that no cgroup counts: its PID 1 reaped all of it, and the watchdog saw its peak, or
+ * was too late for a short one. */
+static void bill(const struct rusage *usage, struct box_report *report)
+{
+    uint64_t largest = (uint64_t)usage->ru_maxrss * 1024;
+
+    report->usage_known = true;
+    report->cpu_ns = (uint64_t)(usage->ru_utime.tv_sec + usage->ru_stime.tv_sec) * 1000000000U +
+                     (uint64_t)(usage->ru_utime.tv_usec + usage->ru_stime.tv_usec) * 1000U;
+    if (report->peak_memory_bytes < largest)
+        report->peak_memory_bytes = largest;
+}
+
 int box_destroy(struct box *box, struct box_report *report, struct error *err)
 {
+    struct rusage usage = {0};
     int ended = 0;
 
     assert(box->magic == BOX_MAGIC);
@@ -307,8 +345,7 @@ int box_destroy(struct box *box, struct box_report *report, struct error *err)
         /* The kernel kills all of the box before it reports the end of its PID 1. */
         (void)sys_pidfd_send_signal(box->pidfd, SIGKILL);
         wait_for(box);
-        while (waitid(P_PIDFD, (id_t)box->pidfd, &(siginfo_t){0}, WEXITED) < 0 && errno == EINTR)
-            continue;
+        reap(box->pidfd, &usage);
     }
     fd_close(&box->pidfd);
     fd_close(&box->control);
@@ -316,7 +353,9 @@ int box_destroy(struct box *box, struct box_report *report, struct error *err)
         cgroup_leaves_remove(box->lent);
     if (box->cold && box->guard.socket >= 0)
         ended = guard_finish(&box->guard, report, err);
-    if (box->cold && box->ids.count > 0)
+    if (ended == 0 && report != NULL && !report->usage_known && box->cold)
+        bill(&usage, report);
+    if (box->cold && box->pool.lock >= 0)
         ids_release(&box->pool, &box->ids);
     if (box->cold && box->pool.lock >= 0)
         ids_close(&box->pool);

@@ -6,6 +6,7 @@
 
 #include "base/fd.h"
 #include "box/accounts.h"
+#include "box/switches.h"
 #include "box/sys.h"
 #include "box/view.h"
 
@@ -346,7 +347,11 @@ static int target_make(int dir, const char *name, bool is_directory)
         return -1;
     if (fstat(dir, &parent) < 0 || parent.st_uid == 0)
         return 0;
-    return fchownat(dir, name, parent.st_uid, parent.st_gid, AT_SYMLINK_NOFOLLOW);
+    /* EINVAL: to nobody, for the parent's owner has no id in here. */
+    return fchownat(dir, name, parent.st_uid, parent.st_gid, AT_SYMLINK_NOFOLLOW) < 0 &&
+                   errno != EINVAL
+               ? -1
+               : 0;
 }
 
 int tree_target(int root, const char *path, bool is_directory, bool replace, struct error *err)
@@ -402,14 +407,16 @@ static int attach_at(int mount, const struct tree *tree, const char *path, struc
     return 0;
 }
 
-static int mount_devpts(const struct tree *tree, struct error *err)
+static int mount_devpts(const struct plan *plan, const struct tree *tree, struct error *err)
 {
     _cleanup_close_ int fs = sys_fsopen("devpts");
     _cleanup_close_ int mount = -1;
+    char group[16];
 
+    (void)snprintf(group, sizeof(group), "%u", plan->one_id ? plan->gid : ACCOUNTS_TTY);
     if (fs < 0 || fs_set(fs, "newinstance", NULL) < 0 || fs_set(fs, "ptmxmode", "0666") < 0 ||
         fs_set(fs, "max", "256") < 0 || fs_set(fs, "mode", "0620") < 0 ||
-        fs_set(fs, "gid", "5") < 0)
+        fs_set(fs, "gid", group) < 0)
         return error_set(err, "mount_failed", errno, "cannot set up the box's devpts");
     mount = fs_mount(fs, MOUNT_ATTR_NOSUID | MOUNT_ATTR_NOEXEC);
     if (mount < 0)
@@ -417,24 +424,48 @@ static int mount_devpts(const struct tree *tree, struct error *err)
     return attach_at(mount, tree, "/dev/pts", err);
 }
 
-static int mount_proc(const struct plan *plan, const struct tree *tree, struct error *err)
+#define PROC_ATTRIBUTES (MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV | MOUNT_ATTR_NOEXEC)
+
+/* The /proc that is there, for who asked for it: it shows processes of the outside, so it is read-only
+ * throughout. */
+static int take_stale_proc(struct plan *plan, int *proc, struct error *err)
+{
+    int denied = errno;
+
+    if (!plan->stale_proc || (denied != EPERM && denied != EACCES))
+        return error_set(err, "no_fresh_proc", denied,
+                         "cannot mount a fresh /proc for the box, which a container forbids that masks "
+                         "parts of its own: unmask it (cove doctor says how), or settle for less with "
+                         "--allow-level no-fresh-proc");
+    *proc = clone_tree(AT_FDCWD, "/proc", MOUNT_ATTR_RDONLY | PROC_ATTRIBUTES);
+    if (*proc < 0)
+        return error_set(err, "mount_failed", errno, "cannot take the host's /proc into the box");
+    plan->is_stale = true;
+    return 0;
+}
+
+static int mount_proc(struct plan *plan, const struct tree *tree, struct error *err)
 {
     _cleanup_close_ int fs = sys_fsopen("proc");
     _cleanup_close_ int proc = -1;
 
     if (fs < 0)
         return error_set(err, "mount_failed", errno, "cannot set up the box's /proc");
-    proc = fs_mount(fs, MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV | MOUNT_ATTR_NOEXEC);
-    if (proc < 0)
-        return error_set(err, "no_fresh_proc", errno,
-                         "cannot mount a fresh /proc for the box (a container that masks parts of "
-                         "/proc forbids it)");
-    /* A second wall behind the filter: nobody in here makes a user namespace. */
-    if (fd_write_file(proc, "sys/user/max_user_namespaces", "0") < 0)
+    proc = switched_off("freshproc") ? (errno = EPERM, -1) : fs_mount(fs, PROC_ATTRIBUTES);
+    if (proc < 0 && take_stale_proc(plan, &proc, err) < 0)
+        return -1;
+    /* A second wall behind the filter: nobody in here makes a user namespace. What is stale may be
+     * read-only already; then the filter has to do. */
+    if (fd_write_file(plan->is_stale ? AT_FDCWD : proc,
+                      plan->is_stale ? "/proc/sys/user/max_user_namespaces"
+                                     : "sys/user/max_user_namespaces",
+                      "0") < 0 &&
+        !plan->is_stale)
         return error_set(err, "mount_failed", errno, "cannot forbid nested user namespaces");
     if (attach_at(proc, tree, "/proc", err) < 0)
         return -1;
-    if (tree_bind(proc, "sys", proc, "sys", READ_ONLY | MOUNT_ATTR_NOEXEC, err) < 0)
+    if (!plan->is_stale &&
+        tree_bind(proc, "sys", proc, "sys", READ_ONLY | MOUNT_ATTR_NOEXEC, err) < 0)
         return error_wrap(err, "/proc");
     return view_proc(plan, tree->scratch, proc, err);
 }
@@ -497,7 +528,7 @@ static int own_image(const struct plan *plan, const struct tree *tree, struct er
     return make_home(plan, tree, err);
 }
 
-int tree_own(const struct plan *plan, const struct tree *tree, struct error *err)
+int tree_own(struct plan *plan, const struct tree *tree, struct error *err)
 {
     if (plan->root_kind == BOX_ROOT_HOST) {
         if (bind_scratch(tree, "tmp", "/tmp", 01777, 0, 0, err) < 0 ||
@@ -507,7 +538,7 @@ int tree_own(const struct plan *plan, const struct tree *tree, struct error *err
     } else if (own_image(plan, tree, err) < 0) {
         return -1;
     }
-    if (mount_devpts(tree, err) < 0 || bind_scratch(tree, "shm", "/dev/shm", 01777, 0, 0, err) < 0)
+    if (mount_devpts(plan, tree, err) < 0 || bind_scratch(tree, "shm", "/dev/shm", 01777, 0, 0, err) < 0)
         return -1;
     return mount_proc(plan, tree, err);
 }
@@ -530,6 +561,16 @@ int tree_binds(const struct plan *plan, const struct tree *tree, struct error *e
 
 /* ---- cgroups ---- */
 
+int tree_cgroup2(uint64_t attributes, int *mount, struct error *err)
+{
+    _cleanup_close_ int fs = sys_fsopen("cgroup2");
+
+    *mount = fs < 0 ? -1 : fs_mount(fs, (unsigned)attributes);
+    if (*mount < 0)
+        return error_set(err, "mount_failed", errno, "cannot mount the box's cgroup");
+    return 0;
+}
+
 int tree_cgroups(const struct plan *plan, const struct tree *tree, struct error *err)
 {
     const struct cgroup_gate *gate = &plan->gate;
@@ -549,6 +590,14 @@ int tree_cgroups(const struct plan *plan, const struct tree *tree, struct error 
     shown = tree_target(tree->root, "/sys/fs/cgroup", true, false, err);
     if (shown < 0)
         return -1;
+    if (gate->own_view) {
+        _cleanup_close_ int own = -1;
+
+        if (tree_cgroup2(READ_ONLY | MOUNT_ATTR_NOEXEC, &own, err) < 0)
+            return -1;
+        if (tree_attach(own, shown, "") < 0)
+            return error_set(err, "mount_failed", errno, "cannot show the box's cgroup");
+    }
     for (size_t i = 0; i < gate->views_count; i++)
         if (tree_attach(gate->views[i], shown, gate->names[i]) < 0)
             return error_set(err, "mount_failed", errno, "cannot show the box's cgroup %s",

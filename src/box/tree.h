@@ -39,10 +39,13 @@ int tree_bind(int source_dir, const char *source, int dir, const char *target, u
 int tree_target(int root, const char *path, bool is_directory, bool replace, struct error *err);
 
 /* Mounts what belongs to one box on its root: /proc, /dev/pts, /dev/shm, /tmp, home, /sys. */
-int tree_own(const struct plan *plan, const struct tree *tree, struct error *err);
+int tree_own(struct plan *plan, const struct tree *tree, struct error *err);
 
 /* Attaches the binds of the plan. */
 int tree_binds(const struct plan *plan, const struct tree *tree, struct error *err);
+
+/* Mounts cgroup v2 as this process's namespace shows it, detached. */
+int tree_cgroup2(uint64_t attributes, int *mount, struct error *err);
 
 /* Shows the box's own cgroups in /sys/fs/cgroup, of which there is nothing else in its /sys. */
 int tree_cgroups(const struct plan *plan, const struct tree *tree, struct error *err);

@@ -8,6 +8,7 @@
 #include "base/clock.h"
 #include "base/fd.h"
 #include "cmd/cmd.h"
+#include "cmd/scope.h"
 
 #include <errno.h>
 #include <poll.h>
@@ -16,6 +17,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/prctl.h>
+#include <sys/resource.h>
 #include <sys/signalfd.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -380,12 +382,19 @@ static void run_drain(struct run *run)
     }
 }
 
+static void progress_say(const char *what)
+{
+    cmd_say("%s", what);
+}
+
 static int run_start(struct run *run)
 {
     const struct run_options *options = &run->options;
 
+    run->options.spec.tell = progress_say;
     if (box_create(&options->spec, &run->box, &run->error) < 0)
         return -1;
+    (void)prctl(PR_SET_DUMPABLE, 0);
     run->start_ns = clock_monotonic_ns();
     run->deadline_ns = options->timeout_ms == 0 ? UINT64_MAX
                                                 : run->start_ns + options->timeout_ms * 1000000U;
@@ -475,18 +484,13 @@ static int run_fail(const struct error *err, bool json)
     return cmd_fail(err);
 }
 
-static int run_report(struct run *run, const struct box_report *report, const char *level)
+static int run_report(struct run *run, struct run_result *result)
 {
-    struct run_result result = {
-        .status = run->status,
-        .ended = run->end == RUN_EXITED,
-        .timed_out = run->end == RUN_TIMED_OUT,
-        .exit_status = exit_status(run),
-        .wall_ns = run->end_ns - run->start_ns,
-        .level = level,
-        .report = *report,
-    };
-
+    result->status = run->status;
+    result->ended = run->end == RUN_EXITED;
+    result->timed_out = run->end == RUN_TIMED_OUT;
+    result->exit_status = exit_status(run);
+    result->wall_ns = run->end_ns - run->start_ns;
     if (run->end == RUN_INTERRUPTED)
         (void)error_set(
             &run->error, "interrupted", 0,
@@ -495,15 +499,15 @@ static int run_report(struct run *run, const struct box_report *report, const ch
         return run_fail(&run->error, run->options.json);
     if (run->end == RUN_INTERRUPTED) {
         (void)run_fail(&run->error, run->options.json);
-        return result.exit_status;
+        return result->exit_status;
     }
     if (run->end == RUN_REFUSED)
-        result.refused = run->error;
-    result_say(run, &result);
+        result->refused = run->error;
+    result_say(run, result);
     if (!run->options.json)
-        return result.exit_status;
-    if (run_json_result(&result, run->stdio.capture) == 0)
-        return result.exit_status;
+        return result->exit_status;
+    if (run_json_result(result, run->stdio.capture) == 0)
+        return result->exit_status;
     if (errno == EPIPE)
         return EXIT_SIGNAL + SIGPIPE;
     (void)error_set(&run->error, "stdio", 0,
@@ -515,14 +519,15 @@ static int run_report(struct run *run, const struct box_report *report, const ch
 /* Everything from the box's creation to its end. */
 static int run_box(struct run *run)
 {
-    struct box_report report = {0};
+    struct run_result result = {0};
     struct error destroyed;
-    char level[32] = "";
     bool counted;
-    int result;
+    int status;
 
-    /* The environment of the command may hold secrets: they do not go into a core dump. */
-    (void)prctl(PR_SET_DUMPABLE, 0);
+    /* The environment of the command may hold secrets: they do not go into a core dump, with 1 not even
+     * into one that a program of the host takes. To be no more dumpable would keep an ordinary user's box
+     * from its ids, so that comes with the box. */
+    (void)setrlimit(RLIMIT_CORE, &(struct rlimit){1, 1});
     if (run_start(run) < 0) {
         run_end(run, RUN_FAILED);
     } else {
@@ -530,24 +535,27 @@ static int run_box(struct run *run)
         run_loop(run);
     }
     if (run->box != NULL) {
-        (void)snprintf(level, sizeof(level), "%s", box_level(run->box));
+        result.level = box_level(run->box);
+        result.limits = box_limits_kind(run->box);
+        result.ids = box_ids_kind(run->box);
+        result.disk = box_disk_kind(run->box);
         /* Who only sees a success does not wait for the bill. */
         counted = run->options.json || run->end != RUN_EXITED || run->status != 0;
-        if (box_destroy(run->box, counted ? &report : NULL, &destroyed) < 0 &&
+        if (box_destroy(run->box, counted ? &result.report : NULL, &destroyed) < 0 &&
             run->end != RUN_FAILED) {
             /* Something of the box may be left: that must not look like success. */
             run->error = destroyed;
             run->end = RUN_FAILED;
         }
-        gone_by_memory(run, &report);
+        gone_by_memory(run, &result.report);
     }
     run_stdio_finish(&run->stdio);
     if (run->end != RUN_UNREAD)
         run_drain(run);
     run_stdio_restore(&run->stdio);
-    result = run_report(run, &report, level);
+    status = run_report(run, &result);
     fd_close(&run->signals);
-    return result;
+    return status;
 }
 
 static int help_print(void)
@@ -577,8 +585,10 @@ int cmd_run(int argc, char **argv)
         result = run_fail(&run.error, run_options_wants_json(argc, argv));
     else if (run.options.help)
         result = help_print();
-    else
+    else {
+        scope_obtain(argv);
         result = run_box(&run);
+    }
     run_stdio_free(&run.stdio);
     run_options_free(&run.options);
     return result;

@@ -104,7 +104,7 @@ struct run_result {
     bool timed_out;
     int exit_status; /* of cove */
     uint64_t wall_ns;
-    const char *level;
+    const char *level, *limits, *ids, *disk; /* constants of box.h */
     struct box_report report;
     struct error refused; /* why the command did not start; no text if it did */
 };

@@ -217,6 +217,9 @@ static int result_fill(json_t *object, const struct run_result *result,
         object, "peak_memory_bytes",
         report->usage_known ? json_integer((json_int_t)report->peak_memory_bytes) : json_null());
     failed |= json_object_set_new(object, "level", json_string(result->level));
+    failed |= json_object_set_new(object, "limits", json_string(result->limits));
+    failed |= json_object_set_new(object, "ids", json_string(result->ids));
+    failed |= json_object_set_new(object, "disk", json_string(result->disk));
     if (result->refused.text[0] != '\0')
         failed |= json_object_set_new(object, "error", error_json(&result->refused));
     return failed;

@@ -178,6 +178,18 @@ static int take_privileges(struct run_options *options, const char *value, struc
     return 0;
 }
 
+static int take_allow_level(struct run_options *options, const char *value, struct error *err)
+{
+    if (strcmp(value, "full") == 0)
+        options->spec.allow_no_fresh_proc = false;
+    else if (strcmp(value, "no-fresh-proc") == 0)
+        options->spec.allow_no_fresh_proc = true;
+    else
+        return bad_value(err, "allow-level", value, "there is no such level",
+                         "choose full or no-fresh-proc");
+    return 0;
+}
+
 static int take_memory(struct run_options *options, const char *value, struct error *err)
 {
     if (parse_size("--memory", value, &options->spec.limits.memory_bytes, err) < 0)
@@ -301,6 +313,8 @@ static const struct run_option run_options_table[] = {
     {"privileges", "plain|system", "plain",
      "plain: no privilege at all; system: root inside the box, for apt, su and sudo",
      take_privileges},
+    {"allow-level", "full|no-fresh-proc", "full",
+     "the weakest level to run at; cove doctor says which this host has", take_allow_level},
     {"memory", "SIZE", "2G, or half of the machine's if that is less",
      "memory of all processes together", take_memory},
     {"cpus", "NUMBER", "all", "CPUs, such as 2 or 0.5", take_cpus},

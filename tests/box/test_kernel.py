@@ -95,7 +95,8 @@ def test_47_signals_to_init(box):
 def test_47_killing_everybody_ends_the_command_and_the_box(box):
     result, values = attack(47, "everybody", options=box, killed=True)
     assert "about to kill everybody" in values
-    assert result.report["signal"] == "SIGTERM" and result.report["exit_code"] in (None, 143)
+    # It sends both, and either may come first.
+    assert result.report["signal"] in ("SIGTERM", "SIGKILL") and result.report["exit_code"] is None
     assert not result.report["oom_killed"] and not result.report["timed_out"]
 
 

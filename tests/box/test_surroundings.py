@@ -1,4 +1,5 @@
 """Hosts, images and limits that are out of the ordinary: each was a bug once."""
+import json
 import os
 import pathlib
 import shutil
@@ -46,15 +47,18 @@ def test_a_host_that_wants_memfds_without_exec():
         assert (result.returncode, result.stdout) == (0, "here\n"), result.stderr
 
 
-def test_a_limit_that_cannot_be_kept_is_refused():
+def test_a_limit_that_no_cgroup_keeps_is_kept_by_the_watchdog():
     memory = pathlib.Path("/sys/fs/cgroup/memory")
     if not memory.is_dir():  # on v2 the controllers cannot be taken away one by one
         return
     result = subprocess.run(
-        ["unshare", "-m", "sh", "-c", 'umount "$1" && exec "$0" run -- true', harness.COVE, memory],
+        ["unshare", "-m", "sh", "-c",
+         'umount "$1" && exec "$0" run --json --memory 64M -- python3 -c "x = bytearray(1 << 30)"',
+         harness.COVE, memory],
         capture_output=True, text=True, timeout=30)
-    assert result.returncode == 125 and "limits memory" in result.stderr
-    assert len(result.stderr.splitlines()) == 1
+    report = json.loads(result.stdout)
+    assert (report["signal"], report["oom_killed"], report["limits"]) == ("SIGKILL", True, "rlimit")
+    assert len(result.stderr.splitlines()) == 1 and "limits=rlimit" in result.stderr
 
 
 def test_a_disk_larger_than_any_is_refused():

@@ -17,6 +17,9 @@
  * CAP_SETFCAP, because a filter does not see that an extended attribute is a file capability. */
 #define FILTER_NO_SETID 1U
 
+/* For a box that a watchdog limits and no cgroup: what it could not see or hold is not there. */
+#define FILTER_WATCHED 2U
+
 /* Copies the program that `flags` ask for, with the key in it; how many instructions it has. */
 size_t filter_program(struct sock_filter out[FILTER_MAX], unsigned flags,
                       const uint32_t key[FILTER_KEY_WORDS]);

@@ -47,6 +47,9 @@ NOT_CALLS = {"syscalls", "arch_specific_syscall"}
 # 0.15 us and 7 ns were measured (Linux 6.18, x86_64).
 COST_INSTRUCTION, COST_STEP = 20, 1
 
+# Indexed by the flags of filter.h.
+VARIANTS = ("plain", "no_setid", "watched", "watched_no_setid")
+
 # Stand-ins for the key of a box, replaced at run time (filter.c).
 KEYS = {f"key{i}": 0xC0DE0000 + i for i in range(4)}
 
@@ -126,13 +129,16 @@ def parse_policy(text):
             elif match := re.fullmatch(r"\[(\w+)\]", line):
                 section = policy.calls[match.group(1)]
             else:
-                match = re.fullmatch(r"(\w+)(?:@(\d+))?\s+(\w+)(?:\s+(\w+))?", line)
+                match = re.fullmatch(
+                    r"(\w+)(?:@(\d+))?\s+(\w+)(?:\s+(\w+))?(?:\s+watched:(\w+))?", line)
                 if not match or section is None:
                     raise PolicyError("neither a check, a section nor a system call")
-                name, at, rule, no_setid = match.groups()
+                name, at, rule, no_setid, watched = match.groups()
                 if any(name in calls for calls in policy.calls.values()):
                     raise PolicyError(f"a second line for '{name}'")
-                section[name] = (int(at) if at else None, rule, no_setid or rule)
+                no_setid = no_setid or rule
+                section[name] = (int(at) if at else None, rule, no_setid, watched or rule,
+                                 watched or no_setid)
         except (PolicyError, KeyError, ValueError) as err:
             raise PolicyError(f"line {number}: {err}") from err
     validate_rules(policy)
@@ -174,9 +180,9 @@ def header_numbers(compiler):
 
 
 def resolve_numbers(policy, machine, header):
-    """The table for one machine: number -> (rule, rule without set-id)."""
+    """The table for one machine: number -> its rule in each of VARIANTS."""
     rules, names = {}, {}
-    for name, (at, *both) in {**policy.calls["all"], **policy.calls[machine]}.items():
+    for name, (at, *each) in {**policy.calls["all"], **policy.calls[machine]}.items():
         known = header.get(name)
         if known is None and at is None:
             raise PolicyError(f"the headers for {machine} have no '{name}' and the table gives no "
@@ -186,7 +192,7 @@ def resolve_numbers(policy, machine, header):
         number = known if at is None else at
         if number in rules:
             raise PolicyError(f"'{name}' and '{names[number]}' are both {number}")
-        rules[number], names[number] = tuple(both), name
+        rules[number], names[number] = tuple(each), name
     missing = sorted(name for name, number in header.items()
                      if number < HORIZON and number not in GAP and number not in rules)
     if missing:
@@ -506,7 +512,7 @@ def main():
         policy = parse_policy(options.policy.read_text(encoding="utf-8"))
         rules = resolve_numbers(policy, options.machine, header_numbers(shlex.split(options.cc)))
         programs = {}
-        for variant, name in enumerate(("plain", "no_setid")):
+        for variant, name in enumerate(VARIANTS):
             program = compile_program(policy, rules, options.machine, variant)
             compared = verify_program(program, policy, rules, options.machine, variant)
             programs[name] = program

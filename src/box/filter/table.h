@@ -6,7 +6,7 @@
 
 #include <stdint.h>
 
-#define FILTER_VARIANTS 2 /* indexed by the flags */
+#define FILTER_VARIANTS 4 /* indexed by the flags */
 
 struct filter_variant {
     const struct sock_filter *program;

@@ -1,0 +1,394 @@
+/* The ids of callers who do not rule the host's: see ids.h.
+ *
+ * An ordinary user has what /etc/subuid and /etc/subgid give to it, through newuidmap; root of a user
+ * namespace has what is mapped there. Both are divided into slices, for most users have 65,536 ids in
+ * all and many boxes. A slice number means a uid slice and a gid slice, so one lock stands for both. */
+#include "box/ids.h"
+
+#include "base/fd.h"
+#include "box/ids_parts.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <pwd.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/stat.h>
+#include <sys/xattr.h>
+#include <unistd.h>
+
+#define FILE_MAX (4U << 20)
+
+/* Slices that make a range, and how many a user must have before a box is given that many. */
+#define RANGE_SLICES (IDS_COUNT / IDS_SLICE)
+#define RANGES_LEAST 16
+#define SLICES_FOR_RANGES (RANGES_LEAST * IDS_COUNT / IDS_SLICE_SPAN)
+
+/* Below are the accounts of a container whose root makes boxes. */
+#define ACCOUNTS_END 2000U
+
+/* ---- what is given ---- */
+
+static size_t part_add(struct ids_part parts[IDS_PARTS_MAX], size_t used, uint64_t first,
+                       uint64_t count)
+{
+    /* -1 is no id, and where the host's own end so does what can be given. */
+    if (used == IDS_PARTS_MAX || first == 0 || first >= UINT32_MAX || count < IDS_SLICE_SPAN)
+        return used;
+    if (count > UINT32_MAX - first)
+        count = UINT32_MAX - first;
+    parts[used] = (struct ids_part){.first = (uint32_t)first, .count = (uint32_t)count};
+    return used + 1;
+}
+
+static bool names_user(const char *line, size_t length, const char *name, uid_t uid)
+{
+    char number[16];
+
+    (void)snprintf(number, sizeof(number), "%u", uid);
+    return (strlen(number) == length && memcmp(line, number, length) == 0) ||
+           (name[0] != '\0' && strlen(name) == length && memcmp(line, name, length) == 0);
+}
+
+size_t ids_parts_of_user(const char *text, const char *name, uid_t uid,
+                         struct ids_part parts[IDS_PARTS_MAX])
+{
+    size_t used = 0;
+
+    while (*text != '\0') {
+        const char *end = text + strcspn(text, "\n"), *at = text + strcspn(text, ":\n");
+        uint64_t first, count;
+
+        if (*at == ':' && names_user(text, (size_t)(at - text), name, uid)) {
+            at++;
+            if (ids_number_read(&at, end, ':', &first) && ids_number_read(&at, end, '\0', &count))
+                used = part_add(parts, used, first, count);
+        }
+        text = *end == '\n' ? end + 1 : end;
+    }
+    return used;
+}
+
+size_t ids_parts_of_map(const char *text, struct ids_part parts[IDS_PARTS_MAX])
+{
+    unsigned long long first, outside, count;
+    size_t used = 0;
+    int length;
+
+    while (sscanf(text, "%llu %llu %llu%n", &first, &outside, &count, &length) == 3) {
+        if (first < ACCOUNTS_END) {
+            uint64_t skipped = ACCOUNTS_END - first;
+
+            count = count > skipped ? count - skipped : 0;
+            first = ACCOUNTS_END;
+        }
+        used = part_add(parts, used, first, count);
+        text += length;
+    }
+    return used;
+}
+
+static uint32_t slices_of(const struct ids_part parts[IDS_PARTS_MAX])
+{
+    uint32_t slices = 0;
+
+    for (size_t i = 0; i < IDS_PARTS_MAX; i++)
+        slices += parts[i].count / IDS_SLICE_SPAN;
+    return slices;
+}
+
+static uint32_t slice_first(const struct ids_part parts[IDS_PARTS_MAX], uint32_t slice)
+{
+    for (size_t i = 0; i < IDS_PARTS_MAX; i++) {
+        uint32_t here = parts[i].count / IDS_SLICE_SPAN;
+
+        if (slice < here)
+            return parts[i].first + slice * IDS_SLICE_SPAN;
+        slice -= here;
+    }
+    return 0;
+}
+
+/* ---- reading it ---- */
+
+static char *file_text(const char *path)
+{
+    _cleanup_close_ int fd = open(path, O_RDONLY | O_CLOEXEC | O_NOCTTY);
+    char *text = calloc(1, FILE_MAX + 1);
+
+    if (text == NULL || fd < 0 || fd_read_full(fd, text, FILE_MAX) < 0) {
+        free(text);
+        return NULL;
+    }
+    return text;
+}
+
+/* Of /etc/passwd where it stands there: to ask the name service may mean to ask the network. */
+static void name_of(uid_t uid, char *name, size_t size)
+{
+    _cleanup_free_ char *text = file_text("/etc/passwd");
+    char *line, *rest = text;
+    const struct passwd *entry;
+
+    name[0] = '\0';
+    while (rest != NULL && (line = strsep(&rest, "\n")) != NULL) {
+        const char *login = strsep(&line, ":");
+        uint64_t number;
+        const char *at;
+
+        if (line == NULL || strsep(&line, ":") == NULL || line == NULL)
+            continue;
+        at = line;
+        if (ids_number_read(&at, line + strlen(line), ':', &number) && number == uid) {
+            (void)snprintf(name, size, "%s", login);
+            return;
+        }
+    }
+    entry = getpwuid(uid); // NOLINT(concurrency-mt-unsafe): one thread drives a box
+    if (entry != NULL)
+        (void)snprintf(name, size, "%s", entry->pw_name);
+}
+
+static size_t read_parts(const char *path, const char *name, uid_t uid,
+                         struct ids_part parts[IDS_PARTS_MAX])
+{
+    _cleanup_free_ char *text = file_text(path);
+
+    return text != NULL ? ids_parts_of_user(text, name, uid, parts) : 0;
+}
+
+/* It must have rights of its own: by its mode, or by a capability of its file. */
+static bool helper_works(const char *name)
+{
+    static const char *const places[] = {"/usr/bin", "/bin", "/usr/local/bin",
+                                         "/run/wrappers/bin"};
+    char path[64];
+    struct stat st;
+
+    for (size_t i = 0; i < sizeof(places) / sizeof(places[0]); i++) {
+        (void)snprintf(path, sizeof(path), "%s/%s", places[i], name);
+        if (access(path, X_OK) == 0 && stat(path, &st) == 0)
+            return ((st.st_mode & S_ISUID) != 0 && st.st_uid == 0) ||
+                   getxattr(path, "security.capability", NULL, 0) > 0;
+    }
+    return false;
+}
+
+static const char *helpers_missing(void)
+{
+    if (!helper_works("newuidmap") || !helper_works("newgidmap"))
+        return "newuidmap and newgidmap are missing or not set-uid (install the package uidmap)";
+    if (prctl(PR_GET_NO_NEW_PRIVS, 0, 0, 0, 0) > 0)
+        return "no_new_privs is set here, so newuidmap has no rights";
+    return NULL;
+}
+
+static void read_user(struct ids_pool *pool, const struct caller *caller, char *why, size_t why_size)
+{
+    char name[256];
+    const char *missing;
+
+    name_of(caller->uid, name, sizeof(name));
+    (void)read_parts("/etc/subuid", name, caller->uid, pool->uids);
+    (void)read_parts("/etc/subgid", name, caller->uid, pool->gids);
+    if (slices_of(pool->uids) == 0 || slices_of(pool->gids) == 0) {
+        (void)snprintf(why, why_size,
+                       "/etc/subuid and /etc/subgid give no ids to %s (usermod --add-subuids "
+                       "100000-165535 --add-subgids 100000-165535 %s)",
+                       name[0] != '\0' ? name : "this user", name[0] != '\0' ? name : "USER");
+        return;
+    }
+    missing = helpers_missing();
+    if (missing == NULL)
+        pool->slices = 1;
+    else
+        (void)snprintf(why, why_size, "%s", missing);
+}
+
+static void read_namespace(struct ids_pool *pool, char *why, size_t why_size)
+{
+    char text[4096];
+
+    if (fd_read_file(AT_FDCWD, "/proc/self/uid_map", text, sizeof(text)) > 0)
+        (void)ids_parts_of_map(text, pool->uids);
+    if (fd_read_file(AT_FDCWD, "/proc/self/gid_map", text, sizeof(text)) > 0)
+        (void)ids_parts_of_map(text, pool->gids);
+    if (slices_of(pool->uids) > 0 && slices_of(pool->gids) > 0)
+        pool->slices = 1;
+    else
+        (void)snprintf(why, why_size,
+                       "this user namespace has no ids to spare (give it 65,536 of them)");
+}
+
+/* The same whatever the environment says, so that all boxes of a user agree. */
+static int user_lock_open(struct ids_pool *pool, const struct caller *caller, struct error *err)
+{
+    char path[64];
+    struct stat st;
+
+    (void)snprintf(path, sizeof(path), "/run/user/%u", caller->uid);
+    if (lstat(path, &st) == 0 && S_ISDIR(st.st_mode) && st.st_uid == caller->uid)
+        (void)snprintf(path, sizeof(path), "/run/user/%u/cove", caller->uid);
+    else
+        (void)snprintf(path, sizeof(path), "/tmp/cove-%u", caller->uid);
+    return ids_lock_open(pool, path, 0700, err);
+}
+
+int ids_open_user(struct ids_pool *pool, const struct caller *caller, char *why, size_t why_size,
+                  struct error *err)
+{
+    uint32_t gid_slices;
+
+    memset(pool, 0, sizeof(*pool));
+    pool->lock = -1;
+    why[0] = '\0';
+    if (caller->maps && !caller->on_host)
+        read_namespace(pool, why, why_size);
+    else
+        read_user(pool, caller, why, why_size);
+    if (pool->slices == 0)
+        return 0;
+    pool->slices = slices_of(pool->uids);
+    gid_slices = slices_of(pool->gids);
+    if (gid_slices < pool->slices)
+        pool->slices = gid_slices;
+    if (pool->slices > IDS_SLOTS)
+        pool->slices = IDS_SLOTS;
+    pool->next = ids_random() % pool->slices;
+    return user_lock_open(pool, caller, err);
+}
+
+/* ---- taking ---- */
+
+/* 1 if these slices are now ours, 0 if somebody has one of them. */
+static int slices_take(struct ids_pool *pool, uint32_t slot, uint32_t slots, struct error *err)
+{
+    for (uint32_t i = 0; i < slots; i++)
+        if (ids_slot_is_taken(pool, slot + i))
+            return 0;
+    if (ids_slots_lock(pool, slot, slots, F_WRLCK) < 0)
+        return errno == EAGAIN || errno == EACCES
+                   ? 0
+                   : error_set(err, "ids_failed", errno, "cannot lock ids for the box");
+    for (uint32_t i = 0; i < slots; i++)
+        ids_slot_mark(pool, slot + i, true);
+    return 1;
+}
+
+static void fill(const struct ids_pool *pool, enum ids_kind kind, uint32_t slot, uint32_t slots,
+                 struct ids *ids)
+{
+    *ids = (struct ids){.kind = kind,
+                        .first = slice_first(pool->uids, slot),
+                        .first_group = slice_first(pool->gids, slot),
+                        .count = kind == IDS_RANGE ? IDS_COUNT : IDS_SLICE,
+                        .slot = slot,
+                        .slots = slots};
+}
+
+/* Whether the slices are one piece. */
+static bool is_one_piece(const struct ids_part parts[IDS_PARTS_MAX], uint32_t slot, uint32_t slots)
+{
+    return slice_first(parts, slot + slots - 1) - slice_first(parts, slot) ==
+           (slots - 1) * IDS_SLICE_SPAN;
+}
+
+/* From the first half only: slices remain for the boxes that find no range. */
+static int range_take(struct ids_pool *pool, struct ids *ids, struct error *err)
+{
+    uint32_t ranges = pool->slices / RANGE_SLICES / 2;
+    uint32_t range = ranges > 0 ? pool->next % ranges : 0;
+    int taken;
+
+    for (uint32_t i = 0; i < ranges; i++) {
+        uint32_t slot = (range + i) % ranges * RANGE_SLICES;
+
+        if (!is_one_piece(pool->uids, slot, RANGE_SLICES) ||
+            !is_one_piece(pool->gids, slot, RANGE_SLICES))
+            continue;
+        taken = slices_take(pool, slot, RANGE_SLICES, err);
+        if (taken == 1)
+            fill(pool, IDS_RANGE, slot, RANGE_SLICES, ids);
+        if (taken != 0)
+            return taken;
+    }
+    return 0;
+}
+
+int ids_take_user(struct ids_pool *pool, const struct caller *caller, struct ids *ids,
+                  struct error *err)
+{
+    int taken = 0;
+
+    *ids = (struct ids){.kind = IDS_SINGLE, .first = caller->uid, .first_group = caller->gid};
+    if (pool->slices == 0)
+        return 0;
+    if (pool->slices >= SLICES_FOR_RANGES && (taken = range_take(pool, ids, err)) != 0)
+        return taken < 0 ? -1 : 0;
+    for (uint32_t i = 0; i < pool->slices; i++) {
+        uint32_t slot = (pool->next + i) % pool->slices;
+
+        taken = slices_take(pool, slot, 1, err);
+        if (taken < 0)
+            return -1;
+        if (taken == 1) {
+            fill(pool, IDS_SLICED, slot, 1, ids);
+            return 0;
+        }
+    }
+    return error_set(err, "ids_failed", 0,
+                     "all ids that /etc/subuid and /etc/subgid give to this user are in use by "
+                     "boxes: end some, or have more ids given to it");
+}
+
+/* ---- maps ---- */
+
+static bool line_add(char *text, size_t size, size_t *used, uint32_t inside, uint32_t outside,
+                     uint32_t count)
+{
+    int length;
+
+    if (count == 0)
+        return true;
+    length = snprintf(text + *used, size - *used, "%s%u %u %u", *used > 0 ? "\n" : "", inside,
+                      outside, count);
+    if (length < 0 || (size_t)length >= size - *used)
+        return false;
+    *used += (size_t)length;
+    return true;
+}
+
+/* Ids `inside`.. of the box, less the one that is lent. */
+static bool part_map(char *text, size_t size, size_t *used, uint32_t inside, uint32_t outside,
+                     uint32_t count, int64_t without)
+{
+    uint32_t before;
+
+    if (without < inside || without >= (int64_t)inside + count)
+        return line_add(text, size, used, inside, outside, count);
+    before = (uint32_t)without - inside;
+    return line_add(text, size, used, inside, outside, before) &&
+           line_add(text, size, used, inside + before + 1, outside + before + 1,
+                    count - before - 1);
+}
+
+bool ids_map_text(const struct ids *ids, uint32_t first, const struct ids_lent *lent, char *text,
+                  size_t size)
+{
+    int64_t without = lent->inside;
+    size_t used = 0;
+
+    text[0] = '\0';
+    return part_map(text, size, &used, 0, first, ids->count, without) &&
+           (ids->kind != IDS_SLICED ||
+            part_map(text, size, &used, IDS_NOBODY, first + IDS_SLICE, 1, without)) &&
+           (without < 0 || line_add(text, size, &used, (uint32_t)without, lent->outside, 1));
+}
+
+bool ids_has(const struct ids *ids, const struct ids_lent *lent, uint32_t inside)
+{
+    return inside < ids->count || (ids->kind == IDS_SLICED && inside == IDS_NOBODY) ||
+           lent->inside == (int64_t)inside;
+}

@@ -1,0 +1,35 @@
+/* The watchdog of a box whose memory and processes no cgroup limits.
+ *
+ * It runs in the box's guard: it adds up what the box's processes and its file systems hold, as the
+ * kernel tells it through files that the set-up child opened, and kills what goes beyond. What it
+ * cannot see must not exist: such a box has no memfd (filter/policy.txt). It counts at least every
+ * WATCH_PERIOD_MS, so it is late by that much at most. */
+#pragma once
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#define WATCH_PERIOD_MS 40
+
+/* What the set-up child hands over, in this order; -1 where there is none. */
+enum watch_fd {
+    WATCH_PROC,    /* a /proc of the box's processes, or of more (`space`) */
+    WATCH_SCRATCH, /* the tmpfs that holds what the box writes */
+    WATCH_SHM,     /* its /proc/sysvipc/shm: memory that belongs to no process */
+    WATCH_MSG,     /* its /proc/sysvipc/msg */
+    WATCH_FDS,
+};
+
+struct watch {
+    uint64_t memory_bytes; /* the limits; 0: none */
+    uint32_t pids;
+    int fds[WATCH_FDS];
+    uint64_t space;       /* inode of the box's pid namespace where /proc shows others too, or 0 */
+    bool sees;            /* at the last look there was a process */
+    unsigned over;        /* times in a row that there was too much */
+    bool killed_for_memory;
+    uint64_t peak_bytes;
+};
+
+/* Looks, and kills if it must. In how many milliseconds to look again. */
+int watch_look(struct watch *watch);
