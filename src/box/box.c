@@ -37,6 +37,7 @@ struct making {
     struct caller caller;
     struct root_ids range;
     struct ids_lent user_lent, group_lent;
+    struct disk disk; /* the guard's, once there is one */
     char why_one_id[240];
     int control;
     int into, leaves; /* cgroup v2 directories */
@@ -214,6 +215,12 @@ static int open_roots(const struct box_spec *spec, struct box *box, struct makin
     making->range.group = user->gid;
     if (spec->root_kind == BOX_ROOT_HOST || root_tmpfs_has_xattrs())
         return 0;
+    if (!making->caller.mounts) {
+        box->disk_watched = plan->disk_watched = true;
+        making->disk.bytes = spec->limits.disk_bytes;
+        making->disk.inodes = spec->limits.disk_inodes;
+        return disk_make(&making->disk, &plan->upper, err);
+    }
     return root_upper_open(&spec->limits, &making->range, &plan->upper, err);
 }
 
@@ -290,6 +297,7 @@ static int start_guard(const struct box_spec *spec, struct box *box, struct maki
         .mounts = making->caller.mounts,
         .leaves = spec->many_commands,
         .announce = needs_groups_first(spec),
+        .disk = making->disk,
         .keep = box->pool.lock,
     };
 
@@ -302,6 +310,7 @@ static int start_guard(const struct box_spec *spec, struct box *box, struct maki
         return error_set(err, "ids_failed", 0, "cannot write down the box's ids");
     if (guard_start(&order, &box->guard, err) < 0)
         return -1;
+    fd_close(&making->disk.parent);
     making->plan.go = box->guard.socket;
     making->plan.has_guard = true;
     return 0;
@@ -356,6 +365,7 @@ static void close_making(struct making *making)
     int *owned[] = {&plan->control,   &plan->init,   &plan->lower,   &plan->upper,
                     &making->control, &making->into, &making->leaves};
 
+    disk_remove(&making->disk, -1); /* where no guard took it */
     for (size_t i = 0; i < sizeof(owned) / sizeof(owned[0]); i++)
         fd_close(owned[i]);
     for (size_t i = 0; i < plan->binds_count; i++)
@@ -376,6 +386,10 @@ static void warn(struct box *box, const struct making *making)
         used += (size_t)snprintf(text + used, size - used,
                                  "limits=rlimit (no cgroup can be made here, so a watchdog limits memory "
                                  "and processes, and CPUs are whole ones), ");
+    if (box->disk_watched)
+        used += (size_t)snprintf(text + used, size - used,
+                                 "disk=watched (before Linux 6.6 it is a directory of yours, counted from "
+                                 "time to time), ");
     if (box->one_id)
         used += (size_t)snprintf(text + used, size - used, "ids=single (%s), ", making->why_one_id);
     if (used == 0)
@@ -424,7 +438,7 @@ int box_create(const struct box_spec *spec, struct box **out, struct error *err)
     box->cold = true;
     box->privileges = spec->privileges;
     box->control = box->pidfd = box->guard.socket = box->pool.lock = -1;
-    making->control = making->into = making->leaves = -1;
+    making->control = making->into = making->leaves = making->disk.parent = -1;
     making->plan.control = making->plan.init = making->plan.lower = making->plan.upper = -1;
     made = make(spec, box, making, err);
     close_making(making);

@@ -103,7 +103,8 @@ struct box_event {
 
 struct box_report {
     bool oom_killed;
-    bool usage_known;           /* false where no cgroup counts: the next two are then 0 */
+    bool disk_exceeded;         /* it was ended for that; only where the disk is watched */
+    bool usage_known;           /* else the next two are 0 */
     uint64_t cpu_ns;            /* all processes of the box */
     uint64_t peak_memory_bytes; /* with what it wrote to its disk */
 };

@@ -126,8 +126,20 @@ static int map_child(int socket, const struct guard_order *order, pid_t child, s
     return 0;
 }
 
-static void finish(int socket, struct cgroup *cgroup, const struct watch *watch, bool wants_report)
+/* What the guard holds of its box. */
+struct held {
+    struct cgroup cgroup;
+    bool made; /* the cgroups */
+    struct watch watch;
+    struct disk disk;
+    pid_t disk_watcher;
+    int userns; /* of the box, where the disk needs it */
+};
+
+static void finish(int socket, struct held *held, bool wants_report)
 {
+    struct cgroup *cgroup = held->made ? &held->cgroup : NULL;
+    const struct watch *watch = &held->watch;
     struct guard_packet packet = {.type = GUARD_REPORT};
     struct cgroup_usage usage = {0};
     struct error err;
@@ -138,8 +150,10 @@ static void finish(int socket, struct cgroup *cgroup, const struct watch *watch,
                                             .cpu_ns = usage.cpu_ns,
                                             .peak_memory_bytes = usage.peak_memory_bytes};
     packet.report.oom_killed |= watch->killed_for_memory;
+    packet.report.disk_exceeded = disk_was_full(held->disk_watcher);
     if (watch->peak_bytes > packet.report.peak_memory_bytes)
         packet.report.peak_memory_bytes = watch->peak_bytes;
+    disk_remove(&held->disk, held->userns);
     if (cgroup != NULL && cgroup_remove(cgroup, &err) < 0)
         say_error(socket, &err);
     else
@@ -148,20 +162,23 @@ static void finish(int socket, struct cgroup *cgroup, const struct watch *watch,
 
 /* The maker is gone: what it left is ended and removed, however long that takes. Nobody waits, and as
  * long as processes live the ids must stay locked. */
-static void clean_up(struct cgroup *cgroup)
+static void clean_up(struct held *held)
 {
     struct error err;
 
-    do
-        (void)cgroup_kill(cgroup);
-    while (cgroup_remove(cgroup, &err) < 0 && err.errnum == EBUSY);
+    if (held->made)
+        do
+            (void)cgroup_kill(&held->cgroup);
+        while (cgroup_remove(&held->cgroup, &err) < 0 && err.errnum == EBUSY);
+    (void)disk_was_full(held->disk_watcher);
+    disk_remove(&held->disk, held->userns);
 }
 
 enum heard { HEARD_CHILD, HEARD_WATCH, HEARD_HURRY, HEARD_FINISH, HEARD_FINISH_UNREPORTED, HEARD_END };
 
 static bool is_watched(const struct watch *watch)
 {
-    return watch->fds[WATCH_PROC] >= 0;
+    return watch->fds[WATCH_PROC] >= 0 && (watch->memory_bytes != 0 || watch->pids != 0);
 }
 
 /* Until somebody has said something, the box is watched. */
@@ -191,26 +208,29 @@ static enum heard await_word(int socket, struct watch *watch, struct word *word)
     }
 }
 
-/* Its fds move to 3 and 4 and everything else is closed: a pipe of the maker's that stayed open here
+/* Its fds move to 3, 4 and 5 and everything else is closed: a pipe of the maker's that stayed open here
  * would keep its reader waiting. */
-static int settle(int socket, int keep, struct error *err)
+static int settle(int *socket, int *keep, int *disk, struct error *err)
 {
+    int *owned[] = {socket, keep, disk};
     int null = open("/dev/null", O_RDWR | O_CLOEXEC);
-    int moved = fcntl(socket, F_DUPFD_CLOEXEC, 16);
+    int moved[3];
+    bool failed = null < 0;
 
-    int kept = keep >= 0 ? fcntl(keep, F_DUPFD_CLOEXEC, 16) : null;
-
-    if (null < 0 || moved < 0 || kept < 0) {
-        (void)error_set(err, "guard_failed", errno,
-                        "the box's guard has too few fds; raise the limit (ulimit -n)");
-        return -1;
+    for (int i = 0; i < 3; i++) {
+        moved[i] = fcntl(*owned[i] >= 0 ? *owned[i] : null, F_DUPFD_CLOEXEC, 16);
+        failed |= moved[i] < 0;
     }
-    for (int i = 0; i < 3; i++)
+    if (failed)
+        return error_set(err, "guard_failed", errno,
+                         "the box's guard has too few fds; raise the limit (ulimit -n)");
+    for (int i = 0; i < 3; i++) {
         (void)dup2(null, i);
-    (void)dup3(moved, 3, O_CLOEXEC);
-    (void)dup3(kept, 4, O_CLOEXEC);
-    (void)sys_close_range(5, ~0U, 0);
-    return 3;
+        (void)dup3(moved[i], 3 + i, O_CLOEXEC);
+        *owned[i] = *owned[i] >= 0 ? 3 + i : -1;
+    }
+    (void)sys_close_range(6, ~0U, 0);
+    return 0;
 }
 
 /* A limit that no cgroup keeps is kept by the watchdog and by what the kernel counts per user. */
@@ -263,35 +283,49 @@ static int open_gate(int socket, const struct guard_order *order, const struct c
 
 /* Until the child can go into its groups. They are made before it where it is born into one, else beside
  * its work. */
-static enum heard begin(int socket, const struct guard_order *order, struct cgroup *cgroup,
-                        bool *made, bool *failed, struct error *err)
+static enum heard begin(int socket, const struct guard_order *order, struct held *held, bool *failed,
+                        struct error *err)
 {
-    struct watch nothing = {.fds = {-1, -1, -1, -1}};
+    struct cgroup *cgroup = &held->cgroup;
     struct word word;
     enum heard heard;
+    char path[64];
 
     *failed = true;
-    if (order->announce && !(*made = make(socket, order, cgroup, err) == 0))
+    if (order->announce && !(held->made = make(socket, order, cgroup, err) == 0))
         return HEARD_CHILD;
-    heard = await_word(socket, &nothing, &word);
+    heard = await_word(socket, &held->watch, &word);
     *failed = false;
     if (heard != HEARD_CHILD)
         return heard;
     *failed = map_child(socket, order, word.sender, err) < 0 ||
-              (!*made && !(*made = make(socket, order, cgroup, err) == 0)) ||
+              (!held->made && !(held->made = make(socket, order, cgroup, err) == 0)) ||
               open_gate(socket, order, cgroup, word.sender, err) < 0;
+    if (!*failed) {
+        unsigned watched = unlimited(cgroup->host, &order->limits);
+
+        held->watch.memory_bytes = (watched & CGROUP_MEMORY) != 0 ? order->limits.memory_bytes : 0;
+        held->watch.pids = (watched & CGROUP_PIDS) != 0 ? order->limits.pids : 0;
+    }
+    if (held->disk.parent >= 0 && order->way != IDMAP_OWN) {
+        (void)snprintf(path, sizeof(path), "/proc/%d/ns/user", (int)word.sender);
+        held->userns = open(path, O_RDONLY | O_CLOEXEC);
+    }
     return HEARD_CHILD;
 }
 
 /* A watchdog that sees nothing is none, and such a box is not made. */
-static void watch_begin(int socket, struct watch *watch, const struct word *word)
+static void watch_begin(int socket, struct held *held, const struct word *word)
 {
+    struct watch *watch = &held->watch;
     struct error err;
 
     memcpy(watch->fds, word->fds, sizeof(watch->fds));
     watch->space = word->watch.space;
     (void)watch_look(watch);
-    if (watch->sees || watch->space != 0) {
+    if (held->disk.parent >= 0)
+        held->disk_watcher = disk_watch(&held->disk, held->userns, watch->fds[WATCH_PROC]);
+    if ((watch->sees || watch->space != 0) && held->disk_watcher >= 0) {
         (void)proto_send(socket, "g", 1, NULL, 0, NULL, 0);
         return;
     }
@@ -302,41 +336,37 @@ static void watch_begin(int socket, struct watch *watch, const struct word *word
 
 static _Noreturn void run(const struct guard_order *order, int socket)
 {
-    static struct cgroup cgroup;
-    struct watch watch = {.memory_bytes = order->limits.memory_bytes,
-                          .pids = order->limits.pids,
-                          .fds = {-1, -1, -1, -1}};
-    bool made = false, failed;
+    static struct held held = {.watch.fds = {-1, -1, -1, -1}, .userns = -1};
+    int keep = order->keep;
     enum heard heard;
     struct error err;
     struct word word;
     sigset_t all;
-    int settled;
+    bool failed;
 
     (void)sigfillset(&all);
     (void)sigprocmask(SIG_BLOCK, &all, NULL);
     (void)setsid();
     (void)prctl(PR_SET_NAME, "cove-guard");
-    settled = settle(socket, order->keep, &err);
-    if (settled < 0) {
+    held.disk = order->disk;
+    if (settle(&socket, &keep, &held.disk.parent, &err) < 0) {
         say_error(socket, &err);
         _exit(1);
     }
-    socket = settled;
-    heard = begin(socket, order, &cgroup, &made, &failed, &err);
+    heard = begin(socket, order, &held, &failed, &err);
     if (failed)
         say_error(socket, &err);
     while (heard <= HEARD_HURRY) {
-        if (heard == HEARD_HURRY && made)
-            cgroup_unthrottle(&cgroup);
-        heard = await_word(socket, &watch, &word);
+        if (heard == HEARD_HURRY && held.made)
+            cgroup_unthrottle(&held.cgroup);
+        heard = await_word(socket, &held.watch, &word);
         if (heard == HEARD_WATCH)
-            watch_begin(socket, &watch, &word);
+            watch_begin(socket, &held, &word);
     }
     if (heard != HEARD_END)
-        finish(socket, made ? &cgroup : NULL, &watch, heard == HEARD_FINISH);
-    else if (made)
-        clean_up(&cgroup);
+        finish(socket, &held, heard == HEARD_FINISH);
+    else
+        clean_up(&held);
     _exit(0);
 }
 

@@ -9,6 +9,7 @@
 
 #include "box/box.h"
 #include "box/cgroup.h"
+#include "box/disk.h"
 #include "box/idmap.h"
 
 #include <sys/types.h>
@@ -28,6 +29,7 @@ struct guard_order {
     bool mounts;   /* we rule the host's mounts: groups are shown to the child as such */
     bool leaves;   /* a delegated v2 directory for init */
     bool announce; /* the maker will wait for the groups */
+    struct disk disk; /* to be watched and removed; its `parent` is -1 where there is none */
     int keep;      /* an fd that must live as long as the box: the lock of its ids; -1: none */
 };
 

@@ -29,6 +29,7 @@ struct box {
 
     bool is_stale; /* level no-fresh-proc */
     bool is_watched;
+    bool disk_watched;
     bool one_id; /* commands keep the only user there is */
 
     char warnings[BOX_WARNINGS_MAX][BOX_WARNING_MAX];

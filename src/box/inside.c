@@ -258,7 +258,7 @@ static int begin_watch(const struct plan *plan, const struct tree *tree, struct 
     struct stat st;
     char go;
 
-    if (!plan->gate.watched)
+    if (!plan->gate.watched && !plan->disk_watched)
         return 0;
     if (plan->is_stale) {
         if (stat("/proc/self/ns/pid", &st) < 0)
@@ -358,6 +358,8 @@ static int set_limits(const struct plan *plan, struct error *err)
         set_limit(RLIMIT_NPROC, plan->pids, err) < 0 ||
         set_limit(RLIMIT_MEMLOCK, MEMLOCK_MAX, err) < 0 || set_limit(RLIMIT_RTPRIO, 0, err) < 0 ||
         set_limit(RLIMIT_NICE, 0, err) < 0)
+        return -1;
+    if (plan->disk_watched && set_limit(RLIMIT_FSIZE, plan->disk_bytes, err) < 0)
         return -1;
     return 0;
 }

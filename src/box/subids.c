@@ -19,7 +19,7 @@
 #include <sys/xattr.h>
 #include <unistd.h>
 
-#define FILE_MAX (4U << 20)
+#define FILE_MAX (4L << 20) /* some sites give each of their thousands of people an entry */
 
 /* Slices that make a range, and how many a user must have before a box is given that many. */
 #define RANGE_SLICES (IDS_COUNT / IDS_SLICE)
@@ -116,12 +116,17 @@ static uint32_t slice_first(const struct ids_part parts[IDS_PARTS_MAX], uint32_t
 static char *file_text(const char *path)
 {
     _cleanup_close_ int fd = open(path, O_RDONLY | O_CLOEXEC | O_NOCTTY);
-    char *text = calloc(1, FILE_MAX + 1);
+    struct stat st;
+    char *text;
+    ssize_t n;
 
-    if (text == NULL || fd < 0 || fd_read_full(fd, text, FILE_MAX) < 0) {
-        free(text);
+    if (fd < 0 || fstat(fd, &st) < 0 || !S_ISREG(st.st_mode) || st.st_size > FILE_MAX)
         return NULL;
-    }
+    text = malloc((size_t)st.st_size + 1);
+    if (text == NULL)
+        return NULL;
+    n = fd_read_full(fd, text, (size_t)st.st_size);
+    text[n > 0 ? n : 0] = '\0';
     return text;
 }
 

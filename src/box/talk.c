@@ -37,8 +37,7 @@ const char *box_ids_kind(const struct box *box)
 
 const char *box_disk_kind(const struct box *box)
 {
-    (void)box;
-    return "hard";
+    return box->disk_watched ? "watched" : "hard";
 }
 
 const char *box_warning(const struct box *box, size_t index)

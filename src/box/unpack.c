@@ -8,15 +8,14 @@
 #include "base/fd.h"
 #include "base/remove.h"
 #include "base/sha256.h"
+#include "box/cache.h"
 
 #include <errno.h>
 #include <fcntl.h>
-#include <limits.h>
 #include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/file.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -24,42 +23,7 @@
 #define UNPACK_MEMORY (512ULL << 20)
 #define UNPACK_PIDS 16
 
-/* ---- the cache ---- */
-
-static int make_private(int dir, const char *name, struct error *err)
-{
-    struct stat st;
-    int fd;
-
-    if (mkdirat(dir, name, 0700) < 0 && errno != EEXIST)
-        return error_set(err, "cache_failed", errno, "cannot make the directory %s for unpacked images",
-                         name);
-    fd = openat(dir, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
-    if (fd < 0 || fstat(fd, &st) < 0 || st.st_uid != geteuid()) {
-        fd_close(&fd);
-        return error_set(err, "cache_failed", fd < 0 ? errno : 0,
-                         "cannot use the directory %s for unpacked images: it has to be yours", name);
-    }
-    return fd;
-}
-
-static int cache_open(struct error *err)
-{
-    const char *cache = getenv("XDG_CACHE_HOME"), *home = getenv("HOME");
-    _cleanup_close_ int top = -1, ours = -1;
-    char path[PATH_MAX];
-
-    if (cache != NULL && cache[0] == '/')
-        (void)snprintf(path, sizeof(path), "%s", cache);
-    else if (home != NULL && home[0] == '/')
-        (void)snprintf(path, sizeof(path), "%s/.cache", home);
-    else
-        return error_set(err, "cache_failed", 0,
-                         "there is no place for unpacked images: set XDG_CACHE_HOME or HOME");
-    top = make_private(AT_FDCWD, path, err);
-    ours = top < 0 ? -1 : make_private(top, "cove", err);
-    return ours < 0 ? -1 : make_private(ours, "roots", err);
-}
+/* ---- what is there ---- */
 
 /* What says that an image file is the one that was read before. */
 static void stamp_name(const struct stat *st, char *name, size_t size)
@@ -186,7 +150,7 @@ static int unpack(int cache, const char *name, int image, const char *path,
 
     (void)snprintf(temporary, sizeof(temporary), "new-%d", (int)getpid());
     (void)remove_tree(cache, temporary);
-    directory = make_private(cache, temporary, err);
+    directory = cache_make(cache, temporary, err);
     if (directory < 0)
         return -1;
     if (spec->tell != NULL)
@@ -210,7 +174,7 @@ static int root_of(int cache, const char *name)
 int unpack_open(int image, const char *path, const struct box_spec *spec, struct error *err)
 {
     char stamp[160], name[SHA256_TEXT];
-    _cleanup_close_ int cache = cache_open(err);
+    _cleanup_close_ int cache = cache_open("roots", err);
     struct stat st;
     ssize_t known;
     int root;

@@ -430,10 +430,10 @@ static int status_exit(int status)
     return WIFSIGNALED(status) ? EXIT_SIGNAL + WTERMSIG(status) : WEXITSTATUS(status);
 }
 
-/* The box went down with the command in it because its memory ran out: the command was killed. */
-static void gone_by_memory(struct run *run, const struct box_report *report)
+/* The box went down with the command in it because of a limit: the command was killed. */
+static void gone_by_limit(struct run *run, const struct box_report *report)
 {
-    if (run->end != RUN_FAILED || !run->started || !report->oom_killed)
+    if (run->end != RUN_FAILED || !run->started || !(report->oom_killed || report->disk_exceeded))
         return;
     run->end = RUN_EXITED;
     run->status = SIGKILL;
@@ -471,6 +471,9 @@ static void result_say(const struct run *run, const struct run_result *result)
     if (result->report.oom_killed && result->exit_status != 0 && run->end == RUN_EXITED)
         cmd_say("the command ran out of its memory limit (%s); raise it with --memory",
                 size_text(run->options.spec.limits.memory_bytes, text, sizeof(text)));
+    if (result->report.disk_exceeded && run->end == RUN_EXITED)
+        cmd_say("the command wrote more than its disk limit (%s); raise it with --disk",
+                size_text(run->options.spec.limits.disk_bytes, text, sizeof(text)));
     if (run->end == RUN_TIMED_OUT)
         cmd_say("the command was killed at its time limit (%g s); raise it with --timeout",
                 (double)run->options.timeout_ms / 1000.0);
@@ -547,7 +550,7 @@ static int run_box(struct run *run)
             run->error = destroyed;
             run->end = RUN_FAILED;
         }
-        gone_by_memory(run, &result.report);
+        gone_by_limit(run, &result.report);
     }
     run_stdio_finish(&run->stdio);
     if (run->end != RUN_UNREAD)
