@@ -492,6 +492,34 @@ static void check_leaves(void)
     end(&cgroup); /* with both leaves, one of them full */
 }
 
+/* A slot serves one box after the other, also where v2 limits, and init's group is in the way. */
+static void check_leaves_again(void)
+{
+    struct cgroup cgroup;
+    uint64_t populated = 1;
+
+    if (host.v2 < 0 || !make(&cgroup, &usual, true))
+        return;
+    leaves_fd_inside = cgroup_leaves_fd(&cgroup);
+    leaves_are_limited = cgroup_leaves_limited(&cgroup);
+    for (int box = 0; box < 3; box++) {
+        int status = reap(spawn(&cgroup, run_as_init));
+
+        CHECK(WIFEXITED(status) && WEXITSTATUS(status) == 0, "box %d: step %#x", box, status);
+        CHECK(cgroup_kill(&cgroup) == 0, "box %d cannot be killed: %s", box, strerror(errno));
+        for (int i = 0; i < 2000; i++) {
+            if (cgroup_file_number(host.v2, cgroup.name, "cgroup.events", "populated", &populated) <
+                    0 ||
+                populated == 0)
+                break;
+            (void)usleep(1000);
+        }
+        CHECK(populated == 0, "box %d does not end", box);
+        cgroup_leaves_remove(&cgroup);
+    }
+    end(&cgroup);
+}
+
 static void check_nothing_is_left(void)
 {
     CHECK(left_count() == 0, "%u groups are left", left_count());
@@ -795,6 +823,7 @@ int main(void)
     check_removal_by_name();
     check_half_made_is_undone();
     check_leaves();
+    check_leaves_again();
     check_nothing_is_left();
     cgroup_host_close(&host);
     return check_finish();
