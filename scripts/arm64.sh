@@ -67,9 +67,10 @@ SCRIPT
     chmod +x "$directory/musl-gcc"
 }
 
-# -L: where the emulator finds libc for a program that is linked to it.
+# -L: where the emulator finds libc for a program that is linked to it. A file that is as it was stays
+# untouched, or Meson would set everything up again.
 write_cross_file() {
-    cat >"$directory/cross.ini" <<INI
+    cat >"$directory/cross.new" <<INI
 [binaries]
 c = '$gcc'
 ar = 'aarch64-linux-gnu-gcc-ar'
@@ -88,6 +89,9 @@ cpu_family = 'aarch64'
 cpu = 'aarch64'
 endian = 'little'
 INI
+    cmp -s "$directory/cross.new" "$directory/cross.ini" ||
+        mv "$directory/cross.new" "$directory/cross.ini"
+    rm -f "$directory/cross.new"
 }
 
 exec 9>"$directory/.lock"
