@@ -39,7 +39,9 @@ crun 1.8.1-1+deb12u1
 busybox-static 1:1.35.0-4+deb12u1+b1
 erofs-utils 1.5-1
 e2fsprogs 1.47.0-2
-mmdebstrap 1.3.5-7'
+mmdebstrap 1.3.5-7
+gcc-aarch64-linux-gnu 4:12.2.0-3
+qemu-user-static 1:7.2+dfsg-7+deb12u18+b3'
 
 say() {
     echo "setup: $*" >&2
