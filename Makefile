@@ -5,6 +5,7 @@
 #   make test       unit tests under ASan and UBSan, attack tests, behaviour tests
 #   make soak       the same with the full counts
 #   make bench BENCH=box
+#   make arm64      build/arm64/cove and what its tests need; unit tests under an emulator
 #   make lint, make format, make install, make clean
 
 BUILD ?= build
@@ -13,7 +14,7 @@ BENCH ?= box
 PYTEST ?= /usr/bin/python3 -m pytest
 PYTEST_ARGS ?=
 
-.PHONY: all run test soak bench install format lint clean setup setup-test
+.PHONY: all run test soak bench arm64 install format lint clean setup setup-test
 
 all: setup
 	@scripts/build.sh release $(BUILD)
@@ -35,6 +36,10 @@ soak: all setup-test
 
 bench: all
 	@bench/run.sh $(BENCH)
+
+arm64:
+	@scripts/setup.sh arm64
+	@BUILD=$(BUILD) scripts/build-arm64.sh
 
 install: all
 	meson configure $(BUILD) -Dprefix=$(abspath $(PREFIX))

@@ -4,11 +4,14 @@
 #   test     the same flags, with COVE_TEST_OFF (switches features off to run their fallbacks)
 #   asan     unit tests under AddressSanitizer and UndefinedBehaviorSanitizer
 # The kinds must never share a directory: a release with test switches would be one by accident.
-# usage: build.sh KIND DIRECTORY
+# With MACHINE it builds for that one, by what scripts/MACHINE.sh prepares; there the test build has
+# the unit tests, too, since no sanitizer runs under an emulator.
+# usage: build.sh KIND DIRECTORY [arm64]
 set -eu
 
 kind=$1
 directory=$2
+machine=${3:-}
 cd "$(dirname "$0")/.."
 
 case $kind in
@@ -27,6 +30,13 @@ asan)
     exit 1
     ;;
 esac
+
+if [ -n "$machine" ]; then
+    sysroot=${BUILD:-build}/$machine/sysroot
+    "scripts/$machine.sh" "$sysroot"
+    set -- "$@" --cross-file "$sysroot/cross.ini"
+    [ "$kind" != test ] || set -- "$@" -Dtests=true
+fi
 
 mkdir -p "$directory"
 

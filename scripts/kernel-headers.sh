@@ -1,24 +1,19 @@
 #!/bin/sh
 # Makes a directory with links to the kernel's headers, for musl-gcc, which knows only musl's own.
-# It must hold nothing else: any header of glibc in there would be mixed into musl programs.
-# usage: kernel-headers.sh DIRECTORY MULTIARCH
+# Where they lie is asked of the compiler, which may be one for another machine. The directory must
+# hold nothing else: any header of glibc in there would be mixed into musl programs.
+# usage: kernel-headers.sh DIRECTORY COMPILER...
 set -eu
 
 directory=$1
-multiarch=$2
+shift
 
 mkdir -p "$directory"
-for name in linux asm-generic; do
-    [ -d "/usr/include/$name" ] || {
-        echo "kernel-headers.sh: /usr/include/$name is missing: install linux-libc-dev" >&2
+for name in linux asm asm-generic; do
+    header=$(echo "#include <$name/types.h>" | "$@" -M -x c - 2>/dev/null | tr ' ' '\n' |
+        grep "/$name/types\.h\$") || {
+        echo "kernel-headers.sh: $* finds no <$name/types.h>: install linux-libc-dev" >&2
         exit 1
     }
-    ln -sfn "/usr/include/$name" "$directory/$name"
+    ln -sfn "$(realpath "${header%/types.h}")" "$directory/$name"
 done
-asm=/usr/include/$multiarch/asm
-[ -d "$asm" ] || asm=/usr/include/asm
-[ -d "$asm" ] || {
-    echo "kernel-headers.sh: $asm is missing: install linux-libc-dev" >&2
-    exit 1
-}
-ln -sfn "$asm" "$directory/asm"

@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""Checks that no room includes a room above it.
+"""Checks that no room includes a room above it, and that what depends on the processor stays where
+it is.
 
 The order of the floors is the list below; a header of a room that is not in it is an error, so a
 new room has to be given its place here.
@@ -11,12 +12,31 @@ import sys
 
 FLOORS = ["base", "policy", "box", "kernel", "net", "disk", "keeper", "store", "engine", "http",
           "front", "mcp", "cmd"]
+# Assembler and what the compiler says of the processor: in these files and no others.
+OF_THE_PROCESSOR = {"src/box/embed.S", "src/box/spawn.c", "tests/box/attacks/foreign.c",
+                    "tests/unit/test_filter.c"}
+PROCESSOR = re.compile(r"\b(__x86_64__|__i386__|__aarch64__|__arm__|__asm__|asm)\b")
 INCLUDE = re.compile(r'^\s*#\s*include\s+"([a-z0-9_]+)/')
+
+
+def check_processor(top):
+    wrong = 0
+    for room in ("src", "tests", "examples", "bench"):
+        for path in sorted((top / room).rglob("*.[chS]")):
+            name = str(path.relative_to(top))
+            if name in OF_THE_PROCESSOR:
+                continue
+            for number, line in enumerate(path.read_text().splitlines(), 1):
+                if PROCESSOR.search(line) and not line.lstrip().startswith(("/*", "*", "#include")):
+                    print(f"{name}:{number}: depends on the processor; that is for "
+                          f"{', '.join(sorted(OF_THE_PROCESSOR))}")
+                    wrong += 1
+    return wrong
 
 
 def main():
     source = pathlib.Path(__file__).resolve().parent.parent / "src"
-    wrong = 0
+    wrong = check_processor(source.parent)
     for path in sorted(source.rglob("*.[ch]")):
         room = path.relative_to(source).parts[0]
         for number, line in enumerate(path.read_text().splitlines(), 1):

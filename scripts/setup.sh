@@ -4,7 +4,7 @@
 # Tested on Debian 12 (bookworm), whose package versions are the pin: `setup.sh versions` prints
 # what this machine has beside what was tested. It must stay quick when nothing is missing, for
 # `make` runs it each time, and it must never remove or upgrade anything.
-# usage: setup.sh [build|test|bench|versions]
+# usage: setup.sh [build|test|bench|arm64|versions]
 set -eu
 
 group=${1:-build}
@@ -15,6 +15,8 @@ test="$build git python3-pytest python3-venv clang-14 clang-tidy-14 clang-format
     bubblewrap crun busybox-static erofs-utils e2fsprogs mmdebstrap sqlite3 openssh-client sudo
     attr libcap2-bin procps strace tar xz-utils mount"
 bench="$build bubblewrap crun busybox-static"
+# What else an arm64 build needs are packages of that architecture: scripts/arm64.sh.
+arm64="$build gcc-aarch64-linux-gnu libc6-dev-arm64-cross linux-libc-dev-arm64-cross qemu-user-static"
 
 # Programs that tests run inside a box. Any version will do, from wherever: only a command that is
 # missing is installed.
@@ -37,7 +39,9 @@ crun 1.8.1-1+deb12u1
 busybox-static 1:1.35.0-4+deb12u1+b1
 erofs-utils 1.5-1
 e2fsprogs 1.47.0-2
-mmdebstrap 1.3.5-7'
+mmdebstrap 1.3.5-7
+gcc-aarch64-linux-gnu 4:12.2.0-3
+qemu-user-static 1:7.2+dfsg-7+deb12u18+b3'
 
 say() {
     echo "setup: $*" >&2
@@ -85,11 +89,12 @@ case $group in
 build) packages=$build ;;
 test) packages=$test ;;
 bench) packages=$bench ;;
+arm64) packages=$arm64 ;;
 versions)
     print_versions
     exit 0
     ;;
-*) fail "there is no group '$group': build, test, bench or versions" ;;
+*) fail "there is no group '$group': build, test, bench, arm64 or versions" ;;
 esac
 
 if ! command -v dpkg-query >/dev/null 2>&1 || ! command -v apt-get >/dev/null 2>&1; then

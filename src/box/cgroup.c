@@ -627,8 +627,12 @@ static int children_remove(int directory, const char *name, int depth)
 
 void cgroup_leaves_remove(const struct cgroup *cgroup)
 {
-    if (cgroup->delegated)
-        (void)children_of(cgroup->host->v2, cgroup->name, REMOVE_DEPTH_MAX);
+    if (!cgroup->delegated)
+        return;
+    (void)children_of(cgroup->host->v2, cgroup->name, REMOVE_DEPTH_MAX);
+    /* What cgroup_settle() switched on: the next box's first process could not be born in there. */
+    (void)cgroup_file_write(cgroup->host->v2, cgroup->name, "cgroup.subtree_control",
+                            "-memory -cpu -pids");
 }
 
 int cgroup_directory_remove(int directory, const char *name)

@@ -108,8 +108,9 @@ int idmap_set(int pid, enum idmap_way way, const char *uid_map, const char *gid_
 
 int idmap_open(const struct idmap *map, struct error *err)
 {
-    /* Shares our memory, so that nothing is copied, and does nothing but wait to be killed. */
-    static char stack[4096] __attribute__((aligned(16)));
+    /* Shares our memory, so that nothing is copied, and does nothing but wait to be killed. It has
+     * our signal handlers, too: the frame of one takes more than a page where vectors are wide. */
+    static char stack[65536] __attribute__((aligned(16)));
     pid_t maker = getpid();
     int pid = clone(hold, stack + sizeof(stack), CLONE_NEWUSER | CLONE_VM | SIGCHLD, &maker);
     char uids[64], gids[64], path[64];

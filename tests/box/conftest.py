@@ -10,6 +10,8 @@ import pytest
 
 import harness
 
+TEST_PROGRAMS = harness.ROOT / "scripts" / "test-programs.sh"
+
 
 def is_older(target, sources):
     return not target.exists() or any(
@@ -23,13 +25,7 @@ def build_attacks():
     target = harness.ATTACKS / "attack"
     if not is_older(target, [*sources, harness.HERE / "attacks" / "attack.h"]):
         return
-    machine = subprocess.run(["gcc", "-print-multiarch"], check=True, capture_output=True,
-                             text=True).stdout.strip()
-    subprocess.run(
-        ["musl-gcc", "-std=gnu17", "-D_GNU_SOURCE", "-O1", "-Wall", "-Wextra", "-Wshadow",
-         "-Werror", "-static", "-idirafter", "/usr/include", "-idirafter",
-         f"/usr/include/{machine}",
-         "-o", str(target), *map(str, sources)], check=True)
+    subprocess.run([TEST_PROGRAMS, "attack", target], check=True)
 
 
 @pytest.fixture(scope="session")
@@ -41,8 +37,7 @@ def commands():
     target = harness.ATTACKS.parent / "drivers" / f"commands-{build.name}"
     target.parent.mkdir(exist_ok=True)
     if is_older(target, [source, *libraries, harness.ROOT / "src/box/box.h"]):
-        subprocess.run(["gcc", "-std=gnu17", "-D_GNU_SOURCE", "-O1", "-Wall", "-Wextra", "-Werror",
-                        f"-I{harness.ROOT}/src", "-o", target, source, *libraries], check=True)
+        subprocess.run([TEST_PROGRAMS, "driver", target, build], check=True)
 
     def drive(profile, *words, limit=60, **more):
         environment = dict(os.environ, COVE_TEST_ATTACKS=str(harness.ATTACKS))

@@ -49,5 +49,10 @@ int attack_child(int (*function)(void *), void *argument);
 
 bool attack_is_root(void);
 
+/* What only one kind of processor has (foreign.c): its system calls of other architectures, and
+ * those that set up the processor itself. */
+void attack_foreign_calls(void);
+void attack_processor(void);
+
 /* Writes the whole posture of this process as one JSON object (posture.c). */
 int posture_print(void);

@@ -28,39 +28,11 @@
 
 /* ---- 48: foreign and unknown system calls ---- */
 
-#if defined(__x86_64__)
-static int call_i386(void *number)
-{
-    long result;
-
-    __asm__ volatile("int $0x80" : "=a"(result) : "a"((long)(intptr_t)number) : "memory");
-    return 0;
-}
-
-static int call_x32(void *number)
-{
-    (void)syscall(0x40000000L | (long)(intptr_t)number);
-    return 0;
-}
-
-static void expect_sigsys(const char *what, int status)
-{
-    attack_check(what, WIFSIGNALED(status) && WTERMSIG(status) == SIGSYS, "status %#x",
-                 (unsigned)status);
-}
-#endif
-
 static void foreign_calls(void)
 {
     int odd = 0, first = 0;
 
-#if defined(__x86_64__)
-    expect_sigsys("int 0x80: getpid", attack_child(call_i386, (void *)20));
-    expect_sigsys("int 0x80: socketcall", attack_child(call_i386, (void *)102));
-    expect_sigsys("int 0x80: vm86", attack_child(call_i386, (void *)166));
-    expect_sigsys("x32: getpid", attack_child(call_x32, (void *)39));
-    expect_sigsys("x32: ptrace", attack_child(call_x32, (void *)521));
-#endif
+    attack_foreign_calls();
     for (long number = 470; number < 1024; number++) {
         if (syscall(number, 0UL, 0UL, 0UL, 0UL, 0UL, 0UL) < 0 && errno == ENOSYS)
             continue;
@@ -142,7 +114,7 @@ static void processor(void)
 {
     static const unsigned long kinds[] = {0x0008,    0x0400000, 0x0100000, 0x0200000, 0x4000000,
                                           0x8000000, 0x0440000, 0x0001,    0x0020000};
-    char buffer[16] = {0}, what[64];
+    char what[64];
 
     for (size_t i = 0; i < sizeof(kinds) / sizeof(kinds[0]); i++) {
         (void)snprintf(what, sizeof(what), "personality %#lx", kinds[i]);
@@ -150,12 +122,7 @@ static void processor(void)
     }
     attack_check("asking for the personality", syscall(SYS_personality, 0xffffffffUL) == 0, "%s",
                  "native");
-#if defined(__x86_64__)
-    REFUSED("modify_ldt", syscall(SYS_modify_ldt, 1, buffer, sizeof(buffer)), ENOSYS);
-    REFUSED("iopl", syscall(SYS_iopl, 3), EPERM);
-    REFUSED("ioperm", syscall(SYS_ioperm, 0x3f8UL, 1UL, 1), EPERM);
-#endif
-    (void)buffer;
+    attack_processor();
 }
 
 /* Values that the kernel would refuse with EINVAL if it came to look at them, or that are so

@@ -1,0 +1,35 @@
+#!/bin/sh
+# Builds what the box tests run beside cove. CC and MUSL_GCC name the compilers of another machine.
+#   attack TARGET                  the attacks, static, so that they run in a box with any root
+#   driver TARGET BUILD-DIRECTORY  drives the box library of that build without its command line
+# These must not be part of any build of cove: tests alone decide which they need.
+# usage: test-programs.sh attack|driver TARGET [BUILD-DIRECTORY]
+set -eu
+
+cd "$(dirname "$0")/.."
+cc=${CC:-gcc}
+flags='-std=gnu17 -D_GNU_SOURCE -O1 -Wall -Wextra -Werror'
+
+kind=$1
+target=$2
+mkdir -p "$(dirname "$target")"
+
+case $kind in
+attack)
+    headers=$(mktemp -d)
+    trap 'rm -rf "$headers"' EXIT
+    scripts/kernel-headers.sh "$headers" "$cc"
+    # shellcheck disable=SC2086 # a list of words
+    "${MUSL_GCC:-musl-gcc}" $flags -Wshadow -static -idirafter "$headers" -o "$target" \
+        tests/box/attacks/*.c
+    ;;
+driver)
+    # shellcheck disable=SC2086 # a list of words
+    "$cc" $flags -Isrc -o "$target" tests/box/drivers/commands.c \
+        "$3/src/box/libbox.a" "$3/src/base/libbase.a"
+    ;;
+*)
+    echo "test-programs.sh: '$kind' is unknown: attack or driver" >&2
+    exit 1
+    ;;
+esac
