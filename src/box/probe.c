@@ -91,25 +91,23 @@ bool probe_fail(struct probe_result *result, int errnum)
     return false;
 }
 
-bool probe_did(struct probe_result *result, const char *step, long returned)
+bool probe_did(struct probe_result *result, long returned)
 {
-    if (returned >= 0)
-        return true;
-    probe_step(result, step);
-    return probe_fail(result, errno);
+    return returned >= 0 || probe_fail(result, errno);
 }
 
 /* ---- the kernel ---- */
 
 /* Arguments that are wrong tell a call that is there (EINVAL and the like) from one that is not, or
- * that a filter refuses. */
-static bool call_is_there(struct probe_result *result, const char *name, long number, long a,
-                          long b, long c, long d)
+ * that a filter refuses. The calls that ask for a capability first cannot tell the latter. */
+static bool call_is_there(struct probe_result *result, const char *name, bool asks_first,
+                          long returned)
 {
-    probe_step(result, name);
-    if (syscall(number, a, b, c, d) >= 0 || (errno != ENOSYS && errno != EPERM && errno != EACCES))
+    if (returned >= 0 || (errno != ENOSYS && (asks_first || errno != EPERM)))
         return true;
-    return probe_fail(result, errno);
+    result->errnum = errno;
+    probe_step(result, name);
+    return probe_fail(result, result->errnum);
 }
 
 static void try_kernel(struct probe_result *result)
@@ -118,12 +116,13 @@ static void try_kernel(struct probe_result *result)
 
     if (uname(&name) == 0)
         (void)snprintf(result->found, sizeof(result->found), "%.60s", name.release);
-    if (!call_is_there(result, "clone3", SYS_clone3, 0, 0, 0, 0) ||
-        !call_is_there(result, "openat2", SYS_openat2, -1, 0, 0, 0) ||
-        !call_is_there(result, "close_range", SYS_close_range, 1, 0, 0, 0) ||
-        !call_is_there(result, "mount_setattr", SYS_mount_setattr, -1, 0, 0, 0))
-        return;
-    result->state = PROBE_WORKS;
+    if (call_is_there(result, "clone3", false, syscall(SYS_clone3, NULL, 0)) &&
+        call_is_there(result, "openat2", false, syscall(SYS_openat2, -1, NULL, NULL, 0)) &&
+        call_is_there(result, "close_range", false, syscall(SYS_close_range, 1, 0, 0)) &&
+        call_is_there(result, "fsopen", true, syscall(SYS_fsopen, NULL, 255)) &&
+        call_is_there(result, "mount_setattr", true,
+                      syscall(SYS_mount_setattr, -1, NULL, 0, NULL, 0)))
+        result->state = PROBE_WORKS;
 }
 
 /* ---- the filter ---- */
@@ -135,7 +134,7 @@ static void try_seccomp(struct probe_result *result)
     size_t count = filter_program(program, 0, key);
     int failed;
 
-    if (!probe_did(result, "no_new_privs", prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0)))
+    if (!PROBE_TRY(result, "no_new_privs", prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0)))
         return;
     probe_step(result, "seccomp");
     failed = filter_load(program, count);
@@ -159,12 +158,12 @@ static void try_landlock(struct probe_result *result)
     int abi, ruleset;
 
     abi = (int)syscall(SYS_landlock_create_ruleset, NULL, 0, 1U);
-    if (!probe_did(result, "landlock_create_ruleset", abi))
+    if (!PROBE_TRY(result, "landlock_create_ruleset", abi))
         return;
     ruleset = (int)syscall(SYS_landlock_create_ruleset, &handled, sizeof(handled), 0U);
-    if (!probe_did(result, "landlock_create_ruleset", ruleset) ||
-        !probe_did(result, "no_new_privs", prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0)) ||
-        !probe_did(result, "landlock_restrict_self",
+    if (!PROBE_TRY(result, "landlock_create_ruleset", ruleset) ||
+        !PROBE_TRY(result, "no_new_privs", prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0)) ||
+        !PROBE_TRY(result, "landlock_restrict_self",
                    syscall(SYS_landlock_restrict_self, ruleset, 0U)))
         return;
     /* A box does without the first version, which cannot let files be moved. */
@@ -183,15 +182,15 @@ static void try_memfd(struct probe_result *result)
 
     if (fd < 0 && errno == EINVAL)
         fd = memfd_create("cove-probe", MFD_CLOEXEC | MFD_ALLOW_SEALING);
-    if (!probe_did(result, "memfd_create", fd) ||
-        !probe_did(
+    if (!PROBE_TRY(result, "memfd_create", fd) ||
+        !PROBE_TRY(
             result, "writing to a memfd",
             fd_write_full(fd, embed_init_start, (size_t)(embed_init_end - embed_init_start))) ||
-        !probe_did(result, "the mode of a memfd", fchmod(fd, 0111)) ||
-        !probe_did(
+        !PROBE_TRY(result, "the mode of a memfd", fchmod(fd, 0111)) ||
+        !PROBE_TRY(
             result, "sealing a memfd",
             fcntl(fd, F_ADD_SEALS, F_SEAL_SEAL | F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_WRITE)) ||
-        !probe_did(result, "pipe", pipe2(said, O_CLOEXEC)))
+        !PROBE_TRY(result, "pipe", pipe2(said, O_CLOEXEC)))
         return;
     pid = probe_fork();
     if (pid == 0) {
@@ -202,7 +201,7 @@ static void try_memfd(struct probe_result *result)
         (void)fd_write_full(said[1], &failed, sizeof(failed));
         _exit(1);
     }
-    if (!probe_did(result, "fork", pid))
+    if (!PROBE_TRY(result, "fork", pid))
         return;
     (void)close(said[1]);
     if (fd_read_full(said[0], &failed, sizeof(failed)) == (ssize_t)sizeof(failed)) {

@@ -59,22 +59,22 @@ static bool become_root(struct probe_result *result)
 
     (void)snprintf(uids, sizeof(uids), "0 %u 1", uid);
     (void)snprintf(gids, sizeof(gids), "0 %u 1", gid);
-    return probe_did(result, "a user namespace", unshare(CLONE_NEWUSER)) &&
-           probe_did(result, "its setgroups",
+    return PROBE_TRY(result, "a user namespace", unshare(CLONE_NEWUSER)) &&
+           PROBE_TRY(result, "its setgroups",
                      fd_write_file(AT_FDCWD, "/proc/self/setgroups", "deny")) &&
-           probe_did(result, "its uid_map", fd_write_file(AT_FDCWD, "/proc/self/uid_map", uids)) &&
-           probe_did(result, "its gid_map", fd_write_file(AT_FDCWD, "/proc/self/gid_map", gids));
+           PROBE_TRY(result, "its uid_map", fd_write_file(AT_FDCWD, "/proc/self/uid_map", uids)) &&
+           PROBE_TRY(result, "its gid_map", fd_write_file(AT_FDCWD, "/proc/self/gid_map", gids));
 }
 
 static bool enter(struct probe_result *result, int flags, const char *what)
 {
-    return become_root(result) && probe_did(result, what, unshare(flags));
+    return become_root(result) && PROBE_TRY(result, what, unshare(flags));
 }
 
 void probe_try_userns_caps(struct probe_result *result)
 {
     if (enter(result, CLONE_NEWUTS, "a namespace in it") &&
-        probe_did(result, "a capability in it", sethostname("probe", 5)))
+        PROBE_TRY(result, "a capability in it", sethostname("probe", 5)))
         result->state = PROBE_WORKS;
 }
 
@@ -117,8 +117,8 @@ static int enter_tmpfs(struct probe_result *result)
     if (!enter(result, CLONE_NEWNS, "a mount namespace"))
         return -1;
     mount = mount_new(result, "tmpfs", NULL, 0, MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV);
-    if (!probe_did(result, "mounting a tmpfs", mount) ||
-        !probe_did(result, "attaching it to /tmp", attach(mount, "/tmp")))
+    if (!PROBE_TRY(result, "mounting a tmpfs", mount) ||
+        !PROBE_TRY(result, "attaching it to /tmp", attach(mount, "/tmp")))
         return -1;
     return fd_take(&mount);
 }
@@ -129,14 +129,14 @@ static void in_pid_namespace(struct probe_result *result, void (*function)(struc
     int status = 0;
     pid_t pid;
 
-    if (!probe_did(result, "a pid namespace", unshare(CLONE_NEWPID)))
+    if (!PROBE_TRY(result, "a pid namespace", unshare(CLONE_NEWPID)))
         return;
     pid = probe_fork();
     if (pid == 0) {
         function(result);
         _exit(0);
     }
-    if (!probe_did(result, "the first process of a pid namespace", pid))
+    if (!PROBE_TRY(result, "the first process of a pid namespace", pid))
         return;
     (void)waitpid(pid, &status, 0);
     if (status != 0) {
@@ -154,9 +154,9 @@ void probe_try_namespaces(struct probe_result *result)
 {
     int mount = enter_tmpfs(result);
 
-    if (mount < 0 || !probe_did(result, "an IPC namespace", unshare(CLONE_NEWIPC)) ||
-        !probe_did(result, "a UTS namespace", unshare(CLONE_NEWUTS)) ||
-        !probe_did(result, "a cgroup namespace", unshare(CLONE_NEWCGROUP)))
+    if (mount < 0 || !PROBE_TRY(result, "an IPC namespace", unshare(CLONE_NEWIPC)) ||
+        !PROBE_TRY(result, "a UTS namespace", unshare(CLONE_NEWUTS)) ||
+        !PROBE_TRY(result, "a cgroup namespace", unshare(CLONE_NEWCGROUP)))
         return;
     (void)snprintf(result->found, sizeof(result->found), "mount, pid, ipc, uts, cgroup");
     in_pid_namespace(result, works);
@@ -170,8 +170,8 @@ void probe_try_network(struct probe_result *result)
     if (!enter(result, CLONE_NEWNET, "a network namespace"))
         return;
     fd = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
-    if (!probe_did(result, "a socket", fd) ||
-        !probe_did(result, "bringing lo up", ioctl(fd, SIOCSIFFLAGS, &lo)))
+    if (!PROBE_TRY(result, "a socket", fd) ||
+        !PROBE_TRY(result, "bringing lo up", ioctl(fd, SIOCSIFFLAGS, &lo)))
         return;
     result->state = PROBE_WORKS;
 }
@@ -181,7 +181,7 @@ static void mount_proc(struct probe_result *result)
     int mount = mount_new(result, "proc", NULL, 0,
                           MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV | MOUNT_ATTR_NOEXEC);
 
-    if (probe_did(result, "mounting a new /proc", mount))
+    if (PROBE_TRY(result, "mounting a new /proc", mount))
         result->state = PROBE_WORKS;
 }
 
@@ -199,10 +199,10 @@ void probe_try_devpts(struct probe_result *result)
     if (!enter(result, CLONE_NEWNS, "a mount namespace"))
         return;
     mount = mount_new(result, "devpts", options, 2, MOUNT_ATTR_NOSUID | MOUNT_ATTR_NOEXEC);
-    if (!probe_did(result, "mounting a devpts", mount))
+    if (!PROBE_TRY(result, "mounting a devpts", mount))
         return;
     terminal = openat(mount, "ptmx", O_RDWR | O_NOCTTY | O_CLOEXEC);
-    if (probe_did(result, "opening a terminal of it", terminal))
+    if (PROBE_TRY(result, "opening a terminal of it", terminal))
         result->state = PROBE_WORKS;
 }
 
@@ -215,20 +215,20 @@ void probe_try_overlay(struct probe_result *result)
     _cleanup_close_ int tmpfs = enter_tmpfs(result), lower = -1, overlay = -1;
     bool xattrs;
 
-    if (tmpfs < 0 || !probe_did(result, "a directory", mkdir("/tmp/lower", 0755)) ||
-        !probe_did(result, "a directory", mkdir("/tmp/upper", 0755)) ||
-        !probe_did(result, "a directory", mkdir("/tmp/work", 0755)) ||
-        !probe_did(result, "a directory", mkdir("/tmp/lower/gone", 0755)))
+    if (tmpfs < 0 || !PROBE_TRY(result, "a directory", mkdir("/tmp/lower", 0755)) ||
+        !PROBE_TRY(result, "a directory", mkdir("/tmp/upper", 0755)) ||
+        !PROBE_TRY(result, "a directory", mkdir("/tmp/work", 0755)) ||
+        !PROBE_TRY(result, "a directory", mkdir("/tmp/lower/gone", 0755)))
         return;
     lower = open("/tmp/lower", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    if (!probe_did(result, "a directory", lower))
+    if (!PROBE_TRY(result, "a directory", lower))
         return;
     xattrs = fsetxattr(lower, "user.cove", "y", 1, 0) == 0;
     overlay = mount_new(result, "overlay", options, sizeof(options) / sizeof(options[0]), 0);
-    if (!probe_did(result, "mounting an overlay", overlay) ||
-        !probe_did(result, "removing a file of its lower layer",
+    if (!PROBE_TRY(result, "mounting an overlay", overlay) ||
+        !PROBE_TRY(result, "removing a file of its lower layer",
                    unlinkat(overlay, "gone", AT_REMOVEDIR)) ||
-        !probe_did(result, "writing to it", mkdirat(overlay, "made", 0755)))
+        !PROBE_TRY(result, "writing to it", mkdirat(overlay, "made", 0755)))
         return;
     result->state = xattrs ? PROBE_WORKS : PROBE_PARTLY;
     (void)snprintf(result->found, sizeof(result->found),
@@ -267,7 +267,7 @@ void probe_try_idmap(struct probe_result *result)
     (void)snprintf(result->found, sizeof(result->found), "the current directory, on %s",
                    filesystem_name("."));
     mount = sys_open_tree(AT_FDCWD, ".", OPEN_TREE_CLONE | OPEN_TREE_CLOEXEC);
-    if (!probe_did(result, "a mount of the current directory", mount))
+    if (!PROBE_TRY(result, "a mount of the current directory", mount))
         return;
     userns = idmap_open(&map, &err);
     if (userns < 0) {
@@ -275,7 +275,7 @@ void probe_try_idmap(struct probe_result *result)
         (void)probe_fail(result, err.errnum);
         return;
     }
-    if (probe_did(result, "mapping the owners of the current directory",
+    if (PROBE_TRY(result, "mapping the owners of the current directory",
                   idmap_apply(mount, userns)))
         result->state = PROBE_WORKS;
 }
@@ -289,7 +289,7 @@ void probe_try_erofs(struct probe_result *result)
         return;
     }
     fs = sys_fsopen("erofs");
-    if (probe_did(result, "erofs", fs))
+    if (PROBE_TRY(result, "erofs", fs))
         result->state = PROBE_WORKS;
 }
 
@@ -298,7 +298,7 @@ void probe_try_erofs(struct probe_result *result)
 void probe_try_clocks(struct probe_result *result)
 {
     if (!enter(result, CLONE_NEWTIME, "a time namespace") ||
-        !probe_did(result, "setting its clocks",
+        !PROBE_TRY(result, "setting its clocks",
                    fd_write_file(AT_FDCWD, "/proc/self/timens_offsets", "monotonic 1 0\n")))
         return;
     result->state = kernel_is_at_least(6, 3) ? PROBE_WORKS : PROBE_PARTLY;
@@ -315,8 +315,8 @@ static pid_t userns_child(struct probe_result *result, int *hold)
     char byte = 0;
     pid_t pid;
 
-    if (!probe_did(result, "pipe", pipe2(down, O_CLOEXEC)) ||
-        !probe_did(result, "pipe", pipe2(up, O_CLOEXEC)))
+    if (!PROBE_TRY(result, "pipe", pipe2(down, O_CLOEXEC)) ||
+        !PROBE_TRY(result, "pipe", pipe2(up, O_CLOEXEC)))
         return -1;
     pid = probe_fork();
     if (pid == 0) {
@@ -329,12 +329,17 @@ static pid_t userns_child(struct probe_result *result, int *hold)
     (void)close(up[1]);
     (void)close(down[0]);
     *hold = down[1];
-    if (!probe_did(result, "fork", pid))
+    if (!PROBE_TRY(result, "fork", pid))
         return -1;
     if (fd_read_full(up[0], &byte, 1) != 1 || byte != 0) {
+        int status = 0;
+
         probe_step(result, "a user namespace");
         (void)probe_fail(result, byte);
         (void)close(up[0]);
+        fd_close(hold);
+        if (waitpid(pid, &status, 0) == pid && WIFSIGNALED(status))
+            result->signal = WTERMSIG(status);
         return -1;
     }
     (void)close(up[0]);
@@ -518,7 +523,7 @@ static void count_processes(struct probe_result *result)
     pid_t pids[PROCESSES_TRIED];
     int made = 0;
 
-    if (!probe_did(result, "setting RLIMIT_NPROC", setrlimit(RLIMIT_NPROC, &limit)))
+    if (!PROBE_TRY(result, "setting RLIMIT_NPROC", setrlimit(RLIMIT_NPROC, &limit)))
         return;
     while (made < PROCESSES_TRIED) {
         pids[made] = probe_fork();
@@ -550,8 +555,8 @@ static bool become_another(struct probe_result *result)
     char byte = 0, map[64];
     pid_t pid;
 
-    if (!probe_did(result, "pipe", pipe2(down, O_CLOEXEC)) ||
-        !probe_did(result, "pipe", pipe2(up, O_CLOEXEC)))
+    if (!PROBE_TRY(result, "pipe", pipe2(down, O_CLOEXEC)) ||
+        !PROBE_TRY(result, "pipe", pipe2(up, O_CLOEXEC)))
         return false;
     pid = probe_fork();
     if (pid == 0) {
@@ -564,8 +569,8 @@ static bool become_another(struct probe_result *result)
         _exit(0);
     }
     (void)close(up[1]);
-    if (!probe_did(result, "fork", pid) ||
-        !probe_did(result, "a user namespace", unshare(CLONE_NEWUSER)) ||
+    if (!PROBE_TRY(result, "fork", pid) ||
+        !PROBE_TRY(result, "a user namespace", unshare(CLONE_NEWUSER)) ||
         fd_write_full(down[1], &byte, 1) < 0 || fd_read_full(up[0], &byte, 1) != 1 || byte != 0)
         return false;
     (void)waitpid(pid, NULL, 0);

@@ -13,8 +13,11 @@ void probe_step(struct probe_result *result, const char *step);
 /* Fails with the errno; returns false, for a chain of conditions. */
 bool probe_fail(struct probe_result *result, int errnum);
 
-/* Whether a call that returned this worked; if not, that step has failed with errno. */
-bool probe_did(struct probe_result *result, const char *step, long returned);
+/* Whether a call that returned this worked; if not, the step has failed with errno. */
+bool probe_did(struct probe_result *result, long returned);
+
+/* Names the step, takes it, and looks at what it returned. */
+#define PROBE_TRY(result, step, call) (probe_step(result, step), probe_did(result, call))
 
 /* fork(), and the child ends with us. */
 pid_t probe_fork(void);

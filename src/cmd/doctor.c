@@ -136,6 +136,39 @@ static bool can_try(const struct doctor *doctor, enum probe_id id, struct probe_
     return false;
 }
 
+/* What was not tried because something else fails first, but is known to be in the way behind it: who
+ * changes how a container starts wants to do so once. */
+static void explain_ahead(struct doctor_check *check, enum probe_id id,
+                          const struct doctor_host *host)
+{
+    struct probe_result result = {.state = PROBE_FAILS, .errnum = EPERM};
+    bool in_engine = host->is_in[PLACE_DOCKER] || host->is_in[PLACE_PODMAN] ||
+                     host->is_in[PLACE_KUBERNETES];
+
+    if (id == PROBE_PROC && host->proc_is_masked) {
+        doctor_explain(check, id, &result, host);
+    } else if (id == PROBE_NAMESPACES && in_engine && strstr(host->confinement, "(enforce)")) {
+        result.errnum = EACCES;
+        doctor_explain(check, id, &result, host);
+    }
+}
+
+/* One filter or setting is often in the way of many: it is explained once. */
+static void explain_once(struct doctor *doctor, int id)
+{
+    struct doctor_check *check = &doctor->checks[id];
+
+    for (int i = 0; i < id && check->cause[0] != '\0'; i++) {
+        const struct doctor_check *other = &doctor->checks[i];
+
+        if (strcmp(check->cause, other->cause) != 0 || strcmp(check->remedy, other->remedy) != 0)
+            continue;
+        (void)snprintf(check->cause, sizeof(check->cause), "as for %s above", other->title);
+        check->remedy[0] = check->command[0] = '\0';
+        return;
+    }
+}
+
 static void probes_run(struct doctor *doctor)
 {
     for (int i = 0; i < PROBE_COUNT; i++) {
@@ -146,6 +179,9 @@ static void probes_run(struct doctor *doctor)
             probe_run(id, &result);
         doctor_check_fill(&doctor->checks[id], id, &result);
         doctor_explain(&doctor->checks[id], id, &result, &doctor->host);
+        if (result.state == PROBE_SKIPPED)
+            explain_ahead(&doctor->checks[id], id, &doctor->host);
+        explain_once(doctor, i);
     }
 }
 

@@ -41,6 +41,7 @@ struct doctor_host {
     bool has_seccomp; /* a filter is on us */
     bool no_new_privs;
     bool has_sys_admin;
+    bool has_own_userns; /* not the one that the kernel begins with */
     bool proc_is_masked;
     char proc_mask[64]; /* one of the masks */
     bool cgroup_is_mounted, cgroup_is_read_only;

@@ -209,12 +209,13 @@ static void explain_userns(struct doctor_check *check, const struct probe_result
         REMEDY("run cove outside of it, and give it the tree with --root");
     } else if (result->errnum == ENOSPC || result->errnum == EUSERS) {
         if (host->userns_max == 0)
-            CAUSE("user namespaces are forbidden here (user.max_user_namespaces = 0)");
+            CAUSE("user.max_user_namespaces is 0, which forbids user namespaces");
         else
             CAUSE("the user namespaces that are allowed here are used up, or 32 are nested "
                   "(user.max_user_namespaces = %ld; one above may allow fewer)",
                   host->userns_max);
-        REMEDY("allow more of them, as root of the host");
+        REMEDY("allow more of them, as root of who set this: %s",
+               host->has_own_userns ? "this namespace, or one above it" : "the host");
         COMMAND("sysctl -w user.max_user_namespaces=65536");
     } else if (result->errnum == EPERM && host->userns_clone == 0 && host->uid != 0) {
         CAUSE("this kernel lets only root make user namespaces "
@@ -326,7 +327,7 @@ static void explain_cgroup(struct doctor_check *check, const struct probe_result
         CAUSE("no cgroup filesystem is mounted here");
         with_start_line(check, host, BY_CGROUP, "mount cgroup2 on /sys/fs/cgroup, as root");
     } else if (host->cgroup_is_read_only) {
-        CAUSE("the cgroups of %s are read-only", here(host));
+        CAUSE("/sys/fs/cgroup is mounted read-only by %s", here(host));
         with_start_line(check, host, BY_CGROUP,
                         "mount /sys/fs/cgroup so that it can be written to");
     } else if (host->uid == 0) {
@@ -393,6 +394,18 @@ static void explain_memfd(struct doctor_check *check, const struct probe_result 
 static void explain_optional(struct doctor_check *check, enum probe_id id,
                              const struct probe_result *result, const struct doctor_host *host)
 {
+    if (host->uid == 0 && host->has_own_userns && result->errnum == EPERM &&
+        (id == PROBE_IDMAP || id == PROBE_EROFS)) {
+        CAUSE("this root is one of a user namespace, and only root of the host may do it");
+        REMEDY("run cove as root of the host, or do without");
+        return;
+    }
+    if (host->uid == 0 && !host->has_sys_admin && result->errnum == EPERM &&
+        (id == PROBE_IDMAP || id == PROBE_EROFS)) {
+        CAUSE("this root lacks the capability SYS_ADMIN, as it does in containers");
+        REMEDY("give it that, run cove as an ordinary user, or do without");
+        return;
+    }
     switch (id) {
     case PROBE_OVERLAY:
         if (result->state == PROBE_PARTLY) {
@@ -491,6 +504,7 @@ static bool is_refusal(int errnum)
 
 void doctor_hint(struct error *err)
 {
+    static const char see[] = "; see cove doctor";
     struct probe_result result = {.state = PROBE_FAILS, .errnum = err->errnum};
     struct doctor_check check;
     struct doctor_host host;
@@ -505,8 +519,10 @@ void doctor_hint(struct error *err)
         doctor_host_read(&host, root);
         (void)close(root);
         doctor_explain(&check, codes[i].id, &result, &host);
-        (void)snprintf(err->text + used, sizeof(err->text) - used,
-                       " (%.200s); cove doctor says what to do", check.cause);
+        if (used + strlen(check.cause) + sizeof(see) + 2 > sizeof(err->text))
+            check.cause[0] = '\0';
+        (void)snprintf(err->text + used, sizeof(err->text) - used, "%s%s%s",
+                       check.cause[0] != '\0' ? "; " : "", check.cause, see);
         return;
     }
 }

@@ -103,9 +103,9 @@ static void status_read(struct doctor_host *host, int root)
     if (fd_read_file(root, "proc/self/status", text, sizeof(text)) < 0)
         return;
     host->has_seccomp = strtol(status_field(text, "\nSeccomp:"), NULL, 10) == 2;
-    host->no_new_privs = strtol(status_field(text, "\nNoNewPrivs:"), NULL, 10) == 1;
     host->has_sys_admin = (strtoull(status_field(text, "\nCapEff:"), NULL, 16) &
                            1ULL << CAP_SYS_ADMIN) != 0;
+    host->no_new_privs = strtol(status_field(text, "\nNoNewPrivs:"), NULL, 10) == 1;
 }
 
 /* ---- /proc/self/mountinfo ---- */
@@ -151,7 +151,8 @@ static void mount_read(struct doctor_host *host, struct mounts *mounts, char *li
     if (begins(field[4], "/proc/") && strcmp(type, "binfmt_misc") != 0 &&
         strcmp(type, "autofs") != 0 && strcmp(type, "nfsd") != 0) {
         host->proc_is_masked = true;
-        (void)snprintf(host->proc_mask, sizeof(host->proc_mask), "%.60s", field[4]);
+        if (host->proc_mask[0] == '\0')
+            (void)snprintf(host->proc_mask, sizeof(host->proc_mask), "%.60s", field[4]);
     }
     if (strcmp(type, "cgroup") == 0 || strcmp(type, "cgroup2") == 0) {
         host->cgroup_is_mounted = true;
@@ -257,8 +258,7 @@ static void places_find(struct doctor_host *host, int root, const struct mounts 
     for (size_t i = 0; i < PLACE_CONTAINER; i++)
         known |= in[i];
     in[PLACE_CONTAINER] = !known && host->manager[0] != '\0';
-    in[PLACE_USERNS] = !known && !in[PLACE_CONTAINER] &&
-                       !link_is(root, "proc/self/ns/user", FIRST_USERNS);
+    in[PLACE_USERNS] = !known && !in[PLACE_CONTAINER] && host->has_own_userns;
     in[PLACE_CHROOT] = root_is_changed(root, mounts);
 }
 
@@ -282,5 +282,6 @@ void doctor_host_read(struct doctor_host *host, int root)
         host->confinement[0] = '\0';
     n = readlinkat(root, "proc/self/exe", host->program, sizeof(host->program) - 1);
     host->program[n > 0 ? n : 0] = '\0';
+    host->has_own_userns = !link_is(root, "proc/self/ns/user", FIRST_USERNS);
     places_find(host, root, &mounts);
 }
