@@ -232,7 +232,7 @@ static bool root_is_changed(int root, const struct mounts *mounts)
 
 static void places_find(struct doctor_host *host, int root, const struct mounts *mounts)
 {
-    char first[32];
+    char first[32], init[64];
     bool *in = host->is_in;
     bool known = false;
 
@@ -241,7 +241,8 @@ static void places_find(struct doctor_host *host, int root, const struct mounts 
     in[PLACE_GVISOR] = version_is_gvisor(root);
     in[PLACE_WSL2] = strstr(host->release, "microsoft") != NULL;
     in[PLACE_WSL1] = !in[PLACE_WSL2] && strstr(host->release, "Microsoft") != NULL;
-    in[PLACE_COVE] = strcmp(first, "cove-init") == 0;
+    in[PLACE_COVE] = strcmp(file_text(root, "proc/1/cmdline", init, sizeof(init)), "cove-init") ==
+                     0;
     in[PLACE_KUBERNETES] = mounts->of_kubelet || getenv("KUBERNETES_SERVICE_HOST") != NULL ||
                            exists(root, "run/secrets/kubernetes.io");
     if (!in[PLACE_KUBERNETES]) {

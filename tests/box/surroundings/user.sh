@@ -24,7 +24,10 @@ mount -t tmpfs -o mode=755 tmpfs /media
 : >/media/subids
 [ "$count" = 0 ] || echo "$name:$first:$count" >/media/subids
 for pair in passwd:passwd group:group subids:subuid subids:subgid; do
-    [ -e "/etc/${pair#*:}" ] || : >"/etc/${pair#*:}"
+    [ -e "/etc/${pair#*:}" ] || {
+        echo "user.sh: this host has no /etc/${pair#*:} to lay a file over" >&2
+        exit 1
+    }
     mount --bind "/media/${pair%:*}" "/etc/${pair#*:}"
 done
 mkdir -m 700 /media/home
