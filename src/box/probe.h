@@ -20,7 +20,7 @@ enum probe_id {
     PROBE_PROC,         /* a fresh /proc */
     PROBE_DEVPTS,       /* terminals of the box's own */
     PROBE_OVERLAY,      /* an overlay on tmpfs, with user xattrs: for --root */
-    PROBE_IDMAP,        /* an idmapped mount of the current directory: for root's --workspace */
+    PROBE_IDMAP,        /* an idmapped mount of the current directory: of root of the host */
     PROBE_EROFS,        /* erofs images: for root's --root */
     PROBE_SECCOMP,      /* the filter of a box */
     PROBE_LANDLOCK,     /* the wall behind the wall */
@@ -45,7 +45,7 @@ enum probe_ids_gap {
     PROBE_IDS_NO_ENTRY,   /* in /etc/subuid and /etc/subgid */
     PROBE_IDS_FEW,        /* fewer than for 16 boxes */
     PROBE_IDS_REFUSED,    /* there are enough, and mapping them fails */
-    PROBE_IDS_OUTSIDE,    /* root of a user namespace that lacks the ids of boxes */
+    PROBE_IDS_OUTSIDE,    /* root of a user namespace that has few */
 };
 
 struct probe_result {

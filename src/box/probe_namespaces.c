@@ -10,6 +10,7 @@
 #include "box/sys.h"
 
 #include <errno.h>
+#include <linux/capability.h>
 #include <net/if.h>
 #include <pwd.h>
 #include <sched.h>
@@ -29,6 +30,7 @@
 
 #define IDS_OF_SLICES 1025U               /* one box of 1,024 ids, and the caller's own */
 #define IDS_OF_RANGES (16ULL * IDS_COUNT) /* as many boxes as can tell each other apart by range */
+#define ACCOUNTS_END 2000U
 #define PROCESSES_TRIED 3
 
 /* ---- user namespaces ---- */
@@ -235,7 +237,24 @@ void probe_try_overlay(struct probe_result *result)
                    xattrs ? "on a tmpfs with user xattrs" : "tmpfs has no user xattrs");
 }
 
-/* ---- for root only ---- */
+/* ---- for root of the host only ---- */
+
+/* The kernel's PROC_USER_INIT_INO. */
+static bool is_on_host(void)
+{
+    struct stat st;
+
+    return stat("/proc/self/ns/user", &st) == 0 && st.st_ino == 0xEFFFFFFDU;
+}
+
+static bool rules_mounts(void)
+{
+    struct __user_cap_header_struct header = {.version = _LINUX_CAPABILITY_VERSION_3};
+    struct __user_cap_data_struct held[2] = {0};
+
+    return is_on_host() && syscall(SYS_capget, &header, held) == 0 &&
+           (held[0].effective & 1U << CAP_SYS_ADMIN) != 0;
+}
 
 static const char *filesystem_name(const char *path)
 {
@@ -260,8 +279,8 @@ void probe_try_idmap(struct probe_result *result)
     _cleanup_close_ int mount = -1, userns = -1;
     struct error err;
 
-    if (geteuid() != 0) {
-        (void)snprintf(result->found, sizeof(result->found), "only root's boxes use them");
+    if (!rules_mounts()) {
+        (void)snprintf(result->found, sizeof(result->found), "only used by root of the host");
         return;
     }
     (void)snprintf(result->found, sizeof(result->found), "the current directory, on %s",
@@ -284,8 +303,9 @@ void probe_try_erofs(struct probe_result *result)
 {
     _cleanup_close_ int fs = -1;
 
-    if (geteuid() != 0) {
-        (void)snprintf(result->found, sizeof(result->found), "only root can mount them");
+    if (!rules_mounts()) {
+        (void)snprintf(result->found, sizeof(result->found),
+                       "only root of the host can mount them");
         return;
     }
     fs = sys_fsopen("erofs");
@@ -307,6 +327,18 @@ void probe_try_clocks(struct probe_result *result)
 }
 
 /* ---- ids ---- */
+
+/* The same map for users and groups; 0, or an errno. */
+static int map_write(int pid, const char *map)
+{
+    char path[64];
+
+    (void)snprintf(path, sizeof(path), "/proc/%d/uid_map", pid);
+    if (fd_write_file(AT_FDCWD, path, map) < 0)
+        return errno;
+    (void)snprintf(path, sizeof(path), "/proc/%d/gid_map", pid);
+    return fd_write_file(AT_FDCWD, path, map) < 0 ? errno : 0;
+}
 
 /* A child in a new user namespace, to be mapped from here. It ends when told, or with us. */
 static pid_t userns_child(struct probe_result *result, int *hold)
@@ -346,55 +378,86 @@ static pid_t userns_child(struct probe_result *result, int *hold)
     return pid;
 }
 
-static bool root_has_ids(void)
+/* Ids of our own user namespace, less those of the accounts of whatever runs in it. */
+static uint64_t namespace_ids(const char *path)
 {
-    char text[4096], *line = text, *rest;
+    char text[4096], *rest = text;
+    uint64_t total = 0;
 
-    if (fd_read_file(AT_FDCWD, "/proc/self/uid_map", text, sizeof(text)) < 0)
-        return false;
-    while (*line != '\0') {
-        unsigned long first = strtoul(line, &rest, 10), count;
+    if (fd_read_file(AT_FDCWD, path, text, sizeof(text)) < 0)
+        return 0;
+    while (*rest != '\0') {
+        uint64_t first = strtoull(rest, &rest, 10), count;
 
-        (void)strtoul(rest, &rest, 10);
-        count = strtoul(rest, &rest, 10);
-        if (first <= IDS_FIRST && first + count >= IDS_FIRST + IDS_COUNT)
-            return true;
-        line = rest + strspn(rest, "\n");
+        (void)strtoull(rest, &rest, 10);
+        count = strtoull(rest, &rest, 10);
+        if (first + count > ACCOUNTS_END)
+            total += first < ACCOUNTS_END ? first + count - ACCOUNTS_END : count;
+        rest += strspn(rest, "\n");
     }
-    return false;
+    return total;
+}
+
+/* What so many ids of the caller's own are good for. */
+static void ids_judge(struct probe_result *result, const char *source)
+{
+    unsigned long long count = result->ids_count;
+
+    result->ids_gap = count >= IDS_OF_RANGES ? PROBE_IDS_ENOUGH : PROBE_IDS_FEW;
+    result->state = count >= IDS_OF_RANGES ? PROBE_WORKS : PROBE_PARTLY;
+    if (count >= IDS_OF_RANGES)
+        (void)snprintf(result->found, sizeof(result->found), "range: 65,536 per box, of %llu in %s",
+                       count, source);
+    else if (count >= IDS_OF_SLICES)
+        (void)snprintf(result->found, sizeof(result->found),
+                       "slice: %llu ids of %s, shared out among boxes", count, source);
+    else
+        (void)snprintf(result->found, sizeof(result->found),
+                       "single: every box is the caller's one id");
 }
 
 static void try_root_ids(struct probe_result *result)
 {
+    bool on_host = is_on_host();
     char map[64];
-    struct error err;
-    int hold = -1;
+    int hold = -1, errnum;
     pid_t child;
 
     child = userns_child(result, &hold);
     if (child < 0)
         return;
-    (void)snprintf(map, sizeof(map), "0 %u %u", IDS_FIRST, IDS_COUNT);
+    (void)snprintf(map, sizeof(map), "0 %u %u", on_host ? IDS_FIRST : ACCOUNTS_END,
+                   on_host ? IDS_COUNT : IDS_OF_SLICES - 1);
     probe_step(result, "mapping a range of ids");
-    if (idmap_write(child, map, map, &err) == 0) {
-        result->state = PROBE_WORKS;
-        (void)snprintf(result->found, sizeof(result->found), "range: 65,536 of its own per box");
-    } else {
-        (void)probe_fail(result, err.errnum);
-        result->ids_gap = root_has_ids() ? PROBE_IDS_REFUSED : PROBE_IDS_OUTSIDE;
-    }
+    errnum = map_write(child, map);
     fd_close(&hold);
     (void)waitpid(child, NULL, 0);
+    if (!on_host) {
+        uint64_t uids = namespace_ids("/proc/self/uid_map");
+        uint64_t gids = namespace_ids("/proc/self/gid_map");
+
+        result->ids_count = errnum != 0 ? 0 : uids < gids ? uids : gids;
+        ids_judge(result, "this user namespace");
+        if (result->ids_gap != PROBE_IDS_ENOUGH)
+            result->ids_gap = PROBE_IDS_OUTSIDE;
+    } else if (errnum != 0) {
+        (void)probe_fail(result, errnum);
+        result->ids_gap = PROBE_IDS_REFUSED;
+    } else {
+        result->state = PROBE_WORKS;
+        (void)snprintf(result->found, sizeof(result->found), "range: 65,536 of its own per box");
+    }
 }
 
-/* The largest entry of ours in such a file: its first id, and how many. */
-static uint64_t subids_find(const char *path, const char *name, unsigned id, uint64_t *first)
+/* How many ids such a file gives to us, and its largest entry. */
+static uint64_t subids_find(const char *path, const char *name, unsigned id, uint64_t *first,
+                            uint64_t *largest)
 {
     FILE *file = fopen(path, "re");
     char line[512], number[16];
-    uint64_t best = 0;
+    uint64_t total = 0;
 
-    *first = 0;
+    *first = *largest = 0;
     if (file == NULL)
         return 0;
     (void)snprintf(number, sizeof(number), "%u", id);
@@ -408,13 +471,14 @@ static uint64_t subids_find(const char *path, const char *name, unsigned id, uin
         if (*end != ':')
             continue;
         count = strtoull(end + 1, NULL, 10);
-        if (count > best) {
-            best = count;
+        total += count;
+        if (count > *largest) {
+            *largest = count;
             *first = start;
         }
     }
     (void)fclose(file);
-    return best;
+    return total;
 }
 
 /* 0, or what it says itself; 127 where there is no such program. */
@@ -452,57 +516,36 @@ static int run_idmap_program(const char *program, pid_t child, unsigned own, uin
     return WEXITSTATUS(status);
 }
 
-static void ids_single(struct probe_result *result, enum probe_ids_gap gap)
-{
-    result->state = PROBE_PARTLY;
-    result->ids_gap = gap;
-    (void)snprintf(result->found, sizeof(result->found),
-                   "single: every box is the caller's one id");
-}
-
 static void try_user_ids(struct probe_result *result)
 {
-    const struct passwd *entry = getpwuid(geteuid());
+    const struct passwd *entry = getpwuid(geteuid()); // NOLINT(concurrency-mt-unsafe): one thread
     const char *name = entry != NULL ? entry->pw_name : "";
-    uint64_t uid_first, gid_first, uids, gids, mapped;
+    uint64_t uid_first, gid_first, uids, gids, most_uids, most_gids;
     int hold = -1, told;
     pid_t child;
 
-    uids = subids_find("/etc/subuid", name, geteuid(), &uid_first);
-    gids = subids_find("/etc/subgid", name, geteuid(), &gid_first);
-    result->ids_count = uids < gids ? uids : gids;
+    uids = subids_find("/etc/subuid", name, geteuid(), &uid_first, &most_uids);
+    gids = subids_find("/etc/subgid", name, geteuid(), &gid_first, &most_gids);
     child = userns_child(result, &hold);
     if (child < 0)
         return;
-    mapped = result->ids_count < IDS_COUNT - 1 ? result->ids_count : IDS_COUNT - 1;
     probe_step(result, "newuidmap");
-    told = run_idmap_program("newuidmap", child, geteuid(), uid_first, mapped);
+    told = run_idmap_program("newuidmap", child, geteuid(), uid_first, most_uids);
     if (told == 0) {
         probe_step(result, "newgidmap");
-        told = run_idmap_program("newgidmap", child, getegid(), gid_first, mapped);
+        told = run_idmap_program("newgidmap", child, getegid(), gid_first, most_gids);
     }
     fd_close(&hold);
     (void)waitpid(child, NULL, 0);
+    if (told == 0)
+        result->ids_count = uids < gids ? uids : gids;
+    ids_judge(result, "/etc/subuid");
     if (told == 127)
-        ids_single(result, PROBE_IDS_NO_PROGRAM);
-    else if (result->ids_count == 0)
-        ids_single(result, PROBE_IDS_NO_ENTRY);
-    else if (result->ids_count < IDS_OF_SLICES)
-        ids_single(result, PROBE_IDS_FEW);
+        result->ids_gap = PROBE_IDS_NO_PROGRAM;
+    else if (uids == 0 || gids == 0)
+        result->ids_gap = PROBE_IDS_NO_ENTRY;
     else if (told != 0)
-        ids_single(result, PROBE_IDS_REFUSED);
-    else if (result->ids_count < IDS_OF_RANGES) {
-        result->state = PROBE_PARTLY;
-        result->ids_gap = PROBE_IDS_FEW;
-        (void)snprintf(result->found, sizeof(result->found),
-                       "slice: %llu ids of /etc/subuid, shared out among boxes",
-                       (unsigned long long)result->ids_count);
-    } else {
-        result->state = PROBE_WORKS;
-        (void)snprintf(result->found, sizeof(result->found),
-                       "range: 65,536 per box, of %llu in /etc/subuid",
-                       (unsigned long long)result->ids_count);
-    }
+        result->ids_gap = PROBE_IDS_REFUSED;
 }
 
 void probe_try_ids(struct probe_result *result)
@@ -551,7 +594,6 @@ static void count_processes(struct probe_result *result)
 static bool become_another(struct probe_result *result)
 {
     int down[2], up[2], own = getpid();
-    struct error err;
     char byte = 0, map[64];
     pid_t pid;
 
@@ -564,7 +606,7 @@ static bool become_another(struct probe_result *result)
         if (fd_read_full(down[0], &byte, 1) != 1)
             _exit(1);
         (void)snprintf(map, sizeof(map), "0 %u %u", IDS_FIRST, IDS_COUNT);
-        byte = idmap_write(own, map, map, &err) == 0 ? 0 : 1;
+        byte = map_write(own, map) == 0 ? 0 : 1;
         (void)fd_write_full(up[1], &byte, 1);
         _exit(0);
     }

@@ -40,7 +40,6 @@ struct doctor_host {
     char release[64], machine[32], program[256];
     bool has_seccomp; /* a filter is on us */
     bool no_new_privs;
-    bool has_sys_admin;
     bool has_own_userns; /* not the one that the kernel begins with */
     bool proc_is_masked;
     char proc_mask[64]; /* one of the masks */

@@ -272,19 +272,21 @@ static void explain_ids(struct doctor_check *check, const struct probe_result *r
         return;
     case PROBE_IDS_REFUSED:
         if (host->uid == 0)
-            CAUSE("this root has not the capabilities to map ids (SETUID and SETGID)");
+            CAUSE("this root lacks the capabilities to map ids (SETUID and SETGID)");
         else if (host->no_new_privs)
             CAUSE("newuidmap is set-user-id, and this process may gain no rights (no_new_privs)");
         else
             CAUSE("newuidmap could not map them: it is not set-user-id, or lies on a nosuid mount, "
                   "or the ids do not exist here");
-        REMEDY(host->no_new_privs ? "start cove outside of what set no_new_privs"
-                                  : "check the mode (4755, root's) and the mount of newuidmap");
+        REMEDY(host->uid == 0       ? "give it these, or run cove as an ordinary user"
+               : host->no_new_privs ? "start cove outside of what set no_new_privs"
+                                    : "check the mode (4755, root's) and the mount of newuidmap");
         return;
     case PROBE_IDS_OUTSIDE:
         CAUSE(
-            "this root is one of a user namespace that lacks the ids of boxes (/proc/self/uid_map)");
-        REMEDY("run cove as an ordinary user with ids of its own, or as root of the host");
+            "the user namespace that this root is root of has few ids beside those of its accounts "
+            "(/proc/self/uid_map)");
+        REMEDY("give it 65,536 ids at least, and a million for ranges, or run cove outside of it");
         return;
     case PROBE_IDS_ENOUGH:
         break;
@@ -394,18 +396,6 @@ static void explain_memfd(struct doctor_check *check, const struct probe_result 
 static void explain_optional(struct doctor_check *check, enum probe_id id,
                              const struct probe_result *result, const struct doctor_host *host)
 {
-    if (host->uid == 0 && host->has_own_userns && result->errnum == EPERM &&
-        (id == PROBE_IDMAP || id == PROBE_EROFS)) {
-        CAUSE("this root is one of a user namespace, and only root of the host may do it");
-        REMEDY("run cove as root of the host, or do without");
-        return;
-    }
-    if (host->uid == 0 && !host->has_sys_admin && result->errnum == EPERM &&
-        (id == PROBE_IDMAP || id == PROBE_EROFS)) {
-        CAUSE("this root lacks the capability SYS_ADMIN, as it does in containers");
-        REMEDY("give it that, run cove as an ordinary user, or do without");
-        return;
-    }
     switch (id) {
     case PROBE_OVERLAY:
         if (result->state == PROBE_PARTLY) {
