@@ -13,7 +13,7 @@ build='gcc make meson ninja-build pkg-config musl-tools linux-libc-dev libc6-dev
     python3'
 test="$build git python3-pytest python3-venv clang-14 clang-tidy-14 clang-format-14 cppcheck
     bubblewrap crun busybox-static erofs-utils e2fsprogs mmdebstrap sqlite3 openssh-client sudo
-    attr libcap2-bin procps strace tar xz-utils mount"
+    attr libcap2-bin procps strace tar xz-utils mount uidmap"
 bench="$build bubblewrap crun busybox-static"
 
 # Programs that tests run inside a box. Any version will do, from wherever: only a command that is

@@ -67,7 +67,7 @@ struct doctor_check {
     const char *name;  /* stable, for programs */
     const char *title; /* for people */
     enum doctor_state state;
-    char found[192];
+    char found[ERROR_TEXT_MAX];
     char cause[320];
     char remedy[320];
     char command[480]; /* what to type, where that says it all */

@@ -122,7 +122,7 @@ static void failure_say(struct doctor *doctor, int status, const struct trial *t
         (void)snprintf(check->found, sizeof(check->found), "its maker was killed: %s",
                        strsignal(WTERMSIG(status)));
     else
-        (void)snprintf(check->found, sizeof(check->found), "%.190s", trial->error.text);
+        (void)snprintf(check->found, sizeof(check->found), "%s", trial->error.text);
     for (int i = 0; i < PROBE_COUNT; i++)
         known |= doctor->checks[i].state == DOCTOR_NO;
     if (known)

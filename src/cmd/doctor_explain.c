@@ -501,6 +501,8 @@ void doctor_hint(struct error *err)
     size_t used = strlen(err->text);
     int root;
 
+    if (strstr(err->text, "cove doctor") != NULL)
+        return;
     for (size_t i = 0; i < sizeof(codes) / sizeof(codes[0]); i++) {
         if (strcmp(err->code, codes[i].code) != 0 ||
             (err->errnum == 0 ? codes[i].id != PROBE_CGROUP : !is_refusal(err->errnum)))
