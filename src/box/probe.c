@@ -3,10 +3,10 @@
 #include "box/probe.h"
 
 #include "base/fd.h"
-#include "base/kernel.h"
 #include "box/cgroup.h"
 #include "box/embed.h"
 #include "box/filter/filter.h"
+#include "box/handle.h"
 #include "box/probe_parts.h"
 #include "box/sys.h"
 
@@ -25,7 +25,6 @@
 #include <time.h>
 
 #define PROBE_LIMIT_MS 10000
-#define MFD_EXECUTABLE 0x10U /* MFD_EXEC, which hosts with vm.memfd_noexec demand */
 
 /* ---- a child for each ---- */
 
@@ -175,22 +174,18 @@ static void try_landlock(struct probe_result *result)
 
 static void try_memfd(struct probe_result *result)
 {
-    int fd = memfd_create("cove-probe", MFD_CLOEXEC | MFD_ALLOW_SEALING | MFD_EXECUTABLE);
-    int said[2], failed = 0;
     char name[] = "cove-init", *argv[] = {name, NULL}, *env[] = {NULL};
+    int fd, said[2], failed = 0;
+    struct error err;
     pid_t pid;
 
-    if (fd < 0 && errno == EINVAL)
-        fd = memfd_create("cove-probe", MFD_CLOEXEC | MFD_ALLOW_SEALING);
-    if (!PROBE_TRY(result, "memfd_create", fd) ||
-        !PROBE_TRY(
-            result, "writing to a memfd",
-            fd_write_full(fd, embed_init_start, (size_t)(embed_init_end - embed_init_start))) ||
-        !PROBE_TRY(result, "the mode of a memfd", fchmod(fd, 0111)) ||
-        !PROBE_TRY(
-            result, "sealing a memfd",
-            fcntl(fd, F_ADD_SEALS, F_SEAL_SEAL | F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_WRITE)) ||
-        !PROBE_TRY(result, "pipe", pipe2(said, O_CLOEXEC)))
+    probe_step(result, "a program in memory");
+    fd = box_program("cove-probe", embed_init_start, embed_init_end, &err);
+    if (fd < 0) {
+        (void)probe_fail(result, err.errnum);
+        return;
+    }
+    if (!PROBE_TRY(result, "pipe", pipe2(said, O_CLOEXEC)))
         return;
     pid = probe_fork();
     if (pid == 0) {

@@ -166,6 +166,13 @@ static void explain_unknown(struct doctor_check *check)
         "look for a refusal in the kernel's log (dmesg), and start cove outside of any container");
 }
 
+/* A call that a kernel of this age has, and that is not there; or is refused, where there is a filter. */
+static bool is_by_filter(const struct probe_result *result, const struct doctor_host *host)
+{
+    return result->signal == SIGSYS || (result->errnum == EPERM && host->has_seccomp) ||
+           (result->errnum == ENOSYS && kernel_is_at_least(5, 15));
+}
+
 /* What any step can run into. */
 static void explain_common(struct doctor_check *check, const struct probe_result *result,
                            const struct doctor_host *host)
@@ -175,13 +182,10 @@ static void explain_common(struct doctor_check *check, const struct probe_result
     if (result->timed_out) {
         CAUSE("it did not come to an end in 10 seconds");
         REMEDY("look at the load of this machine and at the kernel's log (dmesg), and try again");
-    } else if (result->signal == SIGSYS) {
+    } else if (is_by_filter(result, host)) {
         explain_seccomp(check, host);
     } else if (result->errnum == ENOSYS) {
-        if (!explain_old_kernel(check, 5, 15))
-            explain_seccomp(check, host);
-    } else if (result->errnum == EPERM && host->has_seccomp) {
-        explain_seccomp(check, host);
+        (void)explain_old_kernel(check, 5, 15);
     } else if ((result->errnum == EPERM || result->errnum == EACCES) &&
                host->apparmor_restricts == 1 && host->uid != 0) {
         explain_apparmor(check, host);

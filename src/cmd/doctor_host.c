@@ -122,7 +122,7 @@ static bool begins(const char *text, const char *with)
 
 static void mount_read(struct doctor_host *host, struct mounts *mounts, char *line)
 {
-    char *type = strstr(line, " - "), *save = NULL, *field[6];
+    char *type = strstr(line, " - "), *save = NULL, *field[6] = {NULL};
 
     if (type == NULL)
         return;

@@ -149,7 +149,7 @@ static json_t *text_json(const char *text)
 
     if (string != NULL)
         return string;
-    for (i = 0; text[i] != '\0' && i < sizeof(clean) - 1; i++)
+    for (i = 0; i < sizeof(clean) - 1 && text[i] != '\0'; i++)
         clean[i] = (unsigned char)text[i] < 0x80 ? text[i] : '?';
     clean[i] = '\0';
     return json_string(clean);
