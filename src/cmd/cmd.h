@@ -17,6 +17,7 @@ struct cmd {
     int (*run)(int argc, char **argv);
 };
 
+int cmd_doctor(int argc, char **argv);
 int cmd_run(int argc, char **argv);
 int cmd_version(int argc, char **argv);
 

@@ -14,6 +14,7 @@ static int cmd_help(int argc, char **argv);
 
 static const struct cmd commands[] = {
     {"run", "run one command in a fresh box", cmd_run},
+    {"doctor", "say what of a box works on this host, what does not, and what to do", cmd_doctor},
     {"help", "say what cove, or one of its commands, can do", cmd_help},
     {"version", "print the version", cmd_version},
 };
@@ -87,8 +88,8 @@ static int cmd_help(int argc, char **argv)
     command = command_find(argv[1]);
     if (command == NULL)
         return command_unknown(argv[1]);
-    if (command->run == cmd_run)
-        return cmd_run(2, (char *[]){argv[1], help_option, NULL});
+    if (command->run == cmd_run || command->run == cmd_doctor)
+        return command->run(2, (char *[]){argv[1], help_option, NULL});
     return help_summary(command) == 0 ? 0 : CMD_FAILED;
 }
 

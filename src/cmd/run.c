@@ -8,6 +8,7 @@
 #include "base/clock.h"
 #include "base/fd.h"
 #include "cmd/cmd.h"
+#include "cmd/doctor.h"
 #include "cmd/scope.h"
 
 #include <errno.h>
@@ -479,9 +480,10 @@ static void result_say(const struct run *run, const struct run_result *result)
                 (double)run->options.timeout_ms / 1000.0);
 }
 
-/* cove itself failed. */
-static int run_fail(const struct error *err, bool json)
+/* cove itself failed: where this host is in the way, the error says how. */
+static int run_fail(struct error *err, bool json)
 {
+    doctor_hint(err);
     if (json)
         (void)run_json_error(err);
     return cmd_fail(err);

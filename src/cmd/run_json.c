@@ -1,5 +1,5 @@
-/* The result of `cove run --json`: one object on one line. The only file of the command line that
- * knows jansson.
+/* The result of `cove run --json`: one object on one line. With doctor_print.c the
+ * only file of the command line that knows jansson.
  *
  * What a command printed is not always text. `stdout` and `stderr` always are: bytes that are no
  * UTF-8 become U+FFFD there, and the bytes themselves are then beside it in base64. */

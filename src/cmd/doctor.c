@@ -1,0 +1,257 @@
+/* `cove doctor`: what of a box works on this host, what does not, why, and what to do.
+ *
+ * Every mechanism is tried (box/probe.h), and last a box is made as `cove run` makes one: its level is
+ * the verdict, whatever the probes said. */
+#include "cmd/doctor.h"
+
+#include "base/fd.h"
+#include "cmd/cmd.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/utsname.h>
+
+static const char help[] =
+    "Usage: cove doctor [--json]\n"
+    "\n"
+    "Tries everything that a box needs of this host, each in a process of its own, makes a box, and\n"
+    "says what works, what does not, why, and what to do. Nothing of the host is changed.\n"
+    "\n"
+    "  --json    print one object that says the same\n"
+    "  --help    print this\n"
+    "\n"
+    "Each line starts with yes, less (it works, with less), no, or - (not tried). The last lines are\n"
+    "what cove run has here:\n"
+    "\n"
+    "  level     full; no-fresh-proc (has to be asked for); none\n"
+    "  limits    cgroup; rlimit (a watchdog counts memory, and kills late)\n"
+    "  ids       range (65,536 of its own per box); slice (fewer); single (the caller's one id)\n"
+    "  disk      hard (the kernel keeps the limit); watched (a watchdog does)\n"
+    "\n"
+    "Exit status: 0 where a box of level full can be made, 1 where only a weaker one or none can,\n"
+    "125 if cove doctor itself was misused or could not say it.\n";
+
+/* ---- what each check is ---- */
+
+/* What stands in for it, or what is lost without it; NULL where there is no box without it. */
+static const struct {
+    const char *name, *title, *without;
+} words[DOCTOR_CHECKS] = {
+    [PROBE_KERNEL] = {"kernel", "kernel", NULL},
+    [PROBE_USERNS] = {"user-namespace", "user namespaces", NULL},
+    [PROBE_USERNS_CAPS] = {"capabilities", "capabilities in them", NULL},
+    [PROBE_IDS] = {"ids", "ids", NULL},
+    [PROBE_NAMESPACES] = {"namespaces", "other namespaces", NULL},
+    [PROBE_NETWORK] = {"network", "network namespace", NULL},
+    [PROBE_PROC] = {"proc", "fresh /proc", NULL},
+    [PROBE_DEVPTS] = {"devpts", "terminals (devpts)", NULL},
+    [PROBE_OVERLAY] = {"overlay", "overlay", "only --root needs it"},
+    [PROBE_IDMAP] = {"idmap", "idmapped mounts", "only root's --workspace and --mount need them"},
+    [PROBE_EROFS] = {"erofs", "erofs images", "only --root IMAGE needs it"},
+    [PROBE_SECCOMP] = {"seccomp", "system call filter", NULL},
+    [PROBE_LANDLOCK] = {"landlock", "Landlock", "a second wall; the first ones hold without it"},
+    [PROBE_CLOCKS] = {"clocks", "clocks of its own", "boxes see how long the host is up"},
+    [PROBE_MEMFD] = {"memfd", "programs in memory", NULL},
+    [PROBE_CGROUP] = {"cgroup", "limits by cgroups",
+                      "rlimit: a watchdog stands in, and kills late"},
+    [PROBE_PROCESS_LIMIT] = {"process-limit", "processes per box",
+                             "only limits without cgroups need it"},
+    [DOCTOR_BOX] = {"box", "a box", NULL},
+};
+
+static void failure_say(struct doctor_check *check, const char *without,
+                        const struct probe_result *result)
+{
+    const char *how = result->timed_out     ? "it did not end"
+                      : result->signal != 0 ? strsignal(result->signal)
+                      : result->errnum != 0 ? strerror(result->errnum)
+                                            : "it does not do what it should";
+
+    if (result->errnum == 0 && result->signal == 0 && !result->timed_out &&
+        result->found[0] != '\0')
+        (void)snprintf(check->found, sizeof(check->found), "%s%s%s", result->found,
+                       without != NULL ? "; " : "", without != NULL ? without : "");
+    else
+        (void)snprintf(check->found, sizeof(check->found), "%s: %s%s%s", result->step, how,
+                       without != NULL ? "; " : "", without != NULL ? without : "");
+}
+
+void doctor_check_fill(struct doctor_check *check, enum probe_id id,
+                       const struct probe_result *result)
+{
+    const char *without = words[id].without;
+
+    *check = (struct doctor_check){.name = words[id].name, .title = words[id].title};
+    switch (result->state) {
+    case PROBE_WORKS:
+    case PROBE_SKIPPED:
+        check->state = result->state == PROBE_WORKS ? DOCTOR_YES : DOCTOR_UNTRIED;
+        (void)snprintf(check->found, sizeof(check->found), "%s", result->found);
+        break;
+    case PROBE_PARTLY:
+        check->state = DOCTOR_LESS;
+        (void)snprintf(check->found, sizeof(check->found), "%s", result->found);
+        break;
+    case PROBE_FAILS:
+        check->state = without != NULL ? DOCTOR_LESS : DOCTOR_NO;
+        failure_say(check, without, result);
+        break;
+    }
+}
+
+/* ---- finding out ---- */
+
+/* Without a user namespace nothing in one can be tried, and so on upwards. */
+static enum probe_id needs(enum probe_id id)
+{
+    switch (id) {
+    case PROBE_IDS:
+    case PROBE_USERNS_CAPS:
+        return PROBE_USERNS;
+    case PROBE_NAMESPACES:
+    case PROBE_NETWORK:
+    case PROBE_CLOCKS:
+    case PROBE_PROCESS_LIMIT:
+        return PROBE_USERNS_CAPS;
+    case PROBE_PROC:
+    case PROBE_DEVPTS:
+    case PROBE_OVERLAY:
+        return PROBE_NAMESPACES;
+    default:
+        return id;
+    }
+}
+
+static bool can_try(const struct doctor *doctor, enum probe_id id, struct probe_result *result)
+{
+    enum probe_id other = needs(id);
+    const struct doctor_check *check = &doctor->checks[other];
+
+    if (other == id || check->state == DOCTOR_YES || check->state == DOCTOR_LESS)
+        return true;
+    *result = (struct probe_result){.state = PROBE_SKIPPED};
+    (void)snprintf(result->found, sizeof(result->found), "not tried without %s", check->title);
+    return false;
+}
+
+/* What was not tried because something else fails first, but is known to be in the way behind it: who
+ * changes how a container starts wants to do so once. */
+static void explain_ahead(struct doctor_check *check, enum probe_id id,
+                          const struct doctor_host *host)
+{
+    struct probe_result result = {.state = PROBE_FAILS, .errnum = EPERM};
+    bool in_engine = host->is_in[PLACE_DOCKER] || host->is_in[PLACE_PODMAN] ||
+                     host->is_in[PLACE_KUBERNETES];
+
+    if (id == PROBE_PROC && host->proc_is_masked) {
+        doctor_explain(check, id, &result, host);
+    } else if (id == PROBE_NAMESPACES && in_engine && strstr(host->confinement, "(enforce)")) {
+        result.errnum = EACCES;
+        doctor_explain(check, id, &result, host);
+    }
+}
+
+/* One filter or setting is often in the way of many: it is explained once. */
+static void explain_once(struct doctor *doctor, int id)
+{
+    struct doctor_check *check = &doctor->checks[id];
+
+    for (int i = 0; i < id && check->cause[0] != '\0'; i++) {
+        const struct doctor_check *other = &doctor->checks[i];
+
+        if (strcmp(check->cause, other->cause) != 0 || strcmp(check->remedy, other->remedy) != 0)
+            continue;
+        (void)snprintf(check->cause, sizeof(check->cause), "as for %s above", other->title);
+        check->remedy[0] = check->command[0] = '\0';
+        return;
+    }
+}
+
+static void probes_run(struct doctor *doctor)
+{
+    for (int i = 0; i < PROBE_COUNT; i++) {
+        enum probe_id id = (enum probe_id)i;
+        struct probe_result result;
+
+        if (can_try(doctor, id, &result))
+            probe_run(id, &result);
+        doctor_check_fill(&doctor->checks[id], id, &result);
+        doctor_explain(&doctor->checks[id], id, &result, &doctor->host);
+        if (result.state == PROBE_SKIPPED)
+            explain_ahead(&doctor->checks[id], id, &doctor->host);
+        explain_once(doctor, i);
+    }
+}
+
+static void verdict(struct doctor *doctor)
+{
+    unsigned weaker = 0;
+
+    for (int i = 0; i < PROBE_COUNT; i++)
+        weaker += doctor->checks[i].state == DOCTOR_LESS || doctor->checks[i].state == DOCTOR_NO;
+    doctor->exit_status = doctor->has_box && strcmp(doctor->level, "full") == 0 ? 0 : 1;
+    if (!doctor->has_box)
+        (void)snprintf(doctor->summary, sizeof(doctor->summary),
+                       "No box can be made here as things are; what says no above is in the way.");
+    else if (doctor->exit_status != 0)
+        (void)snprintf(doctor->summary, sizeof(doctor->summary),
+                       "Only a weaker box can be made here: cove run --allow-level %s.",
+                       doctor->level);
+    else if (weaker == 0)
+        (void)snprintf(doctor->summary, sizeof(doctor->summary), "All good.");
+    else
+        (void)snprintf(doctor->summary, sizeof(doctor->summary),
+                       "Boxes of level full can be made here; %u %s above %s weaker than it could "
+                       "be.",
+                       weaker, weaker == 1 ? "thing" : "things", weaker == 1 ? "is" : "are");
+}
+
+static int doctor_run(struct doctor *doctor)
+{
+    _cleanup_close_ int root = open("/", O_PATH | O_DIRECTORY | O_CLOEXEC);
+    struct utsname name;
+
+    if (root < 0)
+        return -1;
+    doctor_host_read(&doctor->host, root);
+    if (uname(&name) == 0) {
+        (void)snprintf(doctor->host.release, sizeof(doctor->host.release), "%.63s", name.release);
+        (void)snprintf(doctor->host.machine, sizeof(doctor->host.machine), "%.31s", name.machine);
+    }
+    probes_run(doctor);
+    doctor->checks[DOCTOR_BOX] = (struct doctor_check){.name = words[DOCTOR_BOX].name,
+                                                       .title = words[DOCTOR_BOX].title};
+    doctor_try_box(doctor);
+    verdict(doctor);
+    return 0;
+}
+
+int cmd_doctor(int argc, char **argv)
+{
+    static struct doctor doctor; /* large, and zero */
+    bool json = false;
+
+    for (int i = 1; i < argc; i++) {
+        if (strcmp(argv[i], "--help") == 0 || strcmp(argv[i], "-h") == 0)
+            return cmd_print(help, sizeof(help) - 1) == 0 ? 0 : CMD_FAILED;
+        if (strcmp(argv[i], "--json") != 0) {
+            cmd_say("doctor: it takes --json and nothing else, but was given '%s'; see cove doctor "
+                    "--help",
+                    argv[i]);
+            return CMD_FAILED;
+        }
+        json = true;
+    }
+    if (doctor_run(&doctor) < 0) {
+        cmd_say("doctor: / cannot be opened: %s; start cove where it can", strerror(errno));
+        return CMD_FAILED;
+    }
+    if ((json ? doctor_print_json(&doctor) : doctor_print_words(&doctor)) < 0) {
+        cmd_say("standard output: the result could not be written: %s; give it more room",
+                strerror(errno));
+        return CMD_FAILED;
+    }
+    return doctor.exit_status;
+}

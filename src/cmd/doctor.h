@@ -1,0 +1,105 @@
+/* `cove doctor`: what it finds out, as one struct from which its words and its JSON are both made.
+ *
+ * doctor_host.c reads where we are, doctor_explain.c says why a probe failed and what to do, and
+ * doctor_print.c prints. None of them changes anything, and what a host lacks is never guessed from
+ * where we are: places and settings only explain what a probe has seen fail. */
+#pragma once
+
+#include "base/err.h"
+#include "box/probe.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <sys/types.h>
+
+/* ---- where we are ---- */
+
+enum doctor_place {
+    PLACE_GVISOR,
+    PLACE_WSL1,
+    PLACE_WSL2,
+    PLACE_COVE,
+    PLACE_KUBERNETES,
+    PLACE_PODMAN,
+    PLACE_DOCKER,
+    PLACE_LXC,
+    PLACE_NSPAWN,
+    PLACE_FLATPAK,
+    PLACE_BUBBLEWRAP,
+    PLACE_CONTAINER, /* one that says so and is none of these */
+    PLACE_USERNS,    /* a user namespace of nobody known */
+    PLACE_CHROOT,
+};
+#define PLACE_COUNT (PLACE_CHROOT + 1)
+
+struct doctor_host {
+    uid_t uid;
+    bool is_in[PLACE_COUNT];
+    char manager[32]; /* PLACE_CONTAINER: what it calls itself */
+    char release[64], machine[32], program[256];
+    bool has_seccomp; /* a filter is on us */
+    bool no_new_privs;
+    bool has_own_userns; /* not the one that the kernel begins with */
+    bool proc_is_masked;
+    char proc_mask[64]; /* one of the masks */
+    bool cgroup_is_mounted, cgroup_is_read_only;
+    bool has_systemd;
+    long apparmor_restricts; /* each of the settings: -1 where there is none */
+    long userns_clone;
+    long userns_max;
+    long memfd_noexec;
+    char confinement[64]; /* the security module's label of us; "" for none */
+};
+
+/* Reads it below `root`, an fd of "/". */
+void doctor_host_read(struct doctor_host *host, int root);
+
+/* "a Docker container". */
+const char *doctor_place_words(const struct doctor_host *host, enum doctor_place place);
+const char *doctor_place_name(enum doctor_place place);
+
+/* ---- what was found ---- */
+
+enum doctor_state { DOCTOR_YES, DOCTOR_LESS, DOCTOR_NO, DOCTOR_UNTRIED };
+
+struct doctor_check {
+    const char *name;  /* stable, for programs */
+    const char *title; /* for people */
+    enum doctor_state state;
+    char found[ERROR_TEXT_MAX];
+    char cause[320];
+    char remedy[320];
+    char command[480]; /* what to type, where that says it all */
+};
+
+#define DOCTOR_CHECKS (PROBE_COUNT + 1) /* and the box itself */
+#define DOCTOR_BOX PROBE_COUNT
+
+struct doctor {
+    struct doctor_host host;
+    struct doctor_check checks[DOCTOR_CHECKS];
+    bool has_box;
+    char level[24], limits[24], ids[24], disk[24]; /* "" where there is no box */
+    char summary[160];
+    int exit_status;
+};
+
+/* The name, title and state of a check, from its probe. */
+void doctor_check_fill(struct doctor_check *check, enum probe_id id,
+                       const struct probe_result *result);
+
+/* Why it failed, and what to do: cause, remedy and command of the check. */
+void doctor_explain(struct doctor_check *check, enum probe_id id, const struct probe_result *result,
+                    const struct doctor_host *host);
+
+/* Adds the cause, and where to ask further, to an error of a box that this host does not allow. Other
+ * errors stay as they are. */
+void doctor_hint(struct error *err);
+
+/* Makes a box as `cove run` does, and runs a command in it. */
+void doctor_try_box(struct doctor *doctor);
+
+/* 0, or -1 (errno) if it could not be written. */
+int doctor_print_words(const struct doctor *doctor);
+int doctor_print_json(const struct doctor *doctor);
