@@ -383,9 +383,11 @@ static void warn(struct box *box, const struct making *making)
                                  "level=no-fresh-proc (processes outside of the box can be seen in its "
                                  "/proc), ");
     if (box->is_watched)
-        used += (size_t)snprintf(text + used, size - used,
-                                 "limits=rlimit (no cgroup can be made here, so a watchdog limits memory "
-                                 "and processes, and CPUs are whole ones), ");
+        used += (size_t)snprintf(text + used, size - used, "limits=rlimit (%s), ",
+                                 making->plan.gate.watched == CGROUP_CPU
+                                     ? "no cgroup limits CPU here, so CPUs are whole ones"
+                                     : "no cgroup can be made here, so a watchdog limits memory and "
+                                       "processes, and CPUs are whole ones");
     if (box->disk_watched)
         used += (size_t)snprintf(text + used, size - used,
                                  "disk=watched (before Linux 6.6 it is a directory of yours, counted from "
