@@ -521,7 +521,7 @@ int cgroup_gate_open(const struct cgroup *cgroup, struct cgroup_gate *gate, stru
     const struct cgroup_host *host = cgroup->host;
 
     memset(gate, 0, sizeof(*gate));
-    if (!host->is_shown) {
+    if (host->box_mounts) {
         gate->own_view = cgroup->v2_made;
         return 0;
     }

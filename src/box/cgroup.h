@@ -37,7 +37,7 @@ struct cgroup_host {
     int v2;                  /* directory in which boxes get their v2 group, or -1 */
     unsigned v2_controllers; /* the ones that are used there */
     bool limits_memory, limits_cpu, limits_pids; /* what can be limited at all */
-    bool is_shown; /* groups are shown to a box as mounts of ours; else it mounts its own */
+    bool box_mounts; /* groups are no mounts that we can hand over: a box mounts its own */
 };
 
 struct cgroup_limits {

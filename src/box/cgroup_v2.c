@@ -148,7 +148,7 @@ static int leaves_make(struct cgroup *cgroup, int directory, uid_t owner, gid_t 
     if (delegate(cgroup, directory, owner, owner_gid, err) < 0)
         return -1;
     cgroup->delegated = true;
-    if (!cgroup->host->is_shown)
+    if (cgroup->host->box_mounts)
         return 0; /* the box mounts it for itself */
     /* Init keeps this one. Through a directory of the host's tree its ".." would lead to the
      * host's root; through a mount of its own that hangs nowhere it ends here. */

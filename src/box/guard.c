@@ -247,7 +247,7 @@ static int make(int socket, const struct guard_order *order, struct cgroup *cgro
     static struct cgroup_host host; /* the groups borrow it */
 
     (void)cgroup_probe(&host, err); /* where there is none, there is a watchdog */
-    host.is_shown = order->mounts;
+    host.box_mounts = !order->mounts;
     /* A v2 group without controllers serves leaves, and a box of one command has none. */
     if (!order->announce && host.v2_controllers == 0)
         fd_close(&host.v2);
