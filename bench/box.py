@@ -21,35 +21,52 @@ PAUSE_MS = 300
 MS = 1e-6  # from ns
 
 
-def race(work, build, name, rounds, block, pause_ms):
-    """Runs the contestants of the cold start against each other; their series by name."""
-    true, cove = f"{build}/bench/true", f"{build}/cove"
+def race(work, build, name, rounds, block, pause_ms, become=()):
+    """Runs the contestants of the cold start against each other; their series by name. `become` are
+    words before the command, for an ordinary user."""
     work = os.path.join(work, name)
     os.makedirs(work)
+    for program in ("cove", "bench/true", "bench/spawn"):  # where everybody can read them
+        shutil.copy(f"{build}/{program}", work)
     contestants = {
         "true": ["/bin/true"],
-        "floor": ["@namespaces", true],
-        "cove": [cove, "run", "--", "/bin/true"],
+        "floor": ["@namespaces", f"{work}/true"],
+        "cove": ["+2=/dev/null", f"{work}/cove", "run", "--", "/bin/true"],  # it says what is weaker
         "bwrap": peers.bwrap(work, ["/bin/true"]),
-        "crun": peers.crun(work, ["/bin/true"]),
     }
+    if not become:
+        contestants["crun"] = peers.crun(work, ["/bin/true"])
     words = []
     for contestant, command in contestants.items():
         words += [contestant, *command, ",,"]
-    raw = f"{build}/bench/{name}.raw"
-    subprocess.run([f"{build}/bench/spawn", raw, str(rounds), str(block),
-                    str(pause_ms), *words], check=True)
+    raw = f"{work}/raw"
+    with open(raw, "wb"):
+        os.chmod(raw, 0o666)
+    subprocess.run([*become, f"{work}/spawn", raw, str(rounds), str(block), str(pause_ms), *words],
+                   check=True, cwd=work)
     return report.read_series(raw)
+
+
+def as_user(work, subids):
+    """Words that make the command one of nobody's, to whom /etc/subuid and /etc/subgid give `subids`:
+    in mounts of its own, so that the host's files stay as they are."""
+    path = os.path.join(work, "subids" if subids else "no-subids")
+    with open(path, "w", encoding="ascii") as file:
+        file.write(subids)
+    script = ('mount --bind "$0" /etc/subuid && mount --bind "$0" /etc/subgid && '
+              'exec setpriv --reuid nobody --regid nogroup --clear-groups "$@"')
+    return ["unshare", "-m", "sh", "-c", script, path]
 
 
 def cold_rows(series, name, title, goal):
     """Net of what spawning /bin/true costs by itself, for everybody pays that."""
     true_ns = percentile(series["true"].samples, 50)
-    net = {who: percentile(series[who].samples, 50) - true_ns for who in ("bwrap", "crun")}
+    against = [peer for peer in ("bwrap", "crun") if peer in series]
+    net = {who: percentile(series[who].samples, 50) - true_ns for who in against}
     floor = percentile(series["floor"].samples, 50)
     cove = [sample - true_ns for sample in series["cove"].samples]
     rows = []
-    for peer in ("bwrap", "crun"):
+    for peer in against:
         rows.append(Row(
             name=f"{name}_vs_{peer}", text=f"cove run, net of /bin/true, beside {peer}", unit="ms",
             samples=[sample * MS for sample in cove], peer=f"{peer}, net of /bin/true",
@@ -58,6 +75,8 @@ def cold_rows(series, name, title, goal):
     for who, text in (("cove", "cove run -- /bin/true"), ("bwrap", "bwrap ... /bin/true"),
                       ("crun", "crun run, /bin/true"), ("true", "/bin/true"),
                       ("floor", "clone3 with 7 namespaces, static true")):
+        if who not in series:
+            continue
         rows.append(Row(name=f"{name}_gross_{who}", text=text, unit="ms",
                         samples=series[who].scaled(MS), section=title))
     return rows
@@ -132,6 +151,13 @@ def measure(work, build, series, rows):
             ("cold_paced", PACED_ROUNDS, 1, PAUSE_MS, f"cold, {PAUSE_MS} ms apart", None)):
         found = race(work, build, name, rounds, block, pause_ms)
         rows += cold_rows(found, name, title, goal)
+        series.update({f"{name} {who}": one for who, one in found.items()})
+    for name, subids, title in (
+            ("rootless_single", "", "cold, an ordinary user with one id, as bwrap has"),
+            ("rootless_slice", "nobody:100000:65536\n",
+             "cold, an ordinary user with 65,536 ids, through newuidmap")):
+        found = race(work, build, name, HOT_ROUNDS, HOT_BLOCK, 0, as_user(work, subids))
+        rows += cold_rows(found, name, title, ("ratio", "<=", 0.7))
         series.update({f"{name} {who}": one for who, one in found.items()})
     found = alive(work, build)
     rows += alive_rows(found, {who: series[f"cold_hot {who}"] for who in ("bwrap", "floor")})
