@@ -133,12 +133,14 @@ static void in_pid_namespace(struct probe_result *result, void (*function)(struc
 
     if (!PROBE_TRY(result, "a pid namespace", unshare(CLONE_NEWPID)))
         return;
+    /* Before it is there: from then on the steps are its own. */
+    probe_step(result, "the first process of a pid namespace");
     pid = probe_fork();
     if (pid == 0) {
         function(result);
         _exit(0);
     }
-    if (!PROBE_TRY(result, "the first process of a pid namespace", pid))
+    if (!probe_did(result, pid))
         return;
     (void)waitpid(pid, &status, 0);
     if (status != 0) {

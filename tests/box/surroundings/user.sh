@@ -32,6 +32,12 @@ for pair in passwd:passwd group:group subids:subuid subids:subgid; do
 done
 mkdir -m 700 /media/home
 chown "$id:$id" /media/home
+# Where the user's own lock of ids lies, so that it ends with the command too.
+if [ -d /run/user ]; then
+    mount -t tmpfs -o mode=755 tmpfs /run/user
+    mkdir -m 700 "/run/user/$id"
+    chown "$id:$id" "/run/user/$id"
+fi
 # su and sudo leave none of the caller's session either.
 unset XDG_RUNTIME_DIR DBUS_SESSION_BUS_ADDRESS
 HOME=/media/home USER=$name LOGNAME=$name
