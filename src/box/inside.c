@@ -437,6 +437,23 @@ static int become_user(const struct plan *plan, struct error *err)
     return 0;
 }
 
+/* Init's program may be read by nobody, which keeps everybody in the box from looking into init: the
+ * kernel asks whether we could read it when we execute it. Where its owner is an id of the box (an
+ * ordinary user's own), these two capabilities would let us. What init keeps is decided by the bounding
+ * set, not by this. */
+static int blind(struct error *err)
+{
+    struct __user_cap_header_struct header = {.version = _LINUX_CAPABILITY_VERSION_3};
+    struct __user_cap_data_struct data[2];
+
+    if (syscall(SYS_capget, &header, data) < 0)
+        return error_set(err, "caps_failed", errno, "cannot read our capabilities");
+    data[0].effective &= ~(1U << CAP_DAC_OVERRIDE | 1U << CAP_DAC_READ_SEARCH);
+    if (syscall(SYS_capset, &header, data) < 0)
+        return error_set(err, "caps_failed", errno, "cannot drop capabilities");
+    return 0;
+}
+
 /* Everything is given up here; the filter last, for it forbids what came before. */
 static int lock_down(const struct plan *plan, struct error *err)
 {
@@ -456,6 +473,8 @@ static int lock_down(const struct plan *plan, struct error *err)
     if (landlock_confine(plan, err) < 0 || become_user(plan, err) < 0)
         return -1;
     (void)prctl(PR_SET_PDEATHSIG, SIGKILL);
+    if (blind(err) < 0)
+        return -1;
     count = filter_program(program,
                            (plan->no_set_id ? FILTER_NO_SETID : 0) |
                                (plan->gate.watched ? FILTER_WATCHED : 0),

@@ -261,28 +261,6 @@ static bool cgroup_try(const struct cgroup_host *host, struct probe_result *resu
     return cgroup_remove(&group, &err) == 0 || probe_fail(result, err.errnum);
 }
 
-/* The manager of the user's services makes groups for who asks: `cove run` does, where it has none. */
-static bool systemd_gives_scope(void)
-{
-    char *argv[] = {"systemd-run", "--user",       "--scope", "--quiet", "--collect",
-                    "-p",          "Delegate=yes", "--",      "true",    NULL};
-    int status;
-    pid_t pid;
-
-    if (getenv("XDG_RUNTIME_DIR") == NULL && getenv("DBUS_SESSION_BUS_ADDRESS") == NULL)
-        return false;
-    pid = probe_fork();
-    if (pid == 0) {
-        int null = open("/dev/null", O_RDWR | O_CLOEXEC);
-
-        for (int fd = 0; fd < 3; fd++)
-            (void)dup2(null, fd);
-        (void)execvp(argv[0], argv);
-        _exit(127);
-    }
-    return pid > 0 && waitpid(pid, &status, 0) == pid && status == 0;
-}
-
 static void try_cgroup(struct probe_result *result)
 {
     struct cgroup_host host;
@@ -290,13 +268,6 @@ static void try_cgroup(struct probe_result *result)
 
     probe_step(result, "finding a group that can have children");
     if (cgroup_probe(&host, &err) < 0) {
-        if (geteuid() != 0 && systemd_gives_scope()) {
-            result->state = PROBE_WORKS;
-            result->by_systemd = true;
-            (void)snprintf(result->found, sizeof(result->found),
-                           "v2, in a scope of systemd's user manager");
-            return;
-        }
         (void)probe_fail(result, 0);
         (void)snprintf(result->found, sizeof(result->found),
                        "no group in which others can be made");

@@ -59,7 +59,6 @@ struct probe_result {
     enum probe_ids_gap ids_gap;
     uint64_t ids_count;
     int legacy_errnum; /* PROBE_USERNS: of unshare(2), where clone3 failed; 0: that works */
-    bool by_systemd;   /* PROBE_CGROUP: through a scope of the user's systemd */
 };
 
 /* What can be said of one mechanism. */

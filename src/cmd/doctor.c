@@ -6,6 +6,7 @@
 
 #include "base/fd.h"
 #include "cmd/cmd.h"
+#include "cmd/scope.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -244,6 +245,7 @@ int cmd_doctor(int argc, char **argv)
         }
         json = true;
     }
+    scope_obtain(argv); /* as cove run does: what is found holds for it */
     if (doctor_run(&doctor) < 0) {
         cmd_say("doctor: / cannot be opened: %s; start cove where it can", strerror(errno));
         return CMD_FAILED;

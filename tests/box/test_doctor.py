@@ -139,7 +139,7 @@ def test_a_masked_proc_is_named_with_the_level_to_ask_for():
     assert "--allow-level no-fresh-proc" in doctor.checks["proc"]["remedy"]
     assert doctor.json["exit_status"] == 1
     done = within(["masked-proc.sh"], COVE, "run", "--", "true")
-    assert done.returncode == 125 and done.stderr.endswith("see cove doctor\n")
+    assert done.returncode == 125 and "cove doctor" in done.stderr
 
 
 def test_on_an_overlay_only_the_workspace_is_missing():
