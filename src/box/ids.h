@@ -33,6 +33,15 @@ enum ids_kind {
     IDS_SINGLE, /* the caller's own */
 };
 
+/* Why there are no more ids than the caller's one. */
+enum ids_gap {
+    IDS_ENOUGH,
+    IDS_NO_PROGRAM, /* newuidmap and newgidmap are missing, or have no rights */
+    IDS_NO_ENTRY,   /* in /etc/subuid and /etc/subgid */
+    IDS_NO_RIGHTS,  /* no_new_privs keeps newuidmap's from counting */
+    IDS_OUTSIDE,    /* the user namespace has none to spare */
+};
+
 /* Ids that follow each other, given to a user. */
 struct ids_part {
     uint32_t first;
@@ -48,6 +57,7 @@ struct ids_pool {
     uint8_t taken[(IDS_SLOTS + 7) / 8]; /* by the host's files, or through this pool */
 
     /* Of a user's pool: slices, counted over all parts. None in a host-wide pool. */
+    enum ids_gap gap;
     uint32_t slices;
     struct ids_part uids[IDS_PARTS_MAX], gids[IDS_PARTS_MAX];
 };

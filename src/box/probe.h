@@ -6,6 +6,8 @@
  * what a probe makes lives in namespaces that end with it, and its cgroups are removed again. */
 #pragma once
 
+#include "box/ids.h"
+
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -38,16 +40,6 @@ enum probe_state {
     PROBE_FAILS,
 };
 
-/* Why a range of ids cannot be had: there is no errno for it. */
-enum probe_ids_gap {
-    PROBE_IDS_ENOUGH,
-    PROBE_IDS_NO_PROGRAM, /* newuidmap, newgidmap */
-    PROBE_IDS_NO_ENTRY,   /* in /etc/subuid and /etc/subgid */
-    PROBE_IDS_FEW,        /* fewer than for 16 boxes */
-    PROBE_IDS_REFUSED,    /* there are enough, and mapping them fails */
-    PROBE_IDS_OUTSIDE,    /* root of a user namespace that has few */
-};
-
 struct probe_result {
     enum probe_state state;
     char step[64]; /* what was being done last */
@@ -56,7 +48,8 @@ struct probe_result {
     bool timed_out;
     char found[128]; /* what there is, for a person */
     /* Facts that decide what to advise. */
-    enum probe_ids_gap ids_gap;
+    enum ids_gap ids_gap;
+    bool ids_refused; /* there are enough, and taking or mapping them fails */
     uint64_t ids_count;
     int legacy_errnum; /* PROBE_USERNS: of unshare(2), where clone3 failed; 0: that works */
 };

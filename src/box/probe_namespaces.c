@@ -4,6 +4,7 @@
  * the ids themselves are tried, or would spoil what is tried, is there a range. */
 #include "base/fd.h"
 #include "base/kernel.h"
+#include "box/caller.h"
 #include "box/idmap.h"
 #include "box/ids.h"
 #include "box/probe_parts.h"
@@ -12,7 +13,6 @@
 #include <errno.h>
 #include <linux/capability.h>
 #include <net/if.h>
-#include <pwd.h>
 #include <sched.h>
 #include <signal.h>
 #include <stdio.h>
@@ -28,9 +28,6 @@
 #include <sys/xattr.h>
 #include <time.h>
 
-#define IDS_OF_SLICES 1025U               /* one box of 1,024 ids, and the caller's own */
-#define IDS_OF_RANGES (16ULL * IDS_COUNT) /* as many boxes as can tell each other apart by range */
-#define ACCOUNTS_END 2000U
 #define PROCESSES_TRIED 3
 
 /* ---- user namespaces ---- */
@@ -380,182 +377,85 @@ static pid_t userns_child(struct probe_result *result, int *hold)
     return pid;
 }
 
-/* Ids of our own user namespace, less those of the accounts of whatever runs in it. */
-static uint64_t namespace_ids(const char *path)
+/* How many ids of the caller's own there are: the fewer of users and groups. */
+static uint64_t ids_given(const struct ids_pool *pool)
 {
-    char text[4096], *rest = text;
-    uint64_t total = 0;
+    uint64_t uids = 0, gids = 0;
 
-    if (fd_read_file(AT_FDCWD, path, text, sizeof(text)) < 0)
-        return 0;
-    while (*rest != '\0') {
-        uint64_t first = strtoull(rest, &rest, 10), count;
-
-        (void)strtoull(rest, &rest, 10);
-        count = strtoull(rest, &rest, 10);
-        if (first + count > ACCOUNTS_END)
-            total += first < ACCOUNTS_END ? first + count - ACCOUNTS_END : count;
-        rest += strspn(rest, "\n");
+    for (size_t i = 0; i < IDS_PARTS_MAX; i++) {
+        uids += pool->uids[i].count;
+        gids += pool->gids[i].count;
     }
-    return total;
+    return uids < gids ? uids : gids;
 }
 
-/* What so many ids of the caller's own are good for. */
-static void ids_judge(struct probe_result *result, const char *source)
+static void ids_say(struct probe_result *result, const struct ids *ids, bool of_host)
 {
     unsigned long long count = result->ids_count;
 
-    result->ids_gap = count >= IDS_OF_RANGES ? PROBE_IDS_ENOUGH : PROBE_IDS_FEW;
-    result->state = count >= IDS_OF_RANGES ? PROBE_WORKS : PROBE_PARTLY;
-    if (count >= IDS_OF_RANGES)
-        (void)snprintf(result->found, sizeof(result->found), "range: 65,536 per box, of %llu in %s",
-                       count, source);
-    else if (count >= IDS_OF_SLICES)
-        (void)snprintf(result->found, sizeof(result->found),
-                       "slice: %llu ids of %s, shared out among boxes", count, source);
+    if (of_host)
+        (void)snprintf(result->found, sizeof(result->found), "range: 65,536 of its own per box");
+    else if (ids->kind == IDS_RANGE)
+        (void)snprintf(result->found, sizeof(result->found), "range: 65,536 per box, of %llu", count);
+    else if (ids->kind == IDS_SLICED)
+        (void)snprintf(result->found, sizeof(result->found), "slice: %u per box, of %llu", IDS_SLICE,
+                       count);
     else
         (void)snprintf(result->found, sizeof(result->found),
                        "single: every box is the caller's one id");
+    result->state = ids->kind == IDS_SINGLE ? PROBE_PARTLY : PROBE_WORKS;
 }
 
-static void try_root_ids(struct probe_result *result)
+/* As a box takes and gets them (box.c), so that it cannot be another answer. */
+static void try_ids(struct probe_result *result, struct ids_pool *pool, const struct caller *caller)
 {
-    bool on_host = is_on_host();
-    char map[64];
-    int hold = -1, errnum;
+    static const struct ids_lent nobody = {.inside = -1};
+    bool of_host = caller->maps && caller->on_host;
+    char why[256], uids[160], gids[160];
+    struct error err = {0};
+    struct ids ids;
+    int hold = -1;
     pid_t child;
 
+    result->ids_refused = true;
+    if (caller->uid == 0 && caller->on_host && !caller->maps) {
+        (void)probe_fail(result, EPERM);
+        return;
+    }
+    probe_step(result, "taking ids");
+    if (of_host ? ids_open(pool, &err) < 0 || ids_take(pool, &ids, &err) < 0
+                : ids_open_user(pool, caller, why, sizeof(why), &err) < 0 ||
+                      ids_take_user(pool, caller, &ids, &err) < 0) {
+        (void)probe_fail(result, err.errnum);
+        return;
+    }
+    result->ids_count = ids_given(pool);
+    result->ids_gap = pool->gap;
     child = userns_child(result, &hold);
     if (child < 0)
         return;
-    (void)snprintf(map, sizeof(map), "0 %u %u", on_host ? IDS_FIRST : ACCOUNTS_END,
-                   on_host ? IDS_COUNT : IDS_OF_SLICES - 1);
-    probe_step(result, "mapping a range of ids");
-    errnum = map_write(child, map);
+    probe_step(result, "mapping ids");
+    result->ids_refused =
+        ids.kind != IDS_SINGLE &&
+        (!ids_map_text(&ids, ids.first, &nobody, uids, sizeof(uids)) ||
+         !ids_map_text(&ids, ids.first_group, &nobody, gids, sizeof(gids)) ||
+         idmap_set(child, caller->maps ? IDMAP_WRITE : IDMAP_HELPERS, uids, gids, &err) < 0);
+    if (result->ids_refused)
+        (void)probe_fail(result, err.errnum);
+    else
+        ids_say(result, &ids, of_host);
     fd_close(&hold);
     (void)waitpid(child, NULL, 0);
-    if (!on_host) {
-        uint64_t uids = namespace_ids("/proc/self/uid_map");
-        uint64_t gids = namespace_ids("/proc/self/gid_map");
-
-        result->ids_count = errnum != 0 ? 0 : uids < gids ? uids : gids;
-        ids_judge(result, "this user namespace");
-        if (result->ids_gap != PROBE_IDS_ENOUGH)
-            result->ids_gap = PROBE_IDS_OUTSIDE;
-    } else if (errnum != 0) {
-        (void)probe_fail(result, errnum);
-        result->ids_gap = PROBE_IDS_REFUSED;
-    } else {
-        result->state = PROBE_WORKS;
-        (void)snprintf(result->found, sizeof(result->found), "range: 65,536 of its own per box");
-    }
-}
-
-/* How many ids such a file gives to us, and its largest entry. */
-static uint64_t subids_find(const char *path, const char *name, unsigned id, uint64_t *first,
-                            uint64_t *largest)
-{
-    FILE *file = fopen(path, "re");
-    char line[512], number[16];
-    uint64_t total = 0;
-
-    *first = *largest = 0;
-    if (file == NULL)
-        return 0;
-    (void)snprintf(number, sizeof(number), "%u", id);
-    while (fgets(line, sizeof(line), file) != NULL) {
-        char *rest = line, *owner = strsep(&rest, ":"), *end;
-        uint64_t start, count;
-
-        if (rest == NULL || (strcmp(owner, name) != 0 && strcmp(owner, number) != 0))
-            continue;
-        start = strtoull(rest, &end, 10);
-        if (*end != ':')
-            continue;
-        count = strtoull(end + 1, NULL, 10);
-        total += count;
-        if (count > *largest) {
-            *largest = count;
-            *first = start;
-        }
-    }
-    (void)fclose(file);
-    return total;
-}
-
-/* 0, or what it says itself; 127 where there is no such program. */
-static int run_idmap_program(const char *program, pid_t child, unsigned own, uint64_t first,
-                             uint64_t count)
-{
-    char words[4][24];
-    char *argv[] = {(char *)(uintptr_t)program,
-                    words[0],
-                    (char *)(uintptr_t) "0",
-                    words[1],
-                    (char *)(uintptr_t) "1",
-                    (char *)(uintptr_t) "1",
-                    words[2],
-                    words[3],
-                    NULL};
-    int status;
-    pid_t pid;
-
-    (void)snprintf(words[0], sizeof(words[0]), "%d", (int)child);
-    (void)snprintf(words[1], sizeof(words[1]), "%u", own);
-    (void)snprintf(words[2], sizeof(words[2]), "%llu", (unsigned long long)first);
-    (void)snprintf(words[3], sizeof(words[3]), "%llu", (unsigned long long)count);
-    pid = probe_fork();
-    if (pid == 0) {
-        int null = open("/dev/null", O_RDWR | O_CLOEXEC);
-
-        for (int fd = 0; fd < 3; fd++)
-            (void)dup2(null, fd);
-        (void)execvp(program, argv);
-        _exit(127);
-    }
-    if (pid < 0 || waitpid(pid, &status, 0) != pid || !WIFEXITED(status))
-        return 1;
-    return WEXITSTATUS(status);
-}
-
-static void try_user_ids(struct probe_result *result)
-{
-    const struct passwd *entry = getpwuid(geteuid()); // NOLINT(concurrency-mt-unsafe): one thread
-    const char *name = entry != NULL ? entry->pw_name : "";
-    uint64_t uid_first, gid_first, uids, gids, most_uids, most_gids;
-    int hold = -1, told;
-    pid_t child;
-
-    uids = subids_find("/etc/subuid", name, geteuid(), &uid_first, &most_uids);
-    gids = subids_find("/etc/subgid", name, geteuid(), &gid_first, &most_gids);
-    child = userns_child(result, &hold);
-    if (child < 0)
-        return;
-    probe_step(result, "newuidmap");
-    told = run_idmap_program("newuidmap", child, geteuid(), uid_first, most_uids);
-    if (told == 0) {
-        probe_step(result, "newgidmap");
-        told = run_idmap_program("newgidmap", child, getegid(), gid_first, most_gids);
-    }
-    fd_close(&hold);
-    (void)waitpid(child, NULL, 0);
-    if (told == 0)
-        result->ids_count = uids < gids ? uids : gids;
-    ids_judge(result, "/etc/subuid");
-    if (told == 127)
-        result->ids_gap = PROBE_IDS_NO_PROGRAM;
-    else if (uids == 0 || gids == 0)
-        result->ids_gap = PROBE_IDS_NO_ENTRY;
-    else if (told != 0)
-        result->ids_gap = PROBE_IDS_REFUSED;
 }
 
 void probe_try_ids(struct probe_result *result)
 {
-    if (geteuid() == 0)
-        try_root_ids(result);
-    else
-        try_user_ids(result);
+    struct ids_pool pool = {.lock = -1};
+    struct caller caller;
+
+    caller_look(&caller);
+    try_ids(result, &pool, &caller);
+    ids_close(&pool);
 }
 
 /* ---- the limit of processes ---- */

@@ -181,35 +181,31 @@ static bool helper_works(const char *name)
     return false;
 }
 
-static const char *helpers_missing(void)
+static enum ids_gap helpers_gap(void)
 {
     if (!helper_works("newuidmap") || !helper_works("newgidmap"))
-        return "newuidmap and newgidmap are missing or not set-uid (install the package uidmap)";
-    if (prctl(PR_GET_NO_NEW_PRIVS, 0, 0, 0, 0) > 0)
-        return "no_new_privs is set here, so newuidmap has no rights";
-    return NULL;
+        return IDS_NO_PROGRAM;
+    return prctl(PR_GET_NO_NEW_PRIVS, 0, 0, 0, 0) > 0 ? IDS_NO_RIGHTS : IDS_ENOUGH;
 }
 
 static void read_user(struct ids_pool *pool, const struct caller *caller, char *why, size_t why_size)
 {
     char name[256];
-    const char *missing;
 
     name_of(caller->uid, name, sizeof(name));
     (void)read_parts("/etc/subuid", name, caller->uid, pool->uids);
     (void)read_parts("/etc/subgid", name, caller->uid, pool->gids);
-    if (slices_of(pool->uids) == 0 || slices_of(pool->gids) == 0) {
-        (void)snprintf(why, why_size,
-                       "/etc/subuid and /etc/subgid give no ids to %s (usermod --add-subuids "
-                       "100000-165535 --add-subgids 100000-165535 %s)",
-                       name[0] != '\0' ? name : "this user", name[0] != '\0' ? name : "USER");
-        return;
-    }
-    missing = helpers_missing();
-    if (missing == NULL)
-        pool->slices = 1;
+    if (slices_of(pool->uids) == 0 || slices_of(pool->gids) == 0)
+        pool->gap = IDS_NO_ENTRY;
     else
-        (void)snprintf(why, why_size, "%s", missing);
+        pool->gap = helpers_gap();
+    if (pool->gap == IDS_NO_ENTRY)
+        (void)snprintf(why, why_size, "/etc/subuid and /etc/subgid give no ids to %s",
+                       name[0] != '\0' ? name : "this user");
+    else if (pool->gap == IDS_NO_PROGRAM)
+        (void)snprintf(why, why_size, "newuidmap and newgidmap are missing or not set-uid");
+    else
+        (void)snprintf(why, why_size, "no_new_privs is set here, so newuidmap has no rights");
 }
 
 static void read_namespace(struct ids_pool *pool, char *why, size_t why_size)
@@ -220,11 +216,9 @@ static void read_namespace(struct ids_pool *pool, char *why, size_t why_size)
         (void)ids_parts_of_map(text, pool->uids);
     if (fd_read_file(AT_FDCWD, "/proc/self/gid_map", text, sizeof(text)) > 0)
         (void)ids_parts_of_map(text, pool->gids);
-    if (slices_of(pool->uids) > 0 && slices_of(pool->gids) > 0)
-        pool->slices = 1;
-    else
-        (void)snprintf(why, why_size,
-                       "this user namespace has no ids to spare (give it 65,536 of them)");
+    if (slices_of(pool->uids) == 0 || slices_of(pool->gids) == 0)
+        pool->gap = IDS_OUTSIDE;
+    (void)snprintf(why, why_size, "this user namespace has no ids to spare");
 }
 
 /* The same whatever the environment says, so that all boxes of a user agree. */
@@ -253,7 +247,7 @@ int ids_open_user(struct ids_pool *pool, const struct caller *caller, char *why,
         read_namespace(pool, why, why_size);
     else
         read_user(pool, caller, why, why_size);
-    if (pool->slices == 0)
+    if (pool->gap != IDS_ENOUGH)
         return 0;
     pool->slices = slices_of(pool->uids);
     gid_slices = slices_of(pool->gids);

@@ -255,44 +255,39 @@ static void command_add_ids(struct doctor_check *check, const struct doctor_host
 static void explain_ids(struct doctor_check *check, const struct probe_result *result,
                         const struct doctor_host *host)
 {
+    if (result->ids_refused) {
+        if (host->uid == 0)
+            CAUSE("this root lacks the capabilities to map ids (SETUID and SETGID)");
+        else
+            CAUSE("newuidmap could not map them: it lies on a nosuid mount, or the ids of /etc/subuid "
+                  "and /etc/subgid do not exist here");
+        REMEDY(host->uid == 0 ? "give it these, or run cove as an ordinary user"
+                              : "check the mount of newuidmap, and these files");
+        return;
+    }
     switch (result->ids_gap) {
-    case PROBE_IDS_NO_PROGRAM:
-        CAUSE("newuidmap and newgidmap, which map ids for users, are not installed");
+    case IDS_NO_PROGRAM:
+        CAUSE("newuidmap and newgidmap, which map ids for users, are not installed or not set-user-id");
         REMEDY("install them, as root");
         COMMAND("apt-get install uidmap   # elsewhere: shadow-utils or shadow");
         return;
-    case PROBE_IDS_NO_ENTRY:
+    case IDS_NO_ENTRY:
         CAUSE("user %s has no ids in /etc/subuid and /etc/subgid", user_name(host));
         REMEDY(
             "give them a million that nobody has, as root; if these are somebody's, take others");
         command_add_ids(check, host);
         return;
-    case PROBE_IDS_FEW:
-        CAUSE("user %s has %llu ids in /etc/subuid and /etc/subgid, and ranges take 1,048,576",
-              user_name(host), (unsigned long long)result->ids_count);
-        REMEDY("give them a million more that nobody has, as root; if these are somebody's, take "
-               "others");
-        command_add_ids(check, host);
+    case IDS_NO_RIGHTS:
+        CAUSE("newuidmap is set-user-id, and this process may gain no rights (no_new_privs)");
+        REMEDY("start cove outside of what set no_new_privs");
         return;
-    case PROBE_IDS_REFUSED:
-        if (host->uid == 0)
-            CAUSE("this root lacks the capabilities to map ids (SETUID and SETGID)");
-        else if (host->no_new_privs)
-            CAUSE("newuidmap is set-user-id, and this process may gain no rights (no_new_privs)");
-        else
-            CAUSE("newuidmap could not map them: it is not set-user-id, or lies on a nosuid mount, "
-                  "or the ids do not exist here");
-        REMEDY(host->uid == 0       ? "give it these, or run cove as an ordinary user"
-               : host->no_new_privs ? "start cove outside of what set no_new_privs"
-                                    : "check the mode (4755, root's) and the mount of newuidmap");
-        return;
-    case PROBE_IDS_OUTSIDE:
+    case IDS_OUTSIDE:
         CAUSE(
             "the user namespace that this root is root of has few ids beside those of its accounts "
             "(/proc/self/uid_map)");
         REMEDY("give it 65,536 ids at least, and a million for ranges, or run cove outside of it");
         return;
-    case PROBE_IDS_ENOUGH:
+    case IDS_ENOUGH:
         break;
     }
     explain_common(check, result, host);

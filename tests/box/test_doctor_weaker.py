@@ -36,7 +36,7 @@ def test_doctor_says_which_box_there_will_be(name):
     assert doctor.json["exit_status"] == (0 if level == "full" else 1)
     assert doctor.state("box") == ("yes" if level == "full" else "less")
     assert doctor.state("cgroup") == ("yes" if limits == "cgroup" else "less")
-    assert doctor.state("ids") == ("yes" if ids == "range" else "less")
+    assert doctor.state("ids") == ("less" if ids == "single" else "yes")
     assert doctor.state("proc") == ("yes" if level == "full" else "no")
     for check in NEEDED:
         assert check in ("proc", "box") or doctor.state(check) == "yes", doctor.checks[check]
