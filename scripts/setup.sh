@@ -4,7 +4,7 @@
 # Tested on Debian 12 (bookworm), whose package versions are the pin: `setup.sh versions` prints
 # what this machine has beside what was tested. It must stay quick when nothing is missing, for
 # `make` runs it each time, and it must never remove or upgrade anything.
-# usage: setup.sh [build|test|bench|versions]
+# usage: setup.sh [build|test|bench|vm|versions]
 set -eu
 
 group=${1:-build}
@@ -15,6 +15,8 @@ test="$build git python3-pytest python3-venv clang-14 clang-tidy-14 clang-format
     bubblewrap crun busybox-static erofs-utils e2fsprogs mmdebstrap sqlite3 openssh-client sudo
     attr libcap2-bin procps strace tar xz-utils mount"
 bench="$build bubblewrap crun busybox-static"
+# Emulated machines and what their root is made with; used by make test-vm only.
+vm="$build qemu-system-x86 qemu-system-arm mmdebstrap e2fsprogs busybox-static python3-pytest tar"
 
 # Programs that tests run inside a box. Any version will do, from wherever: only a command that is
 # missing is installed.
@@ -37,7 +39,9 @@ crun 1.8.1-1+deb12u1
 busybox-static 1:1.35.0-4+deb12u1+b1
 erofs-utils 1.5-1
 e2fsprogs 1.47.0-2
-mmdebstrap 1.3.5-7'
+mmdebstrap 1.3.5-7
+qemu-system-x86 1:7.2+dfsg-7+deb12u18+b3
+qemu-system-arm 1:7.2+dfsg-7+deb12u18+b3'
 
 say() {
     echo "setup: $*" >&2
@@ -85,11 +89,12 @@ case $group in
 build) packages=$build ;;
 test) packages=$test ;;
 bench) packages=$bench ;;
+vm) packages=$vm ;;
 versions)
     print_versions
     exit 0
     ;;
-*) fail "there is no group '$group': build, test, bench or versions" ;;
+*) fail "there is no group '$group': build, test, bench, vm or versions" ;;
 esac
 
 if ! command -v dpkg-query >/dev/null 2>&1 || ! command -v apt-get >/dev/null 2>&1; then
