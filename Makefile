@@ -4,6 +4,8 @@
 #   make run        install what is missing, build, and show a hostile program failing at each wall
 #   make test       unit tests under ASan and UBSan, attack tests, behaviour tests
 #   make soak       the same with the full counts
+#   make test-vm    the attack tests on Debian's kernel with pure cgroup v2, in emulated machines;
+#                   ARCH=arm64 for that machine
 #   make bench BENCH=box
 #   make arm64      build/arm64/cove and what its tests need; unit tests under an emulator
 #   make lint, make format, make install, make clean
@@ -11,10 +13,11 @@
 BUILD ?= build
 PREFIX ?= /usr/local
 BENCH ?= box
+ARCH ?= x86_64
 PYTEST ?= /usr/bin/python3 -m pytest
 PYTEST_ARGS ?=
 
-.PHONY: all run test soak bench arm64 install format lint clean setup setup-test
+.PHONY: all run test soak test-vm bench arm64 install format lint clean setup setup-test
 
 all: setup
 	@scripts/build.sh release $(BUILD)
@@ -33,6 +36,11 @@ test: all setup-test
 
 soak: all setup-test
 	@COVE_SOAK=1 BUILD=$(BUILD) PYTEST="$(PYTEST)" PYTEST_ARGS="$(PYTEST_ARGS)" scripts/test.sh
+
+test-vm:
+	@scripts/setup.sh vm
+	@[ "$(ARCH)" != arm64 ] || scripts/setup.sh arm64
+	@BUILD=$(BUILD) PYTEST_ARGS="$(PYTEST_ARGS)" scripts/test-vm.sh $(ARCH)
 
 bench: all
 	@bench/run.sh $(BENCH)

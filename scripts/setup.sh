@@ -4,7 +4,7 @@
 # Tested on Debian 12 (bookworm), whose package versions are the pin: `setup.sh versions` prints
 # what this machine has beside what was tested. It must stay quick when nothing is missing, for
 # `make` runs it each time, and it must never remove or upgrade anything.
-# usage: setup.sh [build|test|bench|arm64|versions]
+# usage: setup.sh [build|test|bench|arm64|vm|versions]
 set -eu
 
 group=${1:-build}
@@ -17,6 +17,8 @@ test="$build git python3-pytest python3-venv clang-14 clang-tidy-14 clang-format
 bench="$build bubblewrap crun busybox-static"
 # What else an arm64 build needs are packages of that architecture: scripts/arm64.sh.
 arm64="$build gcc-aarch64-linux-gnu libc6-dev-arm64-cross linux-libc-dev-arm64-cross qemu-user-static"
+# Emulated machines and what their root is made with; used by make test-vm only.
+vm="$build qemu-system-x86 qemu-system-arm mmdebstrap e2fsprogs busybox-static python3-pytest tar"
 
 # Programs that tests run inside a box. Any version will do, from wherever: only a command that is
 # missing is installed.
@@ -41,7 +43,9 @@ erofs-utils 1.5-1
 e2fsprogs 1.47.0-2
 mmdebstrap 1.3.5-7
 gcc-aarch64-linux-gnu 4:12.2.0-3
-qemu-user-static 1:7.2+dfsg-7+deb12u18+b3'
+qemu-user-static 1:7.2+dfsg-7+deb12u18+b3
+qemu-system-x86 1:7.2+dfsg-7+deb12u18+b3
+qemu-system-arm 1:7.2+dfsg-7+deb12u18+b3'
 
 say() {
     echo "setup: $*" >&2
@@ -90,11 +94,12 @@ build) packages=$build ;;
 test) packages=$test ;;
 bench) packages=$bench ;;
 arm64) packages=$arm64 ;;
+vm) packages=$vm ;;
 versions)
     print_versions
     exit 0
     ;;
-*) fail "there is no group '$group': build, test, bench, arm64 or versions" ;;
+*) fail "there is no group '$group': build, test, bench, arm64, vm or versions" ;;
 esac
 
 if ! command -v dpkg-query >/dev/null 2>&1 || ! command -v apt-get >/dev/null 2>&1; then

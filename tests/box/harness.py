@@ -5,6 +5,7 @@ import glob
 import json
 import os
 import pathlib
+import re
 import signal
 import subprocess
 import time
@@ -14,6 +15,16 @@ HERE = pathlib.Path(__file__).resolve().parent
 BUILD = pathlib.Path(os.environ.get("BUILD", "build"))
 BUILD = BUILD if BUILD.is_absolute() else ROOT / BUILD
 SOAK = os.environ.get("COVE_SOAK") == "1"
+
+# For machines that are emulated: divides how often and how much, never a limit that a wall is.
+SCALE = int(os.environ.get("COVE_TEST_SCALE", "1"))
+# How much longer may be waited there for what must not hang.
+PATIENCE = 1 if SCALE == 1 else 10
+
+
+def scaled(count, least=1):
+    return max(count // SCALE, least)
+
 
 # The ids that boxes of root run with outside.
 IDS_FIRST, IDS_LAST = 524288, 1879048191
@@ -137,6 +148,11 @@ def attack(entry, *arguments, options=(), killed=False, limit=60):
 
 # ---- the host ----------------------------------------------------------------------------------
 
+def kernel():
+    """(major, minor) of the running kernel."""
+    return tuple(int(part) for part in os.uname().release.split("-")[0].split(".")[:2])
+
+
 def cgroup_roots():
     """Where cgroups are mounted: every v1 hierarchy and v2."""
     roots = []
@@ -159,17 +175,23 @@ def cgroups():
     return found
 
 
+NAME_AND_UID = re.compile(rb"Name:\t(.*)\n(?:.*\n)*?Uid:\t(\d+)")
+
+
 def processes(test=lambda uid, comm: IDS_FIRST <= uid <= IDS_LAST or comm.startswith("cove")):
-    """Processes with an id of the boxes' range, and cove's own."""
+    """Processes with an id of the boxes' range, and cove's own. Runs around each test, so it reads
+    no more than it must."""
     found = {}
-    for status in glob.glob("/proc/[0-9]*/status"):
-        try:
-            text = pathlib.Path(status).read_text()
-            fields = dict(line.split(":", 1) for line in text.splitlines() if ":" in line)
-            if test(int(fields["Uid"].split()[0]), fields["Name"].strip()):
-                found[int(fields["Pid"])] = fields["Name"].strip()
-        except (OSError, KeyError, ValueError):
+    for pid in os.listdir("/proc"):
+        if not pid.isdigit():
             continue
+        try:
+            with open(f"/proc/{pid}/status", "rb", buffering=0) as file:
+                match = NAME_AND_UID.match(file.read(4096))
+        except OSError:
+            continue
+        if match and test(int(match[2]), match[1].decode(errors="replace")):
+            found[int(pid)] = match[1].decode(errors="replace")
     return found
 
 
@@ -252,7 +274,7 @@ def foreign_group(path):
 
 
 def left_since(before):
-    """What is there now and was not before, as {kind: things}."""
+    """What is there now and was not before, as {kind: things}; and what is there now."""
     now = host()
     new = {pid: name for pid, name in now.processes.items() if pid not in before.processes}
     left = {"processes": {(pid, name) for pid, name in new.items() if not is_foreign(pid)}}
@@ -261,36 +283,37 @@ def left_since(before):
     left["cgroups"] = {path for path in left["cgroups"] if not foreign_group(path)}
     if len(new) > len(left["processes"]):
         left["locks"] = set()  # a lock does not say whose it is
-    return {kind: things for kind, things in left.items() if things}
+    return {kind: things for kind, things in left.items() if things}, now
 
 
-def check_nothing_left(before, seconds=5):
+def check_nothing_left(before, seconds=5 * PATIENCE):
     """Everything must be gone. A guard may need a moment; a leak stays, and is the same one at
-    every look, which boxes of others that come and go are not."""
+    every look, which boxes of others that come and go are not. Returns the last look."""
     deadline = time.monotonic() + seconds
-    left = left_since(before)
+    left, now = left_since(before)
     while left:
         if time.monotonic() > deadline:
             raise AssertionError(f"left on the host: {left}")
         time.sleep(0.05)
-        now = left_since(before)
-        left = {kind: {thing for thing in things if thing in now.get(kind, ())}
+        new, now = left_since(before)
+        left = {kind: {thing for thing in things if thing in new.get(kind, ())}
                 for kind, things in left.items()}
         left = {kind: things for kind, things in left.items() if things}
+    return now
 
 
 def check_host_healthy():
     """The host can fork, allocate, write and open terminals."""
     started = time.monotonic()
     subprocess.run(["/bin/true"], check=True, timeout=10)
-    block = bytearray(64 << 20)
+    block = bytearray(scaled(64 << 20, 4096))
     block[::4096] = b"x" * len(block[::4096])
     leader, follower = os.openpty()
     os.close(leader)
     os.close(follower)
     available = memory_available()
     assert available > 512 << 20, f"{available >> 20} MiB left on the host"
-    assert time.monotonic() - started < 10
+    assert time.monotonic() - started < 10 * PATIENCE
 
 
 def memory_available():

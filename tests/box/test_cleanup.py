@@ -10,10 +10,10 @@ import time
 import pytest
 
 import harness
-from harness import SOAK
+from harness import SOAK, scaled
 
-RUNS = 10000 if SOAK else 500
-KILLS = 200 if SOAK else 30
+RUNS = scaled(10000 if SOAK else 500)
+KILLS = scaled(200 if SOAK else 30, 5)
 
 
 def kernel_state():
@@ -44,7 +44,7 @@ def test_many_runs_leave_nothing():
 
 
 def test_many_runs_at_once():
-    boxes = [harness.start("echo $$; id -u") for _ in range(40)]
+    boxes = [harness.start("echo $$; id -u") for _ in range(scaled(40, 8))]
     for box in boxes:
         output, errors = box.communicate(timeout=60)
         assert (box.returncode, output.split()[1]) == (0, b"1000"), errors
@@ -54,7 +54,7 @@ def kill_at(command, options, delay):
     box = harness.start(command, *options, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     time.sleep(delay)
     box.kill()
-    box.wait(timeout=10)
+    box.wait(timeout=10 * harness.PATIENCE)
 
 
 KINDS = {
@@ -71,7 +71,7 @@ KINDS = {
 def test_kill_9_at_random_moments_leaves_nothing(kind):
     command, options = KINDS[kind]
     random.seed(4711)
-    for _ in range(max(KILLS // len(KINDS), 5)):
+    for _ in range(max(KILLS // len(KINDS), scaled(5, 2))):
         kill_at(command, options, random.choice((random.uniform(0, 0.008), random.uniform(0, 0.1))))
 
 
@@ -87,12 +87,12 @@ def test_term_at_every_early_moment_leaves_nothing():
         time.sleep(step * 0.0001)
         box.terminate()
         # Nothing may hold the pipes open either.
-        box.communicate(timeout=10)
+        box.communicate(timeout=10 * harness.PATIENCE)
         assert box.returncode in (143, -15), box.returncode
 
 
 def test_kill_9_with_an_image_and_a_workspace(debian, workspace):
-    for step in range(max(KILLS // 3, 10)):
+    for step in range(max(KILLS // 3, scaled(10, 3))):
         kill_at("while :; do echo x > /workspace/file; echo y > /usr/file; done",
                 ("--root", debian, "--privileges", "system", "--workspace", workspace),
                 step * 0.002)
@@ -125,7 +125,7 @@ def test_a_killed_init_ends_the_box_with_an_error():
 
 def test_memory_of_the_host_comes_back():
     before = harness.memory_available()
-    for _ in range(5):
+    for _ in range(scaled(5, 2)):
         harness.run("head -c 100M /dev/zero > /tmp/file; ls -la /tmp", "--memory", "256M")
     harness.wait_for(lambda: harness.memory_available() > before - (96 << 20),
                      what="the memory of before")

@@ -254,8 +254,12 @@ def test_36_mounts_below_a_workspace_stay_out_or_are_as_confined(workspace):
     try:
         (inner / "file").write_text("x")
         os.mknod(inner / "zero", 0o020666, os.makedev(1, 5))
-        result = run("cat inner/file; head -c 1 inner/zero | wc -c; touch inner/new; stat -c %u inner",
-                     "--workspace", workspace)
+        script = "cat inner/file; head -c 1 inner/zero | wc -c; touch inner/new; stat -c %u inner"
+        if harness.kernel() < (6, 3):  # owners of a tmpfs cannot be mapped there
+            result = harness.run_plain(script, "--workspace", workspace)
+            assert result.code == 125 and str(workspace) in result.stderr
+            return
+        result = run(script, "--workspace", workspace)
         assert "1\n" not in result.stdout.replace("1000\n", "")
         for path in inner.rglob("new"):
             assert path.stat().st_uid == os.getuid()

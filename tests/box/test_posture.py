@@ -263,7 +263,7 @@ def test_the_second_command_stands_as_the_first(profile, commands):
 
 @pytest.mark.parametrize("profile", ["plain", "system"])
 def test_many_commands_leave_init_without_fds_and_zombies(profile, commands):
-    words = [word for number in range(60) for word in ("exec", number, "true", "wait", number)]
+    words = [word for number in range(harness.scaled(60, 10)) for word in ("exec", number, "true", "wait", number)]
     script = "ps -e -o stat= | grep -c Z; cat /proc/1/status | grep FDSize; echo end"
     done = commands(profile, *words, "exec", 63, script, "wait", 63)
     assert done.returncode == 0, done.stderr

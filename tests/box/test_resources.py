@@ -9,7 +9,7 @@ import time
 import pytest
 
 import harness
-from harness import ATTACK_MOUNT, SOAK, attack, run
+from harness import ATTACK_MOUNT, PATIENCE, SCALE, SOAK, attack, run, scaled
 
 MIB = 1 << 20
 
@@ -29,7 +29,7 @@ def test_01_fork_bomb_stops_at_the_limit(privileges):
 def test_01_shell_fork_bomb_ends_by_timeout():
     result = run("bomb() { bomb | bomb & }; bomb; wait; sleep 60", "--pids", 100, "--timeout", "1s")
     assert result.report["timed_out"] and result.report["exit_code"] == 124
-    assert result.seconds < 4
+    assert result.seconds < 4 * PATIENCE
 
 
 def test_01_fork_bomb_leaves_room_for_others():
@@ -91,13 +91,19 @@ def test_05_dirty_pages_are_charged_to_the_box(workspace):
 
 # ---- disk --------------------------------------------------------------------------------------
 
+def caps(root):
+    """Before Linux 6.6 a tmpfs cannot be an image's upper directory: a loop device is, and /dev/shm
+    beside it has a cap of its own."""
+    return 2 if root == "image" and harness.kernel() < (6, 6) else 1
+
+
 @pytest.mark.parametrize("root", ["host", "image"])
 def test_06_disk_fill_is_one_limit_for_all_places(root, debian):
     options = ("--disk", "32M", "--memory", "256M")
     if root == "image":
         options += ("--root", debian, "--privileges", "system")
     _, values = attack(6, options=options)
-    assert 24 * MIB <= values["bytes"] <= 33 * MIB
+    assert 24 * MIB <= values["bytes"] <= caps(root) * 33 * MIB
 
 
 @pytest.mark.parametrize("root", ["host", "image"])
@@ -106,7 +112,7 @@ def test_07_inode_fill_is_one_limit_for_all_places(root, debian):
     if root == "image":
         options += ("--root", debian, "--privileges", "system")
     _, values = attack(7, options=options)
-    assert 1500 <= values["files"] <= 2300
+    assert 1500 <= values["files"] <= caps(root) * 2300
 
 
 def test_08_huge_sparse_file_and_its_copy():
@@ -190,6 +196,7 @@ def test_14_locked_memory_and_huge_pages(privileges):
 @pytest.mark.parametrize("descriptor, name", [(1, "stdout"), (2, "stderr")])
 def test_15_gigabytes_of_output_keep_the_newest_bytes(descriptor, name):
     size = (10 << 30) if SOAK or descriptor == 1 else (1 << 30)
+    size = size if SCALE == 1 else 64 * MIB
     result = run(["/attack/attack", 15, descriptor, size], "--mount", ATTACK_MOUNT,
                  "--output-limit", "1M", "--memory", "128M", limit=120)
     assert result.report["exit_code"] == 0
@@ -200,7 +207,7 @@ def test_15_gigabytes_of_output_keep_the_newest_bytes(descriptor, name):
 
 
 def test_15_a_slow_reader_loses_nothing():
-    size = 8 * MIB
+    size = scaled(8 * MIB, 2 * MIB)
     box = harness.start(["/attack/attack", 15, 1, size], "--mount", ATTACK_MOUNT)
     total = 0
     while data := os.read(box.stdout.fileno(), 100000):
@@ -234,29 +241,30 @@ def test_16_a_path_that_is_too_long_is_not_found():
         assert len(result.err.decode().splitlines()) == 1
 
 
-@pytest.mark.parametrize("kind", ["deep", "many"])
-def test_16_deep_and_wide_directories_are_gone_at_once(kind):
-    result, _ = attack(16, kind)
-    assert result.seconds < 15
+@pytest.mark.parametrize("kind, count", [("deep", 4000), ("many", 100000)])
+def test_16_deep_and_wide_directories_are_gone_at_once(kind, count):
+    result, _ = attack(16, kind, scaled(count))
+    assert result.seconds < 15 * PATIENCE
 
 
 # ---- what stays behind -------------------------------------------------------------------------
 
 def test_20_zombies():
-    _, values = attack(20, "zombies", 1000, options=("--pids", 1100))
-    assert values["zombies"] == 1000
+    wanted = scaled(1000, 100)
+    _, values = attack(20, "zombies", wanted, options=("--pids", 1100))
+    assert values["zombies"] == wanted
 
 
 @pytest.mark.parametrize("kind", ["daemon", "ignoring", "stopped"])
 def test_20_daemons_die_with_the_command(kind):
     result, _ = attack(20, kind)
-    assert result.seconds < 5
+    assert result.seconds < 5 * PATIENCE
 
 
 def test_20_a_command_that_stops_itself_ends_by_timeout():
     result = run("kill -STOP $$; echo no", "--timeout", "500ms")
     assert result.report["timed_out"] and result.stdout == ""
-    assert result.seconds < 2
+    assert result.seconds < 2 * PATIENCE
 
 
 def frozen(root, file, word):
@@ -289,26 +297,22 @@ def hierarchy(file, end=""):
                  if (pathlib.Path(root) / file).exists() and root.endswith(end)), None)
 
 
-@pytest.mark.skipif(not hierarchy("cgroup.controllers"), reason="this host has no cgroup v2")
-def test_20_frozen_at_destroy_on_v2():
-    box, group = frozen(hierarchy("cgroup.controllers"), "cgroup.freeze", "1")
-    try:
-        assert box.wait(timeout=3) == 124
-    finally:
-        (group / "cgroup.freeze").write_text("0")
-        harness.end(box)
-        remove_group(group)
+# What can freeze here: a host has one of them at least.
+FREEZERS = {"v2": hierarchy("cgroup.controllers"), "v1": hierarchy("cgroup.procs", "freezer")}
 
 
-@pytest.mark.skipif(not hierarchy("cgroup.procs", "freezer"), reason="this host has no v1 freezer")
-def test_20_frozen_at_destroy_on_v1_dies_when_it_thaws():
-    box, group = frozen(hierarchy("cgroup.procs", "freezer"), "freezer.state", "FROZEN")
+@pytest.mark.parametrize("version", [name for name, root in FREEZERS.items() if root])
+def test_20_frozen_at_destroy(version):
+    file, freeze, thaw = {"v2": ("cgroup.freeze", "1", "0"),
+                          "v1": ("freezer.state", "FROZEN", "THAWED")}[version]
+    box, group = frozen(FREEZERS[version], file, freeze)
     try:
-        time.sleep(1.5)
-        (group / "freezer.state").write_text("THAWED")
-        assert box.wait(timeout=5) == 124
+        if version == "v1":  # which dies when it thaws
+            time.sleep(1.5)
+            (group / file).write_text(thaw)
+        assert box.wait(timeout=(3 if version == "v2" else 5) * PATIENCE) == 124
     finally:
-        (group / "freezer.state").write_text("THAWED")
+        (group / file).write_text(thaw)
         harness.end(box)
         remove_group(group)
 
@@ -338,6 +342,6 @@ def test_21_a_file_system_that_hangs(tmp_path):
 
 
 def test_22_exec_storm():
-    wanted = 20000 if SOAK else 5000
+    wanted = scaled(20000 if SOAK else 5000)
     _, values = attack(22, wanted)
     assert values["programs run"] == wanted

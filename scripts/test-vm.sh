@@ -1,0 +1,146 @@
+#!/usr/bin/env bash
+# The box tests on what nearly every user has and a build machine may not: Debian's kernel with pure
+# cgroup v2, in two emulated machines at once, as root in one and as an ordinary user in the other.
+# They are emulated in software, about thirteen times slower than the real one: tests/vm/tests.conf
+# says which tests run there, and COVE_TEST_SCALE divides their counts. The last line counts.
+# Consoles and results stay in BUILD/vm/ARCH.
+# usage: BUILD=build PYTEST_ARGS=... test-vm.sh [x86_64|arm64]
+set -euo pipefail
+
+cd "$(dirname "$0")/.."
+build=${BUILD:-build}
+arch=${1:-x86_64}
+# Under load a boot takes 10 s; one that hangs, hangs for ever.
+boot_seconds=90
+run_seconds=900
+
+case $arch in
+x86_64)
+    debian=amd64
+    programs=$build
+    machine=(qemu-system-x86_64 -M q35 -cpu max)
+    console=ttyS0
+    ;;
+arm64)
+    debian=arm64
+    programs=$build/arm64
+    machine=(qemu-system-aarch64 -M virt -cpu cortex-a57)
+    console=ttyAMA0
+    ;;
+*)
+    echo "test-vm.sh: there is no guest for '$arch': x86_64 or arm64" >&2
+    exit 1
+    ;;
+esac
+work=$build/vm/$debian
+
+build_programs() {
+    if [ "$arch" = arm64 ]; then
+        scripts/build-arm64.sh
+        return
+    fi
+    scripts/build.sh release "$build"
+    scripts/build.sh test "$build/test"
+    scripts/test-programs.sh attack "$build/attacks/attack"
+    scripts/test-programs.sh driver "$build/drivers/commands-test" "$build/test"
+}
+
+# The second disk of a guest: a tar file that becomes /cove.
+write_tree() {
+    local tree=$work/cove
+    rm -rf "$tree"
+    mkdir -p "$tree/build/test" "$tree/tests"
+    cp -p "$programs/cove" "$tree/build/"
+    cp -p "$programs/test/cove" "$tree/build/test/"
+    cp -rp "$programs/attacks" "$programs/drivers" "$tree/build/"
+    cp -rp tests/box tests/vm "$tree/tests/"
+    cp -p SECURITY.md "$tree/"
+    {
+        echo "export COVE_TEST_SCALE=${COVE_TEST_SCALE:-20}"
+        printf 'more_arguments=%q\n' "${PYTEST_ARGS:-}"
+    } >"$tree/vm.conf"
+    tar -c -f "$work/tree.tar" -C "$work" cove
+    rm -rf "$tree"
+}
+
+# Starts a guest; its console goes to a file. Sets `guest`.
+start_guest() {
+    local part=$1
+    rm -f "$work/$part.console"
+    truncate -s 0 "$work/$part.tar"
+    truncate -s 16M "$work/$part.tar"
+    : >"$work/$part.console"
+    "${machine[@]}" -accel tcg,thread=multi,tb-size=512 -smp ${VM_SMP:-2} -m 2048 \
+        -nodefaults -no-user-config -display none -no-reboot \
+        -serial "file:$work/$part.console" \
+        -kernel "$work/kernel" -initrd "$work/initramfs.cpio" \
+        -append "console=$console loglevel=2 panic=-1 cgroup_no_v1=all mitigations=off init_on_alloc=0 part=$part" \
+        -device virtio-rng-pci \
+        -drive "file=$work/root.ext4,format=raw,if=virtio,snapshot=on,cache=unsafe" \
+        -drive "file=$work/tree.tar,format=raw,if=virtio,readonly=on" \
+        -drive "file=$work/$part.tar,format=raw,if=virtio,cache=unsafe" \
+        -drive "file=$work/root.ext4,format=raw,if=virtio,readonly=on,file.locking=off" \
+        </dev/null &
+    guest=$!
+}
+
+# Waits until the guest has said WORD on its console or is gone, or SECONDS are over.
+wait_for_word() {
+    local part=$1 word=$2 deadline=$((SECONDS + $3))
+    until grep -q "guest: $word" "$work/$part.console"; do
+        kill -0 "$guest" 2>/dev/null && [ $SECONDS -lt $deadline ] || return 1
+        sleep 0.2
+    done
+}
+
+stop_guest() {
+    kill -9 "$guest" 2>/dev/null || true
+    wait "$guest" 2>/dev/null || true
+}
+
+# One part, to its end: a boot that hangs is tried once more.
+run_part() {
+    local part=$1 try
+    rm -f "$work/$part.xml"
+    for try in first second; do
+        start_guest "$part"
+        trap 'stop_guest' EXIT
+        tail -n +1 --pid="$guest" -s 0.5 -f "$work/$part.console" | tr -d '\r' | sed -u "s/^/$part: /" &
+        if wait_for_word "$part" up "$boot_seconds"; then
+            break
+        fi
+        stop_guest
+        echo "$part: the $try boot hangs"
+    done
+    wait_for_word "$part" over "$run_seconds" || echo "$part: the guest has not come to an end"
+    # It switches itself off.
+    for _ in 1 2 3 4 5 6 7 8 9 10; do
+        kill -0 "$guest" 2>/dev/null && sleep 0.5
+    done
+    stop_guest
+    tar -x -O -f "$work/$part.tar" results.xml >"$work/$part.xml" 2>/dev/null || {
+        echo "$part: no results; the console ends so:"
+        tail -n 40 "$work/$part.console"
+        rm -f "$work/$part.xml"
+        return 1
+    }
+}
+
+[ "$(id -u)" = 0 ] || {
+    echo "test-vm.sh: root is needed to make the guest's root file system" >&2
+    exit 1
+}
+mkdir -p "$work"
+scripts/vm-root.sh "$debian" "$work"
+build_programs
+write_tree
+
+status=0
+for part in ${VM_PARTS:-root user}; do
+    run_part "$part" &
+done
+while [ "$(jobs -rp | wc -l)" -gt 0 ]; do
+    wait -n || status=1
+done
+scripts/count.py "$work"/{root,user}.xml || status=1
+exit "$status"
