@@ -310,7 +310,7 @@ static int start_guard(const struct box_spec *spec, struct box *box, struct maki
         return error_set(err, "ids_failed", 0, "cannot write down the box's ids");
     if (guard_start(&order, &box->guard, err) < 0)
         return -1;
-    fd_close(&making->disk.parent);
+    disk_forget(&making->disk);
     making->plan.go = box->guard.socket;
     making->plan.has_guard = true;
     return 0;
@@ -441,6 +441,7 @@ int box_create(const struct box_spec *spec, struct box **out, struct error *err)
     box->privileges = spec->privileges;
     box->control = box->pidfd = box->guard.socket = box->pool.lock = -1;
     making->control = making->into = making->leaves = making->disk.parent = -1;
+    making->disk.lock = -1;
     making->plan.control = making->plan.init = making->plan.lower = making->plan.upper = -1;
     made = make(spec, box, making, err);
     close_making(making);

@@ -14,6 +14,7 @@
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/file.h>
 #include <sys/prctl.h>
 #include <sys/random.h>
 #include <sys/stat.h>
@@ -32,6 +33,34 @@
 
 /* A file system that is nearly full is full: there the host's own programs fail. */
 #define FREE_LEAST_BYTES (64U << 20)
+
+/* Who makes one has this long to lock it. */
+#define LEFT_AFTER_S 60
+
+/* Nobody's: what a killed guard left. What boxes' ids own in there stays until somebody may remove it. */
+static void sweep(int parent)
+{
+    int fd = openat(parent, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    DIR *list = fd >= 0 ? fdopendir(fd) : NULL;
+    const struct dirent *entry;
+    struct stat st;
+
+    if (list == NULL) {
+        fd_close(&fd);
+        return;
+    }
+    while ((entry = readdir(list)) != NULL) { // NOLINT(concurrency-mt-unsafe): a list of our own
+        _cleanup_close_ int left = -1;
+
+        if (entry->d_name[0] == '.')
+            continue;
+        left = openat(parent, entry->d_name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+        if (left >= 0 && fstat(left, &st) == 0 && time(NULL) - st.st_ctim.tv_sec > LEFT_AFTER_S &&
+            flock(left, LOCK_EX | LOCK_NB) == 0)
+            (void)remove_tree(parent, entry->d_name);
+    }
+    (void)closedir(list);
+}
 
 int disk_make(struct disk *disk, int *place, struct error *err)
 {
@@ -55,6 +84,9 @@ int disk_make(struct disk *disk, int *place, struct error *err)
         (void)unlinkat(parent, disk->name, AT_REMOVEDIR);
         return -1;
     }
+    sweep(parent);
+    disk->lock = fcntl(*place, F_DUPFD_CLOEXEC, 3);
+    (void)flock(disk->lock, LOCK_EX | LOCK_NB);
     disk->parent = fd_take(&parent);
     return 0;
 }
@@ -83,7 +115,13 @@ void disk_remove(struct disk *disk, int userns)
     while (pid > 0 && waitpid(pid, NULL, 0) < 0 && errno == EINTR)
         continue;
     (void)remove_tree(disk->parent, disk->name);
+    disk_forget(disk);
+}
+
+void disk_forget(struct disk *disk)
+{
     fd_close(&disk->parent);
+    fd_close(&disk->lock);
 }
 
 /* ---- counting ---- */

@@ -13,15 +13,19 @@
 
 struct disk {
     int parent; /* directory that holds it; -1: there is none */
+    int lock;   /* the directory itself, locked as long as somebody will remove it */
     char name[40];
     uint64_t bytes, inodes; /* the limits */
 };
 
-/* Makes the directory; *place is it, O_PATH. */
+/* Makes the directory; *place is it. Removes those that somebody left who was killed. */
 int disk_make(struct disk *disk, int *place, struct error *err);
 
 /* Removes it. `userns` is that of the box, whose ids own what is in there; -1: the caller does. */
 void disk_remove(struct disk *disk, int userns);
+
+/* Closes this process's fds of it and leaves it to somebody else. */
+void disk_forget(struct disk *disk);
 
 /* In a process of its own: counts until there is too much, and kills the box then. `proc` as of watch.h.
  * The process, or -1. */

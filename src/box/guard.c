@@ -134,6 +134,7 @@ struct held {
     struct disk disk;
     pid_t disk_watcher;
     int userns; /* of the box, where the disk needs it */
+    int init;   /* pidfd of the child */
 };
 
 static void finish(int socket, struct held *held, bool wants_report)
@@ -164,8 +165,12 @@ static void finish(int socket, struct held *held, bool wants_report)
  * long as processes live the ids must stay locked. */
 static void clean_up(struct held *held)
 {
+    struct pollfd gone = {.fd = held->init, .events = POLLIN};
     struct error err;
 
+    (void)sys_pidfd_send_signal(held->init, SIGKILL);
+    while (held->init >= 0 && poll(&gone, 1, -1) < 0)
+        continue;
     if (held->made)
         do
             (void)cgroup_kill(&held->cgroup);
@@ -208,28 +213,30 @@ static enum heard await_word(int socket, struct watch *watch, struct word *word)
     }
 }
 
-/* Its fds move to 3, 4 and 5 and everything else is closed: a pipe of the maker's that stayed open here
+/* Its fds move to 3 and following and everything else is closed: a pipe of the maker's that stayed open here
  * would keep its reader waiting. */
-static int settle(int *socket, int *keep, int *disk, struct error *err)
+static int settle(int *socket, int *keep, struct disk *disk, struct error *err)
 {
-    int *owned[] = {socket, keep, disk};
+    enum { OWNED = 4 };
+    int *owned[OWNED] = {socket, keep, &disk->parent, &disk->lock};
     int null = open("/dev/null", O_RDWR | O_CLOEXEC);
-    int moved[3];
+    int moved[OWNED];
     bool failed = null < 0;
 
-    for (int i = 0; i < 3; i++) {
+    for (int i = 0; i < OWNED; i++) {
         moved[i] = fcntl(*owned[i] >= 0 ? *owned[i] : null, F_DUPFD_CLOEXEC, 16);
         failed |= moved[i] < 0;
     }
     if (failed)
         return error_set(err, "guard_failed", errno,
                          "the box's guard has too few fds; raise the limit (ulimit -n)");
-    for (int i = 0; i < 3; i++) {
+    for (int i = 0; i < 3; i++)
         (void)dup2(null, i);
+    for (int i = 0; i < OWNED; i++) {
         (void)dup3(moved[i], 3 + i, O_CLOEXEC);
         *owned[i] = *owned[i] >= 0 ? 3 + i : -1;
     }
-    (void)sys_close_range(6, ~0U, 0);
+    (void)sys_close_range(3 + OWNED, ~0U, 0);
     return 0;
 }
 
@@ -298,6 +305,7 @@ static enum heard begin(int socket, const struct guard_order *order, struct held
     *failed = false;
     if (heard != HEARD_CHILD)
         return heard;
+    held->init = (int)syscall(SYS_pidfd_open, word.sender, 0);
     *failed = map_child(socket, order, word.sender, err) < 0 ||
               (!held->made && !(held->made = make(socket, order, cgroup, err) == 0)) ||
               open_gate(socket, order, cgroup, word.sender, err) < 0;
@@ -336,7 +344,7 @@ static void watch_begin(int socket, struct held *held, const struct word *word)
 
 static _Noreturn void run(const struct guard_order *order, int socket)
 {
-    static struct held held = {.watch.fds = {-1, -1, -1, -1}, .userns = -1};
+    static struct held held = {.watch.fds = {-1, -1, -1, -1}, .userns = -1, .init = -1};
     int keep = order->keep;
     enum heard heard;
     struct error err;
@@ -349,7 +357,7 @@ static _Noreturn void run(const struct guard_order *order, int socket)
     (void)setsid();
     (void)prctl(PR_SET_NAME, "cove-guard");
     held.disk = order->disk;
-    if (settle(&socket, &keep, &held.disk.parent, &err) < 0) {
+    if (settle(&socket, &keep, &held.disk, &err) < 0) {
         say_error(socket, &err);
         _exit(1);
     }
