@@ -108,9 +108,10 @@ static int take_ids(struct box *box, struct making *making, struct error *err)
         return ids_open(&box->pool, err) < 0 ? -1 : ids_take(&box->pool, &box->ids, err);
     /* What it wrote would be the host's root's. */
     if (caller->uid == 0 && caller->on_host)
-        return error_set(err, "no_ids", 0,
-                         "this root may not give a box other ids than its own (it lacks CAP_SETUID or "
-                         "CAP_SETGID): give it these capabilities, or run cove as an ordinary user");
+        return error_set(
+            err, "no_ids", 0,
+            "this root may not give a box other ids than its own (it lacks CAP_SETUID or "
+            "CAP_SETGID): give it these capabilities, or run cove as an ordinary user");
     if (ids_open_user(&box->pool, caller, making->why_one_id, sizeof(making->why_one_id), err) < 0)
         return -1;
     return ids_take_user(&box->pool, caller, &box->ids, err);
@@ -146,13 +147,13 @@ static int check_user(const struct box_spec *spec, struct box *box, const struct
                          user->uid, making->why_one_id);
     if (!ids_has(&box->ids, &making->user_lent, user->uid) ||
         !ids_has(&box->ids, &making->group_lent, user->gid))
-        return error_set(err, "no_ids", 0,
-                         "user %u:%u is not among the ids that this box has (0 to %u): choose another, "
-                         "or have more ids given to this user in /etc/subuid and /etc/subgid",
-                         user->uid, user->gid, box->ids.count - 1);
+        return error_set(
+            err, "no_ids", 0,
+            "user %u:%u is not among the ids that this box has (0 to %u): choose another, "
+            "or have more ids given to this user in /etc/subuid and /etc/subgid",
+            user->uid, user->gid, box->ids.count - 1);
     for (size_t i = 0; i < user->groups_count; i++)
-        if (box->ids.kind != IDS_SINGLE &&
-            ids_has(&box->ids, &making->group_lent, user->groups[i]))
+        if (box->ids.kind != IDS_SINGLE && ids_has(&box->ids, &making->group_lent, user->groups[i]))
             user->groups[kept++] = user->groups[i];
     user->groups_count = kept;
     return 0;
@@ -168,8 +169,8 @@ static uint32_t host_id(const struct ids *ids, uint32_t first, const struct ids_
 
 /* ---- opening what the plan needs ---- */
 
-static int open_lower(const struct box_spec *spec, struct box *box, struct making *making, int *lower,
-                      struct error *err)
+static int open_lower(const struct box_spec *spec, struct box *box, struct making *making,
+                      int *lower, struct error *err)
 {
     char *warning = box->warnings[box->warnings_count];
 
@@ -379,19 +380,22 @@ static void warn(struct box *box, const struct making *making)
     size_t size = BOX_WARNING_MAX, used = 0;
 
     if (box->is_stale)
-        used += (size_t)snprintf(text + used, size - used,
-                                 "level=no-fresh-proc (processes outside of the box can be seen in its "
-                                 "/proc), ");
+        used += (size_t)snprintf(
+            text + used, size - used,
+            "level=no-fresh-proc (processes outside of the box can be seen in its "
+            "/proc), ");
     if (box->is_watched)
-        used += (size_t)snprintf(text + used, size - used, "limits=rlimit (%s), ",
-                                 making->plan.gate.watched == CGROUP_CPU
-                                     ? "no cgroup limits CPU here, so CPUs are whole ones"
-                                     : "no cgroup can be made here, so a watchdog limits memory and "
-                                       "processes, and CPUs are whole ones");
+        used += (size_t)snprintf(
+            text + used, size - used, "limits=rlimit (%s), ",
+            making->plan.gate.watched == CGROUP_CPU
+                ? "no cgroup limits CPU here, so CPUs are whole ones"
+                : "no cgroup can be made here, so a watchdog limits memory and "
+                  "processes, and CPUs are whole ones");
     if (box->disk_watched)
-        used += (size_t)snprintf(text + used, size - used,
-                                 "disk=watched (before Linux 6.6 it is a directory of yours, counted from "
-                                 "time to time), ");
+        used += (size_t)snprintf(
+            text + used, size - used,
+            "disk=watched (before Linux 6.6 it is a directory of yours, counted from "
+            "time to time), ");
     if (box->one_id)
         used += (size_t)snprintf(text + used, size - used, "ids=single (%s), ", making->why_one_id);
     if (used == 0)
@@ -404,12 +408,13 @@ static int make(const struct box_spec *spec, struct box *box, struct making *mak
                 struct error *err)
 {
     caller_look(&making->caller);
-    if (take_ids(box, making, err) < 0 || open_roots(spec, box, making, err) < 0 || start_guard(spec, box, making, err) < 0 ||
-        open_binds(spec, making, err) < 0 || open_channels(making, err) < 0)
+    if (take_ids(box, making, err) < 0 || open_roots(spec, box, making, err) < 0 ||
+        start_guard(spec, box, making, err) < 0 || open_binds(spec, making, err) < 0 ||
+        open_channels(making, err) < 0)
         return -1;
     if (needs_groups_first(spec) &&
-        guard_wait_made(&box->guard, &making->into, &making->leaves,
-                        &making->plan.leaves_too, &making->limited, err) < 0)
+        guard_wait_made(&box->guard, &making->into, &making->leaves, &making->plan.leaves_too,
+                        &making->limited, err) < 0)
         return -1;
     making->plan.leaves = making->leaves;
     if (box_send_config(making->control, &making->plan, making->limited, err) < 0 ||

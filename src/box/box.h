@@ -52,8 +52,10 @@ struct box_spec {
     bool
         many_commands; /* with a cgroup leaf for each, so that one can be killed as a whole; else the
                          * box ends with its first command */
-    bool allow_set_id;        /* what is written to binds may be set-id: only where nobody else gets at it */
-    bool allow_no_fresh_proc; /* where the host forbids a /proc of the box's own (a container that masks
+    bool
+        allow_set_id; /* what is written to binds may be set-id: only where nobody else gets at it */
+    bool
+        allow_no_fresh_proc; /* where the host forbids a /proc of the box's own (a container that masks
                                * parts of its own does), show that one, read-only, instead of failing */
     void (*tell)(const char *what); /* of work that takes long; may be NULL */
 };

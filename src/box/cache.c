@@ -17,15 +17,18 @@ int cache_make(int dir, const char *name, struct error *err)
     struct stat st;
 
     if (mkdirat(dir, name, 0700) < 0 && errno != EEXIST)
-        return error_set(err, "cache_failed", errno, "cannot make the directory %s in the cache", name);
+        return error_set(err, "cache_failed", errno, "cannot make the directory %s in the cache",
+                         name);
     fd = openat(dir, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
     if (fd < 0 || fstat(fd, &st) < 0)
-        return error_set(err, "cache_failed", errno, "cannot open the directory %s of the cache", name);
-    if (st.st_uid != geteuid())
-        return error_set(err, "cache_failed", 0,
-                         "the directory %s of the cache belongs to somebody else: remove it, or set "
-                         "XDG_CACHE_HOME to a directory of yours",
+        return error_set(err, "cache_failed", errno, "cannot open the directory %s of the cache",
                          name);
+    if (st.st_uid != geteuid())
+        return error_set(
+            err, "cache_failed", 0,
+            "the directory %s of the cache belongs to somebody else: remove it, or set "
+            "XDG_CACHE_HOME to a directory of yours",
+            name);
     return fd_take(&fd);
 }
 

@@ -487,8 +487,7 @@ int cgroup_leaves_fd(const struct cgroup *cgroup)
 
 bool cgroup_leaves_limited(const struct cgroup *cgroup)
 {
-    return cgroup->delegated &&
-           (cgroup->host->v2_controllers & CGROUP_LIMITING) == CGROUP_LIMITING;
+    return cgroup->delegated && (cgroup->host->v2_controllers & CGROUP_LIMITING) == CGROUP_LIMITING;
 }
 
 /* As a v1 mount point is usually called: "memory", "cpu,cpuacct". */

@@ -95,8 +95,8 @@ bool cgroup_leaves_limited(const struct cgroup *cgroup);
  * The names are those of the directories in the box's /sys/fs/cgroup. */
 struct cgroup_gate {
     uint32_t doors_count, views_count;
-    uint32_t watched;  /* controllers' bits: limits that no group keeps */
-    uint32_t own_view; /* there is a v2 group, and the box mounts it for itself */
+    uint32_t watched;         /* controllers' bits: limits that no group keeps */
+    uint32_t own_view;        /* there is a v2 group, and the box mounts it for itself */
     int doors[CGROUP_V1_MAX]; /* v1: written to by whoever goes in */
     int views[CGROUP_V1_MAX]; /* detached read-only mounts of the box's own groups */
     char names[CGROUP_V1_MAX]

@@ -76,10 +76,11 @@ int disk_make(struct disk *disk, int *place, struct error *err)
     if (*place < 0)
         return -1;
     if (fsetxattr(*place, "user.cove", "y", 1, 0) < 0) {
-        (void)error_set(err, "disk_failed", errno,
-                        "the filesystem of the cache (XDG_CACHE_HOME, or .cache in HOME) has no user "
-                        "xattrs, so it cannot hold what a box changes in its root: set XDG_CACHE_HOME "
-                        "to a directory on ext4, xfs or btrfs, or use Linux 6.6 or later");
+        (void)error_set(
+            err, "disk_failed", errno,
+            "the filesystem of the cache (XDG_CACHE_HOME, or .cache in HOME) has no user "
+            "xattrs, so it cannot hold what a box changes in its root: set XDG_CACHE_HOME "
+            "to a directory on ext4, xfs or btrfs, or use Linux 6.6 or later");
         fd_close(place);
         (void)unlinkat(parent, disk->name, AT_REMOVEDIR);
         return -1;
@@ -146,9 +147,8 @@ static void tally_add(struct tally *tally, int dir, const char *name, int depth)
     if (fstatat(dir, name, &st, AT_SYMLINK_NOFOLLOW) < 0)
         return;
     tally->inodes++;
-    tally->bytes += (uint64_t)st.st_blocks * 512 / (st.st_nlink > 1 && !S_ISDIR(st.st_mode)
-                                                        ? (uint64_t)st.st_nlink
-                                                        : 1);
+    tally->bytes += (uint64_t)st.st_blocks * 512 /
+                    (st.st_nlink > 1 && !S_ISDIR(st.st_mode) ? (uint64_t)st.st_nlink : 1);
     if (!S_ISDIR(st.st_mode))
         return;
     if (depth == DEPTH_MAX) {

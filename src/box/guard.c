@@ -46,7 +46,8 @@ static void say_error(int socket, const struct error *error)
 
 static void tell_made(int socket, const struct cgroup *cgroup)
 {
-    struct guard_packet packet = {.type = GUARD_MADE, .delegated = cgroup->delegated,
+    struct guard_packet packet = {.type = GUARD_MADE,
+                                  .delegated = cgroup->delegated,
                                   .limited = cgroup_leaves_limited(cgroup)};
     int fds[2] = {cgroup_into_fd(cgroup), cgroup_leaves_fd(cgroup)};
 
@@ -179,7 +180,14 @@ static void clean_up(struct held *held)
     disk_remove(&held->disk, held->userns);
 }
 
-enum heard { HEARD_CHILD, HEARD_WATCH, HEARD_HURRY, HEARD_FINISH, HEARD_FINISH_UNREPORTED, HEARD_END };
+enum heard {
+    HEARD_CHILD,
+    HEARD_WATCH,
+    HEARD_HURRY,
+    HEARD_FINISH,
+    HEARD_FINISH_UNREPORTED,
+    HEARD_END
+};
 
 static bool is_watched(const struct watch *watch)
 {
@@ -290,8 +298,8 @@ static int open_gate(int socket, const struct guard_order *order, const struct c
 
 /* Until the child can go into its groups. They are made before it where it is born into one, else beside
  * its work. */
-static enum heard begin(int socket, const struct guard_order *order, struct held *held, bool *failed,
-                        struct error *err)
+static enum heard begin(int socket, const struct guard_order *order, struct held *held,
+                        bool *failed, struct error *err)
 {
     struct cgroup *cgroup = &held->cgroup;
     struct word word;

@@ -26,11 +26,11 @@ struct guard_order {
     const char *uid_map, *gid_map;
     uid_t owner; /* host ids of the box's init */
     gid_t group;
-    bool mounts;   /* we rule the host's mounts: groups are shown to the child as such */
-    bool leaves;   /* a delegated v2 directory for init */
-    bool announce; /* the maker will wait for the groups */
+    bool mounts;      /* we rule the host's mounts: groups are shown to the child as such */
+    bool leaves;      /* a delegated v2 directory for init */
+    bool announce;    /* the maker will wait for the groups */
     struct disk disk; /* to be watched and removed; its `parent` is -1 where there is none */
-    int keep;      /* an fd that must live as long as the box: the lock of its ids; -1: none */
+    int keep;         /* an fd that must live as long as the box: the lock of its ids; -1: none */
 };
 
 int guard_start(const struct guard_order *order, struct guard *guard, struct error *err);

@@ -63,7 +63,8 @@ static void line_take(struct ids_pool *pool, const char *line, const char *end)
     if (at == NULL)
         return;
     at++;
-    if (!ids_number_read(&at, end, ':', &first) || !ids_number_read(&at, end, '\0', &count) || count == 0)
+    if (!ids_number_read(&at, end, ':', &first) || !ids_number_read(&at, end, '\0', &count) ||
+        count == 0)
         return;
     if (__builtin_add_overflow(first, count - 1, &last))
         last = UINT64_MAX;

@@ -64,9 +64,9 @@ struct ids_pool {
 
 struct ids {
     enum ids_kind kind;
-    uid_t first;   /* host id of the box's 0 */
+    uid_t first; /* host id of the box's 0 */
     gid_t first_group;
-    uint32_t count; /* of the ids from 0 on; 0: none were taken */
+    uint32_t count;       /* of the ids from 0 on; 0: none were taken */
     uint32_t slot, slots; /* where they are locked */
 };
 

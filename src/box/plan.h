@@ -52,7 +52,7 @@ struct plan {
     bool stale_proc;  /* asked for: take the /proc that is there where a fresh one is forbidden */
     bool is_stale;    /* found out by the child: it did */
     bool disk_watched; /* `upper` is a directory on the caller's disk, watched */
-    bool leaves_too;  /* init makes groups in the box's v2 group, `leaves` or its own view of it */
+    bool leaves_too;   /* init makes groups in the box's v2 group, `leaves` or its own view of it */
     uint32_t filter_key[4];
 
     int control;    /* our end of the control socket */
@@ -61,9 +61,9 @@ struct plan {
     bool has_guard; /* at the other end of `go`: it learns our pid there, and sends the gate */
     struct cgroup_gate gate; /* from the guard, or with a zygote's request */
     int leaves;              /* delegated cgroup v2 directory */
-    int lower;               /* root: detached mount of the lower layer (not with BOX_ROOT_HOST); or,
+    int lower; /* root: detached mount of the lower layer (not with BOX_ROOT_HOST); or,
                               * with `opens_paths`, the directory itself */
-    int upper;               /* a detached mount to hold upper and work, where tmpfs cannot */
+    int upper; /* a detached mount to hold upper and work, where tmpfs cannot */
 
     size_t binds_count;
     struct plan_bind binds[PLAN_BINDS_MAX];

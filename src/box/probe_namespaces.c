@@ -396,10 +396,11 @@ static void ids_say(struct probe_result *result, const struct ids *ids, bool of_
     if (of_host)
         (void)snprintf(result->found, sizeof(result->found), "range: 65,536 of its own per box");
     else if (ids->kind == IDS_RANGE)
-        (void)snprintf(result->found, sizeof(result->found), "range: 65,536 per box, of %llu", count);
-    else if (ids->kind == IDS_SLICED)
-        (void)snprintf(result->found, sizeof(result->found), "slice: %u per box, of %llu", IDS_SLICE,
+        (void)snprintf(result->found, sizeof(result->found), "range: 65,536 per box, of %llu",
                        count);
+    else if (ids->kind == IDS_SLICED)
+        (void)snprintf(result->found, sizeof(result->found), "slice: %u per box, of %llu",
+                       IDS_SLICE, count);
     else
         (void)snprintf(result->found, sizeof(result->found),
                        "single: every box is the caller's one id");
@@ -435,11 +436,11 @@ static void try_ids(struct probe_result *result, struct ids_pool *pool, const st
     if (child < 0)
         return;
     probe_step(result, "mapping ids");
-    result->ids_refused =
-        ids.kind != IDS_SINGLE &&
-        (!ids_map_text(&ids, ids.first, &nobody, uids, sizeof(uids)) ||
-         !ids_map_text(&ids, ids.first_group, &nobody, gids, sizeof(gids)) ||
-         idmap_set(child, caller->maps ? IDMAP_WRITE : IDMAP_HELPERS, uids, gids, &err) < 0);
+    result->ids_refused = ids.kind != IDS_SINGLE &&
+                          (!ids_map_text(&ids, ids.first, &nobody, uids, sizeof(uids)) ||
+                           !ids_map_text(&ids, ids.first_group, &nobody, gids, sizeof(gids)) ||
+                           idmap_set(child, caller->maps ? IDMAP_WRITE : IDMAP_HELPERS, uids, gids,
+                                     &err) < 0);
     if (result->ids_refused)
         (void)probe_fail(result, err.errnum);
     else

@@ -217,11 +217,12 @@ int root_bind_place_open(const struct box_bind *bind, const struct caller *calle
     /* Root of the host is no id that a box may have, and without the right to map owners there is no
      * other way to write as it. */
     if (!bind->read_only && caller->uid == 0 && caller->on_host)
-        return error_set(err, "no_idmap", 0,
-                         "cannot mount %s into the box to be written: this root may not map owners "
-                         "(it lacks CAP_SYS_ADMIN); mount it read-only with :ro, give the container "
-                         "that capability, or run cove as an ordinary user",
-                         bind->source);
+        return error_set(
+            err, "no_idmap", 0,
+            "cannot mount %s into the box to be written: this root may not map owners "
+            "(it lacks CAP_SYS_ADMIN); mount it read-only with :ro, give the container "
+            "that capability, or run cove as an ordinary user",
+            bind->source);
     out->mount = fd_take(&place);
     return 0;
 }

@@ -167,8 +167,7 @@ static size_t read_parts(const char *path, const char *name, uid_t uid,
 /* It must have rights of its own: by its mode, or by a capability of its file. */
 static bool helper_works(const char *name)
 {
-    static const char *const places[] = {"/usr/bin", "/bin", "/usr/local/bin",
-                                         "/run/wrappers/bin"};
+    static const char *const places[] = {"/usr/bin", "/bin", "/usr/local/bin", "/run/wrappers/bin"};
     char path[64];
     struct stat st;
 
@@ -188,7 +187,8 @@ static enum ids_gap helpers_gap(void)
     return prctl(PR_GET_NO_NEW_PRIVS, 0, 0, 0, 0) > 0 ? IDS_NO_RIGHTS : IDS_ENOUGH;
 }
 
-static void read_user(struct ids_pool *pool, const struct caller *caller, char *why, size_t why_size)
+static void read_user(struct ids_pool *pool, const struct caller *caller, char *why,
+                      size_t why_size)
 {
     char name[256];
 

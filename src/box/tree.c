@@ -433,10 +433,11 @@ static int take_stale_proc(struct plan *plan, int *proc, struct error *err)
     int denied = errno;
 
     if (!plan->stale_proc || (denied != EPERM && denied != EACCES))
-        return error_set(err, "no_fresh_proc", denied,
-                         "cannot mount a fresh /proc for the box, which a container forbids that masks "
-                         "parts of its own: unmask it (cove doctor says how), or settle for less with "
-                         "--allow-level no-fresh-proc");
+        return error_set(
+            err, "no_fresh_proc", denied,
+            "cannot mount a fresh /proc for the box, which a container forbids that masks "
+            "parts of its own: unmask it (cove doctor says how), or settle for less with "
+            "--allow-level no-fresh-proc");
     *proc = clone_tree(AT_FDCWD, "/proc", MOUNT_ATTR_RDONLY | PROC_ATTRIBUTES);
     if (*proc < 0)
         return error_set(err, "mount_failed", errno, "cannot take the host's /proc into the box");
@@ -538,7 +539,8 @@ int tree_own(struct plan *plan, const struct tree *tree, struct error *err)
     } else if (own_image(plan, tree, err) < 0) {
         return -1;
     }
-    if (mount_devpts(plan, tree, err) < 0 || bind_scratch(tree, "shm", "/dev/shm", 01777, 0, 0, err) < 0)
+    if (mount_devpts(plan, tree, err) < 0 ||
+        bind_scratch(tree, "shm", "/dev/shm", 01777, 0, 0, err) < 0)
         return -1;
     return mount_proc(plan, tree, err);
 }

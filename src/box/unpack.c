@@ -84,8 +84,9 @@ static int await_end(struct box *box, int *status, struct error *err)
 
 static int run_boxed(const struct box_spec *spec, int *status, struct error *err)
 {
-    static const char *const argv[] = {"fsck.erofs", "--extract=/tmp/out/root", "--no-preserve-owner",
-                                       "--preserve-perms", "/tmp/image", NULL};
+    static const char *const argv[] = {"fsck.erofs",          "--extract=/tmp/out/root",
+                                       "--no-preserve-owner", "--preserve-perms",
+                                       "/tmp/image",          NULL};
     static const char *const env[] = {"PATH=/usr/sbin:/usr/bin:/sbin:/bin", NULL};
     _cleanup_close_ int null = open("/dev/null", O_RDWR | O_CLOEXEC);
     struct box_command command = {
@@ -129,14 +130,15 @@ static int extract(int image, int directory, const char *path, const struct box_
     if (run_boxed(&own, &status, err) < 0)
         return error_wrap(err, "cannot unpack the image %s", path);
     if (status == 127 << 8)
-        return error_set(err, "bad_root", 0,
-                         "only root can mount the erofs image %s, and fsck.erofs, which unpacks it, is "
-                         "not here: install erofs-utils",
-                         path);
+        return error_set(
+            err, "bad_root", 0,
+            "only root can mount the erofs image %s, and fsck.erofs, which unpacks it, is "
+            "not here: install erofs-utils",
+            path);
     if (status != 0)
-        return error_set(err, "bad_root", 0,
-                         "fsck.erofs cannot unpack the image %s: it may be damaged, or the disk full",
-                         path);
+        return error_set(
+            err, "bad_root", 0,
+            "fsck.erofs cannot unpack the image %s: it may be damaged, or the disk full", path);
     return 0;
 }
 
@@ -200,6 +202,7 @@ int unpack_open(int image, const char *path, const struct box_spec *spec, struct
     (void)!symlinkat(name, cache, stamp); /* without it the next run reads the image once more */
     if (root < 0)
         root = root_of(cache, name);
-    return root >= 0 ? root
-                     : error_set(err, "cache_failed", errno, "cannot open the unpacked image %s", path);
+    return root >= 0
+               ? root
+               : error_set(err, "cache_failed", errno, "cannot open the unpacked image %s", path);
 }

@@ -173,7 +173,8 @@ static uint64_t column_sum(int fd, const char *column)
         char *word, *save = NULL;
 
         at = 1;
-        for (word = strtok_r(line, " ", &save); word != NULL; word = strtok_r(NULL, " ", &save), at++)
+        for (word = strtok_r(line, " ", &save); word != NULL;
+             word = strtok_r(NULL, " ", &save), at++)
             if (names && strcmp(word, column) == 0)
                 wanted = at;
             else if (!names && at == wanted)

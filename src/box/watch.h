@@ -24,9 +24,9 @@ struct watch {
     uint64_t memory_bytes; /* the limits; 0: none */
     uint32_t pids;
     int fds[WATCH_FDS];
-    uint64_t space;       /* inode of the box's pid namespace where /proc shows others too, or 0 */
-    bool sees;            /* at the last look there was a process */
-    unsigned over;        /* times in a row that there was too much */
+    uint64_t space; /* inode of the box's pid namespace where /proc shows others too, or 0 */
+    bool sees;      /* at the last look there was a process */
+    unsigned over;  /* times in a row that there was too much */
     bool killed_for_memory;
     uint64_t peak_bytes;
 };

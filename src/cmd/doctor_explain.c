@@ -259,15 +259,17 @@ static void explain_ids(struct doctor_check *check, const struct probe_result *r
         if (host->uid == 0)
             CAUSE("this root lacks the capabilities to map ids (SETUID and SETGID)");
         else
-            CAUSE("newuidmap could not map them: it lies on a nosuid mount, or the ids of /etc/subuid "
-                  "and /etc/subgid do not exist here");
+            CAUSE(
+                "newuidmap could not map them: it lies on a nosuid mount, or the ids of /etc/subuid "
+                "and /etc/subgid do not exist here");
         REMEDY(host->uid == 0 ? "give it these, or run cove as an ordinary user"
                               : "check the mount of newuidmap, and these files");
         return;
     }
     switch (result->ids_gap) {
     case IDS_NO_PROGRAM:
-        CAUSE("newuidmap and newgidmap, which map ids for users, are not installed or not set-user-id");
+        CAUSE(
+            "newuidmap and newgidmap, which map ids for users, are not installed or not set-user-id");
         REMEDY("install them, as root");
         COMMAND("apt-get install uidmap   # elsewhere: shadow-utils or shadow");
         return;

@@ -59,8 +59,8 @@ static bool is_pure_v2(void)
 
 static void run_again(char **argv)
 {
-    static char *const head[] = {"systemd-run", "--user", "--scope", "--quiet", "--collect",
-                                 "-p",          "Delegate=yes", "--"};
+    static char *const head[] = {"systemd-run", "--user", "--scope",      "--quiet",
+                                 "--collect",   "-p",     "Delegate=yes", "--"};
     size_t fixed = sizeof(head) / sizeof(head[0]), words = 0;
     char self[PATH_MAX];
     ssize_t length = readlink("/proc/self/exe", self, sizeof(self) - 1);

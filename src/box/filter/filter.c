@@ -20,7 +20,8 @@ static unsigned long key_register(uint32_t low, uint32_t high)
 size_t filter_program(struct sock_filter out[FILTER_MAX], unsigned flags,
                       const uint32_t key[FILTER_KEY_WORDS])
 {
-    const struct filter_variant *variant = &filter_variants[flags & (FILTER_NO_SETID | FILTER_WATCHED)];
+    const struct filter_variant *variant =
+        &filter_variants[flags & (FILTER_NO_SETID | FILTER_WATCHED)];
 
     memcpy(out, variant->program, variant->count * sizeof(out[0]));
     for (size_t i = 0; i < FILTER_KEY_WORDS; i++)
