@@ -2,11 +2,13 @@
 #include "box/idmap.h"
 
 #include "base/fd.h"
+#include "box/ids.h"
 #include "box/sys.h"
 
 #include <errno.h>
 #include <sched.h>
 #include <signal.h>
+#include <spawn.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/prctl.h>
@@ -47,27 +49,28 @@ static int deny_groups(int pid, struct error *err)
 
 #define HELPER_WORDS 16
 
+/* Whoever starts it may have blocked all signals; it shall not. */
 static pid_t helper_start(const char *name, int pid, const char *map)
 {
-    char number[16], words[256], program[32];
-    char *argv[HELPER_WORDS] = {program, number}, *rest = words;
-    char *env[] = {"PATH=/usr/bin:/bin:/usr/local/bin:/run/wrappers/bin", NULL};
-    size_t argc = 2;
+    char path[64], number[16], words[256];
+    char *argv[HELPER_WORDS] = {path, number}, *env[] = {NULL}, *rest = words;
+    posix_spawnattr_t attributes;
+    pid_t helper = -1;
     sigset_t none;
-    pid_t helper;
 
-    (void)snprintf(program, sizeof(program), "%s", name);
+    if (!ids_helper_find(name, path, sizeof(path)) || posix_spawnattr_init(&attributes) != 0)
+        return -1;
     (void)snprintf(number, sizeof(number), "%d", pid);
     (void)snprintf(words, sizeof(words), "%s", map);
-    while (argc < HELPER_WORDS - 1 && (argv[argc] = strsep(&rest, " \n")) != NULL)
-        argc++;
-    helper = vfork();
-    if (helper == 0) {
-        (void)sigemptyset(&none);
-        (void)sigprocmask(SIG_SETMASK, &none, NULL);
-        (void)execvpe(program, argv, env);
-        _exit(127);
-    }
+    for (size_t argc = 2; argc < HELPER_WORDS - 1; argc++)
+        if ((argv[argc] = strsep(&rest, " \n")) == NULL)
+            break;
+    (void)sigemptyset(&none);
+    (void)posix_spawnattr_setsigmask(&attributes, &none);
+    (void)posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETSIGMASK);
+    if (posix_spawn(&helper, path, NULL, &attributes, argv, env) != 0)
+        helper = -1;
+    (void)posix_spawnattr_destroy(&attributes);
     return helper;
 }
 

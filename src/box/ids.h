@@ -97,6 +97,9 @@ int ids_open_user(struct ids_pool *pool, const struct caller *caller, char *why,
 int ids_take_user(struct ids_pool *pool, const struct caller *caller, struct ids *ids,
                   struct error *err);
 
+/* Where newuidmap or newgidmap lies; false where there is none. */
+bool ids_helper_find(const char *name, char *path, size_t size);
+
 /* The caller's own id, as which one id inside appears outside, so that files of the caller's are the
  * box's too; -1: none does. */
 struct ids_lent {

@@ -73,21 +73,25 @@ size_t ids_parts_of_user(const char *text, const char *name, uid_t uid,
 
 size_t ids_parts_of_map(const char *text, struct ids_part parts[IDS_PARTS_MAX])
 {
-    unsigned long long first, outside, count;
+    uint64_t number[3] = {0}; /* first inside, first outside, count */
     size_t used = 0;
-    int length;
+    char *end;
 
-    while (sscanf(text, "%llu %llu %llu%n", &first, &outside, &count, &length) == 3) {
-        if (first < ACCOUNTS_END) {
-            uint64_t skipped = ACCOUNTS_END - first;
-
-            count = count > skipped ? count - skipped : 0;
-            first = ACCOUNTS_END;
+    for (;;) {
+        for (size_t i = 0; i < 3; i++) {
+            number[i] = strtoull(text, &end, 10);
+            if (end == text)
+                return used;
+            text = end;
         }
-        used = part_add(parts, used, first, count);
-        text += length;
+        if (number[0] < ACCOUNTS_END) {
+            uint64_t skipped = ACCOUNTS_END - number[0];
+
+            number[2] = number[2] > skipped ? number[2] - skipped : 0;
+            number[0] = ACCOUNTS_END;
+        }
+        used = part_add(parts, used, number[0], number[2]);
     }
-    return used;
 }
 
 static uint32_t slices_of(const struct ids_part parts[IDS_PARTS_MAX])
@@ -164,20 +168,27 @@ static size_t read_parts(const char *path, const char *name, uid_t uid,
     return text != NULL ? ids_parts_of_user(text, name, uid, parts) : 0;
 }
 
+bool ids_helper_find(const char *name, char *path, size_t size)
+{
+    static const char *const places[] = {"/usr/bin", "/bin", "/usr/local/bin", "/run/wrappers/bin"};
+
+    for (size_t i = 0; i < sizeof(places) / sizeof(places[0]); i++) {
+        (void)snprintf(path, size, "%s/%s", places[i], name);
+        if (access(path, X_OK) == 0)
+            return true;
+    }
+    return false;
+}
+
 /* It must have rights of its own: by its mode, or by a capability of its file. */
 static bool helper_works(const char *name)
 {
-    static const char *const places[] = {"/usr/bin", "/bin", "/usr/local/bin", "/run/wrappers/bin"};
     char path[64];
     struct stat st;
 
-    for (size_t i = 0; i < sizeof(places) / sizeof(places[0]); i++) {
-        (void)snprintf(path, sizeof(path), "%s/%s", places[i], name);
-        if (access(path, X_OK) == 0 && stat(path, &st) == 0)
-            return ((st.st_mode & S_ISUID) != 0 && st.st_uid == 0) ||
-                   getxattr(path, "security.capability", NULL, 0) > 0;
-    }
-    return false;
+    return ids_helper_find(name, path, sizeof(path)) && stat(path, &st) == 0 &&
+           (((st.st_mode & S_ISUID) != 0 && st.st_uid == 0) ||
+            getxattr(path, "security.capability", NULL, 0) > 0);
 }
 
 static enum ids_gap helpers_gap(void)

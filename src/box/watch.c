@@ -197,6 +197,26 @@ static uint64_t unowned_bytes(const struct watch *watch)
 
 /* ---- files that are mapped: they are in both sums ---- */
 
+/* Whether a line of smaps begins a mapping, "ADDRESSES rwxs OFFSET MAJOR:MINOR INODE ...", and then
+ * whether that is a shared one of a file on `device`. */
+static bool is_mapping(char *line, dev_t device, bool *counts)
+{
+    char *save = NULL, *end;
+    const char *addresses = strtok_r(line, " ", &save), *rights = strtok_r(NULL, " ", &save);
+    const char *offset = strtok_r(NULL, " ", &save), *place = strtok_r(NULL, " ", &save);
+    unsigned long major, minor;
+
+    if (addresses == NULL || strchr(addresses, '-') == NULL || offset == NULL || place == NULL ||
+        strlen(rights) != 4)
+        return false;
+    major = strtoul(place, &end, 16);
+    if (*end != ':')
+        return false;
+    minor = strtoul(end + 1, NULL, 16);
+    *counts = rights[3] == 's' && makedev((unsigned)major, (unsigned)minor) == device;
+    return true;
+}
+
 /* Of one process: its shares of shared mappings of files on `device`. */
 static uint64_t mapped_share(int process, dev_t device)
 {
@@ -211,13 +231,10 @@ static uint64_t mapped_share(int process, dev_t device)
         return 0;
     }
     while (fgets(line, sizeof(line), file) != NULL) {
-        unsigned major, minor;
-        char shared;
+        uint64_t share = line_bytes(line, "Pss");
 
-        if (sscanf(line, "%*x-%*x %*c%*c%*c%c %*x %x:%x", &shared, &major, &minor) == 3)
-            counts = shared == 's' && makedev(major, minor) == device;
-        else if (counts)
-            bytes += line_bytes(line, "Pss");
+        if (!is_mapping(line, device, &counts) && counts)
+            bytes += share;
     }
     (void)fclose(file);
     return bytes;
@@ -231,10 +248,12 @@ static uint64_t mapped_bytes(const struct watch *watch)
     uint64_t bytes = 0;
     struct stat st;
 
-    if (list == NULL || fstat(watch->fds[WATCH_SCRATCH], &st) < 0) {
+    if (list == NULL) {
         fd_close(&fd);
         return 0;
     }
+    if (fstat(watch->fds[WATCH_SCRATCH], &st) < 0)
+        st.st_dev = 0;                        /* no file has it */
     while ((entry = readdir(list)) != NULL) { // NOLINT(concurrency-mt-unsafe): a list of our own
         _cleanup_close_ int process = process_open(watch, entry->d_name);
 
@@ -323,7 +342,7 @@ static void act(struct watch *watch, const struct count *count)
 int watch_look(struct watch *watch)
 {
     uint64_t began = clock_monotonic_ns(), took_ms, period;
-    struct count count;
+    struct count count = {0};
 
     count_box(watch, &count);
     watch->sees = count.tasks > 0;
