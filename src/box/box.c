@@ -212,7 +212,7 @@ static int open_roots(const struct box_spec *spec, struct box *box, struct makin
     plan->stale_proc = spec->allow_no_fresh_proc;
     making->range.user = user->uid;
     making->range.group = user->gid;
-    if (spec->root_kind == BOX_ROOT_HOST || root_tmpfs_has_xattrs())
+    if (spec->root_kind == BOX_ROOT_HOST || root_tmpfs_has_xattrs(&making->caller))
         return 0;
     return root_upper_open(&spec->limits, &making->range, &plan->upper, err);
 }
