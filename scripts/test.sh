@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
-# All tests: unit tests under the sanitizers, then attacks and behaviour on real boxes. The last
-# line counts both. A test that was skipped counts as failed: what a test needs, setup.sh installs.
+# All tests: unit tests under the sanitizers, then attacks and behaviour on real boxes, by root and by
+# an ordinary user. The last line counts all. A test that was skipped counts as failed: what a test
+# needs, setup.sh installs.
 # COVE_SOAK=1 runs the full counts.
 # usage: BUILD=build test.sh
 set -euo pipefail
@@ -25,6 +26,15 @@ cp "$build/asan/meson-logs/testlog.junit.xml" "$results/unit.xml"
 
 echo "boxes: attacks, posture, behaviour, real work"
 "${pytest[@]}" -q --junitxml="$results/boxes.xml" tests/box "${arguments[@]}" || status=1
+
+# The same by an ordinary user, who is made if he is missing and stays. What he makes lies in his home.
+if [ "$(id -u)" = 0 ]; then
+    echo "boxes: the same, by an ordinary user"
+    scripts/as-user.sh "$build" "$results/user.xml" own tests/box "${arguments[@]}" || status=1
+    echo "boxes: the walls, by a user who has no ids to give"
+    scripts/as-user.sh "$build" "$results/single.xml" 0 tests/box/test_posture.py \
+        tests/box/test_leaks.py tests/box/test_filesystem.py "${arguments[@]}" || status=1
+fi
 
 # What parses and reports, once more: a finding of a sanitizer is a line on stderr too many, or an
 # exit status that no test expects.

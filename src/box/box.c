@@ -214,7 +214,7 @@ static int open_roots(const struct box_spec *spec, struct box *box, struct makin
     plan->stale_proc = spec->allow_no_fresh_proc;
     making->range.user = user->uid;
     making->range.group = user->gid;
-    if (spec->root_kind == BOX_ROOT_HOST || root_tmpfs_has_xattrs())
+    if (spec->root_kind == BOX_ROOT_HOST || root_tmpfs_has_xattrs(&making->caller))
         return 0;
     if (!making->caller.mounts) {
         box->disk_watched = plan->disk_watched = true;

@@ -264,13 +264,15 @@ int root_bind_open(const struct box_bind *bind, const struct root_ids *ids, stru
 
 /* ---- the upper layer where tmpfs cannot hold it ---- */
 
-bool root_tmpfs_has_xattrs(void)
+bool root_tmpfs_has_xattrs(const struct caller *caller)
 {
-    _cleanup_close_ int fs = sys_fsopen("tmpfs");
-    _cleanup_close_ int mount = -1, root = -1;
+    _cleanup_close_ int fs = -1, mount = -1, root = -1;
 
     if (switched_off("tmpfsxattr"))
         return false;
+    if (!caller->mounts) /* and cannot try */
+        return kernel_is_at_least(6, 6);
+    fs = sys_fsopen("tmpfs");
     if (fs < 0 || sys_fsconfig(fs, FSCONFIG_CMD_CREATE, NULL, NULL, 0) < 0)
         return false;
     mount = sys_fsmount(fs, 0);

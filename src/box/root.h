@@ -39,4 +39,4 @@ int root_upper_open(const struct box_limits *limits, const struct root_ids *ids,
                     struct error *err);
 
 /* Whether tmpfs can hold an overlay's upper layer here. */
-bool root_tmpfs_has_xattrs(void);
+bool root_tmpfs_has_xattrs(const struct caller *caller);

@@ -1,10 +1,13 @@
 """Runs boxes for the tests: one call per box, the attack program, and a look at the host before and
 after. Nothing here decides what must hold; tests do."""
 import dataclasses
+import functools
 import glob
 import json
+import math
 import os
 import pathlib
+import pwd
 import re
 import signal
 import subprocess
@@ -26,10 +29,9 @@ def scaled(count, least=1):
     return max(count // SCALE, least)
 
 
-# The ids that boxes of root run with outside.
-IDS_FIRST, IDS_LAST = 524288, 1879048191
-
-ATTACKS = BUILD / "attacks"
+# Where tests keep what they make once: programs, and roots of boxes that belong to who runs them.
+MADE = pathlib.Path(os.environ.get("COVE_TEST_MADE", BUILD))
+ATTACKS = MADE / "attacks"
 
 # Tells our boxes from those of somebody else who uses cove on this host meanwhile.
 MARK = f"COVE_TEST_MARK={os.getpid()}"
@@ -50,6 +52,109 @@ def find_cove():
 
 COVE = find_cove()
 RELEASE = BUILD / "cove"
+
+
+# ---- who runs the tests, and what a box of theirs has ------------------------------------------
+
+def given_ids(path):
+    """The ids that a file like /etc/subuid gives to us."""
+    names = (str(os.getuid()), pwd.getpwuid(os.getuid()).pw_name)
+    lines = pathlib.Path(path).read_text().splitlines() if os.path.exists(path) else ()
+    fields = [line.split(":") for line in lines]
+    return [range(int(first), int(first) + int(count)) for name, first, count in fields
+            if name in names]
+
+
+class Expect:
+    """What must hold differs with the caller, and all of that is here. `cove run` says which ids and
+    limits it had, and what it says is held against what follows from it."""
+
+    is_root = os.geteuid() == 0
+    # Of root: what no file of the host gives to anybody.
+    root_ids = range(524288, 1879048192)
+
+    @functools.cached_property
+    def said(self):
+        report = json.loads(cove("run", "--json", "--", "true").out)
+        return {name: report[name] for name in ("level", "limits", "ids", "disk")}
+
+    @property
+    def ids(self):
+        return self.said["ids"]
+
+    @property
+    def has_cgroup(self):
+        return self.said["limits"] == "cgroup"
+
+    @property
+    def warns(self):
+        return not self.has_cgroup or self.ids == "single"
+
+    @functools.cached_property
+    def parts(self):
+        """Host ids that boxes may have, but for the caller's own."""
+        return [self.root_ids] if self.is_root else given_ids("/etc/subuid")
+
+    @property
+    def count(self):
+        """Ids that a box has, from 0 on."""
+        return {"range": 65536, "slice": 1024, "single": 1}[self.ids]
+
+    def is_box_id(self, uid):
+        return any(uid in part for part in self.parts)
+
+    def lent(self, uid, bind=True, image=False):
+        """The id inside that is the caller's own outside, of a box whose user is `uid`."""
+        if self.is_root:
+            return None
+        if bind or self.ids == "single":
+            return uid
+        return 0 if image else None
+
+    def maps(self, uid, **more):
+        """The lengths of the parts of an id map, by where they begin inside."""
+        lent = self.lent(uid, **more)
+        if self.ids == "single":
+            return {lent: 1}
+        parts = {0: self.count} if self.ids == "range" else {0: self.count, 65534: 1}
+        if lent is None:
+            return parts
+        found = {lent: 1}
+        for first, count in parts.items():
+            if first <= lent < first + count:
+                pieces = {first: lent - first, lent + 1: first + count - lent - 1}
+                found.update((at, size) for at, size in pieces.items() if size > 0)
+            else:
+                found[first] = count
+        return found
+
+    def init_owner(self, uid):
+        """As which the files of init in /proc appear, of a box with a bind. Init is nobody's there,
+        but where the caller owns its program and is an id of the box: then root's of the box, if
+        it has one."""
+        return 65534 if self.is_root or (self.ids == "single" and uid != 0) else 0
+
+    def groups(self, gid):
+        """Whoever has one id cannot give up groups."""
+        if self.ids != "single":
+            return []
+        return [gid if group == os.getgid() else 65534 for group in os.getgroups()]
+
+    @property
+    def bind_flags(self):
+        """Root has owners mapped in the mount; others are the owner."""
+        return "ro,nosuid,nodev" + (",idmapped" if self.is_root else "")
+
+    def cpus(self, asked):
+        """Without a cgroup a box has whole CPUs."""
+        return asked if self.has_cgroup else math.ceil(asked)
+
+    def peak(self, limit):
+        """The most that a box of this limit ever has: a watchdog comes a moment later."""
+        return limit + (8 << 20 if self.has_cgroup else 200 << 20)
+
+
+EXPECT = Expect()
 
 
 @dataclasses.dataclass
@@ -83,7 +188,16 @@ def cove(*arguments, limit=60, binary=None, stdin=subprocess.DEVNULL, send=None,
         more["stdin"] = stdin
     done = subprocess.run(
         [str(binary or COVE), *map(str, arguments)], capture_output=True, timeout=limit, **more)
-    return Result(done.returncode, done.stdout, done.stderr, time.monotonic() - started, None)
+    return Result(done.returncode, done.stdout, without_warning(done.stderr),
+                  time.monotonic() - started, None)
+
+
+# What cove says on stderr of a box that is weaker than elsewhere; a test of its own looks at it.
+WARNING = re.compile(rb"^cove: warning: .*(limits|ids)=.*; cove doctor says more\n", re.MULTILINE)
+
+
+def without_warning(errors):
+    return WARNING.sub(b"", errors, count=1)
 
 
 def run(command, *options, **more):
@@ -118,7 +232,8 @@ def end(process, limit=30):
     if process.poll() is None:
         process.terminate()
     try:
-        return process.communicate(timeout=limit)
+        output, errors = process.communicate(timeout=limit)
+        return output, errors and without_warning(errors)
     finally:
         if process.poll() is None:
             process.kill()
@@ -175,23 +290,34 @@ def cgroups():
     return found
 
 
-NAME_AND_UID = re.compile(rb"Name:\t(.*)\n(?:.*\n)*?Uid:\t(\d+)")
+STATUS_LINES = re.compile(rb"^(Name|State|Pid|PPid|Uid|Gid|NSpid|RssAnon):\s*(.*)$", re.MULTILINE)
 
 
-def processes(test=lambda uid, comm: IDS_FIRST <= uid <= IDS_LAST or comm.startswith("cove")):
-    """Processes with an id of the boxes' range, and cove's own. Runs around each test, so it reads
-    no more than it must."""
+def status_of(pid):
+    """The lines of /proc/PID/status that tests ask for, or nothing where it is gone. Read around
+    each test, so no more than it must."""
+    try:
+        with open(f"/proc/{pid}/status", "rb", buffering=0) as file:
+            lines = STATUS_LINES.findall(file.read(4096))
+    except OSError:
+        return {}
+    return {name.decode(): value.decode(errors="replace") for name, value in lines}
+
+
+def is_boxed(status):
+    """Of a pid namespace below ours, and with an id that a box of ours can have."""
+    uid = int(status["Uid"].split()[0])
+    return EXPECT.is_box_id(uid) or (
+        not EXPECT.is_root and uid == os.getuid() and len(status["NSpid"].split()) > 1)
+
+
+def processes():
+    """Processes of boxes, and cove's own."""
     found = {}
     for pid in os.listdir("/proc"):
-        if not pid.isdigit():
-            continue
-        try:
-            with open(f"/proc/{pid}/status", "rb", buffering=0) as file:
-                match = NAME_AND_UID.match(file.read(4096))
-        except OSError:
-            continue
-        if match and test(int(match[2]), match[1].decode(errors="replace")):
-            found[int(pid)] = match[1].decode(errors="replace")
+        status = status_of(pid) if pid.isdigit() else {}
+        if "Uid" in status and (status["Name"].startswith("cove") or is_boxed(status)):
+            found[int(pid)] = status["Name"]
     return found
 
 
@@ -214,13 +340,23 @@ def files():
     """Files that cove could have left: by name where others write too."""
     found = {path for pattern in ("/tmp/*cove*", "/dev/shm/*cove*", "/var/tmp/*cove*")
              for path in glob.glob(pattern) if "covetest" not in path and "bench" not in path}
-    return found | {path for path in glob.glob("/run/cove/*") if not path.endswith("/ids.lock")}
+    kept = {path for path in found if re.fullmatch(r"/tmp/cove-\d+", path)}
+    inner = {path for place in (lock_directory(), *kept) for path in glob.glob(f"{place}/*")}
+    return found - kept | {path for path in inner if not path.endswith("/ids.lock")}
+
+
+def lock_directory():
+    """Where the boxes of one user agree about their ids; it stays."""
+    if EXPECT.is_root:
+        return "/run/cove"
+    run_directory = f"/run/user/{os.getuid()}"
+    return f"{run_directory}/cove" if os.path.isdir(run_directory) else f"/tmp/cove-{os.getuid()}"
 
 
 def locks():
     """Locks on the file of id ranges."""
     try:
-        inode = os.stat("/run/cove/ids.lock").st_ino
+        inode = os.stat(f"{lock_directory()}/ids.lock").st_ino
     except OSError:
         return set()
     return {" ".join(line.split()[1:]) for line in
@@ -247,12 +383,12 @@ def is_foreign(pid):
     for _ in range(64):
         try:
             stat = pathlib.Path(f"/proc/{pid}/stat").read_text()
-            environment = pathlib.Path(f"/proc/{pid}/environ").read_text(errors="replace")
+            environment = environment_of(pid)
         except OSError:
             return True  # it went meanwhile
-        if MARK in environment.split("\0"):
+        if environment and MARK in environment.split("\0"):
             return False
-        if environment and stat.split(" ", 1)[1].startswith(FOREIGN):
+        if environment != "" and stat.split(" ", 1)[1].startswith(FOREIGN):
             return True
         pid = int(stat.rpartition(")")[2].split()[1])
         if pid <= 1:
@@ -261,6 +397,17 @@ def is_foreign(pid):
 
 
 FOREIGN = ("(cove", "(bench", "(box", "(test_")
+
+
+def environment_of(pid):
+    """"" where a process shows none, None where that of somebody else may not be read. A box is
+    never somebody else here: what made it is above it."""
+    try:
+        return pathlib.Path(f"/proc/{pid}/environ").read_text(errors="replace")
+    except PermissionError:
+        status = status_of(pid)
+        is_ours = not status or is_boxed(status) or int(status["Uid"].split()[0]) == os.getuid()
+        return "" if is_ours else None
 
 
 def foreign_group(path):
@@ -352,17 +499,25 @@ def children_of(pid):
 
 
 def box_processes(process):
-    """Host pids of what runs inside the box of a start()ed cove: the ids of its range."""
+    """Host pids of what runs inside the box of a start()ed cove; none before its init does."""
     found = []
     for pid in children_of(process.pid):
-        try:
-            text = pathlib.Path(f"/proc/{pid}/status").read_text()
-        except OSError:
-            continue
-        fields = dict(line.split(":", 1) for line in text.splitlines() if ":" in line)
-        if IDS_FIRST <= int(fields["Uid"].split()[0]) <= IDS_LAST:
+        status = status_of(pid)
+        if status and len(status["NSpid"].split()) > 1 and status["Name"] != COVE.name:
             found.append(pid)
     return found
+
+
+def give_away(path):
+    """Makes a file somebody else's: an id that is no box's and not the caller's."""
+    if EXPECT.is_root:
+        os.chown(path, 4711, 4711)
+    else:  # the very last id is in no slice
+        last = len(EXPECT.parts[0]) - 1
+        subprocess.run(["unshare", "--map-root-user", "--map-auto", "chown", f"{last}:{last}", path],
+                       check=True)
+    assert os.lstat(path).st_uid not in (0, os.getuid())
+    return os.lstat(path).st_uid
 
 
 def kill(pid, number=signal.SIGKILL):

@@ -9,7 +9,7 @@ import re
 import pytest
 
 import harness
-from harness import run
+from harness import EXPECT, run
 
 # ---- what must be so: the tables -----------------------------------------------------------------
 
@@ -28,7 +28,7 @@ STATUS = {
 STATUS_OF_ALL = {
     "Seccomp": "2", "Seccomp_filters": "1", "Umask": "0022", "TracerPid": "0", "Threads": "1",
     "SigPnd": NO_CAPS, "ShdPnd": NO_CAPS, "SigBlk": NO_CAPS, "SigIgn": NO_CAPS, "SigCgt": NO_CAPS,
-    "PPid": "1", "Groups": "",
+    "PPid": "1",
 }
 
 IDS = {"plain": 1000, "system": 0, "system, as user": 1000}
@@ -47,9 +47,20 @@ VALUES = {
     "fds": [0, 1, 2], "securebits": 0, "parent_death_signal": 0, "umask": 0o022, "parent": 1,
           "tty": 0,
     "nice": 0, "policy": 0, "keyring": -1, "hostname": "box", "oom_score_adj": "200\n",
-    "init_mem": 0, "init_owner": 65534, "init_cmdline": "cove-init", "setgroups": "allow\n",
-    "max_user_namespaces": "0\n", "groups": [],
+    "init_mem": 0, "init_cmdline": "cove-init",
+    "max_user_namespaces": "0\n",
 }
+
+
+def status_expected(privileges):
+    groups = " ".join(map(str, EXPECT.groups(IDS[privileges])))
+    return {**STATUS[privileges], **STATUS_OF_ALL, "Groups": groups}
+
+
+def values_expected(privileges):
+    uid = IDS[privileges]
+    return {**VALUES, "init_owner": EXPECT.init_owner(uid), "groups": EXPECT.groups(uid),
+            "setgroups": "deny\n" if EXPECT.ids == "single" else "allow\n"}
 
 PATH = "PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
@@ -74,6 +85,8 @@ def shown_of_host():
 
 def own_cgroups():
     """Where the box's own groups are shown: (name, type)."""
+    if not EXPECT.has_cgroup:
+        return []
     shown = []
     v2 = False
     for line in pathlib.Path("/proc/self/mountinfo").read_text().splitlines():
@@ -101,7 +114,7 @@ def expected_mounts(root, privileges):
                for name in ("null", "zero", "full", "random", "urandom", "tty")]
     mounts += [("/dev/pts", "devpts", DEVICE), ("/dev/shm", "tmpfs", "rw,nosuid,nodev"),
                ("/proc", "proc", "rw,nosuid,nodev,noexec"), ("/proc/sys", "proc", VIEW),
-               ("/sys", "tmpfs", RO), ("/attack", None, f"{RO},idmapped")]
+               ("/sys", "tmpfs", RO), ("/attack", None, EXPECT.bind_flags)]
     mounts += [(f"/proc/{name}", "tmpfs", VIEW) for name in PROC_VIEW]
     mounts += [(path, kind, VIEW) for path, kind in own_cgroups()]
     return sorted(mounts)
@@ -149,23 +162,30 @@ def box(request):
 def test_capabilities_privileges_signals_and_seccomp(box):
     _, privileges, found = box
     status = status_of(found)
-    expected = {**STATUS[privileges], **STATUS_OF_ALL}
+    expected = status_expected(privileges)
     assert {key: status[key] for key in expected} == expected
 
 
 def test_ids_and_groups(box):
     _, privileges, found = box
     uid = IDS[privileges]
-    assert (found["uids"], found["gids"], found["groups"]) == ([uid] * 3, [uid] * 3, [])
+    assert (found["uids"], found["gids"], found["groups"]) == (
+        [uid] * 3, [uid] * 3, EXPECT.groups(uid))
     for name in ("uid_map", "gid_map"):
-        inside, outside, count = map(int, found[name].split())
-        assert (inside, count) == (0, 65536)
-        assert harness.IDS_FIRST <= outside <= harness.IDS_LAST and outside % 65536 == 0
+        lines = list(zip(*[iter(map(int, found[name].split()))] * 3))
+        assert {inside: count for inside, _, count in lines} == EXPECT.maps(uid)
+        for inside, outside, count in lines:
+            if inside == EXPECT.lent(uid):
+                assert (outside, count) == (os.getuid(), 1)
+            else:
+                assert EXPECT.is_box_id(outside) and EXPECT.is_box_id(outside + count - 1)
+            assert not EXPECT.is_root or outside % 65536 == 0
 
 
 def test_values(box):
-    _, _, found = box
-    assert {key: found[key] for key in VALUES} == VALUES
+    _, privileges, found = box
+    expected = values_expected(privileges)
+    assert {key: found[key] for key in expected} == expected
 
 
 def test_session_and_process_group_are_the_commands_own(box):
@@ -234,8 +254,10 @@ def test_init_is_confined_as_its_commands_are(box):
 
 def test_the_hosts_own_groups_do_not_stay(box):
     """A caller with supplementary groups takes none of them along."""
-    found = posture(extra_groups=[4, 24, 27]) if os.getuid() == 0 else box[2]
-    assert found["groups"] == []
+    _, privileges, found = box
+    if EXPECT.is_root:
+        found = posture(extra_groups=[4, 24, 27])
+    assert found["groups"] == EXPECT.groups(IDS[privileges])
 
 
 # ---- a second command ----------------------------------------------------------------------------
@@ -253,7 +275,7 @@ def test_the_second_command_stands_as_the_first(profile, commands):
     second, _ = decoder.raw_decode(done.stdout[end:].lstrip())
     assert {key: value for key, value in first.items() if key not in VARY} == \
         {key: value for key, value in second.items() if key not in VARY}
-    expected = {**STATUS[profile], **STATUS_OF_ALL}
+    expected = status_expected(profile)
     for found in (first, second):
         status = status_of(found)
         assert {key: status[key] for key in expected} == expected
@@ -273,7 +295,7 @@ def test_many_commands_leave_init_without_fds_and_zombies(profile, commands):
 
 def test_killing_one_command_takes_its_daemons_and_spares_the_other(commands):
     # Without cgroup v2 there is no group of processes to kill by: daemons then end with the box.
-    has_leaves = any((pathlib.Path(root) / "cgroup.controllers").exists()
+    has_leaves = EXPECT.has_cgroup and any((pathlib.Path(root) / "cgroup.controllers").exists()
                      for root in harness.cgroup_roots())
     daemon = "(setsid sh -c '(trap \"\" TERM HUP; sleep 4711) & sleep 4712' &); sleep 4713"
     done = commands("plain", "exec", 1, daemon, "exec", 2, "sleep 0.5; echo alive", "sleep", 300,

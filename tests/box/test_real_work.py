@@ -129,7 +129,7 @@ def test_go_build_and_test(workspace):
         "main_test.go": "package main\n\nimport \"testing\"\n\nfunc TestSum(t *testing.T) {\n"
                         "\tif Sum(1, 2) != 3 {\n\t\tt.Fatal()\n\t}\n}\n"})
     # A cache outside would do as well; it is kept for the next run of this test.
-    cache = harness.BUILD / "go-cache"
+    cache = harness.MADE / "go-cache"
     cache.mkdir(exist_ok=True)
     directory = pathlib.Path(GO).resolve().parent
     output = work(f"export PATH=$PATH:{directory} GOCACHE=/cache GOFLAGS=-mod=mod GOPROXY=off "

@@ -171,7 +171,7 @@ static void be_set_id(void)
     if (file != NULL)
         (void)fclose(file);
     if (strcmp(attack_word(0, ""), "become") == 0)
-        REFUSED("setuid(0)", setuid(0), EPERM);
+        REFUSED("setuid(0)", setuid(0), EPERM, EINVAL); /* a box may have no 0 */
 }
 
 /* Making a set-id file in every way there is. */
@@ -295,6 +295,7 @@ static void shock(void)
 
 static void leave_workspace(void)
 {
+    unsigned other = (unsigned)attack_number(0, 4242);
     struct stat root, above;
     char path[512] = "/workspace";
 
@@ -318,7 +319,7 @@ static void leave_workspace(void)
             EPERM, EACCES);
     REFUSED("a file of another", attack_open("/workspace/foreign", O_WRONLY), EACCES, EPERM);
     REFUSED("its owner", chown("/workspace/foreign", getuid(), getgid()), EPERM, EINVAL);
-    REFUSED("a file for another", chown("/workspace/kept", 4242, 4242), EPERM, EINVAL, EOVERFLOW);
+    REFUSED("a file for another", chown("/workspace/kept", other, other), EPERM, EINVAL, EOVERFLOW);
 }
 
 /* ---- 38: locks ---- */

@@ -14,6 +14,40 @@
 #include <time.h>
 #include <unistd.h>
 
+/* Where an id of the box owns the files of init, the kernel refuses what is read from them. */
+static long read_of_init(const char *path)
+{
+    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY), error;
+    char bytes[256];
+    long n;
+
+    if (fd < 0)
+        return -1;
+    n = read(fd, bytes, 1);
+    if (n < 0 && errno == EISDIR)
+        while ((n = syscall(SYS_getdents64, fd, bytes, sizeof(bytes))) > 0)
+            continue;
+    error = errno;
+    (void)close(fd);
+    errno = error;
+    return n;
+}
+
+/* Lower than what any process has that its maker did not favour. */
+static long favour_init(void)
+{
+    int fd = open("/proc/1/oom_score_adj", O_WRONLY | O_CLOEXEC), error;
+    long n;
+
+    if (fd < 0)
+        return -1;
+    n = write(fd, "-1", 2);
+    error = errno;
+    (void)close(fd);
+    errno = error;
+    return n;
+}
+
 static void open_of_init(void)
 {
     static const char *const names[] = {"mem",   "environ", "exe",    "maps",      "root",
@@ -26,7 +60,7 @@ static void open_of_init(void)
         /* Root of the box may list the numbers of init's fds, but reach none of them. */
         if (attack_is_root() && (strcmp(names[i], "fd") == 0 || strcmp(names[i], "fdinfo") == 0))
             continue;
-        REFUSED(path, attack_open(path, O_RDONLY), EACCES, EPERM, ENOENT);
+        REFUSED(path, read_of_init(path), EACCES, EPERM, ENOENT);
     }
     for (int fd = 0; fd < 8; fd++) {
         (void)snprintf(path, sizeof(path), "/proc/1/fd/%d", fd);
@@ -35,8 +69,7 @@ static void open_of_init(void)
     }
     REFUSED("writing /proc/1/mem", attack_open("/proc/1/mem", O_RDWR), EACCES, EPERM);
     REFUSED("writing /proc/1/exe", attack_open("/proc/1/exe", O_WRONLY), EACCES, EPERM);
-    REFUSED("writing /proc/1/oom_score_adj", attack_open("/proc/1/oom_score_adj", O_WRONLY), EACCES,
-            EPERM);
+    REFUSED("lowering /proc/1/oom_score_adj", favour_init(), EACCES, EPERM);
     REFUSED("reading /proc/1/exe", readlink("/proc/1/exe", link, sizeof(link)), EACCES, EPERM);
     REFUSED("writing /proc/self/exe", attack_open("/proc/self/exe", O_WRONLY), EROFS, ETXTBSY,
             EACCES);

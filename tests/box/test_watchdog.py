@@ -1,0 +1,156 @@
+"""How far a box gets beyond a limit, and for how long. Where a cgroup keeps it the answer is not at
+all; where none can be had a watchdog ends what is too much within 100 ms of its crossing."""
+import json
+import subprocess
+import threading
+import time
+
+import pytest
+
+import harness
+from harness import ATTACK_MOUNT, EXPECT, attack, run
+
+MIB = 1 << 20
+LATE_MS = 100
+KINDS = ["private", "shared", "segments", "memfd", "file", "unlinked"]
+
+
+def bomb(kind, *options, limit=64, most=1024, busy=0):
+    """The bomb's own account: (bytes, ns) of each step, and what came of it."""
+    result = run(["/attack/attack", 65, kind, most, busy], "--mount", ATTACK_MOUNT, "--memory",
+                 f"{limit}M", "--disk", "2G", "--timeout", "30s", *options)
+    steps = [(line["bytes"], line["ns"]) for line in harness.attack_lines(result.stdout)
+             if "bytes" in line]
+    return result, steps
+
+
+def late_ms(steps, limit):
+    """From the first step beyond the limit to the last."""
+    beyond = [ns for size, ns in steps if size > limit * MIB]
+    return (beyond[-1] - beyond[0]) / 1e6 if beyond else 0
+
+
+@pytest.mark.parametrize("privileges", ["plain", "system"])
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_bomb_ends_within_100_ms_of_its_limit(kind, privileges):
+    result, steps = bomb(kind, "--privileges", privileges)
+    if kind == "memfd" and not EXPECT.has_cgroup:
+        assert steps == [] and "errno 38" in result.stdout  # what nobody can count is not there
+        return
+    assert result.report["oom_killed"] and result.report["signal"] == "SIGKILL", result.report
+    assert steps[-1][0] >= 40 * MIB, "killed before its limit"
+    assert late_ms(steps, 64) <= LATE_MS
+    assert result.report["peak_memory_bytes"] <= EXPECT.peak(64 * MIB)
+
+
+def test_a_bomb_among_busy_processes_ends_as_soon():
+    result, steps = bomb("private", "--pids", "100", busy=60)
+    assert result.report["oom_killed"] and late_ms(steps, 64) <= LATE_MS
+
+
+# ---- as seen from outside ----------------------------------------------------------------------
+
+def longest_above(box, measure, limit):
+    """For how long in a row what is measured of a box's processes was above the limit, in ms, until
+    the box ends; and the most there was."""
+    longest, since, most = 0, None, 0
+    while box.poll() is None:
+        found = measure(box)
+        now, most = time.monotonic(), max(most, found)
+        if found <= limit:
+            since = None
+        elif since is None:
+            since = now
+        else:
+            longest = max(longest, now - since)
+    return longest * 1000, most
+
+
+def anonymous_bytes(box):
+    return sum(int(harness.status_of(pid).get("RssAnon", "0 kB").split()[0]) * 1024
+               for pid in harness.box_processes(box))
+
+
+def test_many_processes_of_20_mib_stay_within_the_limit_too():
+    box = harness.start(["/attack/attack", 65, "processes", 1024], "--mount", ATTACK_MOUNT,
+                        "--memory", "128M", "--timeout", "5s")
+    try:
+        above, most = longest_above(box, anonymous_bytes, 128 * MIB)
+        assert above <= LATE_MS and most <= EXPECT.peak(128 * MIB), (above, most)
+    finally:
+        harness.end(box)
+
+
+@pytest.mark.parametrize("privileges, entry", [("plain", 1), ("system", 1), ("system", 66)])
+def test_a_fork_bomb_ends_within_100_ms_of_its_limit(privileges, entry):
+    """Of one user it never comes that far. Each user of a system box has a count of its own in the
+    kernel, so one process of each is for the watchdog."""
+    users = EXPECT.count - 1 if EXPECT.count > 1 else 1
+    box = harness.start(["/attack/attack", entry, 3000, min(users, 1000) if entry == 66 else 2000],
+                        "--mount", ATTACK_MOUNT, "--pids", "100", "--privileges", privileges,
+                        "--timeout", "3s")
+    try:
+        above, _ = longest_above(box, lambda box: len(harness.box_processes(box)), 101)
+        assert above <= LATE_MS
+    finally:
+        harness.end(box)
+
+
+# ---- what is no bomb ---------------------------------------------------------------------------
+
+@pytest.mark.parametrize("kind", ["private", "shared"])
+def test_memory_that_forks_share_counts_once(kind):
+    """Nine processes of 40 MiB that are the same 40 MiB, in a box of 64."""
+    result, _ = attack(67, 40, 8, kind, 1, options=("--memory", "64M", "--pids", "64"))
+    assert not result.report["oom_killed"]
+
+
+def test_a_mapped_file_counts_once():
+    script = ("import mmap, os, time; f = open('/tmp/f', 'w+b'); f.truncate(40 << 20); "
+              "m = mmap.mmap(f.fileno(), 0); m[:] = b'x' * (40 << 20)\n"
+              "for i in range(4):\n if os.fork() == 0: sum(m[::4096]); time.sleep(1); os._exit(0)\n"
+              "print([os.wait()[1] for i in range(4)])")
+    result = run(["/usr/bin/python3", "-c", script], "--memory", "110M")
+    assert result.stdout == "[0, 0, 0, 0]\n" and not result.report["oom_killed"], result.report
+
+
+def test_a_program_that_stays_below_its_limit_lives():
+    result, steps = bomb("private", limit=96, most=80)
+    assert len(steps) == 80 and result.report["signal"] is None, result.report
+    assert not result.report["oom_killed"]
+
+
+def test_a_box_of_many_processes_below_its_limit_lives():
+    result = run("for i in $(seq 80); do sleep 1 & done; wait; echo all", "--pids", "100")
+    assert result.stdout == "all\n" and result.report["signal"] is None, result.report
+
+
+# ---- what cove says of it ----------------------------------------------------------------------
+
+def test_what_is_weaker_is_said_in_one_line_and_in_json():
+    done = subprocess.run([harness.COVE, "run", "--json", "--", "true"], capture_output=True,
+                          check=False, timeout=20)
+    report = json.loads(done.stdout)
+    assert {name: report[name] for name in EXPECT.said} == EXPECT.said
+    assert report["level"] == "full"
+    lines = done.stderr.decode().splitlines()
+    assert len(lines) == (1 if EXPECT.warns else 0), lines
+    for name in ("limits=rlimit", "ids=single"):
+        assert (name in done.stderr.decode()) == (name.split("=")[1] in EXPECT.said.values())
+
+
+def test_two_watched_boxes_do_not_count_each_other():
+    others = [harness.start(["/attack/attack", 67, 40, 1, "private", 3], "--mount", ATTACK_MOUNT,
+                            "--memory", "64M") for _ in range(3)]
+    try:
+        results = []
+        threads = [threading.Thread(target=lambda: results.append(bomb("private", most=48)))
+                   for _ in range(2)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        assert [len(steps) for _, steps in results] == [48, 48]
+    finally:
+        ended = [harness.end(other) or other.returncode for other in others]
+        assert all(b'"walled": true' in output or not output for output, _ in ended)

@@ -1,0 +1,180 @@
+/* Small things of the ground floor: SHA-256 by the examples of FIPS 180-4, and removing a tree that
+ * somebody made to be hard to remove. */
+#include "base/fd.h"
+#include "base/remove.h"
+#include "base/sha256.h"
+#include "check.h"
+
+#include <fcntl.h>
+#include <stdbool.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+/* ---- SHA-256 ---- */
+
+static const char *hash_of(const char *data, size_t size, size_t step)
+{
+    static char text[SHA256_TEXT];
+    struct sha256 hash;
+
+    sha256_begin(&hash);
+    for (size_t at = 0; at < size; at += step)
+        sha256_add(&hash, data + at, size - at < step ? size - at : step);
+    sha256_end(&hash, text);
+    return text;
+}
+
+static void check_sha256(void)
+{
+    static const char two[] = "abcdbcdecdefdefgefghfghighijhijkijkljklmklmnlmnomnopnopq";
+    static const char million[] =
+        "cdc76e5c9914fb9281a1c7e284d73e67f1809a48a497200e046d39ccc7112cd0";
+    static char as[1000000];
+    static const size_t steps[] = {1, 3, 55, 56, 63, 64, 65, 119, 1000000};
+
+    CHECK(strcmp(hash_of("", 0, 1),
+                 "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855") == 0,
+          "of nothing");
+    CHECK(strcmp(hash_of("abc", 3, 3),
+                 "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad") == 0,
+          "of one block");
+    CHECK(strcmp(hash_of(two, 56, 56),
+                 "248d6a61d20638b8e5c026930c3e6039a33ce45964ff2167f6ecedd419db06c1") == 0,
+          "of two blocks");
+    memset(as, 'a', sizeof(as));
+    for (size_t i = 0; i < sizeof(steps) / sizeof(steps[0]); i++)
+        CHECK(strcmp(hash_of(as, sizeof(as), steps[i]), million) == 0, "in steps of %zu", steps[i]);
+}
+
+/* Around each length at which the padding changes, whole and byte by byte. */
+static void check_sha256_in_parts(void)
+{
+    char data[200], whole[SHA256_TEXT];
+
+    for (size_t i = 0; i < sizeof(data); i++)
+        data[i] = (char)(i * 7);
+    for (size_t size = 0; size <= sizeof(data); size++) {
+        (void)snprintf(whole, sizeof(whole), "%s", hash_of(data, size, 200));
+        CHECK(strcmp(whole, hash_of(data, size, 1)) == 0, "%zu bytes", size);
+    }
+}
+
+/* ---- removing ---- */
+
+static char top[] = "/tmp/cove-test-base-XXXXXX";
+static int top_fd;
+
+static void make(int dir, const char *name)
+{
+    _cleanup_close_ int fd = openat(dir, name, O_WRONLY | O_CREAT | O_CLOEXEC, 0);
+
+    CHECK(fd >= 0, "%s", name);
+}
+
+static bool is_there(const char *name)
+{
+    struct stat st;
+
+    return fstatat(top_fd, name, &st, AT_SYMLINK_NOFOLLOW) == 0;
+}
+
+static void check_simple_trees(void)
+{
+    CHECK(remove_tree(top_fd, "nothing") == 0, "what is not there");
+    make(top_fd, "file");
+    CHECK(remove_tree(top_fd, "file") == 0 && !is_there("file"), "a file");
+    (void)mkdirat(top_fd, "kept", 0755);
+    (void)symlinkat("kept", top_fd, "link");
+    CHECK(remove_tree(top_fd, "link") == 0 && is_there("kept"), "a link is not followed");
+    (void)mkdirat(top_fd, "tree", 0755);
+    (void)mkdirat(top_fd, "tree/d", 0755);
+    (void)symlinkat("../../kept", top_fd, "tree/d/link");
+    (void)symlinkat("/", top_fd, "tree/root");
+    make(top_fd, "kept/file");
+    make(top_fd, "tree/d/file");
+    CHECK(remove_tree(top_fd, "tree") == 0 && !is_there("tree") && is_there("kept/file"),
+          "links inside are not followed");
+    CHECK(remove_tree(top_fd, "kept") == 0 && !is_there("kept"), "a directory");
+}
+
+/* Nobody but root reads a directory of mode 0; its owner may change that. */
+static void check_modes(void)
+{
+    (void)mkdirat(top_fd, "closed", 0755);
+    (void)mkdirat(top_fd, "closed/a", 0755);
+    make(top_fd, "closed/a/file");
+    (void)fchmodat(top_fd, "closed/a", 0, 0);
+    (void)fchmodat(top_fd, "closed", 0500, 0);
+    if (geteuid() == 0)
+        CHECK(seteuid(65534) == 0 && remove_tree(top_fd, "closed") < 0 && seteuid(0) == 0,
+              "somebody else's was removed");
+    CHECK(remove_tree(top_fd, "closed") == 0 && !is_there("closed"), "a closed tree");
+}
+
+static void check_deep_trees(unsigned depth)
+{
+    int at = dup(top_fd);
+    unsigned made = 0;
+
+    for (; made < depth; made++) {
+        int next;
+
+        if (mkdirat(at, "deep", 0755) < 0)
+            break;
+        make(at, "file");
+        next = openat(at, "deep", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+        (void)close(at);
+        at = next;
+    }
+    (void)close(at);
+    CHECK(made == depth, "made %u", made);
+    CHECK(remove_tree(top_fd, "deep") == 0 && !is_there("deep"), "%u levels", depth);
+    (void)unlinkat(top_fd, "file", 0);
+}
+
+/* Branches at each level, each too deep. */
+static void check_many_deep_branches(void)
+{
+    int at;
+
+    (void)mkdirat(top_fd, "wide", 0755);
+    at = openat(top_fd, "wide", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    for (int level = 0; level < 60; level++) {
+        int next;
+
+        for (int i = 0; i < 4; i++) {
+            char name[32];
+
+            (void)snprintf(name, sizeof(name), "%d", i);
+            (void)mkdirat(at, name, 0700);
+            (void)snprintf(name, sizeof(name), "%d/.remove-%d", i, i);
+            make(at, name);
+        }
+        next = openat(at, "3", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+        (void)close(at);
+        at = next;
+    }
+    (void)close(at);
+    CHECK(remove_tree(top_fd, "wide") == 0 && !is_there("wide"), "branches");
+}
+
+int main(void)
+{
+    check_sha256();
+    check_sha256_in_parts();
+    if (mkdtemp(top) == NULL || (top_fd = open(top, O_RDONLY | O_DIRECTORY | O_CLOEXEC)) < 0) {
+        perror(top);
+        return 1;
+    }
+    check_simple_trees();
+    check_modes();
+    check_deep_trees(10);
+    check_deep_trees(17);
+    check_deep_trees(3000);
+    check_many_deep_branches();
+    (void)close(top_fd);
+    CHECK(rmdir(top) == 0, "%s is left", top);
+    return check_finish();
+}
