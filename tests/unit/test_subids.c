@@ -62,10 +62,12 @@ static void check_parts_of_hostile_files(void)
 
     for (size_t i = 0; i < sizeof(texts) / sizeof(texts[0]); i++)
         CHECK(ids_parts_of_user(texts[i], "b", 1000, parts) == 0, "%s", texts[i]);
-    CHECK(ids_parts_of_user(":100000:65536\n", "", 1000, parts) == 0, "who has no name is nobody's");
+    CHECK(ids_parts_of_user(":100000:65536\n", "", 1000, parts) == 0,
+          "who has no name is nobody's");
     for (int i = 0; i < IDS_PARTS_MAX + 4; i++)
         (void)strcat(many, "b:100000:65536\n");
-    CHECK(ids_parts_of_user(many, "b", 1000, parts) == IDS_PARTS_MAX, "more than there is room for");
+    CHECK(ids_parts_of_user(many, "b", 1000, parts) == IDS_PARTS_MAX,
+          "more than there is room for");
 }
 
 static void check_parts_of_map(void)
@@ -217,9 +219,9 @@ static void check_maps(void)
     for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++)
         CHECK(strcmp(map_of(cases[i].ids, cases[i].lent), cases[i].map) == 0, "case %zu: %s", i,
               map_of(cases[i].ids, cases[i].lent));
-    CHECK(!ids_map_text(&slice, slice.first, &(struct ids_lent){.inside = -1}, small,
-                        sizeof(small)),
-          "a map that is cut is no map");
+    CHECK(
+        !ids_map_text(&slice, slice.first, &(struct ids_lent){.inside = -1}, small, sizeof(small)),
+        "a map that is cut is no map");
 }
 
 static void check_what_a_box_has(void)

@@ -133,8 +133,8 @@ static const struct {
     const char *name;
     bool (*take)(void);
 } kinds[] = {
-    {"private", take_private}, {"shared", take_shared}, {"segments", take_segment},
-    {"memfd", take_memfd},     {"file", take_file},     {"unlinked", take_unlinked},
+    {"private", take_private},   {"shared", take_shared}, {"segments", take_segment},
+    {"memfd", take_memfd},       {"file", take_file},     {"unlinked", take_unlinked},
     {"processes", take_process},
 };
 
