@@ -290,18 +290,16 @@ def cgroups():
     return found
 
 
-STATUS_LINES = re.compile(rb"^(Name|State|Pid|PPid|Uid|Gid|NSpid|RssAnon):\s*(.*)$", re.MULTILINE)
-
-
 def status_of(pid):
-    """The lines of /proc/PID/status that tests ask for, or nothing where it is gone. Read around
-    each test, so no more than it must."""
+    """/proc/PID/status by its names, or nothing where it is gone. Runs around each test for all
+    processes, so it reads no more than it must."""
     try:
         with open(f"/proc/{pid}/status", "rb", buffering=0) as file:
-            lines = STATUS_LINES.findall(file.read(4096))
+            text = file.read(4096).decode(errors="replace")
     except OSError:
         return {}
-    return {name.decode(): value.decode(errors="replace") for name, value in lines}
+    return {name: value.strip() for name, _, value in
+            (line.partition(":") for line in text.splitlines())}
 
 
 def is_boxed(status):
@@ -314,8 +312,8 @@ def is_boxed(status):
 def processes():
     """Processes of boxes, and cove's own."""
     found = {}
-    for pid in os.listdir("/proc"):
-        status = status_of(pid) if pid.isdigit() else {}
+    for pid in filter(str.isdigit, os.listdir("/proc")):
+        status = status_of(pid)
         if "Uid" in status and (status["Name"].startswith("cove") or is_boxed(status)):
             found[int(pid)] = status["Name"]
     return found

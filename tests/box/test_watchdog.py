@@ -11,7 +11,7 @@ import harness
 from harness import ATTACK_MOUNT, EXPECT, attack, run
 
 MIB = 1 << 20
-LATE_MS = 100
+LATE_MS = 100 * harness.PATIENCE
 KINDS = ["private", "shared", "segments", "memfd", "file", "unlinked"]
 
 
