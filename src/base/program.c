@@ -7,9 +7,14 @@
 bool program_find(const char *name, char *path, size_t size)
 {
     /* The last two are NixOS's. */
-    static const char *const places[] = {"/usr/bin",       "/usr/sbin",        "/bin",
-                                         "/sbin",          "/usr/local/bin",   "/usr/local/sbin",
-                                         "/run/wrappers/bin", "/run/current-system/sw/bin"};
+    static const char *const places[] = {"/usr/bin",
+                                         "/usr/sbin",
+                                         "/bin",
+                                         "/sbin",
+                                         "/usr/local/bin",
+                                         "/usr/local/sbin",
+                                         "/run/wrappers/bin",
+                                         "/run/current-system/sw/bin"};
 
     for (size_t i = 0; i < sizeof(places) / sizeof(places[0]); i++) {
         int length = snprintf(path, size, "%s/%s", places[i], name);

@@ -24,6 +24,17 @@ struct removal {
 
 static int level_remove(struct removal *removal, int dir, const char *name, int depth);
 
+/* A mode may keep even its owner out. */
+static void open_up(int dir, const char *name)
+{
+    _cleanup_close_ int at = openat(dir, name, O_PATH | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+    char path[32];
+
+    (void)snprintf(path, sizeof(path), "/proc/self/fd/%d", at);
+    if (at >= 0)
+        (void)chmod(path, 0700);
+}
+
 static int entry_remove(struct removal *removal, int dir, const char *name, int depth)
 {
     char up[32];
@@ -34,19 +45,9 @@ static int entry_remove(struct removal *removal, int dir, const char *name, int 
         return -1;
     if (depth < DEPTH_MAX)
         return level_remove(removal, dir, name, depth + 1);
+    open_up(dir, name); /* to move a directory takes the right to write to it */
     (void)snprintf(up, sizeof(up), ".remove-%u", removal->moved++);
     return renameat(dir, name, removal->top, up);
-}
-
-/* A mode may keep even its owner out. */
-static void open_up(int dir, const char *name)
-{
-    _cleanup_close_ int at = openat(dir, name, O_PATH | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
-    char path[32];
-
-    (void)snprintf(path, sizeof(path), "/proc/self/fd/%d", at);
-    if (at >= 0)
-        (void)chmod(path, 0700);
 }
 
 static int level_remove(struct removal *removal, int dir, const char *name, int depth)

@@ -18,6 +18,7 @@
 #include <assert.h>
 #include <errno.h>
 #include <signal.h>
+#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -38,7 +39,8 @@ struct making {
     struct root_ids range;
     struct ids_lent user_lent, group_lent;
     struct disk disk; /* the guard's, once there is one */
-    char why_one_id[240];
+    int place;        /* of the root, where the child takes it from there */
+    char why_one_id[100];
     int control;
     int into, leaves; /* cgroup v2 directories */
     bool limited;     /* the leaves have limits of their own */
@@ -84,7 +86,7 @@ int box_plan_fill(const struct box_spec *spec, const struct box_user *user, stru
     plan->one_shot = !spec->many_commands;
     for (size_t i = 0; i < spec->binds_count; i++)
         plan->no_set_id |= !spec->binds[i].read_only && !spec->allow_set_id;
-    plan->control = plan->init = plan->go = plan->leaves = -1;
+    plan->control = plan->init = plan->go = plan->leaves = plan->watchdog = -1;
     plan->lower = plan->upper = -1;
     if (getrandom(plan->filter_key, sizeof(plan->filter_key), 0) != sizeof(plan->filter_key))
         return error_set(err, "no_random", errno, "cannot get random bytes for the box");
@@ -176,8 +178,10 @@ static int open_lower(const struct box_spec *spec, struct box *box, struct makin
 
     if (spec->root_kind == BOX_ROOT_HOST)
         return 0;
-    if (!making->caller.mounts)
-        return root_place_open(spec, lower, err);
+    if (!making->caller.mounts) {
+        *lower = fd_take(&making->place);
+        return 0;
+    }
     if (root_open(spec, &making->range, lower, warning, BOX_WARNING_MAX, err) < 0)
         return -1;
     if (warning[0] != '\0')
@@ -367,40 +371,46 @@ static void close_making(struct making *making)
                     &making->control, &making->into, &making->leaves};
 
     disk_remove(&making->disk, -1); /* where no guard took it */
+    fd_close(&making->place);
     for (size_t i = 0; i < sizeof(owned) / sizeof(owned[0]); i++)
         fd_close(owned[i]);
     for (size_t i = 0; i < plan->binds_count; i++)
         fd_close(&plan->binds[i].mount);
 }
 
+static void add(char *text, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
+static void add(char *text, const char *fmt, ...)
+{
+    size_t used = strlen(text);
+    va_list arguments;
+
+    va_start(arguments, fmt);
+    (void)vsnprintf(text + used, BOX_WARNING_MAX - used, fmt, arguments);
+    va_end(arguments);
+}
+
 /* All that is weaker than elsewhere, in one line. */
 static void warn(struct box *box, const struct making *making)
 {
     char *text = box->warnings[box->warnings_count];
-    size_t size = BOX_WARNING_MAX, used = 0;
 
     if (box->is_stale)
-        used += (size_t)snprintf(
-            text + used, size - used,
-            "level=no-fresh-proc (processes outside of the box can be seen in its "
-            "/proc), ");
+        add(text, "level=no-fresh-proc (processes outside of the box can be seen in its /proc), ");
     if (box->is_watched)
-        used += (size_t)snprintf(
-            text + used, size - used, "limits=rlimit (%s), ",
+        add(text, "limits=rlimit (%s), ",
             making->plan.gate.watched == CGROUP_CPU
                 ? "no cgroup limits CPU here, so CPUs are whole ones"
-                : "no cgroup can be made here, so a watchdog limits memory and "
-                  "processes, and CPUs are whole ones");
+                : "no cgroup can be made here, so a watchdog limits memory and processes, and CPUs "
+                  "are whole ones");
     if (box->disk_watched)
-        used += (size_t)snprintf(
-            text + used, size - used,
-            "disk=watched (before Linux 6.6 it is a directory of yours, counted from "
-            "time to time), ");
+        add(text, "disk=watched (before Linux 6.6 it is a directory of yours, counted from time to "
+                  "time), ");
     if (box->one_id)
-        used += (size_t)snprintf(text + used, size - used, "ids=single (%s), ", making->why_one_id);
-    if (used == 0)
+        add(text, "ids=single (%s; your groups stay), ", making->why_one_id);
+    if (text[0] == '\0')
         return;
-    (void)snprintf(text + used - 2, size - used + 2, "; cove doctor says more");
+    text[strlen(text) - 2] = '\0'; /* the last comma */
+    add(text, "; cove doctor says more");
     box->warnings_count++;
 }
 
@@ -408,6 +418,10 @@ static int make(const struct box_spec *spec, struct box *box, struct making *mak
                 struct error *err)
 {
     caller_look(&making->caller);
+    /* Before the ids: to unpack an image takes a box of its own, and there may be ids for one only. */
+    if (!making->caller.mounts && spec->root_kind != BOX_ROOT_HOST &&
+        root_place_open(spec, &making->place, err) < 0)
+        return -1;
     if (take_ids(box, making, err) < 0 || open_roots(spec, box, making, err) < 0 ||
         start_guard(spec, box, making, err) < 0 || open_binds(spec, making, err) < 0 ||
         open_channels(making, err) < 0)
@@ -446,7 +460,7 @@ int box_create(const struct box_spec *spec, struct box **out, struct error *err)
     box->privileges = spec->privileges;
     box->control = box->pidfd = box->guard.socket = box->pool.lock = -1;
     making->control = making->into = making->leaves = making->disk.parent = -1;
-    making->disk.lock = -1;
+    making->disk.lock = making->place = -1;
     making->plan.control = making->plan.init = making->plan.lower = making->plan.upper = -1;
     made = make(spec, box, making, err);
     close_making(making);

@@ -105,6 +105,7 @@ struct box_event {
 
 struct box_report {
     bool oom_killed;
+    bool pids_exceeded;         /* it was ended for that; only where a watchdog limits them */
     bool disk_exceeded;         /* it was ended for that; only where the disk is watched */
     bool usage_known;           /* else the next two are 0 */
     uint64_t cpu_ns;            /* all processes of the box */

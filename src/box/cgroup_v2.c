@@ -110,8 +110,8 @@ static int limit(const struct cgroup *cgroup, const struct cgroup_limits *limits
     return 0;
 }
 
-/* An ordinary user cannot give a file away. It lets everybody write then: who else would, has to be
- * allowed to move processes in the group above, which is the user's alone. */
+/* An ordinary user cannot give a file away. It lets everybody write then: nobody else can move a process
+ * in, for that takes rights over the group above, too, but could make empty groups here. */
 static int give(int directory, const char *file, uid_t owner, gid_t group)
 {
     char path[64];

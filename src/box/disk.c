@@ -13,10 +13,9 @@
 #include <sched.h>
 #include <signal.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
-#include <sys/file.h>
 #include <sys/prctl.h>
-#include <sys/random.h>
 #include <sys/stat.h>
 #include <sys/vfs.h>
 #include <sys/wait.h>
@@ -34,45 +33,14 @@
 /* A file system that is nearly full is full: there the host's own programs fail. */
 #define FREE_LEAST_BYTES (64U << 20)
 
-/* Who makes one has this long to lock it. */
-#define LEFT_AFTER_S 60
-
-/* Nobody's: what a killed guard left. What boxes' ids own in there stays until somebody may remove it. */
-static void sweep(int parent)
-{
-    int fd = openat(parent, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    DIR *list = fd >= 0 ? fdopendir(fd) : NULL;
-    const struct dirent *entry;
-    struct stat st;
-
-    if (list == NULL) {
-        fd_close(&fd);
-        return;
-    }
-    while ((entry = readdir(list)) != NULL) { // NOLINT(concurrency-mt-unsafe): a list of our own
-        _cleanup_close_ int left = -1;
-
-        if (entry->d_name[0] == '.')
-            continue;
-        left = openat(parent, entry->d_name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
-        if (left >= 0 && fstat(left, &st) == 0 && time(NULL) - st.st_ctim.tv_sec > LEFT_AFTER_S &&
-            flock(left, LOCK_EX | LOCK_NB) == 0)
-            (void)remove_tree(parent, entry->d_name);
-    }
-    (void)closedir(list);
-}
-
 int disk_make(struct disk *disk, int *place, struct error *err)
 {
     _cleanup_close_ int parent = cache_open("disks", err);
-    uint64_t random;
 
     if (parent < 0)
         return -1;
-    if (getrandom(&random, sizeof(random), 0) != sizeof(random))
-        return error_set(err, "no_random", errno, "cannot get random bytes for the box");
-    (void)snprintf(disk->name, sizeof(disk->name), "%016llx", (unsigned long long)random);
-    *place = cache_make(parent, disk->name, err);
+    cache_sweep(parent, "");
+    *place = cache_make_own(parent, "", disk->name, sizeof(disk->name), err);
     if (*place < 0)
         return -1;
     if (fsetxattr(*place, "user.cove", "y", 1, 0) < 0) {
@@ -85,9 +53,7 @@ int disk_make(struct disk *disk, int *place, struct error *err)
         (void)unlinkat(parent, disk->name, AT_REMOVEDIR);
         return -1;
     }
-    sweep(parent);
     disk->lock = fcntl(*place, F_DUPFD_CLOEXEC, 3);
-    (void)flock(disk->lock, LOCK_EX | LOCK_NB);
     disk->parent = fd_take(&parent);
     return 0;
 }
@@ -187,6 +153,28 @@ static void tally_unnamed(struct tally *tally, int process)
     (void)closedir(list);
 }
 
+/* And those that are only mapped: as long as the mapping, for no more can be found out. */
+static void tally_mapped(struct tally *tally, int process)
+{
+    int fd = openat(process, "maps", O_RDONLY | O_CLOEXEC);
+    FILE *file = fd >= 0 ? fdopen(fd, "r") : NULL;
+    char line[512], *end;
+
+    if (file == NULL) {
+        fd_close(&fd);
+        return;
+    }
+    while (!is_over(tally) && fgets(line, sizeof(line), file) != NULL) {
+        uint64_t first = strtoull(line, &end, 16);
+        uint64_t last = *end == '-' ? strtoull(end + 1, &end, 16) : first;
+
+        /* " rw-s" and a file that has lost its name. */
+        if (strncmp(end, " rw-s", 5) == 0 && strstr(line, " (deleted)") != NULL)
+            tally->bytes += last - first;
+    }
+    (void)fclose(file);
+}
+
 static void tally_processes(struct tally *tally, int proc)
 {
     int fd = openat(proc, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
@@ -203,8 +191,10 @@ static void tally_processes(struct tally *tally, int proc)
         if (entry->d_name[0] < '0' || entry->d_name[0] > '9')
             continue;
         process = openat(dirfd(list), entry->d_name, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-        if (process >= 0)
+        if (process >= 0) {
             tally_unnamed(tally, process);
+            tally_mapped(tally, process);
+        }
     }
     (void)closedir(list);
 }
@@ -222,14 +212,12 @@ static bool is_full(const struct disk *disk, int proc)
     return is_over(&tally);
 }
 
-static _Noreturn void watch(const struct disk *disk, int proc)
+static _Noreturn void watch(const struct disk *disk, int proc, int init)
 {
     for (;;) {
         uint64_t began = clock_monotonic_ns(), rest;
 
         if (is_full(disk, proc)) {
-            _cleanup_close_ int init = openat(proc, "1", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-
             (void)sys_pidfd_send_signal(init, SIGKILL);
             _exit(1);
         }
@@ -242,17 +230,18 @@ static _Noreturn void watch(const struct disk *disk, int proc)
     }
 }
 
-pid_t disk_watch(const struct disk *disk, int userns, int proc)
+pid_t disk_watch(const struct disk *disk, int userns, int proc, int init)
 {
     pid_t pid = fork();
 
     if (pid != 0)
         return pid;
     (void)prctl(PR_SET_NAME, "cove-disk");
+    (void)prctl(PR_SET_DUMPABLE, 0);
     if (become_root_of(userns) < 0)
         _exit(2);
     (void)prctl(PR_SET_PDEATHSIG, SIGKILL); /* changing ids forgets it, so it comes after */
-    watch(disk, proc);
+    watch(disk, proc, init);
 }
 
 bool disk_was_full(pid_t watcher)

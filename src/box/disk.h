@@ -27,9 +27,9 @@ void disk_remove(struct disk *disk, int userns);
 /* Closes this process's fds of it and leaves it to somebody else. */
 void disk_forget(struct disk *disk);
 
-/* In a process of its own: counts until there is too much, and kills the box then. `proc` as of watch.h.
- * The process, or -1. */
-pid_t disk_watch(const struct disk *disk, int userns, int proc);
+/* In a process of its own: counts until there is too much, and kills the box then, by the pidfd of its
+ * init. `proc` as of watch.h. The process, or -1. */
+pid_t disk_watch(const struct disk *disk, int userns, int proc, int init);
 
 /* Whether that process, which is ended by this, found too much. */
 bool disk_was_full(pid_t watcher);

@@ -135,7 +135,6 @@ struct held {
     struct disk disk;
     pid_t disk_watcher;
     int userns; /* of the box, where the disk needs it */
-    int init;   /* pidfd of the child */
 };
 
 static void finish(int socket, struct held *held, bool wants_report)
@@ -152,6 +151,7 @@ static void finish(int socket, struct held *held, bool wants_report)
                                             .cpu_ns = usage.cpu_ns,
                                             .peak_memory_bytes = usage.peak_memory_bytes};
     packet.report.oom_killed |= watch->killed_for_memory;
+    packet.report.pids_exceeded = watch->killed_for_pids;
     packet.report.disk_exceeded = disk_was_full(held->disk_watcher);
     if (watch->peak_bytes > packet.report.peak_memory_bytes)
         packet.report.peak_memory_bytes = watch->peak_bytes;
@@ -166,11 +166,11 @@ static void finish(int socket, struct held *held, bool wants_report)
  * long as processes live the ids must stay locked. */
 static void clean_up(struct held *held)
 {
-    struct pollfd gone = {.fd = held->init, .events = POLLIN};
+    struct pollfd gone = {.fd = held->watch.init, .events = POLLIN};
     struct error err;
 
-    (void)sys_pidfd_send_signal(held->init, SIGKILL);
-    while (held->init >= 0 && poll(&gone, 1, -1) < 0)
+    (void)sys_pidfd_send_signal(held->watch.init, SIGKILL);
+    while (held->watch.init >= 0 && poll(&gone, 1, -1) < 0)
         continue;
     if (held->made)
         do
@@ -313,7 +313,7 @@ static enum heard begin(int socket, const struct guard_order *order, struct held
     *failed = false;
     if (heard != HEARD_CHILD)
         return heard;
-    held->init = (int)syscall(SYS_pidfd_open, word.sender, 0);
+    held->watch.init = (int)syscall(SYS_pidfd_open, word.sender, 0);
     *failed = map_child(socket, order, word.sender, err) < 0 ||
               (!held->made && !(held->made = make(socket, order, cgroup, err) == 0)) ||
               open_gate(socket, order, cgroup, word.sender, err) < 0;
@@ -330,29 +330,41 @@ static enum heard begin(int socket, const struct guard_order *order, struct held
     return HEARD_CHILD;
 }
 
+/* The box ends with its watchdog: init has the one end of a pipe whose other end dies with us. */
+static int bind_to_us(int socket, struct error *err)
+{
+    int ends[2];
+
+    if (pipe2(ends, O_CLOEXEC) < 0)
+        return error_set(err, "limits_failed", errno, "cannot bind the box to its watchdog");
+    (void)proto_send(socket, "g", 1, NULL, 0, &ends[0], 1);
+    (void)close(ends[0]);
+    return 0;
+}
+
 /* A watchdog that sees nothing is none, and such a box is not made. */
-static void watch_begin(int socket, struct held *held, const struct word *word)
+static int watch_begin(int socket, struct held *held, const struct word *word, struct error *err)
 {
     struct watch *watch = &held->watch;
-    struct error err;
 
     memcpy(watch->fds, word->fds, sizeof(watch->fds));
     watch->space = word->watch.space;
     (void)watch_look(watch);
-    if (held->disk.parent >= 0)
-        held->disk_watcher = disk_watch(&held->disk, held->userns, watch->fds[WATCH_PROC]);
-    if ((watch->sees || watch->space != 0) && held->disk_watcher >= 0) {
-        (void)proto_send(socket, "g", 1, NULL, 0, NULL, 0);
-        return;
+    if (!watch->sees && watch->space == 0)
+        return error_set(err, "limits_failed", 0,
+                         "the box's watchdog cannot see its processes, so it would have no limits");
+    if (held->disk.parent >= 0) {
+        held->disk_watcher = disk_watch(&held->disk, held->userns, watch->fds[WATCH_PROC],
+                                        watch->init);
+        if (held->disk_watcher < 0)
+            return error_set(err, "limits_failed", errno, "cannot start the disk's watchdog");
     }
-    (void)error_set(&err, "limits_failed", 0,
-                    "the box's watchdog cannot see its processes, so it would have no limits");
-    say_error(socket, &err);
+    return bind_to_us(socket, err);
 }
 
 static _Noreturn void run(const struct guard_order *order, int socket)
 {
-    static struct held held = {.watch.fds = {-1, -1, -1, -1}, .userns = -1, .init = -1};
+    static struct held held = {.watch = {.fds = {-1, -1}, .init = -1}, .userns = -1};
     int keep = order->keep;
     enum heard heard;
     struct error err;
@@ -364,6 +376,7 @@ static _Noreturn void run(const struct guard_order *order, int socket)
     (void)sigprocmask(SIG_BLOCK, &all, NULL);
     (void)setsid();
     (void)prctl(PR_SET_NAME, "cove-guard");
+    (void)prctl(PR_SET_DUMPABLE, 0); /* it is a copy of its maker, secrets and all */
     held.disk = order->disk;
     if (settle(&socket, &keep, &held.disk, &err) < 0) {
         say_error(socket, &err);
@@ -376,8 +389,8 @@ static _Noreturn void run(const struct guard_order *order, int socket)
         if (heard == HEARD_HURRY && held.made)
             cgroup_unthrottle(&held.cgroup);
         heard = await_word(socket, &held.watch, &word);
-        if (heard == HEARD_WATCH)
-            watch_begin(socket, &held, &word);
+        if (heard == HEARD_WATCH && watch_begin(socket, &held, &word, &err) < 0)
+            say_error(socket, &err);
     }
     if (heard != HEARD_END)
         finish(socket, &held, heard == HEARD_FINISH);

@@ -44,7 +44,7 @@ int guard_wait_made(struct guard *guard, int *into, int *leaves, bool *delegated
 /* The set-up child says GUARD_HELLO on guard.socket. It hears one byte when its id maps stand, and then
  * the gate of its groups; a struct error instead of either ends it. Where the gate says that the box is
  * watched, it says struct guard_watch with the fds of enum watch_fd before anything of the user's runs,
- * and hears one byte when the watchdog sees it. */
+ * and hears one byte when the watchdog sees it, with the end of a pipe that init has to hold. */
 #define GUARD_HELLO "h"
 
 struct guard_watch {

@@ -2,7 +2,7 @@
 #include "box/idmap.h"
 
 #include "base/fd.h"
-#include "box/ids.h"
+#include "base/program.h"
 #include "box/sys.h"
 
 #include <errno.h>
@@ -58,7 +58,7 @@ static pid_t helper_start(const char *name, int pid, const char *map)
     pid_t helper = -1;
     sigset_t none;
 
-    if (!ids_helper_find(name, path, sizeof(path)) || posix_spawnattr_init(&attributes) != 0)
+    if (!program_find(name, path, sizeof(path)) || posix_spawnattr_init(&attributes) != 0)
         return -1;
     (void)snprintf(number, sizeof(number), "%d", pid);
     (void)snprintf(words, sizeof(words), "%s", map);

@@ -196,9 +196,10 @@ int ids_open(struct ids_pool *pool, struct error *err)
 
 /* ---- taking ---- */
 
-int ids_slots_lock(const struct ids_pool *pool, uint32_t slot, uint32_t slots, short type)
+int ids_bytes_lock(const struct ids_pool *pool, uint64_t first, uint64_t count, short type)
 {
-    struct flock lock = {.l_type = type, .l_whence = SEEK_SET, .l_start = slot, .l_len = slots};
+    struct flock lock = {
+        .l_type = type, .l_whence = SEEK_SET, .l_start = (off_t)first, .l_len = (off_t)count};
 
     return fcntl(pool->lock, F_OFD_SETLK, &lock);
 }
@@ -222,7 +223,7 @@ int ids_take(struct ids_pool *pool, struct ids *ids, struct error *err)
         uint32_t after = slot + 1;
 
         if (!ids_slot_is_taken(pool, slot)) {
-            if (ids_slots_lock(pool, slot, 1, F_WRLCK) == 0) {
+            if (ids_bytes_lock(pool, slot, 1, F_WRLCK) == 0) {
                 ids_slot_mark(pool, slot, true);
                 pool->next = after % IDS_SLOTS;
                 *ids = (struct ids){.kind = IDS_RANGE,
@@ -249,8 +250,10 @@ void ids_release(struct ids_pool *pool, struct ids *ids)
 {
     for (uint32_t i = 0; i < ids->slots; i++)
         ids_slot_mark(pool, ids->slot + i, false);
-    if (ids->slots > 0)
-        (void)ids_slots_lock(pool, ids->slot, ids->slots, F_UNLCK);
+    if (ids->slots > 0 && pool->slices > 0)
+        (void)ids_user_lock(pool, ids, F_UNLCK);
+    else if (ids->slots > 0)
+        (void)ids_bytes_lock(pool, ids->slot, 1, F_UNLCK);
     *ids = (struct ids){0};
 }
 

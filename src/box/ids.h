@@ -67,7 +67,7 @@ struct ids {
     uid_t first; /* host id of the box's 0 */
     gid_t first_group;
     uint32_t count;       /* of the ids from 0 on; 0: none were taken */
-    uint32_t slot, slots; /* where they are locked */
+    uint32_t slot, slots; /* of the pool */
 };
 
 /* Opens the host-wide lock file, made if it is missing. */
@@ -96,9 +96,6 @@ int ids_open_user(struct ids_pool *pool, const struct caller *caller, char *why,
 /* Takes ids of that pool: 65,536 where there are many, else a slice, else the caller's one. */
 int ids_take_user(struct ids_pool *pool, const struct caller *caller, struct ids *ids,
                   struct error *err);
-
-/* Where newuidmap or newgidmap lies; false where there is none. */
-bool ids_helper_find(const char *name, char *path, size_t size);
 
 /* The caller's own id, as which one id inside appears outside, so that files of the caller's are the
  * box's too; -1: none does. */

@@ -6,8 +6,13 @@
 /* Opens `path`/ids.lock; both are made where missing, and must be the caller's alone. */
 int ids_lock_open(struct ids_pool *pool, const char *path, mode_t mode, struct error *err);
 
-/* F_WRLCK takes, F_UNLCK gives back; -1 (EAGAIN) where somebody else has one of them. */
-int ids_slots_lock(const struct ids_pool *pool, uint32_t slot, uint32_t slots, short type);
+/* Bytes of the lock file: F_WRLCK takes, F_UNLCK gives back; -1 (EAGAIN) where somebody else has one of
+ * them. */
+int ids_bytes_lock(const struct ids_pool *pool, uint64_t first, uint64_t count, short type);
+
+/* The same for what ids_take_user() took, which is locked by host ids: so boxes agree whatever else
+ * /etc/subuid says meanwhile, and where two of its entries overlap. */
+int ids_user_lock(const struct ids_pool *pool, const struct ids *ids, short type);
 
 /* What this pool has: the kernel does not tell two holders of one fd apart. */
 bool ids_slot_is_taken(const struct ids_pool *pool, uint32_t slot);

@@ -35,6 +35,8 @@
 #define NOFILE_MAX 16384
 #define MEMLOCK_MAX (8U << 20)
 
+#define WATCHED_NICE 10
+
 /* Waits for a word of our maker's or the guard's: `size` bytes with fds, or the error that ends us. */
 static int await(int socket, void *word, size_t size, int fds[PROTO_FDS_MAX], struct error *err)
 {
@@ -249,12 +251,11 @@ static int enter_cgroups(struct plan *plan, struct error *err)
 }
 
 /* From here on the guard watches us, where no cgroup keeps the limits. */
-static int begin_watch(const struct plan *plan, const struct tree *tree, struct error *err)
+static int begin_watch(struct plan *plan, const struct tree *tree, struct error *err)
 {
-    _cleanup_close_ int proc = -1, shm = -1, msg = -1;
+    _cleanup_close_ int proc = -1;
     struct guard_watch watch = {0};
     int fds[PROTO_FDS_MAX];
-    size_t count = 2;
     struct stat st;
     char go;
 
@@ -266,18 +267,17 @@ static int begin_watch(const struct plan *plan, const struct tree *tree, struct 
         watch.space = st.st_ino;
     }
     proc = openat(tree->root, "proc", O_PATH | O_DIRECTORY | O_CLOEXEC);
-    shm = openat(proc, "sysvipc/shm", O_RDONLY | O_CLOEXEC);
-    msg = openat(proc, "sysvipc/msg", O_RDONLY | O_CLOEXEC);
     fds[WATCH_PROC] = proc;
     fds[WATCH_SCRATCH] = tree->scratch;
-    if (shm >= 0 && msg >= 0) { /* a kernel without System V IPC has neither */
-        fds[WATCH_SHM] = shm;
-        fds[WATCH_MSG] = msg;
-        count = WATCH_FDS;
-    }
-    if (proc < 0 || proto_send(plan->go, &watch, sizeof(watch), NULL, 0, fds, count) < 0)
+    if (proc < 0 || proto_send(plan->go, &watch, sizeof(watch), NULL, 0, fds, WATCH_FDS) < 0)
         return error_set(err, "limits_failed", errno, "cannot have the box watched");
-    return await(plan->go, &go, 1, fds, err);
+    if (await(plan->go, &go, 1, fds, err) < 0)
+        return -1;
+    plan->watchdog = fds[0];
+    /* It has to be in time however busy the box is; RLIMIT_NICE lets nobody in here go back. */
+    if (setpriority(PRIO_PROCESS, 0, WATCHED_NICE) < 0)
+        return error_set(err, "limits_failed", errno, "cannot lower the box's priority");
+    return 0;
 }
 
 static int leave_host(const struct tree *tree, struct error *err)
@@ -364,18 +364,21 @@ static int set_limits(const struct plan *plan, struct error *err)
     return 0;
 }
 
-/* Control on 3, the leaves on 4, init's program on 5, nothing else: the plan's own fds lie above,
+/* Control on 3, the leaves on 4, init's program on 5, the watchdog's pipe on 6, nothing else: the plan's own fds lie above,
  * for box_create() and the zygote open them with stdio filled. */
 static int place_fds(const struct plan *plan, int *control_now, struct error *err)
 {
     int null = open("/dev/null", O_RDWR | O_CLOEXEC);
-    int control, leaves = -1, init;
+    int control, leaves = -1, watchdog = -1, init;
 
     control = fcntl(plan->control, F_DUPFD_CLOEXEC, 16);
     init = fcntl(plan->init, F_DUPFD_CLOEXEC, 16);
     if (plan->leaves >= 0)
         leaves = fcntl(plan->leaves, F_DUPFD_CLOEXEC, 16);
-    if (null < 0 || control < 0 || init < 0 || (plan->leaves >= 0 && leaves < 0))
+    if (plan->watchdog >= 0)
+        watchdog = fcntl(plan->watchdog, F_DUPFD_CLOEXEC, 16);
+    if (null < 0 || control < 0 || init < 0 || (plan->leaves >= 0 && leaves < 0) ||
+        (plan->watchdog >= 0 && watchdog < 0))
         return error_set(err, "fds_failed", errno, "cannot arrange the box's fds");
     if (dup3(control, PROTO_CONTROL_FD, 0) < 0 || dup3(init, 5, O_CLOEXEC) < 0 ||
         dup2(null, 0) < 0 || dup2(null, 1) < 0 || dup2(null, 2) < 0)
@@ -383,7 +386,9 @@ static int place_fds(const struct plan *plan, int *control_now, struct error *er
     if (leaves >= 0 ? dup2(leaves, PROTO_LEAVES_FD) < 0
                     : (close(PROTO_LEAVES_FD) < 0 && errno != EBADF))
         return error_set(err, "fds_failed", errno, "cannot arrange the box's fds");
-    if (sys_close_range(6, ~0U, 0) < 0)
+    if (watchdog >= 0 && dup2(watchdog, PROTO_WATCHDOG_FD) < 0)
+        return error_set(err, "fds_failed", errno, "cannot arrange the box's fds");
+    if (sys_close_range(watchdog >= 0 ? PROTO_WATCHDOG_FD + 1 : PROTO_WATCHDOG_FD, ~0U, 0) < 0)
         return error_set(err, "fds_failed", errno, "cannot close the fds of the outside");
     *control_now = PROTO_CONTROL_FD;
     return 0;

@@ -60,6 +60,7 @@ struct plan {
     int go;         /* a packet comes when the id maps stand; a zygote's brings the lower layer */
     bool has_guard; /* at the other end of `go`: it learns our pid there, and sends the gate */
     struct cgroup_gate gate; /* from the guard, or with a zygote's request */
+    int watchdog;            /* a pipe that ends with it; found out by the child */
     int leaves;              /* delegated cgroup v2 directory */
     int lower; /* root: detached mount of the lower layer (not with BOX_ROOT_HOST); or,
                               * with `opens_paths`, the directory itself */

@@ -418,8 +418,8 @@ static void try_ids(struct probe_result *result, struct ids_pool *pool, const st
     int hold = -1;
     pid_t child;
 
-    result->ids_refused = true;
     if (caller->uid == 0 && caller->on_host && !caller->maps) {
+        result->ids_refused = true;
         (void)probe_fail(result, EPERM);
         return;
     }
@@ -428,6 +428,7 @@ static void try_ids(struct probe_result *result, struct ids_pool *pool, const st
                 : ids_open_user(pool, caller, why, sizeof(why), &err) < 0 ||
                       ids_take_user(pool, caller, &ids, &err) < 0) {
         (void)probe_fail(result, err.errnum);
+        (void)snprintf(result->found, sizeof(result->found), "%.120s", err.text);
         return;
     }
     result->ids_count = ids_given(pool);

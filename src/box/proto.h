@@ -14,8 +14,9 @@
 #include <sys/types.h>
 
 #define PROTO_VERSION 1
-#define PROTO_CONTROL_FD 3 /* init's end of the socket */
-#define PROTO_LEAVES_FD 4  /* the delegated cgroup directory, where there is one */
+#define PROTO_CONTROL_FD 3  /* init's end of the socket */
+#define PROTO_LEAVES_FD 4   /* the delegated cgroup directory, where there is one */
+#define PROTO_WATCHDOG_FD 6 /* a pipe that ends with the box's watchdog, where there is one */
 
 /* A request with more than this much of strings carries them in a sealed memfd. */
 #define PROTO_INLINE_MAX 32768

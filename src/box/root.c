@@ -3,6 +3,7 @@
 
 #include "base/fd.h"
 #include "base/kernel.h"
+#include "base/program.h"
 #include "box/idmap.h"
 #include "box/loop.h"
 #include "box/switches.h"
@@ -288,9 +289,15 @@ static int make_ext4(const char *device, uint64_t inodes, uint32_t owner, struct
                     count,       "-E", extended,       (char *)(uintptr_t)device,
                     NULL};
     char *env[] = {"PATH=/usr/sbin:/sbin:/usr/bin:/bin", NULL};
+    char program[64];
     int status;
     pid_t pid;
 
+    if (!program_find(argv[0], program, sizeof(program)))
+        return error_set(
+            err, "disk_failed", 0,
+            "mkfs.ext4, which makes the box's disk, is not here; install e2fsprogs, or use "
+            "Linux 6.6 or later, which does not need it");
     (void)snprintf(count, sizeof(count), "%llu", (unsigned long long)inodes);
     (void)snprintf(extended, sizeof(extended), "root_owner=%u:%u,lazy_itable_init=1,nodiscard",
                    owner, owner);
@@ -301,15 +308,14 @@ static int make_ext4(const char *device, uint64_t inodes, uint32_t owner, struct
         (void)dup2(null, 0);
         (void)dup2(null, 1);
         (void)dup2(null, 2);
-        (void)execvpe(argv[0], argv, env);
+        (void)execve(program, argv, env);
         _exit(127);
     }
     if (pid < 0 || waitpid(pid, &status, 0) < 0)
         return error_set(err, "disk_failed", errno, "cannot run mkfs.ext4");
     if (status != 0)
         return error_set(err, "disk_failed", 0,
-                         "mkfs.ext4 cannot make the box's disk; install e2fsprogs, or use Linux "
-                         "6.6 or later, which does not need it");
+                         "mkfs.ext4 cannot make the box's disk; give it another size with --disk");
     return 0;
 }
 

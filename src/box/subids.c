@@ -2,14 +2,16 @@
  *
  * An ordinary user has what /etc/subuid and /etc/subgid give to it, through newuidmap; root of a user
  * namespace has what is mapped there. Both are divided into slices, for most users have 65,536 ids in
- * all and many boxes. A slice number means a uid slice and a gid slice, so one lock stands for both. */
+ * all and many boxes. A slice number means a uid slice and a gid slice. */
 #include "box/ids.h"
 
 #include "base/fd.h"
+#include "base/program.h"
 #include "box/ids_parts.h"
 
 #include <errno.h>
 #include <fcntl.h>
+#include <limits.h>
 #include <pwd.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -39,6 +41,10 @@ static size_t part_add(struct ids_part parts[IDS_PARTS_MAX], size_t used, uint64
         return used;
     if (count > UINT32_MAX - first)
         count = UINT32_MAX - first;
+    /* Two entries with the same ids are one: the kernel does not tell two holders in one process apart. */
+    for (size_t i = 0; i < used; i++)
+        if (first < (uint64_t)parts[i].first + parts[i].count && parts[i].first < first + count)
+            return used;
     parts[used] = (struct ids_part){.first = (uint32_t)first, .count = (uint32_t)count};
     return used + 1;
 }
@@ -135,29 +141,31 @@ static char *file_text(const char *path)
 }
 
 /* Of /etc/passwd where it stands there: to ask the name service may mean to ask the network. */
-static void name_of(uid_t uid, char *name, size_t size)
+static void name_of(uid_t uid, char *name, size_t size, char *home, size_t home_size)
 {
     _cleanup_free_ char *text = file_text("/etc/passwd");
-    char *line, *rest = text;
+    char *line, *rest = text, *field[6];
     const struct passwd *entry;
+    uint64_t number;
+    const char *at;
 
-    name[0] = '\0';
+    name[0] = home[0] = '\0';
     while (rest != NULL && (line = strsep(&rest, "\n")) != NULL) {
-        const char *login = strsep(&line, ":");
-        uint64_t number;
-        const char *at;
-
-        if (line == NULL || strsep(&line, ":") == NULL || line == NULL)
+        for (size_t i = 0; i < 6; i++)
+            field[i] = strsep(&line, ":");
+        at = field[2];
+        if (field[5] == NULL || !ids_number_read(&at, at + strlen(at), '\0', &number) ||
+            number != uid)
             continue;
-        at = line;
-        if (ids_number_read(&at, line + strlen(line), ':', &number) && number == uid) {
-            (void)snprintf(name, size, "%s", login);
-            return;
-        }
+        (void)snprintf(name, size, "%s", field[0]);
+        (void)snprintf(home, home_size, "%s", field[5]);
+        return;
     }
     entry = getpwuid(uid); // NOLINT(concurrency-mt-unsafe): one thread drives a box
-    if (entry != NULL)
-        (void)snprintf(name, size, "%s", entry->pw_name);
+    if (entry == NULL)
+        return;
+    (void)snprintf(name, size, "%s", entry->pw_name);
+    (void)snprintf(home, home_size, "%s", entry->pw_dir);
 }
 
 static size_t read_parts(const char *path, const char *name, uid_t uid,
@@ -168,25 +176,13 @@ static size_t read_parts(const char *path, const char *name, uid_t uid,
     return text != NULL ? ids_parts_of_user(text, name, uid, parts) : 0;
 }
 
-bool ids_helper_find(const char *name, char *path, size_t size)
-{
-    static const char *const places[] = {"/usr/bin", "/bin", "/usr/local/bin", "/run/wrappers/bin"};
-
-    for (size_t i = 0; i < sizeof(places) / sizeof(places[0]); i++) {
-        (void)snprintf(path, size, "%s/%s", places[i], name);
-        if (access(path, X_OK) == 0)
-            return true;
-    }
-    return false;
-}
-
 /* It must have rights of its own: by its mode, or by a capability of its file. */
 static bool helper_works(const char *name)
 {
     char path[64];
     struct stat st;
 
-    return ids_helper_find(name, path, sizeof(path)) && stat(path, &st) == 0 &&
+    return program_find(name, path, sizeof(path)) && stat(path, &st) == 0 &&
            (((st.st_mode & S_ISUID) != 0 && st.st_uid == 0) ||
             getxattr(path, "security.capability", NULL, 0) > 0);
 }
@@ -198,12 +194,9 @@ static enum ids_gap helpers_gap(void)
     return prctl(PR_GET_NO_NEW_PRIVS, 0, 0, 0, 0) > 0 ? IDS_NO_RIGHTS : IDS_ENOUGH;
 }
 
-static void read_user(struct ids_pool *pool, const struct caller *caller, char *why,
-                      size_t why_size)
+static void read_user(struct ids_pool *pool, const struct caller *caller, const char *name,
+                      char *why, size_t why_size)
 {
-    char name[256];
-
-    name_of(caller->uid, name, sizeof(name));
     (void)read_parts("/etc/subuid", name, caller->uid, pool->uids);
     (void)read_parts("/etc/subgid", name, caller->uid, pool->gids);
     if (slices_of(pool->uids) == 0 || slices_of(pool->gids) == 0)
@@ -232,12 +225,22 @@ static void read_namespace(struct ids_pool *pool, char *why, size_t why_size)
     (void)snprintf(why, why_size, "this user namespace has no ids to spare");
 }
 
-/* The same whatever the environment says, so that all boxes of a user agree. */
-static int user_lock_open(struct ids_pool *pool, const struct caller *caller, struct error *err)
+/* The same whatever the environment says, so that all boxes of a user agree: in the home that
+ * /etc/passwd names, which nobody else can make before us and which stays; where there is none of ours,
+ * in the run-time directory, or below /tmp. */
+static int user_lock_open(struct ids_pool *pool, const struct caller *caller, const char *home,
+                          struct error *err)
 {
-    char path[64];
+    char path[PATH_MAX], parent[PATH_MAX];
     struct stat st;
 
+    (void)snprintf(parent, sizeof(parent), "%s/.cache", home);
+    if (stat(home, &st) == 0 && S_ISDIR(st.st_mode) && st.st_uid == caller->uid &&
+        (mkdir(parent, 0700) == 0 || errno == EEXIST) && stat(parent, &st) == 0 &&
+        st.st_uid == caller->uid && access(parent, W_OK) == 0) {
+        (void)snprintf(path, sizeof(path), "%.4000s/cove", parent);
+        return ids_lock_open(pool, path, 0700, err);
+    }
     (void)snprintf(path, sizeof(path), "/run/user/%u", caller->uid);
     if (lstat(path, &st) == 0 && S_ISDIR(st.st_mode) && st.st_uid == caller->uid)
         (void)snprintf(path, sizeof(path), "/run/user/%u/cove", caller->uid);
@@ -249,6 +252,7 @@ static int user_lock_open(struct ids_pool *pool, const struct caller *caller, st
 int ids_open_user(struct ids_pool *pool, const struct caller *caller, char *why, size_t why_size,
                   struct error *err)
 {
+    char name[256], home[PATH_MAX];
     uint32_t gid_slices;
 
     memset(pool, 0, sizeof(*pool));
@@ -256,8 +260,9 @@ int ids_open_user(struct ids_pool *pool, const struct caller *caller, char *why,
     why[0] = '\0';
     if (caller->maps && !caller->on_host)
         read_namespace(pool, why, why_size);
-    else
-        read_user(pool, caller, why, why_size);
+    name_of(caller->uid, name, sizeof(name), home, sizeof(home));
+    if (!caller->maps || caller->on_host)
+        read_user(pool, caller, name, why, why_size);
     if (pool->gap != IDS_ENOUGH)
         return 0;
     pool->slices = slices_of(pool->uids);
@@ -267,25 +272,10 @@ int ids_open_user(struct ids_pool *pool, const struct caller *caller, char *why,
     if (pool->slices > IDS_SLOTS)
         pool->slices = IDS_SLOTS;
     pool->next = ids_random() % pool->slices;
-    return user_lock_open(pool, caller, err);
+    return user_lock_open(pool, caller, home, err);
 }
 
 /* ---- taking ---- */
-
-/* 1 if these slices are now ours, 0 if somebody has one of them. */
-static int slices_take(struct ids_pool *pool, uint32_t slot, uint32_t slots, struct error *err)
-{
-    for (uint32_t i = 0; i < slots; i++)
-        if (ids_slot_is_taken(pool, slot + i))
-            return 0;
-    if (ids_slots_lock(pool, slot, slots, F_WRLCK) < 0)
-        return errno == EAGAIN || errno == EACCES
-                   ? 0
-                   : error_set(err, "ids_failed", errno, "cannot lock ids for the box");
-    for (uint32_t i = 0; i < slots; i++)
-        ids_slot_mark(pool, slot + i, true);
-    return 1;
-}
 
 static void fill(const struct ids_pool *pool, enum ids_kind kind, uint32_t slot, uint32_t slots,
                  struct ids *ids)
@@ -296,6 +286,46 @@ static void fill(const struct ids_pool *pool, enum ids_kind kind, uint32_t slot,
                         .count = kind == IDS_RANGE ? IDS_COUNT : IDS_SLICE,
                         .slot = slot,
                         .slots = slots};
+}
+
+/* Groups lie behind all users in the lock file. */
+#define GROUPS_AT (1ULL << 32)
+
+int ids_user_lock(const struct ids_pool *pool, const struct ids *ids, short type)
+{
+    uint64_t count = (uint64_t)ids->slots * IDS_SLICE_SPAN;
+
+    if (ids_bytes_lock(pool, ids->first, count, type) < 0)
+        return -1;
+    if (ids_bytes_lock(pool, GROUPS_AT + ids->first_group, count, type) == 0)
+        return 0;
+    if (type != F_UNLCK) {
+        int failed = errno;
+
+        (void)ids_bytes_lock(pool, ids->first, count, F_UNLCK);
+        errno = failed;
+    }
+    return -1;
+}
+
+/* 1 if these slices are now ours, 0 if somebody has one of them. */
+static int slices_take(struct ids_pool *pool, enum ids_kind kind, uint32_t slot, uint32_t slots,
+                       struct ids *ids, struct error *err)
+{
+    struct ids wanted;
+
+    for (uint32_t i = 0; i < slots; i++)
+        if (ids_slot_is_taken(pool, slot + i))
+            return 0;
+    fill(pool, kind, slot, slots, &wanted);
+    if (ids_user_lock(pool, &wanted, F_WRLCK) < 0)
+        return errno == EAGAIN || errno == EACCES
+                   ? 0
+                   : error_set(err, "ids_failed", errno, "cannot lock ids for the box");
+    for (uint32_t i = 0; i < slots; i++)
+        ids_slot_mark(pool, slot + i, true);
+    *ids = wanted;
+    return 1;
 }
 
 /* Whether the slices are one piece. */
@@ -318,9 +348,7 @@ static int range_take(struct ids_pool *pool, struct ids *ids, struct error *err)
         if (!is_one_piece(pool->uids, slot, RANGE_SLICES) ||
             !is_one_piece(pool->gids, slot, RANGE_SLICES))
             continue;
-        taken = slices_take(pool, slot, RANGE_SLICES, err);
-        if (taken == 1)
-            fill(pool, IDS_RANGE, slot, RANGE_SLICES, ids);
+        taken = slices_take(pool, IDS_RANGE, slot, RANGE_SLICES, ids, err);
         if (taken != 0)
             return taken;
     }
@@ -340,13 +368,9 @@ int ids_take_user(struct ids_pool *pool, const struct caller *caller, struct ids
     for (uint32_t i = 0; i < pool->slices; i++) {
         uint32_t slot = (pool->next + i) % pool->slices;
 
-        taken = slices_take(pool, slot, 1, err);
-        if (taken < 0)
-            return -1;
-        if (taken == 1) {
-            fill(pool, IDS_SLICED, slot, 1, ids);
-            return 0;
-        }
+        taken = slices_take(pool, IDS_SLICED, slot, 1, ids, err);
+        if (taken != 0)
+            return taken < 0 ? -1 : 0;
     }
     return error_set(err, "ids_failed", 0,
                      "all ids that /etc/subuid and /etc/subgid give to this user are in use by "

@@ -5,6 +5,7 @@
  * its name when it is complete. */
 #include "box/unpack.h"
 
+#include "base/clock.h"
 #include "base/fd.h"
 #include "base/remove.h"
 #include "base/sha256.h"
@@ -17,11 +18,17 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <sys/vfs.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #define UNPACK_MEMORY (512ULL << 20)
 #define UNPACK_PIDS 16
+
+/* Nobody waits longer for an image, and none may fill the disk. */
+#define UNPACK_SECONDS 1800
+#define UNPACK_LOOK_MS 100
+#define FREE_LEAST_BYTES (256U << 20)
 
 /* ---- what is there ---- */
 
@@ -57,18 +64,35 @@ static int content_name(int image, char name[SHA256_TEXT], struct error *err)
 
 /* ---- unpacking, in a box ---- */
 
-static int await_end(struct box *box, int *status, struct error *err)
+static bool is_nearly_full(int directory)
 {
+    struct statfs fs;
+
+    return fstatfs(directory, &fs) == 0 &&
+           (uint64_t)fs.f_bavail * (uint64_t)fs.f_bsize < FREE_LEAST_BYTES;
+}
+
+static int await_end(struct box *box, int directory, int *status, struct error *err)
+{
+    uint64_t until_ns = clock_monotonic_ns() + UNPACK_SECONDS * 1000000000ULL;
     struct pollfd wait = {.fd = box_fd(box), .events = POLLIN};
     struct box_event event;
 
     for (;;) {
         int got = box_next(box, &event, err);
 
+        if (is_nearly_full(directory))
+            return error_set(
+                err, "cache_failed", ENOSPC,
+                "it needs more room than the cache's disk has (XDG_CACHE_HOME, or .cache "
+                "in HOME)");
+        if (clock_monotonic_ns() > until_ns)
+            return error_set(err, "bad_root", 0, "it takes longer than half an hour");
+
         if (got < 0)
             return -1;
         if (got == 0) {
-            (void)poll(&wait, 1, -1);
+            (void)poll(&wait, 1, UNPACK_LOOK_MS);
         } else if (event.kind == BOX_GONE) {
             *err = event.error;
             return -1;
@@ -82,7 +106,7 @@ static int await_end(struct box *box, int *status, struct error *err)
     }
 }
 
-static int run_boxed(const struct box_spec *spec, int *status, struct error *err)
+static int run_boxed(const struct box_spec *spec, int directory, int *status, struct error *err)
 {
     static const char *const argv[] = {"fsck.erofs",          "--extract=/tmp/out/root",
                                        "--no-preserve-owner", "--preserve-perms",
@@ -99,7 +123,7 @@ static int run_boxed(const struct box_spec *spec, int *status, struct error *err
         return -1;
     done = box_exec(box, 1, &command, err);
     if (done == 0)
-        done = await_end(box, status, err);
+        done = await_end(box, directory, status, err);
     (void)box_destroy(box, NULL, &ignored);
     return done;
 }
@@ -127,7 +151,7 @@ static int extract(int image, int directory, const char *path, const struct box_
 
     (void)snprintf(source, sizeof(source), "/proc/self/fd/%d", image);
     (void)snprintf(target, sizeof(target), "/proc/self/fd/%d", directory);
-    if (run_boxed(&own, &status, err) < 0)
+    if (run_boxed(&own, directory, &status, err) < 0)
         return error_wrap(err, "cannot unpack the image %s", path);
     if (status == 127 << 8)
         return error_set(
@@ -142,22 +166,28 @@ static int extract(int image, int directory, const char *path, const struct box_
     return 0;
 }
 
-/* Under a name of its own first. Two at once do the work twice, and one of them wins. */
+/* Under a name of its own first. Two at once do the work twice, and one of them wins. What the image was
+ * while it was unpacked is asked again at the end: whoever may write to it must not give another image its
+ * name. */
 static int unpack(int cache, const char *name, int image, const char *path,
                   const struct box_spec *spec, struct error *err)
 {
-    char temporary[64];
+    char temporary[64], after[SHA256_TEXT];
     _cleanup_close_ int directory = -1;
     int done;
 
-    (void)snprintf(temporary, sizeof(temporary), "new-%d", (int)getpid());
-    (void)remove_tree(cache, temporary);
-    directory = cache_make(cache, temporary, err);
+    cache_sweep(cache, "new-");
+    directory = cache_make_own(cache, "new-", temporary, sizeof(temporary), err);
     if (directory < 0)
         return -1;
     if (spec->tell != NULL)
         spec->tell("unpacking the image, once: only root could mount it");
     done = extract(image, directory, path, spec, err);
+    if (done == 0)
+        done = content_name(image, after, err);
+    if (done == 0 && strcmp(after, name) != 0)
+        done = error_set(err, "bad_root", 0,
+                         "the image %s changed while it was unpacked; try again", path);
     if (done == 0 && renameat(cache, temporary, cache, name) < 0 && errno != ENOTEMPTY &&
         errno != EEXIST)
         done = error_set(err, "cache_failed", errno, "cannot keep the unpacked image %s", path);

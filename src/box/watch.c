@@ -1,9 +1,10 @@
 /* The watchdog of a box: see watch.h.
  *
- * Counting exactly is slow, so it is done in three steps, each only if the one before says that there
- * may be too much: resident sizes, which count shared pages for each of their users; without pages of
- * files; and what each process has by its share of every page. Nothing that it reads was written by
- * the box but the numbers themselves. */
+ * Counting exactly is slow, so it is done in steps, each only if the one before says that there may be
+ * too much: resident sizes, which count shared pages for each of their users; without pages of files;
+ * and what each process has by its share of every page. How long the last one takes is in the hands of
+ * the box, so it has a budget, and where that is spent the step before is the truth. Nothing that is
+ * read here was written by the box but the numbers themselves. */
 #include "box/watch.h"
 
 #include "base/clock.h"
@@ -26,8 +27,16 @@
 #define FILL_BYTES_PER_MS (4U << 20)
 #define PERIOD_LEAST_MS 4
 
-/* The largest process is given that many looks to be gone before all of the box has to go. */
-#define PATIENCE 3
+/* For the exact steps of one look. */
+#define BUDGET_NS 15000000U
+
+/* The first look that finds too much is taken again: a child between vfork and exec has its parent's
+ * memory and is counted for it. Then the largest process goes; after as many more, all of the box. */
+#define PATIENCE_FIRST 1
+#define PATIENCE 4
+
+/* So many looks without a process, with init alive, and the watchdog is blind. */
+#define BLIND_MAX 25
 
 struct count {
     uint64_t bytes;
@@ -36,37 +45,13 @@ struct count {
     uint64_t largest_bytes;
 };
 
-/* Adds what one process holds; -1 if it is gone or none of the box's. */
-typedef int (*counter)(int process, uint64_t *bytes, uint64_t *tasks);
+/* What one process holds; false if it is gone. */
+typedef bool (*counter)(int process, uint64_t *bytes, uint64_t *tasks);
 
 /* ---- one process ---- */
 
-/* A field of /proc/PID/stat by its number in proc(5); the name may hold anything, so from the last
- * parenthesis on. */
-static uint64_t stat_field(const char *text, unsigned number)
-{
-    const char *at = strrchr(text, ')');
-
-    for (unsigned field = 2; at != NULL && field < number; field++) {
-        at = strchr(at, ' ');
-        at = at != NULL ? at + 1 : NULL;
-    }
-    return at != NULL ? strtoull(at, NULL, 10) : 0;
-}
-
-#define STAT_THREADS 20
-#define STAT_RESIDENT 24
-
-static int count_resident(int process, uint64_t *bytes, uint64_t *tasks)
-{
-    char text[1024];
-
-    if (fd_read_file(process, "stat", text, sizeof(text)) < 0)
-        return -1;
-    *tasks += stat_field(text, STAT_THREADS);
-    *bytes += stat_field(text, STAT_RESIDENT) * (uint64_t)sysconf(_SC_PAGESIZE);
-    return 0;
-}
+/* A process with as many groups as there can be has a /proc/PID/status of half a mebibyte. */
+static char status_text[1 << 20];
 
 /* "NAME:   123 kB" at the start of a line, in bytes. */
 static uint64_t line_bytes(const char *text, const char *name)
@@ -82,30 +67,78 @@ static uint64_t line_bytes(const char *text, const char *name)
     return 0;
 }
 
-static int count_own(int process, uint64_t *bytes, uint64_t *tasks)
+/* The status of a thread that has the memory: one that ended while others live has none, and may be
+ * the first. */
+static bool status_of_thread(int process, char *text, size_t size)
 {
-    char text[4096];
+    int fd = openat(process, "task", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    DIR *list = fd >= 0 ? fdopendir(fd) : NULL;
+    const struct dirent *entry;
+    bool found = false;
+    char path[64];
 
-    if (fd_read_file(process, "status", text, sizeof(text)) < 0)
-        return -1;
-    *tasks += line_bytes(text, "Threads") / 1024;
-    *bytes += line_bytes(text, "RssAnon") + line_bytes(text, "RssShmem") +
-              line_bytes(text, "VmPTE");
-    return 0;
+    if (list == NULL) {
+        fd_close(&fd);
+        return false;
+    }
+    while (!found && (entry = readdir(list)) != NULL) { // NOLINT(concurrency-mt-unsafe): our own
+        (void)snprintf(path, sizeof(path), "%.20s/status", entry->d_name);
+        found = entry->d_name[0] != '.' && fd_read_file(dirfd(list), path, text, size) > 0 &&
+                strstr(text, "\nVmRSS:") != NULL;
+    }
+    (void)closedir(list);
+    return found;
 }
 
-static int count_share(int process, uint64_t *bytes, uint64_t *tasks)
+static bool status_read(int process, uint64_t *tasks)
+{
+    uint64_t threads;
+
+    if (fd_read_file(process, "status", status_text, sizeof(status_text)) <= 0)
+        return false;
+    threads = line_bytes(status_text, "Threads") / 1024;
+    *tasks += threads;
+    if (threads > 1 && strstr(status_text, "\nVmRSS:") == NULL &&
+        !status_of_thread(process, status_text, sizeof(status_text)))
+        status_text[0] = '\0';
+    return true;
+}
+
+static uint64_t tables_bytes(void)
+{
+    return line_bytes(status_text, "VmPTE") + line_bytes(status_text, "VmSwap");
+}
+
+static bool count_resident(int process, uint64_t *bytes, uint64_t *tasks)
+{
+    if (!status_read(process, tasks))
+        return false;
+    *bytes += line_bytes(status_text, "VmRSS") + tables_bytes();
+    return true;
+}
+
+static bool count_own(int process, uint64_t *bytes, uint64_t *tasks)
+{
+    if (!status_read(process, tasks))
+        return false;
+    *bytes += line_bytes(status_text, "RssAnon") + line_bytes(status_text, "RssShmem") +
+              tables_bytes();
+    return true;
+}
+
+static bool count_share(int process, uint64_t *bytes, uint64_t *tasks)
 {
     char text[4096];
 
-    if (fd_read_file(process, "smaps_rollup", text, sizeof(text)) < 0)
-        return count_own(process, bytes, tasks);
-    *bytes += line_bytes(text, "Pss_Anon") + line_bytes(text, "Pss_Shmem");
-    if (fd_read_file(process, "status", text, sizeof(text)) > 0) {
-        *bytes += line_bytes(text, "VmPTE");
-        *tasks += line_bytes(text, "Threads") / 1024;
-    }
-    return 0;
+    if (!status_read(process, tasks))
+        return false;
+    *bytes += tables_bytes();
+    /* Empty for a first thread that ended: then what its others have is counted whole. */
+    if (fd_read_file(process, "smaps_rollup", text, sizeof(text)) > 0)
+        *bytes += line_bytes(text, "Pss_Anon") + line_bytes(text, "Pss_Shmem");
+    else
+        *bytes += line_bytes(status_text, "RssAnon") + line_bytes(status_text, "RssShmem");
+    return true;
 }
 
 /* ---- all processes ---- */
@@ -129,22 +162,33 @@ static int process_open(const struct watch *watch, const char *name)
     return process >= 0 && is_ours(watch, process) ? fd_take(&process) : -1;
 }
 
-static void count_all(const struct watch *watch, counter add, struct count *count)
+static DIR *processes_list(const struct watch *watch)
 {
     int fd = openat(watch->fds[WATCH_PROC], ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     DIR *list = fd >= 0 ? fdopendir(fd) : NULL;
+
+    if (list == NULL)
+        fd_close(&fd);
+    return list;
+}
+
+/* False where there was not the time to count them all. */
+static bool count_all(const struct watch *watch, counter add, uint64_t until_ns,
+                      struct count *count)
+{
+    DIR *list = processes_list(watch);
     const struct dirent *entry;
+    bool in_time = true;
 
     *count = (struct count){0};
-    if (list == NULL) {
-        fd_close(&fd);
-        return;
-    }
-    while ((entry = readdir(list)) != NULL) { // NOLINT(concurrency-mt-unsafe): a list of our own
+    if (list == NULL)
+        return true;
+    while (in_time && (entry = readdir(list)) != NULL) { // NOLINT(concurrency-mt-unsafe): our own
         _cleanup_close_ int process = process_open(watch, entry->d_name);
         uint64_t bytes = 0;
 
-        if (process < 0 || add(process, &bytes, &count->tasks) < 0)
+        in_time = clock_monotonic_ns() < until_ns;
+        if (process < 0 || !add(process, &bytes, &count->tasks))
             continue;
         count->bytes += bytes;
         if (bytes > count->largest_bytes) {
@@ -153,46 +197,17 @@ static void count_all(const struct watch *watch, counter add, struct count *coun
         }
     }
     (void)closedir(list);
+    return in_time;
 }
 
-/* ---- what no process holds ---- */
-
-/* The sum of one column of a file of /proc/sysvipc, whose first line names them. */
-static uint64_t column_sum(int fd, const char *column)
+/* What no process holds: files. */
+static uint64_t files_bytes(const struct watch *watch)
 {
-    char text[16384], *rest = text, *line;
-    unsigned wanted = 0, at;
-    uint64_t sum = 0;
-    ssize_t n;
-
-    if (fd < 0 || lseek(fd, 0, SEEK_SET) < 0)
-        return 0;
-    n = fd_read_full(fd, text, sizeof(text) - 1);
-    text[n > 0 ? n : 0] = '\0';
-    for (bool names = true; (line = strsep(&rest, "\n")) != NULL; names = false) {
-        char *word, *save = NULL;
-
-        at = 1;
-        for (word = strtok_r(line, " ", &save); word != NULL;
-             word = strtok_r(NULL, " ", &save), at++)
-            if (names && strcmp(word, column) == 0)
-                wanted = at;
-            else if (!names && at == wanted)
-                sum += strtoull(word, NULL, 10);
-    }
-    return sum;
-}
-
-/* Files, and segments that may have no process any more. */
-static uint64_t unowned_bytes(const struct watch *watch)
-{
-    uint64_t bytes = column_sum(watch->fds[WATCH_SHM], "rss") +
-                     column_sum(watch->fds[WATCH_MSG], "cbytes");
     struct statfs fs;
 
-    if (watch->fds[WATCH_SCRATCH] >= 0 && fstatfs(watch->fds[WATCH_SCRATCH], &fs) == 0)
-        bytes += (uint64_t)(fs.f_blocks - fs.f_bfree) * (uint64_t)fs.f_bsize;
-    return bytes;
+    if (fstatfs(watch->fds[WATCH_SCRATCH], &fs) < 0)
+        return 0;
+    return (uint64_t)(fs.f_blocks - fs.f_bfree) * (uint64_t)fs.f_bsize;
 }
 
 /* ---- files that are mapped: they are in both sums ---- */
@@ -217,51 +232,49 @@ static bool is_mapping(char *line, dev_t device, bool *counts)
     return true;
 }
 
-/* Of one process: its shares of shared mappings of files on `device`. */
-static uint64_t mapped_share(int process, dev_t device)
+/* Of one process: its shares of shared mappings of files on `device`. False where the time is over. */
+static bool mapped_share(int process, dev_t device, uint64_t until_ns, uint64_t *bytes)
 {
     int fd = openat(process, "smaps", O_RDONLY | O_CLOEXEC);
     FILE *file = fd >= 0 ? fdopen(fd, "r") : NULL;
-    bool counts = false;
-    uint64_t bytes = 0;
+    bool counts = false, in_time = true;
     char line[512];
 
     if (file == NULL) {
         fd_close(&fd);
-        return 0;
+        return true;
     }
-    while (fgets(line, sizeof(line), file) != NULL) {
+    while (in_time && fgets(line, sizeof(line), file) != NULL) {
         uint64_t share = line_bytes(line, "Pss");
 
-        if (!is_mapping(line, device, &counts) && counts)
-            bytes += share;
+        if (is_mapping(line, device, &counts))
+            in_time = clock_monotonic_ns() < until_ns;
+        else if (counts)
+            *bytes += share;
     }
     (void)fclose(file);
-    return bytes;
+    return in_time;
 }
 
-static uint64_t mapped_bytes(const struct watch *watch)
+static bool mapped_bytes(const struct watch *watch, uint64_t until_ns, uint64_t *bytes)
 {
-    int fd = openat(watch->fds[WATCH_PROC], ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    DIR *list = fd >= 0 ? fdopendir(fd) : NULL;
+    DIR *list = processes_list(watch);
     const struct dirent *entry;
-    uint64_t bytes = 0;
+    bool in_time = true;
     struct stat st;
 
-    if (list == NULL) {
-        fd_close(&fd);
-        return 0;
-    }
-    if (fstat(watch->fds[WATCH_SCRATCH], &st) < 0)
-        st.st_dev = 0;                        /* no file has it */
-    while ((entry = readdir(list)) != NULL) { // NOLINT(concurrency-mt-unsafe): a list of our own
+    *bytes = 0;
+    if (list == NULL || fstat(watch->fds[WATCH_SCRATCH], &st) < 0)
+        in_time = false;
+    while (in_time && (entry = readdir(list)) != NULL) { // NOLINT(concurrency-mt-unsafe): our own
         _cleanup_close_ int process = process_open(watch, entry->d_name);
 
         if (process >= 0)
-            bytes += mapped_share(process, st.st_dev);
+            in_time = mapped_share(process, st.st_dev, until_ns, bytes);
     }
-    (void)closedir(list);
-    return bytes;
+    if (list != NULL)
+        (void)closedir(list);
+    return in_time;
 }
 
 /* ---- the look ---- */
@@ -271,19 +284,25 @@ static uint64_t less(uint64_t a, uint64_t b)
     return a > b ? a - b : 0;
 }
 
-/* What the box has, as exactly as the limit asks for. */
+/* What the box has, as exactly as the limit asks for and the time allows. */
 static void count_box(const struct watch *watch, struct count *count)
 {
-    static const counter steps[] = {count_resident, count_own, count_share};
-    uint64_t unowned = unowned_bytes(watch);
+    uint64_t files = files_bytes(watch), until_ns, mapped;
+    struct count exact;
 
-    for (size_t i = 0; i < sizeof(steps) / sizeof(steps[0]); i++) {
-        count_all(watch, steps[i], count);
-        count->bytes += unowned;
-        if (watch->memory_bytes == 0 || count->bytes <= watch->memory_bytes)
-            return;
-    }
-    count->bytes = less(count->bytes, mapped_bytes(watch));
+    (void)count_all(watch, count_resident, UINT64_MAX, count);
+    count->bytes += files;
+    if (watch->memory_bytes == 0 || count->bytes <= watch->memory_bytes)
+        return;
+    (void)count_all(watch, count_own, UINT64_MAX, count);
+    count->bytes += files;
+    if (count->bytes <= watch->memory_bytes)
+        return;
+    until_ns = clock_monotonic_ns() + BUDGET_NS;
+    if (!count_all(watch, count_share, until_ns, &exact) || !mapped_bytes(watch, until_ns, &mapped))
+        return;
+    exact.bytes = less(exact.bytes + files, mapped);
+    *count = exact;
 }
 
 /* A directory of /proc is as good as a pidfd, and needs no number that could be another's by now. */
@@ -298,45 +317,24 @@ static void kill_process(const struct watch *watch, int pid)
         (void)sys_pidfd_send_signal(process, SIGKILL);
 }
 
-/* With its PID 1 all of a box dies. In a /proc of more than the box its number is not 1: then all
- * processes are killed one by one, PID 1 among them. */
-static void kill_box(const struct watch *watch)
-{
-    int fd;
-    DIR *list;
-    const struct dirent *entry;
-
-    if (watch->space == 0) {
-        kill_process(watch, 1);
-        return;
-    }
-    fd = openat(watch->fds[WATCH_PROC], ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    list = fd >= 0 ? fdopendir(fd) : NULL;
-    if (list == NULL) {
-        fd_close(&fd);
-        return;
-    }
-    while ((entry = readdir(list)) != NULL) // NOLINT(concurrency-mt-unsafe): a list of our own
-        kill_process(watch, (int)strtol(entry->d_name, NULL, 10));
-    (void)closedir(list);
-}
-
 /* The largest first, as the kernel would; a box that goes on as before ends as a whole. */
 static void act(struct watch *watch, const struct count *count)
 {
     bool memory = watch->memory_bytes != 0 && count->bytes > watch->memory_bytes;
     bool tasks = watch->pids != 0 && count->tasks > watch->pids;
 
-    if (!memory && !tasks) {
-        watch->over = 0;
+    watch->blind = count->tasks > 0 ? 0 : watch->blind + 1;
+    watch->over = memory || tasks ? watch->over + 1 : 0;
+    if (watch->blind > BLIND_MAX)
+        (void)sys_pidfd_send_signal(watch->init, SIGKILL);
+    if (watch->over <= PATIENCE_FIRST)
         return;
-    }
-    watch->over++;
     watch->killed_for_memory |= memory;
+    watch->killed_for_pids |= tasks;
     if (memory && watch->over <= PATIENCE && count->largest > 1)
         kill_process(watch, count->largest);
     else
-        kill_box(watch);
+        (void)sys_pidfd_send_signal(watch->init, SIGKILL); /* and all of the box */
 }
 
 int watch_look(struct watch *watch)

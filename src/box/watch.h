@@ -1,9 +1,9 @@
 /* The watchdog of a box whose memory and processes no cgroup limits.
  *
- * It runs in the box's guard: it adds up what the box's processes and its file systems hold, as the
- * kernel tells it through files that the set-up child opened, and kills what goes beyond. What it
- * cannot see must not exist: such a box has no memfd (filter/policy.txt). It counts at least every
- * WATCH_PERIOD_MS, so it is late by that much at most. */
+ * It runs in the box's guard: it adds up what the box's processes and its file system hold, as the
+ * kernel tells it through files that the set-up child opened, and kills what goes beyond. Memory that
+ * neither shows must not exist: such a box has no memfd, no System V IPC and no vmsplice
+ * (filter/policy.txt). It counts at least every WATCH_PERIOD_MS, so it is late by that much at most. */
 #pragma once
 
 #include <stdbool.h>
@@ -11,12 +11,10 @@
 
 #define WATCH_PERIOD_MS 40
 
-/* What the set-up child hands over, in this order; -1 where there is none. */
+/* What the set-up child hands over, in this order. */
 enum watch_fd {
     WATCH_PROC,    /* a /proc of the box's processes, or of more (`space`) */
     WATCH_SCRATCH, /* the tmpfs that holds what the box writes */
-    WATCH_SHM,     /* its /proc/sysvipc/shm: memory that belongs to no process */
-    WATCH_MSG,     /* its /proc/sysvipc/msg */
     WATCH_FDS,
 };
 
@@ -24,10 +22,12 @@ struct watch {
     uint64_t memory_bytes; /* the limits; 0: none */
     uint32_t pids;
     int fds[WATCH_FDS];
+    int init;       /* pidfd of the box's PID 1 */
     uint64_t space; /* inode of the box's pid namespace where /proc shows others too, or 0 */
     bool sees;      /* at the last look there was a process */
-    unsigned over;  /* times in a row that there was too much */
-    bool killed_for_memory;
+    unsigned blind; /* looks in a row without any */
+    unsigned over;  /* looks in a row at which there was too much */
+    bool killed_for_memory, killed_for_pids;
     uint64_t peak_bytes;
 };
 

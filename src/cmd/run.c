@@ -434,7 +434,8 @@ static int status_exit(int status)
 /* The box went down with the command in it because of a limit: the command was killed. */
 static void gone_by_limit(struct run *run, const struct box_report *report)
 {
-    if (run->end != RUN_FAILED || !run->started || !(report->oom_killed || report->disk_exceeded))
+    if (run->end != RUN_FAILED || !run->started ||
+        !(report->oom_killed || report->pids_exceeded || report->disk_exceeded))
         return;
     run->end = RUN_EXITED;
     run->status = SIGKILL;
@@ -472,6 +473,10 @@ static void result_say(const struct run *run, const struct run_result *result)
     if (result->report.oom_killed && result->exit_status != 0 && run->end == RUN_EXITED)
         cmd_say("the command ran out of its memory limit (%s); raise it with --memory",
                 size_text(run->options.spec.limits.memory_bytes, text, sizeof(text)));
+    if (result->report.pids_exceeded && run->end == RUN_EXITED)
+        cmd_say(
+            "the command had more processes and threads than its limit (%u); raise it with --pids",
+            run->options.spec.limits.pids);
     if (result->report.disk_exceeded && run->end == RUN_EXITED)
         cmd_say("the command wrote more than its disk limit (%s); raise it with --disk",
                 size_text(run->options.spec.limits.disk_bytes, text, sizeof(text)));
@@ -526,13 +531,15 @@ static int run_box(struct run *run)
 {
     struct run_result result = {0};
     struct error destroyed;
+    struct rlimit core;
     bool counted;
     int status;
 
     /* The environment of the command may hold secrets: they do not go into a core dump, with 1 not even
      * into one that a program of the host takes. To be no more dumpable would keep an ordinary user's box
      * from its ids, so that comes with the box. */
-    (void)setrlimit(RLIMIT_CORE, &(struct rlimit){1, 1});
+    if (getrlimit(RLIMIT_CORE, &core) == 0 && core.rlim_max > 0)
+        (void)setrlimit(RLIMIT_CORE, &(struct rlimit){1, 1});
     if (run_start(run) < 0) {
         run_end(run, RUN_FAILED);
     } else {

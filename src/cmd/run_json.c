@@ -208,6 +208,7 @@ static int result_fill(json_t *object, const struct run_result *result,
                   : json_null());
     failed |= json_object_set_new(object, "timed_out", json_boolean(result->timed_out));
     failed |= json_object_set_new(object, "oom_killed", json_boolean(report->oom_killed));
+    failed |= json_object_set_new(object, "pids_exceeded", json_boolean(report->pids_exceeded));
     failed |= json_object_set_new(object, "disk_exceeded", json_boolean(report->disk_exceeded));
     failed |= stream_add(object, "stdout", &capture[0]);
     failed |= stream_add(object, "stderr", &capture[1]);

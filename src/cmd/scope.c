@@ -7,6 +7,7 @@
 #include "cmd/scope.h"
 
 #include "base/fd.h"
+#include "base/program.h"
 #include "box/cgroup.h"
 
 #include <errno.h>
@@ -59,8 +60,9 @@ static bool is_pure_v2(void)
 
 static void run_again(char **argv)
 {
-    static char *const head[] = {"systemd-run", "--user", "--scope",      "--quiet",
-                                 "--collect",   "-p",     "Delegate=yes", "--"};
+    char program[64];
+    char *const head[] = {program,     "--user", "--scope",      "--quiet",
+                          "--collect", "-p",     "Delegate=yes", "--"};
     size_t fixed = sizeof(head) / sizeof(head[0]), words = 0;
     char self[PATH_MAX];
     ssize_t length = readlink("/proc/self/exe", self, sizeof(self) - 1);
@@ -69,7 +71,8 @@ static void run_again(char **argv)
     while (argv[words] != NULL)
         words++;
     again = calloc(fixed + 1 + words + 1, sizeof(*again));
-    if (again == NULL || length <= 0 || setenv(SCOPE_MARK, "1", 1) < 0) {
+    if (again == NULL || length <= 0 || !program_find("systemd-run", program, sizeof(program)) ||
+        setenv(SCOPE_MARK, "1", 1) < 0) {
         free(again);
         return;
     }
@@ -77,7 +80,7 @@ static void run_again(char **argv)
     memcpy(again, head, sizeof(head));
     again[fixed] = self;
     memcpy(again + fixed + 1, argv, words * sizeof(*again));
-    (void)execvp(again[0], again); /* where there is no systemd-run we go on as we are */
+    (void)execv(program, again); /* where it cannot be executed we go on as we are */
     (void)unsetenv(SCOPE_MARK);
     free(again);
 }

@@ -236,7 +236,9 @@ static void reap(int signals)
 int main(void)
 {
     struct proto_head ready = {.type = PROTO_READY};
-    struct pollfd wait[2] = {{.fd = PROTO_CONTROL_FD, .events = POLLIN}, {.events = POLLIN}};
+    struct pollfd wait[3] = {{.fd = PROTO_CONTROL_FD, .events = POLLIN},
+                             {.events = POLLIN},
+                             {.fd = -1}}; /* of its end one always hears */
     int fds[PROTO_FDS_MAX];
     sigset_t children;
 
@@ -254,11 +256,13 @@ int main(void)
         return 1;
     if (config.has_leaves != 0 && fcntl(PROTO_LEAVES_FD, F_SETFD, FD_CLOEXEC) < 0)
         return 1;
+    if (fcntl(PROTO_WATCHDOG_FD, F_SETFD, FD_CLOEXEC) == 0)
+        wait[2].fd = PROTO_WATCHDOG_FD;
     leaves_open(&config);
     answer(&ready, sizeof(ready), -1);
     for (;;) {
-        if (poll(wait, 2, -1) < 0)
-            return 1;
+        if (poll(wait, 3, -1) < 0 || wait[2].revents != 0)
+            return 1; /* without its watchdog a box has no limits */
         if (wait[1].revents != 0)
             reap(wait[1].fd);
         if (wait[0].revents != 0 && !serve())
