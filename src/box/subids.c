@@ -234,7 +234,7 @@ static int user_lock_open(struct ids_pool *pool, const struct caller *caller, co
     char path[PATH_MAX], parent[PATH_MAX];
     struct stat st;
 
-    (void)snprintf(parent, sizeof(parent), "%s/.cache", home);
+    (void)snprintf(parent, sizeof(parent), "%.4000s/.cache", home);
     if (stat(home, &st) == 0 && S_ISDIR(st.st_mode) && st.st_uid == caller->uid &&
         (mkdir(parent, 0700) == 0 || errno == EEXIST) && stat(parent, &st) == 0 &&
         st.st_uid == caller->uid && access(parent, W_OK) == 0) {

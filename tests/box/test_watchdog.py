@@ -34,7 +34,7 @@ def late_ms(steps, limit):
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_bomb_ends_within_100_ms_of_its_limit(kind, privileges):
     result, steps = bomb(kind, "--privileges", privileges)
-    if kind == "memfd" and not EXPECT.has_cgroup:
+    if kind in ("memfd", "segments") and not EXPECT.has_cgroup:
         assert steps == [] and "errno 38" in result.stdout  # what nobody can count is not there
         return
     assert result.report["oom_killed"] and result.report["signal"] == "SIGKILL", result.report
@@ -46,6 +46,40 @@ def test_a_bomb_ends_within_100_ms_of_its_limit(kind, privileges):
 def test_a_bomb_among_busy_processes_ends_as_soon():
     result, steps = bomb("private", "--pids", "100", busy=60)
     assert result.report["oom_killed"] and late_ms(steps, 64) <= LATE_MS
+
+
+@pytest.mark.parametrize("kind", ["leader", "tables", "groups", "mappings"])
+def test_memory_that_hides_is_found(kind):
+    result, _ = attack(68, kind, 64, options=("--memory", "64M", "--timeout", "30s", "--privileges",
+                                              "system"), killed=True)
+    assert result.report["oom_killed"], result.report
+
+
+def test_memory_that_nobody_can_count_is_not_there():
+    if not EXPECT.has_cgroup:
+        attack(68, "pinned")
+
+
+def test_a_box_ends_with_its_watchdog():
+    if EXPECT.has_cgroup:
+        return
+    box = harness.start("echo ready; sleep 30")
+    try:
+        assert box.stdout.readline() == b"ready\n"
+        guard, = (pid for pid in harness.children_of(box.pid)
+                  if harness.status_of(pid).get("Name") == "cove-guard")
+        harness.kill(guard)
+        assert box.wait(5) == 125
+    finally:
+        harness.end(box)
+
+
+def test_starting_programs_near_the_limit_kills_nobody():
+    """Between vfork and exec a process is there twice, with all it has."""
+    script = ("import subprocess; x = bytearray(b'x') * (45 << 20)\n"
+              "for i in range(100): subprocess.run(['/bin/true'], check=True)\nprint('all')")
+    result = run(["/usr/bin/python3", "-c", script], "--memory", "80M")
+    assert result.stdout == "all\n" and not result.report["oom_killed"], result.report
 
 
 # ---- as seen from outside ----------------------------------------------------------------------

@@ -6,6 +6,7 @@
 #include "check.h"
 
 #include <stdbool.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -64,8 +65,11 @@ static void check_parts_of_hostile_files(void)
         CHECK(ids_parts_of_user(texts[i], "b", 1000, parts) == 0, "%s", texts[i]);
     CHECK(ids_parts_of_user(":100000:65536\n", "", 1000, parts) == 0,
           "who has no name is nobody's");
-    for (int i = 0; i < IDS_PARTS_MAX + 4; i++)
-        (void)strcat(many, "b:100000:65536\n");
+    CHECK(ids_parts_of_user("b:100000:65536\nb:165535:65536\n", "b", 1000, parts) == 1,
+          "ids that are given twice count once");
+    for (unsigned i = 0; i < IDS_PARTS_MAX + 4; i++)
+        (void)snprintf(many + strlen(many), sizeof(many) - strlen(many), "b:%u:65536\n",
+                       100000 + i * 65536);
     CHECK(ids_parts_of_user(many, "b", 1000, parts) == IDS_PARTS_MAX,
           "more than there is room for");
 }
