@@ -99,7 +99,7 @@ def test_a_signal_right_after_the_first_output_reaches_the_command():
 def test_kill_9_of_a_throttled_box_leaves_nothing():
     process = subprocess.Popen(
         [harness.COVE, "run", "--cpus", "0.1", "--pids", "400", "--", "sh", "-c",
-         "for i in $(seq 250); do sleep 99 & done; echo ready; wait"],
+         f"for i in $(seq {harness.scaled(250)}); do sleep 99 & done; echo ready; wait"],
         stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, text=True)
     assert process.stdout.readline() == "ready\n"
     process.kill()
