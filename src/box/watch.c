@@ -21,14 +21,18 @@
 #include <sys/stat.h>
 #include <sys/sysmacros.h>
 #include <sys/vfs.h>
+#include <time.h>
 #include <unistd.h>
 
 /* How fast a CPU can fill memory, for when to look again: faster than any that was met. */
 #define FILL_BYTES_PER_MS (4U << 20)
+#define FORKS_PER_MS 10U
 #define PERIOD_LEAST_MS 4
 
-/* For the exact steps of one look. */
-#define BUDGET_NS 15000000U
+/* For each exact step of a look: of our own work, and in all, for a busy host is not the box's doing
+ * but a lock that it holds is. */
+#define BUDGET_CPU_NS 25000000U
+#define BUDGET_NS 80000000U
 
 /* The first look that finds too much is taken again: a child between vfork and exec has its parent's
  * memory and is counted for it. Then the largest process goes; after as many more, all of the box. */
@@ -45,8 +49,28 @@ struct count {
     uint64_t largest_bytes;
 };
 
+struct budget {
+    uint64_t until_ns, until_cpu_ns; /* 0: without end */
+};
+
 /* What one process holds; false if it is gone. */
 typedef bool (*counter)(int process, uint64_t *bytes, uint64_t *tasks);
+
+/* ---- time ---- */
+
+static uint64_t cpu_ns(void)
+{
+    struct timespec now;
+
+    (void)clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &now);
+    return (uint64_t)now.tv_sec * 1000000000U + (uint64_t)now.tv_nsec;
+}
+
+static bool is_spent(const struct budget *budget)
+{
+    return budget->until_ns != 0 &&
+           (clock_monotonic_ns() > budget->until_ns || cpu_ns() > budget->until_cpu_ns);
+}
 
 /* ---- one process ---- */
 
@@ -173,7 +197,7 @@ static DIR *processes_list(const struct watch *watch)
 }
 
 /* False where there was not the time to count them all. */
-static bool count_all(const struct watch *watch, counter add, uint64_t until_ns,
+static bool count_all(const struct watch *watch, counter add, const struct budget *budget,
                       struct count *count)
 {
     DIR *list = processes_list(watch);
@@ -187,7 +211,7 @@ static bool count_all(const struct watch *watch, counter add, uint64_t until_ns,
         _cleanup_close_ int process = process_open(watch, entry->d_name);
         uint64_t bytes = 0;
 
-        in_time = clock_monotonic_ns() < until_ns;
+        in_time = !is_spent(budget);
         if (process < 0 || !add(process, &bytes, &count->tasks))
             continue;
         count->bytes += bytes;
@@ -233,7 +257,7 @@ static bool is_mapping(char *line, dev_t device, bool *counts)
 }
 
 /* Of one process: its shares of shared mappings of files on `device`. False where the time is over. */
-static bool mapped_share(int process, dev_t device, uint64_t until_ns, uint64_t *bytes)
+static bool mapped_share(int process, dev_t device, const struct budget *budget, uint64_t *bytes)
 {
     int fd = openat(process, "smaps", O_RDONLY | O_CLOEXEC);
     FILE *file = fd >= 0 ? fdopen(fd, "r") : NULL;
@@ -248,7 +272,7 @@ static bool mapped_share(int process, dev_t device, uint64_t until_ns, uint64_t 
         uint64_t share = line_bytes(line, "Pss");
 
         if (is_mapping(line, device, &counts))
-            in_time = clock_monotonic_ns() < until_ns;
+            in_time = !is_spent(budget);
         else if (counts)
             *bytes += share;
     }
@@ -256,7 +280,7 @@ static bool mapped_share(int process, dev_t device, uint64_t until_ns, uint64_t 
     return in_time;
 }
 
-static bool mapped_bytes(const struct watch *watch, uint64_t until_ns, uint64_t *bytes)
+static bool mapped_bytes(const struct watch *watch, const struct budget *budget, uint64_t *bytes)
 {
     DIR *list = processes_list(watch);
     const struct dirent *entry;
@@ -270,7 +294,7 @@ static bool mapped_bytes(const struct watch *watch, uint64_t until_ns, uint64_t 
         _cleanup_close_ int process = process_open(watch, entry->d_name);
 
         if (process >= 0)
-            in_time = mapped_share(process, st.st_dev, until_ns, bytes);
+            in_time = mapped_share(process, st.st_dev, budget, bytes);
     }
     if (list != NULL)
         (void)closedir(list);
@@ -284,25 +308,37 @@ static uint64_t less(uint64_t a, uint64_t b)
     return a > b ? a - b : 0;
 }
 
+static struct budget budget_begin(void)
+{
+    return (struct budget){clock_monotonic_ns() + BUDGET_NS, cpu_ns() + BUDGET_CPU_NS};
+}
+
 /* What the box has, as exactly as the limit asks for and the time allows. */
 static void count_box(const struct watch *watch, struct count *count)
 {
-    uint64_t files = files_bytes(watch), until_ns, mapped;
+    uint64_t files = files_bytes(watch), limit = watch->memory_bytes, mapped;
+    struct budget budget = {0};
     struct count exact;
 
-    (void)count_all(watch, count_resident, UINT64_MAX, count);
+    (void)count_all(watch, count_resident, &budget, count);
     count->bytes += files;
-    if (watch->memory_bytes == 0 || count->bytes <= watch->memory_bytes)
+    if (limit == 0 || count->bytes <= limit)
         return;
-    (void)count_all(watch, count_own, UINT64_MAX, count);
+    (void)count_all(watch, count_own, &budget, count);
     count->bytes += files;
-    if (count->bytes <= watch->memory_bytes)
+    if (count->bytes <= limit)
         return;
-    until_ns = clock_monotonic_ns() + BUDGET_NS;
-    if (!count_all(watch, count_share, until_ns, &exact) || !mapped_bytes(watch, until_ns, &mapped))
+    budget = budget_begin();
+    if (!count_all(watch, count_share, &budget, &exact))
         return;
-    exact.bytes = less(exact.bytes + files, mapped);
+    exact.bytes += files;
     *count = exact;
+    if (count->bytes <= limit)
+        return;
+    /* Files that are mapped were counted twice. */
+    budget = budget_begin();
+    if (mapped_bytes(watch, &budget, &mapped))
+        count->bytes = less(count->bytes, mapped);
 }
 
 /* A directory of /proc is as good as a pidfd, and needs no number that could be another's by now. */
@@ -327,7 +363,7 @@ static void act(struct watch *watch, const struct count *count)
     watch->over = memory || tasks ? watch->over + 1 : 0;
     if (watch->blind > BLIND_MAX)
         (void)sys_pidfd_send_signal(watch->init, SIGKILL);
-    if (watch->over <= PATIENCE_FIRST)
+    if (watch->over <= PATIENCE_FIRST && !tasks)
         return;
     watch->killed_for_memory |= memory;
     watch->killed_for_pids |= tasks;
@@ -335,6 +371,19 @@ static void act(struct watch *watch, const struct count *count)
         kill_process(watch, count->largest);
     else
         (void)sys_pidfd_send_signal(watch->init, SIGKILL); /* and all of the box */
+}
+
+/* In how many milliseconds a limit can be reached from here. */
+static uint64_t soonest_ms(const struct watch *watch, const struct count *count)
+{
+    uint64_t ms = WATCH_PERIOD_MS, cpus = (uint64_t)sysconf(_SC_NPROCESSORS_ONLN), left;
+
+    if (watch->memory_bytes != 0 &&
+        (left = less(watch->memory_bytes, count->bytes) / (FILL_BYTES_PER_MS * cpus)) < ms)
+        ms = left;
+    if (watch->pids != 0 && (left = less(watch->pids, count->tasks) / (FORKS_PER_MS * cpus)) < ms)
+        ms = left;
+    return ms;
 }
 
 int watch_look(struct watch *watch)
@@ -349,10 +398,7 @@ int watch_look(struct watch *watch)
     act(watch, &count);
     if (watch->over > 0)
         return PERIOD_LEAST_MS;
-    period = watch->memory_bytes != 0
-                 ? less(watch->memory_bytes, count.bytes) /
-                       (FILL_BYTES_PER_MS * (uint64_t)sysconf(_SC_NPROCESSORS_ONLN))
-                 : WATCH_PERIOD_MS;
+    period = soonest_ms(watch, &count);
     took_ms = (clock_monotonic_ns() - began) / 1000000U;
     if (period < PERIOD_LEAST_MS)
         period = PERIOD_LEAST_MS;

@@ -87,6 +87,11 @@ class Expect:
         return self.said["limits"] == "cgroup"
 
     @property
+    def nice(self):
+        """Where a watchdog has to be in time, a box comes after it."""
+        return 0 if self.has_cgroup else 10
+
+    @property
     def warns(self):
         return not self.has_cgroup or self.ids == "single"
 

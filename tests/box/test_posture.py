@@ -184,7 +184,7 @@ def test_ids_and_groups(box):
 
 def test_values(box):
     _, privileges, found = box
-    expected = values_expected(privileges)
+    expected = {**values_expected(privileges), "nice": EXPECT.nice}
     assert {key: found[key] for key in expected} == expected
 
 

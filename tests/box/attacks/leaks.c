@@ -130,9 +130,9 @@ static void reach_ipc(void)
     struct dirent *entry;
     int files = 0;
 
-    REFUSED("shared memory", shmget(key, 0, 0), ENOENT);
-    REFUSED("semaphores", semget(key, 0, 0), ENOENT);
-    REFUSED("messages", msgget(key, 0), ENOENT);
+    REFUSED("shared memory", shmget(key, 0, 0), ENOENT, ENOSYS);
+    REFUSED("semaphores", semget(key, 0, 0), ENOENT, ENOSYS);
+    REFUSED("messages", msgget(key, 0), ENOENT, ENOSYS);
     REFUSED("a POSIX queue", syscall(SYS_mq_open, "cove-attack", O_RDONLY, 0, NULL), ENOENT,
             ENOSYS);
     REFUSED("/dev/mqueue", attack_open("/dev/mqueue", O_RDONLY | O_DIRECTORY), ENOENT);
@@ -270,9 +270,9 @@ static void leave_traces(void)
         attack_check("traces", true, "left");
         return;
     }
-    REFUSED("shared memory", shmget(0x74726163, 0, 0), ENOENT);
-    REFUSED("semaphores", semget(0x74726163, 0, 0), ENOENT);
-    REFUSED("messages", msgget(0x74726163, 0), ENOENT);
+    REFUSED("shared memory", shmget(0x74726163, 0, 0), ENOENT, ENOSYS);
+    REFUSED("semaphores", semget(0x74726163, 0, 0), ENOENT, ENOSYS);
+    REFUSED("messages", msgget(0x74726163, 0), ENOENT, ENOSYS);
     REFUSED("a queue", syscall(SYS_mq_open, "trace", O_RDONLY, 0, NULL), ENOENT, ENOSYS);
 }
 

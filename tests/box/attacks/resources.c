@@ -379,8 +379,8 @@ static void lock_memory(void)
                 ? -1
                 : 0,
             ENOMEM);
-    REFUSED("huge shared memory", shmget(IPC_PRIVATE, 1024 * MIB, IPC_CREAT | 04000), EPERM,
-            ENOMEM);
+    REFUSED("huge shared memory", shmget(IPC_PRIVATE, 1024 * MIB, IPC_CREAT | 04000), EPERM, ENOMEM,
+            ENOSYS);
     REFUSED("lifting the limit",
             setrlimit(RLIMIT_MEMLOCK, &(struct rlimit){RLIM_INFINITY, RLIM_INFINITY}), EPERM);
 }
