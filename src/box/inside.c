@@ -275,7 +275,7 @@ static int begin_watch(struct plan *plan, const struct tree *tree, struct error 
         return -1;
     plan->watchdog = fds[0];
     /* It has to be in time however busy the box is; RLIMIT_NICE lets nobody in here go back. */
-    if (setpriority(PRIO_PROCESS, 0, WATCHED_NICE) < 0)
+    if (plan->gate.watched && setpriority(PRIO_PROCESS, 0, WATCHED_NICE) < 0)
         return error_set(err, "limits_failed", errno, "cannot lower the box's priority");
     return 0;
 }
