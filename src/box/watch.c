@@ -37,7 +37,7 @@
 /* The first look that finds too much is taken again: a child between vfork and exec has its parent's
  * memory and is counted for it. Then the largest process goes; after as many more, all of the box. */
 #define PATIENCE_FIRST 1
-#define PATIENCE 4
+#define PATIENCE 3
 
 /* So many looks without a process, with init alive, and the watchdog is blind. */
 #define BLIND_MAX 25
@@ -358,7 +358,10 @@ static void act(struct watch *watch, const struct count *count)
 {
     bool memory = watch->memory_bytes != 0 && count->bytes > watch->memory_bytes;
     bool tasks = watch->pids != 0 && count->tasks > watch->pids;
+    /* Although the largest was killed: there are many. */
+    bool grows = watch->over > PATIENCE_FIRST && watch->last_bytes < count->bytes;
 
+    watch->last_bytes = count->bytes;
     watch->blind = count->tasks > 0 ? 0 : watch->blind + 1;
     watch->over = memory || tasks ? watch->over + 1 : 0;
     if (watch->blind > BLIND_MAX)
@@ -367,7 +370,7 @@ static void act(struct watch *watch, const struct count *count)
         return;
     watch->killed_for_memory |= memory;
     watch->killed_for_pids |= tasks;
-    if (memory && watch->over <= PATIENCE && count->largest > 1)
+    if (memory && watch->over <= PATIENCE && count->largest > 1 && !grows)
         kill_process(watch, count->largest);
     else
         (void)sys_pidfd_send_signal(watch->init, SIGKILL); /* and all of the box */
