@@ -353,24 +353,24 @@ static void kill_process(const struct watch *watch, int pid)
         (void)sys_pidfd_send_signal(process, SIGKILL);
 }
 
-/* The largest first, as the kernel would; a box that goes on as before ends as a whole. */
+/* The largest goes, as the kernel would have it, where that is enough; else all of the box. What two
+ * processes less would not mend is no child that has its parent's memory. */
 static void act(struct watch *watch, const struct count *count)
 {
-    bool memory = watch->memory_bytes != 0 && count->bytes > watch->memory_bytes;
+    uint64_t limit = watch->memory_bytes, rest = less(count->bytes, count->largest_bytes);
+    bool memory = limit != 0 && count->bytes > limit;
     bool tasks = watch->pids != 0 && count->tasks > watch->pids;
-    /* Although the largest was killed: there are many. */
-    bool grows = watch->over > PATIENCE_FIRST && watch->last_bytes < count->bytes;
+    bool certain = tasks || (memory && less(rest, count->largest_bytes) > limit);
 
-    watch->last_bytes = count->bytes;
     watch->blind = count->tasks > 0 ? 0 : watch->blind + 1;
     watch->over = memory || tasks ? watch->over + 1 : 0;
     if (watch->blind > BLIND_MAX)
         (void)sys_pidfd_send_signal(watch->init, SIGKILL);
-    if (watch->over <= PATIENCE_FIRST && !tasks)
+    if (watch->over <= PATIENCE_FIRST && !certain)
         return;
     watch->killed_for_memory |= memory;
     watch->killed_for_pids |= tasks;
-    if (memory && watch->over <= PATIENCE && count->largest > 1 && !grows)
+    if (memory && rest <= limit && watch->over <= PATIENCE && count->largest > 1)
         kill_process(watch, count->largest);
     else
         (void)sys_pidfd_send_signal(watch->init, SIGKILL); /* and all of the box */

@@ -22,12 +22,11 @@ struct watch {
     uint64_t memory_bytes; /* the limits; 0: none */
     uint32_t pids;
     int fds[WATCH_FDS];
-    int init;            /* pidfd of the box's PID 1 */
-    uint64_t space;      /* inode of the box's pid namespace where /proc shows others too, or 0 */
-    bool sees;           /* at the last look there was a process */
-    unsigned blind;      /* looks in a row without any */
-    unsigned over;       /* looks in a row at which there was too much */
-    uint64_t last_bytes; /* at the look before */
+    int init;       /* pidfd of the box's PID 1 */
+    uint64_t space; /* inode of the box's pid namespace where /proc shows others too, or 0 */
+    bool sees;      /* at the last look there was a process */
+    unsigned blind; /* looks in a row without any */
+    unsigned over;  /* looks in a row at which there was too much */
     bool killed_for_memory, killed_for_pids;
     uint64_t peak_bytes;
 };

@@ -145,7 +145,7 @@ static void check_many_ids_give_ranges(void)
     static const struct caller caller = {.uid = 1000, .gid = 1000};
     struct ids_pool pool;
     struct error err = {0};
-    struct ids a, b;
+    struct ids a = {0}, b = {0};
 
     CHECK(pool_make(&pool, plenty, plenty), "no pool");
     CHECK(ids_take_user(&pool, &caller, &a, &err) == 0 &&
