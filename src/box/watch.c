@@ -34,10 +34,11 @@
 #define BUDGET_CPU_NS 25000000U
 #define BUDGET_NS 80000000U
 
-/* The first look that finds too much is taken again: a child between vfork and exec has its parent's
- * memory and is counted for it. Then the largest process goes; after as many more, all of the box. */
-#define PATIENCE_FIRST 1
-#define PATIENCE 3
+/* What one process less would mend is looked at some times more: a child between vfork and exec has its
+ * parent's memory and is counted for it. Then the largest process goes, and all of the box where that
+ * has not helped after as many more looks. */
+#define PATIENCE_FIRST 3
+#define PATIENCE 2
 
 /* So many looks without a process, with init alive, and the watchdog is blind. */
 #define BLIND_MAX 25
@@ -361,16 +362,17 @@ static void act(struct watch *watch, const struct count *count)
     bool memory = limit != 0 && count->bytes > limit;
     bool tasks = watch->pids != 0 && count->tasks > watch->pids;
     bool certain = tasks || (memory && less(rest, count->largest_bytes) > limit);
+    unsigned patience = certain ? 0 : rest > limit ? 1 : PATIENCE_FIRST;
 
     watch->blind = count->tasks > 0 ? 0 : watch->blind + 1;
     watch->over = memory || tasks ? watch->over + 1 : 0;
     if (watch->blind > BLIND_MAX)
         (void)sys_pidfd_send_signal(watch->init, SIGKILL);
-    if (watch->over <= PATIENCE_FIRST && !certain)
+    if (watch->over <= patience)
         return;
     watch->killed_for_memory |= memory;
     watch->killed_for_pids |= tasks;
-    if (memory && rest <= limit && watch->over <= PATIENCE && count->largest > 1)
+    if (memory && rest <= limit && watch->over <= patience + PATIENCE && count->largest > 1)
         kill_process(watch, count->largest);
     else
         (void)sys_pidfd_send_signal(watch->init, SIGKILL); /* and all of the box */
