@@ -5,8 +5,8 @@
 #include "base/remove.h"
 
 #include "base/fd.h"
+#include "base/list.h"
 
-#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <stdbool.h>
@@ -53,18 +53,13 @@ static int entry_remove(struct removal *removal, int dir, const char *name, int 
 static int level_remove(struct removal *removal, int dir, const char *name, int depth)
 {
     const struct dirent *entry;
-    int fd, failed = 0;
+    int failed = 0;
     DIR *list;
 
     open_up(dir, name);
-    fd = openat(dir, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
-    if (fd < 0)
+    list = list_open(dir, name);
+    if (list == NULL)
         return -1;
-    list = fdopendir(fd);
-    if (list == NULL) {
-        fd_close(&fd);
-        return -1;
-    }
     if (removal->top < 0)
         removal->top = dirfd(list);
     while ((entry = readdir(list)) != NULL) // NOLINT(concurrency-mt-unsafe): a list of our own

@@ -2,9 +2,9 @@
 #include "box/cache.h"
 
 #include "base/fd.h"
+#include "base/list.h"
 #include "base/remove.h"
 
-#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
@@ -86,15 +86,12 @@ int cache_make_own(int dir, const char *prefix, char *name, size_t size, struct 
 
 void cache_sweep(int dir, const char *prefix)
 {
-    int fd = openat(dir, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    DIR *list = fd >= 0 ? fdopendir(fd) : NULL;
+    DIR *list = list_open(dir, ".");
     const struct dirent *entry;
     struct stat st;
 
-    if (list == NULL) {
-        fd_close(&fd);
+    if (list == NULL)
         return;
-    }
     while ((entry = readdir(list)) != NULL) { // NOLINT(concurrency-mt-unsafe): a list of our own
         _cleanup_close_ int left = -1;
 

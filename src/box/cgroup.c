@@ -6,12 +6,12 @@
 #include "box/cgroup.h"
 
 #include "base/fd.h"
+#include "base/list.h"
 #include "box/cgroup_parts.h"
 #include "box/switches.h"
 #include "box/sys.h"
 
 #include <assert.h>
-#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
@@ -595,17 +595,11 @@ static int children_remove(int directory, const char *name, int depth);
 /* Removes what lies below; 0, or -1 where it could not be listed. */
 static int children_of(int directory, const char *name, int depth)
 {
-    int fd = openat(directory, name, O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW);
-    struct dirent *entry;
-    DIR *list;
+    DIR *list = list_open(directory, name);
+    const struct dirent *entry;
 
-    if (fd < 0)
+    if (list == NULL)
         return -1;
-    list = fdopendir(fd);
-    if (list == NULL) {
-        fd_close(&fd);
-        return -1;
-    }
     while ((entry = readdir(list)) != NULL) { // NOLINT(concurrency-mt-unsafe): a list of our own
         if (entry->d_type != DT_DIR || strcmp(entry->d_name, ".") == 0 ||
             strcmp(entry->d_name, "..") == 0)

@@ -3,11 +3,11 @@
 
 #include "base/clock.h"
 #include "base/fd.h"
+#include "base/list.h"
 #include "base/remove.h"
 #include "box/cache.h"
 #include "box/sys.h"
 
-#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <sched.h>
@@ -108,7 +108,6 @@ static void tally_add(struct tally *tally, int dir, const char *name, int depth)
     const struct dirent *entry;
     struct stat st;
     DIR *list;
-    int fd;
 
     if (fstatat(dir, name, &st, AT_SYMLINK_NOFOLLOW) < 0)
         return;
@@ -121,12 +120,9 @@ static void tally_add(struct tally *tally, int dir, const char *name, int depth)
         tally->inodes += tally->limits->inodes;
         return;
     }
-    fd = openat(dir, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
-    list = fd >= 0 ? fdopendir(fd) : NULL;
-    if (list == NULL) {
-        fd_close(&fd);
+    list = list_open(dir, name);
+    if (list == NULL)
         return;
-    }
     while (!is_over(tally) && (entry = readdir(list)) != NULL) // NOLINT(concurrency-mt-unsafe)
         if (strcmp(entry->d_name, ".") != 0 && strcmp(entry->d_name, "..") != 0)
             tally_add(tally, dirfd(list), entry->d_name, depth + 1);
@@ -137,15 +133,12 @@ static void tally_add(struct tally *tally, int dir, const char *name, int depth)
  * each of them. */
 static void tally_unnamed(struct tally *tally, int process)
 {
-    int fd = openat(process, "fd", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    DIR *list = fd >= 0 ? fdopendir(fd) : NULL;
+    DIR *list = list_open(process, "fd");
     const struct dirent *entry;
     struct stat st;
 
-    if (list == NULL) {
-        fd_close(&fd);
+    if (list == NULL)
         return;
-    }
     while (!is_over(tally) && (entry = readdir(list)) != NULL) // NOLINT(concurrency-mt-unsafe)
         if (entry->d_name[0] != '.' && fstatat(dirfd(list), entry->d_name, &st, 0) == 0 &&
             S_ISREG(st.st_mode) && st.st_nlink == 0)
@@ -177,14 +170,11 @@ static void tally_mapped(struct tally *tally, int process)
 
 static void tally_processes(struct tally *tally, int proc)
 {
-    int fd = openat(proc, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    DIR *list = fd >= 0 ? fdopendir(fd) : NULL;
+    DIR *list = list_open(proc, ".");
     const struct dirent *entry;
 
-    if (list == NULL) {
-        fd_close(&fd);
+    if (list == NULL)
         return;
-    }
     while ((entry = readdir(list)) != NULL) { // NOLINT(concurrency-mt-unsafe): a list of our own
         _cleanup_close_ int process = -1;
 

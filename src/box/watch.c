@@ -9,9 +9,9 @@
 
 #include "base/clock.h"
 #include "base/fd.h"
+#include "base/list.h"
 #include "box/sys.h"
 
-#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <signal.h>
@@ -96,16 +96,13 @@ static uint64_t line_bytes(const char *text, const char *name)
  * the first. */
 static bool status_of_thread(int process, char *text, size_t size)
 {
-    int fd = openat(process, "task", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    DIR *list = fd >= 0 ? fdopendir(fd) : NULL;
+    DIR *list = list_open(process, "task");
     const struct dirent *entry;
     bool found = false;
     char path[64];
 
-    if (list == NULL) {
-        fd_close(&fd);
+    if (list == NULL)
         return false;
-    }
     while (!found && (entry = readdir(list)) != NULL) { // NOLINT(concurrency-mt-unsafe): our own
         (void)snprintf(path, sizeof(path), "%.20s/status", entry->d_name);
         found = entry->d_name[0] != '.' && fd_read_file(dirfd(list), path, text, size) > 0 &&
@@ -189,12 +186,7 @@ static int process_open(const struct watch *watch, const char *name)
 
 static DIR *processes_list(const struct watch *watch)
 {
-    int fd = openat(watch->fds[WATCH_PROC], ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    DIR *list = fd >= 0 ? fdopendir(fd) : NULL;
-
-    if (list == NULL)
-        fd_close(&fd);
-    return list;
+    return list_open(watch->fds[WATCH_PROC], ".");
 }
 
 /* False where there was not the time to count them all. */
