@@ -110,13 +110,21 @@ static int start_network(const struct plan *plan, struct network *network, struc
     return 0;
 }
 
+static int await_network(struct network *network, struct error *err)
+{
+    while (network->pid > 0 && waitpid((pid_t)network->pid, NULL, __WALL) < 0)
+        if (errno != EINTR)
+            return error_set(err, "namespace_failed", errno, "cannot await the box's network");
+    network->pid = 0;
+    return 0;
+}
+
 static int enter_network(const struct plan *plan, struct network *network, struct error *err)
 {
     if (!plan->own_network)
         return 0;
-    while (waitpid((pid_t)network->pid, NULL, __WALL) < 0)
-        if (errno != EINTR)
-            return error_set(err, "namespace_failed", errno, "cannot await the box's network");
+    if (await_network(network, err) < 0)
+        return -1;
     if (network->fd < 0)
         return error_set(err, "namespace_failed", (int)-network->fd,
                          "cannot make the box's network namespace");
@@ -229,7 +237,7 @@ static int build_from_zygote(const struct plan *plan, struct tree *tree, struct 
 }
 
 /* The groups are made by the guard meanwhile: they are waited for as late as possible. */
-static int enter_cgroups(struct plan *plan, struct error *err)
+static int enter_cgroups(struct plan *plan, struct network *network, struct error *err)
 {
     int fds[PROTO_FDS_MAX];
 
@@ -244,6 +252,9 @@ static int enter_cgroups(struct plan *plan, struct error *err)
         return error_set(err, "namespace_failed", errno, "cannot make a cgroup namespace");
     view_keep_cpus(plan); /* after the cpuset, which may have chosen already */
     if (plan->gate.own_view && plan->leaves_too && tree_cgroup2(0, &plan->leaves, err) < 0)
+        return -1;
+    /* The network's maker is in the box's group, too, and none may be there then. */
+    if (plan->leaves >= 0 && await_network(network, err) < 0)
         return -1;
     if (plan->leaves >= 0 && cgroup_settle(plan->leaves) < 0)
         return error_set(err, "cgroup_failed", errno, "cannot settle in the box's cgroup");
@@ -321,7 +332,7 @@ static int build_tree(struct plan *plan, struct network *network, struct error *
             return error_set(err, "mount_failed", errno, "cannot attach the box's root");
     }
     if (tree_own(plan, &tree, err) < 0 || tree_binds(plan, &tree, err) < 0 ||
-        enter_cgroups(plan, err) < 0 || tree_cgroups(plan, &tree, err) < 0 ||
+        enter_cgroups(plan, network, err) < 0 || tree_cgroups(plan, &tree, err) < 0 ||
         begin_watch(plan, &tree, err) < 0)
         return -1;
     if (plan->root_kind == BOX_ROOT_HOST && !plan->from_zygote &&

@@ -181,14 +181,15 @@ def test_12_terminals_are_limited_and_leave_some_for_others():
 # ---- CPU ---------------------------------------------------------------------------------------
 
 def test_13_cpu_spin_stays_within_its_share():
-    result, values = attack(13, 2, options=("--cpus", "0.5"))
+    result, values = attack(13, 2 if SCALE == 1 else 4, options=("--cpus", "0.5"))
     used = result.report["cpu_ms"] / result.report["wall_ms"]
     assert used <= EXPECT.cpus(0.5) * 1.15 + 0.1, f"{used:.2f} CPUs"
     assert values["CPUs after asking for all"] >= 1
 
 
 def test_13_one_cpu_stays_one_whatever_is_asked_for():
-    result, values = attack(13, 1, options=("--cpus", "1"))
+    # Long enough that a box made slowly, and the first period at full speed, weigh little.
+    result, values = attack(13, 1 if SCALE == 1 else 4, options=("--cpus", "1"))
     assert result.report["cpu_ms"] <= 1.15 * result.report["wall_ms"]
     roots = harness.cgroup_roots()
     if any("cpuset" in root for root in roots):
