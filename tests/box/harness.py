@@ -473,7 +473,7 @@ def memory_available():
     raise AssertionError("/proc/meminfo has no MemAvailable")
 
 
-def wait_for(condition, seconds=10, what="the condition"):
+def wait_for(condition, seconds=10 * PATIENCE, what="the condition"):
     deadline = time.monotonic() + seconds
     while time.monotonic() < deadline:
         value = condition()

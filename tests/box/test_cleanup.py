@@ -103,8 +103,9 @@ def test_a_killed_guard_takes_the_box_with_it_or_not_but_leaves_nothing():
     """The guard is one of our own; when somebody kills it the box ends in an orderly way."""
     box = harness.start("echo ready; sleep 60", "--timeout", "3s")
     assert box.stdout.readline() == b"ready\n"
-    ours = [pid for pid in harness.children_of(box.pid) if pid in harness.processes()
-            and harness.processes()[pid].startswith("cove-guard")]
+    running = harness.processes()
+    ours = [pid for pid in harness.children_of(box.pid)
+            if running.get(pid, "").startswith("cove-guard")]
     assert len(ours) == 1
     os.kill(ours[0], signal.SIGKILL)
     box.wait(timeout=20)

@@ -278,7 +278,7 @@ def test_20_a_command_that_stops_itself_ends_by_timeout():
 
 def frozen(root, file, word):
     """Freezes the processes of a box from outside, in a group of the test's: the box, the group."""
-    box = harness.start("sleep 60", "--timeout", "1s")
+    box = harness.start("sleep 60", "--timeout", "1s" if SCALE == 1 else "3s")
     harness.wait_for(lambda: any(comm(pid) == "sleep" for pid in harness.box_processes(box)),
                      what="the command")
     group = pathlib.Path(root) / f"covetest-{os.getpid()}"
