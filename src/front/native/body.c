@@ -26,15 +26,21 @@ struct lifecycle_text {
 static const char *const then_words[] = {"kill", "stop", NULL};
 
 static const struct read_field lifecycle_fields[] = {
-    {"deadline", READ_TIME, AT(lifecycle_text, deadline_ms), .null_is_zero = true},
-    {"lifetime_ms", READ_COUNT, AT(lifecycle_text, lifetime_ms), .low = 1,
+    {.name = "deadline", .kind = READ_TIME, AT(lifecycle_text, deadline_ms), .null_is_zero = true},
+    {.name = "lifetime_ms",
+     .kind = READ_COUNT,
+     AT(lifecycle_text, lifetime_ms),
+     .low = 1,
      .high = BODY_TIME_MAX_MS},
-    {"idle_ms", READ_COUNT, AT(lifecycle_text, idle_ms), .high = BODY_TIME_MAX_MS,
+    {.name = "idle_ms",
+     .kind = READ_COUNT,
+     AT(lifecycle_text, idle_ms),
+     .high = BODY_TIME_MAX_MS,
      .null_is_zero = true},
-    {"then", READ_WORD, AT(lifecycle_text, then), .words = then_words},
-    {"pause", READ_NOT_YET},
-    {"archive", READ_NOT_YET},
-    {"auto_resume", READ_NOT_YET},
+    {.name = "then", .kind = READ_WORD, AT(lifecycle_text, then), .words = then_words},
+    READ_LATER("pause"),
+    READ_LATER("archive"),
+    READ_LATER("auto_resume"),
     {.name = NULL},
 };
 
@@ -43,11 +49,18 @@ struct resources_text {
 };
 
 static const struct read_field resources_fields[] = {
-    {"memory_bytes", READ_COUNT, AT(resources_text, memory_bytes), .low = 1U << 20,
+    {.name = "memory_bytes",
+     .kind = READ_COUNT,
+     AT(resources_text, memory_bytes),
+     .low = 1U << 20,
      .high = SIZE_MOST},
-    {"cpus", READ_MILLI, AT(resources_text, cpu_milli), .low = 10, .high = 4096000},
-    {"pids", READ_COUNT, AT(resources_text, pids), .low = 1, .high = 4194304},
-    {"disk_bytes", READ_COUNT, AT(resources_text, disk_bytes), .low = 1U << 20, .high = SIZE_MOST},
+    {.name = "cpus", .kind = READ_MILLI, AT(resources_text, cpu_milli), .low = 10, .high = 4096000},
+    {.name = "pids", .kind = READ_COUNT, AT(resources_text, pids), .low = 1, .high = 4194304},
+    {.name = "disk_bytes",
+     .kind = READ_COUNT,
+     AT(resources_text, disk_bytes),
+     .low = 1U << 20,
+     .high = SIZE_MOST},
     {.name = NULL},
 };
 
@@ -57,11 +70,19 @@ struct mount_text {
 };
 
 static const struct read_field mount_fields[] = {
-    {"name", READ_LINE, AT(mount_text, name), .low = 1, .high = KEEPER_NAME_MAX - 1,
+    {.name = "name",
+     .kind = READ_LINE,
+     AT(mount_text, name),
+     .low = 1,
+     .high = KEEPER_NAME_MAX - 1,
      .is_needed = true},
-    {"target", READ_LINE, AT(mount_text, target), .low = 2, .high = KEEPER_TARGET_MAX - 1,
+    {.name = "target",
+     .kind = READ_LINE,
+     AT(mount_text, target),
+     .low = 1,
+     .high = KEEPER_TARGET_MAX - 1,
      .is_needed = true},
-    {"read_only", READ_BOOL, AT(mount_text, read_only)},
+    {.name = "read_only", .kind = READ_BOOL, AT(mount_text, read_only)},
     {.name = NULL},
 };
 
@@ -79,26 +100,43 @@ static const char *const privileges_words[] = {"plain", "system", NULL};
 static const char *const disk_words[] = {"ephemeral", "persistent", NULL};
 
 static const struct read_field sandbox_fields[] = {
-    {"name", READ_LINE, AT(sandbox_text, name), .low = 1, .high = ENGINE_NAME_MAX},
-    {"labels", READ_PAIRS, AT(sandbox_text, labels), .high = ENGINE_LABELS_MAX},
-    {"env", READ_PAIRS, AT(sandbox_text, env), .high = ENGINE_ENV_MAX},
-    {"root", READ_LINE, AT(sandbox_text, root), .low = 1, .high = KEEPER_NAME_MAX - 1},
-    {"privileges", READ_WORD, AT(sandbox_text, privileges), .words = privileges_words},
-    {"disk_kind", READ_WORD, AT(sandbox_text, disk_kind), .words = disk_words},
-    {"cwd", READ_TEXT, AT(sandbox_text, cwd), .low = 1, .high = 4095},
-    {"user", READ_LINE, AT(sandbox_text, user), .low = 1, .high = 128},
-    {"hostname", READ_LINE, AT(sandbox_text, hostname), .low = 1, .high = 63},
-    {"resources", READ_OBJECT, AT(sandbox_text, resources), .inner = resources_fields},
-    {"mounts", READ_OBJECTS, AT(sandbox_text, mounts), .high = KEEPER_MOUNTS_MAX,
-     .inner = mount_fields, .inner_size = sizeof(struct mount_text)},
-    {"lifecycle", READ_OBJECT, AT(sandbox_text, lifecycle), .inner = lifecycle_fields},
-    {"snapshot", READ_NOT_YET},
-    {"template", READ_NOT_YET},
-    {"network", READ_NOT_YET},
-    {"ports", READ_NOT_YET},
-    {"volumes", READ_NOT_YET},
-    {"pause", READ_NOT_YET},
-    {"archive", READ_NOT_YET},
+    {.name = "name", .kind = READ_LINE, AT(sandbox_text, name), .low = 1, .high = ENGINE_NAME_MAX},
+    {.name = "labels", .kind = READ_PAIRS, AT(sandbox_text, labels), .high = ENGINE_LABELS_MAX},
+    {.name = "env", .kind = READ_PAIRS, AT(sandbox_text, env), .high = ENGINE_ENV_MAX},
+    {.name = "root",
+     .kind = READ_LINE,
+     AT(sandbox_text, root),
+     .low = 1,
+     .high = KEEPER_NAME_MAX - 1},
+    {.name = "privileges",
+     .kind = READ_WORD,
+     AT(sandbox_text, privileges),
+     .words = privileges_words},
+    {.name = "disk_kind", .kind = READ_WORD, AT(sandbox_text, disk_kind), .words = disk_words},
+    {.name = "cwd", .kind = READ_TEXT, AT(sandbox_text, cwd), .low = 1, .high = 4095},
+    {.name = "user", .kind = READ_LINE, AT(sandbox_text, user), .low = 1, .high = 128},
+    {.name = "hostname", .kind = READ_LINE, AT(sandbox_text, hostname), .low = 1, .high = 63},
+    {.name = "resources",
+     .kind = READ_OBJECT,
+     AT(sandbox_text, resources),
+     .inner = resources_fields},
+    {.name = "mounts",
+     .kind = READ_OBJECTS,
+     AT(sandbox_text, mounts),
+     .high = KEEPER_MOUNTS_MAX,
+     .inner = mount_fields,
+     .inner_size = sizeof(struct mount_text)},
+    {.name = "lifecycle",
+     .kind = READ_OBJECT,
+     AT(sandbox_text, lifecycle),
+     .inner = lifecycle_fields},
+    READ_LATER("snapshot"),
+    READ_LATER("template"),
+    READ_LATER("network"),
+    READ_LATER("ports"),
+    READ_LATER("volumes"),
+    READ_LATER("pause"),
+    READ_LATER("archive"),
     {.name = NULL},
 };
 
@@ -111,7 +149,8 @@ static int lifecycle_check(struct lifecycle_text *text, uint64_t now_ms, struct 
         return refuse(err, "fields \"lifecycle.deadline\" and \"lifecycle.lifetime_ms\" say the "
                            "same: give one of them");
     if (has_deadline && text->deadline_ms <= now_ms)
-        return refuse(err, "field \"lifecycle.deadline\" is in the past: DELETE ends a sandbox now");
+        return refuse(err,
+                      "field \"lifecycle.deadline\" is in the past: DELETE ends a sandbox now");
     if (text->lifetime_ms != 0)
         text->deadline_ms = now_ms + text->lifetime_ms;
     return 0;
@@ -132,7 +171,8 @@ static int check_hostname(const char *name, struct error *err)
         return 0;
     if (strchr(letters, name[0]) == NULL ||
         name[strspn(name, "-."
-                          "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789")] != '\0')
+                          "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789")] !=
+            '\0')
         return refuse(err, "field \"hostname\" must be letters, digits, \"-\" and \".\", and begin "
                            "with a letter or a digit");
     return 0;
@@ -202,8 +242,7 @@ int body_sandbox(const void *data, size_t size, uint64_t now_ms, struct body_san
 
     memset(out, 0, sizeof(*out));
     if (read_object("a sandbox", data, size, true, sandbox_fields, &text, &out->owner, err) < 0 ||
-        sandbox_check(&text, now_ms, err) < 0 ||
-        mounts_fill(&text.mounts, out->mounts, err) < 0)
+        sandbox_check(&text, now_ms, err) < 0 || mounts_fill(&text.mounts, out->mounts, err) < 0)
         return -1;
     out->spec = (struct sandbox_spec){
         .name = text.name,
@@ -231,8 +270,11 @@ struct change_text {
 };
 
 static const struct read_field change_fields[] = {
-    {"labels", READ_PAIRS, AT(change_text, labels), .high = ENGINE_LABELS_MAX},
-    {"lifecycle", READ_OBJECT, AT(change_text, lifecycle), .inner = lifecycle_fields},
+    {.name = "labels", .kind = READ_PAIRS, AT(change_text, labels), .high = ENGINE_LABELS_MAX},
+    {.name = "lifecycle",
+     .kind = READ_OBJECT,
+     AT(change_text, lifecycle),
+     .inner = lifecycle_fields},
     {.name = NULL},
 };
 
@@ -266,11 +308,26 @@ struct limits_text {
 };
 
 static const struct read_field limits_fields[] = {
-    {"memory_bytes", READ_COUNT, AT(limits_text, memory_bytes), .low = 1U << 20,
+    {.name = "memory_bytes",
+     .kind = READ_COUNT,
+     AT(limits_text, memory_bytes),
+     .low = 1U << 20,
      .high = SIZE_MOST},
-    {"file_bytes", READ_COUNT, AT(limits_text, file_bytes), .low = 1, .high = SIZE_MOST},
-    {"cpu_seconds", READ_COUNT, AT(limits_text, cpu_seconds), .low = 1, .high = 315576000},
-    {"open_files", READ_COUNT, AT(limits_text, open_files), .low = 3, .high = 1048576},
+    {.name = "file_bytes",
+     .kind = READ_COUNT,
+     AT(limits_text, file_bytes),
+     .low = 1,
+     .high = SIZE_MOST},
+    {.name = "cpu_seconds",
+     .kind = READ_COUNT,
+     AT(limits_text, cpu_seconds),
+     .low = 1,
+     .high = 315576000},
+    {.name = "open_files",
+     .kind = READ_COUNT,
+     AT(limits_text, open_files),
+     .low = 3,
+     .high = 1048576},
     {.name = NULL},
 };
 
@@ -284,31 +341,48 @@ struct process_text {
     bool start, detach, open_stdin;
 };
 
-#define PROCESS_FIELDS                                                                       \
-    {"argv", READ_TEXTS, AT(process_text, argv), .low = 1, .high = 4096},                    \
-        {"command", READ_TEXT, AT(process_text, command), .low = 1, .high = READ_VALUE_MAX}, \
-        {"env", READ_PAIRS, AT(process_text, env), .high = ENGINE_ENV_MAX},                  \
-        {"cwd", READ_TEXT, AT(process_text, cwd), .low = 1, .high = 4095},                   \
-        {"user", READ_LINE, AT(process_text, user), .low = 1, .high = 128},                  \
-        {"tag", READ_LINE, AT(process_text, tag), .low = 1, .high = PROCS_TAG_MAX - 1},      \
-        {"timeout_ms", READ_COUNT, AT(process_text, timeout_ms), .high = BODY_TIME_MAX_MS},  \
-        {"stdin", READ_RAW, AT(process_text, stdin_text)},                                   \
-        {"stdin_base64", READ_BYTES, AT(process_text, stdin_base64)},                        \
-        {"log_bytes", READ_COUNT, AT(process_text, log_bytes), .low = 65536,                 \
-         .high = 1ULL << 40},                                                                \
-        {"limits", READ_OBJECT, AT(process_text, limits), .inner = limits_fields},           \
-        {"start", READ_BOOL, AT(process_text, start)}, {"tty", READ_NOT_YET}
+#define PROCESS_FIELDS                                                                             \
+    {.name = "argv", .kind = READ_TEXTS, AT(process_text, argv), .low = 1, .high = 4096},          \
+        {.name = "command",                                                                        \
+         .kind = READ_TEXT,                                                                        \
+         AT(process_text, command),                                                                \
+         .low = 1,                                                                                 \
+         .high = READ_VALUE_MAX},                                                                  \
+        {.name = "env", .kind = READ_PAIRS, AT(process_text, env), .high = ENGINE_ENV_MAX},        \
+        {.name = "cwd", .kind = READ_TEXT, AT(process_text, cwd), .low = 1, .high = 4095},         \
+        {.name = "user", .kind = READ_LINE, AT(process_text, user), .low = 1, .high = 128},        \
+        {.name = "tag",                                                                            \
+         .kind = READ_LINE,                                                                        \
+         AT(process_text, tag),                                                                    \
+         .low = 1,                                                                                 \
+         .high = PROCS_TAG_MAX - 1},                                                               \
+        {.name = "timeout_ms",                                                                     \
+         .kind = READ_COUNT,                                                                       \
+         AT(process_text, timeout_ms),                                                             \
+         .high = BODY_TIME_MAX_MS},                                                                \
+        {.name = "stdin", .kind = READ_RAW, AT(process_text, stdin_text)},                         \
+        {.name = "stdin_base64", .kind = READ_BYTES, AT(process_text, stdin_base64)},              \
+        {.name = "log_bytes",                                                                      \
+         .kind = READ_COUNT,                                                                       \
+         AT(process_text, log_bytes),                                                              \
+         .low = 65536,                                                                             \
+         .high = 1ULL << 40},                                                                      \
+        {.name = "limits", .kind = READ_OBJECT, AT(process_text, limits), .inner = limits_fields}, \
+        {.name = "start", .kind = READ_BOOL, AT(process_text, start)}, READ_LATER("tty")
 
 static const struct read_field exec_fields[] = {
     PROCESS_FIELDS,
-    {"output_limit", READ_COUNT, AT(process_text, output_limit), .high = BODY_OUTPUT_MAX},
-    {"detach_on_disconnect", READ_BOOL, AT(process_text, detach)},
+    {.name = "output_limit",
+     .kind = READ_COUNT,
+     AT(process_text, output_limit),
+     .high = BODY_OUTPUT_MAX},
+    {.name = "detach_on_disconnect", .kind = READ_BOOL, AT(process_text, detach)},
     {.name = NULL},
 };
 
 static const struct read_field process_fields[] = {
     PROCESS_FIELDS,
-    {"open_stdin", READ_BOOL, AT(process_text, open_stdin)},
+    {.name = "open_stdin", .kind = READ_BOOL, AT(process_text, open_stdin)},
     {.name = NULL},
 };
 
@@ -381,7 +455,7 @@ int body_signal_number(const char *name)
 int body_signal(const void *data, size_t size, int *signal_number, struct error *err)
 {
     static const struct read_field fields[] = {
-        {"signal", READ_NAME_OR_COUNT, .low = 1, .high = 64, .is_needed = true},
+        {.name = "signal", .kind = READ_NAME_OR_COUNT, .low = 1, .high = 64, .is_needed = true},
         {.name = NULL},
     };
     struct read_name_or_count text = {.name = NULL};
@@ -391,9 +465,9 @@ int body_signal(const void *data, size_t size, int *signal_number, struct error 
     if (status == 0 && text.name != NULL)
         text.count = (uint64_t)body_signal_number(text.name);
     if (status == 0 && text.count == 0)
-        status = error_set(err, "bad_request", 0,
-                           "field \"signal\": \"%s\" is no signal; \"TERM\", \"SIGTERM\" and 15 are",
-                           text.name);
+        status = error_set(
+            err, "bad_request", 0,
+            "field \"signal\": \"%s\" is no signal; \"TERM\", \"SIGTERM\" and 15 are", text.name);
     *signal_number = (int)text.count;
     read_free(&owner);
     return status;
@@ -412,9 +486,18 @@ int body_key(const void *data, size_t size, struct body_key *out, struct error *
     /* In the order of the bits of enum engine_scope. */
     static const char *const words[] = {"read", "write", "keys", "operator", NULL};
     static const struct read_field fields[] = {
-        {"tenant", READ_LINE, AT(body_key, tenant), .low = 1, .high = 63},
-        {"label", READ_LINE, AT(body_key, label), .low = 1, .high = 128, .is_needed = true},
-        {"scopes", READ_WORDS, AT(body_key, scopes), .words = words, .is_needed = true},
+        {.name = "tenant", .kind = READ_LINE, AT(body_key, tenant), .low = 1, .high = 63},
+        {.name = "label",
+         .kind = READ_LINE,
+         AT(body_key, label),
+         .low = 1,
+         .high = 128,
+         .is_needed = true},
+        {.name = "scopes",
+         .kind = READ_WORDS,
+         AT(body_key, scopes),
+         .words = words,
+         .is_needed = true},
         {.name = NULL},
     };
 
@@ -434,11 +517,16 @@ int body_quota(const void *data, size_t size, struct engine_quota *quota, struct
         uint64_t sandboxes, cpu_milli, memory_bytes, disk_bytes, requests_per_second;
     } text = {0};
     static const struct read_field fields[] = {
-        {"sandboxes", READ_COUNT, AT(quota_text, sandboxes), .high = 1000000000},
-        {"cpus", READ_MILLI, AT(quota_text, cpu_milli), .high = 1000000000},
-        {"memory_bytes", READ_COUNT, AT(quota_text, memory_bytes), .high = SIZE_MOST},
-        {"disk_bytes", READ_COUNT, AT(quota_text, disk_bytes), .high = SIZE_MOST},
-        {"requests_per_second", READ_COUNT, AT(quota_text, requests_per_second),
+        {.name = "sandboxes", .kind = READ_COUNT, AT(quota_text, sandboxes), .high = 1000000000},
+        {.name = "cpus", .kind = READ_MILLI, AT(quota_text, cpu_milli), .high = 1000000000},
+        {.name = "memory_bytes",
+         .kind = READ_COUNT,
+         AT(quota_text, memory_bytes),
+         .high = SIZE_MOST},
+        {.name = "disk_bytes", .kind = READ_COUNT, AT(quota_text, disk_bytes), .high = SIZE_MOST},
+        {.name = "requests_per_second",
+         .kind = READ_COUNT,
+         AT(quota_text, requests_per_second),
          .high = 1000000000},
         {.name = NULL},
     };

@@ -30,9 +30,9 @@ int body_change(const void *data, size_t size, uint64_t now_ms, struct body_chan
 struct body_process {
     struct proc_spec spec;
     struct read_bytes stdin_data;
-    bool open_stdin;  /* it stays open after stdin_data */
-    bool start;       /* a sandbox that is stopped */
-    bool detach;      /* the client's going away does not kill */
+    bool open_stdin; /* it stays open after stdin_data */
+    bool start;      /* a sandbox that is stopped */
+    bool detach;     /* the client's going away does not kill */
     uint64_t output_limit;
     struct read_owner owner;
 };

@@ -11,7 +11,7 @@ struct events {
     struct stream stream; /* first */
     struct job *job;
     struct engine_listener *listener;
-    uint64_t next;    /* the first that was not sent; 0: only what comes */
+    uint64_t next;  /* the first that was not sent; 0: only what comes */
     bool missed;    /* some before it are gone */
     bool is_behind; /* some were passed over */
 };

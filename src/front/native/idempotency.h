@@ -9,9 +9,9 @@
 #include <stdint.h>
 
 #define ONCE_KEEP_MS 86400000ULL
-#define ONCE_ENTRIES_MAX 4096         /* of a tenant */
-#define ONCE_BYTES_MAX (8U << 20)     /* of a tenant: answers */
-#define ONCE_ANSWER_MAX (512U << 10)  /* a longer one is not kept, which a repetition is told */
+#define ONCE_ENTRIES_MAX 4096        /* of a tenant */
+#define ONCE_BYTES_MAX (8U << 20)    /* of a tenant: answers */
+#define ONCE_ANSWER_MAX (512U << 10) /* a longer one is not kept, which a repetition is told */
 #define ONCE_KEY_MAX 255
 
 struct once_table;

@@ -160,7 +160,7 @@ struct out *job_out(struct job *job)
     return &job->native->out;
 }
 
-static void send(struct http_request *request, const struct once_answer *answer)
+static void send_answer(struct http_request *request, const struct once_answer *answer)
 {
     if (answer->location != NULL)
         http_add_header(request, "Location", answer->location);
@@ -173,7 +173,7 @@ static void finish(struct job *job, const struct once_answer *answer)
     struct native *native = job->native;
     struct once *once = job->once;
 
-    send(job->request, answer);
+    send_answer(job->request, answer);
     if (once != NULL)
         once_finish(native->once, once, answer);
 }
@@ -296,8 +296,9 @@ void job_abort(struct job *job)
 static void replay(struct job *job, const struct once_answer *answer)
 {
     if (answer->status == 0) {
-        job_fail(job, "capacity", "the first request with this Idempotency-Key was cut off: "
-                                  "repeat it");
+        job_fail(job, "capacity",
+                 "the first request with this Idempotency-Key was cut off: "
+                 "repeat it");
         return;
     }
     if (answer->was_too_large) {
@@ -307,7 +308,7 @@ static void replay(struct job *job, const struct once_answer *answer)
         return;
     }
     http_add_header(job->request, "Idempotent-Replayed", "true");
-    send(job->request, answer);
+    send_answer(job->request, answer);
 }
 
 static void told(void *arg, const struct once_answer *answer)
@@ -337,8 +338,7 @@ static enum once_found begin_once(struct job *job, const char *key, struct once 
     const void *body = http_body(job->request, &body_size);
     const char *method = http_method(job->request);
     const char *path = http_path(job->request);
-    struct once_part what[] = {
-        {method, strlen(method)}, {path, strlen(path)}, {body, body_size}};
+    struct once_part what[] = {{method, strlen(method)}, {path, strlen(path)}, {body, body_size}};
 
     return once_begin(job->native->once, job->caller.tenant, key, what, 3, job_wall_ms(), once);
 }
@@ -351,9 +351,10 @@ bool job_once(struct job *job, bool may)
     if (key == NULL)
         return true;
     if (!may || !once_key_is_good(key)) {
-        job_fail(job, "bad_request", "%s",
-                 may ? "header \"Idempotency-Key\" must be 1 to 255 visible ASCII characters"
-                     : "this request takes no \"Idempotency-Key\": what it does or says is not kept");
+        job_fail(
+            job, "bad_request", "%s",
+            may ? "header \"Idempotency-Key\" must be 1 to 255 visible ASCII characters"
+                : "this request takes no \"Idempotency-Key\": what it does or says is not kept");
         return false;
     }
     switch (begin_once(job, key, &once)) {

@@ -84,8 +84,8 @@ HANDLER(key_end)
     struct job *job = job_begin(request, ENGINE_KEYS | ENGINE_OPERATOR);
 
     if (job != NULL && job_query(job, no_query))
-        engine_key_end(native->options.engine, &job->caller, http_param(request, "id"),
-                       answer_done, job);
+        engine_key_end(native->options.engine, &job->caller, http_param(request, "id"), answer_done,
+                       job);
 }
 
 /* ---- quotas ---- */
@@ -129,8 +129,9 @@ static struct job *begin_quota(struct http_request *request)
         return NULL;
     if (body_is_tenant(http_param(request, "name")))
         return job;
-    job_fail(job, "bad_request", "a tenant's name is 1 to 63 lower-case letters, digits, \".\", "
-                                 "\"_\" and \"-\", and begins with a letter or a digit");
+    job_fail(job, "bad_request",
+             "a tenant's name is 1 to 63 lower-case letters, digits, \".\", "
+             "\"_\" and \"-\", and begins with a letter or a digit");
     return NULL;
 }
 

@@ -10,8 +10,8 @@
 struct lines {
     const char *stream; /* "stdout", "stderr" */
     bool is_base64;
-    uint64_t at;        /* the offset after what came in */
-    size_t held;        /* bytes before it that wait for the rest of their character */
+    uint64_t at; /* the offset after what came in */
+    size_t held; /* bytes before it that wait for the rest of their character */
     char rest[4];
 };
 

@@ -75,8 +75,7 @@ static bool is_loopback(const struct authority *host)
     if (host->is_bracketed) {
         if (inet_pton(AF_INET6, host->name, &six) != 1)
             return false;
-        return IN6_IS_ADDR_LOOPBACK(&six) ||
-               (IN6_IS_ADDR_V4MAPPED(&six) && six.s6_addr[12] == 127);
+        return IN6_IS_ADDR_LOOPBACK(&six) || (IN6_IS_ADDR_V4MAPPED(&six) && six.s6_addr[12] == 127);
     }
     if (inet_pton(AF_INET, host->name, &four) == 1)
         return ntohl(four.s_addr) >> 24 == 127;

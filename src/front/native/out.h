@@ -30,7 +30,7 @@ void out_object_end(struct out *out);
 void out_array(struct out *out, const char *key);
 void out_array_end(struct out *out);
 
-void out_text(struct out *out, const char *key, const char *value); /* NULL: null */
+void out_text(struct out *out, const char *key, const char *value);         /* NULL: null */
 void out_text_or_none(struct out *out, const char *key, const char *value); /* NULL: left out */
 void out_number(struct out *out, const char *key, uint64_t value);
 void out_signed(struct out *out, const char *key, int64_t value);

@@ -10,7 +10,7 @@ struct problem {
     const char *code;
     unsigned status;
     const char *title;
-    const char *remedy;    /* or NULL: the detail says it */
+    const char *remedy;     /* or NULL: the detail says it */
     unsigned retry_after_s; /* 0: no such header */
 };
 

@@ -82,8 +82,8 @@ static int refuse_range(const struct reader *reader, const struct place *place, 
 {
     char says[160];
 
-    (void)snprintf(says, sizeof(says), "must be %s from %llu to %llu%s", what,
-                   (unsigned long long)low, (unsigned long long)high, unit);
+    (void)snprintf(says, sizeof(says), "must be %s %llu to %llu%s", what, (unsigned long long)low,
+                   (unsigned long long)high, unit);
     return refuse(reader, place, says);
 }
 
@@ -116,7 +116,7 @@ static int take_count(const struct reader *reader, const struct place *place,
     if (!json_is_integer(value) || json_integer_value(value) < 0 ||
         (uint64_t)json_integer_value(value) < field->low ||
         (uint64_t)json_integer_value(value) > field->high)
-        return refuse_range(reader, place, "a whole number", field->low, field->high, "");
+        return refuse_range(reader, place, "a whole number from", field->low, field->high, "");
     *into = (uint64_t)json_integer_value(value);
     return 0;
 }
@@ -193,8 +193,7 @@ static int take_time(const struct reader *reader, const struct place *place, con
 /* ---- many values ---- */
 
 static int take_texts(const struct reader *reader, const struct place *place,
-                      const struct read_field *field, const json_t *value,
-                      const char *const **into)
+                      const struct read_field *field, const json_t *value, const char *const **into)
 {
     size_t count = json_array_size(value);
     const char **list;
@@ -396,9 +395,9 @@ static int take_object(const struct reader *reader, const struct place *place,
     json_t *value;
 
     if (!json_is_object(members))
-        return place == NULL ? error_set(reader->err, "bad_request", 0,
-                                         "the body must be a JSON object")
-                             : refuse(reader, place, "must be an object");
+        return place == NULL
+                   ? error_set(reader->err, "bad_request", 0, "the body must be a JSON object")
+                   : refuse(reader, place, "must be an object");
     json_object_foreach(members, name, value)
     {
         struct place inner = {place, name, 0};
@@ -458,8 +457,8 @@ static int parse(const void *data, size_t size, struct read_owner *owner, struct
 
     if (!is_bounded(data, size))
         return error_set(err, "bad_request", 0,
-                         "the body has more than %d values, or is nested deeper than %d", VALUES_MAX,
-                         DEPTH_MAX);
+                         "the body has more than %d values, or is nested deeper than %d",
+                         VALUES_MAX, DEPTH_MAX);
     owner->json = json_loadb(data, size, JSON_REJECT_DUPLICATES, &said);
     if (owner->json == NULL)
         return error_set(err, "bad_request", 0, "the body is no JSON: %s (line %d, column %d)",
@@ -476,7 +475,8 @@ int read_object(const char *what, const void *data, size_t size, bool may_be_emp
     if (size == 0 && may_be_empty)
         return 0;
     if (size == 0)
-        return error_set(err, "bad_request", 0, "the body is empty: send %s as a JSON object", what);
+        return error_set(err, "bad_request", 0, "the body is empty: send %s as a JSON object",
+                         what);
     if (parse(data, size, owner, err) < 0)
         return -1;
     return take_object(&reader, NULL, fields, owner->json, into);

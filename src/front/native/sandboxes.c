@@ -227,8 +227,7 @@ static int read_labels(const struct job *job, struct list_query *query, struct e
         if (strcmp(name, "label") != 0)
             continue;
         if (strchr(value, '=') == NULL || value[0] == '=')
-            return error_set(err, "bad_request", 0,
-                             "query parameter \"label\" must be KEY=VALUE");
+            return error_set(err, "bad_request", 0, "query parameter \"label\" must be KEY=VALUE");
         if (used == FILTER_LABELS_MAX)
             return error_set(err, "bad_request", 0,
                              "query parameter \"label\" may be there %d times", FILTER_LABELS_MAX);
@@ -240,8 +239,8 @@ static int read_labels(const struct job *job, struct list_query *query, struct e
 
 static int read_list_query(const struct job *job, struct list_query *query, struct error *err)
 {
-    static const char *const states[] = {"creating", "running",  "paused", "stopped",
-                                         "archived", "error", NULL};
+    static const char *const states[] = {"creating", "running", "paused", "stopped",
+                                         "archived", "error",   NULL};
     int state = 0;
 
     query->limit = LIST_DEFAULT;
@@ -253,7 +252,8 @@ static int read_list_query(const struct job *job, struct list_query *query, stru
         job_query_flag(job, "all_tenants", &query->filter.all_tenants, err) < 0)
         return -1;
     if (query->filter.all_tenants && (job->caller.scopes & ENGINE_OPERATOR) == 0)
-        return error_set(err, "forbidden", 0, "the list of all tenants needs the scope \"operator\"");
+        return error_set(err, "forbidden", 0,
+                         "the list of all tenants needs the scope \"operator\"");
     if (query->cursor != NULL && query->cursor[0] == '\0')
         query->cursor = NULL;
     return read_labels(job, query, err);
@@ -261,8 +261,8 @@ static int read_list_query(const struct job *job, struct list_query *query, stru
 
 HANDLER(sandbox_list)
 {
-    static const char *const known[] = {"state", "name_prefix", "label", "limit", "cursor",
-                                        "all_tenants", NULL};
+    static const char *const known[] = {"state",  "name_prefix", "label", "limit",
+                                        "cursor", "all_tenants", NULL};
     struct native *native = data;
     struct job *job = job_begin(request, ENGINE_READ);
     struct list_query query = {.cursor = NULL};

@@ -29,8 +29,7 @@ static void tick(uv_timer_t *timer)
             now - stream->written_ms < NATIVE_KEEPALIVE_MS)
             continue;
         stream->written_ms = now;
-        stream->is_full =
-            http_write(stream->job->request, line, sizeof(line) - 1) > NATIVE_BACKLOG;
+        stream->is_full = http_write(stream->job->request, line, sizeof(line) - 1) > NATIVE_BACKLOG;
     }
     if (native->streams == NULL)
         (void)uv_timer_stop(timer);
@@ -122,8 +121,7 @@ void stream_add(struct stream *stream, struct job *job, bool has_keepalive,
     native->streams = stream;
     http_on_drained(job->request, drained, stream);
     /* Without memory for these a stream lives on, only less politely. */
-    if (make_handles(native) == 0 && has_keepalive &&
-        !uv_is_active((uv_handle_t *)native->timer))
+    if (make_handles(native) == 0 && has_keepalive && !uv_is_active((uv_handle_t *)native->timer))
         (void)uv_timer_start(native->timer, tick, TICK_MS, TICK_MS);
 }
 
@@ -144,8 +142,7 @@ bool stream_send(struct stream *stream)
     if (out->used > 0) {
         stream->written_ms = now_ms();
         stream->turn_bytes += out->used;
-        stream->is_full =
-            http_write(stream->job->request, out->data, out->used) > NATIVE_BACKLOG;
+        stream->is_full = http_write(stream->job->request, out->data, out->used) > NATIVE_BACKLOG;
         out->used = 0;
     }
     if (stream->is_full || stream->turn_bytes < TURN_BYTES || native->idle == NULL)
