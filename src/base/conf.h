@@ -20,15 +20,15 @@
 
 enum conf_type {
     CONF_TEXT = 1, /* char *; not empty */
-    CONF_LIST,     /* char **, NULL-terminated; between commas, empty is allowed; never NULL itself */
-    CONF_SIZE,     /* uint64_t, bytes */
+    CONF_LIST, /* char **, NULL-terminated; between commas, empty is allowed; never NULL itself */
+    CONF_SIZE, /* uint64_t, bytes */
     CONF_DURATION, /* uint64_t, ms; 0 is none */
     CONF_COUNT,    /* uint64_t */
     CONF_CPUS,     /* uint32_t, thousandths; 0 where `low` is 0 */
     CONF_BOOL,     /* bool: yes, no, true, false, on, off */
     CONF_CHOICE,   /* int: which of `choices` */
     CONF_ANY,      /* with `name` NULL: a section whose names are the file's own; calls `any` */
-    CONF_OTHER,    /* another program's: the name is known, the value not looked at. With `name` NULL
+    CONF_OTHER, /* another program's: the name is known, the value not looked at. With `name` NULL
                       that holds for all of the section */
 };
 
@@ -39,9 +39,9 @@ typedef int (*conf_any)(void *target, const char *name, const char *value, struc
 struct conf_row {
     const char *section, *name;
     enum conf_type type;
-    size_t offset;          /* into the struct */
-    const char *fallback;   /* as one would write it; NULL: nothing, zero */
-    uint64_t low, high;     /* of SIZE, DURATION, COUNT and CPUS; high 0: no bound */
+    size_t offset;              /* into the struct */
+    const char *fallback;       /* as one would write it; NULL: nothing, zero */
+    uint64_t low, high;         /* of SIZE, DURATION, COUNT and CPUS; high 0: no bound */
     const char *const *choices; /* NULL-terminated */
     conf_any any;
 };

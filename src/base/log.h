@@ -28,9 +28,9 @@ struct log_site {
 void log_start(const char *program, enum log_level level);
 bool log_hears(enum log_level level);
 
-#define log_say(level, code, ...)                         \
-    do {                                                  \
-        static struct log_site log_site_;                 \
+#define log_say(level, code, ...)                           \
+    do {                                                    \
+        static struct log_site log_site_;                   \
         log_line(&log_site_, (level), (code), __VA_ARGS__); \
     } while (0)
 
