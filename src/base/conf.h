@@ -36,6 +36,7 @@ enum conf_type {
  * file and line before it. */
 typedef int (*conf_any)(void *target, const char *name, const char *value, struct error *err);
 
+/* {"boxes", "memory", CONF_SIZE, .offset = offsetof(struct settings, memory), .fallback = "1G"} */
 struct conf_row {
     const char *section, *name;
     enum conf_type type;

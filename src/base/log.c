@@ -68,7 +68,7 @@ static size_t escape(char *into, size_t room, const char *text)
             into[used++] = (char)*at;
         else
             used += (size_t)snprintf(into + used, room - used, "\\x%02x", *at);
-        before = *at;
+        before = is_c1 ? 0 : *at;
     }
     into[used] = '\0';
     return used;
