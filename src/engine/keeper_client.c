@@ -473,15 +473,14 @@ static void handle_closed(uv_handle_t *handle)
 
 void keeper_client_close(struct keeper_client *client)
 {
+    struct error err;
+
     client->closing = 2;
     unsent_free(client);
-    for (size_t i = 0; i < SLOTS; i++) {
-        for (struct pending *pending = client->slots[i], *next; pending != NULL; pending = next) {
-            next = pending->next;
-            free(pending);
-        }
-        client->slots[i] = NULL;
-    }
+    (void)error_set(&err, "keeper_lost", 0, "the engine does not listen to the keeper any more");
+    for (size_t i = 0; i < SLOTS; i++)
+        while (client->slots[i] != NULL)
+            pending_answer(client, &client->slots[i], NULL, -1, &err);
     uv_close((uv_handle_t *)&client->poll, handle_closed);
     uv_close((uv_handle_t *)&client->idle, handle_closed);
     fd_close(&client->socket);

@@ -35,5 +35,5 @@ void keeper_client_ask(struct keeper_client *client, enum keeper_type type,
 
 size_t keeper_client_pending(const struct keeper_client *client);
 
-/* Nobody is answered any more. */
+/* Who still waits is answered before this returns, with "keeper_lost", and asks nothing more. */
 void keeper_client_close(struct keeper_client *client);

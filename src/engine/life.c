@@ -39,10 +39,17 @@ static void box_stands(void *arg)
         start_ready(sandbox);
 }
 
+void sandbox_fall(struct sandbox *sandbox, const char *reason)
+{
+    struct verb *verb = verb_new(VERB_FALL, NULL);
+
+    (void)snprintf(verb->reason, sizeof(verb->reason), "%s", reason);
+    sandbox_push(sandbox, verb);
+}
+
 static void box_gone(void *arg, const struct error *err)
 {
     struct sandbox *sandbox = arg;
-    struct verb *verb;
 
     if (sandbox->step == STEP_READY) {
         struct error why = *err;
@@ -54,9 +61,7 @@ static void box_gone(void *arg, const struct error *err)
     }
     if (sandbox->step == STEP_END || sandbox->engine->is_closing)
         return; /* it was told to end */
-    verb = verb_new(VERB_FALL, NULL);
-    (void)snprintf(verb->reason, sizeof(verb->reason), "box_ended");
-    sandbox_push(sandbox, verb);
+    sandbox_fall(sandbox, "box_ended");
 }
 
 static void process_event(struct sandbox *sandbox, const struct proc *proc, const char *type)
@@ -213,6 +218,7 @@ static void removal_done(uv_work_t *work, int status)
     free(removal);
     engine->removals--;
     engine_settled(engine);
+    engine_free_if_done(engine);
 }
 
 /* In the loop's pool: to unlink logs of hundreds of megabytes takes a while. What is left of it by a
@@ -238,7 +244,7 @@ static void rang(void *arg);
 
 static uint64_t deadline_wait_ns(const struct record *record)
 {
-    uint64_t now = engine_wall_ms(), wait;
+    uint64_t now = clock_wall_ms(), wait;
 
     if (record->deadline_ms == 0 ||
         (record->state != SANDBOX_RUNNING && record->then != SANDBOX_THEN_KILL))

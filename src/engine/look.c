@@ -37,7 +37,7 @@ static void forgotten(void *arg, uint64_t revision, const struct error *err)
     (void)arg;
     (void)revision;
     if (err != NULL && strcmp(err->code, "conflict") != 0)
-        engine_say("the record of a deleted sandbox could not be removed: %s", err->text);
+        log_say(LOG_LEVEL_WARN, "store_failed", "the record of a deleted sandbox could not be removed: %s", err->text);
 }
 
 void gone_drop_first(struct engine *engine)
@@ -56,7 +56,7 @@ void gone_drop_first(struct engine *engine)
 
 void gone_expire(struct engine *engine)
 {
-    uint64_t now = engine_wall_ms();
+    uint64_t now = clock_wall_ms();
 
     while (engine->gone_first != NULL && engine->gone_first->at_ms + ENGINE_GONE_MS < now)
         gone_drop_first(engine);

@@ -9,6 +9,8 @@
  * acknowledged is on the disk. */
 #pragma once
 
+#include "base/clock.h"
+#include "base/log.h"
 #include "engine/clock.h"
 #include "engine/engine.h"
 #include "engine/keeper_client.h"
@@ -139,21 +141,19 @@ struct engine {
     void *opened_arg;
     void (*drained)(void *arg);
     void *drained_arg;
-    size_t handles;
+    bool will_settle, has_told, is_closed;
 
     uint64_t capacity_read_ns, memory_available, disk_available;
 };
 
 void *engine_alloc(size_t size); /* zeroed, or the process ends */
-char *engine_text(const char *text); /* a copy; NULL of NULL */
 void engine_later(struct engine *engine, void (*call)(void *arg), void *arg);
-uint64_t engine_wall_ms(void);
 char *engine_name_key(const char *tenant, const char *name);
 /* A random id of [a-z0-9] that begins with `first`; size is with the NUL. */
 void engine_id(char *id, size_t size, const char *first);
-void engine_say(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
 /* Something came to its end: perhaps all has, and the engine is drained or lost. */
 void engine_settled(struct engine *engine);
+void engine_free_if_done(struct engine *engine);
 int engine_accepts(const struct engine *engine, struct error *err);
 bool engine_named_is(const struct engine *engine, enum keeper_kind kind, const char *name);
 void engine_named_add(struct engine *engine, const struct keeper_named *named);
@@ -161,12 +161,15 @@ void engine_named_add(struct engine *engine, const struct keeper_named *named);
 /* ---- takeover.c: what the store and the keeper have, when the engine starts ---- */
 int takeover_load(struct engine *engine, struct error *err);
 void takeover_begin(struct engine *engine);
+void takeover_box(void *arg, const struct keeper_box *box, int fd);
+void takeover_disk(void *arg, const char *disk);
 void takeover_free(struct engine *engine);
 
 /* ---- sandbox.c: the queue and the table ---- */
 struct sandbox *sandbox_new(struct engine *engine, struct record *record); /* takes it */
 struct sandbox *sandbox_find(struct engine *engine, const struct engine_caller *caller,
                              const char *id, struct error *err);
+void sandbox_fall(struct sandbox *sandbox, const char *reason); /* its box is no more */
 void sandbox_push(struct sandbox *sandbox, struct verb *verb); /* takes it */
 struct verb *verb_new(enum verb_kind kind, void *arg);
 void sandbox_finish(struct sandbox *sandbox, const struct error *err); /* the active verb */
@@ -210,6 +213,8 @@ struct pool_box {
     uint64_t box;
     char disk[KEEPER_ID_LENGTH + 4];
 };
+/* Ends a box that nobody wants, and then drops its disk, if "" is not its name. */
+void pool_discard(struct engine *engine, uint64_t box, const char *disk);
 void pool_open(struct engine *engine);
 /* A box that stands, for a record that asks for nothing special; false: there is none now. */
 bool pool_take(struct engine *engine, const struct record *record, struct pool_box *out);

@@ -79,13 +79,14 @@ static void discarded_ended(void *arg, const union keeper_answer *answer, int fd
 
     (void)answer;
     fd_close(&fd);
-    if (discarded->disk[0] != '\0' && (err == NULL || strcmp(err->code, "keeper_lost") != 0))
+    if (discarded->disk[0] != '\0' && !discarded->engine->is_closing &&
+        (err == NULL || strcmp(err->code, "keeper_lost") != 0))
         sandbox_drop_disk(discarded->engine, discarded->disk);
     engine_settled(discarded->engine);
     free(discarded);
 }
 
-static void box_discard(struct engine *engine, uint64_t box, const char *disk)
+void pool_discard(struct engine *engine, uint64_t box, const char *disk)
 {
     struct discarded *discarded = engine_alloc(sizeof(*discarded));
     union keeper_request request = {.of_box = {.box = box}};
@@ -100,7 +101,7 @@ static void ready_discard(struct ready *ready)
     struct engine *engine = ready->shelf->pool->engine;
 
     ready_unlink(ready);
-    box_discard(engine, ready->box.box, ready->box.disk);
+    pool_discard(engine, ready->box.box, ready->box.disk);
     link_close(ready->box.link);
 }
 
@@ -116,7 +117,7 @@ static void shelf_failed(struct shelf *shelf, const struct error *err)
     struct engine *engine = shelf->pool->engine;
 
     if (shelf->retry_ms == 0)
-        engine_say("no box for the pool of root '%s': %s", shelf->root, err->text);
+        log_say(LOG_LEVEL_WARN, "pool", "no box for the pool of root '%s': %s", shelf->root, err->text);
     shelf->retry_ms = shelf->retry_ms == 0 ? RETRY_FIRST_MS : 2 * shelf->retry_ms;
     if (shelf->retry_ms > RETRY_MOST_MS)
         shelf->retry_ms = RETRY_MOST_MS;
@@ -217,13 +218,17 @@ static void made(void *arg, const union keeper_answer *answer, int fd, const str
 
     free(arg);
     shelf->making--;
+    if (engine->is_closing) {
+        fd_close(&fd);
+        return;
+    }
     if (err != NULL) {
         shelf_failed(shelf, err);
     } else if (engine->is_draining || shelf->is_removed) {
         fd_close(&fd);
-        box_discard(engine, answer->made.box, making.disk);
+        pool_discard(engine, answer->made.box, making.disk);
     } else if (ready_add(shelf, answer->made.box, making.disk, fd, &why) != 0) {
-        box_discard(engine, answer->made.box, making.disk);
+        pool_discard(engine, answer->made.box, making.disk);
         shelf_failed(shelf, &why);
     }
     engine_settled(engine);

@@ -257,7 +257,7 @@ struct record *sandbox_next_record(const struct sandbox *sandbox, enum sandbox_s
     next->state = state;
     (void)snprintf(next->reason, sizeof(next->reason), "%s", reason);
     next->error = (struct error){0};
-    next->updated_ms = engine_wall_ms();
+    next->updated_ms = clock_wall_ms();
     return next;
 }
 
@@ -267,12 +267,16 @@ static void record_committed(void *arg, uint64_t revision, const struct error *e
     struct record *next = sandbox->next;
 
     sandbox->next = NULL;
+    if (sandbox->engine->is_closing) {
+        record_free(next);
+        return;
+    }
     if (err == NULL) {
         next->revision = revision;
         record_free(sandbox->record);
         sandbox->record = next;
     } else {
-        engine_say("sandbox %s: its record could not be written: %s", sandbox->id,
+        log_say(LOG_LEVEL_WARN, "store_failed", "sandbox %s: its record could not be written: %s", sandbox->id,
                    err->text);
         record_free(next);
     }

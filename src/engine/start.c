@@ -49,8 +49,8 @@ static void create_undone(void *arg, uint64_t revision, const struct error *err)
 
     (void)revision;
     if (err != NULL && strcmp(err->code, "conflict") != 0)
-        engine_say("sandbox %s: what was left of its creation: %s", sandbox->id, err->text);
-    if (--sandbox->waits > 0)
+        log_say(LOG_LEVEL_WARN, "store_failed", "sandbox %s: what was left of its creation: %s", sandbox->id, err->text);
+    if (sandbox->engine->is_closing || --sandbox->waits > 0)
         return;
     sandbox->record->state = SANDBOX_DELETED;
     sandbox->record->revision = 0;
@@ -130,6 +130,8 @@ static bool gives_up(struct sandbox *sandbox)
 /* One of the answers that the last step waits for. */
 static void part_done(struct sandbox *sandbox, const struct error *err)
 {
+    if (sandbox->engine->is_closing)
+        return;
     if (err != NULL && sandbox->failure.code[0] == '\0')
         sandbox->failure = *err;
     if (--sandbox->waits > 0)
@@ -218,6 +220,10 @@ static void made(void *arg, const union keeper_answer *answer, int fd, const str
     struct link *link;
     struct error why;
 
+    if (sandbox->engine->is_closing) {
+        fd_close(&fd);
+        return;
+    }
     if (err != NULL) {
         if (is_create(sandbox))
             sandbox->record->disk[0] = '\0'; /* it was not made either */
@@ -296,7 +302,7 @@ static int start_check(struct sandbox *sandbox, struct error *err)
 
     if (engine_accepts(engine, err) != 0)
         return -1;
-    if (record->deadline_ms > 0 && record->deadline_ms <= engine_wall_ms())
+    if (record->deadline_ms > 0 && record->deadline_ms <= clock_wall_ms())
         return error_set(err, "sandbox_stopped", 0,
                          "the deadline of sandbox %s has passed; set a later one, then start it",
                          sandbox->id);

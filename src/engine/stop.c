@@ -24,10 +24,12 @@ static void box_ended(void *arg, const union keeper_answer *answer, int fd,
 
     fd_close(&fd);
     free(arg);
+    if (ending.sandbox->engine->is_closing)
+        return;
     /* "unknown_box": it has ended before. "keeper_lost": with the keeper. */
     if (err != NULL && strcmp(err->code, "keeper_lost") != 0 &&
         strcmp(err->code, "unknown_box") != 0)
-        engine_say("sandbox %s: its box could not be ended: %s", ending.sandbox->id, err->text);
+        log_say(LOG_LEVEL_WARN, "box_end", "sandbox %s: its box could not be ended: %s", ending.sandbox->id, err->text);
     ending.sandbox->box = 0;
     ending.ended(ending.sandbox, err == NULL ? &answer->report : NULL);
 }
@@ -57,7 +59,7 @@ static void disk_dropped(void *arg, const union keeper_answer *answer, int fd,
     (void)answer;
     fd_close(&fd);
     if (err != NULL)
-        engine_say("disk %s could not be removed, and will be tried again at the next start: %s",
+        log_say(LOG_LEVEL_WARN, "disk_drop", "disk %s could not be removed, and will be tried again at the next start: %s",
                    drop->disk, err->text);
     free(drop);
     engine_settled(engine);
@@ -153,7 +155,7 @@ static void name_deleted(void *arg, uint64_t revision, const struct error *err)
     (void)arg;
     (void)revision;
     if (err != NULL)
-        engine_say("the name of a deleted sandbox will be removed at the next start: %s",
+        log_say(LOG_LEVEL_WARN, "store_failed", "the name of a deleted sandbox will be removed at the next start: %s",
                    err->text);
 }
 
@@ -213,7 +215,7 @@ void change_work(struct sandbox *sandbox)
         return;
     }
     next = record_copy(sandbox->record);
-    next->updated_ms = engine_wall_ms();
+    next->updated_ms = clock_wall_ms();
     if ((verb->change_fields & CHANGE_LABELS) != 0)
         (void)record_set_labels(next, (const char *const *)wish->labels, &err);
     if ((verb->change_fields & CHANGE_DEADLINE) != 0)

@@ -18,7 +18,7 @@ int engine_accepts(const struct engine *engine, struct error *err)
 
 /* ---- create ---- */
 
-static int create_join(struct engine *engine, struct record *record, struct sandbox *there,
+static int create_join(struct record *record, struct sandbox *there,
                        engine_created done, void *arg, struct error *err)
 {
     struct verb *verb;
@@ -54,7 +54,7 @@ static int create_check(struct engine *engine, const struct record *record, stru
                          "there are %zu sandboxes, and this engine is to have at most %zu; delete "
                          "some",
                          engine->count, engine->options.sandboxes);
-    if (record->deadline_ms > 0 && record->deadline_ms <= engine_wall_ms())
+    if (record->deadline_ms > 0 && record->deadline_ms <= clock_wall_ms())
         return error_set(err, "bad_request", 0, "lifecycle.deadline has passed already");
     if (quota_check(engine, record, true, err) != 0)
         return -1;
@@ -76,7 +76,7 @@ void create_record(struct engine *engine, struct record *record, engine_created 
         free(key);
     }
     if (sandbox != NULL) {
-        if (create_join(engine, record, sandbox, done, arg, &err) != 0)
+        if (create_join(record, sandbox, done, arg, &err) != 0)
             goto refused;
         return;
     }
@@ -87,7 +87,7 @@ void create_record(struct engine *engine, struct record *record, engine_created 
     while (map_get(&engine->ids, record->id) != NULL ||
            map_get(&engine->gone_ids, record->id) != NULL);
     record->serial = engine->serial + 1;
-    record->created_ms = record->updated_ms = engine_wall_ms();
+    record->created_ms = record->updated_ms = clock_wall_ms();
     sandbox = sandbox_new(engine, record);
     verb = verb_new(VERB_CREATE, arg);
     verb->done.created = done;
