@@ -50,9 +50,12 @@ static const char *const texts[SQL_COUNT] = {
 int db_fail(struct db *db, const char *doing, struct error *err)
 {
     int code = db->handle == NULL ? SQLITE_NOMEM : sqlite3_errcode(db->handle) & 0xff;
-    int errnum = db->handle == NULL ? 0 : sqlite3_system_errno(db->handle);
     const char *said = db->handle == NULL ? "no memory" : sqlite3_errmsg(db->handle);
+    int errnum = 0;
 
+    /* Else it is that of an earlier failure. */
+    if (code == SQLITE_IOERR || code == SQLITE_CANTOPEN || code == SQLITE_FULL)
+        errnum = sqlite3_system_errno(db->handle);
     if (code == SQLITE_CORRUPT || code == SQLITE_NOTADB)
         return error_set(err, "store_corrupt", 0,
                          "%s, for it is damaged (%.100s); put back a copy of its directory, or "
@@ -60,9 +63,7 @@ int db_fail(struct db *db, const char *doing, struct error *err)
                          doing, said);
     if (code == SQLITE_FULL || errnum == ENOSPC || errnum == EDQUOT)
         return error_set(err, "store_failed", ENOSPC, "%s; make room where it lies", doing);
-    return error_set(err, "store_failed",
-                     code == SQLITE_IOERR || code == SQLITE_CANTOPEN ? errnum : 0, "%s (%.200s)",
-                     doing, said);
+    return error_set(err, "store_failed", errnum, "%s (%.200s)", doing, said);
 }
 
 static int wal_grew(void *arg, sqlite3 *handle, const char *name, int pages)
