@@ -4,7 +4,7 @@
  * of the host, a uid or a pid: only names that the operator registered and handles that the keeper
  * gave out. Texts are NUL-terminated within their array and hold nothing but the characters named
  * here. The keeper checks every field and the state; the table of which request is legal when is in
- * keeper.c. Both sides are of one build, so this may change as it likes. */
+ * requests.c. Both sides are of one build, so this may change as it likes. */
 #pragma once
 
 #include "base/err.h"
@@ -17,6 +17,7 @@
 #define KEEPER_TARGET_MAX 256 /* a path in a box: absolute, without ".." */
 #define KEEPER_MOUNTS_MAX 16
 #define KEEPER_BUILD_MAX 64
+#define KEEPER_BUILD "cove-keeper 1" /* what a hello says; another number with every change here */
 
 enum keeper_type {
     KEEPER_HELLO =
