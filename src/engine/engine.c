@@ -59,16 +59,20 @@ void engine_id(char *id, size_t size, const char *first)
 static void run_later(uv_idle_t *idle)
 {
     struct engine *engine = idle->data;
-    struct later *later = engine->later_first, *next;
+    const struct later *last = engine->later_last;
+    bool more = true;
 
-    engine->later_first = engine->later_last = NULL;
-    for (; later != NULL; later = next) {
-        next = later->next;
-        if (!engine->is_closing)
-            later->call(later->arg);
+    while (more && engine->later_first != NULL) {
+        struct later *later = engine->later_first;
+
+        more = later != last;
+        engine->later_first = later->next;
+        if (engine->later_first == NULL)
+            engine->later_last = NULL;
+        later->call(later->arg);
         free(later);
     }
-    if (engine->later_first == NULL)
+    if (engine->later_first == NULL && !engine->is_closing)
         (void)uv_idle_stop(idle);
 }
 
@@ -186,6 +190,8 @@ static int open_all(struct engine *engine, struct error *err)
     char path[64];
     int keeper;
 
+    if (record_limits(&engine->options.defaults, &options->most, err) != 0)
+        return -1;
     (void)snprintf(path, sizeof(path), "/proc/self/fd/%d/store", options->directory);
     if (sandboxes_open(engine, err) != 0 ||
         store_open(path, options->loop, &engine->store, err) != 0 ||
@@ -209,7 +215,6 @@ int engine_open(const struct engine_options *options, struct engine **out,
     engine->sandboxes_dir = -1;
     engine->opened = done;
     engine->opened_arg = arg;
-    (void)snprintf(engine->waits_for, sizeof(engine->waits_for), "the keeper");
     (void)uv_idle_init(options->loop, &engine->idle);
     engine->idle.data = engine;
     engine->clock = clock_new(options->loop);

@@ -134,7 +134,6 @@ struct engine {
     struct alarm tick;
 
     bool is_ready, is_draining, is_lost, is_closing;
-    char waits_for[64];
     size_t verbs;   /* in queues or in work */
     size_t removals; /* directories that are being removed */
     void (*opened)(void *arg, const struct error *err);

@@ -6,6 +6,7 @@
 
 #include <ctype.h>
 #include <jansson.h>
+#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -171,14 +172,29 @@ static int check_texts(const char *what, const char *const *texts, size_t most, 
     return 0;
 }
 
-static bool has_parent(const char *path)
+/* The one form in which a path names a place in a box, and not where the box has something of its own;
+ * the keeper takes no other. */
+static bool is_target(const char *path)
 {
-    for (const char *part = path; part != NULL; part = strchr(part, '/')) {
-        part += *part == '/';
-        if (strncmp(part, "..", 2) == 0 && (part[2] == '/' || part[2] == '\0'))
-            return true;
+    static const char *const kept[] = {"/proc", "/dev", "/sys"};
+
+    if (path[0] != '/' || path[1] == '\0')
+        return false;
+    for (size_t i = 0; i < sizeof(kept) / sizeof(kept[0]); i++) {
+        size_t length = strlen(kept[i]);
+
+        if (strncmp(path, kept[i], length) == 0 && (path[length] == '/' || path[length] == '\0'))
+            return false;
     }
-    return false;
+    for (const char *part = path; *part != '\0';) {
+        size_t length = strcspn(++part, "/");
+
+        if (length == 0 || length > NAME_MAX || (length == 1 && part[0] == '.') ||
+            (length == 2 && part[0] == '.' && part[1] == '.'))
+            return false;
+        part += length;
+    }
+    return true;
 }
 
 static int check_mounts(const struct keeper_mount *mounts, size_t count, struct error *err)
@@ -194,12 +210,11 @@ static int check_mounts(const struct keeper_mount *mounts, size_t count, struct 
             return error_set(err, "bad_request", 0,
                              "mounts: a name is 1 to %d of a-z, 0-9, '.', '_' and '-'",
                              KEEPER_NAME_MAX - 1);
-        if (memchr(target, '\0', KEEPER_TARGET_MAX) == NULL || *target != '/' ||
-            target[1] == '\0' || has_parent(target) ||
+        if (memchr(target, '\0', KEEPER_TARGET_MAX) == NULL || !is_target(target) ||
             check_text("mounts.target", target, KEEPER_TARGET_MAX - 1, err) != 0)
             return error_set(err, "bad_request", 0,
-                             "mounts: the target of '%s' must be an absolute path below /, without "
-                             "'..', of less than %d bytes",
+                             "mounts: the target of '%s' must be an absolute path of less than %d "
+                             "bytes, without '.', '..' and '//', and not in /proc, /dev or /sys",
                              mounts[i].name, KEEPER_TARGET_MAX);
         for (size_t j = 0; j < i; j++)
             if (strcmp(mounts[j].target, target) == 0)
@@ -275,35 +290,79 @@ void record_clear(struct record *record)
 
 /* ---- from a wish ---- */
 
-static int limit(const char *what, uint64_t wished, uint64_t usual, uint64_t most, uint64_t *out,
-                 struct error *err)
+/* What the keeper gives at least and at most; what is below is no box, what is above no machine has. */
+#define MEMORY_LEAST (8ULL << 20)
+#define DISK_LEAST (1ULL << 20)
+#define BYTES_MOST (1ULL << 50)
+#define CPU_MOST 1024000
+#define PIDS_MOST 4194304
+#define INODES_LEAST 4096
+#define INODES_MOST 1000000000
+#define BYTES_PER_INODE 8192 /* where nobody says how many: a disk of small files */
+
+struct bound {
+    const char *what;
+    uint64_t least, most;
+};
+
+static int limit(const struct bound *bound, uint64_t wished, uint64_t usual, uint64_t most,
+                 uint64_t *out, struct error *err)
 {
     *out = wished > 0 ? wished : usual;
-    if (most > 0 && (*out > most || *out == 0))
-        return error_set(err, "bad_request", 0,
-                         "resources.%s: %llu is more than the %llu that this engine gives; ask for "
-                         "less",
-                         what, (unsigned long long)*out, (unsigned long long)most);
-    return 0;
+    if (most == 0 || most > bound->most)
+        most = bound->most;
+    if (*out >= bound->least && *out <= most)
+        return 0;
+    return error_set(err, "bad_request", 0,
+                     "resources.%s: %llu is not between %llu and %llu, which this engine gives",
+                     bound->what, (unsigned long long)*out, (unsigned long long)bound->least,
+                     (unsigned long long)most);
+}
+
+static uint64_t inodes_of(uint64_t disk_bytes)
+{
+    uint64_t inodes = disk_bytes / BYTES_PER_INODE;
+
+    return inodes < INODES_LEAST ? INODES_LEAST : inodes > INODES_MOST ? INODES_MOST : inodes;
 }
 
 static int limits_set(const struct box_limits *wished, const struct box_limits *usual,
                       const struct box_limits *most, struct box_limits *out, struct error *err)
 {
+    static const struct bound memory = {"memory_bytes", MEMORY_LEAST, BYTES_MOST};
+    static const struct bound cpu = {"cpus (thousandths)", 0, CPU_MOST};
+    static const struct bound processes = {"pids", 1, PIDS_MOST};
+    static const struct bound disk = {"disk_bytes", DISK_LEAST, BYTES_MOST};
+    static const struct bound inodes = {"disk_inodes", 64, INODES_MOST};
     uint64_t cpus, pids;
 
-    if (limit("memory_bytes", wished->memory_bytes, usual->memory_bytes, most->memory_bytes,
+    if (limit(&memory, wished->memory_bytes, usual->memory_bytes, most->memory_bytes,
               &out->memory_bytes, err) != 0 ||
-        limit("cpus", wished->cpu_milli, usual->cpu_milli, most->cpu_milli, &cpus, err) != 0 ||
-        limit("pids", wished->pids, usual->pids, most->pids, &pids, err) != 0 ||
-        limit("disk_bytes", wished->disk_bytes, usual->disk_bytes, most->disk_bytes,
-              &out->disk_bytes, err) != 0 ||
-        limit("disk_inodes", wished->disk_inodes, usual->disk_inodes, most->disk_inodes,
+        limit(&cpu, wished->cpu_milli, usual->cpu_milli, most->cpu_milli, &cpus, err) != 0 ||
+        limit(&processes, wished->pids, usual->pids, most->pids, &pids, err) != 0 ||
+        limit(&disk, wished->disk_bytes, usual->disk_bytes, most->disk_bytes, &out->disk_bytes,
+              err) != 0 ||
+        limit(&inodes, wished->disk_inodes, inodes_of(out->disk_bytes), most->disk_inodes,
               &out->disk_inodes, err) != 0)
         return -1;
+    if (cpus == 0 && most->cpu_milli > 0)
+        return error_set(err, "bad_request", 0,
+                         "resources.cpus: all of the host's are more than this engine gives; ask "
+                         "for %u thousandths at most",
+                         most->cpu_milli);
     out->cpu_milli = (uint32_t)cpus;
     out->pids = (uint32_t)pids;
     return 0;
+}
+
+int record_limits(struct box_limits *defaults, const struct box_limits *most, struct error *err)
+{
+    const struct box_limits as = *defaults;
+
+    if (limits_set(&as, &as, most, defaults, err) == 0)
+        return 0;
+    (void)snprintf(err->code, sizeof(err->code), "bad_config");
+    return -1;
 }
 
 int record_new(const struct sandbox_spec *spec, const char *tenant,

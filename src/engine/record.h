@@ -38,6 +38,8 @@ struct record {
 int record_new(const struct sandbox_spec *spec, const char *tenant,
                const struct box_limits *defaults, const struct box_limits *most,
                struct record **out, struct error *err);
+/* Fills in what a limit that is 0 means, of an engine's defaults: "bad_config" where it means nothing. */
+int record_limits(struct box_limits *defaults, const struct box_limits *most, struct error *err);
 struct record *record_copy(const struct record *record);
 void record_free(struct record *record);
 void record_freep(struct record **record);

@@ -26,9 +26,8 @@ static void box_ended(void *arg, const union keeper_answer *answer, int fd,
     free(arg);
     if (ending.sandbox->engine->is_closing)
         return;
-    /* "unknown_box": it has ended before. "keeper_lost": with the keeper. */
-    if (err != NULL && strcmp(err->code, "keeper_lost") != 0 &&
-        strcmp(err->code, "unknown_box") != 0)
+    /* "no_box": it has ended before. "keeper_lost": with the keeper. */
+    if (err != NULL && strcmp(err->code, "keeper_lost") != 0 && strcmp(err->code, "no_box") != 0)
         log_say(LOG_LEVEL_WARN, "box_end", "sandbox %s: its box could not be ended: %s", ending.sandbox->id, err->text);
     ending.sandbox->box = 0;
     ending.ended(ending.sandbox, err == NULL ? &answer->report : NULL);

@@ -17,10 +17,6 @@
 #include <string.h>
 #include <unistd.h>
 
-#ifndef COVE_VERSION
-#define COVE_VERSION "unknown"
-#endif
-
 struct box_there {
     struct box_there *next;
     uint64_t box;
@@ -386,6 +382,6 @@ void takeover_begin(struct engine *engine)
     union keeper_request request;
 
     memset(&request, 0, sizeof(request));
-    (void)snprintf(request.hello.build, sizeof(request.hello.build), "%s", COVE_VERSION);
+    (void)snprintf(request.hello.build, sizeof(request.hello.build), "%s", KEEPER_BUILD);
     keeper_client_ask(engine->keeper, KEEPER_HELLO, &request, greeted, engine);
 }

@@ -11,8 +11,8 @@ int engine_accepts(const struct engine *engine, struct error *err)
         return error_set(err, "draining", 0,
                          "the engine is about to end; ask again in a moment");
     if (!engine->is_ready)
-        return error_set(err, "draining", 0, "the engine still waits for %s; ask again in a moment",
-                         engine->waits_for);
+        return error_set(err, "not_ready", 0,
+                         "the engine still waits for the keeper; ask again in a moment");
     return 0;
 }
 
@@ -25,11 +25,13 @@ static int create_join(struct record *record, struct sandbox *there,
     const struct record *is = there->record;
 
     if (is->state != SANDBOX_DELETED &&
-        (strcmp(is->root, record->root) != 0 || is->privileges != record->privileges))
+        (strcmp(is->root, record->root) != 0 || is->privileges != record->privileges ||
+         is->disk_kind != record->disk_kind))
         return error_set(err, "name_conflict", 0,
-                         "sandbox %s has this name, with the root '%s' and the privileges '%s'; "
-                         "delete it, or take another name",
-                         there->id, is->root, is->privileges == BOX_PLAIN ? "plain" : "system");
+                         "sandbox %s has this name, with the root '%s', the privileges '%s' and a "
+                         "disk that is %s; delete it, or take another name",
+                         there->id, is->root, is->privileges == BOX_PLAIN ? "plain" : "system",
+                         is->disk_kind == KEEPER_EPHEMERAL ? "ephemeral" : "persistent");
     verb = verb_new(VERB_JOIN, arg);
     verb->record = record;
     verb->done.created = done;
