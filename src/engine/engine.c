@@ -213,6 +213,7 @@ int engine_open(const struct engine_options *options, struct engine **out,
 
     engine->options = *options;
     engine->sandboxes_dir = -1;
+    engine->used_ns = clock_monotonic_ns();
     engine->opened = done;
     engine->opened_arg = arg;
     (void)uv_idle_init(options->loop, &engine->idle);

@@ -177,6 +177,10 @@ void engine_named_each(struct engine *engine, enum keeper_kind kind,
                        bool (*each)(void *arg, const char *name), void *arg);
 bool engine_is_ready(const struct engine *engine, struct error *err); /* or what it waits for */
 
+/* For how long nobody has asked for anything, while nothing runs; 0: something does, or somebody
+ * listens. */
+uint64_t engine_idle_ms(const struct engine *engine);
+
 /* ---- events: what happened, in order ---- */
 
 struct engine_event {

@@ -248,6 +248,11 @@ bool events_pending(const struct engine *engine)
     return engine->events->writing > 0 || engine->events->flushed < engine->events->next;
 }
 
+bool events_has_listener(const struct engine *engine)
+{
+    return engine->events->listeners != NULL;
+}
+
 void events_add(struct engine *engine, const char *type, const char *tenant, const char *sandbox,
                 const char *process, const char *reason)
 {

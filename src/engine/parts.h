@@ -142,6 +142,7 @@ struct engine {
     void *drained_arg;
     bool will_settle, has_told, is_closed;
 
+    uint64_t used_ns; /* when somebody last asked for anything */
     uint64_t capacity_read_ns, memory_available, disk_available;
 };
 
@@ -241,6 +242,7 @@ int capacity_check(struct engine *engine, struct error *err);
 int events_open(struct engine *engine, struct error *err);
 void events_close(struct engine *engine);
 void events_flush(struct engine *engine);
+bool events_has_listener(const struct engine *engine);
 bool events_pending(const struct engine *engine);
 void events_add(struct engine *engine, const char *type, const char *tenant, const char *sandbox,
                 const char *process, const char *reason);

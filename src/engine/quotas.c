@@ -236,6 +236,7 @@ int engine_rate(struct engine *engine, const struct engine_caller *caller, unsig
     struct account *account = map_get(&engine_quotas(engine)->accounts, caller->tenant);
     uint64_t now = clock_monotonic_ns(), cost, gained;
 
+    engine->used_ns = now;
     *retry_ms = 0;
     if (account == NULL || account->quota.requests_per_second == 0)
         return 0;

@@ -323,3 +323,13 @@ bool engine_is_ready(const struct engine *engine, struct error *err)
 {
     return engine_accepts(engine, err) == 0;
 }
+
+uint64_t engine_idle_ms(const struct engine *engine)
+{
+    if (engine->verbs > 0 || events_has_listener(engine))
+        return 0;
+    for (const struct sandbox *sandbox = engine->oldest; sandbox != NULL; sandbox = sandbox->newer)
+        if (sandbox->record->state == SANDBOX_RUNNING)
+            return 0;
+    return (clock_monotonic_ns() - engine->used_ns) / 1000000;
+}
