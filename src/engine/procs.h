@@ -8,6 +8,9 @@
  * told when it exits and its streams are drained of what they held then; a daemon that keeps a pipe
  * open is drained further, and heard by who follows.
  *
+ * A `struct proc` is valid until it is forgotten, and as long as somebody follows it; so is what
+ * proc_look() lends. SIGPIPE has to be ignored in the process.
+ *
  * Offsets, statuses and texts come from a hostile box: they are limited, never trusted. */
 #pragma once
 
@@ -24,7 +27,7 @@
 #define PROCS_LOG_DEFAULT (256ULL << 20)
 
 struct procs;
-struct proc; /* borrowed; lives as long as its procs and until it is forgotten */
+struct proc; /* borrowed */
 
 enum proc_stream { PROC_STDOUT, PROC_STDERR }; /* a terminal is all PROC_STDOUT */
 enum proc_state {
@@ -42,9 +45,9 @@ struct proc_spec {
     const char *cwd;         /* NULL: the sandbox's */
     const char *user;        /* NULL: the sandbox's; else NAME, UID, NAME:GROUP, UID:GID */
     const char *tag;
-    uint64_t timeout_ms;     /* 0: none; then the whole tree is killed: exit 124, timed_out */
-    uint64_t log_bytes;      /* 0: PROCS_LOG_DEFAULT; of both streams together */
-    bool has_stdin;
+    uint64_t timeout_ms; /* 0: none; then the whole tree is killed: exit 124, timed_out */
+    uint64_t log_bytes;  /* 0: PROCS_LOG_DEFAULT; of both streams together */
+    bool has_stdin;      /* else /dev/null */
     struct link_limits limits;
 };
 
@@ -53,24 +56,26 @@ struct proc_view {
     pid_t pid;                      /* in the box */
     enum proc_state state;
     bool timed_out, oom_killed;
-    int exit_code;                  /* valid if exited and signal is 0 */
+    int exit_code; /* valid if exited and signal is 0 */
     int signal;
-    const char *reason;             /* PROC_LOST, PROC_FAILED: a code */
+    const char *reason; /* PROC_LOST, PROC_FAILED: a code */
     struct error failure;
-    uint64_t started_ms, ended_ms;  /* wall clock; 0: not yet */
+    uint64_t started_ms, ended_ms; /* wall clock; 0: not yet */
     uint64_t cpu_ns;
-    uint64_t out_bytes[2];          /* written so far, by stream */
-    uint64_t out_from[2];           /* the oldest offset that is still there */
+    uint64_t out_bytes[2]; /* written so far, by stream */
+    uint64_t out_from[2];  /* the oldest offset that is still there */
 };
 
 /* What the sandbox that has these processes is told. Any may be NULL. */
 struct procs_calls {
-    void (*ready)(void *arg);                             /* the box stands */
-    void (*gone)(void *arg, const struct error *err);     /* it ended; the link is closed */
+    void (*ready)(void *arg); /* the box stands */
+    /* It ended; the link is closed. procs_detach() is called next, maybe from here, with why. */
+    void (*gone)(void *arg, const struct error *err);
     void (*started)(void *arg, const struct proc *proc);
     void (*ended)(void *arg, const struct proc *proc);
-    void (*killed)(void *arg, struct proc *proc); /* one ended by SIGKILL: was it out of memory?
-                                                   * answered by procs_oom() */
+    /* One ended by SIGKILL, or as a shell whose child did (137), and not by us: was it out of memory?
+     * Answered by procs_oom(), within two seconds; its end is told after that. */
+    void (*killed)(void *arg, struct proc *proc);
 };
 
 struct procs_options {
@@ -105,7 +110,9 @@ uint64_t procs_log_bytes(const struct procs *procs); /* on the disk */
 /* ---- verbs. Codes of errors: process_not_found, sandbox_stopped, user_not_found, bad_cwd,
  * process_ended, too_many_processes, stdin_closed, capacity ---- */
 
-/* `done` is called once, when the command runs or could not be started. */
+/* `done` is called once, maybe before this returns, when the command runs or could not be started. If
+ * the box refused it there is a process, too, which is PROC_FAILED; its codes are then bad_cwd,
+ * user_not_found, command_not_found, not_executable, too_many_processes, start_failed. */
 typedef void (*procs_done)(void *arg, struct proc *proc, const struct error *err);
 void procs_start(struct procs *procs, const struct proc_spec *spec, procs_done done, void *arg);
 
@@ -113,7 +120,8 @@ struct proc *procs_find(struct procs *procs, const char *id); /* an id, or a pid
 void procs_each(struct procs *procs, bool (*each)(void *arg, struct proc *proc), void *arg);
 void proc_look(const struct proc *proc, struct proc_view *view); /* texts are borrowed */
 
-/* `done` when it has ended, or after timeout_ms (0: never) with the code "wait_timeout". */
+/* `done` when it has ended, or after timeout_ms (0: never) with the code "wait_timeout"; never before
+ * this returns. NULL: no memory. It ends with `done`. */
 struct proc_wait;
 struct proc_wait *proc_wait(struct proc *proc, uint64_t timeout_ms, procs_done done, void *arg);
 void proc_wait_cancel(struct proc_wait *wait);
@@ -124,19 +132,23 @@ ssize_t proc_read(struct proc *proc, enum proc_stream stream, uint64_t offset, v
                   size_t size, uint64_t *from, struct error *err);
 
 /* `news` is called when there is more to read than was read by proc_follow_read(), and once at the end;
- * it is called again only after a read found nothing more. */
+ * it is called again only after a read found nothing more. Never called before proc_follow() returns;
+ * `follow` may be cancelled in it. NULL: no memory. */
 struct proc_follow;
-struct proc_follow *proc_follow(struct proc *proc, const uint64_t from[2],
-                                void (*news)(void *arg), void *arg);
-/* As proc_read() at the follower's own offset, which it moves. -2: the stream has ended. */
+struct proc_follow *proc_follow(struct proc *proc, const uint64_t from[2], void (*news)(void *arg),
+                                void *arg);
+/* As proc_read() at the follower's own offset, which it moves. -2: the stream has ended, which may be
+ * before the process does, or, where a daemon holds it, long after. */
 ssize_t proc_follow_read(struct proc_follow *follow, enum proc_stream stream, void *data,
                          size_t size, uint64_t *from, struct error *err);
 void proc_follow_cancel(struct proc_follow *follow);
 
-/* `done` when all of it is in the pipe, or with an error ("stdin_closed"); at most 1 MiB waits. */
+/* `done` when all of it is in the pipe, maybe before this returns, or with an error ("stdin_closed",
+ * "process_ended", "capacity": at most 1 MiB waits, so no more is taken at once). */
 void proc_stdin_write(struct proc *proc, const void *data, size_t size, procs_done done, void *arg);
 int proc_stdin_close(struct proc *proc, struct error *err); /* after what waits */
 int proc_signal(struct proc *proc, int signal_number, struct error *err);
-int proc_kill(struct proc *proc, struct error *err);   /* the whole tree */
-int proc_forget(struct proc *proc, struct error *err); /* an ended one, with its output */
+int proc_kill(struct proc *proc, struct error *err); /* the whole tree */
+/* An ended one, with its output; "process_running" else. What it left running goes on. */
+int proc_forget(struct proc *proc, struct error *err);
 void procs_oom(struct proc *proc, bool was_oom);
