@@ -477,7 +477,7 @@ bool body_is_tenant(const char *name)
 {
     size_t length = strlen(name);
 
-    return length >= 1 && length <= 63 && strchr("._-", name[0]) == NULL &&
+    return length >= 1 && length <= 63 && name[0] != '.' && name[0] != '-' &&
            strspn(name, "abcdefghijklmnopqrstuvwxyz0123456789._-") == length;
 }
 
@@ -507,7 +507,7 @@ int body_key(const void *data, size_t size, struct body_key *out, struct error *
         return -1;
     if (out->tenant != NULL && !body_is_tenant(out->tenant))
         return refuse(err, "field \"tenant\" must be lower-case letters, digits, \".\", \"_\" and "
-                           "\"-\", and begin with a letter or a digit");
+                           "\"-\", and not begin with \".\" or \"-\"");
     return 0;
 }
 

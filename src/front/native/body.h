@@ -57,7 +57,7 @@ int body_none(const void *data, size_t size, struct error *err);
 
 /* ---- what paths, queries and headers say ---- */
 
-bool body_is_tenant(const char *name); /* 1 to 63 of [a-z0-9._-], not beginning with one of "._-" */
+bool body_is_tenant(const char *name); /* 1 to 63 of [a-z0-9._-], not beginning with "." or "-" */
 
 /* "TERM", "SIGTERM" or a number; 0 if it is no signal that can be sent. */
 int body_signal_number(const char *name);

@@ -131,7 +131,7 @@ static struct job *begin_quota(struct http_request *request)
         return job;
     job_fail(job, "bad_request",
              "a tenant's name is 1 to 63 lower-case letters, digits, \".\", "
-             "\"_\" and \"-\", and begins with a letter or a digit");
+             "\"_\" and \"-\", and does not begin with \".\" or \"-\"");
     return NULL;
 }
 

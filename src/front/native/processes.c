@@ -145,6 +145,8 @@ static void wait_for(struct job *job, struct proc *proc, uint64_t timeout_ms,
     wait = proc_wait(proc, timeout_ms, waited, waiting);
     if (!waiting->is_told)
         waiting->wait = wait;
+    if (!waiting->is_told && wait == NULL)
+        job_fail(job, "no_memory", "there is no memory to wait for a process now");
     waiting_drop(waiting);
 }
 
@@ -340,8 +342,12 @@ static void stdin_found(struct job *job, struct proc *proc)
     wait = proc_wait(proc, 0, process_ended, input);
     if (!input->is_told)
         input->wait = wait;
-    http_on_gone(job->request, input_gone, input);
-    http_on_body(job->request, take_part, input);
+    if (!input->is_told && wait == NULL) {
+        job_fail(job, "no_memory", "there is no memory to write to a process now");
+    } else {
+        http_on_gone(job->request, input_gone, input);
+        http_on_body(job->request, take_part, input);
+    }
     input_drop(input);
 }
 

@@ -292,6 +292,8 @@ static void wait_for_end(struct run *run, struct proc *proc)
     wait = proc_wait(proc, 0, ended, run);
     if (!run->has_ended)
         run->wait = wait;
+    if (!run->has_ended && wait == NULL)
+        job_fail(run->job, "no_memory", "there is no memory to wait for the command now");
     run_drop(run);
 }
 
