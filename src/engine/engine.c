@@ -146,7 +146,9 @@ static void keeper_lost(void *arg, const struct error *err)
     log_say(LOG_LEVEL_ERROR, "keeper_lost", "%s", err->text);
     for (struct sandbox *sandbox = engine->oldest, *next; sandbox != NULL; sandbox = next) {
         next = sandbox->newer;
-        if (sandbox->record->state == SANDBOX_RUNNING && engine->is_ready)
+        if (sandbox->step == STEP_READY)
+            start_give_up(sandbox, err);
+        else if (sandbox->record->state == SANDBOX_RUNNING && engine->is_ready)
             sandbox_fall(sandbox, "keeper_lost");
     }
     engine_settled(engine);
@@ -177,7 +179,8 @@ static int sandboxes_open(struct engine *engine, struct error *err)
     if (mkdirat(dir, "sandboxes", 0700) != 0 && errno != EEXIST)
         return error_set(err, "store_failed", errno,
                          "cannot make the directory 'sandboxes' in the engine's own");
-    engine->sandboxes_dir = openat(dir, "sandboxes", O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+    engine->sandboxes_dir = openat(dir, "sandboxes",
+                                   O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
     if (engine->sandboxes_dir < 0)
         return error_set(err, "store_failed", errno,
                          "cannot open the directory 'sandboxes' in the engine's own");

@@ -324,8 +324,7 @@ static void packet_take(struct keeper_client *client, struct packet *packet)
         lose_for(client, "answered something else than was asked", 0);
         return;
     }
-    pending_answer(client, at, answer, packet->fds_count > 0 ? fd_take(&packet->fds[0]) : -1,
-                   NULL);
+    pending_answer(client, at, answer, packet->fds_count > 0 ? fd_take(&packet->fds[0]) : -1, NULL);
 }
 
 /* ---- writing ---- */

@@ -19,10 +19,11 @@ typedef void (*keeper_answered)(void *arg, const union keeper_answer *answer, in
 
 struct keeper_calls {
     void (*host)(void *arg, const struct keeper_host *host);
-    void (*named)(void *arg, const struct keeper_named *named); /* also unasked */
+    void (*named)(void *arg, const struct keeper_named *named);   /* also unasked */
     void (*box)(void *arg, const struct keeper_box *box, int fd); /* takes the fd */
     void (*disk)(void *arg, const char *disk);
-    void (*lost)(void *arg, const struct error *err); /* once, after all that was asked is answered */
+    void (*lost)(void *arg,
+                 const struct error *err); /* once, after all that was asked is answered */
 };
 
 /* Takes the socket. */

@@ -37,7 +37,8 @@ static void forgotten(void *arg, uint64_t revision, const struct error *err)
     (void)arg;
     (void)revision;
     if (err != NULL && strcmp(err->code, "conflict") != 0)
-        log_say(LOG_LEVEL_WARN, "store_failed", "the record of a deleted sandbox could not be removed: %s", err->text);
+        log_say(LOG_LEVEL_WARN, "store_failed",
+                "the record of a deleted sandbox could not be removed: %s", err->text);
 }
 
 void gone_drop_first(struct engine *engine)
@@ -92,8 +93,8 @@ struct sandbox *sandbox_find(struct engine *engine, const struct engine_caller *
                              const char *id, struct error *err)
 {
     bool by_name = strncmp(id, "name:", 5) == 0;
-    struct sandbox *sandbox =
-        by_name ? find_by_name(engine, caller, id + 5) : map_get(&engine->ids, id);
+    struct sandbox *sandbox = by_name ? find_by_name(engine, caller, id + 5)
+                                      : map_get(&engine->ids, id);
     const struct gone *gone = by_name ? NULL : map_get(&engine->gone_ids, id);
 
     if (sandbox != NULL && may_see(caller, sandbox->record->tenant)) {

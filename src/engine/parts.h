@@ -41,10 +41,10 @@ enum change_field { CHANGE_LABELS = 1, CHANGE_DEADLINE = 2, CHANGE_IDLE = 4, CHA
 struct verb {
     struct verb *next;
     enum verb_kind kind;
-    bool with_start;       /* VERB_PROCS: start it first */
-    char reason[32];       /* why it is stopped or deleted */
-    struct record *record; /* VERB_JOIN: what to make; VERB_CHANGE: what it becomes */
-    uint64_t if_revision;  /* VERB_CHANGE */
+    bool with_start;        /* VERB_PROCS: start it first */
+    char reason[32];        /* why it is stopped or deleted */
+    struct record *record;  /* VERB_JOIN: what to make; VERB_CHANGE: what it becomes */
+    uint64_t if_revision;   /* VERB_CHANGE */
     unsigned change_fields; /* of `record`: enum change_field */
     union {
         engine_created created;
@@ -79,7 +79,7 @@ struct sandbox {
     bool is_doomed;   /* a delete waits: what is going on gives up */
     bool is_stepping; /* inside sandbox_next() */
     bool is_buried;   /* on its way to be freed */
-    unsigned waits; /* answers that the step needs */
+    unsigned waits;   /* answers that the step needs */
     struct error failure;
     struct record *next; /* what is being committed */
     void (*committed)(struct sandbox *sandbox, const struct error *err);
@@ -134,7 +134,7 @@ struct engine {
     struct alarm tick;
 
     bool is_ready, is_draining, is_lost, is_closing;
-    size_t verbs;   /* in queues or in work */
+    size_t verbs;    /* in queues or in work */
     size_t removals; /* directories that are being removed */
     void (*opened)(void *arg, const struct error *err);
     void *opened_arg;
@@ -170,7 +170,7 @@ struct sandbox *sandbox_new(struct engine *engine, struct record *record); /* ta
 struct sandbox *sandbox_find(struct engine *engine, const struct engine_caller *caller,
                              const char *id, struct error *err);
 void sandbox_fall(struct sandbox *sandbox, const char *reason); /* its box is no more */
-void sandbox_push(struct sandbox *sandbox, struct verb *verb); /* takes it */
+void sandbox_push(struct sandbox *sandbox, struct verb *verb);  /* takes it */
 struct verb *verb_new(enum verb_kind kind, void *arg);
 void sandbox_finish(struct sandbox *sandbox, const struct error *err); /* the active verb */
 void sandbox_commit(struct sandbox *sandbox, struct record *next,
@@ -182,7 +182,7 @@ int sandbox_attach(struct sandbox *sandbox, struct link *link, bool anew, struct
 void sandbox_detach(struct sandbox *sandbox, const char *reason);
 void sandbox_look(const struct sandbox *sandbox, struct sandbox_view *view);
 void sandbox_touch(struct sandbox *sandbox);
-void sandbox_arm(struct sandbox *sandbox); /* deadline and idle limit */
+void sandbox_arm(struct sandbox *sandbox);    /* deadline and idle limit */
 void sandbox_unlist(struct sandbox *sandbox); /* no longer found by id or name */
 void sandbox_abandon(struct sandbox *sandbox);
 void sandbox_free_now(struct sandbox *sandbox);
@@ -194,13 +194,13 @@ void gone_expire(struct engine *engine);
 void gone_free(struct engine *engine);
 
 /* ---- start.c, stop.c: what the verbs do ---- */
-void start_work(struct sandbox *sandbox);   /* VERB_CREATE, VERB_START, VERB_PROCS */
-void start_ready(struct sandbox *sandbox);  /* the box stands */
+void start_work(struct sandbox *sandbox);  /* VERB_CREATE, VERB_START, VERB_PROCS */
+void start_ready(struct sandbox *sandbox); /* the box stands */
 void start_give_up(struct sandbox *sandbox, const struct error *err);
-void stop_work(struct sandbox *sandbox);    /* VERB_STOP */
-void fall_work(struct sandbox *sandbox);    /* VERB_FALL */
-void delete_work(struct sandbox *sandbox);  /* VERB_DELETE */
-void change_work(struct sandbox *sandbox);  /* VERB_CHANGE */
+void stop_work(struct sandbox *sandbox);   /* VERB_STOP */
+void fall_work(struct sandbox *sandbox);   /* VERB_FALL */
+void delete_work(struct sandbox *sandbox); /* VERB_DELETE */
+void change_work(struct sandbox *sandbox); /* VERB_CHANGE */
 /* Ends the box; `ended` gets the report, or NULL where nobody knows. */
 void sandbox_end_box(struct sandbox *sandbox,
                      void (*ended)(struct sandbox *sandbox, const struct keeper_report *report));
@@ -232,8 +232,7 @@ struct quotas *quotas_new(void);
 void quotas_free(struct quotas *quotas);
 struct quotas *engine_quotas(struct engine *engine);
 /* Whether `record` may be made (`is_new`) or started beside what the tenant has. */
-int quota_check(struct engine *engine, const struct record *record, bool is_new,
-                struct error *err);
+int quota_check(struct engine *engine, const struct record *record, bool is_new, struct error *err);
 
 /* ---- capacity.c ---- */
 int capacity_check(struct engine *engine, struct error *err);

@@ -117,7 +117,8 @@ static void shelf_failed(struct shelf *shelf, const struct error *err)
     struct engine *engine = shelf->pool->engine;
 
     if (shelf->retry_ms == 0)
-        log_say(LOG_LEVEL_WARN, "pool", "no box for the pool of root '%s': %s", shelf->root, err->text);
+        log_say(LOG_LEVEL_WARN, "pool", "no box for the pool of root '%s': %s", shelf->root,
+                err->text);
     shelf->retry_ms = shelf->retry_ms == 0 ? RETRY_FIRST_MS : 2 * shelf->retry_ms;
     if (shelf->retry_ms > RETRY_MOST_MS)
         shelf->retry_ms = RETRY_MOST_MS;
@@ -181,8 +182,7 @@ struct making {
     char disk[KEEPER_ID_LENGTH + 4];
 };
 
-static int ready_add(struct shelf *shelf, uint64_t box, const char *disk, int fd,
-                     struct error *err)
+static int ready_add(struct shelf *shelf, uint64_t box, const char *disk, int fd, struct error *err)
 {
     struct engine *engine = shelf->pool->engine;
     struct ready *ready = engine_alloc(sizeof(*ready));
@@ -204,8 +204,8 @@ static int ready_add(struct shelf *shelf, uint64_t box, const char *disk, int fd
     ready->next = shelf->boxes;
     shelf->boxes = ready;
     shelf->count++;
-    clock_set(engine->clock, &ready->patience,
-              clock_monotonic_ns() + ENGINE_READY_MS * 1000000ULL, too_slow, ready);
+    clock_set(engine->clock, &ready->patience, clock_monotonic_ns() + ENGINE_READY_MS * 1000000ULL,
+              too_slow, ready);
     return 0;
 }
 
@@ -282,8 +282,7 @@ static bool is_usual(const struct engine *engine, const struct record *record)
 
     return record->mounts_count == 0 && record->hostname == NULL &&
            a->memory_bytes == b->memory_bytes && a->cpu_milli == b->cpu_milli &&
-           a->pids == b->pids && a->disk_bytes == b->disk_bytes &&
-           a->disk_inodes == b->disk_inodes;
+           a->pids == b->pids && a->disk_bytes == b->disk_bytes && a->disk_inodes == b->disk_inodes;
 }
 
 static struct shelf *shelf_of(struct pool *pool, const struct record *record)

@@ -94,10 +94,10 @@ static json_t *number(uint64_t value)
 
 static char *quota_format(const struct engine_quota *quota)
 {
-    json_t *object = json_pack(
-        "{so,so,so,so,so}", "sandboxes", number(quota->sandboxes), "cpu_milli",
-        number(quota->cpu_milli), "memory_bytes", number(quota->memory_bytes), "disk_bytes",
-        number(quota->disk_bytes), "requests_per_second", number(quota->requests_per_second));
+    json_t *object = json_pack("{so,so,so,so,so}", "sandboxes", number(quota->sandboxes),
+                               "cpu_milli", number(quota->cpu_milli), "memory_bytes",
+                               number(quota->memory_bytes), "disk_bytes", number(quota->disk_bytes),
+                               "requests_per_second", number(quota->requests_per_second));
     char *text = object != NULL ? json_dumps(object, JSON_COMPACT) : NULL;
 
     json_decref(object);
@@ -116,15 +116,16 @@ static uint64_t cpu_of(const struct engine *engine, const struct record *record)
 /* Of memory and processors, what runs or is about to; of disks, all there are. */
 static bool uses_box(const struct sandbox *sandbox)
 {
-    return sandbox->record->state == SANDBOX_RUNNING || sandbox->record->state == SANDBOX_CREATING ||
-           sandbox->step == STEP_MAKE || sandbox->step == STEP_READY ||
-           sandbox->step == STEP_COMMIT;
+    return sandbox->record->state == SANDBOX_RUNNING ||
+           sandbox->record->state == SANDBOX_CREATING || sandbox->step == STEP_MAKE ||
+           sandbox->step == STEP_READY || sandbox->step == STEP_COMMIT;
 }
 
 static void used_by(struct engine *engine, const char *tenant, struct engine_quota *used)
 {
     *used = (struct engine_quota){0};
-    for (const struct sandbox *sandbox = engine->oldest; sandbox != NULL; sandbox = sandbox->newer) {
+    for (const struct sandbox *sandbox = engine->oldest; sandbox != NULL;
+         sandbox = sandbox->newer) {
         const struct record *record = sandbox->record;
 
         if (record->state == SANDBOX_DELETED || strcmp(record->tenant, tenant) != 0)
@@ -152,8 +153,7 @@ static int within(const char *what, const char *tenant, uint64_t used, uint64_t 
 
 int quota_check(struct engine *engine, const struct record *record, bool is_new, struct error *err)
 {
-    const struct account *account =
-        map_get(&engine_quotas(engine)->accounts, record->tenant);
+    const struct account *account = map_get(&engine_quotas(engine)->accounts, record->tenant);
     const struct engine_quota *quota = account != NULL ? &account->quota : NULL;
     struct engine_quota used;
 

@@ -12,9 +12,8 @@
 #include <string.h>
 
 static const char *const state_names[] = {
-    [SANDBOX_CREATING] = "creating", [SANDBOX_RUNNING] = "running",
-    [SANDBOX_PAUSED] = "paused",     [SANDBOX_STOPPED] = "stopped",
-    [SANDBOX_ARCHIVED] = "archived", [SANDBOX_ERROR] = "error",
+    [SANDBOX_CREATING] = "creating", [SANDBOX_RUNNING] = "running",   [SANDBOX_PAUSED] = "paused",
+    [SANDBOX_STOPPED] = "stopped",   [SANDBOX_ARCHIVED] = "archived", [SANDBOX_ERROR] = "error",
     [SANDBOX_DELETED] = "deleted",
 };
 #define STATES (sizeof(state_names) / sizeof(state_names[0]))
@@ -141,8 +140,8 @@ static int check_text(const char *what, const char *text, size_t max, struct err
                          max);
     for (const char *c = text; *c != '\0'; c++)
         if ((unsigned char)*c < 0x20 || *c == 0x7f)
-            return error_set(err, "bad_request", 0,
-                             "%s has a control character; take it out", what);
+            return error_set(err, "bad_request", 0, "%s has a control character; take it out",
+                             what);
     return 0;
 }
 
@@ -554,8 +553,8 @@ static int get_number(const json_t *object, const char *key, uint64_t most, uint
     return 0;
 }
 
-static int get_choice(const json_t *object, const char *key, const char *const *names,
-                      size_t count, unsigned *out, struct error *err)
+static int get_choice(const json_t *object, const char *key, const char *const *names, size_t count,
+                      unsigned *out, struct error *err)
 {
     const char *text = json_string_value(json_object_get(object, key));
 
@@ -653,10 +652,8 @@ static int get_all(const json_t *object, struct record *record, struct error *er
         get_array(object, "disk", record->disk, sizeof(record->disk), err) != 0 ||
         get_array(object, "root", record->root, sizeof(record->root), err) != 0 ||
         get_array(object, "reason", record->reason, sizeof(record->reason), err) != 0 ||
-        get_array(object, "error_code", record->error.code, sizeof(record->error.code), err) !=
-            0 ||
-        get_array(object, "error_text", record->error.text, sizeof(record->error.text), err) !=
-            0 ||
+        get_array(object, "error_code", record->error.code, sizeof(record->error.code), err) != 0 ||
+        get_array(object, "error_text", record->error.text, sizeof(record->error.text), err) != 0 ||
         get_text(object, "name", &record->name, err) != 0 ||
         get_text(object, "cwd", &record->cwd, err) != 0 ||
         get_text(object, "user", &record->user, err) != 0 ||

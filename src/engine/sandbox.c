@@ -78,7 +78,7 @@ static const enum verb_action actions[VERB_KINDS][SANDBOX_DELETED + 1] = {
 };
 
 static void (*const works[VERB_KINDS])(struct sandbox *sandbox) = {
-    [VERB_CREATE] = start_work, [VERB_START] = start_work, [VERB_STOP] = stop_work,
+    [VERB_CREATE] = start_work,  [VERB_START] = start_work,   [VERB_STOP] = stop_work,
     [VERB_DELETE] = delete_work, [VERB_CHANGE] = change_work, [VERB_PROCS] = start_work,
     [VERB_FALL] = fall_work,
 };
@@ -222,8 +222,7 @@ void sandbox_push(struct sandbox *sandbox, struct verb *verb)
         struct error err;
 
         sandbox->is_doomed = true;
-        (void)error_set(&err, "sandbox_gone", 0, "sandbox %s was deleted meanwhile",
-                        sandbox->id);
+        (void)error_set(&err, "sandbox_gone", 0, "sandbox %s was deleted meanwhile", sandbox->id);
         if (sandbox->step == STEP_READY)
             start_give_up(sandbox, &err);
     }
@@ -276,8 +275,8 @@ static void record_committed(void *arg, uint64_t revision, const struct error *e
         record_free(sandbox->record);
         sandbox->record = next;
     } else {
-        log_say(LOG_LEVEL_WARN, "store_failed", "sandbox %s: its record could not be written: %s", sandbox->id,
-                   err->text);
+        log_say(LOG_LEVEL_WARN, "store_failed", "sandbox %s: its record could not be written: %s",
+                sandbox->id, err->text);
         record_free(next);
     }
     sandbox->committed(sandbox, err);

@@ -23,8 +23,9 @@ static bool is_create(const struct sandbox *sandbox)
 /* What says nothing of the sandbox itself: it may be started when that has passed. */
 static bool is_passing(const struct error *err)
 {
-    static const char *const codes[] = {"capacity",    "quota",        "draining",     "keeper_lost",
-                                        "sandbox_gone", "store_failed", "too_many_boxes"};
+    static const char *const codes[] = {"capacity",      "quota",        "draining",
+                                        "keeper_lost",   "sandbox_gone", "store_failed",
+                                        "too_many_boxes"};
 
     for (size_t i = 0; i < sizeof(codes) / sizeof(codes[0]); i++)
         if (strcmp(err->code, codes[i]) == 0)
@@ -49,7 +50,8 @@ static void create_undone(void *arg, uint64_t revision, const struct error *err)
 
     (void)revision;
     if (err != NULL && strcmp(err->code, "conflict") != 0)
-        log_say(LOG_LEVEL_WARN, "store_failed", "sandbox %s: what was left of its creation: %s", sandbox->id, err->text);
+        log_say(LOG_LEVEL_WARN, "store_failed", "sandbox %s: what was left of its creation: %s",
+                sandbox->id, err->text);
     if (sandbox->engine->is_closing || --sandbox->waits > 0)
         return;
     sandbox->record->state = SANDBOX_DELETED;
@@ -153,9 +155,8 @@ static void claimed(void *arg, const union keeper_answer *answer, int fd, const 
     (void)answer;
     fd_close(&fd);
     if (err != NULL)
-        (void)error_set(&why,
-                        strcmp(err->code, "keeper_lost") == 0 ? err->code : "sandbox_failed", 0,
-                        "the box that was ready has ended; ask again: %.300s", err->text);
+        (void)error_set(&why, strcmp(err->code, "keeper_lost") == 0 ? err->code : "sandbox_failed",
+                        0, "the box that was ready has ended; ask again: %.300s", err->text);
     part_done(arg, err != NULL ? &why : NULL);
 }
 
@@ -172,8 +173,8 @@ static void start_commit(struct sandbox *sandbox, bool claims)
 {
     struct engine *engine = sandbox->engine;
     bool names = is_create(sandbox) && sandbox->name_key != NULL;
-    struct record *next =
-        sandbox_next_record(sandbox, SANDBOX_RUNNING, is_create(sandbox) ? "created" : "started");
+    struct record *next = sandbox_next_record(sandbox, SANDBOX_RUNNING,
+                                              is_create(sandbox) ? "created" : "started");
 
     sandbox->step = STEP_COMMIT;
     sandbox->failure = (struct error){0};
@@ -282,8 +283,7 @@ static bool start_from_pool(struct sandbox *sandbox)
     struct error err;
 
     /* The disk of a persistent sandbox that was stopped is not one of the pool's. */
-    if (sandbox->record->disk[0] != '\0' ||
-        !pool_take(sandbox->engine, sandbox->record, &taken))
+    if (sandbox->record->disk[0] != '\0' || !pool_take(sandbox->engine, sandbox->record, &taken))
         return false;
     sandbox->box = taken.box;
     memcpy(sandbox->record->disk, taken.disk, sizeof(taken.disk));

@@ -17,8 +17,7 @@ struct ending {
     void (*ended)(struct sandbox *sandbox, const struct keeper_report *report);
 };
 
-static void box_ended(void *arg, const union keeper_answer *answer, int fd,
-                      const struct error *err)
+static void box_ended(void *arg, const union keeper_answer *answer, int fd, const struct error *err)
 {
     struct ending ending = *(struct ending *)arg;
 
@@ -28,7 +27,8 @@ static void box_ended(void *arg, const union keeper_answer *answer, int fd,
         return;
     /* "no_box": it has ended before. "keeper_lost": with the keeper. */
     if (err != NULL && strcmp(err->code, "keeper_lost") != 0 && strcmp(err->code, "no_box") != 0)
-        log_say(LOG_LEVEL_WARN, "box_end", "sandbox %s: its box could not be ended: %s", ending.sandbox->id, err->text);
+        log_say(LOG_LEVEL_WARN, "box_end", "sandbox %s: its box could not be ended: %s",
+                ending.sandbox->id, err->text);
     ending.sandbox->box = 0;
     ending.ended(ending.sandbox, err == NULL ? &answer->report : NULL);
 }
@@ -58,8 +58,9 @@ static void disk_dropped(void *arg, const union keeper_answer *answer, int fd,
     (void)answer;
     fd_close(&fd);
     if (err != NULL)
-        log_say(LOG_LEVEL_WARN, "disk_drop", "disk %s could not be removed, and will be tried again at the next start: %s",
-                   drop->disk, err->text);
+        log_say(LOG_LEVEL_WARN, "disk_drop",
+                "disk %s could not be removed, and will be tried again at the next start: %s",
+                drop->disk, err->text);
     free(drop);
     engine_settled(engine);
 }
@@ -155,8 +156,8 @@ static void name_deleted(void *arg, uint64_t revision, const struct error *err)
     (void)arg;
     (void)revision;
     if (err != NULL)
-        log_say(LOG_LEVEL_WARN, "store_failed", "the name of a deleted sandbox will be removed at the next start: %s",
-                   err->text);
+        log_say(LOG_LEVEL_WARN, "store_failed",
+                "the name of a deleted sandbox will be removed at the next start: %s", err->text);
 }
 
 static void deleted(struct sandbox *sandbox, const struct error *err)

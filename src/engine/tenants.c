@@ -220,8 +220,7 @@ static void key_made(void *arg, uint64_t revision, const struct error *err)
 }
 
 static int key_make_check(const struct engine *engine, const struct engine_caller *caller,
-                          const char *tenant, const char *label, unsigned scopes,
-                          struct error *err)
+                          const char *tenant, const char *label, unsigned scopes, struct error *err)
 {
     bool own = strcmp(tenant, caller->tenant) == 0;
 
@@ -291,7 +290,8 @@ void engine_key_each(struct engine *engine, const struct engine_caller *caller,
     struct engine_key_view view;
 
     for (const struct key *key = engine->tenants->keys; key != NULL; key = key->next) {
-        if (!all && ((caller->scopes & ENGINE_KEYS) == 0 || strcmp(key->tenant, caller->tenant) != 0))
+        if (!all &&
+            ((caller->scopes & ENGINE_KEYS) == 0 || strcmp(key->tenant, caller->tenant) != 0))
             continue;
         key_look(key, &view);
         if (!each(arg, &view))

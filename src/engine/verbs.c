@@ -8,8 +8,7 @@
 int engine_accepts(const struct engine *engine, struct error *err)
 {
     if (engine->is_lost || engine->is_draining || engine->is_closing)
-        return error_set(err, "draining", 0,
-                         "the engine is about to end; ask again in a moment");
+        return error_set(err, "draining", 0, "the engine is about to end; ask again in a moment");
     if (!engine->is_ready)
         return error_set(err, "not_ready", 0,
                          "the engine still waits for the keeper; ask again in a moment");
@@ -18,8 +17,8 @@ int engine_accepts(const struct engine *engine, struct error *err)
 
 /* ---- create ---- */
 
-static int create_join(struct record *record, struct sandbox *there,
-                       engine_created done, void *arg, struct error *err)
+static int create_join(struct record *record, struct sandbox *there, engine_created done, void *arg,
+                       struct error *err)
 {
     struct verb *verb;
     const struct record *is = there->record;
@@ -132,8 +131,7 @@ static struct sandbox *find_for(struct engine *engine, const struct engine_calle
 }
 
 static void push_plain(struct engine *engine, const struct engine_caller *caller, const char *id,
-                       enum verb_kind kind, const char *reason, engine_sandbox_done done,
-                       void *arg)
+                       enum verb_kind kind, const char *reason, engine_sandbox_done done, void *arg)
 {
     struct sandbox *sandbox;
     struct verb *verb;
@@ -242,8 +240,8 @@ static bool procs_at_once(struct sandbox *sandbox, bool must_run)
 
     if (sandbox->record->state == SANDBOX_CREATING)
         return false;
-    return !must_run || (steady && sandbox->first == NULL &&
-                         sandbox->record->state == SANDBOX_RUNNING);
+    return !must_run ||
+           (steady && sandbox->first == NULL && sandbox->record->state == SANDBOX_RUNNING);
 }
 
 void engine_procs(struct engine *engine, const struct engine_caller *caller, const char *id,
@@ -283,8 +281,7 @@ const struct keeper_host *engine_host(const struct engine *engine)
     return &engine->host;
 }
 
-static struct keeper_named *named_find(const struct engine *engine, uint32_t kind,
-                                       const char *name)
+static struct keeper_named *named_find(const struct engine *engine, uint32_t kind, const char *name)
 {
     for (size_t i = 0; i < engine->named_count; i++)
         if (engine->named[i].kind == kind && strcmp(engine->named[i].name, name) == 0)

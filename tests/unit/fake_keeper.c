@@ -183,7 +183,8 @@ static struct fake_box *box_new(struct fake *fake, const struct keeper_make *mak
 
     if (box == NULL || socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair) != 0)
         abort();
-    *box = (struct fake_box){.fake = fake, .id = ++fake->handles, .init = pair[0], .control = pair[1]};
+    *box = (struct fake_box){
+        .fake = fake, .id = ++fake->handles, .init = pair[0], .control = pair[1]};
     memcpy(box->owner, make->owner, sizeof(box->owner));
     memcpy(box->disk, make->disk, sizeof(box->disk));
     memcpy(box->root, make->root, sizeof(box->root));
@@ -284,8 +285,10 @@ static void refuse(struct fake *fake, uint32_t id, const char *code)
 static void greet(struct fake *fake, uint32_t id)
 {
     struct keeper_host host = {.head = {.type = KEEPER_HOST, .id = id}, .cpus = 2, .level = "full"};
-    struct keeper_named named = {
-        .head = {.type = KEEPER_NAMED, .id = id}, .kind = KEEPER_ROOT, .is_there = 1, .name = "debian"};
+    struct keeper_named named = {.head = {.type = KEEPER_NAMED, .id = id},
+                                 .kind = KEEPER_ROOT,
+                                 .is_there = 1,
+                                 .name = "debian"};
 
     answer(fake, &host, sizeof(host), -1);
     answer(fake, &named, sizeof(named), -1);

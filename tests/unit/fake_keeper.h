@@ -18,7 +18,7 @@ enum fake_lie {
     FAKE_OTHER_TYPE, /* an answer to something else */
     FAKE_ID,         /* an id that nobody asked with */
     FAKE_NO_FD,
-    FAKE_FDS, /* one more than there should be */
+    FAKE_FDS,  /* one more than there should be */
     FAKE_TEXT, /* a text that does not end */
     FAKE_LIES,
 };

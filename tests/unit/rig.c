@@ -11,7 +11,8 @@
 #include <string.h>
 #include <unistd.h>
 
-const struct engine_caller rig_caller = {"default", "socket", ENGINE_ALL & ~(unsigned)ENGINE_OPERATOR};
+const struct engine_caller rig_caller = {"default", "socket",
+                                         ENGINE_ALL & ~(unsigned)ENGINE_OPERATOR};
 const struct engine_caller rig_other = {"other", "k1", ENGINE_ALL & ~(unsigned)ENGINE_OPERATOR};
 const struct engine_caller rig_reader = {"default", "k2", ENGINE_READ};
 
@@ -266,6 +267,33 @@ void rig_made(struct rig *rig, const char *name, struct answer *answer)
         printf("not made: %s: %s\n", answer->error.code, answer->error.text);
         abort();
     }
+}
+
+struct expected {
+    struct rig *rig;
+    const char *id, *reason;
+    enum sandbox_state state;
+};
+
+static bool is_as_expected(void *arg)
+{
+    const struct expected *expected = arg;
+    struct answer seen;
+
+    return rig_look(expected->rig, expected->id, &seen) == (int)expected->state &&
+           strcmp(seen.reason, expected->reason) == 0;
+}
+
+bool rig_becomes(struct rig *rig, const char *id, enum sandbox_state state, const char *reason)
+{
+    struct expected expected = {rig, id, reason, state};
+    struct answer seen;
+
+    if (rig_until(rig, is_as_expected, &expected))
+        return true;
+    printf("%s: %s (%s) %s\n", id, sandbox_state_name((enum sandbox_state)rig_look(rig, id, &seen)),
+           seen.reason, seen.error.text);
+    return false;
 }
 
 int rig_fds(void)

@@ -54,6 +54,8 @@ void rig_change(struct rig *rig, const char *id, const struct sandbox_change *ch
                 struct answer *answer);
 /* As engine_look(): the state, or -1 and the error. */
 int rig_look(struct rig *rig, const char *id, struct answer *answer);
+/* Waits until it has this state and reason. */
+bool rig_becomes(struct rig *rig, const char *id, enum sandbox_state state, const char *reason);
 /* A sandbox of this name (or NULL) that runs; its id in `answer`. */
 void rig_made(struct rig *rig, const char *name, struct answer *answer);
 int rig_fds(void); /* how many this process has open */

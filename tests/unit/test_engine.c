@@ -23,25 +23,8 @@ static bool has_state(struct rig *rig, const char *id, enum sandbox_state state,
 
 struct expected {
     struct rig *rig;
-    const char *id, *reason;
-    enum sandbox_state state;
+    const char *id;
 };
-
-static bool is_as_expected(void *arg)
-{
-    const struct expected *expected = arg;
-    struct answer seen;
-
-    return rig_look(expected->rig, expected->id, &seen) == (int)expected->state &&
-           (expected->reason == NULL || strcmp(seen.reason, expected->reason) == 0);
-}
-
-static bool becomes(struct rig *rig, const char *id, enum sandbox_state state, const char *reason)
-{
-    struct expected expected = {rig, id, reason, state};
-
-    return rig_until(rig, is_as_expected, &expected);
-}
 
 static bool is_unknown(void *arg)
 {
@@ -260,12 +243,14 @@ static void check_stop_and_start(void)
     rig_stop(&rig, made.id, &second);
     CHECK(rig_wait(&rig, &first) && rig_wait(&rig, &second), "both are answered");
     CHECK(!first.failed && !second.failed && second.state == SANDBOX_STOPPED, "and well");
-    CHECK(rig.fake.ended == 1 && has_state(&rig, made.id, SANDBOX_STOPPED, "stopped"), "ended once");
+    CHECK(rig.fake.ended == 1 && has_state(&rig, made.id, SANDBOX_STOPPED, "stopped"),
+          "ended once");
     rig_start_it(&rig, made.id, &first);
     rig_start_it(&rig, made.id, &second);
     rig_stop(&rig, made.id, &third);
     CHECK(rig_wait(&rig, &first) && rig_wait(&rig, &second) && rig_wait(&rig, &third), "answered");
-    CHECK(first.state == SANDBOX_RUNNING && second.state == SANDBOX_RUNNING, "both found it running");
+    CHECK(first.state == SANDBOX_RUNNING && second.state == SANDBOX_RUNNING,
+          "both found it running");
     CHECK(third.state == SANDBOX_STOPPED && !third.failed, "and then it stopped");
     CHECK(fake_boxes(&rig.fake) == 0, "no box is left");
     rig_stop(&rig, "c0aaaaaaaaaaaaaaaaaa", &first);
@@ -444,18 +429,18 @@ static void check_fall(void)
     rig_open(&rig);
     rig_made(&rig, NULL, &made);
     fake_box_dies(fake_box_of(&rig.fake, made.id));
-    CHECK(becomes(&rig, made.id, SANDBOX_STOPPED, "box_ended"), "it says so");
+    CHECK(rig_becomes(&rig, made.id, SANDBOX_STOPPED, "box_ended"), "it says so");
     CHECK(fake_boxes(&rig.fake) == 0, "what is left of the box is ended");
     rig_start_it(&rig, made.id, &starts);
     CHECK(rig_wait(&rig, &starts) && !starts.failed, "started again");
     rig.fake.oom_kills = 1;
     fake_box_dies(fake_box_of(&rig.fake, made.id));
-    CHECK(becomes(&rig, made.id, SANDBOX_STOPPED, "oom"), "it says why");
+    CHECK(rig_becomes(&rig, made.id, SANDBOX_STOPPED, "oom"), "it says why");
     rig_start_it(&rig, made.id, &starts);
     CHECK(rig_wait(&rig, &starts) && !starts.failed, "started again");
     rig.fake.oom_kills = 0;
     fake_box_raves(fake_box_of(&rig.fake, made.id), 200);
-    CHECK(becomes(&rig, made.id, SANDBOX_STOPPED, "box_ended"), "a box that raves is ended");
+    CHECK(rig_becomes(&rig, made.id, SANDBOX_STOPPED, "box_ended"), "a box that raves is ended");
     CHECK(fake_boxes(&rig.fake) == 0, "and gone");
     rig.fake.mood = FAKE_DIES_STANDING;
     rig_start_it(&rig, made.id, &starts);
@@ -513,7 +498,8 @@ static void check_lists(void)
         CHECK(strcmp(all.ids[i], made[i].id) == 0, "in order of creation");
     rig_stop(&rig, made[3].id, &stops);
     (void)rig_wait(&rig, &stops);
-    CHECK(engine_list(rig.engine, &rig_caller, &filter, NULL, 0, list_one, &some, next, &err) == 0 &&
+    CHECK(engine_list(rig.engine, &rig_caller, &filter, NULL, 0, list_one, &some, next, &err) ==
+                  0 &&
               some.count == 1 && strcmp(some.ids[0], made[3].id) == 0,
           "by state");
     some.count = 0;
@@ -521,7 +507,8 @@ static void check_lists(void)
               some.count == 0,
           "another tenant sees none");
     filter.all_tenants = true;
-    CHECK(engine_list(rig.engine, &rig_caller, &filter, NULL, 0, list_one, &some, next, &err) != 0 &&
+    CHECK(engine_list(rig.engine, &rig_caller, &filter, NULL, 0, list_one, &some, next, &err) !=
+                  0 &&
               strcmp(err.code, "forbidden") == 0,
           "all tenants are the operator's");
     CHECK(engine_list(rig.engine, &rig_caller, NULL, "x-1", 0, list_one, &some, next, &err) != 0,
@@ -589,7 +576,7 @@ static void check_time(void)
         rig_procs(&rig, made.id, false, &execs);
     }
     CHECK(has_state(&rig, made.id, SANDBOX_RUNNING, "created"), "who is used is not idle");
-    CHECK(becomes(&rig, made.id, SANDBOX_STOPPED, "idle"), "and then stops");
+    CHECK(rig_becomes(&rig, made.id, SANDBOX_STOPPED, "idle"), "and then stops");
     spec = rig_spec(NULL);
     spec.deadline_ms = wall_ms() + 150;
     rig_create(&rig, &spec, &made);

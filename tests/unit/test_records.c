@@ -42,8 +42,8 @@ static struct record *full_record(void)
 {
     static const char *const labels[] = {"a=1", "b=\xc3\xa9\"\\\n", NULL};
     static const char *const env[] = {"PATH=/bin", "EMPTY=", "TAB=\t", NULL};
-    static const struct keeper_mount mounts[] = {{.name = "data", .target = "/data"},
-                                                 {.name = "src", .target = "/src/x", .read_only = 1}};
+    static const struct keeper_mount mounts[] = {
+        {.name = "data", .target = "/data"}, {.name = "src", .target = "/src/x", .read_only = 1}};
     struct sandbox_spec spec = plain_spec();
     struct record *record;
 
@@ -113,7 +113,8 @@ static void check_defaults(void)
     struct record *record = new_of(&spec);
 
     CHECK(record != NULL && strcmp(record->root, "host") == 0, "the root");
-    CHECK(record->limits.memory_bytes == usual.memory_bytes && record->limits.pids == 1024, "limits");
+    CHECK(record->limits.memory_bytes == usual.memory_bytes && record->limits.pids == 1024,
+          "limits");
     CHECK(record->limits.disk_inodes == (2ULL << 30) / 8192, "inodes by the disk");
     record_free(record);
 }
@@ -133,10 +134,10 @@ static void check_wishes(void)
     long_label[1] = '=';
     for (size_t i = 0; i <= ENGINE_LABELS_MAX; i++)
         many[i] = "a=b";
-#define REFUSED(what, field, set)        \
-    do {                                 \
-        spec = plain_spec();             \
-        set;                             \
+#define REFUSED(what, field, set)          \
+    do {                                   \
+        spec = plain_spec();               \
+        set;                               \
         check_refused(what, &spec, field); \
     } while (0)
     REFUSED("empty name", "name", spec.name = "");
@@ -168,9 +169,9 @@ static void check_wishes(void)
 
 static void check_targets(void)
 {
-    static const char *const bad[] = {"",     "/",       "data",      "/a/../b",   "/..",
-                                      "/a/.", "/a//b",   "/a/",       "/proc",     "/proc/x",
-                                      "/dev", "/sys/fs", "/a\nb",     "/./a"};
+    static const char *const bad[] = {"",     "/",       "data",  "/a/../b", "/..",
+                                      "/a/.", "/a//b",   "/a/",   "/proc",   "/proc/x",
+                                      "/dev", "/sys/fs", "/a\nb", "/./a"};
     static const char *const good[] = {"/a", "/a/b.c", "/..a", "/procx", "/a/...", "/tmp"};
     struct sandbox_spec spec = plain_spec();
     struct keeper_mount mount = {.name = "data"};
@@ -215,7 +216,7 @@ static void check_most(void)
 
 /* ---- what the store may hold after damage ---- */
 
-#define GOOD                                                                                      \
+#define GOOD                                                                                         \
     "\"id\":\"c0abcdefghijklmnopqr\",\"tenant\":\"t\",\"state\":\"running\",\"reason\":\"created\"," \
     "\"root\":\"host\",\"disk_kind\":\"ephemeral\",\"privileges\":\"plain\",\"then\":\"kill\""
 
