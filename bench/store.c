@@ -64,9 +64,11 @@ static int by_time(const void *one, const void *other)
 
 static void times_print(const char *what, uint64_t *ns, size_t count)
 {
+    size_t late = count * 99 / 100, middle = count / 2;
+
     qsort(ns, count, sizeof(*ns), by_time);
-    printf("%-28s p50 %7.3f ms   p99 %7.3f ms\n", what, (double)ns[count / 2] / 1e6,
-           (double)ns[count * 99 / 100] / 1e6);
+    printf("%-28s p50 %7.3f ms   p99 %7.3f ms\n", what, (double)ns[middle] / 1e6,
+           (double)ns[late] / 1e6);
 }
 
 /* What a log costs at least: an append of a page or two and one fdatasync. */
