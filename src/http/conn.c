@@ -634,7 +634,8 @@ static void on_poll(uv_poll_t *poll, int status, int events)
     }
 }
 
-void http_conn_new(struct http_server *server, int fd, const struct http_peer *peer, bool is_refused)
+void http_conn_new(struct http_server *server, int fd, const struct http_peer *peer,
+                   bool is_refused)
 {
     static const struct http_refusal full = {503, "too_many_connections",
                                              "All connections are taken."};

@@ -14,8 +14,8 @@ static size_t segment(const char *text)
 }
 
 /* Whether the path has the pattern's form; notes where its parameters are, still encoded. */
-static bool fits(const char *pattern, const char *path, struct http_param *params,
-                 const char **raw, size_t *count)
+static bool fits(const char *pattern, const char *path, struct http_param *params, const char **raw,
+                 size_t *count)
 {
     *count = 0;
     while (*pattern == '/' && *path == '/') {
@@ -68,8 +68,8 @@ static int decode_params(struct http_request *request, char *decoded, const char
 }
 
 const struct http_route *http_route_find(struct http_request *request, char *decoded,
-                                         const struct http_server *server,
-                                         struct http_refusal *no, char allow[64])
+                                         const struct http_server *server, struct http_refusal *no,
+                                         char allow[64])
 {
     const char *raw[HTTP_PARAMS_MAX];
 
@@ -97,8 +97,9 @@ const struct http_route *http_route_find(struct http_request *request, char *dec
         return route;
     }
     request->params_count = 0;
-    *no = allow[0] ? (struct http_refusal){405, "method_not_allowed",
-                                           "There is nothing at this path for this method."}
-                   : (struct http_refusal){404, "route_not_found", "There is nothing at this path."};
+    *no = allow[0]
+              ? (struct http_refusal){405, "method_not_allowed",
+                                      "There is nothing at this path for this method."}
+              : (struct http_refusal){404, "route_not_found", "There is nothing at this path."};
     return NULL;
 }

@@ -153,8 +153,8 @@ static void get_peer(struct http_request *request, void *data)
     char text[256];
 
     (void)data;
-    snprintf(text, sizeof(text), "%d %d %d %d %d %s", peer->is_unix, (int)peer->uid,
-             (int)peer->gid, (int)peer->pid, peer->is_loopback, peer->address);
+    snprintf(text, sizeof(text), "%d %d %d %d %d %s", peer->is_unix, (int)peer->uid, (int)peer->gid,
+             (int)peer->pid, peer->is_loopback, peer->address);
     answer_text(request, 200, text);
 }
 
@@ -194,7 +194,8 @@ static void get_stats(struct http_request *request, void *data)
     struct task *task;
 
     (void)data;
-    LIST_FOREACH (task, &followers, next) {
+    LIST_FOREACH(task, &followers, next)
+    {
         count++;
     }
     snprintf(text, sizeof(text), "{\"gone\":%zu,\"live\":%zu,\"followers\":%zu,\"waiting\":%zu}",

@@ -24,6 +24,7 @@ HELLO = b"GET /hello HTTP/1.1\r\nHost: x\r\n\r\n"
 class Server:
     def __init__(self, where, limits):
         self.path = where
+        self.said = None
         self.process = subprocess.Popen(
             [SERVER, f"unix:{where}" if where else "tcp",
              *(f"{name}={value}" for name, value in limits.items())],
@@ -80,12 +81,17 @@ class Server:
         status = pathlib.Path(f"/proc/{self.process.pid}/status").read_text()
         return int(status.split("VmRSS:")[1].split()[0]) * 1024
 
+    def ended(self):
+        """Waits until it has ended by itself; what it said."""
+        if self.said is None:
+            self.said, errors = self.process.communicate(timeout=20)
+            assert self.process.returncode == 0 and not errors, errors.decode()
+        return self.said
+
     def stop(self):
-        if self.process.poll() is None:
+        if self.said is None and self.process.poll() is None:
             self.process.send_signal(signal.SIGTERM)
-        out, errors = self.process.communicate(timeout=20)
-        assert self.process.returncode == 0 and not errors, errors.decode()
-        return out
+        self.ended()
 
 
 def read_all(client):
@@ -506,9 +512,8 @@ def test_a_client_that_leaves_within_a_body(server):
 def test_a_client_that_leaves_while_its_body_is_held_back(server):
     client = server.connect()
     client.sendall(b"POST /upload?hold=60000 HTTP/1.1\r\nHost: x\r\nContent-Length: 4000000\r\n\r\n")
-    client.setblocking(False)
-    sent = client.send(b"u" * 4_000_000)
-    assert 0 < sent < 4_000_000
+    # No more than the kernel takes: on TCP the end of what it cannot deliver is not told either.
+    client.sendall(b"u" * 40_000)
     server.until("live", 1)
     client.close()
     assert server.until("gone", 1) < 0.5
@@ -696,7 +701,7 @@ def test_draining_finishes_what_is_begun(serve):
     assert read_all(begun).endswith(b"Connection: close\r\n\r\nabc")
     answer = read_all(later)
     assert answer.endswith(b"later\n") and answer.count(b"HTTP/1.1 ") == 1
-    assert b"drained" in server.stop()
+    assert b"drained" in server.ended()
 
 
 def test_draining_cuts_in_the_end(serve):
@@ -708,7 +713,7 @@ def test_draining_cuts_in_the_end(serve):
     server.get("/drain?ms=300", "POST")
     assert not read_all(follower).endswith(b"0\r\n\r\n")
     assert 0.2 < time.monotonic() - started < 2
-    assert b"drained" in server.stop()
+    assert b"drained" in server.ended()
 
 
 def test_stopping_cuts_all_and_leaves_nothing(serve):
