@@ -352,9 +352,10 @@ static void give(struct http_conn *conn, struct http_request *request, const cha
                                               "The body is larger than the limit."};
 
     if (!request->collects) {
-        bool goes_on = request->part(request->part_arg, data, size);
-        if (conn->request == request) {
-            request->is_held = !goes_on;
+        /* Held before it is asked, so that it may already resume in there. */
+        request->is_held = true;
+        if (request->part(request->part_arg, data, size) && conn->request == request) {
+            request->is_held = false;
         }
         return;
     }

@@ -19,9 +19,8 @@
 #define KEEPER_BUILD_MAX 64
 
 enum keeper_type {
-    KEEPER_HELLO =
-        1,       /* first, once: KEEPER_HOST, a KEEPER_NAMED each, a KEEPER_BOX each, KEEPER_DONE */
-    KEEPER_MAKE, /* a box: KEEPER_MADE with its control socket, or KEEPER_REFUSED */
+    KEEPER_HELLO = 1, /* first, once: KEEPER_HOST, a KEEPER_NAMED each, a KEEPER_BOX each, KEEPER_DONE */
+    KEEPER_MAKE,      /* a box: KEEPER_MADE with its control socket, or KEEPER_REFUSED */
     KEEPER_CLAIM,     /* says whose a box of the pool is now: KEEPER_DONE */
     KEEPER_USAGE,     /* of a box: KEEPER_USED */
     KEEPER_END,       /* of a box, and wait: KEEPER_ENDED, when all of it is gone */
@@ -60,10 +59,10 @@ struct keeper_mount {
 
 struct keeper_make {
     struct keeper_head head;
-    char root[KEEPER_NAME_MAX];       /* registered; "host" is the view of the host */
-    uint32_t privileges;              /* enum box_privileges */
-    uint32_t disk_kind;               /* enum keeper_disk */
-    char disk[KEEPER_ID_LENGTH + 4];  /* of a persistent one; made if it is not there */
+    char root[KEEPER_NAME_MAX]; /* registered; "host" is the view of the host */
+    uint32_t privileges;        /* enum box_privileges */
+    uint32_t disk_kind;         /* enum keeper_disk */
+    char disk[KEEPER_ID_LENGTH + 4]; /* of a persistent one; made if it is not there */
     char owner[KEEPER_ID_LENGTH + 4]; /* sandbox; empty: none yet, see KEEPER_CLAIM */
     char hostname[65];
     char pad[7];
@@ -112,7 +111,7 @@ struct keeper_host {
 
 struct keeper_named {
     struct keeper_head head;
-    uint32_t kind;     /* enum keeper_kind */
+    uint32_t kind; /* enum keeper_kind */
     uint32_t is_there; /* 0: it was removed, or what it named is not what it was */
     char name[KEEPER_NAME_MAX];
 };
@@ -161,6 +160,6 @@ union keeper_answer {
 };
 
 /* The engine's fds when the keeper starts it: the others are closed. */
-#define KEEPER_ENGINE_SOCKET 3 /* this protocol */
-#define KEEPER_ENGINE_STATE 4  /* directory that is the engine's: store, logs, keys */
-#define KEEPER_ENGINE_LISTEN 5 /* from here on COVE_LISTEN_FDS listening sockets, unix or TCP */
+#define KEEPER_ENGINE_SOCKET 3   /* this protocol */
+#define KEEPER_ENGINE_STATE 4    /* directory that is the engine's: store, logs, keys */
+#define KEEPER_ENGINE_LISTEN 5   /* from here on COVE_LISTEN_FDS listening sockets, unix or TCP */
