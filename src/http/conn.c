@@ -423,7 +423,7 @@ static bool step_body(struct http_conn *conn, const char *data, size_t size, siz
 {
     struct http_request *request = conn->request;
 
-    if (!wants_body(request)) {
+    if (!request || !wants_body(request)) {
         return false;
     }
     if (request->is_whole) {
@@ -551,7 +551,7 @@ static void settle(struct http_conn *conn)
     }
     if (conn->state == CONN_HANDLING) {
         set_deadline(conn, 0);
-    } else if (conn->state == CONN_BODY && !conn->request->collects) {
+    } else if (conn->state == CONN_BODY && conn->request && !conn->request->collects) {
         set_deadline(conn, wants_body(conn->request) ? limits->body_ms : 0);
     } else if (conn->state == CONN_HEADER && (conn->in.size == 0 || conn->out.size > 0)) {
         conn->is_in_header = false;

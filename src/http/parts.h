@@ -75,9 +75,9 @@ struct http_server {
     bool (*admit)(struct http_request *request, void *data);
     void (*refuse)(struct http_request *request, unsigned status, const char *code,
                    const char *detail, void *data);
-    SLIST_HEAD(, http_listener) listeners;
-    TAILQ_HEAD(, http_conn) conns;
-    TAILQ_HEAD(, http_conn) kicked;
+    SLIST_HEAD(http_listeners, http_listener) listeners;
+    TAILQ_HEAD(http_conns, http_conn) conns;
+    TAILQ_HEAD(http_kicked, http_conn) kicked;
     size_t conns_count;
     uv_idle_t idle;   /* runs while there are kicked connections */
     uv_timer_t timer; /* accepting again; then the end of draining */
