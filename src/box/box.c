@@ -434,7 +434,7 @@ static int make(const struct box_spec *spec, struct box *box, struct making *mak
     if (box_send_config(making->control, &making->plan, making->limited, err) < 0 ||
         clone_child(box, making, err) < 0)
         return -1;
-    box->control = fd_take(&making->control);
+    box->link.control = fd_take(&making->control);
     /* The child has written into our plan what it found. */
     box->is_stale = making->plan.is_stale;
     box->is_watched = making->plan.gate.watched != 0;
@@ -458,7 +458,8 @@ int box_create(const struct box_spec *spec, struct box **out, struct error *err)
     box->magic = BOX_MAGIC;
     box->cold = true;
     box->privileges = spec->privileges;
-    box->control = box->pidfd = box->guard.socket = box->pool.lock = -1;
+    link_begin_plain(&box->link, -1);
+    box->pidfd = box->guard.socket = box->pool.lock = -1;
     making->control = making->into = making->leaves = making->disk.parent = -1;
     making->disk.lock = making->place = -1;
     making->plan.control = making->plan.init = making->plan.lower = making->plan.upper = -1;

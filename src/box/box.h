@@ -145,6 +145,11 @@ int box_fd(const struct box *box);
 /* Takes the next event: 1 if there was one, 0 if not, -1 on error. Does not block. */
 int box_next(struct box *box, struct box_event *event, struct error *err);
 
+/* A duplicate of the box's control socket, for another process to drive the box by (link.h) while this
+ * one keeps it: the box lives as long as anybody has one. Who hands it on does not call box_exec(),
+ * box_signal(), box_kill() and box_next() from then on. The fd, or -1. */
+int box_control_dup(const struct box *box, struct error *err);
+
 /* Kills what is left, waits until all of it is gone (processes, mounts, cgroups) and frees the
  * handle. `report` may be NULL. */
 int box_destroy(struct box *box, struct box_report *report, struct error *err);

@@ -4,6 +4,7 @@
 #include "box/box.h"
 #include "box/guard.h"
 #include "box/ids.h"
+#include "box/link_parts.h"
 #include "box/plan.h"
 
 #define BOX_MAGIC 0xb0c5b0c5U
@@ -12,12 +13,10 @@
 
 struct box {
     uint32_t magic;
-    int control;
-    int pidfd; /* of init; -1 once it is known to be gone */
+    struct link link; /* its `control` is -1 before and after */
+    int pidfd;        /* of init; -1 once it is known to be gone */
     struct box_user user;
     enum box_privileges privileges;
-    struct error failure; /* what the set-up child or the guard said, for BOX_GONE */
-    bool failed;
 
     const struct cgroup *lent; /* of a zygote's box: its leaves are removed at the end */
 

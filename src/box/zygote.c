@@ -255,11 +255,11 @@ static int ask(struct zygote *zygote, const struct zygote_slot *slot,
 
     if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair) < 0)
         return error_set(err, "create_failed", errno, "cannot make the box's control socket");
-    box->control = pair[0];
+    box->link.control = pair[0];
     fds[0] = pair[1];
     made = lend(slot, request, fds, &count, err);
     if (made == 0)
-        made = box_send_config(box->control, &request->plan, limited, err);
+        made = box_send_config(box->link.control, &request->plan, limited, err);
     if (made == 0 && proto_send(zygote->socket, request, sizeof(*request), NULL, 0, fds, count) < 0)
         made = error_set(err, "zygote_failed", errno, "the zygote has ended; start it again");
     (void)close(pair[1]);
@@ -301,7 +301,8 @@ int zygote_box(struct zygote *zygote, const struct box_spec *spec, const struct 
         box->magic = BOX_MAGIC;
         box->privileges = spec->privileges;
         box->lent = slot->cgroup;
-        box->control = box->pidfd = box->guard.socket = box->pool.lock = -1;
+        link_begin_plain(&box->link, -1);
+        box->pidfd = box->guard.socket = box->pool.lock = -1;
         made = prepare(zygote, spec, slot, box, request, err);
         if (made == 0)
             made = ask(zygote, slot, request, box, err);
