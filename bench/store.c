@@ -3,9 +3,9 @@
  * Puts of 1 KiB one after the other (what a caller waits for one answer), a thousand at once (what many
  * callers get together), what store_put() itself takes of the loop's thread, and a get.
  * usage: store DIRECTORY */
+#include "store/store.h"
 #include "base/clock.h"
 #include "base/fd.h"
-#include "store/store.h"
 
 #include <fcntl.h>
 #include <stdio.h>
@@ -64,9 +64,11 @@ static int by_time(const void *one, const void *other)
 
 static void times_print(const char *what, uint64_t *ns, size_t count)
 {
+    size_t late = count * 99 / 100, middle = count / 2;
+
     qsort(ns, count, sizeof(*ns), by_time);
-    printf("%-28s p50 %7.3f ms   p99 %7.3f ms\n", what, (double)ns[count / 2] / 1e6,
-           (double)ns[count * 99 / 100] / 1e6);
+    printf("%-28s p50 %7.3f ms   p99 %7.3f ms\n", what, (double)ns[middle] / 1e6,
+           (double)ns[late] / 1e6);
 }
 
 /* What a log costs at least: an append of a page or two and one fdatasync. */
@@ -106,7 +108,8 @@ static void bench_one_by_one(struct bench *bench)
         ns[i] = clock_monotonic_ns() - began;
     }
     times_print("put, one by one", ns, ONE_BY_ONE);
-    printf("%-28s mean %6.3f us\n", "  of the loop's thread", (double)bench->asking_ns / 1e3 / ONE_BY_ONE);
+    printf("%-28s mean %6.3f us\n", "  of the loop's thread",
+           (double)bench->asking_ns / 1e3 / ONE_BY_ONE);
 }
 
 static void bench_together(struct bench *bench)
@@ -123,7 +126,8 @@ static void bench_together(struct bench *bench)
         fail("not all were answered");
     printf("%-28s %.0f a second\n", "put, a thousand at once",
            TOGETHER * 1e9 / (double)(clock_monotonic_ns() - began));
-    printf("%-28s mean %6.3f us\n", "  of the loop's thread", (double)bench->asking_ns / 1e3 / TOGETHER);
+    printf("%-28s mean %6.3f us\n", "  of the loop's thread",
+           (double)bench->asking_ns / 1e3 / TOGETHER);
 }
 
 static void bench_get(struct bench *bench)
@@ -139,8 +143,7 @@ static void bench_get(struct bench *bench)
             fail("a key is not there");
         store_value_free(&value);
     }
-    printf("%-28s mean %6.3f us\n", "get",
-           (double)(clock_monotonic_ns() - began) / 1e3 / TOGETHER);
+    printf("%-28s mean %6.3f us\n", "get", (double)(clock_monotonic_ns() - began) / 1e3 / TOGETHER);
 }
 
 int main(int argc, char **argv)
@@ -151,8 +154,7 @@ int main(int argc, char **argv)
 
     if (argc != 2)
         fail("usage: store DIRECTORY");
-    if (uv_loop_init(&bench.loop) != 0 ||
-        store_open(argv[1], &bench.loop, &bench.store, &err) < 0)
+    if (uv_loop_init(&bench.loop) != 0 || store_open(argv[1], &bench.loop, &bench.store, &err) < 0)
         fail(err.text);
     memset(bench.data, 'x', SIZE);
     bench_disk(argv[1]);
@@ -163,7 +165,8 @@ int main(int argc, char **argv)
     began = clock_monotonic_ns();
     if (store_open(argv[1], &bench.loop, &bench.store, &err) < 0)
         fail(err.text);
-    printf("%-28s      %6.3f ms\n", "open, 5,000 keys", (double)(clock_monotonic_ns() - began) / 1e6);
+    printf("%-28s      %6.3f ms\n", "open, 5,000 keys",
+           (double)(clock_monotonic_ns() - began) / 1e6);
     store_close(bench.store);
     (void)uv_run(&bench.loop, UV_RUN_DEFAULT);
     return 0;

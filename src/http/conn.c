@@ -352,9 +352,10 @@ static void give(struct http_conn *conn, struct http_request *request, const cha
                                               "The body is larger than the limit."};
 
     if (!request->collects) {
-        bool goes_on = request->part(request->part_arg, data, size);
-        if (conn->request == request) {
-            request->is_held = !goes_on;
+        /* Held before it is asked, so that it may already resume in there. */
+        request->is_held = true;
+        if (request->part(request->part_arg, data, size) && conn->request == request) {
+            request->is_held = false;
         }
         return;
     }
@@ -422,7 +423,7 @@ static bool step_body(struct http_conn *conn, const char *data, size_t size, siz
 {
     struct http_request *request = conn->request;
 
-    if (!wants_body(request)) {
+    if (!request || !wants_body(request)) {
         return false;
     }
     if (request->is_whole) {
@@ -550,7 +551,7 @@ static void settle(struct http_conn *conn)
     }
     if (conn->state == CONN_HANDLING) {
         set_deadline(conn, 0);
-    } else if (conn->state == CONN_BODY && !conn->request->collects) {
+    } else if (conn->state == CONN_BODY && conn->request && !conn->request->collects) {
         set_deadline(conn, wants_body(conn->request) ? limits->body_ms : 0);
     } else if (conn->state == CONN_HEADER && (conn->in.size == 0 || conn->out.size > 0)) {
         conn->is_in_header = false;
@@ -634,7 +635,8 @@ static void on_poll(uv_poll_t *poll, int status, int events)
     }
 }
 
-void http_conn_new(struct http_server *server, int fd, const struct http_peer *peer, bool is_refused)
+void http_conn_new(struct http_server *server, int fd, const struct http_peer *peer,
+                   bool is_refused)
 {
     static const struct http_refusal full = {503, "too_many_connections",
                                              "All connections are taken."};

@@ -12,8 +12,8 @@
 
 /* Two of these are a way to say two things to two readers. */
 static const char *const singletons[] = {
-    "host",   "content-length", "transfer-encoding", "authorization", "x-api-key",
-    "origin", "content-type",   "expect",            "if-match",      "idempotency-key",
+    "host",         "content-length", "transfer-encoding", "authorization",   "x-api-key", "origin",
+    "content-type", "expect",         "if-match",          "idempotency-key",
 };
 
 static bool is_token(unsigned char c)

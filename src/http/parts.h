@@ -53,8 +53,8 @@ struct http_conn {
     bool is_processing;
     bool is_in_header; /* the deadline is that of a header that has begun */
     bool has_unread;   /* more of a body may come that nobody will read */
-    unsigned handles;    /* of libuv, not closed yet */
-    uint64_t deadline;   /* 0: none */
+    unsigned handles;  /* of libuv, not closed yet */
+    uint64_t deadline; /* 0: none */
     uint64_t timer_due;
     size_t scanned; /* of the header in `in` */
     size_t lingered;
@@ -75,9 +75,9 @@ struct http_server {
     bool (*admit)(struct http_request *request, void *data);
     void (*refuse)(struct http_request *request, unsigned status, const char *code,
                    const char *detail, void *data);
-    SLIST_HEAD(, http_listener) listeners;
-    TAILQ_HEAD(, http_conn) conns;
-    TAILQ_HEAD(, http_conn) kicked;
+    SLIST_HEAD(http_listeners, http_listener) listeners;
+    TAILQ_HEAD(http_conns, http_conn) conns;
+    TAILQ_HEAD(http_kicked, http_conn) kicked;
     size_t conns_count;
     uv_idle_t idle;   /* runs while there are kicked connections */
     uv_timer_t timer; /* accepting again; then the end of draining */
@@ -104,11 +104,11 @@ struct http_request {
     const struct http_route *route;
     bool is_head;
     bool is_old;
-    bool is_handed;  /* a handler, or admit(), has seen it */
-    bool is_whole;   /* all of the body has been read */
-    bool is_held;    /* the handler wants no more of the body now */
-    bool is_begun;   /* the header of the answer is out */
-    bool collects;   /* the body is kept for a handler that gets it whole */
+    bool is_handed; /* a handler, or admit(), has seen it */
+    bool is_whole;  /* all of the body has been read */
+    bool is_held;   /* the handler wants no more of the body now */
+    bool is_begun;  /* the header of the answer is out */
+    bool collects;  /* the body is kept for a handler that gets it whole */
     bool waits_for_drain;
     void *user;
     void (*free_user)(void *user);
@@ -137,8 +137,8 @@ void http_bytes_free(struct http_bytes *bytes);
 /* The route for the request's method and path, with its parameters in `request`. Where there is none:
  * NULL, and `no` says why; for a method that the path does not have, `allow` lists those it has. */
 const struct http_route *http_route_find(struct http_request *request, char *decoded,
-                                         const struct http_server *server,
-                                         struct http_refusal *no, char allow[64]);
+                                         const struct http_server *server, struct http_refusal *no,
+                                         char allow[64]);
 
 /* ---- request.c ---- */
 
@@ -149,7 +149,8 @@ void http_request_refuse(struct http_request *request, const struct http_refusal
 
 /* ---- conn.c ---- */
 
-void http_conn_new(struct http_server *server, int fd, const struct http_peer *peer, bool is_refused);
+void http_conn_new(struct http_server *server, int fd, const struct http_peer *peer,
+                   bool is_refused);
 /* The client is gone, or is made so: tells the request, closes. */
 void http_conn_cut(struct http_conn *conn);
 /* Has the connection looked after when the caller has returned to the loop. */

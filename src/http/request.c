@@ -301,8 +301,7 @@ void http_answer(struct http_request *request, unsigned status, const char *cont
 
     if (request->conn && !request->is_begun) {
         bool has_body = !request->is_head && status != 204 && status != 304;
-        size_t length =
-            write_head(request, status, content_type, false, size, head, sizeof(head));
+        size_t length = write_head(request, status, content_type, false, size, head, sizeof(head));
         send_head(request, head, length, body, has_body ? size : 0);
         end(request);
     } else {

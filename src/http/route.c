@@ -14,8 +14,7 @@ static size_t segment(const char *text)
 }
 
 /* Whether the path has the pattern's form; notes where its parameters are, still encoded. */
-static bool fits(const char *pattern, const char *path, struct http_param *params,
-                 const char **raw, size_t *count)
+static bool fits(const char *pattern, const char *path, struct http_param *params, size_t *count)
 {
     *count = 0;
     while (*pattern == '/' && *path == '/') {
@@ -26,8 +25,7 @@ static bool fits(const char *pattern, const char *path, struct http_param *param
             if (have == 0 || *count == HTTP_PARAMS_MAX) {
                 return false;
             }
-            params[*count] = (struct http_param){.name = pattern + 1, .name_length = want - 2};
-            raw[(*count)++] = path;
+            params[(*count)++] = (struct http_param){pattern + 1, want - 2, path};
         } else if (want != have || memcmp(pattern, path, want) != 0) {
             return false;
         }
@@ -53,32 +51,30 @@ static void add_word(char allow[64], const char *word)
     }
 }
 
-static int decode_params(struct http_request *request, char *decoded, const char **raw)
+static int decode_params(struct http_request *request, char *decoded)
 {
     for (size_t i = 0; i < request->params_count; i++) {
-        size_t length = segment(raw[i]);
+        struct http_param *param = &request->params[i];
+        size_t length = segment(param->value);
 
-        if (http_decode(raw[i], length, false, decoded)) {
+        if (http_decode(param->value, length, false, decoded)) {
             return -1;
         }
-        request->params[i].value = decoded;
+        param->value = decoded;
         decoded += length + 1;
     }
     return 0;
 }
 
 const struct http_route *http_route_find(struct http_request *request, char *decoded,
-                                         const struct http_server *server,
-                                         struct http_refusal *no, char allow[64])
+                                         const struct http_server *server, struct http_refusal *no,
+                                         char allow[64])
 {
-    const char *raw[HTTP_PARAMS_MAX];
-
     allow[0] = '\0';
     for (size_t i = 0; i < server->routes_count; i++) {
         const struct http_route *route = &server->routes[i];
 
-        if (!fits(route->pattern, request->head.path, request->params, raw,
-                  &request->params_count)) {
+        if (!fits(route->pattern, request->head.path, request->params, &request->params_count)) {
             continue;
         }
         if (!method_fits(route->method, request->head.method)) {
@@ -88,7 +84,7 @@ const struct http_route *http_route_find(struct http_request *request, char *dec
             }
             continue;
         }
-        if (decode_params(request, decoded, raw)) {
+        if (decode_params(request, decoded)) {
             request->params_count = 0;
             *no = (struct http_refusal){400, "bad_request",
                                         "A part of the path is not percent-encoded UTF-8."};
@@ -97,8 +93,9 @@ const struct http_route *http_route_find(struct http_request *request, char *dec
         return route;
     }
     request->params_count = 0;
-    *no = allow[0] ? (struct http_refusal){405, "method_not_allowed",
-                                           "There is nothing at this path for this method."}
-                   : (struct http_refusal){404, "route_not_found", "There is nothing at this path."};
+    *no = allow[0]
+              ? (struct http_refusal){405, "method_not_allowed",
+                                      "There is nothing at this path for this method."}
+              : (struct http_refusal){404, "route_not_found", "There is nothing at this path."};
     return NULL;
 }

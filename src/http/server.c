@@ -123,7 +123,8 @@ static void on_idle(uv_idle_t *idle)
     size_t left = 0;
 
     /* Those that are kicked meanwhile have the next turn, so that none can hold the loop. */
-    TAILQ_FOREACH (conn, &server->kicked, kicked_next) {
+    TAILQ_FOREACH(conn, &server->kicked, kicked_next)
+    {
         left++;
     }
     for (; left > 0 && !TAILQ_EMPTY(&server->kicked); left--) {
@@ -190,8 +191,8 @@ static bool accept_one(struct http_listener *listener)
     struct http_peer peer;
     int on = 1;
 
-    _cleanup_close_ int fd =
-        accept4(listener->fd, (struct sockaddr *)&address, &size, SOCK_NONBLOCK | SOCK_CLOEXEC);
+    _cleanup_close_ int fd = accept4(listener->fd, (struct sockaddr *)&address, &size,
+                                     SOCK_NONBLOCK | SOCK_CLOEXEC);
     if (fd < 0) {
         if (errno == EMFILE || errno == ENFILE || errno == ENOMEM || errno == ENOBUFS) {
             server->is_paused = true;
@@ -236,7 +237,8 @@ static void watch_listeners(struct http_server *server)
     struct http_listener *listener;
     bool accepts = !server->is_paused && !server->is_draining && !is_full(server);
 
-    SLIST_FOREACH (listener, &server->listeners, next) {
+    SLIST_FOREACH(listener, &server->listeners, next)
+    {
         if (!accepts) {
             uv_poll_stop(&listener->poll);
         } else if (!uv_is_active((uv_handle_t *)&listener->poll)) {

@@ -48,7 +48,10 @@ static int value_copy(const struct store_value *from, struct store_value *out, s
     }
     memcpy(data, from->data, from->size);
     data[from->size] = '\0';
-    *out = (struct store_value){key, data, from->size, from->revision};
+    out->key = key;
+    out->data = data;
+    out->size = from->size;
+    out->revision = from->revision;
     return 1;
 }
 

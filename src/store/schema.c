@@ -5,6 +5,7 @@
 #include "store/schema.h"
 
 #include "base/fd.h"
+#include "base/parse.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -108,18 +109,19 @@ int schema_bring(struct db *db, const char *directory, const struct schema *sche
                  struct error *err)
 {
     char text[128];
-    unsigned version = 0;
+    uint64_t version = 0;
+    struct error ignored;
 
     if (check_whole(db, err) < 0 || pragma_text(db, "PRAGMA user_version", text, err) < 0)
         return -1;
-    if (sscanf(text, "%u", &version) != 1 || version > schema->count)
+    if (parse_count("schema", text, 0, schema->count, &version, &ignored) < 0)
         return error_set(err, "store_too_new", 0,
                          "the store has schema %.20s and this program knows none beyond %u; use a "
                          "newer cove, or put back the copy that was kept",
                          text, schema->count);
     if (version == schema->count)
         return 0;
-    if (version > 0 && copy_keep(db, directory, version, err) < 0)
+    if (version > 0 && copy_keep(db, directory, (unsigned)version, err) < 0)
         return -1;
-    return steps_take(db, version, schema, err);
+    return steps_take(db, (unsigned)version, schema, err);
 }

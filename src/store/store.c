@@ -22,7 +22,8 @@
 #define BATCH_WRITES 1024
 #define BATCH_BYTES (8U << 20)
 
-static const char format[] = "cove-store 1\n";
+#define FORMAT_NAME "cove-store "
+static const char format[] = FORMAT_NAME "1\n";
 
 /* ---- the writer's thread ---- */
 
@@ -281,7 +282,6 @@ static int format_write(int dir)
 static int format_check(int dir, const char *directory, struct error *err)
 {
     char text[64];
-    unsigned version = 0;
 
     if (fd_read_file(dir, "FORMAT", text, sizeof(text)) < 0) {
         if (errno != ENOENT)
@@ -297,10 +297,11 @@ static int format_check(int dir, const char *directory, struct error *err)
     }
     if (strcmp(text, format) == 0)
         return 0;
-    if (sscanf(text, "cove-store %u", &version) == 1 && version > 1)
+    if (strncmp(text, FORMAT_NAME, sizeof(FORMAT_NAME) - 1) == 0)
         return error_set(err, "store_too_new", 0,
-                         "%.300s has format %u and this program knows 1; use a newer cove",
-                         directory, version);
+                         "%.300s has format %.*s and this program knows 1; use a newer cove",
+                         directory, (int)strcspn(text + sizeof(FORMAT_NAME) - 1, "\n"),
+                         text + sizeof(FORMAT_NAME) - 1);
     return error_set(err, "store_corrupt", 0,
                      "%.300s/FORMAT is not that of a store; put back a copy of the directory",
                      directory);

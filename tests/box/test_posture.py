@@ -298,9 +298,11 @@ def test_killing_one_command_takes_its_daemons_and_spares_the_other(commands):
     has_leaves = EXPECT.has_cgroup and any((pathlib.Path(root) / "cgroup.controllers").exists()
                      for root in harness.cgroup_roots())
     daemon = "(setsid sh -c '(trap \"\" TERM HUP; sleep 4711) & sleep 4712' &); sleep 4713"
-    done = commands("plain", "exec", 1, daemon, "exec", 2, "sleep 0.5; echo alive", "sleep", 300,
-                    "kill", 1, "wait", 1, "exec", 3, "pgrep -f 'sleep 471[123]' | wc -l", "wait", 3,
-                    "wait", 2)
+    standing = "until [ $(pgrep -c -x -f 'sleep 471[123]') = 3 ]; do sleep 0.02; done"
+    spared = "until [ -e /tmp/go ]; do sleep 0.02; done; echo alive"
+    done = commands("plain", "exec", 1, daemon, "exec", 2, spared, "exec", 3, standing, "wait", 3,
+                    "kill", 1, "wait", 1, "exec", 4, "pgrep -f 'sleep 471[123]' | wc -l", "wait", 4,
+                    "exec", 5, "touch /tmp/go", "wait", 5, "wait", 2)
     assert done.returncode == 0, done.stderr
     left, other = done.stdout.split()
     assert other == "alive" and (left == "0" or not has_leaves), (done.stdout, done.stderr)

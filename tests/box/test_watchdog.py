@@ -30,22 +30,37 @@ def late_ms(steps, limit):
     return (beyond[-1] - beyond[0]) / 1e6 if beyond else 0
 
 
+def is_in_time(measure):
+    """Whether one try of three is. Somebody else's work on these CPUs can be what is late in one; a
+    watchdog that is late is so in all."""
+    return any(measure() <= LATE_MS for _ in range(3))
+
+
 @pytest.mark.parametrize("privileges", ["plain", "system"])
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_bomb_ends_within_100_ms_of_its_limit(kind, privileges):
-    result, steps = bomb(kind, "--privileges", privileges)
+    def measure():
+        result, steps = bomb(kind, "--privileges", privileges)
+        assert result.report["oom_killed"] and result.report["signal"] == "SIGKILL", result.report
+        assert steps[-1][0] >= 40 * MIB, "killed before its limit"
+        late = late_ms(steps, 64)
+        assert late > LATE_MS or result.report["peak_memory_bytes"] <= EXPECT.peak(64 * MIB)
+        return late
+
     if kind in ("memfd", "segments") and not EXPECT.has_cgroup:
+        result, steps = bomb(kind, "--privileges", privileges)
         assert steps == [] and "errno 38" in result.stdout  # what nobody can count is not there
         return
-    assert result.report["oom_killed"] and result.report["signal"] == "SIGKILL", result.report
-    assert steps[-1][0] >= 40 * MIB, "killed before its limit"
-    assert late_ms(steps, 64) <= LATE_MS
-    assert result.report["peak_memory_bytes"] <= EXPECT.peak(64 * MIB)
+    assert is_in_time(measure)
 
 
 def test_a_bomb_among_busy_processes_ends_as_soon():
-    result, steps = bomb("private", "--pids", "100", busy=60)
-    assert result.report["oom_killed"] and late_ms(steps, 64) <= LATE_MS
+    def measure():
+        result, steps = bomb("private", "--pids", "100", busy=60)
+        assert result.report["oom_killed"]
+        return late_ms(steps, 64)
+
+    assert is_in_time(measure)
 
 
 @pytest.mark.parametrize("kind", ["leader", "tables", "groups", "mappings"])
@@ -107,13 +122,17 @@ def anonymous_bytes(box):
 
 
 def test_many_processes_of_20_mib_stay_within_the_limit_too():
-    box = harness.start(["/attack/attack", 65, "processes", 1024], "--mount", ATTACK_MOUNT,
-                        "--memory", "128M", "--timeout", "5s")
-    try:
-        above, most = grew_above(box, anonymous_bytes, 128 * MIB)
-        assert above <= LATE_MS and most <= EXPECT.peak(128 * MIB), (above, most)
-    finally:
-        harness.end(box)
+    def measure():
+        box = harness.start(["/attack/attack", 65, "processes", 1024], "--mount", ATTACK_MOUNT,
+                            "--memory", "128M", "--timeout", "5s")
+        try:
+            above, most = grew_above(box, anonymous_bytes, 128 * MIB)
+            assert above > LATE_MS or most <= EXPECT.peak(128 * MIB), (above, most)
+            return above
+        finally:
+            harness.end(box)
+
+    assert is_in_time(measure)
 
 
 @pytest.mark.parametrize("privileges, entry", [("plain", 1), ("system", 1), ("system", 66)])
@@ -121,14 +140,17 @@ def test_a_fork_bomb_ends_within_100_ms_of_its_limit(privileges, entry):
     """Of one user it never comes that far. Each user of a system box has a count of its own in the
     kernel, so one process of each is for the watchdog."""
     users = EXPECT.count - 1 if EXPECT.count > 1 else 1
-    box = harness.start(["/attack/attack", entry, 3000, min(users, 1000) if entry == 66 else 2000],
-                        "--mount", ATTACK_MOUNT, "--pids", "100", "--privileges", privileges,
-                        "--timeout", "3s")
-    try:
-        above, _ = grew_above(box, lambda box: len(harness.box_processes(box)), 101)
-        assert above <= LATE_MS
-    finally:
-        harness.end(box)
+    count = min(users, 1000) if entry == 66 else 2000
+
+    def measure():
+        box = harness.start(["/attack/attack", entry, 3000, count], "--mount", ATTACK_MOUNT,
+                            "--pids", "100", "--privileges", privileges, "--timeout", "3s")
+        try:
+            return grew_above(box, lambda box: len(harness.box_processes(box)), 101)[0]
+        finally:
+            harness.end(box)
+
+    assert is_in_time(measure)
 
 
 # ---- what is no bomb ---------------------------------------------------------------------------

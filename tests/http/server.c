@@ -26,13 +26,13 @@ struct task {
     bool has_timer;
     bool is_follower;
     bool holds;
-    bool is_careless; /* writes whatever waits */
+    bool is_careless; /* writes whatever waits; resumes before it holds */
     unsigned ms;
 };
 
 static struct http_server *server;
 static uv_loop_t *loop;
-static LIST_HEAD(, task) followers = LIST_HEAD_INITIALIZER(followers);
+static LIST_HEAD(tasks, task) followers = LIST_HEAD_INITIALIZER(followers);
 static size_t gone_count, live_count, most_waiting, backlog_bytes = 1 << 20;
 
 /* ---- tasks: what a request that is not answered at once needs ---- */
@@ -153,8 +153,8 @@ static void get_peer(struct http_request *request, void *data)
     char text[256];
 
     (void)data;
-    snprintf(text, sizeof(text), "%d %d %d %d %d %s", peer->is_unix, (int)peer->uid,
-             (int)peer->gid, (int)peer->pid, peer->is_loopback, peer->address);
+    snprintf(text, sizeof(text), "%d %d %d %d %d %s", peer->is_unix, (int)peer->uid, (int)peer->gid,
+             (int)peer->pid, peer->is_loopback, peer->address);
     answer_text(request, 200, text);
 }
 
@@ -194,7 +194,8 @@ static void get_stats(struct http_request *request, void *data)
     struct task *task;
 
     (void)data;
-    LIST_FOREACH (task, &followers, next) {
+    LIST_FOREACH(task, &followers, next)
+    {
         count++;
     }
     snprintf(text, sizeof(text), "{\"gone\":%zu,\"live\":%zu,\"followers\":%zu,\"waiting\":%zu}",
@@ -334,7 +335,9 @@ static bool on_part(void *arg, const void *bytes, size_t size)
         answer_text(task->request, 200, "enough");
         return true;
     }
-    if (task->holds) {
+    if (task->holds && task->is_careless) {
+        http_body_resume(task->request);
+    } else if (task->holds) {
         uv_timer_start(&task->timer, on_resume, task->ms, 0);
     }
     return !task->holds;
@@ -347,6 +350,7 @@ static void post_upload(struct http_request *request, void *data)
     (void)data;
     task->ms = (unsigned)number(request, "hold", 0);
     task->holds = task->ms > 0;
+    task->is_careless = number(request, "now", 0) != 0;
     task->left = number(request, "enough", 0);
     http_on_body(request, on_part, task);
 }
