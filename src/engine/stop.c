@@ -107,9 +107,10 @@ static const char *why_it_fell(const struct sandbox *sandbox, const struct keepe
 static void stop_ended(struct sandbox *sandbox, const struct keeper_report *report)
 {
     struct verb *verb = sandbox->active;
+    const char *reason = verb->kind == VERB_FALL ? why_it_fell(sandbox, report) : verb->reason;
 
-    if (verb->kind == VERB_FALL)
-        (void)snprintf(verb->reason, sizeof(verb->reason), "%s", why_it_fell(sandbox, report));
+    if (reason != verb->reason)
+        (void)snprintf(verb->reason, sizeof(verb->reason), "%s", reason);
     sandbox_detach(sandbox, verb->reason);
     sandbox_commit(sandbox, sandbox_next_record(sandbox, SANDBOX_STOPPED, verb->reason), stopped);
 }

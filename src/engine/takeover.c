@@ -101,6 +101,8 @@ static void records_sort(struct takeover *takeover)
 {
     size_t living = 0;
 
+    if (takeover->count == 0)
+        return;
     for (size_t i = 0; i < takeover->count; i++) {
         struct record *record = takeover->records[i];
 

@@ -182,13 +182,16 @@ void engine_delete_sandbox(struct engine *engine, const struct engine_caller *ca
 
 static int change_verb(const struct sandbox_change *change, struct verb *verb, struct error *err)
 {
+    /* Only what changes of it is looked at. */
     static const struct sandbox_spec usual = {.privileges = BOX_SYSTEM,
                                               .disk_kind = KEEPER_PERSISTENT};
-    static const struct box_limits none;
+    static const struct box_limits some = {
+        .memory_bytes = 1 << 30, .pids = 1, .disk_bytes = 1 << 30};
+    static const struct box_limits unbounded;
 
     if (change->then > SANDBOX_THEN_STOP || change->then < -1)
         return error_set(err, "bad_request", 0, "lifecycle.then: there is no such");
-    if (record_new(&usual, "none", &none, &none, &verb->record, err) != 0 ||
+    if (record_new(&usual, "none", &some, &unbounded, &verb->record, err) != 0 ||
         (change->labels != NULL && record_set_labels(verb->record, change->labels, err) != 0))
         return -1;
     if (change->labels != NULL)
