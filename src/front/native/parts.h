@@ -126,6 +126,9 @@ void pull_begin(struct pull *pull, struct job *job, struct proc *proc, const cha
 
 /* ---- print.c ---- */
 
+/* Names that begin with it are ours, and are printed as none: clients cannot give such a one. */
+#define PRINT_HIDDEN "\x01"
+
 void print_sandbox(struct out *out, const char *key, const struct sandbox_view *view,
                    const bool *created);
 void print_process(struct out *out, const char *key, const struct proc_view *view);

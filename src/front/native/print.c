@@ -81,7 +81,8 @@ void print_sandbox(struct out *out, const char *key, const struct sandbox_view *
 {
     out_object(out, key);
     out_text(out, "id", view->id);
-    out_text(out, "name", view->name);
+    out_text(out, "name",
+             view->name == NULL || view->name[0] == PRINT_HIDDEN[0] ? NULL : view->name);
     out_text(out, "tenant", view->tenant);
     print_pairs(out, "labels", view->labels);
     print_pairs(out, "env", view->env);

@@ -3,6 +3,7 @@
 #include "front/native/parts.h"
 
 #include "base/parse.h"
+#include "base/sha256.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -61,6 +62,111 @@ static void free_sandbox_body(void *data)
     free(body);
 }
 
+/* ---- a create without a name that is repeated after a restart ----
+ *
+ * What was answered is forgotten with the process, but the sandbox is there. So it has a name that no
+ * client can give and that none is shown: of the key, of the body and of the time. */
+
+#define ONCE_NAME_SIZE (2 * SHA256_TEXT + 32)
+
+static void hash_text(const void *data, size_t size, char text[SHA256_TEXT])
+{
+    struct sha256 hash;
+
+    sha256_begin(&hash);
+    sha256_add(&hash, data, size);
+    sha256_end(&hash, text);
+}
+
+struct earlier {
+    const char *name; /* without the time */
+    uint64_t now_ms;
+    bool is_there, is_same;
+    char id[64];
+};
+
+static bool look_at_earlier(void *arg, const struct sandbox_view *view)
+{
+    struct earlier *earlier = arg;
+
+    if (view->created_ms + ONCE_KEEP_MS <= earlier->now_ms)
+        return true;
+    earlier->is_there = true;
+    earlier->is_same = strncmp(view->name, earlier->name, strlen(earlier->name)) == 0;
+    (void)snprintf(earlier->id, sizeof(earlier->id), "%s", view->id);
+    return false;
+}
+
+static int find_earlier(const struct job *job, struct earlier *earlier, struct error *err)
+{
+    struct engine_caller reader = job->caller;
+    struct sandbox_filter filter = {.state = NULL};
+    char prefix[SHA256_TEXT + 4];
+    char next[64];
+
+    /* It is about what this caller made. */
+    reader.scopes |= ENGINE_READ;
+    (void)snprintf(prefix, sizeof(prefix), "%.*s", SHA256_TEXT + 1, earlier->name);
+    filter.name_prefix = prefix;
+    return engine_list(job->native->options.engine, &reader, &filter, NULL, LIST_MAX,
+                       look_at_earlier, earlier, next, err);
+}
+
+static void answer_earlier(struct job *job, const struct earlier *earlier)
+{
+    struct engine_caller reader = job->caller;
+    struct sandbox_view view;
+    struct error err;
+
+    reader.scopes |= ENGINE_READ;
+    if (!earlier->is_same) {
+        job_fail(job, "idempotency_conflict",
+                 "this Idempotency-Key was used for a request with another body");
+        return;
+    }
+    if (engine_look(job->native->options.engine, &reader, earlier->id, &view, &err) < 0) {
+        job_problem(job, &err);
+        return;
+    }
+    http_add_header(job->request, "Idempotent-Replayed", "true");
+    created(job, &view, true, NULL);
+}
+
+/* False: it was made before, and is answered. */
+static bool name_after_key(struct job *job, struct body_sandbox *body)
+{
+    const char *key = http_header(job->request, "Idempotency-Key");
+    struct earlier earlier = {.now_ms = job_wall_ms()};
+    char of_key[SHA256_TEXT], of_body[SHA256_TEXT];
+    struct error err;
+    const void *text;
+    size_t size;
+    char *name;
+
+    if (key == NULL || body->spec.name != NULL)
+        return true;
+    text = http_body(job->request, &size);
+    hash_text(key, strlen(key), of_key);
+    hash_text(text, size, of_body);
+    name = read_room(&body->owner, ONCE_NAME_SIZE);
+    if (name == NULL)
+        return true;
+    (void)snprintf(name, ONCE_NAME_SIZE, PRINT_HIDDEN "%s:%s:", of_key, of_body);
+    earlier.name = name;
+    if (find_earlier(job, &earlier, &err) < 0) {
+        job_problem(job, &err);
+        return false;
+    }
+    if (earlier.is_there) {
+        answer_earlier(job, &earlier);
+        return false;
+    }
+    (void)snprintf(name + strlen(name), ONCE_NAME_SIZE - strlen(name), "%llx",
+                   (unsigned long long)earlier.now_ms);
+    body->spec.name = name;
+    return true;
+}
+
 HANDLER(sandbox_create)
 {
     struct native *native = data;
@@ -80,7 +186,7 @@ HANDLER(sandbox_create)
         job_problem(job, &err);
         return;
     }
-    if (job_once(job, true))
+    if (job_once(job, true) && name_after_key(job, body))
         engine_create(native->options.engine, &job->caller, &body->spec, created, job);
 }
 
