@@ -144,7 +144,8 @@ int cgroup_v1_renew(const struct cgroup *cgroup)
 {
     int memory = parent_of(cgroup, CGROUP_MEMORY);
 
-    return memory < 0 ? 0 : cgroup_file_write(memory, cgroup->name, "memory.max_usage_in_bytes", "0");
+    return memory < 0 ? 0
+                      : cgroup_file_write(memory, cgroup->name, "memory.max_usage_in_bytes", "0");
 }
 
 /* ---- killing ---- */
