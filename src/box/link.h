@@ -45,9 +45,9 @@ struct link_limits {
 };
 
 struct link_command {
-    const char *const *argv;     /* NULL-terminated; argv[0] is looked up in the PATH of `env` */
-    const char *const *env;      /* NULL-terminated "K=V": the whole environment */
-    const char *cwd;             /* in the box */
+    const char *const *argv; /* NULL-terminated; argv[0] is looked up in the PATH of `env` */
+    const char *const *env;  /* NULL-terminated "K=V": the whole environment */
+    const char *cwd;         /* in the box */
     const struct box_user *user; /* NULL: init's own ids */
     enum link_stdio stdio;
     bool no_stdin; /* with LINK_PIPES: /dev/null instead of a pipe */

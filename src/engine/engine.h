@@ -26,10 +26,10 @@ struct sandbox; /* borrowed for the length of a call; keep the id */
 /* ---- who asks ---- */
 
 enum engine_scope {
-    ENGINE_READ = 1,     /* look at sandboxes, processes, output */
-    ENGINE_WRITE = 2,    /* make, change, run, end them */
-    ENGINE_KEYS = 4,     /* make and end keys of the own tenant */
-    ENGINE_OPERATOR = 8, /* all tenants, quotas, roots; metrics */
+    ENGINE_READ = 1,      /* look at sandboxes, processes, output */
+    ENGINE_WRITE = 2,     /* make, change, run, end them */
+    ENGINE_KEYS = 4,      /* make and end keys of the own tenant */
+    ENGINE_OPERATOR = 8,  /* all tenants, quotas, roots; metrics */
     ENGINE_ALL = 15,
 };
 
@@ -86,7 +86,7 @@ const char *sandbox_state_name(enum sandbox_state state);
 enum sandbox_then { SANDBOX_THEN_KILL, SANDBOX_THEN_STOP }; /* kill: it is deleted */
 
 struct sandbox_spec {
-    const char *name;          /* NULL: none */
+    const char *name; /* NULL: none */
     const char *const *labels; /* "key=value", NULL-terminated; NULL: none. So are env */
     const char *const *env;
     const char *root; /* registered; NULL: "host" */
@@ -96,8 +96,8 @@ struct sandbox_spec {
     struct box_limits limits; /* 0 in any: the configured default */
     const struct keeper_mount *mounts;
     size_t mounts_count;
-    uint64_t deadline_ms; /* wall clock; 0: none */
-    uint64_t idle_ms;     /* no command runs and no call came for so long; 0: none */
+    uint64_t deadline_ms;  /* wall clock; 0: none */
+    uint64_t idle_ms;      /* no command runs and no call came for so long; 0: none */
     enum sandbox_then then;
 };
 
@@ -114,8 +114,7 @@ struct sandbox_view {
     uint64_t deadline_ms, idle_ms;
     enum sandbox_then then;
     enum sandbox_state state;
-    const char
-        *reason; /* a code: created, started, stopped, deadline, idle, keeper_lost, oom, ... */
+    const char *reason; /* a code: created, started, stopped, deadline, idle, keeper_lost, oom, ... */
     struct error error; /* SANDBOX_ERROR */
     uint64_t created_ms, updated_ms, revision;
     size_t processes_running;
@@ -157,7 +156,7 @@ void engine_delete_sandbox(struct engine *engine, const struct engine_caller *ca
 struct sandbox_change { /* pointers NULL, numbers UINT64_MAX: as it is */
     const char *const *labels;
     uint64_t deadline_ms, idle_ms;
-    int then;             /* -1 */
+    int then; /* -1 */
     uint64_t if_revision; /* 0: whatever; else "revision_conflict" */
 };
 void engine_change_sandbox(struct engine *engine, const struct engine_caller *caller,
@@ -197,12 +196,12 @@ void engine_unlisten(struct engine_listener *listener);
 
 struct engine_options {
     uv_loop_t *loop;
-    int keeper;                                          /* socket; taken */
-    int directory;                                       /* the engine's own; taken */
-    struct box_limits defaults, most;                    /* of a sandbox that names none; of any */
+    int keeper;    /* socket; taken */
+    int directory; /* the engine's own; taken */
+    struct box_limits defaults, most; /* of a sandbox that names none; of any */
     uint64_t headroom_memory_bytes, headroom_disk_bytes; /* below: 503 "capacity" */
-    size_t pool;             /* ready boxes of each root that is used; 0: none */
-    size_t sandboxes;        /* at most, in all */
+    size_t pool;   /* ready boxes of each root that is used; 0: none */
+    size_t sandboxes; /* at most, in all */
     uint64_t output_keep_ms; /* 24 h */
     void (*lost)(void *arg); /* the keeper is gone: all boxes ended, records say so; exit */
     void *arg;

@@ -42,8 +42,8 @@ struct proc_spec {
     const char *cwd;         /* NULL: the sandbox's */
     const char *user;        /* NULL: the sandbox's; else NAME, UID, NAME:GROUP, UID:GID */
     const char *tag;
-    uint64_t timeout_ms; /* 0: none; then the whole tree is killed: exit 124, timed_out */
-    uint64_t log_bytes;  /* 0: PROCS_LOG_DEFAULT; of both streams together */
+    uint64_t timeout_ms;     /* 0: none; then the whole tree is killed: exit 124, timed_out */
+    uint64_t log_bytes;      /* 0: PROCS_LOG_DEFAULT; of both streams together */
     bool has_stdin;
     struct link_limits limits;
 };
@@ -53,20 +53,20 @@ struct proc_view {
     pid_t pid;                      /* in the box */
     enum proc_state state;
     bool timed_out, oom_killed;
-    int exit_code; /* valid if exited and signal is 0 */
+    int exit_code;                  /* valid if exited and signal is 0 */
     int signal;
-    const char *reason; /* PROC_LOST, PROC_FAILED: a code */
+    const char *reason;             /* PROC_LOST, PROC_FAILED: a code */
     struct error failure;
-    uint64_t started_ms, ended_ms; /* wall clock; 0: not yet */
+    uint64_t started_ms, ended_ms;  /* wall clock; 0: not yet */
     uint64_t cpu_ns;
-    uint64_t out_bytes[2]; /* written so far, by stream */
-    uint64_t out_from[2];  /* the oldest offset that is still there */
+    uint64_t out_bytes[2];          /* written so far, by stream */
+    uint64_t out_from[2];           /* the oldest offset that is still there */
 };
 
 /* What the sandbox that has these processes is told. Any may be NULL. */
 struct procs_calls {
-    void (*ready)(void *arg);                         /* the box stands */
-    void (*gone)(void *arg, const struct error *err); /* it ended; the link is closed */
+    void (*ready)(void *arg);                             /* the box stands */
+    void (*gone)(void *arg, const struct error *err);     /* it ended; the link is closed */
     void (*started)(void *arg, const struct proc *proc);
     void (*ended)(void *arg, const struct proc *proc);
     void (*killed)(void *arg, struct proc *proc); /* one ended by SIGKILL: was it out of memory?
@@ -126,8 +126,8 @@ ssize_t proc_read(struct proc *proc, enum proc_stream stream, uint64_t offset, v
 /* `news` is called when there is more to read than was read by proc_follow_read(), and once at the end;
  * it is called again only after a read found nothing more. */
 struct proc_follow;
-struct proc_follow *proc_follow(struct proc *proc, const uint64_t from[2], void (*news)(void *arg),
-                                void *arg);
+struct proc_follow *proc_follow(struct proc *proc, const uint64_t from[2],
+                                void (*news)(void *arg), void *arg);
 /* As proc_read() at the follower's own offset, which it moves. -2: the stream has ended. */
 ssize_t proc_follow_read(struct proc_follow *follow, enum proc_stream stream, void *data,
                          size_t size, uint64_t *from, struct error *err);

@@ -31,19 +31,18 @@ struct http_route {
 };
 
 struct http_limits {
-    size_t connections;  /* default 4,096 */
-    size_t body_bytes;   /* 4 MiB; not with HTTP_STREAM_BODY */
-    size_t header_bytes; /* 32 KiB */
-    unsigned header_ms;  /* 10 s: for all of the header */
-    unsigned idle_ms;    /* 75 s: between two requests of a connection */
-    size_t
-        backlog_bytes; /* 1 MiB: a stream whose client does not read is not written beyond this */
+    size_t connections;      /* default 4,096 */
+    size_t body_bytes;       /* 4 MiB; not with HTTP_STREAM_BODY */
+    size_t header_bytes;     /* 32 KiB */
+    unsigned header_ms;      /* 10 s: for all of the header */
+    unsigned idle_ms;        /* 75 s: between two requests of a connection */
+    size_t backlog_bytes;    /* 1 MiB: a stream whose client does not read is not written beyond this */
 };
 
 struct http_options {
     const struct http_route *routes;
     size_t routes_count;
-    void *data;                /* for the handlers */
+    void *data; /* for the handlers */
     struct http_limits limits; /* 0: the default */
     /* Every request, before any handler: returns false when it has answered it (no such host, no key,
      * a foreign origin). May be NULL. */
@@ -69,10 +68,9 @@ void http_stop(struct http_server *server);
 
 const char *http_method(const struct http_request *request);
 const char *http_path(const struct http_request *request); /* as sent, without the query */
-const char *http_param(const struct http_request *request, const char *name); /* of the pattern */
-const char *http_query(const struct http_request *request, const char *name); /* decoded, or NULL */
-const char *http_header(const struct http_request *request,
-                        const char *name);                               /* any case, or NULL */
+const char *http_param(const struct http_request *request, const char *name);  /* of the pattern */
+const char *http_query(const struct http_request *request, const char *name);  /* decoded, or NULL */
+const char *http_header(const struct http_request *request, const char *name); /* any case, or NULL */
 const void *http_body(const struct http_request *request, size_t *size); /* followed by a NUL */
 
 struct http_peer {

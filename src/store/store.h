@@ -73,5 +73,5 @@ void store_publish(struct store *store, const char *stream, const void *data, si
 /* From `sequence` on, at most `limit`; *first is the oldest there is, *next the one to come. `each` gets
  * the sequence as `revision`. */
 int store_read(struct store *store, const char *stream, uint64_t sequence, size_t limit,
-               bool (*each)(void *arg, const struct store_value *value), void *arg, uint64_t *first,
-               uint64_t *next, struct error *err);
+               bool (*each)(void *arg, const struct store_value *value), void *arg,
+               uint64_t *first, uint64_t *next, struct error *err);

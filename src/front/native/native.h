@@ -10,7 +10,7 @@ struct native_options {
     const char *version;
     /* What a request may call this host, beside loopback names and addresses: NULL-terminated. */
     const char *const *hosts;
-    uid_t owner; /* who may use the unix socket, beside root; (uid_t)-1: by its file mode alone */
+    uid_t owner;       /* who may use the unix socket, beside root; (uid_t)-1: by its file mode alone */
     bool is_draining;
 };
 
