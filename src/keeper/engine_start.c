@@ -159,9 +159,9 @@ static int enter_view(int state)
     struct mount_attr own = {.attr_set = MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV | MOUNT_ATTR_NOEXEC};
     _cleanup_close_ int mount = -1;
 
-    if (unshare(CLONE_NEWNS) < 0 ||
-        (mount = sys_open_tree(state, "", OPEN_TREE_CLONE | OPEN_TREE_CLOEXEC | AT_EMPTY_PATH)) <
-            0 ||
+    /* Taken before: a mount of the namespace that was left is none to clone. */
+    mount = sys_open_tree(state, "", OPEN_TREE_CLONE | OPEN_TREE_CLOEXEC | AT_EMPTY_PATH);
+    if (mount < 0 || unshare(CLONE_NEWNS) < 0 ||
         sys_mount_setattr(mount, "", AT_EMPTY_PATH, &own) < 0 ||
         sys_mount_setattr(AT_FDCWD, "/", AT_RECURSIVE, &all) < 0 ||
         sys_move_mount(mount, "", AT_FDCWD, STATE_PLACE, MOVE_MOUNT_F_EMPTY_PATH) < 0)
