@@ -119,7 +119,7 @@ static _Noreturn void run(struct slots *slots, int socket)
     _exit(0);
 }
 
-int janitor_start(const struct slots *slots, struct error *err)
+int janitor_start(struct slots *slots, struct error *err)
 {
     int pair[2];
     pid_t pid;
@@ -139,5 +139,7 @@ int janitor_start(const struct slots *slots, struct error *err)
         (void)close(pair[0]);
         return error_set(err, "capacity", errno, "cannot start the janitor");
     }
-    return pair[0];
+    slots->janitor = pair[0];
+    slots->janitor_pid = pid;
+    return 0;
 }

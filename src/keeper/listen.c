@@ -193,16 +193,26 @@ static int activated_take(struct listeners *listeners, int fd, const struct opti
     return 0;
 }
 
+static uint64_t activated_count(void)
+{
+    return number_of("LISTEN_PID") == (uint64_t)getpid() ? number_of("LISTEN_FDS") : 0;
+}
+
+void listen_close_strays(void)
+{
+    uint64_t count = activated_count();
+
+    (void)close_range(ACTIVATED_FIRST + (unsigned)(count > LISTENERS_MAX ? 0 : count), ~0U, 0);
+}
+
 static int activated_open(struct listeners *listeners, const struct options *options,
                           struct error *err)
 {
-    uint64_t pid = number_of("LISTEN_PID"), count = number_of("LISTEN_FDS");
+    uint64_t count = activated_count();
 
     (void)unsetenv("LISTEN_PID");
     (void)unsetenv("LISTEN_FDS");
     (void)unsetenv("LISTEN_FDNAMES");
-    if (pid != (uint64_t)getpid() || count == 0)
-        return 0;
     if (count > LISTENERS_MAX)
         return error_set(err, "no_listener", 0, "LISTEN_FDS has more than %d sockets",
                          LISTENERS_MAX);

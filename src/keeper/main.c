@@ -250,6 +250,7 @@ int main(int argc, char **argv)
     struct error err = {0};
     bool failed;
 
+    listen_close_strays();
     if (fd_fill_stdio() < 0 || options_parse(argc, argv, &keeper.options, &err) < 0) {
         keeper_say(err.code, "%s", err.text);
         return 2;

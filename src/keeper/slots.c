@@ -13,6 +13,7 @@
 #include <sys/ioctl.h>
 #include <sys/random.h>
 #include <sys/socket.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #define INIT_UID_PLAIN 1000 /* of a plain box's init, in the box */
@@ -273,9 +274,10 @@ int slots_open(struct slots *slots, bool may_use, struct error *err)
     (void)snprintf(slots->prefix, sizeof(slots->prefix), "k%08x", random);
     if (may_use && ids_open(&slots->pool, err) < 0)
         return -1;
-    slots->janitor = janitor_start(slots, err);
-    if (slots->janitor < 0 || !may_use)
-        return slots->janitor < 0 ? -1 : 0;
+    if (janitor_start(slots, err) < 0)
+        return -1;
+    if (!may_use)
+        return 0;
     slots->home = open("/proc/self/ns/net", O_RDONLY | O_CLOEXEC);
     slots->is_open = slots->home >= 0 && host_limits_all(&slots->host);
     return 0;
@@ -290,6 +292,8 @@ void slots_close(struct slots *slots)
     slots->is_open = false;
     /* The janitor goes over what is left, if anything, and ends. */
     fd_close(&slots->janitor);
+    if (slots->janitor_pid > 0)
+        (void)waitpid(slots->janitor_pid, NULL, 0);
     fd_close(&slots->home);
     ids_close(&slots->pool);
     cgroup_host_close(&slots->host);

@@ -40,6 +40,7 @@ struct slots {
     size_t table_used, unused;
     int home; /* our own network namespace */
     int janitor;
+    int janitor_pid;
     struct cgroup_limits wanted; /* asked for last */
     enum box_privileges wanted_privileges;
     bool is_wanted;
@@ -64,8 +65,8 @@ bool slots_tend(struct slots *slots);
 
 /* ---- the janitor ---- */
 
-/* Starts it; its socket, or -1. It holds copies of the fds in `slots`. */
-int janitor_start(const struct slots *slots, struct error *err);
+/* Starts it. It holds copies of the fds in `slots`. */
+int janitor_start(struct slots *slots, struct error *err);
 
 /* How many numbers of slots there are, and the engine's pidfd (-1: as before). */
 void janitor_tell(int janitor, uint32_t numbers, int engine);

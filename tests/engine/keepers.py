@@ -31,6 +31,9 @@ REPORT = struct.Struct("=IIQIIIIQQQ")
 ERROR = struct.Struct("=i32s480s")
 MOUNT_ENTRY = struct.Struct("=64s256sII")
 
+# How many pid namespaces a box's init is in.
+BOX_DEPTH = 3 if harness.EXPECT.is_root else 2
+
 OWNER = "c0" + "a" * 18
 
 
