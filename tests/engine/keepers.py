@@ -133,6 +133,7 @@ class Engine:
         request = self.next_id()
         self.send(hello(request))
         host, names, boxes = None, {}, {}
+        self.disks = set()
         while True:
             kind, answered, body, fds = self.receive()
             assert answered == request
@@ -144,6 +145,8 @@ class Engine:
             elif kind == BOX:
                 handle, owner, _ = struct.unpack("=Q24s24s", body)
                 boxes[handle] = (text(owner), fds[0])
+            elif kind == DISK:
+                self.disks.add(text(body))
             elif kind == DONE:
                 return host, names, boxes
 
@@ -197,6 +200,21 @@ class Control:
         kind, _, body = self.receive()
         assert kind == self.READY, body
         return self
+
+    def run(self, command, uid=None):
+        """What a shell prints in the box; `uid` where its init is root."""
+        reading, writing = os.pipe()
+        strings = b"".join(word.encode() + b"\0" for word in (
+            "/", "/bin/sh", "-c", command, "PATH=/usr/sbin:/usr/bin:/sbin:/bin"))
+        flags = 0 if uid is None else 4
+        packet = struct.pack("=IIIIIIIII128sHH", self.EXEC, 1, flags, 3, 1, len(strings),
+                             uid or 0, uid or 0, 0, b"", 0, 0) + strings
+        with open("/dev/null", "rb") as null:
+            socket.send_fds(self.socket, [packet], [null.fileno(), writing, writing])
+        os.close(writing)
+        with open(reading, encoding="utf-8") as output:
+            printed = output.read()
+        return printed
 
     def has_ended(self, seconds=10):
         """Whether the other end goes within this time."""
