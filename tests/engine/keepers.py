@@ -275,11 +275,17 @@ class Keeper:
         engine.hello()
         return engine
 
+    def client(self):
+        """A connection to keeper.sock."""
+        path = str(self.api.with_name("keeper.sock"))
+        client = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        client.settimeout(10 * harness.PATIENCE)
+        harness.wait_for(lambda: client.connect_ex(path) == 0, what="keeper.sock")
+        return client
+
     def register(self, verb, kind=ROOT, name=b"", read_only=0, descriptor=None):
         """What keeper.sock answers: (code, sentence), with the entries of a list before."""
-        with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as client:
-            client.settimeout(10)
-            client.connect(str(self.api.with_name("keeper.sock")))
+        with self.client() as client:
             request = struct.pack("=IIII64s", verb, kind, read_only, 0, name)
             socket.send_fds(client, [request], [] if descriptor is None else [descriptor])
             entries = []
