@@ -17,11 +17,13 @@ struct box {
     int pidfd;        /* of init; -1 once it is known to be gone */
     struct box_user user;
     enum box_privileges privileges;
+    bool is_ending; /* its init was sent SIGKILL */
 
     const struct cgroup *lent; /* of a zygote's box: its leaves are removed at the end */
 
     /* Cold boxes own these; those of a zygote have them lent by whoever runs the zygote. */
     struct guard guard;
+    char group[32]; /* name of its cgroups */
     struct ids_pool pool;
     struct ids ids;
     bool cold;
