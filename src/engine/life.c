@@ -16,6 +16,7 @@
 #include <unistd.h>
 
 #define WAIT_MOST_NS (60ULL * 1000000000) /* the wall clock may be set meanwhile */
+#define AGAIN_NS 1000000000ULL            /* where what had to be done then failed */
 #define IDLE_MOST_MS (10ULL * 365 * 24 * 3600 * 1000)
 
 void sandbox_event(struct sandbox *sandbox, const char *type)
@@ -269,13 +270,14 @@ static uint64_t idle_wait_ns(const struct sandbox *sandbox)
 void sandbox_arm(struct sandbox *sandbox)
 {
     uint64_t deadline = deadline_wait_ns(sandbox->record), idle = idle_wait_ns(sandbox);
-    uint64_t wait = deadline < idle ? deadline : idle;
+    uint64_t wait = deadline < idle ? deadline : idle, now = clock_monotonic_ns();
 
+    if (wait == 0 && sandbox->timed_ns > 0 && now - sandbox->timed_ns < AGAIN_NS)
+        wait = AGAIN_NS;
     if (wait == UINT64_MAX || sandbox->record->state == SANDBOX_DELETED)
         clock_clear(sandbox->engine->clock, &sandbox->timer);
     else
-        clock_set(sandbox->engine->clock, &sandbox->timer, clock_monotonic_ns() + wait, rang,
-                  sandbox);
+        clock_set(sandbox->engine->clock, &sandbox->timer, now + wait, rang, sandbox);
 }
 
 static void time_is_over(struct sandbox *sandbox, const char *reason)
@@ -284,6 +286,7 @@ static void time_is_over(struct sandbox *sandbox, const char *reason)
     struct verb *verb = verb_new(ends ? VERB_DELETE : VERB_STOP, NULL);
 
     (void)snprintf(verb->reason, sizeof(verb->reason), "%s", reason);
+    sandbox->timed_ns = clock_monotonic_ns();
     sandbox_push(sandbox, verb);
 }
 

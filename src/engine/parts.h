@@ -86,6 +86,7 @@ struct sandbox {
 
     struct alarm timer; /* READY while it starts, else deadline and idle limit */
     uint64_t touched_ns;
+    uint64_t timed_ns; /* when its time was over last, and something was done about it */
 };
 
 /* ---- the engine ---- */

@@ -238,6 +238,8 @@ static int start(struct program *program, struct error *err)
     options.pool = settings->pool;
     options.sandboxes = settings->sandboxes;
     options.output_keep_ms = settings->output_keep_ms;
+    /* The keeper is to see the end of us, not that of a socket while we still write. */
+    (void)fcntl(KEEPER_ENGINE_SOCKET, F_DUPFD_CLOEXEC, KEEPER_ENGINE_LISTEN);
     return engine_open(&options, &program->engine, opened, program, err);
 }
 

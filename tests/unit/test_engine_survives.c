@@ -446,6 +446,36 @@ static void check_full_disk(void)
     rig_end(&rig);
 }
 
+/* What had to be done at a deadline and could not be written is tried again, and not at once. */
+static void check_deadline_on_a_full_disk(void)
+{
+    struct sandbox_spec spec = rig_spec(NULL);
+    struct timespec now;
+    struct answer made, seen;
+    struct rig rig;
+    clock_t used;
+
+    rig_start(&rig);
+    rig_open(&rig);
+    (void)clock_gettime(CLOCK_REALTIME, &now);
+    spec.deadline_ms = (uint64_t)now.tv_sec * 1000 + 400;
+    spec.deadline_ms += (uint64_t)now.tv_nsec / 1000000;
+    rig_create(&rig, &spec, &made);
+    CHECK(rig_wait(&rig, &made) && !made.failed, "%s", made.error.text);
+    rig_turn(&rig, 50);
+    files_limit(1);
+    used = clock();
+    rig_turn(&rig, 800);
+    used = clock() - used;
+    files_limit(RLIM_INFINITY);
+    CHECK(rig_look(&rig, made.id, &seen) == SANDBOX_RUNNING, "it is there as long as that failed");
+    CHECK(used < CLOCKS_PER_SEC / 4, "%ld ms of work meanwhile",
+          (long)used * 1000 / CLOCKS_PER_SEC);
+    rig_turn(&rig, 1500);
+    CHECK(rig_look(&rig, made.id, &seen) < 0 && IS(seen, "sandbox_gone"), "and then not");
+    rig_end(&rig);
+}
+
 /* ---- a crowd; the end ---- */
 
 #define CROWD 300
@@ -542,6 +572,7 @@ int main(void)
     check_damaged_record();
     check_reboot();
     check_full_disk();
+    check_deadline_on_a_full_disk();
     check_crowd();
     check_drain();
     return check_finish();
