@@ -143,7 +143,7 @@ bool stream_send(struct stream *stream)
         stream->written_ms = now_ms();
         stream->turn_bytes += out->used;
         stream->is_full = http_write(stream->job->request, out->data, out->used) > NATIVE_BACKLOG;
-        out->used = 0;
+        out_sent(out);
     }
     if (stream->is_full || stream->turn_bytes < TURN_BYTES || native->idle == NULL)
         return !stream->is_full;
