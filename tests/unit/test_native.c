@@ -223,8 +223,7 @@ static void test_hosts(void)
                                           "localhost..",
                                           ".",
                                           "127.0.0.1:7070:7070",
-                                          "lo\xC3\xA9"
-                                          "calhost"};
+                                          "lo\xC3\xA9h"};
     char long_name[1000];
 
     for (size_t i = 0; i < COUNT(known); i++)

@@ -68,7 +68,7 @@ static void free_sandbox_body(void *data)
  * client can give, and none is shown: of the key, the body and the time. */
 
 #define ONCE_NAME BODY_OUR_NAMES "once:"
-#define ONCE_NAME_SIZE (sizeof(ONCE_NAME) + 2 * SHA256_TEXT + 32)
+#define ONCE_NAME_SIZE (sizeof(ONCE_NAME) + (size_t)2 * SHA256_TEXT + 32)
 
 static void hash_text(const void *data, size_t size, char text[SHA256_TEXT])
 {
