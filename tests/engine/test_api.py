@@ -41,7 +41,8 @@ def shared(serve):
     """The path of a sandbox for tests that leave nothing in it that others would see."""
     with serve.client() as client:
         path = make(client, labels={"of": "all"})
-        yield path
+    yield path
+    with serve.client() as client:
         assert client.delete(path).status == 204
 
 

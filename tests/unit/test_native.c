@@ -152,6 +152,14 @@ static void test_out(void)
     out_object_end(&out);
     CHECK_OUT(out, "{\"a\":\"x\",\"n\":null,\"l\":[0,18446744073709551615],\"o\":{},\"s\":-1,"
                    "\"m\":1.5,\"w\":2,\"t\":0.025,\"t\\\"\":true,\"at\":null}");
+    out_object(&out, NULL);
+    out_sent(&out);
+    out_number(&out, "a", 1);
+    CHECK_OUT(out, "\"a\":1");
+    out.last = '1';
+    out_number(&out, "b", 2);
+    CHECK_OUT(out, ",\"b\":2");
+    out_reset(&out, 0);
     out_quoted(&out, bytes, sizeof(bytes) - 1);
     CHECK_OUT(out, "q\\\"b\\\\n\\nt\\tc\\u0001\\u007f \xC3\xA9 \xEF\xBF\xBD "
                    "\xEF\xBF\xBD\xEF\xBF\xBD\xEF\xBF\xBD\xEF\xBF\xBD.");
@@ -215,8 +223,7 @@ static void test_hosts(void)
                                           "localhost..",
                                           ".",
                                           "127.0.0.1:7070:7070",
-                                          "lo\xC3\xA9"
-                                          "calhost"};
+                                          "lo\xC3\xA9h"};
     char long_name[1000];
 
     for (size_t i = 0; i < COUNT(known); i++)
@@ -321,6 +328,7 @@ static const struct {
     {SANDBOX, "{}", NULL},
     {SANDBOX, "{\"name\":null,\"mounts\":null,\"resources\":null}", NULL},
     {SANDBOX, "{\"name\":\"\"}", "\"name\""},
+    {SANDBOX, "{\"name\":\"cove:x\"}", "must not begin with \"cove:\""},
     {SANDBOX, "{\"name\":7}", "\"name\" must be a string"},
     {SANDBOX, "{\"name\":\"a\\nb\"}", "control"},
     {SANDBOX, "{\"name\":\"a\\u0000b\"}", "no JSON"},

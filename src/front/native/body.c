@@ -229,6 +229,8 @@ static void limits_fill(const struct resources_text *text, struct box_limits *li
 
 static int sandbox_check(struct sandbox_text *text, uint64_t now_ms, struct error *err)
 {
+    if (text->name != NULL && strncmp(text->name, BODY_OUR_NAMES, strlen(BODY_OUR_NAMES)) == 0)
+        return refuse(err, "field \"name\" must not begin with \"" BODY_OUR_NAMES "\"");
     if (check_cwd(text->cwd, err) < 0 || check_hostname(text->hostname, err) < 0 ||
         check_registered(text->root, "unknown_root", err) < 0)
         return -1;

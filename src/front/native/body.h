@@ -12,6 +12,9 @@
 #define BODY_OUTPUT_MAX (64U << 20)
 #define BODY_TIMEOUT_DEFAULT_MS 300000
 
+/* Names that begin with it are refused: they are ours, for sandboxes that are shown without one. */
+#define BODY_OUR_NAMES "cove:"
+
 struct body_sandbox {
     struct sandbox_spec spec;
     struct keeper_mount mounts[KEEPER_MOUNTS_MAX];

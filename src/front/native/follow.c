@@ -100,7 +100,7 @@ static bool is_over(struct follow *follow)
 static void pump(struct follow *follow)
 {
     struct out *out = job_out(follow->job);
-    int got[2];
+    int got[2] = {0, 0};
 
     do {
         bool was_over = is_over(follow);

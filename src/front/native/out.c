@@ -19,7 +19,15 @@ void out_reset(struct out *out, size_t most)
     if (out->capacity > most)
         out_free(out);
     out->used = 0;
+    out->last = 0;
     out->has_failed = false;
+}
+
+void out_sent(struct out *out)
+{
+    if (out->used > 0)
+        out->last = out->data[out->used - 1];
+    out->used = 0;
 }
 
 char *out_room(struct out *out, size_t size)
@@ -60,9 +68,9 @@ void out_raw(struct out *out, const void *data, size_t size)
  * begun, so the last byte says which. */
 static void begin(struct out *out, const char *key)
 {
-    char last = out->used > 0 ? out->data[out->used - 1] : '\n';
+    char last = out->used > 0 ? out->data[out->used - 1] : out->last;
 
-    if (last != '{' && last != '[' && last != '\n')
+    if (last != '{' && last != '[' && last != '\n' && last != 0)
         out_raw(out, ",", 1);
     if (key == NULL)
         return;

@@ -13,12 +13,16 @@
 struct out {
     char *data;
     size_t used, capacity;
+    char last; /* byte that was sent on; 0: none */
     bool has_failed;
 };
 
 void out_free(struct out *out);
 /* Empties it; a buffer that grew beyond `most` is given back. */
 void out_reset(struct out *out, size_t most);
+
+/* Empties it in the middle: what it held was sent on, and more of the same follows. */
+void out_sent(struct out *out);
 
 /* Room for `size` more bytes, counted as used; NULL without memory. */
 char *out_room(struct out *out, size_t size);

@@ -120,14 +120,12 @@ struct pull {
     int (*step)(struct pull *pull, struct proc *proc, struct out *out);
     char process[PROCS_ID_MAX];
     bool is_asking, is_gone;
+    char last; /* byte that was sent: what is printed is one text over all parts */
 };
 void pull_begin(struct pull *pull, struct job *job, struct proc *proc, const char *content_type,
                 int (*step)(struct pull *pull, struct proc *proc, struct out *out));
 
 /* ---- print.c ---- */
-
-/* Names that begin with it are ours, and are printed as none: clients cannot give such a one. */
-#define PRINT_HIDDEN "\x01"
 
 void print_sandbox(struct out *out, const char *key, const struct sandbox_view *view,
                    const bool *created);

@@ -1,5 +1,6 @@
 /* The engine's views as JSON. Every field is always there, null where there is nothing to say, but for
  * `reason` and `error`. */
+#include "front/native/body.h"
 #include "front/native/parts.h"
 
 #include <stdio.h>
@@ -76,13 +77,20 @@ static void print_lifecycle(struct out *out, const struct sandbox_view *view)
     out_object_end(out);
 }
 
+static const char *shown_name(const struct sandbox_view *view)
+{
+    bool is_ours = view->name != NULL &&
+                   strncmp(view->name, BODY_OUR_NAMES, strlen(BODY_OUR_NAMES)) == 0;
+
+    return is_ours ? NULL : view->name;
+}
+
 void print_sandbox(struct out *out, const char *key, const struct sandbox_view *view,
                    const bool *created)
 {
     out_object(out, key);
     out_text(out, "id", view->id);
-    out_text(out, "name",
-             view->name == NULL || view->name[0] == PRINT_HIDDEN[0] ? NULL : view->name);
+    out_text(out, "name", shown_name(view));
     out_text(out, "tenant", view->tenant);
     print_pairs(out, "labels", view->labels);
     print_pairs(out, "env", view->env);

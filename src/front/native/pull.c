@@ -29,6 +29,7 @@ static void send_parts(struct pull *pull, struct proc *proc)
     struct out *out = job_out(pull->job);
     int status;
 
+    out->last = pull->last;
     do {
         status = pull->step(pull, proc, out);
         if (status < 0 || out->has_failed) {
@@ -36,6 +37,7 @@ static void send_parts(struct pull *pull, struct proc *proc)
             return;
         }
     } while (stream_send(&pull->stream) && status > 0);
+    pull->last = out->last;
     if (status > 0)
         return;
     stream_remove(&pull->stream);

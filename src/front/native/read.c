@@ -235,9 +235,7 @@ static int take_pair(const struct reader *reader, const struct place *place, con
     pair = read_room(reader->owner, name_size + value_size + 2);
     if (pair == NULL)
         return no_memory(reader);
-    memcpy(pair, name, name_size);
-    pair[name_size] = '=';
-    memcpy(pair + name_size + 1, json_string_value(value), value_size);
+    (void)snprintf(pair, name_size + value_size + 2, "%s=%s", name, json_string_value(value));
     *into = pair;
     return 0;
 }

@@ -56,19 +56,26 @@ bool routes_path_is_open(const char *path)
 
 /* ---- the native ---- */
 
-static int copy_hosts(struct native *native, const char *const *hosts)
+/* One block: pointers first. */
+static char **copy_hosts(const char *const *hosts)
 {
     size_t count = 0;
+    size_t size = 0;
+    char **list;
+    char *at;
 
-    while (hosts != NULL && hosts[count] != NULL)
-        count++;
-    native->hosts = calloc(count + 1, sizeof(*native->hosts));
-    for (size_t i = 0; native->hosts != NULL && i < count; i++) {
-        native->hosts[i] = strdup(hosts[i]);
-        if (native->hosts[i] == NULL)
-            return -1;
+    for (; hosts != NULL && hosts[count] != NULL; count++)
+        size += strlen(hosts[count]) + 1;
+    list = malloc((count + 1) * sizeof(*list) + size);
+    if (list == NULL)
+        return NULL;
+    at = (char *)(list + count + 1);
+    for (size_t i = 0; i < count; i++) {
+        list[i] = at;
+        at = stpcpy(at, hosts[i]) + 1;
     }
-    return native->hosts != NULL ? 0 : -1;
+    list[count] = NULL;
+    return list;
 }
 
 int native_new(const struct native_options *options, struct native **out, struct error *err)
@@ -81,7 +88,8 @@ int native_new(const struct native_options *options, struct native **out, struct
     native->options.hosts = NULL;
     native->routes = calloc(ROWS, sizeof(*native->routes));
     native->once = once_table_new();
-    if (native->routes == NULL || native->once == NULL || copy_hosts(native, options->hosts) < 0) {
+    native->hosts = copy_hosts(options->hosts);
+    if (native->routes == NULL || native->once == NULL || native->hosts == NULL) {
         native_free(native);
         return error_set(err, "no_memory", 0, "there is no memory for the native API");
     }
@@ -113,8 +121,6 @@ void native_free(struct native *native)
     streams_close(native);
     once_table_free(native->once);
     out_free(&native->out);
-    for (size_t i = 0; native->hosts != NULL && native->hosts[i] != NULL; i++)
-        free(native->hosts[i]);
     free(native->hosts);
     free(native->routes);
     free(native);

@@ -282,19 +282,17 @@ static void ended(void *arg, struct proc *proc, const struct error *err)
         answer_exec(run, proc);
 }
 
-/* The end may be told before proc_wait() returns, and the run with it. */
+/* The end may be told before proc_wait() returns; the caller holds the run. */
 static void wait_for_end(struct run *run, struct proc *proc)
 {
     struct proc_wait *wait;
 
-    run->holds++;
     run->proc = proc;
     wait = proc_wait(proc, 0, ended, run);
     if (!run->has_ended)
         run->wait = wait;
     if (!run->has_ended && wait == NULL)
         job_fail(run->job, "no_memory", "there is no memory to wait for the command now");
-    run_drop(run);
 }
 
 static void started(void *arg, struct proc *proc, const struct error *err)

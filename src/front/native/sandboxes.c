@@ -65,9 +65,10 @@ static void free_sandbox_body(void *data)
 /* ---- a create without a name that is repeated after a restart ----
  *
  * What was answered is forgotten with the process, but the sandbox is there. So it has a name that no
- * client can give and that none is shown: of the key, of the body and of the time. */
+ * client can give, and none is shown: of the key, the body and the time. */
 
-#define ONCE_NAME_SIZE (2 * SHA256_TEXT + 32)
+#define ONCE_NAME BODY_OUR_NAMES "once:"
+#define ONCE_NAME_SIZE (sizeof(ONCE_NAME) + (size_t)2 * SHA256_TEXT + 32)
 
 static void hash_text(const void *data, size_t size, char text[SHA256_TEXT])
 {
@@ -101,12 +102,13 @@ static int find_earlier(const struct job *job, struct earlier *earlier, struct e
 {
     struct engine_caller reader = job->caller;
     struct sandbox_filter filter = {.state = NULL};
-    char prefix[SHA256_TEXT + 4];
+    char prefix[sizeof(ONCE_NAME) + SHA256_TEXT];
     char next[64];
 
     /* It is about what this caller made. */
     reader.scopes |= ENGINE_READ;
-    (void)snprintf(prefix, sizeof(prefix), "%.*s", SHA256_TEXT + 1, earlier->name);
+    /* Up to the body: this array ends where that begins. */
+    (void)snprintf(prefix, sizeof(prefix), "%s", earlier->name);
     filter.name_prefix = prefix;
     return engine_list(job->native->options.engine, &reader, &filter, NULL, LIST_MAX,
                        look_at_earlier, earlier, next, err);
@@ -151,7 +153,7 @@ static bool name_after_key(struct job *job, struct body_sandbox *body)
     name = read_room(&body->owner, ONCE_NAME_SIZE);
     if (name == NULL)
         return true;
-    (void)snprintf(name, ONCE_NAME_SIZE, PRINT_HIDDEN "%s:%s:", of_key, of_body);
+    (void)snprintf(name, ONCE_NAME_SIZE, ONCE_NAME "%s:%s:", of_key, of_body);
     earlier.name = name;
     if (find_earlier(job, &earlier, &err) < 0) {
         job_problem(job, &err);

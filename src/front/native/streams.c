@@ -60,22 +60,25 @@ static void turn(uv_idle_t *idle)
 
 static int make_handles(struct native *native)
 {
+    uv_timer_t *timer;
+    uv_idle_t *idle;
+
     if (native->timer != NULL)
         return 0;
-    native->timer = malloc(sizeof(*native->timer));
-    native->idle = malloc(sizeof(*native->idle));
-    if (native->timer == NULL || native->idle == NULL) {
-        free(native->timer);
-        free(native->idle);
-        native->timer = NULL;
-        native->idle = NULL;
+    timer = malloc(sizeof(*timer));
+    idle = malloc(sizeof(*idle));
+    if (timer == NULL || idle == NULL) {
+        free(timer);
+        free(idle);
         return -1;
     }
-    (void)uv_timer_init(native->options.loop, native->timer);
-    (void)uv_idle_init(native->options.loop, native->idle);
-    native->timer->data = native;
-    native->idle->data = native;
-    uv_unref((uv_handle_t *)native->timer);
+    (void)uv_timer_init(native->options.loop, timer);
+    (void)uv_idle_init(native->options.loop, idle);
+    timer->data = native;
+    idle->data = native;
+    uv_unref((uv_handle_t *)timer);
+    native->timer = timer;
+    native->idle = idle;
     return 0;
 }
 
@@ -143,7 +146,7 @@ bool stream_send(struct stream *stream)
         stream->written_ms = now_ms();
         stream->turn_bytes += out->used;
         stream->is_full = http_write(stream->job->request, out->data, out->used) > NATIVE_BACKLOG;
-        out->used = 0;
+        out_sent(out);
     }
     if (stream->is_full || stream->turn_bytes < TURN_BYTES || native->idle == NULL)
         return !stream->is_full;
