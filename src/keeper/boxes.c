@@ -197,16 +197,21 @@ static int make_by_zygote(struct keeper *keeper, const struct recipe *recipe, st
 }
 
 /* A zygote may have been killed: a second one is tried. Where that cannot do it either, this host
- * lacks something, and the box is created without. */
+ * lacks something, and the box is created without. What was made ahead is no reason to refuse. */
 static int make(struct keeper *keeper, const struct recipe *recipe, struct boxed *boxed,
                 struct error *err)
 {
     bool tried = can_use_zygote(keeper, recipe);
 
     for (int tries = 0; tried && tries < 2; tries++) {
+        bool wants_room;
+
         if (make_by_zygote(keeper, recipe, boxed, err) == 0)
             return 0;
-        if (is_want_of_room(err->errnum) || strcmp(err->code, "capacity") == 0)
+        wants_room = is_want_of_room(err->errnum) || strcmp(err->code, "capacity") == 0;
+        if (wants_room && tries == 0 && slots_shed(&keeper->slots))
+            continue;
+        if (wants_room)
             return -1;
         keeper_say(err->code, "%s", err->text);
     }

@@ -201,8 +201,8 @@ class Control:
         assert kind == self.READY, body
         return self
 
-    def run(self, command, uid=None):
-        """What a shell prints in the box; `uid` where its init is root."""
+    def start(self, command, uid=None):
+        """Starts a shell in the box; where its output can be read. `uid` where its init is root."""
         reading, writing = os.pipe()
         strings = b"".join(word.encode() + b"\0" for word in (
             "/", "/bin/sh", "-c", command, "PATH=/usr/sbin:/usr/bin:/sbin:/bin"))
@@ -212,9 +212,18 @@ class Control:
         with open("/dev/null", "rb") as null:
             socket.send_fds(self.socket, [packet], [null.fileno(), writing, writing])
         os.close(writing)
-        with open(reading, encoding="utf-8") as output:
-            printed = output.read()
-        return printed
+        return open(reading, "rb", buffering=0)
+
+    def run(self, command, uid=None, seconds=30):
+        """What a shell prints in the box, and all that it left running with the same output."""
+        printed, deadline = b"", time.monotonic() + seconds * harness.PATIENCE
+        with self.start(command, uid) as output:
+            while readable(output, deadline - time.monotonic()):
+                data = output.read(65536)
+                if not data:
+                    return printed.decode()
+                printed += data
+        raise AssertionError(f"{command}: not done after {seconds} s")
 
     def has_ended(self, seconds=10):
         """Whether the other end goes within this time."""
@@ -324,4 +333,4 @@ class Keeper:
 
 
 def readable(descriptor, seconds):
-    return bool(select.select([descriptor], [], [], seconds)[0])
+    return bool(select.select([descriptor], [], [], max(0, seconds))[0])
