@@ -17,6 +17,7 @@
 #include <sys/epoll.h>
 #include <sys/ioctl.h>
 #include <sys/mman.h>
+#include <sys/random.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/vfs.h>
@@ -207,9 +208,12 @@ int link_hello(struct link *link, struct error *err)
     struct proto_hello request = {.head.type = PROTO_HELLO, .version = PROTO_VERSION};
 
     assert(!link->is_plain);
+    if (getrandom(&request.head.id, sizeof(request.head.id), GRND_NONBLOCK) < 0)
+        return error_set(err, "link_failed", errno, "cannot ask the box's init who it is");
     if (ask(link, &request, sizeof(request), NULL, 0, NULL, 0, err) < 0)
         return -1;
-    link->hellos++;
+    link->hello = request.head.id;
+    link->awaits_welcome = true;
     link->is_ready = true;
     link->in_table = false;
     link->stale = link->entries = link->commands = link->running = link->files = 0;
@@ -549,15 +553,22 @@ static enum taken take_opened(struct link *link, const union proto_answer *answe
     return TAKEN_EVENT;
 }
 
+static bool is_our_welcome(const struct link *link, const union proto_answer *answer)
+{
+    return answer->head.type == PROTO_WELCOME && answer->head.id == link->hello;
+}
+
 static enum taken take_welcome(struct link *link, const union proto_answer *answer,
                                struct link_event *event)
 {
     event->kind = LINK_HELLO;
+    event->id = 0;
     event->version = answer->welcome.version;
-    if (!count_down(&link->hellos) || event->version < PROTO_VERSION_WITH_HELLO)
+    if (!link->awaits_welcome || event->version < PROTO_VERSION_WITH_HELLO)
         return TAKEN_BAD;
-    link->in_table = link->hellos == 0;
-    return link->in_table ? TAKEN_EVENT : TAKEN_NOTHING;
+    link->awaits_welcome = false;
+    link->in_table = true;
+    return TAKEN_EVENT;
 }
 
 /* Of a link that holds; a plain one never hears these. */
@@ -595,7 +606,7 @@ static enum taken take_answer(struct link *link, const union proto_answer *answe
         link->failed = true;
         return TAKEN_NOTHING;
     }
-    if (link->hellos > 0 && answer->head.type != PROTO_WELCOME)
+    if (link->awaits_welcome && !is_our_welcome(link, answer))
         return link->stale++ < STALE_MAX ? TAKEN_NOTHING : TAKEN_BAD;
     switch (answer->head.type) {
     case PROTO_READY:

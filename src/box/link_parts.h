@@ -21,10 +21,11 @@ struct link {
      * no flood of answers, and of fds, is longer than what was asked for. */
     bool is_ready;
     bool in_table;
-    uint32_t hellos;   /* that were not answered: all answers before the last one's are stale */
-    uint32_t stale;    /* answers that were thrown away */
-    uint32_t entries;  /* of this table */
-    uint32_t commands; /* asked for, neither started nor refused */
+    bool awaits_welcome; /* all answers before that one are stale */
+    uint32_t hello;      /* the id of the last one */
+    uint32_t stale;      /* answers that were thrown away */
+    uint32_t entries;    /* of this table */
+    uint32_t commands;   /* asked for, neither started nor refused */
     uint32_t running;
     uint32_t files;
 

@@ -274,7 +274,7 @@ static void on_request(char *packet, size_t size, int fds[PROTO_FDS_MAX])
     else if (head->type == PROTO_KILL)
         on_kill(head);
     else if (head->type == PROTO_HELLO && size == sizeof(struct proto_hello))
-        table_hello();
+        table_hello(head->id);
     else if (head->type == PROTO_ACK)
         on_ack(head);
     else if (head->type == PROTO_SHUT)

@@ -83,9 +83,10 @@ void table_answer(const void *packet, size_t size, int fd)
     reply.fd = fd;
 }
 
-void table_hello(void)
+void table_hello(uint32_t id)
 {
-    struct proto_welcome welcome = {.head.type = PROTO_WELCOME, .version = PROTO_VERSION};
+    struct proto_welcome welcome = {.head = {.type = PROTO_WELCOME, .id = id},
+                                    .version = PROTO_VERSION};
 
     table_answer(&welcome, sizeof(welcome), -1);
     for (int i = 0; i < commands_top; i++)

@@ -41,8 +41,8 @@ void table_say(struct command *command, enum table_words word);
  * which is why no request is taken before table_tell() is done. */
 void table_answer(const void *packet, size_t size, int fd);
 
-/* Who we are, and all that is held. */
-void table_hello(void);
+/* Who we are, for whoever asked with this id, and all that is held. */
+void table_hello(uint32_t id);
 
 /* Tells what there is to tell. False if not all of it could be; then *room says whether the socket
  * polls writable when there is room, else it is to be tried again soon. */
