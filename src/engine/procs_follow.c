@@ -160,6 +160,8 @@ static void end_waits(struct proc *proc, const struct error *err)
 
 void proc_tell(struct proc *proc)
 {
+    for (int i = 0; i < 2 && proc->procs != NULL; i++)
+        stream_watch(&proc->streams[i]);
     if (proc->has_ended)
         end_waits(proc, NULL);
     tell_followers(proc, false);

@@ -44,6 +44,7 @@ struct stream {
     struct watched watched; /* first */
     struct proc *proc;
     int which;
+    bool is_paused;
     uint64_t owed; /* once its process has exited: as much may still be of it */
     struct proc_log log_file;
 };
@@ -196,6 +197,7 @@ void procs_record_shorten(struct procs *procs);
 /* ---- procs_stream.c ---- */
 
 void stream_open(struct stream *stream, int fd);
+void stream_watch(struct stream *stream);
 /* Moves on what is there; once the process exited, its end is told when nothing of it is left. */
 void stream_turn(struct stream *stream, size_t most);
 void stream_owe(struct stream *stream);    /* what it holds now */
