@@ -54,7 +54,7 @@ static bool answers(int fd)
 /* Empty where there is none that may be read. */
 static char *read_text(int fd)
 {
-    char *text = malloc(ACCOUNTS_MAX + 1), *smaller;
+    _cleanup_free_ char *text = malloc(ACCOUNTS_MAX + 1);
     size_t used = 0;
     ssize_t n = 1;
 
@@ -66,8 +66,7 @@ static char *read_text(int fd)
             used += n > 0 ? (size_t)n : 0;
         }
     text[used] = '\0';
-    smaller = realloc(text, used + 1);
-    return smaller != NULL ? smaller : text;
+    return strdup(text); /* mostly much less */
 }
 
 /* ---- asking ---- */

@@ -44,8 +44,8 @@ static void begin(void)
 
 static void put_file(const void *data, size_t size)
 {
-    _cleanup_close_ int fd =
-        openat(directory, "journal", O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
+    _cleanup_close_ int fd = openat(directory, "journal", O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC,
+                                    0600);
 
     if (fd < 0 || fd_write_full(fd, data, size) < 0)
         abort();
@@ -140,10 +140,10 @@ static void check_clean(void)
         {"plain", "plain"},
         {"a\nb\tc\x7f", "a b c "},
         {"\xff\xc3.\xc3\xa9", "??.\xc3\xa9"},
-        {"\xed\xa0\x80", "???"},         /* half of a pair */
+        {"\xed\xa0\x80", "???"},           /* half of a pair */
         {"\xc0\xaf\xe0\x80\xaf", "?????"}, /* longer than it need be */
-        {"\xf4\x90\x80\x80", "????"},    /* above all */
-        {"x\xf0\x9f\x98", "x???"},       /* cut */
+        {"\xf4\x90\x80\x80", "????"},      /* above all */
+        {"x\xf0\x9f\x98", "x???"},         /* cut */
     };
     char clean[64];
 
@@ -151,7 +151,10 @@ static void check_clean(void)
         journal_text_clean(clean, sizeof(clean), texts[i][0], true);
         CHECK(strcmp(clean, texts[i][1]) == 0, "\"%s\" for the text %zu", clean, i);
     }
-    journal_text_clean(clean, 4, "aa\xc3\xa9" "b", true);
+    journal_text_clean(clean, 4,
+                       "aa\xc3\xa9"
+                       "b",
+                       true);
     CHECK(strcmp(clean, "aa") == 0, "cut within a character: %s", clean);
 }
 
@@ -201,8 +204,9 @@ static void check_hostile_lines(void)
 /* Whatever a disk makes of a line: one byte changed, or cut anywhere. */
 static void check_any_damage(void)
 {
-    static const char good[] = "{\"end\":12,\"state\":\"failed\",\"at\":17,\"exit\":1,\"timed_out\":"
-                               "true,\"code\":\"x\",\"text\":\"\\u00e9\\\\\"}";
+    static const char good[] =
+        "{\"end\":12,\"state\":\"failed\",\"at\":17,\"exit\":1,\"timed_out\":"
+        "true,\"code\":\"x\",\"text\":\"\\u00e9\\\\\"}";
     struct journal_line line;
     void *hold;
     unsigned taken_count = 0;
