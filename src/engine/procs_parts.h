@@ -62,7 +62,7 @@ struct proc_stdin {
     struct proc *proc;
     int ours[2]; /* a pipe that nobody else has */
     size_t in_ours;
-    struct stdin_piece *first, **last;
+    struct stdin_piece *first, *last;
     size_t waiting; /* bytes, those in `ours` too */
     size_t moved;   /* of the first piece, into the command's pipe */
     bool is_open, close_after, is_pumping;
@@ -133,7 +133,7 @@ struct procs {
     int directory, epoll;
     struct procs_calls calls;
     void *arg;
-    char **env;
+    char **env; /* one block, texts and all */
     char *cwd, *user;
     bool is_system;
     uint64_t keep_ms;

@@ -103,14 +103,18 @@ static int ask(struct procs *procs, struct accounts *accounts, struct error *err
 /* 1 if that was the last answer, 0 if not, -1 if it is none for these. */
 static int take(struct accounts *accounts, uint32_t id, int fd)
 {
-    for (int i = 0; i < 2; i++) {
-        if (id == 0 || accounts->open[i] != id)
-            continue;
-        accounts->open[i] = 0;
-        accounts->texts[i] = read_text(fd);
-        return accounts->open[0] == 0 && accounts->open[1] == 0;
+    if (id != 0 && accounts->open[0] == id) {
+        free(accounts->texts[0]);
+        accounts->texts[0] = read_text(fd);
+        accounts->open[0] = 0;
+    } else if (id != 0 && accounts->open[1] == id) {
+        free(accounts->texts[1]);
+        accounts->texts[1] = read_text(fd);
+        accounts->open[1] = 0;
+    } else {
+        return -1;
     }
-    return -1;
+    return accounts->open[0] == 0 && accounts->open[1] == 0;
 }
 
 static int resolve(const struct accounts *accounts, const char *name, struct box_user *user,
