@@ -25,7 +25,7 @@ meson test -C "$build/asan" --no-rebuild --print-errorlogs --suite unit || statu
 cp "$build/asan/meson-logs/testlog.junit.xml" "$results/unit.xml"
 
 echo "boxes: attacks, posture, behaviour, real work"
-"${pytest[@]}" -q --junitxml="$results/boxes.xml" tests/box "${arguments[@]}" || status=1
+"${pytest[@]}" -q --junitxml="$results/boxes.xml" tests/box tests/engine "${arguments[@]}" || status=1
 
 # The same by an ordinary user, who is made if he is missing and stays. What he makes lies in his home.
 if [ "$(id -u)" = 0 ]; then

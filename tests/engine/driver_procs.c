@@ -277,6 +277,7 @@ static const struct {
     {"killed_engine", killed_engine, 0, true, false},
     {"restart_keeps_timeout", restart_keeps_timeout, 0, false, false},
     {"closed_in_callbacks", closed_in_callbacks, 0, false, false},
+    {"init_that_lies", init_that_lies, 0, false, false},
     {"box_dies", box_dies, 0, false, false},
     {"ended_are_forgotten", ended_are_forgotten, 300, false, false},
     {"many_ended", many_ended, 0, false, false},

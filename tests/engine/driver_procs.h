@@ -60,6 +60,7 @@ void stdin_that_nobody_reads(void);
 void killed_engine(void);
 void restart_keeps_timeout(void);
 void closed_in_callbacks(void);
+void init_that_lies(void);
 void box_dies(void);
 void ended_are_forgotten(void);
 void many_ended(void);

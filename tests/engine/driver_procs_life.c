@@ -1,6 +1,8 @@
 /* Scenarios of driver_procs.c: engines that are killed or closed, boxes that die, many and fast. */
 #include "driver_procs.h"
 
+#include "box/proto.h"
+
 #include <fcntl.h>
 #include <signal.h>
 #include <stdio.h>
@@ -8,6 +10,7 @@
 #include <string.h>
 #include <sys/pidfd.h>
 #include <sys/prctl.h>
+#include <sys/socket.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
@@ -253,6 +256,222 @@ void closed_in_callbacks(void)
             CHECK(procs_by_number(procs, i)->has_ended ||
                       proc_kill(procs_by_number(procs, i), &(struct error){0}) == 0,
                   "%u", i);
+}
+
+/* ---- an init that was taken over ---- */
+
+static int liar = -1; /* our end, as init */
+static unsigned started, asked, answered;
+
+static void on_any(void *arg, struct proc *proc, const struct error *err)
+{
+    (void)proc;
+    answered++;
+    started += arg != NULL && err == NULL;
+}
+
+static void attach_liar(void)
+{
+    struct error err;
+    struct link *link;
+    int ends[2];
+
+    if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0, ends) < 0)
+        abort();
+    fd_close(&liar);
+    liar = ends[0];
+    if (link_open(ends[1], &link, &err) < 0 || procs_attach(procs, link, random() % 2, &err) < 0)
+        die("attach", &err);
+}
+
+/* Our end, for a command's stdin or output; what the other end holds is any bytes, or none. */
+static int any_pipe(bool to_command)
+{
+    int ends[2];
+
+    if (pipe2(ends, O_CLOEXEC | O_NONBLOCK) < 0)
+        abort();
+    if (!to_command && random() % 2)
+        (void)!write(ends[1], ends, sizeof(ends));
+    if (random() % 8 == 0)
+        (void)dup(ends[to_command ? 0 : 1]); /* a daemon */
+    (void)close(ends[to_command ? 0 : 1]);
+    return ends[to_command ? 1 : 0];
+}
+
+static void say_held(uint32_t type, uint32_t id, bool has_ended)
+{
+    struct proto_held held = {.head = {.type = type, .id = id},
+                              .pid = (int32_t)(random() % 100 + 2),
+                              .flags = has_ended ? PROTO_HELD_ENDED : 0,
+                              .fds = (uint32_t)random() % 8,
+                              .status = (int32_t)(has_ended ? random() % 256 << 8 : 0)};
+    int fds[3];
+    size_t count = 0;
+
+    for (int place = 0; place < 3; place++)
+        if ((held.fds & 1U << place) != 0)
+            fds[count++] = any_pipe(place == 0);
+    (void)proto_send_now(liar, &held, sizeof(held), NULL, 0, fds, count);
+    while (count > 0)
+        (void)close(fds[--count]);
+}
+
+static void say(const void *answer, size_t size)
+{
+    (void)proto_send_now(liar, answer, size, NULL, 0, NULL, 0);
+}
+
+static void say_exited(uint32_t id)
+{
+    struct proto_exited exited = {.head = {.type = PROTO_EXITED, .id = id},
+                                  .status = (int32_t)(random() % 4 == 0 ? 9 : random() % 256 << 8)};
+
+    say(&exited, sizeof(exited));
+}
+
+static void say_table(uint32_t id)
+{
+    struct proto_welcome welcome = {.head = {.type = PROTO_WELCOME, .id = id}, .version = 2};
+    struct proto_head table_end = {.type = PROTO_TABLE_END};
+
+    say(&welcome, sizeof(welcome));
+    for (long i = random() % 8; i > 0; i--)
+        say_held(PROTO_ENTRY,
+                 random() % 8 == 0 ? (uint32_t)random()
+                                   : procs->next_number - 5 + (uint32_t)(random() % 6),
+                 random() % 2);
+    say(&table_end, sizeof(table_end));
+}
+
+static void say_refused(uint32_t id)
+{
+    struct proto_refused refused = {.head = {.type = PROTO_REFUSED, .id = id},
+                                    .step = (uint32_t)random() % 5 + 1,
+                                    .errnum = (int32_t)random() % 40 + 1};
+
+    say(&refused, sizeof(refused));
+}
+
+/* Mostly as one should, but for whom and how often is as it comes. */
+static void answer(const struct proto_head *request)
+{
+    struct proto_opened opened = {.head = {.type = PROTO_OPENED, .id = request->id}, .errnum = 2};
+
+    if (request->type == PROTO_OPEN)
+        say(&opened, sizeof(opened));
+    else if (request->type == PROTO_HELLO)
+        say_table(request->id);
+    else if (request->type == PROTO_EXEC && random() % 8 == 0)
+        say_refused(request->id);
+    else if (request->type == PROTO_EXEC)
+        say_held(PROTO_BEGUN, random() % 16 == 0 ? request->id + 1 : request->id, false);
+    if (request->type == PROTO_KILL || (request->type == PROTO_EXEC && random() % 4 == 0))
+        say_exited(random() % 8 == 0 ? request->id - 1 : request->id);
+}
+
+static void lie(void)
+{
+    char heard[65536] __attribute__((aligned(8)));
+    uint32_t id = procs->next_number - 4 + (uint32_t)(random() % 6);
+
+    while (recv(liar, heard, sizeof(heard), 0) > 0)
+        if (random() % 64 != 0)
+            answer((const struct proto_head *)(const void *)heard);
+    if (random() % 8 == 0)
+        say_exited(id);
+    switch (random() % 400) {
+    case 0:
+        say_held(PROTO_BEGUN, id, true);
+        break;
+    case 1:
+        say_refused(id);
+        break;
+    case 2:
+        say_table(0);
+        break;
+    default:
+        break;
+    }
+}
+
+static void ask_for_something(void)
+{
+    struct proc *proc = procs->count > 0 ? procs->list[(size_t)random() % procs->count] : NULL;
+    struct proc_spec spec = {.shell_line = "x",
+                             .user = random() % 3 == 0 ? "7" : NULL,
+                             .has_stdin = random() % 2,
+                             .timeout_ms = random() % 4 == 0 ? 1 : 0};
+    struct error err;
+    char data[64] = "";
+    uint64_t from;
+
+    if (random() % 3 == 0) {
+        asked++;
+        procs_start(procs, &spec, on_any, &asked);
+    }
+    if (proc == NULL || proc->is_hidden)
+        return;
+    switch (random() % 6) {
+    case 0:
+        (void)proc_kill(proc, &err);
+        break;
+    case 1:
+        (void)proc_forget(proc, &err);
+        break;
+    case 2:
+        asked++;
+        proc_stdin_write(proc, data, sizeof(data), on_any, NULL);
+        break;
+    case 3:
+        (void)proc_stdin_close(proc, &err);
+        break;
+    case 4:
+        (void)proc_read(proc, PROC_STDOUT, 0, data, sizeof(data), &from, &err);
+        break;
+    default:
+        asked++;
+        (void)proc_wait(proc, random() % 2 ? 1 : 0, on_any, NULL);
+        break;
+    }
+}
+
+/* It harms its own box only: nothing hangs, nothing leaks, and what is asked is answered. */
+void init_that_lies(void)
+{
+    long rounds = getenv("COUNT") != NULL ? atol(getenv("COUNT")) : 20000;
+    struct proc_view view;
+
+    procs_detach(procs, "stopped");
+    for (long i = 0; i < rounds; i++) {
+        if (procs->link == NULL)
+            attach_liar();
+        lie();
+        ask_for_something();
+        (void)uv_run(&loop, UV_RUN_NOWAIT);
+        if (i % 500 == 499)
+            procs_detach(procs, "stopped");
+        if (i % 3000 == 2999) {
+            procs_close(procs, false);
+            open_procs(0);
+        }
+    }
+    procs_detach(procs, "stopped");
+    CHECK(procs_running(procs) == 0, "%zu run", procs_running(procs));
+    for (struct proc *proc = procs_after(procs, 0); proc != NULL;
+         proc = procs_after(procs, proc->number)) {
+        proc_look(proc, &view);
+        CHECK(view.state != PROC_RUNNING && view.state != PROC_STARTING, "%s is in state %d",
+              view.id, view.state);
+    }
+    CHECK(procs->hidden == 0, "%zu hidden", procs->hidden);
+    CHECK(started > (unsigned)rounds / 100, "only %u started", started);
+    CHECK(procs->next_number < 10 * (uint32_t)rounds, "init used up the numbers");
+    procs_close(procs, false);
+    open_procs(0);
+    CHECK(answered == asked, "%u of %u were answered", answered, asked);
+    printf("%u of %u started, %u boxes ended\n", started, procs->next_number, gone);
+    fd_close(&liar);
 }
 
 /* ---- the rest ---- */

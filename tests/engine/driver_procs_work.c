@@ -390,7 +390,7 @@ static void feed(void *arg, struct proc *proc, const struct error *err)
     struct error why;
 
     (void)proc;
-    CHECK(err == NULL, "%s", err->text);
+    CHECK(err == NULL, "%s", err != NULL ? err->text : "");
     if (err != NULL || part == 0) {
         CHECK(err != NULL || proc_stdin_close(feeder->proc, &why) == 0, "%s", why.text);
         feeder->is_done = true;

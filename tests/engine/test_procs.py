@@ -128,6 +128,10 @@ def test_any_callback_may_close_everything(run):
     run("closed_in_callbacks")
 
 
+def test_an_init_that_lies_harms_nobody_else(run):
+    run("init_that_lies")
+
+
 def test_what_ran_in_a_box_that_died_is_lost_and_says_why(run):
     run("box_dies")
 
