@@ -114,7 +114,7 @@ struct proto_signal {
 
 struct proto_hello {
     struct proto_head head; /* the id is the asker's own: a number that no other one has */
-    uint32_t version; /* of the outside */
+    uint32_t version;       /* of the outside */
     uint32_t pad;
 };
 
@@ -152,7 +152,8 @@ struct proto_exited {
 };
 
 struct proto_welcome {
-    struct proto_head head; /* the id of the PROTO_HELLO: one that was killed may have said that, too */
+    struct proto_head
+        head;         /* the id of the PROTO_HELLO: one that was killed may have said that, too */
     uint32_t version; /* of init */
     uint32_t pad;
 };

@@ -65,7 +65,6 @@ struct proc *procs_new(struct procs *procs, uint32_t number)
     }
     proc->input.watched.fd = proc->input.ours[0] = proc->input.ours[1] = -1;
     proc->input.proc = proc;
-    proc->input.last = &proc->input.first;
     return proc;
 }
 
@@ -164,8 +163,6 @@ void procs_enter(struct procs *procs)
 
 static void free_lists(struct procs *procs)
 {
-    for (char **env = procs->env; env != NULL && *env != NULL; env++)
-        free(*env);
     free(procs->env);
     free(procs->cwd);
     free(procs->user);
@@ -279,35 +276,27 @@ void watched_close(struct procs *procs, struct watched *watched)
 
 static char **copy_list(const char *const *list)
 {
-    size_t count = 0;
-    char **copy;
+    size_t count = 0, size = 0;
+    char **copy, *at;
 
-    while (list != NULL && list[count] != NULL)
-        count++;
-    copy = calloc(count + 1, sizeof(*copy));
-    for (size_t i = 0; copy != NULL && i < count; i++) {
-        copy[i] = strdup(list[i]);
-        if (copy[i] == NULL)
-            break; /* the caller counts */
-    }
-    return copy;
-}
-
-static bool is_whole(const char *const *list, char *const *copy)
-{
-    size_t i = 0;
-
+    for (; list != NULL && list[count] != NULL; count++)
+        size += strlen(list[count]) + 1;
+    copy = malloc((count + 1) * sizeof(*copy) + size);
     if (copy == NULL)
-        return false;
-    while (list != NULL && list[i] != NULL && copy[i] != NULL)
-        i++;
-    return list == NULL || list[i] == NULL;
+        return NULL;
+    at = (char *)(copy + count + 1);
+    for (size_t i = 0; i < count; i++) {
+        copy[i] = at;
+        at = stpcpy(at, list[i]) + 1;
+    }
+    copy[count] = NULL;
+    return copy;
 }
 
 static int copy_options(struct procs *procs, const struct procs_options *options)
 {
     procs->env = copy_list(options->env);
-    if (!is_whole(options->env, procs->env))
+    if (procs->env == NULL)
         return -1;
     if (options->cwd != NULL && (procs->cwd = strdup(options->cwd)) == NULL)
         return -1;

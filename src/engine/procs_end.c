@@ -6,8 +6,8 @@
 #include "engine/procs_parts.h"
 
 #include <signal.h>
+#include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 #include <sys/wait.h>
 
 #define EXIT_KILLED (128 + SIGKILL) /* as a shell says it of its child */
@@ -54,7 +54,7 @@ void proc_end(struct proc *proc, enum proc_state state, const char *reason)
     if (proc->has_ended)
         return;
     proc->state = state;
-    (void)strncpy(proc->reason, reason != NULL ? reason : "", sizeof(proc->reason) - 1);
+    (void)snprintf(proc->reason, sizeof(proc->reason), "%s", reason != NULL ? reason : "");
     finish(proc);
 }
 

@@ -6,9 +6,15 @@
 
 /* ---- reading ---- */
 
+/* Closed with all the others, or forgotten. */
+static bool is_no_more(const struct proc *proc)
+{
+    return proc->procs == NULL || proc->procs->is_closed || proc->is_hidden;
+}
+
 static bool is_over(const struct proc *proc, enum proc_stream stream)
 {
-    return proc->procs == NULL || proc->is_hidden ||
+    return is_no_more(proc) ||
            (proc->streams[stream].watched.fd < 0 && proc->state != PROC_STARTING &&
             (proc->has_ended || proc->pid != 0));
 }
@@ -28,7 +34,7 @@ ssize_t proc_read(struct proc *proc, enum proc_stream stream, uint64_t offset, v
     ssize_t n;
 
     *from = offset;
-    if (proc->procs == NULL || proc->is_hidden)
+    if (is_no_more(proc))
         return error_set(err, "process_not_found", 0, "process %s is no more", proc->id);
     n = log_read(&proc->streams[stream].log_file, offset, data, size, from, err);
     if (proc->procs->busy == 0)
@@ -88,7 +94,7 @@ ssize_t proc_follow_read(struct proc_follow *follow, enum proc_stream stream, vo
     ssize_t n;
 
     *from = follow->at[stream];
-    if (proc->procs == NULL || proc->is_hidden)
+    if (is_no_more(proc))
         return -2;
     n = log_read(&proc->streams[stream].log_file, follow->at[stream], data, size, from, err);
     if (n < 0)
@@ -160,6 +166,8 @@ static void end_waits(struct proc *proc, const struct error *err)
 
 void proc_tell(struct proc *proc)
 {
+    for (int i = 0; i < 2 && proc->procs != NULL; i++)
+        stream_watch(&proc->streams[i]);
     if (proc->has_ended)
         end_waits(proc, NULL);
     tell_followers(proc, false);

@@ -70,7 +70,10 @@ static struct proc *take_stranger(struct procs *procs, uint32_t number)
     struct proc *proc;
     struct error ignored;
 
-    if (number == 0 || number > JOURNAL_NUMBER_MAX || procs->hidden >= PROCS_HIDDEN_MAX)
+    /* Numbers are not init's to use up; a few more than we know of come from a lost journal. */
+    if (number == 0 || procs->hidden >= PROCS_HIDDEN_MAX ||
+        number >= JOURNAL_NUMBER_MAX - PROCS_HIDDEN_MAX ||
+        number > procs->next_number + PROCS_HIDDEN_MAX)
         return NULL;
     proc = procs_new(procs, number);
     if (proc == NULL || procs_insert(procs, proc, &ignored) < 0) {

@@ -44,6 +44,7 @@ struct stream {
     struct watched watched; /* first */
     struct proc *proc;
     int which;
+    bool is_paused;
     uint64_t owed; /* once its process has exited: as much may still be of it */
     struct proc_log log_file;
 };
@@ -61,7 +62,7 @@ struct proc_stdin {
     struct proc *proc;
     int ours[2]; /* a pipe that nobody else has */
     size_t in_ours;
-    struct stdin_piece *first, **last;
+    struct stdin_piece *first, *last;
     size_t waiting; /* bytes, those in `ours` too */
     size_t moved;   /* of the first piece, into the command's pipe */
     bool is_open, close_after, is_pumping;
@@ -132,7 +133,7 @@ struct procs {
     int directory, epoll;
     struct procs_calls calls;
     void *arg;
-    char **env;
+    char **env; /* one block, texts and all */
     char *cwd, *user;
     bool is_system;
     uint64_t keep_ms;
@@ -196,6 +197,7 @@ void procs_record_shorten(struct procs *procs);
 /* ---- procs_stream.c ---- */
 
 void stream_open(struct stream *stream, int fd);
+void stream_watch(struct stream *stream);
 /* Moves on what is there; once the process exited, its end is told when nothing of it is left. */
 void stream_turn(struct stream *stream, size_t most);
 void stream_owe(struct stream *stream);    /* what it holds now */

@@ -213,6 +213,7 @@ static int ask_init(struct start *start, struct error *err)
 static struct proc *make_proc(struct start *start, struct error *err)
 {
     struct procs *procs = start->procs;
+    char tag[PROCS_TAG_MAX + 1];
     struct proc *proc;
 
     if (procs->next_number >= JOURNAL_NUMBER_MAX) {
@@ -226,7 +227,10 @@ static struct proc *make_proc(struct start *start, struct error *err)
         return NULL;
     }
     proc->command = command_text(start);
-    proc->tag = start->tag != NULL ? strdup(start->tag) : NULL;
+    if (start->tag != NULL) { /* as it will read after a restart */
+        journal_text_clean(tag, sizeof(tag), start->tag, false);
+        proc->tag = strdup(tag);
+    }
     proc->started_ms = procs_wall_ms();
     proc->until_ms = start->timeout_ms > 0 ? procs_monotonic_ms() + start->timeout_ms : 0;
     proc->log_bytes = start->log_bytes;

@@ -35,8 +35,6 @@ void stdin_end(struct proc *proc, const struct error *err)
     close_all(input);
     while ((piece = input->first) != NULL) {
         input->first = piece->next;
-        if (input->first == NULL)
-            input->last = &input->first;
         piece->done(piece->arg, proc, err);
         free(piece);
     }
@@ -81,8 +79,6 @@ static void count(struct proc_stdin *input, size_t moved)
     while ((piece = input->first) != NULL && input->moved >= piece->size) {
         input->moved -= piece->size;
         input->first = piece->next;
-        if (input->first == NULL)
-            input->last = &input->first;
         piece->done(piece->arg, input->proc, NULL);
         free(piece);
     }
@@ -190,8 +186,11 @@ static int append(struct proc_stdin *input, const void *data, size_t size, procs
         return error_set(err, "no_memory", ENOMEM, "cannot keep what is sent to a process");
     *piece = (struct stdin_piece){.done = done, .arg = arg, .size = size};
     memcpy(piece->data, data, size);
-    *input->last = piece;
-    input->last = &piece->next;
+    if (input->first == NULL)
+        input->first = piece;
+    else
+        input->last->next = piece;
+    input->last = piece;
     input->waiting += size;
     return 0;
 }

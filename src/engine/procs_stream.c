@@ -96,7 +96,14 @@ void stream_open(struct stream *stream, int fd)
 {
     stream->watched.act = on_event;
     stream->watched.fd = fd;
-    if (watched_set(stream->proc->procs, &stream->watched, EPOLLIN) < 0)
+    procs_dirty(stream->proc->procs, stream->proc);
+}
+
+/* At the end of a turn: with a short command it may have ended by then. */
+void stream_watch(struct stream *stream)
+{
+    if (stream->watched.fd >= 0 && !stream->watched.is_set && !stream->is_paused &&
+        watched_set(stream->proc->procs, &stream->watched, EPOLLIN) < 0)
         pause_stream(stream);
 }
 
@@ -108,9 +115,10 @@ static void on_pause_end(void *arg)
     procs_enter(procs);
     for (struct proc *proc = procs_after(procs, 0); proc != NULL;
          proc = procs_after(procs, proc->number))
-        for (int i = 0; i < 2; i++)
-            if (proc->streams[i].watched.fd >= 0 && !proc->streams[i].watched.is_set)
-                stream_open(&proc->streams[i], proc->streams[i].watched.fd);
+        for (int i = 0; i < 2; i++) {
+            proc->streams[i].is_paused = false;
+            stream_watch(&proc->streams[i]);
+        }
     procs_leave(procs);
 }
 
@@ -119,6 +127,7 @@ static void pause_stream(struct stream *stream)
     struct procs *procs = stream->proc->procs;
 
     watched_unset(procs, &stream->watched);
+    stream->is_paused = true;
     if (procs->pause == NULL)
         procs->pause = proc_alarm_set(procs->loop, PAUSE_MS, on_pause_end, procs);
 }
