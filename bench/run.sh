@@ -16,7 +16,16 @@ fail() {
 
 case $bench in
 box) ;;
-*) fail "there is no bench '$bench': box" ;;
+store)
+    mkdir -p "$build/bench"
+    # shellcheck disable=SC2046 # lists of words
+    gcc -std=gnu17 -D_GNU_SOURCE -O2 -Isrc -o "$build/bench/store" bench/store.c \
+        "$build/src/store/libstore.a" "$build/src/base/libbase.a" \
+        $(pkg-config --libs libuv sqlite3)
+    rm -rf "$build/bench/store.data"
+    exec "$build/bench/store" "$build/bench/store.data"
+    ;;
+*) fail "there is no bench '$bench': box, store" ;;
 esac
 [ "$(id -u)" = 0 ] || fail "the box bench makes cgroups and network namespaces: run it as root"
 [ -x "$build/cove" ] || fail "$build/cove is missing: run make first"

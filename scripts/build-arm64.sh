@@ -18,7 +18,9 @@ scripts/build.sh test "$build/test" arm64
 export CC=aarch64-linux-gnu-gcc MUSL_GCC="$build/sysroot/musl-gcc"
 scripts/test-programs.sh attack "$build/attacks/attack"
 scripts/test-programs.sh driver "$build/drivers/commands-arm64" "$build"
+scripts/test-programs.sh driver "$build/drivers/links-arm64" "$build"
 scripts/test-programs.sh driver "$build/drivers/commands-test" "$build/test"
+scripts/test-programs.sh driver "$build/drivers/links-test" "$build/test"
 
 echo "arm64: unit tests, under qemu-aarch64"
 meson test -C "$build/test" --no-rebuild --print-errorlogs --suite unit

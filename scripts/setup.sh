@@ -10,8 +10,8 @@ set -eu
 group=${1:-build}
 
 build='gcc make meson ninja-build pkg-config musl-tools linux-libc-dev libc6-dev libjansson-dev
-    python3'
-test="$build git python3-pytest python3-venv clang-14 clang-tidy-14 clang-format-14 cppcheck
+    libuv1-dev libsqlite3-dev python3'
+test="$build git python3-pytest python3-yaml python3-venv clang-14 clang-tidy-14 clang-format-14 cppcheck
     bubblewrap crun busybox-static erofs-utils e2fsprogs mmdebstrap sqlite3 openssh-client sudo
     attr libcap2-bin procps strace tar xz-utils mount uidmap"
 bench="$build bubblewrap crun busybox-static"
@@ -32,6 +32,8 @@ meson 1.0.1-5
 ninja-build 1.11.1-2~deb12u1
 musl-tools 1.2.3-1
 libjansson-dev 2.14-2
+libuv1-dev 1.44.2-1+deb12u1
+libsqlite3-dev 3.40.1-2+deb12u2
 python3 3.11.2-1+b1
 python3-pytest 7.2.1-2
 clang-14 1:14.0.6-12

@@ -1,7 +1,8 @@
 #!/bin/sh
 # Builds what the box tests run beside cove. CC and MUSL_GCC name the compilers of another machine.
 #   attack TARGET                  the attacks, static, so that they run in a box with any root
-#   driver TARGET BUILD-DIRECTORY  drives the box library of that build without its command line
+#   driver TARGET BUILD-DIRECTORY  drives the box library of that build without its command line; the
+#                                  target is called NAME-..., of tests/box/drivers/NAME.c
 # These must not be part of any build of cove: tests alone decide which they need.
 # usage: test-programs.sh attack|driver TARGET [BUILD-DIRECTORY]
 set -eu
@@ -24,8 +25,9 @@ attack)
         tests/box/attacks/*.c
     ;;
 driver)
+    name=$(basename "$target")
     # shellcheck disable=SC2086 # a list of words
-    "$cc" $flags -Isrc -o "$target" tests/box/drivers/commands.c \
+    "$cc" $flags -Isrc -o "$target" "tests/box/drivers/${name%%-*}.c" \
         "$3/src/box/libbox.a" "$3/src/base/libbase.a"
     ;;
 *)

@@ -49,6 +49,7 @@ build_programs() {
     scripts/build.sh test "$build/test"
     scripts/test-programs.sh attack "$build/attacks/attack"
     scripts/test-programs.sh driver "$build/drivers/commands-test" "$build/test"
+    scripts/test-programs.sh driver "$build/drivers/links-test" "$build/test"
 }
 
 # The second disk of a guest: a tar file that becomes /cove.

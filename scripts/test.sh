@@ -24,13 +24,23 @@ status=0
 meson test -C "$build/asan" --no-rebuild --print-errorlogs --suite unit || status=1
 cp "$build/asan/meson-logs/testlog.junit.xml" "$results/unit.xml"
 
+if [ ${#arguments[@]} -eq 0 ]; then
+    echo "the HTTP server, under ASan and UBSan"
+    HTTP_SERVER=$build/asan/tests/http-server "${pytest[@]}" -q --junitxml="$results/http.xml" \
+        tests/http || status=1
+fi
+
 echo "boxes: attacks, posture, behaviour, real work"
 "${pytest[@]}" -q --junitxml="$results/boxes.xml" tests/box "${arguments[@]}" || status=1
+echo "the engine: its keeper"
+"${pytest[@]}" -q --junitxml="$results/engine.xml" tests/engine "${arguments[@]}" || status=1
 
 # The same by an ordinary user, who is made if he is missing and stays. What he makes lies in his home.
 if [ "$(id -u)" = 0 ]; then
     echo "boxes: the same, by an ordinary user"
     scripts/as-user.sh "$build" "$results/user.xml" own tests/box "${arguments[@]}" || status=1
+    scripts/as-user.sh "$build" "$results/engine-user.xml" own tests/engine "${arguments[@]}" ||
+        status=1
     echo "boxes: the walls, by a user who has no ids to give"
     scripts/as-user.sh "$build" "$results/single.xml" 0 tests/box/test_posture.py \
         tests/box/test_leaks.py tests/box/test_filesystem.py "${arguments[@]}" || status=1

@@ -189,6 +189,25 @@ static int open_lower(const struct box_spec *spec, struct box *box, struct makin
     return 0;
 }
 
+/* A disk that is kept: its ids on disk are the box's, whichever those are this time. */
+static int open_disk(const struct box_spec *spec, struct making *making, struct error *err)
+{
+    const struct root_ids *range = &making->range;
+    struct idmap map = {.host_uid = range->first, .host_gid = range->first, .count = range->count};
+    _cleanup_close_ int userns = -1;
+
+    if (!making->caller.mounts)
+        return error_set(err, "disk_failed", 0, "a disk that is kept needs root");
+    userns = idmap_open(&map, err);
+    if (userns < 0)
+        return -1;
+    making->plan.upper = fcntl(*spec->disk, F_DUPFD_CLOEXEC, 3);
+    if (making->plan.upper < 0 || idmap_apply(making->plan.upper, userns) < 0)
+        return error_set(err, "disk_failed", errno, "cannot map the owners of the box's disk");
+    making->plan.disk_kept = true;
+    return 0;
+}
+
 static int open_roots(const struct box_spec *spec, struct box *box, struct making *making,
                       struct error *err)
 {
@@ -218,6 +237,8 @@ static int open_roots(const struct box_spec *spec, struct box *box, struct makin
     plan->stale_proc = spec->allow_no_fresh_proc;
     making->range.user = user->uid;
     making->range.group = user->gid;
+    if (spec->disk != NULL)
+        return open_disk(spec, making, err);
     if (spec->root_kind == BOX_ROOT_HOST || root_tmpfs_has_xattrs(&making->caller))
         return 0;
     if (!making->caller.mounts) {
@@ -315,6 +336,7 @@ static int start_guard(const struct box_spec *spec, struct box *box, struct maki
         return error_set(err, "ids_failed", 0, "cannot write down the box's ids");
     if (guard_start(&order, &box->guard, err) < 0)
         return -1;
+    (void)snprintf(box->group, sizeof(box->group), "%s", name);
     disk_forget(&making->disk);
     making->plan.go = box->guard.socket;
     making->plan.has_guard = true;
@@ -434,7 +456,7 @@ static int make(const struct box_spec *spec, struct box *box, struct making *mak
     if (box_send_config(making->control, &making->plan, making->limited, err) < 0 ||
         clone_child(box, making, err) < 0)
         return -1;
-    box->control = fd_take(&making->control);
+    box->link.control = fd_take(&making->control);
     /* The child has written into our plan what it found. */
     box->is_stale = making->plan.is_stale;
     box->is_watched = making->plan.gate.watched != 0;
@@ -458,7 +480,8 @@ int box_create(const struct box_spec *spec, struct box **out, struct error *err)
     box->magic = BOX_MAGIC;
     box->cold = true;
     box->privileges = spec->privileges;
-    box->control = box->pidfd = box->guard.socket = box->pool.lock = -1;
+    link_begin_plain(&box->link, -1);
+    box->pidfd = box->guard.socket = box->pool.lock = -1;
     making->control = making->into = making->leaves = making->disk.parent = -1;
     making->disk.lock = making->place = -1;
     making->plan.control = making->plan.init = making->plan.lower = making->plan.upper = -1;

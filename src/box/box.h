@@ -49,6 +49,9 @@ struct box_spec {
     const char *user;     /* NAME, UID, NAME:GROUP or UID:GID; NULL: `user` if plain, else `root` */
     const char *hostname; /* NULL: "box" */
     struct box_limits limits;
+    const int *disk; /* a detached mount that outlives the box and holds what it writes: all of an
+                      * image, of the host's view the home. Owners in there are ids of the box. Borrowed;
+                      * only where the caller rules the host's mounts. NULL: what is written goes */
     bool
         many_commands; /* with a cgroup leaf for each, so that one can be killed as a whole; else the
                          * box ends with its first command */
@@ -144,6 +147,24 @@ int box_fd(const struct box *box);
 
 /* Takes the next event: 1 if there was one, 0 if not, -1 on error. Does not block. */
 int box_next(struct box *box, struct box_event *event, struct error *err);
+
+/* A duplicate of the box's control socket, for another process to drive the box by (link.h) while this
+ * one keeps it: the box lives as long as anybody has one. Who hands it on does not call box_exec(),
+ * box_signal(), box_kill() and box_next() from then on. The fd, or -1. */
+int box_control_dup(const struct box *box, struct error *err);
+
+/* Ends a box without waiting: 0 when `*wait_fd` has to poll readable before this is called again, 1 when
+ * box_destroy(), with a report, will not wait. Nobody needs to have asked before. */
+int box_end(struct box *box, int *wait_fd);
+
+/* The box takes its time to end: its CPU limit is lifted, which it may be held up by. */
+void box_hurry(struct box *box);
+
+struct cgroup_host;
+struct cgroup_usage;
+
+/* What a living box used so far, in groups that were made below the same place as `host` names. */
+int box_usage(const struct box *box, const struct cgroup_host *host, struct cgroup_usage *out);
 
 /* Kills what is left, waits until all of it is gone (processes, mounts, cgroups) and frees the
  * handle. `report` may be NULL. */

@@ -4,6 +4,7 @@
 #include "box/box.h"
 #include "box/guard.h"
 #include "box/ids.h"
+#include "box/link_parts.h"
 #include "box/plan.h"
 
 #define BOX_MAGIC 0xb0c5b0c5U
@@ -12,17 +13,17 @@
 
 struct box {
     uint32_t magic;
-    int control;
-    int pidfd; /* of init; -1 once it is known to be gone */
+    struct link link; /* its `control` is -1 before and after */
+    int pidfd;        /* of init; -1 once it is known to be gone */
     struct box_user user;
     enum box_privileges privileges;
-    struct error failure; /* what the set-up child or the guard said, for BOX_GONE */
-    bool failed;
+    bool is_ending; /* its init was sent SIGKILL */
 
     const struct cgroup *lent; /* of a zygote's box: its leaves are removed at the end */
 
     /* Cold boxes own these; those of a zygote have them lent by whoever runs the zygote. */
     struct guard guard;
+    char group[32]; /* name of its cgroups */
     struct ids_pool pool;
     struct ids ids;
     bool cold;

@@ -5,10 +5,13 @@
 #include <string.h>
 #include <sys/socket.h>
 #include <sys/uio.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
-int proto_send(int socket, const void *packet, size_t size, const void *more, size_t more_size,
-               const int *fds, size_t fds_count)
+#define SIGNALS_LAST 64
+
+static int send_packet(int socket, const void *packet, size_t size, const void *more,
+                       size_t more_size, const int *fds, size_t fds_count, int flags)
 {
     union {
         struct cmsghdr align;
@@ -34,9 +37,21 @@ int proto_send(int socket, const void *packet, size_t size, const void *more, si
         memcpy(CMSG_DATA(header), fds, sizeof(int) * fds_count);
     }
     do
-        n = sendmsg(socket, &message, MSG_NOSIGNAL);
+        n = sendmsg(socket, &message, MSG_NOSIGNAL | flags);
     while (n < 0 && errno == EINTR);
     return n < 0 ? -1 : 0;
+}
+
+int proto_send(int socket, const void *packet, size_t size, const void *more, size_t more_size,
+               const int *fds, size_t fds_count)
+{
+    return send_packet(socket, packet, size, more, more_size, fds, fds_count, 0);
+}
+
+int proto_send_now(int socket, const void *packet, size_t size, const void *more, size_t more_size,
+                   const int *fds, size_t fds_count)
+{
+    return send_packet(socket, packet, size, more, more_size, fds, fds_count, MSG_DONTWAIT);
 }
 
 static size_t take_fds(struct msghdr *message, int fds[PROTO_FDS_MAX])
@@ -107,6 +122,32 @@ static void clean(char *text, size_t size)
             *text = '?';
 }
 
+static bool is_errno(int32_t errnum)
+{
+    return errnum >= 0 && errnum <= PROTO_ERRNO_MAX;
+}
+
+/* As waitpid(2) says it of a process that ended, and of no other. */
+static bool is_end(int32_t status)
+{
+    return (status & ~0xffff) == 0 &&
+           (WIFEXITED(status) || (WIFSIGNALED(status) && WTERMSIG(status) <= SIGNALS_LAST));
+}
+
+static bool check_held(const struct proto_held *held, size_t fds_count)
+{
+    bool ended = (held->flags & PROTO_HELD_ENDED) != 0;
+    bool tty = (held->flags & PROTO_HELD_TTY) != 0;
+
+    if ((held->flags & ~(uint32_t)(PROTO_HELD_ENDED | PROTO_HELD_TTY)) != 0 || held->pid <= 0)
+        return false;
+    if (tty ? held->fds != 1 : held->fds > 7)
+        return false;
+    if (ended ? !is_end(held->status) : held->status != 0 || held->cpu_ns != 0)
+        return false;
+    return fds_count == (size_t)__builtin_popcount(held->fds);
+}
+
 bool proto_answer_check(union proto_answer *answer, size_t size, size_t fds_count)
 {
     if (size < sizeof(answer->head))
@@ -117,16 +158,25 @@ bool proto_answer_check(union proto_answer *answer, size_t size, size_t fds_coun
             return false;
         clean(answer->failed.error.code, sizeof(answer->failed.error.code));
         clean(answer->failed.error.text, sizeof(answer->failed.error.text));
-        return size == sizeof(answer->failed) && fds_count == 0;
+        return fds_count == 0;
     case PROTO_READY:
+    case PROTO_TABLE_END:
         return size == sizeof(answer->head) && fds_count == 0;
     case PROTO_STARTED:
-        return size == sizeof(answer->started) && fds_count <= 1;
+        return size == sizeof(answer->started) && fds_count <= 1 && answer->started.pid > 0;
     case PROTO_REFUSED:
         return size == sizeof(answer->refused) && fds_count == 0 && answer->refused.step >= 1 &&
-               answer->refused.step <= PROTO_STEP_LAST;
+               answer->refused.step <= PROTO_STEP_LAST && is_errno(answer->refused.errnum);
     case PROTO_EXITED:
-        return size == sizeof(answer->exited) && fds_count == 0;
+        return size == sizeof(answer->exited) && fds_count == 0 && is_end(answer->exited.status);
+    case PROTO_WELCOME:
+        return size == sizeof(answer->welcome) && fds_count == 0;
+    case PROTO_BEGUN:
+    case PROTO_ENTRY:
+        return size == sizeof(answer->held) && check_held(&answer->held, fds_count);
+    case PROTO_OPENED:
+        return size == sizeof(answer->opened) && is_errno(answer->opened.errnum) &&
+               fds_count == (answer->opened.errnum == 0 ? 1 : 0);
     default:
         return false;
     }

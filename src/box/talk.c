@@ -1,7 +1,7 @@
 /* Talking to a box: commands, events, its end. See box.h.
  *
- * What comes back over the control socket is hostile: proto_answer_check() has seen it before
- * anything here does. */
+ * The talking itself is a link's (link.c), with which whatever else drives a box talks, too: here is
+ * only what a box knows besides, its user and how it ends. */
 #include "base/fd.h"
 #include "box/handle.h"
 #include "box/proto.h"
@@ -9,15 +9,12 @@
 
 #include <assert.h>
 #include <errno.h>
+#include <fcntl.h>
 #include <poll.h>
 #include <signal.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
 #include <sys/resource.h>
-#include <sys/socket.h>
-#include <sys/stat.h>
 #include <sys/wait.h>
 
 const char *box_level(const struct box *box)
@@ -71,230 +68,75 @@ int box_send_config(int control, const struct plan *plan, bool leaf_limits, stru
 
 /* ---- requests ---- */
 
-static int gone(struct error *err)
+int box_control_dup(const struct box *box, struct error *err)
 {
-    return error_set(err, "box_gone", 0, "the box has ended");
-}
+    int fd = fcntl(box->link.control, F_DUPFD_CLOEXEC, 0);
 
-static int send_request(struct box *box, const void *packet, size_t size, const void *more,
-                        size_t more_size, const int *fds, size_t count, struct error *err)
-{
-    assert(box->magic == BOX_MAGIC);
-    if (proto_send(box->control, packet, size, more, more_size, fds, count) == 0)
-        return 0;
-    if (errno == EPIPE || errno == ECONNRESET)
-        return gone(err);
-    return error_set(err, "exec_failed", errno, "cannot reach the box's init");
-}
-
-static size_t strings_length(const char *const *strings, uint32_t *count)
-{
-    size_t size = 0;
-
-    for (*count = 0; strings[*count] != NULL; (*count)++)
-        size += strlen(strings[*count]) + 1;
-    return size;
-}
-
-static char *append(char *at, const char *text)
-{
-    size_t size = strlen(text) + 1;
-
-    memcpy(at, text, size);
-    return at + size;
-}
-
-/* All strings of a command in one piece: cwd, argv, env. */
-static char *pack_strings(const struct box *box, const struct box_command *command,
-                          struct proto_exec *request, struct error *err)
-{
-    const struct box_user *user = command->user != NULL ? command->user : &box->user;
-    const char *cwd = command->cwd != NULL ? command->cwd : user->home;
-    size_t size = strlen(cwd) + 1 + strings_length(command->argv, &request->argc) +
-                  strings_length(command->env, &request->envc);
-    char *strings, *at;
-
-    if (size > PROTO_STRINGS_MAX) {
-        (void)error_set(err, "too_long", 0,
-                        "the command and its environment are too long (%zu bytes, 4 MiB at most)",
-                        size);
-        return NULL;
-    }
-    at = strings = malloc(size);
-    if (strings == NULL) {
-        (void)error_set(err, "no_memory", ENOMEM, "cannot prepare the command");
-        return NULL;
-    }
-    at = append(at, cwd);
-    for (uint32_t i = 0; i < request->argc; i++)
-        at = append(at, command->argv[i]);
-    for (uint32_t i = 0; i < request->envc; i++)
-        at = append(at, command->env[i]);
-    request->strings_size = (uint32_t)size;
-    return strings;
-}
-
-static int strings_memfd(const char *strings, size_t size, struct error *err)
-{
-    _cleanup_close_ int fd = memfd_create("cove-exec", MFD_CLOEXEC | MFD_ALLOW_SEALING);
-
-    if (fd < 0 || fd_write_full(fd, strings, size) < 0 ||
-        fcntl(fd, F_ADD_SEALS, F_SEAL_SEAL | F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_WRITE) < 0)
-        return error_set(err, "exec_failed", errno, "cannot pass a long command to the box");
-    return fd_take(&fd);
-}
-
-static void set_user(struct proto_exec *request, const struct box_user *user)
-{
-    request->flags |= PROTO_EXEC_USER;
-    request->uid = user->uid;
-    request->gid = user->gid;
-    request->groups_count = (uint32_t)user->groups_count;
-    for (size_t i = 0; i < user->groups_count; i++)
-        request->groups[i] = user->groups[i];
+    return fd >= 0 ? fd : error_set(err, "no_fds", errno, "cannot hand on the socket of a box");
 }
 
 int box_exec(struct box *box, uint32_t id, const struct box_command *command, struct error *err)
 {
-    struct proto_exec request = {.head = {.type = PROTO_EXEC, .id = id},
-                                 .rows = command->tty_rows,
-                                 .columns = command->tty_columns};
-    _cleanup_free_ char *strings = pack_strings(box, command, &request, err);
-    _cleanup_close_ int memfd = -1;
-    int fds[PROTO_FDS_MAX];
-    size_t count = 0;
+    const struct box_user *user = command->user != NULL ? command->user : &box->user;
+    struct link_command asked = {
+        .argv = command->argv,
+        .env = command->env,
+        .cwd = command->cwd != NULL ? command->cwd : user->home,
+        .user = box->privileges == BOX_SYSTEM && !box->one_id ? user : NULL,
+        .stdio = command->tty ? LINK_TTY : LINK_GIVEN,
+        .rows = command->tty_rows,
+        .columns = command->tty_columns,
+    };
 
-    if (strings == NULL)
-        return -1;
-    if (command->tty)
-        request.flags |= PROTO_EXEC_TTY;
-    else
-        for (; count < 3; count++)
-            fds[count] = command->stdio[count];
-    if (box->privileges == BOX_SYSTEM && !box->one_id)
-        set_user(&request, command->user != NULL ? command->user : &box->user);
-    if (request.strings_size <= PROTO_INLINE_MAX)
-        return send_request(box, &request, sizeof(request), strings, request.strings_size, fds,
-                            count, err);
-    memfd = strings_memfd(strings, request.strings_size, err);
-    if (memfd < 0)
-        return -1;
-    fds[count++] = memfd;
-    request.flags |= PROTO_EXEC_MEMFD;
-    return send_request(box, &request, sizeof(request), NULL, 0, fds, count, err);
+    assert(box->magic == BOX_MAGIC);
+    memcpy(asked.fds, command->stdio, sizeof(asked.fds));
+    return link_start(&box->link, id, &asked, err);
 }
 
 int box_signal(struct box *box, uint32_t id, int signal_number, struct error *err)
 {
-    struct proto_signal request = {.head = {.type = PROTO_SIGNAL, .id = id},
-                                   .signal_number = signal_number};
-
-    return send_request(box, &request, sizeof(request), NULL, 0, NULL, 0, err);
+    assert(box->magic == BOX_MAGIC);
+    return link_signal(&box->link, id, signal_number, err);
 }
 
 int box_kill(struct box *box, uint32_t id, struct error *err)
 {
-    struct proto_head request = {.type = PROTO_KILL, .id = id};
-
-    return send_request(box, &request, sizeof(request), NULL, 0, NULL, 0, err);
+    assert(box->magic == BOX_MAGIC);
+    return link_kill(&box->link, id, err);
 }
 
 /* ---- events ---- */
 
-/* Packets that say nothing must not keep the caller from its other work. */
-#define PACKETS_MAX 64
-
 int box_fd(const struct box *box)
 {
-    return box->control;
-}
-
-static int say_gone(struct box *box, struct box_event *event)
-{
-    if (!box->failed)
-        (void)error_set(&box->failure, "box_gone", 0,
-                        "the box ended before its command did (its init was killed)");
-    event->kind = BOX_GONE;
-    event->error = box->failure;
-    return 1;
-}
-
-/* A terminal comes from the box: anything else that was passed for one is refused. */
-static bool is_terminal(int fd)
-{
-    struct stat st;
-
-    return fstat(fd, &st) == 0 && S_ISCHR(st.st_mode) && isatty(fd) == 1;
-}
-
-static int take_event(struct box *box, union proto_answer *answer, int *tty,
-                      struct box_event *event)
-{
-    event->command = answer->head.id;
-    switch (answer->head.type) {
-    case PROTO_READY:
-        event->kind = BOX_READY;
-        return 1;
-    case PROTO_STARTED:
-        event->kind = BOX_STARTED;
-        event->pid = answer->started.pid;
-        if (*tty >= 0 && is_terminal(*tty))
-            event->tty = fd_take(tty);
-        return 1;
-    case PROTO_REFUSED:
-        event->kind = BOX_REFUSED;
-        event->errnum = answer->refused.errnum;
-        event->step = (enum box_step)answer->refused.step;
-        return 1;
-    case PROTO_EXITED:
-        event->kind = BOX_EXITED;
-        event->status = answer->exited.status;
-        return 1;
-    case PROTO_FAILED:
-        box->failure = answer->failed.error;
-        box->failed = true;
-        return 0;
-    default:
-        return 0;
-    }
+    return link_fd(&box->link);
 }
 
 int box_next(struct box *box, struct box_event *event, struct error *err)
 {
-    int taken = 0;
+    /* What else a link says, a plain one never does. */
+    static const enum box_event_kind kinds[] = {[LINK_READY] = BOX_READY,
+                                                [LINK_STARTED] = BOX_STARTED,
+                                                [LINK_REFUSED] = BOX_REFUSED,
+                                                [LINK_EXITED] = BOX_EXITED,
+                                                [LINK_GONE] = BOX_GONE};
+    struct link_event heard;
+    int got;
 
     assert(box->magic == BOX_MAGIC);
     memset(event, 0, sizeof(*event));
     event->tty = -1;
-    for (int packets = 0; taken == 0 && packets < PACKETS_MAX; packets++) {
-        union proto_answer answer;
-        int fds[PROTO_FDS_MAX];
-        ssize_t n = proto_receive(box->control, &answer, sizeof(answer), fds, MSG_DONTWAIT);
-        size_t count = 0;
-
-        /* The other end closed with something of ours unread: what it said before comes after this. */
-        if (n < 0 && errno == ECONNRESET)
-            n = proto_receive(box->control, &answer, sizeof(answer), fds, MSG_DONTWAIT);
-        if (n < 0 && errno == EAGAIN)
-            return 0;
-        if (n < 0 && errno != ECONNRESET && errno != EMSGSIZE)
-            return error_set(err, "box_gone", errno, "cannot hear the box's init");
-        if (n == 0 || (n < 0 && errno == ECONNRESET))
-            return say_gone(box, event);
-        while (count < PROTO_FDS_MAX && fds[count] >= 0)
-            count++;
-        if (n > 0 && proto_answer_check(&answer, (size_t)n, count)) {
-            taken = take_event(box, &answer, &fds[0], event);
-        } else {
-            box->failed = true;
-            (void)error_set(&box->failure, "bad_init", 0,
-                            "the box's init does not speak the protocol; the box is ended");
-            taken = say_gone(box, event);
-        }
-        for (size_t i = 0; i < PROTO_FDS_MAX; i++)
-            fd_close(&fds[i]);
-    }
-    return taken;
+    got = link_next(&box->link, &heard, err);
+    if (got > 0)
+        *event = (struct box_event){.kind = kinds[heard.kind],
+                                    .command = heard.id,
+                                    .pid = heard.pid,
+                                    .tty = heard.fds[0],
+                                    .status = heard.status,
+                                    .errnum = heard.errnum,
+                                    .step = heard.step,
+                                    .error = heard.error};
+    return got;
 }
 
 /* ---- the end ---- */
@@ -334,6 +176,51 @@ static void bill(const struct rusage *usage, struct box_report *report)
         report->peak_memory_bytes = largest;
 }
 
+static bool is_readable(int fd)
+{
+    struct pollfd wait = {.fd = fd, .events = POLLIN};
+
+    return poll(&wait, 1, 0) > 0;
+}
+
+int box_end(struct box *box, int *wait_fd)
+{
+    struct error ignored;
+
+    assert(box->magic == BOX_MAGIC);
+    if (box->pidfd >= 0 && !box->is_ending) {
+        (void)sys_pidfd_send_signal(box->pidfd, SIGKILL);
+        box->is_ending = true;
+    }
+    *wait_fd = box->pidfd;
+    if (box->pidfd >= 0 && !is_readable(box->pidfd))
+        return 0;
+    if (!box->cold || box->guard.socket < 0)
+        return 1;
+    if (!box->guard.told && guard_tell_finish(&box->guard, true, &ignored) < 0)
+        return 1;
+    *wait_fd = box->guard.socket;
+    return is_readable(box->guard.socket);
+}
+
+void box_hurry(struct box *box)
+{
+    if (box->cold && box->guard.socket >= 0 && !box->guard.told)
+        guard_hurry(&box->guard);
+    else if (box->lent != NULL)
+        cgroup_unthrottle(box->lent);
+}
+
+int box_usage(const struct box *box, const struct cgroup_host *host, struct cgroup_usage *out)
+{
+    struct cgroup cgroup;
+
+    if (box->lent != NULL)
+        return cgroup_usage(box->lent, out);
+    cgroup_borrow(host, box->group, &cgroup);
+    return cgroup_usage(&cgroup, out);
+}
+
 int box_destroy(struct box *box, struct box_report *report, struct error *err)
 {
     struct rusage usage = {0};
@@ -347,7 +234,7 @@ int box_destroy(struct box *box, struct box_report *report, struct error *err)
         reap(box->pidfd, &usage);
     }
     fd_close(&box->pidfd);
-    fd_close(&box->control);
+    fd_close(&box->link.control);
     if (box->lent != NULL)
         cgroup_leaves_remove(box->lent);
     if (box->cold && box->guard.socket >= 0)

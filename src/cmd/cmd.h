@@ -19,6 +19,7 @@ struct cmd {
 
 int cmd_doctor(int argc, char **argv);
 int cmd_run(int argc, char **argv);
+int cmd_serve(int argc, char **argv);
 int cmd_version(int argc, char **argv);
 
 /* Writes "cove: TEXT\n" to standard error as one line: control characters become '?'. */

@@ -15,6 +15,7 @@ static int cmd_help(int argc, char **argv);
 static const struct cmd commands[] = {
     {"run", "run one command in a fresh box", cmd_run},
     {"doctor", "say what of a box works on this host, what does not, and what to do", cmd_doctor},
+    {"serve", "run the engine: sandboxes that live, behind an API", cmd_serve},
     {"help", "say what cove, or one of its commands, can do", cmd_help},
     {"version", "print the version", cmd_version},
 };
@@ -88,7 +89,7 @@ static int cmd_help(int argc, char **argv)
     command = command_find(argv[1]);
     if (command == NULL)
         return command_unknown(argv[1]);
-    if (command->run == cmd_run || command->run == cmd_doctor)
+    if (command->run == cmd_run || command->run == cmd_doctor || command->run == cmd_serve)
         return command->run(2, (char *[]){argv[1], help_option, NULL});
     return help_summary(command) == 0 ? 0 : CMD_FAILED;
 }
@@ -107,7 +108,9 @@ int main(int argc, char **argv)
     const struct cmd *command;
     const char *name;
 
-    (void)close_range(3, ~0U, 0);
+    /* The keeper closes them itself, but for the sockets that a service manager gave it. */
+    if (argc < 2 || strcmp(argv[1], "serve") != 0)
+        (void)close_range(3, ~0U, 0);
     if (stdio_fill() < 0) {
         cmd_say("/dev/null: it cannot be opened in place of a closed standard stream; open 0, 1 "
                 "and 2 before cove starts");

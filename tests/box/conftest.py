@@ -29,24 +29,38 @@ def build_attacks():
     subprocess.run([TEST_PROGRAMS, "attack", target], check=True)
 
 
-@pytest.fixture(scope="session")
-def commands():
-    """Runs several commands in one box, through the library of the binary under test."""
+def build_driver(name):
+    """Runs words of tests/box/drivers/NAME.c, through the library of the binary under test."""
     build = harness.COVE.parent
     libraries = [build / "src/box/libbox.a", build / "src/base/libbase.a"]
-    source = harness.HERE / "drivers" / "commands.c"
-    target = harness.MADE / "drivers" / f"commands-{build.name}"
+    sources = [harness.HERE / "drivers" / f"{name}.c", harness.ROOT / "src/box/box.h",
+               harness.ROOT / "src/box/link.h"]
+    target = harness.MADE / "drivers" / f"{name}-{build.name}"
     target.parent.mkdir(exist_ok=True)
-    if is_older(target, [source, *libraries, harness.ROOT / "src/box/box.h"]):
+    if is_older(target, [*sources, *libraries]):
         subprocess.run([TEST_PROGRAMS, "driver", target, build], check=True)
 
-    def drive(profile, *words, limit=60, **more):
+    def drive(profile, *words, limit=60, bind=None, **more):
         environment = dict(os.environ, COVE_TEST_ATTACKS=str(harness.ATTACKS))
+        if bind:
+            environment["COVE_TEST_BIND"] = str(bind)
         return subprocess.run([target, profile, *map(str, words)], capture_output=True, text=True,
-                              timeout=limit, stdin=subprocess.DEVNULL, env=environment, check=False,
-                              **more)
+                              timeout=limit * harness.PATIENCE, stdin=subprocess.DEVNULL,
+                              env=environment, check=False, **more)
 
     return drive
+
+
+@pytest.fixture(scope="session")
+def commands():
+    """Several commands in one box."""
+    return build_driver("commands")
+
+
+@pytest.fixture(scope="session")
+def links():
+    """One box by links that come and go."""
+    return build_driver("links")
 
 
 ROOT_PACKAGES = "sudo,passwd,procps,libcap2-bin"

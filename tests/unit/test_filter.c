@@ -557,6 +557,32 @@ static long attempt_openat2(const void *arg)
     return syscall(SYS_openat2, AT_FDCWD, arg, &how, sizeof(how));
 }
 
+static long attempt_keyed_openat2(const void *arg)
+{
+    struct open_how how = {.flags = O_RDONLY};
+
+    return filter_openat2(AT_FDCWD, file_path, &how, sizeof(how), arg);
+}
+
+/* Init's own way; nobody else knows the key. */
+static void test_openat2_key(void)
+{
+    static const uint32_t zeros[FILTER_KEY_WORDS];
+    struct answer answer = ask(FILTER_NO_SETID, attempt_keyed_openat2, key);
+
+    CHECK(answer.errnum == 0, "openat2 with the key: %s", strerror(answer.errnum));
+    CHECK(ask(FILTER_NO_SETID, attempt_keyed_openat2, zeros).errnum == ENOSYS, "with zeros");
+    for (unsigned bit = 0; bit < 32 * FILTER_KEY_WORDS; bit++) {
+        uint32_t wrong[FILTER_KEY_WORDS];
+
+        memcpy(wrong, key, sizeof(wrong));
+        wrong[bit / 32] ^= 1U << (bit % 32);
+        answer = ask(FILTER_NO_SETID, attempt_keyed_openat2, wrong);
+        CHECK(answer.errnum == ENOSYS, "openat2 with bit %u of the key wrong: %s", bit,
+              strerror(answer.errnum));
+    }
+}
+
 static void test_setid_open(void)
 {
     struct call call = {"openat, no O_CREAT, garbage for a mode",
@@ -594,6 +620,7 @@ static void test_setid(void)
     CHECK(file_fd >= 0, "%s: %s", file_path, strerror(errno));
     test_setid_modes();
     test_setid_open();
+    test_openat2_key();
     (void)close(file_fd);
     CHECK(unlink(file_path) == 0 && rmdir(directory) == 0, "%s is not empty", directory);
 }

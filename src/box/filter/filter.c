@@ -24,8 +24,9 @@ size_t filter_program(struct sock_filter out[FILTER_MAX], unsigned flags,
         &filter_variants[flags & (FILTER_NO_SETID | FILTER_WATCHED)];
 
     memcpy(out, variant->program, variant->count * sizeof(out[0]));
-    for (size_t i = 0; i < FILTER_KEY_WORDS; i++)
-        out[variant->key_at[i]].k = key[i];
+    for (size_t place = 0; place < FILTER_KEY_PLACES; place++)
+        for (size_t i = 0; i < FILTER_KEY_WORDS; i++)
+            out[variant->key_at[place][i]].k = key[i];
     return variant->count;
 }
 
@@ -45,5 +46,12 @@ int filter_load(const struct sock_filter *program, size_t count)
 long filter_clone3(void *args, size_t size, const uint32_t key[FILTER_KEY_WORDS])
 {
     return syscall(SYS_clone3, args, size, key_register(key[0], key[1]),
+                   key_register(key[2], key[3]));
+}
+
+long filter_openat2(int directory, const char *path, const void *how, size_t size,
+                    const uint32_t key[FILTER_KEY_WORDS])
+{
+    return syscall(SYS_openat2, directory, path, how, size, key_register(key[0], key[1]),
                    key_register(key[2], key[3]));
 }

@@ -2,8 +2,8 @@
  *
  * What it lets through is written in policy.txt; gen.py compiles and proves it at build time, so
  * that nothing is built while a box is made. No allocation and no libc state: this runs in the
- * set-up child and in init. The key is all that opens clone3() to init; it must be random, of one
- * box, and wiped by all but init, whose memory the box cannot read. */
+ * set-up child and in init. The key is all that opens clone3() to init, and openat2() in every box;
+ * it must be random, of one box, and wiped by all but init, whose memory the box cannot read. */
 #pragma once
 
 #include <linux/filter.h>
@@ -30,3 +30,7 @@ int filter_load(const struct sock_filter *program, size_t count);
 
 /* clone3(2) as init calls it, with the key where the filter looks for it: as the system call. */
 long filter_clone3(void *args, size_t size, const uint32_t key[FILTER_KEY_WORDS]);
+
+/* openat2(2) likewise. Whoever has the key takes care of set-id bits himself. */
+long filter_openat2(int directory, const char *path, const void *how, size_t size,
+                    const uint32_t key[FILTER_KEY_WORDS]);

@@ -50,7 +50,8 @@ COST_INSTRUCTION, COST_STEP = 20, 1
 # Indexed by the flags of filter.h.
 VARIANTS = ("plain", "no_setid", "watched", "watched_no_setid")
 
-# Stand-ins for the key of a box, replaced at run time (filter.c).
+# Stand-ins for the key of a box, replaced at run time (filter.c); in so many checks at most.
+KEY_PLACES = 2
 KEYS = {f"key{i}": 0xC0DE0000 + i for i in range(4)}
 
 
@@ -469,14 +470,15 @@ def verify_program(program, policy, rules, machine, variant):
 # ---- writing -----------------------------------------------------------------------------------
 
 def key_places(program):
-    """Where the stand-ins are, each exactly once."""
-    places = []
+    """Where the stand-ins are: for each check that compares with the key, the place of each word.
+    The last of fewer than KEY_PLACES is there again."""
+    by_word = []
     for key in KEYS.values():
         found = [at for at, (opcode, _, _, k) in enumerate(program) if opcode == JEQ and k == key]
-        if len(found) != 1 or sum(k == key for *_, k in program) != 1:
-            raise PolicyError("a key must stand in the program once")
-        places.append(found[0])
-    return places
+        if not 0 < len(found) <= KEY_PLACES or sum(k == key for *_, k in program) != len(found):
+            raise PolicyError(f"a key must stand in the program, and at most {KEY_PLACES} times")
+        by_word.append(found + found[-1:] * (KEY_PLACES - len(found)))
+    return list(zip(*by_word))
 
 
 def format_source(machine, programs):
@@ -490,7 +492,7 @@ def format_source(machine, programs):
         lines += ["};"]
     lines += ["", "const struct filter_variant filter_variants[FILTER_VARIANTS] = {"]
     for name, program in programs.items():
-        places = ", ".join(str(place) for place in key_places(program))
+        places = ", ".join("{" + ", ".join(map(str, place)) + "}" for place in key_places(program))
         lines += [f"    {{program_{name}, sizeof(program_{name}) / sizeof(program_{name}[0]), "
                   f"{{{places}}}}},"]
     lines += ["};", ""]

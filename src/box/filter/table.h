@@ -7,11 +7,13 @@
 #include <stdint.h>
 
 #define FILTER_VARIANTS 4 /* indexed by the flags */
+#define FILTER_KEY_PLACES 2
 
 struct filter_variant {
     const struct sock_filter *program;
     uint16_t count;
-    uint16_t key_at[FILTER_KEY_WORDS]; /* the instructions that compare with a word of the key */
+    /* The instructions that compare with a word of the key; a place may be named twice. */
+    uint16_t key_at[FILTER_KEY_PLACES][FILTER_KEY_WORDS];
 };
 
 extern const struct filter_variant filter_variants[FILTER_VARIANTS];

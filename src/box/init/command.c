@@ -2,6 +2,7 @@
  * it allocates nothing and init waits for it. */
 #include "box/init/command.h"
 
+#include "base/fd.h"
 #include "box/init/leaves.h"
 #include "box/spawn.h"
 #include "box/sys.h"
@@ -11,6 +12,7 @@
 #include <signal.h>
 #include <string.h>
 #include <sys/ioctl.h>
+#include <sys/resource.h>
 
 #ifndef TIOCGPTPEER
 #define TIOCGPTPEER _IO('T', 0x41)
@@ -53,6 +55,34 @@ int command_terminal(uint16_t rows, uint16_t columns)
         return -1;
     }
     return master;
+}
+
+/* The ends are two descriptions, so that O_NONBLOCK of one is nothing to the other. */
+static int make_pipe(int *near, int *far, bool is_stdin)
+{
+    int ends[2];
+
+    if (pipe2(ends, O_CLOEXEC) < 0)
+        return -1;
+    *near = ends[is_stdin ? 0 : 1];
+    *far = ends[is_stdin ? 1 : 0];
+    return fcntl(*far, F_SETFL, O_NONBLOCK);
+}
+
+int command_pipes(int near[3], int far[3], bool no_stdin)
+{
+    near[0] = near[1] = near[2] = far[0] = far[1] = far[2] = -1;
+    if ((no_stdin || make_pipe(&near[0], &far[0], true) == 0) &&
+        make_pipe(&near[1], &far[1], false) == 0 && make_pipe(&near[2], &far[2], false) == 0) {
+        if (no_stdin)
+            near[0] = 0;
+        return 0;
+    }
+    for (int i = 0; i < 3; i++) {
+        fd_close(&near[i]);
+        fd_close(&far[i]);
+    }
+    return -1;
 }
 
 static const char *find_path(char *const env[])
@@ -141,6 +171,33 @@ static int become_user(const struct proto_exec *request)
     return (int)syscall(SYS_setresuid, request->uid, request->uid, request->uid);
 }
 
+/* Hard and soft; never above what the box has. */
+static int limit(int resource, uint64_t most, uint64_t grace)
+{
+    struct rlimit now;
+
+    if (most == 0)
+        return 0;
+    if (syscall(SYS_prlimit64, 0, resource, NULL, &now) < 0)
+        return -1;
+    if (now.rlim_max > most + grace)
+        now.rlim_max = most + grace;
+    now.rlim_cur = now.rlim_max < most ? now.rlim_max : most;
+    return (int)syscall(SYS_prlimit64, 0, resource, &now, NULL);
+}
+
+static int limit_all(const struct proto_limits *limits)
+{
+    if (limits == NULL)
+        return 0;
+    /* At the hard limit of CPU time the kernel kills; a second before, it asks. */
+    if (limit(RLIMIT_FSIZE, limits->file_bytes, 0) < 0 ||
+        limit(RLIMIT_CPU, limits->cpu_seconds, 1) < 0 ||
+        limit(RLIMIT_NOFILE, limits->open_files, 0) < 0)
+        return -1;
+    return limit(RLIMIT_AS, limits->memory_bytes, 0);
+}
+
 static int child(void *argument)
 {
     struct command_start *start = argument;
@@ -157,7 +214,7 @@ static int child(void *argument)
     if (chdir(start->strings) < 0)
         goto failed;
     start->step = BOX_STEP_EXEC;
-    if (sys_close_range(3, ~0U, 0) < 0)
+    if (sys_close_range(3, ~0U, 0) < 0 || limit_all(start->limits) < 0)
         goto failed;
     (void)sigemptyset(&none);
     (void)sigprocmask(SIG_SETMASK, &none, NULL);

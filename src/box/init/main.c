@@ -3,10 +3,13 @@
  * Static and small: there is one in every box. It already carries the filter and no capability
  * beyond its profile's, so what it starts inherits both and pays nothing. Output never passes
  * through it. It trusts its control socket and nothing inside the box: no file of the box is read
- * here but cgroup leaves of its own. */
+ * here but cgroup leaves of its own. It never waits for the outside, which may be killed, or busy:
+ * what is not heard stays in the table (table.h), and init goes on reaping. */
 #include "base/fd.h"
 #include "box/init/command.h"
+#include "box/init/files.h"
 #include "box/init/leaves.h"
+#include "box/init/table.h"
 #include "box/proto.h"
 
 #include <errno.h>
@@ -22,87 +25,113 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#define COMMANDS_MAX 4096
 #define POINTERS_INLINE 1024
+/* What no room in the socket holds up is tried again after this. */
+#define AGAIN_MS 50
 
-struct command {
-    uint32_t id;
-    pid_t pid; /* 0: the slot is free */
-    int leaf;
-};
-
-static struct command commands[COMMANDS_MAX];
-static int commands_top; /* slots from here on were never used */
 static struct proto_config config;
-
-static void answer(const void *packet, size_t size, int fd)
-{
-    /* Nobody to tell is the end, and the loop will see it. */
-    (void)proto_send(PROTO_CONTROL_FD, packet, size, NULL, 0, &fd, fd >= 0 ? 1 : 0);
-}
+static uint32_t highest_held; /* id */
+static bool is_over;          /* once all is told */
 
 static void refuse(uint32_t id, enum box_step step, int errnum)
 {
     struct proto_refused refused = {
         .head = {.type = PROTO_REFUSED, .id = id}, .step = step, .errnum = errnum};
 
-    answer(&refused, sizeof(refused), -1);
+    table_answer(&refused, sizeof(refused), -1);
 }
 
-static struct command *find(uint32_t id)
+/* Where it may not be started: because it is known, or never was and is too low. */
+static bool answer_known(uint32_t id, bool hold)
 {
-    for (int i = 0; i < commands_top; i++)
-        if (commands[i].pid != 0 && commands[i].id == id)
-            return &commands[i];
-    return NULL;
+    struct command *known = table_find(id);
+
+    if (known != NULL && known->is_held && hold) {
+        table_say(known, TABLE_BEGUN);
+        if (known->has_ended)
+            table_say(known, TABLE_EXITED);
+        return true;
+    }
+    if (known == NULL && (!hold || id > highest_held))
+        return false;
+    refuse(id, BOX_STEP_SPAWN, EEXIST);
+    return true;
 }
 
-static struct command *free_slot(void)
+/* The command's ends and the outside's, where they are ours to make. */
+static int make_stdio(struct command_start *what, int far[3])
 {
-    for (int i = 0; i < commands_top; i++)
-        if (commands[i].pid == 0)
-            return &commands[i];
-    return commands_top < COMMANDS_MAX ? &commands[commands_top++] : NULL;
+    unsigned flags = what->request->flags;
+
+    if ((flags & PROTO_EXEC_PIPES) != 0)
+        return command_pipes(what->fds, far, (flags & PROTO_EXEC_NO_STDIN) != 0);
+    if ((flags & PROTO_EXEC_TTY) == 0)
+        return 0;
+    what->fds[0] = far[0] = command_terminal(what->request->rows, what->request->columns);
+    return far[0] >= 0 ? 0 : -1;
+}
+
+static void close_near(struct command_start *what)
+{
+    for (int i = 0; i < 3 && (what->request->flags & PROTO_EXEC_PIPES) != 0; i++)
+        if (what->fds[i] > 2)
+            fd_close(&what->fds[i]);
+}
+
+/* The pid, or -1 with step and errnum. */
+static pid_t start_in_leaf(struct command_start *what)
+{
+    pid_t pid;
+
+    what->leaf = config.has_leaves != 0 ? leaves_take() : -1;
+    if (config.has_leaves != 0 && what->leaf < 0) {
+        what->step = BOX_STEP_SPAWN;
+        what->errnum = errno;
+        return -1;
+    }
+    pid = command_start(what);
+    if (pid > 0 && what->errnum == 0)
+        return pid;
+    if (pid > 0)
+        (void)waitpid(pid, NULL, 0);
+    if (what->leaf >= 0)
+        leaves_give(what->leaf);
+    return -1;
 }
 
 static void start(struct command_start *what, uint32_t id)
 {
-    struct proto_started started = {.head = {.type = PROTO_STARTED, .id = id}};
-    bool tty = (what->request->flags & PROTO_EXEC_TTY) != 0;
-    struct command *slot = find(id) == NULL ? free_slot() : NULL;
-    pid_t pid;
+    unsigned flags = what->request->flags;
+    bool hold = (flags & PROTO_EXEC_HOLD) != 0;
+    struct command *slot;
 
+    if (answer_known(id, hold))
+        return;
+    slot = table_slot();
     if (slot == NULL) {
-        refuse(id, BOX_STEP_SPAWN, find(id) != NULL ? EEXIST : EAGAIN);
+        refuse(id, BOX_STEP_SPAWN, EAGAIN);
         return;
     }
-    if (tty) {
-        what->fds[0] = command_terminal(what->request->rows, what->request->columns);
-        if (what->fds[0] < 0) {
-            refuse(id, BOX_STEP_TTY, errno);
-            return;
-        }
+    if (make_stdio(what, slot->fds) < 0) {
+        refuse(id, (flags & PROTO_EXEC_TTY) != 0 ? BOX_STEP_TTY : BOX_STEP_SPAWN, errno);
+        table_drop(slot);
+        return;
     }
-    what->leaf = config.has_leaves != 0 ? leaves_take() : -1;
-    if (config.has_leaves != 0 && what->leaf < 0) {
-        refuse(id, BOX_STEP_SPAWN, errno);
-        goto out;
-    }
-    pid = command_start(what);
-    if (pid < 0 || what->errnum != 0) {
-        if (pid > 0)
-            (void)waitpid(pid, NULL, 0);
-        if (what->leaf >= 0)
-            leaves_give(what->leaf);
+    slot->pid = start_in_leaf(what);
+    close_near(what);
+    if (slot->pid < 0) {
         refuse(id, what->step, what->errnum);
-        goto out;
+        table_drop(slot);
+        return;
     }
-    *slot = (struct command){.id = id, .pid = pid, .leaf = what->leaf};
-    started.pid = pid;
-    answer(&started, sizeof(started), tty ? what->fds[0] : -1);
-out:
-    if (tty)
-        (void)close(what->fds[0]);
+    slot->id = id;
+    slot->leaf = what->leaf;
+    slot->is_there = true;
+    slot->is_held = hold;
+    slot->is_tty = (flags & PROTO_EXEC_TTY) != 0;
+    if (hold)
+        highest_held = id;
+    table_say(slot, TABLE_BEGUN);
 }
 
 /* The strings of a request: behind it in the packet, or in a memfd. */
@@ -113,22 +142,45 @@ static char *map_strings(const struct proto_exec *request, int memfd)
     return at == MAP_FAILED ? NULL : at;
 }
 
+/* Whether the parts of a request are there and go together. */
+static bool is_whole(const struct proto_exec *request, size_t size)
+{
+    unsigned flags = request->flags;
+    size_t pointers = (size_t)request->argc + request->envc + 3;
+    size_t wanted = sizeof(*request);
+
+    if ((flags & PROTO_EXEC_LIMITS) != 0)
+        wanted += sizeof(struct proto_limits);
+    if ((flags & PROTO_EXEC_MEMFD) == 0)
+        wanted += request->strings_size;
+    if ((flags & PROTO_EXEC_PIPES) != 0 &&
+        ((flags & PROTO_EXEC_TTY) != 0 || (flags & PROTO_EXEC_HOLD) == 0))
+        return false;
+    return request->strings_size <= PROTO_STRINGS_MAX && request->strings_size > 0 &&
+           request->groups_count <= PROTO_GROUPS_MAX && pointers <= PROTO_STRINGS_MAX &&
+           size == wanted;
+}
+
 static void on_exec(struct proto_exec *request, size_t size, int fds[PROTO_FDS_MAX])
 {
     static char *few[POINTERS_INLINE];
     struct command_start what = {.request = request, .key = config.clone_key};
     size_t pointers = (size_t)request->argc + request->envc + 3;
-    bool tty = (request->flags & PROTO_EXEC_TTY) != 0;
+    bool given = (request->flags & (PROTO_EXEC_TTY | PROTO_EXEC_PIPES)) == 0;
     bool far = (request->flags & PROTO_EXEC_MEMFD) != 0;
     void *many = MAP_FAILED;
 
-    if (request->strings_size > PROTO_STRINGS_MAX || request->strings_size == 0 ||
-        request->groups_count > PROTO_GROUPS_MAX || pointers > PROTO_STRINGS_MAX ||
-        (!far && size != sizeof(*request) + request->strings_size)) {
+    if (!is_whole(request, size)) {
         refuse(request->head.id, BOX_STEP_SPAWN, EINVAL);
         return;
     }
-    what.strings = far ? map_strings(request, fds[tty ? 0 : 3]) : (char *)(request + 1);
+    what.strings = (char *)(request + 1);
+    if ((request->flags & PROTO_EXEC_LIMITS) != 0) {
+        what.limits = (const struct proto_limits *)(request + 1);
+        what.strings += sizeof(struct proto_limits);
+    }
+    if (far)
+        what.strings = map_strings(request, fds[given ? 3 : 0]);
     what.argv = few;
     if (pointers > POINTERS_INLINE) {
         many = mmap(NULL, pointers * sizeof(char *), PROT_READ | PROT_WRITE,
@@ -151,9 +203,17 @@ static void on_exec(struct proto_exec *request, size_t size, int fds[PROTO_FDS_M
         (void)munmap(what.strings, request->strings_size);
 }
 
+/* A process group outlives its command, but then its number may be anybody's. */
+static struct command *find_running(uint32_t id)
+{
+    struct command *command = table_find(id);
+
+    return command != NULL && !command->has_ended ? command : NULL;
+}
+
 static void on_signal(const struct proto_signal *request)
 {
-    struct command *command = find(request->head.id);
+    struct command *command = find_running(request->head.id);
 
     if (command != NULL)
         (void)kill(-command->pid, request->signal_number);
@@ -161,12 +221,44 @@ static void on_signal(const struct proto_signal *request)
 
 static void on_kill(const struct proto_head *request)
 {
-    struct command *command = find(request->id);
+    struct command *command = find_running(request->id);
 
     if (command == NULL)
         return;
     if (command->leaf < 0 || leaves_kill(command->leaf) < 0)
         (void)kill(-command->pid, SIGKILL);
+}
+
+static void on_ack(const struct proto_head *request)
+{
+    struct command *command = table_find(request->id);
+
+    if (command != NULL && command->is_held && command->has_ended)
+        table_drop(command);
+}
+
+static void on_shut(const struct proto_head *request)
+{
+    struct command *command = table_find(request->id);
+
+    if (command != NULL && command->is_held && !command->is_tty)
+        fd_close(&command->fds[0]);
+}
+
+static void on_open(const struct proto_open *request, size_t size)
+{
+    const char *path = (const char *)(request + 1);
+    struct proto_opened opened = {.head = {.type = PROTO_OPENED, .id = request->head.id}};
+    int fd = -1;
+
+    if (request->path_size == 0 || request->path_size > PROTO_PATH_MAX ||
+        size != sizeof(*request) + request->path_size || path[request->path_size - 1] != '\0') {
+        opened.errnum = EINVAL;
+    } else {
+        fd = files_open(request, config.clone_key);
+        opened.errnum = fd < 0 ? errno : 0;
+    }
+    table_answer(&opened, sizeof(opened), fd);
 }
 
 static void on_request(char *packet, size_t size, int fds[PROTO_FDS_MAX])
@@ -181,6 +273,14 @@ static void on_request(char *packet, size_t size, int fds[PROTO_FDS_MAX])
         on_signal((struct proto_signal *)(void *)packet);
     else if (head->type == PROTO_KILL)
         on_kill(head);
+    else if (head->type == PROTO_HELLO && size == sizeof(struct proto_hello))
+        table_hello(head->id);
+    else if (head->type == PROTO_ACK)
+        on_ack(head);
+    else if (head->type == PROTO_SHUT)
+        on_shut(head);
+    else if (head->type == PROTO_OPEN && size >= sizeof(struct proto_open))
+        on_open((struct proto_open *)(void *)packet, size);
 }
 
 /* False when the outside is gone. */
@@ -214,22 +314,18 @@ static void reap(int signals)
 
     (void)!read(signals, &info, sizeof(info));
     while ((pid = wait4(-1, &status, WNOHANG, &usage)) > 0) {
-        struct proto_exited exited = {.head.type = PROTO_EXITED, .status = status};
-        struct command *command = NULL;
+        struct command *command = table_find_running(pid);
 
-        for (int i = 0; i < commands_top && command == NULL; i++)
-            if (commands[i].pid == pid)
-                command = &commands[i];
         if (command == NULL)
             continue; /* an orphan: somebody's daemon */
-        exited.head.id = command->id;
-        exited.cpu_ns = nanoseconds(&usage.ru_utime) + nanoseconds(&usage.ru_stime);
-        command->pid = 0;
+        command->has_ended = true;
+        command->status = status;
+        command->cpu_ns = nanoseconds(&usage.ru_utime) + nanoseconds(&usage.ru_stime);
         if (command->leaf >= 0)
             leaves_give(command->leaf);
-        answer(&exited, sizeof(exited), -1);
+        table_say(command, TABLE_EXITED);
         if (config.one_shot != 0)
-            _exit(0); /* and the kernel ends all that is left in the box */
+            is_over = true;
     }
 }
 
@@ -241,6 +337,7 @@ int main(void)
                              {.fd = -1}}; /* of its end one always hears */
     int fds[PROTO_FDS_MAX];
     sigset_t children;
+    bool told, room;
 
     /* Its memory holds the box's key. That nobody may read the memfd it runs from does not suffice:
      * where one id is all a box has, init started with the capability to read any file of that id. */
@@ -252,20 +349,27 @@ int main(void)
     if (wait[1].fd < 0 || fcntl(PROTO_CONTROL_FD, F_SETFD, FD_CLOEXEC) < 0)
         return 1;
     if (proto_receive(PROTO_CONTROL_FD, &config, sizeof(config), fds, 0) != sizeof(config) ||
-        config.head.type != PROTO_CONFIG || config.version != PROTO_VERSION)
+        config.head.type != PROTO_CONFIG || config.version < PROTO_VERSION_LEAST ||
+        config.version > PROTO_VERSION)
         return 1;
     if (config.has_leaves != 0 && fcntl(PROTO_LEAVES_FD, F_SETFD, FD_CLOEXEC) < 0)
         return 1;
     if (fcntl(PROTO_WATCHDOG_FD, F_SETFD, FD_CLOEXEC) == 0)
         wait[2].fd = PROTO_WATCHDOG_FD;
     leaves_open(&config);
-    answer(&ready, sizeof(ready), -1);
+    table_answer(&ready, sizeof(ready), -1);
     for (;;) {
-        if (poll(wait, 3, -1) < 0 || wait[2].revents != 0)
+        told = table_tell(&room);
+        if (told && is_over)
+            return 0; /* and the kernel ends all that is left in the box */
+        /* Nothing new is asked of us while there is something to say: so no answer is ever lost, and
+         * what waits is bounded. The end of the outside is heard all the same. */
+        wait[0].events = told ? POLLIN : room ? POLLOUT : 0;
+        if (poll(wait, 3, room ? -1 : AGAIN_MS) < 0 || wait[2].revents != 0)
             return 1; /* without its watchdog a box has no limits */
         if (wait[1].revents != 0)
             reap(wait[1].fd);
-        if (wait[0].revents != 0 && !serve())
+        if (told ? wait[0].revents != 0 && !serve() : (wait[0].revents & (POLLHUP | POLLERR)) != 0)
             return 0;
     }
 }

@@ -1,0 +1,59 @@
+/* Whether the host has room for one more box. What is asked for counts less than what is left: memory
+ * that a sandbox may use is not reserved, and most never use it. */
+#include "base/clock.h"
+#include "base/fd.h"
+#include "engine/parts.h"
+
+#include <fcntl.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/statvfs.h>
+
+#define KEEP_NS 100000000ULL /* a figure is good for this long: 0.1 s */
+
+static uint64_t memory_read(void)
+{
+    char text[4096];
+    unsigned long long kib;
+    const char *line;
+
+    if (fd_read_file(AT_FDCWD, "/proc/meminfo", text, sizeof(text)) < 0)
+        return UINT64_MAX;
+    line = strstr(text, "MemAvailable:");
+    if (line == NULL || sscanf(line, "MemAvailable: %llu kB", &kib) != 1)
+        return UINT64_MAX;
+    return (uint64_t)kib << 10;
+}
+
+static void capacity_read(struct engine *engine)
+{
+    uint64_t now = clock_monotonic_ns();
+    struct statvfs disk;
+
+    if (engine->capacity_read_ns != 0 && now - engine->capacity_read_ns < KEEP_NS)
+        return;
+    engine->capacity_read_ns = now;
+    engine->memory_available = memory_read();
+    engine->disk_available = UINT64_MAX;
+    if (fstatvfs(engine->options.directory, &disk) == 0)
+        engine->disk_available = (uint64_t)disk.f_bavail * disk.f_frsize;
+}
+
+static int room(const char *what, uint64_t available, uint64_t headroom, struct error *err)
+{
+    if (available >= headroom)
+        return 0;
+    return error_set(err, "capacity", 0,
+                     "%llu MiB of %s are left on this host, and %llu MiB are to stay free; stop or "
+                     "delete sandboxes, or ask again later",
+                     (unsigned long long)(available >> 20), what,
+                     (unsigned long long)(headroom >> 20));
+}
+
+int capacity_check(struct engine *engine, struct error *err)
+{
+    capacity_read(engine);
+    if (room("memory", engine->memory_available, engine->options.headroom_memory_bytes, err) != 0)
+        return -1;
+    return room("disk", engine->disk_available, engine->options.headroom_disk_bytes, err);
+}

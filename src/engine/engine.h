@@ -1,0 +1,221 @@
+/* The engine: the one model that every front shares. No word of HTTP, of JSON that clients send, or of
+ * any vendor.
+ *
+ * All state of a sandbox that matters is in memory here and in the store; what a caller is told was
+ * committed before. Verbs that take time answer by `done`, once, maybe before they return. A verb on
+ * something that is going on already (a stop during a stop, a destroy during a start) waits for it or
+ * overtakes it, as the table in sandbox.c says; it never fails for having come second. */
+#pragma once
+
+#include "base/err.h"
+#include "engine/procs.h"
+#include "keeper/request.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <uv.h>
+
+struct engine;
+struct sandbox; /* borrowed for the length of a call; keep the id */
+
+#define ENGINE_NAME_MAX 256
+#define ENGINE_LABELS_MAX 64
+#define ENGINE_ENV_MAX 256
+
+/* ---- who asks ---- */
+
+enum engine_scope {
+    ENGINE_READ = 1,     /* look at sandboxes, processes, output */
+    ENGINE_WRITE = 2,    /* make, change, run, end them */
+    ENGINE_KEYS = 4,     /* make and end keys of the own tenant */
+    ENGINE_OPERATOR = 8, /* all tenants, quotas, roots; metrics */
+    ENGINE_ALL = 15,
+};
+
+struct engine_caller {
+    char tenant[64];
+    char key_id[24]; /* "socket" for a peer of the unix socket */
+    unsigned scopes;
+};
+
+/* The caller behind a secret; "bad_key" otherwise. Takes the same time for every wrong one. */
+int engine_key_check(struct engine *engine, const char *secret, struct engine_caller *out,
+                     struct error *err);
+
+struct engine_quota { /* of a tenant; 0: none */
+    uint64_t sandboxes, cpu_milli, memory_bytes, disk_bytes;
+    uint32_t requests_per_second;
+};
+
+struct engine_key_view {
+    const char *id, *tenant, *label;
+    unsigned scopes;
+    uint64_t created_ms;
+};
+typedef void (*engine_key_done)(void *arg, const struct engine_key_view *key, const char *secret,
+                                const struct error *err);
+void engine_key_make(struct engine *engine, const struct engine_caller *caller, const char *tenant,
+                     const char *label, unsigned scopes, engine_key_done done, void *arg);
+void engine_key_each(struct engine *engine, const struct engine_caller *caller,
+                     bool (*each)(void *arg, const struct engine_key_view *key), void *arg);
+typedef void (*engine_done)(void *arg, const struct error *err);
+void engine_key_end(struct engine *engine, const struct engine_caller *caller, const char *id,
+                    engine_done done, void *arg);
+void engine_quota_set(struct engine *engine, const struct engine_caller *caller, const char *tenant,
+                      const struct engine_quota *quota, engine_done done, void *arg);
+int engine_quota_get(struct engine *engine, const struct engine_caller *caller, const char *tenant,
+                     struct engine_quota *quota, struct engine_quota *used, struct error *err);
+/* Counts one request against the tenant's rate: 0, or -1 "too_many_requests" and when to come back. */
+int engine_rate(struct engine *engine, const struct engine_caller *caller, unsigned *retry_ms,
+                struct error *err);
+
+/* ---- sandboxes ---- */
+
+enum sandbox_state {
+    SANDBOX_CREATING,
+    SANDBOX_RUNNING,
+    SANDBOX_PAUSED, /* this and archived come with later rooms; no verb leads there yet */
+    SANDBOX_STOPPED,
+    SANDBOX_ARCHIVED,
+    SANDBOX_ERROR,
+    SANDBOX_DELETED,
+};
+const char *sandbox_state_name(enum sandbox_state state);
+
+enum sandbox_then { SANDBOX_THEN_KILL, SANDBOX_THEN_STOP }; /* kill: it is deleted */
+
+struct sandbox_spec {
+    const char *name;          /* NULL: none */
+    const char *const *labels; /* "key=value", NULL-terminated; NULL: none. So are env */
+    const char *const *env;
+    const char *root; /* registered; NULL: "host" */
+    enum box_privileges privileges;
+    enum keeper_disk disk_kind;
+    const char *cwd, *user, *hostname;
+    struct box_limits limits; /* 0 in any: the configured default */
+    const struct keeper_mount *mounts;
+    size_t mounts_count;
+    uint64_t deadline_ms; /* wall clock; 0: none */
+    uint64_t idle_ms;     /* no command runs and no call came for so long; 0: none */
+    enum sandbox_then then;
+};
+
+struct sandbox_view {
+    const char *id, *name, *tenant;
+    const char *const *labels;
+    const char *const *env;
+    const char *root, *cwd, *user, *hostname;
+    enum box_privileges privileges;
+    enum keeper_disk disk_kind;
+    struct box_limits limits;
+    const struct keeper_mount *mounts;
+    size_t mounts_count;
+    uint64_t deadline_ms, idle_ms;
+    enum sandbox_then then;
+    enum sandbox_state state;
+    const char
+        *reason; /* a code: created, started, stopped, deadline, idle, keeper_lost, oom, ... */
+    struct error error; /* SANDBOX_ERROR */
+    uint64_t created_ms, updated_ms, revision;
+    size_t processes_running;
+};
+
+/* Codes: name_conflict, unknown_root, unknown_mount, quota, capacity, bad_request, sandbox_failed.
+ * With a name it is get-or-create: `created` says which. */
+typedef void (*engine_created)(void *arg, const struct sandbox_view *view, bool created,
+                               const struct error *err);
+void engine_create(struct engine *engine, const struct engine_caller *caller,
+                   const struct sandbox_spec *spec, engine_created done, void *arg);
+
+/* By id, or by name as "name:NAME". 0, or -1: "sandbox_not_found" (never was, or another tenant's, which
+ * reads the same) or "sandbox_gone" (it was deleted; known for 24 h). */
+int engine_look(struct engine *engine, const struct engine_caller *caller, const char *id,
+                struct sandbox_view *view, struct error *err);
+
+/* In order of creation, after the cursor (an opaque text of an earlier answer; NULL: from the start), at
+ * most `limit`; `next` gets the cursor, empty at the end. */
+struct sandbox_filter {
+    const char *state, *name_prefix;
+    const char *const *labels;
+    bool all_tenants;
+};
+int engine_list(struct engine *engine, const struct engine_caller *caller,
+                const struct sandbox_filter *filter, const char *cursor, size_t limit,
+                bool (*each)(void *arg, const struct sandbox_view *view), void *arg, char next[64],
+                struct error *err);
+
+typedef void (*engine_sandbox_done)(void *arg, const struct sandbox_view *view,
+                                    const struct error *err);
+void engine_start_sandbox(struct engine *engine, const struct engine_caller *caller, const char *id,
+                          engine_sandbox_done done, void *arg);
+void engine_stop_sandbox(struct engine *engine, const struct engine_caller *caller, const char *id,
+                         engine_sandbox_done done, void *arg);
+void engine_delete_sandbox(struct engine *engine, const struct engine_caller *caller,
+                           const char *id, engine_done done, void *arg);
+
+struct sandbox_change { /* pointers NULL, numbers UINT64_MAX: as it is */
+    const char *const *labels;
+    uint64_t deadline_ms, idle_ms;
+    int then;             /* -1 */
+    uint64_t if_revision; /* 0: whatever; else "revision_conflict" */
+};
+void engine_change_sandbox(struct engine *engine, const struct engine_caller *caller,
+                           const char *id, const struct sandbox_change *change,
+                           engine_sandbox_done done, void *arg);
+
+/* Its processes, for a verb of procs.h, and a touch of its idle clock. `must_run`: "sandbox_stopped"
+ * unless it runs; with `start` it is started first. `done` gets NULL and the error else. */
+typedef void (*engine_procs_done)(void *arg, struct procs *procs, const struct error *err);
+void engine_procs(struct engine *engine, const struct engine_caller *caller, const char *id,
+                  bool must_run, bool start, engine_procs_done done, void *arg);
+
+/* ---- the host ---- */
+
+const struct keeper_host *engine_host(const struct engine *engine);
+void engine_named_each(struct engine *engine, enum keeper_kind kind,
+                       bool (*each)(void *arg, const char *name), void *arg);
+bool engine_is_ready(const struct engine *engine, struct error *err); /* or what it waits for */
+
+/* For how long nobody has asked for anything, while nothing runs; 0: something does, or somebody
+ * listens. */
+uint64_t engine_idle_ms(const struct engine *engine);
+
+/* ---- events: what happened, in order ---- */
+
+struct engine_event {
+    uint64_t sequence;
+    uint64_t time_ms;
+    const char *type; /* sandbox.created, sandbox.started, sandbox.stopped, ... process.exited */
+    const char *tenant, *sandbox, *process, *reason; /* or NULL */
+};
+/* From `sequence` on (0: only what comes); "gap" in *missed if some are gone. */
+struct engine_listener;
+struct engine_listener *engine_listen(struct engine *engine, const struct engine_caller *caller,
+                                      uint64_t sequence, bool *missed,
+                                      void (*event)(void *arg, const struct engine_event *event),
+                                      void *arg);
+void engine_unlisten(struct engine_listener *listener);
+
+/* ---- its life ---- */
+
+struct engine_options {
+    uv_loop_t *loop;
+    int keeper;                                          /* socket; taken */
+    int directory;                                       /* the engine's own; taken */
+    struct box_limits defaults, most;                    /* of a sandbox that names none; of any */
+    uint64_t headroom_memory_bytes, headroom_disk_bytes; /* below: 503 "capacity" */
+    size_t pool;             /* ready boxes of each root that is used; 0: none */
+    size_t sandboxes;        /* at most, in all */
+    uint64_t output_keep_ms; /* 24 h */
+    void (*lost)(void *arg); /* the keeper is gone: all boxes ended, records say so; exit */
+    void *arg;
+};
+/* `done` when the store was read, the keeper's boxes are taken over and new ones may come. */
+int engine_open(const struct engine_options *options, struct engine **out,
+                void (*done)(void *arg, const struct error *err), void *arg, struct error *err);
+
+/* No more new work; `done` when all that was acknowledged is on the disk. Boxes live on with the
+ * keeper. */
+void engine_drain(struct engine *engine, void (*done)(void *arg), void *arg);
+void engine_close(struct engine *engine);

@@ -1,0 +1,250 @@
+/* Finding sandboxes: by id, by name, in pages; and the ids of those that are gone.
+ *
+ * A sandbox of another tenant reads exactly as one that never was. */
+#include "engine/parts.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define LIST_MOST 1000
+#define LIST_USUAL 100
+
+/* ---- those that are gone ---- */
+
+void gone_add(struct engine *engine, const char *id, const char *tenant, uint64_t at_ms)
+{
+    struct gone *gone;
+
+    if (engine->gone_ids.count >= ENGINE_GONE_MAX)
+        gone_drop_first(engine);
+    gone = engine_alloc(sizeof(*gone));
+    (void)snprintf(gone->id, sizeof(gone->id), "%s", id);
+    (void)snprintf(gone->tenant, sizeof(gone->tenant), "%s", tenant);
+    gone->at_ms = at_ms;
+    if (engine->gone_last != NULL)
+        engine->gone_last->next = gone;
+    else
+        engine->gone_first = gone;
+    engine->gone_last = gone;
+    map_put(&engine->gone_ids, gone->id, gone);
+}
+
+static void forgotten(void *arg, uint64_t revision, const struct error *err)
+{
+    (void)arg;
+    (void)revision;
+    if (err != NULL && strcmp(err->code, "conflict") != 0)
+        log_say(LOG_LEVEL_WARN, "store_failed",
+                "the record of a deleted sandbox could not be removed: %s", err->text);
+}
+
+void gone_drop_first(struct engine *engine)
+{
+    struct gone *gone = engine->gone_first;
+    char key[STORE_KEY_MAX];
+
+    engine->gone_first = gone->next;
+    if (engine->gone_first == NULL)
+        engine->gone_last = NULL;
+    (void)map_remove(&engine->gone_ids, gone->id);
+    (void)snprintf(key, sizeof(key), "sandbox/%s", gone->id);
+    store_put(engine->store, key, NULL, 0, STORE_ANY, forgotten, NULL);
+    free(gone);
+}
+
+void gone_expire(struct engine *engine)
+{
+    uint64_t now = clock_wall_ms();
+
+    while (engine->gone_first != NULL && engine->gone_first->at_ms + ENGINE_GONE_MS < now)
+        gone_drop_first(engine);
+}
+
+void gone_free(struct engine *engine)
+{
+    for (struct gone *gone = engine->gone_first, *next; gone != NULL; gone = next) {
+        next = gone->next;
+        free(gone);
+    }
+    map_free(&engine->gone_ids);
+}
+
+/* ---- one ---- */
+
+static bool may_see(const struct engine_caller *caller, const char *tenant)
+{
+    return (caller->scopes & ENGINE_OPERATOR) != 0 || strcmp(caller->tenant, tenant) == 0;
+}
+
+static struct sandbox *find_by_name(struct engine *engine, const struct engine_caller *caller,
+                                    const char *name)
+{
+    char *key = engine_name_key(caller->tenant, name);
+    struct sandbox *sandbox = map_get(&engine->names, key);
+
+    free(key);
+    return sandbox;
+}
+
+struct sandbox *sandbox_find(struct engine *engine, const struct engine_caller *caller,
+                             const char *id, struct error *err)
+{
+    bool by_name = strncmp(id, "name:", 5) == 0;
+    struct sandbox *sandbox = by_name ? find_by_name(engine, caller, id + 5)
+                                      : map_get(&engine->ids, id);
+    const struct gone *gone = by_name ? NULL : map_get(&engine->gone_ids, id);
+
+    if (sandbox != NULL && may_see(caller, sandbox->record->tenant)) {
+        if (sandbox->record->state != SANDBOX_DELETED)
+            return sandbox;
+        if (!by_name) {
+            (void)error_set(err, "sandbox_gone", 0, "sandbox %s was deleted; make another one",
+                            sandbox->id);
+            return NULL;
+        }
+    }
+    if (gone != NULL && may_see(caller, gone->tenant))
+        (void)error_set(err, "sandbox_gone", 0, "sandbox %s was deleted; make another one", id);
+    else
+        (void)error_set(err, "sandbox_not_found", 0,
+                        "there is no sandbox '%.64s'; list those there are", id);
+    return NULL;
+}
+
+void sandbox_look(const struct sandbox *sandbox, struct sandbox_view *view)
+{
+    record_look(sandbox->record, view);
+    if (sandbox->procs != NULL)
+        view->processes_running = procs_running(sandbox->procs);
+}
+
+int engine_look(struct engine *engine, const struct engine_caller *caller, const char *id,
+                struct sandbox_view *view, struct error *err)
+{
+    struct sandbox *sandbox;
+
+    if (caller_may(caller, ENGINE_READ, err) != 0)
+        return -1;
+    sandbox = sandbox_find(engine, caller, id, err);
+    if (sandbox == NULL)
+        return -1;
+    sandbox_look(sandbox, view);
+    return 0;
+}
+
+/* ---- many ---- */
+
+static bool has_labels(const struct record *record, const char *const *labels)
+{
+    for (size_t i = 0; labels != NULL && labels[i] != NULL; i++) {
+        bool found = false;
+
+        for (size_t j = 0; record->labels[j] != NULL && !found; j++)
+            found = strcmp(record->labels[j], labels[i]) == 0;
+        if (!found)
+            return false;
+    }
+    return true;
+}
+
+static bool is_wanted(const struct sandbox *sandbox, const struct engine_caller *caller,
+                      const struct sandbox_filter *filter)
+{
+    const struct record *record = sandbox->record;
+
+    if (record->state == SANDBOX_DELETED)
+        return false;
+    if (filter == NULL)
+        return strcmp(record->tenant, caller->tenant) == 0;
+    if (!filter->all_tenants && strcmp(record->tenant, caller->tenant) != 0)
+        return false;
+    if (filter->state != NULL && strcmp(filter->state, sandbox_state_name(record->state)) != 0)
+        return false;
+    if (filter->name_prefix != NULL && filter->name_prefix[0] != '\0' &&
+        (record->name == NULL ||
+         strncmp(record->name, filter->name_prefix, strlen(filter->name_prefix)) != 0))
+        return false;
+    return has_labels(record, filter->labels);
+}
+
+/* A cursor is the serial number of the last sandbox that was shown, and stays good when that one is
+ * deleted. */
+static int cursor_parse(const char *cursor, uint64_t *serial, struct error *err)
+{
+    char *end;
+
+    *serial = 0;
+    if (cursor == NULL || *cursor == '\0')
+        return 0;
+    errno = 0;
+    *serial = strtoull(cursor + 1, &end, 36);
+    if (*cursor != 's' || cursor[1] == '-' || cursor[1] == ' ' || end == cursor + 1 ||
+        *end != '\0' || errno != 0)
+        return error_set(err, "bad_request", 0,
+                         "cursor: it is none that this engine gave; begin without one");
+    return 0;
+}
+
+static void cursor_format(uint64_t serial, char next[64])
+{
+    char digits[20];
+    size_t length = 0, at = 0;
+
+    do {
+        digits[length++] = "0123456789abcdefghijklmnopqrstuvwxyz"[serial % 36];
+        serial /= 36;
+    } while (serial > 0);
+    next[at++] = 's';
+    while (length > 0)
+        next[at++] = digits[--length];
+    next[at] = '\0';
+}
+
+static int list_check(const struct engine_caller *caller, const struct sandbox_filter *filter,
+                      struct error *err)
+{
+    if (caller_may(caller, ENGINE_READ, err) != 0)
+        return -1;
+    if (filter != NULL && filter->all_tenants)
+        return caller_may(caller, ENGINE_OPERATOR, err);
+    return 0;
+}
+
+int engine_list(struct engine *engine, const struct engine_caller *caller,
+                const struct sandbox_filter *filter, const char *cursor, size_t limit,
+                bool (*each)(void *arg, const struct sandbox_view *view), void *arg, char next[64],
+                struct error *err)
+{
+    struct sandbox *sandbox = engine->oldest;
+    uint64_t after, last = 0;
+    struct sandbox_view view;
+
+    next[0] = '\0';
+    if (list_check(caller, filter, err) != 0 || cursor_parse(cursor, &after, err) != 0)
+        return -1;
+    if (limit == 0)
+        limit = LIST_USUAL;
+    if (limit > LIST_MOST)
+        limit = LIST_MOST;
+    while (sandbox != NULL && sandbox->record->serial <= after)
+        sandbox = sandbox->newer;
+    for (; sandbox != NULL; sandbox = sandbox->newer) {
+        if (!is_wanted(sandbox, caller, filter))
+            continue;
+        if (limit == 0) { /* there is one more */
+            cursor_format(last, next);
+            return 0;
+        }
+        sandbox_look(sandbox, &view);
+        last = sandbox->record->serial;
+        limit--;
+        if (!each(arg, &view)) {
+            cursor_format(last, next);
+            return 0;
+        }
+    }
+    return 0;
+}

@@ -1,0 +1,248 @@
+/* What the files of the engine share; nobody outside this room includes it.
+ *
+ * Every sandbox has a queue of verbs, and one of them at a time is worked on: so no two changes of one
+ * sandbox ever meet, and what is in flight (a request to the keeper, a commit) belongs to exactly one
+ * verb. A sandbox is freed only when its queue is empty and it is deleted, hence a callback may keep
+ * a plain pointer to it.
+ *
+ * Out of memory ends the process: the keeper starts the next one, boxes live on, and what was
+ * acknowledged is on the disk. */
+#pragma once
+
+#include "base/clock.h"
+#include "base/log.h"
+#include "engine/clock.h"
+#include "engine/engine.h"
+#include "engine/keeper_client.h"
+#include "engine/map.h"
+#include "engine/record.h"
+#include "store/store.h"
+
+#define ENGINE_GONE_MS (24ULL * 3600 * 1000)
+#define ENGINE_GONE_MAX 65536 /* ids of deleted sandboxes that are known; the oldest go first */
+#define ENGINE_READY_MS 60000 /* a box that does not stand after this never will */
+
+/* ---- verbs ---- */
+
+enum verb_kind {
+    VERB_CREATE,
+    VERB_JOIN, /* a create of a name that is there or is being made */
+    VERB_START,
+    VERB_STOP,
+    VERB_DELETE,
+    VERB_CHANGE,
+    VERB_PROCS, /* somebody wants its processes, once it runs */
+    VERB_FALL,  /* the box ended by itself */
+    VERB_KINDS,
+};
+
+enum change_field { CHANGE_LABELS = 1, CHANGE_DEADLINE = 2, CHANGE_IDLE = 4, CHANGE_THEN = 8 };
+
+struct verb {
+    struct verb *next;
+    enum verb_kind kind;
+    bool with_start;        /* VERB_PROCS: start it first */
+    char reason[32];        /* why it is stopped or deleted */
+    struct record *record;  /* VERB_JOIN: what to make; VERB_CHANGE: what it becomes */
+    uint64_t if_revision;   /* VERB_CHANGE */
+    unsigned change_fields; /* of `record`: enum change_field */
+    union {
+        engine_created created;
+        engine_sandbox_done sandbox;
+        engine_done plain;
+        engine_procs_done procs;
+    } done; /* NULL where nobody waits */
+    void *arg;
+};
+
+enum sandbox_step {
+    STEP_NONE,
+    STEP_MAKE,   /* the keeper makes a box */
+    STEP_READY,  /* the box is about to stand */
+    STEP_COMMIT, /* the store, and the claim of a box of the pool */
+    STEP_END,    /* the keeper ends the box */
+};
+
+struct sandbox {
+    struct engine *engine;
+    char id[KEEPER_ID_LENGTH + 4];
+    char *name_key;                /* "TENANT/NAME", or NULL */
+    struct sandbox *older, *newer; /* all, in order of creation */
+    struct record *record;         /* as committed */
+    struct procs *procs;           /* opened when first needed */
+    bool is_attached;              /* procs has the link of a box */
+    uint64_t box;                  /* 0: none */
+    uint32_t oom_seen;             /* kills that were reported of this box */
+
+    struct verb *active, *first, *last;
+    enum sandbox_step step;
+    bool is_doomed;   /* a delete waits: what is going on gives up */
+    bool is_stepping; /* inside sandbox_next() */
+    bool is_buried;   /* on its way to be freed */
+    unsigned waits;   /* answers that the step needs */
+    struct error failure;
+    struct record *next; /* what is being committed */
+    void (*committed)(struct sandbox *sandbox, const struct error *err);
+
+    struct alarm timer; /* READY while it starts, else deadline and idle limit */
+    uint64_t touched_ns;
+    uint64_t timed_ns; /* when its time was over last, and something was done about it */
+};
+
+/* ---- the engine ---- */
+
+struct later {
+    struct later *next;
+    void (*call)(void *arg);
+    void *arg;
+};
+
+struct gone {
+    struct gone *next;
+    char id[KEEPER_ID_LENGTH + 4], tenant[64];
+    uint64_t at_ms;
+};
+
+struct pool;
+struct tenants;
+struct events;
+struct takeover;
+
+struct engine {
+    struct engine_options options;
+    struct store *store;
+    struct keeper_client *keeper;
+    struct clock *clock;
+    struct tenants *tenants;
+    struct events *events;
+    struct pool *pool;
+    struct takeover *takeover; /* while it opens */
+    int sandboxes_dir;
+
+    struct keeper_host host;
+    struct keeper_named *named;
+    size_t named_count;
+
+    struct map ids, names; /* names by "TENANT/NAME" */
+    struct sandbox *oldest, *newest;
+    size_t count;
+    uint64_t serial; /* of the newest sandbox */
+    struct map gone_ids;
+    struct gone *gone_first, *gone_last;
+
+    uv_idle_t idle; /* runs while something is put off */
+    struct later *later_first, *later_last;
+    struct alarm tick;
+
+    bool is_ready, is_draining, is_lost, is_closing;
+    size_t verbs;    /* in queues or in work */
+    size_t removals; /* directories that are being removed */
+    void (*opened)(void *arg, const struct error *err);
+    void *opened_arg;
+    void (*drained)(void *arg);
+    void *drained_arg;
+    bool will_settle, has_told, is_closed;
+
+    uint64_t used_ns; /* when somebody last asked for anything */
+    uint64_t capacity_read_ns, memory_available, disk_available;
+};
+
+void *engine_alloc(size_t size); /* zeroed, or the process ends */
+void engine_later(struct engine *engine, void (*call)(void *arg), void *arg);
+char *engine_name_key(const char *tenant, const char *name);
+/* A random id of [a-z0-9] that begins with `first`; size is with the NUL. */
+void engine_id(char *id, size_t size, const char *first);
+/* Something came to its end: perhaps all has, and the engine is drained or lost. */
+void engine_settled(struct engine *engine);
+void engine_free_if_done(struct engine *engine);
+int engine_accepts(const struct engine *engine, struct error *err);
+bool engine_named_is(const struct engine *engine, enum keeper_kind kind, const char *name);
+void engine_named_add(struct engine *engine, const struct keeper_named *named);
+
+/* ---- takeover.c: what the store and the keeper have, when the engine starts ---- */
+int takeover_load(struct engine *engine, struct error *err);
+void takeover_begin(struct engine *engine);
+void takeover_box(void *arg, const struct keeper_box *box, int fd);
+void takeover_disk(void *arg, const char *disk);
+void takeover_free(struct engine *engine);
+
+/* ---- sandbox.c: the queue and the table ---- */
+struct sandbox *sandbox_new(struct engine *engine, struct record *record); /* takes it */
+struct sandbox *sandbox_find(struct engine *engine, const struct engine_caller *caller,
+                             const char *id, struct error *err);
+void sandbox_fall(struct sandbox *sandbox, const char *reason); /* its box is no more */
+void sandbox_push(struct sandbox *sandbox, struct verb *verb);  /* takes it */
+struct verb *verb_new(enum verb_kind kind, void *arg);
+void sandbox_finish(struct sandbox *sandbox, const struct error *err); /* the active verb */
+void sandbox_commit(struct sandbox *sandbox, struct record *next,
+                    void (*committed)(struct sandbox *sandbox, const struct error *err));
+struct record *sandbox_next_record(const struct sandbox *sandbox, enum sandbox_state state,
+                                   const char *reason);
+int sandbox_open_procs(struct sandbox *sandbox, struct error *err);
+int sandbox_attach(struct sandbox *sandbox, struct link *link, bool anew, struct error *err);
+void sandbox_detach(struct sandbox *sandbox, const char *reason);
+void sandbox_look(const struct sandbox *sandbox, struct sandbox_view *view);
+void sandbox_touch(struct sandbox *sandbox);
+void sandbox_arm(struct sandbox *sandbox);    /* deadline and idle limit */
+void sandbox_unlist(struct sandbox *sandbox); /* no longer found by id or name */
+void sandbox_abandon(struct sandbox *sandbox);
+void sandbox_free_now(struct sandbox *sandbox);
+void sandbox_event(struct sandbox *sandbox, const char *type);
+void engine_remove_files(struct engine *engine, const char *name); /* of a sandbox */
+void gone_add(struct engine *engine, const char *id, const char *tenant, uint64_t at_ms);
+void gone_drop_first(struct engine *engine);
+void gone_expire(struct engine *engine);
+void gone_free(struct engine *engine);
+
+/* ---- start.c, stop.c: what the verbs do ---- */
+void start_work(struct sandbox *sandbox);  /* VERB_CREATE, VERB_START, VERB_PROCS */
+void start_ready(struct sandbox *sandbox); /* the box stands */
+void start_give_up(struct sandbox *sandbox, const struct error *err);
+void stop_work(struct sandbox *sandbox);   /* VERB_STOP */
+void fall_work(struct sandbox *sandbox);   /* VERB_FALL */
+void delete_work(struct sandbox *sandbox); /* VERB_DELETE */
+void change_work(struct sandbox *sandbox); /* VERB_CHANGE */
+/* Ends the box; `ended` gets the report, or NULL where nobody knows. */
+void sandbox_end_box(struct sandbox *sandbox,
+                     void (*ended)(struct sandbox *sandbox, const struct keeper_report *report));
+void sandbox_drop_disk(struct engine *engine, const char *disk);
+void create_record(struct engine *engine, struct record *record, engine_created done, void *arg);
+
+/* ---- pool.c ---- */
+struct pool_box {
+    struct link *link;
+    uint64_t box;
+    char disk[KEEPER_ID_LENGTH + 4];
+};
+/* Ends a box that nobody wants, and then drops its disk, if "" is not its name. */
+void pool_discard(struct engine *engine, uint64_t box, const char *disk);
+void pool_open(struct engine *engine);
+/* A box that stands, for a record that asks for nothing special; false: there is none now. */
+bool pool_take(struct engine *engine, const struct record *record, struct pool_box *out);
+void pool_named(struct engine *engine, const struct keeper_named *named);
+void pool_lost(struct engine *engine);
+void pool_close(struct engine *engine);
+
+/* ---- tenants.c, quotas.c ---- */
+int tenants_open(struct engine *engine, struct error *err);
+void tenants_close(struct engine *engine);
+int caller_may(const struct engine_caller *caller, unsigned scope, struct error *err);
+int tenant_name_check(const char *tenant, struct error *err);
+void quotas_load(struct engine *engine, const struct store_value *value);
+struct quotas *quotas_new(void);
+void quotas_free(struct quotas *quotas);
+struct quotas *engine_quotas(struct engine *engine);
+/* Whether `record` may be made (`is_new`) or started beside what the tenant has. */
+int quota_check(struct engine *engine, const struct record *record, bool is_new, struct error *err);
+
+/* ---- capacity.c ---- */
+int capacity_check(struct engine *engine, struct error *err);
+
+/* ---- events.c ---- */
+int events_open(struct engine *engine, struct error *err);
+void events_close(struct engine *engine);
+void events_flush(struct engine *engine);
+bool events_has_listener(const struct engine *engine);
+bool events_pending(const struct engine *engine);
+void events_add(struct engine *engine, const char *type, const char *tenant, const char *sandbox,
+                const char *process, const char *reason);

@@ -1,0 +1,368 @@
+/* Boxes that stand before anybody asks: for each root, privileges and disk kind that was asked for
+ * once, as many as the options say, with the usual limits and no mounts.
+ *
+ * A box of the pool belongs to nobody until KEEPER_CLAIM. Whatever is wrong with one, it is ended and
+ * another made; who asks meanwhile gets a box made directly. The link of a box that waits is read here,
+ * so that one that ends is noticed while it waits. */
+#include "base/clock.h"
+#include "base/fd.h"
+#include "engine/parts.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define RETRY_FIRST_MS 500
+#define RETRY_MOST_MS 60000
+
+struct shelf;
+
+struct ready {
+    struct ready *next;
+    struct shelf *shelf;
+    struct pool_box box;
+    uv_poll_t poll;
+    struct alarm patience;
+    bool stands, is_closing;
+};
+
+struct shelf { /* of one kind */
+    struct shelf *next;
+    struct pool *pool;
+    char root[KEEPER_NAME_MAX];
+    enum box_privileges privileges;
+    enum keeper_disk disk_kind;
+    struct ready *boxes; /* standing or about to */
+    size_t count, making;
+    struct alarm retry;
+    uint64_t retry_ms; /* 0: the last one stood */
+    bool is_removed;   /* its root is no longer registered */
+};
+
+struct pool {
+    struct engine *engine;
+    struct shelf *shelves;
+};
+
+static void shelf_fill(struct shelf *shelf);
+
+/* ---- a box leaves ---- */
+
+static void ready_freed(uv_handle_t *handle)
+{
+    free(handle->data);
+}
+
+static void ready_unlink(struct ready *ready)
+{
+    struct ready **at = &ready->shelf->boxes;
+
+    while (*at != ready)
+        at = &(*at)->next;
+    *at = ready->next;
+    ready->shelf->count--;
+    clock_clear(ready->shelf->pool->engine->clock, &ready->patience);
+    ready->is_closing = true;
+    (void)uv_poll_stop(&ready->poll);
+    uv_close((uv_handle_t *)&ready->poll, ready_freed);
+}
+
+struct discarded {
+    struct engine *engine;
+    char disk[KEEPER_ID_LENGTH + 4];
+};
+
+static void discarded_ended(void *arg, const union keeper_answer *answer, int fd,
+                            const struct error *err)
+{
+    struct discarded *discarded = arg;
+
+    (void)answer;
+    fd_close(&fd);
+    if (discarded->disk[0] != '\0' && !discarded->engine->is_closing &&
+        (err == NULL || strcmp(err->code, "keeper_lost") != 0))
+        sandbox_drop_disk(discarded->engine, discarded->disk);
+    engine_settled(discarded->engine);
+    free(discarded);
+}
+
+void pool_discard(struct engine *engine, uint64_t box, const char *disk)
+{
+    struct discarded *discarded = engine_alloc(sizeof(*discarded));
+    union keeper_request request = {.of_box = {.box = box}};
+
+    discarded->engine = engine;
+    (void)snprintf(discarded->disk, sizeof(discarded->disk), "%s", disk);
+    keeper_client_ask(engine->keeper, KEEPER_END, &request, discarded_ended, discarded);
+}
+
+static void ready_discard(struct ready *ready)
+{
+    struct engine *engine = ready->shelf->pool->engine;
+
+    ready_unlink(ready);
+    pool_discard(engine, ready->box.box, ready->box.disk);
+    link_close(ready->box.link);
+}
+
+/* ---- it fails ---- */
+
+static void retry(void *arg)
+{
+    shelf_fill(arg);
+}
+
+static void shelf_failed(struct shelf *shelf, const struct error *err)
+{
+    struct engine *engine = shelf->pool->engine;
+
+    if (shelf->retry_ms == 0)
+        log_say(LOG_LEVEL_WARN, "pool", "no box for the pool of root '%s': %s", shelf->root,
+                err->text);
+    shelf->retry_ms = shelf->retry_ms == 0 ? RETRY_FIRST_MS : 2 * shelf->retry_ms;
+    if (shelf->retry_ms > RETRY_MOST_MS)
+        shelf->retry_ms = RETRY_MOST_MS;
+    clock_set(engine->clock, &shelf->retry, clock_monotonic_ns() + shelf->retry_ms * 1000000, retry,
+              shelf);
+}
+
+static void ready_failed(struct ready *ready, const struct error *err)
+{
+    struct shelf *shelf = ready->shelf;
+
+    ready_discard(ready);
+    shelf_failed(shelf, err);
+}
+
+static void too_slow(void *arg)
+{
+    struct error err;
+
+    (void)error_set(&err, "sandbox_failed", 0, "it did not stand within %d s",
+                    ENGINE_READY_MS / 1000);
+    ready_failed(arg, &err);
+}
+
+/* ---- it comes ---- */
+
+static void event_close(struct link_event *event)
+{
+    for (size_t i = 0; i < 3; i++)
+        fd_close(&event->fds[i]);
+}
+
+static void ready_polled(uv_poll_t *poll, int status, int events)
+{
+    struct ready *ready = poll->data;
+    struct link_event event;
+    struct error err;
+    int got;
+
+    (void)events;
+    (void)status; /* the link says what is wrong */
+    while ((got = link_next(ready->box.link, &event, &err)) > 0) {
+        event_close(&event);
+        if (event.kind == LINK_READY) {
+            ready->stands = true;
+            ready->shelf->retry_ms = 0;
+            clock_clear(ready->shelf->pool->engine->clock, &ready->patience);
+        } else {
+            if (event.kind != LINK_GONE)
+                (void)error_set(&event.error, "bad_init", 0, "a box that nobody uses speaks");
+            ready_failed(ready, &event.error);
+            return;
+        }
+    }
+    if (got < 0)
+        ready_failed(ready, &err);
+}
+
+struct making {
+    struct shelf *shelf;
+    char disk[KEEPER_ID_LENGTH + 4];
+};
+
+static int ready_add(struct shelf *shelf, uint64_t box, const char *disk, int fd, struct error *err)
+{
+    struct engine *engine = shelf->pool->engine;
+    struct ready *ready = engine_alloc(sizeof(*ready));
+
+    ready->shelf = shelf;
+    ready->box.box = box;
+    memcpy(ready->box.disk, disk, sizeof(ready->box.disk));
+    ready->poll.data = ready;
+    if (link_open(fd, &ready->box.link, err) != 0) {
+        free(ready);
+        return -1;
+    }
+    if (uv_poll_init(engine->options.loop, &ready->poll, link_fd(ready->box.link)) != 0) {
+        link_close(ready->box.link);
+        free(ready);
+        return error_set(err, "sandbox_failed", 0, "its socket cannot be waited for");
+    }
+    (void)uv_poll_start(&ready->poll, UV_READABLE, ready_polled);
+    ready->next = shelf->boxes;
+    shelf->boxes = ready;
+    shelf->count++;
+    clock_set(engine->clock, &ready->patience, clock_monotonic_ns() + ENGINE_READY_MS * 1000000ULL,
+              too_slow, ready);
+    return 0;
+}
+
+static void made(void *arg, const union keeper_answer *answer, int fd, const struct error *err)
+{
+    struct making making = *(struct making *)arg;
+    struct shelf *shelf = making.shelf;
+    struct engine *engine = shelf->pool->engine;
+    struct error why;
+
+    free(arg);
+    shelf->making--;
+    if (engine->is_closing) {
+        fd_close(&fd);
+        return;
+    }
+    if (err != NULL) {
+        shelf_failed(shelf, err);
+    } else if (engine->is_draining || shelf->is_removed) {
+        fd_close(&fd);
+        pool_discard(engine, answer->made.box, making.disk);
+    } else if (ready_add(shelf, answer->made.box, making.disk, fd, &why) != 0) {
+        pool_discard(engine, answer->made.box, making.disk);
+        shelf_failed(shelf, &why);
+    }
+    engine_settled(engine);
+}
+
+static void shelf_make(struct shelf *shelf)
+{
+    struct engine *engine = shelf->pool->engine;
+    struct making *making = engine_alloc(sizeof(*making));
+    union keeper_request request;
+
+    memset(&request, 0, sizeof(request));
+    making->shelf = shelf;
+    if (shelf->disk_kind == KEEPER_PERSISTENT)
+        engine_id(making->disk, KEEPER_ID_LENGTH + 1, "d0");
+    memcpy(request.make.root, shelf->root, sizeof(shelf->root));
+    memcpy(request.make.disk, making->disk, sizeof(making->disk));
+    request.make.privileges = shelf->privileges;
+    request.make.disk_kind = shelf->disk_kind;
+    request.make.limits = engine->options.defaults;
+    shelf->making++;
+    keeper_client_ask(engine->keeper, KEEPER_MAKE, &request, made, making);
+}
+
+static void shelf_fill(struct shelf *shelf)
+{
+    struct engine *engine = shelf->pool->engine;
+    struct error err;
+
+    if (shelf->retry.place > 0 || shelf->is_removed || engine_accepts(engine, &err) != 0)
+        return;
+    if (capacity_check(engine, &err) != 0) {
+        shelf_failed(shelf, &err);
+        return;
+    }
+    while (shelf->count + shelf->making < engine->options.pool)
+        shelf_make(shelf);
+}
+
+/* ---- the verbs ---- */
+
+void pool_open(struct engine *engine)
+{
+    engine->pool = engine_alloc(sizeof(*engine->pool));
+    engine->pool->engine = engine;
+}
+
+static bool is_usual(const struct engine *engine, const struct record *record)
+{
+    const struct box_limits *a = &record->limits, *b = &engine->options.defaults;
+
+    return record->mounts_count == 0 && record->hostname == NULL &&
+           a->memory_bytes == b->memory_bytes && a->cpu_milli == b->cpu_milli &&
+           a->pids == b->pids && a->disk_bytes == b->disk_bytes && a->disk_inodes == b->disk_inodes;
+}
+
+static struct shelf *shelf_of(struct pool *pool, const struct record *record)
+{
+    struct shelf *shelf = pool->shelves;
+
+    while (shelf != NULL &&
+           (strcmp(shelf->root, record->root) != 0 || shelf->privileges != record->privileges ||
+            shelf->disk_kind != record->disk_kind))
+        shelf = shelf->next;
+    if (shelf != NULL)
+        return shelf;
+    shelf = engine_alloc(sizeof(*shelf));
+    shelf->pool = pool;
+    memcpy(shelf->root, record->root, sizeof(shelf->root));
+    shelf->privileges = record->privileges;
+    shelf->disk_kind = record->disk_kind;
+    shelf->next = pool->shelves;
+    pool->shelves = shelf;
+    return shelf;
+}
+
+bool pool_take(struct engine *engine, const struct record *record, struct pool_box *out)
+{
+    struct shelf *shelf;
+    struct ready *ready;
+
+    if (engine->options.pool == 0 || !is_usual(engine, record))
+        return false;
+    shelf = shelf_of(engine->pool, record);
+    for (ready = shelf->boxes; ready != NULL && !ready->stands;)
+        ready = ready->next;
+    if (ready != NULL) {
+        *out = ready->box;
+        ready_unlink(ready);
+    }
+    /* After the one who asks, whose request is sent first. */
+    engine_later(engine, retry, shelf);
+    return ready != NULL;
+}
+
+/* A root that was removed or replaced: its boxes show what is not registered any more. */
+void pool_named(struct engine *engine, const struct keeper_named *named)
+{
+    if (named->kind != KEEPER_ROOT || engine->pool == NULL)
+        return;
+    for (struct shelf *shelf = engine->pool->shelves; shelf != NULL; shelf = shelf->next) {
+        if (strcmp(shelf->root, named->name) != 0)
+            continue;
+        shelf->is_removed = named->is_there == 0;
+        while (shelf->boxes != NULL)
+            ready_discard(shelf->boxes);
+        if (!shelf->is_removed)
+            engine_later(engine, retry, shelf);
+    }
+}
+
+/* The keeper is gone, and the boxes with it. */
+void pool_lost(struct engine *engine)
+{
+    for (struct shelf *shelf = engine->pool->shelves; shelf != NULL; shelf = shelf->next) {
+        clock_clear(engine->clock, &shelf->retry);
+        while (shelf->boxes != NULL) {
+            struct ready *ready = shelf->boxes;
+
+            ready_unlink(ready);
+            link_close(ready->box.link);
+        }
+    }
+}
+
+void pool_close(struct engine *engine)
+{
+    if (engine->pool == NULL)
+        return;
+    pool_lost(engine);
+    for (struct shelf *shelf = engine->pool->shelves, *next; shelf != NULL; shelf = next) {
+        next = shelf->next;
+        free(shelf);
+    }
+    free(engine->pool);
+    engine->pool = NULL;
+}

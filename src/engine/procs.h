@@ -1,0 +1,154 @@
+/* The processes of one sandbox: started, listed, read, waited for, killed; kept after exit and after
+ * stop, and over a restart of the engine.
+ *
+ * Each stream of a process goes from its pipe into a file by splice(2), never through our memory, so
+ * that what was taken from the pipe is on record however we end. A file is made when there is
+ * something to put in. It is addressed by byte offset; beyond its limit the oldest part is punched
+ * out and counted as a gap. What happened to a process is a line of a journal. The end of a command is
+ * told when it exits and its streams are drained of what they held then; a daemon that keeps a pipe
+ * open is drained further, and heard by who follows.
+ *
+ * A `struct proc` is valid until it is forgotten, and as long as somebody follows it; so is what
+ * proc_look() lends. SIGPIPE has to be ignored in the process.
+ *
+ * Offsets, statuses and texts come from a hostile box: they are limited, never trusted. */
+#pragma once
+
+#include "base/err.h"
+#include "box/link.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <uv.h>
+
+#define PROCS_ID_MAX 24
+#define PROCS_TAG_MAX 256
+#define PROCS_LOG_DEFAULT (256ULL << 20)
+
+struct procs;
+struct proc; /* borrowed */
+
+enum proc_stream { PROC_STDOUT, PROC_STDERR }; /* a terminal is all PROC_STDOUT */
+enum proc_state {
+    PROC_STARTING,
+    PROC_RUNNING,
+    PROC_EXITED, /* `exit_code` or `signal` */
+    PROC_FAILED, /* it could not be started: `failure` */
+    PROC_LOST,   /* its box is gone and nobody knows how it ended; `reason` says why */
+};
+
+struct proc_spec {
+    const char *const *argv; /* either this */
+    const char *shell_line;  /* or this, for `/bin/sh -c` (bash where the box has it) */
+    const char *const *env;  /* "K=V"; over the sandbox's */
+    const char *cwd;         /* NULL: the sandbox's */
+    const char *user;        /* NULL: the sandbox's; else NAME, UID, NAME:GROUP, UID:GID */
+    const char *tag;
+    uint64_t timeout_ms; /* 0: none; then the whole tree is killed: exit 124, timed_out */
+    uint64_t log_bytes;  /* 0: PROCS_LOG_DEFAULT; of both streams together */
+    bool has_stdin;      /* else /dev/null */
+    struct link_limits limits;
+};
+
+struct proc_view {
+    const char *id, *tag, *command; /* `command`: for people, one line */
+    pid_t pid;                      /* in the box */
+    enum proc_state state;
+    bool timed_out, oom_killed;
+    int exit_code; /* valid if exited and signal is 0 */
+    int signal;
+    const char *reason; /* PROC_LOST, PROC_FAILED: a code */
+    struct error failure;
+    uint64_t started_ms, ended_ms; /* wall clock; 0: not yet */
+    uint64_t cpu_ns;
+    uint64_t out_bytes[2]; /* written so far, by stream */
+    uint64_t out_from[2];  /* the oldest offset that is still there */
+};
+
+/* What the sandbox that has these processes is told. Any may be NULL. */
+struct procs_calls {
+    void (*ready)(void *arg); /* the box stands */
+    /* It ended; the link is closed. procs_detach() is called next, maybe from here, with why. */
+    void (*gone)(void *arg, const struct error *err);
+    void (*started)(void *arg, const struct proc *proc);
+    void (*ended)(void *arg, const struct proc *proc);
+    /* One ended by SIGKILL, or as a shell whose child did (137), and not by us: was it out of memory?
+     * Answered by procs_oom(), within two seconds; its end is told after that. */
+    void (*killed)(void *arg, struct proc *proc);
+};
+
+struct procs_options {
+    uv_loop_t *loop;
+    int directory; /* of this sandbox, 0700; taken */
+    const struct procs_calls *calls;
+    void *arg;
+    const char *const *env; /* of the sandbox; copied */
+    const char *cwd;        /* or NULL: the user's home */
+    const char *user;       /* or NULL: init's */
+    bool is_system;         /* each command gets its user; else all have init's */
+    uint64_t keep_ms;       /* ended processes are forgotten after this; 0: 24 h */
+};
+
+/* Reads the journal: what ran when it was written last is PROC_LOST until procs_attach() finds it. */
+int procs_open(const struct procs_options *options, struct procs **out, struct error *err);
+
+/* The box stands, or is about to. `anew`: it was made just now; else init is asked for what it holds,
+ * and what ran on goes on: fds are taken, ends are told, logs are continued. Takes the link. */
+int procs_attach(struct procs *procs, struct link *link, bool anew, struct error *err);
+
+/* The box has ended or is about to, for `reason` (a code): all that ran is PROC_LOST with it, or has
+ * the end that was heard. What the pipes still held is put on record first. */
+void procs_detach(struct procs *procs, const char *reason);
+
+/* Closes; files stay. With `forget` they are removed. */
+void procs_close(struct procs *procs, bool forget);
+
+size_t procs_running(const struct procs *procs);
+uint64_t procs_log_bytes(const struct procs *procs); /* on the disk */
+
+/* ---- verbs. Codes of errors: process_not_found, sandbox_stopped, user_not_found, bad_cwd,
+ * process_ended, too_many_processes, stdin_closed, capacity ---- */
+
+/* `done` is called once, maybe before this returns, when the command runs or could not be started. If
+ * the box refused it there is a process, too, which is PROC_FAILED; its codes are then bad_cwd,
+ * user_not_found, command_not_found, not_executable, too_many_processes, start_failed. */
+typedef void (*procs_done)(void *arg, struct proc *proc, const struct error *err);
+void procs_start(struct procs *procs, const struct proc_spec *spec, procs_done done, void *arg);
+
+struct proc *procs_find(struct procs *procs, const char *id); /* an id, or a pid in the box */
+void procs_each(struct procs *procs, bool (*each)(void *arg, struct proc *proc), void *arg);
+void proc_look(const struct proc *proc, struct proc_view *view); /* texts are borrowed */
+
+/* `done` when it has ended, or after timeout_ms (0: never) with the code "wait_timeout"; never before
+ * this returns. NULL: no memory. It ends with `done`. */
+struct proc_wait;
+struct proc_wait *proc_wait(struct proc *proc, uint64_t timeout_ms, procs_done done, void *arg);
+void proc_wait_cancel(struct proc_wait *wait);
+
+/* Up to `size` bytes from `offset` on; *from is where they begin, which is later where a gap is.
+ * 0 bytes: there are none yet, or, if it has ended, none to come. */
+ssize_t proc_read(struct proc *proc, enum proc_stream stream, uint64_t offset, void *data,
+                  size_t size, uint64_t *from, struct error *err);
+
+/* `news` is called when there is more to read than was read by proc_follow_read(), and once at the end;
+ * it is called again only after a read found nothing more. Never called before proc_follow() returns;
+ * `follow` may be cancelled in it. NULL: no memory. */
+struct proc_follow;
+struct proc_follow *proc_follow(struct proc *proc, const uint64_t from[2], void (*news)(void *arg),
+                                void *arg);
+/* As proc_read() at the follower's own offset, which it moves. -2: the stream has ended, which may be
+ * before the process does, or, where a daemon holds it, long after. */
+ssize_t proc_follow_read(struct proc_follow *follow, enum proc_stream stream, void *data,
+                         size_t size, uint64_t *from, struct error *err);
+void proc_follow_cancel(struct proc_follow *follow);
+
+/* `done` when all of it is in the pipe, maybe before this returns, or with an error ("stdin_closed",
+ * "process_ended", "capacity": at most 1 MiB waits, so no more is taken at once). */
+void proc_stdin_write(struct proc *proc, const void *data, size_t size, procs_done done, void *arg);
+int proc_stdin_close(struct proc *proc, struct error *err); /* after what waits */
+int proc_signal(struct proc *proc, int signal_number, struct error *err);
+int proc_kill(struct proc *proc, struct error *err); /* the whole tree */
+/* An ended one, with its output; "process_running" else. What it left running goes on. */
+int proc_forget(struct proc *proc, struct error *err);
+void procs_oom(struct proc *proc, bool was_oom);

@@ -1,0 +1,263 @@
+/* What the files of procs.h share: how the processes of a sandbox are kept, and what each of them does.
+ *
+ * Callbacks into the sandbox may call any verb, so nothing is freed while `busy`: what is done with
+ * lies in `graves` until the turn ends. */
+#pragma once
+
+#include "box/user.h"
+#include "engine/journal.h"
+#include "engine/log.h"
+#include "engine/procs.h"
+
+#include <sys/epoll.h>
+
+#define PROCS_RUNNING_MAX 1000
+#define PROCS_ENDED_MAX 1000
+#define PROCS_HIDDEN_MAX 4096 /* as many as an init holds */
+#define PROCS_LOG_LEAST (4ULL * LOG_ALIGN)
+#define PROCS_STDIN_MAX (1U << 20)
+/* Of one stream in one turn of the loop: about 0.1 ms. */
+#define PROCS_TURN_BYTES (256U << 10)
+/* As long may a killed one take until it is said to have ended without its kernel's word. */
+#define PROCS_GRACE_MS 2000
+#define PROCS_OOM_ANSWER_MS 2000
+#define PROCS_EXIT_TIMED_OUT 124
+
+/* ---- alarms: procs_alarm.c ---- */
+
+struct proc_alarm;
+/* NULL where there is no memory. Whoever it rings for drops it. */
+struct proc_alarm *proc_alarm_set(uv_loop_t *loop, uint64_t ms, void (*ring)(void *arg), void *arg);
+void proc_alarm_drop(struct proc_alarm **alarm);
+uint64_t procs_wall_ms(void);
+uint64_t procs_monotonic_ms(void);
+
+/* ---- what is waited for ---- */
+
+struct watched {
+    void (*act)(struct watched *watched, uint32_t events);
+    int fd;      /* -1: none */
+    bool is_set; /* it is in the epoll set */
+};
+
+struct stream {
+    struct watched watched; /* first */
+    struct proc *proc;
+    int which;
+    bool is_paused;
+    uint64_t owed; /* once its process has exited: as much may still be of it */
+    struct proc_log log_file;
+};
+
+struct stdin_piece {
+    struct stdin_piece *next;
+    procs_done done;
+    void *arg;
+    size_t size, used; /* taken */
+    char data[];
+};
+
+struct proc_stdin {
+    struct watched watched; /* first */
+    struct proc *proc;
+    int ours[2]; /* a pipe that nobody else has */
+    size_t in_ours;
+    struct stdin_piece *first, *last;
+    size_t waiting; /* bytes, those in `ours` too */
+    size_t moved;   /* of the first piece, into the command's pipe */
+    bool is_open, close_after, is_pumping;
+};
+
+struct proc_follow {
+    struct proc *proc;
+    struct proc_follow *next, *previous;
+    uint64_t at[2];
+    bool is_armed[2], end_told;
+    void (*news)(void *arg);
+    void *arg;
+};
+
+struct proc_wait {
+    struct proc *proc;
+    struct proc_wait *next, *previous;
+    struct proc_alarm *alarm;
+    procs_done done;
+    void *arg;
+};
+
+/* ---- a process ---- */
+
+struct start; /* procs_start.c: what is known of a command until it runs */
+
+struct proc {
+    struct procs *procs; /* NULL: closed, and here only for its followers */
+    uint32_t number;
+    char id[PROCS_ID_MAX];
+    char *tag, *command;
+    pid_t pid;
+    enum proc_state state;
+    bool has_ended;   /* one of the last three states, for good */
+    bool is_recorded; /* so says the journal */
+    bool is_hidden;   /* forgotten, but its streams must be kept flowing */
+    bool is_acknowledged;
+    bool exit_heard, asks_oom, oom_asked;
+    bool awaits_table; /* it was there when init was asked what it holds */
+    bool is_killed;    /* by us */
+    bool timed_out, oom_killed, has_stdin;
+    int wait_status;
+    int exit_code, signal;
+    char reason[ERROR_CODE_MAX];
+    struct error *failure;
+    uint64_t started_ms, ended_ms, until_ms, log_bytes, cpu_ns;
+    struct stream streams[2];
+    struct proc_stdin input;
+    struct proc_alarm *alarm; /* timeout, then grace, then the answer of the sandbox */
+    struct start *start;
+    struct proc_follow *follows;
+    struct proc_follow *next_follow; /* to be told; it may go away meanwhile */
+    struct proc_wait *waits;
+    struct proc *next_dirty, *next_grave;
+    bool is_dirty, is_buried;
+};
+
+/* A passwd and a group file that were asked for. */
+struct accounts {
+    uint32_t open[2]; /* ids of the requests; 0: none, or answered */
+    char *texts[2];
+};
+
+enum user_state { USER_UNKNOWN, USER_ASKED, USER_KNOWN };
+
+struct procs {
+    uv_loop_t *loop;
+    int directory, epoll;
+    struct procs_calls calls;
+    void *arg;
+    char **env; /* one block, texts and all */
+    char *cwd, *user;
+    bool is_system;
+    uint64_t keep_ms;
+
+    struct journal journal;
+    uint32_t next_number;
+
+    struct link *link;
+    struct watched link_watched;
+    struct proc_alarm *link_alarm; /* hello again */
+    uint32_t next_open;            /* id of a request for a file */
+
+    struct proc **list; /* by number, rising */
+    size_t count, room;
+    size_t running, ended, hidden, waiting_starts;
+
+    struct start *starts; /* those that wait for who their user is */
+    enum user_state user_state;
+    struct box_user default_user;
+    struct accounts default_accounts;
+    bool has_no_bash;
+
+    struct proc *dirty, *graves;
+    struct proc_alarm *expiry, *retry, *pause;
+    uv_poll_t *poll;
+    uv_idle_t *idle;
+    bool idle_on, unread_link, is_closed, journal_owes;
+    unsigned busy;
+};
+
+/* ---- procs.c ---- */
+
+struct proc *procs_by_number(const struct procs *procs, uint32_t number);
+struct proc *procs_new(struct procs *procs, uint32_t number);
+int procs_insert(struct procs *procs, struct proc *proc, struct error *err);
+void procs_remove(struct procs *procs, struct proc *proc);
+/* The one of the next higher number, so that what is looked at may go away meanwhile. */
+struct proc *procs_after(const struct procs *procs, uint32_t number);
+void procs_dirty(struct procs *procs, struct proc *proc);
+/* Around whatever may call out. */
+void procs_enter(struct procs *procs);
+void procs_leave(struct procs *procs);
+void procs_soon(struct procs *procs);
+void procs_limit_ended(struct procs *procs);
+void procs_expect_expiry(struct procs *procs);
+/* Frees one that nobody sees any more, once all it has is closed. */
+void proc_release(struct proc *proc);
+
+int watched_set(struct procs *procs, struct watched *watched, uint32_t events);
+void watched_unset(struct procs *procs, struct watched *watched);
+void watched_close(struct procs *procs, struct watched *watched);
+
+/* ---- procs_record.c: the journal's side ---- */
+
+int procs_recover(struct procs *procs, struct error *err);
+int proc_record_start(struct proc *proc, struct error *err);
+void proc_record_end(struct proc *proc); /* tries again later where it cannot */
+void proc_record(struct proc *proc, enum journal_kind kind);
+void procs_record_shorten(struct procs *procs);
+
+/* ---- procs_stream.c ---- */
+
+void stream_open(struct stream *stream, int fd);
+void stream_watch(struct stream *stream);
+/* Moves on what is there; once the process exited, its end is told when nothing of it is left. */
+void stream_turn(struct stream *stream, size_t most);
+void stream_owe(struct stream *stream);    /* what it holds now */
+void stream_finish(struct stream *stream); /* takes what is there now, and closes */
+uint64_t proc_log_bytes(const struct proc *proc);
+
+/* ---- procs_end.c ---- */
+
+void proc_exited(struct proc *proc, int status, uint64_t cpu_ns);
+void proc_check_end(struct proc *proc);
+void proc_end(struct proc *proc, enum proc_state state, const char *reason);
+void proc_fail(struct proc *proc, const struct error *err);
+void proc_acknowledge(struct proc *proc);
+void proc_time(struct proc *proc); /* its timeout, from now on */
+
+/* ---- procs_link.c ---- */
+
+void procs_link_turn(struct procs *procs);
+void procs_link_act(struct watched *watched, uint32_t events);
+void procs_link_drop(struct procs *procs);
+
+/* ---- procs_start.c, procs_user.c ---- */
+
+struct start {
+    struct start *next; /* of those that wait for who their user is */
+    struct procs *procs;
+    struct proc *proc; /* once it was sent */
+    char *block;       /* all texts below lie in here */
+    const char **argv, **env;
+    char *cwd, *user, *tag;
+    bool is_shell, with_bash, at_root, has_stdin;
+    bool is_default; /* its user is the sandbox's */
+    bool is_due;
+    uint64_t timeout_ms, log_bytes;
+    struct link_limits limits;
+    struct box_user as;
+    struct accounts accounts;
+    procs_done done;
+    void *arg;
+};
+
+void start_free(struct start *start);
+void start_fail(struct start *start, const struct error *err);
+int start_send(struct start *start, struct error *err);
+void start_refused(struct proc *proc, enum box_step step, int errnum);
+void start_runs(struct proc *proc, pid_t pid);
+
+/* Who runs it: 1 known, 0 start_known() follows, -1. */
+int user_want(struct start *start, struct error *err);
+void user_opened(struct procs *procs, uint32_t id, int fd);
+void user_prefetch(struct procs *procs);
+void user_forget(struct procs *procs);
+void start_known(struct start *start, const struct error *err); /* NULL: `as` is it */
+
+/* ---- procs_stdin.c ---- */
+
+void stdin_open(struct proc *proc, int fd);
+void stdin_end(struct proc *proc, const struct error *err);
+
+/* ---- procs_follow.c ---- */
+
+void proc_tell(struct proc *proc);                            /* news and ends, to who waits */
+void proc_let_go(struct proc *proc, const struct error *err); /* all waits and followers */

@@ -1,0 +1,54 @@
+/* What is kept of a sandbox, and its text in the store.
+ *
+ * A record is made from a client's wish (record_new, which checks it) or read from the store
+ * (record_parse, which believes nothing: a disk may be damaged). It never changes in place: a change
+ * is a copy that is committed and then takes its place. */
+#pragma once
+
+#include "engine/engine.h"
+
+#define RECORD_TEXTS_BYTES (256U << 10) /* labels, and again env: all of them together */
+#define RECORD_LABEL_MAX 1024
+#define RECORD_PATH_MAX 4096
+#define RECORD_USER_MAX 128
+
+struct record {
+    char id[KEEPER_ID_LENGTH + 4];
+    char tenant[64];
+    char disk[KEEPER_ID_LENGTH + 4]; /* of a persistent one */
+    char root[KEEPER_NAME_MAX];
+    char *name, *cwd, *user, *hostname; /* or NULL */
+    char **labels, **env;               /* never NULL */
+    enum box_privileges privileges;
+    enum keeper_disk disk_kind;
+    struct box_limits limits;
+    struct keeper_mount *mounts;
+    size_t mounts_count;
+    uint64_t deadline_ms, idle_ms;
+    enum sandbox_then then;
+    enum sandbox_state state;
+    char reason[32];
+    struct error error;
+    uint64_t created_ms, updated_ms;
+    uint64_t serial;   /* the order of creation */
+    uint64_t revision; /* of the store; 0: not committed yet. Not in the text */
+};
+
+/* A sandbox to be, without id; "bad_request" with the field's name. */
+int record_new(const struct sandbox_spec *spec, const char *tenant,
+               const struct box_limits *defaults, const struct box_limits *most,
+               struct record **out, struct error *err);
+/* Fills in what a limit that is 0 means, of an engine's defaults: "bad_config" where it means nothing. */
+int record_limits(struct box_limits *defaults, const struct box_limits *most, struct error *err);
+struct record *record_copy(const struct record *record);
+void record_free(struct record *record);
+void record_freep(struct record **record);
+
+/* NULL and "bad_request" if a text of it is not UTF-8. */
+char *record_format(const struct record *record, struct error *err);
+int record_parse(const char *text, size_t size, struct record **out, struct error *err);
+
+int record_set_labels(struct record *record, const char *const *labels, struct error *err);
+/* All that a deleted sandbox has no use for any more. */
+void record_clear(struct record *record);
+void record_look(const struct record *record, struct sandbox_view *view);

@@ -1,0 +1,330 @@
+/* Create and start: a box, ready in the pool or made for this sandbox, and then the record that says
+ * it runs.
+ *
+ *   take one of the pool ------------------------------+
+ *   or KEEPER_MAKE -> KEEPER_MADE -> the box stands ---+--> record (name first) and claim -> answer
+ *
+ * Whatever fails on the way ends the box. A create that fails leaves nothing behind; a start that fails
+ * leaves the sandbox as it was, or in the state error where trying again will hardly help. */
+#include "base/clock.h"
+#include "base/fd.h"
+#include "engine/parts.h"
+
+#include <stdio.h>
+#include <string.h>
+
+static bool is_create(const struct sandbox *sandbox)
+{
+    return sandbox->active->kind == VERB_CREATE;
+}
+
+/* ---- giving up ---- */
+
+/* What says nothing of the sandbox itself: it may be started when that has passed. */
+static bool is_passing(const struct error *err)
+{
+    static const char *const codes[] = {"capacity",      "quota",        "draining",
+                                        "keeper_lost",   "sandbox_gone", "store_failed",
+                                        "too_many_boxes"};
+
+    for (size_t i = 0; i < sizeof(codes) / sizeof(codes[0]); i++)
+        if (strcmp(err->code, codes[i]) == 0)
+            return true;
+    return false;
+}
+
+static void start_failed(struct sandbox *sandbox, const struct error *err)
+{
+    struct error failure = sandbox->failure;
+
+    (void)err; /* the failure of the start matters more than that of its record */
+    if (sandbox->record->state == SANDBOX_ERROR)
+        sandbox_event(sandbox, "sandbox.error");
+    sandbox_finish(sandbox, &failure);
+}
+
+static void create_undone(void *arg, uint64_t revision, const struct error *err)
+{
+    struct sandbox *sandbox = arg;
+    struct error failure = sandbox->failure;
+
+    (void)revision;
+    if (err != NULL && strcmp(err->code, "conflict") != 0)
+        log_say(LOG_LEVEL_WARN, "store_failed", "sandbox %s: what was left of its creation: %s",
+                sandbox->id, err->text);
+    if (sandbox->engine->is_closing || --sandbox->waits > 0)
+        return;
+    sandbox->record->state = SANDBOX_DELETED;
+    sandbox->record->revision = 0;
+    sandbox_unlist(sandbox);
+    sandbox_finish(sandbox, &failure);
+}
+
+static void create_undo(struct sandbox *sandbox)
+{
+    struct engine *engine = sandbox->engine;
+    char key[STORE_KEY_MAX];
+
+    if (sandbox->procs != NULL) {
+        procs_close(sandbox->procs, true);
+        sandbox->procs = NULL;
+    }
+    engine_remove_files(engine, sandbox->id);
+    if (sandbox->record->disk[0] != '\0')
+        sandbox_drop_disk(engine, sandbox->record->disk);
+    sandbox->waits = sandbox->name_key != NULL ? 3 : 2;
+    (void)snprintf(key, sizeof(key), "sandbox/%s", sandbox->id);
+    store_put(engine->store, key, NULL, 0, STORE_ANY, create_undone, sandbox);
+    if (sandbox->name_key != NULL) {
+        (void)snprintf(key, sizeof(key), "name/%s", sandbox->name_key);
+        store_put(engine->store, key, NULL, 0, STORE_ANY, create_undone, sandbox);
+    }
+    create_undone(sandbox, 0, NULL);
+}
+
+static void box_given_up(struct sandbox *sandbox, const struct keeper_report *report)
+{
+    struct record *next;
+
+    (void)report;
+    sandbox_detach(sandbox, "start_failed");
+    if (is_create(sandbox)) {
+        create_undo(sandbox);
+        return;
+    }
+    if (sandbox->record->state == SANDBOX_RUNNING || !is_passing(&sandbox->failure)) {
+        bool passes = is_passing(&sandbox->failure);
+
+        next = sandbox_next_record(sandbox, passes ? SANDBOX_STOPPED : SANDBOX_ERROR,
+                                   "start_failed");
+        if (!passes)
+            next->error = sandbox->failure;
+        sandbox_commit(sandbox, next, start_failed);
+        return;
+    }
+    start_failed(sandbox, NULL);
+}
+
+void start_give_up(struct sandbox *sandbox, const struct error *err)
+{
+    sandbox->failure = *err;
+    sandbox->step = STEP_END;
+    clock_clear(sandbox->engine->clock, &sandbox->timer);
+    if (sandbox->box != 0)
+        sandbox_end_box(sandbox, box_given_up);
+    else
+        box_given_up(sandbox, NULL);
+}
+
+static bool gives_up(struct sandbox *sandbox)
+{
+    struct error err;
+
+    if (!sandbox->is_doomed)
+        return false;
+    (void)error_set(&err, "sandbox_gone", 0, "sandbox %s was deleted meanwhile", sandbox->id);
+    start_give_up(sandbox, &err);
+    return true;
+}
+
+/* ---- the record ---- */
+
+/* One of the answers that the last step waits for. */
+static void part_done(struct sandbox *sandbox, const struct error *err)
+{
+    if (sandbox->engine->is_closing)
+        return;
+    if (err != NULL && sandbox->failure.code[0] == '\0')
+        sandbox->failure = *err;
+    if (--sandbox->waits > 0)
+        return;
+    if (sandbox->failure.code[0] != '\0') {
+        struct error failure = sandbox->failure;
+
+        start_give_up(sandbox, &failure);
+        return;
+    }
+    sandbox_event(sandbox, is_create(sandbox) ? "sandbox.created" : "sandbox.started");
+    sandbox_finish(sandbox, NULL);
+}
+
+static void claimed(void *arg, const union keeper_answer *answer, int fd, const struct error *err)
+{
+    struct error why;
+
+    (void)answer;
+    fd_close(&fd);
+    if (err != NULL)
+        (void)error_set(&why, strcmp(err->code, "keeper_lost") == 0 ? err->code : "sandbox_failed",
+                        0, "the box that was ready has ended; ask again: %.300s", err->text);
+    part_done(arg, err != NULL ? &why : NULL);
+}
+
+static void name_committed(void *arg, uint64_t revision, const struct error *err)
+{
+    (void)revision;
+    part_done(arg, err);
+}
+
+/* The claim is sent before the record is written: the keeper hears it however we end, so a record that
+ * says "running" has a box of its own. The name is written first, so that a record never stands without:
+ * see the sweeper in takeover.c. */
+static void start_commit(struct sandbox *sandbox, bool claims)
+{
+    struct engine *engine = sandbox->engine;
+    bool names = is_create(sandbox) && sandbox->name_key != NULL;
+    struct record *next = sandbox_next_record(sandbox, SANDBOX_RUNNING,
+                                              is_create(sandbox) ? "created" : "started");
+
+    sandbox->step = STEP_COMMIT;
+    sandbox->failure = (struct error){0};
+    sandbox->waits = 1U + (claims ? 1 : 0) + (names ? 1 : 0);
+    if (claims) {
+        union keeper_request request = {.claim = {.box = sandbox->box}};
+
+        memcpy(request.claim.owner, sandbox->id, sizeof(sandbox->id));
+        keeper_client_ask(engine->keeper, KEEPER_CLAIM, &request, claimed, sandbox);
+    }
+    if (names) {
+        char key[STORE_KEY_MAX];
+
+        (void)snprintf(key, sizeof(key), "name/%s", sandbox->name_key);
+        store_put(engine->store, key, sandbox->id, strlen(sandbox->id), STORE_ANY, name_committed,
+                  sandbox);
+    }
+    sandbox_commit(sandbox, next, part_done);
+}
+
+/* ---- the box ---- */
+
+void start_ready(struct sandbox *sandbox)
+{
+    clock_clear(sandbox->engine->clock, &sandbox->timer);
+    if (!gives_up(sandbox))
+        start_commit(sandbox, false);
+}
+
+static void too_slow(void *arg)
+{
+    struct sandbox *sandbox = arg;
+    struct error err;
+
+    (void)error_set(&err, "sandbox_failed", 0,
+                    "the box did not stand within %d s; is the host overloaded?",
+                    ENGINE_READY_MS / 1000);
+    start_give_up(sandbox, &err);
+}
+
+static void made(void *arg, const union keeper_answer *answer, int fd, const struct error *err)
+{
+    struct sandbox *sandbox = arg;
+    struct link *link;
+    struct error why;
+
+    if (sandbox->engine->is_closing) {
+        fd_close(&fd);
+        return;
+    }
+    if (err != NULL) {
+        if (is_create(sandbox))
+            sandbox->record->disk[0] = '\0'; /* it was not made either */
+        start_give_up(sandbox, err);
+        return;
+    }
+    sandbox->box = answer->made.box;
+    if (sandbox->is_doomed) {
+        fd_close(&fd);
+        (void)gives_up(sandbox);
+        return;
+    }
+    if (link_open(fd, &link, &why) != 0) {
+        start_give_up(sandbox, &why);
+        return;
+    }
+    sandbox->step = STEP_READY;
+    clock_set(sandbox->engine->clock, &sandbox->timer,
+              clock_monotonic_ns() + ENGINE_READY_MS * 1000000ULL, too_slow, sandbox);
+    if (sandbox_attach(sandbox, link, true, &why) != 0)
+        start_give_up(sandbox, &why);
+}
+
+static void make_fill(struct keeper_make *make, const struct record *record)
+{
+    (void)snprintf(make->root, sizeof(make->root), "%s", record->root);
+    make->privileges = record->privileges;
+    make->disk_kind = record->disk_kind;
+    (void)snprintf(make->disk, sizeof(make->disk), "%s", record->disk);
+    (void)snprintf(make->owner, sizeof(make->owner), "%s", record->id);
+    (void)snprintf(make->hostname, sizeof(make->hostname), "%s",
+                   record->hostname != NULL ? record->hostname : "");
+    make->limits = record->limits;
+    make->mounts_count = (uint32_t)record->mounts_count;
+    memcpy(make->mounts, record->mounts, record->mounts_count * sizeof(make->mounts[0]));
+}
+
+static void start_make(struct sandbox *sandbox)
+{
+    struct record *record = sandbox->record;
+    union keeper_request request;
+
+    memset(&request, 0, sizeof(request));
+    if (record->disk_kind == KEEPER_PERSISTENT && record->disk[0] == '\0')
+        engine_id(record->disk, KEEPER_ID_LENGTH + 1, "d0");
+    make_fill(&request.make, record);
+    sandbox->step = STEP_MAKE;
+    keeper_client_ask(sandbox->engine->keeper, KEEPER_MAKE, &request, made, sandbox);
+}
+
+/* ---- the verb ---- */
+
+static bool start_from_pool(struct sandbox *sandbox)
+{
+    struct pool_box taken;
+    struct error err;
+
+    /* The disk of a persistent sandbox that was stopped is not one of the pool's. */
+    if (sandbox->record->disk[0] != '\0' || !pool_take(sandbox->engine, sandbox->record, &taken))
+        return false;
+    sandbox->box = taken.box;
+    memcpy(sandbox->record->disk, taken.disk, sizeof(taken.disk));
+    if (sandbox_attach(sandbox, taken.link, true, &err) != 0)
+        start_give_up(sandbox, &err);
+    else
+        start_commit(sandbox, true);
+    return true;
+}
+
+/* What was checked at create, when it is started again. */
+static int start_check(struct sandbox *sandbox, struct error *err)
+{
+    const struct record *record = sandbox->record;
+    struct engine *engine = sandbox->engine;
+
+    if (engine_accepts(engine, err) != 0)
+        return -1;
+    if (record->deadline_ms > 0 && record->deadline_ms <= clock_wall_ms())
+        return error_set(err, "sandbox_stopped", 0,
+                         "the deadline of sandbox %s has passed; set a later one, then start it",
+                         sandbox->id);
+    if (!engine_named_is(engine, KEEPER_ROOT, record->root))
+        return error_set(err, "unknown_root", 0,
+                         "the root '%s' of sandbox %s is not registered any more; ask the "
+                         "operator to add it",
+                         record->root, sandbox->id);
+    if (quota_check(engine, record, false, err) != 0)
+        return -1;
+    return capacity_check(engine, err);
+}
+
+void start_work(struct sandbox *sandbox)
+{
+    struct error err;
+
+    sandbox->failure = (struct error){0};
+    if (!is_create(sandbox) && start_check(sandbox, &err) != 0) {
+        sandbox_finish(sandbox, &err);
+        return;
+    }
+    if (!start_from_pool(sandbox))
+        start_make(sandbox);
+}

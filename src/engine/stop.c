@@ -1,0 +1,230 @@
+/* Stop, delete, change, and what is left to do when a box ended by itself.
+ *
+ * A stop ends the box and then writes down that it is so: a record never says "stopped" of a box that
+ * lives. A delete writes first: from then on the sandbox is gone, and what a crash leaves of it (box,
+ * disk, files) is cleared away at the next start. */
+#include "base/fd.h"
+#include "engine/parts.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* ---- the keeper's part ---- */
+
+struct ending {
+    struct sandbox *sandbox;
+    void (*ended)(struct sandbox *sandbox, const struct keeper_report *report);
+};
+
+static void box_ended(void *arg, const union keeper_answer *answer, int fd, const struct error *err)
+{
+    struct ending ending = *(struct ending *)arg;
+
+    fd_close(&fd);
+    free(arg);
+    if (ending.sandbox->engine->is_closing)
+        return;
+    /* "no_box": it has ended before. "keeper_lost": with the keeper. */
+    if (err != NULL && strcmp(err->code, "keeper_lost") != 0 && strcmp(err->code, "no_box") != 0)
+        log_say(LOG_LEVEL_WARN, "box_end", "sandbox %s: its box could not be ended: %s",
+                ending.sandbox->id, err->text);
+    ending.sandbox->box = 0;
+    ending.ended(ending.sandbox, err == NULL ? &answer->report : NULL);
+}
+
+void sandbox_end_box(struct sandbox *sandbox,
+                     void (*ended)(struct sandbox *sandbox, const struct keeper_report *report))
+{
+    struct ending *ending = engine_alloc(sizeof(*ending));
+    union keeper_request request = {.of_box = {.box = sandbox->box}};
+
+    *ending = (struct ending){sandbox, ended};
+    sandbox->step = STEP_END;
+    keeper_client_ask(sandbox->engine->keeper, KEEPER_END, &request, box_ended, ending);
+}
+
+struct disk_drop {
+    struct engine *engine;
+    char disk[KEEPER_ID_LENGTH + 4];
+};
+
+static void disk_dropped(void *arg, const union keeper_answer *answer, int fd,
+                         const struct error *err)
+{
+    struct disk_drop *drop = arg;
+    struct engine *engine = drop->engine;
+
+    (void)answer;
+    fd_close(&fd);
+    if (err != NULL)
+        log_say(LOG_LEVEL_WARN, "disk_drop",
+                "disk %s could not be removed, and will be tried again at the next start: %s",
+                drop->disk, err->text);
+    free(drop);
+    engine_settled(engine);
+}
+
+void sandbox_drop_disk(struct engine *engine, const char *disk)
+{
+    struct disk_drop *drop = engine_alloc(sizeof(*drop));
+    union keeper_request request = {.drop_disk = {.head = {0}}};
+
+    drop->engine = engine;
+    (void)snprintf(drop->disk, sizeof(drop->disk), "%s", disk);
+    memcpy(request.drop_disk.disk, drop->disk, sizeof(drop->disk));
+    keeper_client_ask(engine->keeper, KEEPER_DROP_DISK, &request, disk_dropped, drop);
+}
+
+/* ---- stop, and fall ---- */
+
+static void stopped(struct sandbox *sandbox, const struct error *err)
+{
+    if (err != NULL) {
+        /* The box is gone whatever the disk says; the next start finds that out as well. */
+        sandbox->record->state = SANDBOX_STOPPED;
+        (void)snprintf(sandbox->record->reason, sizeof(sandbox->record->reason), "%s",
+                       sandbox->active->reason);
+    }
+    sandbox_event(sandbox, "sandbox.stopped");
+    sandbox_finish(sandbox, err);
+}
+
+static const char *why_it_fell(const struct sandbox *sandbox, const struct keeper_report *report)
+{
+    if (sandbox->engine->is_lost)
+        return "keeper_lost";
+    if (report == NULL)
+        return sandbox->active->reason;
+    if (report->oom_kills > sandbox->oom_seen)
+        return "oom";
+    if (report->pids_exceeded > 0)
+        return "pids_exceeded";
+    if (report->disk_exceeded > 0)
+        return "disk_exceeded";
+    return sandbox->active->reason;
+}
+
+static void stop_ended(struct sandbox *sandbox, const struct keeper_report *report)
+{
+    struct verb *verb = sandbox->active;
+    const char *reason = verb->kind == VERB_FALL ? why_it_fell(sandbox, report) : verb->reason;
+
+    if (reason != verb->reason)
+        (void)snprintf(verb->reason, sizeof(verb->reason), "%s", reason);
+    sandbox_detach(sandbox, verb->reason);
+    sandbox_commit(sandbox, sandbox_next_record(sandbox, SANDBOX_STOPPED, verb->reason), stopped);
+}
+
+void stop_work(struct sandbox *sandbox)
+{
+    if (sandbox->box != 0)
+        sandbox_end_box(sandbox, stop_ended);
+    else
+        stop_ended(sandbox, NULL);
+}
+
+void fall_work(struct sandbox *sandbox)
+{
+    stop_work(sandbox);
+}
+
+/* ---- delete ---- */
+
+static void delete_ended(struct sandbox *sandbox, const struct keeper_report *report)
+{
+    struct engine *engine = sandbox->engine;
+    const struct record *record = sandbox->record;
+
+    (void)report;
+    sandbox_detach(sandbox, "deleted");
+    if (sandbox->procs != NULL) {
+        procs_close(sandbox->procs, true);
+        sandbox->procs = NULL;
+    }
+    engine_remove_files(engine, sandbox->id);
+    if (record->disk[0] != '\0')
+        sandbox_drop_disk(engine, record->disk);
+    sandbox_event(sandbox, "sandbox.deleted");
+    sandbox_unlist(sandbox);
+    gone_add(engine, sandbox->id, record->tenant, record->updated_ms);
+    sandbox_finish(sandbox, NULL);
+}
+
+static void name_deleted(void *arg, uint64_t revision, const struct error *err)
+{
+    (void)arg;
+    (void)revision;
+    if (err != NULL)
+        log_say(LOG_LEVEL_WARN, "store_failed",
+                "the name of a deleted sandbox will be removed at the next start: %s", err->text);
+}
+
+static void deleted(struct sandbox *sandbox, const struct error *err)
+{
+    if (err != NULL) {
+        sandbox_finish(sandbox, err);
+        return;
+    }
+    if (sandbox->name_key != NULL) {
+        char key[STORE_KEY_MAX];
+
+        (void)snprintf(key, sizeof(key), "name/%s", sandbox->name_key);
+        store_put(sandbox->engine->store, key, NULL, 0, STORE_ANY, name_deleted, NULL);
+    }
+    if (sandbox->box != 0)
+        sandbox_end_box(sandbox, delete_ended);
+    else
+        delete_ended(sandbox, NULL);
+}
+
+/* The record becomes its own tombstone: one write says that it is gone and that it was there. */
+void delete_work(struct sandbox *sandbox)
+{
+    struct record *next = sandbox_next_record(
+        sandbox, SANDBOX_DELETED,
+        sandbox->active->reason[0] != '\0' ? sandbox->active->reason : "deleted");
+
+    record_clear(next);
+    sandbox->step = STEP_COMMIT;
+    sandbox_commit(sandbox, next, deleted);
+}
+
+/* ---- change ---- */
+
+static void changed(struct sandbox *sandbox, const struct error *err)
+{
+    if (err == NULL)
+        events_add(sandbox->engine, "sandbox.changed", sandbox->record->tenant, sandbox->id, NULL,
+                   NULL);
+    sandbox_finish(sandbox, err);
+}
+
+void change_work(struct sandbox *sandbox)
+{
+    const struct verb *verb = sandbox->active;
+    const struct record *wish = verb->record;
+    struct record *next;
+    struct error err;
+
+    if (verb->if_revision != 0 && verb->if_revision != sandbox->record->revision) {
+        (void)error_set(&err, "revision_conflict", 0,
+                        "sandbox %s has revision %llu, not %llu; look at it again", sandbox->id,
+                        (unsigned long long)sandbox->record->revision,
+                        (unsigned long long)verb->if_revision);
+        sandbox_finish(sandbox, &err);
+        return;
+    }
+    next = record_copy(sandbox->record);
+    next->updated_ms = clock_wall_ms();
+    if ((verb->change_fields & CHANGE_LABELS) != 0)
+        (void)record_set_labels(next, (const char *const *)wish->labels, &err);
+    if ((verb->change_fields & CHANGE_DEADLINE) != 0)
+        next->deadline_ms = wish->deadline_ms;
+    if ((verb->change_fields & CHANGE_IDLE) != 0)
+        next->idle_ms = wish->idle_ms;
+    if ((verb->change_fields & CHANGE_THEN) != 0)
+        next->then = wish->then;
+    sandbox->step = STEP_COMMIT;
+    sandbox_commit(sandbox, next, changed);
+}

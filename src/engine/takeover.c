@@ -1,0 +1,389 @@
+/* What was there before this engine: records in the store, boxes and disks with the keeper, files. All
+ * of it is brought together, and what a crash left half done is done or undone:
+ *
+ *   a name without its record, or a record without its name      the name is removed, or written
+ *   a record that runs, and its box                              the box is taken over
+ *   a record that runs, and no box                               it is stopped, and says why
+ *   a box of a record that does not run, or of none              it is ended; so is one of the pool
+ *   a disk or files that no record names                         removed, if all records can be read
+ */
+#include "base/fd.h"
+#include "base/list.h"
+#include "engine/parts.h"
+
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+struct box_there {
+    struct box_there *next;
+    uint64_t box;
+    char owner[KEEPER_ID_LENGTH + 4], disk[KEEPER_ID_LENGTH + 4];
+    int fd;
+};
+
+struct disk_there {
+    struct disk_there *next;
+    char disk[KEEPER_ID_LENGTH + 4];
+};
+
+struct takeover {
+    struct record **records; /* while the store is read */
+    size_t count, room;
+    size_t unreadable;
+    struct map named; /* name keys of the store that are as they should be */
+    struct box_there *boxes;
+    struct disk_there *disks;
+    char missing_reason[16]; /* why a box that should live does not */
+};
+
+/* ---- records ---- */
+
+static bool record_load(void *arg, const struct store_value *value)
+{
+    struct engine *engine = arg;
+    struct takeover *takeover = engine->takeover;
+    struct record *record;
+    struct error err;
+
+    if (record_parse(value->data, value->size, &record, &err) != 0 ||
+        strcmp(record->id, value->key + strlen("sandbox/")) != 0) {
+        log_say(LOG_LEVEL_ERROR, "bad_record", "%s: %s", log_quote(value->key).text, err.text);
+        takeover->unreadable++;
+        return true;
+    }
+    record->revision = value->revision;
+    if (takeover->count == takeover->room) {
+        takeover->room = takeover->room > 0 ? 2 * takeover->room : 64;
+        takeover->records = realloc(takeover->records, takeover->room * sizeof(struct record *));
+        if (takeover->records == NULL)
+            abort();
+    }
+    takeover->records[takeover->count++] = record;
+    return true;
+}
+
+static int by_age(const void *a, const void *b)
+{
+    const struct record *const *x = a, *const *y = b;
+    bool gone = (*x)->state == SANDBOX_DELETED && (*y)->state == SANDBOX_DELETED;
+    uint64_t p = gone ? (*x)->updated_ms : (*x)->serial, q = gone ? (*y)->updated_ms : (*y)->serial;
+
+    return p < q ? -1 : p > q;
+}
+
+static void records_take(struct engine *engine)
+{
+    struct takeover *takeover = engine->takeover;
+
+    for (size_t i = 0; i < takeover->count; i++) {
+        struct record *record = takeover->records[i];
+
+        if (record->serial > engine->serial)
+            engine->serial = record->serial;
+        if (record->state == SANDBOX_DELETED) {
+            gone_add(engine, record->id, record->tenant, record->updated_ms);
+            record_free(record);
+        } else {
+            (void)sandbox_new(engine, record);
+        }
+    }
+    free(takeover->records);
+    takeover->records = NULL;
+    takeover->count = takeover->room = 0;
+    gone_expire(engine);
+}
+
+/* Two passes, for the two are sorted by different things. */
+static void records_sort(struct takeover *takeover)
+{
+    size_t living = 0;
+
+    if (takeover->count == 0)
+        return;
+    for (size_t i = 0; i < takeover->count; i++) {
+        struct record *record = takeover->records[i];
+
+        if (record->state == SANDBOX_DELETED)
+            continue;
+        takeover->records[i] = takeover->records[living];
+        takeover->records[living++] = record;
+    }
+    qsort(takeover->records, living, sizeof(struct record *), by_age);
+    qsort(takeover->records + living, takeover->count - living, sizeof(struct record *), by_age);
+}
+
+/* ---- names ---- */
+
+static void mended(void *arg, uint64_t revision, const struct error *err)
+{
+    (void)arg;
+    (void)revision;
+    if (err != NULL)
+        log_say(LOG_LEVEL_WARN, "store_failed", "a name could not be mended: %s", err->text);
+}
+
+static bool name_load(void *arg, const struct store_value *value)
+{
+    struct engine *engine = arg;
+    const char *name_key = value->key + strlen("name/");
+    struct sandbox *sandbox = map_get(&engine->ids, value->data);
+
+    if (sandbox != NULL && sandbox->name_key != NULL && strcmp(sandbox->name_key, name_key) == 0)
+        map_put(&engine->takeover->named, sandbox->name_key, sandbox);
+    else if (engine->takeover->unreadable == 0)
+        store_put(engine->store, value->key, NULL, 0, STORE_ANY, mended, NULL);
+    return true;
+}
+
+static void names_mend(struct engine *engine)
+{
+    char key[STORE_KEY_MAX];
+
+    for (struct sandbox *sandbox = engine->oldest; sandbox != NULL; sandbox = sandbox->newer) {
+        if (sandbox->name_key == NULL ||
+            map_get(&engine->takeover->named, sandbox->name_key) != NULL)
+            continue;
+        (void)snprintf(key, sizeof(key), "name/%s", sandbox->name_key);
+        store_put(engine->store, key, sandbox->id, strlen(sandbox->id), STORE_ANY, mended, NULL);
+    }
+}
+
+/* ---- why a box is missing ---- */
+
+/* Which host and which keeper: "BOOT PID START". The keeper is our parent. */
+static void keeper_identity(char text[128], size_t *boot_length)
+{
+    char boot[64] = "", stat[1024], path[64];
+    unsigned long long start = 0;
+    const char *rest;
+
+    (void)fd_read_file(AT_FDCWD, "/proc/sys/kernel/random/boot_id", boot, sizeof(boot));
+    boot[strcspn(boot, "\n")] = '\0';
+    (void)snprintf(path, sizeof(path), "/proc/%d/stat", (int)getppid());
+    if (fd_read_file(AT_FDCWD, path, stat, sizeof(stat)) > 0) {
+        rest = strrchr(stat, ')'); /* the name before it may be anything */
+        if (rest != NULL)
+            (void)sscanf(rest + 1,
+                         " %*c %*d %*d %*d %*d %*d %*u %*u %*u %*u %*u %*u %*u %*d %*d %*d %*d %*d "
+                         "%*d %llu",
+                         &start);
+    }
+    *boot_length = strlen(boot);
+    (void)snprintf(text, 128, "%s %d %llu", boot, (int)getppid(), start);
+}
+
+static void identity_kept(void *arg, uint64_t revision, const struct error *err)
+{
+    (void)arg;
+    (void)revision;
+    if (err != NULL)
+        log_say(LOG_LEVEL_WARN, "store_failed", "which host this is could not be kept: %s",
+                err->text);
+}
+
+static int identity_check(struct engine *engine, struct error *err)
+{
+    struct takeover *takeover = engine->takeover;
+    const char *reason = "keeper_lost";
+    struct store_value value;
+    size_t boot_length;
+    char now[128];
+    int got;
+
+    keeper_identity(now, &boot_length);
+    got = store_get(engine->store, "host/identity", &value, err);
+    if (got < 0)
+        return -1;
+    if (got > 0) {
+        const char *before = value.data;
+
+        if (strncmp(before, now, boot_length + 1) != 0)
+            reason = "host_reboot";
+        else if (strcmp(before, now) == 0)
+            reason = "box_ended";
+        store_value_free(&value);
+    }
+    (void)snprintf(takeover->missing_reason, sizeof(takeover->missing_reason), "%s", reason);
+    return 0;
+}
+
+int takeover_load(struct engine *engine, struct error *err)
+{
+    struct takeover *takeover = engine_alloc(sizeof(*takeover));
+
+    engine->takeover = takeover;
+    if (store_list(engine->store, "sandbox/", NULL, SIZE_MAX, record_load, engine, err) != 0)
+        return -1;
+    records_sort(takeover);
+    records_take(engine);
+    if (store_list(engine->store, "name/", NULL, SIZE_MAX, name_load, engine, err) != 0)
+        return -1;
+    names_mend(engine);
+    return identity_check(engine, err);
+}
+
+/* ---- what the keeper has ---- */
+
+void takeover_box(void *arg, const struct keeper_box *box, int fd)
+{
+    struct engine *engine = arg;
+    struct box_there *there;
+
+    if (engine->takeover == NULL) {
+        fd_close(&fd);
+        return;
+    }
+    there = engine_alloc(sizeof(*there));
+    there->box = box->box;
+    memcpy(there->owner, box->owner, sizeof(there->owner));
+    memcpy(there->disk, box->disk, sizeof(there->disk));
+    there->fd = fd;
+    there->next = engine->takeover->boxes;
+    engine->takeover->boxes = there;
+}
+
+void takeover_disk(void *arg, const char *disk)
+{
+    struct engine *engine = arg;
+    struct disk_there *there;
+
+    if (engine->takeover == NULL)
+        return;
+    there = engine_alloc(sizeof(*there));
+    (void)snprintf(there->disk, sizeof(there->disk), "%s", disk);
+    there->next = engine->takeover->disks;
+    engine->takeover->disks = there;
+}
+
+static bool disk_is_used(const struct engine *engine, const char *disk)
+{
+    for (const struct sandbox *sandbox = engine->oldest; sandbox != NULL; sandbox = sandbox->newer)
+        if (strcmp(sandbox->record->disk, disk) == 0)
+            return true;
+    return false;
+}
+
+static void box_take(struct engine *engine, struct box_there *there)
+{
+    struct sandbox *sandbox = map_get(&engine->ids, there->owner);
+    bool runs = sandbox != NULL && sandbox->record->state == SANDBOX_RUNNING && sandbox->box == 0;
+    struct link *link;
+    struct error err;
+
+    if (!runs) {
+        bool drops = !disk_is_used(engine, there->disk) && engine->takeover->unreadable == 0;
+
+        pool_discard(engine, there->box, drops ? there->disk : "");
+        return;
+    }
+    sandbox->box = there->box;
+    if (link_open(fd_take(&there->fd), &link, &err) == 0 &&
+        sandbox_attach(sandbox, link, false, &err) == 0)
+        return;
+    log_say(LOG_LEVEL_WARN, "sandbox_failed", "sandbox %s: its box could not be taken over: %s",
+            sandbox->id, err.text);
+    sandbox_fall(sandbox, "box_ended");
+}
+
+static void boxes_take(struct engine *engine)
+{
+    struct takeover *takeover = engine->takeover;
+
+    for (struct box_there *there = takeover->boxes; there != NULL; there = there->next)
+        box_take(engine, there);
+    for (struct sandbox *sandbox = engine->oldest; sandbox != NULL; sandbox = sandbox->newer) {
+        if (sandbox->record->state == SANDBOX_RUNNING && sandbox->box == 0)
+            sandbox_fall(sandbox, takeover->missing_reason);
+        sandbox_arm(sandbox);
+    }
+}
+
+static void disks_clear(struct engine *engine)
+{
+    const struct takeover *takeover = engine->takeover;
+
+    for (const struct disk_there *disk = takeover->disks; disk != NULL; disk = disk->next) {
+        bool is_used = disk_is_used(engine, disk->disk);
+
+        for (const struct box_there *box = takeover->boxes; box != NULL && !is_used;
+             box = box->next)
+            is_used = strcmp(box->disk, disk->disk) == 0; /* goes when the box has ended */
+        if (!is_used)
+            sandbox_drop_disk(engine, disk->disk);
+    }
+}
+
+static void files_clear(struct engine *engine)
+{
+    DIR *dir = list_open(engine->sandboxes_dir, ".");
+    const struct dirent *entry;
+
+    if (dir == NULL)
+        return;
+    while ((entry = readdir(dir)) != NULL)
+        if (entry->d_name[0] != '.' && map_get(&engine->ids, entry->d_name) == NULL)
+            engine_remove_files(engine, entry->d_name);
+    (void)closedir(dir);
+}
+
+void takeover_free(struct engine *engine)
+{
+    struct takeover *takeover = engine->takeover;
+
+    if (takeover == NULL)
+        return;
+    engine->takeover = NULL;
+    for (size_t i = 0; i < takeover->count; i++)
+        record_free(takeover->records[i]);
+    free(takeover->records);
+    for (struct box_there *box = takeover->boxes, *next; box != NULL; box = next) {
+        next = box->next;
+        fd_close(&box->fd);
+        free(box);
+    }
+    for (struct disk_there *disk = takeover->disks, *next; disk != NULL; disk = next) {
+        next = disk->next;
+        free(disk);
+    }
+    map_free(&takeover->named);
+    free(takeover);
+}
+
+static void greeted(void *arg, const union keeper_answer *answer, int fd, const struct error *err)
+{
+    struct engine *engine = arg;
+    size_t boot_length;
+    char now[128];
+
+    (void)answer;
+    fd_close(&fd);
+    if (engine->is_closing)
+        return;
+    if (err != NULL) {
+        takeover_free(engine);
+        engine->opened(engine->opened_arg, err);
+        return;
+    }
+    keeper_identity(now, &boot_length);
+    store_put(engine->store, "host/identity", now, strlen(now), STORE_ANY, identity_kept, NULL);
+    engine->is_ready = true;
+    boxes_take(engine);
+    if (engine->takeover->unreadable == 0) {
+        disks_clear(engine);
+        files_clear(engine);
+    }
+    takeover_free(engine);
+    engine->opened(engine->opened_arg, NULL);
+}
+
+void takeover_begin(struct engine *engine)
+{
+    union keeper_request request;
+
+    memset(&request, 0, sizeof(request));
+    (void)snprintf(request.hello.build, sizeof(request.hello.build), "%s", KEEPER_BUILD);
+    keeper_client_ask(engine->keeper, KEEPER_HELLO, &request, greeted, engine);
+}

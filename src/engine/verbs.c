@@ -1,0 +1,335 @@
+/* What a front may ask for: each is checked here, and then waits in the queue of its sandbox. */
+#include "engine/parts.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+int engine_accepts(const struct engine *engine, struct error *err)
+{
+    if (engine->is_lost || engine->is_draining || engine->is_closing)
+        return error_set(err, "draining", 0, "the engine is about to end; ask again in a moment");
+    if (!engine->is_ready)
+        return error_set(err, "not_ready", 0,
+                         "the engine still waits for the keeper; ask again in a moment");
+    return 0;
+}
+
+/* ---- create ---- */
+
+static int create_join(struct record *record, struct sandbox *there, engine_created done, void *arg,
+                       struct error *err)
+{
+    struct verb *verb;
+    const struct record *is = there->record;
+
+    if (is->state != SANDBOX_DELETED &&
+        (strcmp(is->root, record->root) != 0 || is->privileges != record->privileges ||
+         is->disk_kind != record->disk_kind))
+        return error_set(err, "name_conflict", 0,
+                         "sandbox %s has this name, with the root '%s', the privileges '%s' and a "
+                         "disk that is %s; delete it, or take another name",
+                         there->id, is->root, is->privileges == BOX_PLAIN ? "plain" : "system",
+                         is->disk_kind == KEEPER_EPHEMERAL ? "ephemeral" : "persistent");
+    verb = verb_new(VERB_JOIN, arg);
+    verb->record = record;
+    verb->done.created = done;
+    sandbox_push(there, verb);
+    return 0;
+}
+
+static int create_check(struct engine *engine, const struct record *record, struct error *err)
+{
+    if (!engine_named_is(engine, KEEPER_ROOT, record->root))
+        return error_set(err, "unknown_root", 0,
+                         "no root '%s' is registered; the operator adds one by `cove root add`",
+                         record->root);
+    for (size_t i = 0; i < record->mounts_count; i++)
+        if (!engine_named_is(engine, KEEPER_MOUNT, record->mounts[i].name))
+            return error_set(err, "unknown_mount", 0,
+                             "no mount '%s' is registered; the operator adds one to the "
+                             "configuration",
+                             record->mounts[i].name);
+    if (engine->count >= engine->options.sandboxes)
+        return error_set(err, "capacity", 0,
+                         "there are %zu sandboxes, and this engine is to have at most %zu; delete "
+                         "some",
+                         engine->count, engine->options.sandboxes);
+    if (record->deadline_ms > 0 && record->deadline_ms <= clock_wall_ms())
+        return error_set(err, "bad_request", 0, "lifecycle.deadline has passed already");
+    if (quota_check(engine, record, true, err) != 0)
+        return -1;
+    return capacity_check(engine, err);
+}
+
+void create_record(struct engine *engine, struct record *record, engine_created done, void *arg)
+{
+    struct sandbox *sandbox = NULL;
+    struct verb *verb;
+    struct error err;
+
+    if (engine_accepts(engine, &err) != 0)
+        goto refused;
+    if (record->name != NULL) {
+        char *key = engine_name_key(record->tenant, record->name);
+
+        sandbox = map_get(&engine->names, key);
+        free(key);
+    }
+    if (sandbox != NULL) {
+        if (create_join(record, sandbox, done, arg, &err) != 0)
+            goto refused;
+        return;
+    }
+    if (create_check(engine, record, &err) != 0)
+        goto refused;
+    do
+        engine_id(record->id, KEEPER_ID_LENGTH + 1, "c0");
+    while (map_get(&engine->ids, record->id) != NULL ||
+           map_get(&engine->gone_ids, record->id) != NULL);
+    record->serial = engine->serial + 1;
+    record->created_ms = record->updated_ms = clock_wall_ms();
+    sandbox = sandbox_new(engine, record);
+    verb = verb_new(VERB_CREATE, arg);
+    verb->done.created = done;
+    sandbox_push(sandbox, verb);
+    return;
+
+refused:
+    record_free(record);
+    done(arg, NULL, false, &err);
+}
+
+void engine_create(struct engine *engine, const struct engine_caller *caller,
+                   const struct sandbox_spec *spec, engine_created done, void *arg)
+{
+    struct record *record;
+    struct error err;
+
+    if (caller_may(caller, ENGINE_WRITE, &err) != 0 ||
+        record_new(spec, caller->tenant, &engine->options.defaults, &engine->options.most, &record,
+                   &err) != 0) {
+        done(arg, NULL, false, &err);
+        return;
+    }
+    create_record(engine, record, done, arg);
+}
+
+/* ---- start, stop, delete, change ---- */
+
+static struct sandbox *find_for(struct engine *engine, const struct engine_caller *caller,
+                                const char *id, struct error *err)
+{
+    struct sandbox *sandbox;
+
+    if (caller_may(caller, ENGINE_WRITE, err) != 0 || engine_accepts(engine, err) != 0)
+        return NULL;
+    sandbox = sandbox_find(engine, caller, id, err);
+    if (sandbox != NULL)
+        sandbox_touch(sandbox);
+    return sandbox;
+}
+
+static void push_plain(struct engine *engine, const struct engine_caller *caller, const char *id,
+                       enum verb_kind kind, const char *reason, engine_sandbox_done done, void *arg)
+{
+    struct sandbox *sandbox;
+    struct verb *verb;
+    struct error err;
+
+    sandbox = find_for(engine, caller, id, &err);
+    if (sandbox == NULL) {
+        done(arg, NULL, &err);
+        return;
+    }
+    verb = verb_new(kind, arg);
+    (void)snprintf(verb->reason, sizeof(verb->reason), "%s", reason);
+    verb->done.sandbox = done;
+    sandbox_push(sandbox, verb);
+}
+
+void engine_start_sandbox(struct engine *engine, const struct engine_caller *caller, const char *id,
+                          engine_sandbox_done done, void *arg)
+{
+    push_plain(engine, caller, id, VERB_START, "started", done, arg);
+}
+
+void engine_stop_sandbox(struct engine *engine, const struct engine_caller *caller, const char *id,
+                         engine_sandbox_done done, void *arg)
+{
+    push_plain(engine, caller, id, VERB_STOP, "stopped", done, arg);
+}
+
+void engine_delete_sandbox(struct engine *engine, const struct engine_caller *caller,
+                           const char *id, engine_done done, void *arg)
+{
+    struct sandbox *sandbox;
+    struct verb *verb;
+    struct error err;
+
+    sandbox = find_for(engine, caller, id, &err);
+    if (sandbox == NULL) {
+        done(arg, strcmp(err.code, "sandbox_gone") == 0 ? NULL : &err);
+        return;
+    }
+    verb = verb_new(VERB_DELETE, arg);
+    (void)snprintf(verb->reason, sizeof(verb->reason), "deleted");
+    verb->done.plain = done;
+    sandbox_push(sandbox, verb);
+}
+
+static int change_verb(const struct sandbox_change *change, struct verb *verb, struct error *err)
+{
+    /* Only what changes of it is looked at. */
+    static const struct sandbox_spec usual = {.privileges = BOX_SYSTEM,
+                                              .disk_kind = KEEPER_PERSISTENT};
+    static const struct box_limits some = {
+        .memory_bytes = 1 << 30, .pids = 1, .disk_bytes = 1 << 30};
+    static const struct box_limits unbounded;
+
+    if (change->then > SANDBOX_THEN_STOP || change->then < -1)
+        return error_set(err, "bad_request", 0, "lifecycle.then: there is no such");
+    if (record_new(&usual, "none", &some, &unbounded, &verb->record, err) != 0 ||
+        (change->labels != NULL && record_set_labels(verb->record, change->labels, err) != 0))
+        return -1;
+    if (change->labels != NULL)
+        verb->change_fields |= CHANGE_LABELS;
+    if (change->deadline_ms != UINT64_MAX)
+        verb->change_fields |= CHANGE_DEADLINE;
+    if (change->idle_ms != UINT64_MAX)
+        verb->change_fields |= CHANGE_IDLE;
+    if (change->then >= 0)
+        verb->change_fields |= CHANGE_THEN;
+    verb->record->deadline_ms = change->deadline_ms;
+    verb->record->idle_ms = change->idle_ms;
+    verb->record->then = change->then > 0 ? SANDBOX_THEN_STOP : SANDBOX_THEN_KILL;
+    verb->if_revision = change->if_revision;
+    return 0;
+}
+
+void engine_change_sandbox(struct engine *engine, const struct engine_caller *caller,
+                           const char *id, const struct sandbox_change *change,
+                           engine_sandbox_done done, void *arg)
+{
+    struct sandbox *sandbox;
+    struct verb *verb;
+    struct error err;
+
+    sandbox = find_for(engine, caller, id, &err);
+    if (sandbox == NULL) {
+        done(arg, NULL, &err);
+        return;
+    }
+    verb = verb_new(VERB_CHANGE, arg);
+    verb->done.sandbox = done;
+    if (change_verb(change, verb, &err) != 0) {
+        record_free(verb->record);
+        free(verb);
+        done(arg, NULL, &err);
+        return;
+    }
+    sandbox_push(sandbox, verb);
+}
+
+/* ---- its processes ---- */
+
+/* Whether they can be had without waiting for a turn: this is the way of every command. */
+static bool procs_at_once(struct sandbox *sandbox, bool must_run)
+{
+    bool steady = sandbox->active == NULL || sandbox->active->kind == VERB_CHANGE;
+
+    if (sandbox->record->state == SANDBOX_CREATING)
+        return false;
+    return !must_run ||
+           (steady && sandbox->first == NULL && sandbox->record->state == SANDBOX_RUNNING);
+}
+
+void engine_procs(struct engine *engine, const struct engine_caller *caller, const char *id,
+                  bool must_run, bool start, engine_procs_done done, void *arg)
+{
+    struct sandbox *sandbox = NULL;
+    struct verb *verb;
+    struct error err;
+
+    if (caller_may(caller, must_run ? ENGINE_WRITE : ENGINE_READ, &err) != 0 ||
+        engine_accepts(engine, &err) != 0)
+        goto refused;
+    sandbox = sandbox_find(engine, caller, id, &err);
+    if (sandbox == NULL)
+        goto refused;
+    sandbox_touch(sandbox);
+    if (procs_at_once(sandbox, must_run)) {
+        if (sandbox_open_procs(sandbox, &err) != 0)
+            goto refused;
+        done(arg, sandbox->procs, NULL);
+        return;
+    }
+    verb = verb_new(VERB_PROCS, arg);
+    verb->with_start = start;
+    verb->done.procs = done;
+    sandbox_push(sandbox, verb);
+    return;
+
+refused:
+    done(arg, NULL, &err);
+}
+
+/* ---- the host ---- */
+
+const struct keeper_host *engine_host(const struct engine *engine)
+{
+    return &engine->host;
+}
+
+static struct keeper_named *named_find(const struct engine *engine, uint32_t kind, const char *name)
+{
+    for (size_t i = 0; i < engine->named_count; i++)
+        if (engine->named[i].kind == kind && strcmp(engine->named[i].name, name) == 0)
+            return &engine->named[i];
+    return NULL;
+}
+
+bool engine_named_is(const struct engine *engine, enum keeper_kind kind, const char *name)
+{
+    const struct keeper_named *named = named_find(engine, kind, name);
+
+    return (named != NULL && named->is_there != 0) ||
+           (named == NULL && kind == KEEPER_ROOT && strcmp(name, "host") == 0);
+}
+
+void engine_named_add(struct engine *engine, const struct keeper_named *named)
+{
+    struct keeper_named *there = named_find(engine, named->kind, named->name);
+
+    if (there == NULL) {
+        engine->named = realloc(engine->named, (engine->named_count + 1) * sizeof(*there));
+        if (engine->named == NULL)
+            abort();
+        there = &engine->named[engine->named_count++];
+    }
+    *there = *named;
+}
+
+void engine_named_each(struct engine *engine, enum keeper_kind kind,
+                       bool (*each)(void *arg, const char *name), void *arg)
+{
+    for (size_t i = 0; i < engine->named_count; i++)
+        if (engine->named[i].kind == kind && engine->named[i].is_there != 0 &&
+            !each(arg, engine->named[i].name))
+            return;
+}
+
+bool engine_is_ready(const struct engine *engine, struct error *err)
+{
+    return engine_accepts(engine, err) == 0;
+}
+
+uint64_t engine_idle_ms(const struct engine *engine)
+{
+    if (engine->verbs > 0 || events_has_listener(engine))
+        return 0;
+    for (const struct sandbox *sandbox = engine->oldest; sandbox != NULL; sandbox = sandbox->newer)
+        if (sandbox->record->state == SANDBOX_RUNNING)
+            return 0;
+    return (clock_monotonic_ns() - engine->used_ns) / 1000000;
+}

@@ -1,0 +1,284 @@
+/* cove-engine: the rooms put together. It is started by cove-keeper, with the fds of keeper/request.h,
+ * an unprivileged id and no way back; restarted by it when it dies; and ended by SIGTERM, after which
+ * it answers what was asked and writes down what it knows. Boxes do not notice.
+ *
+ * It must never be started by hand: without a keeper it makes nothing. */
+#include "base/fd.h"
+#include "base/log.h"
+#include "base/parse.h"
+#include "engine/engine.h"
+#include "front/native/native.h"
+#include "front/settings.h"
+#include "http/http.h"
+
+#include <fcntl.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <unistd.h>
+
+#define LISTEN_MOST 16
+#define DRAIN_MS 10000U         /* for requests that are being answered */
+#define DRAIN_MOST_MS 20000U    /* then the rest is cut */
+#define PRIVATE_IDLE_MS 600000U /* a private engine that nobody uses ends */
+#define PRIVATE_LOOK_MS 15000U
+
+struct program {
+    uv_loop_t loop;
+    uv_signal_t terminate, interrupt;
+    uv_timer_t timer;
+    struct settings settings;
+    struct engine *engine;
+    struct native *native;
+    struct http_server *http;
+    int listen[LISTEN_MOST];
+    size_t listen_count;
+    uid_t owner;
+    int config;
+    bool is_private, is_ending;
+    unsigned draining;
+    int status;
+};
+
+/* ---- the end ---- */
+
+static void drained(void *arg)
+{
+    struct program *program = arg;
+
+    if (--program->draining == 0)
+        uv_stop(&program->loop);
+}
+
+static void too_long(uv_timer_t *timer)
+{
+    uv_stop(timer->loop);
+}
+
+static void end(struct program *program, int status)
+{
+    if (program->is_ending)
+        return;
+    program->is_ending = true;
+    program->status = status;
+    program->draining = 1;
+    (void)uv_timer_start(&program->timer, too_long, DRAIN_MOST_MS, 0);
+    if (program->native != NULL)
+        native_drain(program->native);
+    if (program->http != NULL) {
+        program->draining++;
+        http_drain(program->http, DRAIN_MS, drained, program);
+    }
+    if (program->engine != NULL) {
+        program->draining++;
+        engine_drain(program->engine, drained, program);
+    }
+    drained(program);
+}
+
+static void told_to_end(uv_signal_t *handle, int number)
+{
+    struct program *program = handle->data;
+
+    log_say(LOG_LEVEL_INFO, "draining", "signal %d: no more new work", number);
+    end(program, 0);
+}
+
+/* What was running is stopped, and says so on the disk. Nothing that a client asks for can be done. */
+static void lost(void *arg)
+{
+    struct program *program = arg;
+
+    program->status = 1;
+    uv_stop(&program->loop);
+}
+
+static void look_whether_used(uv_timer_t *timer)
+{
+    struct program *program = timer->data;
+
+    if (engine_idle_ms(program->engine) < PRIVATE_IDLE_MS)
+        return;
+    log_say(LOG_LEVEL_INFO, "idle", "nobody has used this private engine for %u minutes",
+            PRIVATE_IDLE_MS / 60000);
+    end(program, 0);
+}
+
+/* ---- the start ---- */
+
+static int environment_number(const char *name, uint64_t most, uint64_t fallback, uint64_t *out,
+                              struct error *err)
+{
+    const char *text = getenv(name); // NOLINT(concurrency-mt-unsafe): before any thread
+
+    *out = fallback;
+    return text == NULL ? 0 : parse_count(name, text, 0, most, out, err);
+}
+
+static int given_read(struct program *program, struct error *err)
+{
+    uint64_t count, owner, config, is_private;
+
+    if (environment_number("COVE_LISTEN_FDS", LISTEN_MOST, 0, &count, err) != 0 ||
+        environment_number("COVE_OWNER_UID", UINT32_MAX - 1, (uid_t)-1, &owner, err) != 0 ||
+        environment_number("COVE_CONFIG_FD", INT32_MAX, UINT64_MAX, &config, err) != 0 ||
+        environment_number("COVE_PRIVATE", 1, 0, &is_private, err) != 0)
+        return -1;
+    program->owner = (uid_t)owner;
+    program->config = config == UINT64_MAX ? -1 : (int)config;
+    program->is_private = is_private != 0;
+    program->listen_count = count;
+    for (size_t i = 0; i < count; i++)
+        program->listen[i] = KEEPER_ENGINE_LISTEN + (int)i;
+    for (int fd = KEEPER_ENGINE_SOCKET; fd < KEEPER_ENGINE_LISTEN + (int)count; fd++)
+        if (fcntl(fd, F_SETFD, FD_CLOEXEC) != 0)
+            return error_set(err, "bad_start", 0,
+                             "fd %d is missing: cove-engine is started by cove serve, not by hand",
+                             fd);
+    return settings_read(program->config, &program->settings, err);
+}
+
+static struct box_limits defaults_of(const struct settings *settings)
+{
+    return (struct box_limits){.memory_bytes = settings->memory,
+                               .cpu_milli = settings->cpus,
+                               .pids = (uint32_t)settings->pids,
+                               .disk_bytes = settings->disk};
+}
+
+static struct box_limits most_of(const struct settings *settings)
+{
+    return (struct box_limits){.memory_bytes = settings->most_memory,
+                               .cpu_milli = settings->most_cpus,
+                               .disk_bytes = settings->most_disk};
+}
+
+static int serve(struct program *program, struct error *err)
+{
+    struct native_options native = {
+        .loop = &program->loop,
+        .engine = program->engine,
+        .version = COVE_VERSION,
+        .hosts = (const char *const *)program->settings.hosts,
+        .owner = program->owner,
+    };
+    struct http_options http = {.routes = NULL};
+
+    if (native_new(&native, &program->native, err) != 0)
+        return -1;
+    native_fill(program->native, &http);
+    if (http_start(&program->loop, &http, &program->http, err) != 0)
+        return -1;
+    for (size_t i = 0; i < program->listen_count; i++)
+        if (http_listen(program->http, program->listen[i], err) != 0)
+            return -1;
+    return 0;
+}
+
+/* Only now anybody is listened to: who connects before waits. */
+static void opened(void *arg, const struct error *err)
+{
+    struct program *program = arg;
+    struct error why;
+
+    if (err != NULL) {
+        log_say(LOG_LEVEL_ERROR, err->code, "%s", err->text);
+        end(program, 1);
+        return;
+    }
+    if (program->is_ending)
+        return;
+    if (serve(program, &why) != 0) {
+        log_say(LOG_LEVEL_ERROR, why.code, "%s", why.text);
+        end(program, 1);
+        return;
+    }
+    log_say(LOG_LEVEL_INFO, "ready", "version %s", COVE_VERSION);
+    if (program->is_private)
+        (void)uv_timer_start(&program->timer, look_whether_used, PRIVATE_LOOK_MS, PRIVATE_LOOK_MS);
+}
+
+static void catch_signal(struct program *program, uv_signal_t *handle, int number)
+{
+    (void)uv_signal_init(&program->loop, handle);
+    handle->data = program;
+    (void)uv_signal_start(handle, told_to_end, number);
+}
+
+/* Each sandbox takes some: its links, logs and clients. */
+static void files_allow(void)
+{
+    struct rlimit limit;
+
+    if (getrlimit(RLIMIT_NOFILE, &limit) == 0) {
+        limit.rlim_cur = limit.rlim_max;
+        (void)setrlimit(RLIMIT_NOFILE, &limit);
+    }
+}
+
+static int start(struct program *program, struct error *err)
+{
+    const struct settings *settings = &program->settings;
+    struct engine_options options = {
+        .loop = &program->loop,
+        .keeper = KEEPER_ENGINE_SOCKET,
+        .directory = KEEPER_ENGINE_STATE,
+        .lost = lost,
+        .arg = program,
+    };
+
+    if (given_read(program, err) != 0)
+        return -1;
+    options.defaults = defaults_of(settings);
+    options.most = most_of(settings);
+    options.headroom_memory_bytes = settings->headroom_memory;
+    options.headroom_disk_bytes = settings->headroom_disk;
+    options.pool = settings->pool;
+    options.sandboxes = settings->sandboxes;
+    options.output_keep_ms = settings->output_keep_ms;
+    /* The keeper is to see the end of us, not that of a socket while we still write. */
+    (void)fcntl(KEEPER_ENGINE_SOCKET, F_DUPFD_CLOEXEC, KEEPER_ENGINE_LISTEN);
+    return engine_open(&options, &program->engine, opened, program, err);
+}
+
+static void close_all(struct program *program)
+{
+    if (program->http != NULL)
+        http_stop(program->http);
+    uv_close((uv_handle_t *)&program->timer, NULL);
+    uv_close((uv_handle_t *)&program->terminate, NULL);
+    uv_close((uv_handle_t *)&program->interrupt, NULL);
+    (void)uv_run(&program->loop, UV_RUN_NOWAIT);
+    engine_close(program->engine);
+    if (program->native != NULL)
+        native_free(program->native);
+    (void)uv_run(&program->loop, UV_RUN_DEFAULT);
+    (void)uv_loop_close(&program->loop);
+    settings_free(&program->settings);
+}
+
+int main(void)
+{
+    struct program program = {.config = -1};
+    struct error err;
+
+    log_start("cove-engine", LOG_LEVEL_INFO);
+    (void)signal(SIGPIPE, SIG_IGN); // NOLINT(cert-err33-c)
+    files_allow();
+    if (uv_loop_init(&program.loop) != 0)
+        return 1;
+    (void)uv_timer_init(&program.loop, &program.timer);
+    program.timer.data = &program;
+    catch_signal(&program, &program.terminate, SIGTERM);
+    catch_signal(&program, &program.interrupt, SIGINT);
+    if (start(&program, &err) != 0) {
+        log_say(LOG_LEVEL_ERROR, err.code, "%s", err.text);
+        program.status = 1;
+    } else {
+        (void)uv_run(&program.loop, UV_RUN_DEFAULT);
+    }
+    close_all(&program);
+    return program.status;
+}

@@ -1,0 +1,124 @@
+/* Who may ask: before anything else is looked at, by Host, Origin, key or peer, and rate.
+ *
+ * A page of any origin and a name that somebody else made point here get nothing. A secret is compared
+ * by the engine and never printed. Where something is missing or odd the answer is no. */
+#include "front/native/origin.h"
+#include "front/native/parts.h"
+#include "front/native/problem.h"
+
+#include <stdio.h>
+#include <string.h>
+#include <strings.h>
+
+/* For the unix socket any Host will do, for nothing but a program can connect there; but not if it says
+ * that it speaks for a page. */
+static bool host_is_fine(const struct native *native, const struct http_request *request)
+{
+    const char *host = http_header(request, "Host");
+    bool is_page = http_header(request, "Origin") != NULL;
+
+    if (http_peer(request)->is_unix && !is_page)
+        return true;
+    return origin_host_is_known(host, (const char *const *)native->hosts);
+}
+
+static bool origin_is_fine(const struct http_request *request)
+{
+    const char *origin = http_header(request, "Origin");
+
+    if (!origin_fetch_is_ours(http_header(request, "Sec-Fetch-Site")))
+        return false;
+    return origin == NULL || origin_is_host(origin, http_header(request, "Host"));
+}
+
+/* Of "Authorization: Bearer KEY" or "X-API-Key: KEY"; NULL: neither. Another scheme is an empty key,
+ * which is wrong. */
+static const char *secret_of(const struct http_request *request)
+{
+    const char *authorization = http_header(request, "Authorization");
+
+    if (authorization == NULL)
+        return http_header(request, "X-API-Key");
+    if (strncasecmp(authorization, "Bearer ", 7) != 0)
+        return "";
+    return authorization + 7 + strspn(authorization + 7, " ");
+}
+
+static bool peer_may(const struct native *native, const struct http_peer *peer)
+{
+    if (!peer->is_unix)
+        return false;
+    return native->options.owner == (uid_t)-1 || peer->uid == 0 ||
+           peer->uid == native->options.owner;
+}
+
+/* A key says who it is, also on the unix socket: there one may want to be less than all. */
+static int find_caller(struct job *job, struct error *err)
+{
+    const struct http_peer *peer = http_peer(job->request);
+    const char *secret = secret_of(job->request);
+
+    if (secret != NULL)
+        return engine_key_check(job->native->options.engine, secret, &job->caller, err);
+    if (peer->is_unix && !peer_may(job->native, peer))
+        return error_set(err, "forbidden", 0,
+                         "user %u may not use this socket without a key; its owner and root may",
+                         (unsigned)peer->uid);
+    if (!peer->is_unix)
+        return error_set(err, "bad_key", 0, "the request has no key");
+    (void)snprintf(job->caller.tenant, sizeof(job->caller.tenant), "default");
+    (void)snprintf(job->caller.key_id, sizeof(job->caller.key_id), "socket");
+    job->caller.scopes = ENGINE_ALL;
+    return 0;
+}
+
+static void refuse_rate(struct job *job, unsigned retry_ms, const struct error *err)
+{
+    const struct problem *problem = problem_of(err->code);
+
+    problem_answer(job->native, job->request, problem->status, problem->code, err->text,
+                   retry_ms / 1000 + 1);
+}
+
+void admit_refuse(struct http_request *request, unsigned status, const char *code,
+                  const char *detail, void *data)
+{
+    problem_answer(data, request, status, code, detail, problem_of(code)->retry_after_s);
+}
+
+static bool refuse(struct native *native, struct http_request *request, const char *code,
+                   const char *detail)
+{
+    admit_refuse(request, problem_of(code)->status, code, detail, native);
+    return false;
+}
+
+bool admit_request(struct http_request *request, void *data)
+{
+    struct native *native = data;
+    const char *path = http_path(request);
+    unsigned retry_ms = 0;
+    struct job *job;
+    struct error err;
+
+    /* It says nothing, and probes ask for it by whatever address they know. */
+    if (strcmp(path, "/healthz") != 0 && !host_is_fine(native, request))
+        return refuse(native, request, "forbidden_host",
+                      "the Host of the request is no name of this host");
+    if (!origin_is_fine(request))
+        return refuse(native, request, "forbidden_origin",
+                      "the request comes from a page of another origin");
+    if (job_new(native, request, &job) < 0)
+        return refuse(native, request, "capacity", "there is no memory for this request now");
+    if (routes_path_is_open(path))
+        return true;
+    if (find_caller(job, &err) < 0) {
+        job_problem(job, &err);
+        return false;
+    }
+    if (engine_rate(native->options.engine, &job->caller, &retry_ms, &err) < 0) {
+        refuse_rate(job, retry_ms, &err);
+        return false;
+    }
+    return true;
+}

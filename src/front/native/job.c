@@ -1,0 +1,384 @@
+/* Jobs: see parts.h. Here alone requests are answered, so here alone it is decided what an answer looks
+ * like and what of it is kept for a repetition. */
+#include "front/native/parts.h"
+
+#include "base/parse.h"
+#include "front/native/problem.h"
+#include "front/native/text.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#define JSON_TYPE "application/json"
+#define PROBLEM_TYPE "application/problem+json"
+
+uint64_t job_wall_ms(void)
+{
+    struct timespec now;
+
+    (void)clock_gettime(CLOCK_REALTIME, &now);
+    return (uint64_t)now.tv_sec * 1000 + (uint64_t)now.tv_nsec / 1000000;
+}
+
+/* ---- a job's life ---- */
+
+static void job_free(void *data)
+{
+    struct job *job = data;
+
+    if (job->free_own != NULL)
+        job->free_own(job->own);
+    free(job);
+}
+
+int job_new(struct native *native, struct http_request *request, struct job **out)
+{
+    struct job *job = calloc(1, sizeof(*job));
+
+    if (job == NULL)
+        return -1;
+    job->native = native;
+    job->request = request;
+    http_set_data(request, job, job_free);
+    *out = job;
+    return 0;
+}
+
+static const char *scope_name(unsigned scope)
+{
+    if (scope == ENGINE_READ)
+        return "read";
+    if (scope == ENGINE_WRITE)
+        return "write";
+    return (scope & ENGINE_KEYS) != 0 ? "keys" : "operator";
+}
+
+struct job *job_begin(struct http_request *request, unsigned scope)
+{
+    struct job *job = http_data(request);
+
+    if (scope != 0 && (job->caller.scopes & scope) == 0) {
+        job_fail(job, "forbidden", "this key lacks the scope \"%s\"", scope_name(scope));
+        return NULL;
+    }
+    if (job->native->is_draining && scope == ENGINE_WRITE) {
+        job_fail(job, "draining", "the engine is about to end and begins nothing new");
+        return NULL;
+    }
+    return job;
+}
+
+void *job_own(struct job *job, size_t size, void (*free_own)(void *own))
+{
+    void *own = calloc(1, size);
+
+    if (own == NULL) {
+        job_fail(job, "capacity", "there is no memory for this request now");
+        return NULL;
+    }
+    job->own = own;
+    job->free_own = free_own;
+    return own;
+}
+
+/* ---- queries ---- */
+
+static bool is_known(const char *name, const char *const *known)
+{
+    while (*known != NULL && strcmp(*known, name) != 0)
+        known++;
+    return *known != NULL;
+}
+
+bool job_query(struct job *job, const char *const *known)
+{
+    const char *name, *value;
+
+    for (size_t i = 0; http_query_at(job->request, i, &name, &value); i++) {
+        if (!is_known(name, known)) {
+            job_fail(job, "bad_request", "query parameter \"%.64s\" is unknown here", name);
+            return false;
+        }
+    }
+    return true;
+}
+
+int job_query_count(const struct job *job, const char *name, uint64_t low, uint64_t high,
+                    uint64_t *value, struct error *err)
+{
+    const char *text = http_query(job->request, name);
+    char what[80];
+
+    if (text == NULL)
+        return 0;
+    (void)snprintf(what, sizeof(what), "query parameter \"%s\"", name);
+    if (parse_count(what, text, low, high, value, err) == 0)
+        return 0;
+    (void)snprintf(err->code, sizeof(err->code), "bad_request");
+    return -1;
+}
+
+int job_query_word(const struct job *job, const char *name, const char *const *words, int *value,
+                   struct error *err)
+{
+    const char *text = http_query(job->request, name);
+    char list[128] = "";
+
+    if (text == NULL)
+        return 0;
+    for (int i = 0; words[i] != NULL; i++) {
+        size_t used = strlen(list);
+
+        if (strcmp(words[i], text) == 0) {
+            *value = i;
+            return 0;
+        }
+        (void)snprintf(list + used, sizeof(list) - used, "%s%s", i > 0 ? ", " : "", words[i]);
+    }
+    return error_set(err, "bad_request", 0, "query parameter \"%s\" must be one of %s", name, list);
+}
+
+int job_query_flag(const struct job *job, const char *name, bool *value, struct error *err)
+{
+    static const char *const words[] = {"false", "true", NULL};
+    int word = *value;
+
+    if (job_query_word(job, name, words, &word, err) < 0)
+        return -1;
+    *value = word == 1;
+    return 0;
+}
+
+/* ---- answers ---- */
+
+struct out *job_out(struct job *job)
+{
+    out_reset(&job->native->out, NATIVE_KEPT_BYTES);
+    return &job->native->out;
+}
+
+static void send_answer(struct http_request *request, const struct once_answer *answer)
+{
+    if (answer->location != NULL)
+        http_add_header(request, "Location", answer->location);
+    http_answer(request, answer->status, answer->content_type, answer->body, answer->size);
+}
+
+/* The request is answered before those that wait for the same, and the job is gone in between. */
+static void finish(struct job *job, const struct once_answer *answer)
+{
+    struct native *native = job->native;
+    struct once *once = job->once;
+
+    send_answer(job->request, answer);
+    if (once != NULL)
+        once_finish(native->once, once, answer);
+}
+
+void problem_answer(struct native *native, struct http_request *request, unsigned status,
+                    const char *code, const char *detail, unsigned retry_after_s)
+{
+    struct out *out = &native->out;
+    char seconds[16];
+
+    out_reset(out, NATIVE_KEPT_BYTES);
+    problem_print(out, code, status, detail);
+    if (retry_after_s > 0) {
+        (void)snprintf(seconds, sizeof(seconds), "%u", retry_after_s);
+        http_add_header(request, "Retry-After", seconds);
+    }
+    if (status == 401)
+        http_add_header(request, "WWW-Authenticate", "Bearer realm=\"cove\"");
+    http_answer(request, status, PROBLEM_TYPE, out->data, out->has_failed ? 0 : out->used);
+}
+
+/* A code that has no row is a fault of ours; the text still says what happened. */
+void job_problem(struct job *job, const struct error *err)
+{
+    const struct problem *problem = problem_of(err->code);
+    struct native *native = job->native;
+    struct once *once = job->once;
+    struct out *out = &native->out;
+
+    problem_answer(native, job->request, problem->status, problem->code, err->text,
+                   problem->retry_after_s);
+    if (once != NULL) {
+        struct once_answer answer = {
+            .status = problem->status,
+            .content_type = PROBLEM_TYPE,
+            .body = out->data,
+            .size = out->has_failed ? 0 : out->used,
+        };
+
+        once_finish(native->once, once, &answer);
+    }
+}
+
+void job_fail(struct job *job, const char *code, const char *fmt, ...)
+{
+    struct error err;
+    char text[ERROR_TEXT_MAX];
+    va_list args;
+
+    va_start(args, fmt);
+    (void)vsnprintf(text, sizeof(text), fmt, args);
+    va_end(args);
+    (void)error_set(&err, code, 0, "%s", text);
+    job_problem(job, &err);
+}
+
+void job_answer_made(struct job *job, unsigned status, const char *location)
+{
+    struct out *out = &job->native->out;
+    struct once_answer answer = {
+        .status = status,
+        .content_type = JSON_TYPE,
+        .location = location,
+        .body = out->data,
+        .size = out->used,
+    };
+
+    if (out->has_failed) {
+        job_fail(job, "capacity", "there is no memory for the answer now; ask again in a second");
+        return;
+    }
+    finish(job, &answer);
+}
+
+void job_answer(struct job *job, unsigned status)
+{
+    job_answer_made(job, status, NULL);
+}
+
+void job_answer_nothing(struct job *job)
+{
+    struct once_answer answer = {.status = 204, .body = "", .size = 0};
+
+    finish(job, &answer);
+}
+
+void job_answer_bytes(struct job *job, unsigned status, const char *content_type, const void *data,
+                      size_t size)
+{
+    struct once_answer answer = {
+        .status = status, .content_type = content_type, .body = data, .size = size};
+
+    finish(job, &answer);
+}
+
+void job_stream(struct job *job, const char *content_type)
+{
+    struct once *once = job->once;
+    struct once_answer answer = {.status = 200, .was_too_large = true};
+
+    job->once = NULL;
+    http_stream(job->request, 200, content_type);
+    if (once != NULL)
+        once_finish(job->native->once, once, &answer);
+}
+
+void job_abort(struct job *job)
+{
+    struct native *native = job->native;
+    struct once *once = job->once;
+
+    http_abort(job->request);
+    if (once != NULL)
+        once_finish(native->once, once, NULL);
+}
+
+/* ---- repetitions ---- */
+
+/* The first answer, once more. */
+static void replay(struct job *job, const struct once_answer *answer)
+{
+    if (answer->status == 0) {
+        job_fail(job, "capacity",
+                 "the first request with this Idempotency-Key was cut off: "
+                 "repeat it");
+        return;
+    }
+    if (answer->was_too_large) {
+        job_fail(job, "idempotency_conflict",
+                 "the first request with this Idempotency-Key was done, but its answer was too "
+                 "large to be kept; GET what it made");
+        return;
+    }
+    http_add_header(job->request, "Idempotent-Replayed", "true");
+    send_answer(job->request, answer);
+}
+
+static void told(void *arg, const struct once_answer *answer)
+{
+    replay(arg, answer);
+}
+
+static void waiter_gone(void *arg)
+{
+    struct job *job = arg;
+
+    once_leave(job->waits_for, &job->waiter);
+    job_abort(job);
+}
+
+static void wait_for(struct job *job, struct once *once)
+{
+    job->waits_for = once;
+    job->waiter = (struct once_waiter){.done = told, .arg = job};
+    once_wait(once, &job->waiter);
+    http_on_gone(job->request, waiter_gone, job);
+}
+
+static enum once_found begin_once(struct job *job, const char *key, struct once **once)
+{
+    size_t body_size;
+    const void *body = http_body(job->request, &body_size);
+    const char *method = http_method(job->request);
+    const char *path = http_path(job->request);
+    struct once_part what[] = {{method, strlen(method)}, {path, strlen(path)}, {body, body_size}};
+
+    return once_begin(job->native->once, job->caller.tenant, key, what, 3, job_wall_ms(), once);
+}
+
+bool job_once(struct job *job, bool may)
+{
+    const char *key = http_header(job->request, "Idempotency-Key");
+    struct once *once = NULL;
+
+    if (key == NULL)
+        return true;
+    if (!may || !once_key_is_good(key)) {
+        job_fail(
+            job, "bad_request", "%s",
+            may ? "header \"Idempotency-Key\" must be 1 to 255 visible ASCII characters"
+                : "this request takes no \"Idempotency-Key\": what it does or says is not kept");
+        return false;
+    }
+    switch (begin_once(job, key, &once)) {
+    case ONCE_NEW:
+        job->once = once;
+        return true;
+    case ONCE_RUNNING:
+        wait_for(job, once);
+        return false;
+    case ONCE_DONE:
+        replay(job, once_answer(once));
+        return false;
+    case ONCE_OTHER:
+        job_fail(job, "idempotency_conflict",
+                 "this Idempotency-Key was used for a request with another path or body");
+        return false;
+    case ONCE_NO_MEMORY:
+        break;
+    }
+    job_fail(job, "too_many_requests", "too many requests with an Idempotency-Key are running");
+    return false;
+}
+
+bool job_has_waiters(const struct job *job)
+{
+    return job->once != NULL && once_has_waiters(job->once);
+}

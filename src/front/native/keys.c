@@ -1,0 +1,164 @@
+/* Keys and quotas. What a tenant may do to whose is the engine's to say; a secret is in one answer and
+ * nowhere else. */
+#include "front/native/body.h"
+#include "front/native/parts.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+static const char *const no_query[] = {NULL};
+
+static void made(void *arg, const struct engine_key_view *key, const char *secret,
+                 const struct error *err)
+{
+    struct job *job = arg;
+    struct out *out = job_out(job);
+
+    if (err != NULL) {
+        job_problem(job, err);
+        return;
+    }
+    print_key(out, key, secret);
+    http_add_header(job->request, "Cache-Control", "no-store");
+    job_answer(job, 201);
+    /* The buffer stays, and is used again. */
+    if (out->data != NULL)
+        explicit_bzero(out->data, out->capacity);
+}
+
+HANDLER(key_make)
+{
+    struct native *native = data;
+    struct job *job = job_begin(request, ENGINE_KEYS | ENGINE_OPERATOR);
+    struct body_key body = {0};
+    struct error err;
+    const void *text;
+    size_t size;
+
+    if (job == NULL || !job_query(job, no_query) || !job_once(job, false))
+        return;
+    text = http_body(request, &size);
+    if (body_key(text, size, &body, &err) < 0)
+        job_problem(job, &err);
+    else
+        engine_key_make(native->options.engine, &job->caller,
+                        body.tenant != NULL ? body.tenant : job->caller.tenant, body.label,
+                        body.scopes, made, job);
+    read_free(&body.owner);
+}
+
+static bool print_one(void *arg, const struct engine_key_view *key)
+{
+    print_key(arg, key, NULL);
+    return true;
+}
+
+HANDLER(key_list)
+{
+    struct native *native = data;
+    struct job *job = job_begin(request, ENGINE_KEYS | ENGINE_OPERATOR);
+    struct out *out;
+
+    if (job == NULL || !job_query(job, no_query))
+        return;
+    out = job_out(job);
+    out_object(out, NULL);
+    out_array(out, "keys");
+    engine_key_each(native->options.engine, &job->caller, print_one, out);
+    out_array_end(out);
+    out_object_end(out);
+    job_answer(job, 200);
+}
+
+static void answer_done(void *arg, const struct error *err)
+{
+    if (err != NULL)
+        job_problem(arg, err);
+    else
+        job_answer_nothing(arg);
+}
+
+HANDLER(key_end)
+{
+    struct native *native = data;
+    struct job *job = job_begin(request, ENGINE_KEYS | ENGINE_OPERATOR);
+
+    if (job != NULL && job_query(job, no_query))
+        engine_key_end(native->options.engine, &job->caller, http_param(request, "id"), answer_done,
+                       job);
+}
+
+/* ---- quotas ---- */
+
+static void answer_quota(struct job *job)
+{
+    const char *tenant = http_param(job->request, "name");
+    struct engine_quota quota = {0};
+    struct engine_quota used = {0};
+    struct error err;
+    struct out *out;
+
+    if (engine_quota_get(job->native->options.engine, &job->caller, tenant, &quota, &used, &err) <
+        0) {
+        job_problem(job, &err);
+        return;
+    }
+    out = job_out(job);
+    out_object(out, NULL);
+    out_text(out, "tenant", tenant);
+    print_quota(out, "quota", &quota);
+    print_quota(out, "used", &used);
+    out_object_end(out);
+    job_answer(job, 200);
+}
+
+static void quota_is_set(void *arg, const struct error *err)
+{
+    if (err != NULL)
+        job_problem(arg, err);
+    else
+        answer_quota(arg);
+}
+
+/* The job of a request about a tenant's quota, if the tenant could be one. */
+static struct job *begin_quota(struct http_request *request)
+{
+    struct job *job = job_begin(request, ENGINE_OPERATOR);
+
+    if (job == NULL || !job_query(job, no_query))
+        return NULL;
+    if (body_is_tenant(http_param(request, "name")))
+        return job;
+    job_fail(job, "bad_request",
+             "a tenant's name is 1 to 63 lower-case letters, digits, \".\", "
+             "\"_\" and \"-\", and does not begin with \".\" or \"-\"");
+    return NULL;
+}
+
+HANDLER(quota_get)
+{
+    struct job *job = begin_quota(request);
+
+    (void)data;
+    if (job != NULL)
+        answer_quota(job);
+}
+
+HANDLER(quota_put)
+{
+    struct native *native = data;
+    struct job *job = begin_quota(request);
+    struct engine_quota quota;
+    struct error err;
+    const void *text;
+    size_t size;
+
+    if (job == NULL)
+        return;
+    text = http_body(request, &size);
+    if (body_quota(text, size, &quota, &err) < 0)
+        job_problem(job, &err);
+    else
+        engine_quota_set(native->options.engine, &job->caller, http_param(request, "name"), &quota,
+                         quota_is_set, job);
+}

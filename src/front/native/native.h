@@ -1,0 +1,30 @@
+/* The native API, /v1: a translator between JSON over HTTP and the engine. It holds no state but the
+ * answers of requests that may be repeated, and no policy. `openapi.yaml` beside it is the source of
+ * truth, and is served. */
+#pragma once
+
+#include "engine/engine.h"
+#include "http/http.h"
+
+struct native_options {
+    uv_loop_t *loop;
+    struct engine *engine;
+    const char *version;
+    /* What a request may call this host, beside loopback names and addresses: NULL-terminated; copied.
+     * NULL: nothing else. */
+    const char *const *hosts;
+    uid_t owner; /* who may use the unix socket, beside root; (uid_t)-1: by its file mode alone */
+};
+
+/* The routes, the limits of streams and the two callbacks of struct http_options; `data` is the native,
+ * which must outlive the server. */
+struct native;
+int native_new(const struct native_options *options, struct native **out, struct error *err);
+void native_fill(struct native *native, struct http_options *http);
+
+/* From now on nothing new is begun: 503 "draining". */
+void native_drain(struct native *native);
+
+/* After http_stop(), when the loop has run. What it has of the loop is closed, so the loop runs once
+ * more. */
+void native_free(struct native *native);

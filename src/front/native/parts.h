@@ -1,0 +1,195 @@
+/* What the files of this room share: the native, a job for each request, and how it is answered.
+ *
+ * A job is the request's own: it goes when the request is answered. So each handler answers exactly
+ * once, on every path, also when its client is gone (the answer then goes nowhere), and until then
+ * whatever it asked the engine for may keep the job as its argument. */
+#pragma once
+
+#include "front/native/idempotency.h"
+#include "front/native/native.h"
+#include "front/native/out.h"
+
+#define NATIVE_BACKLOG (256U << 10) /* of a stream whose client does not read */
+#define NATIVE_CHUNK 49152          /* read at once: a multiple of 3, for base64 */
+#define NATIVE_KEPT_BYTES (256U << 10)
+#define NATIVE_KEEPALIVE_MS 15000
+
+struct stream;
+
+struct native {
+    struct native_options options;
+    char **hosts;
+    struct http_route *routes;
+    bool is_draining;
+    struct out out; /* what is being answered; only within one call */
+    struct once_table *once;
+    struct stream *streams;
+    uv_timer_t *timer; /* of keepalives */
+    uv_idle_t *idle;   /* while a stream wants its turn */
+    char chunk[NATIVE_CHUNK];
+};
+
+struct job {
+    struct native *native;
+    struct http_request *request;
+    struct engine_caller caller; /* no scopes at all where no key is needed */
+    struct once *once;           /* its answer is kept for repetitions */
+    struct once *waits_for;      /* it is a repetition itself */
+    struct once_waiter waiter;
+    void *own; /* of the handler */
+    void (*free_own)(void *own);
+    void (*then)(struct job *job, struct proc *proc); /* process_find() */
+    uint64_t number;                                  /* of the handler, too */
+};
+
+/* ---- admit.c ---- */
+
+bool admit_request(struct http_request *request, void *native);
+void admit_refuse(struct http_request *request, unsigned status, const char *code,
+                  const char *detail, void *native);
+
+/* ---- job.c ---- */
+
+/* The job that admit_request() made, if the caller has that scope; else NULL and it is answered. */
+struct job *job_begin(struct http_request *request, unsigned scope);
+int job_new(struct native *native, struct http_request *request, struct job **out);
+
+/* False, and it is answered, where the query has a name that is not in `known` (NULL-terminated), or has
+ * one twice. */
+bool job_query(struct job *job, const char *const *known);
+/* A number of the query, `value` as it was where there is none; -1. */
+int job_query_count(const struct job *job, const char *name, uint64_t low, uint64_t high,
+                    uint64_t *value, struct error *err);
+int job_query_flag(const struct job *job, const char *name, bool *value, struct error *err);
+/* Which of `words`; -1 and an error if none. *value as it was where there is none. */
+int job_query_word(const struct job *job, const char *name, const char *const *words, int *value,
+                   struct error *err);
+
+/* Idempotency-Key: true to go ahead. False: it is a repetition, or the key is wrong, and everything else
+ * happens by itself. `may` false: this request takes no such key. */
+bool job_once(struct job *job, bool may);
+bool job_has_waiters(const struct job *job);
+
+/* An empty text to print an answer into. */
+struct out *job_out(struct job *job);
+
+/* Answers; the job is gone. */
+void job_answer(struct job *job, unsigned status); /* what was printed, as JSON */
+void job_answer_made(struct job *job, unsigned status, const char *location);
+void job_answer_nothing(struct job *job); /* 204 */
+void job_answer_bytes(struct job *job, unsigned status, const char *content_type, const void *data,
+                      size_t size);
+void job_problem(struct job *job, const struct error *err);
+void job_fail(struct job *job, const char *code, const char *fmt, ...)
+    __attribute__((format(printf, 3, 4)));
+/* Begins an answer in parts; what it is kept for repetitions is that it was too large. */
+void job_stream(struct job *job, const char *content_type);
+void job_abort(struct job *job);
+
+/* The code of `err`, or what it is among those of problem.c, printed and sent. */
+void problem_answer(struct native *native, struct http_request *request, unsigned status,
+                    const char *code, const char *detail, unsigned retry_after_s);
+
+uint64_t job_wall_ms(void);
+
+/* ---- streams.c: answers without end ---- */
+
+struct stream {
+    struct stream *next, *previous;
+    struct job *job;
+    void (*more)(struct stream *stream);
+    uint64_t written_ms; /* monotonic */
+    size_t turn_bytes;
+    bool has_keepalive, is_full, wants_turn;
+};
+/* After job_stream(). `more` is called when stream_send() was false and one may go on. */
+void stream_add(struct stream *stream, struct job *job, bool has_keepalive,
+                void (*more)(struct stream *stream));
+void stream_remove(struct stream *stream);
+/* Sends what was printed since job_out(). False: the client has enough to read, or others have their
+ * turn now; `more` follows. */
+bool stream_send(struct stream *stream);
+void streams_close(struct native *native);
+
+/* ---- pull.c: an answer that is read from a process's log, in one piece or in parts ---- */
+
+struct pull {
+    struct stream stream; /* first */
+    struct job *job;
+    /* Prints the next part; 1: there is more, 0: that was all, -1: it is there no more. */
+    int (*step)(struct pull *pull, struct proc *proc, struct out *out);
+    char process[PROCS_ID_MAX];
+    bool is_asking, is_gone;
+    char last; /* byte that was sent: what is printed is one text over all parts */
+};
+void pull_begin(struct pull *pull, struct job *job, struct proc *proc, const char *content_type,
+                int (*step)(struct pull *pull, struct proc *proc, struct out *out));
+
+/* ---- print.c ---- */
+
+void print_sandbox(struct out *out, const char *key, const struct sandbox_view *view,
+                   const bool *created);
+void print_process(struct out *out, const char *key, const struct proc_view *view);
+void print_key(struct out *out, const struct engine_key_view *key, const char *secret);
+void print_quota(struct out *out, const char *key, const struct engine_quota *quota);
+void print_event(struct out *out, const struct engine_event *event);
+const char *print_signal(int number, char text[16]);
+
+/* ---- the handlers, by file; the table is in routes.c ---- */
+
+#define HANDLER(name) void name(struct http_request *request, void *data)
+
+/* host.c */
+HANDLER(host_health);
+HANDLER(host_ready);
+HANDLER(host_version);
+HANDLER(host_openapi);
+HANDLER(host_roots);
+/* sandboxes.c */
+HANDLER(sandbox_create);
+HANDLER(sandbox_list);
+HANDLER(sandbox_get);
+HANDLER(sandbox_patch);
+HANDLER(sandbox_delete);
+HANDLER(sandbox_start);
+HANDLER(sandbox_stop);
+/* run.c */
+HANDLER(run_exec);
+HANDLER(run_start);
+/* processes.c */
+HANDLER(process_list);
+HANDLER(process_get);
+HANDLER(process_wait);
+HANDLER(process_stdin);
+HANDLER(process_signal);
+HANDLER(process_delete);
+/* output.c, follow.c */
+HANDLER(process_output);
+HANDLER(process_follow);
+/* events.c */
+HANDLER(events_stream);
+/* keys.c */
+HANDLER(key_make);
+HANDLER(key_list);
+HANDLER(key_end);
+HANDLER(quota_get);
+HANDLER(quota_put);
+
+/* ---- routes.c ---- */
+
+struct native_route {
+    struct http_route route;
+    bool is_open; /* needs no key */
+};
+const struct native_route *routes_row(size_t index); /* NULL after the last */
+bool routes_path_is_open(const char *path);
+
+/* ---- processes.c ---- */
+
+/* The process of the path, for a handler that needs one: `then` is called with it, or it is answered. */
+void process_find(struct job *job, void (*then)(struct job *job, struct proc *proc));
+/* Keeps `own` with the job; NULL, and it is answered, without memory. */
+void *job_own(struct job *job, size_t size, void (*free_own)(void *own));
+
+extern const unsigned char native_openapi[];
+extern const size_t native_openapi_size;

@@ -1,0 +1,109 @@
+/* Problems: see problem.h. A code that an engine's verb can answer has its row here, and in the table of
+ * openapi.yaml; a test compares the two. */
+#include "front/native/problem.h"
+
+#include <stdio.h>
+#include <string.h>
+
+static const struct problem rows[] = {
+    {"bad_request", 400, "The request is not as the API says",
+     "Correct what `detail` names; /v1/openapi.yaml lists every field.", 0},
+    {"bad_key", 401, "No valid key",
+     "Send a key as \"Authorization: Bearer KEY\" or \"X-API-Key: KEY\".", 0},
+    {"forbidden", 403, "This caller may not do that", "Use a key that has the scope.", 0},
+    {"forbidden_host", 403, "This host has no such name",
+     "Use a loopback address, or name the host in `hosts` of cove.conf.", 0},
+    {"forbidden_origin", 403, "Pages of other origins may not use this API",
+     "Call the API from a program, not from a page in a browser.", 0},
+    {"quota", 403, "The tenant's quota is used up",
+     "End what is not needed, or ask the operator for more.", 0},
+    {"route_not_found", 404, "There is no such path", "/v1/openapi.yaml lists every path.", 0},
+    {"sandbox_not_found", 404, "There is no such sandbox", NULL, 0},
+    {"process_not_found", 404, "There is no such process", NULL, 0},
+    {"key_not_found", 404, "There is no such key", NULL, 0},
+    {"tenant_not_found", 404, "There is no such tenant", NULL, 0},
+    {"method_not_allowed", 405, "This resource has no such method",
+     "/v1/openapi.yaml lists the methods of every path.", 0},
+    {"request_timeout", 408, "The request did not come in time", "Send it again.", 0},
+    {"name_conflict", 409, "The name belongs to another kind of sandbox",
+     "Take another name, or the same root, privileges and disk kind.", 0},
+    {"revision_conflict", 409, "The sandbox has changed since",
+     "Read it again and repeat the change with its revision.", 0},
+    {"sandbox_stopped", 409, "The sandbox is stopped",
+     "Start it, or send \"start\": true with the command.", 0},
+    {"process_ended", 409, "The process has ended", NULL, 0},
+    {"process_running", 409, "The process has not ended", "Kill it first.", 0},
+    {"stdin_closed", 409, "The process takes no input",
+     "Start it with \"open_stdin\": true; what was closed stays closed.", 0},
+    {"idempotency_conflict", 409, "The Idempotency-Key was used for another request",
+     "Take a new key for each new request.", 0},
+    {"sandbox_gone", 410, "The sandbox was deleted", "Create another one.", 0},
+    {"body_too_large", 413, "The body is too large",
+     "Write large data to the process's stdin, which is streamed.", 0},
+    {"bad_cwd", 422, "The working directory cannot be used",
+     "Make the directory first, or leave `cwd` out.", 0},
+    {"user_not_found", 422, "The sandbox has no such user",
+     "Use a name of its /etc/passwd, or numbers.", 0},
+    {"command_not_found", 422, "The program was not found",
+     "Name a program that is there, or use \"command\" for a line of the shell.", 0},
+    {"not_executable", 422, "The program may not be executed",
+     "Make it executable (chmod +x), or run it by its interpreter.", 0},
+    {"start_failed", 422, "The program could not be started", NULL, 0},
+    {"unknown_root", 422, "No root of this name is registered",
+     "GET /v1/roots lists what there is; the operator adds one by `cove root add`.", 0},
+    {"unknown_mount", 422, "No mount of this name is registered",
+     "GET /v1/roots lists what there is; the operator adds one by `cove mount add`.", 0},
+    {"not_yet", 422, "This version does not have that yet", "Leave the field out.", 0},
+    {"too_many_requests", 429, "The tenant sends too many requests", "Wait as Retry-After says.",
+     1},
+    {"too_many_processes", 429, "The sandbox has too many processes",
+     "End some, or forget ended ones by DELETE.", 5},
+    {"header_too_large", 431, "The header is too large", NULL, 0},
+    {"sandbox_failed", 500, "The sandbox could not be made or did not stay up",
+     "`cove doctor` says what this host lacks.", 0},
+    {"output_unreadable", 500, "What the process printed cannot be read",
+     "See to the disk of the data directory.", 0},
+    {"internal", 500, "The engine failed", "Its log says more; please report it.", 0},
+    {"capacity", 503, "The host is full", "Wait as Retry-After says, or end sandboxes.", 2},
+    {"no_memory", 503, "The engine has no memory for this now", "Wait as Retry-After says.", 2},
+    {"keeper_lost", 503, "The engine lost its keeper", "Start `cove serve` again.", 5},
+    {"journal_failed", 503, "What happens to processes could not be written down",
+     "See to the disk of the data directory.", 5},
+    {"store_failed", 503, "What has to be recorded could not be written",
+     "See to the disk of the data directory.", 5},
+    {"too_many_connections", 503, "Too many connections are open", "Close some; try again.", 1},
+    {"draining", 503, "The engine is about to restart", "Try again as Retry-After says.", 1},
+    {"not_ready", 503, "The engine is starting", "Try again as Retry-After says.", 1},
+};
+
+static const struct problem unknown = {"internal", 500, "The engine failed",
+                                       "Its log says more; please report it.", 0};
+
+const struct problem *problem_of(const char *code)
+{
+    for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++)
+        if (strcmp(rows[i].code, code) == 0)
+            return &rows[i];
+    return &unknown;
+}
+
+const struct problem *problem_row(size_t index)
+{
+    return index < sizeof(rows) / sizeof(rows[0]) ? &rows[index] : NULL;
+}
+
+void problem_print(struct out *out, const char *code, unsigned status, const char *detail)
+{
+    const struct problem *problem = problem_of(code);
+    char type[64];
+
+    (void)snprintf(type, sizeof(type), "urn:cove:error:%s", code);
+    out_object(out, NULL);
+    out_text(out, "type", type);
+    out_text(out, "title", problem->title);
+    out_number(out, "status", status);
+    out_text_or_none(out, "detail", detail != NULL && *detail != '\0' ? detail : NULL);
+    out_text(out, "code", code);
+    out_text_or_none(out, "remedy", problem->remedy);
+    out_object_end(out);
+}

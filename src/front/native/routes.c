@@ -1,0 +1,127 @@
+/* The routes: one row each, in the order of openapi.yaml; and the native itself. A new route is a row
+ * here, a handler in parts.h, and a path in openapi.yaml: a test compares the table with that. */
+#include "front/native/parts.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#define SANDBOX "/v1/sandboxes/{id}"
+#define PROCESS SANDBOX "/processes/{pid}"
+
+static const struct native_route rows[] = {
+    {{"GET", "/healthz", host_health, 0}, true},
+    {{"GET", "/readyz", host_ready, 0}, true},
+    {{"GET", "/v1/version", host_version, 0}, true},
+    {{"GET", "/v1/openapi.yaml", host_openapi, 0}, true},
+    {{"GET", "/v1/roots", host_roots, 0}, false},
+    {{"POST", "/v1/sandboxes", sandbox_create, 0}, false},
+    {{"GET", "/v1/sandboxes", sandbox_list, 0}, false},
+    {{"GET", SANDBOX, sandbox_get, 0}, false},
+    {{"PATCH", SANDBOX, sandbox_patch, 0}, false},
+    {{"DELETE", SANDBOX, sandbox_delete, 0}, false},
+    {{"POST", SANDBOX "/start", sandbox_start, 0}, false},
+    {{"POST", SANDBOX "/stop", sandbox_stop, 0}, false},
+    {{"POST", SANDBOX "/exec", run_exec, 0}, false},
+    {{"POST", SANDBOX "/processes", run_start, 0}, false},
+    {{"GET", SANDBOX "/processes", process_list, 0}, false},
+    {{"GET", PROCESS, process_get, 0}, false},
+    {{"DELETE", PROCESS, process_delete, 0}, false},
+    {{"GET", PROCESS "/wait", process_wait, 0}, false},
+    {{"GET", PROCESS "/output", process_output, 0}, false},
+    {{"GET", PROCESS "/follow", process_follow, 0}, false},
+    {{"POST", PROCESS "/stdin", process_stdin, HTTP_STREAM_BODY}, false},
+    {{"POST", PROCESS "/signal", process_signal, 0}, false},
+    {{"GET", "/v1/events", events_stream, 0}, false},
+    {{"POST", "/v1/keys", key_make, 0}, false},
+    {{"GET", "/v1/keys", key_list, 0}, false},
+    {{"DELETE", "/v1/keys/{id}", key_end, 0}, false},
+    {{"GET", "/v1/tenants/{name}/quota", quota_get, 0}, false},
+    {{"PUT", "/v1/tenants/{name}/quota", quota_put, 0}, false},
+};
+#define ROWS (sizeof(rows) / sizeof(rows[0]))
+
+const struct native_route *routes_row(size_t index)
+{
+    return index < ROWS ? &rows[index] : NULL;
+}
+
+/* As sent, without decoding: "/%68ealthz" needs a key. */
+bool routes_path_is_open(const char *path)
+{
+    for (size_t i = 0; i < ROWS; i++)
+        if (rows[i].is_open && strcmp(rows[i].route.pattern, path) == 0)
+            return true;
+    return false;
+}
+
+/* ---- the native ---- */
+
+/* One block: pointers first. */
+static char **copy_hosts(const char *const *hosts)
+{
+    size_t count = 0;
+    size_t size = 0;
+    char **list;
+    char *at;
+
+    for (; hosts != NULL && hosts[count] != NULL; count++)
+        size += strlen(hosts[count]) + 1;
+    list = malloc((count + 1) * sizeof(*list) + size);
+    if (list == NULL)
+        return NULL;
+    at = (char *)(list + count + 1);
+    for (size_t i = 0; i < count; i++) {
+        list[i] = at;
+        at = stpcpy(at, hosts[i]) + 1;
+    }
+    list[count] = NULL;
+    return list;
+}
+
+int native_new(const struct native_options *options, struct native **out, struct error *err)
+{
+    struct native *native = calloc(1, sizeof(*native));
+
+    if (native == NULL)
+        return error_set(err, "no_memory", 0, "there is no memory for the native API");
+    native->options = *options;
+    native->options.hosts = NULL;
+    native->routes = calloc(ROWS, sizeof(*native->routes));
+    native->once = once_table_new();
+    native->hosts = copy_hosts(options->hosts);
+    if (native->routes == NULL || native->once == NULL || native->hosts == NULL) {
+        native_free(native);
+        return error_set(err, "no_memory", 0, "there is no memory for the native API");
+    }
+    for (size_t i = 0; i < ROWS; i++)
+        native->routes[i] = rows[i].route;
+    *out = native;
+    return 0;
+}
+
+void native_fill(struct native *native, struct http_options *http)
+{
+    http->routes = native->routes;
+    http->routes_count = ROWS;
+    http->data = native;
+    http->limits.backlog_bytes = NATIVE_BACKLOG;
+    http->admit = admit_request;
+    http->refuse = admit_refuse;
+}
+
+void native_drain(struct native *native)
+{
+    native->is_draining = true;
+}
+
+void native_free(struct native *native)
+{
+    if (native == NULL)
+        return;
+    streams_close(native);
+    once_table_free(native->once);
+    out_free(&native->out);
+    free(native->hosts);
+    free(native->routes);
+    free(native);
+}

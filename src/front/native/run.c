@@ -1,0 +1,370 @@
+/* exec (run and wait) and processes (run): the way of a command from its body to its answer.
+ *
+ * exec is the hot path: one object per request, no file is read for a stream that is empty, and what
+ * was printed goes from the log through one buffer into the answer. A client that goes away takes its
+ * command with it, unless it said otherwise or somebody waits for the same answer. */
+#include "front/native/body.h"
+#include "front/native/parts.h"
+#include "front/native/text.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define STDIN_PIECE (512U << 10)
+#define AT_ONCE (128U << 10) /* of output: more is sent in parts */
+
+enum print_step { PRINT_HEAD, PRINT_TEXT, PRINT_BASE64, PRINT_TAIL };
+
+struct run {
+    struct pull pull; /* first */
+    struct job *job;
+    struct body_process body;
+    unsigned holds; /* the job's, and that of input on its way */
+    bool is_exec, is_gone, has_ended;
+    struct proc *proc; /* while `wait` is there */
+    struct proc_wait *wait;
+    size_t fed;
+
+    enum print_step step;
+    int stream;
+    bool is_text;
+    uint64_t at, from[2], to[2];
+};
+
+static void run_drop(void *data)
+{
+    struct run *run = data;
+
+    if (--run->holds > 0)
+        return;
+    read_free(&run->body.owner);
+    free(run);
+}
+
+/* ---- the answer ---- */
+
+/* What is returned of a stream: the newest bytes, up to the limit. */
+static void choose_range(struct run *run, const struct proc_view *view)
+{
+    for (int i = 0; i < 2; i++) {
+        uint64_t bytes = view->out_bytes[i];
+        uint64_t limit = run->body.output_limit;
+
+        run->to[i] = bytes;
+        run->from[i] = bytes > limit ? bytes - limit : 0;
+        if (run->from[i] < view->out_from[i])
+            run->from[i] = view->out_from[i];
+        if (run->from[i] > run->to[i])
+            run->from[i] = run->to[i];
+    }
+}
+
+/* The next bytes into the native's chunk; 0 at the end, -1 if they are there no more. */
+static ssize_t read_on(struct run *run, struct proc *proc)
+{
+    struct native *native = run->job->native;
+    uint64_t left = run->to[run->stream] - run->at;
+    size_t size = left < NATIVE_CHUNK ? (size_t)left : NATIVE_CHUNK;
+    uint64_t from = run->at;
+    struct error err;
+    ssize_t got;
+
+    if (size == 0)
+        return 0;
+    got = proc_read(proc, run->stream == 0 ? PROC_STDOUT : PROC_STDERR, run->at, native->chunk,
+                    size, &from, &err);
+    return got <= 0 || from != run->at ? -1 : got;
+}
+
+static void begin_stream(struct run *run, struct out *out, int stream)
+{
+    run->stream = stream;
+    run->at = run->from[stream];
+    run->is_text = true;
+    run->step = PRINT_TEXT;
+    out_quote(out, stream == 0 ? "stdout" : "stderr");
+}
+
+static void end_stream(struct run *run, struct out *out)
+{
+    out_quote_end(out);
+    if (run->step == PRINT_TEXT && !run->is_text) {
+        run->step = PRINT_BASE64;
+        run->at = run->from[run->stream];
+        out_quote(out, run->stream == 0 ? "stdout_base64" : "stderr_base64");
+    } else if (run->stream == 0) {
+        begin_stream(run, out, 1);
+    } else {
+        run->step = PRINT_TAIL;
+    }
+}
+
+/* The first bytes of a stream whose beginning is cut off may be the rest of a character. */
+static size_t skip_inside(struct run *run, size_t size)
+{
+    size_t inside = 0;
+
+    if (run->at == run->from[run->stream] && run->at > 0)
+        inside = text_inside(run->job->native->chunk, size);
+    run->from[run->stream] += inside;
+    run->at += inside;
+    return inside;
+}
+
+static int print_text(struct run *run, struct proc *proc, struct out *out)
+{
+    const char *text = run->job->native->chunk;
+    ssize_t got = read_on(run, proc);
+    size_t size = (size_t)got;
+    size_t inside;
+
+    if (got < 0)
+        return -1;
+    if (got == 0) {
+        end_stream(run, out);
+        return 1;
+    }
+    inside = skip_inside(run, size);
+    text += inside;
+    size -= inside;
+    /* The end of this part may be within a character, of which the next part has the rest. */
+    if (run->at + size < run->to[run->stream] && text_whole(text, size) > 0)
+        size = text_whole(text, size);
+    run->is_text = run->is_text && text_is_valid(text, size);
+    run->at += size;
+    out_quoted(out, text, size);
+    return 1;
+}
+
+static int print_base64(struct run *run, struct proc *proc, struct out *out)
+{
+    ssize_t got = read_on(run, proc);
+    size_t size = (size_t)got;
+
+    if (got < 0)
+        return -1;
+    if (got == 0) {
+        end_stream(run, out);
+        return 1;
+    }
+    if (run->at + size < run->to[run->stream])
+        size -= size % 3;
+    if (size == 0)
+        return -1;
+    run->at += size;
+    out_quoted_base64(out, run->job->native->chunk, size);
+    return 1;
+}
+
+static int print_step(struct pull *pull, struct proc *proc, struct out *out)
+{
+    struct run *run = (struct run *)pull;
+    struct proc_view view;
+
+    switch (run->step) {
+    case PRINT_HEAD:
+        proc_look(proc, &view);
+        out_object(out, NULL);
+        print_process(out, "process", &view);
+        begin_stream(run, out, 0);
+        return 1;
+    case PRINT_TEXT:
+        return print_text(run, proc, out);
+    case PRINT_BASE64:
+        return print_base64(run, proc, out);
+    case PRINT_TAIL:
+        break;
+    }
+    out_number(out, "stdout_dropped_bytes", run->from[0]);
+    out_number(out, "stderr_dropped_bytes", run->from[1]);
+    out_object_end(out);
+    return 0;
+}
+
+static void answer_exec(struct run *run, struct proc *proc)
+{
+    struct job *job = run->job;
+    struct proc_view view;
+    struct out *out;
+    int status;
+
+    proc_look(proc, &view);
+    choose_range(run, &view);
+    if (run->to[0] - run->from[0] + run->to[1] - run->from[1] > AT_ONCE) {
+        pull_begin(&run->pull, job, proc, "application/json", print_step);
+        return;
+    }
+    out = job_out(job);
+    do
+        status = print_step(&run->pull, proc, out);
+    while (status > 0);
+    if (status < 0)
+        job_fail(job, "internal", "the output of process %s could not be read", view.id);
+    else
+        job_answer(job, 200);
+}
+
+static void answer_started(struct run *run, struct proc *proc)
+{
+    struct job *job = run->job;
+    struct proc_view view;
+    char location[1024];
+
+    proc_look(proc, &view);
+    (void)snprintf(location, sizeof(location), "%s/%s", http_path(job->request), view.id);
+    print_process(job_out(job), NULL, &view);
+    job_answer_made(job, 201, location);
+}
+
+/* ---- its input ---- */
+
+static void feed(struct run *run, struct proc *proc);
+
+/* One that has ended without reading all of it is none the worse. */
+static void fed(void *arg, struct proc *proc, const struct error *err)
+{
+    struct run *run = arg;
+
+    if (err == NULL)
+        feed(run, proc);
+    run_drop(run);
+}
+
+static void feed(struct run *run, struct proc *proc)
+{
+    const struct read_bytes *input = &run->body.stdin_data;
+    const char *from = (const char *)input->data + run->fed;
+    size_t size = input->size - run->fed;
+    struct error err;
+
+    if (size > STDIN_PIECE)
+        size = STDIN_PIECE;
+    if (size == 0) {
+        if (!run->body.open_stdin)
+            (void)proc_stdin_close(proc, &err); /* or it has ended */
+        return;
+    }
+    run->fed += size;
+    run->holds++;
+    proc_stdin_write(proc, from, size, fed, run);
+}
+
+/* ---- its life ---- */
+
+static bool nobody_wants_it(const struct run *run)
+{
+    return run->is_gone && !run->body.detach && !job_has_waiters(run->job);
+}
+
+/* Its end is heard in any case, and answered into nowhere or to those who wait for the same. */
+static void client_gone(void *arg)
+{
+    struct run *run = arg;
+    struct error err;
+
+    run->is_gone = true;
+    if (run->wait != NULL && nobody_wants_it(run))
+        (void)proc_kill(run->proc, &err);
+}
+
+static void ended(void *arg, struct proc *proc, const struct error *err)
+{
+    struct run *run = arg;
+
+    run->wait = NULL;
+    run->has_ended = true;
+    if (run->is_gone && run->job->once == NULL)
+        job_abort(run->job);
+    else if (err != NULL)
+        job_problem(run->job, err);
+    else
+        answer_exec(run, proc);
+}
+
+/* The end may be told before proc_wait() returns; the caller holds the run. */
+static void wait_for_end(struct run *run, struct proc *proc)
+{
+    struct proc_wait *wait;
+
+    run->proc = proc;
+    wait = proc_wait(proc, 0, ended, run);
+    if (!run->has_ended)
+        run->wait = wait;
+    if (!run->has_ended && wait == NULL)
+        job_fail(run->job, "no_memory", "there is no memory to wait for the command now");
+}
+
+static void started(void *arg, struct proc *proc, const struct error *err)
+{
+    struct run *run = arg;
+    struct error ignored;
+
+    if (err != NULL) {
+        job_problem(run->job, err);
+        return;
+    }
+    run->holds++;
+    if (run->body.spec.has_stdin)
+        feed(run, proc);
+    if (!run->is_exec) {
+        answer_started(run, proc);
+    } else {
+        if (nobody_wants_it(run))
+            (void)proc_kill(proc, &ignored);
+        wait_for_end(run, proc);
+    }
+    run_drop(run);
+}
+
+static void has_procs(void *arg, struct procs *procs, const struct error *err)
+{
+    struct run *run = arg;
+
+    if (err != NULL)
+        job_problem(run->job, err);
+    else if (nobody_wants_it(run))
+        job_abort(run->job);
+    else
+        procs_start(procs, &run->body.spec, started, run);
+}
+
+static void begin(struct http_request *request, struct native *native, bool is_exec)
+{
+    static const char *const no_query[] = {NULL};
+    struct job *job = job_begin(request, ENGINE_WRITE);
+    struct run *run;
+    struct error err;
+    const void *text;
+    size_t size;
+
+    if (job == NULL || !job_query(job, no_query))
+        return;
+    run = job_own(job, sizeof(*run), run_drop);
+    if (run == NULL)
+        return;
+    run->holds = 1;
+    run->job = job;
+    run->is_exec = is_exec;
+    text = http_body(request, &size);
+    if (body_process(text, size, is_exec, &run->body, &err) < 0) {
+        job_problem(job, &err);
+        return;
+    }
+    if (!job_once(job, true))
+        return;
+    if (is_exec)
+        http_on_gone(request, client_gone, run);
+    engine_procs(native->options.engine, &job->caller, http_param(request, "id"), true,
+                 run->body.start, has_procs, run);
+}
+
+HANDLER(run_exec)
+{
+    begin(request, data, true);
+}
+
+HANDLER(run_start)
+{
+    begin(request, data, false);
+}

@@ -1,0 +1,157 @@
+/* Answers in parts and without end: who is behind is written to no more, who is quick lets others have
+ * their turn, and where nothing happens a line every 15 seconds says that the stream still lives, which
+ * also finds out whether somebody is there. */
+#include "front/native/parts.h"
+
+#include "base/clock.h"
+
+#include <stdlib.h>
+
+#define TICK_MS 1000
+#define TURN_BYTES (512U << 10)
+
+static uint64_t now_ms(void)
+{
+    return clock_monotonic_ns() / 1000000;
+}
+
+/* ---- the timer and the idler: made when they are needed first ---- */
+
+static void tick(uv_timer_t *timer)
+{
+    static const char line[] = "{\"type\":\"keepalive\"}\n";
+    struct native *native = timer->data;
+    uint64_t now = now_ms();
+
+    for (struct stream *stream = native->streams; stream != NULL; stream = stream->next) {
+        /* One who does not read has enough to read. */
+        if (!stream->has_keepalive || stream->is_full ||
+            now - stream->written_ms < NATIVE_KEEPALIVE_MS)
+            continue;
+        stream->written_ms = now;
+        stream->is_full = http_write(stream->job->request, line, sizeof(line) - 1) > NATIVE_BACKLOG;
+    }
+    if (native->streams == NULL)
+        (void)uv_timer_stop(timer);
+}
+
+/* Each that wants it has one turn. `more` may end any stream, so the list is begun again after each. */
+static void turn(uv_idle_t *idle)
+{
+    struct native *native = idle->data;
+    struct stream *stream;
+    size_t left = 0;
+
+    for (stream = native->streams; stream != NULL; stream = stream->next)
+        left += stream->wants_turn;
+    for (; left > 0; left--) {
+        for (stream = native->streams; stream != NULL && !stream->wants_turn;)
+            stream = stream->next;
+        if (stream == NULL)
+            break;
+        stream->wants_turn = false;
+        stream->more(stream);
+    }
+    for (stream = native->streams; stream != NULL && !stream->wants_turn;)
+        stream = stream->next;
+    if (stream == NULL)
+        (void)uv_idle_stop(idle);
+}
+
+static int make_handles(struct native *native)
+{
+    uv_timer_t *timer;
+    uv_idle_t *idle;
+
+    if (native->timer != NULL)
+        return 0;
+    timer = malloc(sizeof(*timer));
+    idle = malloc(sizeof(*idle));
+    if (timer == NULL || idle == NULL) {
+        free(timer);
+        free(idle);
+        return -1;
+    }
+    (void)uv_timer_init(native->options.loop, timer);
+    (void)uv_idle_init(native->options.loop, idle);
+    timer->data = native;
+    idle->data = native;
+    uv_unref((uv_handle_t *)timer);
+    native->timer = timer;
+    native->idle = idle;
+    return 0;
+}
+
+static void handle_closed(uv_handle_t *handle)
+{
+    free(handle);
+}
+
+void streams_close(struct native *native)
+{
+    if (native->timer == NULL)
+        return;
+    uv_close((uv_handle_t *)native->timer, handle_closed);
+    uv_close((uv_handle_t *)native->idle, handle_closed);
+    native->timer = NULL;
+    native->idle = NULL;
+}
+
+/* ---- a stream ---- */
+
+static void drained(void *arg)
+{
+    struct stream *stream = arg;
+
+    stream->is_full = false;
+    stream->more(stream);
+}
+
+void stream_add(struct stream *stream, struct job *job, bool has_keepalive,
+                void (*more)(struct stream *stream))
+{
+    struct native *native = job->native;
+
+    *stream = (struct stream){
+        .next = native->streams,
+        .job = job,
+        .more = more,
+        .written_ms = now_ms(),
+        .has_keepalive = has_keepalive,
+    };
+    if (stream->next != NULL)
+        stream->next->previous = stream;
+    native->streams = stream;
+    http_on_drained(job->request, drained, stream);
+    /* Without memory for these a stream lives on, only less politely. */
+    if (make_handles(native) == 0 && has_keepalive && !uv_is_active((uv_handle_t *)native->timer))
+        (void)uv_timer_start(native->timer, tick, TICK_MS, TICK_MS);
+}
+
+void stream_remove(struct stream *stream)
+{
+    struct native *native = stream->job->native;
+
+    *(stream->previous != NULL ? &stream->previous->next : &native->streams) = stream->next;
+    if (stream->next != NULL)
+        stream->next->previous = stream->previous;
+}
+
+bool stream_send(struct stream *stream)
+{
+    struct native *native = stream->job->native;
+    struct out *out = &native->out;
+
+    if (out->used > 0) {
+        stream->written_ms = now_ms();
+        stream->turn_bytes += out->used;
+        stream->is_full = http_write(stream->job->request, out->data, out->used) > NATIVE_BACKLOG;
+        out_sent(out);
+    }
+    if (stream->is_full || stream->turn_bytes < TURN_BYTES || native->idle == NULL)
+        return !stream->is_full;
+    stream->turn_bytes = 0;
+    stream->wants_turn = true;
+    (void)uv_idle_start(native->idle, turn);
+    return false;
+}

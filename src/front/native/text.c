@@ -1,0 +1,250 @@
+/* Text: see text.h. Pure functions; hostile bytes of any length are fine. */
+#include "front/native/text.h"
+
+#include <stdio.h>
+#include <string.h>
+#include <time.h>
+
+/* What may follow a first byte: the second has a range of its own where shorter forms exist, where
+ * surrogates would be, and where Unicode ends. */
+static size_t lead(unsigned char first, unsigned char *low, unsigned char *high)
+{
+    *low = first == 0xE0 ? 0xA0 : first == 0xF0 ? 0x90 : 0x80;
+    *high = first == 0xED ? 0x9F : first == 0xF4 ? 0x8F : 0xBF;
+    if (first < 0x80)
+        return 1;
+    if (first < 0xC2 || first > 0xF4)
+        return 0;
+    return first < 0xE0 ? 2 : first < 0xF0 ? 3 : 4;
+}
+
+size_t text_character(const void *data, size_t size, size_t *bad)
+{
+    const unsigned char *bytes = data;
+    unsigned char low, high;
+    size_t length = lead(bytes[0], &low, &high);
+
+    *bad = 1;
+    if (length <= 1)
+        return length;
+    while (*bad < length) {
+        if (*bad == size || bytes[*bad] < low || bytes[*bad] > high)
+            return 0;
+        low = 0x80;
+        high = 0xBF;
+        ++*bad;
+    }
+    return length;
+}
+
+size_t text_whole(const void *data, size_t size)
+{
+    const unsigned char *bytes = data;
+    size_t bad;
+
+    for (size_t back = 1; back <= 3 && back <= size; back++) {
+        unsigned char low, high;
+        size_t length = lead(bytes[size - back], &low, &high);
+
+        if (length == 1)
+            return size;
+        if (length > back && text_character(bytes + size - back, back, &bad) == 0 && bad == back)
+            return size - back;
+        if (length != 0)
+            return size;
+    }
+    return size;
+}
+
+size_t text_inside(const void *data, size_t size)
+{
+    const unsigned char *bytes = data;
+    size_t inside = 0;
+
+    while (inside < size && inside < 3 && (bytes[inside] & 0xC0U) == 0x80U)
+        inside++;
+    return inside;
+}
+
+bool text_is_valid(const void *data, size_t size)
+{
+    const unsigned char *bytes = data;
+    size_t bad;
+
+    for (size_t at = 0; at < size;) {
+        size_t length = bytes[at] < 0x80 ? 1 : text_character(bytes + at, size - at, &bad);
+
+        if (length == 0)
+            return false;
+        at += length;
+    }
+    return true;
+}
+
+bool text_is_line(const char *text)
+{
+    for (; *text != '\0'; text++)
+        if ((unsigned char)*text < 0x20 || *text == 0x7f)
+            return false;
+    return true;
+}
+
+static const char alphabet[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+
+void text_base64(const void *data, size_t size, char *into)
+{
+    const unsigned char *from = data;
+
+    for (; size > 0; from += 3, into += 4) {
+        uint32_t three = (uint32_t)from[0] << 16 | (size > 1 ? (uint32_t)from[1] << 8 : 0) |
+                         (size > 2 ? from[2] : 0);
+
+        into[0] = alphabet[three >> 18];
+        into[1] = alphabet[three >> 12 & 63];
+        into[2] = '=';
+        into[3] = '=';
+        if (size > 1)
+            into[2] = alphabet[three >> 6 & 63];
+        if (size > 2)
+            into[3] = alphabet[three & 63];
+        size -= size < 3 ? size : 3;
+    }
+}
+
+static int sextet(char letter)
+{
+    if (letter >= 'A' && letter <= 'Z')
+        return letter - 'A';
+    if (letter >= 'a' && letter <= 'z')
+        return letter - 'a' + 26;
+    if (letter >= '0' && letter <= '9')
+        return letter - '0' + 52;
+    return letter == '+' ? 62 : letter == '/' ? 63 : -1;
+}
+
+ptrdiff_t text_from_base64(const char *text, size_t size, void *into)
+{
+    unsigned char *bytes = into;
+    size_t used = 0;
+    size_t padding = 0;
+
+    if (size % 4 != 0)
+        return -1;
+    while (size > 0 && padding < 2 && text[size - 1] == '=') {
+        size--;
+        padding++;
+    }
+    for (size_t at = 0; at < size; at += 4) {
+        size_t letters = size - at < 4 ? size - at : 4;
+        uint32_t bits = 0;
+
+        for (size_t i = 0; i < letters; i++) {
+            int value = sextet(text[at + i]);
+
+            if (value < 0)
+                return -1;
+            bits |= (uint32_t)value << (18 - 6 * i);
+        }
+        /* What the last letter says beyond the bytes must be 0, or two texts would be the same. */
+        if (letters < 4 && (bits & (letters == 3 ? 0xFFU : 0xFFFFU)) != 0)
+            return -1;
+        for (size_t i = 0; i + 1 < letters; i++)
+            bytes[used++] = (unsigned char)(bits >> (16 - 8 * i));
+    }
+    return (ptrdiff_t)used;
+}
+
+/* A number of exactly `digits` digits at *at. */
+static bool take_digits(const char **at, int digits, int low, int high, int *value)
+{
+    *value = 0;
+    for (; digits > 0; digits--, ++*at) {
+        if (**at < '0' || **at > '9')
+            return false;
+        *value = *value * 10 + (**at - '0');
+    }
+    return *value >= low && *value <= high;
+}
+
+static bool take_letter(const char **at, const char *letters)
+{
+    if (**at == '\0' || strchr(letters, **at) == NULL)
+        return false;
+    ++*at;
+    return true;
+}
+
+/* ".5", ".123456": the part of a second, in milliseconds; what is smaller is dropped. */
+static bool take_fraction(const char **at, int *ms)
+{
+    int unit = 100;
+
+    *ms = 0;
+    if (**at != '.')
+        return true;
+    ++*at;
+    if (**at < '0' || **at > '9')
+        return false;
+    for (; **at >= '0' && **at <= '9'; ++*at, unit /= 10)
+        *ms += unit * (**at - '0');
+    return true;
+}
+
+/* "Z" or "+02:00": minutes before UTC. */
+static bool take_zone(const char **at, int *minutes)
+{
+    int hours, rest;
+    bool is_west = **at == '-';
+
+    *minutes = 0;
+    if (take_letter(at, "Zz"))
+        return true;
+    if (!take_letter(at, "+-") || !take_digits(at, 2, 0, 23, &hours) || !take_letter(at, ":") ||
+        !take_digits(at, 2, 0, 59, &rest))
+        return false;
+    *minutes = (hours * 60 + rest) * (is_west ? -1 : 1);
+    return true;
+}
+
+bool text_to_time(const char *text, uint64_t *ms)
+{
+    struct tm tm = {0};
+    struct tm read;
+    int part, minutes;
+    time_t seconds;
+
+    if (!take_digits(&text, 4, 1970, 9999, &tm.tm_year) || !take_letter(&text, "-") ||
+        !take_digits(&text, 2, 1, 12, &tm.tm_mon) || !take_letter(&text, "-") ||
+        !take_digits(&text, 2, 1, 31, &tm.tm_mday) || !take_letter(&text, "Tt ") ||
+        !take_digits(&text, 2, 0, 23, &tm.tm_hour) || !take_letter(&text, ":") ||
+        !take_digits(&text, 2, 0, 59, &tm.tm_min) || !take_letter(&text, ":") ||
+        !take_digits(&text, 2, 0, 60, &tm.tm_sec) || !take_fraction(&text, &part) ||
+        !take_zone(&text, &minutes) || *text != '\0')
+        return false;
+    tm.tm_year -= 1900;
+    tm.tm_mon -= 1;
+    read = tm;
+    seconds = timegm(&tm);
+    if (tm.tm_mday != read.tm_mday) /* the 31st of a month that has 30 */
+        return false;
+    seconds -= (time_t)minutes * 60;
+    if (seconds < 0)
+        return false;
+    *ms = (uint64_t)seconds * 1000 + (uint64_t)part;
+    return true;
+}
+
+void text_from_time(uint64_t ms, char into[TEXT_TIME_MAX])
+{
+    time_t seconds = (time_t)(ms / 1000);
+    struct tm tm;
+    size_t used;
+
+    /* A year that does not fit is no time that anybody was told. */
+    if (ms / 1000 > 253402300799ULL || gmtime_r(&seconds, &tm) == NULL) {
+        (void)snprintf(into, TEXT_TIME_MAX, "9999-12-31T23:59:59.999Z");
+        return;
+    }
+    used = strftime(into, TEXT_TIME_MAX, "%Y-%m-%dT%H:%M:%S", &tm);
+    (void)snprintf(into + used, TEXT_TIME_MAX - used, ".%03uZ", (unsigned)(ms % 1000));
+}

@@ -1,0 +1,45 @@
+/* The table of cove.conf, as the engine sees it: see settings.h. A name that only the keeper looks at
+ * is known here, so that a wrong one is found by both. */
+#include "front/settings.h"
+
+#include "base/conf.h"
+
+#include <stddef.h>
+
+#define AT(member) .offset = offsetof(struct settings, member)
+
+static const struct conf_row table[] = {
+    {"serve", "listen", CONF_OTHER, .fallback = NULL},
+    {"serve", "socket", CONF_OTHER, .fallback = NULL},
+    {"serve", "data", CONF_OTHER, .fallback = NULL},
+    {"serve", "hosts", CONF_LIST, AT(hosts), .fallback = ""},
+    {"serve", "insecure_http", CONF_BOOL, AT(insecure_http), .fallback = "no"},
+    {"boxes", "pool", CONF_COUNT, AT(pool), .fallback = "4", .high = 1024},
+    {"boxes", "cpus", CONF_CPUS, AT(cpus), .fallback = "0"},
+    {"boxes", "memory", CONF_SIZE, AT(memory), .fallback = "1G", .low = 8U << 20},
+    {"boxes", "disk", CONF_SIZE, AT(disk), .fallback = "2G", .low = 1U << 20},
+    {"boxes", "pids", CONF_COUNT, AT(pids), .fallback = "1024", .low = 1, .high = 4194304},
+    {"boxes", "most_memory", CONF_SIZE, AT(most_memory)},
+    {"boxes", "most_cpus", CONF_CPUS, AT(most_cpus)},
+    {"boxes", "most_disk", CONF_SIZE, AT(most_disk)},
+    {"boxes", "sandboxes", CONF_COUNT, AT(sandboxes), .fallback = "5000", .low = 1,
+     .high = 1000000},
+    {"boxes", "headroom_memory", CONF_SIZE, AT(headroom_memory), .fallback = "256M"},
+    {"boxes", "headroom_disk", CONF_SIZE, AT(headroom_disk), .fallback = "512M"},
+    {"boxes", "output_keep", CONF_DURATION, AT(output_keep_ms), .fallback = "24h"},
+    {"roots", NULL, CONF_OTHER, .fallback = NULL},
+    {"mounts", NULL, CONF_OTHER, .fallback = NULL},
+    {.section = NULL},
+};
+
+int settings_read(int fd, struct settings *settings, struct error *err)
+{
+    if (fd < 0)
+        return conf_parse(table, "cove.conf", "", 0, settings, err);
+    return conf_read(table, "cove.conf", fd, settings, err);
+}
+
+void settings_free(struct settings *settings)
+{
+    conf_free(table, settings);
+}

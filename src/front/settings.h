@@ -1,0 +1,21 @@
+/* What cove.conf says to the engine. The keeper reads the same file for its own part. */
+#pragma once
+
+#include "base/err.h"
+
+#include <stdbool.h>
+#include <stdint.h>
+
+struct settings {
+    char **hosts;       /* what a request may call this host, beside loopback */
+    bool insecure_http; /* the keeper's: checked where it binds */
+    uint64_t pool, pids, sandboxes;
+    uint64_t memory, disk, most_memory, most_disk;
+    uint32_t cpus, most_cpus; /* thousandths; 0: all, or no bound */
+    uint64_t headroom_memory, headroom_disk;
+    uint64_t output_keep_ms;
+};
+
+/* From the text that `fd` has; -1: all by default. "bad_config". */
+int settings_read(int fd, struct settings *settings, struct error *err);
+void settings_free(struct settings *settings);

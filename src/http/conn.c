@@ -1,0 +1,663 @@
+/* A connection: from bytes to requests, from answers to bytes, and when its time is over.
+ *
+ * One request at a time; what a client sends ahead waits, in the kernel beyond a header's worth. While
+ * a request is answered its socket stays watched, so that a client that leaves is noticed at once.
+ * Whatever the user of this room calls only marks things here and kicks: callbacks come from the loop. */
+#include "http/parts.h"
+
+#include "base/fd.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+
+/* Requests that one client has answered before others have their turn. */
+#define TURN_MAX 32
+/* Between two requests so much is read at once: what follows a request waits in memory. */
+#define AHEAD ((size_t)64 * 1024)
+/* After an answer to a request that is not read to its end: so long, and so much, is read and thrown
+ * away. To close with unread bytes would reset the connection, and the answer would be lost with it. */
+#define LINGER_MS 2000
+#define LINGER_BYTES ((size_t)16 << 20)
+#define FLUSH_MAX 8
+
+static void settle(struct http_conn *conn);
+static void on_poll(uv_poll_t *poll, int status, int events);
+
+/* ---- the end ---- */
+
+static void on_closed(uv_handle_t *handle)
+{
+    struct http_conn *conn = handle->data;
+    struct http_server *server = conn->server;
+
+    if (--conn->handles > 0) {
+        return;
+    }
+    http_bytes_free(&conn->in);
+    http_bytes_free(&conn->out);
+    free(conn);
+    http_server_left(server);
+}
+
+static void close_conn(struct http_conn *conn)
+{
+    conn->state = CONN_CLOSED;
+    TAILQ_REMOVE(&conn->server->conns, conn, next);
+    if (conn->is_kicked) {
+        TAILQ_REMOVE(&conn->server->kicked, conn, kicked_next);
+        conn->is_kicked = false;
+    }
+    uv_close((uv_handle_t *)&conn->poll, on_closed);
+    uv_close((uv_handle_t *)&conn->timer, on_closed);
+    fd_close(&conn->fd);
+}
+
+void http_conn_cut(struct http_conn *conn)
+{
+    struct http_request *request = conn->request;
+    void (*gone)(void *arg);
+
+    if (conn->state == CONN_CLOSED) {
+        return;
+    }
+    close_conn(conn);
+    conn->request = NULL;
+    if (!request) {
+        return;
+    }
+    request->conn = NULL;
+    request->server = NULL;
+    if (!request->is_handed) {
+        http_request_free(request);
+        return;
+    }
+    gone = request->gone;
+    request->gone = NULL;
+    if (gone) {
+        gone(request->gone_arg);
+    }
+}
+
+void http_conn_kick(struct http_conn *conn)
+{
+    if (conn->is_kicked || conn->state == CONN_CLOSED) {
+        return;
+    }
+    conn->is_kicked = true;
+    TAILQ_INSERT_TAIL(&conn->server->kicked, conn, kicked_next);
+    http_server_wake(conn->server);
+}
+
+void http_conn_drain(struct http_conn *conn)
+{
+    if (!conn->request && conn->state == CONN_HEADER && conn->out.size == 0) {
+        http_conn_cut(conn);
+    } else {
+        conn->is_closing = true;
+    }
+}
+
+/* ---- time ---- */
+
+static void refuse_unread(struct http_conn *conn, const struct http_refusal *no);
+
+static void on_deadline(struct http_conn *conn)
+{
+    static const struct http_refusal late = {408, "request_timeout",
+                                             "The request took too long to arrive."};
+
+    if (conn->state == CONN_BODY && conn->request && conn->request->collects) {
+        conn->request->is_handed = true;
+        http_request_refuse(conn->request, &late);
+    } else if (conn->state == CONN_HEADER && conn->out.size == 0 && conn->is_in_header) {
+        refuse_unread(conn, &late);
+    } else {
+        http_conn_cut(conn);
+    }
+}
+
+static void on_timer(uv_timer_t *timer)
+{
+    struct http_conn *conn = timer->data;
+    uint64_t now = uv_now(conn->server->loop);
+
+    if (conn->deadline == 0) {
+        return;
+    }
+    if (now < conn->deadline) {
+        conn->timer_due = conn->deadline;
+        uv_timer_start(timer, on_timer, conn->deadline - now, 0);
+        return;
+    }
+    conn->deadline = 0;
+    on_deadline(conn);
+}
+
+/* 0: none. A timer that is due too early is left alone and looks again then: a deadline moves with
+ * each request, and that must cost next to nothing. */
+static void set_deadline(struct http_conn *conn, unsigned ms)
+{
+    conn->deadline = ms > 0 ? uv_now(conn->server->loop) + ms : 0;
+    if (ms > 0 &&
+        (!uv_is_active((uv_handle_t *)&conn->timer) || conn->timer_due > conn->deadline)) {
+        conn->timer_due = conn->deadline;
+        uv_timer_start(&conn->timer, on_timer, ms, 0);
+    }
+}
+
+/* ---- writing ---- */
+
+static void mark_broken(struct http_conn *conn)
+{
+    conn->is_broken = true;
+    http_conn_kick(conn);
+}
+
+void http_conn_send(struct http_conn *conn, struct iovec *parts, int count)
+{
+    struct msghdr message = {.msg_iov = parts, .msg_iovlen = (size_t)count};
+    ssize_t sent = 0;
+
+    if (conn->is_broken || conn->state == CONN_CLOSED) {
+        return;
+    }
+    if (conn->out.size == 0) {
+        sent = sendmsg(conn->fd, &message, MSG_NOSIGNAL);
+        if (sent < 0 && errno != EAGAIN && errno != EINTR) {
+            mark_broken(conn);
+            return;
+        }
+        sent = sent < 0 ? 0 : sent;
+    }
+    for (int i = 0; i < count; i++) {
+        size_t skip = (size_t)sent < parts[i].iov_len ? (size_t)sent : parts[i].iov_len;
+        sent -= (ssize_t)skip;
+        if (http_bytes_add(&conn->out, (const char *)parts[i].iov_base + skip,
+                           parts[i].iov_len - skip)) {
+            mark_broken(conn);
+            return;
+        }
+    }
+    if (conn->out.size > 0) {
+        http_conn_watch(conn);
+    }
+}
+
+/* False where the connection is no more. */
+static bool flush(struct http_conn *conn)
+{
+    struct http_request *request;
+
+    for (unsigned i = 0; i < FLUSH_MAX && conn->out.size > 0; i++) {
+        struct http_bytes *out = &conn->out;
+        ssize_t sent = send(conn->fd, out->data + out->start, out->size, MSG_NOSIGNAL);
+        if (sent < 0 && (errno == EAGAIN || errno == EINTR)) {
+            break;
+        }
+        if (sent < 0) {
+            http_conn_cut(conn);
+            return false;
+        }
+        http_bytes_take(out, (size_t)sent);
+        if (!conn->request) {
+            set_deadline(conn, conn->server->limits.idle_ms);
+        }
+    }
+    request = conn->request;
+    if (request && request->waits_for_drain && request->drained &&
+        conn->out.size <= conn->server->limits.backlog_bytes / 4) {
+        request->waits_for_drain = false;
+        request->drained(request->drained_arg);
+    }
+    return conn->state != CONN_CLOSED;
+}
+
+/* ---- requests ---- */
+
+void http_conn_answered(struct http_conn *conn, bool is_whole)
+{
+    if (conn->state == CONN_CLOSED) {
+        return;
+    }
+    if (!is_whole) {
+        conn->is_closing = conn->has_unread = true;
+    }
+    conn->state = CONN_HEADER;
+    conn->is_in_header = false;
+    if (conn->is_processing) {
+        return;
+    }
+    if (conn->is_closing || conn->is_broken || conn->in.size > 0) {
+        http_conn_kick(conn);
+    } else {
+        settle(conn);
+    }
+}
+
+/* For what is no request. */
+static void refuse_unread(struct http_conn *conn, const struct http_refusal *no)
+{
+    struct http_request *request = http_request_new(conn, 0);
+
+    if (!request) {
+        mark_broken(conn);
+        return;
+    }
+    conn->request = request;
+    conn->state = CONN_HANDLING;
+    request->is_handed = true;
+    if (no->status == 503) {
+        http_add_header(request, "Retry-After", "1");
+    }
+    http_request_refuse(request, no);
+}
+
+/* The header is read: whose it is, and whether he wants it. */
+static void begin(struct http_conn *conn, struct http_request *request, char *decoded)
+{
+    struct http_server *server = conn->server;
+    struct http_refusal no;
+    char allow[64];
+
+    request->is_head = strcmp(request->head.method, "HEAD") == 0;
+    request->is_old = request->head.is_old;
+    request->is_whole = !request->head.is_chunked && request->head.length == 0;
+    request->is_handed = true;
+    conn->is_closing = conn->is_closing || !request->head.keeps_alive;
+    conn->chunks = (struct http_chunks){0};
+    conn->body_left = request->head.length;
+    conn->state = request->is_whole ? CONN_HANDLING : CONN_BODY;
+    request->route = http_route_find(request, decoded, server, &no, allow);
+
+    if (server->admit && !server->admit(request, server->data)) {
+        return;
+    }
+    if (conn->request != request) {
+        return;
+    }
+    if (!request->route) {
+        if (allow[0]) {
+            http_add_header(request, "Allow", allow);
+        }
+        http_request_refuse(request, &no);
+        return;
+    }
+    if (request->route->flags & HTTP_STREAM_BODY) {
+        conn->state = CONN_BODY;
+        request->route->handler(request, server->data);
+    } else if (request->is_whole) {
+        request->route->handler(request, server->data);
+    } else if (request->head.length > server->limits.body_bytes) {
+        no = (struct http_refusal){413, "body_too_large", "The body is larger than the limit."};
+        http_request_refuse(request, &no);
+    } else {
+        request->is_handed = false;
+        request->collects = true;
+        set_deadline(conn, server->limits.body_ms);
+    }
+}
+
+/* Takes a whole header and begins its request; how many bytes, 0 where there is none. */
+static size_t take_head(struct http_conn *conn, const char *data, size_t size)
+{
+    static const struct http_refusal large = {431, "header_too_large",
+                                              "The header is larger than the limit."};
+    static const struct http_refusal broken = {400, "bad_request", "This is not HTTP/1.1."};
+    size_t limit = conn->server->limits.header_bytes;
+    size_t head_size = 0;
+    enum http_scan scan = http_scan_head(data, size, &conn->scanned, &head_size);
+    struct http_request *request;
+    struct http_refusal no;
+
+    if (scan == HTTP_SCAN_BAD) {
+        refuse_unread(conn, &broken);
+        return 0;
+    }
+    if ((scan == HTTP_SCAN_MORE && size >= limit) || head_size > limit) {
+        refuse_unread(conn, &large);
+        return 0;
+    }
+    if (scan == HTTP_SCAN_MORE) {
+        return 0;
+    }
+    conn->scanned = 0;
+    request = http_request_new(conn, 2 * head_size + 2);
+    if (!request) {
+        mark_broken(conn);
+        return 0;
+    }
+    memcpy(request->text, data, head_size);
+    if (http_parse_head(request->text, head_size, &request->head, &no)) {
+        http_request_free(request);
+        refuse_unread(conn, &no);
+        return 0;
+    }
+    conn->request = request;
+    begin(conn, request, request->text + head_size + 1);
+    return head_size;
+}
+
+static bool wants_body(const struct http_request *request)
+{
+    return request && !request->is_held && (request->collects || request->part);
+}
+
+/* Gives bytes of the body to whoever takes them. The request may be answered after it. */
+static void give(struct http_conn *conn, struct http_request *request, const char *data,
+                 size_t size)
+{
+    static const struct http_refusal large = {413, "body_too_large",
+                                              "The body is larger than the limit."};
+
+    if (!request->collects) {
+        /* Held before it is asked, so that it may already resume in there. */
+        request->is_held = true;
+        if (request->part(request->part_arg, data, size) && conn->request == request) {
+            request->is_held = false;
+        }
+        return;
+    }
+    if (size > conn->server->limits.body_bytes - request->body.size) {
+        request->is_handed = true;
+        http_request_refuse(request, &large);
+    } else if (http_bytes_add(&request->body, data, size)) {
+        mark_broken(conn);
+    }
+}
+
+/* Takes bytes of the body; how many. */
+static size_t take_body(struct http_conn *conn, struct http_request *request, const char *data,
+                        size_t size)
+{
+    static const struct http_refusal broken = {400, "bad_request",
+                                               "The chunks of the body are broken."};
+    const char *at = data, *part = NULL;
+    size_t left = size, part_size = 0;
+
+    if (!request->head.is_chunked) {
+        part_size = size < conn->body_left ? size : (size_t)conn->body_left;
+        conn->body_left -= part_size;
+        request->is_whole = conn->body_left == 0;
+        give(conn, request, data, part_size);
+        return part_size;
+    }
+    switch (http_chunk_next(&conn->chunks, &at, &left, &part, &part_size)) {
+    case HTTP_CHUNK_PART:
+        give(conn, request, part, part_size);
+        break;
+    case HTTP_CHUNK_END:
+        request->is_whole = true;
+        break;
+    case HTTP_CHUNK_BAD:
+        if (request->collects) {
+            request->is_handed = true;
+            http_request_refuse(request, &broken);
+        } else {
+            mark_broken(conn);
+        }
+        break;
+    case HTTP_CHUNK_MORE:
+        break;
+    }
+    return size - left;
+}
+
+/* The body is over: the handler's turn. */
+static void end_body(struct http_conn *conn, struct http_request *request)
+{
+    conn->state = CONN_HANDLING;
+    set_deadline(conn, 0);
+    if (request->collects) {
+        request->collects = false;
+        request->is_handed = true;
+        request->route->handler(request, conn->server->data);
+    } else {
+        request->part(request->part_arg, "", 0);
+    }
+}
+
+/* One step with a body; false where it cannot go on. */
+static bool step_body(struct http_conn *conn, const char *data, size_t size, size_t *used)
+{
+    struct http_request *request = conn->request;
+
+    if (!request || !wants_body(request)) {
+        return false;
+    }
+    if (request->is_whole) {
+        end_body(conn, request);
+        return true;
+    }
+    if (*used == size) {
+        if (request->head.expects_continue && !request->is_begun) {
+            static const char line[] = "HTTP/1.1 100 Continue\r\n\r\n";
+            struct iovec piece = {(void *)(uintptr_t)line, sizeof(line) - 1};
+            http_conn_send(conn, &piece, 1);
+        }
+        request->head.expects_continue = false;
+        return false;
+    }
+    request->head.expects_continue = false;
+    *used += take_body(conn, request, data + *used, size - *used);
+    return true;
+}
+
+/* Makes of the bytes what can be made of them now; how many are used up. */
+static size_t process(struct http_conn *conn, const char *data, size_t size)
+{
+    size_t used = 0;
+    unsigned turns = 0;
+    bool goes_on = true;
+
+    conn->is_processing = true;
+    while (goes_on && !conn->is_broken) {
+        if (conn->state == CONN_BODY) {
+            goes_on = step_body(conn, data, size, &used);
+        } else if (conn->state == CONN_HEADER && !conn->is_closing && conn->out.size == 0 &&
+                   used < size) {
+            if (++turns > TURN_MAX) {
+                http_conn_kick(conn);
+                break;
+            }
+            size_t taken = take_head(conn, data + used, size - used);
+            used += taken;
+            goes_on = taken > 0;
+        } else {
+            goes_on = false;
+        }
+    }
+    conn->is_processing = false;
+    return used;
+}
+
+void http_conn_continue(struct http_conn *conn)
+{
+    size_t used;
+
+    if (conn->state == CONN_CLOSED) {
+        return;
+    }
+    if (conn->is_broken) {
+        http_conn_cut(conn);
+        return;
+    }
+    used = process(conn, conn->in.data + conn->in.start, conn->in.size);
+    http_bytes_take(&conn->in, used);
+    settle(conn);
+}
+
+/* ---- what to wait for ---- */
+
+void http_conn_watch(struct http_conn *conn)
+{
+    int events = conn->out.size > 0 ? UV_WRITABLE : 0;
+
+    switch (conn->state) {
+    case CONN_CLOSED:
+        return;
+    case CONN_HEADER:
+        /* The same as while a request is handled, so that the kernel need not hear of each. */
+        events |= conn->out.size == 0 ? UV_READABLE | UV_DISCONNECT : 0;
+        break;
+    case CONN_BODY:
+        events |= wants_body(conn->request) ? UV_READABLE : 0;
+        events |= UV_DISCONNECT;
+        break;
+    case CONN_HANDLING:
+        events |= conn->in.size < conn->server->limits.header_bytes ? UV_READABLE : 0;
+        events |= UV_DISCONNECT;
+        break;
+    case CONN_LINGER:
+        events = UV_READABLE;
+        break;
+    }
+    if (events != conn->events) {
+        conn->events = events;
+        uv_poll_start(&conn->poll, events, on_poll);
+    }
+}
+
+/* The last answer is written. */
+static void end_conn(struct http_conn *conn)
+{
+    if (!conn->has_unread) {
+        http_conn_cut(conn);
+        return;
+    }
+    shutdown(conn->fd, SHUT_WR);
+    conn->state = CONN_LINGER;
+    http_bytes_free(&conn->in);
+    set_deadline(conn, LINGER_MS);
+    http_conn_watch(conn);
+}
+
+/* After anything has happened: what is next, and how long it may take. */
+static void settle(struct http_conn *conn)
+{
+    const struct http_limits *limits = &conn->server->limits;
+
+    if (conn->state == CONN_CLOSED || conn->state == CONN_LINGER) {
+        return;
+    }
+    if (conn->is_broken) {
+        http_conn_kick(conn);
+        return;
+    }
+    if (!conn->request && conn->is_closing && conn->out.size == 0) {
+        end_conn(conn);
+        return;
+    }
+    if (conn->state == CONN_HANDLING) {
+        set_deadline(conn, 0);
+    } else if (conn->state == CONN_BODY && conn->request && !conn->request->collects) {
+        set_deadline(conn, wants_body(conn->request) ? limits->body_ms : 0);
+    } else if (conn->state == CONN_HEADER && (conn->in.size == 0 || conn->out.size > 0)) {
+        conn->is_in_header = false;
+        set_deadline(conn, limits->idle_ms);
+    } else if (conn->state == CONN_HEADER && !conn->is_in_header) {
+        conn->is_in_header = true;
+        set_deadline(conn, limits->header_ms);
+    }
+    http_conn_watch(conn);
+}
+
+/* ---- reading ---- */
+
+static void take_input(struct http_conn *conn, const char *data, size_t size)
+{
+    bool is_first = conn->in.size == 0;
+    size_t used = is_first ? process(conn, data, size) : 0;
+
+    if (conn->state == CONN_CLOSED) {
+        return;
+    }
+    if (http_bytes_add(&conn->in, data + used, size - used)) {
+        http_conn_cut(conn);
+        return;
+    }
+    if (is_first) {
+        settle(conn);
+    } else {
+        http_conn_continue(conn);
+    }
+}
+
+static void read_some(struct http_conn *conn)
+{
+    struct http_server *server = conn->server;
+    size_t most = conn->state == CONN_HEADER || conn->state == CONN_HANDLING ? AHEAD : HTTP_SCRATCH;
+    ssize_t got = recv(conn->fd, server->scratch, most, 0);
+
+    if (got < 0 && (errno == EAGAIN || errno == EINTR)) {
+        return;
+    }
+    if (got <= 0) {
+        http_conn_cut(conn);
+        return;
+    }
+    if (conn->state != CONN_LINGER) {
+        take_input(conn, server->scratch, (size_t)got);
+        return;
+    }
+    conn->lingered += (size_t)got;
+    if (conn->lingered > LINGER_BYTES) {
+        http_conn_cut(conn);
+    }
+}
+
+static void on_poll(uv_poll_t *poll, int status, int events)
+{
+    struct http_conn *conn = poll->data;
+
+    if (status < 0 || conn->is_broken) {
+        http_conn_cut(conn);
+        return;
+    }
+    if ((events & UV_WRITABLE) && conn->out.size > 0) {
+        if (!flush(conn)) {
+            return;
+        }
+        http_conn_continue(conn);
+        if (conn->state == CONN_CLOSED) {
+            return;
+        }
+    }
+    /* Where a body is still read, its end comes after its last byte. */
+    if ((events & UV_DISCONNECT) && conn->request &&
+        (conn->state == CONN_HANDLING || !wants_body(conn->request))) {
+        http_conn_cut(conn);
+        return;
+    }
+    if ((events & UV_READABLE) && (conn->events & UV_READABLE)) {
+        read_some(conn);
+    }
+}
+
+void http_conn_new(struct http_server *server, int fd, const struct http_peer *peer,
+                   bool is_refused)
+{
+    static const struct http_refusal full = {503, "too_many_connections",
+                                             "All connections are taken."};
+    struct http_conn *conn = calloc(1, sizeof(*conn));
+
+    if (!conn || uv_poll_init(server->loop, &conn->poll, fd)) {
+        fd_close(&fd);
+        free(conn);
+        return;
+    }
+    uv_timer_init(server->loop, &conn->timer);
+    conn->poll.data = conn->timer.data = conn;
+    conn->server = server;
+    conn->handles = 2;
+    conn->fd = fd;
+    conn->peer = *peer;
+    TAILQ_INSERT_TAIL(&server->conns, conn, next);
+    server->conns_count++;
+    if (is_refused) {
+        refuse_unread(conn, &full);
+    } else {
+        settle(conn);
+    }
+}

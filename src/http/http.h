@@ -1,0 +1,140 @@
+/* The HTTP/1.1 server: routes, bodies, streams; no word of any API.
+ *
+ * One loop, one thread. Listening sockets come from outside, TCP or unix. Everything a client may do
+ * is bounded: connections, header bytes, body bytes, the time to send either, what waits to be
+ * written. A handler is called when the request is whole (or, with HTTP_STREAM_BODY, when its header
+ * is) and answers then or later, within the handler or from anywhere on the loop. No callback of this
+ * room is ever called from within a function that its user calls. */
+#pragma once
+
+#include "base/err.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <sys/types.h>
+#include <uv.h>
+
+struct http_server;
+struct http_request;
+
+typedef void (*http_handler)(struct http_request *request, void *data);
+
+enum http_route_flags {
+    HTTP_STREAM_BODY = 1, /* the handler is called before the body and takes it by http_on_body() */
+};
+
+struct http_route {
+    const char *method;
+    /* "/v1/sandboxes/{id}/exec": {name} is one segment, not empty, percent-decoded (%2F stays in it,
+     * so that a name may hold '/', or be ".."). The first route that fits is taken; HEAD goes to GET
+     * where it has no route of its own. */
+    const char *pattern;
+    http_handler handler;
+    unsigned flags;
+};
+
+struct http_limits {
+    size_t connections;  /* default 4,096; who comes beyond is answered 503 and closed */
+    size_t body_bytes;   /* 4 MiB; not with HTTP_STREAM_BODY */
+    size_t header_bytes; /* 32 KiB */
+    unsigned header_ms;  /* 10 s: for all of the header */
+    unsigned body_ms;    /* 60 s: for all of the body; with HTTP_STREAM_BODY, between two parts */
+    unsigned idle_ms;    /* 75 s: between two requests of a connection; for a client that takes none
+                           * of a whole answer */
+    size_t
+        backlog_bytes; /* 1 MiB: a stream whose client does not read is not written beyond this */
+};
+
+struct http_options {
+    const struct http_route *routes;
+    size_t routes_count;
+    void *data;                /* for the handlers */
+    struct http_limits limits; /* 0: the default */
+    /* Every request, before any handler and before its body is read: returns false when it has
+     * answered it (no such host, no key, a foreign origin). May be NULL. */
+    bool (*admit)(struct http_request *request, void *data);
+    /* For what this room refuses by itself (no such route, a body too large, ...): answers in the
+     * form of the API, before it returns. `code` is stable. A request that could not be read has no
+     * fields, and "" for method and path; admit() has not seen it. NULL: plain text. */
+    void (*refuse)(struct http_request *request, unsigned status, const char *code,
+                   const char *detail, void *data);
+};
+
+int http_start(uv_loop_t *loop, const struct http_options *options, struct http_server **out,
+               struct error *err);
+
+/* Accepts on a listening socket, which it takes. */
+int http_listen(struct http_server *server, int socket, struct error *err);
+
+/* Takes no more connections and no more requests on those there are; `done` when the last request is
+ * answered, or after `most_ms`, when the rest is cut. */
+void http_drain(struct http_server *server, unsigned most_ms, void (*done)(void *arg), void *arg);
+/* Cuts everything, and frees the server when the loop has run. Who was told `gone` still has his
+ * requests. Routes and data must stay until the loop has run. */
+void http_stop(struct http_server *server);
+
+/* ---- a request ----
+ *
+ * It lives until it is answered, by http_answer(), http_finish() or http_abort(), also if its client
+ * is gone: the answer then goes nowhere. */
+
+const char *http_method(const struct http_request *request);
+const char *http_path(const struct http_request *request); /* as sent, without the query */
+const char *http_param(const struct http_request *request, const char *name); /* of the pattern */
+const char *http_query(const struct http_request *request, const char *name); /* decoded, or NULL */
+/* The parts of the query in order, the first by 0; false beyond the last. */
+bool http_query_at(const struct http_request *request, size_t index, const char **name,
+                   const char **value);
+const char *http_header(const struct http_request *request,
+                        const char *name);                               /* any case, or NULL */
+const void *http_body(const struct http_request *request, size_t *size); /* followed by a NUL */
+
+struct http_peer {
+    bool is_unix;
+    uid_t uid; /* unix only, by SO_PEERCRED */
+    gid_t gid;
+    pid_t pid;
+    bool is_loopback; /* TCP only */
+    char address[64]; /* without the port; "unix" */
+};
+const struct http_peer *http_peer(const struct http_request *request);
+
+/* A place for the caller's own data of this request, freed with it. */
+void http_set_data(struct http_request *request, void *data, void (*free_data)(void *data));
+void *http_data(const struct http_request *request);
+
+/* Called once if the client is gone before the answer was complete; never after. It is noticed also
+ * while nothing is being written. A client that only shuts down its sending side counts as gone, for
+ * on TCP nobody can tell. The request still has to be answered: http_abort() in `gone` frees it. */
+void http_on_gone(struct http_request *request, void (*gone)(void *arg), void *arg);
+
+/* Parts of a body as they come (HTTP_STREAM_BODY); size 0 is its end. This part is taken in any case;
+ * returning false holds the next ones back until http_body_resume(). Who takes a body sets
+ * http_on_gone(), too, or never hears of one that does not end. */
+void http_on_body(struct http_request *request,
+                  bool (*part)(void *arg, const void *data, size_t size), void *arg);
+void http_body_resume(struct http_request *request);
+
+/* ---- the answer: exactly one of http_answer() and http_stream() ---- */
+
+/* Before it. A name or value that would break the header is left out, and so are the fields that are
+ * this room's: Connection, Content-Length, Content-Type, Date, Transfer-Encoding. */
+void http_add_header(struct http_request *request, const char *name, const char *value);
+
+/* The body is copied. After this the request is gone. */
+void http_answer(struct http_request *request, unsigned status, const char *content_type,
+                 const void *body, size_t size);
+
+/* Begins an answer in parts (chunked); the header goes out at once. */
+void http_stream(struct http_request *request, unsigned status, const char *content_type);
+/* Copies; returns how many bytes wait to be written now. Beyond limits.backlog_bytes the caller stops
+ * and goes on when `drained` is called, each time that not more than a quarter of it still waits. Who
+ * goes on writing beyond twice the limit has his client cut off. */
+size_t http_write(struct http_request *request, const void *data, size_t size);
+void http_on_drained(struct http_request *request, void (*drained)(void *arg), void *arg);
+/* The answer is complete; the request is gone. */
+void http_finish(struct http_request *request);
+/* The answer cannot be completed: the connection is cut, so that nobody takes it for whole. What
+ * waits to be written is lost. */
+void http_abort(struct http_request *request);

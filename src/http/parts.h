@@ -1,0 +1,174 @@
+/* What the files of this room share: a server, its connections, their requests.
+ *
+ * A connection has one request at a time. A request outlives its connection where the client is gone
+ * before it is answered; `conn` is NULL then, and everything it still sends goes nowhere. */
+#pragma once
+
+#include "http/http.h"
+#include "http/parse.h"
+
+#include <sys/queue.h>
+#include <sys/uio.h>
+
+#define HTTP_SCRATCH ((size_t)256 * 1024)
+#define HTTP_PARAMS_MAX 8
+/* Beyond the limit of connections, so many more are told so; then accepting stops. */
+#define HTTP_REFUSED_MAX 64
+
+struct http_listener {
+    SLIST_ENTRY(http_listener) next;
+    uv_poll_t poll;
+    int fd;
+    struct http_server *server;
+};
+
+enum http_conn_state {
+    CONN_HEADER,   /* between two requests, or in a header */
+    CONN_BODY,     /* the body is coming */
+    CONN_HANDLING, /* the request is whole, the answer is not */
+    CONN_LINGER,   /* answered and shut down: what still comes is thrown away */
+    CONN_CLOSED,
+};
+
+/* Bytes that wait: in `data[start .. start + size)`. */
+struct http_bytes {
+    char *data;
+    size_t start;
+    size_t size;
+    size_t capacity;
+};
+
+struct http_conn {
+    TAILQ_ENTRY(http_conn) next;
+    TAILQ_ENTRY(http_conn) kicked_next;
+    struct http_server *server;
+    uv_poll_t poll;
+    uv_timer_t timer;
+    int fd;
+    int events; /* that the poll watches */
+    enum http_conn_state state;
+    bool is_closing; /* after the answer and what waits to be written */
+    bool is_broken;  /* cannot be written to; or is to be cut */
+    bool is_kicked;
+    bool is_processing;
+    bool is_in_header; /* the deadline is that of a header that has begun */
+    bool has_unread;   /* more of a body may come that nobody will read */
+    unsigned handles;  /* of libuv, not closed yet */
+    uint64_t deadline; /* 0: none */
+    uint64_t timer_due;
+    size_t scanned; /* of the header in `in` */
+    size_t lingered;
+    struct http_bytes in;
+    struct http_bytes out;
+    struct http_chunks chunks;
+    uint64_t body_left; /* where the body is not chunked */
+    struct http_request *request;
+    struct http_peer peer;
+};
+
+struct http_server {
+    uv_loop_t *loop;
+    const struct http_route *routes;
+    size_t routes_count;
+    void *data;
+    struct http_limits limits;
+    bool (*admit)(struct http_request *request, void *data);
+    void (*refuse)(struct http_request *request, unsigned status, const char *code,
+                   const char *detail, void *data);
+    SLIST_HEAD(http_listeners, http_listener) listeners;
+    TAILQ_HEAD(http_conns, http_conn) conns;
+    TAILQ_HEAD(http_kicked, http_conn) kicked;
+    size_t conns_count;
+    uv_idle_t idle;   /* runs while there are kicked connections */
+    uv_timer_t timer; /* accepting again; then the end of draining */
+    bool is_paused;   /* accepts nothing for now */
+    bool is_draining;
+    bool is_stopped;
+    void (*drained)(void *arg);
+    void *drained_arg;
+    unsigned handles;
+    time_t date_of;
+    char date[40];
+    char scratch[HTTP_SCRATCH];
+};
+
+struct http_param {
+    const char *name; /* in the pattern: not terminated */
+    size_t name_length;
+    const char *value;
+};
+
+struct http_request {
+    struct http_server *server; /* only while there is a connection */
+    struct http_conn *conn;
+    const struct http_route *route;
+    bool is_head;
+    bool is_old;
+    bool is_handed; /* a handler, or admit(), has seen it */
+    bool is_whole;  /* all of the body has been read */
+    bool is_held;   /* the handler wants no more of the body now */
+    bool is_begun;  /* the header of the answer is out */
+    bool collects;  /* the body is kept for a handler that gets it whole */
+    bool waits_for_drain;
+    void *user;
+    void (*free_user)(void *user);
+    void (*gone)(void *arg);
+    void *gone_arg;
+    bool (*part)(void *arg, const void *data, size_t size);
+    void *part_arg;
+    void (*drained)(void *arg);
+    void *drained_arg;
+    struct http_bytes body;
+    struct http_bytes extra; /* more lines of the answer's header */
+    struct http_param params[HTTP_PARAMS_MAX];
+    size_t params_count;
+    struct http_head head;
+    struct http_peer peer;
+    char text[]; /* the header, and room for the decoded path */
+};
+
+/* Appends; -1 where there is no memory. */
+int http_bytes_add(struct http_bytes *bytes, const void *data, size_t size);
+void http_bytes_take(struct http_bytes *bytes, size_t size);
+void http_bytes_free(struct http_bytes *bytes);
+
+/* ---- route.c ---- */
+
+/* The route for the request's method and path, with its parameters in `request`. Where there is none:
+ * NULL, and `no` says why; for a method that the path does not have, `allow` lists those it has. */
+const struct http_route *http_route_find(struct http_request *request, char *decoded,
+                                         const struct http_server *server, struct http_refusal *no,
+                                         char allow[64]);
+
+/* ---- request.c ---- */
+
+struct http_request *http_request_new(struct http_conn *conn, size_t text_size);
+void http_request_free(struct http_request *request);
+/* Has it answered by the front's refuse(), or plainly. */
+void http_request_refuse(struct http_request *request, const struct http_refusal *no);
+
+/* ---- conn.c ---- */
+
+void http_conn_new(struct http_server *server, int fd, const struct http_peer *peer,
+                   bool is_refused);
+/* The client is gone, or is made so: tells the request, closes. */
+void http_conn_cut(struct http_conn *conn);
+/* Has the connection looked after when the caller has returned to the loop. */
+void http_conn_kick(struct http_conn *conn);
+void http_conn_continue(struct http_conn *conn);
+/* Writes, or keeps what cannot be written now. */
+void http_conn_send(struct http_conn *conn, struct iovec *parts, int count);
+/* The request is answered and no more. */
+void http_conn_answered(struct http_conn *conn, bool is_whole);
+/* What the poll has to watch has changed. */
+void http_conn_watch(struct http_conn *conn);
+/* No further request is taken on it. */
+void http_conn_drain(struct http_conn *conn);
+
+/* ---- server.c ---- */
+
+/* There are kicked connections. */
+void http_server_wake(struct http_server *server);
+/* A connection is no more. */
+void http_server_left(struct http_server *server);
+const char *http_server_date(struct http_server *server);

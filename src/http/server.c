@@ -1,0 +1,377 @@
+/* Listening, accepting, the limit of connections, and the end of it all.
+ *
+ * One loop for all connections. Who comes when all places are taken is told so (503) as long as there
+ * are places to say it; after that nobody is accepted until somebody has left. */
+#include "http/parts.h"
+
+#include "base/fd.h"
+
+#include <arpa/inet.h>
+#include <errno.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <time.h>
+#include <unistd.h>
+
+#define ACCEPT_AT_ONCE 64
+/* When there are no fds or no memory: how long until the next try. */
+#define ACCEPT_AGAIN_MS 100
+
+/* ---- bytes ---- */
+
+int http_bytes_add(struct http_bytes *bytes, const void *data, size_t size)
+{
+    if (size == 0) {
+        return 0;
+    }
+    if (bytes->start > 0 && bytes->start + bytes->size + size + 1 > bytes->capacity) {
+        memmove(bytes->data, bytes->data + bytes->start, bytes->size);
+        bytes->start = 0;
+    }
+    if (bytes->size + size + 1 > bytes->capacity) {
+        size_t capacity = bytes->capacity > 0 ? bytes->capacity : 256;
+        while (capacity < bytes->size + size + 1) {
+            capacity *= 2;
+        }
+        char *grown = realloc(bytes->data, capacity);
+        if (!grown) {
+            return -1;
+        }
+        bytes->data = grown;
+        bytes->capacity = capacity;
+    }
+    memcpy(bytes->data + bytes->start + bytes->size, data, size);
+    bytes->size += size;
+    bytes->data[bytes->start + bytes->size] = '\0';
+    return 0;
+}
+
+void http_bytes_take(struct http_bytes *bytes, size_t size)
+{
+    bytes->start += size;
+    bytes->size -= size;
+    if (bytes->size == 0) {
+        http_bytes_free(bytes);
+    }
+}
+
+void http_bytes_free(struct http_bytes *bytes)
+{
+    free(bytes->data);
+    *bytes = (struct http_bytes){0};
+}
+
+/* ---- the server ---- */
+
+const char *http_server_date(struct http_server *server)
+{
+    time_t now = time(NULL);
+
+    if (now != server->date_of) {
+        struct tm parts;
+        /* No locale is ever set, so the names are the English ones that HTTP asks for. */
+        gmtime_r(&now, &parts);
+        strftime(server->date, sizeof(server->date), "%a, %d %b %Y %H:%M:%S GMT", &parts);
+        server->date_of = now;
+    }
+    return server->date;
+}
+
+static void free_when_closed(struct http_server *server)
+{
+    if (server->is_stopped && server->handles == 0 && server->conns_count == 0) {
+        free(server);
+    }
+}
+
+static void on_handle_closed(uv_handle_t *handle)
+{
+    struct http_server *server = handle->data;
+
+    server->handles--;
+    free_when_closed(server);
+}
+
+static void on_listener_closed(uv_handle_t *handle)
+{
+    struct http_listener *listener = handle->data;
+    struct http_server *server = listener->server;
+
+    free(listener);
+    server->handles--;
+    free_when_closed(server);
+}
+
+static void close_listeners(struct http_server *server)
+{
+    while (!SLIST_EMPTY(&server->listeners)) {
+        struct http_listener *listener = SLIST_FIRST(&server->listeners);
+        SLIST_REMOVE_HEAD(&server->listeners, next);
+        uv_close((uv_handle_t *)&listener->poll, on_listener_closed);
+        fd_close(&listener->fd);
+    }
+}
+
+static void on_idle(uv_idle_t *idle)
+{
+    struct http_server *server = idle->data;
+    struct http_conn *conn;
+    size_t left = 0;
+
+    /* Those that are kicked meanwhile have the next turn, so that none can hold the loop. */
+    TAILQ_FOREACH(conn, &server->kicked, kicked_next)
+    {
+        left++;
+    }
+    for (; left > 0 && !TAILQ_EMPTY(&server->kicked); left--) {
+        conn = TAILQ_FIRST(&server->kicked);
+        TAILQ_REMOVE(&server->kicked, conn, kicked_next);
+        conn->is_kicked = false;
+        http_conn_continue(conn);
+    }
+    if (!server->is_stopped && TAILQ_EMPTY(&server->kicked)) {
+        uv_idle_stop(idle);
+    }
+}
+
+void http_server_wake(struct http_server *server)
+{
+    uv_idle_start(&server->idle, on_idle);
+}
+
+static void watch_listeners(struct http_server *server);
+static void on_timer(uv_timer_t *timer);
+
+/* The peer of a unix socket by the kernel's word, of a TCP socket by its address. */
+static int find_peer(int fd, const struct sockaddr_storage *address, struct http_peer *peer)
+{
+    *peer = (struct http_peer){.uid = (uid_t)-1, .gid = (gid_t)-1};
+    if (address->ss_family == AF_INET) {
+        const struct sockaddr_in *in = (const struct sockaddr_in *)address;
+        inet_ntop(AF_INET, &in->sin_addr, peer->address, sizeof(peer->address));
+        peer->is_loopback = ntohl(in->sin_addr.s_addr) >> 24 == 127;
+        return 0;
+    }
+    if (address->ss_family == AF_INET6) {
+        const struct sockaddr_in6 *in6 = (const struct sockaddr_in6 *)address;
+        inet_ntop(AF_INET6, &in6->sin6_addr, peer->address, sizeof(peer->address));
+        peer->is_loopback = IN6_IS_ADDR_LOOPBACK(&in6->sin6_addr) ||
+                            (IN6_IS_ADDR_V4MAPPED(&in6->sin6_addr) &&
+                             in6->sin6_addr.s6_addr[12] == 127);
+        return 0;
+    }
+    struct ucred cred;
+    socklen_t size = sizeof(cred);
+    if (getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &cred, &size)) {
+        return -1;
+    }
+    peer->is_unix = true;
+    peer->uid = cred.uid;
+    peer->gid = cred.gid;
+    peer->pid = cred.pid;
+    snprintf(peer->address, sizeof(peer->address), "unix");
+    return 0;
+}
+
+static bool is_full(const struct http_server *server)
+{
+    return server->conns_count >= server->limits.connections + HTTP_REFUSED_MAX;
+}
+
+/* False where nothing more is to be accepted now. */
+static bool accept_one(struct http_listener *listener)
+{
+    struct http_server *server = listener->server;
+    struct sockaddr_storage address = {.ss_family = AF_UNSPEC};
+    socklen_t size = sizeof(address);
+    struct http_peer peer;
+    int on = 1;
+
+    _cleanup_close_ int fd = accept4(listener->fd, (struct sockaddr *)&address, &size,
+                                     SOCK_NONBLOCK | SOCK_CLOEXEC);
+    if (fd < 0) {
+        if (errno == EMFILE || errno == ENFILE || errno == ENOMEM || errno == ENOBUFS) {
+            server->is_paused = true;
+            watch_listeners(server);
+            if (!server->is_draining) {
+                uv_timer_start(&server->timer, on_timer, ACCEPT_AGAIN_MS, 0);
+            }
+        }
+        /* A connection that ended in the queue says nothing about the next one. */
+        return errno == ECONNABORTED || errno == EINTR;
+    }
+    if (find_peer(fd, &address, &peer)) {
+        return true;
+    }
+    if (!peer.is_unix) {
+        setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on));
+    }
+    bool is_refused = server->conns_count >= server->limits.connections;
+    http_conn_new(server, fd_take(&fd), &peer, is_refused);
+    if (is_full(server)) {
+        watch_listeners(server);
+        return false;
+    }
+    return true;
+}
+
+static void on_listener(uv_poll_t *poll, int status, int events)
+{
+    struct http_listener *listener = poll->data;
+    struct http_server *server = listener->server;
+    (void)status, (void)events;
+
+    for (unsigned i = 0; i < ACCEPT_AT_ONCE; i++) {
+        if (server->is_stopped || server->is_draining || !accept_one(listener)) {
+            return;
+        }
+    }
+}
+
+static void watch_listeners(struct http_server *server)
+{
+    struct http_listener *listener;
+    bool accepts = !server->is_paused && !server->is_draining && !is_full(server);
+
+    SLIST_FOREACH(listener, &server->listeners, next)
+    {
+        if (!accepts) {
+            uv_poll_stop(&listener->poll);
+        } else if (!uv_is_active((uv_handle_t *)&listener->poll)) {
+            uv_poll_start(&listener->poll, UV_READABLE, on_listener);
+        }
+    }
+}
+
+static void tell_drained(struct http_server *server)
+{
+    void (*drained)(void *arg) = server->drained;
+
+    server->drained = NULL;
+    uv_timer_stop(&server->timer);
+    if (drained) {
+        drained(server->drained_arg);
+    }
+}
+
+static void on_timer(uv_timer_t *timer)
+{
+    struct http_server *server = timer->data;
+
+    if (!server->is_draining) {
+        server->is_paused = false;
+        watch_listeners(server);
+        return;
+    }
+    while (!TAILQ_EMPTY(&server->conns)) {
+        http_conn_cut(TAILQ_FIRST(&server->conns));
+    }
+    tell_drained(server);
+}
+
+void http_server_left(struct http_server *server)
+{
+    server->conns_count--;
+    if (server->is_stopped) {
+        free_when_closed(server);
+        return;
+    }
+    /* From the loop, and not from within whatever let the last connection go. */
+    if (server->is_draining && TAILQ_EMPTY(&server->conns)) {
+        uv_timer_start(&server->timer, on_timer, 0, 0);
+    } else {
+        watch_listeners(server);
+    }
+}
+
+static void set_limits(struct http_limits *limits, const struct http_limits *asked)
+{
+    *limits = *asked;
+    limits->connections = asked->connections ? asked->connections : 4096;
+    limits->body_bytes = asked->body_bytes ? asked->body_bytes : (size_t)4 << 20;
+    limits->header_bytes = asked->header_bytes ? asked->header_bytes : (size_t)32 << 10;
+    limits->header_ms = asked->header_ms ? asked->header_ms : 10000;
+    limits->body_ms = asked->body_ms ? asked->body_ms : 60000;
+    limits->idle_ms = asked->idle_ms ? asked->idle_ms : 75000;
+    limits->backlog_bytes = asked->backlog_bytes ? asked->backlog_bytes : (size_t)1 << 20;
+}
+
+int http_start(uv_loop_t *loop, const struct http_options *options, struct http_server **out,
+               struct error *err)
+{
+    struct http_server *server = calloc(1, sizeof(*server));
+
+    if (!server) {
+        return error_set(err, "no_memory", ENOMEM, "the HTTP server could not be set up");
+    }
+    server->loop = loop;
+    server->routes = options->routes;
+    server->routes_count = options->routes_count;
+    server->data = options->data;
+    server->admit = options->admit;
+    server->refuse = options->refuse;
+    set_limits(&server->limits, &options->limits);
+    SLIST_INIT(&server->listeners);
+    TAILQ_INIT(&server->conns);
+    TAILQ_INIT(&server->kicked);
+    uv_idle_init(loop, &server->idle);
+    uv_timer_init(loop, &server->timer);
+    server->idle.data = server->timer.data = server;
+    server->handles = 2;
+    *out = server;
+    return 0;
+}
+
+int http_listen(struct http_server *server, int socket, struct error *err)
+{
+    _cleanup_close_ int fd = socket;
+    _cleanup_free_ struct http_listener *listener = calloc(1, sizeof(*listener));
+    int code;
+
+    if (!listener) {
+        return error_set(err, "no_memory", ENOMEM, "a listening socket could not be set up");
+    }
+    code = uv_poll_init(server->loop, &listener->poll, fd);
+    if (code) {
+        return error_set(err, "http_listen", -code, "a listening socket cannot be watched");
+    }
+    listener->poll.data = listener;
+    listener->server = server;
+    listener->fd = fd_take(&fd);
+    server->handles++;
+    SLIST_INSERT_HEAD(&server->listeners, listener, next);
+    listener = NULL;
+    watch_listeners(server);
+    return 0;
+}
+
+void http_drain(struct http_server *server, unsigned most_ms, void (*done)(void *arg), void *arg)
+{
+    struct http_conn *conn, *next;
+
+    server->is_draining = true;
+    server->drained = done;
+    server->drained_arg = arg;
+    close_listeners(server);
+    for (conn = TAILQ_FIRST(&server->conns); conn; conn = next) {
+        next = TAILQ_NEXT(conn, next);
+        http_conn_drain(conn);
+    }
+    uv_timer_start(&server->timer, on_timer, TAILQ_EMPTY(&server->conns) ? 0 : most_ms, 0);
+}
+
+void http_stop(struct http_server *server)
+{
+    server->is_stopped = true;
+    server->drained = NULL;
+    close_listeners(server);
+    while (!TAILQ_EMPTY(&server->conns)) {
+        http_conn_cut(TAILQ_FIRST(&server->conns));
+    }
+    uv_close((uv_handle_t *)&server->idle, on_handle_closed);
+    uv_close((uv_handle_t *)&server->timer, on_handle_closed);
+}

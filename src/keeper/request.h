@@ -1,0 +1,167 @@
+/* What the engine may ask of the keeper: a closed list of messages of a fixed size.
+ *
+ * One SOCK_SEQPACKET between the two, one packet a message, fds beside it. No message carries a path
+ * of the host, a uid or a pid: only names that the operator registered and handles that the keeper
+ * gave out. Texts are NUL-terminated within their array and hold nothing but the characters named
+ * here. The keeper checks every field and the state; the table of which request is legal when is in
+ * requests.c. Both sides are of one build, so this may change as it likes. */
+#pragma once
+
+#include "base/err.h"
+#include "box/box.h"
+
+#include <stdint.h>
+
+#define KEEPER_NAME_MAX 64    /* of roots and mounts: [a-z0-9._-], not starting with "." or "-" */
+#define KEEPER_ID_LENGTH 20   /* of sandboxes and disks: [a-z0-9] */
+#define KEEPER_TARGET_MAX 256 /* a path in a box: absolute, without ".." */
+#define KEEPER_MOUNTS_MAX 16
+#define KEEPER_BUILD_MAX 64
+#define KEEPER_BUILD "cove-keeper 1" /* what a hello says; another number with every change here */
+
+enum keeper_type {
+    KEEPER_HELLO =
+        1,       /* first, once: KEEPER_HOST, a KEEPER_NAMED each, a KEEPER_BOX each, KEEPER_DONE */
+    KEEPER_MAKE, /* a box: KEEPER_MADE with its control socket, or KEEPER_REFUSED */
+    KEEPER_CLAIM,     /* says whose a box of the pool is now: KEEPER_DONE */
+    KEEPER_USAGE,     /* of a box: KEEPER_USED */
+    KEEPER_END,       /* of a box, and wait: KEEPER_ENDED, when all of it is gone */
+    KEEPER_DROP_DISK, /* of a sandbox that is no more: KEEPER_DONE */
+
+    KEEPER_HOST = 64,
+    KEEPER_NAMED, /* a registered root or mount; also unasked (id 0), when one is added or removed */
+    KEEPER_BOX,   /* a box that lives, with its control socket */
+    KEEPER_DONE,
+    KEEPER_REFUSED,
+    KEEPER_MADE,
+    KEEPER_USED,
+    KEEPER_ENDED,
+    KEEPER_DISK, /* a persistent disk that is there */
+};
+
+enum keeper_kind { KEEPER_ROOT = 1, KEEPER_MOUNT };
+enum keeper_disk { KEEPER_EPHEMERAL = 1, KEEPER_PERSISTENT };
+
+struct keeper_head {
+    uint32_t type;
+    uint32_t id; /* chosen by the engine, repeated in each answer; 0 is none */
+};
+
+struct keeper_hello {
+    struct keeper_head head;
+    char build[KEEPER_BUILD_MAX];
+};
+
+struct keeper_mount {
+    char name[KEEPER_NAME_MAX]; /* registered */
+    char target[KEEPER_TARGET_MAX];
+    uint32_t read_only; /* a mount that was registered read-only is so anyway */
+    uint32_t pad;
+};
+
+struct keeper_make {
+    struct keeper_head head;
+    char root[KEEPER_NAME_MAX];       /* registered; "host" is the view of the host */
+    uint32_t privileges;              /* enum box_privileges */
+    uint32_t disk_kind;               /* enum keeper_disk */
+    char disk[KEEPER_ID_LENGTH + 4];  /* of a persistent one; made if it is not there */
+    char owner[KEEPER_ID_LENGTH + 4]; /* sandbox; empty: none yet, see KEEPER_CLAIM */
+    char hostname[65];
+    char pad[7];
+    struct box_limits limits;
+    uint32_t mounts_count;
+    uint32_t pad2;
+    struct keeper_mount mounts[KEEPER_MOUNTS_MAX];
+};
+
+struct keeper_claim {
+    struct keeper_head head;
+    uint64_t box;
+    char owner[KEEPER_ID_LENGTH + 4];
+};
+
+/* KEEPER_USAGE, KEEPER_END. */
+struct keeper_of_box {
+    struct keeper_head head;
+    uint64_t box;
+};
+
+struct keeper_drop_disk {
+    struct keeper_head head;
+    char disk[KEEPER_ID_LENGTH + 4];
+};
+
+union keeper_request {
+    struct keeper_head head;
+    struct keeper_hello hello;
+    struct keeper_make make;
+    struct keeper_claim claim;
+    struct keeper_of_box of_box;
+    struct keeper_drop_disk drop_disk;
+};
+
+/* ---- answers ---- */
+
+struct keeper_host {
+    struct keeper_head head;
+    uint32_t cpus;
+    uint32_t is_root;
+    uint64_t memory_bytes;
+    char level[16], limits[8], ids[8], disk[8]; /* how strong boxes are here: see box.h */
+    char warnings[4][480];                      /* empty: none */
+};
+
+struct keeper_named {
+    struct keeper_head head;
+    uint32_t kind;     /* enum keeper_kind */
+    uint32_t is_there; /* 0: it was removed, or what it named is not what it was */
+    char name[KEEPER_NAME_MAX];
+};
+
+struct keeper_box {
+    struct keeper_head head;
+    uint64_t box;
+    char owner[KEEPER_ID_LENGTH + 4];
+    char disk[KEEPER_ID_LENGTH + 4];
+};
+
+/* KEEPER_MADE; its fd is the control socket. READY or what went wrong in there comes over that. */
+struct keeper_made {
+    struct keeper_head head;
+    uint64_t box;
+};
+
+struct keeper_refused {
+    struct keeper_head head;
+    struct error error;
+};
+
+/* KEEPER_USED, KEEPER_ENDED. */
+struct keeper_report {
+    struct keeper_head head;
+    uint64_t box;
+    uint32_t usage_known;
+    uint32_t oom_kills, pids_exceeded, disk_exceeded;
+    uint64_t cpu_ns, memory_bytes, peak_memory_bytes;
+};
+
+struct keeper_disk_there {
+    struct keeper_head head;
+    char disk[KEEPER_ID_LENGTH + 4];
+};
+
+union keeper_answer {
+    struct keeper_head head;
+    struct keeper_host host;
+    struct keeper_named named;
+    struct keeper_box box;
+    struct keeper_made made;
+    struct keeper_refused refused;
+    struct keeper_report report;
+    struct keeper_disk_there disk;
+};
+
+/* The engine's fds when the keeper starts it: the others are closed. */
+#define KEEPER_ENGINE_SOCKET 3 /* this protocol */
+#define KEEPER_ENGINE_STATE 4  /* directory that is the engine's: store, logs, keys */
+#define KEEPER_ENGINE_LISTEN 5 /* from here on COVE_LISTEN_FDS listening sockets, unix or TCP */

@@ -1,0 +1,234 @@
+"""A running `cove serve` of the test build, and clients of its API: nothing between the test and the bytes
+but http.client."""
+import contextlib
+import http.client
+import json
+import os
+import signal
+import socket
+import subprocess
+import threading
+import time
+import urllib.parse
+
+import harness
+
+
+def free_port():
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return probe.getsockname()[1]
+
+
+class UnixConnection(http.client.HTTPConnection):
+    def __init__(self, path, timeout):
+        super().__init__("localhost", timeout=timeout)
+        self.path = str(path)
+
+    def connect(self):
+        self.sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        self.sock.settimeout(self.timeout)
+        self.sock.connect(self.path)
+
+
+class Answer:
+    def __init__(self, response, body):
+        self.status = response.status
+        self.headers = response.headers
+        self.bytes = body
+
+    @property
+    def json(self):
+        return json.loads(self.bytes)
+
+    @property
+    def code(self):
+        """Of a problem, whose form is checked along the way."""
+        assert self.headers["Content-Type"] == "application/problem+json", self
+        problem = self.json
+        assert problem["type"] == f"urn:cove:error:{problem['code']}", problem
+        assert problem["status"] == self.status and problem["title"], problem
+        return problem["code"]
+
+    def __repr__(self):
+        return f"{self.status} {self.bytes[:600]!r}"
+
+
+class Client:
+    """One connection that is kept; over TCP if there is a port, else over the unix socket."""
+
+    def __init__(self, path=None, port=None, key=None, timeout=60):
+        timeout *= harness.PATIENCE
+        self.connection = (UnixConnection(path, timeout) if port is None else
+                           http.client.HTTPConnection("127.0.0.1", port, timeout=timeout))
+        self.key = key
+
+    def send(self, method, path, body=None, headers=None, query=None):
+        headers = dict(headers or {})
+        if self.key is not None:
+            headers.setdefault("Authorization", f"Bearer {self.key}")
+        if body is not None and not isinstance(body, (bytes, str)) and not hasattr(body, "read"):
+            body = json.dumps(body)
+            headers.setdefault("Content-Type", "application/json")
+        if query:
+            path += "?" + urllib.parse.urlencode(query, doseq=True)
+        self.connection.request(method, path, body, headers)
+
+    def receive(self):
+        response = self.connection.getresponse()
+        return Answer(response, response.read())
+
+    def ask(self, method, path, body=None, headers=None, query=None):
+        self.send(method, path, body, headers, query)
+        return self.receive()
+
+    def get(self, path, **more):
+        return self.ask("GET", path, **more)
+
+    def post(self, path, body=None, **more):
+        return self.ask("POST", path, body, **more)
+
+    def delete(self, path, **more):
+        return self.ask("DELETE", path, **more)
+
+    def close(self):
+        self.connection.close()
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self.close()
+
+
+class Lines:
+    """An NDJSON stream that is being read."""
+
+    def __init__(self, client, path, query=None):
+        self.client = client
+        client.send("GET", path, query=query)
+        self.response = client.connection.getresponse()
+        assert self.response.status == 200, self.response.read()
+        assert self.response.headers["Content-Type"] == "application/x-ndjson"
+
+    def __iter__(self):
+        return self
+
+    def __next__(self):
+        line = self.response.readline()
+        if not line:
+            raise StopIteration
+        return json.loads(line)
+
+    def until(self, kind):
+        """All lines up to one of this type, that one included."""
+        lines = []
+        for line in self:
+            lines.append(line)
+            if line["type"] == kind:
+                return lines
+        raise AssertionError(f"the stream ended without a line of type {kind}: {lines[-3:]}")
+
+
+def text_of(lines, stream):
+    return "".join(line["data"] for line in lines if line["type"] == stream)
+
+
+class Serve:
+    """Runs one; used as a context, which stops it and checks that nothing is left."""
+
+    def __init__(self, directory, config="[boxes]\npool = 1\n", options=()):
+        self.directory = directory
+        self.socket = directory / "api.sock"
+        self.data = directory / "data"
+        self.log = directory / "log"
+        self.port = free_port()
+        self.config = directory / "cove.conf"
+        self.config.write_text(config, encoding="utf-8")
+        self.command = [harness.COVE, "serve", "--data", self.data, "--socket", self.socket,
+                        "--listen", f"127.0.0.1:{self.port}", "--config", self.config, *options]
+        self.process = None
+        self.before = None
+
+    def said(self):
+        return self.log.read_text(encoding="utf-8", errors="replace")
+
+    @property
+    def key(self):
+        return (self.data / "engine" / "operator.key").read_text(encoding="ascii").strip()
+
+    def client(self, timeout=60):
+        return Client(path=self.socket, timeout=timeout)
+
+    def tcp(self, key=None, timeout=60):
+        return Client(port=self.port, key=key, timeout=timeout)
+
+    def is_ready(self):
+        if self.process.poll() is not None:
+            raise AssertionError(f"cove serve ended by itself:\n{self.said()}")
+        try:
+            with self.client(timeout=10) as client:
+                return client.get("/readyz").status == 200
+        except OSError:
+            return False
+
+    def wait_ready(self, seconds=30):
+        harness.wait_for(self.is_ready, seconds * harness.PATIENCE, "/readyz")
+
+    def engine_pid(self):
+        """cove-engine, a child of the keeper that the process has become."""
+        for pid in harness.children_of(self.process.pid):
+            with contextlib.suppress(OSError):
+                with open(f"/proc/{pid}/comm", encoding="ascii") as comm:
+                    if comm.read().strip() == "cove-engine":
+                        return pid
+        return None
+
+    def kill_engine(self):
+        """As it may die at any moment; the keeper starts the next one."""
+        old = self.engine_pid()
+        assert old, "there is no engine to kill"
+        os.kill(old, signal.SIGKILL)
+        harness.wait_for(lambda: self.engine_pid() not in (None, old), 20 * harness.PATIENCE,
+                         "the next engine")
+        self.wait_ready()
+
+    def __enter__(self):
+        self.before = harness.host()
+        with open(self.log, "ab") as log:
+            self.process = subprocess.Popen(self.command, stdin=subprocess.DEVNULL, stdout=log,
+                                            stderr=log)
+        try:
+            self.wait_ready()
+        except BaseException:
+            self.__exit__()
+            raise
+        return self
+
+    def __exit__(self, *_):
+        if self.process.poll() is None:
+            self.process.send_signal(signal.SIGTERM)
+            try:
+                self.process.wait(60 * harness.PATIENCE)
+            except subprocess.TimeoutExpired:
+                self.process.kill()
+                self.process.wait()
+                raise
+        harness.check_nothing_left(self.before)
+
+
+def at_once(*functions, seconds=60):
+    """Calls each in a thread of its own; their results in order."""
+    results = [None] * len(functions)
+
+    def call(index, function):
+        results[index] = function()
+
+    threads = [threading.Thread(target=call, args=item) for item in enumerate(functions)]
+    for thread in threads:
+        thread.start()
+    deadline = time.monotonic() + seconds * harness.PATIENCE
+    for thread in threads:
+        thread.join(max(0, deadline - time.monotonic()))
+        assert not thread.is_alive(), "a request was not answered"
+    return results

@@ -1,0 +1,275 @@
+"""What a sandbox lives through, with a running engine: clients that meet, an engine that is killed at any
+moment, a keeper that is, an end in order. What was acknowledged holds, states are true, nothing is left."""
+import contextlib
+import http.client
+import os
+import random
+import signal
+import threading
+import time
+
+import pytest
+
+import harness
+import serving
+
+EPHEMERAL = {"privileges": "plain", "disk_kind": "ephemeral"}
+
+
+@pytest.fixture
+def serve(tmp_path):
+    with serving.Serve(tmp_path, "[boxes]\npool = 2\nmemory = 256M\ndisk = 64M\n") as started:
+        yield started
+
+
+def make(client, **fields):
+    answer = client.post("/v1/sandboxes", {**EPHEMERAL, **fields})
+    assert answer.status in (200, 201), answer
+    return answer.json
+
+
+def path_of(sandbox):
+    return f"/v1/sandboxes/{sandbox['id']}"
+
+
+def run(client, path, line, **fields):
+    answer = client.post(f"{path}/exec", {"command": line, **fields})
+    assert answer.status == 200, answer
+    return answer.json
+
+
+def all_of(client):
+    found, cursor = [], None
+    while True:
+        query = {"limit": 50, **({"cursor": cursor} if cursor else {})}
+        page = client.get("/v1/sandboxes", query=query).json
+        found += page["sandboxes"]
+        cursor = page["next"]
+        if not cursor:
+            return found
+
+
+# ---- clients that meet -------------------------------------------------------------------------
+
+def test_of_many_creates_of_one_name_one_makes_it(serve):
+    def create():
+        with serve.client() as client:
+            return make(client, name="one")
+
+    made = serving.at_once(*[create] * 12)
+    assert len({sandbox["id"] for sandbox in made}) == 1
+    assert sum(sandbox["created"] for sandbox in made) == 1
+    assert {sandbox["state"] for sandbox in made} == {"running"}
+
+
+def test_verbs_that_meet_are_all_answered(serve):
+    with serve.client() as client:
+        path = path_of(make(client))
+
+    def call(verb, body=None):
+        def ask():
+            with serve.client() as client:
+                return client.ask(*verb.split(" "), body).status
+        return ask
+
+    for _ in range(harness.scaled(5, 2)):
+        statuses = serving.at_once(*[call(f"POST {path}/stop"), call(f"POST {path}/start"),
+                                     call(f"POST {path}/exec", {"command": "true", "start": True}),
+                                     call(f"GET {path}"), call(f"POST {path}/stop"),
+                                     call(f"POST {path}/start")])
+        assert set(statuses) <= {200, 409}, statuses
+    statuses = serving.at_once(*[call(f"POST {path}/start"), call(f"DELETE {path}"),
+                                 call(f"DELETE {path}"), call(f"POST {path}/stop")])
+    assert statuses[1] == statuses[2] == 204 and {statuses[0], statuses[3]} <= {200, 404, 410}
+    with serve.client() as client:
+        assert client.get(path).code == "sandbox_gone"
+
+
+def test_a_delete_ends_what_runs(serve):
+    with serve.client() as client:
+        path = path_of(make(client))
+
+    def execute():
+        with serve.client() as client:
+            return client.post(f"{path}/exec", {"command": "sleep 600"})
+
+    def delete():
+        time.sleep(0.5)
+        with serve.client() as client:
+            return client.delete(path)
+
+    executed, deleted = serving.at_once(execute, delete, seconds=20)
+    assert deleted.status == 204
+    assert executed.status == 410 or executed.json["process"]["state"] == "lost", executed
+
+
+# ---- what is kept ------------------------------------------------------------------------------
+
+def test_a_stopped_sandbox_keeps_its_history_and_an_ephemeral_one_no_files(serve):
+    with serve.client() as client:
+        path = path_of(make(client))
+        assert run(client, path, "echo kept > /tmp/f; echo said")["stdout"] == "said\n"
+        stopped = client.post(f"{path}/stop").json
+        assert (stopped["state"], stopped["reason"]) == ("stopped", "stopped")
+        assert client.post(f"{path}/exec", {"command": "true"}).code == "sandbox_stopped"
+        assert client.get(f"{path}/processes/1/output").bytes == b"said\n"
+        started = client.post(f"{path}/start").json
+        assert (started["state"], started["reason"]) == ("running", "started")
+        assert run(client, path, "cat /tmp/f")["process"]["exit_code"] != 0
+        assert client.get(f"{path}/processes/1").json["exit_code"] == 0
+
+
+def test_a_command_without_memory_says_so_and_the_sandbox_runs_on(serve):
+    with serve.client() as client:
+        path = path_of(make(client))
+        eats = "exec tail /dev/zero"  # one line without an end
+        process = run(client, path, eats, timeout_ms=60000)["process"]
+        if harness.EXPECT.is_root:
+            assert process["oom_killed"] and process["signal"] == "SIGKILL", process
+            assert client.get(path).json["state"] == "running"
+        assert run(client, path, "echo on", start=True)["stdout"] == "on\n"
+
+
+# ---- an engine that is killed ------------------------------------------------------------------
+
+class Worker(threading.Thread):
+    """Makes, uses and deletes; remembers what was acknowledged."""
+
+    def __init__(self, serve, number):
+        super().__init__()
+        self.serve, self.number = serve, number
+        self.random = random.Random(number)
+        self.alive, self.gone, self.wrong = {}, set(), []
+        self.end = threading.Event()
+        self.acts = 0
+
+    def act(self, client):
+        choice = self.random.random()
+        if choice < 0.4 or not self.alive:
+            name = f"w{self.number}-{self.acts}"
+            sandbox = make(client, name=name)
+            self.alive[name] = sandbox["id"]
+            return
+        name = self.random.choice(list(self.alive))
+        path = f"/v1/sandboxes/{self.alive[name]}"
+        if choice < 0.6:
+            identity = self.alive.pop(name)  # after this it may be gone, whatever we hear
+            assert client.delete(path).status == 204
+            self.gone.add(identity)
+        elif choice < 0.8:
+            answer = client.post(f"{path}/exec", {"command": f"echo {name}", "start": True})
+            if answer.status == 200 and answer.json["process"]["state"] == "exited":
+                assert answer.json["stdout"] == f"{name}\n", answer
+        else:
+            answer = client.post(f"{path}/stop")
+            assert answer.status != 200 or answer.json["state"] == "stopped", answer
+
+    def run(self):
+        while not self.end.is_set():
+            self.acts += 1
+            try:
+                with self.serve.client() as client:
+                    while not self.end.is_set():
+                        self.act(client)
+                        self.acts += 1
+            except (OSError, http.client.HTTPException):
+                time.sleep(0.01)  # the engine died; the next one hears us
+            except Exception as error:  # noqa: BLE001: told by the test
+                self.wrong.append(repr(error))
+                return
+
+
+def test_nothing_acknowledged_is_lost_when_the_engine_dies(serve):
+    workers = [Worker(serve, number) for number in range(4)]
+    for worker in workers:
+        worker.start()
+    try:
+        for _ in range(harness.scaled(12, 3)):
+            time.sleep(random.uniform(0.05, 0.4) * harness.PATIENCE)
+            with contextlib.suppress(AssertionError):
+                os.kill(serve.engine_pid() or 0, signal.SIGKILL) if serve.engine_pid() else None
+    finally:
+        for worker in workers:
+            worker.end.set()
+        for worker in workers:
+            worker.join(60 * harness.PATIENCE)
+    serve.wait_ready()
+    assert [worker.wrong for worker in workers] == [[]] * 4
+    assert sum(worker.acts for worker in workers) > 50
+    with serve.client() as client:
+        there = {sandbox["id"]: sandbox for sandbox in all_of(client)}
+        for worker in workers:
+            for name, identity in worker.alive.items():
+                assert there[identity]["name"] == name
+                assert client.get(f"/v1/sandboxes/name:{name}").json["id"] == identity
+            assert not worker.gone & set(there)
+        for identity in there:
+            path = f"/v1/sandboxes/{identity}"
+            assert run(client, path, "echo on", start=True)["stdout"] == "on\n"
+            assert client.delete(path).status == 204
+        assert all_of(client) == []
+    harness.wait_for(lambda: not os.listdir(serve.data / "engine" / "sandboxes"), 10, "no files")
+
+
+def test_a_command_does_not_notice_that_the_engine_dies(serve):
+    with serve.client() as client:
+        path = path_of(make(client))
+        line = "for i in $(seq 1 60); do echo $i; sleep 0.05; done"
+        process = client.post(f"{path}/processes", {"command": line}).json["id"]
+    for _ in range(5):
+        serve.kill_engine()
+        time.sleep(0.2)
+    with serve.client() as client:
+        ended = client.get(f"{path}/processes/{process}/wait", query={"timeout_ms": 60000}).json
+        assert (ended["state"], ended["exit_code"]) == ("exited", 0)
+        said = client.get(f"{path}/processes/{process}/output").bytes.split()
+        assert said == [str(i).encode() for i in range(1, 61)]
+
+
+# ---- a keeper that is killed; an end in order --------------------------------------------------
+
+def test_when_the_keeper_dies_all_is_stopped_and_says_why(tmp_path):
+    config = "[boxes]\npool = 2\nmemory = 256M\ndisk = 64M\n"
+    with serving.Serve(tmp_path, config) as serve:
+        with serve.client() as client:
+            path = path_of(make(client, name="survivor"))
+            assert run(client, path, "echo before")["stdout"] == "before\n"
+            client.post(f"{path}/processes", {"command": "sleep 600"})
+        engine = serve.engine_pid()
+        serve.process.kill()
+        serve.process.wait()
+        harness.wait_for(lambda: not os.path.exists(f"/proc/{engine}"), 20 * harness.PATIENCE,
+                         "the engine's end")
+    with serving.Serve(tmp_path, config) as serve, serve.client() as client:
+        sandbox = client.get("/v1/sandboxes/name:survivor").json
+        assert (sandbox["state"], sandbox["reason"]) == ("stopped", "keeper_lost")
+        processes = client.get(f"{path}/processes").json["processes"]
+        assert [(p["state"], p["exit_code"]) for p in processes] == [("exited", 0), ("lost", None)]
+        assert run(client, path, "echo after", start=True)["stdout"] == "after\n"
+
+
+def test_it_ends_in_order_when_told_to(tmp_path):
+    with serving.Serve(tmp_path) as serve, serve.client() as client:
+        make(client, name="last")
+        client.close()
+        serve.process.terminate()
+        assert serve.process.wait(30 * harness.PATIENCE) == 0
+        assert "killed" not in serve.said(), serve.said()
+
+
+# ---- many --------------------------------------------------------------------------------------
+
+def test_many_come_and_go_and_leave_nothing(serve):
+    def files():
+        return len(os.listdir(f"/proc/{serve.engine_pid()}/fd"))
+
+    many = harness.scaled(60, 5)
+    with serve.client() as client:
+        client.delete(path_of(make(client)))
+        time.sleep(1)
+        before = files()
+        made = [make(client) for _ in range(many)]
+        assert [sandbox["id"] for sandbox in all_of(client)] == [each["id"] for each in made]
+        for sandbox in made:
+            assert client.delete(path_of(sandbox)).status == 204
+        harness.wait_for(lambda: files() <= before + 4, 10 * harness.PATIENCE, "its fds are closed")

@@ -1,0 +1,9 @@
+/* What a fuzz entry is: one function over one input, which aborts, or lets a sanitizer abort, where
+ * something does not hold. With -fsanitize=fuzzer the engine of the compiler calls it; elsewhere
+ * replay.c calls it with each file of a corpus. */
+#pragma once
+
+#include <stddef.h>
+#include <stdint.h>
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);

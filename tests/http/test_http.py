@@ -1,0 +1,785 @@
+"""What the HTTP room promises, by real clients and by bytes that no client sends.
+
+Each test has a server of its own (tests/http/server.c, under the sanitizers), which must end well: a
+finding, a leak or a handle that is left is a failure of the test that caused it.
+"""
+import http.client
+import json
+import os
+import pathlib
+import resource
+import signal
+import socket
+import struct
+import subprocess
+import time
+from random import Random
+
+import pytest
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+SERVER = os.environ.get("HTTP_SERVER", str(ROOT / "build/asan/tests/http-server"))
+HELLO = b"GET /hello HTTP/1.1\r\nHost: x\r\n\r\n"
+
+
+class Server:
+    def __init__(self, where, limits):
+        self.path = where
+        self.said = None
+        self.process = subprocess.Popen(
+            [SERVER, f"unix:{where}" if where else "tcp",
+             *(f"{name}={value}" for name, value in limits.items())],
+            stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+        self.port = int(self.process.stdout.readline().split()[1])
+
+    def connect(self, timeout=10):
+        if self.path:
+            client = socket.socket(socket.AF_UNIX)
+            client.settimeout(timeout)
+            client.connect(str(self.path))
+        else:
+            client = socket.create_connection(("127.0.0.1", self.port), timeout)
+        return client
+
+    def client(self):
+        """The standard library's client, on this server's socket."""
+        connection = http.client.HTTPConnection("x", timeout=10)
+        connection.sock = self.connect()
+        return connection
+
+    def get(self, target, method="GET", body=None, headers=None):
+        client = self.client()
+        client.request(method, target, body, headers or {})
+        response = client.getresponse()
+        text = response.read()
+        client.close()
+        return response, text
+
+    def stats(self):
+        return json.loads(self.get("/stats")[1])
+
+    def until(self, name, value, limit=5):
+        """Waits until a number of /stats is what it must be; how long it took."""
+        started = time.monotonic()
+        while (stats := self.stats())[name] != value:
+            assert time.monotonic() - started < limit, stats
+            time.sleep(0.01)
+        return time.monotonic() - started
+
+    def curl(self, target, *words, **more):
+        where = ["--unix-socket", self.path] if self.path else []
+        return subprocess.run(["curl", "-sS", "--max-time", "20", *where, *words,
+                               f"http://127.0.0.1:{self.port or 1}{target}"],
+                              capture_output=True, timeout=30, check=False, **more)
+
+    def raw(self, data, limit=10):
+        """Sends bytes and reads until the server closes."""
+        with self.connect(limit) as client:
+            client.sendall(data)
+            return read_all(client)
+
+    def memory(self):
+        status = pathlib.Path(f"/proc/{self.process.pid}/status").read_text()
+        return int(status.split("VmRSS:")[1].split()[0]) * 1024
+
+    def ended(self):
+        """Waits until it has ended by itself; what it said."""
+        if self.said is None:
+            self.said, errors = self.process.communicate(timeout=20)
+            assert self.process.returncode == 0 and not errors, errors.decode()
+        return self.said
+
+    def stop(self):
+        if self.said is None and self.process.poll() is None:
+            self.process.send_signal(signal.SIGTERM)
+        self.ended()
+
+
+def read_all(client):
+    data = b""
+    while True:
+        try:
+            part = client.recv(65536)
+        except ConnectionResetError:
+            return data
+        if not part:
+            return data
+        data += part
+
+
+def read_until(client, mark):
+    data = b""
+    while mark not in data:
+        part = client.recv(65536)
+        assert part, data
+        data += part
+    return data
+
+
+def status(answer):
+    assert answer.startswith(b"HTTP/1.1 "), answer
+    return int(answer.split(b" ")[1])
+
+
+@pytest.fixture
+def serve(tmp_path):
+    servers = []
+
+    def start(kind="unix", **limits):
+        servers.append(Server(tmp_path / "socket" if kind == "unix" else None, limits))
+        return servers[-1]
+
+    yield start
+    for server in servers:
+        server.stop()
+
+
+@pytest.fixture(params=["unix", "tcp"])
+def server(serve, request):
+    return serve(request.param)
+
+
+# ---- requests and answers ----
+
+def test_answers_and_keeps_the_connection(server):
+    client = server.client()
+    own = client.sock
+    for _ in range(5):
+        client.request("GET", "/hello")
+        response = client.getresponse()
+        assert (response.status, response.read()) == (200, b"hello\n")
+        assert response.headers["Date"].endswith(" GMT")
+        assert client.sock is own
+    client.close()
+
+
+def test_body_comes_back(server):
+    for size in (0, 1, 1000, 300_000):
+        body = os.urandom(size)
+        assert server.get("/echo", "POST", body)[1] == body
+
+
+def test_chunked_body_comes_back(server):
+    parts = [os.urandom(size) for size in (1, 70_000, 3)]
+    client = server.client()
+    client.request("PUT", "/echo", iter(parts), {"Transfer-Encoding": "chunked"},
+                   encode_chunked=True)
+    assert client.getresponse().read() == b"".join(parts)
+
+
+def test_curl_uploads_and_downloads(server, tmp_path):
+    (tmp_path / "file").write_bytes(os.urandom(3_000_000))
+    got = server.curl("/echo", "--data-binary", f"@{tmp_path}/file",
+                      "-H", "Expect: 100-continue")
+    assert got.stdout == (tmp_path / "file").read_bytes()
+    assert len(server.curl("/stream?count=5000000").stdout) == 5_000_000
+
+
+def test_pipelined_requests_are_answered_in_order(server):
+    last = b"GET /hello HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n"
+    mixed = (b"GET /later?ms=30 HTTP/1.1\r\nHost: x\r\n\r\n"
+             b"POST /echo HTTP/1.1\r\nHost: x\r\nContent-Length: 3\r\n\r\nabc"
+             b"PUT /echo HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n"
+             b"2\r\nde\r\n0\r\n\r\n")
+    answer = server.raw(mixed + HELLO * 200 + last)
+    bodies = [part.split(b"\r\n\r\n", 1)[1] for part in answer.split(b"HTTP/1.1 200 OK\r\n")[1:]]
+    assert bodies == [b"later\n", b"abc", b"de"] + [b"hello\n"] * 201
+
+
+def test_a_request_that_comes_byte_by_byte_is_answered(serve):
+    server = serve()
+    with server.connect() as client:
+        for byte in (b"\r\nPOST /echo HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n"
+                     b"3;a=b\r\nabc\r\n0\r\nTrailer: 1\r\n\r\n"):
+            client.send(bytes([byte]))
+        assert read_until(client, b"abc").startswith(b"HTTP/1.1 200")
+        client.sendall(HELLO)
+        read_until(client, b"hello\n")
+
+
+def test_however_requests_are_split_the_answers_are_the_same(server):
+    random = Random(7)
+    body = bytes(random.choices(b"u\r\n0", k=3000))
+    chunked = b"".join(b"%x\r\n%s\r\n" % (len(part), part) for part in (body[:7], body[7:]))
+    asked = [
+        (HELLO, b"hello\n"),
+        (b"POST /echo HTTP/1.1\r\nHost: x\r\nContent-Length: 3000\r\n\r\n" + body, body),
+        (b"PUT /echo HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n" + chunked
+         + b"0\r\n\r\n", body),
+        (b"POST /upload?hold=1 HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n"
+         + chunked + b"0\r\nA: b\r\n\r\n", b"%d" % body.count(b"u")),
+        (b"GET /later?ms=1 HTTP/1.1\r\nHost: x\r\n\r\n", b"later\n"),
+        (b"GET /nowhere HTTP/1.1\r\nHost: x\r\n\r\n",
+         b"route_not_found: There is nothing at this path."),
+    ]
+    for _ in range(20):
+        chosen = random.choices(asked, k=12)
+        data = b"".join(request for request, _ in chosen)
+        with server.connect() as client:
+            while data:
+                size = random.choice((1, 2, 3, 50, 700, 5000))
+                client.sendall(data[:size])
+                data = data[size:]
+                time.sleep(random.choice((0, 0.0005)))
+            answers = client.makefile("rb")
+            for _, expected in chosen:
+                length = 0
+                while (line := answers.readline()) != b"\r\n":
+                    if line.lower().startswith(b"content-length:"):
+                        length = int(line.split(b":")[1])
+                assert answers.read(length) == expected
+
+
+def test_clients_that_leave_anywhere_leave_nothing(server):
+    random = Random(8)
+    requests = [HELLO * 3, b"GET /follow HTTP/1.1\r\nHost: x\r\n\r\n",
+                b"GET /stream?count=3000000 HTTP/1.1\r\nHost: x\r\n\r\n",
+                b"GET /stream?count=5000&ms=1 HTTP/1.1\r\nHost: x\r\n\r\n",
+                b"POST /upload?hold=2 HTTP/1.1\r\nHost: x\r\nContent-Length: 99999\r\n\r\n"
+                + b"u" * 20000, b"POST /echo HTTP/1.1\r\nHost: x\r\nContent-Length: 9\r\n\r\nabc"]
+    for _ in range(300):
+        client = server.connect()
+        data = random.choice(requests)
+        client.sendall(data[:random.randrange(1, len(data) + 1)])
+        if random.random() < 0.3:
+            time.sleep(0.002)
+        if random.random() < 0.3:
+            client.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+        client.close()
+    server.until("live", 0)
+
+
+def test_head_has_the_header_of_get_and_no_body(server):
+    with server.connect() as client:
+        client.sendall(b"HEAD /hello HTTP/1.1\r\nHost: x\r\n\r\n")
+        assert b"Content-Length: 6\r\n" in read_until(client, b"\r\n\r\n")
+        client.sendall(b"HEAD /stream HTTP/1.1\r\nHost: x\r\n\r\n")
+        assert read_until(client, b"\r\n\r\n").endswith(b"\r\n\r\n")
+        client.sendall(HELLO)
+        assert read_until(client, b"hello\n").startswith(b"HTTP/1.1 200")
+
+
+def test_204_has_no_length(server):
+    response, body = server.get("/nothing")
+    assert (response.status, body, response.headers["Content-Length"]) == (204, b"", None)
+
+
+def test_http_1_0(server):
+    answer = server.raw(b"GET /hello HTTP/1.0\r\n\r\n")
+    assert b"Connection: close\r\n" in answer and answer.endswith(b"\r\n\r\nhello\n")
+    answer = server.raw(b"GET /stream?count=3 HTTP/1.0\r\nConnection: keep-alive\r\n\r\n")
+    assert b"Transfer-Encoding" not in answer and answer.endswith(b"\r\n\r\nxxx")
+    with server.connect() as client:
+        for _ in range(2):
+            client.sendall(b"GET /hello HTTP/1.0\r\nConnection: keep-alive\r\n\r\n")
+            assert b"Connection: keep-alive\r\n" in read_until(client, b"hello\n")
+
+
+def test_connection_close_closes(server):
+    answer = server.raw(b"GET /hello HTTP/1.1\r\nHost: x\r\nConnection: foo, Close\r\n\r\n" + HELLO)
+    assert answer.count(b"HTTP/1.1 ") == 1 and b"Connection: close\r\n" in answer
+
+
+def test_no_route_and_no_method(server):
+    assert server.get("/nowhere")[0].status == 404
+    assert server.get("/hello/")[0].status == 404
+    response, body = server.get("/echo", "DELETE")
+    assert (response.status, response.headers["Allow"]) == (405, "POST, PUT")
+    assert body.startswith(b"method_not_allowed: ")
+    assert server.get("/hello", "POST", b"x" * 1000)[0].headers["Allow"] == "GET, HEAD"
+
+
+def test_path_parameters_are_decoded(server):
+    assert server.get("/param/a%2Fb/and/%c3%a4+.%25")[1].decode() == \
+        "/param/a%2Fb/and/%c3%a4+.%25|a/b|ä+.%"
+    assert server.get("/param//and/b")[0].status == 404
+    assert server.get("/param/a/b/and/c")[0].status == 404
+
+
+@pytest.mark.parametrize("escape", ["%", "%2", "%zz", "%00", "a%0", "%ff", "%c0%af", "%ed%a0%80"])
+def test_broken_escapes_are_refused(server, escape):
+    assert server.get(f"/param/{escape}/and/b")[0].status == 400
+    assert server.get(f"/query?a={escape}")[0].status == 400
+
+
+def test_query_is_decoded(server):
+    assert server.get("/query?a=b%26c&&d&=e&a=f+g%3d")[1] == b"[a]=[b&c]\n[d]=[]\n[]=[e]\n[a]=[f g=]\n"
+    assert server.get("/query?" + "a&" * 65)[0].status == 400
+
+
+def test_fields_are_found_in_any_case(server):
+    assert server.get("/field/x-THING", headers={"X-Thing": "  a b\t"})[1] == b"a b"
+    assert server.get("/field/x-other")[0].status == 404
+
+
+def test_absolute_target(server):
+    assert status(server.raw(b"GET http://X:1/hello HTTP/1.1\r\nHost: x:1\r\n"
+                             b"Connection: close\r\n\r\n")) == 200
+    assert status(server.raw(b"GET http://y/hello HTTP/1.1\r\nHost: x\r\n\r\n")) == 400
+
+
+def test_peer(serve, tmp_path):
+    server = serve("unix")
+    is_unix, uid, gid, pid, _, _ = server.get("/peer")[1].split()
+    assert [int(part) for part in (is_unix, uid, gid, pid)] == \
+        [1, os.getuid(), os.getgid(), os.getpid()]
+    assert serve("tcp").get("/peer")[1].decode().endswith(" 1 127.0.0.1")
+
+
+def test_admit_comes_before_handler_route_and_body(server):
+    assert server.get("/nowhere", headers={"X-Deny": "yes"})[0].status == 401
+    answer = server.raw(b"POST /echo HTTP/1.1\r\nHost: x\r\nX-Deny: yes\r\nContent-Length: 9\r\n"
+                        b"Expect: 100-continue\r\n\r\n")
+    assert status(answer) == 401
+    assert server.get("/hello", headers={"X-Deny": "later"})[1] == b"later\n"
+
+
+def test_an_answer_cannot_be_given_a_line_more(server):
+    client = server.client()
+    client.request("GET", "/evil")
+    response = client.getresponse()
+    names = [name.lower() for name, _ in response.getheaders()]
+    assert sorted(names) == ["content-length", "date", "x-good"]
+    assert response.read() == b"good"
+    client.request("GET", "/hello")
+    assert client.getresponse().read() == b"hello\n"
+
+
+# ---- what is refused ----
+
+REFUSED = {
+    "two lengths": (400, b"POST /echo HTTP/1.1\r\nHost: x\r\nContent-Length: 3\r\n"
+                         b"Content-Length: 3\r\n\r\nabc"),
+    "a list of lengths": (400, b"POST /echo HTTP/1.1\r\nHost: x\r\nContent-Length: 3, 3\r\n\r\nabc"),
+    "a signed length": (400, b"POST /echo HTTP/1.1\r\nHost: x\r\nContent-Length: +3\r\n\r\nabc"),
+    "no length": (400, b"POST /echo HTTP/1.1\r\nHost: x\r\nContent-Length:\r\n\r\n"),
+    "a length beyond all": (400, b"POST /echo HTTP/1.1\r\nHost: x\r\n"
+                                 b"Content-Length: 99999999999999999999\r\n\r\n"),
+    "length and coding": (400, b"POST /echo HTTP/1.1\r\nHost: x\r\nContent-Length: 3\r\n"
+                               b"Transfer-Encoding: chunked\r\n\r\n0\r\n\r\n"),
+    "two codings": (400, b"POST /echo HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n"
+                         b"Transfer-Encoding: identity\r\n\r\n0\r\n\r\n"),
+    "another coding": (501, b"POST /echo HTTP/1.1\r\nHost: x\r\n"
+                            b"Transfer-Encoding: gzip, chunked\r\n\r\n0\r\n\r\n"),
+    "a coding in 1.0": (400, b"POST /echo HTTP/1.0\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n"),
+    "two hosts": (400, b"GET /hello HTTP/1.1\r\nHost: x\r\nhost: x\r\n\r\n"),
+    "no host": (400, b"GET /hello HTTP/1.1\r\n\r\n"),
+    "two keys": (400, b"GET /hello HTTP/1.1\r\nHost: x\r\nAuthorization: a\r\n"
+                      b"Authorization: b\r\n\r\n"),
+    "a folded line": (400, b"GET /hello HTTP/1.1\r\nHost: x\r\nA: b\r\n c\r\n\r\n"),
+    "a line that begins folded": (400, b"GET /hello HTTP/1.1\r\n Host: x\r\n\r\n"),
+    "a space before the colon": (400, b"GET /hello HTTP/1.1\r\nHost : x\r\n\r\n"),
+    "no colon": (400, b"GET /hello HTTP/1.1\r\nHost: x\r\nabc\r\n\r\n"),
+    "no name": (400, b"GET /hello HTTP/1.1\r\nHost: x\r\n: b\r\n\r\n"),
+    "bare line feeds": (400, b"GET /hello HTTP/1.1\nHost: x\n\n"),
+    "a bare line feed": (400, b"GET /hello HTTP/1.1\r\nHost: x\nA: b\r\n\r\n"),
+    "a bare carriage return": (400, b"GET /hello HTTP/1.1\r\nHost: x\r\nA: b\rC: d\r\n\r\n"),
+    "a NUL in a value": (400, b"GET /hello HTTP/1.1\r\nHost: x\r\nA: b\0c\r\n\r\n"),
+    "a NUL in a name": (400, b"GET /hello HTTP/1.1\r\nHost: x\r\nA\0B: c\r\n\r\n"),
+    "a NUL in the target": (400, b"GET /hel\0lo HTTP/1.1\r\nHost: x\r\n\r\n"),
+    "two spaces": (400, b"GET  /hello HTTP/1.1\r\nHost: x\r\n\r\n"),
+    "a tab": (400, b"GET\t/hello\tHTTP/1.1\r\nHost: x\r\n\r\n"),
+    "no version": (400, b"GET /hello\r\nHost: x\r\n\r\n"),
+    "a version to come": (505, b"PRI * HTTP/2.0\r\n\r\n"),
+    "another version": (400, b"GET /hello HTTP/1.1x\r\nHost: x\r\n\r\n"),
+    "no slash": (400, b"GET hello HTTP/1.1\r\nHost: x\r\n\r\n"),
+    "bytes beyond ASCII": (400, b"GET /h\xc3\xa4 HTTP/1.1\r\nHost: x\r\n\r\n"),
+    "two empty lines": (400, b"\r\n\r\n" + HELLO),
+    "TLS": (400, b"\x16\x03\x01\x02\x00\x01\x00"),
+    "another expectation": (417, b"POST /echo HTTP/1.1\r\nHost: x\r\nExpect: more\r\n\r\n"),
+    "a negative chunk": (400, b"POST /echo HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n"
+                              b"-1\r\na\r\n0\r\n\r\n"),
+    "a chunk with 0x": (400, b"POST /echo HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n"
+                             b"0x1\r\na\r\n0\r\n\r\n"),
+    "a chunk too long": (400, b"POST /echo HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n"
+                              b"1\r\nab\r\n0\r\n\r\n"),
+    "a chunk beyond all": (400, b"POST /echo HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n"
+                                b"\r\n10000000000000003\r\nabc\r\n"),
+    "a chunk with line feeds": (400, b"POST /echo HTTP/1.1\r\nHost: x\r\n"
+                                     b"Transfer-Encoding: chunked\r\n\r\n1\na\n0\n\n"),
+    "a space behind a chunk's size": (400, b"POST /echo HTTP/1.1\r\nHost: x\r\n"
+                                           b"Transfer-Encoding: chunked\r\n\r\n1 \r\na\r\n0\r\n\r\n"),
+}
+
+
+@pytest.mark.parametrize("what", REFUSED)
+def test_refused(server, what):
+    """And nothing that follows on the connection is taken for a request."""
+    expected, data = REFUSED[what]
+    answer = server.raw(data + HELLO)
+    assert status(answer) == expected
+    assert answer.count(b"\r\nDate: ") == 1 and b"hello\n" not in answer
+    assert b"Connection: close\r\n" in answer
+
+
+# ---- limits ----
+
+def test_a_header_beyond_the_limit(serve):
+    server = serve("tcp", header_bytes=4096)
+    assert server.get("/hello", headers={"A": "b" * 3500})[0].status == 200
+    assert status(server.raw(HELLO[:-2] + b"A: " + b"b" * 5000 + b"\r\n\r\n")) == 431
+    assert status(server.raw(b"GET /" + b"a" * 500_000)) == 431
+    assert status(server.raw(HELLO[:-2] + b"A: b\r\n" * 100 + b"\r\n")) == 431
+
+
+def test_a_header_that_comes_too_slowly(serve):
+    """Each byte in time, all of them not: an inactivity limit would never see it."""
+    server = serve("tcp", header_ms=400, idle_ms=5000)
+    with server.connect() as client:
+        started = time.monotonic()
+        for byte in HELLO * 10:
+            try:
+                client.send(bytes([byte]))
+            except OSError:
+                break
+            client.settimeout(0.05)
+            try:
+                answer = client.recv(1000)
+                break
+            except TimeoutError:
+                continue
+        assert status(answer) == 408
+        assert 0.35 < time.monotonic() - started < 1.5
+
+
+def test_an_idle_connection_is_closed(serve):
+    server = serve("tcp", idle_ms=300)
+    with server.connect() as client:
+        client.sendall(HELLO)
+        read_until(client, b"hello\n")
+        started = time.monotonic()
+        assert client.recv(10) == b""
+        assert 0.2 < time.monotonic() - started < 1.5
+    with server.connect() as client:
+        assert client.recv(10) == b""
+
+
+def test_a_body_that_does_not_come(serve):
+    server = serve("unix", body_ms=300)
+    head = b"POST /echo HTTP/1.1\r\nHost: x\r\nContent-Length: 9\r\n\r\n"
+    assert status(server.raw(head + b"a")) == 408
+    assert server.raw(head.replace(b"echo", b"upload") + b"u") == b""
+    server.until("live", 0)
+    assert server.stats()["gone"] == 1
+
+
+def test_a_body_beyond_the_limit_is_not_read(serve):
+    server = serve("tcp", body_bytes=1000)
+    started = time.monotonic()
+    head = b"POST /echo HTTP/1.1\r\nHost: x\r\n"
+    assert status(server.raw(head + b"Content-Length: 1000000000000\r\n"
+                                    b"Expect: 100-continue\r\n\r\n")) == 413
+    assert status(server.raw(head + b"Content-Length: 200000\r\n\r\n" + b"a" * 200_000)) == 413
+    assert status(server.raw(head + b"Transfer-Encoding: chunked\r\n\r\n"
+                             + b"190\r\n" + b"a" * 400 + b"\r\n190\r\n" + b"a" * 400
+                             + b"\r\n190\r\n" + b"a" * 400 + b"\r\n")) == 413
+    assert server.get("/echo", "POST", b"a" * 1000)[1] == b"a" * 1000
+    assert server.curl("/echo", "--data-binary", "@-", "-o", "/dev/null", "-w", "%{http_code}",
+                       input=b"a" * 3_000_000).stdout == b"413"
+    assert time.monotonic() - started < 9
+
+
+def test_connections_beyond_the_limit_are_told(serve):
+    server = serve("unix", connections=3)
+    held = [server.connect() for _ in range(3)]
+    for client in held:
+        client.sendall(HELLO)
+        read_until(client, b"hello\n")
+    answer = server.raw(HELLO)
+    assert status(answer) == 503 and b"Retry-After: 1\r\n" in answer
+    assert b"too_many_connections" in answer
+    held[0].close()
+    deadline = time.monotonic() + 5
+    while status(server.raw(HELLO.replace(b"\r\n\r\n", b"\r\nConnection: close\r\n\r\n"))) != 200:
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+    for client in held:
+        client.close()
+
+
+def test_far_more_connections_than_the_limit_only_wait(serve):
+    server = serve("unix", connections=2)
+    crowd = []
+    for _ in range(200):
+        client = server.connect()
+        crowd.append(client)
+    time.sleep(0.3)
+    fds = len(os.listdir(f"/proc/{server.process.pid}/fd"))
+    assert fds < 2 + 64 + 30
+    for client in crowd:
+        client.close()
+    deadline = time.monotonic() + 5
+    while True:
+        with server.connect() as client:
+            client.sendall(HELLO)
+            if status(client.recv(1000)) == 200:
+                break
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+
+
+# ---- clients that leave ----
+
+def test_a_client_that_leaves_while_nothing_is_written(server):
+    for target in ("/follow", "/later?ms=60000"):
+        before = server.stats()["gone"]
+        client = server.connect()
+        client.sendall(f"GET {target} HTTP/1.1\r\nHost: x\r\n\r\n".encode())
+        server.until("live", 1)
+        client.close()
+        assert server.until("gone", before + 1) < 0.5
+        server.until("live", 0)
+
+
+def test_a_client_that_is_reset(serve):
+    server = serve("tcp")
+    client = server.connect()
+    client.sendall(b"GET /follow HTTP/1.1\r\nHost: x\r\n\r\n")
+    server.until("followers", 1)
+    client.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+    client.close()
+    assert server.until("gone", 1) < 0.5
+
+
+def test_a_client_that_leaves_with_requests_sent_ahead(server):
+    """Unread bytes lie before the end: it must be seen all the same."""
+    client = server.connect()
+    client.sendall(b"GET /later?ms=60000 HTTP/1.1\r\nHost: x\r\n\r\n" + HELLO * 5000)
+    server.until("live", 1)
+    client.close()
+    assert server.until("gone", 1) < 0.5
+
+
+def test_a_client_that_leaves_within_a_body(server):
+    client = server.connect()
+    client.sendall(b"POST /upload HTTP/1.1\r\nHost: x\r\nContent-Length: 9\r\n\r\nuu")
+    server.until("live", 1)
+    client.close()
+    assert server.until("gone", 1) < 0.5
+    client = server.connect()
+    client.sendall(b"POST /echo HTTP/1.1\r\nHost: x\r\nContent-Length: 9\r\n\r\nuu")
+    client.close()
+    server.until("live", 0)
+
+
+def test_a_client_that_leaves_while_its_body_is_held_back(server):
+    client = server.connect()
+    client.sendall(b"POST /upload?hold=60000 HTTP/1.1\r\nHost: x\r\nContent-Length: 4000000\r\n\r\n")
+    # No more than the kernel takes: on TCP the end of what it cannot deliver is not told either.
+    client.sendall(b"u" * 40_000)
+    server.until("live", 1)
+    client.close()
+    assert server.until("gone", 1) < 0.5
+
+
+def test_an_answer_to_nobody_goes_nowhere(server):
+    client = server.connect()
+    client.sendall(b"GET /stubborn?ms=200 HTTP/1.1\r\nHost: x\r\n\r\n")
+    server.until("live", 1)
+    client.close()
+    server.until("live", 0)
+    assert server.stats()["gone"] == 0
+
+
+def test_a_client_that_shuts_down_its_side_has_what_is_answered_at_once(server):
+    with server.connect() as client:
+        client.sendall(HELLO * 3 + b"GET /big?bytes=3000000 HTTP/1.1\r\nHost: x\r\n\r\n")
+        client.shutdown(socket.SHUT_WR)
+        time.sleep(0.2)
+        answer = read_all(client)
+    assert answer.count(b"hello\n") == 3 and answer.endswith(b"b" * 3_000_000)
+
+
+# ---- streams ----
+
+def test_each_write_arrives_at_once(server):
+    with server.connect() as client:
+        client.sendall(b"GET /follow HTTP/1.1\r\nHost: x\r\n\r\n")
+        assert b"chunked\r\n" in read_until(client, b"\r\n\r\n")
+        for text in ("one", "two"):
+            started = time.monotonic()
+            server.get("/publish", "POST", text)
+            assert read_until(client, b"\r\n" + text.encode() + b"\r\n")
+            assert time.monotonic() - started < 0.2
+        server.get("/publish?finish=1", "POST", "three")
+        assert read_until(client, b"0\r\n\r\n").endswith(b"5\r\nthree\r\n0\r\n\r\n")
+        client.sendall(HELLO)
+        read_until(client, b"hello\n")
+
+
+def test_a_thousand_followers(serve):
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (min(hard, 8192), hard))
+    try:
+        server = serve("unix")
+        followers = []
+        for _ in range(1000):
+            client = server.connect()
+            client.sendall(b"GET /follow HTTP/1.1\r\nHost: x\r\n\r\n")
+            followers.append(client)
+        server.until("followers", 1000)
+        server.get("/publish", "POST", "to all")
+        for client in followers:
+            read_until(client, b"6\r\nto all\r\n")
+        for client in followers[::2]:
+            client.close()
+        assert server.until("followers", 500) < 3
+        server.get("/publish?finish=1", "POST", "the end")
+        for client in followers[1::2]:
+            read_until(client, b"the end\r\n0\r\n\r\n")
+            client.close()
+        server.until("live", 0)
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+
+
+def test_a_slow_reader_holds_no_more_than_the_backlog(serve):
+    server = serve("tcp", backlog_bytes=200_000)
+    slow = server.connect()
+    slow.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+    before = server.memory()
+    slow.sendall(b"GET /stream?count=500000000 HTTP/1.1\r\nHost: x\r\n\r\n")
+    for _ in range(20):
+        assert slow.recv(1)
+        time.sleep(0.05)
+    assert 200_000 < server.stats()["waiting"] < 200_000 + 2 * 65536
+    # The sanitizer keeps what was freed for a while.
+    assert server.memory() - before < 30_000_000
+    fast = server.curl("/stream?count=50000000", "-o", "/dev/null", "-w", "%{size_download}")
+    assert fast.stdout == b"50000000"
+    slow.close()
+    server.until("live", 0)
+
+
+def test_who_writes_on_all_the_same_loses_the_client(serve):
+    server = serve("unix", backlog_bytes=100_000)
+    slow = server.connect()
+    slow.sendall(b"GET /stream?count=50000000&careless=1 HTTP/1.1\r\nHost: x\r\n\r\n")
+    server.until("live", 0)
+    assert server.stats()["waiting"] < 400_000
+    assert not read_all(slow).endswith(b"0\r\n\r\n")
+    slow.close()
+
+
+def test_a_whole_answer_that_is_not_taken_is_dropped_in_time(serve):
+    server = serve("unix", idle_ms=300)
+    client = server.connect()
+    client.sendall(b"GET /big?bytes=30000000 HTTP/1.1\r\nHost: x\r\n\r\n")
+    time.sleep(1)
+    assert len(read_all(client)) < 30_000_000
+    client.close()
+
+
+def test_an_aborted_answer_is_seen_to_be_broken(server):
+    answer = server.curl("/abort")
+    assert answer.returncode in (18, 56), answer
+    client = server.client()
+    client.request("GET", "/abort")
+    with pytest.raises((http.client.IncompleteRead, ConnectionError)):
+        client.getresponse().read()
+    assert server.curl("/abort?begin=0").returncode in (52, 56)
+
+
+def test_an_aborted_answer_to_http_1_0_is_reset(serve):
+    with serve("tcp").connect() as client:
+        client.sendall(b"GET /abort HTTP/1.0\r\n\r\n")
+        with pytest.raises(ConnectionResetError):
+            while client.recv(1000):
+                pass
+
+
+# ---- bodies in parts ----
+
+def test_a_large_body_passes_through_in_flat_memory(server):
+    before = server.memory()
+    client = server.connect()
+    client.sendall(b"POST /upload HTTP/1.1\r\nHost: x\r\nContent-Length: 200000000\r\n\r\n")
+    block = b"u" * 1_000_000
+    for _ in range(200):
+        client.sendall(block)
+    assert read_until(client, b"200000000")
+    assert server.memory() - before < 30_000_000
+    client.close()
+
+
+def test_a_body_that_is_held_back_waits_in_the_kernel(server):
+    body = b"u" * 3_000_000
+    client = server.client()
+    client.request("POST", "/upload?hold=5", iter([body[:1_000_000], body[1_000_000:]]),
+                   {"Transfer-Encoding": "chunked"}, encode_chunked=True)
+    assert client.getresponse().read() == b"3000000"
+    client.request("POST", "/upload?hold=60000&now=1", body)
+    assert client.getresponse().read() == b"3000000"
+    client.request("POST", "/upload", b"")
+    assert client.getresponse().read() == b"0"
+
+
+def test_continue_is_said_when_the_body_is_wanted(server):
+    for target in ("/upload", "/echo"):
+        with server.connect() as client:
+            client.sendall(f"POST {target} HTTP/1.1\r\nHost: x\r\nContent-Length: 2\r\n"
+                           "Expect: 100-Continue\r\n\r\n".encode())
+            assert read_until(client, b"\r\n\r\n") == b"HTTP/1.1 100 Continue\r\n\r\n"
+            client.sendall(b"uu")
+            assert status(read_until(client, b"\r\n\r\n")) == 200
+
+
+def test_an_answer_before_the_end_of_the_body_arrives(server):
+    client = server.connect()
+    client.sendall(b"POST /upload?enough=1000 HTTP/1.1\r\nHost: x\r\nContent-Length: 3000000\r\n\r\n")
+    client.sendall(b"u" * 2_000_000)
+    answer = read_all(client)
+    assert b"Connection: close\r\n" in answer and answer.endswith(b"enough")
+    client.close()
+
+
+def test_a_broken_chunk_ends_a_streamed_body(server):
+    answer = server.raw(b"POST /upload HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n"
+                        b"1\r\nu\r\nx\r\n")
+    assert answer == b""
+    server.until("gone", 1)
+
+
+# ---- the end ----
+
+def test_draining_finishes_what_is_begun(serve):
+    server = serve("unix")
+    idle, later, begun = server.connect(), server.connect(), server.connect()
+    later.sendall(b"GET /later?ms=300 HTTP/1.1\r\nHost: x\r\n\r\n" + HELLO)
+    begun.sendall(b"POST /echo HTTP/1.1\r\nHost: x\r\nContent-Length: 3\r\n\r\na")
+    server.until("live", 1)
+    assert server.get("/drain?ms=5000", "POST")[1] == b"draining\n"
+    assert idle.recv(10) == b""
+    with pytest.raises((ConnectionRefusedError, FileNotFoundError)):
+        server.connect()
+    begun.sendall(b"bc")
+    assert read_all(begun).endswith(b"Connection: close\r\n\r\nabc")
+    answer = read_all(later)
+    assert answer.endswith(b"later\n") and answer.count(b"HTTP/1.1 ") == 1
+    assert b"drained" in server.ended()
+
+
+def test_draining_cuts_in_the_end(serve):
+    server = serve("tcp")
+    follower = server.connect()
+    follower.sendall(b"GET /follow HTTP/1.1\r\nHost: x\r\n\r\n")
+    server.until("followers", 1)
+    started = time.monotonic()
+    server.get("/drain?ms=300", "POST")
+    assert not read_all(follower).endswith(b"0\r\n\r\n")
+    assert 0.2 < time.monotonic() - started < 2
+    assert b"drained" in server.ended()
+
+
+def test_stopping_cuts_all_and_leaves_nothing(serve):
+    server = serve("unix")
+    clients = [server.connect() for _ in range(4)]
+    for client, data in zip(clients, (HELLO[:20], b"GET /follow HTTP/1.1\r\nHost: x\r\n\r\n",
+                                      b"POST /echo HTTP/1.1\r\nHost: x\r\nContent-Length: 9\r\n\r\na",
+                                      b"POST /upload HTTP/1.1\r\nHost: x\r\nContent-Length: 9\r\n\r\nu")):
+        client.sendall(data)
+    server.until("live", 2)
+    server.stop()
+    for client in clients:
+        read_all(client)
+        client.close()

@@ -1,0 +1,68 @@
+/* The other end of the engine's socket, for tests that attack the engine from there: a keeper that
+ * refuses, is silent, vanishes or lies, and boxes whose init does. It runs in the engine's own loop, so
+ * that every interleaving is one that the test has chosen. */
+#pragma once
+
+#include "keeper/request.h"
+
+#include <stdbool.h>
+#include <uv.h>
+
+enum fake_mood { FAKE_STANDS, FAKE_NEVER_STANDS, FAKE_FAILS, FAKE_DIES_STANDING };
+
+enum fake_lie {
+    FAKE_TRUTH,
+    FAKE_SHORT,      /* a byte is missing */
+    FAKE_LONG,       /* or one too many */
+    FAKE_TYPE,       /* a type that is none */
+    FAKE_OTHER_TYPE, /* an answer to something else */
+    FAKE_ID,         /* an id that nobody asked with */
+    FAKE_NO_FD,
+    FAKE_FDS,  /* one more than there should be */
+    FAKE_TEXT, /* a text that does not end */
+    FAKE_LIES,
+};
+
+struct fake_box {
+    struct fake_box *next;
+    struct fake *fake;
+    uint64_t id;
+    char owner[KEEPER_ID_LENGTH + 4], disk[KEEPER_ID_LENGTH + 4];
+    char root[KEEPER_NAME_MAX];
+    int init, control; /* the test's end, and a duplicate of the engine's */
+    uv_poll_t *poll;
+    unsigned execs;
+};
+
+struct fake {
+    uv_loop_t *loop;
+    int socket;
+    uv_poll_t *poll;
+    struct fake_box *boxes;
+    uint64_t handles;
+    char dropped[64][KEEPER_ID_LENGTH + 4]; /* disks, the first of them */
+    char disks[8][KEEPER_ID_LENGTH + 4];    /* that it says there are */
+    unsigned counts[16];                    /* requests by type */
+    unsigned ended, dropped_count;
+
+    enum fake_mood mood;
+    unsigned refuse;    /* the next so many makes */
+    uint32_t vanish_at; /* a request of this type is its end */
+    uint32_t silent_at; /* is not answered */
+    uint32_t lie_at;
+    enum fake_lie lie;
+    uint32_t oom_kills; /* in reports */
+    int exit_status;    /* of commands */
+};
+
+/* The engine's end of a new socket; boxes stay what they are. */
+int fake_connect(struct fake *fake, uv_loop_t *loop);
+void fake_vanish(struct fake *fake);
+struct fake_box *fake_box_of(struct fake *fake, const char *owner);
+size_t fake_boxes(const struct fake *fake);
+/* Its init ends without having been told to. */
+void fake_box_dies(struct fake_box *box);
+/* Its init says `count` packets that are none. */
+void fake_box_raves(struct fake_box *box, unsigned count);
+void fake_stands(struct fake_box *box);
+void fake_end(struct fake *fake);

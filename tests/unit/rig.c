@@ -1,0 +1,309 @@
+/* See rig.h. */
+#include "rig.h"
+
+#include "base/fd.h"
+#include "base/list.h"
+#include "base/remove.h"
+
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+const struct engine_caller rig_caller = {"default", "socket",
+                                         ENGINE_ALL & ~(unsigned)ENGINE_OPERATOR};
+const struct engine_caller rig_other = {"other", "k1", ENGINE_ALL & ~(unsigned)ENGINE_OPERATOR};
+const struct engine_caller rig_reader = {"default", "k2", ENGINE_READ};
+
+/* ---- its life ---- */
+
+static void opened(void *arg, const struct error *err)
+{
+    struct rig *rig = arg;
+
+    rig->opened = true;
+    if (err != NULL)
+        rig->open_error = *err;
+}
+
+static void lost(void *arg)
+{
+    struct rig *rig = arg;
+
+    if (rig->lost)
+        abort(); /* told twice */
+    rig->lost = true;
+}
+
+void rig_start(struct rig *rig)
+{
+    *rig = (struct rig){.dir = -1, .fake.socket = -1};
+    (void)snprintf(rig->path, sizeof(rig->path), "/tmp/cove-test-engine-XXXXXX");
+    if (uv_loop_init(&rig->loop) != 0 || mkdtemp(rig->path) == NULL)
+        abort();
+    (void)uv_timer_init(&rig->loop, &rig->patience);
+    rig->dir = open(rig->path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    rig->options = (struct engine_options){
+        .loop = &rig->loop,
+        .defaults = {.memory_bytes = 64 << 20, .pids = 64, .disk_bytes = 64 << 20},
+        .sandboxes = 5000,
+        .lost = lost,
+        .arg = rig,
+    };
+}
+
+void rig_begin(struct rig *rig)
+{
+    struct error err;
+
+    rig->opened = rig->lost = rig->drained = false;
+    rig->open_error = (struct error){0};
+    rig->options.keeper = fake_connect(&rig->fake, &rig->loop);
+    rig->options.directory = fcntl(rig->dir, F_DUPFD_CLOEXEC, 3);
+    if (engine_open(&rig->options, &rig->engine, opened, rig, &err) != 0) {
+        printf("engine_open: %s: %s\n", err.code, err.text);
+        abort();
+    }
+}
+
+static bool is_open(void *arg)
+{
+    const struct rig *rig = arg;
+
+    return rig->opened;
+}
+
+void rig_open(struct rig *rig)
+{
+    rig_begin(rig);
+    if (!rig_until(rig, is_open, rig) || rig->open_error.code[0] != '\0') {
+        printf("not opened: %s\n", rig->open_error.text);
+        abort();
+    }
+}
+
+void rig_close(struct rig *rig)
+{
+    engine_close(rig->engine);
+    rig->engine = NULL;
+    fake_vanish(&rig->fake);
+    for (int i = 0; i < 20; i++)
+        (void)uv_run(&rig->loop, UV_RUN_NOWAIT);
+}
+
+void rig_end(struct rig *rig)
+{
+    if (rig->engine != NULL)
+        rig_close(rig);
+    fake_end(&rig->fake);
+    uv_close((uv_handle_t *)&rig->patience, NULL);
+    (void)uv_run(&rig->loop, UV_RUN_DEFAULT);
+    if (uv_loop_close(&rig->loop) != 0) {
+        uv_print_all_handles(&rig->loop, stdout);
+        abort();
+    }
+    (void)remove_tree(AT_FDCWD, rig->path);
+    fd_close(&rig->dir);
+}
+
+/* ---- waiting ---- */
+
+static void impatient(uv_timer_t *timer)
+{
+    *(bool *)timer->data = true;
+}
+
+bool rig_until(struct rig *rig, bool (*holds)(void *arg), void *arg)
+{
+    bool is_late = false;
+
+    rig->patience.data = &is_late;
+    uv_update_time(&rig->loop);
+    (void)uv_timer_start(&rig->patience, impatient, 5000, 0);
+    while (!holds(arg) && !is_late)
+        (void)uv_run(&rig->loop, UV_RUN_ONCE);
+    (void)uv_timer_stop(&rig->patience);
+    return holds(arg);
+}
+
+static bool is_answered(void *arg)
+{
+    const struct answer *answer = arg;
+
+    return answer->count > 0;
+}
+
+bool rig_wait(struct rig *rig, struct answer *answer)
+{
+    return rig_until(rig, is_answered, answer);
+}
+
+static bool never(void *arg)
+{
+    return *(bool *)arg;
+}
+
+static void turned(uv_timer_t *timer)
+{
+    *(bool *)timer->data = true;
+}
+
+void rig_turn(struct rig *rig, unsigned ms)
+{
+    bool is_over = false;
+
+    rig->patience.data = &is_over;
+    uv_update_time(&rig->loop);
+    (void)uv_timer_start(&rig->patience, turned, ms, 0);
+    while (!never(&is_over))
+        (void)uv_run(&rig->loop, UV_RUN_ONCE);
+}
+
+/* ---- verbs ---- */
+
+static void take(struct answer *answer, const struct sandbox_view *view, const struct error *err)
+{
+    answer->count++;
+    answer->failed = err != NULL;
+    if (err != NULL)
+        answer->error = *err;
+    if (view == NULL)
+        return;
+    (void)snprintf(answer->id, sizeof(answer->id), "%s", view->id);
+    (void)snprintf(answer->reason, sizeof(answer->reason), "%s", view->reason);
+    (void)snprintf(answer->name, sizeof(answer->name), "%s", view->name != NULL ? view->name : "");
+    (void)snprintf(answer->tenant, sizeof(answer->tenant), "%s", view->tenant);
+    answer->state = view->state;
+    answer->revision = view->revision;
+}
+
+static void created(void *arg, const struct sandbox_view *view, bool anew, const struct error *err)
+{
+    struct answer *answer = arg;
+
+    answer->created = anew;
+    take(answer, view, err);
+}
+
+static void looked(void *arg, const struct sandbox_view *view, const struct error *err)
+{
+    take(arg, view, err);
+}
+
+static void done(void *arg, const struct error *err)
+{
+    take(arg, NULL, err);
+}
+
+static void procs_there(void *arg, struct procs *procs, const struct error *err)
+{
+    struct answer *answer = arg;
+
+    answer->procs = procs;
+    take(answer, NULL, err);
+}
+
+struct sandbox_spec rig_spec(const char *name)
+{
+    return (struct sandbox_spec){
+        .name = name, .privileges = BOX_PLAIN, .disk_kind = KEEPER_EPHEMERAL};
+}
+
+void rig_create(struct rig *rig, const struct sandbox_spec *spec, struct answer *answer)
+{
+    *answer = (struct answer){0};
+    engine_create(rig->engine, &rig_caller, spec, created, answer);
+}
+
+void rig_start_it(struct rig *rig, const char *id, struct answer *answer)
+{
+    *answer = (struct answer){0};
+    engine_start_sandbox(rig->engine, &rig_caller, id, looked, answer);
+}
+
+void rig_stop(struct rig *rig, const char *id, struct answer *answer)
+{
+    *answer = (struct answer){0};
+    engine_stop_sandbox(rig->engine, &rig_caller, id, looked, answer);
+}
+
+void rig_delete(struct rig *rig, const char *id, struct answer *answer)
+{
+    *answer = (struct answer){0};
+    engine_delete_sandbox(rig->engine, &rig_caller, id, done, answer);
+}
+
+void rig_procs(struct rig *rig, const char *id, bool start, struct answer *answer)
+{
+    *answer = (struct answer){0};
+    engine_procs(rig->engine, &rig_caller, id, true, start, procs_there, answer);
+}
+
+void rig_change(struct rig *rig, const char *id, const struct sandbox_change *change,
+                struct answer *answer)
+{
+    *answer = (struct answer){0};
+    engine_change_sandbox(rig->engine, &rig_caller, id, change, looked, answer);
+}
+
+int rig_look(struct rig *rig, const char *id, struct answer *answer)
+{
+    struct sandbox_view view;
+
+    *answer = (struct answer){0};
+    if (engine_look(rig->engine, &rig_caller, id, &view, &answer->error) != 0)
+        return -1;
+    take(answer, &view, NULL);
+    return (int)view.state;
+}
+
+void rig_made(struct rig *rig, const char *name, struct answer *answer)
+{
+    struct sandbox_spec spec = rig_spec(name);
+
+    rig_create(rig, &spec, answer);
+    if (!rig_wait(rig, answer) || answer->failed) {
+        printf("not made: %s: %s\n", answer->error.code, answer->error.text);
+        abort();
+    }
+}
+
+struct expected {
+    struct rig *rig;
+    const char *id, *reason;
+    enum sandbox_state state;
+};
+
+static bool is_as_expected(void *arg)
+{
+    const struct expected *expected = arg;
+    struct answer seen;
+
+    return rig_look(expected->rig, expected->id, &seen) == (int)expected->state &&
+           strcmp(seen.reason, expected->reason) == 0;
+}
+
+bool rig_becomes(struct rig *rig, const char *id, enum sandbox_state state, const char *reason)
+{
+    struct expected expected = {rig, id, reason, state};
+    struct answer seen;
+
+    if (rig_until(rig, is_as_expected, &expected))
+        return true;
+    printf("%s: %s (%s) %s\n", id, sandbox_state_name((enum sandbox_state)rig_look(rig, id, &seen)),
+           seen.reason, seen.error.text);
+    return false;
+}
+
+int rig_fds(void)
+{
+    DIR *dir = list_open(AT_FDCWD, "/proc/self/fd");
+    int count = 0;
+
+    while (dir != NULL && readdir(dir) != NULL)
+        count++;
+    if (dir != NULL)
+        (void)closedir(dir);
+    return count;
+}

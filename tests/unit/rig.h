@@ -1,0 +1,61 @@
+/* An engine on a directory of its own, with a keeper that the test plays, and calls that wait in the
+ * loop for their answer. Each answer is counted: what is answered twice, or never, is a failure. */
+#pragma once
+
+#include "engine/engine.h"
+#include "fake_keeper.h"
+
+#include <stdbool.h>
+#include <uv.h>
+
+struct rig {
+    uv_loop_t loop;
+    uv_timer_t patience;
+    struct fake fake;
+    struct engine *engine;
+    struct engine_options options; /* as given; changed before rig_open() */
+    char path[64];
+    int dir;
+    bool opened, lost, drained;
+    struct error open_error;
+};
+
+/* One answer that is waited for, or will be. */
+struct answer {
+    unsigned count;
+    bool failed, created;
+    struct error error;
+    char id[24], reason[32], name[64], tenant[64];
+    enum sandbox_state state;
+    uint64_t revision;
+    struct procs *procs;
+};
+
+extern const struct engine_caller rig_caller, rig_other, rig_reader;
+
+void rig_start(struct rig *rig);
+void rig_open(struct rig *rig);  /* waits until it is open */
+void rig_begin(struct rig *rig); /* does not */
+void rig_close(struct rig *rig); /* the engine; boxes and the directory stay */
+void rig_end(struct rig *rig);
+
+/* Turns the loop until it holds; false after five seconds. */
+bool rig_until(struct rig *rig, bool (*holds)(void *arg), void *arg);
+bool rig_wait(struct rig *rig, struct answer *answer);
+void rig_turn(struct rig *rig, unsigned ms);
+
+struct sandbox_spec rig_spec(const char *name);
+void rig_create(struct rig *rig, const struct sandbox_spec *spec, struct answer *answer);
+void rig_start_it(struct rig *rig, const char *id, struct answer *answer);
+void rig_stop(struct rig *rig, const char *id, struct answer *answer);
+void rig_delete(struct rig *rig, const char *id, struct answer *answer);
+void rig_procs(struct rig *rig, const char *id, bool start, struct answer *answer);
+void rig_change(struct rig *rig, const char *id, const struct sandbox_change *change,
+                struct answer *answer);
+/* As engine_look(): the state, or -1 and the error. */
+int rig_look(struct rig *rig, const char *id, struct answer *answer);
+/* Waits until it has this state and reason. */
+bool rig_becomes(struct rig *rig, const char *id, enum sandbox_state state, const char *reason);
+/* A sandbox of this name (or NULL) that runs; its id in `answer`. */
+void rig_made(struct rig *rig, const char *name, struct answer *answer);
+int rig_fds(void); /* how many this process has open */

@@ -1,0 +1,822 @@
+/* The native API's pure parts: what is text and what is not, hosts and origins, bodies that are taken or
+ * refused by name, problems, answers that are given again, streams as lines. */
+#include "front/native/body.h"
+#include "front/native/idempotency.h"
+#include "front/native/lines.h"
+#include "front/native/origin.h"
+#include "front/native/out.h"
+#include "front/native/problem.h"
+#include "front/native/text.h"
+
+#include "check.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#define NOW_MS 1900000000000ULL
+#define COUNT(list) (sizeof(list) / sizeof((list)[0]))
+
+static bool is(const struct out *out, const char *wanted)
+{
+    return out->used == strlen(wanted) && memcmp(out->data, wanted, out->used) == 0;
+}
+
+#define CHECK_OUT(out, wanted)                                                              \
+    CHECK(is(&(out), wanted), "printed %.*s, not %s", (int)(out).used, (out).data, wanted); \
+    (out).used = 0
+
+/* ---- text ---- */
+
+static void test_utf8(void)
+{
+    static const struct {
+        const char *bytes;
+        size_t size, whole;
+        bool is_valid;
+    } rows[] = {
+        {"", 0, 0, true},
+        {"abc", 3, 3, true},
+        {"a\xC3\xA9", 3, 3, true},
+        {"a\xC3", 2, 1, false},
+        {"\xE2\x82\xAC", 3, 3, true},
+        {"\xE2\x82", 2, 0, false},
+        {"a\xE2", 2, 1, false},
+        {"\xF0\x9F\x98\x80", 4, 4, true},
+        {"x\xF0\x9F\x98", 4, 1, false},
+        {"\xF0\x9F", 2, 0, false},
+        {"\xC0\x80", 2, 2, false},         /* NUL, written longer than it is */
+        {"\xE0\x80", 2, 2, false},         /* too, so nothing can complete it */
+        {"\xED\xA0\x80", 3, 3, false},     /* a surrogate */
+        {"\xF4\x90\x80\x80", 4, 4, false}, /* beyond Unicode */
+        {"\xF5", 1, 1, false},
+        {"\x80\x80\x80", 3, 3, false},
+        {"\xFF", 1, 1, false},
+        {"\xE2\x82\xAC\xE2", 4, 3, false},
+    };
+
+    for (size_t i = 0; i < COUNT(rows); i++) {
+        CHECK(text_whole(rows[i].bytes, rows[i].size) == rows[i].whole, "row %zu: %zu", i,
+              text_whole(rows[i].bytes, rows[i].size));
+        CHECK(text_is_valid(rows[i].bytes, rows[i].size) == rows[i].is_valid, "row %zu", i);
+    }
+    CHECK(text_inside("\x82\xAC"
+                      "a",
+                      3) == 2,
+          "two bytes of a character that began before");
+    CHECK(text_inside("\x80\x80\x80\x80", 4) == 3, "no character has more");
+    CHECK(text_inside("a", 1) == 0, "none");
+}
+
+static void test_base64(void)
+{
+    static const char *const bad[] = {"a",    "ab",    "abc",  "ab=c", "a===", "====",
+                                      "ab c", "ab\n=", "ab-_", "YR==", "YWJ=", "YQ==YQ=="};
+    char text[16], bytes[16];
+
+    for (size_t size = 0; size <= 6; size++) {
+        text_base64("foobar", size, text);
+        CHECK(text_from_base64(text, TEXT_BASE64_SIZE(size), bytes) == (ptrdiff_t)size &&
+                  memcmp(bytes, "foobar", size) == 0,
+              "%zu bytes there and back", size);
+    }
+    text_base64("\xFB\xFF\xFE", 3, text);
+    CHECK(memcmp(text, "+//+", 4) == 0, "%.4s", text);
+    for (size_t i = 0; i < COUNT(bad); i++)
+        CHECK(text_from_base64(bad[i], strlen(bad[i]), bytes) == -1, "\"%s\"", bad[i]);
+}
+
+static void test_times(void)
+{
+    static const struct {
+        const char *text;
+        uint64_t ms;
+    } good[] = {
+        {"1970-01-01T00:00:00Z", 0},
+        {"2001-09-09T01:46:40.123Z", 1000000000123},
+        {"2001-09-09t01:46:40.1z", 1000000000100},
+        {"2001-09-09T03:46:40.123456789+02:00", 1000000000123},
+        {"2001-09-08 22:16:40-03:30", 1000000000000},
+        {"2024-02-29T00:00:00Z", 1709164800000},
+    };
+    static const char *const bad[] = {"",
+                                      "2001-09-09",
+                                      "2001-09-09T01:46:40",
+                                      "2001-09-09T01:46:40.Z",
+                                      "2001-13-09T01:46:40Z",
+                                      "2023-02-29T00:00:00Z",
+                                      "2001-04-31T00:00:00Z",
+                                      "2001-09-09T24:00:00Z",
+                                      "2001-09-09T01:46:40Zx",
+                                      "2001-09-09T01:46:40+0200",
+                                      "1969-12-31T23:59:59Z",
+                                      "1970-01-01T00:00:00+01:00",
+                                      "20010909T014640Z",
+                                      "+001-09-09T01:46:40Z"};
+    char text[TEXT_TIME_MAX];
+    uint64_t ms;
+
+    for (size_t i = 0; i < COUNT(good); i++)
+        CHECK(text_to_time(good[i].text, &ms) && ms == good[i].ms, "%s: %llu", good[i].text,
+              (unsigned long long)ms);
+    for (size_t i = 0; i < COUNT(bad); i++)
+        CHECK(!text_to_time(bad[i], &ms), "\"%s\" is no time", bad[i]);
+    text_from_time(1000000000123, text);
+    CHECK(strcmp(text, "2001-09-09T01:46:40.123Z") == 0, "%s", text);
+    text_from_time(UINT64_MAX, text);
+    CHECK(strcmp(text, "9999-12-31T23:59:59.999Z") == 0, "%s", text);
+}
+
+/* ---- JSON out ---- */
+
+static void test_out(void)
+{
+    static const char bytes[] = "q\"b\\n\nt\tc\x01\x7f \xC3\xA9 \xE2\x82 \xFF\xED\xA0\x80.";
+    struct out out = {0};
+
+    out_object(&out, NULL);
+    out_text(&out, "a", "x");
+    out_text(&out, "n", NULL);
+    out_text_or_none(&out, "none", NULL);
+    out_array(&out, "l");
+    out_number(&out, NULL, 0);
+    out_number(&out, NULL, UINT64_MAX);
+    out_array_end(&out);
+    out_object(&out, "o");
+    out_object_end(&out);
+    out_signed(&out, "s", -1);
+    out_milli(&out, "m", 1500);
+    out_milli(&out, "w", 2000);
+    out_milli(&out, "t", 25);
+    out_bool(&out, "t\"", true);
+    out_time(&out, "at", 0);
+    out_object_end(&out);
+    CHECK_OUT(out, "{\"a\":\"x\",\"n\":null,\"l\":[0,18446744073709551615],\"o\":{},\"s\":-1,"
+                   "\"m\":1.5,\"w\":2,\"t\":0.025,\"t\\\"\":true,\"at\":null}");
+    out_object(&out, NULL);
+    out_sent(&out);
+    out_number(&out, "a", 1);
+    CHECK_OUT(out, "\"a\":1");
+    out.last = '1';
+    out_number(&out, "b", 2);
+    CHECK_OUT(out, ",\"b\":2");
+    out_reset(&out, 0);
+    out_quoted(&out, bytes, sizeof(bytes) - 1);
+    CHECK_OUT(out, "q\\\"b\\\\n\\nt\\tc\\u0001\\u007f \xC3\xA9 \xEF\xBF\xBD "
+                   "\xEF\xBF\xBD\xEF\xBF\xBD\xEF\xBF\xBD\xEF\xBF\xBD.");
+    out_quoted(&out, "a\0b", 3);
+    CHECK_OUT(out, "a\\u0000b");
+    out_quoted_base64(&out, "\xFF", 1);
+    CHECK_OUT(out, "/w==");
+    out_free(&out);
+}
+
+/* ---- hosts and origins ---- */
+
+static void test_hosts(void)
+{
+    static const char *const hosts[] = {"cove.example.com", "Box.Example:8443", "10.1.2.3",
+                                        "fd00::1", NULL};
+    static const char *const known[] = {
+        "localhost",        "LocalHost:7070",      "localhost.",
+        "localhost.:7070",  "127.0.0.1",           "127.0.0.1:7070",
+        "127.1.2.3:1",      "127.0.0.1.",          "[::1]",
+        "[::1]:7070",       "[0:0::1]:65535",      "[::ffff:127.0.0.1]:80",
+        "cove.example.com", "COVE.example.com.:9", "box.example:8443",
+        "10.1.2.3:7070",    "[fd00::1]:7070",      "[FD00:0::1]"};
+    static const char *const foreign[] = {"",
+                                          "evil.example",
+                                          "localhost.evil.example",
+                                          "127.0.0.1.evil.example",
+                                          "evil-localhost",
+                                          "user@127.0.0.1",
+                                          "user:pass@localhost",
+                                          "127.0.0.1@evil.example",
+                                          "localhost:",
+                                          "localhost:0",
+                                          "localhost:65536",
+                                          "localhost:7070x",
+                                          "localhost:70 70",
+                                          "localhost:-1",
+                                          " localhost",
+                                          "localhost ",
+                                          "localhost/",
+                                          "localhost,evil.example",
+                                          "127.1",
+                                          "127.0.0.01",
+                                          "0x7f.0.0.1",
+                                          "2130706433",
+                                          "0.0.0.0",
+                                          "[::]",
+                                          "::1",
+                                          "::1:7070",
+                                          "[::1",
+                                          "[::1]7070",
+                                          "[::1]:",
+                                          "[::1%lo]",
+                                          "[::ffff:10.0.0.1]",
+                                          "[localhost]",
+                                          "box.example",
+                                          "box.example:7070",
+                                          "128.0.0.1",
+                                          "10.1.2.4",
+                                          "[fd00::2]",
+                                          "localhost..",
+                                          ".",
+                                          "127.0.0.1:7070:7070",
+                                          "lo\xC3\xA9h"};
+    char long_name[1000];
+
+    for (size_t i = 0; i < COUNT(known); i++)
+        CHECK(origin_host_is_known(known[i], hosts), "\"%s\" is known", known[i]);
+    for (size_t i = 0; i < COUNT(foreign); i++)
+        CHECK(!origin_host_is_known(foreign[i], hosts), "\"%s\" is foreign", foreign[i]);
+    CHECK(!origin_host_is_known(NULL, hosts), "no Host is foreign");
+    CHECK(origin_host_is_known("localhost", NULL), "without a list loopback is known");
+    CHECK(!origin_host_is_known("cove.example.com", NULL), "and nothing else");
+    memset(long_name, 'a', sizeof(long_name) - 1);
+    long_name[sizeof(long_name) - 1] = '\0';
+    CHECK(!origin_host_is_known(long_name, hosts), "a name of 999 bytes");
+}
+
+static void test_origins(void)
+{
+    static const char *const same[][2] = {{"http://127.0.0.1:7070", "127.0.0.1:7070"},
+                                          {"http://LOCALHOST:7070", "localhost.:7070"},
+                                          {"http://[::1]:7070", "[::1]:7070"},
+                                          {"http://localhost", "localhost"},
+                                          {"http://localhost", "localhost:80"},
+                                          {"https://cove.example.com", "cove.example.com"},
+                                          {"https://cove.example.com:443", "cove.example.com"},
+                                          {"HTTP://a:1", "A:1"}};
+    static const char *const other[][2] = {{"http://evil.example", "127.0.0.1:7070"},
+                                           {"null", "127.0.0.1:7070"},
+                                           {"", "127.0.0.1:7070"},
+                                           {"http://127.0.0.1:8080", "127.0.0.1:7070"},
+                                           {"http://127.0.0.1", "127.0.0.1:7070"},
+                                           {"http://localhost:7070", "127.0.0.1:7070"},
+                                           {"file://127.0.0.1:7070", "127.0.0.1:7070"},
+                                           {"127.0.0.1:7070", "127.0.0.1:7070"},
+                                           {"http://127.0.0.1:7070/", "127.0.0.1:7070"},
+                                           {"http://x@127.0.0.1:7070", "127.0.0.1:7070"},
+                                           {"http://127.0.0.1:7070 ", "127.0.0.1:7070"},
+                                           {"chrome-extension://abc", "abc"}};
+
+    for (size_t i = 0; i < COUNT(same); i++)
+        CHECK(origin_is_host(same[i][0], same[i][1]), "%s under %s", same[i][0], same[i][1]);
+    for (size_t i = 0; i < COUNT(other); i++)
+        CHECK(!origin_is_host(other[i][0], other[i][1]), "%s under %s", other[i][0], other[i][1]);
+    CHECK(!origin_is_host("http://a", NULL), "no Host");
+    CHECK(origin_fetch_is_ours(NULL) && origin_fetch_is_ours("same-origin") &&
+              origin_fetch_is_ours("none"),
+          "a program, the same page, an address that was typed");
+    CHECK(!origin_fetch_is_ours("cross-site") && !origin_fetch_is_ours("same-site") &&
+              !origin_fetch_is_ours(""),
+          "pages elsewhere");
+}
+
+/* ---- bodies ---- */
+
+/* How a body is read, by what it is for: all of them take text and fill what is thrown away. */
+enum body_kind { SANDBOX, CHANGE, EXEC, PROCESS, SIGNAL, KEY, QUOTA, NONE };
+
+static int read_body(enum body_kind kind, const char *text, size_t size, struct error *err)
+{
+    struct body_sandbox sandbox = {0};
+    struct body_change change = {0};
+    struct body_process process = {0};
+    struct body_key key = {0};
+    struct engine_quota quota;
+    int number, status = -1;
+
+    switch (kind) {
+    case SANDBOX:
+        status = body_sandbox(text, size, NOW_MS, &sandbox, err);
+        break;
+    case CHANGE:
+        status = body_change(text, size, NOW_MS, &change, err);
+        break;
+    case EXEC:
+    case PROCESS:
+        status = body_process(text, size, kind == EXEC, &process, err);
+        break;
+    case SIGNAL:
+        status = body_signal(text, size, &number, err);
+        break;
+    case KEY:
+        status = body_key(text, size, &key, err);
+        break;
+    case QUOTA:
+        status = body_quota(text, size, &quota, err);
+        break;
+    case NONE:
+        status = body_none(text, size, err);
+        break;
+    }
+    read_free(&sandbox.owner);
+    read_free(&change.owner);
+    read_free(&process.owner);
+    read_free(&key.owner);
+    return status;
+}
+
+static const struct {
+    enum body_kind kind;
+    const char *text;
+    const char *says; /* NULL: it is taken */
+} bodies[] = {
+    {SANDBOX, "", NULL},
+    {SANDBOX, "{}", NULL},
+    {SANDBOX, "{\"name\":null,\"mounts\":null,\"resources\":null}", NULL},
+    {SANDBOX, "{\"name\":\"\"}", "\"name\""},
+    {SANDBOX, "{\"name\":\"cove:x\"}", "must not begin with \"cove:\""},
+    {SANDBOX, "{\"name\":7}", "\"name\" must be a string"},
+    {SANDBOX, "{\"name\":\"a\\nb\"}", "control"},
+    {SANDBOX, "{\"name\":\"a\\u0000b\"}", "no JSON"},
+    {SANDBOX, "{\"name\":\"\xC3\xA9\"}", NULL},
+    {SANDBOX, "{\"name\":\"\xC3\"}", "no JSON"},
+    {SANDBOX, "{\"name\":\"\xED\xA0\x80\"}", "no JSON"},
+    {SANDBOX, "{\"name\":\"\\ud800\"}", "no JSON"},
+    {SANDBOX, "{\"name\":\"a\",\"name\":\"b\"}", "duplicate"},
+    {SANDBOX, "{\"nmae\":\"a\"}", "\"nmae\" is unknown; known are name"},
+    {SANDBOX, "[]", "must be a JSON object"},
+    {SANDBOX, "7", "no JSON"},
+    {SANDBOX, "{} {}", "no JSON"},
+    {SANDBOX, "{\"labels\":{\"k\":\"v\",\"e\":\"\"}}", NULL},
+    {SANDBOX, "{\"labels\":{\"a=b\":\"v\"}}", "\"labels.a=b\""},
+    {SANDBOX, "{\"labels\":{\"\":\"v\"}}", "is no name"},
+    {SANDBOX, "{\"labels\":{\"k\":1}}", "\"labels.k\" must be a string"},
+    {SANDBOX, "{\"labels\":[]}", "\"labels\" must be an object"},
+    {SANDBOX, "{\"env\":{\"PATH\":\"/bin\"}}", NULL},
+    {SANDBOX, "{\"env\":{\"A\\nB\":\"x\"}}", "is no name"},
+    {SANDBOX, "{\"privileges\":\"root\"}", "one of \"plain\", \"system\""},
+    {SANDBOX, "{\"disk_kind\":1}", "one of \"ephemeral\""},
+    {SANDBOX, "{\"cwd\":\"tmp\"}", "absolute"},
+    {SANDBOX, "{\"hostname\":\"-a\"}", "\"hostname\""},
+    {SANDBOX, "{\"hostname\":\"a b\"}", "\"hostname\""},
+    {SANDBOX, "{\"resources\":{\"memory_bytes\":1048576,\"cpus\":0.5,\"pids\":1}}", NULL},
+    {SANDBOX, "{\"resources\":{\"memory_bytes\":-1}}", "\"resources.memory_bytes\""},
+    {SANDBOX, "{\"resources\":{\"memory_bytes\":1}}", "from 1048576"},
+    {SANDBOX, "{\"resources\":{\"memory_bytes\":99999999999999999999}}", "no JSON"},
+    {SANDBOX, "{\"resources\":{\"memory_bytes\":1e9}}", "whole number"},
+    {SANDBOX, "{\"resources\":{\"cpus\":0}}", "\"resources.cpus\""},
+    {SANDBOX, "{\"resources\":{\"cpus\":\"1\"}}", "\"resources.cpus\""},
+    {SANDBOX, "{\"resources\":{\"pids\":4294967297}}", "\"resources.pids\""},
+    {SANDBOX, "{\"resources\":{\"gpu\":1}}", "\"resources.gpu\" is unknown"},
+    {SANDBOX, "{\"mounts\":[{\"name\":\"a\",\"target\":\"/a\"}]}", NULL},
+    {SANDBOX, "{\"mounts\":[{\"name\":\"a\"}]}", "\"mounts[0].target\" is missing"},
+    {SANDBOX, "{\"mounts\":[{\"name\":\"a\",\"target\":null}]}", "must not be null"},
+    {SANDBOX, "{\"mounts\":[{\"name\":\"a\",\"target\":\"a\"}]}", "absolute"},
+    {SANDBOX, "{\"mounts\":[{\"name\":\"a\",\"target\":\"/a/..\"}]}", "without \"..\""},
+    {SANDBOX, "{\"mounts\":[{\"name\":\"a\",\"target\":\"/../a\"}]}", "without \"..\""},
+    {SANDBOX, "{\"mounts\":[{\"name\":\"a\",\"target\":\"/..a/b..\"}]}", NULL},
+    {SANDBOX, "{\"mounts\":[{\"name\":\"../a\",\"target\":\"/a\"}]}", "cannot be registered"},
+    {SANDBOX, "{\"mounts\":[{}, 7]}", "is missing"},
+    {SANDBOX, "{\"mounts\":{}}", "an array"},
+    {SANDBOX, "{\"root\":\"/etc\"}", "cannot be registered"},
+    {SANDBOX, "{\"lifecycle\":{\"lifetime_ms\":1000,\"idle_ms\":0,\"then\":\"stop\"}}", NULL},
+    {SANDBOX, "{\"lifecycle\":{\"lifetime_ms\":0}}", "\"lifecycle.lifetime_ms\""},
+    {SANDBOX, "{\"lifecycle\":{\"deadline\":\"2001-01-01T00:00:00Z\"}}", "in the past"},
+    {SANDBOX, "{\"lifecycle\":{\"deadline\":\"soon\"}}", "must be a time"},
+    {SANDBOX, "{\"lifecycle\":{\"deadline\":\"2099-01-01T00:00:00Z\",\"lifetime_ms\":5}}", "same"},
+    {SANDBOX, "{\"lifecycle\":{\"then\":\"pause\"}}", "\"lifecycle.then\""},
+    {CHANGE, "", "is empty"},
+    {CHANGE, "{\"labels\":{}}", NULL},
+    {CHANGE, "{\"name\":\"x\"}", "\"name\" is unknown"},
+    {EXEC, "", "is empty"},
+    {EXEC, "{}", "either \"argv\""},
+    {EXEC, "{\"argv\":[\"true\"]}", NULL},
+    {EXEC, "{\"argv\":[\"true\"],\"command\":\"true\"}", "either \"argv\""},
+    {EXEC, "{\"argv\":[]}", "an array of 1"},
+    {EXEC, "{\"argv\":[\"\"]}", "must name a program"},
+    {EXEC, "{\"argv\":[\"a\",1]}", "\"argv[1]\" must be a string"},
+    {EXEC, "{\"argv\":\"true\"}", "\"argv\""},
+    {EXEC, "{\"command\":\"true\",\"timeout_ms\":-1}", "\"timeout_ms\""},
+    {EXEC, "{\"command\":\"true\",\"timeout_ms\":1.5}", "\"timeout_ms\""},
+    {EXEC, "{\"command\":\"true\",\"timeout_ms\":315576000001}", "\"timeout_ms\""},
+    {EXEC, "{\"command\":\"true\",\"output_limit\":67108865}", "\"output_limit\""},
+    {EXEC, "{\"command\":\"true\",\"stdin\":\"a\",\"stdin_base64\":\"YQ==\"}", "same"},
+    {EXEC, "{\"command\":\"true\",\"stdin_base64\":\"YQ\"}", "must be base64"},
+    {EXEC, "{\"command\":\"true\",\"stdin\":true}", "\"stdin\" must be a string"},
+    {EXEC, "{\"command\":\"cat\",\"stdin_base64\":\"\"}", NULL},
+    {EXEC, "{\"command\":\"true\",\"start\":1}", "true or false"},
+    {EXEC, "{\"command\":\"true\",\"open_stdin\":true}", "\"open_stdin\" is unknown"},
+    {EXEC, "{\"command\":\"true\",\"limits\":{\"open_files\":2}}", "\"limits.open_files\""},
+    {EXEC, "{\"command\":\"true\",\"cwd\":\"\"}", "\"cwd\""},
+    {EXEC, "{\"command\":\"true\",\"env\":{\"A\":\"1\"},\"user\":\"root\",\"tag\":\"t\"}", NULL},
+    {PROCESS, "{\"command\":\"cat\",\"open_stdin\":true,\"stdin\":\"a\"}", NULL},
+    {PROCESS, "{\"command\":\"cat\",\"output_limit\":1}", "\"output_limit\" is unknown"},
+    {SIGNAL, "{\"signal\":\"TERM\"}", NULL},
+    {SIGNAL, "{\"signal\":\"SIGKILL\"}", NULL},
+    {SIGNAL, "{\"signal\":64}", NULL},
+    {SIGNAL, "{\"signal\":65}", "\"signal\""},
+    {SIGNAL, "{\"signal\":0}", "\"signal\""},
+    {SIGNAL, "{\"signal\":\"term\"}", "is no signal"},
+    {SIGNAL, "{\"signal\":\"\"}", "is no signal"},
+    {SIGNAL, "{}", "is missing"},
+    {KEY, "{\"label\":\"ci\",\"scopes\":[\"read\",\"write\"]}", NULL},
+    {KEY, "{\"label\":\"ci\",\"scopes\":[]}", "at least one"},
+    {KEY, "{\"label\":\"ci\",\"scopes\":[\"all\"]}", "\"scopes[0]\" must be one of"},
+    {KEY, "{\"scopes\":[\"read\"]}", "\"label\" is missing"},
+    {KEY, "{\"label\":\"ci\",\"scopes\":[\"read\"],\"tenant\":\"A\"}", "\"tenant\""},
+    {KEY, "{\"label\":\"ci\",\"scopes\":[\"read\"],\"tenant\":\"../a\"}", "\"tenant\""},
+    {QUOTA, "{\"sandboxes\":5,\"cpus\":1.5}", NULL},
+    {QUOTA, "{\"sandboxes\":-5}", "\"sandboxes\""},
+    {NONE, "", NULL},
+    {NONE, "{}", NULL},
+    {NONE, "{\"a\":1}", "\"a\" is unknown"},
+};
+
+static void test_bodies(void)
+{
+    for (size_t i = 0; i < COUNT(bodies); i++) {
+        struct error err = {0};
+        size_t size = strlen(bodies[i].text);
+        int status = read_body(bodies[i].kind, bodies[i].text, size, &err);
+
+        if (bodies[i].says == NULL)
+            CHECK(status == 0, "%s: %s", bodies[i].text, err.text);
+        else
+            CHECK(status == -1 && strstr(err.text, bodies[i].says) != NULL, "%s: %s",
+                  bodies[i].text, err.text);
+    }
+}
+
+static void test_codes_of_bodies(void)
+{
+    static const char *const later[] = {"pause",   "archive", "snapshot",
+                                        "network", "ports",   "template"};
+    struct error err;
+    char text[64];
+
+    for (size_t i = 0; i < COUNT(later); i++) {
+        (void)snprintf(text, sizeof(text), "{\"%s\":null}", later[i]);
+        CHECK(read_body(SANDBOX, text, strlen(text), &err) < 0 && strcmp(err.code, "not_yet") == 0,
+              "%s: %s", text, err.code);
+    }
+    CHECK(read_body(SANDBOX, "{\"root\":\"A\"}", 12, &err) < 0 &&
+              strcmp(err.code, "unknown_root") == 0,
+          "%s", err.code);
+    CHECK(read_body(EXEC, "{", 1, &err) < 0 && strcmp(err.code, "bad_request") == 0, "%s",
+          err.code);
+    /* NUL as a byte, and in the middle of a body. */
+    CHECK(read_body(SANDBOX, "{\"name\":\"a\0b\"}", 14, &err) < 0, "NUL in a string");
+    CHECK(read_body(SANDBOX, "{}\0", 3, &err) < 0, "NUL after the body");
+}
+
+static void test_bounds_of_bodies(void)
+{
+    size_t size = 4U << 20;
+    char *text = malloc(size + 1);
+    struct error err;
+
+    memset(text, '[', size);
+    CHECK(read_body(SANDBOX, text, size, &err) < 0 && strstr(err.text, "deeper") != NULL, "%s",
+          err.text);
+    for (size_t i = 0; i < size; i++)
+        text[i] = "[],"[i % 3];
+    CHECK(read_body(SANDBOX, text, size, &err) < 0, "many values");
+    /* Commas and brackets in a string are no values. */
+    memset(text, ',', size);
+    memcpy(text, "{\"command\":\"\\\"", 14);
+    memcpy(text + 131000, "\"}", 2);
+    CHECK(read_body(EXEC, text, 131002, &err) == 0, "%s", err.text);
+    memset(text, 'a', size);
+    memcpy(text, "{\"command\":\"", 12);
+    memcpy(text + 12 + 131072, "\"}", 2);
+    CHECK(read_body(EXEC, text, 12 + 131072 + 2, &err) < 0, "a line that no exec would take");
+    free(text);
+}
+
+static void test_sandbox_body(void)
+{
+    static const char text[] =
+        "{\"name\":\"n\",\"labels\":{\"k\":\"v=w\"},\"env\":{\"E\":\"1\"},\"root\":\"debian\","
+        "\"privileges\":\"plain\",\"disk_kind\":\"ephemeral\",\"resources\":{\"memory_bytes\":"
+        "2097152,\"cpus\":1.5,\"pids\":7,\"disk_bytes\":3145728},\"mounts\":[{\"name\":\"m\","
+        "\"target\":\"/m\",\"read_only\":true}],\"lifecycle\":{\"lifetime_ms\":60000,"
+        "\"idle_ms\":5,\"then\":\"stop\"}}";
+    struct body_sandbox body;
+    struct error err;
+
+    CHECK(body_sandbox("", 0, NOW_MS, &body, &err) == 0 && body.spec.privileges == BOX_SYSTEM &&
+              body.spec.disk_kind == KEEPER_PERSISTENT && body.spec.name == NULL &&
+              body.spec.deadline_ms == 0 && body.spec.then == SANDBOX_THEN_KILL &&
+              body.spec.mounts_count == 0,
+          "the defaults");
+    read_free(&body.owner);
+    CHECK(body_sandbox(text, sizeof(text) - 1, NOW_MS, &body, &err) == 0, "%s", err.text);
+    CHECK(strcmp(body.spec.labels[0], "k=v=w") == 0 && body.spec.labels[1] == NULL, "labels");
+    CHECK(strcmp(body.spec.env[0], "E=1") == 0, "env");
+    CHECK(body.spec.privileges == BOX_PLAIN && body.spec.disk_kind == KEEPER_EPHEMERAL, "words");
+    CHECK(body.spec.limits.memory_bytes == 2097152 && body.spec.limits.cpu_milli == 1500 &&
+              body.spec.limits.pids == 7 && body.spec.limits.disk_bytes == 3145728,
+          "resources");
+    CHECK(body.spec.mounts_count == 1 && strcmp(body.spec.mounts[0].name, "m") == 0 &&
+              strcmp(body.spec.mounts[0].target, "/m") == 0 && body.spec.mounts[0].read_only == 1,
+          "mounts");
+    CHECK(body.spec.deadline_ms == NOW_MS + 60000 && body.spec.idle_ms == 5 &&
+              body.spec.then == SANDBOX_THEN_STOP,
+          "lifecycle");
+    read_free(&body.owner);
+}
+
+static void test_change_body(void)
+{
+    static const char none[] = "{\"lifecycle\":{\"deadline\":null,\"idle_ms\":null}}";
+    struct body_change body;
+    struct error err;
+
+    CHECK(body_change("{}", 2, NOW_MS, &body, &err) == 0 && body.change.labels == NULL &&
+              body.change.deadline_ms == UINT64_MAX && body.change.idle_ms == UINT64_MAX &&
+              body.change.then == -1,
+          "what is not named stays");
+    read_free(&body.owner);
+    CHECK(body_change(none, sizeof(none) - 1, NOW_MS, &body, &err) == 0 &&
+              body.change.deadline_ms == 0 && body.change.idle_ms == 0,
+          "null ends it");
+    read_free(&body.owner);
+}
+
+static void test_process_body(void)
+{
+    static const char text[] = "{\"argv\":[\"a\",\"\"],\"stdin_base64\":\"AP8=\"}";
+    struct body_process body;
+    struct error err;
+
+    CHECK(body_process(text, sizeof(text) - 1, true, &body, &err) == 0 && body.spec.has_stdin &&
+              body.stdin_data.size == 2 && memcmp(body.stdin_data.data, "\0\xFF", 2) == 0 &&
+              body.spec.timeout_ms == 300000 && body.output_limit == 1048576 &&
+              strcmp(body.spec.argv[1], "") == 0 && body.spec.argv[2] == NULL,
+          "exact bytes, and the defaults");
+    read_free(&body.owner);
+    CHECK(body_process("{\"command\":\"x\"}", 15, false, &body, &err) == 0 &&
+              body.spec.timeout_ms == 0 && !body.spec.has_stdin,
+          "in the background nothing ends it");
+    read_free(&body.owner);
+}
+
+/* ---- problems ---- */
+
+static void test_problems(void)
+{
+    static const struct {
+        const char *code;
+        unsigned status;
+    } wanted[] = {{"bad_request", 400},
+                  {"bad_key", 401},
+                  {"forbidden", 403},
+                  {"sandbox_not_found", 404},
+                  {"process_not_found", 404},
+                  {"key_not_found", 404},
+                  {"sandbox_gone", 410},
+                  {"name_conflict", 409},
+                  {"revision_conflict", 409},
+                  {"sandbox_stopped", 409},
+                  {"process_ended", 409},
+                  {"stdin_closed", 409},
+                  {"idempotency_conflict", 409},
+                  {"body_too_large", 413},
+                  {"user_not_found", 422},
+                  {"bad_cwd", 422},
+                  {"unknown_root", 422},
+                  {"unknown_mount", 422},
+                  {"not_yet", 422},
+                  {"too_many_requests", 429},
+                  {"quota", 403},
+                  {"capacity", 503},
+                  {"sandbox_failed", 500},
+                  {"draining", 503},
+                  {"forbidden_host", 403},
+                  {"forbidden_origin", 403},
+                  {"no such code", 500}};
+    struct out out = {0};
+
+    for (size_t i = 0; i < COUNT(wanted); i++)
+        CHECK(problem_of(wanted[i].code)->status == wanted[i].status, "%s: %u", wanted[i].code,
+              problem_of(wanted[i].code)->status);
+    for (size_t i = 0; problem_row(i) != NULL; i++) {
+        CHECK(problem_of(problem_row(i)->code) == problem_row(i), "%s is there twice",
+              problem_row(i)->code);
+        CHECK(problem_row(i)->retry_after_s == 0 || problem_row(i)->status == 429 ||
+                  problem_row(i)->status == 503,
+              "%s says when to come back", problem_row(i)->code);
+    }
+    problem_print(&out, "sandbox_gone", 410, "sandbox \"x\" was\ndeleted");
+    CHECK_OUT(out,
+              "{\"type\":\"urn:cove:error:sandbox_gone\",\"title\":\"The sandbox was deleted\","
+              "\"status\":410,\"detail\":\"sandbox \\\"x\\\" was\\ndeleted\","
+              "\"code\":\"sandbox_gone\",\"remedy\":\"Create another one.\"}");
+    out_free(&out);
+}
+
+/* ---- answers that are given again ---- */
+
+static enum once_found begin(struct once_table *table, const char *tenant, const char *key,
+                             const char *body, uint64_t now_ms, struct once **out)
+{
+    struct once_part what[] = {{"POST", 4}, {body, strlen(body)}};
+
+    return once_begin(table, tenant, key, what, 2, now_ms, out);
+}
+
+static unsigned told_status, told_times;
+
+static void told(void *arg, const struct once_answer *answer)
+{
+    (void)arg;
+    told_status = answer->status;
+    told_times++;
+}
+
+static void test_once(void)
+{
+    struct once_table *table = once_table_new();
+    struct once_answer answer = {.status = 201,
+                                 .content_type = "application/json",
+                                 .location = "/v1/x",
+                                 .body = "{\"a\":1}",
+                                 .size = 7};
+    struct once_answer failed = {.status = 409, .body = "no", .size = 2};
+    struct once_waiter waiter = {.done = told};
+    struct once_waiter left = {.done = told};
+    struct once *once, *again;
+
+    CHECK(begin(table, "t", "k", "b", 0, &once) == ONCE_NEW, "the first");
+    CHECK(begin(table, "t", "k", "b", 0, &again) == ONCE_RUNNING && again == once, "while it runs");
+    CHECK(begin(table, "t", "k", "c", 0, &again) == ONCE_OTHER, "another body");
+    CHECK(begin(table, "u", "k", "c", 0, &again) == ONCE_NEW, "another tenant");
+    once_finish(table, again, &failed);
+    CHECK(!once_has_waiters(once), "nobody waits");
+    once_wait(once, &waiter);
+    once_wait(once, &left);
+    once_leave(once, &left);
+    CHECK(once_has_waiters(once), "one waits");
+    once_finish(table, once, &answer);
+    CHECK(told_times == 1 && told_status == 201, "it was told once");
+    CHECK(begin(table, "t", "k", "b", 5, &again) == ONCE_DONE &&
+              once_answer(again)->status == 201 &&
+              strcmp(once_answer(again)->location, "/v1/x") == 0 && once_answer(again)->size == 7 &&
+              memcmp(once_answer(again)->body, answer.body, 7) == 0 &&
+              once_answer(again)->body != answer.body,
+          "the same again, from a copy");
+    CHECK(begin(table, "t", "k", "c", 5, &again) == ONCE_OTHER, "still another body");
+    CHECK(begin(table, "u", "k", "c", 5, &again) == ONCE_NEW, "what failed may be tried again");
+    once_finish(table, again, NULL);
+    CHECK(begin(table, "t", "k", "c", ONCE_KEEP_MS, &again) == ONCE_NEW, "after 24 hours");
+    once_table_free(table);
+}
+
+static void test_once_bounds(void)
+{
+    struct once_table *table = once_table_new();
+    struct once_answer large = {.status = 200, .size = ONCE_ANSWER_MAX};
+    struct once_answer huge = {.status = 200, .size = ONCE_ANSWER_MAX + 1};
+    char *body = calloc(1, ONCE_ANSWER_MAX + 1);
+    struct once *once;
+    char key[32];
+    size_t kept = 0;
+
+    large.body = huge.body = body;
+    CHECK(begin(table, "t", "huge", "b", 0, &once) == ONCE_NEW, "begin");
+    once_finish(table, once, &huge);
+    CHECK(begin(table, "t", "huge", "b", 0, &once) == ONCE_DONE &&
+              once_answer(once)->was_too_large && once_answer(once)->size == 0,
+          "a huge answer is not kept, but that there was one is");
+    for (int i = 0; i < 100; i++) {
+        (void)snprintf(key, sizeof(key), "k%d", i);
+        CHECK(begin(table, "t", key, "b", 1, &once) == ONCE_NEW, "%s", key);
+        once_finish(table, once, &large);
+    }
+    for (int i = 0; i < 100; i++) {
+        (void)snprintf(key, sizeof(key), "k%d", i);
+        if (begin(table, "t", key, "b", 1, &once) == ONCE_DONE)
+            kept += once_answer(once)->size;
+        else
+            once_finish(table, once, NULL);
+    }
+    CHECK(kept > 0 && kept <= ONCE_BYTES_MAX, "%zu bytes are kept", kept);
+    for (int i = 0; i < ONCE_ENTRIES_MAX; i++) {
+        (void)snprintf(key, sizeof(key), "r%d", i);
+        CHECK(begin(table, "t", key, "b", 1, &once) == ONCE_NEW, "%s", key);
+    }
+    CHECK(begin(table, "t", "more", "b", 1, &once) == ONCE_NO_MEMORY, "all of it runs");
+    CHECK(begin(table, "u", "more", "b", 1, &once) == ONCE_NEW, "another tenant does not notice");
+    CHECK(begin(table, "t", "r0", "b", ONCE_KEEP_MS * 2, &once) == ONCE_RUNNING,
+          "what runs does not run out");
+    free(body);
+    once_table_free(table);
+}
+
+static void test_once_keys(void)
+{
+    char key[258];
+
+    memset(key, 'k', sizeof(key));
+    key[255] = '\0';
+    CHECK(once_key_is_good(key), "255");
+    key[255] = 'k';
+    key[256] = '\0';
+    CHECK(!once_key_is_good(key), "256");
+    CHECK(!once_key_is_good("") && !once_key_is_good("a b") && !once_key_is_good("a\x7f") &&
+              !once_key_is_good("\xC3\xA9"),
+          "visible ASCII only");
+}
+
+/* ---- streams as lines ---- */
+
+static void add(struct lines *lines, struct out *out, uint64_t from, const char *data, size_t size)
+{
+    char buffer[LINES_ROOM + 64];
+
+    memcpy(buffer + LINES_ROOM, data, size);
+    lines_add(lines, out, from, buffer + LINES_ROOM, size);
+}
+
+static void test_lines(void)
+{
+    struct lines lines = {.stream = "stdout"};
+    struct lines exact = {.stream = "stderr", .is_base64 = true, .at = 10};
+    struct out out = {0};
+
+    add(&lines, &out, 0, "a\xE2", 2);
+    CHECK_OUT(out, "{\"type\":\"stdout\",\"from\":0,\"to\":1,\"data\":\"a\"}\n");
+    add(&lines, &out, 2, "\x82", 1);
+    CHECK_OUT(out, "");
+    add(&lines, &out, 3,
+        "\xAC"
+        "b\xF0\x9F\x98",
+        5);
+    CHECK_OUT(out, "{\"type\":\"stdout\",\"from\":1,\"to\":5,\"data\":\"\xE2\x82\xAC"
+                   "b\"}\n");
+    /* A gap: what was held is incomplete for good, and what a character left behind is in the gap. */
+    add(&lines, &out, 20,
+        "\x80\x80"
+        "c",
+        3);
+    CHECK_OUT(out, "{\"type\":\"stdout\",\"from\":5,\"to\":8,\"data\":\"\xEF\xBF\xBD\"}\n"
+                   "{\"type\":\"gap\",\"stream\":\"stdout\",\"from\":8,\"to\":22}\n"
+                   "{\"type\":\"stdout\",\"from\":22,\"to\":23,\"data\":\"c\"}\n");
+    add(&lines, &out, 23, "\xC3", 1);
+    lines_end(&lines, &out);
+    CHECK_OUT(out, "{\"type\":\"stdout\",\"from\":23,\"to\":24,\"data\":\"\xEF\xBF\xBD\"}\n");
+    lines_end(&lines, &out);
+    CHECK_OUT(out, "");
+    /* A byte that is wrong for good is not waited for. */
+    add(&lines, &out, 24, "\xFF\xC3", 2);
+    add(&lines, &out, 26, "(", 1);
+    CHECK_OUT(out, "{\"type\":\"stdout\",\"from\":24,\"to\":25,\"data\":\"\xEF\xBF\xBD\"}\n"
+                   "{\"type\":\"stdout\",\"from\":25,\"to\":27,\"data\":\"\xEF\xBF\xBD(\"}\n");
+
+    add(&exact, &out, 10, "\xE2\x82", 2);
+    add(&exact, &out, 15, "\xAC", 1);
+    CHECK_OUT(out, "{\"type\":\"stderr\",\"from\":10,\"to\":12,\"data\":\"4oI=\"}\n"
+                   "{\"type\":\"gap\",\"stream\":\"stderr\",\"from\":12,\"to\":15}\n"
+                   "{\"type\":\"stderr\",\"from\":15,\"to\":16,\"data\":\"rA==\"}\n");
+    out_free(&out);
+}
+
+/* Cut anywhere, a text comes out whole and no line has half a character. */
+static void test_lines_at_every_cut(void)
+{
+    static const char text[] = "z\xC3\xA9\xE2\x82\xAC\xF0\x9F\x98\x80!";
+    size_t size = sizeof(text) - 1;
+
+    for (size_t first = 0; first <= size; first++) {
+        for (size_t second = first; second <= size; second++) {
+            struct lines lines = {.stream = "stdout"};
+            struct out out = {0};
+
+            add(&lines, &out, 0, text, first);
+            add(&lines, &out, first, text + first, second - first);
+            add(&lines, &out, second, text + second, size - second);
+            lines_end(&lines, &out);
+            out_raw(&out, "", 1);
+            CHECK(strstr(out.data, "\xEF\xBF\xBD") == NULL && lines.at == size,
+                  "cut at %zu and %zu: %s", first, second, out.data);
+            out_free(&out);
+        }
+    }
+}
+
+int main(void)
+{
+    test_utf8();
+    test_base64();
+    test_times();
+    test_out();
+    test_hosts();
+    test_origins();
+    test_bodies();
+    test_codes_of_bodies();
+    test_bounds_of_bodies();
+    test_sandbox_body();
+    test_change_body();
+    test_process_body();
+    test_problems();
+    test_once();
+    test_once_bounds();
+    test_once_keys();
+    test_lines();
+    test_lines_at_every_cut();
+    return check_finish();
+}

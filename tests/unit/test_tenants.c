@@ -1,0 +1,391 @@
+/* Who may ask: the first key, keys of tenants, quotas, rates, and who hears of which events. */
+#include "base/fd.h"
+#include "base/sha256.h"
+#include "check.h"
+#include "rig.h"
+#include "store/store.h"
+
+#include <fcntl.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#define IS(err, wanted) (strcmp((err).code, wanted) == 0)
+
+static const struct engine_caller operator= {"default", "k0", ENGINE_ALL};
+
+struct made {
+    struct answer answer;
+    char id[24], secret[128], tenant[64];
+    unsigned scopes;
+};
+
+static void key_made(void *arg, const struct engine_key_view *key, const char *secret,
+                     const struct error *err)
+{
+    struct made *made = arg;
+
+    made->answer.count++;
+    made->answer.failed = err != NULL;
+    if (err != NULL) {
+        made->answer.error = *err;
+        return;
+    }
+    (void)snprintf(made->id, sizeof(made->id), "%s", key->id);
+    (void)snprintf(made->tenant, sizeof(made->tenant), "%s", key->tenant);
+    (void)snprintf(made->secret, sizeof(made->secret), "%s", secret);
+    made->scopes = key->scopes;
+}
+
+static bool make_key(struct rig *rig, const struct engine_caller *caller, const char *tenant,
+                     const char *label, unsigned scopes, struct made *made)
+{
+    *made = (struct made){.id = ""};
+    engine_key_make(rig->engine, caller, tenant, label, scopes, key_made, made);
+    return rig_wait(rig, &made->answer) && !made->answer.failed;
+}
+
+static void ended(void *arg, const struct error *err)
+{
+    struct answer *answer = arg;
+
+    answer->count++;
+    answer->failed = err != NULL;
+    if (err != NULL)
+        answer->error = *err;
+}
+
+static struct answer end_key(struct rig *rig, const struct engine_caller *caller, const char *id)
+{
+    struct answer answer = {0};
+
+    engine_key_end(rig->engine, caller, id, ended, &answer);
+    (void)rig_wait(rig, &answer);
+    return answer;
+}
+
+/* ---- the first key ---- */
+
+static void first_key(struct rig *rig, char secret[128])
+{
+    ssize_t size = fd_read_file(rig->dir, "operator.key", secret, 128);
+
+    CHECK(size > 60, "operator.key has %zd bytes", size);
+    secret[strcspn(secret, "\n")] = '\0';
+}
+
+static void check_first_key(void)
+{
+    char secret[128], again[128], path[256];
+    struct engine_caller caller;
+    struct stat st;
+    struct error err;
+    struct rig rig;
+
+    rig_start(&rig);
+    rig_open(&rig);
+    first_key(&rig, secret);
+    CHECK(fstatat(rig.dir, "operator.key", &st, 0) == 0 && (st.st_mode & 0777) == 0600, "0600");
+    rig_turn(&rig, 50);
+    CHECK(engine_key_check(rig.engine, secret, &caller, &err) == 0 && caller.scopes == ENGINE_ALL &&
+              strcmp(caller.tenant, "default") == 0,
+          "it opens everything");
+    rig_close(&rig);
+    rig_open(&rig);
+    first_key(&rig, again);
+    CHECK(strcmp(secret, again) == 0 && engine_key_check(rig.engine, again, &caller, &err) == 0,
+          "the next engine has the same");
+    rig_close(&rig);
+    /* The secret itself is nowhere in the store. */
+    (void)snprintf(path, sizeof(path), "grep -rq %s %s/store", secret + 5, rig.path);
+    CHECK(system(path) != 0, "only its hash is kept");
+    rig_end(&rig);
+}
+
+/* ---- checking ---- */
+
+static void check_wrong_keys(void)
+{
+    char secret[128], wrong[130], *endless = malloc(100000);
+    struct engine_caller caller;
+    struct error first, err;
+    struct rig rig;
+
+    rig_start(&rig);
+    rig_open(&rig);
+    first_key(&rig, secret);
+    rig_turn(&rig, 50);
+    CHECK(engine_key_check(rig.engine, "", &caller, &first) != 0 && IS(first, "bad_key"), "none");
+    for (size_t i = 0; secret[i] != '\0'; i++) {
+        (void)snprintf(wrong, sizeof(wrong), "%s", secret);
+        wrong[i] ^= 1;
+        CHECK(engine_key_check(rig.engine, wrong, &caller, &err) != 0 &&
+                  strcmp(err.text, first.text) == 0,
+              "wrong at %zu", i);
+        wrong[i] = '\0';
+        CHECK(engine_key_check(rig.engine, wrong, &caller, &err) != 0, "cut at %zu", i);
+    }
+    (void)snprintf(wrong, sizeof(wrong), "%sx", secret);
+    CHECK(engine_key_check(rig.engine, wrong, &caller, &err) != 0, "longer");
+    memset(endless, 'a', 99999);
+    endless[99999] = '\0';
+    CHECK(engine_key_check(rig.engine, endless, &caller, &err) != 0, "endless");
+    free(endless);
+    rig_end(&rig);
+}
+
+/* ---- making and ending ---- */
+
+static bool count_key(void *arg, const struct engine_key_view *key)
+{
+    (void)key;
+    ++*(unsigned *)arg;
+    return true;
+}
+
+static void check_keys(void)
+{
+    struct engine_caller a, b, caller;
+    struct made made, other;
+    unsigned count = 0;
+    struct error err;
+    struct rig rig;
+
+    rig_start(&rig);
+    rig_open(&rig);
+    CHECK(make_key(&rig, &operator, "a", "for a", ENGINE_READ | ENGINE_WRITE | ENGINE_KEYS, &made),
+          "%s", made.answer.error.text);
+    CHECK(engine_key_check(rig.engine, made.secret, &a, &err) == 0 && strcmp(a.tenant, "a") == 0 &&
+              strcmp(a.key_id, made.id) == 0,
+          "it opens its tenant");
+    CHECK(make_key(&rig, &operator, "b", "", ENGINE_KEYS, &other), "another tenant's");
+    CHECK(engine_key_check(rig.engine, other.secret, &b, &err) == 0, "which opens");
+    CHECK(!make_key(&rig, &a, "b", "", ENGINE_READ, &made) && IS(made.answer.error, "forbidden"),
+          "not for another tenant");
+    CHECK(!make_key(&rig, &a, NULL, "", ENGINE_OPERATOR, &made) &&
+              IS(made.answer.error, "forbidden"),
+          "not more than one has");
+    CHECK(!make_key(&rig, &b, NULL, "", ENGINE_READ, &made) && IS(made.answer.error, "forbidden"),
+          "nor that");
+    CHECK(!make_key(&rig, &operator, "a/b", "", ENGINE_READ, &made) &&
+              IS(made.answer.error, "bad_request"),
+          "a tenant that is no name");
+    CHECK(!make_key(&rig, &operator, "a", "", 0, &made) && IS(made.answer.error, "bad_request"),
+          "no scope");
+    CHECK(!make_key(&rig, &operator, "a", "\xff", ENGINE_READ, &made) &&
+              IS(made.answer.error, "bad_request"),
+          "a label that is not UTF-8");
+    CHECK(make_key(&rig, &a, NULL, "mine", ENGINE_READ, &made) && strcmp(made.tenant, "a") == 0,
+          "one's own");
+    engine_key_each(rig.engine, &a, count_key, &count);
+    CHECK(count == 2, "a sees its two: %u", count);
+    count = 0;
+    engine_key_each(rig.engine, &rig_reader, count_key, &count);
+    CHECK(count == 0, "who may not, sees none");
+    count = 0;
+    engine_key_each(rig.engine, &operator, count_key, &count);
+    CHECK(count == 4, "the operator sees all: %u", count);
+    CHECK(IS(end_key(&rig, &b, made.id).error, "key_not_found"), "another tenant's is not there");
+    CHECK(IS(end_key(&rig, &a, "k1").error, "key_not_found"), "nor one that never was");
+    CHECK(!end_key(&rig, &a, made.id).failed, "ended");
+    CHECK(engine_key_check(rig.engine, made.secret, &caller, &err) != 0, "and opens nothing");
+    rig_close(&rig);
+    rig_open(&rig);
+    CHECK(engine_key_check(rig.engine, made.secret, &caller, &err) != 0, "nor after a restart");
+    CHECK(engine_key_check(rig.engine, other.secret, &caller, &err) == 0 &&
+              caller.scopes == ENGINE_KEYS,
+          "the others do");
+    rig_end(&rig);
+}
+
+/* ---- quotas ---- */
+
+static bool set_quota(struct rig *rig, const struct engine_caller *caller, const char *tenant,
+                      const struct engine_quota *quota, struct answer *answer)
+{
+    *answer = (struct answer){0};
+    engine_quota_set(rig->engine, caller, tenant, quota, ended, answer);
+    return rig_wait(rig, answer) && !answer->failed;
+}
+
+static void check_quotas(void)
+{
+    struct engine_quota quota = {.sandboxes = 3, .memory_bytes = 128 << 20}, has, used;
+    struct answer answer, made[3], seen;
+    struct sandbox_spec spec = rig_spec(NULL);
+    struct error err;
+    struct rig rig;
+
+    rig_start(&rig);
+    rig_open(&rig);
+    CHECK(!set_quota(&rig, &rig_caller, "default", &quota, &answer) &&
+              IS(answer.error, "forbidden"),
+          "who is no operator sets none");
+    CHECK(set_quota(&rig, &operator, "default", &quota, &answer), "%s", answer.error.text);
+    rig_made(&rig, NULL, &made[0]);
+    rig_made(&rig, NULL, &made[1]);
+    rig_create(&rig, &spec, &seen);
+    CHECK(rig_wait(&rig, &seen) && IS(seen.error, "quota") && strstr(seen.error.text, "memory"),
+          "%s", seen.error.text);
+    rig_stop(&rig, made[0].id, &seen);
+    CHECK(rig_wait(&rig, &seen), "what is stopped takes no memory");
+    rig_made(&rig, NULL, &made[2]);
+    rig_start_it(&rig, made[0].id, &seen);
+    CHECK(rig_wait(&rig, &seen) && IS(seen.error, "quota"), "a start counts: %s", seen.error.code);
+    CHECK(rig_look(&rig, made[0].id, &seen) == SANDBOX_STOPPED, "it is only stopped");
+    rig_stop(&rig, made[1].id, &seen);
+    (void)rig_wait(&rig, &seen);
+    rig_create(&rig, &spec, &seen);
+    CHECK(rig_wait(&rig, &seen) && IS(seen.error, "quota") && strstr(seen.error.text, "sandboxes"),
+          "%s", seen.error.text);
+    CHECK(engine_quota_get(rig.engine, &rig_caller, "default", &has, &used, &err) == 0 &&
+              has.sandboxes == 3 && used.sandboxes == 3 && used.memory_bytes == 64 << 20,
+          "what is used");
+    CHECK(engine_quota_get(rig.engine, &rig_caller, "other", &has, &used, &err) != 0 &&
+              IS(err, "forbidden"),
+          "another tenant's is not for him");
+    rig_close(&rig);
+    rig_open(&rig);
+    CHECK(engine_quota_get(rig.engine, &operator, "default", &has, &used, &err) == 0 &&
+              has.memory_bytes == 128 << 20,
+          "it is kept");
+    rig_end(&rig);
+}
+
+static void check_rate(void)
+{
+    struct engine_quota quota = {.requests_per_second = 20};
+    struct answer answer;
+    unsigned taken = 0, retry_ms = 0;
+    struct error err;
+    struct rig rig;
+
+    rig_start(&rig);
+    rig_open(&rig);
+    for (unsigned i = 0; i < 1000; i++)
+        taken += engine_rate(rig.engine, &rig_caller, &retry_ms, &err) == 0;
+    CHECK(taken == 1000, "no rate is no limit");
+    (void)set_quota(&rig, &operator, "default", &quota, &answer);
+    taken = 0;
+    for (unsigned i = 0; i < 1000; i++)
+        taken += engine_rate(rig.engine, &rig_caller, &retry_ms, &err) == 0;
+    CHECK(taken >= 20 && taken <= 25, "%u of 1000", taken);
+    CHECK(IS(err, "too_many_requests") && retry_ms > 0 && retry_ms <= 51, "again in %u ms",
+          retry_ms);
+    CHECK(engine_rate(rig.engine, &rig_other, &retry_ms, &err) == 0, "others go on");
+    rig_turn(&rig, 120);
+    CHECK(engine_rate(rig.engine, &rig_caller, &retry_ms, &err) == 0, "time passes");
+    rig_end(&rig);
+}
+
+/* ---- events ---- */
+
+struct heard {
+    uint64_t first, last;
+    unsigned count, created, deleted, foreign;
+    bool is_ordered;
+};
+
+static void hear(void *arg, const struct engine_event *event)
+{
+    struct heard *heard = arg;
+
+    heard->count++;
+    heard->created += strcmp(event->type, "sandbox.created") == 0;
+    heard->deleted += strcmp(event->type, "sandbox.deleted") == 0;
+    heard->foreign += strcmp(event->tenant, "default") != 0;
+    heard->is_ordered = heard->count == 1 || (heard->is_ordered && event->sequence > heard->last);
+    if (heard->first == 0)
+        heard->first = event->sequence;
+    heard->last = event->sequence;
+}
+
+static void check_events(void)
+{
+    struct heard mine = {0}, others = {0}, later = {0}, again = {0};
+    struct engine_listener *listener, *other;
+    struct answer made, gone;
+    bool missed = true;
+    struct rig rig;
+
+    rig_start(&rig);
+    rig_open(&rig);
+    listener = engine_listen(rig.engine, &rig_caller, 0, &missed, hear, &mine);
+    CHECK(!missed, "nothing is missed");
+    other = engine_listen(rig.engine, &rig_other, 0, &missed, hear, &others);
+    for (unsigned i = 0; i < 20; i++) {
+        rig_made(&rig, NULL, &made);
+        rig_delete(&rig, made.id, &gone);
+        (void)rig_wait(&rig, &gone);
+    }
+    rig_turn(&rig, 50);
+    CHECK(mine.created == 20 && mine.deleted == 20 && mine.is_ordered, "%u, %u", mine.created,
+          mine.deleted);
+    CHECK(others.count == 0, "another tenant hears nothing");
+    engine_unlisten(listener);
+    engine_unlisten(other);
+    rig_close(&rig);
+    rig_open(&rig);
+    listener = engine_listen(rig.engine, &rig_caller, mine.first, &missed, hear, &later);
+    rig_turn(&rig, 50);
+    CHECK(!missed && later.created == 20 && later.deleted == 20, "after a restart: %u, %u",
+          later.created, later.deleted);
+    rig_made(&rig, NULL, &made);
+    rig_turn(&rig, 50);
+    CHECK(later.created == 21 && later.is_ordered && later.last > mine.last, "and on");
+    engine_unlisten(listener);
+    (void)engine_listen(rig.engine, &rig_caller, later.last + 1000, &missed, hear, &again);
+    CHECK(missed, "a number that was never given: something is missed");
+    rig_turn(&rig, 20);
+    CHECK(again.count == 0, "and nothing invented");
+    rig_end(&rig);
+}
+
+/* A listener that leaves in the middle of being told, and takes another one with it. */
+struct leaver {
+    struct engine_listener *self, *other;
+    unsigned count;
+};
+
+static void leave(void *arg, const struct engine_event *event)
+{
+    struct leaver *leaver = arg;
+
+    (void)event;
+    leaver->count++;
+    engine_unlisten(leaver->self);
+    engine_unlisten(leaver->other);
+}
+
+static void check_leaving(void)
+{
+    struct leaver first = {.count = 0};
+    struct heard heard = {0};
+    struct answer made;
+    bool missed;
+    struct rig rig;
+
+    rig_start(&rig);
+    rig_open(&rig);
+    first.other = engine_listen(rig.engine, &rig_caller, 0, &missed, hear, &heard);
+    first.self = engine_listen(rig.engine, &rig_caller, 0, &missed, leave, &first);
+    rig_made(&rig, NULL, &made);
+    rig_made(&rig, NULL, &made);
+    rig_turn(&rig, 50);
+    CHECK(first.count == 1 && heard.count == 0, "%u, %u", first.count, heard.count);
+    rig_end(&rig);
+}
+
+int main(void)
+{
+    (void)signal(SIGPIPE, SIG_IGN);
+    check_first_key();
+    check_wrong_keys();
+    check_keys();
+    check_quotas();
+    check_rate();
+    check_events();
+    check_leaving();
+    return check_finish();
+}
