@@ -26,6 +26,12 @@ struct answer {
     struct error err;
 };
 
+/* It came, once, with that code. */
+static inline bool answer_is(struct answer answer, const char *code)
+{
+    return answer.count == 1 && strcmp(answer.code, code) == 0;
+}
+
 static inline void answer_take(void *arg, uint64_t revision, const struct error *err)
 {
     struct answer *answer = arg;
