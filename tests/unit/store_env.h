@@ -26,8 +26,13 @@ struct answer {
     struct error err;
 };
 
-/* It came, once, with that code. A macro for the analyser of gcc 12, which loses what is in a struct that
- * is returned and passed on. */
+#ifndef __clang__
+/* gcc's analyser (12) loses that an answer is zero before it is filled, once it was returned by value. */
+#pragma GCC diagnostic ignored "-Wanalyzer-use-of-uninitialized-value"
+#endif
+
+/* It came, once, with that code. A macro, for the analyser names no line, and so heeds no pragma, when the
+ * struct is passed on. */
 #define answer_is(given, expected)                                 \
     ({                                                             \
         struct answer given_ = (given);                            \
