@@ -8,8 +8,6 @@
 #include <inttypes.h>
 #include <unistd.h>
 
-#define IS(answer, expected) (strcmp((answer).code, (expected)) == 0 && (answer).count == 1)
-
 static void check_put_and_get(void)
 {
     struct env env;
@@ -21,19 +19,19 @@ static void check_put_and_get(void)
     CHECK(store_revision(env.store) == 0, "a new store has a revision");
     CHECK(store_get(env.store, "a", &value, &err) == 0 && value.data == NULL, "a is there");
     answer = env_put(&env, "a", "one", STORE_ANY);
-    CHECK(IS(answer, "") && answer.revision == 1, "%s", answer.err.text);
+    CHECK(answer_is(answer, "") && answer.revision == 1, "%s", answer.err.text);
     CHECK(store_get(env.store, "a", &value, &err) == 1 && strcmp(value.data, "one") == 0 &&
               value.size == 3 && value.revision == 1 && strcmp(value.key, "a") == 0,
           "%s", (const char *)value.data);
     store_value_free(&value);
     second = env_put(&env, "a", "two", answer.revision);
-    CHECK(IS(second, "") && second.revision == 2, "%s", second.err.text);
+    CHECK(answer_is(second, "") && second.revision == 2, "%s", second.err.text);
     answer = env_put(&env, "a", NULL, STORE_ANY);
-    CHECK(IS(answer, "") && answer.revision == 3, "%s", answer.err.text);
+    CHECK(answer_is(answer, "") && answer.revision == 3, "%s", answer.err.text);
     CHECK(store_get(env.store, "a", &value, &err) == 0, "a is still there");
     answer = env_put(&env, "a", NULL, STORE_ANY);
-    CHECK(IS(answer, "") && answer.revision == 0, "nothing changed and has revision %" PRIu64,
-          answer.revision);
+    CHECK(answer_is(answer, "") && answer.revision == 0,
+          "nothing changed and has revision %" PRIu64, answer.revision);
     CHECK(store_revision(env.store) == 3, "%" PRIu64, store_revision(env.store));
     env_end(&env);
 }
@@ -44,23 +42,26 @@ static void check_conflicts(void)
     struct answer answer;
 
     env_new(&env);
-    CHECK(IS(env_put(&env, "a", "one", 0), ""), "a new key");
+    CHECK(answer_is(env_put(&env, "a", "one", 0), ""), "a new key");
     answer = env_put(&env, "a", "two", 0);
-    CHECK(IS(answer, "conflict") && answer.revision == 1 && strstr(answer.err.text, "a is there"),
+    CHECK(answer_is(answer, "conflict") && answer.revision == 1 &&
+              strstr(answer.err.text, "a is there"),
           "%s", answer.err.text);
-    CHECK(IS(env_put(&env, "a", "two", 1), ""), "the right revision");
+    CHECK(answer_is(env_put(&env, "a", "two", 1), ""), "the right revision");
     answer = env_put(&env, "a", "three", 1);
-    CHECK(IS(answer, "conflict") && answer.revision == 2 &&
+    CHECK(answer_is(answer, "conflict") && answer.revision == 2 &&
               strstr(answer.err.text, "revision 2, not 1") != NULL,
           "%s", answer.err.text);
-    CHECK(IS(env_put(&env, "a", NULL, 1), "conflict"), "a delete of another revision");
-    CHECK(IS(env_put(&env, "a", NULL, 0), "conflict"), "a delete of what must not be there");
-    CHECK(IS(env_put(&env, "a", NULL, 2), ""), "a delete of the right revision");
+    CHECK(answer_is(env_put(&env, "a", NULL, 1), "conflict"), "a delete of another revision");
+    CHECK(answer_is(env_put(&env, "a", NULL, 0), "conflict"), "a delete of what must not be there");
+    CHECK(answer_is(env_put(&env, "a", NULL, 2), ""), "a delete of the right revision");
     answer = env_put(&env, "a", "four", 2);
-    CHECK(IS(answer, "conflict") && answer.revision == 0, "%s", answer.err.text);
-    CHECK(IS(env_put(&env, "a", NULL, 3), "conflict"), "a delete of what is gone");
-    CHECK(IS(env_put(&env, "a", NULL, 0), ""), "a delete of what must not be there, and is not");
-    CHECK(IS(env_put(&env, "a", "x", UINT64_MAX - 1), "conflict"), "a revision of the far future");
+    CHECK(answer_is(answer, "conflict") && answer.revision == 0, "%s", answer.err.text);
+    CHECK(answer_is(env_put(&env, "a", NULL, 3), "conflict"), "a delete of what is gone");
+    CHECK(answer_is(env_put(&env, "a", NULL, 0), ""),
+          "a delete of what must not be there, and is not");
+    CHECK(answer_is(env_put(&env, "a", "x", UINT64_MAX - 1), "conflict"),
+          "a revision of the far future");
     CHECK(store_revision(env.store) == 3, "conflicts took revisions: %" PRIu64,
           store_revision(env.store));
     env_end(&env);
@@ -84,8 +85,9 @@ static void check_batch(void)
     CHECK(answers[3].count == 0, "an answer came before the call returned");
     CHECK(uv_loop_alive(&env.loop), "the loop of a store with writes that wait is not alive");
     env_wait(&env);
-    CHECK(IS(answers[0], "") && IS(answers[1], "conflict") && IS(answers[2], "") &&
-              IS(answers[3], "store_failed") && IS(answers[4], "") && IS(answers[5], ""),
+    CHECK(answer_is(answers[0], "") && answer_is(answers[1], "conflict") &&
+              answer_is(answers[2], "") && answer_is(answers[3], "store_failed") &&
+              answer_is(answers[4], "") && answer_is(answers[5], ""),
           "%s %s %s %s %s %s", answers[0].code, answers[1].code, answers[2].code, answers[3].code,
           answers[4].code, answers[5].code);
     CHECK(store_get(env.store, "a", &value, &err) == 1 && strcmp(value.data, "5") == 0, "%s",
@@ -144,7 +146,7 @@ static void check_list(void)
     env_new(&env);
     static const char *const keys[] = {"b/2", "a", "b/1", "b", "b/\xff", "b0", "b/10", "c/1"};
     for (size_t i = 0; i < sizeof(keys) / sizeof(keys[0]); i++)
-        CHECK(IS(env_put(&env, keys[i], "v", 0), ""), "%s", keys[i]);
+        CHECK(answer_is(env_put(&env, keys[i], "v", 0), ""), "%s", keys[i]);
     static const struct {
         const char *prefix, *after;
         size_t limit;
@@ -203,7 +205,7 @@ static void check_nested(void)
 
     env_new(&env);
     for (char key[] = "k1"; key[1] <= '3'; key[1]++)
-        CHECK(IS(env_put(&env, key, "v", 0), ""), "%s", key);
+        CHECK(answer_is(env_put(&env, key, "v", 0), ""), "%s", key);
     CHECK(store_list(env.store, "k", NULL, 10, nested_each, &env, &err) == 0, "%s", err.text);
     env_wait(&env);
     CHECK(store_list(env.store, "k", NULL, 10, heard_each, &heard, &err) == 0 && heard.count == 0,
@@ -225,13 +227,13 @@ static void check_bounds(void)
         big[i] = (char)(i * 7);
     memset(key, 'k', sizeof(key));
     key[STORE_KEY_MAX + 1] = '\0';
-    CHECK(IS(env_put(&env, key, "v", STORE_ANY), "store_failed"), "a key that is too long");
-    CHECK(IS(env_put(&env, "", "v", STORE_ANY), "store_failed"), "an empty key");
-    CHECK(IS(env_lease(&env, "l", key, 1), "store_failed"), "an owner that is too long");
+    CHECK(answer_is(env_put(&env, key, "v", STORE_ANY), "store_failed"), "a key that is too long");
+    CHECK(answer_is(env_put(&env, "", "v", STORE_ANY), "store_failed"), "an empty key");
+    CHECK(answer_is(env_lease(&env, "l", key, 1), "store_failed"), "an owner that is too long");
     key[STORE_KEY_MAX] = '\0';
     store_put(env.store, key, big, STORE_VALUE_MAX, 0, answer_take, &answer);
     env_wait(&env);
-    CHECK(IS(answer, ""), "%s", answer.err.text);
+    CHECK(answer_is(answer, ""), "%s", answer.err.text);
     CHECK(store_get(env.store, key, &value, &err) == 1 && value.size == STORE_VALUE_MAX &&
               memcmp(value.data, big, STORE_VALUE_MAX) == 0,
           "%zu bytes", value.size);
@@ -239,9 +241,9 @@ static void check_bounds(void)
     answer = (struct answer){0};
     store_put(env.store, "big", big, STORE_VALUE_MAX + 1, 0, answer_take, &answer);
     env_wait(&env);
-    CHECK(IS(answer, "store_failed") && strstr(answer.err.text, "1048577 bytes") != NULL, "%s",
-          answer.err.text);
-    CHECK(IS(env_put(&env, "empty", "", 0), ""), "an empty value");
+    CHECK(answer_is(answer, "store_failed") && strstr(answer.err.text, "1048577 bytes") != NULL,
+          "%s", answer.err.text);
+    CHECK(answer_is(env_put(&env, "empty", "", 0), ""), "an empty value");
     CHECK(store_get(env.store, "empty", &value, &err) == 1 && value.size == 0 &&
               value.data != NULL && *(char *)value.data == '\0',
           "an empty value is none");
@@ -272,7 +274,7 @@ static void check_queue(void)
     env_wait(&env);
     CHECK(queue_done == 64 && queue_refused == 16, "%u done, %u refused", queue_done,
           queue_refused);
-    CHECK(IS(env_put(&env, "big", "small", STORE_ANY), ""), "later there is room again");
+    CHECK(answer_is(env_put(&env, "big", "small", STORE_ANY), ""), "later there is room again");
     env_end(&env);
 }
 
@@ -395,24 +397,24 @@ static void check_lease(void)
 
     env_new(&env);
     first = env_lease(&env, "leader", "one", 60000);
-    CHECK(IS(first, "") && first.revision > 0, "%s", first.err.text);
+    CHECK(answer_is(first, "") && first.revision > 0, "%s", first.err.text);
     answer = env_lease(&env, "leader", "two", 60000);
-    CHECK(IS(answer, "conflict") && strstr(answer.err.text, "ms more") != NULL, "%s",
+    CHECK(answer_is(answer, "conflict") && strstr(answer.err.text, "ms more") != NULL, "%s",
           answer.err.text);
-    CHECK(IS(env_lease(&env, "leader", "two", 0), "conflict"), "another gave it back");
-    CHECK(IS(env_lease(&env, "other", "two", 60000), ""), "another name");
+    CHECK(answer_is(env_lease(&env, "leader", "two", 0), "conflict"), "another gave it back");
+    CHECK(answer_is(env_lease(&env, "other", "two", 60000), ""), "another name");
     env_close(&env);
     CHECK(env_open(&env) == 0, "%s", env.err.text);
-    CHECK(IS(env_lease(&env, "leader", "two", 60000), "conflict"),
+    CHECK(answer_is(env_lease(&env, "leader", "two", 60000), "conflict"),
           "it did not hold over a restart");
-    CHECK(IS(env_lease(&env, "leader", "one", 50), ""), "a renewal");
+    CHECK(answer_is(env_lease(&env, "leader", "one", 50), ""), "a renewal");
     (void)usleep(60000);
     answer = env_lease(&env, "leader", "two", 60000);
-    CHECK(IS(answer, "") && answer.revision > first.revision, "%s", answer.err.text);
-    CHECK(IS(env_lease(&env, "leader", "one", 60000), "conflict"), "it has run out");
-    CHECK(IS(env_lease(&env, "leader", "two", 0), ""), "given back");
-    CHECK(IS(env_lease(&env, "leader", "one", UINT64_MAX), ""), "for ever");
-    CHECK(IS(env_lease(&env, "leader", "two", 1), "conflict"), "for ever is over");
+    CHECK(answer_is(answer, "") && answer.revision > first.revision, "%s", answer.err.text);
+    CHECK(answer_is(env_lease(&env, "leader", "one", 60000), "conflict"), "it has run out");
+    CHECK(answer_is(env_lease(&env, "leader", "two", 0), ""), "given back");
+    CHECK(answer_is(env_lease(&env, "leader", "one", UINT64_MAX), ""), "for ever");
+    CHECK(answer_is(env_lease(&env, "leader", "two", 1), "conflict"), "for ever is over");
     env_end(&env);
 }
 
@@ -433,7 +435,7 @@ static void check_stream(void)
 
         (void)snprintf(text, sizeof(text), "e%u", i);
         answer = env_publish(&env, "log", text, 5);
-        CHECK(IS(answer, "") && answer.revision == i, "%" PRIu64, answer.revision);
+        CHECK(answer_is(answer, "") && answer.revision == i, "%" PRIu64, answer.revision);
         (void)env_publish(&env, "log2", "x", 100);
     }
     env_close(&env);
@@ -483,7 +485,7 @@ static void check_restart(void)
     answer = (struct answer){0};
     store_put(env.store, "last", "x", 1, STORE_ANY, answer_take, &answer);
     store_close(env.store);
-    CHECK(IS(answer, ""), "%u answers, %s", answer.count, answer.code);
+    CHECK(answer_is(answer, ""), "%u answers, %s", answer.count, answer.code);
     env.store = NULL;
     (void)uv_run(&env.loop, UV_RUN_DEFAULT);
     CHECK(uv_loop_close(&env.loop) == 0, "a handle is left");
