@@ -98,7 +98,6 @@ static _Noreturn void run(struct slots *slots, int socket)
     struct told told = {0}, heard;
     int fds[PROTO_FDS_MAX], engine = -1;
     sigset_t all;
-    ssize_t n;
 
     (void)sigfillset(&all);
     (void)sigprocmask(SIG_BLOCK, &all, NULL);
@@ -107,7 +106,7 @@ static _Noreturn void run(struct slots *slots, int socket)
     (void)prctl(PR_SET_DUMPABLE, 0);
     if (settle(&socket, slots) < 0)
         _exit(1);
-    while ((n = proto_receive(socket, &heard, sizeof(heard), fds, 0)) > 0) {
+    while (proto_receive(socket, &heard, sizeof(heard), fds, 0) > 0) {
         told = heard;
         if (fds[0] >= 0) {
             fd_close(&engine);

@@ -88,7 +88,7 @@ static int tcp_open(const struct options *options, struct error *err)
     _cleanup_close_ int fd = -1;
     struct sockaddr_storage address;
     unsigned length;
-    bool is_loopback;
+    bool is_loopback = false;
 
     if (listen_address_parse(options->listen, &address, &length, &is_loopback, err) < 0)
         return -1;
@@ -175,7 +175,7 @@ static bool address_is_open(const struct sockaddr_storage *address)
 static int activated_take(struct listeners *listeners, int fd, const struct options *options,
                           struct error *err)
 {
-    struct sockaddr_storage address;
+    struct sockaddr_storage address = {0};
     socklen_t length = sizeof(address), size = sizeof(int);
     int listens = 0, type = 0;
     int flags = fcntl(fd, F_GETFL);

@@ -16,7 +16,7 @@
 
 #define FILE_NAME "names"
 #define FILE_NEW "names.new"
-#define FILE_MAX ((NAMES_MAX) * (PATH_MAX + 160))
+#define FILE_MAX ((size_t)NAMES_MAX * (PATH_MAX + 160))
 
 static const char *const kinds[] = {NULL, "root", "mount"};
 

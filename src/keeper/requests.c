@@ -274,17 +274,17 @@ enum when { BEFORE_HELLO, AFTER_HELLO };
 
 static const struct row {
     uint32_t type;
-    size_t size;
     enum when when;
+    size_t size;
     const char *(*fault)(const union keeper_request *request);
     void (*serve)(struct keeper *keeper, const union keeper_request *request);
 } rows[] = {
-    {KEEPER_HELLO, sizeof(struct keeper_hello), BEFORE_HELLO, hello_fault, do_hello},
-    {KEEPER_MAKE, sizeof(struct keeper_make), AFTER_HELLO, make_fault, do_make},
-    {KEEPER_CLAIM, sizeof(struct keeper_claim), AFTER_HELLO, claim_fault, do_claim},
-    {KEEPER_USAGE, sizeof(struct keeper_of_box), AFTER_HELLO, of_box_fault, do_usage},
-    {KEEPER_END, sizeof(struct keeper_of_box), AFTER_HELLO, of_box_fault, do_end},
-    {KEEPER_DROP_DISK, sizeof(struct keeper_drop_disk), AFTER_HELLO, drop_disk_fault, do_drop_disk},
+    {KEEPER_HELLO, BEFORE_HELLO, sizeof(struct keeper_hello), hello_fault, do_hello},
+    {KEEPER_MAKE, AFTER_HELLO, sizeof(struct keeper_make), make_fault, do_make},
+    {KEEPER_CLAIM, AFTER_HELLO, sizeof(struct keeper_claim), claim_fault, do_claim},
+    {KEEPER_USAGE, AFTER_HELLO, sizeof(struct keeper_of_box), of_box_fault, do_usage},
+    {KEEPER_END, AFTER_HELLO, sizeof(struct keeper_of_box), of_box_fault, do_end},
+    {KEEPER_DROP_DISK, AFTER_HELLO, sizeof(struct keeper_drop_disk), drop_disk_fault, do_drop_disk},
 };
 
 static const struct row *row_find(uint32_t type)
