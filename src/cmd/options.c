@@ -224,6 +224,8 @@ char *options_help(const struct option_table *table)
             row->fallback == NULL ? "" : " (default: ", row->fallback == NULL ? "" : row->fallback,
             row->fallback == NULL ? "" : ")");
         (void)fprintf(out, "  %-*s", left - 2, name);
+        if (strlen(name) > left - 3)
+            (void)fprintf(out, "\n%*s", left, "");
         help_wrap(out, help, left, right);
     }
     (void)fputs(table->tail, out);
