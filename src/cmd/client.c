@@ -262,7 +262,7 @@ static bool is_stale(const struct client *client)
     return client->in_start != client->in_end || poll(&fd, 1, 0) != 0;
 }
 
-static int connection_take(struct client *client, struct error *err)
+int client_connect(struct client *client, struct error *err)
 {
     if (client->has_body || (client->fd >= 0 && is_stale(client)))
         client_abandon(client);
@@ -626,7 +626,7 @@ static int request_send(struct client *client, const struct client_request *requ
         uint64_t deadline = deadline_in(answer_ms);
         int result;
 
-        if (connection_take(client, err) < 0)
+        if (client_connect(client, err) < 0)
             return -1;
         result = send_all(client, text, size, deadline, err);
         if (result == 0)

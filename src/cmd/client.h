@@ -29,6 +29,9 @@ int client_open(struct client **out, struct error *err);
 /* For a server that is known. Connects with the first request. COVE_API_KEY is sent along. */
 int client_new(const struct wire_address *address, struct client **out, struct error *err);
 
+/* Connects now, if it is not connected. */
+int client_connect(struct client *client, struct error *err);
+
 /* Another connection to the same server. */
 int client_copy(const struct client *client, struct client **out, struct error *err);
 

@@ -86,3 +86,19 @@ int cmd_is_near(const char *word, size_t distance)
 
     return distance <= (length < 6 ? 1U : 2U) || distance <= length / 3;
 }
+
+int cmd_verb(const char *name, const char *usage, const struct cmd *verbs, size_t count, int argc,
+             char **argv)
+{
+    if (argc >= 2 && (strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "-h") == 0))
+        return cmd_print(usage, strlen(usage)) == 0 ? 0 : CMD_FAILED;
+    for (size_t i = 0; argc >= 2 && i < count; i++)
+        if (strcmp(argv[1], verbs[i].name) == 0)
+            return verbs[i].run(argc - 1, argv + 1);
+    if (argc >= 2)
+        cmd_say("%s %s: there is no such thing to do; cove %s --help lists what there is", name,
+                argv[1], name);
+    else
+        cmd_say("%s: a word is missing; cove %s --help says which", name, name);
+    return CMD_FAILED;
+}

@@ -44,6 +44,11 @@ void doc_freep(struct doc **doc)
     *doc = NULL;
 }
 
+struct doc *doc_keep(const struct doc *doc)
+{
+    return lent(json_incref(own(doc)));
+}
+
 const struct doc *doc_get(const struct doc *doc, const char *key)
 {
     return lent(json_object_get(own(doc), key));
@@ -192,7 +197,7 @@ int doc_add_copy(struct doc *doc, const struct doc *value)
 
 char *doc_dump(const struct doc *doc, struct error *err)
 {
-    char *text = json_dumps(own(doc), JSON_COMPACT);
+    char *text = json_dumps(own(doc), JSON_COMPACT | JSON_REAL_PRECISION(15));
 
     if (text == NULL)
         (void)error_set(err, "no_memory", 0,

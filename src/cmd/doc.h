@@ -17,6 +17,8 @@ struct doc; /* a value; all but doc_parse() and doc_new() lend */
 int doc_parse(const char *text, size_t size, struct doc **out, struct error *err);
 void doc_free(struct doc *doc);
 void doc_freep(struct doc **doc);
+struct doc *doc_keep(
+    const struct doc *doc); /* one more owner of a lent value, which must not be changed */
 #define _cleanup_doc_ __attribute__((cleanup(doc_freep)))
 
 /* Each takes a NULL as an object without members. */

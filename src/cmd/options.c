@@ -161,6 +161,29 @@ int options_parse(const struct option_table *table, void *into, int argc, char *
     return 0;
 }
 
+bool options_begin(const struct option_table *table, void *into, int argc, char **argv,
+                   struct option_words *words, int *status)
+{
+    const struct options_common *common = into;
+    struct error err;
+
+    if (options_parse(table, into, argc, argv, words, &err) < 0) {
+        *status = cmd_fail(&err);
+        return false;
+    }
+    if (common->help) {
+        *status = options_help_print(table);
+        return false;
+    }
+    if (words->count < table->words_least || (table->command_follows && words->rest[0] == NULL)) {
+        cmd_say("%s: a word is missing; write cove %s %s", table->command, table->command,
+                table->usage);
+        *status = CMD_FAILED;
+        return false;
+    }
+    return true;
+}
+
 bool options_have(const struct option_table *table, const char *name, int argc, char **argv)
 {
     for (int at = 1; at < argc && word_is_option(argv[at]); at++) {

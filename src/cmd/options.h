@@ -23,10 +23,12 @@ struct option_row {
 
 struct option_table {
     const char *command;     /* "run", "key new" */
+    const char *usage;       /* of its words: "SANDBOX [PROCESS]" */
     const char *head, *tail; /* of the help, around the options */
     const struct option_row *rows;
     size_t rows_count;
-    size_t words;         /* that are no options, at most */
+    size_t words; /* that are no options, at most */
+    size_t words_least;
     bool many;            /* there may be more words */
     bool command_follows; /* after these words, with or without a "--" before it */
 };
@@ -47,6 +49,11 @@ struct options_common {
  * front of argv. */
 int options_parse(const struct option_table *table, void *into, int argc, char **argv,
                   struct option_words *words, struct error *err);
+
+/* The same for a command whose options begin with struct options_common: false where there is no more
+ * to be done, for its help was printed or its words are wrong; `*status` is the exit status then. */
+bool options_begin(const struct option_table *table, void *into, int argc, char **argv,
+                   struct option_words *words, int *status);
 
 /* Whether the switch `name` is there, even if the words do not parse. */
 bool options_have(const struct option_table *table, const char *name, int argc, char **argv);
