@@ -591,7 +591,7 @@ static int refused(const struct client *client, const struct doc *problem, struc
     show_escape(shown, sizeof(shown), detail == NULL ? code : detail);
     show_escape(shown_remedy, sizeof(shown_remedy), remedy == NULL ? "" : remedy);
     if (strcmp(code, "bad_key") == 0 && client->key == NULL)
-        return error_set(err, "bad_key", 0, "the server wants a key; set COVE_API_KEY");
+        return error_set(err, "no_key", 0, "the server wants a key; set COVE_API_KEY");
     return error_set(err, code, 0, "%s%s%s", shown, shown_remedy[0] == '\0' ? "" : "; ",
                      shown_remedy);
 }
