@@ -315,6 +315,7 @@ static int start_guard(const struct box_spec *spec, struct box *box, struct maki
         return error_set(err, "ids_failed", 0, "cannot write down the box's ids");
     if (guard_start(&order, &box->guard, err) < 0)
         return -1;
+    (void)snprintf(box->group, sizeof(box->group), "%s", name);
     disk_forget(&making->disk);
     making->plan.go = box->guard.socket;
     making->plan.has_guard = true;

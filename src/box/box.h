@@ -145,6 +145,19 @@ int box_fd(const struct box *box);
 /* Takes the next event: 1 if there was one, 0 if not, -1 on error. Does not block. */
 int box_next(struct box *box, struct box_event *event, struct error *err);
 
+/* Ends a box without waiting: 0 when `*wait_fd` has to poll readable before this is called again, 1 when
+ * box_destroy(), with a report, will not wait. Nobody needs to have asked before. */
+int box_end(struct box *box, int *wait_fd);
+
+/* The box takes its time to end: its CPU limit is lifted, which it may be held up by. */
+void box_hurry(struct box *box);
+
+struct cgroup_host;
+struct cgroup_usage;
+
+/* What a living box used so far, in groups that were made below the same place as `host` names. */
+int box_usage(const struct box *box, const struct cgroup_host *host, struct cgroup_usage *out);
+
 /* Kills what is left, waits until all of it is gone (processes, mounts, cgroups) and frees the
  * handle. `report` may be NULL. */
 int box_destroy(struct box *box, struct box_report *report, struct error *err);

@@ -569,6 +569,27 @@ int cgroup_usage(const struct cgroup *cgroup, struct cgroup_usage *out)
     return 0;
 }
 
+void cgroup_borrow(const struct cgroup_host *host, const char *name, struct cgroup *out)
+{
+    handle_init(out, host, name);
+    out->v1_made = (1U << host->v1_count) - 1;
+    out->v2_made = host->v2 >= 0;
+}
+
+int cgroup_renew(const struct cgroup *cgroup)
+{
+    uint64_t below = 0;
+
+    /* A peak of v2 can only be begun again by whoever reads it, through one fd. */
+    if (cgroup->v2_made && (cgroup->host->v2_controllers & CGROUP_MEMORY) != 0)
+        return -1;
+    if (cgroup->delegated && (cgroup_file_number(cgroup->host->v2, cgroup->name, "cgroup.stat",
+                                                 "nr_descendants", &below) < 0 ||
+                              below != 0))
+        return -1;
+    return cgroup_v1_renew(cgroup);
+}
+
 void cgroup_unthrottle(const struct cgroup *cgroup)
 {
     cgroup_v1_unthrottle(cgroup);

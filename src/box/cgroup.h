@@ -61,6 +61,7 @@ struct cgroup_usage {
     bool known;         /* CPU time and memory are counted */
     uint64_t oom_kills; /* processes that the memory limit killed */
     uint64_t cpu_ns;
+    uint64_t memory_bytes; /* now */
     uint64_t peak_memory_bytes;
 };
 
@@ -111,6 +112,13 @@ void cgroup_gate_close(struct cgroup_gate *gate);
 
 /* What the box used so far; 0, or -1 where no group stands. */
 int cgroup_usage(const struct cgroup *cgroup, struct cgroup_usage *out);
+
+/* To look at the groups of a box that somebody else made here and owns; nothing is to be closed. */
+void cgroup_borrow(const struct cgroup_host *host, const char *name, struct cgroup *out);
+
+/* Prepares the groups of a box that is gone for the next one with the same limits: the peak begins
+ * again, what else is counted goes on. -1 where they are not as new; then they are to be removed. */
+int cgroup_renew(const struct cgroup *cgroup);
 
 /* Lifts the CPU limit: processes that are to die under it would do so for many seconds. */
 void cgroup_unthrottle(const struct cgroup *cgroup);

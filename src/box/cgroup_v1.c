@@ -129,6 +129,8 @@ void cgroup_v1_usage(const struct cgroup *cgroup, struct cgroup_usage *out, unsi
     if (memory >= 0) {
         (void)cgroup_file_number(memory, cgroup->name, "memory.oom_control", "oom_kill",
                                  &out->oom_kills);
+        (void)cgroup_file_number(memory, cgroup->name, "memory.usage_in_bytes", NULL,
+                                 &out->memory_bytes);
         if (cgroup_file_number(memory, cgroup->name, "memory.max_usage_in_bytes", NULL,
                                &out->peak_memory_bytes) == 0)
             *counted |= CGROUP_MEMORY;
@@ -136,6 +138,14 @@ void cgroup_v1_usage(const struct cgroup *cgroup, struct cgroup_usage *out, unsi
     if (cpuacct >= 0 &&
         cgroup_file_number(cpuacct, cgroup->name, "cpuacct.usage", NULL, &out->cpu_ns) == 0)
         *counted |= CGROUP_CPUACCT;
+}
+
+int cgroup_v1_renew(const struct cgroup *cgroup)
+{
+    int memory = parent_of(cgroup, CGROUP_MEMORY);
+
+    return memory < 0 ? 0
+                      : cgroup_file_write(memory, cgroup->name, "memory.max_usage_in_bytes", "0");
 }
 
 /* ---- killing ---- */

@@ -190,6 +190,7 @@ void cgroup_v2_usage(const struct cgroup *cgroup, struct cgroup_usage *out, unsi
         return;
     if ((cgroup->host->v2_controllers & CGROUP_MEMORY) != 0) {
         (void)cgroup_file_number(parent, name, "memory.events", "oom_kill", &out->oom_kills);
+        (void)cgroup_file_number(parent, name, "memory.current", NULL, &out->memory_bytes);
         /* memory.peak came with 5.19; before, what is used now is the best there is. */
         if (cgroup_file_number(parent, name, "memory.peak", NULL, &out->peak_memory_bytes) == 0 ||
             cgroup_file_number(parent, name, "memory.current", NULL, &out->peak_memory_bytes) == 0)

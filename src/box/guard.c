@@ -477,15 +477,21 @@ void guard_hurry(struct guard *guard)
     (void)proto_send(guard->socket, &packet, sizeof(packet), NULL, 0, NULL, 0);
 }
 
+int guard_tell_finish(struct guard *guard, bool wants_report, struct error *err)
+{
+    struct guard_packet packet = {.type = GUARD_FINISH, .wants_report = wants_report};
+
+    guard->told = true;
+    return proto_send(guard->socket, &packet, sizeof(packet), NULL, 0, NULL, 0) < 0 ? lost(err) : 0;
+}
+
 int guard_finish(struct guard *guard, struct box_report *report, struct error *err)
 {
-    struct guard_packet packet = {.type = GUARD_FINISH, .wants_report = report != NULL};
+    struct guard_packet packet;
     int fds[PROTO_FDS_MAX];
-    int done;
+    int done = guard->told ? 0 : guard_tell_finish(guard, report != NULL, err);
 
-    if (proto_send(guard->socket, &packet, sizeof(packet), NULL, 0, NULL, 0) < 0)
-        done = lost(err);
-    else
+    if (done == 0)
         done = await(guard, GUARD_REPORT, &packet, fds, err);
     if (done == 0 && report != NULL)
         *report = packet.report;

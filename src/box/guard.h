@@ -17,6 +17,7 @@
 struct guard {
     int socket;
     pid_t pid;
+    bool told; /* to finish; its answer is to come */
 };
 
 struct guard_order {
@@ -53,6 +54,10 @@ struct guard_watch {
 
 /* The box is to end and takes its time: its CPU limit is lifted. */
 void guard_hurry(struct guard *guard);
+
+/* After the box's last process: tells it to finish. The socket polls readable when guard_finish(), with
+ * the same wish for a report, does not wait any more. */
+int guard_tell_finish(struct guard *guard, bool wants_report, struct error *err);
 
 /* After the box's last process: what it used (not counted with report NULL); the groups are gone when
  * this returns. */

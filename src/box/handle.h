@@ -18,11 +18,13 @@ struct box {
     enum box_privileges privileges;
     struct error failure; /* what the set-up child or the guard said, for BOX_GONE */
     bool failed;
+    bool is_ending; /* its init was sent SIGKILL */
 
     const struct cgroup *lent; /* of a zygote's box: its leaves are removed at the end */
 
     /* Cold boxes own these; those of a zygote have them lent by whoever runs the zygote. */
     struct guard guard;
+    char group[32]; /* name of its cgroups */
     struct ids_pool pool;
     struct ids ids;
     bool cold;

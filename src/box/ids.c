@@ -215,6 +215,29 @@ static uint32_t slot_after_holder(const struct ids_pool *pool, uint32_t slot)
     return slot + 1;
 }
 
+static struct ids range_of(uint32_t slot)
+{
+    return (struct ids){.kind = IDS_RANGE,
+                        .first = IDS_FIRST + slot * IDS_COUNT,
+                        .first_group = IDS_FIRST + slot * IDS_COUNT,
+                        .count = IDS_COUNT,
+                        .slot = slot,
+                        .slots = 1};
+}
+
+int ids_take_at(struct ids_pool *pool, uid_t first, struct ids *ids, struct error *err)
+{
+    uint32_t slot = (first - IDS_FIRST) / IDS_COUNT;
+
+    if (first < IDS_FIRST || slot >= IDS_SLOTS || first != IDS_FIRST + slot * IDS_COUNT)
+        return error_set(err, "ids_failed", 0, "no range of ids begins with %u", first);
+    if (ids_slot_is_taken(pool, slot) || ids_bytes_lock(pool, slot, 1, F_WRLCK) < 0)
+        return error_set(err, "ids_failed", 0, "the ids from %u on are somebody else's now", first);
+    ids_slot_mark(pool, slot, true);
+    *ids = range_of(slot);
+    return 0;
+}
+
 int ids_take(struct ids_pool *pool, struct ids *ids, struct error *err)
 {
     uint32_t slot = pool->next;
@@ -226,12 +249,7 @@ int ids_take(struct ids_pool *pool, struct ids *ids, struct error *err)
             if (ids_bytes_lock(pool, slot, 1, F_WRLCK) == 0) {
                 ids_slot_mark(pool, slot, true);
                 pool->next = after % IDS_SLOTS;
-                *ids = (struct ids){.kind = IDS_RANGE,
-                                    .first = IDS_FIRST + slot * IDS_COUNT,
-                                    .first_group = IDS_FIRST + slot * IDS_COUNT,
-                                    .count = IDS_COUNT,
-                                    .slot = slot,
-                                    .slots = 1};
+                *ids = range_of(slot);
                 return 0;
             }
             if (errno != EAGAIN && errno != EACCES)

@@ -81,6 +81,9 @@ int ids_open_files(struct ids_pool *pool, const char *directory, const char *sub
  * pool: the kernel does not tell them apart. */
 int ids_take(struct ids_pool *pool, struct ids *ids, struct error *err);
 
+/* Takes the range that begins with this id; -1 where it is no range's first or somebody has it. */
+int ids_take_at(struct ids_pool *pool, uid_t first, struct ids *ids, struct error *err);
+
 /* Gives it back, for all copies of the fd, when no process with these ids lives any more. */
 void ids_release(struct ids_pool *pool, struct ids *ids);
 

@@ -334,6 +334,51 @@ static void bill(const struct rusage *usage, struct box_report *report)
         report->peak_memory_bytes = largest;
 }
 
+static bool is_readable(int fd)
+{
+    struct pollfd wait = {.fd = fd, .events = POLLIN};
+
+    return poll(&wait, 1, 0) > 0;
+}
+
+int box_end(struct box *box, int *wait_fd)
+{
+    struct error ignored;
+
+    assert(box->magic == BOX_MAGIC);
+    if (box->pidfd >= 0 && !box->is_ending) {
+        (void)sys_pidfd_send_signal(box->pidfd, SIGKILL);
+        box->is_ending = true;
+    }
+    *wait_fd = box->pidfd;
+    if (box->pidfd >= 0 && !is_readable(box->pidfd))
+        return 0;
+    if (!box->cold || box->guard.socket < 0)
+        return 1;
+    if (!box->guard.told && guard_tell_finish(&box->guard, true, &ignored) < 0)
+        return 1;
+    *wait_fd = box->guard.socket;
+    return is_readable(box->guard.socket);
+}
+
+void box_hurry(struct box *box)
+{
+    if (box->cold && box->guard.socket >= 0 && !box->guard.told)
+        guard_hurry(&box->guard);
+    else if (box->lent != NULL)
+        cgroup_unthrottle(box->lent);
+}
+
+int box_usage(const struct box *box, const struct cgroup_host *host, struct cgroup_usage *out)
+{
+    struct cgroup cgroup;
+
+    if (box->lent != NULL)
+        return cgroup_usage(box->lent, out);
+    cgroup_borrow(host, box->group, &cgroup);
+    return cgroup_usage(&cgroup, out);
+}
+
 int box_destroy(struct box *box, struct box_report *report, struct error *err)
 {
     struct rusage usage = {0};

@@ -4,7 +4,7 @@
  * of the host, a uid or a pid: only names that the operator registered and handles that the keeper
  * gave out. Texts are NUL-terminated within their array and hold nothing but the characters named
  * here. The keeper checks every field and the state; the table of which request is legal when is in
- * keeper.c. Both sides are of one build, so this may change as it likes. */
+ * requests.c. Both sides are of one build, so this may change as it likes. */
 #pragma once
 
 #include "base/err.h"
@@ -17,10 +17,12 @@
 #define KEEPER_TARGET_MAX 256 /* a path in a box: absolute, without ".." */
 #define KEEPER_MOUNTS_MAX 16
 #define KEEPER_BUILD_MAX 64
+#define KEEPER_BUILD "cove-keeper 1" /* what a hello says; another number with every change here */
 
 enum keeper_type {
-    KEEPER_HELLO = 1, /* first, once: KEEPER_HOST, a KEEPER_NAMED each, a KEEPER_BOX each, KEEPER_DONE */
-    KEEPER_MAKE,      /* a box: KEEPER_MADE with its control socket, or KEEPER_REFUSED */
+    KEEPER_HELLO =
+        1,       /* first, once: KEEPER_HOST, a KEEPER_NAMED each, a KEEPER_BOX each, KEEPER_DONE */
+    KEEPER_MAKE, /* a box: KEEPER_MADE with its control socket, or KEEPER_REFUSED */
     KEEPER_CLAIM,     /* says whose a box of the pool is now: KEEPER_DONE */
     KEEPER_USAGE,     /* of a box: KEEPER_USED */
     KEEPER_END,       /* of a box, and wait: KEEPER_ENDED, when all of it is gone */
@@ -59,10 +61,10 @@ struct keeper_mount {
 
 struct keeper_make {
     struct keeper_head head;
-    char root[KEEPER_NAME_MAX]; /* registered; "host" is the view of the host */
-    uint32_t privileges;        /* enum box_privileges */
-    uint32_t disk_kind;         /* enum keeper_disk */
-    char disk[KEEPER_ID_LENGTH + 4]; /* of a persistent one; made if it is not there */
+    char root[KEEPER_NAME_MAX];       /* registered; "host" is the view of the host */
+    uint32_t privileges;              /* enum box_privileges */
+    uint32_t disk_kind;               /* enum keeper_disk */
+    char disk[KEEPER_ID_LENGTH + 4];  /* of a persistent one; made if it is not there */
     char owner[KEEPER_ID_LENGTH + 4]; /* sandbox; empty: none yet, see KEEPER_CLAIM */
     char hostname[65];
     char pad[7];
@@ -111,7 +113,7 @@ struct keeper_host {
 
 struct keeper_named {
     struct keeper_head head;
-    uint32_t kind; /* enum keeper_kind */
+    uint32_t kind;     /* enum keeper_kind */
     uint32_t is_there; /* 0: it was removed, or what it named is not what it was */
     char name[KEEPER_NAME_MAX];
 };
@@ -160,6 +162,6 @@ union keeper_answer {
 };
 
 /* The engine's fds when the keeper starts it: the others are closed. */
-#define KEEPER_ENGINE_SOCKET 3   /* this protocol */
-#define KEEPER_ENGINE_STATE 4    /* directory that is the engine's: store, logs, keys */
-#define KEEPER_ENGINE_LISTEN 5   /* from here on COVE_LISTEN_FDS listening sockets, unix or TCP */
+#define KEEPER_ENGINE_SOCKET 3 /* this protocol */
+#define KEEPER_ENGINE_STATE 4  /* directory that is the engine's: store, logs, keys */
+#define KEEPER_ENGINE_LISTEN 5 /* from here on COVE_LISTEN_FDS listening sockets, unix or TCP */

@@ -1,0 +1,385 @@
+/* Making and ending boxes: see boxes.h. */
+#include "keeper/boxes.h"
+
+#include "base/clock.h"
+#include "base/fd.h"
+#include "base/kernel.h"
+#include "box/root.h"
+#include "keeper/keeper.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/epoll.h>
+
+/* A box that takes longer than this to die is held up by its own CPU limit. */
+#define HURRY_NS 20000000U
+/* For one whose end could not be waited for otherwise. */
+#define LOOK_NS 50000000U
+
+#define PATH_SIZE 40
+
+/* What a box is made of, with the places that the spec points to. */
+struct recipe {
+    struct box_spec spec;
+    struct box_bind binds[KEEPER_MOUNTS_MAX];
+    char paths[KEEPER_MOUNTS_MAX][PATH_SIZE];
+    char root_path[PATH_SIZE];
+    uint64_t root; /* generation of its name; 0: the host's */
+};
+
+/* ---- what is asked for ---- */
+
+/* A name leads to an fd, and to the same inode whatever becomes of its path. */
+static void path_of(int fd, char path[PATH_SIZE])
+{
+    (void)snprintf(path, PATH_SIZE, "/proc/self/fd/%d", fd);
+}
+
+static int root_choose(const struct keeper *keeper, const char *name, struct recipe *recipe,
+                       struct error *err)
+{
+    const struct name *root;
+
+    recipe->spec.root_kind = BOX_ROOT_HOST;
+    if (strcmp(name, "host") == 0)
+        return 0;
+    root = names_find(&keeper->names, KEEPER_ROOT, name);
+    if (root == NULL)
+        return error_set(err, "unknown_root", 0,
+                         "there is no root \"%s\": the operator registers one with cove root add",
+                         name);
+    path_of(root->fd, recipe->root_path);
+    recipe->spec.root_kind = root->is_directory ? BOX_ROOT_DIR : BOX_ROOT_EROFS;
+    recipe->spec.root_path = recipe->root_path;
+    recipe->root = root->generation;
+    return 0;
+}
+
+static int mounts_choose(const struct keeper *keeper, const struct keeper_make *make,
+                         struct recipe *recipe, struct error *err)
+{
+    for (size_t i = 0; i < make->mounts_count; i++) {
+        const struct keeper_mount *asked = &make->mounts[i];
+        const struct name *mount = names_find(&keeper->names, KEEPER_MOUNT, asked->name);
+
+        if (mount == NULL)
+            return error_set(err, "unknown_mount", 0,
+                             "there is no mount \"%s\": the operator registers one with cove mount "
+                             "add",
+                             asked->name);
+        path_of(mount->fd, recipe->paths[i]);
+        recipe->binds[i] = (struct box_bind){
+            .source = recipe->paths[i],
+            .target = asked->target,
+            .read_only = asked->read_only != 0 || mount->read_only,
+        };
+    }
+    recipe->spec.binds = recipe->binds;
+    recipe->spec.binds_count = make->mounts_count;
+    return 0;
+}
+
+static int choose(const struct keeper *keeper, const struct keeper_make *make,
+                  struct recipe *recipe, struct error *err)
+{
+    if (make->disk_kind == KEEPER_PERSISTENT)
+        return error_set(err, "not_yet", 0,
+                         "persistent disks are not there yet: ask for an ephemeral one");
+    if (root_choose(keeper, make->root, recipe, err) < 0 ||
+        mounts_choose(keeper, make, recipe, err) < 0)
+        return -1;
+    recipe->spec.privileges = (enum box_privileges)make->privileges;
+    recipe->spec.hostname = make->hostname[0] != '\0' ? make->hostname : NULL;
+    recipe->spec.limits = make->limits;
+    recipe->spec.many_commands = true;
+    return 0;
+}
+
+/* ---- the table ---- */
+
+static struct boxed *place_new(struct keeper *keeper, struct error *err)
+{
+    struct boxes *boxes = &keeper->boxes;
+    struct boxed *boxed = calloc(1, sizeof(*boxed));
+    size_t index = 0;
+
+    /* From the end of what is used, where there is room most of the time. */
+    if (boxes->count < boxes->used)
+        while (boxes->table[index] != NULL)
+            index++;
+    else
+        index = boxes->used;
+    if (boxed == NULL || index >= BOXES_MAX) {
+        (void)error_set(err, "capacity", boxed == NULL ? ENOMEM : 0,
+                        "there is no room for one more box: end others first");
+        free(boxed);
+        return NULL;
+    }
+    if (index == boxes->used)
+        boxes->used++;
+    if (++boxes->generations == 0)
+        boxes->generations = 1;
+    boxed->handle = (uint64_t)boxes->generations << 32 | index;
+    boxed->keeper = keeper;
+    boxed->source.fd = -1;
+    boxes->table[index] = boxed;
+    boxes->count++;
+    return boxed;
+}
+
+void boxes_drop(struct boxes *boxes, struct boxed *boxed)
+{
+    if (boxed->box == NULL && boxed->asked != 0)
+        boxes->owed--;
+    boxes->table[boxed->handle & UINT32_MAX] = NULL;
+    boxes->count--;
+    while (boxes->used > 0 && boxes->table[boxes->used - 1] == NULL)
+        boxes->used--;
+    free(boxed);
+}
+
+struct boxed *boxes_find(const struct boxes *boxes, uint64_t handle)
+{
+    size_t index = handle & UINT32_MAX;
+    struct boxed *boxed = index < boxes->used ? boxes->table[index] : NULL;
+
+    return boxed != NULL && boxed->handle == handle && !boxed->is_ending ? boxed : NULL;
+}
+
+/* ---- making ---- */
+
+/* What passes when others have ended. */
+static bool is_want_of_room(int errnum)
+{
+    return errnum == EAGAIN || errnum == ENOMEM || errnum == EMFILE || errnum == ENFILE ||
+           errnum == ENOSPC || errnum == ENOBUFS || errnum == EUSERS;
+}
+
+static bool can_use_zygote(const struct keeper *keeper, const struct recipe *recipe)
+{
+    if (!keeper->slots.is_open || recipe->spec.binds_count > 0 ||
+        zygotes_is_unable(&keeper->zygotes, recipe->root))
+        return false;
+    /* It maps the owners of an image's files for each box, and its boxes keep their disk in tmpfs. */
+    return recipe->spec.root_kind == BOX_ROOT_HOST ||
+           (kernel_is_at_least(5, 19) && root_tmpfs_has_xattrs(&keeper->caller));
+}
+
+static int make_by_zygote(struct keeper *keeper, const struct recipe *recipe, struct boxed *boxed,
+                          struct error *err)
+{
+    struct zygote_entry *zygote = zygotes_find(&keeper->zygotes, recipe->root, &recipe->spec, err);
+    struct zygote_slot lent;
+    struct slot *slot;
+
+    if (zygote == NULL ||
+        slots_take(&keeper->slots, &recipe->spec.limits, recipe->spec.privileges, &slot, err) < 0)
+        return -1;
+    lent = (struct zygote_slot){
+        .ids = &slot->ids, .cgroup = &slot->cgroup, .network = slot->network};
+    if (zygote_box(zygote->zygote, &recipe->spec, &lent, &boxed->box, err) < 0) {
+        slots_give(&keeper->slots, slot);
+        if (!is_want_of_room(err->errnum))
+            zygotes_retire(zygote);
+        return -1;
+    }
+    boxed->slot = slot;
+    boxed->zygote = zygote;
+    zygote->boxes++;
+    return 0;
+}
+
+/* A zygote may have been killed: a second one is tried. Where that cannot do it either, this host
+ * lacks something, and the box is created without. */
+static int make(struct keeper *keeper, const struct recipe *recipe, struct boxed *boxed,
+                struct error *err)
+{
+    bool tried = can_use_zygote(keeper, recipe);
+
+    for (int tries = 0; tried && tries < 2; tries++) {
+        if (make_by_zygote(keeper, recipe, boxed, err) == 0)
+            return 0;
+        if (is_want_of_room(err->errnum) || strcmp(err->code, "capacity") == 0)
+            return -1;
+        keeper_say(err->code, "%s", err->text);
+    }
+    if (box_create(&recipe->spec, &boxed->box, err) < 0)
+        return -1;
+    if (tried)
+        zygotes_mark_unable(&keeper->zygotes, recipe->root);
+    return 0;
+}
+
+int boxes_make(struct keeper *keeper, const struct keeper_make *request, struct boxed **out,
+               struct error *err)
+{
+    struct recipe recipe = {0};
+    struct boxed *boxed;
+
+    if (choose(keeper, request, &recipe, err) < 0)
+        return -1;
+    boxed = place_new(keeper, err);
+    if (boxed == NULL)
+        return -1;
+    if (make(keeper, &recipe, boxed, err) < 0) {
+        boxes_drop(&keeper->boxes, boxed);
+        if (is_want_of_room(err->errnum))
+            (void)snprintf(err->code, sizeof(err->code), "capacity");
+        return -1;
+    }
+    (void)snprintf(boxed->owner, sizeof(boxed->owner), "%s", request->owner);
+    (void)snprintf(boxed->disk, sizeof(boxed->disk), "%s", request->disk);
+    *out = boxed;
+    return 0;
+}
+
+/* ---- use ---- */
+
+static void report_usage(struct keeper_report *report, const struct cgroup_usage *usage)
+{
+    report->usage_known = usage->known;
+    report->oom_kills = usage->oom_kills > UINT32_MAX ? UINT32_MAX : (uint32_t)usage->oom_kills;
+    report->cpu_ns = usage->cpu_ns;
+    report->memory_bytes = usage->memory_bytes;
+    report->peak_memory_bytes = usage->peak_memory_bytes;
+}
+
+void boxes_usage(const struct keeper *keeper, const struct boxed *boxed,
+                 struct keeper_report *report)
+{
+    struct cgroup_usage usage = {0};
+
+    if (boxed->slot != NULL)
+        slots_usage(boxed->slot, &usage);
+    else
+        (void)box_usage(boxed->box, &keeper->slots.host, &usage);
+    report_usage(report, &usage);
+}
+
+/* ---- the end ---- */
+
+static void report_end(const struct boxed *boxed, const struct box_report *said,
+                       struct keeper_report *report)
+{
+    struct cgroup_usage usage = {.known = said->usage_known,
+                                 .oom_kills = said->oom_killed,
+                                 .cpu_ns = said->cpu_ns,
+                                 .peak_memory_bytes = said->peak_memory_bytes};
+
+    if (boxed->slot != NULL)
+        slots_usage(boxed->slot, &usage);
+    usage.memory_bytes = 0;
+    report_usage(report, &usage);
+    report->pids_exceeded = said->pids_exceeded;
+    report->disk_exceeded = said->disk_exceeded;
+    report->box = boxed->handle;
+}
+
+static void finish(struct keeper *keeper, struct boxed *boxed)
+{
+    struct box_report said = {0};
+    struct error err;
+
+    loop_remove(&keeper->loop, &boxed->source);
+    if (box_destroy(boxed->box, &said, &err) < 0)
+        keeper_say(err.code, "%s", err.text);
+    boxed->box = NULL;
+    report_end(boxed, &said, &boxed->report);
+    if (boxed->slot != NULL)
+        slots_give(&keeper->slots, boxed->slot);
+    if (boxed->zygote != NULL)
+        zygotes_give(boxed->zygote);
+    boxed->slot = NULL;
+    keeper->boxes.ending--;
+    if (boxed->asked == 0) {
+        boxes_drop(&keeper->boxes, boxed);
+        return;
+    }
+    keeper->boxes.owed++;
+    engine_wake(keeper);
+}
+
+static void end_ready(struct source *source, uint32_t events);
+
+static void end_step(struct keeper *keeper, struct boxed *boxed)
+{
+    struct error ignored;
+    int fd;
+
+    if (box_end(boxed->box, &fd) == 1) {
+        finish(keeper, boxed);
+        return;
+    }
+    if (boxed->source.fd == fd)
+        return;
+    loop_remove(&keeper->loop, &boxed->source);
+    /* Where it fails, boxes_tick() looks. */
+    (void)loop_add(&keeper->loop, &boxed->source, fd, EPOLLIN, end_ready, boxed, &ignored);
+}
+
+static void end_ready(struct source *source, uint32_t events)
+{
+    struct boxed *boxed = source->owner;
+
+    (void)events;
+    end_step(boxed->keeper, boxed);
+}
+
+void boxes_end(struct keeper *keeper, struct boxed *boxed, uint32_t asked)
+{
+    boxed->is_ending = true;
+    boxed->asked = asked;
+    boxed->ending_ns = clock_monotonic_ns();
+    keeper->boxes.ending++;
+    end_step(keeper, boxed);
+}
+
+void boxes_end_all(struct keeper *keeper)
+{
+    for (size_t i = keeper->boxes.used; i-- > 0;)
+        if (i < keeper->boxes.used && keeper->boxes.table[i] != NULL &&
+            !keeper->boxes.table[i]->is_ending)
+            boxes_end(keeper, keeper->boxes.table[i], 0);
+}
+
+void boxes_forget_engine(struct boxes *boxes)
+{
+    for (size_t i = boxes->used; i-- > 0;) {
+        struct boxed *boxed = i < boxes->used ? boxes->table[i] : NULL;
+
+        if (boxed == NULL || !boxed->is_ending)
+            continue;
+        if (boxed->box == NULL)
+            boxes_drop(boxes, boxed);
+        else
+            boxed->asked = 0;
+    }
+}
+
+uint64_t boxes_tick(struct keeper *keeper, uint64_t now_ns)
+{
+    struct boxes *boxes = &keeper->boxes;
+    uint64_t next = 0;
+
+    for (size_t i = boxes->ending > 0 ? boxes->used : 0; i-- > 0;) {
+        struct boxed *boxed = i < boxes->used ? boxes->table[i] : NULL;
+
+        if (boxed == NULL || !boxed->is_ending || boxed->box == NULL)
+            continue;
+        if (!boxed->is_hurried && now_ns - boxed->ending_ns >= HURRY_NS) {
+            boxed->is_hurried = true;
+            box_hurry(boxed->box);
+            if (boxed->slot != NULL)
+                boxed->slot->is_worn = true; /* it has no limit any more */
+        }
+        if (boxed->source.fd < 0)
+            next = keeper_sooner(next, now_ns + LOOK_NS);
+        else if (!boxed->is_hurried)
+            next = keeper_sooner(next, boxed->ending_ns + HURRY_NS);
+        if (boxed->source.fd < 0)
+            end_step(keeper, boxed);
+    }
+    return next;
+}

@@ -1,0 +1,66 @@
+/* The boxes that live, by handles that the keeper gave out.
+ *
+ * A handle is a place in the table and a generation, so that an old one names nothing. Nothing here
+ * waits for a box to end, and nothing here reads what a box says: its control socket is handed on. */
+#pragma once
+
+#include "box/box.h"
+#include "box/cgroup.h"
+#include "keeper/loop.h"
+#include "keeper/request.h"
+#include "keeper/slots.h"
+#include "keeper/zygotes.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#define BOXES_MAX 16384
+#define ID_SIZE (KEEPER_ID_LENGTH + 4)
+
+struct keeper;
+
+struct boxed {
+    struct source source; /* its end; first member */
+    struct keeper *keeper;
+    struct box *box; /* NULL: gone, its report is to be sent */
+    uint64_t handle;
+    struct slot *slot;           /* of a zygote's box */
+    struct zygote_entry *zygote; /* ... */
+    char owner[ID_SIZE], disk[ID_SIZE];
+    bool is_ending, is_hurried;
+    uint64_t ending_ns;
+    uint32_t asked; /* by this request; 0: nobody waits for the end */
+    struct keeper_report report;
+};
+
+struct boxes {
+    struct boxed *table[BOXES_MAX];
+    size_t used, count;
+    size_t ending; /* not gone yet */
+    size_t owed;   /* gone, and somebody waits to hear */
+    uint32_t generations;
+};
+
+/* Makes the box that a checked request asks for. An error's code is the one for the client. */
+int boxes_make(struct keeper *keeper, const struct keeper_make *make, struct boxed **out,
+               struct error *err);
+
+/* What this handle names and is not on its end; or NULL. */
+struct boxed *boxes_find(const struct boxes *boxes, uint64_t handle);
+
+void boxes_usage(const struct keeper *keeper, const struct boxed *boxed,
+                 struct keeper_report *report);
+
+/* Ends it; `asked` is the request that waits for that, or 0. */
+void boxes_end(struct keeper *keeper, struct boxed *boxed, uint32_t asked);
+void boxes_end_all(struct keeper *keeper);
+
+/* The engine that waited is gone: what was to be said to it is forgotten. */
+void boxes_forget_engine(struct boxes *boxes);
+
+/* A box that is gone was reported. */
+void boxes_drop(struct boxes *boxes, struct boxed *boxed);
+
+/* Looks after boxes that take long to end; when to be called again, 0 for never. */
+uint64_t boxes_tick(struct keeper *keeper, uint64_t now_ns);

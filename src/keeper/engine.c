@@ -1,0 +1,375 @@
+/* The engine's life: see engine.h. Its start is in engine_start.c. */
+#include "keeper/engine.h"
+
+#include "base/clock.h"
+#include "base/fd.h"
+#include "box/proto.h"
+#include "box/root.h"
+#include "box/sys.h"
+#include "keeper/keeper.h"
+#include "keeper/requests.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+
+#define BACKOFF_LEAST_NS 10000000ULL
+#define BACKOFF_MOST_NS 2000000000ULL
+/* One that ran this long had no trouble with its start. */
+#define SETTLED_NS 10000000000ULL
+
+/* ---- its end ---- */
+
+void engine_signal(struct keeper *keeper, int number)
+{
+    if (keeper->engine.pid > 0)
+        (void)sys_pidfd_send_signal(keeper->engine.pidfd, number);
+}
+
+/* Nothing more is read of it, nor said to it. */
+static void socket_close(struct keeper *keeper)
+{
+    struct engine_child *engine = &keeper->engine;
+
+    loop_remove(&keeper->loop, &engine->asks);
+    fd_close(&engine->socket);
+    engine->is_greeted = false;
+    engine->stage = HELLO_NONE;
+    engine->pending_size = 0;
+    boxes_forget_engine(&keeper->boxes);
+}
+
+void engine_punish(struct keeper *keeper, const char *why)
+{
+    keeper_say("bad_engine", "the engine is ended: %s", why);
+    engine_signal(keeper, SIGKILL);
+    socket_close(keeper);
+}
+
+static void say_end(const struct keeper *keeper, int status)
+{
+    if (keeper->is_stopping && WIFEXITED(status) && WEXITSTATUS(status) == 0)
+        return;
+    if (WIFEXITED(status))
+        keeper_say("engine_ended", "the engine has exited with status %d", WEXITSTATUS(status));
+    else
+        keeper_say("engine_ended", "the engine was killed by signal %d", WTERMSIG(status));
+}
+
+static void ended(struct source *source, uint32_t events)
+{
+    struct keeper *keeper = source->owner;
+    struct engine_child *engine = &keeper->engine;
+    uint64_t now = clock_monotonic_ns();
+    int status = 0;
+
+    (void)events;
+    if (waitpid(engine->pid, &status, WNOHANG) == 0)
+        return;
+    loop_remove(&keeper->loop, &engine->ended);
+    fd_close(&engine->pidfd);
+    engine->pid = 0;
+    socket_close(keeper);
+    say_end(keeper, status);
+    if (keeper->is_stopping ||
+        (keeper->options.is_private && WIFEXITED(status) && WEXITSTATUS(status) == 0)) {
+        keeper->has_ended = true;
+        return;
+    }
+    if (engine->backoff_ns < BACKOFF_LEAST_NS || now - engine->started_ns > SETTLED_NS)
+        engine->backoff_ns = BACKOFF_LEAST_NS;
+    engine->restart_ns = now + engine->backoff_ns;
+    engine->backoff_ns *= 2;
+    if (engine->backoff_ns > BACKOFF_MOST_NS)
+        engine->backoff_ns = BACKOFF_MOST_NS;
+}
+
+/* ---- its start ---- */
+
+static void asks(struct source *source, uint32_t events);
+
+static int watch(struct keeper *keeper, struct error *err)
+{
+    struct engine_child *engine = &keeper->engine;
+
+    engine->pidfd = (int)syscall(SYS_pidfd_open, engine->pid, 0);
+    if (engine->pidfd < 0)
+        return error_set(err, "capacity", errno, "cannot watch the engine");
+    if (loop_add(&keeper->loop, &engine->ended, engine->pidfd, EPOLLIN, ended, keeper, err) < 0)
+        return -1;
+    return loop_add(&keeper->loop, &engine->asks, engine->socket, EPOLLIN, asks, keeper, err);
+}
+
+static int start(struct keeper *keeper, struct error *err)
+{
+    struct engine_child *engine = &keeper->engine;
+    int pair[2];
+
+    if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair) < 0)
+        return error_set(err, "capacity", errno, "cannot make the engine's socket");
+    engine->socket = pair[0];
+    /* Of this end only: the engine's waits or not, as it likes. */
+    (void)fcntl(engine->socket, F_SETFL, O_NONBLOCK);
+    engine->pid = engine_fork(keeper, pair[1], err);
+    (void)close(pair[1]);
+    engine->started_ns = clock_monotonic_ns();
+    if (engine->pid > 0 && watch(keeper, err) == 0) {
+        janitor_tell(keeper->slots.janitor, (uint32_t)keeper->slots.table_used, engine->pidfd);
+        engine->starts++;
+        return 0;
+    }
+    if (engine->pid > 0) {
+        (void)kill(engine->pid, SIGKILL);
+        (void)waitpid(engine->pid, NULL, 0);
+    }
+    engine->pid = 0;
+    loop_remove(&keeper->loop, &engine->ended);
+    loop_remove(&keeper->loop, &engine->asks);
+    fd_close(&engine->pidfd);
+    fd_close(&engine->socket);
+    return -1;
+}
+
+uint64_t engine_tick(struct keeper *keeper, uint64_t now_ns)
+{
+    struct engine_child *engine = &keeper->engine;
+    struct error err;
+
+    if (engine->pid > 0 || keeper->is_stopping || keeper->has_ended)
+        return 0;
+    if (now_ns < engine->restart_ns)
+        return engine->restart_ns;
+    if (start(keeper, &err) == 0)
+        return 0;
+    keeper_say(err.code, "%s", err.text);
+    engine->restart_ns = now_ns + BACKOFF_MOST_NS;
+    return engine->restart_ns;
+}
+
+void engine_close(struct keeper *keeper)
+{
+    struct engine_child *engine = &keeper->engine;
+
+    if (engine->pid > 0) {
+        engine_signal(keeper, SIGKILL);
+        (void)waitpid(engine->pid, NULL, 0);
+        engine->pid = 0;
+    }
+    loop_remove(&keeper->loop, &engine->ended);
+    socket_close(keeper);
+    fd_close(&engine->pidfd);
+    fd_close(&engine->program);
+    fd_close(&engine->config);
+    if (engine->ids.count > 0)
+        ids_release(&keeper->slots.pool, &engine->ids);
+}
+
+/* ---- what it is told ---- */
+
+/* False where there is no room now. What cannot be said at all is the engine's loss: it is going. */
+static bool say(struct engine_child *engine, const void *answer, size_t size, const int *fd)
+{
+    return proto_send(engine->socket, answer, size, NULL, 0, fd, fd != NULL ? 1 : 0) == 0 ||
+           (errno != EAGAIN && errno != ENOBUFS && errno != ENOMEM && errno != ETOOMANYREFS);
+}
+
+static bool say_with_box(struct keeper *keeper, const void *answer, size_t size, uint64_t box)
+{
+    const struct boxed *boxed = box != 0 ? boxes_find(&keeper->boxes, box) : NULL;
+    int control = boxed != NULL ? box_fd(boxed->box) : -1;
+
+    return say(&keeper->engine, answer, size, boxed != NULL ? &control : NULL);
+}
+
+void engine_answer(struct keeper *keeper, const void *answer, size_t size, uint64_t box)
+{
+    struct engine_child *engine = &keeper->engine;
+
+    if (engine->socket < 0 || say_with_box(keeper, answer, size, box))
+        return;
+    memcpy(&engine->pending, answer, size);
+    engine->pending_size = size;
+    engine->pending_box = box;
+}
+
+static bool say_name(struct engine_child *engine, uint32_t id, uint32_t kind, bool is_there,
+                     const char *name)
+{
+    struct keeper_named answer = {
+        .head = {.type = KEEPER_NAMED, .id = id}, .kind = kind, .is_there = is_there};
+
+    (void)snprintf(answer.name, sizeof(answer.name), "%s", name);
+    return say(engine, &answer, sizeof(answer), NULL);
+}
+
+static void forget_removed(struct name *name)
+{
+    fd_close(&name->fd);
+    free(name->path);
+    *name = (struct name){.fd = -1};
+}
+
+/* What has changed since it was told; all of it after a hello. */
+static bool say_names(struct keeper *keeper, uint32_t id)
+{
+    struct names *names = &keeper->names;
+
+    for (size_t i = 0; i < names->table_used; i++) {
+        struct name *name = &names->table[i];
+
+        if (name->kind == 0 || (name->is_told && !name->is_removed))
+            continue;
+        if (!say_name(&keeper->engine, id, name->kind, name->is_there, name->name))
+            return false;
+        name->is_told = true;
+        if (name->is_removed)
+            forget_removed(name);
+    }
+    return true;
+}
+
+static bool say_boxes(struct keeper *keeper)
+{
+    struct engine_child *engine = &keeper->engine;
+
+    for (; engine->stage_next < keeper->boxes.used; engine->stage_next++) {
+        const struct boxed *boxed = keeper->boxes.table[engine->stage_next];
+        struct keeper_box answer = {.head = {.type = KEEPER_BOX, .id = engine->hello_id}};
+        int control;
+
+        if (boxed == NULL || boxed->is_ending)
+            continue;
+        answer.box = boxed->handle;
+        memcpy(answer.owner, boxed->owner, sizeof(answer.owner));
+        memcpy(answer.disk, boxed->disk, sizeof(answer.disk));
+        control = box_fd(boxed->box);
+        if (!say(engine, &answer, sizeof(answer), &control))
+            return false;
+    }
+    return true;
+}
+
+static void host_describe(const struct keeper *keeper, struct keeper_host *host)
+{
+    bool is_root = keeper->caller.mounts;
+    const struct cgroup_host *cgroups = &keeper->slots.host;
+    bool limits = cgroups->limits_memory && cgroups->limits_pids;
+    size_t warnings = 0;
+
+    host->cpus = (uint32_t)sysconf(_SC_NPROCESSORS_ONLN);
+    host->memory_bytes = (uint64_t)sysconf(_SC_PHYS_PAGES) * (uint64_t)sysconf(_SC_PAGESIZE);
+    host->is_root = is_root;
+    (void)snprintf(host->level, sizeof(host->level), "full");
+    (void)snprintf(host->limits, sizeof(host->limits), "%s", limits ? "cgroup" : "rlimit");
+    (void)snprintf(host->ids, sizeof(host->ids), "%s", keeper->ids_kind);
+    (void)snprintf(host->disk, sizeof(host->disk), "%s",
+                   is_root || root_tmpfs_has_xattrs(&keeper->caller) ? "hard" : "watched");
+    if (!limits)
+        (void)snprintf(
+            host->warnings[warnings++], sizeof(host->warnings[0]),
+            "no cgroup limits memory and processes here: a watchdog does, which is late");
+    if (strcmp(keeper->ids_kind, "single") == 0)
+        (void)snprintf(host->warnings[warnings++], sizeof(host->warnings[0]),
+                       "this user has one id only, so boxes do: have ids given to it in "
+                       "/etc/subuid and /etc/subgid");
+}
+
+static bool say_host(struct keeper *keeper)
+{
+    struct keeper_host answer = {.head = {.type = KEEPER_HOST, .id = keeper->engine.hello_id}};
+
+    host_describe(keeper, &answer);
+    return say(&keeper->engine, &answer, sizeof(answer), NULL);
+}
+
+/* True when it is through. */
+static bool say_hello(struct keeper *keeper)
+{
+    struct engine_child *engine = &keeper->engine;
+    struct keeper_head done = {.type = KEEPER_DONE, .id = engine->hello_id};
+
+    for (;;) {
+        bool said = true;
+
+        switch (engine->stage) {
+        case HELLO_HOST:
+            said = say_host(keeper);
+            break;
+        case HELLO_NAMES:
+            said = say_names(keeper, engine->hello_id);
+            break;
+        case HELLO_BOXES:
+            said = say_boxes(keeper);
+            break;
+        case HELLO_DISKS:
+            break;
+        case HELLO_DONE:
+            if (!say(engine, &done, sizeof(done), NULL))
+                return false;
+            engine->stage = HELLO_NONE;
+            return true;
+        case HELLO_NONE:
+            return true;
+        }
+        if (!said)
+            return false;
+        engine->stage++;
+        engine->stage_next = 0;
+    }
+}
+
+static bool say_ended(struct keeper *keeper)
+{
+    struct boxes *boxes = &keeper->boxes;
+
+    for (size_t i = boxes->owed > 0 ? boxes->used : 0; i-- > 0;) {
+        struct boxed *boxed = i < boxes->used ? boxes->table[i] : NULL;
+
+        if (boxed == NULL || boxed->box != NULL || boxed->asked == 0)
+            continue;
+        boxed->report.head = (struct keeper_head){.type = KEEPER_ENDED, .id = boxed->asked};
+        if (!say(&keeper->engine, &boxed->report, sizeof(boxed->report), NULL))
+            return false;
+        boxes_drop(boxes, boxed);
+    }
+    return true;
+}
+
+/* Says what it can; true when all is said. */
+static bool say_all(struct keeper *keeper)
+{
+    struct engine_child *engine = &keeper->engine;
+
+    if (engine->pending_size > 0 &&
+        !say_with_box(keeper, &engine->pending, engine->pending_size, engine->pending_box))
+        return false;
+    engine->pending_size = 0;
+    if (!engine->is_greeted)
+        return true;
+    return say_hello(keeper) && say_ended(keeper) && say_names(keeper, 0);
+}
+
+void engine_wake(struct keeper *keeper)
+{
+    struct engine_child *engine = &keeper->engine;
+
+    if (engine->socket < 0)
+        return;
+    loop_change(&keeper->loop, &engine->asks, say_all(keeper) ? EPOLLIN : EPOLLOUT);
+}
+
+static void asks(struct source *source, uint32_t events)
+{
+    struct keeper *keeper = source->owner;
+
+    (void)events;
+    if (say_all(keeper))
+        (void)request_serve(keeper);
+    engine_wake(keeper);
+}

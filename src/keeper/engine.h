@@ -1,0 +1,72 @@
+/* The engine: a child without rights, restarted whenever it ends, always with the same sockets.
+ *
+ * It is asked nothing. It asks (requests.c), and one that asks for what it may not is killed. While
+ * answers wait for room in its socket, no further request of it is read: it can only hold up itself. */
+#pragma once
+
+#include "box/ids.h"
+#include "keeper/loop.h"
+#include "keeper/request.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <sys/types.h>
+
+struct keeper;
+
+/* How far the answer to KEEPER_HELLO has come. */
+enum hello_stage { HELLO_NONE, HELLO_HOST, HELLO_NAMES, HELLO_BOXES, HELLO_DISKS, HELLO_DONE };
+
+struct engine_child {
+    /* as whom, and what it is given */
+    uid_t uid;
+    gid_t gid;
+    bool drops_id; /* it has another id than the keeper */
+    struct ids ids;
+    int program;
+    char program_path[4096];
+    int config; /* memfd; -1: no configuration */
+
+    /* the one that runs */
+    pid_t pid; /* 0: none */
+    int pidfd, socket;
+    struct source ended, asks;
+    uint64_t started_ns, restart_ns, backoff_ns;
+    unsigned starts;
+
+    /* what it is to be told */
+    bool is_greeted;
+    uint32_t hello_id;
+    enum hello_stage stage;
+    size_t stage_next;
+    union keeper_answer pending; /* an answer that found no room */
+    size_t pending_size;         /* 0: none */
+    uint64_t pending_box;        /* whose control socket goes along; 0: none */
+};
+
+/* Finds the program and the id, and gives the id what is the engine's. */
+int engine_prepare(struct keeper *keeper, struct error *err);
+
+/* Reads the configuration (again) into the memfd that every engine gets. */
+int engine_config(struct keeper *keeper, struct error *err);
+
+/* Starts it when it is time; when to be called again, 0 for never. */
+uint64_t engine_tick(struct keeper *keeper, uint64_t now_ns);
+
+void engine_signal(struct keeper *keeper, int number);
+void engine_close(struct keeper *keeper);
+
+/* There is something to tell it: a box is gone, a name has changed. */
+void engine_wake(struct keeper *keeper);
+
+/* Answers; `box` (0: none) is the one whose control socket goes along. */
+void engine_answer(struct keeper *keeper, const void *answer, size_t size, uint64_t box);
+
+/* It did what no engine does: logged, and killed. */
+void engine_punish(struct keeper *keeper, const char *why);
+
+/* ---- its start (engine_start.c) ---- */
+
+/* Forks and executes it; its pid, or -1. `socket` is its end. */
+pid_t engine_fork(struct keeper *keeper, int socket, struct error *err);

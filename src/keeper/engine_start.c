@@ -1,0 +1,298 @@
+/* How an engine is started: as whom, with what, and without all the rest.
+ *
+ * Between fork and exec everything of the keeper's is given up: its id, its capabilities, its fds, its
+ * environment, and as root its view of the host, which becomes read-only but for the engine's own
+ * directory. A step that fails ends the child: there is no engine with half of the walls. */
+#include "base/fd.h"
+#include "base/list.h"
+#include "box/sys.h"
+#include "keeper/keeper.h"
+
+#include <errno.h>
+#include <grp.h>
+#include <linux/capability.h>
+#include <sched.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#define CONFIG_MAX (256U << 10) /* of base/conf.h */
+/* Where the engine sees its directory, whatever lies above it on the host: its libraries resolve
+ * paths, and what is above may be closed to it. */
+#define STATE_PLACE "/run/cove"
+#define FDS_ASIDE 64 /* above all that an engine gets */
+#define TREE_DEPTH_MAX 64
+
+/* ---- before: as whom ---- */
+
+/* The system's user `cove`; no library is asked, which could load others. */
+static bool user_find(uid_t *uid, gid_t *gid)
+{
+    FILE *file = fopen("/etc/passwd", "re");
+    char line[1024];
+    bool found = false;
+
+    while (file != NULL && !found && fgets(line, sizeof(line), file) != NULL)
+        found = sscanf(line, "cove:%*[^:]:%u:%u:", uid, gid) == 2 && *uid != 0 &&
+                *gid != 0; // NOLINT
+    if (file != NULL)
+        (void)fclose(file);
+    return found;
+}
+
+/* Gives what belonged to `from` to the engine's id. Nobody else's: in there may be a second name of
+ * a file that was never the engine's. */
+static void give_tree(int directory, const char *name, uid_t from,
+                      const struct engine_child *engine, int depth)
+{
+    _cleanup_close_ int fd = openat(directory, name, O_PATH | O_NOFOLLOW | O_CLOEXEC);
+    const struct dirent *entry;
+    struct stat st;
+    DIR *list;
+
+    if (fd < 0 || fstat(fd, &st) < 0)
+        return;
+    if (st.st_uid == from && fchownat(fd, "", engine->uid, engine->gid, AT_EMPTY_PATH) < 0 &&
+        depth == TREE_DEPTH_MAX)
+        keeper_say("bad_data", "cannot give the engine its directory: %s",
+                   strerror(errno)); // NOLINT
+    if (!S_ISDIR(st.st_mode) || depth == 0 || (list = list_open(fd, ".")) == NULL)
+        return;
+    while ((entry = readdir(list)) != NULL) // NOLINT(concurrency-mt-unsafe): a list of ours
+        if (strcmp(entry->d_name, ".") != 0 && strcmp(entry->d_name, "..") != 0)
+            give_tree(dirfd(list), entry->d_name, from, engine, depth - 1);
+    (void)closedir(list);
+}
+
+static int id_choose(struct keeper *keeper, struct error *err)
+{
+    struct engine_child *engine = &keeper->engine;
+    struct stat st;
+
+    engine->uid = keeper->caller.uid;
+    engine->gid = keeper->caller.gid;
+    engine->drops_id = keeper->caller.uid == 0 && keeper->caller.maps && keeper->caller.on_host;
+    if (!engine->drops_id)
+        return 0;
+    if (fstat(keeper->places.engine, &st) < 0)
+        return error_set(err, "bad_data", errno, "cannot look at the engine's directory");
+    if (!user_find(&engine->uid, &engine->gid)) {
+        /* The one it had, so that its files are still its own. */
+        if (ids_take_at(&keeper->slots.pool, st.st_uid, &engine->ids, err) < 0 &&
+            ids_take(&keeper->slots.pool, &engine->ids, err) < 0)
+            return -1;
+        engine->uid = engine->ids.first;
+        engine->gid = engine->ids.first_group;
+    }
+    if (st.st_uid != engine->uid)
+        give_tree(keeper->places.data, "engine", st.st_uid, engine, TREE_DEPTH_MAX);
+    return 0;
+}
+
+static int program_find_engine(struct keeper *keeper, struct error *err)
+{
+    struct engine_child *engine = &keeper->engine;
+    char *path = engine->program_path;
+    ssize_t length;
+
+    if (keeper->options.engine != NULL) {
+        (void)snprintf(path, sizeof(engine->program_path), "%s", keeper->options.engine);
+    } else {
+        length = readlink("/proc/self/exe", path, sizeof(engine->program_path) - 32);
+        if (length <= 0)
+            return error_set(err, "no_engine", errno, "cannot find out where cove-keeper lies");
+        path[length] = '\0';
+        memcpy(strrchr(path, '/') + 1, "cove-engine", sizeof("cove-engine"));
+    }
+    engine->program = open(path, O_RDONLY | O_CLOEXEC);
+    if (engine->program < 0)
+        return error_set(err, "no_engine", errno,
+                         "cannot open %s, which belongs beside cove-keeper; install cove anew",
+                         path);
+    return 0;
+}
+
+int engine_config(struct keeper *keeper, struct error *err)
+{
+    struct engine_child *engine = &keeper->engine;
+    const char *path = keeper->places.config_path;
+    _cleanup_free_ char *text = NULL;
+    ssize_t length;
+
+    if (path[0] == '\0')
+        return 0;
+    text = malloc(CONFIG_MAX + 1);
+    if (text == NULL)
+        return error_set(err, "capacity", ENOMEM, "cannot read %s", path);
+    length = fd_read_file(AT_FDCWD, path, text, CONFIG_MAX + 1);
+    if (length < 0)
+        return error_set(err, "bad_config", errno, "cannot read %s", path);
+    if (engine->config < 0)
+        engine->config = memfd_create("cove.conf", MFD_CLOEXEC);
+    if (engine->config < 0 || ftruncate(engine->config, 0) < 0 ||
+        pwrite(engine->config, text, (size_t)length, 0) != length)
+        return error_set(err, "capacity", errno, "cannot hand on %s", path);
+    return 0;
+}
+
+int engine_prepare(struct keeper *keeper, struct error *err)
+{
+    return program_find_engine(keeper, err) < 0 || id_choose(keeper, err) < 0 ||
+                   engine_config(keeper, err) < 0
+               ? -1
+               : 0;
+}
+
+/* ---- in the child ---- */
+
+/* Its view of the host: all of it read-only, and its own directory. The fd of that, or -1. */
+static int enter_view(int state)
+{
+    struct mount_attr all = {.attr_set = MOUNT_ATTR_RDONLY | MOUNT_ATTR_NOSUID,
+                             .propagation = MS_PRIVATE};
+    struct mount_attr own = {.attr_set = MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV | MOUNT_ATTR_NOEXEC};
+    _cleanup_close_ int mount = -1;
+
+    /* Taken before: a mount of the namespace that was left is none to clone. */
+    mount = sys_open_tree(state, "", OPEN_TREE_CLONE | OPEN_TREE_CLOEXEC | AT_EMPTY_PATH);
+    if (mount < 0 || unshare(CLONE_NEWNS) < 0 ||
+        sys_mount_setattr(mount, "", AT_EMPTY_PATH, &own) < 0 ||
+        sys_mount_setattr(AT_FDCWD, "/", AT_RECURSIVE, &all) < 0 ||
+        sys_move_mount(mount, "", AT_FDCWD, STATE_PLACE, MOVE_MOUNT_F_EMPTY_PATH) < 0)
+        return -1;
+    return open(STATE_PLACE, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+}
+
+static int drop(const struct engine_child *engine)
+{
+    struct __user_cap_header_struct header = {.version = _LINUX_CAPABILITY_VERSION_3};
+    struct __user_cap_data_struct none[2] = {0};
+    struct rlimit core = {0};
+
+    if (engine->drops_id &&
+        (setgroups(0, NULL) < 0 || setresgid(engine->gid, engine->gid, engine->gid) < 0 ||
+         setresuid(engine->uid, engine->uid, engine->uid) < 0))
+        return -1;
+    (void)prctl(PR_CAP_AMBIENT, PR_CAP_AMBIENT_CLEAR_ALL, 0, 0, 0);
+    if (syscall(SYS_capset, &header, none) < 0 || prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) < 0)
+        return -1;
+    (void)setrlimit(RLIMIT_CORE, &core);
+    return 0;
+}
+
+/* Puts its fds where request.h says, closes all others but the program, and says how many listen. */
+static int arrange(const struct keeper *keeper, int socket, int state, int *program)
+{
+    const struct listeners *listeners = &keeper->listeners;
+    int fds[KEEPER_ENGINE_LISTEN + LISTENERS_MAX + 1], null = open("/dev/null", O_RDWR | O_CLOEXEC);
+    int count = 0, config = -1;
+    char path[32];
+
+    if (keeper->engine.config >= 0) {
+        /* It may read it, and not change what the next one gets. */
+        (void)snprintf(path, sizeof(path), "/proc/self/fd/%d", keeper->engine.config);
+        config = open(path, O_RDONLY | O_CLOEXEC);
+        if (config < 0)
+            return -1;
+    }
+    fds[count++] = null;
+    fds[count++] = STDERR_FILENO;
+    fds[count++] = STDERR_FILENO;
+    fds[count++] = socket;
+    fds[count++] = state;
+    for (size_t i = 0; i < listeners->api_count; i++)
+        fds[count++] = listeners->api[i];
+    if (config >= 0)
+        fds[count++] = config;
+    *program = fcntl(*program, F_DUPFD_CLOEXEC, FDS_ASIDE);
+    for (int i = 0; i < count; i++) {
+        fds[i] = fcntl(fds[i], F_DUPFD_CLOEXEC, FDS_ASIDE);
+        if (fds[i] < 0 || *program < 0)
+            return -1;
+    }
+    for (int i = 0; i < count; i++)
+        if (dup2(fds[i], i) < 0)
+            return -1;
+    if (dup3(*program, count, O_CLOEXEC) < 0)
+        return -1;
+    *program = count;
+    return sys_close_range((unsigned)count + 1, ~0U, 0);
+}
+
+/* All of its environment. */
+struct environment {
+    char text[5][64];
+    char *list[7];
+};
+
+static void describe(const struct keeper *keeper, struct environment *environment)
+{
+    static char path[] = "PATH=/usr/local/bin:/usr/bin:/bin", locale[] = "LANG=C.UTF-8";
+    size_t sockets = keeper->listeners.api_count, used = 0, texts = 0;
+    char(*text)[64] = environment->text;
+
+    (void)snprintf(text[texts++], 64, "COVE_LISTEN_FDS=%zu", sockets);
+    (void)snprintf(text[texts++], 64, "COVE_OWNER_UID=%u", (unsigned)keeper->caller.uid);
+    if (keeper->engine.config >= 0)
+        (void)snprintf(text[texts++], 64, "COVE_CONFIG_FD=%zu", KEEPER_ENGINE_LISTEN + sockets);
+    if (keeper->options.is_private)
+        (void)snprintf(text[texts++], 64, "COVE_PRIVATE=1");
+    for (size_t i = 0; i < texts; i++)
+        environment->list[used++] = text[i];
+    environment->list[used++] = path;
+    environment->list[used++] = locale;
+    environment->list[used] = NULL;
+}
+
+static _Noreturn void fail(const char *step)
+{
+    keeper_say("engine_failed", "cannot start the engine (%s): %s", step,
+               strerror(errno)); // NOLINT
+    _exit(125);
+}
+
+static _Noreturn void run(const struct keeper *keeper, int socket, pid_t parent)
+{
+    const struct engine_child *engine = &keeper->engine;
+    char name[] = "cove-engine";
+    char *argv[] = {name, NULL};
+    struct environment environment = {0};
+    int state = keeper->places.engine, program = engine->program;
+    sigset_t none;
+
+    (void)sigemptyset(&none);
+    (void)fd_write_file(AT_FDCWD, "/proc/self/oom_score_adj", "0");
+    if (keeper->caller.mounts && (state = enter_view(state)) < 0)
+        fail("its view of the host");
+    describe(keeper, &environment);
+    if (drop(engine) < 0)
+        fail("its rights");
+    /* Ids that change forget it, so it comes after. It says to end: there may be something to write. */
+    (void)prctl(PR_SET_PDEATHSIG, SIGTERM);
+    if (getppid() != parent)
+        _exit(1);
+    if (arrange(keeper, socket, state, &program) < 0)
+        fail("its fds");
+    (void)sigprocmask(SIG_SETMASK, &none, NULL);
+    /* By its path it has a name for ps(1); by fd it can be executed where the path is closed to it. */
+    (void)execve(engine->program_path, argv, environment.list);
+    (void)syscall(SYS_execveat, program, "", argv, environment.list, AT_EMPTY_PATH);
+    fail("its program");
+}
+
+pid_t engine_fork(struct keeper *keeper, int socket, struct error *err)
+{
+    pid_t parent = getpid(), pid = fork();
+
+    if (pid == 0)
+        run(keeper, socket, parent);
+    if (pid < 0)
+        return error_set(err, "capacity", errno, "cannot fork the engine");
+    return pid;
+}

@@ -1,0 +1,48 @@
+/* The keeper: the one privileged process. What it holds, and what its files are for.
+ *
+ * It makes boxes for the engine, which is a child of its own without rights, and outlives it. It reads
+ * typed requests of the engine (request.h) and of `cove root add` (names.h), and no byte that a client
+ * or a box wrote. It must hold against an engine that was taken over: whatever the engine says, a box
+ * stays a box, and no name leads where the operator did not point it. */
+#pragma once
+
+#include "box/caller.h"
+#include "keeper/boxes.h"
+#include "keeper/engine.h"
+#include "keeper/listen.h"
+#include "keeper/loop.h"
+#include "keeper/names.h"
+#include "keeper/notify.h"
+#include "keeper/options.h"
+#include "keeper/places.h"
+#include "keeper/slots.h"
+#include "keeper/zygotes.h"
+
+#include <stdbool.h>
+
+struct keeper {
+    struct caller caller;
+    struct options options;
+    struct loop loop;
+    struct places places;
+    struct listeners listeners;
+    struct names names;
+    struct slots slots;
+    struct zygotes zygotes;
+    struct boxes boxes;
+    struct engine_child engine;
+    struct notify notify;
+    const char *ids_kind; /* which boxes get here: see box.h */
+    struct source signals;
+    int signal_fd;
+    bool is_stopping;
+    bool has_ended; /* the engine, for good */
+    uint64_t stop_deadline_ns;
+};
+
+/* A line on standard error, for the operator. `code` is stable. Never a secret, never a text that came
+ * from the engine. */
+void keeper_say(const char *code, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
+
+/* The lesser of two moments; 0 is never. */
+uint64_t keeper_sooner(uint64_t one, uint64_t other);

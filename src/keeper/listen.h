@@ -1,0 +1,34 @@
+/* Listening sockets: made here and handed to every engine, so that a client that connects while one is
+ * restarted just waits. The keeper accepts nothing on them but on its own (names.h). */
+#pragma once
+
+#include "base/err.h"
+#include "keeper/options.h"
+#include "keeper/places.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+
+#define LISTENERS_MAX 8
+
+struct listeners {
+    int api[LISTENERS_MAX];
+    size_t api_count;
+    int keeper;
+    bool made_socket; /* the unix socket of the API is ours to remove */
+};
+
+/* First of all: closes what was left open for us but is none of socket activation's. */
+void listen_close_strays(void);
+
+/* Those of socket activation (LISTEN_FDS), or the ones that the options name. */
+int listeners_open(struct listeners *listeners, const struct options *options,
+                   const struct places *places, struct error *err);
+
+/* Removes the sockets' files, too. */
+void listeners_close(struct listeners *listeners, const struct places *places);
+
+/* HOST:PORT, a numeric address or localhost; whether other machines reach it. */
+struct sockaddr_storage;
+int listen_address_parse(const char *text, struct sockaddr_storage *address, unsigned *length,
+                         bool *is_loopback, struct error *err);

@@ -1,0 +1,269 @@
+/* cove-keeper: start, loop, end. See keeper.h.
+ *
+ * Everything that can fail for good fails here, before the first engine: afterwards the keeper goes on
+ * whatever happens, for all boxes end with it. */
+#include "keeper/keeper.h"
+
+#include "base/clock.h"
+#include "base/fd.h"
+#include "box/cgroup.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/prctl.h>
+#include <sys/resource.h>
+#include <sys/signalfd.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#define STOP_ENGINE_NS 30000000000ULL
+#define STOP_BOXES_NS 10000000000ULL
+
+/* ---- signals ---- */
+
+static void stop_begin(struct keeper *keeper)
+{
+    if (keeper->is_stopping) {
+        /* Asked for twice: nobody wants to wait. */
+        engine_signal(keeper, SIGKILL);
+        return;
+    }
+    keeper->is_stopping = true;
+    keeper->stop_deadline_ns = clock_monotonic_ns() + STOP_ENGINE_NS;
+    notify_say(&keeper->notify, "STOPPING=1");
+    engine_signal(keeper, SIGTERM);
+}
+
+static void reload(struct keeper *keeper)
+{
+    struct error err;
+
+    if (engine_config(keeper, &err) < 0)
+        keeper_say(err.code, "%s", err.text);
+    engine_signal(keeper, SIGHUP);
+}
+
+static void signals_ready(struct source *source, uint32_t events)
+{
+    struct keeper *keeper = source->owner;
+    struct signalfd_siginfo info;
+
+    (void)events;
+    while (read(source->fd, &info, sizeof(info)) == (ssize_t)sizeof(info)) {
+        if (info.ssi_signo == SIGHUP)
+            reload(keeper);
+        else
+            stop_begin(keeper);
+    }
+}
+
+/* Blocked for good: what the keeper forks inherits that, and unblocks what it needs. */
+static int signals_open(struct keeper *keeper, struct error *err)
+{
+    sigset_t blocked, heard;
+
+    (void)sigemptyset(&heard);
+    (void)sigaddset(&heard, SIGTERM);
+    (void)sigaddset(&heard, SIGINT);
+    (void)sigaddset(&heard, SIGHUP);
+    blocked = heard;
+    (void)sigaddset(&blocked, SIGPIPE); /* whoever read our log may go */
+    (void)sigprocmask(SIG_SETMASK, &blocked, NULL);
+    keeper->signal_fd = signalfd(-1, &heard, SFD_CLOEXEC | SFD_NONBLOCK);
+    if (keeper->signal_fd < 0)
+        return error_set(err, "capacity", errno, "cannot hear signals");
+    return loop_add(&keeper->loop, &keeper->signals, keeper->signal_fd, EPOLLIN, signals_ready,
+                    keeper, err);
+}
+
+/* ---- start ---- */
+
+/* Who may look into this process may do as it does. Not where the keeper is an ordinary user: then the
+ * kernel demands that a box's maker can be looked into, and the engine is the same user anyway. */
+static void harden(const struct keeper *keeper)
+{
+    struct rlimit core = {0}, files;
+
+    (void)umask(077);
+    (void)setrlimit(RLIMIT_CORE, &core);
+    if (getrlimit(RLIMIT_NOFILE, &files) == 0) {
+        struct rlimit most = {1048576, 1048576};
+
+        if (setrlimit(RLIMIT_NOFILE, &most) < 0) {
+            files.rlim_cur = files.rlim_max;
+            (void)setrlimit(RLIMIT_NOFILE, &files);
+        }
+    }
+    if (keeper->caller.uid != 0)
+        return;
+    (void)prctl(PR_SET_DUMPABLE, 0);
+    /* All boxes end with it, so it is not to be the one that the kernel chooses. */
+    (void)fd_write_file(AT_FDCWD, "/proc/self/oom_score_adj", "-900");
+}
+
+static const char *ids_kind_of(const struct caller *caller)
+{
+    static const char *const kinds[] = {"range", "slice", "single"};
+    static struct ids_pool pool;
+    struct ids ids = {0};
+    struct error ignored;
+    char why[100];
+    const char *kind = "single";
+
+    if (caller->maps && caller->on_host)
+        return kinds[IDS_RANGE];
+    if (ids_open_user(&pool, caller, why, sizeof(why), &ignored) < 0)
+        return kind;
+    if (ids_take_user(&pool, caller, &ids, &ignored) == 0) {
+        kind = kinds[ids.kind];
+        ids_release(&pool, &ids);
+    }
+    ids_close(&pool);
+    return kind;
+}
+
+static void greet(const struct keeper *keeper)
+{
+    if (keeper->listeners.made_socket)
+        keeper_say("listening", "on %s%s%s", keeper->places.socket_path,
+                   keeper->listeners.api_count > 1 ? " and " : "",
+                   keeper->listeners.api_count > 1 ? keeper->options.listen : "");
+    keeper_say("operator_key", "the operator's key lies in %s/engine/operator.key",
+               keeper->places.data_path);
+}
+
+static int begin(struct keeper *keeper, struct error *err)
+{
+    bool rules_ids;
+
+    notify_open(&keeper->notify);
+    if (keeper->options.is_delegated)
+        cgroup_make_room();
+    caller_look(&keeper->caller);
+    harden(keeper);
+    rules_ids = keeper->caller.maps && keeper->caller.on_host;
+    if (loop_open(&keeper->loop, err) < 0 || signals_open(keeper, err) < 0 ||
+        places_open(&keeper->places, &keeper->options, err) < 0 ||
+        listeners_open(&keeper->listeners, &keeper->options, &keeper->places, err) < 0 ||
+        names_open(&keeper->names, keeper->places.data, err) < 0 ||
+        slots_open(&keeper->slots, rules_ids, err) < 0)
+        return -1;
+    /* A zygote takes mounts of the host. */
+    keeper->slots.is_open = keeper->slots.is_open && keeper->caller.mounts;
+    keeper->ids_kind = ids_kind_of(&keeper->caller);
+    if (engine_prepare(keeper, err) < 0 || names_serve(keeper, keeper->listeners.keeper, err) < 0)
+        return -1;
+    greet(keeper);
+    return 0;
+}
+
+/* ---- loop ---- */
+
+/* What is due; when something is next, 0 for never. */
+static uint64_t tick(struct keeper *keeper)
+{
+    uint64_t now = clock_monotonic_ns();
+    uint64_t next = keeper_sooner(engine_tick(keeper, now), boxes_tick(keeper, now));
+
+    notify_tick(&keeper->notify, now);
+    next = keeper_sooner(next, keeper->notify.next_ns);
+    if (!keeper->is_stopping)
+        return next;
+    if (!keeper->has_ended && now >= keeper->stop_deadline_ns) {
+        keeper_say("engine_slow", "the engine does not end by itself and is killed");
+        engine_signal(keeper, SIGKILL);
+        keeper->stop_deadline_ns = now + STOP_ENGINE_NS;
+    }
+    return keeper_sooner(next, keeper->stop_deadline_ns);
+}
+
+static int timeout_of(uint64_t next_ns)
+{
+    uint64_t now = clock_monotonic_ns(), ms;
+
+    if (next_ns == 0)
+        return -1;
+    if (next_ns <= now)
+        return 0;
+    ms = (next_ns - now + 999999) / 1000000;
+    return ms > INT_MAX ? INT_MAX : (int)ms;
+}
+
+/* One turn, and what nobody waits for where there is nothing else to do. */
+static int turn(struct keeper *keeper)
+{
+    uint64_t next = tick(keeper);
+    int handled = loop_turn(&keeper->loop, 0);
+
+    if (handled != 0)
+        return handled;
+    zygotes_tend(&keeper->zygotes, &keeper->names);
+    if (slots_tend(&keeper->slots))
+        return 1;
+    return loop_turn(&keeper->loop, timeout_of(next));
+}
+
+static void run(struct keeper *keeper)
+{
+    uint64_t deadline;
+
+    while (!keeper->has_ended && !(keeper->is_stopping && keeper->engine.pid == 0))
+        if (turn(keeper) < 0)
+            keeper_say("loop_failed", "waiting for events fails: %s", strerror(errno)); // NOLINT
+    keeper->is_stopping = keeper->has_ended = true;
+    boxes_end_all(keeper);
+    deadline = clock_monotonic_ns() + STOP_BOXES_NS;
+    while (keeper->boxes.ending > 0 && clock_monotonic_ns() < deadline) {
+        uint64_t next = keeper_sooner(boxes_tick(keeper, clock_monotonic_ns()), deadline);
+
+        (void)loop_turn(&keeper->loop, timeout_of(next));
+    }
+}
+
+static void end(struct keeper *keeper)
+{
+    engine_close(keeper);
+    names_close(&keeper->names);
+    zygotes_close(&keeper->zygotes);
+    slots_close(&keeper->slots);
+    listeners_close(&keeper->listeners, &keeper->places);
+    places_close(&keeper->places);
+}
+
+int main(int argc, char **argv)
+{
+    static struct keeper keeper = {
+        .loop.epoll = -1,
+        .engine =
+            {.program = -1, .config = -1, .pidfd = -1, .socket = -1, .ended.fd = -1, .asks.fd = -1},
+        .listeners.keeper = -1,
+        .slots = {.janitor = -1, .home = -1, .pool.lock = -1, .host.v2 = -1},
+        .places = {.data = -1, .engine = -1, .disks = -1},
+        .notify.socket = -1,
+    };
+    struct error err = {0};
+    bool failed;
+
+    listen_close_strays();
+    if (fd_fill_stdio() < 0 || options_parse(argc, argv, &keeper.options, &err) < 0) {
+        keeper_say(err.code, "%s", err.text);
+        return 2;
+    }
+    if (keeper.options.wants_help) {
+        options_help();
+        return 0;
+    }
+    failed = begin(&keeper, &err) < 0;
+    if (failed)
+        keeper_say(err.code, "%s", err.text);
+    else
+        run(&keeper);
+    end(&keeper);
+    return failed;
+}

@@ -1,0 +1,282 @@
+/* The registry: see names.h. A line of the file is
+ *     root|mount NAME ro|rw DEVICE INODE PATH */
+#include "keeper/names.h"
+
+#include "base/fd.h"
+#include "keeper/keeper.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/sysmacros.h>
+#include <unistd.h>
+
+#define FILE_NAME "names"
+#define FILE_NEW "names.new"
+#define FILE_MAX ((NAMES_MAX) * (PATH_MAX + 160))
+
+static const char *const kinds[] = {NULL, "root", "mount"};
+
+bool names_is_name(const char *text, size_t size)
+{
+    size_t length = strnlen(text, size);
+
+    return length > 0 && length < size && text[0] != '.' && text[0] != '-' &&
+           strspn(text, "abcdefghijklmnopqrstuvwxyz0123456789._-") == length;
+}
+
+static bool is_plain_path(const char *path)
+{
+    if (path[0] != '/')
+        return false;
+    for (; *path != '\0'; path++)
+        if ((unsigned char)*path < 0x20 || *path == 0x7f)
+            return false;
+    return true;
+}
+
+/* ---- the table ---- */
+
+static struct name *entry_find(struct names *names, uint32_t kind, const char *name)
+{
+    for (size_t i = 0; i < names->table_used; i++)
+        if (names->table[i].kind == kind && !names->table[i].is_removed &&
+            strcmp(names->table[i].name, name) == 0)
+            return &names->table[i];
+    return NULL;
+}
+
+const struct name *names_find(const struct names *names, uint32_t kind, const char *name)
+{
+    const struct name *entry = entry_find((struct names *)(uintptr_t)names, kind, name);
+
+    return entry != NULL && entry->is_there ? entry : NULL;
+}
+
+static struct name *entry_new(struct names *names)
+{
+    for (size_t i = 0; i < names->table_used; i++)
+        if (names->table[i].kind == 0)
+            return &names->table[i];
+    return names->table_used < NAMES_MAX ? &names->table[names->table_used++] : NULL;
+}
+
+static void entry_drop(struct name *entry)
+{
+    fd_close(&entry->fd);
+    free(entry->path);
+    *entry = (struct name){.fd = -1};
+}
+
+/* What a name may lead to: a directory, or for a root a file that the box room will look into. */
+static int look(const struct name *entry, int fd, struct stat *st, struct error *err)
+{
+    if (fstat(fd, st) < 0)
+        return error_set(err, "bad_directory", errno, "cannot look at what is to be registered");
+    if (S_ISDIR(st->st_mode) || (entry->kind == KEEPER_ROOT && S_ISREG(st->st_mode)))
+        return 0;
+    return error_set(err, "bad_directory", 0,
+                     "only a directory can be registered, or an erofs image as a root");
+}
+
+/* ---- the file ---- */
+
+static int line_write(FILE *file, const struct name *entry)
+{
+    return fprintf(file, "%s %s %s %u:%u %llu %s\n", kinds[entry->kind], entry->name,
+                   entry->read_only ? "ro" : "rw", major(entry->device), minor(entry->device),
+                   (unsigned long long)entry->inode, entry->path);
+}
+
+static int file_write(const struct names *names, struct error *err)
+{
+    int fd = openat(names->directory, FILE_NEW,
+                    O_WRONLY | O_CREAT | O_TRUNC | O_NOFOLLOW | O_CLOEXEC, 0600);
+    FILE *file = fd >= 0 ? fdopen(fd, "w") : NULL;
+    bool failed = file == NULL;
+
+    for (size_t i = 0; !failed && i < names->table_used; i++)
+        if (names->table[i].kind != 0 && !names->table[i].is_removed)
+            failed = line_write(file, &names->table[i]) < 0;
+    failed = failed || fflush(file) != 0 || fsync(fd) < 0;
+    if (file != NULL)
+        failed |= fclose(file) != 0;
+    else
+        fd_close(&fd);
+    if (failed || renameat(names->directory, FILE_NEW, names->directory, FILE_NAME) < 0 ||
+        fsync(names->directory) < 0)
+        return error_set(err, "names_failed", errno, "cannot write the list of names");
+    return 0;
+}
+
+/* The path may have become a link, or another directory: then the name leads nowhere. */
+static void reopen(struct name *entry)
+{
+    _cleanup_close_ int fd = open(entry->path, O_PATH | O_CLOEXEC);
+    struct error err;
+    struct stat st;
+
+    if (fd < 0 || look(entry, fd, &st, &err) < 0 || st.st_dev != entry->device ||
+        st.st_ino != entry->inode) {
+        keeper_say("name_lost", "%s %s: %s is not what was registered; register it again",
+                   kinds[entry->kind], entry->name, entry->path);
+        return;
+    }
+    entry->is_there = true;
+    entry->is_directory = S_ISDIR(st.st_mode);
+    entry->fd = fd_take(&fd);
+}
+
+static bool line_read(char *line, struct name *entry)
+{
+    char kind[8], name[KEEPER_NAME_MAX], mode[4];
+    unsigned device_major, device_minor;
+    unsigned long long inode;
+    int path = 0;
+
+    if (sscanf(line, "%7s %63s %3s %u:%u %llu %n", kind, name, mode, &device_major, // NOLINT
+               &device_minor, &inode, &path) != 6 ||
+        path == 0 || !names_is_name(name, sizeof(name)) || !is_plain_path(line + path))
+        return false;
+    for (uint32_t i = KEEPER_ROOT; i <= KEEPER_MOUNT; i++)
+        if (strcmp(kind, kinds[i]) == 0)
+            entry->kind = i;
+    entry->read_only = strcmp(mode, "ro") == 0;
+    entry->device = makedev(device_major, device_minor);
+    entry->inode = (ino_t)inode;
+    entry->path = strdup(line + path);
+    memcpy(entry->name, name, sizeof(name));
+    return entry->kind != 0 && entry->path != NULL && (entry->read_only || strcmp(mode, "rw") == 0);
+}
+
+static int file_read(struct names *names, struct error *err)
+{
+    _cleanup_free_ char *text = malloc(FILE_MAX);
+    char *line, *rest = text;
+    unsigned number = 0;
+
+    if (text == NULL)
+        return error_set(err, "no_memory", ENOMEM, "cannot read the list of names");
+    if (fd_read_file(names->directory, FILE_NAME, text, FILE_MAX) < 0)
+        return errno == ENOENT ? 0
+                               : error_set(err, "names_failed", errno,
+                                           "cannot read the list of names in the data directory");
+    while ((line = strsep(&rest, "\n")) != NULL) {
+        struct name entry = {.fd = -1}, *place;
+
+        number++;
+        if (line[0] == '\0')
+            continue;
+        place = entry_new(names);
+        if (place == NULL || !line_read(line, &entry) ||
+            entry_find(names, entry.kind, entry.name) != NULL) {
+            free(entry.path);
+            return error_set(err, "names_failed", 0,
+                             "line %u of the list of names in the data directory is none of ours: "
+                             "mend it, or remove the file and register anew",
+                             number);
+        }
+        entry.generation = ++names->generations;
+        reopen(&entry);
+        *place = entry;
+    }
+    return 0;
+}
+
+int names_open(struct names *names, int directory, struct error *err)
+{
+    *names = (struct names){.directory = directory, .source.fd = -1};
+    for (size_t i = 0; i < NAMES_MAX; i++)
+        names->table[i].fd = -1;
+    for (size_t i = 0; i < NAMES_CLIENTS_MAX; i++)
+        names->clients[i] = (struct names_client){.socket = -1, .source.fd = -1};
+    return file_read(names, err);
+}
+
+void names_close(struct names *names)
+{
+    for (size_t i = 0; i < names->table_used; i++)
+        entry_drop(&names->table[i]);
+    for (size_t i = 0; i < NAMES_CLIENTS_MAX; i++)
+        fd_close(&names->clients[i].socket);
+}
+
+/* ---- changing it ---- */
+
+/* Its path, to find it again by, and an fd of ours without rights: what its client could do with the
+ * one it gave is not for us to keep. */
+static int take(int fd, const struct stat *given, struct name *entry, struct error *err)
+{
+    char link[64], text[PATH_MAX];
+    struct stat st;
+    ssize_t length;
+
+    (void)snprintf(link, sizeof(link), "/proc/self/fd/%d", fd);
+    length = readlink(link, text, sizeof(text));
+    if (length <= 0 || length >= (ssize_t)sizeof(text))
+        return error_set(err, "bad_directory", 0, "the path of what is registered is too long");
+    text[length] = '\0';
+    if (!is_plain_path(text) || stat(text, &st) < 0 || st.st_dev != given->st_dev ||
+        st.st_ino != given->st_ino)
+        return error_set(err, "bad_directory", 0,
+                         "what is registered has no path here by which it could be found again");
+    entry->path = strdup(text);
+    entry->fd = open(link, O_PATH | O_CLOEXEC);
+    return entry->path != NULL && entry->fd >= 0
+               ? 0
+               : error_set(err, "capacity", errno, "cannot register a name");
+}
+
+int names_add(struct names *names, const struct names_request *request, int fd, struct error *err)
+{
+    struct name *place, entry = {.kind = request->kind, .fd = -1};
+    struct stat st;
+
+    if (entry.kind == KEEPER_ROOT && strcmp(request->name, "host") == 0)
+        return error_set(err, "name_conflict", 0,
+                         "the root \"host\" is the view of this machine; choose another name");
+    if (entry_find(names, entry.kind, request->name) != NULL)
+        return error_set(err, "name_conflict", 0, "there is a %s \"%s\" already: remove it first",
+                         kinds[entry.kind], request->name);
+    if (look(&entry, fd, &st, err) < 0)
+        return -1;
+    place = entry_new(names);
+    if (place == NULL)
+        return error_set(err, "capacity", 0, "there are %d names already: remove some", NAMES_MAX);
+    if (take(fd, &st, &entry, err) < 0) {
+        entry_drop(&entry);
+        return -1;
+    }
+    (void)snprintf(entry.name, sizeof(entry.name), "%s", request->name);
+    entry.read_only = request->read_only != 0;
+    entry.device = st.st_dev;
+    entry.inode = st.st_ino;
+    entry.is_directory = S_ISDIR(st.st_mode);
+    entry.is_there = true;
+    entry.generation = ++names->generations;
+    *place = entry;
+    if (file_write(names, err) == 0)
+        return 0;
+    entry_drop(place);
+    return -1;
+}
+
+int names_remove(struct names *names, uint32_t kind, const char *name, struct error *err)
+{
+    struct name *entry = entry_find(names, kind, name);
+
+    if (entry == NULL)
+        return error_set(err, kind == KEEPER_ROOT ? "unknown_root" : "unknown_mount", 0,
+                         "there is no %s \"%s\"", kinds[kind], name);
+    entry->is_removed = true;
+    if (file_write(names, err) < 0) {
+        entry->is_removed = false;
+        return -1;
+    }
+    /* Boxes that have it keep it: what they hold are mounts of their own. */
+    entry->is_there = entry->is_told = false;
+    return 0;
+}

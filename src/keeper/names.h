@@ -1,0 +1,98 @@
+/* Roots and mounts that the operator registered: the only directories of the host that a box can be
+ * given, and the engine knows them by name alone.
+ *
+ * `cove root add NAME PATH` opens the directory with its caller's own rights and hands it over on
+ * keeper.sock, where only root and the keeper's own user are heard. The list is kept in DIR/names. What
+ * is opened again at the next start must be the same inode, else the name leads nowhere. */
+#pragma once
+
+#include "base/err.h"
+#include "keeper/loop.h"
+#include "keeper/request.h"
+
+#include <limits.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <sys/types.h>
+
+#define NAMES_MAX 128
+#define NAMES_PATH_SHOWN 512
+
+/* ---- keeper.sock: SOCK_SEQPACKET, one request a connection ---- */
+
+enum names_verb {
+    NAMES_ADD = 1, /* with an fd: the directory, or for a root the erofs image */
+    NAMES_REMOVE,
+    NAMES_LIST, /* a names_entry each before the answer */
+};
+
+struct names_request {
+    uint32_t verb;
+    uint32_t kind; /* enum keeper_kind; not looked at with NAMES_LIST */
+    uint32_t read_only;
+    uint32_t pad;
+    char name[KEEPER_NAME_MAX];
+};
+
+struct names_entry {
+    uint32_t kind;
+    uint32_t read_only;
+    uint32_t is_there;
+    uint32_t pad;
+    char name[KEEPER_NAME_MAX];
+    char path[NAMES_PATH_SHOWN]; /* cut where it is longer */
+};
+
+/* error.code is empty where it was done. */
+struct names_answer {
+    struct error error;
+};
+
+/* ---- the keeper's side ---- */
+
+struct name {
+    uint32_t kind; /* enum keeper_kind; 0: unused */
+    bool read_only, is_there, is_directory;
+    bool is_told;        /* the engine knows of it as it is */
+    bool is_removed;     /* the engine is still to be told; then it is unused */
+    uint64_t generation; /* never the same for two */
+    int fd;              /* O_PATH */
+    dev_t device;
+    ino_t inode;
+    char name[KEEPER_NAME_MAX];
+    char *path;
+};
+
+struct names_client {
+    struct source source;
+    int socket;
+    uint64_t since_ns;
+};
+#define NAMES_CLIENTS_MAX 8
+
+struct names {
+    struct name table[NAMES_MAX];
+    size_t table_used; /* entries from here on were never used */
+    uint64_t generations;
+    int directory; /* DIR; borrowed */
+    struct source source;
+    struct names_client clients[NAMES_CLIENTS_MAX];
+};
+
+/* Reads DIR/names. */
+int names_open(struct names *names, int directory, struct error *err);
+void names_close(struct names *names);
+
+bool names_is_name(const char *text, size_t size);
+
+/* What stands under this name and is there; NULL. */
+const struct name *names_find(const struct names *names, uint32_t kind, const char *name);
+
+/* What `fd` is open on; borrowed. */
+int names_add(struct names *names, const struct names_request *request, int fd, struct error *err);
+int names_remove(struct names *names, uint32_t kind, const char *name, struct error *err);
+
+struct keeper;
+/* Listens to clients. */
+int names_serve(struct keeper *keeper, int listener, struct error *err);

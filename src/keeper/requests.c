@@ -1,0 +1,327 @@
+/* The engine's requests: see requests.h, and request.h for what they say. */
+#include "keeper/requests.h"
+
+#include "base/fd.h"
+#include "box/proto.h"
+#include "keeper/keeper.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/socket.h>
+
+#define MEMORY_LEAST (8ULL << 20)
+#define BYTES_MOST (1ULL << 50)
+#define DISK_LEAST (1ULL << 20)
+#define INODES_LEAST 64
+#define INODES_MOST 1000000000ULL
+#define PIDS_MOST 4194304U /* the kernel's own PID_MAX_LIMIT */
+#define CPU_MOST 1024000U
+#define PART_MAX 255
+
+/* ---- fields ---- */
+
+static bool is_text(const char *text, size_t size)
+{
+    return memchr(text, '\0', size) != NULL;
+}
+
+static bool is_id(const char *text, size_t size)
+{
+    return is_text(text, size) && strlen(text) == KEEPER_ID_LENGTH &&
+           strspn(text, "abcdefghijklmnopqrstuvwxyz0123456789") == KEEPER_ID_LENGTH;
+}
+
+static bool is_id_or_empty(const char *text, size_t size)
+{
+    return text[0] == '\0' || is_id(text, size);
+}
+
+static bool is_hostname(const char *text, size_t size)
+{
+    return is_text(text, size) && text[0] != '-' &&
+           strspn(text, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789.-") ==
+               strlen(text);
+}
+
+/* In the one form that names a place, and not where the box has something of its own. */
+static bool is_target(const char *text, size_t size)
+{
+    static const char *const kept[] = {"/proc", "/dev", "/sys"};
+
+    if (!is_text(text, size) || text[0] != '/' || text[1] == '\0')
+        return false;
+    for (const char *at = text; *at != '\0'; at++)
+        if ((unsigned char)*at < 0x20 || *at == 0x7f)
+            return false;
+    for (size_t i = 0; i < sizeof(kept) / sizeof(kept[0]); i++) {
+        size_t length = strlen(kept[i]);
+
+        if (strncmp(text, kept[i], length) == 0 && (text[length] == '/' || text[length] == '\0'))
+            return false;
+    }
+    for (const char *part = text; *part != '\0';) {
+        size_t length = strcspn(++part, "/");
+
+        if (length == 0 || length > PART_MAX || (length == 1 && part[0] == '.') ||
+            (length == 2 && part[0] == '.' && part[1] == '.'))
+            return false;
+        part += length;
+    }
+    return true;
+}
+
+static bool is_within(uint64_t value, uint64_t least, uint64_t most)
+{
+    return value >= least && value <= most;
+}
+
+static const char *limits_fault(const struct box_limits *limits)
+{
+    if (!is_within(limits->memory_bytes, MEMORY_LEAST, BYTES_MOST))
+        return "memory";
+    if (limits->cpu_milli > CPU_MOST)
+        return "cpu";
+    if (!is_within(limits->pids, 1, PIDS_MOST))
+        return "pids";
+    if (!is_within(limits->disk_bytes, DISK_LEAST, BYTES_MOST))
+        return "disk";
+    return is_within(limits->disk_inodes, INODES_LEAST, INODES_MOST) ? NULL : "inodes";
+}
+
+static const char *mounts_fault(const struct keeper_make *make)
+{
+    if (make->mounts_count > KEEPER_MOUNTS_MAX)
+        return "mounts_count";
+    for (size_t i = 0; i < make->mounts_count; i++) {
+        const struct keeper_mount *mount = &make->mounts[i];
+
+        if (!names_is_name(mount->name, sizeof(mount->name)))
+            return "name of a mount";
+        if (!is_target(mount->target, sizeof(mount->target)))
+            return "target of a mount";
+        if (mount->read_only > 1)
+            return "read_only of a mount";
+    }
+    return NULL;
+}
+
+/* ---- one check per type: the field that is wrong, or NULL ---- */
+
+static const char *hello_fault(const union keeper_request *request)
+{
+    const struct keeper_hello *hello = &request->hello;
+
+    return is_text(hello->build, sizeof(hello->build)) && strcmp(hello->build, KEEPER_BUILD) == 0
+               ? NULL
+               : "build";
+}
+
+static const char *make_fault(const union keeper_request *request)
+{
+    const struct keeper_make *make = &request->make;
+    const char *fault;
+
+    if (!names_is_name(make->root, sizeof(make->root)))
+        return "root";
+    if (make->privileges != BOX_PLAIN && make->privileges != BOX_SYSTEM)
+        return "privileges";
+    if (make->disk_kind != KEEPER_EPHEMERAL && make->disk_kind != KEEPER_PERSISTENT)
+        return "disk_kind";
+    if (make->disk_kind == KEEPER_PERSISTENT ? !is_id(make->disk, sizeof(make->disk))
+                                             : make->disk[0] != '\0')
+        return "disk";
+    if (!is_id_or_empty(make->owner, sizeof(make->owner)))
+        return "owner";
+    if (!is_hostname(make->hostname, sizeof(make->hostname)))
+        return "hostname";
+    fault = limits_fault(&make->limits);
+    return fault != NULL ? fault : mounts_fault(make);
+}
+
+static const char *claim_fault(const union keeper_request *request)
+{
+    return is_id(request->claim.owner, sizeof(request->claim.owner)) ? NULL : "owner";
+}
+
+static const char *of_box_fault(const union keeper_request *request)
+{
+    (void)request; /* any number may be a handle */
+    return NULL;
+}
+
+static const char *drop_disk_fault(const union keeper_request *request)
+{
+    return is_id(request->drop_disk.disk, sizeof(request->drop_disk.disk)) ? NULL : "disk";
+}
+
+/* ---- what each does ---- */
+
+static void done(struct keeper *keeper, uint32_t id)
+{
+    struct keeper_head answer = {.type = KEEPER_DONE, .id = id};
+
+    engine_answer(keeper, &answer, sizeof(answer), 0);
+}
+
+static void refuse(struct keeper *keeper, uint32_t id, const struct error *error)
+{
+    struct keeper_refused answer = {.head = {.type = KEEPER_REFUSED, .id = id}, .error = *error};
+
+    engine_answer(keeper, &answer, sizeof(answer), 0);
+}
+
+static struct boxed *find(struct keeper *keeper, uint32_t id, uint64_t handle)
+{
+    struct boxed *boxed = boxes_find(&keeper->boxes, handle);
+    struct error err = {0};
+
+    if (boxed == NULL) {
+        (void)error_set(&err, "no_box", 0, "there is no such box any more");
+        refuse(keeper, id, &err);
+    }
+    return boxed;
+}
+
+static void do_hello(struct keeper *keeper, const union keeper_request *request)
+{
+    struct engine_child *engine = &keeper->engine;
+
+    for (size_t i = 0; i < keeper->names.table_used; i++)
+        keeper->names.table[i].is_told = false;
+    engine->is_greeted = true;
+    engine->hello_id = request->head.id;
+    engine->stage = HELLO_HOST;
+    engine->stage_next = 0;
+    notify_say(&keeper->notify, "READY=1");
+}
+
+static void do_make(struct keeper *keeper, const union keeper_request *request)
+{
+    struct keeper_made answer = {.head = {.type = KEEPER_MADE, .id = request->head.id}};
+    struct error err = {0};
+    struct boxed *boxed;
+
+    if (boxes_make(keeper, &request->make, &boxed, &err) < 0) {
+        refuse(keeper, request->head.id, &err);
+        return;
+    }
+    answer.box = boxed->handle;
+    engine_answer(keeper, &answer, sizeof(answer), boxed->handle);
+}
+
+static void do_claim(struct keeper *keeper, const union keeper_request *request)
+{
+    const struct keeper_claim *claim = &request->claim;
+    struct boxed *boxed = find(keeper, claim->head.id, claim->box);
+    struct error err = {0};
+
+    if (boxed == NULL)
+        return;
+    if (boxed->owner[0] != '\0' && strcmp(boxed->owner, claim->owner) != 0) {
+        (void)error_set(&err, "claimed", 0, "this box is another sandbox's already");
+        refuse(keeper, claim->head.id, &err);
+        return;
+    }
+    memcpy(boxed->owner, claim->owner, sizeof(boxed->owner));
+    done(keeper, claim->head.id);
+}
+
+static void do_usage(struct keeper *keeper, const union keeper_request *request)
+{
+    const struct boxed *boxed = find(keeper, request->head.id, request->of_box.box);
+    struct keeper_report answer = {.head = {.type = KEEPER_USED, .id = request->head.id}};
+
+    if (boxed == NULL)
+        return;
+    answer.box = boxed->handle;
+    boxes_usage(keeper, boxed, &answer);
+    engine_answer(keeper, &answer, sizeof(answer), 0);
+}
+
+static void do_end(struct keeper *keeper, const union keeper_request *request)
+{
+    struct boxed *boxed = find(keeper, request->head.id, request->of_box.box);
+
+    if (boxed != NULL)
+        boxes_end(keeper, boxed, request->head.id);
+}
+
+static void do_drop_disk(struct keeper *keeper, const union keeper_request *request)
+{
+    done(keeper, request->head.id); /* there are none yet, so it is gone */
+}
+
+/* ---- the table ---- */
+
+enum when { BEFORE_HELLO, AFTER_HELLO };
+
+static const struct row {
+    uint32_t type;
+    size_t size;
+    enum when when;
+    const char *(*fault)(const union keeper_request *request);
+    void (*serve)(struct keeper *keeper, const union keeper_request *request);
+} rows[] = {
+    {KEEPER_HELLO, sizeof(struct keeper_hello), BEFORE_HELLO, hello_fault, do_hello},
+    {KEEPER_MAKE, sizeof(struct keeper_make), AFTER_HELLO, make_fault, do_make},
+    {KEEPER_CLAIM, sizeof(struct keeper_claim), AFTER_HELLO, claim_fault, do_claim},
+    {KEEPER_USAGE, sizeof(struct keeper_of_box), AFTER_HELLO, of_box_fault, do_usage},
+    {KEEPER_END, sizeof(struct keeper_of_box), AFTER_HELLO, of_box_fault, do_end},
+    {KEEPER_DROP_DISK, sizeof(struct keeper_drop_disk), AFTER_HELLO, drop_disk_fault, do_drop_disk},
+};
+
+static const struct row *row_find(uint32_t type)
+{
+    for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++)
+        if (rows[i].type == type)
+            return &rows[i];
+    return NULL;
+}
+
+const char *request_fault(const union keeper_request *request, size_t size, size_t fds,
+                          bool is_greeted)
+{
+    const struct row *row;
+
+    if (size < sizeof(request->head))
+        return "a request without a head";
+    row = row_find(request->head.type);
+    if (row == NULL)
+        return "a request of an unknown type";
+    if (size != row->size)
+        return "a request of a wrong size";
+    if (fds > 0)
+        return "a request with fds";
+    if (request->head.id == 0)
+        return "a request without an id";
+    if (row->when != (is_greeted ? AFTER_HELLO : BEFORE_HELLO))
+        return is_greeted ? "a second hello" : "a request before hello";
+    return row->fault(request);
+}
+
+bool request_serve(struct keeper *keeper)
+{
+    union keeper_request request = {0};
+    int fds[PROTO_FDS_MAX];
+    ssize_t n = proto_receive(keeper->engine.socket, &request, sizeof(request), fds, MSG_DONTWAIT);
+    const char *fault;
+    size_t count = 0;
+
+    if (n < 0 && errno == EAGAIN)
+        return false;
+    for (; count < PROTO_FDS_MAX && fds[count] >= 0; count++)
+        fd_close(&fds[count]);
+    if (n == 0 || (n < 0 && errno == ECONNRESET)) {
+        engine_punish(keeper, "it has closed its socket");
+        return false;
+    }
+    fault = n < 0 ? "a request that is too long"
+                  : request_fault(&request, (size_t)n, count, keeper->engine.is_greeted);
+    if (fault != NULL) {
+        engine_punish(keeper, fault);
+        return false;
+    }
+    row_find(request.head.type)->serve(keeper, &request);
+    return true;
+}

@@ -1,0 +1,17 @@
+/* The table of requests: what the engine may ask, when, and in which form. */
+#pragma once
+
+#include "keeper/request.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+
+struct keeper;
+
+/* Why this is no request that an engine of ours would make now; NULL: it is one. Looks at `size` bytes
+ * and at nothing else, so it can be tried with anything. */
+const char *request_fault(const union keeper_request *request, size_t size, size_t fds,
+                          bool is_greeted);
+
+/* Takes one request from the engine's socket and does it; false where there is none now. */
+bool request_serve(struct keeper *keeper);

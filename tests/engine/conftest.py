@@ -1,0 +1,36 @@
+"""Builds the program that stands in for the engine, and holds every test to the rule of the box tests:
+nothing is left."""
+import pathlib
+import subprocess
+import sys
+
+import pytest
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "box"))
+import harness  # noqa: E402
+import keepers  # noqa: E402
+
+
+@pytest.fixture(scope="session")
+def stand_in():
+    """Where every user may execute it: the engine is nobody's."""
+    target = harness.MADE / "drivers" / "stand_in"
+    source = pathlib.Path(__file__).resolve().parent / "drivers" / "stand_in.c"
+    target.parent.mkdir(parents=True, exist_ok=True)
+    if not target.exists() or target.stat().st_mtime < source.stat().st_mtime:
+        subprocess.run(["gcc", "-std=gnu17", "-D_GNU_SOURCE", "-O1", "-Wall", "-Wextra", "-Werror",
+                        "-static", "-o", target, source], check=True)
+    return target
+
+
+@pytest.fixture(autouse=True)
+def nothing_left():
+    before = harness.host()
+    yield
+    harness.check_nothing_left(before)
+
+
+@pytest.fixture
+def keeper(stand_in, tmp_path):
+    with keepers.Keeper(stand_in, tmp_path) as started:
+        yield started

@@ -1,0 +1,633 @@
+"""The keeper against an engine that was taken over, and against what ends keepers and engines."""
+import os
+import pathlib
+import signal
+import socket
+import struct
+import subprocess
+import time
+
+import pytest
+
+import harness
+import keepers
+from keepers import Control, Keeper
+
+
+ENGINE_FDS = "0,1,2,3,4,5,"
+
+
+# ---- what an engine is given -------------------------------------------------------------------
+
+def test_engine_has_its_fds_and_no_rights(keeper):
+    facts = keeper.engine().facts
+    assert facts["fds"] == ENGINE_FDS
+    assert facts["COVE_LISTEN_FDS"] == "1" and facts["COVE_OWNER_UID"] == str(os.getuid())
+    assert "SECRET" not in facts and "COVE_TEST_ENGINE" not in facts
+    assert facts["no_new_privs"] == "1" and facts["deathsig"] == str(int(signal.SIGTERM))
+    if harness.EXPECT.is_root:
+        assert facts["uid"] != "0" and facts["gid"] != "0" and facts["groups"] == "0"
+    status = harness.status_of(facts["pid"])
+    assert all(int(status[name], 16) == 0 for name in ("CapPrm", "CapEff", "CapInh", "CapAmb"))
+    assert int(status["SigBlk"], 16) == 0
+    if harness.EXPECT.is_root:
+        assert harness.status_of(keeper.process.pid)["CapEff"] != status["CapEff"]
+
+
+@pytest.mark.skipif(not harness.EXPECT.is_root, reason="")
+def test_engine_may_write_its_own_directory_only(keeper):
+    engine = keeper.engine()
+    mounts = pathlib.Path(f"/proc/{engine.pid}/mountinfo").read_text().splitlines()
+    writable = {line.split()[4] for line in mounts if "rw" in line.split()[5].split(",")}
+    assert writable == {"/run/cove"}
+
+
+def test_keeper_cannot_be_looked_into(keeper):
+    keeper.engine()
+    if harness.EXPECT.is_root:
+        assert os.stat(f"/proc/{keeper.process.pid}/mem").st_uid == 0
+        assert harness.status_of(keeper.process.pid).get("Name") == "cove-keeper"
+
+
+# ---- making and ending -------------------------------------------------------------------------
+
+@pytest.mark.parametrize("privileges", [keepers.PLAIN, keepers.SYSTEM])
+def test_box_is_made_and_ended(keeper, privileges):
+    engine = keeper.greeted()
+    handle, control = engine.make(privileges=privileges, owner=keepers.OWNER.encode())
+    box = Control(control).wait_ready()
+    kind, _, body, _ = engine.ask(keepers.usage, handle)
+    assert kind == keepers.USED
+    assert keepers.report_of(body)["known"] == harness.EXPECT.has_cgroup
+    report = engine.end(handle)
+    assert report["box"] == handle and report["oom_kills"] == 0
+    assert report["cpu_ns"] < 10 ** 9
+    assert box.has_ended()
+    box.close()
+
+
+def test_200_boxes_leave_nothing(keeper):
+    engine = keeper.greeted()
+    for _ in range(4):
+        boxes = [engine.make() for _ in range(harness.scaled(50))]
+        controls = [Control(control).wait_ready() for _, control in boxes]
+        asked = {engine.next_id(): handle for handle, _ in boxes}
+        for request, handle in asked.items():
+            engine.send(keepers.end(request, handle))
+        for _ in boxes:
+            kind, request, body, _ = engine.receive()
+            assert kind == keepers.ENDED
+            assert keepers.report_of(body)["box"] == asked.pop(request)
+        assert not asked
+        for control in controls:
+            assert control.has_ended()
+            control.close()
+
+
+def test_use_of_a_box_is_not_that_of_the_one_before(keeper):
+    """Slots serve again; what is counted in them goes on."""
+    engine = keeper.greeted()
+    reports = []
+    for _ in range(4):
+        handle, control = engine.make()
+        Control(control).wait_ready().close()
+        reports.append(engine.end(handle))
+    assert max(report["cpu_ns"] for report in reports) < 2 * 10 ** 8
+
+
+def test_end_of_a_box_that_died_by_itself(keeper):
+    engine = keeper.greeted()
+    handle, control = engine.make()
+    box = Control(control).wait_ready()
+    # A zygote is in a pid namespace of its own, and its boxes are below that.
+    inits = [pid for pid in harness.children_of(keeper.process.pid)
+             if len(harness.status_of(pid)["NSpid"].split()) == keepers.BOX_DEPTH]
+    assert len(inits) == 1
+    harness.kill(inits[0])
+    assert box.has_ended()
+    box.close()
+    assert engine.end(handle)["box"] == handle
+
+
+def test_boxes_with_other_limits(keeper):
+    engine = keeper.greeted()
+    for memory in (64 << 20, 128 << 20, 64 << 20):
+        handle, control = engine.make(limit=keepers.limits(memory=memory, cpu=500, pids=32))
+        Control(control).wait_ready().close()
+        engine.end(handle)
+
+
+def test_a_long_end_holds_up_nobody(keeper, tmp_path):
+    """The end of many is asked for at once; a box that is asked for then is there before them."""
+    directory = tmp_path / "given"
+    directory.mkdir()
+    descriptor = os.open(directory, os.O_PATH)
+    engine = keeper.greeted()
+    assert keeper.register(keepers.ADD, keepers.MOUNT, b"given", 0, descriptor)[0] == ""
+    os.close(descriptor)
+    cold = [engine.make(mounts=[(b"given", b"/mnt/given", 0)]) for _ in range(5)]
+    for handle, _ in cold:
+        engine.send(keepers.end(engine.next_id(), handle))
+    order = []
+    request = engine.next_id()
+    engine.send(keepers.make(request))
+    for _ in range(6):
+        kind, _, _, fds = engine.receive()
+        if kind == keepers.NAMED:
+            kind, _, _, fds = engine.receive()
+        order.append(kind)
+        for descriptor in fds:
+            os.close(descriptor)
+    assert sorted(order) == sorted([keepers.ENDED] * 5 + [keepers.MADE])
+    assert order.index(keepers.MADE) < 5
+    for _, control in cold:
+        os.close(control)
+
+
+# ---- owners ------------------------------------------------------------------------------------
+
+def test_claim(keeper):
+    engine = keeper.greeted()
+    handle, control = engine.make()
+    os.close(control)
+    assert engine.ask(keepers.claim, handle)[0] == keepers.DONE
+    assert engine.ask(keepers.claim, handle)[0] == keepers.DONE
+    assert engine.refused(keepers.claim, handle, "c0" + "b" * 18) == "claimed"
+
+
+def test_stale_handles_are_refused(keeper):
+    engine = keeper.greeted()
+    handle, control = engine.make()
+    os.close(control)
+    engine.end(handle)
+    other, control = engine.make()
+    os.close(control)
+    assert other != handle
+    for wrong in (handle, 0, other + 1, other ^ 1 << 32, 2 ** 64 - 1, other & 0xffffffff):
+        for function in (keepers.claim, keepers.usage, keepers.end):
+            assert engine.refused(function, wrong) == "no_box"
+    engine.end(other)
+
+
+def test_end_is_asked_for_once(keeper):
+    engine = keeper.greeted()
+    handle, control = engine.make()
+    os.close(control)
+    first, second = engine.next_id(), engine.next_id()
+    engine.send(keepers.end(first, handle))
+    engine.send(keepers.end(second, handle))
+    answers = {}
+    for _ in range(2):
+        kind, request, _, _ = engine.receive()
+        answers[request] = kind
+    assert answers == {first: keepers.ENDED, second: keepers.REFUSED}
+
+
+# ---- an engine that was taken over -------------------------------------------------------------
+
+GOOD_MAKE = keepers.make(7)
+
+
+def patched(packet, offset, data):
+    return packet[:offset] + data + packet[offset + len(data):]
+
+
+def field(packet, offset, size, data):
+    return patched(packet, offset, data.ljust(size, b"\0"))
+
+
+LIMITS_AT = 8 + 64 + 8 + 24 + 24 + 72
+MOUNTS_AT = LIMITS_AT + 32 + 8
+
+
+def with_limits(**more):
+    return keepers.make(7, limit=keepers.limits(**more))
+
+
+def with_mount(name=b"a", target=b"/mnt/a", read_only=0):
+    return keepers.make(7, mounts=[(name, target, read_only)])
+
+
+ILLEGAL = {
+    "empty head": b"\1\0\0\0",
+    "nothing but a type": struct.pack("=I", keepers.MAKE),
+    "unknown type 0": keepers.HEAD.pack(0, 7),
+    "unknown type 7": keepers.HEAD.pack(7, 7),
+    "an answer": keepers.HEAD.pack(keepers.DONE, 7),
+    "type beyond": keepers.HEAD.pack(0xffffffff, 7),
+    "too short": GOOD_MAKE[:-1],
+    "too long": GOOD_MAKE + b"\0",
+    "much too long": GOOD_MAKE + b"\0" * 8192,
+    "a short end": keepers.end(7, 1)[:12],
+    "a long end": keepers.end(7, 1) + b"\0" * 8,
+    "without an id": keepers.make(0),
+    "a second hello": keepers.hello(7),
+    "root empty": keepers.make(7, root=b""),
+    "root a path": keepers.make(7, root=b"/etc"),
+    "root with dots": keepers.make(7, root=b".."),
+    "root starting with a dot": keepers.make(7, root=b".host"),
+    "root like an option": keepers.make(7, root=b"-host"),
+    "root in capitals": keepers.make(7, root=b"Host"),
+    "root without end": field(GOOD_MAKE, 8, 64, b"a" * 64),
+    "root with a newline": keepers.make(7, root=b"a\nb"),
+    "privileges 2": keepers.make(7, privileges=2),
+    "privileges beyond": keepers.make(7, privileges=0xffffffff),
+    "disk kind 0": keepers.make(7, disk_kind=0),
+    "disk kind 3": keepers.make(7, disk_kind=3),
+    "ephemeral with a disk": keepers.make(7, disk=b"c0" + b"a" * 18),
+    "persistent without a disk": keepers.make(7, disk_kind=keepers.PERSISTENT),
+    "disk a path": keepers.make(7, disk_kind=keepers.PERSISTENT, disk=b"../../../etc/passwd"),
+    "disk 20 with a slash": keepers.make(7, disk_kind=keepers.PERSISTENT, disk=b"../" + b"a" * 17),
+    "owner short": keepers.make(7, owner=b"abc"),
+    "owner long": keepers.make(7, owner=b"a" * 21),
+    "owner without end": keepers.make(7, owner=b"a" * 24),
+    "owner in capitals": keepers.make(7, owner=b"A" * 20),
+    "hostname with a space": keepers.make(7, hostname=b"a b"),
+    "hostname like an option": keepers.make(7, hostname=b"-a"),
+    "hostname without end": keepers.make(7, hostname=b"a" * 65),
+    "no memory": with_limits(memory=0),
+    "little memory": with_limits(memory=4096),
+    "much memory": with_limits(memory=2 ** 64 - 1),
+    "no processes": with_limits(pids=0),
+    "many processes": with_limits(pids=0xffffffff),
+    "no disk": with_limits(disk=0),
+    "much disk": with_limits(disk=2 ** 63),
+    "no inodes": with_limits(inodes=0),
+    "many inodes": with_limits(inodes=2 ** 64 - 1),
+    "many CPUs": with_limits(cpu=0xffffffff),
+    "17 mounts": keepers.make(7, count=17),
+    "mounts beyond": keepers.make(7, count=0xffffffff),
+    "a mount without a name": with_mount(name=b""),
+    "a mount that is a path": with_mount(name=b"/etc"),
+    "a mount whose name has no end": with_mount(name=b"a" * 64),
+    "a mount on a relative path": with_mount(target=b"mnt"),
+    "a mount on the root": with_mount(target=b"/"),
+    "a mount that goes up": with_mount(target=b"/mnt/../proc"),
+    "a mount that ends going up": with_mount(target=b"/mnt/.."),
+    "a mount with a dot": with_mount(target=b"/mnt/./a"),
+    "a mount with an empty part": with_mount(target=b"/mnt//a"),
+    "a mount on /proc": with_mount(target=b"/proc"),
+    "a mount below /dev": with_mount(target=b"/dev/shm"),
+    "a mount on /sys": with_mount(target=b"/sys/fs"),
+    "a mount with a newline": with_mount(target=b"/mnt/a\nb"),
+    "a mount whose target has no end": with_mount(target=b"/" + b"a" * 255),
+    "a mount that is read-only twice": with_mount(read_only=2),
+    "a claim without an owner": keepers.claim(7, 1, ""),
+    "a claim with an owner too long": keepers.claim(7, 1, "a" * 24),
+    "a disk that is a path": keepers.drop_disk(7, "../names"),
+    "a disk without a name": keepers.drop_disk(7, ""),
+}
+
+
+@pytest.mark.parametrize("name", ILLEGAL)
+def test_illegal_request_ends_the_engine(keeper, name):
+    engine = keeper.greeted()
+    engine.send(ILLEGAL[name])
+    assert engine.receive() is None
+    harness.wait_for(lambda: not os.path.exists(f"/proc/{engine.pid}"), what="the engine's end")
+    assert "bad_engine" in keeper.said()
+    assert keeper.greeted().make()
+
+
+def test_empty_packet_ends_the_engine(keeper):
+    engine = keeper.greeted()
+    engine.send(b"")
+    assert engine.receive() is None
+
+
+@pytest.mark.parametrize("packet", [keepers.make(1), keepers.claim(1, 1), keepers.usage(1, 1),
+                                    keepers.end(1, 1), keepers.drop_disk(1),
+                                    keepers.hello(1, b"another build"), keepers.hello(1, b"a" * 64),
+                                    keepers.hello(0)])
+def test_nothing_comes_before_hello(keeper, packet):
+    engine = keeper.engine()
+    engine.send(packet)
+    assert engine.receive() is None
+    assert "bad_engine" in keeper.said()
+
+
+def test_fds_with_a_request_end_the_engine(keeper):
+    engine = keeper.greeted()
+    before = len(os.listdir(f"/proc/{keeper.process.pid}/fd"))
+    with open("/dev/null", "rb") as null:
+        socket.send_fds(engine.socket, [keepers.make(7)], [null.fileno()] * 5)
+    assert engine.receive() is None
+    keeper.greeted()
+    assert len(os.listdir(f"/proc/{keeper.process.pid}/fd")) <= before
+
+
+def test_every_byte_of_a_request_may_be_anything(keeper):
+    """Random damage is refused, served or ends the engine; the keeper goes on."""
+    import random
+    chance = random.Random(4711)
+    engine = keeper.greeted()
+    packets = [keepers.make(7), keepers.claim(7, 1), keepers.usage(7, 1), keepers.drop_disk(7)]
+    for _ in range(harness.scaled(60)):
+        packet = bytearray(chance.choice(packets))
+        for _ in range(chance.choice((1, 3, 30))):
+            packet[chance.randrange(len(packet))] = chance.randrange(256)
+        engine.send(bytes(packet))
+        answer = engine.receive()
+        if answer is None:
+            engine = keeper.greeted()
+        elif answer[3]:
+            os.close(answer[3][0])
+    assert keeper.is_alive()
+    assert engine.ask(keepers.make)[0] == keepers.MADE
+
+
+def test_an_engine_that_does_not_listen_holds_up_itself_only(keeper):
+    """Nothing grows for it, and the keeper still serves others."""
+    engine = keeper.greeted()
+    engine.socket.setblocking(False)
+    sent = 0
+    with pytest.raises(BlockingIOError):
+        for request in range(1, 100000):
+            engine.send(keepers.usage(request, 1))
+            sent += 1
+    assert keeper.register(keepers.LIST)[0] == ""
+    engine.socket.setblocking(True)
+    for request in range(1, sent + 1):
+        kind, answered, _, _ = engine.receive()
+        assert (kind, answered) == (keepers.REFUSED, request)
+
+
+def test_unknown_names_are_refused(keeper):
+    engine = keeper.greeted()
+    assert engine.refused(keepers.make, root=b"nobody") == "unknown_root"
+    assert engine.refused(keepers.make, root=b"a" * 63) == "unknown_root"
+    assert engine.refused(keepers.make, mounts=[(b"nobody", b"/mnt/a", 0)]) == "unknown_mount"
+    assert engine.refused(keepers.make, disk_kind=keepers.PERSISTENT,
+                          disk=keepers.OWNER.encode()) == "not_yet"
+
+
+# ---- ends of engines and keepers ---------------------------------------------------------------
+
+def test_a_new_engine_gets_the_boxes_back(keeper):
+    engine = keeper.greeted()
+    made = {engine.make(owner=owner)[0]: owner.decode()
+            for owner in (b"", keepers.OWNER.encode(), b"")}
+    claimed = list(made)[2]
+    engine.ask(keepers.claim, claimed, "c0" + "b" * 18)
+    made[claimed] = "c0" + "b" * 18
+    os.kill(engine.pid, signal.SIGKILL)
+    second = keeper.engine()
+    _, _, boxes = second.hello()
+    assert {handle: owner for handle, (owner, _) in boxes.items()} == made
+    for handle, (_, control) in boxes.items():
+        control = Control(control).wait_ready()  # what the first one did not read
+        second.end(handle)
+        assert control.has_ended()
+        control.close()
+
+
+def test_an_end_that_a_dead_engine_asked_for_is_nobodys_answer(keeper):
+    engine = keeper.greeted()
+    handles = [engine.make()[0] for _ in range(3)]
+    for handle in handles:
+        engine.send(keepers.end(engine.next_id(), handle))
+    os.kill(engine.pid, signal.SIGKILL)
+    second = keeper.engine()
+    _, _, boxes = second.hello()
+    kind, _, _, fds = second.ask(keepers.make)
+    assert kind == keepers.MADE and not second.unasked
+    os.close(fds[0])
+    assert len(boxes) <= 3
+
+
+def test_engine_is_restarted_slower_and_slower(keeper):
+    moments = []
+    for _ in range(5):
+        os.kill(keeper.engine().pid, signal.SIGKILL)
+        moments.append(time.monotonic())
+    assert moments[1] - moments[0] < 1 * harness.PATIENCE
+    keeper.engine()
+    assert time.monotonic() - moments[-1] >= 0.1
+
+
+@pytest.mark.parametrize("cold", [False, True])
+def test_boxes_end_with_a_killed_keeper(stand_in, tmp_path, cold):
+    keeper = Keeper(stand_in, tmp_path).start()
+    directory = tmp_path / "given"
+    directory.mkdir()
+    engine = keeper.greeted()
+    mounts = []
+    if cold:
+        descriptor = os.open(directory, os.O_PATH)
+        assert keeper.register(keepers.ADD, keepers.MOUNT, b"given", 1, descriptor)[0] == ""
+        os.close(descriptor)
+        mounts = [(b"given", b"/mnt/given", 0)]
+    controls = []
+    for _ in range(5):
+        request = engine.next_id()
+        engine.send(keepers.make(request, mounts=mounts))
+        answer = engine.receive()
+        if answer[0] == keepers.NAMED:
+            answer = engine.receive()
+        controls.append(Control(answer[3][0]).wait_ready())
+    keeper.process.kill()
+    keeper.process.wait()
+    assert engine.receive() is None
+    for control in controls:
+        assert control.has_ended()
+        control.close()
+    keeper.__exit__()
+
+
+def test_engine_that_outlives_its_keeper_is_killed(stand_in, tmp_path):
+    """It hears SIGTERM; the test's one is stopped, and hears nothing."""
+    keeper = Keeper(stand_in, tmp_path).start()
+    engine = keeper.greeted()
+    os.kill(engine.pid, signal.SIGSTOP)
+    keeper.process.kill()
+    keeper.process.wait()
+    harness.wait_for(lambda: not os.path.exists(f"/proc/{engine.pid}"), seconds=30,
+                     what="the engine's end")
+    keeper.__exit__()
+
+
+def test_sigterm_ends_all_in_order(stand_in, tmp_path):
+    keeper = Keeper(stand_in, tmp_path).start()
+    engine = keeper.greeted()
+    control = Control(engine.make()[1]).wait_ready()
+    assert keeper.stop() == 0
+    assert control.has_ended()
+    control.close()
+    assert not keeper.api.exists() and not keeper.api.with_name("keeper.sock").exists()
+    keeper.__exit__()
+
+
+def test_sigterm_reaches_the_engine_which_may_still_ask(stand_in, tmp_path):
+    """stand_in dies of it; so this one holds it up and asks before."""
+    keeper = Keeper(stand_in, tmp_path).start()
+    engine = keeper.greeted()
+    handle, control = engine.make()
+    os.kill(engine.pid, signal.SIGSTOP)
+    keeper.process.send_signal(signal.SIGTERM)
+    time.sleep(0.1)
+    assert engine.end(handle)["box"] == handle
+    os.close(control)
+    os.kill(engine.pid, signal.SIGCONT)
+    assert keeper.process.wait(20) == 0
+    keeper.__exit__()
+
+
+def test_private_keeper_ends_with_its_engine(stand_in, tmp_path):
+    keeper = Keeper(stand_in, tmp_path, "--private").start()
+    engine = keeper.greeted()
+    assert engine.facts["COVE_PRIVATE"] == "1"
+    engine.connection.send(b"\0")
+    assert keeper.process.wait(20) == 0
+    keeper.__exit__()
+
+
+# ---- one keeper per directory, and its sockets -------------------------------------------------
+
+def fails(keeper, code):
+    process = subprocess.run(keeper.command, env=keeper.environment, capture_output=True, text=True,
+                             timeout=20, check=False)
+    assert process.returncode == 1
+    assert f"cove-keeper: {code}: " in process.stderr, process.stderr
+    return process.stderr
+
+
+def test_a_data_directory_has_one_keeper(keeper):
+    keeper.engine()
+    assert "another engine uses" in fails(keeper, "in_use")
+
+
+def test_a_socket_that_is_listened_on_stays(keeper, stand_in, tmp_path):
+    keeper.engine()
+    other = tmp_path / "other"
+    other.mkdir()
+    second = Keeper(stand_in, other)
+    second.command[4] = keeper.api
+    fails(second, "in_use")
+    assert keeper.api.exists()
+    second.listener.close()
+
+
+def test_a_stale_socket_is_removed(stand_in, tmp_path):
+    for _ in range(2):
+        keeper = Keeper(stand_in, tmp_path).start()
+        keeper.greeted()
+        keeper.process.kill()
+        keeper.process.wait()
+        assert keeper.api.exists()
+        keeper.__exit__()
+        harness.wait_for(lambda: not harness.status_of(keeper.engines[0].pid), what="its end")
+    with Keeper(stand_in, tmp_path) as keeper:
+        keeper.greeted()
+
+
+@pytest.mark.parametrize("address", ["0.0.0.0:7171", "[::]:7171", "192.0.2.1:7171"])
+def test_an_open_address_needs_a_word(stand_in, tmp_path, address):
+    keeper = Keeper(stand_in, tmp_path, "--listen", address)
+    assert "--insecure-http" in fails(keeper, "insecure")
+    keeper.listener.close()
+
+
+@pytest.mark.parametrize("address", ["nonsense", "127.0.0.1", "127.0.0.1:0", "127.0.0.1:99999",
+                                     "example.org:80", ":80", "[::1:80"])
+def test_a_bad_address_is_told(stand_in, tmp_path, address):
+    keeper = Keeper(stand_in, tmp_path, "--listen", address)
+    process = subprocess.run(keeper.command, env=keeper.environment, capture_output=True, text=True,
+                             timeout=20, check=False)
+    assert process.returncode == 1 and "--listen" in process.stderr
+    keeper.listener.close()
+
+
+def test_tcp_socket_is_handed_on(stand_in, tmp_path):
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
+    with Keeper(stand_in, tmp_path, "--listen", f"127.0.0.1:{port}") as keeper:
+        engine = keeper.engine()
+        assert engine.facts["COVE_LISTEN_FDS"] == "2"
+        os.kill(engine.pid, signal.SIGKILL)
+        # Who connects between two engines waits for the next one.
+        with socket.create_connection(("127.0.0.1", port), 5) as client:
+            second = keeper.engine()
+            listener = socket.socket(fileno=os.dup(second.more[1]))
+            listener.settimeout(5)
+            assert listener.accept()[1] == client.getsockname()
+            listener.close()
+
+
+def test_configuration_is_handed_on_and_cannot_be_changed(stand_in, tmp_path):
+    config = tmp_path / "cove.conf"
+    config.write_text("# one\n")
+    with Keeper(stand_in, tmp_path, "--config", config) as keeper:
+        engine = keeper.engine()
+        assert engine.facts["COVE_CONFIG_FD"] == "6"
+        assert os.pread(engine.more[1], 100, 0) == b"# one\n"
+        with pytest.raises(OSError):
+            os.write(engine.more[1], b"x")
+        config.write_text("# another\n")
+        os.kill(keeper.process.pid, signal.SIGHUP)
+        harness.wait_for(lambda: os.pread(engine.more[1], 100, 0) == b"# another\n",
+                         what="the new configuration")
+
+
+def test_service_manager_hears_of_it(stand_in, tmp_path):
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as manager:
+        manager.bind(str(tmp_path / "notify"))
+        manager.settimeout(10)
+        more = {"NOTIFY_SOCKET": str(tmp_path / "notify"), "WATCHDOG_USEC": "200000"}
+        keeper = Keeper(stand_in, tmp_path, environment=more).start()
+        assert manager.recv(100) == b"WATCHDOG=1"
+        keeper.greeted()
+        heard = set()
+        while b"READY=1" not in heard or b"WATCHDOG=1" not in heard:
+            heard.add(manager.recv(100))
+        keeper.stop()
+        while b"STOPPING=1" not in heard:
+            heard.add(manager.recv(100))
+        keeper.__exit__()
+
+
+def test_sockets_of_the_service_manager_are_used(stand_in, tmp_path):
+    """LISTEN_PID has to be the keeper's, so a shell becomes it."""
+    keeper = Keeper(stand_in, tmp_path)
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        listener.listen()
+        keeper.command = ["/bin/bash", "-c", f'exec 3<&{listener.fileno()}; '
+                          'exec env LISTEN_PID=$$ LISTEN_FDS=1 "$@"', "sh", *keeper.command]
+        with open(keeper.log, "ab") as log:
+            keeper.process = subprocess.Popen(keeper.command, env=keeper.environment, stderr=log,
+                                              pass_fds=[listener.fileno()])
+        engine = keeper.engine()
+        given = socket.socket(fileno=os.dup(engine.more[0]))
+        assert given.getsockname() == listener.getsockname()
+        given.close()
+        assert not keeper.api.exists()
+        assert engine.facts["fds"] == ENGINE_FDS and "LISTEN_FDS" not in engine.facts
+    keeper.__exit__()
+
+
+@pytest.mark.parametrize("content", ["cove data 2\n", "", "something else"])
+def test_data_of_another_version_is_refused(stand_in, tmp_path, content):
+    keeper = Keeper(stand_in, tmp_path)
+    (keeper.data / "FORMAT").write_text(content)
+    fails(keeper, "bad_data")
+    keeper.listener.close()
+
+
+def test_a_directory_that_is_not_coves_is_refused(stand_in, tmp_path):
+    keeper = Keeper(stand_in, tmp_path)
+    (keeper.data / "FORMAT").unlink()
+    fails(keeper, "bad_data")
+    keeper.listener.close()
+
+
+def test_a_run_directory_of_somebody_else_is_refused(stand_in, tmp_path):
+    """/tmp/cove-UID may have been made by anybody; here it is a link."""
+    runtime = tmp_path / "runtime"
+    runtime.mkdir()
+    (runtime / "cove").symlink_to(tmp_path)
+    keeper = Keeper(stand_in, tmp_path, "--private",
+                    environment={"XDG_RUNTIME_DIR": str(runtime)})
+    del keeper.command[3:5]
+    fails(keeper, "no_directory")
+    keeper.listener.close()
