@@ -88,6 +88,11 @@ int client_copy(const struct client *client, struct client **out, struct error *
     return client_new(&client->address, out, err);
 }
 
+const char *client_socket(const struct client *client)
+{
+    return client->address.is_unix ? client->address.path : NULL;
+}
+
 void client_abandon(struct client *client)
 {
     fd_close(&client->fd);

@@ -35,6 +35,9 @@ int client_connect(struct client *client, struct error *err);
 /* Another connection to the same server. */
 int client_copy(const struct client *client, struct client **out, struct error *err);
 
+/* The path of its unix socket, or NULL. */
+const char *client_socket(const struct client *client);
+
 void client_close(struct client *client);
 void client_closep(struct client **client);
 #define _cleanup_client_ __attribute__((cleanup(client_closep)))

@@ -37,9 +37,8 @@ int cmd_stop(int argc, char **argv);
 int cmd_version(int argc, char **argv);
 int cmd_wait(int argc, char **argv);
 
-/* Runs the verb of a command such as `cove key new`: the second word. `usage` is its help. */
-int cmd_verb(const char *name, const char *usage, const struct cmd *verbs, size_t count, int argc,
-             char **argv);
+/* Runs the verb of a command such as `cove key new`, or prints which verbs there are. */
+int cmd_verb(const char *name, const struct cmd *verbs, size_t count, int argc, char **argv);
 
 /* Writes "cove: TEXT\n" to standard error as one line: control characters become '?'. */
 void cmd_say(const char *fmt, ...) __attribute__((format(printf, 1, 2)));

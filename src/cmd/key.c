@@ -233,22 +233,13 @@ static int key_rm(int argc, char **argv)
     return 0;
 }
 
-static const char usage[] = "Usage: cove key new|ls|rm [options] ...\n"
-                            "\n"
-                            "Keys by which programs may use the server; each has a --help of its "
-                            "own.\n"
-                            "\n"
-                            "  cove key new LABEL   make one and print its secret, this once\n"
-                            "  cove key ls          list them\n"
-                            "  cove key rm ID       end one\n";
-
-static const struct cmd verbs[] = {
-    {"new", "", key_new, true},
-    {"ls", "", key_ls, true},
-    {"rm", "", key_rm, true},
-};
-
 int cmd_key(int argc, char **argv)
 {
-    return cmd_verb("key", usage, verbs, sizeof(verbs) / sizeof(verbs[0]), argc, argv);
+    static const struct cmd verbs[] = {
+        {"new", "make a key and print its secret, this once", key_new, true},
+        {"ls", "list keys, without their secrets", key_ls, true},
+        {"rm", "end a key", key_rm, true},
+    };
+
+    return cmd_verb("key", verbs, sizeof(verbs) / sizeof(verbs[0]), argc, argv);
 }

@@ -174,6 +174,14 @@ static void table_write(const struct show_table *table, FILE *out)
     }
 }
 
+void show_table_free(struct show_table *table)
+{
+    for (size_t i = 0; i < table->count; i++)
+        free(table->cells[i]);
+    free(table->cells);
+    *table = (struct show_table){0};
+}
+
 int show_table_print(struct show_table *table, struct error *err)
 {
     _cleanup_free_ char *text = NULL;
@@ -185,10 +193,7 @@ int show_table_print(struct show_table *table, struct error *err)
         table_write(table, out);
         is_made = fclose(out) == 0;
     }
-    for (size_t i = 0; i < table->count; i++)
-        free(table->cells[i]);
-    free(table->cells);
-    *table = (struct show_table){0};
+    show_table_free(table);
     if (!is_made)
         return option_no_memory(err);
     if (cmd_print(text, size) < 0)

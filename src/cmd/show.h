@@ -32,6 +32,8 @@ void show_table_begin(struct show_table *table, size_t columns, const char *cons
 void show_cell(struct show_table *table, const char *text);
 void show_cell_number(struct show_table *table, uint64_t number);
 
+void show_table_free(struct show_table *table);
+
 /* Prints it aligned, and frees it; a table that has only headings, too. */
 int show_table_print(struct show_table *table, struct error *err);
 
