@@ -19,6 +19,14 @@ static bool looks_like_id(const char *word)
            strspn(word, "abcdefghijklmnopqrstuvwxyz0123456789") == ID_LENGTH;
 }
 
+/* Adds what needs no encoding; false if it does not fit. */
+static bool path_add(char path[API_PATH_MAX], const char *rest)
+{
+    size_t used = strlen(path);
+
+    return snprintf(path + used, API_PATH_MAX - used, "%s", rest) < (int)(API_PATH_MAX - used);
+}
+
 static int bad_word(struct error *err, const char *what)
 {
     return error_set(
@@ -34,10 +42,8 @@ int api_sandbox_path(char path[API_PATH_MAX], const char *word, const char *rest
         word += 5;
     (void)snprintf(path, API_PATH_MAX, "/v1/sandboxes/%s",
                    is_name || !looks_like_id(word) ? "name:" : "");
-    if (word[0] == '\0' || !wire_encode(path, API_PATH_MAX, word) ||
-        strlen(path) + strlen(rest) >= API_PATH_MAX)
+    if (word[0] == '\0' || !wire_encode(path, API_PATH_MAX, word) || !path_add(path, rest))
         return bad_word(err, "sandbox");
-    (void)strcat(path, rest);
     return 0;
 }
 
@@ -46,10 +52,8 @@ int api_process_path(char path[API_PATH_MAX], const char *sandbox, const char *p
 {
     if (api_sandbox_path(path, sandbox, "/processes/", err) < 0)
         return -1;
-    if (process[0] == '\0' || !wire_encode(path, API_PATH_MAX, process) ||
-        strlen(path) + strlen(rest) >= API_PATH_MAX)
+    if (process[0] == '\0' || !wire_encode(path, API_PATH_MAX, process) || !path_add(path, rest))
         return bad_word(err, "process");
-    (void)strcat(path, rest);
     return 0;
 }
 

@@ -201,7 +201,7 @@ static int connect_unix(struct client *client, struct error *err)
     if (client->fd < 0)
         return error_set(err, "socket", errno, "socket: the kernel refused it");
     while (connect(client->fd, (struct sockaddr *)&name, sizeof(name)) < 0) {
-        const struct timespec pause = {.tv_nsec = 20 * 1000000};
+        const struct timespec pause = {.tv_nsec = 20000000};
         int errnum = errno;
 
         /* Its queue is full: the server is busy, or is just being replaced by its next life. */
@@ -607,7 +607,7 @@ static int refusal_read(struct client *client, struct error *err)
     _cleanup_free_ char *body = NULL;
     _cleanup_doc_ struct doc *problem = NULL;
     struct error ignored;
-    size_t size;
+    size_t size = 0;
 
     if (body_read(client, &body, &size, err) < 0)
         return -1;
@@ -668,7 +668,7 @@ int client_call(struct client *client, const struct client_request *request, str
                 struct error *err)
 {
     _cleanup_free_ char *body = NULL;
-    size_t size;
+    size_t size = 0;
 
     if (answer != NULL)
         *answer = NULL;

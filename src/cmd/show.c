@@ -53,9 +53,7 @@ void show_escape(char *into, size_t size, const char *text)
         uint32_t value = length == 0 ? at[0] : character_value(at, length);
         int piece_size;
 
-        if (length == 0)
-            piece_size = snprintf(piece, sizeof(piece), "\\x%02x", (unsigned)value);
-        else if (character_is_shown(value))
+        if (length > 0 && character_is_shown(value))
             piece_size = snprintf(piece, sizeof(piece), "%.*s", (int)length, text);
         else if (value < 0x100)
             piece_size = snprintf(piece, sizeof(piece), "\\x%02x", (unsigned)value);
@@ -230,9 +228,9 @@ const char *show_span(uint64_t ms, char buffer[SHOW_VALUE_MAX])
 
     if (s < 120)
         (void)snprintf(buffer, SHOW_VALUE_MAX, "%llus", (unsigned long long)s);
-    else if (s < 120 * 60)
+    else if (s < 7200)
         (void)snprintf(buffer, SHOW_VALUE_MAX, "%llum", (unsigned long long)s / 60);
-    else if (s < 48 * 3600)
+    else if (s < 172800)
         (void)snprintf(buffer, SHOW_VALUE_MAX, "%lluh", (unsigned long long)s / 3600);
     else
         (void)snprintf(buffer, SHOW_VALUE_MAX, "%llud", (unsigned long long)s / 86400);
