@@ -53,7 +53,7 @@ if ! as_user test -r "$here/tests/box/harness.py" -a -x "$build/test/cove" -a -x
     chmod 755 "$here"
     cp -r --parents tests scripts src/box/box.h src/base SECURITY.md README.md "$here"
     mkdir "$here/build"
-    (cd "$build" && cp -r --parents cove test/cove test/src/box test/src/base "$here/build")
+    (cd "$build" && cp -r --parents cove test/cove test/cove-keeper test/src/box test/src/base "$here/build")
     chmod -R a+rX "$here"
     build=$here/build
 fi

@@ -285,8 +285,10 @@ static int begin_watch(struct plan *plan, const struct tree *tree, struct error 
     if (await(plan->go, &go, 1, fds, err) < 0)
         return -1;
     plan->watchdog = fds[0];
-    /* It has to be in time however busy the box is; RLIMIT_NICE lets nobody in here go back. */
-    if (plan->gate.watched && setpriority(PRIO_PROCESS, 0, WATCHED_NICE) < 0)
+    /* It has to be in time however busy the box is; RLIMIT_NICE lets nobody in here go back. Who runs
+     * lower already stays there. */
+    if (plan->gate.watched && getpriority(PRIO_PROCESS, 0) < WATCHED_NICE &&
+        setpriority(PRIO_PROCESS, 0, WATCHED_NICE) < 0)
         return error_set(err, "limits_failed", errno, "cannot lower the box's priority");
     return 0;
 }

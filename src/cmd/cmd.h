@@ -32,6 +32,7 @@ int cmd_ps(int argc, char **argv);
 int cmd_rm(int argc, char **argv);
 int cmd_root(int argc, char **argv);
 int cmd_run(int argc, char **argv);
+int cmd_serve(int argc, char **argv);
 int cmd_start(int argc, char **argv);
 int cmd_stop(int argc, char **argv);
 int cmd_version(int argc, char **argv);

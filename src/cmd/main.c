@@ -30,6 +30,7 @@ static const struct cmd commands[] = {
     {"root", "say which roots sandboxes may have", cmd_root, true},
     {"mount", "say which directories sandboxes may be given", cmd_mount, true},
     {"key", "make and end the keys of programs that use the server", cmd_key, true},
+    {"serve", "run the server: the engine of sandboxes that live, behind an API", cmd_serve, true},
     {"help", "say what cove, or one of its commands, can do", cmd_help, false},
     {"version", "print the version", cmd_version, false},
 };
@@ -135,7 +136,9 @@ int main(int argc, char **argv)
     const struct cmd *command;
     const char *name;
 
-    (void)close_range(3, ~0U, 0);
+    /* The keeper closes them itself, but for the sockets that a service manager gave it. */
+    if (argc < 2 || strcmp(argv[1], "serve") != 0)
+        (void)close_range(3, ~0U, 0);
     if (stdio_fill() < 0) {
         cmd_say("/dev/null: it cannot be opened in place of a closed standard stream; open 0, 1 "
                 "and 2 before cove starts");

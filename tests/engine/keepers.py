@@ -189,8 +189,8 @@ class Control:
         self.socket.settimeout(seconds * harness.PATIENCE)
         try:
             data = self.socket.recv(65536)
-        except ConnectionResetError:
-            return None
+        except ConnectionResetError:  # what it said before comes after this
+            data = self.socket.recv(65536)
         return (*HEAD.unpack_from(data), data[HEAD.size:]) if data else None
 
     def wait_ready(self):
