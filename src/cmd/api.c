@@ -111,6 +111,13 @@ int api_signal_number(const char *name)
     return 0;
 }
 
+int api_start_status(const char *code)
+{
+    return strcmp(code, "command_not_found") == 0 ? API_EXIT_NOT_FOUND
+           : strcmp(code, "not_executable") == 0  ? API_EXIT_NOT_EXECUTABLE
+                                                  : CMD_FAILED;
+}
+
 /* One that never ran, or whose end nobody knows. */
 static int process_failed(const struct doc *process)
 {
@@ -128,9 +135,7 @@ static int process_failed(const struct doc *process)
         code = reason != NULL ? reason : "";
     show_escape(shown, sizeof(shown), text);
     cmd_say("the command did not end by itself: %s", shown);
-    return strcmp(code, "command_not_found") == 0 ? API_EXIT_NOT_FOUND
-           : strcmp(code, "command_failed") == 0  ? API_EXIT_NOT_EXECUTABLE
-                                                  : CMD_FAILED;
+    return api_start_status(code);
 }
 
 int api_process_status(const struct doc *process)

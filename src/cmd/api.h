@@ -33,6 +33,9 @@ int api_fail(const struct error *err);
 /* Whether a Process runs. */
 bool api_process_runs(const struct doc *process);
 
+/* The exit status for a command that did not start, by the code of the reason. */
+int api_start_status(const char *code);
+
 /* What came of a Process that has ended, as an exit status; says on standard error what the status
  * alone does not tell. */
 int api_process_status(const struct doc *process);

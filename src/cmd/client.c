@@ -594,7 +594,10 @@ static int refused(const struct client *client, const struct doc *problem, struc
     if (detail == NULL)
         detail = doc_text(problem, "title");
     show_escape(shown, sizeof(shown), detail == NULL ? code : detail);
-    show_escape(shown_remedy, sizeof(shown_remedy), remedy == NULL ? "" : remedy);
+    /* A detail in two parts says itself what to do, and knows better than the remedy of its kind. */
+    if (remedy == NULL || strchr(shown, ';') != NULL)
+        remedy = "";
+    show_escape(shown_remedy, sizeof(shown_remedy), remedy);
     if (strcmp(code, "bad_key") == 0 && client->key == NULL)
         return error_set(err, "no_key", 0, "the server wants a key; set COVE_API_KEY");
     return error_set(err, code, 0, "%s%s%s", shown, shown_remedy[0] == '\0' ? "" : "; ",

@@ -118,6 +118,8 @@ static void __attribute__((noreturn)) serve(const char *socket, int log)
     char *const argv[] = {(char[]){"cove"},
                           (char[]){"serve"},
                           (char[]){"--private"},
+                          (char[]){"--listen"},
+                          (char[]){"none"},
                           (char[]){"--socket"},
                           path,
                           NULL};

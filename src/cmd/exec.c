@@ -179,14 +179,10 @@ static int body_make(const struct exec_options *options, char *const *command, s
     return 0;
 }
 
-/* A command that could not be started has a status of its own. */
-static int refused_status(const struct error *err)
+static int refused(const struct error *err)
 {
-    int status = api_fail(err);
-
-    return strcmp(err->code, "command_not_found") == 0 ? API_EXIT_NOT_FOUND
-           : strcmp(err->code, "command_failed") == 0  ? API_EXIT_NOT_EXECUTABLE
-                                                       : status;
+    (void)api_fail(err);
+    return api_start_status(err->code);
 }
 
 /* ---- signals ---- */
@@ -350,7 +346,7 @@ static int exec_streams(struct exec *exec, const char *sandbox, const struct doc
         client_watch(exec->client, exec->signals, signals_take, exec);
     }
     if (process_start(exec, sandbox, body, &process, err) < 0)
-        return refused_status(err);
+        return refused(err);
     return exec->options->detach ? detached_print(exec->options, process, err)
                                  : process_follow(exec, err);
 }
@@ -365,7 +361,7 @@ static int exec_json(struct exec *exec, const char *sandbox, const struct doc *b
 
     if (api_sandbox_path(exec->sandbox, sandbox, "/exec", err) < 0 ||
         client_call(exec->client, &request, &answer, err) < 0)
-        return refused_status(err);
+        return refused(err);
     if (doc_print(answer, err) < 0)
         return api_fail(err);
     return api_process_status(doc_get(answer, "process"));

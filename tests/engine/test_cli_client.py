@@ -287,7 +287,7 @@ def test_exec_ends_as_run_does(server, how, status):
     assert cove("exec", "work", "--", "x", env=made.env).returncode == status
 
 
-@pytest.mark.parametrize("code, status", [("command_not_found", 127), ("command_failed", 126),
+@pytest.mark.parametrize("code, status", [("command_not_found", 127), ("not_executable", 126),
                                           ("user_not_found", 125)])
 def test_a_command_that_cannot_start_has_the_status_of_run(server, code, status):
     made = server(lambda request: problem(422, code, "no"))
