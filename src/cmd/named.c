@@ -247,7 +247,7 @@ static int named_ls(const struct named_kind *kind, int argc, char **argv)
     struct option_words words;
     struct show_table shown;
     struct error err;
-    int status;
+    int status = 0;
 
     if (!options_begin(&kind->ls, &options, argc, argv, &words, &status))
         return status;
