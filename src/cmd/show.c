@@ -72,26 +72,33 @@ void show_escape(char *into, size_t size, const char *text)
 
 /* ---- tables ---- */
 
+/* Makes room for one more; false where there is no memory. */
+static bool cells_grow(struct show_table *table)
+{
+    size_t room = table->room == 0 ? 128 : table->room * 2;
+    char **cells;
+
+    if (table->count < table->room)
+        return true;
+    cells = reallocarray(table->cells, room, sizeof(*cells));
+    if (cells == NULL)
+        return false;
+    table->cells = cells;
+    table->room = room;
+    return true;
+}
+
 static void cell_add(struct show_table *table, const char *text)
 {
-    char *copy = table->has_failed ? NULL : strdup(text);
-
-    if (copy != NULL && table->count == table->room) {
-        size_t room = table->room == 0 ? 128 : table->room * 2;
-        char **cells = reallocarray(table->cells, room, sizeof(*cells));
-
-        if (cells == NULL) {
-            free(copy);
-            copy = NULL;
-        } else {
-            table->cells = cells;
-            table->room = room;
-        }
+    if (table->has_failed || !cells_grow(table)) {
+        table->has_failed = true;
+        return;
     }
-    if (copy == NULL)
+    table->cells[table->count] = strdup(text);
+    if (table->cells[table->count] == NULL)
         table->has_failed = true;
     else
-        table->cells[table->count++] = copy;
+        table->count++;
 }
 
 void show_table_begin(struct show_table *table, size_t columns, const char *const *headings)

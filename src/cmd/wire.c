@@ -225,8 +225,10 @@ int wire_head_parse(char *data, size_t size, struct wire_head *head, struct erro
         if ((data[i] == '\r') != (i + 1 < size && data[i + 1] == '\n') || data[i] == '\0')
             return head_bad(err, "a line has no proper end");
     while (line < end) {
-        char *line_end = strchr(line, '\r'); /* there is one: checked above */
+        char *line_end = memchr(line, '\r', (size_t)(end - line) + 2);
 
+        if (line_end == NULL)
+            return head_bad(err, "a line has no proper end");
         *line_end = '\0';
         if (line == data ? status_parse(line, head, err) < 0
                          : header_parse(head, line, (size_t)(line_end - line), err) < 0)
