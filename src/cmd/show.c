@@ -72,38 +72,17 @@ void show_escape(char *into, size_t size, const char *text)
 
 /* ---- tables ---- */
 
-/* Makes room for one more; false where there is no memory. */
-static bool cells_grow(struct show_table *table)
-{
-    size_t room = table->room == 0 ? 128 : table->room * 2;
-    char **cells;
-
-    if (table->count < table->room)
-        return true;
-    cells = reallocarray(table->cells, room, sizeof(*cells));
-    if (cells == NULL)
-        return false;
-    table->cells = cells;
-    table->room = room;
-    return true;
-}
-
 static void cell_add(struct show_table *table, const char *text)
 {
-    if (table->has_failed || !cells_grow(table)) {
-        table->has_failed = true;
-        return;
-    }
-    table->cells[table->count] = strdup(text);
-    if (table->cells[table->count] == NULL)
-        table->has_failed = true;
-    else
-        table->count++;
+    if (table->cells != NULL)
+        (void)fwrite(text, 1, strlen(text) + 1, table->cells); /* what failed is told at its end */
+    table->count++;
 }
 
 void show_table_begin(struct show_table *table, size_t columns, const char *const *headings)
 {
     *table = (struct show_table){.columns = columns};
+    table->cells = open_memstream(&table->text, &table->size);
     for (size_t i = 0; headings != NULL && i < columns; i++)
         cell_add(table, headings[i]);
 }
@@ -162,28 +141,40 @@ static void cell_write(FILE *out, const char *text, size_t width, bool is_last)
 static void table_write(const struct show_table *table, FILE *out)
 {
     size_t widths[SHOW_COLUMNS_MAX] = {0};
+    const char *cell = table->text;
 
-    for (size_t i = 0; i < table->count; i++) {
+    for (size_t i = 0; i < table->count; i++, cell += strlen(cell) + 1) {
         size_t *width = &widths[i % table->columns];
-        size_t own = text_width(table->cells[i]);
+        size_t own = text_width(cell);
 
         if (own > *width)
             *width = own > COLUMN_MAX ? COLUMN_MAX : own;
     }
-    for (size_t i = 0; i < table->count; i++) {
+    cell = table->text;
+    for (size_t i = 0; i < table->count; i++, cell += strlen(cell) + 1) {
         bool is_last = i % table->columns == table->columns - 1;
 
-        cell_write(out, table->cells[i], widths[i % table->columns], is_last);
+        cell_write(out, cell, widths[i % table->columns], is_last);
         if (is_last)
             (void)fputc('\n', out);
     }
 }
 
+/* Closes the cells; false where one of them did not get there. */
+static bool cells_close(struct show_table *table)
+{
+    bool is_whole = table->cells != NULL && ferror(table->cells) == 0;
+
+    if (table->cells != NULL && fclose(table->cells) != 0)
+        is_whole = false;
+    table->cells = NULL;
+    return is_whole;
+}
+
 void show_table_free(struct show_table *table)
 {
-    for (size_t i = 0; i < table->count; i++)
-        free(table->cells[i]);
-    free(table->cells);
+    (void)cells_close(table);
+    free(table->text);
     *table = (struct show_table){0};
 }
 
@@ -191,7 +182,7 @@ int show_table_print(struct show_table *table, struct error *err)
 {
     _cleanup_free_ char *text = NULL;
     size_t size = 0;
-    FILE *out = table->has_failed ? NULL : open_memstream(&text, &size);
+    FILE *out = cells_close(table) ? open_memstream(&text, &size) : NULL;
     bool is_made = false;
 
     if (out != NULL) {

@@ -10,6 +10,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <stdio.h>
 
 /* Writes `text` so that it is one line that steers nothing, cut to fit. */
 void show_escape(char *into, size_t size, const char *text);
@@ -20,9 +21,10 @@ void show_escape(char *into, size_t size, const char *text);
 
 struct show_table {
     size_t columns;
-    char **cells; /* row by row; ours */
-    size_t count, room;
-    bool has_failed; /* no memory */
+    size_t count; /* of cells */
+    FILE *cells;  /* row by row, each with its NUL; NULL: no memory */
+    char *text;   /* what is in it, once it is closed; ours */
+    size_t size;
 };
 
 /* The first row: `headings` of `columns` words, or NULL for a table without. */
