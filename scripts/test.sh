@@ -26,11 +26,15 @@ cp "$build/asan/meson-logs/testlog.junit.xml" "$results/unit.xml"
 
 echo "boxes: attacks, posture, behaviour, real work"
 "${pytest[@]}" -q --junitxml="$results/boxes.xml" tests/box "${arguments[@]}" || status=1
+echo "the engine: its keeper"
+"${pytest[@]}" -q --junitxml="$results/engine.xml" tests/engine "${arguments[@]}" || status=1
 
 # The same by an ordinary user, who is made if he is missing and stays. What he makes lies in his home.
 if [ "$(id -u)" = 0 ]; then
     echo "boxes: the same, by an ordinary user"
     scripts/as-user.sh "$build" "$results/user.xml" own tests/box "${arguments[@]}" || status=1
+    scripts/as-user.sh "$build" "$results/engine-user.xml" own tests/engine "${arguments[@]}" ||
+        status=1
     echo "boxes: the walls, by a user who has no ids to give"
     scripts/as-user.sh "$build" "$results/single.xml" 0 tests/box/test_posture.py \
         tests/box/test_leaks.py tests/box/test_filesystem.py "${arguments[@]}" || status=1

@@ -189,6 +189,25 @@ static int open_lower(const struct box_spec *spec, struct box *box, struct makin
     return 0;
 }
 
+/* A disk that is kept: its ids on disk are the box's, whichever those are this time. */
+static int open_disk(const struct box_spec *spec, struct making *making, struct error *err)
+{
+    const struct root_ids *range = &making->range;
+    struct idmap map = {.host_uid = range->first, .host_gid = range->first, .count = range->count};
+    _cleanup_close_ int userns = -1;
+
+    if (!making->caller.mounts)
+        return error_set(err, "disk_failed", 0, "a disk that is kept needs root");
+    userns = idmap_open(&map, err);
+    if (userns < 0)
+        return -1;
+    making->plan.upper = fcntl(*spec->disk, F_DUPFD_CLOEXEC, 3);
+    if (making->plan.upper < 0 || idmap_apply(making->plan.upper, userns) < 0)
+        return error_set(err, "disk_failed", errno, "cannot map the owners of the box's disk");
+    making->plan.disk_kept = true;
+    return 0;
+}
+
 static int open_roots(const struct box_spec *spec, struct box *box, struct making *making,
                       struct error *err)
 {
@@ -218,6 +237,8 @@ static int open_roots(const struct box_spec *spec, struct box *box, struct makin
     plan->stale_proc = spec->allow_no_fresh_proc;
     making->range.user = user->uid;
     making->range.group = user->gid;
+    if (spec->disk != NULL)
+        return open_disk(spec, making, err);
     if (spec->root_kind == BOX_ROOT_HOST || root_tmpfs_has_xattrs(&making->caller))
         return 0;
     if (!making->caller.mounts) {

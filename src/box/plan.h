@@ -51,6 +51,7 @@ struct plan {
     bool one_id;      /* root of the box is no id of its own, and groups stay the caller's */
     bool stale_proc;  /* asked for: take the /proc that is there where a fresh one is forbidden */
     bool is_stale;    /* found out by the child: it did */
+    bool disk_kept;   /* `upper` outlives the box */
     bool disk_watched; /* `upper` is a directory on the caller's disk, watched */
     bool leaves_too;   /* init makes groups in the box's v2 group, `leaves` or its own view of it */
     uint32_t filter_key[4];

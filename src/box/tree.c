@@ -301,7 +301,8 @@ static int mount_overlay(const struct plan *plan, int holder)
     _cleanup_close_ int fs = sys_fsopen("overlay");
 
     if (fs < 0 || tree_attach(plan->lower, holder, "lower") < 0 || fchdir(holder) < 0 ||
-        fs_set(fs, "userxattr", NULL) < 0 || fs_set(fs, "volatile", NULL) < 0 ||
+        fs_set(fs, "userxattr", NULL) < 0 ||
+        (!plan->disk_kept && fs_set(fs, "volatile", NULL) < 0) ||
         fs_set(fs, "lowerdir", "lower") < 0 || fs_set(fs, "upperdir", "upper") < 0 ||
         fs_set(fs, "workdir", "work") < 0)
         return -1;
@@ -309,18 +310,27 @@ static int mount_overlay(const struct plan *plan, int holder)
                             (plan->privileges == BOX_PLAIN ? (unsigned)MOUNT_ATTR_NOSUID : 0U));
 }
 
+/* Where what is written to the root lies: its own disk, or the scratch. */
+static int open_disk(const struct plan *plan, const struct tree *tree, int *disk, struct error *err)
+{
+    *disk = tree->scratch;
+    if (plan->upper < 0)
+        return 0;
+    if (make_dir(tree->scratch, "disk", 0755, err) < 0)
+        return -1;
+    if (tree_attach(plan->upper, tree->scratch, "disk") < 0)
+        return error_set(err, "mount_failed", errno, "cannot attach the box's disk");
+    *disk = plan->upper;
+    return 0;
+}
+
 int tree_overlay(const struct plan *plan, struct tree *tree, struct error *err)
 {
     static const char *const places[] = {"lower", "upper", "work"};
-    int holder = tree->scratch;
+    int holder;
 
-    if (plan->upper >= 0) {
-        if (make_dir(tree->scratch, "disk", 0755, err) < 0)
-            return -1;
-        if (tree_attach(plan->upper, tree->scratch, "disk") < 0)
-            return error_set(err, "mount_failed", errno, "cannot attach the box's disk");
-        holder = plan->upper;
-    }
+    if (open_disk(plan, tree, &holder, err) < 0)
+        return -1;
     for (size_t i = 0; i < sizeof(places) / sizeof(places[0]); i++)
         if (make_dir(holder, places[i], 0755, err) < 0)
             return -1;
@@ -471,20 +481,37 @@ static int mount_proc(struct plan *plan, const struct tree *tree, struct error *
     return view_proc(plan, tree->scratch, proc, err);
 }
 
-/* A directory of the scratch, made with this mode and owner and bound on `target`. */
-static int bind_scratch(const struct tree *tree, const char *name, const char *target, mode_t mode,
-                        uid_t uid, gid_t gid, struct error *err)
+/* A directory of the scratch or the disk, made with this mode and owner and bound on `target`. */
+static int bind_from(int from, const struct tree *tree, const char *name, const char *target,
+                     mode_t mode, uid_t uid, gid_t gid, struct error *err)
 {
     _cleanup_close_ int at = -1;
 
-    if (make_dir(tree->scratch, name, mode, err) < 0)
+    if (make_dir(from, name, mode, err) < 0)
         return -1;
-    if (uid != 0 && fchownat(tree->scratch, name, uid, gid, AT_SYMLINK_NOFOLLOW) < 0)
+    if (uid != 0 && fchownat(from, name, uid, gid, AT_SYMLINK_NOFOLLOW) < 0)
         return error_set(err, "mount_failed", errno, "cannot give %s to its user", target);
     at = tree_target(tree->root, target, true, true, err);
     if (at < 0)
         return -1;
-    return tree_bind(tree->scratch, name, at, "", MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV, err);
+    return tree_bind(from, name, at, "", MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV, err);
+}
+
+static int bind_scratch(const struct tree *tree, const char *name, const char *target, mode_t mode,
+                        struct error *err)
+{
+    return bind_from(tree->scratch, tree, name, target, mode, 0, 0, err);
+}
+
+/* The host's view keeps nothing but the home. */
+static int own_host(const struct plan *plan, const struct tree *tree, struct error *err)
+{
+    int disk;
+
+    if (open_disk(plan, tree, &disk, err) < 0 || bind_scratch(tree, "tmp", "/tmp", 01777, err) < 0)
+        return -1;
+    return bind_from(disk, tree, "home", plan->uid == 0 ? "/root" : "/home/user", 0755, plan->uid,
+                     plan->gid, err);
 }
 
 /* In an image everything written lies in the overlay; the user's home may be missing there. */
@@ -532,15 +559,12 @@ static int own_image(const struct plan *plan, const struct tree *tree, struct er
 int tree_own(struct plan *plan, const struct tree *tree, struct error *err)
 {
     if (plan->root_kind == BOX_ROOT_HOST) {
-        if (bind_scratch(tree, "tmp", "/tmp", 01777, 0, 0, err) < 0 ||
-            bind_scratch(tree, "home", plan->uid == 0 ? "/root" : "/home/user", 0755, plan->uid,
-                         plan->gid, err) < 0)
+        if (own_host(plan, tree, err) < 0)
             return -1;
     } else if (own_image(plan, tree, err) < 0) {
         return -1;
     }
-    if (mount_devpts(plan, tree, err) < 0 ||
-        bind_scratch(tree, "shm", "/dev/shm", 01777, 0, 0, err) < 0)
+    if (mount_devpts(plan, tree, err) < 0 || bind_scratch(tree, "shm", "/dev/shm", 01777, err) < 0)
         return -1;
     return mount_proc(plan, tree, err);
 }

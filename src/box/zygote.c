@@ -221,32 +221,37 @@ static int hear(struct zygote *zygote, int *pidfd, struct error *err)
     return *pidfd >= 0 ? 0 : error_set(err, "zygote_failed", 0, "the zygote gave no box");
 }
 
-/* What the slot lends, as flags and fds of a request. */
-static int lend(const struct zygote_slot *slot, struct zygote_request *request, int *fds,
-                size_t *count, struct error *err)
+/* What the slot lends, and the disk, as flags and fds of a request. */
+static int lend(const struct zygote_slot *slot, const int *disk, struct zygote_request *request,
+                int *fds, size_t *count, struct error *err)
 {
-    if (slot->network >= 0) {
-        request->flags |= ZYGOTE_NETWORK;
-        fds[(*count)++] = slot->network;
-    }
+    int into = slot->cgroup != NULL ? cgroup_into_fd(slot->cgroup) : -1;
+    int leaves = slot->cgroup != NULL ? cgroup_leaves_fd(slot->cgroup) : -1;
+    const struct {
+        uint32_t flag;
+        int fd;
+    } lent[] = {{ZYGOTE_NETWORK, slot->network},
+                {ZYGOTE_INTO, into},
+                {ZYGOTE_LEAVES, leaves},
+                {ZYGOTE_UPPER, disk != NULL ? *disk : -1}};
+
+    for (size_t i = 0; i < sizeof(lent) / sizeof(lent[0]); i++)
+        if (lent[i].fd >= 0) {
+            request->flags |= lent[i].flag;
+            fds[(*count)++] = lent[i].fd;
+        }
+    request->plan.disk_kept = disk != NULL;
+    if (leaves >= 0)
+        request->plan.leaves = 0; /* any number: init is told that it has them */
     if (slot->cgroup == NULL)
         return 0;
-    if (cgroup_into_fd(slot->cgroup) >= 0) {
-        request->flags |= ZYGOTE_INTO;
-        fds[(*count)++] = cgroup_into_fd(slot->cgroup);
-    }
-    if (cgroup_leaves_fd(slot->cgroup) >= 0) {
-        request->flags |= ZYGOTE_LEAVES;
-        fds[(*count)++] = cgroup_leaves_fd(slot->cgroup);
-        request->plan.leaves = 0; /* any number: init is told that it has them */
-    }
     if (cgroup_gate_open(slot->cgroup, &request->plan.gate, err) < 0)
         return -1;
     *count += cgroup_gate_fds(&request->plan.gate, fds + *count);
     return 0;
 }
 
-static int ask(struct zygote *zygote, const struct zygote_slot *slot,
+static int ask(struct zygote *zygote, const struct zygote_slot *slot, const int *disk,
                struct zygote_request *request, struct box *box, struct error *err)
 {
     bool limited = slot->cgroup != NULL && cgroup_leaves_limited(slot->cgroup);
@@ -257,7 +262,7 @@ static int ask(struct zygote *zygote, const struct zygote_slot *slot,
         return error_set(err, "create_failed", errno, "cannot make the box's control socket");
     box->control = pair[0];
     fds[0] = pair[1];
-    made = lend(slot, request, fds, &count, err);
+    made = lend(slot, disk, request, fds, &count, err);
     if (made == 0)
         made = box_send_config(box->control, &request->plan, limited, err);
     if (made == 0 && proto_send(zygote->socket, request, sizeof(*request), NULL, 0, fds, count) < 0)
@@ -304,7 +309,7 @@ int zygote_box(struct zygote *zygote, const struct box_spec *spec, const struct 
         box->control = box->pidfd = box->guard.socket = box->pool.lock = -1;
         made = prepare(zygote, spec, slot, box, request, err);
         if (made == 0)
-            made = ask(zygote, slot, request, box, err);
+            made = ask(zygote, slot, spec->disk, request, box, err);
     }
     free(request);
     if (made < 0) {

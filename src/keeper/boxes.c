@@ -84,9 +84,6 @@ static int mounts_choose(const struct keeper *keeper, const struct keeper_make *
 static int choose(const struct keeper *keeper, const struct keeper_make *make,
                   struct recipe *recipe, struct error *err)
 {
-    if (make->disk_kind == KEEPER_PERSISTENT)
-        return error_set(err, "not_yet", 0,
-                         "persistent disks are not there yet: ask for an ephemeral one");
     if (root_choose(keeper, make->root, recipe, err) < 0 ||
         mounts_choose(keeper, make, recipe, err) < 0)
         return -1;
@@ -95,6 +92,13 @@ static int choose(const struct keeper *keeper, const struct keeper_make *make,
     recipe->spec.limits = make->limits;
     recipe->spec.many_commands = true;
     return 0;
+}
+
+int boxes_check(const struct keeper *keeper, const struct keeper_make *make, struct error *err)
+{
+    struct recipe recipe = {0};
+
+    return choose(keeper, make, &recipe, err);
 }
 
 /* ---- the table ---- */
@@ -164,7 +168,8 @@ static bool can_use_zygote(const struct keeper *keeper, const struct recipe *rec
         return false;
     /* It maps the owners of an image's files for each box, and its boxes keep their disk in tmpfs. */
     return recipe->spec.root_kind == BOX_ROOT_HOST ||
-           (kernel_is_at_least(5, 19) && root_tmpfs_has_xattrs(&keeper->caller));
+           (kernel_is_at_least(5, 19) &&
+            (recipe->spec.disk != NULL || root_tmpfs_has_xattrs(&keeper->caller)));
 }
 
 static int make_by_zygote(struct keeper *keeper, const struct recipe *recipe, struct boxed *boxed,
@@ -192,16 +197,21 @@ static int make_by_zygote(struct keeper *keeper, const struct recipe *recipe, st
 }
 
 /* A zygote may have been killed: a second one is tried. Where that cannot do it either, this host
- * lacks something, and the box is created without. */
+ * lacks something, and the box is created without. What was made ahead is no reason to refuse. */
 static int make(struct keeper *keeper, const struct recipe *recipe, struct boxed *boxed,
                 struct error *err)
 {
     bool tried = can_use_zygote(keeper, recipe);
 
     for (int tries = 0; tried && tries < 2; tries++) {
+        bool wants_room;
+
         if (make_by_zygote(keeper, recipe, boxed, err) == 0)
             return 0;
-        if (is_want_of_room(err->errnum) || strcmp(err->code, "capacity") == 0)
+        wants_room = is_want_of_room(err->errnum) || strcmp(err->code, "capacity") == 0;
+        if (wants_room && tries == 0 && slots_shed(&keeper->slots))
+            continue;
+        if (wants_room)
             return -1;
         keeper_say(err->code, "%s", err->text);
     }
@@ -212,14 +222,15 @@ static int make(struct keeper *keeper, const struct recipe *recipe, struct boxed
     return 0;
 }
 
-int boxes_make(struct keeper *keeper, const struct keeper_make *request, struct boxed **out,
-               struct error *err)
+int boxes_make(struct keeper *keeper, const struct keeper_make *request, const int *disk,
+               struct boxed **out, struct error *err)
 {
     struct recipe recipe = {0};
     struct boxed *boxed;
 
     if (choose(keeper, request, &recipe, err) < 0)
         return -1;
+    recipe.spec.disk = disk;
     boxed = place_new(keeper, err);
     if (boxed == NULL)
         return -1;

@@ -42,9 +42,13 @@ struct boxes {
     uint32_t generations;
 };
 
-/* Makes the box that a checked request asks for. An error's code is the one for the client. */
-int boxes_make(struct keeper *keeper, const struct keeper_make *make, struct boxed **out,
-               struct error *err);
+/* Whether the names that a checked request has are there. */
+int boxes_check(const struct keeper *keeper, const struct keeper_make *make, struct error *err);
+
+/* Makes the box that a checked request asks for; `disk` is the one that is kept, borrowed, or NULL. An
+ * error's code is the one for the client. */
+int boxes_make(struct keeper *keeper, const struct keeper_make *make, const int *disk,
+               struct boxed **out, struct error *err);
 
 /* What this handle names and is not on its end; or NULL. */
 struct boxed *boxes_find(const struct boxes *boxes, uint64_t handle);

@@ -41,8 +41,9 @@ static void socket_close(struct keeper *keeper)
     fd_close(&engine->socket);
     engine->is_greeted = false;
     engine->stage = HELLO_NONE;
-    engine->pending_size = 0;
+    engine->pending_count = 0;
     boxes_forget_engine(&keeper->boxes);
+    disks_forget(keeper);
 }
 
 void engine_punish(struct keeper *keeper, const char *why)
@@ -191,11 +192,30 @@ void engine_answer(struct keeper *keeper, const void *answer, size_t size, uint6
 {
     struct engine_child *engine = &keeper->engine;
 
-    if (engine->socket < 0 || say_with_box(keeper, answer, size, box))
+    struct pending *pending = &engine->pending[engine->pending_count];
+
+    if (engine->socket < 0 ||
+        (engine->pending_count == 0 && say_with_box(keeper, answer, size, box)))
         return;
-    memcpy(&engine->pending, answer, size);
-    engine->pending_size = size;
-    engine->pending_box = box;
+    memcpy(&pending->answer, answer, size);
+    pending->size = size;
+    pending->box = box;
+    engine->pending_count++;
+}
+
+static bool say_pending(struct keeper *keeper)
+{
+    struct engine_child *engine = &keeper->engine;
+    size_t said = 0;
+
+    while (said < engine->pending_count &&
+           say_with_box(keeper, &engine->pending[said].answer, engine->pending[said].size,
+                        engine->pending[said].box))
+        said++;
+    engine->pending_count -= said;
+    memmove(engine->pending, engine->pending + said,
+            engine->pending_count * sizeof(engine->pending[0]));
+    return engine->pending_count == 0;
 }
 
 static bool say_name(struct engine_child *engine, uint32_t id, uint32_t kind, bool is_there,
@@ -255,6 +275,15 @@ static bool say_boxes(struct keeper *keeper)
     return true;
 }
 
+static bool say_disk(struct keeper *keeper, const char *id)
+{
+    struct keeper_disk_there answer = {
+        .head = {.type = KEEPER_DISK, .id = keeper->engine.hello_id}};
+
+    (void)snprintf(answer.disk, sizeof(answer.disk), "%s", id);
+    return say(&keeper->engine, &answer, sizeof(answer), NULL);
+}
+
 static void host_describe(const struct keeper *keeper, struct keeper_host *host)
 {
     bool is_root = keeper->caller.mounts;
@@ -308,6 +337,7 @@ static bool say_hello(struct keeper *keeper)
             said = say_boxes(keeper);
             break;
         case HELLO_DISKS:
+            said = disks_each(keeper, &engine->stage_next, say_disk);
             break;
         case HELLO_DONE:
             if (!say(engine, &done, sizeof(done), NULL))
@@ -346,10 +376,8 @@ static bool say_all(struct keeper *keeper)
 {
     struct engine_child *engine = &keeper->engine;
 
-    if (engine->pending_size > 0 &&
-        !say_with_box(keeper, &engine->pending, engine->pending_size, engine->pending_box))
+    if (!say_pending(keeper))
         return false;
-    engine->pending_size = 0;
     if (!engine->is_greeted)
         return true;
     return say_hello(keeper) && say_ended(keeper) && say_names(keeper, 0);

@@ -5,6 +5,7 @@
 #pragma once
 
 #include "box/ids.h"
+#include "keeper/disks.h"
 #include "keeper/loop.h"
 #include "keeper/request.h"
 
@@ -14,6 +15,9 @@
 #include <sys/types.h>
 
 struct keeper;
+
+/* One request, and the boxes whose disks were opened meanwhile. */
+#define PENDING_MAX (DISKS_OPENING_MAX + 1)
 
 /* How far the answer to KEEPER_HELLO has come. */
 enum hello_stage { HELLO_NONE, HELLO_HOST, HELLO_NAMES, HELLO_BOXES, HELLO_DISKS, HELLO_DONE };
@@ -40,9 +44,12 @@ struct engine_child {
     uint32_t hello_id;
     enum hello_stage stage;
     size_t stage_next;
-    union keeper_answer pending; /* an answer that found no room */
-    size_t pending_size;         /* 0: none */
-    uint64_t pending_box;        /* whose control socket goes along; 0: none */
+    struct pending {
+        union keeper_answer answer; /* that found no room */
+        size_t size;
+        uint64_t box; /* whose control socket goes along; 0: none */
+    } pending[PENDING_MAX];
+    size_t pending_count;
 };
 
 /* Finds the program and the id, and gives the id what is the engine's. */

@@ -8,6 +8,7 @@
 
 #include "box/caller.h"
 #include "keeper/boxes.h"
+#include "keeper/disks.h"
 #include "keeper/engine.h"
 #include "keeper/listen.h"
 #include "keeper/loop.h"
@@ -15,6 +16,7 @@
 #include "keeper/notify.h"
 #include "keeper/options.h"
 #include "keeper/places.h"
+#include "keeper/requests.h"
 #include "keeper/slots.h"
 #include "keeper/zygotes.h"
 
@@ -30,6 +32,7 @@ struct keeper {
     struct slots slots;
     struct zygotes zygotes;
     struct boxes boxes;
+    struct disks disks;
     struct engine_child engine;
     struct notify notify;
     const char *ids_kind; /* which boxes get here: see box.h */

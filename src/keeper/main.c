@@ -157,6 +157,7 @@ static int begin(struct keeper *keeper, struct error *err)
     /* A zygote takes mounts of the host. */
     keeper->slots.is_open = keeper->slots.is_open && keeper->caller.mounts;
     keeper->ids_kind = ids_kind_of(&keeper->caller);
+    disks_begin(keeper);
     if (engine_prepare(keeper, err) < 0 || names_serve(keeper, keeper->listeners.keeper, err) < 0)
         return -1;
     greet(keeper);

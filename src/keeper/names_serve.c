@@ -82,9 +82,9 @@ static void client_ready(struct source *source, uint32_t events)
     (void)events;
     if (n < 0 && errno == EAGAIN)
         return;
-    if (n > 0) {
+    if (n != 0) {
         if (n != (ssize_t)sizeof(request) || fds[1] >= 0)
-            request.verb = 0;
+            request = (struct names_request){0};
         if (request_check(&request, fds[0], &answer.error) == 0)
             obey(keeper, &request, fds[0], &answer.error);
         if (request.verb == NAMES_LIST && answer.error.code[0] == '\0')

@@ -196,18 +196,29 @@ static void do_hello(struct keeper *keeper, const union keeper_request *request)
     notify_say(&keeper->notify, "READY=1");
 }
 
-static void do_make(struct keeper *keeper, const union keeper_request *request)
+void request_make(struct keeper *keeper, const struct keeper_make *make, const int *disk,
+                  struct error *err)
 {
-    struct keeper_made answer = {.head = {.type = KEEPER_MADE, .id = request->head.id}};
-    struct error err = {0};
+    struct keeper_made answer = {.head = {.type = KEEPER_MADE, .id = make->head.id}};
     struct boxed *boxed;
 
-    if (boxes_make(keeper, &request->make, &boxed, &err) < 0) {
-        refuse(keeper, request->head.id, &err);
+    if (err->code[0] != '\0' || boxes_make(keeper, make, disk, &boxed, err) < 0) {
+        refuse(keeper, make->head.id, err);
         return;
     }
     answer.box = boxed->handle;
     engine_answer(keeper, &answer, sizeof(answer), boxed->handle);
+}
+
+static void do_make(struct keeper *keeper, const union keeper_request *request)
+{
+    const struct keeper_make *make = &request->make;
+    struct error err = {0};
+
+    if (make->disk_kind == KEEPER_EPHEMERAL)
+        request_make(keeper, make, NULL, &err);
+    else if (boxes_check(keeper, make, &err) < 0 || disks_open(keeper, make, &err) < 0)
+        refuse(keeper, make->head.id, &err);
 }
 
 static void do_claim(struct keeper *keeper, const union keeper_request *request)
@@ -249,7 +260,12 @@ static void do_end(struct keeper *keeper, const union keeper_request *request)
 
 static void do_drop_disk(struct keeper *keeper, const union keeper_request *request)
 {
-    done(keeper, request->head.id); /* there are none yet, so it is gone */
+    struct error err = {0};
+
+    if (disks_drop(keeper, request->drop_disk.disk, &err) < 0)
+        refuse(keeper, request->head.id, &err);
+    else
+        done(keeper, request->head.id);
 }
 
 /* ---- the table ---- */

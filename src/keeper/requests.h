@@ -13,5 +13,11 @@ struct keeper;
 const char *request_fault(const union keeper_request *request, size_t size, size_t fds,
                           bool is_greeted);
 
+/* Makes the box of a checked MAKE and answers. `disk` (of a persistent one) is open, or `err` says why it
+ * is not; borrowed. */
+struct error;
+void request_make(struct keeper *keeper, const struct keeper_make *make, const int *disk,
+                  struct error *err);
+
 /* Takes one request from the engine's socket and does it; false where there is none now. */
 bool request_serve(struct keeper *keeper);

@@ -230,12 +230,12 @@ static bool make_ahead(struct slots *slots)
     return slot->network >= 0;
 }
 
-static bool remove_one(struct slots *slots)
+static bool remove_one(struct slots *slots, size_t kept)
 {
     for (size_t i = 0; i < slots->table_used; i++) {
         struct slot *slot = slots->table[i];
 
-        if (slot == NULL || slot->is_used || (!slot->is_worn && slots->unused <= SLOTS_UNUSED))
+        if (slot == NULL || slot->is_used || (!slot->is_worn && slots->unused <= kept))
             continue;
         slots->unused--;
         slot_remove(slots, slot);
@@ -244,11 +244,20 @@ static bool remove_one(struct slots *slots)
     return false;
 }
 
+bool slots_shed(struct slots *slots)
+{
+    bool had = slots->unused > 0;
+
+    while (remove_one(slots, 0))
+        continue;
+    return had;
+}
+
 bool slots_tend(struct slots *slots)
 {
     if (!slots->is_open)
         return false;
-    if (remove_one(slots))
+    if (remove_one(slots, SLOTS_UNUSED))
         return true;
     return slots->is_wanted && make_ahead(slots);
 }
@@ -285,14 +294,17 @@ int slots_open(struct slots *slots, bool may_use, struct error *err)
 
 void slots_close(struct slots *slots)
 {
+    bool is_left = false;
+
+    /* What a box still has, which does not end, is the janitor's; its ids stay locked that long. */
     for (size_t i = 0; i < slots->table_used; i++)
-        if (slots->table[i] != NULL)
+        if (slots->table[i] != NULL && slots->table[i]->is_used)
+            is_left = true;
+        else if (slots->table[i] != NULL)
             slot_remove(slots, slots->table[i]);
-    slots->table_used = slots->unused = 0;
     slots->is_open = false;
-    /* The janitor goes over what is left, if anything, and ends. */
     fd_close(&slots->janitor);
-    if (slots->janitor_pid > 0)
+    if (slots->janitor_pid > 0 && !is_left)
         (void)waitpid(slots->janitor_pid, NULL, 0);
     fd_close(&slots->home);
     ids_close(&slots->pool);

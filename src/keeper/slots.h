@@ -60,6 +60,9 @@ void slots_give(struct slots *slots, struct slot *slot);
 /* What its box used. */
 void slots_usage(const struct slot *slot, struct cgroup_usage *usage);
 
+/* Removes what is unused, for whoever has no room else; whether there was any. */
+bool slots_shed(struct slots *slots);
+
 /* Makes or removes one slot, when nobody waits for us; whether there is more to do. */
 bool slots_tend(struct slots *slots);
 

@@ -133,6 +133,7 @@ class Engine:
         request = self.next_id()
         self.send(hello(request))
         host, names, boxes = None, {}, {}
+        self.disks = set()
         while True:
             kind, answered, body, fds = self.receive()
             assert answered == request
@@ -144,6 +145,8 @@ class Engine:
             elif kind == BOX:
                 handle, owner, _ = struct.unpack("=Q24s24s", body)
                 boxes[handle] = (text(owner), fds[0])
+            elif kind == DISK:
+                self.disks.add(text(body))
             elif kind == DONE:
                 return host, names, boxes
 
@@ -197,6 +200,30 @@ class Control:
         kind, _, body = self.receive()
         assert kind == self.READY, body
         return self
+
+    def start(self, command, uid=None):
+        """Starts a shell in the box; where its output can be read. `uid` where its init is root."""
+        reading, writing = os.pipe()
+        strings = b"".join(word.encode() + b"\0" for word in (
+            "/", "/bin/sh", "-c", command, "PATH=/usr/sbin:/usr/bin:/sbin:/bin"))
+        flags = 0 if uid is None else 4
+        packet = struct.pack("=IIIIIIIII128sHH", self.EXEC, 1, flags, 3, 1, len(strings),
+                             uid or 0, uid or 0, 0, b"", 0, 0) + strings
+        with open("/dev/null", "rb") as null:
+            socket.send_fds(self.socket, [packet], [null.fileno(), writing, writing])
+        os.close(writing)
+        return open(reading, "rb", buffering=0)
+
+    def run(self, command, uid=None, seconds=30):
+        """What a shell prints in the box, and all that it left running with the same output."""
+        printed, deadline = b"", time.monotonic() + seconds * harness.PATIENCE
+        with self.start(command, uid) as output:
+            while readable(output, deadline - time.monotonic()):
+                data = output.read(65536)
+                if not data:
+                    return printed.decode()
+                printed += data
+        raise AssertionError(f"{command}: not done after {seconds} s")
 
     def has_ended(self, seconds=10):
         """Whether the other end goes within this time."""
@@ -257,11 +284,17 @@ class Keeper:
         engine.hello()
         return engine
 
+    def client(self):
+        """A connection to keeper.sock."""
+        path = str(self.api.with_name("keeper.sock"))
+        client = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        client.settimeout(10 * harness.PATIENCE)
+        harness.wait_for(lambda: client.connect_ex(path) == 0, what="keeper.sock")
+        return client
+
     def register(self, verb, kind=ROOT, name=b"", read_only=0, descriptor=None):
         """What keeper.sock answers: (code, sentence), with the entries of a list before."""
-        with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as client:
-            client.settimeout(10)
-            client.connect(str(self.api.with_name("keeper.sock")))
+        with self.client() as client:
             request = struct.pack("=IIII64s", verb, kind, read_only, 0, name)
             socket.send_fds(client, [request], [] if descriptor is None else [descriptor])
             entries = []
@@ -300,4 +333,4 @@ class Keeper:
 
 
 def readable(descriptor, seconds):
-    return bool(select.select([descriptor], [], [], seconds)[0])
+    return bool(select.select([descriptor], [], [], max(0, seconds))[0])

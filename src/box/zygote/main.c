@@ -14,7 +14,7 @@
 #include <sys/socket.h>
 
 struct making {
-    int control, network, into, leaves;
+    int control, network, into, leaves, upper;
     int go[2];
     int pidfd;
 };
@@ -39,22 +39,19 @@ static int write_map(const char *path, const struct zygote_request *request)
     return fd_write_file(AT_FDCWD, path, map);
 }
 
-/* The lower layer as this box sees it: its ids on disk are the box's own. */
-static int map_lower(pid_t pid)
+/* A layer as this box sees it: its ids on disk are the box's own. */
+static int map_layer(pid_t pid, int layer)
 {
     struct mount_attr attr = {.attr_set = MOUNT_ATTR_IDMAP};
-    _cleanup_close_ int userns = -1, lower = -1;
+    _cleanup_close_ int userns = -1;
     char path[64];
 
     (void)snprintf(path, sizeof(path), "/proc/%d/ns/user", (int)pid);
     userns = open(path, O_RDONLY | O_CLOEXEC);
-    lower = sys_open_tree(AT_FDCWD, "/" ZYGOTE_LOWER, OPEN_TREE_CLONE | OPEN_TREE_CLOEXEC);
-    if (userns < 0 || lower < 0)
+    if (userns < 0)
         return -1;
     attr.userns_fd = (unsigned)userns;
-    if (sys_mount_setattr(lower, "", AT_EMPTY_PATH, &attr) < 0)
-        return -1;
-    return fd_take(&lower);
+    return sys_mount_setattr(layer, "", AT_EMPTY_PATH, &attr);
 }
 
 static int release(const struct zygote_request *request, struct making *making, pid_t pid,
@@ -72,10 +69,13 @@ static int release(const struct zygote_request *request, struct making *making, 
     if (write_map(path, request) < 0)
         return fail(answer, "gid_map");
     if (request->plan.root_kind != BOX_ROOT_HOST) {
-        lower = map_lower(pid);
-        if (lower < 0)
+        lower = sys_open_tree(AT_FDCWD, "/" ZYGOTE_LOWER, OPEN_TREE_CLONE | OPEN_TREE_CLOEXEC);
+        if (lower < 0 || map_layer(pid, lower) < 0)
             return fail(answer, "idmap");
     }
+    /* The child has it already, and has to wait for us. */
+    if (making->upper >= 0 && map_layer(pid, making->upper) < 0)
+        return fail(answer, "idmap of the disk");
     if (proto_send(making->go[1], "g", 1, NULL, 0, &lower, lower >= 0 ? 1 : 0) < 0)
         return fail(answer, "release");
     return 0;
@@ -104,7 +104,8 @@ static int make_box(struct zygote_request *request, struct making *making,
     request->plan.init = ZYGOTE_INIT_FD;
     request->plan.go = making->go[0];
     request->plan.leaves = making->leaves;
-    request->plan.lower = request->plan.upper = -1;
+    request->plan.lower = -1;
+    request->plan.upper = making->upper;
     request->plan.binds_count = 0;
     request->plan.own_network = making->network < 0;
     pid = sys_clone3(&args);
@@ -125,6 +126,7 @@ static void serve_one(struct zygote_request *request, int fds[PROTO_FDS_MAX])
     making.network = take(fds, &next, request->flags, ZYGOTE_NETWORK);
     making.into = take(fds, &next, request->flags, ZYGOTE_INTO);
     making.leaves = take(fds, &next, request->flags, ZYGOTE_LEAVES);
+    making.upper = take(fds, &next, request->flags, ZYGOTE_UPPER);
     cgroup_gate_take(&request->plan.gate, fds + next);
     /* A child that is not released sees the end of its go socket and ends. */
     (void)make_box(request, &making, &answer);

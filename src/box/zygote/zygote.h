@@ -13,7 +13,7 @@
 
 /* Its fds: the box's end of the control socket, then those whose flag is set, in this order, then those
  * of the gate in the plan. */
-enum { ZYGOTE_NETWORK = 1, ZYGOTE_INTO = 2, ZYGOTE_LEAVES = 4 };
+enum { ZYGOTE_NETWORK = 1, ZYGOTE_INTO = 2, ZYGOTE_LEAVES = 4, ZYGOTE_UPPER = 8 };
 
 struct zygote_request {
     uint32_t flags;

@@ -21,8 +21,8 @@ extern char **environ;
 static size_t describe(char *text, size_t size)
 {
     gid_t groups[64];
-    size_t used = (size_t)snprintf(text, size, "pid=%d uid=%u gid=%u groups=%d dumpable=%d", getpid(),
-                                   getuid(), getgid(), getgroups(64, groups),
+    size_t used = (size_t)snprintf(text, size, "pid=%d uid=%u gid=%u groups=%d dumpable=%d",
+                                   getpid(), getuid(), getgid(), getgroups(64, groups),
                                    prctl(PR_GET_DUMPABLE));
     int signal_number = 0;
 
@@ -39,8 +39,7 @@ static size_t describe(char *text, size_t size)
 
 int main(void)
 {
-    struct sockaddr_un address = {.sun_family = AF_UNIX,
-                                  .sun_path = "/proc/self/fd/4/test.sock"};
+    struct sockaddr_un address = {.sun_family = AF_UNIX, .sun_path = "/proc/self/fd/4/test.sock"};
     union {
         struct cmsghdr align;
         char bytes[CMSG_SPACE(sizeof(int) * FDS_MAX)];

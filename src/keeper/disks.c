@@ -1,0 +1,323 @@
+/* Disks that are kept: see disks.h. */
+#include "keeper/disks.h"
+
+#include "base/fd.h"
+#include "base/list.h"
+#include "base/program.h"
+#include "box/loop.h"
+#include "box/proto.h"
+#include "box/sys.h"
+#include "keeper/keeper.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/file.h>
+#include <sys/prctl.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#define SUFFIX ".ext4"
+#define SUFFIX_NEW ".new"
+#define FILE_SIZE (KEEPER_ID_LENGTH + 16)
+#define ID_FORMAT "%.20s" /* KEEPER_ID_LENGTH: what was checked is not longer */
+/* The kernel unmounts what a box had after the box is gone. */
+#define LOCK_WAIT_MS 15000
+#define LOCK_LOOK_MS 5
+/* A journal keeps the files whole where the host crashes; a small disk has no room for one. */
+#define JOURNAL_LEAST (128ULL << 20)
+#define JOURNAL "size=8"
+
+/* ---- in the process of its own ---- */
+
+static int run_program(const char *name, char *const argv[])
+{
+    char *env[] = {NULL};
+    char program[64];
+    int status = 0;
+    pid_t pid;
+
+    if (!program_find(name, program, sizeof(program)))
+        return -1;
+    pid = fork();
+    if (pid == 0) {
+        (void)prctl(PR_SET_PDEATHSIG, SIGKILL);
+        (void)execve(program, argv, env);
+        _exit(127);
+    }
+    if (pid < 0 || waitpid(pid, &status, 0) < 0)
+        return -1;
+    return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
+}
+
+/* Under a name that means nothing until it is whole. */
+static int make_image(int disks, const struct keeper_make *make, const char *name,
+                      struct error *err)
+{
+    _cleanup_close_ int image = -1;
+    const struct box_limits *limits = &make->limits;
+    uint64_t inodes = limits->disk_inodes;
+    char path[32], count[32], fresh[FILE_SIZE];
+    char *argv[] = {"mkfs.ext4",
+                    "-q",
+                    "-F",
+                    "-m",
+                    "0",
+                    "-N",
+                    count,
+                    "-E",
+                    "root_owner=0:0,lazy_itable_init=1,lazy_journal_init=1,nodiscard",
+                    limits->disk_bytes >= JOURNAL_LEAST ? "-J" : "-O",
+                    limits->disk_bytes >= JOURNAL_LEAST ? JOURNAL : "^has_journal",
+                    path,
+                    NULL};
+
+    (void)snprintf(fresh, sizeof(fresh), ID_FORMAT SUFFIX_NEW, make->disk);
+    /* A table of inodes larger than the disk is none: one for every 2 KiB at most. */
+    if (inodes > limits->disk_bytes / 2048)
+        inodes = limits->disk_bytes / 2048;
+    (void)snprintf(count, sizeof(count), "%llu", (unsigned long long)inodes);
+    image = openat(disks, fresh, O_RDWR | O_CREAT | O_TRUNC | O_NOFOLLOW | O_CLOEXEC, 0600);
+    if (image < 0 || ftruncate(image, (off_t)limits->disk_bytes) < 0)
+        return error_set(err, "disk_failed", errno, "cannot make a disk");
+    (void)snprintf(path, sizeof(path), "/proc/self/fd/%d", image);
+    (void)fcntl(image, F_SETFD, 0); /* for mkfs.ext4, which opens it by this path */
+    if (run_program(argv[0], argv) != 0) {
+        (void)unlinkat(disks, fresh, 0);
+        return error_set(err, "disk_failed", 0,
+                         "mkfs.ext4 cannot make a disk of this size; install e2fsprogs if it is "
+                         "missing, or ask for another size");
+    }
+    if (fsync(image) < 0 || renameat(disks, fresh, disks, name) < 0 || fsync(disks) < 0)
+        return error_set(err, "disk_failed", errno, "cannot keep a disk");
+    return 0;
+}
+
+static int open_locked(int disks, const char *name, struct error *err)
+{
+    _cleanup_close_ int image = openat(disks, name, O_RDWR | O_NOFOLLOW | O_CLOEXEC);
+    struct stat st;
+
+    if (image < 0 || fstat(image, &st) < 0 || !S_ISREG(st.st_mode))
+        return error_set(err, "disk_failed", errno, "cannot open a disk");
+    for (int waited = 0; flock(image, LOCK_EX | LOCK_NB) < 0; waited += LOCK_LOOK_MS) {
+        if (errno != EWOULDBLOCK || waited >= LOCK_WAIT_MS)
+            return error_set(err, "disk_in_use", errno, "another box has this disk still");
+        (void)poll(NULL, 0, LOCK_LOOK_MS);
+    }
+    return fd_take(&image);
+}
+
+static int mount_device(const char *device, struct error *err)
+{
+    _cleanup_close_ int fs = sys_fsopen("ext4");
+    int mount;
+
+    if (fs < 0 || sys_fsconfig(fs, FSCONFIG_SET_STRING, "source", device, 0) < 0 ||
+        sys_fsconfig(fs, FSCONFIG_SET_STRING, "errors", "remount-ro", 0) < 0 ||
+        sys_fsconfig(fs, FSCONFIG_SET_FLAG, "discard", NULL, 0) < 0 ||
+        sys_fsconfig(fs, FSCONFIG_CMD_CREATE, NULL, NULL, 0) < 0 ||
+        (mount = sys_fsmount(fs, MOUNT_ATTR_NODEV)) < 0)
+        return error_set(err, "disk_failed", errno, "cannot mount a disk");
+    return mount;
+}
+
+static int open_disk(int disks, const struct keeper_make *make, struct error *err)
+{
+    _cleanup_close_ int image = -1, device = -1;
+    char name[FILE_SIZE], path[64];
+
+    (void)snprintf(name, sizeof(name), ID_FORMAT SUFFIX, make->disk);
+    if (faccessat(disks, name, F_OK, AT_SYMLINK_NOFOLLOW) < 0 &&
+        make_image(disks, make, name, err) < 0)
+        return -1;
+    image = open_locked(disks, name, err);
+    device = image < 0 ? -1 : loop_attach(image, false, path, sizeof(path), err);
+    return device < 0 ? -1 : mount_device(path, err);
+}
+
+static _Noreturn void run(const struct keeper_make *make, int disks, int socket)
+{
+    struct error err = {0};
+    int null = open("/dev/null", O_RDWR | O_CLOEXEC), mount;
+    sigset_t none;
+
+    (void)prctl(PR_SET_NAME, "cove-disk");
+    (void)prctl(PR_SET_PDEATHSIG, SIGKILL);
+    (void)sigemptyset(&none);
+    (void)sigprocmask(SIG_SETMASK, &none, NULL);
+    /* Only what it needs: a socket of a box that stayed open here would keep that box alive. */
+    socket = fcntl(socket, F_DUPFD_CLOEXEC, 16);
+    disks = fcntl(disks, F_DUPFD_CLOEXEC, 16);
+    for (int i = 0; i < 3; i++)
+        (void)dup2(null, i);
+    if (socket < 0 || dup3(socket, 3, O_CLOEXEC) < 0 || disks < 0 ||
+        dup3(disks, 4, O_CLOEXEC) < 0 || sys_close_range(5, ~0U, 0) < 0)
+        _exit(1);
+    mount = open_disk(4, make, &err);
+    (void)proto_send(3, &err, sizeof(err), NULL, 0, &mount, mount >= 0 ? 1 : 0);
+    _exit(0);
+}
+
+/* ---- the keeper's side ---- */
+
+static void opening_close(struct opening *opening)
+{
+    loop_remove(&opening->keeper->loop, &opening->source);
+    fd_close(&opening->socket);
+    while (waitpid(opening->pid, NULL, 0) < 0 && errno == EINTR)
+        continue;
+}
+
+static void opened(struct source *source, uint32_t events)
+{
+    struct opening *opening = source->owner;
+    struct keeper *keeper = opening->keeper;
+    struct error err = {0};
+    int fds[PROTO_FDS_MAX];
+    ssize_t n = proto_receive(opening->socket, &err, sizeof(err), fds, MSG_DONTWAIT);
+
+    (void)events;
+    if (n < 0 && errno == EAGAIN)
+        return;
+    if (n != (ssize_t)sizeof(err) || (err.code[0] == '\0' && fds[0] < 0))
+        (void)error_set(&err, "disk_failed", 0, "the disk could not be opened; try again");
+    opening_close(opening);
+    request_make(keeper, &opening->make, &fds[0], &err);
+    fd_close(&fds[0]);
+    engine_wake(keeper);
+}
+
+/* One box has a disk, or waits for it. What is on its end is waited for by the lock. */
+static bool is_used(const struct keeper *keeper, const char *id)
+{
+    for (size_t i = 0; i < DISKS_OPENING_MAX; i++)
+        if (keeper->disks.table[i].socket >= 0 && strcmp(keeper->disks.table[i].make.disk, id) == 0)
+            return true;
+    for (size_t i = 0; i < keeper->boxes.used; i++) {
+        const struct boxed *boxed = keeper->boxes.table[i];
+
+        if (boxed != NULL && !boxed->is_ending && strcmp(boxed->disk, id) == 0)
+            return true;
+    }
+    return false;
+}
+
+static int used(struct error *err)
+{
+    return error_set(err, "disk_in_use", 0, "a box has this disk");
+}
+
+static struct opening *place_find(struct keeper *keeper)
+{
+    for (size_t i = 0; i < DISKS_OPENING_MAX; i++)
+        if (keeper->disks.table[i].socket < 0)
+            return &keeper->disks.table[i];
+    return NULL;
+}
+
+int disks_open(struct keeper *keeper, const struct keeper_make *make, struct error *err)
+{
+    struct opening *opening = place_find(keeper);
+    int pair[2];
+
+    if (!keeper->caller.mounts)
+        return error_set(err, "not_yet", 0,
+                         "an engine that does not run as root keeps no disks yet: ask for an "
+                         "ephemeral one");
+    if (is_used(keeper, make->disk))
+        return used(err);
+    if (opening == NULL)
+        return error_set(err, "capacity", 0, "too many disks are being opened at once");
+    if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair) < 0)
+        return error_set(err, "capacity", errno, "cannot open a disk");
+    opening->make = *make;
+    opening->keeper = keeper;
+    opening->socket = pair[0];
+    opening->pid = fork();
+    if (opening->pid == 0)
+        run(&opening->make, keeper->places.disks, pair[1]);
+    (void)close(pair[1]);
+    if (opening->pid > 0 &&
+        loop_add(&keeper->loop, &opening->source, pair[0], EPOLLIN, opened, opening, err) == 0)
+        return 0;
+    if (opening->pid < 0)
+        (void)error_set(err, "capacity", errno, "cannot open a disk");
+    else
+        opening_close(opening);
+    fd_close(&opening->socket);
+    return -1;
+}
+
+int disks_drop(struct keeper *keeper, const char *id, struct error *err)
+{
+    char name[FILE_SIZE];
+
+    if (is_used(keeper, id))
+        return used(err);
+    (void)snprintf(name, sizeof(name), ID_FORMAT SUFFIX, id);
+    if (unlinkat(keeper->places.disks, name, 0) < 0 && errno != ENOENT)
+        return error_set(err, "disk_failed", errno, "cannot remove a disk");
+    return 0;
+}
+
+static bool has_suffix(const char *name, const char *suffix)
+{
+    size_t length = strlen(name), end = strlen(suffix);
+
+    return length > end && strcmp(name + length - end, suffix) == 0;
+}
+
+bool disks_each(struct keeper *keeper, size_t *next, bool (*each)(struct keeper *, const char *id))
+{
+    DIR *list = list_open(keeper->places.disks, ".");
+    const struct dirent *entry;
+    char id[KEEPER_ID_LENGTH + 1];
+    bool going = true;
+    size_t at = 0;
+
+    while (list != NULL && going &&
+           (entry = readdir(list)) != NULL) { // NOLINT(concurrency-mt-unsafe)
+        if (strlen(entry->d_name) != KEEPER_ID_LENGTH + sizeof(SUFFIX) - 1 ||
+            !has_suffix(entry->d_name, SUFFIX) || at++ < *next)
+            continue;
+        (void)snprintf(id, sizeof(id), ID_FORMAT, entry->d_name);
+        going = each(keeper, id);
+        *next += going;
+    }
+    if (list != NULL)
+        (void)closedir(list);
+    return going;
+}
+
+void disks_begin(struct keeper *keeper)
+{
+    DIR *list = list_open(keeper->places.disks, ".");
+    const struct dirent *entry;
+
+    for (size_t i = 0; i < DISKS_OPENING_MAX; i++)
+        keeper->disks.table[i] = (struct opening){.socket = -1, .source.fd = -1};
+    while (list != NULL && (entry = readdir(list)) != NULL) // NOLINT(concurrency-mt-unsafe)
+        if (has_suffix(entry->d_name, SUFFIX_NEW))
+            (void)unlinkat(keeper->places.disks, entry->d_name, 0);
+    if (list != NULL)
+        (void)closedir(list);
+}
+
+void disks_forget(struct keeper *keeper)
+{
+    for (size_t i = 0; i < DISKS_OPENING_MAX; i++) {
+        struct opening *opening = &keeper->disks.table[i];
+
+        if (opening->keeper == NULL || opening->socket < 0)
+            continue;
+        (void)kill(opening->pid, SIGKILL);
+        opening_close(opening);
+    }
+}

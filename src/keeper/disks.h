@@ -1,0 +1,46 @@
+/* Disks that are kept: an ext4 image each, DIR/disks/ID.ext4, sparse, and as large as its box may write.
+ *
+ * Making one, repairing it after a crash and mounting it take time, so a process of its own does it and
+ * sends the mount; the box is made then. An image has a lock as long as anything of it is in use, through
+ * the fd that its loop device holds: what a killed keeper has left, the next one waits for. */
+#pragma once
+
+#include "base/err.h"
+#include "keeper/loop.h"
+#include "keeper/request.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <sys/types.h>
+
+#define DISKS_OPENING_MAX 32
+
+struct keeper;
+
+/* A box that waits for its disk. */
+struct opening {
+    struct source source; /* first member */
+    struct keeper *keeper;
+    int socket; /* -1: unused */
+    pid_t pid;
+    struct keeper_make make;
+};
+
+struct disks {
+    struct opening table[DISKS_OPENING_MAX];
+};
+
+/* Removes what was half made. */
+void disks_begin(struct keeper *keeper);
+
+/* Opens the disk that a MAKE names, then makes the box and answers; or fails at once. */
+int disks_open(struct keeper *keeper, const struct keeper_make *make, struct error *err);
+
+int disks_drop(struct keeper *keeper, const char *id, struct error *err);
+
+/* Calls `each` with the ids of those that are there, from the one numbered `*next` on, until it returns
+ * false; true when it was called with all. */
+bool disks_each(struct keeper *keeper, size_t *next, bool (*each)(struct keeper *, const char *id));
+
+/* Nobody waits any more. */
+void disks_forget(struct keeper *keeper);

@@ -1,0 +1,188 @@
+"""Disks that are kept: what was written is there in the next box, and nobody else's."""
+import os
+import pathlib
+import signal
+
+import pytest
+
+import keepers
+from keepers import Control, Keeper
+
+DISK = "c0" + "d" * 18
+KEPT = {"disk_kind": keepers.PERSISTENT, "disk": DISK.encode()}
+
+
+def boxed(engine, command, uid=None, **more):
+    """What a command prints in a box with that disk, which is ended then."""
+    handle, control = engine.make(**KEPT, **more)
+    box = Control(control).wait_ready()
+    printed = box.run(command, uid)
+    box.close()
+    engine.end(handle)
+    return printed
+
+
+def images(keeper):
+    return sorted(path.name for path in (keeper.data / "disks").iterdir())
+
+
+@pytest.fixture
+def image_root(tmp_path, keeper):
+    """A root that is registered: a directory with one shell and its links."""
+    root = tmp_path / "root"
+    for name in ("bin", "etc", "tmp"):
+        (root / name).mkdir(parents=True)
+    (root / "bin/busybox").write_bytes(pathlib.Path("/bin/busybox").read_bytes())
+    (root / "bin/busybox").chmod(0o755)
+    for name in ("sh", "cat", "stat", "id", "dd", "mkdir", "chown", "rm", "ls"):
+        (root / "bin" / name).symlink_to("busybox")
+    descriptor = os.open(root, os.O_PATH)
+    assert keeper.register(keepers.ADD, keepers.ROOT, b"small", 0, descriptor)[0] == ""
+    os.close(descriptor)
+    return b"small"
+
+
+@pytest.mark.parametrize("privileges,uid", [(keepers.PLAIN, None), (keepers.SYSTEM, 0)])
+def test_home_of_the_hosts_view_is_kept(keeper, privileges, uid):
+    engine = keeper.greeted()
+    home = "/root" if privileges == keepers.SYSTEM else "/home/user"
+    more = {"privileges": privileges, "uid": uid}
+    assert boxed(engine, f"echo kept > {home}/file; cat {home}/file", **more) == "kept\n"
+    again = boxed(engine, f"cat {home}/file; stat -c %u {home}/file", **more)
+    assert again == f"kept\n{uid if uid is not None else 1000}\n"
+    assert images(keeper) == [DISK + ".ext4"]
+
+
+def test_an_image_root_is_kept_whole(keeper, image_root):
+    engine = keeper.greeted()
+    more = {"privileges": keepers.SYSTEM, "uid": 0, "root": image_root}
+    printed = boxed(engine, "mkdir /new; echo kept > /new/file; chown 7:8 /new/file; rm /bin/ls; "
+                    "echo x > /etc/passwd; cat /new/file", **more)
+    assert printed == "kept\n"
+    again = boxed(engine, "cat /new/file; stat -c %u:%g /new/file; stat /bin/ls >/dev/null 2>&1 || "
+                  "echo gone", **more)
+    assert again == "kept\n7:8\ngone\n"
+
+
+def test_a_cold_box_has_it_too(keeper, image_root, tmp_path):
+    engine = keeper.greeted()
+    given = tmp_path / "given"
+    given.mkdir()
+    descriptor = os.open(given, os.O_PATH)
+    assert keeper.register(keepers.ADD, keepers.MOUNT, b"given", 0, descriptor)[0] == ""
+    os.close(descriptor)
+    more = {"privileges": keepers.SYSTEM, "uid": 0, "root": image_root}
+    assert boxed(engine, "echo kept > /file; cat /file", **more) == "kept\n"
+    assert boxed(engine, "cat /file; stat -c %u /file; echo there > /mnt/given/file",
+                 mounts=[(b"given", b"/mnt/given", 0)], **more) == "kept\n0\n"
+    assert (given / "file").read_text() == "there\n"
+
+
+def test_disk_has_an_end(keeper, image_root):
+    engine = keeper.greeted()
+    more = {"privileges": keepers.SYSTEM, "uid": 0, "root": image_root,
+            "limit": keepers.limits(disk=16 << 20)}
+    printed = boxed(engine, "dd if=/dev/zero of=/file bs=1M count=64 2>&1; stat -c %s /file",
+                    **more)
+    assert "No space left" in printed
+    assert int(printed.split()[-1]) < 16 << 20
+    image = keeper.data / "disks" / (DISK + ".ext4")
+    assert image.stat().st_size == 16 << 20
+
+
+def test_a_disk_has_one_box(keeper):
+    engine = keeper.greeted()
+    handle, control = engine.make(**KEPT)
+    assert engine.refused(keepers.make, **KEPT) == "disk_in_use"
+    assert engine.refused(keepers.drop_disk, DISK) == "disk_in_use"
+    os.close(control)
+    # One that is asked for while the other ends waits for it.
+    ending, making = engine.next_id(), engine.next_id()
+    engine.send(keepers.end(ending, handle))
+    engine.send(keepers.make(making, **KEPT))
+    answers = {}
+    for _ in range(2):
+        kind, request, _, fds = engine.receive()
+        answers[request] = kind
+        for descriptor in fds:
+            os.close(descriptor)
+    assert answers == {ending: keepers.ENDED, making: keepers.MADE}
+
+
+def test_others_are_served_while_a_disk_is_made(keeper):
+    engine = keeper.greeted()
+    first, second = engine.next_id(), engine.next_id()
+    engine.send(keepers.make(first, **KEPT))
+    engine.send(keepers.make(second))
+    order = []
+    for _ in range(2):
+        kind, request, _, fds = engine.receive()
+        assert kind == keepers.MADE
+        order.append(request)
+        os.close(fds[0])
+    assert order == [second, first]
+
+
+def test_dropped_disk_is_gone(keeper):
+    engine = keeper.greeted()
+    assert boxed(engine, "echo kept > /home/user/file") == ""
+    assert engine.ask(keepers.drop_disk, DISK)[0] == keepers.DONE
+    assert engine.ask(keepers.drop_disk, DISK)[0] == keepers.DONE
+    assert images(keeper) == []
+    assert boxed(engine, "cat /home/user/file 2>/dev/null || echo new") == "new\n"
+
+
+def test_hello_names_the_disks_and_their_boxes(keeper):
+    engine = keeper.greeted()
+    handle, control = engine.make(**KEPT)
+    os.close(control)
+    os.kill(engine.pid, signal.SIGKILL)
+    second = keeper.engine()
+    _, _, boxes = second.hello()
+    assert list(boxes) == [handle]
+    os.close(boxes[handle][1])
+    assert second.disks == {DISK}
+
+
+def test_engine_that_dies_while_its_disk_is_made_leaves_no_box(keeper):
+    engine = keeper.greeted()
+    engine.send(keepers.make(engine.next_id(), **KEPT))
+    os.kill(engine.pid, signal.SIGKILL)
+    second = keeper.engine()
+    _, _, boxes = second.hello()
+    assert not boxes
+    handle, control = second.make(**KEPT)
+    os.close(control)
+    second.end(handle)
+    assert images(keeper) == [DISK + ".ext4"]
+
+
+def test_disk_of_a_killed_keeper_is_whole(stand_in, tmp_path):
+    keeper = Keeper(stand_in, tmp_path).start()
+    engine = keeper.greeted()
+    handle, control = engine.make(**KEPT)
+    box = Control(control).wait_ready()
+    assert box.run("echo kept > /home/user/file; sync; cat /home/user/file") == "kept\n"
+    keeper.process.kill()
+    keeper.process.wait()
+    keeper.__exit__()
+    box.close()
+    with Keeper(stand_in, tmp_path) as keeper:
+        engine = keeper.greeted()
+        assert boxed(engine, "cat /home/user/file") == "kept\n"
+
+
+def test_half_made_disk_is_removed_at_the_start(stand_in, tmp_path):
+    keeper = Keeper(stand_in, tmp_path)
+    (keeper.data / "disks").mkdir(mode=0o700)
+    (keeper.data / "disks" / (DISK + ".new")).write_text("x")
+    with keeper:
+        keeper.greeted()
+        assert images(keeper) == []
+
+
+def test_disk_that_is_a_link_is_not_followed(keeper, tmp_path):
+    """Only the keeper writes there; should it not be so, nothing is opened for it."""
+    engine = keeper.greeted()
+    (keeper.data / "disks" / (DISK + ".ext4")).symlink_to(tmp_path / "elsewhere")
+    assert engine.refused(keepers.make, **KEPT) == "disk_failed"

@@ -1,0 +1,168 @@
+/* The keeper's table of requests, field by field, and what it makes of addresses and names. Whole
+ * keepers are tested in tests/engine. */
+#include "check.h"
+#include "keeper/listen.h"
+#include "keeper/names.h"
+#include "keeper/requests.h"
+
+#include <string.h>
+#include <sys/socket.h>
+
+static const char id[] = "c0aaaaaaaaaaaaaaaaaa";
+
+static struct keeper_make whole(void)
+{
+    struct keeper_make make = {
+        .head = {.type = KEEPER_MAKE, .id = 1},
+        .root = "host",
+        .disk_kind = KEEPER_EPHEMERAL,
+        .hostname = "box",
+        .limits = {.memory_bytes = 1U << 30, .pids = 64, .disk_bytes = 1U << 30, .disk_inodes = 64},
+        .mounts_count = 1,
+        .mounts[0] = {.name = "a", .target = "/mnt/a"},
+    };
+
+    return make;
+}
+
+static const char *fault(const void *request, size_t size, bool is_greeted)
+{
+    const char *found = request_fault(request, size, 0, is_greeted);
+
+    return found != NULL ? found : "";
+}
+
+#define CHECK_MAKE(change, expected)                                         \
+    do {                                                                     \
+        struct keeper_make make = whole();                                   \
+        change;                                                              \
+        CHECK(strcmp(fault(&make, sizeof(make), true), expected) == 0, "%s", \
+              fault(&make, sizeof(make), true));                             \
+    } while (0)
+
+static void test_make(void)
+{
+    CHECK_MAKE((void)0, "");
+    CHECK_MAKE(make.head.id = 0, "a request without an id");
+    CHECK_MAKE(make.privileges = 2, "privileges");
+    CHECK_MAKE(memset(make.root, 'a', sizeof(make.root)), "root");
+    CHECK_MAKE(strcpy(make.root, "../a"), "root");
+    CHECK_MAKE(make.disk_kind = 0, "disk_kind");
+    CHECK_MAKE(strcpy(make.disk, id), "disk");
+    CHECK_MAKE(make.disk_kind = KEEPER_PERSISTENT, "disk");
+    CHECK_MAKE((make.disk_kind = KEEPER_PERSISTENT, strcpy(make.disk, id)), "");
+    CHECK_MAKE(strcpy(make.owner, id), "");
+    CHECK_MAKE(strcpy(make.owner, id + 1), "owner");
+    CHECK_MAKE(memset(make.owner, 'a', sizeof(make.owner)), "owner");
+    CHECK_MAKE(strcpy(make.hostname, "a/b"), "hostname");
+    CHECK_MAKE(memset(make.hostname, 'a', 64), "");
+    CHECK_MAKE(memset(make.hostname, 'a', 65), "hostname");
+    CHECK_MAKE(make.limits.memory_bytes = (8U << 20) - 1, "memory");
+    CHECK_MAKE(make.limits.memory_bytes = 8U << 20, "");
+    CHECK_MAKE(make.limits.memory_bytes = (1ULL << 50) + 1, "memory");
+    CHECK_MAKE(make.limits.pids = 0, "pids");
+    CHECK_MAKE(make.limits.cpu_milli = 1024001, "cpu");
+    CHECK_MAKE(make.limits.disk_bytes = 0, "disk");
+    CHECK_MAKE(make.limits.disk_inodes = 63, "inodes");
+    CHECK_MAKE(make.mounts_count = KEEPER_MOUNTS_MAX + 1, "mounts_count");
+    CHECK_MAKE(make.mounts_count = 2, "name of a mount");
+    CHECK_MAKE(make.mounts[0].read_only = 2, "read_only of a mount");
+}
+
+static void test_targets(void)
+{
+    static const char *const good[] = {"/a",     "/mnt/a b", "/...",     "/a/..b",
+                                       "/procs", "/devices", "/\xc3\xa4"};
+    static const char *const bad[] = {"",     "a",         "/",       "/a/",   "//a",
+                                      "/.",   "/..",       "/a/../b", "/a/.",  "/proc",
+                                      "/dev", "/dev/null", "/sys",    "/a\nb", "/a\x7f"};
+
+    for (size_t i = 0; i < sizeof(good) / sizeof(good[0]); i++)
+        CHECK_MAKE(strcpy(make.mounts[0].target, good[i]), "");
+    for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++)
+        CHECK_MAKE(strcpy(make.mounts[0].target, bad[i]), "target of a mount");
+    CHECK_MAKE(memset(make.mounts[0].target + 1, 'a', sizeof(make.mounts[0].target) - 1),
+               "target of a mount");
+}
+
+static void test_order_and_sizes(void)
+{
+    struct keeper_hello hello = {.head = {.type = KEEPER_HELLO, .id = 1}, .build = KEEPER_BUILD};
+    struct keeper_of_box of_box = {.head = {.type = KEEPER_END, .id = 1}};
+    struct keeper_head head = {.type = KEEPER_END, .id = 1};
+
+    CHECK(strcmp(fault(&hello, sizeof(hello), false), "") == 0, "a hello");
+    CHECK(strcmp(fault(&hello, sizeof(hello), true), "a second hello") == 0, "a second hello");
+    CHECK(strcmp(fault(&of_box, sizeof(of_box), true), "") == 0, "an end");
+    CHECK(strcmp(fault(&of_box, sizeof(of_box), false), "a request before hello") == 0, "early");
+    CHECK(request_fault((const void *)&of_box, sizeof(of_box), 1, true) != NULL, "with an fd");
+    CHECK(fault(&head, sizeof(head), true)[0] != '\0', "too short");
+    CHECK(fault(&head, 3, true)[0] != '\0', "no head");
+    CHECK(fault(&head, 0, true)[0] != '\0', "nothing");
+    for (uint32_t type = 0; type < 256; type++) {
+        head.type = type;
+        CHECK(fault(&head, sizeof(head), true)[0] != '\0', "type %u", type);
+    }
+    hello.build[0] = 'x';
+    CHECK(strcmp(fault(&hello, sizeof(hello), false), "build") == 0, "another build");
+    memset(hello.build, 'c', sizeof(hello.build));
+    CHECK(strcmp(fault(&hello, sizeof(hello), false), "build") == 0, "a build without end");
+}
+
+static void test_addresses(void)
+{
+    static const struct {
+        const char *text;
+        int parsed; /* -1: refused; else whether it is loopback */
+    } cases[] = {{"127.0.0.1:7070", 1},
+                 {"127.255.0.1:1", 1},
+                 {"localhost:80", 1},
+                 {"[::1]:80", 1},
+                 {"0.0.0.0:80", 0},
+                 {"[::]:80", 0},
+                 {"10.0.0.1:80", 0},
+                 {"[::ffff:127.0.0.1]:80", 0},
+                 {"::1:80", -1},
+                 {"127.0.0.1", -1},
+                 {"127.0.0.1:", -1},
+                 {"127.0.0.1:0", -1},
+                 {"127.0.0.1:65536", -1},
+                 {":80", -1},
+                 {"[::1:80", -1},
+                 {"[]:80", -1},
+                 {"example.org:80", -1},
+                 {"", -1},
+                 {":", -1}};
+
+    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+        struct sockaddr_storage address;
+        struct error err;
+        unsigned length;
+        bool is_loopback = false;
+        int parsed = listen_address_parse(cases[i].text, &address, &length, &is_loopback, &err);
+
+        CHECK((parsed < 0 ? -1 : is_loopback) == cases[i].parsed, "%s", cases[i].text);
+    }
+}
+
+static void test_names(void)
+{
+    static const char *const good[] = {"a", "0", "_a", "a.b-c_d", "host"};
+    static const char *const bad[] = {"", ".", "..", ".a", "-a", "A", "a/b", "a b", "a\n"};
+
+    for (size_t i = 0; i < sizeof(good) / sizeof(good[0]); i++)
+        CHECK(names_is_name(good[i], 64), "%s", good[i]);
+    for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++)
+        CHECK(!names_is_name(bad[i], 64), "%s", bad[i]);
+    CHECK(!names_is_name("abcd", 4), "without an end");
+}
+
+int main(void)
+{
+    test_make();
+    test_targets();
+    test_order_and_sizes();
+    test_addresses();
+    test_names();
+    return check_finish();
+}
