@@ -7,6 +7,7 @@
 
 #include "base/err.h"
 
+#include <stdbool.h>
 #include <stddef.h>
 
 #define CMD_FAILED 125 /* cove itself failed; what env(1) and container engines use */
@@ -15,12 +16,30 @@ struct cmd {
     const char *name;
     const char *summary;
     int (*run)(int argc, char **argv);
+    bool has_help; /* it knows --help */
 };
 
+int cmd_create(int argc, char **argv);
 int cmd_doctor(int argc, char **argv);
+int cmd_exec(int argc, char **argv);
+int cmd_info(int argc, char **argv);
+int cmd_key(int argc, char **argv);
+int cmd_kill(int argc, char **argv);
+int cmd_logs(int argc, char **argv);
+int cmd_ls(int argc, char **argv);
+int cmd_mount(int argc, char **argv);
+int cmd_ps(int argc, char **argv);
+int cmd_rm(int argc, char **argv);
+int cmd_root(int argc, char **argv);
 int cmd_run(int argc, char **argv);
 int cmd_serve(int argc, char **argv);
+int cmd_start(int argc, char **argv);
+int cmd_stop(int argc, char **argv);
 int cmd_version(int argc, char **argv);
+int cmd_wait(int argc, char **argv);
+
+/* Runs the verb of a command such as `cove key new`, or prints which verbs there are. */
+int cmd_verb(const char *name, const struct cmd *verbs, size_t count, int argc, char **argv);
 
 /* Writes "cove: TEXT\n" to standard error as one line: control characters become '?'. */
 void cmd_say(const char *fmt, ...) __attribute__((format(printf, 1, 2)));

@@ -13,30 +13,58 @@
 static int cmd_help(int argc, char **argv);
 
 static const struct cmd commands[] = {
-    {"run", "run one command in a fresh box", cmd_run},
-    {"doctor", "say what of a box works on this host, what does not, and what to do", cmd_doctor},
-    {"serve", "run the engine: sandboxes that live, behind an API", cmd_serve},
-    {"help", "say what cove, or one of its commands, can do", cmd_help},
-    {"version", "print the version", cmd_version},
+    {"run", "run one command in a fresh box", cmd_run, true},
+    {"doctor", "say what of a box works on this host, what does not, and what to do", cmd_doctor,
+     true},
+    {"create", "make a sandbox that lives, or find the one with this name", cmd_create, true},
+    {"ls", "list sandboxes", cmd_ls, true},
+    {"info", "say all there is to say of a sandbox", cmd_info, true},
+    {"exec", "run a command in a sandbox", cmd_exec, true},
+    {"ps", "list the commands of a sandbox", cmd_ps, true},
+    {"logs", "print what a command wrote", cmd_logs, true},
+    {"wait", "wait for the end of a command", cmd_wait, true},
+    {"kill", "kill a command with all it started, or send it a signal", cmd_kill, true},
+    {"stop", "end what runs in sandboxes, and keep their disks", cmd_stop, true},
+    {"start", "let stopped sandboxes run again", cmd_start, true},
+    {"rm", "delete sandboxes", cmd_rm, true},
+    {"root", "say which roots sandboxes may have", cmd_root, true},
+    {"mount", "say which directories sandboxes may be given", cmd_mount, true},
+    {"key", "make and end the keys of programs that use the server", cmd_key, true},
+    {"serve", "run the server: the engine of sandboxes that live, behind an API", cmd_serve, true},
+    {"help", "say what cove, or one of its commands, can do", cmd_help, false},
+    {"version", "print the version", cmd_version, false},
 };
 #define COMMANDS_COUNT (sizeof(commands) / sizeof(commands[0]))
 
+/* What stands before the command of this name in the list. */
+static const char *heading_of(const char *name)
+{
+    if (strcmp(name, "run") == 0)
+        return "\nWithout a server:\n";
+    if (strcmp(name, "create") == 0)
+        return "\nSandboxes that live, with a server that starts by itself:\n";
+    if (strcmp(name, "help") == 0)
+        return "\n";
+    return "";
+}
+
 static int help_print(int fd)
 {
-    char text[1024];
+    char text[4096];
     size_t used;
 
     used = (size_t)snprintf(text, sizeof(text),
                             "cove runs programs that nobody has read yet, where they can touch "
-                            "nothing.\n\nUsage: cove COMMAND [...]\n\nCommands:\n");
+                            "nothing.\n\nUsage: cove COMMAND [...]\n");
     for (size_t i = 0; i < COMMANDS_COUNT; i++)
-        used += (size_t)snprintf(text + used, sizeof(text) - used, "  %-9s %s\n", commands[i].name,
+        used += (size_t)snprintf(text + used, sizeof(text) - used, "%s  %-9s %s\n",
+                                 heading_of(commands[i].name), commands[i].name,
                                  commands[i].summary);
     used += (size_t)snprintf(text + used, sizeof(text) - used,
                              "\nTry:\n"
                              "  cove run -- sh -c 'id; ls /home'\n"
                              "  cove run --workspace . -- make\n"
-                             "  cove run --help\n");
+                             "  cove help run\n");
     return fd_write_full(fd, text, used);
 }
 
@@ -89,7 +117,7 @@ static int cmd_help(int argc, char **argv)
     command = command_find(argv[1]);
     if (command == NULL)
         return command_unknown(argv[1]);
-    if (command->run == cmd_run || command->run == cmd_doctor || command->run == cmd_serve)
+    if (command->has_help)
         return command->run(2, (char *[]){argv[1], help_option, NULL});
     return help_summary(command) == 0 ? 0 : CMD_FAILED;
 }

@@ -5,6 +5,7 @@
  * UTF-8 become U+FFFD there, and the bytes themselves are then beside it in base64. */
 #include "cmd/cmd.h"
 #include "cmd/run.h"
+#include "cmd/utf8.h"
 
 #include <errno.h>
 #include <jansson.h>
@@ -23,41 +24,6 @@ const char *run_signal_name(int number, char *buffer, size_t size)
     else
         (void)snprintf(buffer, size, "SIG%d", number);
     return buffer;
-}
-
-static bool byte_continues(const unsigned char *text, size_t at, size_t size)
-{
-    return at < size && (text[at] & 0xC0U) == 0x80U;
-}
-
-/* The length of the UTF-8 character at `text`, or 0 with in `*bad` how many bytes one U+FFFD stands
- * for (the longest start of a character, as the Unicode standard advises in its section 3.9). */
-static size_t utf8_length(const unsigned char *text, size_t size, size_t *bad)
-{
-    unsigned char low = 0x80;
-    unsigned char high = 0xBF;
-    size_t length;
-
-    *bad = 1;
-    if (text[0] < 0x80)
-        return 1;
-    if (text[0] < 0xC2 || text[0] > 0xF4)
-        return 0;
-    length = text[0] < 0xE0 ? 2 : text[0] < 0xF0 ? 3 : 4;
-    if (text[0] == 0xE0)
-        low = 0xA0; /* shorter forms exist */
-    else if (text[0] == 0xED)
-        high = 0x9F; /* surrogates */
-    else if (text[0] == 0xF0)
-        low = 0x90; /* shorter forms exist */
-    else if (text[0] == 0xF4)
-        high = 0x8F; /* beyond U+10FFFF */
-    if (size < 2 || text[1] < low || text[1] > high)
-        return 0;
-    for (*bad = 2; *bad < length; (*bad)++)
-        if (!byte_continues(text, *bad, size))
-            return 0;
-    return length;
 }
 
 static size_t utf8_bad_count(const unsigned char *text, size_t size)

@@ -4,7 +4,7 @@
 
 #include "base/fd.h"
 #include "base/parse.h"
-#include "cmd/cmd.h"
+#include "cmd/options.h"
 #include "cmd/run_paths.h"
 
 #include <errno.h>
@@ -24,28 +24,10 @@
 #define TIMEOUT_MOST_MS (1000ULL * 3600 * 24 * 3650)
 #define HOSTNAME_MAX 64 /* __NEW_UTS_LEN */
 
-struct run_option {
-    const char *name;     /* without the dashes */
-    const char *argument; /* NULL: a switch */
-    const char *fallback; /* what holds without it; NULL: nothing to say */
-    const char *help;
-    int (*take)(struct run_options *options, const char *value, struct error *err);
-};
-
-static int bad_value(struct error *err, const char *name, const char *value, const char *cause,
-                     const char *remedy)
+static int take_root(void *into, const char *value, struct error *err)
 {
-    return error_set(err, "bad_value", 0, "--%s %.200s: %s; %s", name, value, cause, remedy);
-}
+    struct run_options *options = into;
 
-static int out_of_memory(struct error *err)
-{
-    return error_set(err, "no_memory", 0,
-                     "memory: the machine has none left for this; end something and try again");
-}
-
-static int take_root(struct run_options *options, const char *value, struct error *err)
-{
     options->spec.root_path = value;
     return run_root_check(value, &options->spec.root_kind, err);
 }
@@ -56,28 +38,30 @@ static int bind_add(struct run_options *options, struct box_bind bind, struct er
         options->binds = calloc(options->words, sizeof(*options->binds));
         if (options->binds == NULL) {
             run_bind_free(&bind);
-            return out_of_memory(err);
+            return option_no_memory(err);
         }
     }
     options->binds[options->binds_count++] = bind;
     return 0;
 }
 
-static int take_workspace(struct run_options *options, const char *value, struct error *err)
+static int take_workspace(void *into, const char *value, struct error *err)
 {
+    struct run_options *options = into;
     struct box_bind bind;
 
     if (options->workspace_given)
-        return bad_value(err, "workspace", value, "there is one already",
-                         "add further directories with --mount SRC:DST");
+        return option_bad_value(err, "workspace", value, "there is one already",
+                                "add further directories with --mount SRC:DST");
     options->workspace_given = true;
     if (run_workspace_parse(value, RUN_WORKSPACE, &bind, err) < 0)
         return -1;
     return bind_add(options, bind, err);
 }
 
-static int take_mount(struct run_options *options, const char *value, struct error *err)
+static int take_mount(void *into, const char *value, struct error *err)
 {
+    struct run_options *options = into;
     struct box_bind bind;
 
     if (run_mount_parse(value, &bind, err) < 0)
@@ -85,20 +69,25 @@ static int take_mount(struct run_options *options, const char *value, struct err
     return bind_add(options, bind, err);
 }
 
-static int take_cwd(struct run_options *options, const char *value, struct error *err)
+static int take_cwd(void *into, const char *value, struct error *err)
 {
+    struct run_options *options = into;
+
     if (value[0] != '/')
-        return bad_value(err, "cwd", value, "it is not an absolute path",
-                         "write the directory as the command sees it, such as " RUN_WORKSPACE);
+        return option_bad_value(
+            err, "cwd", value, "it is not an absolute path",
+            "write the directory as the command sees it, such as " RUN_WORKSPACE);
     options->cwd = value;
     return 0;
 }
 
-static int take_user(struct run_options *options, const char *value, struct error *err)
+static int take_user(void *into, const char *value, struct error *err)
 {
+    struct run_options *options = into;
+
     if (value[0] == '\0' || value[0] == ':' || value[strlen(value) - 1] == ':')
-        return bad_value(err, "user", value, "a name or a number is missing",
-                         "write NAME, UID, NAME:GROUP or UID:GID");
+        return option_bad_value(err, "user", value, "a name or a number is missing",
+                                "write NAME, UID, NAME:GROUP or UID:GID");
     options->spec.user = value;
     return 0;
 }
@@ -114,8 +103,9 @@ static char **env_place(struct run_options *options, const char *name, size_t ke
     return options->env == NULL ? NULL : &options->env[options->env_count++];
 }
 
-static int take_env(struct run_options *options, const char *value, struct error *err)
+static int take_env(void *into, const char *value, struct error *err)
 {
+    struct run_options *options = into;
     size_t key = strcspn(value, "=");
     const char *content = value[key] == '=' ? value + key + 1 : getenv(value);
     size_t size;
@@ -125,16 +115,17 @@ static int take_env(struct run_options *options, const char *value, struct error
     if (key == 0)
         return error_set(err, "bad_value", 0, "--env: the name is missing; write --env NAME=VALUE");
     if (content == NULL)
-        return bad_value(err, "env", value, "it is not set here, so there is nothing to pass on",
-                         "write --env NAME=VALUE");
+        return option_bad_value(err, "env", value,
+                                "it is not set here, so there is nothing to pass on",
+                                "write --env NAME=VALUE");
     place = env_place(options, value, key);
     if (place == NULL)
-        return out_of_memory(err);
+        return option_no_memory(err);
     free(*place);
     size = key + 1 + strlen(content) + 1;
     *place = malloc(size);
     if (*place == NULL)
-        return out_of_memory(err);
+        return option_no_memory(err);
     (void)snprintf(*place, size, "%.*s=%s", (int)key, value, content);
     return 0;
 }
@@ -157,61 +148,72 @@ static bool hostname_is_good(const char *name)
     return true;
 }
 
-static int take_hostname(struct run_options *options, const char *value, struct error *err)
+static int take_hostname(void *into, const char *value, struct error *err)
 {
+    struct run_options *options = into;
+
     if (!hostname_is_good(value))
-        return bad_value(err, "hostname", value, "it is no host name",
-                         "use up to 64 letters, digits, and '-' or '.' between them");
+        return option_bad_value(err, "hostname", value, "it is no host name",
+                                "use up to 64 letters, digits, and '-' or '.' between them");
     options->spec.hostname = value;
     return 0;
 }
 
-static int take_privileges(struct run_options *options, const char *value, struct error *err)
+static int take_privileges(void *into, const char *value, struct error *err)
 {
+    struct run_options *options = into;
+
     if (strcmp(value, "plain") == 0)
         options->spec.privileges = BOX_PLAIN;
     else if (strcmp(value, "system") == 0)
         options->spec.privileges = BOX_SYSTEM;
     else
-        return bad_value(err, "privileges", value, "there is no such profile",
-                         "choose plain or system");
+        return option_bad_value(err, "privileges", value, "there is no such profile",
+                                "choose plain or system");
     return 0;
 }
 
-static int take_allow_level(struct run_options *options, const char *value, struct error *err)
+static int take_allow_level(void *into, const char *value, struct error *err)
 {
+    struct run_options *options = into;
+
     if (strcmp(value, "full") == 0)
         options->spec.allow_no_fresh_proc = false;
     else if (strcmp(value, "no-fresh-proc") == 0)
         options->spec.allow_no_fresh_proc = true;
     else
-        return bad_value(err, "allow-level", value, "there is no such level",
-                         "choose full or no-fresh-proc");
+        return option_bad_value(err, "allow-level", value, "there is no such level",
+                                "choose full or no-fresh-proc");
     return 0;
 }
 
-static int take_memory(struct run_options *options, const char *value, struct error *err)
+static int take_memory(void *into, const char *value, struct error *err)
 {
+    struct run_options *options = into;
+
     if (parse_size("--memory", value, &options->spec.limits.memory_bytes, err) < 0)
         return -1;
     if (options->spec.limits.memory_bytes < MEMORY_LEAST)
-        return bad_value(err, "memory", value, "no program can start in so little",
-                         "give at least 8M");
+        return option_bad_value(err, "memory", value, "no program can start in so little",
+                                "give at least 8M");
     return 0;
 }
 
-static int take_cpus(struct run_options *options, const char *value, struct error *err)
+static int take_cpus(void *into, const char *value, struct error *err)
 {
+    struct run_options *options = into;
+
     if (parse_cpus("--cpus", value, &options->spec.limits.cpu_milli, err) < 0)
         return -1;
     if (options->spec.limits.cpu_milli < 10)
-        return bad_value(err, "cpus", value, "no program gets on with so little",
-                         "give at least 0.01, or leave it out for all CPUs");
+        return option_bad_value(err, "cpus", value, "no program gets on with so little",
+                                "give at least 0.01, or leave it out for all CPUs");
     return 0;
 }
 
-static int take_pids(struct run_options *options, const char *value, struct error *err)
+static int take_pids(void *into, const char *value, struct error *err)
 {
+    struct run_options *options = into;
     uint64_t count;
 
     if (parse_count("--pids", value, 1, PIDS_MOST, &count, err) < 0)
@@ -220,8 +222,9 @@ static int take_pids(struct run_options *options, const char *value, struct erro
     return 0;
 }
 
-static int take_disk(struct run_options *options, const char *value, struct error *err)
+static int take_disk(void *into, const char *value, struct error *err)
 {
+    struct run_options *options = into;
     const char *comma = strchr(value, ',');
     struct box_limits *limits = &options->spec.limits;
     char bytes[64];
@@ -233,174 +236,148 @@ static int take_disk(struct run_options *options, const char *value, struct erro
     if (parse_size("--disk", bytes, &limits->disk_bytes, err) < 0)
         return -1;
     if (limits->disk_bytes < DISK_BYTES_LEAST)
-        return bad_value(err, "disk", value, "that is too little to hold a file system",
-                         "give at least 1M");
+        return option_bad_value(err, "disk", value, "that is too little to hold a file system",
+                                "give at least 1M");
     if (limits->disk_bytes > DISK_BYTES_MOST)
-        return bad_value(err, "disk", value, "no host has as much", "give at most 1024T");
+        return option_bad_value(err, "disk", value, "no host has as much", "give at most 1024T");
     return 0;
 }
 
-static int take_timeout(struct run_options *options, const char *value, struct error *err)
+static int take_timeout(void *into, const char *value, struct error *err)
 {
+    struct run_options *options = into;
+
     if (parse_duration("--timeout", value, &options->timeout_ms, err) < 0)
         return -1;
     if (options->timeout_ms > TIMEOUT_MOST_MS)
-        return bad_value(err, "timeout", value, "that is more than ten years",
-                         "give less, or 0 for no limit");
+        return option_bad_value(err, "timeout", value, "that is more than ten years",
+                                "give less, or 0 for no limit");
     return 0;
 }
 
-static int take_output_limit(struct run_options *options, const char *value, struct error *err)
+static int take_output_limit(void *into, const char *value, struct error *err)
 {
+    struct run_options *options = into;
+
     options->output_limit_given = true;
     if (parse_size("--output-limit", value, &options->output_limit, err) < 0)
         return -1;
     if (options->output_limit > RUN_OUTPUT_LIMIT_MAX)
-        return bad_value(err, "output-limit", value, "so much does not fit into one JSON object",
-                         "give at most 1G");
+        return option_bad_value(err, "output-limit", value,
+                                "so much does not fit into one JSON object", "give at most 1G");
     return 0;
 }
 
-static int take_net(struct run_options *options, const char *value, struct error *err)
+static int take_net(void *into, const char *value, struct error *err)
 {
-    (void)options;
+    (void)into;
     if (strcmp(value, "none") != 0)
-        return bad_value(err, "net", value, "boxes have no network in this version",
-                         "leave it out, or write --net none");
+        return option_bad_value(err, "net", value, "boxes have no network in this version",
+                                "leave it out, or write --net none");
     return 0;
 }
 
-static int take_tty(struct run_options *options, const char *value, struct error *err)
+static int take_tty(void *into, const char *value, struct error *err)
 {
+    struct run_options *options = into;
+
     (void)value;
     (void)err;
     options->tty = true;
     return 0;
 }
 
-static int take_json(struct run_options *options, const char *value, struct error *err)
+static int take_json(void *into, const char *value, struct error *err)
 {
+    struct run_options *options = into;
+
     (void)value;
     (void)err;
     options->json = true;
     return 0;
 }
 
-static int take_help(struct run_options *options, const char *value, struct error *err)
+static int take_help(void *into, const char *value, struct error *err)
 {
+    struct run_options *options = into;
+
     (void)value;
     (void)err;
     options->help = true;
     return 0;
 }
 
-static const struct run_option run_options_table[] = {
+static const struct option_row run_rows[] = {
     {"root", "DIR|IMAGE", "the host's /usr, /bin, /lib*, read-only",
      "root of the box: a directory or an erofs image; what the command changes in it is kept "
      "apart and thrown away",
-     take_root},
+     take_root, 0},
     {"workspace", "DIR[:ro]", NULL,
      "put DIR at /workspace and start there; what is written belongs to you outside",
-     take_workspace},
+     take_workspace, 0},
     {"mount", "SRC:DST[:ro]", NULL, "put SRC, a directory or a file, at DST; repeatable",
-     take_mount},
-    {"cwd", "DIR", "/workspace if there is one, else the home", "directory to start in", take_cwd},
+     take_mount, 0},
+    {"cwd", "DIR", "/workspace if there is one, else the home", "directory to start in", take_cwd,
+     'w'},
     {"user", "USER[:GROUP]", "user; root with --privileges system",
-     "who runs the command, by name or number inside the box", take_user},
+     "who runs the command, by name or number inside the box", take_user, 'u'},
     {"env", "NAME[=VALUE]", "PATH, HOME, USER, LANG and TERM only",
-     "set a variable; without a value, pass yours on; repeatable", take_env},
-    {"hostname", "NAME", "box", "host name inside", take_hostname},
+     "set a variable; without a value, pass yours on; repeatable", take_env, 'e'},
+    {"hostname", "NAME", "box", "host name inside", take_hostname, 0},
     {"privileges", "plain|system", "plain",
      "plain: no privilege at all; system: root inside the box, for apt, su and sudo",
-     take_privileges},
+     take_privileges, 0},
     {"allow-level", "full|no-fresh-proc", "full",
-     "the weakest level to run at; cove doctor says which this host has", take_allow_level},
+     "the weakest level to run at; cove doctor says which this host has", take_allow_level, 0},
     {"memory", "SIZE", "2G, or half of the machine's if that is less",
-     "memory of all processes together", take_memory},
-    {"cpus", "NUMBER", "all", "CPUs, such as 2 or 0.5", take_cpus},
-    {"pids", "NUMBER", "1024", "processes and threads", take_pids},
+     "memory of all processes together", take_memory, 0},
+    {"cpus", "NUMBER", "all", "CPUs, such as 2 or 0.5", take_cpus, 0},
+    {"pids", "NUMBER", "1024", "processes and threads", take_pids, 0},
     {"disk", "SIZE[,INODES]", "1G,262144",
-     "what the command may write outside its mounts, /tmp too; held in memory", take_disk},
+     "what the command may write outside its mounts, /tmp too; held in memory", take_disk, 0},
     {"timeout", "TIME", "none", "kill everything after this long, such as 90s or 1.5m; exit 124",
-     take_timeout},
+     take_timeout, 0},
     {"output-limit", "SIZE", "8M", "newest bytes kept of each output stream, with --json",
-     take_output_limit},
-    {"net", "none", "none", "network; none is all there is in this version", take_net},
-    {"tty", NULL, NULL, "give the command a terminal of its own", take_tty},
-    {"json", NULL, NULL, "print one JSON object with the result and the output", take_json},
-    {"help", NULL, NULL, "print this", take_help},
+     take_output_limit, 0},
+    {"net", "none", "none", "network; none is all there is in this version", take_net, 0},
+    {"tty", NULL, NULL, "give the command a terminal of its own", take_tty, 0},
+    {"json", NULL, NULL, "print one JSON object with the result and the output", take_json, 0},
+    {"help", NULL, NULL, "print this", take_help, 'h'},
 };
-#define RUN_OPTIONS_COUNT (sizeof(run_options_table) / sizeof(run_options_table[0]))
 
-/* The row for a word such as "--memory" or "--memory=1G"; `value` is what follows the '='. */
-static const struct run_option *option_find(const char *word, const char **value)
-{
-    const char *name = strcmp(word, "-h") == 0 ? "help" : word + 2;
-    size_t length = strcspn(name, "=");
+static const char help_head[] =
+    "Usage: cove run [options] [--] COMMAND [ARG...]\n"
+    "\n"
+    "Runs one command in a fresh box: it sees a root of its own, no network and none of your\n"
+    "files, and whatever it leaves running dies when it ends.\n"
+    "\n"
+    "Options:\n";
 
-    *value = NULL;
-    if (word[1] != '-' && name == word + 2)
-        return NULL;
-    for (size_t i = 0; i < RUN_OPTIONS_COUNT; i++) {
-        const struct run_option *option = &run_options_table[i];
+static const char help_tail[] =
+    "\n"
+    "SIZE is bytes, or has a K, M, G or T; TIME is seconds, or has ms, s, m or h.\n"
+    "\n"
+    "In a box with a writable workspace or mount no set-id file can be made, because it would be\n"
+    "one outside too: a package that ships set-id programs does not install there, even with\n"
+    "--privileges system.\n"
+    "\n"
+    "Exit status: the command's own; 128+N if signal N killed it; 124 at the timeout; 125 if cove\n"
+    "itself failed; 126 if the command cannot be executed; 127 if it is not there.\n"
+    "\n"
+    "Examples:\n"
+    "  cove run -- sh -c 'id; ls /home'\n"
+    "  cove run --workspace . --timeout 10m -- make test\n"
+    "  cove run --json --memory 256M --timeout 5s -- python3 -c 'print(6 * 7)'\n"
+    "  cove run --root ./debian --privileges system --tty -- bash\n";
 
-        if (strlen(option->name) != length || memcmp(option->name, name, length) != 0)
-            continue;
-        if (name[length] == '=')
-            *value = name + length + 1;
-        return option;
-    }
-    return NULL;
-}
-
-static int option_unknown(const char *word, struct error *err)
-{
-    const struct run_option *nearest = NULL;
-    size_t best = (size_t)-1;
-    char name[64];
-
-    (void)snprintf(name, sizeof(name), "%.*s", (int)strcspn(word, "="), word);
-    for (size_t i = 0; i < RUN_OPTIONS_COUNT; i++) {
-        size_t distance = cmd_distance(name + strspn(name, "-"), run_options_table[i].name);
-
-        if (distance < best) {
-            best = distance;
-            nearest = &run_options_table[i];
-        }
-    }
-    if (nearest != NULL && cmd_is_near(name + strspn(name, "-"), best))
-        return error_set(err, "unknown_option", 0,
-                         "%s: there is no such option; did you mean --%s?", name, nearest->name);
-    return error_set(err, "unknown_option", 0,
-                     "%s: there is no such option; cove run --help lists them, and -- ends them",
-                     name);
-}
-
-static bool word_is_option(const char *word)
-{
-    return word[0] == '-' && word[1] != '\0' && strcmp(word, "--") != 0;
-}
-
-static int option_take(struct run_options *options, char **argv, int *at, struct error *err)
-{
-    const char *value;
-    const struct run_option *option = option_find(argv[*at], &value);
-
-    if (option == NULL)
-        return option_unknown(argv[*at], err);
-    if (option->argument == NULL && value != NULL)
-        return error_set(err, "bad_value", 0, "--%s: it takes no value; write --%s alone",
-                         option->name, option->name);
-    if (option->argument != NULL && value == NULL) {
-        value = argv[*at + 1];
-        if (value == NULL)
-            return error_set(err, "bad_value", 0, "--%s: its value is missing; write --%s %s",
-                             option->name, option->name, option->argument);
-        *at += 1;
-    }
-    *at += 1;
-    return option->take(options, value, err);
-}
+static const struct option_table run_table = {
+    .command = "run",
+    .head = help_head,
+    .tail = help_tail,
+    .rows = run_rows,
+    .rows_count = sizeof(run_rows) / sizeof(run_rows[0]),
+    .command_follows = true,
+};
 
 static uint64_t memory_default(void)
 {
@@ -442,7 +419,7 @@ static int options_finish(struct run_options *options, struct error *err)
 
 int run_options_parse(struct run_options *options, int argc, char **argv, struct error *err)
 {
-    int at = 1;
+    struct option_words words;
 
     *options = (struct run_options){
         .output_limit = RUN_OUTPUT_LIMIT,
@@ -453,27 +430,20 @@ int run_options_parse(struct run_options *options, int argc, char **argv, struct
         .spec.limits.disk_bytes = RUN_DISK_BYTES,
         .spec.limits.disk_inodes = RUN_DISK_INODES,
     };
-    while (at < argc && word_is_option(argv[at]))
-        if (option_take(options, argv, &at, err) < 0)
-            return -1;
-    if (at < argc && strcmp(argv[at], "--") == 0)
-        at++;
-    options->command = argv + at;
+    if (options_parse(&run_table, options, argc, argv, &words, err) < 0)
+        return -1;
+    options->command = words.rest;
     return options->help ? 0 : options_finish(options, err);
 }
 
 bool run_options_wants_json(int argc, char **argv)
 {
-    for (int at = 1; at < argc && word_is_option(argv[at]); at++) {
-        const char *value;
-        const struct run_option *option = option_find(argv[at], &value);
+    return options_have(&run_table, "json", argc, argv);
+}
 
-        if (option != NULL && option->take == take_json)
-            return true;
-        if (option != NULL && option->argument != NULL && value == NULL)
-            at++;
-    }
-    return false;
+char *run_options_help(void)
+{
+    return options_help(&run_table);
 }
 
 void run_options_free(struct run_options *options)
@@ -485,85 +455,4 @@ void run_options_free(struct run_options *options)
         free(options->env[i]);
     free(options->env);
     *options = (struct run_options){0};
-}
-
-static const char help_head[] =
-    "Usage: cove run [options] [--] COMMAND [ARG...]\n"
-    "\n"
-    "Runs one command in a fresh box: it sees a root of its own, no network and none of your\n"
-    "files, and whatever it leaves running dies when it ends.\n"
-    "\n"
-    "Options:\n";
-
-static const char help_tail[] =
-    "\n"
-    "SIZE is bytes, or has a K, M, G or T; TIME is seconds, or has ms, s, m or h.\n"
-    "\n"
-    "In a box with a writable workspace or mount no set-id file can be made, because it would be\n"
-    "one outside too: a package that ships set-id programs does not install there, even with\n"
-    "--privileges system.\n"
-    "\n"
-    "Exit status: the command's own; 128+N if signal N killed it; 124 at the timeout; 125 if cove\n"
-    "itself failed; 126 if the command cannot be executed; 127 if it is not there.\n"
-    "\n"
-    "Examples:\n"
-    "  cove run -- sh -c 'id; ls /home'\n"
-    "  cove run --workspace . --timeout 10m -- make test\n"
-    "  cove run --json --memory 256M --timeout 5s -- python3 -c 'print(6 * 7)'\n"
-    "  cove run --root ./debian --privileges system --tty -- bash\n";
-
-/* Writes `text` in lines of at most `width` columns, each but the first after `indent` spaces. */
-static void help_wrap(FILE *out, const char *text, size_t indent, size_t width)
-{
-    size_t column = 0;
-
-    while (*text != '\0') {
-        size_t word = strcspn(text, " ");
-
-        if (column > 0 && column + 1 + word > width) {
-            (void)fprintf(out, "\n%*s", (int)indent, "");
-            column = 0;
-        } else if (column > 0) {
-            (void)fputc(' ', out);
-            column++;
-        }
-        (void)fprintf(out, "%.*s", (int)word, text);
-        column += word;
-        text += word;
-        text += strspn(text, " ");
-    }
-    (void)fputc('\n', out);
-}
-
-char *run_options_help(void)
-{
-    enum { left = 29, right = 66 };
-    char *text = NULL;
-    size_t size = 0;
-    FILE *out = open_memstream(&text, &size);
-
-    if (out == NULL)
-        return NULL;
-    (void)fputs(help_head, out);
-    for (size_t i = 0; i < RUN_OPTIONS_COUNT; i++) {
-        const struct run_option *option = &run_options_table[i];
-        char name[64];
-        char help[512];
-
-        (void)snprintf(name, sizeof(name), "--%s%s%s", option->name,
-                       option->argument == NULL ? "" : " ",
-                       option->argument == NULL ? "" : option->argument);
-        (void)snprintf(help, sizeof(help), "%s%s%s%s", option->help,
-                       option->fallback == NULL ? "" : " (default: ",
-                       option->fallback == NULL ? "" : option->fallback,
-                       option->fallback == NULL ? "" : ")");
-        (void)fprintf(out, "  %-*s", left - 2, name);
-        help_wrap(out, help, left, right);
-    }
-    (void)fputs(help_tail, out);
-    if (fclose(out) != 0) {
-        free(text);
-        return NULL;
-    }
-    return text;
 }

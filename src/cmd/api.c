@@ -1,0 +1,250 @@
+/* What the commands over the native API share: see api.h. */
+#include "cmd/api.h"
+
+#include "base/parse.h"
+#include "cmd/cmd.h"
+#include "cmd/show.h"
+
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <strings.h>
+
+#define ID_LENGTH 20
+
+static bool looks_like_id(const char *word)
+{
+    return strlen(word) == ID_LENGTH && word[0] == 'c' &&
+           strspn(word, "abcdefghijklmnopqrstuvwxyz0123456789") == ID_LENGTH;
+}
+
+/* Adds what needs no encoding; false if it does not fit. */
+static bool path_add(char path[API_PATH_MAX], const char *rest)
+{
+    size_t used = strlen(path);
+
+    return snprintf(path + used, API_PATH_MAX - used, "%s", rest) < (int)(API_PATH_MAX - used);
+}
+
+static int bad_word(struct error *err, const char *what)
+{
+    return error_set(
+        err, "bad_value", 0,
+        "the name of a %s is empty or too long; cove ls and cove ps list what there is", what);
+}
+
+int api_sandbox_path(char path[API_PATH_MAX], const char *word, const char *rest, struct error *err)
+{
+    bool is_name = strncmp(word, "name:", 5) == 0;
+
+    if (is_name)
+        word += 5;
+    (void)snprintf(path, API_PATH_MAX, "/v1/sandboxes/%s",
+                   is_name || !looks_like_id(word) ? "name:" : "");
+    if (word[0] == '\0' || !wire_encode(path, API_PATH_MAX, word) || !path_add(path, rest))
+        return bad_word(err, "sandbox");
+    return 0;
+}
+
+int api_process_path(char path[API_PATH_MAX], const char *sandbox, const char *process,
+                     const char *rest, struct error *err)
+{
+    if (api_sandbox_path(path, sandbox, "/processes/", err) < 0)
+        return -1;
+    if (process[0] == '\0' || !wire_encode(path, API_PATH_MAX, process) || !path_add(path, rest))
+        return bad_word(err, "process");
+    return 0;
+}
+
+/* What to do is said by the server in words of its API. Where the command line has a way of its own,
+ * this is put in place of it. */
+static const struct {
+    const char *code, *remedy;
+} remedies[] = {
+    {"sandbox_stopped", "start it with cove start, or run the command with cove exec --start"},
+    {"unknown_root", "cove root ls lists what there is, cove root add NAME PATH adds one"},
+    {"unknown_mount", "cove mount ls lists what there is, cove mount add NAME PATH adds one"},
+    {"sandbox_not_found", "cove ls lists what there is"},
+    {"process_not_found", "cove ps SANDBOX lists what there is"},
+    {"bad_key", "check COVE_API_KEY"},
+    {"stdin_closed", "give a process input with cove exec -i"},
+};
+
+int api_fail(const struct error *err)
+{
+    size_t end = strcspn(err->text, ";");
+
+    for (size_t i = 0; i < sizeof(remedies) / sizeof(remedies[0]); i++) {
+        if (strcmp(err->code, remedies[i].code) != 0)
+            continue;
+        cmd_say("%.*s; %s", (int)end, err->text, remedies[i].remedy);
+        return CMD_FAILED;
+    }
+    return cmd_fail(err);
+}
+
+/* ---- processes ---- */
+
+bool api_process_runs(const struct doc *process)
+{
+    const char *state = doc_text(process, "state");
+
+    return state != NULL && (strcmp(state, "running") == 0 || strcmp(state, "starting") == 0);
+}
+
+int api_signal_number(const char *name)
+{
+    struct error ignored;
+    uint64_t number;
+
+    if (strncasecmp(name, "SIG", 3) == 0)
+        name += 3;
+    if (parse_count("signal", name, 1, 64, &number, &ignored) == 0)
+        return (int)number;
+    for (int i = 1; i < NSIG; i++) {
+        const char *known = sigabbrev_np(i);
+
+        if (known != NULL && strcasecmp(known, name) == 0)
+            return i;
+    }
+    return 0;
+}
+
+int api_start_status(const char *code)
+{
+    return strcmp(code, "command_not_found") == 0 ? API_EXIT_NOT_FOUND
+           : strcmp(code, "not_executable") == 0  ? API_EXIT_NOT_EXECUTABLE
+                                                  : CMD_FAILED;
+}
+
+/* One that never ran, or whose end nobody knows. */
+static int process_failed(const struct doc *process)
+{
+    const struct doc *error = doc_get(process, "error");
+    const char *code = doc_text(error, "code");
+    const char *text = doc_text(error, "detail");
+    const char *reason = doc_text(process, "reason");
+    char shown[ERROR_TEXT_MAX];
+
+    if (text == NULL)
+        text = doc_text(error, "message");
+    if (text == NULL)
+        text = reason != NULL ? reason : "the server does not say why";
+    if (code == NULL)
+        code = reason != NULL ? reason : "";
+    show_escape(shown, sizeof(shown), text);
+    cmd_say("the command did not end by itself: %s", shown);
+    return api_start_status(code);
+}
+
+int api_process_status(const struct doc *process)
+{
+    const char *state = doc_text(process, "state");
+    const char *signal_name = doc_text(process, "signal");
+    uint64_t code;
+    int number;
+
+    if (state == NULL || strcmp(state, "exited") != 0)
+        return process_failed(process);
+    if (doc_true(process, "timed_out")) {
+        cmd_say("the command was killed at its time limit; raise it with --timeout");
+        return API_EXIT_TIMED_OUT;
+    }
+    if (doc_true(process, "oom_killed"))
+        cmd_say("the command ran out of the sandbox's memory; make one with more by cove create "
+                "--memory");
+    if (signal_name != NULL) {
+        number = api_signal_number(signal_name);
+        return number > 0 ? API_EXIT_SIGNAL + number : CMD_FAILED;
+    }
+    if (doc_number(process, "exit_code", &code) && code <= 255)
+        return (int)code;
+    cmd_say("the server does not say with which status the command ended");
+    return CMD_FAILED;
+}
+
+/* ---- values ---- */
+
+void api_pairs_text(const struct doc *pairs, char *text, size_t size)
+{
+    size_t used = 0;
+
+    text[0] = '\0';
+    for (const char *key = doc_next_key(pairs, NULL); key != NULL && used < size;
+         key = doc_next_key(pairs, key)) {
+        const char *value = doc_text(pairs, key);
+
+        used += (size_t)snprintf(text + used, size - used, "%s%s=%s", used == 0 ? "" : ",", key,
+                                 value == NULL ? "" : value);
+    }
+}
+
+int api_text(const struct doc *doc, const char *key, const char **text, struct error *err)
+{
+    *text = doc_text(doc, key);
+    if (*text != NULL && (*text)[0] != '\0')
+        return 0;
+    return error_set(err, "bad_answer", 0,
+                     "the server's answer lacks its %s; check that COVE_URL leads to cove", key);
+}
+
+int api_pairs_take(struct api_pairs *pairs, const char *option, const char *value, bool passes,
+                   struct error *err)
+{
+    size_t length = strcspn(value, "=");
+    const char *content = value[length] == '=' ? value + length + 1 : NULL;
+    char key[512];
+
+    if (content == NULL && passes)
+        content = getenv(value);
+    /* What stands in a value may be a secret: no message repeats it. */
+    if (length == 0 || length >= sizeof(key))
+        return error_set(err, "bad_value", 0, "--%s: the name is missing; write --%s NAME=VALUE",
+                         option, option);
+    if (content == NULL)
+        return option_bad_value(err, option, value,
+                                passes ? "it is not set here, so there is nothing to pass on"
+                                       : "its value is missing",
+                                "write NAME=VALUE");
+    (void)snprintf(key, sizeof(key), "%.*s", (int)length, value);
+    if (pairs->object == NULL)
+        pairs->object = doc_new();
+    if (doc_set_text(pairs->object, key, content) < 0)
+        return error_set(err, "bad_value", 0,
+                         "--%s %s: it is no UTF-8; a sandbox takes nothing else", option, key);
+    return 0;
+}
+
+/* ---- several sandboxes ---- */
+
+static int one_sandbox(struct client *client, const char *word, const char *method,
+                       const char *rest, bool json, struct error *err)
+{
+    _cleanup_doc_ struct doc *answer = NULL;
+    char path[API_PATH_MAX];
+    const struct client_request request = {.method = method, .path = path};
+
+    if (api_sandbox_path(path, word, rest, err) < 0 ||
+        client_call(client, &request, &answer, err) < 0)
+        return -1;
+    return json && answer != NULL ? doc_print(answer, err) : 0;
+}
+
+int api_each_sandbox(char *const *words, const char *method, const char *rest, bool json)
+{
+    _cleanup_client_ struct client *client = NULL;
+    struct error err;
+    int status = 0;
+
+    if (client_open(&client, &err) < 0)
+        return api_fail(&err);
+    for (; *words != NULL; words++) {
+        if (one_sandbox(client, *words, method, rest, json, &err) == 0)
+            continue;
+        status = api_fail(&err);
+        if (client_was_cut(&err))
+            break;
+    }
+    return status;
+}

@@ -1,0 +1,65 @@
+/* What the commands over the native API share: how a person names a sandbox, what a process's end is as
+ * an exit status, how the API writes its lists. */
+#pragma once
+
+#include "base/err.h"
+#include "cmd/client.h"
+#include "cmd/doc.h"
+#include "cmd/options.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#define API_PATH_MAX 1200 /* a name of 256 bytes, all of them encoded */
+
+#define API_EXIT_TIMED_OUT 124
+#define API_EXIT_NOT_EXECUTABLE 126
+#define API_EXIT_NOT_FOUND 127
+#define API_EXIT_SIGNAL 128 /* and its number */
+
+/* The path of a sandbox, by its id or its name, with `rest` after it. What looks like an id is one;
+ * "name:NAME" is a name whatever it looks like. */
+int api_sandbox_path(char path[API_PATH_MAX], const char *word, const char *rest,
+                     struct error *err);
+
+/* The path of one of its processes. */
+int api_process_path(char path[API_PATH_MAX], const char *sandbox, const char *process,
+                     const char *rest, struct error *err);
+
+/* Says an error of a command; the exit status of cove for it. */
+int api_fail(const struct error *err);
+
+/* Whether a Process runs. */
+bool api_process_runs(const struct doc *process);
+
+/* The exit status for a command that did not start, by the code of the reason. */
+int api_start_status(const char *code);
+
+/* What came of a Process that has ended, as an exit status; says on standard error what the status
+ * alone does not tell. */
+int api_process_status(const struct doc *process);
+
+/* The number of "SIGTERM", "TERM", "term" or "15"; 0: there is none. */
+int api_signal_number(const char *name);
+
+/* The members of an object of texts as "k=v,k=v". */
+void api_pairs_text(const struct doc *pairs, char *text, size_t size);
+
+/* A text that must be there. */
+int api_text(const struct doc *doc, const char *key, const char **text, struct error *err);
+
+/* ---- "K=V" options ---- */
+
+struct api_pairs {
+    struct doc *object; /* NULL: none yet; ours */
+};
+
+/* For `take` of an option such as --env: NAME=VALUE, or with `passes` NAME for the caller's own. */
+int api_pairs_take(struct api_pairs *pairs, const char *option, const char *value, bool passes,
+                   struct error *err);
+
+/* ---- commands on several sandboxes ---- */
+
+/* Asks METHOD path/VERB of each; prints each answer with --json. The exit status: of the last failure. */
+int api_each_sandbox(char *const *words, const char *method, const char *rest, bool json);

@@ -1,0 +1,692 @@
+/* A small HTTP/1.1 client: see client.h. The socket is non-blocking, so that every wait has an end and
+ * a signal can be served meanwhile. */
+#include "cmd/client.h"
+
+#include "base/clock.h"
+#include "base/fd.h"
+#include "cmd/options.h"
+#include "cmd/show.h"
+
+#include <errno.h>
+#include <limits.h>
+#include <netdb.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <poll.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/random.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+#include <time.h>
+#include <unistd.h>
+
+#define CONNECT_MS 10000
+#define INTERIMS_MAX 16 /* answers such as "100 Continue" */
+#define FOREVER UINT64_MAX
+
+struct client {
+    struct wire_address address;
+    const char *key; /* the environment's; NULL: none */
+    int fd;          /* -1: not connected */
+    int watch_fd;
+    void (*watch_call)(void *arg);
+    void *watch_arg;
+
+    struct wire_head head; /* of the last answer; borrows from head_text */
+    char head_text[WIRE_HEAD_MAX];
+    bool has_body; /* and not all of it was read */
+    uint64_t left; /* of a body with a length */
+    struct wire_chunks chunks;
+
+    size_t in_start, in_end; /* what came and was not looked at */
+    char in[WIRE_HEAD_MAX];
+    char *line; /* of client_line() */
+    size_t line_size, line_room, line_taken;
+};
+
+/* ---- its life ---- */
+
+static int key_check(const char *key, struct error *err)
+{
+    size_t length = strlen(key);
+
+    for (size_t i = 0; i < length; i++)
+        if (key[i] <= 0x20 || key[i] >= 0x7f)
+            return error_set(err, "bad_key", 0,
+                             "COVE_API_KEY: it holds a character that no key has; copy it again");
+    if (length > 512)
+        return error_set(err, "bad_key", 0, "COVE_API_KEY: no key is that long; copy it again");
+    return 0;
+}
+
+int client_new(const struct wire_address *address, struct client **out, struct error *err)
+{
+    const char *key = getenv("COVE_API_KEY");
+    struct client *client;
+
+    if (key != NULL && key[0] == '\0')
+        key = NULL;
+    if (key != NULL && key_check(key, err) < 0)
+        return -1;
+    client = calloc(1, sizeof(*client));
+    if (client == NULL)
+        return option_no_memory(err);
+    if (key != NULL)
+        (void)prctl(PR_SET_DUMPABLE, 0); /* no core file gets it */
+    client->address = *address;
+    client->key = key;
+    client->fd = client->watch_fd = -1;
+    *out = client;
+    return 0;
+}
+
+int client_copy(const struct client *client, struct client **out, struct error *err)
+{
+    return client_new(&client->address, out, err);
+}
+
+const char *client_socket(const struct client *client)
+{
+    return client->address.is_unix ? client->address.path : NULL;
+}
+
+void client_abandon(struct client *client)
+{
+    fd_close(&client->fd);
+    client->in_start = client->in_end = 0;
+    client->has_body = false;
+}
+
+void client_close(struct client *client)
+{
+    if (client == NULL)
+        return;
+    client_abandon(client);
+    free(client->line);
+    free(client);
+}
+
+void client_closep(struct client **client)
+{
+    client_close(*client);
+    *client = NULL;
+}
+
+void client_watch(struct client *client, int fd, void (*call)(void *arg), void *arg)
+{
+    client->watch_fd = fd;
+    client->watch_call = call;
+    client->watch_arg = arg;
+}
+
+/* ---- waiting ---- */
+
+static uint64_t now_ms(void)
+{
+    return clock_monotonic_ns() / 1000000;
+}
+
+static uint64_t deadline_in(unsigned ms)
+{
+    return ms == UINT_MAX ? FOREVER : now_ms() + ms;
+}
+
+static int cut(struct error *err, int errnum)
+{
+    return error_set(err, "cut", errnum,
+                     "the server ended the connection before its answer was whole; look with cove "
+                     "ls or cove ps at what it did, and try again");
+}
+
+bool client_was_cut(const struct error *err)
+{
+    return strcmp(err->code, "cut") == 0 || strcmp(err->code, "no_server") == 0;
+}
+
+/* Waits until the socket can be read or written. */
+static int wait_for(struct client *client, short events, uint64_t deadline, struct error *err)
+{
+    for (;;) {
+        struct pollfd fds[2] = {{.fd = client->fd, .events = events},
+                                {.fd = client->watch_fd, .events = POLLIN}};
+        uint64_t now = now_ms();
+        int timeout = -1;
+        int ready;
+
+        if (deadline != FOREVER)
+            timeout = deadline <= now              ? 0
+                      : deadline - now > 1000000UL ? 1000000
+                                                   : (int)(deadline - now);
+        ready = poll(fds, 2, timeout);
+        if (ready < 0 && errno != EINTR)
+            return error_set(err, "poll", errno, "poll: the kernel refused it");
+        if (ready > 0 && fds[1].revents != 0)
+            client->watch_call(client->watch_arg);
+        if (ready > 0 && fds[0].revents != 0)
+            return 0;
+        if (deadline != FOREVER && now_ms() >= deadline)
+            return error_set(err, "no_answer", 0,
+                             "the server did not answer in time; see whether it is busy, and try "
+                             "again");
+    }
+}
+
+/* ---- connecting ---- */
+
+static int no_server(const struct client *client, int errnum, struct error *err)
+{
+    const struct wire_address *address = &client->address;
+
+    if (address->is_unix && (errnum == EACCES || errnum == EPERM))
+        return error_set(
+            err, "no_server", errnum,
+            "%s: you may not use this server's socket; ask who runs it, or set COVE_URL",
+            address->path);
+    return error_set(
+        err, "no_server", errnum,
+        "%s: no server can be reached there; start one with cove serve, or set COVE_URL",
+        address->is_unix ? address->path : address->header);
+}
+
+static int connect_unix(struct client *client, struct error *err)
+{
+    struct sockaddr_un name = {.sun_family = AF_UNIX};
+    uint64_t deadline = deadline_in(CONNECT_MS);
+
+    memcpy(name.sun_path, client->address.path, sizeof(name.sun_path));
+    client->fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+    if (client->fd < 0)
+        return error_set(err, "socket", errno, "socket: the kernel refused it");
+    while (connect(client->fd, (struct sockaddr *)&name, sizeof(name)) < 0) {
+        const struct timespec pause = {.tv_nsec = 20000000};
+        int errnum = errno;
+
+        /* Its queue is full: the server is busy, or is just being replaced by its next life. */
+        if ((errnum == EAGAIN || errnum == EINTR) && now_ms() < deadline) {
+            (void)nanosleep(&pause, NULL);
+            continue;
+        }
+        fd_close(&client->fd);
+        return no_server(client, errnum, err);
+    }
+    return 0;
+}
+
+static int connect_to(struct client *client, const struct addrinfo *info, struct error *err)
+{
+    int on = 1;
+    int failure = 0;
+    socklen_t size = sizeof(failure);
+
+    client->fd = socket(info->ai_family, info->ai_socktype | SOCK_CLOEXEC | SOCK_NONBLOCK,
+                        info->ai_protocol);
+    if (client->fd < 0)
+        return error_set(err, "socket", errno, "socket: the kernel refused it");
+    (void)setsockopt(client->fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on));
+    if (connect(client->fd, info->ai_addr, info->ai_addrlen) < 0) {
+        failure = errno;
+        if (failure == EINPROGRESS) {
+            if (wait_for(client, POLLOUT, deadline_in(CONNECT_MS), err) < 0)
+                failure = ETIMEDOUT;
+            else
+                (void)getsockopt(client->fd, SOL_SOCKET, SO_ERROR, &failure, &size);
+        }
+    }
+    if (failure == 0)
+        return 0;
+    fd_close(&client->fd);
+    return no_server(client, failure, err);
+}
+
+static int connect_tcp(struct client *client, struct error *err)
+{
+    const struct addrinfo wanted = {.ai_socktype = SOCK_STREAM, .ai_flags = AI_ADDRCONFIG};
+    struct addrinfo *found = NULL;
+    int failure = getaddrinfo(client->address.host, client->address.port, &wanted, &found);
+    int result = -1;
+
+    if (failure != 0)
+        return error_set(err, "no_server", 0,
+                         "%s: the name of the server leads nowhere: %s; check "
+                         "COVE_URL",
+                         client->address.host, gai_strerror(failure));
+    for (const struct addrinfo *info = found; info != NULL && result < 0; info = info->ai_next)
+        result = connect_to(client, info, err);
+    freeaddrinfo(found);
+    return result;
+}
+
+/* A kept connection on which something can be read before anything was asked has ended. */
+static bool is_stale(const struct client *client)
+{
+    struct pollfd fd = {.fd = client->fd, .events = POLLIN};
+
+    return client->in_start != client->in_end || poll(&fd, 1, 0) != 0;
+}
+
+int client_connect(struct client *client, struct error *err)
+{
+    if (client->has_body || (client->fd >= 0 && is_stale(client)))
+        client_abandon(client);
+    if (client->fd >= 0)
+        return 0;
+    return client->address.is_unix ? connect_unix(client, err) : connect_tcp(client, err);
+}
+
+/* ---- sending ---- */
+
+static char *request_text(const struct client *client, const struct client_request *request,
+                          const char *body, size_t body_size, size_t *size)
+{
+    const char *method = request->method == NULL ? "GET" : request->method;
+    char *text = NULL;
+    FILE *out = open_memstream(&text, size);
+
+    if (out == NULL)
+        return NULL;
+    (void)fprintf(out, "%s %s HTTP/1.1\r\nHost: %s\r\nUser-Agent: cove/" COVE_VERSION "\r\n",
+                  method, request->path, client->address.header);
+    if (client->key != NULL)
+        (void)fprintf(out, "Authorization: Bearer %s\r\n", client->key);
+    if (request->repeat_key != NULL)
+        (void)fprintf(out, "Idempotency-Key: %s\r\n", request->repeat_key);
+    if (body != NULL)
+        (void)fprintf(out, "Content-Type: application/%s\r\n",
+                      request->json != NULL ? "json" : "octet-stream");
+    if (strcmp(method, "GET") != 0)
+        (void)fprintf(out, "Content-Length: %zu\r\n", body_size);
+    (void)fputs("\r\n", out);
+    if (body_size > 0)
+        (void)fwrite(body, 1, body_size, out);
+    if (fclose(out) != 0) {
+        free(text);
+        return NULL;
+    }
+    return text;
+}
+
+/* A server that refuses may answer and close before it has read all: what it said comes first. */
+static int send_all(struct client *client, const char *text, size_t size, uint64_t deadline,
+                    struct error *err)
+{
+    size_t done = 0;
+
+    while (done < size) {
+        ssize_t n = send(client->fd, text + done, size - done, MSG_NOSIGNAL);
+
+        if (n >= 0) {
+            done += (size_t)n;
+            continue;
+        }
+        if (errno == EPIPE || errno == ECONNRESET)
+            return 0;
+        if (errno != EAGAIN && errno != EINTR)
+            return cut(err, errno);
+        if (errno == EAGAIN && wait_for(client, POLLOUT, deadline, err) < 0)
+            return -1;
+    }
+    return 0;
+}
+
+/* ---- receiving ---- */
+
+/* Reads more into `in`; 0 at the end of the connection. */
+static ssize_t receive(struct client *client, uint64_t deadline, struct error *err)
+{
+    ssize_t n;
+
+    if (client->in_start > 0) {
+        memmove(client->in, client->in + client->in_start, client->in_end - client->in_start);
+        client->in_end -= client->in_start;
+        client->in_start = 0;
+    }
+    do {
+        n = recv(client->fd, client->in + client->in_end, sizeof(client->in) - client->in_end, 0);
+        if (n < 0 && errno == EAGAIN && wait_for(client, POLLIN, deadline, err) < 0)
+            return -1;
+    } while (n < 0 && (errno == EAGAIN || errno == EINTR));
+    if (n < 0)
+        return errno == ECONNRESET || errno == EPIPE ? 0 : cut(err, errno);
+    client->in_end += (size_t)n;
+    return n;
+}
+
+static int head_read(struct client *client, uint64_t deadline, struct error *err)
+{
+    size_t size;
+
+    for (;;) {
+        size_t there = client->in_end - client->in_start;
+        ssize_t n;
+
+        size = wire_head_length(client->in + client->in_start, there);
+        if (size > 0)
+            break;
+        if (there == sizeof(client->in))
+            return error_set(err, "bad_answer", 0,
+                             "the server's answer is no HTTP: its head does not end; check that "
+                             "COVE_URL leads to cove");
+        n = receive(client, deadline, err);
+        if (n < 0)
+            return -1;
+        if (n == 0)
+            return cut(err, 0);
+    }
+    memcpy(client->head_text, client->in + client->in_start, size);
+    client->in_start += size;
+    return wire_head_parse(client->head_text, size, &client->head, err);
+}
+
+static void body_begin(struct client *client)
+{
+    const struct wire_head *head = &client->head;
+
+    client->chunks = (struct wire_chunks){0};
+    client->left = head->has_length ? head->length : UINT64_MAX;
+    client->line_size = client->line_taken = 0;
+    client->has_body = head->status != 204 && head->status != 304 && client->left != 0;
+    if (!client->has_body && head->closes)
+        client_abandon(client);
+}
+
+static int answer_begin(struct client *client, uint64_t deadline, struct error *err)
+{
+    for (int i = 0; i < INTERIMS_MAX; i++) {
+        if (head_read(client, deadline, err) < 0)
+            return -1;
+        if (client->head.status >= 200) {
+            body_begin(client);
+            return 0;
+        }
+        if (client->head.status == 101)
+            break;
+    }
+    return error_set(err, "bad_answer", 0,
+                     "the server's answer never comes to its point; check that COVE_URL leads to "
+                     "cove");
+}
+
+static void body_end(struct client *client)
+{
+    client->has_body = false;
+    if (client->head.closes)
+        client_abandon(client);
+}
+
+/* What is there of the content, in place: how much, 0 if there is none yet. */
+static ssize_t content_take(struct client *client, size_t most, char **content, struct error *err)
+{
+    size_t there = client->in_end - client->in_start;
+    size_t size = there < most ? there : most;
+
+    *content = client->in + client->in_start;
+    if (client->head.is_chunked) {
+        ssize_t taken = wire_chunks_take(&client->chunks, *content, size, &size, err);
+
+        if (taken < 0) {
+            client_abandon(client);
+            return -1;
+        }
+        client->in_start += (size_t)taken;
+        if (client->chunks.state == WIRE_CHUNK_END)
+            body_end(client);
+        return (ssize_t)size;
+    }
+    if (size > client->left)
+        size = (size_t)client->left;
+    client->in_start += size;
+    if (client->left != UINT64_MAX)
+        client->left -= size;
+    if (client->left == 0)
+        body_end(client);
+    return (ssize_t)size;
+}
+
+ssize_t client_read(struct client *client, void *into, size_t size, struct error *err)
+{
+    while (client->has_body) {
+        char *content;
+        ssize_t n;
+
+        if (client->in_start == client->in_end) {
+            n = receive(client, deadline_in(CLIENT_IDLE_MS), err);
+            if (n < 0) {
+                client_abandon(client);
+                return -1;
+            }
+            if (n == 0) {
+                bool is_whole = !client->head.is_chunked && !client->head.has_length;
+
+                client_abandon(client);
+                return is_whole ? 0 : cut(err, 0);
+            }
+        }
+        n = content_take(client, size, &content, err);
+        if (n < 0)
+            return -1;
+        if (n > 0) {
+            memcpy(into, content, (size_t)n);
+            return n;
+        }
+    }
+    return 0;
+}
+
+static int line_grow(struct client *client, struct error *err)
+{
+    size_t room = client->line_room == 0 ? 65536 : client->line_room * 2;
+    char *line;
+
+    if (client->line_room >= CLIENT_LINE_MAX)
+        return error_set(err, "bad_answer", 0,
+                         "the server's answer has a line without end; check that COVE_URL leads to "
+                         "cove");
+    line = realloc(client->line, room);
+    if (line == NULL)
+        return option_no_memory(err);
+    client->line = line;
+    client->line_room = room;
+    return 0;
+}
+
+int client_line(struct client *client, char **line, size_t *size, struct error *err)
+{
+    size_t searched = 0;
+
+    client->line_size -= client->line_taken;
+    if (client->line_taken > 0)
+        memmove(client->line, client->line + client->line_taken, client->line_size);
+    client->line_taken = 0;
+    for (;;) {
+        char *end = client->line_size == searched
+                        ? NULL
+                        : memchr(client->line + searched, '\n', client->line_size - searched);
+        ssize_t n;
+
+        if (end != NULL) {
+            *end = '\0';
+            *line = client->line;
+            *size = (size_t)(end - client->line);
+            client->line_taken = *size + 1;
+            return 1;
+        }
+        searched = client->line_size;
+        if (client->line_size == client->line_room && line_grow(client, err) < 0)
+            return -1;
+        n = client_read(client, client->line + client->line_size,
+                        client->line_room - client->line_size, err);
+        if (n < 0)
+            return -1;
+        if (n == 0)
+            return client->line_size == 0 ? 0 : cut(err, 0);
+        client->line_size += (size_t)n;
+    }
+}
+
+const char *client_header(const struct client *client, const char *name)
+{
+    return wire_header_get(&client->head, name);
+}
+
+/* ---- whole answers ---- */
+
+static int body_read(struct client *client, char **body, size_t *size, struct error *err)
+{
+    char *text = NULL;
+    size_t used = 0;
+    size_t room = 0;
+    ssize_t n;
+
+    do {
+        if (room - used < 2) {
+            size_t more = room == 0 ? 16384 : room * 2;
+            char *grown = more > CLIENT_BODY_MAX ? NULL : realloc(text, more);
+
+            if (grown == NULL) {
+                free(text);
+                client_abandon(client);
+                return error_set(err, "bad_answer", 0,
+                                 "the server's answer is longer than any of cove's; check that "
+                                 "COVE_URL leads to cove");
+            }
+            text = grown;
+            room = more;
+        }
+        n = client_read(client, text + used, room - used - 1, err);
+        used += n > 0 ? (size_t)n : 0;
+    } while (n > 0);
+    if (n < 0) {
+        free(text);
+        return -1;
+    }
+    text[used] = '\0';
+    *body = text;
+    *size = used;
+    return 0;
+}
+
+static bool code_is_good(const char *code)
+{
+    return code != NULL && code[0] != '\0' && strlen(code) < ERROR_CODE_MAX &&
+           code[strspn(code, "abcdefghijklmnopqrstuvwxyz_0123456789")] == '\0';
+}
+
+/* The sentence of a problem document (RFC 9457), with the remedy that only we know. */
+static int refused(const struct client *client, const struct doc *problem, struct error *err)
+{
+    const char *code = doc_text(problem, "code");
+    const char *detail = doc_text(problem, "detail");
+    const char *remedy = doc_text(problem, "remedy");
+    char shown[ERROR_TEXT_MAX];
+    char shown_remedy[ERROR_TEXT_MAX];
+
+    if (!code_is_good(code)) {
+        (void)error_set(
+            err, "bad_answer", 0,
+            "the server answered with status %u and no reason; check that COVE_URL leads "
+            "to cove",
+            client->head.status);
+        return -1;
+    }
+    if (detail == NULL)
+        detail = doc_text(problem, "title");
+    show_escape(shown, sizeof(shown), detail == NULL ? code : detail);
+    /* A detail in two parts says itself what to do, and knows better than the remedy of its kind. */
+    if (remedy == NULL || strchr(shown, ';') != NULL)
+        remedy = "";
+    show_escape(shown_remedy, sizeof(shown_remedy), remedy);
+    if (strcmp(code, "bad_key") == 0 && client->key == NULL)
+        return error_set(err, "no_key", 0, "the server wants a key; set COVE_API_KEY");
+    return error_set(err, code, 0, "%s%s%s", shown, shown_remedy[0] == '\0' ? "" : "; ",
+                     shown_remedy);
+}
+
+/* Reads an answer that is no success to its end. */
+static int refusal_read(struct client *client, struct error *err)
+{
+    _cleanup_free_ char *body = NULL;
+    _cleanup_doc_ struct doc *problem = NULL;
+    struct error ignored;
+    size_t size = 0;
+
+    if (body_read(client, &body, &size, err) < 0)
+        return -1;
+    if (size > 0)
+        (void)doc_parse(body, size, &problem, &ignored);
+    return refused(client, problem, err);
+}
+
+static int request_send(struct client *client, const struct client_request *request,
+                        const char *body, size_t body_size, struct error *err)
+{
+    _cleanup_free_ char *text = NULL;
+    bool may_repeat = request->repeat_key != NULL || request->method == NULL;
+    unsigned answer_ms = request->answer_ms == 0 ? CLIENT_ANSWER_MS : request->answer_ms;
+    size_t size = 0;
+
+    text = request_text(client, request, body, body_size, &size);
+    if (text == NULL)
+        return option_no_memory(err);
+    for (int attempt = 0;; attempt++) {
+        uint64_t deadline = deadline_in(answer_ms);
+        int result;
+
+        if (client_connect(client, err) < 0)
+            return -1;
+        result = send_all(client, text, size, deadline, err);
+        if (result == 0)
+            result = answer_begin(client, deadline, err);
+        if (result == 0)
+            return 0;
+        client_abandon(client);
+        if (attempt > 0 || !may_repeat || strcmp(err->code, "cut") != 0)
+            return -1;
+    }
+}
+
+int client_start(struct client *client, const struct client_request *request, struct error *err)
+{
+    _cleanup_free_ char *json = NULL;
+    const char *body = request->bytes;
+    size_t size = request->size;
+
+    if (request->json != NULL) {
+        json = doc_dump(request->json, err);
+        if (json == NULL)
+            return -1;
+        body = json;
+        size = strlen(json);
+    }
+    if (request_send(client, request, body, size, err) < 0)
+        return -1;
+    if (client->head.status / 100 == 2)
+        return 0;
+    return refusal_read(client, err);
+}
+
+int client_call(struct client *client, const struct client_request *request, struct doc **answer,
+                struct error *err)
+{
+    _cleanup_free_ char *body = NULL;
+    size_t size = 0;
+
+    if (answer != NULL)
+        *answer = NULL;
+    if (client_start(client, request, err) < 0 || body_read(client, &body, &size, err) < 0)
+        return -1;
+    return answer == NULL || size == 0 ? 0 : doc_parse(body, size, answer, err);
+}
+
+int client_repeat_key(char key[CLIENT_KEY_SIZE], struct error *err)
+{
+    unsigned char bytes[(CLIENT_KEY_SIZE - 1) / 2];
+
+    if (getrandom(bytes, sizeof(bytes), 0) != (ssize_t)sizeof(bytes))
+        return error_set(err, "random", errno, "getrandom: the kernel refused it");
+    for (size_t i = 0; i < sizeof(bytes); i++)
+        (void)snprintf(key + 2 * i, 3, "%02x", bytes[i]);
+    return 0;
+}

@@ -1,0 +1,332 @@
+/* `cove create`: a sandbox that lives until it is removed. What the caller did not say is not sent, so
+ * that the server's own defaults hold. */
+#include "base/fd.h"
+#include "base/parse.h"
+#include "cmd/api.h"
+#include "cmd/cmd.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#define CREATE_ANSWER_MS 180000 /* a box may have to wait for a disk */
+
+struct create {
+    struct options_common common;
+    const char *root, *privileges, *cwd, *user, *hostname, *then;
+    bool ephemeral;
+    uint64_t memory_bytes, disk_bytes, pids, idle_ms, lifetime_ms; /* 0: not said */
+    uint32_t cpu_milli;
+    struct api_pairs env, labels;
+    struct doc *mounts;
+};
+
+static int take_root(void *into, const char *value, struct error *err)
+{
+    struct create *create = into;
+
+    if (strchr(value, '/') != NULL)
+        return option_bad_value(err, "root", value, "a sandbox takes the name of a root, no path",
+                                "register it with cove root add NAME PATH, and name it here");
+    create->root = value;
+    return 0;
+}
+
+static int take_privileges(void *into, const char *value, struct error *err)
+{
+    struct create *create = into;
+
+    if (strcmp(value, "plain") != 0 && strcmp(value, "system") != 0)
+        return option_bad_value(err, "privileges", value, "there is no such profile",
+                                "choose plain or system");
+    create->privileges = value;
+    return 0;
+}
+
+static int take_ephemeral(void *into, const char *value, struct error *err)
+{
+    (void)value;
+    (void)err;
+    ((struct create *)into)->ephemeral = true;
+    return 0;
+}
+
+static int take_cwd(void *into, const char *value, struct error *err)
+{
+    (void)err;
+    ((struct create *)into)->cwd = value;
+    return 0;
+}
+
+static int take_user(void *into, const char *value, struct error *err)
+{
+    (void)err;
+    ((struct create *)into)->user = value;
+    return 0;
+}
+
+static int take_hostname(void *into, const char *value, struct error *err)
+{
+    (void)err;
+    ((struct create *)into)->hostname = value;
+    return 0;
+}
+
+static int take_memory(void *into, const char *value, struct error *err)
+{
+    return parse_size("--memory", value, &((struct create *)into)->memory_bytes, err);
+}
+
+static int take_disk(void *into, const char *value, struct error *err)
+{
+    return parse_size("--disk", value, &((struct create *)into)->disk_bytes, err);
+}
+
+static int take_cpus(void *into, const char *value, struct error *err)
+{
+    return parse_cpus("--cpus", value, &((struct create *)into)->cpu_milli, err);
+}
+
+static int take_pids(void *into, const char *value, struct error *err)
+{
+    return parse_count("--pids", value, 1, 4194304, &((struct create *)into)->pids, err);
+}
+
+static int take_idle(void *into, const char *value, struct error *err)
+{
+    return parse_duration("--idle", value, &((struct create *)into)->idle_ms, err);
+}
+
+static int take_lifetime(void *into, const char *value, struct error *err)
+{
+    return parse_duration("--lifetime", value, &((struct create *)into)->lifetime_ms, err);
+}
+
+static int take_then(void *into, const char *value, struct error *err)
+{
+    if (strcmp(value, "stop") != 0 && strcmp(value, "kill") != 0)
+        return option_bad_value(err, "then", value, "there is no such end", "choose stop or kill");
+    ((struct create *)into)->then = value;
+    return 0;
+}
+
+static int take_env(void *into, const char *value, struct error *err)
+{
+    return api_pairs_take(&((struct create *)into)->env, "env", value, true, err);
+}
+
+static int take_label(void *into, const char *value, struct error *err)
+{
+    return api_pairs_take(&((struct create *)into)->labels, "label", value, false, err);
+}
+
+/* NAME:/TARGET[:ro] */
+static int take_mount(void *into, const char *value, struct error *err)
+{
+    struct create *create = into;
+    struct doc *mount = doc_new();
+    size_t name = strcspn(value, ":");
+    size_t length = strlen(value);
+    bool read_only = length > 3 && strcmp(value + length - 3, ":ro") == 0;
+    char text[512];
+    int failed = 0;
+
+    if (read_only)
+        length -= 3;
+    if (name == 0 || name >= length || value[name + 1] != '/' || length >= sizeof(text)) {
+        doc_free(mount);
+        return option_bad_value(
+            err, "mount", value, "that is no mount of a sandbox",
+            "write NAME:/TARGET or NAME:/TARGET:ro, with a NAME of cove mount ls");
+    }
+    (void)snprintf(text, sizeof(text), "%.*s", (int)name, value);
+    failed |= doc_set_text(mount, "name", text);
+    (void)snprintf(text, sizeof(text), "%.*s", (int)(length - name - 1), value + name + 1);
+    failed |= doc_set_text(mount, "target", text);
+    if (read_only)
+        failed |= doc_set_true(mount, "read_only");
+    if (create->mounts == NULL)
+        create->mounts = doc_new_array();
+    failed |= doc_add(create->mounts, mount);
+    return failed == 0
+               ? 0
+               : option_bad_value(err, "mount", value, "it is no UTF-8", "use another path");
+}
+
+static const struct option_row rows[] = {
+    {"root", "NAME", "the host's /usr, /bin, /lib*, read-only",
+     "root of the sandbox, by the name of a registered one: cove root ls", take_root, 0},
+    {"privileges", "plain|system", "system",
+     "plain: no privilege at all; system: root inside the sandbox, for apt, su and sudo",
+     take_privileges, 0},
+    {"ephemeral", NULL, NULL,
+     "its disk is in memory and ends with it; else what it writes survives cove stop",
+     take_ephemeral, 0},
+    {"memory", "SIZE", "the server's", "memory of all its processes together", take_memory, 0},
+    {"cpus", "NUMBER", "the server's", "CPUs, such as 2 or 0.5", take_cpus, 0},
+    {"disk", "SIZE", "the server's", "what it may write", take_disk, 0},
+    {"pids", "NUMBER", "the server's", "processes and threads", take_pids, 0},
+    {"env", "NAME[=VALUE]", NULL,
+     "a variable of every command in it; without a value, pass yours on; repeatable", take_env,
+     'e'},
+    {"cwd", "DIR", "the user's home", "directory in which commands start", take_cwd, 'w'},
+    {"user", "USER[:GROUP]", "user; root with --privileges system",
+     "who runs its commands, by name or number inside the sandbox", take_user, 'u'},
+    {"hostname", "NAME", "box", "host name inside", take_hostname, 0},
+    {"label", "KEY=VALUE", NULL, "a note for yourself, to find it by cove ls --label; repeatable",
+     take_label, 'l'},
+    {"mount", "NAME:/TARGET[:ro]", NULL,
+     "put a registered directory at TARGET, by its name: cove mount ls; repeatable", take_mount, 0},
+    {"idle", "TIME", "none", "how long nothing may run in it before it ends", take_idle, 0},
+    {"lifetime", "TIME", "none", "how long it lives at most", take_lifetime, 0},
+    {"then", "stop|kill", "the server's",
+     "what its end is after these: stop keeps the disk, kill deletes all", take_then, 0},
+    {"json", NULL, NULL, "print the sandbox as the API has it", option_take_json, 0},
+    {"help", NULL, NULL, "print this", option_take_help, 'h'},
+};
+
+static const struct option_table table = {
+    .command = "create",
+    .usage = "[NAME]",
+    .head =
+        "Usage: cove create [options] [NAME]\n"
+        "\n"
+        "Makes a sandbox that lives until cove rm, and prints its id. With a NAME that a sandbox\n"
+        "has already, that one is meant and nothing is made.\n"
+        "\n"
+        "Options:\n",
+    .tail = "\n"
+            "SIZE is bytes, or has a K, M, G or T; TIME is seconds, or has ms, s, m or h.\n"
+            "\n"
+            "Examples:\n"
+            "  cove create work\n"
+            "  cove create --ephemeral --memory 512M --idle 10m --then kill\n",
+    .rows = rows,
+    .rows_count = sizeof(rows) / sizeof(rows[0]),
+    .words = 1,
+};
+
+/* Adds `part` under `key` if something is in it. */
+static int part_set(struct doc *body, const char *key, struct doc *part, int failed)
+{
+    if (failed != 0 || doc_next_key(part, NULL) == NULL) {
+        doc_free(part);
+        return failed;
+    }
+    return doc_set(body, key, part);
+}
+
+static int number_set(struct doc *doc, const char *key, uint64_t value)
+{
+    return value == 0 ? 0 : doc_set_number(doc, key, value);
+}
+
+static int resources_set(const struct create *create, struct doc *body)
+{
+    struct doc *part = doc_new();
+    int failed = 0;
+
+    failed |= number_set(part, "memory_bytes", create->memory_bytes);
+    failed |= number_set(part, "disk_bytes", create->disk_bytes);
+    failed |= number_set(part, "pids", create->pids);
+    if (create->cpu_milli != 0)
+        failed |= doc_set_real(part, "cpus", create->cpu_milli / 1000.0);
+    return part_set(body, "resources", part, failed);
+}
+
+static int lifecycle_set(const struct create *create, struct doc *body)
+{
+    struct doc *part = doc_new();
+    int failed = 0;
+
+    failed |= number_set(part, "lifetime_ms", create->lifetime_ms);
+    failed |= number_set(part, "idle_ms", create->idle_ms);
+    failed |= doc_set_text(part, "then", create->then);
+    return part_set(body, "lifecycle", part, failed);
+}
+
+static int body_make(const struct create *create, const char *name, struct doc *body,
+                     struct error *err)
+{
+    int failed = 0;
+
+    failed |= doc_set_text(body, "name", name);
+    failed |= doc_set_text(body, "root", create->root);
+    failed |= doc_set_text(body, "privileges", create->privileges);
+    failed |= doc_set_text(body, "disk_kind", create->ephemeral ? "ephemeral" : NULL);
+    failed |= doc_set_text(body, "cwd", create->cwd);
+    failed |= doc_set_text(body, "user", create->user);
+    failed |= doc_set_text(body, "hostname", create->hostname);
+    if (create->env.object != NULL)
+        failed |= doc_set_copy(body, "env", create->env.object);
+    if (create->labels.object != NULL)
+        failed |= doc_set_copy(body, "labels", create->labels.object);
+    if (create->mounts != NULL)
+        failed |= doc_set_copy(body, "mounts", create->mounts);
+    failed |= resources_set(create, body);
+    failed |= lifecycle_set(create, body);
+    if (failed != 0)
+        return error_set(err, "bad_value", 0,
+                         "create: a word is no UTF-8; a sandbox takes nothing else");
+    return 0;
+}
+
+static int answer_print(const struct create *create, const struct doc *sandbox, struct error *err)
+{
+    const struct doc *created = doc_get(sandbox, "created");
+    const char *id;
+    char line[128];
+
+    if (create->common.json)
+        return doc_print(sandbox, err);
+    if (api_text(sandbox, "id", &id, err) < 0)
+        return -1;
+    if (strlen(id) > 64 || id[strspn(id, "abcdefghijklmnopqrstuvwxyz0123456789-")] != '\0')
+        return error_set(err, "bad_answer", 0, "the server gave the sandbox an id that is none");
+    if (created != NULL && !doc_true(sandbox, "created"))
+        cmd_say("it was there already; nothing was made or changed");
+    (void)snprintf(line, sizeof(line), "%s\n", id);
+    return cmd_print(line, strlen(line));
+}
+
+static int create_run(const struct create *create, const char *name, struct error *err)
+{
+    _cleanup_client_ struct client *client = NULL;
+    _cleanup_doc_ struct doc *body = doc_new();
+    _cleanup_doc_ struct doc *sandbox = NULL;
+    char key[CLIENT_KEY_SIZE];
+    const struct client_request request = {.method = "POST",
+                                           .path = "/v1/sandboxes",
+                                           .json = body,
+                                           .answer_ms = CREATE_ANSWER_MS,
+                                           .repeat_key = key};
+
+    if (body_make(create, name, body, err) < 0 || client_repeat_key(key, err) < 0 ||
+        client_open(&client, err) < 0 || client_call(client, &request, &sandbox, err) < 0)
+        return -1;
+    return answer_print(create, sandbox, err);
+}
+
+/* A server that has no persistent disks says so; which word gets another one is known here. */
+static int create_fail(const struct create *create, struct error *err)
+{
+    if (strcmp(err->code, "not_yet") != 0 || create->ephemeral)
+        return api_fail(err);
+    cmd_say("%.*s; add --ephemeral", (int)strcspn(err->text, ";"), err->text);
+    return CMD_FAILED;
+}
+
+int cmd_create(int argc, char **argv)
+{
+    struct create create = {0};
+    struct option_words words;
+    struct error err;
+    int status = 0;
+
+    if (options_begin(&table, &create, argc, argv, &words, &status) &&
+        create_run(&create, words.word[0], &err) < 0)
+        status = create_fail(&create, &err);
+    doc_free(create.env.object);
+    doc_free(create.labels.object);
+    doc_free(create.mounts);
+    return status;
+}

@@ -1,0 +1,405 @@
+/* `cove exec`: one command in a sandbox that lives; its output as it comes, its end as our own.
+ *
+ * The command is started, then its log is followed: a server that is replaced meanwhile is found again
+ * and nothing is lost. It is told of signals that we get over a connection of its own, since the first
+ * is busy. A command whose output nobody reads any more is killed, as a pipe would do. */
+#include "cmd/exec.h"
+
+#include "base/fd.h"
+#include "base/parse.h"
+#include "cmd/api.h"
+#include "cmd/cmd.h"
+#include "cmd/follow.h"
+
+#include <errno.h>
+#include <limits.h>
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/signalfd.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#define START_ANSWER_MS 180000 /* with --start a box is made first */
+#define SIGNAL_ANSWER_MS 5000
+
+struct exec_options {
+    struct options_common common;
+    bool input, detach, start;
+    const char *cwd, *user, *tag;
+    uint64_t timeout_ms; /* 0: none */
+    struct api_pairs env;
+};
+
+struct exec {
+    const struct exec_options *options;
+    struct client *client;  /* starts, then follows */
+    struct client *control; /* signals; NULL: not needed yet */
+    char sandbox[API_PATH_MAX];
+    char path[API_PATH_MAX]; /* of the process; "": it does not run yet */
+    int signals;             /* signalfd */
+    int early;               /* a signal that came before; 0: none */
+    int endings;             /* how often we were told to end */
+    pid_t feeder;            /* 0: none */
+    bool feeder_failed;
+};
+
+/* ---- options ---- */
+
+static int take_input(void *into, const char *value, struct error *err)
+{
+    (void)value;
+    (void)err;
+    ((struct exec_options *)into)->input = true;
+    return 0;
+}
+
+static int take_detach(void *into, const char *value, struct error *err)
+{
+    (void)value;
+    (void)err;
+    ((struct exec_options *)into)->detach = true;
+    return 0;
+}
+
+static int take_start(void *into, const char *value, struct error *err)
+{
+    (void)value;
+    (void)err;
+    ((struct exec_options *)into)->start = true;
+    return 0;
+}
+
+static int take_cwd(void *into, const char *value, struct error *err)
+{
+    (void)err;
+    ((struct exec_options *)into)->cwd = value;
+    return 0;
+}
+
+static int take_user(void *into, const char *value, struct error *err)
+{
+    (void)err;
+    ((struct exec_options *)into)->user = value;
+    return 0;
+}
+
+static int take_tag(void *into, const char *value, struct error *err)
+{
+    (void)err;
+    ((struct exec_options *)into)->tag = value;
+    return 0;
+}
+
+static int take_timeout(void *into, const char *value, struct error *err)
+{
+    return parse_duration("--timeout", value, &((struct exec_options *)into)->timeout_ms, err);
+}
+
+static int take_env(void *into, const char *value, struct error *err)
+{
+    return api_pairs_take(&((struct exec_options *)into)->env, "env", value, true, err);
+}
+
+static const struct option_row rows[] = {
+    {"interactive", NULL, "it has none",
+     "give the command our standard input, whatever that is; without it a loop of a shell that "
+     "reads from a file keeps what is its own",
+     take_input, 'i'},
+    {"detach", NULL, NULL, "only start it and print its id, for cove logs, wait and kill",
+     take_detach, 'd'},
+    {"env", "NAME[=VALUE]", "the sandbox's",
+     "set a variable; without a value, pass yours on; repeatable", take_env, 'e'},
+    {"cwd", "DIR", "the sandbox's", "directory to start in", take_cwd, 'w'},
+    {"user", "USER[:GROUP]", "the sandbox's",
+     "who runs the command, by name or number inside the sandbox", take_user, 'u'},
+    {"timeout", "TIME", "none", "kill it with all it started after this long; exit 124",
+     take_timeout, 0},
+    {"start", NULL, NULL, "start the sandbox first if it is stopped", take_start, 0},
+    {"tag", "TEXT", NULL, "a note for yourself, kept with the process", take_tag, 0},
+    {"json", NULL, NULL, "print one JSON object with the result and the output", option_take_json,
+     0},
+    {"help", NULL, NULL, "print this", option_take_help, 'h'},
+};
+
+static const struct option_table table = {
+    .command = "exec",
+    .usage = "SANDBOX -- COMMAND [ARG...]",
+    .head = "Usage: cove exec [options] SANDBOX [--] COMMAND [ARG...]\n"
+            "\n"
+            "Runs a command in a sandbox, by its id or its name, and shows what it writes as it\n"
+            "comes. Ctrl-C interrupts the command; a second one kills it with all it started.\n"
+            "\n"
+            "Options:\n",
+    .tail =
+        "\n"
+        "TIME is seconds, or has ms, s, m or h.\n"
+        "\n"
+        "Exit status: the command's own; 128+N if signal N killed it; 124 at the timeout; 125 if\n"
+        "cove itself failed; 126 if the command cannot be executed; 127 if it is not there.\n"
+        "\n"
+        "Examples:\n"
+        "  cove exec work -- sh -c 'id; pwd'\n"
+        "  cove exec -i work -- tar x <files.tar\n"
+        "  cove exec -d work -- python3 -m http.server\n",
+    .rows = rows,
+    .rows_count = sizeof(rows) / sizeof(rows[0]),
+    .words = 1,
+    .words_least = 1,
+    .command_follows = true,
+};
+
+/* ---- the request ---- */
+
+static int body_make(const struct exec_options *options, char *const *command, struct doc *body,
+                     struct error *err)
+{
+    struct doc *argv = doc_new_array();
+    int failed = 0;
+
+    for (; *command != NULL; command++)
+        failed |= doc_add_text(argv, *command);
+    failed |= doc_set(body, "argv", argv);
+    failed |= doc_set_text(body, "cwd", options->cwd);
+    failed |= doc_set_text(body, "user", options->user);
+    failed |= doc_set_text(body, "tag", options->tag);
+    failed |= doc_set_number(body, "timeout_ms",
+                             options->timeout_ms); /* 0: not the server's, none */
+    if (options->env.object != NULL)
+        failed |= doc_set_copy(body, "env", options->env.object);
+    if (options->start)
+        failed |= doc_set_true(body, "start");
+    if (options->input)
+        failed |= doc_set_true(body, "open_stdin");
+    if (failed != 0)
+        return error_set(
+            err, "bad_value", 0,
+            "exec: a word is no UTF-8, and a sandbox takes nothing else; pass such bytes "
+            "by standard input");
+    return 0;
+}
+
+static int refused(const struct error *err)
+{
+    (void)api_fail(err);
+    return api_start_status(err->code);
+}
+
+/* ---- signals ---- */
+
+static const int forwarded[] = {SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGUSR1, SIGUSR2};
+
+static bool signal_ends(int number)
+{
+    return number == SIGINT || number == SIGTERM || number == SIGHUP || number == SIGQUIT;
+}
+
+static bool signal_is_ignored(int number)
+{
+    struct sigaction action;
+
+    return sigaction(number, NULL, &action) == 0 && action.sa_handler == SIG_IGN;
+}
+
+static int signals_open(struct exec *exec, struct error *err)
+{
+    sigset_t taken;
+    sigset_t blocked;
+
+    (void)sigemptyset(&taken);
+    (void)sigaddset(&taken, SIGCHLD);
+    for (size_t i = 0; i < sizeof(forwarded) / sizeof(forwarded[0]); i++)
+        if (!signal_is_ignored(forwarded[i]))
+            (void)sigaddset(&taken, forwarded[i]);
+    blocked = taken;
+    (void)sigaddset(&blocked, SIGPIPE);
+    (void)sigprocmask(SIG_BLOCK, &blocked, NULL);
+    exec->signals = signalfd(-1, &taken, SFD_CLOEXEC | SFD_NONBLOCK);
+    if (exec->signals < 0)
+        return error_set(err, "signals", errno, "signalfd: the kernel refused it; end something");
+    return 0;
+}
+
+/* Tells the process of a signal, or with 0 kills all of it. What fails is not said: most often it has
+ * just ended. */
+static void process_tell(struct exec *exec, int number)
+{
+    _cleanup_doc_ struct doc *body = doc_new();
+    struct error ignored;
+    char path[API_PATH_MAX + 16];
+    const struct client_request request = {.method = number == 0 ? "DELETE" : "POST",
+                                           .path = path,
+                                           .json = number == 0 ? NULL : body,
+                                           .answer_ms = SIGNAL_ANSWER_MS};
+
+    (void)snprintf(path, sizeof(path), "%s%s", exec->path, number == 0 ? "" : "/signal");
+    if (exec->control == NULL && client_copy(exec->client, &exec->control, &ignored) < 0)
+        return;
+    if (number == 0 || doc_set_number(body, "signal", (uint64_t)number) == 0)
+        (void)client_call(exec->control, &request, NULL, &ignored);
+}
+
+static void feeder_reap(struct exec *exec)
+{
+    int status;
+
+    if (exec->feeder == 0 || waitpid(exec->feeder, &status, WNOHANG) != exec->feeder)
+        return;
+    exec->feeder = 0;
+    if (status == 0)
+        return;
+    /* The command would wait for the rest, or take what it got for all. */
+    exec->feeder_failed = true;
+    process_tell(exec, 0);
+}
+
+/* The first is for the command, the second ends it whatever it does, the third ends us. */
+static void signal_take(struct exec *exec, int number)
+{
+    if (signal_ends(number))
+        exec->endings++;
+    if (exec->endings > 2 || (exec->endings > 1 && exec->path[0] == '\0'))
+        _exit(API_EXIT_SIGNAL + number);
+    if (exec->path[0] == '\0')
+        exec->early = number;
+    else
+        process_tell(exec, signal_ends(number) && exec->endings > 1 ? 0 : number);
+}
+
+static void signals_take(void *arg)
+{
+    struct exec *exec = arg;
+    struct signalfd_siginfo info;
+
+    while (read(exec->signals, &info, sizeof(info)) == (ssize_t)sizeof(info)) {
+        if (info.ssi_signo == SIGCHLD)
+            feeder_reap(exec);
+        else
+            signal_take(exec, (int)info.ssi_signo);
+    }
+}
+
+/* ---- running ---- */
+
+static int process_start(struct exec *exec, const char *sandbox, const struct doc *body,
+                         struct doc **process, struct error *err)
+{
+    const struct client_request request = {
+        .method = "POST", .path = exec->sandbox, .json = body, .answer_ms = START_ANSWER_MS};
+    const char *id;
+
+    if (api_sandbox_path(exec->sandbox, sandbox, "/processes", err) < 0 ||
+        client_call(exec->client, &request, process, err) < 0 ||
+        api_text(*process, "id", &id, err) < 0)
+        return -1;
+    if (id[strspn(id, "0123456789")] != '\0' || strlen(id) > 20)
+        return error_set(err, "bad_answer", 0, "the server gave the process an id that is none");
+    return api_process_path(exec->path, sandbox, id, "", err);
+}
+
+/* Follows the process to its end: the exit status. */
+static int process_follow(struct exec *exec, struct error *err)
+{
+    _cleanup_doc_ struct doc *process = NULL;
+    struct follow follow = {.client = exec->client,
+                            .process = exec->path,
+                            .watch_fd = exec->signals,
+                            .watch_call = signals_take,
+                            .watch_arg = exec};
+    int result;
+
+    if (exec->options->input &&
+        exec_stdin_start(exec->client, exec->path, &exec->feeder, err) < 0) {
+        process_tell(exec, 0);
+        return api_fail(err);
+    }
+    if (exec->early != 0)
+        process_tell(exec, exec->early);
+    result = follow_run(&follow, &process, err);
+    exec_stdin_end(&exec->feeder);
+    if (result == 0)
+        return exec->feeder_failed ? CMD_FAILED : api_process_status(process);
+    if (!client_was_cut(err))
+        process_tell(exec, 0); /* nobody would see what it does */
+    return follow.is_unread ? API_EXIT_SIGNAL + SIGPIPE : api_fail(err);
+}
+
+static int detached_print(const struct exec_options *options, const struct doc *process,
+                          struct error *err)
+{
+    char line[64];
+
+    if (options->common.json)
+        return doc_print(process, err) < 0 ? api_fail(err) : 0;
+    (void)snprintf(line, sizeof(line), "%.40s\n", doc_text(process, "id"));
+    return cmd_print(line, strlen(line)) < 0 ? CMD_FAILED : 0;
+}
+
+static int exec_streams(struct exec *exec, const char *sandbox, const struct doc *body,
+                        struct error *err)
+{
+    _cleanup_doc_ struct doc *process = NULL;
+
+    if (!exec->options->detach) {
+        if (signals_open(exec, err) < 0)
+            return api_fail(err);
+        client_watch(exec->client, exec->signals, signals_take, exec);
+    }
+    if (process_start(exec, sandbox, body, &process, err) < 0)
+        return refused(err);
+    return exec->options->detach ? detached_print(exec->options, process, err)
+                                 : process_follow(exec, err);
+}
+
+/* With --json: one request that lasts as long as the command, which is killed if we are. */
+static int exec_json(struct exec *exec, const char *sandbox, const struct doc *body,
+                     struct error *err)
+{
+    _cleanup_doc_ struct doc *answer = NULL;
+    const struct client_request request = {
+        .method = "POST", .path = exec->sandbox, .json = body, .answer_ms = UINT_MAX};
+
+    if (api_sandbox_path(exec->sandbox, sandbox, "/exec", err) < 0 ||
+        client_call(exec->client, &request, &answer, err) < 0)
+        return refused(err);
+    if (doc_print(answer, err) < 0)
+        return api_fail(err);
+    return api_process_status(doc_get(answer, "process"));
+}
+
+static int exec_run(const struct exec_options *options, const struct option_words *words)
+{
+    struct exec exec = {.options = options, .signals = -1};
+    _cleanup_doc_ struct doc *body = doc_new();
+    struct error err;
+    int status;
+
+    if (body_make(options, words->rest, body, &err) < 0 || client_open(&exec.client, &err) < 0)
+        return api_fail(&err);
+    if (options->common.json && !options->detach)
+        status = exec_json(&exec, words->word[0], body, &err);
+    else
+        status = exec_streams(&exec, words->word[0], body, &err);
+    fd_close(&exec.signals);
+    client_close(exec.control);
+    client_close(exec.client);
+    return status;
+}
+
+int cmd_exec(int argc, char **argv)
+{
+    struct exec_options options = {0};
+    struct option_words words;
+    int status;
+
+    if (options_begin(&table, &options, argc, argv, &words, &status)) {
+        if (options.input && (options.detach || options.common.json)) {
+            cmd_say("--interactive: it goes with neither --detach nor --json; leave one out");
+            status = CMD_FAILED;
+        } else {
+            status = exec_run(&options, &words);
+        }
+    }
+    doc_free(options.env.object);
+    return status;
+}

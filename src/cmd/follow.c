@@ -1,0 +1,189 @@
+/* The output of a process as it comes: see follow.h. */
+#include "cmd/follow.h"
+
+#include "base/clock.h"
+#include "base/fd.h"
+#include "cmd/api.h"
+#include "cmd/cmd.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <poll.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+#define WRITE_PIECE 4096 /* PIPE_BUF: a pipe that polls writable takes it without blocking */
+#define AGAIN_MS 30000   /* how long a server that went away is looked for */
+#define AGAIN_PAUSE_MS 200
+
+/* ---- writing ---- */
+
+static int write_wait(struct follow *follow, int fd)
+{
+    for (;;) {
+        struct pollfd fds[2] = {{.fd = fd, .events = POLLOUT},
+                                {.fd = follow->watch_fd, .events = POLLIN}};
+        int ready = poll(fds, 2, -1);
+
+        if (ready < 0 && errno != EINTR)
+            return -1;
+        if (ready > 0 && fds[1].revents != 0)
+            follow->watch_call(follow->watch_arg);
+        if (ready > 0 && fds[0].revents != 0)
+            return 0;
+    }
+}
+
+int follow_write(struct follow *follow, int stream, const char *data, size_t size,
+                 struct error *err)
+{
+    int fd = stream == 0 ? STDOUT_FILENO : STDERR_FILENO;
+
+    while (size > 0) {
+        ssize_t n = -1;
+
+        if (write_wait(follow, fd) == 0)
+            n = write(fd, data, size < WRITE_PIECE ? size : WRITE_PIECE);
+        if (n >= 0) {
+            data += n;
+            size -= (size_t)n;
+        } else if (errno != EAGAIN && errno != EINTR) {
+            follow->is_unread = errno == EPIPE || errno == EIO;
+            return error_set(err, "stdio", errno, "standard %s: it cannot be written",
+                             stream == 0 ? "output" : "error");
+        }
+    }
+    return 0;
+}
+
+void follow_say_gap(int stream, uint64_t bytes)
+{
+    cmd_say("warning: %" PRIu64 " bytes of the command's standard %s are not kept any more", bytes,
+            stream == 0 ? "output" : "error");
+}
+
+/* ---- reading ---- */
+
+static int bad_line(struct error *err)
+{
+    return error_set(err, "bad_answer", 0,
+                     "the server's stream of output is none; check that COVE_URL leads to cove");
+}
+
+static int stream_of(const char *name)
+{
+    if (name == NULL)
+        return -1;
+    return strcmp(name, "stdout") == 0 ? 0 : strcmp(name, "stderr") == 0 ? 1 : -1;
+}
+
+static int output_take(struct follow *follow, int stream, const struct doc *event,
+                       struct error *err)
+{
+    const char *text = doc_text(event, "data");
+    _cleanup_free_ char *data = text == NULL ? NULL : strdup(text);
+    uint64_t from;
+    ssize_t size;
+
+    if (data == NULL || !doc_number(event, "from", &from))
+        return bad_line(err);
+    size = wire_base64(data, strlen(data));
+    if (size < 0)
+        return bad_line(err);
+    follow->from[stream] = from + (uint64_t)size;
+    if (follow->is_left_out[stream])
+        return 0;
+    return follow_write(follow, stream, data, (size_t)size, err);
+}
+
+static int gap_take(struct follow *follow, const struct doc *event, struct error *err)
+{
+    int stream = stream_of(doc_text(event, "stream"));
+    uint64_t from;
+    uint64_t to;
+
+    if (stream < 0 || !doc_number(event, "from", &from) || !doc_number(event, "to", &to) ||
+        to < from)
+        return bad_line(err);
+    if (!follow->is_left_out[stream])
+        follow_say_gap(stream, to - from);
+    follow->from[stream] = to;
+    return 0;
+}
+
+/* One line: 1 with `*process` at the end, 0 to go on, -1. What a later server adds is passed over. */
+static int event_take(struct follow *follow, const char *line, size_t size, struct doc **process,
+                      struct error *err)
+{
+    _cleanup_doc_ struct doc *event = NULL;
+    const char *type;
+
+    if (size == 0)
+        return 0;
+    if (doc_parse(line, size, &event, err) < 0)
+        return -1;
+    type = doc_text(event, "type");
+    if (type == NULL)
+        return bad_line(err);
+    if (stream_of(type) >= 0)
+        return output_take(follow, stream_of(type), event, err);
+    if (strcmp(type, "gap") == 0)
+        return gap_take(follow, event, err);
+    if (strcmp(type, "exit") != 0)
+        return 0;
+    *process = doc_keep(doc_get(event, "process"));
+    return *process == NULL ? bad_line(err) : 1;
+}
+
+/* One connection: 1 at the end of the process, -1. */
+static int follow_once(struct follow *follow, struct doc **process, uint64_t *heard_ns,
+                       struct error *err)
+{
+    char path[API_PATH_MAX + 128];
+    const struct client_request request = {.path = path};
+    int result;
+
+    (void)snprintf(path, sizeof(path),
+                   "%s/follow?encoding=base64&stdout_from=%" PRIu64 "&stderr_from=%" PRIu64,
+                   follow->process, follow->from[0], follow->from[1]);
+    if (client_start(follow->client, &request, err) < 0)
+        return -1;
+    do {
+        char *line;
+        size_t size;
+
+        result = client_line(follow->client, &line, &size, err);
+        if (result == 0)
+            return error_set(err, "cut", 0, "the server ended the stream before the process ended");
+        *heard_ns = clock_monotonic_ns();
+        if (result > 0)
+            result = event_take(follow, line, size, process, err);
+    } while (result == 0);
+    return result;
+}
+
+/* Whether a server that is back may go on where this error left off. */
+static bool is_worth_another(const struct error *err)
+{
+    return client_was_cut(err) || strcmp(err->code, "no_answer") == 0 ||
+           strcmp(err->code, "draining") == 0 || strcmp(err->code, "not_ready") == 0;
+}
+
+int follow_run(struct follow *follow, struct doc **process, struct error *err)
+{
+    const struct timespec pause = {.tv_nsec = AGAIN_PAUSE_MS * 1000000L};
+    uint64_t heard_ns = clock_monotonic_ns();
+
+    for (;;) {
+        if (follow_once(follow, process, &heard_ns, err) > 0)
+            return 0;
+        client_abandon(follow->client);
+        if (follow->is_unread || !is_worth_another(err) ||
+            clock_monotonic_ns() - heard_ns > AGAIN_MS * 1000000ULL)
+            return -1;
+        (void)nanosleep(&pause, NULL);
+    }
+}

@@ -1,0 +1,33 @@
+/* The output of a process as it comes, to standard output and standard error, up to its end.
+ *
+ * A server that goes away in the middle is looked for again, and goes on where it was: nothing is
+ * shown twice, and what the server no longer has is said to be missing. */
+#pragma once
+
+#include "base/err.h"
+#include "cmd/client.h"
+#include "cmd/doc.h"
+
+#include <stdbool.h>
+#include <stdint.h>
+
+struct follow {
+    struct client *client;
+    const char *process; /* its path */
+    uint64_t from[2];    /* offsets of stdout and stderr to go on from */
+    bool is_left_out[2];
+    int watch_fd; /* -1: none; served while a reader is waited for, as by client_watch() */
+    void (*watch_call)(void *arg);
+    void *watch_arg;
+    bool is_unread; /* nobody reads our output any more: the error says so, too */
+};
+
+/* `*process` gets the Process that has ended; to be freed. */
+int follow_run(struct follow *follow, struct doc **process, struct error *err);
+
+/* Writes to standard output (0) or standard error (1), however slowly it is read. */
+int follow_write(struct follow *follow, int stream, const char *data, size_t size,
+                 struct error *err);
+
+/* Says that a part of the log is gone. */
+void follow_say_gap(int stream, uint64_t bytes);

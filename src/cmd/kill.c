@@ -1,0 +1,92 @@
+/* `cove kill`: a command of a sandbox ends, with all that it started; or gets a signal. */
+#include "cmd/api.h"
+#include "cmd/cmd.h"
+
+#include <stdio.h>
+
+struct kill {
+    struct options_common common;
+    int signal_number; /* 0: kill the whole tree */
+};
+
+static int take_signal(void *into, const char *value, struct error *err)
+{
+    struct kill *options = into;
+
+    options->signal_number = api_signal_number(value);
+    if (options->signal_number == 0)
+        return option_bad_value(err, "signal", value, "there is no such signal",
+                                "write a name such as TERM, or a number from 1 to 64");
+    return 0;
+}
+
+static const struct option_row rows[] = {
+    {"signal", "NAME", NULL, "send this signal, such as TERM or HUP, instead of killing all",
+     take_signal, 's'},
+    {"help", NULL, NULL, "print this", option_take_help, 'h'},
+};
+
+static const struct option_table table = {
+    .command = "kill",
+    .usage = "SANDBOX PROCESS",
+    .head = "Usage: cove kill [options] SANDBOX PROCESS\n"
+            "\n"
+            "Kills a command of a sandbox with everything that it started; its output stays. With\n"
+            "--signal it is only told, and may do as it likes.\n"
+            "\n"
+            "Options:\n",
+    .tail = "",
+    .rows = rows,
+    .rows_count = sizeof(rows) / sizeof(rows[0]),
+    .words = 2,
+    .words_least = 2,
+};
+
+static int signal_send(struct client *client, const struct option_words *words, int number,
+                       struct error *err)
+{
+    _cleanup_doc_ struct doc *body = doc_new();
+    char path[API_PATH_MAX];
+    const struct client_request request = {.method = "POST", .path = path, .json = body};
+
+    if (doc_set_number(body, "signal", (uint64_t)number) < 0)
+        return option_no_memory(err);
+    if (api_process_path(path, words->word[0], words->word[1], "/signal", err) < 0)
+        return -1;
+    return client_call(client, &request, NULL, err);
+}
+
+/* To delete one that has ended would be to forget it, with its output. */
+static int tree_kill(struct client *client, const struct option_words *words, struct error *err)
+{
+    _cleanup_doc_ struct doc *process = NULL;
+    char path[API_PATH_MAX];
+    const struct client_request look = {.path = path};
+    const struct client_request end = {.method = "DELETE", .path = path};
+
+    if (api_process_path(path, words->word[0], words->word[1], "", err) < 0 ||
+        client_call(client, &look, &process, err) < 0)
+        return -1;
+    if (!api_process_runs(process))
+        return error_set(err, "process_ended", 0,
+                         "%.64s: this process has ended already; cove ps shows how",
+                         words->word[1]);
+    return client_call(client, &end, NULL, err);
+}
+
+int cmd_kill(int argc, char **argv)
+{
+    _cleanup_client_ struct client *client = NULL;
+    struct kill options = {0};
+    struct option_words words;
+    struct error err;
+    int status;
+
+    if (!options_begin(&table, &options, argc, argv, &words, &status))
+        return status;
+    if (client_open(&client, &err) < 0)
+        return api_fail(&err);
+    status = options.signal_number != 0 ? signal_send(client, &words, options.signal_number, &err)
+                                        : tree_kill(client, &words, &err);
+    return status < 0 ? api_fail(&err) : 0;
+}

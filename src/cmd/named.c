@@ -1,0 +1,416 @@
+/* `cove root` and `cove mount`: the directories of the host that sandboxes may be given, by name.
+ *
+ * No server is asked to open a path, for who may name paths to it owns the host. What is registered is
+ * opened here, with the rights of whoever runs this, and handed over to the keeper's own socket, which
+ * hears root and the engine's owner alone. So it works beside the engine only, not from afar. */
+#include "base/fd.h"
+#include "box/proto.h"
+#include "cmd/api.h"
+#include "cmd/cmd.h"
+#include "cmd/show.h"
+#include "keeper/names.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#define KEEPER_SOCKET "keeper.sock"
+#define ANSWER_S 10
+
+/* What differs between the two commands. */
+struct named_kind {
+    uint32_t kind;   /* enum keeper_kind */
+    const char *key; /* in the answer of the API */
+    struct option_table add, ls, rm;
+};
+
+struct named_options {
+    struct options_common common;
+    bool read_only;
+};
+
+/* ---- the keeper's socket ---- */
+
+/* It lies beside the server's. */
+static int keeper_path(char path[WIRE_PATH_MAX], struct error *err)
+{
+    _cleanup_client_ struct client *client = NULL;
+    const char *socket_path;
+    char *slash;
+
+    if (client_open(&client, err) < 0)
+        return -1;
+    socket_path = client_socket(client);
+    if (socket_path == NULL)
+        return error_set(
+            err, "not_here", 0,
+            "COVE_URL: what a server may show to sandboxes is said on its own host; run "
+            "this there, without COVE_URL");
+    (void)snprintf(path, WIRE_PATH_MAX, "%s", socket_path);
+    slash = strrchr(path, '/');
+    if ((size_t)(slash - path) + sizeof(KEEPER_SOCKET) + 1 > WIRE_PATH_MAX)
+        return error_set(err, "bad_url", 0, "%s: the keeper's socket beside it has too long a path",
+                         path);
+    memcpy(slash + 1, KEEPER_SOCKET, sizeof(KEEPER_SOCKET));
+    return 0;
+}
+
+static int keeper_connect(int *out, struct error *err)
+{
+    const struct timeval most = {.tv_sec = ANSWER_S};
+    struct sockaddr_un name = {.sun_family = AF_UNIX};
+    _cleanup_close_ int fd = -1;
+
+    if (keeper_path(name.sun_path, err) < 0)
+        return -1;
+    fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
+    if (fd < 0)
+        return error_set(err, "socket", errno, "socket: the kernel refused it");
+    (void)setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &most, sizeof(most));
+    if (connect(fd, (struct sockaddr *)&name, sizeof(name)) < 0)
+        return error_set(err, "no_keeper", errno,
+                         "%s: it cannot be reached; run this as root, or as who runs the engine",
+                         name.sun_path);
+    *out = fd_take(&fd);
+    return 0;
+}
+
+/* The next packet of the answer: its size, which is that of one of the two. */
+static ssize_t answer_receive(int keeper, void *packet, size_t size, struct error *err)
+{
+    int fds[PROTO_FDS_MAX];
+    ssize_t n = proto_receive(keeper, packet, size, fds, 0);
+
+    for (size_t i = 0; n >= 0 && i < PROTO_FDS_MAX; i++)
+        fd_close(&fds[i]); /* none are meant */
+    if (n == (ssize_t)sizeof(struct names_entry) || n == (ssize_t)sizeof(struct names_answer))
+        return n;
+    if (n == 0)
+        return error_set(
+            err, "forbidden", 0,
+            "the keeper does not hear you; run this as root, or as who runs the engine");
+    return error_set(err, "bad_answer", n < 0 ? errno : 0,
+                     "the keeper's answer is none; is it of another version of cove?");
+}
+
+static int answer_take(const struct names_answer *answer, struct error *err)
+{
+    char text[ERROR_TEXT_MAX];
+
+    if (answer->error.code[0] == '\0')
+        return 0;
+    *err = answer->error;
+    err->code[sizeof(err->code) - 1] = err->text[sizeof(err->text) - 1] = '\0';
+    show_escape(text, sizeof(text), err->text);
+    memcpy(err->text, text, sizeof(text));
+    return -1;
+}
+
+/* Asks for one change. */
+static int change(const struct named_kind *kind, enum names_verb verb, const char *name,
+                  bool read_only, int fd, struct error *err)
+{
+    struct names_request request = {.verb = verb, .kind = kind->kind, .read_only = read_only};
+    struct names_answer answer;
+    _cleanup_close_ int keeper = -1;
+
+    if (strlen(name) >= sizeof(request.name))
+        return error_set(err, "bad_name", 0, "%.64s...: a name has at most %zu characters", name,
+                         sizeof(request.name) - 1);
+    (void)snprintf(request.name, sizeof(request.name), "%s", name);
+    if (keeper_connect(&keeper, err) < 0)
+        return -1;
+    if (proto_send(keeper, &request, sizeof(request), NULL, 0, &fd, fd < 0 ? 0 : 1) < 0)
+        return error_set(err, "no_keeper", errno, "the keeper takes no request");
+    if (answer_receive(keeper, &answer, sizeof(answer), err) < 0)
+        return -1;
+    return answer_take(&answer, err);
+}
+
+/* ---- add, rm ---- */
+
+static int path_open(const struct named_kind *kind, const char *path, int *out, struct error *err)
+{
+    _cleanup_close_ int fd = open(path, O_RDONLY | O_NONBLOCK | O_NOCTTY | O_CLOEXEC);
+    struct stat st;
+
+    if (fd < 0 || fstat(fd, &st) < 0)
+        return error_set(err, "bad_path", errno, "%.200s: you cannot open it", path);
+    if (!S_ISDIR(st.st_mode) && (kind->kind != KEEPER_ROOT || !S_ISREG(st.st_mode)))
+        return error_set(err, "bad_path", 0, "%.200s: it is no directory%s; name another", path,
+                         kind->kind == KEEPER_ROOT ? " and no image" : "");
+    *out = fd_take(&fd);
+    return 0;
+}
+
+static int named_add(const struct named_kind *kind, int argc, char **argv)
+{
+    struct named_options options = {0};
+    struct option_words words;
+    _cleanup_close_ int fd = -1;
+    struct error err;
+    int status;
+
+    if (!options_begin(&kind->add, &options, argc, argv, &words, &status))
+        return status;
+    if (path_open(kind, words.word[1], &fd, &err) < 0 ||
+        change(kind, NAMES_ADD, words.word[0], options.read_only, fd, &err) < 0)
+        return api_fail(&err);
+    return 0;
+}
+
+static int named_rm(const struct named_kind *kind, int argc, char **argv)
+{
+    struct named_options options = {0};
+    struct option_words words;
+    struct error err;
+    int status;
+
+    if (!options_begin(&kind->rm, &options, argc, argv, &words, &status))
+        return status;
+    return change(kind, NAMES_REMOVE, words.word[0], false, -1, &err) < 0 ? api_fail(&err) : 0;
+}
+
+/* ---- ls ---- */
+
+static void entry_show(struct show_table *shown, struct names_entry *entry)
+{
+    entry->name[sizeof(entry->name) - 1] = entry->path[sizeof(entry->path) - 1] = '\0';
+    show_cell(shown, entry->name);
+    show_cell(shown, entry->is_there == 0 ? "missing" : entry->read_only != 0 ? "read-only" : "-");
+    show_cell(shown, entry->path);
+}
+
+/* What the keeper knows: the paths, too. */
+static int keeper_ls(const struct named_kind *kind, struct show_table *shown, struct error *err)
+{
+    const struct names_request request = {.verb = NAMES_LIST};
+    _cleanup_close_ int keeper = -1;
+    union {
+        struct names_entry entry;
+        struct names_answer answer;
+    } packet;
+
+    if (keeper_connect(&keeper, err) < 0)
+        return -1;
+    if (proto_send(keeper, &request, sizeof(request), NULL, 0, NULL, 0) < 0)
+        return error_set(err, "no_keeper", errno, "the keeper takes no request");
+    for (size_t i = 0; i <= NAMES_MAX; i++) {
+        ssize_t n = answer_receive(keeper, &packet, sizeof(packet), err);
+
+        if (n < 0)
+            return -1;
+        if (n == (ssize_t)sizeof(packet.answer))
+            return answer_take(&packet.answer, err);
+        if (packet.entry.kind == kind->kind)
+            entry_show(shown, &packet.entry);
+    }
+    return error_set(err, "bad_answer", 0, "the keeper's list has no end");
+}
+
+/* What the server says to everybody: names alone. */
+static int server_ls(const struct named_kind *kind, bool json, struct show_table *shown,
+                     struct error *err)
+{
+    _cleanup_client_ struct client *client = NULL;
+    _cleanup_doc_ struct doc *answer = NULL;
+    const struct client_request request = {.path = "/v1/roots"};
+    const struct doc *names;
+
+    if (client_open(&client, err) < 0 || client_call(client, &request, &answer, err) < 0)
+        return -1;
+    names = doc_get(answer, kind->key);
+    if (!doc_is_array(names))
+        return error_set(err, "bad_answer", 0,
+                         "the server's list is none; check that COVE_URL leads to cove");
+    if (json)
+        return doc_print(names, err);
+    for (size_t i = 0; i < doc_count(names); i++) {
+        const char *text = doc_own_text(doc_at(names, i));
+
+        show_cell(shown, text != NULL ? text : doc_text(doc_at(names, i), "name"));
+        show_cell(shown, NULL);
+        show_cell(shown, NULL);
+    }
+    return 0;
+}
+
+static int named_ls(const struct named_kind *kind, int argc, char **argv)
+{
+    static const char *const headings[] = {"NAME", "STATE", "PATH"};
+    struct named_options options = {0};
+    struct option_words words;
+    struct show_table shown;
+    struct error err;
+    int status = 0;
+
+    if (!options_begin(&kind->ls, &options, argc, argv, &words, &status))
+        return status;
+    show_table_begin(&shown, 3, headings);
+    if (options.common.json || keeper_ls(kind, &shown, &err) < 0) {
+        show_table_free(&shown);
+        show_table_begin(&shown, 3, headings);
+        status = server_ls(kind, options.common.json, &shown, &err);
+    }
+    if (status == 0 && !options.common.json)
+        status = show_table_print(&shown, &err);
+    else
+        show_table_free(&shown);
+    return status < 0 ? api_fail(&err) : 0;
+}
+
+/* ---- the two commands ---- */
+
+static int take_read_only(void *into, const char *value, struct error *err)
+{
+    (void)value;
+    (void)err;
+    ((struct named_options *)into)->read_only = true;
+    return 0;
+}
+
+static const struct option_row plain_rows[] = {
+    {"help", NULL, NULL, "print this", option_take_help, 'h'},
+};
+
+static const struct option_row mount_rows[] = {
+    {"read-only", NULL, "each sandbox decides", "no sandbox may write to it", take_read_only, 0},
+    {"help", NULL, NULL, "print this", option_take_help, 'h'},
+};
+
+static const struct option_row ls_rows[] = {
+    {"json", NULL, NULL, "print the names as the API has them", option_take_json, 0},
+    {"help", NULL, NULL, "print this", option_take_help, 'h'},
+};
+
+#define ROWS(list) .rows = (list), .rows_count = sizeof(list) / sizeof((list)[0]), .tail = ""
+
+static const struct named_kind roots = {
+    .kind = KEEPER_ROOT,
+    .key = "roots",
+    .add = {.command = "root add",
+            .usage = "NAME PATH",
+            .head = "Usage: cove root add NAME PATH\n"
+                    "\n"
+                    "Lets sandboxes have PATH, a directory or an erofs image, as their root: cove\n"
+                    "create --root NAME. It stays untouched by them. You must be root, or run the\n"
+                    "engine yourself.\n"
+                    "\n"
+                    "Options:\n",
+            ROWS(plain_rows),
+            .words = 2,
+            .words_least = 2},
+    .ls = {.command = "root ls",
+           .head =
+               "Usage: cove root ls [options]\n"
+               "\n"
+               "Lists the roots that cove create --root knows. Their paths are shown to root and\n"
+               "to who runs the engine.\n"
+               "\n"
+               "Options:\n",
+           ROWS(ls_rows)},
+    .rm = {.command = "root rm",
+           .usage = "NAME",
+           .head = "Usage: cove root rm NAME\n"
+                   "\n"
+                   "Lets no further sandbox have this root. The directory stays as it is.\n"
+                   "\n"
+                   "Options:\n",
+           ROWS(plain_rows),
+           .words = 1,
+           .words_least = 1},
+};
+
+static const struct named_kind mounts = {
+    .kind = KEEPER_MOUNT,
+    .key = "mounts",
+    .add = {.command = "mount add",
+            .usage = "NAME PATH",
+            .head =
+                "Usage: cove mount add [options] NAME PATH\n"
+                "\n"
+                "Lets sandboxes have the directory PATH in them: cove create --mount\n"
+                "NAME:/TARGET. What they write there is written to it. You must be root, or run\n"
+                "the engine yourself.\n"
+                "\n"
+                "Options:\n",
+            ROWS(mount_rows),
+            .words = 2,
+            .words_least = 2},
+    .ls = {.command = "mount ls",
+           .head =
+               "Usage: cove mount ls [options]\n"
+               "\n"
+               "Lists the directories that cove create --mount knows. Their paths are shown to\n"
+               "root and to who runs the engine.\n"
+               "\n"
+               "Options:\n",
+           ROWS(ls_rows)},
+    .rm = {.command = "mount rm",
+           .usage = "NAME",
+           .head = "Usage: cove mount rm NAME\n"
+                   "\n"
+                   "Lets no further sandbox have this directory. What is in it stays as it is.\n"
+                   "\n"
+                   "Options:\n",
+           ROWS(plain_rows),
+           .words = 1,
+           .words_least = 1},
+};
+
+static int root_add(int argc, char **argv)
+{
+    return named_add(&roots, argc, argv);
+}
+
+static int root_ls(int argc, char **argv)
+{
+    return named_ls(&roots, argc, argv);
+}
+
+static int root_rm(int argc, char **argv)
+{
+    return named_rm(&roots, argc, argv);
+}
+
+static int mount_add(int argc, char **argv)
+{
+    return named_add(&mounts, argc, argv);
+}
+
+static int mount_ls(int argc, char **argv)
+{
+    return named_ls(&mounts, argc, argv);
+}
+
+static int mount_rm(int argc, char **argv)
+{
+    return named_rm(&mounts, argc, argv);
+}
+
+int cmd_root(int argc, char **argv)
+{
+    static const struct cmd verbs[] = {
+        {"add", "let sandboxes have a directory or an image as their root", root_add, true},
+        {"ls", "list the roots there are", root_ls, true},
+        {"rm", "let no further sandbox have one", root_rm, true},
+    };
+
+    return cmd_verb("root", verbs, sizeof(verbs) / sizeof(verbs[0]), argc, argv);
+}
+
+int cmd_mount(int argc, char **argv)
+{
+    static const struct cmd verbs[] = {
+        {"add", "let sandboxes have a directory in them", mount_add, true},
+        {"ls", "list the directories there are", mount_ls, true},
+        {"rm", "let no further sandbox have one", mount_rm, true},
+    };
+
+    return cmd_verb("mount", verbs, sizeof(verbs) / sizeof(verbs[0]), argc, argv);
+}

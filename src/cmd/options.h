@@ -1,0 +1,74 @@
+/* Options of commands: a table per command is both its parser and its help.
+ *
+ * "--name VALUE", "--name=VALUE" and "-n VALUE"; "--" ends them. Where a command of a sandbox follows,
+ * they also end with its first word, so that its own options are never taken for ours. */
+#pragma once
+
+#include "base/err.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+
+#define OPTIONS_WORDS_MAX 2
+
+struct option_row {
+    const char *name;     /* without the dashes */
+    const char *argument; /* NULL: a switch */
+    const char *fallback; /* what holds without it; NULL: nothing to say */
+    const char *help;
+    /* `into` is what options_parse() was given; `value` is NULL for a switch. */
+    int (*take)(void *into, const char *value, struct error *err);
+    char letter; /* "-e"; 0: none */
+};
+
+struct option_table {
+    const char *command;     /* "run", "key new" */
+    const char *usage;       /* of its words: "SANDBOX [PROCESS]" */
+    const char *head, *tail; /* of the help, around the options */
+    const struct option_row *rows;
+    size_t rows_count;
+    size_t words; /* that are no options, at most */
+    size_t words_least;
+    bool many;            /* there may be more words */
+    bool command_follows; /* after these words, with or without a "--" before it */
+};
+
+struct option_words {
+    const char *word[OPTIONS_WORDS_MAX];
+    size_t count;
+    char *const *rest; /* with `many` all words, else the command; NULL-terminated, part of argv */
+};
+
+/* What most commands have: the first member of what they parse into. */
+struct options_common {
+    bool help;
+    bool json;
+};
+
+/* Parses the words after `cove`: argv[0] is the command. Words that are no options are moved to the
+ * front of argv. */
+int options_parse(const struct option_table *table, void *into, int argc, char **argv,
+                  struct option_words *words, struct error *err);
+
+/* The same for a command whose options begin with struct options_common: false where there is no more
+ * to be done, for its help was printed or its words are wrong; `*status` is the exit status then. */
+bool options_begin(const struct option_table *table, void *into, int argc, char **argv,
+                   struct option_words *words, int *status);
+
+/* Whether the switch `name` is there, even if the words do not parse. */
+bool options_have(const struct option_table *table, const char *name, int argc, char **argv);
+
+/* The text of `cove COMMAND --help`, to be freed; NULL if there is no memory. */
+char *options_help(const struct option_table *table);
+
+/* Prints it; the exit status of cove. */
+int options_help_print(const struct option_table *table);
+
+/* For `take`: of struct options_common. */
+int option_take_help(void *into, const char *value, struct error *err);
+int option_take_json(void *into, const char *value, struct error *err);
+
+/* "--NAME VALUE: CAUSE; REMEDY"; returns -1. */
+int option_bad_value(struct error *err, const char *name, const char *value, const char *cause,
+                     const char *remedy);
+int option_no_memory(struct error *err);

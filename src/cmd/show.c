@@ -1,0 +1,250 @@
+/* What commands show to people: see show.h. */
+#include "cmd/show.h"
+
+#include "base/fd.h"
+#include "cmd/cmd.h"
+#include "cmd/options.h"
+#include "cmd/utf8.h"
+#include "cmd/wire.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#define CELL_MAX 1024 /* bytes that are kept of one */
+#define COLUMN_MAX 48 /* characters; the last column has no limit */
+#define SPACE_BETWEEN 2
+
+/* ---- texts ---- */
+
+/* Whether a character may reach a terminal: none that steers it, and none that turns the direction of
+ * what is around it. */
+static bool character_is_shown(uint32_t c)
+{
+    return c >= 0x20 && !(c >= 0x7f && c < 0xa0) && !(c >= 0x200b && c <= 0x200f) &&
+           !(c >= 0x2028 && c <= 0x202e) && !(c >= 0x2060 && c <= 0x206f) && c != 0xfeff &&
+           !(c >= 0xfff9 && c <= 0xfffb) && c < 0xe0000;
+}
+
+static uint32_t character_value(const unsigned char *text, size_t length)
+{
+    uint32_t value = length == 1   ? text[0]
+                     : length == 2 ? text[0] & 0x1fU
+                     : length == 3 ? text[0] & 0x0fU
+                                   : text[0] & 0x07U;
+
+    for (size_t i = 1; i < length; i++)
+        value = value << 6 | (text[i] & 0x3fU);
+    return value;
+}
+
+void show_escape(char *into, size_t size, const char *text)
+{
+    size_t left = strlen(text);
+    size_t used = 0;
+
+    while (left > 0) {
+        const unsigned char *at = (const unsigned char *)text;
+        char piece[16];
+        size_t bad;
+        size_t length = utf8_length(at, left, &bad);
+        uint32_t value = length == 0 ? at[0] : character_value(at, length);
+        int piece_size;
+
+        if (length > 0 && character_is_shown(value))
+            piece_size = snprintf(piece, sizeof(piece), "%.*s", (int)length, text);
+        else if (value < 0x100)
+            piece_size = snprintf(piece, sizeof(piece), "\\x%02x", (unsigned)value);
+        else
+            piece_size = snprintf(piece, sizeof(piece), "\\u{%x}", (unsigned)value);
+        if (used + (size_t)piece_size >= size)
+            break;
+        memcpy(into + used, piece, (size_t)piece_size);
+        used += (size_t)piece_size;
+        length = length == 0 ? 1 : length;
+        text += length;
+        left -= length;
+    }
+    into[used] = '\0';
+}
+
+/* ---- tables ---- */
+
+static void cell_add(struct show_table *table, const char *text)
+{
+    if (table->cells != NULL)
+        (void)fwrite(text, 1, strlen(text) + 1, table->cells); /* what failed is told at its end */
+    table->count++;
+}
+
+void show_table_begin(struct show_table *table, size_t columns, const char *const *headings)
+{
+    *table = (struct show_table){.columns = columns};
+    table->cells = open_memstream(&table->text, &table->size);
+    for (size_t i = 0; headings != NULL && i < columns; i++)
+        cell_add(table, headings[i]);
+}
+
+void show_cell(struct show_table *table, const char *text)
+{
+    char shown[CELL_MAX];
+
+    show_escape(shown, sizeof(shown), text == NULL ? "-" : text);
+    cell_add(table, shown);
+}
+
+void show_cell_number(struct show_table *table, uint64_t number)
+{
+    char text[SHOW_VALUE_MAX];
+
+    (void)snprintf(text, sizeof(text), "%llu", (unsigned long long)number);
+    cell_add(table, text);
+}
+
+/* Characters of a text that is UTF-8. */
+static size_t text_width(const char *text)
+{
+    size_t width = 0;
+
+    for (; *text != '\0'; text++)
+        width += ((unsigned char)*text & 0xc0U) != 0x80U;
+    return width;
+}
+
+/* Writes a cell; too long ones lose their end, which is then said. */
+static void cell_write(FILE *out, const char *text, size_t width, bool is_last)
+{
+    size_t written = 0;
+
+    if (is_last) {
+        (void)fputs(text, out);
+        return;
+    }
+    if (text_width(text) > width) {
+        size_t bytes = 0;
+
+        for (size_t characters = 0; characters < width - 3; characters++)
+            do
+                bytes++;
+            while (((unsigned char)text[bytes] & 0xc0U) == 0x80U);
+        (void)fprintf(out, "%.*s...", (int)bytes, text);
+        written = width;
+    } else {
+        (void)fputs(text, out);
+        written = text_width(text);
+    }
+    (void)fprintf(out, "%*s", (int)(width - written + SPACE_BETWEEN), "");
+}
+
+static void table_write(const struct show_table *table, FILE *out)
+{
+    size_t widths[SHOW_COLUMNS_MAX] = {0};
+    const char *cell = table->text;
+
+    for (size_t i = 0; i < table->count; i++, cell += strlen(cell) + 1) {
+        size_t *width = &widths[i % table->columns];
+        size_t own = text_width(cell);
+
+        if (own > *width)
+            *width = own > COLUMN_MAX ? COLUMN_MAX : own;
+    }
+    cell = table->text;
+    for (size_t i = 0; i < table->count; i++, cell += strlen(cell) + 1) {
+        bool is_last = i % table->columns == table->columns - 1;
+
+        cell_write(out, cell, widths[i % table->columns], is_last);
+        if (is_last)
+            (void)fputc('\n', out);
+    }
+}
+
+/* Closes the cells; false where one of them did not get there. */
+static bool cells_close(struct show_table *table)
+{
+    bool is_whole = table->cells != NULL && ferror(table->cells) == 0;
+
+    if (table->cells != NULL && fclose(table->cells) != 0)
+        is_whole = false;
+    table->cells = NULL;
+    return is_whole;
+}
+
+void show_table_free(struct show_table *table)
+{
+    (void)cells_close(table);
+    free(table->text);
+    *table = (struct show_table){0};
+}
+
+int show_table_print(struct show_table *table, struct error *err)
+{
+    _cleanup_free_ char *text = NULL;
+    size_t size = 0;
+    FILE *out = cells_close(table) ? open_memstream(&text, &size) : NULL;
+    bool is_made = false;
+
+    if (out != NULL) {
+        table_write(table, out);
+        is_made = fclose(out) == 0;
+    }
+    show_table_free(table);
+    if (!is_made)
+        return option_no_memory(err);
+    if (cmd_print(text, size) < 0)
+        return error_set(err, "stdio", errno, "standard output: it cannot be written");
+    return 0;
+}
+
+/* ---- values ---- */
+
+const char *show_size(uint64_t bytes, char buffer[SHOW_VALUE_MAX])
+{
+    static const char units[] = {0, 'K', 'M', 'G', 'T', 'P', 'E'};
+    size_t unit = 0;
+    uint64_t rest = 0;
+
+    while (bytes >= 1024 && unit + 1 < sizeof(units)) {
+        rest = bytes % 1024;
+        bytes /= 1024;
+        unit++;
+    }
+    if (unit == 0)
+        (void)snprintf(buffer, SHOW_VALUE_MAX, "%u", (unsigned)bytes);
+    else if (bytes < 10 && rest * 10 / 1024 > 0)
+        (void)snprintf(buffer, SHOW_VALUE_MAX, "%u.%u%c", (unsigned)bytes,
+                       (unsigned)(rest * 10 / 1024), units[unit]);
+    else
+        (void)snprintf(buffer, SHOW_VALUE_MAX, "%u%c", (unsigned)bytes, units[unit]);
+    return buffer;
+}
+
+const char *show_span(uint64_t ms, char buffer[SHOW_VALUE_MAX])
+{
+    uint64_t s = ms / 1000;
+
+    if (s < 120)
+        (void)snprintf(buffer, SHOW_VALUE_MAX, "%llus", (unsigned long long)s);
+    else if (s < 7200)
+        (void)snprintf(buffer, SHOW_VALUE_MAX, "%llum", (unsigned long long)s / 60);
+    else if (s < 172800)
+        (void)snprintf(buffer, SHOW_VALUE_MAX, "%lluh", (unsigned long long)s / 3600);
+    else
+        (void)snprintf(buffer, SHOW_VALUE_MAX, "%llud", (unsigned long long)s / 86400);
+    return buffer;
+}
+
+const char *show_age(const char *time_text, char buffer[SHOW_VALUE_MAX])
+{
+    int64_t then = time_text == NULL ? -1 : wire_time(time_text);
+    struct timespec now;
+    int64_t now_ms;
+
+    if (then < 0)
+        return "-";
+    (void)clock_gettime(CLOCK_REALTIME, &now);
+    now_ms = (int64_t)now.tv_sec * 1000 + now.tv_nsec / 1000000;
+    /* The server's clock may be a little ahead of ours. */
+    return show_span(now_ms > then ? (uint64_t)(now_ms - then) : 0, buffer);
+}

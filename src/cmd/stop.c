@@ -1,0 +1,35 @@
+/* `cove stop`: what runs in sandboxes ends, their disks stay. */
+#include "cmd/api.h"
+#include "cmd/cmd.h"
+
+static const struct option_row rows[] = {
+    {"json", NULL, NULL, "print each sandbox as the API has it", option_take_json, 0},
+    {"help", NULL, NULL, "print this", option_take_help, 'h'},
+};
+
+static const struct option_table table = {
+    .command = "stop",
+    .usage = "SANDBOX...",
+    .head = "Usage: cove stop [options] SANDBOX...\n"
+            "\n"
+            "Ends everything that runs in the sandboxes. A persistent one keeps its disk, and its\n"
+            "processes keep their output; cove start lets it run again.\n"
+            "\n"
+            "Options:\n",
+    .tail = "",
+    .rows = rows,
+    .rows_count = sizeof(rows) / sizeof(rows[0]),
+    .words_least = 1,
+    .many = true,
+};
+
+int cmd_stop(int argc, char **argv)
+{
+    struct options_common options = {0};
+    struct option_words words;
+    int status;
+
+    if (!options_begin(&table, &options, argc, argv, &words, &status))
+        return status;
+    return api_each_sandbox(words.rest, "POST", "/stop", options.json);
+}

@@ -1,0 +1,94 @@
+/* `cove wait`: waits for the end of a command and ends as that did. */
+#include "base/clock.h"
+#include "base/parse.h"
+#include "cmd/api.h"
+#include "cmd/cmd.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#define ROUND_MS 20000 /* one request; what stands between us and the server may cut longer ones */
+
+struct wait {
+    struct options_common common;
+    uint64_t timeout_ms; /* 0: none */
+};
+
+static int take_timeout(void *into, const char *value, struct error *err)
+{
+    return parse_duration("--timeout", value, &((struct wait *)into)->timeout_ms, err);
+}
+
+static const struct option_row rows[] = {
+    {"timeout", "TIME", "none", "wait no longer than this; exit 124", take_timeout, 0},
+    {"json", NULL, NULL, "print the process as the API has it", option_take_json, 0},
+    {"help", NULL, NULL, "print this", option_take_help, 'h'},
+};
+
+static const struct option_table table = {
+    .command = "wait",
+    .usage = "SANDBOX PROCESS",
+    .head = "Usage: cove wait [options] SANDBOX PROCESS\n"
+            "\n"
+            "Waits until a command of a sandbox has ended, and exits with its status: 128+N if\n"
+            "signal N killed it, 124 if its time or that of --timeout was up, 125 if cove failed.\n"
+            "\n"
+            "Options:\n",
+    .tail = "",
+    .rows = rows,
+    .rows_count = sizeof(rows) / sizeof(rows[0]),
+    .words = 2,
+    .words_least = 2,
+};
+
+static uint64_t now_ms(void)
+{
+    return clock_monotonic_ns() / 1000000;
+}
+
+/* Fetches the Process when it has ended, or as it is at the deadline (0: none). */
+static int process_wait(struct client *client, const struct option_words *words, uint64_t deadline,
+                        struct doc **process, struct error *err)
+{
+    char path[API_PATH_MAX + 64];
+    const struct client_request request = {.path = path};
+
+    for (;;) {
+        uint64_t now = now_ms();
+        uint64_t round = deadline == 0 || deadline > now + ROUND_MS ? ROUND_MS
+                         : deadline > now                           ? deadline - now
+                                                                    : 1;
+
+        if (api_process_path(path, words->word[0], words->word[1], "/wait", err) < 0)
+            return -1;
+        (void)snprintf(path + strlen(path), 64, "?timeout_ms=%llu", (unsigned long long)round);
+        if (client_call(client, &request, process, err) < 0)
+            return -1;
+        if (!api_process_runs(*process) || (deadline != 0 && now_ms() >= deadline))
+            return 0;
+        doc_freep(process);
+    }
+}
+
+int cmd_wait(int argc, char **argv)
+{
+    _cleanup_client_ struct client *client = NULL;
+    _cleanup_doc_ struct doc *process = NULL;
+    struct wait options = {0};
+    struct option_words words;
+    struct error err;
+    uint64_t deadline;
+    int status;
+
+    if (!options_begin(&table, &options, argc, argv, &words, &status))
+        return status;
+    deadline = options.timeout_ms == 0 ? 0 : now_ms() + options.timeout_ms;
+    if (client_open(&client, &err) < 0 ||
+        process_wait(client, &words, deadline, &process, &err) < 0 ||
+        (options.common.json && doc_print(process, &err) < 0))
+        return api_fail(&err);
+    if (!api_process_runs(process))
+        return api_process_status(process);
+    cmd_say("the command still runs; wait longer with --timeout, or end it with cove kill");
+    return API_EXIT_TIMED_OUT;
+}

@@ -1,0 +1,122 @@
+"""A server that says exactly what a test wants it to, right or wrong: raw bytes on a unix socket."""
+import contextlib
+import json
+import os
+import pathlib
+import socket
+import subprocess
+import threading
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+BUILD = ROOT / os.environ.get("BUILD", "build")
+
+
+def find_cove():
+    named = os.environ.get("COVE")
+    if named:
+        return ROOT / named
+    return next(path for path in (BUILD / "test" / "cove", BUILD / "cove") if path.exists())
+
+
+COVE = find_cove()
+
+
+def cove(*words, limit=30, stdin=b"", env=None):
+    """Runs a command of cove to its end."""
+    environment = {name: value for name, value in os.environ.items()
+                   if not name.startswith(("COVE_", "XDG_"))}
+    return subprocess.run([COVE, *words], capture_output=True, input=stdin, timeout=limit,
+                          env={**environment, **(env or {})}, check=False)
+
+
+class Request:
+    def __init__(self, head, body):
+        line, *headers = head.decode("latin-1").split("\r\n")
+        self.method, self.path, self.version = line.split(" ")
+        self.headers = {name.lower(): value.strip() for name, value in
+                        (header.split(":", 1) for header in headers if header)}
+        self.body = body
+
+    def json(self):
+        return json.loads(self.body)
+
+
+def read_request(connection, buffer):
+    while b"\r\n\r\n" not in buffer:
+        piece = connection.recv(65536)
+        if not piece:
+            return None, buffer
+        buffer += piece
+    head, buffer = buffer.split(b"\r\n\r\n", 1)
+    request = Request(head, b"")
+    length = int(request.headers.get("content-length", "0"))
+    while len(buffer) < length:
+        piece = connection.recv(65536)
+        if not piece:
+            return None, buffer
+        buffer += piece
+    request.body = buffer[:length]
+    return request, buffer[length:]
+
+
+def answer(body=b"", status=200, headers=""):
+    if not isinstance(body, bytes):
+        body = json.dumps(body).encode()
+    return (f"HTTP/1.1 {status} X\r\nContent-Length: {len(body)}\r\n{headers}\r\n").encode() + body
+
+
+def chunked(*pieces, end=True):
+    text = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n"
+    for piece in pieces:
+        text += b"%x\r\n%s\r\n" % (len(piece), piece)
+    return text + (b"0\r\n\r\n" if end else b"")
+
+
+def problem(status, code, detail, **more):
+    return answer({"type": f"urn:cove:error:{code}", "title": code, "status": status, "code": code,
+                   "detail": detail, **more}, status)
+
+
+CUT = object()  # close the connection here
+
+
+class Server:
+    """`script(request)` returns what to send: bytes, or a list of bytes and CUT."""
+
+    def __init__(self, path, script):
+        self.path = str(path)
+        self.script = script
+        self.requests = []
+        self.connections = 0
+        self.listener = socket.socket(socket.AF_UNIX)
+        self.listener.bind(self.path)
+        self.listener.listen(16)
+        self.env = {"COVE_URL": f"unix:{self.path}"}
+        threading.Thread(target=self.accept, daemon=True).start()
+
+    def accept(self):
+        with contextlib.suppress(OSError):
+            while True:
+                connection, _ = self.listener.accept()
+                self.connections += 1
+                threading.Thread(target=self.serve, args=(connection,), daemon=True).start()
+
+    def serve(self, connection):
+        buffer = b""
+        with connection, contextlib.suppress(OSError):
+            while True:
+                request, buffer = read_request(connection, buffer)
+                if request is None:
+                    return
+                self.requests.append(request)
+                said = self.script(request)
+                for piece in said if isinstance(said, list) else [said]:
+                    if piece is CUT:
+                        return
+                    if callable(piece):
+                        piece()
+                    else:
+                        connection.sendall(piece)
+
+    def close(self):
+        self.listener.close()

@@ -1,0 +1,553 @@
+"""The commands over the API against servers that are wrong, hostile or cut off: what is said then, with
+which status, and that nothing is invented, shown raw or done twice."""
+import base64
+import json
+import os
+import signal
+import subprocess
+import threading
+import time
+
+import pytest
+
+from scripted import COVE, CUT, Server, answer, chunked, cove, problem
+
+ID = "c0abcdefghij01234567"
+SANDBOX = {"id": ID, "name": "work", "state": "running", "root": "host", "privileges": "system",
+           "disk_kind": "persistent", "labels": {"a": "b"}, "env": {"TOKEN": "secret"},
+           "resources": {"memory_bytes": 1 << 29, "cpus": 1.5, "pids": 64, "disk_bytes": 1 << 30},
+           "lifecycle": {"idle_ms": 600000, "then": "stop"}, "processes_running": 2,
+           "created_at": "2026-01-01T00:00:00.000Z", "updated_at": "2026-01-01T00:00:00.000Z"}
+
+
+def process(**more):
+    return {"id": "1", "pid": 7, "command": "sh", "state": "exited", "exit_code": 0, "signal": None,
+            "timed_out": False, "oom_killed": False, "started_at": "2026-01-01T00:00:00.000Z",
+            "cpu_ms": 10, "stdout": {"from": 0, "bytes": 0}, "stderr": {"from": 0, "bytes": 0}, **more}
+
+
+def line(**event):
+    return json.dumps(event).encode() + b"\n"
+
+
+def out(text, stream="stdout", start=0):
+    return line(type=stream, **{"from": start}, data=base64.b64encode(text).decode())
+
+
+def end(**more):
+    return line(type="exit", process=process(**more))
+
+
+@pytest.fixture
+def server(tmp_path):
+    made = []
+
+    def make(script):
+        made.append(Server(tmp_path / f"s{len(made)}.sock", script))
+        return made[-1]
+
+    yield make
+    for each in made:
+        each.close()
+
+
+def failed(result, *words):
+    """It failed by itself, in one line that has these words."""
+    text = result.stderr.decode()
+    assert result.returncode == 125, (result.returncode, text)
+    assert text.startswith("cove: ") and text.count("\n") == 1, text
+    for word in words:
+        assert word in text, text
+
+
+def shortly(value):
+    return repr(value)[:40]
+
+
+# ---- answers that are none -----------------------------------------------------------------------
+
+@pytest.mark.parametrize("said", [
+    b"", b"SSH-2.0-OpenSSH\r\n\r\n", b"HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\n{}",
+    b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n",
+    b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n",
+    b"HTTP/1.1 200 OK\r\nX: " + b"a" * 100000 + b"\r\n\r\n",
+    b"HTTP/1.1 200 OK\r\n" + b"A: b\r\n" * 1000 + b"\r\n",
+    b"HTTP/1.1 200 OK\r\nContent-Encoding: gzip\r\nContent-Length: 2\r\n\r\n{}",
+    answer(b"<html>"), answer(b"[1,2"), answer(b"\xff\xfe"), answer(b'{"a":1,"a":2}'),
+    answer(b"[" * 100000), answer({"sandboxes": 5}), answer({}), answer([]), answer(b""),
+    answer(b"<h1>404</h1>", 404), answer({"code": "no good code!"}, 500), answer(b"", 302),
+    b"HTTP/1.1 101 Switching\r\n\r\n", b"HTTP/1.1 100 Continue\r\n\r\n" * 100,
+], ids=shortly)
+def test_an_answer_that_is_none_is_told_as_such(server, said):
+    failed(cove("ls", env=server(lambda request: [said, CUT]).env))
+
+
+def test_a_server_that_never_ends_its_head_or_body_is_left(server):
+    def endless(request):
+        return [b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n"] + \
+               [b"100000\r\n" + b" " * 0x100000 + b"\r\n"] * 80 + [CUT]
+    failed(cove("ls", env=server(endless).env), "longer")
+
+
+def test_a_list_that_says_for_ever_that_there_is_more_ends(server):
+    made = server(lambda request: answer({"sandboxes": [], "next": "x"}))
+    failed(cove("ls", env=made.env))
+    assert len(made.requests) <= 10001
+
+
+def test_a_problem_is_told_with_what_to_do_and_nothing_of_it_steers(server):
+    made = server(lambda request: problem(409, "quota", "too\x1b[2Jmany\u202e", remedy="ask\n\u009b1m"))
+    result = cove("ls", env=made.env)
+    failed(result, "too\\x1b[2Jmany\\u{202e}; ask\\x0a\\x9b1m")
+    assert b"\x1b" not in result.stderr
+
+
+def test_remedies_are_those_of_the_command_line(server):
+    made = server(lambda request: problem(409, "sandbox_stopped", "The sandbox is stopped",
+                                          remedy="send start: true"))
+    failed(cove("exec", "work", "--", "true", env=made.env), "cove start", "--start")
+
+
+def test_no_server(tmp_path):
+    failed(cove("ls", env={"COVE_URL": f"unix:{tmp_path}/none.sock"}), "none.sock", "cove serve")
+    failed(cove("ls", env={"COVE_URL": "http://127.0.0.1:1"}), "127.0.0.1:1")
+    failed(cove("ls", env={"COVE_URL": "https://example.org"}), "https")
+    failed(cove("ls", env={"COVE_URL": "nonsense"}), "COVE_URL")
+
+
+# ---- keys ----------------------------------------------------------------------------------------
+
+def test_a_key_is_sent_and_shown_nowhere(server):
+    made = server(lambda request: problem(401, "bad_key", "No valid key"))
+    result = cove("ls", env={**made.env, "COVE_API_KEY": "k-123"})
+    failed(result, "COVE_API_KEY")
+    assert made.requests[0].headers["authorization"] == "Bearer k-123"
+    assert b"k-123" not in result.stderr
+    failed(cove("ls", env=made.env), "set COVE_API_KEY")
+    assert "authorization" not in made.requests[-1].headers
+
+
+@pytest.mark.parametrize("key", ["a\r\nX: y", "a b", "\u00e9", "k" * 600])
+def test_a_key_that_is_none_is_not_sent(server, key):
+    made = server(lambda request: answer({}))
+    failed(cove("ls", env={**made.env, "COVE_API_KEY": key}), "COVE_API_KEY")
+    assert made.requests == []
+
+
+def test_a_secret_is_all_of_standard_output(server):
+    made = server(lambda request: answer({"id": "k1", "secret": "s3cret"}, 201))
+    result = cove("key", "new", "ci", "--scope", "read", env=made.env)
+    assert (result.returncode, result.stdout, result.stderr) == (0, b"s3cret\n", b"")
+    assert made.requests[0].json() == {"label": "ci", "scopes": ["read"]}
+
+
+# ---- requests ------------------------------------------------------------------------------------
+
+def test_create_sends_what_was_said_and_nothing_else(server):
+    made = server(lambda request: answer({**SANDBOX, "created": True}, 201))
+    result = cove("create", "work", "--ephemeral", "--memory", "512M", "--cpus=1.5", "--pids", "64",
+                  "--disk", "1G", "-e", "A=b=c", "--label", "k=v", "--idle", "10m", "--then", "kill",
+                  "--mount", "data:/data:ro", "--mount", "src:/src", "-w", "/src", "-u", "root",
+                  "--root", "debian", "--privileges", "plain", "--lifetime", "1h", env=made.env)
+    assert (result.returncode, result.stdout, result.stderr) == (0, ID.encode() + b"\n", b"")
+    assert made.requests[0].json() == {
+        "name": "work", "root": "debian", "privileges": "plain", "disk_kind": "ephemeral",
+        "cwd": "/src", "user": "root", "env": {"A": "b=c"}, "labels": {"k": "v"},
+        "mounts": [{"name": "data", "target": "/data", "read_only": True},
+                   {"name": "src", "target": "/src"}],
+        "resources": {"memory_bytes": 1 << 29, "disk_bytes": 1 << 30, "pids": 64, "cpus": 1.5},
+        "lifecycle": {"lifetime_ms": 3600000, "idle_ms": 600000, "then": "kill"}}
+    cove("create", env=made.env)
+    assert made.requests[1].json() == {}
+
+
+def test_create_says_when_it_was_there(server):
+    made = server(lambda request: answer({**SANDBOX, "created": False}))
+    result = cove("create", "work", env=made.env)
+    assert (result.returncode, result.stdout) == (0, ID.encode() + b"\n")
+    assert b"was there already" in result.stderr
+
+
+def test_a_cut_create_is_repeated_once_by_its_key_and_a_cut_exec_is_not(server):
+    made = server(lambda request: CUT and [CUT])
+    failed(cove("create", env=made.env), "ended the connection")
+    assert [request.headers["idempotency-key"] for request in made.requests] == \
+           [made.requests[0].headers["idempotency-key"]] * 2
+    made = server(lambda request: [CUT])
+    failed(cove("exec", "work", "--", "true", env=made.env), "ended the connection")
+    assert len(made.requests) == 1
+
+
+def test_an_id_that_would_steer_a_terminal_is_refused(server):
+    made = server(lambda request: answer({"id": "\x1b[2J", "created": True}, 201))
+    failed(cove("create", env=made.env))
+    made = server(lambda request: answer(process(id="../../x"), 201))
+    failed(cove("exec", "-d", "work", "--", "true", env=made.env))
+
+
+@pytest.mark.parametrize("words", [
+    ("create", "--memory", "x"), ("create", "--mount", "data"), ("create", "--root", "/srv"),
+    ("create", "a", "b"), ("create", "--then", "pause"), ("create", "--label", "x"),
+    ("exec",), ("exec", "work"), ("exec", "work", "--"), ("exec", "-i", "-d", "work", "--", "true"),
+    ("kill", "work"), ("kill", "work", "1", "--signal", "NONE"), ("logs",), ("rm",), ("info", ""),
+    ("key",), ("key", "x"), ("key", "new"), ("root", "x"), ("ls", "--nonsense"), ("wait", "a"),
+])
+def test_bad_words_are_refused_before_any_server_is_asked(server, words):
+    made = server(lambda request: answer({}))
+    failed(cove(*words, env=made.env))
+    assert made.connections == 0
+
+
+@pytest.mark.parametrize("command", ["create", "ls", "info", "exec", "ps", "logs", "wait", "kill",
+                                     "stop", "start", "rm", "key", "root", "mount"])
+def test_every_command_has_help(command):
+    text = cove("help", command)
+    assert text.returncode == 0 and text.stdout.startswith(f"Usage: cove {command}".encode())
+    assert text.stdout == cove(command, "--help").stdout
+    assert max(map(len, text.stdout.decode().splitlines())) <= 100
+    assert f"  {command} ".encode() in cove("help").stdout
+
+
+# ---- tables --------------------------------------------------------------------------------------
+
+def test_tables_are_aligned_and_show_no_name_raw(server):
+    evil = {**SANDBOX, "id": "c0zzzzzzzzzzzzzzzzzz", "name": "a\x1b]0;x\x07\n\u202eb", "state": "stopped"}
+    made = server(lambda request: answer({"sandboxes": [SANDBOX, evil], "next": None}))
+    result = cove("ls", env=made.env)
+    head, first, second = result.stdout.decode().splitlines()
+    assert head.split() == ["ID", "STATE", "ROOT", "MEMORY", "PROCESSES", "AGE", "NAME"]
+    assert first.split()[:5] == [ID, "running", "host", "512M", "2"] and first.endswith(" work")
+    assert second.endswith("a\\x1b]0;x\\x07\\x0a\\u{202e}b")
+    assert head.index("STATE") == first.index("running") == second.index("stopped")
+    assert cove("ls", "-q", env=made.env).stdout.decode().split() == [ID, evil["id"]]
+    assert json.loads(cove("ls", "--json", env=made.env).stdout) == {"sandboxes": [SANDBOX, evil]}
+
+
+def test_ls_goes_on_to_the_last_page(server):
+    def script(request):
+        is_last = "cursor=a%2Fb" in request.path
+        return answer({"sandboxes": [SANDBOX], "next": None if is_last else "a/b"})
+    made = server(script)
+    result = cove("ls", "-q", "--label", "k=v w", "--state", "running", env=made.env)
+    assert result.stdout.decode().split() == [ID, ID]
+    assert "label=k%3Dv%20w" in made.requests[1].path and "state=running" in made.requests[1].path
+    assert made.connections == 1
+
+
+def test_info_shows_no_value_of_a_variable(server):
+    made = server(lambda request: answer(SANDBOX))
+    result = cove("info", "work", env=made.env)
+    assert b"TOKEN" in result.stdout and b"secret" not in result.stdout
+    assert made.requests[0].path == "/v1/sandboxes/name:work"
+    assert json.loads(cove("info", ID, "--json", env=made.env).stdout) == SANDBOX
+    assert made.requests[1].path == f"/v1/sandboxes/{ID}"
+
+
+@pytest.mark.parametrize("command", ["ls", "ps", "info"])
+@pytest.mark.parametrize("value", [None, 5, [], {}, "x", -1, 1e300, True])
+def test_fields_of_other_types_are_passed_over(server, command, value):
+    broken = dict.fromkeys([*SANDBOX, *process()], value)
+    answers = {"ls": {"sandboxes": [broken, value]}, "ps": {"processes": [broken, value]},
+               "info": {**broken, "id": ID}}
+    made = server(lambda request: answer(answers[command]))
+    result = cove(command, *([] if command == "ls" else ["work"]), env=made.env)
+    assert result.returncode == 0, result.stderr
+
+
+# ---- exec ----------------------------------------------------------------------------------------
+
+def exec_script(*stream, started=None):
+    def script(request):
+        if request.method == "POST" and request.path.endswith("/processes"):
+            return answer(started or process(state="running"), 201)
+        if "/follow" in request.path:
+            return list(stream)
+        return answer(b"", 204)
+    return script
+
+
+def test_exec_streams_both_outputs_and_ends_as_the_command(server):
+    made = server(exec_script(chunked(out(b"a\x00\xff"), out(b"e", "stderr"), line(type="keepalive"),
+                                      line(type="later", x=1), out(b"b", start=3), end(exit_code=7))))
+    result = cove("exec", "-e", "A=1", "-w", "/tmp", "-u", "root", "--timeout", "2s", "--start",
+                  "work", "--", "sh", "-c", "x", env=made.env)
+    assert (result.returncode, result.stdout, result.stderr) == (7, b"a\x00\xffb", b"e")
+    assert made.requests[0].json() == {"argv": ["sh", "-c", "x"], "env": {"A": "1"}, "cwd": "/tmp",
+                                       "user": "root", "timeout_ms": 2000, "start": True}
+
+
+@pytest.mark.parametrize("how, status", [
+    ({"exit_code": None, "signal": "SIGTERM"}, 143), ({"exit_code": 124, "timed_out": True}, 124),
+    ({"state": "lost", "exit_code": None, "reason": "keeper_lost"}, 125),
+    ({"state": "failed", "exit_code": None, "reason": "command_not_found"}, 127),
+    ({"exit_code": None}, 125), ({"exit_code": 300}, 125),
+])
+def test_exec_ends_as_run_does(server, how, status):
+    made = server(exec_script(chunked(end(**how))))
+    assert cove("exec", "work", "--", "x", env=made.env).returncode == status
+
+
+@pytest.mark.parametrize("code, status", [("command_not_found", 127), ("not_executable", 126),
+                                          ("user_not_found", 125)])
+def test_a_command_that_cannot_start_has_the_status_of_run(server, code, status):
+    made = server(lambda request: problem(422, code, "no"))
+    result = cove("exec", "work", "--", "x", env=made.env)
+    assert result.returncode == status and result.stderr.startswith(b"cove: no")
+
+
+def test_a_stream_that_is_cut_goes_on_where_it_was(server):
+    streams = [[chunked(out(b"abc"), out(b"E", "stderr"), end=False), CUT], [CUT],
+               problem(503, "draining", "wait"),
+               chunked(out(b"def", start=3), end(exit_code=3))]
+
+    def script(request):
+        if "/follow" not in request.path:
+            return answer(process(state="running"), 201)
+        follows.append(request.path)
+        return streams.pop(0)
+    follows = []
+    made = server(script)
+    result = cove("exec", "work", "--", "x", env=made.env)
+    assert (result.returncode, result.stdout, result.stderr) == (3, b"abcdef", b"E")
+    assert "stdout_from=0&stderr_from=0" in follows[0]
+    assert "stdout_from=3&stderr_from=1" in follows[-1]
+
+
+@pytest.mark.parametrize("bad", [
+    b"{}\n", b"nonsense\n", line(type="stdout"), line(type="stdout", data="Zg=="),
+    line(type="stdout", data="Z", **{"from": 0}), line(type="stdout", data=5, **{"from": 0}),
+    line(type="stdout", data="Zg==", **{"from": -1}), line(type="exit"),
+    line(type="gap", stream="x", to=1, **{"from": 0}), line(type="gap", stream="stdout", to=0, **{"from": 5}),
+    b"a" * (5 << 20) + b"\n",
+], ids=shortly)
+def test_a_stream_that_is_none_ends_with_an_error_and_the_command(server, bad):
+    made = server(exec_script(chunked(bad), CUT))
+    failed(cove("exec", "work", "--", "x", env=made.env))
+    assert made.requests[-1].method == "DELETE"
+
+
+def test_a_gap_is_told(server):
+    made = server(exec_script(chunked(line(type="gap", stream="stdout", to=10, **{"from": 0}),
+                                      out(b"x", start=10), end())))
+    result = cove("exec", "work", "--", "x", env=made.env)
+    assert result.stdout == b"x" and b"10 bytes" in result.stderr and result.returncode == 0
+
+
+def test_input_is_sent_in_order_and_closed(server):
+    done = threading.Event()
+    got = []
+
+    def script(request):
+        if "/stdin" in request.path:
+            got.append(request.body)
+            if "close=true" in request.path:
+                done.set()
+            return answer(b"", 204)
+        if "/follow" in request.path:
+            return [chunked(out(b"x"), end=False), lambda: done.wait(20),
+                    b"%x\r\n%s\r\n0\r\n\r\n" % (len(end()), end())]
+        return answer(process(state="running"), 201)
+    made = server(script)
+    data = os.urandom(300000)
+    result = cove("exec", "-i", "work", "--", "cat", stdin=data, env=made.env)
+    assert result.returncode == 0 and result.stdout == b"x"
+    assert b"".join(got) == data and got[-1] == b""
+    assert made.requests[0].json()["open_stdin"] is True
+
+
+def test_input_that_is_not_wanted_is_no_failure_and_one_that_is_lost_kills(server):
+    done = threading.Event()
+
+    def script(code, status):
+        def say(request):
+            if request.method == "DELETE":
+                done.set()
+                return answer(b"", 204)
+            if "/stdin" in request.path:
+                return problem(409, code, "no")
+            if "/follow" in request.path:
+                done.wait(1 if status == 0 else 20)
+                return chunked(end())
+            return answer(process(state="running"), 201)
+        return say
+    assert cove("exec", "-i", "work", "--", "x", stdin=b"a",
+                env=server(script("stdin_closed", 0)).env).returncode == 0
+    failed(cove("exec", "-i", "work", "--", "x", stdin=b"a", env=server(script("forbidden", 1)).env),
+           "standard input")
+    assert done.is_set()
+
+
+def test_without_i_no_input_is_taken(server):
+    made = server(exec_script(chunked(end())))
+    loop = f"while read x; do {COVE} exec work -- true; done"
+    subprocess.run(["sh", "-c", loop], input=b"1\n2\n3\n", env={**os.environ, **made.env}, check=True,
+                   timeout=30)
+    assert len([request for request in made.requests if request.path.endswith("/processes")]) == 3
+
+
+def test_interrupts_reach_the_command_and_the_second_kills_it(server):
+    told, killed = threading.Event(), threading.Event()
+    signals = []
+
+    def script(request):
+        if request.path.endswith("/signal"):
+            signals.append(request.json()["signal"])
+            told.set()
+            return answer(b"", 204)
+        if request.method == "DELETE":
+            killed.set()
+            return answer(b"", 204)
+        if "/follow" in request.path:
+            ready.set()
+            return [chunked(out(b"x"), end=False), lambda: killed.wait(20),
+                    b"%x\r\n%s\r\n0\r\n\r\n" % ((len(last)), last)]
+        return answer(process(state="running"), 201)
+    ready = threading.Event()
+    last = end(exit_code=None, signal="SIGKILL")
+    made = server(script)
+    with subprocess.Popen([COVE, "exec", "work", "--", "x"], env={**os.environ, **made.env},
+                          stdout=subprocess.PIPE) as running:
+        assert ready.wait(10)
+        running.send_signal(signal.SIGINT)
+        assert told.wait(10)
+        running.send_signal(signal.SIGINT)
+        assert killed.wait(10)
+        assert running.wait(10) == 137
+    assert signals == [2]
+
+
+def test_a_server_that_hangs_can_be_left(server):
+    release = threading.Event()
+    made = server(lambda request: [lambda: release.wait(30)])
+    with subprocess.Popen([COVE, "exec", "work", "--", "x"], env={**os.environ, **made.env}) as running:
+        while not made.requests:
+            time.sleep(0.01)
+        running.send_signal(signal.SIGINT)
+        time.sleep(0.2)
+        assert running.poll() is None
+        running.send_signal(signal.SIGINT)
+        assert running.wait(10) == 130
+    release.set()
+
+
+def test_a_command_that_nobody_reads_is_killed(server):
+    killed = threading.Event()
+
+    def script(request):
+        if request.method == "DELETE":
+            killed.set()
+            return answer(b"", 204)
+        if "/follow" in request.path:
+            return [chunked(*[out(b"y" * 30000, start=i * 30000) for i in range(50)], end=False),
+                    lambda: killed.wait(20), CUT]
+        return answer(process(state="running"), 201)
+    made = server(script)
+    with subprocess.Popen([COVE, "exec", "work", "--", "yes"], env={**os.environ, **made.env},
+                          stdout=subprocess.PIPE) as running:
+        assert len(running.stdout.read(10)) == 10
+        running.stdout.close()
+        assert killed.wait(10)
+        assert running.wait(10) == 141
+
+
+def test_exec_json_is_the_answer_as_it_is(server):
+    said = {"process": process(exit_code=4), "stdout": "x", "stderr": ""}
+    made = server(lambda request: answer(said))
+    result = cove("exec", "--json", "work", "--", "x", env=made.env)
+    assert result.returncode == 4 and json.loads(result.stdout) == said
+    assert made.requests[0].path == "/v1/sandboxes/name:work/exec"
+
+
+# ---- logs, kill, wait ----------------------------------------------------------------------------
+
+def test_logs_prints_what_is_there_of_the_newest_process(server):
+    text = b"0123456789" * 5000
+
+    def script(request):
+        if request.path.endswith("/processes"):
+            return answer({"processes": [process(id="9"), process(id="10"), process(id="x")]})
+        if "/output" not in request.path:
+            return answer(process(id="10", stdout={"from": 0, "bytes": 50000},
+                                  stderr={"from": 0, "bytes": 3}))
+        if "stream=stderr" in request.path:
+            return answer(b"err", headers="Cove-From: 0\r\n")
+        start = int(request.path.split("offset=")[1].split("&")[0])
+        return answer(text[start:start + 20000], headers=f"Cove-From: {start}\r\n")
+    made = server(script)
+    result = cove("logs", "work", env=made.env)
+    assert (result.returncode, result.stdout, result.stderr) == (0, text, b"err")
+    assert "/processes/10" in made.requests[1].path
+    result = cove("logs", "work", "--stdout", "--tail", "7", env=made.env)
+    assert (result.stdout, result.stderr) == (b"3456789", b"")
+
+
+def test_logs_that_promise_more_than_they_give_end(server):
+    def script(request):
+        if "/output" in request.path:
+            return answer(b"", headers="Cove-From: 0\r\n")
+        return answer(process(stdout={"from": 0, "bytes": 1 << 62}))
+    result = cove("logs", "work", "1", env=server(script).env)
+    assert (result.returncode, result.stdout) == (0, b"")
+
+
+def test_kill_ends_what_runs_and_forgets_nothing_that_ended(server):
+    state = {"now": "running"}
+    made = server(lambda request: answer(process(state=state["now"])) if request.method == "GET"
+                  else answer(b"", 204))
+    assert cove("kill", "work", "1", env=made.env).returncode == 0
+    assert made.requests[-1].method == "DELETE"
+    state["now"] = "exited"
+    failed(cove("kill", "work", "1", env=made.env), "ended already")
+    assert made.requests[-1].method == "GET"
+    assert cove("kill", "work", "1", "-s", "hup", env=made.env).returncode == 0
+    assert made.requests[-1].json() == {"signal": 1}
+
+
+def test_wait_goes_on_until_the_end_and_has_its_status(server):
+    states = ["running", "running", "exited"]
+    made = server(lambda request: answer(process(state=states.pop(0), exit_code=9)))
+    assert cove("wait", "work", "1", env=made.env).returncode == 9
+    made = server(lambda request: answer(process(state="running")))
+    result = cove("wait", "work", "1", "--timeout", "100ms", env=made.env)
+    assert result.returncode == 124 and b"still runs" in result.stderr
+
+
+def test_rm_goes_on_after_one_that_is_not_there(server):
+    made = server(lambda request: problem(404, "sandbox_not_found", "none") if "name:b" in request.path
+                  else answer(b"", 204))
+    result = cove("rm", "a", "b", "c", env=made.env)
+    assert result.returncode == 125 and len(made.requests) == 3
+    assert b"cove ls" in result.stderr
+
+
+# ---- the private engine --------------------------------------------------------------------------
+
+def private_env(tmp_path, mode=0o700):
+    runtime = tmp_path / "runtime"
+    runtime.mkdir()
+    (runtime / "cove").mkdir(mode=mode)
+    os.chmod(runtime / "cove", mode)
+    return {"XDG_RUNTIME_DIR": str(runtime), "XDG_DATA_HOME": str(tmp_path / "data"),
+            "HOME": str(tmp_path)}
+
+
+def test_a_private_engine_that_runs_is_used(tmp_path):
+    env = private_env(tmp_path)
+    made = Server(tmp_path / "runtime" / "cove" / "cove.sock",
+                  lambda request: answer({"status": "ok"}) if request.path == "/readyz"
+                  else answer({"sandboxes": [SANDBOX], "next": None}))
+    assert cove("ls", "-q", env=env).stdout.decode() == ID + "\n"
+    made.close()
+
+
+@pytest.mark.parametrize("mode", [0o777, 0o750, 0o711])
+def test_a_directory_that_others_can_use_is_no_place_for_an_engine(tmp_path, mode):
+    failed(cove("ls", env=private_env(tmp_path, mode)), "not safe")
+
+
+def test_a_link_is_no_place_for_an_engine(tmp_path):
+    env = private_env(tmp_path)
+    (tmp_path / "runtime" / "cove").rmdir()
+    (tmp_path / "elsewhere").mkdir(mode=0o700)
+    (tmp_path / "runtime" / "cove").symlink_to(tmp_path / "elsewhere")
+    failed(cove("ls", env=env), "directory")
