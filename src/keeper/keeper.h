@@ -8,6 +8,7 @@
 
 #include "box/caller.h"
 #include "keeper/boxes.h"
+#include "keeper/config.h"
 #include "keeper/disks.h"
 #include "keeper/engine.h"
 #include "keeper/listen.h"
@@ -25,6 +26,7 @@
 struct keeper {
     struct caller caller;
     struct options options;
+    struct config config;
     struct loop loop;
     struct places places;
     struct listeners listeners;

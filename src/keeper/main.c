@@ -149,10 +149,13 @@ static int begin(struct keeper *keeper, struct error *err)
     harden(keeper);
     rules_ids = keeper->caller.maps && keeper->caller.on_host;
     if (loop_open(&keeper->loop, err) < 0 || signals_open(keeper, err) < 0 ||
+        places_find(&keeper->places, &keeper->options, err) < 0 || engine_config(keeper, err) < 0 ||
+        config_read(keeper->engine.config, keeper->places.config_path, &keeper->config,
+                    &keeper->options, err) < 0 ||
         places_open(&keeper->places, &keeper->options, err) < 0 ||
         listeners_open(&keeper->listeners, &keeper->options, &keeper->places, err) < 0 ||
         names_open(&keeper->names, keeper->places.data, err) < 0 ||
-        slots_open(&keeper->slots, rules_ids, err) < 0)
+        names_configure(keeper, err) < 0 || slots_open(&keeper->slots, rules_ids, err) < 0)
         return -1;
     /* A zygote takes mounts of the host. */
     keeper->slots.is_open = keeper->slots.is_open && keeper->caller.mounts;
