@@ -131,11 +131,11 @@ static const char *ids_kind_of(const struct caller *caller)
 static void greet(const struct keeper *keeper)
 {
     if (keeper->listeners.made_socket)
-        keeper_say("listening", "on %s%s%s", keeper->places.socket_path,
-                   keeper->listeners.api_count > 1 ? " and " : "",
-                   keeper->listeners.api_count > 1 ? keeper->options.listen : "");
-    keeper_say("operator_key", "the operator's key lies in %s/engine/operator.key",
-               keeper->places.data_path);
+        keeper_note("listening", "on %s%s%s", keeper->places.socket_path,
+                    keeper->listeners.api_count > 1 ? " and " : "",
+                    keeper->listeners.api_count > 1 ? keeper->options.listen : "");
+    keeper_note("operator_key", "the operator's key lies in %s/engine/operator.key",
+                keeper->places.data_path);
 }
 
 static int begin(struct keeper *keeper, struct error *err)
@@ -240,6 +240,13 @@ static void end(struct keeper *keeper)
     places_close(&keeper->places);
 }
 
+/* At its start it talks to a person. */
+static int fail(const struct error *err, int status)
+{
+    (void)fprintf(stderr, "cove-keeper: %s: %s\n", err->code, err->text);
+    return status;
+}
+
 int main(int argc, char **argv)
 {
     static struct keeper keeper = {
@@ -255,17 +262,16 @@ int main(int argc, char **argv)
     bool failed;
 
     listen_close_strays();
-    if (fd_fill_stdio() < 0 || options_parse(argc, argv, &keeper.options, &err) < 0) {
-        keeper_say(err.code, "%s", err.text);
-        return 2;
-    }
+    if (fd_fill_stdio() < 0 || options_parse(argc, argv, &keeper.options, &err) < 0)
+        return fail(&err, 2);
     if (keeper.options.wants_help) {
         options_help();
         return 0;
     }
+    log_start("keeper", LOG_LEVEL_INFO);
     failed = begin(&keeper, &err) < 0;
     if (failed)
-        keeper_say(err.code, "%s", err.text);
+        (void)fail(&err, 1);
     else
         run(&keeper);
     end(&keeper);

@@ -199,6 +199,8 @@ int names_open(struct names *names, int directory, struct error *err)
 
 void names_close(struct names *names)
 {
+    if (names->directory == 0)
+        return; /* never opened */
     for (size_t i = 0; i < names->table_used; i++)
         entry_drop(&names->table[i]);
     for (size_t i = 0; i < NAMES_CLIENTS_MAX; i++)
