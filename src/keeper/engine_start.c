@@ -143,10 +143,7 @@ int engine_config(struct keeper *keeper, struct error *err)
 
 int engine_prepare(struct keeper *keeper, struct error *err)
 {
-    return program_find_engine(keeper, err) < 0 || id_choose(keeper, err) < 0 ||
-                   engine_config(keeper, err) < 0
-               ? -1
-               : 0;
+    return program_find_engine(keeper, err) < 0 || id_choose(keeper, err) < 0 ? -1 : 0;
 }
 
 /* ---- in the child ---- */

@@ -6,8 +6,10 @@
  * stays a box, and no name leads where the operator did not point it. */
 #pragma once
 
+#include "base/log.h"
 #include "box/caller.h"
 #include "keeper/boxes.h"
+#include "keeper/config.h"
 #include "keeper/disks.h"
 #include "keeper/engine.h"
 #include "keeper/listen.h"
@@ -25,6 +27,7 @@
 struct keeper {
     struct caller caller;
     struct options options;
+    struct config config;
     struct loop loop;
     struct places places;
     struct listeners listeners;
@@ -43,9 +46,14 @@ struct keeper {
     uint64_t stop_deadline_ns;
 };
 
-/* A line on standard error, for the operator. `code` is stable. Never a secret, never a text that came
- * from the engine. */
-void keeper_say(const char *code, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
+/* For the operator: what is wrong, and what is worth knowing. */
+#define keeper_say(code, ...) log_say(LOG_LEVEL_WARN, code, __VA_ARGS__)
+#define keeper_note(code, ...) log_say(LOG_LEVEL_INFO, code, __VA_ARGS__)
 
 /* The lesser of two moments; 0 is never. */
-uint64_t keeper_sooner(uint64_t one, uint64_t other);
+static inline uint64_t keeper_sooner(uint64_t one, uint64_t other)
+{
+    if (one == 0 || other == 0)
+        return one == 0 ? other : one;
+    return one < other ? one : other;
+}

@@ -86,8 +86,8 @@ static int refuse_open(const char *what, struct error *err)
 static int tcp_open(const struct options *options, struct error *err)
 {
     _cleanup_close_ int fd = -1;
-    struct sockaddr_storage address;
-    unsigned length;
+    struct sockaddr_storage address = {0};
+    unsigned length = 0;
     bool is_loopback = false;
 
     if (listen_address_parse(options->listen, &address, &length, &is_loopback, err) < 0)

@@ -131,11 +131,11 @@ static const char *ids_kind_of(const struct caller *caller)
 static void greet(const struct keeper *keeper)
 {
     if (keeper->listeners.made_socket)
-        keeper_say("listening", "on %s%s%s", keeper->places.socket_path,
-                   keeper->listeners.api_count > 1 ? " and " : "",
-                   keeper->listeners.api_count > 1 ? keeper->options.listen : "");
-    keeper_say("operator_key", "the operator's key lies in %s/engine/operator.key",
-               keeper->places.data_path);
+        keeper_note("listening", "on %s%s%s", keeper->places.socket_path,
+                    keeper->listeners.api_count > 1 ? " and " : "",
+                    keeper->listeners.api_count > 1 ? keeper->options.listen : "");
+    keeper_note("operator_key", "the operator's key lies in %s/engine/operator.key",
+                keeper->places.data_path);
 }
 
 static int begin(struct keeper *keeper, struct error *err)
@@ -149,10 +149,13 @@ static int begin(struct keeper *keeper, struct error *err)
     harden(keeper);
     rules_ids = keeper->caller.maps && keeper->caller.on_host;
     if (loop_open(&keeper->loop, err) < 0 || signals_open(keeper, err) < 0 ||
+        places_find(&keeper->places, &keeper->options, err) < 0 || engine_config(keeper, err) < 0 ||
+        config_read(keeper->engine.config, keeper->places.config_path, &keeper->config,
+                    &keeper->options, err) < 0 ||
         places_open(&keeper->places, &keeper->options, err) < 0 ||
         listeners_open(&keeper->listeners, &keeper->options, &keeper->places, err) < 0 ||
         names_open(&keeper->names, keeper->places.data, err) < 0 ||
-        slots_open(&keeper->slots, rules_ids, err) < 0)
+        names_configure(keeper, err) < 0 || slots_open(&keeper->slots, rules_ids, err) < 0)
         return -1;
     /* A zygote takes mounts of the host. */
     keeper->slots.is_open = keeper->slots.is_open && keeper->caller.mounts;
@@ -237,6 +240,13 @@ static void end(struct keeper *keeper)
     places_close(&keeper->places);
 }
 
+/* At its start it talks to a person. */
+static int fail(const struct error *err, int status)
+{
+    (void)fprintf(stderr, "cove-keeper: %s: %s\n", err->code, err->text);
+    return status;
+}
+
 int main(int argc, char **argv)
 {
     static struct keeper keeper = {
@@ -252,17 +262,16 @@ int main(int argc, char **argv)
     bool failed;
 
     listen_close_strays();
-    if (fd_fill_stdio() < 0 || options_parse(argc, argv, &keeper.options, &err) < 0) {
-        keeper_say(err.code, "%s", err.text);
-        return 2;
-    }
+    if (fd_fill_stdio() < 0 || options_parse(argc, argv, &keeper.options, &err) < 0)
+        return fail(&err, 2);
     if (keeper.options.wants_help) {
         options_help();
         return 0;
     }
+    log_start("keeper", LOG_LEVEL_INFO);
     failed = begin(&keeper, &err) < 0;
     if (failed)
-        keeper_say(err.code, "%s", err.text);
+        (void)fail(&err, 1);
     else
         run(&keeper);
     end(&keeper);

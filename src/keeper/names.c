@@ -99,7 +99,8 @@ static int file_write(const struct names *names, struct error *err)
     bool failed = file == NULL;
 
     for (size_t i = 0; !failed && i < names->table_used; i++)
-        if (names->table[i].kind != 0 && !names->table[i].is_removed)
+        if (names->table[i].kind != 0 && !names->table[i].is_removed &&
+            !names->table[i].is_configured)
             failed = line_write(file, &names->table[i]) < 0;
     failed = failed || fflush(file) != 0 || fsync(fd) < 0;
     if (file != NULL)
@@ -198,6 +199,8 @@ int names_open(struct names *names, int directory, struct error *err)
 
 void names_close(struct names *names)
 {
+    if (names->directory == 0)
+        return; /* never opened */
     for (size_t i = 0; i < names->table_used; i++)
         entry_drop(&names->table[i]);
     for (size_t i = 0; i < NAMES_CLIENTS_MAX; i++)
@@ -230,33 +233,50 @@ static int take(int fd, const struct stat *given, struct name *entry, struct err
                : error_set(err, "capacity", errno, "cannot register a name");
 }
 
+/* A place for a name that is not there yet; NULL. */
+static struct name *entry_add(struct names *names, const struct names_request *request,
+                              struct error *err)
+{
+    struct name *place = NULL;
+
+    if (request->kind == KEEPER_ROOT && strcmp(request->name, "host") == 0)
+        (void)error_set(err, "name_conflict", 0,
+                        "the root \"host\" is the view of this machine; choose another name");
+    else if (entry_find(names, request->kind, request->name) != NULL)
+        (void)error_set(err, "name_conflict", 0, "there is a %s \"%s\" already: remove it first",
+                        kinds[request->kind], request->name);
+    else if ((place = entry_new(names)) == NULL)
+        (void)error_set(err, "capacity", 0, "there are %d names already: remove some", NAMES_MAX);
+    return place;
+}
+
+static void entry_set(struct names *names, struct name *entry, const struct names_request *request,
+                      const struct stat *st)
+{
+    (void)snprintf(entry->name, sizeof(entry->name), "%s", request->name);
+    entry->read_only = request->read_only != 0;
+    entry->generation = ++names->generations;
+    entry->is_there = entry->fd >= 0;
+    if (!entry->is_there)
+        return;
+    entry->device = st->st_dev;
+    entry->inode = st->st_ino;
+    entry->is_directory = S_ISDIR(st->st_mode);
+}
+
 int names_add(struct names *names, const struct names_request *request, int fd, struct error *err)
 {
     struct name *place, entry = {.kind = request->kind, .fd = -1};
     struct stat st;
 
-    if (entry.kind == KEEPER_ROOT && strcmp(request->name, "host") == 0)
-        return error_set(err, "name_conflict", 0,
-                         "the root \"host\" is the view of this machine; choose another name");
-    if (entry_find(names, entry.kind, request->name) != NULL)
-        return error_set(err, "name_conflict", 0, "there is a %s \"%s\" already: remove it first",
-                         kinds[entry.kind], request->name);
-    if (look(&entry, fd, &st, err) < 0)
+    place = entry_add(names, request, err);
+    if (place == NULL || look(&entry, fd, &st, err) < 0)
         return -1;
-    place = entry_new(names);
-    if (place == NULL)
-        return error_set(err, "capacity", 0, "there are %d names already: remove some", NAMES_MAX);
     if (take(fd, &st, &entry, err) < 0) {
         entry_drop(&entry);
         return -1;
     }
-    (void)snprintf(entry.name, sizeof(entry.name), "%s", request->name);
-    entry.read_only = request->read_only != 0;
-    entry.device = st.st_dev;
-    entry.inode = st.st_ino;
-    entry.is_directory = S_ISDIR(st.st_mode);
-    entry.is_there = true;
-    entry.generation = ++names->generations;
+    entry_set(names, &entry, request, &st);
     *place = entry;
     if (file_write(names, err) == 0)
         return 0;
@@ -271,6 +291,9 @@ int names_remove(struct names *names, uint32_t kind, const char *name, struct er
     if (entry == NULL)
         return error_set(err, kind == KEEPER_ROOT ? "unknown_root" : "unknown_mount", 0,
                          "there is no %s \"%s\"", kinds[kind], name);
+    if (entry->is_configured)
+        return error_set(err, "name_conflict", 0,
+                         "\"%s\" is in the configuration: remove it there, and start again", name);
     entry->is_removed = true;
     if (file_write(names, err) < 0) {
         entry->is_removed = false;
@@ -278,5 +301,35 @@ int names_remove(struct names *names, uint32_t kind, const char *name, struct er
     }
     /* Boxes that have it keep it: what they hold are mounts of their own. */
     entry->is_there = entry->is_told = false;
+    return 0;
+}
+
+int names_configure(struct keeper *keeper, struct error *err)
+{
+    struct names *names = &keeper->names;
+
+    for (size_t i = 0; i < keeper->config.names_count; i++) {
+        const struct config_name *wanted = &keeper->config.names[i];
+        struct name *place, entry = {.kind = wanted->request.kind, .fd = -1, .is_configured = true};
+        _cleanup_close_ int fd = open(wanted->path, O_PATH | O_CLOEXEC);
+        struct error why = {0};
+        struct stat st = {0};
+
+        place = entry_add(names, &wanted->request, err);
+        if (place == NULL)
+            return error_wrap(err, "%s", keeper->places.config_path);
+        if (fd < 0)
+            (void)error_set(&why, "name_lost", errno, "cannot open %s", wanted->path);
+        if (fd < 0 || look(&entry, fd, &st, &why) < 0 || take(fd, &st, &entry, &why) < 0) {
+            keeper_say("name_lost", "%s %s: %s", kinds[entry.kind], wanted->request.name, why.text);
+            entry_drop(&entry);
+            entry.kind = wanted->request.kind;
+            entry.is_configured = true;
+        }
+        entry_set(names, &entry, &wanted->request, &st);
+        if (entry.path == NULL)
+            entry.path = strdup(wanted->path);
+        *place = entry;
+    }
     return 0;
 }

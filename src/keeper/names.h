@@ -55,6 +55,7 @@ struct name {
     uint32_t kind; /* enum keeper_kind; 0: unused */
     bool read_only, is_there, is_directory;
     bool is_told;        /* the engine knows of it as it is */
+    bool is_configured;  /* by cove.conf, and not in DIR/names */
     bool is_removed;     /* the engine is still to be told; then it is unused */
     uint64_t generation; /* never the same for two */
     int fd;              /* O_PATH */
@@ -94,5 +95,8 @@ int names_add(struct names *names, const struct names_request *request, int fd, 
 int names_remove(struct names *names, uint32_t kind, const char *name, struct error *err);
 
 struct keeper;
+/* Adds those of cove.conf. One whose path is not there leads nowhere. */
+int names_configure(struct keeper *keeper, struct error *err);
+
 /* Listens to clients. */
 int names_serve(struct keeper *keeper, int listener, struct error *err);

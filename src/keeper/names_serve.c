@@ -65,8 +65,8 @@ static void obey(struct keeper *keeper, const struct names_request *request, int
                                       : names_remove(names, request->kind, request->name, err);
     if (done < 0)
         return;
-    keeper_say(request->verb == NAMES_ADD ? "name_added" : "name_removed", "%s %s",
-               request->kind == KEEPER_ROOT ? "root" : "mount", request->name);
+    keeper_note(request->verb == NAMES_ADD ? "name_added" : "name_removed", "%s %s",
+                request->kind == KEEPER_ROOT ? "root" : "mount", request->name);
     engine_wake(keeper);
 }
 

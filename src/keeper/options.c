@@ -70,7 +70,7 @@ int options_parse(int argc, char **argv, struct options *options, struct error *
 {
     int word;
 
-    *options = (struct options){.listen = OPTIONS_LISTEN_DEFAULT};
+    *options = (struct options){0};
     opterr = 0;
     while ((word = getopt_long(argc, argv, "", words, NULL)) !=
            -1) { // NOLINT(concurrency-mt-unsafe)

@@ -127,9 +127,12 @@ static int sockets_place(struct places *places, const struct options *options, s
     return 0;
 }
 
-static int config_place(struct places *places, const struct options *options, struct error *err)
+int places_find(struct places *places, const struct options *options, struct error *err)
 {
     struct error ignored;
+
+    *places = (struct places){.data = -1, .engine = -1, .disks = -1};
+    places->is_system = geteuid() == 0 && !options->is_private;
 
     if (options->config != NULL)
         return snprintf(places->config_path, PATH_MAX, "%s", options->config) < PATH_MAX
@@ -222,10 +225,8 @@ static int engine_open(struct places *places, struct error *err)
 
 int places_open(struct places *places, const struct options *options, struct error *err)
 {
-    *places = (struct places){.data = -1, .engine = -1, .disks = -1};
-    places->is_system = geteuid() == 0 && !options->is_private;
     if (data_open(places, options, err) < 0 || engine_open(places, err) < 0 ||
-        sockets_place(places, options, err) < 0 || config_place(places, options, err) < 0)
+        sockets_place(places, options, err) < 0)
         return -1;
     places->disks = own_open(places->data, "disks", "the directory of disks", 0700, err);
     return places->disks >= 0 ? 0 : -1;

@@ -21,5 +21,8 @@ struct places {
     char config_path[PATH_MAX]; /* empty: there is none */
 };
 
+/* First: who this is, and where the configuration lies. */
+int places_find(struct places *places, const struct options *options, struct error *err);
+
 int places_open(struct places *places, const struct options *options, struct error *err);
 void places_close(struct places *places);

@@ -440,11 +440,17 @@ def test_boxes_end_with_a_killed_keeper(stand_in, tmp_path, cold):
     keeper.__exit__()
 
 
+def hold(engine):
+    """Stops it; only then is another signal left for later."""
+    os.kill(engine.pid, signal.SIGSTOP)
+    harness.wait_for(lambda: harness.status_of(engine.pid)["State"].startswith("T"), what="its stop")
+
+
 def test_engine_that_outlives_its_keeper_is_killed(stand_in, tmp_path):
     """It hears SIGTERM; the test's one is stopped, and hears nothing."""
     keeper = Keeper(stand_in, tmp_path).start()
     engine = keeper.greeted()
-    os.kill(engine.pid, signal.SIGSTOP)
+    hold(engine)
     keeper.process.kill()
     keeper.process.wait()
     harness.wait_for(lambda: not os.path.exists(f"/proc/{engine.pid}"), seconds=30,
@@ -468,7 +474,7 @@ def test_sigterm_reaches_the_engine_which_may_still_ask(stand_in, tmp_path):
     keeper = Keeper(stand_in, tmp_path).start()
     engine = keeper.greeted()
     handle, control = engine.make()
-    os.kill(engine.pid, signal.SIGSTOP)
+    hold(engine)
     keeper.process.send_signal(signal.SIGTERM)
     time.sleep(0.1)
     assert engine.end(handle)["box"] == handle

@@ -257,3 +257,61 @@ def test_many_names(keeper, tmp_path):
     engine = keeper.engine()
     _, names, _ = engine.hello()
     assert len(names) == 128
+
+
+def configured(stand_in, tmp_path, text):
+    config = tmp_path / "cove.conf"
+    config.write_text(text)
+    return Keeper(stand_in, tmp_path, "--config", config)
+
+
+def test_names_of_the_configuration(stand_in, tmp_path):
+    (tmp_path / "one").mkdir()
+    (tmp_path / "one/file").write_text("there")
+    text = (f"[roots]\nsmall = {tmp_path}/one\n[mounts]\none = {tmp_path}/one:ro\n"
+            f"gone = {tmp_path}/gone\n")
+    with configured(stand_in, tmp_path, text) as keeper:
+        engine = keeper.engine()
+        _, names, _ = engine.hello()
+        assert names == {(keepers.ROOT, "small"): True, (keepers.MOUNT, "one"): True,
+                         (keepers.MOUNT, "gone"): False}
+        assert listed(keeper)[keepers.MOUNT, "one"] == (True, True, str(tmp_path / "one"))
+        assert keeper.register(keepers.REMOVE, keepers.MOUNT, b"one")[0] == "name_conflict"
+        assert register(keeper, b"one", tmp_path / "two") == "name_conflict"
+        assert register(keeper, b"two", tmp_path / "two") == ""
+        assert "one" not in (keeper.data / "names").read_text().split()
+        named(engine)
+        handle, control = engine.make(mounts=[(b"one", b"/mnt/one", 0)])
+        box = Control(control).wait_ready()
+        assert box.run("cat /mnt/one/file; echo x 2>&1 >/mnt/one/file").startswith("there")
+        assert (tmp_path / "one/file").read_text() == "there"
+        box.close()
+        engine.end(handle)
+
+
+@pytest.mark.parametrize("text,what", [
+    ("[serve]\nnonsense = 1\n", ":2"), ("[roots]\nHost = /etc\n", "Host"),
+    ("[roots]\nhost = /etc\n", "host"), ("[roots]\na = etc\n", "absolute"),
+    ("[mounts]\na = /etc\na = /usr\n", "already"), ("[nonsense]\n", "nonsense")])
+def test_bad_configuration_is_told(stand_in, tmp_path, text, what):
+    keeper = configured(stand_in, tmp_path, text)
+    process = subprocess.run(keeper.command, env=keeper.environment, capture_output=True, text=True,
+                             timeout=20, check=False)
+    assert process.returncode == 1 and what in process.stderr, process.stderr
+    keeper.listener.close()
+
+
+def test_command_line_comes_before_the_configuration(stand_in, tmp_path):
+    text = ("[serve]\nlisten = 0.0.0.0:7171\nsocket = /nonexistent/socket\ndata = /nonexistent\n"
+            "hosts = a, b\n[boxes]\npool = 3\n")
+    with configured(stand_in, tmp_path, text) as keeper:
+        assert keeper.engine().facts["COVE_LISTEN_FDS"] == "1"
+
+
+def test_configuration_says_where_to_listen(stand_in, tmp_path):
+    keeper = configured(stand_in, tmp_path, "[serve]\nlisten = 0.0.0.0:7171\n")
+    del keeper.command[5:7]
+    process = subprocess.run(keeper.command, env=keeper.environment, capture_output=True, text=True,
+                             timeout=20, check=False)
+    assert process.returncode == 1 and "--insecure-http" in process.stderr
+    keeper.listener.close()

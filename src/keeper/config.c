@@ -1,0 +1,94 @@
+/* The configuration: see config.h. */
+#include "keeper/config.h"
+
+#include "base/conf.h"
+
+#include <errno.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define READ_ONLY ":ro"
+
+static int name_take(struct config *config, uint32_t kind, const char *name, const char *value,
+                     struct error *err)
+{
+    struct config_name *entry = &config->names[config->names_count];
+    size_t length = strlen(value), mark = strlen(READ_ONLY);
+
+    if (config->names_count == NAMES_MAX)
+        return error_set(err, "bad_config", 0, "more than %d roots and mounts", NAMES_MAX);
+    if (strlen(name) >= KEEPER_NAME_MAX || !names_is_name(name, KEEPER_NAME_MAX))
+        return error_set(
+            err, "bad_config", 0,
+            "\"%.80s\" is no name: a-z, 0-9, \".\", \"_\" and \"-\", not first \".\" or "
+            "\"-\"",
+            name);
+    if (value[0] != '/')
+        return error_set(err, "bad_config", 0, "%s needs an absolute path", name);
+    entry->request = (struct names_request){.verb = NAMES_ADD, .kind = kind};
+    if (kind == KEEPER_MOUNT && length > mark && strcmp(value + length - mark, READ_ONLY) == 0) {
+        entry->request.read_only = 1;
+        length -= mark;
+    }
+    (void)snprintf(entry->request.name, sizeof(entry->request.name), "%s", name);
+    entry->path = strndup(value, length);
+    if (entry->path == NULL)
+        return error_set(err, "no_memory", ENOMEM, "cannot read the configuration");
+    config->names_count++;
+    return 0;
+}
+
+static int root_take(void *config, const char *name, const char *value, struct error *err)
+{
+    return name_take(config, KEEPER_ROOT, name, value, err);
+}
+
+static int mount_take(void *config, const char *name, const char *value, struct error *err)
+{
+    return name_take(config, KEEPER_MOUNT, name, value, err);
+}
+
+static const struct conf_row rows[] = {
+    {.section = "serve",
+     .name = "listen",
+     .type = CONF_TEXT,
+     .offset = offsetof(struct config, listen)},
+    {.section = "serve",
+     .name = "socket",
+     .type = CONF_TEXT,
+     .offset = offsetof(struct config, socket)},
+    {.section = "serve",
+     .name = "data",
+     .type = CONF_TEXT,
+     .offset = offsetof(struct config, data)},
+    {.section = "serve",
+     .name = "insecure_http",
+     .type = CONF_BOOL,
+     .offset = offsetof(struct config, insecure_http)},
+    {.section = "serve", .name = "hosts", .type = CONF_OTHER},
+    {.section = "boxes", .type = CONF_OTHER},
+    {.section = "roots", .type = CONF_ANY, .any = root_take},
+    {.section = "mounts", .type = CONF_ANY, .any = mount_take},
+    {0},
+};
+
+static void fill(const char **option, const char *value)
+{
+    if (*option == NULL)
+        *option = value;
+}
+
+int config_read(int fd, const char *path, struct config *config, struct options *options,
+                struct error *err)
+{
+    if (fd >= 0 && conf_read(rows, path, fd, config, err) < 0)
+        return -1;
+    fill(&options->listen, config->listen);
+    fill(&options->listen, OPTIONS_LISTEN_DEFAULT);
+    fill(&options->socket, config->socket);
+    fill(&options->data, config->data);
+    options->insecure_http |= config->insecure_http;
+    return 0;
+}

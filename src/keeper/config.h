@@ -1,0 +1,25 @@
+/* The keeper's part of cove.conf: where to listen, and names of roots and mounts. The engine reads the
+ * rest from the same text. */
+#pragma once
+
+#include "base/err.h"
+#include "keeper/names.h"
+#include "keeper/options.h"
+
+/* A line of [roots] or [mounts]. */
+struct config_name {
+    struct names_request request; /* its kind, name and read_only */
+    char *path;
+};
+
+struct config {
+    char *listen, *socket, *data;
+    bool insecure_http;
+    struct config_name names[NAMES_MAX];
+    size_t names_count;
+};
+
+/* Reads the text that `fd` is open on; -1: there is none. What the command line said stays. The options
+ * borrow from `config` from there on. */
+int config_read(int fd, const char *path, struct config *config, struct options *options,
+                struct error *err);
