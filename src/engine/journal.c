@@ -318,7 +318,8 @@ static void take_line(const char *text, size_t size,
 static int read_lines(int fd, void (*take)(void *arg, const struct journal_line *line), void *arg,
                       uint64_t *whole)
 {
-    _cleanup_free_ char *text = malloc(2U * JOURNAL_LINE_MAX);
+    const size_t room = (size_t)2 * JOURNAL_LINE_MAX;
+    _cleanup_free_ char *text = malloc(room);
     uint64_t at = 0;
     size_t used = 0;
     bool is_long = false;
@@ -327,7 +328,7 @@ static int read_lines(int fd, void (*take)(void *arg, const struct journal_line 
     *whole = 0;
     if (text == NULL)
         return -1;
-    while ((n = pread(fd, text + used, 2U * JOURNAL_LINE_MAX - used, (off_t)(at + used))) != 0) {
+    while ((n = pread(fd, text + used, room - used, (off_t)(at + used))) != 0) {
         char *from = text, *end;
 
         if (n < 0 && errno == EINTR)
@@ -342,7 +343,7 @@ static int read_lines(int fd, void (*take)(void *arg, const struct journal_line 
             from = end + 1;
             *whole = at + (uint64_t)(from - text);
         }
-        if (from == text && used == 2U * JOURNAL_LINE_MAX) {
+        if (from == text && used == room) {
             is_long = true;
             from = text + used;
         }

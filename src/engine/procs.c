@@ -74,7 +74,7 @@ int procs_insert(struct procs *procs, struct proc *proc, struct error *err)
 
     if (procs->count == procs->room) {
         size_t room = procs->room == 0 ? 8 : procs->room * 2;
-        struct proc **list = reallocarray(procs->list, room, sizeof(*list));
+        struct proc **list = reallocarray(procs->list, room, sizeof(struct proc *));
 
         if (list == NULL)
             return error_set(err, "no_memory", ENOMEM, "cannot keep one more process");
@@ -82,7 +82,7 @@ int procs_insert(struct procs *procs, struct proc *proc, struct error *err)
         procs->room = room;
     }
     memmove(procs->list + place + 1, procs->list + place,
-            (procs->count - place) * sizeof(*procs->list));
+            (procs->count - place) * sizeof(struct proc *));
     procs->list[place] = proc;
     procs->count++;
     return 0;
@@ -96,7 +96,7 @@ void procs_remove(struct procs *procs, struct proc *proc)
         return;
     procs->count--;
     memmove(procs->list + place, procs->list + place + 1,
-            (procs->count - place) * sizeof(*procs->list));
+            (procs->count - place) * sizeof(struct proc *));
 }
 
 static void proc_free(struct proc *proc)
