@@ -5,7 +5,7 @@
 #include "engine/parts.h"
 
 #include <fcntl.h>
-#include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/statvfs.h>
 
@@ -14,15 +14,14 @@
 static uint64_t memory_read(void)
 {
     char text[4096];
-    unsigned long long kib;
     const char *line;
 
     if (fd_read_file(AT_FDCWD, "/proc/meminfo", text, sizeof(text)) < 0)
         return UINT64_MAX;
     line = strstr(text, "MemAvailable:");
-    if (line == NULL || sscanf(line, "MemAvailable: %llu kB", &kib) != 1)
+    if (line == NULL)
         return UINT64_MAX;
-    return (uint64_t)kib << 10;
+    return (uint64_t)strtoull(line + strlen("MemAvailable:"), NULL, 10) << 10;
 }
 
 static void capacity_read(struct engine *engine)

@@ -70,19 +70,21 @@ static void grow(struct map *map)
 
 void map_put(struct map *map, const char *key, void *value)
 {
-    struct map_entry **at;
+    struct map_entry **at, *entry;
 
     if (map->count >= map->size)
         grow(map);
     at = find(map, key);
-    if (*at == NULL) {
-        *at = calloc(1, sizeof(**at));
-        if (*at == NULL)
+    entry = *at;
+    if (entry == NULL) {
+        entry = calloc(1, sizeof(*entry));
+        if (entry == NULL)
             abort();
+        *at = entry;
         map->count++;
     }
-    (*at)->key = key;
-    (*at)->value = value;
+    entry->key = key;
+    entry->value = value;
 }
 
 void *map_remove(struct map *map, const char *key)

@@ -38,17 +38,20 @@ static void *need(void *pointer)
 
 /* ---- lists of texts ---- */
 
+static const char *const no_texts[] = {NULL};
+
 static size_t texts_count(const char *const *texts)
 {
     size_t count = 0;
 
-    while (texts != NULL && texts[count] != NULL)
+    while (texts[count] != NULL)
         count++;
     return count;
 }
 
-static char **texts_copy(const char *const *texts)
+static char **texts_copy(const char *const *given)
 {
+    const char *const *texts = given != NULL ? given : no_texts;
     size_t count = texts_count(texts);
     char **copy = need(calloc(count + 1, sizeof(char *)));
 
@@ -196,11 +199,16 @@ static bool is_target(const char *path)
     return true;
 }
 
+static int check_mounts_count(size_t count, struct error *err)
+{
+    if (count <= KEEPER_MOUNTS_MAX)
+        return 0;
+    return error_set(err, "bad_request", 0, "mounts: %zu are more than the %d that may be", count,
+                     KEEPER_MOUNTS_MAX);
+}
+
 static int check_mounts(const struct keeper_mount *mounts, size_t count, struct error *err)
 {
-    if (count > KEEPER_MOUNTS_MAX)
-        return error_set(err, "bad_request", 0, "mounts: %zu are more than the %d that may be",
-                         count, KEEPER_MOUNTS_MAX);
     for (size_t i = 0; i < count; i++) {
         const char *target = mounts[i].target;
 
@@ -375,8 +383,8 @@ int record_new(const struct sandbox_spec *spec, const char *tenant,
     if (strlen(root) >= sizeof(record->root))
         return error_set(err, "bad_request", 0, "root: a name has at most %d characters",
                          KEEPER_NAME_MAX - 1);
-    if (spec->mounts_count > KEEPER_MOUNTS_MAX)
-        return check_mounts(NULL, spec->mounts_count, err);
+    if (check_mounts_count(spec->mounts_count, err) != 0)
+        return -1;
     (void)snprintf(record->root, sizeof(record->root), "%s", root);
     (void)snprintf(record->tenant, sizeof(record->tenant), "%s", tenant);
     record->name = text_copy(spec->name);

@@ -100,13 +100,47 @@ static void verb_free(struct verb *verb)
     free(verb);
 }
 
-/* Tells who waits. A callback may ask for anything, also of the same sandbox. */
-static void verb_answer(struct sandbox *sandbox, const struct verb *verb, const struct error *err)
+/* A caller gets codes that engine.h and procs.h name; what is only between the rooms below gets the one
+ * that says what it means for him. */
+static void error_translate(const struct error *inner, struct error *out)
 {
-    struct sandbox_view view;
-    const struct sandbox_view *seen = err == NULL ? &view : NULL;
+    static const struct {
+        const char *inner, *outer;
+    } codes[] = {
+        {"keeper_lost", "draining"},       {"disk_in_use", "capacity"},
+        {"no_memory", "capacity"},         {"no_fds", "capacity"},
+        {"store_corrupt", "store_failed"}, {"conflict", "store_failed"},
+    };
+    static const char *const known[] = {
+        "bad_request",   "capacity",          "draining",        "name_conflict",
+        "not_ready",     "not_yet",           "quota",           "revision_conflict",
+        "sandbox_gone",  "sandbox_not_found", "sandbox_stopped", "store_failed",
+        "unknown_mount", "unknown_root",
+    };
+
+    *out = *inner;
+    for (size_t i = 0; i < sizeof(codes) / sizeof(codes[0]); i++)
+        if (strcmp(inner->code, codes[i].inner) == 0)
+            (void)snprintf(out->code, sizeof(out->code), "%s", codes[i].outer);
+    for (size_t i = 0; i < sizeof(known) / sizeof(known[0]); i++)
+        if (strcmp(out->code, known[i]) == 0)
+            return;
+    (void)snprintf(out->code, sizeof(out->code), "sandbox_failed");
+}
+
+/* Tells who waits. A callback may ask for anything, also of the same sandbox. */
+static void verb_answer(struct sandbox *sandbox, const struct verb *verb, const struct error *inner)
+{
+    struct sandbox_view view = {.id = NULL};
+    const struct sandbox_view *seen = inner == NULL ? &view : NULL;
+    const struct error *err = NULL;
+    struct error outer;
 
     sandbox_look(sandbox, &view);
+    if (inner != NULL) {
+        error_translate(inner, &outer);
+        err = &outer;
+    }
     switch (verb->kind) {
     case VERB_CREATE:
     case VERB_JOIN:

@@ -23,9 +23,9 @@ static bool is_create(const struct sandbox *sandbox)
 /* What says nothing of the sandbox itself: it may be started when that has passed. */
 static bool is_passing(const struct error *err)
 {
-    static const char *const codes[] = {"capacity",      "quota",        "draining",
-                                        "keeper_lost",   "sandbox_gone", "store_failed",
-                                        "too_many_boxes"};
+    static const char *const codes[] = {"capacity",     "quota",        "draining",  "keeper_lost",
+                                        "sandbox_gone", "disk_in_use",  "no_memory", "no_fds",
+                                        "store_failed", "store_corrupt"};
 
     for (size_t i = 0; i < sizeof(codes) / sizeof(codes[0]); i++)
         if (strcmp(err->code, codes[i]) == 0)

@@ -56,10 +56,13 @@ static bool record_load(void *arg, const struct store_value *value)
     }
     record->revision = value->revision;
     if (takeover->count == takeover->room) {
-        takeover->room = takeover->room > 0 ? 2 * takeover->room : 64;
-        takeover->records = realloc(takeover->records, takeover->room * sizeof(struct record *));
-        if (takeover->records == NULL)
+        size_t room = takeover->room > 0 ? 2 * takeover->room : 64;
+        struct record **records = realloc(takeover->records, room * sizeof(struct record *));
+
+        if (records == NULL)
             abort();
+        takeover->records = records;
+        takeover->room = room;
     }
     takeover->records[takeover->count++] = record;
     return true;
@@ -153,26 +156,32 @@ static void names_mend(struct engine *engine)
 
 /* ---- why a box is missing ---- */
 
+#define STAT_START 20 /* of /proc/PID/stat: fields from the end of the name to the start time */
+
+/* When our parent was started, in ticks since boot; 0 where nobody says so. */
+static unsigned long long parent_started(void)
+{
+    char stat[1024], path[64];
+    const char *at;
+
+    (void)snprintf(path, sizeof(path), "/proc/%d/stat", (int)getppid());
+    if (fd_read_file(AT_FDCWD, path, stat, sizeof(stat)) < 0)
+        return 0;
+    at = strrchr(stat, ')'); /* the name before it may be anything */
+    for (unsigned i = 0; at != NULL && i < STAT_START; i++)
+        at = strchr(at + 1, ' ');
+    return at != NULL ? strtoull(at + 1, NULL, 10) : 0;
+}
+
 /* Which host and which keeper: "BOOT PID START". The keeper is our parent. */
 static void keeper_identity(char text[128], size_t *boot_length)
 {
-    char boot[64] = "", stat[1024], path[64];
-    unsigned long long start = 0;
-    const char *rest;
+    char boot[64] = "";
 
     (void)fd_read_file(AT_FDCWD, "/proc/sys/kernel/random/boot_id", boot, sizeof(boot));
     boot[strcspn(boot, "\n")] = '\0';
-    (void)snprintf(path, sizeof(path), "/proc/%d/stat", (int)getppid());
-    if (fd_read_file(AT_FDCWD, path, stat, sizeof(stat)) > 0) {
-        rest = strrchr(stat, ')'); /* the name before it may be anything */
-        if (rest != NULL)
-            (void)sscanf(rest + 1,
-                         " %*c %*d %*d %*d %*d %*d %*u %*u %*u %*u %*u %*u %*u %*d %*d %*d %*d %*d "
-                         "%*d %llu",
-                         &start);
-    }
     *boot_length = strlen(boot);
-    (void)snprintf(text, 128, "%s %d %llu", boot, (int)getppid(), start);
+    (void)snprintf(text, 128, "%s %d %llu", boot, (int)getppid(), parent_started());
 }
 
 static void identity_kept(void *arg, uint64_t revision, const struct error *err)

@@ -401,6 +401,8 @@ static int first_key(struct engine *engine, struct error *err)
     }
     verb->key = key_new("default", "operator", ENGINE_ALL, verb->secret);
     text = key_format(verb->key);
+    if (text == NULL)
+        abort(); /* out of memory: see parts.h */
     (void)snprintf(name, sizeof(name), "key/%s", verb->key->id);
     store_put(engine->store, name, text, strlen(text), 0, key_made, verb);
     return 0;

@@ -183,7 +183,7 @@ static void check_lies(void)
             rig_delete(&rig, "c0aaaaaaaaaaaaaaaaaa", &second);
             CHECK(rig_until(&rig, is_lost, &rig), "type %u, lie %d: lost", types[type], lie);
             CHECK(first.count == 1, "type %u, lie %d: %u answers", types[type], lie, first.count);
-            CHECK(types[type] == KEEPER_END || IS(first, "keeper_lost"), "type %u, lie %d: %s",
+            CHECK(types[type] == KEEPER_END || IS(first, "draining"), "type %u, lie %d: %s",
                   types[type], lie, first.error.code);
             rig_end(&rig);
         }

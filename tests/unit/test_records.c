@@ -22,6 +22,8 @@ static struct record *new_of(const struct sandbox_spec *spec)
 
     if (record_new(spec, "default", &usual, &unbounded, &record, &err) != 0)
         printf("%s: %s\n", err.code, err.text);
+    if (record == NULL)
+        abort();
     return record;
 }
 
@@ -61,7 +63,6 @@ static struct record *full_record(void)
     spec.idle_ms = 60000;
     spec.then = SANDBOX_THEN_STOP;
     record = new_of(&spec);
-    CHECK(record != NULL, "a spec with all fields");
     strcpy(record->id, "c0abcdefghijklmnopqr");
     strcpy(record->disk, "d0abcdefghijklmnopqr");
     record->state = SANDBOX_ERROR;
@@ -86,9 +87,10 @@ static void check_there_and_back(void)
     struct error err = {0};
     char *text = record_format(record, &err), *second, *third;
 
-    CHECK(text != NULL, "%s", err.text);
-    again = parsed(text, &err);
+    again = text != NULL ? parsed(text, &err) : NULL;
     CHECK(again != NULL, "%s", err.text);
+    if (again == NULL)
+        return;
     second = record_format(again, &err);
     third = record_format(copy, &err);
     CHECK(strcmp(text, second) == 0, "%s\n%s", text, second);
@@ -112,7 +114,7 @@ static void check_defaults(void)
     struct sandbox_spec spec = plain_spec();
     struct record *record = new_of(&spec);
 
-    CHECK(record != NULL && strcmp(record->root, "host") == 0, "the root");
+    CHECK(strcmp(record->root, "host") == 0, "the root");
     CHECK(record->limits.memory_bytes == usual.memory_bytes && record->limits.pids == 1024,
           "limits");
     CHECK(record->limits.disk_inodes == (2ULL << 30) / 8192, "inodes by the disk");
@@ -189,7 +191,7 @@ static void check_targets(void)
     for (size_t i = 0; i < sizeof(good) / sizeof(good[0]); i++) {
         (void)snprintf(mount.target, sizeof(mount.target), "%s", good[i]);
         record = new_of(&spec);
-        CHECK(record != NULL, "%s", good[i]);
+        CHECK(strcmp(record->mounts[0].target, good[i]) == 0, "%s", good[i]);
         record_free(record);
     }
 }
