@@ -1,11 +1,13 @@
 """The native API as its clients see it: a running `cove serve`, raw HTTP over the unix socket and TCP."""
 import base64
+import hashlib
 import json
+import pathlib
 import re
 import socket
+import subprocess
 import sys
 import time
-import pathlib
 
 import pytest
 import yaml
@@ -343,6 +345,27 @@ def test_a_tenant_has_its_quota_and_its_rate(serve, api):
     assert api.get("/v1/tenants/UPPER/quota").code == "bad_request"
 
 
+AS_NOBODY = """
+import socket, sys
+client = socket.socket(socket.AF_UNIX)
+client.connect("api.sock")
+client.sendall(b"GET /v1/sandboxes HTTP/1.1\\r\\nHost: x\\r\\nConnection: close\\r\\n" +
+               sys.argv[1].encode() + b"\\r\\n")
+while part := client.recv(65536):
+    sys.stdout.buffer.write(part)
+"""
+
+if harness.EXPECT.is_root:  # who else could become somebody else?
+    def test_who_is_neither_root_nor_the_owner_needs_a_key_on_the_unix_socket(serve):
+        serve.directory.chmod(0o755)
+        serve.socket.chmod(0o666)
+        for header, status in [("", b" 403 "), (f"X-API-Key: {serve.key}\r\n", b" 200 ")]:
+            answer = subprocess.run(["/usr/bin/python3", "-c", AS_NOBODY, header], user=65534,
+                                    cwd=serve.directory, capture_output=True, timeout=60,
+                                    check=True).stdout
+            assert status in answer.split(b"\r\n")[0], answer
+
+
 # ---- requests that are wrong -------------------------------------------------------------------
 
 @pytest.mark.parametrize("body, part", [
@@ -636,7 +659,8 @@ def test_a_process_is_started_waited_for_and_forgotten(api, shared):
 
 
 def test_a_process_is_killed_with_all_it_started(api, shared):
-    process = start(api, shared, "setsid sleep 600 & trap '' TERM; sleep 600; sleep 600")
+    process = start(api, shared, "trap '' TERM; setsid sleep 600 & echo trapped; sleep 600; true")
+    harness.wait_for(lambda: api.get(f"{process}/output").bytes, what="the trap")
     pid = api.get(process).json["pid"]
     assert api.get(f"{shared}/processes/{pid}").json["pid"] == pid
     assert api.post(f"{process}/signal", {"signal": "TERM"}).status == 204
@@ -654,7 +678,6 @@ def test_input_is_streamed_as_fast_as_it_is_read(api, shared):
     answer = api.ask("POST", f"{process}/stdin", data[5:], query={"close": "true"})
     assert answer.status == 204, answer
     assert api.get(f"{process}/wait").json["exit_code"] == 0
-    import hashlib
     out = api.get(f"{process}/output").bytes.decode()
     assert out == f"{hashlib.sha256(data).hexdigest()}  -\nend\n"
     answer = api.post(f"{process}/stdin", b"more")
@@ -788,8 +811,9 @@ def test_follow_is_kept_alive(api, shared):
     begun = time.monotonic()
     assert next(lines) == {"type": "keepalive"}
     assert 14 < time.monotonic() - begun < 20 * harness.PATIENCE
-    with_others = shared.rsplit("/", 1)[1]
-    assert with_others
+    with serving.Client(path=api.connection.path) as other:
+        assert other.delete(process).status == 204
+    assert list(lines)[-1]["type"] == "exit"
 
 
 def test_follow_of_a_sandbox_that_is_deleted_ends(serve, api):
