@@ -171,6 +171,14 @@ def test_any_bytes_go_in_and_come_out(cove, box):
     assert result.returncode == 0 and result.stdout == data
 
 
+def test_what_pours_comes_whole_on_both_sides(cove, box):
+    result = cove("exec", box, "--", "sh", "-c",
+                  "(seq 1000000; seq 1000000) & seq 2000000 >&2; wait; exit 3")
+    assert result.returncode == 3
+    assert result.stdout == "".join(f"{i}\n" for _ in range(2) for i in range(1, 1000001)).encode()
+    assert result.stderr == "".join(f"{i}\n" for i in range(1, 2000001)).encode()
+
+
 def test_input_that_nobody_reads_does_not_hold_up_the_end(cove, box):
     started = time.monotonic()
     assert good(cove("exec", "-i", box, "--", "echo", "x", stdin=b"a" * (8 << 20))) == "x\n"
