@@ -139,6 +139,12 @@ def test_a_key_that_is_none_is_not_sent(server, key):
     assert made.requests == []
 
 
+def test_a_key_that_would_be_sent_in_the_open_is_told():
+    for host, warns in (("0.0.0.0", True), ("127.0.0.1", False), ("[::1]", False)):
+        result = cove("ls", env={"COVE_URL": f"http://{host}:1", "COVE_API_KEY": "k-123"})
+        assert result.returncode == 125 and (b"unencrypted" in result.stderr) is warns
+
+
 def test_a_secret_is_all_of_standard_output(server):
     made = server(lambda request: answer({"id": "k1", "secret": "s3cret"}, 201))
     result = cove("key", "new", "ci", "--scope", "read", env=made.env)
