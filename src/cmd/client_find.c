@@ -7,6 +7,7 @@
 #include "base/clock.h"
 #include "base/fd.h"
 #include "cmd/client.h"
+#include "cmd/cmd.h"
 #include "cmd/show.h"
 
 #include <errno.h>
@@ -250,6 +251,19 @@ static int private_open(struct client **out, struct error *err)
 
 /* ---- the order ---- */
 
+static int named_open(const char *url, struct client **out, struct error *err)
+{
+    const char *key = getenv("COVE_API_KEY");
+    struct wire_address address;
+
+    if (wire_address_parse(url, &address, err) < 0)
+        return -1;
+    if (key != NULL && key[0] != '\0' && !address.is_unix && !address.is_loopback)
+        cmd_say("warning: COVE_API_KEY goes to %.200s unencrypted; reach it by a tunnel instead",
+                address.header);
+    return client_new(&address, out, err);
+}
+
 int client_open(struct client **out, struct error *err)
 {
     const char *url = getenv("COVE_URL");
@@ -257,7 +271,7 @@ int client_open(struct client **out, struct error *err)
 
     *out = NULL;
     if (url != NULL && url[0] != '\0')
-        return wire_address_parse(url, &address, err) < 0 ? -1 : client_new(&address, out, err);
+        return named_open(url, out, err);
     if (client_new(&address, out, err) < 0)
         return -1;
     if (client_connect(*out, err) == 0)

@@ -1,8 +1,12 @@
-/* The output of a process as it comes: see follow.h. */
+/* The output of a process as it comes: see follow.h.
+ *
+ * A stream of lines in base64 is good for what trickles and slow for what pours. A line that is long
+ * says that more waits behind it: then what is there is fetched raw, and followed again from there. */
 #include "cmd/follow.h"
 
 #include "base/clock.h"
 #include "base/fd.h"
+#include "base/parse.h"
 #include "cmd/api.h"
 #include "cmd/cmd.h"
 
@@ -15,8 +19,11 @@
 #include <time.h>
 #include <unistd.h>
 
-#define WRITE_PIECE 4096 /* PIPE_BUF: a pipe that polls writable takes it without blocking */
-#define AGAIN_MS 30000   /* how long a server that went away is looked for */
+#define WRITE_PIECE 4096    /* PIPE_BUF: a pipe that polls writable takes it without blocking */
+#define LONG_LINE 32768     /* bytes of content: the command writes faster than the stream tells */
+#define FETCH_ENOUGH 262144 /* a fetch that brought no more than this has caught up */
+#define FETCH_MOST (64U << 20) /* so that one stream does not starve the other */
+#define AGAIN_MS 30000         /* how long a server that went away is looked for */
 #define AGAIN_PAUSE_MS 200
 
 /* ---- writing ---- */
@@ -59,7 +66,7 @@ int follow_write(struct follow *follow, int stream, const char *data, size_t siz
     return 0;
 }
 
-void follow_say_gap(int stream, uint64_t bytes)
+static void say_gap(int stream, uint64_t bytes)
 {
     cmd_say("warning: %" PRIu64 " bytes of the command's standard %s are not kept any more", bytes,
             stream == 0 ? "output" : "error");
@@ -88,12 +95,15 @@ static int output_take(struct follow *follow, int stream, const struct doc *even
     uint64_t from;
     ssize_t size;
 
-    if (data == NULL || !doc_number(event, "from", &from))
+    if (data == NULL || !doc_number(event, "from", &from) || from < follow->from[stream])
         return bad_line(err);
     size = wire_base64(data, strlen(data));
     if (size < 0)
         return bad_line(err);
+    if (from > follow->from[stream] && !follow->is_left_out[stream])
+        say_gap(stream, from - follow->from[stream]);
     follow->from[stream] = from + (uint64_t)size;
+    follow->is_behind = size >= LONG_LINE;
     if (follow->is_left_out[stream])
         return 0;
     return follow_write(follow, stream, data, (size_t)size, err);
@@ -106,10 +116,10 @@ static int gap_take(struct follow *follow, const struct doc *event, struct error
     uint64_t to;
 
     if (stream < 0 || !doc_number(event, "from", &from) || !doc_number(event, "to", &to) ||
-        to < from)
+        to < from || to < follow->from[stream])
         return bad_line(err);
     if (!follow->is_left_out[stream])
-        follow_say_gap(stream, to - from);
+        say_gap(stream, to - from);
     follow->from[stream] = to;
     return 0;
 }
@@ -138,7 +148,7 @@ static int event_take(struct follow *follow, const char *line, size_t size, stru
     return *process == NULL ? bad_line(err) : 1;
 }
 
-/* One connection: 1 at the end of the process, -1. */
+/* One connection: 1 at the end of the process, 0 when it is behind, -1. */
 static int follow_once(struct follow *follow, struct doc **process, uint64_t *heard_ns,
                        struct error *err)
 {
@@ -147,8 +157,12 @@ static int follow_once(struct follow *follow, struct doc **process, uint64_t *he
     int result;
 
     (void)snprintf(path, sizeof(path),
-                   "%s/follow?encoding=base64&stdout_from=%" PRIu64 "&stderr_from=%" PRIu64,
-                   follow->process, follow->from[0], follow->from[1]);
+                   "%s/follow?encoding=base64&stdout_from=%" PRIu64 "&stderr_from=%" PRIu64 "%s",
+                   follow->process, follow->from[0], follow->from[1],
+                   follow->is_left_out[0]   ? "&stream=stderr"
+                   : follow->is_left_out[1] ? "&stream=stdout"
+                                            : "");
+    follow->is_behind = false;
     if (client_start(follow->client, &request, err) < 0)
         return -1;
     do {
@@ -161,8 +175,74 @@ static int follow_once(struct follow *follow, struct doc **process, uint64_t *he
         *heard_ns = clock_monotonic_ns();
         if (result > 0)
             result = event_take(follow, line, size, process, err);
-    } while (result == 0);
+    } while (result == 0 && !follow->is_behind);
     return result;
+}
+
+static bool header_number(const struct client *client, const char *name, uint64_t *value)
+{
+    const char *text = client_header(client, name);
+    struct error ignored;
+
+    return text != NULL && parse_count(name, text, 0, INT64_MAX, value, &ignored) == 0;
+}
+
+/* One request: how many bytes it brought, or -1. */
+static int64_t fetch_once(struct follow *follow, int stream, uint64_t size, struct error *err)
+{
+    char path[API_PATH_MAX + 128];
+    char data[65536];
+    const struct client_request request = {.path = path};
+    uint64_t from;
+    ssize_t n;
+
+    (void)snprintf(path, sizeof(path), "%s/output?stream=%s&offset=%" PRIu64 "&limit=%" PRIu64,
+                   follow->process, stream == 0 ? "stdout" : "stderr", follow->from[stream], size);
+    if (client_start(follow->client, &request, err) < 0)
+        return -1;
+    if (!header_number(follow->client, "cove-from", &from) || from < follow->from[stream])
+        return error_set(err, "bad_answer", 0,
+                         "the server's answer does not say where its output begins; check that "
+                         "COVE_URL leads to cove");
+    if (from > follow->from[stream])
+        say_gap(stream, from - follow->from[stream]);
+    follow->from[stream] = from;
+    while ((n = client_read(follow->client, data, sizeof(data), err)) > 0) {
+        follow->from[stream] += (uint64_t)n;
+        if (follow_write(follow, stream, data, (size_t)n, err) < 0)
+            return -1;
+    }
+    return n < 0 ? -1 : (int64_t)(follow->from[stream] - from);
+}
+
+int follow_fetch(struct follow *follow, int stream, uint64_t end, struct error *err)
+{
+    while (!follow->is_left_out[stream] && follow->from[stream] < end) {
+        int64_t got = fetch_once(follow, stream, end - follow->from[stream], err);
+
+        if (got <= 0)
+            return (int)got; /* no more, whatever was promised */
+    }
+    return 0;
+}
+
+/* What poured meanwhile, until it is little. */
+static int catch_up(struct follow *follow, struct error *err)
+{
+    int64_t most = INT64_MAX;
+
+    while (most > FETCH_ENOUGH) {
+        most = 0;
+        for (int stream = 0; stream < 2; stream++) {
+            int64_t got = follow->is_left_out[stream] ? 0
+                                                      : fetch_once(follow, stream, FETCH_MOST, err);
+
+            if (got < 0)
+                return -1;
+            most = got > most ? got : most;
+        }
+    }
+    return 0;
 }
 
 /* Whether a server that is back may go on where this error left off. */
@@ -178,8 +258,17 @@ int follow_run(struct follow *follow, struct doc **process, struct error *err)
     uint64_t heard_ns = clock_monotonic_ns();
 
     for (;;) {
-        if (follow_once(follow, process, &heard_ns, err) > 0)
+        int result = follow_once(follow, process, &heard_ns, err);
+
+        if (result > 0)
             return 0;
+        client_abandon(follow->client);
+        if (result == 0) {
+            result = catch_up(follow, err);
+            heard_ns = clock_monotonic_ns();
+        }
+        if (result == 0)
+            continue;
         client_abandon(follow->client);
         if (follow->is_unread || !is_worth_another(err) ||
             clock_monotonic_ns() - heard_ns > AGAIN_MS * 1000000ULL)

@@ -19,15 +19,16 @@ struct follow {
     int watch_fd; /* -1: none; served while a reader is waited for, as by client_watch() */
     void (*watch_call)(void *arg);
     void *watch_arg;
+    bool is_behind; /* much more is there than the stream brings at once */
     bool is_unread; /* nobody reads our output any more: the error says so, too */
 };
 
 /* `*process` gets the Process that has ended; to be freed. */
 int follow_run(struct follow *follow, struct doc **process, struct error *err);
 
+/* Writes what is there of one stream, up to the offset `end`: raw, and many times as fast. */
+int follow_fetch(struct follow *follow, int stream, uint64_t end, struct error *err);
+
 /* Writes to standard output (0) or standard error (1), however slowly it is read. */
 int follow_write(struct follow *follow, int stream, const char *data, size_t size,
                  struct error *err);
-
-/* Says that a part of the log is gone. */
-void follow_say_gap(int stream, uint64_t bytes);

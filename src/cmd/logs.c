@@ -107,49 +107,6 @@ static uint64_t stream_bytes(const struct doc *process, int stream)
                                                                                             : 0;
 }
 
-static bool header_number(const struct client *client, const char *name, uint64_t *value)
-{
-    const char *text = client_header(client, name);
-    struct error ignored;
-
-    return text != NULL && parse_count(name, text, 0, INT64_MAX, value, &ignored) == 0;
-}
-
-/* Prints what is there of one stream from follow->from on, up to `end`. */
-static int stream_print(struct follow *follow, int stream, uint64_t end, struct error *err)
-{
-    while (follow->from[stream] < end) {
-        char path[API_PATH_MAX + 128];
-        char data[65536];
-        const struct client_request request = {.path = path};
-        uint64_t from;
-        ssize_t n;
-
-        (void)snprintf(path, sizeof(path), "%s/output?stream=%s&offset=%" PRIu64 "&limit=%" PRIu64,
-                       follow->process, stream == 0 ? "stdout" : "stderr", follow->from[stream],
-                       end - follow->from[stream]);
-        if (client_start(follow->client, &request, err) < 0)
-            return -1;
-        if (!header_number(follow->client, "cove-from", &from))
-            return error_set(err, "bad_answer", 0,
-                             "the server's answer does not say where its output begins; check that "
-                             "COVE_URL leads to cove");
-        if (from > follow->from[stream])
-            follow_say_gap(stream, from - follow->from[stream]);
-        follow->from[stream] = from;
-        while ((n = client_read(follow->client, data, sizeof(data), err)) > 0) {
-            follow->from[stream] += (uint64_t)n;
-            if (follow_write(follow, stream, data, (size_t)n, err) < 0)
-                return -1;
-        }
-        if (n < 0)
-            return -1;
-        if (follow->from[stream] == from)
-            return 0; /* no more, whatever was promised */
-    }
-    return 0;
-}
-
 static int output_print(const struct logs *logs, struct follow *follow, struct error *err)
 {
     _cleanup_doc_ struct doc *process = NULL;
@@ -171,8 +128,7 @@ static int output_print(const struct logs *logs, struct follow *follow, struct e
     if (logs->follows)
         return follow_run(follow, &ended, err);
     for (int stream = 0; stream < 2; stream++)
-        if (!follow->is_left_out[stream] &&
-            stream_print(follow, stream, stream_bytes(process, stream), err) < 0)
+        if (follow_fetch(follow, stream, stream_bytes(process, stream), err) < 0)
             return -1;
     return 0;
 }

@@ -147,6 +147,18 @@ def test_a_stopped_sandbox_runs_nothing_until_it_is_started(cove):
     good(cove("rm", "halted"))
 
 
+def test_a_persistent_sandbox_keeps_its_disk_where_there_are_such(cove):
+    made = cove("create", "kept")
+    if not harness.EXPECT.is_root:
+        assert made.returncode == 125 and b"; add --ephemeral" in made.stderr
+        return
+    good(made)
+    good(cove("exec", "kept", "--", "sh", "-c", "echo x >/root/f"))
+    good(cove("stop", "kept"))
+    assert good(cove("exec", "--start", "kept", "--", "cat", "/root/f")) == "x\n"
+    good(cove("rm", "kept"))
+
+
 # ---- exec ----------------------------------------------------------------------------------------
 
 def test_output_comes_as_it_is_written_and_to_its_own_side(env, box):
@@ -169,6 +181,14 @@ def test_any_bytes_go_in_and_come_out(cove, box):
     data = os.urandom(3 << 20)
     result = cove("exec", "-i", box, "--", "cat", stdin=data)
     assert result.returncode == 0 and result.stdout == data
+
+
+def test_what_pours_comes_whole_on_both_sides(cove, box):
+    result = cove("exec", box, "--", "sh", "-c",
+                  "(seq 1000000; seq 1000000) & seq 2000000 >&2; wait; exit 3")
+    assert result.returncode == 3
+    assert result.stdout == "".join(f"{i}\n" for _ in range(2) for i in range(1, 1000001)).encode()
+    assert result.stderr == "".join(f"{i}\n" for i in range(1, 2000001)).encode()
 
 
 def test_input_that_nobody_reads_does_not_hold_up_the_end(cove, box):

@@ -38,6 +38,11 @@ def end(**more):
     return line(type="exit", process=process(**more))
 
 
+@pytest.fixture(autouse=True)
+def nothing_left():
+    """No test of this file makes a box."""
+
+
 @pytest.fixture
 def server(tmp_path):
     made = []
@@ -132,6 +137,12 @@ def test_a_key_that_is_none_is_not_sent(server, key):
     made = server(lambda request: answer({}))
     failed(cove("ls", env={**made.env, "COVE_API_KEY": key}), "COVE_API_KEY")
     assert made.requests == []
+
+
+def test_a_key_that_would_be_sent_in_the_open_is_told():
+    for host, warns in (("0.0.0.0", True), ("127.0.0.1", False), ("[::1]", False)):
+        result = cove("ls", env={"COVE_URL": f"http://{host}:1", "COVE_API_KEY": "k-123"})
+        assert result.returncode == 125 and (b"unencrypted" in result.stderr) is warns
 
 
 def test_a_secret_is_all_of_standard_output(server):
@@ -313,11 +324,31 @@ def test_a_stream_that_is_cut_goes_on_where_it_was(server):
     assert "stdout_from=3&stderr_from=1" in follows[-1]
 
 
+def test_what_pours_is_fetched_raw_and_in_order(server):
+    text = os.urandom(1 << 20)
+
+    def script(request):
+        if "/follow" in request.path:
+            start = int(request.path.split("stdout_from=")[1].split("&")[0])
+            piece = text[start:start + 40000]
+            return chunked(*([out(piece, start=start)] if piece else [out(b"end", "stderr"), end()]))
+        if "/output" in request.path:
+            if "stream=stderr" in request.path:
+                return answer(b"", headers="Cove-From: 0\r\n")
+            start = int(request.path.split("offset=")[1].split("&")[0])
+            return answer(text[start:start + 500000], headers=f"Cove-From: {start}\r\n")
+        return answer(process(state="running"), 201)
+    made = server(script)
+    result = cove("exec", "work", "--", "x", env=made.env)
+    assert result.returncode == 0 and result.stdout == text and result.stderr == b"end"
+    assert len(made.requests) < 15
+
+
 @pytest.mark.parametrize("bad", [
     b"{}\n", b"nonsense\n", line(type="stdout"), line(type="stdout", data="Zg=="),
     line(type="stdout", data="Z", **{"from": 0}), line(type="stdout", data=5, **{"from": 0}),
     line(type="stdout", data="Zg==", **{"from": -1}), line(type="exit"),
-    line(type="gap", stream="x", to=1, **{"from": 0}), line(type="gap", stream="stdout", to=0, **{"from": 5}),
+    out(b"abc") + out(b"abc"), line(type="gap", stream="x", to=1, **{"from": 0}), line(type="gap", stream="stdout", to=0, **{"from": 5}),
     b"a" * (5 << 20) + b"\n",
 ], ids=shortly)
 def test_a_stream_that_is_none_ends_with_an_error_and_the_command(server, bad):
