@@ -54,7 +54,8 @@ if ! as_user test -r "$here/tests/box/harness.py" -a -x "$build/test/cove" -a -x
     cp -r --parents tests scripts src/box/box.h src/base SECURITY.md README.md \
         docs/sandboxes.md "$here"
     mkdir "$here/build"
-    (cd "$build" && cp -r --parents cove test/cove test/cove-keeper test/src/box test/src/base "$here/build")
+    (cd "$build" && cp -r --parents cove cove-keeper cove-engine test/cove test/cove-keeper \
+        test/cove-engine test/src/box test/src/base "$here/build")
     chmod -R a+rX "$here"
     build=$here/build
 fi
