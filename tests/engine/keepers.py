@@ -5,6 +5,7 @@ which ends an engine that gets one wrong."""
 import array
 import contextlib
 import os
+import pathlib
 import select
 import signal
 import socket
@@ -22,7 +23,8 @@ PLAIN, SYSTEM = 0, 1
 ADD, REMOVE, LIST = 1, 2, 3
 
 BUILD = b"cove-keeper 1"
-KEEPER = harness.ROOT / "build/test/cove-keeper"
+# Another one of a build with the test switches may be named: the one under the sanitizers.
+KEEPER = pathlib.Path(os.environ.get("COVE_KEEPER", harness.BUILD / "test/cove-keeper")).absolute()
 
 HEAD = struct.Struct("=II")
 LIMITS = struct.Struct("=QIIQQ")
