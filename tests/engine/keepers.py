@@ -223,9 +223,13 @@ class Control:
             while readable(output, deadline - time.monotonic()):
                 data = output.read(65536)
                 if not data:
-                    return printed.decode()
+                    break
                 printed += data
-        raise AssertionError(f"{command}: not done after {seconds} s")
+            else:
+                raise AssertionError(f"{command}: not done after {seconds} s")
+        while (answer := self.receive())[0] != self.EXITED:
+            assert answer[0] == self.STARTED, answer
+        return printed.decode()
 
     def has_ended(self, seconds=10):
         """Whether the other end goes within this time."""
