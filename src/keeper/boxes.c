@@ -106,7 +106,7 @@ int boxes_check(const struct keeper *keeper, const struct keeper_make *make, str
 static struct boxed *place_new(struct keeper *keeper, struct error *err)
 {
     struct boxes *boxes = &keeper->boxes;
-    struct boxed *boxed = calloc(1, sizeof(*boxed));
+    struct boxed *boxed = NULL;
     size_t index = 0;
 
     /* From the end of what is used, where there is room most of the time. */
@@ -115,10 +115,10 @@ static struct boxed *place_new(struct keeper *keeper, struct error *err)
             index++;
     else
         index = boxes->used;
-    if (boxed == NULL || index >= BOXES_MAX) {
-        (void)error_set(err, "capacity", boxed == NULL ? ENOMEM : 0,
-                        "there is no room for one more box: end others first");
-        free(boxed);
+    if (index < BOXES_MAX)
+        boxed = calloc(1, sizeof(*boxed));
+    if (boxed == NULL) {
+        (void)error_set(err, "capacity", 0, "there is no room for one more box: end others first");
         return NULL;
     }
     if (index == boxes->used)

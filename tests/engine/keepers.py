@@ -5,6 +5,7 @@ which ends an engine that gets one wrong."""
 import array
 import contextlib
 import os
+import pathlib
 import select
 import signal
 import socket
@@ -22,7 +23,8 @@ PLAIN, SYSTEM = 0, 1
 ADD, REMOVE, LIST = 1, 2, 3
 
 BUILD = b"cove-keeper 1"
-KEEPER = harness.ROOT / "build/test/cove-keeper"
+# Another one of a build with the test switches may be named: the one under the sanitizers.
+KEEPER = pathlib.Path(os.environ.get("COVE_KEEPER", harness.BUILD / "test/cove-keeper")).absolute()
 
 HEAD = struct.Struct("=II")
 LIMITS = struct.Struct("=QIIQQ")
@@ -221,9 +223,13 @@ class Control:
             while readable(output, deadline - time.monotonic()):
                 data = output.read(65536)
                 if not data:
-                    return printed.decode()
+                    break
                 printed += data
-        raise AssertionError(f"{command}: not done after {seconds} s")
+            else:
+                raise AssertionError(f"{command}: not done after {seconds} s")
+        while (answer := self.receive())[0] != self.EXITED:
+            assert answer[0] == self.STARTED, answer
+        return printed.decode()
 
     def has_ended(self, seconds=10):
         """Whether the other end goes within this time."""
