@@ -173,7 +173,11 @@ int sandbox_open_procs(struct sandbox *sandbox, struct error *err)
     options.directory = directory_of(sandbox, err);
     if (options.directory < 0)
         return -1;
-    return procs_open(&options, &sandbox->procs, err);
+    if (procs_open(&options, &sandbox->procs, err) == 0)
+        return 0;
+    if (strcmp(err->code, "journal_failed") == 0)
+        (void)snprintf(err->code, sizeof(err->code), "store_failed");
+    return -1;
 }
 
 int sandbox_attach(struct sandbox *sandbox, struct link *link, bool anew, struct error *err)
