@@ -37,6 +37,11 @@ ATTACKS = MADE / "attacks"
 MARK = f"COVE_TEST_MARK={os.getpid()}"
 os.environ.update([MARK.split("=")])
 
+# What starts the tests may ignore these (nohup, a job in the background), and boxes would inherit it.
+for ignored in (signal.SIGHUP, signal.SIGQUIT):
+    signal.signal(ignored, signal.SIG_DFL)
+signal.signal(signal.SIGINT, signal.default_int_handler)
+
 
 def find_cove():
     """The binary under test: with the test switches, where both are built."""
