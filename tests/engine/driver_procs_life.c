@@ -294,7 +294,7 @@ static int any_pipe(bool to_command)
     if (!to_command && random() % 2)
         (void)!write(ends[1], ends, sizeof(ends));
     if (random() % 8 == 0)
-        (void)dup(ends[to_command ? 0 : 1]); /* a daemon */
+        (void)!dup(ends[to_command ? 0 : 1]); /* a daemon */
     (void)close(ends[to_command ? 0 : 1]);
     return ends[to_command ? 1 : 0];
 }
