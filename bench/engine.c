@@ -543,6 +543,12 @@ static uint64_t available(void)
     return read_kilobytes("/proc/meminfo", "MemAvailable:");
 }
 
+/* What the kernel has in use for itself and cannot give away. */
+static uint64_t slabs(void)
+{
+    return read_kilobytes("/proc/meminfo", "SUnreclaim:");
+}
+
 static bool is_engine(long pid)
 {
     char path[64], name[32] = "";
@@ -586,10 +592,10 @@ static void memory_add(const char *name, uint64_t before, uint64_t after, size_t
     struct series memory;
 
     series_init(&memory, name, "bytes", 1);
-    if (count > 0)
-        series_add(&memory, after > before ? (after - before) / count : 0);
+    if (count > 0 && after >= before)
+        series_add(&memory, (after - before) / count);
     else
-        memory.failures++;
+        memory.failures++; /* somebody else gave back more: that says nothing */
     finish(&memory);
 }
 
@@ -616,9 +622,9 @@ static void bench_idle(const char *kind, const char *spec, size_t count, long ke
     static struct client clients[FILLERS];
     struct request creation = request_create(spec);
     struct crowd crowd = {.wanted = count, .creation = &creation};
-    char name[4][64];
+    char name[5][64];
     struct series made;
-    uint64_t before, server_before, took;
+    uint64_t before, server_before, slabs_before, took;
 
     crowd.ids = calloc(count, sizeof(*crowd.ids));
     if (crowd.ids == NULL)
@@ -627,10 +633,12 @@ static void bench_idle(const char *kind, const char *spec, size_t count, long ke
     (void)snprintf(name[1], sizeof(name[1]), "memory_%s", kind);
     (void)snprintf(name[2], sizeof(name[2]), "server_memory_%s", kind);
     (void)snprintf(name[3], sizeof(name[3]), "empty_%s", kind);
+    (void)snprintf(name[4], sizeof(name[4]), "slab_memory_%s", kind);
     for (size_t i = 0; i < FILLERS; i++)
         client_open(&clients[i], socket_path);
     pause_ms(SETTLE_MS);
     before = available();
+    slabs_before = slabs();
     server_before = server_memory(keeper);
     series_init(&made, name[0], "ns", 1);
     took = crowd_drive(&crowd, clients, FILLERS, crowd_create, crowd_created);
@@ -641,6 +649,7 @@ static void bench_idle(const char *kind, const char *spec, size_t count, long ke
     pause_ms(SETTLE_MS);
     memory_add(name[1], available(), before, crowd.done);
     memory_add(name[2], server_before, server_memory(keeper), crowd.done);
+    memory_add(name[4], slabs_before, slabs(), crowd.done);
     if (one != NULL) {
         exec_beside(one, RUN(IN_BOX), program, "exec_alive", "exec_alive_floor", ALIVE_EXECS);
         bench_drawn(one, &crowd);

@@ -21,7 +21,7 @@ import report
 from report import Row, percentile
 
 IDLE = int(os.environ.get("COVE_BENCH_IDLE", "2000"))
-PERSISTENT_IDLE = max(IDLE // 20, 10)
+PERSISTENT_IDLE = max(IDLE // 10, 10)
 PACE_MS = 15  # before and after each: the pool fills up again meanwhile
 PERSISTENT_PACE_MS = 75
 PEER_ROUNDS, PEER_BLOCK = 15, 10
@@ -176,6 +176,8 @@ def alive_rows(table):
                     goal=("p50", "<=", 0.5))
     table.megabytes("idle_memory_engine", "of it, keeper and engine (Pss)",
                     "server_memory_ephemeral")
+    table.megabytes("idle_memory_kernel", "of it, the kernel's slabs (SUnreclaim)",
+                    "slab_memory_ephemeral")
     table.time("exec_alive", "static true, in one beside them", "exec_alive",
                peer="before they were there", peer_p50=table.p50("exec_alone"),
                floor_p50=table.p50("exec_alive_floor"), goal=("ratio", "<=", 1.1))
@@ -187,6 +189,8 @@ def alive_rows(table):
                     "memory_persistent", goal=("p50", "<=", 0.8))
     table.megabytes("persistent_idle_memory_engine", "of it, keeper and engine (Pss)",
                     "server_memory_persistent")
+    table.megabytes("persistent_idle_memory_kernel", "of it, the kernel's slabs (SUnreclaim)",
+                    "slab_memory_persistent")
     table.rate("persistent_fill", "made, 16 connections", "fill_persistent")
     table.rate("persistent_empty", "deleted, 16 connections", "empty_persistent")
 
