@@ -21,7 +21,7 @@ PAUSE_MS = 300
 MS = 1e-6  # from ns
 
 
-def race(work, build, name, rounds, block, pause_ms, become=()):
+def race(work, build, name, rounds, block, pause_ms, become=(), with_crun=True):
     """Runs the contestants of the cold start against each other; their series by name. `become` are
     words before the command, for an ordinary user."""
     work = os.path.join(work, name)
@@ -34,7 +34,7 @@ def race(work, build, name, rounds, block, pause_ms, become=()):
         "cove": ["+2=/dev/null", f"{work}/cove", "run", "--", "/bin/true"],  # it says what is weaker
         "bwrap": peers.bwrap(work, ["/bin/true"]),
     }
-    if not become:
+    if with_crun and not become:
         contestants["crun"] = peers.crun(work, ["/bin/true"])
     words = []
     for contestant, command in contestants.items():

@@ -45,7 +45,7 @@ def percentile(samples, percent):
 
 @dataclass
 class Row:
-    """One published number. `goal` is ("p50" or "ratio", "<=" or ">=", number)."""
+    """One published number. `goal` is ("p50", "p95", "p99" or "ratio", "<=" or ">=", number)."""
     name: str
     text: str
     unit: str
@@ -55,6 +55,7 @@ class Row:
     floor_p50: float = None
     goal: tuple = None
     section: str = ""
+    failures: int = None  # of those whose samples these are; None: all rows together tell
     values: dict = field(default_factory=dict)
 
     def __post_init__(self):
@@ -67,10 +68,15 @@ class Row:
         if self.goal is None:
             return None
         what, relation, limit = self.goal
-        value = self.ratio if what == "ratio" else self.values["p50"]
+        value = self.ratio if what == "ratio" else self.values[what]
         if value is None:
             return False
         return value <= limit if relation == "<=" else value >= limit
+
+    def success(self):
+        """The part that did not fail, of 1; None where it is not known."""
+        tried = len(self.samples) + (self.failures or 0)
+        return len(self.samples) / tried if self.failures is not None and tried else None
 
     def goal_text(self):
         if self.goal is None:
@@ -80,6 +86,7 @@ class Row:
 
     def as_json(self):
         return {"name": self.name, "unit": self.unit, **self.values, "n": len(self.samples),
+                "success": self.success(),
                 "peer": self.peer, "peer_p50": self.peer_p50, "floor_p50": self.floor_p50,
                 "ratio": self.ratio, "goal": self.goal_text(), "met": self.met()}
 
@@ -92,8 +99,12 @@ def number(value):
     return f"{value:.2f}" if abs(value) >= 10 else f"{value:.3f}"
 
 
+def percent(part):
+    return "" if part is None else f"{100 * part:.4g}"
+
+
 def print_table(rows):
-    headings = ["", "unit", "p50", "p95", "p99", "n", "peer", "peer p50", "floor p50", "ratio",
+    headings = ["", "unit", "p50", "p95", "p99", "n", "ok %", "peer", "peer p50", "floor p50", "ratio",
                 "goal", "met"]
     lines = []
     section = None
@@ -103,11 +114,11 @@ def print_table(rows):
             lines.append(section)
         met = {None: "", True: "yes", False: "NO"}[row.met()]
         lines.append(["  " + row.text, row.unit, *map(number, row.values.values()),
-                      str(len(row.samples)), row.peer or "", number(row.peer_p50),
+                      str(len(row.samples)), percent(row.success()), row.peer or "", number(row.peer_p50),
                       number(row.floor_p50), number(row.ratio), row.goal_text() or "", met])
     cells = [headings] + [line for line in lines if isinstance(line, list)]
     widths = [max(len(line[i]) for line in cells) for i in range(len(headings))]
-    left = {0, 1, 6, 10}
+    left = {0, 1, 7, 11}
     for line in [headings] + lines:
         if isinstance(line, str):
             print(line)

@@ -15,7 +15,7 @@ fail() {
 }
 
 case $bench in
-box) ;;
+box | engine) ;;
 store)
     mkdir -p "$build/bench"
     # shellcheck disable=SC2046 # lists of words
@@ -25,14 +25,14 @@ store)
     rm -rf "$build/bench/store.data"
     exec "$build/bench/store" "$build/bench/store.data"
     ;;
-*) fail "there is no bench '$bench': box, store" ;;
+*) fail "there is no bench '$bench': box, engine, store" ;;
 esac
-[ "$(id -u)" = 0 ] || fail "the box bench makes cgroups and network namespaces: run it as root"
+[ "$(id -u)" = 0 ] || fail "the $bench bench makes cgroups and network namespaces: run it as root"
 [ -x "$build/cove" ] || fail "$build/cove is missing: run make first"
 
 scripts/setup.sh bench
 mkdir -p "$build/bench"
-scripts/kernel-headers.sh "$build/bench/kernel-headers" "$(gcc -print-multiarch)"
+scripts/kernel-headers.sh "$build/bench/kernel-headers" gcc
 
 flags='-std=gnu17 -D_GNU_SOURCE -O2 -Wall -Wextra -Wshadow -Wmissing-prototypes'
 # shellcheck disable=SC2086 # a list of words
@@ -41,6 +41,11 @@ small() {
 }
 small "$build/bench/true" bench/true.c
 small "$build/bench/spawn" bench/spawn.c bench/series.c
+if [ "$bench" = engine ]; then
+    # shellcheck disable=SC2086 # a list of words
+    gcc $flags -Wconversion -o "$build/bench/engine" bench/engine.c bench/client.c bench/series.c
+    exec python3 -B bench/engine.py "$build"
+fi
 # shellcheck disable=SC2086 # a list of words
 gcc $flags -Wconversion -Isrc -o "$build/bench/box" bench/box.c bench/maker.c bench/series.c \
     "$build/src/box/libbox.a" "$build/src/base/libbase.a"
