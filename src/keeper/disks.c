@@ -318,6 +318,8 @@ void disks_begin(struct keeper *keeper)
 
 void disks_forget(struct keeper *keeper)
 {
+    char fresh[FILE_SIZE];
+
     for (size_t i = 0; i < DISKS_OPENING_MAX; i++) {
         struct opening *opening = &keeper->disks.table[i];
 
@@ -325,5 +327,8 @@ void disks_forget(struct keeper *keeper)
             continue;
         (void)kill(opening->pid, SIGKILL);
         opening_close(opening);
+        /* Half a disk, that nobody would ask for any more. */
+        (void)snprintf(fresh, sizeof(fresh), ID_FORMAT SUFFIX_NEW, opening->make.disk);
+        (void)unlinkat(keeper->places.disks, fresh, 0);
     }
 }
