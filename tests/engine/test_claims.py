@@ -48,7 +48,8 @@ def run(client, path, line, **fields):
 
 @pytest.mark.parametrize("privileges", ["plain", "system"])
 def test_of_fifty_creates_at_once_no_two_share_a_box(serve, privileges):
-    many = harness.scaled(50, 10)
+    # An ordinary user has ids for some sixty boxes, of which others may hold some.
+    many = harness.scaled(50 if harness.EXPECT.is_root else 16, 10)
 
     def create(number):
         def ask():
