@@ -5,6 +5,7 @@
 #include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 void fd_close(int *fd)
@@ -118,4 +119,14 @@ int fd_fill_stdio(void)
     } while (fd <= 2);
     (void)close(fd);
     return 0;
+}
+
+bool fd_are_left(unsigned count)
+{
+    _cleanup_close_ int lowest = fcntl(STDIN_FILENO, F_DUPFD_CLOEXEC, 0);
+    struct rlimit limit;
+
+    if (lowest < 0 || getrlimit(RLIMIT_NOFILE, &limit) < 0)
+        return lowest >= 0 || errno == EBADF;
+    return (rlim_t)lowest + count < limit.rlim_cur;
 }

@@ -4,6 +4,7 @@
  * fd_take(). Every fd is O_CLOEXEC. */
 #pragma once
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <sys/types.h>
 
@@ -32,6 +33,9 @@ ssize_t fd_read_file(int dir, const char *path, char *text, size_t size);
 
 /* Writes `text` to an existing file (a kernel setting, say) in one write; 0 or -1. */
 int fd_write_file(int dir, const char *path, const char *text);
+
+/* Whether this process may open about so many more; by the lowest that it has not. */
+bool fd_are_left(unsigned count);
 
 /* Opens /dev/null on 0, 1 and 2 where they are closed, so that no later fd lands there. */
 int fd_fill_stdio(void);

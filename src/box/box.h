@@ -50,8 +50,8 @@ struct box_spec {
     const char *hostname; /* NULL: "box" */
     struct box_limits limits;
     const int *disk; /* a detached mount that outlives the box and holds what it writes: all of an
-                      * image, of the host's view the home. Owners in there are ids of the box. Borrowed;
-                      * only where the caller rules the host's mounts. NULL: what is written goes */
+                      * image, of the host's view the home and /tmp. Owners in there are ids of the box.
+                      * Borrowed; only where the caller rules the host's mounts. NULL: what is written goes */
     bool
         many_commands; /* with a cgroup leaf for each, so that one can be killed as a whole; else the
                          * box ends with its first command */

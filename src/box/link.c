@@ -58,7 +58,10 @@ int link_open(int control, struct link **out, struct error *err)
     link->last = &link->first;
     link->poll = epoll_create1(EPOLL_CLOEXEC);
     if (link->poll < 0 || epoll_ctl(link->poll, EPOLL_CTL_ADD, taken, &event) < 0) {
-        (void)error_set(err, "link_failed", errno, "cannot wait for a box");
+        bool is_short = control < 0 || errno == EMFILE || errno == ENFILE;
+
+        (void)error_set(err, is_short ? "no_fds" : "link_failed", is_short ? EMFILE : errno,
+                        "cannot wait for a box");
         fd_close(&link->poll);
         free(link);
         return -1;

@@ -503,12 +503,13 @@ static int bind_scratch(const struct tree *tree, const char *name, const char *t
     return bind_from(tree->scratch, tree, name, target, mode, 0, 0, err);
 }
 
-/* The host's view keeps nothing but the home. */
+/* The host's view keeps what can be written: the home and /tmp. */
 static int own_host(const struct plan *plan, const struct tree *tree, struct error *err)
 {
     int disk;
 
-    if (open_disk(plan, tree, &disk, err) < 0 || bind_scratch(tree, "tmp", "/tmp", 01777, err) < 0)
+    if (open_disk(plan, tree, &disk, err) < 0 ||
+        bind_from(disk, tree, "tmp", "/tmp", 01777, 0, 0, err) < 0)
         return -1;
     return bind_from(disk, tree, "home", plan->uid == 0 ? "/root" : "/home/user", 0755, plan->uid,
                      plan->gid, err);

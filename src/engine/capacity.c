@@ -4,11 +4,14 @@
 #include "base/fd.h"
 #include "engine/parts.h"
 
+#include <errno.h>
 #include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/statvfs.h>
 
+/* A sandbox takes a handful, and who asks for one is to be told so. */
+#define FDS_HEADROOM 24
 #define KEEP_NS 100000000ULL /* a figure is good for this long: 0.1 s */
 
 static uint64_t memory_read(void)
@@ -51,6 +54,11 @@ static int room(const char *what, uint64_t available, uint64_t headroom, struct 
 
 int capacity_check(struct engine *engine, struct error *err)
 {
+    if (!fd_are_left(FDS_HEADROOM))
+        return error_set(err, "capacity", EMFILE,
+                         "less than %d files can still be opened by the engine; stop or delete "
+                         "sandboxes, or allow it more (LimitNOFILE=)",
+                         FDS_HEADROOM);
     capacity_read(engine);
     if (room("memory", engine->memory_available, engine->options.headroom_memory_bytes, err) != 0)
         return -1;

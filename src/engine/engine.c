@@ -97,6 +97,10 @@ static void settle(void *arg)
     struct engine *engine = arg;
 
     engine->will_settle = false;
+    if (engine->is_opening && engine->verbs == 0) {
+        engine->is_opening = false;
+        engine->opened(engine->opened_arg, NULL);
+    }
     if ((!engine->is_lost && !engine->is_draining) || engine->takeover != NULL ||
         engine->verbs > 0 || engine->removals > 0 || keeper_client_pending(engine->keeper) > 0)
         return;
@@ -116,7 +120,8 @@ static void settle(void *arg)
 
 void engine_settled(struct engine *engine)
 {
-    if ((!engine->is_lost && !engine->is_draining) || engine->will_settle || engine->is_closing)
+    if ((!engine->is_lost && !engine->is_draining && !engine->is_opening) || engine->will_settle ||
+        engine->is_closing)
         return;
     engine->will_settle = true;
     engine_later(engine, settle, engine);

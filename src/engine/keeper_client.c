@@ -151,6 +151,7 @@ struct packet {
     size_t size;
     int fds[FDS_MAX];
     size_t fds_count;
+    bool lacks_fds; /* this process had no room for what came with it */
 };
 
 static void packet_close(struct packet *packet)
@@ -205,7 +206,8 @@ static int packet_read(struct keeper_client *client, struct packet *packet)
         return 0;
     }
     packet->size = (size_t)size;
-    if (fds_take(&message, packet) != 0 || (message.msg_flags & (MSG_TRUNC | MSG_CTRUNC)) != 0) {
+    packet->lacks_fds = (message.msg_flags & MSG_CTRUNC) != 0;
+    if (fds_take(&message, packet) != 0 || (message.msg_flags & MSG_TRUNC) != 0) {
         packet_close(packet);
         lose_for(client, "sent a message of the wrong size", 0);
         return 0;
@@ -275,6 +277,9 @@ static bool is_sound(const struct packet *packet)
     default:
         return false;
     }
+    /* A box without its socket is ended by who asked for it; that is no reason to lose all others. */
+    if (packet->lacks_fds && answer->head.type == KEEPER_MADE)
+        fds = packet->fds_count;
     return packet->size == size && packet->fds_count == fds && texts;
 }
 

@@ -135,6 +135,7 @@ struct engine {
     struct alarm tick;
 
     bool is_ready, is_draining, is_lost, is_closing;
+    bool is_opening; /* until what a crash left is written down */
     size_t verbs;    /* in queues or in work */
     size_t removals; /* directories that are being removed */
     void (*opened)(void *arg, const struct error *err);

@@ -546,17 +546,20 @@ void procs_each(struct procs *procs, bool (*each)(void *arg, struct proc *proc),
 
 void proc_look(const struct proc *proc, struct proc_view *view)
 {
+    /* After a restart, until init has said what it has. */
+    bool may_run = proc->state == PROC_LOST && proc->awaits_table;
+
     *view = (struct proc_view){
         .id = proc->id,
         .tag = proc->tag,
         .command = proc->command,
         .pid = proc->pid,
-        .state = proc->state,
+        .state = may_run ? PROC_RUNNING : proc->state,
         .timed_out = proc->timed_out,
         .oom_killed = proc->oom_killed,
         .exit_code = proc->exit_code,
         .signal = proc->signal,
-        .reason = proc->reason[0] != '\0' ? proc->reason : NULL,
+        .reason = proc->reason[0] != '\0' && !may_run ? proc->reason : NULL,
         .started_ms = proc->started_ms,
         .ended_ms = proc->ended_ms,
         .cpu_ns = proc->cpu_ns,

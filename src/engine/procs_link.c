@@ -57,6 +57,7 @@ static void hello(struct procs *procs)
 
     if (procs->link == NULL)
         return;
+    procs->lost_message = false;
     for (size_t i = 0; i < procs->count; i++)
         procs->list[i]->awaits_table = true;
     if (link_hello(procs->link, &ignored) < 0)
@@ -128,6 +129,8 @@ static void take_table_end(struct procs *procs)
     static const struct error lost = {
         .code = "start_failed", .text = "the box did not hear of the command; start it again"};
 
+    if (procs->lost_message) /* perhaps an entry; the table is asked for again */
+        return;
     for (struct proc *proc = procs_after(procs, 0); proc != NULL && !procs->is_closed;
          proc = procs_after(procs, proc->number)) {
         if (!proc->awaits_table)
@@ -218,8 +221,10 @@ void procs_link_turn(struct procs *procs)
     procs->unread_link = false;
     for (int i = 0; i < TURN_EVENTS && procs->link != NULL && !procs->is_closed; i++) {
         got = link_next(procs->link, &event, &err);
-        if (got < 0)
+        if (got < 0) {
+            procs->lost_message = true;
             hello_later(procs);
+        }
         if (got <= 0)
             return;
         take_event(procs, &event);

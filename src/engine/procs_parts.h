@@ -161,6 +161,7 @@ struct procs {
     uv_poll_t *poll;
     uv_idle_t *idle;
     bool idle_on, unread_link, is_closed, journal_owes;
+    bool lost_message; /* of init's, since its table was last asked for */
     unsigned busy;
 };
 

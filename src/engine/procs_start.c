@@ -5,12 +5,16 @@
  * has one, which is found out by trying; a home that is not there is "/", as login(1) has it. */
 #include "engine/procs_parts.h"
 
+#include "base/fd.h"
+
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #define OWN_ENV 6
+/* Of a command: its pipes, its output, and the journal if it is the first. */
+#define FDS_LEAST 8
 
 /* ---- copies ---- */
 
@@ -412,6 +416,10 @@ static int check(const struct procs *procs, const struct proc_spec *spec, struct
     if (procs->is_closed || procs->link == NULL)
         return error_set(err, "sandbox_stopped", 0,
                          "the sandbox does not run; start it before its commands");
+    if (!fd_are_left(FDS_LEAST))
+        return error_set(err, "capacity", EMFILE,
+                         "the engine can open no files for the command now; end something, or "
+                         "allow it more (LimitNOFILE=)");
     if (procs->running + procs->waiting_starts >= PROCS_RUNNING_MAX)
         return error_set(err, "too_many_processes", 0,
                          "%d commands run in the sandbox; end one before the next",

@@ -385,7 +385,9 @@ static void greeted(void *arg, const union keeper_answer *answer, int fd, const 
         files_clear(engine);
     }
     takeover_free(engine);
-    engine->opened(engine->opened_arg, NULL);
+    /* Who asks from now on is not told that a sandbox runs whose box is gone. */
+    engine->is_opening = true;
+    engine_settled(engine);
 }
 
 void takeover_begin(struct engine *engine)

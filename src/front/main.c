@@ -11,6 +11,7 @@
 #include "front/settings.h"
 #include "http/http.h"
 
+#include <errno.h>
 #include <fcntl.h>
 #include <signal.h>
 #include <stdio.h>
@@ -218,6 +219,30 @@ static void files_allow(void)
     }
 }
 
+static void work_nothing(uv_work_t *work)
+{
+    (void)work;
+}
+
+static void worked_nothing(uv_work_t *work, int status)
+{
+    (void)status;
+    free(work);
+}
+
+/* The loop's threads are made with its first work, and where that fails libuv ends the process: here,
+ * where the next engine tries again, and not in the middle of what clients asked for. */
+static int threads_make(struct program *program, struct error *err)
+{
+    uv_work_t *work = calloc(1, sizeof(*work));
+
+    if (work == NULL || uv_queue_work(&program->loop, work, work_nothing, worked_nothing) != 0) {
+        free(work);
+        return error_set(err, "no_memory", ENOMEM, "cannot make the engine's threads");
+    }
+    return 0;
+}
+
 static int start(struct program *program, struct error *err)
 {
     const struct settings *settings = &program->settings;
@@ -229,7 +254,7 @@ static int start(struct program *program, struct error *err)
         .arg = program,
     };
 
-    if (given_read(program, err) != 0)
+    if (given_read(program, err) != 0 || threads_make(program, err) != 0)
         return -1;
     options.defaults = defaults_of(settings);
     options.most = most_of(settings);

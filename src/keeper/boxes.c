@@ -154,8 +154,7 @@ struct boxed *boxes_find(const struct boxes *boxes, uint64_t handle)
 
 /* ---- making ---- */
 
-/* What passes when others have ended. */
-static bool is_want_of_room(int errnum)
+bool boxes_is_want_of_room(int errnum)
 {
     return errnum == EAGAIN || errnum == ENOMEM || errnum == EMFILE || errnum == ENFILE ||
            errnum == ENOSPC || errnum == ENOBUFS || errnum == EUSERS;
@@ -186,7 +185,7 @@ static int make_by_zygote(struct keeper *keeper, const struct recipe *recipe, st
         .ids = &slot->ids, .cgroup = &slot->cgroup, .network = slot->network};
     if (zygote_box(zygote->zygote, &recipe->spec, &lent, &boxed->box, err) < 0) {
         slots_give(&keeper->slots, slot);
-        if (!is_want_of_room(err->errnum))
+        if (!boxes_is_want_of_room(err->errnum))
             zygotes_retire(zygote);
         return -1;
     }
@@ -208,7 +207,7 @@ static int make(struct keeper *keeper, const struct recipe *recipe, struct boxed
 
         if (make_by_zygote(keeper, recipe, boxed, err) == 0)
             return 0;
-        wants_room = is_want_of_room(err->errnum) || strcmp(err->code, "capacity") == 0;
+        wants_room = boxes_is_want_of_room(err->errnum) || strcmp(err->code, "capacity") == 0;
         if (wants_room && tries == 0 && slots_shed(&keeper->slots))
             continue;
         if (wants_room)
@@ -236,7 +235,7 @@ int boxes_make(struct keeper *keeper, const struct keeper_make *request, const i
         return -1;
     if (make(keeper, &recipe, boxed, err) < 0) {
         boxes_drop(&keeper->boxes, boxed);
-        if (is_want_of_room(err->errnum))
+        if (boxes_is_want_of_room(err->errnum))
             (void)snprintf(err->code, sizeof(err->code), "capacity");
         return -1;
     }

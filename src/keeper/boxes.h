@@ -42,6 +42,9 @@ struct boxes {
     uint32_t generations;
 };
 
+/* Of an error that passes when others have ended. */
+bool boxes_is_want_of_room(int errnum);
+
 /* Whether the names that a checked request has are there. */
 int boxes_check(const struct keeper *keeper, const struct keeper_make *make, struct error *err);
 

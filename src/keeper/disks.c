@@ -186,8 +186,14 @@ static void opened(struct source *source, uint32_t events)
     (void)events;
     if (n < 0 && errno == EAGAIN)
         return;
-    if (n != (ssize_t)sizeof(err) || (err.code[0] == '\0' && fds[0] < 0))
+    /* Either process had no fd, or the other was killed before it could say anything. */
+    if (n <= 0)
+        (void)error_set(&err, "capacity", 0,
+                        "there is no room to open a disk now; ask again later");
+    else if (n != (ssize_t)sizeof(err) || (err.code[0] == '\0' && fds[0] < 0))
         (void)error_set(&err, "disk_failed", 0, "the disk could not be opened; try again");
+    if (err.code[0] != '\0' && boxes_is_want_of_room(err.errnum))
+        (void)snprintf(err.code, sizeof(err.code), "capacity");
     opening_close(opening);
     request_make(keeper, &opening->make, &fds[0], &err);
     fd_close(&fds[0]);
@@ -312,6 +318,8 @@ void disks_begin(struct keeper *keeper)
 
 void disks_forget(struct keeper *keeper)
 {
+    char fresh[FILE_SIZE];
+
     for (size_t i = 0; i < DISKS_OPENING_MAX; i++) {
         struct opening *opening = &keeper->disks.table[i];
 
@@ -319,5 +327,8 @@ void disks_forget(struct keeper *keeper)
             continue;
         (void)kill(opening->pid, SIGKILL);
         opening_close(opening);
+        /* Half a disk, that nobody would ask for any more. */
+        (void)snprintf(fresh, sizeof(fresh), ID_FORMAT SUFFIX_NEW, opening->make.disk);
+        (void)unlinkat(keeper->places.disks, fresh, 0);
     }
 }

@@ -1,0 +1,357 @@
+"""Attacks on what many share: the pool, verbs that meet, init from within its box, and the walls between
+tenants. Whoever tries gets a defined answer, and only his own."""
+import contextlib
+import http.client
+import os
+import signal
+import time
+
+import pytest
+
+import harness
+import serving
+
+EPHEMERAL = {"privileges": "plain", "disk_kind": "ephemeral"}
+
+
+@pytest.fixture(autouse=True)
+def nothing_left():
+    """One engine serves all tests of this file, so it is after the last that nothing may be left."""
+
+
+@pytest.fixture(scope="module")
+def serve(tmp_path_factory):
+    with serving.Serve(tmp_path_factory.mktemp("claims"),
+                       "[boxes]\npool = 8\nmemory = 128M\ndisk = 16M\n") as started:
+        yield started
+
+
+@pytest.fixture
+def api(serve):
+    with serve.client() as client:
+        yield client
+
+
+def make(client, **fields):
+    answer = client.post("/v1/sandboxes", {**EPHEMERAL, **fields})
+    assert answer.status == 201, answer
+    return f"/v1/sandboxes/{answer.json['id']}"
+
+
+def run(client, path, line, **fields):
+    answer = client.post(f"{path}/exec", {"command": line, **fields})
+    assert answer.status == 200, answer
+    return answer.json
+
+
+# ---- one box, two claims -----------------------------------------------------------------------
+
+@pytest.mark.parametrize("privileges", ["plain", "system"])
+def test_of_fifty_creates_at_once_no_two_share_a_box(serve, privileges):
+    # An ordinary user has ids for some sixty boxes, of which others may hold some.
+    many = harness.scaled(50 if harness.EXPECT.is_root else 16, 10)
+
+    def create(number):
+        def ask():
+            with serve.client() as client:
+                path = make(client, privileges=privileges)
+                first = run(client, path, f"cat /tmp/mark; echo {number} > /tmp/mark; "
+                                          "readlink /proc/self/ns/pid /proc/self/ns/mnt")["stdout"]
+                return path, first.split()
+        return ask
+
+    made = serving.at_once(*[create(number) for number in range(many)])
+    assert len({path for path, _ in made}) == many
+    for part in range(2):
+        assert len({said[part] for _, said in made}) == many, "two have one namespace"
+    assert all(len(said) == 2 for _, said in made), "somebody was there before"
+    with serve.client() as client:
+        for number, (path, _) in enumerate(made):
+            assert run(client, path, "cat /tmp/mark")["stdout"] == f"{number}\n"
+            assert client.delete(path).status == 204
+
+
+def test_creates_and_engines_that_die_never_give_one_box_twice(serve):
+    """The pool of the old engine is the new one's: what was claimed is not in it."""
+    seen = set()
+    for _ in range(harness.scaled(4, 2)):
+        def create():
+            with serve.client() as client, contextlib.suppress(OSError, http.client.HTTPException):
+                path = make(client)
+                return path, run(client, path, "cat /tmp/mark; echo x > /tmp/mark; "
+                                               "readlink /proc/self/ns/pid")["stdout"]
+            return None
+
+        def kill():
+            time.sleep(0.01)
+            os.kill(serve.engine_pid(), signal.SIGKILL)
+
+        *answers, _ = serving.at_once(*[create] * 12, kill)
+        serve.wait_ready()
+        for answer in filter(None, answers):
+            assert "x" not in answer[1].split(), "somebody was there before"
+            assert answer not in seen
+            seen.add(answer)
+    with serve.client() as client:
+        for sandbox in client.get("/v1/sandboxes", query={"limit": 200}).json["sandboxes"]:
+            assert client.delete(f"/v1/sandboxes/{sandbox['id']}").status == 204
+
+
+# ---- verbs that meet ---------------------------------------------------------------------------
+
+def test_a_delete_in_the_middle_of_commands_answers_each_of_them(serve):
+    for pause in (0, 0.002, 0.01, 0.05):
+        with serve.client() as client:
+            path = make(client)
+
+        def execute(where=path):
+            with serve.client() as client:
+                answers = []
+                while not answers or answers[-1].status == 200:
+                    answers.append(client.post(f"{where}/exec", {"command": "echo whole; true"}))
+                    if answers[-1].status == 200 and answers[-1].json["process"]["state"] != "exited":
+                        assert answers[-1].json["process"]["state"] == "lost", answers[-1]
+                        break
+                return answers
+
+        def delete(where=path, after=pause):
+            time.sleep(after)
+            with serve.client() as client:
+                return client.delete(where).status
+
+        *executed, deleted = serving.at_once(*[execute] * 6, delete, seconds=30)
+        assert deleted == 204
+        for answers in executed:
+            for answer in answers[:-1]:
+                assert answer.json["process"]["exit_code"] == 0 and \
+                    answer.json["stdout"] == "whole\n", answer
+            assert answers[-1].status == 200 or \
+                answers[-1].code in ("sandbox_gone", "sandbox_stopped"), answers[-1]
+        with serve.client() as client:
+            assert client.get(path).code == "sandbox_gone"
+
+
+def test_a_client_that_gives_up_during_create_leaves_one_sandbox_or_none(serve, api):
+    for number in range(harness.scaled(12, 3)):
+        name = f"given-up-{number}"
+        client = serve.client()
+        # A hostname of its own, so that the box is made for it and takes its time.
+        client.send("POST", "/v1/sandboxes", {**EPHEMERAL, "name": name, "hostname": f"h{number}"})
+        time.sleep(0.001 * number)
+        client.close()
+        made = api.post("/v1/sandboxes", {**EPHEMERAL, "name": name, "hostname": f"h{number}"})
+        assert made.status in (200, 201), made
+        same = [sandbox for sandbox in api.get("/v1/sandboxes", query={"name_prefix": name}).json[
+            "sandboxes"] if sandbox["name"] == name]
+        assert [sandbox["id"] for sandbox in same] == [made.json["id"]]
+        path = f"/v1/sandboxes/{made.json['id']}"
+        assert run(api, path, "hostname")["stdout"] == f"h{number}\n"
+        assert api.delete(path).status == 204
+
+
+def test_a_command_whose_time_is_over_before_its_sandbox_stands_is_ended_by_it(api):
+    path = make(api, hostname="slow")
+    assert api.post(f"{path}/stop").status == 200
+    answer = run(api, path, "sleep 60", start=True, timeout_ms=1)
+    assert answer["process"]["timed_out"], answer
+    assert api.get(path).json["state"] == "running"
+    assert api.delete(path).status == 204
+
+
+def test_a_sandbox_whose_time_is_over_while_it_is_made_is_gone_or_stopped(api):
+    for then, code in (("kill", "sandbox_gone"), ("stop", None)):
+        for lifetime in (1, 3, 10):
+            answer = api.post("/v1/sandboxes", {**EPHEMERAL, "hostname": "brief", "lifecycle": {
+                "lifetime_ms": lifetime, "then": then}})
+            if answer.status != 201:
+                assert answer.code in ("sandbox_gone", "bad_request"), answer
+                continue
+            path = f"/v1/sandboxes/{answer.json['id']}"
+
+            def is_over(where=path, kind=code):
+                found = api.get(where)
+                return found.code == kind if found.status != 200 else \
+                    kind is None and found.json["state"] == "stopped"
+
+            harness.wait_for(is_over, 10 * harness.PATIENCE, f"{then} after {lifetime} ms")
+            assert api.delete(path).status == 204
+
+
+# ---- init, from within -------------------------------------------------------------------------
+
+@pytest.mark.parametrize("privileges", ["plain", "system"])
+def test_init_is_neither_killed_nor_stopped_from_within(api, privileges):
+    path = make(api, privileges=privileges)
+    said = run(api, path, "for s in KILL STOP TERM INT HUP QUIT SEGV ABRT USR1 USR2 ALRM TSTP CONT; do "
+                          "kill -$s 1 2>/dev/null; done; kill -KILL -1 2>/dev/null; echo lives")
+    assert said["process"]["state"] == "exited", said
+    assert run(api, path, "echo on")["stdout"] == "on\n"
+    sandbox = api.get(path).json
+    assert (sandbox["state"], sandbox["reason"]) == ("running", "created")
+    assert api.delete(path).status == 204
+
+
+def init_of(serve, mark):
+    """The host's pid of the init above the process with this command line."""
+    for pid in harness.children_of(serve.process.pid):
+        with contextlib.suppress(OSError):
+            with open(f"/proc/{pid}/cmdline", "rb") as file:
+                if mark in file.read().split(b"\0"):
+                    with open(f"/proc/{pid}/stat", encoding="ascii", errors="replace") as stat:
+                        return int(stat.read().rpartition(")")[2].split()[1])
+    return None
+
+
+def test_a_box_whose_init_is_killed_stops_alone_and_says_so(serve, api):
+    path, other = make(api), make(api)
+    process = api.post(f"{path}/processes", {"argv": ["sleep", "7357"]}).json["id"]
+    init = harness.wait_for(lambda: init_of(serve, b"7357"), what="the command")
+    assert "cove-init" in harness.status_of(init)["Name"], harness.status_of(init)
+    os.kill(init, signal.SIGKILL)
+    harness.wait_for(lambda: api.get(path).json["state"] == "stopped", 10 * harness.PATIENCE, "its end")
+    assert api.get(path).json["reason"] == "box_ended"
+    ended = api.get(f"{path}/processes/{process}").json
+    assert (ended["state"], ended["exit_code"]) == ("lost", None)
+    assert run(api, other, "echo on")["stdout"] == "on\n"
+    assert run(api, path, "echo again", start=True)["stdout"] == "again\n"
+    for each in (path, other):
+        assert api.delete(each).status == 204
+
+
+def test_a_box_whose_init_is_stopped_can_be_deleted_and_others_do_not_notice(serve, api):
+    path, other = make(api), make(api)
+    api.post(f"{path}/processes", {"argv": ["sleep", "7358"]})
+    init = harness.wait_for(lambda: init_of(serve, b"7358"), what="the command")
+    os.kill(init, signal.SIGSTOP)
+    with serve.client() as waiting:
+        waiting.send("POST", f"{path}/exec", {"command": "echo on"})
+        assert run(api, other, "echo on")["stdout"] == "on\n"
+        assert api.get(path).json["state"] == "running"
+        begun = time.monotonic()
+        assert api.delete(path).status == 204
+        assert time.monotonic() - begun < 5 * harness.PATIENCE
+        assert waiting.receive().code in ("sandbox_gone", "sandbox_stopped")
+    assert api.delete(other).status == 204
+
+
+# ---- tenants -----------------------------------------------------------------------------------
+
+NEVER = "c0aaaaaaaaaaaaaaaaaa"
+
+
+def tenant(api, name):
+    made = api.post("/v1/keys", {"tenant": name, "label": "k", "scopes": ["read", "write", "keys"]})
+    assert made.status == 201, made
+    return made.json
+
+
+def answer_of(answer, *ids):
+    """All that a client sees, with the id that it named itself taken out."""
+    body = answer.bytes
+    for identity in ids:
+        body = body.replace(identity.encode(), b"ID")
+    headers = {name.lower(): value for name, value in answer.headers.items() if name.lower() != "date"}
+    headers["content-length"] = str(len(body))
+    return answer.status, headers, body
+
+
+REQUESTS = [
+    ("GET", "", None), ("PATCH", "", {"labels": {"a": "b"}}), ("DELETE", "", None),
+    ("POST", "/start", {}), ("POST", "/stop", {}), ("POST", "/exec", {"command": "true"}),
+    ("POST", "/exec", {"command": "true", "start": True}), ("POST", "/processes", {"command": "true"}),
+    ("GET", "/processes", None), ("GET", "/processes/1", None), ("GET", "/processes/1/wait", None),
+    ("GET", "/processes/1/output", None), ("GET", "/processes/1/follow", None),
+    ("POST", "/processes/1/stdin", b"x"), ("POST", "/processes/1/signal", {"signal": "KILL"}),
+    ("DELETE", "/processes/1", None)]
+
+
+def test_of_anothers_sandbox_a_tenant_hears_what_it_hears_of_one_that_never_was(serve, api):
+    mine, theirs = tenant(api, "team-mine"), tenant(api, "team-theirs")
+    with serve.tcp(theirs["secret"]) as owner, serve.tcp(mine["secret"]) as stranger:
+        alive, gone, stopped = make(owner, name="secret"), make(owner), make(owner)
+        for path in (alive, gone, stopped):
+            assert owner.post(f"{path}/processes", {"command": "echo private; sleep 600"}).status == 201
+        assert owner.delete(gone).status == 204
+        assert owner.post(f"{stopped}/stop").status == 200
+        before = owner.get(alive).bytes
+        for method, tail, body in REQUESTS:
+            never = stranger.ask(method, f"/v1/sandboxes/{NEVER}{tail}", body)
+            for path in (alive, gone, stopped):
+                identity = path.rsplit("/", 1)[1]
+                other = stranger.ask(method, f"{path}{tail}", body)
+                assert answer_of(other, identity, NEVER) == answer_of(never, identity, NEVER), \
+                    f"{method} {tail}"
+            by_name = [stranger.ask(method, f"/v1/sandboxes/name:{name}{tail}", body)
+                       for name in ("secret", "nobody")]
+            assert answer_of(by_name[0], "secret", "nobody") == \
+                answer_of(by_name[1], "secret", "nobody"), f"{method} {tail} by name"
+        assert owner.get(alive).bytes == before, "a stranger has changed it"
+        assert owner.get(f"{alive}/processes/1").json["state"] == "running"
+        assert owner.get(f"{alive}/processes/1/output").bytes == b"private\n"
+        # The name is everybody's own.
+        assert make(stranger, name="secret") != alive
+        assert len(stranger.get("/v1/sandboxes").json["sandboxes"]) == 1
+        for query in ({"name_prefix": "sec"}, {"state": "running"}):
+            listed = stranger.get("/v1/sandboxes", query=query).json["sandboxes"]
+            assert {sandbox["tenant"] for sandbox in listed} == {"team-mine"}
+        assert stranger.get("/v1/sandboxes", query={"all_tenants": "true"}).code == "forbidden"
+        # A cursor of another's list leads nowhere else.
+        page = owner.get("/v1/sandboxes", query={"limit": 1}).json
+        if page["next"]:
+            answer = stranger.get("/v1/sandboxes", query={"limit": 50, "cursor": page["next"]})
+            assert answer.status == 400 or \
+                {sandbox["tenant"] for sandbox in answer.json["sandboxes"]} <= {"team-mine"}
+        for client in (owner, stranger):
+            for sandbox in client.get("/v1/sandboxes").json["sandboxes"]:
+                assert client.delete(f"/v1/sandboxes/{sandbox['id']}").status == 204
+
+
+def test_keys_and_quotas_of_another_tenant_are_as_if_they_were_not(serve, api):
+    mine, theirs = tenant(api, "team-mine"), tenant(api, "team-theirs")
+    with serve.tcp(mine["secret"]) as stranger, serve.tcp(theirs["secret"]) as owner:
+        assert {key["tenant"] for key in stranger.get("/v1/keys").json["keys"]} == {"team-mine"}
+        never = theirs["id"][:-4] + ("0000" if not theirs["id"].endswith("0000") else "1111")
+        other = stranger.delete(f"/v1/keys/{theirs['id']}")
+        assert other.code == "key_not_found"
+        assert answer_of(other, theirs["id"], never) == \
+            answer_of(stranger.delete(f"/v1/keys/{never}"), theirs["id"], never)
+        assert owner.get("/v1/sandboxes").status == 200, "a stranger has ended the key"
+        for method, body in (("GET", None), ("PUT", {"sandboxes": 1})):
+            there = stranger.ask(method, "/v1/tenants/team-theirs/quota", body)
+            nowhere = stranger.ask(method, "/v1/tenants/team-nobody/quota", body)
+            assert there.code == "forbidden"
+            assert answer_of(there, "team-theirs", "team-nobody") == \
+                answer_of(nowhere, "team-theirs", "team-nobody")
+        assert stranger.ask("PUT", "/v1/tenants/team-mine/quota", {"sandboxes": 0}).code == "forbidden"
+
+
+def test_events_of_another_tenant_are_not_heard_from_any_number(serve, api):
+    mine, theirs = tenant(api, "team-mine"), tenant(api, "team-theirs")
+    with serve.tcp(mine["secret"]) as listener, serve.tcp(theirs["secret"]) as owner, \
+            serve.tcp(mine["secret"]) as other:
+        lines = serving.Lines(listener, "/v1/events", {"from": 1})
+        path = make(owner)
+        run(owner, path, "true")
+        assert owner.delete(path).status == 204
+        own = make(other)
+        seen = []
+        for line in lines:
+            seen.append(line)
+            if line.get("sandbox") == own.rsplit("/", 1)[1]:
+                break
+        assert path.rsplit("/", 1)[1] not in {line.get("sandbox") for line in seen}
+        assert {line.get("tenant", "team-mine") for line in seen} == {"team-mine"}
+        assert other.delete(own).status == 204
+
+
+def test_one_idempotency_key_of_two_tenants_is_two(serve, api):
+    mine, theirs = tenant(api, "team-mine"), tenant(api, "team-theirs")
+    paths = []
+    for key in (mine, theirs):
+        with serve.tcp(key["secret"]) as client:
+            made = client.post("/v1/sandboxes", EPHEMERAL, headers={"Idempotency-Key": "the-same"})
+            assert made.status == 201 and "Idempotent-Replayed" not in made.headers
+            assert made.json["tenant"] == key["tenant"]
+            paths.append(made.headers["Location"])
+            assert client.delete(paths[-1]).status == 204
+    assert paths[0] != paths[1]

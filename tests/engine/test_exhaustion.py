@@ -1,0 +1,474 @@
+"""A host that has run out of something: disk, fds, processes, memory. New work is refused and told why,
+running work goes on, what was acknowledged stays, and when there is room again all goes as before.
+
+What is taken away is taken from this `cove serve` alone: a data directory on a small file system of its
+own mount namespace, limits of its processes, a control group of its own."""
+import contextlib
+import os
+import pathlib
+import resource
+import signal
+import subprocess
+import time
+
+import pytest
+
+import harness
+import serving
+
+EPHEMERAL = {"privileges": "plain", "disk_kind": "ephemeral"}
+SMALL = "[boxes]\npool = {pool}\nmemory = 128M\ndisk = 16M\nheadroom_disk = {headroom}\n"
+COUNTS = "i=0; while [ $i -lt 1000 ]; do i=$((i+1)); echo $i; sleep 0.02; done"
+
+
+def make(client, **fields):
+    answer = client.post("/v1/sandboxes", {**EPHEMERAL, **fields})
+    assert answer.status == 201, answer
+    return f"/v1/sandboxes/{answer.json['id']}"
+
+
+def run(client, path, line, **fields):
+    answer = client.post(f"{path}/exec", {"command": line, **fields})
+    assert answer.status == 200, answer
+    return answer.json["stdout"]
+
+
+def start(client, path, line, **fields):
+    answer = client.post(f"{path}/processes", {"command": line, **fields})
+    assert answer.status == 201, answer
+    return f"{path}/processes/{answer.json['id']}"
+
+
+def refused(answer, *codes):
+    """By an error that says what is missing, and when to come back."""
+    assert answer.status == 503 and answer.code in codes, answer
+    assert int(answer.headers["Retry-After"]) >= 1
+    assert len(answer.json["detail"]) > 20, answer
+    return answer.json["detail"]
+
+
+def read(client, process, size):
+    """So many bytes of output, whenever they come."""
+    said = b""
+    deadline = time.monotonic() + 20 * harness.PATIENCE
+    while len(said) < size:
+        assert time.monotonic() < deadline, said[-100:]
+        said = client.get(f"{process}/output").bytes
+    return said
+
+
+def goes_on(client, process):
+    """Prints more than it has."""
+    assert client.get(process).json["state"] == "running"
+    before = client.get(process).json["stdout"]["bytes"]
+    harness.wait_for(lambda: client.get(process).json["stdout"]["bytes"] > before,
+                     10 * harness.PATIENCE, "more output")
+
+
+def again(client):
+    """All goes as it should, maybe after a moment."""
+    def create():
+        answer = client.post("/v1/sandboxes", EPHEMERAL)
+        return answer if answer.status == 201 else None
+
+    path = f"/v1/sandboxes/{harness.wait_for(create, 20 * harness.PATIENCE, 'a new sandbox').json['id']}"
+    assert run(client, path, "echo new") == "new\n"
+    assert client.delete(path).status == 204
+
+
+# ---- disk --------------------------------------------------------------------------------------
+
+class SmallDisk(serving.Serve):
+    """Its data lies on a file system of its own, which nobody else sees."""
+
+    def __init__(self, directory, mount, **more):
+        super().__init__(directory, **more)
+        self.data.mkdir()
+        self.command = ["unshare", "--mount", "--propagation", "private", "sh", "-ec",
+                        f"{mount} {self.data}; exec \"$@\"", "sh", *self.command]
+
+    @property
+    def inside(self):
+        return pathlib.Path(f"/proc/{self.process.pid}/root{self.data}")
+
+    def free(self):
+        disk = os.statvfs(self.inside)
+        return disk.f_bavail * disk.f_frsize
+
+    def fill(self, left):
+        """Takes all but so many bytes; all of them for 0."""
+        with open(self.inside / "filler", "ab", buffering=0) as filler:
+            with contextlib.suppress(OSError):
+                while self.free() > left:
+                    filler.write(bytes(max(min(self.free() - left, 1 << 20), 4096)))
+            with contextlib.suppress(OSError):
+                while left == 0:
+                    filler.write(bytes(512))
+        time.sleep(0.2)  # a figure is good for a moment
+
+    def empty(self):
+        (self.inside / "filler").unlink()
+        time.sleep(0.2)
+
+
+@pytest.fixture(params=["tmpfs", "ext4"])
+def small_disk(request, tmp_path):
+    mount = "mount -t tmpfs -o size=96m,mode=0755 tmpfs"
+    if request.param == "ext4":
+        image = tmp_path / "image"
+        with open(image, "wb") as file:
+            file.truncate(96 << 20)
+        subprocess.run(["mkfs.ext4", "-q", "-F", "-m", "0", image], check=True)
+        mount = f"mount -o loop {image}"
+    with SmallDisk(tmp_path, mount, config=SMALL.format(pool=2, headroom="16M")) as started:
+        yield started
+
+
+def test_over_the_headroom_of_the_disk_new_sandboxes_are_refused_with_the_figure(small_disk):
+    with small_disk.client() as client:
+        path = make(client, name="old")
+        process = start(client, path, COUNTS)
+        small_disk.fill(left=8 << 20)
+        detail = refused(client.post("/v1/sandboxes", EPHEMERAL), "capacity")
+        assert "16 MiB" in detail and "disk" in detail, detail
+        assert run(client, path, "echo on") == "on\n"
+        goes_on(client, process)
+        assert client.post(f"{path}/stop").status == 200
+        refused(client.post(f"{path}/start"), "capacity")
+        assert client.get(path).json["state"] == "stopped"
+        small_disk.empty()
+        assert client.post(f"{path}/start").status == 200
+        again(client)
+
+
+def test_on_a_full_disk_what_runs_runs_on_and_nothing_that_was_acknowledged_is_lost(small_disk):
+    with small_disk.client() as client:
+        paths = [make(client, name=f"n{i}") for i in range(3)]
+        process = start(client, paths[0], COUNTS)
+        done = start(client, paths[1], "seq 1 5000; exit 7")
+        assert client.get(f"{done}/wait").json["exit_code"] == 7
+        output = client.get(f"{done}/output").bytes
+        assert output == b"".join(b"%d\n" % i for i in range(1, 5001))
+        small_disk.fill(left=0)
+        assert small_disk.free() < 1 << 20
+        refused(client.post("/v1/sandboxes", EPHEMERAL), "capacity")
+        for _ in range(40):  # what is written down may still fit for a while
+            answer = client.post(f"{paths[2]}/exec", {"command": "echo " + "x" * 4000})
+            assert answer.status == 200 or refused(answer, "capacity", "journal_failed"), answer
+        for i in range(20):
+            labels = {f"l{n}": f"{i}" * 500 for n in range(30)}
+            answer = client.ask("PATCH", paths[2], {"labels": labels})
+            assert answer.status == 200 or refused(answer, "store_failed"), answer
+        assert client.get(process).json["state"] == "running"
+        goes_on(client, process)
+        os.kill(small_disk.engine_pid(), signal.SIGKILL)
+        time.sleep(0.5)
+    small_disk.empty()
+    small_disk.wait_ready()
+    with small_disk.client() as client:
+        assert [client.get(f"/v1/sandboxes/name:n{i}").json["state"] for i in range(3)] == \
+            ["running"] * 3
+        assert client.get(done).json["exit_code"] == 7
+        assert client.get(f"{done}/output").bytes == output
+        goes_on(client, process)
+        assert client.post(f"{process}/signal", {"signal": "KILL"}).status == 204
+        assert client.get(f"{process}/wait").json["signal"] == "SIGKILL"
+        again(client)
+
+
+def test_a_persistent_disk_that_no_longer_fits_the_host_is_an_error_of_its_sandbox(small_disk):
+    persistent = {"privileges": "plain", "disk_kind": "persistent", "resources": {"disk_bytes": 64 << 20}}
+    with small_disk.client() as client:
+        path = make(client, **persistent)
+        other = make(client)
+        run(client, path, "echo kept > /tmp/kept; sync")
+        small_disk.fill(left=1 << 20)
+        said = client.post(f"{path}/exec", {
+            "command": "head -c 40000000 /dev/zero > /tmp/big; sync /tmp/big; echo $?", "timeout_ms": 20000})
+        assert said.status == 200 or refused(said, "capacity"), said
+        answer = client.post(f"{other}/exec", {"command": "echo on"})
+        assert answer.status == 200 or refused(answer, "capacity"), answer
+        small_disk.empty()
+        assert client.post(f"{path}/stop").status == 200
+        assert run(client, path, "cat /tmp/kept", start=True) == "kept\n"
+        again(client)
+
+
+# ---- memory ------------------------------------------------------------------------------------
+
+def test_over_the_headroom_of_memory_new_sandboxes_are_refused_with_the_figure(tmp_path):
+    with serving.Serve(tmp_path, "[boxes]\npool = 2\n") as serve:
+        with serve.client() as client:
+            path = make(client, name="old")
+            process = start(client, path, COUNTS)
+        usual = serve.config.read_text(encoding="utf-8")
+        serve.config.write_text("[boxes]\npool = 2\nheadroom_memory = 1000G\n",
+                                encoding="utf-8")
+        with reloaded(serve) as client:
+            detail = refused(client.post("/v1/sandboxes", EPHEMERAL), "capacity")
+            assert f"{1000 << 10} MiB" in detail and "memory" in detail, detail
+            left = int(detail.split(" ", 1)[0])
+            assert abs((left << 20) - harness.memory_available()) < harness.memory_available() / 4
+            assert run(client, path, "echo on") == "on\n"
+            goes_on(client, process)
+        serve.config.write_text(usual, encoding="utf-8")
+        with reloaded(serve) as client:
+            goes_on(client, process)
+            again(client)
+
+
+@contextlib.contextmanager
+def reloaded(serve):
+    """The next engine, which has read what the file says now."""
+    old = serve.engine_pid()
+    serve.process.send_signal(signal.SIGHUP)
+    harness.wait_for(lambda: serve.engine_pid() not in (None, old), 20 * harness.PATIENCE,
+                     "an engine of the new configuration")
+    serve.wait_ready()
+    with serve.client() as client:
+        yield client
+
+
+def test_the_kernel_that_wants_memory_takes_a_box_before_engine_and_keeper(tmp_path):
+    def score(pid):
+        return int(pathlib.Path(f"/proc/{pid}/oom_score_adj").read_text())
+
+    with serving.Serve(tmp_path) as serve, serve.client() as client:
+        path = make(client)
+        start(client, path, "exec sleep 77")
+        keeper, engine = serve.process.pid, serve.engine_pid()
+        boxed = [pid for pid in harness.children_of(keeper) if len(
+            harness.status_of(pid).get("NSpid", "").split()) > 1]
+        assert len(boxed) >= 2, boxed
+        scores = sorted(map(score, boxed))
+        # The first process of all is the zygote, which has next to nothing.
+        assert score(keeper) <= score(engine) < scores[-2] and scores[-1] >= 200, scores
+        assert score(keeper) == score(engine) or score(keeper) <= -900
+
+
+# ---- fds ---------------------------------------------------------------------------------------
+
+def open_files(pid):
+    return len(os.listdir(f"/proc/{pid}/fd"))
+
+
+class FewFiles(serving.Serve):
+    """Whose processes may have so many fds, and no right to allow themselves more."""
+
+    def __init__(self, directory, files):
+        super().__init__(directory)
+        self.files = files
+        self.command = ["prlimit", f"--nofile={files}:{files}", "setpriv", "--bounding-set",
+                        "-sys_resource", "--", *self.command]
+
+    @contextlib.contextmanager
+    def engine_has(self, spare):
+        """So many: clients that say nothing take all others."""
+        with contextlib.ExitStack() as held:
+            while open_files(self.engine_pid()) < self.files - spare:
+                before = open_files(self.engine_pid())
+                client = held.enter_context(self.client())
+                client.connection.connect()
+                harness.wait_for(lambda: open_files(self.engine_pid()) > before, what="a client")  # noqa: B023
+            yield
+
+
+@pytest.fixture
+def few_files(tmp_path):
+    with FewFiles(tmp_path, 90) as started:
+        yield started
+
+
+@pytest.mark.parametrize("spare", [2, 9])
+def test_an_engine_without_fds_refuses_new_sandboxes_and_what_runs_runs_on(few_files, spare):
+    with few_files.client() as client:
+        path = make(client, name="old")
+        process = start(client, path, COUNTS)
+        goes_on(client, process)
+        engine = few_files.engine_pid()
+        with few_files.engine_has(spare):
+            answers = [client.post("/v1/sandboxes", EPHEMERAL) for _ in range(12)]
+            told = [answer for answer in answers if answer.status != 201]
+            assert told, "there were fds for all of them"
+            for answer in told:
+                refused(answer, "capacity", "store_failed")
+            goes_on(client, process)
+            assert client.get(path).json["state"] == "running"
+        assert few_files.engine_pid() == engine, few_files.said()
+        made = [answer.json["id"] for answer in answers if answer.status == 201]
+        assert {sandbox["id"] for sandbox in client.get("/v1/sandboxes").json["sandboxes"]} == \
+            {*made, path.rsplit("/", 1)[1]}
+        for identity in made:
+            there = f"/v1/sandboxes/{identity}"
+            assert run(client, there, "echo on") == "on\n"
+            assert client.delete(there).status == 204
+        goes_on(client, process)
+        assert run(client, path, "echo on") == "on\n"
+        again(client)
+
+
+def test_an_engine_without_fds_refuses_commands_or_runs_them_and_keeps_their_output(few_files):
+    with few_files.client() as client:
+        path = make(client)
+        process = start(client, path, COUNTS)
+        goes_on(client, process)
+        engine = few_files.engine_pid()
+        with few_files.engine_has(4):
+            started = [client.post(f"{path}/processes", {"command": "echo said; sleep 0.3"})
+                       for _ in range(8)]
+            for answer in started:
+                assert answer.status == 201 or refused(answer, "capacity"), answer
+            goes_on(client, process)
+        assert few_files.engine_pid() == engine, few_files.said()
+        for answer in started:
+            if answer.status == 201:
+                one = f"{path}/processes/{answer.json['id']}"
+                assert client.get(f"{one}/wait").json["exit_code"] == 0
+                assert client.get(f"{one}/output").bytes == b"said\n"
+        assert run(client, path, "echo on") == "on\n"
+        again(client)
+
+
+def test_clients_wait_for_an_engine_without_fds_and_are_served_when_there_are_some(few_files):
+    with few_files.client() as late:
+        with few_files.engine_has(0):
+            late.send("GET", "/healthz")
+            time.sleep(0.5)
+        assert late.receive().status == 200
+
+
+@contextlib.contextmanager
+def fewer_files(pid, spare):
+    """Leaves a process so many fds more than it has."""
+    usual = resource.prlimit(pid, resource.RLIMIT_NOFILE)
+    highest = max(int(fd) for fd in os.listdir(f"/proc/{pid}/fd"))
+    resource.prlimit(pid, resource.RLIMIT_NOFILE, (highest + 1 + spare, usual[1]))
+    try:
+        yield
+    finally:
+        resource.prlimit(pid, resource.RLIMIT_NOFILE, usual)
+
+
+@pytest.mark.parametrize("spare", [0, 8])
+def test_a_keeper_without_fds_refuses_boxes_and_those_there_are_run_on(tmp_path, spare):
+    with serving.Serve(tmp_path, "[boxes]\npool = 1\n") as serve, serve.client() as client:
+        path = make(client)
+        process = start(client, path, COUNTS)
+        with fewer_files(serve.process.pid, spare):
+            answers = [client.post("/v1/sandboxes", {**EPHEMERAL, "disk_kind": kind})
+                       for kind in ("ephemeral", "persistent") * 8]
+            told = [answer for answer in answers if answer.status != 201]
+            assert told, "there were fds for all of them"
+            for answer in told:
+                refused(answer, "capacity")
+            assert run(client, path, "echo on") == "on\n"
+            goes_on(client, process)
+            os.kill(serve.engine_pid(), signal.SIGKILL)
+            time.sleep(0.2)
+        serve.wait_ready()
+        with serve.client() as client_of_the_next:
+            goes_on(client_of_the_next, process)
+            again(client_of_the_next)
+
+
+# ---- processes ---------------------------------------------------------------------------------
+
+class Group:
+    """A control group of this test in the hierarchy that counts processes."""
+
+    def __init__(self):
+        of_us = next((line.split(":")[2] for line in pathlib.Path(
+            "/proc/self/cgroup").read_text().splitlines() if "pids" in line.split(":")[1].split(",")), None)
+        roots = [root for root in harness.cgroup_roots() if root.rsplit("/", 1)[1] == "pids"]
+        assert of_us is not None and roots, "no hierarchy counts processes"
+        self.path = pathlib.Path(f"{roots[0]}{of_us}") / f"test-pids-{os.getpid()}"
+
+    def __enter__(self):
+        self.path.mkdir()
+        return self
+
+    def __exit__(self, *_):
+        harness.wait_for(self.remove, 20 * harness.PATIENCE, "the group's end")
+
+    def remove(self):
+        try:
+            self.path.rmdir()
+        except OSError:
+            return False
+        return True
+
+    @property
+    def count(self):
+        return int((self.path / "pids.current").read_text())
+
+    def allow(self, most):
+        (self.path / "pids.max").write_text(str(most))
+
+
+def test_without_processes_what_runs_runs_on_and_new_work_is_refused(tmp_path):
+    with Group() as group:
+        serve = serving.Serve(tmp_path, "[boxes]\npool = 1\n")
+        serve.command = ["sh", "-ec", f"echo $$ > {group.path}/cgroup.procs; exec \"$@\"", "sh",
+                         *serve.command]
+        with serve, serve.client() as client:
+            path = make(client)
+            process = start(client, path, "while read line; do echo $line; done", open_stdin=True)
+            time.sleep(1)
+            assert group.count > 4, "it is not in its group"
+            group.allow(group.count)
+            answers = [client.post("/v1/sandboxes", EPHEMERAL) for _ in range(6)]
+            told = [answer for answer in answers if answer.status != 201]
+            assert len(told) >= 4, "a box without a process"
+            for answer in told:
+                refused(answer, "capacity")
+            answer = client.post(f"{path}/exec", {"command": "echo on"})
+            assert answer.status == 429 and answer.code == "too_many_processes", answer
+            assert client.post(f"{process}/stdin", b"still\n").status == 204
+            assert read(client, process, 6) == b"still\n"
+            group.allow("max")
+            assert run(client, path, "echo on") == "on\n"
+            again(client)
+
+
+# ---- the host is started again -----------------------------------------------------------------
+
+def power_off(serve):
+    """All at once, so that none writes down that the other is gone."""
+    pids = [serve.engine_pid(), serve.process.pid]
+    for number in (signal.SIGSTOP, signal.SIGKILL):
+        for pid in pids:
+            os.kill(pid, number)
+    serve.process.wait()
+
+
+def test_after_a_reboot_sandboxes_are_stopped_and_have_their_disks(tmp_path):
+    config = "[boxes]\npool = 1\nmemory = 256M\ndisk = 64M\n"
+    with serving.Serve(tmp_path, config) as serve, serve.client() as client:
+        kept = make(client, name="kept", disk_kind="persistent")
+        fleeting = make(client, name="fleeting")
+        for path in (kept, fleeting):
+            assert run(client, path, "echo before > /tmp/f; sync; echo said") == "said\n"
+        process = start(client, kept, "sleep 600")
+        stopped = make(client, name="stopped")
+        assert client.post(f"{stopped}/stop").status == 200
+        power_off(serve)
+    other = tmp_path / "boot_id"
+    other.write_text("11111111-2222-4333-8444-555555555555\n")
+    serve = serving.Serve(tmp_path, config)
+    serve.command = ["unshare", "--mount", "--propagation", "private", "sh", "-ec",
+                     f"mount --bind {other} /proc/sys/kernel/random/boot_id; exec \"$@\"", "sh",
+                     *serve.command]
+    with serve, serve.client() as client:
+        for path, reason in ((kept, "host_reboot"), (fleeting, "host_reboot"), (stopped, "stopped")):
+            sandbox = client.get(path).json
+            assert (sandbox["state"], sandbox["reason"]) == ("stopped", reason), sandbox
+        lost = client.get(process).json
+        assert (lost["state"], lost["exit_code"]) == ("lost", None)
+        assert client.get(f"{kept}/processes/1/output").bytes == b"said\n"
+    # Once more on the host as it is, for a hidden file in /proc is none that a box may have.
+    with serving.Serve(tmp_path, config) as serve, serve.client() as client:
+        assert client.get(kept).json["reason"] == "host_reboot"
+        assert run(client, kept, "cat /tmp/f", start=True) == "before\n"
+        assert run(client, fleeting, "cat /tmp/f 2>/dev/null; echo none", start=True) == "none\n"
+        for path in (kept, fleeting, stopped):
+            assert client.delete(path).status == 204
