@@ -154,6 +154,15 @@ static int directory_of(struct sandbox *sandbox, struct error *err)
     return dir;
 }
 
+/* One that falls just now, or is stopped, has its reason not yet on record. */
+static const char *why_no_box(const struct sandbox *sandbox)
+{
+    if (sandbox->record->state != SANDBOX_RUNNING)
+        return sandbox->record->reason;
+    return sandbox->active != NULL && sandbox->active->reason[0] != '\0' ? sandbox->active->reason
+                                                                         : "box_ended";
+}
+
 int sandbox_open_procs(struct sandbox *sandbox, struct error *err)
 {
     const struct record *record = sandbox->record;
@@ -173,8 +182,12 @@ int sandbox_open_procs(struct sandbox *sandbox, struct error *err)
     options.directory = directory_of(sandbox, err);
     if (options.directory < 0)
         return -1;
-    if (procs_open(&options, &sandbox->procs, err) == 0)
+    if (procs_open(&options, &sandbox->procs, err) == 0) {
+        /* What ran when the engine before us wrote last ran in a box that is no more. */
+        if (sandbox->box == 0)
+            procs_detach(sandbox->procs, why_no_box(sandbox));
         return 0;
+    }
     if (strcmp(err->code, "journal_failed") == 0)
         (void)snprintf(err->code, sizeof(err->code), "store_failed");
     return -1;
@@ -187,17 +200,15 @@ int sandbox_attach(struct sandbox *sandbox, struct link *link, bool anew, struct
         return -1;
     }
     sandbox->oom_seen = 0;
-    if (procs_attach(sandbox->procs, link, anew, err) != 0)
-        return -1;
-    sandbox->is_attached = true;
-    return 0;
+    if (anew) /* nothing that ran before is in this box */
+        procs_detach(sandbox->procs, sandbox->record->reason);
+    return procs_attach(sandbox->procs, link, anew, err);
 }
 
 void sandbox_detach(struct sandbox *sandbox, const char *reason)
 {
-    if (sandbox->is_attached)
+    if (sandbox->procs != NULL)
         procs_detach(sandbox->procs, reason);
-    sandbox->is_attached = false;
 }
 
 struct removal {

@@ -70,7 +70,6 @@ struct sandbox {
     struct sandbox *older, *newer; /* all, in order of creation */
     struct record *record;         /* as committed */
     struct procs *procs;           /* opened when first needed */
-    bool is_attached;              /* procs has the link of a box */
     uint64_t box;                  /* 0: none */
     uint32_t oom_seen;             /* kills that were reported of this box */
 

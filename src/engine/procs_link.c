@@ -322,8 +322,10 @@ void procs_detach(struct procs *procs, const char *reason)
     for (struct proc *proc = procs_after(procs, 0); proc != NULL && !procs->is_closed;
          proc = procs_after(procs, proc->number)) {
         lose(proc, reason);
-        if (!procs->is_closed)
-            proc_release(proc);
+        if (procs->is_closed)
+            break;
+        proc->exit_heard = proc->is_acknowledged = true; /* the next box knows nothing of it */
+        proc_release(proc);
     }
     procs_leave(procs);
 }
