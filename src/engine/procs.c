@@ -115,6 +115,8 @@ static void bury(struct proc *proc)
 {
     struct procs *procs = proc->procs;
 
+    if (proc->is_buried) /* by what was called back when it was closed */
+        return;
     proc_alarm_drop(&proc->alarm);
     proc->is_buried = true;
     proc->next_grave = procs->graves;
@@ -515,7 +517,7 @@ int proc_forget(struct proc *proc, struct error *err)
 
 struct proc *procs_find(struct procs *procs, const char *id)
 {
-    struct proc *found = NULL;
+    struct proc *found;
     uint64_t number = 0;
 
     for (const char *at = id; *at != '\0'; at++) {
@@ -526,12 +528,7 @@ struct proc *procs_find(struct procs *procs, const char *id)
     if (number == 0 || number > JOURNAL_NUMBER_MAX || *id == '0')
         return NULL;
     found = procs_by_number(procs, (uint32_t)number);
-    if (found != NULL && !found->is_hidden)
-        return found;
-    for (size_t i = procs->count; i > 0; i--) /* a pid is that of the latest who had it */
-        if ((uint64_t)procs->list[i - 1]->pid == number && !procs->list[i - 1]->is_hidden)
-            return procs->list[i - 1];
-    return NULL;
+    return found != NULL && !found->is_hidden ? found : NULL;
 }
 
 void procs_each(struct procs *procs, bool (*each)(void *arg, struct proc *proc), void *arg)

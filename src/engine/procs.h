@@ -116,7 +116,8 @@ uint64_t procs_log_bytes(const struct procs *procs); /* on the disk */
 typedef void (*procs_done)(void *arg, struct proc *proc, const struct error *err);
 void procs_start(struct procs *procs, const struct proc_spec *spec, procs_done done, void *arg);
 
-struct proc *procs_find(struct procs *procs, const char *id); /* an id, or a pid in the box */
+/* By its id. A pid is none: the box gives it to another when it likes. */
+struct proc *procs_find(struct procs *procs, const char *id);
 void procs_each(struct procs *procs, bool (*each)(void *arg, struct proc *proc), void *arg);
 void proc_look(const struct proc *proc, struct proc_view *view); /* texts are borrowed */
 
