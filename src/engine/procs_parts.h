@@ -200,8 +200,9 @@ void stream_open(struct stream *stream, int fd);
 void stream_watch(struct stream *stream);
 /* Moves on what is there; once the process exited, its end is told when nothing of it is left. */
 void stream_turn(struct stream *stream, size_t most);
-void stream_owe(struct stream *stream);    /* what it holds now */
-void stream_finish(struct stream *stream); /* takes what is there now, and closes */
+void stream_owe(struct stream *stream); /* what it holds now */
+/* Takes what is there now, and closes; what could not be taken for want of fds comes later. */
+void stream_finish(struct stream *stream);
 uint64_t proc_log_bytes(const struct proc *proc);
 
 /* ---- procs_end.c ---- */

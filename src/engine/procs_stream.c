@@ -153,6 +153,10 @@ void stream_finish(struct stream *stream)
         if (stream->proc->is_hidden || stream->log_file.bytes == before)
             break;
     }
-    if (stream->watched.fd >= 0)
+    if (stream->watched.fd < 0)
+        return;
+    if (stream->is_paused && stream->owed > 0 && !stream->proc->is_hidden)
+        stream->owed = 0; /* it stays until what we are out of is there again: its end waits not */
+    else
         ended(stream);
 }
