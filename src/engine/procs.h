@@ -112,7 +112,8 @@ uint64_t procs_log_bytes(const struct procs *procs); /* on the disk */
 
 /* `done` is called once, maybe before this returns, when the command runs or could not be started. If
  * the box refused it there is a process, too, which is PROC_FAILED; its codes are then bad_cwd,
- * user_not_found, command_not_found, not_executable, too_many_processes, start_failed. */
+ * user_not_found, command_not_found, not_executable, too_many_processes, start_failed; or, if it has
+ * not answered for half a minute or the command's own time, sandbox_failed. */
 typedef void (*procs_done)(void *arg, struct proc *proc, const struct error *err);
 void procs_start(struct procs *procs, const struct proc_spec *spec, procs_done done, void *arg);
 

@@ -153,7 +153,10 @@ static void take_table_end(struct procs *procs)
 static void take_started(struct procs *procs, struct link_event *event)
 {
     struct proc *proc = procs_by_number(procs, event->id);
+    struct error ignored;
 
+    if (proc != NULL && proc->state == PROC_FAILED && !proc->exit_heard)
+        (void)link_kill(procs->link, event->id, &ignored); /* nobody waits for it any more */
     if (proc == NULL || proc->state != PROC_STARTING)
         return;
     take_fds(proc, event);

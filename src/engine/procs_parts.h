@@ -21,6 +21,8 @@
 /* As long may a killed one take until it is said to have ended without its kernel's word. */
 #define PROCS_GRACE_MS 2000
 #define PROCS_OOM_ANSWER_MS 2000
+/* As long may an init take to start a command. */
+#define PROCS_START_MS 30000
 #define PROCS_EXIT_TIMED_OUT 124
 
 /* ---- alarms: procs_alarm.c ---- */
@@ -236,6 +238,8 @@ struct start {
     struct link_limits limits;
     struct box_user as;
     struct accounts accounts;
+    struct proc_alarm *alarm; /* until init has answered */
+    unsigned wait_ms;
     procs_done done;
     void *arg;
 };

@@ -74,6 +74,7 @@ static int copy_spec(struct start *start, const struct proc_spec *spec)
 
 void start_free(struct start *start)
 {
+    proc_alarm_drop(&start->alarm);
     for (int i = 0; i < 2; i++)
         free(start->accounts.texts[i]);
     free(start->block);
@@ -419,6 +420,30 @@ static int check(const struct procs *procs, const struct proc_spec *spec, struct
     return 0;
 }
 
+/* Init may be out of processors, stopped, or not ours any more. Should it start the command after all,
+ * that is ended when it is heard. */
+static void on_no_answer(void *arg)
+{
+    struct start *start = arg;
+    struct procs *procs = start->procs;
+    struct error err, ignored;
+
+    if (start->proc != NULL && procs->link != NULL)
+        (void)link_kill(procs->link, start->proc->number, &ignored);
+    (void)error_set(&err, "sandbox_failed", ETIMEDOUT,
+                    "the box has not started the command within %u ms; is it short of processors? "
+                    "Try again, or stop the sandbox and start it",
+                    start->wait_ms);
+    start_fail(start, &err);
+}
+
+static unsigned wait_of(const struct proc_spec *spec)
+{
+    return spec->timeout_ms > 0 && spec->timeout_ms < PROCS_START_MS - PROCS_GRACE_MS
+               ? (unsigned)spec->timeout_ms + PROCS_GRACE_MS
+               : PROCS_START_MS;
+}
+
 static int begin(struct procs *procs, const struct proc_spec *spec, procs_done done, void *arg,
                  struct error *err)
 {
@@ -441,6 +466,8 @@ static int begin(struct procs *procs, const struct proc_spec *spec, procs_done d
     start->log_bytes = spec->log_bytes == 0                ? PROCS_LOG_DEFAULT
                        : spec->log_bytes < PROCS_LOG_LEAST ? PROCS_LOG_LEAST
                                                            : spec->log_bytes;
+    start->wait_ms = wait_of(spec);
+    start->alarm = proc_alarm_set(procs->loop, start->wait_ms, on_no_answer, start);
     known = user_want(start, err);
     if (known < 0 || (known > 0 && start_send(start, err) < 0)) {
         start_free(start);

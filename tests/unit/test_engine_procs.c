@@ -144,6 +144,31 @@ static void check_lost_with_its_box(void)
     rig_end(&rig);
 }
 
+/* ---- an init that does not answer ---- */
+
+static void check_start_that_nobody_answers(void)
+{
+    static const char *const argv[] = {"/bin/true", NULL};
+    const struct proc_spec spec = {.argv = argv, .cwd = "/", .timeout_ms = 50};
+    struct answer made;
+    struct procs *procs;
+    struct ran ran;
+    struct rig rig;
+
+    rig_start(&rig);
+    rig_open(&rig);
+    rig_made(&rig, NULL, &made);
+    procs = procs_of(&rig, made.id);
+    rig.fake.exec = FAKE_NEVER_RUNS;
+    CHECK(!start_spec(&rig, procs, &spec, &ran) && ran.answer.count == 1 &&
+              IS(ran.answer, "sandbox_failed"),
+          "%u answers, %s", ran.answer.count, ran.answer.error.code);
+    CHECK(procs_running(procs) == 0, "%zu run", procs_running(procs));
+    rig.fake.exec = FAKE_ENDS;
+    CHECK(start(&rig, procs, &ran), "the next one: %s", ran.answer.error.text);
+    rig_end(&rig);
+}
+
 /* ---- names ---- */
 
 static void check_a_pid_is_no_id(void)
@@ -211,6 +236,7 @@ int main(void)
 {
     (void)signal(SIGPIPE, SIG_IGN);
     check_lost_with_its_box();
+    check_start_that_nobody_answers();
     check_a_pid_is_no_id();
     check_follower_of_a_forgotten_one();
     return check_finish();
