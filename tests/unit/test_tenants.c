@@ -3,6 +3,7 @@
 #include "base/list.h"
 #include "base/sha256.h"
 #include "check.h"
+#include "engine/parts.h"
 #include "rig.h"
 #include "store/store.h"
 
@@ -314,11 +315,11 @@ static void check_rate(void)
 
 struct heard {
     uint64_t first, last;
-    unsigned count, created, deleted, foreign;
+    unsigned count, created, deleted, foreign, most; /* 0: it takes all */
     bool is_ordered;
 };
 
-static void hear(void *arg, const struct engine_event *event)
+static bool hear(void *arg, const struct engine_event *event)
 {
     struct heard *heard = arg;
 
@@ -330,6 +331,7 @@ static void hear(void *arg, const struct engine_event *event)
     if (heard->first == 0)
         heard->first = event->sequence;
     heard->last = event->sequence;
+    return heard->most == 0 || heard->count < heard->most;
 }
 
 static void check_events(void)
@@ -373,13 +375,60 @@ static void check_events(void)
     rig_end(&rig);
 }
 
+#define OLD 20000U
+
+static bool is_written(void *arg)
+{
+    return !events_pending(arg);
+}
+
+static bool heard_last(void *arg)
+{
+    const struct heard *heard = arg;
+
+    return heard->last == OLD;
+}
+
+/* Far more than the ring holds: a part in each turn, and no more where the listener has enough. */
+static void check_old_events(void)
+{
+    struct heard all = {0}, late = {0}, few = {.most = 3};
+    struct engine_listener *listener;
+    bool missed;
+    struct rig rig;
+
+    rig_start(&rig);
+    rig_open(&rig);
+    for (unsigned i = 0; i < OLD; i++)
+        events_add(rig.engine, "test", "default", "none", NULL, NULL);
+    CHECK(rig_until(&rig, is_written, rig.engine), "written");
+    listener = engine_listen(rig.engine, &rig_caller, 1, &missed, hear, &all);
+    (void)uv_run(&rig.loop, UV_RUN_NOWAIT);
+    CHECK(all.count > 0 && all.count <= 512, "%u in a turn", all.count);
+    (void)rig_until(&rig, heard_last, &all);
+    CHECK(!missed && all.count == OLD && all.first == 1 && all.last == OLD && all.is_ordered,
+          "%u, %u to %u", all.count, (unsigned)all.first, (unsigned)all.last);
+    engine_unlisten(listener);
+    listener = engine_listen(rig.engine, &rig_caller, OLD / 2, &missed, hear, &late);
+    (void)rig_until(&rig, heard_last, &late);
+    CHECK(!missed && late.count == OLD / 2 + 1 && late.first == OLD / 2 && late.is_ordered,
+          "%u from %u", late.count, (unsigned)late.first);
+    engine_unlisten(listener);
+    listener = engine_listen(rig.engine, &rig_caller, 700, &missed, hear, &few);
+    rig_turn(&rig, 100);
+    CHECK(few.count == 3 && few.first == 700 && few.last == 702, "%u to %u", few.count,
+          (unsigned)few.last);
+    engine_unlisten(listener);
+    rig_end(&rig);
+}
+
 /* A listener that leaves in the middle of being told, and takes another one with it. */
 struct leaver {
     struct engine_listener *self, *other;
     unsigned count;
 };
 
-static void leave(void *arg, const struct engine_event *event)
+static bool leave(void *arg, const struct engine_event *event)
 {
     struct leaver *leaver = arg;
 
@@ -387,6 +436,7 @@ static void leave(void *arg, const struct engine_event *event)
     leaver->count++;
     engine_unlisten(leaver->self);
     engine_unlisten(leaver->other);
+    return true;
 }
 
 static void check_leaving(void)
@@ -417,6 +467,7 @@ int main(void)
     check_quotas();
     check_rate();
     check_events();
+    check_old_events();
     check_leaving();
     return check_finish();
 }
