@@ -190,7 +190,8 @@ struct engine_event {
     const char *tenant, *sandbox, *process, *reason; /* or NULL */
 };
 /* From `sequence` on (0: only what comes); "gap" in *missed if some are gone. `event` is false where it
- * took this one not, and can take no more: it is called no more, and who goes on listens anew. */
+ * took this one not, and can take no more: it is called no more, and who goes on listens anew. It is
+ * called with NULL, and then no more, when the caller's key has ended. NULL: he may not read. */
 struct engine_listener;
 struct engine_listener *engine_listen(struct engine *engine, const struct engine_caller *caller,
                                       uint64_t sequence, bool *missed,

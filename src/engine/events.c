@@ -28,8 +28,8 @@ struct event {
 struct engine_listener {
     struct engine_listener *next;
     struct events *events;
-    char tenant[64];
-    bool all, is_dead, is_sated;
+    char tenant[64], key_id[24];
+    bool all, is_dead, is_sated, is_cut;
     uint64_t at;    /* the next one it is to get */
     uint64_t entry; /* of the stream, where that is or comes later; 0: it is not known */
     bool (*event)(void *arg, const struct engine_event *event);
@@ -234,6 +234,11 @@ static void tell(void *arg)
     events->is_telling = true;
     for (struct engine_listener *listener = events->listeners; listener != NULL;
          listener = listener->next) {
+        if (listener->is_cut && !listener->is_dead) {
+            listener->is_cut = false;
+            listener->is_sated = true;
+            (void)listener->event(listener->arg, NULL);
+        }
         if (takes_more(listener))
             tell_listener(listener);
         more |= takes_more(listener) && listener->at < events->next;
@@ -387,8 +392,12 @@ struct engine_listener *engine_listen(struct engine *engine, const struct engine
                                       void *arg)
 {
     struct events *events = engine->events;
-    struct engine_listener *listener = engine_alloc(sizeof(*listener));
+    struct engine_listener *listener;
+    struct error err;
 
+    if (caller_may(caller, ENGINE_READ, &err) != 0)
+        return NULL;
+    listener = engine_alloc(sizeof(*listener));
     *listener = (struct engine_listener){
         .events = events,
         .all = (caller->scopes & ENGINE_OPERATOR) != 0,
@@ -398,6 +407,7 @@ struct engine_listener *engine_listen(struct engine *engine, const struct engine
         .next = events->listeners,
     };
     memcpy(listener->tenant, caller->tenant, sizeof(listener->tenant));
+    memcpy(listener->key_id, caller->key_id, sizeof(listener->key_id));
     *missed = sequence != 0 && !is_whole(events, sequence);
     if (listener->at > events->next)
         listener->at = events->next;
@@ -413,6 +423,17 @@ void engine_unlisten(struct engine_listener *listener)
     listener->is_dead = true;
     if (!listener->events->is_telling)
         bury_listeners(listener->events);
+}
+
+void events_end_key(struct engine *engine, const char *key_id)
+{
+    struct events *events = engine->events;
+
+    for (struct engine_listener *listener = events->listeners; listener != NULL;
+         listener = listener->next)
+        listener->is_cut |= strcmp(listener->key_id, key_id) == 0;
+    if (events->listeners != NULL)
+        tell_soon(events);
 }
 
 /* ---- opening ---- */

@@ -241,6 +241,7 @@ int capacity_check(struct engine *engine, struct error *err);
 int events_open(struct engine *engine, struct error *err);
 void events_close(struct engine *engine);
 void events_flush(struct engine *engine);
+void events_end_key(struct engine *engine, const char *key_id); /* who listens by it is cut off */
 bool events_has_listener(const struct engine *engine);
 bool events_pending(const struct engine *engine);
 void events_add(struct engine *engine, const char *type, const char *tenant, const char *sandbox,

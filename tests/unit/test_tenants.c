@@ -231,6 +231,32 @@ static void check_keys(void)
     rig_end(&rig);
 }
 
+/* What a key of few rights may not do to others, nor many keys of one tenant. */
+static void check_keys_of_a_tenant(void)
+{
+    struct engine_caller a, lesser;
+    struct made made, own;
+    unsigned count = 0;
+    struct error err;
+    struct rig rig;
+
+    rig_start(&rig);
+    rig_open(&rig);
+    CHECK(make_key(&rig, &operator, "a", "", ENGINE_READ | ENGINE_WRITE | ENGINE_KEYS, &own), "a");
+    CHECK(engine_key_check(rig.engine, own.secret, &a, &err) == 0, "%s", err.text);
+    CHECK(make_key(&rig, &a, NULL, "", ENGINE_READ | ENGINE_KEYS, &made), "a lesser one");
+    CHECK(engine_key_check(rig.engine, made.secret, &lesser, &err) == 0, "%s", err.text);
+    CHECK(IS(end_key(&rig, &lesser, own.id).error, "forbidden"), "it does not end a greater one");
+    CHECK(engine_key_check(rig.engine, own.secret, &a, &err) == 0, "which is still there");
+    for (count = 2; count < 300 && make_key(&rig, &a, NULL, "", ENGINE_READ, &made); count++)
+        ;
+    CHECK(count == 256 && IS(made.answer.error, "quota"), "%u keys, %s", count,
+          made.answer.error.code);
+    CHECK(make_key(&rig, &operator, "a", "", ENGINE_READ, &made), "the operator may");
+    CHECK(make_key(&rig, &operator, "b", "", ENGINE_READ, &made), "and others have room");
+    rig_end(&rig);
+}
+
 /* ---- quotas ---- */
 
 static bool set_quota(struct rig *rig, const struct engine_caller *caller, const char *tenant,
@@ -316,13 +342,17 @@ static void check_rate(void)
 struct heard {
     uint64_t first, last;
     unsigned count, created, deleted, foreign, most; /* 0: it takes all */
-    bool is_ordered;
+    bool is_ordered, is_cut;
 };
 
 static bool hear(void *arg, const struct engine_event *event)
 {
     struct heard *heard = arg;
 
+    if (event == NULL) {
+        heard->is_cut = true;
+        return false;
+    }
     heard->count++;
     heard->created += strcmp(event->type, "sandbox.created") == 0;
     heard->deleted += strcmp(event->type, "sandbox.deleted") == 0;
@@ -372,6 +402,35 @@ static void check_events(void)
     CHECK(missed, "a number that was never given: something is missed");
     rig_turn(&rig, 20);
     CHECK(again.count == 0, "and nothing invented");
+    rig_end(&rig);
+}
+
+static void check_listening_by_a_key(void)
+{
+    struct heard heard = {0}, others = {0};
+    struct engine_caller caller, writer = rig_caller;
+    struct engine_listener *listener, *other;
+    struct made made;
+    struct error err;
+    bool missed;
+    struct rig rig;
+
+    rig_start(&rig);
+    rig_open(&rig);
+    writer.scopes = ENGINE_WRITE;
+    CHECK(engine_listen(rig.engine, &writer, 0, &missed, hear, &heard) == NULL, "it may not read");
+    CHECK(make_key(&rig, &operator, "default", "", ENGINE_READ, &made), "a key");
+    CHECK(engine_key_check(rig.engine, made.secret, &caller, &err) == 0, "%s", err.text);
+    listener = engine_listen(rig.engine, &caller, 0, &missed, hear, &heard);
+    other = engine_listen(rig.engine, &rig_caller, 0, &missed, hear, &others);
+    CHECK(!end_key(&rig, &operator, made.id).failed, "it ends");
+    rig_turn(&rig, 20);
+    events_add(rig.engine, "test", "default", "none", NULL, NULL);
+    rig_turn(&rig, 20);
+    CHECK(heard.is_cut && heard.count == 0, "who listened by it is cut off: %u", heard.count);
+    CHECK(!others.is_cut && others.count == 1, "and nobody else: %u", others.count);
+    engine_unlisten(listener);
+    engine_unlisten(other);
     rig_end(&rig);
 }
 
@@ -464,9 +523,11 @@ int main(void)
     check_first_key();
     check_wrong_keys();
     check_keys();
+    check_keys_of_a_tenant();
     check_quotas();
     check_rate();
     check_events();
+    check_listening_by_a_key();
     check_old_events();
     check_leaving();
     return check_finish();

@@ -29,11 +29,17 @@ static void tell_gap(struct events *events, struct out *out)
     out_raw(out, "\n", 1);
 }
 
+static void gone(void *arg);
+
 static bool event(void *arg, const struct engine_event *event)
 {
     struct events *events = arg;
     struct out *out;
 
+    if (event == NULL) { /* the key has ended, and so does what it opened */
+        gone(events);
+        return false;
+    }
     if (events->stream.is_full || events->stream.wants_turn || events->is_behind) {
         events->is_behind = true;
         return false;
