@@ -130,12 +130,20 @@ static void process_killed(void *arg, struct proc *proc)
     keeper_client_ask(sandbox->engine->keeper, KEEPER_USAGE, &request, usage_answered, question);
 }
 
+static bool disk_is_low(void *arg)
+{
+    const struct sandbox *sandbox = arg;
+
+    return capacity_disk_is_low(sandbox->engine);
+}
+
 static const struct procs_calls calls = {
     .ready = box_stands,
     .gone = box_gone,
     .started = process_started,
     .ended = process_ended,
     .killed = process_killed,
+    .disk_is_low = disk_is_low,
 };
 
 /* ---- their files ---- */
@@ -175,6 +183,7 @@ int sandbox_open_procs(struct sandbox *sandbox, struct error *err)
         .user = record->user,
         .is_system = record->privileges == BOX_SYSTEM,
         .keep_ms = sandbox->engine->options.output_keep_ms,
+        .log_share = record->limits.disk_bytes,
     };
 
     if (sandbox->procs != NULL)

@@ -64,7 +64,7 @@ bool log_trim(struct proc_log *log_file, uint64_t bytes)
 
 void log_drop(struct proc_log *log_file)
 {
-    if (log_file->fd >= 0) {
+    if (open_file(log_file, 0) == 0) {
         (void)!ftruncate(log_file->fd, 0);
         (void)!ftruncate(log_file->fd, (off_t)log_file->bytes);
     }

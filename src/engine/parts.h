@@ -236,6 +236,7 @@ int quota_check(struct engine *engine, const struct record *record, bool is_new,
 
 /* ---- capacity.c ---- */
 int capacity_check(struct engine *engine, struct error *err);
+bool capacity_disk_is_low(struct engine *engine);
 
 /* ---- events.c ---- */
 int events_open(struct engine *engine, struct error *err);

@@ -350,6 +350,7 @@ int procs_open(const struct procs_options *options, struct procs **out, struct e
         .arg = options->arg,
         .is_system = options->is_system,
         .keep_ms = options->keep_ms > 0 ? options->keep_ms : KEEP_DEFAULT_MS,
+        .log_share = options->log_share,
         .next_number = 1,
         .journal.fd = -1,
         .link_watched = {.act = procs_link_act, .fd = -1},
@@ -431,11 +432,7 @@ size_t procs_running(const struct procs *procs)
 
 uint64_t procs_log_bytes(const struct procs *procs)
 {
-    uint64_t bytes = procs->journal.size;
-
-    for (size_t i = 0; i < procs->count; i++)
-        bytes += proc_log_bytes(procs->list[i]);
-    return bytes;
+    return procs->log_bytes;
 }
 
 /* ---- forgetting ---- */
@@ -446,6 +443,7 @@ static void hide(struct proc *proc)
 
     for (int i = 0; i < 2; i++)
         log_remove(&proc->streams[i].log_file);
+    proc_count_log(proc, 0);
     proc->is_hidden = true;
     procs->ended--;
     procs->hidden++;

@@ -46,7 +46,7 @@ struct proc_spec {
     const char *user;        /* NULL: the sandbox's; else NAME, UID, NAME:GROUP, UID:GID */
     const char *tag;
     uint64_t timeout_ms; /* 0: none; then the whole tree is killed: exit 124, timed_out */
-    uint64_t log_bytes;  /* 0: PROCS_LOG_DEFAULT; of both streams together */
+    uint64_t log_bytes;  /* 0: PROCS_LOG_DEFAULT; of both streams together, within the share */
     bool has_stdin;      /* else /dev/null */
     struct link_limits limits;
 };
@@ -76,6 +76,8 @@ struct procs_calls {
     /* One ended by SIGKILL, or as a shell whose child did (137), and not by us: was it out of memory?
      * Answered by procs_oom(), within two seconds; its end is told after that. */
     void (*killed)(void *arg, struct proc *proc);
+    /* Whether the disk has so little left that output is to take no more of it. */
+    bool (*disk_is_low)(void *arg);
 };
 
 struct procs_options {
@@ -88,6 +90,7 @@ struct procs_options {
     const char *user;       /* or NULL: init's */
     bool is_system;         /* each command gets its user; else all have init's */
     uint64_t keep_ms;       /* ended processes are forgotten after this; 0: 24 h */
+    uint64_t log_share; /* of the output of all together: beyond it the longest gives; 0: none */
 };
 
 /* Reads the journal: what ran when it was written last is PROC_LOST until procs_attach() finds it. */
@@ -105,7 +108,7 @@ void procs_detach(struct procs *procs, const char *reason);
 void procs_close(struct procs *procs, bool forget);
 
 size_t procs_running(const struct procs *procs);
-uint64_t procs_log_bytes(const struct procs *procs); /* on the disk */
+uint64_t procs_log_bytes(const struct procs *procs); /* output on the disk */
 
 /* ---- verbs. Codes of errors: process_not_found, sandbox_stopped, user_not_found, bad_cwd,
  * process_ended, too_many_processes, stdin_closed, capacity ---- */

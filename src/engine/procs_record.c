@@ -191,6 +191,7 @@ static void forget(struct procs *procs, struct proc *proc)
         proc->streams[i].log_file.is_made = true; /* if it is not, no harm is done */
         log_remove(&proc->streams[i].log_file);
     }
+    proc_count_log(proc, 0);
     if (proc->has_ended)
         procs->ended--;
     procs_remove(procs, proc);
@@ -261,6 +262,7 @@ int procs_recover(struct procs *procs, struct error *err)
         }
         for (int i = 0; i < 2; i++)
             log_recover(&proc->streams[i].log_file);
+        proc_count_log(proc, proc_log_bytes(proc));
     }
     procs_expect_expiry(procs);
     return 0;

@@ -466,6 +466,8 @@ static int begin(struct procs *procs, const struct proc_spec *spec, procs_done d
     start->log_bytes = spec->log_bytes == 0                ? PROCS_LOG_DEFAULT
                        : spec->log_bytes < PROCS_LOG_LEAST ? PROCS_LOG_LEAST
                                                            : spec->log_bytes;
+    if (procs->log_share > 0 && start->log_bytes > procs->log_share)
+        start->log_bytes = procs->log_share > PROCS_LOG_LEAST ? procs->log_share : PROCS_LOG_LEAST;
     start->wait_ms = wait_of(spec);
     start->alarm = proc_alarm_set(procs->loop, start->wait_ms, on_no_answer, start);
     known = user_want(start, err);
