@@ -402,6 +402,20 @@ void start_refused(struct proc *proc, enum box_step step, int errnum)
 
 /* ---- the verb ---- */
 
+/* Ended, but a daemon holds their pipes, which are fds of ours as long. */
+static size_t lingering(const struct procs *procs)
+{
+    size_t count = 0;
+
+    for (size_t i = 0; i < procs->count; i++) {
+        const struct proc *proc = procs->list[i];
+
+        count += proc->has_ended &&
+                 (proc->streams[0].watched.fd >= 0 || proc->streams[1].watched.fd >= 0);
+    }
+    return count;
+}
+
 static int check(const struct procs *procs, const struct proc_spec *spec, struct error *err)
 {
     if (spec->shell_line == NULL &&
@@ -416,6 +430,12 @@ static int check(const struct procs *procs, const struct proc_spec *spec, struct
     if (procs->running + procs->waiting_starts >= PROCS_RUNNING_MAX)
         return error_set(err, "too_many_processes", 0,
                          "%d commands run in the sandbox; end one before the next",
+                         PROCS_RUNNING_MAX);
+    if (procs->count >= PROCS_RUNNING_MAX &&
+        procs->running + procs->waiting_starts + lingering(procs) >= PROCS_RUNNING_MAX)
+        return error_set(err, "too_many_processes", 0,
+                         "%d commands of the sandbox run, or left something that holds their "
+                         "output open; end some of it before the next",
                          PROCS_RUNNING_MAX);
     return 0;
 }
