@@ -154,6 +154,7 @@ void engine_id(char *id, size_t size, const char *first);
 /* Something came to its end: perhaps all has, and the engine is drained or lost. */
 void engine_settled(struct engine *engine);
 void engine_free_if_done(struct engine *engine);
+void engine_close_quiet(struct engine *engine);
 int engine_accepts(const struct engine *engine, struct error *err);
 bool engine_named_is(const struct engine *engine, enum keeper_kind kind, const char *name);
 void engine_named_add(struct engine *engine, const struct keeper_named *named);

@@ -430,6 +430,20 @@ size_t procs_running(const struct procs *procs)
     return procs->running;
 }
 
+bool procs_is_quiet(const struct procs *procs)
+{
+    if (procs->busy > 0 || procs->link != NULL || procs->starts != NULL || procs->journal_owes)
+        return false;
+    for (size_t i = 0; i < procs->count; i++) {
+        const struct proc *proc = procs->list[i];
+
+        if (!proc->has_ended || proc->is_dirty || proc->follows != NULL || proc->waits != NULL ||
+            proc->streams[0].watched.fd >= 0 || proc->streams[1].watched.fd >= 0)
+            return false;
+    }
+    return true;
+}
+
 uint64_t procs_log_bytes(const struct procs *procs)
 {
     return procs->log_bytes;

@@ -108,6 +108,8 @@ void procs_detach(struct procs *procs, const char *reason);
 void procs_close(struct procs *procs, bool forget);
 
 size_t procs_running(const struct procs *procs);
+/* Nothing is going on and nobody follows or waits: it can be closed, and opened when it is wanted. */
+bool procs_is_quiet(const struct procs *procs);
 uint64_t procs_log_bytes(const struct procs *procs); /* output on the disk */
 
 /* ---- verbs. Codes of errors: process_not_found, sandbox_stopped, user_not_found, bad_cwd,

@@ -2,6 +2,7 @@
  * part: each has an end all the same, and is told to who waits for it. */
 #include "base/fd.h"
 #include "check.h"
+#include "engine/parts.h"
 #include "rig.h"
 
 #include <signal.h>
@@ -232,6 +233,37 @@ static void check_follower_of_a_forgotten_one(void)
     rig_end(&rig);
 }
 
+/* ---- what does not run ---- */
+
+static void check_stopped_costs_no_fd(void)
+{
+    struct answer made[10], stops;
+    struct procs *procs;
+    struct ran ran;
+    struct rig rig;
+    int fds;
+
+    rig_start(&rig);
+    rig_open(&rig);
+    rig_turn(&rig, 20);
+    fds = rig_fds();
+    for (int i = 0; i < 10; i++) {
+        rig_made(&rig, NULL, &made[i]);
+        CHECK(start(&rig, procs_of(&rig, made[i].id), &ran) && rig_until(&rig, has_ended, &ran),
+              "it ran");
+        rig_stop(&rig, made[i].id, &stops);
+        CHECK(rig_wait(&rig, &stops) && !stops.failed, "stopped");
+    }
+    rig_turn(&rig, 20);
+    CHECK(rig_fds() >= fds + 10, "%d fds, before %d", rig_fds(), fds);
+    engine_close_quiet(rig.engine);
+    rig_turn(&rig, 20);
+    CHECK(rig_fds() == fds, "%d fds, before %d", rig_fds(), fds);
+    procs = look_at(&rig, made[3].id);
+    CHECK(procs != NULL && procs_find(procs, "1") != NULL, "what it ran is still known");
+    rig_end(&rig);
+}
+
 int main(void)
 {
     (void)signal(SIGPIPE, SIG_IGN);
@@ -239,5 +271,6 @@ int main(void)
     check_start_that_nobody_answers();
     check_a_pid_is_no_id();
     check_follower_of_a_forgotten_one();
+    check_stopped_costs_no_fd();
     return check_finish();
 }
