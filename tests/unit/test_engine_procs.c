@@ -5,9 +5,11 @@
 #include "engine/parts.h"
 #include "rig.h"
 
+#include <fcntl.h>
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/stat.h>
 
 #define IS(answer, wanted) (strcmp((answer).error.code, wanted) == 0)
 
@@ -264,6 +266,38 @@ static void check_stopped_costs_no_fd(void)
     rig_end(&rig);
 }
 
+/* ---- what a power loss leaves ---- */
+
+static void check_output_of_nobody(void)
+{
+    struct answer made, stops, execs;
+    struct ran ran = {.proc = NULL};
+    char path[64];
+    struct stat st;
+    struct rig rig;
+    int fd;
+
+    rig_start(&rig);
+    rig_open(&rig);
+    rig_made(&rig, NULL, &made);
+    CHECK(start(&rig, procs_of(&rig, made.id), &ran) && rig_until(&rig, has_ended, &ran), "it ran");
+    rig_stop(&rig, made.id, &stops);
+    CHECK(rig_wait(&rig, &stops) && !stops.failed, "stopped");
+    rig_close(&rig);
+    (void)snprintf(path, sizeof(path), "sandboxes/%s/9.out", made.id);
+    fd = openat(rig.dir, path, O_WRONLY | O_CREAT | O_CLOEXEC, 0600);
+    CHECK(fd_write_full(fd, "of nobody", 9) == 0, "written");
+    fd_close(&fd);
+    rig_open(&rig);
+    rig_procs(&rig, made.id, true, &execs);
+    CHECK(rig_wait(&rig, &execs) && execs.procs != NULL && procs_find(execs.procs, "1") != NULL,
+          "what is on record is there");
+    CHECK(fstatat(rig.dir, path, &st, 0) != 0, "what is of nobody is not");
+    CHECK(start(&rig, execs.procs, &ran) && strcmp(ran.view.id, "10") == 0,
+          "no other has its number: %s", ran.view.id);
+    rig_end(&rig);
+}
+
 int main(void)
 {
     (void)signal(SIGPIPE, SIG_IGN);
@@ -272,5 +306,6 @@ int main(void)
     check_a_pid_is_no_id();
     check_follower_of_a_forgotten_one();
     check_stopped_costs_no_fd();
+    check_output_of_nobody();
     return check_finish();
 }
