@@ -64,3 +64,9 @@ int capacity_check(struct engine *engine, struct error *err)
         return -1;
     return room("disk", engine->disk_available, engine->options.headroom_disk_bytes, err);
 }
+
+bool capacity_disk_is_low(struct engine *engine)
+{
+    capacity_read(engine);
+    return engine->disk_available < engine->options.headroom_disk_bytes;
+}

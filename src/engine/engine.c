@@ -169,11 +169,24 @@ static const struct keeper_calls keeper_calls = {
 
 /* ---- opening ---- */
 
+/* A sandbox that does not run costs no fd, unless somebody has just looked at it. */
+void engine_close_quiet(struct engine *engine)
+{
+    for (struct sandbox *sandbox = engine->oldest; sandbox != NULL; sandbox = sandbox->newer) {
+        if (sandbox->procs == NULL || sandbox->box != 0 || sandbox->active != NULL ||
+            sandbox->first != NULL || !procs_is_quiet(sandbox->procs))
+            continue;
+        procs_close(sandbox->procs, false);
+        sandbox->procs = NULL;
+    }
+}
+
 static void tick(void *arg)
 {
     struct engine *engine = arg;
 
     gone_expire(engine);
+    engine_close_quiet(engine);
     clock_set(engine->clock, &engine->tick, clock_monotonic_ns() + TICK_NS, tick, engine);
 }
 

@@ -189,11 +189,13 @@ struct engine_event {
     const char *type; /* sandbox.created, sandbox.started, sandbox.stopped, ... process.exited */
     const char *tenant, *sandbox, *process, *reason; /* or NULL */
 };
-/* From `sequence` on (0: only what comes); "gap" in *missed if some are gone. */
+/* From `sequence` on (0: only what comes); "gap" in *missed if some are gone. `event` is false where it
+ * took this one not, and can take no more: it is called no more, and who goes on listens anew. It is
+ * called with NULL, and then no more, when the caller's key has ended. NULL: he may not read. */
 struct engine_listener;
 struct engine_listener *engine_listen(struct engine *engine, const struct engine_caller *caller,
                                       uint64_t sequence, bool *missed,
-                                      void (*event)(void *arg, const struct engine_event *event),
+                                      bool (*event)(void *arg, const struct engine_event *event),
                                       void *arg);
 void engine_unlisten(struct engine_listener *listener);
 

@@ -18,6 +18,7 @@
 #define ENTRIES_KEPT 1000U   /* of the stream */
 #define RESTART_STEP (1ULL << 24)
 #define AT_ONCE 512U /* to one listener, then the others have their turn */
+#define ENTRIES_AT_ONCE (AT_ONCE / BATCH)
 
 struct event {
     uint64_t sequence, time_ms;
@@ -27,10 +28,11 @@ struct event {
 struct engine_listener {
     struct engine_listener *next;
     struct events *events;
-    char tenant[64];
-    bool all, is_dead;
-    uint64_t at; /* the next one it is to get */
-    void (*event)(void *arg, const struct engine_event *event);
+    char tenant[64], key_id[24];
+    bool all, is_dead, is_sated, is_cut;
+    uint64_t at;    /* the next one it is to get */
+    uint64_t entry; /* of the stream, where that is or comes later; 0: it is not known */
+    bool (*event)(void *arg, const struct engine_event *event);
     void *arg;
 };
 
@@ -105,14 +107,22 @@ static void tell_one(struct engine_listener *listener, const struct event *event
         .reason = or_null(event->reason),
     };
 
-    listener->at = event->sequence + 1;
     if (listener->all || strcmp(listener->tenant, event->tenant) == 0)
-        listener->event(listener->arg, &view);
+        listener->is_sated = !listener->event(listener->arg, &view);
+    listener->at = event->sequence + 1;
 }
+
+static bool takes_more(const struct engine_listener *listener)
+{
+    return !listener->is_dead && !listener->is_sated;
+}
+
+/* ---- what the ring has no more, from the store ---- */
 
 struct replay {
     struct engine_listener *listener;
     uint64_t until;
+    bool any;
 };
 
 static bool replay_entry(void *arg, const struct store_value *value)
@@ -121,27 +131,67 @@ static bool replay_entry(void *arg, const struct store_value *value)
     json_t *array = json_loadb(value->data, value->size, 0, NULL);
     struct event event;
 
-    for (size_t i = 0; i < json_array_size(array) && !replay->listener->is_dead; i++) {
+    replay->any = true;
+    for (size_t i = 0; i < json_array_size(array) && takes_more(replay->listener); i++) {
         event_parse(json_array_get(array, i), &event);
         if (event.sequence >= replay->listener->at && event.sequence < replay->until)
             tell_one(replay->listener, &event);
     }
     json_decref(array);
-    return !replay->listener->is_dead;
+    replay->listener->entry = value->revision + 1;
+    return takes_more(replay->listener);
 }
 
-/* What the ring has no more, from the store. */
+static bool first_of(void *arg, const struct store_value *value)
+{
+    json_t *array = json_loadb(value->data, value->size, 0, NULL);
+    struct event event;
+
+    event_parse(json_array_get(array, 0), &event);
+    *(uint64_t *)arg = event.sequence;
+    json_decref(array);
+    return true;
+}
+
+/* The last entry that begins with `sequence` or before, else the first there is. */
+static int entry_find(struct engine *engine, uint64_t sequence, uint64_t *entry, struct error *err)
+{
+    uint64_t low, high, oldest, end, begins = 0;
+
+    if (store_read(engine->store, "events", 1, 1, first_of, &begins, &low, &high, err) != 0)
+        return -1;
+    while (high > low + 1) {
+        uint64_t middle = low + (high - low) / 2;
+
+        begins = 0;
+        if (store_read(engine->store, "events", middle, 1, first_of, &begins, &oldest, &end, err) !=
+            0)
+            return -1;
+        if (begins <= sequence)
+            low = middle;
+        else
+            high = middle;
+    }
+    *entry = low > 0 ? low : 1;
+    return 0;
+}
+
+/* Some of it: the others have their turn, too. */
 static void replay(struct engine_listener *listener)
 {
     struct events *events = listener->events;
-    struct replay replay = {listener, events->first};
+    struct replay replay = {.listener = listener, .until = events->first};
     uint64_t first, next;
     struct error err;
 
-    if (store_read(events->engine->store, "events", 1, ENTRIES_KEPT, replay_entry, &replay, &first,
-                   &next, &err) != 0)
+    if ((listener->entry == 0 &&
+         entry_find(events->engine, listener->at, &listener->entry, &err) != 0) ||
+        store_read(events->engine->store, "events", listener->entry, ENTRIES_AT_ONCE, replay_entry,
+                   &replay, &first, &next, &err) != 0) {
         log_say(LOG_LEVEL_WARN, "store_failed", "old events cannot be read: %s", err.text);
-    if (listener->at < events->first)
+        replay.any = false;
+    }
+    if (!replay.any && takes_more(listener) && listener->at < events->first)
         listener->at = events->first;
 }
 
@@ -149,9 +199,11 @@ static void tell_listener(struct engine_listener *listener)
 {
     struct events *events = listener->events;
 
-    if (listener->at < events->first)
+    if (listener->at < events->first) {
         replay(listener);
-    for (unsigned i = 0; i < AT_ONCE && !listener->is_dead && listener->at < events->next; i++)
+        return;
+    }
+    for (unsigned i = 0; i < AT_ONCE && takes_more(listener) && listener->at < events->next; i++)
         tell_one(listener, &events->ring[listener->at % RING]);
 }
 
@@ -182,9 +234,14 @@ static void tell(void *arg)
     events->is_telling = true;
     for (struct engine_listener *listener = events->listeners; listener != NULL;
          listener = listener->next) {
-        if (!listener->is_dead)
+        if (listener->is_cut && !listener->is_dead) {
+            listener->is_cut = false;
+            listener->is_sated = true;
+            (void)listener->event(listener->arg, NULL);
+        }
+        if (takes_more(listener))
             tell_listener(listener);
-        more |= !listener->is_dead && listener->at < events->next;
+        more |= takes_more(listener) && listener->at < events->next;
     }
     events->is_telling = false;
     bury_listeners(events);
@@ -331,12 +388,16 @@ static bool is_whole(struct events *events, uint64_t sequence)
 
 struct engine_listener *engine_listen(struct engine *engine, const struct engine_caller *caller,
                                       uint64_t sequence, bool *missed,
-                                      void (*event)(void *arg, const struct engine_event *event),
+                                      bool (*event)(void *arg, const struct engine_event *event),
                                       void *arg)
 {
     struct events *events = engine->events;
-    struct engine_listener *listener = engine_alloc(sizeof(*listener));
+    struct engine_listener *listener;
+    struct error err;
 
+    if (caller_may(caller, ENGINE_READ, &err) != 0)
+        return NULL;
+    listener = engine_alloc(sizeof(*listener));
     *listener = (struct engine_listener){
         .events = events,
         .all = (caller->scopes & ENGINE_OPERATOR) != 0,
@@ -346,6 +407,7 @@ struct engine_listener *engine_listen(struct engine *engine, const struct engine
         .next = events->listeners,
     };
     memcpy(listener->tenant, caller->tenant, sizeof(listener->tenant));
+    memcpy(listener->key_id, caller->key_id, sizeof(listener->key_id));
     *missed = sequence != 0 && !is_whole(events, sequence);
     if (listener->at > events->next)
         listener->at = events->next;
@@ -361,6 +423,17 @@ void engine_unlisten(struct engine_listener *listener)
     listener->is_dead = true;
     if (!listener->events->is_telling)
         bury_listeners(listener->events);
+}
+
+void events_end_key(struct engine *engine, const char *key_id)
+{
+    struct events *events = engine->events;
+
+    for (struct engine_listener *listener = events->listeners; listener != NULL;
+         listener = listener->next)
+        listener->is_cut |= strcmp(listener->key_id, key_id) == 0;
+    if (events->listeners != NULL)
+        tell_soon(events);
 }
 
 /* ---- opening ---- */

@@ -130,12 +130,20 @@ static void process_killed(void *arg, struct proc *proc)
     keeper_client_ask(sandbox->engine->keeper, KEEPER_USAGE, &request, usage_answered, question);
 }
 
+static bool disk_is_low(void *arg)
+{
+    const struct sandbox *sandbox = arg;
+
+    return capacity_disk_is_low(sandbox->engine);
+}
+
 static const struct procs_calls calls = {
     .ready = box_stands,
     .gone = box_gone,
     .started = process_started,
     .ended = process_ended,
     .killed = process_killed,
+    .disk_is_low = disk_is_low,
 };
 
 /* ---- their files ---- */
@@ -154,6 +162,15 @@ static int directory_of(struct sandbox *sandbox, struct error *err)
     return dir;
 }
 
+/* One that falls just now, or is stopped, has its reason not yet on record. */
+static const char *why_no_box(const struct sandbox *sandbox)
+{
+    if (sandbox->record->state != SANDBOX_RUNNING)
+        return sandbox->record->reason;
+    return sandbox->active != NULL && sandbox->active->reason[0] != '\0' ? sandbox->active->reason
+                                                                         : "box_ended";
+}
+
 int sandbox_open_procs(struct sandbox *sandbox, struct error *err)
 {
     const struct record *record = sandbox->record;
@@ -166,6 +183,7 @@ int sandbox_open_procs(struct sandbox *sandbox, struct error *err)
         .user = record->user,
         .is_system = record->privileges == BOX_SYSTEM,
         .keep_ms = sandbox->engine->options.output_keep_ms,
+        .log_share = record->limits.disk_bytes,
     };
 
     if (sandbox->procs != NULL)
@@ -173,8 +191,12 @@ int sandbox_open_procs(struct sandbox *sandbox, struct error *err)
     options.directory = directory_of(sandbox, err);
     if (options.directory < 0)
         return -1;
-    if (procs_open(&options, &sandbox->procs, err) == 0)
+    if (procs_open(&options, &sandbox->procs, err) == 0) {
+        /* What ran when the engine before us wrote last ran in a box that is no more. */
+        if (sandbox->box == 0)
+            procs_detach(sandbox->procs, why_no_box(sandbox));
         return 0;
+    }
     if (strcmp(err->code, "journal_failed") == 0)
         (void)snprintf(err->code, sizeof(err->code), "store_failed");
     return -1;
@@ -187,17 +209,15 @@ int sandbox_attach(struct sandbox *sandbox, struct link *link, bool anew, struct
         return -1;
     }
     sandbox->oom_seen = 0;
-    if (procs_attach(sandbox->procs, link, anew, err) != 0)
-        return -1;
-    sandbox->is_attached = true;
-    return 0;
+    if (anew) /* nothing that ran before is in this box */
+        procs_detach(sandbox->procs, sandbox->record->reason);
+    return procs_attach(sandbox->procs, link, anew, err);
 }
 
 void sandbox_detach(struct sandbox *sandbox, const char *reason)
 {
-    if (sandbox->is_attached)
+    if (sandbox->procs != NULL)
         procs_detach(sandbox->procs, reason);
-    sandbox->is_attached = false;
 }
 
 struct removal {

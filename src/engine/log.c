@@ -64,7 +64,7 @@ bool log_trim(struct proc_log *log_file, uint64_t bytes)
 
 void log_drop(struct proc_log *log_file)
 {
-    if (log_file->fd >= 0) {
+    if (open_file(log_file, 0) == 0) {
         (void)!ftruncate(log_file->fd, 0);
         (void)!ftruncate(log_file->fd, (off_t)log_file->bytes);
     }
@@ -118,7 +118,8 @@ static ssize_t store(struct proc_log *log_file, int pipe, size_t size)
     loff_t at = (loff_t)log_file->bytes;
     ssize_t n;
 
-    if (open_file(log_file, O_CREAT) < 0)
+    /* One that is not ours to continue is nobody's. */
+    if (open_file(log_file, log_file->is_made ? O_CREAT : O_CREAT | O_TRUNC) < 0)
         return -1;
     log_file->is_made = true;
     n = splice_once(pipe, log_file->fd, &at, size);

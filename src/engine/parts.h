@@ -70,7 +70,6 @@ struct sandbox {
     struct sandbox *older, *newer; /* all, in order of creation */
     struct record *record;         /* as committed */
     struct procs *procs;           /* opened when first needed */
-    bool is_attached;              /* procs has the link of a box */
     uint64_t box;                  /* 0: none */
     uint32_t oom_seen;             /* kills that were reported of this box */
 
@@ -156,6 +155,7 @@ void engine_id(char *id, size_t size, const char *first);
 /* Something came to its end: perhaps all has, and the engine is drained or lost. */
 void engine_settled(struct engine *engine);
 void engine_free_if_done(struct engine *engine);
+void engine_close_quiet(struct engine *engine);
 int engine_accepts(const struct engine *engine, struct error *err);
 bool engine_named_is(const struct engine *engine, enum keeper_kind kind, const char *name);
 void engine_named_add(struct engine *engine, const struct keeper_named *named);
@@ -238,11 +238,13 @@ int quota_check(struct engine *engine, const struct record *record, bool is_new,
 
 /* ---- capacity.c ---- */
 int capacity_check(struct engine *engine, struct error *err);
+bool capacity_disk_is_low(struct engine *engine);
 
 /* ---- events.c ---- */
 int events_open(struct engine *engine, struct error *err);
 void events_close(struct engine *engine);
 void events_flush(struct engine *engine);
+void events_end_key(struct engine *engine, const char *key_id); /* who listens by it is cut off */
 bool events_has_listener(const struct engine *engine);
 bool events_pending(const struct engine *engine);
 void events_add(struct engine *engine, const char *type, const char *tenant, const char *sandbox,

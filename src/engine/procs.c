@@ -115,6 +115,8 @@ static void bury(struct proc *proc)
 {
     struct procs *procs = proc->procs;
 
+    if (proc->is_buried) /* by what was called back when it was closed */
+        return;
     proc_alarm_drop(&proc->alarm);
     proc->is_buried = true;
     proc->next_grave = procs->graves;
@@ -348,6 +350,7 @@ int procs_open(const struct procs_options *options, struct procs **out, struct e
         .arg = options->arg,
         .is_system = options->is_system,
         .keep_ms = options->keep_ms > 0 ? options->keep_ms : KEEP_DEFAULT_MS,
+        .log_share = options->log_share,
         .next_number = 1,
         .journal.fd = -1,
         .link_watched = {.act = procs_link_act, .fd = -1},
@@ -427,13 +430,23 @@ size_t procs_running(const struct procs *procs)
     return procs->running;
 }
 
+bool procs_is_quiet(const struct procs *procs)
+{
+    if (procs->busy > 0 || procs->link != NULL || procs->starts != NULL || procs->journal_owes)
+        return false;
+    for (size_t i = 0; i < procs->count; i++) {
+        const struct proc *proc = procs->list[i];
+
+        if (!proc->has_ended || proc->is_dirty || proc->follows != NULL || proc->waits != NULL ||
+            proc->streams[0].watched.fd >= 0 || proc->streams[1].watched.fd >= 0)
+            return false;
+    }
+    return true;
+}
+
 uint64_t procs_log_bytes(const struct procs *procs)
 {
-    uint64_t bytes = procs->journal.size;
-
-    for (size_t i = 0; i < procs->count; i++)
-        bytes += proc_log_bytes(procs->list[i]);
-    return bytes;
+    return procs->log_bytes;
 }
 
 /* ---- forgetting ---- */
@@ -444,6 +457,7 @@ static void hide(struct proc *proc)
 
     for (int i = 0; i < 2; i++)
         log_remove(&proc->streams[i].log_file);
+    proc_count_log(proc, 0);
     proc->is_hidden = true;
     procs->ended--;
     procs->hidden++;
@@ -515,7 +529,7 @@ int proc_forget(struct proc *proc, struct error *err)
 
 struct proc *procs_find(struct procs *procs, const char *id)
 {
-    struct proc *found = NULL;
+    struct proc *found;
     uint64_t number = 0;
 
     for (const char *at = id; *at != '\0'; at++) {
@@ -526,12 +540,7 @@ struct proc *procs_find(struct procs *procs, const char *id)
     if (number == 0 || number > JOURNAL_NUMBER_MAX || *id == '0')
         return NULL;
     found = procs_by_number(procs, (uint32_t)number);
-    if (found != NULL && !found->is_hidden)
-        return found;
-    for (size_t i = procs->count; i > 0; i--) /* a pid is that of the latest who had it */
-        if ((uint64_t)procs->list[i - 1]->pid == number && !procs->list[i - 1]->is_hidden)
-            return procs->list[i - 1];
-    return NULL;
+    return found != NULL && !found->is_hidden ? found : NULL;
 }
 
 void procs_each(struct procs *procs, bool (*each)(void *arg, struct proc *proc), void *arg)

@@ -46,7 +46,7 @@ struct proc_spec {
     const char *user;        /* NULL: the sandbox's; else NAME, UID, NAME:GROUP, UID:GID */
     const char *tag;
     uint64_t timeout_ms; /* 0: none; then the whole tree is killed: exit 124, timed_out */
-    uint64_t log_bytes;  /* 0: PROCS_LOG_DEFAULT; of both streams together */
+    uint64_t log_bytes;  /* 0: PROCS_LOG_DEFAULT; of both streams together, within the share */
     bool has_stdin;      /* else /dev/null */
     struct link_limits limits;
 };
@@ -76,6 +76,8 @@ struct procs_calls {
     /* One ended by SIGKILL, or as a shell whose child did (137), and not by us: was it out of memory?
      * Answered by procs_oom(), within two seconds; its end is told after that. */
     void (*killed)(void *arg, struct proc *proc);
+    /* Whether the disk has so little left that output is to take no more of it. */
+    bool (*disk_is_low)(void *arg);
 };
 
 struct procs_options {
@@ -88,6 +90,7 @@ struct procs_options {
     const char *user;       /* or NULL: init's */
     bool is_system;         /* each command gets its user; else all have init's */
     uint64_t keep_ms;       /* ended processes are forgotten after this; 0: 24 h */
+    uint64_t log_share; /* of the output of all together: beyond it the longest gives; 0: none */
 };
 
 /* Reads the journal: what ran when it was written last is PROC_LOST until procs_attach() finds it. */
@@ -105,18 +108,22 @@ void procs_detach(struct procs *procs, const char *reason);
 void procs_close(struct procs *procs, bool forget);
 
 size_t procs_running(const struct procs *procs);
-uint64_t procs_log_bytes(const struct procs *procs); /* on the disk */
+/* Nothing is going on and nobody follows or waits: it can be closed, and opened when it is wanted. */
+bool procs_is_quiet(const struct procs *procs);
+uint64_t procs_log_bytes(const struct procs *procs); /* output on the disk */
 
 /* ---- verbs. Codes of errors: process_not_found, sandbox_stopped, user_not_found, bad_cwd,
  * process_ended, too_many_processes, stdin_closed, capacity ---- */
 
 /* `done` is called once, maybe before this returns, when the command runs or could not be started. If
  * the box refused it there is a process, too, which is PROC_FAILED; its codes are then bad_cwd,
- * user_not_found, command_not_found, not_executable, too_many_processes, start_failed. */
+ * user_not_found, command_not_found, not_executable, too_many_processes, start_failed; or, if it has
+ * not answered for half a minute or the command's own time, sandbox_failed. */
 typedef void (*procs_done)(void *arg, struct proc *proc, const struct error *err);
 void procs_start(struct procs *procs, const struct proc_spec *spec, procs_done done, void *arg);
 
-struct proc *procs_find(struct procs *procs, const char *id); /* an id, or a pid in the box */
+/* By its id. A pid is none: the box gives it to another when it likes. */
+struct proc *procs_find(struct procs *procs, const char *id);
 void procs_each(struct procs *procs, bool (*each)(void *arg, struct proc *proc), void *arg);
 void proc_look(const struct proc *proc, struct proc_view *view); /* texts are borrowed */
 

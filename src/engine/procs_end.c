@@ -129,7 +129,8 @@ static void drain(struct stream *stream)
     if (stream->watched.fd < 0)
         return;
     stream_turn(stream, PROCS_TURN_BYTES);
-    if (stream->watched.fd >= 0 && stream->log_file.bytes - before >= PROCS_TURN_BYTES)
+    if (stream->watched.fd >= 0 &&
+        (stream->is_paused || stream->log_file.bytes - before >= PROCS_TURN_BYTES))
         stream_owe(stream);
 }
 

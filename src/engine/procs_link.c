@@ -156,7 +156,10 @@ static void take_table_end(struct procs *procs)
 static void take_started(struct procs *procs, struct link_event *event)
 {
     struct proc *proc = procs_by_number(procs, event->id);
+    struct error ignored;
 
+    if (proc != NULL && proc->state == PROC_FAILED && !proc->exit_heard)
+        (void)link_kill(procs->link, event->id, &ignored); /* nobody waits for it any more */
     if (proc == NULL || proc->state != PROC_STARTING)
         return;
     take_fds(proc, event);
@@ -327,8 +330,10 @@ void procs_detach(struct procs *procs, const char *reason)
     for (struct proc *proc = procs_after(procs, 0); proc != NULL && !procs->is_closed;
          proc = procs_after(procs, proc->number)) {
         lose(proc, reason);
-        if (!procs->is_closed)
-            proc_release(proc);
+        if (procs->is_closed)
+            break;
+        proc->exit_heard = proc->is_acknowledged = true; /* the next box knows nothing of it */
+        proc_release(proc);
     }
     procs_leave(procs);
 }

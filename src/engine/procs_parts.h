@@ -15,12 +15,15 @@
 #define PROCS_ENDED_MAX 1000
 #define PROCS_HIDDEN_MAX 4096 /* as many as an init holds */
 #define PROCS_LOG_LEAST (4ULL * LOG_ALIGN)
+#define PROCS_SHARE_LEAST (1ULL << 20) /* so much output a sandbox has on any disk */
 #define PROCS_STDIN_MAX (1U << 20)
 /* Of one stream in one turn of the loop: about 0.1 ms. */
 #define PROCS_TURN_BYTES (256U << 10)
 /* As long may a killed one take until it is said to have ended without its kernel's word. */
 #define PROCS_GRACE_MS 2000
 #define PROCS_OOM_ANSWER_MS 2000
+/* As long may an init take to start a command. */
+#define PROCS_START_MS 30000
 #define PROCS_EXIT_TIMED_OUT 124
 
 /* ---- alarms: procs_alarm.c ---- */
@@ -109,6 +112,7 @@ struct proc {
     char reason[ERROR_CODE_MAX];
     struct error *failure;
     uint64_t started_ms, ended_ms, until_ms, log_bytes, cpu_ns;
+    uint64_t counted; /* bytes of output, in the sum of its sandbox */
     struct stream streams[2];
     struct proc_stdin input;
     struct proc_alarm *alarm; /* timeout, then grace, then the answer of the sandbox */
@@ -136,7 +140,8 @@ struct procs {
     char **env; /* one block, texts and all */
     char *cwd, *user;
     bool is_system;
-    uint64_t keep_ms;
+    uint64_t keep_ms, log_share;
+    uint64_t log_bytes; /* of all processes: the sum of `counted` */
 
     struct journal journal;
     uint32_t next_number;
@@ -201,9 +206,11 @@ void stream_open(struct stream *stream, int fd);
 void stream_watch(struct stream *stream);
 /* Moves on what is there; once the process exited, its end is told when nothing of it is left. */
 void stream_turn(struct stream *stream, size_t most);
-void stream_owe(struct stream *stream);    /* what it holds now */
-void stream_finish(struct stream *stream); /* takes what is there now, and closes */
+void stream_owe(struct stream *stream); /* what it holds now */
+/* Takes what is there now, and closes; what could not be taken for want of fds comes later. */
+void stream_finish(struct stream *stream);
 uint64_t proc_log_bytes(const struct proc *proc);
+void proc_count_log(struct proc *proc, uint64_t bytes); /* that it has now */
 
 /* ---- procs_end.c ---- */
 
@@ -236,6 +243,8 @@ struct start {
     struct link_limits limits;
     struct box_user as;
     struct accounts accounts;
+    struct proc_alarm *alarm; /* until init has answered */
+    unsigned wait_ms;
     procs_done done;
     void *arg;
 };

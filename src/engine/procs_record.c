@@ -5,9 +5,12 @@
  * told to who waits but stays with init until it could be written. */
 #include "engine/procs_parts.h"
 
+#include "base/list.h"
+
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #define RETRY_MS 1000
 
@@ -191,6 +194,7 @@ static void forget(struct procs *procs, struct proc *proc)
         proc->streams[i].log_file.is_made = true; /* if it is not, no harm is done */
         log_remove(&proc->streams[i].log_file);
     }
+    proc_count_log(proc, 0);
     if (proc->has_ended)
         procs->ended--;
     procs_remove(procs, proc);
@@ -245,6 +249,39 @@ static void take_line(void *arg, const struct journal_line *line)
         proc->timed_out = true;
 }
 
+/* The number of "N.out" or "N.err"; 0: it is not one of these. */
+static uint32_t number_of(const char *name)
+{
+    uint64_t number = 0;
+
+    for (; *name >= '0' && *name <= '9' && number <= JOURNAL_NUMBER_MAX; name++)
+        number = number * 10 + (uint64_t)(*name - '0');
+    return (strcmp(name, ".out") == 0 || strcmp(name, ".err") == 0) && number < JOURNAL_NUMBER_MAX
+               ? (uint32_t)number
+               : 0;
+}
+
+/* After a power loss the journal may be older than the output: that is of nobody then, and no other may
+ * have its number, lest it be taken for his. */
+static void clear_strays(struct procs *procs)
+{
+    DIR *dir = list_open(procs->directory, ".");
+    const struct dirent *entry;
+    uint32_t number;
+
+    if (dir == NULL)
+        return;
+    while ((entry = readdir(dir)) != NULL) {
+        number = number_of(entry->d_name);
+        if (number == 0 || procs_by_number(procs, number) != NULL)
+            continue;
+        (void)unlinkat(procs->directory, entry->d_name, 0);
+        if (number >= procs->next_number)
+            procs->next_number = number + 1;
+    }
+    (void)closedir(dir);
+}
+
 int procs_recover(struct procs *procs, struct error *err)
 {
     uint64_t now = procs_wall_ms();
@@ -253,6 +290,7 @@ int procs_recover(struct procs *procs, struct error *err)
 
     if (journal_open(&procs->journal, procs->directory, take_line, procs, err) < 0)
         return -1;
+    clear_strays(procs);
     while ((proc = procs_after(procs, number)) != NULL) {
         number = proc->number;
         if (proc->has_ended && now > proc->ended_ms && now - proc->ended_ms >= procs->keep_ms) {
@@ -261,6 +299,7 @@ int procs_recover(struct procs *procs, struct error *err)
         }
         for (int i = 0; i < 2; i++)
             log_recover(&proc->streams[i].log_file);
+        proc_count_log(proc, proc_log_bytes(proc));
     }
     procs_expect_expiry(procs);
     return 0;

@@ -78,6 +78,7 @@ static int copy_spec(struct start *start, const struct proc_spec *spec)
 
 void start_free(struct start *start)
 {
+    proc_alarm_drop(&start->alarm);
     for (int i = 0; i < 2; i++)
         free(start->accounts.texts[i]);
     free(start->block);
@@ -405,6 +406,20 @@ void start_refused(struct proc *proc, enum box_step step, int errnum)
 
 /* ---- the verb ---- */
 
+/* Ended, but a daemon holds their pipes, which are fds of ours as long. */
+static size_t lingering(const struct procs *procs)
+{
+    size_t count = 0;
+
+    for (size_t i = 0; i < procs->count; i++) {
+        const struct proc *proc = procs->list[i];
+
+        count += proc->has_ended &&
+                 (proc->streams[0].watched.fd >= 0 || proc->streams[1].watched.fd >= 0);
+    }
+    return count;
+}
+
 static int check(const struct procs *procs, const struct proc_spec *spec, struct error *err)
 {
     if (spec->shell_line == NULL &&
@@ -424,7 +439,37 @@ static int check(const struct procs *procs, const struct proc_spec *spec, struct
         return error_set(err, "too_many_processes", 0,
                          "%d commands run in the sandbox; end one before the next",
                          PROCS_RUNNING_MAX);
+    if (procs->count >= PROCS_RUNNING_MAX &&
+        procs->running + procs->waiting_starts + lingering(procs) >= PROCS_RUNNING_MAX)
+        return error_set(err, "too_many_processes", 0,
+                         "%d commands of the sandbox run, or left something that holds their "
+                         "output open; end some of it before the next",
+                         PROCS_RUNNING_MAX);
     return 0;
+}
+
+/* Init may be out of processors, stopped, or not ours any more. Should it start the command after all,
+ * that is ended when it is heard. */
+static void on_no_answer(void *arg)
+{
+    struct start *start = arg;
+    struct procs *procs = start->procs;
+    struct error err, ignored;
+
+    if (start->proc != NULL && procs->link != NULL)
+        (void)link_kill(procs->link, start->proc->number, &ignored);
+    (void)error_set(&err, "sandbox_failed", ETIMEDOUT,
+                    "the box has not started the command within %u ms; is it short of processors? "
+                    "Try again, or stop the sandbox and start it",
+                    start->wait_ms);
+    start_fail(start, &err);
+}
+
+static unsigned wait_of(const struct proc_spec *spec)
+{
+    return spec->timeout_ms > 0 && spec->timeout_ms < PROCS_START_MS - PROCS_GRACE_MS
+               ? (unsigned)spec->timeout_ms + PROCS_GRACE_MS
+               : PROCS_START_MS;
 }
 
 static int begin(struct procs *procs, const struct proc_spec *spec, procs_done done, void *arg,
@@ -449,6 +494,10 @@ static int begin(struct procs *procs, const struct proc_spec *spec, procs_done d
     start->log_bytes = spec->log_bytes == 0                ? PROCS_LOG_DEFAULT
                        : spec->log_bytes < PROCS_LOG_LEAST ? PROCS_LOG_LEAST
                                                            : spec->log_bytes;
+    if (procs->log_share > 0 && start->log_bytes > procs->log_share)
+        start->log_bytes = procs->log_share > PROCS_LOG_LEAST ? procs->log_share : PROCS_LOG_LEAST;
+    start->wait_ms = wait_of(spec);
+    start->alarm = proc_alarm_set(procs->loop, start->wait_ms, on_no_answer, start);
     known = user_want(start, err);
     if (known < 0 || (known > 0 && start_send(start, err) < 0)) {
         start_free(start);

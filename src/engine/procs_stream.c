@@ -33,6 +33,50 @@ static void limit(struct proc *proc)
     }
 }
 
+void proc_count_log(struct proc *proc, uint64_t bytes)
+{
+    proc->procs->log_bytes += bytes - proc->counted;
+    proc->counted = bytes;
+}
+
+static struct stream *longest(struct procs *procs)
+{
+    struct stream *longest = NULL;
+
+    for (size_t i = 0; i < procs->count; i++)
+        for (int which = 0; which < 2; which++) {
+            struct stream *stream = &procs->list[i]->streams[which];
+
+            if (!procs->list[i]->is_hidden && (longest == NULL || kept(stream) > kept(longest)))
+                longest = stream;
+        }
+    return longest;
+}
+
+/* All processes share what their sandbox may have on the host's disk, and take no more of one that is
+ * nearly full: it is also that of the others. */
+static void limit_all(struct procs *procs, uint64_t before)
+{
+    uint64_t most = procs->log_share > 0 ? procs->log_share : UINT64_MAX;
+
+    if (procs->log_bytes > before && procs->calls.disk_is_low != NULL &&
+        procs->calls.disk_is_low(procs->arg) && before < most)
+        most = before;
+    if (most < PROCS_SHARE_LEAST)
+        most = PROCS_SHARE_LEAST;
+    while (procs->log_bytes > most) {
+        struct stream *stream = longest(procs);
+
+        if (stream == NULL || kept(stream) == 0)
+            return;
+        if (!log_trim(&stream->log_file, most / 16 + LOG_ALIGN))
+            log_drop(&stream->log_file);
+        proc_count_log(stream->proc, proc_log_bytes(stream->proc));
+        if (stream->proc->has_ended && stream->watched.fd < 0)
+            log_close(&stream->log_file);
+    }
+}
+
 static void ended(struct stream *stream)
 {
     struct proc *proc = stream->proc;
@@ -72,8 +116,12 @@ void stream_turn(struct stream *stream, size_t most)
     state = log_pump(&stream->log_file, stream->watched.fd, most);
     moved = stream->log_file.bytes - before;
     if (moved > 0) {
+        uint64_t of_all = proc->procs->log_bytes;
+
         stream->owed -= moved < stream->owed ? moved : stream->owed;
         limit(proc);
+        proc_count_log(proc, proc_log_bytes(proc));
+        limit_all(proc->procs, of_all);
         procs_dirty(proc->procs, proc);
     }
     after(stream, state);
@@ -153,6 +201,10 @@ void stream_finish(struct stream *stream)
         if (stream->proc->is_hidden || stream->log_file.bytes == before)
             break;
     }
-    if (stream->watched.fd >= 0)
+    if (stream->watched.fd < 0)
+        return;
+    if (stream->is_paused && stream->owed > 0 && !stream->proc->is_hidden)
+        stream->owed = 0; /* it stays until what we are out of is there again: its end waits not */
+    else
         ended(stream);
 }

@@ -113,12 +113,12 @@ static uint64_t cpu_of(const struct engine *engine, const struct record *record)
     return record->limits.cpu_milli > 0 ? record->limits.cpu_milli : engine->host.cpus * 1000ULL;
 }
 
-/* Of memory and processors, what runs or is about to; of disks, all there are. */
+/* Of memory and processors, what has a box or is about to, also one that is being ended; of disks, all
+ * there are. */
 static bool uses_box(const struct sandbox *sandbox)
 {
-    return sandbox->record->state == SANDBOX_RUNNING ||
-           sandbox->record->state == SANDBOX_CREATING || sandbox->step == STEP_MAKE ||
-           sandbox->step == STEP_READY || sandbox->step == STEP_COMMIT;
+    return sandbox->box != 0 || sandbox->record->state == SANDBOX_CREATING ||
+           sandbox->step == STEP_MAKE;
 }
 
 static void used_by(struct engine *engine, const char *tenant, struct engine_quota *used)
@@ -128,10 +128,12 @@ static void used_by(struct engine *engine, const char *tenant, struct engine_quo
          sandbox = sandbox->newer) {
         const struct record *record = sandbox->record;
 
-        if (record->state == SANDBOX_DELETED || strcmp(record->tenant, tenant) != 0)
+        if (strcmp(record->tenant, tenant) != 0)
             continue;
-        used->sandboxes++;
-        used->disk_bytes += record->limits.disk_bytes;
+        if (record->state != SANDBOX_DELETED) {
+            used->sandboxes++;
+            used->disk_bytes += record->limits.disk_bytes;
+        }
         if (!uses_box(sandbox))
             continue;
         used->memory_bytes += record->limits.memory_bytes;

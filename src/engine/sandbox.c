@@ -18,7 +18,7 @@ enum verb_action {
     IMPOSSIBLE,
     WORK,   /* it is done now */
     ANSWER, /* it is so already */
-    ANEW,   /* a create that came while this one ended: it makes its own */
+    ANEW,   /* a create that came while this one was deleted: it makes its own */
     NOT_RUNNING,
     NOT_THERE,
 };
@@ -191,6 +191,14 @@ static void bury(struct sandbox *sandbox)
     engine_later(sandbox->engine, (void (*)(void *))sandbox_free_now, sandbox);
 }
 
+/* A create that failed: who wanted the same hears why, for to try again for each of them would keep them
+ * waiting for as many failures. Where it was deleted meanwhile, they make their own. */
+static bool has_failed(const struct sandbox *sandbox)
+{
+    return sandbox->record->revision == 0 && sandbox->failure.code[0] != '\0' &&
+           strcmp(sandbox->failure.code, "sandbox_gone") != 0;
+}
+
 /* What need not be worked on is answered at once. */
 static void verb_settle(struct sandbox *sandbox, struct verb *verb, enum verb_action action)
 {
@@ -200,6 +208,8 @@ static void verb_settle(struct sandbox *sandbox, struct verb *verb, enum verb_ac
     engine->verbs--;
     if (action == ANSWER) {
         verb_answer(sandbox, verb, NULL);
+    } else if (action == ANEW && has_failed(sandbox)) {
+        verb_answer(sandbox, verb, &sandbox->failure);
     } else if (action == ANEW) {
         create_record(engine, verb->record, verb->done.created, verb->arg);
         verb->record = NULL;

@@ -35,9 +35,16 @@ static bool is_passing(const struct error *err)
 
 static void start_failed(struct sandbox *sandbox, const struct error *err)
 {
-    struct error failure = sandbox->failure;
+    struct error failure = sandbox->failure; /* matters more than that of its record */
+    struct record *record = sandbox->record;
 
-    (void)err; /* the failure of the start matters more than that of its record */
+    if (err != NULL) {
+        /* The box is gone whatever the disk says; the next start finds that out as well. */
+        record->state = is_passing(&failure) ? SANDBOX_STOPPED : SANDBOX_ERROR;
+        (void)snprintf(record->reason, sizeof(record->reason), "start_failed");
+        if (record->state == SANDBOX_ERROR)
+            record->error = failure;
+    }
     if (sandbox->record->state == SANDBOX_ERROR)
         sandbox_event(sandbox, "sandbox.error");
     sandbox_finish(sandbox, &failure);

@@ -29,6 +29,11 @@ static void box_ended(void *arg, const union keeper_answer *answer, int fd, cons
     if (err != NULL && strcmp(err->code, "keeper_lost") != 0 && strcmp(err->code, "no_box") != 0)
         log_say(LOG_LEVEL_WARN, "box_end", "sandbox %s: its box could not be ended: %s",
                 ending.sandbox->id, err->text);
+    /* Its boxes are heard to end before it is itself. */
+    if (err != NULL && strcmp(err->code, "keeper_lost") == 0 && ending.sandbox->active != NULL &&
+        ending.sandbox->active->kind == VERB_FALL)
+        (void)snprintf(ending.sandbox->active->reason, sizeof(ending.sandbox->active->reason),
+                       "keeper_lost");
     ending.sandbox->box = 0;
     ending.ended(ending.sandbox, err == NULL ? &answer->report : NULL);
 }

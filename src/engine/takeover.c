@@ -6,7 +6,9 @@
  *   a record that runs, and no box                               it is stopped, and says why
  *   a box of a record that does not run, or of none              it is ended; so is one of the pool
  *   a disk or files that no record names                         removed, if all records can be read
- */
+ *
+ * A store that does not know its host is new, or an old one's place was left empty: what lies beside it
+ * then is somebody's, and stays until the operator has decided, over any number of starts. */
 #include "base/fd.h"
 #include "base/list.h"
 #include "engine/parts.h"
@@ -33,6 +35,8 @@ struct takeover {
     struct record **records; /* while the store is read */
     size_t count, room;
     size_t unreadable;
+    bool is_new;      /* this store is younger than what may lie beside it */
+    bool had_strays;  /* and an earlier start found that something does */
     struct map named; /* name keys of the store that are as they should be */
     struct box_there *boxes;
     struct disk_there *disks;
@@ -48,8 +52,14 @@ static bool record_load(void *arg, const struct store_value *value)
     struct record *record;
     struct error err;
 
-    if (record_parse(value->data, value->size, &record, &err) != 0 ||
-        strcmp(record->id, value->key + strlen("sandbox/")) != 0) {
+    if (record_parse(value->data, value->size, &record, &err) != 0)
+        record = NULL;
+    else if (strcmp(record->id, value->key + strlen("sandbox/")) != 0) {
+        (void)error_set(&err, "bad_record", 0, "it is the record of sandbox %s", record->id);
+        record_free(record);
+        record = NULL;
+    }
+    if (record == NULL) {
         log_say(LOG_LEVEL_ERROR, "bad_record", "%s: %s", log_quote(value->key).text, err.text);
         takeover->unreadable++;
         return true;
@@ -156,6 +166,7 @@ static void names_mend(struct engine *engine)
 
 /* ---- why a box is missing ---- */
 
+#define STRAYS_KEY "host/strays"
 #define STAT_START 20 /* of /proc/PID/stat: fields from the end of the name to the start time */
 
 /* When our parent was started, in ticks since boot; 0 where nobody says so. */
@@ -193,6 +204,17 @@ static void identity_kept(void *arg, uint64_t revision, const struct error *err)
                 err->text);
 }
 
+/* 1: this store was made beside disks and files that it does not know. */
+static int strays_were(struct engine *engine, struct error *err)
+{
+    struct store_value value;
+    int got = store_get(engine->store, STRAYS_KEY, &value, err);
+
+    if (got > 0)
+        store_value_free(&value);
+    return got;
+}
+
 static int identity_check(struct engine *engine, struct error *err)
 {
     struct takeover *takeover = engine->takeover;
@@ -200,8 +222,11 @@ static int identity_check(struct engine *engine, struct error *err)
     struct store_value value;
     size_t boot_length;
     char now[128];
-    int got;
+    int got = strays_were(engine, err);
 
+    if (got < 0)
+        return -1;
+    takeover->is_new = takeover->had_strays = got > 0;
     keeper_identity(now, &boot_length);
     got = store_get(engine->store, "host/identity", &value, err);
     if (got < 0)
@@ -214,6 +239,8 @@ static int identity_check(struct engine *engine, struct error *err)
         else if (strcmp(before, now) == 0)
             reason = "box_ended";
         store_value_free(&value);
+    } else {
+        takeover->is_new = true;
     }
     (void)snprintf(takeover->missing_reason, sizeof(takeover->missing_reason), "%s", reason);
     return 0;
@@ -275,6 +302,11 @@ static bool disk_is_used(const struct engine *engine, const char *disk)
     return false;
 }
 
+static bool may_clear(const struct takeover *takeover)
+{
+    return takeover->unreadable == 0 && !takeover->is_new;
+}
+
 static void box_take(struct engine *engine, struct box_there *there)
 {
     struct sandbox *sandbox = map_get(&engine->ids, there->owner);
@@ -283,7 +315,7 @@ static void box_take(struct engine *engine, struct box_there *there)
     struct error err;
 
     if (!runs) {
-        bool drops = !disk_is_used(engine, there->disk) && engine->takeover->unreadable == 0;
+        bool drops = !disk_is_used(engine, there->disk) && may_clear(engine->takeover);
 
         pool_discard(engine, there->box, drops ? there->disk : "");
         return;
@@ -310,32 +342,65 @@ static void boxes_take(struct engine *engine)
     }
 }
 
-static void disks_clear(struct engine *engine)
+static bool disk_is_stray(const struct engine *engine, const char *disk)
 {
-    const struct takeover *takeover = engine->takeover;
-
-    for (const struct disk_there *disk = takeover->disks; disk != NULL; disk = disk->next) {
-        bool is_used = disk_is_used(engine, disk->disk);
-
-        for (const struct box_there *box = takeover->boxes; box != NULL && !is_used;
-             box = box->next)
-            is_used = strcmp(box->disk, disk->disk) == 0; /* goes when the box has ended */
-        if (!is_used)
-            sandbox_drop_disk(engine, disk->disk);
-    }
+    if (disk_is_used(engine, disk))
+        return false;
+    for (const struct box_there *box = engine->takeover->boxes; box != NULL; box = box->next)
+        if (strcmp(box->disk, disk) == 0) /* goes when the box has ended */
+            return false;
+    return true;
 }
 
-static void files_clear(struct engine *engine)
+/* How many there are; with `drop` they are removed. */
+static size_t disks_stray(struct engine *engine, bool drop)
+{
+    size_t count = 0;
+
+    for (const struct disk_there *disk = engine->takeover->disks; disk != NULL; disk = disk->next) {
+        if (!disk_is_stray(engine, disk->disk))
+            continue;
+        count++;
+        if (drop)
+            sandbox_drop_disk(engine, disk->disk);
+    }
+    return count;
+}
+
+static size_t files_stray(struct engine *engine, bool drop)
 {
     DIR *dir = list_open(engine->sandboxes_dir, ".");
     const struct dirent *entry;
+    size_t count = 0;
 
     if (dir == NULL)
-        return;
-    while ((entry = readdir(dir)) != NULL)
-        if (entry->d_name[0] != '.' && map_get(&engine->ids, entry->d_name) == NULL)
+        return 0;
+    while ((entry = readdir(dir)) != NULL) {
+        if (entry->d_name[0] == '.' || map_get(&engine->ids, entry->d_name) != NULL)
+            continue;
+        count++;
+        if (drop)
             engine_remove_files(engine, entry->d_name);
+    }
     (void)closedir(dir);
+    return count;
+}
+
+/* Until the operator has put the right store back or removed them, or there are none. */
+static void strays_keep(struct engine *engine)
+{
+    size_t disks = disks_stray(engine, false), files = files_stray(engine, false);
+
+    if (disks + files == 0) {
+        if (engine->takeover->had_strays)
+            store_put(engine->store, STRAYS_KEY, NULL, 0, STORE_ANY, identity_kept, NULL);
+        return;
+    }
+    log_say(LOG_LEVEL_ERROR, "strays",
+            "this store does not know what lies beside it, and leaves it there: disks %zu, output "
+            "of sandboxes %zu; put the store back that does, or remove them by hand",
+            disks, files);
+    store_put(engine->store, STRAYS_KEY, "1", 1, STORE_ANY, identity_kept, NULL);
 }
 
 void takeover_free(struct engine *engine)
@@ -380,9 +445,11 @@ static void greeted(void *arg, const union keeper_answer *answer, int fd, const 
     store_put(engine->store, "host/identity", now, strlen(now), STORE_ANY, identity_kept, NULL);
     engine->is_ready = true;
     boxes_take(engine);
-    if (engine->takeover->unreadable == 0) {
-        disks_clear(engine);
-        files_clear(engine);
+    if (engine->takeover->is_new)
+        strays_keep(engine);
+    if (may_clear(engine->takeover)) {
+        (void)disks_stray(engine, true);
+        (void)files_stray(engine, true);
     }
     takeover_free(engine);
     /* Who asks from now on is not told that a sandbox runs whose box is gone. */

@@ -17,6 +17,7 @@
 #include <unistd.h>
 
 #define KEYS_MOST 4096
+#define KEYS_OF_TENANT_MOST 256 /* that its own keys may make */
 #define LABEL_MOST 128
 #define SECRET_BYTES 32
 #define SECRET_PREFIX "cove_"
@@ -219,10 +220,20 @@ static void key_made(void *arg, uint64_t revision, const struct error *err)
     free(verb);
 }
 
+static size_t keys_of(const struct engine *engine, const char *tenant)
+{
+    size_t count = 0;
+
+    for (const struct key *key = engine->tenants->keys; key != NULL; key = key->next)
+        count += strcmp(key->tenant, tenant) == 0;
+    return count;
+}
+
 static int key_make_check(const struct engine *engine, const struct engine_caller *caller,
                           const char *tenant, const char *label, unsigned scopes, struct error *err)
 {
     bool own = strcmp(tenant, caller->tenant) == 0;
+    bool is_operator = (caller->scopes & ENGINE_OPERATOR) != 0;
 
     if (caller_may(caller, own ? ENGINE_KEYS : ENGINE_OPERATOR, err) != 0 ||
         tenant_name_check(tenant, err) != 0)
@@ -230,11 +241,14 @@ static int key_make_check(const struct engine *engine, const struct engine_calle
     if (scopes == 0 || (scopes & ~(unsigned)ENGINE_ALL) != 0)
         return error_set(err, "bad_request", 0, "scopes: name at least one of those there are");
     /* Nobody gives away what he has not. */
-    if ((caller->scopes & ENGINE_OPERATOR) == 0 && caller_may(caller, scopes, err) != 0)
+    if (!is_operator && caller_may(caller, scopes, err) != 0)
         return -1;
     if (strlen(label) > LABEL_MOST)
         return error_set(err, "bad_request", 0, "label is longer than %d bytes; shorten it",
                          LABEL_MOST);
+    if (!is_operator && keys_of(engine, tenant) >= KEYS_OF_TENANT_MOST)
+        return error_set(err, "quota", 0, "tenant '%s' has %d keys already; end some", tenant,
+                         KEYS_OF_TENANT_MOST);
     if (engine->tenants->count >= KEYS_MOST)
         return error_set(err, "quota", 0, "there are %d keys already; end some", KEYS_MOST);
     return 0;
@@ -317,6 +331,7 @@ static void key_ended(void *arg, uint64_t revision, const struct error *err)
     if (err == NULL && *at != NULL) {
         struct key *key = *at;
 
+        events_end_key(verb->engine, key->id);
         *at = key->next;
         verb->engine->tenants->count--;
         free(key);
@@ -344,6 +359,11 @@ void engine_key_end(struct engine *engine, const struct engine_caller *caller, c
     if (key == NULL) {
         (void)error_set(&err, "key_not_found", 0, "there is no key '%.24s'; list those there are",
                         id);
+        done(arg, &err);
+        return;
+    }
+    /* Nor does anybody end what may do more than he may: a tenant's lesser key its greater one. */
+    if (!is_operator && caller_may(caller, key->scopes, &err) != 0) {
         done(arg, &err);
         return;
     }

@@ -270,6 +270,7 @@ static const struct {
     {"daemon_floods", daemon_floods, 0, false, false},
     {"timeout_kills_tree", timeout_kills_tree, 0, false, false},
     {"gap_beyond_limit", gap_beyond_limit, 0, false, false},
+    {"shared_limit", shared_limit, 0, false, false},
     {"disk_full", disk_full, 0, false, true},
     {"thousand_followers", thousand_followers, 0, false, false},
     {"stdin_to_cat_and_back", stdin_to_cat_and_back, 0, false, false},

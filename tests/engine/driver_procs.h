@@ -53,6 +53,7 @@ void daemon_keeps_pipe(void);
 void daemon_floods(void);
 void timeout_kills_tree(void);
 void gap_beyond_limit(void);
+void shared_limit(void);
 void disk_full(void);
 void thousand_followers(void);
 void stdin_to_cat_and_back(void);

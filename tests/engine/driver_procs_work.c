@@ -267,6 +267,38 @@ void gap_beyond_limit(void)
     free(expected);
 }
 
+void shared_limit(void)
+{
+    const uint64_t share = 4 << 20;
+    struct outcome outcome;
+    struct proc_view view;
+    struct stat st;
+    char path[256];
+    off_t on_disk = 0;
+
+    procs->log_share = share;
+    for (int i = 0; i < 4; i++) {
+        outcome = start_spec(
+            &(struct proc_spec){.shell_line = "seq 400000", .log_bytes = 1ULL << 40});
+        CHECK(outcome.proc->log_bytes == share, "it may have no more than all");
+        view = wait_end(outcome.proc);
+        CHECK(view.exit_code == 0 && procs_log_bytes(procs) <= share, "%llu bytes",
+              (unsigned long long)procs_log_bytes(procs));
+    }
+    CHECK(procs_log_bytes(procs) > share / 2, "and not much less: %llu",
+          (unsigned long long)procs_log_bytes(procs));
+    for (int i = 1; i <= 4; i++) {
+        (void)snprintf(path, sizeof(path), "%s/%d.out", directory, i);
+        on_disk += stat(path, &st) == 0 ? st.st_blocks * 512 : 0;
+    }
+    CHECK(on_disk <= (off_t)share + (1 << 20), "%lld on the disk", (long long)on_disk);
+    CHECK(proc_forget(outcome.proc, &outcome.err) == 0, "%s", outcome.err.text);
+    procs_close(procs, false);
+    open_procs(0);
+    CHECK(procs_log_bytes(procs) > 0 && procs_log_bytes(procs) < share, "counted at a restart");
+    attach(false);
+}
+
 void disk_full(void)
 {
     char *expected = malloc(32 << 20), *text;

@@ -661,8 +661,7 @@ def test_a_process_is_started_waited_for_and_forgotten(api, shared):
 def test_a_process_is_killed_with_all_it_started(api, shared):
     process = start(api, shared, "trap '' TERM; setsid sleep 600 & echo trapped; sleep 600; true")
     harness.wait_for(lambda: api.get(f"{process}/output").bytes, what="the trap")
-    pid = api.get(process).json["pid"]
-    assert api.get(f"{shared}/processes/{pid}").json["pid"] == pid
+    assert api.get(process).json["pid"] > 0
     assert api.post(f"{process}/signal", {"signal": "TERM"}).status == 204
     assert runs(api, process)
     assert api.delete(process).status == 204

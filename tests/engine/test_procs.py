@@ -100,6 +100,10 @@ def test_beyond_the_limit_the_oldest_output_goes_and_is_counted(run):
     run("gap_beyond_limit")
 
 
+def test_the_output_of_all_shares_what_the_sandbox_may_have(run):
+    run("shared_limit")
+
+
 def test_a_full_disk_costs_the_oldest_output_and_no_command(run):
     run("disk_full")
 

@@ -10,6 +10,12 @@
 
 enum fake_mood { FAKE_STANDS, FAKE_NEVER_STANDS, FAKE_FAILS, FAKE_DIES_STANDING };
 
+enum fake_exec {
+    FAKE_ENDS,       /* a command says what it has to, and ends */
+    FAKE_RUNS,       /* it never ends */
+    FAKE_NEVER_RUNS, /* nobody answers who asks for it */
+};
+
 enum fake_lie {
     FAKE_TRUTH,
     FAKE_SHORT,      /* a byte is missing */
@@ -52,7 +58,8 @@ struct fake {
     uint32_t lie_at;
     enum fake_lie lie;
     uint32_t oom_kills; /* in reports */
-    int exit_status;    /* of commands */
+    enum fake_exec exec;
+    int exit_status; /* of commands */
 };
 
 /* The engine's end of a new socket; boxes stay what they are. */

@@ -2,6 +2,7 @@
  * step, a store that cannot write, a crowd. Every verb is answered exactly once, what was acknowledged
  * is there afterwards, and nothing leaks. */
 #include "base/fd.h"
+#include "base/remove.h"
 #include "check.h"
 #include "rig.h"
 #include "store/store.h"
@@ -359,8 +360,10 @@ static void check_half_writes(void)
 /* A record that cannot be read: nothing that might be its own is thrown away. */
 static void check_damaged_record(void)
 {
-    static const char *const pairs[][2] = {{"sandbox/c0cccccccccccccccccc", "{\"id\":"},
-                                           {"sandbox/c0dddddddddddddddddd", "not even that"}};
+    static const char *const pairs[][2] = {
+        {"sandbox/c0cccccccccccccccccc", "{\"id\":"},
+        {"sandbox/c0dddddddddddddddddd", "not even that"},
+        {"sandbox/c0eeeeeeeeeeeeeeeeee", RECORD("c0ffffffffffffffffff", "another's", "")}};
     struct answer seen;
     struct stat st;
     struct rig rig;
@@ -369,7 +372,7 @@ static void check_damaged_record(void)
     rig_open(&rig);
     rig_made(&rig, "good", &seen);
     rig_close(&rig);
-    put(&rig, pairs, 2);
+    put(&rig, pairs, 3);
     (void)mkdirat(rig.dir, "sandboxes/c0cccccccccccccccccc", 0700);
     strcpy(rig.fake.disks[0], "d0cccccccccccccccccc");
     rig_open(&rig);
@@ -379,6 +382,43 @@ static void check_damaged_record(void)
     CHECK(fstatat(rig.dir, "sandboxes/c0cccccccccccccccccc", &st, 0) == 0, "no file is removed");
     rig_close(&rig);
     CHECK(has(&rig, "sandbox/c0cccccccccccccccccc"), "the record stays for its owner to mend");
+    rig_end(&rig);
+}
+
+/* A new store beside what an old one knew: it is somebody's, also at the starts after that. */
+static void check_new_store(void)
+{
+    struct answer made;
+    struct stat st;
+    struct rig rig;
+    char path[160];
+
+    rig_start(&rig);
+    rig_open(&rig);
+    rig_made(&rig, "kept", &made);
+    rig_close(&rig);
+    fake_end(&rig.fake);
+    rig.fake = (struct fake){.socket = -1};
+    strcpy(rig.fake.disks[0], "d0cccccccccccccccccc");
+    (void)snprintf(path, sizeof(path), "%s/store", rig.path);
+    CHECK(remove_tree(AT_FDCWD, path) == 0, "the store is lost");
+    (void)snprintf(path, sizeof(path), "sandboxes/%s", made.id);
+    (void)mkdirat(rig.dir, path, 0700);
+    for (int i = 0; i < 3; i++) {
+        rig_open(&rig);
+        rig_turn(&rig, 50);
+        CHECK(rig.fake.dropped_count == 0, "start %d: no disk is dropped", i);
+        CHECK(fstatat(rig.dir, path, &st, 0) == 0, "start %d: no file is removed", i);
+        rig_close(&rig);
+    }
+    (void)unlinkat(rig.dir, path, AT_REMOVEDIR);
+    rig.fake.disks[0][0] = '\0';
+    rig_open(&rig); /* the operator has cleared up */
+    rig_close(&rig);
+    strcpy(rig.fake.disks[0], "d0cccccccccccccccccc");
+    rig_open(&rig);
+    rig_turn(&rig, 50);
+    CHECK(rig.fake.dropped_count == 1, "what is left behind now is the engine's own");
     rig_end(&rig);
 }
 
@@ -570,6 +610,7 @@ int main(void)
     check_restart_anywhere();
     check_half_writes();
     check_damaged_record();
+    check_new_store();
     check_reboot();
     check_full_disk();
     check_deadline_on_a_full_disk();

@@ -3,6 +3,7 @@
 #include "base/list.h"
 #include "base/sha256.h"
 #include "check.h"
+#include "engine/parts.h"
 #include "rig.h"
 #include "store/store.h"
 
@@ -230,6 +231,32 @@ static void check_keys(void)
     rig_end(&rig);
 }
 
+/* What a key of few rights may not do to others, nor many keys of one tenant. */
+static void check_keys_of_a_tenant(void)
+{
+    struct engine_caller a, lesser;
+    struct made made, own;
+    unsigned count = 0;
+    struct error err;
+    struct rig rig;
+
+    rig_start(&rig);
+    rig_open(&rig);
+    CHECK(make_key(&rig, &operator, "a", "", ENGINE_READ | ENGINE_WRITE | ENGINE_KEYS, &own), "a");
+    CHECK(engine_key_check(rig.engine, own.secret, &a, &err) == 0, "%s", err.text);
+    CHECK(make_key(&rig, &a, NULL, "", ENGINE_READ | ENGINE_KEYS, &made), "a lesser one");
+    CHECK(engine_key_check(rig.engine, made.secret, &lesser, &err) == 0, "%s", err.text);
+    CHECK(IS(end_key(&rig, &lesser, own.id).error, "forbidden"), "it does not end a greater one");
+    CHECK(engine_key_check(rig.engine, own.secret, &a, &err) == 0, "which is still there");
+    for (count = 2; count < 300 && make_key(&rig, &a, NULL, "", ENGINE_READ, &made); count++)
+        ;
+    CHECK(count == 256 && IS(made.answer.error, "quota"), "%u keys, %s", count,
+          made.answer.error.code);
+    CHECK(make_key(&rig, &operator, "a", "", ENGINE_READ, &made), "the operator may");
+    CHECK(make_key(&rig, &operator, "b", "", ENGINE_READ, &made), "and others have room");
+    rig_end(&rig);
+}
+
 /* ---- quotas ---- */
 
 static bool set_quota(struct rig *rig, const struct engine_caller *caller, const char *tenant,
@@ -314,14 +341,18 @@ static void check_rate(void)
 
 struct heard {
     uint64_t first, last;
-    unsigned count, created, deleted, foreign;
-    bool is_ordered;
+    unsigned count, created, deleted, foreign, most; /* 0: it takes all */
+    bool is_ordered, is_cut;
 };
 
-static void hear(void *arg, const struct engine_event *event)
+static bool hear(void *arg, const struct engine_event *event)
 {
     struct heard *heard = arg;
 
+    if (event == NULL) {
+        heard->is_cut = true;
+        return false;
+    }
     heard->count++;
     heard->created += strcmp(event->type, "sandbox.created") == 0;
     heard->deleted += strcmp(event->type, "sandbox.deleted") == 0;
@@ -330,6 +361,7 @@ static void hear(void *arg, const struct engine_event *event)
     if (heard->first == 0)
         heard->first = event->sequence;
     heard->last = event->sequence;
+    return heard->most == 0 || heard->count < heard->most;
 }
 
 static void check_events(void)
@@ -373,13 +405,89 @@ static void check_events(void)
     rig_end(&rig);
 }
 
+static void check_listening_by_a_key(void)
+{
+    struct heard heard = {0}, others = {0};
+    struct engine_caller caller, writer = rig_caller;
+    struct engine_listener *listener, *other;
+    struct made made;
+    struct error err;
+    bool missed;
+    struct rig rig;
+
+    rig_start(&rig);
+    rig_open(&rig);
+    writer.scopes = ENGINE_WRITE;
+    CHECK(engine_listen(rig.engine, &writer, 0, &missed, hear, &heard) == NULL, "it may not read");
+    CHECK(make_key(&rig, &operator, "default", "", ENGINE_READ, &made), "a key");
+    CHECK(engine_key_check(rig.engine, made.secret, &caller, &err) == 0, "%s", err.text);
+    listener = engine_listen(rig.engine, &caller, 0, &missed, hear, &heard);
+    other = engine_listen(rig.engine, &rig_caller, 0, &missed, hear, &others);
+    CHECK(!end_key(&rig, &operator, made.id).failed, "it ends");
+    rig_turn(&rig, 20);
+    events_add(rig.engine, "test", "default", "none", NULL, NULL);
+    rig_turn(&rig, 20);
+    CHECK(heard.is_cut && heard.count == 0, "who listened by it is cut off: %u", heard.count);
+    CHECK(!others.is_cut && others.count == 1, "and nobody else: %u", others.count);
+    engine_unlisten(listener);
+    engine_unlisten(other);
+    rig_end(&rig);
+}
+
+#define OLD 20000U
+
+static bool is_written(void *arg)
+{
+    return !events_pending(arg);
+}
+
+static bool heard_last(void *arg)
+{
+    const struct heard *heard = arg;
+
+    return heard->last == OLD;
+}
+
+/* Far more than the ring holds: a part in each turn, and no more where the listener has enough. */
+static void check_old_events(void)
+{
+    struct heard all = {0}, late = {0}, few = {.most = 3};
+    struct engine_listener *listener;
+    bool missed;
+    struct rig rig;
+
+    rig_start(&rig);
+    rig_open(&rig);
+    for (unsigned i = 0; i < OLD; i++)
+        events_add(rig.engine, "test", "default", "none", NULL, NULL);
+    CHECK(rig_until(&rig, is_written, rig.engine), "written");
+    listener = engine_listen(rig.engine, &rig_caller, 1, &missed, hear, &all);
+    (void)uv_run(&rig.loop, UV_RUN_NOWAIT);
+    CHECK(all.count > 0 && all.count <= 512, "%u in a turn", all.count);
+    (void)rig_until(&rig, heard_last, &all);
+    CHECK(!missed && all.count == OLD && all.first == 1 && all.last == OLD && all.is_ordered,
+          "%u, %u to %u", all.count, (unsigned)all.first, (unsigned)all.last);
+    engine_unlisten(listener);
+    listener = engine_listen(rig.engine, &rig_caller, OLD / 2, &missed, hear, &late);
+    (void)rig_until(&rig, heard_last, &late);
+    CHECK(!missed && late.count == OLD / 2 + 1 && late.first == OLD / 2 && late.is_ordered,
+          "%u from %u", late.count, (unsigned)late.first);
+    engine_unlisten(listener);
+    listener = engine_listen(rig.engine, &rig_caller, 700, &missed, hear, &few);
+    rig_turn(&rig, 100);
+    CHECK(few.count == 3 && few.first == 700 && few.last == 702, "%u to %u", few.count,
+          (unsigned)few.last);
+    engine_unlisten(listener);
+    rig_end(&rig);
+}
+
 /* A listener that leaves in the middle of being told, and takes another one with it. */
 struct leaver {
     struct engine_listener *self, *other;
     unsigned count;
 };
 
-static void leave(void *arg, const struct engine_event *event)
+static bool leave(void *arg, const struct engine_event *event)
 {
     struct leaver *leaver = arg;
 
@@ -387,6 +495,7 @@ static void leave(void *arg, const struct engine_event *event)
     leaver->count++;
     engine_unlisten(leaver->self);
     engine_unlisten(leaver->other);
+    return true;
 }
 
 static void check_leaving(void)
@@ -414,9 +523,12 @@ int main(void)
     check_first_key();
     check_wrong_keys();
     check_keys();
+    check_keys_of_a_tenant();
     check_quotas();
     check_rate();
     check_events();
+    check_listening_by_a_key();
+    check_old_events();
     check_leaving();
     return check_finish();
 }

@@ -1,6 +1,6 @@
 /* What happens, as lines of NDJSON, from a sequence number on.
  *
- * The engine pushes. A client that is behind is written to no more: what comes meanwhile is passed over
+ * The engine pushes. A client that is behind is written to no more: what comes meanwhile is not taken
  * here and asked for again from the last number it was sent, and where that is too old by then, it is
  * told that there is a gap. */
 #include "front/native/parts.h"
@@ -13,7 +13,7 @@ struct events {
     struct engine_listener *listener;
     uint64_t next;  /* the first that was not sent; 0: only what comes */
     bool missed;    /* some before it are gone */
-    bool is_behind; /* some were passed over */
+    bool is_behind; /* one was not taken */
 };
 
 /* `to` is not known before the next event comes, so the line says where to begin to wonder. */
@@ -29,20 +29,27 @@ static void tell_gap(struct events *events, struct out *out)
     out_raw(out, "\n", 1);
 }
 
-static void event(void *arg, const struct engine_event *event)
+static void gone(void *arg);
+
+static bool event(void *arg, const struct engine_event *event)
 {
     struct events *events = arg;
     struct out *out;
 
+    if (event == NULL) { /* the key has ended, and so does what it opened */
+        gone(events);
+        return false;
+    }
     if (events->stream.is_full || events->stream.wants_turn || events->is_behind) {
         events->is_behind = true;
-        return;
+        return false;
     }
     out = job_out(events->job);
     tell_gap(events, out);
     print_event(out, event);
     events->next = event->sequence + 1;
     (void)stream_send(&events->stream);
+    return true;
 }
 
 static void unlisten(struct events *events)
