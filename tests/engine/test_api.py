@@ -4,6 +4,7 @@ import hashlib
 import json
 import pathlib
 import re
+import signal
 import socket
 import subprocess
 import sys
@@ -962,6 +963,21 @@ def test_the_engine_may_die_at_any_moment(serve, api):
         assert client.get(f"{process}/wait").json["exit_code"] == 0
         assert client.get(f"{process}/output").bytes == b"before\nafter\n"
         assert client.delete(path).status == 204
+
+
+def test_a_restart_ends_no_command(serve):
+    with serve.client() as api, serve.client() as other:
+        path = make(api)
+        other.send("POST", f"{path}/exec", {"command": "sleep 5; echo on", "tag": "restart"})
+        harness.wait_for(lambda: process_tagged(api, path, "restart"), what="the command")
+        process = process_tagged(api, path, "restart")
+        serve.kill_engine(signal.SIGTERM)
+        told = other.receive()
+        assert told.code == "still_running" and process["id"] in told.json["detail"]
+    with serve.client() as api:
+        ended = api.get(f"{path}/processes/{process['id']}/wait").json
+        assert (ended["exit_code"], ended["signal"], ended["stdout"]["bytes"]) == (0, None, 3)
+        assert api.delete(path).status == 204
 
 
 def test_roots_are_listed_by_name(api):

@@ -25,10 +25,31 @@ uint64_t job_wall_ms(void)
 
 /* ---- a job's life ---- */
 
+void job_on_drain(struct job *job, void (*drain)(struct job *job))
+{
+    struct native *native = job->native;
+
+    if (job->drain != NULL) {
+        *(job->previous_waiting != NULL ? &job->previous_waiting->next_waiting
+                                        : &native->waiting) = job->next_waiting;
+        if (job->next_waiting != NULL)
+            job->next_waiting->previous_waiting = job->previous_waiting;
+    }
+    job->drain = drain;
+    if (drain == NULL)
+        return;
+    job->previous_waiting = NULL;
+    job->next_waiting = native->waiting;
+    if (job->next_waiting != NULL)
+        job->next_waiting->previous_waiting = job;
+    native->waiting = job;
+}
+
 static void job_free(void *data)
 {
     struct job *job = data;
 
+    job_on_drain(job, NULL);
     if (job->free_own != NULL)
         job->free_own(job->own);
     free(job);

@@ -21,7 +21,8 @@ struct native {
     char **hosts;
     struct http_route *routes;
     bool is_draining;
-    struct out out; /* what is being answered; only within one call */
+    struct job *waiting; /* those that a drain does not wait for */
+    struct out out;      /* what is being answered; only within one call */
     struct once_table *once;
     struct stream *streams;
     uv_timer_t *timer; /* of keepalives */
@@ -38,6 +39,8 @@ struct job {
     struct once_waiter waiter;
     void *own; /* of the handler */
     void (*free_own)(void *own);
+    void (*drain)(struct job *job); /* while it is among native->waiting */
+    struct job *next_waiting, *previous_waiting;
     void (*then)(struct job *job, struct proc *proc); /* process_find() */
     uint64_t number;                                  /* of the handler, too */
 };
@@ -64,6 +67,10 @@ int job_query_flag(const struct job *job, const char *name, bool *value, struct 
 /* Which of `words`; -1 and an error if none. *value as it was where there is none. */
 int job_query_word(const struct job *job, const char *name, const char *const *words, int *value,
                    struct error *err);
+
+/* For what may wait for hours: has it ended by `drain` when the engine is about to end. NULL: it is about
+ * to be answered by itself. */
+void job_on_drain(struct job *job, void (*drain)(struct job *job));
 
 /* Idempotency-Key: true to go ahead. False: it is a repetition, or the key is wrong, and everything else
  * happens by itself. `may` false: this request takes no such key. */

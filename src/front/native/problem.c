@@ -73,6 +73,8 @@ static const struct problem rows[] = {
      "See to the disk of the data directory.", 5},
     {"too_many_connections", 503, "Too many connections are open", "Close some; try again.", 1},
     {"draining", 503, "The engine is about to restart", "Try again as Retry-After says.", 1},
+    {"still_running", 503, "The engine is about to restart; the command runs on",
+     "Wait for the process that `detail` names; do not send the command again.", 0},
     {"not_ready", 503, "The engine is starting", "Try again as Retry-After says.", 1},
 };
 

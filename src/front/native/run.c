@@ -252,9 +252,11 @@ static void feed(struct run *run, struct proc *proc)
 
 /* ---- its life ---- */
 
+/* When the engine ends, its connections are cut, and that says nothing about who wants what. */
 static bool nobody_wants_it(const struct run *run)
 {
-    return run->is_gone && !run->body.detach && !job_has_waiters(run->job);
+    return run->is_gone && !run->job->native->is_draining && !run->body.detach &&
+           !job_has_waiters(run->job);
 }
 
 /* Its end is heard in any case, and answered into nowhere or to those who wait for the same. */
@@ -268,10 +270,31 @@ static void client_gone(void *arg)
         (void)proc_kill(run->proc, &err);
 }
 
+/* The engine is about to end, and the next one knows the command. */
+static void goes_on(struct job *job)
+{
+    struct run *run = job->own;
+    const char *sandbox = http_param(job->request, "id");
+    struct proc_view view;
+
+    proc_look(run->proc, &view);
+    if (run->wait != NULL)
+        proc_wait_cancel(run->wait);
+    run->wait = NULL;
+    if (run->is_gone && job->once == NULL)
+        job_abort(job);
+    else
+        job_fail(job, "still_running",
+                 "the engine is about to restart, and the command runs on as process %s: GET "
+                 "/v1/sandboxes/%s/processes/%s/wait",
+                 view.id, sandbox, view.id);
+}
+
 static void ended(void *arg, struct proc *proc, const struct error *err)
 {
     struct run *run = arg;
 
+    job_on_drain(run->job, NULL);
     run->wait = NULL;
     run->has_ended = true;
     if (run->is_gone && run->job->once == NULL)
@@ -291,8 +314,14 @@ static void wait_for_end(struct run *run, struct proc *proc)
     wait = proc_wait(proc, 0, ended, run);
     if (!run->has_ended)
         run->wait = wait;
-    if (!run->has_ended && wait == NULL)
+    if (run->has_ended)
+        return;
+    if (wait == NULL)
         job_fail(run->job, "no_memory", "there is no memory to wait for the command now");
+    else if (run->job->native->is_draining)
+        goes_on(run->job);
+    else
+        job_on_drain(run->job, goes_on);
 }
 
 static void started(void *arg, struct proc *proc, const struct error *err)
@@ -325,6 +354,8 @@ static void has_procs(void *arg, struct procs *procs, const struct error *err)
         job_problem(run->job, err);
     else if (nobody_wants_it(run))
         job_abort(run->job);
+    else if (run->job->native->is_draining)
+        job_fail(run->job, "draining", "the engine is about to end and begins nothing new");
     else
         procs_start(procs, &run->body.spec, started, run);
 }
