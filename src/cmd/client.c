@@ -146,6 +146,12 @@ bool client_was_cut(const struct error *err)
     return strcmp(err->code, "cut") == 0 || strcmp(err->code, "no_server") == 0;
 }
 
+bool client_may_come_back(const struct error *err)
+{
+    return client_was_cut(err) || strcmp(err->code, "no_answer") == 0 ||
+           strcmp(err->code, "draining") == 0 || strcmp(err->code, "not_ready") == 0;
+}
+
 /* Waits until the socket can be read or written. */
 static int wait_for(struct client *client, short events, uint64_t deadline, struct error *err)
 {

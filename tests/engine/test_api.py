@@ -1,6 +1,7 @@
 """The native API as its clients see it: a running `cove serve`, raw HTTP over the unix socket and TCP."""
 import base64
 import hashlib
+import http.client
 import json
 import pathlib
 import re
@@ -977,6 +978,27 @@ def test_a_restart_ends_no_command(serve):
     with serve.client() as api:
         ended = api.get(f"{path}/processes/{process['id']}/wait").json
         assert (ended["exit_code"], ended["signal"], ended["stdout"]["bytes"]) == (0, None, 3)
+        assert api.delete(path).status == 204
+
+
+def test_streams_and_waits_do_not_hold_a_restart_up(serve):
+    with serve.client() as api:
+        path = make(api)
+        process = start(api, path, "sleep 600")
+        with serve.client() as events, serve.client() as follow, serve.client() as wait:
+            lines = [serving.Lines(events, "/v1/events"),
+                     serving.Lines(follow, f"{process}/follow")]
+            wait.send("GET", f"{process}/wait")
+            time.sleep(0.3)
+            began = time.monotonic()
+            serve.kill_engine(signal.SIGTERM)
+            assert time.monotonic() - began < 5 * harness.PATIENCE
+            assert wait.receive().code == "draining"
+            for stream in lines:
+                with pytest.raises(http.client.IncompleteRead):
+                    stream.response.read()
+    with serve.client() as api:
+        assert api.get(process).json["state"] == "running"
         assert api.delete(path).status == 204
 
 

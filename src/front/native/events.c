@@ -86,6 +86,12 @@ static void gone(void *arg)
     job_abort(events->job);
 }
 
+/* The stream has no end of its own; cut, it is gone on with from its last number. */
+static void cut(struct job *job)
+{
+    gone(job->own);
+}
+
 HANDLER(events_stream)
 {
     static const char *const known[] = {"from", NULL};
@@ -107,5 +113,6 @@ HANDLER(events_stream)
     job_stream(job, "application/x-ndjson");
     stream_add(&events->stream, job, true, more);
     http_on_gone(request, gone, events);
+    job_on_drain(job, cut);
     listen_from(events);
 }

@@ -36,6 +36,12 @@ static void gone(void *arg)
     job_abort(follow->job);
 }
 
+/* Whoever follows goes on at the next engine, by the offsets that he has. */
+static void cut(struct job *job)
+{
+    gone(job->own);
+}
+
 /* One part of one stream: 1 there was something, 0 nothing now, -1 on an error. */
 static int take_part(struct follow *follow, int i, struct out *out)
 {
@@ -158,6 +164,7 @@ static void follow_found(struct job *job, struct proc *proc)
     job_stream(job, "application/x-ndjson");
     stream_add(&follow->stream, job, true, more);
     http_on_gone(job->request, gone, follow);
+    job_on_drain(job, cut);
     pump(follow);
 }
 
