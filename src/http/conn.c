@@ -67,6 +67,7 @@ void http_conn_cut(struct http_conn *conn)
     if (!request) {
         return;
     }
+    conn->server->held_bytes -= request->body.size;
     request->conn = NULL;
     request->server = NULL;
     if (!request->is_handed) {
@@ -257,6 +258,9 @@ static void refuse_unread(struct http_conn *conn, const struct http_refusal *no)
 /* The header is read: whose it is, and whether he wants it. */
 static void begin(struct http_conn *conn, struct http_request *request, char *decoded)
 {
+    /* It means nothing, and a route that asks for no key would keep it for anybody. */
+    static const struct http_refusal bodiless = {413, "body_too_large",
+                                                 "a GET takes no body: send it without"};
     struct http_server *server = conn->server;
     struct http_refusal no;
     char allow[64];
@@ -284,7 +288,9 @@ static void begin(struct http_conn *conn, struct http_request *request, char *de
         http_request_refuse(request, &no);
         return;
     }
-    if (request->route->flags & HTTP_STREAM_BODY) {
+    if (!request->is_whole && (request->is_head || strcmp(request->head.method, "GET") == 0)) {
+        http_request_refuse(request, &bodiless);
+    } else if (request->route->flags & HTTP_STREAM_BODY) {
         conn->state = CONN_BODY;
         request->route->handler(request, server->data);
     } else if (request->is_whole) {
@@ -350,6 +356,9 @@ static void give(struct http_conn *conn, struct http_request *request, const cha
 {
     static const struct http_refusal large = {413, "body_too_large",
                                               "The body is larger than the limit."};
+    static const struct http_refusal held = {
+        503, "capacity", "the bodies of other requests take all the room for them; send it again"};
+    struct http_server *server = conn->server;
 
     if (!request->collects) {
         /* Held before it is asked, so that it may already resume in there. */
@@ -362,8 +371,13 @@ static void give(struct http_conn *conn, struct http_request *request, const cha
     if (size > conn->server->limits.body_bytes - request->body.size) {
         request->is_handed = true;
         http_request_refuse(request, &large);
+    } else if (size > server->limits.held_bytes - server->held_bytes) {
+        request->is_handed = true;
+        http_request_refuse(request, &held);
     } else if (http_bytes_add(&request->body, data, size)) {
         mark_broken(conn);
+    } else {
+        server->held_bytes += size;
     }
 }
 

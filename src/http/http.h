@@ -36,7 +36,8 @@ struct http_route {
 
 struct http_limits {
     size_t connections;  /* default 4,096; who comes beyond is answered 503 and closed */
-    size_t body_bytes;   /* 4 MiB; not with HTTP_STREAM_BODY */
+    size_t body_bytes;   /* 4 MiB; not with HTTP_STREAM_BODY; GET and HEAD have no body at all */
+    size_t held_bytes;   /* 256 MiB: of all bodies that are kept at once; 503 beyond */
     size_t header_bytes; /* 32 KiB */
     unsigned header_ms;  /* 10 s: for all of the header */
     unsigned body_ms;    /* 60 s: for all of the body; with HTTP_STREAM_BODY, between two parts */

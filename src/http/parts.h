@@ -79,9 +79,10 @@ struct http_server {
     TAILQ_HEAD(http_conns, http_conn) conns;
     TAILQ_HEAD(http_kicked, http_conn) kicked;
     size_t conns_count;
-    uv_idle_t idle;   /* runs while there are kicked connections */
-    uv_timer_t timer; /* accepting again; then the end of draining */
-    bool is_paused;   /* accepts nothing for now */
+    size_t held_bytes; /* of bodies that are kept whole, where the client is still there */
+    uv_idle_t idle;    /* runs while there are kicked connections */
+    uv_timer_t timer;  /* accepting again; then the end of draining */
+    bool is_paused;    /* accepts nothing for now */
     bool is_draining;
     bool is_stopped;
     void (*drained)(void *arg);

@@ -293,6 +293,7 @@ static void set_limits(struct http_limits *limits, const struct http_limits *ask
     *limits = *asked;
     limits->connections = asked->connections ? asked->connections : 4096;
     limits->body_bytes = asked->body_bytes ? asked->body_bytes : (size_t)4 << 20;
+    limits->held_bytes = asked->held_bytes ? asked->held_bytes : (size_t)256 << 20;
     limits->header_bytes = asked->header_bytes ? asked->header_bytes : (size_t)32 << 10;
     limits->header_ms = asked->header_ms ? asked->header_ms : 10000;
     limits->body_ms = asked->body_ms ? asked->body_ms : 60000;

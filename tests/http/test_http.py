@@ -479,6 +479,31 @@ def test_a_body_beyond_the_limit_is_not_read(serve):
     assert time.monotonic() - started < 9
 
 
+@pytest.mark.parametrize("method", [b"GET", b"HEAD"])
+@pytest.mark.parametrize("framing", [b"Content-Length: 9", b"Transfer-Encoding: chunked"])
+def test_get_takes_no_body(serve, method, framing):
+    server = serve("unix")
+    assert status(server.raw(method + b" /hello HTTP/1.1\r\nHost: x\r\n" + framing +
+                             b"\r\n\r\n")) == 413
+
+
+def test_all_bodies_together_have_a_limit(serve):
+    server = serve("unix", held_bytes=100_000)
+    head = b"POST /echo HTTP/1.1\r\nHost: x\r\nContent-Length: 60000\r\n\r\n"
+    for _ in range(3):
+        with server.connect() as first:
+            first.sendall(head + b"a" * 59_999)
+            time.sleep(0.1)
+            response, text = server.get("/echo", "POST", b"b" * 60_000)
+            assert response.status == 503 and b"capacity" in text
+            first.sendall(b"a")
+            read_until(first, b"a" * 60_000)
+        assert server.get("/echo", "POST", b"c" * 60_000)[1] == b"c" * 60_000
+        with server.connect() as leaves:
+            leaves.sendall(head + b"d" * 50_000)
+            time.sleep(0.1)
+
+
 def test_connections_beyond_the_limit_are_told(serve):
     server = serve("unix", connections=3)
     held = [server.connect() for _ in range(3)]
