@@ -44,6 +44,7 @@ static void on_closed(uv_handle_t *handle)
 static void close_conn(struct http_conn *conn)
 {
     conn->state = CONN_CLOSED;
+    conn->server->open_count[conn->peer.is_unix]--;
     TAILQ_REMOVE(&conn->server->conns, conn, next);
     if (conn->is_kicked) {
         TAILQ_REMOVE(&conn->server->kicked, conn, kicked_next);
@@ -341,6 +342,7 @@ static size_t take_head(struct http_conn *conn, const char *data, size_t size)
         return 0;
     }
     conn->request = request;
+    conn->has_asked = true;
     begin(conn, request, request->text + head_size + 1);
     return head_size;
 }
@@ -669,6 +671,7 @@ void http_conn_new(struct http_server *server, int fd, const struct http_peer *p
     conn->peer = *peer;
     TAILQ_INSERT_TAIL(&server->conns, conn, next);
     server->conns_count++;
+    server->open_count[peer->is_unix]++;
     if (is_refused) {
         refuse_unread(conn, &full);
     } else {

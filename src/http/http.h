@@ -35,7 +35,9 @@ struct http_route {
 };
 
 struct http_limits {
-    size_t connections;  /* default 4,096; who comes beyond is answered 503 and closed */
+    /* Default 4,096, on TCP and on unix sockets each, so that neither takes the places of the other.
+     * Who comes beyond takes the place of the oldest that has not asked anything, or is answered 503. */
+    size_t connections;
     size_t body_bytes;   /* 4 MiB; not with HTTP_STREAM_BODY; GET and HEAD have no body at all */
     size_t held_bytes;   /* 256 MiB: of all bodies that are kept at once; 503 beyond */
     size_t header_bytes; /* 32 KiB */

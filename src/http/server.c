@@ -1,7 +1,8 @@
 /* Listening, accepting, the limit of connections, and the end of it all.
  *
- * One loop for all connections. Who comes when all places are taken is told so (503) as long as there
- * are places to say it; after that nobody is accepted until somebody has left. */
+ * One loop for all connections. Who comes when all places are taken gets that of one who only connected,
+ * or is told so (503) as long as there are places to say it; after that nobody is accepted until somebody
+ * has left. Whoever reaches the host by TCP must never keep those of the unix socket out. */
 #include "http/parts.h"
 
 #include "base/fd.h"
@@ -177,9 +178,27 @@ static int find_peer(int fd, const struct sockaddr_storage *address, struct http
     return 0;
 }
 
-static bool is_full(const struct http_server *server)
+static bool is_full(const struct http_server *server, bool is_unix)
 {
-    return server->conns_count >= server->limits.connections + HTTP_REFUSED_MAX;
+    return server->open_count[is_unix] >= server->limits.connections + HTTP_REFUSED_MAX;
+}
+
+/* Whether there is a place, if need be that of the oldest who has not asked anything. */
+static bool make_place(struct http_server *server, bool is_unix)
+{
+    struct http_conn *conn;
+
+    if (server->open_count[is_unix] < server->limits.connections) {
+        return true;
+    }
+    TAILQ_FOREACH(conn, &server->conns, next)
+    {
+        if (conn->peer.is_unix == is_unix && conn->state == CONN_HEADER && !conn->has_asked) {
+            http_conn_cut(conn);
+            return true;
+        }
+    }
+    return false;
 }
 
 /* False where nothing more is to be accepted now. */
@@ -210,9 +229,9 @@ static bool accept_one(struct http_listener *listener)
     if (!peer.is_unix) {
         setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on));
     }
-    bool is_refused = server->conns_count >= server->limits.connections;
+    bool is_refused = !make_place(server, peer.is_unix);
     http_conn_new(server, fd_take(&fd), &peer, is_refused);
-    if (is_full(server)) {
+    if (is_full(server, peer.is_unix)) {
         watch_listeners(server);
         return false;
     }
@@ -235,11 +254,11 @@ static void on_listener(uv_poll_t *poll, int status, int events)
 static void watch_listeners(struct http_server *server)
 {
     struct http_listener *listener;
-    bool accepts = !server->is_paused && !server->is_draining && !is_full(server);
+    bool accepts = !server->is_paused && !server->is_draining;
 
     SLIST_FOREACH(listener, &server->listeners, next)
     {
-        if (!accepts) {
+        if (!accepts || is_full(server, listener->is_unix)) {
             uv_poll_stop(&listener->poll);
         } else if (!uv_is_active((uv_handle_t *)&listener->poll)) {
             uv_poll_start(&listener->poll, UV_READABLE, on_listener);
@@ -331,6 +350,8 @@ int http_listen(struct http_server *server, int socket, struct error *err)
 {
     _cleanup_close_ int fd = socket;
     _cleanup_free_ struct http_listener *listener = calloc(1, sizeof(*listener));
+    struct sockaddr address = {.sa_family = AF_UNSPEC};
+    socklen_t size = sizeof(address);
     int code;
 
     if (!listener) {
@@ -343,6 +364,8 @@ int http_listen(struct http_server *server, int socket, struct error *err)
     listener->poll.data = listener;
     listener->server = server;
     listener->fd = fd_take(&fd);
+    listener->is_unix = getsockname(listener->fd, &address, &size) == 0 &&
+                        address.sa_family == AF_UNIX;
     server->handles++;
     SLIST_INSERT_HEAD(&server->listeners, listener, next);
     listener = NULL;

@@ -452,6 +452,8 @@ static int listen_on(const char *where, int *port)
     return fd;
 }
 
+static bool listens_too; /* on TCP, beside a unix socket */
+
 static void set_limit(struct http_limits *limits, const char *word)
 {
     const char *equals = strchr(word, '=');
@@ -473,6 +475,8 @@ static void set_limit(struct http_limits *limits, const char *word)
         limits->idle_ms = (unsigned)value;
     } else if (strncmp(word, "backlog_bytes=", 14) == 0) {
         limits->backlog_bytes = backlog_bytes = value;
+    } else if (strncmp(word, "tcp=", 4) == 0) {
+        listens_too = value != 0;
     } else {
         fprintf(stderr, "server: '%s' is no limit\n", word);
         exit(1);
@@ -500,7 +504,8 @@ int main(int argc, char **argv)
     loop = &the_loop;
     uv_loop_init(loop);
     if (http_start(loop, &options, &server, &err) ||
-        http_listen(server, listen_on(argv[1], &port), &err)) {
+        http_listen(server, listen_on(argv[1], &port), &err) ||
+        (listens_too && http_listen(server, listen_on("tcp", &port), &err))) {
         fprintf(stderr, "server: %s\n", err.text);
         return 1;
     }

@@ -522,6 +522,30 @@ def test_connections_beyond_the_limit_are_told(serve):
         client.close()
 
 
+def test_who_only_connects_keeps_nobody_out(serve):
+    server = serve("tcp", connections=3)
+    asked = server.connect()
+    asked.sendall(HELLO)
+    read_until(asked, b"hello\n")
+    crowd = [server.connect() for _ in range(200)]
+    assert server.get("/hello")[1] == b"hello\n"
+    asked.sendall(HELLO)
+    read_until(asked, b"hello\n")
+    for client in [asked, *crowd]:
+        client.close()
+
+
+def test_connections_of_tcp_take_no_place_of_the_unix_socket(serve):
+    server = serve("unix", connections=2, tcp=1)
+    crowd = [socket.create_connection(("127.0.0.1", server.port), 10) for _ in range(80)]
+    for client in crowd[:10]:
+        client.sendall(HELLO)
+    time.sleep(0.3)
+    assert server.get("/hello")[1] == b"hello\n"
+    for client in crowd:
+        client.close()
+
+
 def test_far_more_connections_than_the_limit_only_wait(serve):
     server = serve("unix", connections=2)
     crowd = []
