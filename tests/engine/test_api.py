@@ -878,6 +878,22 @@ def test_a_first_that_goes_away_does_not_take_the_answer_from_others(serve, api,
     second.close()
 
 
+def test_a_command_that_was_killed_with_its_client_is_no_answer(serve, api, shared):
+    body = {"command": "test -e /tmp/killed && exec echo again; touch /tmp/killed; sleep 600",
+            "tag": "cut-short"}
+    headers = {"Idempotency-Key": "k-cut-short"}
+    first = serve.client()
+    first.send("POST", f"{shared}/exec", body, headers)
+    harness.wait_for(lambda: run(api, shared, "test -e /tmp/killed")["process"]["exit_code"] == 0,
+                     what="the command")
+    first.close()
+    harness.wait_for(lambda: process_tagged(api, shared, "cut-short")["state"] == "exited",
+                     what="its end")
+    again = api.post(f"{shared}/exec", body, headers=headers)
+    assert again.status == 200 and again.json["stdout"] == "again\n", again
+    assert again.headers["Idempotent-Replayed"] is None
+
+
 def test_what_failed_may_be_tried_again_with_its_key(api, box):
     headers = {"Idempotency-Key": "k-failed"}
     api.post(f"{box}/stop")

@@ -22,6 +22,7 @@ struct run {
     struct body_process body;
     unsigned holds; /* the job's, and that of input on its way */
     bool is_exec, is_gone, has_ended;
+    bool is_killed;    /* because nobody wants it */
     struct proc *proc; /* while `wait` is there */
     struct proc_wait *wait;
     size_t fed;
@@ -259,15 +260,21 @@ static bool nobody_wants_it(const struct run *run)
            !job_has_waiters(run->job);
 }
 
+static void kill_unwanted(struct run *run, struct proc *proc)
+{
+    struct error ignored;
+
+    run->is_killed = proc_kill(proc, &ignored) == 0;
+}
+
 /* Its end is heard in any case, and answered into nowhere or to those who wait for the same. */
 static void client_gone(void *arg)
 {
     struct run *run = arg;
-    struct error err;
 
     run->is_gone = true;
     if (run->wait != NULL && nobody_wants_it(run))
-        (void)proc_kill(run->proc, &err);
+        kill_unwanted(run, run->proc);
 }
 
 /* The engine is about to end, and the next one knows the command. */
@@ -290,6 +297,15 @@ static void goes_on(struct job *job)
                  view.id, sandbox, view.id);
 }
 
+/* What we killed half way has done nothing that a repetition of the request could be answered with. */
+static bool is_cut_short(const struct run *run, struct proc *proc)
+{
+    struct proc_view view;
+
+    proc_look(proc, &view);
+    return run->is_killed && view.signal != 0;
+}
+
 static void ended(void *arg, struct proc *proc, const struct error *err)
 {
     struct run *run = arg;
@@ -297,7 +313,7 @@ static void ended(void *arg, struct proc *proc, const struct error *err)
     job_on_drain(run->job, NULL);
     run->wait = NULL;
     run->has_ended = true;
-    if (run->is_gone && run->job->once == NULL)
+    if (run->is_gone && (run->job->once == NULL || (err == NULL && is_cut_short(run, proc))))
         job_abort(run->job);
     else if (err != NULL)
         job_problem(run->job, err);
@@ -327,7 +343,6 @@ static void wait_for_end(struct run *run, struct proc *proc)
 static void started(void *arg, struct proc *proc, const struct error *err)
 {
     struct run *run = arg;
-    struct error ignored;
 
     if (err != NULL) {
         job_problem(run->job, err);
@@ -340,7 +355,7 @@ static void started(void *arg, struct proc *proc, const struct error *err)
         answer_started(run, proc);
     } else {
         if (nobody_wants_it(run))
-            (void)proc_kill(proc, &ignored);
+            kill_unwanted(run, proc);
         wait_for_end(run, proc);
     }
     run_drop(run);
