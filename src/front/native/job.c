@@ -325,7 +325,7 @@ static void replay(struct job *job, const struct once_answer *answer)
     if (answer->was_too_large) {
         job_fail(job, "idempotency_conflict",
                  "the first request with this Idempotency-Key was done, but its answer was too "
-                 "large to be kept; GET what it made");
+                 "large to be kept, or others took its room; GET what it made");
         return;
     }
     http_add_header(job->request, "Idempotent-Replayed", "true");
