@@ -149,6 +149,18 @@ static void set_deadline(struct http_conn *conn, unsigned ms)
     }
 }
 
+/* Between two requests; each part of an answer that is taken renews it, but not without end. */
+static void set_idle_deadline(struct http_conn *conn)
+{
+    uint64_t now = uv_now(conn->server->loop);
+    unsigned ms = conn->server->limits.idle_ms;
+
+    if (conn->out.size > 0 && conn->answer_until < now + ms) {
+        ms = conn->answer_until > now ? (unsigned)(conn->answer_until - now) : 1;
+    }
+    set_deadline(conn, ms);
+}
+
 /* ---- writing ---- */
 
 static void mark_broken(struct http_conn *conn)
@@ -204,7 +216,7 @@ static bool flush(struct http_conn *conn)
         }
         http_bytes_take(out, (size_t)sent);
         if (!conn->request) {
-            set_deadline(conn, conn->server->limits.idle_ms);
+            set_idle_deadline(conn);
         }
     }
     request = conn->request;
@@ -228,6 +240,7 @@ void http_conn_answered(struct http_conn *conn, bool is_whole)
     }
     conn->state = CONN_HEADER;
     conn->is_in_header = false;
+    conn->answer_until = uv_now(conn->server->loop) + conn->server->limits.answer_ms;
     if (conn->is_processing) {
         return;
     }
@@ -571,7 +584,7 @@ static void settle(struct http_conn *conn)
         set_deadline(conn, wants_body(conn->request) ? limits->body_ms : 0);
     } else if (conn->state == CONN_HEADER && (conn->in.size == 0 || conn->out.size > 0)) {
         conn->is_in_header = false;
-        set_deadline(conn, limits->idle_ms);
+        set_idle_deadline(conn);
     } else if (conn->state == CONN_HEADER && !conn->is_in_header) {
         conn->is_in_header = true;
         set_deadline(conn, limits->header_ms);

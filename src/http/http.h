@@ -45,6 +45,7 @@ struct http_limits {
     unsigned body_ms;    /* 60 s: for all of the body; with HTTP_STREAM_BODY, between two parts */
     unsigned idle_ms;    /* 75 s: between two requests of a connection; for a client that takes none
                            * of a whole answer */
+    unsigned answer_ms;  /* 300 s: for all of an answer that is whole */
     size_t
         backlog_bytes; /* 1 MiB: a stream whose client does not read is not written beyond this */
 };

@@ -58,7 +58,8 @@ struct http_conn {
     unsigned handles;  /* of libuv, not closed yet */
     uint64_t deadline; /* 0: none */
     uint64_t timer_due;
-    size_t scanned; /* of the header in `in` */
+    uint64_t answer_until; /* all of the last answer must be taken by then */
+    size_t scanned;        /* of the header in `in` */
     size_t lingered;
     struct http_bytes in;
     struct http_bytes out;

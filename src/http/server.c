@@ -317,6 +317,7 @@ static void set_limits(struct http_limits *limits, const struct http_limits *ask
     limits->header_ms = asked->header_ms ? asked->header_ms : 10000;
     limits->body_ms = asked->body_ms ? asked->body_ms : 60000;
     limits->idle_ms = asked->idle_ms ? asked->idle_ms : 75000;
+    limits->answer_ms = asked->answer_ms ? asked->answer_ms : 300000;
     limits->backlog_bytes = asked->backlog_bytes ? asked->backlog_bytes : (size_t)1 << 20;
 }
 

@@ -486,6 +486,27 @@ def test_the_list_is_filtered_and_comes_in_pages(api):
             assert api.delete(path).status == 204
 
 
+def test_a_page_of_the_list_has_an_end_in_bytes(api):
+    env = {f"E{i}": "x" * 25_000 for i in range(4)}
+    paths = [make(api, name=f"large-{i}", env=env) for i in range(12)]
+    try:
+        query = {"name_prefix": "large-", "limit": 1000}
+        names = []
+        pages = 0
+        while True:
+            answer = api.get("/v1/sandboxes", query=query)
+            assert len(answer.bytes) < 1_200_000
+            names += [sandbox["name"] for sandbox in answer.json["sandboxes"]]
+            pages += 1
+            if answer.json["next"] is None:
+                break
+            query["cursor"] = answer.json["next"]
+        assert pages == 2 and names == [f"large-{i}" for i in range(12)]
+    finally:
+        for path in paths:
+            assert api.delete(path).status == 204
+
+
 def test_what_was_deleted_is_gone_and_what_never_was_is_not_found(api):
     path = make(api)
     assert api.delete(path).status == 204

@@ -473,6 +473,8 @@ static void set_limit(struct http_limits *limits, const char *word)
         limits->body_ms = (unsigned)value;
     } else if (strncmp(word, "idle_ms=", 8) == 0) {
         limits->idle_ms = (unsigned)value;
+    } else if (strncmp(word, "answer_ms=", 10) == 0) {
+        limits->answer_ms = (unsigned)value;
     } else if (strncmp(word, "backlog_bytes=", 14) == 0) {
         limits->backlog_bytes = backlog_bytes = value;
     } else if (strncmp(word, "tcp=", 4) == 0) {

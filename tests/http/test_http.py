@@ -719,6 +719,16 @@ def test_a_whole_answer_that_is_not_taken_is_dropped_in_time(serve):
     client.close()
 
 
+def test_a_whole_answer_that_is_taken_by_bits_is_dropped_in_time(serve):
+    server = serve("unix", answer_ms=1000)
+    with server.connect() as client:
+        client.sendall(b"GET /big?bytes=30000000 HTTP/1.1\r\nHost: x\r\n\r\n")
+        deadline = time.monotonic() + 10
+        while client.recv(65536):
+            assert time.monotonic() < deadline
+            time.sleep(0.05)
+
+
 def test_an_aborted_answer_is_seen_to_be_broken(server):
     answer = server.curl("/abort")
     assert answer.returncode in (18, 56), answer
