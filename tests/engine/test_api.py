@@ -828,6 +828,15 @@ def test_follow_that_is_not_read_is_held_back_and_told_the_gap(serve, api, share
     assert serving.text_of(rest, "stdout").endswith("2999999\n3000000\nend\n")
 
 
+def test_head_of_a_stream_is_its_header_and_the_connection_goes_on(api, shared):
+    process = start(api, shared, "sleep 600")
+    for path in (f"{process}/follow", "/v1/events", f"{process}/output", "/healthz"):
+        answer = api.ask("HEAD", path)
+        assert (answer.status, answer.bytes) == (200, b""), path
+    assert api.get(process).json["state"] == "running"
+    assert api.delete(process).status == 204
+
+
 def test_follow_is_kept_alive(api, shared):
     process = start(api, shared, "sleep 600")
     lines = serving.Lines(api, f"{process}/follow")

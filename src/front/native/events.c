@@ -110,7 +110,8 @@ HANDLER(events_stream)
         job_problem(job, &err);
         return;
     }
-    job_stream(job, "application/x-ndjson");
+    if (!job_stream(job, "application/x-ndjson"))
+        return;
     stream_add(&events->stream, job, true, more);
     http_on_gone(request, gone, events);
     job_on_drain(job, cut);

@@ -290,15 +290,20 @@ void job_answer_bytes(struct job *job, unsigned status, const char *content_type
     finish(job, &answer);
 }
 
-void job_stream(struct job *job, const char *content_type)
+bool job_stream(struct job *job, const char *content_type)
 {
+    bool is_head = strcmp(http_method(job->request), "HEAD") == 0;
+    struct native *native = job->native;
     struct once *once = job->once;
     struct once_answer answer = {.status = 200, .was_too_large = true};
 
     job->once = NULL;
     http_stream(job->request, 200, content_type);
+    if (is_head)
+        http_finish(job->request);
     if (once != NULL)
-        once_finish(job->native->once, once, &answer);
+        once_finish(native->once, once, &answer);
+    return !is_head;
 }
 
 void job_abort(struct job *job)

@@ -89,8 +89,9 @@ void job_answer_bytes(struct job *job, unsigned status, const char *content_type
 void job_problem(struct job *job, const struct error *err);
 void job_fail(struct job *job, const char *code, const char *fmt, ...)
     __attribute__((format(printf, 3, 4)));
-/* Begins an answer in parts; what it is kept for repetitions is that it was too large. */
-void job_stream(struct job *job, const char *content_type);
+/* Begins an answer in parts; what it is kept for repetitions is that it was too large. False: that was all
+ * of it, for only the header was asked for (HEAD); the job is gone. */
+bool job_stream(struct job *job, const char *content_type);
 void job_abort(struct job *job);
 
 /* The code of `err`, or what it is among those of problem.c, printed and sent. */
