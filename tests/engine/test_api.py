@@ -129,6 +129,15 @@ def test_every_code_is_in_the_document_and_the_other_way_round():
     assert set(codes) == set(document()["components"]["schemas"]["Code"]["enum"])
 
 
+def test_every_code_of_the_http_server_is_a_problem_of_the_api():
+    rows = set(re.findall(r'^    \{"([a-z_]+)", ([0-9]{3}),', (NATIVE / "problem.c").read_text(),
+                          re.M))
+    used = {(code, status) for path in (harness.ROOT / "src" / "http").glob("*.c")
+            for status, code in re.findall(r'(?<![0-9])([45][0-9]{2}),\s+"([a-z_]+)",',
+                                           path.read_text())}
+    assert len(used) > 10 and used <= rows, used - rows
+
+
 def test_every_reference_of_the_document_leads_somewhere():
     whole = document()
 
