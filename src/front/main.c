@@ -122,10 +122,14 @@ static int given_read(struct program *program, struct error *err)
     uint64_t count, owner, config, is_private;
 
     if (environment_number("COVE_LISTEN_FDS", LISTEN_MOST, 0, &count, err) != 0 ||
-        environment_number("COVE_OWNER_UID", UINT32_MAX - 1, (uid_t)-1, &owner, err) != 0 ||
+        environment_number("COVE_OWNER_UID", UINT32_MAX - 1, UINT64_MAX, &owner, err) != 0 ||
         environment_number("COVE_CONFIG_FD", INT32_MAX, UINT64_MAX, &config, err) != 0 ||
         environment_number("COVE_PRIVATE", 1, 0, &is_private, err) != 0)
         return -1;
+    if (owner == UINT64_MAX)
+        return error_set(err, "bad_start", 0,
+                         "COVE_OWNER_UID is missing: cove-engine is started by cove serve, not by "
+                         "hand");
     program->owner = (uid_t)owner;
     program->config = config == UINT64_MAX ? -1 : (int)config;
     program->is_private = is_private != 0;

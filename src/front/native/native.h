@@ -13,7 +13,7 @@ struct native_options {
     /* What a request may call this host, beside loopback names and addresses: NULL-terminated; copied.
      * NULL: nothing else. */
     const char *const *hosts;
-    uid_t owner; /* who may use the unix socket, beside root; (uid_t)-1: by its file mode alone */
+    uid_t owner; /* who may use the unix socket, beside root; (uid_t)-1: nobody */
 };
 
 /* The routes, the limits of streams and the two callbacks of struct http_options; `data` is the native,
