@@ -413,6 +413,16 @@ def test_unknown_paths_methods_and_queries_are_told(api, shared):
 
 # ---- sandboxes ---------------------------------------------------------------------------------
 
+@pytest.mark.parametrize("target, part", [
+    ("/v1/sandboxes?limit=1&limit=2", '"limit" is there twice'),
+    ("/v1/sandboxes?state=running&label=a%3Db&state=running", '"state" is there twice'),
+    ("/v1/roots?limit=1", '"limit" is unknown'),
+])
+def test_a_query_that_says_two_things_or_nothing_is_refused(api, target, part):
+    answer = api.get(target)
+    assert answer.code == "bad_request" and part in answer.json["detail"]
+
+
 def test_create_with_a_name_is_get_or_create(api):
     spec = {"name": "a name / é", "disk_kind": "ephemeral", "labels": {"k": "v"}}
     first = api.post("/v1/sandboxes", spec)

@@ -114,6 +114,17 @@ static bool is_known(const char *name, const char *const *known)
     return *known != NULL;
 }
 
+/* Which of two would count, nobody could know; but labels of a filter are many. */
+static bool is_repeated(const struct job *job, size_t index, const char *name)
+{
+    const char *earlier, *value;
+
+    for (size_t i = 0; i < index && http_query_at(job->request, i, &earlier, &value); i++)
+        if (strcmp(earlier, name) == 0)
+            return strcmp(name, "label") != 0;
+    return false;
+}
+
 bool job_query(struct job *job, const char *const *known)
 {
     const char *name, *value;
@@ -121,6 +132,10 @@ bool job_query(struct job *job, const char *const *known)
     for (size_t i = 0; http_query_at(job->request, i, &name, &value); i++) {
         if (!is_known(name, known)) {
             job_fail(job, "bad_request", "query parameter \"%.64s\" is unknown here", name);
+            return false;
+        }
+        if (is_repeated(job, i, name)) {
+            job_fail(job, "bad_request", "query parameter \"%.64s\" is there twice", name);
             return false;
         }
     }

@@ -58,7 +58,7 @@ struct job *job_begin(struct http_request *request, unsigned scope);
 int job_new(struct native *native, struct http_request *request, struct job **out);
 
 /* False, and it is answered, where the query has a name that is not in `known` (NULL-terminated), or has
- * one twice. */
+ * one twice that is not "label". */
 bool job_query(struct job *job, const char *const *known);
 /* A number of the query, `value` as it was where there is none; -1. */
 int job_query_count(const struct job *job, const char *name, uint64_t low, uint64_t high,
