@@ -247,13 +247,29 @@ static int start(struct program *program, struct error *err)
     return engine_open(&options, &program->engine, opened, program, err);
 }
 
+/* From here on nobody listens to these any more, and by default they would kill us half way: a terminal
+ * sends them to the group, and the keeper once more. */
+static void signals_block(void)
+{
+    sigset_t signals;
+
+    (void)sigemptyset(&signals);
+    (void)sigaddset(&signals, SIGTERM);
+    (void)sigaddset(&signals, SIGINT);
+    (void)pthread_sigmask(SIG_BLOCK, &signals, NULL);
+}
+
 static void close_all(struct program *program)
 {
+    signals_block();
     if (program->http != NULL)
         http_stop(program->http);
     uv_close((uv_handle_t *)&program->timer, NULL);
     uv_close((uv_handle_t *)&program->terminate, NULL);
     uv_close((uv_handle_t *)&program->interrupt, NULL);
+    /* For the threads that were there before. */
+    (void)signal(SIGTERM, SIG_IGN); // NOLINT(cert-err33-c)
+    (void)signal(SIGINT, SIG_IGN);  // NOLINT(cert-err33-c)
     (void)uv_run(&program->loop, UV_RUN_NOWAIT);
     engine_close(program->engine);
     if (program->native != NULL)

@@ -1,8 +1,10 @@
 """The native API as its clients see it: a running `cove serve`, raw HTTP over the unix socket and TCP."""
 import base64
+import contextlib
 import hashlib
 import http.client
 import json
+import os
 import pathlib
 import re
 import signal
@@ -1044,6 +1046,17 @@ def test_a_restart_ends_no_command(serve):
         ended = api.get(f"{path}/processes/{process['id']}/wait").json
         assert (ended["exit_code"], ended["signal"], ended["stdout"]["bytes"]) == (0, None, 3)
         assert api.delete(path).status == 204
+
+
+def test_an_engine_that_is_told_to_end_again_and_again_ends_well(tmp_path):
+    with serving.Serve(tmp_path) as serve:
+        engine = serve.engine_pid()
+        with contextlib.suppress(ProcessLookupError):
+            while serve.engine_pid() == engine:
+                os.kill(engine, signal.SIGTERM)
+                time.sleep(0.0005)
+        serve.wait_ready()
+        assert "killed by signal" not in serve.said() and "signal 15:" in serve.said()
 
 
 def test_streams_and_waits_do_not_hold_a_restart_up(serve):
