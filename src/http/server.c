@@ -178,6 +178,24 @@ static int find_peer(int fd, const struct sockaddr_storage *address, struct http
     return 0;
 }
 
+/* A peer that vanished without a word is found out within a minute, also where nothing is said. One that
+ * is there and does not read is not cut: streams are held back for as long as it likes. */
+static void prepare_tcp(int fd)
+{
+    static const struct {
+        int level, name, value;
+    } options[] = {
+        {IPPROTO_TCP, TCP_NODELAY, 1},   {SOL_SOCKET, SO_KEEPALIVE, 1},
+        {IPPROTO_TCP, TCP_KEEPIDLE, 30}, {IPPROTO_TCP, TCP_KEEPINTVL, 10},
+        {IPPROTO_TCP, TCP_KEEPCNT, 3},
+    };
+
+    for (size_t i = 0; i < sizeof(options) / sizeof(options[0]); i++) {
+        setsockopt(fd, options[i].level, options[i].name, &options[i].value,
+                   sizeof(options[i].value));
+    }
+}
+
 static bool is_full(const struct http_server *server, bool is_unix)
 {
     return server->open_count[is_unix] >= server->limits.connections + HTTP_REFUSED_MAX;
@@ -208,7 +226,6 @@ static bool accept_one(struct http_listener *listener)
     struct sockaddr_storage address = {.ss_family = AF_UNSPEC};
     socklen_t size = sizeof(address);
     struct http_peer peer;
-    int on = 1;
 
     _cleanup_close_ int fd = accept4(listener->fd, (struct sockaddr *)&address, &size,
                                      SOCK_NONBLOCK | SOCK_CLOEXEC);
@@ -227,7 +244,7 @@ static bool accept_one(struct http_listener *listener)
         return true;
     }
     if (!peer.is_unix) {
-        setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on));
+        prepare_tcp(fd);
     }
     bool is_refused = !make_place(server, peer.is_unix);
     http_conn_new(server, fd_take(&fd), &peer, is_refused);

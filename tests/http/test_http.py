@@ -580,6 +580,18 @@ def test_a_client_that_leaves_while_nothing_is_written(server):
         server.until("live", 0)
 
 
+def test_a_client_that_vanishes_is_asked_after(serve):
+    server = serve("tcp")
+    with server.connect() as client:
+        client.sendall(HELLO)
+        read_until(client, b"hello\n")
+        ports = [f":{port:04X}" for port in (server.port, client.getsockname()[1])]
+        timers = [fields[5] for fields in map(str.split, open("/proc/net/tcp", encoding="ascii"))
+                  if fields[1].endswith(ports[0]) and fields[2].endswith(ports[1])]
+        assert len(timers) == 1 and timers[0].startswith("02:"), timers
+        assert int(timers[0][3:], 16) <= 30 * 100
+
+
 def test_a_client_that_is_reset(serve):
     server = serve("tcp")
     client = server.connect()
