@@ -108,7 +108,7 @@ static void refuse_unread(struct http_conn *conn, const struct http_refusal *no)
 static void on_deadline(struct http_conn *conn)
 {
     static const struct http_refusal late = {408, "request_timeout",
-                                             "The request took too long to arrive."};
+                                             "the request took too long to arrive"};
 
     if (conn->state == CONN_BODY && conn->request && conn->request->collects) {
         conn->request->is_handed = true;
@@ -310,7 +310,7 @@ static void begin(struct http_conn *conn, struct http_request *request, char *de
     } else if (request->is_whole) {
         request->route->handler(request, server->data);
     } else if (request->head.length > server->limits.body_bytes) {
-        no = (struct http_refusal){413, "body_too_large", "The body is larger than the limit."};
+        no = (struct http_refusal){413, "body_too_large", "the body is larger than the limit"};
         http_request_refuse(request, &no);
     } else {
         request->is_handed = false;
@@ -323,8 +323,8 @@ static void begin(struct http_conn *conn, struct http_request *request, char *de
 static size_t take_head(struct http_conn *conn, const char *data, size_t size)
 {
     static const struct http_refusal large = {431, "header_too_large",
-                                              "The header is larger than the limit."};
-    static const struct http_refusal broken = {400, "bad_request", "This is not HTTP/1.1."};
+                                              "the header is larger than the limit"};
+    static const struct http_refusal broken = {400, "bad_request", "this is not HTTP/1.1"};
     size_t limit = conn->server->limits.header_bytes;
     size_t head_size = 0;
     enum http_scan scan = http_scan_head(data, size, &conn->scanned, &head_size);
@@ -370,7 +370,7 @@ static void give(struct http_conn *conn, struct http_request *request, const cha
                  size_t size)
 {
     static const struct http_refusal large = {413, "body_too_large",
-                                              "The body is larger than the limit."};
+                                              "the body is larger than the limit"};
     static const struct http_refusal held = {
         503, "capacity", "the bodies of other requests take all the room for them; send it again"};
     struct http_server *server = conn->server;
@@ -401,7 +401,7 @@ static size_t take_body(struct http_conn *conn, struct http_request *request, co
                         size_t size)
 {
     static const struct http_refusal broken = {400, "bad_request",
-                                               "The chunks of the body are broken."};
+                                               "the chunks of the body are broken"};
     const char *at = data, *part = NULL;
     size_t left = size, part_size = 0;
 
@@ -668,7 +668,7 @@ void http_conn_new(struct http_server *server, int fd, const struct http_peer *p
                    bool is_refused)
 {
     static const struct http_refusal full = {503, "too_many_connections",
-                                             "All connections are taken."};
+                                             "all connections are taken"};
     struct http_conn *conn = calloc(1, sizeof(*conn));
 
     if (!conn || uv_poll_init(server->loop, &conn->poll, fd)) {

@@ -210,7 +210,7 @@ def test_however_requests_are_split_the_answers_are_the_same(server):
          + chunked + b"0\r\nA: b\r\n\r\n", b"%d" % body.count(b"u")),
         (b"GET /later?ms=1 HTTP/1.1\r\nHost: x\r\n\r\n", b"later\n"),
         (b"GET /nowhere HTTP/1.1\r\nHost: x\r\n\r\n",
-         b"route_not_found: There is nothing at this path."),
+         b"route_not_found: there is nothing at this path"),
     ]
     for _ in range(20):
         chosen = random.choices(asked, k=12)
