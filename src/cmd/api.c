@@ -71,14 +71,25 @@ static const struct {
     {"stdin_closed", "give a process input with cove exec -i"},
 };
 
+/* The API names what has a name by "name:NAME"; who types it says NAME. */
+static size_t name_length(const char *text, const char **rest)
+{
+    const char *prefix = strstr(text, "'name:");
+
+    *rest = prefix == NULL ? text : prefix + strlen("'name:");
+    return prefix == NULL ? 0 : (size_t)(prefix - text) + 1;
+}
+
 int api_fail(const struct error *err)
 {
-    size_t end = strcspn(err->text, ";");
+    const char *rest;
+    size_t before = name_length(err->text, &rest);
 
     for (size_t i = 0; i < sizeof(remedies) / sizeof(remedies[0]); i++) {
         if (strcmp(err->code, remedies[i].code) != 0)
             continue;
-        cmd_say("%.*s; %s", (int)end, err->text, remedies[i].remedy);
+        cmd_say("%.*s%.*s; %s", (int)before, err->text, (int)strcspn(rest, ";"), rest,
+                remedies[i].remedy);
         return CMD_FAILED;
     }
     return cmd_fail(err);

@@ -64,10 +64,12 @@ static int key_check(const char *key, struct error *err)
 
 int client_new(const struct wire_address *address, struct client **out, struct error *err)
 {
+    const char *url = getenv("COVE_URL");
     const char *key = getenv("COVE_API_KEY");
     struct client *client;
 
-    if (key != NULL && key[0] == '\0')
+    /* It is that of the server that was named; whatever else answers here must not get it. */
+    if (url == NULL || url[0] == '\0' || (key != NULL && key[0] == '\0'))
         key = NULL;
     if (key != NULL && key_check(key, err) < 0)
         return -1;
@@ -144,6 +146,12 @@ static int cut(struct error *err, int errnum)
 bool client_was_cut(const struct error *err)
 {
     return strcmp(err->code, "cut") == 0 || strcmp(err->code, "no_server") == 0;
+}
+
+bool client_may_come_back(const struct error *err)
+{
+    return client_was_cut(err) || strcmp(err->code, "no_answer") == 0 ||
+           strcmp(err->code, "draining") == 0 || strcmp(err->code, "not_ready") == 0;
 }
 
 /* Waits until the socket can be read or written. */
@@ -594,8 +602,9 @@ static int refused(const struct client *client, const struct doc *problem, struc
     if (detail == NULL)
         detail = doc_text(problem, "title");
     show_escape(shown, sizeof(shown), detail == NULL ? code : detail);
-    /* A detail in two parts says itself what to do, and knows better than the remedy of its kind. */
-    if (remedy == NULL || strchr(shown, ';') != NULL)
+    /* A detail in two parts says itself what to do, and knows better than the remedy of its kind; that of
+     * a bad request is the document of the API, which nobody at a command line has before him. */
+    if (remedy == NULL || strchr(shown, ';') != NULL || strcmp(code, "bad_request") == 0)
         remedy = "";
     show_escape(shown_remedy, sizeof(shown_remedy), remedy);
     if (strcmp(code, "bad_key") == 0 && client->key == NULL)

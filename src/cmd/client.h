@@ -74,6 +74,8 @@ void client_abandon(struct client *client);
 
 /* Whether an error means that the connection ended, not that the server refused. */
 bool client_was_cut(const struct error *err);
+/* Whether it may be that of a restart, after which the same can be asked again. */
+bool client_may_come_back(const struct error *err);
 
 /* A key for `repeat_key`. */
 #define CLIENT_KEY_SIZE 33

@@ -245,13 +245,6 @@ static int catch_up(struct follow *follow, struct error *err)
     return 0;
 }
 
-/* Whether a server that is back may go on where this error left off. */
-static bool is_worth_another(const struct error *err)
-{
-    return client_was_cut(err) || strcmp(err->code, "no_answer") == 0 ||
-           strcmp(err->code, "draining") == 0 || strcmp(err->code, "not_ready") == 0;
-}
-
 int follow_run(struct follow *follow, struct doc **process, struct error *err)
 {
     const struct timespec pause = {.tv_nsec = AGAIN_PAUSE_MS * 1000000L};
@@ -270,7 +263,7 @@ int follow_run(struct follow *follow, struct doc **process, struct error *err)
         if (result == 0)
             continue;
         client_abandon(follow->client);
-        if (follow->is_unread || !is_worth_another(err) ||
+        if (follow->is_unread || !client_may_come_back(err) ||
             clock_monotonic_ns() - heard_ns > AGAIN_MS * 1000000ULL)
             return -1;
         (void)nanosleep(&pause, NULL);

@@ -6,7 +6,10 @@
 
 #include <stdio.h>
 #include <string.h>
+#include <time.h>
 
+#define AGAIN_MS 30000 /* how long a server that went away is looked for */
+#define AGAIN_PAUSE_MS 200
 #define ROUND_MS 20000 /* one request; what stands between us and the server may cut longer ones */
 
 struct wait {
@@ -52,6 +55,8 @@ static int process_wait(struct client *client, const struct option_words *words,
 {
     char path[API_PATH_MAX + 64];
     const struct client_request request = {.path = path};
+    const struct timespec pause = {.tv_nsec = AGAIN_PAUSE_MS * 1000000L};
+    uint64_t heard = now_ms();
 
     for (;;) {
         uint64_t now = now_ms();
@@ -62,8 +67,14 @@ static int process_wait(struct client *client, const struct option_words *words,
         if (api_process_path(path, words->word[0], words->word[1], "/wait", err) < 0)
             return -1;
         (void)snprintf(path + strlen(path), 64, "?timeout_ms=%llu", (unsigned long long)round);
-        if (client_call(client, &request, process, err) < 0)
-            return -1;
+        if (client_call(client, &request, process, err) < 0) {
+            if (!client_may_come_back(err) || now - heard > AGAIN_MS)
+                return -1;
+            client_abandon(client);
+            (void)nanosleep(&pause, NULL);
+            continue;
+        }
+        heard = now_ms();
         if (!api_process_runs(*process) || (deadline != 0 && now_ms() >= deadline))
             return 0;
         doc_freep(process);

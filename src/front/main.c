@@ -123,10 +123,14 @@ static int given_read(struct program *program, struct error *err)
     uint64_t count, owner, config, is_private;
 
     if (environment_number("COVE_LISTEN_FDS", LISTEN_MOST, 0, &count, err) != 0 ||
-        environment_number("COVE_OWNER_UID", UINT32_MAX - 1, (uid_t)-1, &owner, err) != 0 ||
+        environment_number("COVE_OWNER_UID", UINT32_MAX - 1, UINT64_MAX, &owner, err) != 0 ||
         environment_number("COVE_CONFIG_FD", INT32_MAX, UINT64_MAX, &config, err) != 0 ||
         environment_number("COVE_PRIVATE", 1, 0, &is_private, err) != 0)
         return -1;
+    if (owner == UINT64_MAX)
+        return error_set(err, "bad_start", 0,
+                         "COVE_OWNER_UID is missing: cove-engine is started by cove serve, not by "
+                         "hand");
     program->owner = (uid_t)owner;
     program->config = config == UINT64_MAX ? -1 : (int)config;
     program->is_private = is_private != 0;
@@ -268,13 +272,29 @@ static int start(struct program *program, struct error *err)
     return engine_open(&options, &program->engine, opened, program, err);
 }
 
+/* From here on nobody listens to these any more, and by default they would kill us half way: a terminal
+ * sends them to the group, and the keeper once more. */
+static void signals_block(void)
+{
+    sigset_t signals;
+
+    (void)sigemptyset(&signals);
+    (void)sigaddset(&signals, SIGTERM);
+    (void)sigaddset(&signals, SIGINT);
+    (void)pthread_sigmask(SIG_BLOCK, &signals, NULL);
+}
+
 static void close_all(struct program *program)
 {
+    signals_block();
     if (program->http != NULL)
         http_stop(program->http);
     uv_close((uv_handle_t *)&program->timer, NULL);
     uv_close((uv_handle_t *)&program->terminate, NULL);
     uv_close((uv_handle_t *)&program->interrupt, NULL);
+    /* For the threads that were there before. */
+    (void)signal(SIGTERM, SIG_IGN); // NOLINT(cert-err33-c)
+    (void)signal(SIGINT, SIG_IGN);  // NOLINT(cert-err33-c)
     (void)uv_run(&program->loop, UV_RUN_NOWAIT);
     engine_close(program->engine);
     if (program->native != NULL)

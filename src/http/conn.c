@@ -44,6 +44,7 @@ static void on_closed(uv_handle_t *handle)
 static void close_conn(struct http_conn *conn)
 {
     conn->state = CONN_CLOSED;
+    conn->server->open_count[conn->peer.is_unix]--;
     TAILQ_REMOVE(&conn->server->conns, conn, next);
     if (conn->is_kicked) {
         TAILQ_REMOVE(&conn->server->kicked, conn, kicked_next);
@@ -67,6 +68,7 @@ void http_conn_cut(struct http_conn *conn)
     if (!request) {
         return;
     }
+    conn->server->held_bytes -= request->body.size;
     request->conn = NULL;
     request->server = NULL;
     if (!request->is_handed) {
@@ -106,7 +108,7 @@ static void refuse_unread(struct http_conn *conn, const struct http_refusal *no)
 static void on_deadline(struct http_conn *conn)
 {
     static const struct http_refusal late = {408, "request_timeout",
-                                             "The request took too long to arrive."};
+                                             "the request took too long to arrive"};
 
     if (conn->state == CONN_BODY && conn->request && conn->request->collects) {
         conn->request->is_handed = true;
@@ -145,6 +147,18 @@ static void set_deadline(struct http_conn *conn, unsigned ms)
         conn->timer_due = conn->deadline;
         uv_timer_start(&conn->timer, on_timer, ms, 0);
     }
+}
+
+/* Between two requests; each part of an answer that is taken renews it, but not without end. */
+static void set_idle_deadline(struct http_conn *conn)
+{
+    uint64_t now = uv_now(conn->server->loop);
+    unsigned ms = conn->server->limits.idle_ms;
+
+    if (conn->out.size > 0 && conn->answer_until < now + ms) {
+        ms = conn->answer_until > now ? (unsigned)(conn->answer_until - now) : 1;
+    }
+    set_deadline(conn, ms);
 }
 
 /* ---- writing ---- */
@@ -202,7 +216,7 @@ static bool flush(struct http_conn *conn)
         }
         http_bytes_take(out, (size_t)sent);
         if (!conn->request) {
-            set_deadline(conn, conn->server->limits.idle_ms);
+            set_idle_deadline(conn);
         }
     }
     request = conn->request;
@@ -226,6 +240,7 @@ void http_conn_answered(struct http_conn *conn, bool is_whole)
     }
     conn->state = CONN_HEADER;
     conn->is_in_header = false;
+    conn->answer_until = uv_now(conn->server->loop) + conn->server->limits.answer_ms;
     if (conn->is_processing) {
         return;
     }
@@ -257,6 +272,9 @@ static void refuse_unread(struct http_conn *conn, const struct http_refusal *no)
 /* The header is read: whose it is, and whether he wants it. */
 static void begin(struct http_conn *conn, struct http_request *request, char *decoded)
 {
+    /* It means nothing, and a route that asks for no key would keep it for anybody. */
+    static const struct http_refusal bodiless = {413, "body_too_large",
+                                                 "a GET takes no body: send it without"};
     struct http_server *server = conn->server;
     struct http_refusal no;
     char allow[64];
@@ -284,13 +302,15 @@ static void begin(struct http_conn *conn, struct http_request *request, char *de
         http_request_refuse(request, &no);
         return;
     }
-    if (request->route->flags & HTTP_STREAM_BODY) {
+    if (!request->is_whole && (request->is_head || strcmp(request->head.method, "GET") == 0)) {
+        http_request_refuse(request, &bodiless);
+    } else if (request->route->flags & HTTP_STREAM_BODY) {
         conn->state = CONN_BODY;
         request->route->handler(request, server->data);
     } else if (request->is_whole) {
         request->route->handler(request, server->data);
     } else if (request->head.length > server->limits.body_bytes) {
-        no = (struct http_refusal){413, "body_too_large", "The body is larger than the limit."};
+        no = (struct http_refusal){413, "body_too_large", "the body is larger than the limit"};
         http_request_refuse(request, &no);
     } else {
         request->is_handed = false;
@@ -303,8 +323,8 @@ static void begin(struct http_conn *conn, struct http_request *request, char *de
 static size_t take_head(struct http_conn *conn, const char *data, size_t size)
 {
     static const struct http_refusal large = {431, "header_too_large",
-                                              "The header is larger than the limit."};
-    static const struct http_refusal broken = {400, "bad_request", "This is not HTTP/1.1."};
+                                              "the header is larger than the limit"};
+    static const struct http_refusal broken = {400, "bad_request", "this is not HTTP/1.1"};
     size_t limit = conn->server->limits.header_bytes;
     size_t head_size = 0;
     enum http_scan scan = http_scan_head(data, size, &conn->scanned, &head_size);
@@ -335,6 +355,7 @@ static size_t take_head(struct http_conn *conn, const char *data, size_t size)
         return 0;
     }
     conn->request = request;
+    conn->has_asked = true;
     begin(conn, request, request->text + head_size + 1);
     return head_size;
 }
@@ -349,7 +370,10 @@ static void give(struct http_conn *conn, struct http_request *request, const cha
                  size_t size)
 {
     static const struct http_refusal large = {413, "body_too_large",
-                                              "The body is larger than the limit."};
+                                              "the body is larger than the limit"};
+    static const struct http_refusal held = {
+        503, "capacity", "the bodies of other requests take all the room for them; send it again"};
+    struct http_server *server = conn->server;
 
     if (!request->collects) {
         /* Held before it is asked, so that it may already resume in there. */
@@ -362,8 +386,13 @@ static void give(struct http_conn *conn, struct http_request *request, const cha
     if (size > conn->server->limits.body_bytes - request->body.size) {
         request->is_handed = true;
         http_request_refuse(request, &large);
+    } else if (size > server->limits.held_bytes - server->held_bytes) {
+        request->is_handed = true;
+        http_request_refuse(request, &held);
     } else if (http_bytes_add(&request->body, data, size)) {
         mark_broken(conn);
+    } else {
+        server->held_bytes += size;
     }
 }
 
@@ -372,7 +401,7 @@ static size_t take_body(struct http_conn *conn, struct http_request *request, co
                         size_t size)
 {
     static const struct http_refusal broken = {400, "bad_request",
-                                               "The chunks of the body are broken."};
+                                               "the chunks of the body are broken"};
     const char *at = data, *part = NULL;
     size_t left = size, part_size = 0;
 
@@ -555,7 +584,7 @@ static void settle(struct http_conn *conn)
         set_deadline(conn, wants_body(conn->request) ? limits->body_ms : 0);
     } else if (conn->state == CONN_HEADER && (conn->in.size == 0 || conn->out.size > 0)) {
         conn->is_in_header = false;
-        set_deadline(conn, limits->idle_ms);
+        set_idle_deadline(conn);
     } else if (conn->state == CONN_HEADER && !conn->is_in_header) {
         conn->is_in_header = true;
         set_deadline(conn, limits->header_ms);
@@ -639,7 +668,7 @@ void http_conn_new(struct http_server *server, int fd, const struct http_peer *p
                    bool is_refused)
 {
     static const struct http_refusal full = {503, "too_many_connections",
-                                             "All connections are taken."};
+                                             "all connections are taken"};
     struct http_conn *conn = calloc(1, sizeof(*conn));
 
     if (!conn || uv_poll_init(server->loop, &conn->poll, fd)) {
@@ -655,6 +684,7 @@ void http_conn_new(struct http_server *server, int fd, const struct http_peer *p
     conn->peer = *peer;
     TAILQ_INSERT_TAIL(&server->conns, conn, next);
     server->conns_count++;
+    server->open_count[peer->is_unix]++;
     if (is_refused) {
         refuse_unread(conn, &full);
     } else {

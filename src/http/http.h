@@ -35,13 +35,17 @@ struct http_route {
 };
 
 struct http_limits {
-    size_t connections;  /* default 4,096; who comes beyond is answered 503 and closed */
-    size_t body_bytes;   /* 4 MiB; not with HTTP_STREAM_BODY */
+    /* Default 4,096, on TCP and on unix sockets each, so that neither takes the places of the other.
+     * Who comes beyond takes the place of the oldest that has not asked anything, or is answered 503. */
+    size_t connections;
+    size_t body_bytes;   /* 4 MiB; not with HTTP_STREAM_BODY; GET and HEAD have no body at all */
+    size_t held_bytes;   /* 256 MiB: of all bodies that are kept at once; 503 beyond */
     size_t header_bytes; /* 32 KiB */
     unsigned header_ms;  /* 10 s: for all of the header */
     unsigned body_ms;    /* 60 s: for all of the body; with HTTP_STREAM_BODY, between two parts */
     unsigned idle_ms;    /* 75 s: between two requests of a connection; for a client that takes none
                            * of a whole answer */
+    unsigned answer_ms;  /* 300 s: for all of an answer that is whole */
     size_t
         backlog_bytes; /* 1 MiB: a stream whose client does not read is not written beyond this */
 };

@@ -195,16 +195,16 @@ static int parse_query(char *query, struct http_head *head, struct http_refusal 
 
         if (length > 0) {
             if (head->query_count == HTTP_QUERY_MAX) {
-                return bad(no, "The query has too many parts.");
+                return bad(no, "the query has too many parts");
             }
             if (equals) {
                 if (http_decode(equals + 1, length - name_length - 1, true, equals + 1)) {
-                    return bad(no, "The query is not percent-encoded UTF-8.");
+                    return bad(no, "the query is not percent-encoded UTF-8");
                 }
                 value = equals + 1;
             }
             if (http_decode(query, name_length, true, query)) {
-                return bad(no, "The query is not percent-encoded UTF-8.");
+                return bad(no, "the query is not percent-encoded UTF-8");
             }
             head->query[head->query_count++] = (struct http_field){query, value};
         }
@@ -219,10 +219,10 @@ static int check_path(const char *path, struct http_refusal *no)
     for (const char *at = path; *at; at++) {
         if (*at == '%' &&
             (hex_digit((unsigned char)at[1]) < 0 || hex_digit((unsigned char)at[2]) < 0)) {
-            return bad(no, "The path holds a '%' that two hexadecimal digits do not follow.");
+            return bad(no, "the path holds a '%' that two hexadecimal digits do not follow");
         }
         if (*at == '%' && at[1] == '0' && at[2] == '0') {
-            return bad(no, "The path holds a NUL.");
+            return bad(no, "the path holds a NUL");
         }
     }
     return 0;
@@ -240,9 +240,9 @@ static int parse_version(const char *version, struct http_head *head, struct htt
     }
     if (strncmp(version, "HTTP/", 5) == 0 && version[5] >= '0' && version[5] <= '9' &&
         version[6] == '.' && version[7] >= '0' && version[7] <= '9' && version[8] == '\0') {
-        return refuse(no, 505, "http_version", "This server speaks HTTP/1.1 and HTTP/1.0.");
+        return refuse(no, 505, "http_version", "this server speaks HTTP/1.1 and HTTP/1.0");
     }
-    return bad(no, "The request line does not end with a version of HTTP.");
+    return bad(no, "the request line does not end with a version of HTTP");
 }
 
 /* METHOD SP target SP version. The host of a target in absolute form is given back. */
@@ -253,20 +253,20 @@ static int parse_request_line(char *line, struct http_head *head, const char **a
     char *version = target ? strchr(target + 1, ' ') : NULL;
 
     if (!version || target == line || target - line > HTTP_METHOD_MAX) {
-        return bad(no, "The request line is not 'METHOD target HTTP/1.1'.");
+        return bad(no, "the request line is not 'METHOD target HTTP/1.1'");
     }
     *target++ = '\0';
     *version++ = '\0';
     head->method = line;
     if (!http_is_name(line)) {
-        return bad(no, "The method is not a word.");
+        return bad(no, "the method is not a word");
     }
     if (parse_version(version, head, no)) {
         return -1;
     }
     for (const char *at = target; *at; at++) {
         if (*at <= ' ' || *at > '~' || *at == '#') {
-            return bad(no, "The target holds a byte that has to be percent-encoded.");
+            return bad(no, "the target holds a byte that has to be percent-encoded");
         }
     }
     *authority = NULL;
@@ -274,13 +274,13 @@ static int parse_request_line(char *line, struct http_head *head, const char **a
         char *host = target + 7;
         *authority_length = strcspn(host, "/?");
         if (host[*authority_length] != '/') {
-            return bad(no, "The target has no path.");
+            return bad(no, "the target has no path");
         }
         *authority = host;
         target = host + *authority_length;
     }
     if (target[0] != '/' && strcmp(target, "*") != 0) {
-        return bad(no, "The target does not start with '/'.");
+        return bad(no, "the target does not start with '/'");
     }
     head->path = target;
     char *query = strchr(target, '?');
@@ -297,23 +297,23 @@ static int parse_field(char *line, size_t length, struct http_head *head, struct
     char *value, *end = line + length;
 
     if (head->fields_count == HTTP_FIELDS_MAX) {
-        return refuse(no, 431, "header_too_large", "The header has too many fields.");
+        return refuse(no, 431, "header_too_large", "the header has too many fields");
     }
     if (line[0] == ' ' || line[0] == '\t') {
-        return bad(no, "A field of the header is folded over two lines.");
+        return bad(no, "a field of the header is folded over two lines");
     }
     if (!colon) {
-        return bad(no, "A line of the header has no colon.");
+        return bad(no, "a line of the header has no colon");
     }
     /* A NUL within the line would make it shorter for what reads strings. */
     for (const char *at = colon + 1; at < end; at++) {
         if (!is_field_byte((unsigned char)*at)) {
-            return bad(no, "A field of the header holds a control character.");
+            return bad(no, "a field of the header holds a control character");
         }
     }
     *colon = '\0';
     if (strlen(line) != (size_t)(colon - line) || !http_is_name(line)) {
-        return bad(no, "The name of a field of the header is not a word.");
+        return bad(no, "the name of a field of the header is not a word");
     }
     value = colon + 1;
     while (value < end && (*value == ' ' || *value == '\t')) {
@@ -347,7 +347,7 @@ static int check_singletons(const struct http_head *head, struct http_refusal *n
                 continue;
             }
             if (seen & (1U << k)) {
-                return bad(no, "A field of the header that may be there once is there twice.");
+                return bad(no, "a field of the header that may be there once is there twice");
             }
             seen |= 1U << k;
         }
@@ -360,11 +360,11 @@ static int parse_length(const char *value, uint64_t *length, struct http_refusal
     uint64_t total = 0;
 
     if (*value == '\0' || strlen(value) > 18) {
-        return bad(no, "Content-Length is not a number that can be meant.");
+        return bad(no, "Content-Length is not a number that can be meant");
     }
     for (; *value; value++) {
         if (*value < '0' || *value > '9') {
-            return bad(no, "Content-Length is not a number.");
+            return bad(no, "Content-Length is not a number");
         }
         total = total * 10 + (uint64_t)(*value - '0');
     }
@@ -393,10 +393,10 @@ static int parse_framing(struct http_head *head, struct http_refusal *no)
     const char *coding = http_field_find(head, "transfer-encoding");
 
     if (coding && (length || head->is_old)) {
-        return bad(no, "Transfer-Encoding does not go with Content-Length or with HTTP/1.0.");
+        return bad(no, "Transfer-Encoding does not go with Content-Length or with HTTP/1.0");
     }
     if (coding && strcasecmp(coding, "chunked") != 0) {
-        return refuse(no, 501, "unsupported_coding", "The only Transfer-Encoding is 'chunked'.");
+        return refuse(no, 501, "unsupported_coding", "the only Transfer-Encoding is 'chunked'");
     }
     head->is_chunked = coding != NULL;
     return length ? parse_length(length, &head->length, no) : 0;
@@ -415,7 +415,7 @@ static int parse_connection(struct http_head *head, struct http_refusal *no)
     }
     head->keeps_alive = !closes && (head->keeps_alive || keeps);
     if (expect && strcasecmp(expect, "100-continue") != 0) {
-        return refuse(no, 417, "expectation_failed", "The only Expect is '100-continue'.");
+        return refuse(no, 417, "expectation_failed", "the only Expect is '100-continue'");
     }
     head->expects_continue = expect && !head->is_old;
     return 0;
@@ -437,7 +437,7 @@ int http_parse_head(char *text, size_t size, struct http_head *head, struct http
     }
     line = next_line(&at, end, &length);
     if (!line || strlen(line) != length) {
-        return bad(no, "The request line is broken.");
+        return bad(no, "the request line is broken");
     }
     if (parse_request_line(line, head, &authority, &authority_length, no)) {
         return -1;
@@ -445,7 +445,7 @@ int http_parse_head(char *text, size_t size, struct http_head *head, struct http
     for (;;) {
         line = next_line(&at, end, &length);
         if (!line) {
-            return bad(no, "A line of the header does not end with CR LF.");
+            return bad(no, "a line of the header does not end with CR LF");
         }
         if (length == 0) {
             break;
@@ -459,11 +459,11 @@ int http_parse_head(char *text, size_t size, struct http_head *head, struct http
     }
     host = http_field_find(head, "host");
     if (!host && !head->is_old) {
-        return bad(no, "The Host field is missing.");
+        return bad(no, "the Host field is missing");
     }
     if (authority && (!host || strlen(host) != authority_length ||
                       strncasecmp(host, authority, authority_length) != 0)) {
-        return bad(no, "The host of the target is not that of the Host field.");
+        return bad(no, "the host of the target is not that of the Host field");
     }
     return 0;
 }

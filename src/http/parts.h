@@ -19,6 +19,7 @@ struct http_listener {
     SLIST_ENTRY(http_listener) next;
     uv_poll_t poll;
     int fd;
+    bool is_unix;
     struct http_server *server;
 };
 
@@ -51,12 +52,14 @@ struct http_conn {
     bool is_broken;  /* cannot be written to; or is to be cut */
     bool is_kicked;
     bool is_processing;
+    bool has_asked;    /* a request, whole up to its body */
     bool is_in_header; /* the deadline is that of a header that has begun */
     bool has_unread;   /* more of a body may come that nobody will read */
     unsigned handles;  /* of libuv, not closed yet */
     uint64_t deadline; /* 0: none */
     uint64_t timer_due;
-    size_t scanned; /* of the header in `in` */
+    uint64_t answer_until; /* all of the last answer must be taken by then */
+    size_t scanned;        /* of the header in `in` */
     size_t lingered;
     struct http_bytes in;
     struct http_bytes out;
@@ -79,9 +82,11 @@ struct http_server {
     TAILQ_HEAD(http_conns, http_conn) conns;
     TAILQ_HEAD(http_kicked, http_conn) kicked;
     size_t conns_count;
-    uv_idle_t idle;   /* runs while there are kicked connections */
-    uv_timer_t timer; /* accepting again; then the end of draining */
-    bool is_paused;   /* accepts nothing for now */
+    size_t open_count[2]; /* on TCP, on unix sockets */
+    size_t held_bytes;    /* of bodies that are kept whole, where the client is still there */
+    uv_idle_t idle;       /* runs while there are kicked connections */
+    uv_timer_t timer;     /* accepting again; then the end of draining */
+    bool is_paused;       /* accepts nothing for now */
     bool is_draining;
     bool is_stopped;
     void (*drained)(void *arg);

@@ -80,6 +80,9 @@ void http_request_free(struct http_request *request)
     if (request->free_user) {
         request->free_user(request->user);
     }
+    if (request->server) {
+        request->server->held_bytes -= request->body.size;
+    }
     http_bytes_free(&request->body);
     http_bytes_free(&request->extra);
     free(request);

@@ -87,15 +87,14 @@ const struct http_route *http_route_find(struct http_request *request, char *dec
         if (decode_params(request, decoded)) {
             request->params_count = 0;
             *no = (struct http_refusal){400, "bad_request",
-                                        "A part of the path is not percent-encoded UTF-8."};
+                                        "a part of the path is not percent-encoded UTF-8"};
             return NULL;
         }
         return route;
     }
     request->params_count = 0;
-    *no = allow[0]
-              ? (struct http_refusal){405, "method_not_allowed",
-                                      "There is nothing at this path for this method."}
-              : (struct http_refusal){404, "route_not_found", "There is nothing at this path."};
+    *no = allow[0] ? (struct http_refusal){405, "method_not_allowed",
+                                           "there is nothing at this path for this method"}
+                   : (struct http_refusal){404, "route_not_found", "there is nothing at this path"};
     return NULL;
 }

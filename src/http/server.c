@@ -1,7 +1,8 @@
 /* Listening, accepting, the limit of connections, and the end of it all.
  *
- * One loop for all connections. Who comes when all places are taken is told so (503) as long as there
- * are places to say it; after that nobody is accepted until somebody has left. */
+ * One loop for all connections. Who comes when all places are taken gets that of one who only connected,
+ * or is told so (503) as long as there are places to say it; after that nobody is accepted until somebody
+ * has left. Whoever reaches the host by TCP must never keep those of the unix socket out. */
 #include "http/parts.h"
 
 #include "base/fd.h"
@@ -177,9 +178,45 @@ static int find_peer(int fd, const struct sockaddr_storage *address, struct http
     return 0;
 }
 
-static bool is_full(const struct http_server *server)
+/* A peer that vanished without a word is found out within a minute, also where nothing is said. One that
+ * is there and does not read is not cut: streams are held back for as long as it likes. */
+static void prepare_tcp(int fd)
 {
-    return server->conns_count >= server->limits.connections + HTTP_REFUSED_MAX;
+    static const struct {
+        int level, name, value;
+    } options[] = {
+        {IPPROTO_TCP, TCP_NODELAY, 1},   {SOL_SOCKET, SO_KEEPALIVE, 1},
+        {IPPROTO_TCP, TCP_KEEPIDLE, 30}, {IPPROTO_TCP, TCP_KEEPINTVL, 10},
+        {IPPROTO_TCP, TCP_KEEPCNT, 3},
+    };
+
+    for (size_t i = 0; i < sizeof(options) / sizeof(options[0]); i++) {
+        setsockopt(fd, options[i].level, options[i].name, &options[i].value,
+                   sizeof(options[i].value));
+    }
+}
+
+static bool is_full(const struct http_server *server, bool is_unix)
+{
+    return server->open_count[is_unix] >= server->limits.connections + HTTP_REFUSED_MAX;
+}
+
+/* Whether there is a place, if need be that of the oldest who has not asked anything. */
+static bool make_place(struct http_server *server, bool is_unix)
+{
+    struct http_conn *conn;
+
+    if (server->open_count[is_unix] < server->limits.connections) {
+        return true;
+    }
+    TAILQ_FOREACH(conn, &server->conns, next)
+    {
+        if (conn->peer.is_unix == is_unix && conn->state == CONN_HEADER && !conn->has_asked) {
+            http_conn_cut(conn);
+            return true;
+        }
+    }
+    return false;
 }
 
 /* False where nothing more is to be accepted now. */
@@ -189,7 +226,6 @@ static bool accept_one(struct http_listener *listener)
     struct sockaddr_storage address = {.ss_family = AF_UNSPEC};
     socklen_t size = sizeof(address);
     struct http_peer peer;
-    int on = 1;
 
     _cleanup_close_ int fd = accept4(listener->fd, (struct sockaddr *)&address, &size,
                                      SOCK_NONBLOCK | SOCK_CLOEXEC);
@@ -208,11 +244,11 @@ static bool accept_one(struct http_listener *listener)
         return true;
     }
     if (!peer.is_unix) {
-        setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on));
+        prepare_tcp(fd);
     }
-    bool is_refused = server->conns_count >= server->limits.connections;
+    bool is_refused = !make_place(server, peer.is_unix);
     http_conn_new(server, fd_take(&fd), &peer, is_refused);
-    if (is_full(server)) {
+    if (is_full(server, peer.is_unix)) {
         watch_listeners(server);
         return false;
     }
@@ -235,11 +271,11 @@ static void on_listener(uv_poll_t *poll, int status, int events)
 static void watch_listeners(struct http_server *server)
 {
     struct http_listener *listener;
-    bool accepts = !server->is_paused && !server->is_draining && !is_full(server);
+    bool accepts = !server->is_paused && !server->is_draining;
 
     SLIST_FOREACH(listener, &server->listeners, next)
     {
-        if (!accepts) {
+        if (!accepts || is_full(server, listener->is_unix)) {
             uv_poll_stop(&listener->poll);
         } else if (!uv_is_active((uv_handle_t *)&listener->poll)) {
             uv_poll_start(&listener->poll, UV_READABLE, on_listener);
@@ -293,10 +329,12 @@ static void set_limits(struct http_limits *limits, const struct http_limits *ask
     *limits = *asked;
     limits->connections = asked->connections ? asked->connections : 4096;
     limits->body_bytes = asked->body_bytes ? asked->body_bytes : (size_t)4 << 20;
+    limits->held_bytes = asked->held_bytes ? asked->held_bytes : (size_t)256 << 20;
     limits->header_bytes = asked->header_bytes ? asked->header_bytes : (size_t)32 << 10;
     limits->header_ms = asked->header_ms ? asked->header_ms : 10000;
     limits->body_ms = asked->body_ms ? asked->body_ms : 60000;
     limits->idle_ms = asked->idle_ms ? asked->idle_ms : 75000;
+    limits->answer_ms = asked->answer_ms ? asked->answer_ms : 300000;
     limits->backlog_bytes = asked->backlog_bytes ? asked->backlog_bytes : (size_t)1 << 20;
 }
 
@@ -330,6 +368,8 @@ int http_listen(struct http_server *server, int socket, struct error *err)
 {
     _cleanup_close_ int fd = socket;
     _cleanup_free_ struct http_listener *listener = calloc(1, sizeof(*listener));
+    struct sockaddr address = {.sa_family = AF_UNSPEC};
+    socklen_t size = sizeof(address);
     int code;
 
     if (!listener) {
@@ -342,6 +382,8 @@ int http_listen(struct http_server *server, int socket, struct error *err)
     listener->poll.data = listener;
     listener->server = server;
     listener->fd = fd_take(&fd);
+    listener->is_unix = getsockname(listener->fd, &address, &size) == 0 &&
+                        address.sa_family == AF_UNIX;
     server->handles++;
     SLIST_INSERT_HEAD(&server->listeners, listener, next);
     listener = NULL;

@@ -184,11 +184,11 @@ class Serve:
                         return pid
         return None
 
-    def kill_engine(self):
+    def kill_engine(self, number=signal.SIGKILL):
         """As it may die at any moment; the keeper starts the next one."""
         old = self.engine_pid()
         assert old, "there is no engine to kill"
-        os.kill(old, signal.SIGKILL)
+        os.kill(old, number)
         harness.wait_for(lambda: self.engine_pid() not in (None, old), 20 * harness.PATIENCE,
                          "the next engine")
         self.wait_ready()

@@ -1,9 +1,13 @@
 """The native API as its clients see it: a running `cove serve`, raw HTTP over the unix socket and TCP."""
 import base64
+import contextlib
 import hashlib
+import http.client
 import json
+import os
 import pathlib
 import re
+import signal
 import socket
 import subprocess
 import sys
@@ -125,6 +129,15 @@ def test_every_code_is_in_the_document_and_the_other_way_round():
     codes = re.findall(r'^    \{"([a-z_]+)", [0-9]{3},', (NATIVE / "problem.c").read_text(), re.M)
     assert len(codes) > 30
     assert set(codes) == set(document()["components"]["schemas"]["Code"]["enum"])
+
+
+def test_every_code_of_the_http_server_is_a_problem_of_the_api():
+    rows = set(re.findall(r'^    \{"([a-z_]+)", ([0-9]{3}),', (NATIVE / "problem.c").read_text(),
+                          re.M))
+    used = {(code, status) for path in (harness.ROOT / "src" / "http").glob("*.c")
+            for status, code in re.findall(r'(?<![0-9])([45][0-9]{2}),\s+"([a-z_]+)",',
+                                           path.read_text())}
+    assert len(used) > 10 and used <= rows, used - rows
 
 
 def test_every_reference_of_the_document_leads_somewhere():
@@ -402,6 +415,16 @@ def test_unknown_paths_methods_and_queries_are_told(api, shared):
 
 # ---- sandboxes ---------------------------------------------------------------------------------
 
+@pytest.mark.parametrize("target, part", [
+    ("/v1/sandboxes?limit=1&limit=2", '"limit" is there twice'),
+    ("/v1/sandboxes?state=running&label=a%3Db&state=running", '"state" is there twice'),
+    ("/v1/roots?limit=1", '"limit" is unknown'),
+])
+def test_a_query_that_says_two_things_or_nothing_is_refused(api, target, part):
+    answer = api.get(target)
+    assert answer.code == "bad_request" and part in answer.json["detail"]
+
+
 def test_create_with_a_name_is_get_or_create(api):
     spec = {"name": "a name / é", "disk_kind": "ephemeral", "labels": {"k": "v"}}
     first = api.post("/v1/sandboxes", spec)
@@ -479,6 +502,27 @@ def test_the_list_is_filtered_and_comes_in_pages(api):
         odd = api.get("/v1/sandboxes", query={"label": ["odd=1"], "state": "running"}).json
         assert [sandbox["name"] for sandbox in odd["sandboxes"]] == ["list-1", "list-3"]
         assert not api.get("/v1/sandboxes", query={"label": ["odd=1", "odd=0"]}).json["sandboxes"]
+    finally:
+        for path in paths:
+            assert api.delete(path).status == 204
+
+
+def test_a_page_of_the_list_has_an_end_in_bytes(api):
+    env = {f"E{i}": "x" * 25_000 for i in range(4)}
+    paths = [make(api, name=f"large-{i}", env=env) for i in range(12)]
+    try:
+        query = {"name_prefix": "large-", "limit": 1000}
+        names = []
+        pages = 0
+        while True:
+            answer = api.get("/v1/sandboxes", query=query)
+            assert len(answer.bytes) < 1_200_000
+            names += [sandbox["name"] for sandbox in answer.json["sandboxes"]]
+            pages += 1
+            if answer.json["next"] is None:
+                break
+            query["cursor"] = answer.json["next"]
+        assert pages == 2 and names == [f"large-{i}" for i in range(12)]
     finally:
         for path in paths:
             assert api.delete(path).status == 204
@@ -804,6 +848,15 @@ def test_follow_that_is_not_read_is_held_back_and_told_the_gap(serve, api, share
     assert serving.text_of(rest, "stdout").endswith("2999999\n3000000\nend\n")
 
 
+def test_head_of_a_stream_is_its_header_and_the_connection_goes_on(api, shared):
+    process = start(api, shared, "sleep 600")
+    for path in (f"{process}/follow", "/v1/events", f"{process}/output", "/healthz"):
+        answer = api.ask("HEAD", path)
+        assert (answer.status, answer.bytes) == (200, b""), path
+    assert api.get(process).json["state"] == "running"
+    assert api.delete(process).status == 204
+
+
 def test_follow_is_kept_alive(api, shared):
     process = start(api, shared, "sleep 600")
     lines = serving.Lines(api, f"{process}/follow")
@@ -873,6 +926,22 @@ def test_a_first_that_goes_away_does_not_take_the_answer_from_others(serve, api,
     first.close()
     assert second.receive().json["stdout"] == "done\n"
     second.close()
+
+
+def test_a_command_that_was_killed_with_its_client_is_no_answer(serve, api, shared):
+    body = {"command": "test -e /tmp/killed && exec echo again; touch /tmp/killed; sleep 600",
+            "tag": "cut-short"}
+    headers = {"Idempotency-Key": "k-cut-short"}
+    first = serve.client()
+    first.send("POST", f"{shared}/exec", body, headers)
+    harness.wait_for(lambda: run(api, shared, "test -e /tmp/killed")["process"]["exit_code"] == 0,
+                     what="the command")
+    first.close()
+    harness.wait_for(lambda: process_tagged(api, shared, "cut-short")["state"] == "exited",
+                     what="its end")
+    again = api.post(f"{shared}/exec", body, headers=headers)
+    assert again.status == 200 and again.json["stdout"] == "again\n", again
+    assert again.headers["Idempotent-Replayed"] is None
 
 
 def test_what_failed_may_be_tried_again_with_its_key(api, box):
@@ -961,6 +1030,53 @@ def test_the_engine_may_die_at_any_moment(serve, api):
         assert client.get(f"{process}/wait").json["exit_code"] == 0
         assert client.get(f"{process}/output").bytes == b"before\nafter\n"
         assert client.delete(path).status == 204
+
+
+def test_a_restart_ends_no_command(serve):
+    with serve.client() as api, serve.client() as other:
+        path = make(api)
+        other.send("POST", f"{path}/exec", {"command": "sleep 5; echo on", "tag": "restart"})
+        harness.wait_for(lambda: process_tagged(api, path, "restart"), what="the command")
+        process = process_tagged(api, path, "restart")
+        serve.kill_engine(signal.SIGTERM)
+        told = other.receive()
+        assert told.code == "still_running" and process["id"] in told.json["detail"]
+    with serve.client() as api:
+        ended = api.get(f"{path}/processes/{process['id']}/wait").json
+        assert (ended["exit_code"], ended["signal"], ended["stdout"]["bytes"]) == (0, None, 3)
+        assert api.delete(path).status == 204
+
+
+def test_an_engine_that_is_told_to_end_again_and_again_ends_well(tmp_path):
+    with serving.Serve(tmp_path) as serve:
+        engine = serve.engine_pid()
+        with contextlib.suppress(ProcessLookupError):
+            while serve.engine_pid() == engine:
+                os.kill(engine, signal.SIGTERM)
+                time.sleep(0.0005)
+        serve.wait_ready()
+        assert "killed by signal" not in serve.said() and "signal 15:" in serve.said()
+
+
+def test_streams_and_waits_do_not_hold_a_restart_up(serve):
+    with serve.client() as api:
+        path = make(api)
+        process = start(api, path, "sleep 600")
+        with serve.client() as events, serve.client() as follow, serve.client() as wait:
+            lines = [serving.Lines(events, "/v1/events"),
+                     serving.Lines(follow, f"{process}/follow")]
+            wait.send("GET", f"{process}/wait")
+            time.sleep(0.3)
+            began = time.monotonic()
+            serve.kill_engine(signal.SIGTERM)
+            assert time.monotonic() - began < 5 * harness.PATIENCE
+            assert wait.receive().code == "draining"
+            for stream in lines:
+                with pytest.raises(http.client.IncompleteRead):
+                    stream.response.read()
+    with serve.client() as api:
+        assert api.get(process).json["state"] == "running"
+        assert api.delete(path).status == 204
 
 
 def test_roots_are_listed_by_name(api):

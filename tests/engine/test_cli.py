@@ -6,6 +6,7 @@ import pathlib
 import re
 import shutil
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -331,6 +332,31 @@ def test_an_engine_of_ones_own_starts_once_and_by_itself(tmp_path):
         assert log.count("cove-engine ready") == 1, log
     finally:
         stop_keeper(runtime / "cove" / "cove.sock")
+
+
+def test_an_engine_that_is_just_ending_is_followed_by_another(tmp_path):
+    """It takes the connection, and is gone before it answers."""
+    runtime = tmp_path / "runtime"
+    (runtime / "cove").mkdir(parents=True, mode=0o700)
+    runtime.chmod(0o700)
+    path = runtime / "cove" / "cove.sock"
+    env = {**os.environ, "XDG_RUNTIME_DIR": str(runtime), "XDG_DATA_HOME": str(tmp_path / "data"),
+           "XDG_CONFIG_HOME": str(tmp_path / "config"), "HOME": str(tmp_path)}
+    env.pop("COVE_URL", None)
+    with socket.socket(socket.AF_UNIX) as ending:
+        ending.bind(str(path))
+        ending.listen()
+        began = time.monotonic()
+        client = subprocess.Popen([harness.COVE, "ls", "-q"], env=env, stderr=subprocess.PIPE)
+        connection, _ = ending.accept()
+        path.unlink()
+    connection.close()
+    try:
+        _, said = client.communicate(timeout=60)
+        assert (client.returncode, said) == (0, b"")
+        assert time.monotonic() - began < 20 * harness.PATIENCE
+    finally:
+        stop_keeper(path)
 
 
 def stop_keeper(path):

@@ -132,6 +132,28 @@ def test_a_key_is_sent_and_shown_nowhere(server):
     assert "authorization" not in made.requests[-1].headers
 
 
+def test_a_key_is_only_for_the_server_that_was_named(tmp_path):
+    env = private_env(tmp_path)
+    made = Server(tmp_path / "runtime" / "cove" / "cove.sock",
+                  lambda request: answer({"status": "ok"}) if request.path == "/readyz"
+                  else answer({"sandboxes": [SANDBOX], "next": None}))
+    assert cove("ls", "-q", env={**env, "COVE_API_KEY": "k-123"}).returncode == 0
+    assert made.requests and not any("authorization" in each.headers for each in made.requests)
+    made.close()
+
+
+def test_an_error_is_told_in_words_of_the_command_line(server):
+    made = server(lambda request: problem(404, "sandbox_not_found",
+                                          "there is no sandbox 'name:nope'; list those there are"))
+    result = cove("info", "nope", env=made.env)
+    failed(result, "there is no sandbox 'nope'; cove ls lists what there is")
+    made = server(lambda request: problem(400, "bad_request", "query parameter \"x\" is unknown here",
+                                          remedy="Correct what `detail` names; /v1/openapi.yaml"))
+    result = cove("info", "nope", env=made.env)
+    failed(result, "is unknown here")
+    assert b"openapi" not in result.stderr
+
+
 @pytest.mark.parametrize("key", ["a\r\nX: y", "a b", "\u00e9", "k" * 600])
 def test_a_key_that_is_none_is_not_sent(server, key):
     made = server(lambda request: answer({}))

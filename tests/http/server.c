@@ -452,6 +452,8 @@ static int listen_on(const char *where, int *port)
     return fd;
 }
 
+static bool listens_too; /* on TCP, beside a unix socket */
+
 static void set_limit(struct http_limits *limits, const char *word)
 {
     const char *equals = strchr(word, '=');
@@ -461,6 +463,8 @@ static void set_limit(struct http_limits *limits, const char *word)
         limits->connections = value;
     } else if (strncmp(word, "body_bytes=", 11) == 0) {
         limits->body_bytes = value;
+    } else if (strncmp(word, "held_bytes=", 11) == 0) {
+        limits->held_bytes = value;
     } else if (strncmp(word, "header_bytes=", 13) == 0) {
         limits->header_bytes = value;
     } else if (strncmp(word, "header_ms=", 10) == 0) {
@@ -469,8 +473,12 @@ static void set_limit(struct http_limits *limits, const char *word)
         limits->body_ms = (unsigned)value;
     } else if (strncmp(word, "idle_ms=", 8) == 0) {
         limits->idle_ms = (unsigned)value;
+    } else if (strncmp(word, "answer_ms=", 10) == 0) {
+        limits->answer_ms = (unsigned)value;
     } else if (strncmp(word, "backlog_bytes=", 14) == 0) {
         limits->backlog_bytes = backlog_bytes = value;
+    } else if (strncmp(word, "tcp=", 4) == 0) {
+        listens_too = value != 0;
     } else {
         fprintf(stderr, "server: '%s' is no limit\n", word);
         exit(1);
@@ -498,7 +506,8 @@ int main(int argc, char **argv)
     loop = &the_loop;
     uv_loop_init(loop);
     if (http_start(loop, &options, &server, &err) ||
-        http_listen(server, listen_on(argv[1], &port), &err)) {
+        http_listen(server, listen_on(argv[1], &port), &err) ||
+        (listens_too && http_listen(server, listen_on("tcp", &port), &err))) {
         fprintf(stderr, "server: %s\n", err.text);
         return 1;
     }

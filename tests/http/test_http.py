@@ -210,7 +210,7 @@ def test_however_requests_are_split_the_answers_are_the_same(server):
          + chunked + b"0\r\nA: b\r\n\r\n", b"%d" % body.count(b"u")),
         (b"GET /later?ms=1 HTTP/1.1\r\nHost: x\r\n\r\n", b"later\n"),
         (b"GET /nowhere HTTP/1.1\r\nHost: x\r\n\r\n",
-         b"route_not_found: There is nothing at this path."),
+         b"route_not_found: there is nothing at this path"),
     ]
     for _ in range(20):
         chosen = random.choices(asked, k=12)
@@ -479,6 +479,31 @@ def test_a_body_beyond_the_limit_is_not_read(serve):
     assert time.monotonic() - started < 9
 
 
+@pytest.mark.parametrize("method", [b"GET", b"HEAD"])
+@pytest.mark.parametrize("framing", [b"Content-Length: 9", b"Transfer-Encoding: chunked"])
+def test_get_takes_no_body(serve, method, framing):
+    server = serve("unix")
+    assert status(server.raw(method + b" /hello HTTP/1.1\r\nHost: x\r\n" + framing +
+                             b"\r\n\r\n")) == 413
+
+
+def test_all_bodies_together_have_a_limit(serve):
+    server = serve("unix", held_bytes=100_000)
+    head = b"POST /echo HTTP/1.1\r\nHost: x\r\nContent-Length: 60000\r\n\r\n"
+    for _ in range(3):
+        with server.connect() as first:
+            first.sendall(head + b"a" * 59_999)
+            time.sleep(0.1)
+            response, text = server.get("/echo", "POST", b"b" * 60_000)
+            assert response.status == 503 and b"capacity" in text
+            first.sendall(b"a")
+            read_until(first, b"a" * 60_000)
+        assert server.get("/echo", "POST", b"c" * 60_000)[1] == b"c" * 60_000
+        with server.connect() as leaves:
+            leaves.sendall(head + b"d" * 50_000)
+            time.sleep(0.1)
+
+
 def test_connections_beyond_the_limit_are_told(serve):
     server = serve("unix", connections=3)
     held = [server.connect() for _ in range(3)]
@@ -494,6 +519,30 @@ def test_connections_beyond_the_limit_are_told(serve):
         assert time.monotonic() < deadline
         time.sleep(0.02)
     for client in held:
+        client.close()
+
+
+def test_who_only_connects_keeps_nobody_out(serve):
+    server = serve("tcp", connections=3)
+    asked = server.connect()
+    asked.sendall(HELLO)
+    read_until(asked, b"hello\n")
+    crowd = [server.connect() for _ in range(200)]
+    assert server.get("/hello")[1] == b"hello\n"
+    asked.sendall(HELLO)
+    read_until(asked, b"hello\n")
+    for client in [asked, *crowd]:
+        client.close()
+
+
+def test_connections_of_tcp_take_no_place_of_the_unix_socket(serve):
+    server = serve("unix", connections=2, tcp=1)
+    crowd = [socket.create_connection(("127.0.0.1", server.port), 10) for _ in range(80)]
+    for client in crowd[:10]:
+        client.sendall(HELLO)
+    time.sleep(0.3)
+    assert server.get("/hello")[1] == b"hello\n"
+    for client in crowd:
         client.close()
 
 
@@ -529,6 +578,18 @@ def test_a_client_that_leaves_while_nothing_is_written(server):
         client.close()
         assert server.until("gone", before + 1) < 0.5
         server.until("live", 0)
+
+
+def test_a_client_that_vanishes_is_asked_after(serve):
+    server = serve("tcp")
+    with server.connect() as client:
+        client.sendall(HELLO)
+        read_until(client, b"hello\n")
+        ports = [f":{port:04X}" for port in (server.port, client.getsockname()[1])]
+        timers = [fields[5] for fields in map(str.split, open("/proc/net/tcp", encoding="ascii"))
+                  if fields[1].endswith(ports[0]) and fields[2].endswith(ports[1])]
+        assert len(timers) == 1 and timers[0].startswith("02:"), timers
+        assert int(timers[0][3:], 16) <= 30 * 100
 
 
 def test_a_client_that_is_reset(serve):
@@ -668,6 +729,16 @@ def test_a_whole_answer_that_is_not_taken_is_dropped_in_time(serve):
     time.sleep(1)
     assert len(read_all(client)) < 30_000_000
     client.close()
+
+
+def test_a_whole_answer_that_is_taken_by_bits_is_dropped_in_time(serve):
+    server = serve("unix", answer_ms=1000)
+    with server.connect() as client:
+        client.sendall(b"GET /big?bytes=30000000 HTTP/1.1\r\nHost: x\r\n\r\n")
+        deadline = time.monotonic() + 10
+        while client.recv(65536):
+            assert time.monotonic() < deadline
+            time.sleep(0.05)
 
 
 def test_an_aborted_answer_is_seen_to_be_broken(server):

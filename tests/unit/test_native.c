@@ -689,10 +689,11 @@ static void test_once_bounds(void)
     }
     for (int i = 0; i < 100; i++) {
         (void)snprintf(key, sizeof(key), "k%d", i);
-        if (begin(table, "t", key, "b", 1, &once) == ONCE_DONE)
-            kept += once_answer(once)->size;
-        else
-            once_finish(table, once, NULL);
+        CHECK(begin(table, "t", key, "b", 1, &once) == ONCE_DONE, "%s was done", key);
+        CHECK(once_answer(once)->status == 200 &&
+                  once_answer(once)->was_too_large == (once_answer(once)->size == 0),
+              "%s: its answer, or that there was one", key);
+        kept += once_answer(once)->size;
     }
     CHECK(kept > 0 && kept <= ONCE_BYTES_MAX, "%zu bytes are kept", kept);
     for (int i = 0; i < ONCE_ENTRIES_MAX; i++) {

@@ -46,10 +46,7 @@ static const char *secret_of(const struct http_request *request)
 
 static bool peer_may(const struct native *native, const struct http_peer *peer)
 {
-    if (!peer->is_unix)
-        return false;
-    return native->options.owner == (uid_t)-1 || peer->uid == 0 ||
-           peer->uid == native->options.owner;
+    return peer->is_unix && (peer->uid == 0 || peer->uid == native->options.owner);
 }
 
 /* A key says who it is, also on the unix socket: there one may want to be less than all. */

@@ -93,6 +93,12 @@ static void gone(void *arg)
     job_abort(events->job);
 }
 
+/* The stream has no end of its own; cut, it is gone on with from its last number. */
+static void cut(struct job *job)
+{
+    gone(job->own);
+}
+
 HANDLER(events_stream)
 {
     static const char *const known[] = {"from", NULL};
@@ -111,8 +117,10 @@ HANDLER(events_stream)
         job_problem(job, &err);
         return;
     }
-    job_stream(job, "application/x-ndjson");
+    if (!job_stream(job, "application/x-ndjson"))
+        return;
     stream_add(&events->stream, job, true, more);
     http_on_gone(request, gone, events);
+    job_on_drain(job, cut);
     listen_from(events);
 }

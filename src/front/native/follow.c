@@ -36,6 +36,12 @@ static void gone(void *arg)
     job_abort(follow->job);
 }
 
+/* Whoever follows goes on at the next engine, by the offsets that he has. */
+static void cut(struct job *job)
+{
+    gone(job->own);
+}
+
 /* One part of one stream: 1 there was something, 0 nothing now, -1 on an error. */
 static int take_part(struct follow *follow, int i, struct out *out)
 {
@@ -143,11 +149,13 @@ static void follow_found(struct job *job, struct proc *proc)
 {
     static const char *const names[] = {"stdout", "stderr"};
     struct follow *follow = job->own;
+    struct proc_follow *begun;
 
     follow->job = job;
     follow->proc = proc;
-    follow->follow = proc_follow(proc, follow->from, news, follow);
-    if (follow->follow == NULL) {
+    begun = proc_follow(proc, follow->from, news, follow);
+    follow->follow = begun;
+    if (begun == NULL) {
         job_fail(job, "capacity", "there is no memory for another follower now");
         return;
     }
@@ -155,9 +163,13 @@ static void follow_found(struct job *job, struct proc *proc)
         follow->lines[i] = (struct lines){
             .stream = names[i], .is_base64 = follow->is_base64, .at = follow->from[i]};
     follow->end[0] = follow->end[1] = UINT64_MAX;
-    job_stream(job, "application/x-ndjson");
+    if (!job_stream(job, "application/x-ndjson")) {
+        proc_follow_cancel(begun);
+        return;
+    }
     stream_add(&follow->stream, job, true, more);
     http_on_gone(job->request, gone, follow);
+    job_on_drain(job, cut);
     pump(follow);
 }
 

@@ -88,10 +88,11 @@ static void print_named(struct out *out, const char *key, struct engine *engine,
 HANDLER(host_roots)
 {
     struct native *native = data;
+    static const char *const no_query[] = {NULL};
     struct job *job = job_begin(request, ENGINE_READ);
     struct out *out;
 
-    if (job == NULL)
+    if (job == NULL || !job_query(job, no_query))
         return;
     out = job_out(job);
     out_object(out, NULL);

@@ -124,21 +124,37 @@ static void sweep(struct once_table *table, uint64_t now_ms)
     }
 }
 
-/* Lets the oldest finished ones go until there is room. */
-static bool make_room(struct once_table *table, struct once_tenant *tenant, size_t entries,
-                      size_t bytes)
+/* Lets the oldest finished ones go until there is room for one more. */
+static bool make_place(struct once_table *table, struct once_tenant *tenant)
 {
     struct once *once = tenant->oldest;
 
-    while (once != NULL && (tenant->entries + entries > ONCE_ENTRIES_MAX ||
-                            tenant->bytes + bytes > ONCE_BYTES_MAX)) {
+    while (once != NULL && tenant->entries >= ONCE_ENTRIES_MAX) {
         struct once *newer = once->newer;
 
         if (!once->is_running)
             entry_drop(table, once);
         once = newer;
     }
-    return tenant->entries + entries <= ONCE_ENTRIES_MAX && tenant->bytes + bytes <= ONCE_BYTES_MAX;
+    return tenant->entries < ONCE_ENTRIES_MAX;
+}
+
+static void answer_drop(struct once *once)
+{
+    once->tenant->bytes -= once->answer.size;
+    once->answer = (struct once_answer){.status = once->answer.status, .was_too_large = true};
+    free(once->held);
+    once->held = NULL;
+}
+
+/* Of the oldest only the answers go: that they were done is still known, or it would be done twice. */
+static bool make_room(struct once_tenant *tenant, size_t bytes)
+{
+    for (struct once *once = tenant->oldest; once != NULL && tenant->bytes + bytes > ONCE_BYTES_MAX;
+         once = once->newer)
+        if (!once->is_running && once->answer.size > 0)
+            answer_drop(once);
+    return tenant->bytes + bytes <= ONCE_BYTES_MAX;
 }
 
 static void hash_id(const char *tenant, const char *key, char text[SHA256_TEXT])
@@ -207,7 +223,7 @@ enum once_found once_begin(struct once_table *table, const char *tenant_name, co
         return once->is_running ? ONCE_RUNNING : ONCE_DONE;
     }
     tenant = tenant_of(table, tenant_name);
-    if (tenant == NULL || !make_room(table, tenant, 1, 0))
+    if (tenant == NULL || !make_place(table, tenant))
         return ONCE_NO_MEMORY;
     *out = entry_add(table, tenant, &wanted);
     return *out != NULL ? ONCE_NEW : ONCE_NO_MEMORY;
@@ -240,8 +256,7 @@ bool once_has_waiters(const struct once *once)
 }
 
 /* Where there is no room for the answer, that there was one is still known: nothing is done twice. */
-static void keep_answer(struct once_table *table, struct once *once,
-                        const struct once_answer *answer)
+static void keep_answer(struct once *once, const struct once_answer *answer)
 {
     size_t location = answer->location != NULL ? strlen(answer->location) + 1 : 0;
 
@@ -250,7 +265,7 @@ static void keep_answer(struct once_table *table, struct once *once,
     if (answer->was_too_large || answer->size > ONCE_ANSWER_MAX)
         return;
     once->is_running = true; /* so that it does not make room for itself */
-    if (make_room(table, once->tenant, 0, answer->size))
+    if (make_room(once->tenant, answer->size))
         once->held = malloc(location + answer->size + 1);
     once->is_running = false;
     if (once->held == NULL)
@@ -272,7 +287,7 @@ void once_finish(struct once_table *table, struct once *once, const struct once_
 
     once->waiters = NULL;
     if (told->status >= 200 && told->status < 300)
-        keep_answer(table, once, told);
+        keep_answer(once, told);
     else
         entry_drop(table, once);
     while (waiters != NULL) {

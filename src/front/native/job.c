@@ -25,10 +25,31 @@ uint64_t job_wall_ms(void)
 
 /* ---- a job's life ---- */
 
+void job_on_drain(struct job *job, void (*drain)(struct job *job))
+{
+    struct native *native = job->native;
+
+    if (job->drain != NULL) {
+        *(job->previous_waiting != NULL ? &job->previous_waiting->next_waiting
+                                        : &native->waiting) = job->next_waiting;
+        if (job->next_waiting != NULL)
+            job->next_waiting->previous_waiting = job->previous_waiting;
+    }
+    job->drain = drain;
+    if (drain == NULL)
+        return;
+    job->previous_waiting = NULL;
+    job->next_waiting = native->waiting;
+    if (job->next_waiting != NULL)
+        job->next_waiting->previous_waiting = job;
+    native->waiting = job;
+}
+
 static void job_free(void *data)
 {
     struct job *job = data;
 
+    job_on_drain(job, NULL);
     if (job->free_own != NULL)
         job->free_own(job->own);
     free(job);
@@ -93,6 +114,17 @@ static bool is_known(const char *name, const char *const *known)
     return *known != NULL;
 }
 
+/* Which of two would count, nobody could know; but labels of a filter are many. */
+static bool is_repeated(const struct job *job, size_t index, const char *name)
+{
+    const char *earlier, *value;
+
+    for (size_t i = 0; i < index && http_query_at(job->request, i, &earlier, &value); i++)
+        if (strcmp(earlier, name) == 0)
+            return strcmp(name, "label") != 0;
+    return false;
+}
+
 bool job_query(struct job *job, const char *const *known)
 {
     const char *name, *value;
@@ -100,6 +132,10 @@ bool job_query(struct job *job, const char *const *known)
     for (size_t i = 0; http_query_at(job->request, i, &name, &value); i++) {
         if (!is_known(name, known)) {
             job_fail(job, "bad_request", "query parameter \"%.64s\" is unknown here", name);
+            return false;
+        }
+        if (is_repeated(job, i, name)) {
+            job_fail(job, "bad_request", "query parameter \"%.64s\" is there twice", name);
             return false;
         }
     }
@@ -269,15 +305,20 @@ void job_answer_bytes(struct job *job, unsigned status, const char *content_type
     finish(job, &answer);
 }
 
-void job_stream(struct job *job, const char *content_type)
+bool job_stream(struct job *job, const char *content_type)
 {
+    bool is_head = strcmp(http_method(job->request), "HEAD") == 0;
+    struct native *native = job->native;
     struct once *once = job->once;
     struct once_answer answer = {.status = 200, .was_too_large = true};
 
     job->once = NULL;
     http_stream(job->request, 200, content_type);
+    if (is_head)
+        http_finish(job->request);
     if (once != NULL)
-        once_finish(job->native->once, once, &answer);
+        once_finish(native->once, once, &answer);
+    return !is_head;
 }
 
 void job_abort(struct job *job)
@@ -304,7 +345,7 @@ static void replay(struct job *job, const struct once_answer *answer)
     if (answer->was_too_large) {
         job_fail(job, "idempotency_conflict",
                  "the first request with this Idempotency-Key was done, but its answer was too "
-                 "large to be kept; GET what it made");
+                 "large to be kept, or others took its room; GET what it made");
         return;
     }
     http_add_header(job->request, "Idempotent-Replayed", "true");

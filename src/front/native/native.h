@@ -13,7 +13,7 @@ struct native_options {
     /* What a request may call this host, beside loopback names and addresses: NULL-terminated; copied.
      * NULL: nothing else. */
     const char *const *hosts;
-    uid_t owner; /* who may use the unix socket, beside root; (uid_t)-1: by its file mode alone */
+    uid_t owner; /* who may use the unix socket, beside root; (uid_t)-1: nobody */
 };
 
 /* The routes, the limits of streams and the two callbacks of struct http_options; `data` is the native,
@@ -22,7 +22,8 @@ struct native;
 int native_new(const struct native_options *options, struct native **out, struct error *err);
 void native_fill(struct native *native, struct http_options *http);
 
-/* From now on nothing new is begun: 503 "draining". */
+/* From now on nothing new is begun: 503 "draining". Who waits for the end of a command is told that it
+ * goes on (503 "still_running"). */
 void native_drain(struct native *native);
 
 /* After http_stop(), when the loop has run. What it has of the loop is closed, so the loop runs once

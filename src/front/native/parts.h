@@ -21,7 +21,8 @@ struct native {
     char **hosts;
     struct http_route *routes;
     bool is_draining;
-    struct out out; /* what is being answered; only within one call */
+    struct job *waiting; /* those that a drain does not wait for */
+    struct out out;      /* what is being answered; only within one call */
     struct once_table *once;
     struct stream *streams;
     uv_timer_t *timer; /* of keepalives */
@@ -38,6 +39,8 @@ struct job {
     struct once_waiter waiter;
     void *own; /* of the handler */
     void (*free_own)(void *own);
+    void (*drain)(struct job *job); /* while it is among native->waiting */
+    struct job *next_waiting, *previous_waiting;
     void (*then)(struct job *job, struct proc *proc); /* process_find() */
     uint64_t number;                                  /* of the handler, too */
 };
@@ -55,7 +58,7 @@ struct job *job_begin(struct http_request *request, unsigned scope);
 int job_new(struct native *native, struct http_request *request, struct job **out);
 
 /* False, and it is answered, where the query has a name that is not in `known` (NULL-terminated), or has
- * one twice. */
+ * one twice that is not "label". */
 bool job_query(struct job *job, const char *const *known);
 /* A number of the query, `value` as it was where there is none; -1. */
 int job_query_count(const struct job *job, const char *name, uint64_t low, uint64_t high,
@@ -64,6 +67,10 @@ int job_query_flag(const struct job *job, const char *name, bool *value, struct 
 /* Which of `words`; -1 and an error if none. *value as it was where there is none. */
 int job_query_word(const struct job *job, const char *name, const char *const *words, int *value,
                    struct error *err);
+
+/* For what may wait for hours: has it ended by `drain` when the engine is about to end. NULL: it is about
+ * to be answered by itself. */
+void job_on_drain(struct job *job, void (*drain)(struct job *job));
 
 /* Idempotency-Key: true to go ahead. False: it is a repetition, or the key is wrong, and everything else
  * happens by itself. `may` false: this request takes no such key. */
@@ -82,8 +89,9 @@ void job_answer_bytes(struct job *job, unsigned status, const char *content_type
 void job_problem(struct job *job, const struct error *err);
 void job_fail(struct job *job, const char *code, const char *fmt, ...)
     __attribute__((format(printf, 3, 4)));
-/* Begins an answer in parts; what it is kept for repetitions is that it was too large. */
-void job_stream(struct job *job, const char *content_type);
+/* Begins an answer in parts; what it is kept for repetitions is that it was too large. False: that was all
+ * of it, for only the header was asked for (HEAD); the job is gone. */
+bool job_stream(struct job *job, const char *content_type);
 void job_abort(struct job *job);
 
 /* The code of `err`, or what it is among those of problem.c, printed and sent. */

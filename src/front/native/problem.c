@@ -40,6 +40,8 @@ static const struct problem rows[] = {
     {"sandbox_gone", 410, "The sandbox was deleted", "Create another one.", 0},
     {"body_too_large", 413, "The body is too large",
      "Write large data to the process's stdin, which is streamed.", 0},
+    {"expectation_failed", 417, "The request expects what this server does not do",
+     "Send it without `Expect`, or with 100-continue.", 0},
     {"bad_cwd", 422, "The working directory cannot be used",
      "Make the directory first, or leave `cwd` out.", 0},
     {"user_not_found", 422, "The sandbox has no such user",
@@ -64,6 +66,9 @@ static const struct problem rows[] = {
     {"output_unreadable", 500, "What the process printed cannot be read",
      "See to the disk of the data directory.", 0},
     {"internal", 500, "The engine failed", "Its log says more; please report it.", 0},
+    {"unsupported_coding", 501, "The body has an unknown coding",
+     "Send it with Content-Length, or chunked and nothing else.", 0},
+    {"http_version", 505, "The request is of another version of HTTP", "Speak HTTP/1.1.", 0},
     {"capacity", 503, "The host is full", "Wait as Retry-After says, or end sandboxes.", 2},
     {"no_memory", 503, "The engine has no memory for this now", "Wait as Retry-After says.", 2},
     {"keeper_lost", 503, "The engine lost its keeper", "Start `cove serve` again.", 5},
@@ -73,6 +78,8 @@ static const struct problem rows[] = {
      "See to the disk of the data directory.", 5},
     {"too_many_connections", 503, "Too many connections are open", "Close some; try again.", 1},
     {"draining", 503, "The engine is about to restart", "Try again as Retry-After says.", 1},
+    {"still_running", 503, "The engine is about to restart; the command runs on",
+     "Wait for the process that `detail` names; do not send the command again.", 0},
     {"not_ready", 503, "The engine is starting", "Try again as Retry-After says.", 1},
 };
 

@@ -116,6 +116,7 @@ static void waited(void *arg, struct proc *proc, const struct error *err)
     (void)proc;
     waiting->is_told = true;
     waiting->wait = NULL;
+    job_on_drain(waiting->job, NULL);
     if (err != NULL && strcmp(err->code, "wait_timeout") != 0)
         job_problem(waiting->job, err);
     else
@@ -129,6 +130,17 @@ static void waiter_gone(void *arg)
     if (waiting->wait != NULL)
         proc_wait_cancel(waiting->wait);
     job_abort(waiting->job);
+}
+
+/* A wait may be asked for again at the next engine. */
+static void wait_cut(struct job *job)
+{
+    struct waiting *waiting = job->own;
+
+    if (waiting->wait != NULL)
+        proc_wait_cancel(waiting->wait);
+    waiting->wait = NULL;
+    job_fail(job, "draining", "the engine is about to restart; wait for the process again then");
 }
 
 /* `end` when the process has ended, or when the time is over. */
@@ -145,6 +157,8 @@ static void wait_for(struct job *job, struct proc *proc, uint64_t timeout_ms,
     wait = proc_wait(proc, timeout_ms, waited, waiting);
     if (!waiting->is_told)
         waiting->wait = wait;
+    if (wait != NULL && end == answer_process)
+        job_on_drain(job, wait_cut);
     if (!waiting->is_told && wait == NULL)
         job_fail(job, "no_memory", "there is no memory to wait for a process now");
     waiting_drop(waiting);

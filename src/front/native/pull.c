@@ -77,7 +77,8 @@ void pull_begin(struct pull *pull, struct job *job, struct proc *proc, const cha
     pull->job = job;
     pull->step = step;
     (void)snprintf(pull->process, sizeof(pull->process), "%s", view.id);
-    job_stream(job, content_type);
+    if (!job_stream(job, content_type))
+        return;
     stream_add(&pull->stream, job, false, more);
     http_on_gone(job->request, gone, pull);
     send_parts(pull, proc);

@@ -112,6 +112,13 @@ void native_fill(struct native *native, struct http_options *http)
 void native_drain(struct native *native)
 {
     native->is_draining = true;
+    while (native->waiting != NULL) {
+        struct job *job = native->waiting;
+        void (*drain)(struct job * job) = job->drain;
+
+        job_on_drain(job, NULL);
+        drain(job);
+    }
 }
 
 void native_free(struct native *native)

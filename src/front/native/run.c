@@ -22,6 +22,7 @@ struct run {
     struct body_process body;
     unsigned holds; /* the job's, and that of input on its way */
     bool is_exec, is_gone, has_ended;
+    bool is_killed;    /* because nobody wants it */
     struct proc *proc; /* while `wait` is there */
     struct proc_wait *wait;
     size_t fed;
@@ -252,29 +253,67 @@ static void feed(struct run *run, struct proc *proc)
 
 /* ---- its life ---- */
 
+/* When the engine ends, its connections are cut, and that says nothing about who wants what. */
 static bool nobody_wants_it(const struct run *run)
 {
-    return run->is_gone && !run->body.detach && !job_has_waiters(run->job);
+    return run->is_gone && !run->job->native->is_draining && !run->body.detach &&
+           !job_has_waiters(run->job);
+}
+
+static void kill_unwanted(struct run *run, struct proc *proc)
+{
+    struct error ignored;
+
+    run->is_killed = proc_kill(proc, &ignored) == 0;
 }
 
 /* Its end is heard in any case, and answered into nowhere or to those who wait for the same. */
 static void client_gone(void *arg)
 {
     struct run *run = arg;
-    struct error err;
 
     run->is_gone = true;
     if (run->wait != NULL && nobody_wants_it(run))
-        (void)proc_kill(run->proc, &err);
+        kill_unwanted(run, run->proc);
+}
+
+/* The engine is about to end, and the next one knows the command. */
+static void goes_on(struct job *job)
+{
+    struct run *run = job->own;
+    const char *sandbox = http_param(job->request, "id");
+    struct proc_view view;
+
+    proc_look(run->proc, &view);
+    if (run->wait != NULL)
+        proc_wait_cancel(run->wait);
+    run->wait = NULL;
+    if (run->is_gone && job->once == NULL)
+        job_abort(job);
+    else
+        job_fail(job, "still_running",
+                 "the engine is about to restart, and the command runs on as process %s: GET "
+                 "/v1/sandboxes/%s/processes/%s/wait",
+                 view.id, sandbox, view.id);
+}
+
+/* What we killed half way has done nothing that a repetition of the request could be answered with. */
+static bool is_cut_short(const struct run *run, struct proc *proc)
+{
+    struct proc_view view;
+
+    proc_look(proc, &view);
+    return run->is_killed && view.signal != 0;
 }
 
 static void ended(void *arg, struct proc *proc, const struct error *err)
 {
     struct run *run = arg;
 
+    job_on_drain(run->job, NULL);
     run->wait = NULL;
     run->has_ended = true;
-    if (run->is_gone && run->job->once == NULL)
+    if (run->is_gone && (run->job->once == NULL || (err == NULL && is_cut_short(run, proc))))
         job_abort(run->job);
     else if (err != NULL)
         job_problem(run->job, err);
@@ -291,14 +330,19 @@ static void wait_for_end(struct run *run, struct proc *proc)
     wait = proc_wait(proc, 0, ended, run);
     if (!run->has_ended)
         run->wait = wait;
-    if (!run->has_ended && wait == NULL)
+    if (run->has_ended)
+        return;
+    if (wait == NULL)
         job_fail(run->job, "no_memory", "there is no memory to wait for the command now");
+    else if (run->job->native->is_draining)
+        goes_on(run->job);
+    else
+        job_on_drain(run->job, goes_on);
 }
 
 static void started(void *arg, struct proc *proc, const struct error *err)
 {
     struct run *run = arg;
-    struct error ignored;
 
     if (err != NULL) {
         job_problem(run->job, err);
@@ -311,7 +355,7 @@ static void started(void *arg, struct proc *proc, const struct error *err)
         answer_started(run, proc);
     } else {
         if (nobody_wants_it(run))
-            (void)proc_kill(proc, &ignored);
+            kill_unwanted(run, proc);
         wait_for_end(run, proc);
     }
     run_drop(run);
@@ -325,6 +369,8 @@ static void has_procs(void *arg, struct procs *procs, const struct error *err)
         job_problem(run->job, err);
     else if (nobody_wants_it(run))
         job_abort(run->job);
+    else if (run->job->native->is_draining)
+        job_fail(run->job, "draining", "the engine is about to end and begins nothing new");
     else
         procs_start(procs, &run->body.spec, started, run);
 }

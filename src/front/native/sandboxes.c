@@ -11,6 +11,7 @@
 
 #define LIST_DEFAULT 100
 #define LIST_MAX 1000
+#define LIST_BYTES (1U << 20)
 #define FILTER_LABELS_MAX 16
 
 static const char *const no_query[] = {NULL};
@@ -313,10 +314,13 @@ HANDLER(sandbox_stop)
 
 /* ---- the list ---- */
 
+/* A page has an end in bytes, too: labels and environments may be large. */
 static bool print_one(void *arg, const struct sandbox_view *view)
 {
-    print_sandbox(arg, NULL, view, NULL);
-    return true;
+    struct out *out = arg;
+
+    print_sandbox(out, NULL, view, NULL);
+    return !out->has_failed && out->used < LIST_BYTES;
 }
 
 struct list_query {
