@@ -55,7 +55,7 @@ struct engine_child {
 /* Finds the program and the id, and gives the id what is the engine's. */
 int engine_prepare(struct keeper *keeper, struct error *err);
 
-/* Reads the configuration (again) into the memfd that every engine gets. */
+/* Reads the configuration (again) into a sealed memfd, which every engine gets. */
 int engine_config(struct keeper *keeper, struct error *err);
 
 /* Starts it when it is time; when to be called again, 0 for never. */

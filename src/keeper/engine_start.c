@@ -122,6 +122,7 @@ int engine_config(struct keeper *keeper, struct error *err)
 {
     struct engine_child *engine = &keeper->engine;
     const char *path = keeper->places.config_path;
+    _cleanup_close_ int config = -1;
     _cleanup_free_ char *text = NULL;
     ssize_t length;
 
@@ -133,11 +134,13 @@ int engine_config(struct keeper *keeper, struct error *err)
     length = fd_read_file(AT_FDCWD, path, text, CONFIG_MAX + 1);
     if (length < 0)
         return error_set(err, "bad_config", errno, "cannot read %s", path);
-    if (engine->config < 0)
-        engine->config = memfd_create("cove.conf", MFD_CLOEXEC);
-    if (engine->config < 0 || ftruncate(engine->config, 0) < 0 ||
-        pwrite(engine->config, text, (size_t)length, 0) != length)
+    /* A fresh one each time, which nobody can change: whoever has an fd of it could open it anew. */
+    config = memfd_create("cove.conf", MFD_CLOEXEC | MFD_ALLOW_SEALING);
+    if (config < 0 || pwrite(config, text, (size_t)length, 0) != length ||
+        fcntl(config, F_ADD_SEALS, F_SEAL_WRITE | F_SEAL_GROW | F_SEAL_SHRINK | F_SEAL_SEAL) < 0)
         return error_set(err, "capacity", errno, "cannot hand on %s", path);
+    fd_close(&engine->config);
+    engine->config = fd_take(&config);
     return 0;
 }
 
@@ -192,7 +195,7 @@ static int arrange(const struct keeper *keeper, int socket, int state, int *prog
     char path[32];
 
     if (keeper->engine.config >= 0) {
-        /* It may read it, and not change what the next one gets. */
+        /* With an offset of its own: the next one reads it from its beginning, too. */
         (void)snprintf(path, sizeof(path), "/proc/self/fd/%d", keeper->engine.config);
         config = open(path, O_RDONLY | O_CLOEXEC);
         if (config < 0)
