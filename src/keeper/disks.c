@@ -94,7 +94,8 @@ static int make_image(int disks, const struct keeper_make *make, const char *nam
                          "mkfs.ext4 cannot make a disk of this size; install e2fsprogs if it is "
                          "missing, or ask for another size");
     }
-    if (fsync(image) < 0 || renameat(disks, fresh, disks, name) < 0 || fsync(disks) < 0)
+    if (fsync(image) < 0 || renameat2(disks, fresh, disks, name, RENAME_NOREPLACE) < 0 ||
+        fsync(disks) < 0)
         return error_set(err, "disk_failed", errno, "cannot keep a disk");
     return 0;
 }
@@ -128,14 +129,32 @@ static int mount_device(const char *device, struct error *err)
     return mount;
 }
 
+/* Only one that is surely not there is made, and only for who has none yet: an empty disk in place of a
+ * lost one would look as if all was well. */
+static int find_image(int disks, const struct keeper_make *make, const char *name,
+                      struct error *err)
+{
+    struct stat st;
+
+    if (fstatat(disks, name, &st, AT_SYMLINK_NOFOLLOW) == 0)
+        return 0;
+    if (errno != ENOENT)
+        return error_set(err, "disk_failed", errno, "cannot look for a disk");
+    if (make->disk_new == 0)
+        return error_set(err, "disk_lost", 0,
+                         "the disk " ID_FORMAT " is not there any more; put it back from a copy, "
+                         "or remove the sandbox",
+                         make->disk);
+    return make_image(disks, make, name, err);
+}
+
 static int open_disk(int disks, const struct keeper_make *make, struct error *err)
 {
     _cleanup_close_ int image = -1, device = -1;
     char name[FILE_SIZE], path[64];
 
     (void)snprintf(name, sizeof(name), ID_FORMAT SUFFIX, make->disk);
-    if (faccessat(disks, name, F_OK, AT_SYMLINK_NOFOLLOW) < 0 &&
-        make_image(disks, make, name, err) < 0)
+    if (find_image(disks, make, name, err) < 0)
         return -1;
     image = open_locked(disks, name, err);
     device = image < 0 ? -1 : loop_attach(image, false, path, sizeof(path), err);

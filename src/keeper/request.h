@@ -17,7 +17,7 @@
 #define KEEPER_TARGET_MAX 256 /* a path in a box: absolute, without ".." */
 #define KEEPER_MOUNTS_MAX 16
 #define KEEPER_BUILD_MAX 64
-#define KEEPER_BUILD "cove-keeper 1" /* what a hello says; another number with every change here */
+#define KEEPER_BUILD "cove-keeper 2" /* what a hello says; another number with every change here */
 
 enum keeper_type {
     KEEPER_HELLO =
@@ -64,10 +64,11 @@ struct keeper_make {
     char root[KEEPER_NAME_MAX];       /* registered; "host" is the view of the host */
     uint32_t privileges;              /* enum box_privileges */
     uint32_t disk_kind;               /* enum keeper_disk */
-    char disk[KEEPER_ID_LENGTH + 4];  /* of a persistent one; made if it is not there */
+    char disk[KEEPER_ID_LENGTH + 4];  /* of a persistent one */
     char owner[KEEPER_ID_LENGTH + 4]; /* sandbox; empty: none yet, see KEEPER_CLAIM */
     char hostname[65];
-    char pad[7];
+    char pad[3];
+    uint32_t disk_new; /* made if it is not there; else one that is not there is "disk_lost" */
     struct box_limits limits;
     uint32_t mounts_count;
     uint32_t pad2;

@@ -131,6 +131,8 @@ static const char *make_fault(const union keeper_request *request)
     if (make->disk_kind == KEEPER_PERSISTENT ? !is_id(make->disk, sizeof(make->disk))
                                              : make->disk[0] != '\0')
         return "disk";
+    if (make->disk_new > (make->disk_kind == KEEPER_PERSISTENT))
+        return "disk_new";
     if (!is_id_or_empty(make->owner, sizeof(make->owner)))
         return "owner";
     if (!is_hostname(make->hostname, sizeof(make->hostname)))

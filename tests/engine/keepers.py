@@ -22,7 +22,7 @@ EPHEMERAL, PERSISTENT = 1, 2
 PLAIN, SYSTEM = 0, 1
 ADD, REMOVE, LIST = 1, 2, 3
 
-BUILD = b"cove-keeper 1"
+BUILD = b"cove-keeper 2"
 # Another one of a build with the test switches may be named: the one under the sanitizers.
 KEEPER = pathlib.Path(os.environ.get("COVE_KEEPER", harness.BUILD / "test/cove-keeper")).absolute()
 
@@ -52,11 +52,12 @@ def limits(memory=256 << 20, cpu=0, pids=64, disk=64 << 20, inodes=4096):
 
 
 def make(request, root=b"host", privileges=PLAIN, disk_kind=EPHEMERAL, disk=b"", owner=b"",
-         hostname=b"", limit=None, mounts=(), count=None):
+         hostname=b"", limit=None, mounts=(), count=None, disk_new=None):
     entries = b"".join(MOUNT_ENTRY.pack(name, target, read_only, 0)
                        for name, target, read_only in mounts)
-    return (struct.pack("=II64sII24s24s65s7s", MAKE, request, root, privileges, disk_kind, disk,
-                        owner, hostname, b"") + (limit or limits()) +
+    return (struct.pack("=II64sII24s24s65s3sI", MAKE, request, root, privileges, disk_kind, disk,
+                        owner, hostname, b"",
+                        int(disk_kind == PERSISTENT) if disk_new is None else disk_new) + (limit or limits()) +
             struct.pack("=II", len(mounts) if count is None else count, 0) +
             entries.ljust(16 * MOUNT_ENTRY.size, b"\0"))
 

@@ -186,3 +186,14 @@ def test_disk_that_is_a_link_is_not_followed(keeper, tmp_path):
     engine = keeper.greeted()
     (keeper.data / "disks" / (DISK + ".ext4")).symlink_to(tmp_path / "elsewhere")
     assert engine.refused(keepers.make, **KEPT) == "disk_failed"
+
+
+def test_a_lost_disk_is_not_an_empty_one(keeper):
+    engine = keeper.greeted()
+    assert boxed(engine, "echo kept > /home/user/file") == ""
+    image = keeper.data / "disks" / (DISK + ".ext4")
+    aside = image.rename(keeper.data / "aside")
+    assert engine.refused(keepers.make, **KEPT, disk_new=0) == "disk_lost"
+    assert images(keeper) == []
+    aside.rename(image)
+    assert boxed(engine, "cat /home/user/file", disk_new=0) == "kept\n"

@@ -51,6 +51,10 @@ static void test_make(void)
     CHECK_MAKE(strcpy(make.disk, id), "disk");
     CHECK_MAKE(make.disk_kind = KEEPER_PERSISTENT, "disk");
     CHECK_MAKE((make.disk_kind = KEEPER_PERSISTENT, strcpy(make.disk, id)), "");
+    CHECK_MAKE((make.disk_kind = KEEPER_PERSISTENT, strcpy(make.disk, id), make.disk_new = 1), "");
+    CHECK_MAKE((make.disk_kind = KEEPER_PERSISTENT, strcpy(make.disk, id), make.disk_new = 2),
+               "disk_new");
+    CHECK_MAKE(make.disk_new = 1, "disk_new");
     CHECK_MAKE(strcpy(make.owner, id), "");
     CHECK_MAKE(strcpy(make.owner, id + 1), "owner");
     CHECK_MAKE(memset(make.owner, 'a', sizeof(make.owner)), "owner");
