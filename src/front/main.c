@@ -224,6 +224,7 @@ static int start(struct program *program, struct error *err)
     struct engine_options options = {
         .loop = &program->loop,
         .keeper = KEEPER_ENGINE_SOCKET,
+        .keeper_requests = KEEPER_ENGINE_REQUESTS,
         .directory = KEEPER_ENGINE_STATE,
         .lost = lost,
         .arg = program,
@@ -240,6 +241,7 @@ static int start(struct program *program, struct error *err)
     options.output_keep_ms = settings->output_keep_ms;
     /* The keeper is to see the end of us, not that of a socket while we still write. */
     (void)fcntl(KEEPER_ENGINE_SOCKET, F_DUPFD_CLOEXEC, KEEPER_ENGINE_LISTEN);
+    (void)fcntl(KEEPER_ENGINE_REQUESTS, F_DUPFD_CLOEXEC, KEEPER_ENGINE_LISTEN);
     return engine_open(&options, &program->engine, opened, program, err);
 }
 

@@ -187,7 +187,7 @@ static int drop(const struct engine_child *engine)
 }
 
 /* Puts its fds where request.h says, closes all others but the program, and says how many listen. */
-static int arrange(const struct keeper *keeper, int socket, int state, int *program)
+static int arrange(const struct keeper *keeper, const int given[KEEPER_ENGINE_LISTEN], int *program)
 {
     const struct listeners *listeners = &keeper->listeners;
     int fds[KEEPER_ENGINE_LISTEN + LISTENERS_MAX + 1], null = open("/dev/null", O_RDWR | O_CLOEXEC);
@@ -201,11 +201,10 @@ static int arrange(const struct keeper *keeper, int socket, int state, int *prog
         if (config < 0)
             return -1;
     }
-    fds[count++] = null;
-    fds[count++] = STDERR_FILENO;
-    fds[count++] = STDERR_FILENO;
-    fds[count++] = socket;
-    fds[count++] = state;
+    memcpy(fds, given, KEEPER_ENGINE_LISTEN * sizeof(fds[0]));
+    fds[STDIN_FILENO] = null;
+    fds[STDOUT_FILENO] = fds[STDERR_FILENO] = STDERR_FILENO;
+    count = KEEPER_ENGINE_LISTEN;
     for (size_t i = 0; i < listeners->api_count; i++)
         fds[count++] = listeners->api[i];
     if (config >= 0)
@@ -257,18 +256,19 @@ static _Noreturn void fail(const char *step)
     _exit(125);
 }
 
-static _Noreturn void run(const struct keeper *keeper, int socket, pid_t parent)
+static _Noreturn void run(const struct keeper *keeper, int given[KEEPER_ENGINE_LISTEN],
+                          pid_t parent)
 {
     const struct engine_child *engine = &keeper->engine;
     char name[] = "cove-engine";
     char *argv[] = {name, NULL};
     struct environment environment = {0};
-    int state = keeper->places.engine, program = engine->program;
+    int *state = &given[KEEPER_ENGINE_STATE], program = engine->program;
     sigset_t none;
 
     (void)sigemptyset(&none);
     (void)fd_write_file(AT_FDCWD, "/proc/self/oom_score_adj", "0");
-    if (keeper->caller.mounts && (state = enter_view(state)) < 0)
+    if (keeper->caller.mounts && (*state = enter_view(*state)) < 0)
         fail("its view of the host");
     describe(keeper, &environment);
     if (drop(engine) < 0)
@@ -277,7 +277,7 @@ static _Noreturn void run(const struct keeper *keeper, int socket, pid_t parent)
     (void)prctl(PR_SET_PDEATHSIG, SIGTERM);
     if (getppid() != parent)
         _exit(1);
-    if (arrange(keeper, socket, state, &program) < 0)
+    if (arrange(keeper, given, &program) < 0)
         fail("its fds");
     (void)sigprocmask(SIG_SETMASK, &none, NULL);
     /* By its path it has a name for ps(1); by fd it can be executed where the path is closed to it. */
@@ -286,12 +286,17 @@ static _Noreturn void run(const struct keeper *keeper, int socket, pid_t parent)
     fail("its program");
 }
 
-pid_t engine_fork(struct keeper *keeper, int socket, struct error *err)
+pid_t engine_fork(struct keeper *keeper, int socket, int requests, struct error *err)
 {
+    int given[KEEPER_ENGINE_LISTEN] = {
+        [KEEPER_ENGINE_SOCKET] = socket,
+        [KEEPER_ENGINE_STATE] = keeper->places.engine,
+        [KEEPER_ENGINE_REQUESTS] = requests,
+    };
     pid_t parent = getpid(), pid = fork();
 
     if (pid == 0)
-        run(keeper, socket, parent);
+        run(keeper, given, parent);
     if (pid < 0)
         return error_set(err, "capacity", errno, "cannot fork the engine");
     return pid;

@@ -251,8 +251,14 @@ int main(int argc, char **argv)
 {
     static struct keeper keeper = {
         .loop.epoll = -1,
-        .engine =
-            {.program = -1, .config = -1, .pidfd = -1, .socket = -1, .ended.fd = -1, .asks.fd = -1},
+        .engine = {.program = -1,
+                   .config = -1,
+                   .pidfd = -1,
+                   .socket = -1,
+                   .requests = -1,
+                   .ended.fd = -1,
+                   .asks.fd = -1,
+                   .hears.fd = -1},
         .listeners.keeper = -1,
         .slots = {.janitor = -1, .home = -1, .pool.lock = -1, .host.v2 = -1},
         .places = {.data = -1, .engine = -1, .disks = -1},
