@@ -16,6 +16,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/prctl.h>
 #include <sys/resource.h>
 #include <unistd.h>
 
@@ -267,7 +268,8 @@ int main(void)
     struct error err;
 
     log_start("cove-engine", LOG_LEVEL_INFO);
-    (void)signal(SIGPIPE, SIG_IGN); // NOLINT(cert-err33-c)
+    (void)prctl(PR_SET_NAME, "cove-engine"); /* executed by fd, it has none */
+    (void)signal(SIGPIPE, SIG_IGN);          // NOLINT(cert-err33-c)
     files_allow();
     if (uv_loop_init(&program.loop) != 0)
         return 1;

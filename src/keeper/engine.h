@@ -79,3 +79,6 @@ void engine_punish(struct keeper *keeper, const char *why);
 
 /* Forks and executes it; its pid, or -1. `socket` and `requests` are its ends. */
 pid_t engine_fork(struct keeper *keeper, int socket, int requests, struct error *err);
+
+/* Its filter, on this process for good; -1 with errno. */
+int engine_filter_load(void);

@@ -267,6 +267,8 @@ static _Noreturn void run(const struct keeper *keeper, int given[KEEPER_ENGINE_L
     sigset_t none;
 
     (void)sigemptyset(&none);
+    /* No terminal is its own, so it cannot type into the operator's. */
+    (void)setsid();
     (void)fd_write_file(AT_FDCWD, "/proc/self/oom_score_adj", "0");
     if (keeper->caller.mounts && (*state = enter_view(*state)) < 0)
         fail("its view of the host");
@@ -280,8 +282,9 @@ static _Noreturn void run(const struct keeper *keeper, int given[KEEPER_ENGINE_L
     if (arrange(keeper, given, &program) < 0)
         fail("its fds");
     (void)sigprocmask(SIG_SETMASK, &none, NULL);
-    /* By its path it has a name for ps(1); by fd it can be executed where the path is closed to it. */
-    (void)execve(engine->program_path, argv, environment.list);
+    if (engine_filter_load() < 0)
+        fail("its filter");
+    /* The one that was there when the keeper began: both are of one build, whatever is installed now. */
     (void)syscall(SYS_execveat, program, "", argv, environment.list, AT_EMPTY_PATH);
     fail("its program");
 }

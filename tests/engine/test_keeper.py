@@ -1,4 +1,5 @@
 """The keeper against an engine that was taken over, and against what ends keepers and engines."""
+import errno
 import os
 import pathlib
 import signal
@@ -44,6 +45,16 @@ def test_engine_may_write_its_own_directory_only(keeper):
     mounts = pathlib.Path(f"/proc/{engine.pid}/mountinfo").read_text().splitlines()
     writable = {line.split()[4] for line in mounts if "rw" in line.split()[5].split(",")}
     assert writable == {"/run/cove"}
+
+
+def test_engine_is_one_process_and_has_no_terminal(keeper):
+    """So killing it ends all of it, and it cannot type where the operator reads."""
+    facts = keeper.engine().facts
+    refused = {"fork", "clone", "execve", "unshare", "setns", "ptrace", "bpf", "keyctl", "mount",
+               "sti", "flow", "unlock"}
+    assert {name: int(facts[name]) for name in refused} == dict.fromkeys(refused, errno.EPERM)
+    assert int(facts["clone3"]) == int(facts["io_uring"]) == errno.ENOSYS
+    assert facts["get"] == "0" and facts["session"] == "1"
 
 
 def test_keeper_cannot_be_looked_into(keeper):
