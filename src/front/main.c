@@ -270,6 +270,7 @@ int main(void)
     log_start("cove-engine", LOG_LEVEL_INFO);
     (void)prctl(PR_SET_NAME, "cove-engine"); /* executed by fd, it has none */
     (void)signal(SIGPIPE, SIG_IGN);          // NOLINT(cert-err33-c)
+    (void)signal(SIGHUP, SIG_IGN); // NOLINT(cert-err33-c): nothing is read anew while it runs
     files_allow();
     if (uv_loop_init(&program.loop) != 0)
         return 1;

@@ -46,7 +46,10 @@ static void reload(struct keeper *keeper)
 
     if (engine_config(keeper, &err) < 0)
         keeper_say(err.code, "%s", err.text);
-    engine_signal(keeper, SIGHUP);
+    else
+        keeper_note("config_read",
+                    "the next engine gets it; [serve], [roots] and [mounts] hold from "
+                    "the next start of cove serve on");
 }
 
 static void signals_ready(struct source *source, uint32_t events)
