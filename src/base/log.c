@@ -6,6 +6,7 @@
 #include "base/clock.h"
 
 #include <errno.h>
+#include <poll.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
@@ -82,6 +83,7 @@ void log_line(struct log_site *site, enum log_level level, const char *code, con
     size_t used;
     va_list args;
     ssize_t written;
+    struct pollfd room = {.fd = STDERR_FILENO, .events = POLLOUT};
 
     if (!log_hears(level) || !site_may(site, &left_out))
         return;
@@ -95,6 +97,11 @@ void log_line(struct log_site *site, enum log_level level, const char *code, con
     if (left_out > 0)
         used += (size_t)snprintf(line + used, sizeof(line) - used, " left_out=%u", left_out);
     line[used++] = '\n';
+    /* A terminal that was stopped would hold us up for as long as it is. */
+    if (poll(&room, 1, 0) == 0) {
+        errno = saved;
+        return;
+    }
     do
         written = write(STDERR_FILENO, line, used);
     while (written < 0 && errno == EINTR);

@@ -551,8 +551,8 @@ static int own_image(const struct plan *plan, const struct tree *tree, struct er
             : tree_devices(dev, err) < 0 ||
                   tree_bind(dev, "", target, "", MOUNT_ATTR_NOSUID | MOUNT_ATTR_NOEXEC, err) < 0)
         return -1;
-    if (fstatat(tree->root, "tmp", &st, 0) < 0 && mkdirat(tree->root, "tmp", 01777) < 0 &&
-        errno != EEXIST)
+    if (fstatat(tree->root, "tmp", &st, AT_SYMLINK_NOFOLLOW) < 0 &&
+        mkdirat(tree->root, "tmp", 01777) < 0 && errno != EEXIST)
         return error_set(err, "mount_failed", errno, "cannot make /tmp in the root");
     return make_home(plan, tree, err);
 }

@@ -65,6 +65,8 @@ static int keeper_connect(int *out, struct error *err)
     const struct timeval most = {.tv_sec = ANSWER_S};
     struct sockaddr_un name = {.sun_family = AF_UNIX};
     _cleanup_close_ int fd = -1;
+    struct ucred peer = {0};
+    socklen_t size = sizeof(peer);
 
     if (keeper_path(name.sun_path, err) < 0)
         return -1;
@@ -75,6 +77,12 @@ static int keeper_connect(int *out, struct error *err)
     if (connect(fd, (struct sockaddr *)&name, sizeof(name)) < 0)
         return error_set(err, "no_keeper", errno,
                          "%s: it cannot be reached; run this as root, or as who runs the engine",
+                         name.sun_path);
+    /* In a directory that others may write to, it could be anybody's. */
+    if (getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &peer, &size) < 0 ||
+        (peer.uid != 0 && peer.uid != geteuid()))
+        return error_set(err, "no_keeper", 0,
+                         "%s: neither root nor you listen there, so nothing is handed over",
                          name.sun_path);
     *out = fd_take(&fd);
     return 0;

@@ -209,7 +209,7 @@ static int open_all(struct engine *engine, struct error *err)
 {
     const struct engine_options *options = &engine->options;
     char path[64];
-    int keeper;
+    int keeper, requests;
 
     if (record_limits(&engine->options.defaults, &options->most, err) != 0)
         return -1;
@@ -221,7 +221,9 @@ static int open_all(struct engine *engine, struct error *err)
         return -1;
     pool_open(engine);
     keeper = fd_take(&engine->options.keeper);
-    if (keeper_client_open(options->loop, keeper, &keeper_calls, engine, &engine->keeper, err) != 0)
+    requests = fd_take(&engine->options.keeper_requests);
+    if (keeper_client_open(options->loop, keeper, requests, &keeper_calls, engine, &engine->keeper,
+                           err) != 0)
         return -1;
     takeover_begin(engine);
     return 0;
@@ -311,6 +313,7 @@ void engine_close(struct engine *engine)
     if (engine->keeper != NULL)
         keeper_client_close(engine->keeper);
     fd_close(&engine->options.keeper);
+    fd_close(&engine->options.keeper_requests);
     if (engine->store != NULL)
         store_close(engine->store);
     sandboxes_close(engine);

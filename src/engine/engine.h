@@ -203,7 +203,7 @@ void engine_unlisten(struct engine_listener *listener);
 
 struct engine_options {
     uv_loop_t *loop;
-    int keeper;                                          /* socket; taken */
+    int keeper, keeper_requests;                         /* socket and pipe; taken */
     int directory;                                       /* the engine's own; taken */
     struct box_limits defaults, most;                    /* of a sandbox that names none; of any */
     uint64_t headroom_memory_bytes, headroom_disk_bytes; /* below: 503 "capacity" */

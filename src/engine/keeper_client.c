@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
+#include <unistd.h>
 
 #define READS_AT_ONCE 64 /* then the loop's other work has its turn */
 #define FDS_MAX 4
@@ -21,15 +22,15 @@ struct pending {
 
 struct unsent {
     struct unsent *next;
-    size_t size;
+    size_t size, sent;
     union keeper_request request;
 };
 
 #define SLOTS 256
 struct keeper_client {
-    uv_poll_t poll;
-    uv_idle_t idle; /* runs while what is pending must fail */
-    int socket;
+    uv_poll_t poll, write_poll;
+    uv_idle_t idle;       /* runs while what is pending must fail */
+    int socket, requests; /* of answers; the pipe */
     const struct keeper_calls *calls;
     void *arg;
     struct pending *slots[SLOTS]; /* by id */
@@ -131,6 +132,7 @@ static void lose(struct keeper_client *client)
         return;
     client->is_lost = true;
     (void)uv_poll_stop(&client->poll);
+    (void)uv_poll_stop(&client->write_poll);
     unsent_free(client);
     (void)uv_idle_start(&client->idle, fail_pending);
 }
@@ -334,30 +336,20 @@ static void packet_take(struct keeper_client *client, struct packet *packet)
 
 /* ---- writing ---- */
 
-/* 0: sent; -1: not now, or lost. */
-static int send_one(struct keeper_client *client, const union keeper_request *request, size_t size)
+/* How much of it was sent; the rest not now, or it is lost. */
+static size_t send_some(struct keeper_client *client, const void *bytes, size_t size)
 {
     ssize_t sent;
 
     do
-        sent = send(client->socket, request, size, MSG_DONTWAIT | MSG_NOSIGNAL);
+        sent = write(client->requests, bytes, size);
     while (sent < 0 && errno == EINTR);
     if (sent >= 0)
-        return 0;
+        return (size_t)sent;
     /* What it said before its end is still to be read, and then the end is. */
     if (errno != EAGAIN && errno != EPIPE && errno != ECONNRESET)
         lose_for(client, "cannot be told anything", errno);
-    return -1;
-}
-
-static void polled(uv_poll_t *poll, int status, int events);
-
-static void listen_on(struct keeper_client *client)
-{
-    int events = UV_READABLE | (client->first != NULL ? UV_WRITABLE : 0);
-
-    if (!client->is_lost && client->closing == 0)
-        (void)uv_poll_start(&client->poll, events, polled);
+    return 0;
 }
 
 static void send_unsent(struct keeper_client *client)
@@ -365,13 +357,27 @@ static void send_unsent(struct keeper_client *client)
     while (client->first != NULL) {
         struct unsent *unsent = client->first;
 
-        if (send_one(client, &unsent->request, unsent->size) != 0)
+        unsent->sent += send_some(client, (const char *)&unsent->request + unsent->sent,
+                                  unsent->size - unsent->sent);
+        if (unsent->sent < unsent->size)
             return;
         client->first = unsent->next;
         if (client->first == NULL)
             client->last = NULL;
         free(unsent);
     }
+}
+
+/* That nobody reads the pipe any more is the end, which the socket says, too. */
+static void write_polled(uv_poll_t *poll, int status, int events)
+{
+    struct keeper_client *client = poll->data;
+
+    (void)events;
+    if (status == 0 && !client->is_lost)
+        send_unsent(client);
+    if (status != 0 || client->first == NULL)
+        (void)uv_poll_stop(poll);
 }
 
 static void polled(uv_poll_t *poll, int status, int events)
@@ -383,10 +389,7 @@ static void polled(uv_poll_t *poll, int status, int events)
         lose_for(client, "is not heard any more", -status);
         return;
     }
-    if ((events & UV_WRITABLE) != 0) {
-        send_unsent(client);
-        listen_on(client);
-    }
+    (void)events;
     for (int i = 0; i < READS_AT_ONCE && !client->is_lost && client->closing == 0; i++) {
         if (packet_read(client, &packet) == 0)
             break;
@@ -397,51 +400,66 @@ static void polled(uv_poll_t *poll, int status, int events)
 
 /* ---- the verbs ---- */
 
-int keeper_client_open(uv_loop_t *loop, int socket, const struct keeper_calls *calls, void *arg,
-                       struct keeper_client **out, struct error *err)
+static void handle_closed(uv_handle_t *handle)
+{
+    struct keeper_client *client = handle->data;
+
+    if (client->closing == 0 || --client->closing == 0)
+        free(client);
+}
+
+int keeper_client_open(uv_loop_t *loop, int socket, int requests, const struct keeper_calls *calls,
+                       void *arg, struct keeper_client **out, struct error *err)
 {
     struct keeper_client *client = calloc(1, sizeof(*client));
     int failed;
 
     if (client == NULL)
         abort();
-    *client = (struct keeper_client){.socket = socket, .calls = calls, .arg = arg};
-    client->poll.data = client->idle.data = client;
+    *client = (struct keeper_client){
+        .socket = socket, .requests = requests, .calls = calls, .arg = arg};
+    client->poll.data = client->write_poll.data = client->idle.data = client;
     failed = uv_poll_init(loop, &client->poll, socket);
-    if (failed != 0) {
-        fd_close(&client->socket);
+    if (failed == 0 && (failed = uv_poll_init(loop, &client->write_poll, requests)) != 0)
+        uv_close((uv_handle_t *)&client->poll, handle_closed);
+    else if (failed != 0)
         free(client);
+    if (failed != 0) {
+        fd_close(&socket);
+        fd_close(&requests);
         return error_set(err, "keeper_lost", -failed,
-                         "fd %d is not the keeper's socket; cove serve starts the engine", socket);
+                         "there is no keeper's socket and pipe; cove serve starts the engine");
     }
     (void)uv_idle_init(loop, &client->idle);
-    listen_on(client);
+    (void)uv_poll_start(&client->poll, UV_READABLE, polled);
     *out = client;
     return 0;
 }
 
 static void keep_unsent(struct keeper_client *client, const union keeper_request *request,
-                        size_t size)
+                        size_t size, size_t sent)
 {
     struct unsent *unsent = calloc(1, sizeof(*unsent));
 
     if (unsent == NULL)
         abort();
     unsent->size = size;
+    unsent->sent = sent;
     memcpy(&unsent->request, request, size);
     if (client->last != NULL)
         client->last->next = unsent;
     else
         client->first = unsent;
     client->last = unsent;
-    listen_on(client);
+    if (!client->is_lost && client->closing == 0)
+        (void)uv_poll_start(&client->write_poll, UV_WRITABLE, write_polled);
 }
 
 void keeper_client_ask(struct keeper_client *client, enum keeper_type type,
                        union keeper_request *request, keeper_answered answered, void *arg)
 {
     struct pending *pending = calloc(1, sizeof(*pending));
-    size_t size = request_size(type);
+    size_t size = request_size(type), sent = 0;
 
     if (pending == NULL)
         abort();
@@ -456,10 +474,14 @@ void keeper_client_ask(struct keeper_client *client, enum keeper_type type,
                                 .arg = arg};
     client->slots[client->last_id % SLOTS] = pending;
     client->pending++;
-    if (client->is_lost)
+    if (client->is_lost) {
         (void)uv_idle_start(&client->idle, fail_pending);
-    else if ((client->first != NULL || send_one(client, request, size) != 0) && !client->is_lost)
-        keep_unsent(client, request, size);
+        return;
+    }
+    if (client->first == NULL)
+        sent = send_some(client, request, size);
+    if (sent < size && !client->is_lost)
+        keep_unsent(client, request, size, sent);
 }
 
 size_t keeper_client_pending(const struct keeper_client *client)
@@ -467,25 +489,19 @@ size_t keeper_client_pending(const struct keeper_client *client)
     return client->pending;
 }
 
-static void handle_closed(uv_handle_t *handle)
-{
-    struct keeper_client *client = handle->data;
-
-    if (--client->closing == 0)
-        free(client);
-}
-
 void keeper_client_close(struct keeper_client *client)
 {
     struct error err;
 
-    client->closing = 2;
+    client->closing = 3;
     unsent_free(client);
     (void)error_set(&err, "keeper_lost", 0, "the engine does not listen to the keeper any more");
     for (size_t i = 0; i < SLOTS; i++)
         while (client->slots[i] != NULL)
             pending_answer(client, &client->slots[i], NULL, -1, &err);
     uv_close((uv_handle_t *)&client->poll, handle_closed);
+    uv_close((uv_handle_t *)&client->write_poll, handle_closed);
     uv_close((uv_handle_t *)&client->idle, handle_closed);
     fd_close(&client->socket);
+    fd_close(&client->requests);
 }

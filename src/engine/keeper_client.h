@@ -27,8 +27,8 @@ struct keeper_calls {
 };
 
 /* Takes the socket. */
-int keeper_client_open(uv_loop_t *loop, int socket, const struct keeper_calls *calls, void *arg,
-                       struct keeper_client **out, struct error *err);
+int keeper_client_open(uv_loop_t *loop, int socket, int requests, const struct keeper_calls *calls,
+                       void *arg, struct keeper_client **out, struct error *err);
 
 /* Fills in type and id; `request` is copied. */
 void keeper_client_ask(struct keeper_client *client, enum keeper_type type,

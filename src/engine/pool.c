@@ -248,6 +248,7 @@ static void shelf_make(struct shelf *shelf)
     memcpy(request.make.disk, making->disk, sizeof(making->disk));
     request.make.privileges = shelf->privileges;
     request.make.disk_kind = shelf->disk_kind;
+    request.make.disk_new = shelf->disk_kind == KEEPER_PERSISTENT;
     request.make.limits = engine->options.defaults;
     shelf->making++;
     keeper_client_ask(engine->keeper, KEEPER_MAKE, &request, made, making);

@@ -23,9 +23,9 @@ static bool is_create(const struct sandbox *sandbox)
 /* What says nothing of the sandbox itself: it may be started when that has passed. */
 static bool is_passing(const struct error *err)
 {
-    static const char *const codes[] = {"capacity",     "quota",        "draining",  "keeper_lost",
-                                        "sandbox_gone", "disk_in_use",  "no_memory", "no_fds",
-                                        "store_failed", "store_corrupt"};
+    static const char *const codes[] = {
+        "capacity",  "quota",     "draining", "keeper_lost",  "sandbox_gone", "disk_in_use",
+        "disk_lost", "no_memory", "no_fds",   "store_failed", "store_corrupt"};
 
     for (size_t i = 0; i < sizeof(codes) / sizeof(codes[0]); i++)
         if (strcmp(err->code, codes[i]) == 0)
@@ -275,8 +275,10 @@ static void start_make(struct sandbox *sandbox)
     union keeper_request request;
 
     memset(&request, 0, sizeof(request));
-    if (record->disk_kind == KEEPER_PERSISTENT && record->disk[0] == '\0')
+    if (record->disk_kind == KEEPER_PERSISTENT && record->disk[0] == '\0') {
         engine_id(record->disk, KEEPER_ID_LENGTH + 1, "d0");
+        request.make.disk_new = 1;
+    }
     make_fill(&request.make, record);
     sandbox->step = STEP_MAKE;
     keeper_client_ask(sandbox->engine->keeper, KEEPER_MAKE, &request, made, sandbox);

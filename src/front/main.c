@@ -17,6 +17,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/prctl.h>
 #include <sys/resource.h>
 #include <unistd.h>
 
@@ -253,6 +254,7 @@ static int start(struct program *program, struct error *err)
     struct engine_options options = {
         .loop = &program->loop,
         .keeper = KEEPER_ENGINE_SOCKET,
+        .keeper_requests = KEEPER_ENGINE_REQUESTS,
         .directory = KEEPER_ENGINE_STATE,
         .lost = lost,
         .arg = program,
@@ -269,6 +271,7 @@ static int start(struct program *program, struct error *err)
     options.output_keep_ms = settings->output_keep_ms;
     /* The keeper is to see the end of us, not that of a socket while we still write. */
     (void)fcntl(KEEPER_ENGINE_SOCKET, F_DUPFD_CLOEXEC, KEEPER_ENGINE_LISTEN);
+    (void)fcntl(KEEPER_ENGINE_REQUESTS, F_DUPFD_CLOEXEC, KEEPER_ENGINE_LISTEN);
     return engine_open(&options, &program->engine, opened, program, err);
 }
 
@@ -310,7 +313,9 @@ int main(void)
     struct error err;
 
     log_start("cove-engine", LOG_LEVEL_INFO);
-    (void)signal(SIGPIPE, SIG_IGN); // NOLINT(cert-err33-c)
+    (void)prctl(PR_SET_NAME, "cove-engine"); /* executed by fd, it has none */
+    (void)signal(SIGPIPE, SIG_IGN);          // NOLINT(cert-err33-c)
+    (void)signal(SIGHUP, SIG_IGN); // NOLINT(cert-err33-c): nothing is read anew while it runs
     files_allow();
     if (uv_loop_init(&program.loop) != 0)
         return 1;

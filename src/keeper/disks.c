@@ -20,12 +20,14 @@
 #include <sys/prctl.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
+#include <sys/statvfs.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #define SUFFIX ".ext4"
 #define SUFFIX_NEW ".new"
-#define FILE_SIZE (KEEPER_ID_LENGTH + 16)
+#define SUFFIX_GONE ".gone"
+#define FILE_SIZE (KEEPER_ID_LENGTH + 24)
 #define ID_FORMAT "%.20s" /* KEEPER_ID_LENGTH: what was checked is not longer */
 /* The kernel unmounts what a box had after the box is gone. */
 #define LOCK_WAIT_MS 15000
@@ -64,6 +66,7 @@ static int make_image(int disks, const struct keeper_make *make, const char *nam
     const struct box_limits *limits = &make->limits;
     uint64_t inodes = limits->disk_inodes;
     char path[32], count[32], fresh[FILE_SIZE];
+    struct statvfs place;
     char *argv[] = {"mkfs.ext4",
                     "-q",
                     "-F",
@@ -78,12 +81,17 @@ static int make_image(int disks, const struct keeper_make *make, const char *nam
                     path,
                     NULL};
 
+    if (fstatvfs(disks, &place) == 0 && limits->disk_bytes / place.f_frsize > place.f_blocks)
+        return error_set(err, "disk_failed", 0,
+                         "the disk would be larger than what it lies on; ask for a smaller one");
     (void)snprintf(fresh, sizeof(fresh), ID_FORMAT SUFFIX_NEW, make->disk);
     /* A table of inodes larger than the disk is none: one for every 2 KiB at most. */
     if (inodes > limits->disk_bytes / 2048)
         inodes = limits->disk_bytes / 2048;
     (void)snprintf(count, sizeof(count), "%llu", (unsigned long long)inodes);
-    image = openat(disks, fresh, O_RDWR | O_CREAT | O_TRUNC | O_NOFOLLOW | O_CLOEXEC, 0600);
+    /* What a killed one left may still be written to: this is to be another file. */
+    (void)unlinkat(disks, fresh, 0);
+    image = openat(disks, fresh, O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
     if (image < 0 || ftruncate(image, (off_t)limits->disk_bytes) < 0)
         return error_set(err, "disk_failed", errno, "cannot make a disk");
     (void)snprintf(path, sizeof(path), "/proc/self/fd/%d", image);
@@ -94,7 +102,8 @@ static int make_image(int disks, const struct keeper_make *make, const char *nam
                          "mkfs.ext4 cannot make a disk of this size; install e2fsprogs if it is "
                          "missing, or ask for another size");
     }
-    if (fsync(image) < 0 || renameat(disks, fresh, disks, name) < 0 || fsync(disks) < 0)
+    if (fsync(image) < 0 || renameat2(disks, fresh, disks, name, RENAME_NOREPLACE) < 0 ||
+        fsync(disks) < 0)
         return error_set(err, "disk_failed", errno, "cannot keep a disk");
     return 0;
 }
@@ -128,30 +137,66 @@ static int mount_device(const char *device, struct error *err)
     return mount;
 }
 
-static int open_disk(int disks, const struct keeper_make *make, struct error *err)
+/* Only one that is surely not there is made, and only for who has none yet: an empty disk in place of a
+ * lost one would look as if all was well. */
+static int find_image(int disks, const struct keeper_make *make, const char *name, bool *is_fresh,
+                      struct error *err)
+{
+    struct stat st;
+
+    if (fstatat(disks, name, &st, AT_SYMLINK_NOFOLLOW) == 0)
+        return 0;
+    if (errno != ENOENT)
+        return error_set(err, "disk_failed", errno, "cannot look for a disk");
+    if (make->disk_new == 0)
+        return error_set(err, "disk_lost", 0,
+                         "the disk " ID_FORMAT " is not there any more; put it back from a copy, "
+                         "or remove the sandbox",
+                         make->disk);
+    if (make_image(disks, make, name, err) < 0)
+        return -1;
+    *is_fresh = true;
+    return 0;
+}
+
+static int open_disk(int disks, const struct keeper_make *make, bool *is_fresh, struct error *err)
 {
     _cleanup_close_ int image = -1, device = -1;
     char name[FILE_SIZE], path[64];
 
     (void)snprintf(name, sizeof(name), ID_FORMAT SUFFIX, make->disk);
-    if (faccessat(disks, name, F_OK, AT_SYMLINK_NOFOLLOW) < 0 &&
-        make_image(disks, make, name, err) < 0)
+    if (find_image(disks, make, name, is_fresh, err) < 0)
         return -1;
     image = open_locked(disks, name, err);
     device = image < 0 ? -1 : loop_attach(image, false, path, sizeof(path), err);
     return device < 0 ? -1 : mount_device(path, err);
 }
 
-static _Noreturn void run(const struct keeper_make *make, int disks, int socket)
+/* Of an ordinary process, and none that the kernel spares when memory is short. */
+static void be_ordinary(void)
 {
-    struct error err = {0};
-    int null = open("/dev/null", O_RDWR | O_CLOEXEC), mount;
     sigset_t none;
 
     (void)prctl(PR_SET_NAME, "cove-disk");
     (void)prctl(PR_SET_PDEATHSIG, SIGKILL);
+    (void)fd_write_file(AT_FDCWD, "/proc/self/oom_score_adj", "200");
     (void)sigemptyset(&none);
     (void)sigprocmask(SIG_SETMASK, &none, NULL);
+}
+
+/* What it says of its work. */
+struct opened {
+    struct error err;
+    uint32_t is_fresh; /* it has made the image */
+};
+
+static _Noreturn void run(const struct keeper_make *make, int disks, int socket)
+{
+    struct opened said = {0};
+    int null = open("/dev/null", O_RDWR | O_CLOEXEC), mount;
+    bool is_fresh = false;
+
+    be_ordinary();
     /* Only what it needs: a socket of a box that stayed open here would keep that box alive. */
     socket = fcntl(socket, F_DUPFD_CLOEXEC, 16);
     disks = fcntl(disks, F_DUPFD_CLOEXEC, 16);
@@ -160,43 +205,155 @@ static _Noreturn void run(const struct keeper_make *make, int disks, int socket)
     if (socket < 0 || dup3(socket, 3, O_CLOEXEC) < 0 || disks < 0 ||
         dup3(disks, 4, O_CLOEXEC) < 0 || sys_close_range(5, ~0U, 0) < 0)
         _exit(1);
-    mount = open_disk(4, make, &err);
-    (void)proto_send(3, &err, sizeof(err), NULL, 0, &mount, mount >= 0 ? 1 : 0);
+    mount = open_disk(4, make, &is_fresh, &said.err);
+    said.is_fresh = is_fresh;
+    (void)proto_send(3, &said, sizeof(said), NULL, 0, &mount, mount >= 0 ? 1 : 0);
     _exit(0);
 }
 
 /* ---- the keeper's side ---- */
 
+static void child_reap(struct keeper *keeper, struct disk_child *child)
+{
+    while (waitpid(child->pid, NULL, 0) < 0 && errno == EINTR)
+        continue;
+    loop_remove(&keeper->loop, &child->ended);
+    fd_close(&child->pidfd);
+    child->pid = 0;
+}
+
+/* Where it cannot be, it is ended at once, before it has begun anything. */
+static int child_watch(struct keeper *keeper, struct disk_child *child, source_ready ended,
+                       struct error *err)
+{
+    if (child->pid < 0) {
+        child->pid = 0;
+        return error_set(err, "capacity", errno, "cannot start a process for a disk");
+    }
+    child->pidfd = (int)syscall(SYS_pidfd_open, child->pid, 0);
+    if (child->pidfd >= 0 &&
+        loop_add(&keeper->loop, &child->ended, child->pidfd, EPOLLIN, ended, keeper, err) == 0)
+        return 0;
+    (void)error_set(err, "capacity", errno, "cannot wait for a disk");
+    (void)kill(child->pid, SIGKILL);
+    child_reap(keeper, child);
+    return -1;
+}
+
+static void opener_ended(struct source *source, uint32_t events)
+{
+    (void)events;
+    child_reap(source->owner, (struct disk_child *)source);
+}
+
+/* Its process ends by itself, or is killed, and the loop hears of that. */
 static void opening_close(struct opening *opening)
 {
     loop_remove(&opening->keeper->loop, &opening->source);
     fd_close(&opening->socket);
-    while (waitpid(opening->pid, NULL, 0) < 0 && errno == EINTR)
-        continue;
 }
+
+/* ---- what is dropped ---- */
+
+static bool has_suffix(const char *name, const char *suffix)
+{
+    size_t length = strlen(name), end = strlen(suffix);
+
+    return length > end && strcmp(name + length - end, suffix) == 0;
+}
+
+static void remove_all(int disks, const char *suffix)
+{
+    DIR *list = list_open(disks, ".");
+    const struct dirent *entry;
+
+    while (list != NULL && (entry = readdir(list)) != NULL) // NOLINT(concurrency-mt-unsafe)
+        if (has_suffix(entry->d_name, suffix))
+            (void)unlinkat(disks, entry->d_name, 0);
+    if (list != NULL)
+        (void)closedir(list);
+}
+
+static void sweep(struct keeper *keeper);
+
+static void sweeper_ended(struct source *source, uint32_t events)
+{
+    struct keeper *keeper = source->owner;
+
+    (void)events;
+    child_reap(keeper, (struct disk_child *)source);
+    if (keeper->disks.sweeps_again)
+        sweep(keeper);
+}
+
+/* What it does not come to is removed at the next drop, or by the next keeper. */
+static void sweep(struct keeper *keeper)
+{
+    struct disks *disks = &keeper->disks;
+    struct error err;
+
+    disks->sweeps_again = disks->sweeper.pid > 0;
+    if (disks->sweeps_again)
+        return;
+    disks->sweeper.pid = fork();
+    if (disks->sweeper.pid == 0) {
+        int directory = keeper->places.disks;
+
+        be_ordinary();
+        /* Only what it needs, as above. */
+        if (dup2(directory, 3) < 0 || sys_close_range(4, ~0U, 0) < 0)
+            _exit(1);
+        remove_all(3, SUFFIX_GONE);
+        _exit(0);
+    }
+    if (child_watch(keeper, &disks->sweeper, sweeper_ended, &err) < 0)
+        keeper_say(err.code, "%s", err.text);
+}
+
+/* It is another's name at once, and its blocks are freed by and by. */
+static int drop(struct keeper *keeper, const char *id)
+{
+    char name[FILE_SIZE], gone[FILE_SIZE];
+    int disks = keeper->places.disks, dropped;
+
+    (void)snprintf(name, sizeof(name), ID_FORMAT SUFFIX, id);
+    do {
+        (void)snprintf(gone, sizeof(gone), ID_FORMAT ".%08x" SUFFIX_GONE, id,
+                       keeper->disks.dropped++);
+        dropped = renameat2(disks, name, disks, gone, RENAME_NOREPLACE);
+    } while (dropped < 0 && errno == EEXIST);
+    if (dropped == 0)
+        sweep(keeper);
+    return dropped;
+}
+
+/* ---- opening ---- */
 
 static void opened(struct source *source, uint32_t events)
 {
     struct opening *opening = source->owner;
     struct keeper *keeper = opening->keeper;
-    struct error err = {0};
+    struct opened said = {0};
     int fds[PROTO_FDS_MAX];
-    ssize_t n = proto_receive(opening->socket, &err, sizeof(err), fds, MSG_DONTWAIT);
+    ssize_t n = proto_receive(opening->socket, &said, sizeof(said), fds, MSG_DONTWAIT);
 
     (void)events;
     if (n < 0 && errno == EAGAIN)
         return;
     /* Either process had no fd, or the other was killed before it could say anything. */
     if (n <= 0)
-        (void)error_set(&err, "capacity", 0,
+        (void)error_set(&said.err, "capacity", 0,
                         "there is no room to open a disk now; ask again later");
-    else if (n != (ssize_t)sizeof(err) || (err.code[0] == '\0' && fds[0] < 0))
-        (void)error_set(&err, "disk_failed", 0, "the disk could not be opened; try again");
-    if (err.code[0] != '\0' && boxes_is_want_of_room(err.errnum))
-        (void)snprintf(err.code, sizeof(err.code), "capacity");
+    else if (n != (ssize_t)sizeof(said) || (said.err.code[0] == '\0' && fds[0] < 0))
+        (void)error_set(&said.err, "disk_failed", 0, "the disk could not be opened; try again");
+    if (said.err.code[0] != '\0' && boxes_is_want_of_room(said.err.errnum))
+        (void)snprintf(said.err.code, sizeof(said.err.code), "capacity");
     opening_close(opening);
-    request_make(keeper, &opening->make, &fds[0], &err);
+    request_make(keeper, &opening->make, &fds[0], &said.err);
     fd_close(&fds[0]);
+    /* Nobody was told of it. */
+    if (said.err.code[0] != '\0' && said.is_fresh != 0)
+        (void)drop(keeper, opening->make.disk);
     engine_wake(keeper);
 }
 
@@ -223,7 +380,7 @@ static int used(struct error *err)
 static struct opening *place_find(struct keeper *keeper)
 {
     for (size_t i = 0; i < DISKS_OPENING_MAX; i++)
-        if (keeper->disks.table[i].socket < 0)
+        if (keeper->disks.table[i].socket < 0 && keeper->disks.table[i].child.pid == 0)
             return &keeper->disks.table[i];
     return NULL;
 }
@@ -246,38 +403,26 @@ int disks_open(struct keeper *keeper, const struct keeper_make *make, struct err
     opening->make = *make;
     opening->keeper = keeper;
     opening->socket = pair[0];
-    opening->pid = fork();
-    if (opening->pid == 0)
+    opening->child.pid = fork();
+    if (opening->child.pid == 0)
         run(&opening->make, keeper->places.disks, pair[1]);
     (void)close(pair[1]);
-    if (opening->pid > 0 &&
-        loop_add(&keeper->loop, &opening->source, pair[0], EPOLLIN, opened, opening, err) == 0)
-        return 0;
-    if (opening->pid < 0)
-        (void)error_set(err, "capacity", errno, "cannot open a disk");
-    else
-        opening_close(opening);
+    if (child_watch(keeper, &opening->child, opener_ended, err) == 0) {
+        if (loop_add(&keeper->loop, &opening->source, pair[0], EPOLLIN, opened, opening, err) == 0)
+            return 0;
+        (void)kill(opening->child.pid, SIGKILL);
+    }
     fd_close(&opening->socket);
     return -1;
 }
 
 int disks_drop(struct keeper *keeper, const char *id, struct error *err)
 {
-    char name[FILE_SIZE];
-
     if (is_used(keeper, id))
         return used(err);
-    (void)snprintf(name, sizeof(name), ID_FORMAT SUFFIX, id);
-    if (unlinkat(keeper->places.disks, name, 0) < 0 && errno != ENOENT)
+    if (drop(keeper, id) < 0 && errno != ENOENT)
         return error_set(err, "disk_failed", errno, "cannot remove a disk");
     return 0;
-}
-
-static bool has_suffix(const char *name, const char *suffix)
-{
-    size_t length = strlen(name), end = strlen(suffix);
-
-    return length > end && strcmp(name + length - end, suffix) == 0;
 }
 
 bool disks_each(struct keeper *keeper, size_t *next, bool (*each)(struct keeper *, const char *id))
@@ -285,11 +430,10 @@ bool disks_each(struct keeper *keeper, size_t *next, bool (*each)(struct keeper 
     DIR *list = list_open(keeper->places.disks, ".");
     const struct dirent *entry;
     char id[KEEPER_ID_LENGTH + 1];
-    bool going = true;
+    bool going = list != NULL; /* else it is tried again: "none" would be a lie */
     size_t at = 0;
 
-    while (list != NULL && going &&
-           (entry = readdir(list)) != NULL) { // NOLINT(concurrency-mt-unsafe)
+    while (going && (entry = readdir(list)) != NULL) { // NOLINT(concurrency-mt-unsafe)
         if (strlen(entry->d_name) != KEEPER_ID_LENGTH + sizeof(SUFFIX) - 1 ||
             !has_suffix(entry->d_name, SUFFIX) || at++ < *next)
             continue;
@@ -304,16 +448,13 @@ bool disks_each(struct keeper *keeper, size_t *next, bool (*each)(struct keeper 
 
 void disks_begin(struct keeper *keeper)
 {
-    DIR *list = list_open(keeper->places.disks, ".");
-    const struct dirent *entry;
+    const struct disk_child none = {.pidfd = -1, .ended.fd = -1};
 
     for (size_t i = 0; i < DISKS_OPENING_MAX; i++)
-        keeper->disks.table[i] = (struct opening){.socket = -1, .source.fd = -1};
-    while (list != NULL && (entry = readdir(list)) != NULL) // NOLINT(concurrency-mt-unsafe)
-        if (has_suffix(entry->d_name, SUFFIX_NEW))
-            (void)unlinkat(keeper->places.disks, entry->d_name, 0);
-    if (list != NULL)
-        (void)closedir(list);
+        keeper->disks.table[i] = (struct opening){.socket = -1, .source.fd = -1, .child = none};
+    keeper->disks.sweeper = none;
+    remove_all(keeper->places.disks, SUFFIX_NEW);
+    sweep(keeper);
 }
 
 void disks_forget(struct keeper *keeper)
@@ -325,7 +466,8 @@ void disks_forget(struct keeper *keeper)
 
         if (opening->keeper == NULL || opening->socket < 0)
             continue;
-        (void)kill(opening->pid, SIGKILL);
+        if (opening->child.pid > 0)
+            (void)kill(opening->child.pid, SIGKILL);
         opening_close(opening);
         /* Half a disk, that nobody would ask for any more. */
         (void)snprintf(fresh, sizeof(fresh), ID_FORMAT SUFFIX_NEW, opening->make.disk);

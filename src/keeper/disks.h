@@ -17,20 +17,30 @@
 
 struct keeper;
 
+/* A process of ours, which is waited for by the loop. */
+struct disk_child {
+    struct source ended; /* first member */
+    pid_t pid;           /* 0: none */
+    int pidfd;
+};
+
 /* A box that waits for its disk. */
 struct opening {
     struct source source; /* first member */
     struct keeper *keeper;
-    int socket; /* -1: unused */
-    pid_t pid;
+    int socket; /* -1: nobody waits */
+    struct disk_child child;
     struct keeper_make make;
 };
 
 struct disks {
     struct opening table[DISKS_OPENING_MAX];
+    struct disk_child sweeper; /* removes what was dropped: a large image takes seconds */
+    bool sweeps_again;
+    unsigned dropped;
 };
 
-/* Removes what was half made. */
+/* Removes what was half made, and begins to remove what was dropped. */
 void disks_begin(struct keeper *keeper);
 
 /* Opens the disk that a MAKE names, then makes the box and answers; or fails at once. */

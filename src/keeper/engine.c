@@ -38,7 +38,11 @@ static void socket_close(struct keeper *keeper)
     struct engine_child *engine = &keeper->engine;
 
     loop_remove(&keeper->loop, &engine->asks);
+    loop_remove(&keeper->loop, &engine->hears);
     fd_close(&engine->socket);
+    fd_close(&engine->requests);
+    engine->request_used = 0;
+    engine->request = (union keeper_request){0};
     engine->is_greeted = false;
     engine->stage = HELLO_NONE;
     engine->pending_count = 0;
@@ -94,6 +98,7 @@ static void ended(struct source *source, uint32_t events)
 /* ---- its start ---- */
 
 static void asks(struct source *source, uint32_t events);
+static void hears(struct source *source, uint32_t events);
 
 static int watch(struct keeper *keeper, struct error *err)
 {
@@ -104,21 +109,39 @@ static int watch(struct keeper *keeper, struct error *err)
         return error_set(err, "capacity", errno, "cannot watch the engine");
     if (loop_add(&keeper->loop, &engine->ended, engine->pidfd, EPOLLIN, ended, keeper, err) < 0)
         return -1;
-    return loop_add(&keeper->loop, &engine->asks, engine->socket, EPOLLIN, asks, keeper, err);
+    if (loop_add(&keeper->loop, &engine->hears, engine->socket, 0, hears, keeper, err) < 0)
+        return -1;
+    return loop_add(&keeper->loop, &engine->asks, engine->requests, EPOLLIN, asks, keeper, err);
+}
+
+/* Nothing comes in over the socket: whatever fds came would be ours to close. */
+static int channels_make(struct engine_child *engine, int *socket, int *requests, struct error *err)
+{
+    int pair[2], ends[2];
+
+    if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair) < 0)
+        return error_set(err, "capacity", errno, "cannot make the engine's socket");
+    engine->socket = pair[0];
+    *socket = pair[1];
+    if (shutdown(engine->socket, SHUT_RD) < 0 || pipe2(ends, O_CLOEXEC | O_NONBLOCK) < 0) {
+        fd_close(&engine->socket);
+        return error_set(err, "capacity", errno, "cannot make the engine's pipe");
+    }
+    engine->requests = ends[0];
+    *requests = ends[1];
+    /* Of this end only: the engine's waits or not, as it likes. */
+    (void)fcntl(engine->socket, F_SETFL, O_NONBLOCK);
+    return 0;
 }
 
 static int start(struct keeper *keeper, struct error *err)
 {
     struct engine_child *engine = &keeper->engine;
-    int pair[2];
+    _cleanup_close_ int socket = -1, requests = -1;
 
-    if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair) < 0)
-        return error_set(err, "capacity", errno, "cannot make the engine's socket");
-    engine->socket = pair[0];
-    /* Of this end only: the engine's waits or not, as it likes. */
-    (void)fcntl(engine->socket, F_SETFL, O_NONBLOCK);
-    engine->pid = engine_fork(keeper, pair[1], err);
-    (void)close(pair[1]);
+    if (channels_make(engine, &socket, &requests, err) < 0)
+        return -1;
+    engine->pid = engine_fork(keeper, socket, requests, err);
     engine->started_ns = clock_monotonic_ns();
     if (engine->pid > 0 && watch(keeper, err) == 0) {
         janitor_tell(keeper->slots.janitor, (uint32_t)keeper->slots.table_used, engine->pidfd);
@@ -131,9 +154,8 @@ static int start(struct keeper *keeper, struct error *err)
     }
     engine->pid = 0;
     loop_remove(&keeper->loop, &engine->ended);
-    loop_remove(&keeper->loop, &engine->asks);
     fd_close(&engine->pidfd);
-    fd_close(&engine->socket);
+    socket_close(keeper);
     return -1;
 }
 
@@ -387,17 +409,32 @@ void engine_wake(struct keeper *keeper)
 {
     struct engine_child *engine = &keeper->engine;
 
+    bool is_said;
+
     if (engine->socket < 0)
         return;
-    loop_change(&keeper->loop, &engine->asks, say_all(keeper) ? EPOLLIN : EPOLLOUT);
+    is_said = say_all(keeper);
+    loop_change(&keeper->loop, &engine->asks, is_said ? EPOLLIN : 0);
+    loop_change(&keeper->loop, &engine->hears, is_said ? 0 : EPOLLOUT);
 }
 
+/* An end that is closed is told of whether it is asked for or not. */
 static void asks(struct source *source, uint32_t events)
 {
     struct keeper *keeper = source->owner;
 
-    (void)events;
     if (say_all(keeper))
         (void)request_serve(keeper);
+    else if ((events & EPOLLHUP) != 0)
+        engine_punish(keeper, "it has closed its pipe");
+    engine_wake(keeper);
+}
+
+static void hears(struct source *source, uint32_t events)
+{
+    struct keeper *keeper = source->owner;
+
+    if ((events & (EPOLLHUP | EPOLLERR)) != 0)
+        engine_punish(keeper, "it has closed its socket");
     engine_wake(keeper);
 }

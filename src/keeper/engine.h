@@ -33,9 +33,11 @@ struct engine_child {
     int config; /* memfd; -1: no configuration */
 
     /* the one that runs */
-    pid_t pid; /* 0: none */
-    int pidfd, socket;
-    struct source ended, asks;
+    pid_t pid;                   /* 0: none */
+    int pidfd, socket, requests; /* our ends of what request.h says */
+    struct source ended, asks, hears;
+    union keeper_request request; /* as much of it as has come */
+    size_t request_used;
     uint64_t started_ns, restart_ns, backoff_ns;
     unsigned starts;
 
@@ -55,7 +57,7 @@ struct engine_child {
 /* Finds the program and the id, and gives the id what is the engine's. */
 int engine_prepare(struct keeper *keeper, struct error *err);
 
-/* Reads the configuration (again) into the memfd that every engine gets. */
+/* Reads the configuration (again) into a sealed memfd, which every engine gets. */
 int engine_config(struct keeper *keeper, struct error *err);
 
 /* Starts it when it is time; when to be called again, 0 for never. */
@@ -75,5 +77,8 @@ void engine_punish(struct keeper *keeper, const char *why);
 
 /* ---- its start (engine_start.c) ---- */
 
-/* Forks and executes it; its pid, or -1. `socket` is its end. */
-pid_t engine_fork(struct keeper *keeper, int socket, struct error *err);
+/* Forks and executes it; its pid, or -1. `socket` and `requests` are its ends. */
+pid_t engine_fork(struct keeper *keeper, int socket, int requests, struct error *err);
+
+/* Its filter, on this process for good; -1 with errno. */
+int engine_filter_load(void);

@@ -122,6 +122,7 @@ int engine_config(struct keeper *keeper, struct error *err)
 {
     struct engine_child *engine = &keeper->engine;
     const char *path = keeper->places.config_path;
+    _cleanup_close_ int config = -1;
     _cleanup_free_ char *text = NULL;
     ssize_t length;
 
@@ -133,11 +134,13 @@ int engine_config(struct keeper *keeper, struct error *err)
     length = fd_read_file(AT_FDCWD, path, text, CONFIG_MAX + 1);
     if (length < 0)
         return error_set(err, "bad_config", errno, "cannot read %s", path);
-    if (engine->config < 0)
-        engine->config = memfd_create("cove.conf", MFD_CLOEXEC);
-    if (engine->config < 0 || ftruncate(engine->config, 0) < 0 ||
-        pwrite(engine->config, text, (size_t)length, 0) != length)
+    /* A fresh one each time, which nobody can change: whoever has an fd of it could open it anew. */
+    config = memfd_create("cove.conf", MFD_CLOEXEC | MFD_ALLOW_SEALING);
+    if (config < 0 || pwrite(config, text, (size_t)length, 0) != length ||
+        fcntl(config, F_ADD_SEALS, F_SEAL_WRITE | F_SEAL_GROW | F_SEAL_SHRINK | F_SEAL_SEAL) < 0)
         return error_set(err, "capacity", errno, "cannot hand on %s", path);
+    fd_close(&engine->config);
+    engine->config = fd_take(&config);
     return 0;
 }
 
@@ -184,7 +187,7 @@ static int drop(const struct engine_child *engine)
 }
 
 /* Puts its fds where request.h says, closes all others but the program, and says how many listen. */
-static int arrange(const struct keeper *keeper, int socket, int state, int *program)
+static int arrange(const struct keeper *keeper, const int given[KEEPER_ENGINE_LISTEN], int *program)
 {
     const struct listeners *listeners = &keeper->listeners;
     int fds[KEEPER_ENGINE_LISTEN + LISTENERS_MAX + 1], null = open("/dev/null", O_RDWR | O_CLOEXEC);
@@ -192,17 +195,16 @@ static int arrange(const struct keeper *keeper, int socket, int state, int *prog
     char path[32];
 
     if (keeper->engine.config >= 0) {
-        /* It may read it, and not change what the next one gets. */
+        /* With an offset of its own: the next one reads it from its beginning, too. */
         (void)snprintf(path, sizeof(path), "/proc/self/fd/%d", keeper->engine.config);
         config = open(path, O_RDONLY | O_CLOEXEC);
         if (config < 0)
             return -1;
     }
-    fds[count++] = null;
-    fds[count++] = STDERR_FILENO;
-    fds[count++] = STDERR_FILENO;
-    fds[count++] = socket;
-    fds[count++] = state;
+    memcpy(fds, given, KEEPER_ENGINE_LISTEN * sizeof(fds[0]));
+    fds[STDIN_FILENO] = null;
+    fds[STDOUT_FILENO] = fds[STDERR_FILENO] = STDERR_FILENO;
+    count = KEEPER_ENGINE_LISTEN;
     for (size_t i = 0; i < listeners->api_count; i++)
         fds[count++] = listeners->api[i];
     if (config >= 0)
@@ -254,18 +256,21 @@ static _Noreturn void fail(const char *step)
     _exit(125);
 }
 
-static _Noreturn void run(const struct keeper *keeper, int socket, pid_t parent)
+static _Noreturn void run(const struct keeper *keeper, int given[KEEPER_ENGINE_LISTEN],
+                          pid_t parent)
 {
     const struct engine_child *engine = &keeper->engine;
     char name[] = "cove-engine";
     char *argv[] = {name, NULL};
     struct environment environment = {0};
-    int state = keeper->places.engine, program = engine->program;
+    int *state = &given[KEEPER_ENGINE_STATE], program = engine->program;
     sigset_t none;
 
     (void)sigemptyset(&none);
+    /* No terminal is its own, so it cannot type into the operator's. */
+    (void)setsid();
     (void)fd_write_file(AT_FDCWD, "/proc/self/oom_score_adj", "0");
-    if (keeper->caller.mounts && (state = enter_view(state)) < 0)
+    if (keeper->caller.mounts && (*state = enter_view(*state)) < 0)
         fail("its view of the host");
     describe(keeper, &environment);
     if (drop(engine) < 0)
@@ -274,21 +279,27 @@ static _Noreturn void run(const struct keeper *keeper, int socket, pid_t parent)
     (void)prctl(PR_SET_PDEATHSIG, SIGTERM);
     if (getppid() != parent)
         _exit(1);
-    if (arrange(keeper, socket, state, &program) < 0)
+    if (arrange(keeper, given, &program) < 0)
         fail("its fds");
     (void)sigprocmask(SIG_SETMASK, &none, NULL);
-    /* By its path it has a name for ps(1); by fd it can be executed where the path is closed to it. */
-    (void)execve(engine->program_path, argv, environment.list);
+    if (engine_filter_load() < 0)
+        fail("its filter");
+    /* The one that was there when the keeper began: both are of one build, whatever is installed now. */
     (void)syscall(SYS_execveat, program, "", argv, environment.list, AT_EMPTY_PATH);
     fail("its program");
 }
 
-pid_t engine_fork(struct keeper *keeper, int socket, struct error *err)
+pid_t engine_fork(struct keeper *keeper, int socket, int requests, struct error *err)
 {
+    int given[KEEPER_ENGINE_LISTEN] = {
+        [KEEPER_ENGINE_SOCKET] = socket,
+        [KEEPER_ENGINE_STATE] = keeper->places.engine,
+        [KEEPER_ENGINE_REQUESTS] = requests,
+    };
     pid_t parent = getpid(), pid = fork();
 
     if (pid == 0)
-        run(keeper, socket, parent);
+        run(keeper, given, parent);
     if (pid < 0)
         return error_set(err, "capacity", errno, "cannot fork the engine");
     return pid;

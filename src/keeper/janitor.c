@@ -113,8 +113,9 @@ static _Noreturn void run(struct slots *slots, int socket)
             engine = fds[0];
         }
     }
-    remove_all(slots, told.numbers);
+    /* First: until then it may answer as if its boxes were there. */
     end_engine(engine);
+    remove_all(slots, told.numbers);
     _exit(0);
 }
 

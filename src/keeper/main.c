@@ -46,7 +46,10 @@ static void reload(struct keeper *keeper)
 
     if (engine_config(keeper, &err) < 0)
         keeper_say(err.code, "%s", err.text);
-    engine_signal(keeper, SIGHUP);
+    else
+        keeper_note("config_read",
+                    "the next engine gets it; [serve], [roots] and [mounts] hold from "
+                    "the next start of cove serve on");
 }
 
 static void signals_ready(struct source *source, uint32_t events)
@@ -251,8 +254,14 @@ int main(int argc, char **argv)
 {
     static struct keeper keeper = {
         .loop.epoll = -1,
-        .engine =
-            {.program = -1, .config = -1, .pidfd = -1, .socket = -1, .ended.fd = -1, .asks.fd = -1},
+        .engine = {.program = -1,
+                   .config = -1,
+                   .pidfd = -1,
+                   .socket = -1,
+                   .requests = -1,
+                   .ended.fd = -1,
+                   .asks.fd = -1,
+                   .hears.fd = -1},
         .listeners.keeper = -1,
         .slots = {.janitor = -1, .home = -1, .pool.lock = -1, .host.v2 = -1},
         .places = {.data = -1, .engine = -1, .disks = -1},

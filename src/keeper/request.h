@@ -1,6 +1,8 @@
 /* What the engine may ask of the keeper: a closed list of messages of a fixed size.
  *
- * One SOCK_SEQPACKET between the two, one packet a message, fds beside it. No message carries a path
+ * Requests come through a pipe, one behind the other: no fd can come with them, and the keeper never has
+ * to close one of the engine's, which can take as long as the engine likes. Answers go over a
+ * SOCK_SEQPACKET, one packet each, with fds, and nothing comes back over that. No message carries a path
  * of the host, a uid or a pid: only names that the operator registered and handles that the keeper
  * gave out. Texts are NUL-terminated within their array and hold nothing but the characters named
  * here. The keeper checks every field and the state; the table of which request is legal when is in
@@ -17,7 +19,7 @@
 #define KEEPER_TARGET_MAX 256 /* a path in a box: absolute, without ".." */
 #define KEEPER_MOUNTS_MAX 16
 #define KEEPER_BUILD_MAX 64
-#define KEEPER_BUILD "cove-keeper 1" /* what a hello says; another number with every change here */
+#define KEEPER_BUILD "cove-keeper 3" /* what a hello says; another number with every change here */
 
 enum keeper_type {
     KEEPER_HELLO =
@@ -64,10 +66,11 @@ struct keeper_make {
     char root[KEEPER_NAME_MAX];       /* registered; "host" is the view of the host */
     uint32_t privileges;              /* enum box_privileges */
     uint32_t disk_kind;               /* enum keeper_disk */
-    char disk[KEEPER_ID_LENGTH + 4];  /* of a persistent one; made if it is not there */
+    char disk[KEEPER_ID_LENGTH + 4];  /* of a persistent one */
     char owner[KEEPER_ID_LENGTH + 4]; /* sandbox; empty: none yet, see KEEPER_CLAIM */
     char hostname[65];
-    char pad[7];
+    char pad[3];
+    uint32_t disk_new; /* made if it is not there; else one that is not there is "disk_lost" */
     struct box_limits limits;
     uint32_t mounts_count;
     uint32_t pad2;
@@ -162,6 +165,7 @@ union keeper_answer {
 };
 
 /* The engine's fds when the keeper starts it: the others are closed. */
-#define KEEPER_ENGINE_SOCKET 3 /* this protocol */
-#define KEEPER_ENGINE_STATE 4  /* directory that is the engine's: store, logs, keys */
-#define KEEPER_ENGINE_LISTEN 5 /* from here on COVE_LISTEN_FDS listening sockets, unix or TCP */
+#define KEEPER_ENGINE_SOCKET 3   /* the answers */
+#define KEEPER_ENGINE_STATE 4    /* directory that is the engine's: store, logs, keys */
+#define KEEPER_ENGINE_REQUESTS 5 /* the pipe */
+#define KEEPER_ENGINE_LISTEN 6   /* from here on COVE_LISTEN_FDS listening sockets, unix or TCP */

@@ -1,14 +1,12 @@
 /* The engine's requests: see requests.h, and request.h for what they say. */
 #include "keeper/requests.h"
 
-#include "base/fd.h"
-#include "box/proto.h"
 #include "keeper/keeper.h"
 
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/socket.h>
+#include <unistd.h>
 
 #define MEMORY_LEAST (8ULL << 20)
 #define BYTES_MOST (1ULL << 50)
@@ -131,6 +129,8 @@ static const char *make_fault(const union keeper_request *request)
     if (make->disk_kind == KEEPER_PERSISTENT ? !is_id(make->disk, sizeof(make->disk))
                                              : make->disk[0] != '\0')
         return "disk";
+    if (make->disk_new > (make->disk_kind == KEEPER_PERSISTENT))
+        return "disk_new";
     if (!is_id_or_empty(make->owner, sizeof(make->owner)))
         return "owner";
     if (!is_hostname(make->hostname, sizeof(make->hostname)))
@@ -295,8 +295,7 @@ static const struct row *row_find(uint32_t type)
     return NULL;
 }
 
-const char *request_fault(const union keeper_request *request, size_t size, size_t fds,
-                          bool is_greeted)
+const char *request_fault(const union keeper_request *request, size_t size, bool is_greeted)
 {
     const struct row *row;
 
@@ -307,8 +306,6 @@ const char *request_fault(const union keeper_request *request, size_t size, size
         return "a request of an unknown type";
     if (size != row->size)
         return "a request of a wrong size";
-    if (fds > 0)
-        return "a request with fds";
     if (request->head.id == 0)
         return "a request without an id";
     if (row->when != (is_greeted ? AFTER_HELLO : BEFORE_HELLO))
@@ -316,24 +313,52 @@ const char *request_fault(const union keeper_request *request, size_t size, size
     return row->fault(request);
 }
 
+/* How much of the request whose first bytes these are is to be there; 0: there is no such request. */
+static size_t size_wanted(const union keeper_request *request, size_t used)
+{
+    const struct row *row;
+
+    if (used < sizeof(request->head))
+        return sizeof(request->head);
+    row = row_find(request->head.type);
+    return row != NULL ? row->size : 0;
+}
+
+/* 1: a whole request is there. 0: not now. */
+static int take(struct keeper *keeper)
+{
+    struct engine_child *engine = &keeper->engine;
+    size_t wanted;
+
+    while ((wanted = size_wanted(&engine->request, engine->request_used)) > engine->request_used) {
+        ssize_t n = read(engine->requests, (char *)&engine->request + engine->request_used,
+                         wanted - engine->request_used);
+
+        if (n < 0 && (errno == EAGAIN || errno == EINTR))
+            return 0;
+        if (n <= 0) {
+            engine_punish(keeper, "it has closed its pipe");
+            return 0;
+        }
+        engine->request_used += (size_t)n;
+    }
+    return 1;
+}
+
 bool request_serve(struct keeper *keeper)
 {
-    union keeper_request request = {0};
-    int fds[PROTO_FDS_MAX];
-    ssize_t n = proto_receive(keeper->engine.socket, &request, sizeof(request), fds, MSG_DONTWAIT);
+    struct engine_child *engine = &keeper->engine;
+    union keeper_request request;
     const char *fault;
-    size_t count = 0;
+    size_t size;
 
-    if (n < 0 && errno == EAGAIN)
+    if (engine->requests < 0 || take(keeper) == 0)
         return false;
-    for (; count < PROTO_FDS_MAX && fds[count] >= 0; count++)
-        fd_close(&fds[count]);
-    if (n == 0 || (n < 0 && errno == ECONNRESET)) {
-        engine_punish(keeper, "it has closed its socket");
-        return false;
-    }
-    fault = n < 0 ? "a request that is too long"
-                  : request_fault(&request, (size_t)n, count, keeper->engine.is_greeted);
+    request = engine->request;
+    size = engine->request_used;
+    engine->request = (union keeper_request){0};
+    engine->request_used = 0;
+    fault = request_fault(&request, size, engine->is_greeted);
     if (fault != NULL) {
         engine_punish(keeper, fault);
         return false;

@@ -10,8 +10,7 @@ struct keeper;
 
 /* Why this is no request that an engine of ours would make now; NULL: it is one. Looks at `size` bytes
  * and at nothing else, so it can be tried with anything. */
-const char *request_fault(const union keeper_request *request, size_t size, size_t fds,
-                          bool is_greeted);
+const char *request_fault(const union keeper_request *request, size_t size, bool is_greeted);
 
 /* Makes the box of a checked MAKE and answers. `disk` (of a persistent one) is open, or `err` says why it
  * is not; borrowed. */
@@ -19,5 +18,5 @@ struct error;
 void request_make(struct keeper *keeper, const struct keeper_make *make, const int *disk,
                   struct error *err);
 
-/* Takes one request from the engine's socket and does it; false where there is none now. */
+/* Takes one request from the engine's pipe and does it; false where there is no whole one now. */
 bool request_serve(struct keeper *keeper);

@@ -22,7 +22,7 @@ EPHEMERAL, PERSISTENT = 1, 2
 PLAIN, SYSTEM = 0, 1
 ADD, REMOVE, LIST = 1, 2, 3
 
-BUILD = b"cove-keeper 1"
+BUILD = b"cove-keeper 3"
 # Another one of a build with the test switches may be named: the one under the sanitizers.
 KEEPER = pathlib.Path(os.environ.get("COVE_KEEPER", harness.BUILD / "test/cove-keeper")).absolute()
 
@@ -52,11 +52,12 @@ def limits(memory=256 << 20, cpu=0, pids=64, disk=64 << 20, inodes=4096):
 
 
 def make(request, root=b"host", privileges=PLAIN, disk_kind=EPHEMERAL, disk=b"", owner=b"",
-         hostname=b"", limit=None, mounts=(), count=None):
+         hostname=b"", limit=None, mounts=(), count=None, disk_new=None):
     entries = b"".join(MOUNT_ENTRY.pack(name, target, read_only, 0)
                        for name, target, read_only in mounts)
-    return (struct.pack("=II64sII24s24s65s7s", MAKE, request, root, privileges, disk_kind, disk,
-                        owner, hostname, b"") + (limit or limits()) +
+    return (struct.pack("=II64sII24s24s65s3sI", MAKE, request, root, privileges, disk_kind, disk,
+                        owner, hostname, b"",
+                        int(disk_kind == PERSISTENT) if disk_new is None else disk_new) + (limit or limits()) +
             struct.pack("=II", len(mounts) if count is None else count, 0) +
             entries.ljust(16 * MOUNT_ENTRY.size, b"\0"))
 
@@ -86,15 +87,17 @@ class Engine:
         self.pid = int(self.facts["pid"])
         self.socket = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET, fileno=fds[0])
         self.state = fds[1]
-        self.more = fds[2:]
+        self.requests = fds[2]
+        self.more = fds[3:]
         self.ids = 0
         self.unasked = []
 
     def close(self):
         self.socket.close()
-        for descriptor in (self.state, *self.more):
-            os.close(descriptor)
-        self.more, self.state = [], None
+        for descriptor in (self.state, self.requests, *self.more):
+            if descriptor is not None:
+                os.close(descriptor)
+        self.more, self.state, self.requests = [], None, None
         self.connection.close()
 
     def next_id(self):
@@ -102,7 +105,10 @@ class Engine:
         return self.ids
 
     def send(self, packet):
-        self.socket.send(packet)
+        with contextlib.suppress(BrokenPipeError):  # its end is to be read
+            while packet:
+                select.select([], [self.requests], [], 10 * harness.PATIENCE)
+                packet = packet[os.write(self.requests, packet):]
 
     def receive(self, seconds=10):
         """(type, id, body, fds) of the next answer, or None at the end."""

@@ -2,9 +2,11 @@
 import os
 import pathlib
 import signal
+import struct
 
 import pytest
 
+import harness
 import keepers
 from keepers import Control, Keeper
 
@@ -128,7 +130,7 @@ def test_dropped_disk_is_gone(keeper):
     assert boxed(engine, "echo kept > /home/user/file") == ""
     assert engine.ask(keepers.drop_disk, DISK)[0] == keepers.DONE
     assert engine.ask(keepers.drop_disk, DISK)[0] == keepers.DONE
-    assert images(keeper) == []
+    harness.wait_for(lambda: images(keeper) == [], what="the image's end")
     assert boxed(engine, "cat /home/user/file 2>/dev/null || echo new") == "new\n"
 
 
@@ -175,10 +177,11 @@ def test_disk_of_a_killed_keeper_is_whole(stand_in, tmp_path):
 def test_half_made_disk_is_removed_at_the_start(stand_in, tmp_path):
     keeper = Keeper(stand_in, tmp_path)
     (keeper.data / "disks").mkdir(mode=0o700)
-    (keeper.data / "disks" / (DISK + ".new")).write_text("x")
+    for suffix in (".new", ".00000000.gone"):
+        (keeper.data / "disks" / (DISK + suffix)).write_text("x")
     with keeper:
         keeper.greeted()
-        assert images(keeper) == []
+        harness.wait_for(lambda: images(keeper) == [], what="the end of both")
 
 
 def test_disk_that_is_a_link_is_not_followed(keeper, tmp_path):
@@ -186,3 +189,41 @@ def test_disk_that_is_a_link_is_not_followed(keeper, tmp_path):
     engine = keeper.greeted()
     (keeper.data / "disks" / (DISK + ".ext4")).symlink_to(tmp_path / "elsewhere")
     assert engine.refused(keepers.make, **KEPT) == "disk_failed"
+
+
+def test_a_lost_disk_is_not_an_empty_one(keeper):
+    engine = keeper.greeted()
+    assert boxed(engine, "echo kept > /home/user/file") == ""
+    image = keeper.data / "disks" / (DISK + ".ext4")
+    aside = image.rename(keeper.data / "aside")
+    assert engine.refused(keepers.make, **KEPT, disk_new=0) == "disk_lost"
+    assert images(keeper) == []
+    aside.rename(image)
+    assert boxed(engine, "cat /home/user/file", disk_new=0) == "kept\n"
+
+
+def test_a_disk_larger_than_what_it_lies_on_is_refused(keeper):
+    engine = keeper.greeted()
+    limit = keepers.limits(disk=1 << 49)
+    assert engine.refused(keepers.make, **KEPT, limit=limit) == "disk_failed"
+    assert images(keeper) == []
+
+
+def test_a_box_that_is_refused_leaves_no_disk(keeper, tmp_path):
+    """Its mount is removed while its disk is made."""
+    directory = tmp_path / "given"
+    directory.mkdir()
+    engine = keeper.greeted()
+    descriptor = os.open(directory, os.O_PATH)
+    assert keeper.register(keepers.ADD, keepers.MOUNT, b"given", 0, descriptor)[0] == ""
+    os.close(descriptor)
+    request = engine.next_id()
+    engine.send(keepers.make(request, **KEPT, mounts=[(b"given", b"/mnt/given", 0)]))
+    assert keeper.register(keepers.REMOVE, keepers.MOUNT, b"given")[0] == ""
+    while (answer := engine.receive())[1] != request:
+        assert answer[0] == keepers.NAMED
+    if answer[0] == keepers.MADE:  # the disk was faster
+        os.close(answer[3][0])
+        engine.end(struct.unpack("=Q", answer[2])[0])
+        assert engine.ask(keepers.drop_disk, DISK)[0] == keepers.DONE
+    harness.wait_for(lambda: images(keeper) == [], what="the image's end")

@@ -1,4 +1,5 @@
 """The keeper against an engine that was taken over, and against what ends keepers and engines."""
+import errno
 import os
 import pathlib
 import signal
@@ -14,7 +15,7 @@ import keepers
 from keepers import Control, Keeper
 
 
-ENGINE_FDS = "0,1,2,3,4,5,"
+ENGINE_FDS = "0,1,2,3,4,5,6,"
 
 
 # ---- what an engine is given -------------------------------------------------------------------
@@ -44,6 +45,16 @@ def test_engine_may_write_its_own_directory_only(keeper):
     mounts = pathlib.Path(f"/proc/{engine.pid}/mountinfo").read_text().splitlines()
     writable = {line.split()[4] for line in mounts if "rw" in line.split()[5].split(",")}
     assert writable == {"/run/cove"}
+
+
+def test_engine_is_one_process_and_has_no_terminal(keeper):
+    """So killing it ends all of it, and it cannot type where the operator reads."""
+    facts = keeper.engine().facts
+    refused = {"fork", "clone", "execve", "unshare", "setns", "ptrace", "bpf", "keyctl", "mount",
+               "sti", "flow", "unlock"}
+    assert {name: int(facts[name]) for name in refused} == dict.fromkeys(refused, errno.EPERM)
+    assert int(facts["clone3"]) == int(facts["io_uring"]) == errno.ENOSYS
+    assert facts["get"] == "0" and facts["session"] == "1"
 
 
 def test_keeper_cannot_be_looked_into(keeper):
@@ -213,16 +224,12 @@ def with_mount(name=b"a", target=b"/mnt/a", read_only=0):
 
 
 ILLEGAL = {
-    "empty head": b"\1\0\0\0",
-    "nothing but a type": struct.pack("=I", keepers.MAKE),
     "unknown type 0": keepers.HEAD.pack(0, 7),
     "unknown type 7": keepers.HEAD.pack(7, 7),
     "an answer": keepers.HEAD.pack(keepers.DONE, 7),
     "type beyond": keepers.HEAD.pack(0xffffffff, 7),
-    "too short": GOOD_MAKE[:-1],
-    "too long": GOOD_MAKE + b"\0",
+    "too long": GOOD_MAKE + b"\0" * 8,
     "much too long": GOOD_MAKE + b"\0" * 8192,
-    "a short end": keepers.end(7, 1)[:12],
     "a long end": keepers.end(7, 1) + b"\0" * 8,
     "without an id": keepers.make(0),
     "a second hello": keepers.hello(7),
@@ -287,16 +294,42 @@ ILLEGAL = {
 def test_illegal_request_ends_the_engine(keeper, name):
     engine = keeper.greeted()
     engine.send(ILLEGAL[name])
-    assert engine.receive() is None
+    while (answer := engine.receive()) is not None:  # where a good request was before
+        assert name in ("too long", "much too long", "a long end")
+        for descriptor in answer[3]:
+            os.close(descriptor)
     harness.wait_for(lambda: not os.path.exists(f"/proc/{engine.pid}"), what="the engine's end")
     assert "bad_engine" in keeper.said()
     assert keeper.greeted().make()
 
 
-def test_empty_packet_ends_the_engine(keeper):
+@pytest.mark.parametrize("begun", [b"", b"\1", GOOD_MAKE[:-1]])
+def test_closed_pipe_ends_the_engine(keeper, begun):
     engine = keeper.greeted()
-    engine.send(b"")
+    engine.send(begun)
+    os.close(engine.requests)
+    engine.requests = None
     assert engine.receive() is None
+    assert keeper.greeted().make()
+
+
+def test_closed_socket_ends_the_engine(keeper):
+    engine = keeper.greeted()
+    engine.socket.close()
+    harness.wait_for(lambda: not os.path.exists(f"/proc/{engine.pid}"), what="the engine's end")
+    assert keeper.greeted().make()
+
+
+def test_request_in_pieces_is_one(keeper):
+    engine = keeper.greeted()
+    request = keepers.make(7)
+    for piece in (request[:1], request[1:9], request[9:-1], request[-1:] + keepers.usage(8, 1)):
+        engine.send(piece)
+        time.sleep(0.02)
+    kind, answered, _, fds = engine.receive()
+    assert (kind, answered) == (keepers.MADE, 7)
+    os.close(fds[0])
+    assert engine.receive()[:2] == (keepers.REFUSED, 8)
 
 
 @pytest.mark.parametrize("packet", [keepers.make(1), keepers.claim(1, 1), keepers.usage(1, 1),
@@ -310,14 +343,12 @@ def test_nothing_comes_before_hello(keeper, packet):
     assert "bad_engine" in keeper.said()
 
 
-def test_fds_with_a_request_end_the_engine(keeper):
+def test_no_fd_gets_in(keeper):
+    """Whoever receives an fd closes it, and a socket's close may take as long as its owner likes."""
     engine = keeper.greeted()
-    before = len(os.listdir(f"/proc/{keeper.process.pid}/fd"))
-    with open("/dev/null", "rb") as null:
-        socket.send_fds(engine.socket, [keepers.make(7)], [null.fileno()] * 5)
-    assert engine.receive() is None
-    keeper.greeted()
-    assert len(os.listdir(f"/proc/{keeper.process.pid}/fd")) <= before
+    with open("/dev/null", "rb") as null, pytest.raises(BrokenPipeError):
+        socket.send_fds(engine.socket, [keepers.make(7)], [null.fileno()])
+    assert engine.make()
 
 
 def test_every_byte_of_a_request_may_be_anything(keeper):
@@ -328,8 +359,8 @@ def test_every_byte_of_a_request_may_be_anything(keeper):
     packets = [keepers.make(7), keepers.claim(7, 1), keepers.usage(7, 1), keepers.drop_disk(7)]
     for _ in range(harness.scaled(60)):
         packet = bytearray(chance.choice(packets))
-        for _ in range(chance.choice((1, 3, 30))):
-            packet[chance.randrange(len(packet))] = chance.randrange(256)
+        for _ in range(chance.choice((1, 3, 30))):  # another type may be longer, and not all there
+            packet[chance.randrange(4, len(packet))] = chance.randrange(256)
         engine.send(bytes(packet))
         answer = engine.receive()
         if answer is None:
@@ -343,14 +374,12 @@ def test_every_byte_of_a_request_may_be_anything(keeper):
 def test_an_engine_that_does_not_listen_holds_up_itself_only(keeper):
     """Nothing grows for it, and the keeper still serves others."""
     engine = keeper.greeted()
-    engine.socket.setblocking(False)
     sent = 0
     with pytest.raises(BlockingIOError):
         for request in range(1, 100000):
-            engine.send(keepers.usage(request, 1))
+            os.write(engine.requests, keepers.usage(request, 1))
             sent += 1
     assert keeper.register(keepers.LIST)[0] == ""
-    engine.socket.setblocking(True)
     for request in range(1, sent + 1):
         kind, answered, _, _ = engine.receive()
         assert (kind, answered) == (keepers.REFUSED, request)
@@ -571,14 +600,23 @@ def test_configuration_is_handed_on_and_cannot_be_changed(stand_in, tmp_path):
     config.write_text("# one\n")
     with Keeper(stand_in, tmp_path, "--config", config) as keeper:
         engine = keeper.engine()
-        assert engine.facts["COVE_CONFIG_FD"] == "6"
+        assert engine.facts["COVE_CONFIG_FD"] == "7"
         assert os.pread(engine.more[1], 100, 0) == b"# one\n"
+        # Not by this fd, and not by one that is opened by it.
         with pytest.raises(OSError):
             os.write(engine.more[1], b"x")
+        anew = os.open(f"/proc/self/fd/{engine.more[1]}", os.O_RDWR)
+        for change in (lambda: os.write(anew, b"x"), lambda: os.ftruncate(anew, 0)):
+            with pytest.raises(PermissionError):
+                change()
+        os.close(anew)
         config.write_text("# another\n")
         os.kill(keeper.process.pid, signal.SIGHUP)
-        harness.wait_for(lambda: os.pread(engine.more[1], 100, 0) == b"# another\n",
-                         what="the new configuration")
+        harness.wait_for(lambda: "config_read" in keeper.said(), what="the new configuration")
+        assert keeper.engines == [engine] and os.path.exists(f"/proc/{engine.pid}")
+        os.kill(engine.pid, signal.SIGKILL)
+        second = keeper.engine()
+        assert os.pread(second.more[1], 100, 0) == b"# another\n"
 
 
 def test_service_manager_hears_of_it(stand_in, tmp_path):

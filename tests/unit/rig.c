@@ -60,6 +60,8 @@ void rig_begin(struct rig *rig)
     rig->opened = rig->lost = rig->drained = false;
     rig->open_error = (struct error){0};
     rig->options.keeper = fake_connect(&rig->fake, &rig->loop);
+    /* The fake takes requests as packets: a write to a socket of packets is one. */
+    rig->options.keeper_requests = fcntl(rig->options.keeper, F_DUPFD_CLOEXEC, 3);
     rig->options.directory = fcntl(rig->dir, F_DUPFD_CLOEXEC, 3);
     if (engine_open(&rig->options, &rig->engine, opened, rig, &err) != 0) {
         printf("engine_open: %s: %s\n", err.code, err.text);

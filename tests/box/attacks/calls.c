@@ -28,11 +28,26 @@
 
 /* ---- 48: foreign and unknown system calls ---- */
 
+static void lingering(void)
+{
+    struct linger asked = {.l_onoff = 1, .l_linger = 30}, is = {.l_onoff = 1};
+    socklen_t size = sizeof(is);
+    int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+
+    (void)setsockopt(fd, SOL_SOCKET, SO_LINGER, &asked, sizeof(asked));
+    attack_check("a socket that lingers at close",
+                 fd >= 0 && getsockopt(fd, SOL_SOCKET, SO_LINGER, &is, &size) == 0 &&
+                     is.l_onoff == 0,
+                 "it would");
+    (void)close(fd);
+}
+
 static void foreign_calls(void)
 {
     int odd = 0, first = 0;
 
     attack_foreign_calls();
+    lingering();
     for (long number = 470; number < 1024; number++) {
         if (syscall(number, 0UL, 0UL, 0UL, 0UL, 0UL, 0UL) < 0 && errno == ENOSYS)
             continue;

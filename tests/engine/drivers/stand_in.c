@@ -3,13 +3,18 @@
  * as it likes. */
 #include <errno.h>
 #include <fcntl.h>
+#include <sched.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/ioctl.h>
+#include <sys/mount.h>
 #include <sys/prctl.h>
 #include <sys/socket.h>
+#include <sys/syscall.h>
 #include <sys/un.h>
+#include <termios.h>
 #include <unistd.h>
 
 #define FIRST 3
@@ -37,6 +42,39 @@ static size_t describe(char *text, size_t size)
     return used;
 }
 
+static int error_of(long result)
+{
+    return result < 0 ? errno : 0;
+}
+
+/* What a taken-over engine might try: the errno of each, 0 where it succeeded. */
+static void attack(char *text, size_t size)
+{
+    char *argv[] = {"true", NULL}, byte = 'x';
+    int terminal = open("/dev/ptmx", O_RDWR | O_NOCTTY | O_CLOEXEC), unlock = 0, fork_error,
+        flow = 0;
+    pid_t pid = fork();
+    struct termios modes;
+
+    if (pid == 0)
+        pause();
+    fork_error = error_of(pid);
+    (void)snprintf(
+        text, size,
+        " fork=%d clone=%d clone3=%d execve=%d unshare=%d setns=%d ptrace=%d bpf=%d"
+        " io_uring=%d keyctl=%d mount=%d sti=%d flow=%d unlock=%d get=%d session=%d",
+        fork_error, error_of(syscall(SYS_clone, SIGCHLD, 0, 0, 0, 0)),
+        error_of(syscall(SYS_clone3, NULL, 0)), error_of(execve("/bin/true", argv, argv)),
+        error_of(unshare(CLONE_NEWUSER)), error_of(setns(0, 0)),
+        error_of(syscall(SYS_ptrace, 0, 0, 0, 0)), error_of(syscall(SYS_bpf, 0, NULL, 0)),
+        error_of(syscall(SYS_io_uring_setup, 1, NULL)),
+        error_of(syscall(SYS_keyctl, 0, 0, 0, 0, 0)), error_of(mount("", "/", "", 0, "")),
+        error_of(ioctl(terminal, TIOCSTI, &byte)), error_of(ioctl(terminal, TCXONC, flow)),
+        error_of(ioctl(terminal, TIOCSPTLCK, &unlock)), error_of(ioctl(terminal, TCGETS, &modes)),
+        getsid(0) == getpid());
+    (void)close(terminal);
+}
+
 int main(void)
 {
     struct sockaddr_un address = {.sun_family = AF_UNIX, .sun_path = "/proc/self/fd/4/test.sock"};
@@ -50,6 +88,8 @@ int main(void)
     int fds[FDS_MAX], count = 0, test;
 
     part.iov_len = describe(text, sizeof(text));
+    attack(text + part.iov_len, sizeof(text) - part.iov_len);
+    part.iov_len = strlen(text);
     while (count < FDS_MAX && fcntl(FIRST + count, F_GETFD) >= 0) {
         fds[count] = FIRST + count;
         count++;
