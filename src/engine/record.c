@@ -55,7 +55,7 @@ static char **texts_copy(const char *const *given)
     size_t count = texts_count(texts);
     char **copy = need(calloc(count + 1, sizeof(char *)));
 
-    for (size_t i = 0; i < count; i++)
+    for (size_t i = 0; i < count && texts[i] != NULL; i++)
         copy[i] = need(strdup(texts[i]));
     return copy;
 }

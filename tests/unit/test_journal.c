@@ -85,9 +85,11 @@ static void check_both_ways(const struct journal_line *line)
               read.has_stdin == line->has_stdin,
           "%.*s", (int)size, text);
     CHECK((line->command == NULL) == (read.command == NULL), "command");
-    CHECK(line->command == NULL || strcmp(read.command, line->command) == 0, "%.*s", (int)size,
-          text);
-    CHECK(line->tag == NULL || strcmp(read.tag, line->tag) == 0, "%.*s", (int)size, text);
+    CHECK(line->command == NULL ||
+              (read.command != NULL && strcmp(read.command, line->command) == 0),
+          "%.*s", (int)size, text);
+    CHECK(line->tag == NULL || (read.tag != NULL && strcmp(read.tag, line->tag) == 0), "%.*s",
+          (int)size, text);
     if (line->kind == JOURNAL_END)
         CHECK(read.state == line->state && read.exit_code == line->exit_code &&
                   read.signal == line->signal && read.timed_out == line->timed_out &&
@@ -268,7 +270,7 @@ static void check_long_lines(void)
     memset(data, 'a', size);
     data[JOURNAL_LINE_MAX] = '\n'; /* one too long by a byte; then one that is far too long */
     memcpy(data + size, "\n", 1);
-    memcpy(data + size + 1, good, sizeof(good) - 1);
+    memcpy(data + size + 1, good, sizeof(good));
     put_file(data, size + sizeof(good));
     reopen(&journal);
     CHECK(taken.count == 1 && taken.last == 5, "%u", taken.count);

@@ -32,6 +32,11 @@ static const char *fault(const void *request, size_t size, bool is_greeted)
     return found != NULL ? found : "";
 }
 
+static char *put(char *field, const char *text)
+{
+    return memcpy(field, text, strlen(text) + 1);
+}
+
 #define CHECK_MAKE(change, expected)                                         \
     do {                                                                     \
         struct keeper_make make = whole();                                   \
@@ -46,19 +51,19 @@ static void test_make(void)
     CHECK_MAKE(make.head.id = 0, "a request without an id");
     CHECK_MAKE(make.privileges = 2, "privileges");
     CHECK_MAKE(memset(make.root, 'a', sizeof(make.root)), "root");
-    CHECK_MAKE(strcpy(make.root, "../a"), "root");
+    CHECK_MAKE(put(make.root, "../a"), "root");
     CHECK_MAKE(make.disk_kind = 0, "disk_kind");
-    CHECK_MAKE(strcpy(make.disk, id), "disk");
+    CHECK_MAKE(put(make.disk, id), "disk");
     CHECK_MAKE(make.disk_kind = KEEPER_PERSISTENT, "disk");
-    CHECK_MAKE((make.disk_kind = KEEPER_PERSISTENT, strcpy(make.disk, id)), "");
-    CHECK_MAKE((make.disk_kind = KEEPER_PERSISTENT, strcpy(make.disk, id), make.disk_new = 1), "");
-    CHECK_MAKE((make.disk_kind = KEEPER_PERSISTENT, strcpy(make.disk, id), make.disk_new = 2),
+    CHECK_MAKE((make.disk_kind = KEEPER_PERSISTENT, put(make.disk, id)), "");
+    CHECK_MAKE((make.disk_kind = KEEPER_PERSISTENT, put(make.disk, id), make.disk_new = 1), "");
+    CHECK_MAKE((make.disk_kind = KEEPER_PERSISTENT, put(make.disk, id), make.disk_new = 2),
                "disk_new");
     CHECK_MAKE(make.disk_new = 1, "disk_new");
-    CHECK_MAKE(strcpy(make.owner, id), "");
-    CHECK_MAKE(strcpy(make.owner, id + 1), "owner");
+    CHECK_MAKE(put(make.owner, id), "");
+    CHECK_MAKE(put(make.owner, id + 1), "owner");
     CHECK_MAKE(memset(make.owner, 'a', sizeof(make.owner)), "owner");
-    CHECK_MAKE(strcpy(make.hostname, "a/b"), "hostname");
+    CHECK_MAKE(put(make.hostname, "a/b"), "hostname");
     CHECK_MAKE(memset(make.hostname, 'a', 64), "");
     CHECK_MAKE(memset(make.hostname, 'a', 65), "hostname");
     CHECK_MAKE(make.limits.memory_bytes = (8U << 20) - 1, "memory");
@@ -82,9 +87,9 @@ static void test_targets(void)
                                       "/dev", "/dev/null", "/sys",    "/a\nb", "/a\x7f"};
 
     for (size_t i = 0; i < sizeof(good) / sizeof(good[0]); i++)
-        CHECK_MAKE(strcpy(make.mounts[0].target, good[i]), "");
+        CHECK_MAKE(put(make.mounts[0].target, good[i]), "");
     for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++)
-        CHECK_MAKE(strcpy(make.mounts[0].target, bad[i]), "target of a mount");
+        CHECK_MAKE(put(make.mounts[0].target, bad[i]), "target of a mount");
     CHECK_MAKE(memset(make.mounts[0].target + 1, 'a', sizeof(make.mounts[0].target) - 1),
                "target of a mount");
 }
