@@ -40,16 +40,21 @@ static void stop_begin(struct keeper *keeper)
     engine_signal(keeper, SIGTERM);
 }
 
+/* The engine is replaced in good order: nothing in a box notices. A private one would take us along. */
 static void reload(struct keeper *keeper)
 {
     struct error err;
 
-    if (engine_config(keeper, &err) < 0)
+    if (engine_config(keeper, &err) < 0) {
         keeper_say(err.code, "%s", err.text);
-    else
-        keeper_note("config_read",
-                    "the next engine gets it; [serve], [roots] and [mounts] hold from "
-                    "the next start of cove serve on");
+        return;
+    }
+    keeper_note("config_read",
+                "%s; [serve], [roots] and [mounts] hold from the next start of "
+                "cove serve on",
+                keeper->options.is_private ? "the next engine gets it" : "a new engine gets it");
+    if (!keeper->options.is_private)
+        engine_signal(keeper, SIGTERM);
 }
 
 static void signals_ready(struct source *source, uint32_t events)

@@ -612,10 +612,8 @@ def test_configuration_is_handed_on_and_cannot_be_changed(stand_in, tmp_path):
         os.close(anew)
         config.write_text("# another\n")
         os.kill(keeper.process.pid, signal.SIGHUP)
-        harness.wait_for(lambda: "config_read" in keeper.said(), what="the new configuration")
-        assert keeper.engines == [engine] and os.path.exists(f"/proc/{engine.pid}")
-        os.kill(engine.pid, signal.SIGKILL)
-        second = keeper.engine()
+        second = keeper.engine()  # the first is told to end
+        assert "config_read" in keeper.said()
         assert os.pread(second.more[1], 100, 0) == b"# another\n"
 
 
