@@ -125,7 +125,7 @@ static char *base64_of(const char *path)
     if (size <= 0 || (size_t)size == sizeof(bytes) - 3)
         fail("cannot read the static true");
     (void)close(fd);
-    text = at = malloc((size_t)size / 3 * 4 + 8);
+    text = at = calloc(1, (size_t)size / 3 * 4 + 8);
     if (text == NULL)
         fail("no memory");
     /* The program is followed by zero bytes, which do it no harm: so no padding is needed. */
