@@ -211,7 +211,7 @@ static bool make_place(struct http_server *server, bool is_unix)
     }
     TAILQ_FOREACH(conn, &server->conns, next)
     {
-        // cppcheck-suppress uninitvar: it does not see that the list sets it
+        // cppcheck-suppress uninitvar ; it does not see that the list sets it
         if (conn->peer.is_unix == is_unix && conn->state == CONN_HEADER && !conn->has_asked) {
             http_conn_cut(conn);
             return true;
@@ -276,7 +276,7 @@ static void watch_listeners(struct http_server *server)
 
     SLIST_FOREACH(listener, &server->listeners, next)
     {
-        // cppcheck-suppress uninitvar: it does not see that the list sets it
+        // cppcheck-suppress uninitvar ; it does not see that the list sets it
         if (!accepts || is_full(server, listener->is_unix)) {
             uv_poll_stop(&listener->poll);
         } else if (!uv_is_active((uv_handle_t *)&listener->poll)) {
