@@ -496,7 +496,7 @@ static void bench_burst(void)
     struct crowd crowd = {.ids = ids, .wanted = BURST, .creation = &creation, .series = &each};
 
     series_init(&all, "burst", "ns", BURST_ROUNDS);
-    series_init(&each, "burst_each", "ns", BURST_ROUNDS * BURST);
+    series_init(&each, "burst_each", "ns", (size_t)BURST_ROUNDS * BURST);
     for (size_t i = 0; i < BURST; i++)
         client_open(&clients[i], socket_path);
     for (size_t i = 0; i < BURST_ROUNDS; i++) {
@@ -568,6 +568,7 @@ static uint64_t server_memory(long keeper)
 {
     char path[64];
     uint64_t bytes;
+    char word[32];
     FILE *children;
     long pid;
 
@@ -577,7 +578,8 @@ static uint64_t server_memory(long keeper)
     children = fopen(path, "re");
     if (children == NULL)
         fail("cannot read the keeper's children");
-    while (fscanf(children, "%ld", &pid) == 1) {
+    while (fscanf(children, "%31s", word) == 1) {
+        pid = strtol(word, NULL, 10);
         if (!is_engine(pid))
             continue;
         (void)snprintf(path, sizeof(path), "/proc/%ld/smaps_rollup", pid);

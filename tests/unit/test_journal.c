@@ -269,8 +269,7 @@ static void check_long_lines(void)
 
     memset(data, 'a', size);
     data[JOURNAL_LINE_MAX] = '\n'; /* one too long by a byte; then one that is far too long */
-    memcpy(data + size, "\n", 1);
-    memcpy(data + size + 1, good, sizeof(good));
+    (void)snprintf(data + size, 100, "\n%s", good);
     put_file(data, size + sizeof(good));
     reopen(&journal);
     CHECK(taken.count == 1 && taken.last == 5, "%u", taken.count);
