@@ -115,3 +115,18 @@ int cmd_verb(const char *name, const struct cmd *verbs, size_t count, int argc, 
         cmd_say("%s: a word is missing; cove %s --help says which", name, name);
     return CMD_FAILED;
 }
+
+void cmd_signals_add(sigset_t *set)
+{
+    static const int forwarded[] = {SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGUSR1, SIGUSR2};
+    struct sigaction action;
+
+    for (size_t i = 0; i < sizeof(forwarded) / sizeof(forwarded[0]); i++)
+        if (sigaction(forwarded[i], NULL, &action) < 0 || action.sa_handler != SIG_IGN)
+            (void)sigaddset(set, forwarded[i]);
+}
+
+bool cmd_signal_ends(int number)
+{
+    return number == SIGINT || number == SIGTERM || number == SIGHUP || number == SIGQUIT;
+}

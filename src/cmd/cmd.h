@@ -7,6 +7,7 @@
 
 #include "base/err.h"
 
+#include <signal.h>
 #include <stdbool.h>
 #include <stddef.h>
 
@@ -49,6 +50,13 @@ int cmd_fail(const struct error *err);
 
 /* Writes `text` to standard output; 0, or -1 if it did not all get there. */
 int cmd_print(const char *text, size_t size);
+
+/* Adds the signals that a caller sends to a command, without those that are ignored: nohup, and a
+ * shell's job in the background, ignore some, and a blocked one would come through. */
+void cmd_signals_add(sigset_t *set);
+
+/* Whether such a signal is meant to end the command. */
+bool cmd_signal_ends(int number);
 
 /* How many letters must change to make one word of the other: what a misspelt name is near to. The
  * beginning of a name counts as one letter away from it. */

@@ -187,20 +187,6 @@ static int refused(const struct error *err)
 
 /* ---- signals ---- */
 
-static const int forwarded[] = {SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGUSR1, SIGUSR2};
-
-static bool signal_ends(int number)
-{
-    return number == SIGINT || number == SIGTERM || number == SIGHUP || number == SIGQUIT;
-}
-
-static bool signal_is_ignored(int number)
-{
-    struct sigaction action;
-
-    return sigaction(number, NULL, &action) == 0 && action.sa_handler == SIG_IGN;
-}
-
 static int signals_open(struct exec *exec, struct error *err)
 {
     sigset_t taken;
@@ -208,9 +194,7 @@ static int signals_open(struct exec *exec, struct error *err)
 
     (void)sigemptyset(&taken);
     (void)sigaddset(&taken, SIGCHLD);
-    for (size_t i = 0; i < sizeof(forwarded) / sizeof(forwarded[0]); i++)
-        if (!signal_is_ignored(forwarded[i]))
-            (void)sigaddset(&taken, forwarded[i]);
+    cmd_signals_add(&taken);
     blocked = taken;
     (void)sigaddset(&blocked, SIGPIPE);
     (void)sigprocmask(SIG_BLOCK, &blocked, NULL);
@@ -256,14 +240,14 @@ static void feeder_reap(struct exec *exec)
 /* The first is for the command, the second ends it whatever it does, the third ends us. */
 static void signal_take(struct exec *exec, int number)
 {
-    if (signal_ends(number))
+    if (cmd_signal_ends(number))
         exec->endings++;
     if (exec->endings > 2 || (exec->endings > 1 && exec->path[0] == '\0'))
         _exit(API_EXIT_SIGNAL + number);
     if (exec->path[0] == '\0')
         exec->early = number;
     else
-        process_tell(exec, signal_ends(number) && exec->endings > 1 ? 0 : number);
+        process_tell(exec, cmd_signal_ends(number) && exec->endings > 1 ? 0 : number);
 }
 
 static void signals_take(void *arg)

@@ -74,21 +74,6 @@ static void warnings_print(const struct run *run)
 
 /* ---- signals ---- */
 
-/* Those that a caller sends to a command. */
-static const int forwarded[] = {SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGUSR1, SIGUSR2};
-
-static bool signal_ends(int number)
-{
-    return number == SIGINT || number == SIGTERM || number == SIGHUP || number == SIGQUIT;
-}
-
-static bool signal_is_ignored(int number)
-{
-    struct sigaction action;
-
-    return sigaction(number, NULL, &action) == 0 && action.sa_handler == SIG_IGN;
-}
-
 /* Blocks rather than ignores: what is ignored would be so in every process that we start too. */
 static int signals_open(struct run *run, struct error *err)
 {
@@ -96,10 +81,7 @@ static int signals_open(struct run *run, struct error *err)
     sigset_t blocked;
 
     (void)sigemptyset(&taken);
-    /* nohup, and a shell's job in the background, ignore some; a blocked one would come through. */
-    for (size_t i = 0; i < sizeof(forwarded) / sizeof(forwarded[0]); i++)
-        if (!signal_is_ignored(forwarded[i]))
-            (void)sigaddset(&taken, forwarded[i]);
+    cmd_signals_add(&taken);
     if (run->options.tty) {
         (void)sigaddset(&taken, SIGWINCH);
         (void)sigaddset(&taken, SIGCONT);
@@ -121,7 +103,7 @@ static int signals_open(struct run *run, struct error *err)
 static bool early_ending(const struct run *run)
 {
     for (int number = 1; number < 32; number++)
-        if ((run->early_signals & 1U << number) != 0 && signal_ends(number))
+        if ((run->early_signals & 1U << number) != 0 && cmd_signal_ends(number))
             return true;
     return false;
 }
@@ -136,7 +118,7 @@ static void signal_take(struct run *run, int number)
         run_stdio_resume(&run->stdio);
     else if (run->started)
         (void)box_signal(run->box, RUN_COMMAND_ID, number, &ignored); /* it may just have ended */
-    else if (!signal_ends(number) || !early_ending(run))
+    else if (!cmd_signal_ends(number) || !early_ending(run))
         run->early_signals |= 1U << number;
     else {
         run->signal_number = number;
@@ -377,7 +359,7 @@ static void run_drain(struct run *run)
         count = run_stdio_poll(&run->stdio, fds + SLOT_STDIO, now, &wake);
         run_wait(fds, SLOT_STDIO + count, now, wake);
         while ((number = signal_next(run)) != 0)
-            if (signal_ends(number))
+            if (cmd_signal_ends(number))
                 return;
         run_stdio_serve(&run->stdio, fds + SLOT_STDIO, count, now);
     }
