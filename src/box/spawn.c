@@ -1,6 +1,7 @@
 /* The one file with assembler: see spawn.h. */
 #include "box/spawn.h"
 
+#include <linux/audit.h>
 #include <linux/sched.h>
 #include <stddef.h>
 #include <sys/syscall.h>
@@ -89,3 +90,9 @@ long spawn_raw(long number, long a, long b, long c, long d)
     return result;
 #endif
 }
+
+#if defined(__x86_64__)
+const uint32_t spawn_audit_arch = AUDIT_ARCH_X86_64;
+#elif defined(__aarch64__)
+const uint32_t spawn_audit_arch = AUDIT_ARCH_AARCH64;
+#endif

@@ -20,3 +20,6 @@ long spawn_clone3(struct clone_args *args, const uint32_t key[4], int (*function
 
 /* A system call that leaves errno alone: its result or -errno. */
 long spawn_raw(long number, long a, long b, long c, long d);
+
+/* What seccomp calls this machine (AUDIT_ARCH_...), for filters that are not generated. */
+extern const uint32_t spawn_audit_arch;

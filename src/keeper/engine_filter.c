@@ -3,25 +3,17 @@
  * A list of what is refused, for its libraries may call anything else. It keeps a taken-over engine one
  * process that ends when it is killed, away from the kernel's riskiest doors, and from the terminal that
  * the keeper was started on. The numbers are those of the machine that this is built for. */
+#include "box/spawn.h"
 #include "keeper/engine.h"
 
 #include <errno.h>
 #include <fcntl.h>
-#include <linux/audit.h>
 #include <linux/filter.h>
 #include <linux/seccomp.h>
 #include <sched.h>
 #include <stddef.h>
 #include <sys/syscall.h>
 #include <unistd.h>
-
-#if defined(__x86_64__)
-#define ARCHITECTURE AUDIT_ARCH_X86_64
-#elif defined(__aarch64__)
-#define ARCHITECTURE AUDIT_ARCH_AARCH64
-#else
-#error "the engine's filter needs to know this machine's AUDIT_ARCH_"
-#endif
 
 /* x32 has its own numbers from here on; elsewhere nothing has. */
 #define NUMBERS_END 0x40000000U
@@ -98,7 +90,7 @@ static const int refused[] = {
 
 static const struct sock_filter begin[] = {
     LOAD(arch),
-    BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, ARCHITECTURE, 1, 0),
+    BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, 0, 1, 0), /* spawn_audit_arch, when it is loaded */
     RETURN(SECCOMP_RET_KILL_PROCESS),
     LOAD(nr),
     BPF_JUMP(BPF_JMP | BPF_JGE | BPF_K, NUMBERS_END, 0, 1),
@@ -165,6 +157,7 @@ int engine_filter_load(void)
     struct sock_fprog loaded = {.filter = program.code};
 
     add(&program, begin, COUNT(begin));
+    program.code[1].k = spawn_audit_arch;
     add_refusals(&program, absent, COUNT(absent), ENOSYS);
     add_refusals(&program, refused, COUNT(refused), EPERM);
     add(&program, end, COUNT(end));
