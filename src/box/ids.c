@@ -259,7 +259,7 @@ int ids_take(struct ids_pool *pool, struct ids *ids, struct error *err)
         seen += after - slot;
         slot = after % IDS_SLOTS;
     }
-    return error_set(err, "ids_failed", 0,
+    return error_set(err, "ids_used_up", 0,
                      "every range of ids is taken by a box or by /etc/subuid and /etc/subgid: end "
                      "boxes, or shorten the entries there");
 }

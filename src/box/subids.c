@@ -372,7 +372,7 @@ int ids_take_user(struct ids_pool *pool, const struct caller *caller, struct ids
         if (taken != 0)
             return taken < 0 ? -1 : 0;
     }
-    return error_set(err, "ids_failed", 0,
+    return error_set(err, "ids_used_up", 0,
                      "all ids that /etc/subuid and /etc/subgid give to this user are in use by "
                      "boxes: end some, or have more ids given to it");
 }

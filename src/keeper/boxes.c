@@ -154,9 +154,12 @@ struct boxed *boxes_find(const struct boxes *boxes, uint64_t handle)
 
 /* ---- making ---- */
 
-bool boxes_is_want_of_room(int errnum)
+bool boxes_is_want_of_room(const struct error *err)
 {
-    return errnum == EAGAIN || errnum == ENOMEM || errnum == EMFILE || errnum == ENFILE ||
+    int errnum = err->errnum;
+
+    return strcmp(err->code, "capacity") == 0 || strcmp(err->code, "ids_used_up") == 0 ||
+           errnum == EAGAIN || errnum == ENOMEM || errnum == EMFILE || errnum == ENFILE ||
            errnum == ENOSPC || errnum == ENOBUFS || errnum == EUSERS;
 }
 
@@ -185,7 +188,7 @@ static int make_by_zygote(struct keeper *keeper, const struct recipe *recipe, st
         .ids = &slot->ids, .cgroup = &slot->cgroup, .network = slot->network};
     if (zygote_box(zygote->zygote, &recipe->spec, &lent, &boxed->box, err) < 0) {
         slots_give(&keeper->slots, slot);
-        if (!boxes_is_want_of_room(err->errnum))
+        if (!boxes_is_want_of_room(err))
             zygotes_retire(zygote);
         return -1;
     }
@@ -207,7 +210,7 @@ static int make(struct keeper *keeper, const struct recipe *recipe, struct boxed
 
         if (make_by_zygote(keeper, recipe, boxed, err) == 0)
             return 0;
-        wants_room = boxes_is_want_of_room(err->errnum) || strcmp(err->code, "capacity") == 0;
+        wants_room = boxes_is_want_of_room(err);
         if (wants_room && tries == 0 && slots_shed(&keeper->slots))
             continue;
         if (wants_room)
@@ -235,7 +238,7 @@ int boxes_make(struct keeper *keeper, const struct keeper_make *request, const i
         return -1;
     if (make(keeper, &recipe, boxed, err) < 0) {
         boxes_drop(&keeper->boxes, boxed);
-        if (boxes_is_want_of_room(err->errnum))
+        if (boxes_is_want_of_room(err))
             (void)snprintf(err->code, sizeof(err->code), "capacity");
         return -1;
     }

@@ -43,7 +43,7 @@ struct boxes {
 };
 
 /* Of an error that passes when others have ended. */
-bool boxes_is_want_of_room(int errnum);
+bool boxes_is_want_of_room(const struct error *err);
 
 /* Whether the names that a checked request has are there. */
 int boxes_check(const struct keeper *keeper, const struct keeper_make *make, struct error *err);

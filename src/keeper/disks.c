@@ -346,7 +346,7 @@ static void opened(struct source *source, uint32_t events)
                         "there is no room to open a disk now; ask again later");
     else if (n != (ssize_t)sizeof(said) || (said.err.code[0] == '\0' && fds[0] < 0))
         (void)error_set(&said.err, "disk_failed", 0, "the disk could not be opened; try again");
-    if (said.err.code[0] != '\0' && boxes_is_want_of_room(said.err.errnum))
+    if (said.err.code[0] != '\0' && boxes_is_want_of_room(&said.err))
         (void)snprintf(said.err.code, sizeof(said.err.code), "capacity");
     opening_close(opening);
     request_make(keeper, &opening->make, &fds[0], &said.err);

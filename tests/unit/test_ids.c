@@ -96,7 +96,7 @@ static void check_subids_are_kept(void)
     ids_close(&pool);
     CHECK(pool_open(&pool, "a:0:18446744073709551615\n", "", &err) == 0, "%s", err.text);
     CHECK(taken_count(&pool) == IDS_SLOTS, "one entry can take all");
-    CHECK(ids_take(&pool, &(struct ids){0}, &err) == -1 && strcmp(err.code, "ids_failed") == 0,
+    CHECK(ids_take(&pool, &(struct ids){0}, &err) == -1 && strcmp(err.code, "ids_used_up") == 0,
           "a range was taken from a user of the host");
     ids_close(&pool);
     CHECK(pool_open(&pool, "", "a:600000:99999999999999999999999\n", &err) == 0, "%s", err.text);
