@@ -48,6 +48,9 @@ struct proc_spec {
     uint64_t timeout_ms; /* 0: none; then the whole tree is killed: exit 124, timed_out */
     uint64_t log_bytes;  /* 0: PROCS_LOG_DEFAULT; of both streams together, within the share */
     bool has_stdin;      /* else /dev/null */
+    /* 0, 0: no terminal. Else the command gets one of this size; all its output is PROC_STDOUT, its input
+     * is what proc_stdin_write() brings. It is held by a tool in the box (tool/term.c), not by us. */
+    uint16_t rows, columns;
     struct link_limits limits;
 };
 
@@ -59,6 +62,7 @@ struct proc_view {
     int exit_code; /* valid if exited and signal is 0 */
     int signal;
     const char *reason; /* PROC_LOST, PROC_FAILED: a code */
+    bool has_terminal;
     struct error failure;
     uint64_t started_ms, ended_ms; /* wall clock; 0: not yet */
     uint64_t cpu_ns;
@@ -159,3 +163,37 @@ int proc_kill(struct proc *proc, struct error *err); /* the whole tree */
 /* An ended one, with its output; "process_running" else. What it left running goes on. */
 int proc_forget(struct proc *proc, struct error *err);
 void procs_oom(struct proc *proc, bool was_oom);
+/* Of its terminal; "no_terminal" where it has none. */
+int proc_resize(struct proc *proc, uint16_t rows, uint16_t columns, struct error *err);
+
+/* ---- tools: src/box/tool/tool.h ----
+ *
+ * One verb of ours, as a command of the box: no process that anybody lists, no log, no journal. Its
+ * pipes are the caller's, who moves bytes by splice(2) as link.h says. Whoever cancels kills it. When the
+ * engine ends, what runs of it is killed by the next one. At most PROCS_TOOLS_MAX at once of one sandbox:
+ * "capacity". */
+#define PROCS_TOOLS_MAX 64
+
+struct tool;
+struct tool_spec {
+    const char *const *argv; /* VERB OPTIONS -- OPERANDS; without the program's own name */
+    const char *user;        /* as of a command; NULL: the sandbox's */
+    const char *cwd;
+    bool takes_input;
+    bool is_grep;        /* cove-grep, else cove-tool */
+    uint64_t timeout_ms; /* 0: none */
+};
+struct tool_calls {
+    /* It runs. `input` (-1 where it takes none) and `output` are the caller's to close, non-blocking.
+     * Not called if it could not be started: `ended` says so alone. */
+    void (*started)(void *arg, int input, int output);
+    /* It has ended; last call. `err` NULL: its exit status was 0 or 1, which `failed` says; else why there is
+     * none: sandbox_stopped, sandbox_outdated, user_not_found, bad_cwd, capacity, timeout, tool_killed (a
+     * signal), sandbox_gone ... Output may still be in its pipe. */
+    void (*ended)(void *arg, bool failed, const struct error *err);
+};
+/* NULL, and `err`: nothing was started and nothing will be called. Calls come later, never from within. */
+struct tool *procs_tool(struct procs *procs, const struct tool_spec *spec,
+                        const struct tool_calls *calls, void *arg, struct error *err);
+/* Kills it; `ended` is not called any more. */
+void tool_cancel(struct tool *tool);

@@ -142,3 +142,46 @@ void http_finish(struct http_request *request);
 /* The answer cannot be completed: the connection is cut, so that nobody takes it for whole. What
  * waits to be written is lost. */
 void http_abort(struct http_request *request);
+
+/* ---- answers of known length, from a pipe ---- */
+
+/* As http_stream(), with Content-Length. What is written has to be exactly so much before
+ * http_finish(); else the connection is cut. */
+void http_stream_sized(struct http_request *request, unsigned status, const char *content_type,
+                       uint64_t length);
+
+/* So many bytes that lie in `pipe` (the read end of one that nobody else has) go out behind all that was
+ * written, by splice(2) where the socket takes that; of a chunked answer as one chunk. `pipe` must not be
+ * touched until `sent`, which is called when all of it is out, later; not after the client is gone. One
+ * at a time. */
+void http_write_pipe(struct http_request *request, int pipe, size_t size, void (*sent)(void *arg),
+                     void *arg);
+
+/* ---- WebSocket (RFC 6455) ----
+ *
+ * A GET with `Upgrade: websocket` is answered by http_websocket() instead of http_answer(). From then on
+ * the request lives until `closed` was called, which happens once, always. Frames, masks, fragments, pings
+ * and the closing are this room's; a message of the client that is larger than `message_bytes`, text that is
+ * not UTF-8, or an unmasked frame, closes it as the RFC says. A client that answers no ping for 60 s is
+ * gone. A draining server closes with 1001. */
+struct http_websocket_options {
+    size_t message_bytes; /* default 1 MiB */
+    const char
+        *protocol; /* of Sec-WebSocket-Protocol, which the client must have offered; or NULL */
+    /* False holds the next ones back until http_websocket_resume(). */
+    bool (*message)(void *arg, bool is_text, const void *data, size_t size);
+    void (*drained)(
+        void *arg); /* after http_websocket_send() returned more than limits.backlog_bytes */
+    /* 1006: without a closing frame. The request is gone after this. */
+    void (*closed)(void *arg, unsigned code);
+    void *arg;
+};
+bool http_is_websocket(const struct http_request *request); /* a whole and right request for one */
+int http_websocket(struct http_request *request, const struct http_websocket_options *options,
+                   struct error *err); /* -1: nothing was answered yet; "bad_request" */
+/* Returns how many bytes wait to be written, as http_write() does, with its limits. */
+size_t http_websocket_send(struct http_request *request, bool is_text, const void *data,
+                           size_t size);
+void http_websocket_resume(struct http_request *request);
+/* `closed` follows. `reason` is at most 123 bytes of UTF-8. */
+void http_websocket_close(struct http_request *request, unsigned code, const char *reason);
