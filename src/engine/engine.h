@@ -33,11 +33,33 @@ enum engine_scope {
     ENGINE_ALL = 15,
 };
 
+/* What may be done with one sandbox: a token names some of these, a scope stands for all of its kind. */
+enum engine_verb {
+    ENGINE_LOOK = 1, /* the sandbox, its processes, their output */
+    ENGINE_EXEC = 2, /* start, write to, signal, kill processes; terminals */
+    ENGINE_FILES_READ = 4,
+    ENGINE_FILES_WRITE = 8,
+    ENGINE_PORTS = 16, /* reach what listens in it */
+    ENGINE_LIFE = 32,  /* start and stop it */
+};
+
+#define ENGINE_TOKEN_PATH_MAX 1024
+
 struct engine_caller {
     char tenant[64];
-    char key_id[24]; /* "socket" for a peer of the unix socket */
+    char key_id[24]; /* "socket" for a peer of the unix socket; "token:ID" of a token */
     unsigned scopes;
+    /* Of a token: only this sandbox ("" of a key: all of the tenant), these verbs, and of its files what
+     * lies below this absolute path ("": all), which the tools hold to (--beneath), links or not. */
+    char sandbox[24];
+    unsigned verbs;
+    char path[ENGINE_TOKEN_PATH_MAX];
+    uint16_t port; /* 0: all */
 };
+
+/* 0, or -1 "forbidden": whether he may do that with this sandbox. Every verb below asks it. */
+int engine_caller_may(const struct engine_caller *caller, const char *sandbox_id,
+                      enum engine_verb verb, struct error *err);
 
 /* The caller behind a secret; "bad_key" otherwise. Takes the same time for every wrong one. */
 int engine_key_check(struct engine *engine, const char *secret, struct engine_caller *out,
