@@ -11,7 +11,7 @@ group=${1:-build}
 
 build='gcc make meson ninja-build pkg-config musl-tools linux-libc-dev libc6-dev libjansson-dev
     libuv1-dev libsqlite3-dev python3'
-test="$build git python3-pytest python3-yaml python3-venv clang-14 clang-tidy-14 clang-format-14 cppcheck
+test="$build git python3-pytest python3-yaml python3-venv python3-websockets python3-wsproto clang-14 clang-tidy-14 clang-format-14 cppcheck
     bubblewrap crun busybox-static erofs-utils e2fsprogs mmdebstrap sqlite3 openssh-client sudo
     attr libcap2-bin procps strace tar xz-utils mount uidmap curl"
 bench="$build bubblewrap crun busybox-static"
