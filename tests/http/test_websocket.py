@@ -346,8 +346,8 @@ def test_draining_says_going_away(serve):
     assert client.frame() == (CLOSE, b"\x03\xe9the server is shutting down")
     client.send(frame(CLOSE, b"\x03\xe9"))
     assert read_all(client.socket) == b""
-    assert server.ended() == b"drained\n"
     client.close()
+    assert server.ended() == b"drained\n"
 
 
 def test_stopping_within_a_message(serve):
