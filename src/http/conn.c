@@ -184,6 +184,7 @@ void http_conn_send(struct http_conn *conn, struct iovec *parts, int count)
             return;
         }
         sent = sent < 0 ? 0 : sent;
+        conn->server->sent_bytes += (uint64_t)sent;
     }
     for (int i = 0; i < count; i++) {
         size_t skip = (size_t)sent < parts[i].iov_len ? (size_t)sent : parts[i].iov_len;
@@ -214,6 +215,7 @@ static bool flush(struct http_conn *conn)
             http_conn_cut(conn);
             return false;
         }
+        conn->server->sent_bytes += (uint64_t)sent;
         http_bytes_take(out, (size_t)sent);
         if (!conn->request) {
             set_idle_deadline(conn);
@@ -350,6 +352,7 @@ static size_t take_head(struct http_conn *conn, const char *data, size_t size)
     }
     memcpy(request->text, data, head_size);
     if (http_parse_head(request->text, head_size, &request->head, &no)) {
+        request->over = NULL; /* it is told once, of the one that is answered */
         http_request_free(request);
         refuse_unread(conn, &no);
         return 0;
@@ -626,6 +629,7 @@ static void read_some(struct http_conn *conn)
         http_conn_cut(conn);
         return;
     }
+    server->received_bytes += (uint64_t)got;
     if (conn->state != CONN_LINGER) {
         take_input(conn, server->scratch, (size_t)got);
         return;

@@ -78,6 +78,8 @@ struct http_server {
     bool (*admit)(struct http_request *request, void *data);
     void (*refuse)(struct http_request *request, unsigned status, const char *code,
                    const char *detail, void *data);
+    void (*over)(const struct http_request *request, unsigned status, void *data);
+    uint64_t accepted, received_bytes, sent_bytes;
     SLIST_HEAD(http_listeners, http_listener) listeners;
     TAILQ_HEAD(http_conns, http_conn) conns;
     TAILQ_HEAD(http_kicked, http_conn) kicked;
@@ -115,6 +117,9 @@ struct http_request {
     bool is_begun;  /* the header of the answer is out */
     bool collects;  /* the body is kept for a handler that gets it whole */
     bool waits_for_drain;
+    unsigned status; /* of the answer; 0: none yet */
+    void (*over)(const struct http_request *request, unsigned status, void *data);
+    void *over_data; /* both the server's, who may be gone before */
     void *user;
     void (*free_user)(void *user);
     void (*gone)(void *arg);

@@ -43,6 +43,7 @@ struct job {
     struct job *next_waiting, *previous_waiting;
     void (*then)(struct job *job, struct proc *proc); /* process_find() */
     uint64_t number;                                  /* of the handler, too */
+    bool has_url_token;                               /* its query has the parameter `token` */
 };
 
 /* ---- admit.c ---- */
@@ -55,6 +56,8 @@ void admit_refuse(struct http_request *request, unsigned status, const char *cod
 
 /* The job that admit_request() made, if the caller has that scope; else NULL and it is answered. */
 struct job *job_begin(struct http_request *request, unsigned scope);
+/* The same for a route of one sandbox, the `{id}` of its pattern: tokens may do that, too. */
+struct job *job_begin_for(struct http_request *request, enum engine_verb verb);
 int job_new(struct native *native, struct http_request *request, struct job **out);
 
 /* False, and it is answered, where the query has a name that is not in `known` (NULL-terminated), or has
@@ -176,6 +179,10 @@ HANDLER(process_output);
 HANDLER(process_follow);
 /* events.c */
 HANDLER(events_stream);
+/* tokens.c */
+HANDLER(token_make);
+HANDLER(token_sign);
+HANDLER(tokens_end);
 /* keys.c */
 HANDLER(key_make);
 HANDLER(key_list);

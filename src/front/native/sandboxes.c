@@ -196,7 +196,7 @@ HANDLER(sandbox_create)
 HANDLER(sandbox_get)
 {
     struct native *native = data;
-    struct job *job = job_begin(request, ENGINE_READ);
+    struct job *job = job_begin_for(request, ENGINE_LOOK);
     struct sandbox_view view;
     struct error err;
 
@@ -277,7 +277,7 @@ HANDLER(sandbox_delete)
 /* For a request that says all by its path: nothing but {} may be in it. */
 static struct job *begin_plain(struct http_request *request)
 {
-    struct job *job = job_begin(request, ENGINE_WRITE);
+    struct job *job = job_begin_for(request, ENGINE_LIFE);
     struct error err;
     const void *text;
     size_t size;
