@@ -147,6 +147,8 @@ bool admit_request(struct http_request *request, void *data)
     struct job *job;
     struct error err;
 
+    if (job_new(native, request, &job) < 0)
+        return refuse(native, request, "capacity", "there is no memory for this request now");
     /* It says nothing, and probes ask for it by whatever address they know. */
     if (strcmp(path, "/healthz") != 0 && !host_is_fine(native, request))
         return refuse(native, request, "forbidden_host",
@@ -154,8 +156,6 @@ bool admit_request(struct http_request *request, void *data)
     if (!origin_is_fine(request))
         return refuse(native, request, "forbidden_origin",
                       "the request comes from a page of another origin");
-    if (job_new(native, request, &job) < 0)
-        return refuse(native, request, "capacity", "there is no memory for this request now");
     if (routes_path_is_open(path))
         return true;
     if (find_caller(job, &err) < 0) {

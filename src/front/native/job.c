@@ -64,6 +64,7 @@ int job_new(struct native *native, struct http_request *request, struct job **ou
     job->native = native;
     job->request = request;
     http_set_data(request, job, job_free);
+    account_begin(native, job);
     *out = job;
     return 0;
 }
@@ -246,8 +247,11 @@ void problem_answer(struct native *native, struct http_request *request, unsigne
                     const char *code, const char *detail, unsigned retry_after_s)
 {
     struct out *out = &native->out;
+    struct job *job = http_data(request);
     char seconds[16];
 
+    if (job != NULL)
+        job->code = problem_of(code)->code;
     out_reset(out, NATIVE_KEPT_BYTES);
     problem_print(out, code, status, detail);
     if (retry_after_s > 0) {

@@ -5,6 +5,7 @@
  * whatever it asked the engine for may keep the job as its argument. */
 #pragma once
 
+#include "front/native/account.h"
 #include "front/native/idempotency.h"
 #include "front/native/native.h"
 #include "front/native/out.h"
@@ -23,6 +24,8 @@ struct native {
     bool is_draining;
     struct job *waiting; /* those that a drain does not wait for */
     struct out out;      /* what is being answered; only within one call */
+    struct account account;
+    struct out account_out;
     struct once_table *once;
     struct stream *streams;
     uv_timer_t *timer; /* of keepalives */
@@ -43,6 +46,10 @@ struct job {
     struct job *next_waiting, *previous_waiting;
     void (*then)(struct job *job, struct proc *proc); /* process_find() */
     uint64_t number;                                  /* of the handler, too */
+    char id[32];                                      /* of the request */
+    uint64_t began_ns;                                /* monotonic */
+    const char *code;                                 /* of the problem it was answered with */
+    char sandbox[24];                                 /* that it made */
     bool has_url_token;                               /* its query has the parameter `token` */
 };
 

@@ -89,6 +89,7 @@ int native_new(const struct native_options *options, struct native **out, struct
         return error_set(err, "no_memory", 0, "there is no memory for the native API");
     native->options = *options;
     native->options.hosts = NULL;
+    account_open(&native->account);
     native->routes = calloc(ROWS, sizeof(*native->routes));
     native->once = once_table_new();
     native->hosts = copy_hosts(options->hosts);
@@ -110,6 +111,7 @@ void native_fill(struct native *native, struct http_options *http)
     http->limits.backlog_bytes = NATIVE_BACKLOG;
     http->admit = admit_request;
     http->refuse = admit_refuse;
+    http->over = account_over;
 }
 
 void native_drain(struct native *native)
@@ -131,6 +133,7 @@ void native_free(struct native *native)
     streams_close(native);
     once_table_free(native->once);
     out_free(&native->out);
+    out_free(&native->account_out);
     free(native->hosts);
     free(native->routes);
     free(native);

@@ -50,6 +50,7 @@ static void created(void *arg, const struct sandbox_view *view, bool is_new,
         return;
     }
     add_revision(job, view);
+    (void)snprintf(job->sandbox, sizeof(job->sandbox), "%s", view->id);
     (void)snprintf(location, sizeof(location), "/v1/sandboxes/%s", view->id);
     print_sandbox(job_out(job), NULL, view, &is_new);
     job_answer_made(job, is_new ? 201 : 200, location);
