@@ -317,6 +317,7 @@ void engine_close(struct engine *engine)
     fd_close(&engine->options.keeper_requests);
     if (engine->store != NULL)
         store_close(engine->store);
+    files_end_all(engine);
     sandboxes_close(engine);
     pool_close(engine);
     takeover_free(engine);

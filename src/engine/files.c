@@ -18,6 +18,7 @@
 #define PIPE_BYTES (1 << 20)        /* what Linux lets anybody have, until he has 64 of them */
 #define TURN_BYTES (512U << 10)     /* moved at once: others want their turn */
 #define REST_MAX (1U << 20)         /* of input that waits in memory; then it is held back */
+#define TIDY_MS 10000
 #define HEAD_BYTES sizeof(struct tool_head)
 
 /* One of the tool's pipes, as long as we have it. */
@@ -29,7 +30,8 @@ struct watch {
 };
 
 struct files {
-    struct engine *engine;
+    struct engine *engine; /* NULL: it has ended before us */
+    struct files *next, *previous;
     char sandbox[KEEPER_ID_LENGTH + 4];
     enum files_verb verb;
     const char **argv;
@@ -46,6 +48,7 @@ struct files {
     struct error failure; /* why nothing, or nothing more, comes; "" as long as nobody knows */
 
     int ours[2];         /* what came and is not taken */
+    bool has_begun, is_sized;
     uint64_t bytes_left; /* that stand bare, behind a frame */
     size_t start, used;  /* of `buffer` */
 
@@ -54,6 +57,7 @@ struct files {
     char *rest; /* what `feed` had no room for */
     size_t rest_at, rest_used, rest_room;
     bool is_broken, is_finished, wants_room;
+    struct alarm patience; /* with a tool that tidies up */
 
     char buffer[BUFFER_BYTES];
 };
@@ -129,24 +133,59 @@ static void watch_set(struct watch *watch, int events, uv_poll_cb ready)
 
 /* ---- its life ---- */
 
-static void files_free(struct files *files)
+static void close_fds(struct files *files)
 {
-    struct sandbox *sandbox = map_get(&files->engine->ids, files->sandbox);
-
-    if (files->tool != NULL)
-        tool_cancel(files->tool);
     watch_close(&files->output);
     watch_close(&files->input);
     for (int i = 0; i < 2; i++) {
         fd_close(&files->ours[i]);
         fd_close(&files->feed[i]);
     }
+}
+
+/* The engine knows it no more. */
+static void unlist(struct files *files)
+{
+    struct engine *engine = files->engine;
+    struct sandbox *sandbox;
+
+    if (engine == NULL)
+        return;
+    sandbox = map_get(&engine->ids, files->sandbox);
+    clock_clear(engine->clock, &files->patience);
+    if (files->tool != NULL)
+        tool_cancel(files->tool);
+    files->tool = NULL;
+    *(files->previous != NULL ? &files->previous->next : &engine->files) = files->next;
+    if (files->next != NULL)
+        files->next->previous = files->previous;
+    files->engine = NULL;
     if (sandbox != NULL)
         quiet_left(sandbox);
+}
+
+static void files_free(struct files *files)
+{
+    unlist(files);
+    close_fds(files);
     free(files->argv);
     free(files->user);
     free(files->rest);
     free(files);
+}
+
+void files_end_all(struct engine *engine)
+{
+    struct files *files;
+
+    while ((files = engine->files) != NULL) {
+        unlist(files);
+        close_fds(files);
+        files->is_put_off = false;
+        (void)error_set(&files->failure, "draining", 0, "the engine ends; ask again in a moment");
+        if (files->is_closed && !files->is_asking)
+            files_free(files);
+    }
 }
 
 static void put_off_done(void *arg)
@@ -154,10 +193,10 @@ static void put_off_done(void *arg)
     struct files *files = arg;
 
     files->is_put_off = false;
-    if (files->is_closed && !files->is_asking)
-        files_free(files);
-    else
+    if (!files->is_closed)
         tell_news(files);
+    else if (!files->is_asking && files->tool == NULL)
+        files_free(files);
 }
 
 /* News that comes from within a call is told later. */
@@ -169,11 +208,28 @@ static void put_off(struct files *files)
     engine_later(files->engine, put_off_done, files);
 }
 
+static void no_patience(void *arg)
+{
+    files_free(arg);
+}
+
+/* Whoever reads input removes what is not whole when that ends early; killed, it could not. */
 void files_close(struct files *files)
 {
     if (files == NULL)
         return;
     files->is_closed = true;
+    if (files->engine == NULL) {
+        if (!files->is_asking)
+            files_free(files);
+        return;
+    }
+    watch_close(&files->input);
+    if (files->tool != NULL && files->has_started && files_rows[files->verb].takes_input) {
+        clock_set(files->engine->clock, &files->patience,
+                  clock_monotonic_ns() + TIDY_MS * 1000000ULL, no_patience, files);
+        return;
+    }
     if (files->tool != NULL)
         tool_cancel(files->tool);
     files->tool = NULL;
@@ -256,7 +312,10 @@ static void tool_ended(void *arg, bool failed, const struct error *err)
                             files->sandbox);
         files->failure = why;
     }
-    tell_news(files);
+    if (!files->is_closed)
+        tell_news(files);
+    else if (!files->is_put_off)
+        files_free(files);
 }
 
 static void begin(struct files *files, struct procs *procs, struct error *err)
@@ -279,8 +338,10 @@ static void asked(void *arg, struct procs *procs, const struct error *err)
     struct error why;
 
     files->is_asking = false;
+    if (files->engine == NULL && !files->is_closed)
+        return; /* it ended while this waited */
     if (files->is_closed) {
-        put_off(files);
+        files_free(files);
         return;
     }
     if (err != NULL) {
@@ -339,6 +400,10 @@ struct files *engine_files(struct engine *engine, const struct engine_caller *ca
     files->ours[0] = files->ours[1] = files->feed[0] = files->feed[1] = -1;
     files->wants_news = true;
     files->is_asking = true;
+    files->next = engine->files;
+    if (files->next != NULL)
+        files->next->previous = files;
+    engine->files = files;
     quiet_procs(sandbox, asked, files);
     return files;
 }
@@ -404,6 +469,8 @@ static int take_frame(struct files *files, struct files_item *item)
         files_payload_max(files->verb, head.type) == 0)
         return -1;
     if (head.type == TOOL_DATA) {
+        if (!files->has_begun || files->is_sized)
+            return -1;
         files->start += HEAD_BYTES;
         files->bytes_left = head.size;
         return 0;
@@ -413,11 +480,13 @@ static int take_frame(struct files *files, struct files_item *item)
     if (files_parse(head.type, files->buffer + files->start + HEAD_BYTES, head.size, item) != 0)
         return -1;
     files->start += HEAD_BYTES + head.size;
-    if (item->kind == FILES_BEGIN && item->begin.size != UINT64_MAX)
-        files->bytes_left = item->begin.size;
-    if (item->kind == FILES_BEGIN &&
-        (item->begin.size == UINT64_MAX) != (files->verb == FILES_TAR_OUT))
+    if (item->kind != FILES_BEGIN)
+        return 1;
+    if (files->has_begun)
         return -1;
+    files->has_begun = true;
+    files->is_sized = item->begin.size != UINT64_MAX;
+    files->bytes_left = files->is_sized ? item->begin.size : 0;
     return 1;
 }
 
@@ -505,7 +574,7 @@ bool files_next(struct files *files, struct files_item *item)
     int status;
 
     files->wants_news = false;
-    if (files->is_over)
+    if (files->is_over || files->engine == NULL)
         return false;
     if (files->output == NULL) {
         if (files->failure.code[0] != '\0' || files->has_ended)
@@ -620,7 +689,7 @@ static bool put(struct files *files, uint32_t type, const void *data, size_t siz
     struct iovec parts[2] = {{&head, sizeof(head)}, {(void *)data, size}};
     ssize_t n = 0;
 
-    if (files->is_broken || files->is_finished || files->is_closed)
+    if (files->is_broken || files->is_finished || files->engine == NULL)
         return true;
     if (open_pipe(files->feed, true) != 0) {
         fail_tool(files, "has no pipe that can be used");

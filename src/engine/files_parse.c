@@ -233,7 +233,7 @@ size_t files_payload_max(enum files_verb verb, uint32_t type)
     case TOOL_BEGIN:
         return files_rows[verb].has_bytes ? TOOL_FRAME_MAX : 0;
     case TOOL_DATA:
-        return verb == FILES_TAR_OUT ? TOOL_DATA_MAX : 0;
+        return files_rows[verb].has_bytes ? TOOL_DATA_MAX : 0;
     case TOOL_MATCH:
         return verb == FILES_GREP ? TOOL_FRAME_MAX : 0;
     case TOOL_CHANGE:

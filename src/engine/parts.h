@@ -109,6 +109,7 @@ struct gone {
     uint64_t at_ms;
 };
 
+struct files;
 struct pool;
 struct tenants;
 struct events;
@@ -131,6 +132,7 @@ struct engine {
 
     struct map ids, names; /* names by "TENANT/NAME" */
     struct sandbox *oldest, *newest;
+    struct files *files; /* calls that run */
     size_t count;
     uint64_t serial; /* of the newest sandbox */
     struct map gone_ids;
@@ -246,6 +248,9 @@ void quotas_free(struct quotas *quotas);
 struct quotas *engine_quotas(struct engine *engine);
 /* Whether `record` may be made (`is_new`) or started beside what the tenant has. */
 int quota_check(struct engine *engine, const struct record *record, bool is_new, struct error *err);
+
+/* ---- files.c ---- */
+void files_end_all(struct engine *engine); /* who has one has it still, and nothing comes of it */
 
 /* ---- capacity.c ---- */
 int capacity_check(struct engine *engine, struct error *err);
