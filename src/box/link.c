@@ -29,13 +29,14 @@
 #define STALE_MAX (4U * PROTO_COMMANDS_MAX)
 /* Requests that wait for init: it answers in a millisecond, unless it is stopped or no init. */
 #define WAITING_MAX_BYTES (16U << 20)
-/* The most fds that an answer of the protocol has. */
+/* The most fds that an answer of the protocol has, and a request. */
 #define ANSWER_FDS 3
+#define START_FDS 5
 
 struct link_request {
     struct link_request *next;
     size_t size, fds_count;
-    int fds[4]; /* ours */
+    int fds[START_FDS]; /* ours */
     unsigned char packet[];
 };
 
@@ -43,7 +44,8 @@ struct link_request {
 
 void link_begin_plain(struct link *link, int control)
 {
-    *link = (struct link){.control = control, .poll = -1, .is_plain = true};
+    *link = (struct link){
+        .control = control, .poll = -1, .is_plain = true, .version = PROTO_VERSION};
     link->last = &link->first;
 }
 
@@ -56,6 +58,7 @@ int link_open(int control, struct link **out, struct error *err)
     if (link == NULL)
         return error_set(err, "no_memory", ENOMEM, "cannot talk to a box");
     link->last = &link->first;
+    link->version = PROTO_VERSION;
     link->poll = epoll_create1(EPOLL_CLOEXEC);
     if (link->poll < 0 || epoll_ctl(link->poll, EPOLL_CTL_ADD, taken, &event) < 0) {
         bool is_short = control < 0 || errno == EMFILE || errno == ENFILE;
@@ -381,10 +384,17 @@ int link_start(struct link *link, uint32_t id, const struct link_command *comman
     _cleanup_free_ char *strings = pack_strings(command, &start.exec, err);
     size_t size = fill_start(link, command, &start), more = start.exec.strings_size, count = 0;
     _cleanup_close_ int memfd = -1;
-    int fds[4];
+    int fds[START_FDS];
 
     if (strings == NULL)
         return -1;
+    if (command->program > 0 && link->awaits_welcome)
+        return error_set(err, "busy", 0, "the box has not said yet which version it is; try again");
+    if (command->program > 0 && link->version < PROTO_VERSION_WITH_PROGRAM)
+        return error_set(
+            err, "outdated", 0,
+            "the box was made by an older version, which runs no programs of ours; stop "
+            "it and start it again");
     if (command->stdio == LINK_GIVEN)
         for (; count < 3; count++)
             fds[count] = command->fds[count];
@@ -395,6 +405,10 @@ int link_start(struct link *link, uint32_t id, const struct link_command *comman
         fds[count++] = memfd;
         start.exec.flags |= PROTO_EXEC_MEMFD;
         more = 0;
+    }
+    if (command->program > 0) {
+        fds[count++] = command->program;
+        start.exec.flags |= PROTO_EXEC_PROGRAM;
     }
     if (ask(link, &start, size, strings, more, fds, count, err) < 0)
         return -1;
@@ -569,6 +583,7 @@ static enum taken take_welcome(struct link *link, const union proto_answer *answ
     event->version = answer->welcome.version;
     if (!link->awaits_welcome || event->version < PROTO_VERSION_WITH_HELLO)
         return TAKEN_BAD;
+    link->version = event->version;
     link->awaits_welcome = false;
     link->in_table = true;
     return TAKEN_EVENT;

@@ -19,6 +19,7 @@ struct link {
 
     /* What init may still answer: everything else is a box that does not speak the protocol, so that
      * no flood of answers, and of fds, is longer than what was asked for. */
+    uint32_t version; /* of init: ours where it was made just now, else what it says */
     bool is_ready;
     bool in_table;
     bool awaits_welcome; /* all answers before that one are stale */

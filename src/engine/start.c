@@ -191,7 +191,7 @@ static void start_commit(struct sandbox *sandbox, bool claims)
 
     sandbox->step = STEP_COMMIT;
     sandbox->failure = (struct error){0};
-    sandbox->waits = 1U + (claims ? 1 : 0) + (names ? 1 : 0);
+    sandbox->waits = 1U + (claims ? 2 : 0) + (names ? 1 : 0); /* the claim, and the box's link */
     if (claims) {
         union keeper_request request = {.claim = {.box = sandbox->box}};
 
@@ -307,10 +307,8 @@ static bool start_from_pool(struct sandbox *sandbox)
         return false;
     sandbox->box = taken.box;
     memcpy(sandbox->record->disk, taken.disk, sizeof(taken.disk));
-    if (sandbox_attach(sandbox, taken.link, true, &err) != 0)
-        start_give_up(sandbox, &err);
-    else
-        start_commit(sandbox, true);
+    start_commit(sandbox, true); /* first, for the disk is what is waited for longest */
+    part_done(sandbox, sandbox_attach(sandbox, taken.link, true, &err) != 0 ? &err : NULL);
     return true;
 }
 

@@ -164,13 +164,16 @@ static bool is_whole(const struct proto_exec *request, size_t size)
 static void on_exec(struct proto_exec *request, size_t size, int fds[PROTO_FDS_MAX])
 {
     static char *few[POINTERS_INLINE];
-    struct command_start what = {.request = request, .key = config.clone_key};
+    struct command_start what = {.request = request, .key = config.clone_key, .program = -1};
     size_t pointers = (size_t)request->argc + request->envc + 3;
     bool given = (request->flags & (PROTO_EXEC_TTY | PROTO_EXEC_PIPES)) == 0;
     bool far = (request->flags & PROTO_EXEC_MEMFD) != 0;
     void *many = MAP_FAILED;
 
-    if (!is_whole(request, size)) {
+    if ((request->flags & PROTO_EXEC_PROGRAM) != 0)
+        what.program = fds[(given ? 3 : 0) + (far ? 1 : 0)];
+    if (!is_whole(request, size) ||
+        ((request->flags & PROTO_EXEC_PROGRAM) != 0 && what.program < 0)) {
         refuse(request->head.id, BOX_STEP_SPAWN, EINVAL);
         return;
     }
