@@ -222,7 +222,7 @@ int link_hello(struct link *link, struct error *err)
     link->awaits_welcome = true;
     link->is_ready = true;
     link->in_table = false;
-    link->stale = link->entries = link->commands = link->running = link->files = 0;
+    link->stale = link->entries = link->commands = link->briefs = link->running = link->files = 0;
     return 0;
 }
 
@@ -358,7 +358,7 @@ static size_t fill_start(const struct link *link, const struct link_command *com
 
     exec->rows = command->rows;
     exec->columns = command->columns;
-    if (!link->is_plain)
+    if (!link->is_plain && !command->is_brief)
         exec->flags |= PROTO_EXEC_HOLD;
     if (command->stdio == LINK_TTY)
         exec->flags |= PROTO_EXEC_TTY;
@@ -413,12 +413,14 @@ int link_start(struct link *link, uint32_t id, const struct link_command *comman
     if (ask(link, &start, size, strings, more, fds, count, err) < 0)
         return -1;
     link->commands++;
+    link->briefs += command->is_brief;
     return 0;
 }
 
 int link_exec(struct link *link, uint32_t id, const struct link_command *command, struct error *err)
 {
     assert(!link->is_plain);
+    assert(!command->is_brief || (command->stdio == LINK_GIVEN && command->program > 0));
     return link_start(link, id, command, err);
 }
 
@@ -540,7 +542,9 @@ static enum taken take_started(struct link *link, const union proto_answer *answ
 {
     event->kind = LINK_STARTED;
     event->pid = answer->started.pid;
-    if (!count_down(&link->commands) || (fds[0] >= 0 && !is_terminal(fds[0])))
+    /* Of a link that holds it is the answer to a brief one, which has no fds of init's. */
+    if (!count_down(&link->commands) || (!link->is_plain && !count_down(&link->briefs)) ||
+        (fds[0] >= 0 && (!link->is_plain || !is_terminal(fds[0]))))
         return TAKEN_BAD;
     link->running++;
     event->is_tty = fds[0] >= 0;
@@ -634,7 +638,7 @@ static enum taken take_answer(struct link *link, const union proto_answer *answe
         link->is_ready = true;
         return TAKEN_EVENT;
     case PROTO_STARTED:
-        return link->is_plain ? take_started(link, answer, fds, event) : TAKEN_BAD;
+        return take_started(link, answer, fds, event);
     case PROTO_REFUSED:
         event->kind = LINK_REFUSED;
         event->errnum = answer->refused.errnum;

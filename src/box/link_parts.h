@@ -27,6 +27,7 @@ struct link {
     uint32_t stale;      /* answers that were thrown away */
     uint32_t entries;    /* of this table */
     uint32_t commands;   /* asked for, neither started nor refused */
+    uint32_t briefs;     /* of these, or refused since: those that are not held */
     uint32_t running;
     uint32_t files;
 

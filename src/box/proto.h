@@ -9,7 +9,9 @@
  * acknowledged, for the outside may be killed and another one take its place. Who configured init for
  * version 1 asks for nothing of that, and so hears of none of it.
  *
- * Version 3 executes programs that are handed to it (PROTO_EXEC_PROGRAM). */
+ * Version 3 executes programs that are handed to it (PROTO_EXEC_PROGRAM), and of commands that are not
+ * held it knows that they are of who asked for them: PROTO_HELLO kills those that still run, and no more
+ * is said of them. */
 #pragma once
 
 #include "base/err.h"

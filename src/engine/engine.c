@@ -215,7 +215,7 @@ static int open_all(struct engine *engine, struct error *err)
     if (record_limits(&engine->options.defaults, &options->most, err) != 0)
         return -1;
     (void)snprintf(path, sizeof(path), "/proc/self/fd/%d/store", options->directory);
-    if (sandboxes_open(engine, err) != 0 ||
+    if (sandboxes_open(engine, err) != 0 || tool_programs_open(engine->programs, err) != 0 ||
         store_open(path, options->loop, &engine->store, err) != 0 ||
         tenants_open(engine, err) != 0 || events_open(engine, err) != 0 ||
         takeover_load(engine, err) != 0)
@@ -237,6 +237,8 @@ int engine_open(const struct engine_options *options, struct engine **out,
 
     engine->options = *options;
     engine->sandboxes_dir = -1;
+    for (int i = 0; i < TOOL_PROGRAMS; i++)
+        engine->programs[i] = -1;
     engine->used_ns = clock_monotonic_ns();
     engine->opened = done;
     engine->opened_arg = arg;
@@ -266,6 +268,7 @@ void engine_free_if_done(struct engine *engine)
 {
     if (!engine->is_closed || engine->removals > 0)
         return;
+    tool_programs_close(engine->programs);
     fd_close(&engine->sandboxes_dir);
     fd_close(&engine->options.directory);
     free(engine);

@@ -184,6 +184,7 @@ int sandbox_open_procs(struct sandbox *sandbox, struct error *err)
         .is_system = record->privileges == BOX_SYSTEM,
         .keep_ms = sandbox->engine->options.output_keep_ms,
         .log_share = record->limits.disk_bytes,
+        .programs = sandbox->engine->programs,
     };
 
     if (sandbox->procs != NULL)

@@ -125,6 +125,7 @@ struct engine {
     struct pool *pool;
     struct takeover *takeover; /* while it opens */
     int sandboxes_dir;
+    int programs[TOOL_PROGRAMS]; /* that run in boxes for us */
 
     struct keeper_host host;
     struct keeper_named *named;

@@ -16,6 +16,7 @@
 
 #include "base/err.h"
 #include "box/link.h"
+#include "box/tool/programs.h"
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -95,6 +96,8 @@ struct procs_options {
     bool is_system;         /* each command gets its user; else all have init's */
     uint64_t keep_ms;       /* ended processes are forgotten after this; 0: 24 h */
     uint64_t log_share; /* of the output of all together: beyond it the longest gives; 0: none */
+    const int
+        *programs; /* TOOL_PROGRAMS of them, borrowed as long as this is open; NULL: no tools */
 };
 
 /* Reads the journal: what ran when it was written last is PROC_LOST until procs_attach() finds it. */

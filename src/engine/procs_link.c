@@ -62,6 +62,10 @@ static void hello(struct procs *procs)
         procs->list[i]->awaits_table = true;
     if (link_hello(procs->link, &ignored) < 0)
         hello_later(procs);
+    else
+        tools_lose(procs, "tool_killed",
+                   "the engine lost sight of the request, for it could open no more files; try "
+                   "again");
 }
 
 /* One that we know nothing of was forgotten by us, with a daemon that kept its pipes: they must not
@@ -181,6 +185,12 @@ static void take_event(struct procs *procs, struct link_event *event)
 {
     struct proc *proc = procs_by_number(procs, event->id);
 
+    if (tool_is_id(event->id) && (event->kind == LINK_STARTED || event->kind == LINK_REFUSED ||
+                                  event->kind == LINK_EXITED)) {
+        tool_event(procs, event);
+        close_fds(event);
+        return;
+    }
     switch (event->kind) {
     case LINK_READY:
         if (procs->calls.ready != NULL)
@@ -325,6 +335,7 @@ void procs_detach(struct procs *procs, const char *reason)
             break;
     }
     procs_link_drop(procs);
+    tools_lose(procs, "sandbox_stopped", "the sandbox stopped before it was done");
     while (procs->starts != NULL && !procs->is_closed)
         start_fail(procs->starts, &stopped);
     for (struct proc *proc = procs_after(procs, 0); proc != NULL && !procs->is_closed;

@@ -155,6 +155,11 @@ struct procs {
     size_t count, room;
     size_t running, ended, hidden, waiting_starts;
 
+    const int *programs;
+    struct tool *tools; /* procs_tool.c */
+    size_t tools_count;
+    uint32_t next_tool;
+
     struct start *starts; /* those that wait for who their user is */
     enum user_state user_state;
     struct box_user default_user;
@@ -245,10 +250,21 @@ struct start {
     struct accounts accounts;
     struct proc_alarm *alarm; /* until init has answered */
     unsigned wait_ms;
+    struct tool *tool; /* whose it is; NULL: a process's */
     procs_done done;
     void *arg;
 };
 
+/* NULL, and `err`. `ring` gets it when init has not answered in time. */
+struct start *start_new(struct procs *procs, const struct proc_spec *spec, void (*ring)(void *arg),
+                        struct error *err);
+void start_wait(struct start *start); /* for who its user is */
+void start_unlink(struct start *start);
+const char *start_cwd(const struct start *start);
+const struct box_user *start_user(struct start *start); /* NULL: init's own ids */
+void start_say_refused(const struct start *start, enum box_step step, int errnum,
+                       struct error *err);
+void start_say_late(const struct start *start, struct error *err);
 void start_free(struct start *start);
 void start_fail(struct start *start, const struct error *err);
 int start_send(struct start *start, struct error *err);
@@ -261,6 +277,14 @@ void user_opened(struct procs *procs, uint32_t id, int fd);
 void user_prefetch(struct procs *procs);
 void user_forget(struct procs *procs);
 void start_known(struct start *start, const struct error *err); /* NULL: `as` is it */
+
+/* ---- procs_tool.c ---- */
+
+void tool_known(struct tool *tool, const struct error *err); /* who its user is */
+bool tool_is_id(uint32_t id);
+void tool_event(struct procs *procs, struct link_event *event);
+/* All of them, for nothing more is heard of them. */
+void tools_lose(struct procs *procs, const char *code, const char *text);
 
 /* ---- procs_stdin.c ---- */
 
