@@ -46,8 +46,12 @@ struct http_limits {
     unsigned idle_ms;    /* 75 s: between two requests of a connection; for a client that takes none
                            * of a whole answer */
     unsigned answer_ms;  /* 300 s: for all of an answer that is whole */
-    size_t
-        backlog_bytes; /* 1 MiB: a stream whose client does not read is not written beyond this */
+    /* 1 MiB: a stream whose client does not read is not written beyond this. */
+    size_t backlog_bytes;
+    unsigned
+        silent_ms;    /* 60 s: nothing that was sent is acknowledged: a TCP client that vanished */
+    unsigned ping_ms; /* 25 s: how often a WebSocket is asked whether it is there */
+    unsigned pong_ms; /* 60 s: for the answer */
 };
 
 struct http_options {
