@@ -153,7 +153,8 @@ static void keeper_lost(void *arg, const struct error *err)
         next = sandbox->newer;
         if (sandbox->step == STEP_READY)
             start_give_up(sandbox, err);
-        else if (sandbox->record->state == SANDBOX_RUNNING && engine->is_ready)
+        else if ((sandbox->record->state == SANDBOX_RUNNING || sandbox->is_quiet) &&
+                 engine->is_ready)
             sandbox_fall(sandbox, "keeper_lost");
     }
     engine_settled(engine);
@@ -319,6 +320,7 @@ void engine_close(struct engine *engine)
     fd_close(&engine->options.keeper_requests);
     if (engine->store != NULL)
         store_close(engine->store);
+    files_end_all(engine);
     sandboxes_close(engine);
     pool_close(engine);
     takeover_free(engine);

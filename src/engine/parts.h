@@ -33,6 +33,8 @@ enum verb_kind {
     VERB_CHANGE,
     VERB_PROCS, /* somebody wants its processes, once it runs */
     VERB_FALL,  /* the box ended by itself */
+    VERB_QUIET, /* somebody wants its files: of one that is stopped, see quiet.c */
+    VERB_HUSH,  /* nobody has wanted them for a while */
     VERB_KINDS,
 };
 
@@ -89,6 +91,11 @@ struct sandbox {
     struct record *next; /* what is being committed */
     void (*committed)(struct sandbox *sandbox, const struct error *err);
 
+    /* Its box stands for its files only: the state is "stopped". */
+    bool is_quiet;
+    size_t files; /* calls of files.c that have not ended */
+    struct alarm hush;
+
     struct alarm timer; /* READY while it starts, else deadline and idle limit */
     uint64_t touched_ns;
     uint64_t timed_ns; /* when its time was over last, and something was done about it */
@@ -108,6 +115,7 @@ struct gone {
     uint64_t at_ms;
 };
 
+struct files;
 struct pool;
 struct tenants;
 struct events;
@@ -133,6 +141,7 @@ struct engine {
 
     struct map ids, names; /* names by "TENANT/NAME" */
     struct sandbox *oldest, *newest;
+    struct files *files; /* calls that run */
     size_t count;
     uint64_t serial; /* of the newest sandbox */
     struct map gone_ids;
@@ -211,10 +220,14 @@ void gone_free(struct engine *engine);
 void start_work(struct sandbox *sandbox);  /* VERB_CREATE, VERB_START, VERB_PROCS */
 void start_ready(struct sandbox *sandbox); /* the box stands */
 void start_give_up(struct sandbox *sandbox, const struct error *err);
+void start_make(struct sandbox *sandbox); /* a box of its own */
+int start_check(struct sandbox *sandbox, struct error *err);
 void stop_work(struct sandbox *sandbox);   /* VERB_STOP */
 void fall_work(struct sandbox *sandbox);   /* VERB_FALL */
 void delete_work(struct sandbox *sandbox); /* VERB_DELETE */
 void change_work(struct sandbox *sandbox); /* VERB_CHANGE */
+void quiet_work(struct sandbox *sandbox); /* VERB_QUIET */
+void hush_work(struct sandbox *sandbox);  /* VERB_HUSH, and what else ends a quiet box */
 /* Ends the box; `ended` gets the report, or NULL where nobody knows. */
 void sandbox_end_box(struct sandbox *sandbox,
                      void (*ended)(struct sandbox *sandbox, const struct keeper_report *report));
@@ -255,6 +268,8 @@ int tokens_open(struct engine *engine, struct error *err);
 void tokens_close(struct engine *engine);
 int token_check(struct engine *engine, const char *text, struct engine_caller *out,
                 struct error *err);
+/* ---- files.c ---- */
+void files_end_all(struct engine *engine); /* who has one has it still, and nothing comes of it */
 
 /* ---- capacity.c ---- */
 int capacity_check(struct engine *engine, struct error *err);

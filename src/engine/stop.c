@@ -123,6 +123,10 @@ static void stop_ended(struct sandbox *sandbox, const struct keeper_report *repo
 
 void stop_work(struct sandbox *sandbox)
 {
+    if (sandbox->is_quiet) {
+        hush_work(sandbox);
+        return;
+    }
     if (sandbox->box != 0)
         sandbox_end_box(sandbox, stop_ended);
     else
@@ -142,6 +146,7 @@ static void delete_ended(struct sandbox *sandbox, const struct keeper_report *re
     const struct record *record = sandbox->record;
 
     (void)report;
+    sandbox->is_quiet = false;
     sandbox_detach(sandbox, "deleted");
     if (sandbox->procs != NULL) {
         procs_close(sandbox->procs, true);
