@@ -1,5 +1,5 @@
-/* A small HTTP/1.1 client for the native API, with libc alone: a unix socket or TCP, one connection
- * that is kept, answers that are read whole or followed.
+/* A small HTTP/1.1 client for the native API: one connection (conn.h) that is kept, answers that are
+ * read whole or followed.
  *
  * Nothing that a server says is trusted: lengths are limited, times are bounded, and a text of its
  * that gets into an error has no control characters left. Must never send a request twice that might
