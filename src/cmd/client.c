@@ -31,6 +31,7 @@ struct client {
     char in[WIRE_HEAD_MAX];
     char *line; /* of client_line() */
     size_t line_size, line_room, line_taken;
+    size_t answer_bytes; /* of client_call() */
 };
 
 /* ---- its life ---- */
@@ -508,7 +509,13 @@ int client_call(struct client *client, const struct client_request *request, str
         *answer = NULL;
     if (client_start(client, request, err) < 0 || body_read(client, &body, &size, err) < 0)
         return -1;
+    client->answer_bytes = size;
     return answer == NULL || size == 0 ? 0 : doc_parse(body, size, answer, err);
+}
+
+size_t client_answer_bytes(const struct client *client)
+{
+    return client->answer_bytes;
 }
 
 int client_repeat_key(char key[CLIENT_KEY_SIZE], struct error *err)
