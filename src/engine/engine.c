@@ -153,7 +153,8 @@ static void keeper_lost(void *arg, const struct error *err)
         next = sandbox->newer;
         if (sandbox->step == STEP_READY)
             start_give_up(sandbox, err);
-        else if (sandbox->record->state == SANDBOX_RUNNING && engine->is_ready)
+        else if ((sandbox->record->state == SANDBOX_RUNNING || sandbox->is_quiet) &&
+                 engine->is_ready)
             sandbox_fall(sandbox, "keeper_lost");
     }
     engine_settled(engine);
@@ -216,8 +217,8 @@ static int open_all(struct engine *engine, struct error *err)
     (void)snprintf(path, sizeof(path), "/proc/self/fd/%d/store", options->directory);
     if (sandboxes_open(engine, err) != 0 || tool_programs_open(engine->programs, err) != 0 ||
         store_open(path, options->loop, &engine->store, err) != 0 ||
-        tenants_open(engine, err) != 0 || events_open(engine, err) != 0 ||
-        takeover_load(engine, err) != 0)
+        tenants_open(engine, err) != 0 || tokens_open(engine, err) != 0 ||
+        events_open(engine, err) != 0 || takeover_load(engine, err) != 0)
         return -1;
     pool_open(engine);
     keeper = fd_take(&engine->options.keeper);
@@ -319,11 +320,13 @@ void engine_close(struct engine *engine)
     fd_close(&engine->options.keeper_requests);
     if (engine->store != NULL)
         store_close(engine->store);
+    files_end_all(engine);
     sandboxes_close(engine);
     pool_close(engine);
     takeover_free(engine);
     later_close(engine);
     events_close(engine);
+    tokens_close(engine);
     tenants_close(engine);
     gone_free(engine);
     clock_free(engine->clock);

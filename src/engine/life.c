@@ -327,7 +327,8 @@ static void rang(void *arg)
         return;
     }
     if (idle_wait_ns(sandbox) == 0) {
-        if (sandbox->procs == NULL || procs_running(sandbox->procs) == 0) {
+        if (sandbox->files == 0 &&
+            (sandbox->procs == NULL || procs_running(sandbox->procs) == 0)) {
             time_is_over(sandbox, "idle");
             return;
         }

@@ -33,10 +33,18 @@ enum verb_kind {
     VERB_CHANGE,
     VERB_PROCS, /* somebody wants its processes, once it runs */
     VERB_FALL,  /* the box ended by itself */
+    VERB_QUIET, /* somebody wants its files: of one that is stopped, see quiet.c */
+    VERB_HUSH,  /* nobody has wanted them for a while */
     VERB_KINDS,
 };
 
-enum change_field { CHANGE_LABELS = 1, CHANGE_DEADLINE = 2, CHANGE_IDLE = 4, CHANGE_THEN = 8 };
+enum change_field {
+    CHANGE_LABELS = 1,
+    CHANGE_DEADLINE = 2,
+    CHANGE_IDLE = 4,
+    CHANGE_THEN = 8,
+    CHANGE_TOKENS = 16, /* those there are become void; `record` says nothing of it */
+};
 
 struct verb {
     struct verb *next;
@@ -83,6 +91,11 @@ struct sandbox {
     struct record *next; /* what is being committed */
     void (*committed)(struct sandbox *sandbox, const struct error *err);
 
+    /* Its box stands for its files only: the state is "stopped". */
+    bool is_quiet;
+    size_t files; /* calls of files.c that have not ended */
+    struct alarm hush;
+
     struct alarm timer; /* READY while it starts, else deadline and idle limit */
     uint64_t touched_ns;
     uint64_t timed_ns; /* when its time was over last, and something was done about it */
@@ -102,10 +115,12 @@ struct gone {
     uint64_t at_ms;
 };
 
+struct files;
 struct pool;
 struct tenants;
 struct events;
 struct takeover;
+struct tokens;
 
 struct engine {
     struct engine_options options;
@@ -114,6 +129,7 @@ struct engine {
     struct clock *clock;
     struct tenants *tenants;
     struct events *events;
+    struct tokens *tokens;
     struct pool *pool;
     struct takeover *takeover; /* while it opens */
     int sandboxes_dir;
@@ -125,6 +141,7 @@ struct engine {
 
     struct map ids, names; /* names by "TENANT/NAME" */
     struct sandbox *oldest, *newest;
+    struct files *files; /* calls that run */
     size_t count;
     uint64_t serial; /* of the newest sandbox */
     struct map gone_ids;
@@ -172,6 +189,9 @@ void takeover_free(struct engine *engine);
 struct sandbox *sandbox_new(struct engine *engine, struct record *record); /* takes it */
 struct sandbox *sandbox_find(struct engine *engine, const struct engine_caller *caller,
                              const char *id, struct error *err);
+/* The same for whom may do that with it. */
+struct sandbox *sandbox_find_for(struct engine *engine, const struct engine_caller *caller,
+                                 const char *id, enum engine_verb verb, struct error *err);
 void sandbox_fall(struct sandbox *sandbox, const char *reason); /* its box is no more */
 void sandbox_push(struct sandbox *sandbox, struct verb *verb);  /* takes it */
 struct verb *verb_new(enum verb_kind kind, void *arg);
@@ -200,10 +220,14 @@ void gone_free(struct engine *engine);
 void start_work(struct sandbox *sandbox);  /* VERB_CREATE, VERB_START, VERB_PROCS */
 void start_ready(struct sandbox *sandbox); /* the box stands */
 void start_give_up(struct sandbox *sandbox, const struct error *err);
+void start_make(struct sandbox *sandbox); /* a box of its own */
+int start_check(struct sandbox *sandbox, struct error *err);
 void stop_work(struct sandbox *sandbox);   /* VERB_STOP */
 void fall_work(struct sandbox *sandbox);   /* VERB_FALL */
 void delete_work(struct sandbox *sandbox); /* VERB_DELETE */
 void change_work(struct sandbox *sandbox); /* VERB_CHANGE */
+void quiet_work(struct sandbox *sandbox); /* VERB_QUIET */
+void hush_work(struct sandbox *sandbox);  /* VERB_HUSH, and what else ends a quiet box */
 /* Ends the box; `ended` gets the report, or NULL where nobody knows. */
 void sandbox_end_box(struct sandbox *sandbox,
                      void (*ended)(struct sandbox *sandbox, const struct keeper_report *report));
@@ -229,6 +253,8 @@ void pool_close(struct engine *engine);
 int tenants_open(struct engine *engine, struct error *err);
 void tenants_close(struct engine *engine);
 int caller_may(const struct engine_caller *caller, unsigned scope, struct error *err);
+/* Whether a key of this id is there that may do this for the tenant; one of the unix socket always is. */
+bool tenants_key_lives(const struct engine *engine, const char *key_id, const char *tenant);
 int tenant_name_check(const char *tenant, struct error *err);
 void quotas_load(struct engine *engine, const struct store_value *value);
 struct quotas *quotas_new(void);
@@ -236,6 +262,14 @@ void quotas_free(struct quotas *quotas);
 struct quotas *engine_quotas(struct engine *engine);
 /* Whether `record` may be made (`is_new`) or started beside what the tenant has. */
 int quota_check(struct engine *engine, const struct record *record, bool is_new, struct error *err);
+
+/* ---- tokens.c ---- */
+int tokens_open(struct engine *engine, struct error *err);
+void tokens_close(struct engine *engine);
+int token_check(struct engine *engine, const char *text, struct engine_caller *out,
+                struct error *err);
+/* ---- files.c ---- */
+void files_end_all(struct engine *engine); /* who has one has it still, and nothing comes of it */
 
 /* ---- capacity.c ---- */
 int capacity_check(struct engine *engine, struct error *err);

@@ -123,6 +123,10 @@ static void stop_ended(struct sandbox *sandbox, const struct keeper_report *repo
 
 void stop_work(struct sandbox *sandbox)
 {
+    if (sandbox->is_quiet) {
+        hush_work(sandbox);
+        return;
+    }
     if (sandbox->box != 0)
         sandbox_end_box(sandbox, stop_ended);
     else
@@ -142,6 +146,7 @@ static void delete_ended(struct sandbox *sandbox, const struct keeper_report *re
     const struct record *record = sandbox->record;
 
     (void)report;
+    sandbox->is_quiet = false;
     sandbox_detach(sandbox, "deleted");
     if (sandbox->procs != NULL) {
         procs_close(sandbox->procs, true);
@@ -199,9 +204,11 @@ void delete_work(struct sandbox *sandbox)
 
 static void changed(struct sandbox *sandbox, const struct error *err)
 {
+    bool ends_tokens = (sandbox->active->change_fields & CHANGE_TOKENS) != 0;
+
     if (err == NULL)
         events_add(sandbox->engine, "sandbox.changed", sandbox->record->tenant, sandbox->id, NULL,
-                   NULL);
+                   ends_tokens ? "tokens_ended" : NULL);
     sandbox_finish(sandbox, err);
 }
 
@@ -230,6 +237,8 @@ void change_work(struct sandbox *sandbox)
         next->idle_ms = wish->idle_ms;
     if ((verb->change_fields & CHANGE_THEN) != 0)
         next->then = wish->then;
+    if ((verb->change_fields & CHANGE_TOKENS) != 0)
+        next->tokens++;
     sandbox->step = STEP_COMMIT;
     sandbox_commit(sandbox, next, changed);
 }

@@ -22,50 +22,6 @@
 /* When there are no fds or no memory: how long until the next try. */
 #define ACCEPT_AGAIN_MS 100
 
-/* ---- bytes ---- */
-
-int http_bytes_add(struct http_bytes *bytes, const void *data, size_t size)
-{
-    if (size == 0) {
-        return 0;
-    }
-    if (bytes->start > 0 && bytes->start + bytes->size + size + 1 > bytes->capacity) {
-        memmove(bytes->data, bytes->data + bytes->start, bytes->size);
-        bytes->start = 0;
-    }
-    if (bytes->size + size + 1 > bytes->capacity) {
-        size_t capacity = bytes->capacity > 0 ? bytes->capacity : 256;
-        while (capacity < bytes->size + size + 1) {
-            capacity *= 2;
-        }
-        char *grown = realloc(bytes->data, capacity);
-        if (!grown) {
-            return -1;
-        }
-        bytes->data = grown;
-        bytes->capacity = capacity;
-    }
-    memcpy(bytes->data + bytes->start + bytes->size, data, size);
-    bytes->size += size;
-    bytes->data[bytes->start + bytes->size] = '\0';
-    return 0;
-}
-
-void http_bytes_take(struct http_bytes *bytes, size_t size)
-{
-    bytes->start += size;
-    bytes->size -= size;
-    if (bytes->size == 0) {
-        http_bytes_free(bytes);
-    }
-}
-
-void http_bytes_free(struct http_bytes *bytes)
-{
-    free(bytes->data);
-    *bytes = (struct http_bytes){0};
-}
-
 /* ---- the server ---- */
 
 const char *http_server_date(struct http_server *server)
@@ -248,6 +204,7 @@ static bool accept_one(struct http_listener *listener)
         prepare_tcp(fd);
     }
     bool is_refused = !make_place(server, peer.is_unix);
+    server->accepted++;
     http_conn_new(server, fd_take(&fd), &peer, is_refused);
     if (is_full(server, peer.is_unix)) {
         watch_listeners(server);
@@ -338,6 +295,9 @@ static void set_limits(struct http_limits *limits, const struct http_limits *ask
     limits->idle_ms = asked->idle_ms ? asked->idle_ms : 75000;
     limits->answer_ms = asked->answer_ms ? asked->answer_ms : 300000;
     limits->backlog_bytes = asked->backlog_bytes ? asked->backlog_bytes : (size_t)1 << 20;
+    limits->silent_ms = asked->silent_ms ? asked->silent_ms : 60000;
+    limits->ping_ms = asked->ping_ms ? asked->ping_ms : 25000;
+    limits->pong_ms = asked->pong_ms ? asked->pong_ms : 60000;
 }
 
 int http_start(uv_loop_t *loop, const struct http_options *options, struct http_server **out,
@@ -354,6 +314,7 @@ int http_start(uv_loop_t *loop, const struct http_options *options, struct http_
     server->data = options->data;
     server->admit = options->admit;
     server->refuse = options->refuse;
+    server->over = options->over;
     set_limits(&server->limits, &options->limits);
     SLIST_INIT(&server->listeners);
     TAILQ_INIT(&server->conns);
@@ -391,6 +352,16 @@ int http_listen(struct http_server *server, int socket, struct error *err)
     listener = NULL;
     watch_listeners(server);
     return 0;
+}
+
+void http_count(const struct http_server *server, struct http_counts *out)
+{
+    *out = (struct http_counts){
+        .open = server->open_count[0] + server->open_count[1],
+        .accepted = server->accepted,
+        .received_bytes = server->received_bytes,
+        .sent_bytes = server->sent_bytes,
+    };
 }
 
 void http_drain(struct http_server *server, unsigned most_ms, void (*done)(void *arg), void *arg)
