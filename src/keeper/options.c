@@ -2,6 +2,7 @@
 #include "keeper/options.h"
 
 #include <getopt.h>
+#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -18,7 +19,7 @@ static const char help[] =
     "  --private           this user's own engine, which ends when nobody needs it\n"
     "  --delegated         the cgroup this runs in is its own (Delegate=yes in a systemd unit)\n";
 
-enum { LISTEN = 1, SOCKET, DATA, CONFIG, INSECURE, PRIVATE, DELEGATED, HELP };
+enum { LISTEN = 1, SOCKET, DATA, CONFIG, INSECURE, PRIVATE, DELEGATED, CAN_TAKE, HELP };
 
 static const struct option words[] = {
     {"listen", required_argument, NULL, LISTEN},
@@ -28,6 +29,7 @@ static const struct option words[] = {
     {"insecure-http", no_argument, NULL, INSECURE},
     {"private", no_argument, NULL, PRIVATE},
     {"delegated", no_argument, NULL, DELEGATED},
+    {"can-take", required_argument, NULL, CAN_TAKE},
     {"help", no_argument, NULL, HELP},
     {NULL, 0, NULL, 0},
 };
@@ -55,6 +57,10 @@ static void take(struct options *options, int word)
         return;
     case DELEGATED:
         options->is_delegated = true;
+        return;
+    case CAN_TAKE: /* what is no number is no format of ours */
+        options->can_take = (unsigned)strtoul(optarg, NULL, 10);
+        options->can_take += options->can_take == 0 ? UINT_MAX : 0;
         return;
     default:
         options->wants_help = true;

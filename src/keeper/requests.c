@@ -1,6 +1,7 @@
 /* The engine's requests: see requests.h, and request.h for what they say. */
 #include "keeper/requests.h"
 
+#include "keeper/build.h"
 #include "keeper/keeper.h"
 
 #include <errno.h>

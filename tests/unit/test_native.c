@@ -572,6 +572,7 @@ static void test_problems(void)
                   {"name_conflict", 409},
                   {"revision_conflict", 409},
                   {"sandbox_stopped", 409},
+                  {"sandbox_outdated", 409},
                   {"process_ended", 409},
                   {"stdin_closed", 409},
                   {"idempotency_conflict", 409},

@@ -31,6 +31,8 @@ static const struct problem rows[] = {
      "Read it again and repeat the change with its revision.", 0},
     {"sandbox_stopped", 409, "The sandbox is stopped",
      "Start it, or send \"start\": true with the command.", 0},
+    {"sandbox_outdated", 409, "The sandbox was started by an older version",
+     "Stop it, and start it again: until then it can only be looked at, stopped and deleted.", 0},
     {"process_ended", 409, "The process has ended", NULL, 0},
     {"process_running", 409, "The process has not ended", "Kill it first.", 0},
     {"stdin_closed", 409, "The process takes no input",
