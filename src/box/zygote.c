@@ -8,6 +8,7 @@
 #include "box/handle.h"
 #include "box/proto.h"
 #include "box/root.h"
+#include "box/switches.h"
 #include "box/sys.h"
 #include "box/tree.h"
 #include "box/user.h"
@@ -360,5 +361,5 @@ uint64_t zygote_programs(void)
 {
     uint64_t sum = digest(14695981039346656037U, embed_init_start, embed_init_end);
 
-    return digest(sum, embed_zygote_start, embed_zygote_end);
+    return digest(sum, embed_zygote_start, embed_zygote_end) + switched_ahead();
 }

@@ -57,10 +57,23 @@ void engine_punish(struct keeper *keeper, const char *why)
     socket_close(keeper);
 }
 
+/* It was told to. */
+static bool is_to_end(const struct keeper *keeper)
+{
+    return keeper->is_stopping || upgrade_is_ending(keeper);
+}
+
+void engine_hung_up(struct keeper *keeper, const char *why)
+{
+    if (is_to_end(keeper))
+        socket_close(keeper);
+    else
+        engine_punish(keeper, why);
+}
+
 static void say_end(const struct keeper *keeper, int status)
 {
-    if ((keeper->is_stopping || upgrade_is_ending(keeper)) && WIFEXITED(status) &&
-        WEXITSTATUS(status) == 0)
+    if (is_to_end(keeper) && WIFEXITED(status) && WEXITSTATUS(status) == 0)
         return;
     if (WIFEXITED(status))
         keeper_say("engine_ended", "the engine has exited with status %d", WEXITSTATUS(status));
@@ -430,7 +443,7 @@ static void asks(struct source *source, uint32_t events)
     if (say_all(keeper))
         (void)request_serve(keeper);
     else if ((events & EPOLLHUP) != 0)
-        engine_punish(keeper, "it has closed its pipe");
+        engine_hung_up(keeper, "it has closed its pipe");
     engine_wake(keeper);
 }
 
@@ -439,6 +452,6 @@ static void hears(struct source *source, uint32_t events)
     struct keeper *keeper = source->owner;
 
     if ((events & (EPOLLHUP | EPOLLERR)) != 0)
-        engine_punish(keeper, "it has closed its socket");
+        engine_hung_up(keeper, "it has closed its socket");
     engine_wake(keeper);
 }

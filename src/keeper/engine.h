@@ -77,6 +77,9 @@ void engine_answer(struct keeper *keeper, const void *answer, size_t size, uint6
 /* It did what no engine does: logged, and killed. */
 void engine_punish(struct keeper *keeper, const char *why);
 
+/* It closed one of its ends: so does one that ends, as it was told to. */
+void engine_hung_up(struct keeper *keeper, const char *why);
+
 /* ---- its start (engine_start.c) ---- */
 
 /* Forks and executes it; its pid, or -1. `socket` and `requests` are its ends. */

@@ -22,7 +22,7 @@
 #include <unistd.h>
 
 #define VARIABLE "COVE_HANDOVER" /* "PID:FD" */
-#define ASK_NS 30000000000ULL    /* to answer takes milliseconds */
+#define ASK_NS 10000000000ULL    /* to answer takes milliseconds */
 #define END_NS 30000000000ULL
 #define ARGUMENTS_MAX 64
 
@@ -226,9 +226,12 @@ int upgrade_find(void)
     const char *text = getenv(VARIABLE); // NOLINT(concurrency-mt-unsafe)
     int pid = 0, fd = -1;
 
+    /* Once it is for us it is no start any more, whatever it names. */
     // NOLINTNEXTLINE(cert-err34-c): a number that is too large is none of ours either
-    if (text == NULL || sscanf(text, "%d:%d", &pid, &fd) != 2 || pid != (int)getpid() || fd < 3)
+    if (text == NULL || sscanf(text, "%d:%d", &pid, &fd) < 1 || pid != (int)getpid())
         fd = -1;
+    else if (fd < 0)
+        fd = 0;
     (void)unsetenv(VARIABLE); // NOLINT(concurrency-mt-unsafe)
     return fd;
 }
