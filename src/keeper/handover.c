@@ -340,12 +340,12 @@ void handover_drop(struct keeper *keeper)
         fd_close(&keeper->names.table[i].fd);
         free(keeper->names.table[i].path);
     }
-    for (size_t i = 0; i < BOXES_MAX; i++) {
+    for (size_t i = 0; i < keeper->boxes.used; i++) {
         if (keeper->boxes.table[i] != NULL && keeper->boxes.table[i]->box != NULL)
             box_drop(keeper->boxes.table[i]->box);
         free(keeper->boxes.table[i]);
     }
-    for (size_t i = 0; i < SLOTS_MAX; i++)
+    for (size_t i = 0; i < keeper->slots.table_used; i++)
         free(keeper->slots.table[i]);
     for (size_t i = 0; i < ZYGOTES_MAX; i++)
         if (keeper->zygotes.table[i].zygote != NULL)

@@ -18,13 +18,17 @@ import serving
 from test_life import make, path_of, run
 
 IS_ROOT = harness.EXPECT.is_root
+SEEDS = harness.ROOT / "tests" / "fuzz" / "corpus" / "hand"
 KEPT = {"disk_kind": "persistent"} if IS_ROOT else {}
+COLD = {"mounts": [{"name": "here", "target": "/mnt/here"}]}  # no zygote makes such a one
+BOXES = "[boxes]\nmemory = 256M\ndisk = 64M\n"
 
 
 class Installed(serving.Serve):
     """One whose programs are its own, to be replaced."""
 
-    def __init__(self, directory, config="[boxes]\npool = 1\nmemory = 256M\ndisk = 64M\n", options=()):
+    def __init__(self, directory, config=None, options=(), pool=1):
+        config = config or f"{BOXES}pool = {pool}\n[mounts]\nhere = {directory}\n"
         super().__init__(directory, config, options)
         self.place = directory / "installed"
         self.install(self.place)
@@ -113,8 +117,7 @@ def asked(serve, method, path, body=None):
 def test_commands_run_on_and_no_byte_of_their_output_is_lost(serve):
     lines = harness.scaled(30000)
     with serve.client() as client:
-        paths = [path_of(make(client)), path_of(make(client, **KEPT)),
-                 path_of(make(client, name="plain"))]
+        paths = [path_of(make(client, **fields)) for fields in ({}, COLD, KEPT)]
         fast = f"i=0; while [ $i -lt {lines} ]; do i=$((i+1)); echo $i; done"
         processes = [start(client, path, fast) for path in paths for _ in range(2)]
         slow = start(client, paths[0], "for i in 1 2 3 4 5 6; do sleep 0.5; echo $i; done; exit 7")
@@ -167,7 +170,7 @@ def test_sandboxes_that_come_and_go_meanwhile_leave_nothing(serve):
             assert gone.status in (200, 204, 404, 410), gone
             rounds.append(1)
 
-    threads = [threading.Thread(target=churn, args=[fields]) for fields in ({}, {"hostname": "a"}, KEPT)]
+    threads = [threading.Thread(target=churn, args=[fields]) for fields in ({}, COLD, KEPT)]
     for thread in threads:
         thread.start()
     for _ in range(harness.scaled(6, 2)):
@@ -238,7 +241,7 @@ def test_a_keeper_that_is_killed_after_an_upgrade_leaves_nothing(tmp_path):
     serve = Installed(tmp_path)
     with serve:
         with serve.client() as client:
-            for fields in ({}, {"hostname": "a"}, KEPT):
+            for fields in ({}, COLD, KEPT):
                 start(client, path_of(make(client, **fields)), "sleep 4711")
         serve.upgrade()
         with serve.client() as client:
@@ -306,6 +309,24 @@ def test_zygotes_of_another_build_make_no_more_boxes(serve):
         assert run(client, other, "echo on")["stdout"] == "on\n"
 
 
+def test_the_hand_over_is_of_the_format_that_the_fuzzer_knows(tmp_path):
+    """COVE_SEEDS names a directory, where root gets new ones."""
+    found = tmp_path / "found"
+    with Installed(tmp_path, pool=0) as serve:
+        # The first upgrade runs the script, the second one is of the program that it became.
+        serve.replace(f'[ -z "$COVE_HANDOVER" ] || cat "/proc/self/fd/${{COVE_HANDOVER#*:}}" >{found}; '
+                      'exec "$real" "$@"')
+        for name in ("none", "boxes"):
+            if name == "boxes":
+                with serve.client() as client:
+                    for fields in (KEPT, {}, {"privileges": "system"}, COLD, COLD):
+                        make(client, **fields)
+            serve.upgrade()
+            assert found.read_bytes()[:20] == (SEEDS / name).read_bytes()[:20]
+            if "COVE_SEEDS" in os.environ:
+                shutil.copy(found, pathlib.Path(os.environ["COVE_SEEDS"]) / name)
+
+
 # ---- what is refused ---------------------------------------------------------------------------
 
 def break_engine(serve):
@@ -361,7 +382,7 @@ def test_a_program_that_lied_ends_with_all_boxes_and_leaves_nothing(tmp_path):
                  '[ -z "$COVE_HANDOVER" ] || exec "$real" --no-such-option; exec "$real" "$@"'):
         with Installed(tmp_path) as serve:
             with serve.client() as client:
-                for fields in ({}, {"hostname": "a"}, KEPT):
+                for fields in ({}, COLD, KEPT):
                     start(client, path_of(make(client, **fields)), "sleep 4711")
             serve.replace(line)
             serve.ask()
@@ -387,7 +408,7 @@ def test_names_of_the_configuration_come_change_and_go(tmp_path):
         place.mkdir()
         (place / "note").write_text(f"{place.name}\n")
     one, two, three = places
-    boxes = "[boxes]\npool = 0\nmemory = 256M\ndisk = 64M\n"
+    boxes = f"{BOXES}pool = 0\n"
 
     def mounts(client):
         return sorted(client.get("/v1/roots").json["mounts"])
