@@ -485,6 +485,7 @@ int box_create(const struct box_spec *spec, struct box **out, struct error *err)
         return error_set(err, "no_memory", ENOMEM, "cannot make a box");
     }
     box->magic = BOX_MAGIC;
+    box->protocol = box_protocol_now();
     box->cold = true;
     box->privileges = spec->privileges;
     link_begin_plain(&box->link, -1);

@@ -169,3 +169,18 @@ int box_usage(const struct box *box, const struct cgroup_host *host, struct cgro
 /* Kills what is left, waits until all of it is gone (processes, mounts, cgroups) and frees the
  * handle. `report` may be NULL. */
 int box_destroy(struct box *box, struct box_report *report, struct error *err);
+
+/* ---- another program takes the boxes of this process over (base/hand.h) ---- */
+
+struct hand;
+struct cgroup;
+
+/* All that is needed to look after a box, and to end it; `lent` is what a zygote's box was lent. What was
+ * read and not sound is to be dropped. Nothing more is said to a box that was handed on. */
+void box_hand(struct hand *hand, struct box **box, const struct cgroup *lent);
+/* Frees what was read, and nothing else: no process is touched. */
+void box_drop(struct box *box);
+
+/* Which version of the init protocol its init was told to speak, and that of boxes made from now on. */
+uint32_t box_protocol(const struct box *box);
+uint32_t box_protocol_now(void);

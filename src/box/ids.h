@@ -89,6 +89,12 @@ void ids_release(struct ids_pool *pool, struct ids *ids);
 
 void ids_close(struct ids_pool *pool);
 
+/* The next program of this process goes on with them (base/hand.h): what is taken stays so. A pool of a
+ * user's keeps its lock alone. */
+struct hand;
+void ids_pool_hand(struct hand *hand, struct ids_pool *pool);
+void ids_hand(struct hand *hand, struct ids *ids);
+
 /* ---- the ids of a user (subids.c) ---- */
 
 /* Opens the pool of a caller that does not rule the host's ids. A pool with `slices` 0 means that there

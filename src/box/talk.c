@@ -5,6 +5,7 @@
 #include "base/fd.h"
 #include "box/handle.h"
 #include "box/proto.h"
+#include "box/switches.h"
 #include "box/sys.h"
 
 #include <assert.h>
@@ -64,6 +65,16 @@ int box_send_config(int control, const struct plan *plan, bool leaf_limits, stru
     if (proto_send(control, &config, sizeof(config), NULL, 0, NULL, 0) < 0)
         return error_set(err, "create_failed", errno, "cannot configure the box's init");
     return 0;
+}
+
+uint32_t box_protocol(const struct box *box)
+{
+    return box->protocol;
+}
+
+uint32_t box_protocol_now(void)
+{
+    return PROTO_VERSION + switched_ahead();
 }
 
 /* ---- requests ---- */

@@ -455,9 +455,10 @@ static int check(const struct procs *procs, const struct proc_spec *spec, struct
     if (spec->tag != NULL && strlen(spec->tag) > PROCS_TAG_MAX)
         return error_set(err, "bad_request", 0, "the tag has more than %d bytes; shorten it",
                          PROCS_TAG_MAX);
-    if (procs->is_closed || procs->link == NULL)
-        return error_set(err, "sandbox_stopped", 0,
-                         "the sandbox does not run; start it before its commands");
+    if (procs->is_closed)
+        return error_set(err, "sandbox_stopped", 0, "the sandbox was closed");
+    if (procs_link_check(procs, err) < 0)
+        return -1;
     if (!fd_are_left(FDS_LEAST))
         return error_set(err, "capacity", EMFILE,
                          "the engine can open no files for the command now; end something, or "

@@ -357,6 +357,14 @@ void boxes_end_all(struct keeper *keeper)
             boxes_end(keeper, keeper->boxes.table[i], 0);
 }
 
+void boxes_resume(struct keeper *keeper)
+{
+    for (size_t i = keeper->boxes.used; i-- > 0;)
+        if (i < keeper->boxes.used && keeper->boxes.table[i] != NULL &&
+            keeper->boxes.table[i]->is_ending)
+            boxes_end(keeper, keeper->boxes.table[i], 0);
+}
+
 void boxes_forget_engine(struct boxes *boxes)
 {
     for (size_t i = boxes->used; i-- > 0;) {

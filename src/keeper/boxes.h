@@ -63,6 +63,9 @@ void boxes_usage(const struct keeper *keeper, const struct boxed *boxed,
 void boxes_end(struct keeper *keeper, struct boxed *boxed, uint32_t asked);
 void boxes_end_all(struct keeper *keeper);
 
+/* After they were taken over: those on their end go on with that. */
+void boxes_resume(struct keeper *keeper);
+
 /* The engine that waited is gone: what was to be said to it is forgotten. */
 void boxes_forget_engine(struct boxes *boxes);
 

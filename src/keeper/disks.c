@@ -446,13 +446,48 @@ bool disks_each(struct keeper *keeper, size_t *next, bool (*each)(struct keeper 
     return going;
 }
 
-void disks_begin(struct keeper *keeper)
+static void places_clear(struct disks *disks)
 {
     const struct disk_child none = {.pidfd = -1, .ended.fd = -1};
 
     for (size_t i = 0; i < DISKS_OPENING_MAX; i++)
-        keeper->disks.table[i] = (struct opening){.socket = -1, .source.fd = -1, .child = none};
-    keeper->disks.sweeper = none;
+        disks->table[i] = (struct opening){.socket = -1, .source.fd = -1, .child = none};
+    disks->sweeper = none;
+}
+
+void disks_begin(struct keeper *keeper)
+{
+    places_clear(&keeper->disks);
+    remove_all(keeper->places.disks, SUFFIX_NEW);
+    sweep(keeper);
+}
+
+/* One that cannot be watched stays a zombie as long as we live. */
+static pid_t child_resume(struct keeper *keeper, struct disk_child *child, source_ready ended)
+{
+    struct error err;
+
+    child->pidfd = (int)syscall(SYS_pidfd_open, child->pid, 0);
+    if (child->pidfd >= 0 &&
+        loop_add(&keeper->loop, &child->ended, child->pidfd, EPOLLIN, ended, keeper, &err) == 0)
+        return child->pid;
+    fd_close(&child->pidfd);
+    return 0;
+}
+
+void disks_resume(struct keeper *keeper)
+{
+    struct disks *disks = &keeper->disks;
+    pid_t pids[DISKS_OPENING_MAX], sweeper = disks->sweeper.pid;
+
+    for (size_t i = 0; i < DISKS_OPENING_MAX; i++)
+        pids[i] = disks->table[i].child.pid;
+    places_clear(disks);
+    for (size_t i = 0; i < DISKS_OPENING_MAX; i++)
+        if ((disks->table[i].child.pid = pids[i]) > 0)
+            disks->table[i].child.pid = child_resume(keeper, &disks->table[i].child, opener_ended);
+    if ((disks->sweeper.pid = sweeper) > 0)
+        disks->sweeper.pid = child_resume(keeper, &disks->sweeper, sweeper_ended);
     remove_all(keeper->places.disks, SUFFIX_NEW);
     sweep(keeper);
 }

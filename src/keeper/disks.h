@@ -43,6 +43,9 @@ struct disks {
 /* Removes what was half made, and begins to remove what was dropped. */
 void disks_begin(struct keeper *keeper);
 
+/* The same for a program that took over from another one: its processes are waited for. */
+void disks_resume(struct keeper *keeper);
+
 /* Opens the disk that a MAKE names, then makes the box and answers; or fails at once. */
 int disks_open(struct keeper *keeper, const struct keeper_make *make, struct error *err);
 

@@ -1,6 +1,7 @@
 /* The engine's requests: see requests.h, and request.h for what they say. */
 #include "keeper/requests.h"
 
+#include "keeper/build.h"
 #include "keeper/keeper.h"
 
 #include <errno.h>
@@ -337,7 +338,7 @@ static int take(struct keeper *keeper)
         if (n < 0 && (errno == EAGAIN || errno == EINTR))
             return 0;
         if (n <= 0) {
-            engine_punish(keeper, "it has closed its pipe");
+            engine_hung_up(keeper, "it has closed its pipe");
             return 0;
         }
         engine->request_used += (size_t)n;
