@@ -306,15 +306,6 @@ static int create_run(const struct create *create, const char *name, struct erro
     return answer_print(create, sandbox, err);
 }
 
-/* A server that has no persistent disks says so; which word gets another one is known here. */
-static int create_fail(const struct create *create, struct error *err)
-{
-    if (strcmp(err->code, "not_yet") != 0 || create->ephemeral)
-        return api_fail(err);
-    cmd_say("%.*s; add --ephemeral", (int)strcspn(err->text, ";"), err->text);
-    return CMD_FAILED;
-}
-
 int cmd_create(int argc, char **argv)
 {
     struct create create = {0};
@@ -324,7 +315,7 @@ int cmd_create(int argc, char **argv)
 
     if (options_begin(&table, &create, argc, argv, &words, &status) &&
         create_run(&create, words.word[0], &err) < 0)
-        status = create_fail(&create, &err);
+        status = api_fail(&err);
     doc_free(create.env.object);
     doc_free(create.labels.object);
     doc_free(create.mounts);
