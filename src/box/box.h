@@ -40,6 +40,8 @@ struct box_limits {
     uint64_t disk_inodes;
 };
 
+struct disk_kept;
+
 struct box_spec {
     enum box_root_kind root_kind;
     const char *root_path; /* BOX_ROOT_DIR, BOX_ROOT_EROFS */
@@ -49,9 +51,10 @@ struct box_spec {
     const char *user;     /* NAME, UID, NAME:GROUP or UID:GID; NULL: `user` if plain, else `root` */
     const char *hostname; /* NULL: "box" */
     struct box_limits limits;
-    const int *disk; /* a detached mount that outlives the box and holds what it writes: all of an
-                      * image, of the host's view the home and /tmp. Owners in there are ids of the box.
-                      * Borrowed; only where the caller rules the host's mounts. NULL: what is written goes */
+    const struct disk_kept
+        *disk; /* outlives the box and holds what it writes: all of an image, of the
+                                   * host's view the home and /tmp (disk.h). Borrowed. NULL: what is
+                                   * written goes */
     bool
         many_commands; /* with a cgroup leaf for each, so that one can be killed as a whole; else the
                          * box ends with its first command */

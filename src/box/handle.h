@@ -27,6 +27,7 @@ struct box {
     char group[32]; /* name of its cgroups */
     struct ids_pool pool;
     struct ids ids;
+    bool ids_are_lent; /* by the disk that is kept */
     bool cold;
 
     bool is_stale; /* level no-fresh-proc */

@@ -252,7 +252,7 @@ int box_destroy(struct box *box, struct box_report *report, struct error *err)
         ended = guard_finish(&box->guard, report, err);
     if (ended == 0 && report != NULL && !report->usage_known && box->cold)
         bill(&usage, report);
-    if (box->cold && box->pool.lock >= 0)
+    if (box->cold && box->pool.lock >= 0 && !box->ids_are_lent)
         ids_release(&box->pool, &box->ids);
     if (box->cold && box->pool.lock >= 0)
         ids_close(&box->pool);

@@ -224,8 +224,8 @@ static int hear(struct zygote *zygote, int *pidfd, struct error *err)
 }
 
 /* What the slot lends, and the disk, as flags and fds of a request. */
-static int lend(const struct zygote_slot *slot, const int *disk, struct zygote_request *request,
-                int *fds, size_t *count, struct error *err)
+static int lend(const struct zygote_slot *slot, const struct disk_kept *disk,
+                struct zygote_request *request, int *fds, size_t *count, struct error *err)
 {
     int into = slot->cgroup != NULL ? cgroup_into_fd(slot->cgroup) : -1;
     int leaves = slot->cgroup != NULL ? cgroup_leaves_fd(slot->cgroup) : -1;
@@ -235,7 +235,7 @@ static int lend(const struct zygote_slot *slot, const int *disk, struct zygote_r
     } lent[] = {{ZYGOTE_NETWORK, slot->network},
                 {ZYGOTE_INTO, into},
                 {ZYGOTE_LEAVES, leaves},
-                {ZYGOTE_UPPER, disk != NULL ? *disk : -1}};
+                {ZYGOTE_UPPER, disk != NULL ? disk->fd : -1}};
 
     for (size_t i = 0; i < sizeof(lent) / sizeof(lent[0]); i++)
         if (lent[i].fd >= 0) {
@@ -253,7 +253,7 @@ static int lend(const struct zygote_slot *slot, const int *disk, struct zygote_r
     return 0;
 }
 
-static int ask(struct zygote *zygote, const struct zygote_slot *slot, const int *disk,
+static int ask(struct zygote *zygote, const struct zygote_slot *slot, const struct disk_kept *disk,
                struct zygote_request *request, struct box *box, struct error *err)
 {
     bool limited = slot->cgroup != NULL && cgroup_leaves_limited(slot->cgroup);

@@ -224,8 +224,8 @@ static int make(struct keeper *keeper, const struct recipe *recipe, struct boxed
     return 0;
 }
 
-int boxes_make(struct keeper *keeper, const struct keeper_make *request, const int *disk,
-               struct boxed **out, struct error *err)
+int boxes_make(struct keeper *keeper, const struct keeper_make *request,
+               const struct disk_kept *disk, struct boxed **out, struct error *err)
 {
     struct recipe recipe = {0};
     struct boxed *boxed;

@@ -50,7 +50,7 @@ int boxes_check(const struct keeper *keeper, const struct keeper_make *make, str
 
 /* Makes the box that a checked request asks for; `disk` is the one that is kept, borrowed, or NULL. An
  * error's code is the one for the client. */
-int boxes_make(struct keeper *keeper, const struct keeper_make *make, const int *disk,
+int boxes_make(struct keeper *keeper, const struct keeper_make *make, const struct disk_kept *disk,
                struct boxed **out, struct error *err);
 
 /* What this handle names and is not on its end; or NULL. */

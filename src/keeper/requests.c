@@ -197,8 +197,8 @@ static void do_hello(struct keeper *keeper, const union keeper_request *request)
     notify_say(&keeper->notify, "READY=1");
 }
 
-void request_make(struct keeper *keeper, const struct keeper_make *make, const int *disk,
-                  struct error *err)
+void request_make(struct keeper *keeper, const struct keeper_make *make,
+                  const struct disk_kept *disk, struct error *err)
 {
     struct keeper_made answer = {.head = {.type = KEEPER_MADE, .id = make->head.id}};
     struct boxed *boxed;
