@@ -224,7 +224,7 @@ void engine_change_sandbox(struct engine *engine, const struct engine_caller *ca
                            engine_sandbox_done done, void *arg);
 
 /* Its processes, for a verb of procs.h, and a touch of its idle clock. `must_run`: "sandbox_stopped"
- * unless it runs; with `start` it is started first. `done` gets NULL and the error else. */
+ * unless it runs, or "sandbox_outdated" where we do not speak to its box any more; with `start` it is started first. `done` gets NULL and the error else. */
 typedef void (*engine_procs_done)(void *arg, struct procs *procs, const struct error *err);
 void engine_procs(struct engine *engine, const struct engine_caller *caller, const char *id,
                   bool must_run, bool start, engine_procs_done done, void *arg);

@@ -171,6 +171,17 @@ static const char *why_no_box(const struct sandbox *sandbox)
                                                                          : "box_ended";
 }
 
+int sandbox_speaks(const struct sandbox *sandbox, struct error *err)
+{
+    if (sandbox->outdated == 0)
+        return 0;
+    return error_set(
+        err, "sandbox_outdated", 0,
+        "sandbox %s was started by an older cove: its init speaks version %u, and this "
+        "one speaks version %u and the one before; stop it, and start it again",
+        sandbox->id, sandbox->outdated, sandbox->engine->host.protocol);
+}
+
 int sandbox_open_procs(struct sandbox *sandbox, struct error *err)
 {
     const struct record *record = sandbox->record;
@@ -186,6 +197,7 @@ int sandbox_open_procs(struct sandbox *sandbox, struct error *err)
         .log_share = record->limits.disk_bytes,
         .programs = sandbox->engine->programs,
     };
+    struct error why;
 
     if (sandbox->procs != NULL)
         return 0;
@@ -196,6 +208,8 @@ int sandbox_open_procs(struct sandbox *sandbox, struct error *err)
         /* What ran when the engine before us wrote last ran in a box that is no more. */
         if (sandbox->box == 0)
             procs_detach(sandbox->procs, why_no_box(sandbox));
+        else if (sandbox_speaks(sandbox, &why) != 0)
+            procs_refuse(sandbox->procs, &why);
         return 0;
     }
     if (strcmp(err->code, "journal_failed") == 0)
@@ -327,7 +341,8 @@ static void rang(void *arg)
         return;
     }
     if (idle_wait_ns(sandbox) == 0) {
-        if (sandbox->files == 0 &&
+        /* What runs in an outdated one nobody knows. */
+        if (sandbox->files == 0 && sandbox->outdated == 0 &&
             (sandbox->procs == NULL || procs_running(sandbox->procs) == 0)) {
             time_is_over(sandbox, "idle");
             return;

@@ -79,6 +79,7 @@ struct sandbox {
     struct record *record;         /* as committed */
     struct procs *procs;           /* opened when first needed */
     uint64_t box;                  /* 0: none */
+    uint32_t outdated;             /* its box speaks this version, which we do not; 0: we do */
     uint32_t oom_seen;             /* kills that were reported of this box */
 
     struct verb *active, *first, *last;
@@ -200,6 +201,8 @@ void sandbox_commit(struct sandbox *sandbox, struct record *next,
                     void (*committed)(struct sandbox *sandbox, const struct error *err));
 struct record *sandbox_next_record(const struct sandbox *sandbox, enum sandbox_state state,
                                    const char *reason);
+/* -1 "sandbox_outdated": its box can be ended and not be talked to. */
+int sandbox_speaks(const struct sandbox *sandbox, struct error *err);
 int sandbox_open_procs(struct sandbox *sandbox, struct error *err);
 int sandbox_attach(struct sandbox *sandbox, struct link *link, bool anew, struct error *err);
 void sandbox_detach(struct sandbox *sandbox, const char *reason);

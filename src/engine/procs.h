@@ -113,6 +113,10 @@ int procs_attach(struct procs *procs, struct link *link, bool anew, struct error
  * the end that was heard. What the pipes still held is put on record first. */
 void procs_detach(struct procs *procs, const char *reason);
 
+/* There is a box, and it cannot be talked to: until procs_detach() `why` is the answer of every verb that
+ * would. What ran in there is PROC_LOST as long, with its code as the reason. */
+void procs_refuse(struct procs *procs, const struct error *why);
+
 /* Closes; files stay. With `forget` they are removed. */
 void procs_close(struct procs *procs, bool forget);
 
@@ -122,7 +126,7 @@ bool procs_is_quiet(const struct procs *procs);
 uint64_t procs_log_bytes(const struct procs *procs); /* output on the disk */
 
 /* ---- verbs. Codes of errors: process_not_found, sandbox_stopped, user_not_found, bad_cwd,
- * process_ended, too_many_processes, stdin_closed, capacity ---- */
+ * process_ended, too_many_processes, stdin_closed, capacity, or that of procs_refuse() ---- */
 
 /* `done` is called once, maybe before this returns, when the command runs or could not be started. If
  * the box refused it there is a process, too, which is PROC_FAILED; its codes are then bad_cwd,

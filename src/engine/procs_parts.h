@@ -150,6 +150,7 @@ struct procs {
     uint32_t next_number;
 
     struct link *link;
+    struct error refusal; /* why there is none, while there is a box; code empty: there is none */
     struct watched link_watched;
     struct proc_alarm *link_alarm; /* hello again */
     uint32_t next_open;            /* id of a request for a file */
@@ -233,6 +234,8 @@ void proc_time(struct proc *proc); /* its timeout, from now on */
 
 void procs_link_turn(struct procs *procs);
 void procs_link_act(struct watched *watched, uint32_t events);
+/* 0 where there is a box to talk to, else -1 and why. */
+int procs_link_check(const struct procs *procs, struct error *err);
 void procs_link_drop(struct procs *procs);
 
 /* ---- procs_start.c, procs_user.c ---- */

@@ -474,9 +474,10 @@ static int check(const struct procs *procs, const struct proc_spec *spec, struct
                          PROCS_TERMINAL_MAX);
     if (spec->rows > 0 && (procs->programs == NULL || procs->programs[TOOL_PROGRAM_TOOL] < 0))
         return error_set(err, "not_supported", 0, "this engine was built without terminals");
-    if (procs->is_closed || procs->link == NULL)
-        return error_set(err, "sandbox_stopped", 0,
-                         "the sandbox does not run; start it before its commands");
+    if (procs->is_closed)
+        return error_set(err, "sandbox_stopped", 0, "the sandbox was closed");
+    if (procs_link_check(procs, err) < 0)
+        return -1;
     if (!fd_are_left(FDS_LEAST))
         return error_set(err, "capacity", EMFILE,
                          "the engine can open no files for the command now; end something, or "

@@ -170,9 +170,8 @@ static int check(const struct proc *proc, size_t size, struct error *err)
         return error_set(err, "process_not_found", 0, "process %s is no more", proc->id);
     if (proc->has_ended || proc->exit_heard)
         return error_set(err, "process_ended", 0, "process %s has ended", proc->id);
-    if (proc->procs->link == NULL)
-        return error_set(err, "sandbox_stopped", 0, "the sandbox of process %s does not run",
-                         proc->id);
+    if (procs_link_check(proc->procs, err) < 0)
+        return -1;
     if (!proc->input.is_open || proc->input.close_after)
         return error_set(err, "stdin_closed", 0,
                          "the standard input of process %s is closed, or never was open", proc->id);

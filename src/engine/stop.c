@@ -35,6 +35,7 @@ static void box_ended(void *arg, const union keeper_answer *answer, int fd, cons
         (void)snprintf(ending.sandbox->active->reason, sizeof(ending.sandbox->active->reason),
                        "keeper_lost");
     ending.sandbox->box = 0;
+    ending.sandbox->outdated = 0;
     ending.ended(ending.sandbox, err == NULL ? &answer->report : NULL);
 }
 
