@@ -391,7 +391,8 @@ struct process_text {
          .low = 65536,                                                                             \
          .high = 1ULL << 40},                                                                      \
         {.name = "limits", .kind = READ_OBJECT, AT(process_text, limits), .inner = limits_fields}, \
-        {.name = "start", .kind = READ_BOOL, AT(process_text, start)}, {         \
+        {.name = "start", .kind = READ_BOOL, AT(process_text, start)},                             \
+    {                                                                                              \
         .name = "terminal", .kind = READ_OBJECT, AT(process_text, terminal),                       \
         .inner = terminal_fields                                                                   \
     }

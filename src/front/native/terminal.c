@@ -288,7 +288,8 @@ static int obey(struct terminal *terminal, const struct control *control, struct
 {
     switch ((enum control_type)control->type) {
     case CONTROL_RESIZE:
-        return proc_resize(terminal->proc, (uint16_t)control->rows, (uint16_t)control->columns, err);
+        return proc_resize(terminal->proc, (uint16_t)control->rows, (uint16_t)control->columns,
+                           err);
     case CONTROL_SIGNAL:
         return proc_signal(terminal->proc, (int)control->signal.count, err);
     case CONTROL_DETACH:
@@ -451,8 +452,9 @@ HANDLER(process_terminal)
         return;
     if (!http_is_websocket(request)) {
         http_add_header(request, "Upgrade", "websocket");
-        job_fail(job, "upgrade_required",
-                 "a terminal is spoken to over a WebSocket: connect to this address by ws: or wss:");
+        job_fail(
+            job, "upgrade_required",
+            "a terminal is spoken to over a WebSocket: connect to this address by ws: or wss:");
         return;
     }
     terminal = job_own(job, sizeof(*terminal), terminal_drop);
