@@ -1,0 +1,30 @@
+/* cove-tool: one verb of the engine's, run inside a box as a command of it. See tool.h. */
+#include "box/tool/verbs.h"
+
+#include <limits.h>
+#include <stddef.h>
+
+static const struct tool_row rows[] = {
+    {"stat", 1, UINT_MAX, verb_stat},
+    {"list", 1, 1, verb_list},
+    {"find", 1, UINT_MAX, verb_find},
+    {"usage", 1, 1, verb_usage},
+    {"read", 1, 1, verb_read},
+    {"write", 0, 0, verb_write},
+    {"mkdir", 1, UINT_MAX, verb_mkdir},
+    {"symlink", 2, 2, verb_symlink},
+    {"move", 2, 2, verb_move},
+    {"copy", 2, 2, verb_copy},
+    {"remove", 1, UINT_MAX, verb_remove},
+    {"chmod", 1, UINT_MAX, verb_chmod},
+    {"chown", 1, UINT_MAX, verb_chown},
+    {"getxattr", 1, 1, verb_getxattr},
+    {"setxattr", 1, 1, verb_setxattr},
+    {"removexattr", 1, 1, verb_removexattr},
+    {NULL, 0, 0, NULL},
+};
+
+int main(int argc, char **argv)
+{
+    return tool_run(rows, argc - 1, argv + 1);
+}

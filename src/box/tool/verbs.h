@@ -1,0 +1,23 @@
+/* What cove-tool can do, a function for each verb: see tool.h for what is said to whom.
+ *
+ * Each is run as a whole program, for one request. */
+#pragma once
+
+#include "box/tool/parts.h"
+
+int verb_stat(struct tool *tool, struct error *err);
+int verb_list(struct tool *tool, struct error *err);
+int verb_find(struct tool *tool, struct error *err);
+int verb_usage(struct tool *tool, struct error *err);
+int verb_read(struct tool *tool, struct error *err);
+int verb_write(struct tool *tool, struct error *err);
+int verb_mkdir(struct tool *tool, struct error *err);
+int verb_symlink(struct tool *tool, struct error *err);
+int verb_move(struct tool *tool, struct error *err);
+int verb_copy(struct tool *tool, struct error *err);
+int verb_remove(struct tool *tool, struct error *err);
+int verb_chmod(struct tool *tool, struct error *err);
+int verb_chown(struct tool *tool, struct error *err);
+int verb_getxattr(struct tool *tool, struct error *err);
+int verb_setxattr(struct tool *tool, struct error *err);
+int verb_removexattr(struct tool *tool, struct error *err);
