@@ -89,20 +89,27 @@ static int grow(struct names *names, size_t size, struct error *err)
     return 0;
 }
 
+static bool is_behind_last(const struct names *names, const char *name)
+{
+    return names->is_more && strcmp(name, names->data + names->at[names->count - 1] + 1) > 0;
+}
+
 static int add(struct names *names, const struct listed *listed, struct error *err)
 {
     size_t size = strlen(listed->name) + 2;
 
-    if (names->is_more && strcmp(listed->name, names->data + names->at[names->count - 1] + 1) > 0)
+    if (is_behind_last(names, listed->name))
         return 0;
     if (grow(names, size, err) < 0)
         return -1;
+    if (is_behind_last(names, listed->name)) /* that was the half which went */
+        return 0;
     names->at[names->count] = (uint32_t)names->used;
     names->data[names->used] = (char)listed->type;
     memcpy(names->data + names->used + 1, listed->name, size - 1);
     names->used += size;
-    /* The largest stays the last, for the comparison above. */
-    if (names->is_more && names->count > 0) {
+    /* The largest stays the last, for the comparison. */
+    if (names->is_more) {
         uint32_t last = names->at[names->count];
 
         names->at[names->count] = names->at[names->count - 1];
