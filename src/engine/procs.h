@@ -54,6 +54,7 @@ struct proc_spec {
     uint16_t rows, columns;
     struct link_limits limits;
 };
+#define PROCS_TERMINAL_MAX 10000 /* rows, or columns */
 
 struct proc_view {
     const char *id, *tag, *command; /* `command`: for people, one line */
@@ -64,6 +65,7 @@ struct proc_view {
     int signal;
     const char *reason; /* PROC_LOST, PROC_FAILED: a code */
     bool has_terminal;
+    uint16_t rows, columns; /* of it, as said last; after a restart of the engine as it began */
     struct error failure;
     uint64_t started_ms, ended_ms; /* wall clock; 0: not yet */
     uint64_t cpu_ns;
@@ -172,6 +174,8 @@ int proc_forget(struct proc *proc, struct error *err);
 void procs_oom(struct proc *proc, bool was_oom);
 /* Of its terminal; "no_terminal" where it has none. */
 int proc_resize(struct proc *proc, uint16_t rows, uint16_t columns, struct error *err);
+/* As that, and what fills the screen draws it anew, also where the size is the same. */
+int proc_redraw(struct proc *proc, uint16_t rows, uint16_t columns, struct error *err);
 
 /* ---- tools: src/box/tool/tool.h ----
  *

@@ -57,6 +57,7 @@ struct stdin_piece {
     procs_done done;
     void *arg;
     size_t size, used; /* taken */
+    bool is_resize;
     char data[];
 };
 
@@ -107,6 +108,7 @@ struct proc {
     bool awaits_table; /* it was there when init was asked what it holds */
     bool is_killed;    /* by us */
     bool timed_out, oom_killed, has_stdin;
+    uint16_t rows, columns; /* of its terminal; 0: it has none */
     int wait_status;
     int exit_code, signal;
     char reason[ERROR_CODE_MAX];
@@ -116,6 +118,7 @@ struct proc {
     struct stream streams[2];
     struct proc_stdin input;
     struct proc_alarm *alarm; /* timeout, then grace, then the answer of the sandbox */
+    struct proc_alarm *redraw;
     struct start *start;
     struct proc_follow *follows;
     struct proc_follow *next_follow; /* to be told; it may go away meanwhile */
@@ -248,6 +251,7 @@ struct start {
     bool is_default; /* its user is the sandbox's */
     bool is_due;
     uint64_t timeout_ms, log_bytes;
+    uint16_t rows, columns; /* 0: no terminal */
     struct link_limits limits;
     struct box_user as;
     struct accounts accounts;
@@ -291,8 +295,21 @@ void tools_lose(struct procs *procs, const char *code, const char *text);
 
 /* ---- procs_stdin.c ---- */
 
+#define TERMINAL_RESIZE_SIZE 12
+
 void stdin_open(struct proc *proc, int fd);
 void stdin_end(struct proc *proc, const struct error *err);
+/* Of a terminal: ahead of all that has not begun to move. */
+int stdin_resize(struct proc *proc, uint16_t rows, uint16_t columns, struct error *err);
+
+/* ---- procs_terminal.c ---- */
+
+/* What holds the terminal, and then the command: one block. */
+const char **terminal_argv(const struct start *start);
+/* What is sent to it: frames, each a packet of a pipe. Returns their size; `to` NULL: no more. */
+size_t terminal_frames(char *to, const void *data, size_t size);
+size_t terminal_frame_resize(char to[TERMINAL_RESIZE_SIZE], uint16_t rows, uint16_t columns);
+void terminal_end(struct proc *proc);
 
 /* ---- procs_follow.c ---- */
 

@@ -30,6 +30,7 @@ static const struct native_route rows[] = {
     {{"GET", PROCESS "/wait", process_wait, 0}, false},
     {{"GET", PROCESS "/output", process_output, 0}, false},
     {{"GET", PROCESS "/follow", process_follow, 0}, false},
+    {{"GET", PROCESS "/terminal", process_terminal, 0}, false},
     {{"POST", PROCESS "/stdin", process_stdin, HTTP_STREAM_BODY}, false},
     {{"POST", PROCESS "/signal", process_signal, 0}, false},
     {{"POST", SANDBOX "/tokens", token_make, 0}, false},
