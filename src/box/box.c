@@ -346,8 +346,8 @@ static int start_guard(const struct box_spec *spec, struct box *box, struct maki
 /* ---- the child ---- */
 
 /* The child shares our memory while we sleep: nothing is copied. It needs some room for the files it
- * makes for /proc. */
-static char child_stack[256 * 1024] __attribute__((aligned(16)));
+ * makes for /proc. Other threads may make boxes meanwhile, so its stack is nobody else's. */
+#define CHILD_STACK_SIZE (256U << 10)
 
 static int enter(void *plan)
 {
@@ -361,12 +361,18 @@ static int clone_child(struct box *box, struct making *making, struct error *err
                  CLONE_NEWIPC | CLONE_NEWUTS | CLONE_PIDFD,
         .pidfd = (uint64_t)(uintptr_t)&box->pidfd,
         .exit_signal = SIGCHLD,
-        .stack = (uint64_t)(uintptr_t)child_stack,
-        .stack_size = sizeof(child_stack),
+        .stack_size = CHILD_STACK_SIZE,
     };
     static const uint32_t no_key[4];
     sigset_t all, before;
+    void *stack;
     long pid;
+
+    stack = mmap(NULL, CHILD_STACK_SIZE, PROT_READ | PROT_WRITE,
+                 MAP_PRIVATE | MAP_ANONYMOUS | MAP_STACK | MAP_NORESERVE, -1, 0);
+    if (stack == MAP_FAILED)
+        return error_set(err, "no_memory", errno, "there is no memory for the box's first process");
+    args.stack = (uint64_t)(uintptr_t)stack;
 
     if (making->into >= 0) {
         args.flags |= CLONE_INTO_CGROUP;
@@ -377,6 +383,7 @@ static int clone_child(struct box *box, struct making *making, struct error *err
     (void)sigprocmask(SIG_SETMASK, &all, &before);
     pid = spawn_clone3(&args, no_key, enter, &making->plan);
     (void)sigprocmask(SIG_SETMASK, &before, NULL);
+    (void)munmap(stack, CHILD_STACK_SIZE);
     if (pid < 0)
         return error_set(err, "namespace_failed", (int)-pid,
                          pid == -ENOSPC || pid == -EPERM || pid == -ENOSYS

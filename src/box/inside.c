@@ -66,10 +66,9 @@ _Static_assert(sizeof(struct cgroup_gate) != sizeof(struct error), "told apart b
 
 struct network {
     long pid;
-    long fd; /* or -errno */
+    long fd;                                        /* or -errno */
+    char stack[16384] __attribute__((aligned(16))); /* whoever shares our memory has another */
 };
-
-static char network_stack[16384] __attribute__((aligned(16)));
 
 static int make_network(void *argument)
 {
@@ -96,11 +95,12 @@ static int start_network(const struct plan *plan, struct network *network, struc
     struct clone_args args = {
         .flags = CLONE_VM | CLONE_FILES,
         .exit_signal = SIGCHLD,
-        .stack = (uint64_t)(uintptr_t)network_stack,
-        .stack_size = sizeof(network_stack),
+        .stack = (uint64_t)(uintptr_t)network->stack,
+        .stack_size = sizeof(network->stack),
     };
 
-    *network = (struct network){.fd = -EIO};
+    network->pid = 0;
+    network->fd = -EIO;
     if (!plan->own_network)
         return 0;
     network->pid = spawn_clone3(&args, no_key, make_network, network);

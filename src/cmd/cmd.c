@@ -10,7 +10,6 @@
 #include <unistd.h>
 
 #define CMD_LINE_MAX 1024
-#define CMD_WORD_MAX 32
 
 void cmd_say(const char *fmt, ...)
 {
@@ -85,35 +84,6 @@ int cmd_is_near(const char *word, size_t distance)
     size_t length = strlen(word);
 
     return distance <= (length < 6 ? 1U : 2U) || distance <= length / 3;
-}
-
-static int verbs_print(const char *name, const struct cmd *verbs, size_t count)
-{
-    char text[1024];
-    size_t used = (size_t)snprintf(text, sizeof(text), "Usage: cove %s VERB [options] ...\n\n",
-                                   name);
-
-    for (size_t i = 0; i < count; i++)
-        used += (size_t)snprintf(text + used, sizeof(text) - used, "  cove %s %-4s %s\n", name,
-                                 verbs[i].name, verbs[i].summary);
-    used += (size_t)snprintf(text + used, sizeof(text) - used,
-                             "\nEach of them says more with --help.\n");
-    return cmd_print(text, used) == 0 ? 0 : CMD_FAILED;
-}
-
-int cmd_verb(const char *name, const struct cmd *verbs, size_t count, int argc, char **argv)
-{
-    if (argc >= 2 && (strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "-h") == 0))
-        return verbs_print(name, verbs, count);
-    for (size_t i = 0; argc >= 2 && i < count; i++)
-        if (strcmp(argv[1], verbs[i].name) == 0)
-            return verbs[i].run(argc - 1, argv + 1);
-    if (argc >= 2)
-        cmd_say("%s %s: there is no such thing to do; cove %s --help lists what there is", name,
-                argv[1], name);
-    else
-        cmd_say("%s: a word is missing; cove %s --help says which", name, name);
-    return CMD_FAILED;
 }
 
 void cmd_signals_add(sigset_t *set)

@@ -23,23 +23,18 @@ static int take_timeout(void *into, const char *value, struct error *err)
 }
 
 static const struct option_row rows[] = {
-    {"timeout", "TIME", "none", "wait no longer than this; exit 124", take_timeout, 0},
-    {"json", NULL, NULL, "print the process as the API has it", option_take_json, 0},
-    {"help", NULL, NULL, "print this", option_take_help, 'h'},
+    {"timeout", "TIME", "none", "wait no longer than this; exit 124", take_timeout, 0, 0},
+    OPTION_JSON("print the process as the API has it"),
+    OPTION_HELP,
 };
 
 static const struct option_table table = {
     .command = "wait",
     .usage = "SANDBOX PROCESS",
-    .head = "Usage: cove wait [options] SANDBOX PROCESS\n"
-            "\n"
-            "Waits until a command of a sandbox has ended, and exits with its status: 128+N if\n"
-            "signal N killed it, 124 if its time or that of --timeout was up, 125 if cove failed.\n"
-            "\n"
-            "Options:\n",
-    .tail = "",
-    .rows = rows,
-    .rows_count = sizeof(rows) / sizeof(rows[0]),
+    .about = "Waits until a command of a sandbox has ended, and exits with its status: 128+N if\n"
+             "signal N killed it, 124 if its time or that of --timeout was up, 125 if cove failed.",
+
+    OPTION_ROWS(rows),
     .words = 2,
     .words_least = 2,
 };
@@ -81,25 +76,28 @@ static int process_wait(struct client *client, const struct option_words *words,
     }
 }
 
-int cmd_wait(int argc, char **argv)
+static int wait_call(struct client *client, void *into, const struct option_words *words,
+                     struct error *err)
 {
-    _cleanup_client_ struct client *client = NULL;
+    const struct wait *options = into;
+    uint64_t deadline = options->timeout_ms == 0 ? 0 : now_ms() + options->timeout_ms;
     _cleanup_doc_ struct doc *process = NULL;
-    struct wait options = {0};
-    struct option_words words;
-    struct error err;
-    uint64_t deadline;
-    int status;
 
-    if (!options_begin(&table, &options, argc, argv, &words, &status))
-        return status;
-    deadline = options.timeout_ms == 0 ? 0 : now_ms() + options.timeout_ms;
-    if (client_open(&client, &err) < 0 ||
-        process_wait(client, &words, deadline, &process, &err) < 0 ||
-        (options.common.json && doc_print(process, &err) < 0))
-        return api_fail(&err);
+    if (process_wait(client, words, deadline, &process, err) < 0 ||
+        (options->common.json && doc_print(process, err) < 0))
+        return -1;
     if (!api_process_runs(process))
         return api_process_status(process);
     cmd_say("the command still runs; wait longer with --timeout, or end it with cove kill");
     return API_EXIT_TIMED_OUT;
 }
+
+static int wait_run(const struct cmd *cmd, int argc, char **argv)
+{
+    struct wait options = {0};
+
+    return api_command(cmd, argc, argv, &options, wait_call);
+}
+
+const struct cmd cmd_wait = {
+    .name = "wait", .summary = "wait for the end of a command", .run = wait_run, .table = &table};

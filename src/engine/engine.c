@@ -217,8 +217,8 @@ static int open_all(struct engine *engine, struct error *err)
     (void)snprintf(path, sizeof(path), "/proc/self/fd/%d/store", options->directory);
     if (sandboxes_open(engine, err) != 0 || tool_programs_open(engine->programs, err) != 0 ||
         store_open(path, options->loop, &engine->store, err) != 0 ||
-        tenants_open(engine, err) != 0 || events_open(engine, err) != 0 ||
-        takeover_load(engine, err) != 0)
+        tenants_open(engine, err) != 0 || tokens_open(engine, err) != 0 ||
+        events_open(engine, err) != 0 || takeover_load(engine, err) != 0)
         return -1;
     pool_open(engine);
     keeper = fd_take(&engine->options.keeper);
@@ -326,6 +326,7 @@ void engine_close(struct engine *engine)
     takeover_free(engine);
     later_close(engine);
     events_close(engine);
+    tokens_close(engine);
     tenants_close(engine);
     gone_free(engine);
     clock_free(engine->clock);

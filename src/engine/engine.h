@@ -55,15 +55,48 @@ struct engine_caller {
     unsigned verbs;
     char path[ENGINE_TOKEN_PATH_MAX];
     uint16_t port; /* 0: all */
+    /* Of a signed URL: this method of the files, at exactly this path; "": it is none. */
+    char method[8];
+    char signed_path[ENGINE_TOKEN_PATH_MAX];
 };
 
 /* 0, or -1 "forbidden": whether he may do that with this sandbox. Every verb below asks it. */
 int engine_caller_may(const struct engine_caller *caller, const char *sandbox_id,
                       enum engine_verb verb, struct error *err);
 
+/* The same of a sandbox by its id or as "name:NAME", which has to be there. */
+int engine_may(struct engine *engine, const struct engine_caller *caller, const char *id,
+               enum engine_verb verb, struct error *err);
+
 /* The caller behind a secret; "bad_key" otherwise. Takes the same time for every wrong one. */
 int engine_key_check(struct engine *engine, const char *secret, struct engine_caller *out,
                      struct error *err);
+
+/* ---- tokens: what a key lends of itself, for one sandbox ---- */
+
+#define ENGINE_TOKEN_USUAL_MS (3600ULL * 1000)
+#define ENGINE_TOKEN_MOST_MS (30ULL * 24 * 3600 * 1000)
+#define ENGINE_TOKEN_TEXT_MAX 2048
+
+struct engine_token_spec {
+    unsigned verbs;     /* enum engine_verb */
+    const char *path;   /* absolute; NULL: all */
+    uint16_t port;      /* 0: all */
+    const char *method; /* "GET" or "PUT": a signed URL of the file `path`; NULL */
+    uint64_t lives_ms;  /* 0: ENGINE_TOKEN_USUAL_MS */
+};
+struct engine_token {
+    char id[24]; /* as key_id shows it: "token:..." */
+    char sandbox[24];
+    char text[ENGINE_TOKEN_TEXT_MAX]; /* secret */
+    uint64_t expires_ms;
+};
+/* Nobody lends what he has not, and no token makes tokens: "forbidden". engine_key_check() takes one. It
+ * ends with its time, its sandbox, the key that made it, and engine_tokens_end(). */
+bool engine_is_token(const char *secret); /* it is meant to be one, and no key */
+int engine_token_make(struct engine *engine, const struct engine_caller *caller, const char *id,
+                      const struct engine_token_spec *spec, struct engine_token *out,
+                      struct error *err);
 
 struct engine_quota { /* of a tenant; 0: none */
     uint64_t sandboxes, cpu_milli, memory_bytes, disk_bytes;
@@ -175,6 +208,10 @@ void engine_stop_sandbox(struct engine *engine, const struct engine_caller *call
                          engine_sandbox_done done, void *arg);
 void engine_delete_sandbox(struct engine *engine, const struct engine_caller *caller,
                            const char *id, engine_done done, void *arg);
+
+/* All tokens of the sandbox that there are. */
+void engine_tokens_end(struct engine *engine, const struct engine_caller *caller, const char *id,
+                       engine_sandbox_done done, void *arg);
 
 struct sandbox_change { /* pointers NULL, numbers UINT64_MAX: as it is */
     const char *const *labels;

@@ -38,7 +38,13 @@ enum verb_kind {
     VERB_KINDS,
 };
 
-enum change_field { CHANGE_LABELS = 1, CHANGE_DEADLINE = 2, CHANGE_IDLE = 4, CHANGE_THEN = 8 };
+enum change_field {
+    CHANGE_LABELS = 1,
+    CHANGE_DEADLINE = 2,
+    CHANGE_IDLE = 4,
+    CHANGE_THEN = 8,
+    CHANGE_TOKENS = 16, /* those there are become void; `record` says nothing of it */
+};
 
 struct verb {
     struct verb *next;
@@ -114,6 +120,7 @@ struct pool;
 struct tenants;
 struct events;
 struct takeover;
+struct tokens;
 
 struct engine {
     struct engine_options options;
@@ -122,6 +129,7 @@ struct engine {
     struct clock *clock;
     struct tenants *tenants;
     struct events *events;
+    struct tokens *tokens;
     struct pool *pool;
     struct takeover *takeover; /* while it opens */
     int sandboxes_dir;
@@ -181,6 +189,9 @@ void takeover_free(struct engine *engine);
 struct sandbox *sandbox_new(struct engine *engine, struct record *record); /* takes it */
 struct sandbox *sandbox_find(struct engine *engine, const struct engine_caller *caller,
                              const char *id, struct error *err);
+/* The same for whom may do that with it. */
+struct sandbox *sandbox_find_for(struct engine *engine, const struct engine_caller *caller,
+                                 const char *id, enum engine_verb verb, struct error *err);
 void sandbox_fall(struct sandbox *sandbox, const char *reason); /* its box is no more */
 void sandbox_push(struct sandbox *sandbox, struct verb *verb);  /* takes it */
 struct verb *verb_new(enum verb_kind kind, void *arg);
@@ -242,6 +253,8 @@ void pool_close(struct engine *engine);
 int tenants_open(struct engine *engine, struct error *err);
 void tenants_close(struct engine *engine);
 int caller_may(const struct engine_caller *caller, unsigned scope, struct error *err);
+/* Whether a key of this id is there that may do this for the tenant; one of the unix socket always is. */
+bool tenants_key_lives(const struct engine *engine, const char *key_id, const char *tenant);
 int tenant_name_check(const char *tenant, struct error *err);
 void quotas_load(struct engine *engine, const struct store_value *value);
 struct quotas *quotas_new(void);
@@ -250,6 +263,11 @@ struct quotas *engine_quotas(struct engine *engine);
 /* Whether `record` may be made (`is_new`) or started beside what the tenant has. */
 int quota_check(struct engine *engine, const struct record *record, bool is_new, struct error *err);
 
+/* ---- tokens.c ---- */
+int tokens_open(struct engine *engine, struct error *err);
+void tokens_close(struct engine *engine);
+int token_check(struct engine *engine, const char *text, struct engine_caller *out,
+                struct error *err);
 /* ---- files.c ---- */
 void files_end_all(struct engine *engine); /* who has one has it still, and nothing comes of it */
 

@@ -204,9 +204,11 @@ void delete_work(struct sandbox *sandbox)
 
 static void changed(struct sandbox *sandbox, const struct error *err)
 {
+    bool ends_tokens = (sandbox->active->change_fields & CHANGE_TOKENS) != 0;
+
     if (err == NULL)
         events_add(sandbox->engine, "sandbox.changed", sandbox->record->tenant, sandbox->id, NULL,
-                   NULL);
+                   ends_tokens ? "tokens_ended" : NULL);
     sandbox_finish(sandbox, err);
 }
 
@@ -235,6 +237,8 @@ void change_work(struct sandbox *sandbox)
         next->idle_ms = wish->idle_ms;
     if ((verb->change_fields & CHANGE_THEN) != 0)
         next->then = wish->then;
+    if ((verb->change_fields & CHANGE_TOKENS) != 0)
+        next->tokens++;
     sandbox->step = STEP_COMMIT;
     sandbox_commit(sandbox, next, changed);
 }

@@ -6,6 +6,7 @@
 #include "base/fd.h"
 #include "base/sha256.h"
 #include "engine/parts.h"
+#include "engine/token.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -156,6 +157,9 @@ int engine_key_check(struct engine *engine, const char *secret, struct engine_ca
     const struct key *found = NULL;
     char hash[SHA256_TEXT];
 
+    *out = (struct engine_caller){.scopes = 0};
+    if (token_is(secret))
+        return token_check(engine, secret, out, err);
     if (strnlen(secret, SECRET_MOST + 1) <= SECRET_MOST) {
         hash_of(secret, hash);
         for (const struct key *key = engine->tenants->keys; key != NULL; key = key->next)
@@ -320,6 +324,18 @@ static struct key **key_find(struct tenants *tenants, const char *id)
     while (*at != NULL && strcmp((*at)->id, id) != 0)
         at = &(*at)->next;
     return at;
+}
+
+bool tenants_key_lives(const struct engine *engine, const char *key_id, const char *tenant)
+{
+    const struct key *key = engine->tenants->keys;
+
+    if (strcmp(key_id, "socket") == 0)
+        return true;
+    while (key != NULL && strcmp(key->id, key_id) != 0)
+        key = key->next;
+    return key != NULL &&
+           ((key->scopes & ENGINE_OPERATOR) != 0 || strcmp(key->tenant, tenant) == 0);
 }
 
 static void key_ended(void *arg, uint64_t revision, const struct error *err)

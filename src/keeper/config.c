@@ -69,6 +69,8 @@ static const struct conf_row rows[] = {
      .offset = offsetof(struct config, insecure_http)},
     {.section = "serve", .name = "hosts", .type = CONF_OTHER},
     {.section = "boxes", .type = CONF_OTHER},
+    {.section = "audit", .type = CONF_OTHER},
+    {.section = "telemetry", .type = CONF_OTHER},
     {.section = "roots", .type = CONF_ANY, .any = root_take},
     {.section = "mounts", .type = CONF_ANY, .any = mount_take},
     {0},

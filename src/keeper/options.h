@@ -2,10 +2,9 @@
 #pragma once
 
 #include "base/err.h"
+#include "keeper/words.h"
 
 #include <stdbool.h>
-
-#define OPTIONS_LISTEN_DEFAULT "127.0.0.1:7070"
 
 struct options {
     const char *listen; /* HOST:PORT, or "none" */

@@ -357,7 +357,7 @@ static void test_help_names_every_option_with_its_default(void)
                                          "default: 2G", "default: 1024",  "default: 1G,262144",
                                          "default: 8M", "default: none",  "default: plain",
                                          "set-id"};
-    _cleanup_free_ char *text = run_options_help();
+    _cleanup_free_ char *text = options_help(&run_options_table);
 
     CHECK(text != NULL, "no memory");
     if (text == NULL)

@@ -15,7 +15,8 @@
 
 #define IS(err, wanted) (strcmp((err).code, wanted) == 0)
 
-static const struct engine_caller operator= {"default", "k0", ENGINE_ALL};
+static const struct engine_caller operator= {
+    .tenant = "default", .key_id = "k0", .scopes = ENGINE_ALL};
 
 struct made {
     struct answer answer;

@@ -475,6 +475,9 @@ int body_signal(const void *data, size_t size, int *signal_number, struct error 
     return status;
 }
 
+const char *const body_verbs[] = {"look",  "exec", "files_read", "files_write",
+                                  "ports", "life", NULL};
+
 bool body_is_tenant(const char *name)
 {
     size_t length = strlen(name);
@@ -510,6 +513,80 @@ int body_key(const void *data, size_t size, struct body_key *out, struct error *
     if (out->tenant != NULL && !body_is_tenant(out->tenant))
         return refuse(err, "field \"tenant\" must be lower-case letters, digits, \".\", \"_\" and "
                            "\"-\", and not begin with \".\" or \"-\"");
+    return 0;
+}
+
+struct token_text {
+    unsigned verbs;
+    const char *path;
+    uint64_t port, expires_in_ms;
+    int method;
+};
+
+#define TOKEN_PATH                                                         \
+    {                                                                      \
+        .name = "path", .kind = READ_LINE, AT(token_text, path), .low = 1, \
+        .high = ENGINE_TOKEN_PATH_MAX - 1                                  \
+    }
+#define TOKEN_EXPIRES                                                                         \
+    {                                                                                         \
+        .name = "expires_in_ms", .kind = READ_COUNT, AT(token_text, expires_in_ms), .low = 1, \
+        .high = ENGINE_TOKEN_MOST_MS                                                          \
+    }
+
+int body_token(const void *data, size_t size, struct body_token *out, struct error *err)
+{
+    static const struct read_field fields[] = {
+        {.name = "verbs",
+         .kind = READ_WORDS,
+         AT(token_text, verbs),
+         .words = body_verbs,
+         .is_needed = true},
+        TOKEN_PATH,
+        {.name = "port", .kind = READ_COUNT, AT(token_text, port), .low = 1, .high = 65535},
+        TOKEN_EXPIRES,
+        {.name = NULL},
+    };
+    struct token_text text = {0};
+
+    memset(out, 0, sizeof(*out));
+    if (read_object("a token's verbs", data, size, false, fields, &text, &out->owner, err) < 0)
+        return -1;
+    out->spec = (struct engine_token_spec){
+        .verbs = text.verbs,
+        .path = text.path,
+        .port = (uint16_t)text.port,
+        .lives_ms = text.expires_in_ms,
+    };
+    return 0;
+}
+
+int body_url(const void *data, size_t size, struct body_token *out, struct error *err)
+{
+    static const char *const methods[] = {"GET", "PUT", NULL};
+    static const struct read_field fields[] = {
+        {.name = "method",
+         .kind = READ_WORD,
+         AT(token_text, method),
+         .words = methods,
+         .is_needed = true},
+        TOKEN_PATH,
+        TOKEN_EXPIRES,
+        {.name = NULL},
+    };
+    struct token_text text = {0};
+
+    memset(out, 0, sizeof(*out));
+    if (read_object("a method and a path", data, size, false, fields, &text, &out->owner, err) < 0)
+        return -1;
+    if (text.path == NULL)
+        return refuse(err, "field \"path\" is missing");
+    out->spec = (struct engine_token_spec){
+        .verbs = text.method == 0 ? ENGINE_FILES_READ : ENGINE_FILES_WRITE,
+        .path = text.path,
+        .method = methods[text.method],
+        .lives_ms = text.expires_in_ms,
+    };
     return 0;
 }
 

@@ -64,32 +64,59 @@ int job_new(struct native *native, struct http_request *request, struct job **ou
     job->native = native;
     job->request = request;
     http_set_data(request, job, job_free);
+    account_begin(native, job);
     *out = job;
     return 0;
 }
 
 static const char *scope_name(unsigned scope)
 {
-    if (scope == ENGINE_READ)
+    if ((scope & ENGINE_READ) != 0)
         return "read";
     if (scope == ENGINE_WRITE)
         return "write";
     return (scope & ENGINE_KEYS) != 0 ? "keys" : "operator";
 }
 
+static bool is_draining(struct job *job)
+{
+    if (!job->native->is_draining)
+        return false;
+    job_fail(job, "draining", "the engine is about to end and begins nothing new");
+    return true;
+}
+
+struct job *job_begin_for(struct http_request *request, enum engine_verb verb)
+{
+    struct job *job = http_data(request);
+    bool is_token = job->caller.sandbox[0] != '\0', reads;
+    const char *id = http_param(request, "id");
+    struct error err;
+
+    /* Of a key the engine looks at the sandbox when it is asked; but before that an answer may be found
+     * that was kept, and a token is to hear those of its sandbox only. */
+    if ((is_token ? engine_may(job->native->options.engine, &job->caller, id, verb, &err)
+                  : engine_caller_may(&job->caller, id, verb, &err)) < 0) {
+        job_problem(job, &err);
+        return NULL;
+    }
+    reads = verb == ENGINE_LOOK || verb == ENGINE_FILES_READ;
+    return reads || !is_draining(job) ? job : NULL;
+}
+
 struct job *job_begin(struct http_request *request, unsigned scope)
 {
     struct job *job = http_data(request);
 
+    if (scope != 0 && job->caller.sandbox[0] != '\0') {
+        job_fail(job, "forbidden", "no token may do this; use a key");
+        return NULL;
+    }
     if (scope != 0 && (job->caller.scopes & scope) == 0) {
         job_fail(job, "forbidden", "this key lacks the scope \"%s\"", scope_name(scope));
         return NULL;
     }
-    if (job->native->is_draining && scope == ENGINE_WRITE) {
-        job_fail(job, "draining", "the engine is about to end and begins nothing new");
-        return NULL;
-    }
-    return job;
+    return scope != ENGINE_WRITE || !is_draining(job) ? job : NULL;
 }
 
 void *job_own(struct job *job, size_t size, void (*free_own)(void *own))
@@ -130,6 +157,8 @@ bool job_query_many(struct job *job, const char *const *known, const char *many)
     const char *name, *value;
 
     for (size_t i = 0; http_query_at(job->request, i, &name, &value); i++) {
+        if (job->has_url_token && strcmp(name, "token") == 0 && !is_repeated(job, i, name))
+            continue;
         if (!is_known(name, known)) {
             job_fail(job, "bad_request", "query parameter \"%.64s\" is unknown here", name);
             return false;
@@ -223,8 +252,11 @@ void problem_answer(struct native *native, struct http_request *request, unsigne
                     const char *code, const char *detail, unsigned retry_after_s)
 {
     struct out *out = &native->out;
+    struct job *job = http_data(request);
     char seconds[16];
 
+    if (job != NULL)
+        job->code = problem_of(code)->code;
     out_reset(out, NATIVE_KEPT_BYTES);
     problem_print(out, code, status, detail);
     if (retry_after_s > 0) {

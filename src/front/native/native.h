@@ -4,6 +4,7 @@
 #pragma once
 
 #include "engine/engine.h"
+#include "front/native/audit.h"
 #include "http/http.h"
 
 struct native_options {
@@ -13,7 +14,8 @@ struct native_options {
     /* What a request may call this host, beside loopback names and addresses: NULL-terminated; copied.
      * NULL: nothing else. */
     const char *const *hosts;
-    uid_t owner; /* who may use the unix socket, beside root; (uid_t)-1: nobody */
+    struct audit *audit; /* or NULL; outlives the native */
+    uid_t owner;         /* who may use the unix socket, beside root; (uid_t)-1: nobody */
 };
 
 /* The routes, the limits of streams and the two callbacks of struct http_options; `data` is the native,

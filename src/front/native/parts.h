@@ -5,6 +5,7 @@
  * whatever it asked the engine for may keep the job as its argument. */
 #pragma once
 
+#include "front/native/account.h"
 #include "front/native/idempotency.h"
 #include "front/native/native.h"
 #include "front/native/out.h"
@@ -24,6 +25,8 @@ struct native {
     bool is_draining;
     struct job *waiting; /* those that a drain does not wait for */
     struct out out;      /* what is being answered; only within one call */
+    struct account account;
+    struct out account_out;
     struct once_table *once;
     struct stream *streams;
     struct watcher *watchers; /* files_watch.c */
@@ -45,6 +48,11 @@ struct job {
     struct job *next_waiting, *previous_waiting;
     void (*then)(struct job *job, struct proc *proc); /* process_find() */
     uint64_t number;                                  /* of the handler, too */
+    char id[32];                                      /* of the request */
+    uint64_t began_ns;                                /* monotonic */
+    const char *code;                                 /* of the problem it was answered with */
+    char sandbox[24];                                 /* that it made */
+    bool has_url_token;                               /* its query has the parameter `token` */
 };
 
 /* ---- admit.c ---- */
@@ -57,6 +65,8 @@ void admit_refuse(struct http_request *request, unsigned status, const char *cod
 
 /* The job that admit_request() made, if the caller has that scope; else NULL and it is answered. */
 struct job *job_begin(struct http_request *request, unsigned scope);
+/* The same for a route of one sandbox, the `{id}` of its pattern: tokens may do that, too. */
+struct job *job_begin_for(struct http_request *request, enum engine_verb verb);
 int job_new(struct native *native, struct http_request *request, struct job **out);
 
 /* False, and it is answered, where the query has a name that is not in `known` (NULL-terminated), or has
@@ -182,6 +192,10 @@ HANDLER(process_output);
 HANDLER(process_follow);
 /* events.c */
 HANDLER(events_stream);
+/* tokens.c */
+HANDLER(token_make);
+HANDLER(token_sign);
+HANDLER(tokens_end);
 /* files_read.c */
 HANDLER(files_get);
 HANDLER(files_tar_get);

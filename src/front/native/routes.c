@@ -32,6 +32,9 @@ static const struct native_route rows[] = {
     {{"GET", PROCESS "/follow", process_follow, 0}, false},
     {{"POST", PROCESS "/stdin", process_stdin, HTTP_STREAM_BODY}, false},
     {{"POST", PROCESS "/signal", process_signal, 0}, false},
+    {{"POST", SANDBOX "/tokens", token_make, 0}, false},
+    {{"DELETE", SANDBOX "/tokens", tokens_end, 0}, false},
+    {{"POST", SANDBOX "/urls", token_sign, 0}, false},
     {{"GET", FILES, files_get, 0}, false},
     {{"PUT", FILES, files_put, HTTP_STREAM_BODY}, false},
     {{"POST", FILES, files_post, HTTP_STREAM_BODY}, false},
@@ -108,6 +111,7 @@ int native_new(const struct native_options *options, struct native **out, struct
         return error_set(err, "no_memory", 0, "there is no memory for the native API");
     native->options = *options;
     native->options.hosts = NULL;
+    account_open(&native->account);
     native->routes = calloc(ROWS, sizeof(*native->routes));
     native->once = once_table_new();
     native->hosts = copy_hosts(options->hosts);
@@ -129,6 +133,7 @@ void native_fill(struct native *native, struct http_options *http)
     http->limits.backlog_bytes = NATIVE_BACKLOG;
     http->admit = admit_request;
     http->refuse = admit_refuse;
+    http->over = account_over;
 }
 
 void native_drain(struct native *native)
@@ -152,6 +157,7 @@ void native_free(struct native *native)
     streams_close(native);
     once_table_free(native->once);
     out_free(&native->out);
+    out_free(&native->account_out);
     free(native->hosts);
     free(native->routes);
     free(native);

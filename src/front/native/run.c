@@ -378,7 +378,7 @@ static void has_procs(void *arg, struct procs *procs, const struct error *err)
 static void begin(struct http_request *request, struct native *native, bool is_exec)
 {
     static const char *const no_query[] = {NULL};
-    struct job *job = job_begin(request, ENGINE_WRITE);
+    struct job *job = job_begin_for(request, ENGINE_EXEC);
     struct run *run;
     struct error err;
     const void *text;
