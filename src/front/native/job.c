@@ -157,7 +157,7 @@ bool job_query_many(struct job *job, const char *const *known, const char *many)
     const char *name, *value;
 
     for (size_t i = 0; http_query_at(job->request, i, &name, &value); i++) {
-        if (job->has_url_token && strcmp(name, "token") == 0 && !is_repeated(job, i, name))
+        if (job->has_url_token && strcmp(name, "token") == 0 && !is_repeated(job, i, name, many))
             continue;
         if (!is_known(name, known)) {
             job_fail(job, "bad_request", "query parameter \"%.64s\" is unknown here", name);
