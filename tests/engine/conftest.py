@@ -16,7 +16,7 @@ import keepers  # noqa: E402
 # something away from one server needs mounts and control groups; and a load has persistent disks in it.
 # Root's boxes never want for ids.
 collect_ignore = ["test_ids.py"] if harness.EXPECT.is_root else [
-    "test_disks.py", "test_exhaustion.py", "test_procs.py", "test_soak.py"]
+    "test_disks.py", "test_exhaustion.py", "test_files_stopped.py", "test_procs.py", "test_soak.py"]
 
 
 @pytest.fixture(scope="session")
