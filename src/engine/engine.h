@@ -247,6 +247,7 @@ struct engine_event {
     uint64_t time_ms;
     const char *type; /* sandbox.created, sandbox.started, sandbox.stopped, ... process.exited */
     const char *tenant, *sandbox, *process, *reason; /* or NULL */
+    const char *key;                                 /* the id of a key, or of a token; or NULL */
 };
 /* From `sequence` on (0: only what comes); "gap" in *missed if some are gone. `event` is false where it
  * took this one not, and can take no more: it is called no more, and who goes on listens anew. It is

@@ -72,6 +72,9 @@ static void process_event(struct sandbox *sandbox, const struct proc *proc, cons
 
     proc_look(proc, &view);
     reason = view.oom_killed ? "oom" : view.timed_out ? "timed_out" : view.reason;
+    if (view.oom_killed && strcmp(type, "process.exited") == 0)
+        events_add(sandbox->engine, "process.oom", sandbox->record->tenant, sandbox->id, view.id,
+                   NULL);
     if (view.state == PROC_LOST && strcmp(type, "process.exited") == 0)
         type = "process.lost";
     events_add(sandbox->engine, type, sandbox->record->tenant, sandbox->id, view.id, reason);

@@ -285,5 +285,8 @@ void events_flush(struct engine *engine);
 void events_end_key(struct engine *engine, const char *key_id); /* who listens by it is cut off */
 bool events_has_listener(const struct engine *engine);
 bool events_pending(const struct engine *engine);
+void events_end(struct engine *engine); /* all is told; before the store is closed */
+void events_add_key(struct engine *engine, const char *type, const char *tenant,
+                    const char *sandbox, const char *key_id);
 void events_add(struct engine *engine, const char *type, const char *tenant, const char *sandbox,
                 const char *process, const char *reason);
