@@ -144,7 +144,8 @@ struct engine {
     bool will_settle, has_told, is_closed;
 
     uint64_t used_ns; /* when somebody last asked for anything */
-    uint64_t capacity_read_ns, memory_available, disk_available;
+    uint64_t capacity_read_ns;
+    struct engine_capacity capacity;
 };
 
 void *engine_alloc(size_t size); /* zeroed, or the process ends */
@@ -239,6 +240,7 @@ int quota_check(struct engine *engine, const struct record *record, bool is_new,
 /* ---- capacity.c ---- */
 int capacity_check(struct engine *engine, struct error *err);
 bool capacity_disk_is_low(struct engine *engine);
+void capacity_look(struct engine *engine, struct engine_capacity *capacity);
 
 /* ---- events.c ---- */
 int events_open(struct engine *engine, struct error *err);
