@@ -163,7 +163,8 @@ struct engine {
     bool will_settle, has_told, is_closed;
 
     uint64_t used_ns; /* when somebody last asked for anything */
-    uint64_t capacity_read_ns, memory_available, disk_available;
+    uint64_t capacity_read_ns;
+    struct engine_capacity capacity;
 };
 
 void *engine_alloc(size_t size); /* zeroed, or the process ends */
@@ -277,6 +278,7 @@ void files_end_all(struct engine *engine); /* who has one has it still, and noth
 /* ---- capacity.c ---- */
 int capacity_check(struct engine *engine, struct error *err);
 bool capacity_disk_is_low(struct engine *engine);
+void capacity_look(struct engine *engine, struct engine_capacity *capacity);
 
 /* ---- events.c ---- */
 int events_open(struct engine *engine, struct error *err);

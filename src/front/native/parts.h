@@ -179,6 +179,9 @@ HANDLER(sandbox_patch);
 HANDLER(sandbox_delete);
 HANDLER(sandbox_start);
 HANDLER(sandbox_stop);
+/* usage.c */
+HANDLER(usage_get);
+HANDLER(capacity_get);
 /* run.c */
 HANDLER(run_exec);
 HANDLER(run_start);
