@@ -508,3 +508,20 @@ def test_boxes_two_versions_behind_can_be_stopped_and_the_answer_says_so(serve):
         if IS_ROOT:
             assert run(client, path, "cat /tmp/f")["stdout"] == "on disk\n"
         assert client.delete(path_of(other)).status in (200, 204)
+
+
+def test_an_outdated_box_that_ends_by_itself_is_heard_of(serve):
+    with serve.client() as client:
+        path = path_of(make(client))
+        start(client, path, "exec sleep 4712")
+        inside = harness.wait_for(lambda: [
+            pid for pid in harness.children_of(serve.process.pid)
+            if pathlib.Path(f"/proc/{pid}/cmdline").read_bytes() == b"sleep\x004712\0"], what="the command")
+        ahead(serve, 2)
+    init = int(harness.status_of(inside[0])["PPid"])
+    with serve.client() as client:
+        assert client.get(path).json["state"] == "running"
+        os.kill(init, signal.SIGKILL)
+        view = harness.wait_for(lambda: (view := client.get(path).json)["state"] == "stopped" and view,
+                                what="the end of the sandbox")
+        assert view["reason"] == "box_ended"
