@@ -4,6 +4,7 @@ refused and all goes on; boxes of an init that is too old are ended, and nothing
 import contextlib
 import os
 import pathlib
+import random
 import re
 import shutil
 import signal
@@ -398,6 +399,27 @@ def test_what_is_changed_while_it_is_asked_is_asked_again(serve):
     harness.wait_for(lambda: marks.exists(), 20 * harness.PATIENCE, "the first question")
     serve.replace("exit 1")
     assert "cannot take over" in serve.refused()
+
+
+def test_signals_in_any_order_end_well(serve):
+    """SIGHUP at every moment of an upgrade, engines that die in the middle of it, and SIGTERM at last."""
+    with serve.client() as client:
+        path = path_of(make(client))
+        process = start(client, path, "sleep 4711")
+    chance = random.Random(4711)
+    for _ in range(harness.scaled(60, 6)):
+        serve.ask()
+        time.sleep(chance.uniform(0, 0.05))
+        engine = serve.engine_pid() if chance.random() < 0.3 else None
+        with contextlib.suppress(ProcessLookupError):
+            if engine is not None:
+                os.kill(engine, signal.SIGKILL)
+    serve.upgrade()
+    with serve.client() as client:
+        assert client.get(process).json["state"] == "running"
+        assert run(client, path, "echo on")["stdout"] == "on\n"
+    serve.replace("sleep 4711 & sleep 4711")
+    serve.ask()  # and its end comes while it waits for that
 
 
 # ---- names -------------------------------------------------------------------------------------
