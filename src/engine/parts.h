@@ -79,7 +79,8 @@ struct sandbox {
     struct record *record;         /* as committed */
     struct procs *procs;           /* opened when first needed */
     uint64_t box;                  /* 0: none */
-    uint32_t outdated;             /* its box speaks this version, which we do not; 0: we do */
+    uint32_t protocol;             /* its box speaks this version, which we do not; 0: we do */
+    struct outdated *outdated;     /* until it ends */
     uint32_t oom_seen;             /* kills that were reported of this box */
 
     struct verb *active, *first, *last;
@@ -202,8 +203,6 @@ void sandbox_commit(struct sandbox *sandbox, struct record *next,
                     void (*committed)(struct sandbox *sandbox, const struct error *err));
 struct record *sandbox_next_record(const struct sandbox *sandbox, enum sandbox_state state,
                                    const char *reason);
-/* -1 "sandbox_outdated": its box can be ended and not be talked to. */
-int sandbox_speaks(const struct sandbox *sandbox, struct error *err);
 int sandbox_open_procs(struct sandbox *sandbox, struct error *err);
 int sandbox_attach(struct sandbox *sandbox, struct link *link, bool anew, struct error *err);
 void sandbox_detach(struct sandbox *sandbox, const char *reason);
@@ -219,6 +218,12 @@ void gone_add(struct engine *engine, const char *id, const char *tenant, uint64_
 void gone_drop_first(struct engine *engine);
 void gone_expire(struct engine *engine);
 void gone_free(struct engine *engine);
+
+/* ---- outdated.c: boxes that can be ended and not be talked to ---- */
+bool outdated_is(const struct engine *engine, uint32_t protocol);
+void outdated_take(struct sandbox *sandbox, uint32_t protocol, int *fd); /* takes the fd */
+void outdated_close(struct sandbox *sandbox);
+int outdated_check(const struct sandbox *sandbox, struct error *err); /* -1 "sandbox_outdated" */
 
 /* ---- start.c, stop.c: what the verbs do ---- */
 void start_work(struct sandbox *sandbox);  /* VERB_CREATE, VERB_START, VERB_PROCS */

@@ -242,6 +242,7 @@ static void run(struct keeper *keeper)
 
 static void end(struct keeper *keeper)
 {
+    upgrade_close(keeper);
     engine_close(keeper);
     names_close(&keeper->names);
     zygotes_close(&keeper->zygotes);

@@ -219,6 +219,18 @@ uint64_t upgrade_tick(struct keeper *keeper, uint64_t now_ns)
     return upgrade->deadline_ns;
 }
 
+void upgrade_close(struct keeper *keeper)
+{
+    struct upgrade *upgrade = &keeper->upgrade;
+
+    if (upgrade->pid > 0) {
+        (void)kill(-upgrade->pid, SIGKILL);
+        (void)waitpid(upgrade->pid, NULL, 0);
+    }
+    upgrade->pid = 0;
+    fd_close(&upgrade->pidfd);
+}
+
 /* ---- the new program's side ---- */
 
 int upgrade_find(void)

@@ -40,6 +40,9 @@ bool upgrade_is_ending(const struct keeper *keeper);
 /* Does what is due, and that may be to become the next program; when to be called again, 0 for never. */
 uint64_t upgrade_tick(struct keeper *keeper, uint64_t now_ns);
 
+/* Whoever is asked is not waited for. */
+void upgrade_close(struct keeper *keeper);
+
 /* ---- the new program's side ---- */
 
 /* The fd that the old one has left, or -1: this is a start. */

@@ -4,6 +4,7 @@ refused and all goes on; boxes of an init that is too old are ended, and nothing
 import contextlib
 import os
 import pathlib
+import random
 import re
 import shutil
 import signal
@@ -400,6 +401,27 @@ def test_what_is_changed_while_it_is_asked_is_asked_again(serve):
     assert "cannot take over" in serve.refused()
 
 
+def test_signals_in_any_order_end_well(serve):
+    """SIGHUP at every moment of an upgrade, engines that die in the middle of it, and SIGTERM at last."""
+    with serve.client() as client:
+        path = path_of(make(client))
+        process = start(client, path, "sleep 4711")
+    chance = random.Random(4711)
+    for _ in range(harness.scaled(60, 6)):
+        serve.ask()
+        time.sleep(chance.uniform(0, 0.05))
+        engine = serve.engine_pid() if chance.random() < 0.3 else None
+        with contextlib.suppress(ProcessLookupError):
+            if engine is not None:
+                os.kill(engine, signal.SIGKILL)
+    serve.upgrade()
+    with serve.client() as client:
+        assert client.get(process).json["state"] == "running"
+        assert run(client, path, "echo on")["stdout"] == "on\n"
+    serve.replace("sleep 4711 & sleep 4711")
+    serve.ask()  # and its end comes while it waits for that
+
+
 # ---- names -------------------------------------------------------------------------------------
 
 def test_names_of_the_configuration_come_change_and_go(tmp_path):
@@ -508,3 +530,20 @@ def test_boxes_two_versions_behind_can_be_stopped_and_the_answer_says_so(serve):
         if IS_ROOT:
             assert run(client, path, "cat /tmp/f")["stdout"] == "on disk\n"
         assert client.delete(path_of(other)).status in (200, 204)
+
+
+def test_an_outdated_box_that_ends_by_itself_is_heard_of(serve):
+    with serve.client() as client:
+        path = path_of(make(client))
+        start(client, path, "exec sleep 4712")
+        inside = harness.wait_for(lambda: [
+            pid for pid in harness.children_of(serve.process.pid)
+            if pathlib.Path(f"/proc/{pid}/cmdline").read_bytes() == b"sleep\x004712\0"], what="the command")
+        ahead(serve, 2)
+    init = int(harness.status_of(inside[0])["PPid"])
+    with serve.client() as client:
+        assert client.get(path).json["state"] == "running"
+        os.kill(init, signal.SIGKILL)
+        view = harness.wait_for(lambda: (view := client.get(path).json)["state"] == "stopped" and view,
+                                what="the end of the sandbox")
+        assert view["reason"] == "box_ended"
