@@ -39,6 +39,7 @@ struct keeper {
     struct engine_child engine;
     struct notify notify;
     const char *ids_kind; /* which boxes get here: see box.h */
+    bool lacks_fresh_proc;
     struct source signals;
     int signal_fd;
     bool is_stopping;

@@ -15,10 +15,12 @@ static const char help[] =
     "  --data DIR          where sandboxes are kept (/var/lib/cove; cove in XDG_DATA_HOME)\n"
     "  --config FILE       configuration (/etc/cove/cove.conf; cove/cove.conf in XDG_CONFIG_HOME)\n"
     "  --insecure-http     allow an address that other machines reach, without TLS\n"
+    "  --allow-level full|no-fresh-proc\n"
+    "                      what to settle for where this host forbids a /proc of a box's own\n"
     "  --private           this user's own engine, which ends when nobody needs it\n"
     "  --delegated         the cgroup this runs in is its own (Delegate=yes in a systemd unit)\n";
 
-enum { LISTEN = 1, SOCKET, DATA, CONFIG, INSECURE, PRIVATE, DELEGATED, HELP };
+enum { LISTEN = 1, SOCKET, DATA, CONFIG, INSECURE, LEVEL, PRIVATE, DELEGATED, HELP };
 
 static const struct option words[] = {
     {"listen", required_argument, NULL, LISTEN},
@@ -26,6 +28,7 @@ static const struct option words[] = {
     {"data", required_argument, NULL, DATA},
     {"config", required_argument, NULL, CONFIG},
     {"insecure-http", no_argument, NULL, INSECURE},
+    {"allow-level", required_argument, NULL, LEVEL},
     {"private", no_argument, NULL, PRIVATE},
     {"delegated", no_argument, NULL, DELEGATED},
     {"help", no_argument, NULL, HELP},
@@ -49,6 +52,9 @@ static void take(struct options *options, int word)
         return;
     case INSECURE:
         options->insecure_http = true;
+        return;
+    case LEVEL:
+        options->allow_level = optarg;
         return;
     case PRIVATE:
         options->is_private = true;

@@ -1,0 +1,59 @@
+"""A host that forbids a /proc of a box's own: the engine settles for that one only where it is told to, and
+says so."""
+import subprocess
+
+import pytest
+
+import harness
+import serving
+
+EPHEMERAL = {"disk_kind": "ephemeral", "privileges": "plain"}
+CONFIG = "[boxes]\npool = 1\n"
+
+
+@pytest.fixture(autouse=True)
+def no_fresh_proc(monkeypatch):
+    monkeypatch.setenv("COVE_TEST_OFF", "freshproc")
+
+
+def test_unasked_there_are_no_weaker_sandboxes(tmp_path):
+    with serving.Serve(tmp_path, CONFIG) as serve, serve.client() as client:
+        assert client.get("/v1/version").json["level"] == "full"
+        refused = client.post("/v1/sandboxes", EPHEMERAL)
+        assert (refused.status, refused.code) == (500, "sandbox_failed")
+        assert "--allow-level no-fresh-proc" in refused.json["detail"]
+
+
+@pytest.mark.parametrize("config,options", [
+    (CONFIG, ("--allow-level", "no-fresh-proc")),
+    (CONFIG + "[serve]\nallow_level = no-fresh-proc\n", ())])
+def test_asked_for_they_are_made_and_said_to_be(tmp_path, config, options):
+    with serving.Serve(tmp_path, config, options) as serve, serve.client() as client:
+        host = client.get("/v1/version").json
+        assert host["level"] == "no-fresh-proc"
+        assert any("/proc" in warning for warning in host["warnings"]), host
+        assert " warn keeper level no-fresh-proc" in serve.said()
+        for kind in ("ephemeral", "persistent"):
+            for privileges in ("plain", "system"):
+                made = client.post("/v1/sandboxes", {"disk_kind": kind, "privileges": privileges})
+                assert made.status == 201, made
+                path = f"/v1/sandboxes/{made.json['id']}"
+                ran = client.post(f"{path}/exec", {"command": "echo on >/proc/self/comm; echo on"})
+                assert ran.json["stdout"] == "on\n", ran
+                assert client.delete(path).status == 204
+
+
+def test_where_it_is_not_needed_it_is_not_used(tmp_path, monkeypatch):
+    monkeypatch.delenv("COVE_TEST_OFF")
+    with serving.Serve(tmp_path, CONFIG, ("--allow-level", "no-fresh-proc")) as serve:
+        with serve.client() as client:
+            assert client.get("/v1/version").json["level"] == "full"
+        assert " level no-fresh-proc" not in serve.said()
+
+
+@pytest.mark.parametrize("word", ["none", "", "Full", "no-fresh-proc "])
+def test_another_level_is_refused(tmp_path, word):
+    said = subprocess.run([harness.COVE, "serve", "--data", tmp_path / "data", "--listen", "none",
+                           "--allow-level", word], capture_output=True, text=True, timeout=60,
+                          check=False)
+    assert said.returncode == 1 and "no-fresh-proc" in said.stderr and "bad_config" in said.stderr
