@@ -170,9 +170,8 @@ static int begin(struct keeper *keeper, struct error *err)
         names_configure(keeper, err) < 0 || slots_open(&keeper->slots, rules_ids, err) < 0)
         return -1;
     keeper->lacks_fresh_proc = boxes_lack_fresh_proc(keeper);
-    /* A zygote takes mounts of the host, and gives each box a /proc of its own. */
-    keeper->slots.is_open = keeper->slots.is_open && keeper->caller.mounts &&
-                            !keeper->lacks_fresh_proc;
+    /* A zygote takes mounts of the host. */
+    keeper->slots.is_open = keeper->slots.is_open && keeper->caller.mounts;
     keeper->ids_kind = ids_kind_of(&keeper->caller);
     disks_begin(keeper);
     if (engine_prepare(keeper, err) < 0 || names_serve(keeper, keeper->listeners.keeper, err) < 0)

@@ -8,6 +8,7 @@ import pytest
 
 import harness
 import keepers
+import serving
 from keepers import Control, Keeper
 
 DISK, OTHER = ("c0" + letter * 18 for letter in "de")
@@ -312,3 +313,50 @@ def test_a_disk_that_was_not_finished_is_none(stand_in, tmp_path):
         assert engine.refused(keepers.make, **kept(disk_new=0)) == "disk_lost"
         assert disks(keeper) == []
         assert boxed(engine, "echo on") == "on\n"
+
+
+# ---- through the engine ------------------------------------------------------------------------
+
+CONFIG = "[boxes]\npool = 1\nmemory = 128M\ndisk = 16M\nheadroom_disk = 64M\n"
+
+
+@pytest.mark.parametrize("privileges,home", [("plain", HOME), ("system", "/root")])
+def test_a_sandbox_outlives_whatever_runs_it(tmp_path, privileges, home):
+    """A reboot is a keeper that is killed, and another one, later."""
+    with serving.Serve(tmp_path, CONFIG) as serve, serve.client() as client:
+        made = client.post("/v1/sandboxes", {"name": "work", "privileges": privileges}).json
+        path = f"/v1/sandboxes/{made['id']}"
+        command = f"echo 1 > {home}/file; echo 2 > /tmp/file; chmod 700 {home} /tmp/file"
+        assert client.post(f"{path}/exec", {"command": command}).json["process"]["exit_code"] == 0
+        serve.kill_engine()
+        serve.process.kill()
+        serve.process.wait()
+    with serving.Serve(tmp_path, CONFIG) as serve, serve.client() as client:
+        # Those of the pool are dropped, which a new engine does.
+        found = client.get(path).json
+        assert (found["state"], found["reason"]) == ("stopped", "keeper_lost"), found
+        ran = client.post(f"{path}/exec", {"command": f"cat {home}/file /tmp/file", "start": True})
+        assert ran.json["stdout"] == "1\n2\n", ran
+        assert client.delete(path).status == 204
+        harness.wait_for(lambda: len(os.listdir(serve.data / "disks")) <= 1, what="the disk's end")
+
+
+def test_a_sandbox_that_fills_its_disk_says_so_and_can_be_saved(tmp_path):
+    with serving.Serve(tmp_path, CONFIG) as serve, serve.client() as client:
+        made = client.post("/v1/sandboxes", {"privileges": "system"}).json
+        path = f"/v1/sandboxes/{made['id']}"
+        fill = "for i in 1 2 3; do head -c 9M /dev/zero > /root/$i; done; sleep 100"
+        client.post(f"{path}/exec", {"command": fill})
+        harness.wait_for(lambda: client.get(path).json["state"] == "stopped", what="its end")
+        assert client.get(path).json["reason"] == "disk_exceeded"
+        ran = client.post(f"{path}/exec", {"command": "rm /root/*; sleep 1; ls -A /root | wc -l",
+                                           "start": True})
+        assert ran.json["stdout"] == "0\n", ran
+        assert client.get(path).json["state"] == "running"
+        assert client.delete(path).status == 204
+
+
+def test_the_host_says_that_disks_are_watched(tmp_path):
+    with serving.Serve(tmp_path, CONFIG) as serve, serve.client() as client:
+        host = client.get("/v1/version").json
+        assert host["disk"] == "watched" and any("kept" in said for said in host["warnings"])

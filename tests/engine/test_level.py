@@ -7,19 +7,26 @@ import pytest
 import harness
 import serving
 
-EPHEMERAL = {"disk_kind": "ephemeral", "privileges": "plain"}
 CONFIG = "[boxes]\npool = 1\n"
 
 
-@pytest.fixture(autouse=True)
-def no_fresh_proc(monkeypatch):
-    monkeypatch.setenv("COVE_TEST_OFF", "freshproc")
+def masked(monkeypatch, *arguments):
+    """One where parts of /proc are masked; who is not root cannot mask them, so a switch refuses it."""
+    serve = serving.Serve(*arguments)
+    if harness.EXPECT.is_root:
+        serve.command = [harness.HERE / "surroundings/masked-proc.sh", *serve.command]
+    else:
+        monkeypatch.setenv("COVE_TEST_OFF", "freshproc")
+    return serve
 
 
-def test_unasked_there_are_no_weaker_sandboxes(tmp_path):
-    with serving.Serve(tmp_path, CONFIG) as serve, serve.client() as client:
+def test_unasked_there_are_no_weaker_sandboxes(tmp_path, monkeypatch):
+    config = CONFIG + f"[mounts]\nhere = {tmp_path}:ro\n"
+    with masked(monkeypatch, tmp_path, config) as serve, serve.client() as client:
         assert client.get("/v1/version").json["level"] == "full"
-        refused = client.post("/v1/sandboxes", EPHEMERAL)
+        # A zygote of root's makes a /proc all the same; boxes with mounts have none.
+        refused = client.post("/v1/sandboxes", {
+            "disk_kind": "ephemeral", "mounts": [{"name": "here", "target": "/mnt/here"}]})
         assert (refused.status, refused.code) == (500, "sandbox_failed")
         assert "--allow-level no-fresh-proc" in refused.json["detail"]
 
@@ -27,8 +34,8 @@ def test_unasked_there_are_no_weaker_sandboxes(tmp_path):
 @pytest.mark.parametrize("config,options", [
     (CONFIG, ("--allow-level", "no-fresh-proc")),
     (CONFIG + "[serve]\nallow_level = no-fresh-proc\n", ())])
-def test_asked_for_they_are_made_and_said_to_be(tmp_path, config, options):
-    with serving.Serve(tmp_path, config, options) as serve, serve.client() as client:
+def test_asked_for_they_are_made_and_said_to_be(tmp_path, monkeypatch, config, options):
+    with masked(monkeypatch, tmp_path, config, options) as serve, serve.client() as client:
         host = client.get("/v1/version").json
         assert host["level"] == "no-fresh-proc"
         assert any("/proc" in warning for warning in host["warnings"]), host
@@ -43,8 +50,7 @@ def test_asked_for_they_are_made_and_said_to_be(tmp_path, config, options):
                 assert client.delete(path).status == 204
 
 
-def test_where_it_is_not_needed_it_is_not_used(tmp_path, monkeypatch):
-    monkeypatch.delenv("COVE_TEST_OFF")
+def test_where_it_is_not_needed_it_is_not_used(tmp_path):
     with serving.Serve(tmp_path, CONFIG, ("--allow-level", "no-fresh-proc")) as serve:
         with serve.client() as client:
             assert client.get("/v1/version").json["level"] == "full"
