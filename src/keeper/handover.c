@@ -319,6 +319,7 @@ void handover_all(struct hand *hand, struct keeper *keeper)
 {
     hand_text(hand, keeper->program, sizeof(keeper->program));
     hand_text(hand, keeper->ids_kind, sizeof(keeper->ids_kind));
+    hand_bool(hand, &keeper->lacks_fresh_proc);
     places_hand(hand, &keeper->places);
     listeners_hand(hand, &keeper->listeners);
     notify_hand(hand, &keeper->notify);

@@ -35,6 +35,9 @@ static void take(struct options *options, int word)
     case INSECURE:
         options->insecure_http = true;
         return;
+    case LEVEL:
+        options->allow_level = optarg;
+        return;
     case PRIVATE:
         options->is_private = true;
         return;

@@ -11,7 +11,8 @@ struct options {
     const char *socket; /* NULL: where design puts it */
     const char *data;
     const char *config;
-    const char *engine; /* the program; NULL: beside this one */
+    const char *engine;      /* the program; NULL: beside this one */
+    const char *allow_level; /* "full", or what a box may be less */
     bool insecure_http;
     bool is_private;   /* ends when its engine does by itself */
     bool is_delegated; /* the cgroup it runs in is its own */
