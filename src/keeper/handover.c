@@ -273,7 +273,7 @@ static void boxed_read(struct hand *hand, struct keeper *keeper)
 static void boxes_hand(struct hand *hand, struct keeper *keeper)
 {
     struct boxes *boxes = &keeper->boxes;
-    size_t count = boxes->count;
+    size_t count = boxes->count - boxes->owed; /* those are gone, and an engine is to hear of it */
 
     hand_mark(hand, "boxe");
     hand_u32(hand, &boxes->generations, UINT32_MAX);
@@ -283,7 +283,7 @@ static void boxes_hand(struct hand *hand, struct keeper *keeper)
     for (size_t i = 0; !hand->is_reading && i < boxes->used; i++) {
         struct boxed *boxed = boxes->table[i];
 
-        if (boxed == NULL)
+        if (boxed == NULL || boxed->box == NULL)
             continue;
         hand_u64(hand, &boxed->handle, UINT64_MAX);
         boxed_hand(hand, keeper, boxed);

@@ -285,7 +285,7 @@ static int can_take(void)
 {
     struct error err = {0};
 
-    if (upgrade_can_take(&keeper, keeper.options.can_take, &err) == 0)
+    if (upgrade_can_take(&keeper, &err) == 0)
         return 0;
     keeper_say(err.code, "%s", err.text);
     return 1;
@@ -309,8 +309,6 @@ int main(int argc, char **argv)
     int handover = upgrade_find();
     bool failed;
 
-    if (handover < 0)
-        listen_close_strays();
     if (fd_fill_stdio() < 0 || options_parse(argc, argv, &keeper.options, &err) < 0)
         return fail(&err, 2);
     if (keeper.options.wants_help) {
@@ -321,6 +319,8 @@ int main(int argc, char **argv)
     log_start("keeper", LOG_LEVEL_INFO);
     if (keeper.options.can_take != 0)
         return can_take();
+    if (handover < 0)
+        listen_close_strays();
     if (handover >= 0 && resume(handover) < 0)
         return 1;
     failed = handover < 0 && begin(&keeper, &err) < 0;

@@ -16,7 +16,9 @@ struct options {
     bool insecure_http;
     bool is_private;   /* ends when its engine does by itself */
     bool is_delegated; /* the cgroup it runs in is its own */
-    unsigned can_take; /* 0; else asked by another keeper: the format of a hand-over */
+    /* Asked by another keeper: can this program take over that format, such as is on that fd? */
+    unsigned can_take; /* 0: not asked */
+    int can_take_fd;
     bool wants_help;
 };
 
