@@ -134,7 +134,8 @@ struct held {
     struct watch watch;
     struct disk disk;
     pid_t disk_watcher;
-    int userns; /* of the box, where the disk needs it */
+    int disk_watcher_end; /* its pidfd, until it has ended */
+    int userns;           /* of the box, where the disk needs it */
 };
 
 static void finish(int socket, struct held *held, bool wants_report)
@@ -194,20 +195,29 @@ static bool is_watched(const struct watch *watch)
     return watch->fds[WATCH_PROC] >= 0 && (watch->memory_bytes != 0 || watch->pids != 0);
 }
 
-/* Until somebody has said something, the box is watched. */
-static void watch_meanwhile(int socket, struct watch *watch)
+/* Until somebody has said something, the box is watched; it ends with whoever watches its disk. */
+static void watch_meanwhile(int socket, struct held *held)
 {
-    struct pollfd wait = {.fd = socket, .events = POLLIN};
+    struct watch *watch = &held->watch;
+    struct pollfd wait[2] = {{.fd = socket, .events = POLLIN}, {.events = POLLIN}};
 
-    while (is_watched(watch) && poll(&wait, 1, watch_look(watch)) <= 0)
-        continue;
+    do {
+        int pause = is_watched(watch) ? watch_look(watch) : -1;
+
+        wait[1].fd = held->disk_watcher_end;
+        wait[0].revents = wait[1].revents = 0;
+        if (poll(wait, 2, pause) > 0 && wait[1].revents != 0) {
+            (void)sys_pidfd_send_signal(watch->init, SIGKILL);
+            fd_close(&held->disk_watcher_end);
+        }
+    } while (wait[0].revents == 0);
 }
 
 /* The next that matters: the child's words, the maker's end in order, or the end of both. */
-static enum heard await_word(int socket, struct watch *watch, struct word *word)
+static enum heard await_word(int socket, struct held *held, struct word *word)
 {
     for (;;) {
-        watch_meanwhile(socket, watch);
+        watch_meanwhile(socket, held);
         if (!hear(socket, word))
             return HEARD_END;
         if (word->size == 1 && word->text == GUARD_HELLO[0])
@@ -309,7 +319,7 @@ static enum heard begin(int socket, const struct guard_order *order, struct held
     *failed = true;
     if (order->announce && !(held->made = make(socket, order, cgroup, err) == 0))
         return HEARD_CHILD;
-    heard = await_word(socket, &held->watch, &word);
+    heard = await_word(socket, held, &word);
     *failed = false;
     if (heard != HEARD_CHILD)
         return heard;
@@ -355,8 +365,11 @@ static int watch_begin(int socket, struct held *held, const struct word *word, s
                          "the box's watchdog cannot see its processes, so it would have no limits");
     if (held->disk.parent >= 0) {
         held->disk_watcher = disk_watch(&held->disk, held->userns, watch->fds[WATCH_PROC],
-                                        watch->init);
-        if (held->disk_watcher < 0)
+                                        watch->fds[WATCH_SCRATCH], watch->init);
+        held->disk_watcher_end = held->disk_watcher > 0
+                                     ? (int)syscall(SYS_pidfd_open, held->disk_watcher, 0)
+                                     : -1;
+        if (held->disk_watcher_end < 0)
             return error_set(err, "limits_failed", errno, "cannot start the disk's watchdog");
     }
     return bind_to_us(socket, err);
@@ -364,7 +377,8 @@ static int watch_begin(int socket, struct held *held, const struct word *word, s
 
 static _Noreturn void run(const struct guard_order *order, int socket)
 {
-    static struct held held = {.watch = {.fds = {-1, -1}, .init = -1}, .userns = -1};
+    static struct held held = {
+        .watch = {.fds = {-1, -1}, .init = -1}, .userns = -1, .disk_watcher_end = -1};
     int keep = order->keep;
     enum heard heard;
     struct error err;
@@ -388,7 +402,7 @@ static _Noreturn void run(const struct guard_order *order, int socket)
     while (heard <= HEARD_HURRY) {
         if (heard == HEARD_HURRY && held.made)
             cgroup_unthrottle(&held.cgroup);
-        heard = await_word(socket, &held.watch, &word);
+        heard = await_word(socket, &held, &word);
         if (heard == HEARD_WATCH && watch_begin(socket, &held, &word, &err) < 0)
             say_error(socket, &err);
     }

@@ -67,6 +67,7 @@ int api_process_path(char path[API_PATH_MAX], const char *sandbox, const char *p
 static const struct {
     const char *code, *remedy;
 } remedies[] = {
+    {"sandbox_outdated", "stop it with cove stop, then start it with cove start"},
     {"sandbox_stopped", "start it with cove start, or run the command with cove exec --start"},
     {"unknown_root", "cove root ls lists what there is, cove root add NAME PATH adds one"},
     {"unknown_mount", "cove mount ls lists what there is, cove mount add NAME PATH adds one"},

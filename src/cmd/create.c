@@ -267,15 +267,10 @@ static int create_call(struct client *client, void *options, const struct option
                                            .answer_ms = CREATE_ANSWER_MS,
                                            .repeat_key = key};
 
-    if (body_make(create, words->word[0], body, err) < 0 || client_repeat_key(key, err) < 0)
+    if (body_make(create, words->word[0], body, err) < 0 || client_repeat_key(key, err) < 0 ||
+        client_call(client, &request, &sandbox, err) < 0)
         return -1;
-    if (client_call(client, &request, &sandbox, err) == 0)
-        return answer_print(create, sandbox, err);
-    /* A server that has no persistent disks says so; which word gets another one is known here. */
-    if (strcmp(err->code, "not_yet") != 0 || create->ephemeral)
-        return -1;
-    cmd_say("%.*s; add --ephemeral", (int)strcspn(err->text, ";"), err->text);
-    return CMD_FAILED;
+    return answer_print(create, sandbox, err);
 }
 
 static int create_run(const struct cmd *cmd, int argc, char **argv)

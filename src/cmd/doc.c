@@ -99,6 +99,11 @@ const struct doc *doc_at(const struct doc *doc, size_t index)
     return lent(json_array_get(own(doc), index));
 }
 
+struct doc *doc_at_own(struct doc *doc, size_t index)
+{
+    return lent(json_array_get(own(doc), index));
+}
+
 const char *doc_next_key(const struct doc *doc, const char *key)
 {
     json_t *object = own(doc);
@@ -124,17 +129,25 @@ static int text_print(char *text, struct error *err)
     return 0;
 }
 
-int doc_print(const struct doc *doc, struct error *err)
+static int print(const struct doc *doc, size_t form, struct error *err)
 {
-    size_t flags = JSON_ENCODE_ANY | JSON_REAL_PRECISION(15);
-    char *text;
+    size_t escapes = isatty(STDOUT_FILENO) == 1 ? JSON_ENSURE_ASCII : 0;
+    char *text = json_dumps(own(doc), JSON_ENCODE_ANY | JSON_REAL_PRECISION(15) | escapes | form);
 
-    flags |= isatty(STDOUT_FILENO) == 1 ? JSON_INDENT(2) | JSON_ENSURE_ASCII : JSON_COMPACT;
-    text = json_dumps(own(doc), flags);
     if (text == NULL)
         return error_set(err, "no_memory", 0,
                          "memory: the machine has none left for this; end something and try again");
     return text_print(text, err);
+}
+
+int doc_print(const struct doc *doc, struct error *err)
+{
+    return print(doc, isatty(STDOUT_FILENO) == 1 ? JSON_INDENT(2) : JSON_COMPACT, err);
+}
+
+int doc_print_line(const struct doc *doc, struct error *err)
+{
+    return print(doc, JSON_COMPACT, err);
 }
 
 /* ---- building ---- */

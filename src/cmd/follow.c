@@ -124,6 +124,29 @@ static int gap_take(struct follow *follow, const struct doc *event, struct error
     return 0;
 }
 
+/* Prints a line as it is, and keeps count of where it ends. */
+static int line_print(struct follow *follow, const struct doc *event, struct error *err)
+{
+    const char *type = doc_text(event, "type");
+    int stream = stream_of(strcmp(type, "gap") == 0 ? doc_text(event, "stream") : type);
+    uint64_t to;
+
+    if (stream >= 0) {
+        if (!doc_number(event, "to", &to) || to < follow->from[stream])
+            return bad_line(err);
+        follow->from[stream] = to;
+    }
+    return doc_print_line(event, err);
+}
+
+bool follow_is_at_end(const struct follow *follow)
+{
+    for (int stream = 0; stream < 2; stream++)
+        if (!follow->is_left_out[stream] && follow->from[stream] < follow->end[stream])
+            return false;
+    return follow->has_end;
+}
+
 /* One line: 1 with `*process` at the end, 0 to go on, -1. What a later server adds is passed over. */
 static int event_take(struct follow *follow, const char *line, size_t size, struct doc **process,
                       struct error *err)
@@ -138,6 +161,10 @@ static int event_take(struct follow *follow, const char *line, size_t size, stru
     type = doc_text(event, "type");
     if (type == NULL)
         return bad_line(err);
+    if (follow->is_json && strcmp(type, "keepalive") != 0 && line_print(follow, event, err) < 0)
+        return -1;
+    if (follow->is_json && strcmp(type, "exit") != 0)
+        return follow_is_at_end(follow) ? 1 : 0;
     if (stream_of(type) >= 0)
         return output_take(follow, stream_of(type), event, err);
     if (strcmp(type, "gap") == 0)
@@ -157,8 +184,9 @@ static int follow_once(struct follow *follow, struct doc **process, uint64_t *he
     int result;
 
     (void)snprintf(path, sizeof(path),
-                   "%s/follow?encoding=base64&stdout_from=%" PRIu64 "&stderr_from=%" PRIu64 "%s",
-                   follow->process, follow->from[0], follow->from[1],
+                   "%s/follow?encoding=%s&stdout_from=%" PRIu64 "&stderr_from=%" PRIu64 "%s",
+                   follow->process, follow->is_json ? "utf8" : "base64", follow->from[0],
+                   follow->from[1],
                    follow->is_left_out[0]   ? "&stream=stderr"
                    : follow->is_left_out[1] ? "&stream=stdout"
                                             : "");

@@ -70,6 +70,8 @@ static int process_wait(struct client *client, const struct option_words *words,
             continue;
         }
         heard = now_ms();
+        if (heard - now < AGAIN_PAUSE_MS && round > AGAIN_PAUSE_MS) /* one that does not wait */
+            (void)nanosleep(&pause, NULL);
         if (!api_process_runs(*process) || (deadline != 0 && now_ms() >= deadline))
             return 0;
         doc_freep(process);

@@ -575,6 +575,9 @@ void proc_look(const struct proc *proc, struct proc_view *view)
         .started_ms = proc->started_ms,
         .ended_ms = proc->ended_ms,
         .cpu_ns = proc->cpu_ns,
+        .has_terminal = proc->rows > 0,
+        .rows = proc->rows,
+        .columns = proc->columns,
     };
     if (proc->failure != NULL)
         view->failure = *proc->failure;

@@ -9,6 +9,7 @@
 
 #include <errno.h>
 #include <stddef.h>
+#include <stdio.h>
 #include <stdlib.h>
 
 #define TURN_EVENTS 64
@@ -298,6 +299,25 @@ void procs_link_drop(struct procs *procs)
     user_forget(procs);
 }
 
+int procs_link_check(const struct procs *procs, struct error *err)
+{
+    if (procs->link != NULL)
+        return 0;
+    if (procs->refusal.code[0] == '\0')
+        return error_set(err, "sandbox_stopped", 0,
+                         "the sandbox does not run; start it before its commands");
+    *err = procs->refusal;
+    return -1;
+}
+
+void procs_refuse(struct procs *procs, const struct error *why)
+{
+    procs->refusal = *why;
+    for (size_t i = 0; i < procs->count; i++)
+        if (!procs->list[i]->has_ended)
+            (void)snprintf(procs->list[i]->reason, sizeof(procs->list[i]->reason), "%s", why->code);
+}
+
 static void lose(struct proc *proc, const char *reason)
 {
     static const struct error stopped = {.code = "sandbox_stopped",
@@ -329,6 +349,7 @@ void procs_detach(struct procs *procs, const char *reason)
                                          .text = "the sandbox stopped before the command ran"};
 
     procs_enter(procs);
+    procs->refusal = (struct error){0};
     for (int i = 0; i < PROCS_HIDDEN_MAX / TURN_EVENTS && procs->link != NULL; i++) {
         procs_link_turn(procs);
         if (!procs->unread_link)

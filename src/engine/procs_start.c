@@ -223,15 +223,26 @@ static int ask_init(struct start *start, struct error *err)
         .no_stdin = !start->has_stdin,
         .limits = start->limits,
     };
+    _cleanup_free_ const char **argv = NULL;
     int result;
 
     if (make_environment(start, &environment) < 0)
         return error_set(err, "no_memory", ENOMEM, "cannot prepare the command");
     if (start->is_shell)
         start->argv[0] = start->with_bash ? "/bin/bash" : "/bin/sh";
+    if (start->rows > 0) {
+        argv = terminal_argv(start);
+        command.argv = argv;
+        command.program = procs->programs[TOOL_PROGRAM_TOOL];
+    }
     command.env = environment.list;
-    result = link_exec(procs->link, start->proc->number, &command, err);
+    if (start->rows > 0 && argv == NULL)
+        result = error_set(err, "no_memory", ENOMEM, "cannot prepare the command");
+    else
+        result = link_exec(procs->link, start->proc->number, &command, err);
     free(environment.list);
+    if (result < 0 && strcmp(err->code, "outdated") == 0)
+        (void)snprintf(err->code, sizeof(err->code), "sandbox_outdated");
     return result;
 }
 
@@ -260,6 +271,8 @@ static struct proc *make_proc(struct start *start, struct error *err)
     proc->until_ms = start->timeout_ms > 0 ? procs_monotonic_ms() + start->timeout_ms : 0;
     proc->log_bytes = start->log_bytes;
     proc->has_stdin = start->has_stdin;
+    proc->rows = start->rows;
+    proc->columns = start->columns;
     return proc;
 }
 
@@ -455,9 +468,16 @@ static int check(const struct procs *procs, const struct proc_spec *spec, struct
     if (spec->tag != NULL && strlen(spec->tag) > PROCS_TAG_MAX)
         return error_set(err, "bad_request", 0, "the tag has more than %d bytes; shorten it",
                          PROCS_TAG_MAX);
-    if (procs->is_closed || procs->link == NULL)
-        return error_set(err, "sandbox_stopped", 0,
-                         "the sandbox does not run; start it before its commands");
+    if ((spec->rows == 0) != (spec->columns == 0) || spec->rows > PROCS_TERMINAL_MAX ||
+        spec->columns > PROCS_TERMINAL_MAX)
+        return error_set(err, "bad_request", 0, "a terminal has 1 to %d rows and columns",
+                         PROCS_TERMINAL_MAX);
+    if (spec->rows > 0 && (procs->programs == NULL || procs->programs[TOOL_PROGRAM_TOOL] < 0))
+        return error_set(err, "not_supported", 0, "this engine was built without terminals");
+    if (procs->is_closed)
+        return error_set(err, "sandbox_stopped", 0, "the sandbox was closed");
+    if (procs_link_check(procs, err) < 0)
+        return -1;
     if (!fd_are_left(FDS_LEAST))
         return error_set(err, "capacity", EMFILE,
                          "the engine can open no files for the command now; end something, or "
@@ -516,7 +536,9 @@ struct start *start_new(struct procs *procs, const struct proc_spec *spec, void 
     }
     start->procs = procs;
     start->timeout_ms = spec->timeout_ms;
-    start->has_stdin = spec->has_stdin;
+    start->has_stdin = spec->has_stdin || spec->rows > 0;
+    start->rows = spec->rows;
+    start->columns = spec->columns;
     start->limits = spec->limits;
     start->log_bytes = spec->log_bytes == 0                ? PROCS_LOG_DEFAULT
                        : spec->log_bytes < PROCS_LOG_LEAST ? PROCS_LOG_LEAST

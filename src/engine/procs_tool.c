@@ -334,8 +334,10 @@ static int check(const struct procs *procs, const struct tool_spec *spec, struct
     if (procs->programs == NULL ||
         procs->programs[spec->is_grep ? TOOL_PROGRAM_GREP : TOOL_PROGRAM_TOOL] < 0)
         return error_set(err, "not_supported", 0, "this engine was built without its tools");
-    if (procs->is_closed || procs->link == NULL)
-        return error_set(err, "sandbox_stopped", 0, "the sandbox does not run; start it first");
+    if (procs->is_closed)
+        return error_set(err, "sandbox_stopped", 0, "the sandbox was closed");
+    if (procs_link_check(procs, err) < 0)
+        return -1;
     if (procs->tools_count >= PROCS_TOOLS_MAX)
         return error_set(err, "capacity", 0,
                          "%d requests work in the sandbox; try again when one of them is done",

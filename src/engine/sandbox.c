@@ -126,10 +126,21 @@ static void error_translate(const struct error *inner, struct error *out)
         {"store_corrupt", "store_failed"}, {"conflict", "store_failed"},
     };
     static const char *const known[] = {
-        "bad_request",   "capacity",          "draining",        "name_conflict",
-        "not_ready",     "not_yet",           "quota",           "revision_conflict",
-        "sandbox_gone",  "sandbox_not_found", "sandbox_stopped", "store_failed",
-        "unknown_mount", "unknown_root",
+        "bad_request",
+        "capacity",
+        "draining",
+        "name_conflict",
+        "not_ready",
+        "not_yet",
+        "quota",
+        "revision_conflict",
+        "sandbox_gone",
+        "sandbox_not_found",
+        "sandbox_outdated",
+        "sandbox_stopped",
+        "store_failed",
+        "unknown_mount",
+        "unknown_root",
     };
 
     *out = *inner;
@@ -218,10 +229,13 @@ static bool has_failed(const struct sandbox *sandbox)
 static void verb_settle(struct sandbox *sandbox, struct verb *verb, enum verb_action action)
 {
     struct engine *engine = sandbox->engine;
+    struct error err;
 
     sandbox->active = NULL;
     engine->verbs--;
-    if (action == ANSWER) {
+    if (verb->kind == VERB_PROCS && action == ANSWER && outdated_check(sandbox, &err) != 0) {
+        verb_answer(sandbox, verb, &err);
+    } else if (action == ANSWER) {
         verb_answer(sandbox, verb, NULL);
     } else if (action == ANEW && has_failed(sandbox)) {
         verb_answer(sandbox, verb, &sandbox->failure);
@@ -444,6 +458,7 @@ void sandbox_free_now(struct sandbox *sandbox)
 {
     clock_clear(sandbox->engine->clock, &sandbox->timer);
     clock_clear(sandbox->engine->clock, &sandbox->hush);
+    outdated_close(sandbox);
     if (sandbox->procs != NULL)
         procs_close(sandbox->procs, false);
     record_free(sandbox->record);

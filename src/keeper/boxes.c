@@ -224,8 +224,8 @@ static int make(struct keeper *keeper, const struct recipe *recipe, struct boxed
     return 0;
 }
 
-int boxes_make(struct keeper *keeper, const struct keeper_make *request, const int *disk,
-               struct boxed **out, struct error *err)
+int boxes_make(struct keeper *keeper, const struct keeper_make *request,
+               const struct disk_kept *disk, struct boxed **out, struct error *err)
 {
     struct recipe recipe = {0};
     struct boxed *boxed;
@@ -354,6 +354,14 @@ void boxes_end_all(struct keeper *keeper)
     for (size_t i = keeper->boxes.used; i-- > 0;)
         if (i < keeper->boxes.used && keeper->boxes.table[i] != NULL &&
             !keeper->boxes.table[i]->is_ending)
+            boxes_end(keeper, keeper->boxes.table[i], 0);
+}
+
+void boxes_resume(struct keeper *keeper)
+{
+    for (size_t i = keeper->boxes.used; i-- > 0;)
+        if (i < keeper->boxes.used && keeper->boxes.table[i] != NULL &&
+            keeper->boxes.table[i]->is_ending)
             boxes_end(keeper, keeper->boxes.table[i], 0);
 }
 

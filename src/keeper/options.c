@@ -2,6 +2,7 @@
 #include "keeper/options.h"
 
 #include <getopt.h>
+#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -9,9 +10,12 @@
 #define ENUMERATOR(name, enumerator, argument, fallback, help) enumerator,
 enum { NONE, KEEPER_WORDS(ENUMERATOR) };
 
+enum { CAN_TAKE = HELP + 1 }; /* asked by a keeper that is to be replaced, of nobody else's concern */
+
 #define WORD(name, enumerator, argument, fallback, help) \
     {name, (argument) == NULL ? no_argument : required_argument, NULL, enumerator},
-static const struct option words[] = {KEEPER_WORDS(WORD){NULL, 0, NULL, 0}};
+static const struct option words[] = {
+    KEEPER_WORDS(WORD){"can-take", required_argument, NULL, CAN_TAKE}, {NULL, 0, NULL, 0}};
 
 static void take(struct options *options, int word)
 {
@@ -36,6 +40,10 @@ static void take(struct options *options, int word)
         return;
     case DELEGATED:
         options->is_delegated = true;
+        return;
+    case CAN_TAKE: /* what is no number is no format of ours */
+        options->can_take = (unsigned)strtoul(optarg, NULL, 10);
+        options->can_take += options->can_take == 0 ? UINT_MAX : 0;
         return;
     default:
         options->wants_help = true;

@@ -15,6 +15,7 @@ struct options {
     bool insecure_http;
     bool is_private;   /* ends when its engine does by itself */
     bool is_delegated; /* the cgroup it runs in is its own */
+    unsigned can_take; /* 0; else asked by another keeper: the format of a hand-over */
     bool wants_help;
 };
 

@@ -133,6 +133,8 @@ void stream_remove(struct stream *stream);
 /* Sends what was printed since job_out(). False: the client has enough to read, or others have their
  * turn now; `more` follows. */
 bool stream_send(struct stream *stream);
+/* The same where so much was sent otherwise, after which so much waits to be written. */
+bool stream_sent(struct stream *stream, size_t size, size_t waiting);
 void streams_close(struct native *native);
 
 /* ---- pull.c: an answer that is read from a process's log, in one piece or in parts ---- */
@@ -177,6 +179,9 @@ HANDLER(sandbox_patch);
 HANDLER(sandbox_delete);
 HANDLER(sandbox_start);
 HANDLER(sandbox_stop);
+/* usage.c */
+HANDLER(usage_get);
+HANDLER(capacity_get);
 /* run.c */
 HANDLER(run_exec);
 HANDLER(run_start);
@@ -190,6 +195,8 @@ HANDLER(process_delete);
 /* output.c, follow.c */
 HANDLER(process_output);
 HANDLER(process_follow);
+/* terminal.c */
+HANDLER(process_terminal);
 /* events.c */
 HANDLER(events_stream);
 /* tokens.c */
