@@ -558,8 +558,19 @@ def memory(serve):
     raise AssertionError("the engine has no memory")
 
 
-def test_a_large_file_takes_no_memory(serve, files, here):
-    """A gibibyte through a socket pair of the test, up and down."""
+@pytest.fixture
+def roomy(api):
+    """A sandbox whose memory, which is its disk, has room for large files."""
+    answer = api.post("/v1/sandboxes", {"privileges": "plain", "disk_kind": "ephemeral",
+                                        "resources": {"memory_bytes": 1536 * MIB,
+                                                      "disk_bytes": 1280 * MIB}})
+    assert answer.status == 201, answer
+    yield Files(api, answer.headers["Location"])
+    assert api.delete(answer.headers["Location"]).status == 204
+
+
+def test_a_large_file_takes_no_memory(serve, roomy):
+    """A gibibyte up and down."""
     size = harness.scaled(1024) * MIB
     before = memory(serve)
     peak = [0]
@@ -571,17 +582,13 @@ def test_a_large_file_takes_no_memory(serve, files, here):
                 peak[0] = max(peak[0], memory(serve))
             yield piece
 
-    connection = files.client.connection
-    query = urllib.parse.urlencode({"path": f"{here}/large"})
-    connection.request("PUT", f"{files.path}/files?{query}", body(),
-                       headers={"Content-Length": str(size)})
-    answer = files.client.receive()
-    assert answer.status in (200, 507), answer
-    if answer.status == 507:
-        size = 64 * MIB
-        files.run(f"truncate -s {size} {here}/large")
+    query = urllib.parse.urlencode({"path": "/tmp/large"})
+    roomy.client.connection.request("PUT", f"{roomy.path}/files?{query}", body(),
+                                    headers={"Content-Length": str(size)})
+    answer = roomy.client.receive()
+    assert answer.status == 200 and answer.json["size"] == size, answer
     with serve.client() as client:
-        client.send("GET", f"{files.path}/files", query={"path": f"{here}/large"})
+        client.send("GET", f"{roomy.path}/files", query={"path": "/tmp/large"})
         response = client.connection.getresponse()
         got = 0
         while piece := response.read(MIB):
@@ -589,8 +596,20 @@ def test_a_large_file_takes_no_memory(serve, files, here):
             if got % (64 * MIB) == 0:
                 peak[0] = max(peak[0], memory(serve))
         assert got == size
-    files.post("remove", path=f"{here}/large")
     assert peak[0] < before + 16 * MIB, (before, peak[0])
+
+
+def test_a_disk_that_is_full_keeps_the_old_file(serve, api):
+    answer = api.post("/v1/sandboxes", {"privileges": "plain", "disk_kind": "ephemeral",
+                                        "resources": {"disk_bytes": 8 * MIB}})
+    assert answer.status == 201, answer
+    files = Files(api, answer.headers["Location"])
+    assert files.put("/tmp/file", b"old").status == 200
+    with serve.client() as client:
+        answer = Files(client, files.path).put("/tmp/file", bytes(16 * MIB))
+    assert answer.status == 507 and answer.code == "disk_full", answer
+    assert files.get("/tmp/file").bytes == b"old"
+    assert api.delete(files.path).status == 204
 
 
 def test_too_many_at_once_are_told_to_come_back(serve, files, here):
