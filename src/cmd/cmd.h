@@ -61,7 +61,10 @@ int cmd_overview(int fd);
 
 /* ---- talking to people ---- */
 
-/* Writes "cove: TEXT\n" to standard error as one line: control characters become '?'. */
+/* Whether this is a terminal that shows colours, and nobody asked for none (NO_COLOR). */
+bool cmd_has_colours(int fd);
+
+/* Writes "cove: TEXT\n" to standard error as one line in which nothing steers a terminal. */
 void cmd_say(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
 
 /* Says what went wrong; returns CMD_FAILED. */
@@ -69,6 +72,10 @@ int cmd_fail(const struct error *err);
 
 /* Writes `text` to standard output; 0, or -1 if it did not all get there. */
 int cmd_print(const char *text, size_t size);
+int cmd_out(const char *text, size_t size, struct error *err);
+
+/* The same for a text of its own memory, which it frees, and with a newline; NULL is ENOMEM. */
+int cmd_print_line(char *text);
 
 /* Adds the signals that a caller sends to a command, without those that are ignored: nohup, and a
  * shell's job in the background, ignore some, and a blocked one would come through. */
@@ -77,8 +84,8 @@ void cmd_signals_add(sigset_t *set);
 /* Whether such a signal is meant to end the command. */
 bool cmd_signal_ends(int number);
 
-/* How many letters must change to make one word of the other: what a misspelt name is near to. The
- * beginning of a name counts as one letter away from it. */
+/* How many letters must change, or neighbours change places, to make one word of the other: what a
+ * misspelt name is near to. The beginning of a name counts as one letter away from it. */
 size_t cmd_distance(const char *one, const char *other);
 
 /* Whether a name at this distance is worth suggesting for `word`. */

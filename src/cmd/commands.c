@@ -14,6 +14,9 @@ const struct cmd_row cmd_rows[] = {
     {&cmd_create, "Sandboxes that live, with a server that starts by itself"},
     {&cmd_ls, NULL},
     {&cmd_info, NULL},
+    {&cmd_top, NULL},
+    {&cmd_df, NULL},
+    {&cmd_events, NULL},
     {&cmd_stop, NULL},
     {&cmd_start, NULL},
     {&cmd_rm, NULL},
@@ -127,8 +130,7 @@ int cmd_overview(int fd)
         (void)fprintf(out, "  %-10s %s\n", cmd_rows[i].cmd->name, cmd_rows[i].cmd->summary);
     }
     (void)fputs("\nExit status:\n", out);
-    for (const char *line = cmd_statuses; *line != '\0'; line += strcspn(line, "\n") + 1)
-        (void)fprintf(out, "  %.*s\n", (int)strcspn(line, "\n"), line);
+    option_lines(out, cmd_statuses);
     (void)fputs("\nTry:\n"
                 "  cove run -- sh -c 'id; ls /home'\n"
                 "  cove run --workspace . -- make\n"
@@ -188,9 +190,10 @@ static int help_run(const struct cmd *cmd, int argc, char **argv)
     char *words[4] = {help, help, help, NULL};
     int count = 0;
 
-    (void)cmd;
-    if (argc < 2 || asks_for_help(argv[1]))
+    if (argc < 2)
         return cmd_overview(STDOUT_FILENO);
+    if (asks_for_help(argv[1]))
+        return options_help_print(cmd->table);
     for (; count < 2 && argv[count + 1] != NULL; count++)
         words[count] = argv[count + 1];
     words[count + 1] = NULL;

@@ -31,6 +31,8 @@ static const struct option_row rows[] = {
     {"stdout", NULL, NULL, "standard output alone", NULL, 0, offsetof(struct logs, only[0])},
     {"stderr", NULL, NULL, "standard error alone", NULL, 0, offsetof(struct logs, only[1])},
     {"tail", "SIZE", "all that is kept", "the newest bytes of each stream", take_tail, 0, 0},
+    OPTION_JSON(
+        "print the lines of the API's stream, one object each, with the text and where it stood"),
     OPTION_HELP,
 };
 
@@ -95,7 +97,16 @@ static int output_print(const struct logs *logs, struct follow *follow, struct e
                              &follow->from[stream]))
             follow->from[stream] = 0; /* what the log lost before is known from cove ps */
     }
-    if (logs->follows)
+    if (logs->common.json) {
+        /* What has ended ends by itself, and says how. */
+        follow->is_json = true;
+        follow->has_end = !logs->follows && api_process_runs(process);
+        for (int stream = 0; stream < 2; stream++)
+            follow->end[stream] = stream_bytes(process, stream);
+        if (follow_is_at_end(follow))
+            return 0;
+    }
+    if (logs->follows || logs->common.json)
         return follow_run(follow, &ended, err);
     for (int stream = 0; stream < 2; stream++)
         if (follow_fetch(follow, stream, stream_bytes(process, stream), err) < 0)

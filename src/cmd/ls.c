@@ -67,7 +67,7 @@ static void sandbox_show(struct show_table *table_shown, const struct doc *sandb
     uint64_t number;
 
     show_cell(table_shown, doc_text(sandbox, "id"));
-    show_cell(table_shown, doc_text(sandbox, "state"));
+    show_cell_state(table_shown, doc_text(sandbox, "state"));
     show_cell(table_shown, doc_text(sandbox, "root"));
     show_cell(table_shown, doc_number(resources, "memory_bytes", &number) && number > 0
                                ? show_size(number, value)

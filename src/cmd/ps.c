@@ -50,7 +50,7 @@ static void process_show(struct show_table *shown, const struct doc *process)
         show_cell_number(shown, number);
     else
         show_cell(shown, NULL);
-    show_cell(shown, doc_text(process, "state"));
+    show_cell_state(shown, doc_text(process, "state"));
     show_cell(shown, end_of(process, value));
     show_cell(shown, show_age(doc_text(process, "started_at"), value));
     (void)snprintf(value, sizeof(value), "%.1fs", doc_real(process, "cpu_ms") / 1000.0);

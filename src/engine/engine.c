@@ -318,8 +318,10 @@ void engine_close(struct engine *engine)
         keeper_client_close(engine->keeper);
     fd_close(&engine->options.keeper);
     fd_close(&engine->options.keeper_requests);
-    if (engine->store != NULL)
+    if (engine->store != NULL) {
+        events_end(engine);
         store_close(engine->store);
+    }
     files_end_all(engine);
     sandboxes_close(engine);
     pool_close(engine);

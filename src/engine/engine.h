@@ -8,6 +8,7 @@
 #pragma once
 
 #include "base/err.h"
+#include "base/histogram.h"
 #include "engine/procs.h"
 #include "keeper/request.h"
 
@@ -229,7 +230,25 @@ typedef void (*engine_procs_done)(void *arg, struct procs *procs, const struct e
 void engine_procs(struct engine *engine, const struct engine_caller *caller, const char *id,
                   bool must_run, bool start, engine_procs_done done, void *arg);
 
+/* What it uses now (usage.c). Of one that has no box, or on a host that does not count, nothing is
+ * known. */
+struct sandbox_usage {
+    enum sandbox_state state;
+    bool is_known;
+    uint64_t cpu_ns, memory_bytes, peak_memory_bytes;
+};
+typedef void (*engine_used)(void *arg, const struct sandbox_usage *usage, const struct error *err);
+void engine_usage(struct engine *engine, const struct engine_caller *caller, const char *id,
+                  engine_used done, void *arg);
+
 /* ---- the host ---- */
+
+/* What is left of it, where the engine's data lie; UINT64_MAX: nobody knows. */
+struct engine_capacity {
+    uint64_t memory_available, disk_bytes, disk_available;
+};
+int engine_capacity(struct engine *engine, const struct engine_caller *caller,
+                    struct engine_capacity *capacity, struct error *err);
 
 const struct keeper_host *engine_host(const struct engine *engine);
 void engine_named_each(struct engine *engine, enum keeper_kind kind,
@@ -240,6 +259,25 @@ bool engine_is_ready(const struct engine *engine, struct error *err); /* or what
  * listens. */
 uint64_t engine_idle_ms(const struct engine *engine);
 
+/* ---- numbers, for an operator's monitoring ---- */
+
+struct engine_counts {
+    size_t sandboxes[SANDBOX_DELETED + 1]; /* by state */
+    size_t processes;                      /* that run */
+    size_t pool_ready;
+    uint64_t pool_hits, pool_misses, events;
+    struct histogram commits; /* of the store */
+};
+void engine_count(struct engine *engine, struct engine_counts *out);
+
+/* What each tenant has; those beyond `room` - 1 are one with the name "". How many there are. */
+struct engine_use {
+    char tenant[64];
+    size_t sandboxes, running, processes;
+    uint64_t memory_bytes, disk_bytes; /* limits: of running ones, of persistent disks */
+};
+size_t engine_uses(struct engine *engine, struct engine_use *uses, size_t room);
+
 /* ---- events: what happened, in order ---- */
 
 struct engine_event {
@@ -247,6 +285,7 @@ struct engine_event {
     uint64_t time_ms;
     const char *type; /* sandbox.created, sandbox.started, sandbox.stopped, ... process.exited */
     const char *tenant, *sandbox, *process, *reason; /* or NULL */
+    const char *key;                                 /* the id of a key, or of a token; or NULL */
 };
 /* From `sequence` on (0: only what comes); "gap" in *missed if some are gone. `event` is false where it
  * took this one not, and can take no more: it is called no more, and who goes on listens anew. It is

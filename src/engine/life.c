@@ -72,6 +72,9 @@ static void process_event(struct sandbox *sandbox, const struct proc *proc, cons
 
     proc_look(proc, &view);
     reason = view.oom_killed ? "oom" : view.timed_out ? "timed_out" : view.reason;
+    if (view.oom_killed && strcmp(type, "process.exited") == 0)
+        events_add(sandbox->engine, "process.oom", sandbox->record->tenant, sandbox->id, view.id,
+                   NULL);
     if (view.state == PROC_LOST && strcmp(type, "process.exited") == 0)
         type = "process.lost";
     events_add(sandbox->engine, type, sandbox->record->tenant, sandbox->id, view.id, reason);
@@ -171,17 +174,6 @@ static const char *why_no_box(const struct sandbox *sandbox)
                                                                          : "box_ended";
 }
 
-int sandbox_speaks(const struct sandbox *sandbox, struct error *err)
-{
-    if (sandbox->outdated == 0)
-        return 0;
-    return error_set(
-        err, "sandbox_outdated", 0,
-        "sandbox %s was started by an older cove: its init speaks version %u, and this "
-        "one speaks version %u and the one before; stop it, and start it again",
-        sandbox->id, sandbox->outdated, sandbox->engine->host.protocol);
-}
-
 int sandbox_open_procs(struct sandbox *sandbox, struct error *err)
 {
     const struct record *record = sandbox->record;
@@ -208,7 +200,7 @@ int sandbox_open_procs(struct sandbox *sandbox, struct error *err)
         /* What ran when the engine before us wrote last ran in a box that is no more. */
         if (sandbox->box == 0)
             procs_detach(sandbox->procs, why_no_box(sandbox));
-        else if (sandbox_speaks(sandbox, &why) != 0)
+        else if (outdated_check(sandbox, &why) != 0)
             procs_refuse(sandbox->procs, &why);
         return 0;
     }
@@ -342,7 +334,7 @@ static void rang(void *arg)
     }
     if (idle_wait_ns(sandbox) == 0) {
         /* What runs in an outdated one nobody knows. */
-        if (sandbox->files == 0 && sandbox->outdated == 0 &&
+        if (sandbox->files == 0 && sandbox->protocol == 0 &&
             (sandbox->procs == NULL || procs_running(sandbox->procs) == 0)) {
             time_is_over(sandbox, "idle");
             return;

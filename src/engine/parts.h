@@ -79,7 +79,8 @@ struct sandbox {
     struct record *record;         /* as committed */
     struct procs *procs;           /* opened when first needed */
     uint64_t box;                  /* 0: none */
-    uint32_t outdated;             /* its box speaks this version, which we do not; 0: we do */
+    uint32_t protocol;             /* its box speaks this version, which we do not; 0: we do */
+    struct outdated *outdated;     /* until it ends */
     uint32_t oom_seen;             /* kills that were reported of this box */
 
     struct verb *active, *first, *last;
@@ -162,8 +163,10 @@ struct engine {
     void *drained_arg;
     bool will_settle, has_told, is_closed;
 
+    uint64_t pool_hits, pool_misses;
     uint64_t used_ns; /* when somebody last asked for anything */
-    uint64_t capacity_read_ns, memory_available, disk_available;
+    uint64_t capacity_read_ns;
+    struct engine_capacity capacity;
 };
 
 void *engine_alloc(size_t size); /* zeroed, or the process ends */
@@ -201,8 +204,6 @@ void sandbox_commit(struct sandbox *sandbox, struct record *next,
                     void (*committed)(struct sandbox *sandbox, const struct error *err));
 struct record *sandbox_next_record(const struct sandbox *sandbox, enum sandbox_state state,
                                    const char *reason);
-/* -1 "sandbox_outdated": its box can be ended and not be talked to. */
-int sandbox_speaks(const struct sandbox *sandbox, struct error *err);
 int sandbox_open_procs(struct sandbox *sandbox, struct error *err);
 int sandbox_attach(struct sandbox *sandbox, struct link *link, bool anew, struct error *err);
 void sandbox_detach(struct sandbox *sandbox, const char *reason);
@@ -218,6 +219,12 @@ void gone_add(struct engine *engine, const char *id, const char *tenant, uint64_
 void gone_drop_first(struct engine *engine);
 void gone_expire(struct engine *engine);
 void gone_free(struct engine *engine);
+
+/* ---- outdated.c: boxes that can be ended and not be talked to ---- */
+bool outdated_is(const struct engine *engine, uint32_t protocol);
+void outdated_take(struct sandbox *sandbox, uint32_t protocol, int *fd); /* takes the fd */
+void outdated_close(struct sandbox *sandbox);
+int outdated_check(const struct sandbox *sandbox, struct error *err); /* -1 "sandbox_outdated" */
 
 /* ---- start.c, stop.c: what the verbs do ---- */
 void start_work(struct sandbox *sandbox);  /* VERB_CREATE, VERB_START, VERB_PROCS */
@@ -252,6 +259,8 @@ void pool_named(struct engine *engine, const struct keeper_named *named);
 void pool_lost(struct engine *engine);
 void pool_close(struct engine *engine);
 
+size_t pool_ready(const struct engine *engine); /* boxes that stand */
+
 /* ---- tenants.c, quotas.c ---- */
 int tenants_open(struct engine *engine, struct error *err);
 void tenants_close(struct engine *engine);
@@ -277,6 +286,7 @@ void files_end_all(struct engine *engine); /* who has one has it still, and noth
 /* ---- capacity.c ---- */
 int capacity_check(struct engine *engine, struct error *err);
 bool capacity_disk_is_low(struct engine *engine);
+void capacity_look(struct engine *engine, struct engine_capacity *capacity);
 
 /* ---- events.c ---- */
 int events_open(struct engine *engine, struct error *err);
@@ -285,5 +295,9 @@ void events_flush(struct engine *engine);
 void events_end_key(struct engine *engine, const char *key_id); /* who listens by it is cut off */
 bool events_has_listener(const struct engine *engine);
 bool events_pending(const struct engine *engine);
+uint64_t events_told(const struct engine *engine);
+void events_end(struct engine *engine); /* all is told; before the store is closed */
+void events_add_key(struct engine *engine, const char *type, const char *tenant,
+                    const char *sandbox, const char *key_id);
 void events_add(struct engine *engine, const char *type, const char *tenant, const char *sandbox,
                 const char *process, const char *reason);

@@ -233,7 +233,7 @@ static void verb_settle(struct sandbox *sandbox, struct verb *verb, enum verb_ac
 
     sandbox->active = NULL;
     engine->verbs--;
-    if (verb->kind == VERB_PROCS && action == ANSWER && sandbox_speaks(sandbox, &err) != 0) {
+    if (verb->kind == VERB_PROCS && action == ANSWER && outdated_check(sandbox, &err) != 0) {
         verb_answer(sandbox, verb, &err);
     } else if (action == ANSWER) {
         verb_answer(sandbox, verb, NULL);
@@ -458,6 +458,7 @@ void sandbox_free_now(struct sandbox *sandbox)
 {
     clock_clear(sandbox->engine->clock, &sandbox->timer);
     clock_clear(sandbox->engine->clock, &sandbox->hush);
+    outdated_close(sandbox);
     if (sandbox->procs != NULL)
         procs_close(sandbox->procs, false);
     record_free(sandbox->record);

@@ -35,7 +35,7 @@ static void box_ended(void *arg, const union keeper_answer *answer, int fd, cons
         (void)snprintf(ending.sandbox->active->reason, sizeof(ending.sandbox->active->reason),
                        "keeper_lost");
     ending.sandbox->box = 0;
-    ending.sandbox->outdated = 0;
+    ending.sandbox->protocol = 0;
     ending.ended(ending.sandbox, err == NULL ? &answer->report : NULL);
 }
 
@@ -47,6 +47,7 @@ void sandbox_end_box(struct sandbox *sandbox,
 
     *ending = (struct ending){sandbox, ended};
     sandbox->step = STEP_END;
+    outdated_close(sandbox);
     keeper_client_ask(sandbox->engine->keeper, KEEPER_END, &request, box_ended, ending);
 }
 

@@ -11,7 +11,6 @@
  * then is somebody's, and stays until the operator has decided, over any number of starts. */
 #include "base/fd.h"
 #include "base/list.h"
-#include "box/proto.h"
 #include "engine/parts.h"
 #include "keeper/build.h"
 
@@ -311,13 +310,6 @@ static bool may_clear(const struct takeover *takeover)
     return takeover->unreadable == 0 && !takeover->is_new;
 }
 
-/* We speak our own version of the init protocol and the one before. */
-static bool is_outdated(const struct engine *engine, const struct box_there *there)
-{
-    return there->protocol + 1 < engine->host.protocol ||
-           there->protocol < PROTO_VERSION_WITH_HELLO;
-}
-
 static void box_take(struct engine *engine, struct box_there *there)
 {
     struct sandbox *sandbox = map_get(&engine->ids, there->owner);
@@ -332,12 +324,8 @@ static void box_take(struct engine *engine, struct box_there *there)
         return;
     }
     sandbox->box = there->box;
-    if (is_outdated(engine, there)) {
-        struct error why;
-
-        sandbox->outdated = there->protocol;
-        (void)sandbox_speaks(sandbox, &why);
-        log_say(LOG_LEVEL_WARN, why.code, "%s", why.text);
+    if (outdated_is(engine, there->protocol)) {
+        outdated_take(sandbox, there->protocol, &there->fd);
         return;
     }
     if (link_open(fd_take(&there->fd), &link, &err) == 0 &&

@@ -214,6 +214,7 @@ static void key_made(void *arg, uint64_t revision, const struct error *err)
     (void)revision;
     if (err == NULL) {
         key_add(verb->engine->tenants, verb->key);
+        events_add_key(verb->engine, "key.created", verb->key->tenant, NULL, verb->key->id);
         key_look(verb->key, &view);
         verb->made(verb->arg, &view, verb->secret, NULL);
     } else {
@@ -347,6 +348,7 @@ static void key_ended(void *arg, uint64_t revision, const struct error *err)
     if (err == NULL && *at != NULL) {
         struct key *key = *at;
 
+        events_add_key(verb->engine, "key.ended", key->tenant, NULL, key->id);
         events_end_key(verb->engine, key->id);
         *at = key->next;
         verb->engine->tenants->count--;

@@ -185,6 +185,7 @@ int engine_token_make(struct engine *engine, const struct engine_caller *caller,
     (void)snprintf(out->sandbox, sizeof(out->sandbox), "%s", sandbox->id);
     out->expires_ms = claims.expires_ms;
     token_format(engine->tokens->key, &claims, out->text);
+    events_add_key(engine, "token.created", claims.tenant, sandbox->id, out->id);
     return 0;
 }
 

@@ -4,20 +4,35 @@
  * runs it and no others, and must never be trusted by the engine with more than that. */
 #include "box/tool/verbs.h"
 
+#include <limits.h>
 #include <stddef.h>
 #include <string.h>
 
-static const struct {
-    const char *name;
-    int (*run)(int argc, char **argv);
-} verbs[] = {
-    {"term", term_main},
+static const struct tool_row rows[] = {
+    {"stat", 1, UINT_MAX, verb_stat},
+    {"list", 1, 1, verb_list},
+    {"find", 1, UINT_MAX, verb_find},
+    {"usage", 1, 1, verb_usage},
+    {"read", 1, 1, verb_read},
+    {"write", 0, 0, verb_write},
+    {"mkdir", 1, UINT_MAX, verb_mkdir},
+    {"symlink", 2, 2, verb_symlink},
+    {"move", 2, 2, verb_move},
+    {"copy", 2, 2, verb_copy},
+    {"remove", 1, UINT_MAX, verb_remove},
+    {"chmod", 1, UINT_MAX, verb_chmod},
+    {"chown", 1, UINT_MAX, verb_chown},
+    {"getxattr", 1, 1, verb_getxattr},
+    {"setxattr", 1, 1, verb_setxattr},
+    {"removexattr", 1, 1, verb_removexattr},
+    {"tar-out", 1, UINT_MAX, verb_tar_out},
+    {"tar-in", 1, 1, verb_tar_in},
+    {NULL, 0, 0, NULL},
 };
 
 int main(int argc, char **argv)
 {
-    for (size_t i = 0; argc > 1 && i < sizeof(verbs) / sizeof(verbs[0]); i++)
-        if (strcmp(argv[1], verbs[i].name) == 0)
-            return verbs[i].run(argc - 1, argv + 1);
-    return 2; /* the engine asks for nothing else */
+    if (argc > 1 && strcmp(argv[1], "term") == 0)
+        return term_main(argc - 1, argv + 1);
+    return tool_run(rows, argc - 1, argv + 1);
 }

@@ -132,7 +132,8 @@ static void change(struct http_request *request, enum files_verb verb,
                    const struct read_field *fields)
 {
     static const char *const no_query[] = {NULL};
-    struct job *job = job_begin(request, 0);
+    struct job *job =
+        job_begin_for(request, verb == FILES_STAT ? ENGINE_FILES_READ : ENGINE_FILES_WRITE);
     struct change_text text = {.user = NULL};
     struct files_spec spec = files_spec(verb, NULL);
     struct operands operands = {{NULL}};
@@ -261,7 +262,8 @@ static void attribute(struct http_request *request, enum files_verb verb,
                       enum call_next (*take)(struct call *call, const struct files_item *item))
 {
     static const char *const known[] = {"path", "path_base64", "name", "user", NULL};
-    struct job *job = job_begin(request, 0);
+    struct job *job =
+        job_begin_for(request, verb == FILES_GETXATTR ? ENGINE_FILES_READ : ENGINE_FILES_WRITE);
     const char *paths[2] = {NULL};
     struct files_spec spec = files_spec(verb, paths);
     struct call *call;

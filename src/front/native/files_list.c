@@ -20,7 +20,7 @@
 HANDLER(files_stat)
 {
     static const char *const known[] = {"path", "path_base64", "follow", "user", NULL};
-    struct job *job = job_begin(request, 0);
+    struct job *job = job_begin_for(request, ENGINE_FILES_READ);
     const char *paths[2] = {NULL};
     struct files_spec spec = files_spec(FILES_STAT, paths);
     struct call *call;
@@ -289,7 +289,7 @@ HANDLER(files_list)
 {
     static const char *const known[] = {"path", "path_base64", "depth",  "limit", "cursor",
                                         "glob", "hidden",      "user", NULL};
-    struct job *job = job_begin(request, 0);
+    struct job *job = job_begin_for(request, ENGINE_FILES_READ);
     bool is_stream = wants_lines(request);
     const char *paths[2] = {NULL}, *globs[GLOBS_MAX + 1] = {NULL}, *name, *value;
     struct files_spec spec = files_spec(FILES_LIST, paths);
@@ -415,7 +415,7 @@ static void search(struct http_request *request, enum files_verb verb,
                    const struct read_field *fields, const char *list_name)
 {
     static const char *const no_query[] = {NULL};
-    struct job *job = job_begin(request, 0);
+    struct job *job = job_begin_for(request, ENGINE_FILES_READ);
     struct search_text text = {.hidden = true,
                                .stream = true,
                                .limit = FILES_LIST_DEFAULT,

@@ -221,7 +221,7 @@ static void begin_size(struct download *download)
 HANDLER(files_get)
 {
     static const char *const known[] = {"path", "path_base64", "offset", "length", "user", NULL};
-    struct job *job = job_begin(request, 0);
+    struct job *job = job_begin_for(request, ENGINE_FILES_READ);
     struct download *download;
     struct error err;
 
@@ -249,7 +249,7 @@ HANDLER(files_get)
 HANDLER(files_tar_get)
 {
     static const char *const known[] = {"path", "follow", "user", NULL};
-    struct job *job = job_begin(request, 0);
+    struct job *job = job_begin_for(request, ENGINE_FILES_READ);
     struct download *download;
     struct files_spec spec;
     const char *name, *value;

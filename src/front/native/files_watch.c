@@ -403,7 +403,7 @@ static void begin(struct watching *watching, bool has_gap)
 HANDLER(files_watch)
 {
     static const char *const known[] = {"path", "path_base64", "recursive", "cursor", "user", NULL};
-    struct job *job = job_begin(request, 0);
+    struct job *job = job_begin_for(request, ENGINE_FILES_READ);
     const char *cursor = http_query(request, "cursor");
     struct watching *watching;
     struct error err;
@@ -417,8 +417,7 @@ HANDLER(files_watch)
     watching->call.free_more = watching_free;
     watching->user = http_query(request, "user");
     if (files_query_path(&watching->call, NULL, &err) < 0 ||
-        job_query_flag(job, "recursive", &watching->recursive, &err) < 0 ||
-        engine_caller_may(&job->caller, http_param(request, "id"), ENGINE_FILES_READ, &err) < 0) {
+        job_query_flag(job, "recursive", &watching->recursive, &err) < 0) {
         job_problem(job, &err);
         return;
     }

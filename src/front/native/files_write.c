@@ -108,7 +108,7 @@ static int read_target(struct upload *upload, struct error *err)
 static struct upload *upload_begin(struct http_request *request, const char *const *known,
                                    bool needs_path)
 {
-    struct job *job = job_begin(request, 0);
+    struct job *job = job_begin_for(request, ENGINE_FILES_WRITE);
     struct upload *upload;
     struct error err;
 

@@ -218,6 +218,7 @@ void print_event(struct out *out, const struct engine_event *event)
     out_text(out, "sandbox", event->sandbox);
     out_text(out, "process", event->process);
     out_text(out, "reason", event->reason);
+    out_text(out, "key", event->key);
     out_object_end(out);
     out_raw(out, "\n", 1);
 }
