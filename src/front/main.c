@@ -19,6 +19,7 @@
 #include <string.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #define LISTEN_MOST 16
@@ -34,6 +35,7 @@ struct program {
     struct settings settings;
     struct engine *engine;
     struct native *native;
+    struct audit *audit;
     struct http_server *http;
     int listen[LISTEN_MOST];
     size_t listen_count;
@@ -168,6 +170,7 @@ static int serve(struct program *program, struct error *err)
         .engine = program->engine,
         .version = COVE_VERSION,
         .hosts = (const char *const *)program->settings.hosts,
+        .audit = program->audit,
         .owner = program->owner,
     };
     struct http_options http = {.routes = NULL};
@@ -177,6 +180,7 @@ static int serve(struct program *program, struct error *err)
     native_fill(program->native, &http);
     if (http_start(&program->loop, &http, &program->http, err) != 0)
         return -1;
+    native_count(program->native, program->http);
     for (size_t i = 0; i < program->listen_count; i++)
         if (http_listen(program->http, program->listen[i], err) != 0)
             return -1;
@@ -248,6 +252,26 @@ static int threads_make(struct program *program, struct error *err)
     return 0;
 }
 
+static int audit_begin(struct program *program, struct error *err)
+{
+    struct audit_options options = {
+        .loop = &program->loop,
+        .file_bytes = program->settings.audit_size,
+        .age_ms = program->settings.audit_age_ms,
+        .keep = (unsigned)program->settings.audit_keep,
+    };
+
+    if (mkdirat(KEEPER_ENGINE_STATE, "audit", 0700) != 0 && errno != EEXIST)
+        return error_set(err, "store_failed", errno,
+                         "cannot make the directory 'audit' in the engine's own");
+    options.directory = openat(KEEPER_ENGINE_STATE, "audit",
+                               O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+    if (options.directory < 0)
+        return error_set(err, "store_failed", errno,
+                         "cannot open the directory 'audit' in the engine's own");
+    return audit_open(&options, &program->audit, err);
+}
+
 static int start(struct program *program, struct error *err)
 {
     const struct settings *settings = &program->settings;
@@ -269,6 +293,8 @@ static int start(struct program *program, struct error *err)
     options.pool = settings->pool;
     options.sandboxes = settings->sandboxes;
     options.output_keep_ms = settings->output_keep_ms;
+    if (settings->audit && audit_begin(program, err) != 0)
+        return -1;
     /* The keeper is to see the end of us, not that of a socket while we still write. */
     (void)fcntl(KEEPER_ENGINE_SOCKET, F_DUPFD_CLOEXEC, KEEPER_ENGINE_LISTEN);
     (void)fcntl(KEEPER_ENGINE_REQUESTS, F_DUPFD_CLOEXEC, KEEPER_ENGINE_LISTEN);
@@ -290,6 +316,8 @@ static void signals_block(void)
 static void close_all(struct program *program)
 {
     signals_block();
+    if (program->native != NULL)
+        native_count(program->native, NULL);
     if (program->http != NULL)
         http_stop(program->http);
     uv_close((uv_handle_t *)&program->timer, NULL);
@@ -302,7 +330,9 @@ static void close_all(struct program *program)
     engine_close(program->engine);
     if (program->native != NULL)
         native_free(program->native);
+    audit_close(program->audit);
     (void)uv_run(&program->loop, UV_RUN_DEFAULT);
+    audit_free(program->audit);
     (void)uv_loop_close(&program->loop);
     settings_free(&program->settings);
 }

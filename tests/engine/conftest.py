@@ -11,12 +11,11 @@ import harness  # noqa: E402
 import keepers  # noqa: E402
 
 
-# An ordinary user's keeper keeps no disks yet, which test_keeper.py says. The processes of a sandbox are
-# tried on boxes that their driver makes as root makes them; test_cli.py runs them for everybody. To take
-# something away from one server needs mounts and control groups; and a load has persistent disks in it.
-# Root's boxes never want for ids.
-collect_ignore = ["test_ids.py"] if harness.EXPECT.is_root else [
-    "test_disks.py", "test_exhaustion.py", "test_procs.py", "test_soak.py"]
+# The processes of a sandbox are tried on boxes that their driver makes as root makes them; test_cli.py runs
+# them for everybody. To take something away from one server needs mounts and control groups. Root's boxes
+# never want for ids, and its disks are images.
+collect_ignore = ["test_disk_dirs.py", "test_ids.py"] if harness.EXPECT.is_root else [
+    "test_exhaustion.py", "test_procs.py", "test_soak.py"]
 
 
 @pytest.fixture(scope="session")

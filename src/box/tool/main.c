@@ -1,8 +1,12 @@
-/* cove-tool: one verb of the engine's, run inside a box as a command of it. See tool.h. */
+/* cove-tool: one verb of the engine's, run inside a box as a command of it. See tool.h.
+ *
+ * Static and small, for it is started for every request. It has the rights of the user of the box who
+ * runs it and no others, and must never be trusted by the engine with more than that. */
 #include "box/tool/verbs.h"
 
 #include <limits.h>
 #include <stddef.h>
+#include <string.h>
 
 static const struct tool_row rows[] = {
     {"stat", 1, UINT_MAX, verb_stat},
@@ -29,5 +33,7 @@ static const struct tool_row rows[] = {
 
 int main(int argc, char **argv)
 {
+    if (argc > 1 && strcmp(argv[1], "term") == 0)
+        return term_main(argc - 1, argv + 1);
     return tool_run(rows, argc - 1, argv + 1);
 }

@@ -5,6 +5,9 @@
 
 #include "box/tool/parts.h"
 
+/* A terminal, of which nothing is framed: argv[0] is the verb. Returns the exit status of the program. */
+int term_main(int argc, char **argv);
+
 int verb_stat(struct tool *tool, struct error *err);
 int verb_list(struct tool *tool, struct error *err);
 int verb_find(struct tool *tool, struct error *err);

@@ -50,6 +50,7 @@ static void created(void *arg, const struct sandbox_view *view, bool is_new,
         return;
     }
     add_revision(job, view);
+    (void)snprintf(job->sandbox, sizeof(job->sandbox), "%s", view->id);
     (void)snprintf(location, sizeof(location), "/v1/sandboxes/%s", view->id);
     print_sandbox(job_out(job), NULL, view, &is_new);
     job_answer_made(job, is_new ? 201 : 200, location);
@@ -196,7 +197,7 @@ HANDLER(sandbox_create)
 HANDLER(sandbox_get)
 {
     struct native *native = data;
-    struct job *job = job_begin(request, ENGINE_READ);
+    struct job *job = job_begin_for(request, ENGINE_LOOK);
     struct sandbox_view view;
     struct error err;
 
@@ -277,7 +278,7 @@ HANDLER(sandbox_delete)
 /* For a request that says all by its path: nothing but {} may be in it. */
 static struct job *begin_plain(struct http_request *request)
 {
-    struct job *job = job_begin(request, ENGINE_WRITE);
+    struct job *job = job_begin_for(request, ENGINE_LIFE);
     struct error err;
     const void *text;
     size_t size;
