@@ -90,7 +90,7 @@ struct sandbox {
     void (*committed)(struct sandbox *sandbox, const struct error *err);
 
     struct alarm timer; /* READY while it starts, else deadline and idle limit */
-    uint64_t touched_ns;
+    uint64_t touched_ns, begun_ns, boxed_ns;
     uint64_t timed_ns; /* when its time was over last, and something was done about it */
 };
 

@@ -45,7 +45,7 @@ static void reload(struct keeper *keeper)
 {
     struct error err;
 
-    if (engine_config(keeper, &err) < 0) {
+    if (engine_config(keeper, &err) < 0 || engine_headers(keeper, &err) < 0) {
         keeper_say(err.code, "%s", err.text);
         return;
     }
@@ -160,11 +160,13 @@ static int begin(struct keeper *keeper, struct error *err)
         places_find(&keeper->places, &keeper->options, err) < 0 || engine_config(keeper, err) < 0 ||
         config_read(keeper->engine.config, keeper->places.config_path, &keeper->config,
                     &keeper->options, err) < 0 ||
+        engine_headers(keeper, err) < 0 ||
         places_open(&keeper->places, &keeper->options, err) < 0 ||
         listeners_open(&keeper->listeners, &keeper->options, &keeper->places, err) < 0 ||
         names_open(&keeper->names, keeper->places.data, err) < 0 ||
         names_configure(keeper, err) < 0 || slots_open(&keeper->slots, rules_ids, err) < 0)
         return -1;
+    log_use_json(keeper->options.log_json);
     /* A zygote takes mounts of the host. */
     keeper->slots.is_open = keeper->slots.is_open && keeper->caller.mounts;
     keeper->ids_kind = ids_kind_of(&keeper->caller);
@@ -261,6 +263,7 @@ int main(int argc, char **argv)
         .loop.epoll = -1,
         .engine = {.program = -1,
                    .config = -1,
+                   .headers = -1,
                    .pidfd = -1,
                    .socket = -1,
                    .requests = -1,
@@ -283,6 +286,7 @@ int main(int argc, char **argv)
         return 0;
     }
     log_start("keeper", LOG_LEVEL_INFO);
+    log_use_json(keeper.options.log_json);
     failed = begin(&keeper, &err) < 0;
     if (failed)
         (void)fail(&err, 1);

@@ -14,17 +14,19 @@ static const char help[] =
     "                      XDG_RUNTIME_DIR for who is not root)\n"
     "  --data DIR          where sandboxes are kept (/var/lib/cove; cove in XDG_DATA_HOME)\n"
     "  --config FILE       configuration (/etc/cove/cove.conf; cove/cove.conf in XDG_CONFIG_HOME)\n"
+    "  --log-format FORMAT text, or json: one object a line (text)\n"
     "  --insecure-http     allow an address that other machines reach, without TLS\n"
     "  --private           this user's own engine, which ends when nobody needs it\n"
     "  --delegated         the cgroup this runs in is its own (Delegate=yes in a systemd unit)\n";
 
-enum { LISTEN = 1, SOCKET, DATA, CONFIG, INSECURE, PRIVATE, DELEGATED, HELP };
+enum { LISTEN = 1, SOCKET, DATA, CONFIG, LOG_FORMAT, INSECURE, PRIVATE, DELEGATED, HELP };
 
 static const struct option words[] = {
     {"listen", required_argument, NULL, LISTEN},
     {"socket", required_argument, NULL, SOCKET},
     {"data", required_argument, NULL, DATA},
     {"config", required_argument, NULL, CONFIG},
+    {"log-format", required_argument, NULL, LOG_FORMAT},
     {"insecure-http", no_argument, NULL, INSECURE},
     {"private", no_argument, NULL, PRIVATE},
     {"delegated", no_argument, NULL, DELEGATED},
@@ -46,6 +48,9 @@ static void take(struct options *options, int word)
         return;
     case CONFIG:
         options->config = optarg;
+        return;
+    case LOG_FORMAT:
+        options->log_format = optarg;
         return;
     case INSECURE:
         options->insecure_http = true;
@@ -86,6 +91,11 @@ int options_parse(int argc, char **argv, struct options *options, struct error *
                          argv[optind]);
     if (is_bad_path(options->socket) || is_bad_path(options->data) || is_bad_path(options->config))
         return error_set(err, "bad_option", 0, "an empty path, or one of several lines, is none");
+    if (options->log_format != NULL && strcmp(options->log_format, "text") != 0 &&
+        strcmp(options->log_format, "json") != 0)
+        return error_set(err, "bad_option", 0, "--log-format %.40s: it is text or json",
+                         options->log_format);
+    options->log_json = options->log_format != NULL && strcmp(options->log_format, "json") == 0;
 #ifdef COVE_TEST_SWITCHES
     options->engine = getenv("COVE_TEST_ENGINE");
 #endif

@@ -12,7 +12,9 @@ struct options {
     const char *socket; /* NULL: where design puts it */
     const char *data;
     const char *config;
-    const char *engine; /* the program; NULL: beside this one */
+    const char *engine;     /* the program; NULL: beside this one */
+    const char *log_format; /* "text" or "json"; NULL: as configured */
+    bool log_json;
     bool insecure_http;
     bool is_private;   /* ends when its engine does by itself */
     bool is_delegated; /* the cgroup it runs in is its own */
