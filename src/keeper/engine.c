@@ -203,6 +203,7 @@ void engine_close(struct keeper *keeper)
     fd_close(&engine->pidfd);
     fd_close(&engine->program);
     fd_close(&engine->config);
+    fd_close(&engine->headers);
     if (engine->ids.count > 0)
         ids_release(&keeper->slots.pool, &engine->ids);
 }
