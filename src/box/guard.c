@@ -306,6 +306,18 @@ static int open_gate(int socket, const struct guard_order *order, const struct c
     return 0;
 }
 
+/* Who is to remove or count what the box's ids own has to be root of them. */
+static int userns_keep(const struct guard_order *order, const struct word *word, struct held *held,
+                       struct error *err)
+{
+    if (held->disk.parent < 0 || order->way == IDMAP_OWN)
+        return 0;
+    held->userns = word->fds[0];
+    return held->userns >= 0
+               ? 0
+               : error_set(err, "limits_failed", 0, "cannot have the box's disk watched");
+}
+
 /* Until the child can go into its groups. They are made before it where it is born into one, else beside
  * its work. */
 static enum heard begin(int socket, const struct guard_order *order, struct held *held,
@@ -314,7 +326,6 @@ static enum heard begin(int socket, const struct guard_order *order, struct held
     struct cgroup *cgroup = &held->cgroup;
     struct word word;
     enum heard heard;
-    char path[64];
 
     *failed = true;
     if (order->announce && !(held->made = make(socket, order, cgroup, err) == 0))
@@ -324,7 +335,8 @@ static enum heard begin(int socket, const struct guard_order *order, struct held
     if (heard != HEARD_CHILD)
         return heard;
     held->watch.init = (int)syscall(SYS_pidfd_open, word.sender, 0);
-    *failed = map_child(socket, order, word.sender, err) < 0 ||
+    *failed = userns_keep(order, &word, held, err) < 0 ||
+              map_child(socket, order, word.sender, err) < 0 ||
               (!held->made && !(held->made = make(socket, order, cgroup, err) == 0)) ||
               open_gate(socket, order, cgroup, word.sender, err) < 0;
     if (!*failed) {
@@ -332,10 +344,6 @@ static enum heard begin(int socket, const struct guard_order *order, struct held
 
         held->watch.memory_bytes = (watched & CGROUP_MEMORY) != 0 ? order->limits.memory_bytes : 0;
         held->watch.pids = (watched & CGROUP_PIDS) != 0 ? order->limits.pids : 0;
-    }
-    if (held->disk.parent >= 0 && order->way != IDMAP_OWN) {
-        (void)snprintf(path, sizeof(path), "/proc/%d/ns/user", (int)word.sender);
-        held->userns = open(path, O_RDONLY | O_CLOEXEC);
     }
     return HEARD_CHILD;
 }

@@ -412,8 +412,10 @@ static int take_again_of_user(struct ids_pool *pool, bool locked, const struct i
                               struct error *err)
 {
     uint64_t count = (uint64_t)before->slots * IDS_SLICE_SPAN;
+    bool is_range = before->kind == IDS_RANGE;
 
-    if (!are_given(pool->uids, before->first, count) ||
+    if (before->slots != (is_range ? RANGE_SLICES : 1) ||
+        !are_given(pool->uids, before->first, count) ||
         !are_given(pool->gids, before->first_group, count))
         return not_given(before, err);
     if (locked || ids_user_lock(pool, before, F_WRLCK) == 0)
@@ -438,6 +440,8 @@ int ids_take_again(struct ids_pool *pool, const struct caller *caller, bool lock
                          before->first, before->first_group, caller->uid, caller->gid);
     if (!caller->maps || !caller->on_host)
         return take_again_of_user(pool, locked, before, err);
+    if (before->kind != IDS_RANGE || before->slots != 1 || before->first_group != before->first)
+        return not_given(before, err);
     if (locked || ids_take_at(pool, before->first, &taken, err) == 0)
         return 0;
     return in_use(before, err);

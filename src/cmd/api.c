@@ -1,6 +1,7 @@
 /* What the commands over the native API share: see api.h. */
 #include "cmd/api.h"
 
+#include "base/clock.h"
 #include "base/fd.h"
 #include "base/parse.h"
 #include "cmd/cmd.h"
@@ -11,9 +12,12 @@
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
+#include <time.h>
 
 #define ID_LENGTH 20
 #define API_CURSOR_MAX 1024
+#define AGAIN_MS 30000 /* how long a server that went away is looked for */
+#define AGAIN_PAUSE_MS 200
 #define LIST_PAGES_MAX 10000
 #define LIST_BYTES_MAX \
     (128U << 20) /* of their texts; a server may say for ever that there is more */
@@ -248,6 +252,38 @@ int api_command(const struct cmd *cmd, int argc, char **argv, void *options, api
         return api_fail(&err);
     status = call(client, options, &words, &err);
     return status < 0 ? api_fail(&err) : status;
+}
+
+/* ---- streams, and what lasts ---- */
+
+uint64_t api_now_ms(void)
+{
+    return clock_monotonic_ns() / 1000000;
+}
+
+bool api_goes_on(struct client *client, uint64_t heard_ms, const struct error *err)
+{
+    const struct timespec pause = {.tv_nsec = AGAIN_PAUSE_MS * 1000000L};
+
+    client_abandon(client);
+    if (!client_may_come_back(err) || api_now_ms() - heard_ms > AGAIN_MS)
+        return false;
+    (void)nanosleep(&pause, NULL);
+    return true;
+}
+
+int api_line(const char *line, size_t size, struct doc **event, const char **type,
+             struct error *err)
+{
+    if (size == 0)
+        return 0;
+    if (doc_parse(line, size, event, err) < 0)
+        return -1;
+    *type = doc_text(*event, "type");
+    return *type != NULL ? 1
+                         : error_set(err, "bad_answer", 0,
+                                     "the server's stream is none of cove's; check that COVE_URL "
+                                     "leads to cove");
 }
 
 /* ---- lists ---- */

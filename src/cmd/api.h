@@ -68,6 +68,17 @@ typedef int api_call(struct client *client, void *options, const struct option_w
                      struct error *err);
 int api_command(const struct cmd *cmd, int argc, char **argv, void *options, api_call *call);
 
+/* ---- streams, and what lasts ---- */
+
+/* After an error of something that can be gone on with: whether it shall be tried again, for it may be that
+ * the server is being replaced. Then it has waited a little. `heard_ms` is when the server was heard last. */
+bool api_goes_on(struct client *client, uint64_t heard_ms, const struct error *err);
+uint64_t api_now_ms(void);
+
+/* A line of a stream, which says what it is: 1 with `*event`, to be freed; 0 of an empty one, -1. */
+int api_line(const char *line, size_t size, struct doc **event, const char **type,
+             struct error *err);
+
 /* ---- lists ---- */
 
 /* Fetches PATH, whose answer has a list at `key`, with all further pages where it has such: into `*list`,

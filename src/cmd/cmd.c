@@ -5,6 +5,7 @@
 #include "base/fd.h"
 #include "cmd/show.h"
 
+#include <errno.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -52,6 +53,29 @@ int cmd_fail(const struct error *err)
 int cmd_print(const char *text, size_t size)
 {
     return fd_write_full(STDOUT_FILENO, text, size);
+}
+
+int cmd_out(const char *text, size_t size, struct error *err)
+{
+    if (cmd_print(text, size) < 0)
+        return error_set(err, "stdio", errno, "standard output: it cannot be written");
+    return 0;
+}
+
+int cmd_print_line(char *text)
+{
+    size_t size;
+    int result;
+
+    if (text == NULL) {
+        errno = ENOMEM;
+        return -1;
+    }
+    size = strlen(text);
+    text[size] = '\n'; /* in place of the NUL: one write, no second copy */
+    result = cmd_print(text, size + 1);
+    free(text);
+    return result;
 }
 
 static size_t min_of(size_t a, size_t b)

@@ -72,6 +72,10 @@ int cmd_fail(const struct error *err);
 
 /* Writes `text` to standard output; 0, or -1 if it did not all get there. */
 int cmd_print(const char *text, size_t size);
+int cmd_out(const char *text, size_t size, struct error *err);
+
+/* The same for a text of its own memory, which it frees, and with a newline; NULL is ENOMEM. */
+int cmd_print_line(char *text);
 
 /* Adds the signals that a caller sends to a command, without those that are ignored: nohup, and a
  * shell's job in the background, ignore some, and a blocked one would come through. */

@@ -131,8 +131,7 @@ int cmd_overview(int fd)
         (void)fprintf(out, "  %-10s %s\n", cmd_rows[i].cmd->name, cmd_rows[i].cmd->summary);
     }
     (void)fputs("\nExit status:\n", out);
-    for (const char *line = cmd_statuses; *line != '\0'; line += strcspn(line, "\n") + 1)
-        (void)fprintf(out, "  %.*s\n", (int)strcspn(line, "\n"), line);
+    option_lines(out, cmd_statuses);
     (void)fputs("\nTry:\n"
                 "  cove run -- sh -c 'id; ls /home'\n"
                 "  cove run --workspace . -- make\n"

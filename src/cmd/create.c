@@ -251,7 +251,7 @@ static int answer_print(const struct create *create, const struct doc *sandbox, 
     if (created != NULL && !doc_true(sandbox, "created"))
         cmd_say("it was there already; nothing was made or changed");
     (void)snprintf(line, sizeof(line), "%s\n", id);
-    return cmd_print(line, strlen(line));
+    return cmd_out(line, strlen(line), err);
 }
 
 static int create_call(struct client *client, void *options, const struct option_words *words,

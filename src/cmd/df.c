@@ -83,9 +83,7 @@ static int capacity_show(const struct doc *capacity, struct error *err)
         return 0;
     (void)snprintf(line, sizeof(line), "%s of %s are free where the server keeps its data\n",
                    show_size(available, left), show_size(bytes, all));
-    if (cmd_print(line, strlen(line)) < 0)
-        return error_set(err, "stdio", 0, "standard output: it cannot be written");
-    return 0;
+    return cmd_out(line, strlen(line), err);
 }
 
 static int both_print(const struct doc *sandboxes, const struct doc *capacity, struct error *err)

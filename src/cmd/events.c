@@ -2,20 +2,14 @@
  *
  * The stream has no end of its own. One that is cut is gone on with after the last event that came, and
  * what is not known any more by then is said to be missing. */
-#include "base/clock.h"
 #include "base/parse.h"
 #include "cmd/api.h"
 #include "cmd/cmd.h"
 #include "cmd/show.h"
 
-#include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
-#include <time.h>
-
-#define AGAIN_MS 30000 /* how long a server that went away is looked for */
-#define AGAIN_PAUSE_MS 200
 
 struct events {
     struct options_common common;
@@ -58,9 +52,7 @@ static int event_show(const struct doc *event, uint64_t sequence, struct error *
         used += (size_t)snprintf(line + used, sizeof(line) - used, " %-*s", widths[i], shown);
     }
     line[used++] = '\n';
-    if (cmd_print(line, used) < 0)
-        return error_set(err, "stdio", errno, "standard output: it cannot be written");
-    return 0;
+    return cmd_out(line, used, err);
 }
 
 static int event_take(struct events *events, const char *line, size_t size, struct error *err)
@@ -68,16 +60,11 @@ static int event_take(struct events *events, const char *line, size_t size, stru
     _cleanup_doc_ struct doc *event = NULL;
     uint64_t sequence;
     const char *type;
+    int result;
 
-    if (size == 0)
-        return 0;
-    if (doc_parse(line, size, &event, err) < 0)
-        return -1;
-    type = doc_text(event, "type");
-    if (type == NULL)
-        return error_set(
-            err, "bad_answer", 0,
-            "the server's stream of events is none; check that COVE_URL leads to cove");
+    result = api_line(line, size, &event, &type, err);
+    if (result <= 0)
+        return result;
     if (strcmp(type, "gap") == 0 && !events->common.json)
         cmd_say("warning: some events are not kept any more, and left out here");
     if (doc_number(event, "sequence", &sequence)) {
@@ -90,7 +77,7 @@ static int event_take(struct events *events, const char *line, size_t size, stru
 }
 
 /* One connection: always -1. */
-static int listen_once(struct client *client, struct events *events, uint64_t *heard_ns,
+static int listen_once(struct client *client, struct events *events, uint64_t *heard_ms,
                        struct error *err)
 {
     char path[64];
@@ -108,24 +95,20 @@ static int listen_once(struct client *client, struct events *events, uint64_t *h
             return error_set(err, "cut", 0, "the server ended the stream of events");
         if (result < 0 || event_take(events, line, size, err) < 0)
             return -1;
-        *heard_ns = clock_monotonic_ns();
+        *heard_ms = api_now_ms();
     }
 }
 
 static int events_call(struct client *client, void *options, const struct option_words *words,
                        struct error *err)
 {
-    const struct timespec pause = {.tv_nsec = AGAIN_PAUSE_MS * 1000000L};
-    uint64_t heard_ns = clock_monotonic_ns();
+    uint64_t heard_ms = api_now_ms();
 
     (void)words;
-    for (;;) {
-        (void)listen_once(client, options, &heard_ns, err);
-        client_abandon(client);
-        if (!client_may_come_back(err) || clock_monotonic_ns() - heard_ns > AGAIN_MS * 1000000ULL)
-            return -1;
-        (void)nanosleep(&pause, NULL);
-    }
+    do
+        (void)listen_once(client, options, &heard_ms, err);
+    while (api_goes_on(client, heard_ms, err));
+    return -1;
 }
 
 static int events_run(const struct cmd *cmd, int argc, char **argv)

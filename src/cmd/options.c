@@ -224,10 +224,8 @@ void option_text(const struct option_row *row, char text[OPTION_TEXT_MAX])
         (void)snprintf(text, OPTION_TEXT_MAX, "%s (default: %s)", row->help, row->fallback);
 }
 
-/* Lines, each after two spaces. */
-static void help_examples(FILE *out, const char *lines)
+void option_lines(FILE *out, const char *lines)
 {
-    (void)fputs("\nExamples:\n", out);
     while (*lines != '\0') {
         size_t length = strcspn(lines, "\n");
 
@@ -261,8 +259,10 @@ char *options_help(const struct option_table *table)
     }
     if (table->notes != NULL)
         (void)fprintf(out, "\n%s\n", table->notes);
-    if (table->examples != NULL)
-        help_examples(out, table->examples);
+    if (table->examples != NULL) {
+        (void)fputs("\nExamples:\n", out);
+        option_lines(out, table->examples);
+    }
     if (fclose(out) != 0) {
         free(text);
         return NULL;

@@ -8,6 +8,7 @@
 
 #include <stdbool.h>
 #include <stddef.h>
+#include <stdio.h>
 
 #define OPTIONS_WORDS_MAX 2
 
@@ -83,6 +84,9 @@ bool option_is_one(const char *word);
 void option_name(const struct option_row *row, char name[OPTION_NAME_MAX]);
 #define OPTION_TEXT_MAX 512
 void option_text(const struct option_row *row, char text[OPTION_TEXT_MAX]);
+
+/* Writes each of these lines after two spaces, as it stands in a help. */
+void option_lines(FILE *out, const char *lines);
 
 /* The text of `cove COMMAND --help`, to be freed; NULL if there is no memory. */
 char *options_help(const struct option_table *table);

@@ -226,9 +226,7 @@ int show_table_print(struct show_table *table, struct error *err)
 
     if (show_table_text(table, &text, &size, err) < 0)
         return -1;
-    if (cmd_print(text, size) < 0)
-        return error_set(err, "stdio", errno, "standard output: it cannot be written");
-    return 0;
+    return cmd_out(text, size, err);
 }
 
 /* ---- values ---- */

@@ -177,12 +177,6 @@ static int look_text(const struct look *before, const struct look *now, char **t
     return show_table_text(&shown, text, size, err);
 }
 
-static int written(int result, struct error *err)
-{
-    return result == 0 ? 0
-                       : error_set(err, "stdio", errno, "standard output: it cannot be written");
-}
-
 static int once(struct client *client, const struct top *top, struct error *err)
 {
     const struct timespec pause = {.tv_nsec = ONCE_MS * 1000000L};
@@ -199,7 +193,7 @@ static int once(struct client *client, const struct top *top, struct error *err)
         if (result == 0)
             result = look_text(&looks[0], &looks[1], &text, &size, err);
         if (result == 0)
-            result = written(cmd_print(text, size), err);
+            result = cmd_out(text, size, err);
     }
     doc_free(looks[0].sandboxes);
     doc_free(looks[1].sandboxes);
@@ -233,7 +227,7 @@ static int screen_enter(struct screen *screen, struct error *err)
         raw.c_lflag &= ~(tcflag_t)(ICANON | ECHO);
         screen->is_raw = tcsetattr(STDIN_FILENO, TCSANOW, &raw) == 0;
     }
-    return written(cmd_print(SCREEN_ENTER, sizeof(SCREEN_ENTER) - 1), err);
+    return cmd_out(SCREEN_ENTER, sizeof(SCREEN_ENTER) - 1, err);
 }
 
 static void screen_leave(struct screen *screen)
@@ -284,7 +278,7 @@ static int screen_show(const char *text, struct error *err)
     (void)fputs(SCREEN_REST, out);
     if (fclose(out) != 0)
         return option_no_memory(err);
-    return written(cmd_print(shown, size), err);
+    return cmd_out(shown, size, err);
 }
 
 /* Waits for the next look; false: that was enough. */

@@ -1,5 +1,4 @@
 /* `cove wait`: waits for the end of a command and ends as that did. */
-#include "base/clock.h"
 #include "base/parse.h"
 #include "cmd/api.h"
 #include "cmd/cmd.h"
@@ -8,8 +7,7 @@
 #include <string.h>
 #include <time.h>
 
-#define AGAIN_MS 30000 /* how long a server that went away is looked for */
-#define AGAIN_PAUSE_MS 200
+#define PAUSE_MS 200
 #define ROUND_MS 20000 /* one request; what stands between us and the server may cut longer ones */
 
 struct wait {
@@ -39,22 +37,17 @@ static const struct option_table table = {
     .words_least = 2,
 };
 
-static uint64_t now_ms(void)
-{
-    return clock_monotonic_ns() / 1000000;
-}
-
 /* Fetches the Process when it has ended, or as it is at the deadline (0: none). */
 static int process_wait(struct client *client, const struct option_words *words, uint64_t deadline,
                         struct doc **process, struct error *err)
 {
     char path[API_PATH_MAX + 64];
     const struct client_request request = {.path = path};
-    const struct timespec pause = {.tv_nsec = AGAIN_PAUSE_MS * 1000000L};
-    uint64_t heard = now_ms();
+    const struct timespec pause = {.tv_nsec = PAUSE_MS * 1000000L};
+    uint64_t heard = api_now_ms();
 
     for (;;) {
-        uint64_t now = now_ms();
+        uint64_t now = api_now_ms();
         uint64_t round = deadline == 0 || deadline > now + ROUND_MS ? ROUND_MS
                          : deadline > now                           ? deadline - now
                                                                     : 1;
@@ -63,16 +56,14 @@ static int process_wait(struct client *client, const struct option_words *words,
             return -1;
         (void)snprintf(path + strlen(path), 64, "?timeout_ms=%llu", (unsigned long long)round);
         if (client_call(client, &request, process, err) < 0) {
-            if (!client_may_come_back(err) || now - heard > AGAIN_MS)
+            if (!api_goes_on(client, heard, err))
                 return -1;
-            client_abandon(client);
-            (void)nanosleep(&pause, NULL);
             continue;
         }
-        heard = now_ms();
-        if (heard - now < AGAIN_PAUSE_MS && round > AGAIN_PAUSE_MS) /* one that does not wait */
+        heard = api_now_ms();
+        if (heard - now < PAUSE_MS && round > PAUSE_MS) /* one that does not wait */
             (void)nanosleep(&pause, NULL);
-        if (!api_process_runs(*process) || (deadline != 0 && now_ms() >= deadline))
+        if (!api_process_runs(*process) || (deadline != 0 && api_now_ms() >= deadline))
             return 0;
         doc_freep(process);
     }
@@ -82,7 +73,7 @@ static int wait_call(struct client *client, void *into, const struct option_word
                      struct error *err)
 {
     const struct wait *options = into;
-    uint64_t deadline = options->timeout_ms == 0 ? 0 : now_ms() + options->timeout_ms;
+    uint64_t deadline = options->timeout_ms == 0 ? 0 : api_now_ms() + options->timeout_ms;
     _cleanup_doc_ struct doc *process = NULL;
 
     if (process_wait(client, words, deadline, &process, err) < 0 ||

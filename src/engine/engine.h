@@ -8,6 +8,7 @@
 #pragma once
 
 #include "base/err.h"
+#include "base/histogram.h"
 #include "engine/procs.h"
 #include "keeper/request.h"
 
@@ -257,6 +258,25 @@ bool engine_is_ready(const struct engine *engine, struct error *err); /* or what
 /* For how long nobody has asked for anything, while nothing runs; 0: something does, or somebody
  * listens. */
 uint64_t engine_idle_ms(const struct engine *engine);
+
+/* ---- numbers, for an operator's monitoring ---- */
+
+struct engine_counts {
+    size_t sandboxes[SANDBOX_DELETED + 1]; /* by state */
+    size_t processes;                      /* that run */
+    size_t pool_ready;
+    uint64_t pool_hits, pool_misses, events;
+    struct histogram commits; /* of the store */
+};
+void engine_count(struct engine *engine, struct engine_counts *out);
+
+/* What each tenant has; those beyond `room` - 1 are one with the name "". How many there are. */
+struct engine_use {
+    char tenant[64];
+    size_t sandboxes, running, processes;
+    uint64_t memory_bytes, disk_bytes; /* limits: of running ones, of persistent disks */
+};
+size_t engine_uses(struct engine *engine, struct engine_use *uses, size_t room);
 
 /* ---- events: what happened, in order ---- */
 

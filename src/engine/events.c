@@ -676,6 +676,11 @@ int events_open(struct engine *engine, struct error *err)
     return 0;
 }
 
+uint64_t events_told(const struct engine *engine)
+{
+    return engine->events->next - engine->events->life;
+}
+
 /* The store is still open, and waits for this when it is closed. */
 void events_end(struct engine *engine)
 {

@@ -163,6 +163,7 @@ struct engine {
     void *drained_arg;
     bool will_settle, has_told, is_closed;
 
+    uint64_t pool_hits, pool_misses;
     uint64_t used_ns; /* when somebody last asked for anything */
     uint64_t capacity_read_ns;
     struct engine_capacity capacity;
@@ -258,6 +259,8 @@ void pool_named(struct engine *engine, const struct keeper_named *named);
 void pool_lost(struct engine *engine);
 void pool_close(struct engine *engine);
 
+size_t pool_ready(const struct engine *engine); /* boxes that stand */
+
 /* ---- tenants.c, quotas.c ---- */
 int tenants_open(struct engine *engine, struct error *err);
 void tenants_close(struct engine *engine);
@@ -292,6 +295,7 @@ void events_flush(struct engine *engine);
 void events_end_key(struct engine *engine, const char *key_id); /* who listens by it is cut off */
 bool events_has_listener(const struct engine *engine);
 bool events_pending(const struct engine *engine);
+uint64_t events_told(const struct engine *engine);
 void events_end(struct engine *engine); /* all is told; before the store is closed */
 void events_add_key(struct engine *engine, const char *type, const char *tenant,
                     const char *sandbox, const char *key_id);

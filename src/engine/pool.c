@@ -330,17 +330,34 @@ bool pool_take(struct engine *engine, const struct record *record, struct pool_b
     struct shelf *shelf;
     struct ready *ready;
 
-    if (engine->options.pool == 0 || !is_usual(engine, record))
+    if (engine->options.pool == 0 || !is_usual(engine, record)) {
+        engine->pool_misses++;
         return false;
+    }
     shelf = shelf_of(engine->pool, record);
     for (ready = shelf->boxes; ready != NULL && !ready->stands;)
         ready = ready->next;
+    if (ready == NULL)
+        engine->pool_misses++;
     if (ready != NULL) {
+        engine->pool_hits++;
         *out = ready->box;
         ready_unlink(ready);
     }
     shelf_taken(shelf);
     return ready != NULL;
+}
+
+size_t pool_ready(const struct engine *engine)
+{
+    size_t count = 0;
+
+    if (engine->pool == NULL)
+        return 0;
+    for (const struct shelf *shelf = engine->pool->shelves; shelf != NULL; shelf = shelf->next)
+        for (const struct ready *ready = shelf->boxes; ready != NULL; ready = ready->next)
+            count += ready->stands;
+    return count;
 }
 
 /* A root that was removed or replaced: its boxes show what is not registered any more. */

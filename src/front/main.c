@@ -180,6 +180,7 @@ static int serve(struct program *program, struct error *err)
     native_fill(program->native, &http);
     if (http_start(&program->loop, &http, &program->http, err) != 0)
         return -1;
+    native_count(program->native, program->http);
     for (size_t i = 0; i < program->listen_count; i++)
         if (http_listen(program->http, program->listen[i], err) != 0)
             return -1;
@@ -315,6 +316,8 @@ static void signals_block(void)
 static void close_all(struct program *program)
 {
     signals_block();
+    if (program->native != NULL)
+        native_count(program->native, NULL);
     if (program->http != NULL)
         http_stop(program->http);
     uv_close((uv_handle_t *)&program->timer, NULL);

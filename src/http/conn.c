@@ -14,10 +14,10 @@
 #include <sys/socket.h>
 
 /* Requests that one client has answered before others have their turn. */
-#define TURN_MAX 32
+#define TURN_MAX 4
 #define FRAMES_MAX 256
 /* Between two requests so much is read at once: what follows a request waits in memory. */
-#define AHEAD ((size_t)64 * 1024)
+#define AHEAD ((size_t)16 * 1024)
 /* After an answer to a request that is not read to its end: so long, and so much, is read and thrown
  * away. To close with unread bytes would reset the connection, and the answer would be lost with it. */
 #define LINGER_MS 2000
@@ -46,6 +46,7 @@ static void close_conn(struct http_conn *conn)
 {
     conn->state = CONN_CLOSED;
     conn->server->open_count[conn->peer.is_unix]--;
+    conn->server->houses[conn->peer.is_unix][conn->house]--;
     TAILQ_REMOVE(&conn->server->conns, conn, next);
     if (conn->is_kicked) {
         TAILQ_REMOVE(&conn->server->kicked, conn, kicked_next);
@@ -500,15 +501,18 @@ void http_conn_watch(struct http_conn *conn)
     case CONN_CLOSED:
         return;
     case CONN_HEADER:
-        /* The same as while a request is handled, so that the kernel need not hear of each. */
-        events |= conn->out.size == 0 ? UV_READABLE | UV_DISCONNECT : 0;
+        /* The same as while a request is handled, so that the kernel need not hear of each. Who has
+         * requests in memory for his next turn sends no more of them now. */
+        if (conn->out.size == 0) {
+            events |= conn->is_kicked ? UV_DISCONNECT : UV_READABLE | UV_DISCONNECT;
+        }
         break;
     case CONN_BODY:
         events |= wants_body(conn->request) ? UV_READABLE : 0;
         events |= UV_DISCONNECT;
         break;
     case CONN_HANDLING:
-        events |= conn->in.size < conn->server->limits.header_bytes ? UV_READABLE : 0;
+        events |= conn->in.size == 0 ? UV_READABLE : 0;
         events |= UV_DISCONNECT;
         break;
     case CONN_WEBSOCKET:
@@ -650,7 +654,7 @@ static void on_poll(uv_poll_t *poll, int status, int events)
     }
 }
 
-void http_conn_new(struct http_server *server, int fd, const struct http_peer *peer,
+void http_conn_new(struct http_server *server, int fd, const struct http_peer *peer, unsigned house,
                    bool is_refused)
 {
     static const struct http_refusal full = {503, "too_many_connections",
@@ -670,7 +674,9 @@ void http_conn_new(struct http_server *server, int fd, const struct http_peer *p
     conn->peer = *peer;
     TAILQ_INSERT_TAIL(&server->conns, conn, next);
     server->conns_count++;
+    conn->house = house;
     server->open_count[peer->is_unix]++;
+    server->houses[peer->is_unix][house]++;
     if (is_refused) {
         refuse_unread(conn, &full);
     } else {

@@ -15,7 +15,7 @@ enum { FINAL = 0x80, RESERVED = 0x70, OPCODE = 0x0f, MASKED = 0x80, LENGTH = 0x7
 
 static enum http_frame bad(struct http_framed *out, unsigned code)
 {
-    out->code = code;
+    *out = (struct http_framed){.data = "", .code = code};
     return HTTP_FRAME_BAD;
 }
 

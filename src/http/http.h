@@ -99,7 +99,8 @@ void http_stop(struct http_server *server);
  * is gone: the answer then goes nowhere. */
 
 const char *http_method(const struct http_request *request);
-const char *http_path(const struct http_request *request);    /* as sent, without the query */
+const char *http_path(const struct http_request *request); /* as sent, without the query */
+const struct http_route *http_route(const struct http_request *request); /* NULL: none fits */
 const char *http_pattern(const struct http_request *request); /* of its route; NULL: none fits */
 const char *http_param(const struct http_request *request, const char *name); /* of the pattern */
 const char *http_query(const struct http_request *request, const char *name); /* decoded, or NULL */

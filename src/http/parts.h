@@ -15,6 +15,7 @@
 #define HTTP_PARAMS_MAX 8
 /* Beyond the limit of connections, so many more are told so; then accepting stops. */
 #define HTTP_REFUSED_MAX 64
+#define HTTP_HOUSES 1024
 
 struct http_listener {
     SLIST_ENTRY(http_listener) next;
@@ -52,6 +53,7 @@ struct http_conn {
     bool is_stuck;     /* the socket takes no more of a pipe for now */
     bool copies;       /* it takes no splice */
     bool is_silent;    /* nothing that was sent was acknowledged at the last look */
+    unsigned house;    /* its peer's */
     unsigned handles;  /* of libuv, not closed yet */
     uint64_t deadline; /* 0: none */
     uint64_t timer_due;
@@ -81,11 +83,13 @@ struct http_server {
     TAILQ_HEAD(http_conns, http_conn) conns;
     TAILQ_HEAD(http_kicked, http_conn) kicked;
     size_t conns_count;
-    size_t open_count[2]; /* on TCP, on unix sockets */
-    size_t held_bytes;    /* of bodies that are kept whole, where the client is still there */
-    uv_idle_t idle;       /* runs while there are kicked connections */
-    uv_timer_t timer;     /* accepting again; then the end of draining */
-    bool is_paused;       /* accepts nothing for now */
+    size_t open_count[2];          /* on TCP, on unix sockets */
+    size_t houses[2][HTTP_HOUSES]; /* the same, by where the peer is */
+    uint64_t seed;                 /* of who shares a house */
+    size_t held_bytes; /* of bodies that are kept whole, where the client is still there */
+    uv_idle_t idle;    /* runs while there are kicked connections */
+    uv_timer_t timer;  /* accepting again; then the end of draining */
+    bool is_paused;    /* accepts nothing for now */
     bool is_draining;
     bool is_stopped;
     void (*drained)(void *arg);
@@ -161,7 +165,7 @@ void http_request_refuse(struct http_request *request, const struct http_refusal
 
 /* ---- conn.c ---- */
 
-void http_conn_new(struct http_server *server, int fd, const struct http_peer *peer,
+void http_conn_new(struct http_server *server, int fd, const struct http_peer *peer, unsigned house,
                    bool is_refused);
 /* The client is gone, or is made so: tells the request, closes. */
 void http_conn_cut(struct http_conn *conn);

@@ -124,6 +124,11 @@ const char *http_path(const struct http_request *request)
     return request->head.path;
 }
 
+const struct http_route *http_route(const struct http_request *request)
+{
+    return request->route;
+}
+
 const char *http_pattern(const struct http_request *request)
 {
     return request->route ? request->route->pattern : NULL;

@@ -19,6 +19,8 @@
 #include <unistd.h>
 
 #define ACCEPT_AT_ONCE 64
+/* Where each has to be found a place. */
+#define ACCEPT_WHEN_FULL 8
 /* When there are no fds or no memory: how long until the next try. */
 #define ACCEPT_AGAIN_MS 100
 
@@ -157,10 +159,37 @@ static bool is_full(const struct http_server *server, bool is_unix)
     return server->open_count[is_unix] >= server->limits.connections + HTTP_REFUSED_MAX;
 }
 
-/* Whether there is a place, if need be that of the oldest who has not asked anything. */
-static bool make_place(struct http_server *server, bool is_unix)
+/* Which of the houses a peer lives in, so that those who crowd a server are told from those who do not.
+ * Strangers may share one; who has many addresses of one network has one. */
+static unsigned find_house(const struct http_server *server, const struct sockaddr_storage *address,
+                           const struct http_peer *peer)
 {
-    struct http_conn *conn;
+    uint64_t key = (uint64_t)peer->uid + 1;
+
+    if (address->ss_family == AF_INET) {
+        key = ((const struct sockaddr_in *)address)->sin_addr.s_addr;
+    } else if (address->ss_family == AF_INET6) {
+        memcpy(&key, &((const struct sockaddr_in6 *)address)->sin6_addr, sizeof(key));
+    }
+    key = (key ^ server->seed) * 0x9e3779b97f4a7c15U;
+    return (unsigned)(key >> 32) % HTTP_HOUSES;
+}
+
+/* Whether its place may be given to one of a house that has `count`. */
+static bool is_replaceable(const struct http_conn *conn, bool is_unix, size_t count)
+{
+    const size_t *houses = conn->server->houses[is_unix];
+
+    return conn->peer.is_unix == is_unix && conn->state == CONN_HEADER && conn->out.size == 0 &&
+           (!conn->has_asked || houses[conn->house] > count + 1);
+}
+
+/* Whether there is a place, if need be that of one who does nothing with his: of the fullest house, and
+ * there the oldest who never asked anything, or else the oldest. */
+static bool make_place(struct http_server *server, bool is_unix, unsigned house)
+{
+    const size_t *houses = server->houses[is_unix];
+    struct http_conn *conn, *victim = NULL;
 
     if (server->open_count[is_unix] < server->limits.connections) {
         return true;
@@ -168,12 +197,17 @@ static bool make_place(struct http_server *server, bool is_unix)
     TAILQ_FOREACH(conn, &server->conns, next)
     {
         // cppcheck-suppress uninitvar ; it does not see that the list sets it
-        if (conn->peer.is_unix == is_unix && conn->state == CONN_HEADER && !conn->has_asked) {
-            http_conn_cut(conn);
-            return true;
+        if (is_replaceable(conn, is_unix, houses[house]) &&
+            (!victim || houses[conn->house] > houses[victim->house] ||
+             (houses[conn->house] == houses[victim->house] && victim->has_asked &&
+              !conn->has_asked))) {
+            victim = conn;
         }
     }
-    return false;
+    if (victim) {
+        http_conn_cut(victim);
+    }
+    return victim != NULL;
 }
 
 /* False where nothing more is to be accepted now. */
@@ -203,9 +237,10 @@ static bool accept_one(struct http_listener *listener)
     if (!peer.is_unix) {
         prepare_tcp(fd);
     }
-    bool is_refused = !make_place(server, peer.is_unix);
+    unsigned house = find_house(server, &address, &peer);
+    bool is_refused = !make_place(server, peer.is_unix, house);
     server->accepted++;
-    http_conn_new(server, fd_take(&fd), &peer, is_refused);
+    http_conn_new(server, fd_take(&fd), &peer, house, is_refused);
     if (is_full(server, peer.is_unix)) {
         watch_listeners(server);
         return false;
@@ -219,7 +254,10 @@ static void on_listener(uv_poll_t *poll, int status, int events)
     struct http_server *server = listener->server;
     (void)status, (void)events;
 
-    for (unsigned i = 0; i < ACCEPT_AT_ONCE; i++) {
+    bool is_crowded = server->open_count[listener->is_unix] >= server->limits.connections;
+    unsigned most = is_crowded ? ACCEPT_WHEN_FULL : ACCEPT_AT_ONCE;
+
+    for (unsigned i = 0; i < most; i++) {
         if (server->is_stopped || server->is_draining || !accept_one(listener)) {
             return;
         }
@@ -309,6 +347,7 @@ int http_start(uv_loop_t *loop, const struct http_options *options, struct http_
         return error_set(err, "no_memory", ENOMEM, "the HTTP server could not be set up");
     }
     server->loop = loop;
+    server->seed = uv_hrtime() * 0xbf58476d1ce4e5b9U;
     server->routes = options->routes;
     server->routes_count = options->routes_count;
     server->data = options->data;

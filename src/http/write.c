@@ -17,6 +17,8 @@
 #define FLUSH_MAX 8
 /* Bytes of a pipe that one client gets before others have their turn: what a pipe holds at most. */
 #define TURN_BYTES ((size_t)1 << 20)
+/* A client's kernel has acknowledged within that, wherever it is. */
+#define ANSWER_MS 1000
 
 void http_conn_break(struct http_conn *conn)
 {
@@ -188,6 +190,16 @@ bool http_conn_flush(struct http_conn *conn)
     return conn->state != CONN_CLOSED;
 }
 
+/* Whether the last that was sent is not answered, though there was time for it. Neither a full window nor
+ * a long silence say that: who does not read acknowledges what he is asked, and who is asked nothing says
+ * nothing. */
+static bool is_unanswered(const struct tcp_info *info)
+{
+    return info->tcpi_probes >= 3 ||
+           (info->tcpi_retransmits > 0 && info->tcpi_last_data_sent >= ANSWER_MS &&
+            info->tcpi_last_ack_recv > info->tcpi_last_data_sent);
+}
+
 bool http_conn_is_silent(struct http_conn *conn)
 {
     struct tcp_info info = {0};
@@ -197,7 +209,7 @@ bool http_conn_is_silent(struct http_conn *conn)
     if (conn->peer.is_unix || getsockopt(conn->fd, IPPROTO_TCP, TCP_INFO, &info, &size)) {
         return false;
     }
-    conn->is_silent = (info.tcpi_retransmits > 0 || info.tcpi_probes > 0) &&
-                      info.tcpi_last_ack_recv >= conn->server->limits.silent_ms;
+    conn->is_silent = info.tcpi_last_ack_recv >= conn->server->limits.silent_ms &&
+                      is_unanswered(&info);
     return was_silent && conn->is_silent;
 }

@@ -13,7 +13,7 @@ struct config_name {
 };
 
 struct config {
-    char *listen, *socket, *data;
+    char *listen, *socket, *data, *allow_level;
     bool insecure_http;
     struct config_name names[NAMES_MAX];
     size_t names_count;

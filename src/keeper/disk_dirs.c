@@ -19,11 +19,11 @@
 /* The kernel unmounts what a box had after the box is gone, and a guard may outlive its keeper. */
 #define LOCK_WAIT_MS 15000
 #define LOCK_LOOK_MS 5
+#define IDS_WAIT_MS 2000 /* the guard that had the disk's lock has them, too */
 
 #define IDS_FILE "ids"
 #define FILES "files"
 #define TEXT_SIZE 160
-#define RANGE_SLOTS 64 /* what a range is in slices */
 
 bool disk_is_dir_name(const char *name)
 {
@@ -99,11 +99,7 @@ static bool parse(const char *text, struct disk_kept *kept)
     kept->lends = (enum disk_lends)lent;
     ids->count = ids->kind == IDS_RANGE ? IDS_COUNT : ids->kind == IDS_SLICED ? IDS_SLICE : 0;
     (void)print(kept, again);
-    if (strcmp(text, again) != 0 || ids->first == 0 || ids->first_group == 0)
-        return false;
-    return ids->kind == IDS_SINGLE   ? ids->slots == 0
-           : ids->kind == IDS_SLICED ? ids->slots == 1
-                                     : ids->slots == 1 || ids->slots == RANGE_SLOTS;
+    return strcmp(text, again) == 0;
 }
 
 static int ids_read(int directory, struct disk_kept *kept, struct error *err)
@@ -200,7 +196,7 @@ int disk_dir_open(int disks, const struct caller *caller, const char *disk, bool
     if (files < 0)
         return error_set(err, "disk_failed", errno, "cannot open a disk");
     if (ids_read(directory, out, err) < 0 || disk_lock_wait(files, err) < 0 ||
-        ids_take_old(caller, is_claimed, out, LOCK_WAIT_MS, err) < 0)
+        ids_take_old(caller, is_claimed, out, IDS_WAIT_MS, err) < 0)
         return -1;
     out->fd = fd_take(&files);
     return 0;

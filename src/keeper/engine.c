@@ -4,7 +4,6 @@
 #include "base/clock.h"
 #include "base/fd.h"
 #include "box/proto.h"
-#include "box/root.h"
 #include "box/sys.h"
 #include "keeper/keeper.h"
 #include "keeper/requests.h"
@@ -322,6 +321,12 @@ static bool say_disk(struct keeper *keeper, const char *id)
     return say(&keeper->engine, &answer, sizeof(answer), NULL);
 }
 
+static void host_warn(struct keeper_host *host, size_t *count, const char *text)
+{
+    (void)snprintf(host->warnings[*count], sizeof(host->warnings[0]), "%s", text);
+    ++*count;
+}
+
 static void host_describe(const struct keeper *keeper, struct keeper_host *host)
 {
     bool is_root = keeper->caller.mounts;
@@ -333,19 +338,26 @@ static void host_describe(const struct keeper *keeper, struct keeper_host *host)
     host->memory_bytes = (uint64_t)sysconf(_SC_PHYS_PAGES) * (uint64_t)sysconf(_SC_PAGESIZE);
     host->is_root = is_root;
     host->protocol = box_protocol_now();
-    (void)snprintf(host->level, sizeof(host->level), "full");
+    (void)snprintf(host->level, sizeof(host->level), "%s",
+                   keeper->lacks_fresh_proc ? "no-fresh-proc" : "full");
     (void)snprintf(host->limits, sizeof(host->limits), "%s", limits ? "cgroup" : "rlimit");
     (void)snprintf(host->ids, sizeof(host->ids), "%s", keeper->ids_kind);
-    (void)snprintf(host->disk, sizeof(host->disk), "%s",
-                   is_root || root_tmpfs_has_xattrs(&keeper->caller) ? "hard" : "watched");
+    (void)snprintf(host->disk, sizeof(host->disk), "%s", is_root ? "hard" : "watched");
+    if (keeper->lacks_fresh_proc)
+        host_warn(host, &warnings,
+                  "this host forbids a /proc of a box's own: processes outside of a sandbox can be "
+                  "seen in it, as --allow-level settles for");
     if (!limits)
-        (void)snprintf(
-            host->warnings[warnings++], sizeof(host->warnings[0]),
-            "no cgroup limits memory and processes here: a watchdog does, which is late");
+        host_warn(host, &warnings,
+                  "no cgroup limits memory and processes here: a watchdog does, which is late");
+    if (!is_root)
+        host_warn(host, &warnings,
+                  "a disk that is kept is a directory of this user's, counted from time to time: "
+                  "what goes beyond its limit is ended a moment late");
     if (strcmp(keeper->ids_kind, "single") == 0)
-        (void)snprintf(host->warnings[warnings++], sizeof(host->warnings[0]),
-                       "this user has one id only, so boxes do: have ids given to it in "
-                       "/etc/subuid and /etc/subgid");
+        host_warn(host, &warnings,
+                  "this user has one id only, so boxes do: have ids given to it in /etc/subuid and "
+                  "/etc/subgid");
 }
 
 static bool say_host(struct keeper *keeper)

@@ -273,7 +273,7 @@ static void boxed_read(struct hand *hand, struct keeper *keeper)
 static void boxes_hand(struct hand *hand, struct keeper *keeper)
 {
     struct boxes *boxes = &keeper->boxes;
-    size_t count = boxes->count;
+    size_t count = boxes->count - boxes->owed; /* those are gone, and an engine is to hear of it */
 
     hand_mark(hand, "boxe");
     hand_u32(hand, &boxes->generations, UINT32_MAX);
@@ -283,7 +283,7 @@ static void boxes_hand(struct hand *hand, struct keeper *keeper)
     for (size_t i = 0; !hand->is_reading && i < boxes->used; i++) {
         struct boxed *boxed = boxes->table[i];
 
-        if (boxed == NULL)
+        if (boxed == NULL || boxed->box == NULL)
             continue;
         hand_u64(hand, &boxed->handle, UINT64_MAX);
         boxed_hand(hand, keeper, boxed);
@@ -319,6 +319,7 @@ void handover_all(struct hand *hand, struct keeper *keeper)
 {
     hand_text(hand, keeper->program, sizeof(keeper->program));
     hand_text(hand, keeper->ids_kind, sizeof(keeper->ids_kind));
+    hand_bool(hand, &keeper->lacks_fresh_proc);
     places_hand(hand, &keeper->places);
     listeners_hand(hand, &keeper->listeners);
     notify_hand(hand, &keeper->notify);

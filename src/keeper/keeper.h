@@ -44,6 +44,7 @@ struct keeper {
     char ids_kind[8];       /* which boxes get here: see box.h */
     char program[PATH_MAX]; /* ours, where it is installed: what lies there takes over */
     char **arguments;       /* as we were started */
+    bool lacks_fresh_proc;
     struct source signals;
     int signal_fd;
     bool is_stopping;

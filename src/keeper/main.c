@@ -121,6 +121,10 @@ static const char *ids_kind_of(const struct caller *caller)
 
 static void greet(const struct keeper *keeper)
 {
+    if (keeper->lacks_fresh_proc)
+        keeper_say("level",
+                   "no-fresh-proc, as is allowed: processes outside of a sandbox can be seen "
+                   "in its /proc; cove doctor says more");
     if (keeper->listeners.made_socket)
         keeper_note("listening", "on %s%s%s", keeper->places.socket_path,
                     keeper->listeners.api_count > 1 ? " and " : "",
@@ -166,6 +170,7 @@ static int begin(struct keeper *keeper, struct error *err)
         names_open(&keeper->names, keeper->places.data, err) < 0 ||
         names_configure(keeper, err) < 0 || slots_open(&keeper->slots, rules_ids, err) < 0)
         return -1;
+    keeper->lacks_fresh_proc = boxes_lack_fresh_proc(keeper);
     /* A zygote takes mounts of the host. */
     keeper->slots.is_open = keeper->slots.is_open && keeper->caller.mounts;
     (void)snprintf(keeper->ids_kind, sizeof(keeper->ids_kind), "%s", ids_kind_of(&keeper->caller));
@@ -280,7 +285,7 @@ static int can_take(void)
 {
     struct error err = {0};
 
-    if (upgrade_can_take(&keeper, keeper.options.can_take, &err) == 0)
+    if (upgrade_can_take(&keeper, &err) == 0)
         return 0;
     keeper_say(err.code, "%s", err.text);
     return 1;
@@ -304,8 +309,6 @@ int main(int argc, char **argv)
     int handover = upgrade_find();
     bool failed;
 
-    if (handover < 0)
-        listen_close_strays();
     if (fd_fill_stdio() < 0 || options_parse(argc, argv, &keeper.options, &err) < 0)
         return fail(&err, 2);
     if (keeper.options.wants_help) {
@@ -316,6 +319,8 @@ int main(int argc, char **argv)
     log_start("keeper", LOG_LEVEL_INFO);
     if (keeper.options.can_take != 0)
         return can_take();
+    if (handover < 0)
+        listen_close_strays();
     if (handover >= 0 && resume(handover) < 0)
         return 1;
     failed = handover < 0 && begin(&keeper, &err) < 0;

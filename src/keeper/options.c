@@ -17,6 +17,17 @@ enum { CAN_TAKE = HELP + 1 }; /* asked by a keeper that is to be replaced, of no
 static const struct option words[] = {
     KEEPER_WORDS(WORD){"can-take", required_argument, NULL, CAN_TAKE}, {NULL, 0, NULL, 0}};
 
+/* "FORMAT:FD"; what is neither is no format of ours. */
+static void can_take(struct options *options, const char *value)
+{
+    // NOLINTNEXTLINE(cert-err34-c): a number that is too large is none of ours either
+    if (sscanf(value, "%u:%d", &options->can_take, &options->can_take_fd) == 2 &&
+        options->can_take != 0)
+        return;
+    options->can_take = UINT_MAX;
+    options->can_take_fd = -1;
+}
+
 static void take(struct options *options, int word)
 {
     switch (word) {
@@ -35,15 +46,17 @@ static void take(struct options *options, int word)
     case INSECURE:
         options->insecure_http = true;
         return;
+    case LEVEL:
+        options->allow_level = optarg;
+        return;
     case PRIVATE:
         options->is_private = true;
         return;
     case DELEGATED:
         options->is_delegated = true;
         return;
-    case CAN_TAKE: /* what is no number is no format of ours */
-        options->can_take = (unsigned)strtoul(optarg, NULL, 10);
-        options->can_take += options->can_take == 0 ? UINT_MAX : 0;
+    case CAN_TAKE:
+        can_take(options, optarg);
         return;
     default:
         options->wants_help = true;

@@ -11,11 +11,14 @@ struct options {
     const char *socket; /* NULL: where design puts it */
     const char *data;
     const char *config;
-    const char *engine; /* the program; NULL: beside this one */
+    const char *engine;      /* the program; NULL: beside this one */
+    const char *allow_level; /* "full", or what a box may be less */
     bool insecure_http;
     bool is_private;   /* ends when its engine does by itself */
     bool is_delegated; /* the cgroup it runs in is its own */
-    unsigned can_take; /* 0; else asked by another keeper: the format of a hand-over */
+    /* Asked by another keeper: can this program take over that format, such as is on that fd? */
+    unsigned can_take; /* 0: not asked */
+    int can_take_fd;
     bool wants_help;
 };
 

@@ -50,9 +50,9 @@ bool upgrade_is_ending(const struct keeper *keeper)
 
 /* ---- asking whether it can ---- */
 
-static _Noreturn void ask_run(const struct keeper *keeper)
+static _Noreturn void ask_run(const struct keeper *keeper, int sealed)
 {
-    char *arguments[ARGUMENTS_MAX + 3], format[16], option[] = "--can-take";
+    char *arguments[ARGUMENTS_MAX + 3], value[32], option[] = "--can-take";
     size_t count = 0;
     sigset_t none;
 
@@ -62,14 +62,23 @@ static _Noreturn void ask_run(const struct keeper *keeper)
     (void)setpgid(0, 0);
     for (; keeper->arguments[count] != NULL && count < ARGUMENTS_MAX; count++)
         arguments[count] = keeper->arguments[count];
-    (void)snprintf(format, sizeof(format), "%d", HANDOVER_FORMAT);
+    (void)snprintf(value, sizeof(value), "%d:%d", HANDOVER_FORMAT, sealed);
     arguments[count++] = option;
-    arguments[count++] = format;
+    arguments[count++] = value;
     arguments[count] = NULL;
+    (void)fcntl(sealed, F_SETFD, 0); /* this one fd, and none of those that it names */
     (void)execv(keeper->program, arguments);
     keeper_say("upgrade_refused", "cannot start %s: %s", keeper->program,
                strerror(errno)); // NOLINT
     _exit(126);
+}
+
+/* What lives on, in a sealed memfd; `hand` is the caller's to free. */
+static int write_all(struct keeper *keeper, struct hand *hand, struct error *err)
+{
+    hand_begin(hand, HANDOVER_FORMAT);
+    handover_all(hand, keeper);
+    return hand_end(hand, err) < 0 ? -1 : hand_seal(hand, err);
 }
 
 static void answered(struct source *source, uint32_t events);
@@ -77,16 +86,24 @@ static void answered(struct source *source, uint32_t events);
 static void ask(struct keeper *keeper)
 {
     struct upgrade *upgrade = &keeper->upgrade;
+    _cleanup_close_ int sealed = -1;
     struct error err;
+    struct hand hand;
 
     upgrade->is_asked_again = false;
     if (stat(keeper->program, &upgrade->program) < 0) {
         refuse(keeper, "it is not there");
         return;
     }
+    sealed = write_all(keeper, &hand, &err);
+    hand_free(&hand);
+    if (sealed < 0) {
+        refuse(keeper, err.text);
+        return;
+    }
     upgrade->pid = fork();
     if (upgrade->pid == 0)
-        ask_run(keeper);
+        ask_run(keeper, sealed);
     upgrade->pidfd = upgrade->pid < 0 ? -1 : (int)syscall(SYS_pidfd_open, upgrade->pid, 0);
     if (upgrade->pidfd >= 0 && loop_add(&keeper->loop, &upgrade->answered, upgrade->pidfd, EPOLLIN,
                                         answered, keeper, &err) == 0) {
@@ -182,10 +199,7 @@ static void become(struct keeper *keeper)
     }
     /* What serves nobody is not worth the hand-over. */
     (void)slots_shed(&keeper->slots);
-    hand_begin(&hand, HANDOVER_FORMAT);
-    handover_all(&hand, keeper);
-    if (hand_end(&hand, &err) == 0)
-        sealed = hand_seal(&hand, &err);
+    sealed = write_all(keeper, &hand, &err);
     if (sealed >= 0 && environment_say(sealed) == 0) {
         hand_keep(&hand, sealed, true);
         (void)execv(keeper->program, keeper->arguments);
@@ -248,7 +262,8 @@ int upgrade_find(void)
     return fd;
 }
 
-static int read_all(struct keeper *keeper, int handover, struct error *err)
+/* With `is_trial` the form is all that is looked at. */
+static int read_all(struct keeper *keeper, int handover, bool is_trial, struct error *err)
 {
     const void *data;
     struct hand hand;
@@ -258,6 +273,7 @@ static int read_all(struct keeper *keeper, int handover, struct error *err)
     if (hand_open(handover, &data, &size, err) < 0)
         return -1;
     hand_read(&hand, data, size, HANDOVER_FORMAT);
+    hand.is_trial = is_trial;
     handover_all(&hand, keeper);
     sound = hand_end(&hand, err);
     hand_free(&hand);
@@ -303,7 +319,7 @@ static int watch_all(struct keeper *keeper, struct error *err)
 
 int upgrade_resume(struct keeper *keeper, int handover, struct error *err)
 {
-    if (read_all(keeper, handover, err) < 0)
+    if (read_all(keeper, handover, false, err) < 0)
         return -1;
     (void)close(handover);
     keeper->names.directory = keeper->places.data;
@@ -336,14 +352,17 @@ static int engine_check(const struct keeper *keeper, struct error *err)
                                engine->program_path);
 }
 
-int upgrade_can_take(struct keeper *keeper, unsigned format, struct error *err)
+int upgrade_can_take(struct keeper *keeper, struct error *err)
 {
-    if (format != HANDOVER_FORMAT)
+    const struct options *options = &keeper->options;
+
+    if (options->can_take != HANDOVER_FORMAT)
         return error_set(err, "other_format", 0,
                          "this program takes over format %d and not %u: end cove serve, and start "
                          "it again",
-                         HANDOVER_FORMAT, format);
-    if (places_find(&keeper->places, &keeper->options, err) < 0 || engine_config(keeper, err) < 0 ||
+                         HANDOVER_FORMAT, options->can_take);
+    if (read_all(keeper, options->can_take_fd, true, err) < 0 ||
+        places_find(&keeper->places, options, err) < 0 || engine_config(keeper, err) < 0 ||
         config_read(keeper->engine.config, keeper->places.config_path, &keeper->config,
                     &keeper->options, err) < 0)
         return -1;

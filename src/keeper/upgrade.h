@@ -1,7 +1,7 @@
 /* Upgrade in place (SIGHUP): the program at our own path takes over this process, with all boxes.
  *
- *   SIGHUP -> that program says that it can (--can-take) -> the engine ends in good order
- *          -> what lives on is written down (handover.h) -> execve() -> the next engine
+ *   SIGHUP -> what lives on is written down, and that program says that it can read it (--can-take)
+ *          -> the engine ends in good order -> it is written down again -> execve() -> the next engine
  *
  * The new program reads the configuration, too, so this is what a reload is. Whatever goes wrong before
  * execve() is logged, and all goes on as before. Afterwards there is nobody to go back to: a program that
@@ -51,5 +51,5 @@ int upgrade_find(void);
 /* Takes all of it over. What is handed over and not sound is an error: then nothing can go on. */
 int upgrade_resume(struct keeper *keeper, int handover, struct error *err);
 
-/* Whether this program, with the configuration as it is now, can take over `format`. */
-int upgrade_can_take(struct keeper *keeper, unsigned format, struct error *err);
+/* Whether this program, with the configuration as it is now, could take over what options.can_take says. */
+int upgrade_can_take(struct keeper *keeper, struct error *err);

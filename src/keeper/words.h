@@ -14,6 +14,8 @@
       "configuration")                                                                           \
     W("insecure-http", INSECURE, NULL, NULL,                                                     \
       "allow an address that other machines reach, without TLS")                                 \
+    W("allow-level", LEVEL, "full|no-fresh-proc", "full",                                        \
+      "what to settle for where this host forbids a /proc of a box's own")                       \
     W("private", PRIVATE, NULL, NULL, "this user's own engine, which ends when nobody needs it") \
     W("delegated", DELEGATED, NULL, NULL,                                                        \
       "the cgroup this runs in is its own (Delegate=yes in a systemd unit)")                     \

@@ -433,26 +433,33 @@ def test_df_shows_limits_and_their_sum(serve, busy, env):
     assert {"sandboxes", "capacity"} == set(whole)
 
 
-def test_events_are_shown_as_they_happen_and_over_a_restart(serve, env, tmp_path):
-    with subprocess.Popen([COVE, "events", "--from", "1"], env={**os.environ, **env},
-                          stdout=subprocess.PIPE, text=True) as running, \
-            subprocess.Popen([COVE, "events", "--from", "1", "--json"], env={**os.environ, **env},
-                             stdout=subprocess.PIPE, text=True) as lines:
-        sandbox = good("create", "seen", "--ephemeral", env=env, limit=60 * harness.PATIENCE).strip()
-        # Every read ends: at the event, or where the harness ends the test.
-        assert any(sandbox in line and "sandbox.created" in line for line in iter(running.stdout.readline, ""))
+@contextlib.contextmanager
+def running(*words, env):
+    """A command that has no end of its own; the lines that it prints."""
+    with subprocess.Popen([COVE, *words], env={**os.environ, **env}, stdout=subprocess.PIPE,
+                          text=True) as process:
+        try:
+            yield iter(process.stdout.readline, "")
+        finally:
+            process.kill()
+
+
+def test_events_are_shown_as_they_happen_and_over_a_restart(serve, env):
+    limit = 60 * harness.PATIENCE
+    with running("events", "--from", "1", env=env) as told, \
+            running("events", "--from", "1", "--json", env=env) as lines:
+        sandbox = good("create", "seen", "--ephemeral", env=env, limit=limit).strip()
+        assert any(sandbox in line and "sandbox.created" in line for line in told)
         serve.kill_engine()
-        good("rm", "seen", env=env, limit=60 * harness.PATIENCE)
-        assert any(sandbox in line and "sandbox.deleted" in line for line in iter(running.stdout.readline, ""))
+        good("rm", "seen", env=env, limit=limit)
+        assert any(sandbox in line and "sandbox.deleted" in line for line in told)
         numbers = []
-        for line in iter(lines.stdout.readline, ""):
-            event = json.loads(line)
-            numbers.append(event["sequence"])
+        for event in map(json.loads, lines):
+            if "sequence" in event:
+                numbers.append(event["sequence"])
             if event["type"] == "sandbox.deleted" and event["sandbox"] == sandbox:
                 break
         assert numbers == sorted(set(numbers))
-        running.terminate()
-        lines.terminate()
 
 
 def test_logs_for_programs_are_lines_of_the_api(env):

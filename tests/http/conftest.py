@@ -9,8 +9,9 @@ from clients import Server
 def serve(tmp_path):
     servers = []
 
-    def start(kind="unix", **limits):
-        servers.append(Server(tmp_path / "socket" if kind == "unix" else None, limits))
+    def start(kind="unix", lean=False, **limits):
+        path = tmp_path / f"socket{len(servers)}" if kind == "unix" else None
+        servers.append(Server(path, limits, lean))
         return servers[-1]
 
     yield start

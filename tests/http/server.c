@@ -23,6 +23,8 @@ struct task {
     uv_timer_t timer;
     size_t left;    /* bytes or lines to write */
     size_t counted; /* bytes of a body */
+    size_t parts;
+    bool tells_parts;
     bool has_timer;
     bool is_follower;
     bool holds;
@@ -326,11 +328,16 @@ static bool on_part(void *arg, const void *bytes, size_t size)
     const char *text = bytes;
     char line[64];
 
+    task->parts++;
     for (size_t i = 0; i < size; i++) {
         task->counted += text[i] == 'u';
     }
     if (size == 0) {
-        snprintf(line, sizeof(line), "%zu", task->counted);
+        if (task->tells_parts) {
+            snprintf(line, sizeof(line), "%zu parts", task->parts);
+        } else {
+            snprintf(line, sizeof(line), "%zu", task->counted);
+        }
         answer_text(task->request, 200, line);
         return true;
     }
@@ -355,6 +362,7 @@ static void post_upload(struct http_request *request, void *data)
     task->holds = task->ms > 0;
     task->is_careless = number(request, "now", 0) != 0;
     task->left = number(request, "enough", 0);
+    task->tells_parts = number(request, "parts", 0) != 0;
     http_on_body(request, on_part, task);
 }
 

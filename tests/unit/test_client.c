@@ -19,13 +19,13 @@ static void test_addresses_of_servers(void)
         const char *text, *host, *port, *header;
         bool is_loopback, is_tls;
     } good[] = {
-        {"http://localhost", "localhost", "80", "localhost", true},
-        {"http://127.0.0.1:7070", "127.0.0.1", "7070", "127.0.0.1:7070", true},
-        {"http://127.0.0.1:7070/", "127.0.0.1", "7070", "127.0.0.1:7070", true},
-        {"HTTP://[::1]:7070", "::1", "7070", "[::1]:7070", true},
-        {"http://[::1]", "::1", "80", "[::1]", true},
-        {"http://example.org:1", "example.org", "1", "example.org:1", false},
-        {"http://127.evil.example", "127.evil.example", "80", "127.evil.example", false},
+        {"http://localhost", "localhost", "80", "localhost", true, false},
+        {"http://127.0.0.1:7070", "127.0.0.1", "7070", "127.0.0.1:7070", true, false},
+        {"http://127.0.0.1:7070/", "127.0.0.1", "7070", "127.0.0.1:7070", true, false},
+        {"HTTP://[::1]:7070", "::1", "7070", "[::1]:7070", true, false},
+        {"http://[::1]", "::1", "80", "[::1]", true, false},
+        {"http://example.org:1", "example.org", "1", "example.org:1", false, false},
+        {"http://127.evil.example", "127.evil.example", "80", "127.evil.example", false, false},
         {"https://example.org", "example.org", "443", "example.org", false, true},
         {"HTTPS://localhost:8443/", "localhost", "8443", "localhost:8443", true, true},
     };

@@ -96,3 +96,16 @@ int hear_head(struct hear *hear, uint32_t *type, uint32_t *size, struct error *e
     *size = head.size;
     return 0;
 }
+
+int hear_data(struct hear *hear, struct error *err)
+{
+    uint32_t type, size;
+
+    do {
+        if (hear_head(hear, &type, &size, err) < 0)
+            return -1;
+        if (type != TOOL_DATA && type != TOOL_FINISH)
+            return fail(err, 0, "bad_input", "the input has a frame that is no data");
+    } while (type == TOOL_DATA && size == 0);
+    return type == TOOL_DATA;
+}

@@ -25,6 +25,9 @@ static const struct tool_row rows[] = {
     {"getxattr", 1, 1, verb_getxattr},
     {"setxattr", 1, 1, verb_setxattr},
     {"removexattr", 1, 1, verb_removexattr},
+    {"tar-out", 1, UINT_MAX, verb_tar_out},
+    {"tar-in", 1, 1, verb_tar_in},
+    {"watch", 1, 1, verb_watch},
     {NULL, 0, 0, NULL},
 };
 

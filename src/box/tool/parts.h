@@ -78,11 +78,12 @@ struct hear {
     uint64_t left; /* of the payload that was not read yet */
 };
 
-/* The head of the next frame; 0 at the end of the input (*type is TOOL_FINISH then, too, if it ended
- * without one: -1 and "input_ended"). What is left of the last payload is passed over. */
+/* The head of the next frame, behind what is left of the last one; "input_ended" where there is none. */
 int hear_head(struct hear *hear, uint32_t *type, uint32_t *size, struct error *err);
 /* Exactly `size` bytes of the payload. */
 int hear_bytes(struct hear *hear, void *data, size_t size, struct error *err);
+/* Passes over what is left, to the next frame, which is TOOL_DATA: 1; or TOOL_FINISH: 0. */
+int hear_data(struct hear *hear, struct error *err);
 /* As much of it as one read gives, at most `size`. */
 ssize_t hear_some(struct hear *hear, void *data, size_t size, struct error *err);
 
@@ -95,6 +96,7 @@ const char *users_group(struct users *users, uint32_t gid);
 /* USER, USER:GROUP, :GROUP; names or numbers. UINT32_MAX: not said. */
 int users_find(struct users *users, const char *spec, uint32_t *uid, uint32_t *gid,
                struct error *err);
+int users_find_group(struct users *users, const char *name, uint32_t *gid); /* -1: there is none */
 
 /* ---- place.c ---- */
 

@@ -167,3 +167,8 @@ int users_find(struct users *users, const char *spec, uint32_t *uid, uint32_t *g
         return fail(err, 0, "unknown_user", "there is no group %.60s in /etc/group", group);
     return 0;
 }
+
+int users_find_group(struct users *users, const char *name, uint32_t *gid)
+{
+    return users != NULL && id_of(&users->groups, name, strlen(name), gid) ? 0 : -1;
+}

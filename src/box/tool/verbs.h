@@ -24,3 +24,6 @@ int verb_chown(struct tool *tool, struct error *err);
 int verb_getxattr(struct tool *tool, struct error *err);
 int verb_setxattr(struct tool *tool, struct error *err);
 int verb_removexattr(struct tool *tool, struct error *err);
+int verb_tar_out(struct tool *tool, struct error *err);
+int verb_tar_in(struct tool *tool, struct error *err);
+int verb_watch(struct tool *tool, struct error *err);

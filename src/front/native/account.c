@@ -134,6 +134,7 @@ void account_over(const struct http_request *request, unsigned status, void *dat
     struct out *out = &native->account_out;
     uint64_t took_ns = job != NULL ? clock_monotonic_ns() - job->began_ns : 0;
 
+    metrics_over(native, request, job, status, took_ns);
     if (status >= 500 && status != 503 && job != NULL)
         log_say(LOG_LEVEL_WARN, "request_failed", "%s of %s: %s request=%s status=%u",
                 http_method(request), http_pattern(request) != NULL ? http_pattern(request) : "?",

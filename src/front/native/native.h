@@ -24,6 +24,9 @@ struct native;
 int native_new(const struct native_options *options, struct native **out, struct error *err);
 void native_fill(struct native *native, struct http_options *http);
 
+/* The server that it is behind, whose numbers its metrics show; NULL before that is gone. */
+void native_count(struct native *native, struct http_server *server);
+
 /* From now on nothing new is begun: 503 "draining". Who waits for the end of a command is told that it
  * goes on (503 "still_running"). */
 void native_drain(struct native *native);

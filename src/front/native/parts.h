@@ -7,6 +7,7 @@
 
 #include "front/native/account.h"
 #include "front/native/idempotency.h"
+#include "front/native/metrics.h"
 #include "front/native/native.h"
 #include "front/native/out.h"
 
@@ -25,6 +26,9 @@ struct native {
     bool is_draining;
     struct job *waiting; /* those that a drain does not wait for */
     struct out out;      /* what is being answered; only within one call */
+    struct metrics metrics;
+    size_t routes_count;
+    struct http_server *server; /* to be counted; or NULL */
     struct account account;
     struct out account_out;
     struct once_table *once;
@@ -52,6 +56,7 @@ struct job {
     uint64_t began_ns;                                /* monotonic */
     const char *code;                                 /* of the problem it was answered with */
     char sandbox[24];                                 /* that it made */
+    bool is_first;                                    /* its command is the sandbox's first */
     bool has_url_token;                               /* its query has the parameter `token` */
 };
 
@@ -171,6 +176,8 @@ HANDLER(host_ready);
 HANDLER(host_version);
 HANDLER(host_openapi);
 HANDLER(host_roots);
+/* metrics.c */
+HANDLER(metrics_page);
 /* sandboxes.c */
 HANDLER(sandbox_create);
 HANDLER(sandbox_list);

@@ -12,6 +12,7 @@
 static const struct native_route rows[] = {
     {{"GET", "/healthz", host_health, 0}, true},
     {{"GET", "/readyz", host_ready, 0}, true},
+    {{"GET", "/metrics", metrics_page, 0}, false},
     {{"GET", "/v1/version", host_version, 0}, true},
     {{"GET", "/v1/openapi.yaml", host_openapi, 0}, true},
     {{"GET", "/v1/roots", host_roots, 0}, false},
@@ -116,9 +117,13 @@ int native_new(const struct native_options *options, struct native **out, struct
     native->options.hosts = NULL;
     account_open(&native->account);
     native->routes = calloc(ROWS, sizeof(*native->routes));
+    native->metrics.routes = calloc(ROWS + 1, sizeof(*native->metrics.routes));
+    native->metrics.started_ms = job_wall_ms();
+    native->routes_count = ROWS;
     native->once = once_table_new();
     native->hosts = copy_hosts(options->hosts);
-    if (native->routes == NULL || native->once == NULL || native->hosts == NULL) {
+    if (native->routes == NULL || native->metrics.routes == NULL || native->once == NULL ||
+        native->hosts == NULL) {
         native_free(native);
         return error_set(err, "no_memory", 0, "there is no memory for the native API");
     }
@@ -137,6 +142,11 @@ void native_fill(struct native *native, struct http_options *http)
     http->admit = admit_request;
     http->refuse = admit_refuse;
     http->over = account_over;
+}
+
+void native_count(struct native *native, struct http_server *server)
+{
+    native->server = server;
 }
 
 void native_drain(struct native *native)
@@ -163,5 +173,6 @@ void native_free(struct native *native)
     out_free(&native->account_out);
     free(native->hosts);
     free(native->routes);
+    free(native->metrics.routes);
     free(native);
 }
