@@ -35,9 +35,10 @@ static const struct option_table table = {
         "A path of a sandbox that does not begin with \"/\" begins where its commands start. A\n"
         "TARGET that is a directory gets what is copied below it. \"-\" is standard input or output.\n"
         "A sandbox that is stopped and keeps its disk need not be started.",
-    .notes = "Permissions and times are kept, owners and set-id bits are not. Links stay links, and "
-             "none\nis followed where files of a sandbox are written. A path of the host with a "
-             "colon in it is\nwritten as ./a:b.\n",
+    .notes =
+        "Permissions and times are kept, owners and set-id bits are not. Links stay links, and "
+        "none\nis followed where files of a sandbox are written. A path of the host with a "
+        "colon in it is\nwritten as ./a:b.\n",
     .examples = "  cove cp report.csv work:/tmp/\n"
                 "  cove cp -r src work:src\n"
                 "  cove cp -r work:/var/log logs\n"

@@ -113,7 +113,8 @@ static int send_data(struct tree *tree, int fd, uint64_t size, const char *path,
     uint64_t left = size;
 
     while (left > 0 && !tree->is_answered) {
-        ssize_t n = read(fd, cp->block, left < sizeof(cp->block) ? (size_t)left : sizeof(cp->block));
+        ssize_t n = read(fd, cp->block,
+                         left < sizeof(cp->block) ? (size_t)left : sizeof(cp->block));
 
         if (n < 0 && errno == EINTR)
             continue;
@@ -182,8 +183,7 @@ static int add_directory(struct tree *tree, int fd, const struct stat *st, unsig
 }
 
 /* `dir` and `name` as openat(2) has them; tree->path is its name in the archive. */
-static int tree_add(struct tree *tree, int dir, const char *name, unsigned depth,
-                    struct error *err)
+static int tree_add(struct tree *tree, int dir, const char *name, unsigned depth, struct error *err)
 {
     _cleanup_close_ int fd = -1;
     struct stat st;
@@ -229,7 +229,8 @@ static int put_tree(struct cp *cp, const char *source, const struct cp_place *ta
     if (cp_url(cp, target, "/tar", where, "", url, err) < 0 ||
         client_begin(cp->client, &request, UINT64_MAX, err) < 0)
         return -1;
-    if (tree_add(tree, AT_FDCWD, source, 0, err) == 0 && send_some(tree, end, sizeof(end), err) == 0)
+    if (tree_add(tree, AT_FDCWD, source, 0, err) == 0 &&
+        send_some(tree, end, sizeof(end), err) == 0)
         return client_sent(cp->client, NULL, err);
     client_abandon(cp->client);
     return -1;
@@ -281,9 +282,10 @@ int cp_in(struct cp *cp, const char *source, const struct cp_place *target, bool
 
     if (strcmp(source, "-") == 0) {
         if (into)
-            return error_set(err, "is_a_directory", 0,
-                             "%.300s: it is a directory; name the file that standard input is to be",
-                             target->path);
+            return error_set(
+                err, "is_a_directory", 0,
+                "%.300s: it is a directory; name the file that standard input is to be",
+                target->path);
         return put_file(cp, STDIN_FILENO, NULL, "standard input", target, target->path, err);
     }
     fd = open(source, O_RDONLY | O_CLOEXEC);

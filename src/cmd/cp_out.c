@@ -271,8 +271,7 @@ static int make_directory(struct unpack *unpack, int dir, const char *name, cons
 static int make_file(struct unpack *unpack, int dir, const char *name, const char *path,
                      const struct tar_entry *entry, struct error *err)
 {
-    struct timespec times[2] = {{.tv_nsec = UTIME_OMIT},
-                                {entry->modified_s, entry->modified_ns}};
+    struct timespec times[2] = {{.tv_nsec = UTIME_OMIT}, {entry->modified_s, entry->modified_ns}};
     struct tar_reader *reader = &unpack->reader;
     struct cp *cp = unpack->cp;
     _cleanup_close_ int fd = -1;
@@ -325,8 +324,7 @@ static int make_hard_link(struct unpack *unpack, int dir, const char *name, cons
 static int make_symlink(int dir, const char *name, const char *path, const struct tar_entry *entry,
                         struct error *err)
 {
-    struct timespec times[2] = {{.tv_nsec = UTIME_OMIT},
-                                {entry->modified_s, entry->modified_ns}};
+    struct timespec times[2] = {{.tv_nsec = UTIME_OMIT}, {entry->modified_s, entry->modified_ns}};
 
     make_room(dir, name);
     if (symlinkat(entry->target, dir, name) != 0)

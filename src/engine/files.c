@@ -15,9 +15,9 @@
 #include <unistd.h>
 
 #define BUFFER_BYTES (2 * TOOL_FRAME_MAX)
-#define PIPE_BYTES (1 << 20)        /* what Linux lets anybody have, until he has 64 of them */
-#define TURN_BYTES (512U << 10)     /* moved at once: others want their turn */
-#define REST_MAX (1U << 20)         /* of input that waits in memory; then it is held back */
+#define PIPE_BYTES (1 << 20)    /* what Linux lets anybody have, until he has 64 of them */
+#define TURN_BYTES (512U << 10) /* moved at once: others want their turn */
+#define REST_MAX (1U << 20)     /* of input that waits in memory; then it is held back */
 #define TIDY_MS 10000
 #define HEAD_BYTES sizeof(struct tool_head)
 
@@ -47,8 +47,8 @@ struct files {
     bool has_started, has_ended, is_at_end, wants_news, is_over, is_put_off;
     struct error failure; /* why nothing, or nothing more, comes; "" as long as nobody knows */
 
-    int ours[2];         /* bytes that came and are not taken */
-    int frames[2];       /* what stands around them, on its way into `buffer` */
+    int ours[2];   /* bytes that came and are not taken */
+    int frames[2]; /* what stands around them, on its way into `buffer` */
     bool has_begun, is_sized;
     uint64_t bytes_left; /* that stand bare, behind a frame */
     size_t start, used;  /* of `buffer` */
@@ -394,8 +394,8 @@ struct files *engine_files(struct engine *engine, const struct engine_caller *ca
     files->verb = spec->verb;
     files->argv = argv;
     files->user = spec->user != NULL ? strdup(spec->user) : NULL;
-    files->is_grep =
-        spec->verb == FILES_GREP || (spec->verb == FILES_FIND && spec->pattern != NULL);
+    files->is_grep = spec->verb == FILES_GREP ||
+                     (spec->verb == FILES_FIND && spec->pattern != NULL);
     files->timeout_ms = spec->timeout_ms;
     files->calls = *calls;
     files->arg = arg;
@@ -646,8 +646,7 @@ static int move_out(struct files *files, size_t *moved)
     if (files->in_feed == 0)
         return 0;
     do
-        n = splice(files->feed[0], NULL, files->input->fd, NULL, files->in_feed,
-                   SPLICE_F_NONBLOCK);
+        n = splice(files->feed[0], NULL, files->input->fd, NULL, files->in_feed, SPLICE_F_NONBLOCK);
     while (n < 0 && errno == EINTR);
     if (n <= 0)
         return n < 0 && errno == EAGAIN ? 0 : -1;

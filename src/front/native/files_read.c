@@ -52,8 +52,9 @@ static void add_disposition(struct http_request *request, const char *path)
     size_t used = strlen(text);
 
     for (const char *at = name; *at != '\0' && used < 300; at++)
-        text[used++] =
-            (char)(*at > 0x20 && *at < 0x7f && *at != '"' && *at != '\\' && *at != '%' ? *at : '_');
+        text[used++] = (char)(*at > 0x20 && *at < 0x7f && *at != '"' && *at != '\\' && *at != '%'
+                                  ? *at
+                                  : '_');
     used += (size_t)snprintf(text + used, sizeof(text) - used, "\"; filename*=UTF-8''");
     for (const char *at = name; *at != '\0' && used < sizeof(text) - 4; at++)
         used += (size_t)snprintf(text + used, sizeof(text) - used, "%%%02X", (unsigned char)*at);
