@@ -61,7 +61,7 @@ static _Noreturn void ask_run(const struct keeper *keeper, int sealed)
     (void)sigprocmask(SIG_SETMASK, &none, NULL);
     (void)prctl(PR_SET_PDEATHSIG, SIGKILL);
     (void)setpgid(0, 0);
-    for (; keeper->arguments[count] != NULL && count < ARGUMENTS_MAX; count++)
+    for (; count < ARGUMENTS_MAX && keeper->arguments[count] != NULL; count++)
         arguments[count] = keeper->arguments[count];
     (void)snprintf(value, sizeof(value), "%d:%d", HANDOVER_FORMAT, sealed);
     arguments[count++] = option;
