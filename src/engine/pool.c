@@ -14,6 +14,9 @@
 
 #define RETRY_FIRST_MS 500
 #define RETRY_MOST_MS 60000
+/* So long a shelf that is still half full is left alone: who took a box runs a command in it next, and to
+ * make another one beside that costs him more than the making takes. */
+#define LULL_MS 3
 
 struct shelf;
 
@@ -269,6 +272,22 @@ static void shelf_fill(struct shelf *shelf)
         shelf_make(shelf);
 }
 
+static void shelf_taken(struct shelf *shelf)
+{
+    struct engine *engine = shelf->pool->engine;
+
+    if (shelf->retry_ms == 0 && 2 * shelf->count >= engine->options.pool) {
+        if (shelf->retry.place == 0)
+            clock_set(engine->clock, &shelf->retry, clock_monotonic_ns() + LULL_MS * 1000000ULL,
+                      retry, shelf);
+        return;
+    }
+    if (shelf->retry_ms == 0)
+        clock_clear(engine->clock, &shelf->retry);
+    /* After the one who asks, whose request is sent first. */
+    engine_later(engine, retry, shelf);
+}
+
 /* ---- the verbs ---- */
 
 void pool_open(struct engine *engine)
@@ -311,18 +330,34 @@ bool pool_take(struct engine *engine, const struct record *record, struct pool_b
     struct shelf *shelf;
     struct ready *ready;
 
-    if (engine->options.pool == 0 || !is_usual(engine, record))
+    if (engine->options.pool == 0 || !is_usual(engine, record)) {
+        engine->pool_misses++;
         return false;
+    }
     shelf = shelf_of(engine->pool, record);
     for (ready = shelf->boxes; ready != NULL && !ready->stands;)
         ready = ready->next;
+    if (ready == NULL)
+        engine->pool_misses++;
     if (ready != NULL) {
+        engine->pool_hits++;
         *out = ready->box;
         ready_unlink(ready);
     }
-    /* After the one who asks, whose request is sent first. */
-    engine_later(engine, retry, shelf);
+    shelf_taken(shelf);
     return ready != NULL;
+}
+
+size_t pool_ready(const struct engine *engine)
+{
+    size_t count = 0;
+
+    if (engine->pool == NULL)
+        return 0;
+    for (const struct shelf *shelf = engine->pool->shelves; shelf != NULL; shelf = shelf->next)
+        for (const struct ready *ready = shelf->boxes; ready != NULL; ready = ready->next)
+            count += ready->stands;
+    return count;
 }
 
 /* A root that was removed or replaced: its boxes show what is not registered any more. */

@@ -314,6 +314,7 @@ static size_t take_head(struct http_conn *conn, const char *data, size_t size)
     }
     memcpy(request->text, data, head_size);
     if (http_parse_head(request->text, head_size, &request->head, &no)) {
+        request->over = NULL; /* it is told once, of the one that is answered */
         http_request_free(request);
         refuse_unread(conn, &no);
         return 0;
@@ -614,6 +615,7 @@ static void read_some(struct http_conn *conn)
     if (conn->state == CONN_WEBSOCKET) {
         http_websocket_heard(conn->request);
     }
+    server->received_bytes += (uint64_t)got;
     if (conn->state != CONN_LINGER) {
         take_input(conn, server->scratch, (size_t)got);
         return;

@@ -68,6 +68,9 @@ struct http_options {
      * fields, and "" for method and path; admit() has not seen it. NULL: plain text. */
     void (*refuse)(struct http_request *request, unsigned status, const char *code,
                    const char *detail, void *data);
+    /* A request is over, and freed after this: `status` is that of its answer, 0 where it got none, for
+     * its client was gone. May be NULL. */
+    void (*over)(const struct http_request *request, unsigned status, void *data);
 };
 
 int http_start(uv_loop_t *loop, const struct http_options *options, struct http_server **out,
@@ -79,6 +82,14 @@ int http_listen(struct http_server *server, int socket, struct error *err);
 /* Takes no more connections and no more requests on those there are; `done` when the last request is
  * answered, or after `most_ms`, when the rest is cut. */
 void http_drain(struct http_server *server, unsigned most_ms, void (*done)(void *arg), void *arg);
+/* What went through it since it was started. */
+struct http_counts {
+    size_t open;       /* connections now */
+    uint64_t accepted; /* connections */
+    uint64_t received_bytes, sent_bytes;
+};
+void http_count(const struct http_server *server, struct http_counts *out);
+
 /* Cuts everything, and frees the server when the loop has run. Who was told `gone` still has his
  * requests. Routes and data must stay until the loop has run. */
 void http_stop(struct http_server *server);
@@ -90,6 +101,8 @@ void http_stop(struct http_server *server);
 
 const char *http_method(const struct http_request *request);
 const char *http_path(const struct http_request *request); /* as sent, without the query */
+const struct http_route *http_route(const struct http_request *request); /* NULL: none fits */
+const char *http_pattern(const struct http_request *request); /* of its route; NULL: none fits */
 const char *http_param(const struct http_request *request, const char *name); /* of the pattern */
 const char *http_query(const struct http_request *request, const char *name); /* decoded, or NULL */
 /* The parts of the query in order, the first by 0; false beyond the last. */

@@ -77,6 +77,8 @@ struct http_server {
     bool (*admit)(struct http_request *request, void *data);
     void (*refuse)(struct http_request *request, unsigned status, const char *code,
                    const char *detail, void *data);
+    void (*over)(const struct http_request *request, unsigned status, void *data);
+    uint64_t accepted, received_bytes, sent_bytes;
     SLIST_HEAD(http_listeners, http_listener) listeners;
     TAILQ_HEAD(http_conns, http_conn) conns;
     TAILQ_HEAD(http_kicked, http_conn) kicked;
@@ -126,6 +128,9 @@ struct http_request {
     void (*pipe_sent)(void *arg);
     void *pipe_arg;
     struct http_websocket *websocket;
+    unsigned status; /* of the answer; 0: none yet */
+    void (*over)(const struct http_request *request, unsigned status, void *data);
+    void *over_data; /* both the server's, who may be gone before */
     void *user;
     void (*free_user)(void *user);
     void (*gone)(void *arg);

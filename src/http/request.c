@@ -75,11 +75,16 @@ struct http_request *http_request_new(struct http_conn *conn, size_t text_size)
     request->server = conn->server;
     request->conn = conn;
     request->peer = conn->peer;
+    request->over = conn->server->over;
+    request->over_data = conn->server->data;
     return request;
 }
 
 void http_request_free(struct http_request *request)
 {
+    if (request->over) {
+        request->over(request, request->status, request->over_data);
+    }
     if (request->free_user) {
         request->free_user(request->user);
     }
@@ -117,6 +122,16 @@ const char *http_method(const struct http_request *request)
 const char *http_path(const struct http_request *request)
 {
     return request->head.path;
+}
+
+const struct http_route *http_route(const struct http_request *request)
+{
+    return request->route;
+}
+
+const char *http_pattern(const struct http_request *request)
+{
+    return request->route ? request->route->pattern : NULL;
 }
 
 const char *http_param(const struct http_request *request, const char *name)
@@ -243,6 +258,7 @@ static size_t write_head(struct http_request *request, unsigned status, const ch
     const char *connection = "";
     int length;
 
+    request->status = status;
     if (!request->is_whole || (is_stream && request->is_old && !request->is_head)) {
         conn->is_closing = true;
     }

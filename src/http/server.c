@@ -239,6 +239,7 @@ static bool accept_one(struct http_listener *listener)
     }
     unsigned house = find_house(server, &address, &peer);
     bool is_refused = !make_place(server, peer.is_unix, house);
+    server->accepted++;
     http_conn_new(server, fd_take(&fd), &peer, house, is_refused);
     if (is_full(server, peer.is_unix)) {
         watch_listeners(server);
@@ -352,6 +353,7 @@ int http_start(uv_loop_t *loop, const struct http_options *options, struct http_
     server->data = options->data;
     server->admit = options->admit;
     server->refuse = options->refuse;
+    server->over = options->over;
     set_limits(&server->limits, &options->limits);
     SLIST_INIT(&server->listeners);
     TAILQ_INIT(&server->conns);
@@ -389,6 +391,16 @@ int http_listen(struct http_server *server, int socket, struct error *err)
     listener = NULL;
     watch_listeners(server);
     return 0;
+}
+
+void http_count(const struct http_server *server, struct http_counts *out)
+{
+    *out = (struct http_counts){
+        .open = server->open_count[0] + server->open_count[1],
+        .accepted = server->accepted,
+        .received_bytes = server->received_bytes,
+        .sent_bytes = server->sent_bytes,
+    };
 }
 
 void http_drain(struct http_server *server, unsigned most_ms, void (*done)(void *arg), void *arg)

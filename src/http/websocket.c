@@ -128,6 +128,7 @@ int http_websocket(struct http_request *request, const struct http_websocket_opt
     request->drained_arg = options->arg;
     request->gone = NULL;
     request->is_begun = true;
+    request->status = 101;
     send_handshake(request, protocol);
     http_conn_upgraded(conn);
     return 0;

@@ -41,6 +41,7 @@ void http_conn_send(struct http_conn *conn, struct iovec *parts, int count)
             return;
         }
         sent = sent < 0 ? 0 : sent;
+        conn->server->sent_bytes += (uint64_t)sent;
     }
     for (int i = 0; i < count; i++) {
         size_t skip = (size_t)sent < parts[i].iov_len ? (size_t)sent : parts[i].iov_len;
@@ -68,6 +69,7 @@ static void flush(struct http_conn *conn)
             conn->is_broken = true;
             return;
         }
+        conn->server->sent_bytes += (uint64_t)sent;
         http_bytes_take(out, (size_t)sent);
         if (!conn->request) {
             http_conn_renew(conn);
@@ -109,6 +111,9 @@ static ssize_t move_some(struct http_conn *conn, struct http_request *request, s
     if (moved < 0 && errno == EINVAL) {
         conn->copies = true;
         return copy_some(conn, request, most);
+    }
+    if (moved > 0) {
+        conn->server->sent_bytes += (uint64_t)moved;
     }
     return moved;
 }

@@ -199,7 +199,7 @@ HANDLER(process_follow)
 {
     static const char *const known[] = {"stdout_from", "stderr_from", "encoding",
                                         "stream",      "until",       NULL};
-    struct job *job = job_begin(request, ENGINE_READ);
+    struct job *job = job_begin_for(request, ENGINE_LOOK);
     struct follow *follow;
     struct error err;
 

@@ -130,7 +130,7 @@ static int read_query(const struct job *job, struct output *output, struct error
 HANDLER(process_output)
 {
     static const char *const known[] = {"stream", "offset", "limit", "tail", NULL};
-    struct job *job = job_begin(request, ENGINE_READ);
+    struct job *job = job_begin_for(request, ENGINE_LOOK);
     struct output *output;
     struct error err;
 

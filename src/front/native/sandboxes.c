@@ -2,6 +2,7 @@
 #include "front/native/body.h"
 #include "front/native/parts.h"
 
+#include "base/clock.h"
 #include "base/parse.h"
 #include "base/sha256.h"
 
@@ -50,6 +51,13 @@ static void created(void *arg, const struct sandbox_view *view, bool is_new,
         return;
     }
     add_revision(job, view);
+    if (is_new && view->boxed_ns > view->begun_ns) {
+        uint64_t boxed_ns = job_wall_ns(view->boxed_ns);
+
+        job_step(job, "keeper", job_wall_ns(view->begun_ns), boxed_ns);
+        job_step(job, "commit", boxed_ns, job_wall_ns(clock_monotonic_ns()));
+    }
+    (void)snprintf(job->sandbox, sizeof(job->sandbox), "%s", view->id);
     (void)snprintf(location, sizeof(location), "/v1/sandboxes/%s", view->id);
     print_sandbox(job_out(job), NULL, view, &is_new);
     job_answer_made(job, is_new ? 201 : 200, location);
@@ -196,7 +204,7 @@ HANDLER(sandbox_create)
 HANDLER(sandbox_get)
 {
     struct native *native = data;
-    struct job *job = job_begin(request, ENGINE_READ);
+    struct job *job = job_begin_for(request, ENGINE_LOOK);
     struct sandbox_view view;
     struct error err;
 
@@ -277,7 +285,7 @@ HANDLER(sandbox_delete)
 /* For a request that says all by its path: nothing but {} may be in it. */
 static struct job *begin_plain(struct http_request *request)
 {
-    struct job *job = job_begin(request, ENGINE_WRITE);
+    struct job *job = job_begin_for(request, ENGINE_LIFE);
     struct error err;
     const void *text;
     size_t size;
