@@ -3,7 +3,8 @@
 #   make            build/cove
 #   make run        install what is missing, build, and show a hostile program failing at each wall
 #   make test       unit tests under ASan and UBSan, attack tests, behaviour tests
-#   make soak       the same with the full counts
+#   make soak       the same with the full counts, and ten minutes for each fuzz entry
+#   make fuzz       a minute for each; SECONDS=600 for longer
 #   make test-vm    the attack tests on Debian's kernel with pure cgroup v2, in emulated machines;
 #                   ARCH=arm64 for that machine
 #   make bench BENCH=box, BENCH=engine, BENCH=store
@@ -14,10 +15,11 @@ BUILD ?= build
 PREFIX ?= /usr/local
 BENCH ?= box
 ARCH ?= x86_64
+SECONDS ?= 60
 PYTEST ?= /usr/bin/python3 -m pytest
 PYTEST_ARGS ?=
 
-.PHONY: all run test soak test-vm bench arm64 install format lint clean setup setup-test
+.PHONY: all run test soak fuzz test-vm bench arm64 install format lint clean setup setup-test
 
 all: setup
 	@scripts/build.sh release $(BUILD)
@@ -36,6 +38,10 @@ test: all setup-test
 
 soak: all setup-test
 	@COVE_SOAK=1 BUILD=$(BUILD) PYTEST="$(PYTEST)" PYTEST_ARGS="$(PYTEST_ARGS)" scripts/test.sh
+	@BUILD=$(BUILD) scripts/fuzz.sh 600
+
+fuzz: setup-test
+	@BUILD=$(BUILD) scripts/fuzz.sh $(SECONDS)
 
 test-vm:
 	@scripts/setup.sh vm

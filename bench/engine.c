@@ -15,6 +15,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/prctl.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
@@ -33,6 +34,7 @@
 #define ALIVE_EXECS 1000
 #define DRAWN 200
 #define SETTLE_MS 1000
+#define GROUPS 200
 
 #define IN_BOX "/tmp/true" /* where sandboxes have the static program */
 #define EPHEMERAL "{\"disk_kind\":\"ephemeral\"}"
@@ -601,6 +603,29 @@ static void memory_add(const char *name, uint64_t before, uint64_t after, size_t
     finish(&memory);
 }
 
+/* What the kernel takes for one empty memory cgroup: no box is without, so this is their floor. */
+static void bench_group(void)
+{
+    static const char *const places[] = {"/sys/fs/cgroup/memory", "/sys/fs/cgroup"};
+    const char *place = access("/sys/fs/cgroup/memory", F_OK) == 0 ? places[0] : places[1];
+    char path[GROUPS][64];
+    uint64_t before;
+    size_t made = 0;
+
+    pause_ms(SETTLE_MS);
+    before = slabs();
+    while (made < GROUPS) {
+        (void)snprintf(path[made], sizeof(path[made]), "%s/cove-bench-%d-%zu", place, getpid(),
+                       made);
+        if (mkdir(path[made], 0755) < 0)
+            break;
+        made++;
+    }
+    memory_add("slab_memory_group", before, slabs(), made == GROUPS ? made : 0);
+    while (made > 0)
+        (void)rmdir(path[--made]);
+}
+
 /* The first command of sandboxes drawn at random, for nothing of them is in a cache. */
 static void bench_drawn(struct client *client, const struct crowd *crowd)
 {
@@ -677,6 +702,7 @@ static void bench_alive(size_t count, long keeper, const char *program)
     bring(&one, program);
     exec_beside(&one, RUN(IN_BOX), program, "exec_alone", "exec_alone_floor", ALIVE_EXECS);
     bench_idle("ephemeral", EPHEMERAL, count, keeper, &one, program);
+    bench_group();
     destroy(&one);
     client_close(&one);
 }

@@ -178,6 +178,8 @@ def alive_rows(table):
                     "server_memory_ephemeral")
     table.megabytes("idle_memory_kernel", "of it, the kernel's slabs (SUnreclaim)",
                     "slab_memory_ephemeral")
+    table.megabytes("idle_memory_floor", "slabs of an empty memory cgroup, the floor",
+                    "slab_memory_group")
     table.time("exec_alive", "static true, in one beside them", "exec_alive",
                peer="before they were there", peer_p50=table.p50("exec_alone"),
                floor_p50=table.p50("exec_alive_floor"), goal=("ratio", "<=", 1.1))

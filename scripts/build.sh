@@ -3,6 +3,7 @@
 #   release  what is installed; no test code, no test switches
 #   test     the same flags, with COVE_TEST_OFF (switches features off to run their fallbacks)
 #   asan     unit tests under AddressSanitizer and UndefinedBehaviorSanitizer
+#   fuzz     the same by clang, with libFuzzer: see fuzz.sh
 # The kinds must never share a directory: a release with test switches would be one by accident.
 # With MACHINE it builds for that one, by what scripts/MACHINE.sh prepares; there the test build has
 # the unit tests, too, since no sanitizer runs under an emulator.
@@ -25,8 +26,13 @@ asan)
     set -- -Dtests=true -Dtest_switches=true -Ddebug=true -Db_ndebug=false -Doptimization=1 \
         -Db_sanitize=address,undefined -Db_lundef=false
     ;;
+fuzz)
+    export CC=clang-14
+    set -- -Dtests=true -Dfuzz=true -Dtest_switches=true -Ddebug=true -Db_ndebug=false \
+        -Doptimization=1 -Db_sanitize=address,undefined -Db_lundef=false
+    ;;
 *)
-    echo "build.sh: kind '$kind' is unknown: release, test or asan" >&2
+    echo "build.sh: kind '$kind' is unknown: release, test, asan or fuzz" >&2
     exit 1
     ;;
 esac

@@ -32,6 +32,8 @@ fi
 
 echo "boxes: attacks, posture, behaviour, real work"
 "${pytest[@]}" -q --junitxml="$results/boxes.xml" tests/box "${arguments[@]}" || status=1
+echo "libcove"
+"${pytest[@]}" -q --junitxml="$results/library.xml" tests/library "${arguments[@]}" || status=1
 echo "the engine: its keeper"
 "${pytest[@]}" -q --junitxml="$results/engine.xml" tests/engine "${arguments[@]}" || status=1
 
@@ -39,6 +41,8 @@ echo "the engine: its keeper"
 if [ "$(id -u)" = 0 ]; then
     echo "boxes: the same, by an ordinary user"
     scripts/as-user.sh "$build" "$results/user.xml" own tests/box "${arguments[@]}" || status=1
+    scripts/as-user.sh "$build" "$results/library-user.xml" own tests/library "${arguments[@]}" ||
+        status=1
     scripts/as-user.sh "$build" "$results/engine-user.xml" own tests/engine "${arguments[@]}" ||
         status=1
     echo "boxes: the walls, by a user who has no ids to give"

@@ -15,23 +15,65 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/stat.h>
+#include <sys/sysmacros.h>
 #include <sys/vfs.h>
 #include <sys/wait.h>
 #include <sys/xattr.h>
 #include <time.h>
 #include <unistd.h>
 
-/* Deeper directories are not counted but count as many files as the limit has: nobody needs them. */
+/* What has deeper directories counts as full, for they are not counted: nobody needs them. */
 #define DEPTH_MAX 200
 #define PERIOD_LEAST_NS 50000000U
 
-/* Of the time, one part in so many is spent on counting. */
+/* Of the time, one part in so many is spent on counting; and one in so many where nothing was written to
+ * the file system meanwhile. */
 #define COUNTING_SHARE 4
+#define IDLE_SHARE 50
+#define IDLE_LEAST_NS 1000000000U
+
+/* Of what a box may write still, the part by which free space may shrink before it is counted again. */
+#define SHRUNK_SHARE 8
+
+/* What is over its limit may have so much more, for what a shell writes while files are deleted. */
+#define SLACK_BYTES (1U << 20)
+#define SLACK_INODES 64
 
 /* A file system that is nearly full is full: there the host's own programs fail. */
 #define FREE_LEAST_BYTES (64U << 20)
+
+#define EXT4_MAGIC 0xEF53
+
+enum disk_lends disk_lends_of(const struct caller *caller, const struct box_spec *spec,
+                              enum ids_kind kind)
+{
+    bool is_of_host = spec->root_kind == BOX_ROOT_HOST;
+
+    if (caller->mounts || (caller->uid == 0 && caller->on_host))
+        return DISK_LENDS_NONE;
+    if (spec->binds_count == 0 && kind != IDS_SINGLE)
+        return is_of_host ? DISK_LENDS_NONE : DISK_LENDS_ROOT;
+    return spec->user == NULL && spec->privileges == BOX_SYSTEM ? DISK_LENDS_ROOT : DISK_LENDS_USER;
+}
+
+int disk_keep(struct disk *disk, int directory, bool for_overlay, struct error *err)
+{
+    if (for_overlay && fsetxattr(directory, "user.cove", "y", 1, 0) < 0)
+        return error_set(err, "disk_failed", errno,
+                         "the filesystem of the data directory has no user xattrs, so a disk on it "
+                         "cannot hold what a box changes in its root: move the data directory to "
+                         "ext4, xfs or btrfs, or ask for an ephemeral disk");
+    disk->parent = fcntl(directory, F_DUPFD_CLOEXEC, 3);
+    disk->lock = fcntl(directory, F_DUPFD_CLOEXEC, 3);
+    if (disk->parent < 0 || disk->lock < 0)
+        return error_set(err, "disk_failed", errno, "cannot take the box's disk");
+    (void)snprintf(disk->name, sizeof(disk->name), ".");
+    disk->is_kept = true;
+    return 0;
+}
 
 int disk_make(struct disk *disk, int *place, struct error *err)
 {
@@ -71,8 +113,10 @@ void disk_remove(struct disk *disk, int userns)
 {
     pid_t pid;
 
-    if (disk->parent < 0)
+    if (disk->parent < 0 || disk->is_kept) {
+        disk_forget(disk);
         return;
+    }
     pid = userns >= 0 ? fork() : -1;
     if (pid == 0) {
         if (become_root_of(userns) == 0)
@@ -93,14 +137,35 @@ void disk_forget(struct disk *disk)
 
 /* ---- counting ---- */
 
-struct tally {
+/* What is there, or may be. */
+struct amount {
     uint64_t bytes, inodes;
-    const struct disk *limits;
+};
+
+struct watched {
+    const struct disk *disk;
+    int proc;
+    dev_t memory[2];     /* devices of files that are no disk's: they count as memory */
+    struct amount most;  /* that it may have now */
+    struct amount found; /* at the last look */
+    struct statfs fs;    /* as it was before that */
+};
+
+struct tally {
+    struct amount sum;
+    const struct watched *watched;
+    bool is_deep;
 };
 
 static bool is_over(const struct tally *tally)
 {
-    return tally->bytes > tally->limits->bytes || tally->inodes > tally->limits->inodes;
+    return tally->is_deep || tally->sum.bytes > tally->watched->most.bytes ||
+           tally->sum.inodes > tally->watched->most.inodes;
+}
+
+static bool is_memory(const struct tally *tally, dev_t device)
+{
+    return device == tally->watched->memory[0] || device == tally->watched->memory[1];
 }
 
 static void tally_add(struct tally *tally, int dir, const char *name, int depth)
@@ -111,13 +176,13 @@ static void tally_add(struct tally *tally, int dir, const char *name, int depth)
 
     if (fstatat(dir, name, &st, AT_SYMLINK_NOFOLLOW) < 0)
         return;
-    tally->inodes++;
-    tally->bytes += (uint64_t)st.st_blocks * 512 /
-                    (st.st_nlink > 1 && !S_ISDIR(st.st_mode) ? (uint64_t)st.st_nlink : 1);
+    tally->sum.inodes++;
+    tally->sum.bytes += (uint64_t)st.st_blocks * 512 /
+                        (st.st_nlink > 1 && !S_ISDIR(st.st_mode) ? (uint64_t)st.st_nlink : 1);
     if (!S_ISDIR(st.st_mode))
         return;
     if (depth == DEPTH_MAX) {
-        tally->inodes += tally->limits->inodes;
+        tally->is_deep = true;
         return;
     }
     list = list_open(dir, name);
@@ -141,9 +206,26 @@ static void tally_unnamed(struct tally *tally, int process)
         return;
     while (!is_over(tally) && (entry = readdir(list)) != NULL) // NOLINT(concurrency-mt-unsafe)
         if (entry->d_name[0] != '.' && fstatat(dirfd(list), entry->d_name, &st, 0) == 0 &&
-            S_ISREG(st.st_mode) && st.st_nlink == 0)
-            tally->bytes += (uint64_t)st.st_blocks * 512;
+            S_ISREG(st.st_mode) && st.st_nlink == 0 && !is_memory(tally, st.st_dev))
+            tally->sum.bytes += (uint64_t)st.st_blocks * 512;
     (void)closedir(list);
+}
+
+/* "FIRST-LAST rw-s OFFSET MAJOR:MINOR ...": a shared mapping that is written to. */
+static void tally_mapping(struct tally *tally, const char *line)
+{
+    char *end;
+    uint64_t first = strtoull(line, &end, 16);
+    uint64_t last = *end == '-' ? strtoull(end + 1, &end, 16) : first;
+    unsigned long major, minor;
+
+    if (strncmp(end, " rw-s ", 6) != 0)
+        return;
+    (void)strtoull(end + 6, &end, 16);
+    major = strtoul(end, &end, 16);
+    minor = *end == ':' ? strtoul(end + 1, NULL, 16) : 0;
+    if (!is_memory(tally, makedev((unsigned)major, (unsigned)minor)))
+        tally->sum.bytes += last - first;
 }
 
 /* And those that are only mapped: as long as the mapping, for no more can be found out. */
@@ -151,20 +233,15 @@ static void tally_mapped(struct tally *tally, int process)
 {
     int fd = openat(process, "maps", O_RDONLY | O_CLOEXEC);
     FILE *file = fd >= 0 ? fdopen(fd, "r") : NULL;
-    char line[512], *end;
+    char line[512];
 
     if (file == NULL) {
         fd_close(&fd);
         return;
     }
-    while (!is_over(tally) && fgets(line, sizeof(line), file) != NULL) {
-        uint64_t first = strtoull(line, &end, 16);
-        uint64_t last = *end == '-' ? strtoull(end + 1, &end, 16) : first;
-
-        /* " rw-s" and a file that has lost its name. */
-        if (strncmp(end, " rw-s", 5) == 0 && strstr(line, " (deleted)") != NULL)
-            tally->bytes += last - first;
-    }
+    while (!is_over(tally) && fgets(line, sizeof(line), file) != NULL)
+        if (strstr(line, " (deleted)") != NULL)
+            tally_mapping(tally, line);
     (void)fclose(file);
 }
 
@@ -189,38 +266,103 @@ static void tally_processes(struct tally *tally, int proc)
     (void)closedir(list);
 }
 
-static bool is_full(const struct disk *disk, int proc)
+/* From where on it is too much: the limit, or what there was already. */
+static uint64_t most_of(uint64_t limit, uint64_t most, uint64_t found, uint64_t slack)
 {
-    struct tally tally = {.limits = disk};
-    struct statfs fs;
-
-    if (fstatfs(disk->parent, &fs) == 0 &&
-        (uint64_t)fs.f_bavail * (uint64_t)fs.f_bsize < FREE_LEAST_BYTES)
-        return true;
-    tally_add(&tally, disk->parent, disk->name, 0);
-    tally_processes(&tally, proc);
-    return is_over(&tally);
+    if (found <= limit)
+        return limit;
+    return found + slack < most ? found + slack : most;
 }
 
-static _Noreturn void watch(const struct disk *disk, int proc, int init)
+static bool is_full(struct watched *watched)
 {
-    for (;;) {
-        uint64_t began = clock_monotonic_ns(), rest;
+    const struct disk *disk = watched->disk;
+    struct tally tally = {.watched = watched};
 
-        if (is_full(disk, proc)) {
+    if (fstatfs(disk->parent, &watched->fs) == 0 &&
+        (uint64_t)watched->fs.f_bavail * (uint64_t)watched->fs.f_bsize < FREE_LEAST_BYTES)
+        return true;
+    tally_add(&tally, disk->parent, disk->name, 0);
+    tally_processes(&tally, watched->proc);
+    if (is_over(&tally))
+        return true;
+    watched->found = tally.sum;
+    watched->most = (struct amount){
+        most_of(disk->bytes, watched->most.bytes, tally.sum.bytes, SLACK_BYTES),
+        most_of(disk->inodes, watched->most.inodes, tally.sum.inodes, SLACK_INODES)};
+    return false;
+}
+
+/* Whether the box may have written much: all that it writes is missing from what was free. Only where
+ * that is told to the block at once. */
+static bool has_shrunk(const struct watched *watched)
+{
+    uint64_t bytes = (watched->most.bytes - watched->found.bytes) / SHRUNK_SHARE;
+    uint64_t inodes = (watched->most.inodes - watched->found.inodes) / SHRUNK_SHARE;
+    struct statfs now;
+
+    if (fstatfs(watched->disk->parent, &now) < 0 || now.f_type != EXT4_MAGIC)
+        return true;
+    return now.f_bfree + bytes / (uint64_t)now.f_bsize < watched->fs.f_bfree ||
+           now.f_ffree + inodes < watched->fs.f_ffree;
+}
+
+static void wait_ns(uint64_t ns)
+{
+    (void)nanosleep(&(struct timespec){.tv_sec = (time_t)(ns / 1000000000U),
+                                       .tv_nsec = (long)(ns % 1000000000U)},
+                    NULL);
+}
+
+/* A large disk that nobody writes to costs little, and one that is written to is seen to in time. */
+static void watch_wait(const struct watched *watched, uint64_t took_ns)
+{
+    uint64_t least = took_ns * COUNTING_SHARE, most = took_ns * IDLE_SHARE;
+
+    if (least < PERIOD_LEAST_NS)
+        least = PERIOD_LEAST_NS;
+    if (most < IDLE_LEAST_NS)
+        most = IDLE_LEAST_NS;
+    wait_ns(least);
+    for (uint64_t waited = least; waited < most && !has_shrunk(watched); waited += PERIOD_LEAST_NS)
+        wait_ns(PERIOD_LEAST_NS);
+}
+
+/* What lies in memory is counted there. The kernel's own file system for such files shows itself by any
+ * of them. */
+static void memory_find(struct watched *watched, int scratch)
+{
+    _cleanup_close_ int file = memfd_create("cove-disk", MFD_CLOEXEC);
+    struct stat st;
+
+    if (file >= 0 && fstat(file, &st) == 0)
+        watched->memory[0] = st.st_dev;
+    if (fstat(scratch, &st) == 0)
+        watched->memory[1] = st.st_dev;
+}
+
+static _Noreturn void watch(const struct disk *disk, int proc, int scratch, int init)
+{
+    struct watched watched = {
+        .disk = disk,
+        .proc = proc,
+        .most = disk->is_kept ? (struct amount){UINT64_MAX, UINT64_MAX}
+                              : (struct amount){disk->bytes, disk->inodes},
+    };
+
+    memory_find(&watched, scratch);
+    for (;;) {
+        uint64_t began = clock_monotonic_ns();
+
+        if (is_full(&watched)) {
             (void)sys_pidfd_send_signal(init, SIGKILL);
             _exit(1);
         }
-        rest = (clock_monotonic_ns() - began) * COUNTING_SHARE;
-        if (rest < PERIOD_LEAST_NS)
-            rest = PERIOD_LEAST_NS;
-        (void)nanosleep(&(struct timespec){.tv_sec = (time_t)(rest / 1000000000U),
-                                           .tv_nsec = (long)(rest % 1000000000U)},
-                        NULL);
+        watch_wait(&watched, clock_monotonic_ns() - began);
     }
 }
 
-pid_t disk_watch(const struct disk *disk, int userns, int proc, int init)
+pid_t disk_watch(const struct disk *disk, int userns, int proc, int scratch, int init)
 {
     pid_t pid = fork();
 
@@ -231,7 +373,7 @@ pid_t disk_watch(const struct disk *disk, int userns, int proc, int init)
     if (become_root_of(userns) < 0)
         _exit(2);
     (void)prctl(PR_SET_PDEATHSIG, SIGKILL); /* changing ids forgets it, so it comes after */
-    watch(disk, proc, init);
+    watch(disk, proc, scratch, init);
 }
 
 bool disk_was_full(pid_t watcher)

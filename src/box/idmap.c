@@ -47,12 +47,13 @@ static int deny_groups(int pid, struct error *err)
     return 0;
 }
 
-#define HELPER_WORDS 16
+/* A map of all that a user has: IDS_PARTS_MAX lines and one more, of three words. */
+#define HELPER_WORDS 64
 
 /* Whoever starts it may have blocked all signals; it shall not. */
 static pid_t helper_start(const char *name, int pid, const char *map)
 {
-    char path[64], number[16], words[256];
+    char path[64], number[16], words[1024];
     char *argv[HELPER_WORDS] = {path, number}, *env[] = {NULL}, *rest = words;
     posix_spawnattr_t attributes;
     pid_t helper = -1;

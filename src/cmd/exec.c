@@ -46,51 +46,6 @@ struct exec {
 
 /* ---- options ---- */
 
-static int take_input(void *into, const char *value, struct error *err)
-{
-    (void)value;
-    (void)err;
-    ((struct exec_options *)into)->input = true;
-    return 0;
-}
-
-static int take_detach(void *into, const char *value, struct error *err)
-{
-    (void)value;
-    (void)err;
-    ((struct exec_options *)into)->detach = true;
-    return 0;
-}
-
-static int take_start(void *into, const char *value, struct error *err)
-{
-    (void)value;
-    (void)err;
-    ((struct exec_options *)into)->start = true;
-    return 0;
-}
-
-static int take_cwd(void *into, const char *value, struct error *err)
-{
-    (void)err;
-    ((struct exec_options *)into)->cwd = value;
-    return 0;
-}
-
-static int take_user(void *into, const char *value, struct error *err)
-{
-    (void)err;
-    ((struct exec_options *)into)->user = value;
-    return 0;
-}
-
-static int take_tag(void *into, const char *value, struct error *err)
-{
-    (void)err;
-    ((struct exec_options *)into)->tag = value;
-    return 0;
-}
-
 static int take_timeout(void *into, const char *value, struct error *err)
 {
     return parse_duration("--timeout", value, &((struct exec_options *)into)->timeout_ms, err);
@@ -105,45 +60,40 @@ static const struct option_row rows[] = {
     {"interactive", NULL, "it has none",
      "give the command our standard input, whatever that is; without it a loop of a shell that "
      "reads from a file keeps what is its own",
-     take_input, 'i'},
-    {"detach", NULL, NULL, "only start it and print its id, for cove logs, wait and kill",
-     take_detach, 'd'},
+     NULL, 'i', offsetof(struct exec_options, input)},
+    {"detach", NULL, NULL, "only start it and print its id, for cove logs, wait and kill", NULL,
+     'd', offsetof(struct exec_options, detach)},
     {"env", "NAME[=VALUE]", "the sandbox's",
-     "set a variable; without a value, pass yours on; repeatable", take_env, 'e'},
-    {"cwd", "DIR", "the sandbox's", "directory to start in", take_cwd, 'w'},
+     "set a variable; without a value, pass yours on; repeatable", take_env, 'e', 0},
+    {"cwd", "DIR", "the sandbox's", "directory to start in", NULL, 'w',
+     offsetof(struct exec_options, cwd)},
     {"user", "USER[:GROUP]", "the sandbox's",
-     "who runs the command, by name or number inside the sandbox", take_user, 'u'},
+     "who runs the command, by name or number inside the sandbox", NULL, 'u',
+     offsetof(struct exec_options, user)},
     {"timeout", "TIME", "none", "kill it with all it started after this long; exit 124",
-     take_timeout, 0},
-    {"start", NULL, NULL, "start the sandbox first if it is stopped", take_start, 0},
-    {"tag", "TEXT", NULL, "a note for yourself, kept with the process", take_tag, 0},
-    {"json", NULL, NULL, "print one JSON object with the result and the output", option_take_json,
-     0},
-    {"help", NULL, NULL, "print this", option_take_help, 'h'},
+     take_timeout, 0, 0},
+    {"start", NULL, NULL, "start the sandbox first if it is stopped", NULL, 0,
+     offsetof(struct exec_options, start)},
+    {"tag", "TEXT", NULL, "a note for yourself, kept with the process", NULL, 0,
+     offsetof(struct exec_options, tag)},
+    OPTION_JSON("print one JSON object with the result and the output"),
+    OPTION_HELP,
 };
 
 static const struct option_table table = {
     .command = "exec",
-    .usage = "SANDBOX -- COMMAND [ARG...]",
-    .head = "Usage: cove exec [options] SANDBOX [--] COMMAND [ARG...]\n"
-            "\n"
-            "Runs a command in a sandbox, by its id or its name, and shows what it writes as it\n"
-            "comes. Ctrl-C interrupts the command; a second one kills it with all it started.\n"
-            "\n"
-            "Options:\n",
-    .tail =
-        "\n"
+    .usage = "SANDBOX [--] COMMAND [ARG...]",
+    .about = "Runs a command in a sandbox, by its id or its name, and shows what it writes as it\n"
+             "comes. Ctrl-C interrupts the command; a second one kills it with all it started.",
+    .notes =
         "TIME is seconds, or has ms, s, m or h.\n"
         "\n"
         "Exit status: the command's own; 128+N if signal N killed it; 124 at the timeout; 125 if\n"
-        "cove itself failed; 126 if the command cannot be executed; 127 if it is not there.\n"
-        "\n"
-        "Examples:\n"
-        "  cove exec work -- sh -c 'id; pwd'\n"
-        "  cove exec -i work -- tar x <files.tar\n"
-        "  cove exec -d work -- python3 -m http.server\n",
-    .rows = rows,
-    .rows_count = sizeof(rows) / sizeof(rows[0]),
+        "cove itself failed; 126 if the command cannot be executed; 127 if it is not there.",
+    .examples = "cove exec work -- sh -c 'id; pwd'\n"
+                "cove exec -i work -- tar x <files.tar\n"
+                "cove exec -d work -- python3 -m http.server",
+    OPTION_ROWS(rows),
     .words = 1,
     .words_least = 1,
     .command_follows = true,
@@ -351,7 +301,7 @@ static int exec_json(struct exec *exec, const char *sandbox, const struct doc *b
     return api_process_status(doc_get(answer, "process"));
 }
 
-static int exec_run(const struct exec_options *options, const struct option_words *words)
+static int command_run(const struct exec_options *options, const struct option_words *words)
 {
     struct exec exec = {.options = options, .signals = -1};
     _cleanup_doc_ struct doc *body = doc_new();
@@ -370,20 +320,23 @@ static int exec_run(const struct exec_options *options, const struct option_word
     return status;
 }
 
-int cmd_exec(int argc, char **argv)
+static int exec_run(const struct cmd *cmd, int argc, char **argv)
 {
     struct exec_options options = {0};
     struct option_words words;
     int status;
 
-    if (options_begin(&table, &options, argc, argv, &words, &status)) {
+    if (options_begin(cmd->table, &options, argc, argv, &words, &status)) {
         if (options.input && (options.detach || options.common.json)) {
             cmd_say("--interactive: it goes with neither --detach nor --json; leave one out");
             status = CMD_FAILED;
         } else {
-            status = exec_run(&options, &words);
+            status = command_run(&options, &words);
         }
     }
     doc_free(options.env.object);
     return status;
 }
+
+const struct cmd cmd_exec = {
+    .name = "exec", .summary = "run a command in a sandbox", .run = exec_run, .table = &table};

@@ -226,12 +226,30 @@ void engine_change_sandbox(struct engine *engine, const struct engine_caller *ca
                            engine_sandbox_done done, void *arg);
 
 /* Its processes, for a verb of procs.h, and a touch of its idle clock. `must_run`: "sandbox_stopped"
- * unless it runs; with `start` it is started first. `done` gets NULL and the error else. */
+ * unless it runs, or "sandbox_outdated" where we do not speak to its box any more; with `start` it is started first. `done` gets NULL and the error else. */
 typedef void (*engine_procs_done)(void *arg, struct procs *procs, const struct error *err);
 void engine_procs(struct engine *engine, const struct engine_caller *caller, const char *id,
                   bool must_run, bool start, engine_procs_done done, void *arg);
 
+/* What it uses now (usage.c). Of one that has no box, or on a host that does not count, nothing is
+ * known. */
+struct sandbox_usage {
+    enum sandbox_state state;
+    bool is_known;
+    uint64_t cpu_ns, memory_bytes, peak_memory_bytes;
+};
+typedef void (*engine_used)(void *arg, const struct sandbox_usage *usage, const struct error *err);
+void engine_usage(struct engine *engine, const struct engine_caller *caller, const char *id,
+                  engine_used done, void *arg);
+
 /* ---- the host ---- */
+
+/* What is left of it, where the engine's data lie; UINT64_MAX: nobody knows. */
+struct engine_capacity {
+    uint64_t memory_available, disk_bytes, disk_available;
+};
+int engine_capacity(struct engine *engine, const struct engine_caller *caller,
+                    struct engine_capacity *capacity, struct error *err);
 
 const struct keeper_host *engine_host(const struct engine *engine);
 void engine_named_each(struct engine *engine, enum keeper_kind kind,

@@ -33,6 +33,8 @@ enum verb_kind {
     VERB_CHANGE,
     VERB_PROCS, /* somebody wants its processes, once it runs */
     VERB_FALL,  /* the box ended by itself */
+    VERB_QUIET, /* somebody wants its files: of one that is stopped, see quiet.c */
+    VERB_HUSH,  /* nobody has wanted them for a while */
     VERB_KINDS,
 };
 
@@ -77,6 +79,8 @@ struct sandbox {
     struct record *record;         /* as committed */
     struct procs *procs;           /* opened when first needed */
     uint64_t box;                  /* 0: none */
+    uint32_t protocol;             /* its box speaks this version, which we do not; 0: we do */
+    struct outdated *outdated;     /* until it ends */
     uint32_t oom_seen;             /* kills that were reported of this box */
 
     struct verb *active, *first, *last;
@@ -88,6 +92,11 @@ struct sandbox {
     struct error failure;
     struct record *next; /* what is being committed */
     void (*committed)(struct sandbox *sandbox, const struct error *err);
+
+    /* Its box stands for its files only: the state is "stopped". */
+    bool is_quiet;
+    size_t files; /* calls of files.c that have not ended */
+    struct alarm hush;
 
     struct alarm timer; /* READY while it starts, else deadline and idle limit */
     uint64_t touched_ns, begun_ns, boxed_ns;
@@ -108,6 +117,7 @@ struct gone {
     uint64_t at_ms;
 };
 
+struct files;
 struct pool;
 struct tenants;
 struct events;
@@ -125,6 +135,7 @@ struct engine {
     struct pool *pool;
     struct takeover *takeover; /* while it opens */
     int sandboxes_dir;
+    int programs[TOOL_PROGRAMS]; /* that run in boxes for us */
 
     struct keeper_host host;
     struct keeper_named *named;
@@ -132,6 +143,7 @@ struct engine {
 
     struct map ids, names; /* names by "TENANT/NAME" */
     struct sandbox *oldest, *newest;
+    struct files *files; /* calls that run */
     size_t count;
     uint64_t serial; /* of the newest sandbox */
     struct map gone_ids;
@@ -153,7 +165,8 @@ struct engine {
 
     uint64_t pool_hits, pool_misses;
     uint64_t used_ns; /* when somebody last asked for anything */
-    uint64_t capacity_read_ns, memory_available, disk_available;
+    uint64_t capacity_read_ns;
+    struct engine_capacity capacity;
 };
 
 void *engine_alloc(size_t size); /* zeroed, or the process ends */
@@ -207,14 +220,24 @@ void gone_drop_first(struct engine *engine);
 void gone_expire(struct engine *engine);
 void gone_free(struct engine *engine);
 
+/* ---- outdated.c: boxes that can be ended and not be talked to ---- */
+bool outdated_is(const struct engine *engine, uint32_t protocol);
+void outdated_take(struct sandbox *sandbox, uint32_t protocol, int *fd); /* takes the fd */
+void outdated_close(struct sandbox *sandbox);
+int outdated_check(const struct sandbox *sandbox, struct error *err); /* -1 "sandbox_outdated" */
+
 /* ---- start.c, stop.c: what the verbs do ---- */
 void start_work(struct sandbox *sandbox);  /* VERB_CREATE, VERB_START, VERB_PROCS */
 void start_ready(struct sandbox *sandbox); /* the box stands */
 void start_give_up(struct sandbox *sandbox, const struct error *err);
+void start_make(struct sandbox *sandbox); /* a box of its own */
+int start_check(struct sandbox *sandbox, struct error *err);
 void stop_work(struct sandbox *sandbox);   /* VERB_STOP */
 void fall_work(struct sandbox *sandbox);   /* VERB_FALL */
 void delete_work(struct sandbox *sandbox); /* VERB_DELETE */
 void change_work(struct sandbox *sandbox); /* VERB_CHANGE */
+void quiet_work(struct sandbox *sandbox);  /* VERB_QUIET */
+void hush_work(struct sandbox *sandbox);   /* VERB_HUSH, and what else ends a quiet box */
 /* Ends the box; `ended` gets the report, or NULL where nobody knows. */
 void sandbox_end_box(struct sandbox *sandbox,
                      void (*ended)(struct sandbox *sandbox, const struct keeper_report *report));
@@ -257,10 +280,13 @@ int tokens_open(struct engine *engine, struct error *err);
 void tokens_close(struct engine *engine);
 int token_check(struct engine *engine, const char *text, struct engine_caller *out,
                 struct error *err);
+/* ---- files.c ---- */
+void files_end_all(struct engine *engine); /* who has one has it still, and nothing comes of it */
 
 /* ---- capacity.c ---- */
 int capacity_check(struct engine *engine, struct error *err);
 bool capacity_disk_is_low(struct engine *engine);
+void capacity_look(struct engine *engine, struct engine_capacity *capacity);
 
 /* ---- events.c ---- */
 int events_open(struct engine *engine, struct error *err);

@@ -14,6 +14,9 @@
 
 #define RETRY_FIRST_MS 500
 #define RETRY_MOST_MS 60000
+/* So long a shelf that is still half full is left alone: who took a box runs a command in it next, and to
+ * make another one beside that costs him more than the making takes. */
+#define LULL_MS 3
 
 struct shelf;
 
@@ -269,6 +272,22 @@ static void shelf_fill(struct shelf *shelf)
         shelf_make(shelf);
 }
 
+static void shelf_taken(struct shelf *shelf)
+{
+    struct engine *engine = shelf->pool->engine;
+
+    if (shelf->retry_ms == 0 && 2 * shelf->count >= engine->options.pool) {
+        if (shelf->retry.place == 0)
+            clock_set(engine->clock, &shelf->retry, clock_monotonic_ns() + LULL_MS * 1000000ULL,
+                      retry, shelf);
+        return;
+    }
+    if (shelf->retry_ms == 0)
+        clock_clear(engine->clock, &shelf->retry);
+    /* After the one who asks, whose request is sent first. */
+    engine_later(engine, retry, shelf);
+}
+
 /* ---- the verbs ---- */
 
 void pool_open(struct engine *engine)
@@ -325,8 +344,7 @@ bool pool_take(struct engine *engine, const struct record *record, struct pool_b
         *out = ready->box;
         ready_unlink(ready);
     }
-    /* After the one who asks, whose request is sent first. */
-    engine_later(engine, retry, shelf);
+    shelf_taken(shelf);
     return ready != NULL;
 }
 

@@ -16,6 +16,7 @@
 
 #include "base/err.h"
 #include "box/link.h"
+#include "box/tool/programs.h"
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -53,6 +54,7 @@ struct proc_spec {
     uint16_t rows, columns;
     struct link_limits limits;
 };
+#define PROCS_TERMINAL_MAX 10000 /* rows, or columns */
 
 struct proc_view {
     const char *id, *tag, *command; /* `command`: for people, one line */
@@ -63,6 +65,7 @@ struct proc_view {
     int signal;
     const char *reason; /* PROC_LOST, PROC_FAILED: a code */
     bool has_terminal;
+    uint16_t rows, columns; /* of it, as said last; after a restart of the engine as it began */
     struct error failure;
     uint64_t started_ms, ended_ms; /* wall clock; 0: not yet */
     uint64_t cpu_ns;
@@ -95,6 +98,8 @@ struct procs_options {
     bool is_system;         /* each command gets its user; else all have init's */
     uint64_t keep_ms;       /* ended processes are forgotten after this; 0: 24 h */
     uint64_t log_share; /* of the output of all together: beyond it the longest gives; 0: none */
+    const int
+        *programs; /* TOOL_PROGRAMS of them, borrowed as long as this is open; NULL: no tools */
 };
 
 /* Reads the journal: what ran when it was written last is PROC_LOST until procs_attach() finds it. */
@@ -108,6 +113,10 @@ int procs_attach(struct procs *procs, struct link *link, bool anew, struct error
  * the end that was heard. What the pipes still held is put on record first. */
 void procs_detach(struct procs *procs, const char *reason);
 
+/* There is a box, and it cannot be talked to: until procs_detach() `why` is the answer of every verb that
+ * would. What ran in there is PROC_LOST as long, with its code as the reason. */
+void procs_refuse(struct procs *procs, const struct error *why);
+
 /* Closes; files stay. With `forget` they are removed. */
 void procs_close(struct procs *procs, bool forget);
 
@@ -117,7 +126,7 @@ bool procs_is_quiet(const struct procs *procs);
 uint64_t procs_log_bytes(const struct procs *procs); /* output on the disk */
 
 /* ---- verbs. Codes of errors: process_not_found, sandbox_stopped, user_not_found, bad_cwd,
- * process_ended, too_many_processes, stdin_closed, capacity ---- */
+ * process_ended, too_many_processes, stdin_closed, capacity, or that of procs_refuse() ---- */
 
 /* `done` is called once, maybe before this returns, when the command runs or could not be started. If
  * the box refused it there is a process, too, which is PROC_FAILED; its codes are then bad_cwd,
@@ -165,6 +174,8 @@ int proc_forget(struct proc *proc, struct error *err);
 void procs_oom(struct proc *proc, bool was_oom);
 /* Of its terminal; "no_terminal" where it has none. */
 int proc_resize(struct proc *proc, uint16_t rows, uint16_t columns, struct error *err);
+/* As that, and what fills the screen draws it anew, also where the size is the same. */
+int proc_redraw(struct proc *proc, uint16_t rows, uint16_t columns, struct error *err);
 
 /* ---- tools: src/box/tool/tool.h ----
  *

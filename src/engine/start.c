@@ -24,8 +24,8 @@ static bool is_create(const struct sandbox *sandbox)
 static bool is_passing(const struct error *err)
 {
     static const char *const codes[] = {
-        "capacity",  "quota",     "draining", "keeper_lost",  "sandbox_gone", "disk_in_use",
-        "disk_lost", "no_memory", "no_fds",   "store_failed", "store_corrupt"};
+        "capacity",  "quota",    "draining",  "keeper_lost", "sandbox_gone", "disk_in_use",
+        "disk_lost", "disk_ids", "no_memory", "no_fds",      "store_failed", "store_corrupt"};
 
     for (size_t i = 0; i < sizeof(codes) / sizeof(codes[0]); i++)
         if (strcmp(err->code, codes[i]) == 0)
@@ -97,6 +97,12 @@ static void box_given_up(struct sandbox *sandbox, const struct keeper_report *re
     sandbox_detach(sandbox, "start_failed");
     if (is_create(sandbox)) {
         create_undo(sandbox);
+        return;
+    }
+    if (sandbox->active->kind == VERB_QUIET) { /* it is as stopped as it was */
+        struct error failure = sandbox->failure;
+
+        sandbox_finish(sandbox, &failure);
         return;
     }
     if (sandbox->record->state == SANDBOX_RUNNING || !is_passing(&sandbox->failure)) {
@@ -186,7 +192,7 @@ static void start_commit(struct sandbox *sandbox, bool claims)
     sandbox->boxed_ns = clock_monotonic_ns();
     sandbox->step = STEP_COMMIT;
     sandbox->failure = (struct error){0};
-    sandbox->waits = 1U + (claims ? 1 : 0) + (names ? 1 : 0);
+    sandbox->waits = 1U + (claims ? 2 : 0) + (names ? 1 : 0); /* the claim, and the box's link */
     if (claims) {
         union keeper_request request = {.claim = {.box = sandbox->box}};
 
@@ -208,7 +214,12 @@ static void start_commit(struct sandbox *sandbox, bool claims)
 void start_ready(struct sandbox *sandbox)
 {
     clock_clear(sandbox->engine->clock, &sandbox->timer);
-    if (!gives_up(sandbox))
+    if (gives_up(sandbox))
+        return;
+    sandbox->is_quiet = sandbox->active->kind == VERB_QUIET;
+    if (sandbox->is_quiet)
+        sandbox_finish(sandbox, NULL);
+    else
         start_commit(sandbox, false);
 }
 
@@ -270,7 +281,7 @@ static void make_fill(struct keeper_make *make, const struct record *record)
     memcpy(make->mounts, record->mounts, record->mounts_count * sizeof(make->mounts[0]));
 }
 
-static void start_make(struct sandbox *sandbox)
+void start_make(struct sandbox *sandbox)
 {
     struct record *record = sandbox->record;
     union keeper_request request;
@@ -297,15 +308,13 @@ static bool start_from_pool(struct sandbox *sandbox)
         return false;
     sandbox->box = taken.box;
     memcpy(sandbox->record->disk, taken.disk, sizeof(taken.disk));
-    if (sandbox_attach(sandbox, taken.link, true, &err) != 0)
-        start_give_up(sandbox, &err);
-    else
-        start_commit(sandbox, true);
+    start_commit(sandbox, true); /* first, for the disk is what is waited for longest */
+    part_done(sandbox, sandbox_attach(sandbox, taken.link, true, &err) != 0 ? &err : NULL);
     return true;
 }
 
 /* What was checked at create, when it is started again. */
-static int start_check(struct sandbox *sandbox, struct error *err)
+int start_check(struct sandbox *sandbox, struct error *err)
 {
     const struct record *record = sandbox->record;
     struct engine *engine = sandbox->engine;
@@ -321,6 +330,8 @@ static int start_check(struct sandbox *sandbox, struct error *err)
                          "the root '%s' of sandbox %s is not registered any more; ask the "
                          "operator to add it",
                          record->root, sandbox->id);
+    if (sandbox->is_quiet) /* what it needs it has */
+        return 0;
     if (quota_check(engine, record, false, err) != 0)
         return -1;
     return capacity_check(engine, err);
@@ -334,6 +345,11 @@ void start_work(struct sandbox *sandbox)
     sandbox->failure = (struct error){0};
     if (!is_create(sandbox) && start_check(sandbox, &err) != 0) {
         sandbox_finish(sandbox, &err);
+        return;
+    }
+    if (sandbox->is_quiet) {
+        sandbox->is_quiet = false;
+        start_commit(sandbox, false);
         return;
     }
     if (!start_from_pool(sandbox))

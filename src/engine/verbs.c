@@ -301,7 +301,8 @@ void engine_procs(struct engine *engine, const struct engine_caller *caller, con
         goto refused;
     sandbox_touch(sandbox);
     if (procs_at_once(sandbox, must_run)) {
-        if (sandbox_open_procs(sandbox, &err) != 0)
+        if ((must_run && outdated_check(sandbox, &err) != 0) ||
+            sandbox_open_procs(sandbox, &err) != 0)
             goto refused;
         done(arg, sandbox->procs, NULL);
         return;

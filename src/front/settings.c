@@ -12,6 +12,7 @@ static const struct conf_row table[] = {
     {"serve", "listen", CONF_OTHER, .fallback = NULL},
     {"serve", "socket", CONF_OTHER, .fallback = NULL},
     {"serve", "data", CONF_OTHER, .fallback = NULL},
+    {"serve", "allow_level", CONF_OTHER, .fallback = NULL},
     {"serve", "hosts", CONF_LIST, AT(hosts), .fallback = ""},
     {"serve", "log_format", CONF_OTHER, .fallback = NULL},
     {"serve", "insecure_http", CONF_BOOL, AT(insecure_http), .fallback = "no"},

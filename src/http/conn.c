@@ -6,6 +6,7 @@
 #include "http/parts.h"
 
 #include "base/fd.h"
+#include "http/frames.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -13,14 +14,14 @@
 #include <sys/socket.h>
 
 /* Requests that one client has answered before others have their turn. */
-#define TURN_MAX 32
+#define TURN_MAX 4
+#define FRAMES_MAX 256
 /* Between two requests so much is read at once: what follows a request waits in memory. */
-#define AHEAD ((size_t)64 * 1024)
+#define AHEAD ((size_t)16 * 1024)
 /* After an answer to a request that is not read to its end: so long, and so much, is read and thrown
  * away. To close with unread bytes would reset the connection, and the answer would be lost with it. */
 #define LINGER_MS 2000
 #define LINGER_BYTES ((size_t)16 << 20)
-#define FLUSH_MAX 8
 
 static void settle(struct http_conn *conn);
 static void on_poll(uv_poll_t *poll, int status, int events);
@@ -45,6 +46,7 @@ static void close_conn(struct http_conn *conn)
 {
     conn->state = CONN_CLOSED;
     conn->server->open_count[conn->peer.is_unix]--;
+    conn->server->houses[conn->peer.is_unix][conn->house]--;
     TAILQ_REMOVE(&conn->server->conns, conn, next);
     if (conn->is_kicked) {
         TAILQ_REMOVE(&conn->server->kicked, conn, kicked_next);
@@ -75,6 +77,10 @@ void http_conn_cut(struct http_conn *conn)
         http_request_free(request);
         return;
     }
+    if (request->websocket) {
+        http_websocket_lost(request);
+        return;
+    }
     gone = request->gone;
     request->gone = NULL;
     if (gone) {
@@ -96,8 +102,11 @@ void http_conn_drain(struct http_conn *conn)
 {
     if (!conn->request && conn->state == CONN_HEADER && conn->out.size == 0) {
         http_conn_cut(conn);
-    } else {
-        conn->is_closing = true;
+        return;
+    }
+    conn->is_closing = true;
+    if (conn->request && conn->request->websocket) {
+        http_websocket_close(conn->request, HTTP_CLOSE_AWAY, "the server is shutting down");
     }
 }
 
@@ -115,6 +124,15 @@ static void on_deadline(struct http_conn *conn)
         http_request_refuse(conn->request, &late);
     } else if (conn->state == CONN_HEADER && conn->out.size == 0 && conn->is_in_header) {
         refuse_unread(conn, &late);
+    } else if (conn->state == CONN_HANDLING && !http_conn_is_silent(conn)) {
+        http_conn_deadline(conn, conn->server->limits.silent_ms / 2);
+    } else if (conn->state == CONN_WEBSOCKET) {
+        unsigned ms = http_websocket_tick(conn->request);
+        if (ms > 0 && !http_conn_is_silent(conn)) {
+            http_conn_deadline(conn, ms);
+        } else {
+            http_conn_cut(conn);
+        }
     } else {
         http_conn_cut(conn);
     }
@@ -139,7 +157,7 @@ static void on_timer(uv_timer_t *timer)
 
 /* 0: none. A timer that is due too early is left alone and looks again then: a deadline moves with
  * each request, and that must cost next to nothing. */
-static void set_deadline(struct http_conn *conn, unsigned ms)
+void http_conn_deadline(struct http_conn *conn, unsigned ms)
 {
     conn->deadline = ms > 0 ? uv_now(conn->server->loop) + ms : 0;
     if (ms > 0 &&
@@ -150,7 +168,7 @@ static void set_deadline(struct http_conn *conn, unsigned ms)
 }
 
 /* Between two requests; each part of an answer that is taken renews it, but not without end. */
-static void set_idle_deadline(struct http_conn *conn)
+void http_conn_renew(struct http_conn *conn)
 {
     uint64_t now = uv_now(conn->server->loop);
     unsigned ms = conn->server->limits.idle_ms;
@@ -158,76 +176,7 @@ static void set_idle_deadline(struct http_conn *conn)
     if (conn->out.size > 0 && conn->answer_until < now + ms) {
         ms = conn->answer_until > now ? (unsigned)(conn->answer_until - now) : 1;
     }
-    set_deadline(conn, ms);
-}
-
-/* ---- writing ---- */
-
-static void mark_broken(struct http_conn *conn)
-{
-    conn->is_broken = true;
-    http_conn_kick(conn);
-}
-
-void http_conn_send(struct http_conn *conn, struct iovec *parts, int count)
-{
-    struct msghdr message = {.msg_iov = parts, .msg_iovlen = (size_t)count};
-    ssize_t sent = 0;
-
-    if (conn->is_broken || conn->state == CONN_CLOSED) {
-        return;
-    }
-    if (conn->out.size == 0) {
-        sent = sendmsg(conn->fd, &message, MSG_NOSIGNAL);
-        if (sent < 0 && errno != EAGAIN && errno != EINTR) {
-            mark_broken(conn);
-            return;
-        }
-        sent = sent < 0 ? 0 : sent;
-        conn->server->sent_bytes += (uint64_t)sent;
-    }
-    for (int i = 0; i < count; i++) {
-        size_t skip = (size_t)sent < parts[i].iov_len ? (size_t)sent : parts[i].iov_len;
-        sent -= (ssize_t)skip;
-        if (http_bytes_add(&conn->out, (const char *)parts[i].iov_base + skip,
-                           parts[i].iov_len - skip)) {
-            mark_broken(conn);
-            return;
-        }
-    }
-    if (conn->out.size > 0) {
-        http_conn_watch(conn);
-    }
-}
-
-/* False where the connection is no more. */
-static bool flush(struct http_conn *conn)
-{
-    struct http_request *request;
-
-    for (unsigned i = 0; i < FLUSH_MAX && conn->out.size > 0; i++) {
-        struct http_bytes *out = &conn->out;
-        ssize_t sent = send(conn->fd, out->data + out->start, out->size, MSG_NOSIGNAL);
-        if (sent < 0 && (errno == EAGAIN || errno == EINTR)) {
-            break;
-        }
-        if (sent < 0) {
-            http_conn_cut(conn);
-            return false;
-        }
-        conn->server->sent_bytes += (uint64_t)sent;
-        http_bytes_take(out, (size_t)sent);
-        if (!conn->request) {
-            set_idle_deadline(conn);
-        }
-    }
-    request = conn->request;
-    if (request && request->waits_for_drain && request->drained &&
-        conn->out.size <= conn->server->limits.backlog_bytes / 4) {
-        request->waits_for_drain = false;
-        request->drained(request->drained_arg);
-    }
-    return conn->state != CONN_CLOSED;
+    http_conn_deadline(conn, ms);
 }
 
 /* ---- requests ---- */
@@ -253,13 +202,25 @@ void http_conn_answered(struct http_conn *conn, bool is_whole)
     }
 }
 
+void http_conn_upgraded(struct http_conn *conn)
+{
+    conn->state = CONN_WEBSOCKET;
+    http_conn_deadline(conn, conn->server->limits.ping_ms);
+    if (conn->is_closing && conn->server->is_draining) {
+        http_conn_drain(conn);
+    }
+    if (!conn->is_processing) {
+        http_conn_kick(conn);
+    }
+}
+
 /* For what is no request. */
 static void refuse_unread(struct http_conn *conn, const struct http_refusal *no)
 {
     struct http_request *request = http_request_new(conn, 0);
 
     if (!request) {
-        mark_broken(conn);
+        http_conn_break(conn);
         return;
     }
     conn->request = request;
@@ -317,7 +278,7 @@ static void begin(struct http_conn *conn, struct http_request *request, char *de
     } else {
         request->is_handed = false;
         request->collects = true;
-        set_deadline(conn, server->limits.body_ms);
+        http_conn_deadline(conn, server->limits.body_ms);
     }
 }
 
@@ -347,7 +308,7 @@ static size_t take_head(struct http_conn *conn, const char *data, size_t size)
     conn->scanned = 0;
     request = http_request_new(conn, 2 * head_size + 2);
     if (!request) {
-        mark_broken(conn);
+        http_conn_break(conn);
         return 0;
     }
     memcpy(request->text, data, head_size);
@@ -393,7 +354,7 @@ static void give(struct http_conn *conn, struct http_request *request, const cha
         request->is_handed = true;
         http_request_refuse(request, &held);
     } else if (http_bytes_add(&request->body, data, size)) {
-        mark_broken(conn);
+        http_conn_break(conn);
     } else {
         server->held_bytes += size;
     }
@@ -427,7 +388,7 @@ static size_t take_body(struct http_conn *conn, struct http_request *request, co
             request->is_handed = true;
             http_request_refuse(request, &broken);
         } else {
-            mark_broken(conn);
+            http_conn_break(conn);
         }
         break;
     case HTTP_CHUNK_MORE:
@@ -440,7 +401,7 @@ static size_t take_body(struct http_conn *conn, struct http_request *request, co
 static void end_body(struct http_conn *conn, struct http_request *request)
 {
     conn->state = CONN_HANDLING;
-    set_deadline(conn, 0);
+    http_conn_deadline(conn, 0);
     if (request->collects) {
         request->collects = false;
         request->is_handed = true;
@@ -496,6 +457,12 @@ static size_t process(struct http_conn *conn, const char *data, size_t size)
             size_t taken = take_head(conn, data + used, size - used);
             used += taken;
             goes_on = taken > 0;
+        } else if (conn->state == CONN_WEBSOCKET && used < size) {
+            if (++turns > FRAMES_MAX) {
+                http_conn_kick(conn);
+                break;
+            }
+            goes_on = http_websocket_step(conn, data, size, &used);
         } else {
             goes_on = false;
         }
@@ -515,6 +482,10 @@ void http_conn_continue(struct http_conn *conn)
         http_conn_cut(conn);
         return;
     }
+    if (conn->request && conn->request->has_pipe && conn->out.size == 0 && !conn->is_stuck &&
+        !http_conn_flush(conn)) {
+        return;
+    }
     used = process(conn, conn->in.data + conn->in.start, conn->in.size);
     http_bytes_take(&conn->in, used);
     settle(conn);
@@ -524,22 +495,33 @@ void http_conn_continue(struct http_conn *conn)
 
 void http_conn_watch(struct http_conn *conn)
 {
-    int events = conn->out.size > 0 ? UV_WRITABLE : 0;
+    int events = conn->out.size > 0 || conn->is_stuck ? UV_WRITABLE : 0;
 
     switch (conn->state) {
     case CONN_CLOSED:
         return;
     case CONN_HEADER:
-        /* The same as while a request is handled, so that the kernel need not hear of each. */
-        events |= conn->out.size == 0 ? UV_READABLE | UV_DISCONNECT : 0;
+        /* The same as while a request is handled, so that the kernel need not hear of each. Who has
+         * requests in memory for his next turn sends no more of them now. */
+        if (conn->out.size == 0) {
+            events |= conn->is_kicked ? UV_DISCONNECT : UV_READABLE | UV_DISCONNECT;
+        }
         break;
     case CONN_BODY:
         events |= wants_body(conn->request) ? UV_READABLE : 0;
         events |= UV_DISCONNECT;
         break;
     case CONN_HANDLING:
-        events |= conn->in.size < conn->server->limits.header_bytes ? UV_READABLE : 0;
+        events |= conn->in.size == 0 ? UV_READABLE : 0;
         events |= UV_DISCONNECT;
+        break;
+    case CONN_WEBSOCKET:
+        /* Where it is read, its end comes after its last byte, which may say why. */
+        if (!http_websocket_reads(conn->request)) {
+            events |= UV_DISCONNECT;
+        } else if (conn->in.size == 0) {
+            events |= UV_READABLE;
+        }
         break;
     case CONN_LINGER:
         events = UV_READABLE;
@@ -561,7 +543,7 @@ static void end_conn(struct http_conn *conn)
     shutdown(conn->fd, SHUT_WR);
     conn->state = CONN_LINGER;
     http_bytes_free(&conn->in);
-    set_deadline(conn, LINGER_MS);
+    http_conn_deadline(conn, LINGER_MS);
     http_conn_watch(conn);
 }
 
@@ -582,15 +564,15 @@ static void settle(struct http_conn *conn)
         return;
     }
     if (conn->state == CONN_HANDLING) {
-        set_deadline(conn, 0);
+        http_conn_deadline(conn, conn->peer.is_unix ? 0 : limits->silent_ms / 2);
     } else if (conn->state == CONN_BODY && conn->request && !conn->request->collects) {
-        set_deadline(conn, wants_body(conn->request) ? limits->body_ms : 0);
+        http_conn_deadline(conn, wants_body(conn->request) ? limits->body_ms : 0);
     } else if (conn->state == CONN_HEADER && (conn->in.size == 0 || conn->out.size > 0)) {
         conn->is_in_header = false;
-        set_idle_deadline(conn);
+        http_conn_renew(conn);
     } else if (conn->state == CONN_HEADER && !conn->is_in_header) {
         conn->is_in_header = true;
-        set_deadline(conn, limits->header_ms);
+        http_conn_deadline(conn, limits->header_ms);
     }
     http_conn_watch(conn);
 }
@@ -629,6 +611,9 @@ static void read_some(struct http_conn *conn)
         http_conn_cut(conn);
         return;
     }
+    if (conn->state == CONN_WEBSOCKET) {
+        http_websocket_heard(conn->request);
+    }
     server->received_bytes += (uint64_t)got;
     if (conn->state != CONN_LINGER) {
         take_input(conn, server->scratch, (size_t)got);
@@ -648,8 +633,8 @@ static void on_poll(uv_poll_t *poll, int status, int events)
         http_conn_cut(conn);
         return;
     }
-    if ((events & UV_WRITABLE) && conn->out.size > 0) {
-        if (!flush(conn)) {
+    if ((events & UV_WRITABLE) && (conn->out.size > 0 || conn->is_stuck)) {
+        if (!http_conn_flush(conn)) {
             return;
         }
         http_conn_continue(conn);
@@ -659,7 +644,8 @@ static void on_poll(uv_poll_t *poll, int status, int events)
     }
     /* Where a body is still read, its end comes after its last byte. */
     if ((events & UV_DISCONNECT) && conn->request &&
-        (conn->state == CONN_HANDLING || !wants_body(conn->request))) {
+        (conn->state == CONN_HANDLING || conn->state == CONN_WEBSOCKET ||
+         !wants_body(conn->request))) {
         http_conn_cut(conn);
         return;
     }
@@ -668,7 +654,7 @@ static void on_poll(uv_poll_t *poll, int status, int events)
     }
 }
 
-void http_conn_new(struct http_server *server, int fd, const struct http_peer *peer,
+void http_conn_new(struct http_server *server, int fd, const struct http_peer *peer, unsigned house,
                    bool is_refused)
 {
     static const struct http_refusal full = {503, "too_many_connections",
@@ -688,7 +674,9 @@ void http_conn_new(struct http_server *server, int fd, const struct http_peer *p
     conn->peer = *peer;
     TAILQ_INSERT_TAIL(&server->conns, conn, next);
     server->conns_count++;
+    conn->house = house;
     server->open_count[peer->is_unix]++;
+    server->houses[peer->is_unix][house]++;
     if (is_refused) {
         refuse_unread(conn, &full);
     } else {

@@ -19,52 +19,10 @@
 #include <unistd.h>
 
 #define ACCEPT_AT_ONCE 64
+/* Where each has to be found a place. */
+#define ACCEPT_WHEN_FULL 8
 /* When there are no fds or no memory: how long until the next try. */
 #define ACCEPT_AGAIN_MS 100
-
-/* ---- bytes ---- */
-
-int http_bytes_add(struct http_bytes *bytes, const void *data, size_t size)
-{
-    if (size == 0) {
-        return 0;
-    }
-    if (bytes->start > 0 && bytes->start + bytes->size + size + 1 > bytes->capacity) {
-        memmove(bytes->data, bytes->data + bytes->start, bytes->size);
-        bytes->start = 0;
-    }
-    if (bytes->size + size + 1 > bytes->capacity) {
-        size_t capacity = bytes->capacity > 0 ? bytes->capacity : 256;
-        while (capacity < bytes->size + size + 1) {
-            capacity *= 2;
-        }
-        char *grown = realloc(bytes->data, capacity);
-        if (!grown) {
-            return -1;
-        }
-        bytes->data = grown;
-        bytes->capacity = capacity;
-    }
-    memcpy(bytes->data + bytes->start + bytes->size, data, size);
-    bytes->size += size;
-    bytes->data[bytes->start + bytes->size] = '\0';
-    return 0;
-}
-
-void http_bytes_take(struct http_bytes *bytes, size_t size)
-{
-    bytes->start += size;
-    bytes->size -= size;
-    if (bytes->size == 0) {
-        http_bytes_free(bytes);
-    }
-}
-
-void http_bytes_free(struct http_bytes *bytes)
-{
-    free(bytes->data);
-    *bytes = (struct http_bytes){0};
-}
 
 /* ---- the server ---- */
 
@@ -201,10 +159,37 @@ static bool is_full(const struct http_server *server, bool is_unix)
     return server->open_count[is_unix] >= server->limits.connections + HTTP_REFUSED_MAX;
 }
 
-/* Whether there is a place, if need be that of the oldest who has not asked anything. */
-static bool make_place(struct http_server *server, bool is_unix)
+/* Which of the houses a peer lives in, so that those who crowd a server are told from those who do not.
+ * Strangers may share one; who has many addresses of one network has one. */
+static unsigned find_house(const struct http_server *server, const struct sockaddr_storage *address,
+                           const struct http_peer *peer)
 {
-    struct http_conn *conn;
+    uint64_t key = (uint64_t)peer->uid + 1;
+
+    if (address->ss_family == AF_INET) {
+        key = ((const struct sockaddr_in *)address)->sin_addr.s_addr;
+    } else if (address->ss_family == AF_INET6) {
+        memcpy(&key, &((const struct sockaddr_in6 *)address)->sin6_addr, sizeof(key));
+    }
+    key = (key ^ server->seed) * 0x9e3779b97f4a7c15U;
+    return (unsigned)(key >> 32) % HTTP_HOUSES;
+}
+
+/* Whether its place may be given to one of a house that has `count`. */
+static bool is_replaceable(const struct http_conn *conn, bool is_unix, size_t count)
+{
+    const size_t *houses = conn->server->houses[is_unix];
+
+    return conn->peer.is_unix == is_unix && conn->state == CONN_HEADER && conn->out.size == 0 &&
+           (!conn->has_asked || houses[conn->house] > count + 1);
+}
+
+/* Whether there is a place, if need be that of one who does nothing with his: of the fullest house, and
+ * there the oldest who never asked anything, or else the oldest. */
+static bool make_place(struct http_server *server, bool is_unix, unsigned house)
+{
+    const size_t *houses = server->houses[is_unix];
+    struct http_conn *conn, *victim = NULL;
 
     if (server->open_count[is_unix] < server->limits.connections) {
         return true;
@@ -212,12 +197,17 @@ static bool make_place(struct http_server *server, bool is_unix)
     TAILQ_FOREACH(conn, &server->conns, next)
     {
         // cppcheck-suppress uninitvar ; it does not see that the list sets it
-        if (conn->peer.is_unix == is_unix && conn->state == CONN_HEADER && !conn->has_asked) {
-            http_conn_cut(conn);
-            return true;
+        if (is_replaceable(conn, is_unix, houses[house]) &&
+            (!victim || houses[conn->house] > houses[victim->house] ||
+             (houses[conn->house] == houses[victim->house] && victim->has_asked &&
+              !conn->has_asked))) {
+            victim = conn;
         }
     }
-    return false;
+    if (victim) {
+        http_conn_cut(victim);
+    }
+    return victim != NULL;
 }
 
 /* False where nothing more is to be accepted now. */
@@ -247,9 +237,10 @@ static bool accept_one(struct http_listener *listener)
     if (!peer.is_unix) {
         prepare_tcp(fd);
     }
-    bool is_refused = !make_place(server, peer.is_unix);
+    unsigned house = find_house(server, &address, &peer);
+    bool is_refused = !make_place(server, peer.is_unix, house);
     server->accepted++;
-    http_conn_new(server, fd_take(&fd), &peer, is_refused);
+    http_conn_new(server, fd_take(&fd), &peer, house, is_refused);
     if (is_full(server, peer.is_unix)) {
         watch_listeners(server);
         return false;
@@ -263,7 +254,10 @@ static void on_listener(uv_poll_t *poll, int status, int events)
     struct http_server *server = listener->server;
     (void)status, (void)events;
 
-    for (unsigned i = 0; i < ACCEPT_AT_ONCE; i++) {
+    bool is_crowded = server->open_count[listener->is_unix] >= server->limits.connections;
+    unsigned most = is_crowded ? ACCEPT_WHEN_FULL : ACCEPT_AT_ONCE;
+
+    for (unsigned i = 0; i < most; i++) {
         if (server->is_stopped || server->is_draining || !accept_one(listener)) {
             return;
         }
@@ -339,6 +333,9 @@ static void set_limits(struct http_limits *limits, const struct http_limits *ask
     limits->idle_ms = asked->idle_ms ? asked->idle_ms : 75000;
     limits->answer_ms = asked->answer_ms ? asked->answer_ms : 300000;
     limits->backlog_bytes = asked->backlog_bytes ? asked->backlog_bytes : (size_t)1 << 20;
+    limits->silent_ms = asked->silent_ms ? asked->silent_ms : 60000;
+    limits->ping_ms = asked->ping_ms ? asked->ping_ms : 25000;
+    limits->pong_ms = asked->pong_ms ? asked->pong_ms : 60000;
 }
 
 int http_start(uv_loop_t *loop, const struct http_options *options, struct http_server **out,
@@ -350,6 +347,7 @@ int http_start(uv_loop_t *loop, const struct http_options *options, struct http_
         return error_set(err, "no_memory", ENOMEM, "the HTTP server could not be set up");
     }
     server->loop = loop;
+    server->seed = uv_hrtime() * 0xbf58476d1ce4e5b9U;
     server->routes = options->routes;
     server->routes_count = options->routes_count;
     server->data = options->data;

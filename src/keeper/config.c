@@ -10,6 +10,8 @@
 #include <string.h>
 
 #define READ_ONLY ":ro"
+#define LEVEL_FULL "full"
+#define LEVEL_NO_FRESH_PROC "no-fresh-proc"
 
 static int name_take(struct config *config, uint32_t kind, const char *name, const char *value,
                      struct error *err)
@@ -66,6 +68,10 @@ static const struct conf_row rows[] = {
      .type = CONF_TEXT,
      .offset = offsetof(struct config, data)},
     {.section = "serve",
+     .name = "allow_level",
+     .type = CONF_TEXT,
+     .offset = offsetof(struct config, allow_level)},
+    {.section = "serve",
      .name = "insecure_http",
      .type = CONF_BOOL,
      .offset = offsetof(struct config, insecure_http)},
@@ -104,8 +110,15 @@ int config_read(int fd, const char *path, struct config *config, struct options 
     fill(&options->listen, OPTIONS_LISTEN_DEFAULT);
     fill(&options->socket, config->socket);
     fill(&options->data, config->data);
+    fill(&options->allow_level, config->allow_level);
+    fill(&options->allow_level, LEVEL_FULL);
     options->insecure_http |= config->insecure_http;
     options->log_json = options->log_format != NULL ? strcmp(options->log_format, "json") == 0
                                                     : config->log_format == 1;
+    if (strcmp(options->allow_level, LEVEL_FULL) != 0 &&
+        strcmp(options->allow_level, LEVEL_NO_FRESH_PROC) != 0)
+        return error_set(err, "bad_config", 0,
+                         "%.80s is no level to settle for: " LEVEL_FULL " or " LEVEL_NO_FRESH_PROC,
+                         options->allow_level);
     return 0;
 }

@@ -13,7 +13,7 @@ struct config_name {
 };
 
 struct config {
-    char *listen, *socket, *data;
+    char *listen, *socket, *data, *allow_level;
     char *otlp_headers_file;
     int log_format; /* 1: JSON */
     bool insecure_http;

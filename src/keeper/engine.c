@@ -4,7 +4,6 @@
 #include "base/clock.h"
 #include "base/fd.h"
 #include "box/proto.h"
-#include "box/root.h"
 #include "box/sys.h"
 #include "keeper/keeper.h"
 #include "keeper/requests.h"
@@ -57,9 +56,23 @@ void engine_punish(struct keeper *keeper, const char *why)
     socket_close(keeper);
 }
 
+/* It was told to. */
+static bool is_to_end(const struct keeper *keeper)
+{
+    return keeper->is_stopping || upgrade_is_ending(keeper);
+}
+
+void engine_hung_up(struct keeper *keeper, const char *why)
+{
+    if (is_to_end(keeper))
+        socket_close(keeper);
+    else
+        engine_punish(keeper, why);
+}
+
 static void say_end(const struct keeper *keeper, int status)
 {
-    if (keeper->is_stopping && WIFEXITED(status) && WEXITSTATUS(status) == 0)
+    if (is_to_end(keeper) && WIFEXITED(status) && WEXITSTATUS(status) == 0)
         return;
     if (WIFEXITED(status))
         keeper_say("engine_ended", "the engine has exited with status %d", WEXITSTATUS(status));
@@ -82,6 +95,8 @@ static void ended(struct source *source, uint32_t events)
     engine->pid = 0;
     socket_close(keeper);
     say_end(keeper, status);
+    if (upgrade_is_ending(keeper) && !keeper->is_stopping)
+        return;
     if (keeper->is_stopping ||
         (keeper->options.is_private && WIFEXITED(status) && WEXITSTATUS(status) == 0)) {
         keeper->has_ended = true;
@@ -145,7 +160,6 @@ static int start(struct keeper *keeper, struct error *err)
     engine->started_ns = clock_monotonic_ns();
     if (engine->pid > 0 && watch(keeper, err) == 0) {
         janitor_tell(keeper->slots.janitor, (uint32_t)keeper->slots.table_used, engine->pidfd);
-        engine->starts++;
         return 0;
     }
     if (engine->pid > 0) {
@@ -164,7 +178,7 @@ uint64_t engine_tick(struct keeper *keeper, uint64_t now_ns)
     struct engine_child *engine = &keeper->engine;
     struct error err;
 
-    if (engine->pid > 0 || keeper->is_stopping || keeper->has_ended)
+    if (engine->pid > 0 || keeper->is_stopping || keeper->has_ended || upgrade_is_ending(keeper))
         return 0;
     if (now_ns < engine->restart_ns)
         return engine->restart_ns;
@@ -289,6 +303,7 @@ static bool say_boxes(struct keeper *keeper)
         if (boxed == NULL || boxed->is_ending)
             continue;
         answer.box = boxed->handle;
+        answer.protocol = box_protocol(boxed->box);
         memcpy(answer.owner, boxed->owner, sizeof(answer.owner));
         memcpy(answer.disk, boxed->disk, sizeof(answer.disk));
         control = box_fd(boxed->box);
@@ -307,6 +322,12 @@ static bool say_disk(struct keeper *keeper, const char *id)
     return say(&keeper->engine, &answer, sizeof(answer), NULL);
 }
 
+static void host_warn(struct keeper_host *host, size_t *count, const char *text)
+{
+    (void)snprintf(host->warnings[*count], sizeof(host->warnings[0]), "%s", text);
+    ++*count;
+}
+
 static void host_describe(const struct keeper *keeper, struct keeper_host *host)
 {
     bool is_root = keeper->caller.mounts;
@@ -317,19 +338,27 @@ static void host_describe(const struct keeper *keeper, struct keeper_host *host)
     host->cpus = (uint32_t)sysconf(_SC_NPROCESSORS_ONLN);
     host->memory_bytes = (uint64_t)sysconf(_SC_PHYS_PAGES) * (uint64_t)sysconf(_SC_PAGESIZE);
     host->is_root = is_root;
-    (void)snprintf(host->level, sizeof(host->level), "full");
+    host->protocol = box_protocol_now();
+    (void)snprintf(host->level, sizeof(host->level), "%s",
+                   keeper->lacks_fresh_proc ? "no-fresh-proc" : "full");
     (void)snprintf(host->limits, sizeof(host->limits), "%s", limits ? "cgroup" : "rlimit");
     (void)snprintf(host->ids, sizeof(host->ids), "%s", keeper->ids_kind);
-    (void)snprintf(host->disk, sizeof(host->disk), "%s",
-                   is_root || root_tmpfs_has_xattrs(&keeper->caller) ? "hard" : "watched");
+    (void)snprintf(host->disk, sizeof(host->disk), "%s", is_root ? "hard" : "watched");
+    if (keeper->lacks_fresh_proc)
+        host_warn(host, &warnings,
+                  "this host forbids a /proc of a box's own: processes outside of a sandbox can be "
+                  "seen in it, as --allow-level settles for");
     if (!limits)
-        (void)snprintf(
-            host->warnings[warnings++], sizeof(host->warnings[0]),
-            "no cgroup limits memory and processes here: a watchdog does, which is late");
+        host_warn(host, &warnings,
+                  "no cgroup limits memory and processes here: a watchdog does, which is late");
+    if (!is_root)
+        host_warn(host, &warnings,
+                  "a disk that is kept is a directory of this user's, counted from time to time: "
+                  "what goes beyond its limit is ended a moment late");
     if (strcmp(keeper->ids_kind, "single") == 0)
-        (void)snprintf(host->warnings[warnings++], sizeof(host->warnings[0]),
-                       "this user has one id only, so boxes do: have ids given to it in "
-                       "/etc/subuid and /etc/subgid");
+        host_warn(host, &warnings,
+                  "this user has one id only, so boxes do: have ids given to it in /etc/subuid and "
+                  "/etc/subgid");
 }
 
 static bool say_host(struct keeper *keeper)
@@ -427,7 +456,7 @@ static void asks(struct source *source, uint32_t events)
     if (say_all(keeper))
         (void)request_serve(keeper);
     else if ((events & EPOLLHUP) != 0)
-        engine_punish(keeper, "it has closed its pipe");
+        engine_hung_up(keeper, "it has closed its pipe");
     engine_wake(keeper);
 }
 
@@ -436,6 +465,6 @@ static void hears(struct source *source, uint32_t events)
     struct keeper *keeper = source->owner;
 
     if ((events & (EPOLLHUP | EPOLLERR)) != 0)
-        engine_punish(keeper, "it has closed its socket");
+        engine_hung_up(keeper, "it has closed its socket");
     engine_wake(keeper);
 }

@@ -40,7 +40,6 @@ struct engine_child {
     union keeper_request request; /* as much of it as has come */
     size_t request_used;
     uint64_t started_ns, restart_ns, backoff_ns;
-    unsigned starts;
 
     /* what it is to be told */
     bool is_greeted;
@@ -54,6 +53,9 @@ struct engine_child {
     } pending[PENDING_MAX];
     size_t pending_count;
 };
+
+/* Finds the program: the one beside ours. */
+int engine_find(struct keeper *keeper, struct error *err);
 
 /* Finds the program and the id, and gives the id what is the engine's. */
 int engine_prepare(struct keeper *keeper, struct error *err);
@@ -78,6 +80,9 @@ void engine_answer(struct keeper *keeper, const void *answer, size_t size, uint6
 
 /* It did what no engine does: logged, and killed. */
 void engine_punish(struct keeper *keeper, const char *why);
+
+/* It closed one of its ends: so does one that ends, as it was told to. */
+void engine_hung_up(struct keeper *keeper, const char *why);
 
 /* ---- its start (engine_start.c) ---- */
 

@@ -95,7 +95,7 @@ static int id_choose(struct keeper *keeper, struct error *err)
     return 0;
 }
 
-static int program_find_engine(struct keeper *keeper, struct error *err)
+int engine_find(struct keeper *keeper, struct error *err)
 {
     struct engine_child *engine = &keeper->engine;
     char *path = engine->program_path;
@@ -173,7 +173,7 @@ int engine_headers(struct keeper *keeper, struct error *err)
 
 int engine_prepare(struct keeper *keeper, struct error *err)
 {
-    return program_find_engine(keeper, err) < 0 || id_choose(keeper, err) < 0 ? -1 : 0;
+    return engine_find(keeper, err) < 0 || id_choose(keeper, err) < 0 ? -1 : 0;
 }
 
 /* ---- in the child ---- */

@@ -116,7 +116,7 @@ def test_remedies_are_those_of_the_command_line(server):
 def test_no_server(tmp_path):
     failed(cove("ls", env={"COVE_URL": f"unix:{tmp_path}/none.sock"}), "none.sock", "cove serve")
     failed(cove("ls", env={"COVE_URL": "http://127.0.0.1:1"}), "127.0.0.1:1")
-    failed(cove("ls", env={"COVE_URL": "https://example.org"}), "https")
+    failed(cove("ls", env={"COVE_URL": "https://127.0.0.1:1"}), "127.0.0.1:1")
     failed(cove("ls", env={"COVE_URL": "nonsense"}), "COVE_URL")
 
 

@@ -562,33 +562,20 @@ static void test_problems(void)
     static const struct {
         const char *code;
         unsigned status;
-    } wanted[] = {{"bad_request", 400},
-                  {"bad_key", 401},
-                  {"forbidden", 403},
-                  {"sandbox_not_found", 404},
-                  {"process_not_found", 404},
-                  {"key_not_found", 404},
-                  {"sandbox_gone", 410},
-                  {"name_conflict", 409},
-                  {"revision_conflict", 409},
-                  {"sandbox_stopped", 409},
-                  {"process_ended", 409},
-                  {"stdin_closed", 409},
-                  {"idempotency_conflict", 409},
-                  {"body_too_large", 413},
-                  {"user_not_found", 422},
-                  {"bad_cwd", 422},
-                  {"unknown_root", 422},
-                  {"unknown_mount", 422},
-                  {"not_yet", 422},
-                  {"too_many_requests", 429},
-                  {"quota", 403},
-                  {"capacity", 503},
-                  {"sandbox_failed", 500},
-                  {"draining", 503},
-                  {"forbidden_host", 403},
-                  {"forbidden_origin", 403},
-                  {"no such code", 500}};
+    } wanted[] = {{"bad_request", 400},       {"bad_key", 401},
+                  {"forbidden", 403},         {"sandbox_not_found", 404},
+                  {"process_not_found", 404}, {"key_not_found", 404},
+                  {"sandbox_gone", 410},      {"name_conflict", 409},
+                  {"revision_conflict", 409}, {"sandbox_stopped", 409},
+                  {"sandbox_outdated", 409},  {"process_ended", 409},
+                  {"stdin_closed", 409},      {"idempotency_conflict", 409},
+                  {"body_too_large", 413},    {"user_not_found", 422},
+                  {"bad_cwd", 422},           {"unknown_root", 422},
+                  {"unknown_mount", 422},     {"not_yet", 422},
+                  {"too_many_requests", 429}, {"quota", 403},
+                  {"capacity", 503},          {"sandbox_failed", 500},
+                  {"draining", 503},          {"forbidden_host", 403},
+                  {"forbidden_origin", 403},  {"no such code", 500}};
     struct out out = {0};
 
     for (size_t i = 0; i < COUNT(wanted); i++)

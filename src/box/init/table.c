@@ -20,7 +20,7 @@ static bool owes_end; /* of the table */
 struct command *table_find(uint32_t id)
 {
     for (int i = 0; i < commands_top; i++)
-        if (commands[i].is_there && commands[i].id == id)
+        if (commands[i].is_there && !commands[i].is_orphan && commands[i].id == id)
             return &commands[i];
     return NULL;
 }
@@ -29,6 +29,14 @@ struct command *table_find_running(pid_t pid)
 {
     for (int i = 0; i < commands_top; i++)
         if (commands[i].is_there && !commands[i].has_ended && commands[i].pid == pid)
+            return &commands[i];
+    return NULL;
+}
+
+struct command *table_find_brief(void)
+{
+    for (int i = 0; i < commands_top; i++)
+        if (commands[i].is_there && !commands[i].is_orphan && !commands[i].is_held)
             return &commands[i];
     return NULL;
 }
@@ -67,6 +75,15 @@ void table_drop(struct command *command)
     said(command, ~0U);
     close_fds(command);
     command->is_there = false;
+}
+
+void table_orphan(struct command *command)
+{
+    said(command, ~0U);
+    close_fds(command);
+    command->is_orphan = true;
+    if (command->has_ended)
+        table_drop(command);
 }
 
 void table_say(struct command *command, enum table_words word)

@@ -333,6 +333,26 @@ static const struct read_field limits_fields[] = {
     {.name = NULL},
 };
 
+struct terminal_text {
+    uint64_t rows, columns;
+};
+
+static const struct read_field terminal_fields[] = {
+    {.name = "rows",
+     .kind = READ_COUNT,
+     AT(terminal_text, rows),
+     .low = 1,
+     .high = PROCS_TERMINAL_MAX,
+     .is_needed = true},
+    {.name = "columns",
+     .kind = READ_COUNT,
+     AT(terminal_text, columns),
+     .low = 1,
+     .high = PROCS_TERMINAL_MAX,
+     .is_needed = true},
+    {.name = NULL},
+};
+
 struct process_text {
     const char *const *argv;
     const char *command, *cwd, *user, *tag;
@@ -340,6 +360,7 @@ struct process_text {
     uint64_t timeout_ms, output_limit, log_bytes;
     struct read_bytes stdin_text, stdin_base64;
     struct limits_text limits;
+    struct terminal_text terminal;
     bool start, detach, open_stdin;
 };
 
@@ -370,7 +391,11 @@ struct process_text {
          .low = 65536,                                                                             \
          .high = 1ULL << 40},                                                                      \
         {.name = "limits", .kind = READ_OBJECT, AT(process_text, limits), .inner = limits_fields}, \
-        {.name = "start", .kind = READ_BOOL, AT(process_text, start)}, READ_LATER("tty")
+        {.name = "start", .kind = READ_BOOL, AT(process_text, start)},                             \
+    {                                                                                              \
+        .name = "terminal", .kind = READ_OBJECT, AT(process_text, terminal),                       \
+        .inner = terminal_fields                                                                   \
+    }
 
 static const struct read_field exec_fields[] = {
     PROCESS_FIELDS,
@@ -400,6 +425,17 @@ static int process_check(const struct process_text *text, struct error *err)
     return check_cwd(text->cwd, err);
 }
 
+static int terminal_check(const struct process_text *text, bool is_exec, struct error *err)
+{
+    if (text->terminal.rows > 0 && is_exec)
+        return error_set(err, "no_terminal", 0,
+                         "exec returns what was printed, and gives no terminal: start a process "
+                         "(POST .../processes) with \"terminal\", and attach to that");
+    if (text->terminal.rows > 0 && text->open_stdin)
+        return refuse(err, "a terminal is always open: leave \"open_stdin\" out");
+    return 0;
+}
+
 int body_process(const void *data, size_t size, bool is_exec, struct body_process *out,
                  struct error *err)
 {
@@ -412,10 +448,10 @@ int body_process(const void *data, size_t size, bool is_exec, struct body_proces
     memset(out, 0, sizeof(*out));
     if (read_object("a command", data, size, false, is_exec ? exec_fields : process_fields, &text,
                     &out->owner, err) < 0 ||
-        process_check(&text, err) < 0)
+        process_check(&text, err) < 0 || terminal_check(&text, is_exec, err) < 0)
         return -1;
     out->stdin_data = text.stdin_text.data != NULL ? text.stdin_text : text.stdin_base64;
-    out->open_stdin = text.open_stdin;
+    out->open_stdin = text.open_stdin || text.terminal.rows > 0;
     out->start = text.start;
     out->detach = text.detach;
     out->output_limit = text.output_limit;
@@ -429,6 +465,8 @@ int body_process(const void *data, size_t size, bool is_exec, struct body_proces
         .timeout_ms = text.timeout_ms,
         .log_bytes = text.log_bytes,
         .has_stdin = text.open_stdin || out->stdin_data.size > 0,
+        .rows = (uint16_t)text.terminal.rows,
+        .columns = (uint16_t)text.terminal.columns,
         .limits = {.memory_bytes = text.limits.memory_bytes,
                    .file_bytes = text.limits.file_bytes,
                    .cpu_seconds = (uint32_t)text.limits.cpu_seconds,

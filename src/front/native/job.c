@@ -160,33 +160,38 @@ static bool is_known(const char *name, const char *const *known)
 }
 
 /* Which of two would count, nobody could know; but labels of a filter are many. */
-static bool is_repeated(const struct job *job, size_t index, const char *name)
+static bool is_repeated(const struct job *job, size_t index, const char *name, const char *many)
 {
     const char *earlier, *value;
 
     for (size_t i = 0; i < index && http_query_at(job->request, i, &earlier, &value); i++)
         if (strcmp(earlier, name) == 0)
-            return strcmp(name, "label") != 0;
+            return strcmp(name, many) != 0;
     return false;
 }
 
-bool job_query(struct job *job, const char *const *known)
+bool job_query_many(struct job *job, const char *const *known, const char *many)
 {
     const char *name, *value;
 
     for (size_t i = 0; http_query_at(job->request, i, &name, &value); i++) {
-        if (job->has_url_token && strcmp(name, "token") == 0 && !is_repeated(job, i, name))
+        if (job->has_url_token && strcmp(name, "token") == 0 && !is_repeated(job, i, name, many))
             continue;
         if (!is_known(name, known)) {
             job_fail(job, "bad_request", "query parameter \"%.64s\" is unknown here", name);
             return false;
         }
-        if (is_repeated(job, i, name)) {
+        if (is_repeated(job, i, name, many)) {
             job_fail(job, "bad_request", "query parameter \"%.64s\" is there twice", name);
             return false;
         }
     }
     return true;
+}
+
+bool job_query(struct job *job, const char *const *known)
+{
+    return job_query_many(job, known, "label");
 }
 
 int job_query_count(const struct job *job, const char *name, uint64_t low, uint64_t high,
@@ -355,7 +360,7 @@ void job_answer_bytes(struct job *job, unsigned status, const char *content_type
     finish(job, &answer);
 }
 
-bool job_stream(struct job *job, const char *content_type)
+bool job_stream_sized(struct job *job, unsigned status, const char *content_type, uint64_t length)
 {
     bool is_head = strcmp(http_method(job->request), "HEAD") == 0;
     struct native *native = job->native;
@@ -363,12 +368,20 @@ bool job_stream(struct job *job, const char *content_type)
     struct once_answer answer = {.status = 200, .was_too_large = true};
 
     job->once = NULL;
-    http_stream(job->request, 200, content_type);
+    if (length != UINT64_MAX)
+        http_stream_sized(job->request, status, content_type, length);
+    else
+        http_stream(job->request, status, content_type);
     if (is_head)
         http_finish(job->request);
     if (once != NULL)
         once_finish(native->once, once, &answer);
     return !is_head;
+}
+
+bool job_stream(struct job *job, const char *content_type)
+{
+    return job_stream_sized(job, 200, content_type, UINT64_MAX);
 }
 
 void job_abort(struct job *job)

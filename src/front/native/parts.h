@@ -17,6 +17,7 @@
 #define NATIVE_KEEPALIVE_MS 15000
 
 struct stream;
+struct watcher;
 
 struct native {
     struct native_options options;
@@ -32,8 +33,9 @@ struct native {
     struct out account_out;
     struct once_table *once;
     struct stream *streams;
-    uv_timer_t *timer; /* of keepalives */
-    uv_idle_t *idle;   /* while a stream wants its turn */
+    struct watcher *watchers; /* files_watch.c */
+    uv_timer_t *timer;        /* of keepalives */
+    uv_idle_t *idle;          /* while a stream wants its turn */
     char chunk[NATIVE_CHUNK];
 };
 
@@ -80,6 +82,8 @@ int job_new(struct native *native, struct http_request *request, struct job **ou
 /* False, and it is answered, where the query has a name that is not in `known` (NULL-terminated), or has
  * one twice that is not "label". */
 bool job_query(struct job *job, const char *const *known);
+/* The same where `many` may be there several times. */
+bool job_query_many(struct job *job, const char *const *known, const char *many);
 /* A number of the query, `value` as it was where there is none; -1. */
 int job_query_count(const struct job *job, const char *name, uint64_t low, uint64_t high,
                     uint64_t *value, struct error *err);
@@ -112,6 +116,8 @@ void job_fail(struct job *job, const char *code, const char *fmt, ...)
 /* Begins an answer in parts; what it is kept for repetitions is that it was too large. False: that was all
  * of it, for only the header was asked for (HEAD); the job is gone. */
 bool job_stream(struct job *job, const char *content_type);
+/* The same with another status, and a length unless that is UINT64_MAX. */
+bool job_stream_sized(struct job *job, unsigned status, const char *content_type, uint64_t length);
 void job_abort(struct job *job);
 
 /* The code of `err`, or what it is among those of problem.c, printed and sent. */
@@ -140,6 +146,8 @@ void stream_remove(struct stream *stream);
 /* Sends what was printed since job_out(). False: the client has enough to read, or others have their
  * turn now; `more` follows. */
 bool stream_send(struct stream *stream);
+/* The same where so much was sent otherwise, after which so much waits to be written. */
+bool stream_sent(struct stream *stream, size_t size, size_t waiting);
 void streams_close(struct native *native);
 
 /* ---- pull.c: an answer that is read from a process's log, in one piece or in parts ---- */
@@ -186,6 +194,9 @@ HANDLER(sandbox_patch);
 HANDLER(sandbox_delete);
 HANDLER(sandbox_start);
 HANDLER(sandbox_stop);
+/* usage.c */
+HANDLER(usage_get);
+HANDLER(capacity_get);
 /* run.c */
 HANDLER(run_exec);
 HANDLER(run_start);
@@ -199,18 +210,50 @@ HANDLER(process_delete);
 /* output.c, follow.c */
 HANDLER(process_output);
 HANDLER(process_follow);
+/* terminal.c */
+HANDLER(process_terminal);
 /* events.c */
 HANDLER(events_stream);
 /* tokens.c */
 HANDLER(token_make);
 HANDLER(token_sign);
 HANDLER(tokens_end);
+/* files_read.c */
+HANDLER(files_get);
+HANDLER(files_tar_get);
+/* files_write.c */
+HANDLER(files_put);
+HANDLER(files_post);
+HANDLER(files_tar_put);
+/* files_list.c */
+HANDLER(files_stat);
+HANDLER(files_list);
+HANDLER(files_find);
+HANDLER(files_grep);
+/* files_watch.c */
+HANDLER(files_watch);
+/* files_change.c */
+HANDLER(files_stat_many);
+HANDLER(files_mkdir);
+HANDLER(files_move);
+HANDLER(files_copy);
+HANDLER(files_remove);
+HANDLER(files_chmod);
+HANDLER(files_chown);
+HANDLER(files_symlink);
+HANDLER(files_xattr_get);
+HANDLER(files_xattr_put);
+HANDLER(files_xattr_delete);
 /* keys.c */
 HANDLER(key_make);
 HANDLER(key_list);
 HANDLER(key_end);
 HANDLER(quota_get);
 HANDLER(quota_put);
+
+/* files_watch.c: those that nobody reads any more */
+void watchers_drain(struct native *native);
+void watchers_close(struct native *native);
 
 /* ---- routes.c ---- */
 

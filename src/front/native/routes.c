@@ -6,6 +6,7 @@
 #include <string.h>
 
 #define SANDBOX "/v1/sandboxes/{id}"
+#define FILES SANDBOX "/files"
 #define PROCESS SANDBOX "/processes/{pid}"
 
 static const struct native_route rows[] = {
@@ -15,6 +16,7 @@ static const struct native_route rows[] = {
     {{"GET", "/v1/version", host_version, 0}, true},
     {{"GET", "/v1/openapi.yaml", host_openapi, 0}, true},
     {{"GET", "/v1/roots", host_roots, 0}, false},
+    {{"GET", "/v1/capacity", capacity_get, 0}, false},
     {{"POST", "/v1/sandboxes", sandbox_create, 0}, false},
     {{"GET", "/v1/sandboxes", sandbox_list, 0}, false},
     {{"GET", SANDBOX, sandbox_get, 0}, false},
@@ -22,6 +24,7 @@ static const struct native_route rows[] = {
     {{"DELETE", SANDBOX, sandbox_delete, 0}, false},
     {{"POST", SANDBOX "/start", sandbox_start, 0}, false},
     {{"POST", SANDBOX "/stop", sandbox_stop, 0}, false},
+    {{"GET", SANDBOX "/usage", usage_get, 0}, false},
     {{"POST", SANDBOX "/exec", run_exec, 0}, false},
     {{"POST", SANDBOX "/processes", run_start, 0}, false},
     {{"GET", SANDBOX "/processes", process_list, 0}, false},
@@ -30,11 +33,33 @@ static const struct native_route rows[] = {
     {{"GET", PROCESS "/wait", process_wait, 0}, false},
     {{"GET", PROCESS "/output", process_output, 0}, false},
     {{"GET", PROCESS "/follow", process_follow, 0}, false},
+    {{"GET", PROCESS "/terminal", process_terminal, 0}, false},
     {{"POST", PROCESS "/stdin", process_stdin, HTTP_STREAM_BODY}, false},
     {{"POST", PROCESS "/signal", process_signal, 0}, false},
     {{"POST", SANDBOX "/tokens", token_make, 0}, false},
     {{"DELETE", SANDBOX "/tokens", tokens_end, 0}, false},
     {{"POST", SANDBOX "/urls", token_sign, 0}, false},
+    {{"GET", FILES, files_get, 0}, false},
+    {{"PUT", FILES, files_put, HTTP_STREAM_BODY}, false},
+    {{"POST", FILES, files_post, HTTP_STREAM_BODY}, false},
+    {{"GET", FILES "/stat", files_stat, 0}, false},
+    {{"POST", FILES "/stat", files_stat_many, 0}, false},
+    {{"GET", FILES "/list", files_list, 0}, false},
+    {{"POST", FILES "/mkdir", files_mkdir, 0}, false},
+    {{"POST", FILES "/move", files_move, 0}, false},
+    {{"POST", FILES "/copy", files_copy, 0}, false},
+    {{"POST", FILES "/remove", files_remove, 0}, false},
+    {{"POST", FILES "/chmod", files_chmod, 0}, false},
+    {{"POST", FILES "/chown", files_chown, 0}, false},
+    {{"POST", FILES "/symlink", files_symlink, 0}, false},
+    {{"GET", FILES "/xattr", files_xattr_get, 0}, false},
+    {{"PUT", FILES "/xattr", files_xattr_put, 0}, false},
+    {{"DELETE", FILES "/xattr", files_xattr_delete, 0}, false},
+    {{"POST", FILES "/find", files_find, 0}, false},
+    {{"POST", FILES "/grep", files_grep, 0}, false},
+    {{"GET", FILES "/watch", files_watch, 0}, false},
+    {{"GET", SANDBOX "/tar", files_tar_get, 0}, false},
+    {{"PUT", SANDBOX "/tar", files_tar_put, HTTP_STREAM_BODY}, false},
     {{"GET", "/v1/events", events_stream, 0}, false},
     {{"POST", "/v1/keys", key_make, 0}, false},
     {{"GET", "/v1/keys", key_list, 0}, false},
@@ -127,6 +152,7 @@ void native_count(struct native *native, struct http_server *server)
 void native_drain(struct native *native)
 {
     native->is_draining = true;
+    watchers_drain(native);
     while (native->waiting != NULL) {
         struct job *job = native->waiting;
         void (*drain)(struct job * job) = job->drain;
@@ -140,6 +166,7 @@ void native_free(struct native *native)
 {
     if (native == NULL)
         return;
+    watchers_close(native);
     streams_close(native);
     once_table_free(native->once);
     out_free(&native->out);

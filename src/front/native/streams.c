@@ -137,21 +137,29 @@ void stream_remove(struct stream *stream)
         stream->next->previous = stream->previous;
 }
 
-bool stream_send(struct stream *stream)
+bool stream_sent(struct stream *stream, size_t size, size_t waiting)
 {
     struct native *native = stream->job->native;
-    struct out *out = &native->out;
 
-    if (out->used > 0) {
-        stream->written_ms = now_ms();
-        stream->turn_bytes += out->used;
-        stream->is_full = http_write(stream->job->request, out->data, out->used) > NATIVE_BACKLOG;
-        out_sent(out);
-    }
+    stream->written_ms = now_ms();
+    stream->turn_bytes += size;
+    stream->is_full = waiting > NATIVE_BACKLOG;
     if (stream->is_full || stream->turn_bytes < TURN_BYTES || native->idle == NULL)
         return !stream->is_full;
     stream->turn_bytes = 0;
     stream->wants_turn = true;
     (void)uv_idle_start(native->idle, turn);
     return false;
+}
+
+bool stream_send(struct stream *stream)
+{
+    struct out *out = &stream->job->native->out;
+    size_t size = out->used, waiting;
+
+    if (size == 0)
+        return !stream->is_full;
+    waiting = http_write(stream->job->request, out->data, size);
+    out_sent(out);
+    return stream_sent(stream, size, waiting);
 }
