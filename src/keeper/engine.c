@@ -158,9 +158,9 @@ static int start(struct keeper *keeper, struct error *err)
         return -1;
     engine->pid = engine_fork(keeper, socket, requests, err);
     engine->started_ns = clock_monotonic_ns();
+    engine->starts++;
     if (engine->pid > 0 && watch(keeper, err) == 0) {
         janitor_tell(keeper->slots.janitor, (uint32_t)keeper->slots.table_used, engine->pidfd);
-        engine->starts++;
         return 0;
     }
     if (engine->pid > 0) {

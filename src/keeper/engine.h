@@ -40,7 +40,7 @@ struct engine_child {
     union keeper_request request; /* as much of it as has come */
     size_t request_used;
     uint64_t started_ns, restart_ns, backoff_ns;
-    unsigned starts; /* so far, which the next one is told */
+    unsigned starts; /* since this program runs */
 
     /* what it is to be told */
     bool is_greeted;
