@@ -42,7 +42,7 @@ struct program {
     size_t listen_count;
     uid_t owner;
     int config, headers;
-    uint64_t starts; /* of engines, with this one, since the keeper began */
+    uint64_t restarts; /* engines before this one, since the keeper began */
     bool is_private, is_ending;
     unsigned draining;
     int status;
@@ -131,7 +131,7 @@ static int given_read(struct program *program, struct error *err)
         environment_number("COVE_OWNER_UID", UINT32_MAX - 1, UINT64_MAX, &owner, err) != 0 ||
         environment_number("COVE_CONFIG_FD", INT32_MAX, UINT64_MAX, &config, err) != 0 ||
         environment_number("COVE_HEADERS_FD", INT32_MAX, UINT64_MAX, &headers, err) != 0 ||
-        environment_number("COVE_STARTS", UINT32_MAX, 1, &program->starts, err) != 0 ||
+        environment_number("COVE_RESTARTS", UINT32_MAX, 0, &program->restarts, err) != 0 ||
         environment_number("COVE_PRIVATE", 1, 0, &is_private, err) != 0)
         return -1;
     if (owner == UINT64_MAX)
@@ -177,7 +177,7 @@ static int serve(struct program *program, struct error *err)
         .hosts = (const char *const *)program->settings.hosts,
         .audit = program->audit,
         .telemetry = program->telemetry,
-        .starts = program->starts,
+        .restarts = program->restarts,
         .owner = program->owner,
     };
     struct http_options http = {.routes = NULL};

@@ -271,7 +271,7 @@ static void describe(const struct keeper *keeper, struct environment *environmen
         (void)snprintf(text[texts++], 64, "COVE_CONFIG_FD=%zu", fd++);
     if (keeper->engine.headers >= 0)
         (void)snprintf(text[texts++], 64, "COVE_HEADERS_FD=%zu", fd);
-    (void)snprintf(text[texts++], 64, "COVE_STARTS=%u", keeper->engine.starts);
+    (void)snprintf(text[texts++], 64, "COVE_RESTARTS=%u", keeper->engine.starts);
     if (keeper->options.log_json)
         (void)snprintf(text[texts++], 64, "COVE_LOG_FORMAT=json");
     if (keeper->options.is_private)

@@ -251,8 +251,7 @@ static void print_process_of_engine(struct out *out, const struct native *native
     begin(out, "cove_build_info", "gauge", "1; the label says which version this is.");
     say(out, "cove_build_info{version=\"%s\"} 1\n", native->options.version);
     one(out, "cove_engine_restarts_total", "counter",
-        "Engines that came after another since the keeper began.",
-        native->options.starts > 0 ? native->options.starts - 1 : 0);
+        "Engines that came after another since the keeper began.", native->options.restarts);
     begin(out, "process_start_time_seconds", "gauge",
           "When this engine began; a later one is a restart.");
     seconds(out, "process_start_time_seconds", started * 1000000);

@@ -15,7 +15,7 @@ struct native_options {
     /* What a request may call this host, beside loopback names and addresses: NULL-terminated; copied.
      * NULL: nothing else. */
     const char *const *hosts;
-    uint64_t starts;             /* of engines since the keeper began, with this one */
+    uint64_t restarts;           /* engines before this one, since the keeper began */
     struct audit *audit;         /* or NULL; outlives the native */
     struct telemetry *telemetry; /* the same */
     uid_t owner;                 /* who may use the unix socket, beside root; (uid_t)-1: nobody */
