@@ -185,7 +185,7 @@ static const char *name_below(char *path)
     char *name = slash != NULL ? slash + 1 : path + strlen(path);
     size_t length = strlen(name);
 
-    if (*path == '/')
+    if (*path == '/' || strncmp(path, "../", 3) == 0 || strcmp(path, "..") == 0)
         return NULL;
     while (length > 0 && name[length - 1] == '/')
         name[--length] = '\0';

@@ -368,10 +368,8 @@ static bool resume(struct watching *watching, const char *cursor)
         return false;
     watcher_take(watcher, watching);
     watching->at = at;
-    if (!begin_stream(watching))
-        return true;
-    (void)stream_send(&watching->call.stream);
-    pump(watching);
+    if (begin_stream(watching))
+        pump(watching);
     return true;
 }
 
