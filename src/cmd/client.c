@@ -584,7 +584,7 @@ int client_sent(struct client *client, struct doc **answer, struct error *err)
     if (client->is_chunked && conn_is_quiet(&client->conn) &&
         send_part(client, "0\r\n\r\n", 5, err) < 0)
         return -1;
-    if (answer_begin(client, CONN_FOREVER, err) < 0) {
+    if (answer_begin(client, CONN_FOREVER, false, err) < 0) {
         client_abandon(client);
         return -1;
     }
