@@ -7,6 +7,7 @@
 #include "cmd/show.h"
 
 #include <errno.h>
+#include <inttypes.h>
 #include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -26,6 +27,9 @@ struct client {
     bool has_body; /* and not all of it was read */
     uint64_t left; /* of a body with a length */
     struct wire_chunks chunks;
+
+    const char *framing; /* of a body in parts, while its head is written */
+    bool is_chunked;     /* that body */
 
     size_t in_start, in_end; /* what came and was not looked at */
     char in[WIRE_HEAD_MAX];
@@ -160,7 +164,9 @@ static char *request_text(const struct client *client, const struct client_reque
                       "Connection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Version: 13\r\n"
                       "Sec-WebSocket-Key: %s\r\n",
                       request->upgrade_key);
-    if (strcmp(method, "GET") != 0)
+    if (client->framing != NULL)
+        (void)fprintf(out, "Content-Type: application/octet-stream\r\n%s", client->framing);
+    else if (strcmp(method, "GET") != 0)
         (void)fprintf(out, "Content-Length: %zu\r\n", body_size);
     (void)fputs("\r\n", out);
     if (body_size > 0)
@@ -519,6 +525,73 @@ int client_call(struct client *client, const struct client_request *request, str
     if (client_start(client, request, err) < 0 || body_read(client, &body, &size, err) < 0)
         return -1;
     client->answer_bytes = size;
+    return answer == NULL || size == 0 ? 0 : doc_parse(body, size, answer, err);
+}
+
+/* ---- bodies in parts ---- */
+
+static int send_part(struct client *client, const char *data, size_t size, struct error *err)
+{
+    if (conn_send(&client->conn, data, size, conn_deadline(CLIENT_ANSWER_MS), err) == 0)
+        return 0;
+    client_abandon(client);
+    return -1;
+}
+
+int client_begin(struct client *client, const struct client_request *request, uint64_t length,
+                 struct error *err)
+{
+    _cleanup_free_ char *head = NULL;
+    size_t size = 0;
+    char text[96];
+
+    client->is_chunked = length == UINT64_MAX;
+    if (client->is_chunked)
+        (void)snprintf(text, sizeof(text), "Transfer-Encoding: chunked\r\n");
+    else
+        (void)snprintf(text, sizeof(text), "Content-Length: %" PRIu64 "\r\n", length);
+    client->framing = text;
+    head = request_text(client, request, NULL, 0, &size);
+    client->framing = NULL;
+    if (head == NULL)
+        return option_no_memory(err);
+    return client_connect(client, err) < 0 ? -1 : send_part(client, head, size, err);
+}
+
+int client_send(struct client *client, const void *data, size_t size, struct error *err)
+{
+    char head[24];
+    int length = snprintf(head, sizeof(head), "%zx\r\n", size);
+
+    if (!conn_is_quiet(&client->conn))
+        return 1;
+    if (size == 0)
+        return 0;
+    if (!client->is_chunked)
+        return send_part(client, data, size, err);
+    if (send_part(client, head, (size_t)length, err) < 0 || send_part(client, data, size, err) < 0)
+        return -1;
+    return send_part(client, "\r\n", 2, err);
+}
+
+int client_sent(struct client *client, struct doc **answer, struct error *err)
+{
+    _cleanup_free_ char *body = NULL;
+    size_t size = 0;
+
+    if (answer != NULL)
+        *answer = NULL;
+    if (client->is_chunked && conn_is_quiet(&client->conn) &&
+        send_part(client, "0\r\n\r\n", 5, err) < 0)
+        return -1;
+    if (answer_begin(client, CONN_FOREVER, false, err) < 0) {
+        client_abandon(client);
+        return -1;
+    }
+    if (client->head.status / 100 != 2)
+        return refusal_read(client, err);
+    if (body_read(client, &body, &size, err) < 0)
+        return -1;
     return answer == NULL || size == 0 ? 0 : doc_parse(body, size, answer, err);
 }
 

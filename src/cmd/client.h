@@ -70,6 +70,14 @@ ssize_t client_read(struct client *client, void *into, size_t size, struct error
 /* The next line, without its end and terminated; 1, 0 at the end, -1. It lasts until the next call. */
 int client_line(struct client *client, char **line, size_t *size, struct error *err);
 
+/* A request whose body comes in parts: of `length` bytes, or UINT64_MAX where nobody knows how many. Then
+ * client_send() until there is no more, or 1 is returned: the server has answered already. Then
+ * client_sent(), as client_call() ends. */
+int client_begin(struct client *client, const struct client_request *request, uint64_t length,
+                 struct error *err);
+int client_send(struct client *client, const void *data, size_t size, struct error *err);
+int client_sent(struct client *client, struct doc **answer, struct error *err);
+
 /* Asks for a WebSocket (websocket.h), and from then on the connection is bytes, both ways. */
 int client_upgrade(struct client *client, const char *path, struct error *err);
 int client_raw_send(struct client *client, const void *data, size_t size, struct error *err);

@@ -26,6 +26,7 @@ const struct cmd_row cmd_rows[] = {
     {&cmd_logs, NULL},
     {&cmd_wait, NULL},
     {&cmd_kill, NULL},
+    {&cmd_cp, "Files of a sandbox"},
     {&cmd_root, "The server"},
     {&cmd_mount, NULL},
     {&cmd_key, NULL},

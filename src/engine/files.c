@@ -15,9 +15,9 @@
 #include <unistd.h>
 
 #define BUFFER_BYTES (2 * TOOL_FRAME_MAX)
-#define PIPE_BYTES (1 << 20)        /* what Linux lets anybody have, until he has 64 of them */
-#define TURN_BYTES (512U << 10)     /* moved at once: others want their turn */
-#define REST_MAX (1U << 20)         /* of input that waits in memory; then it is held back */
+#define PIPE_BYTES (1 << 20)    /* what Linux lets anybody have, until he has 64 of them */
+#define TURN_BYTES (512U << 10) /* moved at once: others want their turn */
+#define REST_MAX (1U << 20)     /* of input that waits in memory; then it is held back */
 #define TIDY_MS 10000
 #define HEAD_BYTES sizeof(struct tool_head)
 
@@ -47,7 +47,8 @@ struct files {
     bool has_started, has_ended, is_at_end, wants_news, is_over, is_put_off;
     struct error failure; /* why nothing, or nothing more, comes; "" as long as nobody knows */
 
-    int ours[2];         /* what came and is not taken */
+    int ours[2];   /* bytes that came and are not taken */
+    int frames[2]; /* what stands around them, on its way into `buffer` */
     bool has_begun, is_sized;
     uint64_t bytes_left; /* that stand bare, behind a frame */
     size_t start, used;  /* of `buffer` */
@@ -139,6 +140,7 @@ static void close_fds(struct files *files)
     watch_close(&files->input);
     for (int i = 0; i < 2; i++) {
         fd_close(&files->ours[i]);
+        fd_close(&files->frames[i]);
         fd_close(&files->feed[i]);
     }
 }
@@ -286,7 +288,7 @@ static void tool_started(void *arg, int input, int output)
     if (input >= 0)
         files->input = watch_new(files, input);
     if (files->output == NULL || (input >= 0 && files->input == NULL) ||
-        open_pipe(files->ours, is_large) != 0) {
+        open_pipe(files->frames, false) != 0 || (is_large && open_pipe(files->ours, true) != 0)) {
         fail_tool(files, "has no pipe that can be used");
         tell_news(files);
         return;
@@ -392,12 +394,13 @@ struct files *engine_files(struct engine *engine, const struct engine_caller *ca
     files->verb = spec->verb;
     files->argv = argv;
     files->user = spec->user != NULL ? strdup(spec->user) : NULL;
-    files->is_grep =
-        spec->verb == FILES_GREP || (spec->verb == FILES_FIND && spec->pattern != NULL);
+    files->is_grep = spec->verb == FILES_GREP ||
+                     (spec->verb == FILES_FIND && spec->pattern != NULL);
     files->timeout_ms = spec->timeout_ms;
     files->calls = *calls;
     files->arg = arg;
-    files->ours[0] = files->ours[1] = files->feed[0] = files->feed[1] = -1;
+    files->ours[0] = files->ours[1] = files->frames[0] = files->frames[1] = -1;
+    files->feed[0] = files->feed[1] = -1;
     files->wants_news = true;
     files->is_asking = true;
     files->next = engine->files;
@@ -410,13 +413,13 @@ struct files *engine_files(struct engine *engine, const struct engine_caller *ca
 
 /* ---- what comes ---- */
 
-/* From their pipe into ours: -1 and errno, 0 at its end. */
-static ssize_t move_in(struct files *files, size_t most)
+/* From their pipe into one of ours: -1 and errno, 0 at its end. */
+static ssize_t move_in(struct files *files, int pipe, size_t most)
 {
     ssize_t n;
 
     do
-        n = splice(files->output->fd, NULL, files->ours[1], NULL, most, SPLICE_F_NONBLOCK);
+        n = splice(files->output->fd, NULL, pipe, NULL, most, SPLICE_F_NONBLOCK);
     while (n < 0 && errno == EINTR);
     return n;
 }
@@ -445,10 +448,10 @@ static ssize_t fill(struct files *files)
     }
     if (!files_rows[files->verb].has_bytes)
         want = BUFFER_BYTES - files->used;
-    n = move_in(files, want);
+    n = move_in(files, files->frames[1], want);
     if (n <= 0)
         return n;
-    if (fd_read_full(files->ours[0], files->buffer + files->used, (size_t)n) != n) {
+    if (fd_read_full(files->frames[0], files->buffer + files->used, (size_t)n) != n) {
         errno = EIO;
         return -1;
     }
@@ -490,16 +493,35 @@ static int take_frame(struct files *files, struct files_item *item)
     return 1;
 }
 
+/* Whether more bytes follow in a frame that has begun, or begins just here: many small ones go out at
+ * once. */
+static bool has_more_bytes(struct files *files, struct files_item *item)
+{
+    struct tool_head head;
+
+    while (files->bytes_left == 0 && !files->is_sized) {
+        if (files->used - files->start < HEAD_BYTES && fill(files) <= 0)
+            return false;
+        if (files->used - files->start < HEAD_BYTES)
+            continue;
+        memcpy(&head, files->buffer + files->start, HEAD_BYTES);
+        if (head.type != TOOL_DATA || take_frame(files, item) != 0)
+            return false;
+    }
+    return files->bytes_left > 0;
+}
+
 /* As much as there is now and ours takes: the taker has emptied it. */
 static ssize_t take_bytes(struct files *files, struct files_item *item)
 {
     size_t moved = 0;
     ssize_t n = 0;
 
-    while (files->bytes_left > 0 && moved < TURN_BYTES) {
+    while (moved < TURN_BYTES && has_more_bytes(files, item)) {
         size_t most = TURN_BYTES - moved;
 
-        n = move_in(files, files->bytes_left < most ? (size_t)files->bytes_left : most);
+        n = move_in(files, files->ours[1],
+                    files->bytes_left < most ? (size_t)files->bytes_left : most);
         if (n <= 0)
             break;
         moved += (size_t)n;
@@ -624,8 +646,7 @@ static int move_out(struct files *files, size_t *moved)
     if (files->in_feed == 0)
         return 0;
     do
-        n = splice(files->feed[0], NULL, files->input->fd, NULL, files->in_feed,
-                   SPLICE_F_NONBLOCK);
+        n = splice(files->feed[0], NULL, files->input->fd, NULL, files->in_feed, SPLICE_F_NONBLOCK);
     while (n < 0 && errno == EINTR);
     if (n <= 0)
         return n < 0 && errno == EAGAIN ? 0 : -1;

@@ -81,9 +81,9 @@ struct files_entry {
 
 struct files_item {
     enum files_kind kind;
-    struct error error; /* FILES_FAILED, FILES_END */
-    const char *path;   /* FILES_FAILED, FILES_MATCH, FILES_CHANGE */
-    uint32_t operand;   /* FILES_FAILED */
+    struct error error;       /* FILES_FAILED, FILES_END */
+    const char *path;         /* FILES_FAILED, FILES_MATCH, FILES_CHANGE */
+    uint32_t operand;         /* FILES_FAILED */
     struct files_entry entry; /* FILES_ENTRY, FILES_WROTE, FILES_BEGIN */
     union {
         struct {
@@ -127,7 +127,8 @@ struct files_item {
  * what no tool of ours says. */
 
 struct files_calls {
-    void (*news)(void *arg); /* files_next() has something; not called again before it had nothing */
+    void (*news)(
+        void *arg); /* files_next() has something; not called again before it had nothing */
     void (*room)(void *arg); /* what was put is on its way: more may be put */
 };
 

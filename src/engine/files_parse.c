@@ -172,12 +172,18 @@ static const struct {
 static const struct {
     const char *word, *code;
 } by_word[] = {
-    {"not_regular", "not_regular"}, {"is_directory", "is_a_directory"},
-    {"is_a_directory", "is_a_directory"}, {"not_a_directory", "not_a_directory"},
-    {"bad_archive", "bad_archive"}, {"bad_pattern", "bad_pattern"},
-    {"timeout", "timeout"}, {"limit", "too_many_files"},
-    {"outside", "file_forbidden"}, {"beneath", "file_forbidden"},
-    {"range", "bad_range"}, {"user_not_found", "user_not_found"},
+    {"not_regular", "not_regular"},
+    {"is_directory", "is_a_directory"},
+    {"is_a_directory", "is_a_directory"},
+    {"not_a_directory", "not_a_directory"},
+    {"bad_archive", "bad_archive"},
+    {"bad_pattern", "bad_pattern"},
+    {"timeout", "timeout"},
+    {"limit", "too_many_files"},
+    {"outside", "file_forbidden"},
+    {"beneath", "file_forbidden"},
+    {"range", "bad_range"},
+    {"user_not_found", "user_not_found"},
 };
 
 static const char *code_of(const char *word, int errnum)
@@ -214,7 +220,9 @@ static bool take_error(struct cursor *cursor, struct files_item *item)
     item->operand = raw.operand < 0 ? 0 : (uint32_t)raw.operand;
     (void)error_set(&item->error, code_of(raw.code, errnum), errnum, "%.200s%s%s", item->path,
                     *item->path != '\0' ? ": " : "",
-                    raw.text[0] != '\0' ? raw.text : raw.code[0] != '\0' ? raw.code : "it failed");
+                    raw.text[0] != '\0'   ? raw.text
+                    : raw.code[0] != '\0' ? raw.code
+                                          : "it failed");
     return true;
 }
 

@@ -462,6 +462,22 @@ def test_events_are_shown_as_they_happen_and_over_a_restart(serve, env):
         assert numbers == sorted(set(numbers))
 
 
+def test_who_follows_ends_with_who_reads(env):
+    """Not with the next line, which may never come."""
+    limit = 60 * harness.PATIENCE
+    good("create", "quiet", "--ephemeral", env=env, limit=limit)
+    good("exec", "-d", "quiet", "--", "sh", "-c", "echo once; sleep 600", env=env, limit=limit)
+    for words in (["events", "--from", "1"], ["logs", "-f", "quiet"], ["logs", "-f", "--json", "quiet"]):
+        with subprocess.Popen([COVE, *words], env={**os.environ, **env}, stdout=subprocess.PIPE) as process:
+            try:
+                assert process.stdout.readline() != b""
+                process.stdout.close()
+                assert process.wait(30 * harness.PATIENCE) == -signal.SIGPIPE
+            finally:
+                process.kill()
+    good("rm", "quiet", env=env, limit=limit)
+
+
 def test_logs_for_programs_are_lines_of_the_api(env):
     limit = 60 * harness.PATIENCE
     good("create", "talks", "--ephemeral", env=env, limit=limit)

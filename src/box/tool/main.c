@@ -27,6 +27,7 @@ static const struct tool_row rows[] = {
     {"removexattr", 1, 1, verb_removexattr},
     {"tar-out", 1, UINT_MAX, verb_tar_out},
     {"tar-in", 1, 1, verb_tar_in},
+    {"watch", 1, 1, verb_watch},
     {NULL, 0, 0, NULL},
 };
 

@@ -2,13 +2,11 @@
  * do not fit, names with a NUL, records that do not add up end it. */
 #include "box/tool/tar.h"
 
-#include "box/tool/parts.h"
-
 #include <string.h>
 
 static int bad(struct error *err, const char *why)
 {
-    return fail(err, 0, "bad_archive", "read the archive: %s", why);
+    return error_set(err, "bad_archive", 0, "read the archive: %s", why);
 }
 
 /* ---- numbers ---- */

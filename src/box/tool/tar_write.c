@@ -2,8 +2,6 @@
  * names, parts of a second, large numbers, attributes) goes into an extended one before it. */
 #include "box/tool/tar.h"
 
-#include "box/tool/parts.h"
-
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
@@ -156,8 +154,8 @@ int tar_header(const struct tar_entry *entry, char header[TAR_HEADER_MAX], struc
 
     fill(&own, entry, &records);
     if (records.is_full)
-        return fail(err, 0, "limit",
-                    "keep its name and attributes in an archive: they are too long");
+        return error_set(err, "limit", 0,
+                         "keep its name and attributes in an archive: they are too long");
     if (records.used == 0) {
         memcpy(header, &own, sizeof(own));
         return TAR_BLOCK;

@@ -1,4 +1,4 @@
-/* What is noted of each request when it is over: its line in the audit log.
+/* What is noted of each request when it is over: its line in the audit log, numbers, and spans.
  *
  * Nothing here waits, and nothing that a request holds but its route, sandbox and peer is noted: no path
  * as it was sent, no query, no header, no body, no secret. */

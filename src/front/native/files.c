@@ -201,12 +201,14 @@ enum call_next call_gather(struct call *call, const struct files_item *item)
 static int path_check(const char *what, const char *path, size_t size, struct error *err)
 {
     if (size == 0)
-        return error_set(err, "bad_request", 0, "%s must not be empty; \".\" is where commands "
-                                                "start",
+        return error_set(err, "bad_request", 0,
+                         "%s must not be empty; \".\" is where commands "
+                         "start",
                          what);
     if (size >= FILES_PATH_MAX)
-        return error_set(err, "name_too_long", 0, "%s is longer than %d bytes; no system call "
-                                                  "takes it",
+        return error_set(err, "name_too_long", 0,
+                         "%s is longer than %d bytes; no system call "
+                         "takes it",
                          what, FILES_PATH_MAX - 1);
     if (memchr(path, '\0', size) != NULL)
         return error_set(err, "bad_request", 0, "%s holds a NUL, which no path does", what);

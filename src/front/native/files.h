@@ -31,10 +31,10 @@ struct call {
     const char *list_name; /* of what is gathered; NULL: "entries" */
     bool is_stream;
     bool has_cursor;
-    bool is_many; /* several operands: the answer has one thing for each */
+    bool is_many;    /* several operands: the answer has one thing for each */
     struct out kept; /* what is gathered until all is there */
     size_t count;
-    struct read_owner owner; /* of the texts of the body */
+    struct read_owner owner;   /* of the texts of the body */
     char path[FILES_PATH_MAX]; /* of the query */
     char last[FILES_PATH_MAX]; /* FILES_LIST: the cursor */
     uint64_t limit;

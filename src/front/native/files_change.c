@@ -17,42 +17,39 @@ struct change_text {
 };
 
 #define AT(member) .at = offsetof(struct change_text, member)
-#define PATH(name_, member)                                                                \
-    {.name = (name_), .kind = READ_TEXT, AT(member.text), .high = FILES_PATH_MAX},         \
-    {                                                                                      \
-        .name = name_ "_base64", .kind = READ_BYTES, AT(member.bytes)                      \
+#define PATH(name_, member)                                                        \
+    {.name = (name_), .kind = READ_TEXT, AT(member.text), .high = FILES_PATH_MAX}, \
+    {                                                                              \
+        .name = name_ "_base64", .kind = READ_BYTES, AT(member.bytes)              \
     }
-#define PATHS                                                                              \
-    PATH("path", path), {                                                                  \
-        .name = "paths", .kind = READ_TEXTS, AT(paths), .low = 1, .high = FILES_PATHS_MAX  \
+#define PATHS                                                                             \
+    PATH("path", path),                                                                   \
+    {                                                                                     \
+        .name = "paths", .kind = READ_TEXTS, AT(paths), .low = 1, .high = FILES_PATHS_MAX \
     }
-#define FLAG(name_, member)                                                                \
-    {                                                                                      \
-        .name = (name_), .kind = READ_BOOL, AT(member)                                     \
+#define FLAG(name_, member)                            \
+    {                                                  \
+        .name = (name_), .kind = READ_BOOL, AT(member) \
     }
-#define USER                                                                               \
-    {                                                                                      \
-        .name = "user", .kind = READ_LINE, AT(user), .low = 1, .high = 256                 \
+#define USER                                                               \
+    {                                                                      \
+        .name = "user", .kind = READ_LINE, AT(user), .low = 1, .high = 256 \
     }
-#define MODE(needed)                                                                       \
-    {                                                                                      \
-        .name = "mode", .kind = READ_LINE, AT(mode), .low = 1, .high = 5,                  \
-        .is_needed = (needed)                                                              \
+#define MODE(needed)                                                                            \
+    {                                                                                           \
+        .name = "mode", .kind = READ_LINE, AT(mode), .low = 1, .high = 5, .is_needed = (needed) \
     }
-#define END                                                                                \
-    {                                                                                      \
-        .name = NULL                                                                       \
+#define END          \
+    {                \
+        .name = NULL \
     }
 
 static const struct read_field stat_fields[] = {PATHS, USER, FLAG("follow", follow), END};
 static const struct read_field mkdir_fields[] = {PATHS, USER, FLAG("parents", parents), MODE(false),
                                                  END};
-static const struct read_field move_fields[] = {PATH("from", from),
-                                                PATH("to", to),
-                                                USER,
-                                                FLAG("replace", replace),
-                                                FLAG("parents", parents),
-                                                END};
+static const struct read_field move_fields[] = {
+    PATH("from", from),       PATH("to", to),           USER,
+    FLAG("replace", replace), FLAG("parents", parents), END};
 static const struct read_field copy_fields[] = {PATH("from", from),
                                                 PATH("to", to),
                                                 USER,
@@ -60,8 +57,8 @@ static const struct read_field copy_fields[] = {PATH("from", from),
                                                 FLAG("parents", parents),
                                                 FLAG("recursive", recursive),
                                                 END};
-static const struct read_field remove_fields[] = {
-    PATHS, USER, FLAG("recursive", recursive), FLAG("missing_ok", missing_ok), END};
+static const struct read_field remove_fields[] = {PATHS, USER, FLAG("recursive", recursive),
+                                                  FLAG("missing_ok", missing_ok), END};
 static const struct read_field chmod_fields[] = {PATHS, USER, FLAG("recursive", recursive),
                                                  MODE(true), END};
 static const struct read_field chown_fields[] = {
@@ -71,16 +68,15 @@ static const struct read_field chown_fields[] = {
     FLAG("follow", follow),
     {.name = "owner", .kind = READ_LINE, AT(owner), .low = 1, .high = 512, .is_needed = true},
     END};
-static const struct read_field symlink_fields[] = {
-    PATH("path", path),
-    USER,
-    {.name = "target",
-     .kind = READ_TEXT,
-     AT(target),
-     .low = 1,
-     .high = FILES_PATH_MAX - 1,
-     .is_needed = true},
-    END};
+static const struct read_field symlink_fields[] = {PATH("path", path),
+                                                   USER,
+                                                   {.name = "target",
+                                                    .kind = READ_TEXT,
+                                                    AT(target),
+                                                    .low = 1,
+                                                    .high = FILES_PATH_MAX - 1,
+                                                    .is_needed = true},
+                                                   END};
 
 /* ---- what the body says, as what the tool is asked for ---- */
 
@@ -132,8 +128,8 @@ static void change(struct http_request *request, enum files_verb verb,
                    const struct read_field *fields)
 {
     static const char *const no_query[] = {NULL};
-    struct job *job =
-        job_begin_for(request, verb == FILES_STAT ? ENGINE_FILES_READ : ENGINE_FILES_WRITE);
+    struct job *job = job_begin_for(request,
+                                    verb == FILES_STAT ? ENGINE_FILES_READ : ENGINE_FILES_WRITE);
     struct change_text text = {.user = NULL};
     struct files_spec spec = files_spec(verb, NULL);
     struct operands operands = {{NULL}};
@@ -148,7 +144,8 @@ static void change(struct http_request *request, enum files_verb verb,
     if (call == NULL)
         return;
     body = http_body(request, &size);
-    if (read_object("a change of files", body, size, false, fields, &text, &call->owner, &err) < 0 ||
+    if (read_object("a change of files", body, size, false, fields, &text, &call->owner, &err) <
+            0 ||
         read_change(call, &text, &spec, &operands, &err) < 0)
         job_problem(job, &err);
     else if (job_once(job, true))
@@ -262,8 +259,8 @@ static void attribute(struct http_request *request, enum files_verb verb,
                       enum call_next (*take)(struct call *call, const struct files_item *item))
 {
     static const char *const known[] = {"path", "path_base64", "name", "user", NULL};
-    struct job *job =
-        job_begin_for(request, verb == FILES_GETXATTR ? ENGINE_FILES_READ : ENGINE_FILES_WRITE);
+    struct job *job = job_begin_for(request, verb == FILES_GETXATTR ? ENGINE_FILES_READ
+                                                                    : ENGINE_FILES_WRITE);
     const char *paths[2] = {NULL};
     struct files_spec spec = files_spec(verb, paths);
     struct call *call;

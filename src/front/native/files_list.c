@@ -287,8 +287,8 @@ static int read_list(struct call *call, struct files_spec *spec, struct error *e
 
 HANDLER(files_list)
 {
-    static const char *const known[] = {"path", "path_base64", "depth",  "limit", "cursor",
-                                        "glob", "hidden",      "user", NULL};
+    static const char *const known[] = {"path", "path_base64", "depth", "limit", "cursor",
+                                        "glob", "hidden",      "user",  NULL};
     struct job *job = job_begin_for(request, ENGINE_FILES_READ);
     bool is_stream = wants_lines(request);
     const char *paths[2] = {NULL}, *globs[GLOBS_MAX + 1] = {NULL}, *name, *value;
@@ -329,20 +329,19 @@ struct search_text {
 };
 
 #define AT(member) .at = offsetof(struct search_text, member)
-#define COUNT(name_, member, low_, high_)                                                  \
-    {                                                                                      \
-        .name = (name_), .kind = READ_COUNT, AT(member), .low = (low_), .high = (high_)    \
+#define COUNT(name_, member, low_, high_)                                               \
+    {                                                                                   \
+        .name = (name_), .kind = READ_COUNT, AT(member), .low = (low_), .high = (high_) \
     }
-#define SHARED                                                                             \
-    {.name = "path", .kind = READ_TEXT, AT(path.text), .low = 1, .high = FILES_PATH_MAX},  \
-    {.name = "path_base64", .kind = READ_BYTES, AT(path.bytes)},                           \
-    {.name = "paths", .kind = READ_TEXTS, AT(paths), .low = 1, .high = FILES_PATHS_MAX},   \
-    {.name = "globs", .kind = READ_TEXTS, AT(globs), .high = GLOBS_MAX},                   \
-    {.name = "user", .kind = READ_LINE, AT(user), .low = 1, .high = 256},                  \
-    {.name = "hidden", .kind = READ_BOOL, AT(hidden)},                                     \
-    {.name = "stream", .kind = READ_BOOL, AT(stream)},                                     \
-    COUNT("limit", limit, 1, 1000000000),                                                  \
-    COUNT("time_limit_ms", time_limit_ms, 1, FILES_SEARCH_MAX_MS)
+#define SHARED                                                                                   \
+    {.name = "path", .kind = READ_TEXT, AT(path.text), .low = 1, .high = FILES_PATH_MAX},        \
+        {.name = "path_base64", .kind = READ_BYTES, AT(path.bytes)},                             \
+        {.name = "paths", .kind = READ_TEXTS, AT(paths), .low = 1, .high = FILES_PATHS_MAX},     \
+        {.name = "globs", .kind = READ_TEXTS, AT(globs), .high = GLOBS_MAX},                     \
+        {.name = "user", .kind = READ_LINE, AT(user), .low = 1, .high = 256},                    \
+        {.name = "hidden", .kind = READ_BOOL, AT(hidden)},                                       \
+        {.name = "stream", .kind = READ_BOOL, AT(stream)}, COUNT("limit", limit, 1, 1000000000), \
+        COUNT("time_limit_ms", time_limit_ms, 1, FILES_SEARCH_MAX_MS)
 
 static const char *const types[] = {"any", "file", "directory", "symlink", NULL};
 static const char *const type_letters[] = {NULL, "f", "d", "l"};
@@ -357,12 +356,7 @@ static const struct read_field find_fields[] = {
 
 static const struct read_field grep_fields[] = {
     SHARED,
-    {.name = "pattern",
-     .kind = READ_TEXT,
-     AT(pattern),
-     .low = 1,
-     .high = 65536,
-     .is_needed = true},
+    {.name = "pattern", .kind = READ_TEXT, AT(pattern), .low = 1, .high = 65536, .is_needed = true},
     {.name = "fixed", .kind = READ_BOOL, AT(is_fixed)},
     {.name = "ignore_case", .kind = READ_BOOL, AT(ignore_case)},
     {.name = "word", .kind = READ_BOOL, AT(is_word)},

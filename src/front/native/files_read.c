@@ -52,8 +52,9 @@ static void add_disposition(struct http_request *request, const char *path)
     size_t used = strlen(text);
 
     for (const char *at = name; *at != '\0' && used < 300; at++)
-        text[used++] =
-            (char)(*at > 0x20 && *at < 0x7f && *at != '"' && *at != '\\' && *at != '%' ? *at : '_');
+        text[used++] = (char)(*at > 0x20 && *at < 0x7f && *at != '"' && *at != '\\' && *at != '%'
+                                  ? *at
+                                  : '_');
     used += (size_t)snprintf(text + used, sizeof(text) - used, "\"; filename*=UTF-8''");
     for (const char *at = name; *at != '\0' && used < sizeof(text) - 4; at++)
         used += (size_t)snprintf(text + used, sizeof(text) - used, "%%%02X", (unsigned char)*at);
@@ -134,30 +135,46 @@ static void sent(void *arg)
     call_pump(arg);
 }
 
+/* With its first bytes: before them it may turn out that what was named is not there. */
+static bool begin_tar(struct download *download)
+{
+    struct job *job = download->call.job;
+
+    if (!download->call.is_many || download->has_begun)
+        return true;
+    download->has_begun = true;
+    add_safety(job->request);
+    return job_stream(job, "application/x-tar");
+}
+
+static enum call_next end_bytes(struct download *download, const struct files_item *item)
+{
+    struct call *call = &download->call;
+
+    if (item->error.code[0] != '\0' && !download->has_begun)
+        call_problem(call, &item->error);
+    else if (item->error.code[0] != '\0')
+        call_abort(call);
+    else if (begin_tar(download))
+        http_finish(call->job->request);
+    return CALL_GONE;
+}
+
 static enum call_next take_bytes(struct call *call, const struct files_item *item)
 {
     struct download *download = (struct download *)call;
 
     switch (item->kind) {
     case FILES_BEGIN:
-        if (call->is_many) {
-            add_safety(call->job->request);
-            download->has_begun = true;
-            return job_stream(call->job, "application/x-tar") ? CALL_ON : CALL_GONE;
-        }
-        return begin_file(download, item);
+        return call->is_many ? CALL_ON : begin_file(download, item);
     case FILES_BYTES:
+        if (!begin_tar(download))
+            return CALL_GONE;
         http_write_pipe(call->job->request, item->bytes.pipe, item->bytes.size, sent, call);
         return CALL_HOLD;
     case FILES_END:
     case FILES_FAILED:
-        if (item->kind == FILES_END && item->error.code[0] == '\0' && download->has_begun)
-            http_finish(call->job->request);
-        else if (download->has_begun)
-            call_abort(call);
-        else
-            call_problem(call, &item->error);
-        return CALL_GONE;
+        return end_bytes(download, item);
     default:
         return CALL_ON;
     }

@@ -181,9 +181,10 @@ static void keep(struct watcher *watcher, const struct out *out)
 static void print_change(struct out *out, const struct files_item *item)
 {
     static const char *const names[] = {
-        [TOOL_CREATED] = "created",   [TOOL_MODIFIED] = "modified",     [TOOL_REMOVED] = "removed",
-        [TOOL_MOVED] = "moved",       [TOOL_ATTRIBUTES] = "attributes", [TOOL_OVERFLOW] = "overflow",
-        [TOOL_WATCHING] = "watching", [TOOL_UNWATCHED] = "unwatched"};
+        [TOOL_CREATED] = "created",       [TOOL_MODIFIED] = "modified",
+        [TOOL_REMOVED] = "removed",       [TOOL_MOVED] = "moved",
+        [TOOL_ATTRIBUTES] = "attributes", [TOOL_OVERFLOW] = "overflow",
+        [TOOL_WATCHING] = "watching",     [TOOL_UNWATCHED] = "unwatched"};
     bool has_path = item->change.kind != TOOL_OVERFLOW && item->change.kind != TOOL_WATCHING;
 
     out_object(out, NULL);
@@ -306,8 +307,7 @@ static void pump(struct watching *watching)
             continue;
         out_raw(out, change->line, change->size);
         print_cursor(out, watcher, watching->at);
-    } while (stream_send(&watching->call.stream) &&
-             watching->at < watcher->first + watcher->count);
+    } while (stream_send(&watching->call.stream) && watching->at < watcher->first + watcher->count);
     if (watcher->is_over && watching->at == watcher->first + watcher->count)
         call_finish(&watching->call);
 }
@@ -349,12 +349,11 @@ static struct watcher *find(const struct watching *watching, const char *cursor)
     const struct job *job = watching->call.job;
     struct watcher *watcher = job->native->watchers;
 
-    while (watcher != NULL &&
-           (strncmp(watcher->id, cursor, 16) != 0 || cursor[16] != '-' ||
-            strcmp(watcher->sandbox, http_param(job->request, "id")) != 0 ||
-            strcmp(watcher->tenant, job->caller.tenant) != 0 ||
-            strcmp(watcher->path, watching->call.path) != 0 ||
-            watcher->is_recursive != watching->recursive))
+    while (watcher != NULL && (strncmp(watcher->id, cursor, 16) != 0 || cursor[16] != '-' ||
+                               strcmp(watcher->sandbox, http_param(job->request, "id")) != 0 ||
+                               strcmp(watcher->tenant, job->caller.tenant) != 0 ||
+                               strcmp(watcher->path, watching->call.path) != 0 ||
+                               watcher->is_recursive != watching->recursive))
         watcher = watcher->next;
     return watcher;
 }
@@ -369,10 +368,8 @@ static bool resume(struct watching *watching, const char *cursor)
         return false;
     watcher_take(watcher, watching);
     watching->at = at;
-    if (!begin_stream(watching))
-        return true;
-    (void)stream_send(&watching->call.stream);
-    pump(watching);
+    if (begin_stream(watching))
+        pump(watching);
     return true;
 }
 

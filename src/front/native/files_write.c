@@ -63,9 +63,10 @@ static int read_owner(const struct job *job, struct files_target *target, struct
         (colon == NULL ||
          parse_count("query parameter \"owner\"", colon + 1, 0, ID_MAX, &target->gid, err) == 0))
         return 0;
-    return error_set(err, "bad_request", 0,
-                     "query parameter \"owner\" must be UID or UID:GID; to have a user's name, send "
-                     "\"user\", who then writes it, or chown it");
+    return error_set(
+        err, "bad_request", 0,
+        "query parameter \"owner\" must be UID or UID:GID; to have a user's name, send "
+        "\"user\", who then writes it, or chown it");
 }
 
 static int read_flag(const struct job *job, const char *name, unsigned flag, bool value,
@@ -298,7 +299,7 @@ static void take_form(struct upload *upload)
 
 HANDLER(files_post)
 {
-    static const char *const known[] = {"path",    "path_base64", "mode",  "owner",
+    static const char *const known[] = {"path",    "path_base64", "mode", "owner",
                                         "parents", "strip",       "user", NULL};
     const char *type = http_header(request, "Content-Type");
     bool is_tar = type != NULL && strncasecmp(type, "application/x-tar", 17) == 0;
