@@ -10,12 +10,12 @@ set -eu
 group=${1:-build}
 
 build='gcc make meson ninja-build pkg-config musl-tools linux-libc-dev libc6-dev libjansson-dev
-    libuv1-dev libsqlite3-dev python3'
+    libuv1-dev libsqlite3-dev libcurl4-openssl-dev python3'
 test="$build git python3-pytest python3-yaml python3-venv python3-websockets python3-wsproto
     clang-14 clang-tidy-14 clang-format-14 cppcheck
     bubblewrap crun busybox-static erofs-utils e2fsprogs mmdebstrap sqlite3 openssh-client sudo
     attr libcap2-bin procps strace tar xz-utils mount uidmap curl openssl zsh fish mandoc
-    python3-prometheus-client"
+    python3-prometheus-client python3-protobuf python3-pip"
 bench="$build bubblewrap crun busybox-static"
 # What else an arm64 build needs are packages of that architecture: scripts/arm64.sh.
 arm64="$build gcc-aarch64-linux-gnu libc6-dev-arm64-cross linux-libc-dev-arm64-cross qemu-user-static"
@@ -36,6 +36,7 @@ musl-tools 1.2.3-1
 libjansson-dev 2.14-2
 libuv1-dev 1.44.2-1+deb12u1
 libsqlite3-dev 3.40.1-2+deb12u2
+libcurl4-openssl-dev 7.88.1-10+deb12u15
 python3 3.11.2-1+b1
 python3-pytest 7.2.1-2
 python3-websockets 10.4-1
@@ -119,11 +120,28 @@ if ! command -v dpkg-query >/dev/null 2>&1 || ! command -v apt-get >/dev/null 2>
         "Debian calls:" $packages
 fi
 
+# What Debian does not have, pinned with its hash; only tests use it.
+python_packages() {
+    target=${BUILD:-build}/python
+    if [ "$target/.done" -nt tests/requirements.txt ]; then
+        return
+    fi
+    say "installing what tests/requirements.txt lists into $target"
+    /usr/bin/python3 -m pip install -q --no-deps --require-hashes --upgrade --target "$target" \
+        -r tests/requirements.txt || fail "the Python packages of the tests could not be installed"
+    touch "$target/.done"
+}
+
+finish() {
+    [ "$group" != test ] || python_packages
+    exit 0
+}
+
 missing=$(missing_packages "$packages")
 [ "$group" != test ] || missing="$missing $(missing_commands)"
 # shellcheck disable=SC2086 # a list of words
 missing=$(echo $missing)
-[ -n "$missing" ] || exit 0
+[ -n "$missing" ] || finish
 
 if [ "$(id -u)" = 0 ]; then
     as_root=env
@@ -143,3 +161,4 @@ say "installing what is missing for '$group': $missing"
         fail "the installation failed; the messages above say why"
 }
 say "installed: $missing"
+finish

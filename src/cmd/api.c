@@ -7,12 +7,16 @@
 #include "cmd/cmd.h"
 #include "cmd/show.h"
 
+#include <fcntl.h>
+#include <poll.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
+#include <sys/stat.h>
 #include <time.h>
+#include <unistd.h>
 
 #define ID_LENGTH 20
 #define API_CURSOR_MAX 1024
@@ -270,6 +274,28 @@ bool api_goes_on(struct client *client, uint64_t heard_ms, const struct error *e
         return false;
     (void)nanosleep(&pause, NULL);
     return true;
+}
+
+static void stdout_watch(void *arg)
+{
+    struct pollfd fd = {.fd = STDOUT_FILENO};
+
+    (void)arg;
+    if (poll(&fd, 1, 0) <= 0 || (fd.revents & POLLERR) == 0)
+        return;
+    (void)signal(SIGPIPE, SIG_DFL);
+    (void)raise(SIGPIPE);
+    _exit(API_EXIT_SIGNAL + SIGPIPE); /* it is blocked */
+}
+
+void api_end_unread(struct client *client)
+{
+    struct stat st;
+
+    /* Anything else could have something to read, which is not ours. */
+    if (fstat(STDOUT_FILENO, &st) == 0 && S_ISFIFO(st.st_mode) &&
+        (fcntl(STDOUT_FILENO, F_GETFL) & O_ACCMODE) == O_WRONLY)
+        client_watch(client, STDOUT_FILENO, stdout_watch, NULL);
 }
 
 int api_line(const char *line, size_t size, struct doc **event, const char **type,

@@ -75,6 +75,10 @@ int api_command(const struct cmd *cmd, int argc, char **argv, void *options, api
 bool api_goes_on(struct client *client, uint64_t heard_ms, const struct error *err);
 uint64_t api_now_ms(void);
 
+/* For what only waits and prints: while it waits, cove ends as by SIGPIPE once nobody reads its output, and
+ * not with the next line, which may never come. */
+void api_end_unread(struct client *client);
+
 /* A line of a stream, which says what it is: 1 with `*event`, to be freed; 0 of an empty one, -1. */
 int api_line(const char *line, size_t size, struct doc **event, const char **type,
              struct error *err);

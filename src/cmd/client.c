@@ -159,6 +159,11 @@ static char *request_text(const struct client *client, const struct client_reque
     if (body != NULL)
         (void)fprintf(out, "Content-Type: application/%s\r\n",
                       request->json != NULL ? "json" : "octet-stream");
+    if (request->upgrade_key != NULL)
+        (void)fprintf(out,
+                      "Connection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Version: 13\r\n"
+                      "Sec-WebSocket-Key: %s\r\n",
+                      request->upgrade_key);
     if (client->framing != NULL)
         (void)fprintf(out, "Content-Type: application/octet-stream\r\n%s", client->framing);
     else if (strcmp(method, "GET") != 0)
@@ -229,7 +234,7 @@ static void body_begin(struct client *client)
         client_abandon(client);
 }
 
-static int answer_begin(struct client *client, uint64_t deadline, struct error *err)
+static int answer_begin(struct client *client, uint64_t deadline, bool upgrades, struct error *err)
 {
     for (int i = 0; i < INTERIMS_MAX; i++) {
         if (head_read(client, deadline, err) < 0)
@@ -238,8 +243,12 @@ static int answer_begin(struct client *client, uint64_t deadline, struct error *
             body_begin(client);
             return 0;
         }
-        if (client->head.status == 101)
-            break;
+        if (client->head.status == 101) {
+            if (!upgrades)
+                break;
+            client->has_body = false;
+            return 0;
+        }
     }
     return error_set(err, "bad_answer", 0,
                      "the server's answer never comes to its point; check that COVE_URL leads to "
@@ -476,7 +485,7 @@ static int request_send(struct client *client, const struct client_request *requ
             return -1;
         result = conn_send(&client->conn, text, size, deadline, err);
         if (result == 0)
-            result = answer_begin(client, deadline, err);
+            result = answer_begin(client, deadline, request->upgrade_key != NULL, err);
         if (result == 0)
             return 0;
         client_abandon(client);
@@ -575,7 +584,7 @@ int client_sent(struct client *client, struct doc **answer, struct error *err)
     if (client->is_chunked && conn_is_quiet(&client->conn) &&
         send_part(client, "0\r\n\r\n", 5, err) < 0)
         return -1;
-    if (answer_begin(client, CONN_FOREVER, err) < 0) {
+    if (answer_begin(client, CONN_FOREVER, false, err) < 0) {
         client_abandon(client);
         return -1;
     }
@@ -584,6 +593,56 @@ int client_sent(struct client *client, struct doc **answer, struct error *err)
     if (body_read(client, &body, &size, err) < 0)
         return -1;
     return answer == NULL || size == 0 ? 0 : doc_parse(body, size, answer, err);
+}
+
+/* ---- a WebSocket ---- */
+
+/* What the server makes of the key is not looked at: that guards against answers out of a cache, and
+ * nothing stores the answer to this. */
+int client_upgrade(struct client *client, const char *path, struct error *err)
+{
+    static const char letters[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnop";
+    unsigned char bytes[22];
+    char key[25] = {0};
+    const struct client_request request = {.path = path, .upgrade_key = key};
+
+    if (getrandom(bytes, sizeof(bytes), 0) != (ssize_t)sizeof(bytes))
+        return error_set(err, "random", errno, "getrandom: the kernel refused it");
+    for (size_t i = 0; i < sizeof(bytes); i++)
+        key[i] = letters[bytes[i] % 32];
+    key[21] = 'Q'; /* of the last letter only two bits are of the 16 bytes */
+    key[22] = key[23] = '=';
+    if (request_send(client, &request, NULL, 0, err) < 0)
+        return -1;
+    if (client->head.status == 101)
+        return 0;
+    if (client->head.status / 100 != 2)
+        return refusal_read(client, err);
+    client_abandon(client);
+    return error_set(
+        err, "bad_answer", 0,
+        "the server answers as if no WebSocket had been asked for; if something stands "
+        "between it and here, let that pass upgrades");
+}
+
+int client_raw_send(struct client *client, const void *data, size_t size, struct error *err)
+{
+    return conn_send(&client->conn, data, size, CONN_FOREVER, err);
+}
+
+ssize_t client_raw_receive(struct client *client, void *into, size_t size, struct error *err)
+{
+    size_t there = client->in_end - client->in_start;
+    ssize_t n;
+
+    if (there > 0) { /* it came with the head */
+        size = size < there ? size : there;
+        memcpy(into, client->in + client->in_start, size);
+        client->in_start += size;
+        return (ssize_t)size;
+    }
+    n = conn_receive(&client->conn, into, size, CONN_FOREVER, err);
+    return n == 0 ? conn_cut(err, 0) : n;
 }
 
 size_t client_answer_bytes(const struct client *client)

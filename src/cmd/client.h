@@ -54,8 +54,9 @@ struct client_request {
     const struct doc *json;
     const void *bytes; /* or this, which `size` says */
     size_t size;
-    unsigned answer_ms;     /* 0: CLIENT_ANSWER_MS; UINT_MAX: as long as it takes */
-    const char *repeat_key; /* an Idempotency-Key; with it a cut request is sent once more */
+    unsigned answer_ms;      /* 0: CLIENT_ANSWER_MS; UINT_MAX: as long as it takes */
+    const char *repeat_key;  /* an Idempotency-Key; with it a cut request is sent once more */
+    const char *upgrade_key; /* client_upgrade()'s */
 };
 
 /* Asks, and has the answer parsed: NULL where it has no body. An answer that is no success is an
@@ -76,6 +77,12 @@ int client_begin(struct client *client, const struct client_request *request, ui
                  struct error *err);
 int client_send(struct client *client, const void *data, size_t size, struct error *err);
 int client_sent(struct client *client, struct doc **answer, struct error *err);
+
+/* Asks for a WebSocket (websocket.h), and from then on the connection is bytes, both ways. */
+int client_upgrade(struct client *client, const char *path, struct error *err);
+int client_raw_send(struct client *client, const void *data, size_t size, struct error *err);
+/* Some of what comes, after as long a wait as it takes; the end of the connection is an error. */
+ssize_t client_raw_receive(struct client *client, void *into, size_t size, struct error *err);
 
 /* How long the body was that client_call() read last. */
 size_t client_answer_bytes(const struct client *client);

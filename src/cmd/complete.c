@@ -302,7 +302,9 @@ static void offer_options(struct answer *answer, const struct option_table *tabl
 static void usage_word(const char *usage, size_t place, char name[64])
 {
     name[0] = '\0';
-    while (usage != NULL && *usage != '\0') {
+    if (usage == NULL)
+        return;
+    while (*usage != '\0') {
         size_t length;
 
         usage += strspn(usage, " []");

@@ -105,6 +105,7 @@ static int events_call(struct client *client, void *options, const struct option
     uint64_t heard_ms = api_now_ms();
 
     (void)words;
+    api_end_unread(client);
     do
         (void)listen_once(client, options, &heard_ms, err);
     while (api_goes_on(client, heard_ms, err));

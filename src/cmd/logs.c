@@ -106,6 +106,8 @@ static int output_print(const struct logs *logs, struct follow *follow, struct e
         if (follow_is_at_end(follow))
             return 0;
     }
+    if (logs->follows)
+        api_end_unread(follow->client);
     if (logs->follows || logs->common.json)
         return follow_run(follow, &ended, err);
     for (int stream = 0; stream < 2; stream++)

@@ -99,13 +99,13 @@ static void roff_item(FILE *out, const char *name, const char *text)
 static void head_print(FILE *out, const char *name, const char *summary)
 {
     char title[64];
-    size_t length = strlen(name);
 
-    for (size_t i = 0; i <= length && i < sizeof(title); i++)
-        title[i] = (char)toupper((unsigned char)name[i]);
+    (void)snprintf(title, sizeof(title), "%s", name);
+    for (char *at = title; *at != '\0'; at++)
+        *at = (char)toupper((unsigned char)*at);
     (void)fprintf(out, ".TH %s 1 " PAGE_DATE " \"cove " COVE_VERSION "\" \"cove\"\n.SH NAME\n",
                   title);
-    roff(out, name, length);
+    roff(out, name, strlen(name));
     (void)fputs(" \\- ", out);
     roff_line(out, summary);
 }

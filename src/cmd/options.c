@@ -73,12 +73,44 @@ static int option_unknown(const struct option_table *table, const char *word, st
                      name, table->command);
 }
 
+/* "-it" as "-i -t": switches whose letters are written together. 1; 0 where it is none such, -1. */
+static int letters_take(const struct option_table *table, void *into, const char *word,
+                        struct error *err)
+{
+    const struct option_row *row;
+    char one[3] = "-";
+    const char *value;
+
+    if (word[1] == '-' || word[2] == '\0')
+        return 0;
+    for (const char *letter = word + 1; *letter != '\0'; letter++) {
+        one[1] = *letter;
+        row = option_find(table, one, &value);
+        if (row == NULL || row->argument != NULL)
+            return 0;
+    }
+    for (const char *letter = word + 1; *letter != '\0'; letter++) {
+        one[1] = *letter;
+        row = option_find(table, one, &value);
+        if (row->take == NULL)
+            *(bool *)((char *)into + row->at) = true;
+        else if (row->take(into, NULL, err) < 0)
+            return -1;
+    }
+    return 1;
+}
+
 static int option_take(const struct option_table *table, void *into, char **argv, int *at,
                        struct error *err)
 {
     const char *value;
     const struct option_row *row = option_find(table, argv[*at], &value);
+    int letters = row == NULL ? letters_take(table, into, argv[*at], err) : 0;
 
+    if (letters != 0) {
+        *at += 1;
+        return letters < 0 ? -1 : 0;
+    }
     if (row == NULL)
         return option_unknown(table, argv[*at], err);
     if (row->argument == NULL && value != NULL)

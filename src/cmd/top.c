@@ -323,7 +323,7 @@ static int live(struct client *client, const struct top *top, struct error *err)
         result = look_take(client, &now, err);
         if (result == 0)
             result = look_text(&before, &now, &text, &size, err);
-        if (result == 0)
+        if (result == 0 && text != NULL)
             result = screen_show(text, err);
         /* The first look knows no shares: the second comes soon. */
         if (result == 0)

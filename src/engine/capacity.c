@@ -61,7 +61,8 @@ int capacity_check(struct engine *engine, struct error *err)
                          "sandboxes, or allow it more (LimitNOFILE=)",
                          FDS_HEADROOM);
     capacity_read(engine);
-    if (room("memory", engine->capacity.memory_available, engine->options.headroom_memory_bytes, err) != 0)
+    if (room("memory", engine->capacity.memory_available, engine->options.headroom_memory_bytes,
+             err) != 0)
         return -1;
     return room("disk", engine->capacity.disk_available, engine->options.headroom_disk_bytes, err);
 }

@@ -175,6 +175,7 @@ struct sandbox_view {
     struct error error; /* SANDBOX_ERROR */
     uint64_t created_ms, updated_ms, revision;
     size_t processes_running;
+    uint64_t begun_ns, boxed_ns; /* monotonic: when its box was wanted last, and was there; 0 */
 };
 
 /* Codes: name_conflict, unknown_root, unknown_mount, quota, capacity, bad_request, sandbox_failed.

@@ -139,6 +139,8 @@ int engine_may(struct engine *engine, const struct engine_caller *caller, const 
 void sandbox_look(const struct sandbox *sandbox, struct sandbox_view *view)
 {
     record_look(sandbox->record, view);
+    view->begun_ns = sandbox->begun_ns;
+    view->boxed_ns = sandbox->boxed_ns;
     if (sandbox->procs != NULL)
         view->processes_running = procs_running(sandbox->procs);
 }

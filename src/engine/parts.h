@@ -99,7 +99,7 @@ struct sandbox {
     struct alarm hush;
 
     struct alarm timer; /* READY while it starts, else deadline and idle limit */
-    uint64_t touched_ns;
+    uint64_t touched_ns, begun_ns, boxed_ns;
     uint64_t timed_ns; /* when its time was over last, and something was done about it */
 };
 
@@ -236,8 +236,8 @@ void stop_work(struct sandbox *sandbox);   /* VERB_STOP */
 void fall_work(struct sandbox *sandbox);   /* VERB_FALL */
 void delete_work(struct sandbox *sandbox); /* VERB_DELETE */
 void change_work(struct sandbox *sandbox); /* VERB_CHANGE */
-void quiet_work(struct sandbox *sandbox); /* VERB_QUIET */
-void hush_work(struct sandbox *sandbox);  /* VERB_HUSH, and what else ends a quiet box */
+void quiet_work(struct sandbox *sandbox);  /* VERB_QUIET */
+void hush_work(struct sandbox *sandbox);   /* VERB_HUSH, and what else ends a quiet box */
 /* Ends the box; `ended` gets the report, or NULL where nobody knows. */
 void sandbox_end_box(struct sandbox *sandbox,
                      void (*ended)(struct sandbox *sandbox, const struct keeper_report *report));

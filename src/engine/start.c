@@ -189,6 +189,7 @@ static void start_commit(struct sandbox *sandbox, bool claims)
     struct record *next = sandbox_next_record(sandbox, SANDBOX_RUNNING,
                                               is_create(sandbox) ? "created" : "started");
 
+    sandbox->boxed_ns = clock_monotonic_ns();
     sandbox->step = STEP_COMMIT;
     sandbox->failure = (struct error){0};
     sandbox->waits = 1U + (claims ? 2 : 0) + (names ? 1 : 0); /* the claim, and the box's link */
@@ -340,6 +341,7 @@ void start_work(struct sandbox *sandbox)
 {
     struct error err;
 
+    sandbox->begun_ns = clock_monotonic_ns();
     sandbox->failure = (struct error){0};
     if (!is_create(sandbox) && start_check(sandbox, &err) != 0) {
         sandbox_finish(sandbox, &err);

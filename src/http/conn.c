@@ -16,7 +16,8 @@
 /* Requests that one client has answered before others have their turn. */
 #define TURN_MAX 4
 #define FRAMES_MAX 256
-/* Between two requests so much is read at once: what follows a request waits in memory. */
+/* Between two requests, and while one is answered, so much is read at once: what follows a request waits in
+ * memory. */
 #define AHEAD ((size_t)16 * 1024)
 /* After an answer to a request that is not read to its end: so long, and so much, is read and thrown
  * away. To close with unread bytes would reset the connection, and the answer would be lost with it. */
@@ -512,7 +513,7 @@ void http_conn_watch(struct http_conn *conn)
         events |= UV_DISCONNECT;
         break;
     case CONN_HANDLING:
-        events |= conn->in.size == 0 ? UV_READABLE : 0;
+        events |= conn->in.size < AHEAD ? UV_READABLE : 0;
         events |= UV_DISCONNECT;
         break;
     case CONN_WEBSOCKET:

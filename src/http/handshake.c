@@ -19,7 +19,7 @@ static void add_block(uint32_t sum[5], const unsigned char block[64])
 {
     uint32_t words[80], a = sum[0], b = sum[1], c = sum[2], d = sum[3], e = sum[4];
 
-    for (unsigned i = 0; i < 80; i++) {
+    for (size_t i = 0; i < 80; i++) {
         if (i < 16) {
             words[i] = (uint32_t)block[4 * i] << 24 | (uint32_t)block[4 * i + 1] << 16 |
                        (uint32_t)block[4 * i + 2] << 8 | block[4 * i + 3];
@@ -83,11 +83,11 @@ void http_key_answer(const char *key, char answer[29])
     for (unsigned i = 0; i < 20; i++) {
         bytes[i] = (unsigned char)(sum[i / 4] >> (24 - 8 * (i % 4)));
     }
-    for (unsigned i = 0; i < 7; i++) {
+    for (size_t i = 0; i < 7; i++) {
         uint32_t group = (uint32_t)bytes[3 * i] << 16 | (uint32_t)bytes[3 * i + 1] << 8 |
                          bytes[3 * i + 2];
 
-        for (unsigned k = 0; k < 4; k++) {
+        for (size_t k = 0; k < 4; k++) {
             answer[4 * i + k] = digits[group >> (18 - 6 * k) & 63];
         }
     }

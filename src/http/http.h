@@ -36,7 +36,8 @@ struct http_route {
 
 struct http_limits {
     /* Default 4,096, on TCP and on unix sockets each, so that neither takes the places of the other.
-     * Who comes beyond takes the place of the oldest that has not asked anything, or is answered 503. */
+     * Who comes beyond takes the place of one of the peer that has most: of the oldest that has not asked
+     * anything, or, where that peer has more than he, of one that is idle; or is answered 503. */
     size_t connections;
     size_t body_bytes;   /* 4 MiB; not with HTTP_STREAM_BODY; GET and HEAD have no body at all */
     size_t held_bytes;   /* 256 MiB: of all bodies that are kept at once; 503 beyond */
@@ -170,14 +171,16 @@ void http_stream_sized(struct http_request *request, unsigned status, const char
 /* So many bytes that lie in `pipe` (the read end of one that nobody else has) go out behind all that was
  * written, by splice(2) where the socket takes that; of a chunked answer as one chunk. `pipe` must not be
  * touched until `sent`, which is called when all of it is out, later; not after the client is gone. One
- * at a time. */
+ * at a time, and nothing is written or finished before `sent`. Where less lies in it, the connection is
+ * cut: ask FIONREAD first. SIGPIPE has to be ignored in the process. */
 void http_write_pipe(struct http_request *request, int pipe, size_t size, void (*sent)(void *arg),
                      void *arg);
 
 /* ---- WebSocket (RFC 6455) ----
  *
  * A GET with `Upgrade: websocket` is answered by http_websocket() instead of http_answer(). From then on
- * the request lives until `closed` was called, which happens once, always. Frames, masks, fragments, pings
+ * the request lives until `closed` was called, which happens once, always; http_abort() makes it be called
+ * soon, from the loop. `gone` is not called any more. Frames, masks, fragments, pings
  * and the closing are this room's; a message of the client that is larger than `message_bytes`, text that is
  * not UTF-8, or an unmasked frame, closes it as the RFC says. A client that answers no ping for 60 s is
  * gone. A draining server closes with 1001. */
@@ -194,8 +197,9 @@ struct http_websocket_options {
     void *arg;
 };
 bool http_is_websocket(const struct http_request *request); /* a whole and right request for one */
+/* -1: nothing was answered yet; "bad_request", "client_gone", "no_memory". */
 int http_websocket(struct http_request *request, const struct http_websocket_options *options,
-                   struct error *err); /* -1: nothing was answered yet; "bad_request" */
+                   struct error *err);
 /* Returns how many bytes wait to be written, as http_write() does, with its limits. */
 size_t http_websocket_send(struct http_request *request, bool is_text, const void *data,
                            size_t size);

@@ -8,6 +8,7 @@
 #include "http/parse.h"
 
 #include <stdbool.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
@@ -462,7 +463,7 @@ struct http_multipart *http_multipart_new(const char *content_type,
     const char *boundary;
 
     if (content_type && strlen(content_type) < sizeof(text)) {
-        memcpy(text, content_type, strlen(content_type));
+        snprintf(text, sizeof(text), "%s", content_type);
     }
     boundary = find_boundary(text, err);
     if (!boundary) {

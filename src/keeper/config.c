@@ -52,6 +52,8 @@ static int mount_take(void *config, const char *name, const char *value, struct 
     return name_take(config, KEEPER_MOUNT, name, value, err);
 }
 
+static const char *const log_formats[] = {"text", "json", NULL};
+
 static const struct conf_row rows[] = {
     {.section = "serve",
      .name = "listen",
@@ -73,10 +75,21 @@ static const struct conf_row rows[] = {
      .name = "insecure_http",
      .type = CONF_BOOL,
      .offset = offsetof(struct config, insecure_http)},
+    {.section = "serve",
+     .name = "log_format",
+     .type = CONF_CHOICE,
+     .offset = offsetof(struct config, log_format),
+     .fallback = "text",
+     .choices = log_formats},
     {.section = "serve", .name = "hosts", .type = CONF_OTHER},
     {.section = "boxes", .type = CONF_OTHER},
     {.section = "audit", .type = CONF_OTHER},
-    {.section = "telemetry", .type = CONF_OTHER},
+    {.section = "telemetry",
+     .name = "otlp_headers_file",
+     .type = CONF_TEXT,
+     .offset = offsetof(struct config, otlp_headers_file)},
+    {.section = "telemetry", .name = "otlp_endpoint", .type = CONF_OTHER},
+    {.section = "telemetry", .name = "service_name", .type = CONF_OTHER},
     {.section = "roots", .type = CONF_ANY, .any = root_take},
     {.section = "mounts", .type = CONF_ANY, .any = mount_take},
     {0},
@@ -100,6 +113,8 @@ int config_read(int fd, const char *path, struct config *config, struct options 
     fill(&options->allow_level, config->allow_level);
     fill(&options->allow_level, LEVEL_FULL);
     options->insecure_http |= config->insecure_http;
+    options->log_json = options->log_format != NULL ? strcmp(options->log_format, "json") == 0
+                                                    : config->log_format == 1;
     if (strcmp(options->allow_level, LEVEL_FULL) != 0 &&
         strcmp(options->allow_level, LEVEL_NO_FRESH_PROC) != 0)
         return error_set(err, "bad_config", 0,

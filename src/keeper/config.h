@@ -14,6 +14,8 @@ struct config_name {
 
 struct config {
     char *listen, *socket, *data, *allow_level;
+    char *otlp_headers_file;
+    int log_format; /* 1: JSON */
     bool insecure_http;
     struct config_name names[NAMES_MAX];
     size_t names_count;

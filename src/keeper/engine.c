@@ -158,6 +158,7 @@ static int start(struct keeper *keeper, struct error *err)
         return -1;
     engine->pid = engine_fork(keeper, socket, requests, err);
     engine->started_ns = clock_monotonic_ns();
+    engine->starts++;
     if (engine->pid > 0 && watch(keeper, err) == 0) {
         janitor_tell(keeper->slots.janitor, (uint32_t)keeper->slots.table_used, engine->pidfd);
         return 0;
@@ -203,6 +204,7 @@ void engine_close(struct keeper *keeper)
     fd_close(&engine->pidfd);
     fd_close(&engine->program);
     fd_close(&engine->config);
+    fd_close(&engine->headers);
     if (engine->ids.count > 0)
         ids_release(&keeper->slots.pool, &engine->ids);
 }

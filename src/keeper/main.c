@@ -165,11 +165,13 @@ static int begin(struct keeper *keeper, struct error *err)
     if (places_find(&keeper->places, &keeper->options, err) < 0 || engine_config(keeper, err) < 0 ||
         config_read(keeper->engine.config, keeper->places.config_path, &keeper->config,
                     &keeper->options, err) < 0 ||
+        engine_headers(keeper, err) < 0 ||
         places_open(&keeper->places, &keeper->options, err) < 0 ||
         listeners_open(&keeper->listeners, &keeper->options, &keeper->places, err) < 0 ||
         names_open(&keeper->names, keeper->places.data, err) < 0 ||
         names_configure(keeper, err) < 0 || slots_open(&keeper->slots, rules_ids, err) < 0)
         return -1;
+    log_use_json(keeper->options.log_json);
     keeper->lacks_fresh_proc = boxes_lack_fresh_proc(keeper);
     /* A zygote takes mounts of the host. */
     keeper->slots.is_open = keeper->slots.is_open && keeper->caller.mounts;
@@ -267,6 +269,7 @@ static struct keeper keeper = {
     .loop.epoll = -1,
     .engine = {.program = -1,
                .config = -1,
+               .headers = -1,
                .pidfd = -1,
                .socket = -1,
                .requests = -1,
@@ -317,6 +320,7 @@ int main(int argc, char **argv)
     }
     keeper.arguments = argv;
     log_start("keeper", LOG_LEVEL_INFO);
+    log_use_json(keeper.options.log_json);
     if (keeper.options.can_take != 0)
         return can_take();
     if (handover < 0)

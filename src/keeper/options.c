@@ -10,7 +10,9 @@
 #define ENUMERATOR(name, enumerator, argument, fallback, help) enumerator,
 enum { NONE, KEEPER_WORDS(ENUMERATOR) };
 
-enum { CAN_TAKE = HELP + 1 }; /* asked by a keeper that is to be replaced, of nobody else's concern */
+enum {
+    CAN_TAKE = HELP + 1
+}; /* asked by a keeper that is to be replaced, of nobody else's concern */
 
 #define WORD(name, enumerator, argument, fallback, help) \
     {name, (argument) == NULL ? no_argument : required_argument, NULL, enumerator},
@@ -42,6 +44,9 @@ static void take(struct options *options, int word)
         return;
     case CONFIG:
         options->config = optarg;
+        return;
+    case LOG_FORMAT:
+        options->log_format = optarg;
         return;
     case INSECURE:
         options->insecure_http = true;
@@ -88,6 +93,11 @@ int options_parse(int argc, char **argv, struct options *options, struct error *
                          argv[optind]);
     if (is_bad_path(options->socket) || is_bad_path(options->data) || is_bad_path(options->config))
         return error_set(err, "bad_option", 0, "an empty path, or one of several lines, is none");
+    if (options->log_format != NULL && strcmp(options->log_format, "text") != 0 &&
+        strcmp(options->log_format, "json") != 0)
+        return error_set(err, "bad_option", 0, "--log-format %.40s: it is text or json",
+                         options->log_format);
+    options->log_json = options->log_format != NULL && strcmp(options->log_format, "json") == 0;
 #ifdef COVE_TEST_SWITCHES
     options->engine = getenv("COVE_TEST_ENGINE");
 #endif

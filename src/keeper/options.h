@@ -13,6 +13,8 @@ struct options {
     const char *config;
     const char *engine;      /* the program; NULL: beside this one */
     const char *allow_level; /* "full", or what a box may be less */
+    const char *log_format;  /* "text" or "json"; NULL: as configured */
+    bool log_json;
     bool insecure_http;
     bool is_private;   /* ends when its engine does by itself */
     bool is_delegated; /* the cgroup it runs in is its own */

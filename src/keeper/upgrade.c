@@ -4,6 +4,7 @@
 #include "base/clock.h"
 #include "base/fd.h"
 #include "base/hand.h"
+#include "base/log.h"
 #include "box/sys.h"
 #include "keeper/build.h"
 #include "keeper/handover.h"
@@ -60,7 +61,7 @@ static _Noreturn void ask_run(const struct keeper *keeper, int sealed)
     (void)sigprocmask(SIG_SETMASK, &none, NULL);
     (void)prctl(PR_SET_PDEATHSIG, SIGKILL);
     (void)setpgid(0, 0);
-    for (; keeper->arguments[count] != NULL && count < ARGUMENTS_MAX; count++)
+    for (; count < ARGUMENTS_MAX && keeper->arguments[count] != NULL; count++)
         arguments[count] = keeper->arguments[count];
     (void)snprintf(value, sizeof(value), "%d:%d", HANDOVER_FORMAT, sealed);
     arguments[count++] = option;
@@ -299,6 +300,9 @@ static void configure(struct keeper *keeper)
                     &keeper->options, &err) == 0) {
         names_configure_again(keeper);
         fd_close(&before);
+        log_use_json(keeper->options.log_json);
+        if (engine_headers(keeper, &err) < 0)
+            keeper_say(err.code, "%s", err.text);
         keeper_note("config_read", "a new engine gets it; [serve] holds from the next start of "
                                    "cove serve on");
         return;
@@ -364,7 +368,8 @@ int upgrade_can_take(struct keeper *keeper, struct error *err)
     if (read_all(keeper, options->can_take_fd, true, err) < 0 ||
         places_find(&keeper->places, options, err) < 0 || engine_config(keeper, err) < 0 ||
         config_read(keeper->engine.config, keeper->places.config_path, &keeper->config,
-                    &keeper->options, err) < 0)
+                    &keeper->options, err) < 0 ||
+        engine_headers(keeper, err) < 0)
         return -1;
     return engine_find(keeper, err) < 0 ? -1 : engine_check(keeper, err);
 }

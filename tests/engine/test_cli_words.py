@@ -96,7 +96,8 @@ def test_what_is_near_to_nothing_is_told_where_to_look():
 
 def test_every_option_of_serve_is_known_to_the_keeper():
     for name, argument in re.findall(r"^  --([a-z-]+)( [A-Z:]+)?", good("serve", "--help"), re.M):
-        result = subprocess.run([COVE.parent / "cove-keeper", f"--{name}{'=x' if argument else ''}",
+        value = {"log-format": "=text"}.get(name, "=x" if argument else "")
+        result = subprocess.run([COVE.parent / "cove-keeper", f"--{name}{value}",
                                  "--help"], capture_output=True, timeout=30, check=False)
         assert result.returncode == 0, result
 
@@ -460,6 +461,22 @@ def test_events_are_shown_as_they_happen_and_over_a_restart(serve, env):
             if event["type"] == "sandbox.deleted" and event["sandbox"] == sandbox:
                 break
         assert numbers == sorted(set(numbers))
+
+
+def test_who_follows_ends_with_who_reads(env):
+    """Not with the next line, which may never come."""
+    limit = 60 * harness.PATIENCE
+    good("create", "quiet", "--ephemeral", env=env, limit=limit)
+    good("exec", "-d", "quiet", "--", "sh", "-c", "echo once; sleep 600", env=env, limit=limit)
+    for words in (["events", "--from", "1"], ["logs", "-f", "quiet"], ["logs", "-f", "--json", "quiet"]):
+        with subprocess.Popen([COVE, *words], env={**os.environ, **env}, stdout=subprocess.PIPE) as process:
+            try:
+                assert process.stdout.readline() != b""
+                process.stdout.close()
+                assert process.wait(30 * harness.PATIENCE) == -signal.SIGPIPE
+            finally:
+                process.kill()
+    good("rm", "quiet", env=env, limit=limit)
 
 
 def test_logs_for_programs_are_lines_of_the_api(env):

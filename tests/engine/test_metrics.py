@@ -146,9 +146,11 @@ def test_tenants_are_counted_up_to_a_bound(serve, api):
 
 def test_what_it_is_and_since_when(serve, api):
     assert value(api, "cove_build_info", version=api.get("/v1/version").json["version"]) == 1
+    restarts = value(api, "cove_engine_restarts_total")
     began = value(api, "process_start_time_seconds")
     assert value(api, "process_resident_memory_bytes") > 1 << 20
     assert value(api, "process_open_fds") > 5 and value(api, "process_cpu_seconds_total") > 0
     serve.kill_engine()
     with serve.client() as client:
         assert value(client, "process_start_time_seconds") > began
+        assert value(client, "cove_engine_restarts_total") == restarts + 1

@@ -200,6 +200,79 @@ def test_a_signed_url_is_no_token_for_anything_else(serve, api, shared):
             assert holder.ask(method, path).code == "forbidden", (method, path)
 
 
+def url_of(client, path, method, file, **more):
+    made = client.post(f"{path}/urls", {"method": method, "path": file, **more})
+    assert made.status == 201, made
+    return made.json["url"]
+
+
+def test_a_signed_url_reads_or_writes_its_file_and_no_other(serve, api, shared):
+    with serve.tcp(serve.key) as client:
+        put = url_of(client, shared, "PUT", "/tmp/a file").partition(f":{serve.port}")[2]
+        get = url_of(client, shared, "GET", "/tmp/a file").partition(f":{serve.port}")[2]
+    with serve.tcp() as anybody:
+        assert anybody.ask("PUT", put, b"hello").status in (200, 201)
+        answer = anybody.get(get)
+        assert answer.status == 200 and answer.bytes == b"hello"
+        assert anybody.ask("HEAD", get).status == 200
+        assert anybody.get(get, headers={"Range": "bytes=1-2"}).bytes == b"el"
+        assert anybody.get(put).code == "forbidden"
+        assert anybody.ask("PUT", get, b"other").code == "forbidden"
+        assert anybody.get(get.replace("a%20file", "b")).code == "forbidden"
+        assert anybody.get(get + "&user=root").code == "forbidden"
+        assert anybody.ask("PUT", put + "&mode=0777", b"x").code == "forbidden"
+        assert anybody.get(get[:-1]).code == "bad_key"
+    assert api.post(f"{shared}/exec", {"command": "cat '/tmp/a file'"}).json["stdout"] == "hello"
+
+
+def test_a_link_in_a_signed_files_place_leads_nowhere(serve, api, shared):
+    run = {"command": "mkdir -p /tmp/in /tmp/out; echo secret >/tmp/out/s; ln -sf ../out/s /tmp/in/l"}
+    assert api.post(f"{shared}/exec", run).json["process"]["exit_code"] == 0
+    with serve.tcp(serve.key) as client:
+        url = url_of(client, shared, "GET", "/tmp/in/l").partition(f":{serve.port}")[2]
+    with serve.tcp() as anybody:
+        answer = anybody.get(url)
+        assert answer.status >= 400 and b"secret" not in answer.bytes
+
+
+def test_a_key_in_a_url_is_refused(serve, shared):
+    with serve.tcp() as anybody:
+        answer = anybody.get(f"{shared}/files", query={"path": "/etc/passwd", "token": serve.key})
+        assert answer.code == "bad_key"
+
+
+def test_a_token_of_files_holds_to_its_verb_and_its_path(serve, api, shared):
+    run = {"command": "mkdir -p /tmp/mine /tmp/other; echo mine >/tmp/mine/a; echo no >/tmp/other/a;"
+                      " ln -sf ../other/a /tmp/mine/l; ln -sf /tmp/other /tmp/mine/d"}
+    assert api.post(f"{shared}/exec", run).json["process"]["exit_code"] == 0
+    reads = token(api, shared, "files_read", path="/tmp/mine")["token"]
+
+    def read(client, path, **more):
+        return client.get(f"{shared}/files", query={"path": path, **more})
+
+    with serve.tcp(reads) as holder:
+        assert read(holder, "/tmp/mine/a").bytes == b"mine\n"
+        for path in ("/tmp/other/a", "/tmp/mine/l", "/tmp/mine/d/a", "/tmp/mine/../other/a",
+                     "/etc/passwd", "/tmp"):
+            answer = read(holder, path)
+            assert answer.status >= 400 and b"no\n" not in answer.bytes, (path, answer)
+        assert holder.ask("PUT", f"{shared}/files", b"x",
+                          query={"path": "/tmp/mine/b"}).code == "forbidden"
+        assert holder.get(shared).code == "forbidden", "it may not look"
+    with serve.tcp() as anybody:
+        assert read(anybody, "/tmp/mine/a", token=reads).bytes == b"mine\n"
+    with serve.tcp(token(api, shared, "files_write", path="/tmp/mine")["token"]) as holder:
+        assert holder.ask("PUT", f"{shared}/files", b"new",
+                          query={"path": "/tmp/mine/b"}).status in (200, 201)
+        for path in ("/tmp/other/b", "/tmp/mine/d/b", "/tmp/mine/l"):
+            answer = holder.ask("PUT", f"{shared}/files", b"x", query={"path": path})
+            if path != "/tmp/mine/l":  # a rename replaces the link itself
+                assert answer.status >= 400, path
+        assert read(holder, "/tmp/mine/a").code == "forbidden"
+    said = api.post(f"{shared}/exec", {"command": "cat /tmp/other/*; ls /tmp/other"}).json["stdout"]
+    assert said == "no\na\n"
+
+
 def test_no_token_is_in_the_log(serve, api, shared):
     made = token(api, shared, "look")["token"]
     with serve.tcp(made) as holder:

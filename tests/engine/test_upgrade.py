@@ -191,9 +191,17 @@ def holdings(serve):
     pid = serve.process.pid
     fds = sorted(re.sub(r"\d+", "N", os.readlink(entry.path))
                  for entry in os.scandir(f"/proc/{pid}/fd"))
-    names = sorted(pathlib.Path(f"/proc/{child}/comm").read_text().strip()
-                   for child in harness.children_of(pid))
-    return fds, names
+    return fds, sorted(harness.status_of(child).get("Name", "") for child in harness.children_of(pid))
+
+
+def children(serve, command):
+    """Those that are called so, with all that they were given."""
+    found = []
+    for pid in harness.children_of(serve.process.pid):
+        with contextlib.suppress(OSError):  # it went meanwhile
+            if pathlib.Path(f"/proc/{pid}/cmdline").read_bytes() == command:
+                found.append(pid)
+    return found
 
 
 def settled(serve, own):
@@ -210,10 +218,9 @@ def settled(serve, own):
 
 def own_group(serve, command):
     """What the names of this keeper's groups begin with."""
-    for pid in harness.children_of(serve.process.pid):
-        if pathlib.Path(f"/proc/{pid}/cmdline").read_bytes() == command:
-            found = re.search(r"/(cove-k?[0-9a-f]+)", pathlib.Path(f"/proc/{pid}/cgroup").read_text())
-            return found[1] if found else "no cgroup here"
+    for pid in children(serve, command):
+        found = re.search(r"/(cove-k?[0-9a-f]+)", pathlib.Path(f"/proc/{pid}/cgroup").read_text())
+        return found[1] if found else "no cgroup here"
     return None
 
 
@@ -297,8 +304,7 @@ def test_a_service_manager_hears_when_it_begins_and_when_it_is_done(tmp_path, mo
 
 def test_zygotes_of_another_build_make_no_more_boxes(serve):
     def zygotes():
-        return [pid for pid in harness.children_of(serve.process.pid)
-                if pathlib.Path(f"/proc/{pid}/cmdline").read_bytes() == b"cove-zygote\0"]
+        return children(serve, b"cove-zygote\0")
 
     if not IS_ROOT:  # an ordinary user's boxes are made without
         assert not zygotes()
@@ -551,9 +557,7 @@ def test_an_outdated_box_that_ends_by_itself_is_heard_of(serve):
     with serve.client() as client:
         path = path_of(make(client))
         start(client, path, "exec sleep 4712")
-        inside = harness.wait_for(lambda: [
-            pid for pid in harness.children_of(serve.process.pid)
-            if pathlib.Path(f"/proc/{pid}/cmdline").read_bytes() == b"sleep\x004712\0"], what="the command")
+        inside = harness.wait_for(lambda: children(serve, b"sleep\x004712\0"), what="the command")
         ahead(serve, 2)
     init = int(harness.status_of(inside[0])["PPid"])
     with serve.client() as client:

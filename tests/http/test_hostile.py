@@ -86,7 +86,7 @@ def test_requests_sent_ahead_while_one_is_answered(serve):
         for client in clients:
             send_some(client, b"GET /follow HTTP/1.1\r\nHost: x\r\n\r\n" + HELLO * 20_000)
         time.sleep(0.05)
-    assert server.memory() - before < 100 * 70_000
+    assert server.memory() - before < 100 * 90_000
     close_all(clients)
     server.until("live", 0)
 

@@ -16,7 +16,8 @@ static struct keeper *empty(void)
 {
     struct keeper *keeper = calloc(1, sizeof(*keeper));
 
-    CHECK(keeper != NULL, "no memory");
+    if (keeper == NULL)
+        abort();
     names_begin(&keeper->names);
     keeper->places = (struct places){.data = -1, .engine = -1, .disks = -1};
     keeper->listeners.keeper = keeper->notify.socket = keeper->engine.config = -1;

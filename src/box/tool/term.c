@@ -35,11 +35,12 @@
 
 #define EXIT_NOT_EXECUTABLE 126
 #define EXIT_NOT_FOUND 127
-/* What the terminal has not taken. Beyond it input waits, and a change of size behind it, too. */
-#define KEYS_MAX 131072
+/* What the terminal has not taken. Beyond it input waits, and a change of size behind it, too: so this is
+ * more than anybody types, and costs nothing until it is used. */
+#define KEYS_MAX ((1U << 20) + INPUT_MAX)
 /* Of input at once. The engine's pipe keeps packets of a page, which are read as a whole. */
-#define INPUT_MAX 65536
-#define OUTPUT_MAX 65536
+#define INPUT_MAX 65536U
+#define OUTPUT_MAX 65536U
 
 extern char **environ;
 
@@ -256,6 +257,8 @@ static void take_frames(struct terminal *terminal, const char *data, size_t size
 
 static void pack(struct bytes *bytes)
 {
+    if (bytes->to <= KEYS_MAX - INPUT_MAX)
+        return;
     memmove(bytes->data, bytes->data + bytes->from, bytes->to - bytes->from);
     bytes->to -= bytes->from;
     bytes->from = 0;

@@ -5,6 +5,7 @@
 #include "base/log.h"
 #include "front/native/audit.h"
 #include "front/native/parts.h"
+#include "front/native/telemetry.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -14,23 +15,15 @@
 #define SHOWN_MAX 64 /* of a sandbox's name or id, as it was sent */
 #define SANDBOX_ROUTE "/v1/sandboxes/{id}"
 
-void account_open(struct account *account)
-{
-    unsigned char bytes[4];
-
-    if (getrandom(bytes, sizeof(bytes), 0) != (ssize_t)sizeof(bytes))
-        memset(bytes, 0, sizeof(bytes));
-    (void)snprintf(account->prefix, sizeof(account->prefix), "r%02x%02x%02x%02x", bytes[0],
-                   bytes[1], bytes[2], bytes[3]);
-}
-
 void account_begin(struct native *native, struct job *job)
 {
-    struct account *account = &native->account;
+    uint64_t number = 0;
 
+    /* At random: by numbers in order each client would know how much the others ask. */
+    if (getrandom(&number, sizeof(number), GRND_NONBLOCK) != (ssize_t)sizeof(number))
+        number = clock_monotonic_ns();
     job->began_ns = clock_monotonic_ns();
-    (void)snprintf(job->id, sizeof(job->id), "%s-%llx", account->prefix,
-                   (unsigned long long)++account->requests);
+    (void)snprintf(job->id, sizeof(job->id), "r%016llx", (unsigned long long)number);
     http_add_header(job->request, "Cove-Request-Id", job->id);
 }
 
@@ -92,6 +85,68 @@ static void print_line(struct out *out, const struct http_request *request, cons
     out_object_end(out);
 }
 
+/* ---- the spans ---- */
+
+static void fill_random(void *bytes, size_t size)
+{
+    if (getrandom(bytes, size, 0) != (ssize_t)size)
+        memset(bytes, 1, size);
+}
+
+static void add_steps(struct telemetry *telemetry, const struct job *job,
+                      const struct telemetry_span *whole)
+{
+    for (size_t i = 0; i < job->steps_count; i++) {
+        const struct job_step *step = &job->steps[i];
+        struct telemetry_span span = {
+            .name = step->name, .begin_ns = step->begin_ns, .end_ns = step->end_ns};
+
+        memcpy(span.trace, whole->trace, sizeof(span.trace));
+        memcpy(span.parent, whole->id, sizeof(span.parent));
+        memcpy(span.tenant, whole->tenant, sizeof(span.tenant));
+        memcpy(span.sandbox, whole->sandbox, sizeof(span.sandbox));
+        fill_random(span.id, sizeof(span.id));
+        telemetry_add(telemetry, &span);
+    }
+}
+
+/* Nobody wants to see his own probes. */
+static bool is_traced(const struct native *native, const struct http_route *route)
+{
+    return route != NULL && route->handler != metrics_page &&
+           !routes_row((size_t)(route - native->routes))->is_open;
+}
+
+static void trace(struct native *native, const struct http_request *request, const struct job *job,
+                  unsigned status)
+{
+    const struct http_route *route = http_route(request);
+    const char *parent = http_header(request, "traceparent"), *id = http_param(request, "id");
+    struct telemetry_span span = {.is_server = true, .status = status, .code = job->code};
+    bool is_sampled = true;
+
+    if (!is_traced(native, route))
+        return;
+    if (parent == NULL || !telemetry_parent(parent, span.trace, span.parent, &is_sampled)) {
+        fill_random(span.trace, sizeof(span.trace));
+        memset(span.parent, 0, sizeof(span.parent));
+    }
+    if (!is_sampled)
+        return;
+    fill_random(span.id, sizeof(span.id));
+    span.begin_ns = job_wall_ns(job->began_ns);
+    span.end_ns = job_wall_ns(clock_monotonic_ns());
+    span.name = route->method;
+    span.route = route->pattern;
+    if (!is_of_sandbox(route->pattern) || id == NULL)
+        id = job->sandbox;
+    (void)snprintf(span.tenant, sizeof(span.tenant), "%s", job->caller.tenant);
+    (void)snprintf(span.sandbox, sizeof(span.sandbox), "%s", id);
+    (void)snprintf(span.request, sizeof(span.request), "%s", job->id);
+    telemetry_add(native->options.telemetry, &span);
+    add_steps(native->options.telemetry, job, &span);
+}
+
 /* True: it gets its line. What was left out is told by a line of its own before the next. */
 static bool refusal_may(struct native *native, struct out *out)
 {
@@ -139,6 +194,8 @@ void account_over(const struct http_request *request, unsigned status, void *dat
         log_say(LOG_LEVEL_WARN, "request_failed", "%s of %s: %s request=%s status=%u",
                 http_method(request), http_pattern(request) != NULL ? http_pattern(request) : "?",
                 job->code != NULL ? job->code : "?", job->id, status);
+    if (native->options.telemetry != NULL && job != NULL)
+        trace(native, request, job, status);
     if (native->options.audit == NULL || (is_refusal(job, status) && !refusal_may(native, out)))
         return;
     out_reset(out, NATIVE_KEPT_BYTES);

@@ -2,6 +2,7 @@
  * like and what of it is kept for a repetition. */
 #include "front/native/parts.h"
 
+#include "base/clock.h"
 #include "base/parse.h"
 #include "front/native/problem.h"
 #include "front/native/text.h"
@@ -21,6 +22,23 @@ uint64_t job_wall_ms(void)
 
     (void)clock_gettime(CLOCK_REALTIME, &now);
     return (uint64_t)now.tv_sec * 1000 + (uint64_t)now.tv_nsec / 1000000;
+}
+
+uint64_t job_wall_ns(uint64_t monotonic_ns)
+{
+    struct timespec now;
+
+    (void)clock_gettime(CLOCK_REALTIME, &now);
+    return (uint64_t)now.tv_sec * 1000000000U + (uint64_t)now.tv_nsec -
+           (clock_monotonic_ns() - monotonic_ns);
+}
+
+void job_step(struct job *job, const char *name, uint64_t begin_ns, uint64_t end_ns)
+{
+    if (job->native->options.telemetry == NULL || end_ns < begin_ns ||
+        job->steps_count == sizeof(job->steps) / sizeof(job->steps[0]))
+        return;
+    job->steps[job->steps_count++] = (struct job_step){name, begin_ns, end_ns};
 }
 
 /* ---- a job's life ---- */

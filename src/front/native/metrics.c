@@ -141,6 +141,13 @@ static void print_http(struct out *out, const struct native *native)
     one(out, "cove_http_received_bytes_total", "counter", "Bytes from clients.",
         counts.received_bytes);
     one(out, "cove_http_sent_bytes_total", "counter", "Bytes to clients.", counts.sent_bytes);
+    if (native->options.telemetry != NULL) {
+        uint64_t sent, dropped;
+
+        telemetry_count(native->options.telemetry, &sent, &dropped);
+        one(out, "cove_spans_sent_total", "counter", "Spans that the collector took.", sent);
+        one(out, "cove_spans_dropped_total", "counter", "Spans that it did not.", dropped);
+    }
     if (native->options.audit != NULL)
         one(out, "cove_audit_lost_lines_total", "counter",
             "Lines of the audit log that could not be written.", audit_lost(native->options.audit));
@@ -243,6 +250,8 @@ static void print_process_of_engine(struct out *out, const struct native *native
          (uint64_t)(used.ru_utime.tv_usec + used.ru_stime.tv_usec) * 1000;
     begin(out, "cove_build_info", "gauge", "1; the label says which version this is.");
     say(out, "cove_build_info{version=\"%s\"} 1\n", native->options.version);
+    one(out, "cove_engine_restarts_total", "counter",
+        "Engines that came after another since the keeper began.", native->options.restarts);
     begin(out, "process_start_time_seconds", "gauge",
           "When this engine began; a later one is a restart.");
     seconds(out, "process_start_time_seconds", started * 1000000);

@@ -5,6 +5,7 @@
 
 #include "engine/engine.h"
 #include "front/native/audit.h"
+#include "front/native/telemetry.h"
 #include "http/http.h"
 
 struct native_options {
@@ -14,8 +15,10 @@ struct native_options {
     /* What a request may call this host, beside loopback names and addresses: NULL-terminated; copied.
      * NULL: nothing else. */
     const char *const *hosts;
-    struct audit *audit; /* or NULL; outlives the native */
-    uid_t owner;         /* who may use the unix socket, beside root; (uid_t)-1: nobody */
+    uint64_t restarts;           /* engines before this one, since the keeper began */
+    struct audit *audit;         /* or NULL; outlives the native */
+    struct telemetry *telemetry; /* the same */
+    uid_t owner;                 /* who may use the unix socket, beside root; (uid_t)-1: nobody */
 };
 
 /* The routes, the limits of streams and the two callbacks of struct http_options; `data` is the native,

@@ -34,8 +34,8 @@ struct native {
     struct once_table *once;
     struct stream *streams;
     struct watcher *watchers; /* files_watch.c */
-    uv_timer_t *timer; /* of keepalives */
-    uv_idle_t *idle;   /* while a stream wants its turn */
+    uv_timer_t *timer;        /* of keepalives */
+    uv_idle_t *idle;          /* while a stream wants its turn */
     char chunk[NATIVE_CHUNK];
 };
 
@@ -56,8 +56,13 @@ struct job {
     uint64_t began_ns;                                /* monotonic */
     const char *code;                                 /* of the problem it was answered with */
     char sandbox[24];                                 /* that it made */
-    bool is_first;                                    /* its command is the sandbox's first */
-    bool has_url_token;                               /* its query has the parameter `token` */
+    struct job_step {
+        const char *name;
+        uint64_t begin_ns, end_ns; /* wall clock */
+    } steps[2];                    /* that are worth a span of their own */
+    size_t steps_count;
+    bool is_first;      /* its command is the sandbox's first */
+    bool has_url_token; /* its query has the parameter `token` */
 };
 
 /* ---- admit.c ---- */
@@ -120,6 +125,9 @@ void problem_answer(struct native *native, struct http_request *request, unsigne
                     const char *code, const char *detail, unsigned retry_after_s);
 
 uint64_t job_wall_ms(void);
+void job_step(struct job *job, const char *name, uint64_t begin_ns, uint64_t end_ns);
+/* What the monotonic clock said then, as the wall clock says it. */
+uint64_t job_wall_ns(uint64_t monotonic_ns);
 
 /* ---- streams.c: answers without end ---- */
 

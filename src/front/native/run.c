@@ -191,6 +191,7 @@ static void answer_exec(struct run *run, struct proc *proc)
     int status;
 
     proc_look(proc, &view);
+    job_step(job, "command", view.started_ms * 1000000, view.ended_ms * 1000000);
     job->is_first = strcmp(view.id, "1") == 0;
     choose_range(run, &view);
     if (run->to[0] - run->from[0] + run->to[1] - run->from[1] > AT_ONCE) {

@@ -2,6 +2,7 @@
 #include "front/native/body.h"
 #include "front/native/parts.h"
 
+#include "base/clock.h"
 #include "base/parse.h"
 #include "base/sha256.h"
 
@@ -50,6 +51,12 @@ static void created(void *arg, const struct sandbox_view *view, bool is_new,
         return;
     }
     add_revision(job, view);
+    if (is_new && view->boxed_ns > view->begun_ns) {
+        uint64_t boxed_ns = job_wall_ns(view->boxed_ns);
+
+        job_step(job, "keeper", job_wall_ns(view->begun_ns), boxed_ns);
+        job_step(job, "commit", boxed_ns, job_wall_ns(clock_monotonic_ns()));
+    }
     (void)snprintf(job->sandbox, sizeof(job->sandbox), "%s", view->id);
     (void)snprintf(location, sizeof(location), "/v1/sandboxes/%s", view->id);
     print_sandbox(job_out(job), NULL, view, &is_new);

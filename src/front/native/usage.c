@@ -33,7 +33,7 @@ HANDLER(usage_get)
 {
     static const char *const no_query[] = {NULL};
     struct native *native = data;
-    struct job *job = job_begin(request, ENGINE_READ);
+    struct job *job = job_begin_for(request, ENGINE_LOOK);
 
     if (job != NULL && job_query(job, no_query))
         engine_usage(native->options.engine, &job->caller, http_param(request, "id"), answer_usage,
