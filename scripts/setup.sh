@@ -15,7 +15,7 @@ test="$build git python3-pytest python3-yaml python3-venv python3-websockets pyt
     clang-14 clang-tidy-14 clang-format-14 cppcheck
     bubblewrap crun busybox-static erofs-utils e2fsprogs mmdebstrap sqlite3 openssh-client sudo
     attr libcap2-bin procps strace tar xz-utils mount uidmap curl openssl zsh fish mandoc
-    python3-prometheus-client python3-protobuf python3-pip"
+    python3-prometheus-client python3-protobuf python3-pip tmux vim htop"
 bench="$build bubblewrap crun busybox-static"
 # What else an arm64 build needs are packages of that architecture: scripts/arm64.sh.
 arm64="$build gcc-aarch64-linux-gnu libc6-dev-arm64-cross linux-libc-dev-arm64-cross qemu-user-static"
@@ -41,6 +41,9 @@ python3 3.11.2-1+b1
 python3-pytest 7.2.1-2
 python3-websockets 10.4-1
 python3-wsproto 1.2.0-1
+tmux 3.3a-3
+vim 2:9.0.1378-2+deb12u2
+htop 3.2.2-2
 clang-14 1:14.0.6-12
 cppcheck 2.10-2
 bubblewrap 0.8.0-2+deb12u1

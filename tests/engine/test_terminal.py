@@ -403,6 +403,7 @@ def test_a_terminal_lives_through_kills_of_the_engine(serve, api, box, start):
     shown = b""
     watcher = Watcher(serve, box, process, **{"from": 0})
     watcher.sees("ready")
+    watcher.hears("attached")
     for kill in range(5):
         for _ in range(20):
             watcher.type("x" * 50000)
@@ -410,6 +411,7 @@ def test_a_terminal_lives_through_kills_of_the_engine(serve, api, box, start):
         shown += watcher.shown
         watcher.close()
         watcher = Watcher(serve, box, process, **{"from": watcher.offset})
+        watcher.hears("attached")
         watcher.tell(type="resize", rows=30 + kill, columns=90)
         watcher.type(f"kill {kill}\n")
         watcher.sees(f"kill {kill}\n")

@@ -15,7 +15,7 @@
 #define SHOWN_MAX 64 /* of a sandbox's name or id, as it was sent */
 #define SANDBOX_ROUTE "/v1/sandboxes/{id}"
 
-void account_begin(struct native *native, struct job *job)
+void account_begin(struct job *job)
 {
     uint64_t number = 0;
 

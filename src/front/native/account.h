@@ -16,5 +16,5 @@ struct account {
 };
 
 /* The request begins: gives it its id, which the answer's header tells. */
-void account_begin(struct native *native, struct job *job);
+void account_begin(struct job *job);
 void account_over(const struct http_request *request, unsigned status, void *native);

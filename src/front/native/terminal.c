@@ -372,7 +372,8 @@ static void choose_place(struct terminal *terminal, const struct proc_view *view
     terminal->at = sensible_place(terminal, terminal->at);
 }
 
-/* The terminal has the size of who came last. */
+/* The terminal has the size of who came last. Whoever says from where he goes on has the screen as it is;
+ * who has only the end of what was printed gets it drawn. */
 static void fit(struct terminal *terminal)
 {
     uint16_t rows = (uint16_t)terminal->rows, columns = (uint16_t)terminal->columns;
@@ -380,7 +381,7 @@ static void fit(struct terminal *terminal)
 
     if (rows == 0 || terminal->is_read_only)
         return;
-    if (terminal->live > 0)
+    if (terminal->live > 0 && !terminal->has_from)
         (void)proc_redraw(terminal->proc, rows, columns, &ignored);
     else
         (void)proc_resize(terminal->proc, rows, columns, &ignored);
