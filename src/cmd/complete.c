@@ -154,7 +154,7 @@ static void out_of_time(int number)
 static void be_quick(void)
 {
     const struct itimerval most = {
-        .it_value = {.tv_sec = PATIENCE_MS / 1000, .tv_usec = PATIENCE_MS % 1000 * 1000}};
+        .it_value = {.tv_sec = PATIENCE_MS / 1000, .tv_usec = PATIENCE_MS % 1000 * 1000L}};
 
     (void)signal(SIGALRM, out_of_time);
     (void)setitimer(ITIMER_REAL, &most, NULL);
@@ -328,10 +328,11 @@ static void offer_word(struct answer *answer, const struct option_table *table, 
     const struct option_row *open = NULL; /* its value comes next */
     const char *last = argv[argc - 1];
     bool ended = false;
+    bool in_command = false;
     size_t count = 0;
     char name[64];
 
-    for (int i = 1; i < argc - 1; i++) {
+    for (int i = 1; i < argc - 1 && !in_command; i++) {
         const char *value = NULL;
 
         if (open != NULL) {
@@ -345,18 +346,17 @@ static void offer_word(struct answer *answer, const struct option_table *table, 
             ended = true;
         } else {
             answer->sandbox = count++ == 0 ? argv[i] : answer->sandbox;
+            in_command = table->command_follows && count > table->words;
         }
     }
     if (strcmp(last, "=") == 0)
         answer->prefix = "";
-    if (table->command_follows && count > table->words)
-        offer_files(answer); /* what its words are, it knows */
-    else if (open != NULL)
+    if (open != NULL)
         offer_kind(answer, open->argument);
-    else if (!ended && last[0] == '-')
+    else if (!ended && last[0] == '-' && !in_command)
         offer_options(answer, table);
-    else if (table->command_follows && count == table->words)
-        offer_files(answer);
+    else if (table->command_follows && count >= table->words)
+        offer_files(answer); /* what the words of a command are, it knows */
     else {
         usage_word(table->usage, count, name);
         offer_kind(answer, name);

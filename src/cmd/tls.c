@@ -74,6 +74,7 @@ enum certificate_fault {
 
 struct tls {
     void *library;
+// NOLINTNEXTLINE(bugprone-macro-parentheses): a type cannot stand in them
 #define DECLARE(result, name, parameters) result(*name) parameters;
     FUNCTIONS(DECLARE)
 #undef DECLARE

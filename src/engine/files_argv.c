@@ -147,11 +147,11 @@ static int add_all(struct list *list, const struct files_spec *spec, const char 
 {
     bool searches = (BIT(spec->verb) & (SEARCH | BIT(FILES_LIST))) != 0;
 
+    add(list, files_rows[spec->verb].name);
     if (*beneath != '\0') {
         add(list, "--beneath");
         add(list, beneath);
     }
-    add(list, files_rows[spec->verb].name);
     for (size_t i = 0; i < OPTIONS; i++)
         if ((options[i].verbs & BIT(spec->verb)) != 0)
             add_option(list, options[i].option, options[i].kind,

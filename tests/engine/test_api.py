@@ -88,7 +88,7 @@ def runs(client, process):
 
 def routes_of_source():
     text = (NATIVE / "routes.c").read_text()
-    defined = dict(re.findall(r'#define (SANDBOX|PROCESS) (.*)', text))
+    defined = dict(re.findall(r'#define (SANDBOX|PROCESS|FILES) (.*)', text))
     rows = re.findall(r'\{\{"([A-Z]+)", ([^,]+),', text)
     assert len(rows) > 20
 

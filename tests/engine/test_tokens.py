@@ -40,8 +40,8 @@ def shared(serve):
         assert client.delete(path).status == 204
 
 
-def token(client, path, *verbs, **more):
-    answer = client.post(f"{path}/tokens", {"verbs": verbs, **more})
+def token(client, sandbox, *verbs, **more):
+    answer = client.post(f"{sandbox}/tokens", {"verbs": verbs, **more})
     assert answer.status == 201, answer
     assert answer.headers["Cache-Control"] == "no-store"
     return answer.json

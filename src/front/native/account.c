@@ -15,23 +15,15 @@
 #define SHOWN_MAX 64 /* of a sandbox's name or id, as it was sent */
 #define SANDBOX_ROUTE "/v1/sandboxes/{id}"
 
-void account_open(struct account *account)
+void account_begin(struct job *job)
 {
-    unsigned char bytes[4];
+    uint64_t number = 0;
 
-    if (getrandom(bytes, sizeof(bytes), 0) != (ssize_t)sizeof(bytes))
-        memset(bytes, 0, sizeof(bytes));
-    (void)snprintf(account->prefix, sizeof(account->prefix), "r%02x%02x%02x%02x", bytes[0],
-                   bytes[1], bytes[2], bytes[3]);
-}
-
-void account_begin(struct native *native, struct job *job)
-{
-    struct account *account = &native->account;
-
+    /* At random: by numbers in order each client would know how much the others ask. */
+    if (getrandom(&number, sizeof(number), GRND_NONBLOCK) != (ssize_t)sizeof(number))
+        number = clock_monotonic_ns();
     job->began_ns = clock_monotonic_ns();
-    (void)snprintf(job->id, sizeof(job->id), "%s-%llx", account->prefix,
-                   (unsigned long long)++account->requests);
+    (void)snprintf(job->id, sizeof(job->id), "r%016llx", (unsigned long long)number);
     http_add_header(job->request, "Cove-Request-Id", job->id);
 }
 

@@ -10,14 +10,11 @@ struct native;
 struct job;
 
 struct account {
-    char prefix[12]; /* of this engine's request ids */
-    uint64_t requests;
     /* Refusals are cheap to cause, so there is a bound on how many lines of a second they get. */
     uint64_t refused_second;
     unsigned refused, left_out;
 };
 
-void account_open(struct account *account);
 /* The request begins: gives it its id, which the answer's header tells. */
-void account_begin(struct native *native, struct job *job);
+void account_begin(struct job *job);
 void account_over(const struct http_request *request, unsigned status, void *native);

@@ -82,7 +82,7 @@ int job_new(struct native *native, struct http_request *request, struct job **ou
     job->native = native;
     job->request = request;
     http_set_data(request, job, job_free);
-    account_begin(native, job);
+    account_begin(job);
     *out = job;
     return 0;
 }

@@ -115,7 +115,6 @@ int native_new(const struct native_options *options, struct native **out, struct
         return error_set(err, "no_memory", 0, "there is no memory for the native API");
     native->options = *options;
     native->options.hosts = NULL;
-    account_open(&native->account);
     native->routes = calloc(ROWS, sizeof(*native->routes));
     native->metrics.routes = calloc(ROWS + 1, sizeof(*native->metrics.routes));
     native->metrics.started_ms = job_wall_ms();
