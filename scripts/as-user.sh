@@ -55,7 +55,7 @@ if ! as_user test -r "$here/tests/box/harness.py" -a -x "$build/test/cove" -a -x
         README.md "$here"
     mkdir "$here/build"
     (cd "$build" && cp -r --parents cove cove-keeper cove-engine test/cove test/cove-keeper \
-        test/cove-engine test/src/box test/src/base test/src/keeper/build.h src/lib \
+        src/box/cove-tool src/box/cove-grep test/cove-engine test/src/box test/src/base test/src/keeper/build.h src/lib \
         meson-uninstalled "$here/build")
     chmod -R a+rX "$here"
     build=$here/build

@@ -10,11 +10,11 @@ set -eu
 group=${1:-build}
 
 build='gcc make meson ninja-build pkg-config musl-tools linux-libc-dev libc6-dev libjansson-dev
-    libuv1-dev libsqlite3-dev python3'
+    libuv1-dev libsqlite3-dev libpcre2-dev python3'
 test="$build git python3-pytest python3-yaml python3-venv python3-websockets python3-wsproto
     clang-14 clang-tidy-14 clang-format-14 cppcheck
     bubblewrap crun busybox-static erofs-utils e2fsprogs mmdebstrap sqlite3 openssh-client sudo
-    attr libcap2-bin procps strace tar xz-utils mount uidmap curl openssl zsh fish mandoc
+    attr libarchive-tools libcap2-bin procps strace tar xz-utils mount uidmap curl openssl zsh fish mandoc
     python3-prometheus-client"
 bench="$build bubblewrap crun busybox-static"
 # What else an arm64 build needs are packages of that architecture: scripts/arm64.sh.
@@ -36,6 +36,7 @@ musl-tools 1.2.3-1
 libjansson-dev 2.14-2
 libuv1-dev 1.44.2-1+deb12u1
 libsqlite3-dev 3.40.1-2+deb12u2
+libpcre2-dev 10.42-1+deb12u2
 python3 3.11.2-1+b1
 python3-pytest 7.2.1-2
 python3-websockets 10.4-1
