@@ -188,6 +188,9 @@ def liar(tmp_path):
         def get_request(self):
             return self.socket.accept()[0], ("liar", 0)
 
+        def handle_error(self, *_):
+            """Who is lied to hangs up."""
+
     path = tmp_path / "liar.sock"
     with Server(str(path), Handler) as server:
         thread = threading.Thread(target=server.serve_forever, daemon=True)
