@@ -30,7 +30,8 @@ def run_tester(server, *options):
                "run", DOCUMENT, "--url", f"http://127.0.0.1:{server.port}", "--no-color",
                "--header", f"Authorization: Bearer {server.key}", *options]
     environment = dict(os.environ, PYTHONPATH=str(PACKAGES), COVE_API_PORT=str(server.port),
-                       COVE_API_KEY=server.key, PYTHONDONTWRITEBYTECODE="1")
+                       COVE_API_KEY=server.key, SCHEMATHESIS_HOOKS=str(HERE / "hooks.py"),
+                       PYTHONDONTWRITEBYTECODE="1")
     done = subprocess.run(command, env=environment, cwd=server.directory, text=True,
                           stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
                           timeout=3600 * harness.PATIENCE, check=False)
