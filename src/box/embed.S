@@ -2,7 +2,8 @@
  *
  * They are copied into a sealed memfd when a box is made, so that nothing of the host has to be
  * visible in the box and nothing in it can change them. The build passes the paths as EMBED_INIT
- * and EMBED_ZYGOTE, and for another object, which only the engine links, as EMBED_TOOL. Read-only data: this must never become part of a writable section. */
+ * and EMBED_ZYGOTE, and for another object, which only the engine links, as
+ * EMBED_TOOL and EMBED_GREP. Read-only data: this must never become part of a writable section. */
 #ifdef __CET__
 #include <cet.h>
 #endif
@@ -29,6 +30,7 @@ embed_\name\()_end:
 #endif
 #ifdef EMBED_TOOL
     embed tool, EMBED_TOOL
+    embed grep, EMBED_GREP
 #endif
 
     .section .note.GNU-stack, "", %progbits

@@ -13,6 +13,7 @@
 #include <unistd.h>
 
 #define CMD_LINE_MAX 1024
+#define CMD_WORD_MAX 32 /* of names that a misspelt one is compared with */
 
 bool cmd_has_colours(int fd)
 {

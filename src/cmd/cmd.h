@@ -11,8 +11,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-#define CMD_FAILED 125  /* cove itself failed; what env(1) and container engines use */
-#define CMD_WORD_MAX 32 /* of names that a misspelt one is compared with */
+#define CMD_FAILED 125 /* cove itself failed; what env(1) and container engines use */
 
 struct option_table;
 

@@ -97,7 +97,7 @@ struct files_item {
         struct {
             uint64_t line, offset;
             uint32_t column, length, column16, length16;
-            bool is_cut;
+            bool is_cut, is_context;
             const char *text;
             size_t size;
         } match;

@@ -110,6 +110,7 @@ static bool take_match(struct cursor *cursor, struct files_item *item)
     item->match.column16 = raw.column16;
     item->match.length16 = raw.length16;
     item->match.is_cut = raw.is_cut != 0;
+    item->match.is_context = raw.is_context != 0;
     item->match.text = cursor->at;
     item->match.size = cursor->left;
     return true;

@@ -40,6 +40,7 @@ static const char *reason(unsigned status)
         {416, "Range Not Satisfiable"},
         {417, "Expectation Failed"},
         {422, "Unprocessable Content"},
+        {426, "Upgrade Required"},
         {429, "Too Many Requests"},
         {431, "Request Header Fields Too Large"},
         {500, "Internal Server Error"},
@@ -48,6 +49,7 @@ static const char *reason(unsigned status)
         {503, "Service Unavailable"},
         {504, "Gateway Timeout"},
         {505, "HTTP Version Not Supported"},
+        {507, "Insufficient Storage"},
     };
 
     for (size_t i = 0; i < sizeof(known) / sizeof(known[0]); i++) {

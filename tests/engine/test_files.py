@@ -649,6 +649,43 @@ def test_a_key_that_may_only_look_does_not_write(serve, files, here):
     assert files.get(f"{here}/file").bytes == b"1"
 
 
+def test_a_token_of_a_directory_reaches_nothing_beside_it(serve, files, here):
+    files.run(f"cd {here}; mkdir mine; echo in >mine/file; echo out >beside; ln -s ../beside mine/link; "
+              "ln -s .. mine/up")
+    made = files.client.post(f"{files.path}/tokens", {
+        "verbs": ["files_read", "files_write"], "path": f"{here}/mine"}).json
+    with serve.tcp(made["token"]) as holder:
+        theirs = Files(holder, files.path)
+        assert theirs.get(f"{here}/mine/file").bytes == b"in\n"
+        assert theirs.put(f"{here}/mine/new", b"1").status == 200
+        assert theirs.list(f"{here}/mine").status == 200
+        for path in (f"{here}/beside", f"{here}/mine/link", f"{here}/mine/up/beside",
+                     f"{here}/mine/../beside", "/etc/passwd", "../beside"):
+            for answer in (theirs.get(path), theirs.stat(path, follow="true"),
+                           theirs.put(path, b"evil", new="false", parents="false"),
+                           theirs.post("chmod", path=path, mode="0777"),
+                           theirs.post("remove", path=f"{here}/mine/up/beside"),
+                           theirs.post("copy", **{"from": path, "to": f"{here}/mine/stolen"}),
+                           theirs.post("move", **{"from": f"{here}/mine/new", "to": path,
+                                                  "replace": True})):
+                if answer.status == 200:  # a link of its own may be replaced or removed
+                    assert path.endswith("/link") and b"out" not in answer.bytes, (path, answer)
+                    files.run(f"cd {here}; ln -sf ../beside mine/link; echo 1 >mine/new")
+        body, headers = form([(f"{here}/evil", b"1")])
+        answer = holder.ask("POST", f"{files.path}/files", body, headers)
+        assert answer.status != 200 or "error" in answer.json["files"][0], answer
+        assert holder.ask("PUT", f"{files.path}/tar", b"", {}, {"path": here}).status != 200
+        assert holder.get(f"{files.path}/tar", query={"path": here}).status != 200
+    assert files.get(f"{here}/beside").bytes == b"out\n"
+    assert sorted(names(files.list(here))) == ["beside", "mine"]
+
+
+def test_a_token_to_look_reads_no_file(serve, files):
+    made = files.client.post(f"{files.path}/tokens", {"verbs": ["look", "exec"]}).json
+    with serve.tcp(made["token"]) as holder:
+        assert Files(holder, files.path).get("/etc/passwd").code == "forbidden"
+
+
 # ---- a sandbox that is stopped -----------------------------------------------------------------
 
 def test_a_stopped_sandbox_without_a_disk_has_no_files(serve):

@@ -76,10 +76,10 @@ def parse_change(payload):
 
 
 def parse_match(payload):
-    line, offset, column, length, column16, length16, is_cut, _ = MATCH_FORMAT.unpack_from(payload)
+    line, offset, column, length, column16, length16, is_cut, is_context = MATCH_FORMAT.unpack_from(payload)
     path, text = payload[MATCH_FORMAT.size:].split(b"\0", 1)
     return types.SimpleNamespace(line=line, offset=offset, column=column, length=length,
-                                 column16=column16, length16=length16, is_cut=is_cut, path=path,
+                                 column16=column16, length16=length16, is_cut=is_cut, is_context=is_context, path=path,
                                  text=text)
 
 

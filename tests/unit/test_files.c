@@ -31,7 +31,7 @@ static void test_words(void)
     struct files_spec spec = files_spec(FILES_STAT, one);
 
     check_words(&spec, "", "stat -- /a b");
-    check_words(&spec, "/home", "--beneath /home stat -- /a b");
+    check_words(&spec, "/home", "stat --beneath /home -- /a b");
     spec.recursive = true; /* it has none */
     spec.mode = 0644;
     check_words(&spec, "", "stat -- /a b");

@@ -8,6 +8,13 @@
 #include <stddef.h>
 #include <string.h>
 
+static int verb_find(struct tool *tool, struct error *err)
+{
+    if (tool->options.pattern != NULL)
+        return fail(err, 0, "bad_option", "find by a pattern: that is what cove-grep does");
+    return search_find(tool, NULL, NULL, err);
+}
+
 static const struct tool_row rows[] = {
     {"stat", 1, UINT_MAX, verb_stat},
     {"list", 1, 1, verb_list},

@@ -216,6 +216,18 @@ struct tool_row {
 /* The whole of a program of these verbs; argv[0] is the verb. Returns its exit status. */
 int tool_run(const struct tool_row *rows, int argc, char **argv);
 
+/* ---- search.c ---- */
+
+/* Whether it is one that is looked for: of what is below the operand. */
+typedef bool (*search_accepts)(void *arg, const char *below);
+int verb_list(struct tool *tool, struct error *err);
+int search_find(struct tool *tool, search_accepts accepts, void *arg, struct error *err);
+int search_globs_check(const struct options *options, struct error *err); /* "bad_pattern" */
+uint64_t search_until(const struct options *options);                     /* 0: no limit of time */
+bool search_is_hidden(const struct options *options, const char *name);
+
+/* ---- run.c ---- */
+
 /* The entry of a place, as TOOL_ENTRY or TOOL_WROTE. */
 int tool_tell(struct tool *tool, uint32_t type, unsigned operand, const char *path,
               const struct place *place, struct error *err);

@@ -10,7 +10,8 @@ int tool_programs_open(int programs[TOOL_PROGRAMS], struct error *err)
     for (int i = 0; i < TOOL_PROGRAMS; i++)
         programs[i] = -1;
     programs[TOOL_PROGRAM_TOOL] = box_program("cove-tool", embed_tool_start, embed_tool_end, err);
-    return programs[TOOL_PROGRAM_TOOL] < 0 ? -1 : 0;
+    programs[TOOL_PROGRAM_GREP] = box_program("cove-grep", embed_grep_start, embed_grep_end, err);
+    return programs[TOOL_PROGRAM_TOOL] < 0 || programs[TOOL_PROGRAM_GREP] < 0 ? -1 : 0;
 }
 
 void tool_programs_close(int programs[TOOL_PROGRAMS])

@@ -374,11 +374,12 @@ static bool size_of(const char *text, uint16_t *out)
 
 int term_main(int argc, char **argv)
 {
-    static struct terminal terminal = {.master = -1, .slave = -1, .signals = -1};
+    static struct terminal terminal; /* large: set below, and not in the program's file */
     bool is_shell = argc > 3 && strcmp(argv[3], "--shell") == 0;
     int command = is_shell ? 5 : 4;
     uint16_t rows, columns;
 
+    terminal.master = terminal.slave = terminal.signals = -1;
     if (argc <= command || !size_of(argv[1], &rows) || !size_of(argv[2], &columns) ||
         strcmp(argv[command - 1], "--") != 0)
         return 2;

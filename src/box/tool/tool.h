@@ -91,12 +91,12 @@ enum tool_file_flags {
 };
 
 struct tool_match {
-    uint64_t line;           /* from 1; 0 where the file is not text */
-    uint64_t offset;         /* of the line, in bytes */
-    uint32_t column, length; /* of the first match in it, in bytes; length 0: a line of context */
+    uint64_t line;               /* from 1; 0 where the file is not text */
+    uint64_t offset;             /* of the line, in bytes */
+    uint32_t column, length;     /* of the first match in it, in bytes; from 0 */
     uint32_t column16, length16; /* the same in UTF-16 units */
     uint32_t is_cut;             /* the line is longer than what is sent */
-    uint32_t pad;
+    uint32_t is_context;         /* no match, but near one; `column` and `length` say nothing */
 };
 
 struct tool_change {

@@ -9,8 +9,6 @@
 int term_main(int argc, char **argv);
 
 int verb_stat(struct tool *tool, struct error *err);
-int verb_list(struct tool *tool, struct error *err);
-int verb_find(struct tool *tool, struct error *err);
 int verb_usage(struct tool *tool, struct error *err);
 int verb_read(struct tool *tool, struct error *err);
 int verb_write(struct tool *tool, struct error *err);

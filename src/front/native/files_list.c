@@ -61,7 +61,7 @@ static void print_cut_text(struct out *out, const char *key, const void *text, s
 
 static void print_match(struct out *out, const struct files_item *item)
 {
-    bool is_match = item->match.length > 0;
+    bool is_match = !item->match.is_context;
 
     out_object(out, NULL);
     out_text(out, "type", is_match ? "match" : "context");
@@ -119,7 +119,7 @@ static void print_end(struct out *out, const struct call *call, const struct fil
 
 static bool counts(const struct files_item *item)
 {
-    return item->kind == FILES_ENTRY || (item->kind == FILES_MATCH && item->match.length > 0);
+    return item->kind == FILES_ENTRY || (item->kind == FILES_MATCH && !item->match.is_context);
 }
 
 /* ---- as lines ---- */
