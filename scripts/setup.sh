@@ -124,20 +124,24 @@ if ! command -v dpkg-query >/dev/null 2>&1 || ! command -v apt-get >/dev/null 2>
         "Debian calls:" $packages
 fi
 
-# What Debian does not have, pinned with its hash; only tests use it.
+# What Debian does not have, pinned with its hash; only tests use it. $1: where it goes, $2: the list.
 python_packages() {
-    target=${BUILD:-build}/python
-    if [ "$target/.done" -nt tests/requirements.txt ]; then
+    target=${BUILD:-build}/$1
+    if [ "$target/.done" -nt "$2" ]; then
         return
     fi
-    say "installing what tests/requirements.txt lists into $target"
+    say "installing what $2 lists into $target"
     /usr/bin/python3 -m pip install -q --no-deps --require-hashes --upgrade --target "$target" \
-        -r tests/requirements.txt || fail "the Python packages of the tests could not be installed"
+        -r "$2" || fail "the Python packages of $2 could not be installed"
     touch "$target/.done"
 }
 
+# Each in a directory of its own: the second has a newer pytest than Debian's, and only one program sees it.
 finish() {
-    [ "$group" != test ] || python_packages
+    if [ "$group" = test ]; then
+        python_packages python tests/requirements.txt
+        python_packages python-api tests/api/requirements.txt
+    fi
     exit 0
 }
 

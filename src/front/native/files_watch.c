@@ -41,6 +41,7 @@ struct watching {
     struct call call; /* first; its files are the watcher's */
     struct watcher *watcher;
     uint64_t at; /* the next to be told */
+    uint64_t for_ms;
     bool recursive;
     const char *user;
 };
@@ -321,6 +322,11 @@ static void more(struct stream *stream)
     pump((struct watching *)stream);
 }
 
+static void end(struct stream *stream)
+{
+    call_finish((struct call *)stream);
+}
+
 static bool begin_stream(struct watching *watching)
 {
     struct call *call = &watching->call;
@@ -328,6 +334,7 @@ static bool begin_stream(struct watching *watching)
     if (!job_stream(call->job, "application/x-ndjson"))
         return false;
     stream_add(&call->stream, call->job, true, more);
+    stream_end_after(&call->stream, watching->for_ms, end);
     call->is_stream = true;
     return true;
 }
@@ -403,7 +410,8 @@ static void begin(struct watching *watching, bool has_gap)
 
 HANDLER(files_watch)
 {
-    static const char *const known[] = {"path", "path_base64", "recursive", "cursor", "user", NULL};
+    static const char *const known[] = {"path", "path_base64", "recursive", "cursor",
+                                        "user", "for_ms",      NULL};
     struct job *job = job_begin_for(request, ENGINE_FILES_READ);
     const char *cursor = http_query(request, "cursor");
     struct watching *watching;
@@ -418,7 +426,8 @@ HANDLER(files_watch)
     watching->call.free_more = watching_free;
     watching->user = http_query(request, "user");
     if (files_query_path(&watching->call, NULL, &err) < 0 ||
-        job_query_flag(job, "recursive", &watching->recursive, &err) < 0) {
+        job_query_flag(job, "recursive", &watching->recursive, &err) < 0 ||
+        stream_query(job, &watching->for_ms, &err) < 0) {
         job_problem(job, &err);
         return;
     }

@@ -135,7 +135,8 @@ struct stream {
     struct stream *next, *previous;
     struct job *job;
     void (*more)(struct stream *stream);
-    uint64_t written_ms; /* monotonic */
+    void (*end)(struct stream *stream);
+    uint64_t written_ms, end_ms; /* monotonic; 0: it has no end */
     size_t turn_bytes;
     bool has_keepalive, is_full, wants_turn;
 };
@@ -143,6 +144,10 @@ struct stream {
 void stream_add(struct stream *stream, struct job *job, bool has_keepalive,
                 void (*more)(struct stream *stream));
 void stream_remove(struct stream *stream);
+/* `for_ms` of the query: how long the client wants to listen; 0: it does not say. */
+int stream_query(const struct job *job, uint64_t *for_ms, struct error *err);
+/* After stream_add(): `end`, which finishes the answer, is called after so long; 0: never. */
+void stream_end_after(struct stream *stream, uint64_t for_ms, void (*end)(struct stream *stream));
 /* Sends what was printed since job_out(). False: the client has enough to read, or others have their
  * turn now; `more` follows. */
 bool stream_send(struct stream *stream);

@@ -1,0 +1,215 @@
+"""What the tester is told beyond openapi.yaml: things that are there, so that its requests get further than
+404, and what to spare, so that it does not lock itself out.
+
+Loaded by schemathesis, of COVE_API_PORT and COVE_API_KEY. It must never make a wrong request right: only
+what stands for an id, a path or a time that is right already is replaced."""
+import collections
+import http.client
+import json
+import os
+import re
+import threading
+import zlib
+
+import schemathesis
+
+PORT = int(os.environ["COVE_API_PORT"])
+KEY = os.environ["COVE_API_KEY"]
+SPEC = {"disk_kind": "ephemeral", "resources": {"memory_bytes": 128 << 20, "disk_bytes": 32 << 20}}
+KEPT = 8  # sandboxes that the tester made; the oldest goes
+SANDBOX = "/v1/sandboxes/{id}"
+local = threading.local()
+
+
+class Failed(Exception):
+    pass
+
+
+def ask(method, path, body=None):
+    """A request of our own; its status, and what its JSON says."""
+    if not hasattr(local, "connection"):
+        local.connection = http.client.HTTPConnection("127.0.0.1", PORT, timeout=60)
+    headers = {"Authorization": f"Bearer {KEY}"}
+    if body is not None and not isinstance(body, bytes):
+        headers["Content-Type"] = "application/json"
+        body = json.dumps(body)
+    try:
+        local.connection.request(method, path, body, headers)
+        answer = local.connection.getresponse()
+        said = answer.read()
+    except (OSError, http.client.HTTPException):
+        local.connection.close()
+        raise
+    is_json = answer.headers.get("Content-Type") == "application/json"
+    return answer.status, json.loads(said) if is_json else None
+
+
+def made(path, body):
+    status, said = ask("POST", path, body)
+    if status != 201:
+        raise Failed(f"POST {path}: {status} {said}")
+    return said["id"]
+
+
+class Things:
+    """What a request may be about. What has ended meanwhile is made again."""
+
+    def __init__(self):
+        self.sandboxes = {}
+        self.process = None
+        self.made = collections.deque()
+
+    def sandbox(self, use):
+        """`use`: "work" runs until the end, "life" may be stopped and deleted by any request."""
+        known = self.sandboxes.get(use)
+        if known is not None:
+            status, said = ask("GET", f"/v1/sandboxes/{known}")
+            if status == 200 and (use == "life" or said["state"] == "running"):
+                return known
+        self.sandboxes[use] = made("/v1/sandboxes", SPEC)
+        return self.sandboxes[use]
+
+    def running(self):
+        sandbox = self.sandbox("work")
+        if self.process is not None:
+            path = f"/v1/sandboxes/{sandbox}/processes/{self.process}"
+            status, said = ask("GET", path)
+            if status == 200 and said["state"] == "running":
+                return sandbox, self.process
+        self.process = made(f"/v1/sandboxes/{sandbox}/processes",
+                            {"command": "echo begun; cat", "open_stdin": True})
+        return sandbox, self.process
+
+    def file(self, name):
+        """With something in it, and a line that is found."""
+        sandbox = self.sandbox("work")
+        ask("PUT", f"/v1/sandboxes/{sandbox}/files?path=/tmp/{name}", b"a line\nanother\n")
+        return f"/tmp/{name}"
+
+    def remember(self, sandbox):
+        self.made.append(sandbox)
+        while len(self.made) > KEPT:
+            ask("DELETE", f"/v1/sandboxes/{self.made.popleft()}")
+
+
+things = Things()
+own_key = None
+
+
+def key_of_ours():
+    """The id of the key that all requests are made with."""
+    global own_key
+    if own_key is None:
+        _, said = ask("GET", "/v1/keys")
+        own_key = [key["id"] for key in said["keys"] if "operator" in key["scopes"]]
+    return own_key
+
+
+def part(case):
+    """Of 100, the same for the same request."""
+    text = repr((case.method, case.path, case.path_parameters, case.query, case.body))
+    return zlib.crc32(text.encode("utf-8", "replace")) % 100
+
+
+def is_real(name):
+    return re.fullmatch("[a-z][a-z0-9]{19}", str(name)) is not None
+
+
+# ---- the document ----
+
+@schemathesis.hook
+def before_load_schema(context, raw_schema):
+    """Over TCP nobody comes in without a key: that it is not needed is of the unix socket."""
+    raw_schema["security"] = [one for one in raw_schema["security"] if one]
+
+
+# ---- ids ----
+
+def put_sandbox(case, chance):
+    """A real one in place of one that cannot be."""
+    is_life = case.path in (SANDBOX, f"{SANDBOX}/start", f"{SANDBOX}/stop") and case.method != "GET"
+    if is_real(case.path_parameters["id"]):
+        # What follows a link is about what the tester made itself; the one that others need stays.
+        if is_life and case.path_parameters["id"] == things.sandboxes.get("work"):
+            case.path_parameters["id"] = things.sandbox("life")
+    elif chance < 85:
+        if "pid" in case.path_parameters:
+            case.path_parameters["id"], case.path_parameters["pid"] = things.running()
+        else:
+            case.path_parameters["id"] = things.sandbox("life" if is_life else "work")
+
+
+def put_key(case, chance):
+    if case.path_parameters["id"] in key_of_ours() or chance < 70:
+        case.path_parameters["id"] = made("/v1/keys", {"label": "to be ended", "scopes": ["read"]})
+
+
+def put_tenant(case):
+    """A quota of our own tenant would end the run."""
+    if case.path_parameters["name"] == "default":
+        case.path_parameters["name"] = "another"
+
+
+# ---- what streams, and what waits ----
+
+def is_whole(value):
+    return re.fullmatch("[0-9]+", str(value)) is not None
+
+
+SOON = {  # route: parameter, how long it may be, the least that is legal
+    "/v1/events": ("for_ms", 30, 1),
+    f"{SANDBOX}/processes/{{pid}}/follow": ("for_ms", 30, 1),
+    f"{SANDBOX}/files/watch": ("for_ms", 30, 1),
+    f"{SANDBOX}/processes/{{pid}}/wait": ("timeout_ms", 30, 0),
+}
+
+
+def make_short(case):
+    name, most, least = SOON[case.path]
+    value = case.query.get(name)
+    if value is None or (is_whole(value) and most < int(value) <= 86400000):
+        case.query[name] = max(most, least)
+
+
+# ---- files ----
+
+def is_path(value):
+    return isinstance(value, str) and value != "" and "\0" not in value
+
+
+def put_path(case, chance):
+    """A file that is there, or a directory, for a path that could be one."""
+    name = f"file-{chance % 5}"
+    target = "/tmp" if case.path.endswith(("/list", "/find", "/watch", "/tar")) else None
+    for place in (case.query, case.body):
+        if not isinstance(place, dict):
+            continue
+        for field in ("path", "from"):
+            if is_path(place.get(field)) and chance < 75:
+                place[field] = target or things.file(name)
+        if is_path(place.get("to")) and chance < 75:
+            place["to"] = f"/tmp/to-{chance}"
+        paths = place.get("paths")
+        if isinstance(paths, list) and paths and all(map(is_path, paths)) and chance < 75:
+            paths[0] = things.file(name)
+
+
+@schemathesis.hook
+def before_call(context, case, kwargs):
+    chance = part(case)
+    if case.path.startswith(SANDBOX) and "id" in (case.path_parameters or {}):
+        put_sandbox(case, chance)
+    elif case.path == "/v1/keys/{id}" and "id" in (case.path_parameters or {}):
+        put_key(case, chance)
+    elif "name" in (case.path_parameters or {}):
+        put_tenant(case)
+    if case.path in SOON and isinstance(case.query, dict):
+        make_short(case)
+    if case.path.startswith((f"{SANDBOX}/files", f"{SANDBOX}/tar")):
+        put_path(case, chance)
+
+
+@schemathesis.hook
+def after_call(context, case, response):
+    if case.path == "/v1/sandboxes" and case.method == "POST" and response.status_code == 201:
+        things.remember(response.json()["id"])
