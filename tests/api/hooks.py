@@ -3,15 +3,19 @@
 
 Loaded by schemathesis, of COVE_API_PORT and COVE_API_KEY. It must never make a wrong request right: only
 what stands for an id, a path or a time that is right already is replaced."""
+import base64
 import collections
 import http.client
+import io
 import json
 import os
 import re
+import tarfile
 import threading
 import zlib
 
 import schemathesis
+from schemathesis.core.parameters import ParameterLocation
 
 PORT = int(os.environ["COVE_API_PORT"])
 KEY = os.environ["COVE_API_KEY"]
@@ -171,27 +175,85 @@ def make_short(case):
         case.query[name] = max(most, least)
 
 
+# ---- what a schema cannot say: pairs of query parameters, opaque texts, the time of day ----
+
+def only_one(query, *names):
+    """Of those that exclude each other the last stays."""
+    there = [name for name in names if name in query]
+    for name in there[:-1]:
+        del query[name]
+
+
+def mend_query(case):
+    query = case.query
+    if case.path.endswith("/output"):
+        only_one(query, "tail", "offset")
+    if case.path.endswith("/files") and case.method == "PUT":
+        if "offset" in query:
+            query.pop("append", None)
+            query.pop("new", None)
+    # Only an answer before can say a right one.
+    if "cursor" in query and not case.path.endswith("/watch"):
+        del query["cursor"]
+
+
+def mend_body(body):
+    """A deadline is not in the past."""
+    lifecycle = body.get("lifecycle")
+    if isinstance(lifecycle, dict) and lifecycle.get("deadline") is not None:
+        lifecycle["deadline"] = "2999-01-31T12:00:00Z"
+
+
 # ---- files ----
 
+FILES = (f"{SANDBOX}/files", f"{SANDBOX}/tar")
+NEEDS_PATH = {"GET", "PUT", "DELETE"}
+OF_DIRECTORIES = ("/list", "/find", "/grep", "/watch", "/tar")
+
+
 def is_path(value):
-    return isinstance(value, str) and value != "" and "\0" not in value
+    return isinstance(value, str) and value != ""
 
 
-def put_path(case, chance):
-    """A file that is there, or a directory, for a path that could be one."""
-    name = f"file-{chance % 5}"
-    target = "/tmp" if case.path.endswith(("/list", "/find", "/watch", "/tar")) else None
-    for place in (case.query, case.body):
-        if not isinstance(place, dict):
-            continue
-        for field in ("path", "from"):
-            if is_path(place.get(field)) and chance < 75:
-                place[field] = target or things.file(name)
-        if is_path(place.get("to")) and chance < 75:
-            place["to"] = f"/tmp/to-{chance}"
-        paths = place.get("paths")
-        if isinstance(paths, list) and paths and all(map(is_path, paths)) and chance < 75:
-            paths[0] = things.file(name)
+def there(case, chance):
+    return "/tmp" if case.path.endswith(OF_DIRECTORIES) else things.file(f"file-{chance % 5}")
+
+
+def put_query_path(case, chance):
+    """One that is there, in most cases; and one at all, where one is needed."""
+    query = case.query
+    if case.path.endswith("/tar") and case.method == "GET":
+        if chance < 75:
+            query["path"] = ["/tmp"]
+        return
+    if case.method not in NEEDS_PATH and "path" not in query and "path_base64" not in query:
+        return
+    only_one(query, "path_base64", "path")
+    if "path_base64" in query:
+        query["path_base64"] = base64.b64encode(there(case, chance).encode()).decode()
+    elif "path" not in query or chance < 75:
+        query["path"] = there(case, chance)
+    if case.path.endswith("/xattr"):
+        query.setdefault("name", "user.origin")
+
+
+def put_body_paths(case, chance):
+    body = case.body
+    for name in ("path", "from", "to"):
+        target = f"/tmp/to-{chance}" if name == "to" else there(case, chance)
+        if is_path(body.get(name)) and chance < 75:
+            body[name] = target
+        if is_path(body.get(f"{name}_base64")):
+            body[f"{name}_base64"] = base64.b64encode(target.encode()).decode()
+    paths = body.get("paths")
+    if isinstance(paths, list) and paths and chance < 75:
+        paths[0] = there(case, chance)
+
+
+# ---- all of it, for what is right so far ----
+
+def is_right(case, location):
+    return case.meta is None or not case.meta.is_negative_at(location)
 
 
 @schemathesis.hook
@@ -203,10 +265,30 @@ def before_call(context, case, kwargs):
         put_key(case, chance)
     elif "name" in (case.path_parameters or {}):
         put_tenant(case)
-    if case.path in SOON and isinstance(case.query, dict):
-        make_short(case)
-    if case.path.startswith((f"{SANDBOX}/files", f"{SANDBOX}/tar")):
-        put_path(case, chance)
+    if isinstance(case.query, dict):
+        if case.path in SOON:
+            make_short(case)
+        if is_right(case, ParameterLocation.QUERY):
+            mend_query(case)
+            if case.path.startswith(FILES):
+                put_query_path(case, chance)
+    if isinstance(case.body, dict) and is_right(case, ParameterLocation.BODY):
+        mend_body(case.body)
+        if case.path.startswith(FILES):
+            put_body_paths(case, chance)
+
+
+# ---- bodies and answers that are no JSON ----
+
+@schemathesis.serializer("application/x-tar")
+def write_tar(context, value):
+    """A tar of one file: random bytes are none."""
+    whole = io.BytesIO()
+    with tarfile.open(fileobj=whole, mode="w") as tar:
+        entry = tarfile.TarInfo("from-a-tar")
+        entry.size = 5
+        tar.addfile(entry, io.BytesIO(b"bytes"))
+    return whole.getvalue()
 
 
 @schemathesis.hook
