@@ -246,7 +246,7 @@ def test_a_link_that_the_archive_made_is_not_written_through(liar):
 @pytest.mark.parametrize("raw", [
     b"", b"x" * 511, b"x" * 1024, os.urandom(4096), b"\0" * 100,
     evil_archive([("d/x", tarfile.REGTYPE, "", b"x" * 5000)])[:3000],
-])
+], ids=lambda raw: f"{len(raw)} bytes")
 def test_what_is_no_archive_is_refused(liar, raw):
     result = liar(None, raw=raw)
     assert result.returncode == 125 and result.stderr.startswith(b"cove: "), result
