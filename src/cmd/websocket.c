@@ -59,6 +59,7 @@ static int frame_send(struct websocket *websocket, unsigned opcode, const void *
     if (frame == NULL)
         return option_no_memory(err);
     if (getrandom(mask, sizeof(mask), 0) != (ssize_t)sizeof(mask))
+        // cppcheck-suppress memleak ; it goes with its scope
         return error_set(err, "random", errno, "getrandom: the kernel refused it");
     at = head_make(frame, opcode, size);
     memcpy(frame + at, mask, sizeof(mask));

@@ -98,8 +98,6 @@ static void nodes_tidy(struct watch *watch)
 
 static int node_add(struct watch *watch, int wd, int parent, const char *name)
 {
-    char *copy;
-
     if (watch->count > 0 && watch->nodes[watch->count - 1].wd >= wd) {
         errno = ENOSPC; /* the kernel's count went round */
         return -1;
@@ -116,10 +114,10 @@ static int node_add(struct watch *watch, int wd, int parent, const char *name)
         watch->nodes = nodes;
         watch->slots = slots;
     }
-    copy = strdup(name);
-    if (copy == NULL)
+    watch->nodes[watch->count] = (struct node){wd, parent, strdup(name)};
+    if (watch->nodes[watch->count].name == NULL)
         return -1;
-    watch->nodes[watch->count++] = (struct node){wd, parent, copy};
+    watch->count++;
     return 0;
 }
 
