@@ -305,19 +305,21 @@ HANDLER(files_post)
     bool is_tar = type != NULL && strncasecmp(type, "application/x-tar", 17) == 0;
     bool is_form = type != NULL && strncasecmp(type, "multipart/form-data", 19) == 0;
     struct upload *upload = upload_begin(request, known, is_tar);
+    uint64_t strip = 0;
     struct error err;
 
     (void)data;
     if (upload == NULL)
         return;
-    if (is_tar)
+    if (read_target(upload, &err) < 0 ||
+        job_query_count(upload->call.job, "strip", 0, 100, &strip, &err) < 0)
+        job_problem(upload->call.job, &err);
+    else if (is_tar)
         take_tar(upload);
     else if (!is_form)
         job_fail(upload->call.job, "bad_request",
                  "the body must be multipart/form-data, its parts named \"file\", or "
                  "application/x-tar; a single file is sent by PUT");
-    else if (read_target(upload, &err) < 0)
-        job_problem(upload->call.job, &err);
     else
         take_form(upload);
 }
