@@ -55,8 +55,8 @@ if ! as_user test -r "$here/tests/box/harness.py" -a -x "$build/test/cove" -a -x
         SECURITY.md README.md "$here"
     mkdir "$here/build"
     (cd "$build" && cp -r --parents cove cove-keeper cove-engine test/cove test/cove-keeper \
-        test/cove-engine test/src/box test/src/base test/src/keeper/build.h src/lib \
-        meson-uninstalled python "$here/build")
+        test/cove-engine test/src/box test/src/base test/src/keeper/build.h src/lib src/box/cove-tool \
+        src/box/cove-grep meson-uninstalled python "$here/build")
     chmod -R a+rX "$here"
     build=$here/build
 fi

@@ -34,6 +34,8 @@ echo "boxes: attacks, posture, behaviour, real work"
 "${pytest[@]}" -q --junitxml="$results/boxes.xml" tests/box "${arguments[@]}" || status=1
 echo "libcove"
 "${pytest[@]}" -q --junitxml="$results/library.xml" tests/library "${arguments[@]}" || status=1
+echo "the tools"
+"${pytest[@]}" -q --junitxml="$results/tools.xml" tests/tool "${arguments[@]}" || status=1
 echo "the engine: its keeper"
 "${pytest[@]}" -q --junitxml="$results/engine.xml" tests/engine "${arguments[@]}" || status=1
 
@@ -41,6 +43,8 @@ echo "the engine: its keeper"
 if [ "$(id -u)" = 0 ]; then
     echo "boxes: the same, by an ordinary user"
     scripts/as-user.sh "$build" "$results/user.xml" own tests/box "${arguments[@]}" || status=1
+    scripts/as-user.sh "$build" "$results/tools-user.xml" own tests/tool "${arguments[@]}" ||
+        status=1
     scripts/as-user.sh "$build" "$results/library-user.xml" own tests/library "${arguments[@]}" ||
         status=1
     scripts/as-user.sh "$build" "$results/engine-user.xml" own tests/engine "${arguments[@]}" ||
@@ -57,6 +61,11 @@ if [ ${#arguments[@]} -eq 0 ]; then
     echo "boxes: the command line, under ASan and UBSan"
     COVE=$build/asan/cove "${pytest[@]}" -q --junitxml="$results/sanitized.xml" \
         tests/box/test_run.py tests/box/test_bad_input.py || status=1
+    echo "the tools, under ASan and UBSan"
+    # But for what limits the memory of the program itself.
+    COVE_TOOL=$build/asan/src/box/checked-tool COVE_GREP=$build/asan/src/box/cove-grep \
+        "${pytest[@]}" -q --junitxml="$results/tools-sanitized.xml" tests/tool \
+        -k 'not in_little_memory' || status=1
 fi
 
 scripts/count.py "$results"/*.xml || status=1

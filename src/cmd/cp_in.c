@@ -214,26 +214,37 @@ static int tree_add(struct tree *tree, int dir, const char *name, unsigned depth
     return send_data(tree, fd, (uint64_t)st.st_size, tree->path, err);
 }
 
+static int send_tree(struct tree *tree, const char *source, const struct cp_place *target,
+                     const char *where, struct error *err)
+{
+    static char url[CP_URL_MAX];
+    static const char end[2 * TAR_BLOCK];
+    struct client_request request = {.method = "PUT", .path = url};
+    struct client *client = tree->cp->client;
+
+    if (cp_url(tree->cp, target, "/tar", where, "", url, err) < 0 ||
+        client_begin(client, &request, UINT64_MAX, err) < 0)
+        return -1;
+    if (tree_add(tree, AT_FDCWD, source, 0, err) == 0 &&
+        send_some(tree, end, sizeof(end), err) == 0)
+        return client_sent(client, NULL, err);
+    client_abandon(client);
+    return -1;
+}
+
 static int put_tree(struct cp *cp, const char *source, const struct cp_place *target,
                     const char *where, const char *name, struct error *err)
 {
-    static char url[CP_URL_MAX];
-    struct client_request request = {.method = "PUT", .path = url};
-    _cleanup_free_ struct tree *tree = calloc(1, sizeof(*tree));
-    static const char end[2 * TAR_BLOCK];
+    struct tree *tree = calloc(1, sizeof(*tree));
+    int status;
 
     if (tree == NULL)
         return option_no_memory(err);
     tree->cp = cp;
     (void)snprintf(tree->path, sizeof(tree->path), "%s", name);
-    if (cp_url(cp, target, "/tar", where, "", url, err) < 0 ||
-        client_begin(cp->client, &request, UINT64_MAX, err) < 0)
-        return -1;
-    if (tree_add(tree, AT_FDCWD, source, 0, err) == 0 &&
-        send_some(tree, end, sizeof(end), err) == 0)
-        return client_sent(cp->client, NULL, err);
-    client_abandon(cp->client);
-    return -1;
+    status = send_tree(tree, source, target, where, err);
+    free(tree);
+    return status;
 }
 
 /* ---- which ---- */

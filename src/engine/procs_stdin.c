@@ -17,6 +17,11 @@
 #include <string.h>
 #include <unistd.h>
 
+#ifndef __clang__
+/* The analyser of gcc 12 loses sight of a piece once it is in a list of its caller's. */
+#pragma GCC diagnostic ignored "-Wanalyzer-malloc-leak"
+#endif
+
 static void close_all(struct proc_stdin *input)
 {
     struct procs *procs = input->proc->procs;
@@ -227,7 +232,7 @@ static void resized(void *arg, struct proc *proc, const struct error *err)
 /* One that waits already is changed: so there is never more than one beside what moves. */
 static int put_resize(struct proc_stdin *input, uint16_t rows, uint16_t columns, struct error *err)
 {
-    struct stdin_piece **at = &input->first, *before = NULL, *piece;
+    struct stdin_piece *before = NULL, *next, *piece;
 
     for (piece = input->first; piece != NULL; piece = piece->next)
         if (piece->is_resize && piece->used == 0) {
@@ -239,13 +244,14 @@ static int put_resize(struct proc_stdin *input, uint16_t rows, uint16_t columns,
         return -1;
     piece->is_resize = true;
     (void)terminal_frame_resize(piece->data, rows, columns);
-    while (*at != NULL && (*at)->used > 0) {
-        before = *at;
-        at = &before->next;
-    }
-    piece->next = *at;
-    *at = piece;
-    if (piece->next == NULL)
+    for (next = input->first; next != NULL && next->used > 0; next = next->next)
+        before = next;
+    piece->next = next;
+    if (before == NULL)
+        input->first = piece;
+    else
+        before->next = piece;
+    if (next == NULL)
         input->last = piece;
     input->waiting += piece->size;
     return 0;

@@ -188,6 +188,9 @@ def liar(tmp_path):
         def get_request(self):
             return self.socket.accept()[0], ("liar", 0)
 
+        def handle_error(self, *_):
+            """Who is lied to hangs up."""
+
     path = tmp_path / "liar.sock"
     with Server(str(path), Handler) as server:
         thread = threading.Thread(target=server.serve_forever, daemon=True)
@@ -243,7 +246,7 @@ def test_a_link_that_the_archive_made_is_not_written_through(liar):
 @pytest.mark.parametrize("raw", [
     b"", b"x" * 511, b"x" * 1024, os.urandom(4096), b"\0" * 100,
     evil_archive([("d/x", tarfile.REGTYPE, "", b"x" * 5000)])[:3000],
-])
+], ids=lambda raw: f"{len(raw)} bytes")
 def test_what_is_no_archive_is_refused(liar, raw):
     result = liar(None, raw=raw)
     assert result.returncode == 125 and result.stderr.startswith(b"cove: "), result

@@ -14,8 +14,8 @@ sys.path.insert(0, str(ROOT / "tests/box"))
 import harness  # noqa: E402
 
 BUILD = pathlib.Path(os.environ.get("BUILD", ROOT / "build")).absolute()
-TOOL = os.environ.get("COVE_TOOL", str(BUILD / "src/box/cove-tool"))
-GREP = os.environ.get("COVE_GREP", str(BUILD / "src/box/cove-grep"))
+TOOL = os.path.abspath(os.environ.get("COVE_TOOL", BUILD / "src/box/cove-tool"))
+GREP = os.path.abspath(os.environ.get("COVE_GREP", BUILD / "src/box/cove-grep"))
 IS_ROOT = os.geteuid() == 0
 NOT_SAID = 0xFFFFFFFF
 UNKNOWN = 0xFFFFFFFFFFFFFFFF

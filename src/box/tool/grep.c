@@ -551,7 +551,7 @@ static bool path_accepted(void *arg, const char *below)
 
 static int verb_find(struct tool *tool, struct error *err)
 {
-    struct pattern *pattern = NULL;
+    static struct pattern *pattern; /* as long as the program */
 
     if (tool->options.pattern != NULL) {
         pattern = take_pattern(&tool->options, err);

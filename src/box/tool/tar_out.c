@@ -288,6 +288,23 @@ static int send_operand(struct archiver *archiver, const char *path, struct erro
     return S_ISDIR(st.st_mode) ? send_below(archiver, &place, path, name, err) : 0;
 }
 
+/* Before anything is said: what is not there is no archive at all. */
+static int check_operands(struct tool *tool, struct error *err)
+{
+    unsigned flags = tool->options.follow ? PLACE_FOLLOW : 0;
+
+    for (unsigned i = 0; i < tool->options.operands_count; i++) {
+        _cleanup_place_ struct place place = PLACE_NONE;
+        struct stat st;
+
+        tool->at = tool->options.operands[i];
+        if (place_find(&tool->places, tool->at, flags, &place, err) < 0 ||
+            place_stat(&place, &st, err) < 0)
+            return -1;
+    }
+    return 0;
+}
+
 int verb_tar_out(struct tool *tool, struct error *err)
 {
     static const char end[2 * TAR_BLOCK];
@@ -298,6 +315,8 @@ int verb_tar_out(struct tool *tool, struct error *err)
     archiver.links = links_new();
     if (archiver.links == NULL)
         return fail(err, ENOMEM, "", "begin an archive");
+    if (check_operands(tool, err) < 0)
+        return -1;
     (void)fcntl(tool->say.fd, F_SETPIPE_SZ, PIPE_SIZE);
     say_begin_bytes(&tool->say, &(struct entry){.st = &none}, UINT64_MAX, 0);
     for (unsigned i = 0; i < tool->options.operands_count; i++)

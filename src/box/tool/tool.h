@@ -129,19 +129,38 @@ struct tool_resize {
  *   move [--replace] [--parents] -- FROM TO           ENTRY
  *   copy [--recursive] [--replace] [--parents] -- FROM TO    ENTRY
  *   remove [--recursive] [--missing-ok] -- PATH...    DONE counts
- *   chmod [--recursive] --mode M -- PATH...           ENTRY
+ *   chmod [--recursive] [--no-follow] --mode M -- PATH...    ENTRY
  *   chown [--recursive] [--no-follow] --owner USER[:GROUP] -- PATH...   ENTRY; names as of the box's own files
- *   symlink -- TARGET PATH                            ENTRY
+ *   symlink [--parents] -- TARGET PATH                ENTRY
  *   getxattr [--name N] -- PATH                       ATTRIBUTE...
- *   setxattr --name N --value HEX -- PATH ; removexattr --name N -- PATH
+ *   setxattr --name N --value HEX -- PATH ; removexattr --name N -- PATH    ENTRY
  *   tar-out [--follow] -- PATH...                     BEGIN, DATA...
- *   tar-in [--strip N] [--owner USER] -- DIRECTORY    reads DATA... FINISH; DONE counts
+ *   tar-in [--strip N] [--owner USER[:GROUP]] [--parents] [--limit-bytes N] [--limit-entries N] -- DIRECTORY
+ *                                                     reads DATA... FINISH; DONE counts
  *   watch [--recursive] -- PATH                       CHANGE...; until its input ends
- *   find [--depth N] [--limit N] [--glob G]... [--type f|d|l] [--hidden 0|1] [--time-limit-ms N] -- PATH...   ENTRY...
- *   usage -- PATH                                     DONE counts files and bytes
+ *   find [--depth N] [--limit N] [--glob G]... [--type fdlpscb] [--hidden 0|1] [--time-limit-ms N] -- PATH...   ENTRY...
+ *   usage -- PATH                                     DONE counts files, and bytes on the disk
  *   term ROWS COLUMNS -- ARGV...                      a terminal: see term.c; input DATA, RESIZE; output bare
  * cove-grep:
  *   grep --pattern P [--fixed] [--ignore-case] [--word] [--before N] [--after N] [--limit N] [--per-file N] [--glob G]...
- *        [--hidden 0|1] [--max-file-bytes N] [--multiline] [--time-limit-ms N] -- PATH...    MATCH...
- *   find with --pattern P (a regular expression on the path)
- * A relative path is relative to the working directory the engine starts it in. */
+ *        [--hidden 0|1] [--depth N] [--max-file-bytes N] [--multiline] [--time-limit-ms N] -- PATH...    MATCH...
+ *   find with --pattern P (a regular expression on what is below the operand)
+ *
+ * --beneath DIR, with any verb but `term`: all operands, and paths of the input, lie below DIR, to which
+ * relative ones are relative and with which absolute ones begin; one that leads out by ".." or a link is
+ * refused ("outside", EXDEV). Without it a relative path is relative to the working directory.
+ *
+ * What holds for all:
+ * - A link that is the operand: stat, remove, move, copy, symlink and tar-out take it as the link it is; the
+ *   others follow it. A link that is met below an operand is never followed.
+ * - list, find, tar-out and grep go by the bytes of the names in each directory, a directory before what is in
+ *   it. `--after` is the path of the last entry of a page: what stays meanwhile is told exactly once, in pages
+ *   too. `list` does not tell the operand itself, unless it is no directory or --depth is 0.
+ * - A glob (base/glob.h) without '/' is for the last part of a path, else for all that is below the operand;
+ *   one that begins with '!' leaves out, with all that is in it.
+ * - What fails below an operand is an ERROR with its own path, and the rest goes on; but copy, move and tar
+ *   are of all or nothing (tar-in leaves what it unpacked until then).
+ * - write, copy and move onto another file system make a temporary file or tree beside the target, which takes
+ *   its name when it is whole. Sockets and devices are not copied, and said so.
+ * Codes: bad_option, bad_input, input_ended, bad_pattern, bad_archive, not_regular, is_directory, outside,
+ * unknown_user, limit, timeout, moved (under the hands of the tool, by somebody else). */

@@ -346,7 +346,8 @@ struct walk *walk_new(int top, const struct walk_options *options, struct error 
     walk->depth_max = options->depth_max;
     walk->opens_up = options->opens_up;
     if (path_cut_add(walk, 0, options->path) < 0 ||
-        (options->path[length - 1] != '/' && path_cut_add(walk, length, "/") < 0) ||
+        ((length == 0 || options->path[length - 1] != '/') &&
+         path_cut_add(walk, length, "/") < 0) ||
         level_push(walk, top, walk->length) < 0) {
         (void)fail(err, errno, "", "walk the directory");
         fd_close(&top);

@@ -29,6 +29,7 @@ struct watcher {
     struct files *files;
     uv_timer_t *timer;
     char id[17], sandbox[64], tenant[64], path[FILES_PATH_MAX];
+    char beneath[ENGINE_TOKEN_PATH_MAX], user[260]; /* by whose rights it watches */
     bool is_recursive, is_over;
     struct watching *reader;
     uint64_t first, count; /* numbers of what is kept: [first, first + count) */
@@ -113,6 +114,9 @@ static struct watcher *watcher_new(struct watching *watching, struct error *err)
                    http_param(job->request, "id"));
     (void)snprintf(watcher->tenant, sizeof(watcher->tenant), "%s", job->caller.tenant);
     (void)snprintf(watcher->path, sizeof(watcher->path), "%s", watching->call.path);
+    (void)snprintf(watcher->beneath, sizeof(watcher->beneath), "%s", job->caller.path);
+    (void)snprintf(watcher->user, sizeof(watcher->user), "%s",
+                   watching->user != NULL ? watching->user : "");
     watcher->next = job->native->watchers;
     job->native->watchers = watcher;
     return watcher;
