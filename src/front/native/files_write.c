@@ -225,7 +225,9 @@ static int form_begin(void *arg, const struct http_multipart_part *part, struct 
 
     upload->in_file = part->name != NULL && strcmp(part->name, "file") == 0;
     if (!upload->in_file)
-        return 0;
+        return error_set(err, "bad_request", 0,
+                         "part \"%.64s\" is unknown; files come in parts named \"file\"",
+                         part->name != NULL ? part->name : "");
     if (part->filename == NULL || part->filename[0] == '\0')
         return error_set(err, "bad_request", 0,
                          "part \"file\" has no filename; it is the path where the file goes");
