@@ -196,7 +196,8 @@ static bool tar_part(void *arg, const void *data, size_t size)
 
 static void take_tar(struct upload *upload)
 {
-    const char *const paths[] = {upload->call.path, NULL};
+    /* As of a form: where commands start, if it does not say. */
+    const char *const paths[] = {*upload->call.path != '\0' ? upload->call.path : ".", NULL};
 
     if (upload_run(upload, FILES_TAR_IN, paths))
         http_on_body(upload->call.job->request, tar_part, upload);
@@ -306,7 +307,7 @@ HANDLER(files_post)
     const char *type = http_header(request, "Content-Type");
     bool is_tar = type != NULL && strncasecmp(type, "application/x-tar", 17) == 0;
     bool is_form = type != NULL && strncasecmp(type, "multipart/form-data", 19) == 0;
-    struct upload *upload = upload_begin(request, known, is_tar);
+    struct upload *upload = upload_begin(request, known, false);
     uint64_t strip = 0;
     struct error err;
 
