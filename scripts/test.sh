@@ -39,6 +39,9 @@ echo "the tools"
 echo "the engine: its keeper"
 "${pytest[@]}" -q --junitxml="$results/engine.xml" tests/engine "${arguments[@]}" || status=1
 
+echo "the API: its contract"
+"${pytest[@]}" -q --junitxml="$results/api.xml" tests/api "${arguments[@]}" || status=1
+
 # The same by an ordinary user, who is made if he is missing and stays. What he makes lies in his home.
 if [ "$(id -u)" = 0 ]; then
     echo "boxes: the same, by an ordinary user"

@@ -14,6 +14,7 @@
 #include <sys/uio.h>
 #include <unistd.h>
 
+#define USER_MAX 256
 #define BUFFER_BYTES (2 * TOOL_FRAME_MAX)
 #define PIPE_BYTES (1 << 20)    /* what Linux lets anybody have, until he has 64 of them */
 #define TURN_BYTES (512U << 10) /* moved at once: others want their turn */
@@ -367,6 +368,9 @@ static int check(struct engine *engine, const struct engine_caller *caller, cons
     *sandbox = sandbox_find(engine, caller, id, err);
     if (*sandbox == NULL)
         return -1;
+    if (spec->user != NULL && (*spec->user == '\0' || strlen(spec->user) > USER_MAX))
+        return error_set(err, "bad_request", 0, "user: a name or a number of 1 to %d bytes",
+                         USER_MAX);
     return engine_caller_may(caller, (*sandbox)->id, looks ? ENGINE_FILES_READ : ENGINE_FILES_WRITE,
                              err);
 }

@@ -54,7 +54,7 @@ static const struct read_field resources_fields[] = {
      AT(resources_text, memory_bytes),
      .low = 1U << 20,
      .high = SIZE_MOST},
-    {.name = "cpus", .kind = READ_MILLI, AT(resources_text, cpu_milli), .low = 10, .high = 4096000},
+    {.name = "cpus", .kind = READ_MILLI, AT(resources_text, cpu_milli), .low = 10, .high = 1024000},
     {.name = "pids", .kind = READ_COUNT, AT(resources_text, pids), .low = 1, .high = 4194304},
     {.name = "disk_bytes",
      .kind = READ_COUNT,

@@ -12,8 +12,9 @@
 #include <string.h>
 
 #define NDJSON "application/x-ndjson"
-#define GLOBS_MAX 64
-#define LINES_MAX 100 /* of context, on each side */
+#define GLOBS_MAX 64       /* of a body */
+#define QUERY_GLOBS_MAX 48 /* a query has 64 parts */
+#define LINES_MAX 100      /* of context, on each side */
 
 /* ---- one entry ---- */
 
@@ -291,7 +292,7 @@ HANDLER(files_list)
                                         "glob", "hidden",      "user",  NULL};
     struct job *job = job_begin_for(request, ENGINE_FILES_READ);
     bool is_stream = wants_lines(request);
-    const char *paths[2] = {NULL}, *globs[GLOBS_MAX + 1] = {NULL}, *name, *value;
+    const char *paths[2] = {NULL}, *globs[QUERY_GLOBS_MAX + 1] = {NULL}, *name, *value;
     struct files_spec spec = files_spec(FILES_LIST, paths);
     struct call *call;
     struct error err;
@@ -303,9 +304,14 @@ HANDLER(files_list)
     call = call_new(job, sizeof(*call));
     if (call == NULL)
         return;
-    for (size_t i = 0; http_query_at(request, i, &name, &value) && count < GLOBS_MAX; i++)
-        if (strcmp(name, "glob") == 0)
-            globs[count++] = value;
+    for (size_t i = 0; http_query_at(request, i, &name, &value); i++)
+        if (strcmp(name, "glob") == 0 && count++ < QUERY_GLOBS_MAX)
+            globs[count - 1] = value;
+    if (count > QUERY_GLOBS_MAX) {
+        job_fail(job, "bad_request", "query parameter \"glob\" may be there %d times",
+                 QUERY_GLOBS_MAX);
+        return;
+    }
     paths[0] = call->path;
     spec.globs = globs;
     call->limit = is_stream ? FILES_NOT_SAID : FILES_LIST_DEFAULT;

@@ -14,7 +14,7 @@
 #include <time.h>
 
 #define TAG_MAX 64
-#define TAR_PATHS_MAX 256
+#define TAR_PATHS_MAX 60 /* a query has 64 parts */
 
 struct download {
     struct call call; /* first */
@@ -279,9 +279,11 @@ HANDLER(files_tar_get)
     download = call_new(job, sizeof(*download));
     if (download == NULL)
         return;
-    for (size_t i = 0; http_query_at(request, i, &name, &value) && count < TAR_PATHS_MAX; i++)
-        if (strcmp(name, "path") == 0)
-            download->paths[count++] = value;
+    for (size_t i = 0; http_query_at(request, i, &name, &value); i++)
+        if (strcmp(name, "path") == 0 && count++ < TAR_PATHS_MAX)
+            download->paths[count - 1] = value;
+    if (count > TAR_PATHS_MAX)
+        count = 0;
     spec = files_spec(FILES_TAR_OUT, download->paths);
     spec.user = http_query(request, "user");
     download->call.is_many = true;

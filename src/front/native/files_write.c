@@ -196,7 +196,8 @@ static bool tar_part(void *arg, const void *data, size_t size)
 
 static void take_tar(struct upload *upload)
 {
-    const char *const paths[] = {upload->call.path, NULL};
+    /* As of a form: where commands start, if it does not say. */
+    const char *const paths[] = {*upload->call.path != '\0' ? upload->call.path : ".", NULL};
 
     if (upload_run(upload, FILES_TAR_IN, paths))
         http_on_body(upload->call.job->request, tar_part, upload);
@@ -225,7 +226,9 @@ static int form_begin(void *arg, const struct http_multipart_part *part, struct 
 
     upload->in_file = part->name != NULL && strcmp(part->name, "file") == 0;
     if (!upload->in_file)
-        return 0;
+        return error_set(err, "bad_request", 0,
+                         "part \"%.64s\" is unknown; files come in parts named \"file\"",
+                         part->name != NULL ? part->name : "");
     if (part->filename == NULL || part->filename[0] == '\0')
         return error_set(err, "bad_request", 0,
                          "part \"file\" has no filename; it is the path where the file goes");
@@ -304,20 +307,22 @@ HANDLER(files_post)
     const char *type = http_header(request, "Content-Type");
     bool is_tar = type != NULL && strncasecmp(type, "application/x-tar", 17) == 0;
     bool is_form = type != NULL && strncasecmp(type, "multipart/form-data", 19) == 0;
-    struct upload *upload = upload_begin(request, known, is_tar);
+    struct upload *upload = upload_begin(request, known, false);
+    uint64_t strip = 0;
     struct error err;
 
     (void)data;
     if (upload == NULL)
         return;
-    if (is_tar)
+    if (read_target(upload, &err) < 0 ||
+        job_query_count(upload->call.job, "strip", 0, 100, &strip, &err) < 0)
+        job_problem(upload->call.job, &err);
+    else if (is_tar)
         take_tar(upload);
     else if (!is_form)
         job_fail(upload->call.job, "bad_request",
                  "the body must be multipart/form-data, its parts named \"file\", or "
                  "application/x-tar; a single file is sent by PUT");
-    else if (read_target(upload, &err) < 0)
-        job_problem(upload->call.job, &err);
     else
         take_form(upload);
 }
