@@ -49,14 +49,15 @@ class Installed(serving.Serve):
             shutil.copy2(harness.COVE.with_name(name), new)
             new.rename(place / name)
 
-    def replace(self, line):
-        """The keeper's program is a script, which may become the real one."""
-        self.install(self.directory / "real")
-        script = self.place / ".script"
-        real = self.directory / "real" / "cove-keeper"
-        script.write_text(f"#!/bin/sh\nreal={real}\n{line}\n", encoding="utf-8")
+    def replace(self, line, place=None):
+        """The keeper's program is a script, which may become the real one. It is that from then on."""
+        place = place or self.place
+        real = self.directory / ("real" if place == self.place else "next")
+        self.install(real)
+        script = place / ".script"
+        script.write_text(f"#!/bin/sh\nreal={real}/cove-keeper\n{line}\n", encoding="utf-8")
         script.chmod(0o755)
-        script.rename(self.place / "cove-keeper")
+        script.rename(place / "cove-keeper")
 
     def count(self, code):
         return len(re.findall(rf" keeper {code} ", self.said()))
@@ -652,7 +653,7 @@ def test_nothing_newer_is_said_to_a_box_of_the_version_before(tmp_path):
             path = path_of(make(client, **KEPT, name="old"))
             process = start(client, path, "echo before; exec cat", open_stdin=True)
             run(client, path, "echo kept >/tmp/f")
-        serve.replace('unset COVE_TEST_AHEAD; exec "$real" "$@"')
+        serve.replace('unset COVE_TEST_AHEAD; exec "$real" "$@"', tmp_path / "real")
         serve.upgrade()
         assert " sandbox_outdated " not in serve.said()
         with serve.client() as client:
