@@ -13,6 +13,11 @@
 #include <stddef.h>
 #include <stdint.h>
 
+/* Beside the function that hands on a struct: whoever adds a field to that hands it on, or names it there as
+ * one that is found anew, and then says its size again. A small one that fits into a gap is not noticed. */
+#define HAND_COVERS(type, size) \
+    _Static_assert(sizeof(type) == (size), "hand on what is new in " #type " or say why not")
+
 #define HAND_SIZE_MAX (64U << 20)
 #define HAND_FDS_MAX (1U << 20)
 

@@ -12,6 +12,9 @@
 
 /* ---- ids ---- */
 
+/* Not the parts of a user's pool: it is opened for the one who takes next. */
+HAND_COVERS(struct ids_pool, (IDS_SLOTS + 7) / 8 + 273);
+
 void ids_pool_hand(struct hand *hand, struct ids_pool *pool)
 {
     hand_fd(hand, &pool->lock);
@@ -27,6 +30,8 @@ void ids_pool_hand(struct hand *hand, struct ids_pool *pool)
     }
 }
 
+HAND_COVERS(struct ids, 24);
+
 void ids_hand(struct hand *hand, struct ids *ids)
 {
     uint32_t kind = ids->kind;
@@ -41,6 +46,8 @@ void ids_hand(struct hand *hand, struct ids *ids)
 }
 
 /* ---- cgroups ---- */
+
+HAND_COVERS(struct cgroup_host, 192);
 
 void cgroup_host_hand(struct hand *hand, struct cgroup_host *host)
 {
@@ -61,6 +68,9 @@ void cgroup_host_hand(struct hand *hand, struct cgroup_host *host)
     hand_bool(hand, &host->box_mounts);
 }
 
+/* Not `cpus`, which are for a box that is made. */
+HAND_COVERS(struct cgroup, 208);
+
 void cgroup_hand(struct hand *hand, struct cgroup *cgroup, const struct cgroup_host *host)
 {
     cgroup->host = host;
@@ -74,12 +84,20 @@ void cgroup_hand(struct hand *hand, struct cgroup *cgroup, const struct cgroup_h
 
 /* ---- boxes ---- */
 
+HAND_COVERS(struct guard, 12);
+
 static void guard_hand(struct hand *hand, struct guard *guard)
 {
     hand_fd(hand, &guard->socket);
     hand_pid(hand, &guard->pid);
     hand_bool(hand, &guard->told);
 }
+
+/* Not what its maker alone asks for: `user`, `privileges`, `one_id`, `is_stale`, `is_watched`, `disk_watched`
+ * and the warnings, which were read then; nor `ids` and the rest of `pool`, for of ids that are given back
+ * the lock is all. Nobody speaks over the link of a keeper's box. */
+HAND_COVERS(struct box, sizeof(struct link) + sizeof(struct ids_pool) + 2768);
+HAND_COVERS(struct link, 592);
 
 void box_hand(struct hand *hand, struct box **box, const struct cgroup *lent)
 {
@@ -101,6 +119,7 @@ void box_hand(struct hand *hand, struct box **box, const struct cgroup *lent)
     hand_u32(hand, &it->protocol, UINT32_MAX);
     hand_bool(hand, &it->is_ending);
     hand_bool(hand, &it->cold);
+    hand_bool(hand, &it->ids_are_lent);
     guard_hand(hand, &it->guard);
     hand_text(hand, it->group, sizeof(it->group));
     /* Its ids are its lock's: they are free when the last copy of that is closed. */

@@ -22,12 +22,13 @@ static inline bool switched_off(const char *what)
     return false;
 }
 
-/* As if this were so many versions of the init protocol later: COVE_TEST_AHEAD. */
+/* As if this were so many versions of the init protocol later: COVE_TEST_AHEAD. With -1 the boxes that are
+ * made are of the version before. */
 static inline unsigned switched_ahead(void)
 {
     const char *ahead = getenv("COVE_TEST_AHEAD");
 
-    return ahead != NULL ? (unsigned)strtoul(ahead, NULL, 10) : 0;
+    return ahead != NULL ? (unsigned)strtol(ahead, NULL, 10) : 0;
 }
 #else
 static inline unsigned switched_ahead(void)

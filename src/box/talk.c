@@ -50,9 +50,10 @@ const struct box_user *box_default_user(const struct box *box)
 
 int box_send_config(int control, const struct plan *plan, bool leaf_limits, struct error *err)
 {
+    uint32_t now = box_protocol_now();
     struct proto_config config = {
         .head.type = PROTO_CONFIG,
-        .version = PROTO_VERSION,
+        .version = now < PROTO_VERSION ? now : PROTO_VERSION,
         .has_leaves = plan->leaves >= 0 || plan->leaves_too,
         .leaf_limits = leaf_limits,
         .one_shot = plan->one_shot,

@@ -327,6 +327,8 @@ int zygote_box(struct zygote *zygote, const struct box_spec *spec, const struct 
 
 /* ---- taken over ---- */
 
+HAND_COVERS(struct zygote, 44);
+
 void zygote_hand(struct hand *hand, struct zygote **zygote)
 {
     struct zygote *it = hand->is_reading ? calloc(1, sizeof(*it)) : *zygote;

@@ -88,6 +88,7 @@ struct sandbox {
     bool is_doomed;   /* a delete waits: what is going on gives up */
     bool is_stepping; /* inside sandbox_next() */
     bool is_buried;   /* on its way to be freed */
+    bool has_shed;    /* the pool has given up its boxes for this one */
     unsigned waits;   /* answers that the step needs */
     struct error failure;
     struct record *next; /* what is being committed */
@@ -255,6 +256,9 @@ void pool_discard(struct engine *engine, uint64_t box, const char *disk);
 void pool_open(struct engine *engine);
 /* A box that stands, for a record that asks for nothing special; false: there is none now. */
 bool pool_take(struct engine *engine, const struct record *record, struct pool_box *out);
+/* Ends all of its boxes, and those that are on their way; then calls `done`, later. False where there is
+ * none, and nothing comes. */
+bool pool_shed(struct engine *engine, void (*done)(void *arg), void *arg);
 void pool_named(struct engine *engine, const struct keeper_named *named);
 void pool_lost(struct engine *engine);
 void pool_close(struct engine *engine);

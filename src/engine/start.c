@@ -234,6 +234,22 @@ static void too_slow(void *arg)
     start_give_up(sandbox, &err);
 }
 
+static void make_again(void *arg)
+{
+    if (!gives_up(arg))
+        start_make(arg);
+}
+
+/* Boxes that nobody uses yet are in the way of one that is asked for. */
+static bool is_shed(struct sandbox *sandbox, const struct error *err)
+{
+    bool had_shed = sandbox->has_shed;
+
+    sandbox->has_shed = !had_shed && err != NULL && strcmp(err->code, "capacity") == 0 &&
+                        !sandbox->is_doomed && pool_shed(sandbox->engine, make_again, sandbox);
+    return sandbox->has_shed;
+}
+
 static void made(void *arg, const union keeper_answer *answer, int fd, const struct error *err)
 {
     struct sandbox *sandbox = arg;
@@ -247,9 +263,11 @@ static void made(void *arg, const union keeper_answer *answer, int fd, const str
     if (err != NULL) {
         if (is_create(sandbox))
             sandbox->record->disk[0] = '\0'; /* it was not made either */
-        start_give_up(sandbox, err);
+        if (!is_shed(sandbox, err))
+            start_give_up(sandbox, err);
         return;
     }
+    sandbox->has_shed = false;
     sandbox->box = answer->made.box;
     if (sandbox->is_doomed) {
         fd_close(&fd);

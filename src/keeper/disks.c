@@ -560,8 +560,9 @@ void disks_resume(struct keeper *keeper)
     if ((disks->sweeper.pid = sweeper) > 0)
         disks->sweeper.pid = child_resume(keeper, &disks->sweeper, sweeper_ended);
     (void)remove_all(keeper->places.disks, DISK_NEW, remove_tree);
+    /* Those that were handed on are there already. */
     if (!keeper->caller.mounts)
-        disk_claims_take(&keeper->disks.claims, keeper->places.disks, &keeper->caller);
+        disk_claims_take(&disks->claims, keeper->places.disks, &keeper->caller);
     sweep(keeper);
 }
 

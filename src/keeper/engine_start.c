@@ -159,8 +159,10 @@ int engine_headers(struct keeper *keeper, struct error *err)
     _cleanup_close_ int file = -1;
     struct stat st;
 
-    if (path == NULL)
+    if (path == NULL) {
+        fd_close(&keeper->engine.headers);
         return 0;
+    }
     file = open(path, O_RDONLY | O_NONBLOCK | O_CLOEXEC);
     if (file < 0 || fstat(file, &st) < 0)
         return error_set(err, "bad_config", errno, "cannot read otlp_headers_file %s", path);

@@ -37,6 +37,9 @@ static void *entry_new(struct hand *hand, size_t size)
 
 /* ---- places, sockets, who listens to us ---- */
 
+/* Not `config_path`, which is looked for again. */
+HAND_COVERS(struct places, 4 * PATH_MAX + 16);
+
 static void places_hand(struct hand *hand, struct places *places)
 {
     hand_mark(hand, "plac");
@@ -49,6 +52,8 @@ static void places_hand(struct hand *hand, struct places *places)
     hand_text(hand, places->keeper_path, sizeof(places->keeper_path));
 }
 
+HAND_COVERS(struct listeners, LISTENERS_MAX * sizeof(int) + 16);
+
 static void listeners_hand(struct hand *hand, struct listeners *listeners)
 {
     hand_mark(hand, "list");
@@ -59,6 +64,9 @@ static void listeners_hand(struct hand *hand, struct listeners *listeners)
     hand_bool(hand, &listeners->made_socket);
 }
 
+/* Not `next_ns`: it is due. */
+HAND_COVERS(struct notify, 24);
+
 static void notify_hand(struct hand *hand, struct notify *notify)
 {
     hand_mark(hand, "noti");
@@ -67,6 +75,9 @@ static void notify_hand(struct hand *hand, struct notify *notify)
 }
 
 /* ---- names ---- */
+
+/* Not `is_told`, for there is a new engine, and none that `is_removed`. */
+HAND_COVERS(struct name, 120);
 
 static void name_hand(struct hand *hand, struct name *name)
 {
@@ -101,6 +112,11 @@ static void clients_hand(struct hand *hand, struct names *names)
     }
 }
 
+/* Not `directory`, which is places.data, and no source: all are watched anew. */
+HAND_COVERS(struct names,
+            NAMES_MAX * sizeof(struct name) + NAMES_CLIENTS_MAX * sizeof(struct names_client) + 48);
+HAND_COVERS(struct names_client, 40);
+
 static void names_hand(struct hand *hand, struct names *names)
 {
     size_t count = 0;
@@ -131,6 +147,9 @@ static void slot_hand(struct hand *hand, struct slots *slots, struct slot *slot)
     hand_u64(hand, &slot->begun.oom_kills, UINT64_MAX);
 }
 
+/* Not `network`, `privileges` and `limits`, which are for the next box. */
+HAND_COVERS(struct slot, sizeof(struct ids) + sizeof(struct cgroup) + 80);
+
 static struct slot *slot_read(struct hand *hand, struct slots *slots)
 {
     uint32_t number = 0;
@@ -157,6 +176,10 @@ static struct slot *slot_read(struct hand *hand, struct slots *slots)
     return slot;
 }
 
+/* Not the table, whose slots come with their boxes, and what is `wanted` next. */
+HAND_COVERS(struct slots,
+            SLOTS_MAX * sizeof(void *) + sizeof(struct ids_pool) + sizeof(struct cgroup_host) + 80);
+
 static void slots_hand(struct hand *hand, struct slots *slots)
 {
     hand_mark(hand, "slot");
@@ -171,6 +194,9 @@ static void slots_hand(struct hand *hand, struct slots *slots)
 
 /* ---- zygotes ---- */
 
+/* Not `boxes`, which are counted, and `last_used`. */
+HAND_COVERS(struct zygote_entry, 48);
+
 static void zygote_entry_hand(struct hand *hand, struct zygote_entry *entry)
 {
     uint32_t privileges = entry->privileges;
@@ -181,6 +207,9 @@ static void zygote_entry_hand(struct hand *hand, struct zygote_entry *entry)
     hand_bool(hand, &entry->is_retired);
     entry->privileges = (enum box_privileges)privileges;
 }
+
+/* Not `uses` and those that are `unable`, which is found out again. */
+HAND_COVERS(struct zygotes, ZYGOTES_MAX * sizeof(struct zygote_entry) + 272);
 
 static void zygotes_hand(struct hand *hand, struct zygotes *zygotes)
 {
@@ -219,6 +248,9 @@ static size_t zygotes_count(const struct zygotes *zygotes)
 {
     return zygote_number(zygotes, NULL);
 }
+
+/* Not when its end began and who is told of it: that is begun again for nobody. */
+HAND_COVERS(struct boxed, sizeof(struct keeper_report) + 136);
 
 static void boxed_hand(struct hand *hand, struct keeper *keeper, struct boxed *boxed)
 {
@@ -270,6 +302,9 @@ static void boxed_read(struct hand *hand, struct keeper *keeper)
     boxed_hand(hand, keeper, boxed);
 }
 
+/* Not those that are `ending` and `owed`, which are counted. */
+HAND_COVERS(struct boxes, BOXES_MAX * sizeof(void *) + 40);
+
 static void boxes_hand(struct hand *hand, struct keeper *keeper)
 {
     struct boxes *boxes = &keeper->boxes;
@@ -290,8 +325,44 @@ static void boxes_hand(struct hand *hand, struct keeper *keeper)
     }
 }
 
-/* ---- processes for disks: they are dying, or sweep, and are to be reaped ---- */
+/* ---- disks ---- */
 
+HAND_COVERS(struct disk_claim, 28);
+
+static void claim_hand(struct hand *hand, struct disk_claim *claim)
+{
+    hand_text(hand, claim->disk, sizeof(claim->disk));
+    hand_fd(hand, &claim->lock);
+    if (hand->is_reading &&
+        (!disk_is_dir_name(claim->disk) || (!hand->is_trial && claim->lock < 0)))
+        hand_fault(hand, "ids of no disk");
+}
+
+HAND_COVERS(struct disk_claims, 32);
+
+/* Locks that guards have copies of cannot be taken anew, and nobody may have the ids of a disk for a
+ * moment in between. */
+static void claims_hand(struct hand *hand, struct disk_claims *claims)
+{
+    size_t count = claims->count;
+
+    hand_bool(hand, &claims->lacks);
+    hand_size(hand, &count, IDS_SLOTS);
+    if (hand->is_reading && count > 0) {
+        claims->table = entry_new(hand, count * sizeof(*claims->table));
+        claims->room = claims->table == NULL ? 0 : count;
+    }
+    for (size_t i = 0; i < count && hand_is_sound(hand); i++) {
+        if (hand->is_reading)
+            claims->table[claims->count++].lock = -1;
+        claim_hand(hand, &claims->table[i]);
+    }
+}
+
+/* Not who waits for a disk, which no engine does now, and `sweeps_again`: it does. */
+HAND_COVERS(struct disks, DISKS_OPENING_MAX * sizeof(struct opening) + 72);
+
+/* Its processes are dying, or sweep, and are to be reaped. */
 static void disks_hand(struct hand *hand, struct disks *disks)
 {
     hand_mark(hand, "disk");
@@ -299,9 +370,14 @@ static void disks_hand(struct hand *hand, struct disks *disks)
         hand_pid(hand, &disks->table[i].child.pid);
     hand_pid(hand, &disks->sweeper.pid);
     hand_u32(hand, &disks->dropped, UINT32_MAX);
+    claims_hand(hand, &disks->claims);
 }
 
 /* ---- the engine: as whom the next one runs ---- */
+
+/* Not the one that ran, and the program, which is found again. */
+HAND_COVERS(struct engine_child,
+            sizeof(union keeper_request) + PENDING_MAX * sizeof(struct pending) + 4296);
 
 static void engine_hand(struct hand *hand, struct engine_child *engine)
 {
@@ -311,9 +387,19 @@ static void engine_hand(struct hand *hand, struct engine_child *engine)
     hand_bool(hand, &engine->drops_id);
     ids_hand(hand, &engine->ids);
     hand_fd(hand, &engine->config);
+    hand_fd(hand, &engine->headers);
 }
 
 /* ---- all ---- */
+
+/* Not `caller`, `options`, `config`, `loop`, `arguments`, the signals and what is under way: a program begins
+ * with these. */
+HAND_COVERS(struct keeper, sizeof(struct options) + sizeof(struct config) + sizeof(struct loop) +
+                               sizeof(struct places) + sizeof(struct listeners) +
+                               sizeof(struct names) + sizeof(struct slots) +
+                               sizeof(struct zygotes) + sizeof(struct boxes) +
+                               sizeof(struct disks) + sizeof(struct engine_child) +
+                               sizeof(struct notify) + sizeof(struct upgrade) + PATH_MAX + 84);
 
 void handover_all(struct hand *hand, struct keeper *keeper)
 {
@@ -351,4 +437,7 @@ void handover_drop(struct keeper *keeper)
     for (size_t i = 0; i < ZYGOTES_MAX; i++)
         if (keeper->zygotes.table[i].zygote != NULL)
             zygote_drop(keeper->zygotes.table[i].zygote);
+    for (size_t i = 0; i < keeper->disks.claims.count; i++)
+        fd_close(&keeper->disks.claims.table[i].lock);
+    free(keeper->disks.claims.table);
 }

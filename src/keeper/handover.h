@@ -11,7 +11,7 @@
 
 #include <stdbool.h>
 
-#define HANDOVER_FORMAT 1
+#define HANDOVER_FORMAT 2
 
 struct hand;
 struct keeper;

@@ -288,7 +288,7 @@ static void configure(struct keeper *keeper)
 {
     int before = fcntl(keeper->engine.config, F_DUPFD_CLOEXEC, 3);
     struct places found;
-    struct error err;
+    struct error err, ignored;
 
     keeper->places.config_path[0] = '\0';
     if (places_find(&found, &keeper->options, &err) == 0)
@@ -307,9 +307,11 @@ static void configure(struct keeper *keeper)
                                    "cove serve on");
         return;
     }
-    keeper_say(err.code, "%s", err.text);
     fd_close(&keeper->engine.config);
     keeper->engine.config = before;
+    (void)config_read(before, "cove.conf", &keeper->config, &keeper->options, &ignored);
+    log_use_json(keeper->options.log_json);
+    keeper_say(err.code, "%s", err.text);
 }
 
 static int watch_all(struct keeper *keeper, struct error *err)

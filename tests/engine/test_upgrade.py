@@ -2,13 +2,18 @@
 boxes. Commands run on, clients that connect meanwhile wait, nothing grows; what cannot take over is
 refused and all goes on; boxes of an init that is too old are ended, and nothing else."""
 import contextlib
+import fcntl
+import http.server
+import json
 import os
 import pathlib
+import pwd
 import random
 import re
 import shutil
 import signal
 import socket
+import struct
 import threading
 import time
 
@@ -20,8 +25,9 @@ from test_life import make, path_of, run
 
 IS_ROOT = harness.EXPECT.is_root
 SEEDS = harness.ROOT / "tests" / "fuzz" / "corpus" / "hand"
-KEPT = {"disk_kind": "persistent"} if IS_ROOT else {}
+KEPT = {"disk_kind": "persistent"}
 COLD = {"mounts": [{"name": "here", "target": "/mnt/here"}]}  # no zygote makes such a one
+F_OFD_GETLK = 36  # asks who has a lock, and takes none
 BOXES = "[boxes]\nmemory = 256M\ndisk = 64M\n"
 
 
@@ -43,14 +49,15 @@ class Installed(serving.Serve):
             shutil.copy2(harness.COVE.with_name(name), new)
             new.rename(place / name)
 
-    def replace(self, line):
-        """The keeper's program is a script, which may become the real one."""
-        self.install(self.directory / "real")
-        script = self.place / ".script"
-        real = self.directory / "real" / "cove-keeper"
-        script.write_text(f"#!/bin/sh\nreal={real}\n{line}\n", encoding="utf-8")
+    def replace(self, line, place=None):
+        """The keeper's program is a script, which may become the real one. It is that from then on."""
+        place = place or self.place
+        real = self.directory / ("real" if place == self.place else "next")
+        self.install(real)
+        script = place / ".script"
+        script.write_text(f"#!/bin/sh\nreal={real}/cove-keeper\n{line}\n", encoding="utf-8")
         script.chmod(0o755)
-        script.rename(self.place / "cove-keeper")
+        script.rename(place / "cove-keeper")
 
     def count(self, code):
         return len(re.findall(rf" keeper {code} ", self.said()))
@@ -76,14 +83,21 @@ class Installed(serving.Serve):
         return self.said()
 
 
+class Json(Installed):
+    """The same with a log of JSON."""
+
+    def count(self, code):
+        return len(re.findall(rf'"code":\s*"{code}"', self.said()))
+
+
 @pytest.fixture
 def serve(tmp_path):
     with Installed(tmp_path) as started:
         yield started
 
 
-def start(client, path, line):
-    answer = client.post(f"{path}/processes", {"command": line})
+def start(client, path, line, **fields):
+    answer = client.post(f"{path}/processes", {"command": line, **fields})
     assert answer.status == 201, answer
     return f"{path}/processes/{answer.json['id']}"
 
@@ -251,11 +265,121 @@ def test_a_disk_that_is_kept_is_as_it_was(serve):
     serve.upgrade()
     with serve.client() as client:
         assert run(client, path, "cat /tmp/f")["stdout"] == "kept\n"
-        if IS_ROOT:
-            assert client.post(f"{path}/stop").status == 200
-            assert client.post(f"{path}/start").status == 200
-            assert run(client, path, "cat /tmp/f")["stdout"] == "kept\n"
+        assert client.post(f"{path}/stop").status == 200
+        assert client.post(f"{path}/start").status == 200
+        assert run(client, path, "cat /tmp/f")["stdout"] == "kept\n"
         assert client.delete(path).status in (200, 204)
+
+
+def ids_of(serve):
+    """What the disks of an ordinary user say: their ids, users and groups; none where there is one id."""
+    texts = [path.read_text() for path in (serve.data / "disks").glob("*/ids")]
+    found = [re.search(r"^ids (range|slice) (\d+) (\d+) ", text, re.MULTILINE) for text in texts]
+    return [[int(match[2]), (1 << 32) + int(match[3])] for match in found if match]
+
+
+class Envious(threading.Thread):
+    """Would have those ids, if it could have their locks only for a moment."""
+
+    def __init__(self, places):
+        super().__init__()
+        self.over, self.got, self.tries, self.places = threading.Event(), [], 0, places
+
+    def run(self):
+        lock = os.path.expanduser(f"~{pwd.getpwuid(os.getuid()).pw_name}/.cache/cove/ids.lock")
+        with open(lock, "r+b") as file:
+            while not self.over.is_set():
+                for place in self.places:
+                    wanted = struct.pack("hhqqi4x", fcntl.F_WRLCK, os.SEEK_SET, place, 1, 0)
+                    held = fcntl.fcntl(file, F_OFD_GETLK, wanted)
+                    if struct.unpack("hhqqi4x", held)[0] == fcntl.F_UNLCK:
+                        self.got.append(place)
+                    self.tries += 1
+
+    def __enter__(self):
+        if self.places:
+            self.start()
+        return self
+
+    def __exit__(self, *_):
+        self.over.set()
+        if self.places:
+            self.join()
+
+
+def test_nobody_gets_the_ids_of_disks_meanwhile_and_their_files_are_there(serve):
+    def outer_id(client, path):
+        return run(client, path, "cat /proc/self/uid_map")["stdout"].split()[1]
+
+    with serve.client() as client:
+        running, stopped = (path_of(make(client, **KEPT)) for _ in range(2))
+        for path in (running, stopped):
+            run(client, path, f"echo of {path} >/tmp/f; sync")
+        before = [outer_id(client, path) for path in (running, stopped)]
+        process = start(client, running, "exec sleep 4711")
+        assert client.post(f"{stopped}/stop").status == 200
+        # Those of the pool, which the next engine does not want, are nobody's to wait for.
+        places = [place for first in ids_of(serve) for place in first
+                  if not IS_ROOT and str(first[0]) in before]
+    assert IS_ROOT or harness.EXPECT.ids == "single" or len(places) == 4
+    with Envious(places) as envious:
+        for _ in range(3):
+            serve.upgrade()
+    assert not envious.got and (envious.tries > 100 or not places)
+    assert "disk_ids" not in serve.said()
+    with serve.client() as client:
+        assert client.get(process).json["state"] == "running"
+        assert client.post(f"{stopped}/start").status == 200
+        assert client.post(f"{running}/stop").status == 200
+        assert client.post(f"{running}/start").status == 200
+        for path in (running, stopped):
+            assert run(client, path, "cat /tmp/f")["stdout"] == f"of {path}\n"
+        assert IS_ROOT or [outer_id(client, path) for path in (running, stopped)] == before
+        # What is removed is somebody else's again, though another program locked it.
+        for path in (running, stopped):
+            assert client.delete(path).status == 204
+    if places:
+        with Envious(places) as envious:
+            harness.wait_for(lambda: set(envious.got) == set(places), 30 * harness.PATIENCE,
+                             "ids that are free")
+
+
+def test_the_log_stays_json_and_the_collector_gets_the_headers(tmp_path):
+    seen = []
+
+    class Collector(http.server.BaseHTTPRequestHandler):
+        def do_POST(self):
+            self.rfile.read(int(self.headers["Content-Length"]))
+            seen.append(self.headers["X-Team"])
+            self.send_response(200)
+            self.end_headers()
+
+        def log_message(self, *_):
+            pass
+
+    headers = tmp_path / "headers"
+    headers.write_text("X-Team: hunter2-one\n")
+    headers.chmod(0o600)
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Collector) as collector:
+        threading.Thread(target=collector.serve_forever, daemon=True).start()
+        config = (f"{BOXES}[telemetry]\notlp_headers_file = {headers}\n"
+                  f"otlp_endpoint = http://127.0.0.1:{collector.server_address[1]}/\n")
+        with Json(tmp_path, config, ["--log-format", "json"]) as serve:
+            for team in ("hunter2-one", "hunter2-two"):
+                headers.write_text(f"X-Team: {team}\n")
+                serve.upgrade()
+                seen.clear()
+                with serve.client() as client:
+                    assert client.get("/v1/sandboxes").status == 200
+                harness.wait_for(lambda: team in seen, 30 * harness.PATIENCE, "a span")
+            # Others may read it now: that is refused before anything ends, and the old one holds.
+            headers.chmod(0o644)
+            assert "otlp_headers_file" in serve.refused()
+            said = serve.said()
+        collector.shutdown()
+    assert "hunter2" not in said
+    for line in said.splitlines():
+        assert "message" in json.loads(line) or "text" in json.loads(line), line
 
 
 def test_a_keeper_that_is_killed_after_an_upgrade_leaves_nothing(tmp_path):
@@ -342,9 +466,9 @@ def test_the_hand_over_is_of_the_format_that_the_fuzzer_knows(tmp_path):
                     for fields in (KEPT, {}, {"privileges": "system"}, COLD, COLD):
                         make(client, **fields)
             serve.upgrade()
-            assert found.read_bytes()[:20] == (SEEDS / name).read_bytes()[:20]
             if "COVE_SEEDS" in os.environ:
                 shutil.copy(found, pathlib.Path(os.environ["COVE_SEEDS"]) / name)
+            assert found.read_bytes()[:20] == (SEEDS / name).read_bytes()[:20]
 
 
 # ---- what is refused ---------------------------------------------------------------------------
@@ -520,14 +644,47 @@ def test_boxes_of_the_version_before_go_on(serve):
         assert run(client, new, "echo new")["stdout"] == "new\n"
 
 
+def test_nothing_newer_is_said_to_a_box_of_the_version_before(tmp_path):
+    """Its init is of that version: it knows no programs of ours, and would refuse them as faults."""
+    serve = Installed(tmp_path)
+    serve.replace('COVE_TEST_AHEAD=-1 exec "$real" "$@"')
+    with serve:
+        with serve.client() as client:
+            path = path_of(make(client, **KEPT, name="old"))
+            process = start(client, path, "echo before; exec cat", open_stdin=True)
+            run(client, path, "echo kept >/tmp/f")
+        serve.replace('unset COVE_TEST_AHEAD; exec "$real" "$@"', tmp_path / "real")
+        serve.upgrade()
+        assert " sandbox_outdated " not in serve.said()
+        with serve.client() as client:
+            terminal = {"command": "true", "terminal": {"rows": 24, "columns": 80}}
+            for refused in (client.get(f"{path}/files", query={"path": "/tmp/f"}),
+                            client.get(f"{path}/files/list", query={"path": "/tmp"}),
+                            client.ask("PUT", f"{path}/files", b"x", query={"path": "/tmp/g"}),
+                            client.post(f"{path}/files/mkdir", {"path": "/tmp/d"}),
+                            client.post(f"{path}/processes", terminal)):
+                assert (refused.status, refused.code) == (409, "sandbox_outdated"), refused
+                assert "stop it and start it again" in refused.json["detail"]
+            # All else goes on.
+            assert run(client, path, "cat /tmp/f")["stdout"] == "kept\n"
+            assert output(client, process) == "before\n"
+            assert client.post(f"{process}/stdin", b"more\n").status == 204
+            harness.wait_for(lambda: output(client, process) == "before\nmore\n", what="output")
+            assert client.post(f"{process}/signal", {"signal": "KILL"}).status in (200, 204)
+            assert wait_end(client, process)["signal"] == "SIGKILL"
+            assert client.post(f"{path}/stop").status == 200
+            assert client.post(f"{path}/start").status == 200
+            assert client.get(f"{path}/files", query={"path": "/tmp/f"}).bytes == b"kept\n"
+            assert client.post(f"{path}/processes", terminal).status == 201
+
+
 def test_boxes_two_versions_behind_can_be_stopped_and_the_answer_says_so(serve):
     with serve.client() as client:
         kept, other = (make(client, **KEPT, name=name) for name in ("kept", "other"))
         path = path_of(kept)
         process = start(client, path, "echo before; sleep 4711")
         harness.wait_for(lambda: output(client, process) == "before\n", what="output")
-        if IS_ROOT:
-            run(client, path, "echo on disk >/tmp/f")
+        run(client, path, "echo on disk >/tmp/f")
     ahead(serve, 2)
     assert " cove-engine sandbox_outdated " in serve.said()
     with serve.client() as client:
@@ -536,6 +693,9 @@ def test_boxes_two_versions_behind_can_be_stopped_and_the_answer_says_so(serve):
             assert (refused.status, refused.code) == (409, "sandbox_outdated"), refused
             assert re.search(r"speaks version \d+, and this one speaks version \d+", refused.json["detail"])
         assert client.post(f"{path}/processes", {"command": "true"}).code == "sandbox_outdated"
+        for asked_for in ("/files", "/files/stat", "/files/list", "/files/watch"):
+            refused = client.get(f"{path}{asked_for}", query={"path": "/tmp"})
+            assert (refused.status, refused.code) == (409, "sandbox_outdated"), refused
         # It is looked at and listed, and so is what it did.
         assert client.get(path).json["state"] == "running"
         assert len(client.get("/v1/sandboxes").json["sandboxes"]) == 2
@@ -548,8 +708,7 @@ def test_boxes_two_versions_behind_can_be_stopped_and_the_answer_says_so(serve):
         assert client.get(path).json["state"] == "stopped"
         assert client.post(f"{path}/start").status == 200
         assert run(client, path, "echo on")["stdout"] == "on\n"
-        if IS_ROOT:
-            assert run(client, path, "cat /tmp/f")["stdout"] == "on disk\n"
+        assert run(client, path, "cat /tmp/f")["stdout"] == "on disk\n"
         assert client.delete(path_of(other)).status in (200, 204)
 
 

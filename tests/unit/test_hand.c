@@ -20,7 +20,8 @@ static struct keeper *empty(void)
         abort();
     names_begin(&keeper->names);
     keeper->places = (struct places){.data = -1, .engine = -1, .disks = -1};
-    keeper->listeners.keeper = keeper->notify.socket = keeper->engine.config = -1;
+    keeper->listeners.keeper = keeper->notify.socket = keeper->engine.config =
+        keeper->engine.headers = -1;
     keeper->slots.pool.lock = keeper->slots.home = keeper->slots.janitor = keeper->slots.host.v2 =
         -1;
     return keeper;
@@ -59,7 +60,11 @@ static struct keeper *full(void)
     keeper->names.table_used = 2; /* the second was removed */
     keeper->engine.uid = 524288;
     keeper->engine.config = any();
+    keeper->engine.headers = any();
     keeper->disks.sweeper.pid = 4711;
+    keeper->disks.claims.lacks = true;
+    disk_claims_add(&keeper->disks.claims, "c0eeeeeeeeeeeeeeeeee", any());
+    disk_claims_add(&keeper->disks.claims, "c0dddddddddddddddddd", any());
     return keeper;
 }
 
@@ -68,7 +73,7 @@ static void close_all(struct keeper *keeper)
     int *owned[] = {&keeper->places.data,      &keeper->places.engine,    &keeper->places.disks,
                     &keeper->listeners.api[0], &keeper->listeners.keeper, &keeper->slots.janitor,
                     &keeper->slots.pool.lock,  &keeper->engine.config,    &keeper->slots.home,
-                    &keeper->slots.host.v2,    &keeper->notify.socket};
+                    &keeper->slots.host.v2,    &keeper->notify.socket,    &keeper->engine.headers};
 
     for (size_t i = 0; i < sizeof(owned) / sizeof(owned[0]); i++)
         fd_close(owned[i]);
@@ -126,7 +131,14 @@ static void test_what_is_written_is_read(void)
               strcmp(after->names.table[0].path, "/srv/debian") == 0 &&
               strcmp(after->names.table[0].name, "debian") == 0,
           "names");
+    CHECK(after->disks.claims.count == 2 && after->disks.claims.lacks &&
+              disk_claims_find(&after->disks.claims, "c0dddddddddddddddddd") >= 0 &&
+              disk_claims_find(&after->disks.claims, "c0dddddddddddddddddd") ==
+                  disk_claims_find(&before->disks.claims, "c0dddddddddddddddddd"),
+          "the ids of disks");
+    CHECK(after->engine.headers == before->engine.headers && after->engine.headers >= 0, "headers");
     /* The two have the same fds. */
+    after->disks.claims.count = 0;
     after->names.table[0].fd = -1;
     handover_drop(after);
     free(after);

@@ -173,7 +173,8 @@ static void on_exec(struct proto_exec *request, size_t size, int fds[PROTO_FDS_M
     if ((request->flags & PROTO_EXEC_PROGRAM) != 0)
         what.program = fds[(given ? 3 : 0) + (far ? 1 : 0)];
     if (!is_whole(request, size) ||
-        ((request->flags & PROTO_EXEC_PROGRAM) != 0 && what.program < 0)) {
+        ((request->flags & PROTO_EXEC_PROGRAM) != 0 &&
+         (what.program < 0 || config.version < PROTO_VERSION_WITH_PROGRAM))) {
         refuse(request->head.id, BOX_STEP_SPAWN, EINVAL);
         return;
     }
@@ -246,7 +247,7 @@ static void on_hello(const struct proto_head *request)
             kill_all_of(brief);
         table_orphan(brief);
     }
-    table_hello(request->id);
+    table_hello(request->id, config.version);
 }
 
 static void on_ack(const struct proto_head *request)

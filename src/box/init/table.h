@@ -49,7 +49,7 @@ void table_say(struct command *command, enum table_words word);
 void table_answer(const void *packet, size_t size, int fd);
 
 /* Who we are, for whoever asked with this id, and all that is held. */
-void table_hello(uint32_t id);
+void table_hello(uint32_t id, uint32_t version);
 
 /* Tells what there is to tell. False if not all of it could be; then *room says whether the socket
  * polls writable when there is room, else it is to be tried again soon. */
