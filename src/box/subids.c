@@ -148,7 +148,8 @@ static void name_of(uid_t uid, char *name, size_t size, char *home, size_t home_
 {
     _cleanup_free_ char *text = file_text("/etc/passwd");
     char *line, *rest = text, *field[6];
-    const struct passwd *entry;
+    struct passwd entry, *found;
+    char strings[16384];
     uint64_t number;
     const char *at;
 
@@ -164,11 +165,10 @@ static void name_of(uid_t uid, char *name, size_t size, char *home, size_t home_
         (void)snprintf(home, home_size, "%s", field[5]);
         return;
     }
-    entry = getpwuid(uid); // NOLINT(concurrency-mt-unsafe): one thread drives a box
-    if (entry == NULL)
+    if (getpwuid_r(uid, &entry, strings, sizeof(strings), &found) != 0 || found == NULL)
         return;
-    (void)snprintf(name, size, "%s", entry->pw_name);
-    (void)snprintf(home, home_size, "%s", entry->pw_dir);
+    (void)snprintf(name, size, "%s", entry.pw_name);
+    (void)snprintf(home, home_size, "%s", entry.pw_dir);
 }
 
 static size_t read_parts(const char *path, const char *name, uid_t uid,

@@ -43,7 +43,11 @@ static void shell(const char *line, struct cove_run *with)
 static void *in_thread(void *failures)
 {
     const char *const argv[] = {"sh", "-c", "echo $((6 * 7))", NULL};
-    struct cove_run wanted = {.argv = argv};
+    const struct cove_mount mounts[] = {{"/etc", "/m/a", 0},
+                                        {"/usr/share", "/m/b", 0},
+                                        {"/usr/lib", "/m/c", 0},
+                                        {"/usr/bin", "/m/d", 0}};
+    struct cove_run wanted = {.argv = argv, .cpu_milli = 500, .mounts = mounts, .mounts_count = 4};
     struct cove_result result;
     struct cove_error error;
 
@@ -100,7 +104,7 @@ int main(int argc, char **argv)
     shell("echo $GREETING $LANG $SECRET$HOME; pwd", &(struct cove_run){.env = env, .cwd = "/tmp"});
     shell("cat /data/file; echo x > /data/file",
           &(struct cove_run){.mounts = &mount, .mounts_count = 1});
-    shell("echo begun; sleep 100", &(struct cove_run){.timeout_ms = 500});
+    shell("echo begun; sleep 100", &(struct cove_run){.timeout_ms = 1500});
     (void)!write(ends[1], "x", 1);
     shell("sleep 100", &(struct cove_run){.cancel_fd = ends[0]});
     shell("seq 1 100000", &(struct cove_run){.output_limit = 12});
