@@ -1,4 +1,5 @@
 /* Test builds can switch off what a kernel may lack, to run the fallbacks: COVE_TEST_OFF=idmap,...
+ * "haste" is no kernel's: what hurries for a human then takes its time, for a machine that is slow.
  * Release builds have no such switch: no environment variable makes a box weaker. */
 #pragma once
 

@@ -36,9 +36,10 @@ static const struct option_table table = {
         "TARGET that is a directory gets what is copied below it. \"-\" is standard input or output.\n"
         "A sandbox that is stopped and keeps its disk need not be started.",
     .notes =
-        "Permissions and times are kept, owners and set-id bits are not. Links stay links, and "
-        "none\nis followed where files of a sandbox are written. A path of the host with a "
-        "colon in it is\nwritten as ./a:b.\n",
+        "Permissions and times are kept, owners and set-id bits are not. What comes out gets no right\n"
+        "that the umask withholds, and a directory that is there already keeps its own. Links stay\n"
+        "links, and none is followed where files of a sandbox are written. A path of the host with a\n"
+        "colon in it is written as ./a:b.\n",
     .examples = "  cove cp report.csv work:/tmp/\n"
                 "  cove cp -r src work:src\n"
                 "  cove cp -r work:/var/log logs\n"

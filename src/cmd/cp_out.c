@@ -2,8 +2,9 @@
  *
  * What comes is whatever somebody in the sandbox wants it to be. So nothing is written but below the one
  * directory that was named: every name is walked from its fd with no link on the way, no link is ever
- * written through, devices and FIFOs are left out, set-id bits are dropped, and a file takes its name when
- * it is whole. */
+ * written through, devices and FIFOs are left out, set-id bits are dropped, a file takes its name when it is
+ * whole, no right is given that the caller's umask withholds, and a directory that was there before keeps its
+ * rights and times. */
 #include "cmd/cp.h"
 
 #include "base/fd.h"
@@ -22,6 +23,15 @@
 #include <unistd.h>
 
 #define MODE_BITS 0777U
+
+/* The rights that an entry asks for, as far as the caller's umask gives them. */
+static mode_t rights_of(unsigned long mode)
+{
+    mode_t mask = umask(0);
+
+    (void)umask(mask);
+    return (mode_t)mode & MODE_BITS & ~mask;
+}
 
 /* ---- one file ---- */
 
@@ -48,7 +58,7 @@ static void apply_entry(const char *text, int fd)
     char *end;
 
     if (mode != NULL)
-        (void)fchmod(fd, (mode_t)strtoul(mode + 5, NULL, 8) & MODE_BITS);
+        (void)fchmod(fd, rights_of(strtoul(mode + 5, NULL, 8)));
     if (time == NULL)
         return;
     times[1].tv_sec = strtoll(time + 6, &end, 10);
@@ -145,7 +155,7 @@ static int file_out(struct cp *cp, const struct cp_place *source, const char *ta
 
 /* ---- a tar ---- */
 
-/* Directories get their rights when all is in them. */
+/* Directories that were made here get their rights when all is in them. */
 struct later {
     struct later *next;
     mode_t mode;
@@ -156,6 +166,7 @@ struct later {
 struct unpack {
     struct cp *cp;
     int root;
+    bool has_made_root;
     struct later *later;
     struct tar_reader reader;
 };
@@ -246,7 +257,7 @@ static int keep_later(struct unpack *unpack, const char *path, const struct tar_
 
     if (later == NULL)
         return option_no_memory(err);
-    later->mode = entry->mode & MODE_BITS;
+    later->mode = rights_of(entry->mode);
     later->modified = (struct timespec){entry->modified_s, entry->modified_ns};
     memcpy(later->path, path, strlen(path) + 1);
     later->next = unpack->later;
@@ -259,13 +270,14 @@ static int make_directory(struct unpack *unpack, int dir, const char *name, cons
 {
     struct stat st;
 
-    if (*path != '\0' && mkdirat(dir, name, 0700) != 0 &&
-        (errno != EEXIST || fstatat(dir, name, &st, AT_SYMLINK_NOFOLLOW) != 0 ||
-         !S_ISDIR(st.st_mode))) {
-        errno = EEXIST;
-        return cannot(err, path);
-    }
-    return keep_later(unpack, path, entry, err);
+    if (*path == '\0')
+        return unpack->has_made_root ? keep_later(unpack, path, entry, err) : 0;
+    if (mkdirat(dir, name, 0700) == 0)
+        return keep_later(unpack, path, entry, err);
+    if (errno == EEXIST && fstatat(dir, name, &st, AT_SYMLINK_NOFOLLOW) == 0 && S_ISDIR(st.st_mode))
+        return 0; /* whose it is, has said what its rights are */
+    errno = EEXIST;
+    return cannot(err, path);
 }
 
 static int make_file(struct unpack *unpack, int dir, const char *name, const char *path,
@@ -292,7 +304,7 @@ static int make_file(struct unpack *unpack, int dir, const char *name, const cha
         }
         cp_moved(cp, size);
     }
-    (void)fchmod(fd, (mode_t)entry->mode & MODE_BITS);
+    (void)fchmod(fd, rights_of(entry->mode));
     (void)futimens(fd, times);
     if (renameat(dir, temporary_name, dir, name) == 0)
         return 0;
@@ -377,7 +389,7 @@ static void apply_later(struct unpack *unpack)
     }
 }
 
-static int unpack_all(struct cp *cp, int root, struct error *err)
+static int unpack_all(struct cp *cp, int root, bool has_made_root, struct error *err)
 {
     struct unpack *unpack = calloc(1, sizeof(*unpack));
     int status;
@@ -386,6 +398,7 @@ static int unpack_all(struct cp *cp, int root, struct error *err)
         return option_no_memory(err);
     unpack->cp = cp;
     unpack->root = root;
+    unpack->has_made_root = has_made_root;
     tar_begin(&unpack->reader, tar_read, cp);
     while ((status = tar_next(&unpack->reader, err)) > 0) {
         status = unpack_one(unpack, err);
@@ -408,15 +421,17 @@ static int unpack_all(struct cp *cp, int root, struct error *err)
 }
 
 /* The directory that gets what is in the source: that which was named, or one below it. */
-static int open_root(const struct cp_place *source, const char *target, bool into,
+static int open_root(const struct cp_place *source, const char *target, bool into, bool *has_made,
                      struct error *err)
 {
     _cleanup_close_ int above = -1;
     char base[256];
     int root;
 
+    *has_made = false;
     if (!into) {
-        if (mkdir(target, 0777) != 0 && errno != EEXIST)
+        *has_made = mkdir(target, 0777) == 0;
+        if (!*has_made && errno != EEXIST)
             return cannot(err, target);
         root = open(target, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
         return root >= 0 ? root : cannot(err, target);
@@ -426,7 +441,8 @@ static int open_root(const struct cp_place *source, const char *target, bool int
         return cannot(err, target);
     if (*cp_base(source->path, base) == '\0')
         return fd_take(&above);
-    if (mkdirat(above, base, 0777) != 0 && errno != EEXIST)
+    *has_made = mkdirat(above, base, 0777) == 0;
+    if (!*has_made && errno != EEXIST)
         return cannot(err, base);
     root = openat(above, base, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
     return root >= 0 ? root : cannot(err, base);
@@ -436,15 +452,16 @@ static int tree_out(struct cp *cp, const struct cp_place *source, const char *ta
                     struct error *err)
 {
     _cleanup_close_ int root = -1;
+    bool has_made;
 
     if (get(cp, source, "/tar", err) < 0)
         return -1;
-    root = open_root(source, target, into, err);
+    root = open_root(source, target, into, &has_made, err);
     if (root < 0) {
         client_abandon(cp->client);
         return -1;
     }
-    return unpack_all(cp, root, err);
+    return unpack_all(cp, root, has_made, err);
 }
 
 /* ---- which ---- */

@@ -36,6 +36,7 @@ struct session {
     int signals; /* signalfd */
     int news;    /* epoll: of the signals, and of our input while that is taken */
     bool is_connected, has_offset, input_ended;
+    bool owes_size; /* the terminal changed while something else was being said */
     bool from_terminal, is_raw;
     struct termios saved;
     uint64_t offset; /* of the next byte */
@@ -198,16 +199,30 @@ static void session_close(struct session *session)
 static void watch_signals(void *arg);
 static void watch_all(void *arg);
 
-/* While something is sent no more is read: only signals count. What fails is heard by who receives. */
+static void say_size(struct session *session);
+
+/* While something is sent (the answer to a ping, too) no more is read: only signals count. */
+static void sends(void *arg, bool begins)
+{
+    struct session *session = arg;
+
+    if (begins) {
+        client_watch(session->client, session->signals, watch_signals, session);
+        return;
+    }
+    client_watch(session->client, session->news, watch_all, session);
+    if (session->owes_size)
+        say_size(session);
+}
+
+/* What fails is heard by who receives. */
 static void say(struct session *session, enum websocket_kind kind, const void *data, size_t size)
 {
     struct error ignored;
 
     if (!session->is_connected)
         return;
-    client_watch(session->client, session->signals, watch_signals, session);
     (void)websocket_send(&session->websocket, kind, data, size, &ignored);
-    client_watch(session->client, session->news, watch_all, session);
 }
 
 static void say_size(struct session *session)
@@ -215,6 +230,7 @@ static void say_size(struct session *session)
     char text[80];
     uint16_t rows, columns;
 
+    session->owes_size = false;
     if (session->options->only_looks)
         return;
     terminal_size(&rows, &columns);
@@ -251,7 +267,9 @@ static void take_signals(struct session *session, bool may_say)
             leave(session, API_EXIT_SIGNAL + number);
         if (number == SIGCONT)
             make_raw(session); /* the shell that stopped us put its own mode back */
-        if (number == SIGCONT || number == SIGWINCH)
+        if ((number == SIGCONT || number == SIGWINCH) && !may_say)
+            session->owes_size = true;
+        else if (number == SIGCONT || number == SIGWINCH)
             say_size(session);
         else if (number == SIGTERM || number == SIGHUP)
             end_by_signal(session, number);
@@ -413,7 +431,9 @@ static int session_connect(struct session *session, struct error *err)
     if (websocket_open(&session->websocket, session->client, path, err) < 0)
         return -1;
     session->is_connected = true;
-    client_watch(session->client, session->news, watch_all, session);
+    session->websocket.sends = sends;
+    session->websocket.sends_arg = session;
+    sends(session, false); /* and what came up meanwhile */
     return 0;
 }
 

@@ -4,5 +4,5 @@
 #include "cmd/client.h"
 #include "cmd/doc.h"
 
-/* All of them, each with a member `usage` where it runs; to be freed. One that ends meanwhile has none. */
+/* All of them, to be freed; each that runs with a member `usage`, if the server can say it. */
 int usage_fetch(struct client *client, struct doc **sandboxes, struct error *err);

@@ -55,6 +55,7 @@ static int frame_send(struct websocket *websocket, unsigned opcode, const void *
     _cleanup_free_ unsigned char *frame = malloc(HEAD_MAX + size);
     unsigned char mask[MASK_SIZE];
     size_t at;
+    int sent;
 
     if (frame == NULL)
         return option_no_memory(err);
@@ -66,7 +67,12 @@ static int frame_send(struct websocket *websocket, unsigned opcode, const void *
     at += sizeof(mask);
     for (size_t i = 0; i < size; i++)
         frame[at + i] = from[i] ^ mask[i % MASK_SIZE];
-    return client_raw_send(websocket->client, frame, at + size, err);
+    if (websocket->sends != NULL)
+        websocket->sends(websocket->sends_arg, true);
+    sent = client_raw_send(websocket->client, frame, at + size, err);
+    if (websocket->sends != NULL)
+        websocket->sends(websocket->sends_arg, false);
+    return sent;
 }
 
 int websocket_send(struct websocket *websocket, enum websocket_kind kind, const void *data,

@@ -7,6 +7,8 @@
 
 #include "cmd/client.h"
 
+#include <stdbool.h>
+
 #define WEBSOCKET_MESSAGE_MAX (1U << 20)
 
 enum websocket_kind { WEBSOCKET_TEXT = 1, WEBSOCKET_BINARY = 2, WEBSOCKET_CLOSED = 8 };
@@ -15,6 +17,10 @@ struct websocket {
     struct client *client; /* borrowed; what it watches is served while we wait */
     char *data;            /* what came */
     size_t used, room, taken;
+    /* Told before a frame is sent and after: nothing that is called meanwhile may send another, which would
+     * be in the middle of the first. NULL: nobody; after websocket_open(). */
+    void (*sends)(void *arg, bool begins);
+    void *sends_arg;
 };
 
 struct websocket_message {

@@ -326,12 +326,24 @@ static int start(struct state *state)
     return -1;
 }
 
+/* What is left of a stream, for the caller to free; NULL where there is no memory for it. */
+static char *text_take(struct buf_tail *tail, size_t *size, uint64_t *dropped)
+{
+    char *text;
+
+    buf_tail_close(tail);
+    text = calloc(1, tail->used + 1);
+    if (text == NULL)
+        return NULL;
+    if (tail->used > 0)
+        memcpy(text, tail->data, tail->used);
+    *size = tail->used;
+    *dropped = tail->dropped;
+    return text;
+}
+
 static void fill(struct state *state, const struct box_report *report, struct cove_result *result)
 {
-    char **texts[2] = {&result->out, &result->err};
-    size_t *sizes[2] = {&result->out_size, &result->err_size};
-    uint64_t *dropped[2] = {&result->out_dropped, &result->err_dropped};
-
     result->exit_code = -1;
     if (state->exited && WIFEXITED(state->status))
         result->exit_code = WEXITSTATUS(state->status);
@@ -347,18 +359,8 @@ static void fill(struct state *state, const struct box_report *report, struct co
     result->cpu_ns = report->cpu_ns;
     result->peak_memory_bytes = report->peak_memory_bytes;
     result->wall_ns = state->end_ns - state->start_ns;
-    for (size_t i = 0; i < 2; i++) {
-        struct buf_tail *tail = &state->tail[i];
-
-        buf_tail_close(tail);
-        *texts[i] = calloc(1, tail->used + 1);
-        if (*texts[i] == NULL)
-            continue;
-        if (tail->used > 0)
-            memcpy(*texts[i], tail->data, tail->used);
-        *sizes[i] = tail->used;
-        *dropped[i] = tail->dropped;
-    }
+    result->out = text_take(&state->tail[0], &result->out_size, &result->out_dropped);
+    result->err = text_take(&state->tail[1], &result->err_size, &result->err_dropped);
 }
 
 static int run_box(struct state *state, struct cove_result *result)

@@ -167,6 +167,8 @@ def server(tmp_path):
 
 
 def candidates(*words, env=None):
+    """Of a cove that takes its time: what is asked is what it finds."""
+    env = {"COVE_TEST_OFF": "haste", **(env or {})}
     return [line.split("\t")[0] for line in good("complete", "--", *words, env=env).splitlines()]
 
 
@@ -203,14 +205,14 @@ def test_no_server_is_started_or_waited_for(tmp_path):
     assert list(runtime.iterdir()) == []
     silent = Server(tmp_path / "silent.sock", lambda request: [lambda: time.sleep(30)])
     started = time.monotonic()
-    assert candidates("exec", "", env=silent.env) == []
+    assert candidates("exec", "", env={**silent.env, "COVE_TEST_OFF": ""}) == []
     assert time.monotonic() - started < 10 * harness.PATIENCE
     silent.close()
 
 
 def shell_env(tmp_path, server, **more):
     return {"PATH": f"{COVE.parent}:{os.environ['PATH']}", "HOME": str(tmp_path), "TERM": "dumb",
-            "LANG": "C.UTF-8", **server.env, **more}
+            "LANG": "C.UTF-8", "COVE_TEST_OFF": "haste", **server.env, **more}
 
 
 def in_bash(tmp_path, server, *words):
@@ -343,6 +345,33 @@ def test_nothing_of_others_steers_a_terminal(tmp_path):
 
 
 # ---- top, df, events -----------------------------------------------------------------------------
+
+def test_one_sandbox_that_cannot_be_asked_does_not_hide_the_others(tmp_path):
+    asked = []
+
+    def script(request):
+        path = request.path.split("?")[0]
+        asked.append(path)
+        if path == "/v1/sandboxes":
+            return answer({"sandboxes": [{"id": name, "name": name, "state": "running"}
+                                         for name in ("bad", "busy", "fine")], "next": None})
+        if path.endswith("/bad/usage"):
+            return problem(500, "internal", "it broke")
+        if path.endswith("/busy/usage") and asked.count(path) == 1:
+            return problem(429, "too_many_requests", "slowly").replace(b"\r\n", b"\r\nRetry-After: 1\r\n", 1)
+        if path.endswith("/usage"):
+            return answer({"disk_bytes": 1048576})
+        return problem(403, "forbidden", "no")
+
+    server = Server(tmp_path / "s.sock", script)
+    lines = [line.split() for line in good("df", env=server.env).splitlines()]
+    assert [line[-1] for line in lines[1:4]] == ["-", lines[2][-1], lines[2][-1]] and lines[2][-1] != "-"
+    server.close()
+    server = Server(tmp_path / "t.sock", lambda request: script(request) if "/usage" not in request.path
+                    else problem(403, "forbidden", "not yours"))
+    failed(cove("df", env=server.env), "not yours")
+    server.close()
+
 
 @pytest.fixture(scope="module")
 def serve(tmp_path_factory):

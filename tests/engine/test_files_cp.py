@@ -118,6 +118,29 @@ def test_a_tree_goes_in_and_out_as_it_was(cove, box, here, tree, tmp_path):
     assert tree_of(tmp_path / "into" / "new") == tree_of(tree)
 
 
+def mode_of(path):
+    return stat.S_IMODE(path.stat().st_mode)
+
+
+def test_what_is_there_keeps_its_rights_and_the_umask_counts(cove, box, here, tmp_path):
+    cove("exec", box, "sh", "-c", f"cd {here} && mkdir -p old/in new && echo x >file && echo y >old/f && "
+         "chmod 0777 old old/in new file && touch -d @1000000000 new && chmod 0777 .")
+    target = tmp_path / "target"
+    (target / "old").mkdir(parents=True)
+    (target / "old").chmod(0o750)
+    target.chmod(0o700)
+    before = target.stat().st_mode
+    cove("cp", "-r", f"{box}:{here}/.", target, umask=0o027)
+    assert target.stat().st_mode == before
+    assert mode_of(target / "old") == 0o750 and (target / "old" / "f").read_text() == "y\n"
+    assert [mode_of(target / name) for name in ("old/in", "new", "file")] == [0o750] * 3
+    assert (target / "new").stat().st_mtime == 1000000000
+    cove("cp", f"{box}:{here}/file", target / "single", umask=0o077)
+    assert mode_of(target / "single") == 0o700
+    cove("cp", "-r", f"{box}:{here}/new", tmp_path / "made", umask=0o022)
+    assert mode_of(tmp_path / "made") == 0o755
+
+
 @pytest.mark.parametrize("words, says", [
     (("a", "b"), "one side"), (("work:a", "work:b"), "one side"), (("only",), "missing"),
     (("/nothing/there", "work:/tmp"), "cannot be read"), (("/etc", "work:/tmp"), "-r"),

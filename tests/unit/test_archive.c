@@ -55,7 +55,7 @@ static void round_trip(const struct tar_entry *entry, int least)
           "the time %lld.%u", (long long)is->modified_s, is->modified_ns);
     CHECK(strcmp(is->user, entry->user) == 0 && strcmp(is->group, entry->group) == 0, "names");
     CHECK(is->attributes_count == entry->attributes_count, "attributes");
-    for (size_t i = 0; i < is->attributes_count; i++)
+    for (size_t i = 0; i < is->attributes_count && i < entry->attributes_count; i++)
         CHECK(is->attributes[i].size == entry->attributes[i].size &&
                   memcmp(is->attributes[i].value, entry->attributes[i].value,
                          is->attributes[i].size) == 0,

@@ -55,7 +55,7 @@ static int parse_number(const char *option, const char *text, unsigned base, uin
 {
     uint64_t sum = 0;
 
-    if (*text == '\0')
+    if (text == NULL || *text == '\0')
         return fail(err, 0, "bad_option", "%s takes a number", option);
     for (const char *at = text; *at != '\0'; at++) {
         unsigned digit = (unsigned)(*at - '0');

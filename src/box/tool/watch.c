@@ -98,6 +98,8 @@ static void nodes_tidy(struct watch *watch)
 
 static int node_add(struct watch *watch, int wd, int parent, const char *name)
 {
+    char *own;
+
     if (watch->count > 0 && watch->nodes[watch->count - 1].wd >= wd) {
         errno = ENOSPC; /* the kernel's count went round */
         return -1;
@@ -114,10 +116,10 @@ static int node_add(struct watch *watch, int wd, int parent, const char *name)
         watch->nodes = nodes;
         watch->slots = slots;
     }
-    watch->nodes[watch->count] = (struct node){wd, parent, strdup(name)};
-    if (watch->nodes[watch->count].name == NULL)
+    own = strdup(name);
+    if (own == NULL)
         return -1;
-    watch->count++;
+    watch->nodes[watch->count++] = (struct node){wd, parent, own};
     return 0;
 }
 
