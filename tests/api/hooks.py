@@ -233,6 +233,10 @@ def mend_body(case, chance):
     lifecycle = body.get("lifecycle")
     if isinstance(lifecycle, dict) and lifecycle.get("deadline") is not None:
         lifecycle["deadline"] = "2999-01-31T12:00:00Z"
+    if case.path.endswith("/exec"):
+        value = body.get("timeout_ms")
+        if value is None or (isinstance(value, (int, float)) and not 0 < value < 1000):
+            body["timeout_ms"] = 1000
     if chance < 60 and case.path.endswith(("/sandboxes", "/exec", "/processes")):
         for name in ("root", "mounts", "user", "cwd"):
             body.pop(name, None)

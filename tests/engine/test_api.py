@@ -868,6 +868,27 @@ def test_follow_is_kept_alive(api, shared):
     assert list(lines)[-1]["type"] == "exit"
 
 
+def test_streams_end_in_good_order_after_the_time_that_was_named(api, shared):
+    """The connection stays: what comes after is the answer to the next request."""
+    process = start(api, shared, "echo here; printf '\\303'; exec sleep 1000")
+    lines = list(serving.Lines(api, f"{process}/follow", {"for_ms": 300}))
+    assert serving.text_of(lines, "stdout") == "here\n" and lines[-1]["type"] == "stdout"
+    # Nor is half a character told: who goes on from `to` gets it whole.
+    assert lines[-1]["to"] == 5
+    assert list(serving.Lines(api, "/v1/events", {"for_ms": 1})) == []
+    watched = list(serving.Lines(api, f"{shared}/files/watch", {"path": "/tmp", "for_ms": 300}))
+    assert [line["type"] for line in watched] == ["watching"]
+    assert api.delete(process).status == 204
+    # A process that ends before ends it before.
+    lines = list(serving.Lines(api, f"{start(api, shared, 'true')}/follow", {"for_ms": 86400000}))
+    assert lines[-1]["type"] == "exit"
+
+
+@pytest.mark.parametrize("value", ["0", "86400001", "-1", "1s", ""])
+def test_a_time_for_a_stream_is_a_number(api, value):
+    assert api.get("/v1/events", query={"for_ms": value}).code == "bad_request"
+
+
 def test_follow_of_a_sandbox_that_is_deleted_ends(serve, api):
     path = make(api)
     process = start(api, path, "echo x; sleep 600")
