@@ -18,6 +18,7 @@
 #define BUFFER_BYTES (2 * TOOL_FRAME_MAX)
 #define PIPE_BYTES (1 << 20)    /* what Linux lets anybody have, until he has 64 of them */
 #define TURN_BYTES (512U << 10) /* moved at once: others want their turn */
+#define TURN_FRAMES 256         /* the same, where little stands in each */
 #define REST_MAX (1U << 20)     /* of input that waits in memory; then it is held back */
 #define TIDY_MS 10000
 #define HEAD_BYTES sizeof(struct tool_head)
@@ -51,6 +52,7 @@ struct files {
     int ours[2];   /* bytes that came and are not taken */
     int frames[2]; /* what stands around them, on its way into `buffer` */
     bool has_begun, is_sized;
+    unsigned turn;       /* items that were taken since others had their turn */
     uint64_t bytes_left; /* that stand bare, behind a frame */
     size_t start, used;  /* of `buffer` */
 
@@ -476,7 +478,8 @@ static int take_frame(struct files *files, struct files_item *item)
         files_payload_max(files->verb, head.type) == 0)
         return -1;
     if (head.type == TOOL_DATA) {
-        if (!files->has_begun || files->is_sized)
+        /* One that holds nothing would be read for ever, and counted against nothing. */
+        if (!files->has_begun || files->is_sized || head.size == 0)
             return -1;
         files->start += HEAD_BYTES;
         files->bytes_left = head.size;
@@ -521,7 +524,8 @@ static ssize_t take_bytes(struct files *files, struct files_item *item)
     size_t moved = 0;
     ssize_t n = 0;
 
-    while (moved < TURN_BYTES && has_more_bytes(files, item)) {
+    for (unsigned i = 0; i < TURN_FRAMES && moved < TURN_BYTES && has_more_bytes(files, item);
+         i++) {
         size_t most = TURN_BYTES - moved;
 
         n = move_in(files, files->ours[1],
@@ -554,6 +558,7 @@ static bool end_failed(struct files *files, struct files_item *item)
 /* Nothing is there now: wait for more, or for the reason that nothing comes. */
 static bool wait_for_news(struct files *files)
 {
+    files->turn = 0;
     files->wants_news = true;
     if (files->output != NULL && !files->is_at_end)
         watch_set(files->output, UV_READABLE, output_ready);
@@ -595,12 +600,24 @@ static int next_of_tool(struct files *files, struct files_item *item)
     }
 }
 
+/* Whoever takes over a box can say more than anybody takes, for as long as he likes: after so many items
+ * there is nothing, and news of more once others had their turn. */
+static bool is_turn_over(struct files *files)
+{
+    if (files->turn++ < TURN_FRAMES)
+        return false;
+    files->turn = 0;
+    files->wants_news = true;
+    put_off(files);
+    return true;
+}
+
 bool files_next(struct files *files, struct files_item *item)
 {
     int status;
 
     files->wants_news = false;
-    if (files->is_over || files->engine == NULL)
+    if (files->is_over || files->engine == NULL || is_turn_over(files))
         return false;
     if (files->output == NULL) {
         if (files->failure.code[0] != '\0' || files->has_ended)

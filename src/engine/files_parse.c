@@ -185,6 +185,11 @@ static const struct {
     {"beneath", "file_forbidden"},
     {"range", "bad_range"},
     {"user_not_found", "user_not_found"},
+    {"unknown_user", "user_not_found"},
+    {"bad_option", "bad_request"},
+    {"bad_input", "bad_request"},
+    {"moved", "file_busy"},
+    {"too_long", "too_many_files"},
 };
 
 static const char *code_of(const char *word, int errnum)

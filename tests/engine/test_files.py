@@ -452,11 +452,50 @@ def test_grep_looks_for_text(files, here):
 
 
 def test_a_search_that_takes_too_long_says_what_it_found(files, here):
-    files.run(f"cd {here}; head -c 30000000 /dev/zero | tr '\\0' a >big")
-    answer = files.post("grep", path=here, pattern="(a*)*(a*)*b", time_limit_ms=300, stream=False)
-    assert answer.status in (200, 422), answer
-    if answer.status == 200:
-        assert answer.json["count"] == 0
+    """No machine walks thousands of directories and reads so much in a millisecond."""
+    files.run(f"cd {here}; mkdir -p $(seq -f d%g 3000); echo needle >a; "
+              "head -c 30000000 /dev/zero | tr '\\0' '\\n' >big")
+    for verb, more in (("grep", {"pattern": "needle"}), ("find", {"globs": ["a"]})):
+        answer = files.post(verb, path=here, time_limit_ms=1, stream=False, **more)
+        assert answer.status == 200, answer
+        assert answer.json["truncated"] is True and answer.json["reason"] == "timeout", answer
+        assert answer.json["count"] <= 1
+        last = files.lines(verb, path=here, time_limit_ms=1, **more)[-1]
+        assert last["type"] == "done" and last["reason"] == "timeout", last
+
+
+def test_what_fails_below_stops_nothing(files, here):
+    """A copy leaves out what is no file, says so, and does the rest; a search goes on, too."""
+    files.run(f"cd {here}; mkdir -p tree/b; echo 1 >tree/b/1; echo 2 >tree/z; "
+              "python3 -c 'import os, socket; os.chdir(\"tree\"); "
+              "socket.socket(socket.AF_UNIX).bind(\"a-socket\")'")
+    answer = files.post("copy", **{"from": f"{here}/tree", "to": f"{here}/copy"}, recursive=True)
+    assert answer.status == 200, answer
+    assert [error["path"] for error in answer.json["errors"]] == [f"{here}/tree/a-socket"]
+    assert answer.json["errors"][0]["error"]["code"] == "not_regular"
+    assert answer.json["errors_count"] == 1
+    assert names(files.list(f"{here}/copy")) == ["b", "z"]
+    answer = files.post("copy", **{"from": f"{here}/none", "to": f"{here}/copy2"}, recursive=True)
+    assert answer.status == 404, answer
+    answer = files.post("chown", path=f"{here}/tree", owner="nobody-there")
+    assert answer.status == 422 and answer.code == "user_not_found", answer
+
+
+def test_a_search_below_what_may_not_be_read_goes_on(files, here):
+    if files.run("id -u").strip() == "0":
+        files.run(f"chown 1234 {here}")
+        user = {"user": "1234"}
+    else:
+        user = {}
+    files.post("mkdir", path=f"{here}/a", mode="0000", **user)
+    files.post("mkdir", path=f"{here}/b", **user)
+    answer = files.post("find", path=here, stream=False, **user)
+    assert answer.status == 200, answer
+    assert [entry["type"] for entry in answer.json["entries"]].count("directory") == 2, answer
+    assert files.lines("find", path=here, **user)[-1]["type"] == "done"
+    assert files.list(here, depth="2", **user).status == 200
+    answer = files.post("find", path=f"{here}/a", stream=False, **user)
+    assert answer.status == 403, answer
 
 
 # ---- watch -------------------------------------------------------------------------------------
@@ -488,6 +527,9 @@ def test_a_watch_tells_what_happens_and_goes_on_after_a_cut(serve, files, box, h
         line = again.seen()
     assert line["type"] == "created" and line["is_directory"] is True
     again.client.close()
+    other = Watch(serve, box, here, recursive="true", cursor=line["cursor"], user="0")
+    assert other.seen()["type"] == "gap"  # by other rights it is another watch
+    other.client.close()
     lost = Watch(serve, box, here, recursive="true", cursor="0123456789abcdef-7")
     assert lost.seen()["type"] == "gap" and lost.seen()["type"] == "watching"
     lost.client.close()

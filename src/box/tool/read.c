@@ -83,6 +83,8 @@ static int send_made_up(struct tool *tool, int file, const struct entry *entry, 
 
         size = size < length - done ? size : length - done;
         skip -= from;
+        if (size == 0)
+            continue; /* a frame of nothing is none */
         say_begin(&tool->say, TOOL_DATA, (size_t)size);
         say_bytes(&tool->say, block + from, (size_t)size);
         done += size;

@@ -21,6 +21,8 @@ static void call_free(void *own)
         call->free_more(call);
     read_free(&call->owner);
     out_free(&call->kept);
+    out_free(&call->errors);
+    free(call->operand);
     free(call);
 }
 
@@ -107,6 +109,8 @@ bool call_begin(struct call *call, const struct files_spec *spec,
 
     files_close(call->files);
     call->take = take;
+    free(call->operand);
+    call->operand = spec->paths != NULL && spec->paths[0] != NULL ? strdup(spec->paths[0]) : NULL;
     call->files = engine_files(job->native->options.engine, &job->caller,
                                http_param(job->request, "id"), spec, &calls, call, &err);
     if (call->files == NULL) {
@@ -148,6 +152,39 @@ void call_finish(struct call *call)
 
 /* ---- gathered ---- */
 
+bool call_is_its_own(const struct call *call, const struct files_item *item)
+{
+    return item->kind == FILES_FAILED && !call->is_many &&
+           (call->operand == NULL || strcmp(item->path, call->operand) == 0);
+}
+
+static void print_failed(struct out *out, const struct files_item *item)
+{
+    out_object(out, NULL);
+    files_print_path(out, "path", item->path);
+    files_print_error(out, &item->error);
+    out_object_end(out);
+}
+
+static void end_one(struct call *call, const struct files_item *item)
+{
+    struct out *out = &call->kept;
+
+    if (out->used == 0) {
+        out_object(out, NULL);
+        out_number(out, "count", item->end.count);
+        out_number(out, "bytes", item->end.bytes);
+    }
+    if (call->errors_count > 0) {
+        out_array(out, "errors");
+        out_raw(out, call->errors.data, call->errors.used);
+        out_array_end(out);
+        out_number(out, "errors_count", call->errors_count);
+        out->has_failed |= call->errors.has_failed;
+    }
+    out_object_end(out);
+}
+
 static void gather_end(struct call *call, const struct files_item *item)
 {
     if (item->error.code[0] != '\0') {
@@ -158,13 +195,44 @@ static void gather_end(struct call *call, const struct files_item *item)
         out_array_end(&call->kept);
         out_object_end(&call->kept);
     }
-    if (call->kept.used == 0) {
-        out_object(&call->kept, NULL);
-        out_number(&call->kept, "count", item->end.count);
-        out_number(&call->kept, "bytes", item->end.bytes);
-        out_object_end(&call->kept);
-    }
+    if (!call->is_many)
+        end_one(call, item);
     call_answer(call);
+}
+
+/* One thing for each of many; what failed, too. */
+static enum call_next gather_many(struct call *call, const struct files_item *item)
+{
+    struct out *out = &call->kept;
+
+    if (out->used > FILES_GATHER_MAX) {
+        job_fail(call->job, "too_many_files",
+                 "the answer is larger than %u MiB, and the rest was not done; give fewer paths "
+                 "at once",
+                 FILES_GATHER_MAX >> 20);
+        return CALL_GONE;
+    }
+    if (item->kind == FILES_FAILED)
+        print_failed(out, item);
+    else if (item->kind == FILES_ENTRY || item->kind == FILES_WROTE)
+        files_print_entry(out, NULL, &item->entry);
+    return CALL_ON;
+}
+
+/* The one there is; its object stays open until its end. What fails below it stops nothing. */
+static enum call_next gather_one(struct call *call, const struct files_item *item)
+{
+    if (call_is_its_own(call, item)) {
+        call_problem(call, &item->error);
+        return CALL_GONE;
+    }
+    if (item->kind == FILES_FAILED && call->errors_count++ < FILES_ERRORS_MAX) {
+        print_failed(&call->errors, item);
+    } else if ((item->kind == FILES_ENTRY || item->kind == FILES_WROTE) && call->kept.used == 0) {
+        out_object(&call->kept, NULL);
+        files_print_fields(&call->kept, &item->entry);
+    }
+    return CALL_ON;
 }
 
 enum call_next call_gather(struct call *call, const struct files_item *item)
@@ -179,21 +247,7 @@ enum call_next call_gather(struct call *call, const struct files_item *item)
         gather_end(call, item);
         return CALL_GONE;
     }
-    if (out->used > FILES_KEPT_MAX || (item->kind == FILES_FAILED && !call->is_many)) {
-        call_problem(call, &item->error);
-        return CALL_GONE;
-    }
-    if (!call->is_many && out->used > 0)
-        return CALL_ON;
-    if (item->kind == FILES_FAILED) {
-        out_object(out, NULL);
-        files_print_path(out, "path", item->path);
-        files_print_error(out, &item->error);
-        out_object_end(out);
-    } else if (item->kind == FILES_ENTRY || item->kind == FILES_WROTE) {
-        files_print_entry(out, NULL, &item->entry);
-    }
-    return CALL_ON;
+    return call->is_many ? gather_many(call, item) : gather_one(call, item);
 }
 
 /* ---- paths ---- */

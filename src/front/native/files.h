@@ -13,7 +13,9 @@
 #define FILES_SEARCH_MS 10000
 #define FILES_SEARCH_MAX_MS 60000
 #define FILES_PLAIN_MS 120000 /* for what moves no bytes; a tool that somebody holds up is ended */
-#define FILES_KEPT_MAX (64U << 20) /* of an answer that is gathered */
+#define FILES_KEPT_MAX (4U << 20)   /* of a page, or what else is gathered */
+#define FILES_GATHER_MAX (8U << 20) /* the same, of one thing for each of FILES_PATHS_MAX paths */
+#define FILES_ERRORS_MAX 100        /* of what is below one path, in one answer */
 
 enum call_next {
     CALL_ON,   /* the next one */
@@ -31,8 +33,11 @@ struct call {
     const char *list_name; /* of what is gathered; NULL: "entries" */
     bool is_stream;
     bool has_cursor;
-    bool is_many;    /* several operands: the answer has one thing for each */
-    struct out kept; /* what is gathered until all is there */
+    bool is_many;      /* several operands: the answer has one thing for each */
+    struct out kept;   /* what is gathered until all is there */
+    struct out errors; /* the same, of what is below the one operand */
+    size_t errors_count;
+    char *operand; /* the first, as it was asked for; NULL: there is none */
     size_t count;
     struct read_owner owner;   /* of the texts of the body */
     char path[FILES_PATH_MAX]; /* of the query */
@@ -54,6 +59,9 @@ void call_finish(struct call *call); /* of a stream: complete */
 void call_abort(struct call *call);
 void call_problem(struct call *call, const struct error *err);
 void call_answer(struct call *call); /* what was gathered, as JSON */
+
+/* Whether it is the one path that was asked for that failed, and not something below it. */
+bool call_is_its_own(const struct call *call, const struct files_item *item);
 
 /* Gathers one thing for each operand, or the one there is; the answer at the end. */
 enum call_next call_gather(struct call *call, const struct files_item *item);

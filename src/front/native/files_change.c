@@ -7,7 +7,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define VALUE_MAX 65536 /* Linux: XATTR_SIZE_MAX */
+#define VALUE_MAX 65536      /* Linux: XATTR_SIZE_MAX */
+#define ATTRIBUTES_MAX 10000 /* Linux: their names have 64 KiB together, each some bytes */
 
 struct change_text {
     struct files_path path, from, to;
@@ -230,6 +231,11 @@ static enum call_next take_attributes(struct call *call, const struct files_item
         out_array(out, "attributes");
     }
     if (item->kind == FILES_ATTRIBUTE) {
+        if (call->count++ == ATTRIBUTES_MAX || out->used > FILES_KEPT_MAX) {
+            job_fail(call->job, "too_many_files",
+                     "the attributes are more than one answer holds; ask for each by its name");
+            return CALL_GONE;
+        }
         out_object(out, NULL);
         out_text(out, "name", item->attribute.name);
         out_quote(out, "value_base64");
@@ -238,6 +244,8 @@ static enum call_next take_attributes(struct call *call, const struct files_item
         out_object_end(out);
         return CALL_ON;
     }
+    if (item->kind != FILES_END)
+        return CALL_ON;
     out_array_end(out);
     out_object_end(out);
     call_answer(call);

@@ -148,7 +148,7 @@ static enum call_next end_lines(struct call *call, const struct files_item *item
 static bool is_all_failed(const struct call *call, const struct files_item *item)
 {
     return !call->is_stream && item->error.code[0] != '\0' &&
-           (item->kind == FILES_END || !call->is_many);
+           (item->kind == FILES_END || call_is_its_own(call, item));
 }
 
 static enum call_next take_line(struct call *call, const struct files_item *item)
@@ -211,17 +211,28 @@ static enum call_next end_page(struct call *call, const struct files_item *item)
     return CALL_GONE;
 }
 
+/* A page ends early, with a cursor for what follows; what has none must be asked for as a stream. */
+static enum call_next end_full(struct call *call)
+{
+    const struct files_item rest = {.kind = FILES_END, .end.is_truncated = true};
+
+    if (call->has_cursor && call->last[0] != '\0')
+        return end_page(call, &rest);
+    job_fail(call->job, "too_many_files",
+             "the answer is larger than %u MiB; ask for less, or for a stream",
+             FILES_KEPT_MAX >> 20);
+    return CALL_GONE;
+}
+
 static enum call_next take_page(struct call *call, const struct files_item *item)
 {
     struct out *out = &call->kept;
 
     if (item->kind == FILES_END)
         return end_page(call, item);
-    if (out->used > FILES_KEPT_MAX) {
-        job_fail(call->job, "capacity", "the answer is too large; ask for less, or for a stream");
-        return CALL_GONE;
-    }
-    if (item->kind == FILES_FAILED && !call->is_many && call->count == 0) {
+    if (out->used > FILES_KEPT_MAX)
+        return end_full(call);
+    if (call->count == 0 && call_is_its_own(call, item)) {
         call_problem(call, &item->error);
         return CALL_GONE;
     }

@@ -17,6 +17,7 @@
 #define KEPT 1000
 #define KEPT_BYTES (4U << 20) /* of all lines together */
 #define LINGER_MS 60000       /* without a reader */
+#define LINGERING_MAX 4       /* of one sandbox: each holds a tool */
 
 struct change {
     char *line; /* without its cursor and its end */
@@ -32,6 +33,7 @@ struct watcher {
     char beneath[ENGINE_TOKEN_PATH_MAX], user[260]; /* by whose rights it watches */
     bool is_recursive, is_over;
     struct watching *reader;
+    uint64_t left_ms;      /* when its last reader went */
     uint64_t first, count; /* numbers of what is kept: [first, first + count) */
     size_t bytes;
     struct change kept[KEPT];
@@ -122,6 +124,23 @@ static struct watcher *watcher_new(struct watching *watching, struct error *err)
     return watcher;
 }
 
+/* Those of a sandbox that nobody reads are few; the one that was left first goes first. */
+static void make_room(struct native *native, const char *sandbox)
+{
+    struct watcher *oldest = NULL;
+    unsigned count = 0;
+
+    for (struct watcher *at = native->watchers; at != NULL; at = at->next) {
+        if (at->reader != NULL || strcmp(at->sandbox, sandbox) != 0)
+            continue;
+        count++;
+        if (oldest == NULL || at->left_ms <= oldest->left_ms)
+            oldest = at;
+    }
+    if (count > LINGERING_MAX)
+        watcher_free(oldest);
+}
+
 /* The reader has gone; the watch goes on for a while, if it can. */
 static void watcher_leave(struct watching *watching)
 {
@@ -131,10 +150,13 @@ static void watcher_leave(struct watching *watching)
     if (watcher == NULL || watcher->reader != watching)
         return;
     watcher->reader = NULL;
-    if (watcher->is_over || watcher->native->is_draining)
+    if (watcher->is_over || watcher->native->is_draining) {
         watcher_free(watcher);
-    else
-        (void)uv_timer_start(watcher->timer, lingered, LINGER_MS, 0);
+        return;
+    }
+    watcher->left_ms = uv_now(watcher->timer->loop);
+    (void)uv_timer_start(watcher->timer, lingered, LINGER_MS, 0);
+    make_room(watcher->native, watcher->sandbox);
 }
 
 static void watcher_take(struct watcher *watcher, struct watching *watching)
@@ -358,13 +380,16 @@ static void watching_free(void *own)
 static struct watcher *find(const struct watching *watching, const char *cursor)
 {
     const struct job *job = watching->call.job;
+    const char *user = watching->user != NULL ? watching->user : "";
     struct watcher *watcher = job->native->watchers;
 
-    while (watcher != NULL && (strncmp(watcher->id, cursor, 16) != 0 || cursor[16] != '-' ||
-                               strcmp(watcher->sandbox, http_param(job->request, "id")) != 0 ||
-                               strcmp(watcher->tenant, job->caller.tenant) != 0 ||
-                               strcmp(watcher->path, watching->call.path) != 0 ||
-                               watcher->is_recursive != watching->recursive))
+    while (watcher != NULL &&
+           (strncmp(watcher->id, cursor, 16) != 0 || cursor[16] != '-' ||
+            strcmp(watcher->sandbox, http_param(job->request, "id")) != 0 ||
+            strcmp(watcher->tenant, job->caller.tenant) != 0 ||
+            strcmp(watcher->path, watching->call.path) != 0 ||
+            strcmp(watcher->beneath, job->caller.path) != 0 || strcmp(watcher->user, user) != 0 ||
+            watcher->is_recursive != watching->recursive))
         watcher = watcher->next;
     return watcher;
 }
