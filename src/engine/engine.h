@@ -59,6 +59,10 @@ struct engine_caller {
     /* Of a signed URL: this method of the files, at exactly this path; "": it is none. */
     char method[8];
     char signed_path[ENGINE_TOKEN_PATH_MAX];
+    /* What ends it, for engine_caller_lives(); of a key only the first. */
+    uint64_t keys_ended; /* how many had ended when it was looked at last */
+    char maker[24];      /* key */
+    uint64_t generation, expires_ms;
 };
 
 /* 0, or -1 "forbidden": whether he may do that with this sandbox. Every verb below asks it. */
@@ -72,6 +76,10 @@ int engine_may(struct engine *engine, const struct engine_caller *caller, const 
 /* The caller behind a secret; "bad_key" otherwise. Takes the same time for every wrong one. */
 int engine_key_check(struct engine *engine, const char *secret, struct engine_caller *out,
                      struct error *err);
+
+/* Whether the key or token he came by is still worth something. Cheap: for whoever stays, each second. Not
+ * asked of a token's sandbox that is gone: whatever stays in it ends with it. */
+bool engine_caller_lives(struct engine *engine, struct engine_caller *caller);
 
 /* ---- tokens: what a key lends of itself, for one sandbox ---- */
 

@@ -25,7 +25,8 @@
 #define AT_ONCE 512U /* to one listener, then the others have their turn */
 #define ENTRIES_AT_ONCE (AT_ONCE / BATCH)
 #define TORN_KEY "events.torn"
-#define END_KEY "events.end" /* what an engine that ended well would have told next */
+#define LIFE_KEY "events.life" /* the first number that an engine may have told last */
+#define END_KEY "events.end"   /* what an engine that ended well would have told next */
 
 struct event {
     uint64_t sequence, time_ms;
@@ -70,6 +71,7 @@ struct events {
     struct alarm flush;
     struct engine_listener *listeners;
     bool is_telling, will_tell;
+    bool is_noted, is_noting; /* `life`, in the store: before that nothing is told */
 };
 
 /* ---- histories ---- */
@@ -363,12 +365,15 @@ static void bury_listeners(struct events *events)
 
 static void tell_soon(struct events *events);
 
+/* Who is told nothing yet is told all of it once the life's number is noted. */
 static void tell(void *arg)
 {
     struct events *events = arg;
     bool more = false;
 
     events->will_tell = false;
+    if (!events->is_noted)
+        return;
     events->is_telling = true;
     for (struct engine_listener *listener = events->listeners; listener != NULL;
          listener = listener->next) {
@@ -433,11 +438,39 @@ static void history_flush(struct history *history)
     }
 }
 
+static void life_noted(void *arg, uint64_t revision, const struct error *err)
+{
+    struct events *events = arg;
+
+    (void)revision;
+    events->is_noting = false;
+    events->is_noted = err == NULL;
+    if (err != NULL)
+        log_say(LOG_LEVEL_WARN, "store_failed",
+                "no events are told before their first number can be noted, which is tried again: "
+                "%s",
+                err->text);
+    else
+        tell_soon(events);
+}
+
+static void life_note(struct events *events)
+{
+    char text[24];
+
+    if (events->is_noted || events->is_noting)
+        return;
+    events->is_noting = true;
+    (void)snprintf(text, sizeof(text), "%" PRIu64, events->life);
+    store_put(events->engine->store, LIFE_KEY, text, strlen(text), STORE_ANY, life_noted, events);
+}
+
 static void flush_now(void *arg)
 {
     struct events *events = arg;
 
     clock_clear(events->engine->clock, &events->flush);
+    life_note(events);
     for (struct history *history = events->tenants; history != NULL; history = history->next)
         history_flush(history);
     history_flush(&events->all);
@@ -649,21 +682,33 @@ static void number_put(struct events *events, const char *key, uint64_t number)
     store_put(events->engine->store, key, text, strlen(text), STORE_ANY, end_noted, NULL);
 }
 
-/* How the engine before us ended is read once: it says nothing about how we do. */
+static void count_on_from(uint64_t *last, uint64_t number)
+{
+    if (number > *last)
+        *last = number;
+}
+
+/* How the engine before us ended is read once: it says nothing about how we do. It may have told numbers of
+ * which nothing was written, so the count goes on above all that it may have begun with, too. */
 int events_open(struct engine *engine, struct error *err)
 {
     struct events *events = engine_alloc(sizeof(*events));
     struct span span;
+    uint64_t life;
     bool is_all;
 
     engine->events = events;
     events->engine = engine;
     if (span_read(engine, "events", &span, &is_all, err) != 0 ||
         number_read(events, END_KEY, &events->last_life, err) != 0 ||
-        number_read(events, TORN_KEY, &events->torn, err) != 0)
+        number_read(events, TORN_KEY, &events->torn, err) != 0 ||
+        number_read(events, LIFE_KEY, &life, err) != 0)
         return -1;
-    if (events->last_life > span.last)
-        span.last = events->last_life;
+    if (events->last_life < life)
+        events->last_life = 0; /* said by one before it */
+    count_on_from(&span.last, events->last_life);
+    count_on_from(&span.last, events->torn);
+    count_on_from(&span.last, life);
     events->next = span.last > 0 ? (span.last / RESTART_STEP + 1) * RESTART_STEP : 1;
     events->life = events->next;
     if (events->last_life > 0) {
@@ -673,6 +718,7 @@ int events_open(struct engine *engine, struct error *err)
         number_put(events, TORN_KEY, events->torn);
     }
     history_init(events, &events->all, "");
+    life_note(events);
     return 0;
 }
 

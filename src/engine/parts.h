@@ -271,6 +271,7 @@ void tenants_close(struct engine *engine);
 int caller_may(const struct engine_caller *caller, unsigned scope, struct error *err);
 /* Whether a key of this id is there that may do this for the tenant; one of the unix socket always is. */
 bool tenants_key_lives(const struct engine *engine, const char *key_id, const char *tenant);
+bool tenants_caller_lives(const struct engine *engine, struct engine_caller *caller);
 int tenant_name_check(const char *tenant, struct error *err);
 void quotas_load(struct engine *engine, const struct store_value *value);
 struct quotas *quotas_new(void);

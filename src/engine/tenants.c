@@ -36,6 +36,7 @@ struct key {
 struct tenants {
     struct key *keys;
     size_t count;
+    uint64_t ended; /* how many, since the engine began */
     struct quotas *quotas;
 };
 
@@ -171,6 +172,7 @@ int engine_key_check(struct engine *engine, const char *secret, struct engine_ca
                          "this key is not known here, or was ended; ask the operator for one");
     memcpy(out->tenant, found->tenant, sizeof(out->tenant));
     memcpy(out->key_id, found->id, sizeof(out->key_id));
+    out->keys_ended = engine->tenants->ended;
     out->scopes = found->scopes;
     return 0;
 }
@@ -339,6 +341,18 @@ bool tenants_key_lives(const struct engine *engine, const char *key_id, const ch
            ((key->scopes & ENGINE_OPERATOR) != 0 || strcmp(key->tenant, tenant) == 0);
 }
 
+bool tenants_caller_lives(const struct engine *engine, struct engine_caller *caller)
+{
+    const char *key_id = caller->sandbox[0] != '\0' ? caller->maker : caller->key_id;
+
+    if (caller->keys_ended == engine->tenants->ended)
+        return true;
+    if (!tenants_key_lives(engine, key_id, caller->tenant))
+        return false;
+    caller->keys_ended = engine->tenants->ended;
+    return true;
+}
+
 static void key_ended(void *arg, uint64_t revision, const struct error *err)
 {
     struct key_verb *verb = arg;
@@ -352,6 +366,7 @@ static void key_ended(void *arg, uint64_t revision, const struct error *err)
         events_end_key(verb->engine, key->id);
         *at = key->next;
         verb->engine->tenants->count--;
+        verb->engine->tenants->ended++;
         free(key);
     }
     verb->ended(verb->arg, err);

@@ -213,6 +213,10 @@ static void caller_fill(const struct token_claims *claims, struct engine_caller 
     (void)snprintf(out->key_id, sizeof(out->key_id), "token:%s", claims->id);
     out->verbs = claims->verbs;
     out->port = claims->port;
+    memcpy(out->maker, claims->key_id, sizeof(out->maker));
+    out->keys_ended = UINT64_MAX; /* looked at once, in any case */
+    out->generation = claims->generation;
+    out->expires_ms = claims->expires_ms;
     memcpy(out->path, claims->path, sizeof(out->path));
     if (claims->method == TOKEN_ANY)
         return;
@@ -242,4 +246,17 @@ int token_check(struct engine *engine, const char *text, struct engine_caller *o
         return error_set(err, "bad_key", 0, "this token was revoked; ask for another one");
     caller_fill(&claims, out);
     return 0;
+}
+
+bool engine_caller_lives(struct engine *engine, struct engine_caller *caller)
+{
+    const struct sandbox *sandbox;
+
+    if (!tenants_caller_lives(engine, caller))
+        return false;
+    if (caller->sandbox[0] == '\0')
+        return true;
+    sandbox = map_get(&engine->ids, caller->sandbox);
+    return caller->expires_ms > clock_wall_ms() &&
+           (sandbox == NULL || sandbox->record->tokens == caller->generation);
 }

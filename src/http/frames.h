@@ -30,6 +30,7 @@ enum http_close {
     HTTP_CLOSE_NO_CODE = 1005, /* never sent */
     HTTP_CLOSE_LOST = 1006,    /* never sent */
     HTTP_CLOSE_NOT_UTF8 = 1007,
+    HTTP_CLOSE_POLICY = 1008,
     HTTP_CLOSE_TOO_LARGE = 1009,
     HTTP_CLOSE_FAILED = 1011,
 };

@@ -157,6 +157,9 @@ size_t http_write(struct http_request *request, const void *data, size_t size);
 void http_on_drained(struct http_request *request, void (*drained)(void *arg), void *arg);
 /* The answer is complete; the request is gone. */
 void http_finish(struct http_request *request);
+/* He may not ask any more: who was told to wait for `gone` is told so soon, from the loop, and a WebSocket
+ * closes with 1008 and that reason. What has neither is about to be answered, and is. */
+void http_expel(struct http_request *request, const char *reason);
 /* The answer cannot be completed: the connection is cut, so that nobody takes it for whole. What
  * waits to be written is lost. */
 void http_abort(struct http_request *request);

@@ -4,6 +4,8 @@
  * gives for the header may end a line of it. */
 #include "http/parts.h"
 
+#include "http/frames.h"
+
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -448,6 +450,15 @@ void http_finish(struct http_request *request)
         http_conn_send(request->conn, &last, 1);
     }
     end(request);
+}
+
+void http_expel(struct http_request *request, const char *reason)
+{
+    if (request->websocket) {
+        http_websocket_close(request, HTTP_CLOSE_POLICY, reason);
+    } else if (request->conn && request->gone) {
+        http_conn_break(request->conn);
+    }
 }
 
 void http_abort(struct http_request *request)

@@ -303,8 +303,8 @@ static void configure(struct keeper *keeper)
         log_use_json(keeper->options.log_json);
         if (engine_headers(keeper, &err) < 0)
             keeper_say(err.code, "%s", err.text);
-        keeper_note("config_read", "a new engine gets it; [serve] holds from the next start of "
-                                   "cove serve on");
+        keeper_note("config_read", "a new engine gets it; listen, socket, data and insecure_http "
+                                   "hold from the next start of cove serve on");
         return;
     }
     fd_close(&keeper->engine.config);

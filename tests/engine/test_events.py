@@ -145,6 +145,17 @@ def test_after_a_crash_there_is_a_gap_and_what_was_written(serve, api):
     assert numbers == sorted(set(numbers)) and min(numbers) >= changed["sequence"]
 
 
+def test_no_number_is_given_twice_whenever_the_engine_is_killed(tmp_path):
+    told = []
+    with serving.Serve(tmp_path, "[boxes]\npool = 0\n") as serve:
+        for _ in range(4):
+            with Listening(serve) as listening, serve.client() as client:
+                tenant_key(client, "anybody")
+                told.append(listening.until("key.created")[-1]["sequence"])
+                serve.kill_engine()  # what was told is not written yet
+    assert told == sorted(set(told)), told
+
+
 def test_a_loud_tenant_does_not_push_out_what_a_quiet_one_did(serve, api):
     quiet, loud = tenant_key(api, "quiet"), tenant_key(api, "loud")
     with serve.tcp(quiet["secret"]) as client, Listening(serve, key=quiet["secret"]) as listening:

@@ -1,4 +1,5 @@
 """Tokens and signed URLs as those who hold one see them: for one sandbox, some verbs and a time."""
+import http.client
 import pathlib
 import stat
 import sys
@@ -11,6 +12,7 @@ sys.path.insert(0, str(HERE.parent / "box"))
 sys.path.insert(0, str(HERE))
 import harness  # noqa: E402
 import serving  # noqa: E402
+from terminals import Watcher  # noqa: E402
 from test_api import make  # noqa: E402
 
 
@@ -134,6 +136,53 @@ def test_tokens_end_with_time_revocation_key_and_sandbox(serve, api):
     api.close()
     assert api.delete(path).status == 204
     assert not is_good(three)
+
+
+def rest_of(lines):
+    """The types of what comes until the stream ends or is cut."""
+    seen = []
+    try:
+        for line in lines:
+            seen.append(line["type"])
+    except (http.client.IncompleteRead, ConnectionError):
+        seen.append("cut")
+    return seen
+
+
+@pytest.mark.parametrize("how", ["time", "revocation", "key"])
+def test_what_a_token_opened_ends_with_it(serve, api, shared, how):
+    key = api.post("/v1/keys", {"label": "maker", "scopes": ["read", "write"]}).json
+    command = {"command": "echo begun; exec sleep 1000"}
+    quiet = api.post(f"{shared}/processes", command).json["id"]
+    screen = api.post(f"{shared}/processes",
+                      {**command, "terminal": {"rows": 24, "columns": 80}}).json["id"]
+    with serve.tcp(key["secret"]) as maker:
+        more = {"expires_in_ms": 2000 * harness.PATIENCE} if how == "time" else {}
+        made = token(maker, shared, "look", "exec", **more)["token"]
+    header = [f"Authorization: Bearer {made}"]
+    with serve.tcp(made, timeout=60 * harness.PATIENCE) as holder, \
+            serve.tcp(key["secret"], timeout=60 * harness.PATIENCE) as maker, \
+            Watcher(serve, shared.rsplit("/", 1)[1], screen, header) as watcher:
+        watcher.sees("begun")
+        watcher.type("kept back?")
+        lines = serving.Lines(holder, f"{shared}/processes/{quiet}/follow")
+        assert next(lines)["data"] == "begun\n"
+        own = serving.Lines(maker, f"{shared}/processes/{quiet}/follow")
+        if how == "revocation":
+            assert api.delete(f"{shared}/tokens").status == 204
+        elif how == "key":
+            assert api.delete(f"/v1/keys/{key['id']}").status == 204
+        while watcher.closed is None:
+            watcher.step()
+        assert watcher.closed == 1008
+        assert "exit" not in rest_of(lines)
+        if how == "key":
+            assert "exit" not in rest_of(own)
+        else:
+            assert api.post(f"{shared}/processes/{quiet}/signal", {"signal": "KILL"}).status == 204
+            assert "exit" in rest_of(own), "the key itself has not ended"
+    for process in (quiet, screen):
+        api.post(f"{shared}/processes/{process}/signal", {"signal": "KILL"})
 
 
 def test_nobody_lends_what_he_has_not(serve, api, shared):

@@ -166,5 +166,8 @@ bool admit_request(struct http_request *request, void *data)
         refuse_rate(job, retry_ms, &err);
         return false;
     }
-    return true;
+    if (callers_add(job))
+        return true;
+    job_fail(job, "capacity", "there is no memory for this request now");
+    return false;
 }

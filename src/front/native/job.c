@@ -68,6 +68,7 @@ static void job_free(void *data)
     struct job *job = data;
 
     job_on_drain(job, NULL);
+    callers_remove(job);
     if (job->free_own != NULL)
         job->free_own(job->own);
     free(job);

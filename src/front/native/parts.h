@@ -25,6 +25,8 @@ struct native {
     struct http_route *routes;
     bool is_draining;
     struct job *waiting; /* those that a drain does not wait for */
+    struct job *called;  /* those whose caller has a key or a token */
+    uv_timer_t *calls;   /* while there are some */
     struct out out;      /* what is being answered; only within one call */
     struct metrics metrics;
     size_t routes_count;
@@ -50,6 +52,8 @@ struct job {
     void (*free_own)(void *own);
     void (*drain)(struct job *job); /* while it is among native->waiting */
     struct job *next_waiting, *previous_waiting;
+    bool is_called; /* it is among native->called */
+    struct job *next_called, *previous_called;
     void (*then)(struct job *job, struct proc *proc); /* process_find() */
     uint64_t number;                                  /* of the handler, too */
     char id[32];                                      /* of the request */
@@ -70,6 +74,12 @@ struct job {
 bool admit_request(struct http_request *request, void *native);
 void admit_refuse(struct http_request *request, unsigned status, const char *code,
                   const char *detail, void *native);
+
+/* ---- callers.c: whoever stays is looked at again, each second ---- */
+
+bool callers_add(struct job *job);    /* false: there is no memory to do so */
+void callers_remove(struct job *job); /* also one that was never added */
+void callers_close(struct native *native);
 
 /* ---- job.c ---- */
 

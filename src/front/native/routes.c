@@ -167,6 +167,7 @@ void native_free(struct native *native)
         return;
     watchers_close(native);
     streams_close(native);
+    callers_close(native);
     once_table_free(native->once);
     out_free(&native->out);
     out_free(&native->account_out);

@@ -20,10 +20,11 @@
 
 #define QUEUE 4096U /* spans that wait */
 #define BATCH 512U
-#define WAIT_MS 1000         /* for more of a batch */
-#define SEND_MS 5000L        /* then the collector is too slow */
-#define LAST_MS 2000L        /* the same, at the end */
-#define AGAIN_MOST_MS 30000U /* between two tries where nobody answers */
+#define WAIT_MS 1000             /* for more of a batch */
+#define SEND_MS 5000L            /* then the collector is too slow */
+#define LAST_MS 2000L            /* the same, at the end */
+#define LEAVE_MS (LAST_MS + 250) /* then it hangs where nobody can end it: in a resolver */
+#define AGAIN_MOST_MS 30000U     /* between two tries where nobody answers */
 #define HEADERS_MAX 65536
 
 /* Of libcurl, by name. */
@@ -55,7 +56,7 @@ struct telemetry {
     struct telemetry_span queue[QUEUE];
     size_t first, count;
     uint64_t sent, dropped;
-    bool is_ending;
+    bool is_ending, is_over;
 };
 
 /* ---- W3C Trace Context ---- */
@@ -240,7 +241,7 @@ static bool post(struct telemetry *telemetry, long most_ms)
     if (code == CURLE_OK && status >= 200 && status < 300)
         return true;
     log_say(LOG_LEVEL_WARN, "telemetry_failed",
-            "the collector of traces takes none: %s status=%ld; is otlp_endpoint right?",
+            "the collector of traces takes none: %s; is otlp_endpoint right? status=%ld",
             calls->easy_strerror(code), status);
     return false;
 }
@@ -313,6 +314,8 @@ static void *send_main(void *arg)
         wait_for_batch(telemetry);
         send_some(telemetry);
     }
+    telemetry->is_over = true;
+    (void)pthread_cond_signal(&telemetry->work);
     (void)pthread_mutex_unlock(&telemetry->mutex);
     return NULL;
 }
@@ -390,6 +393,9 @@ static int curl_begin(struct telemetry *telemetry, struct error *err)
     if (curl == NULL || telemetry->headers == NULL)
         return error_set(err, "no_telemetry", 0, "there is no memory for traces");
     (void)calls->easy_setopt(curl, CURLOPT_NOSIGNAL, 1L);
+    /* A name server that does not answer holds up its own thread and no more; where libcurl is older than
+     * this, telemetry_close() leaves ours behind. */
+    (void)calls->easy_setopt(curl, CURLOPT_QUICK_EXIT, 1L);
     (void)calls->easy_setopt(curl, CURLOPT_HTTPHEADER, telemetry->headers);
     (void)calls->easy_setopt(curl, CURLOPT_WRITEFUNCTION, ignore);
     (void)calls->easy_setopt(curl, CURLOPT_NOPROGRESS, 0L);
@@ -468,16 +474,26 @@ int telemetry_open(const struct telemetry_options *options, struct telemetry **o
     return -1;
 }
 
+/* A thread that does not end in time keeps what it works with: the process is about to end anyway. */
 void telemetry_close(struct telemetry *telemetry)
 {
+    uint64_t now = clock_monotonic_ns();
+    bool is_over;
+
     if (telemetry == NULL)
         return;
     (void)pthread_mutex_lock(&telemetry->mutex);
     telemetry->is_ending = true;
-    __atomic_store_n(&telemetry->end_ns, clock_monotonic_ns() + LAST_MS * 1000000,
-                     __ATOMIC_RELAXED);
+    __atomic_store_n(&telemetry->end_ns, now + LAST_MS * 1000000, __ATOMIC_RELAXED);
     (void)pthread_cond_signal(&telemetry->work);
+    while (!telemetry->is_over && clock_monotonic_ns() < now + LEAVE_MS * 1000000)
+        wait_until(telemetry, now + LEAVE_MS * 1000000);
+    is_over = telemetry->is_over;
     (void)pthread_mutex_unlock(&telemetry->mutex);
+    if (!is_over) {
+        (void)pthread_detach(telemetry->thread);
+        return;
+    }
     (void)pthread_join(telemetry->thread, NULL);
     (void)pthread_cond_destroy(&telemetry->work);
     (void)pthread_mutex_destroy(&telemetry->mutex);
