@@ -10,7 +10,8 @@ data=${DESTDIR:-}$3
 
 mkdir -p "$man" "$data/bash-completion/completions" "$data/zsh/site-functions" \
     "$data/fish/vendor_completions.d"
-for page in $("$cove" man --list); do
+pages=$("$cove" man --list) # of its own, or that it failed would not be seen
+for page in $pages; do
     command=${page#cove}
     # shellcheck disable=SC2086 # of cove itself there is no word
     "$cove" man ${command#-} >"$man/$page.1"

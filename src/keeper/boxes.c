@@ -86,7 +86,7 @@ static bool allows_no_fresh_proc(const struct keeper *keeper)
     return strcmp(keeper->options.allow_level, "full") != 0;
 }
 
-bool boxes_lack_fresh_proc(const struct keeper *keeper)
+static bool lacks_fresh_proc(const struct keeper *keeper)
 {
     const struct box_spec spec = {
         .limits = {.memory_bytes = 64U << 20,
@@ -106,6 +106,15 @@ bool boxes_lack_fresh_proc(const struct keeper *keeper)
     lacks = strcmp(box_level(box), "full") != 0;
     (void)box_destroy(box, NULL, &ignored);
     return lacks;
+}
+
+void boxes_find_level(struct keeper *keeper)
+{
+    keeper->lacks_fresh_proc = lacks_fresh_proc(keeper);
+    if (keeper->lacks_fresh_proc)
+        keeper_say("level",
+                   "no-fresh-proc, as is allowed: processes outside of a sandbox can be seen "
+                   "in its /proc; cove doctor says more");
 }
 
 static int choose(const struct keeper *keeper, const struct keeper_make *make,

@@ -45,8 +45,9 @@ struct boxes {
 /* Of an error that passes when others have ended. */
 bool boxes_is_want_of_room(const struct error *err);
 
-/* Whether boxes here get no /proc of their own, where that is allowed: one is made to see. */
-bool boxes_lack_fresh_proc(const struct keeper *keeper);
+/* Finds out whether boxes here get no /proc of their own, where that is allowed, and says so: one is made
+ * to see. */
+void boxes_find_level(struct keeper *keeper);
 
 /* Whether the names that a checked request has are there. */
 int boxes_check(const struct keeper *keeper, const struct keeper_make *make, struct error *err);

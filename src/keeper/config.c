@@ -101,11 +101,28 @@ static void fill(const char **option, const char *value)
         *option = value;
 }
 
+static void forget(struct config *config)
+{
+    conf_free(rows, config);
+    while (config->names_count > 0)
+        free(config->names[--config->names_count].path);
+}
+
+static bool is_level(const char *text)
+{
+    return strcmp(text, LEVEL_FULL) == 0 || strcmp(text, LEVEL_NO_FRESH_PROC) == 0;
+}
+
 int config_read(int fd, const char *path, struct config *config, struct options *options,
                 struct error *err)
 {
-    if (fd >= 0 && conf_read(rows, path, fd, config, err) < 0)
+    const struct options given = *options;
+
+    forget(config);
+    if (fd >= 0 && conf_read(rows, path, fd, config, err) < 0) {
+        forget(config);
         return -1;
+    }
     fill(&options->listen, config->listen);
     fill(&options->listen, OPTIONS_LISTEN_DEFAULT);
     fill(&options->socket, config->socket);
@@ -115,10 +132,12 @@ int config_read(int fd, const char *path, struct config *config, struct options 
     options->insecure_http |= config->insecure_http;
     options->log_json = options->log_format != NULL ? strcmp(options->log_format, "json") == 0
                                                     : config->log_format == 1;
-    if (strcmp(options->allow_level, LEVEL_FULL) != 0 &&
-        strcmp(options->allow_level, LEVEL_NO_FRESH_PROC) != 0)
-        return error_set(err, "bad_config", 0,
-                         "%.80s is no level to settle for: " LEVEL_FULL " or " LEVEL_NO_FRESH_PROC,
-                         options->allow_level);
-    return 0;
+    if (is_level(options->allow_level))
+        return 0;
+    (void)error_set(err, "bad_config", 0,
+                    "%.80s is no level to settle for: " LEVEL_FULL " or " LEVEL_NO_FRESH_PROC,
+                    options->allow_level);
+    *options = given; /* nothing borrowed from what is freed */
+    forget(config);
+    return -1;
 }

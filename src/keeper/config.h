@@ -22,6 +22,6 @@ struct config {
 };
 
 /* Reads the text that `fd` is open on; -1: there is none. What the command line said stays. The options
- * borrow from `config` from there on. */
+ * borrow from `config` from there on; on an error they are as they were, and `config` is empty. */
 int config_read(int fd, const char *path, struct config *config, struct options *options,
                 struct error *err);

@@ -392,8 +392,8 @@ static void engine_hand(struct hand *hand, struct engine_child *engine)
 
 /* ---- all ---- */
 
-/* Not `caller`, `options`, `config`, `loop`, `arguments`, the signals and what is under way: a program begins
- * with these. */
+/* Not `caller`, `options`, `config`, `loop`, `arguments`, `lacks_fresh_proc`, the signals and what is under
+ * way: a program begins with these. */
 HAND_COVERS(struct keeper, sizeof(struct options) + sizeof(struct config) + sizeof(struct loop) +
                                sizeof(struct places) + sizeof(struct listeners) +
                                sizeof(struct names) + sizeof(struct slots) +
@@ -405,7 +405,6 @@ void handover_all(struct hand *hand, struct keeper *keeper)
 {
     hand_text(hand, keeper->program, sizeof(keeper->program));
     hand_text(hand, keeper->ids_kind, sizeof(keeper->ids_kind));
-    hand_bool(hand, &keeper->lacks_fresh_proc);
     places_hand(hand, &keeper->places);
     listeners_hand(hand, &keeper->listeners);
     notify_hand(hand, &keeper->notify);

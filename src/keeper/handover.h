@@ -11,7 +11,7 @@
 
 #include <stdbool.h>
 
-#define HANDOVER_FORMAT 2
+#define HANDOVER_FORMAT 3
 
 struct hand;
 struct keeper;

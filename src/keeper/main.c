@@ -121,10 +121,6 @@ static const char *ids_kind_of(const struct caller *caller)
 
 static void greet(const struct keeper *keeper)
 {
-    if (keeper->lacks_fresh_proc)
-        keeper_say("level",
-                   "no-fresh-proc, as is allowed: processes outside of a sandbox can be seen "
-                   "in its /proc; cove doctor says more");
     if (keeper->listeners.made_socket)
         keeper_note("listening", "on %s%s%s", keeper->places.socket_path,
                     keeper->listeners.api_count > 1 ? " and " : "",
@@ -172,7 +168,7 @@ static int begin(struct keeper *keeper, struct error *err)
         names_configure(keeper, err) < 0 || slots_open(&keeper->slots, rules_ids, err) < 0)
         return -1;
     log_use_json(keeper->options.log_json);
-    keeper->lacks_fresh_proc = boxes_lack_fresh_proc(keeper);
+    boxes_find_level(keeper);
     /* A zygote takes mounts of the host. */
     keeper->slots.is_open = keeper->slots.is_open && keeper->caller.mounts;
     (void)snprintf(keeper->ids_kind, sizeof(keeper->ids_kind), "%s", ids_kind_of(&keeper->caller));

@@ -356,6 +356,25 @@ static void keep_generation(struct name *now, const struct name *before)
         now->generation = before->generation;
 }
 
+int names_can_configure_again(struct keeper *keeper, struct error *err)
+{
+    struct names *names = &keeper->names;
+
+    for (size_t i = 0; i < names->table_used; i++)
+        if (names->table[i].kind != 0 && names->table[i].is_configured)
+            entry_drop(&names->table[i]);
+    for (size_t i = 0; i < keeper->config.names_count; i++) {
+        const struct names_request *wanted = &keeper->config.names[i].request;
+        struct name *place = entry_add(names, wanted, err);
+
+        if (place == NULL)
+            return error_wrap(err, "%s", keeper->places.config_path);
+        *place = (struct name){.kind = wanted->kind, .fd = -1, .is_configured = true};
+        entry_set(names, place, wanted, NULL);
+    }
+    return 0;
+}
+
 void names_configure_again(struct keeper *keeper)
 {
     struct names *names = &keeper->names;

@@ -99,6 +99,8 @@ int names_remove(struct names *names, uint32_t kind, const char *name, struct er
 struct keeper;
 /* Adds those of cove.conf. One whose path is not there leads nowhere. */
 int names_configure(struct keeper *keeper, struct error *err);
+/* Whether that could be done. Only for who is asked and ends: the table is of no use afterwards. */
+int names_can_configure_again(struct keeper *keeper, struct error *err);
 /* What it says now takes the place of what it said before, when no engine runs; what cannot be is logged. */
 void names_configure_again(struct keeper *keeper);
 

@@ -51,6 +51,14 @@ bool upgrade_is_ending(const struct keeper *keeper)
 
 /* ---- asking whether it can ---- */
 
+/* Whoever is asked, with all that it has started. Both: it may not have a group of its own yet. Only as long
+ * as it has not been waited for. */
+static void ask_kill(const struct upgrade *upgrade)
+{
+    (void)kill(-upgrade->pid, SIGKILL);
+    (void)kill(upgrade->pid, SIGKILL);
+}
+
 static _Noreturn void ask_run(const struct keeper *keeper, int sealed)
 {
     char *arguments[ARGUMENTS_MAX + 3], value[32], option[] = "--can-take";
@@ -105,6 +113,8 @@ static void ask(struct keeper *keeper)
     upgrade->pid = fork();
     if (upgrade->pid == 0)
         ask_run(keeper, sealed);
+    if (upgrade->pid > 0)
+        (void)setpgid(upgrade->pid, upgrade->pid); /* whoever comes first */
     upgrade->pidfd = upgrade->pid < 0 ? -1 : (int)syscall(SYS_pidfd_open, upgrade->pid, 0);
     if (upgrade->pidfd >= 0 && loop_add(&keeper->loop, &upgrade->answered, upgrade->pidfd, EPOLLIN,
                                         answered, keeper, &err) == 0) {
@@ -112,7 +122,7 @@ static void ask(struct keeper *keeper)
         return;
     }
     if (upgrade->pid > 0) {
-        (void)kill(upgrade->pid, SIGKILL);
+        ask_kill(upgrade);
         (void)waitpid(upgrade->pid, NULL, 0);
     }
     fd_close(&upgrade->pidfd);
@@ -129,7 +139,7 @@ void upgrade_begin(struct keeper *keeper)
         return; /* whatever was changed is read by the next program */
     if (upgrade->stage == UPGRADE_ASKING) {
         upgrade->is_asked_again = true;
-        (void)kill(-upgrade->pid, SIGKILL);
+        ask_kill(upgrade);
         return;
     }
     (void)snprintf(state, sizeof(state), "RELOADING=1\nMONOTONIC_USEC=%llu",
@@ -226,7 +236,7 @@ uint64_t upgrade_tick(struct keeper *keeper, uint64_t now_ns)
         return upgrade->deadline_ns;
     upgrade->deadline_ns = now_ns + END_NS;
     if (upgrade->stage == UPGRADE_ASKING) {
-        (void)kill(-upgrade->pid, SIGKILL);
+        ask_kill(upgrade);
     } else {
         keeper_say("engine_slow", "the engine does not end by itself and is killed");
         engine_signal(keeper, SIGKILL);
@@ -239,7 +249,7 @@ void upgrade_close(struct keeper *keeper)
     struct upgrade *upgrade = &keeper->upgrade;
 
     if (upgrade->pid > 0) {
-        (void)kill(-upgrade->pid, SIGKILL);
+        ask_kill(upgrade);
         (void)waitpid(upgrade->pid, NULL, 0);
     }
     upgrade->pid = 0;
@@ -282,36 +292,46 @@ static int read_all(struct keeper *keeper, int handover, bool is_trial, struct e
     return sound;
 }
 
+static int configure_now(struct keeper *keeper, struct error *err)
+{
+    struct places found;
+
+    if (places_find(&found, &keeper->options, err) < 0)
+        return -1;
+    memcpy(keeper->places.config_path, found.config_path, sizeof(found.config_path));
+    if (found.config_path[0] == '\0')
+        fd_close(&keeper->engine.config);
+    if (engine_config(keeper, err) < 0 ||
+        config_read(keeper->engine.config, keeper->places.config_path, &keeper->config,
+                    &keeper->options, err) < 0)
+        return -1;
+    log_use_json(keeper->options.log_json);
+    names_configure_again(keeper);
+    if (engine_headers(keeper, err) < 0)
+        keeper_say(err->code, "%s", err->text);
+    return 0;
+}
+
 /* Read before it was agreed to take over; who changes it at this very moment is told, and has what was
- * there before. */
+ * there before. Where even that is nothing for this program, it settles for no less than it does unasked,
+ * and the engine sees for itself. */
 static void configure(struct keeper *keeper)
 {
-    int before = fcntl(keeper->engine.config, F_DUPFD_CLOEXEC, 3);
-    struct places found;
-    struct error err, ignored;
+    _cleanup_close_ int before = fcntl(keeper->engine.config, F_DUPFD_CLOEXEC, 3);
+    struct error err, why;
 
-    keeper->places.config_path[0] = '\0';
-    if (places_find(&found, &keeper->options, &err) == 0)
-        memcpy(keeper->places.config_path, found.config_path, sizeof(found.config_path));
-    if (keeper->places.config_path[0] == '\0')
-        fd_close(&keeper->engine.config);
-    if (engine_config(keeper, &err) == 0 &&
-        config_read(keeper->engine.config, keeper->places.config_path, &keeper->config,
-                    &keeper->options, &err) == 0) {
-        names_configure_again(keeper);
-        fd_close(&before);
-        log_use_json(keeper->options.log_json);
-        if (engine_headers(keeper, &err) < 0)
-            keeper_say(err.code, "%s", err.text);
+    if (configure_now(keeper, &err) == 0) {
         keeper_note("config_read", "a new engine gets it; listen, socket, data and insecure_http "
                                    "hold from the next start of cove serve on");
         return;
     }
     fd_close(&keeper->engine.config);
-    keeper->engine.config = before;
-    (void)config_read(before, "cove.conf", &keeper->config, &keeper->options, &ignored);
+    keeper->engine.config = fd_take(&before);
+    if (config_read(keeper->engine.config, "cove.conf", &keeper->config, &keeper->options, &why) <
+        0)
+        (void)config_read(-1, "", &keeper->config, &keeper->options, &why);
     log_use_json(keeper->options.log_json);
-    keeper_say(err.code, "%s", err.text);
+    keeper_say(err.code, "%s; what was read before holds on", err.text);
 }
 
 static int watch_all(struct keeper *keeper, struct error *err)
@@ -330,6 +350,7 @@ int upgrade_resume(struct keeper *keeper, int handover, struct error *err)
     (void)close(handover);
     keeper->names.directory = keeper->places.data;
     configure(keeper);
+    boxes_find_level(keeper);
     if (engine_find(keeper, err) < 0 || watch_all(keeper, err) < 0)
         return -1;
     keeper_note("upgraded", "boxes live on: %zu", keeper->boxes.count);
@@ -371,7 +392,7 @@ int upgrade_can_take(struct keeper *keeper, struct error *err)
         places_find(&keeper->places, options, err) < 0 || engine_config(keeper, err) < 0 ||
         config_read(keeper->engine.config, keeper->places.config_path, &keeper->config,
                     &keeper->options, err) < 0 ||
-        engine_headers(keeper, err) < 0)
+        engine_headers(keeper, err) < 0 || names_can_configure_again(keeper, err) < 0)
         return -1;
     return engine_find(keeper, err) < 0 ? -1 : engine_check(keeper, err);
 }

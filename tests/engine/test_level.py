@@ -1,5 +1,6 @@
 """A host that forbids a /proc of a box's own: the engine settles for that one only where it is told to, and
 says so."""
+import signal
 import subprocess
 
 import pytest
@@ -48,6 +49,24 @@ def test_asked_for_they_are_made_and_said_to_be(tmp_path, monkeypatch, config, o
                 ran = client.post(f"{path}/exec", {"command": "echo on >/proc/self/comm; echo on"})
                 assert ran.json["stdout"] == "on\n", ran
                 assert client.delete(path).status == 204
+
+
+def test_a_reload_finds_the_level_anew(tmp_path, monkeypatch):
+    monkeypatch.setenv("COVE_TEST_OFF", "freshproc")
+    weaker = "[serve]\nallow_level = no-fresh-proc\n"
+    with serving.Serve(tmp_path, CONFIG) as serve:
+        for config, level in ((CONFIG + weaker, "no-fresh-proc"), (CONFIG, "full")):
+            with serve.client() as client:
+                assert client.get("/v1/version").json["level"] != level
+            serve.config.write_text(config, encoding="utf-8")
+            old = serve.engine_pid()
+            serve.process.send_signal(signal.SIGHUP)
+            harness.wait_for(lambda: serve.engine_pid() not in (None, old), 60 * harness.PATIENCE,
+                             "the next engine")
+            serve.wait_ready()
+            with serve.client() as client:
+                assert client.get("/v1/version").json["level"] == level
+        assert serve.said().count(" warn keeper level no-fresh-proc") == 1
 
 
 def test_where_it_is_not_needed_it_is_not_used(tmp_path):

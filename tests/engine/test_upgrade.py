@@ -468,6 +468,18 @@ def test_zygotes_of_another_build_make_no_more_boxes(serve):
         assert run(client, other, "echo on")["stdout"] == "on\n"
 
 
+def test_zygotes_of_another_build_that_have_no_boxes_end(tmp_path):
+    with Installed(tmp_path, pool=0) as serve:
+        with serve.client() as client:
+            client.delete(path_of(make(client)))
+        old = children(serve, b"cove-zygote\0")
+        assert bool(old) == IS_ROOT  # an ordinary user's boxes are made without
+        serve.replace('COVE_TEST_AHEAD=1 exec "$real" "$@"')
+        serve.upgrade()
+        harness.wait_for(lambda: not set(old) & set(children(serve, b"cove-zygote\0")),
+                         what="the end of the old zygote")
+
+
 def test_the_hand_over_is_of_the_format_that_the_fuzzer_knows(tmp_path):
     """COVE_SEEDS names a directory, where root gets new ones."""
     found = tmp_path / "found"
@@ -497,6 +509,11 @@ def break_config(serve):
     serve.config.write_text("[boxes]\npool = many\n[serve]\nno_such_line = 1\n", encoding="utf-8")
 
 
+def add_line(serve, line):
+    text = serve.config.read_text(encoding="utf-8")
+    serve.config.write_text(f"{text}{line}\n", encoding="utf-8")
+
+
 BROKEN = {
     "it exits": (lambda serve: serve.replace("exit 1"), "cannot take over"),
     "it hangs": (lambda serve: serve.replace("sleep 4711 & sleep 4711"), "has not said in time"),
@@ -510,6 +527,8 @@ BROKEN = {
     "it may not be executed": (lambda serve: (serve.place / "cove-keeper").chmod(0o644),
                                "Permission denied"),
     "a configuration that is wrong": (break_config, "no_such_line"),
+    "a name that is taken": (lambda serve: add_line(serve, "[roots]\nhost = /"), "name_conflict"),
+    "a name that is there twice": (lambda serve: add_line(serve, "here = /"), "name_conflict"),
 }
 
 
@@ -559,6 +578,40 @@ def test_what_is_changed_while_it_is_asked_is_asked_again(serve):
     harness.wait_for(lambda: marks.exists(), 20 * harness.PATIENCE, "the first question")
     serve.replace("exit 1")
     assert "cannot take over" in serve.refused()
+
+
+@pytest.mark.parametrize("line,why", [("no_such_line = 1", 'no "no_such_line"'),
+                                      ("allow_level = none", "none is no level")])
+def test_a_configuration_that_turns_bad_after_the_question_is_as_it_was(serve, line, why):
+    with serve.client() as client:
+        path = path_of(make(client, **COLD))
+    usual, bad = serve.config.read_text(encoding="utf-8"), serve.directory / "bad"
+    bad.write_text(f"{usual}[serve]\n{line}\n", encoding="utf-8")
+    serve.replace(f'case "$*" in *--can-take*) "$real" "$@"; said=$?; cp {bad} {serve.config}; '
+                  'exit $said; esac; exec "$real" "$@"')
+    serve.upgrade()
+    assert why in serve.said() and "what was read before holds on" in serve.said()
+    for _ in range(2):
+        with serve.client() as client:
+            assert run(client, path, "echo on")["stdout"] == "on\n"
+            for fields in ({}, COLD):
+                assert run(client, path_of(make(client, **fields)), "echo new")["stdout"] == "new\n"
+        assert "cannot take over" in serve.refused()
+        serve.config.write_text(usual, encoding="utf-8")
+        serve.upgrade()
+        serve.config.write_text(f"{usual}[serve]\n{line}\n", encoding="utf-8")
+
+
+def test_a_name_that_was_registered_is_not_taken_by_a_reload(serve):
+    place = serve.directory / "registered"
+    place.mkdir()
+    environment = {**os.environ, "COVE_URL": f"unix:{serve.socket}"}
+    harness.cove("mount", "add", "mine", place, binary=serve.place / "cove", env=environment)
+    usual = serve.config.read_text(encoding="utf-8")
+    add_line(serve, f"mine = {place}")
+    assert "name_conflict" in serve.refused()
+    serve.config.write_text(usual, encoding="utf-8")
+    serve.upgrade()
 
 
 def test_signals_in_any_order_end_well(serve):
