@@ -43,11 +43,23 @@ static void on_closed(uv_handle_t *handle)
     http_server_left(server);
 }
 
+void http_conn_count_waiting(struct http_conn *conn)
+{
+    size_t now = conn->state == CONN_HEADER ? conn->out.size : 0;
+
+    conn->server->waiting_bytes += now - conn->waiting;
+    conn->waiting = now;
+}
+
 static void close_conn(struct http_conn *conn)
 {
+    if (conn->state == CONN_LINGER) {
+        http_server_lingered(conn);
+    } else {
+        http_server_leave_place(conn);
+    }
     conn->state = CONN_CLOSED;
-    conn->server->open_count[conn->peer.is_unix]--;
-    conn->server->houses[conn->peer.is_unix][conn->house]--;
+    http_conn_count_waiting(conn);
     TAILQ_REMOVE(&conn->server->conns, conn, next);
     if (conn->is_kicked) {
         TAILQ_REMOVE(&conn->server->kicked, conn, kicked_next);
@@ -71,7 +83,7 @@ void http_conn_cut(struct http_conn *conn)
     if (!request) {
         return;
     }
-    conn->server->held_bytes -= request->body.size;
+    http_request_unhold(request);
     request->conn = NULL;
     request->server = NULL;
     if (!request->is_handed) {
@@ -193,7 +205,11 @@ void http_conn_answered(struct http_conn *conn, bool is_whole)
     conn->state = CONN_HEADER;
     conn->is_in_header = false;
     conn->answer_until = uv_now(conn->server->loop) + conn->server->limits.answer_ms;
-    if (conn->is_processing) {
+    http_conn_count_waiting(conn);
+    if (conn->out.size > 0) {
+        http_server_shed(conn->server);
+    }
+    if (conn->is_processing || conn->state == CONN_CLOSED) {
         return;
     }
     if (conn->is_closing || conn->is_broken || conn->in.size > 0) {
@@ -330,6 +346,14 @@ static bool wants_body(const struct http_request *request)
     return request && !request->is_held && (request->collects || request->part);
 }
 
+/* No peer has more than a quarter of the room for bodies, but always enough for one. */
+static size_t held_of_house(const struct http_server *server)
+{
+    size_t quarter = server->limits.held_bytes / 4;
+
+    return quarter > server->limits.body_bytes ? quarter : server->limits.body_bytes;
+}
+
 /* Gives bytes of the body to whoever takes them. The request may be answered after it. */
 static void give(struct http_conn *conn, struct http_request *request, const char *data,
                  size_t size)
@@ -339,6 +363,7 @@ static void give(struct http_conn *conn, struct http_request *request, const cha
     static const struct http_refusal held = {
         503, "capacity", "the bodies of other requests take all the room for them; send it again"};
     struct http_server *server = conn->server;
+    size_t *of_house = &server->held_houses[conn->peer.is_unix][conn->house];
 
     if (!request->collects) {
         /* Held before it is asked, so that it may already resume in there. */
@@ -351,13 +376,15 @@ static void give(struct http_conn *conn, struct http_request *request, const cha
     if (size > conn->server->limits.body_bytes - request->body.size) {
         request->is_handed = true;
         http_request_refuse(request, &large);
-    } else if (size > server->limits.held_bytes - server->held_bytes) {
+    } else if (size > server->limits.held_bytes - server->held_bytes ||
+               size > held_of_house(server) - *of_house) {
         request->is_handed = true;
         http_request_refuse(request, &held);
     } else if (http_bytes_add(&request->body, data, size)) {
         http_conn_break(conn);
     } else {
         server->held_bytes += size;
+        *of_house += size;
     }
 }
 
@@ -546,6 +573,7 @@ static void end_conn(struct http_conn *conn)
     http_bytes_free(&conn->in);
     http_conn_deadline(conn, LINGER_MS);
     http_conn_watch(conn);
+    http_server_lingers(conn);
 }
 
 /* After anything has happened: what is next, and how long it may take. */
@@ -676,8 +704,7 @@ void http_conn_new(struct http_server *server, int fd, const struct http_peer *p
     TAILQ_INSERT_TAIL(&server->conns, conn, next);
     server->conns_count++;
     conn->house = house;
-    server->open_count[peer->is_unix]++;
-    server->houses[peer->is_unix][house]++;
+    http_server_take_place(conn);
     if (is_refused) {
         refuse_unread(conn, &full);
     } else {

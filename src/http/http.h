@@ -37,10 +37,14 @@ struct http_route {
 struct http_limits {
     /* Default 4,096, on TCP and on unix sockets each, so that neither takes the places of the other.
      * Who comes beyond takes the place of one of the peer that has most: of the oldest that has not asked
-     * anything, or, where that peer has more than he, of one that is idle; or is answered 503. */
+     * anything, or, where that peer has more than he, of one that is idle or takes its answer slowly; or is answered 503. */
     size_t connections;
-    size_t body_bytes;   /* 4 MiB; not with HTTP_STREAM_BODY; GET and HEAD have no body at all */
-    size_t held_bytes;   /* 256 MiB: of all bodies that are kept at once; 503 beyond */
+    size_t body_bytes; /* 4 MiB; not with HTTP_STREAM_BODY; GET and HEAD have no body at all */
+    size_t
+        held_bytes; /* 256 MiB: of all bodies that are kept at once, a quarter for each peer; 503 beyond */
+    size_t
+        waiting_bytes; /* 256 MiB: of all whole answers that clients do not take; the oldest of the peer
+                           * that has most connections is cut beyond */
     size_t header_bytes; /* 32 KiB */
     unsigned header_ms;  /* 10 s: for all of the header */
     unsigned body_ms;    /* 60 s: for all of the body; with HTTP_STREAM_BODY, between two parts */
@@ -111,6 +115,9 @@ bool http_query_at(const struct http_request *request, size_t index, const char 
 const char *http_header(const struct http_request *request,
                         const char *name);                               /* any case, or NULL */
 const void *http_body(const struct http_request *request, size_t *size); /* followed by a NUL */
+/* It is read and not needed any more: its memory, and its share of held_bytes, are free at once. Who
+ * answers late says so, or keeps others from being heard. */
+void http_body_done(struct http_request *request);
 
 struct http_peer {
     bool is_unix;

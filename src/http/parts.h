@@ -16,6 +16,8 @@
 /* Beyond the limit of connections, so many more are told so; then accepting stops. */
 #define HTTP_REFUSED_MAX 64
 #define HTTP_HOUSES 1024
+/* Connections that linger have no place any more; so many of them may be there, on TCP and on unix each. */
+#define HTTP_LINGER_MAX 256
 
 struct http_listener {
     SLIST_ENTRY(http_listener) next;
@@ -30,13 +32,14 @@ enum http_conn_state {
     CONN_BODY,      /* the body is coming */
     CONN_HANDLING,  /* the request is whole, the answer is not */
     CONN_WEBSOCKET, /* frames are read, until both have closed */
-    CONN_LINGER,    /* answered and shut down: what still comes is thrown away */
+    CONN_LINGER,    /* answered and shut down, without a place: what still comes is thrown away */
     CONN_CLOSED,
 };
 
 struct http_conn {
     TAILQ_ENTRY(http_conn) next;
     TAILQ_ENTRY(http_conn) kicked_next;
+    TAILQ_ENTRY(http_conn) linger_next;
     struct http_server *server;
     uv_poll_t poll;
     uv_timer_t timer;
@@ -60,6 +63,7 @@ struct http_conn {
     uint64_t answer_until; /* all of the last answer must be taken by then */
     size_t scanned;        /* of the header in `in` */
     size_t lingered;
+    size_t waiting; /* as it counts in the server's: of an answer that is whole */
     struct http_bytes in;
     struct http_bytes out;
     struct http_chunks chunks;
@@ -82,14 +86,19 @@ struct http_server {
     SLIST_HEAD(http_listeners, http_listener) listeners;
     TAILQ_HEAD(http_conns, http_conn) conns;
     TAILQ_HEAD(http_kicked, http_conn) kicked;
+    TAILQ_HEAD(http_lingering, http_conn) lingering[2];
     size_t conns_count;
     size_t open_count[2];          /* on TCP, on unix sockets */
     size_t houses[2][HTTP_HOUSES]; /* the same, by where the peer is */
-    uint64_t seed;                 /* of who shares a house */
-    size_t held_bytes; /* of bodies that are kept whole, where the client is still there */
-    uv_idle_t idle;    /* runs while there are kicked connections */
-    uv_timer_t timer;  /* accepting again; then the end of draining */
-    bool is_paused;    /* accepts nothing for now */
+    size_t linger_count[2];
+    size_t linger_houses[2][HTTP_HOUSES];
+    uint64_t seed;        /* of who shares a house */
+    size_t waiting_bytes; /* of answers that are whole and that their clients do not take */
+    size_t held_bytes;    /* of bodies that are kept whole, where the client is still there */
+    size_t held_houses[2][HTTP_HOUSES];
+    uv_idle_t idle;   /* runs while there are kicked connections */
+    uv_timer_t timer; /* accepting again; then the end of draining */
+    bool is_paused;   /* accepts nothing for now */
     bool is_draining;
     bool is_stopped;
     void (*drained)(void *arg);
@@ -160,6 +169,8 @@ const struct http_route *http_route_find(struct http_request *request, char *dec
 
 struct http_request *http_request_new(struct http_conn *conn, size_t text_size);
 void http_request_free(struct http_request *request);
+/* What of the room for bodies the request's has is free again. */
+void http_request_unhold(struct http_request *request);
 /* Has it answered by the front's refuse(), or plainly. */
 void http_request_refuse(struct http_request *request, const struct http_refusal *no);
 
@@ -182,6 +193,8 @@ void http_conn_deadline(struct http_conn *conn, unsigned ms);
 void http_conn_upgraded(struct http_conn *conn);
 /* More of a whole answer is taken: it may go on. */
 void http_conn_renew(struct http_conn *conn);
+/* What waits of a whole answer is more or less than it was. */
+void http_conn_count_waiting(struct http_conn *conn);
 /* No further request is taken on it. */
 void http_conn_drain(struct http_conn *conn);
 
@@ -218,4 +231,12 @@ void http_websocket_free(struct http_websocket *websocket);
 void http_server_wake(struct http_server *server);
 /* A connection is no more. */
 void http_server_left(struct http_server *server);
+/* A connection has, or has no longer, a place: one that lingers has none. */
+void http_server_take_place(struct http_conn *conn);
+void http_server_leave_place(struct http_conn *conn);
+/* A connection begins to linger: its place is another's, and it may be the end of one that does so too. */
+void http_server_lingers(struct http_conn *conn);
+void http_server_lingered(struct http_conn *conn);
+/* Too much waits for clients that do not read: cuts some. */
+void http_server_shed(struct http_server *server);
 const char *http_server_date(struct http_server *server);

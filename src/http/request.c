@@ -84,6 +84,21 @@ struct http_request *http_request_new(struct http_conn *conn, size_t text_size)
     return request;
 }
 
+void http_request_unhold(struct http_request *request)
+{
+    if (request->server && request->conn) {
+        struct http_conn *conn = request->conn;
+        request->server->held_bytes -= request->body.size;
+        request->server->held_houses[conn->peer.is_unix][conn->house] -= request->body.size;
+    }
+}
+
+void http_body_done(struct http_request *request)
+{
+    http_request_unhold(request);
+    http_bytes_free(&request->body);
+}
+
 void http_request_free(struct http_request *request)
 {
     if (request->over) {
@@ -92,9 +107,7 @@ void http_request_free(struct http_request *request)
     if (request->free_user) {
         request->free_user(request->user);
     }
-    if (request->server) {
-        request->server->held_bytes -= request->body.size;
-    }
+    http_request_unhold(request);
     http_websocket_free(request->websocket);
     http_bytes_free(&request->body);
     http_bytes_free(&request->extra);

@@ -175,13 +175,14 @@ static unsigned find_house(const struct http_server *server, const struct sockad
     return (unsigned)(key >> 32) % HTTP_HOUSES;
 }
 
-/* Whether its place may be given to one of a house that has `count`. */
+/* Whether its place may be given to one of a house that has `count`. Who does not read an answer that is
+ * whole keeps his place as long as his house is not the fuller one. */
 static bool is_replaceable(const struct http_conn *conn, bool is_unix, size_t count)
 {
     const size_t *houses = conn->server->houses[is_unix];
 
-    return conn->peer.is_unix == is_unix && conn->state == CONN_HEADER && conn->out.size == 0 &&
-           (!conn->has_asked || houses[conn->house] > count + 1);
+    return conn->peer.is_unix == is_unix && conn->state == CONN_HEADER &&
+           ((!conn->has_asked && conn->out.size == 0) || houses[conn->house] > count + 1);
 }
 
 /* Whether there is a place, if need be that of one who does nothing with his: of the fullest house, and
@@ -208,6 +209,74 @@ static bool make_place(struct http_server *server, bool is_unix, unsigned house)
         http_conn_cut(victim);
     }
     return victim != NULL;
+}
+
+void http_server_take_place(struct http_conn *conn)
+{
+    conn->server->open_count[conn->peer.is_unix]++;
+    conn->server->houses[conn->peer.is_unix][conn->house]++;
+}
+
+void http_server_leave_place(struct http_conn *conn)
+{
+    conn->server->open_count[conn->peer.is_unix]--;
+    conn->server->houses[conn->peer.is_unix][conn->house]--;
+}
+
+void http_server_lingers(struct http_conn *conn)
+{
+    struct http_server *server = conn->server;
+    bool is_unix = conn->peer.is_unix;
+    const size_t *houses = server->linger_houses[is_unix];
+    struct http_conn *other, *victim;
+
+    http_server_leave_place(conn);
+    TAILQ_INSERT_TAIL(&server->lingering[is_unix], conn, linger_next);
+    server->linger_count[is_unix]++;
+    server->linger_houses[is_unix][conn->house]++;
+    if (server->linger_count[is_unix] > HTTP_LINGER_MAX) {
+        /* The oldest of the fullest house. */
+        victim = TAILQ_FIRST(&server->lingering[is_unix]);
+        TAILQ_FOREACH(other, &server->lingering[is_unix], linger_next)
+        {
+            if (houses[other->house] > houses[victim->house]) {
+                victim = other;
+            }
+        }
+        http_conn_cut(victim);
+    }
+    watch_listeners(server);
+}
+
+void http_server_lingered(struct http_conn *conn)
+{
+    struct http_server *server = conn->server;
+
+    TAILQ_REMOVE(&server->lingering[conn->peer.is_unix], conn, linger_next);
+    server->linger_count[conn->peer.is_unix]--;
+    server->linger_houses[conn->peer.is_unix][conn->house]--;
+}
+
+void http_server_shed(struct http_server *server)
+{
+    struct http_conn *conn, *victim;
+
+    while (server->waiting_bytes > server->limits.waiting_bytes) {
+        victim = NULL;
+        TAILQ_FOREACH(conn, &server->conns, next)
+        {
+            // cppcheck-suppress uninitvar ; it does not see that the list sets it
+            if (conn->waiting > 0 &&
+                (!victim || server->houses[conn->peer.is_unix][conn->house] >
+                                server->houses[victim->peer.is_unix][victim->house])) {
+                victim = conn;
+            }
+        }
+        if (!victim) {
+            return;
+        }
+        http_conn_cut(victim);
+    }
 }
 
 /* False where nothing more is to be accepted now. */
@@ -327,6 +396,7 @@ static void set_limits(struct http_limits *limits, const struct http_limits *ask
     limits->connections = asked->connections ? asked->connections : 4096;
     limits->body_bytes = asked->body_bytes ? asked->body_bytes : (size_t)4 << 20;
     limits->held_bytes = asked->held_bytes ? asked->held_bytes : (size_t)256 << 20;
+    limits->waiting_bytes = asked->waiting_bytes ? asked->waiting_bytes : (size_t)256 << 20;
     limits->header_bytes = asked->header_bytes ? asked->header_bytes : (size_t)32 << 10;
     limits->header_ms = asked->header_ms ? asked->header_ms : 10000;
     limits->body_ms = asked->body_ms ? asked->body_ms : 60000;
@@ -358,6 +428,8 @@ int http_start(uv_loop_t *loop, const struct http_options *options, struct http_
     SLIST_INIT(&server->listeners);
     TAILQ_INIT(&server->conns);
     TAILQ_INIT(&server->kicked);
+    TAILQ_INIT(&server->lingering[0]);
+    TAILQ_INIT(&server->lingering[1]);
     uv_idle_init(loop, &server->idle);
     uv_timer_init(loop, &server->timer);
     server->idle.data = server->timer.data = server;

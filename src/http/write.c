@@ -72,6 +72,7 @@ static void flush(struct http_conn *conn)
         conn->server->sent_bytes += (uint64_t)sent;
         http_bytes_take(out, (size_t)sent);
         if (!conn->request) {
+            http_conn_count_waiting(conn);
             http_conn_renew(conn);
         }
     }

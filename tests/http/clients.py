@@ -10,6 +10,8 @@ import time
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 SERVER = os.environ.get("HTTP_SERVER", str(ROOT / "build/asan/tests/http-server"))
+# Of every limit a test sets for itself: what is late on a slow, loaded machine is late and not wrong.
+PATIENCE = int(os.environ.get("HTTP_PATIENCE", "6"))
 HELLO = b"GET /hello HTTP/1.1\r\nHost: x\r\n\r\n"
 
 
@@ -26,7 +28,7 @@ class Server:
             if lean else None)
         self.port = int(self.process.stdout.readline().split()[1])
 
-    def connect(self, timeout=10):
+    def connect(self, timeout=10 * PATIENCE):
         if self.path:
             client = socket.socket(socket.AF_UNIX)
             client.settimeout(timeout)
@@ -37,7 +39,7 @@ class Server:
 
     def client(self):
         """The standard library's client, on this server's socket."""
-        connection = http.client.HTTPConnection("x", timeout=10)
+        connection = http.client.HTTPConnection("x", timeout=10 * PATIENCE)
         connection.sock = self.connect()
         return connection
 
@@ -52,7 +54,7 @@ class Server:
     def stats(self):
         return json.loads(self.get("/stats")[1])
 
-    def until(self, name, value, limit=5):
+    def until(self, name, value, limit=5 * PATIENCE):
         """Waits until a number of /stats is what it must be; how long it took."""
         started = time.monotonic()
         while (stats := self.stats())[name] != value:
@@ -62,11 +64,11 @@ class Server:
 
     def curl(self, target, *words, **more):
         where = ["--unix-socket", self.path] if self.path else []
-        return subprocess.run(["curl", "-sS", "--max-time", "20", *where, *words,
+        return subprocess.run(["curl", "-sS", "--max-time", str(20 * PATIENCE), *where, *words,
                                f"http://127.0.0.1:{self.port or 1}{target}"],
-                              capture_output=True, timeout=30, check=False, **more)
+                              capture_output=True, timeout=30 * PATIENCE, check=False, **more)
 
-    def raw(self, data, limit=10):
+    def raw(self, data, limit=10 * PATIENCE):
         """Sends bytes and reads until the server closes."""
         with self.connect(limit) as client:
             client.sendall(data)
@@ -79,7 +81,7 @@ class Server:
     def ended(self):
         """Waits until it has ended by itself; what it said."""
         if self.said is None:
-            self.said, errors = self.process.communicate(timeout=20)
+            self.said, errors = self.process.communicate(timeout=20 * PATIENCE)
             assert self.process.returncode == 0 and not errors, errors.decode()
         return self.said
 

@@ -480,6 +480,8 @@ static void set_limit(struct http_limits *limits, const char *word)
         limits->body_bytes = value;
     } else if (strncmp(word, "held_bytes=", 11) == 0) {
         limits->held_bytes = value;
+    } else if (strncmp(word, "waiting_bytes=", 14) == 0) {
+        limits->waiting_bytes = value;
     } else if (strncmp(word, "header_bytes=", 13) == 0) {
         limits->header_bytes = value;
     } else if (strncmp(word, "header_ms=", 10) == 0) {

@@ -12,6 +12,8 @@
 #include <sys/random.h>
 
 #define REFUSED_A_SECOND 100
+#define NOBODY_A_SECOND 10 /* of these, of callers who are nobody */
+#define FAILED_A_SECOND 1
 #define SHOWN_MAX 64 /* of a sandbox's name or id, as it was sent */
 #define SANDBOX_ROUTE "/v1/sandboxes/{id}"
 
@@ -110,11 +112,22 @@ static void add_steps(struct telemetry *telemetry, const struct job *job,
     }
 }
 
-/* Nobody wants to see his own probes. */
-static bool is_traced(const struct native *native, const struct http_route *route)
+static bool is_open(const struct native *native, const struct http_route *route)
 {
-    return route != NULL && route->handler != metrics_page &&
-           !routes_row((size_t)(route - native->routes))->is_open;
+    return route != NULL && routes_row((size_t)(route - native->routes))->is_open;
+}
+
+static bool is_nobody(const struct job *job)
+{
+    return job == NULL || job->caller.tenant[0] == '\0';
+}
+
+/* Nobody wants to see his own probes; and who has not said who he is gets no say about traces. */
+static bool is_traced(const struct native *native, const struct http_route *route,
+                      const struct job *job)
+{
+    return route != NULL && route->handler != metrics_page && !is_open(native, route) &&
+           !is_nobody(job);
 }
 
 static void trace(struct native *native, const struct http_request *request, const struct job *job,
@@ -125,7 +138,7 @@ static void trace(struct native *native, const struct http_request *request, con
     struct telemetry_span span = {.is_server = true, .status = status, .code = job->code};
     bool is_sampled = true;
 
-    if (!is_traced(native, route))
+    if (!is_traced(native, route, job))
         return;
     if (parent == NULL || !telemetry_parent(parent, span.trace, span.parent, &is_sampled)) {
         fill_random(span.trace, sizeof(span.trace));
@@ -147,38 +160,72 @@ static void trace(struct native *native, const struct http_request *request, con
     add_steps(native->options.telemetry, job, &span);
 }
 
-/* True: it gets its line. What was left out is told by a line of its own before the next. */
-static bool refusal_may(struct native *native, struct out *out)
+/* True: it is one of the `most` of this second; else it is counted. */
+static bool pace_may(struct account_pace *pace, unsigned most)
 {
-    struct account *account = &native->account;
     uint64_t second = clock_monotonic_ns() / 1000000000U;
 
-    if (second != account->refused_second) {
-        account->refused_second = second;
-        account->refused = 0;
+    if (second != pace->second) {
+        pace->second = second;
+        pace->taken = 0;
     }
-    if (account->refused >= REFUSED_A_SECOND) {
-        account->left_out++;
+    if (pace->taken >= most) {
+        pace->left_out++;
         return false;
     }
-    account->refused++;
-    if (account->left_out > 0) {
-        out_reset(out, NATIVE_KEPT_BYTES);
-        out_object(out, NULL);
-        out_time(out, "time", job_wall_ms());
-        out_number(out, "left_out", account->left_out);
-        out_object_end(out);
-        if (!out->has_failed)
-            audit_add(native->options.audit, out->data, out->used);
-        account->left_out = 0;
-    }
+    pace->taken++;
     return true;
 }
 
-static bool is_refusal(const struct job *job, unsigned status)
+/* What was left out is told by a line of its own before the next. */
+static void tell_left_out(struct native *native, struct out *out)
 {
-    return job == NULL || status == 401 || status == 403 || status == 404 || status == 405 ||
-           status == 429;
+    struct account *account = &native->account;
+    uint64_t count = account->refused.left_out + account->nobody.left_out;
+
+    if (count == 0)
+        return;
+    out_reset(out, NATIVE_KEPT_BYTES);
+    out_object(out, NULL);
+    out_time(out, "time", job_wall_ms());
+    out_number(out, "left_out", count);
+    out_object_end(out);
+    if (!out->has_failed)
+        audit_add(native->options.audit, out->data, out->used);
+    account->refused.left_out = account->nobody.left_out = 0;
+}
+
+static bool is_refusal(unsigned status)
+{
+    return status == 401 || status == 403 || status == 404 || status == 405 || status == 429;
+}
+
+/* Whether a call gets its line. What anybody may ask without a key tells nothing of anybody, and its
+ * numbers are in the metrics: else a flood of it would rotate away what others did. */
+static bool has_line(struct native *native, const struct http_request *request,
+                     const struct job *job, unsigned status)
+{
+    struct account *account = &native->account;
+
+    if (!is_nobody(job))
+        return !is_refusal(status) || pace_may(&account->refused, REFUSED_A_SECOND);
+    if (is_open(native, http_route(request)) && !is_refusal(status))
+        return false;
+    return pace_may(&account->nobody, NOBODY_A_SECOND);
+}
+
+static void log_failure(struct native *native, const struct http_request *request,
+                        const struct job *job, unsigned status)
+{
+    struct account_pace *pace = &native->account.failed;
+
+    if (!pace_may(pace, FAILED_A_SECOND))
+        return;
+    log_say(
+        LOG_LEVEL_WARN, "request_failed", "%s of %s: %s request=%s status=%u unsaid_before=%llu",
+        http_method(request), http_pattern(request) != NULL ? http_pattern(request) : "?",
+        job->code != NULL ? job->code : "?", job->id, status, (unsigned long long)pace->left_out);
+    pace->left_out = 0;
 }
 
 void account_over(const struct http_request *request, unsigned status, void *data)
@@ -191,13 +238,12 @@ void account_over(const struct http_request *request, unsigned status, void *dat
 
     metrics_over(native, request, job, status, took_ns);
     if (status >= 500 && status != 503 && job != NULL)
-        log_say(LOG_LEVEL_WARN, "request_failed", "%s of %s: %s request=%s status=%u",
-                http_method(request), http_pattern(request) != NULL ? http_pattern(request) : "?",
-                job->code != NULL ? job->code : "?", job->id, status);
+        log_failure(native, request, job, status);
     if (native->options.telemetry != NULL && job != NULL)
         trace(native, request, job, status);
-    if (native->options.audit == NULL || (is_refusal(job, status) && !refusal_may(native, out)))
+    if (native->options.audit == NULL || !has_line(native, request, job, status))
         return;
+    tell_left_out(native, out);
     out_reset(out, NATIVE_KEPT_BYTES);
     print_line(out, request, job, status, took_ns);
     if (!out->has_failed)

@@ -9,10 +9,17 @@
 struct native;
 struct job;
 
+/* So many of a second are told, and the others counted. */
+struct account_pace {
+    uint64_t second, left_out;
+    unsigned taken;
+};
+
 struct account {
-    /* Refusals are cheap to cause, so there is a bound on how many lines of a second they get. */
-    uint64_t refused_second;
-    unsigned refused, left_out;
+    /* Refusals are cheap to cause, so there is a bound on how many lines of a second they get; a closer one
+     * for callers who are nobody. */
+    struct account_pace refused, nobody;
+    struct account_pace failed; /* in the log */
 };
 
 /* The request begins: gives it its id, which the answer's header tells. */

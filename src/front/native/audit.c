@@ -6,6 +6,7 @@
 #include "base/fd.h"
 #include "base/log.h"
 
+#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
@@ -21,7 +22,6 @@
 struct part {
     char *data;
     size_t used;
-    unsigned lines;
 };
 
 struct audit {
@@ -30,8 +30,9 @@ struct audit {
     uv_work_t work;
     struct part gathered, leaving;
     bool is_writing, is_closing;
-    uint64_t lost;      /* lines: of the loop */
-    uint64_t lost_told; /* of these in the file */
+    uint64_t lost;        /* lines: of the loop */
+    uint64_t lost_told;   /* of these in the file */
+    uint64_t said_second; /* of the last word about it in the log */
     /* Of the thread, while is_writing. */
     int fd;
     uint64_t size, begun_ms;
@@ -100,29 +101,81 @@ static void rotate(struct audit *audit)
 
 static bool is_over(const struct audit *audit, size_t more)
 {
-    if (audit->fd < 0 || audit->size == 0)
+    if (audit->size == 0)
         return false;
     if (audit->size + more > audit->options.file_bytes)
         return true;
     return audit->options.age_ms > 0 && clock_wall_ms() > audit->begun_ms + audit->options.age_ms;
 }
 
+static size_t line_size(const char *data, size_t size)
+{
+    const char *end = memchr(data, '\n', size);
+
+    return end != NULL ? (size_t)(end - data) + 1 : size;
+}
+
+/* How many whole lines fit into what the file has left, the first in any case. */
+static size_t fitting(const struct audit *audit, const char *data, size_t size)
+{
+    size_t fits = line_size(data, size);
+
+    while (fits < size) {
+        size_t next = line_size(data + fits, size - fits);
+
+        if (audit->size + fits + next > audit->options.file_bytes)
+            break;
+        fits += next;
+    }
+    return fits;
+}
+
+/* Into the file, or the next one where the first line does not fit. Returns how much is written, 0: it
+ * cannot be. */
+static size_t write_some(struct audit *audit, const char *data, size_t size)
+{
+    size_t fits;
+
+    if (audit->fd < 0 && file_open(audit) != 0)
+        return 0;
+    if (is_over(audit, line_size(data, size))) {
+        rotate(audit);
+        if (file_open(audit) != 0)
+            return 0;
+    }
+    fits = fitting(audit, data, size);
+    if (fd_write_full(audit->fd, data, fits) != 0)
+        return 0;
+    audit->size += fits;
+    return fits;
+}
+
+static unsigned count_lines(const char *data, size_t size)
+{
+    unsigned count = 0;
+
+    for (size_t at = 0; at < size; at += line_size(data + at, size - at))
+        count++;
+    return count;
+}
+
 static void write_part(struct audit *audit)
 {
     struct part *part = &audit->leaving;
+    size_t done = 0, some;
 
-    if (is_over(audit, part->used))
-        rotate(audit);
-    if ((audit->fd < 0 && file_open(audit) != 0) ||
-        fd_write_full(audit->fd, part->data, part->used) != 0) {
-        audit->failed_errno = errno;
-        audit->failed_lines = part->lines;
-        /* Opened anew, so that what was written of a line is ended. */
-        fd_close(&audit->fd);
-    } else {
-        audit->size += part->used;
+    while (done < part->used) {
+        some = write_some(audit, part->data + done, part->used - done);
+        if (some == 0) {
+            audit->failed_errno = errno;
+            audit->failed_lines = count_lines(part->data + done, part->used - done);
+            /* Opened anew, so that what was written of a line is ended. */
+            fd_close(&audit->fd);
+            break;
+        }
+        done += some;
     }
-    part->used = part->lines = 0;
+    part->used = 0;
 }
 
 /* ---- the loop ---- */
@@ -134,15 +187,30 @@ static void on_timer(uv_timer_t *timer)
     flush(timer->data);
 }
 
+/* Where all go wrong there would be as many words in the log as lines are lost. */
+static bool may_say(struct audit *audit)
+{
+    uint64_t second = clock_monotonic_ns() / 1000000000U + 1;
+
+    if (second == audit->said_second)
+        return false;
+    audit->said_second = second;
+    return true;
+}
+
 static void note_failure(struct audit *audit)
 {
     if (audit->failed_lines == 0)
         return;
     audit->lost += audit->failed_lines;
-    log_say(LOG_LEVEL_WARN, "audit_failed",
-            "%u lines of the audit log are lost: %s; see to the disk of the data directory",
-            audit->failed_lines, strerror(audit->failed_errno)); // NOLINT(concurrency-mt-unsafe)
     audit->failed_lines = 0;
+    if (may_say(audit))
+        log_say(
+            LOG_LEVEL_WARN, "audit_failed",
+            "the audit log cannot be written: %s; %llu of its lines are lost so far; see to the "
+            "disk of the data directory",
+            strerror(audit->failed_errno), // NOLINT(concurrency-mt-unsafe)
+            (unsigned long long)audit->lost);
 }
 
 static void write_work(uv_work_t *work)
@@ -191,7 +259,6 @@ static bool add(struct audit *audit, const char *line, size_t size)
     memcpy(part->data + part->used, line, size);
     part->data[part->used + size] = '\n';
     part->used += size + 1;
-    part->lines++;
     return true;
 }
 
@@ -215,9 +282,10 @@ void audit_add(struct audit *audit, const char *line, size_t size)
     tell_lost(audit);
     if (!add(audit, line, size)) {
         audit->lost++;
-        log_say(LOG_LEVEL_WARN, "audit_failed",
-                "the disk takes the audit log too slowly; %llu lines are lost so far",
-                (unsigned long long)audit->lost);
+        if (may_say(audit))
+            log_say(LOG_LEVEL_WARN, "audit_failed",
+                    "the disk takes the audit log too slowly; %llu lines are lost so far",
+                    (unsigned long long)audit->lost);
         return;
     }
     if (audit->gathered.used > BUFFER_BYTES / 2)
@@ -232,6 +300,30 @@ uint64_t audit_lost(const struct audit *audit)
 }
 
 /* ---- its life ---- */
+
+/* Files beyond `keep`, of a time when more were kept: nothing would ever move them on. */
+static void remove_beyond(const struct audit_options *options)
+{
+    int fd = openat(options->directory, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    DIR *dir = fd < 0 ? NULL : fdopendir(fd);
+    const struct dirent *entry;
+    unsigned index;
+    char name[NAME_SIZE];
+
+    if (dir == NULL) {
+        fd_close(&fd);
+        return;
+    }
+    while ((entry = readdir(dir)) != NULL) { // NOLINT(concurrency-mt-unsafe)
+        if (strncmp(entry->d_name, AUDIT_FILE ".", sizeof(AUDIT_FILE)) != 0)
+            continue;
+        index = (unsigned)strtoul(entry->d_name + sizeof(AUDIT_FILE), NULL, 10);
+        name_of(index, name);
+        if (index >= options->keep && strcmp(name, entry->d_name) == 0)
+            (void)unlinkat(options->directory, name, 0);
+    }
+    (void)closedir(dir);
+}
 
 int audit_open(const struct audit_options *options, struct audit **out, struct error *err)
 {
@@ -254,6 +346,7 @@ int audit_open(const struct audit_options *options, struct audit **out, struct e
         fd_close(&directory);
         return error_set(err, "no_memory", ENOMEM, "there is no memory for the audit log");
     }
+    remove_beyond(options);
     (void)uv_timer_init(options->loop, &audit->timer);
     audit->timer.data = audit;
     *out = audit;

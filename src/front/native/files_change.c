@@ -149,8 +149,10 @@ static void change(struct http_request *request, enum files_verb verb,
             0 ||
         read_change(call, &text, &spec, &operands, &err) < 0)
         job_problem(job, &err);
-    else if (job_once(job, true))
+    else if (job_once(job, true)) {
+        http_body_done(request);
         (void)call_begin(call, &spec, call_gather);
+    }
 }
 
 HANDLER(files_stat_many)

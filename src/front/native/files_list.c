@@ -454,6 +454,7 @@ static void search(struct http_request *request, enum files_verb verb,
         job_problem(job, &err);
         return;
     }
+    http_body_done(request);
     search_spec(&text, &spec);
     call->limit = text.limit;
     call->list_name = list_name;

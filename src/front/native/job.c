@@ -435,6 +435,7 @@ static void wait_for(struct job *job, struct once *once)
     job->waiter = (struct once_waiter){.done = told, .arg = job};
     once_wait(once, &job->waiter);
     http_on_gone(job->request, waiter_gone, job);
+    http_body_done(job->request);
 }
 
 static enum once_found begin_once(struct job *job, const char *key, struct once **once)

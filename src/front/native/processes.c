@@ -219,8 +219,10 @@ HANDLER(process_signal)
         return;
     }
     job->number = (uint64_t)number;
-    if (job_once(job, true))
-        process_find(job, signal_found);
+    if (!job_once(job, true))
+        return;
+    http_body_done(request);
+    process_find(job, signal_found);
 }
 
 static void answer_killed(struct job *job, struct proc *proc)

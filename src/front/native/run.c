@@ -401,6 +401,7 @@ static void begin(struct http_request *request, struct native *native, bool is_e
     }
     if (!job_once(job, true))
         return;
+    http_body_done(request);
     if (is_exec)
         http_on_gone(request, client_gone, run);
     engine_procs(native->options.engine, &job->caller, http_param(request, "id"), true,

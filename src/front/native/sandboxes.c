@@ -197,8 +197,10 @@ HANDLER(sandbox_create)
         job_problem(job, &err);
         return;
     }
-    if (job_once(job, true) && name_after_key(job, body))
-        engine_create(native->options.engine, &job->caller, &body->spec, created, job);
+    if (!job_once(job, true) || !name_after_key(job, body))
+        return;
+    http_body_done(request);
+    engine_create(native->options.engine, &job->caller, &body->spec, created, job);
 }
 
 HANDLER(sandbox_get)
@@ -258,6 +260,7 @@ HANDLER(sandbox_patch)
     } else {
         /* The change is copied by the engine before it returns. */
         body.change.if_revision = revision;
+        http_body_done(request);
         engine_change_sandbox(native->options.engine, &job->caller, http_param(request, "id"),
                               &body.change, answer_sandbox, job);
     }
@@ -297,7 +300,10 @@ static struct job *begin_plain(struct http_request *request)
         job_problem(job, &err);
         return NULL;
     }
-    return job_once(job, true) ? job : NULL;
+    if (!job_once(job, true))
+        return NULL;
+    http_body_done(request);
+    return job;
 }
 
 HANDLER(sandbox_start)
