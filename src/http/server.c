@@ -276,6 +276,8 @@ void http_server_shed(struct http_server *server)
             return;
         }
         http_conn_cut(victim);
+        /* Now, and not when the loop has closed its handles: that is what it is about. */
+        http_bytes_free(&victim->out);
     }
 }
 

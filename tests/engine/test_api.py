@@ -1123,3 +1123,20 @@ def test_no_secret_is_in_the_log(serve):
         client.get("/v1/sandboxes", headers={"Authorization": f"Bearer {secret}x"})
     assert secret not in serve.said() and serve.key not in serve.said()
     assert "cove_" not in serve.said()
+
+
+def test_bodies_of_commands_that_run_leave_room_for_others(api, serve):
+    """Together they are more than what is kept of bodies for one peer at once."""
+    path = make(api)
+    body = {"command": "sleep 1000", "stdin": "x" * 3_900_000}
+    clients = [serve.client() for _ in range(20)]
+    try:
+        for client in clients:
+            client.send("POST", f"{path}/exec", body)
+        harness.wait_for(lambda: len(api.get(f"{path}/processes").json["processes"]) == 20,
+                         20 * harness.PATIENCE, "all to run")
+        assert api.post(f"{path}/exec", {"command": "true"}).status == 200
+    finally:
+        assert api.delete(path).status == 204
+        for client in clients:
+            client.close()
