@@ -1,6 +1,8 @@
 """What the command line says of itself: help, exit statuses, manual pages, and the completion of words in
 real shells."""
 import contextlib
+import fcntl
+import itertools
 import json
 import os
 import pathlib
@@ -9,8 +11,12 @@ import re
 import select
 import shutil
 import signal
+import socket
+import struct
 import subprocess
 import sys
+import termios
+import threading
 import time
 
 import pytest
@@ -310,6 +316,70 @@ def test_a_shell_at_a_terminal_completes(tmp_path, server, shell, setup):
         terminal.shows(r"work 12\b")
         terminal.type("\x15exit\n")
         terminal.wait()
+
+
+# ---- a terminal whose server does not read -----------------------------------------------------------
+
+def frames_of(data):
+    """(opcode, payload) of each frame of a client, all of them whole."""
+    start = 0
+    while start < len(data):
+        head = data[start:start + 10]
+        assert head[0] & 0x70 == 0 and head[0] & 0x80 and head[1] & 0x80 and head[1] & 0x7f < 126, head
+        at, size = start + 6, head[1] & 0x7f
+        payload = data[at:at + size]
+        assert len(payload) == size
+        yield head[0] & 15, bytes(byte ^ mask for byte, mask in zip(payload, itertools.cycle(head[2:6])))
+        start = at + size
+
+
+def fill(connection, ping):
+    """Pings until the client, which cannot get rid of its answers, reads no more; how many."""
+    count, left = 0, b""
+    connection.settimeout(1)
+    with contextlib.suppress(TimeoutError):
+        while True:
+            left = left or ping
+            sent = connection.send(left)
+            left = left[sent:]
+            count += not left
+    return count, left
+
+
+def test_keys_do_not_get_into_the_middle_of_a_pong(tmp_path):
+    ping = bytes([0x89, 125]) + bytes(range(125))
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+        env = {"TERM": "xterm", "PATH": os.environ["PATH"],
+               "COVE_URL": f"http://127.0.0.1:{listener.getsockname()[1]}"}
+        with Terminal((COVE, "attach", "work", "1"), env, tmp_path) as terminal:
+            listener.settimeout(30 * harness.PATIENCE)
+            connection, _ = listener.accept()
+            with connection:
+                while not connection.recv(65536).endswith(b"\r\n\r\n"):
+                    pass
+                connection.sendall(b"HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\n"
+                                   b"Upgrade: websocket\r\n\r\n")
+                count, left = fill(connection, ping)
+                terminal.type("keys")
+                fcntl.ioctl(terminal.fd, termios.TIOCSWINSZ, struct.pack("4H", 40, 90, 0, 0))
+                time.sleep(0.5)  # for what it must not do there is nothing to wait for
+                size = b'{"type":"resize","rows":40,"columns":90}'
+                data = bytearray()
+                connection.settimeout(30 * harness.PATIENCE)
+                sender = threading.Thread(target=connection.sendall, args=(left,))
+                sender.start()
+                count += bool(left)
+                # Every frame has a head of six bytes.
+                while len(data) < (6 + len(ping) - 2) * count + 6 + len("keys") + 6 + len(size):
+                    piece = connection.recv(1 << 20)
+                    assert piece, "the client is gone"
+                    data += piece
+                sender.join()
+    said = list(frames_of(bytes(data)))
+    assert [payload for opcode, payload in said if opcode == 10] == [bytes(range(125))] * count
+    assert b"".join(payload for opcode, payload in said if opcode == 2) == b"keys"
+    assert [payload for opcode, payload in said if opcode == 1] == [size]
 
 
 # ---- colours -------------------------------------------------------------------------------------
