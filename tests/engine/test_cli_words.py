@@ -2,6 +2,7 @@
 real shells."""
 import contextlib
 import fcntl
+import itertools
 import json
 import os
 import pathlib
@@ -321,16 +322,15 @@ def test_a_shell_at_a_terminal_completes(tmp_path, server, shell, setup):
 
 def frames_of(data):
     """(opcode, payload) of each frame of a client, all of them whole."""
-    while data:
-        assert data[0] & 0x70 == 0 and data[0] & 0x80 and data[1] & 0x80, data[:20]
-        size, at = data[1] & 0x7f, 2
-        if size >= 126:
-            at = 4 if size == 126 else 10
-            size = int.from_bytes(data[2:at], "big")
-        mask, payload = data[at:at + 4], data[at + 4:at + 4 + size]
+    start = 0
+    while start < len(data):
+        head = data[start:start + 10]
+        assert head[0] & 0x70 == 0 and head[0] & 0x80 and head[1] & 0x80 and head[1] & 0x7f < 126, head
+        at, size = start + 6, head[1] & 0x7f
+        payload = data[at:at + size]
         assert len(payload) == size
-        yield data[0] & 15, bytes(byte ^ mask[i % 4] for i, byte in enumerate(payload))
-        data = data[at + 4 + size:]
+        yield head[0] & 15, bytes(byte ^ mask for byte, mask in zip(payload, itertools.cycle(head[2:6])))
+        start = at + size
 
 
 def fill(connection, ping):
@@ -425,9 +425,9 @@ def test_one_sandbox_that_cannot_be_asked_does_not_hide_the_others(tmp_path):
         if path == "/v1/sandboxes":
             return answer({"sandboxes": [{"id": name, "name": name, "state": "running"}
                                          for name in ("bad", "busy", "fine")], "next": None})
-        if path.endswith("/bad/usage"):
+        if path.endswith("bad/usage"):
             return problem(500, "internal", "it broke")
-        if path.endswith("/busy/usage") and asked.count(path) == 1:
+        if path.endswith("busy/usage") and asked.count(path) == 1:
             return problem(429, "too_many_requests", "slowly").replace(b"\r\n", b"\r\nRetry-After: 1\r\n", 1)
         if path.endswith("/usage"):
             return answer({"disk_bytes": 1048576})
