@@ -42,6 +42,12 @@
 #define SLACK_BYTES (1U << 20)
 #define SLACK_INODES 64
 
+/* What is over so many times its limit is given to no box any more: else each start could add what is
+ * written between two looks. */
+#define OVER_TIMES 4
+#define OVER_BYTES (64U << 20)
+#define OVER_INODES 4096
+
 /* A file system that is nearly full is full: there the host's own programs fail. */
 #define FREE_LEAST_BYTES (64U << 20)
 
@@ -151,9 +157,18 @@ struct watched {
     struct statfs fs;    /* as it was before that */
 };
 
+/* A file without a name that somebody has still, and how much it was counted for. */
+struct unnamed {
+    dev_t device;
+    ino_t inode; /* 0: a free place */
+    uint64_t bytes;
+};
+
 struct tally {
     struct amount sum;
     const struct watched *watched;
+    struct unnamed *unnamed; /* by hash; as many as it may have inodes at most */
+    size_t unnamed_count, unnamed_room;
     bool is_deep;
 };
 
@@ -194,11 +209,61 @@ static void tally_add(struct tally *tally, int dir, const char *name, int depth)
     (void)closedir(list);
 }
 
-/* Files that are open and have no name any more: one process's. One that several have open is counted for
- * each of them. */
-static void tally_unnamed(struct tally *tally, int process)
+/* Its place among those of a table, or the free one where it belongs. */
+static struct unnamed *unnamed_place(struct unnamed *table, size_t room, dev_t device, ino_t inode)
 {
-    DIR *list = list_open(process, "fd");
+    size_t at = (size_t)(((uint64_t)inode ^ (uint64_t)device << 40) * 0x9e3779b97f4a7c15U >> 32);
+
+    while (table[at & (room - 1)].inode != 0 &&
+           (table[at & (room - 1)].inode != inode || table[at & (room - 1)].device != device))
+        at++;
+    return &table[at & (room - 1)];
+}
+
+static bool unnamed_grow(struct tally *tally)
+{
+    size_t room = tally->unnamed_room == 0 ? 64 : tally->unnamed_room * 2;
+    struct unnamed *table = calloc(room, sizeof(*table));
+
+    if (table == NULL)
+        return false;
+    for (size_t i = 0; i < tally->unnamed_room; i++)
+        if (tally->unnamed[i].inode != 0)
+            *unnamed_place(table, room, tally->unnamed[i].device,
+                           tally->unnamed[i].inode) = tally->unnamed[i];
+    free(tally->unnamed);
+    tally->unnamed = table;
+    tally->unnamed_room = room;
+    return true;
+}
+
+/* Once, however many have it; for the most that anybody shows of it. */
+static void tally_unnamed(struct tally *tally, dev_t device, ino_t inode, uint64_t bytes)
+{
+    struct unnamed *found;
+
+    if (inode == 0 || is_memory(tally, device))
+        return;
+    if (tally->unnamed_count >= tally->unnamed_room / 2 && !unnamed_grow(tally)) {
+        tally->sum.bytes += bytes; /* rather twice than never */
+        return;
+    }
+    found = unnamed_place(tally->unnamed, tally->unnamed_room, device, inode);
+    if (found->inode == 0) {
+        *found = (struct unnamed){.device = device, .inode = inode};
+        tally->unnamed_count++;
+        tally->sum.inodes++;
+    }
+    if (bytes > found->bytes) {
+        tally->sum.bytes += bytes - found->bytes;
+        found->bytes = bytes;
+    }
+}
+
+/* Files that are open and have no name any more: one thread's, for each may have fds of its own. */
+static void tally_open(struct tally *tally, int thread)
+{
+    DIR *list = list_open(thread, "fd");
     const struct dirent *entry;
     struct stat st;
 
@@ -206,43 +271,71 @@ static void tally_unnamed(struct tally *tally, int process)
         return;
     while (!is_over(tally) && (entry = readdir(list)) != NULL) // NOLINT(concurrency-mt-unsafe)
         if (entry->d_name[0] != '.' && fstatat(dirfd(list), entry->d_name, &st, 0) == 0 &&
-            S_ISREG(st.st_mode) && st.st_nlink == 0 && !is_memory(tally, st.st_dev))
-            tally->sum.bytes += (uint64_t)st.st_blocks * 512;
+            S_ISREG(st.st_mode) && st.st_nlink == 0)
+            tally_unnamed(tally, st.st_dev, st.st_ino, (uint64_t)st.st_blocks * 512);
     (void)closedir(list);
 }
 
-/* "FIRST-LAST rw-s OFFSET MAJOR:MINOR ...": a shared mapping that is written to. */
+/* "FIRST-LAST MODE OFFSET MAJOR:MINOR INODE PATH": whatever its mode, it keeps the file's blocks. */
 static void tally_mapping(struct tally *tally, const char *line)
 {
-    char *end;
-    uint64_t first = strtoull(line, &end, 16);
-    uint64_t last = *end == '-' ? strtoull(end + 1, &end, 16) : first;
-    unsigned long major, minor;
+    unsigned long first, last, offset, inode;
+    unsigned major, minor;
 
-    if (strncmp(end, " rw-s ", 6) != 0)
-        return;
-    (void)strtoull(end + 6, &end, 16);
-    major = strtoul(end, &end, 16);
-    minor = *end == ':' ? strtoul(end + 1, NULL, 16) : 0;
-    if (!is_memory(tally, makedev((unsigned)major, (unsigned)minor)))
-        tally->sum.bytes += last - first;
+    // NOLINTNEXTLINE(cert-err34-c): written by the kernel
+    if (sscanf(line, "%lx-%lx %*4s %lx %x:%x %lu", &first, &last, &offset, &major, &minor,
+               &inode) == 6)
+        tally_unnamed(tally, makedev(major, minor), inode, offset + (last - first));
 }
 
-/* And those that are only mapped: as long as the mapping, for no more can be found out. */
-static void tally_mapped(struct tally *tally, int process)
+/* And those that are only mapped: as far as the mapping goes, for no more can be found out. Of a process
+ * whose first thread has ended another one shows them: false where this one shows none. A path may be
+ * longer than any buffer. */
+static bool tally_mapped(struct tally *tally, int thread)
 {
-    int fd = openat(process, "maps", O_RDONLY | O_CLOEXEC);
+    static const char gone[] = " (deleted)\n";
+    int fd = openat(thread, "maps", O_RDONLY | O_CLOEXEC);
     FILE *file = fd >= 0 ? fdopen(fd, "r") : NULL;
-    char line[512];
+    char *line = NULL;
+    bool shows = false;
+    size_t room = 0;
+    ssize_t length;
 
     if (file == NULL) {
         fd_close(&fd);
-        return;
+        return false;
     }
-    while (!is_over(tally) && fgets(line, sizeof(line), file) != NULL)
-        if (strstr(line, " (deleted)") != NULL)
+    while (!is_over(tally) && (length = getline(&line, &room, file)) > 0) {
+        shows = true;
+        if ((size_t)length >= sizeof(gone) &&
+            strcmp(line + length - (ssize_t)(sizeof(gone) - 1), gone) == 0)
             tally_mapping(tally, line);
+    }
+    free(line);
     (void)fclose(file);
+    return shows;
+}
+
+static void tally_process(struct tally *tally, int process)
+{
+    DIR *list = list_open(process, "task");
+    const struct dirent *entry;
+    bool is_mapped = false;
+
+    if (list == NULL)
+        return;
+    while (!is_over(tally) && (entry = readdir(list)) != NULL) { // NOLINT(concurrency-mt-unsafe)
+        _cleanup_close_ int thread = -1;
+
+        if (entry->d_name[0] == '.')
+            continue;
+        thread = openat(dirfd(list), entry->d_name, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+        if (thread < 0)
+            continue;
+        tally_open(tally, thread);
+        is_mapped = is_mapped || tally_mapped(tally, thread);
+    }
+    (void)closedir(list);
 }
 
 static void tally_processes(struct tally *tally, int proc)
@@ -252,16 +345,14 @@ static void tally_processes(struct tally *tally, int proc)
 
     if (list == NULL)
         return;
-    while ((entry = readdir(list)) != NULL) { // NOLINT(concurrency-mt-unsafe): a list of our own
+    while (!is_over(tally) && (entry = readdir(list)) != NULL) { // NOLINT(concurrency-mt-unsafe)
         _cleanup_close_ int process = -1;
 
         if (entry->d_name[0] < '0' || entry->d_name[0] > '9')
             continue;
         process = openat(dirfd(list), entry->d_name, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-        if (process >= 0) {
-            tally_unnamed(tally, process);
-            tally_mapped(tally, process);
-        }
+        if (process >= 0)
+            tally_process(tally, process);
     }
     (void)closedir(list);
 }
@@ -274,23 +365,29 @@ static uint64_t most_of(uint64_t limit, uint64_t most, uint64_t found, uint64_t 
     return found + slack < most ? found + slack : most;
 }
 
-static bool is_full(struct watched *watched)
+/* What a look finds, and what the first says to whoever waits for it. */
+#define LOOK_WELL 'g'
+#define LOOK_OVER 'o'
+#define LOOK_HOST_FULL 'h'
+
+static char look(struct watched *watched)
 {
     const struct disk *disk = watched->disk;
     struct tally tally = {.watched = watched};
 
     if (fstatfs(disk->parent, &watched->fs) == 0 &&
         (uint64_t)watched->fs.f_bavail * (uint64_t)watched->fs.f_bsize < FREE_LEAST_BYTES)
-        return true;
+        return LOOK_HOST_FULL;
     tally_add(&tally, disk->parent, disk->name, 0);
     tally_processes(&tally, watched->proc);
+    free(tally.unnamed);
     if (is_over(&tally))
-        return true;
+        return LOOK_OVER;
     watched->found = tally.sum;
     watched->most = (struct amount){
         most_of(disk->bytes, watched->most.bytes, tally.sum.bytes, SLACK_BYTES),
         most_of(disk->inodes, watched->most.inodes, tally.sum.inodes, SLACK_INODES)};
-    return false;
+    return LOOK_WELL;
 }
 
 /* Whether the box may have written much: all that it writes is missing from what was free. Only where
@@ -341,39 +438,82 @@ static void memory_find(struct watched *watched, int scratch)
         watched->memory[1] = st.st_dev;
 }
 
-static _Noreturn void watch(const struct disk *disk, int proc, int scratch, int init)
+static uint64_t times(uint64_t limit, uint64_t more)
+{
+    return limit > (UINT64_MAX - more) / OVER_TIMES ? UINT64_MAX : limit * OVER_TIMES + more;
+}
+
+/* Nothing of the box runs before the first look: what it finds was there. What is over its limit later is
+ * of this box. */
+static _Noreturn void watch(const struct disk *disk, int proc, int scratch, int init, int first)
 {
     struct watched watched = {
         .disk = disk,
         .proc = proc,
-        .most = disk->is_kept ? (struct amount){UINT64_MAX, UINT64_MAX}
+        .most = disk->is_kept ? (struct amount){times(disk->bytes, OVER_BYTES),
+                                                times(disk->inodes, OVER_INODES)}
                               : (struct amount){disk->bytes, disk->inodes},
     };
+    uint64_t began = clock_monotonic_ns();
+    char found;
 
     memory_find(&watched, scratch);
+    found = look(&watched);
+    if (write(first, &found, 1) != 1 || found != LOOK_WELL)
+        _exit(1);
+    (void)close(first);
     for (;;) {
-        uint64_t began = clock_monotonic_ns();
-
-        if (is_full(&watched)) {
+        watch_wait(&watched, clock_monotonic_ns() - began);
+        began = clock_monotonic_ns();
+        if (look(&watched) != LOOK_WELL) {
             (void)sys_pidfd_send_signal(init, SIGKILL);
             _exit(1);
         }
-        watch_wait(&watched, clock_monotonic_ns() - began);
     }
 }
 
-pid_t disk_watch(const struct disk *disk, int userns, int proc, int scratch, int init)
+static int refuse(char found, struct error *err)
 {
-    pid_t pid = fork();
+    if (found == LOOK_OVER)
+        return error_set(err, "disk_exceeded", 0,
+                         "the box's disk has more than %d times what its limit allows, or "
+                         "directories too deep to count: remove the sandbox",
+                         OVER_TIMES);
+    if (found == LOOK_HOST_FULL)
+        return error_set(err, "capacity", 0,
+                         "the filesystem that the box's disk lies on is full: free at least %u MiB "
+                         "there",
+                         FREE_LEAST_BYTES >> 20);
+    return error_set(err, "limits_failed", 0, "cannot start the disk's watchdog");
+}
 
-    if (pid != 0)
+pid_t disk_watch(const struct disk *disk, int userns, int proc, int scratch, int init,
+                 struct error *err)
+{
+    int first[2];
+    char found = 0;
+    pid_t pid;
+
+    if (pipe2(first, O_CLOEXEC) < 0)
+        return error_set(err, "limits_failed", errno, "cannot start the disk's watchdog");
+    pid = fork();
+    if (pid == 0) {
+        (void)prctl(PR_SET_NAME, "cove-disk");
+        (void)prctl(PR_SET_DUMPABLE, 0);
+        (void)close(first[0]);
+        if (become_root_of(userns) < 0)
+            _exit(2);
+        (void)prctl(PR_SET_PDEATHSIG, SIGKILL); /* changing ids forgets it, so it comes after */
+        watch(disk, proc, scratch, init, first[1]);
+    }
+    (void)close(first[1]);
+    while (pid > 0 && read(first[0], &found, 1) < 0 && errno == EINTR)
+        continue;
+    (void)close(first[0]);
+    if (found == LOOK_WELL)
         return pid;
-    (void)prctl(PR_SET_NAME, "cove-disk");
-    (void)prctl(PR_SET_DUMPABLE, 0);
-    if (become_root_of(userns) < 0)
-        _exit(2);
-    (void)prctl(PR_SET_PDEATHSIG, SIGKILL); /* changing ids forgets it, so it comes after */
-    watch(disk, proc, scratch, init);
+    (void)disk_was_full(pid);
+    return refuse(found, err);
 }
 
 bool disk_was_full(pid_t watcher)

@@ -54,8 +54,10 @@ void disk_forget(struct disk *disk);
 
 /* In a process of its own: counts until there is too much, and kills the box then, by the pidfd of its
  * init. `proc` and `scratch` as of watch.h. What was over its limit before may stay so, that files can be
- * deleted, and not grow. The process, or -1. */
-pid_t disk_watch(const struct disk *disk, int userns, int proc, int scratch, int init);
+ * deleted, and not grow; what is far over it is an error. Returns after the first look, which has to come
+ * before any command of the box. The process, or -1. */
+pid_t disk_watch(const struct disk *disk, int userns, int proc, int scratch, int init,
+                 struct error *err);
 
 /* Whether that process, which is ended by this, found too much. */
 bool disk_was_full(pid_t watcher);

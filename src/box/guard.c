@@ -373,10 +373,10 @@ static int watch_begin(int socket, struct held *held, const struct word *word, s
                          "the box's watchdog cannot see its processes, so it would have no limits");
     if (held->disk.parent >= 0) {
         held->disk_watcher = disk_watch(&held->disk, held->userns, watch->fds[WATCH_PROC],
-                                        watch->fds[WATCH_SCRATCH], watch->init);
-        held->disk_watcher_end = held->disk_watcher > 0
-                                     ? (int)syscall(SYS_pidfd_open, held->disk_watcher, 0)
-                                     : -1;
+                                        watch->fds[WATCH_SCRATCH], watch->init, err);
+        if (held->disk_watcher < 0)
+            return -1;
+        held->disk_watcher_end = (int)syscall(SYS_pidfd_open, held->disk_watcher, 0);
         if (held->disk_watcher_end < 0)
             return error_set(err, "limits_failed", errno, "cannot start the disk's watchdog");
     }

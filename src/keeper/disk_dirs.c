@@ -1,6 +1,7 @@
 /* Disks that are directories: see disk_dirs.h. */
 #include "keeper/disk_dirs.h"
 
+#include "base/clock.h"
 #include "base/fd.h"
 #include "base/list.h"
 #include "base/remove.h"
@@ -19,6 +20,7 @@
 /* The kernel unmounts what a box had after the box is gone, and a guard may outlive its keeper. */
 #define LOCK_WAIT_MS 15000
 #define LOCK_LOOK_MS 5
+#define CLAIMS_RETRY_S (2 * LOCK_WAIT_MS / 1000)
 #define IDS_WAIT_MS 2000 /* the guard that had the disk's lock has them, too */
 
 #define IDS_FILE "ids"
@@ -306,9 +308,17 @@ void disk_claims_take(struct disk_claims *claims, int disks, const struct caller
     bool is_told = claims->lacks;
 
     claims->lacks = list == NULL;
+    if (claims->until_s == 0)
+        claims->until_s = (uint32_t)(clock_monotonic_ns() / 1000000000U) + CLAIMS_RETRY_S;
     while (list != NULL && (entry = readdir(list)) != NULL) // NOLINT(concurrency-mt-unsafe)
         if (disk_is_dir_name(entry->d_name) && claim_of(claims, entry->d_name) == NULL)
             take_one(claims, disks, caller, entry->d_name, is_told);
     if (list != NULL)
         (void)closedir(list);
+}
+
+void disk_claims_retry(struct disk_claims *claims, int disks, const struct caller *caller)
+{
+    if (claims->lacks && clock_monotonic_ns() / 1000000000U < claims->until_s)
+        disk_claims_take(claims, disks, caller);
 }

@@ -16,6 +16,7 @@
 
 #include <stdbool.h>
 #include <stddef.h>
+#include <stdint.h>
 
 #define DISK_NEW ".new" /* the end of the name of one that is not whole yet */
 #define DISK_ID_SIZE (KEEPER_ID_LENGTH + 4)
@@ -29,7 +30,8 @@ struct disk_claim {
 struct disk_claims {
     struct disk_claim *table;
     size_t count, room;
-    bool lacks; /* some could not be had */
+    bool lacks;       /* some could not be had */
+    uint32_t until_s; /* of the monotonic clock: they are tried again */
 };
 
 /* The lock of a disk's ids, or -1. */
@@ -42,6 +44,10 @@ void disk_claims_drop(struct disk_claims *claims, const char *disk);
 /* Locks the ids of all disks that are there and not locked. What somebody else has meanwhile is left, and
  * said at the first time; whoever opens such a disk is told, too. */
 void disk_claims_take(struct disk_claims *claims, int disks, const struct caller *caller);
+
+/* Again, as long as guards of the keeper before may be ending. Later each waits until it is opened: one
+ * whose ids are never to be had holds up no other. */
+void disk_claims_retry(struct disk_claims *claims, int disks, const struct caller *caller);
 
 /* In the process of its own: waits until nobody has this lock. */
 int disk_lock_wait(int fd, struct error *err);

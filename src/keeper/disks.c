@@ -463,8 +463,7 @@ int disks_open(struct keeper *keeper, const struct keeper_make *make, struct err
         return used(err);
     if (opening == NULL)
         return error_set(err, "capacity", 0, "too many disks are being opened at once");
-    if (keeper->disks.claims.lacks)
-        disk_claims_take(&keeper->disks.claims, keeper->places.disks, &keeper->caller);
+    disk_claims_retry(&keeper->disks.claims, keeper->places.disks, &keeper->caller);
     if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair) < 0)
         return error_set(err, "capacity", errno, "cannot open a disk");
     opening->make = *make;

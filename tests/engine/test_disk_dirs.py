@@ -197,8 +197,9 @@ def test_the_limit_holds_over_a_stop_and_deleting_helps(keeper):
     block = "head -c 10M /dev/zero >"
     assert boxed(engine, f"{block} {HOME}/a; stat -c %s {HOME}/a", **SMALL) == f"{10 << 20}\n"
     overfill(engine, f"{block} {HOME}/b")
-    # It is over its limit now. That does not end the next box, but more does.
-    overfill(engine, f"sleep 2; {block} {HOME}/c")
+    # It is over its limit now. That does not end the next box, but more does, however soon it comes.
+    overfill(engine, f"{block} {HOME}/c")
+    overfill(engine, f"sleep 2; {block} {HOME}/d")
     printed = boxed(engine, f"sleep 1; rm {HOME}/*; sleep 1; {block} {HOME}/a; sleep 1; ls {HOME}",
                     **SMALL)
     assert printed == "a\n"
@@ -220,6 +221,66 @@ def test_what_fills_a_disk_ends_its_box(keeper, name, command):
     overfill(engine, f"export HOME={HOME}; {command}")
     assert engine.ask(keepers.drop_disk, DISK)[0] == keepers.DONE
     harness.wait_for(lambda: disks(keeper) == [], 60 * harness.PATIENCE, f"the end of {name}")
+
+
+# made() is a file without a name, whose fd is kept or not.
+HIDE = """import ctypes, mmap, os, threading, time
+keep = []
+def made(name="x", size=9 << 20):
+    path = "HOME/" + name
+    os.makedirs(os.path.dirname(path), exist_ok=True)
+    f = os.open(path, os.O_RDWR | os.O_CREAT)
+    os.write(f, b"x" * size)
+    os.unlink(path)
+    return f
+def mapped(name="x", **how):
+    for _ in range(3):
+        f = made(name)
+        keep.append(mmap.mmap(f, 9 << 20, **how))
+        # The module has a copy of the fd, which it would keep.
+        for number in range(3, 64):
+            try: os.close(number)
+            except OSError: pass
+"""
+
+
+@pytest.mark.parametrize("name,command", {
+    "mapped to be read": "mapped(prot=mmap.PROT_READ)",
+    "mapped for itself": "mapped(flags=mmap.MAP_PRIVATE)",
+    "mapped by a long name": "mapped('/'.join(['y' * 250] * 3))",
+    "fds of a thread": "def other():\n"
+                       " if ctypes.CDLL(None).unshare(0x400): os._exit(9)\n"
+                       " for _ in range(3): made()\n"
+                       " time.sleep(100)\n"
+                       "threading.Thread(target=other).start()",
+    "fds of a thread without the first": "def other():\n"
+                                         " time.sleep(1)\n"
+                                         " for _ in range(3): made()\n"
+                                         " time.sleep(100)\n"
+                                         "threading.Thread(target=other).start()\n"
+                                         "ctypes.CDLL(None).syscall(60, 0)",
+}.items())
+def test_files_without_a_name_cannot_hide(keeper, name, command):
+    script = (HIDE + command + "\ntime.sleep(100)").replace("HOME", HOME).replace("'", '"')
+    overfill(keeper.greeted(), f"python3 -c '{script}'")
+
+
+def test_a_file_that_threads_share_counts_once(keeper):
+    command = ("for _ in range(5): threading.Thread(target=time.sleep, args=(3,)).start()\n"
+               "keep.append(mmap.mmap(made(), 9 << 20))\ntime.sleep(2)\nprint('lives')")
+    script = (HIDE + command).replace("HOME", HOME).replace("'", '"')
+    assert boxed(keeper.greeted(), f"python3 -c '{script}'", **SMALL) == "lives\n"
+
+
+def test_a_disk_that_is_far_over_its_limit_is_not_started(keeper):
+    """Else a burst at each start would add up."""
+    engine = keeper.greeted()
+    assert boxed(engine, f"for i in $(seq 20); do fallocate -l 15M {HOME}/$i; done",
+                 limit=keepers.limits(disk=1 << 30, inodes=2000)) == ""
+    handle, control = engine.make(**kept(disk_new=0, **SMALL))
+    _, _, said = Control(control).receive()
+    assert said[4:].startswith(b"disk_exceeded\0") and b"remove the sandbox" in said, said
+    engine.end(handle)
 
 
 def test_what_takes_no_room_does_not_count(keeper):
