@@ -214,8 +214,8 @@ static struct unnamed *unnamed_place(struct unnamed *table, size_t room, dev_t d
 {
     size_t at = (size_t)(((uint64_t)inode ^ (uint64_t)device << 40) * 0x9e3779b97f4a7c15U >> 32);
 
-    while (table[at & (room - 1)].inode != 0 && (table[at & (room - 1)].inode != inode ||
-                                                 table[at & (room - 1)].device != device))
+    while (table[at & (room - 1)].inode != 0 &&
+           (table[at & (room - 1)].inode != inode || table[at & (room - 1)].device != device))
         at++;
     return &table[at & (room - 1)];
 }
@@ -229,8 +229,8 @@ static bool unnamed_grow(struct tally *tally)
         return false;
     for (size_t i = 0; i < tally->unnamed_room; i++)
         if (tally->unnamed[i].inode != 0)
-            *unnamed_place(table, room, tally->unnamed[i].device, tally->unnamed[i].inode) =
-                tally->unnamed[i];
+            *unnamed_place(table, room, tally->unnamed[i].device,
+                           tally->unnamed[i].inode) = tally->unnamed[i];
     free(tally->unnamed);
     tally->unnamed = table;
     tally->unnamed_room = room;

@@ -24,9 +24,9 @@ static bool is_create(const struct sandbox *sandbox)
 static bool is_passing(const struct error *err)
 {
     static const char *const codes[] = {
-        "capacity",  "quota",    "draining",  "keeper_lost", "sandbox_gone", "disk_in_use",
-        "disk_lost", "disk_ids", "no_memory", "no_fds",      "store_failed", "store_corrupt",
-        "disk_exceeded"};
+        "capacity",     "quota",         "draining",     "keeper_lost", "sandbox_gone",
+        "disk_in_use",  "disk_lost",     "disk_ids",     "no_memory",   "no_fds",
+        "store_failed", "store_corrupt", "disk_exceeded"};
 
     for (size_t i = 0; i < sizeof(codes) / sizeof(codes[0]); i++)
         if (strcmp(err->code, codes[i]) == 0)
