@@ -56,15 +56,16 @@ void engine_punish(struct keeper *keeper, const char *why)
     socket_close(keeper);
 }
 
-/* It was told to. */
-static bool is_to_end(const struct keeper *keeper)
+/* It was told to; or it is a private one, which ends when nobody uses it any more. One that only says so has
+ * nobody to ask then. */
+static bool may_end(const struct keeper *keeper)
 {
-    return keeper->is_stopping || upgrade_is_ending(keeper);
+    return keeper->is_stopping || upgrade_is_ending(keeper) || keeper->options.is_private;
 }
 
 void engine_hung_up(struct keeper *keeper, const char *why)
 {
-    if (is_to_end(keeper))
+    if (may_end(keeper))
         socket_close(keeper);
     else
         engine_punish(keeper, why);
@@ -72,7 +73,7 @@ void engine_hung_up(struct keeper *keeper, const char *why)
 
 static void say_end(const struct keeper *keeper, int status)
 {
-    if (is_to_end(keeper) && WIFEXITED(status) && WEXITSTATUS(status) == 0)
+    if (may_end(keeper) && WIFEXITED(status) && WEXITSTATUS(status) == 0)
         return;
     if (WIFEXITED(status))
         keeper_say("engine_ended", "the engine has exited with status %d", WEXITSTATUS(status));

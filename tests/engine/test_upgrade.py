@@ -403,6 +403,21 @@ def test_a_private_engine_is_upgraded_and_not_ended(tmp_path):
         serve.upgrade()
         with serve.client() as client:
             assert run(client, path, "echo on")["stdout"] == "on\n"
+        # Of its own accord it ends as here: in good order, and nothing is wrong with that.
+        os.kill(serve.engine_pid(), signal.SIGTERM)
+        assert serve.process.wait(60 * harness.PATIENCE) == 0
+    assert " warn " not in serve.said()
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_an_end_in_good_order_warns_of_nothing(tmp_path, number):
+    with Installed(tmp_path) as serve:
+        with serve.client() as client:
+            make(client)
+        serve.upgrade()
+        serve.process.send_signal(number)
+        assert serve.process.wait(60 * harness.PATIENCE) == 0
+    assert " warn " not in serve.said()
 
 
 def test_a_service_manager_hears_when_it_begins_and_when_it_is_done(tmp_path, monkeypatch):

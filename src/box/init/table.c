@@ -102,8 +102,7 @@ void table_answer(const void *packet, size_t size, int fd)
 
 void table_hello(uint32_t id, uint32_t version)
 {
-    struct proto_welcome welcome = {.head = {.type = PROTO_WELCOME, .id = id},
-                                    .version = version};
+    struct proto_welcome welcome = {.head = {.type = PROTO_WELCOME, .id = id}, .version = version};
 
     table_answer(&welcome, sizeof(welcome), -1);
     for (int i = 0; i < commands_top; i++)
