@@ -535,6 +535,19 @@ def test_a_watch_tells_what_happens_and_goes_on_after_a_cut(serve, files, box, h
     lost.client.close()
 
 
+def test_few_watches_linger_without_a_reader(serve, files, box, here):
+    def tools():
+        return int(files.run("n=0; for p in /proc/[0-9]*; do case $(tr '\\0' ' ' <$p/cmdline) in "
+                             "cove-tool\\ watch*) n=$((n+1));; esac; done; echo $n"))
+    watches = [Watch(serve, box, here) for _ in range(6)]
+    for watch in watches:
+        assert watch.seen()["type"] == "watching"
+    assert tools() >= 6
+    for watch in watches:
+        watch.client.close()
+    harness.wait_for(lambda: tools() <= 4, 20 * harness.PATIENCE, "the end of the oldest watches")
+
+
 def test_what_cannot_be_watched_is_a_problem(files, here):
     answer = files.client.get(f"{files.path}/files/watch", query={"path": f"{here}/none"})
     assert answer.status == 404 and answer.code == "file_not_found"
