@@ -17,10 +17,12 @@ import zlib
 
 import schemathesis
 from schemathesis.core.parameters import ParameterLocation
+from schemathesis.generation.meta import TestPhase
 
 PORT = int(os.environ["COVE_API_PORT"])
 KEY = os.environ["COVE_API_KEY"]
 SPEC = {"disk_kind": "ephemeral", "resources": {"memory_bytes": 128 << 20, "disk_bytes": 32 << 20}}
+FILE = b"a line\nanother\n"
 KEPT = 8  # sandboxes that the tester made; the oldest goes
 NDJSON = "application/x-ndjson"
 SANDBOX = "/v1/sandboxes/{id}"
@@ -89,12 +91,18 @@ class Things:
     def file(self, name):
         """With something in it, and a line that is found."""
         sandbox = self.sandbox("work")
-        path = f"/v1/sandboxes/{sandbox}/files"
-        if ask("PUT", f"{path}?path=/tmp/{name}", b"a line\nanother\n")[0] != 200:
-            # Requests have made something else of it, or filled the disk.
-            ask("POST", f"{path}/remove", {"path": "/tmp", "recursive": True})
-            ask("PUT", f"{path}?path=/tmp/{name}", b"a line\nanother\n")
+        ask("PUT", f"/v1/sandboxes/{sandbox}/files?path=/tmp/{name}", FILE)
         return f"/tmp/{name}"
+
+    def mend(self):
+        """Requests may have filled the disk, or made what they like of /tmp: then another one is there to
+        work in."""
+        for _ in range(2):
+            path = f"/v1/sandboxes/{self.sandbox('work')}/files"
+            if all(ask("PUT", f"{path}?path=/tmp/file-{i}", FILE)[0] == 200 for i in range(5)):
+                return
+            ask("DELETE", f"/v1/sandboxes/{self.sandboxes.pop('work')}")
+        raise Failed("a new sandbox takes no files")
 
     def attribute(self, query):
         """One that the file of this query has."""
@@ -159,11 +167,15 @@ def read_lines(context, response):
 
 # ---- ids ----
 
+def follows_link(case):
+    """It is about something that an answer before has named, which then is the point of it."""
+    return case.meta is not None and case.meta.phase.name == TestPhase.STATEFUL
+
+
 def put_sandbox(case, chance):
-    """A real one in place of one that cannot be."""
+    """A real one in place of one that cannot be, and one that runs in place of one that need not."""
     is_life = case.path in (SANDBOX, f"{SANDBOX}/start", f"{SANDBOX}/stop") and case.method != "GET"
-    if is_real(case.path_parameters["id"]):
-        # What follows a link is about what the tester made itself; the one that others need stays.
+    if is_real(case.path_parameters["id"]) and (is_life or follows_link(case)):
         if is_life and case.path_parameters["id"] == things.sandboxes.get("work"):
             case.path_parameters["id"] = things.sandbox("life")
     elif chance < 85:
@@ -190,19 +202,19 @@ def is_whole(value):
     return re.fullmatch("[0-9]+", str(value)) is not None
 
 
-SOON = {  # route: parameter, how long it may be, the least that is legal
-    "/v1/events": ("for_ms", 30, 1),
-    f"{SANDBOX}/processes/{{pid}}/follow": ("for_ms", 30, 1),
-    f"{SANDBOX}/files/watch": ("for_ms", 30, 1),
-    f"{SANDBOX}/processes/{{pid}}/wait": ("timeout_ms", 30, 0),
+SOON = {  # route: parameter, and the most that is legal
+    "/v1/events": ("for_ms", 86400000),
+    f"{SANDBOX}/processes/{{pid}}/follow": ("for_ms", 86400000),
+    f"{SANDBOX}/files/watch": ("for_ms", 86400000),
+    f"{SANDBOX}/processes/{{pid}}/wait": ("timeout_ms", 315576000000),
 }
 
 
 def make_short(case):
-    name, most, least = SOON[case.path]
+    name, most = SOON[case.path]
     value = case.query.get(name)
-    if value is None or (is_whole(value) and most < int(value) <= 86400000):
-        case.query[name] = max(most, least)
+    if value is None or (is_whole(value) and 30 < int(value) <= most):
+        case.query[name] = 30
 
 
 # ---- what a schema cannot say: pairs of query parameters, opaque texts, the time of day ----
@@ -309,6 +321,8 @@ def is_right(case, location):
 @schemathesis.hook
 def before_call(context, case, kwargs):
     chance = part(case)
+    if case.path.startswith(FILES) and chance < 10:
+        things.mend()
     if case.path.startswith(SANDBOX) and "id" in (case.path_parameters or {}):
         put_sandbox(case, chance)
     elif case.path == "/v1/keys/{id}" and "id" in (case.path_parameters or {}):
