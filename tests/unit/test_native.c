@@ -357,7 +357,7 @@ static const struct {
     {SANDBOX, "{\"resources\":{\"memory_bytes\":-1}}", "\"resources.memory_bytes\""},
     {SANDBOX, "{\"resources\":{\"memory_bytes\":1}}", "from 1048576"},
     {SANDBOX, "{\"resources\":{\"memory_bytes\":99999999999999999999}}", "no JSON"},
-    {SANDBOX, "{\"resources\":{\"memory_bytes\":1e9}}", "whole number"},
+    {SANDBOX, "{\"resources\":{\"memory_bytes\":1048576.5}}", "whole number"},
     {SANDBOX, "{\"resources\":{\"cpus\":0}}", "\"resources.cpus\""},
     {SANDBOX, "{\"resources\":{\"cpus\":\"1\"}}", "\"resources.cpus\""},
     {SANDBOX, "{\"resources\":{\"pids\":4294967297}}", "\"resources.pids\""},
@@ -458,6 +458,10 @@ static void test_codes_of_bodies(void)
           "%s", err.code);
     CHECK(read_body(EXEC, "{", 1, &err) < 0 && strcmp(err.code, "bad_request") == 0, "%s",
           err.code);
+    /* As whole as 134217728, and beyond what a double says exactly nothing is. */
+    CHECK(read_body(SANDBOX, "{\"resources\":{\"memory_bytes\":1.34217728e8}}", 43, &err) == 0,
+          "%s", err.text);
+    CHECK(read_body(SANDBOX, "{\"resources\":{\"memory_bytes\":1e300}}", 36, &err) < 0, "1e300");
     /* NUL as a byte, and in the middle of a body. */
     CHECK(read_body(SANDBOX, "{\"name\":\"a\0b\"}", 14, &err) < 0, "NUL in a string");
     CHECK(read_body(SANDBOX, "{}\0", 3, &err) < 0, "NUL after the body");
