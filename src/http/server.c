@@ -228,7 +228,7 @@ void http_server_lingers(struct http_conn *conn)
     struct http_server *server = conn->server;
     bool is_unix = conn->peer.is_unix;
     const size_t *houses = server->linger_houses[is_unix];
-    struct http_conn *other, *victim;
+    struct http_conn *other = NULL, *victim;
 
     http_server_leave_place(conn);
     TAILQ_INSERT_TAIL(&server->lingering[is_unix], conn, linger_next);

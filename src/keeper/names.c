@@ -262,7 +262,7 @@ static void entry_set(struct names *names, struct name *entry, const struct name
     (void)snprintf(entry->name, sizeof(entry->name), "%s", request->name);
     entry->read_only = request->read_only != 0;
     entry->generation = ++names->generations;
-    entry->is_there = entry->fd >= 0;
+    entry->is_there = entry->fd >= 0 && st != NULL;
     if (!entry->is_there)
         return;
     entry->device = st->st_dev;
