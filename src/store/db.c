@@ -88,6 +88,8 @@ static int pragmas_set(struct db *db, bool may_write, struct error *err)
 {
     static const char always[] =
         "PRAGMA synchronous = FULL; PRAGMA temp_store = MEMORY; PRAGMA trusted_schema = OFF;"
+        /* In KiB: what is looked for is small, and the kernel has the file's pages, too. */
+        "PRAGMA cache_size = -384;"
         "PRAGMA cell_size_check = ON; PRAGMA wal_autocheckpoint = 0;";
     bool is_wal = false;
 
