@@ -606,8 +606,8 @@ static void memory_add(const char *name, uint64_t before, uint64_t after, size_t
 /* What the kernel takes for one empty memory cgroup: no box is without, so this is their floor. */
 static void bench_group(void)
 {
-    static const char *const places[] = {"/sys/fs/cgroup/memory", "/sys/fs/cgroup"};
-    const char *place = access("/sys/fs/cgroup/memory", F_OK) == 0 ? places[0] : places[1];
+    bool is_v1 = access("/sys/fs/cgroup/memory", F_OK) == 0;
+    const char *place = is_v1 ? "/sys/fs/cgroup/memory" : "/sys/fs/cgroup";
     char path[GROUPS][64];
     uint64_t before;
     size_t made = 0;
