@@ -10,7 +10,7 @@ set -eu
 
 mkdir -p "$1"
 directory=$(cd "$1" && pwd)
-packages='musl-dev libjansson-dev'
+packages='musl-dev libjansson-dev libpcre2-dev'
 gcc=aarch64-linux-gnu-gcc
 
 fail() {

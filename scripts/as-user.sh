@@ -51,11 +51,12 @@ if ! as_user test -r "$here/tests/box/harness.py" -a -x "$build/test/cove" -a -x
     trap 'rm -rf "$here"' EXIT
     echo "as-user: $user cannot read this tree, so what is needed is copied to $here"
     chmod 755 "$here"
-    cp -r --parents tests scripts src/box/box.h src/base SECURITY.md README.md \
-        docs/sandboxes.md "$here"
+    cp -r --parents tests scripts include examples docs src/box/box.h src/base src/front src/http \
+        SECURITY.md README.md "$here"
     mkdir "$here/build"
     (cd "$build" && cp -r --parents cove cove-keeper cove-engine test/cove test/cove-keeper \
-        test/cove-engine test/src/box test/src/base "$here/build")
+        test/cove-engine test/src/box test/src/base test/src/keeper/build.h src/lib src/box/cove-tool \
+        src/box/cove-grep meson-uninstalled python "$here/build")
     chmod -R a+rX "$here"
     build=$here/build
 fi

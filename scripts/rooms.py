@@ -11,7 +11,8 @@ import re
 import sys
 
 FLOORS = ["base", "policy", "box", "kernel", "net", "disk", "keeper", "store", "engine", "http",
-          "front", "mcp", "cmd"]
+          "front", "mcp", "cmd",
+          "lib"]
 # Assembler and what the compiler says of the processor: in these files and no others.
 OF_THE_PROCESSOR = {"src/box/embed.S", "src/box/spawn.c", "tests/box/attacks/foreign.c",
                     "tests/unit/test_filter.c"}

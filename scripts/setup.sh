@@ -10,10 +10,12 @@ set -eu
 group=${1:-build}
 
 build='gcc make meson ninja-build pkg-config musl-tools linux-libc-dev libc6-dev libjansson-dev
-    libuv1-dev libsqlite3-dev python3'
-test="$build git python3-pytest python3-yaml python3-venv clang-14 clang-tidy-14 clang-format-14 cppcheck
+    libuv1-dev libsqlite3-dev libcurl4-openssl-dev libpcre2-dev python3'
+test="$build git python3-pytest python3-yaml python3-venv python3-websockets python3-wsproto
+    clang-14 clang-tidy-14 clang-format-14 cppcheck
     bubblewrap crun busybox-static erofs-utils e2fsprogs mmdebstrap sqlite3 openssh-client sudo
-    attr libcap2-bin procps strace tar xz-utils mount uidmap curl"
+    attr libarchive-tools libcap2-bin procps strace tar xz-utils mount uidmap curl openssl zsh fish
+    mandoc python3-prometheus-client python3-protobuf python3-pip tmux vim htop"
 bench="$build bubblewrap crun busybox-static"
 # What else an arm64 build needs are packages of that architecture: scripts/arm64.sh.
 arm64="$build gcc-aarch64-linux-gnu libc6-dev-arm64-cross linux-libc-dev-arm64-cross qemu-user-static"
@@ -34,8 +36,15 @@ musl-tools 1.2.3-1
 libjansson-dev 2.14-2
 libuv1-dev 1.44.2-1+deb12u1
 libsqlite3-dev 3.40.1-2+deb12u2
+libcurl4-openssl-dev 7.88.1-10+deb12u15
+libpcre2-dev 10.42-1+deb12u2
 python3 3.11.2-1+b1
 python3-pytest 7.2.1-2
+python3-websockets 10.4-1
+python3-wsproto 1.2.0-1
+tmux 3.3a-3
+vim 2:9.0.1378-2+deb12u2
+htop 3.2.2-2
 clang-14 1:14.0.6-12
 cppcheck 2.10-2
 bubblewrap 0.8.0-2+deb12u1
@@ -115,11 +124,32 @@ if ! command -v dpkg-query >/dev/null 2>&1 || ! command -v apt-get >/dev/null 2>
         "Debian calls:" $packages
 fi
 
+# What Debian does not have, pinned with its hash; only tests use it. $1: where it goes, $2: the list.
+python_packages() {
+    target=${BUILD:-build}/$1
+    if [ "$target/.done" -nt "$2" ]; then
+        return
+    fi
+    say "installing what $2 lists into $target"
+    /usr/bin/python3 -m pip install -q --no-deps --require-hashes --upgrade --target "$target" \
+        -r "$2" || fail "the Python packages of $2 could not be installed"
+    touch "$target/.done"
+}
+
+# Each in a directory of its own: the second has a newer pytest than Debian's, and only one program sees it.
+finish() {
+    if [ "$group" = test ]; then
+        python_packages python tests/requirements.txt
+        python_packages python-api tests/api/requirements.txt
+    fi
+    exit 0
+}
+
 missing=$(missing_packages "$packages")
 [ "$group" != test ] || missing="$missing $(missing_commands)"
 # shellcheck disable=SC2086 # a list of words
 missing=$(echo $missing)
-[ -n "$missing" ] || exit 0
+[ -n "$missing" ] || finish
 
 if [ "$(id -u)" = 0 ]; then
     as_root=env
@@ -139,3 +169,4 @@ say "installing what is missing for '$group': $missing"
         fail "the installation failed; the messages above say why"
 }
 say "installed: $missing"
+finish

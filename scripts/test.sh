@@ -32,13 +32,24 @@ fi
 
 echo "boxes: attacks, posture, behaviour, real work"
 "${pytest[@]}" -q --junitxml="$results/boxes.xml" tests/box "${arguments[@]}" || status=1
+echo "libcove"
+"${pytest[@]}" -q --junitxml="$results/library.xml" tests/library "${arguments[@]}" || status=1
+echo "the tools"
+"${pytest[@]}" -q --junitxml="$results/tools.xml" tests/tool "${arguments[@]}" || status=1
 echo "the engine: its keeper"
 "${pytest[@]}" -q --junitxml="$results/engine.xml" tests/engine "${arguments[@]}" || status=1
+
+echo "the API: its contract"
+"${pytest[@]}" -q --junitxml="$results/api.xml" tests/api "${arguments[@]}" || status=1
 
 # The same by an ordinary user, who is made if he is missing and stays. What he makes lies in his home.
 if [ "$(id -u)" = 0 ]; then
     echo "boxes: the same, by an ordinary user"
     scripts/as-user.sh "$build" "$results/user.xml" own tests/box "${arguments[@]}" || status=1
+    scripts/as-user.sh "$build" "$results/tools-user.xml" own tests/tool "${arguments[@]}" ||
+        status=1
+    scripts/as-user.sh "$build" "$results/library-user.xml" own tests/library "${arguments[@]}" ||
+        status=1
     scripts/as-user.sh "$build" "$results/engine-user.xml" own tests/engine "${arguments[@]}" ||
         status=1
     echo "boxes: the walls, by a user who has no ids to give"
@@ -53,6 +64,11 @@ if [ ${#arguments[@]} -eq 0 ]; then
     echo "boxes: the command line, under ASan and UBSan"
     COVE=$build/asan/cove "${pytest[@]}" -q --junitxml="$results/sanitized.xml" \
         tests/box/test_run.py tests/box/test_bad_input.py || status=1
+    echo "the tools, under ASan and UBSan"
+    # But for what limits the memory of the program itself.
+    COVE_TOOL=$build/asan/src/box/checked-tool COVE_GREP=$build/asan/src/box/cove-grep \
+        "${pytest[@]}" -q --junitxml="$results/tools-sanitized.xml" tests/tool \
+        -k 'not in_little_memory' || status=1
 fi
 
 scripts/count.py "$results"/*.xml || status=1

@@ -4,6 +4,7 @@
 #include "base/log.h"
 
 #include "base/clock.h"
+#include "base/log_parts.h"
 
 #include <errno.h>
 #include <poll.h>
@@ -16,6 +17,7 @@
  * where state of the whole program is the simple thing. */
 static const char *log_program = "cove";
 static enum log_level log_level_most = LOG_LEVEL_INFO;
+static bool log_is_json;
 
 static const char *const level_names[] = {LOG_LEVELS};
 
@@ -23,6 +25,11 @@ void log_start(const char *program, enum log_level level)
 {
     log_program = program;
     log_level_most = level;
+}
+
+void log_use_json(bool is_json)
+{
+    log_is_json = is_json;
 }
 
 bool log_hears(enum log_level level)
@@ -75,28 +82,36 @@ static size_t escape(char *into, size_t room, const char *text)
     return used;
 }
 
+static size_t text_line(char *line, size_t room, const struct log_entry *entry)
+{
+    size_t used = (size_t)snprintf(line, 128, "%s %s %.32s %.32s ", entry->time, entry->level,
+                                   entry->part, entry->code);
+
+    used += escape(line + used, room - used - 32, entry->text);
+    if (entry->left_out > 0)
+        used += (size_t)snprintf(line + used, room - used, " left_out=%u", entry->left_out);
+    line[used++] = '\n';
+    return used;
+}
+
 void log_line(struct log_site *site, enum log_level level, const char *code, const char *fmt, ...)
 {
     int saved = errno;
-    char text[LOG_LINE_MAX], line[LOG_LINE_MAX + 128], time[CLOCK_TEXT_SIZE];
-    unsigned left_out;
+    char text[LOG_LINE_MAX], line[LOG_JSON_MAX], time[CLOCK_TEXT_SIZE];
+    struct log_entry entry = {time, level_names[level], log_program, code, text, 0};
     size_t used;
     va_list args;
     ssize_t written;
     struct pollfd room = {.fd = STDERR_FILENO, .events = POLLOUT};
 
-    if (!log_hears(level) || !site_may(site, &left_out))
+    if (!log_hears(level) || !site_may(site, &entry.left_out))
         return;
     va_start(args, fmt);
     (void)vsnprintf(text, sizeof(text), fmt, args);
     va_end(args);
     clock_format(clock_wall_ms(), time);
-    used = (size_t)snprintf(line, 128, "%s %s %.32s %.32s ", time, level_names[level], log_program,
-                            code);
-    used += escape(line + used, sizeof(line) - used - 32, text);
-    if (left_out > 0)
-        used += (size_t)snprintf(line + used, sizeof(line) - used, " left_out=%u", left_out);
-    line[used++] = '\n';
+    used = log_is_json ? log_json(line, sizeof(line), &entry)
+                       : text_line(line, LOG_LINE_MAX + 128, &entry);
     /* A terminal that was stopped would hold us up for as long as it is. */
     if (poll(&room, 1, 0) == 0) {
         errno = saved;

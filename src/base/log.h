@@ -26,6 +26,9 @@ struct log_site {
 /* Before the first line; until then a program is called "cove" and speaks from "info" on. `program` is
  * kept. May be called again with another level. */
 void log_start(const char *program, enum log_level level);
+/* One JSON object a line from now on: time, level, part (the program), code, text; and `fields`, where the
+ * text ends with key=value pairs. */
+void log_use_json(bool is_json);
 bool log_hears(enum log_level level);
 
 #define log_say(level, code, ...)                           \

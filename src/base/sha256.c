@@ -81,7 +81,7 @@ void sha256_add(struct sha256 *hash, const void *data, size_t size)
     }
 }
 
-void sha256_end(struct sha256 *hash, char text[SHA256_TEXT])
+void sha256_end_bytes(struct sha256 *hash, uint8_t bytes[SHA256_BYTES])
 {
     static const uint8_t padding[64] = {0x80};
     uint64_t bits = hash->length * 8;
@@ -92,6 +92,43 @@ void sha256_end(struct sha256 *hash, char text[SHA256_TEXT])
         length[i] = (uint8_t)(bits >> (56 - 8 * i));
     sha256_add(hash, padding, used < 56 ? 56 - used : 120 - used);
     sha256_add(hash, length, sizeof(length));
-    for (size_t i = 0; i < 8; i++)
-        (void)snprintf(text + 8 * i, 9, "%08x", hash->state[i]);
+    for (size_t i = 0; i < SHA256_BYTES; i++)
+        bytes[i] = (uint8_t)(hash->state[i / 4] >> (24 - 8 * (i % 4)));
+}
+
+void sha256_end(struct sha256 *hash, char text[SHA256_TEXT])
+{
+    uint8_t bytes[SHA256_BYTES];
+
+    sha256_end_bytes(hash, bytes);
+    for (size_t i = 0; i < SHA256_BYTES; i++)
+        (void)snprintf(text + 2 * i, 3, "%02x", bytes[i]);
+}
+
+/* ---- HMAC (RFC 2104) ---- */
+
+static void pad_begin(struct sha256 *hash, const uint8_t key[SHA256_BYTES], uint8_t with)
+{
+    uint8_t pad[64];
+
+    memset(pad, with, sizeof(pad));
+    for (size_t i = 0; i < SHA256_BYTES; i++)
+        pad[i] ^= key[i];
+    sha256_begin(hash);
+    sha256_add(hash, pad, sizeof(pad));
+    explicit_bzero(pad, sizeof(pad));
+}
+
+void sha256_hmac(const uint8_t key[SHA256_BYTES], const void *data, size_t size,
+                 uint8_t bytes[SHA256_BYTES])
+{
+    struct sha256 hash;
+
+    pad_begin(&hash, key, 0x36);
+    sha256_add(&hash, data, size);
+    sha256_end_bytes(&hash, bytes);
+    pad_begin(&hash, key, 0x5c);
+    sha256_add(&hash, bytes, SHA256_BYTES);
+    sha256_end_bytes(&hash, bytes);
+    explicit_bzero(&hash, sizeof(hash));
 }

@@ -102,10 +102,28 @@ void box_choose_shell(const struct box_spec *spec, char *shell, size_t size)
 
 /* ---- ids ---- */
 
-static int take_ids(struct box *box, struct making *making, struct error *err)
+/* Those of the disk, for its life. */
+static int take_ids_of_disk(const struct disk_kept *disk, struct box *box, struct making *making,
+                            struct error *err)
+{
+    box->ids = disk->ids;
+    box->ids_are_lent = true;
+    (void)snprintf(making->why_one_id, sizeof(making->why_one_id),
+                   "its disk was made when there was no other");
+    if (disk->ids_lock < 0)
+        return 0;
+    box->pool.lock = fcntl(disk->ids_lock, F_DUPFD_CLOEXEC, 3);
+    return box->pool.lock >= 0 ? 0
+                               : error_set(err, "ids_failed", errno, "cannot keep the box's ids");
+}
+
+static int take_ids(const struct box_spec *spec, struct box *box, struct making *making,
+                    struct error *err)
 {
     const struct caller *caller = &making->caller;
 
+    if (spec->disk != NULL && !caller->mounts)
+        return take_ids_of_disk(spec->disk, box, making, err);
     if (caller->maps && caller->on_host)
         return ids_open(&box->pool, err) < 0 ? -1 : ids_take(&box->pool, &box->ids, err);
     /* What it wrote would be the host's root's. */
@@ -124,16 +142,15 @@ static int take_ids(struct box *box, struct making *making, struct error *err)
 static void lend_id(const struct box_spec *spec, const struct box *box, struct making *making)
 {
     const struct caller *caller = &making->caller;
-    bool to_user = spec->binds_count > 0 || box->ids.kind == IDS_SINGLE;
+    enum disk_lends lends = disk_lends_of(caller, spec, box->ids.kind);
+    bool to_user = lends == DISK_LENDS_USER;
 
     making->user_lent = (struct ids_lent){.inside = -1, .outside = caller->uid};
     making->group_lent = (struct ids_lent){.inside = -1, .outside = caller->gid};
-    if (caller->mounts || (caller->uid == 0 && caller->on_host))
+    if (lends == DISK_LENDS_NONE)
         return;
-    if (to_user || spec->root_kind != BOX_ROOT_HOST) {
-        making->user_lent.inside = to_user ? box->user.uid : 0;
-        making->group_lent.inside = to_user ? box->user.gid : 0;
-    }
+    making->user_lent.inside = to_user ? box->user.uid : 0;
+    making->group_lent.inside = to_user ? box->user.gid : 0;
 }
 
 /* Only ids that the box has can be used in it. */
@@ -190,22 +207,50 @@ static int open_lower(const struct box_spec *spec, struct box *box, struct makin
 }
 
 /* A disk that is kept: its ids on disk are the box's, whichever those are this time. */
-static int open_disk(const struct box_spec *spec, struct making *making, struct error *err)
+static int open_mount(const struct box_spec *spec, struct making *making, struct error *err)
 {
     const struct root_ids *range = &making->range;
     struct idmap map = {.host_uid = range->first, .host_gid = range->first, .count = range->count};
     _cleanup_close_ int userns = -1;
 
-    if (!making->caller.mounts)
-        return error_set(err, "disk_failed", 0, "a disk that is kept needs root");
     userns = idmap_open(&map, err);
     if (userns < 0)
         return -1;
-    making->plan.upper = fcntl(*spec->disk, F_DUPFD_CLOEXEC, 3);
+    making->plan.upper = fcntl(spec->disk->fd, F_DUPFD_CLOEXEC, 3);
     if (making->plan.upper < 0 || idmap_apply(making->plan.upper, userns) < 0)
         return error_set(err, "disk_failed", errno, "cannot map the owners of the box's disk");
-    making->plan.disk_kept = true;
     return 0;
+}
+
+static void limit_disk(const struct box_spec *spec, struct box *box, struct making *making)
+{
+    box->disk_watched = making->plan.disk_watched = true;
+    making->disk.bytes = spec->limits.disk_bytes;
+    making->disk.inodes = spec->limits.disk_inodes;
+}
+
+/* The same where it is a directory. What it lends is as it was, or files would change hands. */
+static int open_directory(const struct box_spec *spec, struct box *box, struct making *making,
+                          struct error *err)
+{
+    if (spec->disk->lends != disk_lends_of(&making->caller, spec, box->ids.kind))
+        return error_set(err, "disk_ids", 0,
+                         "this disk was written by a box with another root or without these "
+                         "mounts, and its files would belong to others in this one: give it what "
+                         "it was made with");
+    limit_disk(spec, box, making);
+    making->plan.upper = fcntl(spec->disk->fd, F_DUPFD_CLOEXEC, 3);
+    if (making->plan.upper < 0)
+        return error_set(err, "disk_failed", errno, "cannot take the box's disk");
+    return disk_keep(&making->disk, spec->disk->fd, spec->root_kind != BOX_ROOT_HOST, err);
+}
+
+static int open_disk(const struct box_spec *spec, struct box *box, struct making *making,
+                     struct error *err)
+{
+    making->plan.disk_kept = true;
+    return making->caller.mounts ? open_mount(spec, making, err)
+                                 : open_directory(spec, box, making, err);
 }
 
 static int open_roots(const struct box_spec *spec, struct box *box, struct making *making,
@@ -238,13 +283,11 @@ static int open_roots(const struct box_spec *spec, struct box *box, struct makin
     making->range.user = user->uid;
     making->range.group = user->gid;
     if (spec->disk != NULL)
-        return open_disk(spec, making, err);
+        return open_disk(spec, box, making, err);
     if (spec->root_kind == BOX_ROOT_HOST || root_tmpfs_has_xattrs(&making->caller))
         return 0;
     if (!making->caller.mounts) {
-        box->disk_watched = plan->disk_watched = true;
-        making->disk.bytes = spec->limits.disk_bytes;
-        making->disk.inodes = spec->limits.disk_inodes;
+        limit_disk(spec, box, making);
         return disk_make(&making->disk, &plan->upper, err);
     }
     return root_upper_open(&spec->limits, &making->range, &plan->upper, err);
@@ -346,8 +389,8 @@ static int start_guard(const struct box_spec *spec, struct box *box, struct maki
 /* ---- the child ---- */
 
 /* The child shares our memory while we sleep: nothing is copied. It needs some room for the files it
- * makes for /proc. */
-static char child_stack[256 * 1024] __attribute__((aligned(16)));
+ * makes for /proc. Other threads may make boxes meanwhile, so its stack is nobody else's. */
+#define CHILD_STACK_SIZE (256U << 10)
 
 static int enter(void *plan)
 {
@@ -361,12 +404,18 @@ static int clone_child(struct box *box, struct making *making, struct error *err
                  CLONE_NEWIPC | CLONE_NEWUTS | CLONE_PIDFD,
         .pidfd = (uint64_t)(uintptr_t)&box->pidfd,
         .exit_signal = SIGCHLD,
-        .stack = (uint64_t)(uintptr_t)child_stack,
-        .stack_size = sizeof(child_stack),
+        .stack_size = CHILD_STACK_SIZE,
     };
     static const uint32_t no_key[4];
     sigset_t all, before;
+    void *stack;
     long pid;
+
+    stack = mmap(NULL, CHILD_STACK_SIZE, PROT_READ | PROT_WRITE,
+                 MAP_PRIVATE | MAP_ANONYMOUS | MAP_STACK | MAP_NORESERVE, -1, 0);
+    if (stack == MAP_FAILED)
+        return error_set(err, "no_memory", errno, "there is no memory for the box's first process");
+    args.stack = (uint64_t)(uintptr_t)stack;
 
     if (making->into >= 0) {
         args.flags |= CLONE_INTO_CGROUP;
@@ -377,6 +426,7 @@ static int clone_child(struct box *box, struct making *making, struct error *err
     (void)sigprocmask(SIG_SETMASK, &all, &before);
     pid = spawn_clone3(&args, no_key, enter, &making->plan);
     (void)sigprocmask(SIG_SETMASK, &before, NULL);
+    (void)munmap(stack, CHILD_STACK_SIZE);
     if (pid < 0)
         return error_set(err, "namespace_failed", (int)-pid,
                          pid == -ENOSPC || pid == -EPERM || pid == -ENOSYS
@@ -425,8 +475,7 @@ static void warn(struct box *box, const struct making *making)
                 : "no cgroup can be made here, so a watchdog limits memory and processes, and CPUs "
                   "are whole ones");
     if (box->disk_watched)
-        add(text, "disk=watched (before Linux 6.6 it is a directory of yours, counted from time to "
-                  "time), ");
+        add(text, "disk=watched (it is a directory of yours, counted from time to time), ");
     if (box->one_id)
         add(text, "ids=single (%s; your groups stay), ", making->why_one_id);
     if (text[0] == '\0')
@@ -444,7 +493,7 @@ static int make(const struct box_spec *spec, struct box *box, struct making *mak
     if (!making->caller.mounts && spec->root_kind != BOX_ROOT_HOST &&
         root_place_open(spec, &making->place, err) < 0)
         return -1;
-    if (take_ids(box, making, err) < 0 || open_roots(spec, box, making, err) < 0 ||
+    if (take_ids(spec, box, making, err) < 0 || open_roots(spec, box, making, err) < 0 ||
         start_guard(spec, box, making, err) < 0 || open_binds(spec, making, err) < 0 ||
         open_channels(making, err) < 0)
         return -1;
@@ -478,6 +527,7 @@ int box_create(const struct box_spec *spec, struct box **out, struct error *err)
         return error_set(err, "no_memory", ENOMEM, "cannot make a box");
     }
     box->magic = BOX_MAGIC;
+    box->protocol = box_protocol_now();
     box->cold = true;
     box->privileges = spec->privileges;
     link_begin_plain(&box->link, -1);

@@ -40,6 +40,8 @@ struct box_limits {
     uint64_t disk_inodes;
 };
 
+struct disk_kept;
+
 struct box_spec {
     enum box_root_kind root_kind;
     const char *root_path; /* BOX_ROOT_DIR, BOX_ROOT_EROFS */
@@ -49,9 +51,10 @@ struct box_spec {
     const char *user;     /* NAME, UID, NAME:GROUP or UID:GID; NULL: `user` if plain, else `root` */
     const char *hostname; /* NULL: "box" */
     struct box_limits limits;
-    const int *disk; /* a detached mount that outlives the box and holds what it writes: all of an
-                      * image, of the host's view the home and /tmp. Owners in there are ids of the box.
-                      * Borrowed; only where the caller rules the host's mounts. NULL: what is written goes */
+    const struct disk_kept
+        *disk; /* outlives the box and holds what it writes: all of an image, of the
+                                   * host's view the home and /tmp (disk.h). Borrowed. NULL: what is
+                                   * written goes */
     bool
         many_commands; /* with a cgroup leaf for each, so that one can be killed as a whole; else the
                          * box ends with its first command */
@@ -169,3 +172,18 @@ int box_usage(const struct box *box, const struct cgroup_host *host, struct cgro
 /* Kills what is left, waits until all of it is gone (processes, mounts, cgroups) and frees the
  * handle. `report` may be NULL. */
 int box_destroy(struct box *box, struct box_report *report, struct error *err);
+
+/* ---- another program takes the boxes of this process over (base/hand.h) ---- */
+
+struct hand;
+struct cgroup;
+
+/* All that is needed to look after a box, and to end it; `lent` is what a zygote's box was lent. What was
+ * read and not sound is to be dropped. Nothing more is said to a box that was handed on. */
+void box_hand(struct hand *hand, struct box **box, const struct cgroup *lent);
+/* Frees what was read, and nothing else: no process is touched. */
+void box_drop(struct box *box);
+
+/* Which version of the init protocol its init was told to speak, and that of boxes made from now on. */
+uint32_t box_protocol(const struct box *box);
+uint32_t box_protocol_now(void);

@@ -138,3 +138,9 @@ void cgroup_forget(struct cgroup *cgroup);
 
 /* Kills and removes the groups of a box of which only NAME is left; those that are gone are fine. */
 int cgroup_remove_named(const struct cgroup_host *host, const char *name, struct error *err);
+
+/* The next program of this process goes on with them (base/hand.h): what is read is to be used and
+ * removed, and no box is put into it any more. */
+struct hand;
+void cgroup_host_hand(struct hand *hand, struct cgroup_host *host);
+void cgroup_hand(struct hand *hand, struct cgroup *cgroup, const struct cgroup_host *host);

@@ -134,7 +134,8 @@ struct held {
     struct watch watch;
     struct disk disk;
     pid_t disk_watcher;
-    int userns; /* of the box, where the disk needs it */
+    int disk_watcher_end; /* its pidfd, until it has ended */
+    int userns;           /* of the box, where the disk needs it */
 };
 
 static void finish(int socket, struct held *held, bool wants_report)
@@ -194,20 +195,29 @@ static bool is_watched(const struct watch *watch)
     return watch->fds[WATCH_PROC] >= 0 && (watch->memory_bytes != 0 || watch->pids != 0);
 }
 
-/* Until somebody has said something, the box is watched. */
-static void watch_meanwhile(int socket, struct watch *watch)
+/* Until somebody has said something, the box is watched; it ends with whoever watches its disk. */
+static void watch_meanwhile(int socket, struct held *held)
 {
-    struct pollfd wait = {.fd = socket, .events = POLLIN};
+    struct watch *watch = &held->watch;
+    struct pollfd wait[2] = {{.fd = socket, .events = POLLIN}, {.events = POLLIN}};
 
-    while (is_watched(watch) && poll(&wait, 1, watch_look(watch)) <= 0)
-        continue;
+    do {
+        int pause = is_watched(watch) ? watch_look(watch) : -1;
+
+        wait[1].fd = held->disk_watcher_end;
+        wait[0].revents = wait[1].revents = 0;
+        if (poll(wait, 2, pause) > 0 && wait[1].revents != 0) {
+            (void)sys_pidfd_send_signal(watch->init, SIGKILL);
+            fd_close(&held->disk_watcher_end);
+        }
+    } while (wait[0].revents == 0);
 }
 
 /* The next that matters: the child's words, the maker's end in order, or the end of both. */
-static enum heard await_word(int socket, struct watch *watch, struct word *word)
+static enum heard await_word(int socket, struct held *held, struct word *word)
 {
     for (;;) {
-        watch_meanwhile(socket, watch);
+        watch_meanwhile(socket, held);
         if (!hear(socket, word))
             return HEARD_END;
         if (word->size == 1 && word->text == GUARD_HELLO[0])
@@ -296,6 +306,18 @@ static int open_gate(int socket, const struct guard_order *order, const struct c
     return 0;
 }
 
+/* Who is to remove or count what the box's ids own has to be root of them. */
+static int userns_keep(const struct guard_order *order, const struct word *word, struct held *held,
+                       struct error *err)
+{
+    if (held->disk.parent < 0 || order->way == IDMAP_OWN)
+        return 0;
+    held->userns = word->fds[0];
+    return held->userns >= 0
+               ? 0
+               : error_set(err, "limits_failed", 0, "cannot have the box's disk watched");
+}
+
 /* Until the child can go into its groups. They are made before it where it is born into one, else beside
  * its work. */
 static enum heard begin(int socket, const struct guard_order *order, struct held *held,
@@ -304,17 +326,17 @@ static enum heard begin(int socket, const struct guard_order *order, struct held
     struct cgroup *cgroup = &held->cgroup;
     struct word word;
     enum heard heard;
-    char path[64];
 
     *failed = true;
     if (order->announce && !(held->made = make(socket, order, cgroup, err) == 0))
         return HEARD_CHILD;
-    heard = await_word(socket, &held->watch, &word);
+    heard = await_word(socket, held, &word);
     *failed = false;
     if (heard != HEARD_CHILD)
         return heard;
     held->watch.init = (int)syscall(SYS_pidfd_open, word.sender, 0);
-    *failed = map_child(socket, order, word.sender, err) < 0 ||
+    *failed = userns_keep(order, &word, held, err) < 0 ||
+              map_child(socket, order, word.sender, err) < 0 ||
               (!held->made && !(held->made = make(socket, order, cgroup, err) == 0)) ||
               open_gate(socket, order, cgroup, word.sender, err) < 0;
     if (!*failed) {
@@ -322,10 +344,6 @@ static enum heard begin(int socket, const struct guard_order *order, struct held
 
         held->watch.memory_bytes = (watched & CGROUP_MEMORY) != 0 ? order->limits.memory_bytes : 0;
         held->watch.pids = (watched & CGROUP_PIDS) != 0 ? order->limits.pids : 0;
-    }
-    if (held->disk.parent >= 0 && order->way != IDMAP_OWN) {
-        (void)snprintf(path, sizeof(path), "/proc/%d/ns/user", (int)word.sender);
-        held->userns = open(path, O_RDONLY | O_CLOEXEC);
     }
     return HEARD_CHILD;
 }
@@ -355,8 +373,11 @@ static int watch_begin(int socket, struct held *held, const struct word *word, s
                          "the box's watchdog cannot see its processes, so it would have no limits");
     if (held->disk.parent >= 0) {
         held->disk_watcher = disk_watch(&held->disk, held->userns, watch->fds[WATCH_PROC],
-                                        watch->init);
+                                        watch->fds[WATCH_SCRATCH], watch->init, err);
         if (held->disk_watcher < 0)
+            return -1;
+        held->disk_watcher_end = (int)syscall(SYS_pidfd_open, held->disk_watcher, 0);
+        if (held->disk_watcher_end < 0)
             return error_set(err, "limits_failed", errno, "cannot start the disk's watchdog");
     }
     return bind_to_us(socket, err);
@@ -364,7 +385,8 @@ static int watch_begin(int socket, struct held *held, const struct word *word, s
 
 static _Noreturn void run(const struct guard_order *order, int socket)
 {
-    static struct held held = {.watch = {.fds = {-1, -1}, .init = -1}, .userns = -1};
+    static struct held held = {
+        .watch = {.fds = {-1, -1}, .init = -1}, .userns = -1, .disk_watcher_end = -1};
     int keep = order->keep;
     enum heard heard;
     struct error err;
@@ -388,7 +410,7 @@ static _Noreturn void run(const struct guard_order *order, int socket)
     while (heard <= HEARD_HURRY) {
         if (heard == HEARD_HURRY && held.made)
             cgroup_unthrottle(&held.cgroup);
-        heard = await_word(socket, &held.watch, &word);
+        heard = await_word(socket, &held, &word);
         if (heard == HEARD_WATCH && watch_begin(socket, &held, &word, &err) < 0)
             say_error(socket, &err);
     }

@@ -42,7 +42,7 @@ int guard_start(const struct guard_order *order, struct guard *guard, struct err
 int guard_wait_made(struct guard *guard, int *into, int *leaves, bool *delegated, bool *limited,
                     struct error *err);
 
-/* The set-up child says GUARD_HELLO on guard.socket. It hears one byte when its id maps stand, and then
+/* The set-up child says GUARD_HELLO on guard.socket, with its user namespace where its disk is watched. It hears one byte when its id maps stand, and then
  * the gate of its groups; a struct error instead of either ends it. Where the gate says that the box is
  * watched, it says struct guard_watch with the fds of enum watch_fd before anything of the user's runs,
  * and hears one byte when the watchdog sees it, with the end of a pipe that init has to hold. */

@@ -17,7 +17,8 @@ struct box {
     int pidfd;        /* of init; -1 once it is known to be gone */
     struct box_user user;
     enum box_privileges privileges;
-    bool is_ending; /* its init was sent SIGKILL */
+    uint32_t protocol; /* that its init was told to speak */
+    bool is_ending;    /* its init was sent SIGKILL */
 
     const struct cgroup *lent; /* of a zygote's box: its leaves are removed at the end */
 
@@ -26,6 +27,7 @@ struct box {
     char group[32]; /* name of its cgroups */
     struct ids_pool pool;
     struct ids ids;
+    bool ids_are_lent; /* by the disk that is kept */
     bool cold;
 
     bool is_stale; /* level no-fresh-proc */

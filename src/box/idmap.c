@@ -11,8 +11,11 @@
 #include <spawn.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/wait.h>
+
+#define STACK_SIZE 65536
 
 /* Ends with its maker, also with one that was gone before the request. */
 static int hold(void *maker)
@@ -47,12 +50,13 @@ static int deny_groups(int pid, struct error *err)
     return 0;
 }
 
-#define HELPER_WORDS 16
+/* A map of all that a user has: IDS_PARTS_MAX lines and one more, of three words. */
+#define HELPER_WORDS 64
 
 /* Whoever starts it may have blocked all signals; it shall not. */
 static pid_t helper_start(const char *name, int pid, const char *map)
 {
-    char path[64], number[16], words[256];
+    char path[64], number[16], words[1024];
     char *argv[HELPER_WORDS] = {path, number}, *env[] = {NULL}, *rest = words;
     posix_spawnattr_t attributes;
     pid_t helper = -1;
@@ -111,17 +115,23 @@ int idmap_set(int pid, enum idmap_way way, const char *uid_map, const char *gid_
 
 int idmap_open(const struct idmap *map, struct error *err)
 {
-    /* Shares our memory, so that nothing is copied, and does nothing but wait to be killed. It has
-     * our signal handlers, too: the frame of one takes more than a page where vectors are wide. */
-    static char stack[65536] __attribute__((aligned(16)));
-    pid_t maker = getpid();
-    int pid = clone(hold, stack + sizeof(stack), CLONE_NEWUSER | CLONE_VM | SIGCHLD, &maker);
     char uids[64], gids[64], path[64];
-    int fd = -1;
+    pid_t maker = getpid();
+    int pid, fd = -1;
+    char *stack;
 
-    if (pid < 0)
-        return error_set(err, "namespace_failed", errno,
-                         "cannot make a user namespace for a mount");
+    /* Shares our memory, so that nothing is copied, and does nothing but wait to be killed. It has
+     * our signal handlers, too: the frame of one takes more than a page where vectors are wide. Other
+     * threads may do the same meanwhile. */
+    stack = mmap(NULL, STACK_SIZE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (stack == MAP_FAILED)
+        return error_set(err, "no_memory", errno, "there is no memory for a mount's ids");
+    pid = clone(hold, stack + STACK_SIZE, CLONE_NEWUSER | CLONE_VM | SIGCHLD, &maker);
+    if (pid < 0) {
+        (void)error_set(err, "namespace_failed", errno, "cannot make a user namespace for a mount");
+        (void)munmap(stack, STACK_SIZE);
+        return -1;
+    }
     (void)snprintf(uids, sizeof(uids), "%u %u %u", map->on_disk_uid, map->host_uid, map->count);
     (void)snprintf(gids, sizeof(gids), "%u %u %u", map->on_disk_gid, map->host_gid, map->count);
     if (map_write(pid, uids, gids, err) == 0) {
@@ -132,6 +142,7 @@ int idmap_open(const struct idmap *map, struct error *err)
     }
     (void)kill(pid, SIGKILL);
     (void)waitpid(pid, NULL, 0);
+    (void)munmap(stack, STACK_SIZE);
     return fd;
 }
 

@@ -89,6 +89,12 @@ void ids_release(struct ids_pool *pool, struct ids *ids);
 
 void ids_close(struct ids_pool *pool);
 
+/* The next program of this process goes on with them (base/hand.h): what is taken stays so. A pool of a
+ * user's keeps its lock alone. */
+struct hand;
+void ids_pool_hand(struct hand *hand, struct ids_pool *pool);
+void ids_hand(struct hand *hand, struct ids *ids);
+
 /* ---- the ids of a user (subids.c) ---- */
 
 /* Opens the pool of a caller that does not rule the host's ids. A pool with `slices` 0 means that there
@@ -99,6 +105,16 @@ int ids_open_user(struct ids_pool *pool, const struct caller *caller, char *why,
 /* Takes ids of that pool: 65,536 where there are many, else a slice, else the caller's one. */
 int ids_take_user(struct ids_pool *pool, const struct caller *caller, struct ids *ids,
                   struct error *err);
+
+/* Takes ids through a pool of their own as they were taken before, and no others: "disk_ids" where nobody
+ * gives them any more, "ids_in_use" where somebody has them. With `locked` they are ours already. */
+int ids_take_again(struct ids_pool *pool, const struct caller *caller, bool locked,
+                   const struct ids *before, struct error *err);
+
+/* A user namespace of our own in which we are root of the caller and of all ids that boxes of this
+ * caller may have had: what they made can be removed there. Where there is none to make, nothing
+ * happens. */
+int ids_become_root(const struct caller *caller, struct error *err);
 
 /* The caller's own id, as which one id inside appears outside, so that files of the caller's are the
  * box's too; -1: none does. */

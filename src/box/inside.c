@@ -66,10 +66,9 @@ _Static_assert(sizeof(struct cgroup_gate) != sizeof(struct error), "told apart b
 
 struct network {
     long pid;
-    long fd; /* or -errno */
+    long fd;                                        /* or -errno */
+    char stack[16384] __attribute__((aligned(16))); /* whoever shares our memory has another */
 };
-
-static char network_stack[16384] __attribute__((aligned(16)));
 
 static int make_network(void *argument)
 {
@@ -96,11 +95,12 @@ static int start_network(const struct plan *plan, struct network *network, struc
     struct clone_args args = {
         .flags = CLONE_VM | CLONE_FILES,
         .exit_signal = SIGCHLD,
-        .stack = (uint64_t)(uintptr_t)network_stack,
-        .stack_size = sizeof(network_stack),
+        .stack = (uint64_t)(uintptr_t)network->stack,
+        .stack_size = sizeof(network->stack),
     };
 
-    *network = (struct network){.fd = -EIO};
+    network->pid = 0;
+    network->fd = -EIO;
     if (!plan->own_network)
         return 0;
     network->pid = spawn_clone3(&args, no_key, make_network, network);
@@ -538,6 +538,16 @@ static void report(int control, const struct error *error)
     (void)proto_send(control, &failed, sizeof(failed), NULL, 0, NULL, 0);
 }
 
+/* With our user namespace, where somebody has to be root in it: nobody else may open it. */
+static void say_hello(const struct plan *plan)
+{
+    _cleanup_close_ int userns = -1;
+
+    if (plan->disk_watched)
+        userns = open("/proc/self/ns/user", O_RDONLY | O_CLOEXEC);
+    (void)proto_send(plan->go, GUARD_HELLO, 1, NULL, 0, &userns, userns >= 0);
+}
+
 #define SIGNALS_LAST 64
 
 _Noreturn void inside_enter(struct plan *plan)
@@ -557,7 +567,7 @@ _Noreturn void inside_enter(struct plan *plan)
     for (int number = 1; number <= SIGNALS_LAST; number++)
         (void)syscall(SYS_rt_sigaction, number, &by_default, NULL, sizeof(uint64_t));
     if (plan->has_guard)
-        (void)proto_send(plan->go, GUARD_HELLO, 1, NULL, 0, NULL, 0);
+        say_hello(plan);
     if (prepare(plan, &control, &err) == 0) {
         (void)sys_execveat(5, argv, env);
         (void)error_set(&err, "init_failed", errno, "cannot start the box's init");

@@ -29,13 +29,14 @@
 #define STALE_MAX (4U * PROTO_COMMANDS_MAX)
 /* Requests that wait for init: it answers in a millisecond, unless it is stopped or no init. */
 #define WAITING_MAX_BYTES (16U << 20)
-/* The most fds that an answer of the protocol has. */
+/* The most fds that an answer of the protocol has, and a request. */
 #define ANSWER_FDS 3
+#define START_FDS 5
 
 struct link_request {
     struct link_request *next;
     size_t size, fds_count;
-    int fds[4]; /* ours */
+    int fds[START_FDS]; /* ours */
     unsigned char packet[];
 };
 
@@ -43,7 +44,8 @@ struct link_request {
 
 void link_begin_plain(struct link *link, int control)
 {
-    *link = (struct link){.control = control, .poll = -1, .is_plain = true};
+    *link = (struct link){
+        .control = control, .poll = -1, .is_plain = true, .version = PROTO_VERSION};
     link->last = &link->first;
 }
 
@@ -56,6 +58,7 @@ int link_open(int control, struct link **out, struct error *err)
     if (link == NULL)
         return error_set(err, "no_memory", ENOMEM, "cannot talk to a box");
     link->last = &link->first;
+    link->version = PROTO_VERSION;
     link->poll = epoll_create1(EPOLL_CLOEXEC);
     if (link->poll < 0 || epoll_ctl(link->poll, EPOLL_CTL_ADD, taken, &event) < 0) {
         bool is_short = control < 0 || errno == EMFILE || errno == ENFILE;
@@ -219,7 +222,7 @@ int link_hello(struct link *link, struct error *err)
     link->awaits_welcome = true;
     link->is_ready = true;
     link->in_table = false;
-    link->stale = link->entries = link->commands = link->running = link->files = 0;
+    link->stale = link->entries = link->commands = link->briefs = link->running = link->files = 0;
     return 0;
 }
 
@@ -355,7 +358,7 @@ static size_t fill_start(const struct link *link, const struct link_command *com
 
     exec->rows = command->rows;
     exec->columns = command->columns;
-    if (!link->is_plain)
+    if (!link->is_plain && !command->is_brief)
         exec->flags |= PROTO_EXEC_HOLD;
     if (command->stdio == LINK_TTY)
         exec->flags |= PROTO_EXEC_TTY;
@@ -381,10 +384,17 @@ int link_start(struct link *link, uint32_t id, const struct link_command *comman
     _cleanup_free_ char *strings = pack_strings(command, &start.exec, err);
     size_t size = fill_start(link, command, &start), more = start.exec.strings_size, count = 0;
     _cleanup_close_ int memfd = -1;
-    int fds[4];
+    int fds[START_FDS];
 
     if (strings == NULL)
         return -1;
+    if (command->program > 0 && link->awaits_welcome)
+        return error_set(err, "busy", 0, "the box has not said yet which version it is; try again");
+    if (command->program > 0 && link->version < PROTO_VERSION_WITH_PROGRAM)
+        return error_set(
+            err, "outdated", 0,
+            "the box was made by an older version, which runs no programs of ours; stop "
+            "it and start it again");
     if (command->stdio == LINK_GIVEN)
         for (; count < 3; count++)
             fds[count] = command->fds[count];
@@ -396,15 +406,21 @@ int link_start(struct link *link, uint32_t id, const struct link_command *comman
         start.exec.flags |= PROTO_EXEC_MEMFD;
         more = 0;
     }
+    if (command->program > 0) {
+        fds[count++] = command->program;
+        start.exec.flags |= PROTO_EXEC_PROGRAM;
+    }
     if (ask(link, &start, size, strings, more, fds, count, err) < 0)
         return -1;
     link->commands++;
+    link->briefs += command->is_brief;
     return 0;
 }
 
 int link_exec(struct link *link, uint32_t id, const struct link_command *command, struct error *err)
 {
     assert(!link->is_plain);
+    assert(!command->is_brief || (command->stdio == LINK_GIVEN && command->program > 0));
     return link_start(link, id, command, err);
 }
 
@@ -526,7 +542,9 @@ static enum taken take_started(struct link *link, const union proto_answer *answ
 {
     event->kind = LINK_STARTED;
     event->pid = answer->started.pid;
-    if (!count_down(&link->commands) || (fds[0] >= 0 && !is_terminal(fds[0])))
+    /* Of a link that holds it is the answer to a brief one, which has no fds of init's. */
+    if (!count_down(&link->commands) || (!link->is_plain && !count_down(&link->briefs)) ||
+        (fds[0] >= 0 && (!link->is_plain || !is_terminal(fds[0]))))
         return TAKEN_BAD;
     link->running++;
     event->is_tty = fds[0] >= 0;
@@ -569,6 +587,7 @@ static enum taken take_welcome(struct link *link, const union proto_answer *answ
     event->version = answer->welcome.version;
     if (!link->awaits_welcome || event->version < PROTO_VERSION_WITH_HELLO)
         return TAKEN_BAD;
+    link->version = event->version;
     link->awaits_welcome = false;
     link->in_table = true;
     return TAKEN_EVENT;
@@ -619,7 +638,7 @@ static enum taken take_answer(struct link *link, const union proto_answer *answe
         link->is_ready = true;
         return TAKEN_EVENT;
     case PROTO_STARTED:
-        return link->is_plain ? take_started(link, answer, fds, event) : TAKEN_BAD;
+        return take_started(link, answer, fds, event);
     case PROTO_REFUSED:
         event->kind = LINK_REFUSED;
         event->errnum = answer->refused.errnum;

@@ -62,6 +62,12 @@ struct link_command {
     int fds[3];    /* with LINK_GIVEN */
     uint16_t rows, columns;
     struct link_limits limits;
+    /* Executed in place of what argv[0] names, which is then only what it is called; borrowed. A program,
+     * no script. 0: none. Inits before protocol 3 do not know it: "outdated". */
+    int program;
+    /* Not held: LINK_EXITED is the last of it, its id is free then, and link_hello() kills it. Such ids
+     * need not rise, but are none of those that are held. With LINK_GIVEN and a program only. */
+    bool is_brief;
 };
 
 /* Starts a command, which init holds until link_ack(). Ids are the caller's, never used twice in the

@@ -19,6 +19,7 @@ struct link {
 
     /* What init may still answer: everything else is a box that does not speak the protocol, so that
      * no flood of answers, and of fds, is longer than what was asked for. */
+    uint32_t version; /* of init: ours where it was made just now, else what it says */
     bool is_ready;
     bool in_table;
     bool awaits_welcome; /* all answers before that one are stale */
@@ -26,6 +27,7 @@ struct link {
     uint32_t stale;      /* answers that were thrown away */
     uint32_t entries;    /* of this table */
     uint32_t commands;   /* asked for, neither started nor refused */
+    uint32_t briefs;     /* of these, or refused since: those that are not held */
     uint32_t running;
     uint32_t files;
 

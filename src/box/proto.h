@@ -7,7 +7,11 @@
  *
  * Version 2 holds commands (PROTO_EXEC_HOLD): all that is known of one is kept until it is
  * acknowledged, for the outside may be killed and another one take its place. Who configured init for
- * version 1 asks for nothing of that, and so hears of none of it. */
+ * version 1 asks for nothing of that, and so hears of none of it.
+ *
+ * Version 3 executes programs that are handed to it (PROTO_EXEC_PROGRAM), and of commands that are not
+ * held it knows that they are of who asked for them: PROTO_HELLO kills those that still run, and no more
+ * is said of them. */
 #pragma once
 
 #include "base/err.h"
@@ -17,11 +21,12 @@
 #include <stdint.h>
 #include <sys/types.h>
 
-#define PROTO_VERSION 2
+#define PROTO_VERSION 3
 #define PROTO_VERSION_LEAST 1      /* that init still takes */
 #define PROTO_VERSION_WITH_HELLO 2 /* an earlier one would not answer */
-#define PROTO_CONTROL_FD 3         /* init's end of the socket */
-#define PROTO_LEAVES_FD 4          /* the delegated cgroup directory, where there is one */
+#define PROTO_VERSION_WITH_PROGRAM 3
+#define PROTO_CONTROL_FD 3  /* init's end of the socket */
+#define PROTO_LEAVES_FD 4   /* the delegated cgroup directory, where there is one */
 #define PROTO_WATCHDOG_FD 6 /* a pipe that ends with the box's watchdog, where there is one */
 
 /* A request with more than this much of strings carries them in a sealed memfd. */
@@ -81,10 +86,12 @@ enum proto_exec_flags {
     PROTO_EXEC_NO_STDIN = 16, /* with PIPES: but for 0, which is /dev/null */
     PROTO_EXEC_HOLD = 32,     /* all that is known of it is kept until PROTO_ACK */
     PROTO_EXEC_LIMITS = 64,   /* a struct proto_limits follows, before the strings */
+    PROTO_EXEC_PROGRAM = 128, /* the last fd is executed, in place of what argv[0] names */
 };
 
 /* Followed by, or with the memfd holding, the strings: cwd, argv..., env..., each with its NUL.
- * fds: 0, 1, 2 of the command (not with TTY or PIPES), then the memfd (with MEMFD).
+ * fds: 0, 1, 2 of the command (not with TTY or PIPES), then the memfd (with MEMFD), then the program
+ * (with PROGRAM).
  *
  * With HOLD the id of a command that is held is answered with what is known of it, and one that is
  * not above all that were ever held is refused (EEXIST): nothing is started twice. */

@@ -7,17 +7,20 @@
 
 #include "base/fd.h"
 #include "base/program.h"
+#include "box/idmap.h"
 #include "box/ids_parts.h"
 
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
 #include <pwd.h>
+#include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/prctl.h>
 #include <sys/stat.h>
+#include <sys/wait.h>
 #include <sys/xattr.h>
 #include <unistd.h>
 
@@ -145,7 +148,8 @@ static void name_of(uid_t uid, char *name, size_t size, char *home, size_t home_
 {
     _cleanup_free_ char *text = file_text("/etc/passwd");
     char *line, *rest = text, *field[6];
-    const struct passwd *entry;
+    struct passwd entry, *found;
+    char strings[16384];
     uint64_t number;
     const char *at;
 
@@ -161,11 +165,10 @@ static void name_of(uid_t uid, char *name, size_t size, char *home, size_t home_
         (void)snprintf(home, home_size, "%s", field[5]);
         return;
     }
-    entry = getpwuid(uid); // NOLINT(concurrency-mt-unsafe): one thread drives a box
-    if (entry == NULL)
+    if (getpwuid_r(uid, &entry, strings, sizeof(strings), &found) != 0 || found == NULL)
         return;
-    (void)snprintf(name, size, "%s", entry->pw_name);
-    (void)snprintf(home, home_size, "%s", entry->pw_dir);
+    (void)snprintf(name, size, "%s", entry.pw_name);
+    (void)snprintf(home, home_size, "%s", entry.pw_dir);
 }
 
 static size_t read_parts(const char *path, const char *name, uid_t uid,
@@ -374,7 +377,74 @@ int ids_take_user(struct ids_pool *pool, const struct caller *caller, struct ids
     }
     return error_set(err, "ids_used_up", 0,
                      "all ids that /etc/subuid and /etc/subgid give to this user are in use by "
-                     "boxes: end some, or have more ids given to it");
+                     "boxes, or belong to disks: end or remove some, or have more ids given to it");
+}
+
+/* ---- taking them again ---- */
+
+static bool are_given(const struct ids_part parts[IDS_PARTS_MAX], uint32_t first, uint64_t count)
+{
+    for (size_t i = 0; i < IDS_PARTS_MAX; i++)
+        if (first >= parts[i].first && first + count <= (uint64_t)parts[i].first + parts[i].count)
+            return true;
+    return false;
+}
+
+static int not_given(const struct ids *ids, struct error *err)
+{
+    return error_set(err, "disk_ids", 0,
+                     "the files of this disk belong to the ids %u to %u (groups %u to %u), which "
+                     "/etc/subuid and /etc/subgid do not give to this user any more: have them "
+                     "given back, or remove the sandbox",
+                     ids->first, ids->first + ids->slots * IDS_SLICE_SPAN - 1, ids->first_group,
+                     ids->first_group + ids->slots * IDS_SLICE_SPAN - 1);
+}
+
+static int in_use(const struct ids *ids, struct error *err)
+{
+    return error_set(err, "ids_in_use", 0,
+                     "another box or engine has the ids from %u on now, which the files of this "
+                     "disk belong to: end it, and ask again",
+                     ids->first);
+}
+
+static int take_again_of_user(struct ids_pool *pool, bool locked, const struct ids *before,
+                              struct error *err)
+{
+    uint64_t count = (uint64_t)before->slots * IDS_SLICE_SPAN;
+    bool is_range = before->kind == IDS_RANGE;
+
+    if (before->slots != (is_range ? RANGE_SLICES : 1) ||
+        !are_given(pool->uids, before->first, count) ||
+        !are_given(pool->gids, before->first_group, count))
+        return not_given(before, err);
+    if (locked || ids_user_lock(pool, before, F_WRLCK) == 0)
+        return 0;
+    if (errno == EAGAIN || errno == EACCES)
+        return in_use(before, err);
+    return error_set(err, "ids_failed", errno, "cannot lock the ids of a disk");
+}
+
+int ids_take_again(struct ids_pool *pool, const struct caller *caller, bool locked,
+                   const struct ids *before, struct error *err)
+{
+    struct ids taken;
+
+    if (before->kind == IDS_SINGLE && before->first == caller->uid &&
+        before->first_group == caller->gid)
+        return 0;
+    if (before->kind == IDS_SINGLE)
+        return error_set(err, "disk_ids", 0,
+                         "the files of this disk belong to user %u and group %u, and this engine "
+                         "runs as %u and %u: run it as it was",
+                         before->first, before->first_group, caller->uid, caller->gid);
+    if (!caller->maps || !caller->on_host)
+        return take_again_of_user(pool, locked, before, err);
+    if (before->kind != IDS_RANGE || before->slots != 1 || before->first_group != before->first)
+        return not_given(before, err);
+    if (locked || ids_take_at(pool, before->first, &taken, err) == 0)
+        return 0;
+    return in_use(before, err);
 }
 
 /* ---- maps ---- */
@@ -425,4 +495,80 @@ bool ids_has(const struct ids *ids, const struct ids_lent *lent, uint32_t inside
 {
     return inside < ids->count || (ids->kind == IDS_SLICED && inside == IDS_NOBODY) ||
            lent->inside == (int64_t)inside;
+}
+
+/* ---- all of them at once ---- */
+
+static bool map_all(const struct ids_part parts[IDS_PARTS_MAX], uint32_t own, char *text,
+                    size_t size)
+{
+    size_t used = 0;
+    uint32_t inside = 1;
+
+    text[0] = '\0';
+    if (!line_add(text, size, &used, 0, own, 1))
+        return false;
+    for (size_t i = 0; i < IDS_PARTS_MAX; i++) {
+        if (!line_add(text, size, &used, inside, parts[i].first, parts[i].count))
+            return false;
+        inside += parts[i].count;
+    }
+    return true;
+}
+
+/* Gives its parent these ids, once that is in its namespace; newuidmap does it for nobody in there. */
+static _Noreturn void map_parent(pid_t parent, int go, const struct ids_pool *pool,
+                                 const struct caller *caller)
+{
+    char uid_map[640], gid_map[640], byte;
+    struct error ignored;
+
+    _exit(read(go, &byte, 1) == 1 && getppid() == parent &&
+                  map_all(pool->uids, caller->uid, uid_map, sizeof(uid_map)) &&
+                  map_all(pool->gids, caller->gid, gid_map, sizeof(gid_map)) &&
+                  idmap_set(parent, IDMAP_HELPERS, uid_map, gid_map, &ignored) == 0
+              ? 0
+              : 1);
+}
+
+static int become_root(const struct ids_pool *pool, const struct caller *caller, struct error *err)
+{
+    int ends[2], status = -1;
+    pid_t self = getpid(), mapper;
+    bool is_entered;
+
+    if (pipe2(ends, O_CLOEXEC) < 0)
+        return error_set(err, "ids_failed", errno, "cannot make a pipe");
+    mapper = fork();
+    if (mapper == 0) {
+        (void)close(ends[1]);
+        map_parent(self, ends[0], pool, caller);
+    }
+    (void)close(ends[0]);
+    is_entered = mapper > 0 && unshare(CLONE_NEWUSER) == 0;
+    if (is_entered)
+        (void)fd_write_full(ends[1], "g", 1);
+    (void)close(ends[1]);
+    while (mapper > 0 && waitpid(mapper, &status, 0) < 0 && errno == EINTR)
+        continue;
+    if (is_entered && status == 0 && setresgid(0, 0, 0) == 0 && setresuid(0, 0, 0) == 0)
+        return 0;
+    return error_set(err, "ids_failed", 0,
+                     "cannot become root of the ids that /etc/subuid and /etc/subgid give to this "
+                     "user; cove doctor says what is missing");
+}
+
+int ids_become_root(const struct caller *caller, struct error *err)
+{
+    static struct ids_pool pool;
+    char why[100];
+    int made;
+
+    if (caller->maps)
+        return 0;
+    if (ids_open_user(&pool, caller, why, sizeof(why), err) < 0)
+        return -1;
+    made = pool.slices > 0 ? become_root(&pool, caller, err) : 0;
+    ids_close(&pool);
+    return made;
 }

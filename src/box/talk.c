@@ -5,6 +5,7 @@
 #include "base/fd.h"
 #include "box/handle.h"
 #include "box/proto.h"
+#include "box/switches.h"
 #include "box/sys.h"
 
 #include <assert.h>
@@ -49,9 +50,10 @@ const struct box_user *box_default_user(const struct box *box)
 
 int box_send_config(int control, const struct plan *plan, bool leaf_limits, struct error *err)
 {
+    uint32_t now = box_protocol_now();
     struct proto_config config = {
         .head.type = PROTO_CONFIG,
-        .version = PROTO_VERSION,
+        .version = now < PROTO_VERSION ? now : PROTO_VERSION,
         .has_leaves = plan->leaves >= 0 || plan->leaves_too,
         .leaf_limits = leaf_limits,
         .one_shot = plan->one_shot,
@@ -64,6 +66,16 @@ int box_send_config(int control, const struct plan *plan, bool leaf_limits, stru
     if (proto_send(control, &config, sizeof(config), NULL, 0, NULL, 0) < 0)
         return error_set(err, "create_failed", errno, "cannot configure the box's init");
     return 0;
+}
+
+uint32_t box_protocol(const struct box *box)
+{
+    return box->protocol;
+}
+
+uint32_t box_protocol_now(void)
+{
+    return PROTO_VERSION + switched_ahead();
 }
 
 /* ---- requests ---- */
@@ -241,7 +253,7 @@ int box_destroy(struct box *box, struct box_report *report, struct error *err)
         ended = guard_finish(&box->guard, report, err);
     if (ended == 0 && report != NULL && !report->usage_known && box->cold)
         bill(&usage, report);
-    if (box->cold && box->pool.lock >= 0)
+    if (box->cold && box->pool.lock >= 0 && !box->ids_are_lent)
         ids_release(&box->pool, &box->ids);
     if (box->cold && box->pool.lock >= 0)
         ids_close(&box->pool);

@@ -9,9 +9,12 @@
 #include <sched.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/random.h>
 #include <sys/stat.h>
 #include <time.h>
+
+#define CPUS_SIZE (1U << 20) /* of /proc/cpuinfo: hundreds of processors fit */
 
 /* How many CPUs the box has. */
 static unsigned count_cpus(const struct plan *plan)
@@ -117,11 +120,10 @@ static int put_stat(const struct plan *plan, unsigned cpus, int dir, int proc, s
 }
 
 /* The first `cpus` paragraphs of the host's: the models are the same, the count is not. */
-static int put_cpuinfo(unsigned cpus, int dir, int proc, struct error *err)
+static int put_cpus(char text[CPUS_SIZE], unsigned cpus, int dir, int proc, struct error *err)
 {
     _cleanup_close_ int from = openat(proc, "cpuinfo", O_RDONLY | O_CLOEXEC);
-    static char text[1 << 20]; /* a box is set up once per process; hundreds of CPUs fit */
-    ssize_t n = from < 0 ? -1 : fd_read_full(from, text, sizeof(text) - 1);
+    ssize_t n = from < 0 ? -1 : fd_read_full(from, text, CPUS_SIZE - 1);
     char *end = text;
 
     if (n < 0)
@@ -135,6 +137,19 @@ static int put_cpuinfo(unsigned cpus, int dir, int proc, struct error *err)
     if (end == NULL)
         end = text + n;
     return put(dir, "cpuinfo", text, (size_t)(end - text), proc, err);
+}
+
+/* Whoever shares our memory may be at the same: so it is no static text. */
+static int put_cpuinfo(unsigned cpus, int dir, int proc, struct error *err)
+{
+    char *text = mmap(NULL, CPUS_SIZE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    int done;
+
+    if (text == MAP_FAILED)
+        return error_set(err, "no_memory", errno, "there is no memory to read /proc/cpuinfo");
+    done = put_cpus(text, cpus, dir, proc, err);
+    (void)munmap(text, CPUS_SIZE);
+    return done;
 }
 
 int view_proc(const struct plan *plan, int scratch, int proc, struct error *err)

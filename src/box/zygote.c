@@ -2,11 +2,13 @@
 #include "box/zygote.h"
 
 #include "base/fd.h"
+#include "base/hand.h"
 #include "box/cgroup_enter.h"
 #include "box/embed.h"
 #include "box/handle.h"
 #include "box/proto.h"
 #include "box/root.h"
+#include "box/switches.h"
 #include "box/sys.h"
 #include "box/tree.h"
 #include "box/user.h"
@@ -222,8 +224,8 @@ static int hear(struct zygote *zygote, int *pidfd, struct error *err)
 }
 
 /* What the slot lends, and the disk, as flags and fds of a request. */
-static int lend(const struct zygote_slot *slot, const int *disk, struct zygote_request *request,
-                int *fds, size_t *count, struct error *err)
+static int lend(const struct zygote_slot *slot, const struct disk_kept *disk,
+                struct zygote_request *request, int *fds, size_t *count, struct error *err)
 {
     int into = slot->cgroup != NULL ? cgroup_into_fd(slot->cgroup) : -1;
     int leaves = slot->cgroup != NULL ? cgroup_leaves_fd(slot->cgroup) : -1;
@@ -233,7 +235,7 @@ static int lend(const struct zygote_slot *slot, const int *disk, struct zygote_r
     } lent[] = {{ZYGOTE_NETWORK, slot->network},
                 {ZYGOTE_INTO, into},
                 {ZYGOTE_LEAVES, leaves},
-                {ZYGOTE_UPPER, disk != NULL ? *disk : -1}};
+                {ZYGOTE_UPPER, disk != NULL ? disk->fd : -1}};
 
     for (size_t i = 0; i < sizeof(lent) / sizeof(lent[0]); i++)
         if (lent[i].fd >= 0) {
@@ -251,7 +253,7 @@ static int lend(const struct zygote_slot *slot, const int *disk, struct zygote_r
     return 0;
 }
 
-static int ask(struct zygote *zygote, const struct zygote_slot *slot, const int *disk,
+static int ask(struct zygote *zygote, const struct zygote_slot *slot, const struct disk_kept *disk,
                struct zygote_request *request, struct box *box, struct error *err)
 {
     bool limited = slot->cgroup != NULL && cgroup_leaves_limited(slot->cgroup);
@@ -304,6 +306,7 @@ int zygote_box(struct zygote *zygote, const struct box_spec *spec, const struct 
         box = NULL;
     } else {
         box->magic = BOX_MAGIC;
+        box->protocol = box_protocol_now();
         box->privileges = spec->privileges;
         box->lent = slot->cgroup;
         link_begin_plain(&box->link, -1);
@@ -320,4 +323,45 @@ int zygote_box(struct zygote *zygote, const struct box_spec *spec, const struct 
     }
     *out = box;
     return 0;
+}
+
+/* ---- taken over ---- */
+
+HAND_COVERS(struct zygote, 44);
+
+void zygote_hand(struct hand *hand, struct zygote **zygote)
+{
+    struct zygote *it = hand->is_reading ? calloc(1, sizeof(*it)) : *zygote;
+
+    if (hand->is_reading)
+        *zygote = it;
+    if (it == NULL) {
+        hand_fault(hand, "no memory");
+        return;
+    }
+    hand_fd(hand, &it->socket);
+    hand_fd(hand, &it->root);
+    hand_pid(hand, &it->pid);
+    hand_text(hand, it->shell, sizeof(it->shell));
+}
+
+void zygote_drop(struct zygote *zygote)
+{
+    fd_close(&zygote->socket);
+    fd_close(&zygote->root);
+    free(zygote);
+}
+
+static uint64_t digest(uint64_t sum, const unsigned char *at, const unsigned char *end)
+{
+    for (; at < end; at++)
+        sum = (sum ^ *at) * 1099511628211U; /* FNV-1a: they differ by accident only */
+    return sum;
+}
+
+uint64_t zygote_programs(void)
+{
+    uint64_t sum = digest(14695981039346656037U, embed_init_start, embed_init_end);
+
+    return digest(sum, embed_zygote_start, embed_zygote_end) + switched_ahead();
 }

@@ -28,3 +28,12 @@ int zygote_box(struct zygote *zygote, const struct box_spec *spec, const struct 
                struct box **out, struct error *err);
 
 void zygote_stop(struct zygote *zygote);
+
+/* Another program takes it over (base/hand.h); what was read may be dropped, which touches no process. */
+struct hand;
+void zygote_hand(struct hand *hand, struct zygote **zygote);
+void zygote_drop(struct zygote *zygote);
+
+/* Tells apart the programs that zygotes and their boxes run: one that was taken over from another build
+ * is to make no more boxes. */
+uint64_t zygote_programs(void);

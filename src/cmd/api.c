@@ -1,17 +1,30 @@
 /* What the commands over the native API share: see api.h. */
 #include "cmd/api.h"
 
+#include "base/clock.h"
+#include "base/fd.h"
 #include "base/parse.h"
 #include "cmd/cmd.h"
 #include "cmd/show.h"
 
+#include <fcntl.h>
+#include <poll.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
+#include <sys/stat.h>
+#include <time.h>
+#include <unistd.h>
 
 #define ID_LENGTH 20
+#define API_CURSOR_MAX 1024
+#define AGAIN_MS 30000 /* how long a server that went away is looked for */
+#define AGAIN_PAUSE_MS 200
+#define LIST_PAGES_MAX 10000
+#define LIST_BYTES_MAX \
+    (128U << 20) /* of their texts; a server may say for ever that there is more */
 
 static bool looks_like_id(const char *word)
 {
@@ -62,6 +75,7 @@ int api_process_path(char path[API_PATH_MAX], const char *sandbox, const char *p
 static const struct {
     const char *code, *remedy;
 } remedies[] = {
+    {"sandbox_outdated", "stop it with cove stop, then start it with cove start"},
     {"sandbox_stopped", "start it with cove start, or run the command with cove exec --start"},
     {"unknown_root", "cove root ls lists what there is, cove root add NAME PATH adds one"},
     {"unknown_mount", "cove mount ls lists what there is, cove mount add NAME PATH adds one"},
@@ -227,35 +241,145 @@ int api_pairs_take(struct api_pairs *pairs, const char *option, const char *valu
     return 0;
 }
 
-/* ---- several sandboxes ---- */
+/* ---- commands ---- */
 
-static int one_sandbox(struct client *client, const char *word, const char *method,
-                       const char *rest, bool json, struct error *err)
-{
-    _cleanup_doc_ struct doc *answer = NULL;
-    char path[API_PATH_MAX];
-    const struct client_request request = {.method = method, .path = path};
-
-    if (api_sandbox_path(path, word, rest, err) < 0 ||
-        client_call(client, &request, &answer, err) < 0)
-        return -1;
-    return json && answer != NULL ? doc_print(answer, err) : 0;
-}
-
-int api_each_sandbox(char *const *words, const char *method, const char *rest, bool json)
+int api_command(const struct cmd *cmd, int argc, char **argv, void *options, api_call *call)
 {
     _cleanup_client_ struct client *client = NULL;
+    struct option_words words;
     struct error err;
-    int status = 0;
+    int status;
 
+    if (!options_begin(cmd->table, options, argc, argv, &words, &status))
+        return status;
     if (client_open(&client, &err) < 0)
         return api_fail(&err);
-    for (; *words != NULL; words++) {
-        if (one_sandbox(client, *words, method, rest, json, &err) == 0)
-            continue;
-        status = api_fail(&err);
-        if (client_was_cut(&err))
-            break;
+    status = call(client, options, &words, &err);
+    return status < 0 ? api_fail(&err) : status;
+}
+
+/* ---- streams, and what lasts ---- */
+
+uint64_t api_now_ms(void)
+{
+    return clock_monotonic_ns() / 1000000;
+}
+
+bool api_goes_on(struct client *client, uint64_t heard_ms, const struct error *err)
+{
+    const struct timespec pause = {.tv_nsec = AGAIN_PAUSE_MS * 1000000L};
+
+    client_abandon(client);
+    if (!client_may_come_back(err) || api_now_ms() - heard_ms > AGAIN_MS)
+        return false;
+    (void)nanosleep(&pause, NULL);
+    return true;
+}
+
+static void stdout_watch(void *arg)
+{
+    struct pollfd fd = {.fd = STDOUT_FILENO};
+
+    (void)arg;
+    if (poll(&fd, 1, 0) <= 0 || (fd.revents & POLLERR) == 0)
+        return;
+    (void)signal(SIGPIPE, SIG_DFL);
+    (void)raise(SIGPIPE);
+    _exit(API_EXIT_SIGNAL + SIGPIPE); /* it is blocked */
+}
+
+void api_end_unread(struct client *client)
+{
+    struct stat st;
+
+    /* Anything else could have something to read, which is not ours. */
+    if (fstat(STDOUT_FILENO, &st) == 0 && S_ISFIFO(st.st_mode) &&
+        (fcntl(STDOUT_FILENO, F_GETFL) & O_ACCMODE) == O_WRONLY)
+        client_watch(client, STDOUT_FILENO, stdout_watch, NULL);
+}
+
+int api_line(const char *line, size_t size, struct doc **event, const char **type,
+             struct error *err)
+{
+    if (size == 0)
+        return 0;
+    if (doc_parse(line, size, event, err) < 0)
+        return -1;
+    *type = doc_text(*event, "type");
+    return *type != NULL ? 1
+                         : error_set(err, "bad_answer", 0,
+                                     "the server's stream is none of cove's; check that COVE_URL "
+                                     "leads to cove");
+}
+
+/* ---- lists ---- */
+
+static int bad_list(struct error *err, const char *key)
+{
+    return error_set(err, "bad_answer", 0,
+                     "the server's list of %s is none; check that COVE_URL leads to cove", key);
+}
+
+/* One page: 1 if there is a further one, whose cursor is in `cursor`. */
+static int page_fetch(struct client *client, const char *path, const char *key, struct doc *list,
+                      char cursor[API_CURSOR_MAX], struct error *err)
+{
+    const struct client_request request = {.path = path};
+    _cleanup_doc_ struct doc *page = NULL;
+    const struct doc *items;
+    const char *next;
+
+    if (client_call(client, &request, &page, err) < 0)
+        return -1;
+    items = doc_get(page, key);
+    next = doc_text(page, "next");
+    if (!doc_is_array(items))
+        return bad_list(err, key);
+    for (size_t i = 0; i < doc_count(items); i++)
+        if (doc_add_copy(list, doc_at(items, i)) < 0)
+            return option_no_memory(err);
+    if (next == NULL || next[0] == '\0')
+        return 0;
+    cursor[0] = '\0';
+    return wire_encode(cursor, API_CURSOR_MAX, next) ? 1 : bad_list(err, key);
+}
+
+int api_list(struct client *client, const char *path, const char *key, struct doc **list,
+             struct error *err)
+{
+    _cleanup_free_ char *whole = NULL;
+    char cursor[API_CURSOR_MAX] = "";
+    size_t bytes = 0;
+    int result = 1;
+
+    *list = doc_new_array();
+    for (int pages = 0; result == 1 && pages < LIST_PAGES_MAX && bytes <= LIST_BYTES_MAX; pages++) {
+        free(whole);
+        whole = NULL;
+        if (asprintf(&whole, "%s%s%s%s", path,
+                     cursor[0] == '\0'           ? ""
+                     : strchr(path, '?') == NULL ? "?"
+                                                 : "&",
+                     cursor[0] == '\0' ? "" : "cursor=", cursor) < 0) {
+            whole = NULL;
+            result = option_no_memory(err);
+        } else {
+            result = page_fetch(client, whole, key, *list, cursor, err);
+            bytes += client_answer_bytes(client);
+        }
     }
-    return status;
+    if (result == 1)
+        result = bad_list(err, key); /* it says for ever that there is more */
+    if (result < 0)
+        doc_freep(list);
+    return result;
+}
+
+int api_list_print(const char *key, const struct doc *list, struct error *err)
+{
+    _cleanup_doc_ struct doc *answer = doc_new();
+
+    if (doc_set_copy(answer, key, list) < 0)
+        return option_no_memory(err);
+    return doc_print(answer, err);
 }

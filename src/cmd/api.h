@@ -4,6 +4,7 @@
 
 #include "base/err.h"
 #include "cmd/client.h"
+#include "cmd/cmd.h"
 #include "cmd/doc.h"
 #include "cmd/options.h"
 
@@ -59,7 +60,35 @@ struct api_pairs {
 int api_pairs_take(struct api_pairs *pairs, const char *option, const char *value, bool passes,
                    struct error *err);
 
-/* ---- commands on several sandboxes ---- */
+/* ---- commands ---- */
 
-/* Asks METHOD path/VERB of each; prints each answer with --json. The exit status: of the last failure. */
-int api_each_sandbox(char *const *words, const char *method, const char *rest, bool json);
+/* A command of the usual kind: parses its words into `options`, which begins with struct options_common,
+ * finds the server and calls. -1 of it is an error to be told, all else the exit status. */
+typedef int api_call(struct client *client, void *options, const struct option_words *words,
+                     struct error *err);
+int api_command(const struct cmd *cmd, int argc, char **argv, void *options, api_call *call);
+
+/* ---- streams, and what lasts ---- */
+
+/* After an error of something that can be gone on with: whether it shall be tried again, for it may be that
+ * the server is being replaced. Then it has waited a little. `heard_ms` is when the server was heard last. */
+bool api_goes_on(struct client *client, uint64_t heard_ms, const struct error *err);
+uint64_t api_now_ms(void);
+
+/* For what only waits and prints: while it waits, cove ends as by SIGPIPE once nobody reads its output, and
+ * not with the next line, which may never come. */
+void api_end_unread(struct client *client);
+
+/* A line of a stream, which says what it is: 1 with `*event`, to be freed; 0 of an empty one, -1. */
+int api_line(const char *line, size_t size, struct doc **event, const char **type,
+             struct error *err);
+
+/* ---- lists ---- */
+
+/* Fetches PATH, whose answer has a list at `key`, with all further pages where it has such: into `*list`,
+ * to be freed. A list that is none, or has no end, is an error. */
+int api_list(struct client *client, const char *path, const char *key, struct doc **list,
+             struct error *err);
+
+/* Prints a list for programs: an object with it at `key`, as the API has it. */
+int api_list_print(const char *key, const struct doc *list, struct error *err);

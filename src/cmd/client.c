@@ -1,39 +1,26 @@
-/* A small HTTP/1.1 client: see client.h. The socket is non-blocking, so that every wait has an end and
- * a signal can be served meanwhile. */
+/* A small HTTP/1.1 client: see client.h. Its connection, with every wait, is conn.c's. */
 #include "cmd/client.h"
 
-#include "base/clock.h"
 #include "base/fd.h"
+#include "cmd/conn.h"
 #include "cmd/options.h"
 #include "cmd/show.h"
 
 #include <errno.h>
+#include <inttypes.h>
 #include <limits.h>
-#include <netdb.h>
-#include <netinet/in.h>
-#include <netinet/tcp.h>
-#include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/prctl.h>
 #include <sys/random.h>
-#include <sys/socket.h>
-#include <sys/un.h>
-#include <time.h>
 #include <unistd.h>
 
-#define CONNECT_MS 10000
 #define INTERIMS_MAX 16 /* answers such as "100 Continue" */
-#define FOREVER UINT64_MAX
 
 struct client {
-    struct wire_address address;
+    struct conn conn;
     const char *key; /* the environment's; NULL: none */
-    int fd;          /* -1: not connected */
-    int watch_fd;
-    void (*watch_call)(void *arg);
-    void *watch_arg;
 
     struct wire_head head; /* of the last answer; borrows from head_text */
     char head_text[WIRE_HEAD_MAX];
@@ -41,10 +28,14 @@ struct client {
     uint64_t left; /* of a body with a length */
     struct wire_chunks chunks;
 
+    const char *framing; /* of a body in parts, while its head is written */
+    bool is_chunked;     /* that body */
+
     size_t in_start, in_end; /* what came and was not looked at */
     char in[WIRE_HEAD_MAX];
     char *line; /* of client_line() */
     size_t line_size, line_room, line_taken;
+    size_t answer_bytes; /* of client_call() */
 };
 
 /* ---- its life ---- */
@@ -78,26 +69,25 @@ int client_new(const struct wire_address *address, struct client **out, struct e
         return option_no_memory(err);
     if (key != NULL)
         (void)prctl(PR_SET_DUMPABLE, 0); /* no core file gets it */
-    client->address = *address;
+    conn_init(&client->conn, address);
     client->key = key;
-    client->fd = client->watch_fd = -1;
     *out = client;
     return 0;
 }
 
 int client_copy(const struct client *client, struct client **out, struct error *err)
 {
-    return client_new(&client->address, out, err);
+    return client_new(&client->conn.address, out, err);
 }
 
 const char *client_socket(const struct client *client)
 {
-    return client->address.is_unix ? client->address.path : NULL;
+    return client->conn.address.is_unix ? client->conn.address.path : NULL;
 }
 
 void client_abandon(struct client *client)
 {
-    fd_close(&client->fd);
+    conn_close(&client->conn);
     client->in_start = client->in_end = 0;
     client->has_body = false;
 }
@@ -107,6 +97,7 @@ void client_close(struct client *client)
     if (client == NULL)
         return;
     client_abandon(client);
+    conn_free(&client->conn);
     free(client->line);
     free(client);
 }
@@ -119,29 +110,12 @@ void client_closep(struct client **client)
 
 void client_watch(struct client *client, int fd, void (*call)(void *arg), void *arg)
 {
-    client->watch_fd = fd;
-    client->watch_call = call;
-    client->watch_arg = arg;
+    client->conn.watch_fd = fd;
+    client->conn.watch_call = call;
+    client->conn.watch_arg = arg;
 }
 
-/* ---- waiting ---- */
-
-static uint64_t now_ms(void)
-{
-    return clock_monotonic_ns() / 1000000;
-}
-
-static uint64_t deadline_in(unsigned ms)
-{
-    return ms == UINT_MAX ? FOREVER : now_ms() + ms;
-}
-
-static int cut(struct error *err, int errnum)
-{
-    return error_set(err, "cut", errnum,
-                     "the server ended the connection before its answer was whole; look with cove "
-                     "ls or cove ps at what it did, and try again");
-}
+/* ---- errors ---- */
 
 bool client_was_cut(const struct error *err)
 {
@@ -154,134 +128,15 @@ bool client_may_come_back(const struct error *err)
            strcmp(err->code, "draining") == 0 || strcmp(err->code, "not_ready") == 0;
 }
 
-/* Waits until the socket can be read or written. */
-static int wait_for(struct client *client, short events, uint64_t deadline, struct error *err)
-{
-    for (;;) {
-        struct pollfd fds[2] = {{.fd = client->fd, .events = events},
-                                {.fd = client->watch_fd, .events = POLLIN}};
-        uint64_t now = now_ms();
-        int timeout = -1;
-        int ready;
-
-        if (deadline != FOREVER)
-            timeout = deadline <= now              ? 0
-                      : deadline - now > 1000000UL ? 1000000
-                                                   : (int)(deadline - now);
-        ready = poll(fds, 2, timeout);
-        if (ready < 0 && errno != EINTR)
-            return error_set(err, "poll", errno, "poll: the kernel refused it");
-        if (ready > 0 && fds[1].revents != 0)
-            client->watch_call(client->watch_arg);
-        if (ready > 0 && fds[0].revents != 0)
-            return 0;
-        if (deadline != FOREVER && now_ms() >= deadline)
-            return error_set(err, "no_answer", 0,
-                             "the server did not answer in time; see whether it is busy, and try "
-                             "again");
-    }
-}
-
 /* ---- connecting ---- */
-
-static int no_server(const struct client *client, int errnum, struct error *err)
-{
-    const struct wire_address *address = &client->address;
-
-    if (address->is_unix && (errnum == EACCES || errnum == EPERM))
-        return error_set(
-            err, "no_server", errnum,
-            "%s: you may not use this server's socket; ask who runs it, or set COVE_URL",
-            address->path);
-    return error_set(
-        err, "no_server", errnum,
-        "%s: no server can be reached there; start one with cove serve, or set COVE_URL",
-        address->is_unix ? address->path : address->header);
-}
-
-static int connect_unix(struct client *client, struct error *err)
-{
-    struct sockaddr_un name = {.sun_family = AF_UNIX};
-    uint64_t deadline = deadline_in(CONNECT_MS);
-
-    memcpy(name.sun_path, client->address.path, sizeof(name.sun_path));
-    client->fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
-    if (client->fd < 0)
-        return error_set(err, "socket", errno, "socket: the kernel refused it");
-    while (connect(client->fd, (struct sockaddr *)&name, sizeof(name)) < 0) {
-        const struct timespec pause = {.tv_nsec = 20000000};
-        int errnum = errno;
-
-        /* Its queue is full: the server is busy, or is just being replaced by its next life. */
-        if ((errnum == EAGAIN || errnum == EINTR) && now_ms() < deadline) {
-            (void)nanosleep(&pause, NULL);
-            continue;
-        }
-        fd_close(&client->fd);
-        return no_server(client, errnum, err);
-    }
-    return 0;
-}
-
-static int connect_to(struct client *client, const struct addrinfo *info, struct error *err)
-{
-    int on = 1;
-    int failure = 0;
-    socklen_t size = sizeof(failure);
-
-    client->fd = socket(info->ai_family, info->ai_socktype | SOCK_CLOEXEC | SOCK_NONBLOCK,
-                        info->ai_protocol);
-    if (client->fd < 0)
-        return error_set(err, "socket", errno, "socket: the kernel refused it");
-    (void)setsockopt(client->fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on));
-    if (connect(client->fd, info->ai_addr, info->ai_addrlen) < 0) {
-        failure = errno;
-        if (failure == EINPROGRESS) {
-            if (wait_for(client, POLLOUT, deadline_in(CONNECT_MS), err) < 0)
-                failure = ETIMEDOUT;
-            else
-                (void)getsockopt(client->fd, SOL_SOCKET, SO_ERROR, &failure, &size);
-        }
-    }
-    if (failure == 0)
-        return 0;
-    fd_close(&client->fd);
-    return no_server(client, failure, err);
-}
-
-static int connect_tcp(struct client *client, struct error *err)
-{
-    const struct addrinfo wanted = {.ai_socktype = SOCK_STREAM, .ai_flags = AI_ADDRCONFIG};
-    struct addrinfo *found = NULL;
-    int failure = getaddrinfo(client->address.host, client->address.port, &wanted, &found);
-    int result = -1;
-
-    if (failure != 0)
-        return error_set(err, "no_server", 0,
-                         "%s: the name of the server leads nowhere: %s; check "
-                         "COVE_URL",
-                         client->address.host, gai_strerror(failure));
-    for (const struct addrinfo *info = found; info != NULL && result < 0; info = info->ai_next)
-        result = connect_to(client, info, err);
-    freeaddrinfo(found);
-    return result;
-}
-
-/* A kept connection on which something can be read before anything was asked has ended. */
-static bool is_stale(const struct client *client)
-{
-    struct pollfd fd = {.fd = client->fd, .events = POLLIN};
-
-    return client->in_start != client->in_end || poll(&fd, 1, 0) != 0;
-}
 
 int client_connect(struct client *client, struct error *err)
 {
-    if (client->has_body || (client->fd >= 0 && is_stale(client)))
+    /* A kept connection on which something comes before anything was asked has ended. */
+    if (client->has_body || client->in_start != client->in_end ||
+        (client->conn.fd >= 0 && !conn_is_quiet(&client->conn)))
         client_abandon(client);
-    if (client->fd >= 0)
-        return 0;
-    return client->address.is_unix ? connect_unix(client, err) : connect_tcp(client, err);
+    return client->conn.fd >= 0 ? 0 : conn_open(&client->conn, err);
 }
 
 /* ---- sending ---- */
@@ -296,7 +151,7 @@ static char *request_text(const struct client *client, const struct client_reque
     if (out == NULL)
         return NULL;
     (void)fprintf(out, "%s %s HTTP/1.1\r\nHost: %s\r\nUser-Agent: cove/" COVE_VERSION "\r\n",
-                  method, request->path, client->address.header);
+                  method, request->path, client->conn.address.header);
     if (client->key != NULL)
         (void)fprintf(out, "Authorization: Bearer %s\r\n", client->key);
     if (request->repeat_key != NULL)
@@ -304,7 +159,14 @@ static char *request_text(const struct client *client, const struct client_reque
     if (body != NULL)
         (void)fprintf(out, "Content-Type: application/%s\r\n",
                       request->json != NULL ? "json" : "octet-stream");
-    if (strcmp(method, "GET") != 0)
+    if (request->upgrade_key != NULL)
+        (void)fprintf(out,
+                      "Connection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Version: 13\r\n"
+                      "Sec-WebSocket-Key: %s\r\n",
+                      request->upgrade_key);
+    if (client->framing != NULL)
+        (void)fprintf(out, "Content-Type: application/octet-stream\r\n%s", client->framing);
+    else if (strcmp(method, "GET") != 0)
         (void)fprintf(out, "Content-Length: %zu\r\n", body_size);
     (void)fputs("\r\n", out);
     if (body_size > 0)
@@ -314,29 +176,6 @@ static char *request_text(const struct client *client, const struct client_reque
         return NULL;
     }
     return text;
-}
-
-/* A server that refuses may answer and close before it has read all: what it said comes first. */
-static int send_all(struct client *client, const char *text, size_t size, uint64_t deadline,
-                    struct error *err)
-{
-    size_t done = 0;
-
-    while (done < size) {
-        ssize_t n = send(client->fd, text + done, size - done, MSG_NOSIGNAL);
-
-        if (n >= 0) {
-            done += (size_t)n;
-            continue;
-        }
-        if (errno == EPIPE || errno == ECONNRESET)
-            return 0;
-        if (errno != EAGAIN && errno != EINTR)
-            return cut(err, errno);
-        if (errno == EAGAIN && wait_for(client, POLLOUT, deadline, err) < 0)
-            return -1;
-    }
-    return 0;
 }
 
 /* ---- receiving ---- */
@@ -351,14 +190,9 @@ static ssize_t receive(struct client *client, uint64_t deadline, struct error *e
         client->in_end -= client->in_start;
         client->in_start = 0;
     }
-    do {
-        n = recv(client->fd, client->in + client->in_end, sizeof(client->in) - client->in_end, 0);
-        if (n < 0 && errno == EAGAIN && wait_for(client, POLLIN, deadline, err) < 0)
-            return -1;
-    } while (n < 0 && (errno == EAGAIN || errno == EINTR));
-    if (n < 0)
-        return errno == ECONNRESET || errno == EPIPE ? 0 : cut(err, errno);
-    client->in_end += (size_t)n;
+    n = conn_receive(&client->conn, client->in + client->in_end,
+                     sizeof(client->in) - client->in_end, deadline, err);
+    client->in_end += n > 0 ? (size_t)n : 0;
     return n;
 }
 
@@ -381,7 +215,7 @@ static int head_read(struct client *client, uint64_t deadline, struct error *err
         if (n < 0)
             return -1;
         if (n == 0)
-            return cut(err, 0);
+            return conn_cut(err, 0);
     }
     memcpy(client->head_text, client->in + client->in_start, size);
     client->in_start += size;
@@ -400,7 +234,7 @@ static void body_begin(struct client *client)
         client_abandon(client);
 }
 
-static int answer_begin(struct client *client, uint64_t deadline, struct error *err)
+static int answer_begin(struct client *client, uint64_t deadline, bool upgrades, struct error *err)
 {
     for (int i = 0; i < INTERIMS_MAX; i++) {
         if (head_read(client, deadline, err) < 0)
@@ -409,8 +243,12 @@ static int answer_begin(struct client *client, uint64_t deadline, struct error *
             body_begin(client);
             return 0;
         }
-        if (client->head.status == 101)
-            break;
+        if (client->head.status == 101) {
+            if (!upgrades)
+                break;
+            client->has_body = false;
+            return 0;
+        }
     }
     return error_set(err, "bad_answer", 0,
                      "the server's answer never comes to its point; check that COVE_URL leads to "
@@ -460,7 +298,7 @@ ssize_t client_read(struct client *client, void *into, size_t size, struct error
         ssize_t n;
 
         if (client->in_start == client->in_end) {
-            n = receive(client, deadline_in(CLIENT_IDLE_MS), err);
+            n = receive(client, conn_deadline(CLIENT_IDLE_MS), err);
             if (n < 0) {
                 client_abandon(client);
                 return -1;
@@ -469,7 +307,7 @@ ssize_t client_read(struct client *client, void *into, size_t size, struct error
                 bool is_whole = !client->head.is_chunked && !client->head.has_length;
 
                 client_abandon(client);
-                return is_whole ? 0 : cut(err, 0);
+                return is_whole ? 0 : conn_cut(err, 0);
             }
         }
         n = content_take(client, size, &content, err);
@@ -529,7 +367,7 @@ int client_line(struct client *client, char **line, size_t *size, struct error *
         if (n < 0)
             return -1;
         if (n == 0)
-            return client->line_size == 0 ? 0 : cut(err, 0);
+            return client->line_size == 0 ? 0 : conn_cut(err, 0);
         client->line_size += (size_t)n;
     }
 }
@@ -640,14 +478,14 @@ static int request_send(struct client *client, const struct client_request *requ
     if (text == NULL)
         return option_no_memory(err);
     for (int attempt = 0;; attempt++) {
-        uint64_t deadline = deadline_in(answer_ms);
+        uint64_t deadline = conn_deadline(answer_ms);
         int result;
 
         if (client_connect(client, err) < 0)
             return -1;
-        result = send_all(client, text, size, deadline, err);
+        result = conn_send(&client->conn, text, size, deadline, err);
         if (result == 0)
-            result = answer_begin(client, deadline, err);
+            result = answer_begin(client, deadline, request->upgrade_key != NULL, err);
         if (result == 0)
             return 0;
         client_abandon(client);
@@ -686,7 +524,130 @@ int client_call(struct client *client, const struct client_request *request, str
         *answer = NULL;
     if (client_start(client, request, err) < 0 || body_read(client, &body, &size, err) < 0)
         return -1;
+    client->answer_bytes = size;
     return answer == NULL || size == 0 ? 0 : doc_parse(body, size, answer, err);
+}
+
+/* ---- bodies in parts ---- */
+
+static int send_part(struct client *client, const char *data, size_t size, struct error *err)
+{
+    if (conn_send(&client->conn, data, size, conn_deadline(CLIENT_ANSWER_MS), err) == 0)
+        return 0;
+    client_abandon(client);
+    return -1;
+}
+
+int client_begin(struct client *client, const struct client_request *request, uint64_t length,
+                 struct error *err)
+{
+    _cleanup_free_ char *head = NULL;
+    size_t size = 0;
+    char text[96];
+
+    client->is_chunked = length == UINT64_MAX;
+    if (client->is_chunked)
+        (void)snprintf(text, sizeof(text), "Transfer-Encoding: chunked\r\n");
+    else
+        (void)snprintf(text, sizeof(text), "Content-Length: %" PRIu64 "\r\n", length);
+    client->framing = text;
+    head = request_text(client, request, NULL, 0, &size);
+    client->framing = NULL;
+    if (head == NULL)
+        return option_no_memory(err);
+    return client_connect(client, err) < 0 ? -1 : send_part(client, head, size, err);
+}
+
+int client_send(struct client *client, const void *data, size_t size, struct error *err)
+{
+    char head[24];
+    int length = snprintf(head, sizeof(head), "%zx\r\n", size);
+
+    if (!conn_is_quiet(&client->conn))
+        return 1;
+    if (size == 0)
+        return 0;
+    if (!client->is_chunked)
+        return send_part(client, data, size, err);
+    if (send_part(client, head, (size_t)length, err) < 0 || send_part(client, data, size, err) < 0)
+        return -1;
+    return send_part(client, "\r\n", 2, err);
+}
+
+int client_sent(struct client *client, struct doc **answer, struct error *err)
+{
+    _cleanup_free_ char *body = NULL;
+    size_t size = 0;
+
+    if (answer != NULL)
+        *answer = NULL;
+    if (client->is_chunked && conn_is_quiet(&client->conn) &&
+        send_part(client, "0\r\n\r\n", 5, err) < 0)
+        return -1;
+    if (answer_begin(client, CONN_FOREVER, false, err) < 0) {
+        client_abandon(client);
+        return -1;
+    }
+    if (client->head.status / 100 != 2)
+        return refusal_read(client, err);
+    if (body_read(client, &body, &size, err) < 0)
+        return -1;
+    return answer == NULL || size == 0 ? 0 : doc_parse(body, size, answer, err);
+}
+
+/* ---- a WebSocket ---- */
+
+/* What the server makes of the key is not looked at: that guards against answers out of a cache, and
+ * nothing stores the answer to this. */
+int client_upgrade(struct client *client, const char *path, struct error *err)
+{
+    static const char letters[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnop";
+    unsigned char bytes[22];
+    char key[25] = {0};
+    const struct client_request request = {.path = path, .upgrade_key = key};
+
+    if (getrandom(bytes, sizeof(bytes), 0) != (ssize_t)sizeof(bytes))
+        return error_set(err, "random", errno, "getrandom: the kernel refused it");
+    for (size_t i = 0; i < sizeof(bytes); i++)
+        key[i] = letters[bytes[i] % 32];
+    key[21] = 'Q'; /* of the last letter only two bits are of the 16 bytes */
+    key[22] = key[23] = '=';
+    if (request_send(client, &request, NULL, 0, err) < 0)
+        return -1;
+    if (client->head.status == 101)
+        return 0;
+    if (client->head.status / 100 != 2)
+        return refusal_read(client, err);
+    client_abandon(client);
+    return error_set(
+        err, "bad_answer", 0,
+        "the server answers as if no WebSocket had been asked for; if something stands "
+        "between it and here, let that pass upgrades");
+}
+
+int client_raw_send(struct client *client, const void *data, size_t size, struct error *err)
+{
+    return conn_send(&client->conn, data, size, CONN_FOREVER, err);
+}
+
+ssize_t client_raw_receive(struct client *client, void *into, size_t size, struct error *err)
+{
+    size_t there = client->in_end - client->in_start;
+    ssize_t n;
+
+    if (there > 0) { /* it came with the head */
+        size = size < there ? size : there;
+        memcpy(into, client->in + client->in_start, size);
+        client->in_start += size;
+        return (ssize_t)size;
+    }
+    n = conn_receive(&client->conn, into, size, CONN_FOREVER, err);
+    return n == 0 ? conn_cut(err, 0) : n;
+}
+
+size_t client_answer_bytes(const struct client *client)
+{
+    return client->answer_bytes;
 }
 
 int client_repeat_key(char key[CLIENT_KEY_SIZE], struct error *err)

@@ -1,5 +1,5 @@
-/* A small HTTP/1.1 client for the native API, with libc alone: a unix socket or TCP, one connection
- * that is kept, answers that are read whole or followed.
+/* A small HTTP/1.1 client for the native API: one connection (conn.h) that is kept, answers that are
+ * read whole or followed.
  *
  * Nothing that a server says is trusted: lengths are limited, times are bounded, and a text of its
  * that gets into an error has no control characters left. Must never send a request twice that might
@@ -17,7 +17,7 @@
 
 #define CLIENT_ANSWER_MS 60000 /* for the head of an answer, unless the request says otherwise */
 #define CLIENT_IDLE_MS 60000 /* between two pieces of it; a stream has a sign of life every 15 s */
-#define CLIENT_BODY_MAX (64U << 20)
+#define CLIENT_BODY_MAX (64U << 20) /* of a whole answer */
 #define CLIENT_LINE_MAX (4U << 20)
 
 struct client;
@@ -25,6 +25,9 @@ struct client;
 /* Finds the server (client_find.c): COVE_URL, else the system's if its socket may be used, else the
  * private engine of this user, which is started if it does not run. */
 int client_open(struct client **out, struct error *err);
+
+/* The same, but only if one runs already; nothing is said and nothing is started. */
+int client_open_running(struct client **out);
 
 /* For a server that is known. Connects with the first request. COVE_API_KEY is sent along. */
 int client_new(const struct wire_address *address, struct client **out, struct error *err);
@@ -51,8 +54,9 @@ struct client_request {
     const struct doc *json;
     const void *bytes; /* or this, which `size` says */
     size_t size;
-    unsigned answer_ms;     /* 0: CLIENT_ANSWER_MS; UINT_MAX: as long as it takes */
-    const char *repeat_key; /* an Idempotency-Key; with it a cut request is sent once more */
+    unsigned answer_ms;      /* 0: CLIENT_ANSWER_MS; UINT_MAX: as long as it takes */
+    const char *repeat_key;  /* an Idempotency-Key; with it a cut request is sent once more */
+    const char *upgrade_key; /* client_upgrade()'s */
 };
 
 /* Asks, and has the answer parsed: NULL where it has no body. An answer that is no success is an
@@ -65,6 +69,23 @@ int client_start(struct client *client, const struct client_request *request, st
 ssize_t client_read(struct client *client, void *into, size_t size, struct error *err);
 /* The next line, without its end and terminated; 1, 0 at the end, -1. It lasts until the next call. */
 int client_line(struct client *client, char **line, size_t *size, struct error *err);
+
+/* A request whose body comes in parts: of `length` bytes, or UINT64_MAX where nobody knows how many. Then
+ * client_send() until there is no more, or 1 is returned: the server has answered already. Then
+ * client_sent(), as client_call() ends. */
+int client_begin(struct client *client, const struct client_request *request, uint64_t length,
+                 struct error *err);
+int client_send(struct client *client, const void *data, size_t size, struct error *err);
+int client_sent(struct client *client, struct doc **answer, struct error *err);
+
+/* Asks for a WebSocket (websocket.h), and from then on the connection is bytes, both ways. */
+int client_upgrade(struct client *client, const char *path, struct error *err);
+int client_raw_send(struct client *client, const void *data, size_t size, struct error *err);
+/* Some of what comes, after as long a wait as it takes; the end of the connection is an error. */
+ssize_t client_raw_receive(struct client *client, void *into, size_t size, struct error *err);
+
+/* How long the body was that client_call() read last. */
+size_t client_answer_bytes(const struct client *client);
 
 /* A header of the last answer by its name in lower case, or NULL. */
 const char *client_header(const struct client *client, const char *name);

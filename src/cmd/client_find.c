@@ -59,10 +59,10 @@ static bool runtime_is_ours(const char *runtime)
            S_ISDIR(st.st_mode) && st.st_uid == geteuid();
 }
 
-static int place_open(struct private_place *place, struct error *err)
+/* Where it is, or would be. */
+static int place_find(struct private_place *place, struct error *err)
 {
     const char *runtime = getenv("XDG_RUNTIME_DIR");
-    struct stat st;
     int used;
 
     if (runtime_is_ours(runtime))
@@ -73,9 +73,20 @@ static int place_open(struct private_place *place, struct error *err)
         return error_set(
             err, "bad_runtime", 0,
             "XDG_RUNTIME_DIR: it is too long for a socket below it; set a shorter one");
-    if (mkdir(place->path, 0700) < 0 && errno != EEXIST)
-        return error_set(err, "bad_runtime", errno,
-                         "%s: this directory for your engine's socket cannot be made", place->path);
+    return 0;
+}
+
+static void private_address(const struct private_place *place, struct wire_address *address)
+{
+    *address = (struct wire_address){.is_unix = true, .header = "localhost"};
+    (void)snprintf(address->path, sizeof(address->path), "%s/" SOCKET_NAME, place->path);
+}
+
+/* Opens it, if it is there and closed to others. */
+static int place_open(struct private_place *place, struct error *err)
+{
+    struct stat st;
+
     place->dir = open(place->path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
     if (place->dir < 0 || fstat(place->dir, &st) < 0)
         return error_set(err, "bad_runtime", errno,
@@ -233,15 +244,20 @@ static int private_start(const struct private_place *place, const struct wire_ad
 static int private_open(struct client **out, struct error *err)
 {
     struct private_place place = {.dir = -1};
-    struct wire_address address = {.is_unix = true, .header = "localhost"};
+    struct wire_address address;
     unsigned tries = 0;
     int result;
 
+    if (place_find(&place, err) < 0)
+        return -1;
+    if (mkdir(place.path, 0700) < 0 && errno != EEXIST)
+        return error_set(err, "bad_runtime", errno,
+                         "%s: this directory for your engine's socket cannot be made", place.path);
     if (place_open(&place, err) < 0) {
         fd_close(&place.dir);
         return -1;
     }
-    (void)snprintf(address.path, sizeof(address.path), "%s/" SOCKET_NAME, place.path);
+    private_address(&place, &address);
     result = client_new(&address, out, err);
     if (result == 0 && client_connect(*out, err) < 0)
         result = private_start(&place, &address, *out, err);
@@ -264,8 +280,9 @@ static int named_open(const char *url, struct client **out, struct error *err)
 
     if (wire_address_parse(url, &address, err) < 0)
         return -1;
-    if (key != NULL && key[0] != '\0' && !address.is_unix && !address.is_loopback)
-        cmd_say("warning: COVE_API_KEY goes to %.200s unencrypted; reach it by a tunnel instead",
+    if (key != NULL && key[0] != '\0' && !address.is_unix && !address.is_tls &&
+        !address.is_loopback)
+        cmd_say("warning: COVE_API_KEY goes to %.200s unencrypted; use https, or a tunnel",
                 address.header);
     return client_new(&address, out, err);
 }
@@ -285,4 +302,38 @@ int client_open(struct client **out, struct error *err)
     /* It is not there, or not for this user. */
     client_closep(out);
     return private_open(out, err);
+}
+
+/* Without a word on keys that go in the open: whoever completes a word asks for nothing yet. */
+static int address_open(const struct wire_address *address, struct client **out)
+{
+    struct error ignored;
+
+    if (client_new(address, out, &ignored) < 0)
+        return -1;
+    if (client_connect(*out, &ignored) == 0)
+        return 0;
+    client_closep(out);
+    return -1;
+}
+
+int client_open_running(struct client **out)
+{
+    const char *url = getenv("COVE_URL");
+    struct wire_address address = {.is_unix = true, .path = SYSTEM_SOCKET, .header = "localhost"};
+    struct private_place place = {.dir = -1};
+    struct error ignored;
+    int result = -1;
+
+    *out = NULL;
+    if (url != NULL && url[0] != '\0')
+        return wire_address_parse(url, &address, &ignored) < 0 ? -1 : address_open(&address, out);
+    if (address_open(&address, out) == 0)
+        return 0;
+    if (place_find(&place, &ignored) == 0 && place_open(&place, &ignored) == 0) {
+        private_address(&place, &address);
+        result = address_open(&address, out);
+    }
+    fd_close(&place.dir);
+    return result;
 }

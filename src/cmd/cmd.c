@@ -3,38 +3,46 @@
 #include "cmd/cmd.h"
 
 #include "base/fd.h"
+#include "cmd/show.h"
 
+#include <errno.h>
 #include <stdarg.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
 #define CMD_LINE_MAX 1024
-#define CMD_WORD_MAX 32
+#define CMD_WORD_MAX 32 /* of names that a misspelt one is compared with */
+
+bool cmd_has_colours(int fd)
+{
+    const char *unwanted = getenv("NO_COLOR");
+    const char *terminal = getenv("TERM");
+
+    return (unwanted == NULL || unwanted[0] == '\0') && terminal != NULL && terminal[0] != '\0' &&
+           strcmp(terminal, "dumb") != 0 && isatty(fd) == 1;
+}
 
 void cmd_say(const char *fmt, ...)
 {
-    static const char prefix[] = "cove: ";
-    char line[CMD_LINE_MAX];
-    size_t size = sizeof(prefix) - 1;
+    bool has_colours = cmd_has_colours(STDERR_FILENO);
+    char text[CMD_LINE_MAX];
+    char shown[CMD_LINE_MAX];
+    char line[CMD_LINE_MAX + 32];
     va_list args;
     int used;
 
-    memcpy(line, prefix, size);
     va_start(args, fmt);
-    used = vsnprintf(line + size, sizeof(line) - size - 1, fmt, args);
+    used = vsnprintf(text, sizeof(text), fmt, args);
     va_end(args);
     if (used < 0)
         return;
-    size += (size_t)used;
-    if (size > sizeof(line) - 2)
-        size = sizeof(line) - 2;
     /* A path or a name in the text may hold a newline or a terminal's escape sequence. */
-    for (size_t i = 0; i < size; i++)
-        if ((unsigned char)line[i] < 0x20 || line[i] == 0x7f)
-            line[i] = '?';
-    line[size++] = '\n';
-    (void)fd_write_full(STDERR_FILENO, line, size);
+    show_escape(shown, sizeof(shown), text);
+    used = snprintf(line, sizeof(line), "%scove:%s %s\n", has_colours ? "\033[1m" : "",
+                    has_colours ? "\033[0m" : "", shown);
+    (void)fd_write_full(STDERR_FILENO, line, (size_t)used);
 }
 
 int cmd_fail(const struct error *err)
@@ -48,6 +56,29 @@ int cmd_print(const char *text, size_t size)
     return fd_write_full(STDOUT_FILENO, text, size);
 }
 
+int cmd_out(const char *text, size_t size, struct error *err)
+{
+    if (cmd_print(text, size) < 0)
+        return error_set(err, "stdio", errno, "standard output: it cannot be written");
+    return 0;
+}
+
+int cmd_print_line(char *text)
+{
+    size_t size;
+    int result;
+
+    if (text == NULL) {
+        errno = ENOMEM;
+        return -1;
+    }
+    size = strlen(text);
+    text[size] = '\n'; /* in place of the NUL: one write, no second copy */
+    result = cmd_print(text, size + 1);
+    free(text);
+    return result;
+}
+
 static size_t min_of(size_t a, size_t b)
 {
     return a < b ? a : b;
@@ -55,7 +86,7 @@ static size_t min_of(size_t a, size_t b)
 
 size_t cmd_distance(const char *one, const char *other)
 {
-    size_t row[CMD_WORD_MAX + 1];
+    size_t rows[3][CMD_WORD_MAX + 1]; /* this one, the one above, the one above that */
     size_t width = strlen(other);
     size_t height = strlen(one);
 
@@ -64,20 +95,21 @@ size_t cmd_distance(const char *one, const char *other)
     if (height >= 2 && height < width && memcmp(one, other, height) == 0)
         return 1;
     for (size_t x = 0; x <= width; x++)
-        row[x] = x;
+        rows[0][x] = x;
     for (size_t y = 1; y <= height; y++) {
-        size_t diagonal = row[0];
+        size_t *row = rows[y % 3];
+        const size_t *above = rows[(y + 2) % 3];
+        const size_t *twice_above = rows[(y + 1) % 3];
 
         row[0] = y;
         for (size_t x = 1; x <= width; x++) {
-            size_t above = row[x];
-            size_t change = diagonal + (one[y - 1] == other[x - 1] ? 0 : 1);
-
-            row[x] = min_of(change, min_of(above, row[x - 1]) + 1);
-            diagonal = above;
+            row[x] = min_of(above[x - 1] + (one[y - 1] == other[x - 1] ? 0 : 1),
+                            min_of(above[x], row[x - 1]) + 1);
+            if (x > 1 && y > 1 && one[y - 1] == other[x - 2] && one[y - 2] == other[x - 1])
+                row[x] = min_of(row[x], twice_above[x - 2] + 1); /* two that changed places */
         }
     }
-    return row[width];
+    return rows[height % 3][width];
 }
 
 int cmd_is_near(const char *word, size_t distance)
@@ -85,35 +117,6 @@ int cmd_is_near(const char *word, size_t distance)
     size_t length = strlen(word);
 
     return distance <= (length < 6 ? 1U : 2U) || distance <= length / 3;
-}
-
-static int verbs_print(const char *name, const struct cmd *verbs, size_t count)
-{
-    char text[1024];
-    size_t used = (size_t)snprintf(text, sizeof(text), "Usage: cove %s VERB [options] ...\n\n",
-                                   name);
-
-    for (size_t i = 0; i < count; i++)
-        used += (size_t)snprintf(text + used, sizeof(text) - used, "  cove %s %-4s %s\n", name,
-                                 verbs[i].name, verbs[i].summary);
-    used += (size_t)snprintf(text + used, sizeof(text) - used,
-                             "\nEach of them says more with --help.\n");
-    return cmd_print(text, used) == 0 ? 0 : CMD_FAILED;
-}
-
-int cmd_verb(const char *name, const struct cmd *verbs, size_t count, int argc, char **argv)
-{
-    if (argc >= 2 && (strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "-h") == 0))
-        return verbs_print(name, verbs, count);
-    for (size_t i = 0; argc >= 2 && i < count; i++)
-        if (strcmp(argv[1], verbs[i].name) == 0)
-            return verbs[i].run(argc - 1, argv + 1);
-    if (argc >= 2)
-        cmd_say("%s %s: there is no such thing to do; cove %s --help lists what there is", name,
-                argv[1], name);
-    else
-        cmd_say("%s: a word is missing; cove %s --help says which", name, name);
-    return CMD_FAILED;
 }
 
 void cmd_signals_add(sigset_t *set)

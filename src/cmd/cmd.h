@@ -1,4 +1,4 @@
-/* The command line: one file and one row of the table in main.c per command.
+/* The command line: one file per command, which ends with its row; commands.c lists them.
  *
  * A command gets its own words (argv[0] is its name) and returns the exit status of cove. It prints
  * what was asked for on standard output and everything else on standard error, in single lines that
@@ -13,36 +13,58 @@
 
 #define CMD_FAILED 125 /* cove itself failed; what env(1) and container engines use */
 
+struct option_table;
+
+/* What there is to say of a command: the help, the completion of words and the manual pages are made
+ * of this. */
 struct cmd {
     const char *name;
     const char *summary;
-    int (*run)(int argc, char **argv);
-    bool has_help; /* it knows --help */
+    int (*run)(const struct cmd *cmd, int argc, char **argv); /* NULL: it has verbs */
+    const struct option_table *table;                         /* NULL: it has no options */
+    const void *more;        /* what tells commands with the same `run` apart */
+    const struct cmd *verbs; /* of `cove key new` and the like */
+    size_t verbs_count;
 };
 
-int cmd_create(int argc, char **argv);
-int cmd_doctor(int argc, char **argv);
-int cmd_exec(int argc, char **argv);
-int cmd_info(int argc, char **argv);
-int cmd_key(int argc, char **argv);
-int cmd_kill(int argc, char **argv);
-int cmd_logs(int argc, char **argv);
-int cmd_ls(int argc, char **argv);
-int cmd_mount(int argc, char **argv);
-int cmd_ps(int argc, char **argv);
-int cmd_rm(int argc, char **argv);
-int cmd_root(int argc, char **argv);
-int cmd_run(int argc, char **argv);
-int cmd_serve(int argc, char **argv);
-int cmd_start(int argc, char **argv);
-int cmd_stop(int argc, char **argv);
-int cmd_version(int argc, char **argv);
-int cmd_wait(int argc, char **argv);
+extern const struct cmd cmd_attach, cmd_completion, cmd_cp, cmd_create, cmd_df, cmd_doctor,
+    cmd_events, cmd_exec, cmd_help, cmd_info, cmd_key, cmd_kill, cmd_logs, cmd_ls, cmd_man,
+    cmd_mount, cmd_ps, cmd_rm, cmd_root, cmd_run, cmd_serve, cmd_start, cmd_stop, cmd_top,
+    cmd_version, cmd_wait;
+extern const struct cmd cmd_complete; /* for the shells */
 
-/* Runs the verb of a command such as `cove key new`, or prints which verbs there are. */
-int cmd_verb(const char *name, const struct cmd *verbs, size_t count, int argc, char **argv);
+/* ---- all commands (commands.c) ---- */
 
-/* Writes "cove: TEXT\n" to standard error as one line: control characters become '?'. */
+/* They stand in groups, whose headings stand with their first. */
+struct cmd_row {
+    const struct cmd *cmd;
+    const char *heading; /* NULL: it belongs to the group before it */
+};
+extern const struct cmd_row cmd_rows[];
+extern const size_t cmd_rows_count;
+
+extern const char cmd_about[];    /* what cove is, in one sentence */
+extern const char cmd_statuses[]; /* the table of exit statuses, in lines */
+
+/* NULL: there is none of this name. */
+const struct cmd *cmd_find(const char *name);
+const struct cmd *cmd_find_verb(const struct cmd *cmd, const char *name);
+
+/* Runs a command by its words; says so if there is none. */
+int cmd_run_words(int argc, char **argv);
+
+/* Says that there is no such command, and which may be meant; returns CMD_FAILED. */
+int cmd_unknown(const char *name);
+
+/* Prints what there is; 0, or CMD_FAILED. */
+int cmd_overview(int fd);
+
+/* ---- talking to people ---- */
+
+/* Whether this is a terminal that shows colours, and nobody asked for none (NO_COLOR). */
+bool cmd_has_colours(int fd);
+
+/* Writes "cove: TEXT\n" to standard error as one line in which nothing steers a terminal. */
 void cmd_say(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
 
 /* Says what went wrong; returns CMD_FAILED. */
@@ -50,6 +72,10 @@ int cmd_fail(const struct error *err);
 
 /* Writes `text` to standard output; 0, or -1 if it did not all get there. */
 int cmd_print(const char *text, size_t size);
+int cmd_out(const char *text, size_t size, struct error *err);
+
+/* The same for a text of its own memory, which it frees, and with a newline; NULL is ENOMEM. */
+int cmd_print_line(char *text);
 
 /* Adds the signals that a caller sends to a command, without those that are ignored: nohup, and a
  * shell's job in the background, ignore some, and a blocked one would come through. */
@@ -58,8 +84,8 @@ void cmd_signals_add(sigset_t *set);
 /* Whether such a signal is meant to end the command. */
 bool cmd_signal_ends(int number);
 
-/* How many letters must change to make one word of the other: what a misspelt name is near to. The
- * beginning of a name counts as one letter away from it. */
+/* How many letters must change, or neighbours change places, to make one word of the other: what a
+ * misspelt name is near to. The beginning of a name counts as one letter away from it. */
 size_t cmd_distance(const char *one, const char *other);
 
 /* Whether a name at this distance is worth suggesting for `word`. */

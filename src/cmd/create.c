@@ -42,35 +42,6 @@ static int take_privileges(void *into, const char *value, struct error *err)
     return 0;
 }
 
-static int take_ephemeral(void *into, const char *value, struct error *err)
-{
-    (void)value;
-    (void)err;
-    ((struct create *)into)->ephemeral = true;
-    return 0;
-}
-
-static int take_cwd(void *into, const char *value, struct error *err)
-{
-    (void)err;
-    ((struct create *)into)->cwd = value;
-    return 0;
-}
-
-static int take_user(void *into, const char *value, struct error *err)
-{
-    (void)err;
-    ((struct create *)into)->user = value;
-    return 0;
-}
-
-static int take_hostname(void *into, const char *value, struct error *err)
-{
-    (void)err;
-    ((struct create *)into)->hostname = value;
-    return 0;
-}
-
 static int take_memory(void *into, const char *value, struct error *err)
 {
     return parse_size("--memory", value, &((struct create *)into)->memory_bytes, err);
@@ -153,55 +124,50 @@ static int take_mount(void *into, const char *value, struct error *err)
 }
 
 static const struct option_row rows[] = {
-    {"root", "NAME", "the host's /usr, /bin, /lib*, read-only",
-     "root of the sandbox, by the name of a registered one: cove root ls", take_root, 0},
+    {"root", "ROOT", "the host's /usr, /bin, /lib*, read-only",
+     "root of the sandbox, by the name of a registered one: cove root ls", take_root, 0, 0},
     {"privileges", "plain|system", "system",
      "plain: no privilege at all; system: root inside the sandbox, for apt, su and sudo",
-     take_privileges, 0},
+     take_privileges, 0, 0},
     {"ephemeral", NULL, NULL,
-     "its disk is in memory and ends with it; else what it writes survives cove stop",
-     take_ephemeral, 0},
-    {"memory", "SIZE", "the server's", "memory of all its processes together", take_memory, 0},
-    {"cpus", "NUMBER", "the server's", "CPUs, such as 2 or 0.5", take_cpus, 0},
-    {"disk", "SIZE", "the server's", "what it may write", take_disk, 0},
-    {"pids", "NUMBER", "the server's", "processes and threads", take_pids, 0},
+     "its disk is in memory and ends with it; else what it writes survives cove stop", NULL, 0,
+     offsetof(struct create, ephemeral)},
+    {"memory", "SIZE", "the server's", "memory of all its processes together", take_memory, 0, 0},
+    {"cpus", "NUMBER", "the server's", "CPUs, such as 2 or 0.5", take_cpus, 0, 0},
+    {"disk", "SIZE", "the server's", "what it may write", take_disk, 0, 0},
+    {"pids", "NUMBER", "the server's", "processes and threads", take_pids, 0, 0},
     {"env", "NAME[=VALUE]", NULL,
-     "a variable of every command in it; without a value, pass yours on; repeatable", take_env,
-     'e'},
-    {"cwd", "DIR", "the user's home", "directory in which commands start", take_cwd, 'w'},
+     "a variable of every command in it; without a value, pass yours on; repeatable", take_env, 'e',
+     0},
+    {"cwd", "DIR", "the user's home", "directory in which commands start", NULL, 'w',
+     offsetof(struct create, cwd)},
     {"user", "USER[:GROUP]", "user; root with --privileges system",
-     "who runs its commands, by name or number inside the sandbox", take_user, 'u'},
-    {"hostname", "NAME", "box", "host name inside", take_hostname, 0},
+     "who runs its commands, by name or number inside the sandbox", NULL, 'u',
+     offsetof(struct create, user)},
+    {"hostname", "NAME", "box", "host name inside", NULL, 0, offsetof(struct create, hostname)},
     {"label", "KEY=VALUE", NULL, "a note for yourself, to find it by cove ls --label; repeatable",
-     take_label, 'l'},
+     take_label, 'l', 0},
     {"mount", "NAME:/TARGET[:ro]", NULL,
-     "put a registered directory at TARGET, by its name: cove mount ls; repeatable", take_mount, 0},
-    {"idle", "TIME", "none", "how long nothing may run in it before it ends", take_idle, 0},
-    {"lifetime", "TIME", "none", "how long it lives at most", take_lifetime, 0},
+     "put a registered directory at TARGET, by its name: cove mount ls; repeatable", take_mount, 0,
+     0},
+    {"idle", "TIME", "none", "how long nothing may run in it before it ends", take_idle, 0, 0},
+    {"lifetime", "TIME", "none", "how long it lives at most", take_lifetime, 0, 0},
     {"then", "stop|kill", "the server's",
-     "what its end is after these: stop keeps the disk, kill deletes all", take_then, 0},
-    {"json", NULL, NULL, "print the sandbox as the API has it", option_take_json, 0},
-    {"help", NULL, NULL, "print this", option_take_help, 'h'},
+     "what its end is after these: stop keeps the disk, kill deletes all", take_then, 0, 0},
+    OPTION_JSON("print the sandbox as the API has it"),
+    OPTION_HELP,
 };
 
 static const struct option_table table = {
     .command = "create",
     .usage = "[NAME]",
-    .head =
-        "Usage: cove create [options] [NAME]\n"
-        "\n"
+    .about =
         "Makes a sandbox that lives until cove rm, and prints its id. With a NAME that a sandbox\n"
-        "has already, that one is meant and nothing is made.\n"
-        "\n"
-        "Options:\n",
-    .tail = "\n"
-            "SIZE is bytes, or has a K, M, G or T; TIME is seconds, or has ms, s, m or h.\n"
-            "\n"
-            "Examples:\n"
-            "  cove create work\n"
-            "  cove create --ephemeral --memory 512M --idle 10m --then kill\n",
-    .rows = rows,
-    .rows_count = sizeof(rows) / sizeof(rows[0]),
+        "has already, that one is meant and nothing is made.",
+    .notes = "SIZE is bytes, or has a K, M, G or T; TIME is seconds, or has ms, s, m or h.",
+    .examples = "cove create work\n"
+                "cove create --ephemeral --memory 512M --idle 10m --then kill",
+    OPTION_ROWS(rows),
     .words = 1,
 };
 
@@ -285,12 +251,13 @@ static int answer_print(const struct create *create, const struct doc *sandbox, 
     if (created != NULL && !doc_true(sandbox, "created"))
         cmd_say("it was there already; nothing was made or changed");
     (void)snprintf(line, sizeof(line), "%s\n", id);
-    return cmd_print(line, strlen(line));
+    return cmd_out(line, strlen(line), err);
 }
 
-static int create_run(const struct create *create, const char *name, struct error *err)
+static int create_call(struct client *client, void *options, const struct option_words *words,
+                       struct error *err)
 {
-    _cleanup_client_ struct client *client = NULL;
+    const struct create *create = options;
     _cleanup_doc_ struct doc *body = doc_new();
     _cleanup_doc_ struct doc *sandbox = NULL;
     char key[CLIENT_KEY_SIZE];
@@ -300,33 +267,25 @@ static int create_run(const struct create *create, const char *name, struct erro
                                            .answer_ms = CREATE_ANSWER_MS,
                                            .repeat_key = key};
 
-    if (body_make(create, name, body, err) < 0 || client_repeat_key(key, err) < 0 ||
-        client_open(&client, err) < 0 || client_call(client, &request, &sandbox, err) < 0)
+    if (body_make(create, words->word[0], body, err) < 0 || client_repeat_key(key, err) < 0 ||
+        client_call(client, &request, &sandbox, err) < 0)
         return -1;
     return answer_print(create, sandbox, err);
 }
 
-/* A server that has no persistent disks says so; which word gets another one is known here. */
-static int create_fail(const struct create *create, struct error *err)
-{
-    if (strcmp(err->code, "not_yet") != 0 || create->ephemeral)
-        return api_fail(err);
-    cmd_say("%.*s; add --ephemeral", (int)strcspn(err->text, ";"), err->text);
-    return CMD_FAILED;
-}
-
-int cmd_create(int argc, char **argv)
+static int create_run(const struct cmd *cmd, int argc, char **argv)
 {
     struct create create = {0};
-    struct option_words words;
-    struct error err;
-    int status = 0;
+    int status = api_command(cmd, argc, argv, &create, create_call);
 
-    if (options_begin(&table, &create, argc, argv, &words, &status) &&
-        create_run(&create, words.word[0], &err) < 0)
-        status = create_fail(&create, &err);
     doc_free(create.env.object);
     doc_free(create.labels.object);
     doc_free(create.mounts);
     return status;
 }
+
+const struct cmd cmd_create = {
+    .name = "create",
+    .summary = "make a sandbox that lives, or find the one with this name",
+    .run = create_run,
+    .table = &table};

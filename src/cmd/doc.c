@@ -99,6 +99,11 @@ const struct doc *doc_at(const struct doc *doc, size_t index)
     return lent(json_array_get(own(doc), index));
 }
 
+struct doc *doc_at_own(struct doc *doc, size_t index)
+{
+    return lent(json_array_get(own(doc), index));
+}
+
 const char *doc_next_key(const struct doc *doc, const char *key)
 {
     json_t *object = own(doc);
@@ -111,30 +116,24 @@ const char *doc_next_key(const struct doc *doc, const char *key)
     return at == NULL ? NULL : json_object_iter_key(at);
 }
 
-static int text_print(char *text, struct error *err)
+static int print(const struct doc *doc, size_t form, struct error *err)
 {
-    size_t size = strlen(text);
-    int result;
+    size_t escapes = isatty(STDOUT_FILENO) == 1 ? JSON_ENSURE_ASCII : 0;
+    char *text = json_dumps(own(doc), JSON_ENCODE_ANY | JSON_REAL_PRECISION(15) | escapes | form);
 
-    text[size] = '\n'; /* in place of the NUL: one write */
-    result = cmd_print(text, size + 1);
-    free(text);
-    if (result < 0)
+    if (cmd_print_line(text) < 0)
         return error_set(err, "stdio", errno, "standard output: it cannot be written");
     return 0;
 }
 
 int doc_print(const struct doc *doc, struct error *err)
 {
-    size_t flags = JSON_ENCODE_ANY | JSON_REAL_PRECISION(15);
-    char *text;
+    return print(doc, isatty(STDOUT_FILENO) == 1 ? JSON_INDENT(2) : JSON_COMPACT, err);
+}
 
-    flags |= isatty(STDOUT_FILENO) == 1 ? JSON_INDENT(2) | JSON_ENSURE_ASCII : JSON_COMPACT;
-    text = json_dumps(own(doc), flags);
-    if (text == NULL)
-        return error_set(err, "no_memory", 0,
-                         "memory: the machine has none left for this; end something and try again");
-    return text_print(text, err);
+int doc_print_line(const struct doc *doc, struct error *err)
+{
+    return print(doc, JSON_COMPACT, err);
 }
 
 /* ---- building ---- */

@@ -31,7 +31,8 @@ double doc_real(const struct doc *doc, const char *key);                  /* 0: 
 bool doc_is_array(const struct doc *doc);
 size_t doc_count(const struct doc *doc); /* of an array; 0: it is none */
 const struct doc *doc_at(const struct doc *doc, size_t index);
-const char *doc_own_text(const struct doc *doc); /* where the value itself is a text */
+struct doc *doc_at_own(struct doc *doc, size_t index); /* to be changed */
+const char *doc_own_text(const struct doc *doc);       /* where the value itself is a text */
 
 /* The members of an object, one after the other: pass NULL first, then what came back. */
 const char *doc_next_key(const struct doc *doc, const char *key);
@@ -39,6 +40,9 @@ const char *doc_next_key(const struct doc *doc, const char *key);
 /* Writes it to standard output with a newline: in one line, or to a terminal for people, where what
  * could steer it is escaped. */
 int doc_print(const struct doc *doc, struct error *err);
+
+/* The same always in one line: of a stream. */
+int doc_print_line(const struct doc *doc, struct error *err);
 
 /* ---- building: -1 where there is no memory, or a text is no UTF-8 ---- */
 

@@ -6,6 +6,7 @@
 
 #include "base/fd.h"
 #include "cmd/cmd.h"
+#include "cmd/options.h"
 #include "cmd/scope.h"
 
 #include <errno.h>
@@ -14,25 +15,29 @@
 #include <string.h>
 #include <sys/utsname.h>
 
-static const char help[] =
-    "Usage: cove doctor [--json]\n"
-    "\n"
-    "Tries everything that a box needs of this host, each in a process of its own, makes a box, and\n"
-    "says what works, what does not, why, and what to do. Nothing of the host is changed.\n"
-    "\n"
-    "  --json    print one object that says the same\n"
-    "  --help    print this\n"
-    "\n"
-    "Each line starts with yes, less (it works, with less), no, or - (not tried). The last lines are\n"
-    "what cove run has here:\n"
-    "\n"
-    "  level     full; no-fresh-proc (has to be asked for); none\n"
-    "  limits    cgroup; rlimit (a watchdog counts memory, and kills late)\n"
-    "  ids       range (65,536 of its own per box); slice (fewer); single (the caller's one id)\n"
-    "  disk      hard (the kernel keeps the limit); watched (a watchdog does)\n"
-    "\n"
-    "Exit status: 0 where a box of level full can be made, 1 where only a weaker one or none can,\n"
-    "125 if cove doctor itself was misused or could not say it.\n";
+static const struct option_row rows[] = {
+    OPTION_JSON("print one object that says the same"),
+    OPTION_HELP,
+};
+
+static const struct option_table table = {
+    .command = "doctor",
+    .about =
+        "Tries everything that a box needs of this host, each in a process of its own, makes a box,\n"
+        "and says what works, what does not, why, and what to do. Nothing of the host is changed.",
+    .notes =
+        "Each line starts with yes, less (it works, with less), no, or - (not tried). The last lines\n"
+        "are what cove run has here:\n"
+        "\n"
+        "  level     full; no-fresh-proc (has to be asked for); none\n"
+        "  limits    cgroup; rlimit (a watchdog counts memory, and kills late)\n"
+        "  ids       range (65,536 of its own per box); slice (fewer); single (the caller's one id)\n"
+        "  disk      hard (the kernel keeps the limit); watched (a watchdog does)\n"
+        "\n"
+        "Exit status: 0 where a box of level full can be made, 1 where only a weaker one or none can,\n"
+        "125 if cove doctor itself was misused or could not say it.",
+    OPTION_ROWS(rows),
+};
 
 /* ---- what each check is ---- */
 
@@ -229,31 +234,30 @@ static int doctor_run(struct doctor *doctor)
     return 0;
 }
 
-int cmd_doctor(int argc, char **argv)
+static int doctor_main(const struct cmd *cmd, int argc, char **argv)
 {
     static struct doctor doctor; /* large, and zero */
-    bool json = false;
+    struct options_common options = {0};
+    struct option_words left;
+    int status;
 
-    for (int i = 1; i < argc; i++) {
-        if (strcmp(argv[i], "--help") == 0 || strcmp(argv[i], "-h") == 0)
-            return cmd_print(help, sizeof(help) - 1) == 0 ? 0 : CMD_FAILED;
-        if (strcmp(argv[i], "--json") != 0) {
-            cmd_say("doctor: it takes --json and nothing else, but was given '%s'; see cove doctor "
-                    "--help",
-                    argv[i]);
-            return CMD_FAILED;
-        }
-        json = true;
-    }
+    if (!options_begin(cmd->table, &options, argc, argv, &left, &status))
+        return status;
     scope_obtain(argv); /* as cove run does: what is found holds for it */
     if (doctor_run(&doctor) < 0) {
         cmd_say("doctor: / cannot be opened: %s; start cove where it can", strerror(errno));
         return CMD_FAILED;
     }
-    if ((json ? doctor_print_json(&doctor) : doctor_print_words(&doctor)) < 0) {
+    if ((options.json ? doctor_print_json(&doctor) : doctor_print_words(&doctor)) < 0) {
         cmd_say("standard output: the result could not be written: %s; give it more room",
                 strerror(errno));
         return CMD_FAILED;
     }
     return doctor.exit_status;
 }
+
+const struct cmd cmd_doctor = {
+    .name = "doctor",
+    .summary = "say what of a box works on this host, what does not, and what to do",
+    .run = doctor_main,
+    .table = &table};

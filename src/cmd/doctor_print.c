@@ -199,17 +199,7 @@ int doctor_print_json(const struct doctor *doctor)
         given_json(doctor->ids), "disk", given_json(doctor->disk), "summary", doctor->summary,
         "exit_status", doctor->exit_status);
     char *text = object != NULL ? json_dumps(object, JSON_COMPACT) : NULL;
-    size_t size;
-    int result;
 
     json_decref(object);
-    if (text == NULL) {
-        errno = ENOMEM;
-        return -1;
-    }
-    size = strlen(text);
-    text[size] = '\n'; /* in place of the NUL: one write, no second copy */
-    result = cmd_print(text, size + 1);
-    free(text);
-    return result;
+    return cmd_print_line(text);
 }

@@ -10,6 +10,7 @@
 #include "cmd/api.h"
 #include "cmd/cmd.h"
 #include "cmd/follow.h"
+#include "cmd/terminal.h"
 
 #include <errno.h>
 #include <limits.h>
@@ -25,8 +26,9 @@
 
 struct exec_options {
     struct options_common common;
-    bool input, detach, start;
-    const char *cwd, *user, *tag;
+    bool input, detach, start, tty;
+    const char *cwd, *user, *tag, *detach_keys;
+    struct terminal_keys keys;
     uint64_t timeout_ms; /* 0: none */
     struct api_pairs env;
 };
@@ -46,51 +48,6 @@ struct exec {
 
 /* ---- options ---- */
 
-static int take_input(void *into, const char *value, struct error *err)
-{
-    (void)value;
-    (void)err;
-    ((struct exec_options *)into)->input = true;
-    return 0;
-}
-
-static int take_detach(void *into, const char *value, struct error *err)
-{
-    (void)value;
-    (void)err;
-    ((struct exec_options *)into)->detach = true;
-    return 0;
-}
-
-static int take_start(void *into, const char *value, struct error *err)
-{
-    (void)value;
-    (void)err;
-    ((struct exec_options *)into)->start = true;
-    return 0;
-}
-
-static int take_cwd(void *into, const char *value, struct error *err)
-{
-    (void)err;
-    ((struct exec_options *)into)->cwd = value;
-    return 0;
-}
-
-static int take_user(void *into, const char *value, struct error *err)
-{
-    (void)err;
-    ((struct exec_options *)into)->user = value;
-    return 0;
-}
-
-static int take_tag(void *into, const char *value, struct error *err)
-{
-    (void)err;
-    ((struct exec_options *)into)->tag = value;
-    return 0;
-}
-
 static int take_timeout(void *into, const char *value, struct error *err)
 {
     return parse_duration("--timeout", value, &((struct exec_options *)into)->timeout_ms, err);
@@ -105,51 +62,66 @@ static const struct option_row rows[] = {
     {"interactive", NULL, "it has none",
      "give the command our standard input, whatever that is; without it a loop of a shell that "
      "reads from a file keeps what is its own",
-     take_input, 'i'},
-    {"detach", NULL, NULL, "only start it and print its id, for cove logs, wait and kill",
-     take_detach, 'd'},
+     NULL, 'i', offsetof(struct exec_options, input)},
+    {"tty", NULL, "it has none",
+     "give the command a terminal of the size of yours; with --interactive it is yours, and two keys "
+     "detach from it",
+     NULL, 't', offsetof(struct exec_options, tty)},
+    {"detach-keys", "KEYS", TERMINAL_KEYS_USUAL,
+     "the keys that detach, one after the other: ctrl-LETTER or a character; none", NULL, 0,
+     offsetof(struct exec_options, detach_keys)},
+    {"detach", NULL, NULL, "only start it and print its id, for cove logs, wait and kill", NULL,
+     'd', offsetof(struct exec_options, detach)},
     {"env", "NAME[=VALUE]", "the sandbox's",
-     "set a variable; without a value, pass yours on; repeatable", take_env, 'e'},
-    {"cwd", "DIR", "the sandbox's", "directory to start in", take_cwd, 'w'},
+     "set a variable; without a value, pass yours on; repeatable", take_env, 'e', 0},
+    {"cwd", "DIR", "the sandbox's", "directory to start in", NULL, 'w',
+     offsetof(struct exec_options, cwd)},
     {"user", "USER[:GROUP]", "the sandbox's",
-     "who runs the command, by name or number inside the sandbox", take_user, 'u'},
+     "who runs the command, by name or number inside the sandbox", NULL, 'u',
+     offsetof(struct exec_options, user)},
     {"timeout", "TIME", "none", "kill it with all it started after this long; exit 124",
-     take_timeout, 0},
-    {"start", NULL, NULL, "start the sandbox first if it is stopped", take_start, 0},
-    {"tag", "TEXT", NULL, "a note for yourself, kept with the process", take_tag, 0},
-    {"json", NULL, NULL, "print one JSON object with the result and the output", option_take_json,
-     0},
-    {"help", NULL, NULL, "print this", option_take_help, 'h'},
+     take_timeout, 0, 0},
+    {"start", NULL, NULL, "start the sandbox first if it is stopped", NULL, 0,
+     offsetof(struct exec_options, start)},
+    {"tag", "TEXT", NULL, "a note for yourself, kept with the process", NULL, 0,
+     offsetof(struct exec_options, tag)},
+    OPTION_JSON("print one JSON object with the result and the output"),
+    OPTION_HELP,
 };
 
 static const struct option_table table = {
     .command = "exec",
-    .usage = "SANDBOX -- COMMAND [ARG...]",
-    .head = "Usage: cove exec [options] SANDBOX [--] COMMAND [ARG...]\n"
-            "\n"
-            "Runs a command in a sandbox, by its id or its name, and shows what it writes as it\n"
-            "comes. Ctrl-C interrupts the command; a second one kills it with all it started.\n"
-            "\n"
-            "Options:\n",
-    .tail =
-        "\n"
+    .usage = "SANDBOX [--] COMMAND [ARG...]",
+    .about = "Runs a command in a sandbox, by its id or its name, and shows what it writes as it\n"
+             "comes. Ctrl-C interrupts the command; a second one kills it with all it started.",
+    .notes =
         "TIME is seconds, or has ms, s, m or h.\n"
         "\n"
         "Exit status: the command's own; 128+N if signal N killed it; 124 at the timeout; 125 if\n"
-        "cove itself failed; 126 if the command cannot be executed; 127 if it is not there.\n"
-        "\n"
-        "Examples:\n"
-        "  cove exec work -- sh -c 'id; pwd'\n"
-        "  cove exec -i work -- tar x <files.tar\n"
-        "  cove exec -d work -- python3 -m http.server\n",
-    .rows = rows,
-    .rows_count = sizeof(rows) / sizeof(rows[0]),
+        "cove itself failed; 126 if the command cannot be executed; 127 if it is not there.",
+    .examples = "cove exec work -- sh -c 'id; pwd'\n"
+                "cove exec -it work -- bash\n"
+                "cove exec -i work -- tar x <files.tar\n"
+                "cove exec -d work -- python3 -m http.server",
+    OPTION_ROWS(rows),
     .words = 1,
     .words_least = 1,
     .command_follows = true,
 };
 
 /* ---- the request ---- */
+
+static int terminal_set(struct doc *body)
+{
+    struct doc *size = doc_new();
+    uint16_t rows_there, columns;
+    int failed = 0;
+
+    terminal_size(&rows_there, &columns);
+    failed |= doc_set_number(size, "rows", rows_there);
+    failed |= doc_set_number(size, "columns", columns);
+    return failed | doc_set(body, "terminal", size);
+}
 
 static int body_make(const struct exec_options *options, char *const *command, struct doc *body,
                      struct error *err)
@@ -169,7 +141,9 @@ static int body_make(const struct exec_options *options, char *const *command, s
         failed |= doc_set_copy(body, "env", options->env.object);
     if (options->start)
         failed |= doc_set_true(body, "start");
-    if (options->input)
+    if (options->tty)
+        failed |= terminal_set(body);
+    else if (options->input)
         failed |= doc_set_true(body, "open_stdin");
     if (failed != 0)
         return error_set(
@@ -319,6 +293,27 @@ static int detached_print(const struct exec_options *options, const struct doc *
     return cmd_print(line, strlen(line)) < 0 ? CMD_FAILED : 0;
 }
 
+/* On a terminal: it is started, and then we are attached to it like anybody else. */
+static int exec_terminal(struct exec *exec, const char *sandbox, const struct doc *body,
+                         struct error *err)
+{
+    _cleanup_doc_ struct doc *process = NULL;
+    struct terminal_options options = {.sandbox = sandbox,
+                                       .keys = exec->options->keys,
+                                       .takes_input = exec->options->input,
+                                       .is_own = true,
+                                       .has_from = true};
+    int status;
+
+    if (process_start(exec, sandbox, body, &process, err) < 0)
+        return refused(err);
+    if (exec->options->detach)
+        return detached_print(exec->options, process, err);
+    options.process = doc_text(process, "id");
+    status = terminal_run(exec->client, &options, err);
+    return status < 0 ? api_fail(err) : status;
+}
+
 static int exec_streams(struct exec *exec, const char *sandbox, const struct doc *body,
                         struct error *err)
 {
@@ -351,7 +346,7 @@ static int exec_json(struct exec *exec, const char *sandbox, const struct doc *b
     return api_process_status(doc_get(answer, "process"));
 }
 
-static int exec_run(const struct exec_options *options, const struct option_words *words)
+static int command_run(const struct exec_options *options, const struct option_words *words)
 {
     struct exec exec = {.options = options, .signals = -1};
     _cleanup_doc_ struct doc *body = doc_new();
@@ -360,7 +355,9 @@ static int exec_run(const struct exec_options *options, const struct option_word
 
     if (body_make(options, words->rest, body, &err) < 0 || client_open(&exec.client, &err) < 0)
         return api_fail(&err);
-    if (options->common.json && !options->detach)
+    if (options->tty)
+        status = exec_terminal(&exec, words->word[0], body, &err);
+    else if (options->common.json && !options->detach)
         status = exec_json(&exec, words->word[0], body, &err);
     else
         status = exec_streams(&exec, words->word[0], body, &err);
@@ -370,20 +367,31 @@ static int exec_run(const struct exec_options *options, const struct option_word
     return status;
 }
 
-int cmd_exec(int argc, char **argv)
+static int exec_run(const struct cmd *cmd, int argc, char **argv)
 {
     struct exec_options options = {0};
     struct option_words words;
+    struct error err;
     int status;
 
-    if (options_begin(&table, &options, argc, argv, &words, &status)) {
+    if (options_begin(cmd->table, &options, argc, argv, &words, &status)) {
         if (options.input && (options.detach || options.common.json)) {
             cmd_say("--interactive: it goes with neither --detach nor --json; leave one out");
             status = CMD_FAILED;
+        } else if (options.tty && options.common.json && !options.detach) {
+            cmd_say("--tty: it does not go with --json; leave one out, or add --detach");
+            status = CMD_FAILED;
+        } else if (terminal_keys_parse(options.detach_keys != NULL ? options.detach_keys
+                                                                   : TERMINAL_KEYS_USUAL,
+                                       &options.keys, &err) < 0) {
+            status = api_fail(&err);
         } else {
-            status = exec_run(&options, &words);
+            status = command_run(&options, &words);
         }
     }
     doc_free(options.env.object);
     return status;
 }
+
+const struct cmd cmd_exec = {
+    .name = "exec", .summary = "run a command in a sandbox", .run = exec_run, .table = &table};

@@ -4,7 +4,6 @@
  * says that more waits behind it: then what is there is fetched raw, and followed again from there. */
 #include "cmd/follow.h"
 
-#include "base/clock.h"
 #include "base/fd.h"
 #include "base/parse.h"
 #include "cmd/api.h"
@@ -16,15 +15,12 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 #include <unistd.h>
 
 #define WRITE_PIECE 4096    /* PIPE_BUF: a pipe that polls writable takes it without blocking */
 #define LONG_LINE 32768     /* bytes of content: the command writes faster than the stream tells */
 #define FETCH_ENOUGH 262144 /* a fetch that brought no more than this has caught up */
 #define FETCH_MOST (64U << 20) /* so that one stream does not starve the other */
-#define AGAIN_MS 30000         /* how long a server that went away is looked for */
-#define AGAIN_PAUSE_MS 200
 
 /* ---- writing ---- */
 
@@ -124,20 +120,43 @@ static int gap_take(struct follow *follow, const struct doc *event, struct error
     return 0;
 }
 
+/* Prints a line as it is, and keeps count of where it ends. */
+static int line_print(struct follow *follow, const struct doc *event, struct error *err)
+{
+    const char *type = doc_text(event, "type");
+    int stream = stream_of(strcmp(type, "gap") == 0 ? doc_text(event, "stream") : type);
+    uint64_t to;
+
+    if (stream >= 0) {
+        if (!doc_number(event, "to", &to) || to < follow->from[stream])
+            return bad_line(err);
+        follow->from[stream] = to;
+    }
+    return doc_print_line(event, err);
+}
+
+bool follow_is_at_end(const struct follow *follow)
+{
+    for (int stream = 0; stream < 2; stream++)
+        if (!follow->is_left_out[stream] && follow->from[stream] < follow->end[stream])
+            return false;
+    return follow->has_end;
+}
+
 /* One line: 1 with `*process` at the end, 0 to go on, -1. What a later server adds is passed over. */
 static int event_take(struct follow *follow, const char *line, size_t size, struct doc **process,
                       struct error *err)
 {
     _cleanup_doc_ struct doc *event = NULL;
     const char *type;
+    int result = api_line(line, size, &event, &type, err);
 
-    if (size == 0)
-        return 0;
-    if (doc_parse(line, size, &event, err) < 0)
+    if (result <= 0)
+        return result;
+    if (follow->is_json && strcmp(type, "keepalive") != 0 && line_print(follow, event, err) < 0)
         return -1;
-    type = doc_text(event, "type");
-    if (type == NULL)
-        return bad_line(err);
+    if (follow->is_json && strcmp(type, "exit") != 0)
+        return follow_is_at_end(follow) ? 1 : 0;
     if (stream_of(type) >= 0)
         return output_take(follow, stream_of(type), event, err);
     if (strcmp(type, "gap") == 0)
@@ -149,7 +168,7 @@ static int event_take(struct follow *follow, const char *line, size_t size, stru
 }
 
 /* One connection: 1 at the end of the process, 0 when it is behind, -1. */
-static int follow_once(struct follow *follow, struct doc **process, uint64_t *heard_ns,
+static int follow_once(struct follow *follow, struct doc **process, uint64_t *heard_ms,
                        struct error *err)
 {
     char path[API_PATH_MAX + 128];
@@ -157,8 +176,9 @@ static int follow_once(struct follow *follow, struct doc **process, uint64_t *he
     int result;
 
     (void)snprintf(path, sizeof(path),
-                   "%s/follow?encoding=base64&stdout_from=%" PRIu64 "&stderr_from=%" PRIu64 "%s",
-                   follow->process, follow->from[0], follow->from[1],
+                   "%s/follow?encoding=%s&stdout_from=%" PRIu64 "&stderr_from=%" PRIu64 "%s",
+                   follow->process, follow->is_json ? "utf8" : "base64", follow->from[0],
+                   follow->from[1],
                    follow->is_left_out[0]   ? "&stream=stderr"
                    : follow->is_left_out[1] ? "&stream=stdout"
                                             : "");
@@ -172,7 +192,7 @@ static int follow_once(struct follow *follow, struct doc **process, uint64_t *he
         result = client_line(follow->client, &line, &size, err);
         if (result == 0)
             return error_set(err, "cut", 0, "the server ended the stream before the process ended");
-        *heard_ns = clock_monotonic_ns();
+        *heard_ms = api_now_ms();
         if (result > 0)
             result = event_take(follow, line, size, process, err);
     } while (result == 0 && !follow->is_behind);
@@ -247,25 +267,21 @@ static int catch_up(struct follow *follow, struct error *err)
 
 int follow_run(struct follow *follow, struct doc **process, struct error *err)
 {
-    const struct timespec pause = {.tv_nsec = AGAIN_PAUSE_MS * 1000000L};
-    uint64_t heard_ns = clock_monotonic_ns();
+    uint64_t heard_ms = api_now_ms();
 
     for (;;) {
-        int result = follow_once(follow, process, &heard_ns, err);
+        int result = follow_once(follow, process, &heard_ms, err);
 
         if (result > 0)
             return 0;
         client_abandon(follow->client);
         if (result == 0) {
             result = catch_up(follow, err);
-            heard_ns = clock_monotonic_ns();
+            heard_ms = api_now_ms();
         }
         if (result == 0)
             continue;
-        client_abandon(follow->client);
-        if (follow->is_unread || !client_may_come_back(err) ||
-            clock_monotonic_ns() - heard_ns > AGAIN_MS * 1000000ULL)
+        if (follow->is_unread || !api_goes_on(follow->client, heard_ms, err))
             return -1;
-        (void)nanosleep(&pause, NULL);
     }
 }

@@ -19,12 +19,18 @@ struct follow {
     int watch_fd; /* -1: none; served while a reader is waited for, as by client_watch() */
     void (*watch_call)(void *arg);
     void *watch_arg;
+    bool is_json; /* the server's own lines, instead of what they hold */
+    bool has_end; /* as far as here, not to the end of the process */
+    uint64_t end[2];
     bool is_behind; /* much more is there than the stream brings at once */
     bool is_unread; /* nobody reads our output any more: the error says so, too */
 };
 
-/* `*process` gets the Process that has ended; to be freed. */
+/* `*process` gets the Process that has ended, to be freed; with `has_end` it may be NULL. */
 int follow_run(struct follow *follow, struct doc **process, struct error *err);
+
+/* Whether all that was asked for by `has_end` is there. */
+bool follow_is_at_end(const struct follow *follow);
 
 /* Writes what is there of one stream, up to the offset `end`: raw, and many times as fast. */
 int follow_fetch(struct follow *follow, int stream, uint64_t end, struct error *err);

@@ -7,22 +7,17 @@
 #include <string.h>
 
 static const struct option_row rows[] = {
-    {"json", NULL, NULL, "print it as the API has it", option_take_json, 0},
-    {"help", NULL, NULL, "print this", option_take_help, 'h'},
+    OPTION_JSON("print it as the API has it"),
+    OPTION_HELP,
 };
 
 static const struct option_table table = {
     .command = "info",
     .usage = "SANDBOX",
-    .head = "Usage: cove info [options] SANDBOX\n"
-            "\n"
-            "Says all there is to say of one sandbox. The values of its variables are left out;\n"
-            "--json has them.\n"
-            "\n"
-            "Options:\n",
-    .tail = "",
-    .rows = rows,
-    .rows_count = sizeof(rows) / sizeof(rows[0]),
+    .about = "Says all there is to say of one sandbox. The values of its variables are left out;\n"
+             "--json has them.",
+
+    OPTION_ROWS(rows),
     .words = 1,
     .words_least = 1,
 };
@@ -142,28 +137,29 @@ static int sandbox_show(const struct doc *sandbox, struct error *err)
     return show_table_print(&shown, err);
 }
 
-static int info_run(const char *word, bool json, struct error *err)
+static int info_call(struct client *client, void *options, const struct option_words *words,
+                     struct error *err)
 {
-    _cleanup_client_ struct client *client = NULL;
+    const struct options_common *common = options;
     _cleanup_doc_ struct doc *sandbox = NULL;
     char path[API_PATH_MAX];
     const struct client_request request = {.path = path};
     const char *id;
 
-    if (api_sandbox_path(path, word, "", err) < 0 || client_open(&client, err) < 0 ||
+    if (api_sandbox_path(path, words->word[0], "", err) < 0 ||
         client_call(client, &request, &sandbox, err) < 0 || api_text(sandbox, "id", &id, err) < 0)
         return -1;
-    return json ? doc_print(sandbox, err) : sandbox_show(sandbox, err);
+    return common->json ? doc_print(sandbox, err) : sandbox_show(sandbox, err);
 }
 
-int cmd_info(int argc, char **argv)
+static int info_run(const struct cmd *cmd, int argc, char **argv)
 {
     struct options_common options = {0};
-    struct option_words words;
-    struct error err;
-    int status;
 
-    if (!options_begin(&table, &options, argc, argv, &words, &status))
-        return status;
-    return info_run(words.word[0], options.json, &err) < 0 ? api_fail(&err) : 0;
+    return api_command(cmd, argc, argv, &options, info_call);
 }
+
+const struct cmd cmd_info = {.name = "info",
+                             .summary = "say all there is to say of a sandbox",
+                             .run = info_run,
+                             .table = &table};

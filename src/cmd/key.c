@@ -13,13 +13,6 @@ struct key_new {
     struct doc *scopes;
 };
 
-static int take_tenant(void *into, const char *value, struct error *err)
-{
-    (void)err;
-    ((struct key_new *)into)->tenant = value;
-    return 0;
-}
-
 static int take_scope(void *into, const char *value, struct error *err)
 {
     static const char *const known[] = {"read", "write", "keys", "operator"};
@@ -36,61 +29,47 @@ static int take_scope(void *into, const char *value, struct error *err)
 
 static const struct option_row new_rows[] = {
     {"scope", "SCOPE", "read and write",
-     "what it is for: read, write, keys or operator; repeatable", take_scope, 0},
-    {"tenant", "NAME", "yours", "whose sandboxes it can reach", take_tenant, 0},
-    {"json", NULL, NULL, "print the key as the API has it, with its secret", option_take_json, 0},
-    {"help", NULL, NULL, "print this", option_take_help, 'h'},
+     "what it is for: read, write, keys or operator; repeatable", take_scope, 0, 0},
+    {"tenant", "NAME", "yours", "whose sandboxes it can reach", NULL, 0,
+     offsetof(struct key_new, tenant)},
+    OPTION_JSON("print the key as the API has it, with its secret"),
+    OPTION_HELP,
 };
 
 static const struct option_table new_table = {
     .command = "key new",
     .usage = "LABEL",
-    .head =
-        "Usage: cove key new [options] LABEL\n"
-        "\n"
+    .about =
         "Makes a key and prints its secret, which is shown this once. LABEL is for you, to know\n"
-        "it again. Programs send it to the server; cove takes it from COVE_API_KEY.\n"
-        "\n"
-        "Options:\n",
-    .tail = "",
-    .rows = new_rows,
-    .rows_count = sizeof(new_rows) / sizeof(new_rows[0]),
+        "it again. Programs send it to the server; cove takes it from COVE_API_KEY.",
+
+    OPTION_ROWS(new_rows),
     .words = 1,
     .words_least = 1,
 };
 
 static const struct option_row ls_rows[] = {
-    {"json", NULL, NULL, "print them as the API has them", option_take_json, 0},
-    {"help", NULL, NULL, "print this", option_take_help, 'h'},
+    OPTION_JSON("print them as the API has them"),
+    OPTION_HELP,
 };
 
 static const struct option_table ls_table = {
     .command = "key ls",
-    .head = "Usage: cove key ls [options]\n"
-            "\n"
-            "Lists the keys that there are, without their secrets.\n"
-            "\n"
-            "Options:\n",
-    .tail = "",
-    .rows = ls_rows,
-    .rows_count = sizeof(ls_rows) / sizeof(ls_rows[0]),
+    .about = "Lists the keys that there are, without their secrets.",
+
+    OPTION_ROWS(ls_rows),
 };
 
 static const struct option_row rm_rows[] = {
-    {"help", NULL, NULL, "print this", option_take_help, 'h'},
+    OPTION_HELP,
 };
 
 static const struct option_table rm_table = {
     .command = "key rm",
-    .usage = "ID",
-    .head = "Usage: cove key rm ID\n"
-            "\n"
-            "Ends a key by its id of cove key ls: who holds it can do nothing more.\n"
-            "\n"
-            "Options:\n",
-    .tail = "",
-    .rows = rm_rows,
-    .rows_count = sizeof(rm_rows) / sizeof(rm_rows[0]),
+    .usage = "KEY-ID",
+    .about = "Ends a key by its id of cove key ls: who holds it can do nothing more.",
+
+    OPTION_ROWS(rm_rows),
     .words = 1,
     .words_least = 1,
 };
@@ -116,9 +95,10 @@ static int secret_print(const struct doc *key, struct error *err)
     return 0;
 }
 
-static int key_make(const struct key_new *options, const char *label, struct error *err)
+static int new_call(struct client *client, void *into, const struct option_words *words,
+                    struct error *err)
 {
-    _cleanup_client_ struct client *client = NULL;
+    const struct key_new *options = into;
     _cleanup_doc_ struct doc *body = doc_new();
     _cleanup_doc_ struct doc *key = NULL;
     const struct client_request request = {.method = "POST", .path = "/v1/keys", .json = body};
@@ -133,25 +113,20 @@ static int key_make(const struct key_new *options, const char *label, struct err
         doc_free(scopes);
         failed |= doc_set_copy(body, "scopes", options->scopes);
     }
-    failed |= doc_set_text(body, "label", label);
+    failed |= doc_set_text(body, "label", words->word[0]);
     failed |= doc_set_text(body, "tenant", options->tenant);
     if (failed != 0)
         return error_set(err, "bad_value", 0, "key new: a word is no UTF-8; use another");
-    if (client_open(&client, err) < 0 || client_call(client, &request, &key, err) < 0)
+    if (client_call(client, &request, &key, err) < 0)
         return -1;
     return options->common.json ? doc_print(key, err) : secret_print(key, err);
 }
 
-static int key_new(int argc, char **argv)
+static int new_run(const struct cmd *cmd, int argc, char **argv)
 {
     struct key_new options = {0};
-    struct option_words words;
-    struct error err;
-    int status = 0;
+    int status = api_command(cmd, argc, argv, &options, new_call);
 
-    if (options_begin(&new_table, &options, argc, argv, &words, &status) &&
-        key_make(&options, words.word[0], &err) < 0)
-        status = api_fail(&err);
     doc_free(options.scopes);
     return status;
 }
@@ -192,54 +167,54 @@ static int keys_show(const struct doc *keys, struct error *err)
     return show_table_print(&shown, err);
 }
 
-static int key_ls(int argc, char **argv)
+static int ls_call(struct client *client, void *options, const struct option_words *words,
+                   struct error *err)
 {
-    _cleanup_client_ struct client *client = NULL;
-    _cleanup_doc_ struct doc *answer = NULL;
-    const struct client_request request = {.path = "/v1/keys"};
-    struct options_common options = {0};
-    struct option_words words;
-    struct error err;
-    int status;
+    const struct options_common *common = options;
+    _cleanup_doc_ struct doc *keys = NULL;
 
-    if (!options_begin(&ls_table, &options, argc, argv, &words, &status))
-        return status;
-    if (client_open(&client, &err) < 0 || client_call(client, &request, &answer, &err) < 0)
-        return api_fail(&err);
-    status = options.json ? doc_print(answer, &err) : keys_show(doc_get(answer, "keys"), &err);
-    return status < 0 ? api_fail(&err) : 0;
+    (void)words;
+    if (api_list(client, "/v1/keys", "keys", &keys, err) < 0)
+        return -1;
+    return common->json ? api_list_print("keys", keys, err) : keys_show(keys, err);
 }
 
 /* ---- rm ---- */
 
-static int key_rm(int argc, char **argv)
+static int rm_call(struct client *client, void *options, const struct option_words *words,
+                   struct error *err)
 {
-    _cleanup_client_ struct client *client = NULL;
     char path[API_PATH_MAX] = "/v1/keys/";
     const struct client_request request = {.method = "DELETE", .path = path};
-    struct options_common options = {0};
-    struct option_words words;
-    struct error err;
-    int status;
 
-    if (!options_begin(&rm_table, &options, argc, argv, &words, &status))
-        return status;
-    if (words.word[0][0] == '\0' || !wire_encode(path, sizeof(path), words.word[0])) {
-        cmd_say("key rm: this is no id of a key; cove key ls lists them");
-        return CMD_FAILED;
-    }
-    if (client_open(&client, &err) < 0 || client_call(client, &request, NULL, &err) < 0)
-        return api_fail(&err);
-    return 0;
+    (void)options;
+    if (words->word[0][0] == '\0' || !wire_encode(path, sizeof(path), words->word[0]))
+        return error_set(err, "bad_value", 0,
+                         "key rm: this is no id of a key; cove key ls lists them");
+    return client_call(client, &request, NULL, err);
 }
 
-int cmd_key(int argc, char **argv)
+static int ls_run(const struct cmd *cmd, int argc, char **argv)
 {
-    static const struct cmd verbs[] = {
-        {"new", "make a key and print its secret, this once", key_new, true},
-        {"ls", "list keys, without their secrets", key_ls, true},
-        {"rm", "end a key", key_rm, true},
-    };
+    struct options_common options = {0};
 
-    return cmd_verb("key", verbs, sizeof(verbs) / sizeof(verbs[0]), argc, argv);
+    return api_command(cmd, argc, argv, &options, ls_call);
 }
+
+static int rm_run(const struct cmd *cmd, int argc, char **argv)
+{
+    struct options_common options = {0};
+
+    return api_command(cmd, argc, argv, &options, rm_call);
+}
+
+static const struct cmd verbs[] = {
+    {"new", "make a key and print its secret, this once", new_run, &new_table, NULL, NULL, 0},
+    {"ls", "list keys, without their secrets", ls_run, &ls_table, NULL, NULL, 0},
+    {"rm", "end a key", rm_run, &rm_table, NULL, NULL, 0},
+};
+
+const struct cmd cmd_key = {.name = "key",
+                            .summary = "make and end the keys of programs that use the server",
+                            .verbs = verbs,
+                            .verbs_count = sizeof(verbs) / sizeof(verbs[0])};

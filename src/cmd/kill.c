@@ -21,23 +21,19 @@ static int take_signal(void *into, const char *value, struct error *err)
 }
 
 static const struct option_row rows[] = {
-    {"signal", "NAME", NULL, "send this signal, such as TERM or HUP, instead of killing all",
-     take_signal, 's'},
-    {"help", NULL, NULL, "print this", option_take_help, 'h'},
+    {"signal", "SIGNAL", NULL, "send this signal, such as TERM or HUP, instead of killing all",
+     take_signal, 's', 0},
+    OPTION_HELP,
 };
 
 static const struct option_table table = {
     .command = "kill",
     .usage = "SANDBOX PROCESS",
-    .head = "Usage: cove kill [options] SANDBOX PROCESS\n"
-            "\n"
-            "Kills a command of a sandbox with everything that it started; its output stays. With\n"
-            "--signal it is only told, and may do as it likes.\n"
-            "\n"
-            "Options:\n",
-    .tail = "",
-    .rows = rows,
-    .rows_count = sizeof(rows) / sizeof(rows[0]),
+    .about =
+        "Kills a command of a sandbox with everything that it started; its output stays. With\n"
+        "--signal it is only told, and may do as it likes.",
+
+    OPTION_ROWS(rows),
     .words = 2,
     .words_least = 2,
 };
@@ -74,19 +70,23 @@ static int tree_kill(struct client *client, const struct option_words *words, st
     return client_call(client, &end, NULL, err);
 }
 
-int cmd_kill(int argc, char **argv)
+static int kill_call(struct client *client, void *into, const struct option_words *words,
+                     struct error *err)
 {
-    _cleanup_client_ struct client *client = NULL;
-    struct kill options = {0};
-    struct option_words words;
-    struct error err;
-    int status;
+    const struct kill *options = into;
 
-    if (!options_begin(&table, &options, argc, argv, &words, &status))
-        return status;
-    if (client_open(&client, &err) < 0)
-        return api_fail(&err);
-    status = options.signal_number != 0 ? signal_send(client, &words, options.signal_number, &err)
-                                        : tree_kill(client, &words, &err);
-    return status < 0 ? api_fail(&err) : 0;
+    return options->signal_number != 0 ? signal_send(client, words, options->signal_number, err)
+                                       : tree_kill(client, words, err);
 }
+
+static int kill_run(const struct cmd *cmd, int argc, char **argv)
+{
+    struct kill options = {0};
+
+    return api_command(cmd, argc, argv, &options, kill_call);
+}
+
+const struct cmd cmd_kill = {.name = "kill",
+                             .summary = "kill a command with all it started, or send it a signal",
+                             .run = kill_run,
+                             .table = &table};

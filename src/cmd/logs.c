@@ -17,30 +17,6 @@ struct logs {
     uint64_t tail;
 };
 
-static int take_follow(void *into, const char *value, struct error *err)
-{
-    (void)value;
-    (void)err;
-    ((struct logs *)into)->follows = true;
-    return 0;
-}
-
-static int take_stdout(void *into, const char *value, struct error *err)
-{
-    (void)value;
-    (void)err;
-    ((struct logs *)into)->only[0] = true;
-    return 0;
-}
-
-static int take_stderr(void *into, const char *value, struct error *err)
-{
-    (void)value;
-    (void)err;
-    ((struct logs *)into)->only[1] = true;
-    return 0;
-}
-
 static int take_tail(void *into, const char *value, struct error *err)
 {
     struct logs *logs = into;
@@ -50,25 +26,24 @@ static int take_tail(void *into, const char *value, struct error *err)
 }
 
 static const struct option_row rows[] = {
-    {"follow", NULL, NULL, "go on with what comes, until the command ends", take_follow, 'f'},
-    {"stdout", NULL, NULL, "standard output alone", take_stdout, 0},
-    {"stderr", NULL, NULL, "standard error alone", take_stderr, 0},
-    {"tail", "SIZE", "all that is kept", "the newest bytes of each stream", take_tail, 0},
-    {"help", NULL, NULL, "print this", option_take_help, 'h'},
+    {"follow", NULL, NULL, "go on with what comes, until the command ends", NULL, 'f',
+     offsetof(struct logs, follows)},
+    {"stdout", NULL, NULL, "standard output alone", NULL, 0, offsetof(struct logs, only[0])},
+    {"stderr", NULL, NULL, "standard error alone", NULL, 0, offsetof(struct logs, only[1])},
+    {"tail", "SIZE", "all that is kept", "the newest bytes of each stream", take_tail, 0, 0},
+    OPTION_JSON(
+        "print the lines of the API's stream, one object each, with the text and where it stood"),
+    OPTION_HELP,
 };
 
 static const struct option_table table = {
     .command = "logs",
     .usage = "SANDBOX [PROCESS]",
-    .head = "Usage: cove logs [options] SANDBOX [PROCESS]\n"
-            "\n"
-            "Prints what a command wrote to standard output and standard error, each on ours: the\n"
-            "command with this id of cove ps, or the newest one.\n"
-            "\n"
-            "Options:\n",
-    .tail = "",
-    .rows = rows,
-    .rows_count = sizeof(rows) / sizeof(rows[0]),
+    .about =
+        "Prints what a command wrote to standard output and standard error, each on ours: the\n"
+        "command with this id of cove ps, or the newest one.",
+
+    OPTION_ROWS(rows),
     .words = 2,
     .words_least = 1,
 };
@@ -76,16 +51,13 @@ static const struct option_table table = {
 /* The id of the process that was started last. */
 static int newest_find(struct client *client, const char *sandbox, char id[64], struct error *err)
 {
-    _cleanup_doc_ struct doc *answer = NULL;
+    _cleanup_doc_ struct doc *processes = NULL;
     char path[API_PATH_MAX];
-    const struct client_request request = {.path = path};
-    const struct doc *processes;
     unsigned long long newest = 0;
 
     if (api_sandbox_path(path, sandbox, "/processes", err) < 0 ||
-        client_call(client, &request, &answer, err) < 0)
+        api_list(client, path, "processes", &processes, err) < 0)
         return -1;
-    processes = doc_get(answer, "processes");
     for (size_t i = 0; i < doc_count(processes); i++) {
         const char *text = doc_text(doc_at(processes, i), "id");
         unsigned long long number = text == NULL ? 0 : strtoull(text, NULL, 10);
@@ -125,7 +97,18 @@ static int output_print(const struct logs *logs, struct follow *follow, struct e
                              &follow->from[stream]))
             follow->from[stream] = 0; /* what the log lost before is known from cove ps */
     }
+    if (logs->common.json) {
+        /* What has ended ends by itself, and says how. */
+        follow->is_json = true;
+        follow->has_end = !logs->follows && api_process_runs(process);
+        for (int stream = 0; stream < 2; stream++)
+            follow->end[stream] = stream_bytes(process, stream);
+        if (follow_is_at_end(follow))
+            return 0;
+    }
     if (logs->follows)
+        api_end_unread(follow->client);
+    if (logs->follows || logs->common.json)
         return follow_run(follow, &ended, err);
     for (int stream = 0; stream < 2; stream++)
         if (follow_fetch(follow, stream, stream_bytes(process, stream), err) < 0)
@@ -133,35 +116,30 @@ static int output_print(const struct logs *logs, struct follow *follow, struct e
     return 0;
 }
 
-static int logs_run(const struct logs *logs, const struct option_words *words, struct error *err)
+static int logs_call(struct client *client, void *options, const struct option_words *words,
+                     struct error *err)
 {
-    _cleanup_client_ struct client *client = NULL;
     const char *process = words->word[1];
     char newest[64];
     char path[API_PATH_MAX];
-    struct follow follow = {.process = path, .watch_fd = -1};
+    struct follow follow = {.client = client, .process = path, .watch_fd = -1};
 
-    if (client_open(&client, err) < 0)
-        return -1;
     if (process == NULL) {
         if (newest_find(client, words->word[0], newest, err) < 0)
             return -1;
         process = newest;
     }
-    follow.client = client;
     if (api_process_path(path, words->word[0], process, "", err) < 0)
         return -1;
-    return output_print(logs, &follow, err);
+    return output_print(options, &follow, err);
 }
 
-int cmd_logs(int argc, char **argv)
+static int logs_run(const struct cmd *cmd, int argc, char **argv)
 {
     struct logs logs = {0};
-    struct option_words words;
-    struct error err;
-    int status;
 
-    if (!options_begin(&table, &logs, argc, argv, &words, &status))
-        return status;
-    return logs_run(&logs, &words, &err) < 0 ? api_fail(&err) : 0;
+    return api_command(cmd, argc, argv, &logs, logs_call);
 }
+
+const struct cmd cmd_logs = {
+    .name = "logs", .summary = "print what a command wrote", .run = logs_run, .table = &table};

@@ -26,7 +26,6 @@
 struct named_kind {
     uint32_t kind;   /* enum keeper_kind */
     const char *key; /* in the answer of the API */
-    struct option_table add, ls, rm;
 };
 
 struct named_options {
@@ -156,15 +155,16 @@ static int path_open(const struct named_kind *kind, const char *path, int *out, 
     return 0;
 }
 
-static int named_add(const struct named_kind *kind, int argc, char **argv)
+static int named_add(const struct cmd *cmd, int argc, char **argv)
 {
+    const struct named_kind *kind = cmd->more;
     struct named_options options = {0};
     struct option_words words;
     _cleanup_close_ int fd = -1;
     struct error err;
     int status;
 
-    if (!options_begin(&kind->add, &options, argc, argv, &words, &status))
+    if (!options_begin(cmd->table, &options, argc, argv, &words, &status))
         return status;
     if (path_open(kind, words.word[1], &fd, &err) < 0 ||
         change(kind, NAMES_ADD, words.word[0], options.read_only, fd, &err) < 0)
@@ -172,16 +172,16 @@ static int named_add(const struct named_kind *kind, int argc, char **argv)
     return 0;
 }
 
-static int named_rm(const struct named_kind *kind, int argc, char **argv)
+static int named_rm(const struct cmd *cmd, int argc, char **argv)
 {
     struct named_options options = {0};
     struct option_words words;
     struct error err;
     int status;
 
-    if (!options_begin(&kind->rm, &options, argc, argv, &words, &status))
+    if (!options_begin(cmd->table, &options, argc, argv, &words, &status))
         return status;
-    return change(kind, NAMES_REMOVE, words.word[0], false, -1, &err) < 0 ? api_fail(&err) : 0;
+    return change(cmd->more, NAMES_REMOVE, words.word[0], false, -1, &err) < 0 ? api_fail(&err) : 0;
 }
 
 /* ---- ls ---- */
@@ -248,7 +248,7 @@ static int server_ls(const struct named_kind *kind, bool json, struct show_table
     return 0;
 }
 
-static int named_ls(const struct named_kind *kind, int argc, char **argv)
+static int named_ls(const struct cmd *cmd, int argc, char **argv)
 {
     static const char *const headings[] = {"NAME", "STATE", "PATH"};
     struct named_options options = {0};
@@ -257,13 +257,13 @@ static int named_ls(const struct named_kind *kind, int argc, char **argv)
     struct error err;
     int status = 0;
 
-    if (!options_begin(&kind->ls, &options, argc, argv, &words, &status))
+    if (!options_begin(cmd->table, &options, argc, argv, &words, &status))
         return status;
     show_table_begin(&shown, 3, headings);
-    if (options.common.json || keeper_ls(kind, &shown, &err) < 0) {
+    if (options.common.json || keeper_ls(cmd->more, &shown, &err) < 0) {
         show_table_free(&shown);
         show_table_begin(&shown, 3, headings);
-        status = server_ls(kind, options.common.json, &shown, &err);
+        status = server_ls(cmd->more, options.common.json, &shown, &err);
     }
     if (status == 0 && !options.common.json)
         status = show_table_print(&shown, &err);
@@ -272,153 +272,106 @@ static int named_ls(const struct named_kind *kind, int argc, char **argv)
     return status < 0 ? api_fail(&err) : 0;
 }
 
-/* ---- the two commands ---- */
-
-static int take_read_only(void *into, const char *value, struct error *err)
-{
-    (void)value;
-    (void)err;
-    ((struct named_options *)into)->read_only = true;
-    return 0;
-}
+/* ---- options ---- */
 
 static const struct option_row plain_rows[] = {
-    {"help", NULL, NULL, "print this", option_take_help, 'h'},
+    OPTION_HELP,
 };
 
 static const struct option_row mount_rows[] = {
-    {"read-only", NULL, "each sandbox decides", "no sandbox may write to it", take_read_only, 0},
-    {"help", NULL, NULL, "print this", option_take_help, 'h'},
+    {"read-only", NULL, "each sandbox decides", "no sandbox may write to it", NULL, 0,
+     offsetof(struct named_options, read_only)},
+    OPTION_HELP,
 };
 
 static const struct option_row ls_rows[] = {
-    {"json", NULL, NULL, "print the names as the API has them", option_take_json, 0},
-    {"help", NULL, NULL, "print this", option_take_help, 'h'},
+    OPTION_JSON("print the names as the API has them"),
+    OPTION_HELP,
 };
 
-#define ROWS(list) .rows = (list), .rows_count = sizeof(list) / sizeof((list)[0]), .tail = ""
+/* ---- root ---- */
 
-static const struct named_kind roots = {
-    .kind = KEEPER_ROOT,
-    .key = "roots",
-    .add = {.command = "root add",
-            .usage = "NAME PATH",
-            .head = "Usage: cove root add NAME PATH\n"
-                    "\n"
-                    "Lets sandboxes have PATH, a directory or an erofs image, as their root: cove\n"
-                    "create --root NAME. It stays untouched by them. You must be root, or run the\n"
-                    "engine yourself.\n"
-                    "\n"
-                    "Options:\n",
-            ROWS(plain_rows),
-            .words = 2,
-            .words_least = 2},
-    .ls = {.command = "root ls",
-           .head =
-               "Usage: cove root ls [options]\n"
-               "\n"
-               "Lists the roots that cove create --root knows. Their paths are shown to root and\n"
-               "to who runs the engine.\n"
-               "\n"
-               "Options:\n",
-           ROWS(ls_rows)},
-    .rm = {.command = "root rm",
-           .usage = "NAME",
-           .head = "Usage: cove root rm NAME\n"
-                   "\n"
-                   "Lets no further sandbox have this root. The directory stays as it is.\n"
-                   "\n"
-                   "Options:\n",
-           ROWS(plain_rows),
-           .words = 1,
-           .words_least = 1},
+static const struct named_kind roots = {.kind = KEEPER_ROOT, .key = "roots"};
+
+static const struct option_table root_add = {
+    .command = "root add",
+    .usage = "NAME PATH",
+    .about = "Lets sandboxes have PATH, a directory or an erofs image, as their root: cove create\n"
+             "--root NAME. It stays untouched by them. You must be root, or run the engine\n"
+             "yourself.",
+    OPTION_ROWS(plain_rows),
+    .words = 2,
+    .words_least = 2,
 };
 
-static const struct named_kind mounts = {
-    .kind = KEEPER_MOUNT,
-    .key = "mounts",
-    .add = {.command = "mount add",
-            .usage = "NAME PATH",
-            .head =
-                "Usage: cove mount add [options] NAME PATH\n"
-                "\n"
-                "Lets sandboxes have the directory PATH in them: cove create --mount\n"
-                "NAME:/TARGET. What they write there is written to it. You must be root, or run\n"
-                "the engine yourself.\n"
-                "\n"
-                "Options:\n",
-            ROWS(mount_rows),
-            .words = 2,
-            .words_least = 2},
-    .ls = {.command = "mount ls",
-           .head =
-               "Usage: cove mount ls [options]\n"
-               "\n"
-               "Lists the directories that cove create --mount knows. Their paths are shown to\n"
-               "root and to who runs the engine.\n"
-               "\n"
-               "Options:\n",
-           ROWS(ls_rows)},
-    .rm = {.command = "mount rm",
-           .usage = "NAME",
-           .head = "Usage: cove mount rm NAME\n"
-                   "\n"
-                   "Lets no further sandbox have this directory. What is in it stays as it is.\n"
-                   "\n"
-                   "Options:\n",
-           ROWS(plain_rows),
-           .words = 1,
-           .words_least = 1},
+static const struct option_table root_ls = {
+    .command = "root ls",
+    .about =
+        "Lists the roots that cove create --root knows. Their paths are shown to root and to who\n"
+        "runs the engine.",
+    OPTION_ROWS(ls_rows),
 };
 
-static int root_add(int argc, char **argv)
-{
-    return named_add(&roots, argc, argv);
-}
+static const struct option_table root_rm = {
+    .command = "root rm",
+    .usage = "ROOT",
+    .about = "Lets no further sandbox have this root. The directory stays as it is.",
+    OPTION_ROWS(plain_rows),
+    .words = 1,
+    .words_least = 1,
+};
 
-static int root_ls(int argc, char **argv)
-{
-    return named_ls(&roots, argc, argv);
-}
+static const struct cmd root_verbs[] = {
+    {"add", "let sandboxes have a directory or an image as their root", named_add, &root_add,
+     &roots, NULL, 0},
+    {"ls", "list the roots there are", named_ls, &root_ls, &roots, NULL, 0},
+    {"rm", "let no further sandbox have one", named_rm, &root_rm, &roots, NULL, 0},
+};
 
-static int root_rm(int argc, char **argv)
-{
-    return named_rm(&roots, argc, argv);
-}
+const struct cmd cmd_root = {.name = "root",
+                             .summary = "say which roots sandboxes may have",
+                             .verbs = root_verbs,
+                             .verbs_count = sizeof(root_verbs) / sizeof(root_verbs[0])};
 
-static int mount_add(int argc, char **argv)
-{
-    return named_add(&mounts, argc, argv);
-}
+/* ---- mount ---- */
 
-static int mount_ls(int argc, char **argv)
-{
-    return named_ls(&mounts, argc, argv);
-}
+static const struct named_kind mounts = {.kind = KEEPER_MOUNT, .key = "mounts"};
 
-static int mount_rm(int argc, char **argv)
-{
-    return named_rm(&mounts, argc, argv);
-}
+static const struct option_table mount_add = {
+    .command = "mount add",
+    .usage = "NAME PATH",
+    .about =
+        "Lets sandboxes have the directory PATH in them: cove create --mount NAME:/TARGET. What\n"
+        "they write there is written to it. You must be root, or run the engine yourself.",
+    OPTION_ROWS(mount_rows),
+    .words = 2,
+    .words_least = 2,
+};
 
-int cmd_root(int argc, char **argv)
-{
-    static const struct cmd verbs[] = {
-        {"add", "let sandboxes have a directory or an image as their root", root_add, true},
-        {"ls", "list the roots there are", root_ls, true},
-        {"rm", "let no further sandbox have one", root_rm, true},
-    };
+static const struct option_table mount_ls = {
+    .command = "mount ls",
+    .about =
+        "Lists the directories that cove create --mount knows. Their paths are shown to root and\n"
+        "to who runs the engine.",
+    OPTION_ROWS(ls_rows),
+};
 
-    return cmd_verb("root", verbs, sizeof(verbs) / sizeof(verbs[0]), argc, argv);
-}
+static const struct option_table mount_rm = {
+    .command = "mount rm",
+    .usage = "MOUNT",
+    .about = "Lets no further sandbox have this directory. What is in it stays as it is.",
+    OPTION_ROWS(plain_rows),
+    .words = 1,
+    .words_least = 1,
+};
 
-int cmd_mount(int argc, char **argv)
-{
-    static const struct cmd verbs[] = {
-        {"add", "let sandboxes have a directory in them", mount_add, true},
-        {"ls", "list the directories there are", mount_ls, true},
-        {"rm", "let no further sandbox have one", mount_rm, true},
-    };
+static const struct cmd mount_verbs[] = {
+    {"add", "let sandboxes have a directory in them", named_add, &mount_add, &mounts, NULL, 0},
+    {"ls", "list the directories there are", named_ls, &mount_ls, &mounts, NULL, 0},
+    {"rm", "let no further sandbox have one", named_rm, &mount_rm, &mounts, NULL, 0},
+};
 
-    return cmd_verb("mount", verbs, sizeof(verbs) / sizeof(verbs[0]), argc, argv);
-}
+const struct cmd cmd_mount = {.name = "mount",
+                              .summary = "say which directories sandboxes may be given",
+                              .verbs = mount_verbs,
+                              .verbs_count = sizeof(mount_verbs) / sizeof(mount_verbs[0])};

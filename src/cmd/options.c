@@ -20,34 +20,13 @@ int option_no_memory(struct error *err)
                      "memory: the machine has none left for this; end something and try again");
 }
 
-int option_take_help(void *into, const char *value, struct error *err)
-{
-    struct options_common *common = into;
-
-    (void)value;
-    (void)err;
-    common->help = true;
-    return 0;
-}
-
-int option_take_json(void *into, const char *value, struct error *err)
-{
-    struct options_common *common = into;
-
-    (void)value;
-    (void)err;
-    common->json = true;
-    return 0;
-}
-
-static bool word_is_option(const char *word)
+bool option_is_one(const char *word)
 {
     return word[0] == '-' && word[1] != '\0' && strcmp(word, "--") != 0;
 }
 
-/* The row for a word such as "--memory", "--memory=1G" or "-m"; `value` is what follows the '='. */
-static const struct option_row *option_find(const struct option_table *table, const char *word,
-                                            const char **value)
+const struct option_row *option_find(const struct option_table *table, const char *word,
+                                     const char **value)
 {
     bool is_letter = word[1] != '-';
     const char *name = word + 2;
@@ -94,12 +73,44 @@ static int option_unknown(const struct option_table *table, const char *word, st
                      name, table->command);
 }
 
+/* "-it" as "-i -t": switches whose letters are written together. 1; 0 where it is none such, -1. */
+static int letters_take(const struct option_table *table, void *into, const char *word,
+                        struct error *err)
+{
+    const struct option_row *row;
+    char one[3] = "-";
+    const char *value;
+
+    if (word[1] == '-' || word[2] == '\0')
+        return 0;
+    for (const char *letter = word + 1; *letter != '\0'; letter++) {
+        one[1] = *letter;
+        row = option_find(table, one, &value);
+        if (row == NULL || row->argument != NULL)
+            return 0;
+    }
+    for (const char *letter = word + 1; *letter != '\0'; letter++) {
+        one[1] = *letter;
+        row = option_find(table, one, &value);
+        if (row->take == NULL)
+            *(bool *)((char *)into + row->at) = true;
+        else if (row->take(into, NULL, err) < 0)
+            return -1;
+    }
+    return 1;
+}
+
 static int option_take(const struct option_table *table, void *into, char **argv, int *at,
                        struct error *err)
 {
     const char *value;
     const struct option_row *row = option_find(table, argv[*at], &value);
+    int letters = row == NULL ? letters_take(table, into, argv[*at], err) : 0;
 
+    if (letters != 0) {
+        *at += 1;
+        return letters < 0 ? -1 : 0;
+    }
     if (row == NULL)
         return option_unknown(table, argv[*at], err);
     if (row->argument == NULL && value != NULL)
@@ -113,7 +124,13 @@ static int option_take(const struct option_table *table, void *into, char **argv
         *at += 1;
     }
     *at += 1;
-    return row->take(into, value, err);
+    if (row->take != NULL)
+        return row->take(into, value, err);
+    if (row->argument == NULL)
+        *(bool *)((char *)into + row->at) = true;
+    else
+        *(const char **)((char *)into + row->at) = value;
+    return 0;
 }
 
 static int word_too_many(const struct option_table *table, const char *word, struct error *err)
@@ -133,7 +150,7 @@ int options_parse(const struct option_table *table, void *into, int argc, char *
 
     *words = (struct option_words){0};
     while (at < argc) {
-        if (!ended && word_is_option(argv[at])) {
+        if (!ended && option_is_one(argv[at])) {
             if (option_take(table, into, argv, &at, err) < 0)
                 return -1;
             continue;
@@ -186,7 +203,7 @@ bool options_begin(const struct option_table *table, void *into, int argc, char 
 
 bool options_have(const struct option_table *table, const char *name, int argc, char **argv)
 {
-    for (int at = 1; at < argc && word_is_option(argv[at]); at++) {
+    for (int at = 1; at < argc && option_is_one(argv[at]); at++) {
         const char *value;
         const struct option_row *row = option_find(table, argv[at], &value);
 
@@ -221,6 +238,34 @@ static void help_wrap(FILE *out, const char *text, size_t indent, size_t width)
     (void)fputc('\n', out);
 }
 
+void option_name(const struct option_row *row, char name[OPTION_NAME_MAX])
+{
+    char letter[8] = "";
+
+    if (row->letter != 0)
+        (void)snprintf(letter, sizeof(letter), "-%c, ", row->letter);
+    (void)snprintf(name, OPTION_NAME_MAX, "%s--%s%s%s", letter, row->name,
+                   row->argument == NULL ? "" : " ", row->argument == NULL ? "" : row->argument);
+}
+
+void option_text(const struct option_row *row, char text[OPTION_TEXT_MAX])
+{
+    if (row->fallback == NULL)
+        (void)snprintf(text, OPTION_TEXT_MAX, "%s", row->help);
+    else
+        (void)snprintf(text, OPTION_TEXT_MAX, "%s (default: %s)", row->help, row->fallback);
+}
+
+void option_lines(FILE *out, const char *lines)
+{
+    while (*lines != '\0') {
+        size_t length = strcspn(lines, "\n");
+
+        (void)fprintf(out, "  %.*s\n", (int)length, lines);
+        lines += length + (lines[length] == '\n' ? 1 : 0);
+    }
+}
+
 char *options_help(const struct option_table *table)
 {
     enum { left = 29, right = 66 };
@@ -230,28 +275,26 @@ char *options_help(const struct option_table *table)
 
     if (out == NULL)
         return NULL;
-    (void)fputs(table->head, out);
+    (void)fprintf(out, "Usage: cove %s [options]%s%s\n\n%s\n\nOptions:\n", table->command,
+                  table->usage == NULL ? "" : " ", table->usage == NULL ? "" : table->usage,
+                  table->about);
     for (size_t i = 0; i < table->rows_count; i++) {
-        const struct option_row *row = &table->rows[i];
-        char letter[8] = "";
-        char name[64];
-        char help[512];
+        char name[OPTION_NAME_MAX];
+        char help[OPTION_TEXT_MAX];
 
-        if (row->letter != 0)
-            (void)snprintf(letter, sizeof(letter), "-%c, ", row->letter);
-        (void)snprintf(name, sizeof(name), "%s--%s%s%s", letter, row->name,
-                       row->argument == NULL ? "" : " ",
-                       row->argument == NULL ? "" : row->argument);
-        (void)snprintf(
-            help, sizeof(help), "%s%s%s%s", row->help,
-            row->fallback == NULL ? "" : " (default: ", row->fallback == NULL ? "" : row->fallback,
-            row->fallback == NULL ? "" : ")");
+        option_name(&table->rows[i], name);
+        option_text(&table->rows[i], help);
         (void)fprintf(out, "  %-*s", left - 2, name);
         if (strlen(name) > left - 3)
             (void)fprintf(out, "\n%*s", left, "");
         help_wrap(out, help, left, right);
     }
-    (void)fputs(table->tail, out);
+    if (table->notes != NULL)
+        (void)fprintf(out, "\n%s\n", table->notes);
+    if (table->examples != NULL) {
+        (void)fputs("\nExamples:\n", out);
+        option_lines(out, table->examples);
+    }
     if (fclose(out) != 0) {
         free(text);
         return NULL;

@@ -8,6 +8,7 @@
 
 #include <stdbool.h>
 #include <stddef.h>
+#include <stdio.h>
 
 #define OPTIONS_WORDS_MAX 2
 
@@ -16,15 +17,30 @@ struct option_row {
     const char *argument; /* NULL: a switch */
     const char *fallback; /* what holds without it; NULL: nothing to say */
     const char *help;
-    /* `into` is what options_parse() was given; `value` is NULL for a switch. */
+    /* `into` is what options_parse() was given; `value` is NULL for a switch. NULL: it is kept as it
+     * is, a switch in a bool, a value in a const char *, `at` in `into`. */
     int (*take)(void *into, const char *value, struct error *err);
     char letter; /* "-e"; 0: none */
+    size_t at;
 };
 
+/* The rows that most commands have. */
+#define OPTION_JSON(what)                                                        \
+    {                                                                            \
+        "json", NULL, NULL, what, NULL, 0, offsetof(struct options_common, json) \
+    }
+#define OPTION_HELP                                                                        \
+    {                                                                                      \
+        "help", NULL, NULL, "print this", NULL, 'h', offsetof(struct options_common, help) \
+    }
+#define OPTION_ROWS(list) .rows = (list), .rows_count = sizeof(list) / sizeof((list)[0])
+
 struct option_table {
-    const char *command;     /* "run", "key new" */
-    const char *usage;       /* of its words: "SANDBOX [PROCESS]" */
-    const char *head, *tail; /* of the help, around the options */
+    const char *command;  /* "run", "key new" */
+    const char *usage;    /* of its words: "SANDBOX [PROCESS]"; NULL: none */
+    const char *about;    /* what it does, in lines for a terminal */
+    const char *notes;    /* what is to be said after the options; NULL: nothing */
+    const char *examples; /* a line each, for a shell; NULL: none */
     const struct option_row *rows;
     size_t rows_count;
     size_t words; /* that are no options, at most */
@@ -58,15 +74,25 @@ bool options_begin(const struct option_table *table, void *into, int argc, char 
 /* Whether the switch `name` is there, even if the words do not parse. */
 bool options_have(const struct option_table *table, const char *name, int argc, char **argv);
 
+/* Its row for a word such as "--memory", "--memory=1G" or "-m", or NULL; `value` is what follows the '='. */
+const struct option_row *option_find(const struct option_table *table, const char *word,
+                                     const char **value);
+bool option_is_one(const char *word);
+
+/* "-m, --memory SIZE" and what it does, as in the help. */
+#define OPTION_NAME_MAX 64
+void option_name(const struct option_row *row, char name[OPTION_NAME_MAX]);
+#define OPTION_TEXT_MAX 512
+void option_text(const struct option_row *row, char text[OPTION_TEXT_MAX]);
+
+/* Writes each of these lines after two spaces, as it stands in a help. */
+void option_lines(FILE *out, const char *lines);
+
 /* The text of `cove COMMAND --help`, to be freed; NULL if there is no memory. */
 char *options_help(const struct option_table *table);
 
 /* Prints it; the exit status of cove. */
 int options_help_print(const struct option_table *table);
-
-/* For `take`: of struct options_common. */
-int option_take_help(void *into, const char *value, struct error *err);
-int option_take_json(void *into, const char *value, struct error *err);
 
 /* "--NAME VALUE: CAUSE; REMEDY"; returns -1. */
 int option_bad_value(struct error *err, const char *name, const char *value, const char *cause,

@@ -6,23 +6,18 @@
 #include <stdio.h>
 
 static const struct option_row rows[] = {
-    {"json", NULL, NULL, "print them as the API has them", option_take_json, 0},
-    {"help", NULL, NULL, "print this", option_take_help, 'h'},
+    OPTION_JSON("print them as the API has them"),
+    OPTION_HELP,
 };
 
 static const struct option_table table = {
     .command = "ps",
     .usage = "SANDBOX",
-    .head =
-        "Usage: cove ps [options] SANDBOX\n"
-        "\n"
+    .about =
         "Lists the commands that were started in a sandbox. Those that have ended are kept for\n"
-        "a while, with their output: cove logs.\n"
-        "\n"
-        "Options:\n",
-    .tail = "",
-    .rows = rows,
-    .rows_count = sizeof(rows) / sizeof(rows[0]),
+        "a while, with their output: cove logs.",
+
+    OPTION_ROWS(rows),
     .words = 1,
     .words_least = 1,
 };
@@ -55,7 +50,7 @@ static void process_show(struct show_table *shown, const struct doc *process)
         show_cell_number(shown, number);
     else
         show_cell(shown, NULL);
-    show_cell(shown, doc_text(process, "state"));
+    show_cell_state(shown, doc_text(process, "state"));
     show_cell(shown, end_of(process, value));
     show_cell(shown, show_age(doc_text(process, "started_at"), value));
     (void)snprintf(value, sizeof(value), "%.1fs", doc_real(process, "cpu_ms") / 1000.0);
@@ -74,31 +69,26 @@ static int processes_show(const struct doc *processes, struct error *err)
     return show_table_print(&shown, err);
 }
 
-static int ps_run(const char *word, bool json, struct error *err)
+static int ps_call(struct client *client, void *options, const struct option_words *words,
+                   struct error *err)
 {
-    _cleanup_client_ struct client *client = NULL;
-    _cleanup_doc_ struct doc *answer = NULL;
+    const struct options_common *common = options;
+    _cleanup_doc_ struct doc *processes = NULL;
     char path[API_PATH_MAX];
-    const struct client_request request = {.path = path};
 
-    if (api_sandbox_path(path, word, "/processes", err) < 0 || client_open(&client, err) < 0 ||
-        client_call(client, &request, &answer, err) < 0)
+    if (api_sandbox_path(path, words->word[0], "/processes", err) < 0 ||
+        api_list(client, path, "processes", &processes, err) < 0)
         return -1;
-    if (!doc_is_array(doc_get(answer, "processes")))
-        return error_set(err, "bad_answer", 0,
-                         "the server's list of processes is none; check that COVE_URL leads to "
-                         "cove");
-    return json ? doc_print(answer, err) : processes_show(doc_get(answer, "processes"), err);
+    return common->json ? api_list_print("processes", processes, err)
+                        : processes_show(processes, err);
 }
 
-int cmd_ps(int argc, char **argv)
+static int ps_run(const struct cmd *cmd, int argc, char **argv)
 {
     struct options_common options = {0};
-    struct option_words words;
-    struct error err;
-    int status;
 
-    if (!options_begin(&table, &options, argc, argv, &words, &status))
-        return status;
-    return ps_run(words.word[0], options.json, &err) < 0 ? api_fail(&err) : 0;
+    return api_command(cmd, argc, argv, &options, ps_call);
 }
+
+const struct cmd cmd_ps = {
+    .name = "ps", .summary = "list the commands of a sandbox", .run = ps_run, .table = &table};

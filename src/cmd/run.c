@@ -552,14 +552,7 @@ static int run_box(struct run *run)
     return status;
 }
 
-static int help_print(void)
-{
-    _cleanup_free_ char *text = run_options_help();
-
-    return text != NULL && cmd_print(text, strlen(text)) == 0 ? 0 : CMD_FAILED;
-}
-
-int cmd_run(int argc, char **argv)
+static int run_main(const struct cmd *cmd, int argc, char **argv)
 {
     struct run run;
     int result;
@@ -578,7 +571,7 @@ int cmd_run(int argc, char **argv)
     if (run_options_parse(&run.options, argc, argv, &run.error) < 0)
         result = run_fail(&run.error, run_options_wants_json(argc, argv));
     else if (run.options.help)
-        result = help_print();
+        result = options_help_print(cmd->table);
     else {
         scope_obtain(argv);
         result = run_box(&run);
@@ -587,3 +580,8 @@ int cmd_run(int argc, char **argv)
     run_options_free(&run.options);
     return result;
 }
+
+const struct cmd cmd_run = {.name = "run",
+                            .summary = "run one command in a fresh box",
+                            .run = run_main,
+                            .table = &run_options_table};

@@ -143,19 +143,9 @@ static json_t *error_json(const struct error *err)
 static int object_print(json_t *object)
 {
     char *text = json_dumps(object, JSON_COMPACT | JSON_REAL_PRECISION(15));
-    size_t size;
-    int result;
 
     json_decref(object);
-    if (text == NULL) {
-        errno = ENOMEM;
-        return -1;
-    }
-    size = strlen(text);
-    text[size] = '\n'; /* in place of the NUL: one write, no second copy */
-    result = cmd_print(text, size + 1);
-    free(text);
-    return result;
+    return cmd_print_line(text);
 }
 
 static int result_fill(json_t *object, const struct run_result *result,

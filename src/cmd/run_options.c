@@ -287,95 +287,65 @@ static int take_tty(void *into, const char *value, struct error *err)
     return 0;
 }
 
-static int take_json(void *into, const char *value, struct error *err)
-{
-    struct run_options *options = into;
-
-    (void)value;
-    (void)err;
-    options->json = true;
-    return 0;
-}
-
-static int take_help(void *into, const char *value, struct error *err)
-{
-    struct run_options *options = into;
-
-    (void)value;
-    (void)err;
-    options->help = true;
-    return 0;
-}
-
 static const struct option_row run_rows[] = {
     {"root", "DIR|IMAGE", "the host's /usr, /bin, /lib*, read-only",
      "root of the box: a directory or an erofs image; what the command changes in it is kept "
      "apart and thrown away",
-     take_root, 0},
+     take_root, 0, 0},
     {"workspace", "DIR[:ro]", NULL,
      "put DIR at /workspace and start there; what is written belongs to you outside",
-     take_workspace, 0},
+     take_workspace, 0, 0},
     {"mount", "SRC:DST[:ro]", NULL, "put SRC, a directory or a file, at DST; repeatable",
-     take_mount, 0},
+     take_mount, 0, 0},
     {"cwd", "DIR", "/workspace if there is one, else the home", "directory to start in", take_cwd,
-     'w'},
+     'w', 0},
     {"user", "USER[:GROUP]", "user; root with --privileges system",
-     "who runs the command, by name or number inside the box", take_user, 'u'},
+     "who runs the command, by name or number inside the box", take_user, 'u', 0},
     {"env", "NAME[=VALUE]", "PATH, HOME, USER, LANG and TERM only",
-     "set a variable; without a value, pass yours on; repeatable", take_env, 'e'},
-    {"hostname", "NAME", "box", "host name inside", take_hostname, 0},
+     "set a variable; without a value, pass yours on; repeatable", take_env, 'e', 0},
+    {"hostname", "NAME", "box", "host name inside", take_hostname, 0, 0},
     {"privileges", "plain|system", "plain",
      "plain: no privilege at all; system: root inside the box, for apt, su and sudo",
-     take_privileges, 0},
+     take_privileges, 0, 0},
     {"allow-level", "full|no-fresh-proc", "full",
-     "the weakest level to run at; cove doctor says which this host has", take_allow_level, 0},
+     "the weakest level to run at; cove doctor says which this host has", take_allow_level, 0, 0},
     {"memory", "SIZE", "2G, or half of the machine's if that is less",
-     "memory of all processes together", take_memory, 0},
-    {"cpus", "NUMBER", "all", "CPUs, such as 2 or 0.5", take_cpus, 0},
-    {"pids", "NUMBER", "1024", "processes and threads", take_pids, 0},
+     "memory of all processes together", take_memory, 0, 0},
+    {"cpus", "NUMBER", "all", "CPUs, such as 2 or 0.5", take_cpus, 0, 0},
+    {"pids", "NUMBER", "1024", "processes and threads", take_pids, 0, 0},
     {"disk", "SIZE[,INODES]", "1G,262144",
-     "what the command may write outside its mounts, /tmp too; held in memory", take_disk, 0},
+     "what the command may write outside its mounts, /tmp too; held in memory", take_disk, 0, 0},
     {"timeout", "TIME", "none", "kill everything after this long, such as 90s or 1.5m; exit 124",
-     take_timeout, 0},
+     take_timeout, 0, 0},
     {"output-limit", "SIZE", "8M", "newest bytes kept of each output stream, with --json",
-     take_output_limit, 0},
-    {"net", "none", "none", "network; none is all there is in this version", take_net, 0},
-    {"tty", NULL, NULL, "give the command a terminal of its own", take_tty, 0},
-    {"json", NULL, NULL, "print one JSON object with the result and the output", take_json, 0},
-    {"help", NULL, NULL, "print this", take_help, 'h'},
+     take_output_limit, 0, 0},
+    {"net", "none", "none", "network; none is all there is in this version", take_net, 0, 0},
+    {"tty", NULL, NULL, "give the command a terminal of its own", take_tty, 0, 0},
+    {"json", NULL, NULL, "print one JSON object with the result and the output", NULL, 0,
+     offsetof(struct run_options, json)},
+    {"help", NULL, NULL, "print this", NULL, 'h', offsetof(struct run_options, help)},
 };
 
-static const char help_head[] =
-    "Usage: cove run [options] [--] COMMAND [ARG...]\n"
-    "\n"
-    "Runs one command in a fresh box: it sees a root of its own, no network and none of your\n"
-    "files, and whatever it leaves running dies when it ends.\n"
-    "\n"
-    "Options:\n";
-
-static const char help_tail[] =
-    "\n"
-    "SIZE is bytes, or has a K, M, G or T; TIME is seconds, or has ms, s, m or h.\n"
-    "\n"
-    "In a box with a writable workspace or mount no set-id file can be made, because it would be\n"
-    "one outside too: a package that ships set-id programs does not install there, even with\n"
-    "--privileges system.\n"
-    "\n"
-    "Exit status: the command's own; 128+N if signal N killed it; 124 at the timeout; 125 if cove\n"
-    "itself failed; 126 if the command cannot be executed; 127 if it is not there.\n"
-    "\n"
-    "Examples:\n"
-    "  cove run -- sh -c 'id; ls /home'\n"
-    "  cove run --workspace . --timeout 10m -- make test\n"
-    "  cove run --json --memory 256M --timeout 5s -- python3 -c 'print(6 * 7)'\n"
-    "  cove run --root ./debian --privileges system --tty -- bash\n";
-
-static const struct option_table run_table = {
+const struct option_table run_options_table = {
     .command = "run",
-    .head = help_head,
-    .tail = help_tail,
-    .rows = run_rows,
-    .rows_count = sizeof(run_rows) / sizeof(run_rows[0]),
+    .usage = "[--] COMMAND [ARG...]",
+    .about =
+        "Runs one command in a fresh box: it sees a root of its own, no network and none of your\n"
+        "files, and whatever it leaves running dies when it ends.",
+    .notes =
+        "SIZE is bytes, or has a K, M, G or T; TIME is seconds, or has ms, s, m or h.\n"
+        "\n"
+        "In a box with a writable workspace or mount no set-id file can be made, because it would be\n"
+        "one outside too: a package that ships set-id programs does not install there, even with\n"
+        "--privileges system.\n"
+        "\n"
+        "Exit status: the command's own; 128+N if signal N killed it; 124 at the timeout; 125 if cove\n"
+        "itself failed; 126 if the command cannot be executed; 127 if it is not there.",
+    .examples = "cove run -- sh -c 'id; ls /home'\n"
+                "cove run --workspace . --timeout 10m -- make test\n"
+                "cove run --json --memory 256M --timeout 5s -- python3 -c 'print(6 * 7)'\n"
+                "cove run --root ./debian --privileges system --tty -- bash",
+    OPTION_ROWS(run_rows),
     .command_follows = true,
 };
 
@@ -430,7 +400,7 @@ int run_options_parse(struct run_options *options, int argc, char **argv, struct
         .spec.limits.disk_bytes = RUN_DISK_BYTES,
         .spec.limits.disk_inodes = RUN_DISK_INODES,
     };
-    if (options_parse(&run_table, options, argc, argv, &words, err) < 0)
+    if (options_parse(&run_options_table, options, argc, argv, &words, err) < 0)
         return -1;
     options->command = words.rest;
     return options->help ? 0 : options_finish(options, err);
@@ -438,12 +408,7 @@ int run_options_parse(struct run_options *options, int argc, char **argv, struct
 
 bool run_options_wants_json(int argc, char **argv)
 {
-    return options_have(&run_table, "json", argc, argv);
-}
-
-char *run_options_help(void)
-{
-    return options_help(&run_table);
+    return options_have(&run_options_table, "json", argc, argv);
 }
 
 void run_options_free(struct run_options *options)

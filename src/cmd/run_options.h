@@ -6,6 +6,7 @@
 
 #include "base/err.h"
 #include "box/box.h"
+#include "cmd/options.h"
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -47,5 +48,4 @@ bool run_options_wants_json(int argc, char **argv);
 
 void run_options_free(struct run_options *options);
 
-/* The text of `cove run --help`, to be freed; NULL if there is no memory. */
-char *run_options_help(void);
+extern const struct option_table run_options_table;

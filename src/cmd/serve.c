@@ -1,7 +1,9 @@
 /* `cove serve`: becomes the keeper, which starts the engine. Nothing is done here that the keeper would
  * have to trust: it reads its options itself. */
 #include "cmd/cmd.h"
+#include "cmd/options.h"
 #include "cmd/scope.h"
+#include "keeper/words.h"
 
 #include <errno.h>
 #include <limits.h>
@@ -12,13 +14,27 @@
 /* Beside cove, as it is built, or where it is installed. */
 static const char *const places[] = {"cove-keeper", "../libexec/cove/cove-keeper"};
 
-int cmd_serve(int argc, char **argv)
+#define ROW(name, enumerator, argument, fallback, help) \
+    {name, argument, fallback, help, NULL, 0, 0},
+static const struct option_row rows[] = {KEEPER_WORDS(ROW)};
+
+static const struct option_table table = {
+    .command = "serve",
+    .about =
+        "Runs the engine, behind an API: HTTP at an address and on a unix socket. It stays in the\n"
+        "foreground and logs to standard error; SIGTERM ends it with all that runs in it. Who\n"
+        "uses sandboxes on one machine needs no server of his own: one starts by itself.",
+    OPTION_ROWS(rows),
+};
+
+static int serve_run(const struct cmd *cmd, int argc, char **argv)
 {
     char self[PATH_MAX], path[PATH_MAX + 64];
     ssize_t length = readlink("/proc/self/exe", self, sizeof(self) - 1);
     char *slash;
 
-    (void)argc;
+    if (options_have(cmd->table, "help", argc, argv))
+        return options_help_print(cmd->table);
     if (length <= 0) {
         cmd_say("serve: cannot find out where cove lies: %s", strerror(errno)); // NOLINT
         return CMD_FAILED;
@@ -37,3 +53,9 @@ int cmd_serve(int argc, char **argv)
             strerror(errno)); // NOLINT(concurrency-mt-unsafe): there is one thread
     return CMD_FAILED;
 }
+
+const struct cmd cmd_serve = {
+    .name = "serve",
+    .summary = "run the server: the engine of sandboxes that live, behind an API",
+    .run = serve_run,
+    .table = &table};

@@ -12,6 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
+#include <unistd.h>
 
 #define CELL_MAX 1024 /* bytes that are kept of one */
 #define COLUMN_MAX 48 /* characters; the last column has no limit */
@@ -72,10 +73,16 @@ void show_escape(char *into, size_t size, const char *text)
 
 /* ---- tables ---- */
 
-static void cell_add(struct show_table *table, const char *text)
+/* How a terminal is told; in the order of enum show_colour. */
+static const char *const colours[] = {"", "\033[1m", "\033[32m", "\033[33m", "\033[31m", "\033[2m"};
+
+/* Each begins with its colour, as a character that no shown text has, and ends with a NUL. */
+static void cell_add(struct show_table *table, enum show_colour colour, const char *text)
 {
-    if (table->cells != NULL)
-        (void)fwrite(text, 1, strlen(text) + 1, table->cells); /* what failed is told at its end */
+    if (table->cells != NULL) { /* what failed is told at its end */
+        (void)fputc((int)colour + 1, table->cells);
+        (void)fwrite(text, 1, strlen(text) + 1, table->cells);
+    }
     table->count++;
 }
 
@@ -84,15 +91,37 @@ void show_table_begin(struct show_table *table, size_t columns, const char *cons
     *table = (struct show_table){.columns = columns};
     table->cells = open_memstream(&table->text, &table->size);
     for (size_t i = 0; headings != NULL && i < columns; i++)
-        cell_add(table, headings[i]);
+        cell_add(table, SHOW_BOLD, headings[i]);
 }
 
-void show_cell(struct show_table *table, const char *text)
+void show_cell_in(struct show_table *table, enum show_colour colour, const char *text)
 {
     char shown[CELL_MAX];
 
     show_escape(shown, sizeof(shown), text == NULL ? "-" : text);
-    cell_add(table, shown);
+    cell_add(table, colour, shown);
+}
+
+void show_cell(struct show_table *table, const char *text)
+{
+    show_cell_in(table, SHOW_PLAIN, text);
+}
+
+void show_cell_state(struct show_table *table, const char *state)
+{
+    static const struct {
+        const char *state;
+        enum show_colour colour;
+    } known[] = {
+        {"running", SHOW_GREEN}, {"creating", SHOW_YELLOW}, {"starting", SHOW_YELLOW},
+        {"error", SHOW_RED},     {"stopped", SHOW_DIM},     {"exited", SHOW_DIM},
+    };
+    enum show_colour colour = SHOW_PLAIN;
+
+    for (size_t i = 0; state != NULL && i < sizeof(known) / sizeof(known[0]); i++)
+        if (strcmp(state, known[i].state) == 0)
+            colour = known[i].colour;
+    show_cell_in(table, colour, state);
 }
 
 void show_cell_number(struct show_table *table, uint64_t number)
@@ -100,7 +129,7 @@ void show_cell_number(struct show_table *table, uint64_t number)
     char text[SHOW_VALUE_MAX];
 
     (void)snprintf(text, sizeof(text), "%llu", (unsigned long long)number);
-    cell_add(table, text);
+    cell_add(table, SHOW_PLAIN, text);
 }
 
 /* Characters of a text that is UTF-8. */
@@ -113,39 +142,38 @@ static size_t text_width(const char *text)
     return width;
 }
 
-/* Writes a cell; too long ones lose their end, which is then said. */
-static void cell_write(FILE *out, const char *text, size_t width, bool is_last)
+/* Writes a cell, which begins with its colour; too long ones lose their end, which is then said. */
+static void cell_write(FILE *out, const char *cell, bool has_colours, size_t width, bool is_last)
 {
-    size_t written = 0;
+    const char *text = cell + 1;
+    const char *colour = has_colours ? colours[cell[0] - 1] : "";
+    size_t own = text_width(text);
+    size_t bytes = strlen(text);
+    bool is_cut = !is_last && own > width;
 
-    if (is_last) {
-        (void)fputs(text, out);
-        return;
-    }
-    if (text_width(text) > width) {
-        size_t bytes = 0;
-
+    if (is_cut) {
+        bytes = 0;
         for (size_t characters = 0; characters < width - 3; characters++)
             do
                 bytes++;
             while (((unsigned char)text[bytes] & 0xc0U) == 0x80U);
-        (void)fprintf(out, "%.*s...", (int)bytes, text);
-        written = width;
-    } else {
-        (void)fputs(text, out);
-        written = text_width(text);
+        own = width;
     }
-    (void)fprintf(out, "%*s", (int)(width - written + SPACE_BETWEEN), "");
+    (void)fprintf(out, "%s%.*s%s%s", colour, (int)bytes, text, is_cut ? "..." : "",
+                  colour[0] == '\0' ? "" : "\033[0m");
+    if (!is_last)
+        (void)fprintf(out, "%*s", (int)(width - own + SPACE_BETWEEN), "");
 }
 
 static void table_write(const struct show_table *table, FILE *out)
 {
+    bool has_colours = cmd_has_colours(STDOUT_FILENO);
     size_t widths[SHOW_COLUMNS_MAX] = {0};
     const char *cell = table->text;
 
     for (size_t i = 0; i < table->count; i++, cell += strlen(cell) + 1) {
         size_t *width = &widths[i % table->columns];
-        size_t own = text_width(cell);
+        size_t own = text_width(cell + 1);
 
         if (own > *width)
             *width = own > COLUMN_MAX ? COLUMN_MAX : own;
@@ -154,7 +182,7 @@ static void table_write(const struct show_table *table, FILE *out)
     for (size_t i = 0; i < table->count; i++, cell += strlen(cell) + 1) {
         bool is_last = i % table->columns == table->columns - 1;
 
-        cell_write(out, cell, widths[i % table->columns], is_last);
+        cell_write(out, cell, has_colours, widths[i % table->columns], is_last);
         if (is_last)
             (void)fputc('\n', out);
     }
@@ -178,11 +206,9 @@ void show_table_free(struct show_table *table)
     *table = (struct show_table){0};
 }
 
-int show_table_print(struct show_table *table, struct error *err)
+int show_table_text(struct show_table *table, char **text, size_t *size, struct error *err)
 {
-    _cleanup_free_ char *text = NULL;
-    size_t size = 0;
-    FILE *out = cells_close(table) ? open_memstream(&text, &size) : NULL;
+    FILE *out = cells_close(table) ? open_memstream(text, size) : NULL;
     bool is_made = false;
 
     if (out != NULL) {
@@ -190,11 +216,17 @@ int show_table_print(struct show_table *table, struct error *err)
         is_made = fclose(out) == 0;
     }
     show_table_free(table);
-    if (!is_made)
-        return option_no_memory(err);
-    if (cmd_print(text, size) < 0)
-        return error_set(err, "stdio", errno, "standard output: it cannot be written");
-    return 0;
+    return is_made ? 0 : option_no_memory(err);
+}
+
+int show_table_print(struct show_table *table, struct error *err)
+{
+    _cleanup_free_ char *text = NULL;
+    size_t size = 0;
+
+    if (show_table_text(table, &text, &size, err) < 0)
+        return -1;
+    return cmd_out(text, size, err);
 }
 
 /* ---- values ---- */

@@ -19,6 +19,9 @@ void show_escape(char *into, size_t size, const char *text);
 
 #define SHOW_COLUMNS_MAX 10
 
+/* Seen on terminals alone. */
+enum show_colour { SHOW_PLAIN, SHOW_BOLD, SHOW_GREEN, SHOW_YELLOW, SHOW_RED, SHOW_DIM };
+
 struct show_table {
     size_t columns;
     size_t count; /* of cells */
@@ -32,12 +35,17 @@ void show_table_begin(struct show_table *table, size_t columns, const char *cons
 
 /* The next cell; NULL is "-". Anybody's text. */
 void show_cell(struct show_table *table, const char *text);
+void show_cell_in(struct show_table *table, enum show_colour colour, const char *text);
+void show_cell_state(struct show_table *table, const char *state); /* in its colour */
 void show_cell_number(struct show_table *table, uint64_t number);
 
 void show_table_free(struct show_table *table);
 
 /* Prints it aligned, and frees it; a table that has only headings, too. */
 int show_table_print(struct show_table *table, struct error *err);
+
+/* The same into a text, to be freed. */
+int show_table_text(struct show_table *table, char **text, size_t *size, struct error *err);
 
 /* ---- values ---- */
 

@@ -1,5 +1,4 @@
 /* `cove wait`: waits for the end of a command and ends as that did. */
-#include "base/clock.h"
 #include "base/parse.h"
 #include "cmd/api.h"
 #include "cmd/cmd.h"
@@ -8,8 +7,7 @@
 #include <string.h>
 #include <time.h>
 
-#define AGAIN_MS 30000 /* how long a server that went away is looked for */
-#define AGAIN_PAUSE_MS 200
+#define PAUSE_MS 200
 #define ROUND_MS 20000 /* one request; what stands between us and the server may cut longer ones */
 
 struct wait {
@@ -23,31 +21,21 @@ static int take_timeout(void *into, const char *value, struct error *err)
 }
 
 static const struct option_row rows[] = {
-    {"timeout", "TIME", "none", "wait no longer than this; exit 124", take_timeout, 0},
-    {"json", NULL, NULL, "print the process as the API has it", option_take_json, 0},
-    {"help", NULL, NULL, "print this", option_take_help, 'h'},
+    {"timeout", "TIME", "none", "wait no longer than this; exit 124", take_timeout, 0, 0},
+    OPTION_JSON("print the process as the API has it"),
+    OPTION_HELP,
 };
 
 static const struct option_table table = {
     .command = "wait",
     .usage = "SANDBOX PROCESS",
-    .head = "Usage: cove wait [options] SANDBOX PROCESS\n"
-            "\n"
-            "Waits until a command of a sandbox has ended, and exits with its status: 128+N if\n"
-            "signal N killed it, 124 if its time or that of --timeout was up, 125 if cove failed.\n"
-            "\n"
-            "Options:\n",
-    .tail = "",
-    .rows = rows,
-    .rows_count = sizeof(rows) / sizeof(rows[0]),
+    .about = "Waits until a command of a sandbox has ended, and exits with its status: 128+N if\n"
+             "signal N killed it, 124 if its time or that of --timeout was up, 125 if cove failed.",
+
+    OPTION_ROWS(rows),
     .words = 2,
     .words_least = 2,
 };
-
-static uint64_t now_ms(void)
-{
-    return clock_monotonic_ns() / 1000000;
-}
 
 /* Fetches the Process when it has ended, or as it is at the deadline (0: none). */
 static int process_wait(struct client *client, const struct option_words *words, uint64_t deadline,
@@ -55,11 +43,11 @@ static int process_wait(struct client *client, const struct option_words *words,
 {
     char path[API_PATH_MAX + 64];
     const struct client_request request = {.path = path};
-    const struct timespec pause = {.tv_nsec = AGAIN_PAUSE_MS * 1000000L};
-    uint64_t heard = now_ms();
+    const struct timespec pause = {.tv_nsec = PAUSE_MS * 1000000L};
+    uint64_t heard = api_now_ms();
 
     for (;;) {
-        uint64_t now = now_ms();
+        uint64_t now = api_now_ms();
         uint64_t round = deadline == 0 || deadline > now + ROUND_MS ? ROUND_MS
                          : deadline > now                           ? deadline - now
                                                                     : 1;
@@ -68,38 +56,41 @@ static int process_wait(struct client *client, const struct option_words *words,
             return -1;
         (void)snprintf(path + strlen(path), 64, "?timeout_ms=%llu", (unsigned long long)round);
         if (client_call(client, &request, process, err) < 0) {
-            if (!client_may_come_back(err) || now - heard > AGAIN_MS)
+            if (!api_goes_on(client, heard, err))
                 return -1;
-            client_abandon(client);
-            (void)nanosleep(&pause, NULL);
             continue;
         }
-        heard = now_ms();
-        if (!api_process_runs(*process) || (deadline != 0 && now_ms() >= deadline))
+        heard = api_now_ms();
+        if (heard - now < PAUSE_MS && round > PAUSE_MS) /* one that does not wait */
+            (void)nanosleep(&pause, NULL);
+        if (!api_process_runs(*process) || (deadline != 0 && api_now_ms() >= deadline))
             return 0;
         doc_freep(process);
     }
 }
 
-int cmd_wait(int argc, char **argv)
+static int wait_call(struct client *client, void *into, const struct option_words *words,
+                     struct error *err)
 {
-    _cleanup_client_ struct client *client = NULL;
+    const struct wait *options = into;
+    uint64_t deadline = options->timeout_ms == 0 ? 0 : api_now_ms() + options->timeout_ms;
     _cleanup_doc_ struct doc *process = NULL;
-    struct wait options = {0};
-    struct option_words words;
-    struct error err;
-    uint64_t deadline;
-    int status;
 
-    if (!options_begin(&table, &options, argc, argv, &words, &status))
-        return status;
-    deadline = options.timeout_ms == 0 ? 0 : now_ms() + options.timeout_ms;
-    if (client_open(&client, &err) < 0 ||
-        process_wait(client, &words, deadline, &process, &err) < 0 ||
-        (options.common.json && doc_print(process, &err) < 0))
-        return api_fail(&err);
+    if (process_wait(client, words, deadline, &process, err) < 0 ||
+        (options->common.json && doc_print(process, err) < 0))
+        return -1;
     if (!api_process_runs(process))
         return api_process_status(process);
     cmd_say("the command still runs; wait longer with --timeout, or end it with cove kill");
     return API_EXIT_TIMED_OUT;
 }
+
+static int wait_run(const struct cmd *cmd, int argc, char **argv)
+{
+    struct wait options = {0};
+
+    return api_command(cmd, argc, argv, &options, wait_call);
+}
+
+const struct cmd cmd_wait = {
+    .name = "wait", .summary = "wait for the end of a command", .run = wait_run, .table = &table};

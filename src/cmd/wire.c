@@ -19,9 +19,10 @@ static int address_bad(struct error *err, const char *text, const char *cause)
     /* Whoever wrote a password into it shall not find that in a log. */
     const char *at = strrchr(text, '@');
 
-    return error_set(err, "bad_url", 0,
-                     "COVE_URL %.100s: %s; write http://HOST:PORT or unix:/PATH/cove.sock",
-                     at == NULL ? text : "with an @", cause);
+    return error_set(
+        err, "bad_url", 0,
+        "COVE_URL %.100s: %s; write https://HOST, http://HOST:PORT or unix:/PATH/cove.sock",
+        at == NULL ? text : "with an @", cause);
 }
 
 static bool has_only_visible(const char *text)
@@ -82,7 +83,7 @@ static int address_http(const char *text, const char *rest, struct wire_address 
     if (host_length == 0 || host_length >= sizeof(address->host))
         return address_bad(err, text, "it names no host");
     (void)snprintf(address->host, sizeof(address->host), "%.*s", (int)host_length, host);
-    (void)snprintf(address->port, sizeof(address->port), "80");
+    (void)snprintf(address->port, sizeof(address->port), "%s", address->is_tls ? "443" : "80");
     if (port[0] == ':') {
         (void)snprintf(address->port, sizeof(address->port), "%.*s", (int)strcspn(port + 1, "/"),
                        port + 1);
@@ -104,10 +105,10 @@ int wire_address_parse(const char *text, struct wire_address *address, struct er
         return address_unix(text, text + 5, address, err);
     if (strncasecmp(text, "http://", 7) == 0)
         return address_http(text, text + 7, address, err);
-    if (strncasecmp(text, "https://", 8) == 0)
-        return error_set(err, "not_yet", 0,
-                         "COVE_URL: https:// is not there in this version; use http:// to a "
-                         "loopback address, such as the near end of an ssh tunnel");
+    if (strncasecmp(text, "https://", 8) == 0) {
+        address->is_tls = true;
+        return address_http(text, text + 8, address, err);
+    }
     return address_bad(err, text, "it is no address of a server");
 }
 

@@ -18,6 +18,7 @@
 
 struct wire_address {
     bool is_unix;
+    bool is_tls;
     bool is_loopback;         /* as far as the name says */
     char path[WIRE_PATH_MAX]; /* of a unix socket */
     char host[WIRE_HOST_MAX]; /* to be looked up: without brackets */
@@ -25,7 +26,7 @@ struct wire_address {
     char header[WIRE_HOST_MAX + 8]; /* what to say as Host */
 };
 
-/* "http://HOST[:PORT][/]", "unix:/PATH" or "unix:///PATH". */
+/* "https://HOST[:PORT][/]", "http://HOST[:PORT][/]", "unix:/PATH" or "unix:///PATH". */
 int wire_address_parse(const char *text, struct wire_address *address, struct error *err);
 
 /* ---- the head of an answer ---- */

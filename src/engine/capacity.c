@@ -35,10 +35,11 @@ static void capacity_read(struct engine *engine)
     if (engine->capacity_read_ns != 0 && now - engine->capacity_read_ns < KEEP_NS)
         return;
     engine->capacity_read_ns = now;
-    engine->memory_available = memory_read();
-    engine->disk_available = UINT64_MAX;
-    if (fstatvfs(engine->options.directory, &disk) == 0)
-        engine->disk_available = (uint64_t)disk.f_bavail * disk.f_frsize;
+    engine->capacity = (struct engine_capacity){memory_read(), UINT64_MAX, UINT64_MAX};
+    if (fstatvfs(engine->options.directory, &disk) == 0) {
+        engine->capacity.disk_bytes = (uint64_t)disk.f_blocks * disk.f_frsize;
+        engine->capacity.disk_available = (uint64_t)disk.f_bavail * disk.f_frsize;
+    }
 }
 
 static int room(const char *what, uint64_t available, uint64_t headroom, struct error *err)
@@ -60,13 +61,20 @@ int capacity_check(struct engine *engine, struct error *err)
                          "sandboxes, or allow it more (LimitNOFILE=)",
                          FDS_HEADROOM);
     capacity_read(engine);
-    if (room("memory", engine->memory_available, engine->options.headroom_memory_bytes, err) != 0)
+    if (room("memory", engine->capacity.memory_available, engine->options.headroom_memory_bytes,
+             err) != 0)
         return -1;
-    return room("disk", engine->disk_available, engine->options.headroom_disk_bytes, err);
+    return room("disk", engine->capacity.disk_available, engine->options.headroom_disk_bytes, err);
 }
 
 bool capacity_disk_is_low(struct engine *engine)
 {
     capacity_read(engine);
-    return engine->disk_available < engine->options.headroom_disk_bytes;
+    return engine->capacity.disk_available < engine->options.headroom_disk_bytes;
+}
+
+void capacity_look(struct engine *engine, struct engine_capacity *capacity)
+{
+    capacity_read(engine);
+    *capacity = engine->capacity;
 }

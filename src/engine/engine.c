@@ -153,7 +153,8 @@ static void keeper_lost(void *arg, const struct error *err)
         next = sandbox->newer;
         if (sandbox->step == STEP_READY)
             start_give_up(sandbox, err);
-        else if (sandbox->record->state == SANDBOX_RUNNING && engine->is_ready)
+        else if ((sandbox->record->state == SANDBOX_RUNNING || sandbox->is_quiet) &&
+                 engine->is_ready)
             sandbox_fall(sandbox, "keeper_lost");
     }
     engine_settled(engine);
@@ -214,10 +215,10 @@ static int open_all(struct engine *engine, struct error *err)
     if (record_limits(&engine->options.defaults, &options->most, err) != 0)
         return -1;
     (void)snprintf(path, sizeof(path), "/proc/self/fd/%d/store", options->directory);
-    if (sandboxes_open(engine, err) != 0 ||
+    if (sandboxes_open(engine, err) != 0 || tool_programs_open(engine->programs, err) != 0 ||
         store_open(path, options->loop, &engine->store, err) != 0 ||
-        tenants_open(engine, err) != 0 || events_open(engine, err) != 0 ||
-        takeover_load(engine, err) != 0)
+        tenants_open(engine, err) != 0 || tokens_open(engine, err) != 0 ||
+        events_open(engine, err) != 0 || takeover_load(engine, err) != 0)
         return -1;
     pool_open(engine);
     keeper = fd_take(&engine->options.keeper);
@@ -236,6 +237,8 @@ int engine_open(const struct engine_options *options, struct engine **out,
 
     engine->options = *options;
     engine->sandboxes_dir = -1;
+    for (int i = 0; i < TOOL_PROGRAMS; i++)
+        engine->programs[i] = -1;
     engine->used_ns = clock_monotonic_ns();
     engine->opened = done;
     engine->opened_arg = arg;
@@ -265,6 +268,7 @@ void engine_free_if_done(struct engine *engine)
 {
     if (!engine->is_closed || engine->removals > 0)
         return;
+    tool_programs_close(engine->programs);
     fd_close(&engine->sandboxes_dir);
     fd_close(&engine->options.directory);
     free(engine);
@@ -314,13 +318,17 @@ void engine_close(struct engine *engine)
         keeper_client_close(engine->keeper);
     fd_close(&engine->options.keeper);
     fd_close(&engine->options.keeper_requests);
-    if (engine->store != NULL)
+    if (engine->store != NULL) {
+        events_end(engine);
         store_close(engine->store);
+    }
+    files_end_all(engine);
     sandboxes_close(engine);
     pool_close(engine);
     takeover_free(engine);
     later_close(engine);
     events_close(engine);
+    tokens_close(engine);
     tenants_close(engine);
     gone_free(engine);
     clock_free(engine->clock);

@@ -8,6 +8,7 @@
 #pragma once
 
 #include "base/err.h"
+#include "base/histogram.h"
 #include "engine/procs.h"
 #include "keeper/request.h"
 
@@ -33,15 +34,78 @@ enum engine_scope {
     ENGINE_ALL = 15,
 };
 
+/* What may be done with one sandbox: a token names some of these, a scope stands for all of its kind. */
+enum engine_verb {
+    ENGINE_LOOK = 1, /* the sandbox, its processes, their output */
+    ENGINE_EXEC = 2, /* start, write to, signal, kill processes; terminals */
+    ENGINE_FILES_READ = 4,
+    ENGINE_FILES_WRITE = 8,
+    ENGINE_PORTS = 16, /* reach what listens in it */
+    ENGINE_LIFE = 32,  /* start and stop it */
+};
+
+#define ENGINE_TOKEN_PATH_MAX 1024
+
 struct engine_caller {
     char tenant[64];
-    char key_id[24]; /* "socket" for a peer of the unix socket */
+    char key_id[24]; /* "socket" for a peer of the unix socket; "token:ID" of a token */
     unsigned scopes;
+    /* Of a token: only this sandbox ("" of a key: all of the tenant), these verbs, and of its files what
+     * lies below this absolute path ("": all), which the tools hold to (--beneath), links or not. */
+    char sandbox[24];
+    unsigned verbs;
+    char path[ENGINE_TOKEN_PATH_MAX];
+    uint16_t port; /* 0: all */
+    /* Of a signed URL: this method of the files, at exactly this path; "": it is none. */
+    char method[8];
+    char signed_path[ENGINE_TOKEN_PATH_MAX];
+    /* What ends it, for engine_caller_lives(); of a key only the first. */
+    uint64_t keys_ended; /* how many had ended when it was looked at last */
+    char maker[24];      /* key */
+    uint64_t generation, expires_ms;
 };
+
+/* 0, or -1 "forbidden": whether he may do that with this sandbox. Every verb below asks it. */
+int engine_caller_may(const struct engine_caller *caller, const char *sandbox_id,
+                      enum engine_verb verb, struct error *err);
+
+/* The same of a sandbox by its id or as "name:NAME", which has to be there. */
+int engine_may(struct engine *engine, const struct engine_caller *caller, const char *id,
+               enum engine_verb verb, struct error *err);
 
 /* The caller behind a secret; "bad_key" otherwise. Takes the same time for every wrong one. */
 int engine_key_check(struct engine *engine, const char *secret, struct engine_caller *out,
                      struct error *err);
+
+/* Whether the key or token he came by is still worth something. Cheap: for whoever stays, each second. Not
+ * asked of a token's sandbox that is gone: whatever stays in it ends with it. */
+bool engine_caller_lives(struct engine *engine, struct engine_caller *caller);
+
+/* ---- tokens: what a key lends of itself, for one sandbox ---- */
+
+#define ENGINE_TOKEN_USUAL_MS (3600ULL * 1000)
+#define ENGINE_TOKEN_MOST_MS (30ULL * 24 * 3600 * 1000)
+#define ENGINE_TOKEN_TEXT_MAX 2048
+
+struct engine_token_spec {
+    unsigned verbs;     /* enum engine_verb */
+    const char *path;   /* absolute; NULL: all */
+    uint16_t port;      /* 0: all */
+    const char *method; /* "GET" or "PUT": a signed URL of the file `path`; NULL */
+    uint64_t lives_ms;  /* 0: ENGINE_TOKEN_USUAL_MS */
+};
+struct engine_token {
+    char id[24]; /* as key_id shows it: "token:..." */
+    char sandbox[24];
+    char text[ENGINE_TOKEN_TEXT_MAX]; /* secret */
+    uint64_t expires_ms;
+};
+/* Nobody lends what he has not, and no token makes tokens: "forbidden". engine_key_check() takes one. It
+ * ends with its time, its sandbox, the key that made it, and engine_tokens_end(). */
+bool engine_is_token(const char *secret); /* it is meant to be one, and no key */
+int engine_token_make(struct engine *engine, const struct engine_caller *caller, const char *id,
+                      const struct engine_token_spec *spec, struct engine_token *out,
+                      struct error *err);
 
 struct engine_quota { /* of a tenant; 0: none */
     uint64_t sandboxes, cpu_milli, memory_bytes, disk_bytes;
@@ -119,6 +183,7 @@ struct sandbox_view {
     struct error error; /* SANDBOX_ERROR */
     uint64_t created_ms, updated_ms, revision;
     size_t processes_running;
+    uint64_t begun_ns, boxed_ns; /* monotonic: when its box was wanted last, and was there; 0 */
 };
 
 /* Codes: name_conflict, unknown_root, unknown_mount, quota, capacity, bad_request, sandbox_failed.
@@ -154,6 +219,10 @@ void engine_stop_sandbox(struct engine *engine, const struct engine_caller *call
 void engine_delete_sandbox(struct engine *engine, const struct engine_caller *caller,
                            const char *id, engine_done done, void *arg);
 
+/* All tokens of the sandbox that there are. */
+void engine_tokens_end(struct engine *engine, const struct engine_caller *caller, const char *id,
+                       engine_sandbox_done done, void *arg);
+
 struct sandbox_change { /* pointers NULL, numbers UINT64_MAX: as it is */
     const char *const *labels;
     uint64_t deadline_ms, idle_ms;
@@ -165,12 +234,30 @@ void engine_change_sandbox(struct engine *engine, const struct engine_caller *ca
                            engine_sandbox_done done, void *arg);
 
 /* Its processes, for a verb of procs.h, and a touch of its idle clock. `must_run`: "sandbox_stopped"
- * unless it runs; with `start` it is started first. `done` gets NULL and the error else. */
+ * unless it runs, or "sandbox_outdated" where we do not speak to its box any more; with `start` it is started first. `done` gets NULL and the error else. */
 typedef void (*engine_procs_done)(void *arg, struct procs *procs, const struct error *err);
 void engine_procs(struct engine *engine, const struct engine_caller *caller, const char *id,
                   bool must_run, bool start, engine_procs_done done, void *arg);
 
+/* What it uses now (usage.c). Of one that has no box, or on a host that does not count, nothing is
+ * known. */
+struct sandbox_usage {
+    enum sandbox_state state;
+    bool is_known;
+    uint64_t cpu_ns, memory_bytes, peak_memory_bytes;
+};
+typedef void (*engine_used)(void *arg, const struct sandbox_usage *usage, const struct error *err);
+void engine_usage(struct engine *engine, const struct engine_caller *caller, const char *id,
+                  engine_used done, void *arg);
+
 /* ---- the host ---- */
+
+/* What is left of it, where the engine's data lie; UINT64_MAX: nobody knows. */
+struct engine_capacity {
+    uint64_t memory_available, disk_bytes, disk_available;
+};
+int engine_capacity(struct engine *engine, const struct engine_caller *caller,
+                    struct engine_capacity *capacity, struct error *err);
 
 const struct keeper_host *engine_host(const struct engine *engine);
 void engine_named_each(struct engine *engine, enum keeper_kind kind,
@@ -181,6 +268,25 @@ bool engine_is_ready(const struct engine *engine, struct error *err); /* or what
  * listens. */
 uint64_t engine_idle_ms(const struct engine *engine);
 
+/* ---- numbers, for an operator's monitoring ---- */
+
+struct engine_counts {
+    size_t sandboxes[SANDBOX_DELETED + 1]; /* by state */
+    size_t processes;                      /* that run */
+    size_t pool_ready;
+    uint64_t pool_hits, pool_misses, events;
+    struct histogram commits; /* of the store */
+};
+void engine_count(struct engine *engine, struct engine_counts *out);
+
+/* What each tenant has; those beyond `room` - 1 are one with the name "". How many there are. */
+struct engine_use {
+    char tenant[64];
+    size_t sandboxes, running, processes;
+    uint64_t memory_bytes, disk_bytes; /* limits: of running ones, of persistent disks */
+};
+size_t engine_uses(struct engine *engine, struct engine_use *uses, size_t room);
+
 /* ---- events: what happened, in order ---- */
 
 struct engine_event {
@@ -188,6 +294,7 @@ struct engine_event {
     uint64_t time_ms;
     const char *type; /* sandbox.created, sandbox.started, sandbox.stopped, ... process.exited */
     const char *tenant, *sandbox, *process, *reason; /* or NULL */
+    const char *key;                                 /* the id of a key, or of a token; or NULL */
 };
 /* From `sequence` on (0: only what comes); "gap" in *missed if some are gone. `event` is false where it
  * took this one not, and can take no more: it is called no more, and who goes on listens anew. It is

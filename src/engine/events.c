@@ -1,9 +1,11 @@
-/* What happened, in order: the newest in a ring, and some thousands in the store, so that who was cut
- * off can go on where he was.
+/* What happened, in order: the newest in memory, and some thousands in the store, so that who was cut off
+ * can go on where he was.
  *
- * Events are told at once and written down a moment later, many in one entry of the stream: two for
- * each command would cost more than the command. A number is never given twice: after a restart the
- * count goes on far above what was told last, and who asks for what lies between is told of a gap. */
+ * Each tenant has a history of its own, so that nobody pushes another's out; and there is one of all, for
+ * operators. Numbers are the same in both. Events are told at once and written down a moment later, many
+ * in one entry of a stream: two for each command would cost more than the command. A number is never given
+ * twice: after a restart the count goes on far above what was told last. Who asks for what lies between is
+ * told of a gap, unless the engine before us ended well and had told no more. */
 #include "engine/parts.h"
 
 #include <inttypes.h>
@@ -12,25 +14,45 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define RING 4096U
-#define BATCH 256U
+#define RING_LEAST 64U
+#define RING_MOST 1024U /* of a tenant */
+#define RING_OF_ALL 4096U
+#define HISTORIES_MOST 256U /* in memory; of the others all is in the store */
+#define BATCH 64U /* in an entry: a tenant has 64,000 events at most, and 1,000 at least */
 #define FLUSH_NS 20000000ULL /* 20 ms */
-#define ENTRIES_KEPT 1000U   /* of the stream */
+#define ENTRIES_KEPT 1000U   /* of a stream */
 #define RESTART_STEP (1ULL << 24)
 #define AT_ONCE 512U /* to one listener, then the others have their turn */
 #define ENTRIES_AT_ONCE (AT_ONCE / BATCH)
+#define TORN_KEY "events.torn"
+#define LIFE_KEY "events.life" /* the first number that an engine may have told last */
+#define END_KEY "events.end"   /* what an engine that ended well would have told next */
 
 struct event {
     uint64_t sequence, time_ms;
     char type[32], tenant[64], sandbox[KEEPER_ID_LENGTH + 4], process[PROCS_ID_MAX], reason[32];
+    char key[24];
+};
+
+struct history {
+    struct history *next;
+    struct events *events;
+    char tenant[64]; /* "": of all */
+    char stream[80];
+    struct event *ring; /* `count` of them, the oldest at `start` */
+    size_t room, start, count;
+    size_t unwritten; /* the newest of these */
+    size_t writing;   /* entries on their way */
+    uint64_t from;    /* the ring has all with this number or a higher one */
+    uint64_t used;    /* when, in numbers */
 };
 
 struct engine_listener {
     struct engine_listener *next;
-    struct events *events;
-    char tenant[64], key_id[24];
-    bool all, is_dead, is_sated, is_cut;
-    uint64_t at;    /* the next one it is to get */
+    struct history *history;
+    char key_id[24];
+    bool is_dead, is_sated, is_cut;
+    uint64_t at;    /* the next one it is to get, or above */
     uint64_t entry; /* of the stream, where that is or comes later; 0: it is not known */
     bool (*event)(void *arg, const struct engine_event *event);
     void *arg;
@@ -38,14 +60,125 @@ struct engine_listener {
 
 struct events {
     struct engine *engine;
-    struct event ring[RING]; /* by sequence */
-    uint64_t first, next;    /* in the ring: first <= sequence < next */
-    uint64_t flushed;        /* up to here they are with the store */
+    struct history all;
+    struct history *tenants;
+    size_t tenants_count;
+    uint64_t life, next; /* numbers: the first of this engine's, and the next one */
+    uint64_t
+        last_life; /* what the engine before us would have told next, where it said so; else 0 */
+    uint64_t torn; /* before this number some may have been told that were never written */
     size_t writing;
     struct alarm flush;
     struct engine_listener *listeners;
     bool is_telling, will_tell;
+    bool is_noted, is_noting; /* `life`, in the store: before that nothing is told */
 };
+
+/* ---- histories ---- */
+
+static struct event *history_at(const struct history *history, size_t index)
+{
+    return &history->ring[(history->start + index) % history->room];
+}
+
+static void history_init(struct events *events, struct history *history, const char *tenant)
+{
+    history->events = events;
+    history->from = events->next;
+    history->used = events->next;
+    (void)snprintf(history->tenant, sizeof(history->tenant), "%s", tenant);
+    (void)snprintf(history->stream, sizeof(history->stream), "events%s%s",
+                   *tenant != '\0' ? "/" : "", tenant);
+}
+
+static bool is_listened_to(const struct history *history)
+{
+    const struct engine_listener *listener = history->events->listeners;
+
+    while (listener != NULL && listener->history != history)
+        listener = listener->next;
+    return listener != NULL;
+}
+
+/* One that nobody has used for longest, and of which the store has all. */
+static void history_evict(struct events *events)
+{
+    struct history **oldest = NULL, *history;
+
+    for (struct history **at = &events->tenants; *at != NULL; at = &(*at)->next)
+        if ((*at)->unwritten == 0 && (*at)->writing == 0 && !is_listened_to(*at) &&
+            (oldest == NULL || (*at)->used < (*oldest)->used))
+            oldest = at;
+    if (oldest == NULL)
+        return;
+    history = *oldest;
+    *oldest = history->next;
+    events->tenants_count--;
+    free(history->ring);
+    free(history);
+}
+
+static struct history *history_of(struct events *events, const char *tenant)
+{
+    struct history *history = events->tenants;
+
+    while (history != NULL && strcmp(history->tenant, tenant) != 0)
+        history = history->next;
+    if (history == NULL) {
+        if (events->tenants_count >= HISTORIES_MOST)
+            history_evict(events);
+        history = engine_alloc(sizeof(*history));
+        history_init(events, history, tenant);
+        history->next = events->tenants;
+        events->tenants = history;
+        events->tenants_count++;
+    }
+    history->used = events->next;
+    return history;
+}
+
+static void history_grow(struct history *history)
+{
+    size_t room = history->room == 0 ? RING_LEAST : history->room * 2;
+    struct event *ring = engine_alloc(room * sizeof(*ring));
+
+    for (size_t i = 0; i < history->count; i++)
+        ring[i] = *history_at(history, i);
+    free(history->ring);
+    history->ring = ring;
+    history->room = room;
+    history->start = 0;
+}
+
+/* What is dropped was written before: a batch is much smaller than a ring. */
+static void history_add(struct history *history, const struct event *event, size_t most)
+{
+    if (history->count == history->room && history->room < most)
+        history_grow(history);
+    if (history->count == history->room) {
+        history->from = history_at(history, 0)->sequence + 1;
+        history->start = (history->start + 1) % history->room;
+        history->count--;
+    }
+    *history_at(history, history->count++) = *event;
+    history->unwritten++;
+}
+
+/* The first in the ring with this number or a higher one. */
+static size_t history_find(const struct history *history, uint64_t sequence)
+{
+    size_t low = 0, high = history->count;
+
+    while (low < high) {
+        size_t middle = low + (high - low) / 2;
+
+        if (history_at(history, middle)->sequence < sequence)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    return low;
+}
 
 /* ---- text ---- */
 
@@ -65,6 +198,7 @@ static json_t *event_format(const struct event *event)
     set_text(object, "sandbox", event->sandbox);
     set_text(object, "process", event->process);
     set_text(object, "reason", event->reason);
+    set_text(object, "key", event->key);
     return object;
 }
 
@@ -86,6 +220,7 @@ static void event_parse(const json_t *object, struct event *event)
     get_text(object, "sandbox", event->sandbox, sizeof(event->sandbox));
     get_text(object, "process", event->process, sizeof(event->process));
     get_text(object, "reason", event->reason, sizeof(event->reason));
+    get_text(object, "key", event->key, sizeof(event->key));
 }
 
 /* ---- telling ---- */
@@ -105,10 +240,10 @@ static void tell_one(struct engine_listener *listener, const struct event *event
         .sandbox = or_null(event->sandbox),
         .process = or_null(event->process),
         .reason = or_null(event->reason),
+        .key = or_null(event->key),
     };
 
-    if (listener->all || strcmp(listener->tenant, event->tenant) == 0)
-        listener->is_sated = !listener->event(listener->arg, &view);
+    listener->is_sated = !listener->event(listener->arg, &view);
     listener->at = event->sequence + 1;
 }
 
@@ -154,17 +289,19 @@ static bool first_of(void *arg, const struct store_value *value)
 }
 
 /* The last entry that begins with `sequence` or before, else the first there is. */
-static int entry_find(struct engine *engine, uint64_t sequence, uint64_t *entry, struct error *err)
+static int entry_find(const struct history *history, uint64_t sequence, uint64_t *entry,
+                      struct error *err)
 {
+    struct store *store = history->events->engine->store;
     uint64_t low, high, oldest, end, begins = 0;
 
-    if (store_read(engine->store, "events", 1, 1, first_of, &begins, &low, &high, err) != 0)
+    if (store_read(store, history->stream, 1, 1, first_of, &begins, &low, &high, err) != 0)
         return -1;
     while (high > low + 1) {
         uint64_t middle = low + (high - low) / 2;
 
         begins = 0;
-        if (store_read(engine->store, "events", middle, 1, first_of, &begins, &oldest, &end, err) !=
+        if (store_read(store, history->stream, middle, 1, first_of, &begins, &oldest, &end, err) !=
             0)
             return -1;
         if (begins <= sequence)
@@ -179,32 +316,35 @@ static int entry_find(struct engine *engine, uint64_t sequence, uint64_t *entry,
 /* Some of it: the others have their turn, too. */
 static void replay(struct engine_listener *listener)
 {
-    struct events *events = listener->events;
-    struct replay replay = {.listener = listener, .until = events->first};
+    struct history *history = listener->history;
+    struct replay replay = {.listener = listener, .until = history->from};
     uint64_t first, next;
     struct error err;
 
-    if ((listener->entry == 0 &&
-         entry_find(events->engine, listener->at, &listener->entry, &err) != 0) ||
-        store_read(events->engine->store, "events", listener->entry, ENTRIES_AT_ONCE, replay_entry,
-                   &replay, &first, &next, &err) != 0) {
+    if ((listener->entry == 0 && entry_find(history, listener->at, &listener->entry, &err) != 0) ||
+        store_read(history->events->engine->store, history->stream, listener->entry,
+                   ENTRIES_AT_ONCE, replay_entry, &replay, &first, &next, &err) != 0) {
         log_say(LOG_LEVEL_WARN, "store_failed", "old events cannot be read: %s", err.text);
         replay.any = false;
     }
-    if (!replay.any && takes_more(listener) && listener->at < events->first)
-        listener->at = events->first;
+    if (!replay.any && takes_more(listener) && listener->at < history->from)
+        listener->at = history->from;
 }
 
 static void tell_listener(struct engine_listener *listener)
 {
-    struct events *events = listener->events;
+    const struct history *history = listener->history;
+    size_t index;
 
-    if (listener->at < events->first) {
+    if (listener->at < history->from) {
         replay(listener);
         return;
     }
-    for (unsigned i = 0; i < AT_ONCE && takes_more(listener) && listener->at < events->next; i++)
-        tell_one(listener, &events->ring[listener->at % RING]);
+    index = history_find(history, listener->at);
+    for (unsigned i = 0; i < AT_ONCE && takes_more(listener) && index < history->count; i++)
+        tell_one(listener, history_at(history, index++));
+    if (takes_more(listener) && index == history->count)
+        listener->at = history->events->next;
 }
 
 static void bury_listeners(struct events *events)
@@ -225,12 +365,15 @@ static void bury_listeners(struct events *events)
 
 static void tell_soon(struct events *events);
 
+/* Who is told nothing yet is told all of it once the life's number is noted. */
 static void tell(void *arg)
 {
     struct events *events = arg;
     bool more = false;
 
     events->will_tell = false;
+    if (!events->is_noted)
+        return;
     events->is_telling = true;
     for (struct engine_listener *listener = events->listeners; listener != NULL;
          listener = listener->next) {
@@ -259,17 +402,67 @@ static void tell_soon(struct events *events)
 
 /* ---- writing ---- */
 
-static void flush_now(void *arg);
-
 static void written(void *arg, uint64_t sequence, const struct error *err)
 {
-    struct events *events = arg;
+    struct history *history = arg;
+    struct events *events = history->events;
 
     (void)sequence;
+    history->writing--;
     events->writing--;
     if (err != NULL)
         log_say(LOG_LEVEL_WARN, "store_failed", "events could not be written: %s", err->text);
     engine_settled(events->engine);
+}
+
+static void history_flush(struct history *history)
+{
+    struct events *events = history->events;
+
+    while (history->unwritten > 0) {
+        json_t *array = json_array();
+        char *text;
+
+        for (unsigned i = 0; i < BATCH && history->unwritten > 0; i++)
+            (void)json_array_append_new(
+                array, event_format(history_at(history, history->count - history->unwritten--)));
+        text = json_dumps(array, JSON_COMPACT);
+        json_decref(array);
+        if (text == NULL)
+            continue;
+        events->writing++;
+        history->writing++;
+        store_publish(events->engine->store, history->stream, text, strlen(text), ENTRIES_KEPT,
+                      written, history);
+        free(text);
+    }
+}
+
+static void life_noted(void *arg, uint64_t revision, const struct error *err)
+{
+    struct events *events = arg;
+
+    (void)revision;
+    events->is_noting = false;
+    events->is_noted = err == NULL;
+    if (err != NULL)
+        log_say(LOG_LEVEL_WARN, "store_failed",
+                "no events are told before their first number can be noted, which is tried again: "
+                "%s",
+                err->text);
+    else
+        tell_soon(events);
+}
+
+static void life_note(struct events *events)
+{
+    char text[24];
+
+    if (events->is_noted || events->is_noting)
+        return;
+    events->is_noting = true;
+    (void)snprintf(text, sizeof(text), "%" PRIu64, events->life);
+    store_put(events->engine->store, LIFE_KEY, text, strlen(text), STORE_ANY, life_noted, events);
 }
 
 static void flush_now(void *arg)
@@ -277,22 +470,10 @@ static void flush_now(void *arg)
     struct events *events = arg;
 
     clock_clear(events->engine->clock, &events->flush);
-    while (events->flushed < events->next) {
-        json_t *array = json_array();
-        char *text;
-
-        for (unsigned i = 0; i < BATCH && events->flushed < events->next; i++)
-            (void)json_array_append_new(array,
-                                        event_format(&events->ring[events->flushed++ % RING]));
-        text = json_dumps(array, JSON_COMPACT);
-        json_decref(array);
-        if (text == NULL)
-            continue;
-        events->writing++;
-        store_publish(events->engine->store, "events", text, strlen(text), ENTRIES_KEPT, written,
-                      events);
-        free(text);
-    }
+    life_note(events);
+    for (struct history *history = events->tenants; history != NULL; history = history->next)
+        history_flush(history);
+    history_flush(&events->all);
 }
 
 void events_flush(struct engine *engine)
@@ -302,7 +483,8 @@ void events_flush(struct engine *engine)
 
 bool events_pending(const struct engine *engine)
 {
-    return engine->events->writing > 0 || engine->events->flushed < engine->events->next;
+    /* What a tenant's history has not written, that of all has not either. */
+    return engine->events->writing > 0 || engine->events->all.unwritten > 0;
 }
 
 bool events_has_listener(const struct engine *engine)
@@ -310,28 +492,56 @@ bool events_has_listener(const struct engine *engine)
     return engine->events->listeners != NULL;
 }
 
-void events_add(struct engine *engine, const char *type, const char *tenant, const char *sandbox,
-                const char *process, const char *reason)
+static void add(struct engine *engine, struct event *event)
 {
     struct events *events = engine->events;
-    struct event *event = &events->ring[events->next % RING];
+    struct history *own;
 
-    *event = (struct event){.sequence = events->next, .time_ms = clock_wall_ms()};
-    (void)snprintf(event->type, sizeof(event->type), "%s", type);
-    (void)snprintf(event->tenant, sizeof(event->tenant), "%s", tenant);
-    (void)snprintf(event->sandbox, sizeof(event->sandbox), "%s", sandbox);
-    (void)snprintf(event->process, sizeof(event->process), "%s", process != NULL ? process : "");
-    (void)snprintf(event->reason, sizeof(event->reason), "%s", reason != NULL ? reason : "");
-    events->next++;
-    if (events->next - events->first > RING)
-        events->first = events->next - RING;
-    if (events->next - events->flushed >= BATCH)
+    /* What a store still answers while it is closed. */
+    if (events == NULL || engine->is_closing)
+        return;
+    event->sequence = events->next++;
+    own = event->tenant[0] != '\0' ? history_of(events, event->tenant) : NULL;
+    history_add(&events->all, event, RING_OF_ALL);
+    if (own != NULL)
+        history_add(own, event, RING_MOST);
+    if (events->all.unwritten >= BATCH)
         flush_now(events);
     else if (events->flush.place == 0)
         clock_set(engine->clock, &events->flush, clock_monotonic_ns() + FLUSH_NS, flush_now,
                   events);
     if (events->listeners != NULL)
         tell_soon(events);
+}
+
+static void set(char *into, size_t size, const char *text)
+{
+    (void)snprintf(into, size, "%s", text != NULL ? text : "");
+}
+
+void events_add(struct engine *engine, const char *type, const char *tenant, const char *sandbox,
+                const char *process, const char *reason)
+{
+    struct event event = {.time_ms = clock_wall_ms()};
+
+    set(event.type, sizeof(event.type), type);
+    set(event.tenant, sizeof(event.tenant), tenant);
+    set(event.sandbox, sizeof(event.sandbox), sandbox);
+    set(event.process, sizeof(event.process), process);
+    set(event.reason, sizeof(event.reason), reason);
+    add(engine, &event);
+}
+
+void events_add_key(struct engine *engine, const char *type, const char *tenant,
+                    const char *sandbox, const char *key_id)
+{
+    struct event event = {.time_ms = clock_wall_ms()};
+
+    set(event.type, sizeof(event.type), type);
+    set(event.tenant, sizeof(event.tenant), tenant);
+    set(event.sandbox, sizeof(event.sandbox), sandbox);
+    set(event.key, sizeof(event.key), key_id);
+    add(engine, &event);
 }
 
 /* ---- listening ---- */
@@ -359,31 +569,36 @@ static bool span_entry(void *arg, const struct store_value *value)
     return true;
 }
 
-/* Of what the store has, one entry at either end. */
-static int span_read(struct engine *engine, struct span *span, struct error *err)
+/* Of what the store has, one entry at either end. *is_all: none of its beginning is gone. */
+static int span_read(struct engine *engine, const char *stream, struct span *span, bool *is_all,
+                     struct error *err)
 {
     uint64_t first, next, after, end;
 
     *span = (struct span){0};
-    if (store_read(engine->store, "events", 1, 1, span_entry, span, &first, &next, err) != 0)
+    if (store_read(engine->store, stream, 1, 1, span_entry, span, &first, &next, err) != 0)
         return -1;
+    *is_all = first <= 1;
     if (next <= 1)
         return 0;
-    return store_read(engine->store, "events", next - 1, 1, span_entry, span, &after, &end, err);
+    return store_read(engine->store, stream, next - 1, 1, span_entry, span, &after, &end, err);
 }
 
 /* Whether all from `sequence` on can still be told. */
-static bool is_whole(struct events *events, uint64_t sequence)
+static bool is_whole(const struct history *history, uint64_t sequence)
 {
+    const struct events *events = history->events;
     struct span span;
     struct error err;
+    bool is_all;
 
-    if (sequence >= events->first)
+    if (sequence >= history->from)
         return sequence <= events->next;
-    /* What an earlier life of the engine told last, it may not have written. */
-    if (span_read(events->engine, &span, &err) != 0 || span.first == 0)
+    if (span_read(events->engine, history->stream, &span, &is_all, &err) != 0)
         return false;
-    return sequence >= span.first && sequence <= span.last;
+    if (sequence < events->torn || (!is_all && sequence < span.first))
+        return false;
+    return sequence <= events->last_life || sequence >= events->life;
 }
 
 struct engine_listener *engine_listen(struct engine *engine, const struct engine_caller *caller,
@@ -399,16 +614,15 @@ struct engine_listener *engine_listen(struct engine *engine, const struct engine
         return NULL;
     listener = engine_alloc(sizeof(*listener));
     *listener = (struct engine_listener){
-        .events = events,
-        .all = (caller->scopes & ENGINE_OPERATOR) != 0,
+        .history = (caller->scopes & ENGINE_OPERATOR) != 0 ? &events->all
+                                                           : history_of(events, caller->tenant),
         .at = sequence == 0 ? events->next : sequence,
         .event = event,
         .arg = arg,
         .next = events->listeners,
     };
-    memcpy(listener->tenant, caller->tenant, sizeof(listener->tenant));
     memcpy(listener->key_id, caller->key_id, sizeof(listener->key_id));
-    *missed = sequence != 0 && !is_whole(events, sequence);
+    *missed = sequence != 0 && !is_whole(listener->history, sequence);
     if (listener->at > events->next)
         listener->at = events->next;
     events->listeners = listener;
@@ -421,8 +635,8 @@ void engine_unlisten(struct engine_listener *listener)
     if (listener == NULL)
         return;
     listener->is_dead = true;
-    if (!listener->events->is_telling)
-        bury_listeners(listener->events);
+    if (!listener->history->events->is_telling)
+        bury_listeners(listener->history->events);
 }
 
 void events_end_key(struct engine *engine, const char *key_id)
@@ -438,18 +652,88 @@ void events_end_key(struct engine *engine, const char *key_id)
 
 /* ---- opening ---- */
 
+static void end_noted(void *arg, uint64_t revision, const struct error *err)
+{
+    (void)arg;
+    (void)revision;
+    if (err != NULL && strcmp(err->code, "conflict") != 0)
+        log_say(LOG_LEVEL_WARN, "store_failed", "the end of the events could not be noted: %s",
+                err->text);
+}
+
+static int number_read(struct events *events, const char *key, uint64_t *out, struct error *err)
+{
+    struct store_value value = {.key = NULL};
+    int found = store_get(events->engine->store, key, &value, err);
+
+    *out = 0;
+    if (found <= 0)
+        return found;
+    *out = strtoull(value.data, NULL, 10);
+    store_value_free(&value);
+    return 0;
+}
+
+static void number_put(struct events *events, const char *key, uint64_t number)
+{
+    char text[24];
+
+    (void)snprintf(text, sizeof(text), "%" PRIu64, number);
+    store_put(events->engine->store, key, text, strlen(text), STORE_ANY, end_noted, NULL);
+}
+
+static void count_on_from(uint64_t *last, uint64_t number)
+{
+    if (number > *last)
+        *last = number;
+}
+
+/* How the engine before us ended is read once: it says nothing about how we do. It may have told numbers of
+ * which nothing was written, so the count goes on above all that it may have begun with, too. */
 int events_open(struct engine *engine, struct error *err)
 {
     struct events *events = engine_alloc(sizeof(*events));
     struct span span;
+    uint64_t life;
+    bool is_all;
 
     engine->events = events;
     events->engine = engine;
-    if (span_read(engine, &span, err) != 0)
+    if (span_read(engine, "events", &span, &is_all, err) != 0 ||
+        number_read(events, END_KEY, &events->last_life, err) != 0 ||
+        number_read(events, TORN_KEY, &events->torn, err) != 0 ||
+        number_read(events, LIFE_KEY, &life, err) != 0)
         return -1;
+    if (events->last_life < life)
+        events->last_life = 0; /* said by one before it */
+    count_on_from(&span.last, events->last_life);
+    count_on_from(&span.last, events->torn);
+    count_on_from(&span.last, life);
     events->next = span.last > 0 ? (span.last / RESTART_STEP + 1) * RESTART_STEP : 1;
-    events->first = events->flushed = events->next;
+    events->life = events->next;
+    if (events->last_life > 0) {
+        store_put(engine->store, END_KEY, NULL, 0, STORE_ANY, end_noted, NULL);
+    } else if (events->life > 1) {
+        events->torn = events->life;
+        number_put(events, TORN_KEY, events->torn);
+    }
+    history_init(events, &events->all, "");
+    life_note(events);
     return 0;
+}
+
+uint64_t events_told(const struct engine *engine)
+{
+    return engine->events->next - engine->events->life;
+}
+
+/* The store is still open, and waits for this when it is closed. */
+void events_end(struct engine *engine)
+{
+    if (engine->events == NULL || engine->events->next == 0)
+        return;
+    flush_now(engine->events);
+    number_put(engine->events, END_KEY, engine->events->next);
 }
 
 void events_close(struct engine *engine)
@@ -463,6 +747,12 @@ void events_close(struct engine *engine)
         next = listener->next;
         free(listener);
     }
+    for (struct history *history = events->tenants, *next; history != NULL; history = next) {
+        next = history->next;
+        free(history->ring);
+        free(history);
+    }
+    free(events->all.ring);
     free(events);
     engine->events = NULL;
 }

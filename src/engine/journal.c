@@ -144,6 +144,8 @@ static void print_start(struct printer *printer, const struct journal_line *line
     add_number(printer, "until", line->until_ms);
     add_number(printer, "log", line->log_bytes);
     add_flag(printer, "stdin", line->has_stdin);
+    add_number(printer, "rows", line->rows);
+    add_number(printer, "columns", line->columns);
     add_text(printer, "tag", line->tag);
     add_text(printer, "command", line->command);
 }
@@ -251,6 +253,8 @@ static void get_rest(struct reader *reader, struct journal_line *line)
         line->until_ms = get_number(reader, "until", INT64_MAX);
         line->log_bytes = get_number(reader, "log", INT64_MAX);
         line->has_stdin = get_flag(reader, "stdin");
+        line->rows = (uint16_t)get_number(reader, "rows", UINT16_MAX);
+        line->columns = (uint16_t)get_number(reader, "columns", UINT16_MAX);
         line->tag = get_text(reader, "tag", PROCS_TAG_MAX);
         line->command = get_text(reader, "command", JOURNAL_COMMAND_MAX);
     } else if (line->kind == JOURNAL_END) {

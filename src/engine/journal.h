@@ -31,6 +31,7 @@ struct journal_line {
     uint64_t until_ms; /* on the monotonic clock; 0: no timeout */
     uint64_t log_bytes;
     bool has_stdin;
+    uint16_t rows, columns;    /* of its terminal; 0: it has none */
     const char *tag, *command; /* NULL: none */
     /* JOURNAL_END */
     enum proc_state state; /* PROC_EXITED, PROC_FAILED, PROC_LOST */

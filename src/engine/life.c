@@ -72,6 +72,9 @@ static void process_event(struct sandbox *sandbox, const struct proc *proc, cons
 
     proc_look(proc, &view);
     reason = view.oom_killed ? "oom" : view.timed_out ? "timed_out" : view.reason;
+    if (view.oom_killed && strcmp(type, "process.exited") == 0)
+        events_add(sandbox->engine, "process.oom", sandbox->record->tenant, sandbox->id, view.id,
+                   NULL);
     if (view.state == PROC_LOST && strcmp(type, "process.exited") == 0)
         type = "process.lost";
     events_add(sandbox->engine, type, sandbox->record->tenant, sandbox->id, view.id, reason);
@@ -184,7 +187,9 @@ int sandbox_open_procs(struct sandbox *sandbox, struct error *err)
         .is_system = record->privileges == BOX_SYSTEM,
         .keep_ms = sandbox->engine->options.output_keep_ms,
         .log_share = record->limits.disk_bytes,
+        .programs = sandbox->engine->programs,
     };
+    struct error why;
 
     if (sandbox->procs != NULL)
         return 0;
@@ -195,6 +200,8 @@ int sandbox_open_procs(struct sandbox *sandbox, struct error *err)
         /* What ran when the engine before us wrote last ran in a box that is no more. */
         if (sandbox->box == 0)
             procs_detach(sandbox->procs, why_no_box(sandbox));
+        else if (outdated_check(sandbox, &why) != 0)
+            procs_refuse(sandbox->procs, &why);
         return 0;
     }
     if (strcmp(err->code, "journal_failed") == 0)
@@ -326,7 +333,9 @@ static void rang(void *arg)
         return;
     }
     if (idle_wait_ns(sandbox) == 0) {
-        if (sandbox->procs == NULL || procs_running(sandbox->procs) == 0) {
+        /* What runs in an outdated one nobody knows. */
+        if (sandbox->files == 0 && sandbox->protocol == 0 &&
+            (sandbox->procs == NULL || procs_running(sandbox->procs) == 0)) {
             time_is_over(sandbox, "idle");
             return;
         }

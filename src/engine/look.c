@@ -74,8 +74,11 @@ void gone_free(struct engine *engine)
 
 /* ---- one ---- */
 
-static bool may_see(const struct engine_caller *caller, const char *tenant)
+/* A token sees its sandbox, and nothing beside it is there. */
+static bool may_see(const struct engine_caller *caller, const char *tenant, const char *id)
 {
+    if (caller->sandbox[0] != '\0' && strcmp(caller->sandbox, id) != 0)
+        return false;
     return (caller->scopes & ENGINE_OPERATOR) != 0 || strcmp(caller->tenant, tenant) == 0;
 }
 
@@ -97,7 +100,7 @@ struct sandbox *sandbox_find(struct engine *engine, const struct engine_caller *
                                       : map_get(&engine->ids, id);
     const struct gone *gone = by_name ? NULL : map_get(&engine->gone_ids, id);
 
-    if (sandbox != NULL && may_see(caller, sandbox->record->tenant)) {
+    if (sandbox != NULL && may_see(caller, sandbox->record->tenant, sandbox->id)) {
         if (sandbox->record->state != SANDBOX_DELETED)
             return sandbox;
         if (!by_name) {
@@ -106,7 +109,7 @@ struct sandbox *sandbox_find(struct engine *engine, const struct engine_caller *
             return NULL;
         }
     }
-    if (gone != NULL && may_see(caller, gone->tenant))
+    if (gone != NULL && may_see(caller, gone->tenant, gone->id))
         (void)error_set(err, "sandbox_gone", 0, "sandbox %s was deleted; make another one", id);
     else
         (void)error_set(err, "sandbox_not_found", 0,
@@ -114,9 +117,30 @@ struct sandbox *sandbox_find(struct engine *engine, const struct engine_caller *
     return NULL;
 }
 
+/* Who may nothing at all is not told what is there. */
+struct sandbox *sandbox_find_for(struct engine *engine, const struct engine_caller *caller,
+                                 const char *id, enum engine_verb verb, struct error *err)
+{
+    struct sandbox *sandbox;
+
+    if (caller->sandbox[0] == '\0' && engine_caller_may(caller, id, verb, err) != 0)
+        return NULL;
+    sandbox = sandbox_find(engine, caller, id, err);
+    return sandbox != NULL && engine_caller_may(caller, sandbox->id, verb, err) == 0 ? sandbox
+                                                                                     : NULL;
+}
+
+int engine_may(struct engine *engine, const struct engine_caller *caller, const char *id,
+               enum engine_verb verb, struct error *err)
+{
+    return sandbox_find_for(engine, caller, id, verb, err) != NULL ? 0 : -1;
+}
+
 void sandbox_look(const struct sandbox *sandbox, struct sandbox_view *view)
 {
     record_look(sandbox->record, view);
+    view->begun_ns = sandbox->begun_ns;
+    view->boxed_ns = sandbox->boxed_ns;
     if (sandbox->procs != NULL)
         view->processes_running = procs_running(sandbox->procs);
 }
@@ -126,9 +150,7 @@ int engine_look(struct engine *engine, const struct engine_caller *caller, const
 {
     struct sandbox *sandbox;
 
-    if (caller_may(caller, ENGINE_READ, err) != 0)
-        return -1;
-    sandbox = sandbox_find(engine, caller, id, err);
+    sandbox = sandbox_find_for(engine, caller, id, ENGINE_LOOK, err);
     if (sandbox == NULL)
         return -1;
     sandbox_look(sandbox, view);

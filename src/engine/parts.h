@@ -33,10 +33,18 @@ enum verb_kind {
     VERB_CHANGE,
     VERB_PROCS, /* somebody wants its processes, once it runs */
     VERB_FALL,  /* the box ended by itself */
+    VERB_QUIET, /* somebody wants its files: of one that is stopped, see quiet.c */
+    VERB_HUSH,  /* nobody has wanted them for a while */
     VERB_KINDS,
 };
 
-enum change_field { CHANGE_LABELS = 1, CHANGE_DEADLINE = 2, CHANGE_IDLE = 4, CHANGE_THEN = 8 };
+enum change_field {
+    CHANGE_LABELS = 1,
+    CHANGE_DEADLINE = 2,
+    CHANGE_IDLE = 4,
+    CHANGE_THEN = 8,
+    CHANGE_TOKENS = 16, /* those there are become void; `record` says nothing of it */
+};
 
 struct verb {
     struct verb *next;
@@ -71,6 +79,8 @@ struct sandbox {
     struct record *record;         /* as committed */
     struct procs *procs;           /* opened when first needed */
     uint64_t box;                  /* 0: none */
+    uint32_t protocol;             /* its box speaks this version, which we do not; 0: we do */
+    struct outdated *outdated;     /* until it ends */
     uint32_t oom_seen;             /* kills that were reported of this box */
 
     struct verb *active, *first, *last;
@@ -78,13 +88,19 @@ struct sandbox {
     bool is_doomed;   /* a delete waits: what is going on gives up */
     bool is_stepping; /* inside sandbox_next() */
     bool is_buried;   /* on its way to be freed */
+    bool has_shed;    /* the pool has given up its boxes for this one */
     unsigned waits;   /* answers that the step needs */
     struct error failure;
     struct record *next; /* what is being committed */
     void (*committed)(struct sandbox *sandbox, const struct error *err);
 
+    /* Its box stands for its files only: the state is "stopped". */
+    bool is_quiet;
+    size_t files; /* calls of files.c that have not ended */
+    struct alarm hush;
+
     struct alarm timer; /* READY while it starts, else deadline and idle limit */
-    uint64_t touched_ns;
+    uint64_t touched_ns, begun_ns, boxed_ns;
     uint64_t timed_ns; /* when its time was over last, and something was done about it */
 };
 
@@ -102,10 +118,12 @@ struct gone {
     uint64_t at_ms;
 };
 
+struct files;
 struct pool;
 struct tenants;
 struct events;
 struct takeover;
+struct tokens;
 
 struct engine {
     struct engine_options options;
@@ -114,9 +132,11 @@ struct engine {
     struct clock *clock;
     struct tenants *tenants;
     struct events *events;
+    struct tokens *tokens;
     struct pool *pool;
     struct takeover *takeover; /* while it opens */
     int sandboxes_dir;
+    int programs[TOOL_PROGRAMS]; /* that run in boxes for us */
 
     struct keeper_host host;
     struct keeper_named *named;
@@ -124,6 +144,7 @@ struct engine {
 
     struct map ids, names; /* names by "TENANT/NAME" */
     struct sandbox *oldest, *newest;
+    struct files *files; /* calls that run */
     size_t count;
     uint64_t serial; /* of the newest sandbox */
     struct map gone_ids;
@@ -143,8 +164,10 @@ struct engine {
     void *drained_arg;
     bool will_settle, has_told, is_closed;
 
+    uint64_t pool_hits, pool_misses;
     uint64_t used_ns; /* when somebody last asked for anything */
-    uint64_t capacity_read_ns, memory_available, disk_available;
+    uint64_t capacity_read_ns;
+    struct engine_capacity capacity;
 };
 
 void *engine_alloc(size_t size); /* zeroed, or the process ends */
@@ -171,6 +194,9 @@ void takeover_free(struct engine *engine);
 struct sandbox *sandbox_new(struct engine *engine, struct record *record); /* takes it */
 struct sandbox *sandbox_find(struct engine *engine, const struct engine_caller *caller,
                              const char *id, struct error *err);
+/* The same for whom may do that with it. */
+struct sandbox *sandbox_find_for(struct engine *engine, const struct engine_caller *caller,
+                                 const char *id, enum engine_verb verb, struct error *err);
 void sandbox_fall(struct sandbox *sandbox, const char *reason); /* its box is no more */
 void sandbox_push(struct sandbox *sandbox, struct verb *verb);  /* takes it */
 struct verb *verb_new(enum verb_kind kind, void *arg);
@@ -195,14 +221,24 @@ void gone_drop_first(struct engine *engine);
 void gone_expire(struct engine *engine);
 void gone_free(struct engine *engine);
 
+/* ---- outdated.c: boxes that can be ended and not be talked to ---- */
+bool outdated_is(const struct engine *engine, uint32_t protocol);
+void outdated_take(struct sandbox *sandbox, uint32_t protocol, int *fd); /* takes the fd */
+void outdated_close(struct sandbox *sandbox);
+int outdated_check(const struct sandbox *sandbox, struct error *err); /* -1 "sandbox_outdated" */
+
 /* ---- start.c, stop.c: what the verbs do ---- */
 void start_work(struct sandbox *sandbox);  /* VERB_CREATE, VERB_START, VERB_PROCS */
 void start_ready(struct sandbox *sandbox); /* the box stands */
 void start_give_up(struct sandbox *sandbox, const struct error *err);
+void start_make(struct sandbox *sandbox); /* a box of its own */
+int start_check(struct sandbox *sandbox, struct error *err);
 void stop_work(struct sandbox *sandbox);   /* VERB_STOP */
 void fall_work(struct sandbox *sandbox);   /* VERB_FALL */
 void delete_work(struct sandbox *sandbox); /* VERB_DELETE */
 void change_work(struct sandbox *sandbox); /* VERB_CHANGE */
+void quiet_work(struct sandbox *sandbox);  /* VERB_QUIET */
+void hush_work(struct sandbox *sandbox);   /* VERB_HUSH, and what else ends a quiet box */
 /* Ends the box; `ended` gets the report, or NULL where nobody knows. */
 void sandbox_end_box(struct sandbox *sandbox,
                      void (*ended)(struct sandbox *sandbox, const struct keeper_report *report));
@@ -220,14 +256,22 @@ void pool_discard(struct engine *engine, uint64_t box, const char *disk);
 void pool_open(struct engine *engine);
 /* A box that stands, for a record that asks for nothing special; false: there is none now. */
 bool pool_take(struct engine *engine, const struct record *record, struct pool_box *out);
+/* Ends all of its boxes, and those that are on their way; then calls `done`, later. False where there is
+ * none, and nothing comes. */
+bool pool_shed(struct engine *engine, void (*done)(void *arg), void *arg);
 void pool_named(struct engine *engine, const struct keeper_named *named);
 void pool_lost(struct engine *engine);
 void pool_close(struct engine *engine);
+
+size_t pool_ready(const struct engine *engine); /* boxes that stand */
 
 /* ---- tenants.c, quotas.c ---- */
 int tenants_open(struct engine *engine, struct error *err);
 void tenants_close(struct engine *engine);
 int caller_may(const struct engine_caller *caller, unsigned scope, struct error *err);
+/* Whether a key of this id is there that may do this for the tenant; one of the unix socket always is. */
+bool tenants_key_lives(const struct engine *engine, const char *key_id, const char *tenant);
+bool tenants_caller_lives(const struct engine *engine, struct engine_caller *caller);
 int tenant_name_check(const char *tenant, struct error *err);
 void quotas_load(struct engine *engine, const struct store_value *value);
 struct quotas *quotas_new(void);
@@ -236,9 +280,18 @@ struct quotas *engine_quotas(struct engine *engine);
 /* Whether `record` may be made (`is_new`) or started beside what the tenant has. */
 int quota_check(struct engine *engine, const struct record *record, bool is_new, struct error *err);
 
+/* ---- tokens.c ---- */
+int tokens_open(struct engine *engine, struct error *err);
+void tokens_close(struct engine *engine);
+int token_check(struct engine *engine, const char *text, struct engine_caller *out,
+                struct error *err);
+/* ---- files.c ---- */
+void files_end_all(struct engine *engine); /* who has one has it still, and nothing comes of it */
+
 /* ---- capacity.c ---- */
 int capacity_check(struct engine *engine, struct error *err);
 bool capacity_disk_is_low(struct engine *engine);
+void capacity_look(struct engine *engine, struct engine_capacity *capacity);
 
 /* ---- events.c ---- */
 int events_open(struct engine *engine, struct error *err);
@@ -247,5 +300,9 @@ void events_flush(struct engine *engine);
 void events_end_key(struct engine *engine, const char *key_id); /* who listens by it is cut off */
 bool events_has_listener(const struct engine *engine);
 bool events_pending(const struct engine *engine);
+uint64_t events_told(const struct engine *engine);
+void events_end(struct engine *engine); /* all is told; before the store is closed */
+void events_add_key(struct engine *engine, const char *type, const char *tenant,
+                    const char *sandbox, const char *key_id);
 void events_add(struct engine *engine, const char *type, const char *tenant, const char *sandbox,
                 const char *process, const char *reason);

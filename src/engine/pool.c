@@ -42,12 +42,22 @@ struct shelf { /* of one kind */
     bool is_removed;   /* its root is no longer registered */
 };
 
+/* Who waits until boxes of the pool are gone, for he needs their room. */
+struct shed {
+    struct shed *next;
+    void (*done)(void *arg);
+    void *arg;
+};
+
 struct pool {
     struct engine *engine;
     struct shelf *shelves;
+    struct shed *sheds;
+    size_t shedding; /* boxes that are being ended for them */
 };
 
 static void shelf_fill(struct shelf *shelf);
+static void shed_settle(struct pool *pool);
 
 /* ---- a box leaves ---- */
 
@@ -72,6 +82,7 @@ static void ready_unlink(struct ready *ready)
 
 struct discarded {
     struct engine *engine;
+    bool is_shed;
     char disk[KEEPER_ID_LENGTH + 4];
 };
 
@@ -85,18 +96,29 @@ static void discarded_ended(void *arg, const union keeper_answer *answer, int fd
     if (discarded->disk[0] != '\0' && !discarded->engine->is_closing &&
         (err == NULL || strcmp(err->code, "keeper_lost") != 0))
         sandbox_drop_disk(discarded->engine, discarded->disk);
+    /* What is asked for from now on comes behind that. */
+    if (discarded->is_shed && !discarded->engine->is_closing) {
+        discarded->engine->pool->shedding--;
+        shed_settle(discarded->engine->pool);
+    }
     engine_settled(discarded->engine);
     free(discarded);
 }
 
-void pool_discard(struct engine *engine, uint64_t box, const char *disk)
+static void discard(struct engine *engine, uint64_t box, const char *disk, bool is_shed)
 {
     struct discarded *discarded = engine_alloc(sizeof(*discarded));
     union keeper_request request = {.of_box = {.box = box}};
 
     discarded->engine = engine;
+    discarded->is_shed = is_shed;
     (void)snprintf(discarded->disk, sizeof(discarded->disk), "%s", disk);
     keeper_client_ask(engine->keeper, KEEPER_END, &request, discarded_ended, discarded);
+}
+
+void pool_discard(struct engine *engine, uint64_t box, const char *disk)
+{
+    discard(engine, box, disk, false);
 }
 
 static void ready_discard(struct ready *ready)
@@ -115,18 +137,23 @@ static void retry(void *arg)
     shelf_fill(arg);
 }
 
-static void shelf_failed(struct shelf *shelf, const struct error *err)
+static void shelf_rest(struct shelf *shelf)
 {
     struct engine *engine = shelf->pool->engine;
 
-    if (shelf->retry_ms == 0)
-        log_say(LOG_LEVEL_WARN, "pool", "no box for the pool of root '%s': %s", shelf->root,
-                err->text);
     shelf->retry_ms = shelf->retry_ms == 0 ? RETRY_FIRST_MS : 2 * shelf->retry_ms;
     if (shelf->retry_ms > RETRY_MOST_MS)
         shelf->retry_ms = RETRY_MOST_MS;
     clock_set(engine->clock, &shelf->retry, clock_monotonic_ns() + shelf->retry_ms * 1000000, retry,
               shelf);
+}
+
+static void shelf_failed(struct shelf *shelf, const struct error *err)
+{
+    if (shelf->retry_ms == 0)
+        log_say(LOG_LEVEL_WARN, "pool", "no box for the pool of root '%s': %s", shelf->root,
+                err->text);
+    shelf_rest(shelf);
 }
 
 static void ready_failed(struct ready *ready, const struct error *err)
@@ -227,6 +254,10 @@ static void made(void *arg, const union keeper_answer *answer, int fd, const str
     }
     if (err != NULL) {
         shelf_failed(shelf, err);
+    } else if (shelf->pool->sheds != NULL) {
+        fd_close(&fd);
+        shelf->pool->shedding++;
+        discard(engine, answer->made.box, making.disk, true);
     } else if (engine->is_draining || shelf->is_removed) {
         fd_close(&fd);
         pool_discard(engine, answer->made.box, making.disk);
@@ -234,6 +265,7 @@ static void made(void *arg, const union keeper_answer *answer, int fd, const str
         pool_discard(engine, answer->made.box, making.disk);
         shelf_failed(shelf, &why);
     }
+    shed_settle(shelf->pool);
     engine_settled(engine);
 }
 
@@ -330,17 +362,34 @@ bool pool_take(struct engine *engine, const struct record *record, struct pool_b
     struct shelf *shelf;
     struct ready *ready;
 
-    if (engine->options.pool == 0 || !is_usual(engine, record))
+    if (engine->options.pool == 0 || !is_usual(engine, record)) {
+        engine->pool_misses++;
         return false;
+    }
     shelf = shelf_of(engine->pool, record);
     for (ready = shelf->boxes; ready != NULL && !ready->stands;)
         ready = ready->next;
+    if (ready == NULL)
+        engine->pool_misses++;
     if (ready != NULL) {
+        engine->pool_hits++;
         *out = ready->box;
         ready_unlink(ready);
     }
     shelf_taken(shelf);
     return ready != NULL;
+}
+
+size_t pool_ready(const struct engine *engine)
+{
+    size_t count = 0;
+
+    if (engine->pool == NULL)
+        return 0;
+    for (const struct shelf *shelf = engine->pool->shelves; shelf != NULL; shelf = shelf->next)
+        for (const struct ready *ready = shelf->boxes; ready != NULL; ready = ready->next)
+            count += ready->stands;
+    return count;
 }
 
 /* A root that was removed or replaced: its boxes show what is not registered any more. */
@@ -357,6 +406,56 @@ void pool_named(struct engine *engine, const struct keeper_named *named)
         if (!shelf->is_removed)
             engine_later(engine, retry, shelf);
     }
+}
+
+/* ---- who needs the room more ---- */
+
+static bool is_shedding(const struct pool *pool)
+{
+    bool is_making = false;
+
+    for (const struct shelf *shelf = pool->shelves; shelf != NULL; shelf = shelf->next)
+        is_making |= shelf->making > 0;
+    return is_making || pool->shedding > 0;
+}
+
+static void shed_settle(struct pool *pool)
+{
+    while (pool->sheds != NULL && !is_shedding(pool)) {
+        struct shed *shed = pool->sheds;
+
+        pool->sheds = shed->next;
+        shed->done(shed->arg);
+        free(shed);
+    }
+}
+
+bool pool_shed(struct engine *engine, void (*done)(void *arg), void *arg)
+{
+    struct pool *pool = engine->pool;
+    struct shed **last = &pool->sheds, *shed;
+
+    for (struct shelf *shelf = pool->shelves; shelf != NULL; shelf = shelf->next) {
+        if (shelf->boxes != NULL || shelf->making > 0)
+            shelf_rest(shelf);
+        while (shelf->boxes != NULL) {
+            struct ready *ready = shelf->boxes;
+
+            ready_unlink(ready);
+            pool->shedding++;
+            discard(engine, ready->box.box, ready->box.disk, true);
+            link_close(ready->box.link);
+        }
+    }
+    if (!is_shedding(pool))
+        return false;
+    shed = engine_alloc(sizeof(*shed));
+    shed->done = done;
+    shed->arg = arg;
+    while (*last != NULL)
+        last = &(*last)->next;
+    *last = shed;
+    return true;
 }
 
 /* The keeper is gone, and the boxes with it. */
@@ -381,6 +480,10 @@ void pool_close(struct engine *engine)
     for (struct shelf *shelf = engine->pool->shelves, *next; shelf != NULL; shelf = next) {
         next = shelf->next;
         free(shelf);
+    }
+    for (struct shed *shed = engine->pool->sheds, *next; shed != NULL; shed = next) {
+        next = shed->next;
+        free(shed);
     }
     free(engine->pool);
     engine->pool = NULL;

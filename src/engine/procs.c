@@ -351,6 +351,7 @@ int procs_open(const struct procs_options *options, struct procs **out, struct e
         .is_system = options->is_system,
         .keep_ms = options->keep_ms > 0 ? options->keep_ms : KEEP_DEFAULT_MS,
         .log_share = options->log_share,
+        .programs = options->programs,
         .next_number = 1,
         .journal.fd = -1,
         .link_watched = {.act = procs_link_act, .fd = -1},
@@ -402,6 +403,7 @@ void procs_close(struct procs *procs, bool forget)
         return;
     procs_enter(procs);
     procs->is_closed = true;
+    tools_lose(procs, "sandbox_stopped", "the sandbox is closed; nothing more of it is heard");
     while (procs->starts != NULL)
         start_fail(procs->starts, &closed);
     procs_link_drop(procs);
@@ -432,7 +434,8 @@ size_t procs_running(const struct procs *procs)
 
 bool procs_is_quiet(const struct procs *procs)
 {
-    if (procs->busy > 0 || procs->link != NULL || procs->starts != NULL || procs->journal_owes)
+    if (procs->busy > 0 || procs->link != NULL || procs->starts != NULL || procs->tools != NULL ||
+        procs->journal_owes)
         return false;
     for (size_t i = 0; i < procs->count; i++) {
         const struct proc *proc = procs->list[i];
@@ -572,6 +575,9 @@ void proc_look(const struct proc *proc, struct proc_view *view)
         .started_ms = proc->started_ms,
         .ended_ms = proc->ended_ms,
         .cpu_ns = proc->cpu_ns,
+        .has_terminal = proc->rows > 0,
+        .rows = proc->rows,
+        .columns = proc->columns,
     };
     if (proc->failure != NULL)
         view->failure = *proc->failure;

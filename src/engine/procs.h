@@ -16,6 +16,7 @@
 
 #include "base/err.h"
 #include "box/link.h"
+#include "box/tool/programs.h"
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -48,8 +49,12 @@ struct proc_spec {
     uint64_t timeout_ms; /* 0: none; then the whole tree is killed: exit 124, timed_out */
     uint64_t log_bytes;  /* 0: PROCS_LOG_DEFAULT; of both streams together, within the share */
     bool has_stdin;      /* else /dev/null */
+    /* 0, 0: no terminal. Else the command gets one of this size; all its output is PROC_STDOUT, its input
+     * is what proc_stdin_write() brings. It is held by a tool in the box (tool/term.c), not by us. */
+    uint16_t rows, columns;
     struct link_limits limits;
 };
+#define PROCS_TERMINAL_MAX 10000 /* rows, or columns */
 
 struct proc_view {
     const char *id, *tag, *command; /* `command`: for people, one line */
@@ -59,6 +64,8 @@ struct proc_view {
     int exit_code; /* valid if exited and signal is 0 */
     int signal;
     const char *reason; /* PROC_LOST, PROC_FAILED: a code */
+    bool has_terminal;
+    uint16_t rows, columns; /* of it, as said last; after a restart of the engine as it began */
     struct error failure;
     uint64_t started_ms, ended_ms; /* wall clock; 0: not yet */
     uint64_t cpu_ns;
@@ -91,6 +98,8 @@ struct procs_options {
     bool is_system;         /* each command gets its user; else all have init's */
     uint64_t keep_ms;       /* ended processes are forgotten after this; 0: 24 h */
     uint64_t log_share; /* of the output of all together: beyond it the longest gives; 0: none */
+    const int
+        *programs; /* TOOL_PROGRAMS of them, borrowed as long as this is open; NULL: no tools */
 };
 
 /* Reads the journal: what ran when it was written last is PROC_LOST until procs_attach() finds it. */
@@ -104,6 +113,10 @@ int procs_attach(struct procs *procs, struct link *link, bool anew, struct error
  * the end that was heard. What the pipes still held is put on record first. */
 void procs_detach(struct procs *procs, const char *reason);
 
+/* There is a box, and it cannot be talked to: until procs_detach() `why` is the answer of every verb that
+ * would. What ran in there is PROC_LOST as long, with its code as the reason. */
+void procs_refuse(struct procs *procs, const struct error *why);
+
 /* Closes; files stay. With `forget` they are removed. */
 void procs_close(struct procs *procs, bool forget);
 
@@ -113,7 +126,7 @@ bool procs_is_quiet(const struct procs *procs);
 uint64_t procs_log_bytes(const struct procs *procs); /* output on the disk */
 
 /* ---- verbs. Codes of errors: process_not_found, sandbox_stopped, user_not_found, bad_cwd,
- * process_ended, too_many_processes, stdin_closed, capacity ---- */
+ * process_ended, too_many_processes, stdin_closed, capacity, or that of procs_refuse() ---- */
 
 /* `done` is called once, maybe before this returns, when the command runs or could not be started. If
  * the box refused it there is a process, too, which is PROC_FAILED; its codes are then bad_cwd,
@@ -159,3 +172,39 @@ int proc_kill(struct proc *proc, struct error *err); /* the whole tree */
 /* An ended one, with its output; "process_running" else. What it left running goes on. */
 int proc_forget(struct proc *proc, struct error *err);
 void procs_oom(struct proc *proc, bool was_oom);
+/* Of its terminal; "no_terminal" where it has none. */
+int proc_resize(struct proc *proc, uint16_t rows, uint16_t columns, struct error *err);
+/* As that, and what fills the screen draws it anew, also where the size is the same. */
+int proc_redraw(struct proc *proc, uint16_t rows, uint16_t columns, struct error *err);
+
+/* ---- tools: src/box/tool/tool.h ----
+ *
+ * One verb of ours, as a command of the box: no process that anybody lists, no log, no journal. Its
+ * pipes are the caller's, who moves bytes by splice(2) as link.h says. Whoever cancels kills it. When the
+ * engine ends, what runs of it is killed by the next one. At most PROCS_TOOLS_MAX at once of one sandbox:
+ * "capacity". */
+#define PROCS_TOOLS_MAX 64
+
+struct tool;
+struct tool_spec {
+    const char *const *argv; /* VERB OPTIONS -- OPERANDS; without the program's own name */
+    const char *user;        /* as of a command; NULL: the sandbox's */
+    const char *cwd;
+    bool takes_input;
+    bool is_grep;        /* cove-grep, else cove-tool */
+    uint64_t timeout_ms; /* 0: none */
+};
+struct tool_calls {
+    /* It runs. `input` (-1 where it takes none) and `output` are the caller's to close, non-blocking.
+     * Not called if it could not be started: `ended` says so alone. */
+    void (*started)(void *arg, int input, int output);
+    /* It has ended; last call. `err` NULL: its exit status was 0 or 1, which `failed` says; else why there is
+     * none: sandbox_stopped, sandbox_outdated, user_not_found, bad_cwd, capacity, timeout, tool_killed (a
+     * signal), sandbox_gone ... Output may still be in its pipe. */
+    void (*ended)(void *arg, bool failed, const struct error *err);
+};
+/* NULL, and `err`: nothing was started and nothing will be called. Calls come later, never from within. */
+struct tool *procs_tool(struct procs *procs, const struct tool_spec *spec,
+                        const struct tool_calls *calls, void *arg, struct error *err);
+/* Kills it; `ended` is not called any more. */
+void tool_cancel(struct tool *tool);

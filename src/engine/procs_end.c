@@ -208,10 +208,7 @@ static int check_runs(const struct proc *proc, struct error *err)
         return error_set(err, "process_not_found", 0, "process %s is no more", proc->id);
     if (proc->has_ended || proc->exit_heard)
         return error_set(err, "process_ended", 0, "process %s has ended", proc->id);
-    if (proc->procs->link == NULL)
-        return error_set(err, "sandbox_stopped", 0,
-                         "process %s is of a sandbox that does not run; start it first", proc->id);
-    return 0;
+    return procs_link_check(proc->procs, err);
 }
 
 int proc_kill(struct proc *proc, struct error *err)

@@ -9,6 +9,7 @@
 
 #include <errno.h>
 #include <stddef.h>
+#include <stdio.h>
 #include <stdlib.h>
 
 #define TURN_EVENTS 64
@@ -62,6 +63,10 @@ static void hello(struct procs *procs)
         procs->list[i]->awaits_table = true;
     if (link_hello(procs->link, &ignored) < 0)
         hello_later(procs);
+    else
+        tools_lose(procs, "tool_killed",
+                   "the engine lost sight of the request, for it could open no more files; try "
+                   "again");
 }
 
 /* One that we know nothing of was forgotten by us, with a daemon that kept its pipes: they must not
@@ -181,6 +186,12 @@ static void take_event(struct procs *procs, struct link_event *event)
 {
     struct proc *proc = procs_by_number(procs, event->id);
 
+    if (tool_is_id(event->id) && (event->kind == LINK_STARTED || event->kind == LINK_REFUSED ||
+                                  event->kind == LINK_EXITED)) {
+        tool_event(procs, event);
+        close_fds(event);
+        return;
+    }
     switch (event->kind) {
     case LINK_READY:
         if (procs->calls.ready != NULL)
@@ -288,6 +299,25 @@ void procs_link_drop(struct procs *procs)
     user_forget(procs);
 }
 
+int procs_link_check(const struct procs *procs, struct error *err)
+{
+    if (procs->link != NULL)
+        return 0;
+    if (procs->refusal.code[0] == '\0')
+        return error_set(err, "sandbox_stopped", 0,
+                         "the sandbox does not run; start it before its commands");
+    *err = procs->refusal;
+    return -1;
+}
+
+void procs_refuse(struct procs *procs, const struct error *why)
+{
+    procs->refusal = *why;
+    for (size_t i = 0; i < procs->count; i++)
+        if (!procs->list[i]->has_ended)
+            (void)snprintf(procs->list[i]->reason, sizeof(procs->list[i]->reason), "%s", why->code);
+}
+
 static void lose(struct proc *proc, const char *reason)
 {
     static const struct error stopped = {.code = "sandbox_stopped",
@@ -319,12 +349,14 @@ void procs_detach(struct procs *procs, const char *reason)
                                          .text = "the sandbox stopped before the command ran"};
 
     procs_enter(procs);
+    procs->refusal = (struct error){0};
     for (int i = 0; i < PROCS_HIDDEN_MAX / TURN_EVENTS && procs->link != NULL; i++) {
         procs_link_turn(procs);
         if (!procs->unread_link)
             break;
     }
     procs_link_drop(procs);
+    tools_lose(procs, "sandbox_stopped", "the sandbox stopped before it was done");
     while (procs->starts != NULL && !procs->is_closed)
         start_fail(procs->starts, &stopped);
     for (struct proc *proc = procs_after(procs, 0); proc != NULL && !procs->is_closed;

@@ -57,6 +57,7 @@ struct stdin_piece {
     procs_done done;
     void *arg;
     size_t size, used; /* taken */
+    bool is_resize;
     char data[];
 };
 
@@ -107,6 +108,7 @@ struct proc {
     bool awaits_table; /* it was there when init was asked what it holds */
     bool is_killed;    /* by us */
     bool timed_out, oom_killed, has_stdin;
+    uint16_t rows, columns; /* of its terminal; 0: it has none */
     int wait_status;
     int exit_code, signal;
     char reason[ERROR_CODE_MAX];
@@ -116,6 +118,7 @@ struct proc {
     struct stream streams[2];
     struct proc_stdin input;
     struct proc_alarm *alarm; /* timeout, then grace, then the answer of the sandbox */
+    struct proc_alarm *redraw;
     struct start *start;
     struct proc_follow *follows;
     struct proc_follow *next_follow; /* to be told; it may go away meanwhile */
@@ -147,6 +150,7 @@ struct procs {
     uint32_t next_number;
 
     struct link *link;
+    struct error refusal; /* why there is none, while there is a box; code empty: there is none */
     struct watched link_watched;
     struct proc_alarm *link_alarm; /* hello again */
     uint32_t next_open;            /* id of a request for a file */
@@ -154,6 +158,11 @@ struct procs {
     struct proc **list; /* by number, rising */
     size_t count, room;
     size_t running, ended, hidden, waiting_starts;
+
+    const int *programs;
+    struct tool *tools; /* procs_tool.c */
+    size_t tools_count;
+    uint32_t next_tool;
 
     struct start *starts; /* those that wait for who their user is */
     enum user_state user_state;
@@ -225,6 +234,8 @@ void proc_time(struct proc *proc); /* its timeout, from now on */
 
 void procs_link_turn(struct procs *procs);
 void procs_link_act(struct watched *watched, uint32_t events);
+/* 0 where there is a box to talk to, else -1 and why. */
+int procs_link_check(const struct procs *procs, struct error *err);
 void procs_link_drop(struct procs *procs);
 
 /* ---- procs_start.c, procs_user.c ---- */
@@ -240,15 +251,27 @@ struct start {
     bool is_default; /* its user is the sandbox's */
     bool is_due;
     uint64_t timeout_ms, log_bytes;
+    uint16_t rows, columns; /* 0: no terminal */
     struct link_limits limits;
     struct box_user as;
     struct accounts accounts;
     struct proc_alarm *alarm; /* until init has answered */
     unsigned wait_ms;
+    struct tool *tool; /* whose it is; NULL: a process's */
     procs_done done;
     void *arg;
 };
 
+/* NULL, and `err`. `ring` gets it when init has not answered in time. */
+struct start *start_new(struct procs *procs, const struct proc_spec *spec, void (*ring)(void *arg),
+                        struct error *err);
+void start_wait(struct start *start); /* for who its user is */
+void start_unlink(struct start *start);
+const char *start_cwd(const struct start *start);
+const struct box_user *start_user(struct start *start); /* NULL: init's own ids */
+void start_say_refused(const struct start *start, enum box_step step, int errnum,
+                       struct error *err);
+void start_say_late(const struct start *start, struct error *err);
 void start_free(struct start *start);
 void start_fail(struct start *start, const struct error *err);
 int start_send(struct start *start, struct error *err);
@@ -262,10 +285,31 @@ void user_prefetch(struct procs *procs);
 void user_forget(struct procs *procs);
 void start_known(struct start *start, const struct error *err); /* NULL: `as` is it */
 
+/* ---- procs_tool.c ---- */
+
+void tool_known(struct tool *tool, const struct error *err); /* who its user is */
+bool tool_is_id(uint32_t id);
+void tool_event(struct procs *procs, struct link_event *event);
+/* All of them, for nothing more is heard of them. */
+void tools_lose(struct procs *procs, const char *code, const char *text);
+
 /* ---- procs_stdin.c ---- */
+
+#define TERMINAL_RESIZE_SIZE 12
 
 void stdin_open(struct proc *proc, int fd);
 void stdin_end(struct proc *proc, const struct error *err);
+/* Of a terminal: ahead of all that has not begun to move. */
+int stdin_resize(struct proc *proc, uint16_t rows, uint16_t columns, struct error *err);
+
+/* ---- procs_terminal.c ---- */
+
+/* What holds the terminal, and then the command: one block. */
+const char **terminal_argv(const struct start *start);
+/* What is sent to it: frames, each a packet of a pipe. Returns their size; `to` NULL: no more. */
+size_t terminal_frames(char *to, const void *data, size_t size);
+size_t terminal_frame_resize(char to[TERMINAL_RESIZE_SIZE], uint16_t rows, uint16_t columns);
+void terminal_end(struct proc *proc);
 
 /* ---- procs_follow.c ---- */
 

@@ -25,6 +25,8 @@ static void line_of_start(const struct proc *proc, struct journal_line *line)
         .until_ms = proc->until_ms,
         .log_bytes = proc->log_bytes,
         .has_stdin = proc->has_stdin,
+        .rows = proc->rows,
+        .columns = proc->columns,
         .tag = proc->tag,
         .command = proc->command,
     };
@@ -173,6 +175,8 @@ static void take_start(struct procs *procs, const struct journal_line *line)
     proc->started_ms = line->at_ms;
     proc->until_ms = line->until_ms;
     proc->has_stdin = line->has_stdin;
+    proc->rows = line->rows;
+    proc->columns = line->columns;
     proc->log_bytes = line->log_bytes < PROCS_LOG_LEAST ? PROCS_LOG_LEAST : line->log_bytes;
     proc->tag = copy(line->tag);
     proc->command = copy(line->command);

@@ -85,7 +85,17 @@ void start_free(struct start *start)
     free(start);
 }
 
-static void unlink_start(struct start *start)
+void start_wait(struct start *start)
+{
+    struct start **last = &start->procs->starts;
+
+    while (*last != NULL)
+        last = &(*last)->next;
+    *last = start;
+    start->procs->waiting_starts++;
+}
+
+void start_unlink(struct start *start)
 {
     struct procs *procs = start->procs;
 
@@ -187,31 +197,52 @@ static int make_environment(const struct start *start, struct environment *envir
 
 /* ---- asking init ---- */
 
+const char *start_cwd(const struct start *start)
+{
+    const char *cwd = start->cwd != NULL ? start->cwd : start->procs->cwd;
+
+    return cwd != NULL ? cwd : start->at_root || start->as.home[0] != '/' ? "/" : start->as.home;
+}
+
+const struct box_user *start_user(struct start *start)
+{
+    const struct procs *procs = start->procs;
+
+    return !procs->is_system || (start->is_default && procs->user == NULL) ? NULL : &start->as;
+}
+
 static int ask_init(struct start *start, struct error *err)
 {
     struct procs *procs = start->procs;
     struct environment environment;
-    const char *cwd = start->cwd != NULL ? start->cwd : procs->cwd;
-    bool has_init_ids = !procs->is_system || (start->is_default && procs->user == NULL);
     struct link_command command = {
         .argv = start->argv,
-        .cwd = cwd != NULL                                  ? cwd
-               : start->at_root || start->as.home[0] != '/' ? "/"
-                                                            : start->as.home,
-        .user = has_init_ids ? NULL : &start->as,
+        .cwd = start_cwd(start),
+        .user = start_user(start),
         .stdio = LINK_PIPES,
         .no_stdin = !start->has_stdin,
         .limits = start->limits,
     };
+    _cleanup_free_ const char **argv = NULL;
     int result;
 
     if (make_environment(start, &environment) < 0)
         return error_set(err, "no_memory", ENOMEM, "cannot prepare the command");
     if (start->is_shell)
         start->argv[0] = start->with_bash ? "/bin/bash" : "/bin/sh";
+    if (start->rows > 0) {
+        argv = terminal_argv(start);
+        command.argv = argv;
+        command.program = procs->programs[TOOL_PROGRAM_TOOL];
+    }
     command.env = environment.list;
-    result = link_exec(procs->link, start->proc->number, &command, err);
+    if (start->rows > 0 && argv == NULL)
+        result = error_set(err, "no_memory", ENOMEM, "cannot prepare the command");
+    else
+        result = link_exec(procs->link, start->proc->number, &command, err);
     free(environment.list);
+    if (result < 0 && strcmp(err->code, "outdated") == 0)
+        (void)snprintf(err->code, sizeof(err->code), "sandbox_outdated");
     return result;
 }
 
@@ -240,6 +271,8 @@ static struct proc *make_proc(struct start *start, struct error *err)
     proc->until_ms = start->timeout_ms > 0 ? procs_monotonic_ms() + start->timeout_ms : 0;
     proc->log_bytes = start->log_bytes;
     proc->has_stdin = start->has_stdin;
+    proc->rows = start->rows;
+    proc->columns = start->columns;
     return proc;
 }
 
@@ -285,9 +318,13 @@ void start_fail(struct start *start, const struct error *err)
     struct procs *procs = start->procs;
     struct error why = *err;
 
+    if (start->tool != NULL) {
+        tool_known(start->tool, &why);
+        return;
+    }
     procs_enter(procs);
     if (proc == NULL) {
-        unlink_start(start);
+        start_unlink(start);
     } else {
         proc->start = NULL;
         if (!procs->is_closed)
@@ -302,11 +339,15 @@ void start_known(struct start *start, const struct error *err)
 {
     struct error why;
 
+    if (start->tool != NULL) {
+        tool_known(start->tool, err);
+        return;
+    }
     if (err != NULL) {
         start_fail(start, err);
         return;
     }
-    unlink_start(start);
+    start_unlink(start);
     if (start_send(start, &why) < 0)
         start_fail(start, &why);
 }
@@ -358,8 +399,7 @@ static bool try_again(struct start *start, enum box_step step, int errnum)
     return false;
 }
 
-static void say_refused(const struct start *start, enum box_step step, int errnum,
-                        struct error *err)
+void start_say_refused(const struct start *start, enum box_step step, int errnum, struct error *err)
 {
     const char *cwd = start->cwd != NULL ? start->cwd : start->procs->cwd;
 
@@ -399,7 +439,7 @@ void start_refused(struct proc *proc, enum box_step step, int errnum)
         if (renumber(proc, &err) == 0 && ask_init(start, &err) == 0)
             return;
     } else {
-        say_refused(start, step, errnum, &err);
+        start_say_refused(start, step, errnum, &err);
     }
     start_fail(start, &err);
 }
@@ -428,9 +468,16 @@ static int check(const struct procs *procs, const struct proc_spec *spec, struct
     if (spec->tag != NULL && strlen(spec->tag) > PROCS_TAG_MAX)
         return error_set(err, "bad_request", 0, "the tag has more than %d bytes; shorten it",
                          PROCS_TAG_MAX);
-    if (procs->is_closed || procs->link == NULL)
-        return error_set(err, "sandbox_stopped", 0,
-                         "the sandbox does not run; start it before its commands");
+    if ((spec->rows == 0) != (spec->columns == 0) || spec->rows > PROCS_TERMINAL_MAX ||
+        spec->columns > PROCS_TERMINAL_MAX)
+        return error_set(err, "bad_request", 0, "a terminal has 1 to %d rows and columns",
+                         PROCS_TERMINAL_MAX);
+    if (spec->rows > 0 && (procs->programs == NULL || procs->programs[TOOL_PROGRAM_TOOL] < 0))
+        return error_set(err, "not_supported", 0, "this engine was built without terminals");
+    if (procs->is_closed)
+        return error_set(err, "sandbox_stopped", 0, "the sandbox was closed");
+    if (procs_link_check(procs, err) < 0)
+        return -1;
     if (!fd_are_left(FDS_LEAST))
         return error_set(err, "capacity", EMFILE,
                          "the engine can open no files for the command now; end something, or "
@@ -450,6 +497,14 @@ static int check(const struct procs *procs, const struct proc_spec *spec, struct
 
 /* Init may be out of processors, stopped, or not ours any more. Should it start the command after all,
  * that is ended when it is heard. */
+void start_say_late(const struct start *start, struct error *err)
+{
+    (void)error_set(err, "sandbox_failed", ETIMEDOUT,
+                    "the box has not started the command within %u ms; is it short of processors? "
+                    "Try again, or stop the sandbox and start it",
+                    start->wait_ms);
+}
+
 static void on_no_answer(void *arg)
 {
     struct start *start = arg;
@@ -458,10 +513,7 @@ static void on_no_answer(void *arg)
 
     if (start->proc != NULL && procs->link != NULL)
         (void)link_kill(procs->link, start->proc->number, &ignored);
-    (void)error_set(&err, "sandbox_failed", ETIMEDOUT,
-                    "the box has not started the command within %u ms; is it short of processors? "
-                    "Try again, or stop the sandbox and start it",
-                    start->wait_ms);
+    start_say_late(start, &err);
     start_fail(start, &err);
 }
 
@@ -472,24 +524,21 @@ static unsigned wait_of(const struct proc_spec *spec)
                : PROCS_START_MS;
 }
 
-static int begin(struct procs *procs, const struct proc_spec *spec, procs_done done, void *arg,
-                 struct error *err)
+struct start *start_new(struct procs *procs, const struct proc_spec *spec, void (*ring)(void *arg),
+                        struct error *err)
 {
-    struct start *start, **last;
-    int known;
+    struct start *start = calloc(1, sizeof(*start));
 
-    if (check(procs, spec, err) < 0)
-        return -1;
-    start = calloc(1, sizeof(*start));
     if (start == NULL || copy_spec(start, spec) < 0) {
         free(start);
-        return error_set(err, "no_memory", ENOMEM, "cannot prepare the command");
+        (void)error_set(err, "no_memory", ENOMEM, "cannot prepare the command");
+        return NULL;
     }
     start->procs = procs;
-    start->done = done;
-    start->arg = arg;
     start->timeout_ms = spec->timeout_ms;
-    start->has_stdin = spec->has_stdin;
+    start->has_stdin = spec->has_stdin || spec->rows > 0;
+    start->rows = spec->rows;
+    start->columns = spec->columns;
     start->limits = spec->limits;
     start->log_bytes = spec->log_bytes == 0                ? PROCS_LOG_DEFAULT
                        : spec->log_bytes < PROCS_LOG_LEAST ? PROCS_LOG_LEAST
@@ -497,18 +546,30 @@ static int begin(struct procs *procs, const struct proc_spec *spec, procs_done d
     if (procs->log_share > 0 && start->log_bytes > procs->log_share)
         start->log_bytes = procs->log_share > PROCS_LOG_LEAST ? procs->log_share : PROCS_LOG_LEAST;
     start->wait_ms = wait_of(spec);
-    start->alarm = proc_alarm_set(procs->loop, start->wait_ms, on_no_answer, start);
+    start->alarm = proc_alarm_set(procs->loop, start->wait_ms, ring, start);
+    return start;
+}
+
+static int begin(struct procs *procs, const struct proc_spec *spec, procs_done done, void *arg,
+                 struct error *err)
+{
+    struct start *start;
+    int known;
+
+    if (check(procs, spec, err) < 0)
+        return -1;
+    start = start_new(procs, spec, on_no_answer, err);
+    if (start == NULL)
+        return -1;
+    start->done = done;
+    start->arg = arg;
     known = user_want(start, err);
     if (known < 0 || (known > 0 && start_send(start, err) < 0)) {
         start_free(start);
         return -1;
     }
-    if (known == 0) {
-        for (last = &procs->starts; *last != NULL;)
-            last = &(*last)->next;
-        *last = start;
-        procs->waiting_starts++;
-    }
+    if (known == 0)
+        start_wait(start);
     return 0;
 }
 

@@ -3,7 +3,10 @@
  * A write(2) could block: the pipe's description is init's, too, and who took that over can clear
  * O_NONBLOCK between any two calls of ours. vmsplice(2) would not, but leaves our own pages in the
  * box's pipe, and what lies in them later. So bytes are written to a pipe that nobody else has, and
- * move on by splice(2) with SPLICE_F_NONBLOCK. SIGPIPE has to be ignored. */
+ * move on by splice(2) with SPLICE_F_NONBLOCK. SIGPIPE has to be ignored.
+ *
+ * What goes to a terminal is frames. Our pipe is one of packets then, which splice(2) moves as a whole or
+ * not at all: so whoever comes after us, should we be killed, begins with a frame, too. */
 #include "engine/procs_parts.h"
 
 #include "base/fd.h"
@@ -14,11 +17,17 @@
 #include <string.h>
 #include <unistd.h>
 
+#ifndef __clang__
+/* The analyser of gcc 12 loses sight of a piece once it is in a list of its caller's. */
+#pragma GCC diagnostic ignored "-Wanalyzer-malloc-leak"
+#endif
+
 static void close_all(struct proc_stdin *input)
 {
     struct procs *procs = input->proc->procs;
     struct error ignored;
 
+    terminal_end(input->proc);
     watched_close(procs, &input->watched);
     fd_close(&input->ours[0]);
     fd_close(&input->ours[1]);
@@ -46,7 +55,9 @@ void stdin_end(struct proc *proc, const struct error *err)
 
 static int open_ours(struct proc_stdin *input)
 {
-    return input->ours[0] >= 0 ? 0 : pipe2(input->ours, O_CLOEXEC | O_NONBLOCK);
+    int packets = input->proc->rows > 0 ? O_DIRECT : 0;
+
+    return input->ours[0] >= 0 ? 0 : pipe2(input->ours, O_CLOEXEC | O_NONBLOCK | packets);
 }
 
 /* From the pieces into our pipe. */
@@ -164,34 +175,97 @@ static int check(const struct proc *proc, size_t size, struct error *err)
         return error_set(err, "process_not_found", 0, "process %s is no more", proc->id);
     if (proc->has_ended || proc->exit_heard)
         return error_set(err, "process_ended", 0, "process %s has ended", proc->id);
-    if (proc->procs->link == NULL)
-        return error_set(err, "sandbox_stopped", 0, "the sandbox of process %s does not run",
-                         proc->id);
+    if (procs_link_check(proc->procs, err) < 0)
+        return -1;
     if (!proc->input.is_open || proc->input.close_after)
         return error_set(err, "stdin_closed", 0,
                          "the standard input of process %s is closed, or never was open", proc->id);
-    if (size > PROCS_STDIN_MAX - proc->input.waiting)
+    if (proc->input.waiting + size > PROCS_STDIN_MAX)
         return error_set(err, "capacity", 0,
                          "process %s has not read what waits for it; send the rest later",
                          proc->id);
     return 0;
 }
 
-static int append(struct proc_stdin *input, const void *data, size_t size, procs_done done,
-                  void *arg, struct error *err)
+/* Room for so many bytes, in no list yet. */
+static struct stdin_piece *piece_new(size_t size, procs_done done, void *arg, struct error *err)
 {
     struct stdin_piece *piece = malloc(sizeof(*piece) + size);
 
-    if (piece == NULL)
-        return error_set(err, "no_memory", ENOMEM, "cannot keep what is sent to a process");
+    if (piece == NULL) {
+        (void)error_set(err, "no_memory", ENOMEM, "cannot keep what is sent to a process");
+        return NULL;
+    }
     *piece = (struct stdin_piece){.done = done, .arg = arg, .size = size};
-    memcpy(piece->data, data, size);
+    return piece;
+}
+
+static int append(struct proc_stdin *input, const void *data, size_t size, procs_done done,
+                  void *arg, struct error *err)
+{
+    bool framed = input->proc->rows > 0;
+    struct stdin_piece *piece = piece_new(framed ? terminal_frames(NULL, data, size) : size, done,
+                                          arg, err);
+
+    if (piece == NULL)
+        return -1;
+    if (framed)
+        (void)terminal_frames(piece->data, data, size);
+    else
+        memcpy(piece->data, data, size);
     if (input->first == NULL)
         input->first = piece;
     else
         input->last->next = piece;
     input->last = piece;
-    input->waiting += size;
+    input->waiting += piece->size;
+    return 0;
+}
+
+static void resized(void *arg, struct proc *proc, const struct error *err)
+{
+    (void)arg;
+    (void)proc;
+    (void)err; /* it has ended */
+}
+
+/* One that waits already is changed: so there is never more than one beside what moves. */
+static int put_resize(struct proc_stdin *input, uint16_t rows, uint16_t columns, struct error *err)
+{
+    struct stdin_piece *before = NULL, *next, *piece;
+
+    for (piece = input->first; piece != NULL; piece = piece->next)
+        if (piece->is_resize && piece->used == 0) {
+            (void)terminal_frame_resize(piece->data, rows, columns);
+            return 0;
+        }
+    piece = piece_new(TERMINAL_RESIZE_SIZE, resized, NULL, err);
+    if (piece == NULL)
+        return -1;
+    piece->is_resize = true;
+    (void)terminal_frame_resize(piece->data, rows, columns);
+    for (next = input->first; next != NULL && next->used > 0; next = next->next)
+        before = next;
+    piece->next = next;
+    if (before == NULL)
+        input->first = piece;
+    else
+        before->next = piece;
+    if (next == NULL)
+        input->last = piece;
+    input->waiting += piece->size;
+    return 0;
+}
+
+int stdin_resize(struct proc *proc, uint16_t rows, uint16_t columns, struct error *err)
+{
+    struct procs *procs = proc->procs;
+
+    if (check(proc, 0, err) < 0 || put_resize(&proc->input, rows, columns, err) < 0)
+        return -1;
+    procs_enter(procs);
+    pump(&proc->input);
+    procs_leave(procs);
     return 0;
 }
 
@@ -218,6 +292,11 @@ int proc_stdin_close(struct proc *proc, struct error *err)
 {
     if (check(proc, 0, err) < 0)
         return -1;
+    if (proc->rows > 0)
+        return error_set(
+            err, "bad_request", 0,
+            "a terminal has no end of input; write what its user would type, as ctrl-D "
+            "(byte 4)");
     proc->input.close_after = true;
     if (proc->input.first == NULL)
         close_all(&proc->input);

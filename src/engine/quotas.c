@@ -189,8 +189,10 @@ static void quota_committed(void *arg, uint64_t revision, const struct error *er
     struct quota_verb *verb = arg;
 
     (void)revision;
-    if (err == NULL)
+    if (err == NULL) {
         quota_keep(engine_quotas(verb->engine), verb->tenant, &verb->quota);
+        events_add(verb->engine, "quota.changed", verb->tenant, NULL, NULL, NULL);
+    }
     verb->done(verb->arg, err);
     free(verb);
 }

@@ -504,6 +504,7 @@ char *record_format(const struct record *record, struct error *err)
     failed |= set_number(object, "created_ms", record->created_ms);
     failed |= set_number(object, "updated_ms", record->updated_ms);
     failed |= set_number(object, "serial", record->serial);
+    failed |= set_number(object, "tokens", record->tokens);
     text = failed == 0 ? json_dumps(object, JSON_COMPACT) : NULL;
     if (text == NULL)
         (void)error_set(err, "bad_request", 0,
@@ -646,7 +647,8 @@ static int get_numbers(const json_t *object, struct record *record, struct error
         get_number(object, "idle_ms", INT64_MAX, &record->idle_ms, err) != 0 ||
         get_number(object, "created_ms", INT64_MAX, &record->created_ms, err) != 0 ||
         get_number(object, "updated_ms", INT64_MAX, &record->updated_ms, err) != 0 ||
-        get_number(object, "serial", INT64_MAX, &record->serial, err) != 0)
+        get_number(object, "serial", INT64_MAX, &record->serial, err) != 0 ||
+        get_number(object, "tokens", INT64_MAX, &record->tokens, err) != 0)
         return -1;
     limits->cpu_milli = (uint32_t)cpus;
     limits->pids = (uint32_t)pids;

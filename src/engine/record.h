@@ -31,6 +31,7 @@ struct record {
     struct error error;
     uint64_t created_ms, updated_ms;
     uint64_t serial;   /* the order of creation */
+    uint64_t tokens;   /* the generation of its tokens: those of another are void */
     uint64_t revision; /* of the store; 0: not committed yet. Not in the text */
 };
 

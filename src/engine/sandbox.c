@@ -75,12 +75,26 @@ static const enum verb_action actions[VERB_KINDS][SANDBOX_DELETED + 1] = {
                    [SANDBOX_ARCHIVED] = ANSWER,
                    [SANDBOX_ERROR] = ANSWER,
                    [SANDBOX_DELETED] = ANSWER},
+    [VERB_QUIET] = {[SANDBOX_CREATING] = NOT_THERE,
+                    [SANDBOX_RUNNING] = ANSWER,
+                    [SANDBOX_PAUSED] = NOT_RUNNING,
+                    [SANDBOX_STOPPED] = WORK,
+                    [SANDBOX_ARCHIVED] = NOT_RUNNING,
+                    [SANDBOX_ERROR] = NOT_RUNNING,
+                    [SANDBOX_DELETED] = NOT_THERE},
+    [VERB_HUSH] = {[SANDBOX_CREATING] = ANSWER,
+                   [SANDBOX_RUNNING] = ANSWER,
+                   [SANDBOX_PAUSED] = ANSWER,
+                   [SANDBOX_STOPPED] = ANSWER,
+                   [SANDBOX_ARCHIVED] = ANSWER,
+                   [SANDBOX_ERROR] = ANSWER,
+                   [SANDBOX_DELETED] = ANSWER},
 };
 
 static void (*const works[VERB_KINDS])(struct sandbox *sandbox) = {
     [VERB_CREATE] = start_work,  [VERB_START] = start_work,   [VERB_STOP] = stop_work,
     [VERB_DELETE] = delete_work, [VERB_CHANGE] = change_work, [VERB_PROCS] = start_work,
-    [VERB_FALL] = fall_work,
+    [VERB_FALL] = fall_work,     [VERB_QUIET] = quiet_work,   [VERB_HUSH] = hush_work,
 };
 
 /* ---- verbs ---- */
@@ -112,10 +126,21 @@ static void error_translate(const struct error *inner, struct error *out)
         {"store_corrupt", "store_failed"}, {"conflict", "store_failed"},
     };
     static const char *const known[] = {
-        "bad_request",   "capacity",          "draining",        "name_conflict",
-        "not_ready",     "not_yet",           "quota",           "revision_conflict",
-        "sandbox_gone",  "sandbox_not_found", "sandbox_stopped", "store_failed",
-        "unknown_mount", "unknown_root",
+        "bad_request",
+        "capacity",
+        "draining",
+        "name_conflict",
+        "not_ready",
+        "not_yet",
+        "quota",
+        "revision_conflict",
+        "sandbox_gone",
+        "sandbox_not_found",
+        "sandbox_outdated",
+        "sandbox_stopped",
+        "store_failed",
+        "unknown_mount",
+        "unknown_root",
     };
 
     *out = *inner;
@@ -152,6 +177,7 @@ static void verb_answer(struct sandbox *sandbox, const struct verb *verb, const 
             verb->done.plain(verb->arg, err);
         break;
     case VERB_PROCS:
+    case VERB_QUIET:
         if (verb->done.procs != NULL)
             verb->done.procs(verb->arg, err == NULL ? sandbox->procs : NULL, err);
         break;
@@ -203,10 +229,13 @@ static bool has_failed(const struct sandbox *sandbox)
 static void verb_settle(struct sandbox *sandbox, struct verb *verb, enum verb_action action)
 {
     struct engine *engine = sandbox->engine;
+    struct error err;
 
     sandbox->active = NULL;
     engine->verbs--;
-    if (action == ANSWER) {
+    if (verb->kind == VERB_PROCS && action == ANSWER && outdated_check(sandbox, &err) != 0) {
+        verb_answer(sandbox, verb, &err);
+    } else if (action == ANSWER) {
         verb_answer(sandbox, verb, NULL);
     } else if (action == ANEW && has_failed(sandbox)) {
         verb_answer(sandbox, verb, &sandbox->failure);
@@ -220,6 +249,19 @@ static void verb_settle(struct sandbox *sandbox, struct verb *verb, enum verb_ac
     engine_settled(engine);
 }
 
+/* A box that stands quietly is ended by what would find none else. */
+static enum verb_action action_of(const struct sandbox *sandbox, const struct verb *verb)
+{
+    enum verb_action action = actions[verb->kind][sandbox->record->state];
+
+    if (action == NOT_RUNNING && verb->with_start)
+        return WORK;
+    if (sandbox->is_quiet &&
+        (verb->kind == VERB_STOP || verb->kind == VERB_FALL || verb->kind == VERB_HUSH))
+        return WORK;
+    return action;
+}
+
 static void sandbox_next(struct sandbox *sandbox)
 {
     if (sandbox->is_stepping)
@@ -227,15 +269,13 @@ static void sandbox_next(struct sandbox *sandbox)
     sandbox->is_stepping = true;
     while (sandbox->active == NULL && sandbox->first != NULL) {
         struct verb *verb = sandbox->first;
-        enum verb_action action = actions[verb->kind][sandbox->record->state];
+        enum verb_action action = action_of(sandbox, verb);
 
         sandbox->first = verb->next;
         if (sandbox->first == NULL)
             sandbox->last = NULL;
         verb->next = NULL;
         sandbox->active = verb;
-        if (action == NOT_RUNNING && verb->with_start)
-            action = WORK;
         if (action == WORK)
             works[verb->kind](sandbox);
         else
@@ -417,6 +457,8 @@ void sandbox_abandon(struct sandbox *sandbox)
 void sandbox_free_now(struct sandbox *sandbox)
 {
     clock_clear(sandbox->engine->clock, &sandbox->timer);
+    clock_clear(sandbox->engine->clock, &sandbox->hush);
+    outdated_close(sandbox);
     if (sandbox->procs != NULL)
         procs_close(sandbox->procs, false);
     record_free(sandbox->record);

@@ -24,8 +24,9 @@ static bool is_create(const struct sandbox *sandbox)
 static bool is_passing(const struct error *err)
 {
     static const char *const codes[] = {
-        "capacity",  "quota",     "draining", "keeper_lost",  "sandbox_gone", "disk_in_use",
-        "disk_lost", "no_memory", "no_fds",   "store_failed", "store_corrupt"};
+        "capacity",     "quota",         "draining",     "keeper_lost", "sandbox_gone",
+        "disk_in_use",  "disk_lost",     "disk_ids",     "no_memory",   "no_fds",
+        "store_failed", "store_corrupt", "disk_exceeded"};
 
     for (size_t i = 0; i < sizeof(codes) / sizeof(codes[0]); i++)
         if (strcmp(err->code, codes[i]) == 0)
@@ -97,6 +98,12 @@ static void box_given_up(struct sandbox *sandbox, const struct keeper_report *re
     sandbox_detach(sandbox, "start_failed");
     if (is_create(sandbox)) {
         create_undo(sandbox);
+        return;
+    }
+    if (sandbox->active->kind == VERB_QUIET) { /* it is as stopped as it was */
+        struct error failure = sandbox->failure;
+
+        sandbox_finish(sandbox, &failure);
         return;
     }
     if (sandbox->record->state == SANDBOX_RUNNING || !is_passing(&sandbox->failure)) {
@@ -183,6 +190,7 @@ static void start_commit(struct sandbox *sandbox, bool claims)
     struct record *next = sandbox_next_record(sandbox, SANDBOX_RUNNING,
                                               is_create(sandbox) ? "created" : "started");
 
+    sandbox->boxed_ns = clock_monotonic_ns();
     sandbox->step = STEP_COMMIT;
     sandbox->failure = (struct error){0};
     sandbox->waits = 1U + (claims ? 2 : 0) + (names ? 1 : 0); /* the claim, and the box's link */
@@ -207,7 +215,12 @@ static void start_commit(struct sandbox *sandbox, bool claims)
 void start_ready(struct sandbox *sandbox)
 {
     clock_clear(sandbox->engine->clock, &sandbox->timer);
-    if (!gives_up(sandbox))
+    if (gives_up(sandbox))
+        return;
+    sandbox->is_quiet = sandbox->active->kind == VERB_QUIET;
+    if (sandbox->is_quiet)
+        sandbox_finish(sandbox, NULL);
+    else
         start_commit(sandbox, false);
 }
 
@@ -220,6 +233,22 @@ static void too_slow(void *arg)
                     "the box did not stand within %d s; is the host overloaded?",
                     ENGINE_READY_MS / 1000);
     start_give_up(sandbox, &err);
+}
+
+static void make_again(void *arg)
+{
+    if (!gives_up(arg))
+        start_make(arg);
+}
+
+/* Boxes that nobody uses yet are in the way of one that is asked for. */
+static bool is_shed(struct sandbox *sandbox, const struct error *err)
+{
+    bool had_shed = sandbox->has_shed;
+
+    sandbox->has_shed = !had_shed && err != NULL && strcmp(err->code, "capacity") == 0 &&
+                        !sandbox->is_doomed && pool_shed(sandbox->engine, make_again, sandbox);
+    return sandbox->has_shed;
 }
 
 static void made(void *arg, const union keeper_answer *answer, int fd, const struct error *err)
@@ -235,9 +264,11 @@ static void made(void *arg, const union keeper_answer *answer, int fd, const str
     if (err != NULL) {
         if (is_create(sandbox))
             sandbox->record->disk[0] = '\0'; /* it was not made either */
-        start_give_up(sandbox, err);
+        if (!is_shed(sandbox, err))
+            start_give_up(sandbox, err);
         return;
     }
+    sandbox->has_shed = false;
     sandbox->box = answer->made.box;
     if (sandbox->is_doomed) {
         fd_close(&fd);
@@ -269,7 +300,7 @@ static void make_fill(struct keeper_make *make, const struct record *record)
     memcpy(make->mounts, record->mounts, record->mounts_count * sizeof(make->mounts[0]));
 }
 
-static void start_make(struct sandbox *sandbox)
+void start_make(struct sandbox *sandbox)
 {
     struct record *record = sandbox->record;
     union keeper_request request;
@@ -302,7 +333,7 @@ static bool start_from_pool(struct sandbox *sandbox)
 }
 
 /* What was checked at create, when it is started again. */
-static int start_check(struct sandbox *sandbox, struct error *err)
+int start_check(struct sandbox *sandbox, struct error *err)
 {
     const struct record *record = sandbox->record;
     struct engine *engine = sandbox->engine;
@@ -318,6 +349,8 @@ static int start_check(struct sandbox *sandbox, struct error *err)
                          "the root '%s' of sandbox %s is not registered any more; ask the "
                          "operator to add it",
                          record->root, sandbox->id);
+    if (sandbox->is_quiet) /* what it needs it has */
+        return 0;
     if (quota_check(engine, record, false, err) != 0)
         return -1;
     return capacity_check(engine, err);
@@ -327,9 +360,15 @@ void start_work(struct sandbox *sandbox)
 {
     struct error err;
 
+    sandbox->begun_ns = clock_monotonic_ns();
     sandbox->failure = (struct error){0};
     if (!is_create(sandbox) && start_check(sandbox, &err) != 0) {
         sandbox_finish(sandbox, &err);
+        return;
+    }
+    if (sandbox->is_quiet) {
+        sandbox->is_quiet = false;
+        start_commit(sandbox, false);
         return;
     }
     if (!start_from_pool(sandbox))

@@ -35,6 +35,7 @@ static void box_ended(void *arg, const union keeper_answer *answer, int fd, cons
         (void)snprintf(ending.sandbox->active->reason, sizeof(ending.sandbox->active->reason),
                        "keeper_lost");
     ending.sandbox->box = 0;
+    ending.sandbox->protocol = 0;
     ending.ended(ending.sandbox, err == NULL ? &answer->report : NULL);
 }
 
@@ -46,6 +47,7 @@ void sandbox_end_box(struct sandbox *sandbox,
 
     *ending = (struct ending){sandbox, ended};
     sandbox->step = STEP_END;
+    outdated_close(sandbox);
     keeper_client_ask(sandbox->engine->keeper, KEEPER_END, &request, box_ended, ending);
 }
 
@@ -123,6 +125,10 @@ static void stop_ended(struct sandbox *sandbox, const struct keeper_report *repo
 
 void stop_work(struct sandbox *sandbox)
 {
+    if (sandbox->is_quiet) {
+        hush_work(sandbox);
+        return;
+    }
     if (sandbox->box != 0)
         sandbox_end_box(sandbox, stop_ended);
     else
@@ -142,6 +148,7 @@ static void delete_ended(struct sandbox *sandbox, const struct keeper_report *re
     const struct record *record = sandbox->record;
 
     (void)report;
+    sandbox->is_quiet = false;
     sandbox_detach(sandbox, "deleted");
     if (sandbox->procs != NULL) {
         procs_close(sandbox->procs, true);
@@ -199,9 +206,11 @@ void delete_work(struct sandbox *sandbox)
 
 static void changed(struct sandbox *sandbox, const struct error *err)
 {
+    bool ends_tokens = (sandbox->active->change_fields & CHANGE_TOKENS) != 0;
+
     if (err == NULL)
         events_add(sandbox->engine, "sandbox.changed", sandbox->record->tenant, sandbox->id, NULL,
-                   NULL);
+                   ends_tokens ? "tokens_ended" : NULL);
     sandbox_finish(sandbox, err);
 }
 
@@ -230,6 +239,8 @@ void change_work(struct sandbox *sandbox)
         next->idle_ms = wish->idle_ms;
     if ((verb->change_fields & CHANGE_THEN) != 0)
         next->then = wish->then;
+    if ((verb->change_fields & CHANGE_TOKENS) != 0)
+        next->tokens++;
     sandbox->step = STEP_COMMIT;
     sandbox_commit(sandbox, next, changed);
 }

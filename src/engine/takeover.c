@@ -12,6 +12,7 @@
 #include "base/fd.h"
 #include "base/list.h"
 #include "engine/parts.h"
+#include "keeper/build.h"
 
 #include <fcntl.h>
 #include <stdio.h>
@@ -22,6 +23,7 @@
 struct box_there {
     struct box_there *next;
     uint64_t box;
+    uint32_t protocol;
     char owner[KEEPER_ID_LENGTH + 4], disk[KEEPER_ID_LENGTH + 4];
     int fd;
 };
@@ -274,6 +276,7 @@ void takeover_box(void *arg, const struct keeper_box *box, int fd)
     }
     there = engine_alloc(sizeof(*there));
     there->box = box->box;
+    there->protocol = box->protocol;
     memcpy(there->owner, box->owner, sizeof(there->owner));
     memcpy(there->disk, box->disk, sizeof(there->disk));
     there->fd = fd;
@@ -321,6 +324,10 @@ static void box_take(struct engine *engine, struct box_there *there)
         return;
     }
     sandbox->box = there->box;
+    if (outdated_is(engine, there->protocol)) {
+        outdated_take(sandbox, there->protocol, &there->fd);
+        return;
+    }
     if (link_open(fd_take(&there->fd), &link, &err) == 0 &&
         sandbox_attach(sandbox, link, false, &err) == 0)
         return;
@@ -459,9 +466,11 @@ static void greeted(void *arg, const union keeper_answer *answer, int fd, const 
 
 void takeover_begin(struct engine *engine)
 {
+    /* Whole among the bytes of this program, where an upgrade looks for it. */
+    static const char build[KEEPER_BUILD_MAX] __attribute__((used)) = KEEPER_BUILD;
     union keeper_request request;
 
     memset(&request, 0, sizeof(request));
-    (void)snprintf(request.hello.build, sizeof(request.hello.build), "%s", KEEPER_BUILD);
+    memcpy(request.hello.build, build, sizeof(build));
     keeper_client_ask(engine->keeper, KEEPER_HELLO, &request, greeted, engine);
 }

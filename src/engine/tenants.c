@@ -6,6 +6,7 @@
 #include "base/fd.h"
 #include "base/sha256.h"
 #include "engine/parts.h"
+#include "engine/token.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -35,6 +36,7 @@ struct key {
 struct tenants {
     struct key *keys;
     size_t count;
+    uint64_t ended; /* how many, since the engine began */
     struct quotas *quotas;
 };
 
@@ -156,6 +158,9 @@ int engine_key_check(struct engine *engine, const char *secret, struct engine_ca
     const struct key *found = NULL;
     char hash[SHA256_TEXT];
 
+    *out = (struct engine_caller){.scopes = 0};
+    if (token_is(secret))
+        return token_check(engine, secret, out, err);
     if (strnlen(secret, SECRET_MOST + 1) <= SECRET_MOST) {
         hash_of(secret, hash);
         for (const struct key *key = engine->tenants->keys; key != NULL; key = key->next)
@@ -167,6 +172,7 @@ int engine_key_check(struct engine *engine, const char *secret, struct engine_ca
                          "this key is not known here, or was ended; ask the operator for one");
     memcpy(out->tenant, found->tenant, sizeof(out->tenant));
     memcpy(out->key_id, found->id, sizeof(out->key_id));
+    out->keys_ended = engine->tenants->ended;
     out->scopes = found->scopes;
     return 0;
 }
@@ -210,6 +216,7 @@ static void key_made(void *arg, uint64_t revision, const struct error *err)
     (void)revision;
     if (err == NULL) {
         key_add(verb->engine->tenants, verb->key);
+        events_add_key(verb->engine, "key.created", verb->key->tenant, NULL, verb->key->id);
         key_look(verb->key, &view);
         verb->made(verb->arg, &view, verb->secret, NULL);
     } else {
@@ -322,6 +329,30 @@ static struct key **key_find(struct tenants *tenants, const char *id)
     return at;
 }
 
+bool tenants_key_lives(const struct engine *engine, const char *key_id, const char *tenant)
+{
+    const struct key *key = engine->tenants->keys;
+
+    if (strcmp(key_id, "socket") == 0)
+        return true;
+    while (key != NULL && strcmp(key->id, key_id) != 0)
+        key = key->next;
+    return key != NULL &&
+           ((key->scopes & ENGINE_OPERATOR) != 0 || strcmp(key->tenant, tenant) == 0);
+}
+
+bool tenants_caller_lives(const struct engine *engine, struct engine_caller *caller)
+{
+    const char *key_id = caller->sandbox[0] != '\0' ? caller->maker : caller->key_id;
+
+    if (caller->keys_ended == engine->tenants->ended)
+        return true;
+    if (!tenants_key_lives(engine, key_id, caller->tenant))
+        return false;
+    caller->keys_ended = engine->tenants->ended;
+    return true;
+}
+
 static void key_ended(void *arg, uint64_t revision, const struct error *err)
 {
     struct key_verb *verb = arg;
@@ -331,9 +362,11 @@ static void key_ended(void *arg, uint64_t revision, const struct error *err)
     if (err == NULL && *at != NULL) {
         struct key *key = *at;
 
+        events_add_key(verb->engine, "key.ended", key->tenant, NULL, key->id);
         events_end_key(verb->engine, key->id);
         *at = key->next;
         verb->engine->tenants->count--;
+        verb->engine->tenants->ended++;
         free(key);
     }
     verb->ended(verb->arg, err);

@@ -117,14 +117,17 @@ void engine_create(struct engine *engine, const struct engine_caller *caller,
 
 /* ---- start, stop, delete, change ---- */
 
+/* `verb` 0: what a key alone may do. */
 static struct sandbox *find_for(struct engine *engine, const struct engine_caller *caller,
-                                const char *id, struct error *err)
+                                const char *id, unsigned verb, struct error *err)
 {
     struct sandbox *sandbox;
 
-    if (caller_may(caller, ENGINE_WRITE, err) != 0 || engine_accepts(engine, err) != 0)
+    if ((verb == 0 && caller_may(caller, ENGINE_WRITE, err) != 0) ||
+        engine_accepts(engine, err) != 0)
         return NULL;
-    sandbox = sandbox_find(engine, caller, id, err);
+    sandbox = verb == 0 ? sandbox_find(engine, caller, id, err)
+                        : sandbox_find_for(engine, caller, id, (enum engine_verb)verb, err);
     if (sandbox != NULL)
         sandbox_touch(sandbox);
     return sandbox;
@@ -137,7 +140,7 @@ static void push_plain(struct engine *engine, const struct engine_caller *caller
     struct verb *verb;
     struct error err;
 
-    sandbox = find_for(engine, caller, id, &err);
+    sandbox = find_for(engine, caller, id, ENGINE_LIFE, &err);
     if (sandbox == NULL) {
         done(arg, NULL, &err);
         return;
@@ -167,7 +170,7 @@ void engine_delete_sandbox(struct engine *engine, const struct engine_caller *ca
     struct verb *verb;
     struct error err;
 
-    sandbox = find_for(engine, caller, id, &err);
+    sandbox = find_for(engine, caller, id, 0, &err);
     if (sandbox == NULL) {
         done(arg, strcmp(err.code, "sandbox_gone") == 0 ? NULL : &err);
         return;
@@ -215,7 +218,7 @@ void engine_change_sandbox(struct engine *engine, const struct engine_caller *ca
     struct verb *verb;
     struct error err;
 
-    sandbox = find_for(engine, caller, id, &err);
+    sandbox = find_for(engine, caller, id, 0, &err);
     if (sandbox == NULL) {
         done(arg, NULL, &err);
         return;
@@ -228,6 +231,24 @@ void engine_change_sandbox(struct engine *engine, const struct engine_caller *ca
         done(arg, NULL, &err);
         return;
     }
+    sandbox_push(sandbox, verb);
+}
+
+void engine_tokens_end(struct engine *engine, const struct engine_caller *caller, const char *id,
+                       engine_sandbox_done done, void *arg)
+{
+    struct sandbox *sandbox;
+    struct verb *verb;
+    struct error err;
+
+    sandbox = find_for(engine, caller, id, 0, &err);
+    if (sandbox == NULL) {
+        done(arg, NULL, &err);
+        return;
+    }
+    verb = verb_new(VERB_CHANGE, arg);
+    verb->change_fields = CHANGE_TOKENS;
+    verb->done.sandbox = done;
     sandbox_push(sandbox, verb);
 }
 
@@ -244,6 +265,30 @@ static bool procs_at_once(struct sandbox *sandbox, bool must_run)
            (steady && sandbox->first == NULL && sandbox->record->state == SANDBOX_RUNNING);
 }
 
+/* A key by its scopes. What exactly a token may, the front asks for each route; here only that it may do
+ * anything of the kind, and that whoever may not start the sandbox does not so along the way. */
+static struct sandbox *find_for_procs(struct engine *engine, const struct engine_caller *caller,
+                                      const char *id, bool must_run, bool start, struct error *err)
+{
+    unsigned runs = ENGINE_EXEC | ENGINE_FILES_READ | ENGINE_FILES_WRITE | ENGINE_PORTS;
+    struct sandbox *sandbox;
+
+    if (caller->sandbox[0] == '\0' &&
+        caller_may(caller, must_run ? ENGINE_WRITE : ENGINE_READ, err) != 0)
+        return NULL;
+    if (engine_accepts(engine, err) != 0 ||
+        (sandbox = sandbox_find(engine, caller, id, err)) == NULL)
+        return NULL;
+    if (caller->sandbox[0] == '\0')
+        return sandbox;
+    if (start && engine_caller_may(caller, sandbox->id, ENGINE_LIFE, err) != 0)
+        return NULL;
+    if ((caller->verbs & (must_run ? runs : runs | ENGINE_LOOK)) != 0)
+        return sandbox;
+    (void)engine_caller_may(caller, sandbox->id, must_run ? ENGINE_EXEC : ENGINE_LOOK, err);
+    return NULL;
+}
+
 void engine_procs(struct engine *engine, const struct engine_caller *caller, const char *id,
                   bool must_run, bool start, engine_procs_done done, void *arg)
 {
@@ -251,15 +296,13 @@ void engine_procs(struct engine *engine, const struct engine_caller *caller, con
     struct verb *verb;
     struct error err;
 
-    if (caller_may(caller, must_run ? ENGINE_WRITE : ENGINE_READ, &err) != 0 ||
-        engine_accepts(engine, &err) != 0)
-        goto refused;
-    sandbox = sandbox_find(engine, caller, id, &err);
+    sandbox = find_for_procs(engine, caller, id, must_run, start, &err);
     if (sandbox == NULL)
         goto refused;
     sandbox_touch(sandbox);
     if (procs_at_once(sandbox, must_run)) {
-        if (sandbox_open_procs(sandbox, &err) != 0)
+        if ((must_run && outdated_check(sandbox, &err) != 0) ||
+            sandbox_open_procs(sandbox, &err) != 0)
             goto refused;
         done(arg, sandbox->procs, NULL);
         return;

@@ -19,6 +19,7 @@
 #include <string.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #define LISTEN_MOST 16
@@ -34,11 +35,14 @@ struct program {
     struct settings settings;
     struct engine *engine;
     struct native *native;
+    struct audit *audit;
+    struct telemetry *telemetry;
     struct http_server *http;
     int listen[LISTEN_MOST];
     size_t listen_count;
     uid_t owner;
-    int config;
+    int config, headers;
+    uint64_t restarts; /* engines before this one, since the keeper began */
     bool is_private, is_ending;
     unsigned draining;
     int status;
@@ -121,11 +125,13 @@ static int environment_number(const char *name, uint64_t most, uint64_t fallback
 
 static int given_read(struct program *program, struct error *err)
 {
-    uint64_t count, owner, config, is_private;
+    uint64_t count, owner, config, is_private, headers;
 
     if (environment_number("COVE_LISTEN_FDS", LISTEN_MOST, 0, &count, err) != 0 ||
         environment_number("COVE_OWNER_UID", UINT32_MAX - 1, UINT64_MAX, &owner, err) != 0 ||
         environment_number("COVE_CONFIG_FD", INT32_MAX, UINT64_MAX, &config, err) != 0 ||
+        environment_number("COVE_HEADERS_FD", INT32_MAX, UINT64_MAX, &headers, err) != 0 ||
+        environment_number("COVE_RESTARTS", UINT32_MAX, 0, &program->restarts, err) != 0 ||
         environment_number("COVE_PRIVATE", 1, 0, &is_private, err) != 0)
         return -1;
     if (owner == UINT64_MAX)
@@ -134,6 +140,7 @@ static int given_read(struct program *program, struct error *err)
                          "hand");
     program->owner = (uid_t)owner;
     program->config = config == UINT64_MAX ? -1 : (int)config;
+    program->headers = headers == UINT64_MAX ? -1 : (int)headers;
     program->is_private = is_private != 0;
     program->listen_count = count;
     for (size_t i = 0; i < count; i++)
@@ -168,6 +175,9 @@ static int serve(struct program *program, struct error *err)
         .engine = program->engine,
         .version = COVE_VERSION,
         .hosts = (const char *const *)program->settings.hosts,
+        .audit = program->audit,
+        .telemetry = program->telemetry,
+        .restarts = program->restarts,
         .owner = program->owner,
     };
     struct http_options http = {.routes = NULL};
@@ -177,6 +187,7 @@ static int serve(struct program *program, struct error *err)
     native_fill(program->native, &http);
     if (http_start(&program->loop, &http, &program->http, err) != 0)
         return -1;
+    native_count(program->native, program->http);
     for (size_t i = 0; i < program->listen_count; i++)
         if (http_listen(program->http, program->listen[i], err) != 0)
             return -1;
@@ -248,6 +259,43 @@ static int threads_make(struct program *program, struct error *err)
     return 0;
 }
 
+static int audit_begin(struct program *program, struct error *err)
+{
+    struct audit_options options = {
+        .loop = &program->loop,
+        .file_bytes = program->settings.audit_size,
+        .age_ms = program->settings.audit_age_ms,
+        .keep = (unsigned)program->settings.audit_keep,
+    };
+
+    if (mkdirat(KEEPER_ENGINE_STATE, "audit", 0700) != 0 && errno != EEXIST)
+        return error_set(err, "store_failed", errno,
+                         "cannot make the directory 'audit' in the engine's own");
+    options.directory = openat(KEEPER_ENGINE_STATE, "audit",
+                               O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+    if (options.directory < 0)
+        return error_set(err, "store_failed", errno,
+                         "cannot open the directory 'audit' in the engine's own");
+    return audit_open(&options, &program->audit, err);
+}
+
+/* Without traces everything else goes on. */
+static void telemetry_begin(struct program *program)
+{
+    const struct telemetry_options options = {
+        .endpoint = program->settings.otlp_endpoint,
+        .service = program->settings.service_name,
+        .version = COVE_VERSION,
+        .headers = program->headers,
+    };
+    struct error err;
+
+    if (options.endpoint == NULL)
+        fd_close(&program->headers);
+    else if (telemetry_open(&options, &program->telemetry, &err) != 0)
+        log_say(LOG_LEVEL_ERROR, err.code, "%s", err.text);
+}
+
 static int start(struct program *program, struct error *err)
 {
     const struct settings *settings = &program->settings;
@@ -269,6 +317,9 @@ static int start(struct program *program, struct error *err)
     options.pool = settings->pool;
     options.sandboxes = settings->sandboxes;
     options.output_keep_ms = settings->output_keep_ms;
+    if (settings->audit && audit_begin(program, err) != 0)
+        return -1;
+    telemetry_begin(program);
     /* The keeper is to see the end of us, not that of a socket while we still write. */
     (void)fcntl(KEEPER_ENGINE_SOCKET, F_DUPFD_CLOEXEC, KEEPER_ENGINE_LISTEN);
     (void)fcntl(KEEPER_ENGINE_REQUESTS, F_DUPFD_CLOEXEC, KEEPER_ENGINE_LISTEN);
@@ -290,6 +341,8 @@ static void signals_block(void)
 static void close_all(struct program *program)
 {
     signals_block();
+    if (program->native != NULL)
+        native_count(program->native, NULL);
     if (program->http != NULL)
         http_stop(program->http);
     uv_close((uv_handle_t *)&program->timer, NULL);
@@ -302,17 +355,28 @@ static void close_all(struct program *program)
     engine_close(program->engine);
     if (program->native != NULL)
         native_free(program->native);
+    audit_close(program->audit);
     (void)uv_run(&program->loop, UV_RUN_DEFAULT);
+    audit_free(program->audit);
+    telemetry_close(program->telemetry);
     (void)uv_loop_close(&program->loop);
     settings_free(&program->settings);
 }
 
+static bool is_json_wanted(void)
+{
+    const char *format = getenv("COVE_LOG_FORMAT"); // NOLINT(concurrency-mt-unsafe): no thread yet
+
+    return format != NULL && strcmp(format, "json") == 0;
+}
+
 int main(void)
 {
-    struct program program = {.config = -1};
+    struct program program = {.config = -1, .headers = -1};
     struct error err;
 
     log_start("cove-engine", LOG_LEVEL_INFO);
+    log_use_json(is_json_wanted());
     (void)prctl(PR_SET_NAME, "cove-engine"); /* executed by fd, it has none */
     (void)signal(SIGPIPE, SIG_IGN);          // NOLINT(cert-err33-c)
     (void)signal(SIGHUP, SIG_IGN); // NOLINT(cert-err33-c): nothing is read anew while it runs

@@ -14,6 +14,10 @@ struct settings {
     uint32_t cpus, most_cpus; /* thousandths; 0: all, or no bound */
     uint64_t headroom_memory, headroom_disk;
     uint64_t output_keep_ms;
+    char *otlp_endpoint; /* NULL: no traces */
+    char *service_name;
+    bool audit;
+    uint64_t audit_size, audit_age_ms, audit_keep;
 };
 
 /* From the text that `fd` has; -1: all by default. "bad_config". */

@@ -6,6 +6,7 @@
 #include "http/parts.h"
 
 #include "base/fd.h"
+#include "http/frames.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -13,14 +14,15 @@
 #include <sys/socket.h>
 
 /* Requests that one client has answered before others have their turn. */
-#define TURN_MAX 32
-/* Between two requests so much is read at once: what follows a request waits in memory. */
-#define AHEAD ((size_t)64 * 1024)
+#define TURN_MAX 4
+#define FRAMES_MAX 256
+/* Between two requests, and while one is answered, so much is read at once: what follows a request waits in
+ * memory. */
+#define AHEAD ((size_t)16 * 1024)
 /* After an answer to a request that is not read to its end: so long, and so much, is read and thrown
  * away. To close with unread bytes would reset the connection, and the answer would be lost with it. */
 #define LINGER_MS 2000
 #define LINGER_BYTES ((size_t)16 << 20)
-#define FLUSH_MAX 8
 
 static void settle(struct http_conn *conn);
 static void on_poll(uv_poll_t *poll, int status, int events);
@@ -41,10 +43,23 @@ static void on_closed(uv_handle_t *handle)
     http_server_left(server);
 }
 
+void http_conn_count_waiting(struct http_conn *conn)
+{
+    size_t now = conn->state == CONN_HEADER ? conn->out.size : 0;
+
+    conn->server->waiting_bytes += now - conn->waiting;
+    conn->waiting = now;
+}
+
 static void close_conn(struct http_conn *conn)
 {
+    if (conn->state == CONN_LINGER) {
+        http_server_lingered(conn);
+    } else {
+        http_server_leave_place(conn);
+    }
     conn->state = CONN_CLOSED;
-    conn->server->open_count[conn->peer.is_unix]--;
+    http_conn_count_waiting(conn);
     TAILQ_REMOVE(&conn->server->conns, conn, next);
     if (conn->is_kicked) {
         TAILQ_REMOVE(&conn->server->kicked, conn, kicked_next);
@@ -68,11 +83,15 @@ void http_conn_cut(struct http_conn *conn)
     if (!request) {
         return;
     }
-    conn->server->held_bytes -= request->body.size;
+    http_request_unhold(request);
     request->conn = NULL;
     request->server = NULL;
     if (!request->is_handed) {
         http_request_free(request);
+        return;
+    }
+    if (request->websocket) {
+        http_websocket_lost(request);
         return;
     }
     gone = request->gone;
@@ -96,8 +115,11 @@ void http_conn_drain(struct http_conn *conn)
 {
     if (!conn->request && conn->state == CONN_HEADER && conn->out.size == 0) {
         http_conn_cut(conn);
-    } else {
-        conn->is_closing = true;
+        return;
+    }
+    conn->is_closing = true;
+    if (conn->request && conn->request->websocket) {
+        http_websocket_close(conn->request, HTTP_CLOSE_AWAY, "the server is shutting down");
     }
 }
 
@@ -115,6 +137,15 @@ static void on_deadline(struct http_conn *conn)
         http_request_refuse(conn->request, &late);
     } else if (conn->state == CONN_HEADER && conn->out.size == 0 && conn->is_in_header) {
         refuse_unread(conn, &late);
+    } else if (conn->state == CONN_HANDLING && !http_conn_is_silent(conn)) {
+        http_conn_deadline(conn, conn->server->limits.silent_ms / 2);
+    } else if (conn->state == CONN_WEBSOCKET) {
+        unsigned ms = http_websocket_tick(conn->request);
+        if (ms > 0 && !http_conn_is_silent(conn)) {
+            http_conn_deadline(conn, ms);
+        } else {
+            http_conn_cut(conn);
+        }
     } else {
         http_conn_cut(conn);
     }
@@ -139,7 +170,7 @@ static void on_timer(uv_timer_t *timer)
 
 /* 0: none. A timer that is due too early is left alone and looks again then: a deadline moves with
  * each request, and that must cost next to nothing. */
-static void set_deadline(struct http_conn *conn, unsigned ms)
+void http_conn_deadline(struct http_conn *conn, unsigned ms)
 {
     conn->deadline = ms > 0 ? uv_now(conn->server->loop) + ms : 0;
     if (ms > 0 &&
@@ -150,7 +181,7 @@ static void set_deadline(struct http_conn *conn, unsigned ms)
 }
 
 /* Between two requests; each part of an answer that is taken renews it, but not without end. */
-static void set_idle_deadline(struct http_conn *conn)
+void http_conn_renew(struct http_conn *conn)
 {
     uint64_t now = uv_now(conn->server->loop);
     unsigned ms = conn->server->limits.idle_ms;
@@ -158,74 +189,7 @@ static void set_idle_deadline(struct http_conn *conn)
     if (conn->out.size > 0 && conn->answer_until < now + ms) {
         ms = conn->answer_until > now ? (unsigned)(conn->answer_until - now) : 1;
     }
-    set_deadline(conn, ms);
-}
-
-/* ---- writing ---- */
-
-static void mark_broken(struct http_conn *conn)
-{
-    conn->is_broken = true;
-    http_conn_kick(conn);
-}
-
-void http_conn_send(struct http_conn *conn, struct iovec *parts, int count)
-{
-    struct msghdr message = {.msg_iov = parts, .msg_iovlen = (size_t)count};
-    ssize_t sent = 0;
-
-    if (conn->is_broken || conn->state == CONN_CLOSED) {
-        return;
-    }
-    if (conn->out.size == 0) {
-        sent = sendmsg(conn->fd, &message, MSG_NOSIGNAL);
-        if (sent < 0 && errno != EAGAIN && errno != EINTR) {
-            mark_broken(conn);
-            return;
-        }
-        sent = sent < 0 ? 0 : sent;
-    }
-    for (int i = 0; i < count; i++) {
-        size_t skip = (size_t)sent < parts[i].iov_len ? (size_t)sent : parts[i].iov_len;
-        sent -= (ssize_t)skip;
-        if (http_bytes_add(&conn->out, (const char *)parts[i].iov_base + skip,
-                           parts[i].iov_len - skip)) {
-            mark_broken(conn);
-            return;
-        }
-    }
-    if (conn->out.size > 0) {
-        http_conn_watch(conn);
-    }
-}
-
-/* False where the connection is no more. */
-static bool flush(struct http_conn *conn)
-{
-    struct http_request *request;
-
-    for (unsigned i = 0; i < FLUSH_MAX && conn->out.size > 0; i++) {
-        struct http_bytes *out = &conn->out;
-        ssize_t sent = send(conn->fd, out->data + out->start, out->size, MSG_NOSIGNAL);
-        if (sent < 0 && (errno == EAGAIN || errno == EINTR)) {
-            break;
-        }
-        if (sent < 0) {
-            http_conn_cut(conn);
-            return false;
-        }
-        http_bytes_take(out, (size_t)sent);
-        if (!conn->request) {
-            set_idle_deadline(conn);
-        }
-    }
-    request = conn->request;
-    if (request && request->waits_for_drain && request->drained &&
-        conn->out.size <= conn->server->limits.backlog_bytes / 4) {
-        request->waits_for_drain = false;
-        request->drained(request->drained_arg);
-    }
-    return conn->state != CONN_CLOSED;
+    http_conn_deadline(conn, ms);
 }
 
 /* ---- requests ---- */
@@ -241,7 +205,11 @@ void http_conn_answered(struct http_conn *conn, bool is_whole)
     conn->state = CONN_HEADER;
     conn->is_in_header = false;
     conn->answer_until = uv_now(conn->server->loop) + conn->server->limits.answer_ms;
-    if (conn->is_processing) {
+    http_conn_count_waiting(conn);
+    if (conn->out.size > 0) {
+        http_server_shed(conn->server);
+    }
+    if (conn->is_processing || conn->state == CONN_CLOSED) {
         return;
     }
     if (conn->is_closing || conn->is_broken || conn->in.size > 0) {
@@ -251,13 +219,25 @@ void http_conn_answered(struct http_conn *conn, bool is_whole)
     }
 }
 
+void http_conn_upgraded(struct http_conn *conn)
+{
+    conn->state = CONN_WEBSOCKET;
+    http_conn_deadline(conn, conn->server->limits.ping_ms);
+    if (conn->is_closing && conn->server->is_draining) {
+        http_conn_drain(conn);
+    }
+    if (!conn->is_processing) {
+        http_conn_kick(conn);
+    }
+}
+
 /* For what is no request. */
 static void refuse_unread(struct http_conn *conn, const struct http_refusal *no)
 {
     struct http_request *request = http_request_new(conn, 0);
 
     if (!request) {
-        mark_broken(conn);
+        http_conn_break(conn);
         return;
     }
     conn->request = request;
@@ -315,7 +295,7 @@ static void begin(struct http_conn *conn, struct http_request *request, char *de
     } else {
         request->is_handed = false;
         request->collects = true;
-        set_deadline(conn, server->limits.body_ms);
+        http_conn_deadline(conn, server->limits.body_ms);
     }
 }
 
@@ -345,11 +325,12 @@ static size_t take_head(struct http_conn *conn, const char *data, size_t size)
     conn->scanned = 0;
     request = http_request_new(conn, 2 * head_size + 2);
     if (!request) {
-        mark_broken(conn);
+        http_conn_break(conn);
         return 0;
     }
     memcpy(request->text, data, head_size);
     if (http_parse_head(request->text, head_size, &request->head, &no)) {
+        request->over = NULL; /* it is told once, of the one that is answered */
         http_request_free(request);
         refuse_unread(conn, &no);
         return 0;
@@ -365,6 +346,14 @@ static bool wants_body(const struct http_request *request)
     return request && !request->is_held && (request->collects || request->part);
 }
 
+/* No peer has more than a quarter of the room for bodies, but always enough for one. */
+static size_t held_of_house(const struct http_server *server)
+{
+    size_t quarter = server->limits.held_bytes / 4;
+
+    return quarter > server->limits.body_bytes ? quarter : server->limits.body_bytes;
+}
+
 /* Gives bytes of the body to whoever takes them. The request may be answered after it. */
 static void give(struct http_conn *conn, struct http_request *request, const char *data,
                  size_t size)
@@ -374,6 +363,7 @@ static void give(struct http_conn *conn, struct http_request *request, const cha
     static const struct http_refusal held = {
         503, "capacity", "the bodies of other requests take all the room for them; send it again"};
     struct http_server *server = conn->server;
+    size_t *of_house = &server->held_houses[conn->peer.is_unix][conn->house];
 
     if (!request->collects) {
         /* Held before it is asked, so that it may already resume in there. */
@@ -386,13 +376,15 @@ static void give(struct http_conn *conn, struct http_request *request, const cha
     if (size > conn->server->limits.body_bytes - request->body.size) {
         request->is_handed = true;
         http_request_refuse(request, &large);
-    } else if (size > server->limits.held_bytes - server->held_bytes) {
+    } else if (size > server->limits.held_bytes - server->held_bytes ||
+               size > held_of_house(server) - *of_house) {
         request->is_handed = true;
         http_request_refuse(request, &held);
     } else if (http_bytes_add(&request->body, data, size)) {
-        mark_broken(conn);
+        http_conn_break(conn);
     } else {
         server->held_bytes += size;
+        *of_house += size;
     }
 }
 
@@ -424,7 +416,7 @@ static size_t take_body(struct http_conn *conn, struct http_request *request, co
             request->is_handed = true;
             http_request_refuse(request, &broken);
         } else {
-            mark_broken(conn);
+            http_conn_break(conn);
         }
         break;
     case HTTP_CHUNK_MORE:
@@ -437,7 +429,7 @@ static size_t take_body(struct http_conn *conn, struct http_request *request, co
 static void end_body(struct http_conn *conn, struct http_request *request)
 {
     conn->state = CONN_HANDLING;
-    set_deadline(conn, 0);
+    http_conn_deadline(conn, 0);
     if (request->collects) {
         request->collects = false;
         request->is_handed = true;
@@ -493,6 +485,12 @@ static size_t process(struct http_conn *conn, const char *data, size_t size)
             size_t taken = take_head(conn, data + used, size - used);
             used += taken;
             goes_on = taken > 0;
+        } else if (conn->state == CONN_WEBSOCKET && used < size) {
+            if (++turns > FRAMES_MAX) {
+                http_conn_kick(conn);
+                break;
+            }
+            goes_on = http_websocket_step(conn, data, size, &used);
         } else {
             goes_on = false;
         }
@@ -512,6 +510,10 @@ void http_conn_continue(struct http_conn *conn)
         http_conn_cut(conn);
         return;
     }
+    if (conn->request && conn->request->has_pipe && conn->out.size == 0 && !conn->is_stuck &&
+        !http_conn_flush(conn)) {
+        return;
+    }
     used = process(conn, conn->in.data + conn->in.start, conn->in.size);
     http_bytes_take(&conn->in, used);
     settle(conn);
@@ -521,22 +523,33 @@ void http_conn_continue(struct http_conn *conn)
 
 void http_conn_watch(struct http_conn *conn)
 {
-    int events = conn->out.size > 0 ? UV_WRITABLE : 0;
+    int events = conn->out.size > 0 || conn->is_stuck ? UV_WRITABLE : 0;
 
     switch (conn->state) {
     case CONN_CLOSED:
         return;
     case CONN_HEADER:
-        /* The same as while a request is handled, so that the kernel need not hear of each. */
-        events |= conn->out.size == 0 ? UV_READABLE | UV_DISCONNECT : 0;
+        /* The same as while a request is handled, so that the kernel need not hear of each. Who has
+         * requests in memory for his next turn sends no more of them now. */
+        if (conn->out.size == 0) {
+            events |= conn->is_kicked ? UV_DISCONNECT : UV_READABLE | UV_DISCONNECT;
+        }
         break;
     case CONN_BODY:
         events |= wants_body(conn->request) ? UV_READABLE : 0;
         events |= UV_DISCONNECT;
         break;
     case CONN_HANDLING:
-        events |= conn->in.size < conn->server->limits.header_bytes ? UV_READABLE : 0;
+        events |= conn->in.size < AHEAD ? UV_READABLE : 0;
         events |= UV_DISCONNECT;
+        break;
+    case CONN_WEBSOCKET:
+        /* Where it is read, its end comes after its last byte, which may say why. */
+        if (!http_websocket_reads(conn->request)) {
+            events |= UV_DISCONNECT;
+        } else if (conn->in.size == 0) {
+            events |= UV_READABLE;
+        }
         break;
     case CONN_LINGER:
         events = UV_READABLE;
@@ -558,8 +571,9 @@ static void end_conn(struct http_conn *conn)
     shutdown(conn->fd, SHUT_WR);
     conn->state = CONN_LINGER;
     http_bytes_free(&conn->in);
-    set_deadline(conn, LINGER_MS);
+    http_conn_deadline(conn, LINGER_MS);
     http_conn_watch(conn);
+    http_server_lingers(conn);
 }
 
 /* After anything has happened: what is next, and how long it may take. */
@@ -579,15 +593,15 @@ static void settle(struct http_conn *conn)
         return;
     }
     if (conn->state == CONN_HANDLING) {
-        set_deadline(conn, 0);
+        http_conn_deadline(conn, conn->peer.is_unix ? 0 : limits->silent_ms / 2);
     } else if (conn->state == CONN_BODY && conn->request && !conn->request->collects) {
-        set_deadline(conn, wants_body(conn->request) ? limits->body_ms : 0);
+        http_conn_deadline(conn, wants_body(conn->request) ? limits->body_ms : 0);
     } else if (conn->state == CONN_HEADER && (conn->in.size == 0 || conn->out.size > 0)) {
         conn->is_in_header = false;
-        set_idle_deadline(conn);
+        http_conn_renew(conn);
     } else if (conn->state == CONN_HEADER && !conn->is_in_header) {
         conn->is_in_header = true;
-        set_deadline(conn, limits->header_ms);
+        http_conn_deadline(conn, limits->header_ms);
     }
     http_conn_watch(conn);
 }
@@ -626,6 +640,10 @@ static void read_some(struct http_conn *conn)
         http_conn_cut(conn);
         return;
     }
+    if (conn->state == CONN_WEBSOCKET) {
+        http_websocket_heard(conn->request);
+    }
+    server->received_bytes += (uint64_t)got;
     if (conn->state != CONN_LINGER) {
         take_input(conn, server->scratch, (size_t)got);
         return;
@@ -644,8 +662,8 @@ static void on_poll(uv_poll_t *poll, int status, int events)
         http_conn_cut(conn);
         return;
     }
-    if ((events & UV_WRITABLE) && conn->out.size > 0) {
-        if (!flush(conn)) {
+    if ((events & UV_WRITABLE) && (conn->out.size > 0 || conn->is_stuck)) {
+        if (!http_conn_flush(conn)) {
             return;
         }
         http_conn_continue(conn);
@@ -655,7 +673,8 @@ static void on_poll(uv_poll_t *poll, int status, int events)
     }
     /* Where a body is still read, its end comes after its last byte. */
     if ((events & UV_DISCONNECT) && conn->request &&
-        (conn->state == CONN_HANDLING || !wants_body(conn->request))) {
+        (conn->state == CONN_HANDLING || conn->state == CONN_WEBSOCKET ||
+         !wants_body(conn->request))) {
         http_conn_cut(conn);
         return;
     }
@@ -664,7 +683,7 @@ static void on_poll(uv_poll_t *poll, int status, int events)
     }
 }
 
-void http_conn_new(struct http_server *server, int fd, const struct http_peer *peer,
+void http_conn_new(struct http_server *server, int fd, const struct http_peer *peer, unsigned house,
                    bool is_refused)
 {
     static const struct http_refusal full = {503, "too_many_connections",
@@ -684,7 +703,8 @@ void http_conn_new(struct http_server *server, int fd, const struct http_peer *p
     conn->peer = *peer;
     TAILQ_INSERT_TAIL(&server->conns, conn, next);
     server->conns_count++;
-    server->open_count[peer->is_unix]++;
+    conn->house = house;
+    http_server_take_place(conn);
     if (is_refused) {
         refuse_unread(conn, &full);
     } else {

@@ -36,18 +36,27 @@ struct http_route {
 
 struct http_limits {
     /* Default 4,096, on TCP and on unix sockets each, so that neither takes the places of the other.
-     * Who comes beyond takes the place of the oldest that has not asked anything, or is answered 503. */
+     * Who comes beyond takes the place of one of the peer that has most: of the oldest that has not asked
+     * anything, or, where that peer has more than he, of one that is idle or takes its answer slowly; or is answered 503. */
     size_t connections;
-    size_t body_bytes;   /* 4 MiB; not with HTTP_STREAM_BODY; GET and HEAD have no body at all */
-    size_t held_bytes;   /* 256 MiB: of all bodies that are kept at once; 503 beyond */
+    size_t body_bytes; /* 4 MiB; not with HTTP_STREAM_BODY; GET and HEAD have no body at all */
+    size_t
+        held_bytes; /* 256 MiB: of all bodies that are kept at once, a quarter for each peer; 503 beyond */
+    size_t
+        waiting_bytes; /* 256 MiB: of all whole answers that clients do not take; the oldest of the peer
+                           * that has most connections is cut beyond */
     size_t header_bytes; /* 32 KiB */
     unsigned header_ms;  /* 10 s: for all of the header */
     unsigned body_ms;    /* 60 s: for all of the body; with HTTP_STREAM_BODY, between two parts */
     unsigned idle_ms;    /* 75 s: between two requests of a connection; for a client that takes none
                            * of a whole answer */
     unsigned answer_ms;  /* 300 s: for all of an answer that is whole */
-    size_t
-        backlog_bytes; /* 1 MiB: a stream whose client does not read is not written beyond this */
+    /* 1 MiB: a stream whose client does not read is not written beyond this. */
+    size_t backlog_bytes;
+    unsigned
+        silent_ms;    /* 60 s: nothing that was sent is acknowledged: a TCP client that vanished */
+    unsigned ping_ms; /* 25 s: how often a WebSocket is asked whether it is there */
+    unsigned pong_ms; /* 60 s: for the answer */
 };
 
 struct http_options {
@@ -63,6 +72,9 @@ struct http_options {
      * fields, and "" for method and path; admit() has not seen it. NULL: plain text. */
     void (*refuse)(struct http_request *request, unsigned status, const char *code,
                    const char *detail, void *data);
+    /* A request is over, and freed after this: `status` is that of its answer, 0 where it got none, for
+     * its client was gone. May be NULL. */
+    void (*over)(const struct http_request *request, unsigned status, void *data);
 };
 
 int http_start(uv_loop_t *loop, const struct http_options *options, struct http_server **out,
@@ -74,6 +86,14 @@ int http_listen(struct http_server *server, int socket, struct error *err);
 /* Takes no more connections and no more requests on those there are; `done` when the last request is
  * answered, or after `most_ms`, when the rest is cut. */
 void http_drain(struct http_server *server, unsigned most_ms, void (*done)(void *arg), void *arg);
+/* What went through it since it was started. */
+struct http_counts {
+    size_t open;       /* connections now */
+    uint64_t accepted; /* connections */
+    uint64_t received_bytes, sent_bytes;
+};
+void http_count(const struct http_server *server, struct http_counts *out);
+
 /* Cuts everything, and frees the server when the loop has run. Who was told `gone` still has his
  * requests. Routes and data must stay until the loop has run. */
 void http_stop(struct http_server *server);
@@ -85,6 +105,8 @@ void http_stop(struct http_server *server);
 
 const char *http_method(const struct http_request *request);
 const char *http_path(const struct http_request *request); /* as sent, without the query */
+const struct http_route *http_route(const struct http_request *request); /* NULL: none fits */
+const char *http_pattern(const struct http_request *request); /* of its route; NULL: none fits */
 const char *http_param(const struct http_request *request, const char *name); /* of the pattern */
 const char *http_query(const struct http_request *request, const char *name); /* decoded, or NULL */
 /* The parts of the query in order, the first by 0; false beyond the last. */
@@ -93,6 +115,9 @@ bool http_query_at(const struct http_request *request, size_t index, const char 
 const char *http_header(const struct http_request *request,
                         const char *name);                               /* any case, or NULL */
 const void *http_body(const struct http_request *request, size_t *size); /* followed by a NUL */
+/* It is read and not needed any more: its memory, and its share of held_bytes, are free at once. Who
+ * answers late says so, or keeps others from being heard. */
+void http_body_done(struct http_request *request);
 
 struct http_peer {
     bool is_unix;
@@ -139,6 +164,55 @@ size_t http_write(struct http_request *request, const void *data, size_t size);
 void http_on_drained(struct http_request *request, void (*drained)(void *arg), void *arg);
 /* The answer is complete; the request is gone. */
 void http_finish(struct http_request *request);
+/* He may not ask any more: who was told to wait for `gone` is told so soon, from the loop, and a WebSocket
+ * closes with 1008 and that reason. What has neither is about to be answered, and is. */
+void http_expel(struct http_request *request, const char *reason);
 /* The answer cannot be completed: the connection is cut, so that nobody takes it for whole. What
  * waits to be written is lost. */
 void http_abort(struct http_request *request);
+
+/* ---- answers of known length, from a pipe ---- */
+
+/* As http_stream(), with Content-Length. What is written has to be exactly so much before
+ * http_finish(); else the connection is cut. */
+void http_stream_sized(struct http_request *request, unsigned status, const char *content_type,
+                       uint64_t length);
+
+/* So many bytes that lie in `pipe` (the read end of one that nobody else has) go out behind all that was
+ * written, by splice(2) where the socket takes that; of a chunked answer as one chunk. `pipe` must not be
+ * touched until `sent`, which is called when all of it is out, later; not after the client is gone. One
+ * at a time, and nothing is written or finished before `sent`. Where less lies in it, the connection is
+ * cut: ask FIONREAD first. SIGPIPE has to be ignored in the process. */
+void http_write_pipe(struct http_request *request, int pipe, size_t size, void (*sent)(void *arg),
+                     void *arg);
+
+/* ---- WebSocket (RFC 6455) ----
+ *
+ * A GET with `Upgrade: websocket` is answered by http_websocket() instead of http_answer(). From then on
+ * the request lives until `closed` was called, which happens once, always; http_abort() makes it be called
+ * soon, from the loop. `gone` is not called any more. Frames, masks, fragments, pings
+ * and the closing are this room's; a message of the client that is larger than `message_bytes`, text that is
+ * not UTF-8, or an unmasked frame, closes it as the RFC says. A client that answers no ping for 60 s is
+ * gone. A draining server closes with 1001. */
+struct http_websocket_options {
+    size_t message_bytes; /* default 1 MiB */
+    const char
+        *protocol; /* of Sec-WebSocket-Protocol, which the client must have offered; or NULL */
+    /* False holds the next ones back until http_websocket_resume(). */
+    bool (*message)(void *arg, bool is_text, const void *data, size_t size);
+    void (*drained)(
+        void *arg); /* after http_websocket_send() returned more than limits.backlog_bytes */
+    /* 1006: without a closing frame. The request is gone after this. */
+    void (*closed)(void *arg, unsigned code);
+    void *arg;
+};
+bool http_is_websocket(const struct http_request *request); /* a whole and right request for one */
+/* -1: nothing was answered yet; "bad_request", "client_gone", "no_memory". */
+int http_websocket(struct http_request *request, const struct http_websocket_options *options,
+                   struct error *err);
+/* Returns how many bytes wait to be written, as http_write() does, with its limits. */
+size_t http_websocket_send(struct http_request *request, bool is_text, const void *data,
+                           size_t size);
+void http_websocket_resume(struct http_request *request);
+/* `closed` follows. `reason` is at most 123 bytes of UTF-8. */
+void http_websocket_close(struct http_request *request, unsigned code, const char *reason);

@@ -12,8 +12,20 @@
 
 /* Two of these are a way to say two things to two readers. */
 static const char *const singletons[] = {
-    "host",         "content-length", "transfer-encoding", "authorization",   "x-api-key", "origin",
-    "content-type", "expect",         "if-match",          "idempotency-key",
+    "host",
+    "content-length",
+    "transfer-encoding",
+    "authorization",
+    "x-api-key",
+    "origin",
+    "content-type",
+    "expect",
+    "if-match",
+    "idempotency-key",
+    "range",
+    "upgrade",
+    "sec-websocket-key",
+    "sec-websocket-version",
 };
 
 static bool is_token(unsigned char c)
@@ -122,7 +134,7 @@ static char *next_line(char **at, char *end, size_t *length)
     return line;
 }
 
-static bool is_utf8(const char *text, size_t size)
+bool http_is_utf8(const char *text, size_t size)
 {
     const unsigned char *at = (const unsigned char *)text;
     const unsigned char *end = at + size;
@@ -176,7 +188,7 @@ int http_decode(const char *in, size_t size, bool plus_is_space, char *out)
         }
         *to++ = c;
     }
-    if (!is_utf8(out, (size_t)(to - out))) {
+    if (!http_is_utf8(out, (size_t)(to - out))) {
         return -1;
     }
     *to = '\0';
@@ -372,7 +384,7 @@ static int parse_length(const char *value, uint64_t *length, struct http_refusal
     return 0;
 }
 
-static bool list_has(const char *list, const char *word)
+bool http_list_has(const char *list, const char *word)
 {
     size_t length = strlen(word);
 
@@ -409,8 +421,8 @@ static int parse_connection(struct http_head *head, struct http_refusal *no)
 
     for (size_t i = 0; i < head->fields_count; i++) {
         if (strcasecmp(head->fields[i].name, "connection") == 0) {
-            closes = closes || list_has(head->fields[i].value, "close");
-            keeps = keeps || list_has(head->fields[i].value, "keep-alive");
+            closes = closes || http_list_has(head->fields[i].value, "close");
+            keeps = keeps || http_list_has(head->fields[i].value, "keep-alive");
         }
     }
     head->keeps_alive = !closes && (head->keeps_alive || keeps);

@@ -4,6 +4,7 @@
  * before it is answered; `conn` is NULL then, and everything it still sends goes nowhere. */
 #pragma once
 
+#include "http/bytes.h"
 #include "http/http.h"
 #include "http/parse.h"
 
@@ -14,6 +15,9 @@
 #define HTTP_PARAMS_MAX 8
 /* Beyond the limit of connections, so many more are told so; then accepting stops. */
 #define HTTP_REFUSED_MAX 64
+#define HTTP_HOUSES 1024
+/* Connections that linger have no place any more; so many of them may be there, on TCP and on unix each. */
+#define HTTP_LINGER_MAX 256
 
 struct http_listener {
     SLIST_ENTRY(http_listener) next;
@@ -24,24 +28,18 @@ struct http_listener {
 };
 
 enum http_conn_state {
-    CONN_HEADER,   /* between two requests, or in a header */
-    CONN_BODY,     /* the body is coming */
-    CONN_HANDLING, /* the request is whole, the answer is not */
-    CONN_LINGER,   /* answered and shut down: what still comes is thrown away */
+    CONN_HEADER,    /* between two requests, or in a header */
+    CONN_BODY,      /* the body is coming */
+    CONN_HANDLING,  /* the request is whole, the answer is not */
+    CONN_WEBSOCKET, /* frames are read, until both have closed */
+    CONN_LINGER,    /* answered and shut down, without a place: what still comes is thrown away */
     CONN_CLOSED,
-};
-
-/* Bytes that wait: in `data[start .. start + size)`. */
-struct http_bytes {
-    char *data;
-    size_t start;
-    size_t size;
-    size_t capacity;
 };
 
 struct http_conn {
     TAILQ_ENTRY(http_conn) next;
     TAILQ_ENTRY(http_conn) kicked_next;
+    TAILQ_ENTRY(http_conn) linger_next;
     struct http_server *server;
     uv_poll_t poll;
     uv_timer_t timer;
@@ -55,12 +53,17 @@ struct http_conn {
     bool has_asked;    /* a request, whole up to its body */
     bool is_in_header; /* the deadline is that of a header that has begun */
     bool has_unread;   /* more of a body may come that nobody will read */
+    bool is_stuck;     /* the socket takes no more of a pipe for now */
+    bool copies;       /* it takes no splice */
+    bool is_silent;    /* nothing that was sent was acknowledged at the last look */
+    unsigned house;    /* its peer's */
     unsigned handles;  /* of libuv, not closed yet */
     uint64_t deadline; /* 0: none */
     uint64_t timer_due;
     uint64_t answer_until; /* all of the last answer must be taken by then */
     size_t scanned;        /* of the header in `in` */
     size_t lingered;
+    size_t waiting; /* as it counts in the server's: of an answer that is whole */
     struct http_bytes in;
     struct http_bytes out;
     struct http_chunks chunks;
@@ -78,15 +81,24 @@ struct http_server {
     bool (*admit)(struct http_request *request, void *data);
     void (*refuse)(struct http_request *request, unsigned status, const char *code,
                    const char *detail, void *data);
+    void (*over)(const struct http_request *request, unsigned status, void *data);
+    uint64_t accepted, received_bytes, sent_bytes;
     SLIST_HEAD(http_listeners, http_listener) listeners;
     TAILQ_HEAD(http_conns, http_conn) conns;
     TAILQ_HEAD(http_kicked, http_conn) kicked;
+    TAILQ_HEAD(http_lingering, http_conn) lingering[2];
     size_t conns_count;
-    size_t open_count[2]; /* on TCP, on unix sockets */
+    size_t open_count[2];          /* on TCP, on unix sockets */
+    size_t houses[2][HTTP_HOUSES]; /* the same, by where the peer is */
+    size_t linger_count[2];
+    size_t linger_houses[2][HTTP_HOUSES];
+    uint64_t seed;        /* of who shares a house */
+    size_t waiting_bytes; /* of answers that are whole and that their clients do not take */
     size_t held_bytes;    /* of bodies that are kept whole, where the client is still there */
-    uv_idle_t idle;       /* runs while there are kicked connections */
-    uv_timer_t timer;     /* accepting again; then the end of draining */
-    bool is_paused;       /* accepts nothing for now */
+    size_t held_houses[2][HTTP_HOUSES];
+    uv_idle_t idle;   /* runs while there are kicked connections */
+    uv_timer_t timer; /* accepting again; then the end of draining */
+    bool is_paused;   /* accepts nothing for now */
     bool is_draining;
     bool is_stopped;
     void (*drained)(void *arg);
@@ -115,6 +127,19 @@ struct http_request {
     bool is_begun;  /* the header of the answer is out */
     bool collects;  /* the body is kept for a handler that gets it whole */
     bool waits_for_drain;
+    bool is_sized;     /* the answer's length is told, and so much is left of it */
+    bool sends_chunks; /* the answer's parts */
+    bool has_pipe;
+    int pipe;
+    size_t pipe_size;
+    size_t pipe_left;
+    uint64_t length_left;
+    void (*pipe_sent)(void *arg);
+    void *pipe_arg;
+    struct http_websocket *websocket;
+    unsigned status; /* of the answer; 0: none yet */
+    void (*over)(const struct http_request *request, unsigned status, void *data);
+    void *over_data; /* both the server's, who may be gone before */
     void *user;
     void (*free_user)(void *user);
     void (*gone)(void *arg);
@@ -132,11 +157,6 @@ struct http_request {
     char text[]; /* the header, and room for the decoded path */
 };
 
-/* Appends; -1 where there is no memory. */
-int http_bytes_add(struct http_bytes *bytes, const void *data, size_t size);
-void http_bytes_take(struct http_bytes *bytes, size_t size);
-void http_bytes_free(struct http_bytes *bytes);
-
 /* ---- route.c ---- */
 
 /* The route for the request's method and path, with its parameters in `request`. Where there is none:
@@ -149,26 +169,61 @@ const struct http_route *http_route_find(struct http_request *request, char *dec
 
 struct http_request *http_request_new(struct http_conn *conn, size_t text_size);
 void http_request_free(struct http_request *request);
+/* What of the room for bodies the request's has is free again. */
+void http_request_unhold(struct http_request *request);
 /* Has it answered by the front's refuse(), or plainly. */
 void http_request_refuse(struct http_request *request, const struct http_refusal *no);
 
 /* ---- conn.c ---- */
 
-void http_conn_new(struct http_server *server, int fd, const struct http_peer *peer,
+void http_conn_new(struct http_server *server, int fd, const struct http_peer *peer, unsigned house,
                    bool is_refused);
 /* The client is gone, or is made so: tells the request, closes. */
 void http_conn_cut(struct http_conn *conn);
 /* Has the connection looked after when the caller has returned to the loop. */
 void http_conn_kick(struct http_conn *conn);
 void http_conn_continue(struct http_conn *conn);
-/* Writes, or keeps what cannot be written now. */
-void http_conn_send(struct http_conn *conn, struct iovec *parts, int count);
 /* The request is answered and no more. */
 void http_conn_answered(struct http_conn *conn, bool is_whole);
 /* What the poll has to watch has changed. */
 void http_conn_watch(struct http_conn *conn);
+/* So long until it is looked after again; 0: for ever. */
+void http_conn_deadline(struct http_conn *conn, unsigned ms);
+/* Its request has become a WebSocket. */
+void http_conn_upgraded(struct http_conn *conn);
+/* More of a whole answer is taken: it may go on. */
+void http_conn_renew(struct http_conn *conn);
+/* What waits of a whole answer is more or less than it was. */
+void http_conn_count_waiting(struct http_conn *conn);
 /* No further request is taken on it. */
 void http_conn_drain(struct http_conn *conn);
+
+/* ---- write.c ---- */
+
+/* Writes, or keeps what cannot be written now. */
+void http_conn_send(struct http_conn *conn, struct iovec *parts, int count);
+/* It is cut from the loop. */
+void http_conn_break(struct http_conn *conn);
+/* Writes what waits. False where the connection is no more. Only from the loop. */
+bool http_conn_flush(struct http_conn *conn);
+/* Whether nobody has acknowledged anything, at this look and at the one before. */
+bool http_conn_is_silent(struct http_conn *conn);
+
+/* ---- websocket.c ---- */
+
+/* Takes bytes, up to the end of one frame; false where it cannot go on. */
+bool http_websocket_step(struct http_conn *conn, const char *data, size_t size, size_t *used);
+/* Whether bytes of the client are wanted now. */
+bool http_websocket_reads(const struct http_request *request);
+/* The connection is no more. */
+void http_websocket_lost(struct http_request *request);
+/* Less waits to be written. */
+void http_websocket_flushed(struct http_request *request);
+/* Anything has come from the client. */
+void http_websocket_heard(struct http_request *request);
+/* A deadline is over; how long until the next, 0 where the connection is to be cut. */
+unsigned http_websocket_tick(struct http_request *request);
+void http_websocket_free(struct http_websocket *websocket);
 
 /* ---- server.c ---- */
 
@@ -176,4 +231,12 @@ void http_conn_drain(struct http_conn *conn);
 void http_server_wake(struct http_server *server);
 /* A connection is no more. */
 void http_server_left(struct http_server *server);
+/* A connection has, or has no longer, a place: one that lingers has none. */
+void http_server_take_place(struct http_conn *conn);
+void http_server_leave_place(struct http_conn *conn);
+/* A connection begins to linger: its place is another's, and it may be the end of one that does so too. */
+void http_server_lingers(struct http_conn *conn);
+void http_server_lingered(struct http_conn *conn);
+/* Too much waits for clients that do not read: cuts some. */
+void http_server_shed(struct http_server *server);
 const char *http_server_date(struct http_server *server);

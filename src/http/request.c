@@ -4,6 +4,9 @@
  * gives for the header may end a line of it. */
 #include "http/parts.h"
 
+#include "http/frames.h"
+
+#include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -18,6 +21,7 @@ static const char *reason(unsigned status)
         unsigned status;
         const char *reason;
     } known[] = {
+        {101, "Switching Protocols"},
         {200, "OK"},
         {201, "Created"},
         {202, "Accepted"},
@@ -38,6 +42,7 @@ static const char *reason(unsigned status)
         {416, "Range Not Satisfiable"},
         {417, "Expectation Failed"},
         {422, "Unprocessable Content"},
+        {426, "Upgrade Required"},
         {429, "Too Many Requests"},
         {431, "Request Header Fields Too Large"},
         {500, "Internal Server Error"},
@@ -46,6 +51,7 @@ static const char *reason(unsigned status)
         {503, "Service Unavailable"},
         {504, "Gateway Timeout"},
         {505, "HTTP Version Not Supported"},
+        {507, "Insufficient Storage"},
     };
 
     for (size_t i = 0; i < sizeof(known) / sizeof(known[0]); i++) {
@@ -65,6 +71,7 @@ struct http_request *http_request_new(struct http_conn *conn, size_t text_size)
         return NULL;
     }
     memset(request, 0, offsetof(struct http_request, params));
+    request->pipe = -1;
     request->params_count = 0;
     request->head.fields_count = 0;
     request->head.query_count = 0;
@@ -72,17 +79,36 @@ struct http_request *http_request_new(struct http_conn *conn, size_t text_size)
     request->server = conn->server;
     request->conn = conn;
     request->peer = conn->peer;
+    request->over = conn->server->over;
+    request->over_data = conn->server->data;
     return request;
+}
+
+void http_request_unhold(struct http_request *request)
+{
+    if (request->server && request->conn) {
+        struct http_conn *conn = request->conn;
+        request->server->held_bytes -= request->body.size;
+        request->server->held_houses[conn->peer.is_unix][conn->house] -= request->body.size;
+    }
+}
+
+void http_body_done(struct http_request *request)
+{
+    http_request_unhold(request);
+    http_bytes_free(&request->body);
 }
 
 void http_request_free(struct http_request *request)
 {
+    if (request->over) {
+        request->over(request, request->status, request->over_data);
+    }
     if (request->free_user) {
         request->free_user(request->user);
     }
-    if (request->server) {
-        request->server->held_bytes -= request->body.size;
-    }
+    http_request_unhold(request);
+    http_websocket_free(request->websocket);
     http_bytes_free(&request->body);
     http_bytes_free(&request->extra);
     free(request);
@@ -113,6 +139,16 @@ const char *http_method(const struct http_request *request)
 const char *http_path(const struct http_request *request)
 {
     return request->head.path;
+}
+
+const struct http_route *http_route(const struct http_request *request)
+{
+    return request->route;
+}
+
+const char *http_pattern(const struct http_request *request)
+{
+    return request->route ? request->route->pattern : NULL;
 }
 
 const char *http_param(const struct http_request *request, const char *name)
@@ -231,7 +267,7 @@ void http_add_header(struct http_request *request, const char *name, const char 
 
 /* Status line and the fields that are ours, into `text`; its length. */
 static size_t write_head(struct http_request *request, unsigned status, const char *content_type,
-                         bool is_stream, size_t body_size, char *text, size_t size)
+                         bool is_stream, uint64_t body_size, char *text, size_t size)
 {
     struct http_conn *conn = request->conn;
     bool has_body = status >= 200 && status != 204 && status != 304;
@@ -239,13 +275,14 @@ static size_t write_head(struct http_request *request, unsigned status, const ch
     const char *connection = "";
     int length;
 
+    request->status = status;
     if (!request->is_whole || (is_stream && request->is_old && !request->is_head)) {
         conn->is_closing = true;
     }
     if (is_stream && !request->is_old) {
         snprintf(framing, sizeof(framing), "Transfer-Encoding: chunked\r\n");
     } else if (!is_stream && has_body) {
-        snprintf(framing, sizeof(framing), "Content-Length: %zu\r\n", body_size);
+        snprintf(framing, sizeof(framing), "Content-Length: %" PRIu64 "\r\n", body_size);
     }
     if (conn->is_closing) {
         connection = "Connection: close\r\n";
@@ -322,6 +359,35 @@ void http_stream(struct http_request *request, unsigned status, const char *cont
         send_head(request, head, length, NULL, 0);
     }
     request->is_begun = true;
+    request->sends_chunks = !request->is_old;
+}
+
+void http_stream_sized(struct http_request *request, unsigned status, const char *content_type,
+                       uint64_t length)
+{
+    char head[512];
+
+    if (request->conn && !request->is_begun) {
+        size_t size = write_head(request, status, content_type, false, length, head, sizeof(head));
+        send_head(request, head, size, NULL, 0);
+    }
+    request->is_begun = true;
+    request->is_sized = true;
+    request->length_left = length;
+}
+
+/* Whether an answer in parts may have so many bytes more now. */
+static bool may_write(struct http_request *request, size_t size)
+{
+    if (request->has_pipe || request->websocket ||
+        (request->is_sized && size > request->length_left)) {
+        http_conn_break(request->conn);
+        return false;
+    }
+    if (request->is_sized) {
+        request->length_left -= size;
+    }
+    return true;
 }
 
 size_t http_write(struct http_request *request, const void *data, size_t size)
@@ -333,24 +399,49 @@ size_t http_write(struct http_request *request, const void *data, size_t size)
         return 0;
     }
     if (conn->out.size / 2 > conn->server->limits.backlog_bytes) {
-        conn->is_broken = true;
-        http_conn_kick(conn);
+        http_conn_break(conn);
+        return 0;
+    }
+    if (!may_write(request, size)) {
         return 0;
     }
     if (size > 0) {
         int length = snprintf(line, sizeof(line), "%zx\r\n", size);
         struct iovec parts[3] = {piece(line, (size_t)length), piece(data, size), piece("\r\n", 2)};
 
-        if (request->is_old) {
-            http_conn_send(conn, &parts[1], 1);
-        } else {
+        if (request->sends_chunks) {
             http_conn_send(conn, parts, 3);
+        } else {
+            http_conn_send(conn, &parts[1], 1);
         }
     }
     if (conn->out.size > 0) {
         request->waits_for_drain = true;
     }
     return conn->is_broken ? 0 : conn->out.size;
+}
+
+void http_write_pipe(struct http_request *request, int pipe, size_t size, void (*sent)(void *arg),
+                     void *arg)
+{
+    struct http_conn *conn = request->conn;
+    char line[24];
+
+    if (!conn || conn->is_broken || !request->is_begun || !may_write(request, size)) {
+        return;
+    }
+    if (request->sends_chunks && !request->is_head && size > 0) {
+        int length = snprintf(line, sizeof(line), "%zx\r\n", size);
+        struct iovec part = piece(line, (size_t)length);
+        http_conn_send(conn, &part, 1);
+    }
+    request->has_pipe = true;
+    request->pipe = pipe;
+    request->pipe_size = request->pipe_left = size;
+    request->pipe_sent = sent;
+    request->pipe_arg = arg;
+    /* From the loop, so that nobody has more than his turn. */
+    http_conn_kick(conn);
 }
 
 void http_on_drained(struct http_request *request, void (*drained)(void *arg), void *arg)
@@ -361,24 +452,42 @@ void http_on_drained(struct http_request *request, void (*drained)(void *arg), v
 
 void http_finish(struct http_request *request)
 {
-    if (!request->is_begun) {
+    bool is_short = request->is_sized && request->length_left > 0 && !request->is_head;
+
+    if (!request->is_begun || request->websocket || request->has_pipe || is_short) {
         http_abort(request);
         return;
     }
-    if (request->conn && !request->is_head && !request->is_old) {
+    if (request->conn && !request->is_head && request->sends_chunks) {
         struct iovec last = piece("0\r\n\r\n", 5);
         http_conn_send(request->conn, &last, 1);
     }
     end(request);
 }
 
+void http_expel(struct http_request *request, const char *reason)
+{
+    if (request->websocket) {
+        http_websocket_close(request, HTTP_CLOSE_POLICY, reason);
+    } else if (request->conn && request->gone) {
+        http_conn_break(request->conn);
+    }
+}
+
 void http_abort(struct http_request *request)
 {
     struct http_conn *conn = request->conn;
 
+    if (request->websocket) {
+        /* `closed` follows, and frees it. */
+        if (conn) {
+            http_conn_break(conn);
+        }
+        return;
+    }
     if (conn) {
         /* Where the end of the connection is the end of the body, only a reset says otherwise. */
-        if (request->is_begun && request->is_old && !conn->peer.is_unix) {
+        if (request->is_begun && request->is_old && !request->is_sized && !conn->peer.is_unix) {
             struct linger reset = {.l_onoff = 1, .l_linger = 0};
             setsockopt(conn->fd, SOL_SOCKET, SO_LINGER, &reset, sizeof(reset));
         }

@@ -19,52 +19,10 @@
 #include <unistd.h>
 
 #define ACCEPT_AT_ONCE 64
+/* Where each has to be found a place. */
+#define ACCEPT_WHEN_FULL 8
 /* When there are no fds or no memory: how long until the next try. */
 #define ACCEPT_AGAIN_MS 100
-
-/* ---- bytes ---- */
-
-int http_bytes_add(struct http_bytes *bytes, const void *data, size_t size)
-{
-    if (size == 0) {
-        return 0;
-    }
-    if (bytes->start > 0 && bytes->start + bytes->size + size + 1 > bytes->capacity) {
-        memmove(bytes->data, bytes->data + bytes->start, bytes->size);
-        bytes->start = 0;
-    }
-    if (bytes->size + size + 1 > bytes->capacity) {
-        size_t capacity = bytes->capacity > 0 ? bytes->capacity : 256;
-        while (capacity < bytes->size + size + 1) {
-            capacity *= 2;
-        }
-        char *grown = realloc(bytes->data, capacity);
-        if (!grown) {
-            return -1;
-        }
-        bytes->data = grown;
-        bytes->capacity = capacity;
-    }
-    memcpy(bytes->data + bytes->start + bytes->size, data, size);
-    bytes->size += size;
-    bytes->data[bytes->start + bytes->size] = '\0';
-    return 0;
-}
-
-void http_bytes_take(struct http_bytes *bytes, size_t size)
-{
-    bytes->start += size;
-    bytes->size -= size;
-    if (bytes->size == 0) {
-        http_bytes_free(bytes);
-    }
-}
-
-void http_bytes_free(struct http_bytes *bytes)
-{
-    free(bytes->data);
-    *bytes = (struct http_bytes){0};
-}
 
 /* ---- the server ---- */
 
@@ -201,10 +159,38 @@ static bool is_full(const struct http_server *server, bool is_unix)
     return server->open_count[is_unix] >= server->limits.connections + HTTP_REFUSED_MAX;
 }
 
-/* Whether there is a place, if need be that of the oldest who has not asked anything. */
-static bool make_place(struct http_server *server, bool is_unix)
+/* Which of the houses a peer lives in, so that those who crowd a server are told from those who do not.
+ * Strangers may share one; who has many addresses of one network has one. */
+static unsigned find_house(const struct http_server *server, const struct sockaddr_storage *address,
+                           const struct http_peer *peer)
 {
-    struct http_conn *conn;
+    uint64_t key = (uint64_t)peer->uid + 1;
+
+    if (address->ss_family == AF_INET) {
+        key = ((const struct sockaddr_in *)address)->sin_addr.s_addr;
+    } else if (address->ss_family == AF_INET6) {
+        memcpy(&key, &((const struct sockaddr_in6 *)address)->sin6_addr, sizeof(key));
+    }
+    key = (key ^ server->seed) * 0x9e3779b97f4a7c15U;
+    return (unsigned)(key >> 32) % HTTP_HOUSES;
+}
+
+/* Whether its place may be given to one of a house that has `count`. Who does not read an answer that is
+ * whole keeps his place as long as his house is not the fuller one. */
+static bool is_replaceable(const struct http_conn *conn, bool is_unix, size_t count)
+{
+    const size_t *houses = conn->server->houses[is_unix];
+
+    return conn->peer.is_unix == is_unix && conn->state == CONN_HEADER &&
+           ((!conn->has_asked && conn->out.size == 0) || houses[conn->house] > count + 1);
+}
+
+/* Whether there is a place, if need be that of one who does nothing with his: of the fullest house, and
+ * there the oldest who never asked anything, or else the oldest. */
+static bool make_place(struct http_server *server, bool is_unix, unsigned house)
+{
+    const size_t *houses = server->houses[is_unix];
+    struct http_conn *conn, *victim = NULL;
 
     if (server->open_count[is_unix] < server->limits.connections) {
         return true;
@@ -212,12 +198,87 @@ static bool make_place(struct http_server *server, bool is_unix)
     TAILQ_FOREACH(conn, &server->conns, next)
     {
         // cppcheck-suppress uninitvar ; it does not see that the list sets it
-        if (conn->peer.is_unix == is_unix && conn->state == CONN_HEADER && !conn->has_asked) {
-            http_conn_cut(conn);
-            return true;
+        if (is_replaceable(conn, is_unix, houses[house]) &&
+            (!victim || houses[conn->house] > houses[victim->house] ||
+             (houses[conn->house] == houses[victim->house] && victim->has_asked &&
+              !conn->has_asked))) {
+            victim = conn;
         }
     }
-    return false;
+    if (victim) {
+        http_conn_cut(victim);
+    }
+    return victim != NULL;
+}
+
+void http_server_take_place(struct http_conn *conn)
+{
+    conn->server->open_count[conn->peer.is_unix]++;
+    conn->server->houses[conn->peer.is_unix][conn->house]++;
+}
+
+void http_server_leave_place(struct http_conn *conn)
+{
+    conn->server->open_count[conn->peer.is_unix]--;
+    conn->server->houses[conn->peer.is_unix][conn->house]--;
+}
+
+void http_server_lingers(struct http_conn *conn)
+{
+    struct http_server *server = conn->server;
+    bool is_unix = conn->peer.is_unix;
+    const size_t *houses = server->linger_houses[is_unix];
+    struct http_conn *other = NULL, *victim;
+
+    http_server_leave_place(conn);
+    TAILQ_INSERT_TAIL(&server->lingering[is_unix], conn, linger_next);
+    server->linger_count[is_unix]++;
+    server->linger_houses[is_unix][conn->house]++;
+    if (server->linger_count[is_unix] > HTTP_LINGER_MAX) {
+        /* The oldest of the fullest house. */
+        victim = TAILQ_FIRST(&server->lingering[is_unix]);
+        TAILQ_FOREACH(other, &server->lingering[is_unix], linger_next)
+        {
+            if (houses[other->house] > houses[victim->house]) {
+                victim = other;
+            }
+        }
+        http_conn_cut(victim);
+    }
+    watch_listeners(server);
+}
+
+void http_server_lingered(struct http_conn *conn)
+{
+    struct http_server *server = conn->server;
+
+    TAILQ_REMOVE(&server->lingering[conn->peer.is_unix], conn, linger_next);
+    server->linger_count[conn->peer.is_unix]--;
+    server->linger_houses[conn->peer.is_unix][conn->house]--;
+}
+
+void http_server_shed(struct http_server *server)
+{
+    struct http_conn *conn, *victim;
+
+    while (server->waiting_bytes > server->limits.waiting_bytes) {
+        victim = NULL;
+        TAILQ_FOREACH(conn, &server->conns, next)
+        {
+            // cppcheck-suppress uninitvar ; it does not see that the list sets it
+            if (conn->waiting > 0 &&
+                (!victim || server->houses[conn->peer.is_unix][conn->house] >
+                                server->houses[victim->peer.is_unix][victim->house])) {
+                victim = conn;
+            }
+        }
+        if (!victim) {
+            return;
+        }
+        http_conn_cut(victim);
+        /* Now, and not when the loop has closed its handles: that is what it is about. */
+        http_bytes_free(&victim->out);
+    }
 }
 
 /* False where nothing more is to be accepted now. */
@@ -247,8 +308,10 @@ static bool accept_one(struct http_listener *listener)
     if (!peer.is_unix) {
         prepare_tcp(fd);
     }
-    bool is_refused = !make_place(server, peer.is_unix);
-    http_conn_new(server, fd_take(&fd), &peer, is_refused);
+    unsigned house = find_house(server, &address, &peer);
+    bool is_refused = !make_place(server, peer.is_unix, house);
+    server->accepted++;
+    http_conn_new(server, fd_take(&fd), &peer, house, is_refused);
     if (is_full(server, peer.is_unix)) {
         watch_listeners(server);
         return false;
@@ -262,7 +325,10 @@ static void on_listener(uv_poll_t *poll, int status, int events)
     struct http_server *server = listener->server;
     (void)status, (void)events;
 
-    for (unsigned i = 0; i < ACCEPT_AT_ONCE; i++) {
+    bool is_crowded = server->open_count[listener->is_unix] >= server->limits.connections;
+    unsigned most = is_crowded ? ACCEPT_WHEN_FULL : ACCEPT_AT_ONCE;
+
+    for (unsigned i = 0; i < most; i++) {
         if (server->is_stopped || server->is_draining || !accept_one(listener)) {
             return;
         }
@@ -332,12 +398,16 @@ static void set_limits(struct http_limits *limits, const struct http_limits *ask
     limits->connections = asked->connections ? asked->connections : 4096;
     limits->body_bytes = asked->body_bytes ? asked->body_bytes : (size_t)4 << 20;
     limits->held_bytes = asked->held_bytes ? asked->held_bytes : (size_t)256 << 20;
+    limits->waiting_bytes = asked->waiting_bytes ? asked->waiting_bytes : (size_t)256 << 20;
     limits->header_bytes = asked->header_bytes ? asked->header_bytes : (size_t)32 << 10;
     limits->header_ms = asked->header_ms ? asked->header_ms : 10000;
     limits->body_ms = asked->body_ms ? asked->body_ms : 60000;
     limits->idle_ms = asked->idle_ms ? asked->idle_ms : 75000;
     limits->answer_ms = asked->answer_ms ? asked->answer_ms : 300000;
     limits->backlog_bytes = asked->backlog_bytes ? asked->backlog_bytes : (size_t)1 << 20;
+    limits->silent_ms = asked->silent_ms ? asked->silent_ms : 60000;
+    limits->ping_ms = asked->ping_ms ? asked->ping_ms : 25000;
+    limits->pong_ms = asked->pong_ms ? asked->pong_ms : 60000;
 }
 
 int http_start(uv_loop_t *loop, const struct http_options *options, struct http_server **out,
@@ -349,15 +419,19 @@ int http_start(uv_loop_t *loop, const struct http_options *options, struct http_
         return error_set(err, "no_memory", ENOMEM, "the HTTP server could not be set up");
     }
     server->loop = loop;
+    server->seed = uv_hrtime() * 0xbf58476d1ce4e5b9U;
     server->routes = options->routes;
     server->routes_count = options->routes_count;
     server->data = options->data;
     server->admit = options->admit;
     server->refuse = options->refuse;
+    server->over = options->over;
     set_limits(&server->limits, &options->limits);
     SLIST_INIT(&server->listeners);
     TAILQ_INIT(&server->conns);
     TAILQ_INIT(&server->kicked);
+    TAILQ_INIT(&server->lingering[0]);
+    TAILQ_INIT(&server->lingering[1]);
     uv_idle_init(loop, &server->idle);
     uv_timer_init(loop, &server->timer);
     server->idle.data = server->timer.data = server;
@@ -391,6 +465,16 @@ int http_listen(struct http_server *server, int socket, struct error *err)
     listener = NULL;
     watch_listeners(server);
     return 0;
+}
+
+void http_count(const struct http_server *server, struct http_counts *out)
+{
+    *out = (struct http_counts){
+        .open = server->open_count[0] + server->open_count[1],
+        .accepted = server->accepted,
+        .received_bytes = server->received_bytes,
+        .sent_bytes = server->sent_bytes,
+    };
 }
 
 void http_drain(struct http_server *server, unsigned most_ms, void (*done)(void *arg), void *arg)

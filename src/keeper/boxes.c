@@ -81,6 +81,42 @@ static int mounts_choose(const struct keeper *keeper, const struct keeper_make *
     return 0;
 }
 
+static bool allows_no_fresh_proc(const struct keeper *keeper)
+{
+    return strcmp(keeper->options.allow_level, "full") != 0;
+}
+
+static bool lacks_fresh_proc(const struct keeper *keeper)
+{
+    const struct box_spec spec = {
+        .limits = {.memory_bytes = 64U << 20,
+                   .pids = 16,
+                   .disk_bytes = 1U << 20,
+                   .disk_inodes = 64},
+        .many_commands = true,
+        .allow_no_fresh_proc = true,
+    };
+    struct error ignored;
+    struct box *box;
+    bool lacks;
+
+    /* Where none can be made, whoever asks for one is told why. */
+    if (!allows_no_fresh_proc(keeper) || box_create(&spec, &box, &ignored) < 0)
+        return false;
+    lacks = strcmp(box_level(box), "full") != 0;
+    (void)box_destroy(box, NULL, &ignored);
+    return lacks;
+}
+
+void boxes_find_level(struct keeper *keeper)
+{
+    keeper->lacks_fresh_proc = lacks_fresh_proc(keeper);
+    if (keeper->lacks_fresh_proc)
+        keeper_say("level",
+                   "no-fresh-proc, as is allowed: processes outside of a sandbox can be seen "
+                   "in its /proc; cove doctor says more");
+}
+
 static int choose(const struct keeper *keeper, const struct keeper_make *make,
                   struct recipe *recipe, struct error *err)
 {
@@ -91,6 +127,7 @@ static int choose(const struct keeper *keeper, const struct keeper_make *make,
     recipe->spec.hostname = make->hostname[0] != '\0' ? make->hostname : NULL;
     recipe->spec.limits = make->limits;
     recipe->spec.many_commands = true;
+    recipe->spec.allow_no_fresh_proc = allows_no_fresh_proc(keeper);
     return 0;
 }
 
@@ -224,8 +261,8 @@ static int make(struct keeper *keeper, const struct recipe *recipe, struct boxed
     return 0;
 }
 
-int boxes_make(struct keeper *keeper, const struct keeper_make *request, const int *disk,
-               struct boxed **out, struct error *err)
+int boxes_make(struct keeper *keeper, const struct keeper_make *request,
+               const struct disk_kept *disk, struct boxed **out, struct error *err)
 {
     struct recipe recipe = {0};
     struct boxed *boxed;
@@ -354,6 +391,14 @@ void boxes_end_all(struct keeper *keeper)
     for (size_t i = keeper->boxes.used; i-- > 0;)
         if (i < keeper->boxes.used && keeper->boxes.table[i] != NULL &&
             !keeper->boxes.table[i]->is_ending)
+            boxes_end(keeper, keeper->boxes.table[i], 0);
+}
+
+void boxes_resume(struct keeper *keeper)
+{
+    for (size_t i = keeper->boxes.used; i-- > 0;)
+        if (i < keeper->boxes.used && keeper->boxes.table[i] != NULL &&
+            keeper->boxes.table[i]->is_ending)
             boxes_end(keeper, keeper->boxes.table[i], 0);
 }
 

@@ -45,12 +45,16 @@ struct boxes {
 /* Of an error that passes when others have ended. */
 bool boxes_is_want_of_room(const struct error *err);
 
+/* Finds out whether boxes here get no /proc of their own, where that is allowed, and says so: one is made
+ * to see. */
+void boxes_find_level(struct keeper *keeper);
+
 /* Whether the names that a checked request has are there. */
 int boxes_check(const struct keeper *keeper, const struct keeper_make *make, struct error *err);
 
 /* Makes the box that a checked request asks for; `disk` is the one that is kept, borrowed, or NULL. An
  * error's code is the one for the client. */
-int boxes_make(struct keeper *keeper, const struct keeper_make *make, const int *disk,
+int boxes_make(struct keeper *keeper, const struct keeper_make *make, const struct disk_kept *disk,
                struct boxed **out, struct error *err);
 
 /* What this handle names and is not on its end; or NULL. */
@@ -62,6 +66,9 @@ void boxes_usage(const struct keeper *keeper, const struct boxed *boxed,
 /* Ends it; `asked` is the request that waits for that, or 0. */
 void boxes_end(struct keeper *keeper, struct boxed *boxed, uint32_t asked);
 void boxes_end_all(struct keeper *keeper);
+
+/* After they were taken over: those on their end go on with that. */
+void boxes_resume(struct keeper *keeper);
 
 /* The engine that waited is gone: what was to be said to it is forgotten. */
 void boxes_forget_engine(struct boxes *boxes);

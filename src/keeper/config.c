@@ -10,6 +10,8 @@
 #include <string.h>
 
 #define READ_ONLY ":ro"
+#define LEVEL_FULL "full"
+#define LEVEL_NO_FRESH_PROC "no-fresh-proc"
 
 static int name_take(struct config *config, uint32_t kind, const char *name, const char *value,
                      struct error *err)
@@ -50,6 +52,8 @@ static int mount_take(void *config, const char *name, const char *value, struct 
     return name_take(config, KEEPER_MOUNT, name, value, err);
 }
 
+static const char *const log_formats[] = {"text", "json", NULL};
+
 static const struct conf_row rows[] = {
     {.section = "serve",
      .name = "listen",
@@ -64,11 +68,28 @@ static const struct conf_row rows[] = {
      .type = CONF_TEXT,
      .offset = offsetof(struct config, data)},
     {.section = "serve",
+     .name = "allow_level",
+     .type = CONF_TEXT,
+     .offset = offsetof(struct config, allow_level)},
+    {.section = "serve",
      .name = "insecure_http",
      .type = CONF_BOOL,
      .offset = offsetof(struct config, insecure_http)},
+    {.section = "serve",
+     .name = "log_format",
+     .type = CONF_CHOICE,
+     .offset = offsetof(struct config, log_format),
+     .fallback = "text",
+     .choices = log_formats},
     {.section = "serve", .name = "hosts", .type = CONF_OTHER},
     {.section = "boxes", .type = CONF_OTHER},
+    {.section = "audit", .type = CONF_OTHER},
+    {.section = "telemetry",
+     .name = "otlp_headers_file",
+     .type = CONF_TEXT,
+     .offset = offsetof(struct config, otlp_headers_file)},
+    {.section = "telemetry", .name = "otlp_endpoint", .type = CONF_OTHER},
+    {.section = "telemetry", .name = "service_name", .type = CONF_OTHER},
     {.section = "roots", .type = CONF_ANY, .any = root_take},
     {.section = "mounts", .type = CONF_ANY, .any = mount_take},
     {0},
@@ -80,15 +101,43 @@ static void fill(const char **option, const char *value)
         *option = value;
 }
 
+static void forget(struct config *config)
+{
+    conf_free(rows, config);
+    while (config->names_count > 0)
+        free(config->names[--config->names_count].path);
+}
+
+static bool is_level(const char *text)
+{
+    return strcmp(text, LEVEL_FULL) == 0 || strcmp(text, LEVEL_NO_FRESH_PROC) == 0;
+}
+
 int config_read(int fd, const char *path, struct config *config, struct options *options,
                 struct error *err)
 {
-    if (fd >= 0 && conf_read(rows, path, fd, config, err) < 0)
+    const struct options given = *options;
+
+    forget(config);
+    if (fd >= 0 && conf_read(rows, path, fd, config, err) < 0) {
+        forget(config);
         return -1;
+    }
     fill(&options->listen, config->listen);
     fill(&options->listen, OPTIONS_LISTEN_DEFAULT);
     fill(&options->socket, config->socket);
     fill(&options->data, config->data);
+    fill(&options->allow_level, config->allow_level);
+    fill(&options->allow_level, LEVEL_FULL);
     options->insecure_http |= config->insecure_http;
-    return 0;
+    options->log_json = options->log_format != NULL ? strcmp(options->log_format, "json") == 0
+                                                    : config->log_format == 1;
+    if (is_level(options->allow_level))
+        return 0;
+    (void)error_set(err, "bad_config", 0,
+                    "%.80s is no level to settle for: " LEVEL_FULL " or " LEVEL_NO_FRESH_PROC,
+                    options->allow_level);
+    *options = given; /* nothing borrowed from what is freed */
+    forget(config);
+    return -1;
 }

@@ -13,13 +13,15 @@ struct config_name {
 };
 
 struct config {
-    char *listen, *socket, *data;
+    char *listen, *socket, *data, *allow_level;
+    char *otlp_headers_file;
+    int log_format; /* 1: JSON */
     bool insecure_http;
     struct config_name names[NAMES_MAX];
     size_t names_count;
 };
 
 /* Reads the text that `fd` is open on; -1: there is none. What the command line said stays. The options
- * borrow from `config` from there on. */
+ * borrow from `config` from there on; on an error they are as they were, and `config` is empty. */
 int config_read(int fd, const char *path, struct config *config, struct options *options,
                 struct error *err);

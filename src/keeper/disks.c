@@ -4,6 +4,7 @@
 #include "base/fd.h"
 #include "base/list.h"
 #include "base/program.h"
+#include "base/remove.h"
 #include "box/loop.h"
 #include "box/proto.h"
 #include "box/sys.h"
@@ -18,6 +19,7 @@
 #include <sys/epoll.h>
 #include <sys/file.h>
 #include <sys/prctl.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/statvfs.h>
@@ -25,16 +27,13 @@
 #include <unistd.h>
 
 #define SUFFIX ".ext4"
-#define SUFFIX_NEW ".new"
 #define SUFFIX_GONE ".gone"
 #define FILE_SIZE (KEEPER_ID_LENGTH + 24)
 #define ID_FORMAT "%.20s" /* KEEPER_ID_LENGTH: what was checked is not longer */
-/* The kernel unmounts what a box had after the box is gone. */
-#define LOCK_WAIT_MS 15000
-#define LOCK_LOOK_MS 5
 /* A journal keeps the files whole where the host crashes; a small disk has no room for one. */
 #define JOURNAL_LEAST (128ULL << 20)
 #define JOURNAL "size=8"
+#define SWEEPER_NICE 10
 
 /* ---- in the process of its own ---- */
 
@@ -58,6 +57,16 @@ static int run_program(const char *name, char *const argv[])
     return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
 }
 
+static int check_size(int disks, const struct keeper_make *make, struct error *err)
+{
+    struct statvfs place;
+
+    if (fstatvfs(disks, &place) == 0 && make->limits.disk_bytes / place.f_frsize > place.f_blocks)
+        return error_set(err, "disk_failed", 0,
+                         "the disk would be larger than what it lies on; ask for a smaller one");
+    return 0;
+}
+
 /* Under a name that means nothing until it is whole. */
 static int make_image(int disks, const struct keeper_make *make, const char *name,
                       struct error *err)
@@ -66,7 +75,6 @@ static int make_image(int disks, const struct keeper_make *make, const char *nam
     const struct box_limits *limits = &make->limits;
     uint64_t inodes = limits->disk_inodes;
     char path[32], count[32], fresh[FILE_SIZE];
-    struct statvfs place;
     char *argv[] = {"mkfs.ext4",
                     "-q",
                     "-F",
@@ -81,10 +89,7 @@ static int make_image(int disks, const struct keeper_make *make, const char *nam
                     path,
                     NULL};
 
-    if (fstatvfs(disks, &place) == 0 && limits->disk_bytes / place.f_frsize > place.f_blocks)
-        return error_set(err, "disk_failed", 0,
-                         "the disk would be larger than what it lies on; ask for a smaller one");
-    (void)snprintf(fresh, sizeof(fresh), ID_FORMAT SUFFIX_NEW, make->disk);
+    (void)snprintf(fresh, sizeof(fresh), ID_FORMAT DISK_NEW, make->disk);
     /* A table of inodes larger than the disk is none: one for every 2 KiB at most. */
     if (inodes > limits->disk_bytes / 2048)
         inodes = limits->disk_bytes / 2048;
@@ -115,12 +120,7 @@ static int open_locked(int disks, const char *name, struct error *err)
 
     if (image < 0 || fstat(image, &st) < 0 || !S_ISREG(st.st_mode))
         return error_set(err, "disk_failed", errno, "cannot open a disk");
-    for (int waited = 0; flock(image, LOCK_EX | LOCK_NB) < 0; waited += LOCK_LOOK_MS) {
-        if (errno != EWOULDBLOCK || waited >= LOCK_WAIT_MS)
-            return error_set(err, "disk_in_use", errno, "another box has this disk still");
-        (void)poll(NULL, 0, LOCK_LOOK_MS);
-    }
-    return fd_take(&image);
+    return disk_lock_wait(image, err) < 0 ? -1 : fd_take(&image);
 }
 
 static int mount_device(const char *device, struct error *err)
@@ -139,37 +139,75 @@ static int mount_device(const char *device, struct error *err)
 
 /* Only one that is surely not there is made, and only for who has none yet: an empty disk in place of a
  * lost one would look as if all was well. */
-static int find_image(int disks, const struct keeper_make *make, const char *name, bool *is_fresh,
-                      struct error *err)
+static int find_disk(int disks, const struct keeper_make *make, const char *name, bool *is_there,
+                     struct error *err)
 {
+    const char *other = strlen(name) == KEEPER_ID_LENGTH ? SUFFIX : "";
+    char path[FILE_SIZE];
     struct stat st;
 
-    if (fstatat(disks, name, &st, AT_SYMLINK_NOFOLLOW) == 0)
+    *is_there = fstatat(disks, name, &st, AT_SYMLINK_NOFOLLOW) == 0;
+    if (*is_there)
         return 0;
     if (errno != ENOENT)
         return error_set(err, "disk_failed", errno, "cannot look for a disk");
+    (void)snprintf(path, sizeof(path), ID_FORMAT "%s", make->disk, other);
+    if (fstatat(disks, path, &st, AT_SYMLINK_NOFOLLOW) == 0)
+        return error_set(err, "disk_lost", 0,
+                         "the disk " ID_FORMAT " was made by an engine %s the right to mount "
+                         "images; run this one like that",
+                         make->disk, *other != '\0' ? "with" : "without");
     if (make->disk_new == 0)
         return error_set(err, "disk_lost", 0,
                          "the disk " ID_FORMAT " is not there any more; put it back from a copy, "
                          "or remove the sandbox",
                          make->disk);
-    if (make_image(disks, make, name, err) < 0)
-        return -1;
-    *is_fresh = true;
-    return 0;
+    return check_size(disks, make, err);
 }
 
-static int open_disk(int disks, const struct keeper_make *make, bool *is_fresh, struct error *err)
+/* What it says of its work; then fds come with it. */
+struct opened {
+    struct error err;
+    uint32_t is_fresh; /* it has made the disk */
+    struct disk_kept kept;
+};
+
+static int open_image(int disks, const struct keeper_make *make, struct opened *said)
 {
     _cleanup_close_ int image = -1, device = -1;
     char name[FILE_SIZE], path[64];
+    bool is_there;
 
     (void)snprintf(name, sizeof(name), ID_FORMAT SUFFIX, make->disk);
-    if (find_image(disks, make, name, is_fresh, err) < 0)
+    if (find_disk(disks, make, name, &is_there, &said->err) < 0 ||
+        (!is_there && make_image(disks, make, name, &said->err) < 0))
         return -1;
-    image = open_locked(disks, name, err);
-    device = image < 0 ? -1 : loop_attach(image, false, path, sizeof(path), err);
-    return device < 0 ? -1 : mount_device(path, err);
+    said->is_fresh = !is_there;
+    image = open_locked(disks, name, &said->err);
+    device = image < 0 ? -1 : loop_attach(image, false, path, sizeof(path), &said->err);
+    said->kept.fd = device < 0 ? -1 : mount_device(path, &said->err);
+    return said->kept.fd < 0 ? -1 : 0;
+}
+
+static int open_directory(const struct keeper *keeper, int disks, const struct keeper_make *make,
+                          struct opened *said)
+{
+    const struct box_spec spec = {
+        .root_kind = strcmp(make->root, "host") == 0 ? BOX_ROOT_HOST : BOX_ROOT_DIR,
+        .binds_count = make->mounts_count,
+        .privileges = (enum box_privileges)make->privileges,
+    };
+    bool is_claimed = disk_claims_find(&keeper->disks.claims, make->disk) >= 0, is_there;
+
+    if (find_disk(disks, make, make->disk, &is_there, &said->err) < 0)
+        return -1;
+    if (is_there)
+        return disk_dir_open(disks, &keeper->caller, make->disk, is_claimed, &said->kept,
+                             &said->err);
+    if (disk_dir_make(disks, &keeper->caller, make->disk, &spec, &said->kept, &said->err) < 0)
+        return -1;
+    said->is_fresh = 1;
+    return 0;
 }
 
 /* Of an ordinary process, and none that the kernel spares when memory is short. */
@@ -184,17 +222,11 @@ static void be_ordinary(void)
     (void)sigprocmask(SIG_SETMASK, &none, NULL);
 }
 
-/* What it says of its work. */
-struct opened {
-    struct error err;
-    uint32_t is_fresh; /* it has made the image */
-};
-
-static _Noreturn void run(const struct keeper_make *make, int disks, int socket)
+static _Noreturn void run(const struct keeper *keeper, const struct keeper_make *make, int socket)
 {
-    struct opened said = {0};
-    int null = open("/dev/null", O_RDWR | O_CLOEXEC), mount;
-    bool is_fresh = false;
+    struct opened said = {.kept = {.fd = -1, .ids_lock = -1}};
+    int null = open("/dev/null", O_RDWR | O_CLOEXEC), disks = keeper->places.disks;
+    int fds[2], opened;
 
     be_ordinary();
     /* Only what it needs: a socket of a box that stayed open here would keep that box alive. */
@@ -205,9 +237,12 @@ static _Noreturn void run(const struct keeper_make *make, int disks, int socket)
     if (socket < 0 || dup3(socket, 3, O_CLOEXEC) < 0 || disks < 0 ||
         dup3(disks, 4, O_CLOEXEC) < 0 || sys_close_range(5, ~0U, 0) < 0)
         _exit(1);
-    mount = open_disk(4, make, &is_fresh, &said.err);
-    said.is_fresh = is_fresh;
-    (void)proto_send(3, &said, sizeof(said), NULL, 0, &mount, mount >= 0 ? 1 : 0);
+    opened = keeper->caller.mounts ? open_image(4, make, &said)
+                                   : open_directory(keeper, 4, make, &said);
+    fds[0] = said.kept.fd;
+    fds[1] = said.kept.ids_lock;
+    (void)proto_send(3, &said, sizeof(said), NULL, 0, fds,
+                     opened < 0 ? 0 : 1U + (said.kept.ids_lock >= 0));
     _exit(0);
 }
 
@@ -262,16 +297,41 @@ static bool has_suffix(const char *name, const char *suffix)
     return length > end && strcmp(name + length - end, suffix) == 0;
 }
 
-static void remove_all(int disks, const char *suffix)
+/* True where directories are left. */
+static bool remove_all(int disks, const char *suffix, int (*remove)(int dir, const char *name))
 {
     DIR *list = list_open(disks, ".");
     const struct dirent *entry;
+    bool is_left = false;
 
     while (list != NULL && (entry = readdir(list)) != NULL) // NOLINT(concurrency-mt-unsafe)
-        if (has_suffix(entry->d_name, suffix))
-            (void)unlinkat(disks, entry->d_name, 0);
+        if (has_suffix(entry->d_name, suffix) && remove(disks, entry->d_name) < 0)
+            is_left |= errno != ENOENT;
     if (list != NULL)
         (void)closedir(list);
+    return is_left;
+}
+
+static int remove_file(int dir, const char *name)
+{
+    return unlinkat(dir, name, 0);
+}
+
+/* In a process of its own. What boxes wrote in a directory is not ours to remove but as root of their
+ * ids. It is as deep and as much as they liked, and nobody waits for it. */
+static void remove_dropped(const struct caller *caller, int disks)
+{
+    pid_t keeper = getppid();
+    struct error err;
+
+    (void)setpriority(PRIO_PROCESS, 0, SWEEPER_NICE);
+    if (!remove_all(disks, SUFFIX_GONE, remove_file))
+        return;
+    if (ids_become_root(caller, &err) < 0)
+        keeper_say(err.code, "disks that were removed stay on disk: %s", err.text);
+    (void)prctl(PR_SET_PDEATHSIG, SIGKILL); /* other ids forget it */
+    if (getppid() == keeper && remove_all(disks, SUFFIX_GONE, remove_tree))
+        keeper_say("disk_failed", "not all of a disk that was removed could be deleted");
 }
 
 static void sweep(struct keeper *keeper);
@@ -303,7 +363,7 @@ static void sweep(struct keeper *keeper)
         /* Only what it needs, as above. */
         if (dup2(directory, 3) < 0 || sys_close_range(4, ~0U, 0) < 0)
             _exit(1);
-        remove_all(3, SUFFIX_GONE);
+        remove_dropped(&keeper->caller, 3);
         _exit(0);
     }
     if (child_watch(keeper, &disks->sweeper, sweeper_ended, &err) < 0)
@@ -315,16 +375,21 @@ static int drop(struct keeper *keeper, const char *id)
 {
     char name[FILE_SIZE], gone[FILE_SIZE];
     int disks = keeper->places.disks, dropped;
+    struct stat st;
 
     (void)snprintf(name, sizeof(name), ID_FORMAT SUFFIX, id);
+    if (fstatat(disks, name, &st, AT_SYMLINK_NOFOLLOW) < 0)
+        (void)snprintf(name, sizeof(name), ID_FORMAT, id);
     do {
         (void)snprintf(gone, sizeof(gone), ID_FORMAT ".%08x" SUFFIX_GONE, id,
                        keeper->disks.dropped++);
         dropped = renameat2(disks, name, disks, gone, RENAME_NOREPLACE);
     } while (dropped < 0 && errno == EEXIST);
-    if (dropped == 0)
-        sweep(keeper);
-    return dropped;
+    if (dropped < 0)
+        return -1;
+    disk_claims_drop(&keeper->disks.claims, id);
+    sweep(keeper);
+    return 0;
 }
 
 /* ---- opening ---- */
@@ -349,7 +414,11 @@ static void opened(struct source *source, uint32_t events)
     if (said.err.code[0] != '\0' && boxes_is_want_of_room(&said.err))
         (void)snprintf(said.err.code, sizeof(said.err.code), "capacity");
     opening_close(opening);
-    request_make(keeper, &opening->make, &fds[0], &said.err);
+    if (fds[1] >= 0)
+        disk_claims_add(&keeper->disks.claims, opening->make.disk, fds[1]);
+    said.kept.fd = fds[0];
+    said.kept.ids_lock = disk_claims_find(&keeper->disks.claims, opening->make.disk);
+    request_make(keeper, &opening->make, &said.kept, &said.err);
     fd_close(&fds[0]);
     /* Nobody was told of it. */
     if (said.err.code[0] != '\0' && said.is_fresh != 0)
@@ -390,14 +459,11 @@ int disks_open(struct keeper *keeper, const struct keeper_make *make, struct err
     struct opening *opening = place_find(keeper);
     int pair[2];
 
-    if (!keeper->caller.mounts)
-        return error_set(err, "not_yet", 0,
-                         "an engine that does not run as root keeps no disks yet: ask for an "
-                         "ephemeral one");
     if (is_used(keeper, make->disk))
         return used(err);
     if (opening == NULL)
         return error_set(err, "capacity", 0, "too many disks are being opened at once");
+    disk_claims_retry(&keeper->disks.claims, keeper->places.disks, &keeper->caller);
     if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair) < 0)
         return error_set(err, "capacity", errno, "cannot open a disk");
     opening->make = *make;
@@ -405,7 +471,7 @@ int disks_open(struct keeper *keeper, const struct keeper_make *make, struct err
     opening->socket = pair[0];
     opening->child.pid = fork();
     if (opening->child.pid == 0)
-        run(&opening->make, keeper->places.disks, pair[1]);
+        run(keeper, &opening->make, pair[1]);
     (void)close(pair[1]);
     if (child_watch(keeper, &opening->child, opener_ended, err) == 0) {
         if (loop_add(&keeper->loop, &opening->source, pair[0], EPOLLIN, opened, opening, err) == 0)
@@ -434,8 +500,10 @@ bool disks_each(struct keeper *keeper, size_t *next, bool (*each)(struct keeper 
     size_t at = 0;
 
     while (going && (entry = readdir(list)) != NULL) { // NOLINT(concurrency-mt-unsafe)
-        if (strlen(entry->d_name) != KEEPER_ID_LENGTH + sizeof(SUFFIX) - 1 ||
-            !has_suffix(entry->d_name, SUFFIX) || at++ < *next)
+        bool is_image = strlen(entry->d_name) == KEEPER_ID_LENGTH + sizeof(SUFFIX) - 1 &&
+                        has_suffix(entry->d_name, SUFFIX);
+
+        if ((!is_image && !disk_is_dir_name(entry->d_name)) || at++ < *next)
             continue;
         (void)snprintf(id, sizeof(id), ID_FORMAT, entry->d_name);
         going = each(keeper, id);
@@ -446,14 +514,54 @@ bool disks_each(struct keeper *keeper, size_t *next, bool (*each)(struct keeper 
     return going;
 }
 
-void disks_begin(struct keeper *keeper)
+static void places_clear(struct disks *disks)
 {
     const struct disk_child none = {.pidfd = -1, .ended.fd = -1};
 
     for (size_t i = 0; i < DISKS_OPENING_MAX; i++)
-        keeper->disks.table[i] = (struct opening){.socket = -1, .source.fd = -1, .child = none};
-    keeper->disks.sweeper = none;
-    remove_all(keeper->places.disks, SUFFIX_NEW);
+        disks->table[i] = (struct opening){.socket = -1, .source.fd = -1, .child = none};
+    disks->sweeper = none;
+}
+
+void disks_begin(struct keeper *keeper)
+{
+    places_clear(&keeper->disks);
+    (void)remove_all(keeper->places.disks, DISK_NEW, remove_tree);
+    if (!keeper->caller.mounts)
+        disk_claims_take(&keeper->disks.claims, keeper->places.disks, &keeper->caller);
+    sweep(keeper);
+}
+
+/* One that cannot be watched stays a zombie as long as we live. */
+static pid_t child_resume(struct keeper *keeper, struct disk_child *child, source_ready ended)
+{
+    struct error err;
+
+    child->pidfd = (int)syscall(SYS_pidfd_open, child->pid, 0);
+    if (child->pidfd >= 0 &&
+        loop_add(&keeper->loop, &child->ended, child->pidfd, EPOLLIN, ended, keeper, &err) == 0)
+        return child->pid;
+    fd_close(&child->pidfd);
+    return 0;
+}
+
+void disks_resume(struct keeper *keeper)
+{
+    struct disks *disks = &keeper->disks;
+    pid_t pids[DISKS_OPENING_MAX], sweeper = disks->sweeper.pid;
+
+    for (size_t i = 0; i < DISKS_OPENING_MAX; i++)
+        pids[i] = disks->table[i].child.pid;
+    places_clear(disks);
+    for (size_t i = 0; i < DISKS_OPENING_MAX; i++)
+        if ((disks->table[i].child.pid = pids[i]) > 0)
+            disks->table[i].child.pid = child_resume(keeper, &disks->table[i].child, opener_ended);
+    if ((disks->sweeper.pid = sweeper) > 0)
+        disks->sweeper.pid = child_resume(keeper, &disks->sweeper, sweeper_ended);
+    (void)remove_all(keeper->places.disks, DISK_NEW, remove_tree);
+    /* Those that were handed on are there already. */
+    if (!keeper->caller.mounts)
+        disk_claims_take(&disks->claims, keeper->places.disks, &keeper->caller);
     sweep(keeper);
 }
 
@@ -470,7 +578,7 @@ void disks_forget(struct keeper *keeper)
             (void)kill(opening->child.pid, SIGKILL);
         opening_close(opening);
         /* Half a disk, that nobody would ask for any more. */
-        (void)snprintf(fresh, sizeof(fresh), ID_FORMAT SUFFIX_NEW, opening->make.disk);
-        (void)unlinkat(keeper->places.disks, fresh, 0);
+        (void)snprintf(fresh, sizeof(fresh), ID_FORMAT DISK_NEW, opening->make.disk);
+        (void)remove_tree(keeper->places.disks, fresh);
     }
 }

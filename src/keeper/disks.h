@@ -1,11 +1,13 @@
-/* Disks that are kept: an ext4 image each, DIR/disks/ID.ext4, sparse, and as large as its box may write.
+/* Disks that are kept: an ext4 image each, DIR/disks/ID.ext4, sparse, and as large as its box may write;
+ * or, where nobody may mount one, a directory each (disk_dirs.h).
  *
  * Making one, repairing it after a crash and mounting it take time, so a process of its own does it and
- * sends the mount; the box is made then. An image has a lock as long as anything of it is in use, through
- * the fd that its loop device holds: what a killed keeper has left, the next one waits for. */
+ * sends the mount; the box is made then. A disk has a lock as long as anything of it is in use, through
+ * the fd that its loop device or its guard holds: what a killed keeper has left, the next one waits for. */
 #pragma once
 
 #include "base/err.h"
+#include "keeper/disk_dirs.h"
 #include "keeper/loop.h"
 #include "keeper/request.h"
 
@@ -38,10 +40,14 @@ struct disks {
     struct disk_child sweeper; /* removes what was dropped: a large image takes seconds */
     bool sweeps_again;
     unsigned dropped;
+    struct disk_claims claims;
 };
 
 /* Removes what was half made, and begins to remove what was dropped. */
 void disks_begin(struct keeper *keeper);
+
+/* The same for a program that took over from another one: its processes are waited for. */
+void disks_resume(struct keeper *keeper);
 
 /* Opens the disk that a MAKE names, then makes the box and answers; or fails at once. */
 int disks_open(struct keeper *keeper, const struct keeper_make *make, struct error *err);

@@ -4,7 +4,6 @@
 #include "base/clock.h"
 #include "base/fd.h"
 #include "box/proto.h"
-#include "box/root.h"
 #include "box/sys.h"
 #include "keeper/keeper.h"
 #include "keeper/requests.h"
@@ -57,9 +56,24 @@ void engine_punish(struct keeper *keeper, const char *why)
     socket_close(keeper);
 }
 
+/* It was told to; or it is a private one, which ends when nobody uses it any more. One that only says so has
+ * nobody to ask then. */
+static bool may_end(const struct keeper *keeper)
+{
+    return keeper->is_stopping || upgrade_is_ending(keeper) || keeper->options.is_private;
+}
+
+void engine_hung_up(struct keeper *keeper, const char *why)
+{
+    if (may_end(keeper))
+        socket_close(keeper);
+    else
+        engine_punish(keeper, why);
+}
+
 static void say_end(const struct keeper *keeper, int status)
 {
-    if (keeper->is_stopping && WIFEXITED(status) && WEXITSTATUS(status) == 0)
+    if (may_end(keeper) && WIFEXITED(status) && WEXITSTATUS(status) == 0)
         return;
     if (WIFEXITED(status))
         keeper_say("engine_ended", "the engine has exited with status %d", WEXITSTATUS(status));
@@ -82,6 +96,8 @@ static void ended(struct source *source, uint32_t events)
     engine->pid = 0;
     socket_close(keeper);
     say_end(keeper, status);
+    if (upgrade_is_ending(keeper) && !keeper->is_stopping)
+        return;
     if (keeper->is_stopping ||
         (keeper->options.is_private && WIFEXITED(status) && WEXITSTATUS(status) == 0)) {
         keeper->has_ended = true;
@@ -143,9 +159,9 @@ static int start(struct keeper *keeper, struct error *err)
         return -1;
     engine->pid = engine_fork(keeper, socket, requests, err);
     engine->started_ns = clock_monotonic_ns();
+    engine->starts++;
     if (engine->pid > 0 && watch(keeper, err) == 0) {
         janitor_tell(keeper->slots.janitor, (uint32_t)keeper->slots.table_used, engine->pidfd);
-        engine->starts++;
         return 0;
     }
     if (engine->pid > 0) {
@@ -164,7 +180,7 @@ uint64_t engine_tick(struct keeper *keeper, uint64_t now_ns)
     struct engine_child *engine = &keeper->engine;
     struct error err;
 
-    if (engine->pid > 0 || keeper->is_stopping || keeper->has_ended)
+    if (engine->pid > 0 || keeper->is_stopping || keeper->has_ended || upgrade_is_ending(keeper))
         return 0;
     if (now_ns < engine->restart_ns)
         return engine->restart_ns;
@@ -189,6 +205,7 @@ void engine_close(struct keeper *keeper)
     fd_close(&engine->pidfd);
     fd_close(&engine->program);
     fd_close(&engine->config);
+    fd_close(&engine->headers);
     if (engine->ids.count > 0)
         ids_release(&keeper->slots.pool, &engine->ids);
 }
@@ -288,6 +305,7 @@ static bool say_boxes(struct keeper *keeper)
         if (boxed == NULL || boxed->is_ending)
             continue;
         answer.box = boxed->handle;
+        answer.protocol = box_protocol(boxed->box);
         memcpy(answer.owner, boxed->owner, sizeof(answer.owner));
         memcpy(answer.disk, boxed->disk, sizeof(answer.disk));
         control = box_fd(boxed->box);
@@ -306,6 +324,12 @@ static bool say_disk(struct keeper *keeper, const char *id)
     return say(&keeper->engine, &answer, sizeof(answer), NULL);
 }
 
+static void host_warn(struct keeper_host *host, size_t *count, const char *text)
+{
+    (void)snprintf(host->warnings[*count], sizeof(host->warnings[0]), "%s", text);
+    ++*count;
+}
+
 static void host_describe(const struct keeper *keeper, struct keeper_host *host)
 {
     bool is_root = keeper->caller.mounts;
@@ -316,19 +340,27 @@ static void host_describe(const struct keeper *keeper, struct keeper_host *host)
     host->cpus = (uint32_t)sysconf(_SC_NPROCESSORS_ONLN);
     host->memory_bytes = (uint64_t)sysconf(_SC_PHYS_PAGES) * (uint64_t)sysconf(_SC_PAGESIZE);
     host->is_root = is_root;
-    (void)snprintf(host->level, sizeof(host->level), "full");
+    host->protocol = box_protocol_now();
+    (void)snprintf(host->level, sizeof(host->level), "%s",
+                   keeper->lacks_fresh_proc ? "no-fresh-proc" : "full");
     (void)snprintf(host->limits, sizeof(host->limits), "%s", limits ? "cgroup" : "rlimit");
     (void)snprintf(host->ids, sizeof(host->ids), "%s", keeper->ids_kind);
-    (void)snprintf(host->disk, sizeof(host->disk), "%s",
-                   is_root || root_tmpfs_has_xattrs(&keeper->caller) ? "hard" : "watched");
+    (void)snprintf(host->disk, sizeof(host->disk), "%s", is_root ? "hard" : "watched");
+    if (keeper->lacks_fresh_proc)
+        host_warn(host, &warnings,
+                  "this host forbids a /proc of a box's own: processes outside of a sandbox can be "
+                  "seen in it, as --allow-level settles for");
     if (!limits)
-        (void)snprintf(
-            host->warnings[warnings++], sizeof(host->warnings[0]),
-            "no cgroup limits memory and processes here: a watchdog does, which is late");
+        host_warn(host, &warnings,
+                  "no cgroup limits memory and processes here: a watchdog does, which is late");
+    if (!is_root)
+        host_warn(host, &warnings,
+                  "a disk that is kept is a directory of this user's, counted from time to time: "
+                  "what goes beyond its limit is ended a moment late");
     if (strcmp(keeper->ids_kind, "single") == 0)
-        (void)snprintf(host->warnings[warnings++], sizeof(host->warnings[0]),
-                       "this user has one id only, so boxes do: have ids given to it in "
-                       "/etc/subuid and /etc/subgid");
+        host_warn(host, &warnings,
+                  "this user has one id only, so boxes do: have ids given to it in /etc/subuid and "
+                  "/etc/subgid");
 }
 
 static bool say_host(struct keeper *keeper)
@@ -426,7 +458,7 @@ static void asks(struct source *source, uint32_t events)
     if (say_all(keeper))
         (void)request_serve(keeper);
     else if ((events & EPOLLHUP) != 0)
-        engine_punish(keeper, "it has closed its pipe");
+        engine_hung_up(keeper, "it has closed its pipe");
     engine_wake(keeper);
 }
 
@@ -435,6 +467,6 @@ static void hears(struct source *source, uint32_t events)
     struct keeper *keeper = source->owner;
 
     if ((events & (EPOLLHUP | EPOLLERR)) != 0)
-        engine_punish(keeper, "it has closed its socket");
+        engine_hung_up(keeper, "it has closed its socket");
     engine_wake(keeper);
 }

@@ -30,7 +30,8 @@ struct engine_child {
     struct ids ids;
     int program;
     char program_path[4096];
-    int config; /* memfd; -1: no configuration */
+    int config;  /* memfd; -1: no configuration */
+    int headers; /* memfd: of the telemetry; -1: none */
 
     /* the one that runs */
     pid_t pid;                   /* 0: none */
@@ -39,7 +40,7 @@ struct engine_child {
     union keeper_request request; /* as much of it as has come */
     size_t request_used;
     uint64_t started_ns, restart_ns, backoff_ns;
-    unsigned starts;
+    unsigned starts; /* since this program runs */
 
     /* what it is to be told */
     bool is_greeted;
@@ -54,11 +55,17 @@ struct engine_child {
     size_t pending_count;
 };
 
+/* Finds the program: the one beside ours. */
+int engine_find(struct keeper *keeper, struct error *err);
+
 /* Finds the program and the id, and gives the id what is the engine's. */
 int engine_prepare(struct keeper *keeper, struct error *err);
 
 /* Reads the configuration (again) into a sealed memfd, which every engine gets. */
 int engine_config(struct keeper *keeper, struct error *err);
+
+/* Reads the file that the configuration names for these, which must be its owner's alone. */
+int engine_headers(struct keeper *keeper, struct error *err);
 
 /* Starts it when it is time; when to be called again, 0 for never. */
 uint64_t engine_tick(struct keeper *keeper, uint64_t now_ns);
@@ -74,6 +81,9 @@ void engine_answer(struct keeper *keeper, const void *answer, size_t size, uint6
 
 /* It did what no engine does: logged, and killed. */
 void engine_punish(struct keeper *keeper, const char *why);
+
+/* It closed one of its ends: so does one that ends, as it was told to. */
+void engine_hung_up(struct keeper *keeper, const char *why);
 
 /* ---- its start (engine_start.c) ---- */
 

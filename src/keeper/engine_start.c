@@ -95,7 +95,7 @@ static int id_choose(struct keeper *keeper, struct error *err)
     return 0;
 }
 
-static int program_find_engine(struct keeper *keeper, struct error *err)
+int engine_find(struct keeper *keeper, struct error *err)
 {
     struct engine_child *engine = &keeper->engine;
     char *path = engine->program_path;
@@ -118,35 +118,64 @@ static int program_find_engine(struct keeper *keeper, struct error *err)
     return 0;
 }
 
+/* A fresh one each time, which nobody can change: whoever has an fd of it could open it anew. */
+static int hand_on(const char *path, int file, int *into, struct error *err)
+{
+    _cleanup_close_ int sealed = -1;
+    _cleanup_free_ char *text = malloc(CONFIG_MAX + 1);
+    ssize_t length;
+
+    if (text == NULL)
+        return error_set(err, "capacity", ENOMEM, "cannot read %s", path);
+    length = fd_read_full(file, text, CONFIG_MAX + 1);
+    if (length < 0 || length > (ssize_t)CONFIG_MAX)
+        return error_set(err, "bad_config", length < 0 ? errno : EFBIG, "cannot read %s", path);
+    sealed = memfd_create("cove.conf", MFD_CLOEXEC | MFD_ALLOW_SEALING);
+    if (sealed < 0 || pwrite(sealed, text, (size_t)length, 0) != length ||
+        fcntl(sealed, F_ADD_SEALS, F_SEAL_WRITE | F_SEAL_GROW | F_SEAL_SHRINK | F_SEAL_SEAL) < 0)
+        return error_set(err, "capacity", errno, "cannot hand on %s", path);
+    explicit_bzero(text, CONFIG_MAX + 1);
+    fd_close(into);
+    *into = fd_take(&sealed);
+    return 0;
+}
+
 int engine_config(struct keeper *keeper, struct error *err)
 {
-    struct engine_child *engine = &keeper->engine;
     const char *path = keeper->places.config_path;
-    _cleanup_close_ int config = -1;
-    _cleanup_free_ char *text = NULL;
-    ssize_t length;
+    _cleanup_close_ int file = -1;
 
     if (path[0] == '\0')
         return 0;
-    text = malloc(CONFIG_MAX + 1);
-    if (text == NULL)
-        return error_set(err, "capacity", ENOMEM, "cannot read %s", path);
-    length = fd_read_file(AT_FDCWD, path, text, CONFIG_MAX + 1);
-    if (length < 0)
+    file = open(path, O_RDONLY | O_CLOEXEC);
+    if (file < 0)
         return error_set(err, "bad_config", errno, "cannot read %s", path);
-    /* A fresh one each time, which nobody can change: whoever has an fd of it could open it anew. */
-    config = memfd_create("cove.conf", MFD_CLOEXEC | MFD_ALLOW_SEALING);
-    if (config < 0 || pwrite(config, text, (size_t)length, 0) != length ||
-        fcntl(config, F_ADD_SEALS, F_SEAL_WRITE | F_SEAL_GROW | F_SEAL_SHRINK | F_SEAL_SEAL) < 0)
-        return error_set(err, "capacity", errno, "cannot hand on %s", path);
-    fd_close(&engine->config);
-    engine->config = fd_take(&config);
-    return 0;
+    return hand_on(path, file, &keeper->engine.config, err);
+}
+
+int engine_headers(struct keeper *keeper, struct error *err)
+{
+    const char *path = keeper->config.otlp_headers_file;
+    _cleanup_close_ int file = -1;
+    struct stat st;
+
+    if (path == NULL) {
+        fd_close(&keeper->engine.headers);
+        return 0;
+    }
+    file = open(path, O_RDONLY | O_NONBLOCK | O_CLOEXEC);
+    if (file < 0 || fstat(file, &st) < 0)
+        return error_set(err, "bad_config", errno, "cannot read otlp_headers_file %s", path);
+    if (!S_ISREG(st.st_mode) || (st.st_mode & 077) != 0)
+        return error_set(err, "bad_config", 0,
+                         "otlp_headers_file %s holds secrets, and others may read it; chmod 600 it",
+                         path);
+    return hand_on(path, file, &keeper->engine.headers, err);
 }
 
 int engine_prepare(struct keeper *keeper, struct error *err)
 {
-    return program_find_engine(keeper, err) < 0 || id_choose(keeper, err) < 0 ? -1 : 0;
+    return engine_find(keeper, err) < 0 || id_choose(keeper, err) < 0 ? -1 : 0;
 }
 
 /* ---- in the child ---- */
@@ -190,25 +219,26 @@ static int drop(const struct engine_child *engine)
 static int arrange(const struct keeper *keeper, const int given[KEEPER_ENGINE_LISTEN], int *program)
 {
     const struct listeners *listeners = &keeper->listeners;
-    int fds[KEEPER_ENGINE_LISTEN + LISTENERS_MAX + 1], null = open("/dev/null", O_RDWR | O_CLOEXEC);
-    int count = 0, config = -1;
+    int fds[KEEPER_ENGINE_LISTEN + LISTENERS_MAX + 2], null = open("/dev/null", O_RDWR | O_CLOEXEC);
+    const int texts[] = {keeper->engine.config, keeper->engine.headers};
+    int count = 0;
     char path[32];
 
-    if (keeper->engine.config >= 0) {
-        /* With an offset of its own: the next one reads it from its beginning, too. */
-        (void)snprintf(path, sizeof(path), "/proc/self/fd/%d", keeper->engine.config);
-        config = open(path, O_RDONLY | O_CLOEXEC);
-        if (config < 0)
-            return -1;
-    }
     memcpy(fds, given, KEEPER_ENGINE_LISTEN * sizeof(fds[0]));
     fds[STDIN_FILENO] = null;
     fds[STDOUT_FILENO] = fds[STDERR_FILENO] = STDERR_FILENO;
     count = KEEPER_ENGINE_LISTEN;
     for (size_t i = 0; i < listeners->api_count; i++)
         fds[count++] = listeners->api[i];
-    if (config >= 0)
-        fds[count++] = config;
+    for (size_t i = 0; i < sizeof(texts) / sizeof(texts[0]); i++) {
+        if (texts[i] < 0)
+            continue;
+        /* With an offset of its own: the next one reads it from its beginning, too. */
+        (void)snprintf(path, sizeof(path), "/proc/self/fd/%d", texts[i]);
+        fds[count] = open(path, O_RDONLY | O_CLOEXEC);
+        if (fds[count++] < 0)
+            return -1;
+    }
     *program = fcntl(*program, F_DUPFD_CLOEXEC, FDS_ASIDE);
     for (int i = 0; i < count; i++) {
         fds[i] = fcntl(fds[i], F_DUPFD_CLOEXEC, FDS_ASIDE);
@@ -226,20 +256,26 @@ static int arrange(const struct keeper *keeper, const int given[KEEPER_ENGINE_LI
 
 /* All of its environment. */
 struct environment {
-    char text[5][64];
-    char *list[7];
+    char text[8][64];
+    char *list[10];
 };
 
 static void describe(const struct keeper *keeper, struct environment *environment)
 {
     static char path[] = "PATH=/usr/local/bin:/usr/bin:/bin", locale[] = "LANG=C.UTF-8";
     size_t sockets = keeper->listeners.api_count, used = 0, texts = 0;
+    size_t fd = KEEPER_ENGINE_LISTEN + sockets;
     char(*text)[64] = environment->text;
 
     (void)snprintf(text[texts++], 64, "COVE_LISTEN_FDS=%zu", sockets);
     (void)snprintf(text[texts++], 64, "COVE_OWNER_UID=%u", (unsigned)keeper->caller.uid);
     if (keeper->engine.config >= 0)
-        (void)snprintf(text[texts++], 64, "COVE_CONFIG_FD=%zu", KEEPER_ENGINE_LISTEN + sockets);
+        (void)snprintf(text[texts++], 64, "COVE_CONFIG_FD=%zu", fd++);
+    if (keeper->engine.headers >= 0)
+        (void)snprintf(text[texts++], 64, "COVE_HEADERS_FD=%zu", fd);
+    (void)snprintf(text[texts++], 64, "COVE_RESTARTS=%u", keeper->engine.starts);
+    if (keeper->options.log_json)
+        (void)snprintf(text[texts++], 64, "COVE_LOG_FORMAT=json");
     if (keeper->options.is_private)
         (void)snprintf(text[texts++], 64, "COVE_PRIVATE=1");
     for (size_t i = 0; i < texts; i++)

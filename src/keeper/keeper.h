@@ -20,8 +20,10 @@
 #include "keeper/places.h"
 #include "keeper/requests.h"
 #include "keeper/slots.h"
+#include "keeper/upgrade.h"
 #include "keeper/zygotes.h"
 
+#include <limits.h>
 #include <stdbool.h>
 
 struct keeper {
@@ -38,7 +40,11 @@ struct keeper {
     struct disks disks;
     struct engine_child engine;
     struct notify notify;
-    const char *ids_kind; /* which boxes get here: see box.h */
+    struct upgrade upgrade;
+    char ids_kind[8];       /* which boxes get here: see box.h */
+    char program[PATH_MAX]; /* ours, where it is installed: what lies there takes over */
+    char **arguments;       /* as we were started */
+    bool lacks_fresh_proc;
     struct source signals;
     int signal_fd;
     bool is_stopping;

@@ -18,7 +18,7 @@ struct listeners {
     bool made_socket; /* the unix socket of the API is ours to remove */
 };
 
-/* First of all: closes what was left open for us but is none of socket activation's. */
+/* Before anything is opened: closes what was left open for us but is none of socket activation's. */
 void listen_close_strays(void);
 
 /* Those of socket activation (LISTEN_FDS), or the ones that the options name. */

@@ -40,23 +40,6 @@ static void stop_begin(struct keeper *keeper)
     engine_signal(keeper, SIGTERM);
 }
 
-/* The engine is replaced in good order: nothing in a box notices. A private one would take us along. */
-static void reload(struct keeper *keeper)
-{
-    struct error err;
-
-    if (engine_config(keeper, &err) < 0) {
-        keeper_say(err.code, "%s", err.text);
-        return;
-    }
-    keeper_note("config_read",
-                "%s; [serve], [roots] and [mounts] hold from the next start of "
-                "cove serve on",
-                keeper->options.is_private ? "the next engine gets it" : "a new engine gets it");
-    if (!keeper->options.is_private)
-        engine_signal(keeper, SIGTERM);
-}
-
 static void signals_ready(struct source *source, uint32_t events)
 {
     struct keeper *keeper = source->owner;
@@ -65,7 +48,7 @@ static void signals_ready(struct source *source, uint32_t events)
     (void)events;
     while (read(source->fd, &info, sizeof(info)) == (ssize_t)sizeof(info)) {
         if (info.ssi_signo == SIGHUP)
-            reload(keeper);
+            upgrade_begin(keeper);
         else
             stop_begin(keeper);
     }
@@ -146,6 +129,25 @@ static void greet(const struct keeper *keeper)
                 keeper->places.data_path);
 }
 
+/* Where what takes over one day will lie. */
+static int program_find_self(struct keeper *keeper, struct error *err)
+{
+    ssize_t length = readlink("/proc/self/exe", keeper->program, sizeof(keeper->program) - 1);
+
+    if (length <= 0)
+        return error_set(err, "no_engine", errno, "cannot find out where cove-keeper lies");
+    keeper->program[length] = '\0';
+    return 0;
+}
+
+/* What every program of this process begins with. */
+static int settle(struct keeper *keeper, struct error *err)
+{
+    caller_look(&keeper->caller);
+    harden(keeper);
+    return loop_open(&keeper->loop, err) < 0 ? -1 : signals_open(keeper, err);
+}
+
 static int begin(struct keeper *keeper, struct error *err)
 {
     bool rules_ids;
@@ -153,21 +155,23 @@ static int begin(struct keeper *keeper, struct error *err)
     notify_open(&keeper->notify);
     if (keeper->options.is_delegated)
         cgroup_make_room();
-    caller_look(&keeper->caller);
-    harden(keeper);
+    if (program_find_self(keeper, err) < 0 || settle(keeper, err) < 0)
+        return -1;
     rules_ids = keeper->caller.maps && keeper->caller.on_host;
-    if (loop_open(&keeper->loop, err) < 0 || signals_open(keeper, err) < 0 ||
-        places_find(&keeper->places, &keeper->options, err) < 0 || engine_config(keeper, err) < 0 ||
+    if (places_find(&keeper->places, &keeper->options, err) < 0 || engine_config(keeper, err) < 0 ||
         config_read(keeper->engine.config, keeper->places.config_path, &keeper->config,
                     &keeper->options, err) < 0 ||
+        engine_headers(keeper, err) < 0 ||
         places_open(&keeper->places, &keeper->options, err) < 0 ||
         listeners_open(&keeper->listeners, &keeper->options, &keeper->places, err) < 0 ||
         names_open(&keeper->names, keeper->places.data, err) < 0 ||
         names_configure(keeper, err) < 0 || slots_open(&keeper->slots, rules_ids, err) < 0)
         return -1;
+    log_use_json(keeper->options.log_json);
+    boxes_find_level(keeper);
     /* A zygote takes mounts of the host. */
     keeper->slots.is_open = keeper->slots.is_open && keeper->caller.mounts;
-    keeper->ids_kind = ids_kind_of(&keeper->caller);
+    (void)snprintf(keeper->ids_kind, sizeof(keeper->ids_kind), "%s", ids_kind_of(&keeper->caller));
     disks_begin(keeper);
     if (engine_prepare(keeper, err) < 0 || names_serve(keeper, keeper->listeners.keeper, err) < 0)
         return -1;
@@ -181,8 +185,9 @@ static int begin(struct keeper *keeper, struct error *err)
 static uint64_t tick(struct keeper *keeper)
 {
     uint64_t now = clock_monotonic_ns();
-    uint64_t next = keeper_sooner(engine_tick(keeper, now), boxes_tick(keeper, now));
+    uint64_t next = keeper_sooner(upgrade_tick(keeper, now), engine_tick(keeper, now));
 
+    next = keeper_sooner(next, boxes_tick(keeper, now));
     notify_tick(&keeper->notify, now);
     next = keeper_sooner(next, keeper->notify.next_ns);
     if (!keeper->is_stopping)
@@ -240,6 +245,7 @@ static void run(struct keeper *keeper)
 
 static void end(struct keeper *keeper)
 {
+    upgrade_close(keeper);
     engine_close(keeper);
     names_close(&keeper->names);
     zygotes_close(&keeper->zygotes);
@@ -255,35 +261,69 @@ static int fail(const struct error *err, int status)
     return status;
 }
 
+static struct keeper keeper = {
+    .loop.epoll = -1,
+    .engine = {.program = -1,
+               .config = -1,
+               .headers = -1,
+               .pidfd = -1,
+               .socket = -1,
+               .requests = -1,
+               .ended.fd = -1,
+               .asks.fd = -1,
+               .hears.fd = -1},
+    .listeners.keeper = -1,
+    .slots = {.janitor = -1, .home = -1, .pool.lock = -1, .host.v2 = -1},
+    .places = {.data = -1, .engine = -1, .disks = -1},
+    .notify.socket = -1,
+    .upgrade = {.pidfd = -1, .answered.fd = -1},
+};
+
+/* The answer is the status; who asks has its own log open on our stderr. */
+static int can_take(void)
+{
+    struct error err = {0};
+
+    if (upgrade_can_take(&keeper, &err) == 0)
+        return 0;
+    keeper_say(err.code, "%s", err.text);
+    return 1;
+}
+
+/* What cannot be taken over has nobody who looks after it: all of it ends with us, the janitor sees to
+ * that, and nothing of it is touched here, for nobody knows what it is. */
+static int resume(int handover)
+{
+    struct error err = {0};
+
+    if (settle(&keeper, &err) == 0 && upgrade_resume(&keeper, handover, &err) == 0)
+        return 0;
+    log_say(LOG_LEVEL_ERROR, err.code, "%s; all boxes end: start cove serve again", err.text);
+    return -1;
+}
+
 int main(int argc, char **argv)
 {
-    static struct keeper keeper = {
-        .loop.epoll = -1,
-        .engine = {.program = -1,
-                   .config = -1,
-                   .pidfd = -1,
-                   .socket = -1,
-                   .requests = -1,
-                   .ended.fd = -1,
-                   .asks.fd = -1,
-                   .hears.fd = -1},
-        .listeners.keeper = -1,
-        .slots = {.janitor = -1, .home = -1, .pool.lock = -1, .host.v2 = -1},
-        .places = {.data = -1, .engine = -1, .disks = -1},
-        .notify.socket = -1,
-    };
     struct error err = {0};
+    int handover = upgrade_find();
     bool failed;
 
-    listen_close_strays();
     if (fd_fill_stdio() < 0 || options_parse(argc, argv, &keeper.options, &err) < 0)
         return fail(&err, 2);
     if (keeper.options.wants_help) {
         options_help();
         return 0;
     }
+    keeper.arguments = argv;
     log_start("keeper", LOG_LEVEL_INFO);
-    failed = begin(&keeper, &err) < 0;
+    log_use_json(keeper.options.log_json);
+    if (keeper.options.can_take != 0)
+        return can_take();
+    if (handover < 0)
+        listen_close_strays();
+    if (handover >= 0 && resume(handover) < 0)
+        return 1;
+    failed = handover < 0 && begin(&keeper, &err) < 0;
     if (failed)
         (void)fail(&err, 1);
     else

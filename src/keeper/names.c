@@ -187,13 +187,19 @@ static int file_read(struct names *names, struct error *err)
     return 0;
 }
 
-int names_open(struct names *names, int directory, struct error *err)
+void names_begin(struct names *names)
 {
-    *names = (struct names){.directory = directory, .source.fd = -1};
+    *names = (struct names){.source.fd = -1};
     for (size_t i = 0; i < NAMES_MAX; i++)
         names->table[i].fd = -1;
     for (size_t i = 0; i < NAMES_CLIENTS_MAX; i++)
         names->clients[i] = (struct names_client){.socket = -1, .source.fd = -1};
+}
+
+int names_open(struct names *names, int directory, struct error *err)
+{
+    names_begin(names);
+    names->directory = directory;
     return file_read(names, err);
 }
 
@@ -256,7 +262,7 @@ static void entry_set(struct names *names, struct name *entry, const struct name
     (void)snprintf(entry->name, sizeof(entry->name), "%s", request->name);
     entry->read_only = request->read_only != 0;
     entry->generation = ++names->generations;
-    entry->is_there = entry->fd >= 0;
+    entry->is_there = entry->fd >= 0 && st != NULL;
     if (!entry->is_there)
         return;
     entry->device = st->st_dev;
@@ -304,32 +310,92 @@ int names_remove(struct names *names, uint32_t kind, const char *name, struct er
     return 0;
 }
 
+/* One that leads nowhere is there all the same, and says so. */
+static struct name *configure(struct keeper *keeper, const struct config_name *wanted,
+                              struct error *err)
+{
+    struct names *names = &keeper->names;
+    struct name *place, entry = {.kind = wanted->request.kind, .fd = -1, .is_configured = true};
+    _cleanup_close_ int fd = open(wanted->path, O_PATH | O_CLOEXEC);
+    struct error why = {0};
+    struct stat st = {0};
+
+    place = entry_add(names, &wanted->request, err);
+    if (place == NULL) {
+        (void)error_wrap(err, "%s", keeper->places.config_path);
+        return NULL;
+    }
+    if (fd < 0)
+        (void)error_set(&why, "name_lost", errno, "cannot open %s", wanted->path);
+    if (fd < 0 || look(&entry, fd, &st, &why) < 0 || take(fd, &st, &entry, &why) < 0) {
+        keeper_say("name_lost", "%s %s: %s", kinds[entry.kind], wanted->request.name, why.text);
+        entry_drop(&entry);
+        entry.kind = wanted->request.kind;
+        entry.is_configured = true;
+    }
+    entry_set(names, &entry, &wanted->request, &st);
+    if (entry.path == NULL)
+        entry.path = strdup(wanted->path);
+    *place = entry;
+    return place;
+}
+
 int names_configure(struct keeper *keeper, struct error *err)
+{
+    for (size_t i = 0; i < keeper->config.names_count; i++)
+        if (configure(keeper, &keeper->config.names[i], err) == NULL)
+            return -1;
+    return 0;
+}
+
+/* The zygote of a root goes on where that is what it was. */
+static void keep_generation(struct name *now, const struct name *before)
+{
+    if (now->kind == before->kind && strcmp(now->name, before->name) == 0 && now->is_there &&
+        before->is_there && now->device == before->device && now->inode == before->inode)
+        now->generation = before->generation;
+}
+
+int names_can_configure_again(struct keeper *keeper, struct error *err)
 {
     struct names *names = &keeper->names;
 
+    for (size_t i = 0; i < names->table_used; i++)
+        if (names->table[i].kind != 0 && names->table[i].is_configured)
+            entry_drop(&names->table[i]);
     for (size_t i = 0; i < keeper->config.names_count; i++) {
-        const struct config_name *wanted = &keeper->config.names[i];
-        struct name *place, entry = {.kind = wanted->request.kind, .fd = -1, .is_configured = true};
-        _cleanup_close_ int fd = open(wanted->path, O_PATH | O_CLOEXEC);
-        struct error why = {0};
-        struct stat st = {0};
+        const struct names_request *wanted = &keeper->config.names[i].request;
+        struct name *place = entry_add(names, wanted, err);
 
-        place = entry_add(names, &wanted->request, err);
         if (place == NULL)
             return error_wrap(err, "%s", keeper->places.config_path);
-        if (fd < 0)
-            (void)error_set(&why, "name_lost", errno, "cannot open %s", wanted->path);
-        if (fd < 0 || look(&entry, fd, &st, &why) < 0 || take(fd, &st, &entry, &why) < 0) {
-            keeper_say("name_lost", "%s %s: %s", kinds[entry.kind], wanted->request.name, why.text);
-            entry_drop(&entry);
-            entry.kind = wanted->request.kind;
-            entry.is_configured = true;
-        }
-        entry_set(names, &entry, &wanted->request, &st);
-        if (entry.path == NULL)
-            entry.path = strdup(wanted->path);
-        *place = entry;
+        *place = (struct name){.kind = wanted->kind, .fd = -1, .is_configured = true};
+        entry_set(names, place, wanted, NULL);
     }
     return 0;
+}
+
+void names_configure_again(struct keeper *keeper)
+{
+    struct names *names = &keeper->names;
+    struct name before[NAMES_MAX];
+    size_t count = 0;
+
+    for (size_t i = 0; i < names->table_used; i++) {
+        if (names->table[i].kind == 0 || !names->table[i].is_configured)
+            continue;
+        before[count++] = names->table[i];
+        names->table[i] = (struct name){.fd = -1};
+    }
+    for (size_t i = 0; i < keeper->config.names_count; i++) {
+        struct error err;
+        struct name *now = configure(keeper, &keeper->config.names[i], &err);
+
+        if (now == NULL)
+            keeper_say(err.code, "%s", err.text);
+        for (size_t j = 0; now != NULL && j < count; j++)
+            keep_generation(now, &before[j]);
+    }
+    for (size_t i = 0; i < count; i++)
+        entry_drop(&before[i]);
 }

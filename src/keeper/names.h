@@ -81,6 +81,8 @@ struct names {
     struct names_client clients[NAMES_CLIENTS_MAX];
 };
 
+/* An empty table. */
+void names_begin(struct names *names);
 /* Reads DIR/names. */
 int names_open(struct names *names, int directory, struct error *err);
 void names_close(struct names *names);
@@ -97,6 +99,12 @@ int names_remove(struct names *names, uint32_t kind, const char *name, struct er
 struct keeper;
 /* Adds those of cove.conf. One whose path is not there leads nowhere. */
 int names_configure(struct keeper *keeper, struct error *err);
+/* Whether that could be done. Only for who is asked and ends: the table is of no use afterwards. */
+int names_can_configure_again(struct keeper *keeper, struct error *err);
+/* What it says now takes the place of what it said before, when no engine runs; what cannot be is logged. */
+void names_configure_again(struct keeper *keeper);
 
 /* Listens to clients. */
 int names_serve(struct keeper *keeper, int listener, struct error *err);
+/* To those that were taken over, too. */
+int names_resume(struct keeper *keeper, struct error *err);

@@ -146,3 +146,15 @@ int names_serve(struct keeper *keeper, int listener, struct error *err)
     return loop_add(&keeper->loop, &keeper->names.source, listener, EPOLLIN, listener_ready, keeper,
                     err);
 }
+
+int names_resume(struct keeper *keeper, struct error *err)
+{
+    for (size_t i = 0; i < NAMES_CLIENTS_MAX; i++) {
+        struct names_client *client = &keeper->names.clients[i];
+
+        if (client->socket >= 0 && loop_add(&keeper->loop, &client->source, client->socket, EPOLLIN,
+                                            client_ready, keeper, err) < 0)
+            return -1;
+    }
+    return 0;
+}

@@ -2,20 +2,25 @@
 #pragma once
 
 #include "base/err.h"
+#include "keeper/words.h"
 
 #include <stdbool.h>
-
-#define OPTIONS_LISTEN_DEFAULT "127.0.0.1:7070"
 
 struct options {
     const char *listen; /* HOST:PORT, or "none" */
     const char *socket; /* NULL: where design puts it */
     const char *data;
     const char *config;
-    const char *engine; /* the program; NULL: beside this one */
+    const char *engine;      /* the program; NULL: beside this one */
+    const char *allow_level; /* "full", or what a box may be less */
+    const char *log_format;  /* "text" or "json"; NULL: as configured */
+    bool log_json;
     bool insecure_http;
     bool is_private;   /* ends when its engine does by itself */
     bool is_delegated; /* the cgroup it runs in is its own */
+    /* Asked by another keeper: can this program take over that format, such as is on that fd? */
+    unsigned can_take; /* 0: not asked */
+    int can_take_fd;
     bool wants_help;
 };
 

@@ -6,6 +6,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -14,6 +15,8 @@
 #include <unistd.h>
 
 #define FORMAT "cove data 1\n"
+#define LOCK_WAIT_MS 1000
+#define LOCK_LOOK_MS 10
 
 static int too_long(const char *what, struct error *err)
 {
@@ -189,6 +192,19 @@ static int format_check(const struct places *places, struct error *err)
     return 0;
 }
 
+/* A child of a keeper that was killed a moment ago may not have come to closing what it does not need. */
+static int lock(int directory)
+{
+    int locked;
+
+    for (int waited = 0;; waited += LOCK_LOOK_MS) {
+        locked = flock(directory, LOCK_EX | LOCK_NB);
+        if (locked == 0 || errno != EWOULDBLOCK || waited >= LOCK_WAIT_MS)
+            return locked;
+        (void)poll(NULL, 0, LOCK_LOOK_MS);
+    }
+}
+
 static int data_open(struct places *places, const struct options *options, struct error *err)
 {
     if (options->data != NULL) {
@@ -204,7 +220,7 @@ static int data_open(struct places *places, const struct options *options, struc
     places->data = own_open(AT_FDCWD, places->data_path, places->data_path, 0700, err);
     if (places->data < 0)
         return -1;
-    if (flock(places->data, LOCK_EX | LOCK_NB) < 0)
+    if (lock(places->data) < 0)
         return error_set(err, "in_use", errno == EWOULDBLOCK ? 0 : errno,
                          "another engine uses %s: end it, or give another directory with --data",
                          places->data_path);

@@ -6,7 +6,8 @@
  * of the host, a uid or a pid: only names that the operator registered and handles that the keeper
  * gave out. Texts are NUL-terminated within their array and hold nothing but the characters named
  * here. The keeper checks every field and the state; the table of which request is legal when is in
- * requests.c. Both sides are of one build, so this may change as it likes. */
+ * requests.c. Both sides are of one build, which KEEPER_BUILD (build.py) tells apart, so this may change as
+ * it likes. */
 #pragma once
 
 #include "base/err.h"
@@ -19,7 +20,6 @@
 #define KEEPER_TARGET_MAX 256 /* a path in a box: absolute, without ".." */
 #define KEEPER_MOUNTS_MAX 16
 #define KEEPER_BUILD_MAX 64
-#define KEEPER_BUILD "cove-keeper 3" /* what a hello says; another number with every change here */
 
 enum keeper_type {
     KEEPER_HELLO =
@@ -51,7 +51,7 @@ struct keeper_head {
 
 struct keeper_hello {
     struct keeper_head head;
-    char build[KEEPER_BUILD_MAX];
+    char build[KEEPER_BUILD_MAX]; /* KEEPER_BUILD, of keeper/build.h */
 };
 
 struct keeper_mount {
@@ -109,6 +109,8 @@ struct keeper_host {
     struct keeper_head head;
     uint32_t cpus;
     uint32_t is_root;
+    uint32_t protocol; /* of the init of boxes that are made from now on: see box/proto.h */
+    uint32_t pad;
     uint64_t memory_bytes;
     char level[16], limits[8], ids[8], disk[8]; /* how strong boxes are here: see box.h */
     char warnings[4][480];                      /* empty: none */
@@ -126,6 +128,8 @@ struct keeper_box {
     uint64_t box;
     char owner[KEEPER_ID_LENGTH + 4];
     char disk[KEEPER_ID_LENGTH + 4];
+    uint32_t protocol; /* that its init speaks */
+    uint32_t pad;
 };
 
 /* KEEPER_MADE; its fd is the control socket. READY or what went wrong in there comes over that. */

@@ -1,6 +1,7 @@
 /* The engine's requests: see requests.h, and request.h for what they say. */
 #include "keeper/requests.h"
 
+#include "keeper/build.h"
 #include "keeper/keeper.h"
 
 #include <errno.h>
@@ -196,8 +197,8 @@ static void do_hello(struct keeper *keeper, const union keeper_request *request)
     notify_say(&keeper->notify, "READY=1");
 }
 
-void request_make(struct keeper *keeper, const struct keeper_make *make, const int *disk,
-                  struct error *err)
+void request_make(struct keeper *keeper, const struct keeper_make *make,
+                  const struct disk_kept *disk, struct error *err)
 {
     struct keeper_made answer = {.head = {.type = KEEPER_MADE, .id = make->head.id}};
     struct boxed *boxed;
@@ -337,7 +338,7 @@ static int take(struct keeper *keeper)
         if (n < 0 && (errno == EAGAIN || errno == EINTR))
             return 0;
         if (n <= 0) {
-            engine_punish(keeper, "it has closed its pipe");
+            engine_hung_up(keeper, "it has closed its pipe");
             return 0;
         }
         engine->request_used += (size_t)n;

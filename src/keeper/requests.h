@@ -15,8 +15,8 @@ const char *request_fault(const union keeper_request *request, size_t size, bool
 /* Makes the box of a checked MAKE and answers. `disk` (of a persistent one) is open, or `err` says why it
  * is not; borrowed. */
 struct error;
-void request_make(struct keeper *keeper, const struct keeper_make *make, const int *disk,
-                  struct error *err);
+void request_make(struct keeper *keeper, const struct keeper_make *make,
+                  const struct disk_kept *disk, struct error *err);
 
 /* Takes one request from the engine's pipe and does it; false where there is no whole one now. */
 bool request_serve(struct keeper *keeper);

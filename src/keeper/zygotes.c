@@ -97,8 +97,8 @@ void zygotes_tend(struct zygotes *zygotes, const struct names *names)
     for (size_t i = 0; i < ZYGOTES_MAX; i++) {
         struct zygote_entry *entry = &zygotes->table[i];
 
-        if (entry->zygote != NULL && !is_registered(names, entry->root))
-            zygotes_retire(entry);
+        if (entry->zygote != NULL && (entry->is_retired || !is_registered(names, entry->root)))
+            zygotes_retire(entry); /* one handed over may be retired, and have no boxes */
     }
 }
 

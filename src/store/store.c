@@ -5,6 +5,8 @@
  * cost one fdatasync. Only the loop's thread calls callbacks, never with the mutex held. */
 #include "store/store_parts.h"
 
+#include "base/clock.h"
+
 #include "base/fd.h"
 
 #include <errno.h>
@@ -84,8 +86,14 @@ static void *writer_main(void *arg)
 
 /* ---- answers ---- */
 
+const struct histogram *store_commits(const struct store *store)
+{
+    return &store->commits;
+}
+
 static void write_finish(struct store *store, struct write *write)
 {
+    histogram_add(&store->commits, clock_monotonic_ns() - write->asked_ns);
     store->pending--;
     store->waiting_bytes -= write->size;
     if (write->is_change)
@@ -199,6 +207,7 @@ static void ask(struct store *store, enum write_kind kind, const char *key, cons
         return;
     }
     write->number = number;
+    write->asked_ns = clock_monotonic_ns();
     write->done = done;
     write->arg = arg;
     store->waiting_bytes += write->size;

@@ -7,6 +7,7 @@
 #pragma once
 
 #include "base/err.h"
+#include "base/histogram.h"
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -26,6 +27,9 @@ int store_open(const char *directory, uv_loop_t *loop, struct store **out, struc
 /* Waits until what was asked for is on the disk; `done` of it is called before this returns. Not from a
  * callback of the store. The loop has to turn once more, and frees its handle then. */
 void store_close(struct store *store);
+
+/* How long writes took, from asking until the disk had them. */
+const struct histogram *store_commits(const struct store *store);
 
 /* The last revision that reads see, 0 in a new store: list, then watch from the one after it. It never
  * goes back, restarts included. */

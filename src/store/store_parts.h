@@ -18,6 +18,7 @@ struct store {
     size_t pending;              /* asked for, `done` not called yet */
     size_t waiting_bytes;        /* of those */
     struct store_watch *watches; /* in the order of their making */
+    struct histogram commits;    /* from asking to being on the disk */
     unsigned telling;            /* who is in a callback of a watch */
 
     struct writer writer; /* the thread's, from its start to its end */

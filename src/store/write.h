@@ -20,6 +20,7 @@ struct write {
     const char *owner;
     const void *data; /* NULL: delete */
     size_t size;
+    uint64_t asked_ns;
     uint64_t number; /* if_revision, ttl_ms or keep */
     store_done done;
     void *arg;

@@ -41,7 +41,7 @@ def test_each_check_has_a_name_that_stays(name):
 def test_misuse_is_one_line_and_125(words):
     result = cove("doctor", *words)
     assert result.code == 125 and result.out == b"" and len(result.err.splitlines()) == 1
-    assert b"cove doctor --help" in result.err
+    assert b"cove doctor --help" in result.err or b"did you mean --json?" in result.err
 
 
 @pytest.mark.parametrize("words", [["doctor", "--help"], ["doctor", "-h"], ["help", "doctor"]])

@@ -26,6 +26,7 @@ uv_loop_t loop;
 struct procs *procs;
 unsigned gone, ended;
 int answers_oom = -1;
+static int programs[TOOL_PROGRAMS];
 
 /* ---- an engine ---- */
 
@@ -71,6 +72,7 @@ void open_procs(uint64_t keep_ms)
         .env = sandbox_env,
         .is_system = true,
         .keep_ms = keep_ms,
+        .programs = programs,
     };
 
     if (procs_open(&options, &procs, &err) < 0)
@@ -284,6 +286,10 @@ static const struct {
     {"many_ended", many_ended, 0, false, false},
     {"floods_starve_nobody", floods_starve_nobody, 0, false, false},
     {"true_after_true", true_after_true, 0, false, false},
+    {"tools", tools, 0, false, false},
+    {"tools_cancelled", tools_cancelled, 0, false, false},
+    {"tools_without_pids", tools_without_pids, 0, false, false},
+    {"tools_of_killed_engine", tools_of_killed_engine, 0, true, false},
 };
 
 /* Nobody else sees it, and it goes with us. */
@@ -306,6 +312,8 @@ int main(int argc, char **argv)
     for (size_t i = 0; i < sizeof(scenarios) / sizeof(scenarios[0]); i++) {
         if (strcmp(argv[2], scenarios[i].name) != 0)
             continue;
+        if (tool_programs_open(programs, &err) < 0)
+            die("tool_programs_open", &err);
         make_box();
         if (scenarios[i].small_disk)
             mount_small_disk();

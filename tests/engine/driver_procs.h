@@ -67,3 +67,7 @@ void ended_are_forgotten(void);
 void many_ended(void);
 void floods_starve_nobody(void);
 void true_after_true(void);
+void tools(void);
+void tools_cancelled(void);
+void tools_without_pids(void);
+void tools_of_killed_engine(void);

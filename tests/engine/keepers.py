@@ -6,6 +6,7 @@ import array
 import contextlib
 import os
 import pathlib
+import re
 import select
 import signal
 import socket
@@ -22,9 +23,10 @@ EPHEMERAL, PERSISTENT = 1, 2
 PLAIN, SYSTEM = 0, 1
 ADD, REMOVE, LIST = 1, 2, 3
 
-BUILD = b"cove-keeper 3"
 # Another one of a build with the test switches may be named: the one under the sanitizers.
 KEEPER = pathlib.Path(os.environ.get("COVE_KEEPER", harness.BUILD / "test/cove-keeper")).absolute()
+# As the build has made it.
+BUILD = re.search(rb'KEEPER_BUILD "(.*)"', (KEEPER.parent / "src/keeper/build.h").read_bytes())[1]
 
 HEAD = struct.Struct("=II")
 LIMITS = struct.Struct("=QIIQQ")
@@ -151,7 +153,7 @@ class Engine:
                 named, is_there, name = struct.unpack("=II64s", body)
                 names[named, text(name)] = bool(is_there)
             elif kind == BOX:
-                handle, owner, _ = struct.unpack("=Q24s24s", body)
+                handle, owner, _, _, _ = struct.unpack("=Q24s24sII", body)
                 boxes[handle] = (text(owner), fds[0])
             elif kind == DISK:
                 self.disks.add(text(body))

@@ -88,7 +88,7 @@ def runs(client, process):
 
 def routes_of_source():
     text = (NATIVE / "routes.c").read_text()
-    defined = dict(re.findall(r'#define (SANDBOX|PROCESS) (.*)', text))
+    defined = dict(re.findall(r'#define (SANDBOX|PROCESS|FILES) (.*)', text))
     rows = re.findall(r'\{\{"([A-Z]+)", ([^,]+),', text)
     assert len(rows) > 20
 
@@ -120,7 +120,7 @@ def test_every_route_of_the_document_is_served(serve):
                 answer = client.ask(method.upper(), path.replace("{id}", "c0nothing").replace(
                     "{pid}", "1").replace("{name}", "nobody"),
                     body=b"{" if method in ("post", "put", "patch") else None)
-                assert answer.status in (200, 204, 400, 404), (method, path, answer)
+                assert answer.status in (200, 204, 400, 404, 426), (method, path, answer)
                 if answer.status == 404:
                     assert answer.code != "route_not_found", (method, path)
 
@@ -541,10 +541,6 @@ def test_what_was_deleted_is_gone_and_what_never_was_is_not_found(api):
 
 
 def test_a_sandbox_is_stopped_and_started_on_its_disk(api):
-    if not harness.EXPECT.is_root:
-        refused = api.post("/v1/sandboxes", {"disk_kind": "persistent"})
-        assert (refused.status, refused.code) == (422, "not_yet")
-        return
     path = make(api, disk_kind="persistent", privileges="system")
     run(api, path, "echo kept > /root/file")
     stopped = api.post(f"{path}/stop")
@@ -872,6 +868,27 @@ def test_follow_is_kept_alive(api, shared):
     assert list(lines)[-1]["type"] == "exit"
 
 
+def test_streams_end_in_good_order_after_the_time_that_was_named(api, shared):
+    """The connection stays: what comes after is the answer to the next request."""
+    process = start(api, shared, "echo here; printf '\\303'; exec sleep 1000")
+    lines = list(serving.Lines(api, f"{process}/follow", {"for_ms": 300}))
+    assert serving.text_of(lines, "stdout") == "here\n" and lines[-1]["type"] == "stdout"
+    # Nor is half a character told: who goes on from `to` gets it whole.
+    assert lines[-1]["to"] == 5
+    assert list(serving.Lines(api, "/v1/events", {"for_ms": 1})) == []
+    watched = list(serving.Lines(api, f"{shared}/files/watch", {"path": "/tmp", "for_ms": 300}))
+    assert [line["type"] for line in watched] == ["watching"]
+    assert api.delete(process).status == 204
+    # A process that ends before ends it before.
+    lines = list(serving.Lines(api, f"{start(api, shared, 'true')}/follow", {"for_ms": 86400000}))
+    assert lines[-1]["type"] == "exit"
+
+
+@pytest.mark.parametrize("value", ["0", "86400001", "-1", "1s", ""])
+def test_a_time_for_a_stream_is_a_number(api, value):
+    assert api.get("/v1/events", query={"for_ms": value}).code == "bad_request"
+
+
 def test_follow_of_a_sandbox_that_is_deleted_ends(serve, api):
     path = make(api)
     process = start(api, path, "echo x; sleep 600")
@@ -1106,3 +1123,20 @@ def test_no_secret_is_in_the_log(serve):
         client.get("/v1/sandboxes", headers={"Authorization": f"Bearer {secret}x"})
     assert secret not in serve.said() and serve.key not in serve.said()
     assert "cove_" not in serve.said()
+
+
+def test_bodies_of_commands_that_run_leave_room_for_others(api, serve):
+    """Together they are more than what is kept of bodies for one peer at once."""
+    path = make(api)
+    body = {"command": "sleep 1000", "stdin": "x" * 3_900_000}
+    clients = [serve.client() for _ in range(20)]
+    try:
+        for client in clients:
+            client.send("POST", f"{path}/exec", body)
+        harness.wait_for(lambda: len(api.get(f"{path}/processes").json["processes"]) == 20,
+                         20 * harness.PATIENCE, "all to run")
+        assert api.post(f"{path}/exec", {"command": "true"}).status == 200
+    finally:
+        assert api.delete(path).status == 204
+        for client in clients:
+            client.close()

@@ -250,7 +250,8 @@ def answer_of(answer, *ids):
     body = answer.bytes
     for identity in ids:
         body = body.replace(identity.encode(), b"ID")
-    headers = {name.lower(): value for name, value in answer.headers.items() if name.lower() != "date"}
+    headers = {name.lower(): value for name, value in answer.headers.items()
+               if name.lower() not in ("date", "cove-request-id")}
     headers["content-length"] = str(len(body))
     return answer.status, headers, body
 

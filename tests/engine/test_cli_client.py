@@ -116,7 +116,7 @@ def test_remedies_are_those_of_the_command_line(server):
 def test_no_server(tmp_path):
     failed(cove("ls", env={"COVE_URL": f"unix:{tmp_path}/none.sock"}), "none.sock", "cove serve")
     failed(cove("ls", env={"COVE_URL": "http://127.0.0.1:1"}), "127.0.0.1:1")
-    failed(cove("ls", env={"COVE_URL": "https://example.org"}), "https")
+    failed(cove("ls", env={"COVE_URL": "https://127.0.0.1:1"}), "127.0.0.1:1")
     failed(cove("ls", env={"COVE_URL": "nonsense"}), "COVE_URL")
 
 
@@ -512,6 +512,72 @@ def test_exec_json_is_the_answer_as_it_is(server):
 
 
 # ---- logs, kill, wait ----------------------------------------------------------------------------
+
+UPGRADE = b"HTTP/1.1 101 X\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n\r\n"
+
+
+def frame(opcode, data, first=0x80, second=0):
+    size = len(data)
+    if size < 126:
+        return bytes([first | opcode, second | size]) + data
+    return bytes([first | opcode, second | 127]) + size.to_bytes(8, "big") + data
+
+
+def said(**message):
+    return frame(1, json.dumps(message).encode())
+
+
+def terminal(server, *frames):
+    """What becomes of `cove attach` to a server that says this."""
+    return cove("attach", "work", "1", env=server(lambda request: [UPGRADE, *frames, CUT]
+                                                  if request.method == "GET" else answer(b"")).env)
+
+
+def test_a_terminal_is_shown_to_its_end(server):
+    big = b"x" * 200000
+    done = terminal(server, said(type="attached", **{"from": 7}, rows=1, columns=1),
+                    frame(9, b"there?"), frame(2, b"one "), frame(2, b""), frame(2, big),
+                    said(type="gap", **{"from": 10, "to": 30}), said(type="new in a later version"),
+                    said(type="error", code="capacity", detail="\x1b[31m"), frame(2, b" two"),
+                    said(type="exit", process=process(exit_code=7)), frame(8, b"\x03\xe8"))
+    assert done.returncode == 7 and done.stderr == b"", done
+    assert done.stdout == (b"one " + big +
+                           b"\r\n[cove: 20 bytes of what was shown are not kept any more]\r\n two")
+
+
+@pytest.mark.parametrize("frames", [
+    [frame(2, b"x", first=0)], [frame(2, b"x", first=0xc0)], [frame(2, b"x", second=0x80)],
+    [frame(3, b"x")], [frame(9, b"x" * 200)], [bytes([0x82, 127]) + (1 << 40).to_bytes(8, "big")],
+    [bytes([0x82, 127]) + b"\xff" * 8], [frame(1, b"no JSON")], [frame(1, b"[]")], [frame(1, b"{}")],
+    [frame(8, b"\x03\xf3")], [frame(8, b"")]])
+def test_a_server_that_speaks_no_websocket_of_ours_is_left(server, frames):
+    failed(terminal(server, *frames), "")
+
+
+def test_a_terminal_goes_on_with_the_next_byte(server):
+    asked = []
+
+    def script(request):
+        asked.append(request.path)
+        if len(asked) == 1:
+            return [UPGRADE, frame(2, b"old"), said(type="attached", **{"from": 50}, rows=1, columns=1),
+                    frame(2, b"abc"), CUT]
+        if len(asked) == 2:
+            return [UPGRADE, said(type="attached", **{"from": 53}, rows=1, columns=1),
+                    frame(2, b"de"), frame(8, b"\x03\xe9"), CUT]
+        return [UPGRADE, frame(2, b"f"), said(type="exit", process=process(exit_code=3)), CUT]
+
+    done = cove("attach", "work", "1", env=server(script).env)
+    assert done.returncode == 3 and done.stdout == b"oldabcdef", done
+    assert [path.partition("from=")[2] for path in asked] == ["", "53", "55"]
+
+
+def test_a_server_without_terminals_says_why(server):
+    done = cove("attach", "work", "1",
+                env=server(lambda _: problem(404, "route_not_found", "there is no such path")).env)
+    failed(done, "no such path")
+    failed(cove("attach", "work", "1", env=server(lambda _: answer({})).env), "WebSocket")
+
 
 def test_logs_prints_what_is_there_of_the_newest_process(server):
     text = b"0123456789" * 5000

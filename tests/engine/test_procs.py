@@ -9,7 +9,7 @@ import pytest
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 BUILD = pathlib.Path(os.environ.get("BUILD", "build"))
 BUILD = BUILD if BUILD.is_absolute() else ROOT / BUILD
-LIBRARIES = ["src/engine/libprocs.a", "src/box/libbox.a", "src/base/libbase.a"]
+LIBRARIES = ["src/engine/libprocs.a", "src/box/libtools.a", "src/box/libbox.a", "src/base/libbase.a"]
 ALICE = "root:x:0:0::/home:/bin/sh\nalice:x:77:78::/:/bin/sh\n"
 
 
@@ -154,3 +154,19 @@ def test_floods_starve_nobody(run):
 
 def test_true_after_true(run):
     run("true_after_true")
+
+
+def test_a_tool_runs_and_says_how_it_ended(run):
+    run("tools")
+
+
+def test_a_cancelled_tool_is_killed_and_says_nothing_more(run):
+    run("tools_cancelled")
+
+
+def test_a_tool_in_a_box_that_is_full_of_processes(run):
+    run("tools_without_pids")
+
+
+def test_tools_of_a_killed_engine_are_killed_by_the_next(run):
+    run("tools_of_killed_engine")

@@ -24,7 +24,8 @@ SLACK = 512 << 10
 # The keeper keeps what boxes stood in for the next ones: not more than so many places besides those in
 # use. How many there are of that is nobody's matter, so they are counted by themselves.
 PLACES_KEPT = 64 + 2
-AT_ONCE = 80
+# An ordinary user has ids for some sixty, and no such places.
+AT_ONCE = 80 if harness.EXPECT.is_root else 30
 
 
 # ---- load --------------------------------------------------------------------------------------
@@ -178,7 +179,10 @@ class Census:
 
 
 def files_of(pid):
-    """What its fds are, but for those of places that are kept for boxes."""
+    """What its fds are, but for those of places that are kept for boxes. Of an ordinary user's keeper, which
+    was one memory with children that became somebody else, the kernel tells nothing."""
+    if not harness.EXPECT.is_root:
+        return []
     found = []
     for fd in os.listdir(f"/proc/{pid}/fd"):
         try:
@@ -191,6 +195,8 @@ def files_of(pid):
 
 def places(serve):
     """How many there are, by the control groups of this keeper, whose prefix its boxes tell."""
+    if not harness.EXPECT.is_root:
+        return 0
     prefixes = set()
     for pid in harness.children_of(serve.process.pid):
         try:
@@ -211,11 +217,12 @@ def loops_of(serve):
 
 def census(serve):
     keeper, engine = serve.process.pid, serve.engine_pid()
+    seen = keeper if harness.EXPECT.is_root else "self"
     return Census(
         engine_fds=len(os.listdir(f"/proc/{engine}/fd")),
         keeper_fds=len(files_of(keeper)),
         processes=len(harness.children_of(keeper)),
-        mounts=len(pathlib.Path(f"/proc/{keeper}/mountinfo").read_text().splitlines()),
+        mounts=len(pathlib.Path(f"/proc/{seen}/mountinfo").read_text().splitlines()),
         loops=loops_of(serve),
         files=sum(len(files) for _, _, files in os.walk(serve.data / "engine" / "sandboxes")),
         disks=sorted(name.partition(".")[2] for name in os.listdir(serve.data / "disks")))

@@ -4,6 +4,7 @@
  * An entry for libFuzzer (clang -fsanitize=fuzzer); without it, main() tries files that are named, or
  * requests of its own with damage, always the same. */
 #include "keeper/requests.h"
+#include "keeper/build.h"
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -2,7 +2,7 @@
  *
  * usage: server unix:PATH|tcp [LIMIT=VALUE ...]; prints "ready" and the TCP port, serves until
  * POST /drain or SIGTERM, and must then leave nothing behind (the sanitizers look). */
-#include "http/http.h"
+#include "server.h"
 
 #include "base/fd.h"
 
@@ -23,6 +23,8 @@ struct task {
     uv_timer_t timer;
     size_t left;    /* bytes or lines to write */
     size_t counted; /* bytes of a body */
+    size_t parts;
+    bool tells_parts;
     bool has_timer;
     bool is_follower;
     bool holds;
@@ -30,10 +32,11 @@ struct task {
     unsigned ms;
 };
 
-static struct http_server *server;
-static uv_loop_t *loop;
+struct http_server *server;
+uv_loop_t *loop;
 static LIST_HEAD(tasks, task) followers = LIST_HEAD_INITIALIZER(followers);
-static size_t gone_count, live_count, most_waiting, backlog_bytes = 1 << 20;
+size_t gone_count, live_count, most_waiting, backlog_bytes = 1 << 20, closed_count;
+unsigned closed_code;
 
 /* ---- tasks: what a request that is not answered at once needs ---- */
 
@@ -78,14 +81,14 @@ static struct task *task_new(struct http_request *request)
     return task;
 }
 
-static size_t number(struct http_request *request, const char *name, size_t otherwise)
+size_t number(struct http_request *request, const char *name, size_t otherwise)
 {
     const char *value = http_query(request, name);
 
     return value ? strtoul(value, NULL, 10) : otherwise;
 }
 
-static void answer_text(struct http_request *request, unsigned status, const char *text)
+void answer_text(struct http_request *request, unsigned status, const char *text)
 {
     http_answer(request, status, "text/plain", text, strlen(text));
 }
@@ -198,8 +201,10 @@ static void get_stats(struct http_request *request, void *data)
     {
         count++;
     }
-    snprintf(text, sizeof(text), "{\"gone\":%zu,\"live\":%zu,\"followers\":%zu,\"waiting\":%zu}",
-             gone_count, live_count, count, most_waiting);
+    snprintf(text, sizeof(text),
+             "{\"gone\":%zu,\"live\":%zu,\"followers\":%zu,\"waiting\":%zu,\"closed\":%zu,"
+             "\"code\":%u}",
+             gone_count, live_count, count, most_waiting, closed_count, closed_code);
     answer_text(request, 200, text);
 }
 
@@ -323,11 +328,16 @@ static bool on_part(void *arg, const void *bytes, size_t size)
     const char *text = bytes;
     char line[64];
 
+    task->parts++;
     for (size_t i = 0; i < size; i++) {
         task->counted += text[i] == 'u';
     }
     if (size == 0) {
-        snprintf(line, sizeof(line), "%zu", task->counted);
+        if (task->tells_parts) {
+            snprintf(line, sizeof(line), "%zu parts", task->parts);
+        } else {
+            snprintf(line, sizeof(line), "%zu", task->counted);
+        }
         answer_text(task->request, 200, line);
         return true;
     }
@@ -352,6 +362,7 @@ static void post_upload(struct http_request *request, void *data)
     task->holds = task->ms > 0;
     task->is_careless = number(request, "now", 0) != 0;
     task->left = number(request, "enough", 0);
+    task->tells_parts = number(request, "parts", 0) != 0;
     http_on_body(request, on_part, task);
 }
 
@@ -424,6 +435,10 @@ static const struct http_route routes[] = {
     {"POST", "/publish", post_publish, 0},
     {"POST", "/upload", post_upload, HTTP_STREAM_BODY},
     {"POST", "/drain", post_drain, 0},
+    {"GET", "/sized", get_sized, 0},
+    {"GET", "/pipe", get_pipe, 0},
+    {"GET", "/talk", get_talk, 0},
+    {"GET", "/source", get_source, 0},
 };
 
 static int listen_on(const char *where, int *port)
@@ -465,6 +480,8 @@ static void set_limit(struct http_limits *limits, const char *word)
         limits->body_bytes = value;
     } else if (strncmp(word, "held_bytes=", 11) == 0) {
         limits->held_bytes = value;
+    } else if (strncmp(word, "waiting_bytes=", 14) == 0) {
+        limits->waiting_bytes = value;
     } else if (strncmp(word, "header_bytes=", 13) == 0) {
         limits->header_bytes = value;
     } else if (strncmp(word, "header_ms=", 10) == 0) {
@@ -477,6 +494,12 @@ static void set_limit(struct http_limits *limits, const char *word)
         limits->answer_ms = (unsigned)value;
     } else if (strncmp(word, "backlog_bytes=", 14) == 0) {
         limits->backlog_bytes = backlog_bytes = value;
+    } else if (strncmp(word, "silent_ms=", 10) == 0) {
+        limits->silent_ms = (unsigned)value;
+    } else if (strncmp(word, "ping_ms=", 8) == 0) {
+        limits->ping_ms = (unsigned)value;
+    } else if (strncmp(word, "pong_ms=", 8) == 0) {
+        limits->pong_ms = (unsigned)value;
     } else if (strncmp(word, "tcp=", 4) == 0) {
         listens_too = value != 0;
     } else {
@@ -503,6 +526,7 @@ int main(int argc, char **argv)
     for (int i = 2; i < argc; i++) {
         set_limit(&options.limits, argv[i]);
     }
+    (void)signal(SIGPIPE, SIG_IGN); /* NOLINT(cert-err33-c) */
     loop = &the_loop;
     uv_loop_init(loop);
     if (http_start(loop, &options, &server, &err) ||

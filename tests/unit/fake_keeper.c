@@ -287,7 +287,10 @@ static void refuse(struct fake *fake, uint32_t id, const char *code)
 
 static void greet(struct fake *fake, uint32_t id)
 {
-    struct keeper_host host = {.head = {.type = KEEPER_HOST, .id = id}, .cpus = 2, .level = "full"};
+    struct keeper_host host = {.head = {.type = KEEPER_HOST, .id = id},
+                               .cpus = 2,
+                               .level = "full",
+                               .protocol = PROTO_VERSION + fake->ahead};
     struct keeper_named named = {.head = {.type = KEEPER_NAMED, .id = id},
                                  .kind = KEEPER_ROOT,
                                  .is_there = 1,
@@ -296,7 +299,8 @@ static void greet(struct fake *fake, uint32_t id)
     answer(fake, &host, sizeof(host), -1);
     answer(fake, &named, sizeof(named), -1);
     for (const struct fake_box *box = fake->boxes; box != NULL; box = box->next) {
-        struct keeper_box there = {.head = {.type = KEEPER_BOX, .id = id}, .box = box->id};
+        struct keeper_box there = {
+            .head = {.type = KEEPER_BOX, .id = id}, .box = box->id, .protocol = PROTO_VERSION};
 
         memcpy(there.owner, box->owner, sizeof(there.owner));
         memcpy(there.disk, box->disk, sizeof(there.disk));

@@ -55,6 +55,7 @@ struct fake {
     unsigned refuse;    /* the next so many makes */
     uint32_t vanish_at; /* a request of this type is its end */
     uint32_t silent_at; /* is not answered */
+    uint32_t ahead;     /* versions of the init protocol that this keeper is later than its boxes */
     uint32_t lie_at;
     enum fake_lie lie;
     uint32_t oom_kills; /* in reports */

@@ -11,10 +11,12 @@
 #include <string.h>
 #include <unistd.h>
 
-const struct engine_caller rig_caller = {"default", "socket",
-                                         ENGINE_ALL & ~(unsigned)ENGINE_OPERATOR};
-const struct engine_caller rig_other = {"other", "k1", ENGINE_ALL & ~(unsigned)ENGINE_OPERATOR};
-const struct engine_caller rig_reader = {"default", "k2", ENGINE_READ};
+const struct engine_caller rig_caller = {
+    .tenant = "default", .key_id = "socket", .scopes = ENGINE_ALL & ~(unsigned)ENGINE_OPERATOR};
+const struct engine_caller rig_other = {
+    .tenant = "other", .key_id = "k1", .scopes = ENGINE_ALL & ~(unsigned)ENGINE_OPERATOR};
+const struct engine_caller rig_reader = {
+    .tenant = "default", .key_id = "k2", .scopes = ENGINE_READ};
 
 /* ---- its life ---- */
 

@@ -82,7 +82,8 @@ static void check_both_ways(const struct journal_line *line)
     CHECK(read.kind == line->kind && read.number == line->number && read.at_ms == line->at_ms,
           "%.*s", (int)size, text);
     CHECK(read.until_ms == line->until_ms && read.log_bytes == line->log_bytes &&
-              read.has_stdin == line->has_stdin,
+              read.has_stdin == line->has_stdin && read.rows == line->rows &&
+              read.columns == line->columns,
           "%.*s", (int)size, text);
     CHECK((line->command == NULL) == (read.command == NULL), "command");
     CHECK(line->command == NULL ||
@@ -117,6 +118,8 @@ static void check_lines(void)
     start.command = "echo \"a\" \\ \x01\x1f\x7f \t\n é \xf0\x9f\x98\x80 </script>";
     start.tag = "\",\"start\":7}\n{\"end\":1";
     start.has_stdin = true;
+    start.rows = 24;
+    start.columns = UINT16_MAX;
     start.until_ms = start.log_bytes = INT64_MAX;
     check_both_ways(&start);
     memset(longest, '\x01', sizeof(longest) - 1); /* six bytes each */

@@ -1,6 +1,7 @@
 /* The keeper's table of requests, field by field, and what it makes of addresses and names. Whole
  * keepers are tested in tests/engine. */
 #include "check.h"
+#include "keeper/build.h"
 #include "keeper/listen.h"
 #include "keeper/names.h"
 #include "keeper/requests.h"

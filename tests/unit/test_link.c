@@ -388,6 +388,70 @@ static void test_nothing_unasked(void)
     end();
 }
 
+/* ---- programs ---- */
+
+/* A brief command with /dev/null for all, and the program of that fd. */
+static struct link_command brief_of(int program)
+{
+    return (struct link_command){.argv = argv_true,
+                                 .env = no_env,
+                                 .cwd = "/",
+                                 .stdio = LINK_GIVEN,
+                                 .fds = {program, program, program},
+                                 .program = program,
+                                 .is_brief = true};
+}
+
+static void test_brief_commands(void)
+{
+    struct proto_started started = {.head = {.type = PROTO_STARTED, .id = 1U << 31}, .pid = 4};
+    struct proto_exited exited = {.head = {.type = PROTO_EXITED, .id = 1U << 31}};
+    int file = open("/dev/null", O_RDWR | O_CLOEXEC);
+    struct link_command command = brief_of(file);
+    uint32_t type = 0;
+
+    begin();
+    CHECK(link_exec(under_test, 1U << 31, &command, &err) == 0, "%s", err.text);
+    CHECK(hear(&type) > 0 && type == PROTO_EXEC, "type %u", type);
+    say(&started, sizeof(started), NULL, 0);
+    say(&exited, sizeof(exited), NULL, 0);
+    CHECK(next() == 1 && event.kind == LINK_STARTED && event.pid == 4 && event.fds[0] < 0, "begun");
+    CHECK(next() == 1 && event.kind == LINK_EXITED, "ended");
+    ask_command(1); /* which is held, and so not answered like that */
+    say(&started, sizeof(started), NULL, 0);
+    CHECK(is_bad(), "one that is held cannot be brief");
+    end();
+
+    begin();
+    CHECK(link_exec(under_test, 1U << 31, &command, &err) == 0, "%s", err.text);
+    say(&started, sizeof(started), &file, 1);
+    CHECK(is_bad(), "an fd with it");
+    end();
+    fd_close(&file);
+}
+
+static void test_an_outdated_one(void)
+{
+    int file = open("/dev/null", O_RDWR | O_CLOEXEC);
+    struct link_command command = brief_of(file);
+
+    begin();
+    ask_hello();
+    CHECK(link_exec(under_test, 1U << 31, &command, &err) < 0 && strcmp(err.code, "busy") == 0,
+          "before it has said who it is: %s", err.code);
+    welcome(hello_id, PROTO_VERSION_WITH_PROGRAM - 1);
+    CHECK(next() == 1 && event.kind == LINK_HELLO, "kind %d", event.kind);
+    CHECK(link_exec(under_test, 1U << 31, &command, &err) < 0 && strcmp(err.code, "outdated") == 0,
+          "one that knows no programs: %s", err.code);
+    ask_command(1);
+    ask_hello();
+    welcome(hello_id, PROTO_VERSION_WITH_PROGRAM);
+    CHECK(next() == 1 && event.kind == LINK_HELLO, "kind %d", event.kind);
+    CHECK(link_exec(under_test, 1U << 31, &command, &err) == 0, "%s", err.text);
+    end();
+    fd_close(&file);
+}
+
 /* ---- floods ---- */
 
 static void test_a_table_without_end(void)
@@ -701,6 +765,8 @@ int main(void)
     test_sizes();
     test_contents();
     test_nothing_unasked();
+    test_brief_commands();
+    test_an_outdated_one();
     test_a_table_without_end();
     test_stale_without_end();
     test_kinds_of_fds();

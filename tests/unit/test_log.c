@@ -111,6 +111,41 @@ static void check_lines(void)
           text);
 }
 
+static void say_fields(void)
+{
+    log_say(LOG_LEVEL_WARN, "odd", "a=1 was tried id=%s name=%s n=3", "c0",
+            log_quote("a \"b\" =c\n").text);
+}
+
+/* Whatever is in it, a line is one object; and who names things cannot make fields of them. */
+static void check_json(void)
+{
+    const char *text;
+
+    log_use_json(true);
+    text = heard(say_one);
+    CHECK(lines(text) == 1 &&
+              strstr(text, "\"level\":\"warn\",\"part\":\"engine\",\"code\":\"sandbox_failed\","
+                           "\"text\":\"cannot start id=c0abc ms=12\","
+                           "\"fields\":{\"id\":\"c0abc\",\"ms\":\"12\"}}\n") != NULL,
+          "%s", text);
+    text = heard(say_hostile);
+    CHECK(lines(text) == 1 && strstr(text, "a\\u000ab\\u000d\\u001b[2Jc\\u007f\xc2\x9b\xef\xbf\xbd "
+                                           "d\xc3\x9f\"}\n") != NULL,
+          "%s", text);
+    text = heard(say_fields);
+    CHECK(strstr(text, "\"fields\":{\"id\":\"c0\",\"name\":\"a \\u005c\\u0022b\\u005c\\u0022 "
+                       "=c\\u005cx0a\",\"n\":\"3\"}}\n") != NULL,
+          "%s", text);
+    text = heard(say_long);
+    CHECK(lines(text) == 2 && strstr(text, "\"}\n{") != NULL && strlen(text) < 8192 &&
+              text[strlen(text) - 2] == '}',
+          "%zu bytes", strlen(text));
+    text = heard(say_after);
+    CHECK(strstr(text, ",\"left_out\":17}\n") != NULL, "%s", text);
+    log_use_json(false);
+}
+
 static void check_quotes(void)
 {
     static const char *const rows[][2] = {
@@ -204,6 +239,7 @@ int main(void)
 {
     log_start("engine", LOG_LEVEL_INFO);
     check_lines();
+    check_json();
     check_quotes();
     check_times();
     return check_finish();

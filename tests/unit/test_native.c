@@ -357,7 +357,7 @@ static const struct {
     {SANDBOX, "{\"resources\":{\"memory_bytes\":-1}}", "\"resources.memory_bytes\""},
     {SANDBOX, "{\"resources\":{\"memory_bytes\":1}}", "from 1048576"},
     {SANDBOX, "{\"resources\":{\"memory_bytes\":99999999999999999999}}", "no JSON"},
-    {SANDBOX, "{\"resources\":{\"memory_bytes\":1e9}}", "whole number"},
+    {SANDBOX, "{\"resources\":{\"memory_bytes\":1048576.5}}", "whole number"},
     {SANDBOX, "{\"resources\":{\"cpus\":0}}", "\"resources.cpus\""},
     {SANDBOX, "{\"resources\":{\"cpus\":\"1\"}}", "\"resources.cpus\""},
     {SANDBOX, "{\"resources\":{\"pids\":4294967297}}", "\"resources.pids\""},
@@ -458,6 +458,10 @@ static void test_codes_of_bodies(void)
           "%s", err.code);
     CHECK(read_body(EXEC, "{", 1, &err) < 0 && strcmp(err.code, "bad_request") == 0, "%s",
           err.code);
+    /* As whole as 134217728, and beyond what a double says exactly nothing is. */
+    CHECK(read_body(SANDBOX, "{\"resources\":{\"memory_bytes\":1.34217728e8}}", 43, &err) == 0,
+          "%s", err.text);
+    CHECK(read_body(SANDBOX, "{\"resources\":{\"memory_bytes\":1e300}}", 36, &err) < 0, "1e300");
     /* NUL as a byte, and in the middle of a body. */
     CHECK(read_body(SANDBOX, "{\"name\":\"a\0b\"}", 14, &err) < 0, "NUL in a string");
     CHECK(read_body(SANDBOX, "{}\0", 3, &err) < 0, "NUL after the body");
@@ -562,33 +566,20 @@ static void test_problems(void)
     static const struct {
         const char *code;
         unsigned status;
-    } wanted[] = {{"bad_request", 400},
-                  {"bad_key", 401},
-                  {"forbidden", 403},
-                  {"sandbox_not_found", 404},
-                  {"process_not_found", 404},
-                  {"key_not_found", 404},
-                  {"sandbox_gone", 410},
-                  {"name_conflict", 409},
-                  {"revision_conflict", 409},
-                  {"sandbox_stopped", 409},
-                  {"process_ended", 409},
-                  {"stdin_closed", 409},
-                  {"idempotency_conflict", 409},
-                  {"body_too_large", 413},
-                  {"user_not_found", 422},
-                  {"bad_cwd", 422},
-                  {"unknown_root", 422},
-                  {"unknown_mount", 422},
-                  {"not_yet", 422},
-                  {"too_many_requests", 429},
-                  {"quota", 403},
-                  {"capacity", 503},
-                  {"sandbox_failed", 500},
-                  {"draining", 503},
-                  {"forbidden_host", 403},
-                  {"forbidden_origin", 403},
-                  {"no such code", 500}};
+    } wanted[] = {{"bad_request", 400},       {"bad_key", 401},
+                  {"forbidden", 403},         {"sandbox_not_found", 404},
+                  {"process_not_found", 404}, {"key_not_found", 404},
+                  {"sandbox_gone", 410},      {"name_conflict", 409},
+                  {"revision_conflict", 409}, {"sandbox_stopped", 409},
+                  {"sandbox_outdated", 409},  {"process_ended", 409},
+                  {"stdin_closed", 409},      {"idempotency_conflict", 409},
+                  {"body_too_large", 413},    {"user_not_found", 422},
+                  {"bad_cwd", 422},           {"unknown_root", 422},
+                  {"unknown_mount", 422},     {"not_yet", 422},
+                  {"too_many_requests", 429}, {"quota", 403},
+                  {"capacity", 503},          {"sandbox_failed", 500},
+                  {"draining", 503},          {"forbidden_host", 403},
+                  {"forbidden_origin", 403},  {"no such code", 500}};
     struct out out = {0};
 
     for (size_t i = 0; i < COUNT(wanted); i++)

@@ -4,11 +4,11 @@
 
 #include "base/fd.h"
 #include "box/init/leaves.h"
+#include "box/search.h"
 #include "box/spawn.h"
 #include "box/sys.h"
 
 #include <errno.h>
-#include <limits.h>
 #include <signal.h>
 #include <string.h>
 #include <sys/ioctl.h>
@@ -85,62 +85,6 @@ int command_pipes(int near[3], int far[3], bool no_stdin)
     return -1;
 }
 
-static const char *find_path(char *const env[])
-{
-    for (; *env != NULL; env++)
-        if (strncmp(*env, "PATH=", 5) == 0)
-            return *env + 5;
-    return "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
-}
-
-/* A text file without a first line that says what runs it is the shell's, as execvp has it. */
-static void run(struct command_start *start, char *file)
-{
-    static char shell[] = "/bin/sh";
-
-    (void)execve(file, start->argv + 1, start->env);
-    if (errno != ENOEXEC)
-        return;
-    start->argv[0] = shell;
-    start->argv[1] = file;
-    (void)execve(shell, start->argv, start->env);
-}
-
-static void search_and_run(struct command_start *start)
-{
-    char *name = start->argv[1];
-    const char *path = find_path(start->env);
-    static char file[PATH_MAX];
-    bool denied = false;
-
-    errno = ENOENT;
-    if (*name == '\0')
-        return;
-    if (strchr(name, '/') != NULL) {
-        run(start, name);
-        return;
-    }
-    for (;;) {
-        size_t length = strcspn(path, ":");
-        size_t name_length = strlen(name);
-
-        if (length > 0 && length + 1 + name_length < sizeof(file)) {
-            memcpy(file, path, length);
-            file[length] = '/';
-            memcpy(file + length + 1, name, name_length + 1);
-            run(start, file);
-            if (errno == EACCES)
-                denied = true;
-            else if (errno != ENOENT && errno != ENOTDIR)
-                return;
-        }
-        if (path[length] == '\0')
-            break;
-        path += length + 1;
-    }
-    errno = denied ? EACCES : ENOENT;
-}
-
 static int place_stdio(struct command_start *start)
 {
     if ((start->request->flags & PROTO_EXEC_TTY) != 0) {
@@ -198,6 +142,19 @@ static int limit_all(const struct proto_limits *limits)
     return limit(RLIMIT_AS, limits->memory_bytes, 0);
 }
 
+/* All but stdio, and the program until it is executed. */
+static int close_others(const struct command_start *start)
+{
+    unsigned program = (unsigned)start->program;
+
+    if (start->program < 0)
+        return sys_close_range(3, ~0U, 0);
+    return (program > 3 && sys_close_range(3, program - 1, 0) < 0) ||
+                   sys_close_range(program + 1, ~0U, 0) < 0
+               ? -1
+               : 0;
+}
+
 static int child(void *argument)
 {
     struct command_start *start = argument;
@@ -214,11 +171,14 @@ static int child(void *argument)
     if (chdir(start->strings) < 0)
         goto failed;
     start->step = BOX_STEP_EXEC;
-    if (sys_close_range(3, ~0U, 0) < 0 || limit_all(start->limits) < 0)
+    if (close_others(start) < 0 || limit_all(start->limits) < 0)
         goto failed;
     (void)sigemptyset(&none);
     (void)sigprocmask(SIG_SETMASK, &none, NULL);
-    search_and_run(start);
+    if (start->program >= 0)
+        (void)sys_execveat(start->program, start->argv + 1, start->env);
+    else
+        search_and_execute(start->argv + 1, start->env);
 failed:
     start->errnum = errno;
     return 127;

@@ -14,6 +14,7 @@ struct command_start {
     int fds[3];    /* of the command; with a terminal, fds[0] is its master */
     const struct proto_limits *limits; /* or NULL */
     int leaf;                          /* cgroup, or -1 */
+    int program;                       /* executed in place of argv[0], or -1 */
     const uint32_t *key;
 
     /* Written by the child where it fails. */

@@ -164,13 +164,17 @@ static bool is_whole(const struct proto_exec *request, size_t size)
 static void on_exec(struct proto_exec *request, size_t size, int fds[PROTO_FDS_MAX])
 {
     static char *few[POINTERS_INLINE];
-    struct command_start what = {.request = request, .key = config.clone_key};
+    struct command_start what = {.request = request, .key = config.clone_key, .program = -1};
     size_t pointers = (size_t)request->argc + request->envc + 3;
     bool given = (request->flags & (PROTO_EXEC_TTY | PROTO_EXEC_PIPES)) == 0;
     bool far = (request->flags & PROTO_EXEC_MEMFD) != 0;
     void *many = MAP_FAILED;
 
-    if (!is_whole(request, size)) {
+    if ((request->flags & PROTO_EXEC_PROGRAM) != 0)
+        what.program = fds[(given ? 3 : 0) + (far ? 1 : 0)];
+    if (!is_whole(request, size) ||
+        ((request->flags & PROTO_EXEC_PROGRAM) != 0 &&
+         (what.program < 0 || config.version < PROTO_VERSION_WITH_PROGRAM))) {
         refuse(request->head.id, BOX_STEP_SPAWN, EINVAL);
         return;
     }
@@ -219,14 +223,31 @@ static void on_signal(const struct proto_signal *request)
         (void)kill(-command->pid, request->signal_number);
 }
 
+static void kill_all_of(const struct command *command)
+{
+    if (command->leaf < 0 || leaves_kill(command->leaf) < 0)
+        (void)kill(-command->pid, SIGKILL);
+}
+
 static void on_kill(const struct proto_head *request)
 {
     struct command *command = find_running(request->id);
 
-    if (command == NULL)
-        return;
-    if (command->leaf < 0 || leaves_kill(command->leaf) < 0)
-        (void)kill(-command->pid, SIGKILL);
+    if (command != NULL)
+        kill_all_of(command);
+}
+
+/* Whoever asked for what is not held does not hear of it any more, be it another one or the same. */
+static void on_hello(const struct proto_head *request)
+{
+    struct command *brief;
+
+    while ((brief = table_find_brief()) != NULL) {
+        if (!brief->has_ended)
+            kill_all_of(brief);
+        table_orphan(brief);
+    }
+    table_hello(request->id, config.version);
 }
 
 static void on_ack(const struct proto_head *request)
@@ -274,7 +295,7 @@ static void on_request(char *packet, size_t size, int fds[PROTO_FDS_MAX])
     else if (head->type == PROTO_KILL)
         on_kill(head);
     else if (head->type == PROTO_HELLO && size == sizeof(struct proto_hello))
-        table_hello(head->id);
+        on_hello(head);
     else if (head->type == PROTO_ACK)
         on_ack(head);
     else if (head->type == PROTO_SHUT)
@@ -323,7 +344,10 @@ static void reap(int signals)
         command->cpu_ns = nanoseconds(&usage.ru_utime) + nanoseconds(&usage.ru_stime);
         if (command->leaf >= 0)
             leaves_give(command->leaf);
-        table_say(command, TABLE_EXITED);
+        if (command->is_orphan)
+            table_drop(command);
+        else
+            table_say(command, TABLE_EXITED);
         if (config.one_shot != 0)
             is_over = true;
     }

@@ -20,7 +20,7 @@ static bool owes_end; /* of the table */
 struct command *table_find(uint32_t id)
 {
     for (int i = 0; i < commands_top; i++)
-        if (commands[i].is_there && commands[i].id == id)
+        if (commands[i].is_there && !commands[i].is_orphan && commands[i].id == id)
             return &commands[i];
     return NULL;
 }
@@ -29,6 +29,14 @@ struct command *table_find_running(pid_t pid)
 {
     for (int i = 0; i < commands_top; i++)
         if (commands[i].is_there && !commands[i].has_ended && commands[i].pid == pid)
+            return &commands[i];
+    return NULL;
+}
+
+struct command *table_find_brief(void)
+{
+    for (int i = 0; i < commands_top; i++)
+        if (commands[i].is_there && !commands[i].is_orphan && !commands[i].is_held)
             return &commands[i];
     return NULL;
 }
@@ -69,6 +77,15 @@ void table_drop(struct command *command)
     command->is_there = false;
 }
 
+void table_orphan(struct command *command)
+{
+    said(command, ~0U);
+    close_fds(command);
+    command->is_orphan = true;
+    if (command->has_ended)
+        table_drop(command);
+}
+
 void table_say(struct command *command, enum table_words word)
 {
     if (command->unsaid == 0)
@@ -83,10 +100,9 @@ void table_answer(const void *packet, size_t size, int fd)
     reply.fd = fd;
 }
 
-void table_hello(uint32_t id)
+void table_hello(uint32_t id, uint32_t version)
 {
-    struct proto_welcome welcome = {.head = {.type = PROTO_WELCOME, .id = id},
-                                    .version = PROTO_VERSION};
+    struct proto_welcome welcome = {.head = {.type = PROTO_WELCOME, .id = id}, .version = version};
 
     table_answer(&welcome, sizeof(welcome), -1);
     for (int i = 0; i < commands_top; i++)

@@ -20,6 +20,7 @@ struct command {
     int fds[3];    /* the outside's ends of 0, 1, 2, or the terminal's master first; else -1 */
     bool is_there; /* else the slot is free */
     bool is_held, is_tty, has_ended;
+    bool is_orphan; /* who asked for it is gone: nothing is said of it, and its id is free */
     uint8_t unsaid; /* enum table_words */
 };
 
@@ -30,6 +31,12 @@ struct command *table_find_running(pid_t pid);
 
 /* A free slot, all zero but fds; or NULL. The caller sets is_there once it is one. */
 struct command *table_slot(void);
+
+/* One that is not held and no orphan yet; or NULL. */
+struct command *table_find_brief(void);
+
+/* Nobody hears of it any more; it is dropped when it has ended. */
+void table_orphan(struct command *command);
 
 /* Forgets a command and closes what was kept of it. */
 void table_drop(struct command *command);
@@ -42,7 +49,7 @@ void table_say(struct command *command, enum table_words word);
 void table_answer(const void *packet, size_t size, int fd);
 
 /* Who we are, for whoever asked with this id, and all that is held. */
-void table_hello(uint32_t id);
+void table_hello(uint32_t id, uint32_t version);
 
 /* Tells what there is to tell. False if not all of it could be; then *room says whether the socket
  * polls writable when there is room, else it is to be tried again soon. */

@@ -10,6 +10,8 @@
 #include <string.h>
 #include <strings.h>
 
+#define FILES "/v1/sandboxes/{id}/files"
+
 /* For the unix socket any Host will do, for nothing but a program can connect there; but not if it says
  * that it speaks for a page. */
 static bool host_is_fine(const struct native *native, const struct http_request *request)
@@ -31,17 +33,58 @@ static bool origin_is_fine(const struct http_request *request)
     return origin == NULL || origin_is_host(origin, http_header(request, "Host"));
 }
 
-/* Of "Authorization: Bearer KEY" or "X-API-Key: KEY"; NULL: neither. Another scheme is an empty key,
- * which is wrong. */
-static const char *secret_of(const struct http_request *request)
+/* Where a token may stand in the URL: what browsers and tools load without headers of their own. */
+static bool takes_url_token(const struct http_request *request)
 {
-    const char *authorization = http_header(request, "Authorization");
+    static const char *const patterns[] = {FILES, "/v1/sandboxes/{id}/tar",
+                                           "/v1/sandboxes/{id}/processes/{pid}/terminal"};
+    const char *pattern = http_pattern(request), *method = http_method(request);
 
-    if (authorization == NULL)
-        return http_header(request, "X-API-Key");
+    if (strcmp(method, "GET") != 0 && strcmp(method, "HEAD") != 0 && strcmp(method, "PUT") != 0)
+        return false;
+    for (size_t i = 0; pattern != NULL && i < sizeof(patterns) / sizeof(patterns[0]); i++)
+        if (strcmp(pattern, patterns[i]) == 0)
+            return true;
+    return false;
+}
+
+/* Of "Authorization: Bearer KEY" or "X-API-Key: KEY", or the query's token; NULL: none. Another scheme
+ * is an empty key, which is wrong. */
+static const char *secret_of(struct job *job)
+{
+    const struct http_request *request = job->request;
+    const char *authorization = http_header(request, "Authorization");
+    const char *key = http_header(request, "X-API-Key");
+
+    if (authorization == NULL && key != NULL)
+        return key;
+    if (authorization == NULL) {
+        job->has_url_token = takes_url_token(request) && http_query(request, "token") != NULL;
+        return job->has_url_token ? http_query(request, "token") : NULL;
+    }
     if (strncasecmp(authorization, "Bearer ", 7) != 0)
         return "";
     return authorization + 7 + strspn(authorization + 7, " ");
+}
+
+/* Only what it was signed for, and nothing that changes what that means. */
+static int signed_may(const struct job *job, struct error *err)
+{
+    const struct engine_caller *caller = &job->caller;
+    const char *method = http_method(job->request), *pattern = http_pattern(job->request);
+    const char *path = http_query(job->request, "path"), *name, *value;
+    bool is_same = pattern != NULL && strcmp(pattern, FILES) == 0 && path != NULL &&
+                   strcmp(path, caller->signed_path) == 0;
+
+    if (strcmp(method, "HEAD") == 0)
+        method = "GET";
+    is_same = is_same && strcmp(method, caller->method) == 0;
+    for (size_t i = 0; is_same && http_query_at(job->request, i, &name, &value); i++)
+        is_same = strcmp(name, "path") == 0 || strcmp(name, "token") == 0;
+    if (is_same)
+        return 0;
+    return error_set(err, "forbidden", 0, "this URL was signed for %s of one file and nothing else",
+                     caller->method);
 }
 
 static bool peer_may(const struct native *native, const struct http_peer *peer)
@@ -53,10 +96,16 @@ static bool peer_may(const struct native *native, const struct http_peer *peer)
 static int find_caller(struct job *job, struct error *err)
 {
     const struct http_peer *peer = http_peer(job->request);
-    const char *secret = secret_of(job->request);
+    const char *secret = secret_of(job);
 
+    /* A key would stand in the logs of every proxy on the way. */
+    if (job->has_url_token && !engine_is_token(secret))
+        return error_set(err, "bad_key", 0, "a URL takes tokens only; send a key in a header");
+    if (secret != NULL &&
+        engine_key_check(job->native->options.engine, secret, &job->caller, err) < 0)
+        return -1;
     if (secret != NULL)
-        return engine_key_check(job->native->options.engine, secret, &job->caller, err);
+        return job->caller.method[0] != '\0' ? signed_may(job, err) : 0;
     if (peer->is_unix && !peer_may(job->native, peer))
         return error_set(err, "forbidden", 0,
                          "user %u may not use this socket without a key; its owner and root may",
@@ -98,6 +147,8 @@ bool admit_request(struct http_request *request, void *data)
     struct job *job;
     struct error err;
 
+    if (job_new(native, request, &job) < 0)
+        return refuse(native, request, "capacity", "there is no memory for this request now");
     /* It says nothing, and probes ask for it by whatever address they know. */
     if (strcmp(path, "/healthz") != 0 && !host_is_fine(native, request))
         return refuse(native, request, "forbidden_host",
@@ -105,8 +156,6 @@ bool admit_request(struct http_request *request, void *data)
     if (!origin_is_fine(request))
         return refuse(native, request, "forbidden_origin",
                       "the request comes from a page of another origin");
-    if (job_new(native, request, &job) < 0)
-        return refuse(native, request, "capacity", "there is no memory for this request now");
     if (routes_path_is_open(path))
         return true;
     if (find_caller(job, &err) < 0) {
@@ -117,5 +166,8 @@ bool admit_request(struct http_request *request, void *data)
         refuse_rate(job, retry_ms, &err);
         return false;
     }
-    return true;
+    if (callers_add(job))
+        return true;
+    job_fail(job, "capacity", "there is no memory for this request now");
+    return false;
 }

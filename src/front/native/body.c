@@ -54,7 +54,7 @@ static const struct read_field resources_fields[] = {
      AT(resources_text, memory_bytes),
      .low = 1U << 20,
      .high = SIZE_MOST},
-    {.name = "cpus", .kind = READ_MILLI, AT(resources_text, cpu_milli), .low = 10, .high = 4096000},
+    {.name = "cpus", .kind = READ_MILLI, AT(resources_text, cpu_milli), .low = 10, .high = 1024000},
     {.name = "pids", .kind = READ_COUNT, AT(resources_text, pids), .low = 1, .high = 4194304},
     {.name = "disk_bytes",
      .kind = READ_COUNT,
@@ -333,6 +333,26 @@ static const struct read_field limits_fields[] = {
     {.name = NULL},
 };
 
+struct terminal_text {
+    uint64_t rows, columns;
+};
+
+static const struct read_field terminal_fields[] = {
+    {.name = "rows",
+     .kind = READ_COUNT,
+     AT(terminal_text, rows),
+     .low = 1,
+     .high = PROCS_TERMINAL_MAX,
+     .is_needed = true},
+    {.name = "columns",
+     .kind = READ_COUNT,
+     AT(terminal_text, columns),
+     .low = 1,
+     .high = PROCS_TERMINAL_MAX,
+     .is_needed = true},
+    {.name = NULL},
+};
+
 struct process_text {
     const char *const *argv;
     const char *command, *cwd, *user, *tag;
@@ -340,6 +360,7 @@ struct process_text {
     uint64_t timeout_ms, output_limit, log_bytes;
     struct read_bytes stdin_text, stdin_base64;
     struct limits_text limits;
+    struct terminal_text terminal;
     bool start, detach, open_stdin;
 };
 
@@ -370,7 +391,11 @@ struct process_text {
          .low = 65536,                                                                             \
          .high = 1ULL << 40},                                                                      \
         {.name = "limits", .kind = READ_OBJECT, AT(process_text, limits), .inner = limits_fields}, \
-        {.name = "start", .kind = READ_BOOL, AT(process_text, start)}, READ_LATER("tty")
+        {.name = "start", .kind = READ_BOOL, AT(process_text, start)},                             \
+    {                                                                                              \
+        .name = "terminal", .kind = READ_OBJECT, AT(process_text, terminal),                       \
+        .inner = terminal_fields                                                                   \
+    }
 
 static const struct read_field exec_fields[] = {
     PROCESS_FIELDS,
@@ -400,6 +425,17 @@ static int process_check(const struct process_text *text, struct error *err)
     return check_cwd(text->cwd, err);
 }
 
+static int terminal_check(const struct process_text *text, bool is_exec, struct error *err)
+{
+    if (text->terminal.rows > 0 && is_exec)
+        return error_set(err, "no_terminal", 0,
+                         "exec returns what was printed, and gives no terminal: start a process "
+                         "(POST .../processes) with \"terminal\", and attach to that");
+    if (text->terminal.rows > 0 && text->open_stdin)
+        return refuse(err, "a terminal is always open: leave \"open_stdin\" out");
+    return 0;
+}
+
 int body_process(const void *data, size_t size, bool is_exec, struct body_process *out,
                  struct error *err)
 {
@@ -412,10 +448,10 @@ int body_process(const void *data, size_t size, bool is_exec, struct body_proces
     memset(out, 0, sizeof(*out));
     if (read_object("a command", data, size, false, is_exec ? exec_fields : process_fields, &text,
                     &out->owner, err) < 0 ||
-        process_check(&text, err) < 0)
+        process_check(&text, err) < 0 || terminal_check(&text, is_exec, err) < 0)
         return -1;
     out->stdin_data = text.stdin_text.data != NULL ? text.stdin_text : text.stdin_base64;
-    out->open_stdin = text.open_stdin;
+    out->open_stdin = text.open_stdin || text.terminal.rows > 0;
     out->start = text.start;
     out->detach = text.detach;
     out->output_limit = text.output_limit;
@@ -429,6 +465,8 @@ int body_process(const void *data, size_t size, bool is_exec, struct body_proces
         .timeout_ms = text.timeout_ms,
         .log_bytes = text.log_bytes,
         .has_stdin = text.open_stdin || out->stdin_data.size > 0,
+        .rows = (uint16_t)text.terminal.rows,
+        .columns = (uint16_t)text.terminal.columns,
         .limits = {.memory_bytes = text.limits.memory_bytes,
                    .file_bytes = text.limits.file_bytes,
                    .cpu_seconds = (uint32_t)text.limits.cpu_seconds,
@@ -475,6 +513,9 @@ int body_signal(const void *data, size_t size, int *signal_number, struct error 
     return status;
 }
 
+const char *const body_verbs[] = {"look",  "exec", "files_read", "files_write",
+                                  "ports", "life", NULL};
+
 bool body_is_tenant(const char *name)
 {
     size_t length = strlen(name);
@@ -510,6 +551,80 @@ int body_key(const void *data, size_t size, struct body_key *out, struct error *
     if (out->tenant != NULL && !body_is_tenant(out->tenant))
         return refuse(err, "field \"tenant\" must be lower-case letters, digits, \".\", \"_\" and "
                            "\"-\", and not begin with \".\" or \"-\"");
+    return 0;
+}
+
+struct token_text {
+    unsigned verbs;
+    const char *path;
+    uint64_t port, expires_in_ms;
+    int method;
+};
+
+#define TOKEN_PATH                                                         \
+    {                                                                      \
+        .name = "path", .kind = READ_LINE, AT(token_text, path), .low = 1, \
+        .high = ENGINE_TOKEN_PATH_MAX - 1                                  \
+    }
+#define TOKEN_EXPIRES                                                                         \
+    {                                                                                         \
+        .name = "expires_in_ms", .kind = READ_COUNT, AT(token_text, expires_in_ms), .low = 1, \
+        .high = ENGINE_TOKEN_MOST_MS                                                          \
+    }
+
+int body_token(const void *data, size_t size, struct body_token *out, struct error *err)
+{
+    static const struct read_field fields[] = {
+        {.name = "verbs",
+         .kind = READ_WORDS,
+         AT(token_text, verbs),
+         .words = body_verbs,
+         .is_needed = true},
+        TOKEN_PATH,
+        {.name = "port", .kind = READ_COUNT, AT(token_text, port), .low = 1, .high = 65535},
+        TOKEN_EXPIRES,
+        {.name = NULL},
+    };
+    struct token_text text = {0};
+
+    memset(out, 0, sizeof(*out));
+    if (read_object("a token's verbs", data, size, false, fields, &text, &out->owner, err) < 0)
+        return -1;
+    out->spec = (struct engine_token_spec){
+        .verbs = text.verbs,
+        .path = text.path,
+        .port = (uint16_t)text.port,
+        .lives_ms = text.expires_in_ms,
+    };
+    return 0;
+}
+
+int body_url(const void *data, size_t size, struct body_token *out, struct error *err)
+{
+    static const char *const methods[] = {"GET", "PUT", NULL};
+    static const struct read_field fields[] = {
+        {.name = "method",
+         .kind = READ_WORD,
+         AT(token_text, method),
+         .words = methods,
+         .is_needed = true},
+        TOKEN_PATH,
+        TOKEN_EXPIRES,
+        {.name = NULL},
+    };
+    struct token_text text = {0};
+
+    memset(out, 0, sizeof(*out));
+    if (read_object("a method and a path", data, size, false, fields, &text, &out->owner, err) < 0)
+        return -1;
+    if (text.path == NULL)
+        return refuse(err, "field \"path\" is missing");
+    out->spec = (struct engine_token_spec){
+        .verbs = text.method == 0 ? ENGINE_FILES_READ : ENGINE_FILES_WRITE,
+        .path = text.path,
+        .method = methods[text.method],
+        .lives_ms = text.expires_in_ms,
+    };
     return 0;
 }
 

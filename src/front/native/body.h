@@ -53,10 +53,21 @@ struct body_key {
 };
 int body_key(const void *data, size_t size, struct body_key *out, struct error *err);
 
+struct body_token {
+    struct engine_token_spec spec;
+    struct read_owner owner;
+};
+int body_token(const void *data, size_t size, struct body_token *out, struct error *err);
+/* Of a signed URL: `method` and `path` are there. */
+int body_url(const void *data, size_t size, struct body_token *out, struct error *err);
+
 int body_quota(const void *data, size_t size, struct engine_quota *quota, struct error *err);
 
 /* Of a request that takes none: no bytes, or {}. */
 int body_none(const void *data, size_t size, struct error *err);
+
+/* Words for the bits of enum engine_verb, in their order; NULL after the last. */
+extern const char *const body_verbs[];
 
 /* ---- what paths, queries and headers say ---- */
 

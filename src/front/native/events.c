@@ -11,6 +11,7 @@ struct events {
     struct stream stream; /* first */
     struct job *job;
     struct engine_listener *listener;
+    uint64_t for_ms;
     uint64_t next;  /* the first that was not sent; 0: only what comes */
     bool missed;    /* some before it are gone */
     bool is_behind; /* one was not taken */
@@ -93,6 +94,15 @@ static void gone(void *arg)
     job_abort(events->job);
 }
 
+static void end(struct stream *stream)
+{
+    struct events *events = (struct events *)stream;
+
+    unlisten(events);
+    stream_remove(stream);
+    http_finish(events->job->request);
+}
+
 /* The stream has no end of its own; cut, it is gone on with from its last number. */
 static void cut(struct job *job)
 {
@@ -101,7 +111,7 @@ static void cut(struct job *job)
 
 HANDLER(events_stream)
 {
-    static const char *const known[] = {"from", NULL};
+    static const char *const known[] = {"from", "for_ms", NULL};
     struct job *job = job_begin(request, ENGINE_READ);
     struct events *events;
     struct error err;
@@ -113,13 +123,15 @@ HANDLER(events_stream)
     if (events == NULL)
         return;
     events->job = job;
-    if (job_query_count(job, "from", 0, INT64_MAX, &events->next, &err) < 0) {
+    if (job_query_count(job, "from", 0, INT64_MAX, &events->next, &err) < 0 ||
+        stream_query(job, &events->for_ms, &err) < 0) {
         job_problem(job, &err);
         return;
     }
     if (!job_stream(job, "application/x-ndjson"))
         return;
     stream_add(&events->stream, job, true, more);
+    stream_end_after(&events->stream, events->for_ms, end);
     http_on_gone(request, gone, events);
     job_on_drain(job, cut);
     listen_from(events);

@@ -16,7 +16,7 @@ struct follow {
     struct proc_follow *follow;
     bool until_close, is_base64;
     bool wants[2], is_closed[2];
-    uint64_t from[2];
+    uint64_t for_ms, from[2];
     struct lines lines[2];
     uint64_t end[2]; /* of what is told; known when the process has ended */
 };
@@ -34,6 +34,15 @@ static void gone(void *arg)
 
     leave(follow);
     job_abort(follow->job);
+}
+
+/* What is only a part of a character is not told: it is where the next one begins to read. */
+static void end(struct stream *stream)
+{
+    struct follow *follow = (struct follow *)stream;
+
+    leave(follow);
+    http_finish(follow->job->request);
 }
 
 /* Whoever follows goes on at the next engine, by the offsets that he has. */
@@ -168,6 +177,7 @@ static void follow_found(struct job *job, struct proc *proc)
         return;
     }
     stream_add(&follow->stream, job, true, more);
+    stream_end_after(&follow->stream, follow->for_ms, end);
     http_on_gone(job->request, gone, follow);
     job_on_drain(job, cut);
     pump(follow);
@@ -186,7 +196,8 @@ static int read_query(const struct job *job, struct follow *follow, struct error
         job_query_word(job, "stream", streams, &stream, err) < 0 ||
         job_query_word(job, "until", untils, &until, err) < 0 ||
         job_query_count(job, "stdout_from", 0, INT64_MAX, &follow->from[0], err) < 0 ||
-        job_query_count(job, "stderr_from", 0, INT64_MAX, &follow->from[1], err) < 0)
+        job_query_count(job, "stderr_from", 0, INT64_MAX, &follow->from[1], err) < 0 ||
+        stream_query(job, &follow->for_ms, err) < 0)
         return -1;
     follow->is_base64 = encoding == 1;
     follow->wants[0] = stream != 1;
@@ -197,9 +208,9 @@ static int read_query(const struct job *job, struct follow *follow, struct error
 
 HANDLER(process_follow)
 {
-    static const char *const known[] = {"stdout_from", "stderr_from", "encoding",
-                                        "stream",      "until",       NULL};
-    struct job *job = job_begin(request, ENGINE_READ);
+    static const char *const known[] = {"stdout_from", "stderr_from", "encoding", "stream",
+                                        "until",       "for_ms",      NULL};
+    struct job *job = job_begin_for(request, ENGINE_LOOK);
     struct follow *follow;
     struct error err;
 

@@ -2,6 +2,7 @@
  * like and what of it is kept for a repetition. */
 #include "front/native/parts.h"
 
+#include "base/clock.h"
 #include "base/parse.h"
 #include "front/native/problem.h"
 #include "front/native/text.h"
@@ -21,6 +22,23 @@ uint64_t job_wall_ms(void)
 
     (void)clock_gettime(CLOCK_REALTIME, &now);
     return (uint64_t)now.tv_sec * 1000 + (uint64_t)now.tv_nsec / 1000000;
+}
+
+uint64_t job_wall_ns(uint64_t monotonic_ns)
+{
+    struct timespec now;
+
+    (void)clock_gettime(CLOCK_REALTIME, &now);
+    return (uint64_t)now.tv_sec * 1000000000U + (uint64_t)now.tv_nsec -
+           (clock_monotonic_ns() - monotonic_ns);
+}
+
+void job_step(struct job *job, const char *name, uint64_t begin_ns, uint64_t end_ns)
+{
+    if (job->native->options.telemetry == NULL || end_ns < begin_ns ||
+        job->steps_count == sizeof(job->steps) / sizeof(job->steps[0]))
+        return;
+    job->steps[job->steps_count++] = (struct job_step){name, begin_ns, end_ns};
 }
 
 /* ---- a job's life ---- */
@@ -50,6 +68,7 @@ static void job_free(void *data)
     struct job *job = data;
 
     job_on_drain(job, NULL);
+    callers_remove(job);
     if (job->free_own != NULL)
         job->free_own(job->own);
     free(job);
@@ -64,32 +83,59 @@ int job_new(struct native *native, struct http_request *request, struct job **ou
     job->native = native;
     job->request = request;
     http_set_data(request, job, job_free);
+    account_begin(job);
     *out = job;
     return 0;
 }
 
 static const char *scope_name(unsigned scope)
 {
-    if (scope == ENGINE_READ)
+    if ((scope & ENGINE_READ) != 0)
         return "read";
     if (scope == ENGINE_WRITE)
         return "write";
     return (scope & ENGINE_KEYS) != 0 ? "keys" : "operator";
 }
 
+static bool is_draining(struct job *job)
+{
+    if (!job->native->is_draining)
+        return false;
+    job_fail(job, "draining", "the engine is about to end and begins nothing new");
+    return true;
+}
+
+struct job *job_begin_for(struct http_request *request, enum engine_verb verb)
+{
+    struct job *job = http_data(request);
+    bool is_token = job->caller.sandbox[0] != '\0', reads;
+    const char *id = http_param(request, "id");
+    struct error err;
+
+    /* Of a key the engine looks at the sandbox when it is asked; but before that an answer may be found
+     * that was kept, and a token is to hear those of its sandbox only. */
+    if ((is_token ? engine_may(job->native->options.engine, &job->caller, id, verb, &err)
+                  : engine_caller_may(&job->caller, id, verb, &err)) < 0) {
+        job_problem(job, &err);
+        return NULL;
+    }
+    reads = verb == ENGINE_LOOK || verb == ENGINE_FILES_READ;
+    return reads || !is_draining(job) ? job : NULL;
+}
+
 struct job *job_begin(struct http_request *request, unsigned scope)
 {
     struct job *job = http_data(request);
 
+    if (scope != 0 && job->caller.sandbox[0] != '\0') {
+        job_fail(job, "forbidden", "no token may do this; use a key");
+        return NULL;
+    }
     if (scope != 0 && (job->caller.scopes & scope) == 0) {
         job_fail(job, "forbidden", "this key lacks the scope \"%s\"", scope_name(scope));
         return NULL;
     }
-    if (job->native->is_draining && scope == ENGINE_WRITE) {
-        job_fail(job, "draining", "the engine is about to end and begins nothing new");
-        return NULL;
-    }
-    return job;
+    return scope != ENGINE_WRITE || !is_draining(job) ? job : NULL;
 }
 
 void *job_own(struct job *job, size_t size, void (*free_own)(void *own))
@@ -115,31 +161,38 @@ static bool is_known(const char *name, const char *const *known)
 }
 
 /* Which of two would count, nobody could know; but labels of a filter are many. */
-static bool is_repeated(const struct job *job, size_t index, const char *name)
+static bool is_repeated(const struct job *job, size_t index, const char *name, const char *many)
 {
     const char *earlier, *value;
 
     for (size_t i = 0; i < index && http_query_at(job->request, i, &earlier, &value); i++)
         if (strcmp(earlier, name) == 0)
-            return strcmp(name, "label") != 0;
+            return strcmp(name, many) != 0;
     return false;
 }
 
-bool job_query(struct job *job, const char *const *known)
+bool job_query_many(struct job *job, const char *const *known, const char *many)
 {
     const char *name, *value;
 
     for (size_t i = 0; http_query_at(job->request, i, &name, &value); i++) {
+        if (job->has_url_token && strcmp(name, "token") == 0 && !is_repeated(job, i, name, many))
+            continue;
         if (!is_known(name, known)) {
             job_fail(job, "bad_request", "query parameter \"%.64s\" is unknown here", name);
             return false;
         }
-        if (is_repeated(job, i, name)) {
+        if (is_repeated(job, i, name, many)) {
             job_fail(job, "bad_request", "query parameter \"%.64s\" is there twice", name);
             return false;
         }
     }
     return true;
+}
+
+bool job_query(struct job *job, const char *const *known)
+{
+    return job_query_many(job, known, "label");
 }
 
 int job_query_count(const struct job *job, const char *name, uint64_t low, uint64_t high,
@@ -218,8 +271,11 @@ void problem_answer(struct native *native, struct http_request *request, unsigne
                     const char *code, const char *detail, unsigned retry_after_s)
 {
     struct out *out = &native->out;
+    struct job *job = http_data(request);
     char seconds[16];
 
+    if (job != NULL)
+        job->code = problem_of(code)->code;
     out_reset(out, NATIVE_KEPT_BYTES);
     problem_print(out, code, status, detail);
     if (retry_after_s > 0) {
@@ -305,7 +361,7 @@ void job_answer_bytes(struct job *job, unsigned status, const char *content_type
     finish(job, &answer);
 }
 
-bool job_stream(struct job *job, const char *content_type)
+bool job_stream_sized(struct job *job, unsigned status, const char *content_type, uint64_t length)
 {
     bool is_head = strcmp(http_method(job->request), "HEAD") == 0;
     struct native *native = job->native;
@@ -313,12 +369,20 @@ bool job_stream(struct job *job, const char *content_type)
     struct once_answer answer = {.status = 200, .was_too_large = true};
 
     job->once = NULL;
-    http_stream(job->request, 200, content_type);
+    if (length != UINT64_MAX)
+        http_stream_sized(job->request, status, content_type, length);
+    else
+        http_stream(job->request, status, content_type);
     if (is_head)
         http_finish(job->request);
     if (once != NULL)
         once_finish(native->once, once, &answer);
     return !is_head;
+}
+
+bool job_stream(struct job *job, const char *content_type)
+{
+    return job_stream_sized(job, 200, content_type, UINT64_MAX);
 }
 
 void job_abort(struct job *job)
@@ -371,6 +435,7 @@ static void wait_for(struct job *job, struct once *once)
     job->waiter = (struct once_waiter){.done = told, .arg = job};
     once_wait(once, &job->waiter);
     http_on_gone(job->request, waiter_gone, job);
+    http_body_done(job->request);
 }
 
 static enum once_found begin_once(struct job *job, const char *key, struct once **once)

@@ -4,6 +4,8 @@
 #pragma once
 
 #include "engine/engine.h"
+#include "front/native/audit.h"
+#include "front/native/telemetry.h"
 #include "http/http.h"
 
 struct native_options {
@@ -13,7 +15,10 @@ struct native_options {
     /* What a request may call this host, beside loopback names and addresses: NULL-terminated; copied.
      * NULL: nothing else. */
     const char *const *hosts;
-    uid_t owner; /* who may use the unix socket, beside root; (uid_t)-1: nobody */
+    uint64_t restarts;           /* engines before this one, since the keeper began */
+    struct audit *audit;         /* or NULL; outlives the native */
+    struct telemetry *telemetry; /* the same */
+    uid_t owner;                 /* who may use the unix socket, beside root; (uid_t)-1: nobody */
 };
 
 /* The routes, the limits of streams and the two callbacks of struct http_options; `data` is the native,
@@ -21,6 +26,9 @@ struct native_options {
 struct native;
 int native_new(const struct native_options *options, struct native **out, struct error *err);
 void native_fill(struct native *native, struct http_options *http);
+
+/* The server that it is behind, whose numbers its metrics show; NULL before that is gone. */
+void native_count(struct native *native, struct http_server *server);
 
 /* From now on nothing new is begun: 503 "draining". Who waits for the end of a command is told that it
  * goes on (503 "still_running"). */

@@ -121,16 +121,16 @@ static int read_query(const struct job *job, struct output *output, struct error
         return error_set(err, "bad_request", 0,
                          "query parameters \"offset\" and \"tail\" exclude each other");
     if (job_query_word(job, "stream", streams, &output->stream, err) < 0 ||
-        job_query_count(job, "offset", 0, UINT64_MAX, &output->offset, err) < 0 ||
-        job_query_count(job, "tail", 0, UINT64_MAX, &output->tail, err) < 0)
+        job_query_count(job, "offset", 0, INT64_MAX, &output->offset, err) < 0 ||
+        job_query_count(job, "tail", 0, INT64_MAX, &output->tail, err) < 0)
         return -1;
-    return job_query_count(job, "limit", 0, UINT64_MAX, &output->limit, err);
+    return job_query_count(job, "limit", 0, INT64_MAX, &output->limit, err);
 }
 
 HANDLER(process_output)
 {
     static const char *const known[] = {"stream", "offset", "limit", "tail", NULL};
-    struct job *job = job_begin(request, ENGINE_READ);
+    struct job *job = job_begin_for(request, ENGINE_LOOK);
     struct output *output;
     struct error err;
 

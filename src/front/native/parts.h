@@ -5,7 +5,9 @@
  * whatever it asked the engine for may keep the job as its argument. */
 #pragma once
 
+#include "front/native/account.h"
 #include "front/native/idempotency.h"
+#include "front/native/metrics.h"
 #include "front/native/native.h"
 #include "front/native/out.h"
 
@@ -15,6 +17,7 @@
 #define NATIVE_KEEPALIVE_MS 15000
 
 struct stream;
+struct watcher;
 
 struct native {
     struct native_options options;
@@ -22,11 +25,19 @@ struct native {
     struct http_route *routes;
     bool is_draining;
     struct job *waiting; /* those that a drain does not wait for */
+    struct job *called;  /* those whose caller has a key or a token */
+    uv_timer_t *calls;   /* while there are some */
     struct out out;      /* what is being answered; only within one call */
+    struct metrics metrics;
+    size_t routes_count;
+    struct http_server *server; /* to be counted; or NULL */
+    struct account account;
+    struct out account_out;
     struct once_table *once;
     struct stream *streams;
-    uv_timer_t *timer; /* of keepalives */
-    uv_idle_t *idle;   /* while a stream wants its turn */
+    struct watcher *watchers; /* files_watch.c */
+    uv_timer_t *timer;        /* of keepalives */
+    uv_idle_t *idle;          /* while a stream wants its turn */
     char chunk[NATIVE_CHUNK];
 };
 
@@ -41,8 +52,21 @@ struct job {
     void (*free_own)(void *own);
     void (*drain)(struct job *job); /* while it is among native->waiting */
     struct job *next_waiting, *previous_waiting;
+    bool is_called; /* it is among native->called */
+    struct job *next_called, *previous_called;
     void (*then)(struct job *job, struct proc *proc); /* process_find() */
     uint64_t number;                                  /* of the handler, too */
+    char id[32];                                      /* of the request */
+    uint64_t began_ns;                                /* monotonic */
+    const char *code;                                 /* of the problem it was answered with */
+    char sandbox[24];                                 /* that it made */
+    struct job_step {
+        const char *name;
+        uint64_t begin_ns, end_ns; /* wall clock */
+    } steps[2];                    /* that are worth a span of their own */
+    size_t steps_count;
+    bool is_first;      /* its command is the sandbox's first */
+    bool has_url_token; /* its query has the parameter `token` */
 };
 
 /* ---- admit.c ---- */
@@ -51,15 +75,25 @@ bool admit_request(struct http_request *request, void *native);
 void admit_refuse(struct http_request *request, unsigned status, const char *code,
                   const char *detail, void *native);
 
+/* ---- callers.c: whoever stays is looked at again, each second ---- */
+
+bool callers_add(struct job *job);    /* false: there is no memory to do so */
+void callers_remove(struct job *job); /* also one that was never added */
+void callers_close(struct native *native);
+
 /* ---- job.c ---- */
 
 /* The job that admit_request() made, if the caller has that scope; else NULL and it is answered. */
 struct job *job_begin(struct http_request *request, unsigned scope);
+/* The same for a route of one sandbox, the `{id}` of its pattern: tokens may do that, too. */
+struct job *job_begin_for(struct http_request *request, enum engine_verb verb);
 int job_new(struct native *native, struct http_request *request, struct job **out);
 
 /* False, and it is answered, where the query has a name that is not in `known` (NULL-terminated), or has
  * one twice that is not "label". */
 bool job_query(struct job *job, const char *const *known);
+/* The same where `many` may be there several times. */
+bool job_query_many(struct job *job, const char *const *known, const char *many);
 /* A number of the query, `value` as it was where there is none; -1. */
 int job_query_count(const struct job *job, const char *name, uint64_t low, uint64_t high,
                     uint64_t *value, struct error *err);
@@ -92,6 +126,8 @@ void job_fail(struct job *job, const char *code, const char *fmt, ...)
 /* Begins an answer in parts; what it is kept for repetitions is that it was too large. False: that was all
  * of it, for only the header was asked for (HEAD); the job is gone. */
 bool job_stream(struct job *job, const char *content_type);
+/* The same with another status, and a length unless that is UINT64_MAX. */
+bool job_stream_sized(struct job *job, unsigned status, const char *content_type, uint64_t length);
 void job_abort(struct job *job);
 
 /* The code of `err`, or what it is among those of problem.c, printed and sent. */
@@ -99,6 +135,9 @@ void problem_answer(struct native *native, struct http_request *request, unsigne
                     const char *code, const char *detail, unsigned retry_after_s);
 
 uint64_t job_wall_ms(void);
+void job_step(struct job *job, const char *name, uint64_t begin_ns, uint64_t end_ns);
+/* What the monotonic clock said then, as the wall clock says it. */
+uint64_t job_wall_ns(uint64_t monotonic_ns);
 
 /* ---- streams.c: answers without end ---- */
 
@@ -106,7 +145,8 @@ struct stream {
     struct stream *next, *previous;
     struct job *job;
     void (*more)(struct stream *stream);
-    uint64_t written_ms; /* monotonic */
+    void (*end)(struct stream *stream);
+    uint64_t written_ms, end_ms; /* monotonic; 0: it has no end */
     size_t turn_bytes;
     bool has_keepalive, is_full, wants_turn;
 };
@@ -114,9 +154,15 @@ struct stream {
 void stream_add(struct stream *stream, struct job *job, bool has_keepalive,
                 void (*more)(struct stream *stream));
 void stream_remove(struct stream *stream);
+/* `for_ms` of the query: how long the client wants to listen; 0: it does not say. */
+int stream_query(const struct job *job, uint64_t *for_ms, struct error *err);
+/* After stream_add(): `end`, which finishes the answer, is called after so long; 0: never. */
+void stream_end_after(struct stream *stream, uint64_t for_ms, void (*end)(struct stream *stream));
 /* Sends what was printed since job_out(). False: the client has enough to read, or others have their
  * turn now; `more` follows. */
 bool stream_send(struct stream *stream);
+/* The same where so much was sent otherwise, after which so much waits to be written. */
+bool stream_sent(struct stream *stream, size_t size, size_t waiting);
 void streams_close(struct native *native);
 
 /* ---- pull.c: an answer that is read from a process's log, in one piece or in parts ---- */
@@ -153,6 +199,8 @@ HANDLER(host_ready);
 HANDLER(host_version);
 HANDLER(host_openapi);
 HANDLER(host_roots);
+/* metrics.c */
+HANDLER(metrics_page);
 /* sandboxes.c */
 HANDLER(sandbox_create);
 HANDLER(sandbox_list);
@@ -161,6 +209,9 @@ HANDLER(sandbox_patch);
 HANDLER(sandbox_delete);
 HANDLER(sandbox_start);
 HANDLER(sandbox_stop);
+/* usage.c */
+HANDLER(usage_get);
+HANDLER(capacity_get);
 /* run.c */
 HANDLER(run_exec);
 HANDLER(run_start);
@@ -174,14 +225,50 @@ HANDLER(process_delete);
 /* output.c, follow.c */
 HANDLER(process_output);
 HANDLER(process_follow);
+/* terminal.c */
+HANDLER(process_terminal);
 /* events.c */
 HANDLER(events_stream);
+/* tokens.c */
+HANDLER(token_make);
+HANDLER(token_sign);
+HANDLER(tokens_end);
+/* files_read.c */
+HANDLER(files_get);
+HANDLER(files_tar_get);
+/* files_write.c */
+HANDLER(files_put);
+HANDLER(files_post);
+HANDLER(files_tar_put);
+/* files_list.c */
+HANDLER(files_stat);
+HANDLER(files_list);
+HANDLER(files_find);
+HANDLER(files_grep);
+/* files_watch.c */
+HANDLER(files_watch);
+/* files_change.c */
+HANDLER(files_stat_many);
+HANDLER(files_mkdir);
+HANDLER(files_move);
+HANDLER(files_copy);
+HANDLER(files_remove);
+HANDLER(files_chmod);
+HANDLER(files_chown);
+HANDLER(files_symlink);
+HANDLER(files_xattr_get);
+HANDLER(files_xattr_put);
+HANDLER(files_xattr_delete);
 /* keys.c */
 HANDLER(key_make);
 HANDLER(key_list);
 HANDLER(key_end);
 HANDLER(quota_get);
 HANDLER(quota_put);
+
+/* files_watch.c: those that nobody reads any more */
+void watchers_drain(struct native *native);
+void watchers_close(struct native *native);
 
 /* ---- routes.c ---- */
 

@@ -162,6 +162,14 @@ void print_process(struct out *out, const char *key, const struct proc_view *vie
     out_time(out, "started_at", view->started_ms);
     out_time(out, "ended_at", view->ended_ms);
     out_number(out, "cpu_ms", view->cpu_ns / 1000000);
+    if (view->has_terminal) {
+        out_object(out, "terminal");
+        out_number(out, "rows", view->rows);
+        out_number(out, "columns", view->columns);
+        out_object_end(out);
+    } else {
+        out_null(out, "terminal");
+    }
     for (size_t i = 0; i < 2; i++) {
         out_object(out, streams[i]);
         out_number(out, "from", view->out_from[i]);
@@ -210,6 +218,7 @@ void print_event(struct out *out, const struct engine_event *event)
     out_text(out, "sandbox", event->sandbox);
     out_text(out, "process", event->process);
     out_text(out, "reason", event->reason);
+    out_text(out, "key", event->key);
     out_object_end(out);
     out_raw(out, "\n", 1);
 }

@@ -46,7 +46,7 @@ static void answer_process(struct job *job, struct proc *proc)
 
 HANDLER(process_get)
 {
-    struct job *job = job_begin(request, ENGINE_READ);
+    struct job *job = job_begin_for(request, ENGINE_LOOK);
 
     (void)data;
     if (job != NULL && job_query(job, no_query))
@@ -83,7 +83,7 @@ static void answer_list(void *arg, struct procs *procs, const struct error *err)
 HANDLER(process_list)
 {
     struct native *native = data;
-    struct job *job = job_begin(request, ENGINE_READ);
+    struct job *job = job_begin_for(request, ENGINE_LOOK);
 
     if (job != NULL && job_query(job, no_query))
         engine_procs(native->options.engine, &job->caller, http_param(request, "id"), false, false,
@@ -177,7 +177,7 @@ static void wait_found(struct job *job, struct proc *proc)
 HANDLER(process_wait)
 {
     static const char *const known[] = {"timeout_ms", NULL};
-    struct job *job = job_begin(request, ENGINE_READ);
+    struct job *job = job_begin_for(request, ENGINE_LOOK);
     struct error err;
 
     (void)data;
@@ -204,7 +204,7 @@ static void signal_found(struct job *job, struct proc *proc)
 
 HANDLER(process_signal)
 {
-    struct job *job = job_begin(request, ENGINE_WRITE);
+    struct job *job = job_begin_for(request, ENGINE_EXEC);
     struct error err;
     const void *text;
     size_t size;
@@ -219,8 +219,10 @@ HANDLER(process_signal)
         return;
     }
     job->number = (uint64_t)number;
-    if (job_once(job, true))
-        process_find(job, signal_found);
+    if (!job_once(job, true))
+        return;
+    http_body_done(request);
+    process_find(job, signal_found);
 }
 
 static void answer_killed(struct job *job, struct proc *proc)
@@ -248,7 +250,7 @@ static void delete_found(struct job *job, struct proc *proc)
 
 HANDLER(process_delete)
 {
-    struct job *job = job_begin(request, ENGINE_WRITE);
+    struct job *job = job_begin_for(request, ENGINE_EXEC);
 
     (void)data;
     if (job != NULL && job_query(job, no_query))
@@ -368,7 +370,7 @@ static void stdin_found(struct job *job, struct proc *proc)
 HANDLER(process_stdin)
 {
     static const char *const known[] = {"close", NULL};
-    struct job *job = job_begin(request, ENGINE_WRITE);
+    struct job *job = job_begin_for(request, ENGINE_EXEC);
     bool closes = false;
     struct error err;
 

@@ -5,10 +5,12 @@
 #include "front/native/text.h"
 
 #include <jansson.h>
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
+#define EXACT_MAX 9007199254740992.0 /* up to here each whole number is a double */
 #define VALUES_MAX 20000 /* a parsed value takes about 100 bytes, whatever it took in the body */
 #define DEPTH_MAX 16
 #define SHOWN_MAX 64
@@ -113,11 +115,17 @@ static int take_text(const struct reader *reader, const struct place *place,
 static int take_count(const struct reader *reader, const struct place *place,
                       const struct read_field *field, const json_t *value, uint64_t *into)
 {
-    if (!json_is_integer(value) || json_integer_value(value) < 0 ||
-        (uint64_t)json_integer_value(value) < field->low ||
-        (uint64_t)json_integer_value(value) > field->high)
+    json_int_t whole = json_integer_value(value);
+
+    /* 80.0 is as whole as 80 (JSON Schema says so, too), and some languages write it so. */
+    if (json_is_real(value) && fabs(json_real_value(value)) <= EXACT_MAX &&
+        (double)(json_int_t)json_real_value(value) == json_real_value(value))
+        whole = (json_int_t)json_real_value(value);
+    else if (!json_is_integer(value))
+        whole = -1;
+    if (whole < 0 || (uint64_t)whole < field->low || (uint64_t)whole > field->high)
         return refuse_range(reader, place, "a whole number from", field->low, field->high, "");
-    *into = (uint64_t)json_integer_value(value);
+    *into = (uint64_t)whole;
     return 0;
 }
 

@@ -6,14 +6,17 @@
 #include <string.h>
 
 #define SANDBOX "/v1/sandboxes/{id}"
+#define FILES SANDBOX "/files"
 #define PROCESS SANDBOX "/processes/{pid}"
 
 static const struct native_route rows[] = {
     {{"GET", "/healthz", host_health, 0}, true},
     {{"GET", "/readyz", host_ready, 0}, true},
+    {{"GET", "/metrics", metrics_page, 0}, false},
     {{"GET", "/v1/version", host_version, 0}, true},
     {{"GET", "/v1/openapi.yaml", host_openapi, 0}, true},
     {{"GET", "/v1/roots", host_roots, 0}, false},
+    {{"GET", "/v1/capacity", capacity_get, 0}, false},
     {{"POST", "/v1/sandboxes", sandbox_create, 0}, false},
     {{"GET", "/v1/sandboxes", sandbox_list, 0}, false},
     {{"GET", SANDBOX, sandbox_get, 0}, false},
@@ -21,6 +24,7 @@ static const struct native_route rows[] = {
     {{"DELETE", SANDBOX, sandbox_delete, 0}, false},
     {{"POST", SANDBOX "/start", sandbox_start, 0}, false},
     {{"POST", SANDBOX "/stop", sandbox_stop, 0}, false},
+    {{"GET", SANDBOX "/usage", usage_get, 0}, false},
     {{"POST", SANDBOX "/exec", run_exec, 0}, false},
     {{"POST", SANDBOX "/processes", run_start, 0}, false},
     {{"GET", SANDBOX "/processes", process_list, 0}, false},
@@ -29,8 +33,33 @@ static const struct native_route rows[] = {
     {{"GET", PROCESS "/wait", process_wait, 0}, false},
     {{"GET", PROCESS "/output", process_output, 0}, false},
     {{"GET", PROCESS "/follow", process_follow, 0}, false},
+    {{"GET", PROCESS "/terminal", process_terminal, 0}, false},
     {{"POST", PROCESS "/stdin", process_stdin, HTTP_STREAM_BODY}, false},
     {{"POST", PROCESS "/signal", process_signal, 0}, false},
+    {{"POST", SANDBOX "/tokens", token_make, 0}, false},
+    {{"DELETE", SANDBOX "/tokens", tokens_end, 0}, false},
+    {{"POST", SANDBOX "/urls", token_sign, 0}, false},
+    {{"GET", FILES, files_get, 0}, false},
+    {{"PUT", FILES, files_put, HTTP_STREAM_BODY}, false},
+    {{"POST", FILES, files_post, HTTP_STREAM_BODY}, false},
+    {{"GET", FILES "/stat", files_stat, 0}, false},
+    {{"POST", FILES "/stat", files_stat_many, 0}, false},
+    {{"GET", FILES "/list", files_list, 0}, false},
+    {{"POST", FILES "/mkdir", files_mkdir, 0}, false},
+    {{"POST", FILES "/move", files_move, 0}, false},
+    {{"POST", FILES "/copy", files_copy, 0}, false},
+    {{"POST", FILES "/remove", files_remove, 0}, false},
+    {{"POST", FILES "/chmod", files_chmod, 0}, false},
+    {{"POST", FILES "/chown", files_chown, 0}, false},
+    {{"POST", FILES "/symlink", files_symlink, 0}, false},
+    {{"GET", FILES "/xattr", files_xattr_get, 0}, false},
+    {{"PUT", FILES "/xattr", files_xattr_put, 0}, false},
+    {{"DELETE", FILES "/xattr", files_xattr_delete, 0}, false},
+    {{"POST", FILES "/find", files_find, 0}, false},
+    {{"POST", FILES "/grep", files_grep, 0}, false},
+    {{"GET", FILES "/watch", files_watch, 0}, false},
+    {{"GET", SANDBOX "/tar", files_tar_get, 0}, false},
+    {{"PUT", SANDBOX "/tar", files_tar_put, HTTP_STREAM_BODY}, false},
     {{"GET", "/v1/events", events_stream, 0}, false},
     {{"POST", "/v1/keys", key_make, 0}, false},
     {{"GET", "/v1/keys", key_list, 0}, false},
@@ -87,9 +116,13 @@ int native_new(const struct native_options *options, struct native **out, struct
     native->options = *options;
     native->options.hosts = NULL;
     native->routes = calloc(ROWS, sizeof(*native->routes));
+    native->metrics.routes = calloc(ROWS + 1, sizeof(*native->metrics.routes));
+    native->metrics.started_ms = job_wall_ms();
+    native->routes_count = ROWS;
     native->once = once_table_new();
     native->hosts = copy_hosts(options->hosts);
-    if (native->routes == NULL || native->once == NULL || native->hosts == NULL) {
+    if (native->routes == NULL || native->metrics.routes == NULL || native->once == NULL ||
+        native->hosts == NULL) {
         native_free(native);
         return error_set(err, "no_memory", 0, "there is no memory for the native API");
     }
@@ -107,11 +140,18 @@ void native_fill(struct native *native, struct http_options *http)
     http->limits.backlog_bytes = NATIVE_BACKLOG;
     http->admit = admit_request;
     http->refuse = admit_refuse;
+    http->over = account_over;
+}
+
+void native_count(struct native *native, struct http_server *server)
+{
+    native->server = server;
 }
 
 void native_drain(struct native *native)
 {
     native->is_draining = true;
+    watchers_drain(native);
     while (native->waiting != NULL) {
         struct job *job = native->waiting;
         void (*drain)(struct job * job) = job->drain;
@@ -125,10 +165,14 @@ void native_free(struct native *native)
 {
     if (native == NULL)
         return;
+    watchers_close(native);
     streams_close(native);
+    callers_close(native);
     once_table_free(native->once);
     out_free(&native->out);
+    out_free(&native->account_out);
     free(native->hosts);
     free(native->routes);
+    free(native->metrics.routes);
     free(native);
 }

@@ -191,6 +191,8 @@ static void answer_exec(struct run *run, struct proc *proc)
     int status;
 
     proc_look(proc, &view);
+    job_step(job, "command", view.started_ms * 1000000, view.ended_ms * 1000000);
+    job->is_first = strcmp(view.id, "1") == 0;
     choose_range(run, &view);
     if (run->to[0] - run->from[0] + run->to[1] - run->from[1] > AT_ONCE) {
         pull_begin(&run->pull, job, proc, "application/json", print_step);
@@ -378,7 +380,7 @@ static void has_procs(void *arg, struct procs *procs, const struct error *err)
 static void begin(struct http_request *request, struct native *native, bool is_exec)
 {
     static const char *const no_query[] = {NULL};
-    struct job *job = job_begin(request, ENGINE_WRITE);
+    struct job *job = job_begin_for(request, ENGINE_EXEC);
     struct run *run;
     struct error err;
     const void *text;
@@ -399,6 +401,7 @@ static void begin(struct http_request *request, struct native *native, bool is_e
     }
     if (!job_once(job, true))
         return;
+    http_body_done(request);
     if (is_exec)
         http_on_gone(request, client_gone, run);
     engine_procs(native->options.engine, &job->caller, http_param(request, "id"), true,

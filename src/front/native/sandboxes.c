@@ -2,6 +2,7 @@
 #include "front/native/body.h"
 #include "front/native/parts.h"
 
+#include "base/clock.h"
 #include "base/parse.h"
 #include "base/sha256.h"
 
@@ -50,6 +51,13 @@ static void created(void *arg, const struct sandbox_view *view, bool is_new,
         return;
     }
     add_revision(job, view);
+    if (is_new && view->boxed_ns > view->begun_ns) {
+        uint64_t boxed_ns = job_wall_ns(view->boxed_ns);
+
+        job_step(job, "keeper", job_wall_ns(view->begun_ns), boxed_ns);
+        job_step(job, "commit", boxed_ns, job_wall_ns(clock_monotonic_ns()));
+    }
+    (void)snprintf(job->sandbox, sizeof(job->sandbox), "%s", view->id);
     (void)snprintf(location, sizeof(location), "/v1/sandboxes/%s", view->id);
     print_sandbox(job_out(job), NULL, view, &is_new);
     job_answer_made(job, is_new ? 201 : 200, location);
@@ -189,14 +197,16 @@ HANDLER(sandbox_create)
         job_problem(job, &err);
         return;
     }
-    if (job_once(job, true) && name_after_key(job, body))
-        engine_create(native->options.engine, &job->caller, &body->spec, created, job);
+    if (!job_once(job, true) || !name_after_key(job, body))
+        return;
+    http_body_done(request);
+    engine_create(native->options.engine, &job->caller, &body->spec, created, job);
 }
 
 HANDLER(sandbox_get)
 {
     struct native *native = data;
-    struct job *job = job_begin(request, ENGINE_READ);
+    struct job *job = job_begin_for(request, ENGINE_LOOK);
     struct sandbox_view view;
     struct error err;
 
@@ -250,6 +260,7 @@ HANDLER(sandbox_patch)
     } else {
         /* The change is copied by the engine before it returns. */
         body.change.if_revision = revision;
+        http_body_done(request);
         engine_change_sandbox(native->options.engine, &job->caller, http_param(request, "id"),
                               &body.change, answer_sandbox, job);
     }
@@ -277,7 +288,7 @@ HANDLER(sandbox_delete)
 /* For a request that says all by its path: nothing but {} may be in it. */
 static struct job *begin_plain(struct http_request *request)
 {
-    struct job *job = job_begin(request, ENGINE_WRITE);
+    struct job *job = job_begin_for(request, ENGINE_LIFE);
     struct error err;
     const void *text;
     size_t size;
@@ -289,7 +300,10 @@ static struct job *begin_plain(struct http_request *request)
         job_problem(job, &err);
         return NULL;
     }
-    return job_once(job, true) ? job : NULL;
+    if (!job_once(job, true))
+        return NULL;
+    http_body_done(request);
+    return job;
 }
 
 HANDLER(sandbox_start)

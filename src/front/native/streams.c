@@ -9,6 +9,7 @@
 
 #define TICK_MS 1000
 #define TURN_BYTES (512U << 10)
+#define MOST_MS (24ULL * 3600 * 1000) /* that a client may ask for */
 
 static uint64_t now_ms(void)
 {
@@ -17,13 +18,28 @@ static uint64_t now_ms(void)
 
 /* ---- the timer and the idler: made when they are needed first ---- */
 
+static uint64_t next_tick(const struct native *native, uint64_t now)
+{
+    uint64_t wait = TICK_MS;
+
+    for (const struct stream *stream = native->streams; stream != NULL; stream = stream->next)
+        if (stream->end_ms != 0 && stream->end_ms < now + wait)
+            wait = stream->end_ms > now ? stream->end_ms - now : 0;
+    return wait;
+}
+
 static void tick(uv_timer_t *timer)
 {
     static const char line[] = "{\"type\":\"keepalive\"}\n";
     struct native *native = timer->data;
     uint64_t now = now_ms();
 
-    for (struct stream *stream = native->streams; stream != NULL; stream = stream->next) {
+    for (struct stream *stream = native->streams, *next; stream != NULL; stream = next) {
+        next = stream->next;
+        if (stream->end_ms != 0 && now >= stream->end_ms) {
+            stream->end(stream);
+            continue;
+        }
         /* One who does not read has enough to read. */
         if (!stream->has_keepalive || stream->is_full ||
             now - stream->written_ms < NATIVE_KEEPALIVE_MS)
@@ -33,6 +49,8 @@ static void tick(uv_timer_t *timer)
     }
     if (native->streams == NULL)
         (void)uv_timer_stop(timer);
+    else
+        (void)uv_timer_start(timer, tick, next_tick(native, now), TICK_MS);
 }
 
 /* Each that wants it has one turn. `more` may end any stream, so the list is begun again after each. */
@@ -137,21 +155,48 @@ void stream_remove(struct stream *stream)
         stream->next->previous = stream->previous;
 }
 
-bool stream_send(struct stream *stream)
+int stream_query(const struct job *job, uint64_t *for_ms, struct error *err)
+{
+    *for_ms = 0;
+    return job_query_count(job, "for_ms", 1, MOST_MS, for_ms, err);
+}
+
+void stream_end_after(struct stream *stream, uint64_t for_ms, void (*end)(struct stream *stream))
 {
     struct native *native = stream->job->native;
-    struct out *out = &native->out;
+    uint64_t now = now_ms();
 
-    if (out->used > 0) {
-        stream->written_ms = now_ms();
-        stream->turn_bytes += out->used;
-        stream->is_full = http_write(stream->job->request, out->data, out->used) > NATIVE_BACKLOG;
-        out_sent(out);
-    }
+    if (for_ms == 0)
+        return;
+    stream->end_ms = now + for_ms;
+    stream->end = end;
+    if (native->timer != NULL)
+        (void)uv_timer_start(native->timer, tick, next_tick(native, now), TICK_MS);
+}
+
+bool stream_sent(struct stream *stream, size_t size, size_t waiting)
+{
+    struct native *native = stream->job->native;
+
+    stream->written_ms = now_ms();
+    stream->turn_bytes += size;
+    stream->is_full = waiting > NATIVE_BACKLOG;
     if (stream->is_full || stream->turn_bytes < TURN_BYTES || native->idle == NULL)
         return !stream->is_full;
     stream->turn_bytes = 0;
     stream->wants_turn = true;
     (void)uv_idle_start(native->idle, turn);
     return false;
+}
+
+bool stream_send(struct stream *stream)
+{
+    struct out *out = &stream->job->native->out;
+    size_t size = out->used, waiting;
+
+    if (size == 0)
+        return !stream->is_full;
+    waiting = http_write(stream->job->request, out->data, size);
+    out_sent(out);
+    return stream_sent(stream, size, waiting);
 }

@@ -1,0 +1,805 @@
+/* Files: a call, from the one who asks to the tool and back: see files.h.
+ *
+ * The tool's pipes are shared with the box's init, so whoever took that over can make them block, empty
+ * them or fill them between any two calls of ours. Hence nothing is read from or written to them: bytes
+ * move by splice(2) with SPLICE_F_NONBLOCK between theirs and pipes that nobody else has. */
+#include "engine/files_parts.h"
+
+#include "base/fd.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/uio.h>
+#include <unistd.h>
+
+#define USER_MAX 256
+#define BUFFER_BYTES (2 * TOOL_FRAME_MAX)
+#define PIPE_BYTES (1 << 20)    /* what Linux lets anybody have, until he has 64 of them */
+#define TURN_BYTES (512U << 10) /* moved at once: others want their turn */
+#define TURN_FRAMES 256         /* the same, where little stands in each */
+#define REST_MAX (1U << 20)     /* of input that waits in memory; then it is held back */
+#define TIDY_MS 10000
+#define HEAD_BYTES sizeof(struct tool_head)
+
+/* One of the tool's pipes, as long as we have it. */
+struct watch {
+    uv_poll_t poll; /* first */
+    struct files *files;
+    int fd;
+    bool is_set;
+};
+
+struct files {
+    struct engine *engine; /* NULL: it has ended before us */
+    struct files *next, *previous;
+    char sandbox[KEEPER_ID_LENGTH + 4];
+    enum files_verb verb;
+    const char **argv;
+    char *user;
+    bool is_grep;
+    uint64_t timeout_ms;
+    struct files_calls calls;
+    void *arg;
+
+    struct tool *tool;
+    struct watch *output, *input;
+    bool is_asking, is_closed; /* the queue of the sandbox has a verb of ours */
+    bool has_started, has_ended, is_at_end, wants_news, is_over, is_put_off;
+    struct error failure; /* why nothing, or nothing more, comes; "" as long as nobody knows */
+
+    int ours[2];   /* bytes that came and are not taken */
+    int frames[2]; /* what stands around them, on its way into `buffer` */
+    bool has_begun, is_sized;
+    unsigned turn;       /* items that were taken since others had their turn */
+    uint64_t bytes_left; /* that stand bare, behind a frame */
+    size_t start, used;  /* of `buffer` */
+
+    int feed[2]; /* what goes */
+    size_t in_feed;
+    char *rest; /* what `feed` had no room for */
+    size_t rest_at, rest_used, rest_room;
+    bool is_broken, is_finished, wants_room;
+    struct alarm patience; /* with a tool that tidies up */
+
+    char buffer[BUFFER_BYTES];
+};
+
+static void pump(struct files *files);
+
+/* ---- watching ---- */
+
+static void watch_closed(uv_handle_t *handle)
+{
+    free(handle);
+}
+
+static void watch_close(struct watch **watch)
+{
+    if (*watch == NULL)
+        return;
+    uv_close((uv_handle_t *)&(*watch)->poll, watch_closed);
+    fd_close(&(*watch)->fd);
+    *watch = NULL;
+}
+
+static struct watch *watch_new(struct files *files, int fd)
+{
+    struct watch *watch = engine_alloc(sizeof(*watch));
+
+    watch->files = files;
+    watch->fd = fd;
+    if (uv_poll_init(files->engine->options.loop, &watch->poll, fd) == 0)
+        return watch;
+    fd_close(&fd);
+    free(watch);
+    return NULL;
+}
+
+static void watch_stop(struct watch *watch)
+{
+    if (watch->is_set)
+        (void)uv_poll_stop(&watch->poll);
+    watch->is_set = false;
+}
+
+static void tell_news(struct files *files)
+{
+    if (!files->wants_news || files->is_closed)
+        return;
+    files->wants_news = false;
+    files->calls.news(files->arg);
+}
+
+static void output_ready(uv_poll_t *poll, int status, int events)
+{
+    struct watch *watch = (struct watch *)poll;
+
+    (void)status;
+    (void)events;
+    watch_stop(watch);
+    tell_news(watch->files);
+}
+
+static void input_ready(uv_poll_t *poll, int status, int events)
+{
+    (void)status;
+    (void)events;
+    pump(((struct watch *)poll)->files);
+}
+
+static void watch_set(struct watch *watch, int events, uv_poll_cb ready)
+{
+    if (!watch->is_set && uv_poll_start(&watch->poll, events, ready) == 0)
+        watch->is_set = true;
+}
+
+/* ---- its life ---- */
+
+static void close_fds(struct files *files)
+{
+    watch_close(&files->output);
+    watch_close(&files->input);
+    for (int i = 0; i < 2; i++) {
+        fd_close(&files->ours[i]);
+        fd_close(&files->frames[i]);
+        fd_close(&files->feed[i]);
+    }
+}
+
+/* The engine knows it no more. */
+static void unlist(struct files *files)
+{
+    struct engine *engine = files->engine;
+    struct sandbox *sandbox;
+
+    if (engine == NULL)
+        return;
+    sandbox = map_get(&engine->ids, files->sandbox);
+    clock_clear(engine->clock, &files->patience);
+    if (files->tool != NULL)
+        tool_cancel(files->tool);
+    files->tool = NULL;
+    *(files->previous != NULL ? &files->previous->next : &engine->files) = files->next;
+    if (files->next != NULL)
+        files->next->previous = files->previous;
+    files->engine = NULL;
+    if (sandbox != NULL)
+        quiet_left(sandbox);
+}
+
+static void files_free(struct files *files)
+{
+    unlist(files);
+    close_fds(files);
+    free(files->argv);
+    free(files->user);
+    free(files->rest);
+    free(files);
+}
+
+void files_end_all(struct engine *engine)
+{
+    struct files *files;
+
+    while ((files = engine->files) != NULL) {
+        unlist(files);
+        close_fds(files);
+        files->is_put_off = false;
+        (void)error_set(&files->failure, "draining", 0, "the engine ends; ask again in a moment");
+        if (files->is_closed && !files->is_asking)
+            files_free(files);
+    }
+}
+
+static void put_off_done(void *arg)
+{
+    struct files *files = arg;
+
+    files->is_put_off = false;
+    if (!files->is_closed)
+        tell_news(files);
+    else if (!files->is_asking && files->tool == NULL)
+        files_free(files);
+}
+
+/* News that comes from within a call is told later. */
+static void put_off(struct files *files)
+{
+    if (files->is_put_off)
+        return;
+    files->is_put_off = true;
+    engine_later(files->engine, put_off_done, files);
+}
+
+static void no_patience(void *arg)
+{
+    files_free(arg);
+}
+
+/* Whoever reads input removes what is not whole when that ends early; killed, it could not. */
+void files_close(struct files *files)
+{
+    if (files == NULL)
+        return;
+    files->is_closed = true;
+    if (files->engine == NULL) {
+        if (!files->is_asking)
+            files_free(files);
+        return;
+    }
+    watch_close(&files->input);
+    if (files->tool != NULL && files->has_started && files_rows[files->verb].takes_input) {
+        clock_set(files->engine->clock, &files->patience,
+                  clock_monotonic_ns() + TIDY_MS * 1000000ULL, no_patience, files);
+        return;
+    }
+    if (files->tool != NULL)
+        tool_cancel(files->tool);
+    files->tool = NULL;
+    if (!files->is_asking && !files->is_put_off)
+        files_free(files);
+}
+
+static void fail(struct files *files, const struct error *err)
+{
+    if (files->failure.code[0] == '\0')
+        files->failure = *err;
+}
+
+/* Whatever the tool says from now on is not looked at. */
+static void fail_tool(struct files *files, const char *what)
+{
+    struct error err;
+
+    (void)error_set(&err, "sandbox_failed", 0,
+                    "the tool in sandbox %s %s; look at what else runs there, and ask again",
+                    files->sandbox, what);
+    fail(files, &err);
+    if (files->tool != NULL)
+        tool_cancel(files->tool);
+    files->tool = NULL;
+}
+
+/* ---- the tool ---- */
+
+static int open_pipe(int pipe[2], bool is_large)
+{
+    if (pipe[0] >= 0)
+        return 0;
+    if (pipe2(pipe, O_CLOEXEC | O_NONBLOCK) != 0) {
+        pipe[0] = pipe[1] = -1;
+        return -1;
+    }
+    if (is_large)
+        (void)fcntl(pipe[1], F_SETPIPE_SZ, PIPE_BYTES);
+    return 0;
+}
+
+static void tool_started(void *arg, int input, int output)
+{
+    struct files *files = arg;
+    bool is_large = files_rows[files->verb].has_bytes;
+
+    files->has_started = true;
+    if (is_large)
+        (void)fcntl(output, F_SETPIPE_SZ, PIPE_BYTES);
+    if (input >= 0 && files->verb != FILES_WATCH)
+        (void)fcntl(input, F_SETPIPE_SZ, PIPE_BYTES);
+    files->output = watch_new(files, output);
+    if (input >= 0)
+        files->input = watch_new(files, input);
+    if (files->output == NULL || (input >= 0 && files->input == NULL) ||
+        open_pipe(files->frames, false) != 0 || (is_large && open_pipe(files->ours, true) != 0)) {
+        fail_tool(files, "has no pipe that can be used");
+        tell_news(files);
+        return;
+    }
+    if (files->wants_news)
+        watch_set(files->output, UV_READABLE, output_ready);
+    pump(files);
+}
+
+static void tool_ended(void *arg, bool failed, const struct error *err)
+{
+    struct files *files = arg;
+    struct error why;
+
+    (void)failed;
+    files->tool = NULL;
+    files->has_ended = true;
+    if (err != NULL) {
+        why = *err;
+        if (strcmp(err->code, "tool_killed") == 0)
+            (void)error_set(&why, "sandbox_failed", 0,
+                            "the tool was killed in sandbox %s; has it memory and processes left?",
+                            files->sandbox);
+        files->failure = why;
+    }
+    if (!files->is_closed)
+        tell_news(files);
+    else if (!files->is_put_off)
+        files_free(files);
+}
+
+static void begin(struct files *files, struct procs *procs, struct error *err)
+{
+    static const struct tool_calls calls = {.started = tool_started, .ended = tool_ended};
+    struct tool_spec spec = {
+        .argv = files->argv,
+        .user = files->user,
+        .takes_input = files_rows[files->verb].takes_input,
+        .is_grep = files->is_grep,
+        .timeout_ms = files->timeout_ms,
+    };
+
+    files->tool = procs_tool(procs, &spec, &calls, files, err);
+}
+
+static void asked(void *arg, struct procs *procs, const struct error *err)
+{
+    struct files *files = arg;
+    struct error why;
+
+    files->is_asking = false;
+    if (files->engine == NULL && !files->is_closed)
+        return; /* it ended while this waited */
+    if (files->is_closed) {
+        files_free(files);
+        return;
+    }
+    if (err != NULL) {
+        fail(files, err);
+    } else {
+        begin(files, procs, &why);
+        if (files->tool == NULL)
+            fail(files, &why);
+    }
+    if (files->failure.code[0] != '\0')
+        put_off(files);
+}
+
+static int check(struct engine *engine, const struct engine_caller *caller, const char *id,
+                 const struct files_spec *spec, struct sandbox **sandbox, struct error *err)
+{
+    bool looks = files_rows[spec->verb].only_looks;
+
+    if (engine_accepts(engine, err) != 0)
+        return -1;
+    *sandbox = sandbox_find(engine, caller, id, err);
+    if (*sandbox == NULL)
+        return -1;
+    if (spec->user != NULL && (*spec->user == '\0' || strlen(spec->user) > USER_MAX))
+        return error_set(err, "bad_request", 0, "user: a name or a number of 1 to %d bytes",
+                         USER_MAX);
+    return engine_caller_may(caller, (*sandbox)->id, looks ? ENGINE_FILES_READ : ENGINE_FILES_WRITE,
+                             err);
+}
+
+struct files *engine_files(struct engine *engine, const struct engine_caller *caller,
+                           const char *id, const struct files_spec *spec,
+                           const struct files_calls *calls, void *arg, struct error *err)
+{
+    struct sandbox *sandbox;
+    struct files *files;
+    const char **argv;
+
+    if (check(engine, caller, id, spec, &sandbox, err) != 0 ||
+        files_argv(spec, caller->path, &argv, err) != 0)
+        return NULL;
+    files = malloc(sizeof(*files));
+    if (files == NULL) {
+        free(argv);
+        (void)error_set(err, "no_memory", 0, "there is no memory for this call now; ask again");
+        return NULL;
+    }
+    memset(files, 0, offsetof(struct files, buffer));
+    files->engine = engine;
+    memcpy(files->sandbox, sandbox->id, sizeof(files->sandbox));
+    files->verb = spec->verb;
+    files->argv = argv;
+    files->user = spec->user != NULL ? strdup(spec->user) : NULL;
+    files->is_grep = spec->verb == FILES_GREP ||
+                     (spec->verb == FILES_FIND && spec->pattern != NULL);
+    files->timeout_ms = spec->timeout_ms;
+    files->calls = *calls;
+    files->arg = arg;
+    files->ours[0] = files->ours[1] = files->frames[0] = files->frames[1] = -1;
+    files->feed[0] = files->feed[1] = -1;
+    files->wants_news = true;
+    files->is_asking = true;
+    files->next = engine->files;
+    if (files->next != NULL)
+        files->next->previous = files;
+    engine->files = files;
+    quiet_procs(sandbox, asked, files);
+    return files;
+}
+
+/* ---- what comes ---- */
+
+/* From their pipe into one of ours: -1 and errno, 0 at its end. */
+static ssize_t move_in(struct files *files, int pipe, size_t most)
+{
+    ssize_t n;
+
+    do
+        n = splice(files->output->fd, NULL, pipe, NULL, most, SPLICE_F_NONBLOCK);
+    while (n < 0 && errno == EINTR);
+    return n;
+}
+
+/* Of what the next frame is not known, its head is. */
+static size_t frame_wants(const struct files *files)
+{
+    size_t there = files->used - files->start;
+    struct tool_head head;
+
+    if (there < HEAD_BYTES)
+        return HEAD_BYTES - there;
+    memcpy(&head, files->buffer + files->start, HEAD_BYTES);
+    return HEAD_BYTES + head.size - there;
+}
+
+static ssize_t fill(struct files *files)
+{
+    size_t want = frame_wants(files);
+    ssize_t n;
+
+    if (files->start > 0) {
+        memmove(files->buffer, files->buffer + files->start, files->used - files->start);
+        files->used -= files->start;
+        files->start = 0;
+    }
+    if (!files_rows[files->verb].has_bytes)
+        want = BUFFER_BYTES - files->used;
+    n = move_in(files, files->frames[1], want);
+    if (n <= 0)
+        return n;
+    if (fd_read_full(files->frames[0], files->buffer + files->used, (size_t)n) != n) {
+        errno = EIO;
+        return -1;
+    }
+    files->used += (size_t)n;
+    return n;
+}
+
+/* 1: there is one; 0: it is not whole; -1: it is none. */
+static int take_frame(struct files *files, struct files_item *item)
+{
+    size_t there = files->used - files->start;
+    struct tool_head head;
+
+    if (there < HEAD_BYTES)
+        return 0;
+    memcpy(&head, files->buffer + files->start, HEAD_BYTES);
+    if (head.size > files_payload_max(files->verb, head.type) ||
+        files_payload_max(files->verb, head.type) == 0)
+        return -1;
+    if (head.type == TOOL_DATA) {
+        /* One that holds nothing would be read for ever, and counted against nothing. */
+        if (!files->has_begun || files->is_sized || head.size == 0)
+            return -1;
+        files->start += HEAD_BYTES;
+        files->bytes_left = head.size;
+        return 0;
+    }
+    if (there < HEAD_BYTES + head.size)
+        return 0;
+    if (files_parse(head.type, files->buffer + files->start + HEAD_BYTES, head.size, item) != 0)
+        return -1;
+    files->start += HEAD_BYTES + head.size;
+    if (item->kind != FILES_BEGIN)
+        return 1;
+    if (files->has_begun)
+        return -1;
+    files->has_begun = true;
+    files->is_sized = item->begin.size != UINT64_MAX;
+    files->bytes_left = files->is_sized ? item->begin.size : 0;
+    return 1;
+}
+
+/* Whether more bytes follow in a frame that has begun, or begins just here: many small ones go out at
+ * once. */
+static bool has_more_bytes(struct files *files, struct files_item *item)
+{
+    struct tool_head head;
+
+    while (files->bytes_left == 0 && !files->is_sized) {
+        if (files->used - files->start < HEAD_BYTES && fill(files) <= 0)
+            return false;
+        if (files->used - files->start < HEAD_BYTES)
+            continue;
+        memcpy(&head, files->buffer + files->start, HEAD_BYTES);
+        if (head.type != TOOL_DATA || take_frame(files, item) != 0)
+            return false;
+    }
+    return files->bytes_left > 0;
+}
+
+/* As much as there is now and ours takes: the taker has emptied it. */
+static ssize_t take_bytes(struct files *files, struct files_item *item)
+{
+    size_t moved = 0;
+    ssize_t n = 0;
+
+    for (unsigned i = 0; i < TURN_FRAMES && moved < TURN_BYTES && has_more_bytes(files, item);
+         i++) {
+        size_t most = TURN_BYTES - moved;
+
+        n = move_in(files, files->ours[1],
+                    files->bytes_left < most ? (size_t)files->bytes_left : most);
+        if (n <= 0)
+            break;
+        moved += (size_t)n;
+        files->bytes_left -= (size_t)n;
+    }
+    if (moved == 0)
+        return n;
+    memset(item, 0, sizeof(*item));
+    item->kind = FILES_BYTES;
+    item->bytes.pipe = files->ours[0];
+    item->bytes.size = moved;
+    return (ssize_t)moved;
+}
+
+static bool end_failed(struct files *files, struct files_item *item)
+{
+    if (files->failure.code[0] == '\0')
+        fail_tool(files, "ended before it had said all");
+    memset(item, 0, sizeof(*item));
+    item->kind = FILES_END;
+    item->error = files->failure;
+    files->is_over = true;
+    return true;
+}
+
+/* Nothing is there now: wait for more, or for the reason that nothing comes. */
+static bool wait_for_news(struct files *files)
+{
+    files->turn = 0;
+    files->wants_news = true;
+    if (files->output != NULL && !files->is_at_end)
+        watch_set(files->output, UV_READABLE, output_ready);
+    return false;
+}
+
+/* 1: an item, 0: nothing now, -1: nothing any more. */
+static int next_of_tool(struct files *files, struct files_item *item)
+{
+    ssize_t n;
+
+    for (;;) {
+        if (files->bytes_left > 0) {
+            n = take_bytes(files, item);
+            if (n > 0)
+                return 1;
+        } else {
+            int status = take_frame(files, item);
+
+            if (status > 0)
+                return 1;
+            if (status < 0) {
+                fail_tool(files, "said what no tool of ours says");
+                return -1;
+            }
+            if (files->bytes_left > 0)
+                continue;
+            n = fill(files);
+            if (n > 0)
+                continue;
+        }
+        if (n == 0)
+            files->is_at_end = true;
+        /* What it said is in its pipe when it has ended: nothing more follows. */
+        if (n == 0 || errno == EAGAIN)
+            return files->has_ended ? -1 : 0;
+        fail_tool(files, "has a pipe that cannot be read");
+        return -1;
+    }
+}
+
+/* Whoever takes over a box can say more than anybody takes, for as long as he likes: after so many items
+ * there is nothing, and news of more once others had their turn. */
+static bool is_turn_over(struct files *files)
+{
+    if (files->turn++ < TURN_FRAMES)
+        return false;
+    files->turn = 0;
+    files->wants_news = true;
+    put_off(files);
+    return true;
+}
+
+bool files_next(struct files *files, struct files_item *item)
+{
+    int status;
+
+    files->wants_news = false;
+    if (files->is_over || files->engine == NULL || is_turn_over(files))
+        return false;
+    if (files->output == NULL) {
+        if (files->failure.code[0] != '\0' || files->has_ended)
+            return end_failed(files, item);
+        return wait_for_news(files);
+    }
+    /* What failed while it runs ends it; what was said before it ended comes first. */
+    if (files->failure.code[0] != '\0' && !files->has_ended)
+        return end_failed(files, item);
+    status = next_of_tool(files, item);
+    if (status == 0)
+        return wait_for_news(files);
+    if (status < 0)
+        return end_failed(files, item);
+    files->is_over = item->kind == FILES_END;
+    return true;
+}
+
+/* ---- what goes ---- */
+
+static void input_break(struct files *files)
+{
+    files->is_broken = true;
+    files->rest_at = files->rest_used = files->in_feed = 0;
+    watch_close(&files->input);
+}
+
+static bool has_rest(const struct files *files)
+{
+    return files->rest_at < files->rest_used || files->in_feed > 0;
+}
+
+/* 1: some went on; 0: nothing now; -1: nobody reads it. */
+static int move_out(struct files *files, size_t *moved)
+{
+    ssize_t n = 0;
+
+    if (files->rest_at < files->rest_used) {
+        n = write(files->feed[1], files->rest + files->rest_at, files->rest_used - files->rest_at);
+        if (n > 0) {
+            files->rest_at += (size_t)n;
+            files->in_feed += (size_t)n;
+        }
+        if (files->rest_at == files->rest_used)
+            files->rest_at = files->rest_used = 0;
+    }
+    if (files->in_feed == 0)
+        return 0;
+    do
+        n = splice(files->feed[0], NULL, files->input->fd, NULL, files->in_feed, SPLICE_F_NONBLOCK);
+    while (n < 0 && errno == EINTR);
+    if (n <= 0)
+        return n < 0 && errno == EAGAIN ? 0 : -1;
+    files->in_feed -= (size_t)n;
+    *moved += (size_t)n;
+    return 1;
+}
+
+/* Moves what waits; false while some of it does. */
+static bool flush(struct files *files)
+{
+    size_t moved = 0;
+    int status = 1;
+
+    if (files->is_broken || !files->has_started || files->input == NULL)
+        return files->is_broken || !has_rest(files);
+    while (status > 0 && has_rest(files) && moved < TURN_BYTES)
+        status = move_out(files, &moved);
+    if (status < 0) {
+        input_break(files);
+        return true;
+    }
+    if (has_rest(files)) {
+        watch_set(files->input, UV_WRITABLE, input_ready);
+        return false;
+    }
+    watch_stop(files->input);
+    if (files->is_finished)
+        watch_close(&files->input);
+    return true;
+}
+
+static void pump(struct files *files)
+{
+    if (!flush(files) || !files->wants_room || files->is_closed)
+        return;
+    files->wants_room = false;
+    files->calls.room(files->arg);
+}
+
+static int keep(struct files *files, const char *data, size_t size)
+{
+    if (files->rest_used + size > files->rest_room) {
+        size_t room = (files->rest_used + size) * 2;
+        char *rest = realloc(files->rest, room);
+
+        if (rest == NULL)
+            return -1;
+        files->rest = rest;
+        files->rest_room = room;
+    }
+    memcpy(files->rest + files->rest_used, data, size);
+    files->rest_used += size;
+    return 0;
+}
+
+/* What is small, or comes while something waits, is kept; else it goes into the pipe as it is. */
+static bool put(struct files *files, uint32_t type, const void *data, size_t size)
+{
+    struct tool_head head = {.type = type, .size = (uint32_t)size};
+    struct iovec parts[2] = {{&head, sizeof(head)}, {(void *)data, size}};
+    ssize_t n = 0;
+
+    if (files->is_broken || files->is_finished || files->engine == NULL)
+        return true;
+    if (open_pipe(files->feed, true) != 0) {
+        fail_tool(files, "has no pipe that can be used");
+        put_off(files);
+        return true;
+    }
+    if (files->rest_at == files->rest_used) {
+        n = writev(files->feed[1], parts, 2);
+        n = n < 0 ? 0 : n;
+        files->in_feed += (size_t)n;
+    }
+    for (int i = 0; i < 2; i++) {
+        size_t done = (size_t)n < parts[i].iov_len ? (size_t)n : parts[i].iov_len;
+
+        n -= (ssize_t)done;
+        if (keep(files, (const char *)parts[i].iov_base + done, parts[i].iov_len - done) != 0) {
+            fail_tool(files, "could not be given all: there is no memory");
+            put_off(files);
+            return true;
+        }
+    }
+    files->is_finished = type == TOOL_FINISH;
+    if (flush(files) || files->rest_used - files->rest_at < REST_MAX / 4)
+        return files->is_broken || !files->wants_room;
+    files->wants_room = true;
+    return false;
+}
+
+bool files_put_data(struct files *files, const void *data, size_t size)
+{
+    const char *at = data;
+    bool may_go_on = true;
+
+    while (size > 0) {
+        size_t part = size < TOOL_DATA_MAX ? size : TOOL_DATA_MAX;
+
+        may_go_on = put(files, TOOL_DATA, at, part);
+        at += part;
+        size -= part;
+    }
+    return may_go_on;
+}
+
+bool files_put_target(struct files *files, const struct files_target *target)
+{
+    char frame[sizeof(struct tool_file) + TOOL_PATH_MAX];
+    size_t size = strnlen(target->path, TOOL_PATH_MAX - 1) + 1;
+    struct tool_file file = {
+        .mode = target->mode == FILES_NOT_SAID ? UINT32_MAX : (uint32_t)target->mode,
+        .uid = target->uid == FILES_NOT_SAID ? UINT32_MAX : (uint32_t)target->uid,
+        .gid = target->gid == FILES_NOT_SAID ? UINT32_MAX : (uint32_t)target->gid,
+        .flags = target->flags,
+        .offset = target->offset,
+        .size = target->size,
+    };
+
+    memcpy(frame, &file, sizeof(file));
+    memcpy(frame + sizeof(file), target->path, size - 1);
+    frame[sizeof(file) + size - 1] = '\0';
+    return put(files, TOOL_FILE, frame, sizeof(file) + size);
+}
+
+bool files_put_commit(struct files *files)
+{
+    return put(files, TOOL_COMMIT, "", 0);
+}
+
+bool files_put_finish(struct files *files)
+{
+    return put(files, TOOL_FINISH, "", 0);
+}

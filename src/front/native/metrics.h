@@ -1,0 +1,35 @@
+/* What is counted of requests, and the page that says all that is counted, in Prometheus' text format.
+ *
+ * Counting is an addition in memory; all else is done when somebody looks. What a client can choose is no
+ * label: routes, statuses and at most METRICS_TENANTS tenants are. */
+#pragma once
+
+#include "base/histogram.h"
+#include "http/http.h"
+
+#define METRICS_STATUSES 20
+#define METRICS_TENANTS 100
+
+struct metrics_route {
+    struct {
+        unsigned status;
+        uint64_t count;
+    } of[METRICS_STATUSES]; /* the last is for the rest, if there are so many */
+};
+
+struct metrics {
+    struct metrics_route *routes; /* by row, and one more for what fits none */
+    struct histogram create, exec, first;
+    struct {
+        char name[64];
+        uint64_t requests;
+    } tenants[METRICS_TENANTS];
+    size_t tenants_count, tenant_last;
+    uint64_t other_requests; /* of the tenants beyond */
+    uint64_t started_ms;
+};
+
+struct native;
+struct job;
+void metrics_over(struct native *native, const struct http_request *request, const struct job *job,
+                  unsigned status, uint64_t took_ns);

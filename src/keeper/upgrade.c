@@ -1,0 +1,398 @@
+/* Upgrade in place: see upgrade.h. */
+#include "keeper/upgrade.h"
+
+#include "base/clock.h"
+#include "base/fd.h"
+#include "base/hand.h"
+#include "base/log.h"
+#include "box/sys.h"
+#include "keeper/build.h"
+#include "keeper/handover.h"
+#include "keeper/keeper.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#define VARIABLE "COVE_HANDOVER" /* "PID:FD" */
+#define ASK_NS 10000000000ULL    /* to answer takes milliseconds */
+#define END_NS 30000000000ULL
+#define ARGUMENTS_MAX 64
+
+/* ---- the end of an attempt ---- */
+
+static void go_on(struct keeper *keeper)
+{
+    keeper->upgrade.stage = UPGRADE_NONE;
+    keeper->engine.restart_ns = 0;
+    notify_say(&keeper->notify, "READY=1");
+}
+
+static void refuse(struct keeper *keeper, const char *why)
+{
+    keeper_say("upgrade_refused",
+               "%s: %s, and all goes on as before; mend that, then send SIGHUP again",
+               keeper->program, why);
+    go_on(keeper);
+}
+
+bool upgrade_is_ending(const struct keeper *keeper)
+{
+    return keeper->upgrade.stage == UPGRADE_ENDING;
+}
+
+/* ---- asking whether it can ---- */
+
+/* Whoever is asked, with all that it has started. Both: it may not have a group of its own yet. Only as long
+ * as it has not been waited for. */
+static void ask_kill(const struct upgrade *upgrade)
+{
+    (void)kill(-upgrade->pid, SIGKILL);
+    (void)kill(upgrade->pid, SIGKILL);
+}
+
+static _Noreturn void ask_run(const struct keeper *keeper, int sealed)
+{
+    char *arguments[ARGUMENTS_MAX + 3], value[32], option[] = "--can-take";
+    size_t count = 0;
+    sigset_t none;
+
+    (void)sigemptyset(&none);
+    (void)sigprocmask(SIG_SETMASK, &none, NULL);
+    (void)prctl(PR_SET_PDEATHSIG, SIGKILL);
+    (void)setpgid(0, 0);
+    for (; count < ARGUMENTS_MAX && keeper->arguments[count] != NULL; count++)
+        arguments[count] = keeper->arguments[count];
+    (void)snprintf(value, sizeof(value), "%d:%d", HANDOVER_FORMAT, sealed);
+    arguments[count++] = option;
+    arguments[count++] = value;
+    arguments[count] = NULL;
+    (void)fcntl(sealed, F_SETFD, 0); /* this one fd, and none of those that it names */
+    (void)execv(keeper->program, arguments);
+    keeper_say("upgrade_refused", "cannot start %s: %s", keeper->program,
+               strerror(errno)); // NOLINT
+    _exit(126);
+}
+
+/* What lives on, in a sealed memfd; `hand` is the caller's to free. */
+static int write_all(struct keeper *keeper, struct hand *hand, struct error *err)
+{
+    hand_begin(hand, HANDOVER_FORMAT);
+    handover_all(hand, keeper);
+    return hand_end(hand, err) < 0 ? -1 : hand_seal(hand, err);
+}
+
+static void answered(struct source *source, uint32_t events);
+
+static void ask(struct keeper *keeper)
+{
+    struct upgrade *upgrade = &keeper->upgrade;
+    _cleanup_close_ int sealed = -1;
+    struct error err;
+    struct hand hand;
+
+    upgrade->is_asked_again = false;
+    if (stat(keeper->program, &upgrade->program) < 0) {
+        refuse(keeper, "it is not there");
+        return;
+    }
+    sealed = write_all(keeper, &hand, &err);
+    hand_free(&hand);
+    if (sealed < 0) {
+        refuse(keeper, err.text);
+        return;
+    }
+    upgrade->pid = fork();
+    if (upgrade->pid == 0)
+        ask_run(keeper, sealed);
+    if (upgrade->pid > 0)
+        (void)setpgid(upgrade->pid, upgrade->pid); /* whoever comes first */
+    upgrade->pidfd = upgrade->pid < 0 ? -1 : (int)syscall(SYS_pidfd_open, upgrade->pid, 0);
+    if (upgrade->pidfd >= 0 && loop_add(&keeper->loop, &upgrade->answered, upgrade->pidfd, EPOLLIN,
+                                        answered, keeper, &err) == 0) {
+        upgrade->deadline_ns = clock_monotonic_ns() + ASK_NS;
+        return;
+    }
+    if (upgrade->pid > 0) {
+        ask_kill(upgrade);
+        (void)waitpid(upgrade->pid, NULL, 0);
+    }
+    fd_close(&upgrade->pidfd);
+    upgrade->pid = 0;
+    refuse(keeper, "it cannot be started now");
+}
+
+void upgrade_begin(struct keeper *keeper)
+{
+    struct upgrade *upgrade = &keeper->upgrade;
+    char state[64];
+
+    if (keeper->is_stopping || upgrade->stage == UPGRADE_ENDING)
+        return; /* whatever was changed is read by the next program */
+    if (upgrade->stage == UPGRADE_ASKING) {
+        upgrade->is_asked_again = true;
+        ask_kill(upgrade);
+        return;
+    }
+    (void)snprintf(state, sizeof(state), "RELOADING=1\nMONOTONIC_USEC=%llu",
+                   (unsigned long long)clock_monotonic_ns() / 1000);
+    notify_say(&keeper->notify, state);
+    upgrade->stage = UPGRADE_ASKING;
+    ask(keeper);
+}
+
+static void answered(struct source *source, uint32_t events)
+{
+    struct keeper *keeper = source->owner;
+    struct upgrade *upgrade = &keeper->upgrade;
+    int status = 0;
+
+    (void)events;
+    if (waitpid(upgrade->pid, &status, WNOHANG) == 0)
+        return;
+    (void)kill(-upgrade->pid, SIGKILL); /* what it has left behind */
+    loop_remove(&keeper->loop, source);
+    fd_close(&upgrade->pidfd);
+    upgrade->pid = 0;
+    if (upgrade->is_asked_again) {
+        ask(keeper);
+        return;
+    }
+    if (!WIFEXITED(status) || WEXITSTATUS(status) != 0) {
+        refuse(keeper, WIFEXITED(status) ? "it says that it cannot take over"
+                                         : "it has not said in time that it can take over");
+        return;
+    }
+    upgrade->stage = UPGRADE_ENDING;
+    upgrade->deadline_ns = clock_monotonic_ns() + END_NS;
+    engine_signal(keeper, SIGTERM);
+}
+
+/* ---- becoming it ---- */
+
+static int environment_say(int fd)
+{
+    char value[32];
+
+    (void)snprintf(value, sizeof(value), "%d:%d", (int)getpid(), fd);
+    return setenv(VARIABLE, value, 1); // NOLINT(concurrency-mt-unsafe): there is one thread
+}
+
+/* The one that was asked, or its answer means nothing. */
+static bool is_same_program(const struct keeper *keeper)
+{
+    const struct stat *was = &keeper->upgrade.program;
+    struct stat st;
+
+    return stat(keeper->program, &st) == 0 && st.st_dev == was->st_dev &&
+           st.st_ino == was->st_ino && st.st_size == was->st_size &&
+           st.st_mtim.tv_sec == was->st_mtim.tv_sec && st.st_mtim.tv_nsec == was->st_mtim.tv_nsec;
+}
+
+/* Returns only where it fails. */
+static void become(struct keeper *keeper)
+{
+    _cleanup_close_ int sealed = -1;
+    struct error err = {0};
+    struct hand hand;
+
+    if (!is_same_program(keeper)) {
+        refuse(keeper, "it was replaced meanwhile");
+        return;
+    }
+    /* What serves nobody is not worth the hand-over. */
+    (void)slots_shed(&keeper->slots);
+    sealed = write_all(keeper, &hand, &err);
+    if (sealed >= 0 && environment_say(sealed) == 0) {
+        hand_keep(&hand, sealed, true);
+        (void)execv(keeper->program, keeper->arguments);
+        (void)error_set(&err, "upgrade_refused", errno, "it cannot be executed");
+        hand_keep(&hand, sealed, false);
+    }
+    (void)unsetenv(VARIABLE); // NOLINT(concurrency-mt-unsafe)
+    hand_free(&hand);
+    refuse(keeper, err.text);
+}
+
+uint64_t upgrade_tick(struct keeper *keeper, uint64_t now_ns)
+{
+    struct upgrade *upgrade = &keeper->upgrade;
+
+    if (upgrade->stage == UPGRADE_NONE || keeper->is_stopping || keeper->has_ended)
+        return 0;
+    if (upgrade->stage == UPGRADE_ENDING && keeper->engine.pid == 0) {
+        become(keeper);
+        return 0;
+    }
+    if (now_ns < upgrade->deadline_ns)
+        return upgrade->deadline_ns;
+    upgrade->deadline_ns = now_ns + END_NS;
+    if (upgrade->stage == UPGRADE_ASKING) {
+        ask_kill(upgrade);
+    } else {
+        keeper_say("engine_slow", "the engine does not end by itself and is killed");
+        engine_signal(keeper, SIGKILL);
+    }
+    return upgrade->deadline_ns;
+}
+
+void upgrade_close(struct keeper *keeper)
+{
+    struct upgrade *upgrade = &keeper->upgrade;
+
+    if (upgrade->pid > 0) {
+        ask_kill(upgrade);
+        (void)waitpid(upgrade->pid, NULL, 0);
+    }
+    upgrade->pid = 0;
+    fd_close(&upgrade->pidfd);
+}
+
+/* ---- the new program's side ---- */
+
+int upgrade_find(void)
+{
+    const char *text = getenv(VARIABLE); // NOLINT(concurrency-mt-unsafe)
+    int pid = 0, fd = -1;
+
+    /* Once it is for us it is no start any more, whatever it names. */
+    // NOLINTNEXTLINE(cert-err34-c): a number that is too large is none of ours either
+    if (text == NULL || sscanf(text, "%d:%d", &pid, &fd) < 1 || pid != (int)getpid())
+        fd = -1;
+    else if (fd < 0)
+        fd = 0;
+    (void)unsetenv(VARIABLE); // NOLINT(concurrency-mt-unsafe)
+    return fd;
+}
+
+/* With `is_trial` the form is all that is looked at. */
+static int read_all(struct keeper *keeper, int handover, bool is_trial, struct error *err)
+{
+    const void *data;
+    struct hand hand;
+    size_t size;
+    int sound;
+
+    if (hand_open(handover, &data, &size, err) < 0)
+        return -1;
+    hand_read(&hand, data, size, HANDOVER_FORMAT);
+    hand.is_trial = is_trial;
+    handover_all(&hand, keeper);
+    sound = hand_end(&hand, err);
+    hand_free(&hand);
+    (void)munmap((void *)(uintptr_t)data, size);
+    return sound;
+}
+
+static int configure_now(struct keeper *keeper, struct error *err)
+{
+    struct places found;
+
+    if (places_find(&found, &keeper->options, err) < 0)
+        return -1;
+    memcpy(keeper->places.config_path, found.config_path, sizeof(found.config_path));
+    if (found.config_path[0] == '\0')
+        fd_close(&keeper->engine.config);
+    if (engine_config(keeper, err) < 0 ||
+        config_read(keeper->engine.config, keeper->places.config_path, &keeper->config,
+                    &keeper->options, err) < 0)
+        return -1;
+    log_use_json(keeper->options.log_json);
+    names_configure_again(keeper);
+    if (engine_headers(keeper, err) < 0)
+        keeper_say(err->code, "%s", err->text);
+    return 0;
+}
+
+/* Read before it was agreed to take over; who changes it at this very moment is told, and has what was
+ * there before. Where even that is nothing for this program, it settles for no less than it does unasked,
+ * and the engine sees for itself. */
+static void configure(struct keeper *keeper)
+{
+    _cleanup_close_ int before = fcntl(keeper->engine.config, F_DUPFD_CLOEXEC, 3);
+    struct error err, why;
+
+    if (configure_now(keeper, &err) == 0) {
+        keeper_note("config_read", "a new engine gets it; listen, socket, data and insecure_http "
+                                   "hold from the next start of cove serve on");
+        return;
+    }
+    fd_close(&keeper->engine.config);
+    keeper->engine.config = fd_take(&before);
+    if (config_read(keeper->engine.config, "cove.conf", &keeper->config, &keeper->options, &why) <
+        0)
+        (void)config_read(-1, "", &keeper->config, &keeper->options, &why);
+    log_use_json(keeper->options.log_json);
+    keeper_say(err.code, "%s; what was read before holds on", err.text);
+}
+
+static int watch_all(struct keeper *keeper, struct error *err)
+{
+    if (names_serve(keeper, keeper->listeners.keeper, err) < 0 || names_resume(keeper, err) < 0)
+        return -1;
+    disks_resume(keeper);
+    boxes_resume(keeper);
+    return 0;
+}
+
+int upgrade_resume(struct keeper *keeper, int handover, struct error *err)
+{
+    if (read_all(keeper, handover, false, err) < 0)
+        return -1;
+    (void)close(handover);
+    keeper->names.directory = keeper->places.data;
+    configure(keeper);
+    boxes_find_level(keeper);
+    if (engine_find(keeper, err) < 0 || watch_all(keeper, err) < 0)
+        return -1;
+    keeper_note("upgraded", "boxes live on: %zu", keeper->boxes.count);
+    return 0;
+}
+
+/* An engine of another build would be ended at its first word. Its bytes say what it is: a program is
+ * not run as root to be asked. */
+static int engine_check(const struct keeper *keeper, struct error *err)
+{
+    static const char build[] = KEEPER_BUILD;
+    const struct engine_child *engine = &keeper->engine;
+    struct stat st;
+    void *at = MAP_FAILED;
+    bool is_ours = keeper->options.engine != NULL; /* a test's own */
+
+    if (!is_ours && fstat(engine->program, &st) == 0 && st.st_size > 0)
+        at = mmap(NULL, (size_t)st.st_size, PROT_READ, MAP_PRIVATE, engine->program, 0);
+    if (at != MAP_FAILED) {
+        is_ours = memmem(at, (size_t)st.st_size, build, sizeof(build)) != NULL;
+        (void)munmap(at, (size_t)st.st_size);
+    }
+    return is_ours ? 0
+                   : error_set(err, "other_build", 0,
+                               "%s is of another build than cove-keeper: install both",
+                               engine->program_path);
+}
+
+int upgrade_can_take(struct keeper *keeper, struct error *err)
+{
+    const struct options *options = &keeper->options;
+
+    if (options->can_take != HANDOVER_FORMAT)
+        return error_set(err, "other_format", 0,
+                         "this program takes over format %d and not %u: end cove serve, and start "
+                         "it again",
+                         HANDOVER_FORMAT, options->can_take);
+    if (read_all(keeper, options->can_take_fd, true, err) < 0 ||
+        places_find(&keeper->places, options, err) < 0 || engine_config(keeper, err) < 0 ||
+        config_read(keeper->engine.config, keeper->places.config_path, &keeper->config,
+                    &keeper->options, err) < 0 ||
+        engine_headers(keeper, err) < 0 || names_can_configure_again(keeper, err) < 0)
+        return -1;
+    return engine_find(keeper, err) < 0 ? -1 : engine_check(keeper, err);
+}

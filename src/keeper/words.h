@@ -1,0 +1,23 @@
+/* The options of `cove serve`, once: the keeper reads them (options.c), the command line explains them
+ * (cmd/serve.c). W(name, enumerator, argument, what holds without it, what it does); NULL: none. */
+#pragma once
+
+#define OPTIONS_LISTEN_DEFAULT "127.0.0.1:7070"
+
+#define KEEPER_WORDS(W)                                                                          \
+    W("listen", LISTEN, "HOST:PORT", OPTIONS_LISTEN_DEFAULT, "address of the API, or none")      \
+    W("socket", SOCKET, "PATH",                                                                  \
+      "/run/cove/cove.sock; cove/cove.sock in XDG_RUNTIME_DIR for who is not root",              \
+      "unix socket of the API")                                                                  \
+    W("data", DATA, "DIR", "/var/lib/cove; cove in XDG_DATA_HOME", "where sandboxes are kept")   \
+    W("config", CONFIG, "FILE", "/etc/cove/cove.conf; cove/cove.conf in XDG_CONFIG_HOME",        \
+      "configuration")                                                                           \
+    W("log-format", LOG_FORMAT, "FORMAT", "text", "of the log: text, or json, an object a line") \
+    W("insecure-http", INSECURE, NULL, NULL,                                                     \
+      "allow an address that other machines reach, without TLS")                                 \
+    W("allow-level", LEVEL, "full|no-fresh-proc", "full",                                        \
+      "what to settle for where this host forbids a /proc of a box's own")                       \
+    W("private", PRIVATE, NULL, NULL, "this user's own engine, which ends when nobody needs it") \
+    W("delegated", DELEGATED, NULL, NULL,                                                        \
+      "the cgroup this runs in is its own (Delegate=yes in a systemd unit)")                     \
+    W("help", HELP, NULL, NULL, "print this")

@@ -1,0 +1,373 @@
+"""What the tester is told beyond openapi.yaml: things that are there, so that its requests get further than
+404, and what to spare, so that it does not lock itself out.
+
+Loaded by schemathesis, of COVE_API_PORT and COVE_API_KEY. It must never make a wrong request right: only
+what stands for an id, a path or a time that is right already is replaced."""
+import atexit
+import base64
+import collections
+import http.client
+import io
+import json
+import os
+import re
+import tarfile
+import threading
+import zlib
+
+import schemathesis
+from schemathesis.core.parameters import ParameterLocation
+from schemathesis.generation.meta import TestPhase
+
+PORT = int(os.environ["COVE_API_PORT"])
+KEY = os.environ["COVE_API_KEY"]
+SPEC = {"disk_kind": "ephemeral", "resources": {"memory_bytes": 128 << 20, "disk_bytes": 32 << 20}}
+FILE = b"a line\nanother\n"
+KEPT = 8  # sandboxes that the tester made; the oldest goes
+NDJSON = "application/x-ndjson"
+SANDBOX = "/v1/sandboxes/{id}"
+local = threading.local()
+
+
+class Failed(Exception):
+    pass
+
+
+def ask(method, path, body=None):
+    """A request of our own; its status, and what its JSON says."""
+    if not hasattr(local, "connection"):
+        local.connection = http.client.HTTPConnection("127.0.0.1", PORT, timeout=60)
+    headers = {"Authorization": f"Bearer {KEY}"}
+    if body is not None and not isinstance(body, bytes):
+        headers["Content-Type"] = "application/json"
+        body = json.dumps(body)
+    try:
+        local.connection.request(method, path, body, headers)
+        answer = local.connection.getresponse()
+        said = answer.read()
+    except (OSError, http.client.HTTPException):
+        local.connection.close()
+        raise
+    is_json = answer.headers.get("Content-Type") == "application/json"
+    return answer.status, json.loads(said) if is_json else None
+
+
+def made(path, body):
+    status, said = ask("POST", path, body)
+    if status != 201:
+        raise Failed(f"POST {path}: {status} {said}")
+    return said["id"]
+
+
+class Things:
+    """What a request may be about. What has ended meanwhile is made again."""
+
+    def __init__(self):
+        self.sandboxes = {}
+        self.process = None
+        self.made = collections.deque()
+
+    def sandbox(self, use):
+        """`use`: "work" runs until the end, "life" may be stopped and deleted by any request."""
+        known = self.sandboxes.get(use)
+        if known is not None:
+            status, said = ask("GET", f"/v1/sandboxes/{known}")
+            if status == 200 and (use == "life" or said["state"] == "running"):
+                return known
+        self.sandboxes[use] = made("/v1/sandboxes", SPEC)
+        return self.sandboxes[use]
+
+    def running(self):
+        sandbox = self.sandbox("work")
+        if self.process is not None:
+            path = f"/v1/sandboxes/{sandbox}/processes/{self.process}"
+            status, said = ask("GET", path)
+            if status == 200 and said["state"] == "running":
+                return sandbox, self.process
+        self.process = made(f"/v1/sandboxes/{sandbox}/processes",
+                            {"command": "echo begun; cat", "open_stdin": True})
+        return sandbox, self.process
+
+    def file(self, name):
+        """With something in it, and a line that is found."""
+        sandbox = self.sandbox("work")
+        ask("PUT", f"/v1/sandboxes/{sandbox}/files?path=/tmp/{name}", FILE)
+        return f"/tmp/{name}"
+
+    def mend(self):
+        """Requests may have filled the disk, or made what they like of /tmp: then another one is there to
+        work in."""
+        for _ in range(2):
+            path = f"/v1/sandboxes/{self.sandbox('work')}/files"
+            if all(ask("PUT", f"{path}?path=/tmp/file-{i}", FILE)[0] == 200 for i in range(5)):
+                return
+            ask("DELETE", f"/v1/sandboxes/{self.sandboxes.pop('work')}")
+        raise Failed("a new sandbox takes no files")
+
+    def attribute(self, query):
+        """One that the file of this query has."""
+        if "path" in query:
+            sandbox = self.sandbox("work")
+            ask("PUT", f"/v1/sandboxes/{sandbox}/files/xattr?path={query['path']}&name=user.origin",
+                b"here")
+        return "user.origin"
+
+    def remember(self, sandbox):
+        self.made.append(sandbox)
+        while len(self.made) > KEPT:
+            ask("DELETE", f"/v1/sandboxes/{self.made.popleft()}")
+
+
+things = Things()
+own_key = None
+
+
+def key_of_ours():
+    """The id of the key that all requests are made with."""
+    global own_key
+    if own_key is None:
+        _, said = ask("GET", "/v1/keys")
+        own_key = [key["id"] for key in said["keys"] if "operator" in key["scopes"]]
+    return own_key
+
+
+def part(case):
+    """Of 100, the same for the same request."""
+    text = repr((case.method, case.path, case.path_parameters, case.query, case.body))
+    return zlib.crc32(text.encode("utf-8", "replace")) % 100
+
+
+def is_real(name):
+    return re.fullmatch("[a-z][a-z0-9]{19}", str(name)) is not None
+
+
+# ---- the document ----
+
+@schemathesis.hook
+def before_load_schema(context, raw_schema):
+    """Over TCP nobody comes in without a key: that it is not needed is of the unix socket."""
+    raw_schema["security"] = [one for one in raw_schema["security"] if one]
+    for item in raw_schema["paths"].values():
+        for operation in item.values():
+            if isinstance(operation, dict) and "responses" in operation:
+                check_lines(operation["responses"].get("200", {}))
+
+
+def check_lines(answer):
+    """What the document says of NDJSON is said of each line."""
+    lines = answer.get("content", {}).get(NDJSON)
+    if lines is not None:
+        lines["schema"] = {"type": "array", "items": lines["schema"]}
+
+
+@schemathesis.deserializer(NDJSON)
+def read_lines(context, response):
+    return [json.loads(line) for line in response.text.split("\n") if line]
+
+
+# ---- ids ----
+
+def follows_link(case):
+    """It is about something that an answer before has named, which then is the point of it."""
+    return case.meta is not None and case.meta.phase.name == TestPhase.STATEFUL
+
+
+def put_sandbox(case, chance):
+    """A real one in place of one that cannot be, and one that runs in place of one that need not."""
+    is_life = case.path in (SANDBOX, f"{SANDBOX}/start", f"{SANDBOX}/stop") and case.method != "GET"
+    if is_real(case.path_parameters["id"]) and (is_life or follows_link(case)):
+        if is_life and case.path_parameters["id"] == things.sandboxes.get("work"):
+            case.path_parameters["id"] = things.sandbox("life")
+    elif chance < 85:
+        if "pid" in case.path_parameters:
+            case.path_parameters["id"], case.path_parameters["pid"] = things.running()
+        else:
+            case.path_parameters["id"] = things.sandbox("life" if is_life else "work")
+
+
+def put_key(case, chance):
+    if case.path_parameters["id"] in key_of_ours() or chance < 70:
+        case.path_parameters["id"] = made("/v1/keys", {"label": "to be ended", "scopes": ["read"]})
+
+
+def put_tenant(case):
+    """A quota of our own tenant would end the run."""
+    if case.path_parameters["name"] == "default":
+        case.path_parameters["name"] = "another"
+
+
+# ---- what streams, and what waits ----
+
+def is_whole(value):
+    return re.fullmatch("[0-9]+", str(value)) is not None
+
+
+SOON = {  # route: parameter, and the most that is legal
+    "/v1/events": ("for_ms", 86400000),
+    f"{SANDBOX}/processes/{{pid}}/follow": ("for_ms", 86400000),
+    f"{SANDBOX}/files/watch": ("for_ms", 86400000),
+    f"{SANDBOX}/processes/{{pid}}/wait": ("timeout_ms", 315576000000),
+}
+
+
+def make_short(case):
+    name, most = SOON[case.path]
+    value = case.query.get(name)
+    if value is None or (is_whole(value) and 30 < int(value) <= most):
+        case.query[name] = 30
+
+
+# ---- what a schema cannot say: pairs of query parameters, opaque texts, the time of day ----
+
+def only_one(query, *names):
+    """Of those that exclude each other the last stays."""
+    there = [name for name in names if name in query]
+    for name in there[:-1]:
+        del query[name]
+
+
+def mend_query(case):
+    query = case.query
+    if case.path.endswith("/output"):
+        only_one(query, "tail", "offset")
+    if case.path.endswith("/files") and case.method == "PUT":
+        if "offset" in query:
+            query.pop("append", None)
+            query.pop("new", None)
+    # Only an answer before can say a right one.
+    if "cursor" in query and not case.path.endswith("/watch"):
+        del query["cursor"]
+
+
+def mend_body(case, chance):
+    """A deadline is not in the past; and in many cases what it names is there."""
+    body = case.body
+    lifecycle = body.get("lifecycle")
+    if isinstance(lifecycle, dict) and lifecycle.get("deadline") is not None:
+        lifecycle["deadline"] = "2999-01-31T12:00:00Z"
+    if case.path.endswith("/exec"):
+        value = body.get("timeout_ms")
+        if value is None or (isinstance(value, (int, float)) and not 0 < value < 1000):
+            body["timeout_ms"] = 1000
+    if chance < 60 and case.path.endswith(("/sandboxes", "/exec", "/processes")):
+        for name in ("root", "mounts", "user", "cwd"):
+            body.pop(name, None)
+        if isinstance(body.get("command"), str):
+            body["command"] = "echo out; echo err >&2"
+        if isinstance(body.get("argv"), list):
+            body["argv"] = ["echo", "out"]
+        # What is smaller than a program needs is right, and starts none.
+        body.pop("limits", None)
+
+
+# ---- files ----
+
+FILES = (f"{SANDBOX}/files", f"{SANDBOX}/tar")
+NEEDS_PATH = {"GET", "PUT", "DELETE"}
+OF_DIRECTORIES = ("/list", "/find", "/grep", "/watch", "/tar")
+
+
+def is_path(value):
+    return isinstance(value, str) and value != ""
+
+
+def there(case, chance):
+    return "/tmp" if case.path.endswith(OF_DIRECTORIES) else things.file(f"file-{chance % 5}")
+
+
+def put_query_path(case, chance):
+    """One that is there, in most cases; and one at all, where one is needed."""
+    query = case.query
+    if case.path.endswith("/tar") and case.method == "GET":
+        if chance < 75:
+            query["path"] = ["/tmp"]
+        return
+    if case.method not in NEEDS_PATH and "path" not in query and "path_base64" not in query:
+        return
+    only_one(query, "path_base64", "path")
+    if "path_base64" in query:
+        query["path_base64"] = base64.b64encode(there(case, chance).encode()).decode()
+    elif "path" not in query or chance < 75:
+        query["path"] = there(case, chance)
+    if chance < 60:
+        query.pop("user", None)
+    if case.path.endswith("/xattr") and "name" in query and chance < 60:
+        query["name"] = things.attribute(query)
+
+
+def put_body_paths(case, chance):
+    body = case.body
+    for name in ("path", "from", "to"):
+        target = f"/tmp/to-{chance}" if name == "to" else there(case, chance)
+        if is_path(body.get(name)) and chance < 75:
+            body[name] = target
+        if is_path(body.get(f"{name}_base64")):
+            body[f"{name}_base64"] = base64.b64encode(target.encode()).decode()
+    paths = body.get("paths")
+    if isinstance(paths, list) and paths and chance < 75:
+        paths[0] = there(case, chance)
+    if chance < 60:
+        body.pop("user", None)
+        if "owner" in body:
+            body["owner"] = "0:0"
+
+
+# ---- all of it, for what is right so far ----
+
+def is_right(case, location):
+    return case.meta is None or not case.meta.is_negative_at(location)
+
+
+@schemathesis.hook
+def before_call(context, case, kwargs):
+    chance = part(case)
+    if case.path.startswith(FILES) and chance < 10:
+        things.mend()
+    if case.path.startswith(SANDBOX) and "id" in (case.path_parameters or {}):
+        put_sandbox(case, chance)
+    elif case.path == "/v1/keys/{id}" and "id" in (case.path_parameters or {}):
+        put_key(case, chance)
+    elif "name" in (case.path_parameters or {}):
+        put_tenant(case)
+    if isinstance(case.query, dict):
+        if case.path in SOON:
+            make_short(case)
+        if is_right(case, ParameterLocation.QUERY):
+            mend_query(case)
+            if case.path.startswith(FILES):
+                put_query_path(case, chance)
+    if isinstance(case.body, dict) and is_right(case, ParameterLocation.BODY):
+        mend_body(case, chance)
+        if case.path.startswith(FILES):
+            put_body_paths(case, chance)
+
+
+# ---- bodies and answers that are no JSON ----
+
+@schemathesis.serializer("application/x-tar")
+def write_tar(context, value):
+    """A tar of one file: random bytes are none."""
+    whole = io.BytesIO()
+    with tarfile.open(fileobj=whole, mode="w") as tar:
+        entry = tarfile.TarInfo("from-a-tar")
+        entry.size = 5
+        tar.addfile(entry, io.BytesIO(b"bytes"))
+    return whole.getvalue()
+
+
+succeeded = set()
+
+
+@atexit.register
+def tell():
+    """Which operations were answered with success, for the test."""
+    with open(os.environ["COVE_API_SEEN"], "w", encoding="utf-8") as seen:
+        json.dump(sorted(succeeded), seen)
+
+
+@schemathesis.hook
+def after_call(context, case, response):
+    if response.status_code < 300:
+        succeeded.add(case.operation.definition.raw["operationId"])
+    if case.path == "/v1/sandboxes" and case.method == "POST" and response.status_code == 201:
+        things.remember(response.json()["id"])

@@ -1,0 +1,64 @@
+"""The API keeps what openapi.yaml says of it: a property-based tester sends every route of a live engine
+requests that the document allows and requests that it forbids, and checks each answer against it.
+
+Much of what it does is random; the seed is fixed, so that a run that was clean stays clean. COVE_SOAK=1: ten
+times as many, from another seed each time."""
+import json
+import os
+import pathlib
+import random
+import re
+import subprocess
+import sys
+
+import yaml
+
+HERE = pathlib.Path(__file__).resolve().parent
+sys.path[:0] = [str(HERE.parent / "box"), str(HERE.parent / "engine")]
+import harness  # noqa: E402
+import serving  # noqa: E402
+
+DOCUMENT = harness.ROOT / "src/front/native/openapi.yaml"
+PACKAGES = harness.BUILD / "python-api"
+CONFIG = """[boxes]
+pool = 2
+memory = 128M
+disk = 32M
+sandboxes = 500
+"""
+
+
+def run_tester(server, *options):
+    """Its whole output, and whether it found nothing."""
+    command = [sys.executable, "-m", "schemathesis.cli", "--config-file", HERE / "schemathesis.toml",
+               "run", DOCUMENT, "--url", f"http://127.0.0.1:{server.port}", "--no-color",
+               "--header", f"Authorization: Bearer {server.key}", *options]
+    environment = dict(os.environ, PYTHONPATH=str(PACKAGES), COVE_API_PORT=str(server.port),
+                       COVE_API_SEEN=str(server.directory / "seen"), COVE_API_KEY=server.key,
+                       SCHEMATHESIS_HOOKS=str(HERE / "hooks.py"), PYTHONDONTWRITEBYTECODE="1")
+    done = subprocess.run(command, env=environment, cwd=server.directory, text=True,
+                          stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+                          timeout=3600 * harness.PATIENCE, check=False)
+    return done.returncode, done.stdout
+
+
+def operations():
+    document = yaml.safe_load(DOCUMENT.read_text(encoding="utf-8"))
+    return {operation["operationId"] for item in document["paths"].values()
+            for method, operation in item.items() if method != "parameters"}
+
+
+def test_every_answer_is_as_the_document_says(tmp_path):
+    examples = 60 if harness.SOAK else 6
+    seed = random.randrange(1 << 32) if harness.SOAK else 1
+    with serving.Serve(tmp_path, config=CONFIG) as server:
+        engine = server.engine_pid()
+        status, said = run_tester(server, "--max-examples", str(examples), "--seed", str(seed))
+        assert status == 0, f"seed {seed}\n{said}"
+        assert server.engine_pid() == engine, server.said()
+        cases = re.search(r"(\d+) generated, (\d+) passed", said)
+        assert cases and cases[1] == cases[2] and int(cases[1]) > 2000, said
+        assert f"Tested: {len(operations())}\n" in said, said
+        # What is checked of a success only was checked of each; a terminal speaks WebSocket, not HTTP.
+        seen = set(json.loads((tmp_path / "seen").read_text(encoding="utf-8")))
+        assert operations() - seen == {"attachTerminal"}, said

@@ -1,0 +1,160 @@
+"""A client of the terminal route, frame by frame: nothing in it mends what a server does wrong."""
+import json
+import os
+import socket
+import struct
+import time
+import urllib.parse
+
+import harness
+
+TEXT, BINARY, CLOSE, PING, PONG = 1, 2, 8, 9, 10
+
+
+class Refused(Exception):
+    """The answer was no WebSocket."""
+
+    def __init__(self, status, body):
+        super().__init__(f"{status} {body!r}")
+        self.status = status
+        self.body = body
+
+    @property
+    def code(self):
+        return json.loads(self.body)["code"]
+
+
+class Watcher:
+    """Somebody who is attached to a terminal. What came is in `shown`, offsets are counted as a client
+    counts them that wants to go on later."""
+
+    def __init__(self, serve, sandbox, process, headers=(), port=None, **query):
+        self.socket = (socket.create_connection(("127.0.0.1", port)) if port else
+                       socket.socket(socket.AF_UNIX, socket.SOCK_STREAM))
+        self.socket.settimeout(60 * harness.PATIENCE)
+        if not port:
+            self.socket.connect(str(serve.socket))
+        path = f"/v1/sandboxes/{sandbox}/processes/{process}/terminal"
+        path += "?" + urllib.parse.urlencode(query) if query else ""
+        lines = [f"GET {path} HTTP/1.1", f"Host: {f'127.0.0.1:{port}' if port else 'localhost'}",
+                 "Upgrade: websocket", "Connection: Upgrade", "Sec-WebSocket-Version: 13",
+                 "Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==", *headers, "", ""]
+        self.socket.sendall("\r\n".join(lines).encode())
+        self.data = b""
+        self.shown = b""
+        self.said = []
+        self.offset = None
+        self.closed = None
+        head = self.until_bytes(b"\r\n\r\n")
+        status = int(head.split()[1])
+        if status != 101:
+            size = int(head.lower().split(b"content-length:")[1].split()[0])
+            self.need(size)
+            self.socket.close()
+            raise Refused(status, self.data[:size])
+
+    # ---- bytes ----
+
+    def more(self):
+        part = self.socket.recv(1 << 20)
+        if not part:
+            raise EOFError("the connection was cut")
+        self.data += part
+
+    def need(self, size):
+        while len(self.data) < size:
+            self.more()
+
+    def until_bytes(self, mark):
+        while mark not in self.data:
+            self.more()
+        head, self.data = self.data.split(mark, 1)
+        return head
+
+    def frame(self):
+        self.need(2)
+        size, start = self.data[1], 2
+        assert self.data[0] & 0xf0 == 0x80 and size < 128, self.data[:2]
+        if size > 125:
+            start = 4 if size == 126 else 10
+            self.need(start)
+            size = int.from_bytes(self.data[2:start], "big")
+        self.need(start + size)
+        opcode, data = self.data[0] & 15, self.data[start:start + size]
+        self.data = self.data[start + size:]
+        return opcode, data
+
+    def send(self, opcode, data):
+        size = len(data)
+        head = bytes([0x80 | opcode])
+        if size < 126:
+            head += bytes([0x80 | size])
+        elif size < 65536:
+            head += bytes([0x80 | 126]) + struct.pack(">H", size)
+        else:
+            head += bytes([0x80 | 127]) + struct.pack(">Q", size)
+        key = os.urandom(4)
+        mask = (key * (size // 4 + 1))[:size]
+        masked = (int.from_bytes(data, "big") ^ int.from_bytes(mask, "big")).to_bytes(size, "big")
+        self.socket.sendall(head + key + masked)
+
+    # ---- messages ----
+
+    def step(self):
+        opcode, data = self.frame()
+        if opcode == BINARY:
+            self.shown += data
+            if self.offset is not None:
+                self.offset += len(data)
+        elif opcode == TEXT:
+            message = json.loads(data)
+            self.said.append(message)
+            if message["type"] == "attached":
+                self.offset = message["from"]
+            elif message["type"] == "gap" and self.offset is not None:
+                self.offset = message["to"]
+        elif opcode == PING:
+            self.send(PONG, data)
+        elif opcode == CLOSE:
+            self.closed = int.from_bytes(data[:2], "big") if data else 1005
+        return opcode
+
+    def type(self, text):
+        self.send(BINARY, text.encode() if isinstance(text, str) else text)
+
+    def tell(self, **message):
+        self.send(TEXT, json.dumps(message).encode())
+
+    def until(self, holds, what):
+        deadline = time.monotonic() + 60 * harness.PATIENCE
+        while not holds():
+            assert time.monotonic() < deadline, f"no {what}: {self.shown[-2000:]!r} {self.said}"
+            assert self.closed is None, f"closed before {what}: {self.shown[-2000:]!r} {self.said}"
+            self.step()
+
+    def sees(self, mark, after=0):
+        """Until this was shown, from that place on; the place behind it."""
+        mark = mark.encode() if isinstance(mark, str) else mark
+        self.until(lambda: mark in self.shown[after:], mark)
+        return self.shown.index(mark, after) + len(mark)
+
+    def hears(self, kind):
+        self.until(lambda: any(message["type"] == kind for message in self.said), kind)
+        return next(message for message in self.said if message["type"] == kind)
+
+    def ends(self):
+        """What it says of the process at the end."""
+        message = self.hears("exit")
+        while self.closed is None:
+            self.step()
+        assert self.closed == 1000, self.closed
+        return message["process"]
+
+    def close(self):
+        self.socket.close()
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self.close()

@@ -1,0 +1,213 @@
+"""The audit log: a line for every call, by whom, and what came of it; never a secret, never in the way."""
+import json
+import pathlib
+import re
+import sys
+import time
+
+import pytest
+
+HERE = pathlib.Path(__file__).resolve().parent
+sys.path.insert(0, str(HERE.parent / "box"))
+sys.path.insert(0, str(HERE))
+import harness  # noqa: E402
+import serving  # noqa: E402
+from test_api import make  # noqa: E402
+
+FIELDS = {"time", "request_id", "tenant", "key", "peer", "method", "route", "sandbox", "status",
+          "code", "duration_ms"}
+
+
+@pytest.fixture(autouse=True)
+def nothing_left():
+    """One engine serves most tests of this file, so it is after the last that nothing may be left."""
+
+
+@pytest.fixture(scope="module")
+def serve(tmp_path_factory):
+    with serving.Serve(tmp_path_factory.mktemp("serve")) as started:
+        yield started
+
+
+@pytest.fixture
+def api(serve):
+    with serve.client() as client:
+        yield client
+
+
+def directory(serve):
+    return serve.data / "engine" / "audit"
+
+
+def files(serve):
+    return sorted(directory(serve).iterdir())
+
+
+def lines(serve):
+    """All of them; none is torn but perhaps the one that is being written."""
+    text = "".join(path.read_text(encoding="utf-8") for path in files(serve) if path.is_file())
+    return [json.loads(line) for line in text.split("\n")[:-1] if line]
+
+
+def line_of(serve, request_id):
+    found = harness.wait_for(
+        lambda: [line for line in lines(serve) if line.get("request_id") == request_id],
+        10 * harness.PATIENCE, f"the line of {request_id}")
+    assert len(found) == 1
+    return found[0]
+
+
+def noted(serve, answer):
+    return line_of(serve, answer.headers["Cove-Request-Id"])
+
+
+def test_every_call_has_its_line(serve, api):
+    answer = api.post("/v1/sandboxes", {"privileges": "plain", "disk_kind": "ephemeral"})
+    path, box = answer.headers["Location"], answer.json["id"]
+    line = noted(serve, answer)
+    assert set(line) == FIELDS
+    assert (line["method"], line["route"], line["sandbox"], line["status"]) == (
+        "POST", "/v1/sandboxes", box, 201)
+    assert line["tenant"] == "default" and line["key"] == "socket" and line["code"] is None
+    assert re.fullmatch(r"unix:[0-9]+", line["peer"]) and line["duration_ms"] > 0
+    line = noted(serve, api.post(f"{path}/exec", {"command": "true"}))
+    assert line["route"] == "/v1/sandboxes/{id}/exec" and line["sandbox"] == box
+    line = noted(serve, api.post(f"{path}/exec", {"command": "true", "what": 1}))
+    assert line["status"] == 400 and line["code"] == "bad_request"
+    assert noted(serve, api.delete(path))["status"] == 204
+    assert noted(serve, api.get("/v1/sandboxes"))["route"] == "/v1/sandboxes"
+
+
+def test_refused_calls_have_theirs(serve, api):
+    with serve.tcp() as nobody:
+        line = noted(serve, nobody.get("/v1/sandboxes"))
+    assert line["status"] == 401 and line["code"] == "bad_key" and line["tenant"] is None
+    assert line["peer"] == "127.0.0.1"
+    line = noted(serve, api.get("/v1/nothing"))
+    assert line["status"] == 404 and line["route"] is None
+    line = noted(serve, api.get("/v1/sandboxes/c0nothing"))
+    assert line["code"] == "sandbox_not_found" and line["sandbox"] == "c0nothing"
+
+
+def test_a_key_is_shown_by_its_id(serve, api):
+    made = api.post("/v1/keys", {"label": "a", "scopes": ["read"]}).json
+    with serve.tcp(made["secret"]) as reader:
+        assert noted(serve, reader.get("/v1/sandboxes"))["key"] == made["id"]
+    assert api.delete(f"/v1/keys/{made['id']}").status == 204
+
+
+def test_no_secret_and_no_body_is_in_it(serve, api):
+    path = make(api, env={"PASSWORD": "hunter2-env"})
+    token = api.post(f"{path}/tokens", {"verbs": ["look", "files_read"]}).json
+    with serve.tcp(token["token"]) as holder:
+        line = noted(serve, holder.get(path))
+        assert line["key"] == token["id"] and line["sandbox"] == token["sandbox"]
+        holder.get(f"{path}/files", query={"path": "/hunter2-path", "token": token["token"]})
+    with serve.tcp("hunter2-key") as wrong:
+        wrong.get("/v1/sandboxes/hunter2")
+    last = api.post(f"{path}/exec", {"command": "cat", "stdin": "hunter2-stdin"},
+                    headers={"Idempotency-Key": "hunter2-idempotency"})
+    noted(serve, last)
+    assert api.delete(path).status == 204
+    text = "".join(file.read_text() for file in files(serve))
+    assert serve.key not in text and "covetok_" not in text
+    for secret in ("env", "path", "key", "stdin", "idempotency"):
+        assert f"hunter2-{secret}" not in text
+
+
+def test_it_is_for_the_engine_alone(serve):
+    assert (directory(serve).stat().st_mode & 0o777) == 0o700
+    assert all(path.stat().st_mode & 0o777 == 0o600 for path in files(serve))
+
+
+def test_a_flood_of_refusals_is_counted_and_not_written(serve):
+    """Of each second a few have their line, however many seconds a slow machine takes for all of them."""
+    before, begun = len(lines(serve)), time.monotonic()
+    with serve.tcp("wrong") as nobody:
+        for _ in range(1500):
+            assert nobody.get("/v1/sandboxes").status == 401
+    may = 10 * (time.monotonic() - begun + 2)
+
+    def counted():
+        with serve.tcp("wrong") as nobody:
+            nobody.get("/v1/sandboxes")
+        new = lines(serve)[before:]
+        written = [line for line in new if line.get("status") == 401]
+        return len(written) + sum(line.get("left_out", 0) for line in new) >= 1500
+
+    with serve.tcp("wrong") as nobody:
+        nobody.get("/v1/sandboxes")
+    assert len([line for line in lines(serve)[before:] if line.get("status") == 401]) <= may
+    harness.wait_for(counted, 10 * harness.PATIENCE, "the line that counts")
+
+
+def test_what_anybody_may_ask_has_no_line(serve, api):
+    ids = set()
+    with serve.tcp("wrong") as nobody:
+        for path in ("/healthz", "/readyz", "/v1/version", "/v1/openapi.yaml"):
+            ids.add(nobody.get(path).headers["Cove-Request-Id"])
+    noted(serve, api.get("/v1/sandboxes"))
+    assert not ids & {line.get("request_id") for line in lines(serve)}
+
+
+def test_files_are_rotated_and_the_oldest_go(tmp_path):
+    with serving.Serve(tmp_path, "[boxes]\npool = 0\n[audit]\nsize = 64K\nkeep = 3\n") as serve:
+        with serve.client() as client:
+            for _ in range(1500):
+                last = client.get("/v1/sandboxes")
+        noted(serve, last)
+        names = [path.name for path in files(serve)]
+        assert names == ["audit.ndjson", "audit.ndjson.1", "audit.ndjson.2"]
+        assert all(path.stat().st_size <= 65536 for path in files(serve))
+        times = [line["time"] for index in (2, 1) for line in map(
+            json.loads, (directory(serve) / f"audit.ndjson.{index}").read_text().splitlines())]
+        assert times == sorted(times)
+
+
+def test_files_that_were_kept_before_and_are_too_many_go(tmp_path):
+    with serving.Serve(tmp_path, "[boxes]\npool = 0\n[audit]\nkeep = 3\n") as serve:
+        for name in ("audit.ndjson.2", "audit.ndjson.3", "audit.ndjson.17", "audit.ndjson.old"):
+            (directory(serve) / name).write_text("{}\n")
+        serve.kill_engine()
+        harness.wait_for(lambda: not (directory(serve) / "audit.ndjson.3").exists(),
+                         10 * harness.PATIENCE, "the new engine to remove them")
+        names = {path.name for path in files(serve)}
+        assert {"audit.ndjson.2", "audit.ndjson.old"} <= names and "audit.ndjson.17" not in names
+
+
+def test_a_drain_writes_what_was_gathered(tmp_path):
+    with serving.Serve(tmp_path, "[boxes]\npool = 0\n") as serve:
+        with serve.client() as client:
+            ids = [client.get("/v1/sandboxes").headers["Cove-Request-Id"] for _ in range(20)]
+    assert set(ids) <= {line["request_id"] for line in lines(serve)}
+
+
+def test_what_cannot_be_written_is_counted_and_calls_go_on(tmp_path):
+    with serving.Serve(tmp_path, "[boxes]\npool = 0\n") as serve:
+        current = directory(serve) / "audit.ndjson"
+        with serve.client() as client:
+            client.get("/v1/sandboxes")
+        harness.wait_for(current.exists, 10 * harness.PATIENCE, "the first line")
+        current.rename(directory(serve) / "before")
+        current.mkdir()
+        serve.kill_engine()
+        with serve.client() as client:
+            for _ in range(20):
+                assert client.get("/v1/sandboxes").status == 200
+        harness.wait_for(lambda: "audit_failed" in serve.said(), 10 * harness.PATIENCE, "the log")
+        current.rmdir()
+
+        def told():
+            with serve.client() as client:
+                client.get("/v1/sandboxes")
+            return current.exists() and [
+                line for line in map(json.loads, current.read_text().splitlines()) if "lost" in line]
+
+        assert harness.wait_for(told, 10 * harness.PATIENCE, "the count")[0]["lost"] >= 1
+
+
+def test_without_one_there_is_none(tmp_path):
+    with serving.Serve(tmp_path, "[boxes]\npool = 0\n[audit]\nlog = no\n") as serve:
+        with serve.client() as client:
+            assert client.get("/v1/version").headers["Cove-Request-Id"]
+        assert not directory(serve).exists()

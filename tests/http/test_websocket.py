@@ -1,0 +1,543 @@
+"""WebSocket: by two clients that others wrote, and frame by frame what RFC 6455 asks of a server."""
+import asyncio
+import base64
+import hashlib
+import os
+import socket
+import struct
+import time
+
+import pytest
+import websockets
+import wsproto
+import wsproto.events
+from clients import HELLO, PATIENCE, read_all, read_until, status
+
+TEXT, BINARY, CLOSE, PING, PONG = 1, 2, 8, 9, 10
+KEY = "dGhlIHNhbXBsZSBub25jZQ=="
+
+
+def frame(opcode, data=b"", final=True, masked=True, reserved=0, length=None):
+    """A frame as a client sends it; `length` announces another size, in that many bytes."""
+    first = (0x80 if final else 0) | reserved << 4 | opcode
+    size = len(data)
+    mask = 0x80 if masked else 0
+    if length is not None:
+        form, told = length
+        head = bytes([first, mask | {2: 126, 8: 127}[form]]) + told.to_bytes(form, "big")
+    elif size < 126:
+        head = bytes([first, mask | size])
+    elif size < 65536:
+        head = bytes([first, mask | 126]) + struct.pack(">H", size)
+    else:
+        head = bytes([first, mask | 127]) + struct.pack(">Q", size)
+    if not masked:
+        return head + data
+    key = os.urandom(4)
+    return head + key + bytes(byte ^ key[i % 4] for i, byte in enumerate(data))
+
+
+def handshake(target="/talk", drop="", **fields):
+    names = {"Host": "x", "Upgrade": "websocket", "Connection": "Upgrade",
+             "Sec-WebSocket-Version": "13", "Sec-WebSocket-Key": KEY}
+    names.update({name.replace("_", "-"): value for name, value in fields.items()})
+    lines = [f"{name}: {value}" for name, value in names.items() if name != drop]
+    return "\r\n".join([f"GET {target} HTTP/1.1", *lines, "", ""]).encode()
+
+
+class Client:
+    """Frames, with nothing that would mend them."""
+
+    def __init__(self, server, target="/talk", ahead=b""):
+        self.socket = server.connect()
+        self.socket.sendall(handshake(target) + ahead)
+        self.data = read_until(self.socket, b"\r\n\r\n")
+        self.head, self.data = self.data.split(b"\r\n\r\n", 1)
+        assert status(self.head) == 101, self.head
+
+    def send(self, *frames):
+        self.socket.sendall(b"".join(frames))
+
+    def need(self, size):
+        while len(self.data) < size:
+            part = self.socket.recv(1 << 20)
+            assert part, self.data
+            self.data += part
+
+    def frame(self):
+        self.need(2)
+        size, start = self.data[1], 2
+        assert self.data[0] & 0xf0 == 0x80 and size < 128, self.data[:2]
+        if size > 125:
+            start = 4 if size == 126 else 10
+            self.need(start)
+            size = int.from_bytes(self.data[2:start], "big")
+        self.need(start + size)
+        opcode, data = self.data[0] & 15, self.data[start:start + size]
+        self.data = self.data[start + size:]
+        return opcode, data
+
+    def closing(self):
+        """The code of the server's closing frame, after which it closes."""
+        opcode, data = self.frame()
+        assert opcode == CLOSE, (opcode, data)
+        assert self.data + read_all(self.socket) == b""
+        return int.from_bytes(data[:2], "big") if data else 1005
+
+    def close(self):
+        self.socket.close()
+
+
+@pytest.fixture
+def talk(server):
+    clients = []
+
+    def start(target="/talk", ahead=b""):
+        clients.append(Client(server, target, ahead))
+        return clients[-1]
+
+    yield start
+    for client in clients:
+        client.close()
+
+
+# ---- the handshake ----
+
+def test_the_handshake(server, talk):
+    head = talk().head.decode()
+    proof = base64.b64encode(hashlib.sha1(
+        f"{KEY}258EAFA5-E914-47DA-95CA-C5AB0DC85B11".encode()).digest()).decode()
+    assert head.startswith("HTTP/1.1 101 Switching Protocols\r\n")
+    lines = head.split("\r\n")
+    for line in (f"Sec-WebSocket-Accept: {proof}", "Upgrade: websocket", "Connection: Upgrade",
+                 "X-Extra: there"):
+        assert lines.count(line) == 1
+    assert "close" not in head and "Content-Length" not in head and "Extensions" not in head
+
+
+@pytest.mark.parametrize("fields", [
+    {"Upgrade": "h2c, WebSocket"}, {"Connection": "keep-alive, UPGRADE"},
+    {"Connection": "keep-alive,Upgrade"},
+    {"Sec-WebSocket-Extensions": "permessage-deflate; client_max_window_bits"}])
+def test_handshakes_that_are_right(server, fields):
+    with server.connect() as client:
+        client.sendall(handshake(**fields))
+        assert status(read_until(client, b"\r\n\r\n")) == 101
+
+
+@pytest.mark.parametrize("fields", [
+    {"drop": "Upgrade"}, {"drop": "Connection"}, {"drop": "Sec-WebSocket-Version"},
+    {"drop": "Sec-WebSocket-Key"}, {"drop": "Host"},
+    {"Upgrade": "websockets"}, {"Connection": "Upgraded"}, {"Sec-WebSocket-Version": "8"},
+    {"Sec-WebSocket-Version": "13, 8"}, {"Sec-WebSocket-Key": "dGhlIHNhbXBsZQ=="},
+    {"Sec-WebSocket-Key": "dGhlIHNhbXBsZSBub25jZ==="}, {"Sec-WebSocket-Key": "!" * 22 + "=="},
+    {"Sec-WebSocket-Key": "dGhlIHNhbXBsZSBub25jZR=="}, {"Content-Length": "5"}])
+def test_handshakes_that_are_not(server, fields):
+    with server.connect() as client:
+        client.sendall(handshake(**fields))
+        head = read_until(client, b"\r\n\r\n")
+        assert status(head) in (400, 413)
+        if "Sec-WebSocket-Version" in fields:
+            assert b"Sec-WebSocket-Version: 13\r\n" in head
+    server.until("live", 0)
+
+
+@pytest.mark.parametrize("request_line", [b"POST /talk HTTP/1.1", b"GET /talk HTTP/1.0",
+                                          b"HEAD /talk HTTP/1.1"])
+def test_only_a_get_of_http_1_1(server, request_line):
+    with server.connect() as client:
+        client.sendall(handshake().replace(b"GET /talk HTTP/1.1", request_line))
+        assert status(read_until(client, b"\r\n\r\n")) in (400, 405)
+
+
+def test_the_protocol_is_one_that_was_offered(server):
+    for offered, code in (("tty", 101), ("a, tty", 101), ("ttyx", 400), (None, 400)):
+        with server.connect() as client:
+            fields = {"Sec-WebSocket-Protocol": offered} if offered else {}
+            client.sendall(handshake("/talk?protocol=tty", **fields))
+            head = read_until(client, b"\r\n\r\n")
+            assert status(head) == code
+            assert (b"Sec-WebSocket-Protocol: tty\r\n" in head) == (code == 101)
+
+
+def test_what_is_sent_ahead_of_the_answer_is_read(talk):
+    client = talk(ahead=frame(TEXT, b"early") + frame(BINARY, b"bird"))
+    assert client.frame() == (TEXT, b"early")
+    assert client.frame() == (BINARY, b"bird")
+
+
+# ---- messages ----
+
+@pytest.mark.parametrize("size", [0, 1, 125, 126, 127, 65535, 65536, 65537, 1 << 20])
+def test_messages_of_each_form_of_length(talk, size):
+    client = talk()
+    for opcode, data in ((TEXT, b"*" * size), (BINARY, os.urandom(size))):
+        client.send(frame(opcode, data))
+        assert client.frame() == (opcode, data)
+
+
+def test_a_message_in_however_many_pieces(talk):
+    client = talk()
+    data = frame(TEXT, b"one ", False) + frame(PING, b"within") + frame(0, b"", False) + \
+        frame(0, "zwö".encode(), False) + frame(PONG, b"unasked") + frame(0, b"")
+    for step in (len(data), 1, 2, 3, 7):
+        for at in range(0, len(data), step):
+            client.send(data[at:at + step])
+            if step < 3:
+                time.sleep(0.0005)
+        assert client.frame() == (PONG, b"within")
+        assert client.frame() == (TEXT, "one zwö".encode())
+
+
+def test_a_character_may_lie_in_two_frames(talk):
+    client = talk()
+    data = "κόσμε€😀".encode()
+    client.send(*(frame(0 if i else TEXT, data[i:i + 1], False) for i in range(len(data))),
+                frame(0, b""))
+    assert client.frame() == (TEXT, data)
+
+
+def test_pings_are_answered_with_what_they_bring(talk):
+    client = talk()
+    for data in (b"", b"hello", b"\x00\xff\xfe" * 41):
+        client.send(frame(PING, data))
+        assert client.frame() == (PONG, data)
+    client.send(*(frame(PING, str(i).encode()) for i in range(10)))
+    assert [client.frame() for _ in range(10)] == [(PONG, str(i).encode()) for i in range(10)]
+
+
+BROKEN = {
+    "a reserved bit": (frame(TEXT, b"x", reserved=4), 1002),
+    "another one": (frame(TEXT, b"x", reserved=1), 1002),
+    "a reserved bit of a ping": (frame(PING, b"", reserved=2), 1002),
+    **{f"opcode {i}": (frame(i, b"x"), 1002) for i in (3, 4, 5, 6, 7, 11, 12, 13, 14, 15)},
+    "no mask": (frame(TEXT, b"x", masked=False), 1002),
+    "a ping without mask": (frame(PING, b"x", masked=False), 1002),
+    "a close without mask": (frame(CLOSE, b"\x03\xe8", masked=False), 1002),
+    "a ping too large": (frame(PING, b"x" * 126), 1002),
+    "a close too large": (frame(CLOSE, b"\x03\xe8" + b"x" * 124), 1002),
+    "a ping in pieces": (frame(PING, b"x", False), 1002),
+    "a continuation of nothing": (frame(0, b"x"), 1002),
+    "a message within a message": (frame(TEXT, b"x", False) + frame(TEXT, b"y"), 1002),
+    "a length in a longer form": (frame(TEXT, b"x", length=(2, 1)), 1002),
+    "a length in the longest form": (frame(TEXT, b"x" * 126, length=(8, 126)), 1002),
+    "a length of 64 bits": (frame(BINARY, b"x", length=(8, 1 << 63)), 1002),
+    "far too long": (frame(BINARY, b"x", length=(8, (1 << 63) - 1)), 1009),
+    "too long": (frame(BINARY, b"x", length=(8, (1 << 20) + 1)), 1009),
+    "too long in two": (frame(BINARY, b"x", False) + frame(0, b"", length=(8, 1 << 20)), 1009),
+    "no UTF-8": (frame(TEXT, b"\xce\xba\xed\xa0\x80"), 1007),
+    "half a character": (frame(TEXT, b"\xce", False) + frame(0, b""), 1007),
+    "an overlong form": (frame(TEXT, b"\xc0\xaf"), 1007),
+    "beyond Unicode": (frame(TEXT, b"\xf4\x90\x80\x80"), 1007),
+}
+
+
+@pytest.mark.parametrize("what", BROKEN)
+def test_what_must_end_it(server, talk, what):
+    data, code = BROKEN[what]
+    client = talk()
+    client.send(data)
+    assert client.closing() == code
+    server.until("live", 0)
+    assert server.stats()["code"] == code
+
+
+# ---- closing ----
+
+@pytest.mark.parametrize("code", [1000, 1001, 1002, 1003, 1007, 1008, 1009, 1010, 1011, 1012, 1013,
+                                  1014, 3000, 3999, 4000, 4999])
+def test_the_clients_code_is_sent_back(server, talk, code):
+    client = talk()
+    client.send(frame(CLOSE, struct.pack(">H", code) + "tschüß".encode()))
+    assert client.closing() == code
+    server.until("live", 0)
+    assert server.stats()["code"] == code
+
+
+@pytest.mark.parametrize("code", [0, 1, 999, 1004, 1005, 1006, 1015, 1016, 1100, 2000, 2999, 5000, 65535])
+def test_codes_that_must_not_be_sent(talk, code):
+    client = talk()
+    client.send(frame(CLOSE, struct.pack(">H", code)))
+    assert client.closing() == 1002
+
+
+def test_closing_frames_of_odd_form(server, talk):
+    for data, code in ((b"", 1005), (b"\x03", 1002), (b"\x03\xe8\xff", 1007),
+                       (b"\x03\xe8" + b"r" * 123, 1000)):
+        client = talk()
+        client.send(frame(CLOSE, data))
+        assert client.closing() == code
+    server.until("live", 0)
+
+
+def test_nothing_after_a_close_is_taken(server, talk):
+    client = talk()
+    client.send(frame(TEXT, b"before"), frame(CLOSE, b"\x03\xe8"), frame(TEXT, b"after"),
+                frame(PING, b"after"))
+    assert client.frame() == (TEXT, b"before")
+    assert client.closing() == 1000
+    assert server.stats()["closed"] == 1
+
+
+def test_the_server_closes(server, talk):
+    client = talk()
+    client.send(frame(TEXT, b"close 4321 enough"))
+    assert client.frame() == (CLOSE, struct.pack(">H", 4321) + b"enough")
+    # What still comes is read up to the answer, and not heard.
+    client.send(frame(TEXT, b"close 1000"), frame(PING, b"?"), frame(CLOSE, struct.pack(">H", 4321)))
+    assert read_all(client.socket) == b""
+    server.until("live", 0)
+    assert server.stats()["code"] == 4321
+
+
+@pytest.mark.parametrize("asked, said", [
+    ("close 5 x", 1011), ("close 1000 " + "ä" * 100, 1000), ("close 1000", 1000)])
+def test_the_servers_frame_is_right_whatever_it_is_asked(talk, asked, said):
+    client = talk()
+    client.send(frame(TEXT, asked.encode()))
+    opcode, data = client.frame()
+    assert opcode == CLOSE and int.from_bytes(data[:2], "big") == said and len(data) <= 125
+    assert data[2:].decode() in asked
+
+
+def test_a_client_that_does_not_close_is_cut(serve):
+    server = serve("unix", pong_ms=300)
+    client = Client(server)
+    client.send(frame(TEXT, b"close 1000 now"))
+    client.frame()
+    assert read_all(client.socket) == b""
+    client.close()
+    server.until("live", 0)
+    assert server.stats()["code"] == 1006
+
+
+def test_a_client_that_leaves(server, talk):
+    for target in ("/talk", "/talk?hold=60000"):
+        before = server.stats()["closed"]
+        client = talk(target)
+        client.send(frame(TEXT, b"x"))
+        assert client.frame() == (TEXT, b"x")
+        client.close()
+        server.until("closed", before + 1)
+        assert server.stats()["code"] == 1006
+    server.until("live", 0)
+
+
+def test_a_close_right_before_the_end_is_heard(server, talk):
+    client = talk()
+    client.send(*(frame(TEXT, b"x") for _ in range(2000)), frame(CLOSE, b"\x0f\xa0"))
+    client.socket.shutdown(socket.SHUT_WR)
+    server.until("closed", 1)
+    assert server.stats()["code"] == 4000
+
+
+def test_the_handler_cuts_it(server, talk):
+    client = talk()
+    client.send(frame(TEXT, b"abort"))
+    assert read_all(client.socket) == b""
+    server.until("closed", 1)
+    assert server.stats()["code"] == 1006
+
+
+def test_draining_says_going_away(serve):
+    server = serve("unix")
+    client = Client(server)
+    server.get("/drain?ms=5000", "POST")
+    assert client.frame() == (CLOSE, b"\x03\xe9the server is shutting down")
+    client.send(frame(CLOSE, b"\x03\xe9"))
+    assert read_all(client.socket) == b""
+    client.close()
+    assert server.ended() == b"drained\n"
+
+
+def test_stopping_within_a_message(serve):
+    server = serve("unix")
+    clients = [Client(server) for _ in range(3)]
+    clients[0].send(frame(TEXT, b"stop"), frame(TEXT, b"more"))
+    for client in clients:
+        assert read_all(client.socket) == b""
+        client.close()
+    server.ended()
+
+
+# ---- who does not read, does not answer, or does too much ----
+
+def test_what_waits_has_a_limit(serve):
+    server = serve("unix", backlog_bytes=200_000)
+    client = Client(server, "/source?count=100&size=60000")
+    time.sleep(0.3)
+    assert server.stats()["waiting"] < 200_000 + 60_100
+    for _ in range(100):
+        assert client.frame() == (BINARY, b"s" * 60_000)
+    assert client.frame() == (CLOSE, b"\x03\xe8that was all")
+    client.close()
+    careless = Client(server, "/source?count=1000&size=60000&careless=1")
+    server.until("live", 0)
+    assert server.stats()["code"] == 1006
+    careless.close()
+
+
+def test_what_is_said_again_is_held_back_when_nobody_reads(serve):
+    """The client's own messages wait in its kernel, and none is lost."""
+    server = serve("unix", backlog_bytes=100_000)
+    client = Client(server)
+    client.socket.settimeout(0.3)
+    data = frame(BINARY, b"m" * 50_000)
+    sent = 0
+    with pytest.raises(TimeoutError):
+        while sent < 10_000:
+            part = data
+            while part:
+                part = part[client.socket.send(part):]
+            sent += 1
+    assert sent < 100
+    client.socket.settimeout(10 * PATIENCE)
+    for _ in range(sent):
+        assert client.frame() == (BINARY, b"m" * 50_000)
+    client.close()
+
+
+def test_held_messages_wait(server, talk):
+    client = talk("/talk?hold=20")
+    started = time.monotonic()
+    client.send(*(frame(TEXT, str(i).encode()) for i in range(10)))
+    assert [client.frame()[1] for _ in range(10)] == [str(i).encode() for i in range(10)]
+    assert time.monotonic() - started > 9 * 0.02
+
+
+def test_pings_for_ever_fill_no_memory(server, talk):
+    before = server.memory()
+    client = talk()
+    client.socket.settimeout(0.3)
+    pings = frame(PING, b"p" * 125) * 1000
+    sent = 0
+    try:
+        while sent < 200_000_000:
+            sent += client.socket.send(pings)
+            if sent > 20_000_000:
+                break
+    except TimeoutError:
+        pass
+    assert server.memory() - before < 20_000_000
+    client.close()
+    server.until("live", 0)
+
+
+def test_a_message_costs_what_has_come_of_it(server, talk):
+    before = server.memory()
+    clients = [talk("/talk?message_bytes=100000000") for _ in range(20)]
+    for client in clients:
+        client.send(frame(BINARY, b"x", length=(8, 90_000_000)))
+        client.send(frame(BINARY, b"x"))
+    # Single bytes in frames of their own.
+    piece = frame(0, b"y", False) * 1000
+    other = talk()
+    other.send(frame(TEXT, b"y", False))
+    for _ in range(200):
+        other.send(piece)
+    other.send(frame(0, b"y"))
+    assert other.frame() == (TEXT, b"y" * 200_002)
+    assert server.memory() - before < 20_000_000
+
+
+def test_who_answers_no_ping_is_gone(serve):
+    server = serve("tcp", ping_ms=200, pong_ms=4000)
+    lively, mute = Client(server), Client(server)
+    deadline = time.monotonic() + 10 * PATIENCE
+    while server.stats()["closed"] == 0:
+        opcode, data = lively.frame()
+        assert (opcode, data) == (PING, b"") and time.monotonic() < deadline
+        lively.send(frame(PONG))
+    assert mute.frame() == (PING, b"") and server.stats()["code"] == 1006
+    for _ in range(5):
+        assert lively.frame() == (PING, b"")
+        lively.send(frame(PONG))
+    assert server.stats()["live"] == 1
+    lively.close()
+    mute.close()
+
+
+def test_a_flood_of_messages_leaves_room_for_others(server, talk):
+    client = talk()
+    client.socket.settimeout(None)
+    flood = frame(TEXT, b"") * 100_000
+    client.socket.setblocking(False)
+    for _ in range(50):
+        try:
+            client.socket.send(flood)
+        except BlockingIOError:
+            try:
+                client.socket.recv(1 << 20)
+            except BlockingIOError:
+                pass
+        assert server.get("/hello")[1] == b"hello\n"
+
+
+# ---- clients that others wrote ----
+
+def address(server):
+    if server.path:
+        return websockets.unix_connect
+    return lambda path, uri, **more: websockets.connect(uri.replace("//x/", f"//127.0.0.1:{path}/"), **more)
+
+
+def test_the_websockets_package(server):
+    async def use():
+        connect = address(server)
+        async with connect(server.path or server.port, "ws://x/talk", max_size=None) as client:
+            assert client.extensions == []
+            for message in ("", "text", "ü" * 10_000, b"", os.urandom(100_000), os.urandom(1 << 20)):
+                await client.send(message)
+                assert await client.recv() == message
+            await client.send(iter(["in ", "many ", "pieces"]))
+            assert await client.recv() == "in many pieces"
+            await asyncio.wait_for(await client.ping(b"there?"), 10)
+            await client.close(4000, "done")
+        async with connect(server.path or server.port, "ws://x/talk") as client:
+            await client.send("close 4001 you")
+            with pytest.raises(websockets.ConnectionClosed) as closed:
+                await client.recv()
+            assert closed.value.rcvd.code == 4001 and closed.value.rcvd.reason == "you"
+
+    asyncio.run(use())
+    server.until("closed", 2)
+    assert server.stats()["code"] == 4001
+
+
+def test_the_wsproto_package(server):
+    client = wsproto.WSConnection(wsproto.ConnectionType.CLIENT)
+    received, accepted, answered = b"", False, False
+    with server.connect() as channel:
+        channel.sendall(client.send(wsproto.events.Request(host="x", target="/talk")))
+        while client.state is not wsproto.connection.ConnectionState.CLOSED:
+            client.receive_data(channel.recv(65536) or None)
+            for event in client.events():
+                if isinstance(event, wsproto.events.AcceptConnection):
+                    accepted = True
+                    channel.sendall(client.send(wsproto.events.BytesMessage(b"\0" * 70_000)))
+                elif isinstance(event, wsproto.events.BytesMessage):
+                    received += event.data
+                    if event.message_finished:
+                        channel.sendall(client.send(wsproto.events.Ping(b"p")))
+                elif isinstance(event, wsproto.events.Pong):
+                    answered = True
+                    channel.sendall(client.send(wsproto.events.CloseConnection(1000, "bye")))
+                elif isinstance(event, wsproto.events.CloseConnection):
+                    assert event.code == 1000
+    assert accepted and answered and received == b"\0" * 70_000
+
+
+def test_many_at_once(serve):
+    server = serve("unix")
+
+    async def use():
+        clients = [await websockets.unix_connect(server.path, "ws://x/talk") for _ in range(100)]
+        for turn in range(3):
+            await asyncio.gather(*(client.send(f"{turn} {i}") for i, client in enumerate(clients)))
+            assert await asyncio.gather(*(client.recv() for client in clients)) == \
+                [f"{turn} {i}" for i in range(100)]
+        await asyncio.gather(*(client.close() for client in clients))
+
+    asyncio.run(use())
+    server.until("closed", 100)
+    assert server.raw(HELLO.replace(b"\r\n\r\n", b"\r\nConnection: close\r\n\r\n")).endswith(b"hello\n")
