@@ -15,7 +15,7 @@ fail() {
 }
 
 case $bench in
-box | engine | files) ;;
+box | engine | fair | files) ;;
 store)
     mkdir -p "$build/bench"
     # shellcheck disable=SC2046 # lists of words
@@ -25,7 +25,7 @@ store)
     rm -rf "$build/bench/store.data"
     exec "$build/bench/store" "$build/bench/store.data"
     ;;
-*) fail "there is no bench '$bench': box, engine, files, store" ;;
+*) fail "there is no bench '$bench': box, engine, fair, files, store" ;;
 esac
 [ "$(id -u)" = 0 ] || fail "the $bench bench makes cgroups and network namespaces: run it as root"
 [ -x "$build/cove" ] || fail "$build/cove is missing: run make first"
@@ -45,6 +45,11 @@ if [ "$bench" = engine ]; then
     # shellcheck disable=SC2086 # a list of words
     gcc $flags -Wconversion -o "$build/bench/engine" bench/engine.c bench/client.c bench/series.c
     exec python3 -B bench/engine.py "$build"
+fi
+if [ "$bench" = fair ]; then
+    # shellcheck disable=SC2086 # a list of words
+    gcc $flags -Wconversion -o "$build/bench/fair" bench/fair.c bench/client.c bench/series.c
+    exec python3 -B bench/fair.py "$build"
 fi
 if [ "$bench" = files ]; then
     # shellcheck disable=SC2086 # a list of words

@@ -300,10 +300,11 @@ void hand_string(struct hand *hand, char **text, size_t size)
     length = text_length(hand, size);
     if (!hand_is_sound(hand))
         return;
-    *text = strndup((const char *)hand->data + hand->at, length);
-    hand->at += length;
+    *text = calloc(1, length + 1);
     if (*text == NULL)
         hand_fault(hand, "no memory");
+    else
+        (void)get(hand, *text, length);
 }
 
 static bool is_seen(struct hand *hand, uint32_t fd)

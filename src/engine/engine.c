@@ -239,6 +239,7 @@ int engine_open(const struct engine_options *options, struct engine **out,
     engine->sandboxes_dir = -1;
     for (int i = 0; i < TOOL_PROGRAMS; i++)
         engine->programs[i] = -1;
+    gone_init(&engine->gone);
     engine->used_ns = clock_monotonic_ns();
     engine->opened = done;
     engine->opened_arg = arg;
@@ -330,7 +331,7 @@ void engine_close(struct engine *engine)
     events_close(engine);
     tokens_close(engine);
     tenants_close(engine);
-    gone_free(engine);
+    gone_free(&engine->gone);
     clock_free(engine->clock);
     free(engine->named);
     uv_close((uv_handle_t *)&engine->idle, idle_closed);

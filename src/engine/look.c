@@ -1,4 +1,4 @@
-/* Finding sandboxes: by id, by name, in pages; and the ids of those that are gone.
+/* Finding sandboxes: by id, by name, in pages.
  *
  * A sandbox of another tenant reads exactly as one that never was. */
 #include "engine/parts.h"
@@ -11,66 +11,6 @@
 
 #define LIST_MOST 1000
 #define LIST_USUAL 100
-
-/* ---- those that are gone ---- */
-
-void gone_add(struct engine *engine, const char *id, const char *tenant, uint64_t at_ms)
-{
-    struct gone *gone;
-
-    if (engine->gone_ids.count >= ENGINE_GONE_MAX)
-        gone_drop_first(engine);
-    gone = engine_alloc(sizeof(*gone));
-    (void)snprintf(gone->id, sizeof(gone->id), "%s", id);
-    (void)snprintf(gone->tenant, sizeof(gone->tenant), "%s", tenant);
-    gone->at_ms = at_ms;
-    if (engine->gone_last != NULL)
-        engine->gone_last->next = gone;
-    else
-        engine->gone_first = gone;
-    engine->gone_last = gone;
-    map_put(&engine->gone_ids, gone->id, gone);
-}
-
-static void forgotten(void *arg, uint64_t revision, const struct error *err)
-{
-    (void)arg;
-    (void)revision;
-    if (err != NULL && strcmp(err->code, "conflict") != 0)
-        log_say(LOG_LEVEL_WARN, "store_failed",
-                "the record of a deleted sandbox could not be removed: %s", err->text);
-}
-
-void gone_drop_first(struct engine *engine)
-{
-    struct gone *gone = engine->gone_first;
-    char key[STORE_KEY_MAX];
-
-    engine->gone_first = gone->next;
-    if (engine->gone_first == NULL)
-        engine->gone_last = NULL;
-    (void)map_remove(&engine->gone_ids, gone->id);
-    (void)snprintf(key, sizeof(key), "sandbox/%s", gone->id);
-    store_put(engine->store, key, NULL, 0, STORE_ANY, forgotten, NULL);
-    free(gone);
-}
-
-void gone_expire(struct engine *engine)
-{
-    uint64_t now = clock_wall_ms();
-
-    while (engine->gone_first != NULL && engine->gone_first->at_ms + ENGINE_GONE_MS < now)
-        gone_drop_first(engine);
-}
-
-void gone_free(struct engine *engine)
-{
-    for (struct gone *gone = engine->gone_first, *next; gone != NULL; gone = next) {
-        next = gone->next;
-        free(gone);
-    }
-    map_free(&engine->gone_ids);
-}
 
 /* ---- one ---- */
 
@@ -98,7 +38,7 @@ struct sandbox *sandbox_find(struct engine *engine, const struct engine_caller *
     bool by_name = strncmp(id, "name:", 5) == 0;
     struct sandbox *sandbox = by_name ? find_by_name(engine, caller, id + 5)
                                       : map_get(&engine->ids, id);
-    const struct gone *gone = by_name ? NULL : map_get(&engine->gone_ids, id);
+    _cleanup_(record_freep) struct record *gone = NULL;
 
     if (sandbox != NULL && may_see(caller, sandbox->record->tenant, sandbox->id)) {
         if (sandbox->record->state != SANDBOX_DELETED)
@@ -109,6 +49,8 @@ struct sandbox *sandbox_find(struct engine *engine, const struct engine_caller *
             return NULL;
         }
     }
+    if (!by_name)
+        gone = gone_find(engine, id);
     if (gone != NULL && may_see(caller, gone->tenant, gone->id))
         (void)error_set(err, "sandbox_gone", 0, "sandbox %s was deleted; make another one", id);
     else

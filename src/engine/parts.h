@@ -18,7 +18,7 @@
 #include "engine/record.h"
 #include "store/store.h"
 
-#define ENGINE_GONE_MS (24ULL * 3600 * 1000)
+#define ENGINE_GONE_S (24 * 3600)
 #define ENGINE_GONE_MAX 65536 /* ids of deleted sandboxes that are known; the oldest go first */
 #define ENGINE_READY_MS 60000 /* a box that does not stand after this never will */
 
@@ -113,9 +113,13 @@ struct later {
 };
 
 struct gone {
-    struct gone *next;
-    char id[KEEPER_ID_LENGTH + 4], tenant[64];
-    uint64_t at_ms;
+    char id[KEEPER_ID_LENGTH]; /* no NUL */
+    uint32_t at_s;
+};
+
+struct gone_ring {
+    struct gone *all;
+    size_t first, count;
 };
 
 struct files;
@@ -147,8 +151,7 @@ struct engine {
     struct files *files; /* calls that run */
     size_t count;
     uint64_t serial; /* of the newest sandbox */
-    struct map gone_ids;
-    struct gone *gone_first, *gone_last;
+    struct gone_ring gone;
 
     uv_idle_t idle; /* runs while something is put off */
     struct later *later_first, *later_last;
@@ -216,10 +219,14 @@ void sandbox_abandon(struct sandbox *sandbox);
 void sandbox_free_now(struct sandbox *sandbox);
 void sandbox_event(struct sandbox *sandbox, const char *type);
 void engine_remove_files(struct engine *engine, const char *name); /* of a sandbox */
-void gone_add(struct engine *engine, const char *id, const char *tenant, uint64_t at_ms);
-void gone_drop_first(struct engine *engine);
+
+/* ---- gone.c: sandboxes that were deleted ---- */
+void gone_init(struct gone_ring *ring);
+void gone_free(struct gone_ring *ring);
+struct gone gone_of(const char *id, uint64_t at_ms);
+void gone_add(struct engine *engine, struct gone gone); /* in the order in which they went */
 void gone_expire(struct engine *engine);
-void gone_free(struct engine *engine);
+struct record *gone_find(struct engine *engine, const char *id); /* record_free it */
 
 /* ---- outdated.c: boxes that can be ended and not be talked to ---- */
 bool outdated_is(const struct engine *engine, uint32_t protocol);

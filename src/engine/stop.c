@@ -159,7 +159,7 @@ static void delete_ended(struct sandbox *sandbox, const struct keeper_report *re
         sandbox_drop_disk(engine, record->disk);
     sandbox_event(sandbox, "sandbox.deleted");
     sandbox_unlist(sandbox);
-    gone_add(engine, sandbox->id, record->tenant, record->updated_ms);
+    gone_add(engine, gone_of(sandbox->id, record->updated_ms));
     sandbox_finish(sandbox, NULL);
 }
 

@@ -35,7 +35,8 @@ struct disk_there {
 
 struct takeover {
     struct record **records; /* while the store is read */
-    size_t count, room;
+    struct gone *gone;
+    size_t count, room, gone_count, gone_room;
     size_t unreadable;
     bool is_new;      /* this store is younger than what may lie beside it */
     bool had_strays;  /* and an earlier start found that something does */
@@ -46,6 +47,17 @@ struct takeover {
 };
 
 /* ---- records ---- */
+
+static void *grown(void *all, size_t count, size_t *room, size_t size)
+{
+    if (count < *room)
+        return all;
+    *room = *room > 0 ? 2 * *room : 64;
+    all = reallocarray(all, *room, size);
+    if (all == NULL)
+        abort();
+    return all;
+}
 
 static bool record_load(void *arg, const struct store_value *value)
 {
@@ -67,67 +79,53 @@ static bool record_load(void *arg, const struct store_value *value)
         return true;
     }
     record->revision = value->revision;
-    if (takeover->count == takeover->room) {
-        size_t room = takeover->room > 0 ? 2 * takeover->room : 64;
-        struct record **records = realloc(takeover->records, room * sizeof(struct record *));
-
-        if (records == NULL)
-            abort();
-        takeover->records = records;
-        takeover->room = room;
+    if (record->serial > engine->serial)
+        engine->serial = record->serial;
+    if (record->state == SANDBOX_DELETED) {
+        takeover->gone = grown(takeover->gone, takeover->gone_count, &takeover->gone_room,
+                               sizeof(struct gone));
+        takeover->gone[takeover->gone_count++] = gone_of(record->id, record->updated_ms);
+        record_free(record);
+        return true;
     }
+    takeover->records = grown(takeover->records, takeover->count, &takeover->room,
+                              sizeof(struct record *));
     takeover->records[takeover->count++] = record;
     return true;
 }
 
-static int by_age(const void *a, const void *b)
+static int by_serial(const void *a, const void *b)
 {
     const struct record *const *x = a, *const *y = b;
-    bool gone = (*x)->state == SANDBOX_DELETED && (*y)->state == SANDBOX_DELETED;
-    uint64_t p = gone ? (*x)->updated_ms : (*x)->serial, q = gone ? (*y)->updated_ms : (*y)->serial;
 
-    return p < q ? -1 : p > q;
+    return (*x)->serial < (*y)->serial ? -1 : (*x)->serial > (*y)->serial;
+}
+
+static int by_end(const void *a, const void *b)
+{
+    const struct gone *x = a, *y = b;
+
+    return x->at_s < y->at_s ? -1 : x->at_s > y->at_s;
 }
 
 static void records_take(struct engine *engine)
 {
     struct takeover *takeover = engine->takeover;
 
-    for (size_t i = 0; i < takeover->count; i++) {
-        struct record *record = takeover->records[i];
-
-        if (record->serial > engine->serial)
-            engine->serial = record->serial;
-        if (record->state == SANDBOX_DELETED) {
-            gone_add(engine, record->id, record->tenant, record->updated_ms);
-            record_free(record);
-        } else {
-            (void)sandbox_new(engine, record);
-        }
-    }
+    if (takeover->count > 0)
+        qsort(takeover->records, takeover->count, sizeof(struct record *), by_serial);
+    for (size_t i = 0; i < takeover->count; i++)
+        (void)sandbox_new(engine, takeover->records[i]);
+    if (takeover->gone_count > 0)
+        qsort(takeover->gone, takeover->gone_count, sizeof(struct gone), by_end);
+    for (size_t i = 0; i < takeover->gone_count; i++)
+        gone_add(engine, takeover->gone[i]);
     free(takeover->records);
+    free(takeover->gone);
     takeover->records = NULL;
-    takeover->count = takeover->room = 0;
+    takeover->gone = NULL;
+    takeover->count = takeover->gone_count = 0;
     gone_expire(engine);
-}
-
-/* Two passes, for the two are sorted by different things. */
-static void records_sort(struct takeover *takeover)
-{
-    size_t living = 0;
-
-    if (takeover->count == 0)
-        return;
-    for (size_t i = 0; i < takeover->count; i++) {
-        struct record *record = takeover->records[i];
-
-        if (record->state == SANDBOX_DELETED)
-            continue;
-        takeover->records[i] = takeover->records[living];
-        takeover->records[living++] = record;
-    }
-    qsort(takeover->records, living, sizeof(struct record *), by_age);
-    qsort(takeover->records + living, takeover->count - living, sizeof(struct record *), by_age);
 }
 
 /* ---- names ---- */
@@ -255,7 +253,6 @@ int takeover_load(struct engine *engine, struct error *err)
     engine->takeover = takeover;
     if (store_list(engine->store, "sandbox/", NULL, SIZE_MAX, record_load, engine, err) != 0)
         return -1;
-    records_sort(takeover);
     records_take(engine);
     if (store_list(engine->store, "name/", NULL, SIZE_MAX, name_load, engine, err) != 0)
         return -1;
@@ -420,6 +417,7 @@ void takeover_free(struct engine *engine)
     for (size_t i = 0; i < takeover->count; i++)
         record_free(takeover->records[i]);
     free(takeover->records);
+    free(takeover->gone);
     for (struct box_there *box = takeover->boxes, *next; box != NULL; box = next) {
         next = box->next;
         fd_close(&box->fd);

@@ -85,8 +85,7 @@ void create_record(struct engine *engine, struct record *record, engine_created 
         goto refused;
     do
         engine_id(record->id, KEEPER_ID_LENGTH + 1, "c0");
-    while (map_get(&engine->ids, record->id) != NULL ||
-           map_get(&engine->gone_ids, record->id) != NULL);
+    while (map_get(&engine->ids, record->id) != NULL);
     record->serial = engine->serial + 1;
     record->created_ms = record->updated_ms = clock_wall_ms();
     sandbox = sandbox_new(engine, record);
