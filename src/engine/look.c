@@ -1,6 +1,7 @@
 /* Finding sandboxes: by id, by name, in pages.
  *
  * A sandbox of another tenant reads exactly as one that never was. */
+#include "base/fd.h"
 #include "engine/parts.h"
 
 #include <errno.h>
