@@ -33,7 +33,8 @@ static int compare(const void *left, const void *right, void *data)
 
 static void sort(struct names *names)
 {
-    qsort_r(names->at, names->count, sizeof(names->at[0]), compare, names->data);
+    if (names->count > 0)
+        qsort_r(names->at, names->count, sizeof(names->at[0]), compare, names->data);
 }
 
 /* Lets go of the larger half. */
