@@ -443,6 +443,8 @@ static void moved(struct watch *watch, int from, const char *name, const struct 
     struct node *node = is_directory && watch->is_recursive ? node_named(watch, from, name) : NULL;
     char path[TOOL_PATH_MAX], to_path[TOOL_PATH_MAX];
 
+    (void)was_seen(watch, from, name);
+    (void)was_seen(watch, to->wd, to->name);
     if (path_of(watch, from, name, path) && path_of(watch, to->wd, to->name, to_path))
         tell_paths(watch, TOOL_MOVED, is_directory, path, to_path);
     if (node != NULL) {
@@ -456,6 +458,13 @@ static void moved(struct watch *watch, int from, const char *name, const struct 
     } else if (is_directory && watch->is_recursive) {
         watch_new(watch, to->wd, to->name);
     }
+}
+
+/* What a listing saw of that name went, so the next one of that name is news. */
+static void removed(struct watch *watch, int wd, const char *name, bool is_directory)
+{
+    (void)was_seen(watch, wd, name);
+    tell(watch, TOOL_REMOVED, is_directory, wd, name);
 }
 
 static void moved_from(struct watch *watch, const struct inotify_event *event)
@@ -478,7 +487,7 @@ static void moved_from(struct watch *watch, const struct inotify_event *event)
         to->mask = 0; /* done */
         return;
     }
-    tell(watch, TOOL_REMOVED, is_directory, wd, name);
+    removed(watch, wd, name, is_directory);
     node = is_directory && watch->is_recursive ? node_named(watch, wd, name) : NULL;
     if (node != NULL)
         forget_tree(watch, node->wd);
@@ -488,8 +497,9 @@ static void created(struct watch *watch, const struct inotify_event *event)
 {
     bool is_directory = (event->mask & IN_ISDIR) != 0;
 
-    if (!was_seen(watch, event->wd, event->name))
-        tell(watch, TOOL_CREATED, is_directory, event->wd, event->name);
+    if (was_seen(watch, event->wd, event->name))
+        return; /* and all below it was listed, too */
+    tell(watch, TOOL_CREATED, is_directory, event->wd, event->name);
     if (is_directory && watch->is_recursive)
         watch_new(watch, event->wd, event->name);
 }
@@ -531,7 +541,7 @@ static void take_event(struct watch *watch, const struct inotify_event *event)
     else if ((event->mask & (IN_CREATE | IN_MOVED_TO)) != 0)
         created(watch, event);
     else if ((event->mask & IN_DELETE) != 0)
-        tell(watch, TOOL_REMOVED, is_directory, event->wd, name);
+        removed(watch, event->wd, name, is_directory);
     else if ((event->mask & IN_MODIFY) != 0)
         tell(watch, TOOL_MODIFIED, is_directory, event->wd, name);
     else if ((event->mask & IN_ATTRIB) != 0)
