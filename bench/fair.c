@@ -282,7 +282,8 @@ static void make_tenant(const char *tenant, char *key, size_t key_size, char *sa
     struct request request;
 
     (void)snprintf(body, sizeof(body),
-                   "{\"tenant\":\"%s\",\"label\":\"bench\",\"scopes\":[\"read\",\"write\"]}", tenant);
+                   "{\"tenant\":\"%s\",\"label\":\"bench\",\"scopes\":[\"read\",\"write\"]}",
+                   tenant);
     request = request_new("POST", "/v1/keys", body);
     client_open(&client, socket_path);
     call(&client, &request, "a key");
