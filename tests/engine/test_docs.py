@@ -1,8 +1,8 @@
 """Every example of every page, run in the order in which it stands there: what is printed must be what the
 page shows. And every command and every operation of the API must be shown somewhere.
 
-An example is `    $ COMMAND`, with what it prints below it; `...` stands for anything, and a command that
-ends in a backslash goes on in the next line. Each page has one shell, in a directory of its own, and the
+An example is `    $ COMMAND`, with what it prints below it; `...` stands for anything in its line, alone
+for any number of lines, and a command that ends in a backslash goes on in the next one. Each page has one shell, in a directory of its own, and the
 server that all pages share; it leaves nothing on that."""
 import itertools
 import json
@@ -118,20 +118,51 @@ def plain(text):
     return "\n".join(line for line in lines if line)
 
 
-def fits(shown, said):
-    """Whether `said` is `shown`, where each `...` stands for anything."""
-    first, *rest = shown.split("...")
-    if not rest:
-        return shown == said
-    if not said.startswith(first):
-        return False
-    at = len(first)
-    for part in rest[:-1]:
-        found = said.find(part, at)
-        if found < 0:
+def pieces_fit(pieces, said, length, find):
+    """Whether `said` is these pieces in this order, with anything between each two; find(piece, said, at)
+    is where the first such piece lies from there on, or -1."""
+    at = 0
+    for number, piece in enumerate(pieces):
+        is_first, is_last = number == 0, number == len(pieces) - 1
+        start = max(at, len(said) - length(piece)) if is_last and not is_first else at
+        found = find(piece, said, start)
+        if found < 0 or (is_first and found != 0) or (is_last and found + length(piece) != len(said)):
             return False
-        at = found + len(part)
-    return said.endswith(rest[-1]) and len(said) - len(rest[-1]) >= at
+        at = found + length(piece)
+    return True
+
+
+def line_fits(shown, said):
+    """`...` stands for anything in this line."""
+    return pieces_fit(shown.split("..."), said, len, lambda piece, text, at: text.find(piece, at))
+
+
+def fits(shown, said):
+    """A line that is `...` and nothing else stands for any number of lines."""
+    runs = [[]]
+    for line in shown.splitlines():
+        if line == "...":
+            runs.append([])
+        else:
+            runs[-1].append(line)
+
+    def find(run, lines, at):
+        for start in range(at, len(lines) - len(run) + 1):
+            if all(map(line_fits, run, lines[start:])):
+                return start
+        return -1
+    return pieces_fit(runs, said.splitlines(), len, find)
+
+
+@pytest.mark.parametrize("shown, said, is_it", [
+    ("a", "a", True), ("a", "ab", False), ("a", "", False), ("", "", True), ("", "a", False),
+    ("a...c", "abc", True), ("a...c", "ac", True), ("a...", "b", False), ("a...a", "a", False),
+    ("a...b...c", "axbxbxc", True), ("a...b...c", "axc", False), ("a...", "a\nb", False),
+    ("a\n...", "a\nb\nc", True), ("...\nc", "a\nb\nc", True), ("a\n...\nc", "a\nc", True),
+    ("a\n...\nc", "a\nb", False), ("a\n...\nb\n...\nd", "a\nb\nc\nd", True), ("...", "", True),
+])
+def test_what_the_dots_stand_for(shown, said, is_it):
+    assert fits(shown, said) == is_it
 
 
 @pytest.fixture(autouse=True)
