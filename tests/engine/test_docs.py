@@ -1,9 +1,9 @@
 """Every example of every page, run in the order in which it stands there: what is printed must be what the
 page shows. And every command and every operation of the API must be shown somewhere.
 
-An example is `    $ COMMAND`, with what it prints below it; `...` stands for anything in its line, alone
-for any number of lines, and a command that ends in a backslash goes on in the next one. Each page has one shell, in a directory of its own, and the
-server that all pages share; it leaves nothing on that."""
+An example is `    $ COMMAND`, with what it prints below it; `...` stands for anything in its line, alone for
+any number of lines, and a command that ends in a backslash goes on in the next one. Each page has one shell,
+in a directory of its own, and the server that all pages share; it leaves nothing on that."""
 import itertools
 import os
 import pathlib
