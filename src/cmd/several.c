@@ -96,8 +96,8 @@ const struct cmd cmd_rm = {
             .command = "rm",
             .usage = "SANDBOX...",
             .about =
-                "Ends sandboxes and deletes them with their disks and their output. What was deleted\n"
-                "before is no error.",
+                "Ends sandboxes and deletes them with their disks and their output. An id that was\n"
+                "deleted before is no error.",
             OPTION_ROWS(rm_rows),
             .words_least = 1,
             .many = true,

@@ -1,10 +1,9 @@
 """The commands over the native API, against a running `cove serve`: what a person types, and what comes
-of it. The examples of docs/sandboxes.md are among it."""
+of it. What the pages of docs/ show is tried by test_docs.py."""
 import json
 import os
 import pathlib
 import re
-import shutil
 import signal
 import socket
 import subprocess
@@ -57,39 +56,6 @@ def box(cove):
 def good(result):
     assert (result.returncode, result.stderr) == (0, b""), result
     return result.stdout.decode()
-
-
-# ---- the document --------------------------------------------------------------------------------
-
-def examples():
-    """(command, what it prints) in the order of the page."""
-    page = (harness.ROOT / "docs" / "sandboxes.md").read_text()
-    lines = [line[4:] for line in page.splitlines() if line.startswith("    ")]
-    found = []
-    for line in lines:
-        if line.startswith("$ "):
-            found.append((line[2:], []))
-        else:
-            found[-1][1].append(line)
-    return found
-
-
-@pytest.fixture
-def examples_cleared_away():
-    yield
-    shutil.rmtree("/tmp/cove-docs", ignore_errors=True)
-
-
-def test_the_page_shows_what_happens(env, examples_cleared_away):
-    for command, expected in examples():
-        result = subprocess.run(["bash", "-c", command], stdout=subprocess.PIPE,
-                                stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL, env=env,
-                                timeout=60 * harness.PATIENCE, check=False)
-        # Columns are as wide as what is in them, which differs.
-        said = re.sub(" +", " ", result.stdout.decode())
-        shown = re.sub(" +", " ", "".join(line + "\n" for line in expected))
-        pattern = ".*".join(map(re.escape, shown.split("...")))
-        assert re.fullmatch(pattern, said, re.DOTALL), f"$ {command}\n{said}\nexpected:\n{pattern}"
 
 
 # ---- sandboxes -----------------------------------------------------------------------------------
