@@ -28,7 +28,7 @@
 #define PAUSE_NS (2 * 1000000UL) /* the quiet one thinks between two commands */
 
 #define PROGRAM "/bin/true"
-#define COMMAND "{\"command\":[\"" PROGRAM "\"]}"
+#define COMMAND "{\"argv\":[\"" PROGRAM "\"]}"
 
 static const char *socket_path;
 static char noisy_key[128], quiet_key[128], noisy[64], quiet[64];
