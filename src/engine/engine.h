@@ -240,11 +240,12 @@ void engine_procs(struct engine *engine, const struct engine_caller *caller, con
                   bool must_run, bool start, engine_procs_done done, void *arg);
 
 /* What it uses now (usage.c). Of one that has no box, or on a host that does not count, nothing is
- * known. */
+ * known but what is written on its disk. */
 struct sandbox_usage {
     enum sandbox_state state;
     bool is_known;
     uint64_t cpu_ns, memory_bytes, peak_memory_bytes;
+    uint64_t disk_bytes; /* UINT64_MAX: not known */
 };
 typedef void (*engine_used)(void *arg, const struct sandbox_usage *usage, const struct error *err);
 void engine_usage(struct engine *engine, const struct engine_caller *caller, const char *id,

@@ -75,11 +75,11 @@ static void disk_dropped(void *arg, const union keeper_answer *answer, int fd,
 void sandbox_drop_disk(struct engine *engine, const char *disk)
 {
     struct disk_drop *drop = engine_alloc(sizeof(*drop));
-    union keeper_request request = {.drop_disk = {.head = {0}}};
+    union keeper_request request = {.of_disk = {.head = {0}}};
 
     drop->engine = engine;
     (void)snprintf(drop->disk, sizeof(drop->disk), "%s", disk);
-    memcpy(request.drop_disk.disk, drop->disk, sizeof(drop->disk));
+    memcpy(request.of_disk.disk, drop->disk, sizeof(drop->disk));
     keeper_client_ask(engine->keeper, KEEPER_DROP_DISK, &request, disk_dropped, drop);
 }
 

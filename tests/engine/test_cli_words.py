@@ -505,12 +505,13 @@ def test_only_an_operator_sees_what_the_host_has_left(serve, env):
 
 def test_top_shows_the_busiest_first(serve, busy, env):
     lines = good("top", env=env, limit=60 * harness.PATIENCE).splitlines()
-    assert lines[0].split() == ["NAME", "STATE", "CPU", "MEMORY", "PEAK", "LIMIT", "COMMANDS", "TIME"]
+    assert lines[0].split() == ["NAME", "STATE", "CPU", "MEMORY", "PEAK", "LIMIT", "DISK", "COMMANDS", "TIME"]
     assert lines[1].split()[:2] == ["busy", "running"] and lines[2].split()[:3] == ["still", "stopped", "-"]
     if counts(serve):
         assert float(lines[1].split()[2].rstrip("%")) > 0
     listed = {sandbox["name"]: sandbox for sandbox in json.loads(good("top", "--json", env=env))["sandboxes"]}
-    assert listed["busy"]["usage"]["state"] == "running" and "usage" not in listed["still"]
+    assert listed["busy"]["usage"]["state"] == "running"
+    assert listed["still"]["usage"]["state"] == "stopped" and listed["still"]["usage"]["cpu_ns"] is None
 
 
 @pytest.mark.parametrize("leave", ["q", "\x03"])
