@@ -68,6 +68,16 @@ def test_every_command_has_help_that_fits_a_terminal(words):
     assert good("help", *words) == text
 
 
+# Those that print nothing where all goes well, and those whose output is a text for another program.
+SILENT = {("rm",), ("root", "add"), ("root", "rm"), ("mount", "add"), ("mount", "rm"), ("key", "rm"), ("serve",)}
+TEXTS = {("help",), ("man",), ("completion",)}
+
+
+@pytest.mark.parametrize("words", ALL)
+def test_every_command_that_prints_something_prints_it_for_programs_too(words):
+    assert ("--json" in good(*words, "--help")) == (words not in SILENT | TEXTS)
+
+
 def statuses(text):
     """{status: meaning} of the lines of a table."""
     return dict(re.findall(r"^ +(\d[-+\dN]*) {2,}(.*)$", text, re.M))
