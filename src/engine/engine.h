@@ -285,8 +285,19 @@ struct engine_use {
     char tenant[64];
     size_t sandboxes, running, processes;
     uint64_t memory_bytes, disk_bytes; /* limits: of running ones, of persistent disks */
+    uint64_t memory_used_bytes;        /* of those that run, as they were asked last */
 };
 size_t engine_uses(struct engine *engine, struct engine_use *uses, size_t room);
+
+/* Processor time of each tenant's boxes since this engine began: never less than before, and some seconds
+ * old. Those that came first are apart; who is behind them is one with the name "", the last. To look has the
+ * boxes asked again, for the next look. */
+#define ENGINE_SPENT_TENANTS 100
+struct engine_spent {
+    char tenant[64];
+    uint64_t cpu_ns;
+};
+size_t engine_spent(struct engine *engine, const struct engine_spent **tenants);
 
 /* ---- events: what happened, in order ---- */
 

@@ -34,6 +34,7 @@ static void box_ended(void *arg, const union keeper_answer *answer, int fd, cons
         ending.sandbox->active->kind == VERB_FALL)
         (void)snprintf(ending.sandbox->active->reason, sizeof(ending.sandbox->active->reason),
                        "keeper_lost");
+    spent_take(ending.sandbox, err == NULL ? &answer->report : NULL, true);
     ending.sandbox->box = 0;
     ending.sandbox->protocol = 0;
     ending.ended(ending.sandbox, err == NULL ? &answer->report : NULL);

@@ -238,7 +238,7 @@ static void log_failure(struct native *native, const struct http_request *reques
 void account_over(const struct http_request *request, unsigned status, void *data)
 {
     struct native *native = data;
-    const struct job *job = http_data(request);
+    struct job *job = http_data(request);
     /* Its own: the native's may be in the middle of another answer. */
     struct out *out = &native->account_out;
     uint64_t took_ns = job != NULL ? clock_monotonic_ns() - job->began_ns : 0;

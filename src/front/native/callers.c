@@ -19,6 +19,7 @@ static void tick(uv_timer_t *timer)
     /* Nobody is gone before the loop's next turn, so the list stays as it is. */
     for (struct job *job = native->called; job != NULL; job = job->next_called) {
         account_linger(job);
+        metrics_moved(native, job);
         if (strcmp(job->caller.key_id, "socket") != 0 &&
             !engine_caller_lives(native->options.engine, &job->caller))
             http_expel(job->request, job->caller.sandbox[0] != '\0' ? "the token has ended"
