@@ -26,9 +26,9 @@ def measure(work, build):
     raw = f"{build}/bench/files.raw"
     with contextlib.suppress(FileNotFoundError):
         os.unlink(raw)
-    with engine.serving(work, build) as (_, socket):
-        status = subprocess.run([f"{build}/bench/files", raw, socket, str(BYTES), str(FILES),
-                                 str(ROUNDS)], check=False).returncode
+    with engine.serving(work, build) as (keeper, socket):
+        status = subprocess.run([f"{build}/bench/files", raw, socket, str(keeper.pid), str(BYTES),
+                                 str(FILES), str(ROUNDS)], check=False).returncode
     series = report.read_series(raw) if os.path.exists(raw) else {}
     return series, status == 0
 
@@ -54,6 +54,8 @@ def rows_of(series):
               peer="cp in the sandbox", peer_p50=p50(cp), floor_p50=p50(cp))
     yield Row("upload_beside_cp", "upload, as a part of cp", "x", beside_cp, section=section,
               goal=("p50", ">=", 0.3))
+    yield Row("memory", "engine and its pipes, beside idle", "MB", samples("memory", 1e-6), section=section,
+              goal=("p99", "<=", 16 * 1.048576))
     section = "many"
     yield Row("many", f"{FILES:,} small files, one request", "ms", samples("many"), section=section,
               peer="cp -r and rm -r in the sandbox", peer_p50=p50(samples("many_sh")),

@@ -169,6 +169,9 @@ struct cgroup_usage;
 /* What a living box used so far, in groups that were made below the same place as `host` names. */
 int box_usage(const struct box *box, const struct cgroup_host *host, struct cgroup_usage *out);
 
+/* What it wrote that ends with it: its files in memory. 0, or -1 where nobody counts that. */
+int box_files(const struct box *box, const struct cgroup_host *host, uint64_t *bytes);
+
 /* Kills what is left, waits until all of it is gone (processes, mounts, cgroups) and frees the
  * handle. `report` may be NULL. */
 int box_destroy(struct box *box, struct box_report *report, struct error *err);

@@ -569,6 +569,13 @@ int cgroup_usage(const struct cgroup *cgroup, struct cgroup_usage *out)
     return 0;
 }
 
+int cgroup_files(const struct cgroup *cgroup, uint64_t *bytes)
+{
+    if (cgroup->v1_made == 0 && !cgroup->v2_made)
+        return -1;
+    return cgroup_v1_files(cgroup, bytes) == 0 || cgroup_v2_files(cgroup, bytes) == 0 ? 0 : -1;
+}
+
 void cgroup_borrow(const struct cgroup_host *host, const char *name, struct cgroup *out)
 {
     handle_init(out, host, name);

@@ -113,6 +113,10 @@ void cgroup_gate_close(struct cgroup_gate *gate);
 /* What the box used so far; 0, or -1 where no group stands. */
 int cgroup_usage(const struct cgroup *cgroup, struct cgroup_usage *out);
 
+/* What the box's files in memory take: its tmpfs, with what else is shared memory. 0, or -1 where no group
+ * counts it. */
+int cgroup_files(const struct cgroup *cgroup, uint64_t *bytes);
+
 /* To look at the groups of a box that somebody else made here and owns; nothing is to be closed. */
 void cgroup_borrow(const struct cgroup_host *host, const char *name, struct cgroup *out);
 

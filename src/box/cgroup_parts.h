@@ -52,6 +52,7 @@ int cgroup_v1_doors_open(const struct cgroup *cgroup, int doors[CGROUP_V1_MAX], 
 /* Begins what is a maximum again; 0 or -1. */
 int cgroup_v1_renew(const struct cgroup *cgroup);
 void cgroup_v1_usage(const struct cgroup *cgroup, struct cgroup_usage *out, unsigned *counted);
+int cgroup_v1_files(const struct cgroup *cgroup, uint64_t *bytes);
 void cgroup_v1_unthrottle(const struct cgroup *cgroup);
 int cgroup_v1_kill(const struct cgroup *cgroup);
 
@@ -61,4 +62,5 @@ void cgroup_v2_find(struct cgroup_host *host, int mount, const char *path, unsig
 int cgroup_v2_make(struct cgroup *cgroup, const struct cgroup_limits *limits, uid_t owner,
                    gid_t owner_gid, bool leaves, struct error *err);
 void cgroup_v2_usage(const struct cgroup *cgroup, struct cgroup_usage *out, unsigned *counted);
+int cgroup_v2_files(const struct cgroup *cgroup, uint64_t *bytes);
 int cgroup_v2_kill(const struct cgroup *cgroup);

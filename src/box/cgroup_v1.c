@@ -140,6 +140,15 @@ void cgroup_v1_usage(const struct cgroup *cgroup, struct cgroup_usage *out, unsi
         *counted |= CGROUP_CPUACCT;
 }
 
+int cgroup_v1_files(const struct cgroup *cgroup, uint64_t *bytes)
+{
+    int memory = parent_of(cgroup, CGROUP_MEMORY);
+
+    return memory < 0
+               ? -1
+               : cgroup_file_number(memory, cgroup->name, "memory.stat", "total_shmem", bytes);
+}
+
 int cgroup_v1_renew(const struct cgroup *cgroup)
 {
     int memory = parent_of(cgroup, CGROUP_MEMORY);

@@ -204,6 +204,13 @@ void cgroup_v2_usage(const struct cgroup *cgroup, struct cgroup_usage *out, unsi
     }
 }
 
+int cgroup_v2_files(const struct cgroup *cgroup, uint64_t *bytes)
+{
+    if (!cgroup->v2_made || (cgroup->host->v2_controllers & CGROUP_MEMORY) == 0)
+        return -1;
+    return cgroup_file_number(cgroup->host->v2, cgroup->name, "memory.stat", "shmem", bytes);
+}
+
 int cgroup_v2_kill(const struct cgroup *cgroup)
 {
     if (cgroup_file_write(cgroup->host->v2, cgroup->name, "cgroup.kill", "1") == 0 ||

@@ -12,6 +12,7 @@
 #include <fcntl.h>
 #include <sched.h>
 #include <signal.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -52,6 +53,10 @@
 #define FREE_LEAST_BYTES (64U << 20)
 
 #define EXT4_MAGIC 0xEF53
+
+/* What was counted stays with a directory that is kept, where no box sees it: boxes get what lies below. */
+#define COUNTED "user.cove.counted"
+#define COUNTED_EVERY_NS 1000000000U
 
 enum disk_lends disk_lends_of(const struct caller *caller, const struct box_spec *spec,
                               enum ids_kind kind)
@@ -155,6 +160,8 @@ struct watched {
     struct amount most;  /* that it may have now */
     struct amount found; /* at the last look */
     struct statfs fs;    /* as it was before that */
+    _Atomic uint64_t *counted;
+    uint64_t told, told_ns; /* what the directory says, and since when */
 };
 
 /* A file without a name that somebody has still, and how much it was counted for. */
@@ -404,6 +411,38 @@ static bool has_shrunk(const struct watched *watched)
            now.f_ffree + inodes < watched->fs.f_ffree;
 }
 
+/* Whoever asks does not need it to the block, and each time it is written to the disk. */
+static void tell(struct watched *watched)
+{
+    uint64_t now = clock_monotonic_ns();
+    char text[24];
+    int length;
+
+    if (watched->counted != NULL)
+        atomic_store(watched->counted, watched->found.bytes);
+    if (!watched->disk->is_kept || watched->found.bytes == watched->told ||
+        (watched->told_ns != 0 && now - watched->told_ns < COUNTED_EVERY_NS))
+        return;
+    length = snprintf(text, sizeof(text), "%llu", (unsigned long long)watched->found.bytes);
+    (void)fsetxattr(watched->disk->parent, COUNTED, text, (size_t)length, 0);
+    watched->told = watched->found.bytes;
+    watched->told_ns = now;
+}
+
+int disk_counted(int directory, uint64_t *bytes)
+{
+    char text[24];
+    ssize_t n = fgetxattr(directory, COUNTED, text, sizeof(text) - 1);
+
+    if (n <= 0)
+        return -1;
+    text[n] = '\0';
+    if (strspn(text, "0123456789") != (size_t)n || n > 18)
+        return -1;
+    *bytes = strtoull(text, NULL, 10);
+    return 0;
+}
+
 static void wait_ns(uint64_t ns)
 {
     (void)nanosleep(&(struct timespec){.tv_sec = (time_t)(ns / 1000000000U),
@@ -445,11 +484,14 @@ static uint64_t times(uint64_t limit, uint64_t more)
 
 /* Nothing of the box runs before the first look: what it finds was there. What is over its limit later is
  * of this box. */
-static _Noreturn void watch(const struct disk *disk, int proc, int scratch, int init, int first)
+static _Noreturn void watch(const struct disk *disk, int proc, int scratch, int init,
+                            _Atomic uint64_t *counted, int first)
 {
     struct watched watched = {
         .disk = disk,
         .proc = proc,
+        .counted = counted,
+        .told = UINT64_MAX,
         .most = disk->is_kept ? (struct amount){times(disk->bytes, OVER_BYTES),
                                                 times(disk->inodes, OVER_INODES)}
                               : (struct amount){disk->bytes, disk->inodes},
@@ -459,6 +501,8 @@ static _Noreturn void watch(const struct disk *disk, int proc, int scratch, int 
 
     memory_find(&watched, scratch);
     found = look(&watched);
+    if (found == LOOK_WELL)
+        tell(&watched);
     if (write(first, &found, 1) != 1 || found != LOOK_WELL)
         _exit(1);
     (void)close(first);
@@ -469,6 +513,7 @@ static _Noreturn void watch(const struct disk *disk, int proc, int scratch, int 
             (void)sys_pidfd_send_signal(init, SIGKILL);
             _exit(1);
         }
+        tell(&watched);
     }
 }
 
@@ -488,7 +533,7 @@ static int refuse(char found, struct error *err)
 }
 
 pid_t disk_watch(const struct disk *disk, int userns, int proc, int scratch, int init,
-                 struct error *err)
+                 _Atomic uint64_t *counted, struct error *err)
 {
     int first[2];
     char found = 0;
@@ -504,7 +549,7 @@ pid_t disk_watch(const struct disk *disk, int userns, int proc, int scratch, int
         if (become_root_of(userns) < 0)
             _exit(2);
         (void)prctl(PR_SET_PDEATHSIG, SIGKILL); /* changing ids forgets it, so it comes after */
-        watch(disk, proc, scratch, init, first[1]);
+        watch(disk, proc, scratch, init, counted, first[1]);
     }
     (void)close(first[1]);
     while (pid > 0 && read(first[0], &found, 1) < 0 && errno == EINTR)

@@ -55,9 +55,13 @@ void disk_forget(struct disk *disk);
 /* In a process of its own: counts until there is too much, and kills the box then, by the pidfd of its
  * init. `proc` and `scratch` as of watch.h. What was over its limit before may stay so, that files can be
  * deleted, and not grow; what is far over it is an error. Returns after the first look, which has to come
- * before any command of the box. The process, or -1. */
+ * before any command of the box. What it counts it says in `*counted`, unless that is NULL, and to
+ * disk_counted(). The process, or -1. */
 pid_t disk_watch(const struct disk *disk, int userns, int proc, int scratch, int init,
-                 struct error *err);
+                 _Atomic uint64_t *counted, struct error *err);
+
+/* What was counted last in a directory that is kept, also when no box has it. 0 or -1: nobody knows. */
+int disk_counted(int directory, uint64_t *bytes);
 
 /* Whether that process, which is ended by this, found too much. */
 bool disk_was_full(pid_t watcher);

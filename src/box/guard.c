@@ -14,6 +14,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
@@ -136,6 +137,7 @@ struct held {
     pid_t disk_watcher;
     int disk_watcher_end; /* its pidfd, until it has ended */
     int userns;           /* of the box, where the disk needs it */
+    struct guard_page *page;
 };
 
 static void finish(int socket, struct held *held, bool wants_report)
@@ -195,6 +197,16 @@ static bool is_watched(const struct watch *watch)
     return watch->fds[WATCH_PROC] >= 0 && (watch->memory_bytes != 0 || watch->pids != 0);
 }
 
+/* What is written lies in the scratch, but where a disk of its own is counted by who watches that. */
+static int look(struct held *held)
+{
+    int pause = watch_look(&held->watch);
+
+    if (held->page != NULL && held->disk.parent < 0)
+        atomic_store(&held->page->files_bytes, held->watch.files_bytes);
+    return pause;
+}
+
 /* Until somebody has said something, the box is watched; it ends with whoever watches its disk. */
 static void watch_meanwhile(int socket, struct held *held)
 {
@@ -202,7 +214,7 @@ static void watch_meanwhile(int socket, struct held *held)
     struct pollfd wait[2] = {{.fd = socket, .events = POLLIN}, {.events = POLLIN}};
 
     do {
-        int pause = is_watched(watch) ? watch_look(watch) : -1;
+        int pause = is_watched(watch) ? look(held) : -1;
 
         wait[1].fd = held->disk_watcher_end;
         wait[0].revents = wait[1].revents = 0;
@@ -367,13 +379,14 @@ static int watch_begin(int socket, struct held *held, const struct word *word, s
 
     memcpy(watch->fds, word->fds, sizeof(watch->fds));
     watch->space = word->watch.space;
-    (void)watch_look(watch);
+    (void)look(held);
     if (!watch->sees && watch->space == 0)
         return error_set(err, "limits_failed", 0,
                          "the box's watchdog cannot see its processes, so it would have no limits");
     if (held->disk.parent >= 0) {
         held->disk_watcher = disk_watch(&held->disk, held->userns, watch->fds[WATCH_PROC],
-                                        watch->fds[WATCH_SCRATCH], watch->init, err);
+                                        watch->fds[WATCH_SCRATCH], watch->init,
+                                        held->page != NULL ? &held->page->files_bytes : NULL, err);
         if (held->disk_watcher < 0)
             return -1;
         held->disk_watcher_end = (int)syscall(SYS_pidfd_open, held->disk_watcher, 0);
@@ -383,7 +396,7 @@ static int watch_begin(int socket, struct held *held, const struct word *word, s
     return bind_to_us(socket, err);
 }
 
-static _Noreturn void run(const struct guard_order *order, int socket)
+static _Noreturn void run(const struct guard_order *order, struct guard_page *page, int socket)
 {
     static struct held held = {
         .watch = {.fds = {-1, -1}, .init = -1}, .userns = -1, .disk_watcher_end = -1};
@@ -400,6 +413,7 @@ static _Noreturn void run(const struct guard_order *order, int socket)
     (void)prctl(PR_SET_NAME, "cove-guard");
     (void)prctl(PR_SET_DUMPABLE, 0); /* it is a copy of its maker, secrets and all */
     held.disk = order->disk;
+    held.page = page;
     if (settle(&socket, &keep, &held.disk, &err) < 0) {
         say_error(socket, &err);
         _exit(1);
@@ -423,8 +437,28 @@ static _Noreturn void run(const struct guard_order *order, int socket)
 
 /* ---- the maker's side ---- */
 
+/* Where there is none, nobody knows what the guard counts, and all else goes on. */
+static struct guard_page *page_make(void)
+{
+    void *page = mmap(NULL, sizeof(struct guard_page), PROT_READ | PROT_WRITE,
+                      MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+
+    if (page == MAP_FAILED)
+        return NULL;
+    atomic_init(&((struct guard_page *)page)->files_bytes, UINT64_MAX);
+    return page;
+}
+
+static void page_drop(struct guard_page **page)
+{
+    if (*page != NULL)
+        (void)munmap(*page, sizeof(**page));
+    *page = NULL;
+}
+
 int guard_start(const struct guard_order *order, struct guard *guard, struct error *err)
 {
+    struct guard_page *page;
     int pair[2];
     pid_t pid;
 
@@ -432,17 +466,22 @@ int guard_start(const struct guard_order *order, struct guard *guard, struct err
         return error_set(err, "guard_failed", errno, "cannot make the guard's socket");
     /* Before anybody can send: a packet has the pid only if this was set when it was sent. */
     (void)setsockopt(pair[1], SOL_SOCKET, SO_PASSCRED, &(int){1}, sizeof(int));
+    page = page_make();
     pid = fork();
     if (pid == 0) {
         (void)close(pair[0]);
-        run(order, pair[1]);
+        run(order, page, pair[1]);
     }
     (void)close(pair[1]);
     if (pid < 0) {
+        page_drop(&page);
         (void)close(pair[0]);
         return error_set(err, "guard_failed", errno, "cannot start the box's guard");
     }
-    *guard = (struct guard){.socket = pair[0], .pid = pid};
+    /* The next box's processes have no business with it. */
+    if (page != NULL)
+        (void)madvise(page, sizeof(*page), MADV_DONTFORK);
+    *guard = (struct guard){.socket = pair[0], .pid = pid, .page = page};
     return 0;
 }
 
@@ -518,6 +557,7 @@ int guard_finish(struct guard *guard, struct box_report *report, struct error *e
     if (done == 0 && report != NULL)
         *report = packet.report;
     fd_close(&guard->socket);
+    page_drop(&guard->page);
     while (waitpid(guard->pid, NULL, 0) < 0 && errno == EINTR)
         continue;
     return done;

@@ -12,12 +12,19 @@
 #include "box/disk.h"
 #include "box/idmap.h"
 
+#include <stdatomic.h>
 #include <sys/types.h>
 
 struct guard {
     int socket;
     pid_t pid;
-    bool told; /* to finish; its answer is to come */
+    bool told;               /* to finish; its answer is to come */
+    struct guard_page *page; /* shared with it; NULL in a process that took the box over */
+};
+
+/* What the guard counts while the box lives, for its maker to look at. */
+struct guard_page {
+    _Atomic uint64_t files_bytes; /* that the box wrote; UINT64_MAX: not counted (yet) */
 };
 
 struct guard_order {

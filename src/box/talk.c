@@ -12,6 +12,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
+#include <stdatomic.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
@@ -231,6 +232,22 @@ int box_usage(const struct box *box, const struct cgroup_host *host, struct cgro
         return cgroup_usage(box->lent, out);
     cgroup_borrow(host, box->group, &cgroup);
     return cgroup_usage(&cgroup, out);
+}
+
+int box_files(const struct box *box, const struct cgroup_host *host, uint64_t *bytes)
+{
+    struct cgroup cgroup;
+
+    /* What the guard counts is the disk's alone; a cgroup knows shared memory of any kind. */
+    if (box->guard.page != NULL) {
+        *bytes = atomic_load(&box->guard.page->files_bytes);
+        if (*bytes != UINT64_MAX)
+            return 0;
+    }
+    if (box->lent != NULL)
+        return cgroup_files(box->lent, bytes);
+    cgroup_borrow(host, box->group, &cgroup);
+    return cgroup_files(&cgroup, bytes);
 }
 
 int box_destroy(struct box *box, struct box_report *report, struct error *err)

@@ -307,9 +307,9 @@ static struct budget budget_begin(void)
 }
 
 /* What the box has, as exactly as the limit asks for and the time allows. */
-static void count_box(const struct watch *watch, struct count *count)
+static void count_box(struct watch *watch, struct count *count)
 {
-    uint64_t files = files_bytes(watch), limit = watch->memory_bytes, mapped;
+    uint64_t files = watch->files_bytes = files_bytes(watch), limit = watch->memory_bytes, mapped;
     struct budget budget = {0};
     struct count exact;
 

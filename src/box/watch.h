@@ -29,6 +29,7 @@ struct watch {
     unsigned over;  /* looks in a row at which there was too much */
     bool killed_for_memory, killed_for_pids;
     uint64_t peak_bytes;
+    uint64_t files_bytes; /* at the last look: what lies in the scratch */
 };
 
 /* Looks, and kills if it must. In how many milliseconds to look again. */

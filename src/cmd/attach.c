@@ -15,6 +15,7 @@ static const struct option_row rows[] = {
     {"detach-keys", "KEYS", TERMINAL_KEYS_USUAL,
      "the keys that detach, one after the other: ctrl-LETTER or a character; none", NULL, 0,
      offsetof(struct attach, detach_keys)},
+    OPTION_JSON("print one JSON object with the process at the end"),
     OPTION_HELP,
 };
 
@@ -39,7 +40,8 @@ static int attach_call(struct client *client, void *into, const struct option_wo
     struct terminal_options options = {.sandbox = words->word[0],
                                        .process = words->word[1],
                                        .takes_input = !attach->only_looks,
-                                       .only_looks = attach->only_looks};
+                                       .only_looks = attach->only_looks,
+                                       .json = attach->common.json};
 
     if (terminal_keys_parse(attach->detach_keys != NULL ? attach->detach_keys : TERMINAL_KEYS_USUAL,
                             &options.keys, err) < 0)

@@ -372,6 +372,11 @@ int client_line(struct client *client, char **line, size_t *size, struct error *
     }
 }
 
+uint64_t client_left(const struct client *client)
+{
+    return client->left;
+}
+
 const char *client_header(const struct client *client, const char *name)
 {
     return wire_header_get(&client->head, name);

@@ -90,6 +90,9 @@ size_t client_answer_bytes(const struct client *client);
 /* A header of the last answer by its name in lower case, or NULL. */
 const char *client_header(const struct client *client, const char *name);
 
+/* How much of the answer's body is to come; UINT64_MAX: nobody knows. */
+uint64_t client_left(const struct client *client);
+
 /* Stops in the middle of an answer: the next request has a connection of its own. */
 void client_abandon(struct client *client);
 

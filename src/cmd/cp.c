@@ -24,6 +24,7 @@ static const struct option_row rows[] = {
      "who reads and writes there, by name or number inside the sandbox", NULL, 'u',
      offsetof(struct cp, user)},
     {"quiet", NULL, NULL, "show no progress", NULL, 'q', offsetof(struct cp, quiet)},
+    OPTION_JSON("print one JSON object with each source, and how many bytes it was"),
     OPTION_HELP,
 };
 
@@ -53,7 +54,7 @@ static const struct option_table table = {
 
 void cp_moved(struct cp *cp, size_t bytes)
 {
-    char moved[SHOW_VALUE_MAX], rate[SHOW_VALUE_MAX], name[60];
+    char moved[SHOW_VALUE_MAX], rate[SHOW_VALUE_MAX], all[SHOW_VALUE_MAX], share[80] = "", name[60];
     uint64_t now;
 
     cp->bytes += bytes;
@@ -65,7 +66,11 @@ void cp_moved(struct cp *cp, size_t bytes)
     cp->shown_ms = now;
     cp->has_shown = true;
     show_escape(name, sizeof(name), cp->what);
-    (void)fprintf(stderr, "\r\033[K%s  %s  %s/s", name, show_size(cp->bytes, moved),
+    /* A file may grow while it is read: then there is no share that would not be a lie. */
+    if (cp->total != UINT64_MAX && cp->bytes <= cp->total)
+        (void)snprintf(share, sizeof(share), " of %s  %u%%", show_size(cp->total, all),
+                       (unsigned)(100.0 * (double)cp->bytes / (double)cp->total));
+    (void)fprintf(stderr, "\r\033[K%s  %s%s  %s/s", name, show_size(cp->bytes, moved), share,
                   show_size(cp->bytes * 1000 / (now - cp->began_ms + 1), rate));
 }
 
@@ -170,6 +175,28 @@ const char *cp_base(const char *path, char name[256])
 
 /* ---- the command ---- */
 
+/* As they were named on the command line. */
+static int place_set(struct doc *doc, const char *key, const struct cp_place *place)
+{
+    char text[sizeof(place->sandbox) + CP_PATH_MAX + 1];
+
+    (void)snprintf(text, sizeof(text), "%s%s%s", place->is_box ? place->sandbox : "",
+                   place->is_box ? ":" : "", place->path);
+    return doc_set_text(doc, key, text);
+}
+
+static int copied_add(const struct cp *cp, const struct cp_place *source,
+                      const struct cp_place *target)
+{
+    struct doc *one = doc_new();
+    int failed = 0;
+
+    failed |= place_set(one, "source", source);
+    failed |= place_set(one, "target", target);
+    failed |= doc_set_number(one, "bytes", cp->bytes);
+    return doc_add(cp->copied, one) | failed;
+}
+
 static int copy_one(struct cp *cp, const struct cp_place *source, const struct cp_place *target,
                     bool into, struct error *err)
 {
@@ -178,9 +205,12 @@ static int copy_one(struct cp *cp, const struct cp_place *source, const struct c
     cp->what = source->path;
     cp->began_ms = cp->shown_ms = clock_monotonic_ns() / 1000000;
     cp->bytes = 0;
+    cp->total = UINT64_MAX;
     status = source->is_box ? cp_out(cp, source, target->path, into, err)
                             : cp_in(cp, source->path, target, into, err);
     cp_progress_end(cp);
+    if (status >= 0 && cp->copied != NULL && copied_add(cp, source, target) < 0)
+        return option_no_memory(err);
     return status;
 }
 
@@ -244,6 +274,22 @@ static int copy_all(struct cp *cp, const struct cp_place *places, size_t count, 
     return has_failed || cp->has_warned ? CMD_FAILED : 0;
 }
 
+/* What came of it, also where not all could be copied. */
+static int copy_and_print(struct cp *cp, const struct cp_place *places, size_t count,
+                          struct error *err)
+{
+    _cleanup_doc_ struct doc *answer = doc_new();
+    int status;
+
+    cp->copied = doc_new_array();
+    status = copy_all(cp, places, count, err);
+    if (doc_set(answer, "copied", cp->copied) < 0 ||
+        (cp->has_warned && doc_set_true(answer, "left_out") < 0))
+        return option_no_memory(err);
+    cp->copied = NULL;
+    return status >= 0 && doc_print(answer, err) < 0 ? -1 : status;
+}
+
 static int cp_call(struct client *client, void *options, const struct option_words *words,
                    struct error *err)
 {
@@ -262,7 +308,12 @@ static int cp_call(struct client *client, void *options, const struct option_wor
     }
     if (check_words(places, count, err) < 0)
         return -1;
-    return copy_all(cp, places, count, err);
+    if (!cp->common.json)
+        return copy_all(cp, places, count, err);
+    if (strcmp(places[count - 1].path, "-") == 0)
+        return error_set(err, "bad_value", 0,
+                         "--json: standard output is where the file goes; leave one out");
+    return copy_and_print(cp, places, count, err);
 }
 
 static int cp_run(const struct cmd *cmd, int argc, char **argv)

@@ -23,9 +23,10 @@ struct cp {
     struct client *client;
     bool has_warned; /* something was left out */
 
-    uint64_t bytes, shown_ms, began_ms; /* progress */
+    uint64_t bytes, total, shown_ms, began_ms; /* progress; total UINT64_MAX: not known */
     const char *what;
     bool shows, has_shown;
+    struct doc *copied; /* with --json: what was, one after the other */
     char block[CP_BLOCK];
 };
 

@@ -66,6 +66,7 @@ static int put_file(struct cp *cp, int fd, const struct stat *st, const char *pa
     if (cp_url(cp, target, "/files", where, more, url, err) < 0 ||
         client_begin(cp->client, &request, is_sized ? (uint64_t)st->st_size : UINT64_MAX, err) < 0)
         return -1;
+    cp->total = is_sized ? (uint64_t)st->st_size : UINT64_MAX;
     if (send_file(cp, fd, path, err) == 0)
         return client_sent(cp->client, NULL, err);
     client_abandon(cp->client);

@@ -130,7 +130,10 @@ static int get(struct cp *cp, const struct cp_place *source, const char *route, 
 
     if (cp_url(cp, source, route, source->path, "", url, err) < 0)
         return -1;
-    return client_start(cp->client, &request, err);
+    if (client_start(cp->client, &request, err) < 0)
+        return -1;
+    cp->total = client_left(cp->client);
+    return 0;
 }
 
 static int file_out(struct cp *cp, const struct cp_place *source, const char *target, bool into,

@@ -169,6 +169,11 @@ int doc_set_true(struct doc *doc, const char *key)
     return json_object_set_new(own(doc), key, json_true());
 }
 
+int doc_set_flag(struct doc *doc, const char *key, bool value)
+{
+    return json_object_set_new(own(doc), key, json_boolean(value));
+}
+
 int doc_set(struct doc *doc, const char *key, struct doc *value)
 {
     return json_object_set_new(own(doc), key, own(value));

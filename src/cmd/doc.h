@@ -52,6 +52,7 @@ int doc_set_text(struct doc *doc, const char *key, const char *value); /* NULL: 
 int doc_set_number(struct doc *doc, const char *key, uint64_t value);
 int doc_set_real(struct doc *doc, const char *key, double value);
 int doc_set_true(struct doc *doc, const char *key);
+int doc_set_flag(struct doc *doc, const char *key, bool value);
 int doc_set(struct doc *doc, const char *key, struct doc *value); /* takes it */
 int doc_set_copy(struct doc *doc, const char *key, const struct doc *value);
 int doc_add_text(struct doc *doc, const char *value);

@@ -85,7 +85,8 @@ static const struct option_row rows[] = {
      offsetof(struct exec_options, start)},
     {"tag", "TEXT", NULL, "a note for yourself, kept with the process", NULL, 0,
      offsetof(struct exec_options, tag)},
-    OPTION_JSON("print one JSON object with the result and the output"),
+    OPTION_JSON("print one JSON object with the result and the output; with --tty, which shows the "
+                "output, with the result at the end"),
     OPTION_HELP,
 };
 
@@ -302,6 +303,7 @@ static int exec_terminal(struct exec *exec, const char *sandbox, const struct do
                                        .keys = exec->options->keys,
                                        .takes_input = exec->options->input,
                                        .is_own = true,
+                                       .json = exec->options->common.json,
                                        .has_from = true};
     int status;
 
@@ -375,11 +377,9 @@ static int exec_run(const struct cmd *cmd, int argc, char **argv)
     int status;
 
     if (options_begin(cmd->table, &options, argc, argv, &words, &status)) {
-        if (options.input && (options.detach || options.common.json)) {
-            cmd_say("--interactive: it goes with neither --detach nor --json; leave one out");
-            status = CMD_FAILED;
-        } else if (options.tty && options.common.json && !options.detach) {
-            cmd_say("--tty: it does not go with --json; leave one out, or add --detach");
+        if (options.input && (options.detach || (options.common.json && !options.tty))) {
+            cmd_say("--interactive: it goes with --detach not at all, and with --json only on a "
+                    "terminal; leave one out, or add --tty");
             status = CMD_FAILED;
         } else if (terminal_keys_parse(options.detach_keys != NULL ? options.detach_keys
                                                                    : TERMINAL_KEYS_USUAL,

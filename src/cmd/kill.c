@@ -23,6 +23,7 @@ static int take_signal(void *into, const char *value, struct error *err)
 static const struct option_row rows[] = {
     {"signal", "SIGNAL", NULL, "send this signal, such as TERM or HUP, instead of killing all",
      take_signal, 's', 0},
+    OPTION_JSON("print the process as the API has it then"),
     OPTION_HELP,
 };
 
@@ -70,13 +71,27 @@ static int tree_kill(struct client *client, const struct option_words *words, st
     return client_call(client, &end, NULL, err);
 }
 
+static int process_print(struct client *client, const struct option_words *words, struct error *err)
+{
+    _cleanup_doc_ struct doc *process = NULL;
+    char path[API_PATH_MAX];
+    const struct client_request look = {.path = path};
+
+    if (api_process_path(path, words->word[0], words->word[1], "", err) < 0 ||
+        client_call(client, &look, &process, err) < 0)
+        return -1;
+    return doc_print(process, err);
+}
+
 static int kill_call(struct client *client, void *into, const struct option_words *words,
                      struct error *err)
 {
     const struct kill *options = into;
 
-    return options->signal_number != 0 ? signal_send(client, words, options->signal_number, err)
-                                       : tree_kill(client, words, err);
+    if ((options->signal_number != 0 ? signal_send(client, words, options->signal_number, err)
+                                     : tree_kill(client, words, err)) < 0)
+        return -1;
+    return options->common.json ? process_print(client, words, err) : 0;
 }
 
 static int kill_run(const struct cmd *cmd, int argc, char **argv)

@@ -285,9 +285,26 @@ static void watch_signals(void *arg)
     take_signals(arg, false);
 }
 
+/* What came of it, on standard output behind what was shown there. */
+static int result_print(const struct doc *process, bool is_detached, struct error *err)
+{
+    _cleanup_doc_ struct doc *result = doc_new();
+    int failed = doc_set_copy(result, "process", process);
+
+    failed |= doc_set_flag(result, "detached", is_detached);
+    return failed != 0 ? option_no_memory(err) : doc_print(result, err);
+}
+
 static void detach(struct session *session)
 {
+    _cleanup_doc_ struct doc *process = doc_new();
+    struct error err;
+
     restore(session);
+    /* Within a call of the client's nothing can be asked; whoever comes back needs no more. */
+    if (session->options->json && (doc_set_text(process, "id", session->options->process) < 0 ||
+                                   result_print(process, true, &err) < 0))
+        leave(session, CMD_FAILED);
     (void)fprintf(stderr, "\r\ncove: detached; cove attach %s %s comes back\n",
                   session->options->sandbox, session->options->process);
     leave(session, 0);
@@ -385,6 +402,8 @@ static int take_word(struct session *session, const struct websocket_message *sa
         return 0; /* of an error somebody else may have been the cause; a shell goes on, too */
     restore(session);
     *status = api_process_status(doc_get(message, "process"));
+    if (session->options->json && result_print(doc_get(message, "process"), false, err) < 0)
+        return -1;
     return 1;
 }
 

@@ -24,6 +24,7 @@ struct terminal_options {
     bool only_looks;  /* neither input nor size */
     bool is_own;      /* it was started for this: a hang-up of ours is one of its */
     bool has_from;    /* from the start, and not only what is left of it on the screen */
+    bool json;        /* at the end what came of it is printed, behind what the terminal showed */
 };
 
 /* The size of ours, or what is usual. */

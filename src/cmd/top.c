@@ -63,8 +63,8 @@ static const struct option_table table = {
     .command = "top",
     .about =
         "Shows what sandboxes use, the busiest first: share of one processor, memory now and at the\n"
-        "most, commands that run, processor time since the start. On a terminal it goes on until q\n"
-        "or Ctrl-C. To look does not keep an idle sandbox alive.",
+        "most, what is written on the disk, commands that run, processor time since the start. On a\n"
+        "terminal it goes on until q or Ctrl-C. To look does not keep an idle sandbox alive.",
     OPTION_ROWS(rows),
 };
 
@@ -149,6 +149,7 @@ static void line_show(struct show_table *shown, const struct line *line)
     size_cell(shown, usage, "memory_bytes");
     size_cell(shown, usage, "peak_memory_bytes");
     size_cell(shown, doc_get(line->sandbox, "resources"), "memory_bytes");
+    size_cell(shown, usage, "disk_bytes");
     if (doc_number(line->sandbox, "processes_running", &number))
         show_cell_number(shown, number);
     else
@@ -160,8 +161,8 @@ static void line_show(struct show_table *shown, const struct line *line)
 static int look_text(const struct look *before, const struct look *now, char **text, size_t *size,
                      struct error *err)
 {
-    static const char *const headings[] = {"NAME", "STATE", "CPU",      "MEMORY",
-                                           "PEAK", "LIMIT", "COMMANDS", "TIME"};
+    static const char *const headings[] = {"NAME",  "STATE", "CPU",      "MEMORY", "PEAK",
+                                           "LIMIT", "DISK",  "COMMANDS", "TIME"};
     size_t count = doc_count(now->sandboxes);
     _cleanup_free_ struct line *lines = calloc(count + 1, sizeof(*lines));
     struct show_table shown;

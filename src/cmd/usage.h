@@ -4,5 +4,5 @@
 #include "cmd/client.h"
 #include "cmd/doc.h"
 
-/* All of them, to be freed; each that runs with a member `usage`, if the server can say it. */
+/* All of them, to be freed; each with a member `usage`, if the server can say it. */
 int usage_fetch(struct client *client, struct doc **sandboxes, struct error *err);

@@ -59,6 +59,7 @@ size_t engine_uses(struct engine *engine, struct engine_use *uses, size_t room)
         if (record->state == SANDBOX_RUNNING) {
             use->running++;
             use->memory_bytes += record->limits.memory_bytes;
+            use->memory_used_bytes += sandbox->memory_bytes;
         }
     }
     return count;

@@ -333,6 +333,7 @@ void engine_close(struct engine *engine)
     tenants_close(engine);
     gone_free(&engine->gone);
     clock_free(engine->clock);
+    spent_free(engine);
     free(engine->named);
     uv_close((uv_handle_t *)&engine->idle, idle_closed);
 }

@@ -240,11 +240,12 @@ void engine_procs(struct engine *engine, const struct engine_caller *caller, con
                   bool must_run, bool start, engine_procs_done done, void *arg);
 
 /* What it uses now (usage.c). Of one that has no box, or on a host that does not count, nothing is
- * known. */
+ * known but what is written on its disk. */
 struct sandbox_usage {
     enum sandbox_state state;
     bool is_known;
     uint64_t cpu_ns, memory_bytes, peak_memory_bytes;
+    uint64_t disk_bytes; /* UINT64_MAX: not known */
 };
 typedef void (*engine_used)(void *arg, const struct sandbox_usage *usage, const struct error *err);
 void engine_usage(struct engine *engine, const struct engine_caller *caller, const char *id,
@@ -284,8 +285,19 @@ struct engine_use {
     char tenant[64];
     size_t sandboxes, running, processes;
     uint64_t memory_bytes, disk_bytes; /* limits: of running ones, of persistent disks */
+    uint64_t memory_used_bytes;        /* of those that run, as they were asked last */
 };
 size_t engine_uses(struct engine *engine, struct engine_use *uses, size_t room);
+
+/* Processor time of each tenant's boxes since this engine began: never less than before, and some seconds
+ * old. Those that came first are apart; who is behind them is one with the name "", the last. To look has the
+ * boxes asked again, for the next look. */
+#define ENGINE_SPENT_TENANTS 100
+struct engine_spent {
+    char tenant[64];
+    uint64_t cpu_ns;
+};
+size_t engine_spent(struct engine *engine, const struct engine_spent **tenants);
 
 /* ---- events: what happened, in order ---- */
 

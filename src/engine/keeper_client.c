@@ -55,7 +55,8 @@ static size_t request_size(enum keeper_type type)
     case KEEPER_END:
         return sizeof(struct keeper_of_box);
     case KEEPER_DROP_DISK:
-        return sizeof(struct keeper_drop_disk);
+    case KEEPER_WEIGH_DISK:
+        return sizeof(struct keeper_of_disk);
     default:
         abort();
     }
@@ -67,6 +68,7 @@ static uint32_t answer_type(enum keeper_type type)
     case KEEPER_MAKE:
         return KEEPER_MADE;
     case KEEPER_USAGE:
+    case KEEPER_WEIGH_DISK:
         return KEEPER_USED;
     case KEEPER_END:
         return KEEPER_ENDED;

@@ -102,6 +102,9 @@ struct sandbox {
     struct alarm timer; /* READY while it starts, else deadline and idle limit */
     uint64_t touched_ns, begun_ns, boxed_ns;
     uint64_t timed_ns; /* when its time was over last, and something was done about it */
+
+    uint64_t cpu_ns, memory_bytes; /* of its box, as spent.c heard of it last */
+    bool spent_unknown;            /* the box was there before this engine, and was not asked yet */
 };
 
 /* ---- the engine ---- */
@@ -137,6 +140,7 @@ struct engine {
     struct tenants *tenants;
     struct events *events;
     struct tokens *tokens;
+    struct spent *spent; /* spent.c */
     struct pool *pool;
     struct takeover *takeover; /* while it opens */
     int sandboxes_dir;
@@ -172,6 +176,14 @@ struct engine {
     uint64_t capacity_read_ns;
     struct engine_capacity capacity;
 };
+
+/* ---- spent.c ---- */
+
+/* What its box said of itself, NULL: nothing; it has ended, if `is_end`. */
+void spent_take(struct sandbox *sandbox, const struct keeper_report *report, bool is_end);
+/* Asks all boxes, unless that was done a moment ago. */
+void spent_look(struct engine *engine);
+void spent_free(struct engine *engine);
 
 void *engine_alloc(size_t size); /* zeroed, or the process ends */
 void engine_later(struct engine *engine, void (*call)(void *arg), void *arg);

@@ -34,6 +34,7 @@ static void box_ended(void *arg, const union keeper_answer *answer, int fd, cons
         ending.sandbox->active->kind == VERB_FALL)
         (void)snprintf(ending.sandbox->active->reason, sizeof(ending.sandbox->active->reason),
                        "keeper_lost");
+    spent_take(ending.sandbox, err == NULL ? &answer->report : NULL, true);
     ending.sandbox->box = 0;
     ending.sandbox->protocol = 0;
     ending.ended(ending.sandbox, err == NULL ? &answer->report : NULL);
@@ -75,11 +76,11 @@ static void disk_dropped(void *arg, const union keeper_answer *answer, int fd,
 void sandbox_drop_disk(struct engine *engine, const char *disk)
 {
     struct disk_drop *drop = engine_alloc(sizeof(*drop));
-    union keeper_request request = {.drop_disk = {.head = {0}}};
+    union keeper_request request = {.of_disk = {.head = {0}}};
 
     drop->engine = engine;
     (void)snprintf(drop->disk, sizeof(drop->disk), "%s", disk);
-    memcpy(request.drop_disk.disk, drop->disk, sizeof(drop->disk));
+    memcpy(request.of_disk.disk, drop->disk, sizeof(drop->disk));
     keeper_client_ask(engine->keeper, KEEPER_DROP_DISK, &request, disk_dropped, drop);
 }
 

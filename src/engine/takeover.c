@@ -321,6 +321,7 @@ static void box_take(struct engine *engine, struct box_there *there)
         return;
     }
     sandbox->box = there->box;
+    sandbox->spent_unknown = true;
     if (outdated_is(engine, there->protocol)) {
         outdated_take(sandbox, there->protocol, &there->fd);
         return;
@@ -457,6 +458,7 @@ static void greeted(void *arg, const union keeper_answer *answer, int fd, const 
         (void)files_stray(engine, true);
     }
     takeover_free(engine);
+    spent_look(engine); /* from what on it counts */
     /* Who asks from now on is not told that a sandbox runs whose box is gone. */
     engine->is_opening = true;
     engine_settled(engine);

@@ -20,7 +20,8 @@ static void used(void *arg, const union keeper_answer *answer, int fd, const str
     struct asking asking = *(struct asking *)arg;
     const struct sandbox *sandbox = map_get(&asking.engine->ids, asking.sandbox);
     struct sandbox_usage usage = {.state = sandbox == NULL ? SANDBOX_DELETED
-                                                           : sandbox->record->state};
+                                                           : sandbox->record->state,
+                                  .disk_bytes = UINT64_MAX};
 
     fd_close(&fd);
     free(arg);
@@ -28,7 +29,9 @@ static void used(void *arg, const union keeper_answer *answer, int fd, const str
         asking.done(asking.arg, NULL, err);
         return;
     }
-    /* No box: it has just ended, and uses nothing. */
+    if (err == NULL)
+        usage.disk_bytes = answer->report.disk_bytes;
+    /* No box: it has just ended, or is stopped, and uses nothing. */
     if (err == NULL && answer->report.usage_known != 0) {
         usage.is_known = true;
         usage.cpu_ns = answer->report.cpu_ns;
@@ -43,6 +46,7 @@ void engine_usage(struct engine *engine, const struct engine_caller *caller, con
 {
     union keeper_request request = {0};
     struct sandbox_usage nothing;
+    bool is_boxed;
     struct sandbox *sandbox;
     struct asking *asking;
     struct error err;
@@ -51,7 +55,8 @@ void engine_usage(struct engine *engine, const struct engine_caller *caller, con
         done(arg, NULL, &err);
         return;
     }
-    if (sandbox->box == 0) {
+    is_boxed = sandbox->box != 0;
+    if (!is_boxed && sandbox->record->disk[0] == '\0') {
         nothing = (struct sandbox_usage){.state = sandbox->record->state};
         done(arg, &nothing, NULL);
         return;
@@ -59,8 +64,12 @@ void engine_usage(struct engine *engine, const struct engine_caller *caller, con
     asking = engine_alloc(sizeof(*asking));
     *asking = (struct asking){.engine = engine, .done = done, .arg = arg};
     memcpy(asking->sandbox, sandbox->id, sizeof(asking->sandbox));
-    request.of_box.box = sandbox->box;
-    keeper_client_ask(engine->keeper, KEEPER_USAGE, &request, used, asking);
+    if (is_boxed)
+        request.of_box.box = sandbox->box;
+    else
+        memcpy(request.of_disk.disk, sandbox->record->disk, sizeof(request.of_disk.disk));
+    keeper_client_ask(engine->keeper, is_boxed ? KEEPER_USAGE : KEEPER_WEIGH_DISK, &request, used,
+                      asking);
 }
 
 int engine_capacity(struct engine *engine, const struct engine_caller *caller,

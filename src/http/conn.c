@@ -84,6 +84,7 @@ void http_conn_cut(struct http_conn *conn)
         return;
     }
     http_request_unhold(request);
+    http_request_part(request);
     request->conn = NULL;
     request->server = NULL;
     if (!request->is_handed) {
@@ -644,6 +645,7 @@ static void read_some(struct http_conn *conn)
         http_websocket_heard(conn->request);
     }
     server->received_bytes += (uint64_t)got;
+    conn->received += (uint64_t)got;
     if (conn->state != CONN_LINGER) {
         take_input(conn, server->scratch, (size_t)got);
         return;

@@ -92,6 +92,9 @@ struct http_counts {
     uint64_t accepted; /* connections */
     uint64_t received_bytes, sent_bytes;
 };
+/* What a request got and sent, its header and what waits to be sent with it, since this was asked last. What
+ * its connection carried between two requests belongs to the later one. */
+void http_moved(struct http_request *request, uint64_t *received, uint64_t *sent);
 void http_count(const struct http_server *server, struct http_counts *out);
 
 /* Cuts everything, and frees the server when the loop has run. Who was told `gone` still has his

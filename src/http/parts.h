@@ -69,6 +69,7 @@ struct http_conn {
     struct http_chunks chunks;
     uint64_t body_left; /* where the body is not chunked */
     struct http_request *request;
+    uint64_t received, sent; /* since a request was asked for that: http_moved() */
     struct http_peer peer;
 };
 
@@ -137,7 +138,8 @@ struct http_request {
     void (*pipe_sent)(void *arg);
     void *pipe_arg;
     struct http_websocket *websocket;
-    unsigned status; /* of the answer; 0: none yet */
+    unsigned status;         /* of the answer; 0: none yet */
+    uint64_t received, sent; /* that its connection had, which is gone */
     void (*over)(const struct http_request *request, unsigned status, void *data);
     void *over_data; /* both the server's, who may be gone before */
     void *user;
@@ -169,6 +171,8 @@ const struct http_route *http_route_find(struct http_request *request, char *dec
 
 struct http_request *http_request_new(struct http_conn *conn, size_t text_size);
 void http_request_free(struct http_request *request);
+/* Before its connection is taken from it. */
+void http_request_part(struct http_request *request);
 /* What of the room for bodies the request's has is free again. */
 void http_request_unhold(struct http_request *request);
 /* Has it answered by the front's refuse(), or plainly. */

@@ -84,6 +84,23 @@ struct http_request *http_request_new(struct http_conn *conn, size_t text_size)
     return request;
 }
 
+void http_request_part(struct http_request *request)
+{
+    if (request->conn) {
+        request->received += request->conn->received;
+        request->sent += request->conn->sent;
+        request->conn->received = request->conn->sent = 0;
+    }
+}
+
+void http_moved(struct http_request *request, uint64_t *received, uint64_t *sent)
+{
+    http_request_part(request);
+    *received = request->received;
+    *sent = request->sent;
+    request->received = request->sent = 0;
+}
+
 void http_request_unhold(struct http_request *request)
 {
     if (request->server && request->conn) {

@@ -238,6 +238,7 @@ static void end(struct http_request *request, unsigned code)
     struct http_websocket *websocket = request->websocket;
     struct http_conn *conn = request->conn;
 
+    http_request_part(request);
     conn->request = NULL;
     request->conn = NULL;
     websocket->options.closed(websocket->options.arg, code);

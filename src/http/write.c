@@ -44,6 +44,9 @@ void http_conn_send(struct http_conn *conn, struct iovec *parts, int count)
         conn->server->sent_bytes += (uint64_t)sent;
     }
     for (int i = 0; i < count; i++) {
+        conn->sent += parts[i].iov_len;
+    }
+    for (int i = 0; i < count; i++) {
         size_t skip = (size_t)sent < parts[i].iov_len ? (size_t)sent : parts[i].iov_len;
         sent -= (ssize_t)skip;
         if (http_bytes_add(&conn->out, (const char *)parts[i].iov_base + skip,
@@ -115,6 +118,7 @@ static ssize_t move_some(struct http_conn *conn, struct http_request *request, s
     }
     if (moved > 0) {
         conn->server->sent_bytes += (uint64_t)moved;
+        conn->sent += (uint64_t)moved;
     }
     return moved;
 }

@@ -8,10 +8,12 @@
 #include "keeper/keeper.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/epoll.h>
+#include <sys/vfs.h>
 
 /* A box that takes longer than this to die is held up by its own CPU limit. */
 #define HURRY_NS 20000000U
@@ -165,6 +167,7 @@ static struct boxed *place_new(struct keeper *keeper, struct error *err)
     boxed->handle = (uint64_t)boxes->generations << 32 | index;
     boxed->keeper = keeper;
     boxed->source.fd = -1;
+    boxed->disk_fd = -1;
     boxes->table[index] = boxed;
     boxes->count++;
     return boxed;
@@ -174,6 +177,7 @@ void boxes_drop(struct boxes *boxes, struct boxed *boxed)
 {
     if (boxed->box == NULL && boxed->asked != 0)
         boxes->owed--;
+    fd_close(&boxed->disk_fd);
     boxes->table[boxed->handle & UINT32_MAX] = NULL;
     boxes->count--;
     while (boxes->used > 0 && boxes->table[boxes->used - 1] == NULL)
@@ -281,6 +285,8 @@ int boxes_make(struct keeper *keeper, const struct keeper_make *request,
     }
     (void)snprintf(boxed->owner, sizeof(boxed->owner), "%s", request->owner);
     (void)snprintf(boxed->disk, sizeof(boxed->disk), "%s", request->disk);
+    if (disk != NULL && keeper->caller.mounts)
+        boxed->disk_fd = fcntl(disk->fd, F_DUPFD_CLOEXEC, 3);
     *out = boxed;
     return 0;
 }
@@ -296,6 +302,19 @@ static void report_usage(struct keeper_report *report, const struct cgroup_usage
     report->peak_memory_bytes = usage->peak_memory_bytes;
 }
 
+/* What the file system of an image has is known at once; what its file takes, when it is written out. */
+static uint64_t disk_bytes(const struct keeper *keeper, const struct boxed *boxed)
+{
+    uint64_t bytes = UINT64_MAX;
+    struct statfs fs;
+
+    if (boxed->disk_fd >= 0 && fstatfs(boxed->disk_fd, &fs) == 0)
+        return (uint64_t)(fs.f_blocks - fs.f_bfree) * (uint64_t)fs.f_bsize;
+    if (boxed->disk[0] != '\0')
+        return disks_weigh(keeper, boxed->disk);
+    return box_files(boxed->box, &keeper->slots.host, &bytes) == 0 ? bytes : UINT64_MAX;
+}
+
 void boxes_usage(const struct keeper *keeper, const struct boxed *boxed,
                  struct keeper_report *report)
 {
@@ -306,6 +325,7 @@ void boxes_usage(const struct keeper *keeper, const struct boxed *boxed,
     else
         (void)box_usage(boxed->box, &keeper->slots.host, &usage);
     report_usage(report, &usage);
+    report->disk_bytes = disk_bytes(keeper, boxed);
 }
 
 /* ---- the end ---- */
@@ -324,6 +344,7 @@ static void report_end(const struct boxed *boxed, const struct box_report *said,
     report_usage(report, &usage);
     report->pids_exceeded = said->pids_exceeded;
     report->disk_exceeded = said->disk_exceeded;
+    report->disk_bytes = UINT64_MAX;
     report->box = boxed->handle;
 }
 
@@ -381,6 +402,7 @@ void boxes_end(struct keeper *keeper, struct boxed *boxed, uint32_t asked)
 {
     boxed->is_ending = true;
     boxed->asked = asked;
+    fd_close(&boxed->disk_fd); /* the disk is waited for until nobody has it */
     boxed->ending_ns = clock_monotonic_ns();
     keeper->boxes.ending++;
     end_step(keeper, boxed);

@@ -29,6 +29,7 @@ struct boxed {
     struct zygote_entry *zygote; /* ... */
     char owner[ID_SIZE], disk[ID_SIZE];
     bool is_ending, is_hurried;
+    int disk_fd; /* mount of its image, to ask what is written; -1: none, or it was taken over */
     uint64_t ending_ns;
     uint32_t asked; /* by this request; 0: nobody waits for the end */
     struct keeper_report report;

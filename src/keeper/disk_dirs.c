@@ -238,6 +238,14 @@ int disk_dir_make(int disks, const struct caller *caller, const char *disk,
     return 0;
 }
 
+int disk_dir_weigh(int disks, const char *disk, uint64_t *bytes)
+{
+    _cleanup_close_ int directory = directory_open(disks, disk);
+    _cleanup_close_ int files = directory_open(directory, FILES);
+
+    return files < 0 ? -1 : disk_counted(files, bytes);
+}
+
 /* ---- what is locked ---- */
 
 static struct disk_claim *claim_of(const struct disk_claims *claims, const char *disk)

@@ -60,4 +60,7 @@ int disk_dir_make(int disks, const struct caller *caller, const char *disk,
 int disk_dir_open(int disks, const struct caller *caller, const char *disk, bool is_claimed,
                   struct disk_kept *out, struct error *err);
 
+/* What its watchdog counted last; 0 or -1. */
+int disk_dir_weigh(int disks, const char *disk, uint64_t *bytes);
+
 bool disk_is_dir_name(const char *name);

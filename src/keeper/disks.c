@@ -491,6 +491,18 @@ int disks_drop(struct keeper *keeper, const char *id, struct error *err)
     return 0;
 }
 
+uint64_t disks_weigh(const struct keeper *keeper, const char *id)
+{
+    char name[FILE_SIZE];
+    uint64_t bytes;
+    struct stat st;
+
+    (void)snprintf(name, sizeof(name), ID_FORMAT SUFFIX, id);
+    if (fstatat(keeper->places.disks, name, &st, AT_SYMLINK_NOFOLLOW) == 0 && S_ISREG(st.st_mode))
+        return (uint64_t)st.st_blocks * 512;
+    return disk_dir_weigh(keeper->places.disks, id, &bytes) == 0 ? bytes : UINT64_MAX;
+}
+
 bool disks_each(struct keeper *keeper, size_t *next, bool (*each)(struct keeper *, const char *id))
 {
     DIR *list = list_open(keeper->places.disks, ".");

@@ -54,6 +54,10 @@ int disks_open(struct keeper *keeper, const struct keeper_make *make, struct err
 
 int disks_drop(struct keeper *keeper, const char *id, struct error *err);
 
+/* What is written on it, whether a box has it or not: the blocks of its image, or what was counted last.
+ * UINT64_MAX: nobody knows. Nothing of the disk is read. */
+uint64_t disks_weigh(const struct keeper *keeper, const char *id);
+
 /* Calls `each` with the ids of those that are there, from the one numbered `*next` on, until it returns
  * false; true when it was called with all. */
 bool disks_each(struct keeper *keeper, size_t *next, bool (*each)(struct keeper *, const char *id));

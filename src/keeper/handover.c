@@ -287,6 +287,7 @@ static void boxed_read(struct hand *hand, struct keeper *keeper)
         return;
     boxed->keeper = keeper;
     boxed->source.fd = -1;
+    boxed->disk_fd = -1;
     hand_u64(hand, &boxed->handle, UINT64_MAX);
     index = boxed->handle & UINT32_MAX;
     if (index >= BOXES_MAX || boxes->table[index] != NULL)

@@ -29,6 +29,7 @@ enum keeper_type {
     KEEPER_USAGE,     /* of a box: KEEPER_USED */
     KEEPER_END,       /* of a box, and wait: KEEPER_ENDED, when all of it is gone */
     KEEPER_DROP_DISK, /* of a sandbox that is no more: KEEPER_DONE */
+    KEEPER_WEIGH_DISK, /* whether a box has it or not: KEEPER_USED, of which only `disk_bytes` is known */
 
     KEEPER_HOST = 64,
     KEEPER_NAMED, /* a registered root or mount; also unasked (id 0), when one is added or removed */
@@ -89,7 +90,8 @@ struct keeper_of_box {
     uint64_t box;
 };
 
-struct keeper_drop_disk {
+/* KEEPER_DROP_DISK, KEEPER_WEIGH_DISK. */
+struct keeper_of_disk {
     struct keeper_head head;
     char disk[KEEPER_ID_LENGTH + 4];
 };
@@ -100,7 +102,7 @@ union keeper_request {
     struct keeper_make make;
     struct keeper_claim claim;
     struct keeper_of_box of_box;
-    struct keeper_drop_disk drop_disk;
+    struct keeper_of_disk of_disk;
 };
 
 /* ---- answers ---- */
@@ -150,6 +152,7 @@ struct keeper_report {
     uint32_t usage_known;
     uint32_t oom_kills, pids_exceeded, disk_exceeded;
     uint64_t cpu_ns, memory_bytes, peak_memory_bytes;
+    uint64_t disk_bytes; /* that it wrote; UINT64_MAX: nobody knows */
 };
 
 struct keeper_disk_there {

@@ -151,9 +151,9 @@ static const char *of_box_fault(const union keeper_request *request)
     return NULL;
 }
 
-static const char *drop_disk_fault(const union keeper_request *request)
+static const char *of_disk_fault(const union keeper_request *request)
 {
-    return is_id(request->drop_disk.disk, sizeof(request->drop_disk.disk)) ? NULL : "disk";
+    return is_id(request->of_disk.disk, sizeof(request->of_disk.disk)) ? NULL : "disk";
 }
 
 /* ---- what each does ---- */
@@ -263,10 +263,18 @@ static void do_drop_disk(struct keeper *keeper, const union keeper_request *requ
 {
     struct error err = {0};
 
-    if (disks_drop(keeper, request->drop_disk.disk, &err) < 0)
+    if (disks_drop(keeper, request->of_disk.disk, &err) < 0)
         refuse(keeper, request->head.id, &err);
     else
         done(keeper, request->head.id);
+}
+
+static void do_weigh_disk(struct keeper *keeper, const union keeper_request *request)
+{
+    struct keeper_report answer = {.head = {.type = KEEPER_USED, .id = request->head.id}};
+
+    answer.disk_bytes = disks_weigh(keeper, request->of_disk.disk);
+    engine_answer(keeper, &answer, sizeof(answer), 0);
 }
 
 /* ---- the table ---- */
@@ -285,7 +293,8 @@ static const struct row {
     {KEEPER_CLAIM, AFTER_HELLO, sizeof(struct keeper_claim), claim_fault, do_claim},
     {KEEPER_USAGE, AFTER_HELLO, sizeof(struct keeper_of_box), of_box_fault, do_usage},
     {KEEPER_END, AFTER_HELLO, sizeof(struct keeper_of_box), of_box_fault, do_end},
-    {KEEPER_DROP_DISK, AFTER_HELLO, sizeof(struct keeper_drop_disk), drop_disk_fault, do_drop_disk},
+    {KEEPER_DROP_DISK, AFTER_HELLO, sizeof(struct keeper_of_disk), of_disk_fault, do_drop_disk},
+    {KEEPER_WEIGH_DISK, AFTER_HELLO, sizeof(struct keeper_of_disk), of_disk_fault, do_weigh_disk},
 };
 
 static const struct row *row_find(uint32_t type)

@@ -16,7 +16,7 @@ import time
 
 import harness
 
-HELLO, MAKE, CLAIM, USAGE, END, DROP_DISK = range(1, 7)
+HELLO, MAKE, CLAIM, USAGE, END, DROP_DISK, WEIGH_DISK = range(1, 8)
 HOST, NAMED, BOX, DONE, REFUSED, MADE, USED, ENDED, DISK = range(64, 73)
 ROOT, MOUNT = 1, 2
 EPHEMERAL, PERSISTENT = 1, 2
@@ -31,7 +31,7 @@ BUILD = re.search(rb'KEEPER_BUILD "(.*)"', (KEEPER.parent / "src/keeper/build.h"
 HEAD = struct.Struct("=II")
 LIMITS = struct.Struct("=QIIQQ")
 OF_BOX = struct.Struct("=IIQ")
-REPORT = struct.Struct("=IIQIIIIQQQ")
+REPORT = struct.Struct("=IIQIIIIQQQQ")
 ERROR = struct.Struct("=i32s480s")
 MOUNT_ENTRY = struct.Struct("=64s256sII")
 
@@ -78,6 +78,10 @@ def end(request, box):
 
 def drop_disk(request, disk=OWNER):
     return struct.pack("=II24s", DROP_DISK, request, disk.encode())
+
+
+def weigh_disk(request, disk=OWNER):
+    return struct.pack("=II24s", WEIGH_DISK, request, disk.encode())
 
 
 class Engine:
@@ -186,8 +190,8 @@ def error_of(body):
 
 def report_of(body):
     names = ("box", "known", "oom_kills", "pids_exceeded", "disk_exceeded", "cpu_ns", "memory",
-             "peak")
-    return dict(zip(names, struct.unpack("=QIIIIQQQ", body)))
+             "peak", "disk_bytes")
+    return dict(zip(names, struct.unpack("=QIIIIQQQQ", body)))
 
 
 class Control:

@@ -12,8 +12,10 @@ sys.path.insert(0, str(HERE.parent / "box"))
 sys.path.insert(0, str(HERE))
 import harness  # noqa: E402
 import serving  # noqa: E402
+from terminals import Watcher  # noqa: E402
 from test_api import make  # noqa: E402
 
+BEGUN = {"time", "request_id", "tenant", "key", "peer", "method", "route", "sandbox", "phase"}
 FIELDS = {"time", "request_id", "tenant", "key", "peer", "method", "route", "sandbox", "status",
           "code", "duration_ms"}
 
@@ -51,7 +53,8 @@ def lines(serve):
 
 def line_of(serve, request_id):
     found = harness.wait_for(
-        lambda: [line for line in lines(serve) if line.get("request_id") == request_id],
+        lambda: [line for line in lines(serve)
+                 if line.get("request_id") == request_id and "phase" not in line],
         10 * harness.PATIENCE, f"the line of {request_id}")
     assert len(found) == 1
     return found[0]
@@ -211,3 +214,113 @@ def test_without_one_there_is_none(tmp_path):
         with serve.client() as client:
             assert client.get("/v1/version").headers["Cove-Request-Id"]
         assert not directory(serve).exists()
+
+
+# ---- what stays --------------------------------------------------------------------------------
+
+def begun(serve, route, of=None):
+    """The lines with which requests of that route began; `of` one sandbox."""
+    return [line for line in lines(serve) if line.get("phase") == "begun" and
+            line["route"] == "/v1/" + route and of in (None, line["sandbox"])]
+
+
+def wait_begun(serve, route, of, count=1):
+    found = harness.wait_for(
+        lambda: (found := begun(serve, route, of)) and len(found) >= count and found,
+        20 * harness.PATIENCE, f"{count} begun of {route}")
+    assert len(found) == count
+    for line in found:
+        assert set(line) == BEGUN and line["tenant"] == "default", line
+    return found
+
+
+def over(serve, request_id):
+    return [line for line in lines(serve)
+            if line.get("request_id") == request_id and "phase" not in line]
+
+
+@pytest.fixture
+def box(api):
+    path = make(api)
+    yield path.rsplit("/", 1)[1]
+    assert api.delete(path).status in (204, 404)
+
+
+TERMINAL = "sandboxes/{id}/processes/{pid}/terminal"
+FOLLOW = "sandboxes/{id}/processes/{pid}/follow"
+
+
+def start(client, box, **more):
+    answer = client.post(f"/v1/sandboxes/{box}/processes", {"command": "sleep 1000", **more})
+    assert answer.status == 201, answer
+    return answer.json["id"]
+
+
+def test_what_is_under_way_when_the_engine_is_killed_is_not_lost(tmp_path):
+    with serving.Serve(tmp_path, "[boxes]\npool = 0\n") as serve:
+        with serve.client() as client:
+            path = make(client)
+            box = path.rsplit("/", 1)[1]
+            process = start(client, box, terminal={"rows": 24, "columns": 80})
+            watcher = Watcher(serve, box, process)
+            follower = serve.client()
+            follower.send("GET", f"{path}/processes/{process}/follow")
+            assert follower.connection.getresponse().status == 200
+            asking = serve.client()
+            asking.send("POST", f"{path}/exec", {"command": "sleep 1000"})
+            ids = [wait_begun(serve, route, box)[0]["request_id"]
+                   for route in (TERMINAL, FOLLOW, "sandboxes/{id}/exec")]
+        serve.kill_engine()
+        with serve.client() as client:
+            noted(serve, client.get(path))
+            assert not any(over(serve, request_id) for request_id in ids)
+            assert client.delete(path).status == 204
+        watcher.socket.close()
+        for client in (follower, asking):
+            client.close()
+
+
+def test_terminals_and_streams_have_a_line_at_either_end(serve, api, box):
+    process = start(api, box, terminal={"rows": 24, "columns": 80})
+    watcher = Watcher(serve, box, process)
+    line = wait_begun(serve, TERMINAL, box)[0]
+    assert not over(serve, line["request_id"])
+    watcher.close()
+    line = line_of(serve, line["request_id"])
+    assert line["status"] == 101 and line["sandbox"] == box and line["method"] == "GET"
+    with serve.client() as follower:
+        follower.send("GET", f"/v1/sandboxes/{box}/processes/{process}/follow")
+        assert follower.connection.getresponse().status == 200
+        line = wait_begun(serve, FOLLOW, box)[0]
+    assert line_of(serve, line["request_id"])["status"] == 200
+    with serve.client() as watching:
+        watching.send("GET", f"/v1/sandboxes/{box}/files/watch", query={"path": "/tmp"})
+        assert watching.connection.getresponse().status == 200
+        line = wait_begun(serve, "sandboxes/{id}/files/watch", box)[0]
+    assert line_of(serve, line["request_id"])["status"] == 200
+
+
+def test_of_transfers_the_large_have_two_lines_and_the_small_one(serve, api, box):
+    route, path = "sandboxes/{id}/files", f"/v1/sandboxes/{box}/files"
+    for size, count in ((1000, 0), (3 << 20, 1)):
+        put = api.ask("PUT", path, bytes(size), query={"path": "/tmp/file"})
+        assert put.status == 200
+        line = noted(serve, put)
+        assert (line["method"], line["route"], line["status"], line["sandbox"]) == (
+            "PUT", "/v1/" + route, 200, box)
+        got = api.get(path, query={"path": "/tmp/file"})
+        assert len(got.bytes) == size
+        assert noted(serve, got)["method"] == "GET"
+        assert len(begun(serve, route, box)) == 2 * count
+        if count:
+            assert {line["request_id"] for line in begun(serve, route, box)} == {
+                answer.headers["Cove-Request-Id"] for answer in (put, got)}
+    for answer, status in ((api.post(f"{path}/mkdir", {"path": "/tmp/new"}), 200),
+                           (api.get(f"{path}/stat", query={"path": "/tmp/new"}), 200),
+                           (api.get(f"{path}/list", query={"path": "/tmp"}), 200),
+                           (api.get(f"{path}/stat", query={"path": "/tmp/no"}), 404)):
+        assert answer.status == status, answer
+        line = noted(serve, answer)
+        assert line["status"] == status and line["route"].startswith("/v1/" + route + "/")
+        assert line["sandbox"] == box and line["code"] == (None if status == 200 else answer.code)
+    assert len(begun(serve, route, box)) == 2

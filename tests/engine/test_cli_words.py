@@ -68,6 +68,16 @@ def test_every_command_has_help_that_fits_a_terminal(words):
     assert good("help", *words) == text
 
 
+# Those that print nothing where all goes well, and those whose output is a text for another program.
+SILENT = {("rm",), ("root", "add"), ("root", "rm"), ("mount", "add"), ("mount", "rm"), ("key", "rm"), ("serve",)}
+TEXTS = {("help",), ("man",), ("completion",)}
+
+
+@pytest.mark.parametrize("words", ALL)
+def test_every_command_that_prints_something_prints_it_for_programs_too(words):
+    assert ("--json" in good(*words, "--help")) == (words not in SILENT | TEXTS)
+
+
 def statuses(text):
     """{status: meaning} of the lines of a table."""
     return dict(re.findall(r"^ +(\d[-+\dN]*) {2,}(.*)$", text, re.M))
@@ -505,12 +515,13 @@ def test_only_an_operator_sees_what_the_host_has_left(serve, env):
 
 def test_top_shows_the_busiest_first(serve, busy, env):
     lines = good("top", env=env, limit=60 * harness.PATIENCE).splitlines()
-    assert lines[0].split() == ["NAME", "STATE", "CPU", "MEMORY", "PEAK", "LIMIT", "COMMANDS", "TIME"]
+    assert lines[0].split() == ["NAME", "STATE", "CPU", "MEMORY", "PEAK", "LIMIT", "DISK", "COMMANDS", "TIME"]
     assert lines[1].split()[:2] == ["busy", "running"] and lines[2].split()[:3] == ["still", "stopped", "-"]
     if counts(serve):
         assert float(lines[1].split()[2].rstrip("%")) > 0
     listed = {sandbox["name"]: sandbox for sandbox in json.loads(good("top", "--json", env=env))["sandboxes"]}
-    assert listed["busy"]["usage"]["state"] == "running" and "usage" not in listed["still"]
+    assert listed["busy"]["usage"]["state"] == "running"
+    assert listed["still"]["usage"]["state"] == "stopped" and listed["still"]["usage"]["cpu_ns"] is None
 
 
 @pytest.mark.parametrize("leave", ["q", "\x03"])

@@ -1,14 +1,18 @@
 """`cove cp`: files between the host and a sandbox, and what a hostile sandbox sends."""
+import contextlib
 import http.server
 import io
+import json
 import os
 import pathlib
+import re
 import socketserver
 import stat
 import subprocess
 import sys
 import tarfile
 import threading
+import time
 
 import pytest
 
@@ -274,3 +278,109 @@ def test_what_is_no_archive_is_refused(liar, raw):
     result = liar(None, raw=raw)
     assert result.returncode == 125 and result.stderr.startswith(b"cove: "), result
     assert [name for _, _, files in os.walk(liar.top / "target") for name in files] == []
+
+
+# ---- what is shown and said of it --------------------------------------------------------------
+
+def test_what_was_copied_is_said_for_programs(cove, box, here, tmp_path):
+    (tmp_path / "a").write_bytes(b"x" * 1000)
+    (tmp_path / "tree").mkdir()
+    (tmp_path / "tree/b").write_bytes(b"y" * 50)
+    done = cove("cp", "--json", "-r", tmp_path / "a", tmp_path / "tree", f"{box}:{here}")
+    copied = json.loads(done.stdout)["copied"]
+    assert [one["source"] for one in copied] == [str(tmp_path / "a"), str(tmp_path / "tree")]
+    assert copied[0]["bytes"] == 1000 and copied[1]["bytes"] >= 50
+    assert {one["target"] for one in copied} == {f"{box}:{here}"}
+    done = cove("cp", "--json", f"{box}:{here}/a", tmp_path / "back")
+    assert json.loads(done.stdout) == {"copied": [{"source": f"{box}:{here}/a", "bytes": 1000,
+                                                   "target": str(tmp_path / "back")}]}
+    (tmp_path / "tree/fifo").unlink(missing_ok=True)
+    os.mkfifo(tmp_path / "tree/fifo")
+    done = cove("cp", "--json", "-r", tmp_path / "tree", f"{box}:{here}/again", status=125)
+    assert json.loads(done.stdout)["left_out"] is True
+    assert "--json" in cove("cp", "--json", f"{box}:{here}/a", "-", status=125).stderr.decode()
+
+
+class Slow:
+    """A server that sends a file of four parts, one more each time that it is told to."""
+
+    def __init__(self, path, has_length):
+        self.go = [threading.Event() for _ in range(3)]
+        slow = self
+
+        class Handler(http.server.BaseHTTPRequestHandler):
+            protocol_version = "HTTP/1.1"
+
+            def do_GET(self):
+                if "/files/stat" in self.path:
+                    body = b'{"path":"/x","type":"file"}'
+                    self.send_response(200)
+                    self.send_header("Content-Length", str(len(body)))
+                    self.end_headers()
+                    self.wfile.write(body)
+                    return
+                self.send_response(200)
+                if has_length:
+                    self.send_header("Content-Length", "4096")
+                else:
+                    self.send_header("Transfer-Encoding", "chunked")
+                self.end_headers()
+                for go in [None, *slow.go]:
+                    if go:
+                        go.wait(60 * harness.PATIENCE)
+                    self.wfile.write(b"x" * 1024 if has_length else b"400\r\n" + b"x" * 1024 + b"\r\n")
+                if not has_length:
+                    self.wfile.write(b"0\r\n\r\n")
+
+            def log_message(self, *_):
+                pass
+
+        class Server(socketserver.ThreadingUnixStreamServer):
+            daemon_threads = True
+
+            def get_request(self):
+                return self.socket.accept()[0], ("slow", 0)
+
+        self.server = Server(str(path), Handler)
+        threading.Thread(target=self.server.serve_forever, daemon=True).start()
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        for go in self.go:
+            go.set()
+        self.server.shutdown()
+        self.server.server_close()
+
+
+@pytest.mark.parametrize("has_length", [True, False])
+@pytest.mark.parametrize("on_terminal", [True, False])
+def test_progress_is_shown_on_a_terminal_with_its_share_where_that_is_known(tmp_path, has_length,
+                                                                            on_terminal):
+    shown = b""
+    ours, theirs = os.openpty() if on_terminal else os.pipe()
+    with Slow(tmp_path / "slow.sock", has_length) as slow:
+        copying = subprocess.Popen([harness.COVE, "cp", "box:/x", tmp_path / "x"], stderr=theirs,
+                                   env={**os.environ, "COVE_URL": f"unix:{tmp_path}/slow.sock"})
+        os.close(theirs)
+        # It looks at what came, but five times a second: what was shown is of one of these.
+        for go in slow.go:
+            time.sleep(0.3)
+            go.set()
+        with contextlib.suppress(OSError):  # a terminal whose other end is closed
+            while piece := os.read(ours, 4096):
+                shown += piece
+        assert copying.wait(60 * harness.PATIENCE) == 0
+    os.close(ours)
+    assert (tmp_path / "x").stat().st_size == 4096
+    if not on_terminal:
+        assert shown == b""
+        return
+    shares = [int(share) for share in re.findall(rb"(\d+)%", shown)]
+    assert b"K" in shown and shown.endswith(b"\r\x1b[K"), shown
+    if has_length:
+        assert shares and shares == sorted(shares) and shares[-1] in (50, 75, 100), shown
+        assert re.search(rb"/x  \dK of 4K  \d+%  \S+/s", shown), shown
+    else:
+        assert not shares and b" of " not in shown, shown

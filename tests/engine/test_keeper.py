@@ -225,7 +225,7 @@ def with_mount(name=b"a", target=b"/mnt/a", read_only=0):
 
 ILLEGAL = {
     "unknown type 0": keepers.HEAD.pack(0, 7),
-    "unknown type 7": keepers.HEAD.pack(7, 7),
+    "unknown type 8": keepers.HEAD.pack(8, 7),
     "an answer": keepers.HEAD.pack(keepers.DONE, 7),
     "type beyond": keepers.HEAD.pack(0xffffffff, 7),
     "too long": GOOD_MAKE + b"\0" * 8,
@@ -287,6 +287,7 @@ ILLEGAL = {
     "a claim with an owner too long": keepers.claim(7, 1, "a" * 24),
     "a disk that is a path": keepers.drop_disk(7, "../names"),
     "a disk without a name": keepers.drop_disk(7, ""),
+    "the weight of a path": keepers.weigh_disk(7, "../names"),
 }
 
 
@@ -333,7 +334,7 @@ def test_request_in_pieces_is_one(keeper):
 
 
 @pytest.mark.parametrize("packet", [keepers.make(1), keepers.claim(1, 1), keepers.usage(1, 1),
-                                    keepers.end(1, 1), keepers.drop_disk(1),
+                                    keepers.end(1, 1), keepers.drop_disk(1), keepers.weigh_disk(1),
                                     keepers.hello(1, b"another build"), keepers.hello(1, b"a" * 64),
                                     keepers.hello(0)])
 def test_nothing_comes_before_hello(keeper, packet):

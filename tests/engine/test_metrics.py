@@ -154,3 +154,93 @@ def test_what_it_is_and_since_when(serve, api):
     with serve.client() as client:
         assert value(client, "process_start_time_seconds") > began
         assert value(client, "cove_engine_restarts_total") == restarts + 1
+
+
+# ---- what each tenant uses ---------------------------------------------------------------------
+
+USE = {name: f"cove_tenant_{name}" for name in ("cpu_seconds_total", "memory_used_bytes",
+                                                "received_bytes_total", "sent_bytes_total")}
+
+
+def use_of(client, tenant):
+    found = families(client)
+    return {name: sum(sample.value for family in found.values() for sample in family.samples
+                      if sample.name == full and sample.labels.get("tenant") == tenant)
+            for name, full in USE.items()}
+
+
+@pytest.fixture
+def spender(api, serve):
+    made = api.post("/v1/keys", {"tenant": "spender", "label": "k", "scopes": ["read", "write"]}).json
+    with serve.tcp(made["secret"]) as client:
+        yield client
+    assert api.delete(f"/v1/keys/{made['id']}").status == 204
+
+
+BUSY = "timeout 1 sh -c 'while :; do :; done'; head -c 40M /dev/zero >/tmp/kept"
+
+
+def test_what_a_sandbox_spends_is_counted_while_it_runs_and_stays_when_it_is_gone(serve, api, spender):
+    before = use_of(api, "spender")
+    path = make(spender)
+    run(spender, path, BUSY)
+    seen = [before]
+
+    def grown():
+        seen.append(use_of(api, "spender"))
+        return (seen[-1]["cpu_seconds_total"] > before["cpu_seconds_total"] + 0.2 and
+                seen[-1]["memory_used_bytes"] >= 40 << 20)
+
+    harness.wait_for(grown, 40 * harness.PATIENCE, "what it uses, of a look that is ten seconds old")
+    assert spender.delete(path).status == 204
+    seen.append(use_of(api, "spender"))
+    assert seen[-1]["memory_used_bytes"] == 0
+    # One that ended between two looks counts at once.
+    path = make(spender)
+    run(spender, path, BUSY)
+    assert spender.post(f"{path}/stop").status == 200
+    seen.append(use_of(api, "spender"))
+    assert seen[-1]["cpu_seconds_total"] > seen[-2]["cpu_seconds_total"] + 0.2
+    assert spender.delete(path).status == 204
+    seen.append(use_of(api, "spender"))
+    for name in USE:
+        if name.endswith("_total"):
+            values = [use[name] for use in seen]
+            assert values == sorted(values), name
+
+
+def test_bytes_are_those_of_whose_requests_they_are(serve, api, spender):
+    path = make(spender)
+    before, others = use_of(api, "spender"), use_of(api, "default")
+    files = f"{path}/files"
+    assert spender.ask("PUT", files, bytes(5 << 20), query={"path": "/tmp/file"}).status == 200
+    assert len(spender.get(files, query={"path": "/tmp/file"}).bytes) == 5 << 20
+    assert len(spender.get(files, query={"path": "/tmp/file"}).bytes) == 5 << 20
+    after = use_of(api, "spender")
+    received = after["received_bytes_total"] - before["received_bytes_total"]
+    sent = after["sent_bytes_total"] - before["sent_bytes_total"]
+    assert 5 << 20 < received < (5 << 20) + 10000 and 10 << 20 < sent < (10 << 20) + 10000
+    assert use_of(api, "default")["received_bytes_total"] < others["received_bytes_total"] + (1 << 20)
+    # What lasts is counted while it does.
+    process = spender.post(f"{path}/processes", {"command": "head -c 3M /dev/zero; sleep 1000"}).json["id"]
+    with serve.tcp(spender.key) as follower:
+        follower.send("GET", f"{path}/processes/{process}/follow")
+        response = follower.connection.getresponse()
+        response.read(3 << 20)
+        harness.wait_for(lambda: use_of(api, "spender")["sent_bytes_total"] >=
+                         after["sent_bytes_total"] + (3 << 20), 20 * harness.PATIENCE, "3 MiB")
+    assert spender.delete(path).status == 204
+
+
+def test_a_new_engine_does_not_count_again_what_the_last_has_counted(tmp_path):
+    with serving.Serve(tmp_path, "[boxes]\npool = 0\n") as serve:
+        with serve.client() as client:
+            path = make(client)
+            run(client, path, BUSY)
+        serve.kill_engine()
+        with serve.client() as client:
+            harness.wait_for(lambda: use_of(client, "default")["memory_used_bytes"] >= 40 << 20,
+                             40 * harness.PATIENCE, "a look")
+            assert use_of(client, "default")["cpu_seconds_total"] < 0.2
+            assert client.delete(path).status == 204
+            assert use_of(client, "default")["cpu_seconds_total"] < 0.2

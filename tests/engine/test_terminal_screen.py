@@ -1,5 +1,6 @@
 """Terminals as a person sees them: the command line in tmux, which draws what it is told and types what we
 tell it. Frames and bytes are in test_terminal.py."""
+import json
 import os
 import pathlib
 import re
@@ -330,7 +331,7 @@ def test_started_and_left_for_later(cove, box):
 
 
 @pytest.mark.parametrize("words,text", [
-    (("exec", "-t", "--json", "screen", "--", "true"), b"--json"),
+    (("exec", "-i", "--json", "screen", "--", "true"), b"--json"),
     (("exec", "-it", "--detach-keys", "ctrl-", "screen", "--", "true"), b"--detach-keys"),
     (("attach", "--detach-keys", "ab", "screen", "1"), b"--detach-keys"),
     (("attach", "screen", "999999"), b"999999"), (("exec", "-xt", "screen", "--", "true"), b"-xt")])
@@ -346,3 +347,30 @@ def test_who_has_no_terminal_is_told_what_to_do(cove, box):
     assert cove("kill", box, process).returncode == 0
     done = cove("exec", "-it", box, "--", "no-such-program")
     assert done.returncode == 127 and b"command not found" in done.stdout, done
+
+
+def last_object(done):
+    return json.loads(done.stdout.decode().splitlines()[-1])
+
+
+def test_what_came_of_it_is_said_at_the_end(cove, box):
+    done = cove("exec", "-t", "--json", box, "--", "sh", "-c", "echo shown; exit 5")
+    assert done.returncode == 5 and done.stdout.startswith(b"shown\r\n"), done
+    result = last_object(done)
+    assert result["process"]["exit_code"] == 5 and result["detached"] is False
+    process = cove("exec", "-dt", box, "--", "sh", "-c", "read line; kill -TERM $$").stdout.decode().strip()
+    done = cove("attach", "--json", box, process, stdin=b"\n")
+    assert done.returncode == 128 + signal.SIGTERM, done
+    assert last_object(done)["process"]["id"] == process
+    assert last_object(done)["process"]["signal"] == "SIGTERM"
+
+
+def test_who_detaches_is_told_from_what(cove, box, screen):
+    screen.line("cove exec -it --json screen -- sh")
+    screen.sees(r"^in\$")
+    screen.keys("C-p", "C-q")
+    screen.sees(r'"detached": true')
+    process = json.loads(cove("ps", "--json", box).stdout)["processes"][-1]["id"]
+    assert f'"id": "{process}"' in screen.text()
+    done = cove("kill", "--json", box, process)
+    assert done.returncode == 0 and json.loads(done.stdout)["id"] == process, done

@@ -64,13 +64,13 @@ static void demand_legal(const union keeper_request *request, size_t size, bool 
 {
     demand(size >= sizeof(request->head) && request->head.id != 0, "head");
     demand(is_greeted == (request->head.type != KEEPER_HELLO), "order");
-    demand(request->head.type >= KEEPER_HELLO && request->head.type <= KEEPER_DROP_DISK, "type");
+    demand(request->head.type >= KEEPER_HELLO && request->head.type <= KEEPER_WEIGH_DISK, "type");
     if (request->head.type == KEEPER_MAKE)
         demand_make(&request->make);
     if (request->head.type == KEEPER_CLAIM)
         demand_text(request->claim.owner, sizeof(request->claim.owner), ID_LETTERS, "owner");
-    if (request->head.type == KEEPER_DROP_DISK)
-        demand_text(request->drop_disk.disk, sizeof(request->drop_disk.disk), ID_LETTERS, "disk");
+    if (request->head.type == KEEPER_DROP_DISK || request->head.type == KEEPER_WEIGH_DISK)
+        demand_text(request->of_disk.disk, sizeof(request->of_disk.disk), ID_LETTERS, "disk");
 }
 
 int LLVMFuzzerTestOneInput(const unsigned char *data, size_t size)
@@ -103,8 +103,9 @@ static size_t seed(union keeper_request *request)
 {
     static const size_t sizes[] = {sizeof(struct keeper_hello),  sizeof(struct keeper_make),
                                    sizeof(struct keeper_claim),  sizeof(struct keeper_of_box),
-                                   sizeof(struct keeper_of_box), sizeof(struct keeper_drop_disk)};
-    size_t which = chance(6);
+                                   sizeof(struct keeper_of_box), sizeof(struct keeper_of_disk),
+                                   sizeof(struct keeper_of_disk)};
+    size_t which = chance(7);
 
     memset(request, 0, sizeof(*request));
     request->head = (struct keeper_head){.type = (uint32_t)which + 1, .id = 7};
@@ -128,7 +129,8 @@ static size_t seed(union keeper_request *request)
         strcpy(request->claim.owner, "c0aaaaaaaaaaaaaaaaaa");
         break;
     case KEEPER_DROP_DISK:
-        strcpy(request->drop_disk.disk, "c0aaaaaaaaaaaaaaaaaa");
+    case KEEPER_WEIGH_DISK:
+        strcpy(request->of_disk.disk, "c0aaaaaaaaaaaaaaaaaa");
         break;
     default:
         break;

@@ -1,4 +1,5 @@
 """libcove as its users have it: by pkg-config and the header that is installed, in programs of theirs."""
+import json
 import os
 import pathlib
 import subprocess
@@ -13,18 +14,22 @@ HERE = pathlib.Path(__file__).resolve().parent
 LIBRARY = harness.BUILD / "src" / "lib"
 
 
-def build(source, target):
-    """With what `cove.pc` says of a build that is not installed."""
-    path = {**os.environ, "PKG_CONFIG_PATH": str(harness.BUILD / "meson-uninstalled")}
-    flags = subprocess.run(["pkg-config", "--cflags", "--libs", "cove"], env=path, check=True,
-                           capture_output=True, text=True).stdout.split()
+def flags_of(*words, **more):
+    return subprocess.run(["pkg-config", *words, "cove"], env={**os.environ, **more}, check=True,
+                          capture_output=True, text=True).stdout.split()
+
+
+def build(source, target, flags=None):
+    """With what `cove.pc` says of a build that is not installed, or these."""
+    if flags is None:
+        flags = flags_of("--cflags", "--libs", PKG_CONFIG_PATH=str(harness.BUILD / "meson-uninstalled"))
     subprocess.run(["gcc", "-std=c11", "-D_GNU_SOURCE", "-Wall", "-Wextra", "-Werror", "-pedantic",
                     "-Wno-overlength-strings", "-o", target, source, *flags, "-pthread"], check=True)
     return target
 
 
-def run(*words, **more):
-    return subprocess.run(words, env={**os.environ, "LD_LIBRARY_PATH": str(LIBRARY), "SECRET": "s"},
+def run(*words, library=LIBRARY, **more):
+    return subprocess.run(words, env={**os.environ, "LD_LIBRARY_PATH": str(library), "SECRET": "s"},
                           capture_output=True, text=True, timeout=120 * harness.PATIENCE, **more)
 
 
@@ -41,6 +46,41 @@ def test_the_example_runs_a_command(tmp_path):
     assert (said.returncode, said.stdout) == (0, "hi\n"), said
     assert said.stderr.startswith("exit code 3, signal 0;"), said
     assert run(example, "no-such-program").returncode == 125
+
+
+@pytest.fixture
+def installed(tmp_path):
+    """As a package is made: below a directory that stands for its root. Where it is, and the prefix."""
+    root = tmp_path / "root"
+    build_directory = harness.BUILD
+    prefix = subprocess.run(["meson", "introspect", "--buildoptions", build_directory], check=True,
+                            capture_output=True, text=True).stdout
+    prefix = next(option["value"] for option in json.loads(prefix) if option["name"] == "prefix")
+    subprocess.run(["meson", "install", "-C", build_directory, "--no-rebuild", "--quiet"], check=True,
+                   env={**os.environ, "DESTDIR": str(root)}, capture_output=True)
+    return root, prefix
+
+
+def is_found_by_pkg_config(tmp_path, installed):
+    root, prefix = installed
+    below = root / prefix.lstrip("/")
+    described = next(below.rglob("cove.pc"))
+    where = {"PKG_CONFIG_LIBDIR": str(described.parent), "PKG_CONFIG_SYSROOT_DIR": str(root)}
+    flags = flags_of("--cflags", "--libs", **where)
+    library = described.parent.parent
+    assert f"-I{below}/include" in flags and f"-L{library}" in flags and "-lcove" in flags, flags
+    version = subprocess.run([below / "bin" / "cove", "version"], check=True, capture_output=True,
+                             text=True).stdout.split()[1]
+    assert flags_of("--modversion", **where) == [version]
+    example = build(harness.ROOT / "examples" / "run_one.c", tmp_path / "run_one", flags)
+    needed = subprocess.run(["readelf", "-d", example], check=True, capture_output=True, text=True).stdout
+    assert "[libcove.so.0]" in needed and (library / "libcove.so.0").exists()
+    said = run(example, "sh", "-c", "echo hi; exit 3", library=library)
+    assert (said.returncode, said.stdout) == (0, "hi\n"), said
+
+
+if harness.EXPECT.is_root:  # whose the build is, and with it the log of what was installed
+    test_what_is_installed_is_found_by_pkg_config = is_found_by_pkg_config
 
 
 def test_all_that_the_header_promises(tmp_path):

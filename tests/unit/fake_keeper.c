@@ -382,9 +382,12 @@ static void serve(struct fake *fake, const union keeper_request *request)
         break;
     case KEEPER_DROP_DISK:
         if (fake->dropped_count < 64)
-            memcpy(fake->dropped[fake->dropped_count++], request->drop_disk.disk,
-                   sizeof(request->drop_disk.disk));
+            memcpy(fake->dropped[fake->dropped_count++], request->of_disk.disk,
+                   sizeof(request->of_disk.disk));
         done(fake, KEEPER_DROP_DISK, request->head.id);
+        break;
+    case KEEPER_WEIGH_DISK:
+        report(fake, request->head.type, &(struct keeper_of_box){.head = request->head});
         break;
     default:
         abort();

@@ -14,6 +14,8 @@
 #define REFUSED_A_SECOND 100
 #define NOBODY_A_SECOND 10 /* of these, of callers who are nobody */
 #define FAILED_A_SECOND 1
+#define LONG_BYTES (1U << 20)
+#define LONG_NS 1000000000U
 #define SHOWN_MAX 64 /* of a sandbox's name or id, as it was sent */
 #define SANDBOX_ROUTE "/v1/sandboxes/{id}"
 
@@ -69,10 +71,8 @@ static const char *or_null(const char *text)
     return text != NULL && *text != '\0' ? text : NULL;
 }
 
-static void print_line(struct out *out, const struct http_request *request, const struct job *job,
-                       unsigned status, uint64_t took_ns)
+static void print_caller(struct out *out, const struct http_request *request, const struct job *job)
 {
-    out_object(out, NULL);
     out_time(out, "time", job_wall_ms());
     out_text(out, "request_id", job != NULL ? job->id : NULL);
     out_text(out, "tenant", job != NULL ? or_null(job->caller.tenant) : NULL);
@@ -81,6 +81,13 @@ static void print_line(struct out *out, const struct http_request *request, cons
     out_text(out, "method", or_null(http_method(request)));
     out_text(out, "route", http_pattern(request));
     print_sandbox_of(out, request, job);
+}
+
+static void print_line(struct out *out, const struct http_request *request, const struct job *job,
+                       unsigned status, uint64_t took_ns)
+{
+    out_object(out, NULL);
+    print_caller(out, request, job);
     out_number(out, "status", status);
     out_text(out, "code", job != NULL ? job->code : NULL);
     out_milli(out, "duration_ms", took_ns / 1000);
@@ -231,7 +238,7 @@ static void log_failure(struct native *native, const struct http_request *reques
 void account_over(const struct http_request *request, unsigned status, void *data)
 {
     struct native *native = data;
-    const struct job *job = http_data(request);
+    struct job *job = http_data(request);
     /* Its own: the native's may be in the middle of another answer. */
     struct out *out = &native->account_out;
     uint64_t took_ns = job != NULL ? clock_monotonic_ns() - job->began_ns : 0;
@@ -248,4 +255,36 @@ void account_over(const struct http_request *request, unsigned status, void *dat
     print_line(out, request, job, status, took_ns);
     if (!out->has_failed)
         audit_add(native->options.audit, out->data, out->used);
+}
+
+void account_began(struct job *job)
+{
+    struct native *native = job->native;
+    struct out *out = &native->account_out;
+
+    if (job->has_begun)
+        return;
+    job->has_begun = true;
+    if (native->options.audit == NULL)
+        return;
+    tell_left_out(native, out);
+    out_reset(out, NATIVE_KEPT_BYTES);
+    out_object(out, NULL);
+    print_caller(out, job->request, job);
+    out_text(out, "phase", "begun");
+    out_object_end(out);
+    if (!out->has_failed)
+        audit_add(native->options.audit, out->data, out->used);
+}
+
+void account_transfer(struct job *job, uint64_t bytes)
+{
+    if (bytes > LONG_BYTES)
+        account_began(job);
+}
+
+void account_linger(struct job *job)
+{
+    if (clock_monotonic_ns() - job->began_ns > LONG_NS)
+        account_began(job);
 }

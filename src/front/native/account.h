@@ -1,10 +1,13 @@
-/* What is noted of each request when it is over: its line in the audit log, numbers, and spans.
+/* What is noted of each request when it is over: its line in the audit log, numbers, and spans. What stays
+ * has a line when it begins, too, for the engine may be killed before it is over.
  *
  * Nothing here waits, and nothing that a request holds but its route, sandbox and peer is noted: no path
  * as it was sent, no query, no header, no body, no secret. */
 #pragma once
 
 #include "http/http.h"
+
+#include <stdint.h>
 
 struct native;
 struct job;
@@ -24,4 +27,10 @@ struct account {
 
 /* The request begins: gives it its id, which the answer's header tells. */
 void account_begin(struct job *job);
+/* It is admitted and will stay: a stream, a terminal, a watch. Once; later calls do nothing. */
+void account_began(struct job *job);
+/* A body of so many bytes comes or goes, UINT64_MAX: nobody knows how many. What is short is over soon. */
+void account_transfer(struct job *job, uint64_t bytes);
+/* The same of any other that has been under way for a second: called of all now and then. */
+void account_linger(struct job *job);
 void account_over(const struct http_request *request, unsigned status, void *native);

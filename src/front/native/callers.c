@@ -3,7 +3,8 @@
  * streams, waits, uploads and downloads are cut, WebSockets are told why.
  *
  * It is one place for all routes, so that none can forget it. The engine's owner on its socket has no key
- * that could end. What is short is answered, as it was begun by right. */
+ * that could end. What is short is answered, as it was begun by right; what is not is noted in the audit log
+ * while it lasts. */
 #include "front/native/parts.h"
 
 #include <stdlib.h>
@@ -16,10 +17,14 @@ static void tick(uv_timer_t *timer)
     struct native *native = timer->data;
 
     /* Nobody is gone before the loop's next turn, so the list stays as it is. */
-    for (struct job *job = native->called; job != NULL; job = job->next_called)
-        if (!engine_caller_lives(native->options.engine, &job->caller))
+    for (struct job *job = native->called; job != NULL; job = job->next_called) {
+        account_linger(job);
+        metrics_moved(native, job);
+        if (strcmp(job->caller.key_id, "socket") != 0 &&
+            !engine_caller_lives(native->options.engine, &job->caller))
             http_expel(job->request, job->caller.sandbox[0] != '\0' ? "the token has ended"
                                                                     : "the key has ended");
+    }
     if (native->called == NULL)
         (void)uv_timer_stop(timer);
 }
@@ -42,8 +47,6 @@ bool callers_add(struct job *job)
 {
     struct native *native = job->native;
 
-    if (strcmp(job->caller.key_id, "socket") == 0)
-        return true;
     if (!make_timer(native))
         return false;
     job->next_called = native->called;

@@ -131,6 +131,7 @@ HANDLER(events_stream)
     if (!job_stream(job, "application/x-ndjson"))
         return;
     stream_add(&events->stream, job, true, more);
+    account_began(job);
     stream_end_after(&events->stream, events->for_ms, end);
     http_on_gone(request, gone, events);
     job_on_drain(job, cut);

@@ -124,6 +124,7 @@ static enum call_next begin_file(struct download *download, const struct files_i
     if (is_part)
         add_range(request, item);
     download->has_begun = true;
+    account_transfer(download->call.job, item->begin.size);
     return job_stream_sized(download->call.job, is_part ? 206 : 200, "application/octet-stream",
                             item->begin.size)
                ? CALL_ON
@@ -143,6 +144,7 @@ static bool begin_tar(struct download *download)
     if (!download->call.is_many || download->has_begun)
         return true;
     download->has_begun = true;
+    account_began(job);
     add_safety(job->request);
     return job_stream(job, "application/x-tar");
 }

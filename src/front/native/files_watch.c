@@ -356,6 +356,7 @@ static bool begin_stream(struct watching *watching)
     if (!job_stream(call->job, "application/x-ndjson"))
         return false;
     stream_add(&call->stream, call->job, true, more);
+    account_began(call->job);
     stream_end_after(&call->stream, watching->for_ms, end);
     call->is_stream = true;
     return true;

@@ -134,6 +134,7 @@ static bool upload_run(struct upload *upload, enum files_verb verb, const char *
 {
     struct call *call = &upload->call;
     struct files_spec spec = files_spec(verb, paths);
+    const char *length;
     struct error err;
 
     spec.user = http_query(call->job->request, "user");
@@ -144,7 +145,11 @@ static bool upload_run(struct upload *upload, enum files_verb verb, const char *
             return false;
         }
     }
-    return call_begin(call, &spec, call_gather);
+    if (!call_begin(call, &spec, call_gather))
+        return false;
+    length = http_header(call->job->request, "Content-Length");
+    account_transfer(call->job, length != NULL ? strtoull(length, NULL, 10) : UINT64_MAX);
+    return true;
 }
 
 /* ---- one file ---- */

@@ -177,6 +177,7 @@ static void follow_found(struct job *job, struct proc *proc)
         return;
     }
     stream_add(&follow->stream, job, true, more);
+    account_began(job);
     stream_end_after(&follow->stream, follow->for_ms, end);
     http_on_gone(job->request, gone, follow);
     job_on_drain(job, cut);

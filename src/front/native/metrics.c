@@ -25,26 +25,37 @@ static void count_status(struct metrics_route *route, unsigned status)
     route->of[i].count++;
 }
 
-static void count_tenant(struct metrics *metrics, const char *tenant)
+static size_t tenant_place(struct metrics *metrics, const char *tenant)
 {
     size_t i = metrics->tenant_last;
 
     if (i >= metrics->tenants_count || strcmp(metrics->tenants[i].name, tenant) != 0)
         for (i = 0; i < metrics->tenants_count && strcmp(metrics->tenants[i].name, tenant) != 0;)
             i++;
-    if (i == METRICS_TENANTS) {
-        metrics->other_requests++;
-        return;
-    }
+    if (i == METRICS_TENANTS)
+        return i;
     if (i == metrics->tenants_count) {
         (void)snprintf(metrics->tenants[i].name, sizeof(metrics->tenants[i].name), "%s", tenant);
         metrics->tenants_count++;
     }
-    metrics->tenants[i].requests++;
     metrics->tenant_last = i;
+    return i;
 }
 
-void metrics_over(struct native *native, const struct http_request *request, const struct job *job,
+void metrics_moved(struct native *native, struct job *job)
+{
+    uint64_t received, sent;
+    size_t place;
+
+    if (job->caller.tenant[0] == '\0')
+        return;
+    place = tenant_place(&native->metrics, job->caller.tenant);
+    http_moved(job->request, &received, &sent);
+    native->metrics.tenants[place].received += received;
+    native->metrics.tenants[place].sent += sent;
+}
+
+void metrics_over(struct native *native, const struct http_request *request, struct job *job,
                   unsigned status, uint64_t took_ns)
 {
     struct metrics *metrics = &native->metrics;
@@ -54,7 +65,8 @@ void metrics_over(struct native *native, const struct http_request *request, con
     count_status(&metrics->routes[row], status);
     if (job == NULL || job->caller.tenant[0] == '\0')
         return;
-    count_tenant(metrics, job->caller.tenant);
+    metrics->tenants[tenant_place(metrics, job->caller.tenant)].requests++;
+    metrics_moved(native, job);
     if (route != NULL && route->handler == sandbox_create && status == 201)
         histogram_add(&metrics->create, took_ns);
     if (route != NULL && route->handler == run_exec && status == 200)
@@ -191,7 +203,6 @@ static void print_tenants(struct out *out, const struct native *native)
 {
     struct engine_use uses[METRICS_TENANTS + 1];
     size_t count = engine_uses(native->options.engine, uses, METRICS_TENANTS + 1);
-    const struct metrics *metrics = &native->metrics;
 
     begin(out, "cove_tenant_sandboxes", "gauge", "Sandboxes of a tenant.");
     for (size_t i = 0; i < count; i++)
@@ -208,12 +219,50 @@ static void print_tenants(struct out *out, const struct native *native)
     begin(out, "cove_tenant_disk_limit_bytes", "gauge", "What its persistent disks may take.");
     for (size_t i = 0; i < count; i++)
         use(out, "cove_tenant_disk_limit_bytes", uses[i].tenant, uses[i].disk_bytes);
+    if (strcmp(engine_host(native->options.engine)->limits, "cgroup") != 0)
+        return;
+    begin(out, "cove_tenant_memory_used_bytes", "gauge", "What its running sandboxes have.");
+    for (size_t i = 0; i < count; i++)
+        use(out, "cove_tenant_memory_used_bytes", uses[i].tenant, uses[i].memory_used_bytes);
+}
+
+static void print_spent(struct out *out, const struct native *native)
+{
+    const struct engine_spent *spent;
+    size_t count = engine_spent(native->options.engine, &spent);
+    char name[128];
+
+    begin(out, "cove_tenant_cpu_seconds_total", "counter",
+          "Processor time of a tenant's sandboxes since this engine began.");
+    for (size_t i = 0; i < count; i++) {
+        /* Whoever is beyond the bound is in the last place of all. */
+        const struct engine_spent *one =
+            &spent[i < ENGINE_SPENT_TENANTS && spent[i].tenant[0] != '\0' ? i
+                                                                          : ENGINE_SPENT_TENANTS];
+
+        (void)snprintf(name, sizeof(name), "cove_tenant_cpu_seconds_total{tenant=\"%s\"}",
+                       one->tenant);
+        seconds(out, name, one->cpu_ns);
+    }
+}
+
+static void print_calls(struct out *out, const struct metrics *metrics)
+{
+    /* Those beyond have had a request, or there are none. */
+    size_t count = metrics->tenants_count + (metrics->tenants[METRICS_TENANTS].requests > 0);
+
     begin(out, "cove_tenant_requests_total", "counter", "Requests by keys and tokens of a tenant.");
-    for (size_t i = 0; i < metrics->tenants_count; i++)
+    for (size_t i = 0; i < count; i++)
         use(out, "cove_tenant_requests_total", metrics->tenants[i].name,
             metrics->tenants[i].requests);
-    if (metrics->other_requests > 0)
-        use(out, "cove_tenant_requests_total", "", metrics->other_requests);
+    begin(out, "cove_tenant_received_bytes_total", "counter", "Bytes of these requests.");
+    for (size_t i = 0; i < count; i++)
+        use(out, "cove_tenant_received_bytes_total", metrics->tenants[i].name,
+            metrics->tenants[i].received);
+    begin(out, "cove_tenant_sent_bytes_total", "counter", "Bytes of their answers.");
+    for (size_t i = 0; i < count; i++)
+        use(out, "cove_tenant_sent_bytes_total", metrics->tenants[i].name,
+            metrics->tenants[i].sent);
 }
 
 static uint64_t open_fds(void)
@@ -278,5 +327,7 @@ HANDLER(metrics_page)
     print_times(out, &native->metrics);
     print_http(out, native);
     print_tenants(out, native);
+    print_spent(out, native);
+    print_calls(out, &native->metrics);
     job_answer_bytes(job, 200, CONTENT_TYPE, out->data, out->has_failed ? 0 : out->used);
 }

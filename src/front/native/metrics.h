@@ -22,14 +22,15 @@ struct metrics {
     struct histogram create, exec, first;
     struct {
         char name[64];
-        uint64_t requests;
-    } tenants[METRICS_TENANTS];
+        uint64_t requests, received, sent;
+    } tenants[METRICS_TENANTS + 1]; /* the last is for those beyond */
     size_t tenants_count, tenant_last;
-    uint64_t other_requests; /* of the tenants beyond */
     uint64_t started_ms;
 };
 
 struct native;
 struct job;
-void metrics_over(struct native *native, const struct http_request *request, const struct job *job,
+/* Of one that is under way: what it has got and sent. */
+void metrics_moved(struct native *native, struct job *job);
+void metrics_over(struct native *native, const struct http_request *request, struct job *job,
                   unsigned status, uint64_t took_ns);

@@ -25,7 +25,7 @@ struct native {
     struct http_route *routes;
     bool is_draining;
     struct job *waiting; /* those that a drain does not wait for */
-    struct job *called;  /* those whose caller has a key or a token */
+    struct job *called;  /* those who were admitted */
     uv_timer_t *calls;   /* while there are some */
     struct out out;      /* what is being answered; only within one call */
     struct metrics metrics;
@@ -53,6 +53,7 @@ struct job {
     void (*drain)(struct job *job); /* while it is among native->waiting */
     struct job *next_waiting, *previous_waiting;
     bool is_called; /* it is among native->called */
+    bool has_begun; /* that it stays is noted: account_began() */
     struct job *next_called, *previous_called;
     void (*then)(struct job *job, struct proc *proc); /* process_find() */
     uint64_t number;                                  /* of the handler, too */

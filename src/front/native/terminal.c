@@ -417,6 +417,7 @@ static void terminal_found(struct job *job, struct proc *proc)
         return;
     }
     stream_add(&terminal->stream, job, false, more);
+    account_began(job);
     job_on_drain(job, cut);
     fit(terminal);
     pump(terminal);

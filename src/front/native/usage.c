@@ -24,7 +24,7 @@ static void answer_usage(void *arg, const struct sandbox_usage *usage, const str
     number_or_null(out, "cpu_ns", usage->is_known, usage->cpu_ns);
     number_or_null(out, "memory_bytes", usage->is_known, usage->memory_bytes);
     number_or_null(out, "peak_memory_bytes", usage->is_known, usage->peak_memory_bytes);
-    out_null(out, "disk_bytes");
+    number_or_null(out, "disk_bytes", usage->disk_bytes != UINT64_MAX, usage->disk_bytes);
     out_object_end(out);
     job_answer(job, 200);
 }
