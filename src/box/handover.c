@@ -84,7 +84,8 @@ void cgroup_hand(struct hand *hand, struct cgroup *cgroup, const struct cgroup_h
 
 /* ---- boxes ---- */
 
-HAND_COVERS(struct guard, 12);
+/* Not `memory_kills`: who compares it with what it was begins anew, too. */
+HAND_COVERS(struct guard, 16);
 
 static void guard_hand(struct hand *hand, struct guard *guard)
 {

@@ -123,10 +123,33 @@ def test_a_command_without_memory_says_so_and_the_sandbox_runs_on(serve):
         path = path_of(make(client))
         eats = "exec tail /dev/zero"  # one line without an end
         process = run(client, path, eats, timeout_ms=60000)["process"]
-        if harness.EXPECT.is_root:
+        if process["oom_killed"] or harness.EXPECT.has_cgroup:
             assert process["oom_killed"] and process["signal"] == "SIGKILL", process
             assert client.get(path).json["state"] == "running"
+        else:  # a watchdog that comes late ends all of the box
+            assert process["state"] == "lost", process
+            assert client.get(path).json["reason"] == "oom"
         assert run(client, path, "echo on", start=True)["stdout"] == "on\n"
+        kinds = [line["type"] for line in serving.Lines(client, "/v1/events", {"from": 1, "for_ms": 300})]
+        assert ("process.oom" in kinds) == process["oom_killed"]
+
+
+def test_a_kill_for_memory_is_told_of_its_command_alone(serve):
+    """Not of one that is killed later, by whomever, also where the next engine hears of it."""
+    kills = "kill -KILL $$"
+    with serve.client() as client:
+        path = path_of(make(client))
+        run(client, path, "tail /dev/zero; true", timeout_ms=60000)
+        before = run(client, path, kills, start=True)["process"]
+        assert before["signal"] == "SIGKILL"
+        assert run(client, path, "exec tail /dev/zero", timeout_ms=60000)["process"]["state"] in ("exited", "lost")
+        last = run(client, path, kills, start=True)["process"]
+        assert last["signal"] == "SIGKILL" and not last["oom_killed"], last
+    serve.kill_engine()
+    with serve.client() as client:
+        after = run(client, path, kills, start=True)["process"]
+        assert after["signal"] == "SIGKILL" and not after["oom_killed"], after
+        assert client.post(f"{path}/stop").json["reason"] == "stopped"
 
 
 # ---- an engine that is killed ------------------------------------------------------------------
