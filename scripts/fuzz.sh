@@ -8,6 +8,8 @@ set -eu
 cd "$(dirname "$0")/.."
 build=${BUILD:-build}/fuzz
 seconds=$1
+# More than the longest seed, and than the largest message of a fixed size; libFuzzer's own is 4096.
+longest=16384
 shift
 
 scripts/build.sh fuzz "$build"
@@ -19,9 +21,13 @@ hunt() {
     found=$build/found/$entry
     corpus=tests/fuzz/corpus/${entry#fuzz_}
     mkdir -p "$found"
-    [ -d "$corpus" ] || corpus=
-    if "$build/tests/$entry" -max_total_time="$seconds" -timeout=20 -rss_limit_mb=2048 \
-        -print_final_stats=1 -artifact_prefix="$found.bad-" "$found" $corpus \
+    # From nothing it would look for the outermost form only.
+    [ -n "$(ls "$corpus" 2>/dev/null)" ] || {
+        echo "fuzz: $entry: FAILED: there is no seed in $corpus: put a whole input there" >&2
+        return 1
+    }
+    if "$build/tests/$entry" -max_total_time="$seconds" -max_len="$longest" -timeout=20 -rss_limit_mb=2048 \
+        -print_final_stats=1 -artifact_prefix="$found.bad-" "$found" "$corpus" \
         >"$found.log" 2>&1; then
         echo "fuzz: $entry: clean, $(sed -n 's/^stat::number_of_executed_units: *//p' "$found.log") inputs"
     else

@@ -111,10 +111,11 @@ struct box_event {
 
 struct box_report {
     bool oom_killed;
-    bool pids_exceeded;         /* it was ended for that; only where a watchdog limits them */
-    bool disk_exceeded;         /* it was ended for that; only where the disk is watched */
-    bool usage_known;           /* else the next two are 0 */
-    uint64_t cpu_ns;            /* all processes of the box */
+    bool pids_exceeded; /* it was ended for that; only where a watchdog limits them */
+    bool disk_exceeded; /* it was ended for that; only where the disk is watched */
+    bool usage_known;   /* else the last two are 0 */
+    uint32_t oom_kills; /* how often; 0 from the guard of an older version, which says yes or no */
+    uint64_t cpu_ns;    /* all processes of the box */
     uint64_t peak_memory_bytes; /* with what it wrote to its disk */
 };
 
@@ -167,7 +168,7 @@ struct cgroup_host;
 struct cgroup_usage;
 
 /* What a living box used so far, in groups that were made below the same place as `host` names. */
-int box_usage(const struct box *box, const struct cgroup_host *host, struct cgroup_usage *out);
+int box_usage(struct box *box, const struct cgroup_host *host, struct cgroup_usage *out);
 
 /* What it wrote that ends with it: its files in memory. 0, or -1 where nobody counts that. */
 int box_files(const struct box *box, const struct cgroup_host *host, uint64_t *bytes);

@@ -23,7 +23,7 @@
 _Static_assert(sizeof(struct guard_watch) != sizeof(struct error), "told apart by their sizes");
 
 /* Between maker and guard; between the child and the guard there are single bytes. */
-enum { GUARD_FINISH = 1, GUARD_HURRY, GUARD_MADE, GUARD_REPORT };
+enum { GUARD_FINISH = 1, GUARD_HURRY, GUARD_MADE, GUARD_REPORT, GUARD_MEMORY };
 
 struct guard_packet {
     uint32_t type;
@@ -53,6 +53,15 @@ static void tell_made(int socket, const struct cgroup *cgroup)
     int fds[2] = {cgroup_into_fd(cgroup), cgroup_leaves_fd(cgroup)};
 
     say(socket, &packet, fds, fds[0] < 0 ? 0 : fds[1] < 0 ? 1 : 2);
+}
+
+/* Said before the kill, so that whoever hears of that end finds it. Where nobody reads, a few wait. */
+static void tell_memory(void *arg)
+{
+    const int *socket = arg;
+    struct guard_packet packet = {.type = GUARD_MEMORY};
+
+    (void)proto_send_now(*socket, &packet, sizeof(packet), NULL, 0, NULL, 0);
 }
 
 /* What came in one packet. */
@@ -138,7 +147,13 @@ struct held {
     int disk_watcher_end; /* its pidfd, until it has ended */
     int userns;           /* of the box, where the disk needs it */
     struct guard_page *page;
+    int socket;           /* ours */
 };
+
+static uint32_t at_most_u32(uint64_t value)
+{
+    return value > UINT32_MAX / 2 ? UINT32_MAX / 2 : (uint32_t)value;
+}
 
 static void finish(int socket, struct held *held, bool wants_report)
 {
@@ -149,11 +164,12 @@ static void finish(int socket, struct held *held, bool wants_report)
     struct error err;
 
     if (cgroup != NULL && wants_report && cgroup_usage(cgroup, &usage) == 0)
-        packet.report = (struct box_report){.oom_killed = usage.oom_kills > 0,
+        packet.report = (struct box_report){.oom_kills = at_most_u32(usage.oom_kills),
                                             .usage_known = usage.known,
                                             .cpu_ns = usage.cpu_ns,
                                             .peak_memory_bytes = usage.peak_memory_bytes};
-    packet.report.oom_killed |= watch->killed_for_memory;
+    packet.report.oom_kills += watch->memory_kills;
+    packet.report.oom_killed = packet.report.oom_kills > 0;
     packet.report.pids_exceeded = watch->killed_for_pids;
     packet.report.disk_exceeded = disk_was_full(held->disk_watcher);
     if (watch->peak_bytes > packet.report.peak_memory_bytes)
@@ -379,6 +395,8 @@ static int watch_begin(int socket, struct held *held, const struct word *word, s
 
     memcpy(watch->fds, word->fds, sizeof(watch->fds));
     watch->space = word->watch.space;
+    watch->on_memory = tell_memory;
+    watch->arg = &held->socket;
     (void)look(held);
     if (!watch->sees && watch->space == 0)
         return error_set(err, "limits_failed", 0,
@@ -418,6 +436,7 @@ static _Noreturn void run(const struct guard_order *order, struct guard_page *pa
         say_error(socket, &err);
         _exit(1);
     }
+    held.socket = socket;
     heard = begin(socket, order, &held, &failed, &err);
     if (failed)
         say_error(socket, &err);
@@ -491,7 +510,7 @@ static int lost(struct error *err)
 }
 
 /* Waits for a packet of this type; an error of the guard's ends the wait. Bytes that were meant for a
- * child which died are passed over. */
+ * child which died are passed over, and so are kills, which the report counts. */
 static int await(struct guard *guard, uint32_t type, struct guard_packet *packet,
                  int fds[PROTO_FDS_MAX], struct error *err)
 {
@@ -561,4 +580,15 @@ int guard_finish(struct guard *guard, struct box_report *report, struct error *e
     while (waitpid(guard->pid, NULL, 0) < 0 && errno == EINTR)
         continue;
     return done;
+}
+
+uint32_t guard_memory_kills(struct guard *guard)
+{
+    struct guard_packet packet;
+
+    /* As long as nothing was asked of it, it says nothing else. */
+    while (!guard->told && guard->socket >= 0 &&
+           recv(guard->socket, &packet, sizeof(packet), MSG_DONTWAIT) == (ssize_t)sizeof(packet))
+        guard->memory_kills += packet.type == GUARD_MEMORY;
+    return guard->memory_kills;
 }

@@ -19,6 +19,7 @@ struct guard {
     int socket;
     pid_t pid;
     bool told;               /* to finish; its answer is to come */
+    uint32_t memory_kills;   /* that were heard of */
     struct guard_page *page; /* shared with it; NULL in a process that took the box over */
 };
 
@@ -61,6 +62,9 @@ struct guard_watch {
 
 /* The box is to end and takes its time: its CPU limit is lifted. */
 void guard_hurry(struct guard *guard);
+
+/* How often the watchdog has killed for memory so far; never waits. For a box that stands. */
+uint32_t guard_memory_kills(struct guard *guard);
 
 /* After the box's last process: tells it to finish. The socket polls readable when guard_finish(), with
  * the same wish for a report, does not wait any more. */

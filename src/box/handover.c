@@ -84,7 +84,8 @@ void cgroup_hand(struct hand *hand, struct cgroup *cgroup, const struct cgroup_h
 
 /* ---- boxes ---- */
 
-/* Not its page, which is its maker's memory: nobody knows what it counts then. */
+/* Not its page, which is its maker's memory: nobody knows what it counts then. Nor `memory_kills`: who
+ * compares it with what it was begins anew, too. */
 HAND_COVERS(struct guard, 24);
 
 static void guard_hand(struct hand *hand, struct guard *guard)

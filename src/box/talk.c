@@ -224,14 +224,18 @@ void box_hurry(struct box *box)
         cgroup_unthrottle(box->lent);
 }
 
-int box_usage(const struct box *box, const struct cgroup_host *host, struct cgroup_usage *out)
+int box_usage(struct box *box, const struct cgroup_host *host, struct cgroup_usage *out)
 {
     struct cgroup cgroup;
+    int status;
 
     if (box->lent != NULL)
         return cgroup_usage(box->lent, out);
     cgroup_borrow(host, box->group, &cgroup);
-    return cgroup_usage(&cgroup, out);
+    status = cgroup_usage(&cgroup, out);
+    if (box->cold)
+        out->oom_kills += guard_memory_kills(&box->guard);
+    return status;
 }
 
 int box_files(const struct box *box, const struct cgroup_host *host, uint64_t *bytes)

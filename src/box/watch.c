@@ -362,8 +362,10 @@ static void act(struct watch *watch, const struct count *count)
         (void)sys_pidfd_send_signal(watch->init, SIGKILL);
     if (watch->over <= patience)
         return;
-    watch->killed_for_memory |= memory;
+    watch->memory_kills += memory;
     watch->killed_for_pids |= tasks;
+    if (memory && watch->on_memory != NULL)
+        watch->on_memory(watch->arg);
     if (memory && rest <= limit && watch->over <= patience + PATIENCE && count->largest > 1)
         kill_process(watch, count->largest);
     else

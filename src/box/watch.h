@@ -27,7 +27,10 @@ struct watch {
     bool sees;      /* at the last look there was a process */
     unsigned blind; /* looks in a row without any */
     unsigned over;  /* looks in a row at which there was too much */
-    bool killed_for_memory, killed_for_pids;
+    uint32_t memory_kills;
+    bool killed_for_pids;
+    void (*on_memory)(void *arg); /* before it kills for memory; or NULL */
+    void *arg;
     uint64_t peak_bytes;
     uint64_t files_bytes; /* at the last look: what lies in the scratch */
 };

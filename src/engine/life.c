@@ -118,19 +118,26 @@ static void usage_answered(void *arg, const union keeper_answer *answer, int fd,
         procs_oom(proc, was_oom);
 }
 
-static void process_killed(void *arg, struct proc *proc)
+/* With an empty name of a process: how often so far, for what an engine before us heard of is no cause of
+ * what ends from now on. */
+static void ask_oom(struct sandbox *sandbox, const char *process)
 {
-    struct sandbox *sandbox = arg;
     struct question *question = engine_alloc(sizeof(*question));
     union keeper_request request = {.of_box = {.box = sandbox->box}};
-    struct proc_view view;
 
-    proc_look(proc, &view);
     question->engine = sandbox->engine;
     question->seen = sandbox->oom_seen;
     memcpy(question->sandbox, sandbox->id, sizeof(sandbox->id));
-    (void)snprintf(question->process, sizeof(question->process), "%s", view.id);
+    (void)snprintf(question->process, sizeof(question->process), "%s", process);
     keeper_client_ask(sandbox->engine->keeper, KEEPER_USAGE, &request, usage_answered, question);
+}
+
+static void process_killed(void *arg, struct proc *proc)
+{
+    struct proc_view view;
+
+    proc_look(proc, &view);
+    ask_oom(arg, view.id);
 }
 
 static bool disk_is_low(void *arg)
@@ -218,6 +225,8 @@ int sandbox_attach(struct sandbox *sandbox, struct link *link, bool anew, struct
     sandbox->oom_seen = 0;
     if (anew) /* nothing that ran before is in this box */
         procs_detach(sandbox->procs, sandbox->record->reason);
+    else
+        ask_oom(sandbox, "");
     return procs_attach(sandbox->procs, link, anew, err);
 }
 

@@ -334,7 +334,8 @@ static void report_end(const struct boxed *boxed, const struct box_report *said,
                        struct keeper_report *report)
 {
     struct cgroup_usage usage = {.known = said->usage_known,
-                                 .oom_kills = said->oom_killed,
+                                 .oom_kills = said->oom_kills > 0 ? said->oom_kills
+                                                                  : said->oom_killed,
                                  .cpu_ns = said->cpu_ns,
                                  .peak_memory_bytes = said->peak_memory_bytes};
 

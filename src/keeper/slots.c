@@ -201,6 +201,12 @@ void slots_usage(const struct slot *slot, struct cgroup_usage *usage)
 
 /* ---- tending ---- */
 
+static bool is_wanted(const struct slots *slots, const struct slot *slot)
+{
+    return slots->is_wanted && slot->privileges == slots->wanted_privileges &&
+           limits_equal(&slot->limits, &slots->wanted);
+}
+
 static bool make_ahead(struct slots *slots)
 {
     struct slot *slot = NULL;
@@ -210,9 +216,7 @@ static bool make_ahead(struct slots *slots)
     for (size_t i = 0; i < slots->table_used && ready < SLOTS_SPARE; i++) {
         struct slot *other = slots->table[i];
 
-        if (other == NULL || other->is_used || other->is_worn ||
-            other->privileges != slots->wanted_privileges ||
-            !limits_equal(&other->limits, &slots->wanted))
+        if (other == NULL || other->is_used || other->is_worn || !is_wanted(slots, other))
             continue;
         ready++;
         if (other->network < 0)
@@ -230,18 +234,29 @@ static bool make_ahead(struct slots *slots)
     return slot->network >= 0;
 }
 
+/* One that is worn, or one too many: of the kind that is wanted last, for make_ahead() would make that
+ * again at once, and so on for ever. */
 static bool remove_one(struct slots *slots, size_t kept)
 {
+    struct slot *found = NULL;
+
     for (size_t i = 0; i < slots->table_used; i++) {
         struct slot *slot = slots->table[i];
 
         if (slot == NULL || slot->is_used || (!slot->is_worn && slots->unused <= kept))
             continue;
-        slots->unused--;
-        slot_remove(slots, slot);
-        return true;
+        if (slot->is_worn || !is_wanted(slots, slot)) {
+            found = slot;
+            break;
+        }
+        if (found == NULL)
+            found = slot;
     }
-    return false;
+    if (found == NULL)
+        return false;
+    slots->unused--;
+    slot_remove(slots, found);
+    return true;
 }
 
 bool slots_shed(struct slots *slots)

@@ -4,6 +4,7 @@ import contextlib
 import http.client
 import json
 import os
+import re
 import signal
 import socket
 import subprocess
@@ -12,6 +13,25 @@ import time
 import urllib.parse
 
 import harness
+
+
+NATIVE = harness.ROOT / "src" / "front" / "native"
+
+
+def routes_of_source():
+    """Method and pattern of each route there is, in the order of the table."""
+    text = (NATIVE / "routes.c").read_text()
+    defined = dict(re.findall(r'#define (SANDBOX|PROCESS|FILES) (.*)', text))
+    rows = re.findall(r'\{\{"([A-Z]+)", ([^,]+),', text)
+    assert len(rows) > 20
+
+    def expand(pattern):
+        for _ in range(3):
+            for name, value in defined.items():
+                pattern = re.sub(rf"\b{name}\b", lambda _, value=value: value, pattern)
+        return "".join(re.findall(r'"([^"]*)"', pattern))
+
+    return [(method, expand(pattern)) for method, pattern in rows]
 
 
 def free_port():

@@ -86,21 +86,6 @@ def runs(client, process):
 
 # ---- the document ------------------------------------------------------------------------------
 
-def routes_of_source():
-    text = (NATIVE / "routes.c").read_text()
-    defined = dict(re.findall(r'#define (SANDBOX|PROCESS|FILES) (.*)', text))
-    rows = re.findall(r'\{\{"([A-Z]+)", ([^,]+),', text)
-    assert len(rows) > 20
-
-    def expand(pattern):
-        for _ in range(3):
-            for name, value in defined.items():
-                pattern = re.sub(rf"\b{name}\b", lambda _, value=value: value, pattern)
-        return "".join(re.findall(r'"([^"]*)"', pattern))
-
-    return {(method, expand(pattern)) for method, pattern in rows}
-
-
 def document():
     return yaml.safe_load((NATIVE / "openapi.yaml").read_text())
 
@@ -108,7 +93,7 @@ def document():
 def test_every_route_is_in_the_document_and_the_other_way_round():
     documented = {(method.upper(), path) for path, item in document()["paths"].items()
                   for method in item if method in ("get", "put", "post", "patch", "delete")}
-    assert documented == routes_of_source()
+    assert documented == set(serving.routes_of_source())
 
 
 def test_every_route_of_the_document_is_served(serve):

@@ -2,11 +2,18 @@
 tenants. Whoever tries gets a defined answer, and only his own."""
 import contextlib
 import http.client
+import io
+import json
 import os
+import resource
+import selectors
 import signal
+import socket
+import threading
 import time
 
 import pytest
+import yaml
 
 import harness
 import serving
@@ -234,6 +241,92 @@ def test_a_box_whose_init_is_stopped_can_be_deleted_and_others_do_not_notice(ser
     assert api.delete(other).status == 204
 
 
+# ---- many who listen ---------------------------------------------------------------------------
+
+class Followers:
+    """So many connections that read one stream each, all in this thread."""
+
+    def __init__(self, serve, path, count):
+        self.read = [bytearray() for _ in range(count)]
+        self.selector = selectors.DefaultSelector()
+        request = f"GET {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n".encode()
+        for number in range(count):
+            one = socket.socket(socket.AF_UNIX)
+            harness.wait_for(lambda it=one: it.connect_ex(str(serve.socket)) == 0, what="a connection")
+            one.sendall(request)
+            one.setblocking(False)
+            self.selector.register(one, selectors.EVENT_READ, number)
+
+    def finish(self, seconds):
+        deadline = time.monotonic() + seconds * harness.PATIENCE
+        while self.selector.get_map():
+            assert time.monotonic() < deadline, f"{len(self.selector.get_map())} have not heard the end"
+            for key, _ in self.selector.select(1):
+                data = key.fileobj.recv(1 << 18)
+                self.read[key.data] += data
+                if not data:
+                    self.selector.unregister(key.fileobj)
+                    key.fileobj.close()
+
+    def close(self):
+        for key in list(self.selector.get_map().values()):
+            key.fileobj.close()
+        self.selector.close()
+
+    def texts(self):
+        """What each was told of stdout, and whether of the end."""
+        for data in self.read:
+            response = http.client.HTTPResponse(
+                type("Read", (), {"makefile": lambda _, *__, data=data: io.BytesIO(data)})())
+            response.begin()
+            assert response.status == 200, data[:300]
+            lines = [json.loads(line) for line in response.read().splitlines()]
+            assert lines[-1]["type"] == "exit" and lines[-1]["process"]["exit_code"] == 0, lines[-1]
+            yield serving.text_of(lines, "stdout")
+
+
+def test_a_thousand_followers_hear_the_same_while_another_sandbox_answers(serve, api):
+    """They get their lines in turns; who asks for something else meanwhile is answered in between."""
+    count = harness.scaled(1000, 50)
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (max(soft, min(hard, count + 256)), hard))
+    path, other = make(api), make(api)
+    process = api.post(f"{path}/processes", {
+        "open_stdin": True, "command": "read begin; for i in 1 2 3; do seq 1 4000; sleep 0.3; done"}).json["id"]
+    followers = Followers(serve, f"{path}/processes/{process}/follow", count)
+    try:
+        assert api.post(f"{path}/processes/{process}/stdin", b"\n").status in (200, 204)
+        over = threading.Event()
+
+        def read():
+            try:
+                followers.finish(120)
+            finally:
+                over.set()
+
+        def execute():
+            answered = 0
+            with serve.client() as client:
+                while not over.is_set():
+                    assert run(client, other, "echo on")["stdout"] == "on\n"
+                    answered += 1
+            return answered
+
+        _, answered = serving.at_once(read, execute, seconds=150)
+        assert answered and answered >= 3, answered
+        expected = "".join(f"{i}\n" for i in range(1, 4001)) * 3
+        told = 0
+        for text in followers.texts():
+            assert text == expected, f"{len(text)} characters where {len(expected)} were printed"
+            told += 1
+        assert told == count
+    finally:
+        followers.close()
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+    for each in (path, other):
+        assert api.delete(each).status == 204
+
+
 # ---- tenants -----------------------------------------------------------------------------------
 
 NEVER = "c0aaaaaaaaaaaaaaaaaa"
@@ -256,14 +349,43 @@ def answer_of(answer, *ids):
     return answer.status, headers, body
 
 
-REQUESTS = [
-    ("GET", "", None), ("PATCH", "", {"labels": {"a": "b"}}), ("DELETE", "", None),
-    ("POST", "/start", {}), ("POST", "/stop", {}), ("POST", "/exec", {"command": "true"}),
-    ("POST", "/exec", {"command": "true", "start": True}), ("POST", "/processes", {"command": "true"}),
-    ("GET", "/processes", None), ("GET", "/processes/1", None), ("GET", "/processes/1/wait", None),
-    ("GET", "/processes/1/output", None), ("GET", "/processes/1/follow", None),
-    ("POST", "/processes/1/stdin", b"x"), ("POST", "/processes/1/signal", {"signal": "KILL"}),
-    ("DELETE", "/processes/1", None)]
+DOCUMENT = yaml.safe_load((serving.NATIVE / "openapi.yaml").read_text())
+# What a body is where the document shows none, and what is named in a query.
+BYTES = b"x"
+QUERY = {"path": "/tmp/x", "name": "user.x"}
+# Without these it is another request, which needs no sandbox to be refused.
+UPGRADE = {"Connection": "Upgrade", "Upgrade": "websocket", "Sec-WebSocket-Version": "13",
+           "Sec-WebSocket-Key": "dGhlIHNhbXBsZSBub25jZQ=="}
+
+
+def resolved(node):
+    while "$ref" in node:
+        reference, node = node["$ref"], DOCUMENT
+        for part in reference.lstrip("#/").split("/"):
+            node = node[part]
+    return node
+
+
+def request_of(method, pattern):
+    """What a client sends there, from the document's own example: (body, headers, query)."""
+    item = DOCUMENT["paths"][pattern]
+    named = {resolved(one)["name"] for one in
+             [*item.get("parameters", []), *item[method.lower()].get("parameters", [])]}
+    query = {name: value for name, value in QUERY.items() if name in named}
+    headers = dict(UPGRADE) if pattern.endswith("/terminal") else {}
+    if "requestBody" not in item[method.lower()]:
+        return None, headers, query
+    kind, content = next(iter(resolved(item[method.lower()]["requestBody"])["content"].items()))
+    if kind == "application/json":
+        return content["example"], headers, query
+    headers["Content-Type"] = kind + ("; boundary=b" if kind.startswith("multipart") else "")
+    return BYTES, headers, query
+
+
+SANDBOX = "/v1/sandboxes/{id}"
+REQUESTS = [(method, pattern.removeprefix(SANDBOX).replace("{pid}", "1"), *request_of(method, pattern))
+            for method, pattern in serving.routes_of_source() if pattern.startswith(SANDBOX)]
+REQUESTS.append(("POST", "/exec", {"command": "true", "start": True}, {}, {}))
 
 
 def test_of_anothers_sandbox_a_tenant_hears_what_it_hears_of_one_that_never_was(serve, api):
@@ -275,15 +397,20 @@ def test_of_anothers_sandbox_a_tenant_hears_what_it_hears_of_one_that_never_was(
         assert owner.delete(gone).status == 204
         assert owner.post(f"{stopped}/stop").status == 200
         before = owner.get(alive).bytes
-        for method, tail, body in REQUESTS:
-            never = stranger.ask(method, f"/v1/sandboxes/{NEVER}{tail}", body)
+        for method, tail, body, headers, query in REQUESTS:
+            def ask(path, what=(method, tail, body, headers, query)):
+                verb, end, sent, more, asked = what
+                return stranger.ask(verb, f"{path}{end}", sent, headers=more, query=asked)
+
+            never = ask(f"/v1/sandboxes/{NEVER}")
+            # Else something else was wrong with it, and nothing would be tried.
+            assert never.code == "sandbox_not_found", f"{method} {tail}: {never}"
             for path in (alive, gone, stopped):
                 identity = path.rsplit("/", 1)[1]
-                other = stranger.ask(method, f"{path}{tail}", body)
+                other = ask(path)
                 assert answer_of(other, identity, NEVER) == answer_of(never, identity, NEVER), \
                     f"{method} {tail}"
-            by_name = [stranger.ask(method, f"/v1/sandboxes/name:{name}{tail}", body)
-                       for name in ("secret", "nobody")]
+            by_name = [ask(f"/v1/sandboxes/name:{name}") for name in ("secret", "nobody")]
             assert answer_of(by_name[0], "secret", "nobody") == \
                 answer_of(by_name[1], "secret", "nobody"), f"{method} {tail} by name"
         assert owner.get(alive).bytes == before, "a stranger has changed it"

@@ -114,6 +114,31 @@ def test_the_keeper_keeps_no_fds_of_boxes_that_ended(keeper):
     assert settled() <= before
 
 
+def cpu_ticks(pid):
+    """As their user sees it, too."""
+    with open(f"/proc/{pid}/stat", encoding="ascii") as file:
+        return sum(map(int, file.read().rpartition(")")[2].split()[11:13]))
+
+
+def test_a_keeper_with_all_the_places_that_it_keeps_rests(keeper):
+    """What it makes ahead for the kind that was wanted last is not what it removes for being too many: it
+    did both in turns, for ever."""
+    engine = keeper.greeted()
+    # More than it keeps of one kind; an ordinary user has ids for fewer, and no places.
+    many = [engine.make() for _ in range(70 if harness.EXPECT.is_root else 8)]
+    for handle, control in many:
+        Control(control).wait_ready().close()
+        engine.end(handle)
+    boxed(engine, "true", 0, privileges=keepers.SYSTEM)
+
+    def rests():
+        before = cpu_ticks(keeper.process.pid)
+        time.sleep(0.5)
+        return cpu_ticks(keeper.process.pid) - before <= 2
+
+    harness.wait_for(rests, 20 * harness.PATIENCE, "rest")
+
+
 def test_many_at_once_are_refused_and_not_the_keepers_end(keeper):
     """Without fds it makes no box; with fds it does again."""
     engine = keeper.greeted()

@@ -1,17 +1,22 @@
 /* The check of the engine's requests against any bytes: it never looks beyond them, and what it lets pass
  * is what request.h says.
  *
- * An entry for libFuzzer (clang -fsanitize=fuzzer); without it, main() tries files that are named, or
- * requests of its own with damage, always the same. */
+ * An entry for libFuzzer (clang -fsanitize=fuzzer); without it, main() tries files that are named, each
+ * file of a directory that is named, which must be a whole request (the corpus, which a change of
+ * request.h makes stale), and requests of its own with damage, always the same.
+ * `fuzz_requests --write DIR` writes that corpus. */
 #include "keeper/requests.h"
 #include "keeper/build.h"
 
+#include <dirent.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #define ROUNDS 200000
 #define INPUT_MAX (sizeof(union keeper_request) + 64)
+/* Stands in an input for the build, which is another one whenever a header changes. */
+#define THIS_BUILD "this"
 
 int LLVMFuzzerTestOneInput(const unsigned char *data, size_t size);
 
@@ -73,6 +78,13 @@ static void demand_legal(const union keeper_request *request, size_t size, bool 
         demand_text(request->of_disk.disk, sizeof(request->of_disk.disk), ID_LETTERS, "disk");
 }
 
+static void put_build(union keeper_request *request, size_t size)
+{
+    if (size == sizeof(request->hello) && request->head.type == KEEPER_HELLO &&
+        memcmp(request->hello.build, THIS_BUILD, sizeof(THIS_BUILD)) == 0)
+        memcpy(request->hello.build, KEEPER_BUILD, sizeof(KEEPER_BUILD));
+}
+
 int LLVMFuzzerTestOneInput(const unsigned char *data, size_t size)
 {
     /* Of exactly that size, so that a sanitizer sees one byte too many. */
@@ -83,6 +95,7 @@ int LLVMFuzzerTestOneInput(const unsigned char *data, size_t size)
         return 0;
     }
     memcpy(copy, data, size);
+    put_build(copy, size);
     for (int is_greeted = 0; is_greeted < 2; is_greeted++)
         if (request_fault(copy, size, is_greeted != 0) == NULL)
             demand_legal(copy, size, is_greeted != 0);
@@ -99,31 +112,57 @@ static size_t chance(size_t below)
     return (size_t)(chance_state >> 33) % below;
 }
 
-static size_t seed(union keeper_request *request)
-{
-    static const size_t sizes[] = {sizeof(struct keeper_hello),  sizeof(struct keeper_make),
-                                   sizeof(struct keeper_claim),  sizeof(struct keeper_of_box),
-                                   sizeof(struct keeper_of_box), sizeof(struct keeper_of_disk),
-                                   sizeof(struct keeper_of_disk)};
-    size_t which = chance(7);
+/* One of each request, and of MAKE one of each shape. */
+static const struct seed {
+    const char *name;
+    uint32_t type;
+    size_t size;
+    uint32_t mounts;
+    bool is_persistent;
+} seeds[] = {
+    {"hello", KEEPER_HELLO, sizeof(struct keeper_hello), 0, false},
+    {"make", KEEPER_MAKE, sizeof(struct keeper_make), 0, false},
+    {"make_mounts", KEEPER_MAKE, sizeof(struct keeper_make), 2, false},
+    {"make_most", KEEPER_MAKE, sizeof(struct keeper_make), KEEPER_MOUNTS_MAX, false},
+    {"make_persistent", KEEPER_MAKE, sizeof(struct keeper_make), 1, true},
+    {"claim", KEEPER_CLAIM, sizeof(struct keeper_claim), 0, false},
+    {"usage", KEEPER_USAGE, sizeof(struct keeper_of_box), 0, false},
+    {"end", KEEPER_END, sizeof(struct keeper_of_box), 0, false},
+    {"drop_disk", KEEPER_DROP_DISK, sizeof(struct keeper_of_disk), 0, false},
+    {"weigh_disk", KEEPER_WEIGH_DISK, sizeof(struct keeper_of_disk), 0, false},
+};
+#define SEEDS (sizeof(seeds) / sizeof(seeds[0]))
 
+static void seed_make(const struct seed *seed, struct keeper_make *make)
+{
+    strcpy(make->root, "host");
+    strcpy(make->owner, "c0aaaaaaaaaaaaaaaaaa");
+    strcpy(make->hostname, "box.example");
+    make->disk_kind = seed->is_persistent ? KEEPER_PERSISTENT : KEEPER_EPHEMERAL;
+    if (seed->is_persistent) {
+        strcpy(make->disk, "c0bbbbbbbbbbbbbbbbbb");
+        make->disk_new = 1;
+    }
+    make->limits = (struct box_limits){1U << 30, 1000, 64, 1U << 30, 4096};
+    make->mounts_count = seed->mounts;
+    for (size_t i = 0; i < make->mounts_count; i++) {
+        (void)snprintf(make->mounts[i].name, sizeof(make->mounts[i].name), "sources-%zu", i);
+        (void)snprintf(make->mounts[i].target, sizeof(make->mounts[i].target), "/mnt/sources/%zu",
+                       i);
+        make->mounts[i].read_only = i % 2;
+    }
+}
+
+static size_t seed_fill(const struct seed *seed, union keeper_request *request)
+{
     memset(request, 0, sizeof(*request));
-    request->head = (struct keeper_head){.type = (uint32_t)which + 1, .id = 7};
-    switch (request->head.type) {
+    request->head = (struct keeper_head){.type = seed->type, .id = 7};
+    switch (seed->type) {
     case KEEPER_HELLO:
-        strcpy(request->hello.build, KEEPER_BUILD);
+        strcpy(request->hello.build, THIS_BUILD);
         break;
     case KEEPER_MAKE:
-        strcpy(request->make.root, "host");
-        strcpy(request->make.owner, "c0aaaaaaaaaaaaaaaaaa");
-        strcpy(request->make.hostname, "box.example");
-        request->make.disk_kind = KEEPER_EPHEMERAL;
-        request->make.limits = (struct box_limits){1U << 30, 1000, 64, 1U << 30, 4096};
-        request->make.mounts_count = (uint32_t)chance(3);
-        for (size_t i = 0; i < KEEPER_MOUNTS_MAX; i++) {
-            strcpy(request->make.mounts[i].name, "sources");
-            strcpy(request->make.mounts[i].target, "/mnt/sources");
-        }
+        seed_make(seed, &request->make);
         break;
     case KEEPER_CLAIM:
         strcpy(request->claim.owner, "c0aaaaaaaaaaaaaaaaaa");
@@ -133,9 +172,10 @@ static size_t seed(union keeper_request *request)
         strcpy(request->of_disk.disk, "c0aaaaaaaaaaaaaaaaaa");
         break;
     default:
+        request->of_box.box = 1ULL << 32 | 3;
         break;
     }
-    return sizes[which];
+    return seed->size;
 }
 
 static void try_damaged(void)
@@ -145,7 +185,7 @@ static void try_damaged(void)
     union keeper_request request;
     size_t size, damage = chance(6);
 
-    size = seed(&request);
+    size = seed_fill(&seeds[chance(SEEDS)], &request);
     memset(bytes, 'a', sizeof(bytes));
     memcpy(bytes, &request, size);
     for (; damage > 0; damage--)
@@ -158,19 +198,82 @@ static void try_damaged(void)
     (void)LLVMFuzzerTestOneInput(bytes, size);
 }
 
-static int try_file(const char *path)
+/* How many bytes; -1 where they cannot be read. */
+static ssize_t read_file(const char *path, unsigned char bytes[INPUT_MAX])
 {
-    unsigned char bytes[INPUT_MAX];
     FILE *file = fopen(path, "rbe");
     size_t size;
 
     if (file == NULL) {
         perror(path);
-        return 1;
+        return -1;
     }
-    size = fread(bytes, 1, sizeof(bytes), file);
+    size = fread(bytes, 1, INPUT_MAX, file);
     (void)fclose(file);
-    return LLVMFuzzerTestOneInput(bytes, size);
+    return (ssize_t)size;
+}
+
+static int try_file(const char *path, bool must_pass)
+{
+    union {
+        union keeper_request request;
+        unsigned char bytes[INPUT_MAX];
+    } input;
+    ssize_t size = read_file(path, input.bytes);
+    const char *fault = NULL;
+
+    if (size < 0)
+        return 1;
+    (void)LLVMFuzzerTestOneInput(input.bytes, (size_t)size);
+    put_build(&input.request, (size_t)size);
+    if (must_pass)
+        fault = request_fault(&input.request, (size_t)size,
+                              input.request.head.type != KEEPER_HELLO);
+    if (fault != NULL)
+        (void)fprintf(stderr, "%s is no whole request (%s): write the corpus again with --write\n",
+                      path, fault);
+    return fault != NULL;
+}
+
+static int try_corpus(const char *path)
+{
+    DIR *dir = opendir(path);
+    size_t files = 0;
+    int failed = 0;
+
+    if (dir == NULL)
+        return try_file(path, false);
+    for (const struct dirent *entry; (entry = readdir(dir)) != NULL;) {
+        char file[4096];
+
+        if (entry->d_name[0] == '.')
+            continue;
+        (void)snprintf(file, sizeof(file), "%s/%s", path, entry->d_name);
+        failed |= try_file(file, true);
+        files++;
+    }
+    (void)closedir(dir);
+    if (files < SEEDS)
+        (void)fprintf(stderr, "%s: %zu files where there are %zu seeds\n", path, files, SEEDS);
+    return failed | (files < SEEDS);
+}
+
+static int write_corpus(const char *path)
+{
+    for (size_t i = 0; i < SEEDS; i++) {
+        union keeper_request request;
+        size_t size = seed_fill(&seeds[i], &request);
+        char name[4096];
+        FILE *file;
+
+        (void)snprintf(name, sizeof(name), "%s/%s", path, seeds[i].name);
+        file = fopen(name, "wbe");
+        if (file == NULL || fwrite(&request, 1, size, file) != size || fclose(file) != 0) {
+            perror(name);
+            return 1;
+        }
+    }
+    return 0;
 }
 
 int main(int argc, char **argv)
@@ -178,14 +281,17 @@ int main(int argc, char **argv)
     union keeper_request request;
     int failed = 0;
 
+    if (argc == 3 && strcmp(argv[1], "--write") == 0)
+        return write_corpus(argv[2]);
     for (int i = 1; i < argc; i++)
-        failed |= try_file(argv[i]);
-    for (int round = 0; argc < 2 && round < ROUNDS; round++)
+        failed |= try_corpus(argv[i]);
+    for (int round = 0; round < ROUNDS; round++)
         try_damaged();
     /* What is whole passes: else nothing was tried. */
-    for (int round = 0; round < 100; round++) {
-        size_t size = seed(&request);
+    for (size_t i = 0; i < SEEDS; i++) {
+        size_t size = seed_fill(&seeds[i], &request);
 
+        put_build(&request, size);
         demand(request_fault(&request, size, request.head.type != KEEPER_HELLO) == NULL, "nothing");
     }
     return failed;

@@ -35,9 +35,11 @@ struct native {
     struct out account_out;
     struct once_table *once;
     struct stream *streams;
-    struct watcher *watchers; /* files_watch.c */
-    uv_timer_t *timer;        /* of keepalives */
-    uv_idle_t *idle;          /* while a stream wants its turn */
+    struct stream *turn_first, *turn_last; /* who waits for a turn, the longest first */
+    size_t turns;                          /* how many these are */
+    struct watcher *watchers;              /* files_watch.c */
+    uv_timer_t *timer;                     /* of keepalives */
+    uv_idle_t *idle;                       /* while a stream wants its turn */
     char chunk[NATIVE_CHUNK];
 };
 
@@ -144,6 +146,7 @@ uint64_t job_wall_ns(uint64_t monotonic_ns);
 
 struct stream {
     struct stream *next, *previous;
+    struct stream *turn_next, *turn_previous; /* while it wants its turn */
     struct job *job;
     void (*more)(struct stream *stream);
     void (*end)(struct stream *stream);

@@ -9,12 +9,15 @@
 
 #define TICK_MS 1000
 #define TURN_BYTES (512U << 10)
+#define TURNS_MS 10                   /* in one round of the loop: then others are heard */
 #define MOST_MS (24ULL * 3600 * 1000) /* that a client may ask for */
 
 static uint64_t now_ms(void)
 {
     return clock_monotonic_ns() / 1000000;
 }
+
+static void turn(uv_idle_t *idle);
 
 /* ---- the timer and the idler: made when they are needed first ---- */
 
@@ -53,26 +56,53 @@ static void tick(uv_timer_t *timer)
         (void)uv_timer_start(timer, tick, next_tick(native, now), TICK_MS);
 }
 
-/* Each that wants it has one turn. `more` may end any stream, so the list is begun again after each. */
+/* ---- turns ---- */
+
+static void turn_want(struct stream *stream)
+{
+    struct native *native = stream->job->native;
+
+    if (stream->wants_turn)
+        return;
+    stream->wants_turn = true;
+    stream->turn_next = NULL;
+    stream->turn_previous = native->turn_last;
+    *(native->turn_last != NULL ? &native->turn_last->turn_next : &native->turn_first) = stream;
+    native->turn_last = stream;
+    native->turns++;
+    (void)uv_idle_start(native->idle, turn);
+}
+
+static void turn_drop(struct stream *stream)
+{
+    struct native *native = stream->job->native;
+
+    if (!stream->wants_turn)
+        return;
+    stream->wants_turn = false;
+    native->turns--;
+    *(stream->turn_previous != NULL ? &stream->turn_previous->turn_next
+                                    : &native->turn_first) = stream->turn_next;
+    *(stream->turn_next != NULL ? &stream->turn_next->turn_previous
+                                : &native->turn_last) = stream->turn_previous;
+}
+
+/* One for each that waits now, the longest waiting first; who wants another stands at the end of the line.
+ * `more` may end any stream. With a thousand of them this takes its time, so the loop hears others in
+ * between. */
 static void turn(uv_idle_t *idle)
 {
     struct native *native = idle->data;
-    struct stream *stream;
-    size_t left = 0;
+    uint64_t begun = now_ms();
 
-    for (stream = native->streams; stream != NULL; stream = stream->next)
-        left += stream->wants_turn;
-    for (; left > 0; left--) {
-        for (stream = native->streams; stream != NULL && !stream->wants_turn;)
-            stream = stream->next;
-        if (stream == NULL)
-            break;
-        stream->wants_turn = false;
+    for (size_t left = native->turns;
+         left > 0 && native->turn_first != NULL && now_ms() - begun < TURNS_MS; left--) {
+        struct stream *stream = native->turn_first;
+
+        turn_drop(stream);
         stream->more(stream);
     }
-    for (stream = native->streams; stream != NULL && !stream->wants_turn;)
-        stream = stream->next;
-    if (stream == NULL)
+    if (native->turn_first == NULL)
         (void)uv_idle_stop(idle);
 }
 
@@ -150,6 +180,7 @@ void stream_remove(struct stream *stream)
 {
     struct native *native = stream->job->native;
 
+    turn_drop(stream);
     *(stream->previous != NULL ? &stream->previous->next : &native->streams) = stream->next;
     if (stream->next != NULL)
         stream->next->previous = stream->previous;
@@ -184,8 +215,7 @@ bool stream_sent(struct stream *stream, size_t size, size_t waiting)
     if (stream->is_full || stream->turn_bytes < TURN_BYTES || native->idle == NULL)
         return !stream->is_full;
     stream->turn_bytes = 0;
-    stream->wants_turn = true;
-    (void)uv_idle_start(native->idle, turn);
+    turn_want(stream);
     return false;
 }
 
