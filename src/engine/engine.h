@@ -327,4 +327,10 @@ int engine_open(const struct engine_options *options, struct engine **out,
 /* No more new work; `done` when all that was acknowledged is on the disk. Boxes live on with the
  * keeper. */
 void engine_drain(struct engine *engine, void (*done)(void *arg), void *arg);
+
+/* The server ends, and all boxes with it: no more new work, and all that runs is stopped, when what is asked
+ * of it now is done, with the reason "server_stopped". That a stop was meant is on the disk before: what is
+ * not stopped when this process ends gets the same reason at the next start. `done`, if it is not NULL,
+ * when all are stopped, perhaps before this returns. Once. */
+void engine_stop_all(struct engine *engine, void (*done)(void *arg), void *arg);
 void engine_close(struct engine *engine);

@@ -37,7 +37,7 @@ static void stop_begin(struct keeper *keeper)
     keeper->is_stopping = true;
     keeper->stop_deadline_ns = clock_monotonic_ns() + STOP_ENGINE_NS;
     notify_say(&keeper->notify, "STOPPING=1");
-    engine_signal(keeper, SIGTERM);
+    engine_signal(keeper, KEEPER_STOP_SIGNAL);
 }
 
 static void signals_ready(struct source *source, uint32_t events)
@@ -220,6 +220,8 @@ static int turn(struct keeper *keeper)
 
     if (handled != 0)
         return handled;
+    if (keeper->is_stopping) /* nothing is made ahead any more */
+        return loop_turn(&keeper->loop, timeout_of(next));
     zygotes_tend(&keeper->zygotes, &keeper->names);
     if (slots_tend(&keeper->slots))
         return 1;

@@ -13,6 +13,7 @@
 #include "base/err.h"
 #include "box/box.h"
 
+#include <signal.h>
 #include <stdint.h>
 
 #define KEEPER_NAME_MAX 64    /* of roots and mounts: [a-z0-9._-], not starting with "." or "-" */
@@ -167,6 +168,10 @@ union keeper_answer {
     struct keeper_report report;
     struct keeper_disk_there disk;
 };
+
+/* Of the engine: SIGTERM says that it ends, and boxes live on for the next one; this, that all ends and
+ * boxes are to be stopped in order. */
+#define KEEPER_STOP_SIGNAL SIGUSR1
 
 /* The engine's fds when the keeper starts it: the others are closed. */
 #define KEEPER_ENGINE_SOCKET 3   /* the answers */
