@@ -24,6 +24,7 @@
 
 #define STOP_ENGINE_NS 30000000000ULL
 #define STOP_BOXES_NS 10000000000ULL
+#define WRITE_DISKS_MS 10000
 
 /* ---- signals ---- */
 
@@ -243,6 +244,7 @@ static void run(struct keeper *keeper)
 
         (void)loop_turn(&keeper->loop, timeout_of(next));
     }
+    disks_write(keeper, WRITE_DISKS_MS);
 }
 
 static void end(struct keeper *keeper)

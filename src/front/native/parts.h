@@ -24,7 +24,7 @@ struct native {
     char **hosts;
     struct http_route *routes;
     bool is_draining;
-    bool is_stopping;    /* no next engine will know the commands */
+    bool is_stopping; /* no next engine will know the commands */
     size_t jobs;
     struct job *waiting; /* those that a drain does not wait for */
     struct job *called;  /* those whose caller has a key or a token */
