@@ -317,6 +317,7 @@ struct engine_options {
     size_t pool;             /* ready boxes of each root that is used; 0: none */
     size_t sandboxes;        /* at most, in all */
     uint64_t output_keep_ms; /* 24 h */
+    unsigned beat_ms;        /* how often the keeper is told that this loop turns; 0: never */
     void (*lost)(void *arg); /* the keeper is gone: all boxes ended, records say so; exit */
     void *arg;
 };

@@ -156,7 +156,7 @@ struct engine {
 
     uv_idle_t idle; /* runs while something is put off */
     struct later *later_first, *later_last;
-    struct alarm tick;
+    struct alarm tick, beat;
 
     bool is_ready, is_draining, is_ceasing, is_lost, is_closing;
     bool is_opening; /* until what a crash left is written down */

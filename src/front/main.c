@@ -49,6 +49,7 @@ struct program {
     size_t listen_count;
     uid_t owner;
     int config, headers;
+    unsigned beat_ms;
     uint64_t restarts; /* engines before this one, since the keeper began */
     bool is_private, is_ending, is_stopping;
     unsigned grace_ms; /* that is left */
@@ -202,13 +203,14 @@ static int environment_number(const char *name, uint64_t most, uint64_t fallback
 
 static int given_read(struct program *program, struct error *err)
 {
-    uint64_t count, owner, config, is_private, headers;
+    uint64_t count, owner, config, is_private, headers, beat_ms;
 
     if (environment_number("COVE_LISTEN_FDS", LISTEN_MOST, 0, &count, err) != 0 ||
         environment_number("COVE_OWNER_UID", UINT32_MAX - 1, UINT64_MAX, &owner, err) != 0 ||
         environment_number("COVE_CONFIG_FD", INT32_MAX, UINT64_MAX, &config, err) != 0 ||
         environment_number("COVE_HEADERS_FD", INT32_MAX, UINT64_MAX, &headers, err) != 0 ||
         environment_number("COVE_RESTARTS", UINT32_MAX, 0, &program->restarts, err) != 0 ||
+        environment_number("COVE_BEAT_MS", UINT32_MAX, 0, &beat_ms, err) != 0 ||
         environment_number("COVE_PRIVATE", 1, 0, &is_private, err) != 0)
         return -1;
     if (owner == UINT64_MAX)
@@ -219,6 +221,7 @@ static int given_read(struct program *program, struct error *err)
     program->config = config == UINT64_MAX ? -1 : (int)config;
     program->headers = headers == UINT64_MAX ? -1 : (int)headers;
     program->is_private = is_private != 0;
+    program->beat_ms = (unsigned)beat_ms;
     program->listen_count = count;
     for (size_t i = 0; i < count; i++)
         program->listen[i] = KEEPER_ENGINE_LISTEN + (int)i;
@@ -394,6 +397,7 @@ static int start(struct program *program, struct error *err)
     options.headroom_disk_bytes = settings->headroom_disk;
     options.pool = settings->pool;
     options.sandboxes = settings->sandboxes;
+    options.beat_ms = program->beat_ms;
     options.output_keep_ms = settings->output_keep_ms;
     if (settings->audit && audit_begin(program, err) != 0)
         return -1;

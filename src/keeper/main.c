@@ -189,8 +189,10 @@ static uint64_t tick(struct keeper *keeper)
     uint64_t next = keeper_sooner(upgrade_tick(keeper, now), engine_tick(keeper, now));
 
     next = keeper_sooner(next, boxes_tick(keeper, now));
-    notify_tick(&keeper->notify, now);
-    next = keeper_sooner(next, keeper->notify.next_ns);
+    if (engine_is_well(keeper, now))
+        notify_tick(&keeper->notify, now);
+    if (keeper->notify.next_ns > now)
+        next = keeper_sooner(next, keeper->notify.next_ns);
     if (!keeper->is_stopping)
         return next;
     if (!keeper->has_ended && now >= keeper->stop_deadline_ns) {

@@ -151,6 +151,12 @@ static const char *of_box_fault(const union keeper_request *request)
     return NULL;
 }
 
+static const char *beat_fault(const union keeper_request *request)
+{
+    (void)request; /* there is nothing in it */
+    return NULL;
+}
+
 static const char *drop_disk_fault(const union keeper_request *request)
 {
     return is_id(request->drop_disk.disk, sizeof(request->drop_disk.disk)) ? NULL : "disk";
@@ -269,6 +275,13 @@ static void do_drop_disk(struct keeper *keeper, const union keeper_request *requ
         done(keeper, request->head.id);
 }
 
+/* That something came is heard where it is read. */
+static void do_beat(struct keeper *keeper, const union keeper_request *request)
+{
+    (void)request;
+    keeper->engine.beats = true;
+}
+
 /* ---- the table ---- */
 
 enum when { BEFORE_HELLO, AFTER_HELLO };
@@ -286,6 +299,7 @@ static const struct row {
     {KEEPER_USAGE, AFTER_HELLO, sizeof(struct keeper_of_box), of_box_fault, do_usage},
     {KEEPER_END, AFTER_HELLO, sizeof(struct keeper_of_box), of_box_fault, do_end},
     {KEEPER_DROP_DISK, AFTER_HELLO, sizeof(struct keeper_drop_disk), drop_disk_fault, do_drop_disk},
+    {KEEPER_BEAT, AFTER_HELLO, sizeof(struct keeper_head), beat_fault, do_beat},
 };
 
 static const struct row *row_find(uint32_t type)
@@ -342,6 +356,7 @@ static int take(struct keeper *keeper)
             return 0;
         }
         engine->request_used += (size_t)n;
+        engine_heard(keeper);
     }
     return 1;
 }

@@ -230,6 +230,47 @@ def test_a_command_does_not_notice_that_the_engine_dies(serve):
         assert said == [str(i).encode() for i in range(1, 61)]
 
 
+# ---- an engine that hangs ----------------------------------------------------------------------
+
+HANG_S = 3
+
+
+def test_an_engine_that_hangs_is_replaced_and_commands_go_on(tmp_path, monkeypatch):
+    monkeypatch.setenv("COVE_TEST_HANG_MS", str(HANG_S * 1000))
+    with serving.Serve(tmp_path) as serve:
+        with serve.client() as client:
+            path = path_of(make(client))
+            line = "for i in $(seq 1 100); do echo $i; sleep 0.05; done"
+            process = client.post(f"{path}/processes", {"command": line}).json["id"]
+        engine = serve.engine_pid()
+        os.kill(engine, signal.SIGSTOP)
+        harness.wait_for(lambda: serve.engine_pid() not in (None, engine),
+                         10 * HANG_S * harness.PATIENCE, "another engine")
+        serve.wait_ready()
+        assert " engine_hung " in serve.said()
+        with serve.client() as client:
+            ended = client.get(f"{path}/processes/{process}/wait").json
+            assert (ended["state"], ended["exit_code"]) == ("exited", 0)
+            said = client.get(f"{path}/processes/{process}/output").bytes.split()
+            assert said == [str(i).encode() for i in range(1, 101)]
+        assert serve.said().count(" engine_hung ") == 1
+
+
+def test_a_machine_that_was_stopped_has_no_engine_that_hangs(tmp_path, monkeypatch):
+    """Neither does one that has nothing to do."""
+    monkeypatch.setenv("COVE_TEST_HANG_MS", str(HANG_S * 1000))
+    with serving.Serve(tmp_path) as serve:
+        engine, keeper = serve.engine_pid(), serve.process.pid
+        for pid in (engine, keeper):
+            os.kill(pid, signal.SIGSTOP)
+        time.sleep(HANG_S + 1)
+        os.kill(keeper, signal.SIGCONT)
+        time.sleep(HANG_S / 6)
+        os.kill(engine, signal.SIGCONT)
+        time.sleep(2 * HANG_S)
+        assert serve.engine_pid() == engine and " engine_hung " not in serve.said()
+
+
 # ---- a keeper that is killed; an end in order --------------------------------------------------
 
 def test_when_the_keeper_dies_all_is_stopped_and_says_why(tmp_path):
@@ -332,7 +373,7 @@ def waiting_to_be_written(directory):
 
 
 def test_what_is_persistent_is_written_when_it_ends(tmp_path):
-    """The end of a box is that of its mounts, which writes them. Of small disks, too, which have no journal."""
+    """An image when its mount ends, of a small disk, too, which has no journal; a directory by the keeper."""
     disks = tmp_path / "data" / "disks"
     with serving.Serve(tmp_path, "[boxes]\npool = 0\nmemory = 128M\ndisk = 64M\n") as serve:
         with serve.client() as client:

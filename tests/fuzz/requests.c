@@ -64,7 +64,7 @@ static void demand_legal(const union keeper_request *request, size_t size, bool 
 {
     demand(size >= sizeof(request->head) && request->head.id != 0, "head");
     demand(is_greeted == (request->head.type != KEEPER_HELLO), "order");
-    demand(request->head.type >= KEEPER_HELLO && request->head.type <= KEEPER_DROP_DISK, "type");
+    demand(request->head.type >= KEEPER_HELLO && request->head.type <= KEEPER_BEAT, "type");
     if (request->head.type == KEEPER_MAKE)
         demand_make(&request->make);
     if (request->head.type == KEEPER_CLAIM)
@@ -103,8 +103,9 @@ static size_t seed(union keeper_request *request)
 {
     static const size_t sizes[] = {sizeof(struct keeper_hello),  sizeof(struct keeper_make),
                                    sizeof(struct keeper_claim),  sizeof(struct keeper_of_box),
-                                   sizeof(struct keeper_of_box), sizeof(struct keeper_drop_disk)};
-    size_t which = chance(6);
+                                   sizeof(struct keeper_of_box), sizeof(struct keeper_drop_disk),
+                                   sizeof(struct keeper_head)};
+    size_t which = chance(7);
 
     memset(request, 0, sizeof(*request));
     request->head = (struct keeper_head){.type = (uint32_t)which + 1, .id = 7};
