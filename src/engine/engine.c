@@ -90,6 +90,20 @@ void engine_later(struct engine *engine, void (*call)(void *arg), void *arg)
         (void)uv_idle_start(&engine->idle, run_later);
 }
 
+/* ---- being there ---- */
+
+/* From within the loop: who hears it knows that clients are answered. */
+static void beat(void *arg)
+{
+    struct engine *engine = arg;
+
+    if (engine->options.beat_ms == 0)
+        return;
+    keeper_client_beat(engine->keeper);
+    clock_set(engine->clock, &engine->beat,
+              clock_monotonic_ns() + engine->options.beat_ms * 1000000ULL, beat, engine);
+}
+
 /* ---- the end, when all has come to its own ---- */
 
 static void settle(void *arg)
@@ -99,6 +113,7 @@ static void settle(void *arg)
     engine->will_settle = false;
     if (engine->is_opening && engine->verbs == 0) {
         engine->is_opening = false;
+        beat(engine);
         engine->opened(engine->opened_arg, NULL);
     }
     if ((!engine->is_lost && !engine->is_draining) || engine->takeover != NULL ||

@@ -329,6 +329,7 @@ struct engine_options {
     size_t pool;             /* ready boxes of each root that is used; 0: none */
     size_t sandboxes;        /* at most, in all */
     uint64_t output_keep_ms; /* 24 h */
+    unsigned beat_ms;        /* how often the keeper is told that this loop turns; 0: never */
     void (*lost)(void *arg); /* the keeper is gone: all boxes ended, records say so; exit */
     void *arg;
 };
@@ -339,4 +340,10 @@ int engine_open(const struct engine_options *options, struct engine **out,
 /* No more new work; `done` when all that was acknowledged is on the disk. Boxes live on with the
  * keeper. */
 void engine_drain(struct engine *engine, void (*done)(void *arg), void *arg);
+
+/* The server ends, and all boxes with it: no more new work, and all that runs is stopped, when what is asked
+ * of it now is done, with the reason "server_stopped". That a stop was meant is on the disk before: what is
+ * not stopped when this process ends gets the same reason at the next start. `done`, if it is not NULL,
+ * when all are stopped, perhaps before this returns. Once. */
+void engine_stop_all(struct engine *engine, void (*done)(void *arg), void *arg);
 void engine_close(struct engine *engine);

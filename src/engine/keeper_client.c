@@ -486,6 +486,15 @@ void keeper_client_ask(struct keeper_client *client, enum keeper_type type,
         keep_unsent(client, request, size, sent);
 }
 
+/* Where something waits to be sent, that will be heard as well. So few bytes go as a whole, or not. */
+void keeper_client_beat(struct keeper_client *client)
+{
+    const struct keeper_head beat = {.type = KEEPER_BEAT, .id = 1};
+
+    if (!client->is_lost && client->closing == 0 && client->first == NULL)
+        (void)send_some(client, &beat, sizeof(beat));
+}
+
 size_t keeper_client_pending(const struct keeper_client *client)
 {
     return client->pending;

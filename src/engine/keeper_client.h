@@ -34,6 +34,9 @@ int keeper_client_open(uv_loop_t *loop, int socket, int requests, const struct k
 void keeper_client_ask(struct keeper_client *client, enum keeper_type type,
                        union keeper_request *request, keeper_answered answered, void *arg);
 
+/* Says that this loop turns. */
+void keeper_client_beat(struct keeper_client *client);
+
 size_t keeper_client_pending(const struct keeper_client *client);
 
 /* Who still waits is answered before this returns, with "keeper_lost", and asks nothing more. */

@@ -35,6 +35,7 @@ enum verb_kind {
     VERB_FALL,  /* the box ended by itself */
     VERB_QUIET, /* somebody wants its files: of one that is stopped, see quiet.c */
     VERB_HUSH,  /* nobody has wanted them for a while */
+    VERB_CEASE, /* the server ends: it is stopped, if it runs */
     VERB_KINDS,
 };
 
@@ -159,9 +160,9 @@ struct engine {
 
     uv_idle_t idle; /* runs while something is put off */
     struct later *later_first, *later_last;
-    struct alarm tick;
+    struct alarm tick, beat;
 
-    bool is_ready, is_draining, is_lost, is_closing;
+    bool is_ready, is_draining, is_ceasing, is_lost, is_closing;
     bool is_opening; /* until what a crash left is written down */
     size_t verbs;    /* in queues or in work */
     size_t removals; /* directories that are being removed */
@@ -169,6 +170,9 @@ struct engine {
     void *opened_arg;
     void (*drained)(void *arg);
     void *drained_arg;
+    void (*ceased)(void *arg); /* all that ran is stopped */
+    void *ceased_arg;
+    size_t ceasing; /* sandboxes that are not yet */
     bool will_settle, has_told, is_closed;
 
     uint64_t pool_hits, pool_misses;
@@ -204,6 +208,7 @@ void takeover_begin(struct engine *engine);
 void takeover_box(void *arg, const struct keeper_box *box, int fd);
 void takeover_disk(void *arg, const char *disk);
 void takeover_free(struct engine *engine);
+void takeover_mark_stop(struct engine *engine); /* for the next start: a stop was meant */
 
 /* ---- sandbox.c: the queue and the table ---- */
 struct sandbox *sandbox_new(struct engine *engine, struct record *record); /* takes it */

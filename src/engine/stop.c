@@ -141,6 +141,49 @@ void fall_work(struct sandbox *sandbox)
     stop_work(sandbox);
 }
 
+/* ---- all of them, for the server ends ---- */
+
+static void ceased(void *arg, const struct sandbox_view *view, const struct error *err)
+{
+    struct engine *engine = arg;
+    void (*done)(void *arg) = engine->ceased;
+
+    (void)view;
+    (void)err; /* its box ends with the server in any case */
+    if (--engine->ceasing > 0 || done == NULL)
+        return;
+    engine->ceased = NULL;
+    done(engine->ceased_arg);
+}
+
+/* What waits in a sandbox's queue is done before, as far as it is nothing new. The keeper ends their boxes
+ * side by side, and the store writes their records many at a time. */
+void engine_stop_all(struct engine *engine, void (*done)(void *arg), void *arg)
+{
+    if (engine->is_ceasing)
+        return;
+    engine->is_ceasing = engine->is_draining = true;
+    engine->ceased = done;
+    engine->ceased_arg = arg;
+    engine->ceasing = 1; /* this loop */
+    takeover_mark_stop(engine);
+    for (struct sandbox *sandbox = engine->is_ready ? engine->oldest : NULL, *next; sandbox != NULL;
+         sandbox = next) {
+        struct verb *verb;
+
+        next = sandbox->newer;
+        if (sandbox->record->state != SANDBOX_RUNNING && sandbox->active == NULL)
+            continue;
+        verb = verb_new(VERB_CEASE, engine);
+        verb->done.sandbox = ceased;
+        (void)snprintf(verb->reason, sizeof(verb->reason), "server_stopped");
+        engine->ceasing++;
+        sandbox_push(sandbox, verb);
+    }
+    ceased(engine, NULL, NULL);
+    engine_settled(engine);
+}
+
 /* ---- delete ---- */
 
 static void delete_ended(struct sandbox *sandbox, const struct keeper_report *report)

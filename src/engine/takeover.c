@@ -20,6 +20,11 @@
 #include <string.h>
 #include <unistd.h>
 
+#ifndef __clang__
+/* The analyser of gcc 12 loses sight of a table that a function has made larger. */
+#pragma GCC diagnostic ignored "-Wanalyzer-malloc-leak"
+#endif
+
 struct box_there {
     struct box_there *next;
     uint64_t box;
@@ -40,6 +45,7 @@ struct takeover {
     size_t unreadable;
     bool is_new;      /* this store is younger than what may lie beside it */
     bool had_strays;  /* and an earlier start found that something does */
+    bool had_stop;    /* an earlier keeper was told to end */
     struct map named; /* name keys of the store that are as they should be */
     struct box_there *boxes;
     struct disk_there *disks;
@@ -167,6 +173,7 @@ static void names_mend(struct engine *engine)
 /* ---- why a box is missing ---- */
 
 #define STRAYS_KEY "host/strays"
+#define STOPPED_KEY "host/stopped" /* the keeper that was told to end, and told the engine */
 #define STAT_START 20 /* of /proc/PID/stat: fields from the end of the name to the start time */
 
 /* When our parent was started, in ticks since boot; 0 where nobody says so. */
@@ -215,6 +222,29 @@ static int strays_were(struct engine *engine, struct error *err)
     return got;
 }
 
+void takeover_mark_stop(struct engine *engine)
+{
+    size_t boot_length;
+    char now[128];
+
+    keeper_identity(now, &boot_length);
+    store_put(engine->store, STOPPED_KEY, now, strlen(now), STORE_ANY, identity_kept, NULL);
+}
+
+/* 1: the keeper of this identity ended because it was told to. */
+static int was_stopped(struct engine *engine, const char *identity, struct error *err)
+{
+    struct store_value value;
+    int got = store_get(engine->store, STOPPED_KEY, &value, err);
+
+    if (got <= 0)
+        return got;
+    got = strcmp(value.data, identity) == 0;
+    engine->takeover->had_stop = true;
+    store_value_free(&value);
+    return got;
+}
+
 static int identity_check(struct engine *engine, struct error *err)
 {
     struct takeover *takeover = engine->takeover;
@@ -233,12 +263,17 @@ static int identity_check(struct engine *engine, struct error *err)
         return -1;
     if (got > 0) {
         const char *before = value.data;
+        int stopped = was_stopped(engine, before, err);
 
-        if (strncmp(before, now, boot_length + 1) != 0)
-            reason = "host_reboot";
-        else if (strcmp(before, now) == 0)
+        if (strcmp(before, now) == 0)
             reason = "box_ended";
+        else if (stopped > 0)
+            reason = "server_stopped";
+        else if (strncmp(before, now, boot_length + 1) != 0)
+            reason = "host_reboot";
         store_value_free(&value);
+        if (stopped < 0)
+            return -1;
     } else {
         takeover->is_new = true;
     }
@@ -451,6 +486,8 @@ static void greeted(void *arg, const union keeper_answer *answer, int fd, const 
     store_put(engine->store, "host/identity", now, strlen(now), STORE_ANY, identity_kept, NULL);
     engine->is_ready = true;
     boxes_take(engine);
+    if (engine->takeover->had_stop) /* behind what it was the reason of */
+        store_put(engine->store, STOPPED_KEY, NULL, 0, STORE_ANY, identity_kept, NULL);
     if (engine->takeover->is_new)
         strays_keep(engine);
     if (may_clear(engine->takeover)) {

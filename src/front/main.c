@@ -1,6 +1,7 @@
 /* cove-engine: the rooms put together. It is started by cove-keeper, with the fds of keeper/request.h,
  * an unprivileged id and no way back; restarted by it when it dies; and ended by SIGTERM, after which
- * it answers what was asked and writes down what it knows. Boxes do not notice.
+ * it answers what was asked and writes down what it knows. Boxes do not notice. Where all ends, the keeper
+ * says so (KEEPER_STOP_SIGNAL), and what runs is stopped first.
  *
  * It must never be started by hand: without a keeper it makes nothing. */
 #include "base/fd.h"
@@ -23,14 +24,20 @@
 #include <unistd.h>
 
 #define LISTEN_MOST 16
-#define DRAIN_MS 10000U         /* for requests that are being answered */
-#define DRAIN_MOST_MS 20000U    /* then the rest is cut */
+#define DRAIN_MS 10000U      /* for requests that are being answered */
+#define DRAIN_MOST_MS 20000U /* then the rest is cut */
+/* All ends. Together these are less than what the keeper waits. */
+#define STOP_GRACE_MS 2000U /* for what ends by itself */
+#define STOP_LOOK_MS 20U    /* whether it has */
+#define STOP_MOST_MS 12000U /* for sandboxes to stop */
+#define STOP_DRAIN_MS 5000U /* for answers on their way */
+#define STOP_DRAIN_MOST_MS 8000U
 #define PRIVATE_IDLE_MS 600000U /* a private engine that nobody uses ends */
 #define PRIVATE_LOOK_MS 15000U
 
 struct program {
     uv_loop_t loop;
-    uv_signal_t terminate, interrupt;
+    uv_signal_t terminate, interrupt, stop;
     uv_timer_t timer;
     struct settings settings;
     struct engine *engine;
@@ -42,8 +49,10 @@ struct program {
     size_t listen_count;
     uid_t owner;
     int config, headers;
+    unsigned beat_ms;
     uint64_t restarts; /* engines before this one, since the keeper began */
-    bool is_private, is_ending;
+    bool is_private, is_ending, is_stopping;
+    unsigned grace_ms; /* that is left */
     unsigned draining;
     int status;
 };
@@ -70,12 +79,14 @@ static void end(struct program *program, int status)
     program->is_ending = true;
     program->status = status;
     program->draining = 1;
-    (void)uv_timer_start(&program->timer, too_long, DRAIN_MOST_MS, 0);
+    (void)uv_timer_start(&program->timer, too_long,
+                         program->is_stopping ? STOP_DRAIN_MOST_MS : DRAIN_MOST_MS, 0);
     if (program->native != NULL)
         native_drain(program->native);
     if (program->http != NULL) {
         program->draining++;
-        http_drain(program->http, DRAIN_MS, drained, program);
+        http_drain(program->http, program->is_stopping ? STOP_DRAIN_MS : DRAIN_MS, drained,
+                   program);
     }
     if (program->engine != NULL) {
         program->draining++;
@@ -89,7 +100,74 @@ static void told_to_end(uv_signal_t *handle, int number)
     struct program *program = handle->data;
 
     log_say(LOG_LEVEL_INFO, "draining", "signal %d: no more new work", number);
-    end(program, 0);
+    if (!program->is_stopping)
+        end(program, 0);
+}
+
+/* ---- the end of all ---- */
+
+static void stop_done(void *arg)
+{
+    end(arg, 0);
+}
+
+/* Who follows the events hears of each stop before he is cut off. */
+static void stop_tell(void *arg)
+{
+    struct program *program = arg;
+
+    engine_drain(program->engine, stop_done, program);
+}
+
+/* What is not stopped by then ends with its box, and is found to have been meant to. */
+static void stop_late(uv_timer_t *timer)
+{
+    log_say(LOG_LEVEL_WARN, "stop_slow",
+            "not all sandboxes have stopped within %u s: they end with "
+            "the keeper",
+            STOP_MOST_MS / 1000);
+    end(timer->data, 0);
+}
+
+static void stop_look(uv_timer_t *timer)
+{
+    struct program *program = timer->data;
+    bool is_busy = program->native != NULL && native_busy(program->native) > 0;
+
+    if (is_busy && program->grace_ms >= STOP_LOOK_MS) {
+        program->grace_ms -= STOP_LOOK_MS;
+        return;
+    }
+    (void)uv_timer_start(timer, stop_late, STOP_MOST_MS, 0);
+    engine_stop_all(program->engine, stop_tell, program);
+}
+
+/* New requests are refused and not left to wait, for no other engine comes; those at work have a moment
+ * to end well, then all sandboxes are stopped, which is an answer to who waits for a command. */
+static void stop(struct program *program)
+{
+    if (program->is_stopping)
+        return;
+    program->is_stopping = true;
+    if (program->native != NULL)
+        native_stop(program->native);
+    if (program->is_ending && program->engine != NULL)
+        engine_stop_all(program->engine, NULL, NULL);
+    if (program->is_ending)
+        return;
+    if (program->engine == NULL) {
+        end(program, 0);
+        return;
+    }
+    program->grace_ms = STOP_GRACE_MS;
+    (void)uv_timer_start(&program->timer, stop_look, 0, STOP_LOOK_MS);
+}
+
+static void told_to_stop(uv_signal_t *handle, int number)
+{
+    (void)number;
+    log_say(LOG_LEVEL_INFO, "stopping", "all ends: what runs is stopped");
+    stop(handle->data);
 }
 
 /* What was running is stopped, and says so on the disk. Nothing that a client asks for can be done. */
@@ -109,7 +187,7 @@ static void look_whether_used(uv_timer_t *timer)
         return;
     log_say(LOG_LEVEL_INFO, "idle", "nobody has used this private engine for %u minutes",
             PRIVATE_IDLE_MS / 60000);
-    end(program, 0);
+    stop(program);
 }
 
 /* ---- the start ---- */
@@ -125,13 +203,14 @@ static int environment_number(const char *name, uint64_t most, uint64_t fallback
 
 static int given_read(struct program *program, struct error *err)
 {
-    uint64_t count, owner, config, is_private, headers;
+    uint64_t count, owner, config, is_private, headers, beat_ms;
 
     if (environment_number("COVE_LISTEN_FDS", LISTEN_MOST, 0, &count, err) != 0 ||
         environment_number("COVE_OWNER_UID", UINT32_MAX - 1, UINT64_MAX, &owner, err) != 0 ||
         environment_number("COVE_CONFIG_FD", INT32_MAX, UINT64_MAX, &config, err) != 0 ||
         environment_number("COVE_HEADERS_FD", INT32_MAX, UINT64_MAX, &headers, err) != 0 ||
         environment_number("COVE_RESTARTS", UINT32_MAX, 0, &program->restarts, err) != 0 ||
+        environment_number("COVE_BEAT_MS", UINT32_MAX, 0, &beat_ms, err) != 0 ||
         environment_number("COVE_PRIVATE", 1, 0, &is_private, err) != 0)
         return -1;
     if (owner == UINT64_MAX)
@@ -142,6 +221,7 @@ static int given_read(struct program *program, struct error *err)
     program->config = config == UINT64_MAX ? -1 : (int)config;
     program->headers = headers == UINT64_MAX ? -1 : (int)headers;
     program->is_private = is_private != 0;
+    program->beat_ms = (unsigned)beat_ms;
     program->listen_count = count;
     for (size_t i = 0; i < count; i++)
         program->listen[i] = KEEPER_ENGINE_LISTEN + (int)i;
@@ -205,7 +285,7 @@ static void opened(void *arg, const struct error *err)
         end(program, 1);
         return;
     }
-    if (program->is_ending)
+    if (program->is_ending || program->is_stopping)
         return;
     if (serve(program, &why) != 0) {
         log_say(LOG_LEVEL_ERROR, why.code, "%s", why.text);
@@ -217,11 +297,12 @@ static void opened(void *arg, const struct error *err)
         (void)uv_timer_start(&program->timer, look_whether_used, PRIVATE_LOOK_MS, PRIVATE_LOOK_MS);
 }
 
-static void catch_signal(struct program *program, uv_signal_t *handle, int number)
+static void catch_signal(struct program *program, uv_signal_t *handle, uv_signal_cb told,
+                         int number)
 {
     (void)uv_signal_init(&program->loop, handle);
     handle->data = program;
-    (void)uv_signal_start(handle, told_to_end, number);
+    (void)uv_signal_start(handle, told, number);
 }
 
 /* Each sandbox takes some: its links, logs and clients. */
@@ -316,6 +397,7 @@ static int start(struct program *program, struct error *err)
     options.headroom_disk_bytes = settings->headroom_disk;
     options.pool = settings->pool;
     options.sandboxes = settings->sandboxes;
+    options.beat_ms = program->beat_ms;
     options.output_keep_ms = settings->output_keep_ms;
     if (settings->audit && audit_begin(program, err) != 0)
         return -1;
@@ -335,6 +417,7 @@ static void signals_block(void)
     (void)sigemptyset(&signals);
     (void)sigaddset(&signals, SIGTERM);
     (void)sigaddset(&signals, SIGINT);
+    (void)sigaddset(&signals, KEEPER_STOP_SIGNAL);
     (void)pthread_sigmask(SIG_BLOCK, &signals, NULL);
 }
 
@@ -348,9 +431,11 @@ static void close_all(struct program *program)
     uv_close((uv_handle_t *)&program->timer, NULL);
     uv_close((uv_handle_t *)&program->terminate, NULL);
     uv_close((uv_handle_t *)&program->interrupt, NULL);
+    uv_close((uv_handle_t *)&program->stop, NULL);
     /* For the threads that were there before. */
-    (void)signal(SIGTERM, SIG_IGN); // NOLINT(cert-err33-c)
-    (void)signal(SIGINT, SIG_IGN);  // NOLINT(cert-err33-c)
+    (void)signal(SIGTERM, SIG_IGN);            // NOLINT(cert-err33-c)
+    (void)signal(SIGINT, SIG_IGN);             // NOLINT(cert-err33-c)
+    (void)signal(KEEPER_STOP_SIGNAL, SIG_IGN); // NOLINT(cert-err33-c)
     (void)uv_run(&program->loop, UV_RUN_NOWAIT);
     engine_close(program->engine);
     if (program->native != NULL)
@@ -385,8 +470,9 @@ int main(void)
         return 1;
     (void)uv_timer_init(&program.loop, &program.timer);
     program.timer.data = &program;
-    catch_signal(&program, &program.terminate, SIGTERM);
-    catch_signal(&program, &program.interrupt, SIGINT);
+    catch_signal(&program, &program.terminate, told_to_end, SIGTERM);
+    catch_signal(&program, &program.interrupt, told_to_end, SIGINT);
+    catch_signal(&program, &program.stop, told_to_stop, KEEPER_STOP_SIGNAL);
     if (start(&program, &err) != 0) {
         log_say(LOG_LEVEL_ERROR, err.code, "%s", err.text);
         program.status = 1;

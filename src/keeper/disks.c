@@ -577,6 +577,33 @@ void disks_resume(struct keeper *keeper)
     sweep(keeper);
 }
 
+/* An image needs none of it: the end of its mount, which is that of its box, writes it. Only a process of
+ * its own can be left behind where the host takes too long. */
+void disks_write(const struct keeper *keeper, int most_ms)
+{
+    struct pollfd ended = {.fd = -1, .events = POLLIN};
+    pid_t pid;
+
+    if (keeper->caller.mounts)
+        return;
+    pid = fork();
+    if (pid == 0) {
+        be_ordinary();
+        if (dup2(keeper->places.disks, 3) < 0 || sys_close_range(4, ~0U, 0) < 0)
+            _exit(1);
+        _exit(syncfs(3) < 0);
+    }
+    ended.fd = pid > 0 ? (int)syscall(SYS_pidfd_open, pid, 0) : -1;
+    if (ended.fd < 0 || poll(&ended, 1, most_ms) <= 0)
+        keeper_say("disk_slow", "the disks are not written yet: the host goes on with that");
+    if (pid > 0)
+        (void)kill(pid, SIGKILL);
+    fd_close(&ended.fd);
+    /* One that hangs in the kernel is nobody's to wait for. */
+    if (pid > 0)
+        (void)waitpid(pid, NULL, WNOHANG);
+}
+
 void disks_forget(struct keeper *keeper)
 {
     char fresh[FILE_SIZE];

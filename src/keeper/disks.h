@@ -62,5 +62,9 @@ uint64_t disks_weigh(const struct keeper *keeper, const char *id);
  * false; true when it was called with all. */
 bool disks_each(struct keeper *keeper, size_t *next, bool (*each)(struct keeper *, const char *id));
 
+/* At the end, when no box is left: what is in disks lies on what holds them when this returns, or that has
+ * taken so long. */
+void disks_write(const struct keeper *keeper, int most_ms);
+
 /* Nobody waits any more. */
 void disks_forget(struct keeper *keeper);

@@ -22,6 +22,9 @@
 #define BACKOFF_MOST_NS 2000000000ULL
 /* One that ran this long had no trouble with its start. */
 #define SETTLED_NS 10000000000ULL
+/* As long as others may be silent, so many times that may one that begins: it reads its store, and takes
+ * over what lives. */
+#define BEGIN_TIMES 20
 
 /* ---- its end ---- */
 
@@ -158,7 +161,8 @@ static int start(struct keeper *keeper, struct error *err)
     if (channels_make(engine, &socket, &requests, err) < 0)
         return -1;
     engine->pid = engine_fork(keeper, socket, requests, err);
-    engine->started_ns = clock_monotonic_ns();
+    engine->started_ns = engine->heard_ns = engine->looked_ns = clock_monotonic_ns();
+    engine->beats = engine->is_hung = false;
     engine->starts++;
     if (engine->pid > 0 && watch(keeper, err) == 0) {
         janitor_tell(keeper->slots.janitor, (uint32_t)keeper->slots.table_used, engine->pidfd);
@@ -175,17 +179,70 @@ static int start(struct keeper *keeper, struct error *err)
     return -1;
 }
 
+/* ---- whether it hangs ---- */
+
+static uint64_t hang_ns(const struct keeper *keeper)
+{
+    return (keeper->options.hang_ms > 0 ? keeper->options.hang_ms : KEEPER_HANG_MS) * 1000000ULL;
+}
+
+unsigned engine_beat_ms(const struct keeper *keeper)
+{
+    return (unsigned)(hang_ns(keeper) / KEEPER_BEATS / 1000000);
+}
+
+void engine_heard(struct keeper *keeper)
+{
+    keeper->engine.heard_ns = clock_monotonic_ns();
+}
+
+/* One that cannot even be killed is nothing that we could mend. */
+bool engine_is_well(const struct keeper *keeper, uint64_t now_ns)
+{
+    const struct engine_child *engine = &keeper->engine;
+
+    return engine->pid == 0 || !engine->is_hung || now_ns - engine->hung_ns < hang_ns(keeper);
+}
+
+/* Its silence counts only while we look. Whatever kept us from that (a machine that was stopped or had no
+ * time for us) may have kept it as well, and what it said meanwhile is still to be read. */
+static uint64_t watch_over(struct keeper *keeper, uint64_t now_ns)
+{
+    struct engine_child *engine = &keeper->engine;
+    uint64_t limit = hang_ns(keeper), step = limit / KEEPER_BEATS;
+
+    if (keeper->is_stopping || keeper->has_ended || upgrade_is_ending(keeper))
+        return 0; /* it has a time to end in */
+    if (now_ns - engine->looked_ns > 2 * step)
+        engine->heard_ns = now_ns;
+    engine->looked_ns = now_ns;
+    if (!engine->beats)
+        limit *= BEGIN_TIMES;
+    if (!engine->is_hung && now_ns - engine->heard_ns >= limit) {
+        keeper_say("engine_hung",
+                   "nothing is heard of the engine for %llu s: it is killed, and the next one goes "
+                   "on",
+                   (unsigned long long)(limit / 1000000000));
+        engine->is_hung = true;
+        engine->hung_ns = now_ns;
+        engine_signal(keeper, SIGKILL);
+    }
+    return now_ns + step;
+}
+
 uint64_t engine_tick(struct keeper *keeper, uint64_t now_ns)
 {
     struct engine_child *engine = &keeper->engine;
     struct error err;
 
-    if (engine->pid > 0 || keeper->is_stopping || keeper->has_ended || upgrade_is_ending(keeper))
+    if (engine->pid > 0)
+        return watch_over(keeper, now_ns);
+    if (keeper->is_stopping || keeper->has_ended || upgrade_is_ending(keeper))
         return 0;
     if (now_ns < engine->restart_ns)
         return engine->restart_ns;
     if (start(keeper, &err) == 0)
-        return 0;
+        return watch_over(keeper, now_ns);
     keeper_say(err.code, "%s", err.text);
     engine->restart_ns = now_ns + BACKOFF_MOST_NS;
     return engine->restart_ns;

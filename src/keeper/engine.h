@@ -1,6 +1,6 @@
 /* The engine: a child without rights, restarted whenever it ends, always with the same sockets.
  *
- * It is asked nothing. It asks (requests.c), and one that asks for what it may not is killed. While
+ * It is asked nothing, but has to be heard from time to time: one that hangs is killed. It asks (requests.c), and one that asks for what it may not is killed. While
  * answers wait for room in its socket, no further request of it is read: it can only hold up itself. */
 #pragma once
 
@@ -41,6 +41,9 @@ struct engine_child {
     size_t request_used;
     uint64_t started_ns, restart_ns, backoff_ns;
     unsigned starts; /* since this program runs */
+    bool beats;      /* it has come as far as to say that it lives */
+    bool is_hung;    /* it was killed for it had not */
+    uint64_t heard_ns, looked_ns, hung_ns;
 
     /* what it is to be told */
     bool is_greeted;
@@ -67,7 +70,16 @@ int engine_config(struct keeper *keeper, struct error *err);
 /* Reads the file that the configuration names for these, which must be its owner's alone. */
 int engine_headers(struct keeper *keeper, struct error *err);
 
-/* Starts it when it is time; when to be called again, 0 for never. */
+/* Something came of it. */
+void engine_heard(struct keeper *keeper);
+
+/* It is heard, or another one is on its way. */
+bool engine_is_well(const struct keeper *keeper, uint64_t now_ns);
+
+/* Between two beats of an engine, in milliseconds. */
+unsigned engine_beat_ms(const struct keeper *keeper);
+
+/* Starts it when it is time, and ends one that hangs; when to be called again, 0 for never. */
 uint64_t engine_tick(struct keeper *keeper, uint64_t now_ns);
 
 void engine_signal(struct keeper *keeper, int number);

@@ -257,7 +257,7 @@ static int arrange(const struct keeper *keeper, const int given[KEEPER_ENGINE_LI
 /* All of its environment. */
 struct environment {
     char text[8][64];
-    char *list[10];
+    char *list[11];
 };
 
 static void describe(const struct keeper *keeper, struct environment *environment)
@@ -274,6 +274,7 @@ static void describe(const struct keeper *keeper, struct environment *environmen
     if (keeper->engine.headers >= 0)
         (void)snprintf(text[texts++], 64, "COVE_HEADERS_FD=%zu", fd);
     (void)snprintf(text[texts++], 64, "COVE_RESTARTS=%u", keeper->engine.starts);
+    (void)snprintf(text[texts++], 64, "COVE_BEAT_MS=%u", engine_beat_ms(keeper));
     if (keeper->options.log_json)
         (void)snprintf(text[texts++], 64, "COVE_LOG_FORMAT=json");
     if (keeper->options.is_private)

@@ -24,6 +24,7 @@
 
 #define STOP_ENGINE_NS 30000000000ULL
 #define STOP_BOXES_NS 10000000000ULL
+#define WRITE_DISKS_MS 10000
 
 /* ---- signals ---- */
 
@@ -37,7 +38,7 @@ static void stop_begin(struct keeper *keeper)
     keeper->is_stopping = true;
     keeper->stop_deadline_ns = clock_monotonic_ns() + STOP_ENGINE_NS;
     notify_say(&keeper->notify, "STOPPING=1");
-    engine_signal(keeper, SIGTERM);
+    engine_signal(keeper, KEEPER_STOP_SIGNAL);
 }
 
 static void signals_ready(struct source *source, uint32_t events)
@@ -188,8 +189,10 @@ static uint64_t tick(struct keeper *keeper)
     uint64_t next = keeper_sooner(upgrade_tick(keeper, now), engine_tick(keeper, now));
 
     next = keeper_sooner(next, boxes_tick(keeper, now));
-    notify_tick(&keeper->notify, now);
-    next = keeper_sooner(next, keeper->notify.next_ns);
+    if (engine_is_well(keeper, now))
+        notify_tick(&keeper->notify, now);
+    if (keeper->notify.next_ns > now)
+        next = keeper_sooner(next, keeper->notify.next_ns);
     if (!keeper->is_stopping)
         return next;
     if (!keeper->has_ended && now >= keeper->stop_deadline_ns) {
@@ -220,6 +223,8 @@ static int turn(struct keeper *keeper)
 
     if (handled != 0)
         return handled;
+    if (keeper->is_stopping) /* nothing is made ahead any more */
+        return loop_turn(&keeper->loop, timeout_of(next));
     zygotes_tend(&keeper->zygotes, &keeper->names);
     if (slots_tend(&keeper->slots))
         return 1;
@@ -241,6 +246,7 @@ static void run(struct keeper *keeper)
 
         (void)loop_turn(&keeper->loop, timeout_of(next));
     }
+    disks_write(keeper, WRITE_DISKS_MS);
 }
 
 static void end(struct keeper *keeper)

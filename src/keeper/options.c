@@ -99,7 +99,10 @@ int options_parse(int argc, char **argv, struct options *options, struct error *
                          options->log_format);
     options->log_json = options->log_format != NULL && strcmp(options->log_format, "json") == 0;
 #ifdef COVE_TEST_SWITCHES
+    const char *hang = getenv("COVE_TEST_HANG_MS");
+
     options->engine = getenv("COVE_TEST_ENGINE");
+    options->hang_ms = hang != NULL ? (unsigned)strtoul(hang, NULL, 10) : 0;
 #endif
     return 0;
 }

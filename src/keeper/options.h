@@ -12,6 +12,7 @@ struct options {
     const char *data;
     const char *config;
     const char *engine;      /* the program; NULL: beside this one */
+    unsigned hang_ms;        /* a test's; 0: KEEPER_HANG_MS */
     const char *allow_level; /* "full", or what a box may be less */
     const char *log_format;  /* "text" or "json"; NULL: as configured */
     bool log_json;

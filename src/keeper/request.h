@@ -13,6 +13,7 @@
 #include "base/err.h"
 #include "box/box.h"
 
+#include <signal.h>
 #include <stdint.h>
 
 #define KEEPER_NAME_MAX 64    /* of roots and mounts: [a-z0-9._-], not starting with "." or "-" */
@@ -30,6 +31,7 @@ enum keeper_type {
     KEEPER_END,       /* of a box, and wait: KEEPER_ENDED, when all of it is gone */
     KEEPER_DROP_DISK, /* of a sandbox that is no more: KEEPER_DONE */
     KEEPER_WEIGH_DISK, /* whether a box has it or not: KEEPER_USED, of which only `disk_bytes` is known */
+    KEEPER_BEAT,      /* its loop turns; a head only, with any id, and no answer */
 
     KEEPER_HOST = 64,
     KEEPER_NAMED, /* a registered root or mount; also unasked (id 0), when one is added or removed */
@@ -170,6 +172,15 @@ union keeper_answer {
     struct keeper_report report;
     struct keeper_disk_there disk;
 };
+
+/* An engine that has said KEEPER_BEAT once says it COVE_BEAT_MS (of its environment) after the last time;
+ * where nothing at all is heard of it for so long it hangs, and is replaced. */
+#define KEEPER_HANG_MS 30000
+#define KEEPER_BEATS 6 /* in that time */
+
+/* Of the engine: SIGTERM says that it ends, and boxes live on for the next one; this, that all ends and
+ * boxes are to be stopped in order. */
+#define KEEPER_STOP_SIGNAL SIGUSR1
 
 /* The engine's fds when the keeper starts it: the others are closed. */
 #define KEEPER_ENGINE_SOCKET 3   /* the answers */

@@ -151,6 +151,12 @@ static const char *of_box_fault(const union keeper_request *request)
     return NULL;
 }
 
+static const char *beat_fault(const union keeper_request *request)
+{
+    (void)request; /* there is nothing in it */
+    return NULL;
+}
+
 static const char *of_disk_fault(const union keeper_request *request)
 {
     return is_id(request->of_disk.disk, sizeof(request->of_disk.disk)) ? NULL : "disk";
@@ -277,6 +283,13 @@ static void do_weigh_disk(struct keeper *keeper, const union keeper_request *req
     engine_answer(keeper, &answer, sizeof(answer), 0);
 }
 
+/* That something came is heard where it is read. */
+static void do_beat(struct keeper *keeper, const union keeper_request *request)
+{
+    (void)request;
+    keeper->engine.beats = true;
+}
+
 /* ---- the table ---- */
 
 enum when { BEFORE_HELLO, AFTER_HELLO };
@@ -295,6 +308,7 @@ static const struct row {
     {KEEPER_END, AFTER_HELLO, sizeof(struct keeper_of_box), of_box_fault, do_end},
     {KEEPER_DROP_DISK, AFTER_HELLO, sizeof(struct keeper_of_disk), of_disk_fault, do_drop_disk},
     {KEEPER_WEIGH_DISK, AFTER_HELLO, sizeof(struct keeper_of_disk), of_disk_fault, do_weigh_disk},
+    {KEEPER_BEAT, AFTER_HELLO, sizeof(struct keeper_head), beat_fault, do_beat},
 };
 
 static const struct row *row_find(uint32_t type)
@@ -351,6 +365,7 @@ static int take(struct keeper *keeper)
             return 0;
         }
         engine->request_used += (size_t)n;
+        engine_heard(keeper);
     }
     return 1;
 }

@@ -4,6 +4,7 @@ import http.client
 import os
 import random
 import signal
+import subprocess
 import threading
 import time
 
@@ -259,6 +260,47 @@ def test_a_command_does_not_notice_that_the_engine_dies(serve):
         assert said == [str(i).encode() for i in range(1, 61)]
 
 
+# ---- an engine that hangs ----------------------------------------------------------------------
+
+HANG_S = 3
+
+
+def test_an_engine_that_hangs_is_replaced_and_commands_go_on(tmp_path, monkeypatch):
+    monkeypatch.setenv("COVE_TEST_HANG_MS", str(HANG_S * 1000))
+    with serving.Serve(tmp_path) as serve:
+        with serve.client() as client:
+            path = path_of(make(client))
+            line = "for i in $(seq 1 100); do echo $i; sleep 0.05; done"
+            process = client.post(f"{path}/processes", {"command": line}).json["id"]
+        engine = serve.engine_pid()
+        os.kill(engine, signal.SIGSTOP)
+        harness.wait_for(lambda: serve.engine_pid() not in (None, engine),
+                         10 * HANG_S * harness.PATIENCE, "another engine")
+        serve.wait_ready()
+        assert " engine_hung " in serve.said()
+        with serve.client() as client:
+            ended = client.get(f"{path}/processes/{process}/wait").json
+            assert (ended["state"], ended["exit_code"]) == ("exited", 0)
+            said = client.get(f"{path}/processes/{process}/output").bytes.split()
+            assert said == [str(i).encode() for i in range(1, 101)]
+        assert serve.said().count(" engine_hung ") == 1
+
+
+def test_a_machine_that_was_stopped_has_no_engine_that_hangs(tmp_path, monkeypatch):
+    """Neither does one that has nothing to do."""
+    monkeypatch.setenv("COVE_TEST_HANG_MS", str(HANG_S * 1000))
+    with serving.Serve(tmp_path) as serve:
+        engine, keeper = serve.engine_pid(), serve.process.pid
+        for pid in (engine, keeper):
+            os.kill(pid, signal.SIGSTOP)
+        time.sleep(HANG_S + 1)
+        os.kill(keeper, signal.SIGCONT)
+        time.sleep(HANG_S / 6)
+        os.kill(engine, signal.SIGCONT)
+        time.sleep(2 * HANG_S)
+        assert serve.engine_pid() == engine and " engine_hung " not in serve.said()
+
+
 # ---- a keeper that is killed; an end in order --------------------------------------------------
 
 def test_when_the_keeper_dies_all_is_stopped_and_says_why(tmp_path):
@@ -306,3 +348,68 @@ def test_many_come_and_go_and_leave_nothing(serve):
         for sandbox in made:
             assert client.delete(path_of(sandbox)).status == 204
         harness.wait_for(lambda: files() <= before + 4, 10 * harness.PATIENCE, "its fds are closed")
+
+
+def test_told_to_end_it_stops_what_runs_and_says_why(tmp_path):
+    """Who waits is answered, what was printed and written is there at the next start, and why it stopped."""
+    with serving.Serve(tmp_path) as serve, contextlib.ExitStack() as stack:
+        client, follow, wait, held, short, events = (stack.enter_context(serve.client())
+                                                     for _ in range(6))
+        path = path_of(make(client, name="told", disk_kind="persistent"))
+        assert run(client, path, "echo kept > ~/file; echo so")["stdout"] == "so\n"
+        process = client.post(f"{path}/processes", {"command": "echo first; sleep 600"}).json["id"]
+        lines = serving.Lines(follow, f"{path}/processes/{process}/follow")
+        assert next(lines)["data"] == "first\n"
+        told = serving.Lines(events, "/v1/events")
+        held.send("POST", f"{path}/exec", {"command": "echo begun; sleep 600", "tag": "held"})
+        wait.send("GET", f"{path}/processes/{process}/wait")
+
+        def is_begun():
+            found = client.get(f"{path}/processes").json["processes"]
+            return [p["stdout"]["bytes"] for p in found if p["tag"] == "held"] == [6]
+        harness.wait_for(is_begun, 20 * harness.PATIENCE, "the command's output")
+        short.send("POST", f"{path}/exec", {"command": "sleep 0.3; echo done", "tag": "short"})
+        harness.wait_for(lambda: len(client.get(f"{path}/processes").json["processes"]) == 4,
+                         20 * harness.PATIENCE, "the short command")
+        serve.process.terminate()
+        harness.wait_for(lambda: client.post(f"{path}/stop?x=1").code == "draining",
+                         what="the refusal of new ones")
+        assert short.receive().json["stdout"] == "done\n"
+        ended = held.receive().json
+        assert ended["process"]["state"] == "lost" and ended["stdout"] == "begun\n", ended
+        assert ended["process"]["reason"] == "server_stopped", ended
+        assert lines.until("exit")[-1]["process"]["state"] == "lost"
+        assert wait.receive().json["reason"] == "server_stopped"
+        stops = [line for line in told.until("sandbox.stopped") if line["type"] == "sandbox.stopped"]
+        assert [stop["reason"] for stop in stops] == ["server_stopped"]
+        assert serve.process.wait(50 * harness.PATIENCE) == 0
+    assert " warn " not in serve.said(), serve.said()
+    with serving.Serve(tmp_path) as serve, serve.client() as client:
+        sandbox = client.get("/v1/sandboxes/name:told").json
+        assert (sandbox["state"], sandbox["reason"]) == ("stopped", "server_stopped")
+        assert client.get(f"{path}/processes/{process}/output").bytes == b"first\n"
+        said = run(client, path, "cat ~/file", start=True)
+        assert said["stdout"] == "kept\n", said
+
+
+def waiting_to_be_written(directory):
+    """Files of which something has no place on the disk yet, as the file system says itself."""
+    inside = [] if harness.EXPECT.is_root else ["unshare", "--map-root-user", "--map-auto"]
+    command = "find %s -type f -exec filefrag -v {} +" % directory
+    said = subprocess.run([*inside, "sh", "-c", command], stdout=subprocess.PIPE, text=True,
+                          check=False).stdout
+    assert "File size" in said, said
+    return [line for line in said.splitlines() if "delalloc" in line]
+
+
+def test_what_is_persistent_is_written_when_it_ends(tmp_path):
+    """An image when its mount ends, of a small disk, too, which has no journal; a directory by the keeper."""
+    disks = tmp_path / "data" / "disks"
+    with serving.Serve(tmp_path, "[boxes]\npool = 0\nmemory = 128M\ndisk = 64M\n") as serve:
+        with serve.client() as client:
+            for size in (64 << 20, 256 << 20) * 3:
+                path = path_of(make(client, disk_kind="persistent", resources={"disk_bytes": size}))
+                run(client, path, "dd if=/dev/urandom of=~/file bs=1M count=24 2>&1")
+        serve.process.terminate()
+        assert serve.process.wait(50 * harness.PATIENCE) == 0
+        assert not waiting_to_be_written(disks)

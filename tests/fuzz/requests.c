@@ -69,7 +69,7 @@ static void demand_legal(const union keeper_request *request, size_t size, bool 
 {
     demand(size >= sizeof(request->head) && request->head.id != 0, "head");
     demand(is_greeted == (request->head.type != KEEPER_HELLO), "order");
-    demand(request->head.type >= KEEPER_HELLO && request->head.type <= KEEPER_WEIGH_DISK, "type");
+    demand(request->head.type >= KEEPER_HELLO && request->head.type <= KEEPER_BEAT, "type");
     if (request->head.type == KEEPER_MAKE)
         demand_make(&request->make);
     if (request->head.type == KEEPER_CLAIM)
@@ -130,6 +130,7 @@ static const struct seed {
     {"end", KEEPER_END, sizeof(struct keeper_of_box), 0, false},
     {"drop_disk", KEEPER_DROP_DISK, sizeof(struct keeper_of_disk), 0, false},
     {"weigh_disk", KEEPER_WEIGH_DISK, sizeof(struct keeper_of_disk), 0, false},
+    {"beat", KEEPER_BEAT, sizeof(struct keeper_head), 0, false},
 };
 #define SEEDS (sizeof(seeds) / sizeof(seeds[0]))
 

@@ -598,6 +598,99 @@ static void check_drain(void)
     rig_end(&rig);
 }
 
+/* ---- the end of all ---- */
+
+static bool are_equal(const struct rig *rig, const char *one, const char *other)
+{
+    struct store_value values[2];
+    struct store *store;
+    struct error err;
+    char path[96];
+    bool equal;
+
+    (void)snprintf(path, sizeof(path), "%s/store", rig->path);
+    if (store_open(path, (uv_loop_t *)(uintptr_t)&rig->loop, &store, &err) != 0 ||
+        store_get(store, one, &values[0], &err) != 1 ||
+        store_get(store, other, &values[1], &err) != 1)
+        abort();
+    equal = strcmp(values[0].data, values[1].data) == 0;
+    store_value_free(&values[0]);
+    store_value_free(&values[1]);
+    store_close(store);
+    (void)uv_run((uv_loop_t *)(uintptr_t)&rig->loop, UV_RUN_NOWAIT);
+    return equal;
+}
+
+static void check_stop_all(void)
+{
+    struct answer runs, is_stopped, stops, made, refused, seen;
+    struct sandbox_spec spec = rig_spec("late");
+    bool stopped = false;
+    struct rig rig;
+
+    rig_start(&rig);
+    rig.options.pool = 2;
+    rig_open(&rig);
+    rig_made(&rig, "runs", &runs);
+    rig_made(&rig, "stopped", &is_stopped);
+    rig_stop(&rig, is_stopped.id, &stops);
+    CHECK(rig_wait(&rig, &stops), "one was stopped before");
+    rig_create(&rig, &spec, &made);
+    engine_stop_all(rig.engine, set_drained, &stopped);
+    rig_create(&rig, &spec, &refused);
+    CHECK(refused.count == 1 && IS(refused, "draining"), "%s", refused.error.code);
+    CHECK(rig_until(&rig, is_set, &stopped), "all are stopped");
+    CHECK(made.count == 1 && !made.failed, "what was asked for before was done");
+    rig_close(&rig);
+    CHECK(are_equal(&rig, "host/identity", "host/stopped"), "which keeper was told to end");
+    rig_open(&rig);
+    CHECK(rig_look(&rig, runs.id, &seen) == SANDBOX_STOPPED &&
+              strcmp(seen.reason, "server_stopped") == 0,
+          "%s", seen.reason);
+    CHECK(rig_look(&rig, made.id, &seen) == SANDBOX_STOPPED &&
+              strcmp(seen.reason, "server_stopped") == 0,
+          "the one that was being made: %s", seen.reason);
+    CHECK(rig_look(&rig, is_stopped.id, &seen) == SANDBOX_STOPPED &&
+              strcmp(seen.reason, "stopped") == 0,
+          "the one that was stopped: %s", seen.reason);
+    rig_end(&rig);
+}
+
+/* The keeper ends no box any more: what could not be written down is known at the next start. */
+static void check_stop_all_in_vain(void)
+{
+    static const char *const stopped[][2] = {{"host/identity", "boot 1 1"},
+                                             {"host/stopped", "boot 1 1"}},
+                             *const later[][2] = {{"host/identity", "boot 1 1"}};
+    struct answer first, second;
+    bool done = false;
+    struct rig rig;
+
+    rig_start(&rig);
+    rig_open(&rig);
+    rig_made(&rig, NULL, &first);
+    rig.fake.silent_at = KEEPER_END;
+    engine_stop_all(rig.engine, set_drained, &done);
+    rig_turn(&rig, 100);
+    CHECK(!done, "it waits for the box");
+    rig_close(&rig);
+    CHECK(are_equal(&rig, "host/identity", "host/stopped"), "a stop was meant");
+    fake_end(&rig.fake);
+    rig.fake = (struct fake){.socket = -1};
+    put(&rig, stopped, 2);
+    rig_open(&rig);
+    CHECK(rig_becomes(&rig, first.id, SANDBOX_STOPPED, "server_stopped"), "it says so");
+    rig_made(&rig, NULL, &second);
+    rig_close(&rig);
+    fake_end(&rig.fake);
+    rig.fake = (struct fake){.socket = -1};
+    put(&rig, later, 1);
+    rig_open(&rig);
+    CHECK(rig_becomes(&rig, second.id, SANDBOX_STOPPED, "host_reboot"),
+          "that stop was for those that ran then");
+    rig_end(&rig);
+}
+
 int main(void)
 {
     (void)signal(SIGPIPE, SIG_IGN);
@@ -616,5 +709,7 @@ int main(void)
     check_deadline_on_a_full_disk();
     check_crowd();
     check_drain();
+    check_stop_all();
+    check_stop_all_in_vain();
     return check_finish();
 }

@@ -2,9 +2,7 @@
  * keepers are tested in tests/engine. */
 #include "check.h"
 #include "keeper/build.h"
-#include "keeper/listen.h"
-#include "keeper/names.h"
-#include "keeper/requests.h"
+#include "keeper/keeper.h"
 
 #include <string.h>
 #include <sys/socket.h>
@@ -110,8 +108,11 @@ static void test_order_and_sizes(void)
     CHECK(fault(&head, 0, true)[0] != '\0', "nothing");
     for (uint32_t type = 0; type < 256; type++) {
         head.type = type;
-        CHECK(fault(&head, sizeof(head), true)[0] != '\0', "type %u", type);
+        CHECK((fault(&head, sizeof(head), true)[0] == '\0') == (type == KEEPER_BEAT), "type %u",
+              type);
     }
+    head.type = KEEPER_BEAT;
+    CHECK(fault(&head, sizeof(head), false)[0] != '\0', "a beat before hello");
     hello.build[0] = 'x';
     CHECK(strcmp(fault(&hello, sizeof(hello), false), "build") == 0, "another build");
     memset(hello.build, 'c', sizeof(hello.build));
@@ -166,8 +167,26 @@ static void test_names(void)
     CHECK(!names_is_name("abcd", 4), "without an end");
 }
 
+/* The watchdog of the service manager is fed on until that is of no use any more. */
+static void test_hanging(void)
+{
+    static struct keeper keeper;
+    const uint64_t limit = KEEPER_HANG_MS * 1000000ULL, now = 10 * limit;
+
+    CHECK(engine_is_well(&keeper, now), "there is none, and the next one comes");
+    keeper.engine.pid = 1;
+    CHECK(engine_is_well(&keeper, now), "it is heard");
+    keeper.engine.is_hung = true;
+    keeper.engine.hung_ns = now - limit + 1;
+    CHECK(engine_is_well(&keeper, now), "it was killed just now");
+    keeper.engine.hung_ns = now - limit;
+    CHECK(!engine_is_well(&keeper, now), "it does not even die");
+    CHECK(engine_beat_ms(&keeper) * KEEPER_BEATS == KEEPER_HANG_MS, "some beats may be lost");
+}
+
 int main(void)
 {
+    test_hanging();
     test_make();
     test_targets();
     test_order_and_sizes();

@@ -45,10 +45,16 @@ static void end(struct stream *stream)
     http_finish(follow->job->request);
 }
 
-/* Whoever follows goes on at the next engine, by the offsets that he has. */
+/* Whoever follows goes on at the next engine, by the offsets that he has. Where there is none, the process
+ * has ended, and all that it printed is still to be sent. */
 static void cut(struct job *job)
 {
-    gone(job->own);
+    const struct follow *follow = job->own;
+    struct proc_view view;
+
+    proc_look(follow->proc, &view);
+    if (!job->native->is_stopping || view.state == PROC_STARTING || view.state == PROC_RUNNING)
+        gone(job->own);
 }
 
 /* One part of one stream: 1 there was something, 0 nothing now, -1 on an error. */

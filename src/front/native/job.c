@@ -69,6 +69,7 @@ static void job_free(void *data)
 
     job_on_drain(job, NULL);
     callers_remove(job);
+    job->native->jobs--;
     if (job->free_own != NULL)
         job->free_own(job->own);
     free(job);
@@ -82,6 +83,7 @@ int job_new(struct native *native, struct http_request *request, struct job **ou
         return -1;
     job->native = native;
     job->request = request;
+    native->jobs++;
     http_set_data(request, job, job_free);
     account_begin(job);
     *out = job;

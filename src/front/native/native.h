@@ -30,6 +30,13 @@ void native_fill(struct native *native, struct http_options *http);
 /* The server that it is behind, whose numbers its metrics show; NULL before that is gone. */
 void native_count(struct native *native, struct http_server *server);
 
+/* The server ends: nothing new is begun, 503 "draining". What is at work goes on, and who waits for a
+ * command hears how it ended, for it does. */
+void native_stop(struct native *native);
+
+/* Requests that are not answered yet. */
+size_t native_busy(const struct native *native);
+
 /* From now on nothing new is begun: 503 "draining". Who waits for the end of a command is told that it
  * goes on (503 "still_running"). */
 void native_drain(struct native *native);

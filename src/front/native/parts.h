@@ -24,6 +24,8 @@ struct native {
     char **hosts;
     struct http_route *routes;
     bool is_draining;
+    bool is_stopping; /* no next engine will know the commands */
+    size_t jobs;
     struct job *waiting; /* those that a drain does not wait for */
     struct job *called;  /* those who were admitted */
     uv_timer_t *calls;   /* while there are some */

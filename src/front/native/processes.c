@@ -140,7 +140,10 @@ static void wait_cut(struct job *job)
     if (waiting->wait != NULL)
         proc_wait_cancel(waiting->wait);
     waiting->wait = NULL;
-    job_fail(job, "draining", "the engine is about to restart; wait for the process again then");
+    job_fail(job, "draining",
+             job->native->is_stopping
+                 ? "the server ends, and the process with it"
+                 : "the engine is about to restart; wait for the process again then");
 }
 
 /* `end` when the process has ended, or when the time is over. */

@@ -148,6 +148,16 @@ void native_count(struct native *native, struct http_server *server)
     native->server = server;
 }
 
+void native_stop(struct native *native)
+{
+    native->is_draining = native->is_stopping = true;
+}
+
+size_t native_busy(const struct native *native)
+{
+    return native->jobs;
+}
+
 void native_drain(struct native *native)
 {
     native->is_draining = true;

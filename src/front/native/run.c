@@ -292,6 +292,11 @@ static void goes_on(struct job *job)
     run->wait = NULL;
     if (run->is_gone && job->once == NULL)
         job_abort(job);
+    else if (job->native->is_stopping)
+        job_fail(job, "draining",
+                 "the server ends, and the command with it: process %s has what it printed until "
+                 "then",
+                 view.id);
     else
         job_fail(job, "still_running",
                  "the engine is about to restart, and the command runs on as process %s: GET "
@@ -336,7 +341,7 @@ static void wait_for_end(struct run *run, struct proc *proc)
         return;
     if (wait == NULL)
         job_fail(run->job, "no_memory", "there is no memory to wait for the command now");
-    else if (run->job->native->is_draining)
+    else if (run->job->native->is_draining && !run->job->native->is_stopping)
         goes_on(run->job);
     else
         job_on_drain(run->job, goes_on);
