@@ -117,7 +117,7 @@ def test_time_is_limited(place):
         (place / f"f{number}").write_text("a" * 3000 + "b\n")
     started = time.monotonic()
     said = grep("--pattern", "(a|aa)+$", "--time-limit-ms", "30", paths=[place], may_fail=True)
-    assert said.error.code == "timeout" and said.error.operand == -1
+    assert said.done.is_truncated and 0 < len(said.errors) < 200
     assert time.monotonic() - started < 10 * harness.PATIENCE
 
 
