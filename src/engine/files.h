@@ -9,8 +9,10 @@
 
 #include "engine/engine.h"
 
-#define FILES_PATHS_MAX 10000 /* of one call */
-#define FILES_PATH_MAX 4096   /* with its NUL */
+#define FILES_PATHS_MAX 10000         /* of one call */
+#define FILES_PATH_MAX 4096           /* with its NUL */
+#define FILES_TAR_ENTRIES_MAX 1000000 /* that one archive unpacks */
+#define FILES_TAR_BYTES_MAX 1099511627776
 #define FILES_NOT_SAID UINT64_MAX
 
 struct files;

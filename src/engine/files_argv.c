@@ -8,6 +8,8 @@
 #include <string.h>
 
 #define BIT(verb) (1U << (verb))
+#define TEXT_OF(number) TEXT_OF_IT(number)
+#define TEXT_OF_IT(number) #number
 
 const struct files_row files_rows[FILES_VERBS] = {
     [FILES_STAT] = {"stat", false, false, true},
@@ -163,6 +165,13 @@ static int add_all(struct list *list, const struct files_spec *spec, const char 
     if (searches) {
         add(list, "--hidden");
         add(list, spec->hides ? "0" : "1");
+    }
+    /* Disks have bounds of their own; a mount of the host's has none. */
+    if (spec->verb == FILES_TAR_IN) {
+        add(list, "--limit-entries");
+        add(list, TEXT_OF(FILES_TAR_ENTRIES_MAX));
+        add(list, "--limit-bytes");
+        add(list, TEXT_OF(FILES_TAR_BYTES_MAX));
     }
     if (spec->verb == FILES_SETXATTR && add_value(list, spec, err) < 0)
         return -1;

@@ -322,6 +322,45 @@ def test_a_token_of_files_holds_to_its_verb_and_its_path(serve, api, shared):
     assert said == "no\na\n"
 
 
+def test_code_in_the_box_moves_no_bound(serve, api):
+    """What a token or a URL is bound to becomes a link to elsewhere, once it was made."""
+    box = make(api, privileges="system", disk_kind="ephemeral")
+
+    def run(command):
+        said = api.post(f"{box}/exec", {"command": command}).json
+        assert said["process"]["exit_code"] == 0, said
+        return said["stdout"]
+
+    run("mkdir -p /tmp/work/in/deep /tmp/out/deep; for at in work/in work/in/deep out out/deep; do "
+        "echo of $at >/tmp/$at/file; done")
+    holder = token(api, box, "files_read", "files_write", path="/tmp/work/in/deep")["token"]
+    with serve.tcp(serve.key) as client:
+        get, put = (url_of(client, box, method, "/tmp/work/in/file").partition(f":{serve.port}")[2]
+                    for method in ("GET", "PUT"))
+    with serve.tcp() as anybody, serve.tcp(holder) as bound:
+        deep = {"path": "/tmp/work/in/deep/file"}
+        assert anybody.get(get).bytes == b"of work/in\n"
+        assert bound.get(f"{box}/files", query=deep).bytes == b"of work/in/deep\n"
+        run("mv /tmp/work/in /tmp/was; ln -s /tmp/out /tmp/work/in")
+        before = run("find /tmp/out -ls; cat /tmp/out/file /tmp/out/deep/file")
+        for ask in (lambda: anybody.get(get), lambda: anybody.ask("PUT", put, b"evil"),
+                    lambda: bound.get(f"{box}/files", query=deep),
+                    lambda: bound.ask("PUT", f"{box}/files", b"evil", query=deep),
+                    lambda: bound.get(f"{box}/files/list", query={"path": "/tmp/work/in/deep"}),
+                    lambda: bound.post(f"{box}/files/remove", deep),
+                    lambda: bound.get(f"{box}/tar", query={"path": "/tmp/work/in/deep"}),
+                    lambda: bound.post(f"{box}/files/find", {"path": "/tmp/work/in/deep"}),
+                    lambda: bound.post(f"{box}/files/grep", {"path": "/tmp/work/in/deep",
+                                                             "pattern": "of"})):
+            answer = ask()
+            assert answer.status == 403 and answer.code == "file_forbidden", answer
+            assert b"of out" not in answer.bytes
+        assert run("find /tmp/out -ls; cat /tmp/out/file /tmp/out/deep/file") == before
+        run("rm /tmp/work/in; mv /tmp/was /tmp/work/in")
+        assert anybody.get(get).bytes == b"of work/in\n"
+    assert api.delete(box).status == 204
+
+
 def test_no_token_is_in_the_log(serve, api, shared):
     made = token(api, shared, "look")["token"]
     with serve.tcp(made) as holder:

@@ -304,39 +304,3 @@ def test_many_small_files_go_in_and_out(quick):
     assert unpack(archive, top=quick).done.count == count
     assert (quick / f"d{7}/f7").read_bytes() == b"7"
     assert run("tar-out", paths=[quick]).done.count == count + 31
-
-
-def test_who_swaps_a_directory_for_a_link_while_it_is_unpacked_gets_nothing_out(place):
-    top, outside = place / "top", place / "outside"
-    (top / "real").mkdir(parents=True)
-    outside.mkdir()
-    (outside / "keep").write_bytes(b"keep")
-    (outside / "f1").write_bytes(b"old")
-    (top / "link").symlink_to(outside)
-    before = tree_of(outside)
-    archive = archive_of(member("real/keep", content=b"bad"), *[
-        member(f"real/f{i}", content=b"bad") for i in range(5)],
-        member("real/d", tarfile.DIRTYPE, mode=0o700), member("real/d/x", content=b"bad"),
-        member("real/h", tarfile.LNKTYPE, "real/f1"))
-    swapper = subprocess.Popen(["/usr/bin/python3", "-c", f"""
-import os, ctypes
-os.chdir({str(top)!r})
-libc = ctypes.CDLL(None)
-while True:
-    libc.renameat2(-100, b"real", -100, b"link", 2)
-"""])
-    until = time.monotonic() + (60 if harness.SOAK else 2)
-    good = rounds = 0
-    try:
-        while time.monotonic() < until or rounds < 20:
-            said = run("tar-in", "--beneath", top, paths=[top],
-                       stdin=data(archive) + frame(FINISH), may_fail=True)
-            got = run("tar-out", "--beneath", top, paths=["real"], may_fail=True)
-            assert b"keep\n" not in got.data
-            good += bool(said.done)
-            rounds += 1
-    finally:
-        swapper.kill()
-        swapper.wait()
-    assert good > 0 and good < rounds
-    assert tree_of(outside) == before

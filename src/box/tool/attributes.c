@@ -28,7 +28,7 @@ static int change_fd(const struct change *change, int fd, const struct stat *st,
 {
     if (change->is_chown) {
         if (fchownat(fd, "", change->uid, change->gid, AT_EMPTY_PATH) < 0)
-            return fail(err, errno, "", "change its owner");
+            return tool_fail_owner(err, "change its owner");
     } else if (!S_ISLNK(st->st_mode) && tool_chmod(fd, change->mode) < 0) {
         return fail(err, errno, "", "change its mode");
     }

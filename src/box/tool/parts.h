@@ -233,6 +233,8 @@ int tool_tell(struct tool *tool, uint32_t type, unsigned operand, const char *pa
               const struct place *place, struct error *err);
 /* An error of one operand; others may go well. */
 void tool_fail(struct tool *tool, unsigned operand, const char *path, const struct error *err);
+/* By errno, why an owner could not be given. */
+int tool_fail_owner(struct error *err, const char *what);
 /* chmod(2) of what is held with O_PATH. */
 int tool_chmod(int fd, mode_t mode);
 /* A name that nobody has, for what takes its own when it is whole. */

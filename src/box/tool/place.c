@@ -326,15 +326,57 @@ static int find_beneath(const struct places *places, const char *path, unsigned 
 
 /* ---- both ---- */
 
+/* What code in the box puts in the way must not move the bound: no link of the way to it is followed. */
+static int enter_bound(int from, const char *name, const char *beneath, struct error *err)
+{
+    _cleanup_close_ int fd = openat(from, name, O_PATH | O_NOFOLLOW | O_CLOEXEC);
+    struct stat st;
+
+    if (fd < 0 || fstat(fd, &st) < 0)
+        return fail(err, errno, "", "open the directory %.120s", beneath);
+    if (S_ISLNK(st.st_mode))
+        return fail(
+            err, EXDEV, "outside",
+            "enter %.120s, for \"%.60s\" on the way is a link; name the path that it leads to",
+            beneath, name);
+    if (!S_ISDIR(st.st_mode))
+        return fail(err, ENOTDIR, "", "open the directory %.120s", beneath);
+    return fd_take(&fd);
+}
+
 int places_open(struct places *places, const char *beneath, struct error *err)
 {
+    _cleanup_close_ int at = -1;
+
     *places = (struct places){.beneath = -1, .prefix = beneath};
     if (beneath == NULL)
         return 0;
     if (*beneath == '\0')
         return fail(err, ENOENT, "", "look up an empty path");
-    places->beneath = open(beneath, DIRECTORY);
-    return places->beneath < 0 ? fail(err, errno, "", "open the directory %.120s", beneath) : 0;
+    at = open(*beneath == '/' ? "/" : ".", DIRECTORY);
+    while (at >= 0) {
+        char name[TOOL_NAME_MAX];
+        size_t length;
+        int next;
+
+        beneath += strspn(beneath, "/");
+        length = strcspn(beneath, "/");
+        if (length == 0) {
+            places->beneath = fd_take(&at);
+            return 0;
+        }
+        if (length >= sizeof(name))
+            return fail(err, ENAMETOOLONG, "", "open the directory %.120s", places->prefix);
+        memcpy(name, beneath, length);
+        name[length] = '\0';
+        beneath += length;
+        next = enter_bound(at, name, places->prefix, err);
+        if (next < 0)
+            return -1;
+        fd_close(&at);
+        at = next;
+    }
+    return fail(err, errno, "", "open the directory %.120s", places->prefix);
 }
 
 int place_find(const struct places *places, const char *path, unsigned flags, struct place *place,

@@ -91,6 +91,13 @@ int tool_chmod(int fd, mode_t mode)
     return chmod(path, mode);
 }
 
+int tool_fail_owner(struct error *err, const char *what)
+{
+    if (errno == EINVAL)
+        return fail(err, 0, "unknown_user", "%s: the sandbox has no such id", what);
+    return fail(err, errno, "", "%s", what);
+}
+
 void tool_temporary(char name[TOOL_NAME_MAX])
 {
     uint64_t random[2] = {0};

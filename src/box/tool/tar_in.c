@@ -22,6 +22,7 @@
 #define LINKS_MAX 40
 #define BLOCK (128U << 10)
 #define SPLICE_LEAST 65536
+#define PADDING_MAX (16U << 20)
 #define PENDING_MAX 16384
 #define PENDING_BYTES_MAX (4U << 20)
 
@@ -561,14 +562,18 @@ static int from_frames(void *arg, void *data, size_t size, struct error *err)
     return 0;
 }
 
-/* What comes behind the archive's end is padding. */
+/* What comes behind the archive's end is padding, up to what the largest tapes had as a block. */
 static int drain(struct hear *hear, struct error *err)
 {
+    uint64_t bytes = 0;
     int got;
 
-    do
-        got = hear_data(hear, err);
-    while (got > 0);
+    while ((got = hear_data(hear, err)) > 0) {
+        bytes += hear->left;
+        if (bytes > PADDING_MAX)
+            return fail(err, 0, "bad_archive", "read on: more than %u MiB follow the archive's end",
+                        PADDING_MAX >> 20);
+    }
     return got;
 }
 

@@ -148,7 +148,8 @@ struct tool_resize {
  *
  * --beneath DIR, with any verb but `term`: all operands, and paths of the input, lie below DIR, to which
  * relative ones are relative and with which absolute ones begin; one that leads out by ".." or a link is
- * refused ("outside", EXDEV). Without it a relative path is relative to the working directory.
+ * refused ("outside", EXDEV), and so is all while a part of DIR itself is a link. Without it a relative
+ * path is relative to the working directory.
  *
  * What holds for all:
  * - A link that is the operand: stat, remove, move, copy, symlink and tar-out take it as the link it is; the

@@ -132,7 +132,7 @@ static int open_at(struct target *target, struct error *err)
         return fail(err, asked->offset > INT64_MAX ? EFBIG : errno, "", "go to the offset");
     if ((asked->mode != UINT32_MAX || asked->uid != UINT32_MAX || asked->gid != UINT32_MAX) &&
         set_owner_and_mode(target) < 0)
-        return fail(err, errno, "", "set its owner and mode");
+        return tool_fail_owner(err, "set its owner and mode");
     return 0;
 }
 
@@ -151,7 +151,7 @@ static int open_target(struct target *target, struct error *err)
     }
     if (set_owner_and_mode(target) < 0) {
         if (!target->is_there || errno != EPERM)
-            return fail(err, errno, "", "set its owner and mode");
+            return tool_fail_owner(err, "set its owner and mode");
         if (target->is_named)
             (void)unlinkat(target->place.dir, target->temporary, 0);
         target->is_named = false;

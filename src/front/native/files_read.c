@@ -209,7 +209,8 @@ static enum call_next take_size(struct call *call, const struct files_item *item
         return CALL_GONE;
     }
     entry_tag(&item->entry, tag);
-    if (condition == NULL || strcmp(condition, tag) == 0) {
+    /* What is no file has no bytes to ask for: the tool says so. */
+    if (S_ISREG(item->entry.mode) && (condition == NULL || strcmp(condition, tag) == 0)) {
         switch (http_range_parse(http_header(request, "Range"), item->entry.size, &range)) {
         case HTTP_RANGE_PART:
             download->has_range = true;
