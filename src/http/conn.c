@@ -13,8 +13,8 @@
 #include <string.h>
 #include <sys/socket.h>
 
-/* Requests that one client has answered before others have their turn. */
-#define TURN_MAX 4
+/* Requests of one lane that are begun in a round of the loop: others wait for no more than these. */
+#define LANE_MAX 2
 #define FRAMES_MAX 256
 /* Between two requests, and while one is answered, so much is read at once: what follows a request waits in
  * memory. */
@@ -470,7 +470,7 @@ static bool step_body(struct http_conn *conn, const char *data, size_t size, siz
 static size_t process(struct http_conn *conn, const char *data, size_t size)
 {
     size_t used = 0;
-    unsigned turns = 0;
+    unsigned frames = 0;
     bool goes_on = true;
 
     conn->is_processing = true;
@@ -479,15 +479,16 @@ static size_t process(struct http_conn *conn, const char *data, size_t size)
             goes_on = step_body(conn, data, size, &used);
         } else if (conn->state == CONN_HEADER && !conn->is_closing && conn->out.size == 0 &&
                    used < size) {
-            if (++turns > TURN_MAX) {
+            if (conn->server->begun[conn->lane] >= LANE_MAX) {
                 http_conn_kick(conn);
                 break;
             }
             size_t taken = take_head(conn, data + used, size - used);
             used += taken;
             goes_on = taken > 0;
+            conn->server->begun[conn->lane] += goes_on;
         } else if (conn->state == CONN_WEBSOCKET && used < size) {
-            if (++turns > FRAMES_MAX) {
+            if (++frames > FRAMES_MAX) {
                 http_conn_kick(conn);
                 break;
             }
@@ -706,6 +707,7 @@ void http_conn_new(struct http_server *server, int fd, const struct http_peer *p
     TAILQ_INSERT_TAIL(&server->conns, conn, next);
     server->conns_count++;
     conn->house = house;
+    conn->lane = house % HTTP_LANES;
     http_server_take_place(conn);
     if (is_refused) {
         refuse_unread(conn, &full);

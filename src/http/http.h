@@ -83,6 +83,10 @@ int http_start(uv_loop_t *loop, const struct http_options *options, struct http_
 /* Accepts on a listening socket, which it takes. */
 int http_listen(struct http_server *server, int socket, struct error *err);
 
+/* Whose request it is. Those of one lane take turns: few are begun in one round of the loop, so that who
+ * has many connections does not keep others waiting. The connection stays in it for those that follow. */
+void http_lane(struct http_request *request, const char *name);
+
 /* Takes no more connections and no more requests on those there are; `done` when the last request is
  * answered, or after `most_ms`, when the rest is cut. */
 void http_drain(struct http_server *server, unsigned most_ms, void (*done)(void *arg), void *arg);

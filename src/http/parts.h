@@ -16,6 +16,7 @@
 /* Beyond the limit of connections, so many more are told so; then accepting stops. */
 #define HTTP_REFUSED_MAX 64
 #define HTTP_HOUSES 1024
+#define HTTP_LANES 256
 /* Connections that linger have no place any more; so many of them may be there, on TCP and on unix each. */
 #define HTTP_LINGER_MAX 256
 
@@ -57,6 +58,7 @@ struct http_conn {
     bool copies;       /* it takes no splice */
     bool is_silent;    /* nothing that was sent was acknowledged at the last look */
     unsigned house;    /* its peer's */
+    unsigned lane;     /* of its last request, at first of its house */
     unsigned handles;  /* of libuv, not closed yet */
     uint64_t deadline; /* 0: none */
     uint64_t timer_due;
@@ -97,6 +99,8 @@ struct http_server {
     size_t waiting_bytes; /* of answers that are whole and that their clients do not take */
     size_t held_bytes;    /* of bodies that are kept whole, where the client is still there */
     size_t held_houses[2][HTTP_HOUSES];
+    unsigned char begun[HTTP_LANES]; /* requests of each lane, in this round of the loop */
+    uv_prepare_t round;
     uv_idle_t idle;   /* runs while there are kicked connections */
     uv_timer_t timer; /* accepting again; then the end of draining */
     bool is_paused;   /* accepts nothing for now */

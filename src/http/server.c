@@ -81,6 +81,7 @@ static void on_idle(uv_idle_t *idle)
     struct http_conn *conn;
     size_t left = 0;
 
+    memset(server->begun, 0, sizeof(server->begun)); /* else who comes anew took all turns */
     /* Those that are kicked meanwhile have the next turn, so that none can hold the loop. */
     TAILQ_FOREACH(conn, &server->kicked, kicked_next)
     {
@@ -95,6 +96,13 @@ static void on_idle(uv_idle_t *idle)
     if (!server->is_stopped && TAILQ_EMPTY(&server->kicked)) {
         uv_idle_stop(idle);
     }
+}
+
+static void on_round(uv_prepare_t *round)
+{
+    struct http_server *server = round->data;
+
+    memset(server->begun, 0, sizeof(server->begun));
 }
 
 void http_server_wake(struct http_server *server)
@@ -434,8 +442,11 @@ int http_start(uv_loop_t *loop, const struct http_options *options, struct http_
     TAILQ_INIT(&server->lingering[1]);
     uv_idle_init(loop, &server->idle);
     uv_timer_init(loop, &server->timer);
-    server->idle.data = server->timer.data = server;
-    server->handles = 2;
+    uv_prepare_init(loop, &server->round);
+    server->idle.data = server->timer.data = server->round.data = server;
+    server->handles = 3;
+    uv_prepare_start(&server->round, on_round);
+    uv_unref((uv_handle_t *)&server->round); /* it keeps no loop alive */
     *out = server;
     return 0;
 }
@@ -502,4 +513,5 @@ void http_stop(struct http_server *server)
     }
     uv_close((uv_handle_t *)&server->idle, on_handle_closed);
     uv_close((uv_handle_t *)&server->timer, on_handle_closed);
+    uv_close((uv_handle_t *)&server->round, on_handle_closed);
 }

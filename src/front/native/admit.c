@@ -162,6 +162,7 @@ bool admit_request(struct http_request *request, void *data)
         job_problem(job, &err);
         return false;
     }
+    http_lane(request, job->caller.tenant);
     if (engine_rate(native->options.engine, &job->caller, &retry_ms, &err) < 0) {
         refuse_rate(job, retry_ms, &err);
         return false;

@@ -8,8 +8,8 @@
 #include <stdlib.h>
 
 #define TICK_MS 1000
-#define TURN_BYTES (512U << 10)
-#define TURNS_MS 10                   /* in one round of the loop: then others are heard */
+#define TURN_BYTES (64U << 10)
+#define TURNS_MS 1                    /* in one round of the loop: then others are heard */
 #define MOST_MS (24ULL * 3600 * 1000) /* that a client may ask for */
 
 static uint64_t now_ms(void)
