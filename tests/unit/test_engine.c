@@ -232,6 +232,8 @@ static void check_pool_of_the_dying(enum keeper_disk kind, int how)
     rig_turn(&rig, 50);
     box = fake_box_of(&rig.fake, "");
     CHECK(box != NULL, "one is ready");
+    if (box == NULL)
+        abort();
     memcpy(disk, box->disk, sizeof(disk));
     rig.fake.dropped_count = 0;
     if (how == 2)
