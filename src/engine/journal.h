@@ -1,5 +1,6 @@
 /* The journal of a sandbox's processes: a line of JSON for each start and each end, appended by one
- * write(2), so that what was told to somebody is known after a kill at any moment.
+ * write(2), so that what was told to somebody is known after a kill at any moment. It is not synced: what
+ * is lost with the host's power is of processes that are lost then anyway (docs/states.md).
  *
  * It is read once, when the sandbox is opened. Commands and tags in it come from clients and boxes:
  * each line is limited, parsed whole and checked, and one that does not parse is passed over. A last

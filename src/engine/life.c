@@ -62,6 +62,10 @@ static void box_gone(void *arg, const struct error *err)
     }
     if (sandbox->step == STEP_END || sandbox->engine->is_closing)
         return; /* it was told to end */
+    if (sandbox->step == STEP_COMMIT && sandbox->from_pool) {
+        sandbox->has_lost = true; /* nobody was told of it yet: he gets another one */
+        return;
+    }
     sandbox_fall(sandbox, "box_ended");
 }
 

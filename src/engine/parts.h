@@ -86,11 +86,14 @@ struct sandbox {
 
     struct verb *active, *first, *last;
     enum sandbox_step step;
-    bool is_doomed;   /* a delete waits: what is going on gives up */
-    bool is_stepping; /* inside sandbox_next() */
-    bool is_buried;   /* on its way to be freed */
-    bool has_shed;    /* the pool has given up its boxes for this one */
-    unsigned waits;   /* answers that the step needs */
+    bool is_doomed;                        /* a delete waits: what is going on gives up */
+    bool is_stepping;                      /* inside sandbox_next() */
+    bool is_buried;                        /* on its way to be freed */
+    bool has_shed;                         /* the pool has given up its boxes for this one */
+    bool from_pool;                        /* its box, until it is its own */
+    bool has_lost;                         /* that box has ended before */
+    char spent_disk[KEEPER_ID_LENGTH + 4]; /* of that box; "": none */
+    unsigned waits;                        /* answers that the step needs */
     struct error failure;
     struct record *next; /* what is being committed */
     void (*committed)(struct sandbox *sandbox, const struct error *err);

@@ -109,6 +109,9 @@ int procs_open(const struct procs_options *options, struct procs **out, struct e
  * and what ran on goes on: fds are taken, ends are told, logs are continued. Takes the link. */
 int procs_attach(struct procs *procs, struct link *link, bool anew, struct error *err);
 
+/* Takes what the box has said by now, as that it has ended. */
+void procs_hear(struct procs *procs);
+
 /* The box has ended or is about to, for `reason` (a code): all that ran is PROC_LOST with it, or has
  * the end that was heard. What the pipes still held is put on record first. */
 void procs_detach(struct procs *procs, const char *reason);

@@ -286,6 +286,14 @@ int procs_attach(struct procs *procs, struct link *link, bool anew, struct error
     return 0;
 }
 
+void procs_hear(struct procs *procs)
+{
+    procs_enter(procs);
+    if (procs->link != NULL)
+        procs_link_turn(procs);
+    procs_leave(procs);
+}
+
 void procs_link_drop(struct procs *procs)
 {
     if (procs->link == NULL)

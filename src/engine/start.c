@@ -4,7 +4,8 @@
  *   take one of the pool ------------------------------+
  *   or KEEPER_MAKE -> KEEPER_MADE -> the box stands ---+--> record (name first) and claim -> answer
  *
- * Whatever fails on the way ends the box. A create that fails leaves nothing behind; a start that fails
+ * A box of the pool that turns out to have ended is none: one is made, as if the pool had been empty.
+ * Whatever else fails on the way ends the box. A create that fails leaves nothing behind; a start that fails
  * leaves the sandbox as it was, or in the state error where trying again will hardly help. */
 #include "base/clock.h"
 #include "base/fd.h"
@@ -16,6 +17,14 @@
 static bool is_create(const struct sandbox *sandbox)
 {
     return sandbox->active->kind == VERB_CREATE;
+}
+
+/* Not before the record names another one, or is no more: until then a crash finds it by that. */
+static void drop_spent_disk(struct sandbox *sandbox)
+{
+    if (sandbox->spent_disk[0] != '\0')
+        sandbox_drop_disk(sandbox->engine, sandbox->spent_disk);
+    sandbox->spent_disk[0] = '\0';
 }
 
 /* ---- giving up ---- */
@@ -80,6 +89,7 @@ static void create_undo(struct sandbox *sandbox)
     engine_remove_files(engine, sandbox->id);
     if (sandbox->record->disk[0] != '\0')
         sandbox_drop_disk(engine, sandbox->record->disk);
+    drop_spent_disk(sandbox);
     sandbox->waits = sandbox->name_key != NULL ? 3 : 2;
     (void)snprintf(key, sizeof(key), "sandbox/%s", sandbox->id);
     store_put(engine->store, key, NULL, 0, STORE_ANY, create_undone, sandbox);
@@ -141,6 +151,29 @@ static bool gives_up(struct sandbox *sandbox)
     return true;
 }
 
+/* ---- a box of the pool that is none ---- */
+
+static void spent_ended(struct sandbox *sandbox, const struct keeper_report *report)
+{
+    struct record *record = sandbox->record;
+
+    (void)report;
+    sandbox_detach(sandbox, "box_ended");
+    if (gives_up(sandbox))
+        return;
+    memcpy(sandbox->spent_disk, record->disk, sizeof(record->disk));
+    record->disk[0] = '\0';
+    start_make(sandbox);
+}
+
+static void start_anew(struct sandbox *sandbox)
+{
+    log_say(LOG_LEVEL_INFO, "pool", "sandbox %s: the box that was ready has ended; one is made",
+            sandbox->id);
+    sandbox->from_pool = false;
+    sandbox_end_box(sandbox, spent_ended);
+}
+
 /* ---- the record ---- */
 
 /* One of the answers that the last step waits for. */
@@ -158,20 +191,29 @@ static void part_done(struct sandbox *sandbox, const struct error *err)
         start_give_up(sandbox, &failure);
         return;
     }
+    /* It may have ended before it was taken, and not have been heard yet. */
+    if (sandbox->from_pool && !sandbox->has_lost)
+        procs_hear(sandbox->procs);
+    if (sandbox->from_pool && sandbox->has_lost) {
+        start_anew(sandbox);
+        return;
+    }
+    sandbox->from_pool = false;
+    drop_spent_disk(sandbox);
     sandbox_event(sandbox, is_create(sandbox) ? "sandbox.created" : "sandbox.started");
     sandbox_finish(sandbox, NULL);
 }
 
 static void claimed(void *arg, const union keeper_answer *answer, int fd, const struct error *err)
 {
-    struct error why;
+    struct sandbox *sandbox = arg;
+    bool is_keeper_lost = err != NULL && strcmp(err->code, "keeper_lost") == 0;
 
     (void)answer;
     fd_close(&fd);
-    if (err != NULL)
-        (void)error_set(&why, strcmp(err->code, "keeper_lost") == 0 ? err->code : "sandbox_failed",
-                        0, "the box that was ready has ended; ask again: %.300s", err->text);
-    part_done(arg, err != NULL ? &why : NULL);
+    if (err != NULL && !is_keeper_lost)
+        sandbox->has_lost = true;
+    part_done(sandbox, is_keeper_lost ? err : NULL);
 }
 
 static void name_committed(void *arg, uint64_t revision, const struct error *err)
@@ -327,8 +369,11 @@ static bool start_from_pool(struct sandbox *sandbox)
         return false;
     sandbox->box = taken.box;
     memcpy(sandbox->record->disk, taken.disk, sizeof(taken.disk));
+    sandbox->from_pool = true;
     start_commit(sandbox, true); /* first, for the disk is what is waited for longest */
-    part_done(sandbox, sandbox_attach(sandbox, taken.link, true, &err) != 0 ? &err : NULL);
+    if (sandbox_attach(sandbox, taken.link, true, &err) != 0)
+        sandbox->has_lost = true;
+    part_done(sandbox, NULL);
     return true;
 }
 
@@ -362,6 +407,7 @@ void start_work(struct sandbox *sandbox)
 
     sandbox->begun_ns = clock_monotonic_ns();
     sandbox->failure = (struct error){0};
+    sandbox->from_pool = sandbox->has_lost = false;
     if (!is_create(sandbox) && start_check(sandbox, &err) != 0) {
         sandbox_finish(sandbox, &err);
         return;

@@ -5,6 +5,7 @@ import os
 import random
 import signal
 import subprocess
+import sys
 import threading
 import time
 
@@ -258,6 +259,67 @@ def test_a_command_does_not_notice_that_the_engine_dies(serve):
         assert (ended["state"], ended["exit_code"]) == ("exited", 0)
         said = client.get(f"{path}/processes/{process}/output").bytes.split()
         assert said == [str(i).encode() for i in range(1, 61)]
+
+
+# ---- boxes of the pool that end ----------------------------------------------------------------
+
+POOL = 4
+
+# An ordinary user's boxes are other ids of his, and only who is such an id may end them.
+KILL = """import os, signal, sys
+maps = [tuple(map(int, line.split())) for line in open("/proc/self/uid_map")]
+for pid in map(int, sys.argv[1:]):
+    uid = os.stat(f"/proc/{pid}").st_uid
+    if os.fork() == 0:
+        os.setresuid(uid, uid, uid)
+        os.kill(pid, signal.SIGKILL)
+        os._exit(0)
+    assert os.wait()[1] == 0
+"""
+
+
+def inits_of(serve):
+    """The host pids of the inits of its boxes."""
+    found = []
+    for pid in harness.children_of(serve.process.pid):
+        status = harness.status_of(pid)
+        if status and status["Name"].endswith("cove-init"):
+            found.append(pid)
+    return found
+
+
+def kill_all(pids):
+    inside = [] if harness.EXPECT.is_root else ["unshare", "--map-root-user", "--map-auto"]
+    subprocess.run([*inside, sys.executable, "-c", KILL, *map(str, pids)], check=True)
+    harness.wait_for(lambda: all(harness.status_of(pid).get("State", "Z")[0] == "Z" for pid in pids),
+                     20 * harness.PATIENCE, "their ends")
+
+
+@pytest.mark.parametrize("kind", ["ephemeral", "persistent"])
+def test_who_is_given_a_box_of_the_pool_that_has_ended_gets_another_one(tmp_path, kind):
+    """The engine is stopped meanwhile, so that it hears of the ends and of the creates in any order."""
+    config = f"[boxes]\npool = {POOL}\nmemory = 128M\ndisk = 64M\n"
+    with serving.Serve(tmp_path, config) as serve, contextlib.ExitStack() as stack:
+        clients = [stack.enter_context(serve.client()) for _ in range(POOL + 2)]
+        for client in clients:
+            assert client.get("/readyz").status == 200
+        for _ in range(3):
+            made = make(clients[0], disk_kind=kind)
+            assert clients[0].delete(path_of(made)).status == 204
+            harness.wait_for(lambda: len(inits_of(serve)) == POOL, 20 * harness.PATIENCE, "the pool")
+            engine = serve.engine_pid()
+            os.kill(engine, signal.SIGSTOP)
+            for client in clients:
+                client.send("POST", "/v1/sandboxes", {**EPHEMERAL, "disk_kind": kind})
+            kill_all(inits_of(serve))
+            os.kill(engine, signal.SIGCONT)
+            for client in clients:
+                answer = client.receive()
+                assert answer.status == 201, answer
+                path = path_of(answer.json)
+                assert run(client, path, "echo here")["stdout"] == "here\n"
+                assert client.delete(path).status == 204
+        assert "the box that was ready has ended" in serve.said()
 
 
 # ---- an engine that hangs ----------------------------------------------------------------------

@@ -204,27 +204,62 @@ static void check_pool(void)
 
 /* A box of the pool that dies is replaced; one that dies just when it is taken fails that create and no
  * other. */
-static void check_pool_of_the_dying(void)
+static bool has_ready(void *arg)
+{
+    struct rig *rig = arg;
+
+    return fake_box_of(&rig->fake, "") != NULL;
+}
+
+/* A box of the pool that has ended is as good as none, whoever notices it: the link of a process of its own
+ * (0, 1), or the keeper, which does not know it any more (2). With 1 the keeper makes no other one. */
+static void check_pool_of_the_dying(enum keeper_disk kind, int how)
 {
     struct rig rig;
-    struct answer made;
-    struct sandbox_spec spec = rig_spec(NULL);
+    struct answer made, gone;
+    struct sandbox_spec spec = rig_spec("again");
     struct fake_box *box;
+    char disk[KEEPER_ID_LENGTH + 4];
 
+    spec.disk_kind = kind;
     rig_start(&rig);
     rig.options.pool = 1;
     rig_open(&rig);
-    rig_made(&rig, NULL, &made);
+    rig_create(&rig, &spec, &made);
+    CHECK(rig_wait(&rig, &made) && !made.failed, "one was asked for once");
+    rig_delete(&rig, made.id, &gone);
+    CHECK(rig_wait(&rig, &gone) && !gone.failed, "and is gone");
     rig_turn(&rig, 50);
     box = fake_box_of(&rig.fake, "");
     CHECK(box != NULL, "one is ready");
-    fake_box_dies(box);
+    if (box == NULL)
+        abort();
+    memcpy(disk, box->disk, sizeof(disk));
+    rig.fake.dropped_count = 0;
+    if (how == 2)
+        box->id += 1000;
+    else
+        fake_box_dies(box);
+    rig.fake.refuse = how == 1 ? 2 : 0; /* that of the pool is asked for first */
     rig_create(&rig, &spec, &made);
     CHECK(rig_wait(&rig, &made), "answered");
-    CHECK(!made.failed || IS(made, "sandbox_failed"), "%s", made.error.code);
-    rig_turn(&rig, 1200);
-    box = fake_box_of(&rig.fake, "");
-    CHECK(box != NULL, "there is another one");
+    CHECK(made.failed == (how == 1), "%s: %s", made.error.code, made.error.text);
+    if (how != 1)
+        CHECK(made.created && has_state(&rig, made.id, SANDBOX_RUNNING, "created"), "it runs");
+    box = fake_box_of(&rig.fake, made.id);
+    CHECK((box != NULL) == (how != 1), "in a box of its own");
+    CHECK(rig_until(&rig, has_ready, &rig), "there is another one");
+    rig_turn(&rig, 20);
+    if (how != 1)
+        CHECK(has_state(&rig, made.id, SANDBOX_RUNNING, "created"), "and goes on");
+    if (kind == KEEPER_PERSISTENT) {
+        bool is_dropped = false;
+
+        for (unsigned i = 0; i < rig.fake.dropped_count; i++)
+            is_dropped |= strcmp(rig.fake.dropped[i], disk) == 0;
+        CHECK(is_dropped, "the disk of the one that has ended is dropped");
+        CHECK(box == NULL || strcmp(box->disk, disk) != 0, "and not its own");
+    }
     rig_made(&rig, NULL, &made);
     CHECK(has_state(&rig, made.id, SANDBOX_RUNNING, "created"), "which serves");
     rig_end(&rig);
@@ -668,7 +703,10 @@ int main(void)
     check_race();
     check_race_with_failure();
     check_pool();
-    check_pool_of_the_dying();
+    for (int how = 0; how < 3; how++) {
+        check_pool_of_the_dying(KEEPER_EPHEMERAL, how);
+        check_pool_of_the_dying(KEEPER_PERSISTENT, how);
+    }
     check_stop_and_start();
     check_delete();
     check_delete_overtakes();
