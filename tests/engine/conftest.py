@@ -22,6 +22,8 @@ collect_ignore = ["test_disk_dirs.py", "test_ids.py"] if harness.EXPECT.is_root 
 
 # What else takes something away from one server needs only its own limits, or a kill.
 BY_ROOT_ONLY = {
+    "test_without_an_address_it_listens_on_the_loopback": "only root makes a network, and boxes in it",
+    "test_the_units_are_what_systemd_understands": "the same whoever asks",
     "small_disk": "only root mounts",
     "test_a_keeper_without_fds_refuses_boxes_and_those_there_are_run_on":
         "only root sees how many fds a process has that has made boxes",
