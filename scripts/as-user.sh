@@ -51,7 +51,7 @@ if ! as_user test -r "$here/tests/box/harness.py" -a -x "$build/test/cove" -a -x
     trap 'rm -rf "$here"' EXIT
     echo "as-user: $user cannot read this tree, so what is needed is copied to $here"
     chmod 755 "$here"
-    cp -r --parents tests scripts include examples docs src/box/box.h src/base src/front src/http \
+    cp -r --parents tests scripts include examples docs etc src/box/box.h src/base src/front src/http \
         SECURITY.md README.md CHANGELOG.md LICENSE "$here"
     mkdir "$here/build"
     (cd "$build" && cp -r --parents cove cove-keeper cove-engine test/cove test/cove-keeper \

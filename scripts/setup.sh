@@ -15,7 +15,7 @@ test="$build git python3-pytest python3-yaml python3-venv python3-websockets pyt
     clang-14 clang-tidy-14 clang-format-14 cppcheck
     bubblewrap crun busybox-static erofs-utils e2fsprogs mmdebstrap sqlite3 openssh-client sudo
     attr libarchive-tools libcap2-bin procps strace tar xz-utils mount uidmap curl openssl zsh fish
-    mandoc python3-prometheus-client python3-protobuf python3-pip tmux vim htop"
+    mandoc python3-prometheus-client python3-protobuf python3-pip tmux vim htop systemd"
 bench="$build bubblewrap crun busybox-static"
 # What else an arm64 build needs are packages of that architecture: scripts/arm64.sh.
 arm64="$build gcc-aarch64-linux-gnu libc6-dev-arm64-cross linux-libc-dev-arm64-cross qemu-user-static"

@@ -23,6 +23,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/prctl.h>
 #include <sys/random.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
@@ -410,6 +411,7 @@ static int clone_child(struct box *box, struct making *making, struct error *err
     sigset_t all, before;
     void *stack;
     long pid;
+    int dumpable = prctl(PR_GET_DUMPABLE);
 
     stack = mmap(NULL, CHILD_STACK_SIZE, PROT_READ | PROT_WRITE,
                  MAP_PRIVATE | MAP_ANONYMOUS | MAP_STACK | MAP_NORESERVE, -1, 0);
@@ -424,7 +426,14 @@ static int clone_child(struct box *box, struct making *making, struct error *err
     /* No handler of ours may run in the child, on our memory. */
     (void)sigfillset(&all);
     (void)sigprocmask(SIG_SETMASK, &all, &before);
+    /* No root's guard sets for the child what it may not set itself, and the kernel lets it only as long
+     * as this memory is dumpable; which it is no more when a child that shares it has become somebody
+     * else. */
+    if (!making->caller.mounts)
+        (void)prctl(PR_SET_DUMPABLE, 1);
     pid = spawn_clone3(&args, no_key, enter, &making->plan);
+    if (!making->caller.mounts)
+        (void)prctl(PR_SET_DUMPABLE, dumpable == 1);
     (void)sigprocmask(SIG_SETMASK, &before, NULL);
     (void)munmap(stack, CHILD_STACK_SIZE);
     if (pid < 0)

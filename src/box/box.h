@@ -122,8 +122,8 @@ struct box_report {
 struct box;
 
 /* Makes a box. Returns as soon as its init is being set up: a failure in there arrives as
- * BOX_GONE. `spec` is not kept. The process must be dumpable (prctl(2)) where it is no root's, for else
- * the kernel lets nobody give the box its ids. */
+ * BOX_GONE. `spec` is not kept. The process is dumpable (prctl(2)) for a moment, for else the kernel lets
+ * nobody give the box of an ordinary user its ids. */
 int box_create(const struct box_spec *spec, struct box **out, struct error *err);
 
 /* How strong the box is. One line per way in which it is weaker than elsewhere is at box_warning(), NULL

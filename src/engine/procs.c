@@ -559,7 +559,7 @@ void procs_each(struct procs *procs, bool (*each)(void *arg, struct proc *proc),
 void proc_look(const struct proc *proc, struct proc_view *view)
 {
     /* After a restart, until init has said what it has. */
-    bool may_run = proc->state == PROC_LOST && proc->awaits_table;
+    bool may_run = proc->state == PROC_LOST && proc->awaits_table && !proc->has_ended;
 
     *view = (struct proc_view){
         .id = proc->id,

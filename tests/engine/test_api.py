@@ -343,6 +343,37 @@ def test_a_tenant_has_its_quota_and_its_rate(serve, api):
     assert api.get("/v1/tenants/UPPER/quota").code == "bad_request"
 
 
+@pytest.mark.parametrize("quota, spec, word", [
+    ({"cpus": 1.5}, {"resources": {"cpus": 1}}, "processor"),
+    ({"disk_bytes": 100 << 20}, {"resources": {"disk_bytes": 64 << 20}}, "disk"),
+    ({"memory_bytes": 300 << 20}, {"resources": {"memory_bytes": 200 << 20}}, "memory")],
+    ids=["cpus", "disk", "memory"])
+def test_a_quota_is_for_all_sandboxes_of_its_tenant_together(serve, api, quota, spec, word):
+    """One fits and two do not; what a stopped one gives back is another's, and not its disk."""
+    path = "/v1/tenants/team-q/quota"
+    key = api.post("/v1/keys", {"tenant": "team-q", "label": "k", "scopes": ["read", "write"]}).json
+    assert api.ask("PUT", path, quota).status == 200
+    with serve.tcp(key["secret"]) as client:
+        first = make(client, **spec)
+        refused = client.post("/v1/sandboxes", {"disk_kind": "ephemeral", **spec})
+        assert refused.status == 403 and refused.code == "quota" and word in refused.json["detail"], refused
+        assert len(client.get("/v1/sandboxes").json["sandboxes"]) == 1
+        name = next(iter(quota))
+        assert api.get(path).json["used"][name] == next(iter(spec["resources"].values()))
+        assert client.post(f"{first}/stop").status == 200
+        if name == "disk_bytes":
+            assert client.post("/v1/sandboxes", {"disk_kind": "ephemeral", **spec}).code == "quota"
+        else:
+            second = make(client, **spec)
+            assert client.post(f"{first}/start").code == "quota"
+            assert client.get(first).json["state"] == "stopped"
+            assert client.delete(second).status == 204
+        assert client.post(f"{first}/start").status == 200
+        assert client.delete(first).status == 204
+        assert api.get(path).json["used"][name] == 0
+    assert api.ask("PUT", path, {}).status == 200
+
+
 AS_NOBODY = """
 import socket, sys
 client = socket.socket(socket.AF_UNIX)

@@ -1,5 +1,6 @@
 """What a sandbox lives through, with a running engine: clients that meet, an engine that is killed at any
 moment, a keeper that is, an end in order. What was acknowledged holds, states are true, nothing is left."""
+import datetime
 import http.client
 import os
 import random
@@ -102,6 +103,105 @@ def test_a_delete_ends_what_runs(serve):
     executed, deleted = serving.at_once(execute, delete, seconds=20)
     assert deleted.status == 204
     assert executed.status == 410 or executed.json["process"]["state"] == "lost", executed
+
+
+def test_a_command_that_a_stop_ends_has_its_output_up_to_then(serve):
+    with serve.client() as client:
+        path = path_of(make(client))
+
+    def execute():
+        with serve.client() as client:
+            return client.post(f"{path}/exec", {"command": "echo before; echo wrong >&2; sleep 600"})
+
+    def stop():
+        with serve.client() as client:
+            harness.wait_for(lambda: client.get(f"{path}/processes/1/output", query={
+                "stream": "stderr"}).bytes == b"wrong\n", what="its output")
+            return client.post(f"{path}/stop")
+
+    executed, stopped = serving.at_once(execute, stop, seconds=30)
+    assert (stopped.status, stopped.json["state"], stopped.json["reason"]) == (200, "stopped", "stopped")
+    assert executed.status == 200, executed
+    answer = executed.json
+    assert (answer["stdout"], answer["stderr"]) == ("before\n", "wrong\n")
+    with serve.client() as client:
+        for ended in (answer["process"], client.get(f"{path}/processes/1").json):
+            assert {name: ended[name] for name in ("state", "exit_code", "signal", "timed_out", "reason")} == {
+                "state": "lost", "exit_code": None, "signal": None, "timed_out": False, "reason": "stopped"}
+        assert client.get(f"{path}/processes/1/output").bytes == b"before\n"
+        assert client.get(f"{path}/processes/1/output", query={"stream": "stderr"}).bytes == b"wrong\n"
+        assert client.post(f"{path}/exec", {"command": "true"}).code == "sandbox_stopped"
+
+
+# ---- when its time is over ---------------------------------------------------------------------
+
+def times(seconds):
+    return int(seconds * 1000 * harness.PATIENCE)
+
+
+def test_the_idle_limit_counts_from_the_end_of_the_last_command(serve):
+    """Nobody asks anything of it meanwhile, for that would count, too: events tell what happens."""
+    idle, runs = times(0.5), 1.5 * harness.PATIENCE
+    with serve.client() as client, serve.client() as other:
+        sandbox = make(client, lifecycle={"idle_ms": idle, "then": "stop"})
+        lines = serving.Lines(other, "/v1/events", {"from": 1, "for_ms": 60000 * harness.PATIENCE})
+        began = client.post(f"{path_of(sandbox)}/processes", {"command": f"sleep {runs}"})
+        assert began.status == 201
+        seen = []
+        for line in lines:
+            if line.get("sandbox") == sandbox["id"]:
+                seen.append(line)
+                if line["type"] == "sandbox.stopped":
+                    break
+        ends = {line["type"]: line for line in seen}
+        assert [line["type"] for line in seen][-2:] == ["process.exited", "sandbox.stopped"], seen
+        assert ends["sandbox.stopped"]["reason"] == "idle"
+        moments = [datetime.datetime.fromisoformat(ends[kind]["time"].replace("Z", "+00:00"))
+                   for kind in ("process.exited", "sandbox.stopped")]
+        assert (moments[1] - moments[0]).total_seconds() * 1000 >= idle - 50, moments
+        now = client.get(path_of(sandbox)).json
+        assert (now["state"], now["reason"]) == ("stopped", "idle")
+        assert client.get(f"{path_of(sandbox)}/processes/1").json["exit_code"] == 0
+
+
+def with_deadlines(client, seconds):
+    """One that is deleted then, and one that is stopped; their paths."""
+    return [path_of(make(client, lifecycle={"lifetime_ms": times(seconds), "then": then}))
+            for then in ("kill", "stop")]
+
+
+def test_a_deadline_that_passes_without_an_engine_is_honoured_by_the_next(serve):
+    with serve.client() as client:
+        killed, stopped = with_deadlines(client, 1.5)
+        assert client.post(f"{stopped}/processes", {"command": "sleep 600"}).status == 201
+    engine = serve.engine_pid()
+    os.kill(serve.process.pid, signal.SIGSTOP)  # so that there is no next one yet
+    try:
+        os.kill(engine, signal.SIGKILL)
+        time.sleep(2 * harness.PATIENCE)
+    finally:
+        os.kill(serve.process.pid, signal.SIGCONT)
+    harness.wait_for(lambda: serve.engine_pid() not in (None, engine), 20 * harness.PATIENCE, "an engine")
+    serve.wait_ready()
+    with serve.client() as client:
+        harness.wait_for(lambda: client.get(killed).status == 410, 20 * harness.PATIENCE, "its end")
+        harness.wait_for(lambda: client.get(stopped).json["state"] == "stopped", 20 * harness.PATIENCE,
+                         "its stop")
+        assert client.get(stopped).json["reason"] == "deadline"
+        assert client.get(f"{stopped}/processes/1").json["state"] == "lost"
+
+
+def test_a_deadline_that_passes_without_a_server_is_honoured_by_the_next(tmp_path):
+    with serving.Serve(tmp_path) as serve, serve.client() as client:
+        killed, stopped = with_deadlines(client, 1.5)
+        kept = path_of(make(client, lifecycle={"lifetime_ms": 3600000}))
+    time.sleep(1.5 * harness.PATIENCE)
+    with serving.Serve(tmp_path) as serve, serve.client() as client:
+        harness.wait_for(lambda: client.get(killed).status == 410, 20 * harness.PATIENCE, "its end")
+        assert client.get(stopped).json["state"] == client.get(kept).json["state"] == "stopped"
+        answer = client.post(f"{stopped}/start")
+        assert answer.code == "sandbox_stopped" and "deadline" in answer.json["detail"], answer
+        assert client.post(f"{kept}/start").status == 200
 
 
 # ---- what is kept ------------------------------------------------------------------------------
