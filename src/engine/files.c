@@ -15,8 +15,6 @@
 #include <unistd.h>
 
 #define USER_MAX 256
-#define BUFFER_BYTES (2 * TOOL_FRAME_MAX)
-#define PIPE_BYTES (1 << 20)    /* what Linux lets anybody have, until he has 64 of them */
 #define TURN_BYTES (512U << 10) /* moved at once: others want their turn */
 #define TURN_FRAMES 256         /* the same, where little stands in each */
 #define REST_MAX (1U << 20)     /* of input that waits in memory; then it is held back */
@@ -29,41 +27,6 @@ struct watch {
     struct files *files;
     int fd;
     bool is_set;
-};
-
-struct files {
-    struct engine *engine; /* NULL: it has ended before us */
-    struct files *next, *previous;
-    char sandbox[KEEPER_ID_LENGTH + 4];
-    enum files_verb verb;
-    const char **argv;
-    char *user;
-    bool is_grep;
-    uint64_t timeout_ms;
-    struct files_calls calls;
-    void *arg;
-
-    struct tool *tool;
-    struct watch *output, *input;
-    bool is_asking, is_closed; /* the queue of the sandbox has a verb of ours */
-    bool has_started, has_ended, is_at_end, wants_news, is_over, is_put_off;
-    struct error failure; /* why nothing, or nothing more, comes; "" as long as nobody knows */
-
-    int ours[2];   /* bytes that came and are not taken */
-    int frames[2]; /* what stands around them, on its way into `buffer` */
-    bool has_begun, is_sized;
-    unsigned turn;       /* items that were taken since others had their turn */
-    uint64_t bytes_left; /* that stand bare, behind a frame */
-    size_t start, used;  /* of `buffer` */
-
-    int feed[2]; /* what goes */
-    size_t in_feed;
-    char *rest; /* what `feed` had no room for */
-    size_t rest_at, rest_used, rest_room;
-    bool is_broken, is_finished, wants_room;
-    struct alarm patience; /* with a tool that tidies up */
-
-    char buffer[BUFFER_BYTES];
 };
 
 static void pump(struct files *files);
@@ -161,6 +124,8 @@ static void unlist(struct files *files)
     if (files->tool != NULL)
         tool_cancel(files->tool);
     files->tool = NULL;
+    engine->files_wide -= files->wide;
+    files->wide = 0;
     *(files->previous != NULL ? &files->previous->next : &engine->files) = files->next;
     if (files->next != NULL)
         files->next->previous = files->previous;
@@ -196,9 +161,12 @@ void files_end_all(struct engine *engine)
 static void put_off_done(void *arg)
 {
     struct files *files = arg;
+    struct error why = files->failure;
 
     files->is_put_off = false;
-    if (!files->is_closed)
+    if (!files->is_closed && files->is_evicted && files->calls.evicted != NULL)
+        files->calls.evicted(files->arg, &why);
+    else if (!files->is_closed)
         tell_news(files);
     else if (!files->is_asking && files->tool == NULL)
         files_free(files);
@@ -262,9 +230,25 @@ static void fail_tool(struct files *files, const char *what)
     files->tool = NULL;
 }
 
+/* Who reads input tidies up first: see files_close(). */
+void files_evict(struct files *files, const struct error *err)
+{
+    bool tidies = files_rows[files->verb].takes_input && files->verb != FILES_WATCH;
+
+    fail(files, err);
+    files->is_evicted = true;
+    if (tidies) {
+        tool_leave(files->tool);
+    } else {
+        tool_cancel(files->tool);
+        files->tool = NULL;
+    }
+    put_off(files);
+}
+
 /* ---- the tool ---- */
 
-static int open_pipe(int pipe[2], bool is_large)
+static int open_pipe(struct files *files, int pipe[2], bool is_large)
 {
     if (pipe[0] >= 0)
         return 0;
@@ -273,7 +257,7 @@ static int open_pipe(int pipe[2], bool is_large)
         return -1;
     }
     if (is_large)
-        (void)fcntl(pipe[1], F_SETPIPE_SZ, PIPE_BYTES);
+        files_room_widen(files, pipe[1]);
     return 0;
 }
 
@@ -284,14 +268,17 @@ static void tool_started(void *arg, int input, int output)
 
     files->has_started = true;
     if (is_large)
-        (void)fcntl(output, F_SETPIPE_SZ, PIPE_BYTES);
-    if (input >= 0 && files->verb != FILES_WATCH)
-        (void)fcntl(input, F_SETPIPE_SZ, PIPE_BYTES);
+        files_room_widen(files, output);
+    if (input >= 0 && files->verb != FILES_WATCH) {
+        files_room_widen(files, input);
+        files_room_taken(files);
+    }
     files->output = watch_new(files, output);
     if (input >= 0)
         files->input = watch_new(files, input);
     if (files->output == NULL || (input >= 0 && files->input == NULL) ||
-        open_pipe(files->frames, false) != 0 || (is_large && open_pipe(files->ours, true) != 0)) {
+        open_pipe(files, files->frames, false) != 0 ||
+        (is_large && open_pipe(files, files->ours, true) != 0)) {
         fail_tool(files, "has no pipe that can be used");
         tell_news(files);
         return;
@@ -334,7 +321,8 @@ static void begin(struct files *files, struct procs *procs, struct error *err)
         .timeout_ms = files->timeout_ms,
     };
 
-    files->tool = procs_tool(procs, &spec, &calls, files, err);
+    if (files_room_make(files, procs, err) == 0)
+        files->tool = procs_tool(procs, &spec, &calls, files, err);
 }
 
 static void asked(void *arg, struct procs *procs, const struct error *err)
@@ -409,6 +397,7 @@ struct files *engine_files(struct engine *engine, const struct engine_caller *ca
     files->feed[0] = files->feed[1] = -1;
     files->wants_news = true;
     files->is_asking = true;
+    files->is_lent = strncmp(caller->key_id, "token:", 6) == 0;
     files->next = engine->files;
     if (files->next != NULL)
         files->next->previous = files;
@@ -453,7 +442,7 @@ static ssize_t fill(struct files *files)
         files->start = 0;
     }
     if (!files_rows[files->verb].has_bytes)
-        want = BUFFER_BYTES - files->used;
+        want = FILES_BUFFER_BYTES - files->used;
     n = move_in(files, files->frames[1], want);
     if (n <= 0)
         return n;
@@ -560,6 +549,8 @@ static bool wait_for_news(struct files *files)
 {
     files->turn = 0;
     files->wants_news = true;
+    if (!files_rows[files->verb].takes_input)
+        files_room_waits(files);
     if (files->output != NULL && !files->is_at_end)
         watch_set(files->output, UV_READABLE, output_ready);
     return false;
@@ -633,6 +624,8 @@ bool files_next(struct files *files, struct files_item *item)
     if (status < 0)
         return end_failed(files, item);
     files->is_over = item->kind == FILES_END;
+    if (!files_rows[files->verb].takes_input)
+        files_room_taken(files);
     return true;
 }
 
@@ -733,7 +726,7 @@ static bool put(struct files *files, uint32_t type, const void *data, size_t siz
 
     if (files->is_broken || files->is_finished || files->engine == NULL)
         return true;
-    if (open_pipe(files->feed, true) != 0) {
+    if (open_pipe(files, files->feed, true) != 0) {
         fail_tool(files, "has no pipe that can be used");
         put_off(files);
         return true;
@@ -754,6 +747,10 @@ static bool put(struct files *files, uint32_t type, const void *data, size_t siz
         }
     }
     files->is_finished = type == TOOL_FINISH;
+    if (files->is_finished)
+        files_room_waits(files);
+    else
+        files_room_taken(files);
     if (flush(files) || files->rest_used - files->rest_at < REST_MAX / 4)
         return files->is_broken || !files->wants_room;
     files->wants_room = true;

@@ -132,6 +132,9 @@ struct files_calls {
     void (*news)(
         void *arg); /* files_next() has something; not called again before it had nothing */
     void (*room)(void *arg); /* what was put is on its way: more may be put */
+    /* Its place went to another, as its client took or gave nothing for long, or as it was left: nothing more
+     * comes but files_close(), of which this is the time. */
+    void (*evicted)(void *arg, const struct error *err);
 };
 
 /* NULL, and `err`: nothing was begun. Neither call comes from within this or another verb. */
@@ -141,6 +144,11 @@ struct files *engine_files(struct engine *engine, const struct engine_caller *ca
 
 /* The next one; texts last until the call after it. False: there is nothing now. FILES_END is the last. */
 bool files_next(struct files *files, struct files_item *item);
+
+/* Nobody reads it for now: it is the first whose place goes to another. */
+void files_leave(struct files *files, bool is_left);
+/* Who takes all that comes and keeps it for a reader: the reader takes nothing now. */
+void files_hold(struct files *files, bool is_held);
 
 /* At any time: what still runs is killed, and no call comes any more. */
 void files_close(struct files *files);

@@ -5,6 +5,8 @@
 #include "engine/files.h"
 #include "engine/parts.h"
 
+#include <uv.h>
+
 struct files_row {
     const char *name;
     bool takes_input;
@@ -13,9 +15,67 @@ struct files_row {
 };
 extern const struct files_row files_rows[FILES_VERBS];
 
+#define FILES_BUFFER_BYTES (2 * TOOL_FRAME_MAX)
+
+/* A call. */
+struct files {
+    struct engine *engine; /* NULL: it has ended before us */
+    struct files *next, *previous;
+    char sandbox[KEEPER_ID_LENGTH + 4];
+    enum files_verb verb;
+    const char **argv;
+    char *user;
+    bool is_grep;
+    uint64_t timeout_ms;
+    struct files_calls calls;
+    void *arg;
+
+    struct tool *tool;
+    struct watch *output, *input;
+    bool is_asking, is_closed; /* the queue of the sandbox has a verb of ours */
+    bool has_started, has_ended, is_at_end, wants_news, is_over, is_put_off;
+    struct error failure; /* why nothing, or nothing more, comes; "" as long as nobody knows */
+
+    int ours[2];   /* bytes that came and are not taken */
+    int frames[2]; /* what stands around them, on its way into `buffer` */
+    bool has_begun, is_sized;
+    unsigned turn;       /* items that were taken since others had their turn */
+    uint64_t bytes_left; /* that stand bare, behind a frame */
+    size_t start, used;  /* of `buffer` */
+
+    int feed[2]; /* what goes */
+    size_t in_feed;
+    char *rest; /* what `feed` had no room for */
+    size_t rest_at, rest_used, rest_room;
+    bool is_broken, is_finished, wants_room;
+    struct alarm patience; /* with a tool that tidies up */
+
+    /* files_room.c */
+    bool is_lent;             /* to who came by a token or a URL */
+    bool is_left, is_evicted; /* nobody reads it now; its place is another's */
+    uint64_t idle_ns; /* since when its client takes or gives nothing; 0: it is not up to him */
+    int untaken;      /* of the bytes that were given away, when that was looked at last */
+    unsigned wide;    /* pipes of more than the usual size */
+
+    char buffer[FILES_BUFFER_BYTES];
+};
+
 /* As a block to be freed. */
 int files_argv(const struct files_spec *spec, const char *beneath, const char ***out,
                struct error *err);
+
+/* ---- files_room.c: places for tools, and room in pipes ---- */
+
+#define FILES_LENT_MAX (PROCS_TOOLS_MAX / 4) /* that who holds tokens has of a sandbox's places */
+
+/* Before a tool of this call is begun: where no place is left, one that its client does not use goes. */
+int files_room_make(struct files *files, struct procs *procs, struct error *err);
+void files_room_taken(struct files *files); /* its client has something to take, or may give */
+void files_room_waits(struct files *files); /* it is not his turn */
+/* Gives it the size that moves much at once, if its tenant has not enough of those. */
+void files_room_widen(struct files *files, int pipe);
+/* files.c: ends it, and tells who has it. */
+void files_evict(struct files *files, const struct error *err);
 
 /* ---- files_parse.c: frames, as whoever took over a box may have made them ---- */
 

@@ -157,6 +157,7 @@ struct engine {
     struct map ids, names; /* names by "TENANT/NAME" */
     struct sandbox *oldest, *newest;
     struct files *files; /* calls that run */
+    unsigned files_wide; /* of their pipes, those that are larger than usual */
     size_t count;
     uint64_t serial; /* of the newest sandbox */
     struct gone_ring gone;

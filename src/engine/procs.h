@@ -209,5 +209,8 @@ struct tool_calls {
 /* NULL, and `err`: nothing was started and nothing will be called. Calls come later, never from within. */
 struct tool *procs_tool(struct procs *procs, const struct tool_spec *spec,
                         const struct tool_calls *calls, void *arg, struct error *err);
-/* Kills it; `ended` is not called any more. */
+size_t procs_tools(const struct procs *procs); /* that have a place */
+/* It ends by itself in a moment, as its input has: its place is free. */
+void tool_leave(struct tool *tool);
+/* Kills it; `ended` is not called any more, and its place is free. */
 void tool_cancel(struct tool *tool);

@@ -161,7 +161,7 @@ struct procs {
 
     const int *programs;
     struct tool *tools; /* procs_tool.c */
-    size_t tools_count;
+    size_t tools_count, tools_leaving;
     uint32_t next_tool;
 
     struct start *starts; /* those that wait for who their user is */

@@ -32,7 +32,8 @@ struct tool {
     int ours[2];         /* of its input and output, until the caller has them */
     int theirs[2];
     bool is_grep, takes_input;
-    bool is_silent; /* nobody hears of it any more */
+    bool is_silent;  /* nobody hears of it any more */
+    bool is_leaving; /* its place is free */
     struct proc_alarm *alarm;
     struct tool_calls calls;
     void *arg;
@@ -90,6 +91,7 @@ static void tool_free(struct tool *tool)
         if (*at == tool) {
             *at = tool->next;
             procs->tools_count--;
+            procs->tools_leaving -= tool->is_leaving;
             break;
         }
     proc_alarm_drop(&tool->alarm);
@@ -119,13 +121,13 @@ static void silence(struct tool *tool)
 {
     struct error ignored;
 
+    tool_leave(tool);
+    tool->is_silent = true;
     if (tool->id == 0 || tool->procs->link == NULL) {
-        tool->is_silent = true;
         end(tool, true, NULL);
         return;
     }
     (void)link_kill(tool->procs->link, tool->id, &ignored);
-    tool->is_silent = true;
     proc_alarm_drop(&tool->alarm);
     if (tool->start != NULL)
         proc_alarm_drop(&tool->start->alarm);
@@ -338,7 +340,8 @@ static int check(const struct procs *procs, const struct tool_spec *spec, struct
         return error_set(err, "sandbox_stopped", 0, "the sandbox was closed");
     if (procs_link_check(procs, err) < 0)
         return -1;
-    if (procs->tools_count >= PROCS_TOOLS_MAX)
+    /* Those that were killed go in a moment; only where they do not, they count. */
+    if (procs_tools(procs) >= PROCS_TOOLS_MAX || procs->tools_count >= 2 * PROCS_TOOLS_MAX)
         return error_set(err, "capacity", 0,
                          "%d requests work in the sandbox; try again when one of them is done",
                          PROCS_TOOLS_MAX);
@@ -406,6 +409,17 @@ struct tool *procs_tool(struct procs *procs, const struct tool_spec *spec,
     if (spec->timeout_ms > 0)
         tool->alarm = proc_alarm_set(procs->loop, spec->timeout_ms, on_timeout, tool);
     return tool;
+}
+
+size_t procs_tools(const struct procs *procs)
+{
+    return procs->tools_count - procs->tools_leaving;
+}
+
+void tool_leave(struct tool *tool)
+{
+    tool->procs->tools_leaving += !tool->is_leaving;
+    tool->is_leaving = true;
 }
 
 void tool_cancel(struct tool *tool)

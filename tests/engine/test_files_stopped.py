@@ -1,7 +1,10 @@
-"""Files of sandboxes that are stopped and keep their disk: a box stands for them, quietly. Only root's keeper
-keeps disks."""
+"""Files of sandboxes that are stopped and keep their disk: a box stands for them, quietly."""
+import io
+import os
 import pathlib
+import subprocess
 import sys
+import tarfile
 
 import pytest
 
@@ -10,7 +13,8 @@ sys.path.insert(0, str(HERE.parent / "box"))
 sys.path.insert(0, str(HERE))
 import harness  # noqa: E402
 import serving  # noqa: E402
-from test_files import Files  # noqa: E402
+from test_files import Files, form  # noqa: E402
+from test_files_attacks import NOT_OF_A_FILE, VERBS, outcome  # noqa: E402
 
 
 @pytest.fixture(autouse=True)
@@ -125,3 +129,95 @@ def test_a_delete_in_the_middle_of_a_download_ends_both(serve, stopped):
             assert len(got) == 32 << 20, len(got)
             raise ConnectionError
     no_box(serve)
+
+
+def test_what_verbs_did_while_it_was_stopped_is_there_when_it_starts(stopped):
+    made = io.BytesIO()
+    with tarfile.open(fileobj=made, mode="w") as archive:
+        archive.addfile(tarfile.TarInfo("unpacked"))
+    assert stopped.client.ask("PUT", f"{stopped.path}/tar", made.getvalue(), {},
+                              {"path": "/root"}).json["count"] == 1
+    body, headers = form([("/root/form", b"needle")])
+    assert stopped.client.ask("POST", f"{stopped.path}/files", body, headers).status == 200
+    assert stopped.post("chmod", path="/root/form", mode="0640").status == 200
+    assert stopped.post("chown", path="/root/form", owner="1001:1002").status == 200
+    assert stopped.post("copy", **{"from": "/root/form", "to": "/root/copy"}).status == 200
+    assert stopped.post("move", **{"from": "/root/file", "to": "/root/moved"}).status == 200
+    assert stopped.post("symlink", path="/root/link", target="moved").status == 200
+    assert stopped.client.ask("PUT", f"{stopped.path}/files/xattr", b"v", {},
+                              {"path": "/root/moved", "name": "user.a"}).status == 204
+    assert stopped.post("grep", path="/root", pattern="needle", stream=False).json["count"] == 2
+    assert len(stopped.post("find", path="/root", stream=False).json["entries"]) == 5
+    assert state(stopped) == "stopped"
+    assert stopped.client.post(f"{stopped.path}/start").status == 200
+    assert stopped.run("cd /root; stat -c '%n %a %u:%g' form; cat copy link; ls unpacked") == (
+        "form 640 1001:1002\nneedlekeptunpacked\n")
+    assert stopped.client.get(f"{stopped.path}/files/xattr", query={
+        "path": "/root/moved", "name": "user.a"}).bytes == b"v"
+    assert stopped.client.post(f"{stopped.path}/stop").status == 200
+
+
+# ---- all that can be asked of one that runs ----------------------------------------------------
+
+@pytest.fixture(scope="module")
+def asleep(serve):
+    """One that is stopped for all of these: its box stands while they follow each other."""
+    with serve.client() as client:
+        answer = client.post("/v1/sandboxes", {"disk_kind": "persistent", "name": "asleep"})
+        assert answer.status == 201, answer
+        files = Files(client, answer.headers["Location"])
+        assert client.post(f"{files.path}/stop").status == 200
+        yield files
+        assert state(files) == "stopped"
+        assert client.delete(files.path).status == 204
+        assert boxes(serve) == 0
+
+
+@pytest.fixture
+def here(asleep):
+    path = f"/root/{os.urandom(4).hex()}"
+    assert asleep.post("mkdir", path=f"{path}/own", parents=True).status == 200
+    assert asleep.put(f"{path}/own/ok", b"ok").status == 200
+    assert asleep.put(f"{path}/file", b"real").status == 200
+    return path
+
+
+@pytest.mark.parametrize("name", VERBS)
+def test_every_verb_works_on_a_stopped_sandbox(asleep, here, name):
+    answer = VERBS[name](asleep, f"{here}/file", f"{here}/own")
+    assert outcome(answer) == NOT_OF_A_FILE.get(name), answer
+    assert state(asleep) == "stopped"
+
+
+def test_tokens_and_urls_of_a_stopped_sandbox(serve, asleep, here):
+    made = asleep.client.post(f"{asleep.path}/tokens", {
+        "verbs": ["files_read", "files_write"], "path": here})
+    assert made.status == 201, made
+    with serve.tcp(made.json["token"]) as holder:
+        theirs = Files(holder, asleep.path)
+        assert theirs.get(f"{here}/file").bytes == b"real"
+        assert theirs.put(f"{here}/new", b"1").status == 200
+        assert theirs.list(here).status == 200
+        assert theirs.get("/etc/passwd").code == "file_forbidden"
+    urls = [asleep.client.post(f"{asleep.path}/urls", {"method": method, "path": f"{here}/new"}).json["url"]
+            for method in ("PUT", "GET")]
+    with serve.tcp() as anybody:
+        put, get = (url[url.index("/v1/"):] for url in urls)
+        assert anybody.ask("PUT", put, b"by url").status == 200
+        assert anybody.get(get).bytes == b"by url"
+
+
+def test_cp_of_a_stopped_sandbox(serve, asleep, here, tmp_path):
+    def cove(*words):
+        return subprocess.run([harness.COVE, *map(str, words)], check=True, capture_output=True,
+                              env={**os.environ, "COVE_URL": f"unix:{serve.socket}"},
+                              timeout=120 * harness.PATIENCE)
+    (tmp_path / "tree/sub").mkdir(parents=True)
+    (tmp_path / "tree/sub/file").write_bytes(b"of the host")
+    cove("cp", "-r", tmp_path / "tree", f"asleep:{here}/")
+    assert asleep.get(f"{here}/tree/sub/file").bytes == b"of the host"
+    cove("cp", f"asleep:{here}/file", tmp_path / "one")
+    assert (tmp_path / "one").read_bytes() == b"real"
+    cove("cp", "-r", f"asleep:{here}", tmp_path / "all")
+    assert (tmp_path / "all/tree/sub/file").read_bytes() == b"of the host"
+    assert state(asleep) == "stopped"

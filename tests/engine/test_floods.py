@@ -1,7 +1,10 @@
 """More than anybody needs, through the API: archives without end, connections that say little, readers that
 take nothing. Each ends in a clear error, or holds up nobody but who does it."""
 import contextlib
+import fcntl
+import http.client
 import io
+import os
 import pathlib
 import select
 import socket
@@ -282,3 +285,140 @@ def test_who_has_a_key_is_served_over_tcp_while_others_fill_the_port(serve):
     finally:
         for connection in connections:
             connection.close()
+
+
+# ---- readers that take nothing -----------------------------------------------------------------
+
+LARGE = "/tmp/large"
+ROOMY = {"memory_bytes": 512 * MIB, "disk_bytes": 256 * MIB}
+
+
+def slow(client, route, **query):
+    """A download of which nothing is taken but its head."""
+    client.send("GET", route, query=query or None)
+    response = client.connection.getresponse()
+    return response.status, response
+
+
+def is_cut(response):
+    """Whether it ends before it has gone on for longer than what lies in any buffer."""
+    try:
+        return len(response.read(64 * MIB)) < 64 * MIB
+    except (http.client.IncompleteRead, ConnectionError):
+        return True
+
+
+def pipes_of(serve):
+    """The sizes of the engine's pipes, as root sees them."""
+    sizes = {}
+    base = f"/proc/{serve.engine_pid()}/fd"
+    for name in os.listdir(base):
+        with contextlib.suppress(OSError):
+            link = os.readlink(f"{base}/{name}")
+            if link.startswith("pipe:") and link not in sizes:
+                fd = os.open(f"{base}/{name}", os.O_RDONLY | os.O_NONBLOCK)
+                sizes[link] = fcntl.fcntl(fd, fcntl.F_GETPIPE_SZ)
+                os.close(fd)
+    return list(sizes.values())
+
+
+@pytest.fixture
+def crowded(serve):
+    """A sandbox with a large file, and its readers, who are let go at the end."""
+    with sandbox(serve, resources=ROOMY) as files, contextlib.ExitStack() as readers:
+        files.run(f"truncate -s 4G {LARGE}")
+        yield files, readers
+
+
+def test_slow_readers_lose_their_places_to_who_needs_them(serve, crowded):
+    files, readers = crowded
+    before = rss(serve)
+    url = files.client.post(f"{files.path}/urls", {"method": "GET", "path": LARGE}).json["url"]
+    url = url[url.index("/v1/"):]
+    urls = [slow(readers.enter_context(serve.tcp()), url) for _ in range(16)]
+    assert {status for status, _ in urls} == {200}
+    with serve.tcp() as anybody:
+        answer = anybody.get(url)
+        assert answer.status == 503 and answer.code == "capacity" and "share" in answer.json["detail"], answer
+    assert files.stat("/tmp").status == 200, "the owner has the rest"
+    own = [slow(readers.enter_context(serve.client()), f"{files.path}/files", path=LARGE)
+           for _ in range(48)]
+    assert {status for status, _ in own} == {200}
+    drip = own[0][1]
+    assert files.stat("/tmp").code == "capacity"
+    stop = threading.Event()
+
+    def drips():
+        while not stop.wait(0.2):
+            assert len(drip.read(65536)) == 65536
+        return True
+
+    def others():
+        """Another tenant's, and the same one's in another sandbox, while all places are taken."""
+        key = operator.post("/v1/keys", {"label": "other", "tenant": "other", "scopes": ["read", "write"]})
+        assert key.status == 201, key
+        for client in (serve.tcp(key.json["secret"]), serve.client()):
+            with client:
+                box = client.post("/v1/sandboxes", {"disk_kind": "ephemeral", "resources": ROOMY})
+                theirs = Files(client, box.headers["Location"])
+                theirs.run(f"truncate -s 200M {LARGE}")
+                assert len(theirs.get(LARGE).bytes) == 200 * MIB
+                assert theirs.put("/tmp/up", bytes(20 * MIB)).status == 200
+                assert client.delete(theirs.path).status == 204
+        return True
+
+    def owner():
+        try:
+            harness.wait_for(lambda: files.stat("/tmp").status == 200, 40 * harness.PATIENCE, "a place")
+            assert len(files.get(LARGE, headers={"Range": "bytes=0-9999999"}).bytes) == 10000000
+            assert files.put("/tmp/file", b"1").status == 200
+            return True
+        finally:
+            stop.set()
+
+    with serve.client() as operator:
+        assert serving.at_once(drips, others, owner, seconds=90) == [True] * 3
+    assert rss(serve) < before + 32 * MIB
+    if harness.EXPECT.is_root:
+        sizes = pipes_of(serve)
+        assert sum(size >= MIB for size in sizes) <= 16 and sum(sizes) < 48 * MIB, sorted(sizes)
+    assert len(drip.read(65536)) == 65536, "who takes a little at a time keeps his place"
+    with serve.tcp() as anybody:
+        status, _ = slow(anybody, url)
+        assert status == 200, "the one that went was of those by the URL"
+    cut = [is_cut(response) for _, response in urls]
+    assert 1 <= sum(cut) <= 5 and cut[0], "those who had waited longest"
+
+
+def test_watches_that_nobody_reads_go_first(serve, crowded):
+    files, readers = crowded
+    for _ in range(4):
+        with serve.client() as client:
+            client.send("GET", f"{files.path}/files/watch", query={"path": "/tmp"})
+            assert client.connection.getresponse().readline()
+    for _ in range(60):
+        status, _ = slow(readers.enter_context(serve.client()), f"{files.path}/files", path=LARGE)
+        assert status == 200
+    for _ in range(3):  # and what is asked then needs no more than one place
+        assert files.stat("/tmp").status == 200
+
+
+def test_uploads_of_which_nothing_comes_give_way(serve, crowded):
+    files, readers = crowded
+    uploads = []
+    while len(uploads) < 64 or files.stat("/tmp").status == 200:
+        assert len(uploads) < 80
+        client = readers.enter_context(serve.client())
+        query = urllib.parse.urlencode({"path": f"/tmp/up{len(uploads)}"})
+        client.connection.putrequest("PUT", f"{files.path}/files?{query}")
+        client.connection.putheader("Content-Length", "1000000")
+        client.connection.endheaders()
+        client.connection.send(b"x" * 1000)
+        uploads.append(client)
+    harness.wait_for(lambda: files.stat("/tmp").status == 200, 40 * harness.PATIENCE, "a place")
+    answers = [client.receive() for client in uploads[:1]]
+    assert answers[0].status == 503 and answers[0].code == "capacity", answers
+    for client in uploads[1:]:
+        client.close()
+    harness.wait_for(lambda: files.tools() == 0, 30 * harness.PATIENCE, "the end of the tools")
+    assert files.run("ls -A /tmp").split() == ["large"], "nothing is left of what was not whole"

@@ -1,7 +1,9 @@
 /* Any bytes as what a client sends: taken or refused, the same whether they come at once or byte by byte,
- * and what was taken holds nothing that a reader of strings would read otherwise. */
+ * and what was taken holds nothing that a reader of strings would read otherwise. As the value of Range, and as the key of a WebSocket, too. */
 #include "fuzz.h"
+#include "http/frames.h"
 #include "http/parse.h"
+#include "http/range.h"
 
 #include <stdbool.h>
 #include <stdlib.h>
@@ -83,6 +85,31 @@ static void check_chunks(const char *data, size_t size)
     must(one_used == other_used && one_size == other_size && !memcmp(one, other, one_size));
 }
 
+/* A range lies in what it is of. */
+static void check_range(const char *value)
+{
+    static const uint64_t sizes[] = {0, 1, 2, 1000, INT64_MAX, UINT64_MAX};
+
+    for (size_t i = 0; i < sizeof(sizes) / sizeof(sizes[0]); i++) {
+        struct http_range range;
+        enum http_range_kind kind = http_range_parse(value, sizes[i], &range);
+
+        must(kind != HTTP_RANGE_PART || (range.length > 0 && range.offset < sizes[i] &&
+                                         range.length <= sizes[i] - range.offset));
+        must(kind != HTTP_RANGE_WHOLE || (range.offset == 0 && range.length == sizes[i]));
+    }
+}
+
+static void check_key(const char *key)
+{
+    char answer[29];
+
+    if (!http_key_is_sane(key))
+        return;
+    http_key_answer(key, answer);
+    must(strlen(answer) == 28 && answer[27] == '=' && strlen(key) == 24);
+}
+
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
     const char *bytes = (const char *)data;
@@ -107,6 +134,10 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     check_chunks(bytes, size);
     if (http_decode(bytes, size, false, text) == 0)
         must(strlen(text) <= size);
+    memcpy(text, bytes, size);
+    text[size] = '\0';
+    check_range(text);
+    check_key(text);
     free(text);
     return 0;
 }

@@ -9,7 +9,6 @@
 #include <poll.h>
 #include <unistd.h>
 
-#define PIPE_SIZE (1 << 20)
 #define BLOCK (128U << 10)
 #define SPLICE_MAX (1U << 20)
 
@@ -40,7 +39,6 @@ static int send(struct tool *tool, int file, uint64_t size)
     uint64_t done;
 
     say_flush(&tool->say);
-    (void)fcntl(tool->say.fd, F_SETPIPE_SZ, PIPE_SIZE); /* as far as this user may */
     done = splice_some(tool->say.fd, file, size);
     while (done < size) {
         uint64_t left = size - done;

@@ -21,7 +21,6 @@
 
 #define BLOCK (128U << 10)
 #define SPLICE_LEAST 65536
-#define PIPE_SIZE (1 << 20)
 
 struct archiver {
     struct tool *tool;
@@ -317,7 +316,6 @@ int verb_tar_out(struct tool *tool, struct error *err)
         return fail(err, ENOMEM, "", "begin an archive");
     if (check_operands(tool, err) < 0)
         return -1;
-    (void)fcntl(tool->say.fd, F_SETPIPE_SZ, PIPE_SIZE);
     say_begin_bytes(&tool->say, &(struct entry){.st = &none}, UINT64_MAX, 0);
     for (unsigned i = 0; i < tool->options.operands_count; i++)
         if (send_operand(&archiver, tool->options.operands[i], err) < 0)

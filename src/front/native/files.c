@@ -100,10 +100,21 @@ static void room(void *arg)
         call->room(call);
 }
 
+/* Who has an answer already is cut off; who sends still is told why. */
+static void evicted(void *arg, const struct error *err)
+{
+    struct call *call = arg;
+
+    if (call->room == NULL)
+        call_abort(call);
+    else
+        call_problem(call, err);
+}
+
 bool call_begin(struct call *call, const struct files_spec *spec,
                 enum call_next (*take)(struct call *call, const struct files_item *item))
 {
-    static const struct files_calls calls = {.news = news, .room = room};
+    static const struct files_calls calls = {.news = news, .room = room, .evicted = evicted};
     struct job *job = call->job;
     struct error err;
 

@@ -155,6 +155,7 @@ static void watcher_leave(struct watching *watching)
         return;
     }
     watcher->left_ms = uv_now(watcher->timer->loop);
+    files_leave(watcher->files, true);
     (void)uv_timer_start(watcher->timer, lingered, LINGER_MS, 0);
     make_room(watcher->native, watcher->sandbox);
 }
@@ -166,6 +167,8 @@ static void watcher_take(struct watcher *watcher, struct watching *watching)
     (void)uv_timer_stop(watcher->timer);
     watcher->reader = watching;
     watching->watcher = watcher;
+    if (watcher->files != NULL)
+        files_leave(watcher->files, false);
     if (before == NULL)
         return;
     before->watcher = NULL;
@@ -276,9 +279,23 @@ static void tool_room(void *arg)
     (void)arg;
 }
 
+static void evicted(void *arg, const struct error *err)
+{
+    struct watcher *watcher = arg;
+    struct watching *reader = watcher->reader;
+
+    (void)err;
+    watcher->is_over = true;
+    if (reader != NULL)
+        call_abort(&reader->call); /* and with it the watcher goes */
+    else
+        watcher_free(watcher);
+}
+
 static int watcher_begin(struct watcher *watcher, struct watching *watching, struct error *err)
 {
-    static const struct files_calls calls = {.news = tool_news, .room = tool_room};
+    static const struct files_calls calls = {
+        .news = tool_news, .room = tool_room, .evicted = evicted};
     const char *const paths[] = {watcher->path, NULL};
     struct files_spec spec = files_spec(FILES_WATCH, paths);
     struct job *job = watching->call.job;
@@ -316,6 +333,7 @@ static void pump(struct watching *watching)
     struct watcher *watcher = watching->watcher;
     struct out *out;
 
+    files_hold(watcher->files, watching->call.stream.is_full);
     if (watcher->first + watcher->count == watching->at ||
         (!watching->call.is_stream && !begin_stream(watching)) || watching->call.stream.is_full ||
         watching->call.stream.wants_turn)
@@ -335,6 +353,7 @@ static void pump(struct watching *watching)
         out_raw(out, change->line, change->size);
         print_cursor(out, watcher, watching->at);
     } while (stream_send(&watching->call.stream) && watching->at < watcher->first + watcher->count);
+    files_hold(watcher->files, watching->call.stream.is_full);
     if (watcher->is_over && watching->at == watcher->first + watcher->count)
         call_finish(&watching->call);
 }
