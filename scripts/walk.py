@@ -24,23 +24,23 @@ SECTION = "## From an empty machine\n"
 PROMPT = "walk# "
 LINE_S = 1800  # of the longest, which builds all of it on whatever machine this is
 
-# In a mount and a pid namespace of its own. No chroot, in which no user namespace can be made. The last words
-# are a shell that says when it is ready.
-ENTER = r"""
-set -eu
-mount --bind "$1" "$1"
-mount --rbind /dev "$1/dev"
-mount --rbind /sys "$1/sys"
-mount -t proc proc "$1/proc"
-mkdir "$1/old"
-cd "$1"
-pivot_root . old
-umount -l /old
-rmdir /old
-cd /root/cove
-exec env -i HOME=/root TERM=dumb PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin \
-    LC_ALL=C.UTF-8 DEBIAN_FRONTEND=noninteractive PS1='walk# ' \
-    bash --norc --noprofile --noediting
+# In namespaces of its own. Not by chroot, in which no user namespace can be made. What is empty has no umount.
+ENTER = """
+import ctypes, os, subprocess, sys
+os.chdir(sys.argv[1])
+for words in (["--bind", ".", "."], ["--rbind", "/dev", "./dev"], ["--rbind", "/sys", "./sys"],
+              ["-t", "proc", "proc", "./proc"]):
+    subprocess.run(["mount", *words], check=True)
+os.chdir(sys.argv[1])
+os.mkdir("old")
+subprocess.run(["pivot_root", ".", "old"], check=True)
+if ctypes.CDLL(None).umount2(b"/old", 2) != 0:
+    sys.exit("walk: the host is still there")
+os.rmdir("/old")
+os.chdir("/root/cove")
+os.execve("/bin/bash", ["bash", "--norc", "--noprofile", "--noediting"],
+          {"HOME": "/root", "TERM": "dumb", "LC_ALL": "C.UTF-8", "DEBIAN_FRONTEND": "noninteractive",
+           "PATH": "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin", "PS1": "walk# "})
 """
 
 
@@ -70,7 +70,8 @@ class Terminal:
         self.pid, self.fd = pty.fork()
         if self.pid == 0:
             os.execvp("unshare", ["unshare", "--mount", "--pid", "--fork", "--kill-child",
-                                  "--propagation", "private", "sh", "-c", ENTER, "enter", str(root)])
+                                  "--propagation", "private", sys.executable, "-c", ENTER,
+                                  str(root)])
 
     def until(self, pattern, seconds):
         """What is shown from now on, until its end is this."""
