@@ -119,7 +119,7 @@ def walk(root):
                 raise SystemExit(f"\nwalk: this failed: {line}")
         if not was_inside:
             raise SystemExit("\nwalk: there was no shell in a sandbox")
-        if "hello from user" not in read:
+        if "hello from root of box" not in read:
             raise SystemExit("\nwalk: the file that came out is another one")
     finally:
         terminal.end()
