@@ -503,7 +503,13 @@ def test_grep_looks_for_text(files, here):
     lines = files.lines("grep", path=here, pattern="dr[e]i", before=1)
     matches = [line for line in lines if line["type"] == "match"]
     assert [(m["line"], m["text"]) for m in matches] == [(2, "zwei drei"), (3, "vier ä drei")]
-    assert matches[1]["column"] - matches[1]["column_utf16"] == 1
+    assert all("utf16" not in field for m in matches for field in m)
+    for stream in (True, False):
+        asked = {"path": here, "pattern": "dr[e]i", "utf16": True, "stream": stream}
+        found = files.lines("grep", **asked)[:-1] if stream else files.post("grep", **asked).json["matches"]
+        assert [(m["column"], m["length"], m["column_utf16"], m["length_utf16"]) for m in found] == [
+            (5, 4, 5, 4), (8, 4, 7, 4)]
+    assert files.post("grep", path=here, pattern="a", utf16=1).code == "bad_request"
     assert lines[-1]["type"] == "done" and lines[-1]["count"] == 2
     answer = files.post("grep", path=here, pattern="[", stream=False)
     assert answer.code == "bad_pattern" and answer.status == 422

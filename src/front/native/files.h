@@ -34,6 +34,7 @@ struct call {
     bool is_stream;
     bool has_cursor;
     bool is_many;      /* several operands: the answer has one thing for each */
+    bool in_utf16;     /* where a match is, is said in these units, too */
     struct out kept;   /* what is gathered until all is there */
     struct out errors; /* the same, of what is below the one operand */
     size_t errors_count;

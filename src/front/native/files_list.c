@@ -60,7 +60,7 @@ static void print_cut_text(struct out *out, const char *key, const void *text, s
     out_quote_end(out);
 }
 
-static void print_match(struct out *out, const struct files_item *item)
+static void print_match(struct out *out, const struct files_item *item, bool in_utf16)
 {
     bool is_match = !item->match.is_context;
 
@@ -73,6 +73,8 @@ static void print_match(struct out *out, const struct files_item *item)
     if (is_match) {
         out_number(out, "column", item->match.column);
         out_number(out, "length", item->match.length);
+    }
+    if (is_match && in_utf16) {
         out_number(out, "column_utf16", item->match.column16);
         out_number(out, "length_utf16", item->match.length16);
     }
@@ -91,10 +93,10 @@ static void print_failed(struct out *out, const struct files_item *item)
     out_object_end(out);
 }
 
-static void print_item(struct out *out, const struct files_item *item)
+static void print_item(struct out *out, const struct call *call, const struct files_item *item)
 {
     if (item->kind == FILES_MATCH)
-        print_match(out, item);
+        print_match(out, item, call->in_utf16);
     else if (item->kind == FILES_FAILED)
         print_failed(out, item);
     else
@@ -165,7 +167,7 @@ static enum call_next take_line(struct call *call, const struct files_item *item
         return end_lines(call, item);
     call->count += counts(item);
     out = job_out(call->job);
-    print_item(out, item);
+    print_item(out, call, item);
     out_raw(out, "\n", 1);
     return call_send(call);
 }
@@ -242,7 +244,7 @@ static enum call_next take_page(struct call *call, const struct files_item *item
     }
     call->count += counts(item);
     keep_last(call, item);
-    print_item(out, item);
+    print_item(out, call, item);
     return CALL_ON;
 }
 
@@ -341,7 +343,7 @@ struct search_text {
     const char *const *paths, *const *globs;
     const char *user, *pattern;
     int type;
-    bool hidden, is_fixed, ignore_case, is_word, is_multiline, stream;
+    bool hidden, is_fixed, ignore_case, is_word, is_multiline, in_utf16, stream;
     uint64_t depth, limit, time_limit_ms, before, after, per_file, max_file_bytes;
 };
 
@@ -378,6 +380,7 @@ static const struct read_field grep_fields[] = {
     {.name = "ignore_case", .kind = READ_BOOL, AT(ignore_case)},
     {.name = "word", .kind = READ_BOOL, AT(is_word)},
     {.name = "multiline", .kind = READ_BOOL, AT(is_multiline)},
+    {.name = "utf16", .kind = READ_BOOL, AT(in_utf16)},
     COUNT("before", before, 0, LINES_MAX),
     COUNT("after", after, 0, LINES_MAX),
     COUNT("per_file", per_file, 1, 1000000000),
@@ -458,6 +461,7 @@ static void search(struct http_request *request, enum files_verb verb,
     search_spec(&text, &spec);
     call->limit = text.limit;
     call->list_name = list_name;
+    call->in_utf16 = text.in_utf16;
     (void)call_begin(call, &spec, text.stream ? take_line : take_page);
 }
 
