@@ -172,6 +172,18 @@ def test_what_is_served_is_the_document(api):
     assert answer.bytes == (NATIVE / "openapi.yaml").read_bytes()
 
 
+def test_every_answer_of_json_ends_its_line(api, shared):
+    """So that the next prompt of a shell stands where it should, whatever asked."""
+    large = {"argv": ["head", "-c", "300000", "/dev/zero"]}
+    key = {"Idempotency-Key": "ends its line"}
+    for answer in (api.get("/healthz"), api.get("/v1/version"), api.get("/v1/sandboxes"), api.get(shared),
+                   api.get("/v1/sandboxes/none"), api.get("/v1/none"), api.post(f"{shared}/exec", {"command": "id"}),
+                   api.post(f"{shared}/exec", large), api.post(f"{shared}/exec", {"command": 1}),
+                   api.ask("POST", f"{shared}/exec", {"command": "id"}, key),
+                   api.ask("POST", f"{shared}/exec", {"command": "id"}, key)):
+        assert answer.bytes.endswith(b"}\n") and answer.bytes.count(b"\n") == 1, answer
+
+
 def test_answers_have_the_fields_of_the_document(api, shared):
     schemas = document()["components"]["schemas"]
     sandbox = api.get(shared).json
