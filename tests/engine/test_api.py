@@ -352,6 +352,9 @@ def test_nobody_gives_a_scope_that_he_has_not(serve, api):
 
 def test_a_tenant_has_its_quota_and_its_rate(serve, api):
     path = "/v1/tenants/team-c/quota"
+    # Nobody knows it yet, and its quota may be set all the same.
+    assert set(api.get(path).json["used"].values()) == {0}
+    assert set(api.get(path).json["quota"].values()) == {0}
     key = api.post("/v1/keys", {"tenant": "team-c", "label": "k",
                                 "scopes": ["read", "write"]}).json
     assert api.ask("PUT", path, {"sandboxes": 1, "cpus": 2.5}).json["quota"]["cpus"] == 2.5
