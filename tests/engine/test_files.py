@@ -419,6 +419,14 @@ def test_a_tar_goes_in_and_comes_out(files, here):
         assert found["one"].size == 1 and found["link"].linkname == "one"
         assert archive.extractfile(found["n" * 200]).read() == b"2" * 70000
     assert files.client.get(f"{files.path}/tar", query={"path": f"{here}/no"}).status == 404
+    # Where it goes is made, unless the client would rather hear of a mistake.
+    answer = files.client.ask("PUT", f"{files.path}/tar", made.getvalue(), {},
+                              {"path": f"{here}/no/where/yet", "parents": "false"})
+    assert answer.code == "file_not_found" and files.stat(f"{here}/no").status == 404
+    answer = files.client.ask("PUT", f"{files.path}/tar", made.getvalue(), {}, {"path": f"{here}/no/where/yet"})
+    assert answer.status == 200 and files.get(f"{here}/no/where/yet/top/one").bytes == b"1"
+    answer = files.client.ask("PUT", f"{files.path}/tar", made.getvalue(), {}, {"path": f"{here}/one"})
+    assert answer.code == "not_a_directory"
     assert files.client.get(f"{files.path}/tar").code == "bad_request"
 
 
