@@ -352,6 +352,7 @@ def test_an_error_names_the_thing_the_cause_and_the_remedy(files, here):
     missing = "there is no such file or directory; check the path, or list what is there"
     exists = "something of that name is there already; take another name, or replace or remove that"
     through = "what stands above it in the path is no directory; check the path"
+    read_only = "what is mounted there is read-only; what can be changed is in /tmp, the home directory and mounts"
     long = f"{here}/" + "n" * 256
     too_long = "the path is too long; take names of at most 255 bytes, and 4095 in all"
     for answer, code, path, sentence in (
@@ -379,10 +380,9 @@ def test_an_error_names_the_thing_the_cause_and_the_remedy(files, here):
             (files.post("move", **{"from": f"{here}/tree", "to": f"{here}/tree/in"}), "file_failed", "tree/in",
              "a directory cannot be moved into itself; name another place for it"),
             (files.put("/usr/file", b""), "file_forbidden", "/usr/file",
-             "cannot make a file in its directory: what is mounted there is read-only; take another place, such as "
-             "below /tmp"),
+             f"cannot make a file in its directory: {read_only}"),
             (files.post("mkdir", path="/usr/made"), "file_forbidden", "/usr/made",
-             "cannot make the directory: what is mounted there is read-only; take another place, such as below /tmp"),
+             f"cannot make the directory: {read_only}"),
             (files.put(long, b""), "name_too_long", long, too_long),
             (files.stat(long), "name_too_long", long, too_long)):
         assert answer.code == code, answer

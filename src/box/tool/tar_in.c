@@ -322,7 +322,9 @@ static int next_frame(struct hear *hear, struct error *err)
     int got = hear_data(hear, err);
 
     if (got == 0)
-        return fail(err, 0, "bad_archive", "the archive ends within an entry; send all of it");
+        return fail(
+            err, 0, "bad_archive",
+            "the archive ends within an entry; send a tar that is whole and not compressed");
     return got < 0 ? -1 : 0;
 }
 
