@@ -118,7 +118,7 @@ static int terminal_set(struct doc *body)
     uint16_t rows_there, columns;
     int failed = 0;
 
-    terminal_size(&rows_there, &columns);
+    (void)terminal_size(&rows_there, &columns);
     failed |= doc_set_number(size, "rows", rows_there);
     failed |= doc_set_number(size, "columns", columns);
     return failed | doc_set(body, "terminal", size);

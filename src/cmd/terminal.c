@@ -104,7 +104,7 @@ static size_t keys_match(struct session *session, char *data, size_t size, bool 
 
 /* ---- our terminal ---- */
 
-void terminal_size(uint16_t *rows, uint16_t *columns)
+bool terminal_size(uint16_t *rows, uint16_t *columns)
 {
     struct winsize size = {0};
 
@@ -115,8 +115,9 @@ void terminal_size(uint16_t *rows, uint16_t *columns)
             continue;
         *rows = size.ws_row;
         *columns = size.ws_col;
-        return;
+        return true;
     }
+    return false;
 }
 
 static void make_raw(const struct session *session)
@@ -231,9 +232,8 @@ static void say_size(struct session *session)
     uint16_t rows, columns;
 
     session->owes_size = false;
-    if (session->options->only_looks)
+    if (session->options->only_looks || !terminal_size(&rows, &columns))
         return;
-    terminal_size(&rows, &columns);
     (void)snprintf(text, sizeof(text), "{\"type\":\"resize\",\"rows\":%u,\"columns\":%u}", rows,
                    columns);
     say(session, WEBSOCKET_TEXT, text, strlen(text));
@@ -435,11 +435,10 @@ static int session_connect(struct session *session, struct error *err)
     uint16_t rows, columns;
     size_t used;
 
-    terminal_size(&rows, &columns);
     used = (size_t)snprintf(path, sizeof(path), "%s?", session->path);
     if (options->only_looks)
         used += (size_t)snprintf(path + used, sizeof(path) - used, "read_only=true&");
-    else
+    else if (terminal_size(&rows, &columns)) /* else it keeps the size that it has */
         used += (size_t)snprintf(path + used, sizeof(path) - used, "rows=%u&columns=%u&", rows,
                                  columns);
     if (session->has_offset || options->has_from)

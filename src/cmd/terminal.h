@@ -27,8 +27,8 @@ struct terminal_options {
     bool json;        /* at the end what came of it is printed, behind what the terminal showed */
 };
 
-/* The size of ours, or what is usual. */
-void terminal_size(uint16_t *rows, uint16_t *columns);
+/* The size of ours: true; or what is usual: false, then there is none. */
+bool terminal_size(uint16_t *rows, uint16_t *columns);
 
 /* Until the process ends, or one detaches; the exit status. Whatever happens, our terminal is as it was. */
 int terminal_run(struct client *client, const struct terminal_options *options, struct error *err);

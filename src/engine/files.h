@@ -71,7 +71,8 @@ enum files_kind {
     FILES_MATCH,     /* `match` */
     FILES_CHANGE,    /* `change` */
     FILES_ATTRIBUTE, /* `attribute` */
-    FILES_END,       /* `end`; or `error`, if its code is not "" */
+    FILES_GONE, /* `path`, `operand`, `end`: that one is there no more, and so much went with it */
+    FILES_END,  /* `end`; or `error`, if its code is not "" */
 };
 
 struct files_entry {
@@ -84,8 +85,8 @@ struct files_entry {
 struct files_item {
     enum files_kind kind;
     struct error error;       /* FILES_FAILED, FILES_END */
-    const char *path;         /* FILES_FAILED, FILES_MATCH, FILES_CHANGE */
-    uint32_t operand;         /* FILES_FAILED */
+    const char *path;         /* FILES_FAILED, FILES_MATCH, FILES_CHANGE, FILES_GONE */
+    uint32_t operand;         /* FILES_FAILED, FILES_GONE */
     struct files_entry entry; /* FILES_ENTRY, FILES_WROTE, FILES_BEGIN */
     union {
         struct {
@@ -173,6 +174,3 @@ bool files_put_target(struct files *files, const struct files_target *target);
 bool files_put_data(struct files *files, const void *data, size_t size);
 bool files_put_commit(struct files *files); /* without it the target stays as it was */
 bool files_put_finish(struct files *files); /* no more input */
-
-/* The code and the sentence for what a system call in a box answered. */
-void files_error(struct error *err, int errnum, const char *path, const char *what);

@@ -139,6 +139,18 @@ static bool take_attribute(struct cursor *cursor, struct files_item *item)
     return true;
 }
 
+static bool take_gone(struct cursor *cursor, struct files_item *item)
+{
+    struct tool_gone raw;
+
+    if (!take(cursor, &raw, sizeof(raw)) || !take_text(cursor, TOOL_PATH_MAX, &item->path))
+        return false;
+    item->operand = raw.operand;
+    item->end.count = raw.count;
+    item->end.bytes = raw.bytes;
+    return cursor->left == 0;
+}
+
 static bool take_done(struct cursor *cursor, struct files_item *item)
 {
     struct tool_done raw;
@@ -153,20 +165,46 @@ static bool take_done(struct cursor *cursor, struct files_item *item)
 
 /* ---- errors ---- */
 
-static const struct {
-    const char *code;
-    int errnums[4];
+/* Why a system call failed, and what to do about it: "PATH: CAUSE; REMEDY", or where the cause is none
+ * without what was tried, "PATH: cannot DO IT: CAUSE; REMEDY". */
+static const struct reason {
+    int errnum;
+    bool says_all;
+    const char *code, *cause, *remedy;
 } by_errno[] = {
-    {"file_not_found", {ENOENT, ELOOP, ENODATA}},
-    {"file_forbidden", {EACCES, EPERM, EROFS, EXDEV}},
-    {"not_a_directory", {ENOTDIR}},
-    {"is_a_directory", {EISDIR}},
-    {"file_exists", {EEXIST}},
-    {"directory_not_empty", {ENOTEMPTY}},
-    {"name_too_long", {ENAMETOOLONG}},
-    {"disk_full", {ENOSPC, EDQUOT}},
-    {"file_busy", {EBUSY, ETXTBSY}},
-    {"capacity", {ENOMEM, EMFILE, ENFILE}},
+    {ENOENT, true, "file_not_found", "there is no such file or directory",
+     "check the path, or list what is there"},
+    {ENODATA, true, "file_not_found", "it has no such attribute", "list those that it has"},
+    {ELOOP, true, "file_not_found", "its links lead to each other without end",
+     "name what they should lead to"},
+    {EACCES, false, "file_forbidden", "the user may not",
+     "ask as another one (\"user\"), such as root, or change permissions first"},
+    {EPERM, false, "file_forbidden", "the user may not",
+     "ask as another one (\"user\"), such as root"},
+    {EROFS, false, "file_forbidden", "what is mounted there is read-only",
+     "what can be changed is in /tmp, the home directory and mounts"},
+    {EXDEV, false, "file_forbidden", "it is on another file system", "copy it"},
+    {ENOTDIR, true, "not_a_directory", "it is no directory", "name one"},
+    {EISDIR, true, "is_a_directory", "it is a directory", "name a file"},
+    {EEXIST, true, "file_exists", "something of that name is there already",
+     "take another name, or replace or remove that"},
+    {ENOTEMPTY, true, "directory_not_empty", "the directory is not empty",
+     "remove it with all that is in it by \"recursive\": true"},
+    {ENAMETOOLONG, true, "name_too_long", "the path is too long",
+     "take names of at most 255 bytes, and 4095 in all"},
+    {ENOSPC, false, "disk_full", "the disk is full",
+     "remove what is not needed, or make a sandbox with a larger disk"},
+    {EDQUOT, false, "disk_full", "the disk is full",
+     "remove what is not needed, or make a sandbox with a larger disk"},
+    {EBUSY, false, "file_busy", "it is in use, or something is mounted there", "end what uses it"},
+    {ETXTBSY, false, "file_busy", "it runs as a program", "end that first"},
+    {ENOMEM, false, "capacity", "there is no memory for it now",
+     "end what is not needed in the sandbox"},
+    {EMFILE, false, "capacity", "too many files are open", "ask again in a moment"},
+    {ENFILE, false, "capacity", "too many files are open on the host", "ask again in a moment"},
+    {EFBIG, false, "file_failed", "no file there may be that large", "write less"},
+    {EOPNOTSUPP, false, "file_failed", "its file system cannot do that", "take another place"},
+    {EIO, false, "file_failed", "the disk failed", "see to the disk of the host"},
 };
 
 /* What a tool calls its own reasons, as callers know them. */
@@ -190,45 +228,69 @@ static const struct {
     {"bad_input", "bad_request"},
     {"moved", "file_busy"},
     {"too_long", "too_many_files"},
+    {"no_parent", "file_not_found"},
+    {"exists", "file_exists"},
+    {"unnamed", "file_busy"},
+    {"no_room", "file_failed"},
+    {"not_ours", "file_forbidden"},
 };
+
+static const struct reason *reason_of(int errnum)
+{
+    for (size_t i = 0; i < sizeof(by_errno) / sizeof(by_errno[0]); i++)
+        if (by_errno[i].errnum == errnum)
+            return &by_errno[i];
+    return NULL;
+}
 
 static const char *code_of(const char *word, int errnum)
 {
+    const struct reason *reason = reason_of(errnum);
+
     for (size_t i = 0; *word != '\0' && i < sizeof(by_word) / sizeof(by_word[0]); i++)
         if (strcmp(by_word[i].word, word) == 0)
             return by_word[i].code;
-    for (size_t i = 0; errnum > 0 && i < sizeof(by_errno) / sizeof(by_errno[0]); i++)
-        for (size_t k = 0; k < 4; k++)
-            if (by_errno[i].errnums[k] == errnum)
-                return by_errno[i].code;
-    return "file_failed";
+    return reason != NULL ? reason->code : "file_failed";
 }
 
-void files_error(struct error *err, int errnum, const char *path, const char *what)
+/* What is wrong with a pattern is not so of a path. */
+static bool is_of_path(const char *code, const char *path)
 {
-    const char *code = code_of("", errnum);
+    return *path != '\0' && strcmp(code, "bad_pattern") != 0;
+}
 
-    (void)error_set(err, code, errnum, "%.200s%s%.160s", path, *path != '\0' ? ": " : "", what);
+static void set_error(struct error *err, const struct tool_error *raw, int errnum, const char *path)
+{
+    const char *code = code_of(raw->code, errnum);
+    const struct reason *reason = reason_of(errnum);
+    const char *colon = is_of_path(code, path) ? ": " : "";
+    const char *what = raw->text[0] != '\0' ? raw->text : "do it";
+
+    path = *colon != '\0' ? path : "";
+    if (raw->code[0] != '\0')
+        (void)error_set(err, code, 0, "%.200s%s%s", path, colon, what);
+    else if (reason == NULL)
+        (void)error_set(err, code, errnum, "%.200s%scannot %s", path, colon, what);
+    else if (reason->says_all)
+        (void)error_set(err, code, 0, "%.200s%s%s; %s", path, colon, reason->cause, reason->remedy);
+    else
+        (void)error_set(err, code, 0, "%.200s%scannot %s: %s; %s", path, colon, what, reason->cause,
+                        reason->remedy);
+    err->errnum = errnum;
 }
 
 static bool take_error(struct cursor *cursor, struct files_item *item)
 {
     struct tool_error raw;
-    int errnum;
 
     if (!take(cursor, &raw, sizeof(raw)) || !take_text(cursor, TOOL_PATH_MAX, &item->path) ||
         cursor->left != 0 || raw.operand < -1)
         return false;
     raw.code[sizeof(raw.code) - 1] = '\0';
     raw.text[sizeof(raw.text) - 1] = '\0';
-    errnum = raw.errnum > 0 && raw.errnum < 4096 ? raw.errnum : 0;
     item->kind = raw.operand < 0 ? FILES_END : FILES_FAILED;
     item->operand = raw.operand < 0 ? 0 : (uint32_t)raw.operand;
-    (void)error_set(&item->error, code_of(raw.code, errnum), errnum, "%.200s%s%s", item->path,
-                    *item->path != '\0' ? ": " : "",
-                    raw.text[0] != '\0'   ? raw.text
-                    : raw.code[0] != '\0' ? raw.code
-                                          : "it failed");
+    set_error(&item->error, &raw, raw.errnum > 0 && raw.errnum < 4096 ? raw.errnum : 0, item->path);
     return true;
 }
 
@@ -256,6 +318,8 @@ size_t files_payload_max(enum files_verb verb, uint32_t type)
         return verb == FILES_GETXATTR ? TOOL_FRAME_MAX : 0;
     case TOOL_WROTE:
         return verb == FILES_WRITE ? TOOL_FRAME_MAX : 0;
+    case TOOL_GONE:
+        return verb == FILES_REMOVE ? TOOL_FRAME_MAX : 0;
     default:
         return 0;
     }
@@ -295,6 +359,10 @@ int files_parse(uint32_t type, const char *payload, size_t size, struct files_it
     case TOOL_ATTRIBUTE:
         item->kind = FILES_ATTRIBUTE;
         is_fine = take_attribute(&cursor, item);
+        break;
+    case TOOL_GONE:
+        item->kind = FILES_GONE;
+        is_fine = take_gone(&cursor, item);
         break;
     default:
         break;

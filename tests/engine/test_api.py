@@ -157,6 +157,18 @@ def test_what_is_served_is_the_document(api):
     assert answer.bytes == (NATIVE / "openapi.yaml").read_bytes()
 
 
+def test_every_answer_of_json_ends_its_line(api, shared):
+    """So that the next prompt of a shell stands where it should, whatever asked."""
+    large = {"argv": ["head", "-c", "300000", "/dev/zero"]}
+    key = {"Idempotency-Key": "ends its line"}
+    for answer in (api.get("/healthz"), api.get("/v1/version"), api.get("/v1/sandboxes"), api.get(shared),
+                   api.get("/v1/sandboxes/none"), api.get("/v1/none"), api.post(f"{shared}/exec", {"command": "id"}),
+                   api.post(f"{shared}/exec", large), api.post(f"{shared}/exec", {"command": 1}),
+                   api.ask("POST", f"{shared}/exec", {"command": "id"}, key),
+                   api.ask("POST", f"{shared}/exec", {"command": "id"}, key)):
+        assert answer.bytes.endswith(b"}\n") and answer.bytes.count(b"\n") == 1, answer
+
+
 def test_answers_have_the_fields_of_the_document(api, shared):
     schemas = document()["components"]["schemas"]
     sandbox = api.get(shared).json
@@ -325,6 +337,9 @@ def test_nobody_gives_a_scope_that_he_has_not(serve, api):
 
 def test_a_tenant_has_its_quota_and_its_rate(serve, api):
     path = "/v1/tenants/team-c/quota"
+    # Nobody knows it yet, and its quota may be set all the same.
+    assert set(api.get(path).json["used"].values()) == {0}
+    assert set(api.get(path).json["quota"].values()) == {0}
     key = api.post("/v1/keys", {"tenant": "team-c", "label": "k",
                                 "scopes": ["read", "write"]}).json
     assert api.ask("PUT", path, {"sandboxes": 1, "cpus": 2.5}).json["quota"]["cpus"] == 2.5

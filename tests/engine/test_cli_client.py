@@ -545,6 +545,15 @@ def test_a_terminal_is_shown_to_its_end(server):
                            b"\r\n[cove: 20 bytes of what was shown are not kept any more]\r\n two")
 
 
+def test_the_end_of_the_command_is_that_of_attach(server):
+    """Whatever the server does with its connection then."""
+    over = threading.Event()
+    made = server(lambda request: [UPGRADE, said(type="exit", process=process(exit_code=7)), over.wait])
+    done = cove("attach", "work", "1", env=made.env)
+    over.set()
+    assert done.returncode == 7, done
+
+
 @pytest.mark.parametrize("frames", [
     [frame(2, b"x", first=0)], [frame(2, b"x", first=0xc0)], [frame(2, b"x", second=0x80)],
     [frame(3, b"x")], [frame(9, b"x" * 200)], [bytes([0x82, 127]) + (1 << 40).to_bytes(8, "big")],

@@ -324,6 +324,122 @@ def test_directories_are_made_moved_copied_and_removed(files, here):
     assert files.post("remove", path=f"{here}/a", missing_ok=True).status == 200
 
 
+def test_of_many_that_are_removed_each_is_answered_for(files, here):
+    files.put(f"{here}/tree/deep/one", b"12345")
+    files.put(f"{here}/tree/two", b"6")
+    files.put(f"{here}/file", b"")
+    files.put(f"{here}/stays/file", b"7")
+    answer = files.post("remove", recursive=True, paths=[
+        f"{here}/tree", f"{here}/none", f"{here}/file"])
+    tree, none, file = answer.json["entries"]
+    assert tree == {"path": f"{here}/tree", "count": 4, "bytes": 6}
+    assert none["path"] == f"{here}/none" and none["error"]["code"] == "file_not_found"
+    assert file == {"path": f"{here}/file", "count": 1, "bytes": 0}
+    answer = files.post("remove", paths=[f"{here}/none", f"{here}/stays"], missing_ok=True)
+    none, stays = answer.json["entries"]
+    assert none == {"path": f"{here}/none", "count": 0, "bytes": 0}
+    assert stays["error"]["code"] == "directory_not_empty"
+    assert files.post("remove", path=f"{here}/stays", recursive=True).json == {"count": 2, "bytes": 1}
+
+
+# ---- what goes wrong ---------------------------------------------------------------------------
+
+def test_an_error_names_the_thing_the_cause_and_the_remedy(files, here):
+    """The usual mistakes, as whoever made them reads of them."""
+    files.put(f"{here}/file", b"1")
+    files.put(f"{here}/tree/file", b"1")
+    far, above = f"{here}/no/file", "the directory above it is not there; check the path, or make that directory first"
+    missing = "there is no such file or directory; check the path, or list what is there"
+    exists = "something of that name is there already; take another name, or replace or remove that"
+    through = "what stands above it in the path is no directory; check the path"
+    read_only = "what is mounted there is read-only; what can be changed is in /tmp, the home directory and mounts"
+    long = f"{here}/" + "n" * 256
+    too_long = "the path is too long; take names of at most 255 bytes, and 4095 in all"
+    for answer, code, path, sentence in (
+            (files.get(f"{here}/none"), "file_not_found", "none", missing),
+            (files.list(f"{here}/none"), "file_not_found", "none", missing),
+            (files.post("remove", path=f"{here}/none"), "file_not_found", "none", missing),
+            (files.post("move", **{"from": f"{here}/none", "to": f"{here}/b"}), "file_not_found", "none", missing),
+            (files.get(far), "file_not_found", "no/file", above),
+            (files.post("mkdir", path=far), "file_not_found", "no/file", above),
+            (files.put(far, b"", parents="false"), "file_not_found", "no/file", above),
+            (files.get(f"{here}/tree"), "is_a_directory", "tree", "it is a directory; list it, or fetch it as a tar"),
+            (files.put(f"{here}/tree", b""), "is_a_directory", "tree", "it is a directory; name a file in it"),
+            (files.post("copy", **{"from": f"{here}/tree", "to": f"{here}/b"}), "is_a_directory", "tree",
+             'it is a directory; copy it with all that is in it by "recursive": true'),
+            (files.get(f"{here}/file/x"), "not_a_directory", "file/x", through),
+            (files.list(f"{here}/file/"), "not_a_directory", "file/", "it is no directory; name one"),
+            (files.post("mkdir", path=f"{here}/file"), "file_exists", "file", exists),
+            (files.post("symlink", path=f"{here}/file", target="x"), "file_exists", "file", exists),
+            (files.post("copy", **{"from": f"{here}/file", "to": f"{here}/tree/file"}), "file_exists", "tree/file",
+             exists),
+            (files.put(f"{here}/file", b"", new="true"), "file_exists", "file",
+             'it is there already; leave "new" out to replace it, or take another name'),
+            (files.post("remove", path=f"{here}/tree"), "directory_not_empty", "tree",
+             'the directory is not empty; remove it with all that is in it by "recursive": true'),
+            (files.post("move", **{"from": f"{here}/tree", "to": f"{here}/tree/in"}), "file_failed", "tree/in",
+             "a directory cannot be moved into itself; name another place for it"),
+            (files.put("/usr/file", b""), "file_forbidden", "/usr/file",
+             f"cannot make a file in its directory: {read_only}"),
+            (files.post("mkdir", path="/usr/made"), "file_forbidden", "/usr/made",
+             f"cannot make the directory: {read_only}"),
+            (files.put(long, b""), "name_too_long", long, too_long),
+            (files.stat(long), "name_too_long", long, too_long)):
+        assert answer.code == code, answer
+        said = answer.json["detail"]
+        if path is not None:
+            shown = path if path.startswith("/") else f"{here}/{path}"
+            assert said.startswith(f"{shown[:200]}: "), said
+        assert said.endswith(f": {sentence}"), said
+
+
+def test_an_error_of_rights_says_who_may(files, here):
+    files.put(f"{here}/file", b"1")
+    files.post("chmod", path=f"{here}/file", mode="0600")
+    other = files.run("id -u").strip() == "0" and "nobody" or "root"
+    if other == "root":
+        files.run(f"chmod 0 {here}/file")
+        other = None
+    answer = files.get(f"{here}/file", **({"user": other} if other else {}))
+    assert answer.code == "file_forbidden"
+    assert answer.json["detail"] == (f"{here}/file: cannot open it: the user may not; ask as another one "
+                                     '("user"), such as root, or change permissions first')
+
+
+def test_what_a_copy_cannot_read_is_named(files, here):
+    """And not what was to be made of it."""
+    files.put(f"{here}/tree/deep/secret", b"1")
+    files.post("chmod", path=f"{here}/tree/deep/secret", mode="0000")
+    who = {"user": "nobody"} if files.run("id -u").strip() == "0" else {}
+    files.post("chmod", path=here, mode="0777")
+    for source in (f"{here}/tree", f"{here}/tree/deep/secret"):
+        answer = files.post("copy", **{"from": source, "to": f"{here}/new", "recursive": True, **who})
+        assert answer.code == "file_forbidden", answer
+        assert answer.json["detail"].startswith(f"{here}/tree/deep/secret: cannot open it: "), answer
+
+
+def test_a_pattern_or_glob_that_is_none_says_where(files, here):
+    answer = files.post("grep", path=here, pattern="a(b")
+    assert answer.code == "bad_pattern"
+    assert answer.json["detail"] == ('the pattern has a mistake at byte 3: missing closing parenthesis; correct it, '
+                                     'or look for plain text by "fixed"')
+    answer = files.post("find", path=here, globs=["[a"])
+    assert answer.code == "bad_pattern"
+    assert answer.json["detail"] == "the glob \"[a\" has a '[' without its ']'; correct it"
+
+
+def test_an_attribute_that_the_disk_cannot_keep_says_what_helps(files, here):
+    files.put(f"{here}/file", b"1")
+    def put(name, value):
+        return files.client.ask("PUT", f"{files.path}/files/xattr", value, {}, {"path": f"{here}/file", "name": name})
+    answer = put("origin", b"x")
+    assert answer.code == "file_failed" and answer.json["detail"] == (
+        f"{here}/file: its file system keeps no attribute of that name; take a name that begins with \"user.\", or a "
+        "file on the sandbox's disk")
+    answer = put("trusted.x", b"x")
+    assert answer.code == "file_forbidden" and "; take a name that begins with \"user.\"" in answer.json["detail"]
+
+
 def test_rights_and_links(files, here):
     files.put(f"{here}/file", b"1")
     assert files.post("chmod", path=f"{here}/file", mode="0711").json["mode"] == "0711"
@@ -480,6 +596,14 @@ def test_a_tar_goes_in_and_comes_out(files, here):
         assert found["one"].size == 1 and found["link"].linkname == "one"
         assert archive.extractfile(found["n" * 200]).read() == b"2" * 70000
     assert files.client.get(f"{files.path}/tar", query={"path": f"{here}/no"}).status == 404
+    # Where it goes is made, unless the client would rather hear of a mistake.
+    answer = files.client.ask("PUT", f"{files.path}/tar", made.getvalue(), {},
+                              {"path": f"{here}/no/where/yet", "parents": "false"})
+    assert answer.code == "file_not_found" and files.stat(f"{here}/no").status == 404
+    answer = files.client.ask("PUT", f"{files.path}/tar", made.getvalue(), {}, {"path": f"{here}/no/where/yet"})
+    assert answer.status == 200 and files.get(f"{here}/no/where/yet/top/one").bytes == b"1"
+    answer = files.client.ask("PUT", f"{files.path}/tar", made.getvalue(), {}, {"path": f"{here}/one"})
+    assert answer.code == "not_a_directory"
     assert files.client.get(f"{files.path}/tar").code == "bad_request"
 
 

@@ -330,6 +330,16 @@ def test_started_and_left_for_later(cove, box):
     assert done.returncode == 4 and done.stdout == b"it\r\ngot it\r\n", done
 
 
+def test_who_has_no_terminal_leaves_the_size_alone(cove, box):
+    """Not even for the moment that has a program draw itself anew."""
+    script = ("trap 'echo resized' WINCH; stty -echo; stty rows 30 columns 99; echo on; "
+              "read line; stty size; read line; stty size")
+    process = cove("exec", "-dt", box, "--", "sh", "-c", script).stdout.decode().strip()
+    harness.wait_for(lambda: b"on" in cove("logs", box, process).stdout, 30 * harness.PATIENCE, "on")
+    done = cove("attach", box, process, stdin=b"a\nb\n")
+    assert done.returncode == 0 and done.stdout.endswith(b"on\r\n30 99\r\n30 99\r\n"), done
+
+
 @pytest.mark.parametrize("words,text", [
     (("exec", "-i", "--json", "screen", "--", "true"), b"--json"),
     (("exec", "-it", "--detach-keys", "ctrl-", "screen", "--", "true"), b"--detach-keys"),

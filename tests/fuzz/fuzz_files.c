@@ -64,6 +64,7 @@ static void check(const struct files_item *item)
         check_bytes(item->attribute.value, item->attribute.size);
         break;
     case FILES_FAILED:
+    case FILES_GONE:
     case FILES_END:
     case FILES_BYTES:
         break;

@@ -306,7 +306,8 @@ def test_one_file_that_fails_does_not_hold_up_the_others(place):
         file(place / ("n" * 256), b"x"), file(place / "two", b"2")]) + frame(FINISH), may_fail=True)
     assert [e.operand for e in said.wrote] == [0, 4] and said.done
     assert [(e.operand, e.code, e.errnum) for e in said.errors] == [
-        (1, "is_directory", errno.EISDIR), (2, "", errno.ENOENT), (3, "", errno.ENAMETOOLONG)]
+        (1, "is_directory", errno.EISDIR), (2, "no_parent", errno.ENOENT),
+            (3, "", errno.ENAMETOOLONG)]
     assert sorted(os.listdir(place)) == ["dir", "one", "two"]
 
 
@@ -499,11 +500,19 @@ def test_remove(place):
     (place / "top").symlink_to("keep")
     assert fails("remove", paths=[place / "a"]).errnum == errno.ENOTEMPTY
     (place / "a/b").chmod(0)
+    (place / "a/d").write_bytes(b"hello\n")
+    (place / "keep/me").write_bytes(b"stays")
+    (place / "a/other").hardlink_to(place / "keep/me")
     said = run("remove", "--recursive", paths=[place / "a", place / "top"])
-    assert said.done.count == 6 and os.listdir(place) == ["keep"]
+    assert said.done.count == 7 and os.listdir(place) == ["keep"]
+    # What has another name has not gone.
+    assert said.done.bytes == 6
+    assert [(gone.operand, gone.count, gone.bytes) for gone in said.gone] == [
+        (0, 6, 6), (1, 1, 0)]
+    assert [gone.path for gone in said.gone] == [os.fsencode(place / "a"), os.fsencode(place / "top")]
     assert (place / "keep/me").exists()
     assert fails("remove", paths=[place / "a"]).errnum == errno.ENOENT
-    run("remove", "--missing-ok", paths=[place / "a"])
+    assert [gone.count for gone in run("remove", "--missing-ok", paths=[place / "a"]).gone] == [0]
     for path in (f"{place}/keep/.", f"{place}/keep/..", "/"):
         assert fails("remove", "--recursive", paths=[path]).errnum == errno.EBUSY
     assert (place / "keep/me").exists()

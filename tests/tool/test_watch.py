@@ -4,6 +4,7 @@ import pathlib
 import random
 import select
 import shutil
+import signal
 import subprocess
 import time
 
@@ -182,18 +183,71 @@ def test_what_is_made_while_a_tree_grows_is_never_missed(quick):
     watch.end()
 
 
+class Stopped:
+    """The watch does not run, so that what happens meanwhile is there at once when it goes on."""
+
+    def __init__(self, watch):
+        self.pid = watch.process.pid
+
+    def __enter__(self):
+        os.kill(self.pid, signal.SIGSTOP)
+        stat = pathlib.Path(f"/proc/{self.pid}/stat")
+        harness.wait_for(lambda: stat.read_text().rpartition(")")[2].split()[0] == "T",
+                         10 * harness.PATIENCE, "the watch to stop")
+
+    def __exit__(self, *_):
+        os.kill(self.pid, signal.SIGCONT)
+
+
+def tree_told_and_queued(place, change):
+    """What a watch tells where `change(directory)` happens in a directory that it watches, which it finds
+    again within a new one: there it is listed as it has become, and only then comes what the kernel has
+    queued of it."""
+    (place / "old/a").mkdir(parents=True)
+    watch = Watch("--recursive", path=place)
+    with Stopped(watch):
+        (place / "new").mkdir()
+        (place / "old").rename(place / "new/it")
+        change(place / "new/it")
+    news = watch.news("m1")
+    assert news[:2] == [(CREATED, "new"), (CREATED, "new/it")]
+    assert news.count((REMOVED, "old")) == 1
+    return watch, [told for told in news[2:] if told != (REMOVED, "old")]
+
+
+def test_a_directory_that_a_listing_told_is_not_listed_again(place):
+    watch, news = tree_told_and_queued(place, lambda it: (it / "b/c/d").mkdir(parents=True))
+    assert news == [(CREATED, "new/it/a"), (CREATED, "new/it/b"), (CREATED, "new/it/b/c"),
+                    (CREATED, "new/it/b/c/d")]
+    (place / "new/it/b/c/d/later").write_bytes(b"")
+    assert watch.news("m2") == [(CREATED, "new/it/b/c/d/later")]
+    watch.end()
+
+
+def test_a_name_that_a_listing_told_is_told_again_when_it_was_made_again(place):
+    def change(it):
+        (it / "a").rmdir()
+        (it / "a/b").mkdir(parents=True)
+        (it / "a/b/file").write_bytes(b"")
+    watch, news = tree_told_and_queued(place, change)
+    # As it is, then what is queued: that it went, and was made again.
+    there = [(CREATED, "new/it/a"), (CREATED, "new/it/a/b"), (CREATED, "new/it/a/b/file")]
+    assert news == [*there, (REMOVED, "new/it/a"), *there]
+    watch.end()
+
+
 def test_more_than_the_queue_holds_is_told_as_lost_and_watching_goes_on(quick):
     limit = int(pathlib.Path("/proc/sys/fs/inotify/max_queued_events").read_text())
     if limit > 20000:
         raise AssertionError("the host's queue is too long for this test")
     watch = Watch("--recursive", path=quick)
-    os.kill(watch.process.pid, 19)
+    os.kill(watch.process.pid, signal.SIGSTOP)
     for number in range(limit // 2 + 100):
         path = quick / f"f{number}"
         path.mkdir()
         path.rmdir()
     (quick / "new/deep").mkdir(parents=True)
-    os.kill(watch.process.pid, 18)
+    os.kill(watch.process.pid, signal.SIGCONT)
     watch.until(OVERFLOW)
     (quick / "new/deep/file").write_bytes(b"")
     watch.until(CREATED, "new/deep/file")

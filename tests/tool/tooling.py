@@ -20,7 +20,7 @@ IS_ROOT = os.geteuid() == 0
 NOT_SAID = 0xFFFFFFFF
 UNKNOWN = 0xFFFFFFFFFFFFFFFF
 
-ENTRY, ERROR, DONE, BEGIN, MATCH, CHANGE, ATTRIBUTE, WROTE = range(1, 9)
+ENTRY, ERROR, DONE, BEGIN, MATCH, CHANGE, ATTRIBUTE, WROTE, GONE = range(1, 10)
 FILE, DATA, COMMIT, FINISH, RESIZE = range(64, 69)
 PARENTS, AT, APPEND, NEW, DIRECTORY = 1, 2, 4, 8, 16
 
@@ -84,7 +84,7 @@ def parse_match(payload):
 
 
 def parse(output, status):
-    said = Said(entries=[], errors=[], wrote=[], matches=[], changes=[], attributes={}, data=b"",
+    said = Said(entries=[], errors=[], wrote=[], matches=[], changes=[], attributes={}, gone=[], data=b"",
                 begin=None, done=None, error=None, status=status)
     at = 0
     while at < len(output):
@@ -122,6 +122,11 @@ def parse(output, status):
         elif kind == ATTRIBUTE:
             name, value = payload.split(b"\0", 1)
             said.attributes[name] = value
+        elif kind == GONE:
+            operand, _, count, size = struct.unpack_from("=IIQQ", payload)
+            assert payload.endswith(b"\0") and payload.count(b"\0", 24) == 1, payload
+            said.gone.append(types.SimpleNamespace(operand=operand, count=count, bytes=size,
+                                                   path=payload[24:-1]))
         else:
             raise AssertionError(f"a frame of type {kind}")
     return said

@@ -99,13 +99,65 @@ static void test_errors(void)
         CHECK(files_parse(TOOL_ERROR, payload, sizeof(payload), &item) == 0, "case %zu", i);
         CHECK(item.kind == FILES_FAILED && strcmp(item.error.code, cases[i].code) == 0,
               "case %zu is %s", i, item.error.code);
-        CHECK(strncmp(item.error.text, "/x: open", 8) == 0, "%s", item.error.text);
+        CHECK(strncmp(item.error.text, "/x: ", 4) == 0 ||
+                  strcmp(item.error.code, "bad_pattern") == 0,
+              "%s", item.error.text);
         error.operand = -1;
         memcpy(payload, &error, sizeof(error));
         CHECK(files_parse(TOOL_ERROR, payload, sizeof(payload), &item) == 0 &&
                   item.kind == FILES_END && item.error.code[0] != '\0',
               "case %zu", i);
     }
+}
+
+static void check_sentence(int errnum, const char *word, const char *text, const char *expected)
+{
+    char payload[sizeof(struct tool_error) + 3];
+    struct tool_error error = {.operand = 0, .errnum = errnum};
+    struct files_item item;
+
+    (void)snprintf(error.code, sizeof(error.code), "%s", word);
+    (void)snprintf(error.text, sizeof(error.text), "%s", text);
+    memcpy(payload, &error, sizeof(error));
+    memcpy(payload + sizeof(error), "/x", 3);
+    CHECK(files_parse(TOOL_ERROR, payload, sizeof(payload), &item) == 0, "%s", expected);
+    CHECK(strcmp(item.error.text, expected) == 0, "\"%s\" is not \"%s\"", item.error.text,
+          expected);
+    CHECK(item.error.errnum == errnum, "%d", item.error.errnum);
+}
+
+/* The thing, the cause, the remedy. */
+static void test_sentences(void)
+{
+    check_sentence(ENOENT, "", "open it",
+                   "/x: there is no such file or directory; check the path, or list what is there");
+    check_sentence(EROFS, "", "remove it",
+                   "/x: cannot remove it: what is mounted there is read-only; what can be changed "
+                   "is in /tmp, the home directory and mounts");
+    check_sentence(EINVAL, "", "open it", "/x: cannot open it: Invalid argument");
+    check_sentence(0, "", "", "/x: cannot do it");
+    check_sentence(ENOENT, "no_parent", "its own words; what to do",
+                   "/x: its own words; what to do");
+    check_sentence(0, "bad_pattern", "the pattern is wrong; mend it",
+                   "the pattern is wrong; mend it");
+}
+
+static void test_gone(void)
+{
+    char payload[sizeof(struct tool_gone) + 3];
+    struct tool_gone gone = {.operand = 2, .count = 3, .bytes = 6};
+    struct files_item item;
+
+    memcpy(payload, &gone, sizeof(gone));
+    memcpy(payload + sizeof(gone), "/x", 3);
+    CHECK(files_parse(TOOL_GONE, payload, sizeof(payload), &item) == 0, "a whole one");
+    CHECK(item.kind == FILES_GONE && item.operand == 2 && item.end.count == 3 &&
+              item.end.bytes == 6 && strcmp(item.path, "/x") == 0,
+          "its fields");
+    for (size_t size = 0; size < sizeof(payload); size++)
+        CHECK(files_parse(TOOL_GONE, payload, size, &item) != 0, "of %zu bytes", size);
+    CHECK(files_payload_max(FILES_REMOVE, TOOL_GONE) > 0, "remove says it");
+    CHECK(files_payload_max(FILES_MOVE, TOOL_GONE) == 0, "nobody else does");
 }
 
 static void test_entries(void)
@@ -143,6 +195,8 @@ int main(void)
 {
     test_words();
     test_errors();
+    test_sentences();
+    test_gone();
     test_entries();
     test_which();
     return check_finish();

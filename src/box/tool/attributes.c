@@ -158,6 +158,26 @@ static int attributed_open(struct tool *tool, struct attributed *attributed, str
     return 0;
 }
 
+/* What a disk says of attributes is said of files otherwise. */
+static int fail_attribute(struct error *err, int errnum, const char *what)
+{
+    if (errnum == EOPNOTSUPP)
+        return fail(err, errnum, "unsupported",
+                    "its file system keeps no attribute of that name; take a name that begins with "
+                    "\"user.\", or a file on the sandbox's disk");
+    if (errnum == ENOSPC || errnum == E2BIG || errnum == ERANGE)
+        return fail(err, errnum, "no_room",
+                    "the file system has no room for such an attribute; take a shorter value, or "
+                    "remove other attributes of the file");
+    if (errnum == ENODATA)
+        return fail(err, errnum, "", "find the attribute");
+    if (errnum == EPERM)
+        return fail(err, errnum, "not_ours",
+                    "attributes of that kind are not for sandboxes, and links and FIFOs have none; "
+                    "take a name that begins with \"user.\" and a regular file");
+    return fail(err, errnum, "", "%s", what);
+}
+
 #define VALUE_MAX (TOOL_FRAME_MAX - TOOL_NAME_MAX)
 
 static int say_attribute(struct tool *tool, const char *path, const char *name, struct error *err)
@@ -166,7 +186,7 @@ static int say_attribute(struct tool *tool, const char *path, const char *name, 
     ssize_t n = getxattr(path, name, value, VALUE_MAX);
 
     if (n < 0)
-        return fail(err, errno, "", "read the attribute %.100s", name);
+        return fail_attribute(err, errno, "read the attribute");
     say_begin(&tool->say, TOOL_ATTRIBUTE, strlen(name) + 1 + (size_t)n);
     say_bytes(&tool->say, name, strlen(name) + 1);
     say_bytes(&tool->say, value, (size_t)n);
@@ -186,7 +206,7 @@ int verb_getxattr(struct tool *tool, struct error *err)
         return say_attribute(tool, at.path, tool->options.name, err);
     size = listxattr(at.path, list, sizeof(list));
     if (size < 0)
-        return fail(err, errno, "", "list its attributes");
+        return fail_attribute(err, errno, "list its attributes");
     /* One that may not be read, or went just now, is left out. */
     for (const char *name = list; name < list + size; name += strlen(name) + 1)
         (void)say_attribute(tool, at.path, name, err);
@@ -213,13 +233,14 @@ int verb_setxattr(struct tool *tool, struct error *err)
         if (low < 0)
             return fail(err, 0, "bad_option", "take a value that is not hexadecimal");
         if (size == VALUE_MAX)
-            return fail(err, 0, "limit", "set a value of more than %d bytes", VALUE_MAX);
+            return fail(err, 0, "limit", "an attribute has at most %d bytes; take a shorter value",
+                        VALUE_MAX);
         value[size++] = (unsigned char)(high << 4 | low);
     }
     if (attributed_open(tool, &at, err) < 0)
         return -1;
     if (setxattr(at.path, tool->options.name, value, size, 0) < 0)
-        return fail(err, errno, "", "set the attribute");
+        return fail_attribute(err, errno, "set the attribute");
     tool->say.count = 1;
     return tool_tell(tool, TOOL_ENTRY, 0, tool->at, &at.place, err);
 }
@@ -233,7 +254,7 @@ int verb_removexattr(struct tool *tool, struct error *err)
     if (attributed_open(tool, &at, err) < 0)
         return -1;
     if (removexattr(at.path, tool->options.name) < 0)
-        return fail(err, errno, "", "remove the attribute");
+        return fail_attribute(err, errno, "remove the attribute");
     tool->say.count = 1;
     return tool_tell(tool, TOOL_ENTRY, 0, tool->at, &at.place, err);
 }

@@ -170,7 +170,7 @@ static int copy_one(const struct place *from, const struct place *to, const stru
     if (S_ISLNK(st->st_mode))
         return copy_link(from, to, st, err);
     if (!S_ISFIFO(st->st_mode))
-        return fail(err, 0, "not_regular", "copy a socket or a device");
+        return fail_not_regular(err);
     if (mkfifoat(to->dir, to->name, st->st_mode & 0777) < 0)
         return fail(err, errno, "", "copy the FIFO");
     own(to, st);
@@ -236,7 +236,7 @@ static int leave_copy(struct copier *copier, const struct walk_step *step, struc
     if (from < 0 || up < 0 || fstat(from, &st) < 0 || fstat(up, &is) < 0)
         return fail(err, errno, "", "leave a directory of the copy");
     if (is.st_dev != above->device || is.st_ino != above->inode)
-        return fail(err, 0, "moved", "leave a directory of the copy: it was moved");
+        return fail(err, 0, "moved", "somebody moved it meanwhile; ask again");
     if (finish(from, copier->at, &st, err) < 0)
         return -1;
     copier->depth--;
@@ -257,7 +257,8 @@ static int copy_entry(struct copier *copier, const struct walk_step *step, struc
     copier->how->tool->say.count++;
     if (step->type == DT_DIR) {
         if (st.st_dev == copier->levels[0].device && st.st_ino == copier->levels[0].inode)
-            return fail(err, EINVAL, "", "copy a directory into itself");
+            return fail(err, EINVAL, "into_itself",
+                        "a directory cannot be copied into itself; name another place for it");
         return enter_copy(copier, step->name, err);
     }
     if (st.st_nlink > 1 && !S_ISDIR(st.st_mode)) {
@@ -279,6 +280,7 @@ static int copy_below(struct copier *copier, int from, struct error *err)
 {
     struct walk_options how = {.path = copier->how->path, .depth_max = UINT_MAX};
     _cleanup_walk_ struct walk *walk = walk_new(from, &how, err);
+    static char failed[TOOL_PATH_MAX];
     struct walk_step step;
     int done = walk == NULL ? -1 : 0;
 
@@ -294,6 +296,10 @@ static int copy_below(struct copier *copier, int from, struct error *err)
             done = copy_entry(copier, &step, err);
         } else {
             done = leave_copy(copier, &step, err);
+        }
+        if (done < 0) {
+            (void)snprintf(failed, sizeof(failed), "%s", step.path);
+            copier->how->tool->at = failed;
         }
     }
     return done;
@@ -353,21 +359,28 @@ int copy_place(const struct place *from, const struct place *to, const struct co
     struct remove_told told = {.is_recursive = true, .count = &(uint64_t){0}};
     struct place temporary = {.dir = to->dir};
     struct error ignored;
+    const char *to_path = how->tool->at;
     struct stat st, is;
     int done;
 
+    how->tool->at = how->path; /* whose failure it is, until the copy takes its name */
     if (place_stat(from, &st, err) < 0)
         return -1;
     if (S_ISDIR(st.st_mode) && !how->is_recursive)
-        return fail(err, EISDIR, "is_directory", "copy a directory without \"recursive\"");
-    if (!how->replaces && fstatat(to->dir, to->name, &is, AT_SYMLINK_NOFOLLOW) == 0)
-        return fail(err, EEXIST, "", "copy over what is there");
+        return fail(err, EISDIR, "is_directory",
+                    "it is a directory; copy it with all that is in it by \"recursive\": true");
+    if (!how->replaces && fstatat(to->dir, to->name, &is, AT_SYMLINK_NOFOLLOW) == 0) {
+        how->tool->at = to_path;
+        return fail(err, EEXIST, "", "make the copy");
+    }
     tool_temporary(temporary.name);
     how->tool->say.count++;
     if (!S_ISDIR(st.st_mode))
         how->tool->say.bytes += S_ISREG(st.st_mode) ? (uint64_t)st.st_size : 0;
     done = S_ISDIR(st.st_mode) ? copy_tree(from, &temporary, how, err)
                                : copy_one(from, &temporary, &st, err);
+    if (done == 0)
+        how->tool->at = to_path;
     if (done == 0 && copy_rename(&temporary, to, how->replaces) < 0)
         done = fail(err, errno, "", "give the copy its name");
     if (done < 0)
@@ -418,6 +431,14 @@ static int move_by_copy(struct tool *tool, const struct place *from, const struc
     return remove_place(from, tool->at, &told, err);
 }
 
+static int fail_rename(struct error *err, int errnum)
+{
+    if (errnum == EINVAL)
+        return fail(err, errnum, "into_itself",
+                    "a directory cannot be moved into itself; name another place for it");
+    return fail(err, errnum, "", "give it the name");
+}
+
 int verb_move(struct tool *tool, struct error *err)
 {
     _cleanup_place_ struct place from = PLACE_NONE, to = PLACE_NONE;
@@ -431,8 +452,7 @@ int verb_move(struct tool *tool, struct error *err)
         return -1;
     tool->at = options->operands[1];
     if (copy_rename(&from, &to, options->replace) < 0 &&
-        (errno != EXDEV ? fail(err, errno, "", "give it the name")
-                        : move_by_copy(tool, &from, &to, err)) < 0)
+        (errno != EXDEV ? fail_rename(err, errno) : move_by_copy(tool, &from, &to, err)) < 0)
         return -1;
     tool->say.count = 1;
     return tool_tell(tool, TOOL_ENTRY, 1, options->operands[1], &to, err);

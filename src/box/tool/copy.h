@@ -9,6 +9,7 @@
 struct remove_told {
     bool is_recursive;
     uint64_t *count;
+    uint64_t *bytes;   /* of files that had no other name; NULL: nobody wants to know */
     struct tool *tool; /* hears of each thing that stays; or NULL */
     unsigned operand;
 };

@@ -377,7 +377,10 @@ static int search_fd(struct grep *grep, struct part *part, int fd, struct error 
             return 0;
         if (is_multiline && !part->is_last) {
             if (!grow(grep))
-                return fail(err, 0, "limit", "search in %u bytes at once", BUFFER_MAX);
+                return fail(
+                    err, 0, "limit",
+                    "it has more than %u bytes to be searched at once; leave \"multiline\" out",
+                    BUFFER_MAX);
             continue;
         }
         if ((is_multiline ? search_whole : search_lines)(grep, part, err) < 0)
@@ -467,7 +470,7 @@ static int search_operand(struct grep *grep, const char *path, struct error *err
         return 0;
     }
     if (!S_ISDIR(st.st_mode))
-        return fail(err, 0, "not_regular", "search in what is neither a file nor a directory");
+        return fail_not_regular(err);
     top = place_open_directory(&place, err);
     if (top < 0)
         return -1;

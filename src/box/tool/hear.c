@@ -23,7 +23,7 @@ static ssize_t read_once(int fd, void *data, size_t size)
 
 static int ended(struct error *err)
 {
-    return fail(err, 0, "input_ended", "the input ended before it was whole");
+    return fail(err, 0, "input_ended", "the input ended before it was whole; send all of it");
 }
 
 /* How many of `size` came before the end, or -1. */

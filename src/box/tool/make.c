@@ -21,8 +21,7 @@ static int make_directory(struct tool *tool, const char *path, struct error *err
         if (place_find(&tool->places, path, PLACE_FOLLOW, &place, err) < 0 ||
             place_stat(&place, &st, err) < 0)
             return -1;
-        return S_ISDIR(st.st_mode) ? 0
-                                   : fail(err, EEXIST, "", "make a directory over what is there");
+        return S_ISDIR(st.st_mode) ? 0 : fail(err, EEXIST, "", "make the directory");
     }
     if (options->mode == TOOL_SAID_NOT)
         return 0;

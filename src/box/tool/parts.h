@@ -45,7 +45,7 @@ struct say {
     char data[2 * TOOL_FRAME_MAX];
 };
 
-/* What is in an error of ours: `code` may be "", `text` is what was done. Returns -1. */
+/* What is in an error of ours: `code` may be "", and the text is as tool.h has it. Returns -1. */
 int fail(struct error *err, int errnum, const char *code, const char *fmt, ...)
     __attribute__((format(printf, 4, 5), cold));
 
@@ -126,6 +126,8 @@ int place_find(const struct places *places, const char *path, unsigned flags, st
 int place_stat(const struct place *place, struct stat *st, struct error *err);
 /* A regular file, and nothing that blocks or acts when it is opened: "not_regular", "is_directory". */
 int place_open_file(const struct place *place, int flags, struct stat *st, struct error *err);
+/* "not_regular". */
+int fail_not_regular(struct error *err);
 int place_open_directory(const struct place *place, struct error *err);
 /* O_PATH, whatever it is; never through a link. */
 int place_open_path(const struct place *place, struct stat *st, struct error *err);

@@ -277,8 +277,10 @@ static int compile(struct pattern *pattern, const struct pattern_how *how, const
     if (pattern->code != NULL)
         return 0;
     (void)pcre2_get_error_message(code, message, sizeof(message));
-    return fail(err, 0, "bad_pattern", "take the pattern: %.140s, at byte %zu", (char *)message,
-                offset);
+    return fail(err, 0, "bad_pattern",
+                "the pattern has a mistake at byte %zu: %.100s; correct it, or look for plain text "
+                "by \"fixed\"",
+                offset, (char *)message);
 }
 
 static int prepare(struct pattern *pattern)
@@ -307,20 +309,21 @@ struct pattern *pattern_new(const struct pattern_how *how, struct error *err)
     _cleanup_free_ char *text = NULL;
 
     if (strnlen(how->text, PATTERN_MAX) == PATTERN_MAX) {
-        (void)fail(err, 0, "bad_pattern", "take a pattern that is so long");
+        (void)fail(err, 0, "bad_pattern", "the pattern is longer than %d bytes; take a shorter one",
+                   PATTERN_MAX - 1);
         free(pattern);
         return NULL;
     }
     text = expression_of(how);
     if (pattern == NULL || text == NULL) {
-        (void)fail(err, 0, "bad_pattern", "take the pattern: there is no memory");
+        (void)fail(err, 0, "bad_pattern", "there is no memory for the pattern; take a simpler one");
         free(pattern);
         return NULL;
     }
     if (compile(pattern, how, text, err) < 0)
         return NULL; /* the program ends */
     if (prepare(pattern) < 0) {
-        (void)fail(err, 0, "bad_pattern", "take the pattern: there is no memory");
+        (void)fail(err, 0, "bad_pattern", "there is no memory for the pattern; take a simpler one");
         return NULL;
     }
     keep_literal(pattern, how);
@@ -337,7 +340,8 @@ int pattern_match(struct pattern *pattern, const char *subject, size_t size, siz
     if (got == PCRE2_ERROR_NOMATCH)
         return 0;
     if (got < 0)
-        return fail(err, 0, "limit", "match a line: the pattern takes too many steps there");
+        return fail(err, 0, "limit",
+                    "the pattern takes too many steps on a line of it; make it simpler");
     /* \K can end a match before it begins. */
     *from = at[0] < at[1] ? at[0] : at[1];
     *to = at[1];

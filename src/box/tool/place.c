@@ -30,6 +30,19 @@ static bool is_dots(const char *name)
     return strcmp(name, ".") == 0 || strcmp(name, "..") == 0;
 }
 
+/* Of a part of the path before its last one. */
+static int fail_above(struct error *err, int errnum)
+{
+    if (errnum == ENOENT)
+        return fail(err, errnum, "no_parent",
+                    "the directory above it is not there; check the path, or make that directory "
+                    "first");
+    if (errnum == ENOTDIR)
+        return fail(err, errnum, "not_a_directory",
+                    "what stands above it in the path is no directory; check the path");
+    return fail(err, errnum, "", "open the directory above it");
+}
+
 /* ---- anywhere ---- */
 
 /* Opens the directory, and makes what is missing of it. What is made is entered without following. */
@@ -60,7 +73,7 @@ static int make_parents(int from, const char *path, struct error *err)
         fd_close(&at);
         at = next;
     }
-    return fail(err, errno, "", "open the directory above it");
+    return fail_above(err, errno);
 }
 
 static int open_parent(int from, const char *path, unsigned flags, struct error *err)
@@ -71,7 +84,7 @@ static int open_parent(int from, const char *path, unsigned flags, struct error 
         return dir;
     if (errno == ENOENT && (flags & PLACE_PARENTS) != 0)
         return make_parents(from, path, err);
-    return fail(err, errno, "", "open the directory above it");
+    return fail_above(err, errno);
 }
 
 /* Divides into what is above and the last part, "." if that is none to be made or removed. */
@@ -81,7 +94,7 @@ static int divide(const char *path, char above[TOOL_PATH_MAX], struct place *pla
     size_t length = strnlen(path, TOOL_PATH_MAX), cut, start;
 
     if (length == 0)
-        return fail(err, ENOENT, "", "look up an empty path");
+        return fail(err, ENOENT, "no_parent", "the path is empty; name a file or directory");
     if (length == TOOL_PATH_MAX)
         return fail(err, ENAMETOOLONG, "", "look up the path");
     for (cut = length; cut > 0 && path[cut - 1] == '/'; cut--)
@@ -222,7 +235,9 @@ static int enter_or_link(struct descent *descent, const char *name, unsigned fla
 
 static int outside(const struct places *places, struct error *err)
 {
-    return fail(err, EXDEV, "outside", "look up what is beneath %.120s alone", places->prefix);
+    return fail(err, EXDEV, "outside",
+                "it leads out of %.120s, and this caller may go nowhere else; name what is below",
+                places->prefix);
 }
 
 /* Puts the link's target in front of what is left of the path. */
@@ -284,7 +299,7 @@ static int descend(const struct places *places, struct descent *descent, const c
             entered = enter_or_link(descent, name, flags, target);
         }
         if (entered == -1)
-            return fail(err, errno, "", "open the directory %.100s above it", name);
+            return fail_above(err, errno);
         if (entered == -2 && *target == '/')
             return outside(places, err);
         if (entered == -2 && links++ == LINKS_MAX)
@@ -303,7 +318,7 @@ static int find_beneath(const struct places *places, const char *path, unsigned 
     if (strnlen(path, TOOL_PATH_MAX) == TOOL_PATH_MAX)
         return fail(err, ENAMETOOLONG, "", "look up the path");
     if (*path == '\0')
-        return fail(err, ENOENT, "", "look up an empty path");
+        return fail(err, ENOENT, "no_parent", "the path is empty; name a file or directory");
     if (*path == '/') {
         size_t length = strlen(places->prefix);
 
@@ -352,7 +367,7 @@ int places_open(struct places *places, const char *beneath, struct error *err)
     if (beneath == NULL)
         return 0;
     if (*beneath == '\0')
-        return fail(err, ENOENT, "", "look up an empty path");
+        return fail(err, ENOENT, "no_parent", "the path is empty; name a file or directory");
     at = open(*beneath == '/' ? "/" : ".", DIRECTORY);
     while (at >= 0) {
         char name[TOOL_NAME_MAX];
@@ -396,6 +411,13 @@ int place_stat(const struct place *place, struct stat *st, struct error *err)
     return 0;
 }
 
+int fail_not_regular(struct error *err)
+{
+    return fail(err, 0, "not_regular",
+                "it is no regular file; leave FIFOs, sockets and devices to commands in the "
+                "sandbox");
+}
+
 int place_open_file(const struct place *place, int flags, struct stat *st, struct error *err)
 {
     _cleanup_close_ int fd = -1;
@@ -403,14 +425,15 @@ int place_open_file(const struct place *place, int flags, struct stat *st, struc
     if (place_stat(place, st, err) < 0)
         return -1;
     if (S_ISDIR(st->st_mode))
-        return fail(err, EISDIR, "is_directory", "open a directory as a file");
+        return fail(err, EISDIR, "is_directory",
+                    "it is a directory; list it, or fetch it as a tar");
     if (!S_ISREG(st->st_mode))
-        return fail(err, 0, "not_regular", "open what is no regular file");
+        return fail_not_regular(err);
     fd = openat(place->dir, place->name, flags | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY | O_CLOEXEC);
     if (fd < 0 || fstat(fd, st) < 0)
         return fail(err, errno, "", "open it");
     if (!S_ISREG(st->st_mode))
-        return fail(err, 0, "not_regular", "open what is no regular file");
+        return fail_not_regular(err);
     return fd_take(&fd);
 }
 

@@ -11,6 +11,29 @@
 #include <string.h>
 #include <unistd.h>
 
+/* What goes with this name; looked up before, for then it is no more. */
+static uint64_t bytes_of(int dir, const char *name, const struct remove_told *told)
+{
+    struct stat st;
+
+    if (told->bytes == NULL || fstatat(dir, name, &st, AT_SYMLINK_NOFOLLOW) < 0 ||
+        !S_ISREG(st.st_mode) || st.st_nlink > 1)
+        return 0;
+    return (uint64_t)st.st_size;
+}
+
+static int remove_name(int dir, const char *name, bool is_directory, const struct remove_told *told)
+{
+    uint64_t bytes = is_directory ? 0 : bytes_of(dir, name, told);
+
+    if (unlinkat(dir, name, is_directory ? AT_REMOVEDIR : 0) < 0)
+        return -1;
+    (*told->count)++;
+    if (told->bytes != NULL)
+        *told->bytes += bytes;
+    return 0;
+}
+
 /* Of a tree all that can be removed is; `told` hears of the rest. */
 static int remove_below(const struct place *place, const char *path, const struct remove_told *told,
                         struct error *err)
@@ -30,11 +53,8 @@ static int remove_below(const struct place *place, const char *path, const struc
     for (enum walk_kind kind; (kind = walk_next(walk, &step)) != WALK_END;) {
         if (kind == WALK_ENTRY && step.type == DT_DIR)
             continue;
-        if (kind != WALK_FAILED &&
-            unlinkat(step.dir, step.name, kind == WALK_LEAVE ? AT_REMOVEDIR : 0) == 0) {
-            (*told->count)++;
+        if (kind != WALK_FAILED && remove_name(step.dir, step.name, kind == WALK_LEAVE, told) == 0)
             continue;
-        }
         if (kind != WALK_FAILED)
             (void)fail(&step.error, errno, "", "remove it");
         if (step.error.errnum == ENOENT ||
@@ -56,13 +76,24 @@ int remove_place(const struct place *place, const char *path, const struct remov
     if (place_stat(place, &st, err) < 0)
         return -1;
     if (strcmp(place->name, ".") == 0)
-        return fail(err, EBUSY, "", "remove a directory by a path that has no name at its end");
+        return fail(
+            err, EBUSY, "unnamed",
+            "a path that ends with \".\", \"..\" or \"/\" alone names no directory to remove; "
+            "write its name");
     if (S_ISDIR(st.st_mode) && told->is_recursive && remove_below(place, path, told, err) < 0)
         return -1;
-    if (unlinkat(place->dir, place->name, S_ISDIR(st.st_mode) ? AT_REMOVEDIR : 0) < 0)
+    if (remove_name(place->dir, place->name, S_ISDIR(st.st_mode), told) < 0)
         return fail(err, errno, "", S_ISDIR(st.st_mode) ? "remove the directory" : "remove it");
-    (*told->count)++;
     return 0;
+}
+
+static void say_gone(struct tool *tool, const struct tool_gone *gone, const char *path)
+{
+    size_t size = strlen(path) + 1;
+
+    say_begin(&tool->say, TOOL_GONE, sizeof(*gone) + size);
+    say_bytes(&tool->say, gone, sizeof(*gone));
+    say_bytes(&tool->say, path, size);
 }
 
 int verb_remove(struct tool *tool, struct error *err)
@@ -72,17 +103,24 @@ int verb_remove(struct tool *tool, struct error *err)
     for (unsigned i = 0; i < options->operands_count; i++) {
         _cleanup_place_ struct place place = PLACE_NONE;
         const char *path = options->operands[i];
+        struct tool_gone gone = {.operand = i};
         struct remove_told told = {.is_recursive = options->recursive,
-                                   .count = &tool->say.count,
+                                   .count = &gone.count,
+                                   .bytes = &gone.bytes,
                                    .tool = tool,
                                    .operand = i};
+        int done;
 
         *err = (struct error){0};
-        if (place_find(&tool->places, path, 0, &place, err) == 0 &&
-            remove_place(&place, path, &told, err) == 0)
-            continue;
-        if (err->errnum != ENOENT || !options->missing_ok)
+        done = place_find(&tool->places, path, 0, &place, err) < 0
+                   ? -1
+                   : remove_place(&place, path, &told, err);
+        tool->say.count += gone.count;
+        tool->say.bytes += gone.bytes;
+        if (done < 0 && (err->errnum != ENOENT || !options->missing_ok))
             tool_fail(tool, i, path, err);
+        else
+            say_gone(tool, &gone, path);
     }
     return 0;
 }

@@ -175,7 +175,7 @@ int search_globs_check(const struct options *options, struct error *err)
         const char *flaw = glob_flaw(options->globs[i]);
 
         if (flaw != NULL)
-            return fail(err, 0, "bad_pattern", "take the glob \"%.60s\", which has %s",
+            return fail(err, 0, "bad_pattern", "the glob \"%.60s\" has %s; correct it",
                         options->globs[i], flaw);
     }
     return 0;

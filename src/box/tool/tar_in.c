@@ -52,7 +52,7 @@ struct unpacker {
 
 static int refuse(struct error *err, const char *why)
 {
-    return fail(err, 0, "bad_archive", "unpack an entry %s", why);
+    return fail(err, 0, "bad_archive", "the archive has an entry %s; leave that out", why);
 }
 
 /* ---- names ---- */
@@ -323,7 +323,9 @@ static int next_frame(struct hear *hear, struct error *err)
     int got = hear_data(hear, err);
 
     if (got == 0)
-        return fail(err, 0, "bad_archive", "read the archive: it ends within an entry");
+        return fail(
+            err, 0, "bad_archive",
+            "the archive ends within an entry; send a tar that is whole and not compressed");
     return got < 0 ? -1 : 0;
 }
 
@@ -371,7 +373,8 @@ static int make_room(const struct place *place, struct error *err)
     if (unlinkat(place->dir, place->name, 0) == 0 || errno == ENOENT)
         return 0;
     if (errno == EISDIR || errno == EPERM)
-        return fail(err, EISDIR, "is_directory", "unpack a file over a directory");
+        return fail(err, EISDIR, "is_directory",
+                    "the archive has a file where a directory is; remove that first");
     return fail(err, errno, "", "remove what was there");
 }
 
@@ -513,10 +516,10 @@ static int check_limits(const struct unpacker *unpacker, const struct tar_entry 
     const struct say *say = &unpacker->tool->say;
 
     if (options->limit_entries != TOOL_SAID_NOT && say->count >= options->limit_entries)
-        return fail(err, 0, "limit", "unpack more entries than are allowed");
+        return fail(err, 0, "limit", "the archive has more entries than are allowed; send fewer");
     if (options->limit_bytes != TOOL_SAID_NOT &&
         (entry->size > options->limit_bytes || say->bytes > options->limit_bytes - entry->size))
-        return fail(err, 0, "limit", "unpack more bytes than are allowed");
+        return fail(err, 0, "limit", "the archive has more bytes than are allowed; send fewer");
     return 0;
 }
 

@@ -189,7 +189,7 @@ static int send_other(struct archiver *archiver, const struct place *place, cons
     } else if (S_ISSOCK(st->st_mode)) {
         return 0;
     } else {
-        return fail(err, 0, "not_regular", "archive a device");
+        return fail_not_regular(err);
     }
     return send_header(archiver, &entry, err);
 }

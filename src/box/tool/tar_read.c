@@ -6,7 +6,9 @@
 
 static int bad(struct error *err, const char *why)
 {
-    return error_set(err, "bad_archive", 0, "read the archive: %s", why);
+    return error_set(err, "bad_archive", 0, "the archive cannot be read: %s%s", why,
+                     strchr(why, ';') != NULL ? ""
+                                              : "; send a tar that is whole and not compressed");
 }
 
 /* ---- numbers ---- */

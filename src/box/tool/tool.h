@@ -31,6 +31,7 @@ enum tool_type {
     TOOL_CHANGE, /* struct tool_change, path with its NUL, and where it moved to (or ""), with its NUL */
     TOOL_ATTRIBUTE, /* name with its NUL, value */
     TOOL_WROTE,     /* struct tool_entry ...: a file of `write` stands where it should */
+    TOOL_GONE, /* struct tool_gone, the path with its NUL: an operand of `remove` is there no more */
     /* input */
     TOOL_FILE = 64, /* struct tool_file, path with its NUL: the file that is written next */
     TOOL_DATA,      /* bytes of it, or of the archive, or keys for the terminal */
@@ -59,7 +60,14 @@ struct tool_error {
     int32_t errnum;  /* 0: see `code` */
     char code
         [32]; /* "" or a word: not_regular, is_directory, limit, bad_archive, bad_pattern, timeout ... */
-    char text[200]; /* what was done, for people: "open", "rename over a directory", ... */
+    char text
+        [200]; /* for people. With a code a sentence: why, and what to do about it; without one what
+                     * was done ("open it"), and the errno says why */
+};
+
+struct tool_gone {
+    uint32_t operand, pad;
+    uint64_t count, bytes; /* all that went; of files that had no other name */
 };
 
 struct tool_done {
@@ -128,7 +136,7 @@ struct tool_resize {
  *   mkdir [--parents] [--mode M] -- PATH...           ENTRY for each
  *   move [--replace] [--parents] -- FROM TO           ENTRY
  *   copy [--recursive] [--replace] [--parents] -- FROM TO    ENTRY
- *   remove [--recursive] [--missing-ok] -- PATH...    DONE counts
+ *   remove [--recursive] [--missing-ok] -- PATH...    GONE for each; DONE counts
  *   chmod [--recursive] [--no-follow] --mode M -- PATH...    ENTRY
  *   chown [--recursive] [--no-follow] --owner USER[:GROUP] -- PATH...   ENTRY; names as of the box's own files
  *   symlink [--parents] -- TARGET PATH                ENTRY

@@ -158,13 +158,16 @@ int users_find(struct users *users, const char *spec, uint32_t *uid, uint32_t *g
 
     *uid = *gid = UINT32_MAX;
     if (length == 0 && (group == NULL || *group == '\0'))
-        return fail(err, 0, "unknown_user", "\"%.60s\" names no user", spec);
+        return fail(err, 0, "unknown_user",
+                    "\"%.60s\" names no user; write USER, USER:GROUP or :GROUP", spec);
     if (length > 0 && (users == NULL || !id_of(&users->users, spec, length, uid)))
-        return fail(err, 0, "unknown_user", "there is no user %.*s in /etc/passwd",
+        return fail(err, 0, "unknown_user",
+                    "there is no user %.*s in /etc/passwd; name one of those, or a number",
                     (int)(length > 60 ? 60 : length), spec);
     if (group != NULL && *group != '\0' &&
         (users == NULL || !id_of(&users->groups, group, strlen(group), gid)))
-        return fail(err, 0, "unknown_user", "there is no group %.60s in /etc/group", group);
+        return fail(err, 0, "unknown_user",
+                    "there is no group %.60s in /etc/group; name one of those, or a number", group);
     return 0;
 }
 

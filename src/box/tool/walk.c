@@ -256,7 +256,8 @@ static enum walk_kind leave(struct walk *walk, struct walk_step *step)
         level_pop(walk);
         level_drop_names(walk, above);
         above->is_last_read = true;
-        (void)fail(&walk->error, 0, "moved", "find the directory above again: it was moved");
+        (void)fail(&walk->error, 0, "moved",
+                   "somebody moved the directory above it meanwhile; ask again");
         return failed(walk, step);
     }
     level_pop(walk);

@@ -583,12 +583,15 @@ static int begin(struct watch *watch, struct error *err)
         return -1;
     watch->inotify = inotify_init1(IN_NONBLOCK | IN_CLOEXEC);
     if (watch->inotify < 0)
-        return fail(err, errno, errno == EMFILE ? "limit" : "",
-                    "watch: too many are watching already");
+        return errno == EMFILE ? fail(err, errno, "limit",
+                                      "this user watches too much already; end other watches")
+                               : fail(err, errno, "", "watch it");
     watch->is_recursive = tool->options.recursive && S_ISDIR(st.st_mode);
     wd = add_watch(watch, fd, TOP, tool->at, MASK);
     if (wd < 0)
-        return fail(err, errno, errno == ENOSPC ? "limit" : "", "watch it");
+        return errno == ENOSPC ? fail(err, errno, "limit",
+                                      "this user watches too much already; end other watches")
+                               : fail(err, errno, "", "watch it");
     watch->device = st.st_dev;
     watch->inode = st.st_ino;
     if (watch->is_recursive) {

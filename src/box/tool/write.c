@@ -56,16 +56,19 @@ static int look_at_old(struct target *target, struct error *err)
         if (errno != ENOENT)
             return fail(err, errno, "", "look at what is there");
         if (place->is_directory_asked)
-            return fail(err, EISDIR, "is_directory", "write a file to the name of a directory");
+            return fail(
+                err, EISDIR, "is_directory",
+                "a path that ends with a slash is that of a directory; leave the slash out");
         return 0;
     }
     target->is_there = true;
     if ((target->asked.flags & TOOL_NEW) != 0)
-        return fail(err, EEXIST, "", "write a new file");
+        return fail(err, EEXIST, "exists",
+                    "it is there already; leave \"new\" out to replace it, or take another name");
     if (S_ISDIR(target->was.st_mode))
-        return fail(err, EISDIR, "is_directory", "write a file over a directory");
+        return fail(err, EISDIR, "is_directory", "it is a directory; name a file in it");
     if (!S_ISREG(target->was.st_mode))
-        return fail(err, 0, "not_regular", "write to what is no regular file");
+        return fail_not_regular(err);
     if (faccessat(place->dir, place->name, W_OK, AT_EACCESS) < 0)
         return fail(err, errno, "", "write to it");
     return 0;
@@ -126,7 +129,7 @@ static int open_at(struct target *target, struct error *err)
     if (target->fd < 0 || fstat(target->fd, &st) < 0)
         return fail(err, errno, "", "open it for writing");
     if (!S_ISREG(st.st_mode))
-        return fail(err, 0, "not_regular", "write to what is no regular file");
+        return fail_not_regular(err);
     if ((asked->flags & TOOL_AT) != 0 &&
         (asked->offset > INT64_MAX || lseek(target->fd, (off_t)asked->offset, SEEK_SET) < 0))
         return fail(err, asked->offset > INT64_MAX ? EFBIG : errno, "", "go to the offset");
@@ -176,7 +179,7 @@ static int make_directory(struct target *target, struct error *err)
     if (fd < 0)
         return -1;
     if (!S_ISDIR(st.st_mode))
-        return fail(err, ENOTDIR, "", "make a directory over what is there");
+        return fail(err, ENOTDIR, "", "make the directory");
     if ((asked->uid != UINT32_MAX || asked->gid != UINT32_MAX) &&
         fchownat(fd, "", asked->uid, asked->gid, AT_EMPTY_PATH) < 0)
         return fail(err, errno, "", "set its owner");
@@ -216,7 +219,8 @@ static int write_data(struct tool *tool, struct target *target, bool *splices, s
             tool->hear.left -= (uint64_t)n;
             tool->say.bytes += (uint64_t)n;
         } else if (n == 0) {
-            return fail(err, 0, "input_ended", "the input ended before it was whole");
+            return fail(err, 0, "input_ended",
+                        "the input ended before it was whole; send all of it");
         } else if (errno == EAGAIN) {
             (void)poll(&more, 1, -1);
         } else if (errno == EINVAL) {

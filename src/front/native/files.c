@@ -177,6 +177,15 @@ static void print_failed(struct out *out, const struct files_item *item)
     out_object_end(out);
 }
 
+static void print_gone(struct out *out, const struct files_item *item)
+{
+    out_object(out, NULL);
+    files_print_path(out, "path", item->path);
+    out_number(out, "count", item->end.count);
+    out_number(out, "bytes", item->end.bytes);
+    out_object_end(out);
+}
+
 static void end_one(struct call *call, const struct files_item *item)
 {
     struct out *out = &call->kept;
@@ -227,6 +236,8 @@ static enum call_next gather_many(struct call *call, const struct files_item *it
         print_failed(out, item);
     else if (item->kind == FILES_ENTRY || item->kind == FILES_WROTE)
         files_print_entry(out, NULL, &item->entry);
+    else if (item->kind == FILES_GONE)
+        print_gone(out, item);
     return CALL_ON;
 }
 

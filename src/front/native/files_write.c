@@ -140,7 +140,9 @@ static bool upload_run(struct upload *upload, enum files_verb verb, const char *
     spec.user = http_query(call->job->request, "user");
     if (verb == FILES_TAR_IN) {
         spec.owner = http_query(call->job->request, "owner");
-        if (job_query_count(call->job, "strip", 0, 100, &spec.strip, &err) < 0) {
+        spec.parents = true;
+        if (job_query_count(call->job, "strip", 0, 100, &spec.strip, &err) < 0 ||
+            job_query_flag(call->job, "parents", &spec.parents, &err) < 0) {
             job_problem(call->job, &err);
             return false;
         }
@@ -210,7 +212,8 @@ static void take_tar(struct upload *upload)
 
 HANDLER(files_tar_put)
 {
-    static const char *const known[] = {"path", "path_base64", "strip", "owner", "user", NULL};
+    static const char *const known[] = {"path",    "path_base64", "strip", "owner",
+                                        "parents", "user",        NULL};
     struct upload *upload = upload_begin(request, known, true);
 
     (void)data;

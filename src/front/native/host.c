@@ -12,7 +12,7 @@ static void keep_from_pages(struct http_request *request)
 
 static void answer_ok(struct http_request *request)
 {
-    static const char body[] = "{\"status\":\"ok\"}";
+    static const char body[] = "{\"status\":\"ok\"}\n";
 
     job_answer_bytes(http_data(request), 200, "application/json", body, sizeof(body) - 1);
 }

@@ -280,6 +280,7 @@ void problem_answer(struct native *native, struct http_request *request, unsigne
         job->code = problem_of(code)->code;
     out_reset(out, NATIVE_KEPT_BYTES);
     problem_print(out, code, status, detail);
+    out_raw(out, "\n", 1); /* as below */
     if (retry_after_s > 0) {
         (void)snprintf(seconds, sizeof(seconds), "%u", retry_after_s);
         http_add_header(request, "Retry-After", seconds);
@@ -327,18 +328,15 @@ void job_fail(struct job *job, const char *code, const char *fmt, ...)
 void job_answer_made(struct job *job, unsigned status, const char *location)
 {
     struct out *out = &job->native->out;
-    struct once_answer answer = {
-        .status = status,
-        .content_type = JSON_TYPE,
-        .location = location,
-        .body = out->data,
-        .size = out->used,
-    };
+    struct once_answer answer = {.status = status, .content_type = JSON_TYPE, .location = location};
 
+    out_raw(out, "\n", 1); /* for who looks at it in a terminal */
     if (out->has_failed) {
         job_fail(job, "capacity", "there is no memory for the answer now; ask again in a second");
         return;
     }
+    answer.body = out->data;
+    answer.size = out->used;
     finish(job, &answer);
 }
 

@@ -24,7 +24,6 @@ static const struct problem rows[] = {
     {"process_not_found", 404, "There is no such process", NULL, 0},
     {"file_not_found", 404, "There is no such file or directory", NULL, 0},
     {"key_not_found", 404, "There is no such key", NULL, 0},
-    {"tenant_not_found", 404, "There is no such tenant", NULL, 0},
     {"method_not_allowed", 405, "This resource has no such method",
      "/v1/openapi.yaml lists the methods of every path.", 0},
     {"request_timeout", 408, "The request did not come in time", "Send it again.", 0},

@@ -180,6 +180,8 @@ static int print_step(struct pull *pull, struct proc *proc, struct out *out)
     out_number(out, "stdout_dropped_bytes", run->from[0]);
     out_number(out, "stderr_dropped_bytes", run->from[1]);
     out_object_end(out);
+    if (pull->job != NULL) /* in parts, so it is not job_answer() that ends it */
+        out_raw(out, "\n", 1);
     return 0;
 }
 
