@@ -92,9 +92,9 @@ static void harden(const struct keeper *keeper)
             (void)setrlimit(RLIMIT_NOFILE, &files);
         }
     }
-    (void)prctl(PR_SET_DUMPABLE, 0);
     if (keeper->caller.uid != 0)
         return;
+    (void)prctl(PR_SET_DUMPABLE, 0);
     /* All boxes end with it, so it is not to be the one that the kernel chooses. */
     (void)fd_write_file(AT_FDCWD, "/proc/self/oom_score_adj", "-900");
 }
