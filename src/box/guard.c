@@ -147,7 +147,7 @@ struct held {
     int disk_watcher_end; /* its pidfd, until it has ended */
     int userns;           /* of the box, where the disk needs it */
     struct guard_page *page;
-    int socket;           /* ours */
+    int socket; /* ours */
 };
 
 static uint32_t at_most_u32(uint64_t value)

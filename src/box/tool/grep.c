@@ -417,9 +417,8 @@ static void search_file(struct grep *grep, const struct place *place, const char
         if (errno == ENOENT || errno == ENXIO || errno == ELOOP)
             return;
         (void)fail(&err, errno, "", "open it");
-    } else if (!S_ISREG(st.st_mode) || (uint64_t)st.st_size > grep->options->max_file_bytes) {
-        return;
-    } else if (search_fd(grep, &part, fd, &err) == 0) {
+    } else if (!S_ISREG(st.st_mode) || (uint64_t)st.st_size > grep->options->max_file_bytes ||
+               search_fd(grep, &part, fd, &err) == 0) {
         return;
     }
     say_error(&grep->tool->say, (int)grep->operand, path, &err);

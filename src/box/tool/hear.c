@@ -99,7 +99,7 @@ int hear_head(struct hear *hear, uint32_t *type, uint32_t *size, struct error *e
 
 int hear_data(struct hear *hear, struct error *err)
 {
-    uint32_t type, size;
+    uint32_t type = 0, size = 0;
 
     do {
         if (hear_head(hear, &type, &size, err) < 0)

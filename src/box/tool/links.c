@@ -6,7 +6,7 @@
 #include <string.h>
 
 #define LINKS_MAX (1U << 16)
-#define SLOTS (LINKS_MAX * 2)
+#define SLOTS (2UL * LINKS_MAX)
 #define PATHS_MAX (8U << 20)
 
 struct link {

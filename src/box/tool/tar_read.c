@@ -375,7 +375,7 @@ int tar_next(struct tar_reader *reader, struct error *err)
 {
     struct said said = {0};
     struct tar_raw raw;
-    int64_t size;
+    int64_t size = 0;
 
     if (pass_over(reader, err) < 0)
         return -1;
