@@ -39,8 +39,8 @@ static void round_trip(const struct tar_entry *entry, int least)
     CHECK(size >= least && size % TAR_BLOCK == 0, "%s: %d bytes", entry->path, size);
     if (size < 0)
         return;
-    memset(header + size, 0, 2 * TAR_BLOCK);
-    source.size = (size_t)size + 2 * TAR_BLOCK;
+    memset(header + size, 0, (size_t)2 * TAR_BLOCK);
+    source.size = (size_t)size + (size_t)2 * TAR_BLOCK;
     tar_begin(&reader, from_memory, &source);
     got = tar_next(&reader, &err);
     CHECK(got == 1, "%s", err.text);

@@ -48,6 +48,7 @@ static int fail_above(struct error *err, int errnum)
 /* Opens the directory, and makes what is missing of it. What is made is entered without following. */
 static int make_parents(int from, const char *path, struct error *err)
 {
+    // NOLINTNEXTLINE(clang-analyzer-core.UndefinedBinaryOperatorResult): `path` is a text of the caller's
     _cleanup_close_ int at = openat(from, *path == '/' ? "/" : ".", DIRECTORY);
     char name[TOOL_NAME_MAX];
 

@@ -18,11 +18,13 @@ struct change_text {
 };
 
 #define AT(member) .at = offsetof(struct change_text, member)
+// NOLINTBEGIN(bugprone-macro-parentheses): a member's name takes none
 #define PATH(name_, member)                                                        \
     {.name = (name_), .kind = READ_TEXT, AT(member.text), .high = FILES_PATH_MAX}, \
     {                                                                              \
         .name = name_ "_base64", .kind = READ_BYTES, AT(member.bytes)              \
     }
+// NOLINTEND(bugprone-macro-parentheses)
 #define PATHS                                                                             \
     PATH("path", path),                                                                   \
     {                                                                                     \

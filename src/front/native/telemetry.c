@@ -378,6 +378,7 @@ static int headers_read(struct telemetry *telemetry, int file, struct error *err
     for (char *line = strtok_r(text, "\r\n", &rest); line != NULL;
          line = strtok_r(NULL, "\r\n", &rest))
         if (*line != '#' && strchr(line, ':') != NULL)
+            // NOLINTNEXTLINE(clang-analyzer-core.CallAndMessage): curl_load() has set it
             telemetry->headers = telemetry->calls.slist_append(telemetry->headers, line);
     explicit_bzero(text, HEADERS_MAX);
     free(text);
@@ -389,6 +390,7 @@ static int curl_begin(struct telemetry *telemetry, struct error *err)
     const struct curl_calls *calls = &telemetry->calls;
     CURL *curl = telemetry->curl = calls->easy_init();
 
+    // NOLINTNEXTLINE(clang-analyzer-core.CallAndMessage): curl_load() has set it
     telemetry->headers = calls->slist_append(telemetry->headers, "Content-Type: application/json");
     if (curl == NULL || telemetry->headers == NULL)
         return error_set(err, "no_telemetry", 0, "there is no memory for traces");

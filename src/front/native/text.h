@@ -24,7 +24,7 @@ bool text_is_valid(const void *data, size_t size);
 /* No byte below 0x20 and no 0x7f. */
 bool text_is_line(const char *text);
 
-#define TEXT_BASE64_SIZE(size) (((size) + 2) / 3 * 4)
+#define TEXT_BASE64_SIZE(size) (((size_t)(size) + 2) / 3 * 4)
 /* Writes TEXT_BASE64_SIZE(size) bytes, no NUL. */
 void text_base64(const void *data, size_t size, char *into);
 
