@@ -15,7 +15,7 @@ struct files_row {
 };
 extern const struct files_row files_rows[FILES_VERBS];
 
-#define FILES_BUFFER_BYTES (2 * TOOL_FRAME_MAX)
+#define FILES_BUFFER_BYTES ((size_t)2 * TOOL_FRAME_MAX)
 
 /* A call. */
 struct files {
