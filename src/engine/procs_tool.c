@@ -341,7 +341,7 @@ static int check(const struct procs *procs, const struct tool_spec *spec, struct
     if (procs_link_check(procs, err) < 0)
         return -1;
     /* Those that were killed go in a moment; only where they do not, they count. */
-    if (procs_tools(procs) >= PROCS_TOOLS_MAX || procs->tools_count >= 2 * PROCS_TOOLS_MAX)
+    if (procs_tools(procs) >= PROCS_TOOLS_MAX || procs->tools_count >= (size_t)2 * PROCS_TOOLS_MAX)
         return error_set(err, "capacity", 0,
                          "%d requests work in the sandbox; try again when one of them is done",
                          PROCS_TOOLS_MAX);

@@ -133,6 +133,9 @@ static unsigned read_payload(struct http_frames *frames, const char **data, size
     size_t part = *size < frames->left ? *size : (size_t)frames->left;
     unsigned char *to;
 
+    if (part == 0) {
+        return 0;
+    }
     if (is_control(frames->opcode)) {
         to = frames->control + frames->done;
         memcpy(to, *data, part);
@@ -142,9 +145,7 @@ static unsigned read_payload(struct http_frames *frames, const char **data, size
         }
         to = (unsigned char *)frames->message.data + frames->message.size - part;
     }
-    if (part > 0) {
-        unmask(to, part, frames->head, frames->done);
-    }
+    unmask(to, part, frames->head, frames->done);
     frames->done += part;
     frames->left -= part;
     *data += part;

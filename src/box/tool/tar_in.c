@@ -455,7 +455,7 @@ static int unpack_hard_link(struct unpacker *unpacker, const struct tar_entry *e
 {
     _cleanup_close_ int fd = -1;
     char source[FD_PATH_MAX];
-    struct place place;
+    struct place place = PLACE_NONE;
     struct stat st;
 
     if (tidy(entry->target, unpacker->strip, err) < 0 || *entry->target == '\0')
