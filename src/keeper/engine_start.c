@@ -25,6 +25,7 @@
 #define CONFIG_MAX (256U << 10) /* of base/conf.h */
 /* Where the engine sees its directory, whatever lies above it on the host: its libraries resolve
  * paths, and what is above may be closed to it. */
+#define ENGINE_NICE (-5)
 #define STATE_PLACE "/run/cove"
 #define FDS_ASIDE 64 /* above all that an engine gets */
 #define TREE_DEPTH_MAX 64
@@ -307,6 +308,8 @@ static _Noreturn void run(const struct keeper *keeper, int given[KEEPER_ENGINE_L
     /* No terminal is its own, so it cannot type into the operator's. */
     (void)setsid();
     (void)fd_write_file(AT_FDCWD, "/proc/self/oom_score_adj", "0");
+    /* It works for all tenants and briefly for each: it is not to wait behind what one of them runs. */
+    (void)setpriority(PRIO_PROCESS, 0, getpriority(PRIO_PROCESS, 0) + ENGINE_NICE);
     if (keeper->caller.mounts && (*state = enter_view(*state)) < 0)
         fail("its view of the host");
     describe(keeper, &environment);
