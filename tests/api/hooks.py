@@ -281,6 +281,7 @@ def put_query_path(case, chance):
     if case.path.endswith("/tar") and case.method == "GET":
         if chance < 75:
             query["path"] = ["/tmp"]
+            query.pop("user", None)  # for whom others' files have no end, and that is a cut
         return
     if case.method not in NEEDS_PATH and "path" not in query and "path_base64" not in query:
         return
@@ -298,7 +299,8 @@ def put_query_path(case, chance):
 def put_body_paths(case, chance):
     body = case.body
     for name in ("path", "from", "to"):
-        target = f"/tmp/to-{chance}" if name == "to" else there(case, chance)
+        is_made = name == "to" or case.path.endswith("/symlink")
+        target = f"/tmp/to-{chance}" if is_made else there(case, chance)
         if is_path(body.get(name)) and chance < 75:
             body[name] = target
         if is_path(body.get(f"{name}_base64")):
