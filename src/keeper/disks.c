@@ -62,7 +62,7 @@ static int check_size(int disks, const struct keeper_make *make, struct error *e
     struct statvfs place;
 
     if (fstatvfs(disks, &place) == 0 && make->limits.disk_bytes / place.f_frsize > place.f_blocks)
-        return error_set(err, "disk_failed", 0,
+        return error_set(err, "capacity", 0,
                          "the disk would be larger than what it lies on; ask for a smaller one");
     return 0;
 }
