@@ -582,6 +582,20 @@ int guard_finish(struct guard *guard, struct box_report *report, struct error *e
     return done;
 }
 
+bool guard_has_finished(struct guard *guard)
+{
+    struct guard_packet packet;
+    ssize_t got;
+
+    while ((got = recv(guard->socket, &packet, sizeof(packet), MSG_DONTWAIT | MSG_PEEK)) ==
+               (ssize_t)sizeof(packet) &&
+           packet.type == GUARD_MEMORY) {
+        (void)recv(guard->socket, &packet, sizeof(packet), MSG_DONTWAIT);
+        guard->memory_kills++;
+    }
+    return got >= 0 || errno != EAGAIN;
+}
+
 uint32_t guard_memory_kills(struct guard *guard)
 {
     struct guard_packet packet;

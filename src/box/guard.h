@@ -65,6 +65,8 @@ void guard_hurry(struct guard *guard);
 
 /* How often the watchdog has killed for memory so far; never waits. For a box that stands. */
 uint32_t guard_memory_kills(struct guard *guard);
+/* Whether guard_finish() would not wait; what was said before the end is not taken for it. */
+bool guard_has_finished(struct guard *guard);
 
 /* After the box's last process: tells it to finish. The socket polls readable when guard_finish(), with
  * the same wish for a report, does not wait any more. */

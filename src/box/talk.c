@@ -213,7 +213,7 @@ int box_end(struct box *box, int *wait_fd)
     if (!box->guard.told && guard_tell_finish(&box->guard, true, &ignored) < 0)
         return 1;
     *wait_fd = box->guard.socket;
-    return is_readable(box->guard.socket);
+    return guard_has_finished(&box->guard);
 }
 
 void box_hurry(struct box *box)

@@ -362,10 +362,14 @@ static void act(struct watch *watch, const struct count *count)
         (void)sys_pidfd_send_signal(watch->init, SIGKILL);
     if (watch->over <= patience)
         return;
-    watch->memory_kills += memory;
     watch->killed_for_pids |= tasks;
-    if (memory && watch->on_memory != NULL)
-        watch->on_memory(watch->arg);
+    /* Once for each: what is killed has its memory for a few looks more. */
+    if (memory && (watch->over == patience + 1 || count->largest != watch->told)) {
+        watch->told = count->largest;
+        watch->memory_kills++;
+        if (watch->on_memory != NULL)
+            watch->on_memory(watch->arg);
+    }
     if (memory && rest <= limit && watch->over <= patience + PATIENCE && count->largest > 1)
         kill_process(watch, count->largest);
     else

@@ -28,6 +28,7 @@ struct watch {
     unsigned blind; /* looks in a row without any */
     unsigned over;  /* looks in a row at which there was too much */
     uint32_t memory_kills;
+    int told; /* the pid of the last of them */
     bool killed_for_pids;
     void (*on_memory)(void *arg); /* before it kills for memory; or NULL */
     void *arg;

@@ -345,5 +345,7 @@ void engine_drain(struct engine *engine, void (*done)(void *arg), void *arg);
  * of it now is done, with the reason "server_stopped". That a stop was meant is on the disk before: what is
  * not stopped when this process ends gets the same reason at the next start. `done`, if it is not NULL,
  * when all are stopped, perhaps before this returns. Once. */
+void engine_stop_mark(
+    struct engine *engine); /* that this will come: whoever is killed before was to end */
 void engine_stop_all(struct engine *engine, void (*done)(void *arg), void *arg);
 void engine_close(struct engine *engine);

@@ -181,9 +181,21 @@ static void put_off(struct files *files)
     engine_later(files->engine, put_off_done, files);
 }
 
+/* Of one that is closed. What is put off has a pointer to it, and frees it. */
+static void let_go(struct files *files)
+{
+    if (!files->is_put_off) {
+        files_free(files);
+        return;
+    }
+    if (files->tool != NULL)
+        tool_cancel(files->tool);
+    files->tool = NULL;
+}
+
 static void no_patience(void *arg)
 {
-    files_free(arg);
+    let_go(arg);
 }
 
 /* Whoever reads input removes what is not whole when that ends early; killed, it could not. */
@@ -276,6 +288,9 @@ static void tool_started(void *arg, int input, int output)
     files->output = watch_new(files, output);
     if (input >= 0)
         files->input = watch_new(files, input);
+    /* Nothing goes through it but its end: there may be many, and Linux counts the room of all pipes. */
+    if (input >= 0 && files->verb == FILES_WATCH)
+        (void)fcntl(input, F_SETPIPE_SZ, 4096);
     if (files->output == NULL || (input >= 0 && files->input == NULL) ||
         open_pipe(files, files->frames, false) != 0 ||
         (is_large && open_pipe(files, files->ours, true) != 0)) {
@@ -334,7 +349,7 @@ static void asked(void *arg, struct procs *procs, const struct error *err)
     if (files->engine == NULL && !files->is_closed)
         return; /* it ended while this waited */
     if (files->is_closed) {
-        files_free(files);
+        let_go(files);
         return;
     }
     if (err != NULL) {
@@ -626,6 +641,8 @@ bool files_next(struct files *files, struct files_item *item)
     files->is_over = item->kind == FILES_END;
     if (!files_rows[files->verb].takes_input)
         files_room_taken(files);
+    if (item->kind == FILES_BYTES)
+        files->untaken = (int)item->bytes.size;
     return true;
 }
 

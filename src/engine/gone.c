@@ -67,25 +67,26 @@ void gone_expire(struct engine *engine)
         drop_first(engine);
 }
 
-/* NULL: there was none that we know of. */
-struct record *gone_find(struct engine *engine, const char *id)
+/* 1; 0: there was none that we know of. */
+int gone_find(struct engine *engine, const char *id, struct record **out, struct error *err)
 {
-    struct record *record = NULL;
     struct store_value value;
     char key[STORE_KEY_MAX];
-    struct error err;
+    int got;
 
+    *out = NULL;
     if (strlen(id) != KEEPER_ID_LENGTH)
-        return NULL;
+        return 0;
     (void)snprintf(key, sizeof(key), "sandbox/%s", id);
-    if (store_get(engine->store, key, &value, &err) <= 0)
-        return NULL;
-    if (record_parse(value.data, value.size, &record, &err) != 0)
-        record = NULL;
+    got = store_get(engine->store, key, &value, err);
+    if (got <= 0)
+        return got;
+    if (record_parse(value.data, value.size, out, err) != 0)
+        *out = NULL;
     store_value_free(&value);
-    if (record != NULL && record->state != SANDBOX_DELETED) {
-        record_free(record);
-        record = NULL;
+    if (*out != NULL && (*out)->state != SANDBOX_DELETED) {
+        record_free(*out);
+        *out = NULL;
     }
-    return record;
+    return *out != NULL;
 }

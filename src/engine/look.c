@@ -50,8 +50,8 @@ struct sandbox *sandbox_find(struct engine *engine, const struct engine_caller *
             return NULL;
         }
     }
-    if (!by_name)
-        gone = gone_find(engine, id);
+    if (sandbox == NULL && !by_name && gone_find(engine, id, &gone, err) < 0)
+        return NULL;
     if (gone != NULL && may_see(caller, gone->tenant, gone->id))
         (void)error_set(err, "sandbox_gone", 0, "sandbox %s was deleted; make another one", id);
     else

@@ -167,6 +167,7 @@ struct engine {
     struct alarm tick, beat;
 
     bool is_ready, is_draining, is_ceasing, is_lost, is_closing;
+    bool is_marked;  /* that all ends */
     bool is_opening; /* until what a crash left is written down */
     size_t verbs;    /* in queues or in work */
     size_t removals; /* directories that are being removed */
@@ -247,7 +248,7 @@ void gone_free(struct gone_ring *ring);
 struct gone gone_of(const char *id, uint64_t at_ms);
 void gone_add(struct engine *engine, struct gone gone); /* in the order in which they went */
 void gone_expire(struct engine *engine);
-struct record *gone_find(struct engine *engine, const char *id); /* record_free it */
+int gone_find(struct engine *engine, const char *id, struct record **out, struct error *err);
 
 /* ---- outdated.c: boxes that can be ended and not be talked to ---- */
 bool outdated_is(const struct engine *engine, uint32_t protocol);

@@ -95,6 +95,8 @@ static void ask_some(struct engine *engine)
 {
     struct spent *spent = engine->spent;
 
+    if (engine->is_draining)
+        spent->ids_next = spent->ids_count;
     while (spent->asked < AT_ONCE && spent->ids_next < spent->ids_count) {
         const char *id = spent->ids[spent->ids_next++];
         const struct sandbox *sandbox = map_get(&engine->ids, id);

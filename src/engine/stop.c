@@ -158,6 +158,11 @@ static void ceased(void *arg, const struct sandbox_view *view, const struct erro
 
 /* What waits in a sandbox's queue is done before, as far as it is nothing new. The keeper ends their boxes
  * side by side, and the store writes their records many at a time. */
+void engine_stop_mark(struct engine *engine)
+{
+    takeover_mark_stop(engine);
+}
+
 void engine_stop_all(struct engine *engine, void (*done)(void *arg), void *arg)
 {
     if (engine->is_ceasing)

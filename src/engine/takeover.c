@@ -227,6 +227,9 @@ void takeover_mark_stop(struct engine *engine)
     size_t boot_length;
     char now[128];
 
+    if (engine->is_marked)
+        return;
+    engine->is_marked = true;
     keeper_identity(now, &boot_length);
     store_put(engine->store, STOPPED_KEY, now, strlen(now), STORE_ANY, identity_kept, NULL);
 }
@@ -345,7 +348,9 @@ static bool may_clear(const struct takeover *takeover)
 static void box_take(struct engine *engine, struct box_there *there)
 {
     struct sandbox *sandbox = map_get(&engine->ids, there->owner);
-    bool runs = sandbox != NULL && sandbox->record->state == SANDBOX_RUNNING && sandbox->box == 0;
+    /* One whose disk is another was made in the place of a box that had ended, and never told of. */
+    bool runs = sandbox != NULL && sandbox->record->state == SANDBOX_RUNNING && sandbox->box == 0 &&
+                strcmp(there->disk, sandbox->record->disk) == 0;
     struct link *link;
     struct error err;
 

@@ -116,7 +116,8 @@ static void stop_tell(void *arg)
 {
     struct program *program = arg;
 
-    engine_drain(program->engine, stop_done, program);
+    if (!program->is_ending)
+        engine_drain(program->engine, stop_done, program);
 }
 
 /* What is not stopped by then ends with its box, and is found to have been meant to. */
@@ -159,6 +160,7 @@ static void stop(struct program *program)
         end(program, 0);
         return;
     }
+    engine_stop_mark(program->engine);
     program->grace_ms = STOP_GRACE_MS;
     (void)uv_timer_start(&program->timer, stop_look, 0, STOP_LOOK_MS);
 }

@@ -114,6 +114,9 @@ void http_conn_kick(struct http_conn *conn)
 
 void http_conn_drain(struct http_conn *conn)
 {
+    if (conn->is_in_line) { /* it closes after that request: see begin() */
+        return;
+    }
     if (!conn->request && conn->state == CONN_HEADER && conn->out.size == 0) {
         http_conn_cut(conn);
         return;
@@ -264,7 +267,7 @@ static void begin(struct http_conn *conn, struct http_request *request, char *de
     request->is_old = request->head.is_old;
     request->is_whole = !request->head.is_chunked && request->head.length == 0;
     request->is_handed = true;
-    conn->is_closing = conn->is_closing || !request->head.keeps_alive;
+    conn->is_closing = conn->is_closing || !request->head.keeps_alive || server->is_draining;
     conn->chunks = (struct http_chunks){0};
     conn->body_left = request->head.length;
     conn->state = request->is_whole ? CONN_HANDLING : CONN_BODY;
@@ -323,6 +326,13 @@ static size_t take_head(struct http_conn *conn, const char *data, size_t size)
     if (scan == HTTP_SCAN_MORE) {
         return 0;
     }
+    conn->is_in_line = conn->server->begun[conn->lane] >= LANE_MAX;
+    if (conn->is_in_line) {
+        conn->has_asked = true;
+        http_conn_kick(conn);
+        return 0;
+    }
+    conn->server->begun[conn->lane]++;
     conn->scanned = 0;
     request = http_request_new(conn, 2 * head_size + 2);
     if (!request) {
@@ -479,14 +489,9 @@ static size_t process(struct http_conn *conn, const char *data, size_t size)
             goes_on = step_body(conn, data, size, &used);
         } else if (conn->state == CONN_HEADER && !conn->is_closing && conn->out.size == 0 &&
                    used < size) {
-            if (conn->server->begun[conn->lane] >= LANE_MAX) {
-                http_conn_kick(conn);
-                break;
-            }
             size_t taken = take_head(conn, data + used, size - used);
             used += taken;
             goes_on = taken > 0;
-            conn->server->begun[conn->lane] += goes_on;
         } else if (conn->state == CONN_WEBSOCKET && used < size) {
             if (++frames > FRAMES_MAX) {
                 http_conn_kick(conn);
@@ -598,6 +603,9 @@ static void settle(struct http_conn *conn)
         http_conn_deadline(conn, conn->peer.is_unix ? 0 : limits->silent_ms / 2);
     } else if (conn->state == CONN_BODY && conn->request && !conn->request->collects) {
         http_conn_deadline(conn, wants_body(conn->request) ? limits->body_ms : 0);
+    } else if (conn->is_in_line) {
+        conn->is_in_header = false;
+        http_conn_deadline(conn, 0);
     } else if (conn->state == CONN_HEADER && (conn->in.size == 0 || conn->out.size > 0)) {
         conn->is_in_header = false;
         http_conn_renew(conn);
@@ -675,9 +683,10 @@ static void on_poll(uv_poll_t *poll, int status, int events)
         }
     }
     /* Where a body is still read, its end comes after its last byte. */
-    if ((events & UV_DISCONNECT) && conn->request &&
-        (conn->state == CONN_HANDLING || conn->state == CONN_WEBSOCKET ||
-         !wants_body(conn->request))) {
+    if ((events & UV_DISCONNECT) &&
+        (conn->is_in_line ||
+         (conn->request && (conn->state == CONN_HANDLING || conn->state == CONN_WEBSOCKET ||
+                            !wants_body(conn->request))))) {
         http_conn_cut(conn);
         return;
     }

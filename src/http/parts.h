@@ -51,6 +51,7 @@ struct http_conn {
     bool is_broken;  /* cannot be written to; or is to be cut */
     bool is_kicked;
     bool is_processing;
+    bool is_in_line;   /* its request is here, and its lane's turn is to come */
     bool has_asked;    /* a request, whole up to its body */
     bool is_in_header; /* the deadline is that of a header that has begun */
     bool has_unread;   /* more of a body may come that nobody will read */

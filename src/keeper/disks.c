@@ -582,6 +582,7 @@ void disks_resume(struct keeper *keeper)
 void disks_write(const struct keeper *keeper, int most_ms)
 {
     struct pollfd ended = {.fd = -1, .events = POLLIN};
+    int status = 0;
     pid_t pid;
 
     if (keeper->caller.mounts)
@@ -600,8 +601,9 @@ void disks_write(const struct keeper *keeper, int most_ms)
         (void)kill(pid, SIGKILL);
     fd_close(&ended.fd);
     /* One that hangs in the kernel is nobody's to wait for. */
-    if (pid > 0)
-        (void)waitpid(pid, NULL, WNOHANG);
+    if (pid > 0 && waitpid(pid, &status, WNOHANG) == pid && WIFEXITED(status) && status != 0)
+        keeper_say("disk_failed",
+                   "the disks could not be written: what was written last may be lost");
 }
 
 void disks_forget(struct keeper *keeper)

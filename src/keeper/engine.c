@@ -196,14 +196,6 @@ void engine_heard(struct keeper *keeper)
     keeper->engine.heard_ns = clock_monotonic_ns();
 }
 
-/* One that cannot even be killed is nothing that we could mend. */
-bool engine_is_well(const struct keeper *keeper, uint64_t now_ns)
-{
-    const struct engine_child *engine = &keeper->engine;
-
-    return engine->pid == 0 || !engine->is_hung || now_ns - engine->hung_ns < hang_ns(keeper);
-}
-
 /* Its silence counts only while we look. Whatever kept us from that (a machine that was stopped or had no
  * time for us) may have kept it as well, and what it said meanwhile is still to be read. */
 static uint64_t watch_over(struct keeper *keeper, uint64_t now_ns)
@@ -224,7 +216,6 @@ static uint64_t watch_over(struct keeper *keeper, uint64_t now_ns)
                    "on",
                    (unsigned long long)(limit / 1000000000));
         engine->is_hung = true;
-        engine->hung_ns = now_ns;
         engine_signal(keeper, SIGKILL);
     }
     return now_ns + step;

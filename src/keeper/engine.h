@@ -43,7 +43,7 @@ struct engine_child {
     unsigned starts; /* since this program runs */
     bool beats;      /* it has come as far as to say that it lives */
     bool is_hung;    /* it was killed for it had not */
-    uint64_t heard_ns, looked_ns, hung_ns;
+    uint64_t heard_ns, looked_ns;
 
     /* what it is to be told */
     bool is_greeted;

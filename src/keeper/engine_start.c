@@ -23,9 +23,9 @@
 #include <unistd.h>
 
 #define CONFIG_MAX (256U << 10) /* of base/conf.h */
+#define ENGINE_NICE (-5)
 /* Where the engine sees its directory, whatever lies above it on the host: its libraries resolve
  * paths, and what is above may be closed to it. */
-#define ENGINE_NICE (-5)
 #define STATE_PLACE "/run/cove"
 #define FDS_ASIDE 64 /* above all that an engine gets */
 #define TREE_DEPTH_MAX 64

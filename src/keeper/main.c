@@ -189,8 +189,8 @@ static uint64_t tick(struct keeper *keeper)
     uint64_t next = keeper_sooner(upgrade_tick(keeper, now), engine_tick(keeper, now));
 
     next = keeper_sooner(next, boxes_tick(keeper, now));
-    if (engine_is_well(keeper, now))
-        notify_tick(&keeper->notify, now);
+    /* As long as this loop turns, whatever the engine does: who restarts us ends all boxes. */
+    notify_tick(&keeper->notify, now);
     if (keeper->notify.next_ns > now)
         next = keeper_sooner(next, keeper->notify.next_ns);
     if (!keeper->is_stopping)

@@ -115,7 +115,7 @@ static int change_all(const struct change *change, struct error *err)
 int verb_chmod(struct tool *tool, struct error *err)
 {
     if (tool->options.mode == TOOL_SAID_NOT)
-        return fail(err, 0, "bad_option", "change a mode without --mode");
+        return fail(err, 0, "bad_option", "a change of mode needs --mode");
     return change_all(&(struct change){.tool = tool, .mode = (mode_t)tool->options.mode}, err);
 }
 
@@ -124,7 +124,7 @@ int verb_chown(struct tool *tool, struct error *err)
     struct change change = {.tool = tool, .is_chown = true};
 
     if (tool->options.owner == NULL)
-        return fail(err, 0, "bad_option", "change an owner without --owner");
+        return fail(err, 0, "bad_option", "a change of owner needs --owner");
     if (users_find(tool->users, tool->options.owner, &change.uid, &change.gid, err) < 0)
         return -1;
     return change_all(&change, err);
@@ -226,12 +226,13 @@ int verb_setxattr(struct tool *tool, struct error *err)
     size_t size = 0;
 
     if (tool->options.name == NULL || hex == NULL)
-        return fail(err, 0, "bad_option", "set an attribute without --name and --value");
+        return fail(err, 0, "bad_option", "an attribute needs --name and --value");
     for (; *hex != '\0'; hex += 2) {
         int high = digit_of(hex[0]), low = high < 0 ? -1 : digit_of(hex[1]);
 
         if (low < 0)
-            return fail(err, 0, "bad_option", "take a value that is not hexadecimal");
+            return fail(err, 0, "bad_option",
+                        "--value is not hexadecimal; send each byte as two digits");
         if (size == VALUE_MAX)
             return fail(err, 0, "limit", "an attribute has at most %d bytes; take a shorter value",
                         VALUE_MAX);
@@ -250,7 +251,7 @@ int verb_removexattr(struct tool *tool, struct error *err)
     _cleanup_attributed_ struct attributed at = {.place = PLACE_NONE, .fd = -1};
 
     if (tool->options.name == NULL)
-        return fail(err, 0, "bad_option", "remove an attribute without --name");
+        return fail(err, 0, "bad_option", "the removal of an attribute needs --name");
     if (attributed_open(tool, &at, err) < 0)
         return -1;
     if (removexattr(at.path, tool->options.name) < 0)

@@ -521,7 +521,7 @@ static int verb_grep(struct tool *tool, struct error *err)
     grep.before = context_of(tool->options.before);
     grep.after = context_of(tool->options.after_lines);
     if (tool->options.pattern == NULL)
-        return fail(err, 0, "bad_option", "search without --pattern");
+        return fail(err, 0, "bad_option", "a search needs --pattern");
     if (search_globs_check(&tool->options, err) < 0)
         return -1;
     grep.pattern = take_pattern(&tool->options, err);

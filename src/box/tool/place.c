@@ -351,10 +351,10 @@ static int enter_bound(int from, const char *name, const char *beneath, struct e
     if (fd < 0 || fstat(fd, &st) < 0)
         return fail(err, errno, "", "open the directory %.120s", beneath);
     if (S_ISLNK(st.st_mode))
-        return fail(
-            err, EXDEV, "outside",
-            "enter %.120s, for \"%.60s\" on the way is a link; name the path that it leads to",
-            beneath, name);
+        return fail(err, EXDEV, "outside",
+                    "\"%.60s\" on the way to %.120s is a link, which code in the sandbox may turn; "
+                    "name the path that it leads to",
+                    name, beneath);
     if (!S_ISDIR(st.st_mode))
         return fail(err, ENOTDIR, "", "open the directory %.120s", beneath);
     return fd_take(&fd);

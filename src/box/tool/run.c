@@ -94,7 +94,8 @@ int tool_chmod(int fd, mode_t mode)
 int tool_fail_owner(struct error *err, const char *what)
 {
     if (errno == EINVAL)
-        return fail(err, 0, "unknown_user", "%s: the sandbox has no such id", what);
+        return fail(err, 0, "unknown_user", "cannot %s: the sandbox has no such id; name another",
+                    what);
     return fail(err, errno, "", "%s", what);
 }
 

@@ -139,7 +139,8 @@ static int after_below(const struct search *search, const char **after, struct e
         return 0;
     if (strncmp(*after, search->path, length) != 0 ||
         (search->path[length - 1] != '/' && (*after)[length] != '/'))
-        return fail(err, 0, "bad_option", "begin behind a path that is not below it");
+        return fail(err, 0, "bad_option",
+                    "--after is no path below what is searched; send the last one that came");
     *after += length;
     return 0;
 }

@@ -574,7 +574,8 @@ static int drain(struct hear *hear, struct error *err)
     while ((got = hear_data(hear, err)) > 0) {
         bytes += hear->left;
         if (bytes > PADDING_MAX)
-            return fail(err, 0, "bad_archive", "read on: more than %u MiB follow the archive's end",
+            return fail(err, 0, "bad_archive",
+                        "more than %u MiB follow the archive's end; send the archive alone",
                         PADDING_MAX >> 20);
     }
     return got;

@@ -443,8 +443,9 @@ static void moved(struct watch *watch, int from, const char *name, const struct 
     struct node *node = is_directory && watch->is_recursive ? node_named(watch, from, name) : NULL;
     char path[TOOL_PATH_MAX], to_path[TOOL_PATH_MAX];
 
+    bool is_listed = was_seen(watch, to->wd, to->name);
+
     (void)was_seen(watch, from, name);
-    (void)was_seen(watch, to->wd, to->name);
     if (path_of(watch, from, name, path) && path_of(watch, to->wd, to->name, to_path))
         tell_paths(watch, TOOL_MOVED, is_directory, path, to_path);
     if (node != NULL) {
@@ -455,7 +456,7 @@ static void moved(struct watch *watch, int from, const char *name, const struct 
             node->name = copy;
             node->parent = to->wd;
         }
-    } else if (is_directory && watch->is_recursive) {
+    } else if (is_directory && watch->is_recursive && !is_listed) {
         watch_new(watch, to->wd, to->name);
     }
 }
@@ -497,10 +498,14 @@ static void created(struct watch *watch, const struct inotify_event *event)
 {
     bool is_directory = (event->mask & IN_ISDIR) != 0;
 
-    if (was_seen(watch, event->wd, event->name))
-        return; /* and all below it was listed, too */
-    tell(watch, TOOL_CREATED, is_directory, event->wd, event->name);
-    if (is_directory && watch->is_recursive)
+    bool seen = was_seen(watch, event->wd, event->name);
+
+    if (!seen)
+        tell(watch, TOOL_CREATED, is_directory, event->wd, event->name);
+    /* All below one that was listed was listed, too, unless another has come in its place. */
+    if (is_directory && watch->is_recursive &&
+        (!seen || (event->mask & IN_MOVED_TO) != 0 ||
+         node_named(watch, event->wd, event->name) == NULL))
         watch_new(watch, event->wd, event->name);
 }
 
