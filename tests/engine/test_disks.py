@@ -216,7 +216,7 @@ def test_a_lost_disk_is_not_an_empty_one(keeper):
 def test_a_disk_larger_than_what_it_lies_on_is_refused(keeper):
     engine = keeper.greeted()
     limit = keepers.limits(disk=1 << 49)
-    assert engine.refused(keepers.make, **KEPT, limit=limit) == "disk_failed"
+    assert engine.refused(keepers.make, **KEPT, limit=limit) == "capacity"
     assert images(keeper) == []
 
 

@@ -138,7 +138,8 @@ def formed(files, path, own):
 
 def unpacked_onto(files, path, own):
     above, _, name = path.rpartition("/")
-    return files.client.ask("PUT", f"{files.path}/tar", archive((name, *OUT)), {}, {"path": above})
+    return files.client.ask("PUT", f"{files.path}/tar", archive((name, *OUT)), {},
+                            {"path": above, "parents": "false"})
 
 
 def from_to(verb, backwards=False, **more):
@@ -177,7 +178,7 @@ VERBS = {
     "put-append": asked("PUT", "files", b"evil", parents="false", append="true"),
     "put-offset": asked("PUT", "files", b"evil", parents="false", offset="0"),
     "form": formed,
-    "tar-in": asked("PUT", "tar", archive(("f", *OUT))),
+    "tar-in": asked("PUT", "tar", archive(("f", *OUT)), parents="false"),
     "tar-onto": unpacked_onto,
     "mkdir": told("mkdir"),
     "symlink": told("symlink", target="x"),

@@ -225,7 +225,7 @@ def with_mount(name=b"a", target=b"/mnt/a", read_only=0):
 
 ILLEGAL = {
     "unknown type 0": keepers.HEAD.pack(0, 7),
-    "unknown type 8": keepers.HEAD.pack(8, 7),
+    "unknown type 9": keepers.HEAD.pack(9, 7),
     "an answer": keepers.HEAD.pack(keepers.DONE, 7),
     "type beyond": keepers.HEAD.pack(0xffffffff, 7),
     "too long": GOOD_MAKE + b"\0" * 8,

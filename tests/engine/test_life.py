@@ -1,5 +1,6 @@
 """What a sandbox lives through, with a running engine: clients that meet, an engine that is killed at any
 moment, a keeper that is, an end in order. What was acknowledged holds, states are true, nothing is left."""
+import contextlib
 import datetime
 import http.client
 import os
