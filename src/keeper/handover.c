@@ -378,7 +378,7 @@ static void disks_hand(struct hand *hand, struct disks *disks)
 
 /* Not the one that ran, and the program, which is found again. */
 HAND_COVERS(struct engine_child,
-            sizeof(union keeper_request) + PENDING_MAX * sizeof(struct pending) + 4328);
+            sizeof(union keeper_request) + PENDING_MAX * sizeof(struct pending) + 4320);
 
 static void engine_hand(struct hand *hand, struct engine_child *engine)
 {
