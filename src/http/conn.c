@@ -326,6 +326,7 @@ static size_t take_head(struct http_conn *conn, const char *data, size_t size)
     if (scan == HTTP_SCAN_MORE) {
         return 0;
     }
+    conn->scanned = 0;
     conn->is_in_line = conn->server->begun[conn->lane] >= LANE_MAX;
     if (conn->is_in_line) {
         conn->has_asked = true;
@@ -333,7 +334,6 @@ static size_t take_head(struct http_conn *conn, const char *data, size_t size)
         return 0;
     }
     conn->server->begun[conn->lane]++;
-    conn->scanned = 0;
     request = http_request_new(conn, 2 * head_size + 2);
     if (!request) {
         http_conn_break(conn);
