@@ -6,6 +6,7 @@ finding, a leak or a handle that is left is a failure of the test that caused it
 import http.client
 import os
 import resource
+import signal
 import socket
 import struct
 import time
@@ -684,6 +685,32 @@ def test_a_broken_chunk_ends_a_streamed_body(server):
                         b"1\r\nu\r\nx\r\n")
     assert answer == b""
     server.until("gone", 1)
+
+
+# ---- turns ----
+
+def test_all_who_ask_at_once_are_answered(serve):
+    """Few are begun in a round of the loop; the others wait in line with what they have sent, and no time of
+    theirs runs meanwhile."""
+    server = serve("unix", header_ms=100)
+    clients = [server.connect() for _ in range(60)]
+    for client in clients:
+        client.sendall(HELLO)
+        assert read_until(client, b"hello\n")
+    server.process.send_signal(signal.SIGSTOP)
+    for number, client in enumerate(clients):
+        client.sendall(HELLO * 3 if number % 2 else
+                       b"POST /echo HTTP/1.1\r\nHost: x\r\nContent-Length: 4\r\n\r\nback")
+    server.process.send_signal(signal.SIGCONT)
+    for number, client in enumerate(clients):
+        if number % 2:
+            answers = read_until(client, b"hello\n")
+            while answers.count(b"hello\n") < 3:
+                answers += client.recv(65536)
+        else:
+            assert read_until(client, b"back").startswith(b"HTTP/1.1 200 ")
+        client.close()
+    server.until("live", 0)
 
 
 # ---- the end ----
