@@ -265,11 +265,17 @@ static int write_corpus(const char *path)
         union keeper_request request;
         size_t size = seed_fill(&seeds[i], &request);
         char name[4096];
+        bool is_written;
         FILE *file;
 
         (void)snprintf(name, sizeof(name), "%s/%s", path, seeds[i].name);
         file = fopen(name, "wbe");
-        if (file == NULL || fwrite(&request, 1, size, file) != size || fclose(file) != 0) {
+        if (file == NULL) {
+            perror(name);
+            return 1;
+        }
+        is_written = fwrite(&request, 1, size, file) == size;
+        if (fclose(file) != 0 || !is_written) {
             perror(name);
             return 1;
         }
