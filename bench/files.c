@@ -316,12 +316,13 @@ static uint64_t pipes_bytes(void)
 
 static void engine_find(void)
 {
-    char path[64], name[32] = "";
+    char path[64], name[32] = "", pid[32];
     FILE *children, *comm;
 
     (void)snprintf(path, sizeof(path), "/proc/%ld/task/%ld/children", keeper, keeper);
     children = fopen(path, "re");
-    while (children != NULL && engine == 0 && fscanf(children, "%ld", &engine) == 1) {
+    while (children != NULL && engine == 0 && fscanf(children, "%31s", pid) == 1) {
+        engine = strtol(pid, NULL, 10);
         (void)snprintf(path, sizeof(path), "/proc/%ld/comm", engine);
         comm = fopen(path, "re");
         if (comm == NULL || fgets(name, sizeof(name), comm) == NULL ||

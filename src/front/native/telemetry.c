@@ -387,11 +387,12 @@ static int headers_read(struct telemetry *telemetry, int file, struct error *err
 
 static int curl_begin(struct telemetry *telemetry, struct error *err)
 {
+    // NOLINTBEGIN(clang-analyzer-core.CallAndMessage): curl_load() has set them
     const struct curl_calls *calls = &telemetry->calls;
     CURL *curl = telemetry->curl = calls->easy_init();
 
-    // NOLINTNEXTLINE(clang-analyzer-core.CallAndMessage): curl_load() has set it
     telemetry->headers = calls->slist_append(telemetry->headers, "Content-Type: application/json");
+    // NOLINTEND(clang-analyzer-core.CallAndMessage)
     if (curl == NULL || telemetry->headers == NULL)
         return error_set(err, "no_telemetry", 0, "there is no memory for traces");
     (void)calls->easy_setopt(curl, CURLOPT_NOSIGNAL, 1L);
