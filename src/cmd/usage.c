@@ -55,16 +55,12 @@ static int one_fetch(struct client *client, struct doc *sandbox, unsigned *patie
                      struct error *err)
 {
     const char *state = doc_text(sandbox, "state");
-    const char *id = doc_text(sandbox, "id"), *disk_kind = doc_text(sandbox, "disk_kind");
+    const char *id = doc_text(sandbox, "id");
     struct doc *usage = NULL;
     char path[API_PATH_MAX];
     const struct client_request request = {.path = path, .answer_ms = ANSWER_MS};
 
     if (state == NULL || id == NULL)
-        return 0;
-    /* Of one that is stopped there is only its disk, if that stays. */
-    if (strcmp(state, "running") != 0 &&
-        (disk_kind == NULL || strcmp(disk_kind, "persistent") != 0))
         return 0;
     if (api_sandbox_path(path, id, "/usage", err) < 0)
         return 0;

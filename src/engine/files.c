@@ -641,8 +641,6 @@ bool files_next(struct files *files, struct files_item *item)
     files->is_over = item->kind == FILES_END;
     if (!files_rows[files->verb].takes_input)
         files_room_taken(files);
-    if (item->kind == FILES_BYTES)
-        files->untaken = (int)item->bytes.size;
     return true;
 }
 
