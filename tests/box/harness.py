@@ -316,7 +316,7 @@ def is_boxed(status):
     """Of a pid namespace below ours, and with an id that a box of ours can have."""
     uid = int(status["Uid"].split()[0])
     return EXPECT.is_box_id(uid) or (
-        not EXPECT.is_root and uid == os.getuid() and len(status["NSpid"].split()) > 1)
+        not EXPECT.is_root and uid == os.getuid() and len(status.get("NSpid", "").split()) > 1)  # none: it has just ended
 
 
 def processes():
