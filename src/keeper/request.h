@@ -31,6 +31,8 @@ enum keeper_type {
     KEEPER_END,       /* of a box, and wait: KEEPER_ENDED, when all of it is gone */
     KEEPER_DROP_DISK, /* of a sandbox that is no more: KEEPER_DONE */
     KEEPER_WEIGH_DISK, /* whether a box has it or not: KEEPER_USED, of which only `disk_bytes` is known */
+    KEEPER_NETWORK,    /* of a box: KEEPER_SOCKET with one of its two sockets, opened by the first that
+                        * asks, and kept for the next engine; or, shut: KEEPER_DONE */
     KEEPER_BEAT,       /* its loop turns; a head only, with any id, and no answer */
 
     KEEPER_HOST = 64,
@@ -41,11 +43,13 @@ enum keeper_type {
     KEEPER_MADE,
     KEEPER_USED,
     KEEPER_ENDED,
-    KEEPER_DISK, /* a persistent disk that is there */
+    KEEPER_DISK,   /* a persistent disk that is there */
+    KEEPER_SOCKET, /* a head; its fd is a socket of a box's network */
 };
 
 enum keeper_kind { KEEPER_ROOT = 1, KEEPER_MOUNT };
 enum keeper_disk { KEEPER_EPHEMERAL = 1, KEEPER_PERSISTENT };
+enum keeper_network { KEEPER_NETWORK_TCP = 1, KEEPER_NETWORK_UDP, KEEPER_NETWORK_SHUT };
 
 struct keeper_head {
     uint32_t type;
@@ -92,6 +96,14 @@ struct keeper_of_box {
     uint64_t box;
 };
 
+/* KEEPER_NETWORK; see box/network.h. */
+struct keeper_network_of {
+    struct keeper_head head;
+    uint64_t box;
+    uint32_t what; /* enum keeper_network */
+    uint32_t pad;
+};
+
 /* KEEPER_DROP_DISK, KEEPER_WEIGH_DISK. */
 struct keeper_of_disk {
     struct keeper_head head;
@@ -105,6 +117,7 @@ union keeper_request {
     struct keeper_claim claim;
     struct keeper_of_box of_box;
     struct keeper_of_disk of_disk;
+    struct keeper_network_of network;
 };
 
 /* ---- answers ---- */

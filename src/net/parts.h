@@ -1,0 +1,87 @@
+/* Between the files of this room. */
+#pragma once
+
+#include "net/net.h"
+
+/* ---- dns.c: what is on the wire; pure code ---- */
+
+#define DNS_UDP_MAX 512    /* of an answer without EDNS */
+#define DNS_QUESTION_MAX 4096 /* of what is read at all */
+
+enum dns_type { DNS_A = 1, DNS_NS = 2, DNS_CNAME = 5, DNS_SOA = 6, DNS_PTR = 12, DNS_MX = 15, DNS_TXT = 16,
+                DNS_AAAA = 28, DNS_SRV = 33, DNS_SVCB = 64, DNS_HTTPS = 65, DNS_ANY = 255 };
+enum dns_code { DNS_OK = 0, DNS_BAD_FORMAT = 1, DNS_FAILED = 2, DNS_NO_NAME = 3, DNS_NOT_DONE = 4, DNS_REFUSED = 5 };
+
+struct dns_question {
+    uint16_t id, type, class;
+    uint16_t flags;         /* as they came */
+    bool has_edns;
+    uint16_t size_max;      /* the client takes so much over UDP */
+    char name[POLICY_NAME_MAX]; /* normal form; "" where it is no host name */
+    uint8_t wire[256];      /* the question's name as it came, for the answer (0x20 bits) */
+    size_t wire_size;
+};
+
+/* -1: no question that could be answered at all (throw it away); else 0, or the code to answer with. */
+int dns_parse(const uint8_t *packet, size_t size, struct dns_question *out);
+/* An answer with one address of 4 or 16 bytes, or none (`address` NULL). Returns its size; 0: no room. `why`: the text
+ * of an extended error (RFC 8914) where EDNS is, or NULL. */
+size_t dns_answer(const struct dns_question *question, enum dns_code code, const uint8_t *address,
+                  size_t address_size, uint32_t ttl, const char *why, uint8_t *out, size_t room);
+
+/* ---- names.c: which fake address stands for which name, for ever ---- */
+
+#define NET_NAMES_MAX 16384 /* of one box, in its life */
+
+struct names;
+/* Reads what the file has; a torn last line (a crash) is cut off. Takes the fd. */
+int names_open(int fd, struct names **out, struct error *err);
+void names_close(struct names *names);
+/* The number of a name, which is made if it is new; -1: "names_full", or the disk. Written, not yet synced. */
+int names_take(struct names *names, const char *name, bool *is_new, struct error *err);
+int names_fd(const struct names *names);
+const char *names_find(const struct names *names, uint32_t number); /* NULL: never given */
+/* The fake addresses of a number, and back; false where it is none. */
+void names_address4(uint32_t number, uint8_t out[4]);
+void names_address6(uint32_t number, uint8_t out[16]);
+bool names_number(const struct policy_address *address, uint32_t *number);
+
+/* ---- resolve.c: c-ares; the one file that knows it ---- */
+
+#define RESOLVED_MAX 16
+
+struct resolver;
+struct resolver_lookup;
+typedef void (*resolver_done)(void *arg, const struct policy_address *addresses, size_t count, uint32_t ttl_s,
+                              enum dns_code code);
+int resolver_open(uv_loop_t *loop, const char *servers, struct resolver **out, struct error *err);
+void resolver_close(struct resolver *resolver, void (*closed)(void *arg), void *arg);
+/* Both families. Answered once, never before this returns, within 10 s; a result is kept for its TTL (at most 60 s,
+ * failures 2 s). Each `lane` (a box) has so many at once, each `tenant` so many, and all together; beyond it they
+ * wait their turn, and beyond a bound they fail at once (DNS_FAILED). NULL: failed so, `done` is called all the same. */
+struct resolver_lookup *resolver_look(struct resolver *resolver, const char *tenant, const void *lane,
+                                      const char *name, resolver_done done, void *arg);
+void resolver_cancel(struct resolver_lookup *lookup); /* `done` is not called */
+
+/* ---- lookup.c: the DNS of one box ---- */
+
+struct lookups;
+struct lookups *lookups_new(struct net_box *box);
+void lookups_free(struct lookups *lookups);
+void lookups_attach(struct lookups *lookups, int udp); /* takes it */
+void lookups_detach(struct lookups *lookups);
+/* A question that came over TCP (port 53 of any address), without its length; `answer` is called once, maybe now, with
+ * what to send back; size 0: cut. */
+void lookups_ask(struct lookups *lookups, const uint8_t *packet, size_t size,
+                 void (*answer)(void *arg, const uint8_t *packet, size_t size), void *arg);
+
+/* ---- net.c: what the others need of a box and of the room ---- */
+
+uv_loop_t *net_loop(const struct net *net);
+struct resolver *net_resolver(const struct net *net);
+const struct policy_address *net_own(struct net *net, size_t *count); /* the host's addresses, not older than 5 s */
+struct net *net_box_net(const struct net_box *box);
+const char *net_box_tenant(const struct net_box *box);
+struct names *net_box_names(const struct net_box *box);
+const struct net_limits *net_box_limits(const struct net_box *box); /* no field is 0 but bytes and bytes_per_second */
+void net_box_record(struct net_box *box, const struct net_record *record); /* counts it, too */
