@@ -210,7 +210,8 @@ def end(number, _frame):
     sys.exit(128 + number)
 
 
-def main():
+def bench(name, measure_all, rows_of):
+    """All of a bench but what is measured and how it is judged."""
     build = os.path.abspath(sys.argv[1])
     for number in (signal.SIGTERM, signal.SIGHUP, signal.SIGINT):
         signal.signal(number, end)
@@ -218,22 +219,31 @@ def main():
     work = tempfile.mkdtemp(prefix="cove-bench-")
     os.chmod(work, 0o755)
     try:
-        peers, missing = race(work, build)
-        series, is_complete = measure(work, build)
+        series, is_complete = measure_all(work, build)
     finally:
         shutil.rmtree(work)
-    series.update(peers)
+    rows = list(rows_of(series))
+    report.print_table(rows)
+    report.print_success(series)
+    report.write_json(f"{build}/bench/{name}.json", rows)
+    if not is_complete:
+        sys.exit(f"bench: {name} failed, so what it measures is missing here")
+
+
+def measure_beside_peers(work, build):
+    peers, missing = race(work, build)
+    if missing:
+        print(missing)
+    series, is_complete = measure(work, build)
+    return {**series, **peers}, is_complete
+
+
+def rows_of_all(series):
     table = Table(series)
     for add in (first_rows, exec_rows, throughput_rows, alive_rows, peer_rows):
         add(table)
-    report.print_table(table.rows)
-    report.print_success(series)
-    if missing:
-        print(missing)
-    report.write_json(f"{build}/bench/engine.json", table.rows)
-    if not is_complete:
-        sys.exit("bench: engine failed, so what it measures is missing here")
+    return table.rows
 
 
 if __name__ == "__main__":
-    main()
+    bench("engine", measure_beside_peers, rows_of_all)

@@ -7,11 +7,7 @@ people and writes BUILD_DIRECTORY/bench/fair.json. It only judges; what is measu
 """
 import contextlib
 import os
-import shutil
-import signal
 import subprocess
-import sys
-import tempfile
 
 import engine
 import report
@@ -62,24 +58,5 @@ def rows_of(series):
                   floor_p50=beside_idle(f"{name}_bare", "idle_bare"), goal=("p50", "<=", 3))
 
 
-def main():
-    build = os.path.abspath(sys.argv[1])
-    for number in (signal.SIGTERM, signal.SIGHUP, signal.SIGINT):
-        signal.signal(number, engine.end)
-    report.print_machine()
-    work = tempfile.mkdtemp(prefix="cove-bench-")
-    os.chmod(work, 0o755)
-    try:
-        series, is_complete = measure(work, build)
-    finally:
-        shutil.rmtree(work)
-    rows = list(rows_of(series))
-    report.print_table(rows)
-    report.print_success(series)
-    report.write_json(f"{build}/bench/fair.json", rows)
-    if not is_complete:
-        sys.exit("bench: fair failed, so what it measures is missing here")
-
-
 if __name__ == "__main__":
-    main()
+    engine.bench("fair", measure, rows_of)

@@ -6,11 +6,7 @@ people and writes BUILD_DIRECTORY/bench/files.json. It only judges; what is meas
 """
 import contextlib
 import os
-import shutil
-import signal
 import subprocess
-import sys
-import tempfile
 
 import engine
 import report
@@ -71,24 +67,5 @@ def rows_of(series):
               peer="a shell's true", peer_p50=p50(samples("exec")), floor_p50=p50(samples("exec")))
 
 
-def main():
-    build = os.path.abspath(sys.argv[1])
-    for number in (signal.SIGTERM, signal.SIGHUP, signal.SIGINT):
-        signal.signal(number, engine.end)
-    report.print_machine()
-    work = tempfile.mkdtemp(prefix="cove-bench-")
-    os.chmod(work, 0o755)
-    try:
-        series, is_complete = measure(work, build)
-    finally:
-        shutil.rmtree(work)
-    rows = list(rows_of(series))
-    report.print_table(rows)
-    report.print_success(series)
-    report.write_json(f"{build}/bench/files.json", rows)
-    if not is_complete:
-        sys.exit("bench: files failed, so what it measures is missing here")
-
-
 if __name__ == "__main__":
-    main()
+    engine.bench("files", measure, rows_of)

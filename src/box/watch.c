@@ -347,13 +347,15 @@ static void kill_process(const struct watch *watch, int pid)
 }
 
 /* The largest goes, as the kernel would have it, where that is enough; else all of the box. What two
- * processes less would not mend is no child that has its parent's memory. */
+ * processes less would not mend is no child that has its parent's memory, nor is what one process has
+ * all by itself: to look at that again can take longer than there is, for the box decides how long. */
 static void act(struct watch *watch, const struct count *count)
 {
     uint64_t limit = watch->memory_bytes, rest = less(count->bytes, count->largest_bytes);
     bool memory = limit != 0 && count->bytes > limit;
     bool tasks = watch->pids != 0 && count->tasks > watch->pids;
-    bool certain = tasks || (memory && less(rest, count->largest_bytes) > limit);
+    bool certain = tasks || (memory && (count->largest_bytes > limit ||
+                                        less(rest, count->largest_bytes) > limit));
     unsigned patience = certain ? 0 : rest > limit ? 1 : PATIENCE_FIRST;
 
     watch->blind = count->tasks > 0 ? 0 : watch->blind + 1;

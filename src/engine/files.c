@@ -15,21 +15,9 @@
 #include <unistd.h>
 
 #define USER_MAX 256
-#define TURN_BYTES (512U << 10) /* moved at once: others want their turn */
-#define TURN_FRAMES 256         /* the same, where little stands in each */
-#define REST_MAX (1U << 20)     /* of input that waits in memory; then it is held back */
+#define TURN_FRAMES 256 /* the same, where little stands in each */
 #define TIDY_MS 10000
 #define HEAD_BYTES sizeof(struct tool_head)
-
-/* One of the tool's pipes, as long as we have it. */
-struct watch {
-    uv_poll_t poll; /* first */
-    struct files *files;
-    int fd;
-    bool is_set;
-};
-
-static void pump(struct files *files);
 
 /* ---- watching ---- */
 
@@ -38,7 +26,7 @@ static void watch_closed(uv_handle_t *handle)
     free(handle);
 }
 
-static void watch_close(struct watch **watch)
+void files_watch_close(struct watch **watch)
 {
     if (*watch == NULL)
         return;
@@ -60,7 +48,7 @@ static struct watch *watch_new(struct files *files, int fd)
     return NULL;
 }
 
-static void watch_stop(struct watch *watch)
+void files_watch_stop(struct watch *watch)
 {
     if (watch->is_set)
         (void)uv_poll_stop(&watch->poll);
@@ -81,18 +69,11 @@ static void output_ready(uv_poll_t *poll, int status, int events)
 
     (void)status;
     (void)events;
-    watch_stop(watch);
+    files_watch_stop(watch);
     tell_news(watch->files);
 }
 
-static void input_ready(uv_poll_t *poll, int status, int events)
-{
-    (void)status;
-    (void)events;
-    pump(((struct watch *)poll)->files);
-}
-
-static void watch_set(struct watch *watch, int events, uv_poll_cb ready)
+void files_watch_set(struct watch *watch, int events, uv_poll_cb ready)
 {
     if (!watch->is_set && uv_poll_start(&watch->poll, events, ready) == 0)
         watch->is_set = true;
@@ -102,8 +83,8 @@ static void watch_set(struct watch *watch, int events, uv_poll_cb ready)
 
 static void close_fds(struct files *files)
 {
-    watch_close(&files->output);
-    watch_close(&files->input);
+    files_watch_close(&files->output);
+    files_watch_close(&files->input);
     for (int i = 0; i < 2; i++) {
         fd_close(&files->ours[i]);
         fd_close(&files->frames[i]);
@@ -173,7 +154,7 @@ static void put_off_done(void *arg)
 }
 
 /* News that comes from within a call is told later. */
-static void put_off(struct files *files)
+void files_put_off(struct files *files)
 {
     if (files->is_put_off)
         return;
@@ -209,7 +190,7 @@ void files_close(struct files *files)
             files_free(files);
         return;
     }
-    watch_close(&files->input);
+    files_watch_close(&files->input);
     if (files->tool != NULL && files->has_started && files_rows[files->verb].takes_input) {
         clock_set(files->engine->clock, &files->patience,
                   clock_monotonic_ns() + TIDY_MS * 1000000ULL, no_patience, files);
@@ -229,7 +210,7 @@ static void fail(struct files *files, const struct error *err)
 }
 
 /* Whatever the tool says from now on is not looked at. */
-static void fail_tool(struct files *files, const char *what)
+void files_fail_tool(struct files *files, const char *what)
 {
     struct error err;
 
@@ -255,12 +236,12 @@ void files_evict(struct files *files, const struct error *err)
         tool_cancel(files->tool);
         files->tool = NULL;
     }
-    put_off(files);
+    files_put_off(files);
 }
 
 /* ---- the tool ---- */
 
-static int open_pipe(struct files *files, int pipe[2], bool is_large)
+int files_open_pipe(struct files *files, int pipe[2], bool is_large)
 {
     if (pipe[0] >= 0)
         return 0;
@@ -292,15 +273,15 @@ static void tool_started(void *arg, int input, int output)
     if (input >= 0 && files->verb == FILES_WATCH)
         (void)fcntl(input, F_SETPIPE_SZ, 4096);
     if (files->output == NULL || (input >= 0 && files->input == NULL) ||
-        open_pipe(files, files->frames, false) != 0 ||
-        (is_large && open_pipe(files, files->ours, true) != 0)) {
-        fail_tool(files, "has no pipe that can be used");
+        files_open_pipe(files, files->frames, false) != 0 ||
+        (is_large && files_open_pipe(files, files->ours, true) != 0)) {
+        files_fail_tool(files, "has no pipe that can be used");
         tell_news(files);
         return;
     }
     if (files->wants_news)
-        watch_set(files->output, UV_READABLE, output_ready);
-    pump(files);
+        files_watch_set(files->output, UV_READABLE, output_ready);
+    files_pump(files);
 }
 
 static void tool_ended(void *arg, bool failed, const struct error *err)
@@ -360,7 +341,7 @@ static void asked(void *arg, struct procs *procs, const struct error *err)
             fail(files, &why);
     }
     if (files->failure.code[0] != '\0')
-        put_off(files);
+        files_put_off(files);
 }
 
 static int check(struct engine *engine, const struct engine_caller *caller, const char *id,
@@ -528,9 +509,9 @@ static ssize_t take_bytes(struct files *files, struct files_item *item)
     size_t moved = 0;
     ssize_t n = 0;
 
-    for (unsigned i = 0; i < TURN_FRAMES && moved < TURN_BYTES && has_more_bytes(files, item);
+    for (unsigned i = 0; i < TURN_FRAMES && moved < FILES_TURN_BYTES && has_more_bytes(files, item);
          i++) {
-        size_t most = TURN_BYTES - moved;
+        size_t most = FILES_TURN_BYTES - moved;
 
         n = move_in(files, files->ours[1],
                     files->bytes_left < most ? (size_t)files->bytes_left : most);
@@ -551,7 +532,7 @@ static ssize_t take_bytes(struct files *files, struct files_item *item)
 static bool end_failed(struct files *files, struct files_item *item)
 {
     if (files->failure.code[0] == '\0')
-        fail_tool(files, "ended before it had said all");
+        files_fail_tool(files, "ended before it had said all");
     memset(item, 0, sizeof(*item));
     item->kind = FILES_END;
     item->error = files->failure;
@@ -567,7 +548,7 @@ static bool wait_for_news(struct files *files)
     if (!files_rows[files->verb].takes_input)
         files_room_waits(files);
     if (files->output != NULL && !files->is_at_end)
-        watch_set(files->output, UV_READABLE, output_ready);
+        files_watch_set(files->output, UV_READABLE, output_ready);
     return false;
 }
 
@@ -587,7 +568,7 @@ static int next_of_tool(struct files *files, struct files_item *item)
             if (status > 0)
                 return 1;
             if (status < 0) {
-                fail_tool(files, "said what no tool of ours says");
+                files_fail_tool(files, "said what no tool of ours says");
                 return -1;
             }
             if (files->bytes_left > 0)
@@ -601,7 +582,7 @@ static int next_of_tool(struct files *files, struct files_item *item)
         /* What it said is in its pipe when it has ended: nothing more follows. */
         if (n == 0 || errno == EAGAIN)
             return files->has_ended ? -1 : 0;
-        fail_tool(files, "has a pipe that cannot be read");
+        files_fail_tool(files, "has a pipe that cannot be read");
         return -1;
     }
 }
@@ -614,7 +595,7 @@ static bool is_turn_over(struct files *files)
         return false;
     files->turn = 0;
     files->wants_news = true;
-    put_off(files);
+    files_put_off(files);
     return true;
 }
 
@@ -642,176 +623,4 @@ bool files_next(struct files *files, struct files_item *item)
     if (!files_rows[files->verb].takes_input)
         files_room_taken(files);
     return true;
-}
-
-/* ---- what goes ---- */
-
-static void input_break(struct files *files)
-{
-    files->is_broken = true;
-    files->rest_at = files->rest_used = files->in_feed = 0;
-    watch_close(&files->input);
-}
-
-static bool has_rest(const struct files *files)
-{
-    return files->rest_at < files->rest_used || files->in_feed > 0;
-}
-
-/* 1: some went on; 0: nothing now; -1: nobody reads it. */
-static int move_out(struct files *files, size_t *moved)
-{
-    ssize_t n = 0;
-
-    if (files->rest_at < files->rest_used) {
-        n = write(files->feed[1], files->rest + files->rest_at, files->rest_used - files->rest_at);
-        if (n > 0) {
-            files->rest_at += (size_t)n;
-            files->in_feed += (size_t)n;
-        }
-        if (files->rest_at == files->rest_used)
-            files->rest_at = files->rest_used = 0;
-    }
-    if (files->in_feed == 0)
-        return 0;
-    do
-        n = splice(files->feed[0], NULL, files->input->fd, NULL, files->in_feed, SPLICE_F_NONBLOCK);
-    while (n < 0 && errno == EINTR);
-    if (n <= 0)
-        return n < 0 && errno == EAGAIN ? 0 : -1;
-    files->in_feed -= (size_t)n;
-    *moved += (size_t)n;
-    return 1;
-}
-
-/* Moves what waits; false while some of it does. */
-static bool flush(struct files *files)
-{
-    size_t moved = 0;
-    int status = 1;
-
-    if (files->is_broken || !files->has_started || files->input == NULL)
-        return files->is_broken || !has_rest(files);
-    while (status > 0 && has_rest(files) && moved < TURN_BYTES)
-        status = move_out(files, &moved);
-    if (status < 0) {
-        input_break(files);
-        return true;
-    }
-    if (has_rest(files)) {
-        watch_set(files->input, UV_WRITABLE, input_ready);
-        return false;
-    }
-    watch_stop(files->input);
-    if (files->is_finished)
-        watch_close(&files->input);
-    return true;
-}
-
-static void pump(struct files *files)
-{
-    if (!flush(files) || !files->wants_room || files->is_closed)
-        return;
-    files->wants_room = false;
-    files->calls.room(files->arg);
-}
-
-static int keep(struct files *files, const char *data, size_t size)
-{
-    if (files->rest_used + size > files->rest_room) {
-        size_t room = (files->rest_used + size) * 2;
-        char *rest = realloc(files->rest, room);
-
-        if (rest == NULL)
-            return -1;
-        files->rest = rest;
-        files->rest_room = room;
-    }
-    memcpy(files->rest + files->rest_used, data, size);
-    files->rest_used += size;
-    return 0;
-}
-
-/* What is small, or comes while something waits, is kept; else it goes into the pipe as it is. */
-static bool put(struct files *files, uint32_t type, const void *data, size_t size)
-{
-    struct tool_head head = {.type = type, .size = (uint32_t)size};
-    struct iovec parts[2] = {{&head, sizeof(head)}, {(void *)data, size}};
-    ssize_t n = 0;
-
-    if (files->is_broken || files->is_finished || files->engine == NULL)
-        return true;
-    if (open_pipe(files, files->feed, true) != 0) {
-        fail_tool(files, "has no pipe that can be used");
-        put_off(files);
-        return true;
-    }
-    if (files->rest_at == files->rest_used) {
-        n = writev(files->feed[1], parts, 2);
-        n = n < 0 ? 0 : n;
-        files->in_feed += (size_t)n;
-    }
-    for (int i = 0; i < 2; i++) {
-        size_t done = (size_t)n < parts[i].iov_len ? (size_t)n : parts[i].iov_len;
-
-        n -= (ssize_t)done;
-        if (keep(files, (const char *)parts[i].iov_base + done, parts[i].iov_len - done) != 0) {
-            fail_tool(files, "could not be given all: there is no memory");
-            put_off(files);
-            return true;
-        }
-    }
-    files->is_finished = type == TOOL_FINISH;
-    if (files->is_finished)
-        files_room_waits(files);
-    else
-        files_room_taken(files);
-    if (flush(files) || files->rest_used - files->rest_at < REST_MAX / 4)
-        return files->is_broken || !files->wants_room;
-    files->wants_room = true;
-    return false;
-}
-
-bool files_put_data(struct files *files, const void *data, size_t size)
-{
-    const char *at = data;
-    bool may_go_on = true;
-
-    while (size > 0) {
-        size_t part = size < TOOL_DATA_MAX ? size : TOOL_DATA_MAX;
-
-        may_go_on = put(files, TOOL_DATA, at, part);
-        at += part;
-        size -= part;
-    }
-    return may_go_on;
-}
-
-bool files_put_target(struct files *files, const struct files_target *target)
-{
-    char frame[sizeof(struct tool_file) + TOOL_PATH_MAX];
-    size_t size = strnlen(target->path, TOOL_PATH_MAX - 1) + 1;
-    struct tool_file file = {
-        .mode = target->mode == FILES_NOT_SAID ? UINT32_MAX : (uint32_t)target->mode,
-        .uid = target->uid == FILES_NOT_SAID ? UINT32_MAX : (uint32_t)target->uid,
-        .gid = target->gid == FILES_NOT_SAID ? UINT32_MAX : (uint32_t)target->gid,
-        .flags = target->flags,
-        .offset = target->offset,
-        .size = target->size,
-    };
-
-    memcpy(frame, &file, sizeof(file));
-    memcpy(frame + sizeof(file), target->path, size - 1);
-    frame[sizeof(file) + size - 1] = '\0';
-    return put(files, TOOL_FILE, frame, sizeof(file) + size);
-}
-
-bool files_put_commit(struct files *files)
-{
-    return put(files, TOOL_COMMIT, "", 0);
-}
-
-bool files_put_finish(struct files *files)
-{
-    return put(files, TOOL_FINISH, "", 0);
 }

@@ -60,7 +60,28 @@ struct files {
     char buffer[FILES_BUFFER_BYTES];
 };
 
-/* As a block to be freed. */
+/* One of the tool's pipes, as long as we have it. */
+struct watch {
+    uv_poll_t poll; /* first */
+    struct files *files;
+    int fd;
+    bool is_set;
+};
+
+#define FILES_TURN_BYTES (512U << 10) /* moved at once: others want their turn */
+
+/* ---- files.c ---- */
+void files_watch_close(struct watch **watch);
+void files_watch_stop(struct watch *watch);
+void files_watch_set(struct watch *watch, int events, uv_poll_cb ready);
+int files_open_pipe(struct files *files, int pipe[2], bool is_large); /* unless it is open */
+void files_fail_tool(struct files *files, const char *what);          /* the tool, NAME, did that */
+void files_put_off(struct files *files); /* what ends it, until the loop turns */
+
+/* ---- files_input.c ---- */
+void files_pump(struct files *files); /* the tool may take more */
+
+/* ---- files_argv.c: as a block to be freed ---- */
 int files_argv(const struct files_spec *spec, const char *beneath, const char ***out,
                struct error *err);
 

@@ -12,6 +12,8 @@ import threading
 import time
 import urllib.parse
 
+import pytest
+
 import harness
 
 
@@ -121,6 +123,26 @@ class Client:
         self.close()
 
 
+def one_for_all(config=USUAL):
+    """The fixtures of a file whose tests one server serves: `nothing_left`, for it is after the last of them
+    that nothing may be left, which the server's end looks at; `serve`; and `api`, a client of it."""
+    @pytest.fixture(autouse=True)
+    def nothing_left():
+        pass
+
+    @pytest.fixture(scope="module")
+    def serve(tmp_path_factory):
+        with Serve(tmp_path_factory.mktemp("serve"), config) as started:
+            yield started
+
+    @pytest.fixture
+    def api(serve):
+        with serve.client() as client:
+            yield client
+
+    return nothing_left, serve, api
+
+
 class Lines:
     """An NDJSON stream that is being read."""
 
@@ -157,7 +179,7 @@ def text_of(lines, stream):
 class Serve:
     """Runs one; used as a context, which stops it and checks that nothing is left."""
 
-    def __init__(self, directory, config="[boxes]\npool = 1\n", options=()):
+    def __init__(self, directory, config=USUAL, options=()):
         self.directory = directory
         self.socket = directory / "api.sock"
         self.data = directory / "data"

@@ -20,21 +20,7 @@ FIELDS = {"time", "request_id", "tenant", "key", "peer", "method", "route", "san
           "code", "duration_ms"}
 
 
-@pytest.fixture(autouse=True)
-def nothing_left():
-    """One engine serves most tests of this file, so it is after the last that nothing may be left."""
-
-
-@pytest.fixture(scope="module")
-def serve(tmp_path_factory):
-    with serving.Serve(tmp_path_factory.mktemp("serve")) as started:
-        yield started
-
-
-@pytest.fixture
-def api(serve):
-    with serve.client() as client:
-        yield client
+nothing_left, serve, api = serving.one_for_all()
 
 
 def directory(serve):

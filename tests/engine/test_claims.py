@@ -21,22 +21,7 @@ import serving
 EPHEMERAL = {"privileges": "plain", "disk_kind": "ephemeral"}
 
 
-@pytest.fixture(autouse=True)
-def nothing_left():
-    """One engine serves all tests of this file, so it is after the last that nothing may be left."""
-
-
-@pytest.fixture(scope="module")
-def serve(tmp_path_factory):
-    with serving.Serve(tmp_path_factory.mktemp("claims"),
-                       "[boxes]\npool = 8\nmemory = 128M\ndisk = 16M\n") as started:
-        yield started
-
-
-@pytest.fixture
-def api(serve):
-    with serve.client() as client:
-        yield client
+nothing_left, serve, api = serving.one_for_all("[boxes]\npool = 8\nmemory = 128M\ndisk = 16M\n")
 
 
 def make(client, **fields):

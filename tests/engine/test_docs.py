@@ -164,15 +164,7 @@ def test_what_the_dots_stand_for(shown, said, is_it):
     assert fits(shown, said) == is_it
 
 
-@pytest.fixture(autouse=True)
-def nothing_left():
-    """One server serves all pages, so it is after the last that nothing may be left on the host."""
-
-
-@pytest.fixture(scope="module")
-def serve(tmp_path_factory):
-    with serving.Serve(tmp_path_factory.mktemp("docs")) as started:
-        yield started
+nothing_left, serve = serving.one_for_all()[:2]
 
 
 @pytest.fixture

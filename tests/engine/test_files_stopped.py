@@ -17,15 +17,7 @@ from test_files import Files, form  # noqa: E402
 from test_files_attacks import NOT_OF_A_FILE, VERBS, outcome  # noqa: E402
 
 
-@pytest.fixture(autouse=True)
-def nothing_left():
-    """One engine serves all tests of this file, so it is after the last that nothing may be left."""
-
-
-@pytest.fixture(scope="module")
-def serve(tmp_path_factory):
-    with serving.Serve(tmp_path_factory.mktemp("serve"), "[boxes]\npool = 0\n") as started:
-        yield started
+nothing_left, serve = serving.one_for_all("[boxes]\npool = 0\n")[:2]
 
 
 @pytest.fixture

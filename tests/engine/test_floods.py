@@ -27,21 +27,7 @@ MIB = 1 << 20
 SMALL = {"disk_bytes": 64 * MIB, "memory_bytes": 256 * MIB}
 
 
-@pytest.fixture(autouse=True)
-def nothing_left():
-    """One engine serves all tests of this file, so it is after the last that nothing may be left."""
-
-
-@pytest.fixture(scope="module")
-def serve(tmp_path_factory):
-    with serving.Serve(tmp_path_factory.mktemp("serve")) as started:
-        yield started
-
-
-@pytest.fixture
-def api(serve):
-    with serve.client() as client:
-        yield client
+nothing_left, serve, api = serving.one_for_all()
 
 
 @contextlib.contextmanager

@@ -19,22 +19,7 @@ import serving
 from test_claims import init_of, make, run
 
 
-@pytest.fixture(autouse=True)
-def nothing_left():
-    """One engine serves all tests of this file, so it is after the last that nothing may be left."""
-
-
-@pytest.fixture(scope="module")
-def serve(tmp_path_factory):
-    with serving.Serve(tmp_path_factory.mktemp("lies"),
-                       "[boxes]\npool = 8\nmemory = 128M\ndisk = 16M\n") as started:
-        yield started
-
-
-@pytest.fixture
-def api(serve):
-    with serve.client() as client:
-        yield client
+nothing_left, serve, api = serving.one_for_all("[boxes]\npool = 8\nmemory = 128M\ndisk = 16M\n")
 
 
 HEAD = struct.Struct("=II")

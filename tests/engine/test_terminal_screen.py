@@ -18,15 +18,7 @@ import harness  # noqa: E402
 import serving  # noqa: E402
 
 
-@pytest.fixture(autouse=True)
-def nothing_left():
-    """One engine serves all tests of this file, so it is after the last that nothing may be left."""
-
-
-@pytest.fixture(scope="module")
-def serve(tmp_path_factory):
-    with serving.Serve(tmp_path_factory.mktemp("screen")) as started:
-        yield started
+nothing_left, serve = serving.one_for_all()[:2]
 
 
 @pytest.fixture(scope="module")

@@ -16,21 +16,7 @@ from terminals import Watcher  # noqa: E402
 from test_api import make  # noqa: E402
 
 
-@pytest.fixture(autouse=True)
-def nothing_left():
-    """One engine serves all tests of this file, so it is after the last that nothing may be left."""
-
-
-@pytest.fixture(scope="module")
-def serve(tmp_path_factory):
-    with serving.Serve(tmp_path_factory.mktemp("serve")) as started:
-        yield started
-
-
-@pytest.fixture
-def api(serve):
-    with serve.client() as client:
-        yield client
+nothing_left, serve, api = serving.one_for_all()
 
 
 @pytest.fixture(scope="module")
