@@ -95,6 +95,10 @@ void http_conn_cut(struct http_conn *conn)
         http_websocket_lost(request);
         return;
     }
+    if (request->proxy) {
+        http_proxy_lost(request);
+        return;
+    }
     gone = request->gone;
     request->gone = NULL;
     if (gone) {
@@ -141,7 +145,9 @@ static void on_deadline(struct http_conn *conn)
         http_request_refuse(conn->request, &late);
     } else if (conn->state == CONN_HEADER && conn->out.size == 0 && conn->is_in_header) {
         refuse_unread(conn, &late);
-    } else if (conn->state == CONN_HANDLING && !http_conn_is_silent(conn)) {
+    } else if ((conn->state == CONN_HANDLING ||
+                (conn->state == CONN_PROXY && !http_proxy_is_idle(conn->request))) &&
+               !http_conn_is_silent(conn)) {
         http_conn_deadline(conn, conn->server->limits.silent_ms / 2);
     } else if (conn->state == CONN_WEBSOCKET) {
         unsigned ms = http_websocket_tick(conn->request);
@@ -235,6 +241,14 @@ void http_conn_upgraded(struct http_conn *conn)
     }
 }
 
+void http_conn_proxied(struct http_conn *conn)
+{
+    conn->state = CONN_PROXY;
+    if (!conn->is_processing) {
+        http_conn_kick(conn);
+    }
+}
+
 /* For what is no request. */
 static void refuse_unread(struct http_conn *conn, const struct http_refusal *no)
 {
@@ -303,6 +317,17 @@ static void begin(struct http_conn *conn, struct http_request *request, char *de
     }
 }
 
+/* What the parser takes apart in place. */
+static void keep_target(struct http_request *request, const char *data, char *out)
+{
+    const char *from = data + strlen(request->head.method) + 1;
+    size_t size = strcspn(from, " \r\n");
+
+    memcpy(out, from, size);
+    out[size] = '\0';
+    request->target = out;
+}
+
 /* Takes a whole header and begins its request; how many bytes, 0 where there is none. */
 static size_t take_head(struct http_conn *conn, const char *data, size_t size)
 {
@@ -334,7 +359,7 @@ static size_t take_head(struct http_conn *conn, const char *data, size_t size)
         return 0;
     }
     conn->server->begun[conn->lane]++;
-    request = http_request_new(conn, 2 * head_size + 2);
+    request = http_request_new(conn, 3 * head_size + 3);
     if (!request) {
         http_conn_break(conn);
         return 0;
@@ -346,6 +371,7 @@ static size_t take_head(struct http_conn *conn, const char *data, size_t size)
         refuse_unread(conn, &no);
         return 0;
     }
+    keep_target(request, data, request->text + 2 * head_size + 2);
     conn->request = request;
     conn->has_asked = true;
     begin(conn, request, request->text + head_size + 1);
@@ -498,6 +524,8 @@ static size_t process(struct http_conn *conn, const char *data, size_t size)
                 break;
             }
             goes_on = http_websocket_step(conn, data, size, &used);
+        } else if (conn->state == CONN_PROXY && used < size) {
+            goes_on = http_proxy_step(conn, data, size, &used);
         } else {
             goes_on = false;
         }
@@ -558,6 +586,11 @@ void http_conn_watch(struct http_conn *conn)
             events |= UV_READABLE;
         }
         break;
+    case CONN_PROXY:
+        if (http_proxy_reads(conn->request) && conn->in.size == 0) {
+            events |= UV_READABLE;
+        }
+        break;
     case CONN_LINGER:
         events = UV_READABLE;
         break;
@@ -599,7 +632,9 @@ static void settle(struct http_conn *conn)
         end_conn(conn);
         return;
     }
-    if (conn->state == CONN_HANDLING) {
+    if (conn->state == CONN_PROXY) {
+        http_conn_deadline(conn, limits->silent_ms / 2);
+    } else if (conn->state == CONN_HANDLING) {
         http_conn_deadline(conn, conn->peer.is_unix ? 0 : limits->silent_ms / 2);
     } else if (conn->state == CONN_BODY && conn->request && !conn->request->collects) {
         http_conn_deadline(conn, wants_body(conn->request) ? limits->body_ms : 0);
@@ -644,6 +679,11 @@ static void read_some(struct http_conn *conn)
     ssize_t got = recv(conn->fd, server->scratch, most, 0);
 
     if (got < 0 && (errno == EAGAIN || errno == EINTR)) {
+        return;
+    }
+    if (got == 0 && conn->state == CONN_PROXY) {
+        http_proxy_shut(conn->request);
+        http_conn_watch(conn);
         return;
     }
     if (got <= 0) {

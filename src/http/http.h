@@ -27,8 +27,9 @@ enum http_route_flags {
 struct http_route {
     const char *method;
     /* "/v1/sandboxes/{id}/exec": {name} is one segment, not empty, percent-decoded (%2F stays in it,
-     * so that a name may hold '/', or be ".."). The first route that fits is taken; HEAD goes to GET
-     * where it has no route of its own. */
+     * so that a name may hold '/', or be ".."). A last segment "**" is all that follows, maybe nothing, and no
+     * parameter. The first route that fits is taken; HEAD goes to GET where it has no route of its own. The
+     * method "*" is any. */
     const char *pattern;
     http_handler handler;
     unsigned flags;
@@ -192,6 +193,33 @@ void http_stream_sized(struct http_request *request, unsigned status, const char
  * cut: ask FIONREAD first. SIGPIPE has to be ignored in the process. */
 void http_write_pipe(struct http_request *request, int pipe, size_t size, void (*sent)(void *arg),
                      void *arg);
+
+/* ---- a reverse proxy: of what it carries, see proxy.c ----
+ *
+ * http_proxy() answers a request (of a route with HTTP_STREAM_BODY, of whose body nothing was taken) by having a
+ * server do so. The request lives until that is over; `gone` is not called any more, http_abort() cuts it. Its
+ * status is the server's; 502 where that speaks no HTTP/1.1. */
+struct http_proxy_options {
+    int server; /* taken, where this returns 0: a socket that is connected */
+    /* Borrowed until it returns. `target`: path and query, as they are asked for. `kept`: fields of the request
+     * that do not go to the server, ended by NULL. `cookie`: sent in place of such; or NULL. */
+    const char *target, *host;
+    const char *const *kept;
+    const char *cookie;
+    const char
+        *prefix; /* where this server's root is shown: put before paths of Location; or NULL */
+    const char *extra; /* whole lines for the header of the answer, each with its end; or NULL */
+    bool
+        is_guest; /* on an origin of others: it sets no cookies or the like, and its pages are sandboxed */
+    bool is_tls;             /* as the client sees us */
+    void (*over)(void *arg); /* once; or NULL */
+    void *arg;
+};
+int http_proxy(struct http_request *request, const struct http_proxy_options *options,
+               struct error *err);
+
+/* What the client asked for, byte by byte: path and query. */
+const char *http_target(const struct http_request *request);
 
 /* ---- WebSocket (RFC 6455) ----
  *

@@ -33,6 +33,7 @@ enum http_conn_state {
     CONN_BODY,      /* the body is coming */
     CONN_HANDLING,  /* the request is whole, the answer is not */
     CONN_WEBSOCKET, /* frames are read, until both have closed */
+    CONN_PROXY,     /* bytes go to a server, and come back */
     CONN_LINGER,    /* answered and shut down, without a place: what still comes is thrown away */
     CONN_CLOSED,
 };
@@ -143,6 +144,8 @@ struct http_request {
     void (*pipe_sent)(void *arg);
     void *pipe_arg;
     struct http_websocket *websocket;
+    struct http_proxy *proxy;
+    const char *target;
     unsigned status;         /* of the answer; 0: none yet */
     uint64_t received, sent; /* that its connection had, which is gone */
     void (*over)(const struct http_request *request, unsigned status, void *data);
@@ -200,6 +203,8 @@ void http_conn_watch(struct http_conn *conn);
 void http_conn_deadline(struct http_conn *conn, unsigned ms);
 /* Its request has become a WebSocket. */
 void http_conn_upgraded(struct http_conn *conn);
+/* Its request is a server's to answer. */
+void http_conn_proxied(struct http_conn *conn);
 /* More of a whole answer is taken: it may go on. */
 void http_conn_renew(struct http_conn *conn);
 /* What waits of a whole answer is more or less than it was. */
@@ -233,6 +238,18 @@ void http_websocket_heard(struct http_request *request);
 /* A deadline is over; how long until the next, 0 where the connection is to be cut. */
 unsigned http_websocket_tick(struct http_request *request);
 void http_websocket_free(struct http_websocket *websocket);
+
+/* ---- proxy.c ---- */
+
+/* Takes bytes; false where it cannot go on. */
+bool http_proxy_step(struct http_conn *conn, const char *data, size_t size, size_t *used);
+bool http_proxy_reads(const struct http_request *request);
+/* The client says no more, and listens on. */
+void http_proxy_shut(struct http_request *request);
+/* Whether the client has said all, and nothing has come for it since this was asked last. */
+bool http_proxy_is_idle(struct http_request *request);
+/* The connection is no more. */
+void http_proxy_lost(struct http_request *request);
 
 /* ---- server.c ---- */
 

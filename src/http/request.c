@@ -168,6 +168,11 @@ const char *http_path(const struct http_request *request)
     return request->head.path;
 }
 
+const char *http_target(const struct http_request *request)
+{
+    return request->target ? request->target : "";
+}
+
 const struct http_route *http_route(const struct http_request *request)
 {
     return request->route;
@@ -496,7 +501,7 @@ void http_expel(struct http_request *request, const char *reason)
 {
     if (request->websocket) {
         http_websocket_close(request, HTTP_CLOSE_POLICY, reason);
-    } else if (request->conn && request->gone) {
+    } else if (request->conn && (request->gone || request->proxy)) {
         http_conn_break(request->conn);
     }
 }
@@ -505,8 +510,8 @@ void http_abort(struct http_request *request)
 {
     struct http_conn *conn = request->conn;
 
-    if (request->websocket) {
-        /* `closed` follows, and frees it. */
+    if (request->websocket || request->proxy) {
+        /* `closed`, or `over`, follows, and frees it. */
         if (conn) {
             http_conn_break(conn);
         }

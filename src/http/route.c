@@ -18,6 +18,9 @@ static bool fits(const char *pattern, const char *path, struct http_param *param
 {
     *count = 0;
     while (*pattern == '/' && *path == '/') {
+        if (strcmp(pattern, "/**") == 0) {
+            return true;
+        }
         size_t want = segment(++pattern);
         size_t have = segment(++path);
 
@@ -32,12 +35,12 @@ static bool fits(const char *pattern, const char *path, struct http_param *param
         pattern += want;
         path += have;
     }
-    return *pattern == '\0' && *path == '\0';
+    return (*pattern == '\0' || strcmp(pattern, "/**") == 0) && *path == '\0';
 }
 
 static bool method_fits(const char *wanted, const char *method)
 {
-    return strcmp(wanted, method) == 0 ||
+    return strcmp(wanted, method) == 0 || strcmp(wanted, "*") == 0 ||
            (strcmp(method, "HEAD") == 0 && strcmp(wanted, "GET") == 0);
 }
 

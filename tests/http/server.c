@@ -439,6 +439,7 @@ static const struct http_route routes[] = {
     {"GET", "/pipe", get_pipe, 0},
     {"GET", "/talk", get_talk, 0},
     {"GET", "/source", get_source, 0},
+    {"*", "/proxy/{kind}/{port}/**", any_proxy, HTTP_STREAM_BODY},
 };
 
 static int listen_on(const char *where, int *port)

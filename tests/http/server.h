@@ -18,6 +18,9 @@ void answer_text(struct http_request *request, unsigned status, const char *text
 void get_sized(struct http_request *request, void *data);
 void get_pipe(struct http_request *request, void *data);
 
+/* proxies.c */
+void any_proxy(struct http_request *request, void *data);
+
 /* websockets.c */
 void get_talk(struct http_request *request, void *data);
 void get_source(struct http_request *request, void *data);

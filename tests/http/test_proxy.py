@@ -1,0 +1,306 @@
+"""The reverse proxy: real servers behind it, and such as lie."""
+import asyncio
+import hashlib
+import http.server
+import json
+import os
+import socket
+import threading
+import time
+
+import pytest
+import websockets
+from clients import PATIENCE, read_all, read_until, status
+
+
+class Behind:
+    """A server whose every connection is one call of `talk`, with the socket."""
+
+    def __init__(self, talk):
+        self.listener = socket.create_server(("127.0.0.1", 0))
+        self.port = self.listener.getsockname()[1]
+        self.talk, self.heads = talk, []
+        threading.Thread(target=self.run, daemon=True).start()
+
+    def run(self):
+        while True:
+            try:
+                client, _ = self.listener.accept()
+            except OSError:
+                return
+            threading.Thread(target=self.serve, args=(client,), daemon=True).start()
+
+    def serve(self, client):
+        with client:
+            client.settimeout(10 * PATIENCE)
+            try:
+                self.talk(client)
+            except OSError:
+                pass
+
+    def close(self):
+        self.listener.close()
+
+
+@pytest.fixture
+def behind():
+    made = []
+
+    def make(talk):
+        made.append(Behind(talk))
+        return made[-1]
+
+    yield make
+    for each in made:
+        each.close()
+
+
+def says(*parts):
+    """Reads one header, sends these, closes."""
+    heads = []
+
+    def talk(client):
+        heads.append(read_until(client, b"\r\n\r\n"))
+        for part in parts:
+            client.sendall(part)
+
+    talk.heads = heads
+    return talk
+
+
+OK = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nhi"
+
+
+def lines(head):
+    return head.decode().split("\r\n\r\n")[0].split("\r\n")
+
+
+def test_what_is_asked_arrives_byte_for_byte(server, behind):
+    talk = says(OK)
+    port = behind(talk).port
+    answer, text = server.get(f"/proxy/own/{port}/a%2Fb//c?x=%41&y=+&&z", headers={
+        "X-Secret": "key", "X-Mine": "v", "Connection": "X-Hop, keep-alive", "X-Hop": "1",
+        "X-Forwarded-For": "1.2.3.4", "TE": "trailers", "Cookie": "a=b"})
+    assert (answer.status, text) == (200, b"hi")
+    head = lines(talk.heads[0])
+    assert head[0] == "GET /a%2Fb//c?x=%41&y=+&&z HTTP/1.1"
+    names = {line.split(":")[0].lower() for line in head[1:]}
+    assert {"host", "x-mine", "cookie", "x-forwarded-proto"} <= names
+    assert not names & {"x-secret", "x-hop", "te", "keep-alive"}
+    assert "Connection: close" in head and "Host: localhost" in head
+    assert not any("1.2.3.4" in line for line in head)
+    assert answer.headers["Connection"] == "close"
+
+
+def test_the_root_may_be_asked_for_without_a_slash(server, behind):
+    talk = says(OK)
+    assert server.get(f"/proxy/own/{behind(talk).port}")[0].status == 200
+    assert talk.heads[0].startswith(b"GET / HTTP/1.1\r\n")
+
+
+@pytest.mark.parametrize("method", ["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS", "PROPFIND"])
+def test_every_method_passes(server, behind, method):
+    talk = says(b"HTTP/1.1 204 No Content\r\n\r\n")
+    answer, _ = server.get(f"/proxy/own/{behind(talk).port}/", method)
+    assert answer.status == 204 and talk.heads[0].startswith(method.encode() + b" / ")
+
+
+def test_a_page_of_a_guest_sets_nothing_for_its_neighbours(server, behind):
+    port = behind(says(b"HTTP/1.1 302 Found\r\nSet-Cookie: a=b\r\nset-cookie: c=d\r\nClear-Site-Data: *\r\n"
+                       b"Service-Worker-Allowed: /\r\nLocation: /login?a\r\nContent-Length: 0\r\n\r\n")).port
+    answer, _ = server.get(f"/proxy/guest/{port}/")
+    assert answer.headers["Set-Cookie"] is None and answer.headers["Clear-Site-Data"] is None
+    assert answer.headers["Service-Worker-Allowed"] is None
+    assert answer.headers["Content-Security-Policy"] == "sandbox"
+    assert answer.headers["Location"] == f"/proxy/guest/{port}/login?a"
+    assert answer.headers["X-Extra"] == "1"
+    port = behind(says(b"HTTP/1.1 302 Found\r\nSet-Cookie: a=b\r\nLocation: //evil/x\r\n\r\n")).port
+    answer, _ = server.get(f"/proxy/guest/{port}/")
+    assert answer.headers["Location"] == "//evil/x"
+    answer, _ = server.get(f"/proxy/own/{port}/")
+    assert answer.headers["Set-Cookie"] == "a=b" and answer.headers["Content-Security-Policy"] is None
+
+
+class Echo(http.server.BaseHTTPRequestHandler):
+    protocol_version = "HTTP/1.1"
+
+    def do_POST(self):
+        if self.headers.get("Transfer-Encoding") == "chunked":
+            data = b""
+            while size := int(self.rfile.readline(), 16):
+                data += self.rfile.read(size)
+                self.rfile.readline()
+            self.rfile.readline()
+        else:
+            data = self.rfile.read(int(self.headers["Content-Length"]))
+        self.send_response(200)
+        self.send_header("Transfer-Encoding", "chunked")
+        self.end_headers()
+        for at in range(0, len(data), 100000):
+            part = data[at:at + 100000]
+            self.wfile.write(b"%x\r\n%b\r\n" % (len(part), part))
+        self.wfile.write(b"0\r\n\r\n")
+
+    def log_message(self, *_):
+        pass
+
+
+@pytest.fixture
+def echo():
+    made = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Echo)
+    threading.Thread(target=made.serve_forever, daemon=True).start()
+    yield made.server_address[1]
+    made.shutdown()
+    made.server_close()
+
+
+@pytest.mark.parametrize("words", [[], ["-H", "Transfer-Encoding: chunked"], ["-H", "Expect: 100-continue"]])
+def test_large_bodies_pass_both_ways(server, echo, tmp_path, words):
+    data = os.urandom(20 << 20)
+    (tmp_path / "in").write_bytes(data)
+    done = server.curl(f"/proxy/own/{echo}/", "--data-binary", f"@{tmp_path}/in", *words)
+    assert done.returncode == 0, done.stderr
+    assert hashlib.sha256(done.stdout).digest() == hashlib.sha256(data).digest()
+
+
+def test_memory_stays_flat_where_the_client_does_not_read(serve, behind):
+    server = serve("tcp", lean=True)
+    stop = threading.Event()
+
+    def talk(client):
+        read_until(client, b"\r\n\r\n")
+        client.sendall(b"HTTP/1.1 200 OK\r\n\r\n")
+        while not stop.is_set():
+            client.sendall(b"x" * 65536)
+
+    port = behind(talk).port
+    before = server.memory()
+    with server.connect() as client:
+        client.sendall(b"GET /proxy/own/%d/ HTTP/1.1\r\nHost: x\r\n\r\n" % port)
+        time.sleep(0.5)
+        assert server.memory() - before < 4 << 20
+        read_until(client, b"xxx")
+    stop.set()
+    server.until("live", 0)
+
+
+def test_a_stream_arrives_as_it_comes(server, behind):
+    go = threading.Event()
+
+    def talk(client):
+        read_until(client, b"\r\n\r\n")
+        client.sendall(b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\n\r\ndata: 1\n\n")
+        assert go.wait(10 * PATIENCE)
+        client.sendall(b"data: 2\n\n")
+
+    port = behind(talk).port
+    with server.connect() as client:
+        client.sendall(b"GET /proxy/own/%d/ HTTP/1.1\r\nHost: x\r\n\r\n" % port)
+        assert b"data: 1" in read_until(client, b"data: 1\n\n")
+        go.set()
+        assert read_all(client).endswith(b"data: 2\n\n")
+
+
+def test_who_has_said_all_hears_the_answer(server, behind):
+    def talk(client):
+        read_until(client, b"\r\n\r\n")
+        while client.recv(1000):
+            pass
+        client.sendall(OK)
+
+    port = behind(talk).port
+    with server.connect() as client:
+        client.sendall(b"GET /proxy/own/%d/ HTTP/1.1\r\nHost: x\r\n\r\n" % port)
+        client.shutdown(socket.SHUT_WR)
+        assert read_all(client).endswith(b"hi")
+
+
+def test_a_websocket_passes(server, behind):
+    if server.path:
+        return
+
+    async def run():
+        async def echo(websocket):
+            async for message in websocket:
+                await websocket.send(message)
+
+        async with websockets.serve(echo, "127.0.0.1", 0) as there:
+            port = there.sockets[0].getsockname()[1]
+            async with websockets.connect(f"ws://127.0.0.1:{server.port}/proxy/own/{port}/x") as client:
+                for size in (1, 1000, 500000):
+                    await client.send("y" * size)
+                    assert await client.recv() == "y" * size
+
+    asyncio.run(run())
+
+
+def test_an_upgrade_that_nobody_asked_for_is_none(server, behind):
+    port = behind(says(b"HTTP/1.1 101 Switching Protocols\r\nUpgrade: x\r\nConnection: upgrade\r\n\r\n")).port
+    assert server.get(f"/proxy/own/{port}/")[0].status == 502
+
+
+def test_interim_answers_pass(server, behind):
+    port = behind(says(b"HTTP/1.1 103 Early Hints\r\nLink: </a>\r\n\r\n" + OK)).port
+    answer = server.raw(b"GET /proxy/own/%d/ HTTP/1.1\r\nHost: x\r\n\r\n" % port)
+    assert answer.startswith(b"HTTP/1.1 103 Early Hints\r\nLink: </a>\r\n\r\nHTTP/1.1 200 OK\r\n")
+
+
+@pytest.mark.parametrize("answer", [
+    b"", b"hello\r\n\r\n", b"HTTP/2 200 OK\r\n\r\n", b"HTTP/1.1 2x0 OK\r\n\r\n", b"HTTP/1.1 200 OK\r\nA b\r\n\r\n",
+    b"HTTP/1.1 200 OK\r\nA: b\r\n c\r\n\r\n", b"HTTP/1.1 200 OK\r\nA: \x00\r\n\r\n", b"HTTP/1.1 200 OK\r\n",
+    b"HTTP/1.1 200 OK\nSet-Cookie: a=b\n\n", b"HTTP/1.1 200 OK\r\nA:b\rSet-Cookie: c\r\n\r\n",
+    b"HTTP/1.1 200 OK\r\n" + b"A: b\r\n" * 300 + b"\r\n", b"HTTP/1.1 200 OK\r\nA: " + b"b" * 70000 + b"\r\n\r\n",
+    b"HTTP/1.1 099 OK\r\n\r\n"])
+def test_who_speaks_no_http_is_not_passed_on(server, behind, answer):
+    port = behind(says(answer)).port
+    said = server.raw(b"GET /proxy/guest/%d/ HTTP/1.1\r\nHost: x\r\n\r\n" % port)
+    assert status(said) == 502 and b"Set-Cookie" not in said
+
+
+def test_a_request_behind_one_that_was_passed_on_is_the_servers(server, behind):
+    """Nobody else answers on that connection, and nobody is told that it could go on."""
+    done = threading.Event()
+
+    def talk(client):
+        seen = read_until(client, b"\r\n\r\n")
+        while b"GET /stats" not in seen:
+            seen += client.recv(1000)
+        client.sendall(OK)
+        done.set()
+
+    port = behind(talk).port
+    answer = server.raw(b"GET /proxy/own/%d/ HTTP/1.1\r\nHost: x\r\n\r\nGET /stats HTTP/1.1\r\nHost: x\r\n\r\n" % port)
+    assert done.is_set() and answer.count(b"HTTP/1.1") == 1 and b"Connection: close" in answer
+
+
+def test_a_client_that_goes_lets_the_server_go(server, behind):
+    ended = threading.Event()
+
+    def talk(client):
+        read_until(client, b"\r\n\r\n")
+        client.sendall(b"HTTP/1.1 200 OK\r\n\r\n")
+        try:
+            while True:
+                client.sendall(b"x" * 1000)
+                time.sleep(0.01)
+        except OSError:
+            ended.set()
+
+    port = behind(talk).port
+    with server.connect() as client:
+        client.sendall(b"GET /proxy/own/%d/ HTTP/1.1\r\nHost: x\r\n\r\n" % port)
+        read_until(client, b"xxx")
+    assert ended.wait(10 * PATIENCE)
+    server.until("live", 0)
+
+
+def test_a_server_that_stops_in_the_middle_leaves_no_whole_answer(server, behind):
+    def talk(client):
+        read_until(client, b"\r\n\r\n")
+        client.sendall(b"HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\nhalf")
+        client.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, b"\x01\0\0\0\0\0\0\0")
+
+    port = behind(talk).port
+    done = server.curl(f"/proxy/own/{port}/")
+    assert done.returncode in (18, 56), done
+    assert json.loads(server.get("/stats")[1])["live"] == 0
