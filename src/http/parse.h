@@ -78,3 +78,16 @@ enum http_chunk { HTTP_CHUNK_MORE, HTTP_CHUNK_PART, HTTP_CHUNK_END, HTTP_CHUNK_B
  * body. END: the body, trailers and all, is over, and `*data` is behind it. A zeroed struct begins. */
 enum http_chunk http_chunk_next(struct http_chunks *chunks, const char **data, size_t *size,
                                 const char **part, size_t *part_size);
+
+#define HTTP_ANSWER_FIELDS_MAX 256
+
+struct http_answer {
+    unsigned status;
+    const char *reason;
+    struct http_field fields[HTTP_ANSWER_FIELDS_MAX];
+    size_t count;
+    const char *connection; /* the value of that field, or NULL */
+};
+
+/* Parses a whole header of an answer in place, as http_scan_head() found it; -1 where it is none. */
+int http_parse_answer(char *text, size_t size, struct http_answer *answer);

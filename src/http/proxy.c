@@ -17,7 +17,6 @@
 #include <unistd.h>
 
 #define HEAD_MAX ((size_t)64 * 1024)
-#define FIELDS_MAX 256
 /* Each way: more waits in the kernel. */
 #define WAITING_MAX ((size_t)256 * 1024)
 #define TURN_BYTES ((size_t)64 * 1024)
@@ -159,68 +158,6 @@ static int write_request(struct http_proxy *proxy, struct http_request *request)
 
 /* ---- the answer ---- */
 
-struct answer {
-    unsigned status;
-    char *reason;
-    struct http_field fields[FIELDS_MAX];
-    size_t count;
-    const char *connection;
-};
-
-static int parse_line(char *line, struct answer *answer)
-{
-    char *colon = strchr(line, ':'), *value, *end;
-
-    if (colon == NULL || answer->count == FIELDS_MAX) {
-        return -1;
-    }
-    *colon = '\0';
-    value = colon + 1 + strspn(colon + 1, " \t");
-    for (end = value + strlen(value); end > value && (end[-1] == ' ' || end[-1] == '\t'); end--) {
-        end[-1] = '\0';
-    }
-    if (!http_is_name(line) || (*value != '\0' && !http_is_value(value))) {
-        return -1;
-    }
-    if (strcasecmp(line, "Connection") == 0) {
-        answer->connection = value;
-    }
-    answer->fields[answer->count++] = (struct http_field){line, value};
-    return 0;
-}
-
-/* A whole header, which it takes apart. */
-static int parse(char *text, size_t size, struct answer *answer)
-{
-    char *line = text, *next;
-
-    *answer = (struct answer){0};
-    if (memchr(text, '\0', size) != NULL || strncmp(text, "HTTP/1.", 7) != 0 ||
-        (text[7] != '0' && text[7] != '1') || text[8] != ' ') {
-        return -1;
-    }
-    for (size_t i = 9; i < 12; i++) {
-        if (text[i] < '0' || text[i] > '9') {
-            return -1;
-        }
-        answer->status = answer->status * 10 + (unsigned)(text[i] - '0');
-    }
-    if (answer->status < 100 || (text[12] != ' ' && text[12] != '\r')) {
-        return -1;
-    }
-    answer->reason = text + 12 + (text[12] == ' ');
-    for (; (next = strstr(line, "\r\n")) != NULL; line = next + 2) {
-        *next = '\0';
-        if (line == next) {
-            return *answer->reason == '\0' || http_is_value(answer->reason) ? 0 : -1;
-        }
-        if (line != text && parse_line(line, answer) < 0) {
-            return -1;
-        }
-    }
-    return -1;
-}
-
 /* A place on the same server lies below where that is shown. */
 static int add_location(struct http_bytes *to, const struct http_proxy *proxy, const char *value)
 {
@@ -236,7 +173,7 @@ static int add_location(struct http_bytes *to, const struct http_proxy *proxy, c
 }
 
 static int add_answer_field(struct http_bytes *to, const struct http_proxy *proxy,
-                            const struct answer *answer, const struct http_field *field)
+                            const struct http_answer *answer, const struct http_field *field)
 {
     if (is_hop(field->name) || is_named(answer->connection, field->name) ||
         (proxy->options.is_guest && is_of_origin(field->name))) {
@@ -248,7 +185,7 @@ static int add_answer_field(struct http_bytes *to, const struct http_proxy *prox
     return add_field(to, field->name, field->value);
 }
 
-static int write_answer(struct http_proxy *proxy, const struct answer *answer,
+static int write_answer(struct http_proxy *proxy, const struct http_answer *answer,
                         struct http_bytes *to)
 {
     bool is_interim = answer->status < 200 && answer->status != 101;
@@ -385,9 +322,9 @@ static void deliver(struct http_proxy *proxy, const char *data, size_t size)
 static bool take_head(struct http_proxy *proxy, size_t size)
 {
     struct http_bytes text = {0};
-    struct answer *answer = malloc(sizeof(*answer));
+    struct http_answer *answer = malloc(sizeof(*answer));
     bool is_good = answer != NULL &&
-                   parse(proxy->head.data + proxy->head.start, size, answer) == 0 &&
+                   http_parse_answer(proxy->head.data + proxy->head.start, size, answer) == 0 &&
                    (answer->status != 101 || proxy->is_upgrade) &&
                    write_answer(proxy, answer, &text) == 0;
 

@@ -1,5 +1,6 @@
 /* Any bytes as what a client sends: taken or refused, the same whether they come at once or byte by byte,
- * and what was taken holds nothing that a reader of strings would read otherwise. As the value of Range, and as the key of a WebSocket, too. */
+ * and what was taken holds nothing that a reader of strings would read otherwise. As the value of Range,
+ * as the key of a WebSocket, and as what a server answers, too. */
 #include "fuzz.h"
 #include "http/frames.h"
 #include "http/parse.h"
@@ -110,6 +111,21 @@ static void check_key(const char *key)
     must(strlen(answer) == 28 && answer[27] == '=' && strlen(key) == 24);
 }
 
+static void check_answer(char *text, size_t size)
+{
+    static struct http_answer answer;
+
+    if (http_parse_answer(text, size, &answer) < 0)
+        return;
+    must(answer.status >= 100 && answer.status <= 999 && answer.count <= HTTP_ANSWER_FIELDS_MAX);
+    must(is_inside(answer.reason, text, size) &&
+         (*answer.reason == '\0' || http_is_value(answer.reason)));
+    for (size_t i = 0; i < answer.count; i++) {
+        must(http_is_name(answer.fields[i].name) && is_inside(answer.fields[i].value, text, size));
+        must(*answer.fields[i].value == '\0' || http_is_value(answer.fields[i].value));
+    }
+}
+
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
     const char *bytes = (const char *)data;
@@ -128,6 +144,9 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
             check_head(&head, text, head_size);
         else
             must(no.status >= 400 && no.code && no.detail);
+        memcpy(text, bytes, head_size);
+        text[head_size] = '\0';
+        check_answer(text, head_size);
         if (head_size < size)
             check_chunks(bytes + head_size, size - head_size);
     }
