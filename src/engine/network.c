@@ -478,7 +478,7 @@ static void udp_answered(void *arg, const union keeper_answer *answer, int fd,
 
 static void ask(struct sandbox *sandbox, enum keeper_network what, keeper_answered answered)
 {
-    union keeper_request request = {.network_of = {.box = sandbox->box, .what = what}};
+    union keeper_request request = {.network = {.box = sandbox->box, .what = what}};
 
     keeper_client_ask(sandbox->engine->keeper, KEEPER_NETWORK, &request, answered, sandbox);
 }

@@ -242,7 +242,7 @@ static void sockets_ask(struct ready *ready)
     ready->asks = true;
     for (size_t i = 0; i < 2; i++) {
         struct socket_question *question = engine_alloc(sizeof(*question));
-        union keeper_request request = {.network_of = {.box = ready->box.box, .what = both[i]}};
+        union keeper_request request = {.network = {.box = ready->box.box, .what = both[i]}};
 
         *question = (struct socket_question){engine, ready->box.box, both[i]};
         keeper_client_ask(engine->keeper, KEEPER_NETWORK, &request, socket_answered, question);
