@@ -16,6 +16,7 @@ const struct cmd_row cmd_rows[] = {
     {&cmd_info, NULL},
     {&cmd_top, NULL},
     {&cmd_df, NULL},
+    {&cmd_net, NULL},
     {&cmd_events, NULL},
     {&cmd_stop, NULL},
     {&cmd_start, NULL},

@@ -4,6 +4,7 @@
 #include "base/parse.h"
 #include "cmd/api.h"
 #include "cmd/cmd.h"
+#include "cmd/net.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -17,7 +18,7 @@ struct create {
     uint64_t memory_bytes, disk_bytes, pids, idle_ms, lifetime_ms; /* 0: not said */
     uint32_t cpu_milli;
     struct api_pairs env, labels;
-    struct doc *mounts;
+    struct doc *mounts, *network;
 };
 
 static int take_root(void *into, const char *value, struct error *err)
@@ -90,6 +91,14 @@ static int take_label(void *into, const char *value, struct error *err)
     return api_pairs_take(&((struct create *)into)->labels, "label", value, false, err);
 }
 
+static int take_net(void *into, const char *value, struct error *err)
+{
+    struct create *create = into;
+
+    doc_freep(&create->network);
+    return net_policy("--net", value, &create->network, err);
+}
+
 /* NAME:/TARGET[:ro] */
 static int take_mount(void *into, const char *value, struct error *err)
 {
@@ -150,6 +159,9 @@ static const struct option_row rows[] = {
     {"mount", "NAME:/TARGET[:ro]", NULL,
      "put a registered directory at TARGET, by its name: cove mount ls; repeatable", take_mount, 0,
      0},
+    {"net", "POLICY", "the server's, as it comes public",
+     "whom it may reach: none, public, or allow=RULE,RULE...; cove net --help says more", take_net,
+     0, 0},
     {"idle", "TIME", "none", "how long nothing may run in it before it ends", take_idle, 0, 0},
     {"lifetime", "TIME", "none", "how long it lives at most", take_lifetime, 0, 0},
     {"then", "stop|kill", "the server's",
@@ -228,6 +240,8 @@ static int body_make(const struct create *create, const char *name, struct doc *
         failed |= doc_set_copy(body, "labels", create->labels.object);
     if (create->mounts != NULL)
         failed |= doc_set_copy(body, "mounts", create->mounts);
+    if (create->network != NULL)
+        failed |= doc_set_copy(body, "network", create->network);
     failed |= resources_set(create, body);
     failed |= lifecycle_set(create, body);
     if (failed != 0)
@@ -281,6 +295,7 @@ static int create_run(const struct cmd *cmd, int argc, char **argv)
     doc_free(create.env.object);
     doc_free(create.labels.object);
     doc_free(create.mounts);
+    doc_free(create.network);
     return status;
 }
 

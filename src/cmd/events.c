@@ -37,6 +37,23 @@ static const struct option_table table = {
     OPTION_ROWS(rows),
 };
 
+/* " NAME:PORT" of what went out, or would have. */
+static size_t traffic_show(char *line, size_t size, const struct doc *traffic)
+{
+    const char *name = doc_text(traffic, "name");
+    char shown[300];
+    uint64_t port;
+
+    if (name == NULL)
+        name = doc_text(traffic, "address");
+    if (name == NULL)
+        return 0;
+    show_escape(shown, sizeof(shown), name);
+    if (doc_number(traffic, "port", &port))
+        return (size_t)snprintf(line, size, " %s:%" PRIu64, shown, port);
+    return (size_t)snprintf(line, size, " %s", shown);
+}
+
 static int event_show(const struct doc *event, uint64_t sequence, struct error *err)
 {
     static const char *const keys[] = {"time", "type", "sandbox", "process", "reason"};
@@ -51,6 +68,7 @@ static int event_show(const struct doc *event, uint64_t sequence, struct error *
         show_escape(shown, sizeof(shown), text == NULL ? "-" : text);
         used += (size_t)snprintf(line + used, sizeof(line) - used, " %-*s", widths[i], shown);
     }
+    used += traffic_show(line + used, sizeof(line) - used, doc_get(event, "traffic"));
     line[used++] = '\n';
     return cmd_out(line, used, err);
 }

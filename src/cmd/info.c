@@ -124,6 +124,7 @@ static int sandbox_show(const struct doc *sandbox, struct error *err)
     line_text(&shown, "disk kind", sandbox, "disk_kind");
     resources_show(&shown, doc_get(sandbox, "resources"));
     mounts_show(&shown, doc_get(sandbox, "mounts"));
+    line_text(&shown, "network", doc_get(sandbox, "network"), "mode");
     line_text(&shown, "user", sandbox, "user");
     line_text(&shown, "directory", sandbox, "cwd");
     line_text(&shown, "host name", sandbox, "hostname");

@@ -10,7 +10,7 @@
 #include <stddef.h>
 #include <stdio.h>
 
-#define OPTIONS_WORDS_MAX 2
+#define OPTIONS_WORDS_MAX 3
 
 struct option_row {
     const char *name;     /* without the dashes */

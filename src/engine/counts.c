@@ -22,7 +22,10 @@ void engine_count(struct engine *engine, struct engine_counts *out)
          sandbox = sandbox->newer) {
         out->sandboxes[sandbox->record->state]++;
         out->processes += running_of(sandbox);
+        out->network.connections += network_open_now(sandbox);
     }
+    network_tally(engine);
+    spent_network_all(engine, &out->network);
 }
 
 /* The last one found is mostly the next one looked for. */

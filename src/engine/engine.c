@@ -233,7 +233,8 @@ static int open_all(struct engine *engine, struct error *err)
     if (sandboxes_open(engine, err) != 0 || tool_programs_open(engine->programs, err) != 0 ||
         store_open(path, options->loop, &engine->store, err) != 0 ||
         tenants_open(engine, err) != 0 || tokens_open(engine, err) != 0 ||
-        events_open(engine, err) != 0 || takeover_load(engine, err) != 0)
+        events_open(engine, err) != 0 || network_open_room(engine, err) != 0 ||
+        takeover_load(engine, err) != 0)
         return -1;
     pool_open(engine);
     keeper = fd_take(&engine->options.keeper);
@@ -251,6 +252,8 @@ int engine_open(const struct engine_options *options, struct engine **out,
     struct engine *engine = engine_alloc(sizeof(*engine));
 
     engine->options = *options;
+    engine->options.network = NULL; /* lent for this call, as the two below */
+    engine->policy = options->network != NULL ? policy_copy(options->network) : NULL;
     engine->sandboxes_dir = -1;
     for (int i = 0; i < TOOL_PROGRAMS; i++)
         engine->programs[i] = -1;
@@ -265,6 +268,7 @@ int engine_open(const struct engine_options *options, struct engine **out,
         engine_close(engine);
         return -1;
     }
+    engine->options.resolvers = engine->options.proxy = NULL;
     clock_set(engine->clock, &engine->tick, clock_monotonic_ns() + TICK_NS, tick, engine);
     *out = engine;
     return 0;
@@ -282,7 +286,7 @@ void engine_drain(struct engine *engine, void (*done)(void *arg), void *arg)
 
 void engine_free_if_done(struct engine *engine)
 {
-    if (!engine->is_closed || engine->removals > 0)
+    if (!engine->is_closed || engine->has_net || engine->removals > 0)
         return;
     tool_programs_close(engine->programs);
     fd_close(&engine->sandboxes_dir);
@@ -340,6 +344,7 @@ void engine_close(struct engine *engine)
     }
     files_end_all(engine);
     sandboxes_close(engine);
+    network_close_room(engine);
     pool_close(engine);
     takeover_free(engine);
     later_close(engine);
@@ -350,5 +355,6 @@ void engine_close(struct engine *engine)
     clock_free(engine->clock);
     spent_free(engine);
     free(engine->named);
+    policy_free(engine->policy);
     uv_close((uv_handle_t *)&engine->idle, idle_closed);
 }

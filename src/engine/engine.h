@@ -11,6 +11,7 @@
 #include "base/histogram.h"
 #include "engine/procs.h"
 #include "keeper/request.h"
+#include "net/net.h"
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -149,6 +150,15 @@ const char *sandbox_state_name(enum sandbox_state state);
 
 enum sandbox_then { SANDBOX_THEN_KILL, SANDBOX_THEN_STOP }; /* kill: it is deleted */
 
+/* Whom it may reach, as a client says it: see policy/policy.h. Without `mode`, `allow` and `deny` the policy is
+ * the engine's default, or as it is; `allow` alone is the mode "allow". A limit that is UINT64_MAX is as it
+ * is, one that is 0 as usual. */
+struct sandbox_network {
+    const char *mode;
+    const char *const *allow, *const *deny; /* NULL-terminated; or NULL */
+    uint64_t connections, lookups_per_second, bytes_per_second, bytes;
+};
+
 struct sandbox_spec {
     const char *name;          /* NULL: none */
     const char *const *labels; /* "key=value", NULL-terminated; NULL: none. So are env */
@@ -160,6 +170,7 @@ struct sandbox_spec {
     struct box_limits limits; /* 0 in any: the configured default */
     const struct keeper_mount *mounts;
     size_t mounts_count;
+    struct sandbox_network network;
     uint64_t deadline_ms; /* wall clock; 0: none */
     uint64_t idle_ms;     /* no command runs and no call came for so long; 0: none */
     enum sandbox_then then;
@@ -175,6 +186,8 @@ struct sandbox_view {
     struct box_limits limits;
     const struct keeper_mount *mounts;
     size_t mounts_count;
+    const struct policy *policy;
+    struct net_limits network; /* 0: as usual */
     uint64_t deadline_ms, idle_ms;
     enum sandbox_then then;
     enum sandbox_state state;
@@ -186,7 +199,7 @@ struct sandbox_view {
     uint64_t begun_ns, boxed_ns; /* monotonic: when its box was wanted last, and was there; 0 */
 };
 
-/* Codes: name_conflict, unknown_root, unknown_mount, quota, capacity, bad_request, sandbox_failed.
+/* Codes: name_conflict, unknown_root, unknown_mount, bad_policy, quota, capacity, bad_request, sandbox_failed.
  * With a name it is get-or-create: `created` says which. */
 typedef void (*engine_created)(void *arg, const struct sandbox_view *view, bool created,
                                const struct error *err);
@@ -225,6 +238,7 @@ void engine_tokens_end(struct engine *engine, const struct engine_caller *caller
 
 struct sandbox_change { /* pointers NULL, numbers UINT64_MAX: as it is */
     const char *const *labels;
+    const struct sandbox_network *network; /* in force when it is answered */
     uint64_t deadline_ms, idle_ms;
     int then;             /* -1 */
     uint64_t if_revision; /* 0: whatever; else "revision_conflict" */
@@ -251,6 +265,25 @@ typedef void (*engine_used)(void *arg, const struct sandbox_usage *usage, const 
 void engine_usage(struct engine *engine, const struct engine_caller *caller, const char *id,
                   engine_used done, void *arg);
 
+/* What its network is, and what went through it (network.c). The log is in memory: of each sandbox the newest
+ * ENGINE_NETWORK_LINES, and fewer where there are very many. */
+#define ENGINE_NETWORK_LINES 256
+struct sandbox_traffic {
+    const struct policy *policy;
+    struct net_limits limits;
+    bool is_open;              /* its box is there, and has a network */
+    struct net_counts counts;  /* since this engine began */
+    uint64_t bytes_used;       /* in its life, both ways together */
+    size_t lines;              /* that the log has */
+    uint64_t lines_left_out;   /* older ones that it has no more */
+};
+int engine_traffic(struct engine *engine, const struct engine_caller *caller, const char *id,
+                   struct sandbox_traffic *traffic, struct error *err);
+/* The newest `limit` lines of the log, the oldest of them first. */
+int engine_traffic_each(struct engine *engine, const struct engine_caller *caller, const char *id,
+                        size_t limit, bool (*each)(void *arg, const struct net_record *line),
+                        void *arg, struct error *err);
+
 /* ---- the host ---- */
 
 /* What is left of it, where the engine's data lie; UINT64_MAX: nobody knows. */
@@ -276,7 +309,8 @@ struct engine_counts {
     size_t processes;                      /* that run */
     size_t pool_ready;
     uint64_t pool_hits, pool_misses, events;
-    struct histogram commits; /* of the store */
+    struct net_counts network; /* of all sandboxes, since this engine began */
+    struct histogram commits;  /* of the store */
 };
 void engine_count(struct engine *engine, struct engine_counts *out);
 
@@ -289,24 +323,32 @@ struct engine_use {
 };
 size_t engine_uses(struct engine *engine, struct engine_use *uses, size_t room);
 
-/* Processor time of each tenant's boxes since this engine began: never less than before, and some seconds
+/* Processor time and traffic of each tenant's boxes since this engine began: never less than before, and some seconds
  * old. Those that came first are apart; who is behind them is one with the name "", the last. To look has the
  * boxes asked again, for the next look. */
 #define ENGINE_SPENT_TENANTS 100
 struct engine_spent {
     char tenant[64];
     uint64_t cpu_ns;
+    struct net_counts network; /* but for how many connections there are now */
 };
 size_t engine_spent(struct engine *engine, const struct engine_spent **tenants);
 
 /* ---- events: what happened, in order ---- */
 
+struct engine_event_traffic { /* of a connection or a lookup; see struct net_record */
+    const char *name, *address, *rule; /* or NULL */
+    uint16_t port;                     /* 0: a lookup */
+    uint64_t lasted_ms, bytes_out, bytes_in;
+    uint64_t left_out; /* so many before this one were not told, for they came too fast */
+};
 struct engine_event {
     uint64_t sequence;
     uint64_t time_ms;
     const char *type; /* sandbox.created, sandbox.started, sandbox.stopped, ... process.exited */
     const char *tenant, *sandbox, *process, *reason; /* or NULL */
     const char *key;                                 /* the id of a key, or of a token; or NULL */
+    const struct engine_event_traffic *traffic;      /* of network.*; or NULL */
 };
 /* From `sequence` on (0: only what comes); "gap" in *missed if some are gone. `event` is false where it
  * took this one not, and can take no more: it is called no more, and who goes on listens anew. It is
@@ -326,6 +368,8 @@ struct engine_options {
     int directory;                                       /* the engine's own; taken */
     struct box_limits defaults, most;                    /* of a sandbox that names none; of any */
     uint64_t headroom_memory_bytes, headroom_disk_bytes; /* below: 503 "capacity" */
+    const struct policy *network;    /* of a sandbox that names none; NULL: none. Copied */
+    const char *resolvers, *proxy;   /* see net/net.h; or NULL */
     size_t pool;             /* ready boxes of each root that is used; 0: none */
     size_t sandboxes;        /* at most, in all */
     uint64_t output_keep_ms; /* 24 h */

@@ -28,10 +28,17 @@
 #define LIFE_KEY "events.life" /* the first number that an engine may have told last */
 #define END_KEY "events.end"   /* what an engine that ended well would have told next */
 
+/* Of events that have it; those of a tenant and of all share it. */
+struct traffic {
+    unsigned holders;
+    struct engine_event_traffic is; /* its texts follow */
+};
+
 struct event {
     uint64_t sequence, time_ms;
     char type[32], tenant[64], sandbox[KEEPER_ID_LENGTH + 4], process[PROCS_ID_MAX], reason[32];
     char key[24];
+    struct traffic *traffic; /* or NULL */
 };
 
 struct history {
@@ -74,6 +81,44 @@ struct events {
     bool is_noted, is_noting; /* `life`, in the store: before that nothing is told */
 };
 
+/* ---- what some have besides ---- */
+
+static char *text_put(char **at, const char *text)
+{
+    char *put = *at;
+
+    if (text == NULL)
+        return NULL;
+    *at = stpcpy(put, text) + 1;
+    return put;
+}
+
+static size_t text_room(const char *text)
+{
+    return text != NULL ? strlen(text) + 1 : 0;
+}
+
+static struct traffic *traffic_new(const struct engine_event_traffic *given)
+{
+    struct traffic *traffic = engine_alloc(sizeof(*traffic) + text_room(given->name) +
+                                           text_room(given->address) + text_room(given->rule));
+    char *at = (char *)(traffic + 1);
+
+    traffic->holders = 1;
+    traffic->is = *given;
+    traffic->is.name = text_put(&at, given->name);
+    traffic->is.address = text_put(&at, given->address);
+    traffic->is.rule = text_put(&at, given->rule);
+    return traffic;
+}
+
+static void event_release(struct event *event)
+{
+    if (event->traffic != NULL && --event->traffic->holders == 0)
+        free(event->traffic);
+    event->traffic = NULL;
+}
+
 /* ---- histories ---- */
 
 static struct event *history_at(const struct history *history, size_t index)
@@ -100,6 +145,13 @@ static bool is_listened_to(const struct history *history)
     return listener != NULL;
 }
 
+static void ring_free(struct history *history)
+{
+    for (size_t i = 0; i < history->count; i++)
+        event_release(history_at(history, i));
+    free(history->ring);
+}
+
 /* One that nobody has used for longest, and of which the store has all. */
 static void history_evict(struct events *events)
 {
@@ -114,7 +166,7 @@ static void history_evict(struct events *events)
     history = *oldest;
     *oldest = history->next;
     events->tenants_count--;
-    free(history->ring);
+    ring_free(history);
     free(history);
 }
 
@@ -157,9 +209,12 @@ static void history_add(struct history *history, const struct event *event, size
         history_grow(history);
     if (history->count == history->room) {
         history->from = history_at(history, 0)->sequence + 1;
+        event_release(history_at(history, 0));
         history->start = (history->start + 1) % history->room;
         history->count--;
     }
+    if (event->traffic != NULL)
+        event->traffic->holders++;
     *history_at(history, history->count++) = *event;
     history->unwritten++;
 }
@@ -188,6 +243,27 @@ static void set_text(json_t *object, const char *key, const char *text)
         (void)json_object_set_new(object, key, json_string(text));
 }
 
+static void set_number(json_t *object, const char *key, uint64_t number)
+{
+    if (number > 0)
+        (void)json_object_set_new(object, key, json_integer((json_int_t)number));
+}
+
+static json_t *traffic_format(const struct engine_event_traffic *traffic)
+{
+    json_t *object = json_object();
+
+    set_text(object, "name", traffic->name != NULL ? traffic->name : "");
+    set_text(object, "address", traffic->address != NULL ? traffic->address : "");
+    set_text(object, "rule", traffic->rule != NULL ? traffic->rule : "");
+    set_number(object, "port", traffic->port);
+    set_number(object, "lasted_ms", traffic->lasted_ms);
+    set_number(object, "bytes_out", traffic->bytes_out);
+    set_number(object, "bytes_in", traffic->bytes_in);
+    set_number(object, "left_out", traffic->left_out);
+    return object;
+}
+
 static json_t *event_format(const struct event *event)
 {
     json_t *object = json_pack("{sI,sI}", "sequence", (json_int_t)event->sequence, "time_ms",
@@ -199,6 +275,8 @@ static json_t *event_format(const struct event *event)
     set_text(object, "process", event->process);
     set_text(object, "reason", event->reason);
     set_text(object, "key", event->key);
+    if (event->traffic != NULL)
+        (void)json_object_set_new(object, "traffic", traffic_format(&event->traffic->is));
     return object;
 }
 
@@ -209,6 +287,28 @@ static void get_text(const json_t *object, const char *key, char *into, size_t s
     (void)snprintf(into, size, "%s", text != NULL ? text : "");
 }
 
+static uint64_t get_number(const json_t *object, const char *key)
+{
+    return (uint64_t)json_integer_value(json_object_get(object, key));
+}
+
+static struct traffic *traffic_parse(const json_t *object)
+{
+    const struct engine_event_traffic traffic = {
+        .name = json_string_value(json_object_get(object, "name")),
+        .address = json_string_value(json_object_get(object, "address")),
+        .rule = json_string_value(json_object_get(object, "rule")),
+        .port = (uint16_t)get_number(object, "port"),
+        .lasted_ms = get_number(object, "lasted_ms"),
+        .bytes_out = get_number(object, "bytes_out"),
+        .bytes_in = get_number(object, "bytes_in"),
+        .left_out = get_number(object, "left_out"),
+    };
+
+    return json_is_object(object) ? traffic_new(&traffic) : NULL;
+}
+
+/* To be released. */
 static void event_parse(const json_t *object, struct event *event)
 {
     *event = (struct event){
@@ -221,6 +321,7 @@ static void event_parse(const json_t *object, struct event *event)
     get_text(object, "process", event->process, sizeof(event->process));
     get_text(object, "reason", event->reason, sizeof(event->reason));
     get_text(object, "key", event->key, sizeof(event->key));
+    event->traffic = traffic_parse(json_object_get(object, "traffic"));
 }
 
 /* ---- telling ---- */
@@ -241,6 +342,7 @@ static void tell_one(struct engine_listener *listener, const struct event *event
         .process = or_null(event->process),
         .reason = or_null(event->reason),
         .key = or_null(event->key),
+        .traffic = event->traffic != NULL ? &event->traffic->is : NULL,
     };
 
     listener->is_sated = !listener->event(listener->arg, &view);
@@ -271,6 +373,7 @@ static bool replay_entry(void *arg, const struct store_value *value)
         event_parse(json_array_get(array, i), &event);
         if (event.sequence >= replay->listener->at && event.sequence < replay->until)
             tell_one(replay->listener, &event);
+        event_release(&event);
     }
     json_decref(array);
     replay->listener->entry = value->revision + 1;
@@ -284,6 +387,7 @@ static bool first_of(void *arg, const struct store_value *value)
 
     event_parse(json_array_get(array, 0), &event);
     *(uint64_t *)arg = event.sequence;
+    event_release(&event);
     json_decref(array);
     return true;
 }
@@ -544,6 +648,20 @@ void events_add_key(struct engine *engine, const char *type, const char *tenant,
     add(engine, &event);
 }
 
+void events_add_traffic(struct engine *engine, const char *type, const char *tenant,
+                        const char *sandbox, const char *reason,
+                        const struct engine_event_traffic *traffic)
+{
+    struct event event = {.time_ms = clock_wall_ms(), .traffic = traffic_new(traffic)};
+
+    set(event.type, sizeof(event.type), type);
+    set(event.tenant, sizeof(event.tenant), tenant);
+    set(event.sandbox, sizeof(event.sandbox), sandbox);
+    set(event.reason, sizeof(event.reason), reason);
+    add(engine, &event);
+    event_release(&event);
+}
+
 /* ---- listening ---- */
 
 struct span {
@@ -562,8 +680,10 @@ static bool span_entry(void *arg, const struct store_value *value)
         event_parse(json_array_get(array, 0), &event);
         if (span->first == 0)
             span->first = event.sequence;
+        event_release(&event);
         event_parse(json_array_get(array, count - 1), &event);
         span->last = event.sequence;
+        event_release(&event);
     }
     json_decref(array);
     return true;
@@ -749,10 +869,10 @@ void events_close(struct engine *engine)
     }
     for (struct history *history = events->tenants, *next; history != NULL; history = next) {
         next = history->next;
-        free(history->ring);
+        ring_free(history);
         free(history);
     }
-    free(events->all.ring);
+    ring_free(&events->all);
     free(events);
     engine->events = NULL;
 }

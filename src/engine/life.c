@@ -162,7 +162,7 @@ static const struct procs_calls calls = {
 
 /* ---- their files ---- */
 
-static int directory_of(struct sandbox *sandbox, struct error *err)
+int sandbox_directory(struct sandbox *sandbox, struct error *err)
 {
     int all = sandbox->engine->sandboxes_dir, dir;
 
@@ -204,7 +204,7 @@ int sandbox_open_procs(struct sandbox *sandbox, struct error *err)
 
     if (sandbox->procs != NULL)
         return 0;
-    options.directory = directory_of(sandbox, err);
+    options.directory = sandbox_directory(sandbox, err);
     if (options.directory < 0)
         return -1;
     if (procs_open(&options, &sandbox->procs, err) == 0) {
@@ -236,6 +236,7 @@ int sandbox_attach(struct sandbox *sandbox, struct link *link, bool anew, struct
 
 void sandbox_detach(struct sandbox *sandbox, const char *reason)
 {
+    network_end(sandbox);
     if (sandbox->procs != NULL)
         procs_detach(sandbox->procs, reason);
 }

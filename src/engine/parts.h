@@ -36,6 +36,7 @@ enum verb_kind {
     VERB_QUIET, /* somebody wants its files: of one that is stopped, see quiet.c */
     VERB_HUSH,  /* nobody has wanted them for a while */
     VERB_CEASE, /* the server ends: it is stopped, if it runs */
+    VERB_NETWORK, /* this engine is new: its network is to be as its policy says */
     VERB_KINDS,
 };
 
@@ -44,6 +45,7 @@ enum change_field {
     CHANGE_DEADLINE = 2,
     CHANGE_IDLE = 4,
     CHANGE_THEN = 8,
+    CHANGE_NETWORK = 32,
     CHANGE_TOKENS = 16, /* those there are become void; `record` says nothing of it */
 };
 
@@ -55,6 +57,8 @@ struct verb {
     struct record *record;  /* VERB_JOIN: what to make; VERB_CHANGE: what it becomes */
     uint64_t if_revision;   /* VERB_CHANGE */
     unsigned change_fields; /* of `record`: enum change_field */
+    /* CHANGE_NETWORK; its texts are of `record`. */
+    struct sandbox_network network;
     union {
         engine_created created;
         engine_sandbox_done sandbox;
@@ -70,6 +74,7 @@ enum sandbox_step {
     STEP_READY,  /* the box is about to stand */
     STEP_COMMIT, /* the store, and the claim of a box of the pool */
     STEP_END,    /* the keeper ends the box */
+    STEP_NETWORK, /* the keeper opens or shuts its network */
 };
 
 struct sandbox {
@@ -79,6 +84,7 @@ struct sandbox {
     struct sandbox *older, *newer; /* all, in order of creation */
     struct record *record;         /* as committed */
     struct procs *procs;           /* opened when first needed */
+    struct network *network;       /* network.c; NULL: it never had one here */
     uint64_t box;                  /* 0: none */
     uint32_t protocol;             /* its box speaks this version, which we do not; 0: we do */
     struct outdated *outdated;     /* until it ends */
@@ -130,6 +136,7 @@ struct gone_ring {
 };
 
 struct files;
+struct network;
 struct pool;
 struct tenants;
 struct events;
@@ -145,6 +152,10 @@ struct engine {
     struct events *events;
     struct tokens *tokens;
     struct spent *spent; /* spent.c */
+    struct net *net;
+    struct policy *policy; /* of a sandbox that names none */
+    size_t network_lines;  /* of all logs together */
+    struct alarm network_save;
     struct pool *pool;
     struct takeover *takeover; /* while it opens */
     int sandboxes_dir;
@@ -179,6 +190,7 @@ struct engine {
     void *ceased_arg;
     size_t ceasing; /* sandboxes that are not yet */
     bool will_settle, has_told, is_closed;
+    bool has_net; /* and it is not closed */
 
     uint64_t pool_hits, pool_misses;
     uint64_t used_ns; /* when somebody last asked for anything */
@@ -193,6 +205,30 @@ void spent_take(struct sandbox *sandbox, const struct keeper_report *report, boo
 /* Asks all boxes, unless that was done a moment ago. */
 void spent_look(struct engine *engine);
 void spent_free(struct engine *engine);
+
+/* Adds what is more in `now` than in `*seen`, which becomes that. */
+void spent_network(struct sandbox *sandbox, struct net_counts *seen, const struct net_counts *now);
+void spent_network_all(struct engine *engine, struct net_counts *out);
+
+/* ---- network.c ---- */
+
+typedef void network_done(struct sandbox *sandbox, const struct error *err);
+int network_open_room(struct engine *engine, struct error *err);
+void network_close_room(struct engine *engine);
+bool network_is_wanted(const struct record *record);
+/* Asks the keeper for both sockets of its box, and has what comes of them carried. `done` comes later, once. */
+void network_begin(struct sandbox *sandbox, network_done *done);
+/* The same with sockets that are there; taken. */
+int network_take(struct sandbox *sandbox, int tcp, int udp, struct error *err);
+/* Makes it as the record says, of a box that stands; `done` maybe at once. */
+void network_apply(struct sandbox *sandbox, network_done *done);
+void network_work(struct sandbox *sandbox); /* VERB_NETWORK */
+/* Its box is no more: what is open is cut. */
+void network_end(struct sandbox *sandbox);
+void network_free(struct sandbox *sandbox);
+uint32_t network_open_now(const struct sandbox *sandbox); /* connections */
+/* Adds up what the boxes have carried since this was called last. */
+void network_tally(struct engine *engine);
 
 void *engine_alloc(size_t size); /* zeroed, or the process ends */
 void engine_later(struct engine *engine, void (*call)(void *arg), void *arg);
@@ -233,6 +269,7 @@ struct record *sandbox_next_record(const struct sandbox *sandbox, enum sandbox_s
 int sandbox_open_procs(struct sandbox *sandbox, struct error *err);
 int sandbox_attach(struct sandbox *sandbox, struct link *link, bool anew, struct error *err);
 void sandbox_detach(struct sandbox *sandbox, const char *reason);
+int sandbox_directory(struct sandbox *sandbox, struct error *err); /* of its files; to be closed */
 void sandbox_look(const struct sandbox *sandbox, struct sandbox_view *view);
 void sandbox_touch(struct sandbox *sandbox);
 void sandbox_arm(struct sandbox *sandbox);    /* deadline and idle limit */
@@ -279,6 +316,7 @@ struct pool_box {
     struct link *link;
     uint64_t box;
     char disk[KEEPER_ID_LENGTH + 4];
+    int tcp, udp; /* of its network, where the record wants one; else -1 */
 };
 /* Ends a box that nobody wants, and then drops its disk, if "" is not its name. */
 void pool_discard(struct engine *engine, uint64_t box, const char *disk);
@@ -335,3 +373,6 @@ void events_add_key(struct engine *engine, const char *type, const char *tenant,
                     const char *sandbox, const char *key_id);
 void events_add(struct engine *engine, const char *type, const char *tenant, const char *sandbox,
                 const char *process, const char *reason);
+void events_add_traffic(struct engine *engine, const char *type, const char *tenant,
+                        const char *sandbox, const char *reason,
+                        const struct engine_event_traffic *traffic);

@@ -1,5 +1,6 @@
-/* Boxes that stand before anybody asks: for each root, privileges and disk kind that was asked for
- * once, as many as the options say, with the usual limits and no mounts.
+/* Boxes that stand before anybody asks: for each root, privileges, disk kind and whether there is a network that
+ * was asked for once, as many as the options say, with the usual limits and no mounts. A network is opened
+ * ahead, too: its sockets wait here, and nobody accepts before there is a policy.
  *
  * A box of the pool belongs to nobody until KEEPER_CLAIM. Whatever is wrong with one, it is ended and
  * another made; who asks meanwhile gets a box made directly. The link of a box that waits is read here,
@@ -27,6 +28,7 @@ struct ready {
     uv_poll_t poll;
     struct alarm patience;
     bool stands, is_closing;
+    bool asks; /* for its sockets */
 };
 
 struct shelf { /* of one kind */
@@ -35,6 +37,7 @@ struct shelf { /* of one kind */
     char root[KEEPER_NAME_MAX];
     enum box_privileges privileges;
     enum keeper_disk disk_kind;
+    bool has_network;
     struct ready *boxes; /* standing or about to */
     size_t count, making;
     struct alarm retry;
@@ -63,7 +66,11 @@ static void shed_settle(struct pool *pool);
 
 static void ready_freed(uv_handle_t *handle)
 {
-    free(handle->data);
+    struct ready *ready = handle->data;
+
+    fd_close(&ready->box.tcp);
+    fd_close(&ready->box.udp);
+    free(ready);
 }
 
 static void ready_unlink(struct ready *ready)
@@ -181,6 +188,67 @@ static void event_close(struct link_event *event)
         fd_close(&event->fds[i]);
 }
 
+static void ready_stands(struct ready *ready)
+{
+    ready->stands = true;
+    ready->shelf->retry_ms = 0;
+    clock_clear(ready->shelf->pool->engine->clock, &ready->patience);
+}
+
+/* ---- its network ---- */
+
+struct socket_question {
+    struct engine *engine;
+    uint64_t box; /* it may have left meanwhile */
+    enum keeper_network what;
+};
+
+static struct ready *ready_find(const struct pool *pool, uint64_t box)
+{
+    for (const struct shelf *shelf = pool->shelves; shelf != NULL; shelf = shelf->next)
+        for (struct ready *ready = shelf->boxes; ready != NULL; ready = ready->next)
+            if (ready->box.box == box)
+                return ready;
+    return NULL;
+}
+
+static void socket_answered(void *arg, const union keeper_answer *answer, int fd,
+                            const struct error *err)
+{
+    struct socket_question question = *(struct socket_question *)arg;
+    struct ready *ready = NULL;
+
+    (void)answer;
+    free(arg);
+    if (!question.engine->is_closing && !question.engine->is_lost)
+        ready = ready_find(question.engine->pool, question.box);
+    if (ready == NULL) {
+        fd_close(&fd);
+    } else if (err != NULL) {
+        ready_failed(ready, err);
+    } else {
+        *(question.what == KEEPER_NETWORK_TCP ? &ready->box.tcp : &ready->box.udp) = fd;
+        if (ready->box.tcp >= 0 && ready->box.udp >= 0)
+            ready_stands(ready);
+    }
+    engine_settled(question.engine);
+}
+
+static void sockets_ask(struct ready *ready)
+{
+    static const enum keeper_network both[] = {KEEPER_NETWORK_TCP, KEEPER_NETWORK_UDP};
+    struct engine *engine = ready->shelf->pool->engine;
+
+    ready->asks = true;
+    for (size_t i = 0; i < 2; i++) {
+        struct socket_question *question = engine_alloc(sizeof(*question));
+        union keeper_request request = {.network = {.box = ready->box.box, .what = both[i]}};
+
+        *question = (struct socket_question){engine, ready->box.box, both[i]};
+        keeper_client_ask(engine->keeper, KEEPER_NETWORK, &request, socket_answered, question);
+    }
+}
+
 static void ready_polled(uv_poll_t *poll, int status, int events)
 {
     struct ready *ready = poll->data;
@@ -192,10 +260,11 @@ static void ready_polled(uv_poll_t *poll, int status, int events)
     (void)status; /* the link says what is wrong */
     while ((got = link_next(ready->box.link, &event, &err)) > 0) {
         event_close(&event);
-        if (event.kind == LINK_READY) {
-            ready->stands = true;
-            ready->shelf->retry_ms = 0;
-            clock_clear(ready->shelf->pool->engine->clock, &ready->patience);
+        if (event.kind == LINK_READY && !ready->stands && !ready->asks) {
+            if (ready->shelf->has_network)
+                sockets_ask(ready);
+            else
+                ready_stands(ready);
         } else {
             if (event.kind != LINK_GONE)
                 (void)error_set(&event.error, "bad_init", 0, "a box that nobody uses speaks");
@@ -218,7 +287,7 @@ static int ready_add(struct shelf *shelf, uint64_t box, const char *disk, int fd
     struct ready *ready = engine_alloc(sizeof(*ready));
 
     ready->shelf = shelf;
-    ready->box.box = box;
+    ready->box = (struct pool_box){.box = box, .tcp = -1, .udp = -1};
     memcpy(ready->box.disk, disk, sizeof(ready->box.disk));
     ready->poll.data = ready;
     if (link_open(fd, &ready->box.link, err) != 0) {
@@ -343,7 +412,8 @@ static struct shelf *shelf_of(struct pool *pool, const struct record *record)
 
     while (shelf != NULL &&
            (strcmp(shelf->root, record->root) != 0 || shelf->privileges != record->privileges ||
-            shelf->disk_kind != record->disk_kind))
+            shelf->disk_kind != record->disk_kind ||
+            shelf->has_network != network_is_wanted(record)))
         shelf = shelf->next;
     if (shelf != NULL)
         return shelf;
@@ -352,6 +422,7 @@ static struct shelf *shelf_of(struct pool *pool, const struct record *record)
     memcpy(shelf->root, record->root, sizeof(shelf->root));
     shelf->privileges = record->privileges;
     shelf->disk_kind = record->disk_kind;
+    shelf->has_network = network_is_wanted(record);
     shelf->next = pool->shelves;
     pool->shelves = shelf;
     return shelf;
@@ -374,6 +445,7 @@ bool pool_take(struct engine *engine, const struct record *record, struct pool_b
     if (ready != NULL) {
         engine->pool_hits++;
         *out = ready->box;
+        ready->box.tcp = ready->box.udp = -1;
         ready_unlink(ready);
     }
     shelf_taken(shelf);

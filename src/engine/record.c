@@ -83,6 +83,7 @@ void record_free(struct record *record)
     texts_free(record->labels);
     texts_free(record->env);
     free(record->mounts);
+    policy_free(record->policy);
     free(record);
 }
 
@@ -112,6 +113,7 @@ struct record *record_copy(const struct record *record)
     copy->labels = texts_copy((const char *const *)record->labels);
     copy->env = texts_copy((const char *const *)record->env);
     copy->mounts = mounts_copy(record->mounts, record->mounts_count);
+    copy->policy = need(policy_copy(record->policy));
     return copy;
 }
 
@@ -279,6 +281,82 @@ int record_set_labels(struct record *record, const char *const *labels, struct e
     return 0;
 }
 
+/* ---- its network ---- */
+
+#define CONNECTIONS_MOST 65536
+#define LOOKUPS_MOST 100000
+
+static struct policy *policy_none(void)
+{
+    struct policy *policy = NULL;
+    struct error err;
+
+    (void)policy_new("none", NULL, NULL, &policy, &err);
+    return need(policy);
+}
+
+static int set_bound(const char *what, uint64_t wish, uint64_t most, uint64_t *out,
+                     struct error *err)
+{
+    if (wish == UINT64_MAX)
+        return 0;
+    if (wish > most)
+        return error_set(err, "bad_request", 0, "network.%s: %llu is more than %llu", what,
+                         (unsigned long long)wish, (unsigned long long)most);
+    *out = wish;
+    return 0;
+}
+
+static int set_bounds(struct net_limits *limits, const struct sandbox_network *wish,
+                      struct error *err)
+{
+    uint64_t connections = limits->connections, lookups = limits->lookups_per_second;
+
+    if (set_bound("connections", wish->connections, CONNECTIONS_MOST, &connections, err) != 0 ||
+        set_bound("lookups_per_second", wish->lookups_per_second, LOOKUPS_MOST, &lookups, err) !=
+            0 ||
+        set_bound("bytes_per_second", wish->bytes_per_second, INT64_MAX, &limits->bytes_per_second,
+                  err) != 0 ||
+        set_bound("bytes", wish->bytes, INT64_MAX, &limits->bytes, err) != 0)
+        return -1;
+    limits->connections = (uint32_t)connections;
+    limits->lookups_per_second = (uint32_t)lookups;
+    return 0;
+}
+
+static int check_rules(const char *const *rules, size_t *bytes, struct error *err)
+{
+    for (; rules != NULL && *rules != NULL; rules++)
+        *bytes += strlen(*rules) + 1;
+    if (*bytes <= RECORD_RULES_BYTES)
+        return 0;
+    return error_set(err, "bad_policy", 0,
+                     "network: the rules have more than the %u bytes that may be; take wildcards "
+                     "or larger ranges",
+                     RECORD_RULES_BYTES);
+}
+
+int record_set_network(struct record *record, const struct sandbox_network *wish, struct error *err)
+{
+    const char *mode = wish->mode;
+    struct policy *policy;
+    size_t bytes = 0;
+
+    if (set_bounds(&record->network, wish, err) != 0 ||
+        check_rules(wish->allow, &bytes, err) != 0 || check_rules(wish->deny, &bytes, err) != 0)
+        return -1;
+    if (mode == NULL && wish->allow == NULL && wish->deny == NULL)
+        return 0;
+    if (mode == NULL && wish->allow == NULL)
+        return error_set(err, "bad_policy", 0,
+                         "network.deny: a mode is needed beside it; say \"mode\": \"public\"");
+    if (policy_new(mode != NULL ? mode : "allow", wish->allow, wish->deny, &policy, err) != 0)
+        return -1;
+    policy_free(record->policy);
+    record->policy = policy;
+    return 0;
+}
+
 void record_clear(struct record *record)
 {
     texts_free(record->env);
@@ -292,6 +370,9 @@ void record_clear(struct record *record)
     record->name = record->cwd = record->user = record->hostname = NULL;
     record->mounts_count = 0;
     record->limits = (struct box_limits){0};
+    record->network = (struct net_limits){0};
+    policy_free(record->policy);
+    record->policy = policy_none();
     record->deadline_ms = record->idle_ms = 0;
 }
 
@@ -374,7 +455,7 @@ int record_limits(struct box_limits *defaults, const struct box_limits *most, st
 
 int record_new(const struct sandbox_spec *spec, const char *tenant,
                const struct box_limits *defaults, const struct box_limits *most,
-               struct record **out, struct error *err)
+               const struct policy *network, struct record **out, struct error *err)
 {
     _cleanup_(record_freep) struct record *record = need(calloc(1, sizeof(*record)));
     _cleanup_free_ char *text = NULL;
@@ -397,12 +478,13 @@ int record_new(const struct sandbox_spec *spec, const char *tenant,
     record->disk_kind = spec->disk_kind;
     record->mounts = mounts_copy(spec->mounts, spec->mounts_count);
     record->mounts_count = spec->mounts_count;
+    record->policy = network != NULL ? need(policy_copy(network)) : policy_none();
     record->deadline_ms = spec->deadline_ms;
     record->idle_ms = spec->idle_ms;
     record->then = spec->then;
     record->state = SANDBOX_CREATING;
     (void)snprintf(record->reason, sizeof(record->reason), "creating");
-    if (record_check(record, err) != 0 ||
+    if (record_check(record, err) != 0 || record_set_network(record, &spec->network, err) != 0 ||
         limits_set(&spec->limits, defaults, most, &record->limits, err) != 0)
         return -1;
     text = record_format(record, err);
@@ -432,7 +514,7 @@ static int set_number(json_t *object, const char *key, uint64_t value)
     return value == 0 ? 0 : json_object_set_new(object, key, number(value));
 }
 
-static int set_texts(json_t *object, const char *key, char **texts)
+static int set_texts(json_t *object, const char *key, const char *const *texts)
 {
     json_t *array;
 
@@ -468,6 +550,29 @@ static int set_mounts(json_t *object, const struct record *record)
     return json_object_set_new(object, "mounts", array);
 }
 
+/* Nothing is said of one that has none, as of those that were written before there was any. */
+static int set_network(json_t *object, const struct record *record)
+{
+    const struct net_limits *limits = &record->network;
+    json_t *network = need(json_object());
+    int failed = 0;
+
+    if (policy_mode(record->policy) != POLICY_NONE) {
+        failed |= set_text(network, "mode", policy_mode_name(policy_mode(record->policy)));
+        failed |= set_texts(network, "allow", policy_allow(record->policy));
+        failed |= set_texts(network, "deny", policy_deny(record->policy));
+    }
+    failed |= set_number(network, "connections", limits->connections);
+    failed |= set_number(network, "lookups_per_second", limits->lookups_per_second);
+    failed |= set_number(network, "bytes_per_second", limits->bytes_per_second);
+    failed |= set_number(network, "bytes", limits->bytes);
+    if (failed != 0 || json_object_size(network) == 0) {
+        json_decref(network);
+        return failed;
+    }
+    return json_object_set_new(object, "network", network);
+}
+
 char *record_format(const struct record *record, struct error *err)
 {
     _cleanup_json_ json_t *object = need(json_object());
@@ -488,14 +593,15 @@ char *record_format(const struct record *record, struct error *err)
     failed |= set_text(object, "cwd", record->cwd);
     failed |= set_text(object, "user", record->user);
     failed |= set_text(object, "hostname", record->hostname);
-    failed |= set_texts(object, "labels", record->labels);
-    failed |= set_texts(object, "env", record->env);
+    failed |= set_texts(object, "labels", (const char *const *)record->labels);
+    failed |= set_texts(object, "env", (const char *const *)record->env);
     failed |= set_number(object, "memory_bytes", limits->memory_bytes);
     failed |= set_number(object, "cpu_milli", limits->cpu_milli);
     failed |= set_number(object, "pids", limits->pids);
     failed |= set_number(object, "disk_bytes", limits->disk_bytes);
     failed |= set_number(object, "disk_inodes", limits->disk_inodes);
     failed |= set_mounts(object, record);
+    failed |= set_network(object, record);
     failed |= set_number(object, "deadline_ms", record->deadline_ms);
     failed |= set_number(object, "idle_ms", record->idle_ms);
     failed |= set_text(object, "then", record->then == SANDBOX_THEN_STOP ? "stop" : "kill");
@@ -614,6 +720,35 @@ static int get_mounts(const json_t *object, struct record *record, struct error 
     return 0;
 }
 
+static int get_network(const json_t *object, struct record *record, struct error *err)
+{
+    const json_t *network = json_object_get(object, "network");
+    struct sandbox_network wish = {.mode = NULL};
+    _cleanup_free_ char *mode = NULL;
+    char **allow = NULL, **deny = NULL;
+    struct error why;
+    int got = -1;
+
+    record->policy = policy_none();
+    if (network == NULL)
+        return 0;
+    if (json_is_object(network) && get_text(network, "mode", &mode, err) == 0 &&
+        get_texts(network, "allow", &allow, err) == 0 &&
+        get_texts(network, "deny", &deny, err) == 0 &&
+        get_number(network, "connections", UINT32_MAX, &wish.connections, err) == 0 &&
+        get_number(network, "lookups_per_second", UINT32_MAX, &wish.lookups_per_second, err) == 0 &&
+        get_number(network, "bytes_per_second", INT64_MAX, &wish.bytes_per_second, err) == 0 &&
+        get_number(network, "bytes", INT64_MAX, &wish.bytes, err) == 0) {
+        wish.mode = mode;
+        wish.allow = mode != NULL ? (const char *const *)allow : NULL;
+        wish.deny = mode != NULL ? (const char *const *)deny : NULL;
+        got = record_set_network(record, &wish, &why);
+    }
+    texts_free(allow);
+    texts_free(deny);
+    return got == 0 ? 0 : wrong("network", err);
+}
+
 static int get_choices(const json_t *object, struct record *record, struct error *err)
 {
     static const char *const disks[] = {NULL, "ephemeral", "persistent"};
@@ -670,7 +805,8 @@ static int get_all(const json_t *object, struct record *record, struct error *er
         get_text(object, "hostname", &record->hostname, err) != 0 ||
         get_texts(object, "labels", &record->labels, err) != 0 ||
         get_texts(object, "env", &record->env, err) != 0 || get_choices(object, record, err) != 0 ||
-        get_numbers(object, record, err) != 0 || get_mounts(object, record, err) != 0)
+        get_numbers(object, record, err) != 0 || get_mounts(object, record, err) != 0 ||
+        get_network(object, record, err) != 0)
         return -1;
     if (!is_id(record->id))
         return wrong("id", err);
@@ -723,6 +859,8 @@ void record_look(const struct record *record, struct sandbox_view *view)
         .limits = record->limits,
         .mounts = record->mounts,
         .mounts_count = record->mounts_count,
+        .policy = record->policy,
+        .network = record->network,
         .deadline_ms = record->deadline_ms,
         .idle_ms = record->idle_ms,
         .then = record->then,

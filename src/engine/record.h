@@ -8,6 +8,7 @@
 #include "engine/engine.h"
 
 #define RECORD_TEXTS_BYTES (256U << 10) /* labels, and again env: all of them together */
+#define RECORD_RULES_BYTES (128U << 10) /* of its network, all together */
 #define RECORD_LABEL_MAX 1024
 #define RECORD_PATH_MAX 4096
 #define RECORD_USER_MAX 128
@@ -24,6 +25,8 @@ struct record {
     struct box_limits limits;
     struct keeper_mount *mounts;
     size_t mounts_count;
+    struct policy *policy;     /* never NULL */
+    struct net_limits network; /* 0: as usual */
     uint64_t deadline_ms, idle_ms;
     enum sandbox_then then;
     enum sandbox_state state;
@@ -35,10 +38,11 @@ struct record {
     uint64_t revision; /* of the store; 0: not committed yet. Not in the text */
 };
 
-/* A sandbox to be, without id; "bad_request" with the field's name. */
+/* A sandbox to be, without id; "bad_request" with the field's name, or "bad_policy". `network` is the policy of
+ * one that names none; NULL: none at all. */
 int record_new(const struct sandbox_spec *spec, const char *tenant,
                const struct box_limits *defaults, const struct box_limits *most,
-               struct record **out, struct error *err);
+               const struct policy *network, struct record **out, struct error *err);
 /* Fills in what a limit that is 0 means, of an engine's defaults: "bad_config" where it means nothing. */
 int record_limits(struct box_limits *defaults, const struct box_limits *most, struct error *err);
 struct record *record_copy(const struct record *record);
@@ -49,6 +53,8 @@ void record_freep(struct record **record);
 char *record_format(const struct record *record, struct error *err);
 int record_parse(const char *text, size_t size, struct record **out, struct error *err);
 
+int record_set_network(struct record *record, const struct sandbox_network *wish,
+                       struct error *err);
 int record_set_labels(struct record *record, const char *const *labels, struct error *err);
 /* All that a deleted sandbox has no use for any more. */
 void record_clear(struct record *record);

@@ -89,6 +89,13 @@ static const enum verb_action actions[VERB_KINDS][SANDBOX_DELETED + 1] = {
                    [SANDBOX_ARCHIVED] = ANSWER,
                    [SANDBOX_ERROR] = ANSWER,
                    [SANDBOX_DELETED] = ANSWER},
+    [VERB_NETWORK] = {[SANDBOX_CREATING] = ANSWER,
+                      [SANDBOX_RUNNING] = WORK,
+                      [SANDBOX_PAUSED] = ANSWER,
+                      [SANDBOX_STOPPED] = ANSWER,
+                      [SANDBOX_ARCHIVED] = ANSWER,
+                      [SANDBOX_ERROR] = ANSWER,
+                      [SANDBOX_DELETED] = ANSWER},
     [VERB_CEASE] = {[SANDBOX_CREATING] = ANSWER,
                     [SANDBOX_RUNNING] = WORK,
                     [SANDBOX_PAUSED] = WORK,
@@ -102,7 +109,7 @@ static void (*const works[VERB_KINDS])(struct sandbox *sandbox) = {
     [VERB_CREATE] = start_work,  [VERB_START] = start_work,   [VERB_STOP] = stop_work,
     [VERB_DELETE] = delete_work, [VERB_CHANGE] = change_work, [VERB_PROCS] = start_work,
     [VERB_FALL] = fall_work,     [VERB_QUIET] = quiet_work,   [VERB_HUSH] = hush_work,
-    [VERB_CEASE] = stop_work,
+    [VERB_CEASE] = stop_work,    [VERB_NETWORK] = network_work,
 };
 
 /* ---- verbs ---- */
@@ -469,6 +476,7 @@ void sandbox_free_now(struct sandbox *sandbox)
     outdated_close(sandbox);
     if (sandbox->procs != NULL)
         procs_close(sandbox->procs, false);
+    network_free(sandbox);
     record_free(sandbox->record);
     record_free(sandbox->next);
     free(sandbox->name_key);

@@ -1,5 +1,5 @@
-/* What the boxes of each tenant spend: processor time since this engine began, which never becomes less, and
- * the memory they have now.
+/* What the boxes of each tenant spend: processor time and traffic since this engine began, which never become
+ * less, and the memory they have now.
  *
  * A box says it when it ends, and each is asked now and then, when somebody wants to know: a few at once, so
  * that the keeper has time for others, and not more often than every SPENT_EVERY_NS. What is answered is older
@@ -69,6 +69,33 @@ void spent_take(struct sandbox *sandbox, const struct keeper_report *report, boo
         sandbox->cpu_ns = sandbox->memory_bytes = 0;
         sandbox->spent_unknown = false;
     }
+}
+
+static void network_add(struct net_counts *sum, const struct net_counts *seen,
+                        const struct net_counts *now)
+{
+    sum->connections_all += now->connections_all - seen->connections_all;
+    sum->denied += now->denied - seen->denied;
+    sum->lookups += now->lookups - seen->lookups;
+    sum->bytes_out += now->bytes_out - seen->bytes_out;
+    sum->bytes_in += now->bytes_in - seen->bytes_in;
+}
+
+void spent_network(struct sandbox *sandbox, struct net_counts *seen, const struct net_counts *now)
+{
+    struct spent *spent = spent_of(sandbox->engine);
+
+    network_add(&tenant_of(spent, sandbox->record->tenant)->network, seen, now);
+    *seen = *now;
+}
+
+void spent_network_all(struct engine *engine, struct net_counts *out)
+{
+    static const struct net_counts nothing;
+    const struct spent *spent = spent_of(engine);
+
+    for (size_t i = 0; i <= ENGINE_SPENT_TENANTS; i++)
+        network_add(out, &nothing, &spent->tenants[i].network);
 }
 
 /* ---- the look ---- */
@@ -144,9 +171,13 @@ size_t engine_spent(struct engine *engine, const struct engine_spent **tenants)
 {
     struct spent *spent = spent_of(engine);
 
+    const struct engine_spent *others = &spent->tenants[ENGINE_SPENT_TENANTS];
+
     spent_look(engine);
+    network_tally(engine);
     *tenants = spent->tenants;
-    return spent->count + (spent->tenants[ENGINE_SPENT_TENANTS].cpu_ns > 0);
+    return spent->count + (others->cpu_ns > 0 || others->network.lookups > 0 ||
+                           others->network.connections_all > 0);
 }
 
 void spent_free(struct engine *engine)

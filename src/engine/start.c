@@ -2,7 +2,7 @@
  * it runs.
  *
  *   take one of the pool ------------------------------+
- *   or KEEPER_MAKE -> KEEPER_MADE -> the box stands ---+--> record (name first) and claim -> answer
+ *   or KEEPER_MAKE -> KEEPER_MADE -> the box stands ---+--> record (name first), claim and network -> answer
  *
  * A box of the pool that turns out to have ended is none: one is made, as if the pool had been empty.
  * Whatever else fails on the way ends the box. A create that fails leaves nothing behind; a start that fails
@@ -222,10 +222,20 @@ static void name_committed(void *arg, uint64_t revision, const struct error *err
     part_done(arg, err);
 }
 
+static void network_begun(struct sandbox *sandbox, const struct error *err)
+{
+    /* Where the box has ended there is none: it is found so by its link, too. */
+    if (err != NULL && sandbox->from_pool && strcmp(err->code, "no_box") == 0) {
+        sandbox->has_lost = true;
+        err = NULL;
+    }
+    part_done(sandbox, err);
+}
+
 /* The claim is sent before the record is written: the keeper hears it however we end, so a record that
  * says "running" has a box of its own. The name is written first, so that a record never stands without:
  * see the sweeper in takeover.c. */
-static void start_commit(struct sandbox *sandbox, bool claims)
+static void start_commit(struct sandbox *sandbox, bool claims, bool opens)
 {
     struct engine *engine = sandbox->engine;
     bool names = is_create(sandbox) && sandbox->name_key != NULL;
@@ -235,8 +245,10 @@ static void start_commit(struct sandbox *sandbox, bool claims)
     sandbox->boxed_ns = clock_monotonic_ns();
     sandbox->step = STEP_COMMIT;
     sandbox->failure = (struct error){0};
-    sandbox->waits = 1U + (claims ? 2 : 0) + (names ? 1 : 0); /* the claim, and the box's link */
-    if (claims) {
+    sandbox->waits = 1U + (claims ? 2 : 0) + (names ? 1 : 0) + (opens ? 1 : 0);
+    if (opens)
+        network_begin(sandbox, network_begun);
+    if (claims) { /* for that, and for the box's link */
         union keeper_request request = {.claim = {.box = sandbox->box}};
 
         memcpy(request.claim.owner, sandbox->id, sizeof(sandbox->id));
@@ -263,7 +275,7 @@ void start_ready(struct sandbox *sandbox)
     if (sandbox->is_quiet)
         sandbox_finish(sandbox, NULL);
     else
-        start_commit(sandbox, false);
+        start_commit(sandbox, false, network_is_wanted(sandbox->record));
 }
 
 static void too_slow(void *arg)
@@ -370,10 +382,14 @@ static bool start_from_pool(struct sandbox *sandbox)
     sandbox->box = taken.box;
     memcpy(sandbox->record->disk, taken.disk, sizeof(taken.disk));
     sandbox->from_pool = true;
-    start_commit(sandbox, true); /* first, for the disk is what is waited for longest */
+    /* First, for the disk is what is waited for longest. */
+    start_commit(sandbox, true, false);
     if (sandbox_attach(sandbox, taken.link, true, &err) != 0)
         sandbox->has_lost = true;
-    part_done(sandbox, NULL);
+    if (taken.tcp >= 0 && network_take(sandbox, taken.tcp, taken.udp, &err) != 0)
+        part_done(sandbox, &err);
+    else
+        part_done(sandbox, NULL);
     return true;
 }
 
@@ -414,7 +430,7 @@ void start_work(struct sandbox *sandbox)
     }
     if (sandbox->is_quiet) {
         sandbox->is_quiet = false;
-        start_commit(sandbox, false);
+        start_commit(sandbox, false, network_is_wanted(sandbox->record));
         return;
     }
     if (!start_from_pool(sandbox))

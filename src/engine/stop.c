@@ -253,20 +253,47 @@ void delete_work(struct sandbox *sandbox)
 
 /* ---- change ---- */
 
+static const char *why_changed(const struct verb *verb)
+{
+    if ((verb->change_fields & CHANGE_TOKENS) != 0)
+        return "tokens_ended";
+    return (verb->change_fields & CHANGE_NETWORK) != 0 ? "network" : NULL;
+}
+
 static void changed(struct sandbox *sandbox, const struct error *err)
 {
-    bool ends_tokens = (sandbox->active->change_fields & CHANGE_TOKENS) != 0;
-
     if (err == NULL)
         events_add(sandbox->engine, "sandbox.changed", sandbox->record->tenant, sandbox->id, NULL,
-                   ends_tokens ? "tokens_ended" : NULL);
-    sandbox_finish(sandbox, err);
+                   why_changed(sandbox->active));
+    if (err == NULL && (sandbox->active->change_fields & CHANGE_NETWORK) != 0)
+        network_apply(sandbox, sandbox_finish);
+    else
+        sandbox_finish(sandbox, err);
+}
+
+static int change_make(const struct verb *verb, struct record *next, struct error *err)
+{
+    const struct record *wish = verb->record;
+
+    next->updated_ms = clock_wall_ms();
+    if ((verb->change_fields & CHANGE_LABELS) != 0)
+        (void)record_set_labels(next, (const char *const *)wish->labels, err);
+    if ((verb->change_fields & CHANGE_DEADLINE) != 0)
+        next->deadline_ms = wish->deadline_ms;
+    if ((verb->change_fields & CHANGE_IDLE) != 0)
+        next->idle_ms = wish->idle_ms;
+    if ((verb->change_fields & CHANGE_THEN) != 0)
+        next->then = wish->then;
+    if ((verb->change_fields & CHANGE_TOKENS) != 0)
+        next->tokens++;
+    if ((verb->change_fields & CHANGE_NETWORK) == 0)
+        return 0;
+    return record_set_network(next, &verb->network, err);
 }
 
 void change_work(struct sandbox *sandbox)
 {
     const struct verb *verb = sandbox->active;
-    const struct record *wish = verb->record;
     struct record *next;
     struct error err;
 
@@ -279,17 +306,11 @@ void change_work(struct sandbox *sandbox)
         return;
     }
     next = record_copy(sandbox->record);
-    next->updated_ms = clock_wall_ms();
-    if ((verb->change_fields & CHANGE_LABELS) != 0)
-        (void)record_set_labels(next, (const char *const *)wish->labels, &err);
-    if ((verb->change_fields & CHANGE_DEADLINE) != 0)
-        next->deadline_ms = wish->deadline_ms;
-    if ((verb->change_fields & CHANGE_IDLE) != 0)
-        next->idle_ms = wish->idle_ms;
-    if ((verb->change_fields & CHANGE_THEN) != 0)
-        next->then = wish->then;
-    if ((verb->change_fields & CHANGE_TOKENS) != 0)
-        next->tokens++;
+    if (change_make(verb, next, &err) != 0) {
+        record_free(next);
+        sandbox_finish(sandbox, &err);
+        return;
+    }
     sandbox->step = STEP_COMMIT;
     sandbox_commit(sandbox, next, changed);
 }

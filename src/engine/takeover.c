@@ -2,7 +2,7 @@
  * of it is brought together, and what a crash left half done is done or undone:
  *
  *   a name without its record, or a record without its name      the name is removed, or written
- *   a record that runs, and its box                              the box is taken over
+ *   a record that runs, and its box                              the box is taken over, and its network
  *   a record that runs, and no box                               it is stopped, and says why
  *   a box of a record that does not run, or of none              it is ended; so is one of the pool
  *   a disk or files that no record names                         removed, if all records can be read
@@ -364,11 +364,14 @@ static void box_take(struct engine *engine, struct box_there *there)
     sandbox->spent_unknown = true;
     if (outdated_is(engine, there->protocol)) {
         outdated_take(sandbox, there->protocol, &there->fd);
+        sandbox_push(sandbox, verb_new(VERB_NETWORK, NULL));
         return;
     }
     if (link_open(fd_take(&there->fd), &link, &err) == 0 &&
-        sandbox_attach(sandbox, link, false, &err) == 0)
+        sandbox_attach(sandbox, link, false, &err) == 0) {
+        sandbox_push(sandbox, verb_new(VERB_NETWORK, NULL));
         return;
+    }
     log_say(LOG_LEVEL_WARN, "sandbox_failed", "sandbox %s: its box could not be taken over: %s",
             sandbox->id, err.text);
     sandbox_fall(sandbox, "box_ended");

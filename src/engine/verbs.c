@@ -106,8 +106,8 @@ void engine_create(struct engine *engine, const struct engine_caller *caller,
     struct error err;
 
     if (caller_may(caller, ENGINE_WRITE, &err) != 0 ||
-        record_new(spec, caller->tenant, &engine->options.defaults, &engine->options.most, &record,
-                   &err) != 0) {
+        record_new(spec, caller->tenant, &engine->options.defaults, &engine->options.most,
+                   engine->policy, &record, &err) != 0) {
         done(arg, NULL, false, &err);
         return;
     }
@@ -180,6 +180,23 @@ void engine_delete_sandbox(struct engine *engine, const struct engine_caller *ca
     sandbox_push(sandbox, verb);
 }
 
+/* The lists stay with the policy that was made of them. */
+static int change_network(const struct sandbox_network *wish, struct verb *verb, struct error *err)
+{
+    const struct record *record = verb->record;
+
+    if (record_set_network(verb->record, wish, err) != 0)
+        return -1;
+    verb->change_fields |= CHANGE_NETWORK;
+    verb->network = *wish;
+    if (wish->mode == NULL && wish->allow == NULL)
+        return 0;
+    verb->network.mode = policy_mode_name(policy_mode(record->policy));
+    verb->network.allow = policy_allow(record->policy);
+    verb->network.deny = policy_deny(record->policy);
+    return 0;
+}
+
 static int change_verb(const struct sandbox_change *change, struct verb *verb, struct error *err)
 {
     /* Only what changes of it is looked at. */
@@ -191,8 +208,10 @@ static int change_verb(const struct sandbox_change *change, struct verb *verb, s
 
     if (change->then > SANDBOX_THEN_STOP || change->then < -1)
         return error_set(err, "bad_request", 0, "lifecycle.then: there is no such");
-    if (record_new(&usual, "none", &some, &unbounded, &verb->record, err) != 0 ||
+    if (record_new(&usual, "none", &some, &unbounded, NULL, &verb->record, err) != 0 ||
         (change->labels != NULL && record_set_labels(verb->record, change->labels, err) != 0))
+        return -1;
+    if (change->network != NULL && change_network(change->network, verb, err) != 0)
         return -1;
     if (change->labels != NULL)
         verb->change_fields |= CHANGE_LABELS;

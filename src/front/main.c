@@ -379,9 +379,19 @@ static void telemetry_begin(struct program *program)
         log_say(LOG_LEVEL_ERROR, err.code, "%s", err.text);
 }
 
+static int network_of(const struct settings *settings, struct policy **out, struct error *err)
+{
+    struct error why;
+
+    if (policy_new_text(settings->default_network, out, &why) == 0)
+        return 0;
+    return error_set(err, "bad_config", 0, "cove.conf: [boxes] default_network: %.400s", why.text);
+}
+
 static int start(struct program *program, struct error *err)
 {
     const struct settings *settings = &program->settings;
+    _cleanup_(policy_freep) struct policy *network = NULL;
     struct engine_options options = {
         .loop = &program->loop,
         .keeper = KEEPER_ENGINE_SOCKET,
@@ -391,8 +401,12 @@ static int start(struct program *program, struct error *err)
         .arg = program,
     };
 
-    if (given_read(program, err) != 0 || threads_make(program, err) != 0)
+    if (given_read(program, err) != 0 || network_of(settings, &network, err) != 0 ||
+        threads_make(program, err) != 0)
         return -1;
+    options.network = network;
+    options.resolvers = settings->resolvers;
+    options.proxy = settings->proxy;
     options.defaults = defaults_of(settings);
     options.most = most_of(settings);
     options.headroom_memory_bytes = settings->headroom_memory;

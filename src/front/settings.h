@@ -14,6 +14,8 @@ struct settings {
     uint32_t cpus, most_cpus; /* thousandths; 0: all, or no bound */
     uint64_t headroom_memory, headroom_disk;
     uint64_t output_keep_ms;
+    char *default_network;   /* policy of a sandbox that names none, as of policy_new_text() */
+    char *resolvers, *proxy; /* NULL: the host's; none */
     char *otlp_endpoint; /* NULL: no traces */
     char *service_name;
     bool audit;

@@ -83,6 +83,7 @@ static const struct conf_row rows[] = {
      .choices = log_formats},
     {.section = "serve", .name = "hosts", .type = CONF_OTHER},
     {.section = "boxes", .type = CONF_OTHER},
+    {.section = "network", .type = CONF_OTHER},
     {.section = "audit", .type = CONF_OTHER},
     {.section = "telemetry",
      .name = "otlp_headers_file",

@@ -6,6 +6,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <netinet/in.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -356,6 +357,41 @@ static void report(struct fake *fake, uint32_t type, const struct keeper_of_box 
         answer(fake, &said, sizeof(said), -1);
 }
 
+/* Sockets as good as those of a box: nobody dials them. */
+static int network_socket(bool is_tcp)
+{
+    struct sockaddr_in name = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+    int fd = socket(AF_INET, (is_tcp ? SOCK_STREAM : SOCK_DGRAM) | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+
+    if (fd < 0 || bind(fd, (struct sockaddr *)&name, sizeof(name)) != 0 ||
+        (is_tcp && listen(fd, 16) != 0))
+        abort();
+    return fd;
+}
+
+static void network(struct fake *fake, const struct keeper_network_of *request)
+{
+    struct keeper_head head = {.type = KEEPER_SOCKET, .id = request->head.id};
+    struct fake_box *box = box_by_id(fake, request->box);
+    int fd = -1;
+
+    if (box == NULL || fake->refuse_networks) {
+        refuse(fake, request->head.id, box == NULL ? "no_box" : "network_failed");
+        return;
+    }
+    box->is_open = request->what != KEEPER_NETWORK_SHUT;
+    if (!box->is_open) {
+        done(fake, KEEPER_NETWORK, request->head.id);
+        return;
+    }
+    fd = network_socket(request->what == KEEPER_NETWORK_TCP);
+    if (fake->lie_at == KEEPER_NETWORK && fake->lie != FAKE_TRUTH)
+        answer_with_lies(fake, &head, sizeof(head), fd);
+    else
+        answer(fake, &head, sizeof(head), fd);
+    fd_close(&fd);
+}
+
 static void serve(struct fake *fake, const union keeper_request *request)
 {
     struct fake_box *box;
@@ -388,6 +424,9 @@ static void serve(struct fake *fake, const union keeper_request *request)
         break;
     case KEEPER_WEIGH_DISK:
         report(fake, request->head.type, &(struct keeper_of_box){.head = request->head});
+        break;
+    case KEEPER_NETWORK:
+        network(fake, &request->network);
         break;
     default:
         abort();

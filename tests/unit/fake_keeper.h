@@ -38,6 +38,7 @@ struct fake_box {
     int init, control; /* the test's end, and a duplicate of the engine's */
     uv_poll_t *poll;
     unsigned execs;
+    bool is_open; /* its network */
 };
 
 struct fake {
@@ -53,6 +54,7 @@ struct fake {
 
     enum fake_mood mood;
     unsigned refuse;    /* the next so many makes */
+    bool refuse_networks;
     uint32_t vanish_at; /* a request of this type is its end */
     uint32_t silent_at; /* is not answered */
     uint32_t ahead;     /* versions of the init protocol that this keeper is later than its boxes */

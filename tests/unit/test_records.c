@@ -20,7 +20,7 @@ static struct record *new_of(const struct sandbox_spec *spec)
     struct record *record = NULL;
     struct error err;
 
-    if (record_new(spec, "default", &usual, &unbounded, &record, &err) != 0)
+    if (record_new(spec, "default", &usual, &unbounded, NULL, &record, &err) != 0)
         printf("%s: %s\n", err.code, err.text);
     if (record == NULL)
         abort();
@@ -32,7 +32,7 @@ static void check_refused(const char *what, const struct sandbox_spec *spec, con
     struct record *record = NULL;
     struct error err = {0};
 
-    CHECK(record_new(spec, "default", &usual, &unbounded, &record, &err) != 0, "%s", what);
+    CHECK(record_new(spec, "default", &usual, &unbounded, NULL, &record, &err) != 0, "%s", what);
     CHECK(strcmp(err.code, "bad_request") == 0, "%s: %s", what, err.code);
     CHECK(strstr(err.text, field) != NULL, "%s: %s", what, err.text);
     record_free(record);
@@ -203,16 +203,16 @@ static void check_most(void)
     struct record *record = NULL;
     struct error err;
 
-    CHECK(record_new(&spec, "t", &usual, &most, &record, &err) != 0 &&
+    CHECK(record_new(&spec, "t", &usual, &most, NULL, &record, &err) != 0 &&
               strstr(err.text, "cpus") != NULL,
           "all processors are more than two");
     spec.limits.cpu_milli = 2000;
     spec.limits.memory_bytes = (2ULL << 30) + 1;
-    CHECK(record_new(&spec, "t", &usual, &most, &record, &err) != 0 &&
+    CHECK(record_new(&spec, "t", &usual, &most, NULL, &record, &err) != 0 &&
               strstr(err.text, "memory") != NULL,
           "a byte too many");
     spec.limits.memory_bytes--;
-    CHECK(record_new(&spec, "t", &usual, &most, &record, &err) == 0, "as much as may be");
+    CHECK(record_new(&spec, "t", &usual, &most, NULL, &record, &err) == 0, "as much as may be");
     record_free(record);
 }
 

@@ -86,6 +86,58 @@ static const struct read_field mount_fields[] = {
     {.name = NULL},
 };
 
+static const char *const mode_words[] = {"none", "allow", "public", NULL};
+
+struct network_text {
+    int mode; /* -1: none */
+    const char *const *allow, *const *deny;
+    uint64_t connections, lookups_per_second, bytes_per_second, bytes;
+};
+
+static const struct read_field network_fields[] = {
+    {.name = "mode", .kind = READ_WORD, AT(network_text, mode), .words = mode_words},
+    {.name = "allow", .kind = READ_TEXTS, AT(network_text, allow), .high = POLICY_RULES_MAX},
+    {.name = "deny", .kind = READ_TEXTS, AT(network_text, deny), .high = POLICY_RULES_MAX},
+    {.name = "connections",
+     .kind = READ_COUNT,
+     AT(network_text, connections),
+     .low = 1,
+     .high = 65536,
+     .null_is_zero = true},
+    {.name = "lookups_per_second",
+     .kind = READ_COUNT,
+     AT(network_text, lookups_per_second),
+     .low = 1,
+     .high = 100000,
+     .null_is_zero = true},
+    {.name = "bytes_per_second",
+     .kind = READ_COUNT,
+     AT(network_text, bytes_per_second),
+     .low = 1024,
+     .high = SIZE_MOST,
+     .null_is_zero = true},
+    {.name = "bytes",
+     .kind = READ_COUNT,
+     AT(network_text, bytes),
+     .low = 1,
+     .high = SIZE_MOST,
+     .null_is_zero = true},
+    {.name = NULL},
+};
+
+static void network_fill(const struct network_text *text, struct sandbox_network *network)
+{
+    *network = (struct sandbox_network){
+        .mode = text->mode >= 0 ? mode_words[text->mode] : NULL,
+        .allow = text->allow,
+        .deny = text->deny,
+        .connections = text->connections,
+        .lookups_per_second = text->lookups_per_second,
+        .bytes_per_second = text->bytes_per_second,
+        .bytes = text->bytes,
+    };
+}
+
 struct sandbox_text {
     const char *name, *root, *cwd, *user, *hostname;
     const char *const *labels;
@@ -94,6 +146,7 @@ struct sandbox_text {
     struct resources_text resources;
     struct lifecycle_text lifecycle;
     struct read_objects mounts;
+    struct network_text network;
 };
 
 static const char *const privileges_words[] = {"plain", "system", NULL};
@@ -126,13 +179,16 @@ static const struct read_field sandbox_fields[] = {
      .high = KEEPER_MOUNTS_MAX,
      .inner = mount_fields,
      .inner_size = sizeof(struct mount_text)},
+    {.name = "network",
+     .kind = READ_OBJECT,
+     AT(sandbox_text, network),
+     .inner = network_fields},
     {.name = "lifecycle",
      .kind = READ_OBJECT,
      AT(sandbox_text, lifecycle),
      .inner = lifecycle_fields},
     READ_LATER("snapshot"),
     READ_LATER("template"),
-    READ_LATER("network"),
     READ_LATER("ports"),
     READ_LATER("volumes"),
     READ_LATER("pause"),
@@ -240,7 +296,7 @@ static int sandbox_check(struct sandbox_text *text, uint64_t now_ms, struct erro
 int body_sandbox(const void *data, size_t size, uint64_t now_ms, struct body_sandbox *out,
                  struct error *err)
 {
-    struct sandbox_text text = {.privileges = 1, .disk_kind = 1};
+    struct sandbox_text text = {.privileges = 1, .disk_kind = 1, .network = {.mode = -1}};
 
     memset(out, 0, sizeof(*out));
     if (read_object("a sandbox", data, size, true, sandbox_fields, &text, &out->owner, err) < 0 ||
@@ -263,12 +319,14 @@ int body_sandbox(const void *data, size_t size, uint64_t now_ms, struct body_san
         .then = text.lifecycle.then == 1 ? SANDBOX_THEN_STOP : SANDBOX_THEN_KILL,
     };
     limits_fill(&text.resources, &out->spec.limits);
+    network_fill(&text.network, &out->spec.network);
     return 0;
 }
 
 struct change_text {
     const char *const *labels;
     struct lifecycle_text lifecycle;
+    struct network_text network;
 };
 
 static const struct read_field change_fields[] = {
@@ -277,18 +335,35 @@ static const struct read_field change_fields[] = {
      .kind = READ_OBJECT,
      AT(change_text, lifecycle),
      .inner = lifecycle_fields},
+    {.name = "network",
+     .kind = READ_OBJECT,
+     AT(change_text, network),
+     .inner = network_fields},
     {.name = NULL},
 };
+
+/* What is not there stays. */
+static bool network_changes(const struct network_text *text)
+{
+    return text->mode >= 0 || text->allow != NULL || text->deny != NULL ||
+           text->connections != UINT64_MAX || text->lookups_per_second != UINT64_MAX ||
+           text->bytes_per_second != UINT64_MAX || text->bytes != UINT64_MAX;
+}
 
 int body_change(const void *data, size_t size, uint64_t now_ms, struct body_change *out,
                 struct error *err)
 {
     struct change_text text = {
         .lifecycle = {.deadline_ms = UINT64_MAX, .idle_ms = UINT64_MAX, .then = -1},
+        .network = {.mode = -1,
+                    .connections = UINT64_MAX,
+                    .lookups_per_second = UINT64_MAX,
+                    .bytes_per_second = UINT64_MAX,
+                    .bytes = UINT64_MAX},
     };
 
     memset(out, 0, sizeof(*out));
-    if (read_object("labels or lifecycle", data, size, false, change_fields, &text, &out->owner,
+    if (read_object("labels, lifecycle or network", data, size, false, change_fields, &text, &out->owner,
                     err) < 0 ||
         lifecycle_check(&text.lifecycle, now_ms, err) < 0)
         return -1;
@@ -298,6 +373,9 @@ int body_change(const void *data, size_t size, uint64_t now_ms, struct body_chan
         .idle_ms = text.lifecycle.idle_ms,
         .then = text.lifecycle.then,
     };
+    network_fill(&text.network, &out->network);
+    if (network_changes(&text.network))
+        out->change.network = &out->network;
     if (text.lifecycle.then >= 0)
         out->change.then = text.lifecycle.then == 1 ? SANDBOX_THEN_STOP : SANDBOX_THEN_KILL;
     return 0;

@@ -25,6 +25,7 @@ int body_sandbox(const void *data, size_t size, uint64_t now_ms, struct body_san
 
 struct body_change {
     struct sandbox_change change;
+    struct sandbox_network network;
     struct read_owner owner;
 };
 int body_change(const void *data, size_t size, uint64_t now_ms, struct body_change *out,

@@ -6,6 +6,7 @@
 #include <dirent.h>
 #include <inttypes.h>
 #include <stdarg.h>
+#include <stddef.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/resource.h>
@@ -177,6 +178,18 @@ static void print_engine(struct out *out, const struct engine_counts *counts)
     one(out, "cove_pool_misses_total", "counter", "Sandboxes that a box was made for.",
         counts->pool_misses);
     one(out, "cove_pool_boxes", "gauge", "Boxes that stand ready.", counts->pool_ready);
+    one(out, "cove_network_connections", "gauge", "Connections of sandboxes that are open.",
+        counts->network.connections);
+    one(out, "cove_network_connections_total", "counter", "Connections that sandboxes asked for.",
+        counts->network.connections_all);
+    one(out, "cove_network_denied_total", "counter", "Connections and lookups that were refused.",
+        counts->network.denied);
+    one(out, "cove_network_lookups_total", "counter", "Names that sandboxes asked for.",
+        counts->network.lookups);
+    one(out, "cove_network_sent_bytes_total", "counter", "Bytes that sandboxes sent.",
+        counts->network.bytes_out);
+    one(out, "cove_network_received_bytes_total", "counter", "Bytes that sandboxes received.",
+        counts->network.bytes_in);
     one(out, "cove_events_total", "counter", "Events that were told.", counts->events);
     histogram(out, "cove_store_commit_duration_seconds",
               "From asking for a write until the disk has it.", &counts->commits);
@@ -226,6 +239,43 @@ static void print_tenants(struct out *out, const struct native *native)
         use(out, "cove_tenant_memory_used_bytes", uses[i].tenant, uses[i].memory_used_bytes);
 }
 
+/* Whoever is beyond the bound is in the last place of all. */
+static const struct engine_spent *spent_at(const struct engine_spent *spent, size_t i)
+{
+    return &spent[i < ENGINE_SPENT_TENANTS && spent[i].tenant[0] != '\0' ? i
+                                                                         : ENGINE_SPENT_TENANTS];
+}
+
+static void print_traffic(struct out *out, const struct engine_spent *spent, size_t count)
+{
+    static const struct {
+        const char *name, *help;
+        size_t at;
+    } rows[] = {
+        {"cove_tenant_network_connections_total", "Connections that a tenant's sandboxes asked for.",
+         offsetof(struct net_counts, connections_all)},
+        {"cove_tenant_network_denied_total", "Connections and lookups of them that were refused.",
+         offsetof(struct net_counts, denied)},
+        {"cove_tenant_network_lookups_total", "Names that they asked for.",
+         offsetof(struct net_counts, lookups)},
+        {"cove_tenant_network_sent_bytes_total", "Bytes that they sent.",
+         offsetof(struct net_counts, bytes_out)},
+        {"cove_tenant_network_received_bytes_total", "Bytes that they received.",
+         offsetof(struct net_counts, bytes_in)},
+    };
+
+    for (size_t row = 0; row < sizeof(rows) / sizeof(rows[0]); row++) {
+        begin(out, rows[row].name, "counter", rows[row].help);
+        for (size_t i = 0; i < count; i++) {
+            const struct engine_spent *one = spent_at(spent, i);
+            uint64_t value;
+
+            memcpy(&value, (const char *)&one->network + rows[row].at, sizeof(value));
+            use(out, rows[row].name, one->tenant, value);
+        }
+    }
+}
+
 static void print_spent(struct out *out, const struct native *native)
 {
     const struct engine_spent *spent;
@@ -235,15 +285,13 @@ static void print_spent(struct out *out, const struct native *native)
     begin(out, "cove_tenant_cpu_seconds_total", "counter",
           "Processor time of a tenant's sandboxes since this engine began.");
     for (size_t i = 0; i < count; i++) {
-        /* Whoever is beyond the bound is in the last place of all. */
-        const struct engine_spent *one =
-            &spent[i < ENGINE_SPENT_TENANTS && spent[i].tenant[0] != '\0' ? i
-                                                                          : ENGINE_SPENT_TENANTS];
+        const struct engine_spent *one = spent_at(spent, i);
 
         (void)snprintf(name, sizeof(name), "cove_tenant_cpu_seconds_total{tenant=\"%s\"}",
                        one->tenant);
         seconds(out, name, one->cpu_ns);
     }
+    print_traffic(out, spent, count);
 }
 
 static void print_calls(struct out *out, const struct metrics *metrics)

@@ -189,6 +189,8 @@ void pull_begin(struct pull *pull, struct job *job, struct proc *proc, const cha
 
 void print_sandbox(struct out *out, const char *key, const struct sandbox_view *view,
                    const bool *created);
+void print_network(struct out *out, const char *key, const struct policy *policy,
+                   const struct net_limits *limits);
 void print_process(struct out *out, const char *key, const struct proc_view *view);
 void print_key(struct out *out, const struct engine_key_view *key, const char *secret);
 void print_quota(struct out *out, const char *key, const struct engine_quota *quota);
@@ -218,6 +220,8 @@ HANDLER(sandbox_stop);
 /* usage.c */
 HANDLER(usage_get);
 HANDLER(capacity_get);
+/* network.c */
+HANDLER(network_get);
 /* run.c */
 HANDLER(run_exec);
 HANDLER(run_start);

@@ -58,6 +58,28 @@ static void print_mounts(struct out *out, const struct sandbox_view *view)
     out_array_end(out);
 }
 
+static void print_rules(struct out *out, const char *key, const char *const *rules)
+{
+    out_array(out, key);
+    for (; rules != NULL && *rules != NULL; rules++)
+        out_text(out, NULL, *rules);
+    out_array_end(out);
+}
+
+void print_network(struct out *out, const char *key, const struct policy *policy,
+                   const struct net_limits *limits)
+{
+    out_object(out, key);
+    out_text(out, "mode", policy_mode_name(policy_mode(policy)));
+    print_rules(out, "allow", policy_allow(policy));
+    print_rules(out, "deny", policy_deny(policy));
+    print_some(out, "connections", limits->connections);
+    print_some(out, "lookups_per_second", limits->lookups_per_second);
+    print_some(out, "bytes_per_second", limits->bytes_per_second);
+    print_some(out, "bytes", limits->bytes);
+    out_object_end(out);
+}
+
 static void print_error(struct out *out, const struct error *err)
 {
     if (err->code[0] == '\0')
@@ -102,6 +124,7 @@ void print_sandbox(struct out *out, const char *key, const struct sandbox_view *
     out_text(out, "hostname", view->hostname);
     print_resources(out, &view->limits);
     print_mounts(out, view);
+    print_network(out, "network", view->policy, &view->network);
     print_lifecycle(out, view);
     out_text(out, "state", sandbox_state_name(view->state));
     out_text(out, "reason", view->reason);
@@ -208,6 +231,24 @@ void print_quota(struct out *out, const char *key, const struct engine_quota *qu
     out_object_end(out);
 }
 
+static void print_traffic(struct out *out, const struct engine_event_traffic *traffic)
+{
+    if (traffic == NULL) {
+        out_null(out, "traffic");
+        return;
+    }
+    out_object(out, "traffic");
+    out_text(out, "name", traffic->name);
+    out_text(out, "address", traffic->address);
+    print_some(out, "port", traffic->port);
+    out_text(out, "rule", traffic->rule);
+    out_number(out, "lasted_ms", traffic->lasted_ms);
+    out_number(out, "bytes_out", traffic->bytes_out);
+    out_number(out, "bytes_in", traffic->bytes_in);
+    out_number(out, "left_out", traffic->left_out);
+    out_object_end(out);
+}
+
 void print_event(struct out *out, const struct engine_event *event)
 {
     out_object(out, NULL);
@@ -219,6 +260,7 @@ void print_event(struct out *out, const struct engine_event *event)
     out_text(out, "process", event->process);
     out_text(out, "reason", event->reason);
     out_text(out, "key", event->key);
+    print_traffic(out, event->traffic);
     out_object_end(out);
     out_raw(out, "\n", 1);
 }

@@ -25,6 +25,7 @@ static const struct native_route rows[] = {
     {{"POST", SANDBOX "/start", sandbox_start, 0}, false},
     {{"POST", SANDBOX "/stop", sandbox_stop, 0}, false},
     {{"GET", SANDBOX "/usage", usage_get, 0}, false},
+    {{"GET", SANDBOX "/network", network_get, 0}, false},
     {{"POST", SANDBOX "/exec", run_exec, 0}, false},
     {{"POST", SANDBOX "/processes", run_start, 0}, false},
     {{"GET", SANDBOX "/processes", process_list, 0}, false},

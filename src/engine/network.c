@@ -1,0 +1,609 @@
+/* The network of sandboxes: whose sockets are asked for when, what the policy of each is, and what is known of
+ * what went through.
+ *
+ * A box whose policy is "none" has no network at all: nothing is opened in it. Any other gets its two sockets of
+ * the keeper before anybody hears that it runs, and a policy before anything of it is accepted. The sockets
+ * outlive this engine, the policy is in the record: where neither is here, nothing goes anywhere. */
+#include "base/fd.h"
+#include "base/parse.h"
+#include "engine/parts.h"
+
+#include <fcntl.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#define LINES_FIRST 16U          /* a log begins with, and has in any case */
+#define LINES_OF_ALL (1U << 16)  /* logs grow no more beyond that */
+#define EVENTS_PER_SECOND 10U    /* of one sandbox */
+#define EVENTS_AT_ONCE 50U
+#define SAVE_NS (5ULL * 1000000000)
+#define SAVED_DIGITS 20
+
+struct line {
+    struct net_record is; /* its texts are ours */
+    char *name, *rule;    /* or NULL */
+    char reason[24];
+};
+
+struct network {
+    struct net_box *box;     /* NULL: there is no network now */
+    struct net_counts told;  /* of the box, and added to the sums */
+    struct net_counts sum;   /* of the boxes before it, since this engine began */
+    uint64_t bytes_before;   /* of its life, before `box` */
+    uint64_t bytes_saved;    /* that the file says */
+    struct line *lines;      /* `count` of them, the oldest at `start` */
+    size_t room, start, count;
+    uint64_t lines_gone;
+    uint64_t filled_ns;      /* when `may_tell` was right */
+    unsigned may_tell;       /* events at once */
+    uint64_t left_out;
+    /* While the keeper is asked. */
+    int sockets[2];
+    unsigned asked;
+    struct error failure;
+    network_done *done;
+};
+
+/* ---- the room ---- */
+
+static void room_closed(void *arg)
+{
+    struct engine *engine = arg;
+
+    engine->has_net = false;
+    engine_free_if_done(engine);
+}
+
+int network_open_room(struct engine *engine, struct error *err)
+{
+    const struct net_options options = {
+        .loop = engine->options.loop,
+        .resolvers = engine->options.resolvers,
+        .proxy = engine->options.proxy,
+    };
+
+    if (net_open(&options, &engine->net, err) != 0)
+        return -1;
+    engine->has_net = true;
+    return 0;
+}
+
+void network_close_room(struct engine *engine)
+{
+    if (engine->net != NULL)
+        net_close(engine->net, room_closed, engine);
+    engine->net = NULL;
+}
+
+bool network_is_wanted(const struct record *record)
+{
+    return policy_mode(record->policy) != POLICY_NONE;
+}
+
+/* ---- the log ---- */
+
+static struct line *line_at(const struct network *network, size_t index)
+{
+    return &network->lines[(network->start + index) % network->room];
+}
+
+static void line_clear(struct line *line)
+{
+    free(line->name);
+    free(line->rule);
+    *line = (struct line){.name = NULL};
+}
+
+static void log_grow(struct engine *engine, struct network *network)
+{
+    size_t room = network->room == 0 ? LINES_FIRST : 2 * network->room;
+    struct line *lines;
+
+    if (network->room > 0 && (room > ENGINE_NETWORK_LINES || engine->network_lines >= LINES_OF_ALL))
+        return;
+    lines = engine_alloc(room * sizeof(*lines));
+    for (size_t i = 0; i < network->count; i++)
+        lines[i] = *line_at(network, i);
+    free(network->lines);
+    engine->network_lines += room - network->room;
+    network->lines = lines;
+    network->room = room;
+    network->start = 0;
+}
+
+static char *text_keep(const char *text)
+{
+    char *kept = text != NULL ? strdup(text) : NULL;
+
+    if (text != NULL && kept == NULL)
+        abort(); /* out of memory: see parts.h */
+    return kept;
+}
+
+static void log_add(struct engine *engine, struct network *network, const struct net_record *record)
+{
+    struct line *line;
+
+    if (network->count == network->room)
+        log_grow(engine, network);
+    if (network->count == network->room) {
+        line_clear(line_at(network, 0));
+        network->start = (network->start + 1) % network->room;
+        network->count--;
+        network->lines_gone++;
+    }
+    line = line_at(network, network->count++);
+    line->name = text_keep(record->name);
+    line->rule = text_keep(record->rule);
+    (void)snprintf(line->reason, sizeof(line->reason), "%s", record->reason);
+    line->is = *record;
+    line->is.name = line->name;
+    line->is.rule = line->rule;
+    line->is.reason = NULL; /* it moves with the line */
+}
+
+/* ---- events ---- */
+
+static bool may_tell(struct network *network)
+{
+    uint64_t now = clock_monotonic_ns();
+    uint64_t more = (now - network->filled_ns) / (1000000000 / EVENTS_PER_SECOND);
+
+    if (more >= EVENTS_AT_ONCE - network->may_tell) {
+        network->may_tell = EVENTS_AT_ONCE;
+        network->filled_ns = now;
+    } else {
+        network->may_tell += (unsigned)more;
+        network->filled_ns += more * (1000000000 / EVENTS_PER_SECOND);
+    }
+    if (network->may_tell > 0) {
+        network->may_tell--;
+        return true;
+    }
+    network->left_out++;
+    return false;
+}
+
+static bool has_address(const struct policy_address *address)
+{
+    static const struct policy_address none;
+
+    return memcmp(address, &none, sizeof(none)) != 0;
+}
+
+static const char *event_type(const struct net_record *record)
+{
+    bool is_cut = strcmp(record->reason, "cut") == 0 || strcmp(record->reason, "limit") == 0;
+
+    if (!record->allowed)
+        return "network.denied";
+    return is_cut || strcmp(record->reason, "allowed") == 0 ? "network.connected"
+                                                            : "network.failed";
+}
+
+/* A name that was found is no event: what is dialled by it is. */
+static void event_tell(struct sandbox *sandbox, const struct net_record *record)
+{
+    struct network *network = sandbox->network;
+    struct engine_event_traffic traffic = {
+        .name = record->name,
+        .rule = record->rule,
+        .port = record->port,
+        .lasted_ms = record->lasted_ms,
+        .bytes_out = record->bytes_out,
+        .bytes_in = record->bytes_in,
+    };
+    char address[POLICY_ADDRESS_TEXT];
+
+    if ((record->kind == NET_LOOKUP && record->allowed) || !may_tell(network))
+        return;
+    if (has_address(&record->address)) {
+        policy_address_text(&record->address, address);
+        traffic.address = address;
+    }
+    traffic.left_out = network->left_out;
+    network->left_out = 0;
+    events_add_traffic(sandbox->engine, event_type(record), sandbox->record->tenant, sandbox->id,
+                       record->reason, &traffic);
+}
+
+static void recorded(void *arg, const struct net_record *record)
+{
+    struct sandbox *sandbox = arg;
+
+    log_add(sandbox->engine, sandbox->network, record);
+    event_tell(sandbox, record);
+}
+
+/* ---- how much it was ---- */
+
+static uint64_t bytes_used(const struct network *network)
+{
+    struct net_counts now = {0};
+
+    if (network->box != NULL)
+        net_box_count(network->box, &now);
+    return network->bytes_before + now.bytes_out + now.bytes_in;
+}
+
+/* One that cannot be read says nothing: it is written in one piece, and not synced, so only a host that failed
+ * can have left it so. */
+static uint64_t bytes_read(struct sandbox *sandbox)
+{
+    _cleanup_close_ int dir = openat(sandbox->engine->sandboxes_dir, sandbox->id,
+                                     O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+    char text[SAVED_DIGITS + 2] = "";
+    uint64_t bytes = 0;
+    struct error err;
+
+    if (dir < 0 || fd_read_file(dir, "traffic", text, sizeof(text)) <= 0)
+        return 0;
+    text[strcspn(text, "\n")] = '\0';
+    return parse_count("traffic", text, 0, UINT64_MAX, &bytes, &err) == 0 ? bytes : 0;
+}
+
+/* So that a bound on all it may send is none of one engine's life. */
+static void bytes_save(struct sandbox *sandbox)
+{
+    struct network *network = sandbox->network;
+    uint64_t bytes = bytes_used(network);
+    _cleanup_close_ int file = -1;
+    char path[64], text[SAVED_DIGITS + 2];
+
+    if (bytes == network->bytes_saved)
+        return;
+    (void)snprintf(path, sizeof(path), "%s/traffic", sandbox->id);
+    (void)snprintf(text, sizeof(text), "%0*" PRIu64 "\n", SAVED_DIGITS, bytes);
+    file = openat(sandbox->engine->sandboxes_dir, path,
+                  O_WRONLY | O_CREAT | O_NOFOLLOW | O_CLOEXEC, 0600);
+    if (file >= 0 && pwrite(file, text, SAVED_DIGITS + 1, 0) == SAVED_DIGITS + 1)
+        network->bytes_saved = bytes;
+}
+
+static void save_some(void *arg)
+{
+    struct engine *engine = arg;
+    bool any = false;
+
+    for (struct sandbox *sandbox = engine->oldest; sandbox != NULL; sandbox = sandbox->newer) {
+        if (sandbox->network == NULL || sandbox->network->box == NULL ||
+            sandbox->record->network.bytes == 0)
+            continue;
+        any = true;
+        bytes_save(sandbox);
+    }
+    if (any)
+        clock_set(engine->clock, &engine->network_save, clock_monotonic_ns() + SAVE_NS, save_some,
+                  engine);
+}
+
+static void save_later(struct engine *engine)
+{
+    if (engine->network_save.place == 0)
+        clock_set(engine->clock, &engine->network_save, clock_monotonic_ns() + SAVE_NS, save_some,
+                  engine);
+}
+
+static void tally(struct sandbox *sandbox)
+{
+    struct network *network = sandbox->network;
+    struct net_counts now;
+
+    if (network == NULL || network->box == NULL)
+        return;
+    net_box_count(network->box, &now);
+    spent_network(sandbox, &network->told, &now);
+}
+
+void network_tally(struct engine *engine)
+{
+    for (struct sandbox *sandbox = engine->oldest; sandbox != NULL; sandbox = sandbox->newer)
+        tally(sandbox);
+}
+
+uint32_t network_open_now(const struct sandbox *sandbox)
+{
+    struct net_counts now = {0};
+
+    if (sandbox->network != NULL && sandbox->network->box != NULL)
+        net_box_count(sandbox->network->box, &now);
+    return now.connections;
+}
+
+static struct net_counts counts_of(const struct network *network)
+{
+    struct net_counts now = {0};
+
+    if (network->box != NULL)
+        net_box_count(network->box, &now);
+    now.connections_all += network->sum.connections_all;
+    now.denied += network->sum.denied;
+    now.lookups += network->sum.lookups;
+    now.bytes_out += network->sum.bytes_out;
+    now.bytes_in += network->sum.bytes_in;
+    return now;
+}
+
+/* ---- it begins and ends ---- */
+
+static struct network *network_of(struct sandbox *sandbox)
+{
+    struct network *network = sandbox->network;
+
+    if (network != NULL)
+        return network;
+    network = engine_alloc(sizeof(*network));
+    network->sockets[0] = network->sockets[1] = -1;
+    network->may_tell = EVENTS_AT_ONCE;
+    network->filled_ns = clock_monotonic_ns();
+    network->bytes_before = network->bytes_saved = bytes_read(sandbox);
+    sandbox->network = network;
+    return network;
+}
+
+static int names_open_file(struct sandbox *sandbox, struct error *err)
+{
+    _cleanup_close_ int dir = sandbox_directory(sandbox, err);
+    int file;
+
+    if (dir < 0)
+        return -1;
+    file = openat(dir, "names", O_RDWR | O_CREAT | O_APPEND | O_NOFOLLOW | O_CLOEXEC, 0600);
+    if (file < 0)
+        return error_set(err, "store_failed", errno, "cannot open the file sandboxes/%s/names",
+                         sandbox->id);
+    return file;
+}
+
+int network_take(struct sandbox *sandbox, int tcp, int udp, struct error *err)
+{
+    _cleanup_close_ int tcp_ours = tcp, udp_ours = udp;
+    struct network *network = network_of(sandbox);
+    const struct record *record = sandbox->record;
+    struct net_box_options options = {
+        .tenant = record->tenant,
+        .limits = record->network,
+        .bytes_used = network->bytes_before,
+        .record = recorded,
+        .arg = sandbox,
+    };
+
+    options.names = names_open_file(sandbox, err);
+    if (options.names < 0)
+        return -1;
+    options.policy = policy_copy(record->policy);
+    if (options.policy == NULL)
+        abort();
+    network->told = (struct net_counts){0};
+    if (net_box_new(sandbox->engine->net, &options, &network->box, err) != 0) {
+        network->box = NULL;
+        return -1;
+    }
+    net_box_attach(network->box, fd_take(&tcp_ours), fd_take(&udp_ours));
+    if (record->network.bytes > 0)
+        save_later(sandbox->engine);
+    return 0;
+}
+
+/* What was open is recorded as cut, before it is counted for the last time. */
+void network_end(struct sandbox *sandbox)
+{
+    struct network *network = sandbox->network;
+    struct net_counts before;
+
+    if (network == NULL || network->box == NULL)
+        return;
+    net_box_detach(network->box);
+    tally(sandbox);
+    before = counts_of(network);
+    network->bytes_before = bytes_used(network);
+    before.connections = 0;
+    network->sum = before;
+    net_box_free(network->box);
+    network->box = NULL;
+    if (sandbox->record->state != SANDBOX_DELETED)
+        bytes_save(sandbox);
+}
+
+void network_free(struct sandbox *sandbox)
+{
+    struct network *network = sandbox->network;
+
+    if (network == NULL)
+        return;
+    if (network->box != NULL && sandbox->record->state != SANDBOX_DELETED)
+        bytes_save(sandbox);
+    net_box_free(network->box);
+    for (size_t i = 0; i < network->count; i++)
+        line_clear(line_at(network, i));
+    sandbox->engine->network_lines -= network->room;
+    free(network->lines);
+    fd_close(&network->sockets[0]);
+    fd_close(&network->sockets[1]);
+    free(network);
+    sandbox->network = NULL;
+}
+
+/* ---- the keeper's part ---- */
+
+static void asked_all(struct sandbox *sandbox)
+{
+    struct network *network = sandbox->network;
+    network_done *done = network->done;
+    int tcp = fd_take(&network->sockets[0]), udp = fd_take(&network->sockets[1]);
+    struct error err = network->failure;
+
+    network->done = NULL;
+    if (err.code[0] == '\0') {
+        done(sandbox, network_take(sandbox, tcp, udp, &err) == 0 ? NULL : &err);
+        return;
+    }
+    fd_close(&tcp);
+    fd_close(&udp);
+    done(sandbox, &err);
+}
+
+static void one_answered(struct sandbox *sandbox, int which, int fd, const struct error *err)
+{
+    struct network *network = sandbox->network;
+
+    if (sandbox->engine->is_closing) {
+        fd_close(&fd);
+        return;
+    }
+    if (err != NULL)
+        network->failure = *err;
+    else
+        network->sockets[which] = fd;
+    if (--network->asked == 0)
+        asked_all(sandbox);
+}
+
+static void tcp_answered(void *arg, const union keeper_answer *answer, int fd,
+                         const struct error *err)
+{
+    (void)answer;
+    one_answered(arg, 0, fd, err);
+}
+
+static void udp_answered(void *arg, const union keeper_answer *answer, int fd,
+                         const struct error *err)
+{
+    (void)answer;
+    one_answered(arg, 1, fd, err);
+}
+
+static void ask(struct sandbox *sandbox, enum keeper_network what, keeper_answered answered)
+{
+    union keeper_request request = {.network = {.box = sandbox->box, .what = what}};
+
+    keeper_client_ask(sandbox->engine->keeper, KEEPER_NETWORK, &request, answered, sandbox);
+}
+
+void network_begin(struct sandbox *sandbox, network_done *done)
+{
+    struct network *network = network_of(sandbox);
+
+    network->failure = (struct error){0};
+    network->done = done;
+    network->asked = 2;
+    ask(sandbox, KEEPER_NETWORK_TCP, tcp_answered);
+    ask(sandbox, KEEPER_NETWORK_UDP, udp_answered);
+}
+
+/* That there is no box any more is as good. */
+static void shut_answered(void *arg, const union keeper_answer *answer, int fd,
+                          const struct error *err)
+{
+    struct sandbox *sandbox = arg;
+    network_done *done = sandbox->network->done;
+
+    (void)answer;
+    fd_close(&fd);
+    if (sandbox->engine->is_closing)
+        return;
+    sandbox->network->done = NULL;
+    if (err != NULL && strcmp(err->code, "no_box") == 0)
+        err = NULL;
+    done(sandbox, err);
+}
+
+void network_apply(struct sandbox *sandbox, network_done *done)
+{
+    const struct record *record = sandbox->record;
+    struct network *network;
+
+    if (sandbox->box == 0 || sandbox->is_quiet || record->state != SANDBOX_RUNNING) {
+        done(sandbox, NULL);
+        return;
+    }
+    network = network_of(sandbox);
+    sandbox->step = STEP_NETWORK;
+    if (!network_is_wanted(record)) {
+        network_end(sandbox); /* nothing gets out from here on; that it cannot get in follows */
+        network->done = done;
+        ask(sandbox, KEEPER_NETWORK_SHUT, shut_answered);
+        return;
+    }
+    if (network->box == NULL) {
+        network_begin(sandbox, done);
+        return;
+    }
+    net_box_set(network->box, policy_copy(record->policy), &record->network);
+    if (record->network.bytes > 0)
+        save_later(sandbox->engine);
+    done(sandbox, NULL);
+}
+
+/* ---- an engine that is new ---- */
+
+/* What is refused here leaves a box whose network nobody looks after: nothing gets out of it. */
+static void taken_over(struct sandbox *sandbox, const struct error *err)
+{
+    if (err != NULL && strcmp(err->code, "keeper_lost") != 0 && strcmp(err->code, "no_box") != 0)
+        log_say(LOG_LEVEL_ERROR, "network_failed",
+                "sandbox %s has no network: %s; stop and start it", sandbox->id, err->text);
+    sandbox_finish(sandbox, NULL);
+}
+
+/* Where the engine before us ended between the record that says "none" and the keeper's part, that is made up
+ * for. */
+void network_work(struct sandbox *sandbox)
+{
+    network_apply(sandbox, taken_over);
+}
+
+/* ---- looking ---- */
+
+int engine_traffic(struct engine *engine, const struct engine_caller *caller, const char *id,
+                   struct sandbox_traffic *traffic, struct error *err)
+{
+    struct sandbox *sandbox = sandbox_find_for(engine, caller, id, ENGINE_LOOK, err);
+    const struct network *network;
+
+    if (sandbox == NULL)
+        return -1;
+    *traffic = (struct sandbox_traffic){
+        .policy = sandbox->record->policy,
+        .limits = sandbox->record->network,
+    };
+    network = sandbox->network;
+    if (network == NULL) {
+        traffic->bytes_used = bytes_read(sandbox);
+        return 0;
+    }
+    traffic->is_open = network->box != NULL;
+    traffic->counts = counts_of(network);
+    traffic->bytes_used = bytes_used(network);
+    traffic->lines = network->count;
+    traffic->lines_left_out = network->lines_gone;
+    return 0;
+}
+
+int engine_traffic_each(struct engine *engine, const struct engine_caller *caller, const char *id,
+                        size_t limit, bool (*each)(void *arg, const struct net_record *line),
+                        void *arg, struct error *err)
+{
+    const struct sandbox *sandbox = sandbox_find_for(engine, caller, id, ENGINE_LOOK, err);
+    const struct network *network;
+    size_t index;
+
+    if (sandbox == NULL)
+        return -1;
+    network = sandbox->network;
+    if (network == NULL)
+        return 0;
+    index = network->count > limit ? network->count - limit : 0;
+    for (; index < network->count; index++) {
+        const struct line *line = line_at(network, index);
+        struct net_record record = line->is;
+
+        record.reason = line->reason;
+        if (!each(arg, &record))
+            break;
+    }
+    return 0;
+}
