@@ -343,6 +343,7 @@ void engine_close(struct engine *engine)
         store_close(engine->store);
     }
     files_end_all(engine);
+    ports_close_all(engine);
     sandboxes_close(engine);
     network_close_room(engine);
     pool_close(engine);

@@ -284,6 +284,44 @@ int engine_traffic_each(struct engine *engine, const struct engine_caller *calle
                         size_t limit, bool (*each)(void *arg, const struct net_record *line),
                         void *arg, struct error *err);
 
+/* ---- ports: what listens in a sandbox (ports.c) ---- */
+
+#define ENGINE_PORTS_MAX 32 /* that are declared, of one sandbox */
+
+struct sandbox_port {
+    uint16_t port;
+    bool is_declared;
+    bool is_public;     /* its page at a name of its own needs no key */
+    bool is_listening;  /* something in the sandbox accepts on it */
+    uint16_t host_port; /* of 127.0.0.1 of this host, where it can be reached; 0: it cannot now */
+};
+
+/* A connection to the sandbox's own loopback, which it has to run for; `socket` is the callee's. Codes:
+ * sandbox_stopped, port_closed (nothing listens), too_many_connections, port_failed. While it lasts the sandbox is
+ * not idle: engine_port_left() says that it has ended. */
+typedef void (*engine_port_dialled)(void *arg, int socket, const struct error *err);
+void engine_port_dial(struct engine *engine, const struct engine_caller *caller, const char *id,
+                      uint16_t port, engine_port_dialled done, void *arg);
+void engine_port_left(struct engine *engine, const char *id);
+
+/* Declares it, and listens for it on the loopback of this host, as long as the sandbox runs. `is_public` -1: as
+ * it is. NULL in `done`: with the error. */
+typedef void (*engine_port_done)(void *arg, const struct sandbox_port *port,
+                                 const struct error *err);
+void engine_port_open(struct engine *engine, const struct engine_caller *caller, const char *id,
+                      uint16_t port, int is_public, engine_port_done done, void *arg);
+void engine_port_close(struct engine *engine, const struct engine_caller *caller, const char *id,
+                       uint16_t port, engine_done done, void *arg);
+/* All that are declared or that something listens on, in order; looked at now. */
+typedef void (*engine_ports_listed)(void *arg, const struct sandbox_port *ports, size_t count,
+                                    const struct error *err);
+void engine_ports_list(struct engine *engine, const struct engine_caller *caller, const char *id,
+                       engine_ports_listed done, void *arg);
+/* Of a sandbox of whatever tenant: whether anybody may see this port at its name; fills in a caller who may do
+ * that and nothing else. */
+bool engine_port_is_public(struct engine *engine, const char *id, uint16_t port,
+                           struct engine_caller *out);
+
 /* ---- the host ---- */
 
 /* What is left of it, where the engine's data lie; UINT64_MAX: nobody knows. */

@@ -236,6 +236,7 @@ int sandbox_attach(struct sandbox *sandbox, struct link *link, bool anew, struct
 
 void sandbox_detach(struct sandbox *sandbox, const char *reason)
 {
+    ports_end(sandbox);
     network_end(sandbox);
     if (sandbox->procs != NULL)
         procs_detach(sandbox->procs, reason);
@@ -348,7 +349,7 @@ static void rang(void *arg)
     }
     if (idle_wait_ns(sandbox) == 0) {
         /* What runs in an outdated one nobody knows. */
-        if (sandbox->files == 0 && sandbox->protocol == 0 &&
+        if (sandbox->files == 0 && sandbox->protocol == 0 && !ports_in_use(sandbox) &&
             (sandbox->procs == NULL || procs_running(sandbox->procs) == 0)) {
             time_is_over(sandbox, "idle");
             return;

@@ -46,7 +46,15 @@ enum change_field {
     CHANGE_IDLE = 4,
     CHANGE_THEN = 8,
     CHANGE_NETWORK = 32,
+    CHANGE_PORTS = 64,
     CHANGE_TOKENS = 16, /* those there are become void; `record` says nothing of it */
+};
+
+struct port_change {
+    uint16_t port;
+    int is_public; /* -1: as it is */
+    bool is_removed;
+    uint16_t host_port;
 };
 
 struct verb {
@@ -59,6 +67,7 @@ struct verb {
     unsigned change_fields; /* of `record`: enum change_field */
     /* CHANGE_NETWORK; its texts are of `record`. */
     struct sandbox_network network;
+    struct port_change port; /* CHANGE_PORTS */
     union {
         engine_created created;
         engine_sandbox_done sandbox;
@@ -85,6 +94,7 @@ struct sandbox {
     struct record *record;         /* as committed */
     struct procs *procs;           /* opened when first needed */
     struct network *network;       /* network.c; NULL: it never had one here */
+    struct ports *ports;           /* ports.c; NULL: nobody has asked for any */
     uint64_t box;                  /* 0: none */
     uint32_t protocol;             /* its box speaks this version, which we do not; 0: we do */
     struct outdated *outdated;     /* until it ends */
@@ -135,8 +145,10 @@ struct gone_ring {
     size_t first, count;
 };
 
+struct dial;
 struct files;
 struct network;
+struct ports;
 struct pool;
 struct tenants;
 struct events;
@@ -154,7 +166,9 @@ struct engine {
     struct spent *spent; /* spent.c */
     struct net *net;
     struct policy *policy; /* of a sandbox that names none */
-    size_t network_lines;  /* of all logs together */
+    struct dial *dials;    /* ports.c: on their way */
+    struct alarm ports_look;
+    size_t network_lines; /* of all logs together */
     struct alarm network_save;
     struct pool *pool;
     struct takeover *takeover; /* while it opens */
@@ -229,6 +243,18 @@ void network_free(struct sandbox *sandbox);
 uint32_t network_open_now(const struct sandbox *sandbox); /* connections */
 /* Adds up what the boxes have carried since this was called last. */
 void network_tally(struct engine *engine);
+
+/* ---- ports.c ---- */
+
+/* Its box stands (`is_new`), or was there before this engine: what is declared is listened for, and what listens
+ * in it is looked at from now on. */
+void ports_begin(struct sandbox *sandbox, bool is_new);
+void ports_end(struct sandbox *sandbox); /* its box is no more, or is not talked to */
+void ports_free(struct sandbox *sandbox);
+/* Its record has changed. */
+void ports_apply(struct sandbox *sandbox);
+bool ports_in_use(const struct sandbox *sandbox);
+void ports_close_all(struct engine *engine); /* the engine ends */
 
 void *engine_alloc(size_t size); /* zeroed, or the process ends */
 void engine_later(struct engine *engine, void (*call)(void *arg), void *arg);

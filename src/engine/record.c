@@ -357,6 +357,43 @@ int record_set_network(struct record *record, const struct sandbox_network *wish
     return 0;
 }
 
+int record_set_port(struct record *record, uint16_t port, uint16_t host_port, int is_public,
+                    struct error *err)
+{
+    struct record_port *ports = record->ports;
+    size_t at = 0, count = record->ports_count;
+
+    if (port == 0)
+        return error_set(err, "bad_request", 0, "port: a number from 1 to 65535");
+    while (at < count && ports[at].port < port)
+        at++;
+    if (at == count || ports[at].port != port) {
+        if (count == ENGINE_PORTS_MAX)
+            return error_set(err, "too_many_ports", 0,
+                             "a sandbox has at most %d ports open to this host; close one first",
+                             ENGINE_PORTS_MAX);
+        memmove(&ports[at + 1], &ports[at], (count - at) * sizeof(*ports));
+        ports[at] = (struct record_port){.port = port, .host_port = host_port};
+        record->ports_count++;
+    }
+    if (is_public >= 0)
+        ports[at].is_public = is_public > 0;
+    return 0;
+}
+
+void record_remove_port(struct record *record, uint16_t port)
+{
+    struct record_port *ports = record->ports;
+
+    for (size_t i = 0; i < record->ports_count; i++) {
+        if (ports[i].port != port)
+            continue;
+        record->ports_count--;
+        memmove(&ports[i], &ports[i + 1], (record->ports_count - i) * sizeof(*ports));
+        return;
+    }
+}
+
 void record_clear(struct record *record)
 {
     texts_free(record->env);
@@ -371,6 +408,7 @@ void record_clear(struct record *record)
     record->mounts_count = 0;
     record->limits = (struct box_limits){0};
     record->network = (struct net_limits){0};
+    record->ports_count = 0;
     policy_free(record->policy);
     record->policy = policy_none();
     record->deadline_ms = record->idle_ms = 0;
@@ -573,6 +611,26 @@ static int set_network(json_t *object, const struct record *record)
     return json_object_set_new(object, "network", network);
 }
 
+static int set_ports(json_t *object, const struct record *record)
+{
+    json_t *array;
+    int failed = 0;
+
+    if (record->ports_count == 0)
+        return 0;
+    array = need(json_array());
+    for (size_t i = 0; i < record->ports_count; i++) {
+        const struct record_port *port = &record->ports[i];
+        json_t *item = need(json_object());
+
+        failed |= set_number(item, "port", port->port) | set_number(item, "host_port", port->host_port);
+        if (port->is_public)
+            failed |= json_object_set_new(item, "public", json_true());
+        failed |= json_array_append_new(array, item);
+    }
+    return failed | json_object_set_new(object, "ports", array);
+}
+
 char *record_format(const struct record *record, struct error *err)
 {
     _cleanup_json_ json_t *object = need(json_object());
@@ -602,6 +660,7 @@ char *record_format(const struct record *record, struct error *err)
     failed |= set_number(object, "disk_inodes", limits->disk_inodes);
     failed |= set_mounts(object, record);
     failed |= set_network(object, record);
+    failed |= set_ports(object, record);
     failed |= set_number(object, "deadline_ms", record->deadline_ms);
     failed |= set_number(object, "idle_ms", record->idle_ms);
     failed |= set_text(object, "then", record->then == SANDBOX_THEN_STOP ? "stop" : "kill");
@@ -749,6 +808,27 @@ static int get_network(const json_t *object, struct record *record, struct error
     return got == 0 ? 0 : wrong("network", err);
 }
 
+static int get_ports(const json_t *object, struct record *record, struct error *err)
+{
+    const json_t *array = json_object_get(object, "ports");
+    size_t count = json_array_size(array);
+    uint64_t port, host_port;
+
+    if (array != NULL && !json_is_array(array))
+        return wrong("ports", err);
+    for (size_t i = 0; i < count; i++) {
+        const json_t *item = json_array_get(array, i);
+
+        if (get_number(item, "port", UINT16_MAX, &port, err) != 0 ||
+            get_number(item, "host_port", UINT16_MAX, &host_port, err) != 0)
+            return -1;
+        if (record_set_port(record, (uint16_t)port, (uint16_t)host_port,
+                            json_is_true(json_object_get(item, "public")), err) != 0)
+            return wrong("ports", err);
+    }
+    return 0;
+}
+
 static int get_choices(const json_t *object, struct record *record, struct error *err)
 {
     static const char *const disks[] = {NULL, "ephemeral", "persistent"};
@@ -806,7 +886,7 @@ static int get_all(const json_t *object, struct record *record, struct error *er
         get_texts(object, "labels", &record->labels, err) != 0 ||
         get_texts(object, "env", &record->env, err) != 0 || get_choices(object, record, err) != 0 ||
         get_numbers(object, record, err) != 0 || get_mounts(object, record, err) != 0 ||
-        get_network(object, record, err) != 0)
+        get_network(object, record, err) != 0 || get_ports(object, record, err) != 0)
         return -1;
     if (!is_id(record->id))
         return wrong("id", err);

@@ -27,6 +27,11 @@ struct record {
     size_t mounts_count;
     struct policy *policy;     /* never NULL */
     struct net_limits network; /* 0: as usual */
+    struct record_port {
+        uint16_t port, host_port; /* the latter is free on this host, as far as is known */
+        bool is_public;
+    } ports[ENGINE_PORTS_MAX];    /* in order */
+    size_t ports_count;
     uint64_t deadline_ms, idle_ms;
     enum sandbox_then then;
     enum sandbox_state state;
@@ -55,6 +60,10 @@ int record_parse(const char *text, size_t size, struct record **out, struct erro
 
 int record_set_network(struct record *record, const struct sandbox_network *wish,
                        struct error *err);
+/* Declares or removes it; "too_many_ports". */
+int record_set_port(struct record *record, uint16_t port, uint16_t host_port, int is_public,
+                    struct error *err);
+void record_remove_port(struct record *record, uint16_t port);
 int record_set_labels(struct record *record, const char *const *labels, struct error *err);
 /* All that a deleted sandbox has no use for any more. */
 void record_clear(struct record *record);

@@ -476,6 +476,7 @@ void sandbox_free_now(struct sandbox *sandbox)
     outdated_close(sandbox);
     if (sandbox->procs != NULL)
         procs_close(sandbox->procs, false);
+    ports_free(sandbox);
     network_free(sandbox);
     record_free(sandbox->record);
     record_free(sandbox->next);

@@ -201,6 +201,7 @@ static void part_done(struct sandbox *sandbox, const struct error *err)
     sandbox->from_pool = false;
     drop_spent_disk(sandbox);
     sandbox_event(sandbox, is_create(sandbox) ? "sandbox.created" : "sandbox.started");
+    ports_begin(sandbox, true);
     sandbox_finish(sandbox, NULL);
 }
 

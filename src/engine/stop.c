@@ -257,6 +257,8 @@ static const char *why_changed(const struct verb *verb)
 {
     if ((verb->change_fields & CHANGE_TOKENS) != 0)
         return "tokens_ended";
+    if ((verb->change_fields & CHANGE_PORTS) != 0)
+        return "ports";
     return (verb->change_fields & CHANGE_NETWORK) != 0 ? "network" : NULL;
 }
 
@@ -265,6 +267,8 @@ static void changed(struct sandbox *sandbox, const struct error *err)
     if (err == NULL)
         events_add(sandbox->engine, "sandbox.changed", sandbox->record->tenant, sandbox->id, NULL,
                    why_changed(sandbox->active));
+    if (err == NULL && (sandbox->active->change_fields & CHANGE_PORTS) != 0)
+        ports_apply(sandbox);
     if (err == NULL && (sandbox->active->change_fields & CHANGE_NETWORK) != 0)
         network_apply(sandbox, sandbox_finish);
     else
@@ -286,6 +290,12 @@ static int change_make(const struct verb *verb, struct record *next, struct erro
         next->then = wish->then;
     if ((verb->change_fields & CHANGE_TOKENS) != 0)
         next->tokens++;
+    if ((verb->change_fields & CHANGE_PORTS) != 0 && verb->port.is_removed)
+        record_remove_port(next, verb->port.port);
+    else if ((verb->change_fields & CHANGE_PORTS) != 0 &&
+             record_set_port(next, verb->port.port, verb->port.host_port, verb->port.is_public,
+                             err) != 0)
+        return -1;
     if ((verb->change_fields & CHANGE_NETWORK) == 0)
         return 0;
     return record_set_network(next, &verb->network, err);

@@ -369,6 +369,7 @@ static void box_take(struct engine *engine, struct box_there *there)
     }
     if (link_open(fd_take(&there->fd), &link, &err) == 0 &&
         sandbox_attach(sandbox, link, false, &err) == 0) {
+        ports_begin(sandbox, false);
         sandbox_push(sandbox, verb_new(VERB_NETWORK, NULL));
         return;
     }

@@ -35,7 +35,7 @@ static bool fits(const char *pattern, const char *path, struct http_param *param
         pattern += want;
         path += have;
     }
-    return (*pattern == '\0' || strcmp(pattern, "/**") == 0) && *path == '\0';
+    return *pattern == '\0' && *path == '\0';
 }
 
 static bool method_fits(const char *wanted, const char *method)

@@ -49,7 +49,13 @@ enum keeper_type {
 
 enum keeper_kind { KEEPER_ROOT = 1, KEEPER_MOUNT };
 enum keeper_disk { KEEPER_EPHEMERAL = 1, KEEPER_PERSISTENT };
-enum keeper_network { KEEPER_NETWORK_TCP = 1, KEEPER_NETWORK_UDP, KEEPER_NETWORK_SHUT };
+enum keeper_network {
+    KEEPER_NETWORK_TCP = 1,
+    KEEPER_NETWORK_UDP,
+    KEEPER_NETWORK_SHUT,
+    KEEPER_NETWORK_DIAL, /* a new TCP socket in there, of both families; its network need not be open */
+    KEEPER_NETWORK_DIAG, /* a new netlink socket in there, of NETLINK_SOCK_DIAG */
+};
 
 struct keeper_head {
     uint32_t type;

@@ -92,9 +92,11 @@ def test_what_is_asked_arrives_byte_for_byte(server, behind):
     assert answer.headers["Connection"] == "close"
 
 
-def test_the_root_may_be_asked_for_without_a_slash(server, behind):
+def test_the_root_is_asked_for_by_a_slash(server, behind):
     talk = says(OK)
-    assert server.get(f"/proxy/own/{behind(talk).port}")[0].status == 200
+    port = behind(talk).port
+    assert server.get(f"/proxy/own/{port}")[0].status == 404
+    assert server.get(f"/proxy/own/{port}/")[0].status == 200
     assert talk.heads[0].startswith(b"GET / HTTP/1.1\r\n")
 
 
