@@ -182,15 +182,6 @@ struct stream;
 struct stream *stream_new(struct net_box *box, int fd, void (*over)(void *arg), void *arg);
 void stream_cut(struct stream *stream);
 
-/* A question of a stream that was not answered yet; it may be cut meanwhile. */
-struct ask {
-    TAILQ_ENTRY(ask) next;
-    struct stream *stream; /* NULL: nobody waits for it any more */
-    struct asks *asks;
-};
-TAILQ_HEAD(asks, ask);
-void asks_free(struct asks *asks); /* of a box whose lookups are gone */
-
 /* ---- net.c ---- */
 
 struct turns *net_turns(const struct net *net);
@@ -199,6 +190,5 @@ const struct proxy *net_proxy(const struct net *net);
 struct share *net_box_share(struct net_box *box);
 struct meter *net_box_meter(struct net_box *box);
 struct lookups *net_box_lookups(const struct net_box *box);
-struct asks *net_box_asks(struct net_box *box);
 /* Whether the host has fds for one more; they are the whole engine's. */
 bool net_has_room(void);

@@ -42,7 +42,6 @@ struct net_box {
     struct flows *flows;
     struct share share;
     struct meter meter;
-    struct asks asks;
     struct net_counts counts;
     void (*record)(void *arg, const struct net_record *record);
     void *arg;
@@ -187,11 +186,10 @@ static void take_limits(struct net_box *box, const struct net_limits *limits)
 void net_box_free(struct net_box *box)
 {
     box->record = NULL;
+    if (box->flows != NULL)
+        flows_free(box->flows); /* some ask, by TCP */
     if (box->lookups != NULL)
         lookups_free(box->lookups);
-    if (box->flows != NULL)
-        flows_free(box->flows);
-    asks_free(&box->asks);
     meter_end(&box->meter);
     share_leave(&box->share);
     if (box->names != NULL)
@@ -216,7 +214,6 @@ int net_box_new(struct net *net, const struct net_box_options *options, struct n
     box->bytes_used = options->bytes_used;
     box->record = options->record;
     box->arg = options->arg;
-    TAILQ_INIT(&box->asks);
     share_init(&box->share, net->turns);
     meter_init(&box->meter, net->turns);
     take_limits(box, &options->limits);
@@ -244,8 +241,8 @@ void net_box_attach(struct net_box *box, int tcp, int udp)
 
 void net_box_detach(struct net_box *box)
 {
-    lookups_detach(box->lookups);
     flows_detach(box->flows);
+    lookups_detach(box->lookups);
 }
 
 void net_box_set(struct net_box *box, struct policy *policy, const struct net_limits *limits)
@@ -340,9 +337,4 @@ struct meter *net_box_meter(struct net_box *box)
 struct lookups *net_box_lookups(const struct net_box *box)
 {
     return box->lookups;
-}
-
-struct asks *net_box_asks(struct net_box *box)
-{
-    return &box->asks;
 }

@@ -35,8 +35,8 @@ static struct turns *turns_of(const struct stream *stream)
 
 void stream_cut(struct stream *stream)
 {
-    if (stream->ask != NULL)
-        stream->ask->stream = NULL;
+    if (stream->is_asking)
+        lookups_forget(net_box_lookups(stream->box), stream);
     task_drop(&stream->task);
     turns_calm(turns_of(stream), &stream->patience);
     turns_unwatch(turns_of(stream), stream->fd);
@@ -81,27 +81,12 @@ static void take_answer(struct stream *stream, const uint8_t *packet, size_t siz
 
 static void on_answer(void *arg, const uint8_t *packet, size_t size)
 {
-    struct ask *ask = arg;
-    struct stream *stream = ask->stream;
+    struct stream *stream = arg;
 
-    TAILQ_REMOVE(ask->asks, ask, next);
-    free(ask);
-    if (stream == NULL)
-        return;
-    stream->ask = NULL;
+    stream->is_asking = false;
     take_answer(stream, packet, size);
     renew(stream);
     task_ready(&stream->task);
-}
-
-void asks_free(struct asks *asks)
-{
-    while (!TAILQ_EMPTY(asks)) {
-        struct ask *ask = TAILQ_FIRST(asks);
-
-        TAILQ_REMOVE(asks, ask, next);
-        free(ask);
-    }
 }
 
 static void send_answer(struct stream *stream)
@@ -125,22 +110,14 @@ static void send_answer(struct stream *stream)
 
 static void ask(struct stream *stream, size_t size)
 {
-    struct ask *ask = calloc(1, sizeof(*ask));
     uint8_t question[DNS_QUESTION_MAX];
 
-    if (ask == NULL) {
-        stream->is_late = true;
-        return;
-    }
     memcpy(question, stream->question + 2, size);
     stream->used -= size + 2;
     memmove(stream->question, stream->question + 2 + size, stream->used);
-    ask->stream = stream;
-    ask->asks = net_box_asks(stream->box);
-    TAILQ_INSERT_TAIL(ask->asks, ask, next);
-    stream->ask = ask;
+    stream->is_asking = true;
     turns_calm(turns_of(stream), &stream->patience); /* the answer has its own */
-    lookups_ask(net_box_lookups(stream->box), question, size, on_answer, ask);
+    lookups_ask(net_box_lookups(stream->box), question, size, on_answer, stream);
 }
 
 /* False where nothing more is there for now. */
@@ -186,7 +163,7 @@ static void run(struct task *task)
 
     if (stream->answer != NULL && !stream->is_late)
         send_answer(stream);
-    else if (stream->answer == NULL && stream->ask == NULL && !stream->is_late)
+    else if (stream->answer == NULL && !stream->is_asking && !stream->is_late)
         read_question(stream);
     if (stream->is_late)
         finish(stream);
