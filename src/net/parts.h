@@ -10,12 +10,14 @@
 
 enum dns_type { DNS_A = 1, DNS_NS = 2, DNS_CNAME = 5, DNS_SOA = 6, DNS_PTR = 12, DNS_MX = 15, DNS_TXT = 16,
                 DNS_AAAA = 28, DNS_SRV = 33, DNS_SVCB = 64, DNS_HTTPS = 65, DNS_ANY = 255 };
-enum dns_code { DNS_OK = 0, DNS_BAD_FORMAT = 1, DNS_FAILED = 2, DNS_NO_NAME = 3, DNS_NOT_DONE = 4, DNS_REFUSED = 5 };
+enum dns_code { DNS_OK = 0, DNS_BAD_FORMAT = 1, DNS_FAILED = 2, DNS_NO_NAME = 3, DNS_NOT_DONE = 4, DNS_REFUSED = 5,
+                DNS_BAD_VERSION = 16 /* of EDNS */ };
 
 struct dns_question {
     uint16_t id, type, class;
     uint16_t flags;         /* as they came */
     bool has_edns;
+    uint16_t edns_flags;    /* those that an answer repeats */
     uint16_t size_max;      /* the client takes so much over UDP */
     char name[POLICY_NAME_MAX]; /* normal form; "" where it is no host name */
     uint8_t wire[256];      /* the question's name as it came, for the answer (0x20 bits) */
@@ -39,6 +41,7 @@ int names_open(int fd, struct names **out, struct error *err);
 void names_close(struct names *names);
 /* The number of a name, which is made if it is new; -1: "names_full", or the disk. Written, not yet synced. */
 int names_take(struct names *names, const char *name, bool *is_new, struct error *err);
+uint32_t names_look(const struct names *names, const char *name); /* its number; 0: it has none */
 int names_fd(const struct names *names);
 const char *names_find(const struct names *names, uint32_t number); /* NULL: never given */
 /* The fake addresses of a number, and back; false where it is none. */
@@ -58,7 +61,7 @@ int resolver_open(uv_loop_t *loop, const char *servers, struct resolver **out, s
 void resolver_close(struct resolver *resolver, void (*closed)(void *arg), void *arg);
 /* Both families. Answered once, never before this returns, within 10 s; a result is kept for its TTL (at most 60 s,
  * failures 2 s). Each `lane` (a box) has so many at once, each `tenant` so many, and all together; beyond it they
- * wait their turn, and beyond a bound they fail at once (DNS_FAILED). NULL: failed so, `done` is called all the same. */
+ * wait their turn, and beyond a bound they fail (DNS_FAILED). NULL: there is no memory, and `done` was called so. */
 struct resolver_lookup *resolver_look(struct resolver *resolver, const char *tenant, const void *lane,
                                       const char *name, resolver_done done, void *arg);
 void resolver_cancel(struct resolver_lookup *lookup); /* `done` is not called */
@@ -74,6 +77,8 @@ void lookups_detach(struct lookups *lookups);
  * what to send back; size 0: cut. */
 void lookups_ask(struct lookups *lookups, const uint8_t *packet, size_t size,
                  void (*answer)(void *arg, const uint8_t *packet, size_t size), void *arg);
+/* Whoever asked so is gone: no `answer` is called with `arg` any more. */
+void lookups_forget(struct lookups *lookups, const void *arg);
 
 /* ---- net.c: what the others need of a box and of the room ---- */
 
