@@ -9,6 +9,7 @@
 #include "box/embed.h"
 #include "box/handle.h"
 #include "box/inside.h"
+#include "box/proto.h"
 #include "box/root.h"
 #include "box/spawn.h"
 #include "box/switches.h"
@@ -43,6 +44,7 @@ struct making {
     int place;        /* of the root, where the child takes it from there */
     char why_one_id[100];
     int control;
+    int network;      /* where the child says which it has */
     int into, leaves; /* cgroup v2 directories */
     bool limited;     /* the leaves have limits of their own */
 };
@@ -88,7 +90,7 @@ int box_plan_fill(const struct box_spec *spec, const struct box_user *user, stru
     for (size_t i = 0; i < spec->binds_count; i++)
         plan->no_set_id |= !spec->binds[i].read_only && !spec->allow_set_id;
     plan->control = plan->init = plan->go = plan->leaves = plan->watchdog = -1;
-    plan->lower = plan->upper = -1;
+    plan->lower = plan->upper = plan->network_out = -1;
     if (getrandom(plan->filter_key, sizeof(plan->filter_key), 0) != sizeof(plan->filter_key))
         return error_set(err, "no_random", errno, "cannot get random bytes for the box");
     return 0;
@@ -313,7 +315,7 @@ static int open_binds(const struct box_spec *spec, struct making *making, struct
     return 0;
 }
 
-static int open_channels(struct making *making, struct error *err)
+static int open_channels(const struct box_spec *spec, struct making *making, struct error *err)
 {
     int pair[2];
 
@@ -321,6 +323,12 @@ static int open_channels(struct making *making, struct error *err)
         return error_set(err, "create_failed", errno, "cannot make the box's control socket");
     making->control = pair[0];
     making->plan.control = pair[1];
+    if (spec->keeps_network) {
+        if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair) < 0)
+            return error_set(err, "create_failed", errno, "cannot make a socket for the box");
+        making->network = pair[0];
+        making->plan.network_out = pair[1];
+    }
     making->plan.init = box_program("cove-init", embed_init_start, embed_init_end, err);
     return making->plan.init >= 0 ? 0 : -1;
 }
@@ -448,8 +456,9 @@ static int clone_child(struct box *box, struct making *making, struct error *err
 static void close_making(struct making *making)
 {
     struct plan *plan = &making->plan;
-    int *owned[] = {&plan->control,   &plan->init,   &plan->lower,   &plan->upper,
-                    &making->control, &making->into, &making->leaves};
+    int *owned[] = {&plan->control,  &plan->init,      &plan->lower,
+                    &plan->upper,    &making->control, &making->into,
+                    &making->leaves, &making->network, &plan->network_out};
 
     disk_remove(&making->disk, -1); /* where no guard took it */
     fd_close(&making->place);
@@ -494,6 +503,19 @@ static void warn(struct box *box, const struct making *making)
     box->warnings_count++;
 }
 
+/* Said by now, or it never is: see clone_child(). Whoever may not enter it by the pid of an init that nobody
+ * may look into can by this. */
+static int take_network(const struct making *making)
+{
+    int fds[PROTO_FDS_MAX];
+    char said;
+
+    if (making->network < 0 ||
+        proto_receive(making->network, &said, sizeof(said), fds, MSG_DONTWAIT) != sizeof(said))
+        return -1;
+    return fds[0];
+}
+
 static int make(const struct box_spec *spec, struct box *box, struct making *making,
                 struct error *err)
 {
@@ -504,7 +526,7 @@ static int make(const struct box_spec *spec, struct box *box, struct making *mak
         return -1;
     if (take_ids(spec, box, making, err) < 0 || open_roots(spec, box, making, err) < 0 ||
         start_guard(spec, box, making, err) < 0 || open_binds(spec, making, err) < 0 ||
-        open_channels(making, err) < 0)
+        open_channels(spec, making, err) < 0)
         return -1;
     if (needs_groups_first(spec) &&
         guard_wait_made(&box->guard, &making->into, &making->leaves, &making->plan.leaves_too,
@@ -515,6 +537,7 @@ static int make(const struct box_spec *spec, struct box *box, struct making *mak
         clone_child(box, making, err) < 0)
         return -1;
     box->link.control = fd_take(&making->control);
+    box->network = take_network(making);
     /* The child has written into our plan what it found. */
     box->is_stale = making->plan.is_stale;
     box->is_watched = making->plan.gate.watched != 0;
@@ -540,10 +563,11 @@ int box_create(const struct box_spec *spec, struct box **out, struct error *err)
     box->cold = true;
     box->privileges = spec->privileges;
     link_begin_plain(&box->link, -1);
-    box->pidfd = box->guard.socket = box->pool.lock = -1;
-    making->control = making->into = making->leaves = making->disk.parent = -1;
+    box->pidfd = box->network = box->guard.socket = box->pool.lock = -1;
+    making->control = making->network = making->into = making->leaves = making->disk.parent = -1;
     making->disk.lock = making->place = -1;
     making->plan.control = making->plan.init = making->plan.lower = making->plan.upper = -1;
+    making->plan.network_out = -1;
     made = make(spec, box, making, err);
     close_making(making);
     free(making);

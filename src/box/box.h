@@ -63,6 +63,7 @@ struct box_spec {
     bool
         allow_no_fresh_proc; /* where the host forbids a /proc of the box's own (a container that masks
                                * parts of its own does), show that one, read-only, instead of failing */
+    bool keeps_network;      /* box_network() is going to be asked for */
     void (*tell)(const char *what); /* of work that takes long; may be NULL */
 };
 
@@ -156,6 +157,10 @@ int box_next(struct box *box, struct box_event *event, struct error *err);
  * one keeps it: the box lives as long as anybody has one. Who hands it on does not call box_exec(),
  * box_signal(), box_kill() and box_next() from then on. The fd, or -1. */
 int box_control_dup(const struct box *box, struct error *err);
+
+/* Its network namespace, to be opened (network.h): borrowed. -1: it was not kept, or a zygote's slot has it, or
+ * the box has failed before it had one. */
+int box_network(const struct box *box);
 
 /* Ends a box without waiting: 0 when `*wait_fd` has to poll readable before this is called again, 1 when
  * box_destroy(), with a report, will not wait. Nobody needs to have asked before. */

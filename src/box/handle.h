@@ -15,6 +15,7 @@ struct box {
     uint32_t magic;
     struct link link; /* its `control` is -1 before and after */
     int pidfd;        /* of init; -1 once it is known to be gone */
+    int network;      /* its namespace, where that is kept; else -1 */
     struct box_user user;
     enum box_privileges privileges;
     uint32_t protocol; /* that its init was told to speak */

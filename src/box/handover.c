@@ -118,6 +118,7 @@ void box_hand(struct hand *hand, struct box **box, const struct cgroup *lent)
     }
     hand_fd(hand, &it->link.control);
     hand_fd(hand, &it->pidfd);
+    hand_fd(hand, &it->network);
     hand_u32(hand, &it->protocol, UINT32_MAX);
     hand_bool(hand, &it->is_ending);
     hand_bool(hand, &it->cold);
@@ -133,7 +134,8 @@ void box_hand(struct hand *hand, struct box **box, const struct cgroup *lent)
 
 void box_drop(struct box *box)
 {
-    int *owned[] = {&box->link.control, &box->pidfd, &box->guard.socket, &box->pool.lock};
+    int *owned[] = {&box->link.control, &box->pidfd, &box->network, &box->guard.socket,
+                    &box->pool.lock};
 
     for (size_t i = 0; i < sizeof(owned) / sizeof(owned[0]); i++)
         fd_close(owned[i]);

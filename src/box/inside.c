@@ -130,6 +130,12 @@ static int enter_network(const struct plan *plan, struct network *network, struc
                          "cannot make the box's network namespace");
     if (setns((int)network->fd, CLONE_NEWNET) < 0)
         return error_set(err, "namespace_failed", errno, "cannot enter the box's network");
+    if (plan->network_out >= 0) {
+        const int fd = (int)network->fd;
+
+        if (proto_send(plan->network_out, "n", 1, NULL, 0, &fd, 1) < 0)
+            return error_set(err, "namespace_failed", errno, "cannot tell of the box's network");
+    }
     return 0;
 }
 

@@ -46,6 +46,7 @@ struct plan {
     bool one_shot;    /* the box ends with its first command */
     bool no_set_id;   /* a writable bind: the filter refuses set-id modes */
     bool own_network; /* the network namespace is new: bring lo up */
+    int network_out;  /* a socket that is sent that namespace; -1: nobody asks */
     bool opens_paths; /* the maker does not rule the host's mounts: the child takes what it needs of
                        * them into its own, as far as the caller's rights go */
     bool one_id;      /* root of the box is no id of its own, and groups stay the caller's */

@@ -88,6 +88,11 @@ int box_control_dup(const struct box *box, struct error *err)
     return fd >= 0 ? fd : error_set(err, "no_fds", errno, "cannot hand on the socket of a box");
 }
 
+int box_network(const struct box *box)
+{
+    return box->network;
+}
+
 int box_exec(struct box *box, uint32_t id, const struct box_command *command, struct error *err)
 {
     const struct box_user *user = command->user != NULL ? command->user : &box->user;
@@ -267,6 +272,7 @@ int box_destroy(struct box *box, struct box_report *report, struct error *err)
         reap(box->pidfd, &usage);
     }
     fd_close(&box->pidfd);
+    fd_close(&box->network);
     fd_close(&box->link.control);
     if (box->lent != NULL)
         cgroup_leaves_remove(box->lent);

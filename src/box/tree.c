@@ -6,6 +6,7 @@
 
 #include "base/fd.h"
 #include "box/accounts.h"
+#include "box/network.h"
 #include "box/switches.h"
 #include "box/sys.h"
 #include "box/view.h"
@@ -186,6 +187,9 @@ static int make_parents(int dir, const char *path, struct error *err)
     return 0;
 }
 
+/* Where the box has no network, nobody is there, and that is known at once. */
+#define RESOLV_CONF "nameserver " NETWORK_RESOLVER "\n"
+
 static int make_accounts(int etc, const struct plan *plan, struct error *err)
 {
     char text[1024];
@@ -198,7 +202,8 @@ static int make_accounts(int etc, const struct plan *plan, struct error *err)
     if (make_file(etc, "hosts", text, err) < 0)
         return -1;
     (void)snprintf(text, sizeof(text), "%s\n", plan->hostname);
-    if (make_file(etc, "hostname", text, err) < 0)
+    if (make_file(etc, "hostname", text, err) < 0 ||
+        make_file(etc, "resolv.conf", RESOLV_CONF, err) < 0)
         return -1;
     return make_file(etc, "nsswitch.conf",
                      "passwd: files\ngroup: files\nshadow: files\nhosts: files dns\n"
@@ -533,6 +538,23 @@ static int make_home(const struct plan *plan, const struct tree *tree, struct er
     return 0;
 }
 
+/* An image's own names resolvers of wherever it was made, or is a link to a file of a service that does not
+ * run here: it is covered, a link itself, too. */
+static int cover_resolv_conf(const struct tree *tree, struct error *err)
+{
+    _cleanup_close_ int target = -1;
+    struct error ignored;
+
+    /* Where a link is in the way to it, it stays as it is. */
+    target = tree_target(tree->root, "/etc/resolv.conf", false, false, &ignored);
+    if (target < 0)
+        return 0;
+    if (make_file(tree->scratch, "resolv.conf", RESOLV_CONF, err) < 0)
+        return -1;
+    return tree_bind(tree->scratch, "resolv.conf", target, "",
+                     MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV | MOUNT_ATTR_NOEXEC, err);
+}
+
 static int own_image(const struct plan *plan, const struct tree *tree, struct error *err)
 {
     _cleanup_close_ int dev = -1, target = -1;
@@ -554,7 +576,7 @@ static int own_image(const struct plan *plan, const struct tree *tree, struct er
     if (fstatat(tree->root, "tmp", &st, AT_SYMLINK_NOFOLLOW) < 0 &&
         mkdirat(tree->root, "tmp", 01777) < 0 && errno != EEXIST)
         return error_set(err, "mount_failed", errno, "cannot make /tmp in the root");
-    return make_home(plan, tree, err);
+    return cover_resolv_conf(tree, err) < 0 ? -1 : make_home(plan, tree, err);
 }
 
 int tree_own(struct plan *plan, const struct tree *tree, struct error *err)

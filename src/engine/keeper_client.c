@@ -54,6 +54,8 @@ static size_t request_size(enum keeper_type type)
     case KEEPER_USAGE:
     case KEEPER_END:
         return sizeof(struct keeper_of_box);
+    case KEEPER_NETWORK:
+        return sizeof(struct keeper_network_of);
     case KEEPER_DROP_DISK:
     case KEEPER_WEIGH_DISK:
         return sizeof(struct keeper_of_disk);
@@ -62,9 +64,11 @@ static size_t request_size(enum keeper_type type)
     }
 }
 
-static uint32_t answer_type(enum keeper_type type)
+static uint32_t answer_type(enum keeper_type type, const union keeper_request *request)
 {
     switch (type) {
+    case KEEPER_NETWORK:
+        return request->network.what == KEEPER_NETWORK_SHUT ? KEEPER_DONE : KEEPER_SOCKET;
     case KEEPER_MAKE:
         return KEEPER_MADE;
     case KEEPER_USAGE:
@@ -270,6 +274,10 @@ static bool is_sound(const struct packet *packet)
         fds = 1;
         texts = answer->made.box != 0;
         break;
+    case KEEPER_SOCKET:
+        size = sizeof(answer->head);
+        fds = 1;
+        break;
     case KEEPER_USED:
     case KEEPER_ENDED:
         size = sizeof(answer->report);
@@ -282,9 +290,19 @@ static bool is_sound(const struct packet *packet)
         return false;
     }
     /* A box without its socket is ended by who asked for it; that is no reason to lose all others. */
-    if (packet->lacks_fds && answer->head.type == KEEPER_MADE)
+    if (packet->lacks_fds &&
+        (answer->head.type == KEEPER_MADE || answer->head.type == KEEPER_SOCKET))
         fds = packet->fds_count;
     return packet->size == size && packet->fds_count == fds && texts;
+}
+
+/* A socket that found no room here: as if it had not been given. */
+static void refuse_without_fd(struct keeper_client *client, struct pending **at)
+{
+    struct error err;
+
+    (void)error_set(&err, "capacity", EMFILE, "there is no room for the socket of a box's network");
+    pending_answer(client, at, NULL, -1, &err);
 }
 
 /* Of an answer to HELLO that has more to come, and of what comes unasked. */
@@ -331,6 +349,10 @@ static void packet_take(struct keeper_client *client, struct packet *packet)
     }
     if (answer->head.type != (*at)->wants) {
         lose_for(client, "answered something else than was asked", 0);
+        return;
+    }
+    if (answer->head.type == KEEPER_SOCKET && packet->fds_count == 0) {
+        refuse_without_fd(client, at);
         return;
     }
     pending_answer(client, at, answer, packet->fds_count > 0 ? fd_take(&packet->fds[0]) : -1, NULL);
@@ -471,7 +493,7 @@ void keeper_client_ask(struct keeper_client *client, enum keeper_type type,
     request->head = (struct keeper_head){.type = type, .id = client->last_id};
     *pending = (struct pending){.next = client->slots[client->last_id % SLOTS],
                                 .id = client->last_id,
-                                .wants = answer_type(type),
+                                .wants = answer_type(type, request),
                                 .answered = answered,
                                 .arg = arg};
     client->slots[client->last_id % SLOTS] = pending;

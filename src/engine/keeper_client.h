@@ -13,7 +13,7 @@
 
 struct keeper_client;
 
-/* `fd` is the callee's, -1 where there is none. On an error `answer` is NULL. */
+/* `fd` is the callee's, -1 where there is none (of KEEPER_SOCKET there is one). On an error `answer` is NULL. */
 typedef void (*keeper_answered)(void *arg, const union keeper_answer *answer, int fd,
                                 const struct error *err);
 

@@ -129,6 +129,7 @@ static int choose(const struct keeper *keeper, const struct keeper_make *make,
     recipe->spec.hostname = make->hostname[0] != '\0' ? make->hostname : NULL;
     recipe->spec.limits = make->limits;
     recipe->spec.many_commands = true;
+    recipe->spec.keeps_network = true;
     recipe->spec.allow_no_fresh_proc = allows_no_fresh_proc(keeper);
     return 0;
 }
@@ -141,6 +142,13 @@ int boxes_check(const struct keeper *keeper, const struct keeper_make *make, str
 }
 
 /* ---- the table ---- */
+
+/* What else has them is the engine's to close. */
+static void network_forget(struct boxed *boxed)
+{
+    fd_close(&boxed->network.tcp);
+    fd_close(&boxed->network.udp);
+}
 
 static struct boxed *place_new(struct keeper *keeper, struct error *err)
 {
@@ -167,7 +175,7 @@ static struct boxed *place_new(struct keeper *keeper, struct error *err)
     boxed->handle = (uint64_t)boxes->generations << 32 | index;
     boxed->keeper = keeper;
     boxed->source.fd = -1;
-    boxed->disk_fd = -1;
+    boxed->network.tcp = boxed->network.udp = boxed->disk_fd = -1;
     boxes->table[index] = boxed;
     boxes->count++;
     return boxed;
@@ -178,6 +186,7 @@ void boxes_drop(struct boxes *boxes, struct boxed *boxed)
     if (boxed->box == NULL && boxed->asked != 0)
         boxes->owed--;
     fd_close(&boxed->disk_fd);
+    network_forget(boxed);
     boxes->table[boxed->handle & UINT32_MAX] = NULL;
     boxes->count--;
     while (boxes->used > 0 && boxes->table[boxes->used - 1] == NULL)
@@ -289,6 +298,31 @@ int boxes_make(struct keeper *keeper, const struct keeper_make *request,
         boxed->disk_fd = fcntl(disk->fd, F_DUPFD_CLOEXEC, 3);
     *out = boxed;
     return 0;
+}
+
+/* ---- its network ---- */
+
+static int network_of(const struct boxed *boxed)
+{
+    return boxed->slot != NULL ? boxed->slot->network : box_network(boxed->box);
+}
+
+int boxes_network_open(struct boxed *boxed, struct error *err)
+{
+    if (boxed->network.tcp >= 0)
+        return 0;
+    if (network_of(boxed) < 0)
+        return error_set(err, "network_failed", 0, "the box has failed before it had a network");
+    return network_open(network_of(boxed), &boxed->network, err);
+}
+
+int boxes_network_shut(struct boxed *boxed, struct error *err)
+{
+    if (boxed->network.tcp < 0)
+        return 0;
+    /* Where it fails, nobody listens all the same. */
+    network_forget(boxed);
+    return network_shut(network_of(boxed), err);
 }
 
 /* ---- use ---- */
@@ -403,6 +437,7 @@ void boxes_end(struct keeper *keeper, struct boxed *boxed, uint32_t asked)
 {
     boxed->is_ending = true;
     boxed->asked = asked;
+    network_forget(boxed);
     fd_close(&boxed->disk_fd); /* the disk is waited for until nobody has it */
     boxed->ending_ns = clock_monotonic_ns();
     keeper->boxes.ending++;

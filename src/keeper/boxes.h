@@ -6,6 +6,7 @@
 
 #include "box/box.h"
 #include "box/cgroup.h"
+#include "box/network.h"
 #include "keeper/loop.h"
 #include "keeper/request.h"
 #include "keeper/slots.h"
@@ -29,6 +30,7 @@ struct boxed {
     struct zygote_entry *zygote; /* ... */
     char owner[ID_SIZE], disk[ID_SIZE];
     bool is_ending, is_hurried;
+    struct network_sockets network; /* -1 where it is not open */
     int disk_fd; /* mount of its image, to ask what is written; -1: none, or it was taken over */
     uint64_t ending_ns;
     uint32_t asked; /* by this request; 0: nobody waits for the end */
@@ -60,6 +62,10 @@ int boxes_make(struct keeper *keeper, const struct keeper_make *make, const stru
 
 /* What this handle names and is not on its end; or NULL. */
 struct boxed *boxes_find(const struct boxes *boxes, uint64_t handle);
+
+/* Opens the network of a box that has none yet; the sockets are kept until it is shut, or the box ends. */
+int boxes_network_open(struct boxed *boxed, struct error *err);
+int boxes_network_shut(struct boxed *boxed, struct error *err);
 
 void boxes_usage(const struct keeper *keeper, const struct boxed *boxed,
                  struct keeper_report *report);

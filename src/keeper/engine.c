@@ -267,27 +267,47 @@ static bool say(struct engine_child *engine, const void *answer, size_t size, co
            (errno != EAGAIN && errno != ENOBUFS && errno != ENOMEM && errno != ETOOMANYREFS);
 }
 
-static bool say_with_box(struct keeper *keeper, const void *answer, size_t size, uint64_t box)
+static int socket_of(const struct boxed *boxed, uint32_t network)
 {
-    const struct boxed *boxed = box != 0 ? boxes_find(&keeper->boxes, box) : NULL;
-    int control = boxed != NULL ? box_fd(boxed->box) : -1;
-
-    return say(&keeper->engine, answer, size, boxed != NULL ? &control : NULL);
+    if (network == 0)
+        return box_fd(boxed->box);
+    return network == KEEPER_NETWORK_TCP ? boxed->network.tcp : boxed->network.udp;
 }
 
-void engine_answer(struct keeper *keeper, const void *answer, size_t size, uint64_t box)
+static bool say_with_box(struct keeper *keeper, const struct pending *pending)
+{
+    const struct boxed *boxed = pending->box != 0 ? boxes_find(&keeper->boxes, pending->box) : NULL;
+    int socket = boxed != NULL ? socket_of(boxed, pending->network) : -1;
+
+    return say(&keeper->engine, &pending->answer, pending->size, socket >= 0 ? &socket : NULL);
+}
+
+static void answer_with(struct keeper *keeper, const void *answer, size_t size, uint64_t box,
+                        uint32_t network)
 {
     struct engine_child *engine = &keeper->engine;
-
     struct pending *pending = &engine->pending[engine->pending_count];
 
-    if (engine->socket < 0 ||
-        (engine->pending_count == 0 && say_with_box(keeper, answer, size, box)))
+    if (engine->socket < 0)
         return;
     memcpy(&pending->answer, answer, size);
     pending->size = size;
     pending->box = box;
-    engine->pending_count++;
+    pending->network = network;
+    if (engine->pending_count > 0 || !say_with_box(keeper, pending))
+        engine->pending_count++;
+}
+
+void engine_answer(struct keeper *keeper, const void *answer, size_t size, uint64_t box)
+{
+    answer_with(keeper, answer, size, box, 0);
+}
+
+void engine_answer_socket(struct keeper *keeper, uint32_t id, uint64_t box, uint32_t network)
+{
+    const struct keeper_head answer = {.type = KEEPER_SOCKET, .id = id};
+
+    answer_with(keeper, &answer, sizeof(answer), box, network);
 }
 
 static bool say_pending(struct keeper *keeper)
@@ -295,9 +315,7 @@ static bool say_pending(struct keeper *keeper)
     struct engine_child *engine = &keeper->engine;
     size_t said = 0;
 
-    while (said < engine->pending_count &&
-           say_with_box(keeper, &engine->pending[said].answer, engine->pending[said].size,
-                        engine->pending[said].box))
+    while (said < engine->pending_count && say_with_box(keeper, &engine->pending[said]))
         said++;
     engine->pending_count -= said;
     memmove(engine->pending, engine->pending + said,

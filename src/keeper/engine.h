@@ -53,7 +53,8 @@ struct engine_child {
     struct pending {
         union keeper_answer answer; /* that found no room */
         size_t size;
-        uint64_t box; /* whose control socket goes along; 0: none */
+        uint64_t box;     /* one of whose sockets goes along; 0: none */
+        uint32_t network; /* which (enum keeper_network); 0: its control socket */
     } pending[PENDING_MAX];
     size_t pending_count;
 };
@@ -90,6 +91,9 @@ void engine_wake(struct keeper *keeper);
 
 /* Answers; `box` (0: none) is the one whose control socket goes along. */
 void engine_answer(struct keeper *keeper, const void *answer, size_t size, uint64_t box);
+
+/* Answers with a socket of the box's network, which is open: enum keeper_network. */
+void engine_answer_socket(struct keeper *keeper, uint32_t id, uint64_t box, uint32_t network);
 
 /* It did what no engine does: logged, and killed. */
 void engine_punish(struct keeper *keeper, const char *why);

@@ -142,12 +142,13 @@ static void names_hand(struct hand *hand, struct names *names)
 static void slot_hand(struct hand *hand, struct slots *slots, struct slot *slot)
 {
     ids_hand(hand, &slot->ids);
+    hand_fd(hand, &slot->network);
     cgroup_hand(hand, &slot->cgroup, &slots->host);
     hand_u64(hand, &slot->begun.cpu_ns, UINT64_MAX);
     hand_u64(hand, &slot->begun.oom_kills, UINT64_MAX);
 }
 
-/* Not `network`, `privileges` and `limits`, which are for the next box. */
+/* Not `privileges` and `limits`, which are for the next box. */
 HAND_COVERS(struct slot, sizeof(struct ids) + sizeof(struct cgroup) + 80);
 
 static struct slot *slot_read(struct hand *hand, struct slots *slots)
@@ -165,6 +166,7 @@ static struct slot *slot_read(struct hand *hand, struct slots *slots)
     if (slots->table[number] != NULL)
         hand_fault(hand, "a slot of two boxes");
     if (!hand_is_sound(hand)) {
+        fd_close(&slot->network);
         fd_close(&slot->cgroup.into);
         fd_close(&slot->cgroup.leaves);
         free(slot);
@@ -250,7 +252,7 @@ static size_t zygotes_count(const struct zygotes *zygotes)
 }
 
 /* Not when its end began and who is told of it: that is begun again for nobody. */
-HAND_COVERS(struct boxed, sizeof(struct keeper_report) + 136);
+HAND_COVERS(struct boxed, sizeof(struct keeper_report) + 144);
 
 static void boxed_hand(struct hand *hand, struct keeper *keeper, struct boxed *boxed)
 {
@@ -261,6 +263,8 @@ static void boxed_hand(struct hand *hand, struct keeper *keeper, struct boxed *b
     hand_text(hand, boxed->owner, sizeof(boxed->owner));
     hand_text(hand, boxed->disk, sizeof(boxed->disk));
     hand_bool(hand, &boxed->is_ending);
+    hand_fd(hand, &boxed->network.tcp);
+    hand_fd(hand, &boxed->network.udp);
     hand_bool(hand, &is_cold);
     if (!is_cold && hand->is_reading) {
         boxed->slot = slot_read(hand, &keeper->slots);
@@ -287,7 +291,7 @@ static void boxed_read(struct hand *hand, struct keeper *keeper)
         return;
     boxed->keeper = keeper;
     boxed->source.fd = -1;
-    boxed->disk_fd = -1;
+    boxed->network.tcp = boxed->network.udp = boxed->disk_fd = -1;
     hand_u64(hand, &boxed->handle, UINT64_MAX);
     index = boxed->handle & UINT32_MAX;
     if (index >= BOXES_MAX || boxes->table[index] != NULL)

@@ -11,7 +11,7 @@
 
 #include <stdbool.h>
 
-#define HANDOVER_FORMAT 3
+#define HANDOVER_FORMAT 4
 
 struct hand;
 struct keeper;

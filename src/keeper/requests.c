@@ -151,6 +151,14 @@ static const char *of_box_fault(const union keeper_request *request)
     return NULL;
 }
 
+static const char *network_fault(const union keeper_request *request)
+{
+    const struct keeper_network_of *network = &request->network;
+
+    return network->what >= KEEPER_NETWORK_TCP && network->what <= KEEPER_NETWORK_SHUT ? NULL
+                                                                                       : "what";
+}
+
 static const char *beat_fault(const union keeper_request *request)
 {
     (void)request; /* there is nothing in it */
@@ -283,6 +291,23 @@ static void do_weigh_disk(struct keeper *keeper, const union keeper_request *req
     engine_answer(keeper, &answer, sizeof(answer), 0);
 }
 
+static void do_network(struct keeper *keeper, const union keeper_request *request)
+{
+    const struct keeper_network_of *network = &request->network;
+    struct boxed *boxed = find(keeper, network->head.id, network->box);
+    bool shuts = network->what == KEEPER_NETWORK_SHUT;
+    struct error err = {0};
+
+    if (boxed == NULL)
+        return;
+    if ((shuts ? boxes_network_shut(boxed, &err) : boxes_network_open(boxed, &err)) < 0)
+        refuse(keeper, network->head.id, &err);
+    else if (shuts)
+        done(keeper, network->head.id);
+    else
+        engine_answer_socket(keeper, network->head.id, boxed->handle, network->what);
+}
+
 /* That something came is heard where it is read. */
 static void do_beat(struct keeper *keeper, const union keeper_request *request)
 {
@@ -308,6 +333,7 @@ static const struct row {
     {KEEPER_END, AFTER_HELLO, sizeof(struct keeper_of_box), of_box_fault, do_end},
     {KEEPER_DROP_DISK, AFTER_HELLO, sizeof(struct keeper_of_disk), of_disk_fault, do_drop_disk},
     {KEEPER_WEIGH_DISK, AFTER_HELLO, sizeof(struct keeper_of_disk), of_disk_fault, do_weigh_disk},
+    {KEEPER_NETWORK, AFTER_HELLO, sizeof(struct keeper_network_of), network_fault, do_network},
     {KEEPER_BEAT, AFTER_HELLO, sizeof(struct keeper_head), beat_fault, do_beat},
 };
 

@@ -74,6 +74,8 @@ static void demand_legal(const union keeper_request *request, size_t size, bool 
         demand_make(&request->make);
     if (request->head.type == KEEPER_CLAIM)
         demand_text(request->claim.owner, sizeof(request->claim.owner), ID_LETTERS, "owner");
+    if (request->head.type == KEEPER_NETWORK)
+        demand(request->network.what >= 1 && request->network.what <= 3, "what");
     if (request->head.type == KEEPER_DROP_DISK || request->head.type == KEEPER_WEIGH_DISK)
         demand_text(request->of_disk.disk, sizeof(request->of_disk.disk), ID_LETTERS, "disk");
 }
@@ -130,6 +132,7 @@ static const struct seed {
     {"end", KEEPER_END, sizeof(struct keeper_of_box), 0, false},
     {"drop_disk", KEEPER_DROP_DISK, sizeof(struct keeper_of_disk), 0, false},
     {"weigh_disk", KEEPER_WEIGH_DISK, sizeof(struct keeper_of_disk), 0, false},
+    {"network", KEEPER_NETWORK, sizeof(struct keeper_network_of), 0, false},
     {"beat", KEEPER_BEAT, sizeof(struct keeper_head), 0, false},
 };
 #define SEEDS (sizeof(seeds) / sizeof(seeds[0]))
@@ -167,6 +170,10 @@ static size_t seed_fill(const struct seed *seed, union keeper_request *request)
         break;
     case KEEPER_CLAIM:
         strcpy(request->claim.owner, "c0aaaaaaaaaaaaaaaaaa");
+        break;
+    case KEEPER_NETWORK:
+        request->network.box = 1ULL << 32 | 3;
+        request->network.what = KEEPER_NETWORK_UDP;
         break;
     case KEEPER_DROP_DISK:
     case KEEPER_WEIGH_DISK:

@@ -119,6 +119,25 @@ static void test_order_and_sizes(void)
     CHECK(strcmp(fault(&hello, sizeof(hello), false), "build") == 0, "a build without end");
 }
 
+static void test_network(void)
+{
+    struct keeper_network_of network = {.head = {.type = KEEPER_NETWORK, .id = 1}};
+
+    for (uint32_t what = 0; what < 6; what++) {
+        bool is_one = what == KEEPER_NETWORK_TCP || what == KEEPER_NETWORK_UDP ||
+                      what == KEEPER_NETWORK_SHUT;
+
+        network.what = what;
+        CHECK(strcmp(fault(&network, sizeof(network), true), is_one ? "" : "what") == 0, "what %u",
+              what);
+    }
+    network.what = UINT32_MAX;
+    CHECK(fault(&network, sizeof(network), true)[0] != '\0', "no such thing");
+    network.what = KEEPER_NETWORK_TCP;
+    CHECK(fault(&network, sizeof(network), false)[0] != '\0', "before hello");
+    CHECK(fault(&network, sizeof(network) - 1, true)[0] != '\0', "too short");
+}
+
 static void test_addresses(void)
 {
     static const struct {
@@ -180,6 +199,7 @@ int main(void)
     test_make();
     test_targets();
     test_order_and_sizes();
+    test_network();
     test_addresses();
     test_names();
     return check_finish();

@@ -108,6 +108,7 @@ static int make_box(struct zygote_request *request, struct making *making,
     request->plan.upper = making->upper;
     request->plan.binds_count = 0;
     request->plan.own_network = making->network < 0;
+    request->plan.network_out = -1;
     pid = sys_clone3(&args);
     if (pid == 0)
         inside_enter(&request->plan);
