@@ -416,7 +416,8 @@ void network_free(struct sandbox *sandbox)
         return;
     if (network->box != NULL && sandbox->record->state != SANDBOX_DELETED)
         bytes_save(sandbox);
-    net_box_free(network->box);
+    if (network->box != NULL)
+        net_box_free(network->box);
     for (size_t i = 0; i < network->count; i++)
         line_clear(line_at(network, i));
     sandbox->engine->network_lines -= network->room;
