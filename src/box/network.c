@@ -33,7 +33,6 @@
 #define IPV6_TRANSPARENT 75
 #endif
 
-#define PORTS_TRIED 64 /* a box that has bound all of them wants no network */
 /* That wait to be accepted: each can hold as much as its receive buffer. */
 #define BACKLOG 256
 
@@ -149,7 +148,7 @@ static int sockets_on(uint16_t port, struct network_sockets *out)
 
 static int sockets_make(struct network_sockets *out, uint16_t *port, struct error *err)
 {
-    for (*port = NETWORK_TCP_PORT; *port < NETWORK_TCP_PORT + PORTS_TRIED; ++*port) {
+    for (*port = NETWORK_TCP_PORT; *port < NETWORK_TCP_PORT + NETWORK_PORTS; ++*port) {
         if (sockets_on(*port, out) == 0)
             return 0;
         if (errno != EADDRINUSE)
@@ -159,7 +158,7 @@ static int sockets_make(struct network_sockets *out, uint16_t *port, struct erro
         return error_set(err, "network_failed", errno,
                          "the box has bound all ports from %d to %d: end what does, or leave them "
                          "to the network",
-                         NETWORK_TCP_PORT, NETWORK_TCP_PORT + PORTS_TRIED - 1);
+                         NETWORK_TCP_PORT, NETWORK_TCP_PORT + NETWORK_PORTS - 1);
     if (errno == EAFNOSUPPORT)
         return error_set(err, "network_failed", errno,
                          "the kernel has no IPv6, which the network of a box is made with: boot "

@@ -17,6 +17,7 @@
 /* Of both sockets, within; the next free one where a box has bound it before. A box sees neither: it dials, and
  * is answered from, the port that it asked for, and may bind port 53 itself. */
 #define NETWORK_TCP_PORT 61000
+#define NETWORK_PORTS 64 /* that are tried from there on */
 #define NETWORK_DNS_PORT 53
 
 /* What /etc/resolv.conf of a box names; any other address would do. */

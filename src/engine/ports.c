@@ -194,8 +194,7 @@ static void dial_socket(void *arg, const union keeper_answer *answer, int fd,
 
 static void dial_begin(struct sandbox *sandbox, uint16_t port, engine_port_dialled done, void *arg)
 {
-    union keeper_request request = {
-        .network = {.box = sandbox->box, .what = KEEPER_NETWORK_DIAL}};
+    union keeper_request request = {.network = {.box = sandbox->box, .what = KEEPER_NETWORK_DIAL}};
     struct engine *engine = sandbox->engine;
     struct dial *dial = engine_alloc(sizeof(*dial));
 
@@ -447,7 +446,7 @@ static bool is_ours(const struct inet_diag_msg *message)
 {
     uint16_t port = ntohs(message->id.idiag_sport);
 
-    return port >= NETWORK_TCP_PORT && port < NETWORK_TCP_PORT + NETWORK_PORTS_TRIED &&
+    return port >= NETWORK_TCP_PORT && port < NETWORK_TCP_PORT + NETWORK_PORTS &&
            message->idiag_uid == 0 && message->idiag_family == AF_INET6;
 }
 
@@ -582,8 +581,7 @@ static void diag_answered(void *arg, const union keeper_answer *answer, int fd,
 
 static void diag_ask(struct sandbox *sandbox, engine_ports_listed done, void *arg)
 {
-    union keeper_request request = {
-        .network = {.box = sandbox->box, .what = KEEPER_NETWORK_DIAG}};
+    union keeper_request request = {.network = {.box = sandbox->box, .what = KEEPER_NETWORK_DIAG}};
     struct lister *lister = engine_alloc(sizeof(*lister));
 
     lister->engine = sandbox->engine;
@@ -662,7 +660,7 @@ bool ports_in_use(const struct sandbox *sandbox)
 
     for (const struct opened *at = ports != NULL ? ports->opened : NULL; at != NULL && !uses;
          at = at->next)
-        uses = net_forward_count(at->forward) > 0;
+        uses = net_forward_is_used(at->forward);
     return uses;
 }
 
@@ -825,8 +823,8 @@ bool engine_port_is_public(struct engine *engine, const char *id, uint16_t port,
                            struct engine_caller *out)
 {
     const struct sandbox *sandbox = map_get(&engine->ids, id);
-    const struct record_port *declared =
-        sandbox != NULL ? declared_find(sandbox->record, port) : NULL;
+    const struct record_port *declared = sandbox != NULL ? declared_find(sandbox->record, port)
+                                                         : NULL;
 
     if (declared == NULL || !declared->is_public)
         return false;

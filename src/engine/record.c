@@ -623,7 +623,8 @@ static int set_ports(json_t *object, const struct record *record)
         const struct record_port *port = &record->ports[i];
         json_t *item = need(json_object());
 
-        failed |= set_number(item, "port", port->port) | set_number(item, "host_port", port->host_port);
+        failed |= set_number(item, "port", port->port) |
+                  set_number(item, "host_port", port->host_port);
         if (port->is_public)
             failed |= json_object_set_new(item, "public", json_true());
         failed |= json_array_append_new(array, item);

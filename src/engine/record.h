@@ -30,7 +30,7 @@ struct record {
     struct record_port {
         uint16_t port, host_port; /* the latter is free on this host, as far as is known */
         bool is_public;
-    } ports[ENGINE_PORTS_MAX];    /* in order */
+    } ports[ENGINE_PORTS_MAX]; /* in order */
     size_t ports_count;
     uint64_t deadline_ms, idle_ms;
     enum sandbox_then then;

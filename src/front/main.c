@@ -257,6 +257,7 @@ static int serve(struct program *program, struct error *err)
         .engine = program->engine,
         .version = COVE_VERSION,
         .hosts = (const char *const *)program->settings.hosts,
+        .port_domain = program->settings.port_domain,
         .audit = program->audit,
         .telemetry = program->telemetry,
         .restarts = program->restarts,

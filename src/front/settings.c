@@ -30,6 +30,7 @@ static const struct conf_row table[] = {
     {"boxes", "headroom_disk", CONF_SIZE, AT(headroom_disk), .fallback = "512M"},
     {"boxes", "output_keep", CONF_DURATION, AT(output_keep_ms), .fallback = "24h"},
     {"boxes", "default_network", CONF_TEXT, AT(default_network), .fallback = "public"},
+    {"network", "port_domain", CONF_TEXT, AT(port_domain)},
     {"network", "resolvers", CONF_TEXT, AT(resolvers)},
     {"network", "proxy", CONF_TEXT, AT(proxy)},
     {"audit", "log", CONF_BOOL, AT(audit), .fallback = "yes"},

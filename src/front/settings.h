@@ -7,6 +7,7 @@
 #include <stdint.h>
 
 struct settings {
+    char *port_domain;  /* NULL: sandboxes have no names of their own */
     char **hosts;       /* what a request may call this host, beside loopback */
     bool insecure_http; /* the keeper's: checked where it binds */
     uint64_t pool, pids, sandboxes;

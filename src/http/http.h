@@ -201,7 +201,8 @@ void http_write_pipe(struct http_request *request, int pipe, size_t size, void (
  * status is the server's; 502 where that speaks no HTTP/1.1. */
 struct http_proxy_options {
     int server; /* taken, where this returns 0: a socket that is connected */
-    /* Borrowed until it returns. `target`: path and query, as they are asked for. `kept`: fields of the request
+    /* Borrowed until it returns. `target`: path and query, as they are asked for; NULL: the server speaks no HTTP,
+     * and hears and says bytes behind a 101 of ours to what the request has as `Upgrade`. `kept`: fields of the request
      * that do not go to the server, ended by NULL. `cookie`: sent in place of such; or NULL. */
     const char *target, *host;
     const char *const *kept;

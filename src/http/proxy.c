@@ -31,7 +31,8 @@ struct http_proxy {
     bool is_shut;   /* the client has said all */
     bool has_told;  /* and the server knows */
     bool is_upgrade;
-    bool has_moved; /* since http_proxy_is_idle() was asked */
+    bool is_tunnel, has_ended; /* the server of a tunnel has said all */
+    bool has_moved;            /* since http_proxy_is_idle() was asked */
     size_t scanned;
     struct http_bytes up, head;
 };
@@ -281,6 +282,7 @@ static void end_badly(struct http_proxy *proxy)
 /* ---- bytes ---- */
 
 static void watch(struct http_proxy *proxy);
+static bool is_over(const struct http_proxy *proxy);
 
 /* Sends what the client said; false where the server takes no more at all, which is no end: it may have
  * answered already. */
@@ -362,6 +364,24 @@ static bool take_heads(struct http_proxy *proxy)
     return true;
 }
 
+/* It may still be told something. */
+static bool end_half(struct http_proxy *proxy)
+{
+    struct http_conn *conn = proxy->request->conn;
+
+    proxy->has_ended = true;
+    if (is_over(proxy)) {
+        end(proxy);
+        return false;
+    }
+    if (conn->out.size == 0) {
+        (void)shutdown(conn->fd, SHUT_WR);
+    } else {
+        proxy->request->waits_for_drain = true;
+    }
+    return true;
+}
+
 /* False: it is over. */
 static bool pull(struct http_proxy *proxy)
 {
@@ -379,6 +399,8 @@ static bool pull(struct http_proxy *proxy)
         } else if (got < 0) {
             http_conn_break(conn);
             return true;
+        } else if (proxy->is_tunnel) {
+            return end_half(proxy);
         } else {
             end(proxy);
         }
@@ -412,6 +434,14 @@ static void on_server(uv_poll_t *poll, int status, int events)
         push(proxy);
         http_conn_kick(conn); /* there may be room for more of the client's */
     }
+    if (proxy->has_ended) {
+        if (is_over(proxy) || status < 0) {
+            end(proxy);
+        } else {
+            watch(proxy);
+        }
+        return;
+    }
     if ((status < 0 || (events & (UV_READABLE | UV_DISCONNECT))) && !pull(proxy)) {
         return;
     }
@@ -423,9 +453,9 @@ static void watch(struct http_proxy *proxy)
     struct http_conn *conn = proxy->request->conn;
     int events = proxy->up.size > 0 ? UV_WRITABLE : 0;
 
-    if (conn->out.size < WAITING_MAX) {
+    if (!proxy->has_ended && conn->out.size < WAITING_MAX) {
         events |= UV_READABLE;
-    } else {
+    } else if (!proxy->has_ended) {
         proxy->request->waits_for_drain = true;
     }
     if (events == 0) {
@@ -437,7 +467,21 @@ static void watch(struct http_proxy *proxy)
 
 static void on_drained(void *arg)
 {
-    watch(arg);
+    struct http_proxy *proxy = arg;
+
+    if (proxy->has_ended && proxy->request->conn->out.size > 0) {
+        proxy->request->waits_for_drain = true;
+    } else if (proxy->has_ended) {
+        (void)shutdown(proxy->request->conn->fd, SHUT_WR);
+    } else {
+        watch(proxy);
+    }
+}
+
+/* Both have said all. */
+static bool is_over(const struct http_proxy *proxy)
+{
+    return proxy->has_ended && proxy->is_shut && proxy->up.size == 0;
 }
 
 /* ---- the client ---- */
@@ -470,9 +514,26 @@ bool http_proxy_step(struct http_conn *conn, const char *data, size_t size, size
 
 void http_proxy_shut(struct http_request *request)
 {
-    request->proxy->is_shut = true;
-    push(request->proxy);
-    watch(request->proxy);
+    struct http_proxy *proxy = request->proxy;
+
+    proxy->is_shut = true;
+    push(proxy);
+    if (is_over(proxy)) {
+        end(proxy);
+    } else {
+        watch(proxy);
+    }
+}
+
+static void send_switch(struct http_request *request)
+{
+    const char *upgrade = http_header(request, "Upgrade");
+    struct iovec parts[3] = {
+        {"HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: ", 64},
+        {(void *)(uintptr_t)upgrade, strlen(upgrade)},
+        {"\r\n\r\n", 4}};
+
+    http_conn_send(request->conn, parts, 3);
 }
 
 bool http_proxy_is_idle(struct http_request *request)
@@ -509,8 +570,14 @@ int http_proxy(struct http_request *request, const struct http_proxy_options *op
     request->drained = on_drained;
     request->drained_arg = proxy;
     request->is_begun = true;
-    if (write_request(proxy, request) < 0 || (options->prefix && !proxy->prefix) ||
-        (options->extra && !proxy->extra)) {
+    proxy->is_tunnel = options->target == NULL;
+    proxy->is_joined = proxy->is_tunnel;
+    if (proxy->is_tunnel) {
+        request->status = 101;
+        send_switch(request);
+    }
+    if ((!proxy->is_tunnel && write_request(proxy, request) < 0) ||
+        (options->prefix && !proxy->prefix) || (options->extra && !proxy->extra)) {
         http_conn_break(conn);
     }
     /* They were the caller's, for the header only. */

@@ -229,6 +229,11 @@ int net_forward_new(struct net *net, int listener, uint32_t connections,
     return 0;
 }
 
+bool net_forward_is_used(const struct net_forward *forward)
+{
+    return !TAILQ_EMPTY(&forward->waiting) || !TAILQ_EMPTY(&forward->pumping);
+}
+
 void net_forward_free(struct net_forward *forward)
 {
     while (!TAILQ_EMPTY(&forward->waiting))

@@ -98,7 +98,7 @@ int net_forward_new(struct net *net, int listener, uint32_t connections,
                     void (*connect)(void *arg, uint64_t number), void *arg, struct net_forward **out,
                     struct error *err);
 void net_forward_connected(struct net_forward *forward, uint64_t number, int socket);
-size_t net_forward_count(const struct net_forward *forward); /* connections now */
+bool net_forward_is_used(const struct net_forward *forward); /* it has connections now */
 void net_forward_free(struct net_forward *forward);
 
 /* The same of one pair of connected sockets, both taken: bytes that were read of `client` already go first. `over`

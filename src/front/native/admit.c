@@ -149,6 +149,8 @@ bool admit_request(struct http_request *request, void *data)
 
     if (job_new(native, request, &job) < 0)
         return refuse(native, request, "capacity", "there is no memory for this request now");
+    if (ports_take_host(job))
+        return false;
     /* It says nothing, and probes ask for it by whatever address they know. */
     if (strcmp(path, "/healthz") != 0 && !host_is_fine(native, request))
         return refuse(native, request, "forbidden_host",

@@ -179,10 +179,7 @@ static const struct read_field sandbox_fields[] = {
      .high = KEEPER_MOUNTS_MAX,
      .inner = mount_fields,
      .inner_size = sizeof(struct mount_text)},
-    {.name = "network",
-     .kind = READ_OBJECT,
-     AT(sandbox_text, network),
-     .inner = network_fields},
+    {.name = "network", .kind = READ_OBJECT, AT(sandbox_text, network), .inner = network_fields},
     {.name = "lifecycle",
      .kind = READ_OBJECT,
      AT(sandbox_text, lifecycle),
@@ -335,10 +332,7 @@ static const struct read_field change_fields[] = {
      .kind = READ_OBJECT,
      AT(change_text, lifecycle),
      .inner = lifecycle_fields},
-    {.name = "network",
-     .kind = READ_OBJECT,
-     AT(change_text, network),
-     .inner = network_fields},
+    {.name = "network", .kind = READ_OBJECT, AT(change_text, network), .inner = network_fields},
     {.name = NULL},
 };
 
@@ -363,8 +357,8 @@ int body_change(const void *data, size_t size, uint64_t now_ms, struct body_chan
     };
 
     memset(out, 0, sizeof(*out));
-    if (read_object("labels, lifecycle or network", data, size, false, change_fields, &text, &out->owner,
-                    err) < 0 ||
+    if (read_object("labels, lifecycle or network", data, size, false, change_fields, &text,
+                    &out->owner, err) < 0 ||
         lifecycle_check(&text.lifecycle, now_ms, err) < 0)
         return -1;
     out->change = (struct sandbox_change){
@@ -587,6 +581,32 @@ int body_signal(const void *data, size_t size, int *signal_number, struct error 
             err, "bad_request", 0,
             "field \"signal\": \"%s\" is no signal; \"TERM\", \"SIGTERM\" and 15 are", text.name);
     *signal_number = (int)text.count;
+    read_free(&owner);
+    return status;
+}
+
+int body_port(const void *data, size_t size, uint16_t *port, int *is_public, struct error *err)
+{
+    static const char *const words[] = {"no", "yes", NULL};
+    struct port_text {
+        uint64_t port;
+        int is_public;
+    } text = {.is_public = -1};
+    static const struct read_field fields[] = {
+        {.name = "port",
+         .kind = READ_COUNT,
+         AT(port_text, port),
+         .low = 1,
+         .high = 65535,
+         .is_needed = true},
+        {.name = "public", .kind = READ_WORD, AT(port_text, is_public), .words = words},
+        {.name = NULL},
+    };
+    struct read_owner owner = {0};
+    int status = read_object("a port", data, size, false, fields, &text, &owner, err);
+
+    *port = (uint16_t)text.port;
+    *is_public = text.is_public;
     read_free(&owner);
     return status;
 }

@@ -68,6 +68,8 @@ int body_quota(const void *data, size_t size, struct engine_quota *quota, struct
 int body_none(const void *data, size_t size, struct error *err);
 
 /* Words for the bits of enum engine_verb, in their order; NULL after the last. */
+/* `is_public` -1: not said. */
+int body_port(const void *data, size_t size, uint16_t *port, int *is_public, struct error *err);
 extern const char *const body_verbs[];
 
 /* ---- what paths, queries and headers say ---- */

@@ -15,6 +15,7 @@ struct native_options {
     /* What a request may call this host, beside loopback names and addresses: NULL-terminated; copied.
      * NULL: nothing else. */
     const char *const *hosts;
+    const char *port_domain;     /* PORT-ID of this is the port of a sandbox; copied; or NULL */
     uint64_t restarts;           /* engines before this one, since the keeper began */
     struct audit *audit;         /* or NULL; outlives the native */
     struct telemetry *telemetry; /* the same */

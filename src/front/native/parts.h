@@ -22,6 +22,7 @@ struct watcher;
 struct native {
     struct native_options options;
     char **hosts;
+    char *port_domain; /* or NULL */
     struct http_route *routes;
     bool is_draining;
     bool is_stopping; /* no next engine will know the commands */
@@ -65,6 +66,7 @@ struct job {
     uint64_t began_ns;                                /* monotonic */
     const char *code;                                 /* of the problem it was answered with */
     char sandbox[24];                                 /* that it made */
+    char own_id[24];                                  /* of the sandbox; of the handler, too */
     struct job_step {
         const char *name;
         uint64_t begin_ns, end_ns; /* wall clock */
@@ -79,6 +81,11 @@ struct job {
 bool admit_request(struct http_request *request, void *native);
 void admit_refuse(struct http_request *request, unsigned status, const char *code,
                   const char *detail, void *native);
+
+/* ---- ports.c ---- */
+
+/* Whether it asks for a sandbox's port by its own name; then it is answered, now or later. */
+bool ports_take_host(struct job *job);
 
 /* ---- callers.c: whoever stays is looked at again, each second ---- */
 
@@ -222,6 +229,11 @@ HANDLER(usage_get);
 HANDLER(capacity_get);
 /* network.c */
 HANDLER(network_get);
+HANDLER(port_list);
+HANDLER(port_open);
+HANDLER(port_close);
+HANDLER(port_reach);
+HANDLER(port_tunnel);
 /* run.c */
 HANDLER(run_exec);
 HANDLER(run_start);

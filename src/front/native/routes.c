@@ -26,6 +26,11 @@ static const struct native_route rows[] = {
     {{"POST", SANDBOX "/stop", sandbox_stop, 0}, false},
     {{"GET", SANDBOX "/usage", usage_get, 0}, false},
     {{"GET", SANDBOX "/network", network_get, 0}, false},
+    {{"GET", SANDBOX "/ports", port_list, 0}, false},
+    {{"POST", SANDBOX "/ports", port_open, 0}, false},
+    {{"DELETE", SANDBOX "/ports/{port}", port_close, 0}, false},
+    {{"*", SANDBOX "/ports/{port}/**", port_reach, HTTP_STREAM_BODY}, false},
+    {{"GET", SANDBOX "/tunnels/{port}", port_tunnel, HTTP_STREAM_BODY}, false},
     {{"POST", SANDBOX "/exec", run_exec, 0}, false},
     {{"POST", SANDBOX "/processes", run_start, 0}, false},
     {{"GET", SANDBOX "/processes", process_list, 0}, false},
@@ -122,8 +127,10 @@ int native_new(const struct native_options *options, struct native **out, struct
     native->routes_count = ROWS;
     native->once = once_table_new();
     native->hosts = copy_hosts(options->hosts);
+    native->options.port_domain = NULL;
+    native->port_domain = options->port_domain != NULL ? strdup(options->port_domain) : NULL;
     if (native->routes == NULL || native->metrics.routes == NULL || native->once == NULL ||
-        native->hosts == NULL) {
+        native->hosts == NULL || (options->port_domain != NULL && native->port_domain == NULL)) {
         native_free(native);
         return error_set(err, "no_memory", 0, "there is no memory for the native API");
     }
@@ -183,6 +190,7 @@ void native_free(struct native *native)
     out_free(&native->out);
     out_free(&native->account_out);
     free(native->hosts);
+    free(native->port_domain);
     free(native->routes);
     free(native->metrics.routes);
     free(native);
