@@ -246,7 +246,7 @@ bool http_proxy_step(struct http_conn *conn, const char *data, size_t size, size
 bool http_proxy_reads(const struct http_request *request);
 /* The client says no more, and listens on. */
 void http_proxy_shut(struct http_request *request);
-/* Whether the client has said all, and nothing has come for it since this was asked last. */
+/* Whether the client has said all, and nothing has come for it for a long time; asked now and then. */
 bool http_proxy_is_idle(struct http_request *request);
 /* The connection is no more. */
 void http_proxy_lost(struct http_request *request);

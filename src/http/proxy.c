@@ -20,6 +20,8 @@
 /* Each way: more waits in the kernel. */
 #define WAITING_MAX ((size_t)256 * 1024)
 #define TURN_BYTES ((size_t)64 * 1024)
+/* A client that has said all, and may be gone, is waited for so many times as long as for one that says nothing. */
+#define IDLE_LOOKS 10
 
 struct http_proxy {
     uv_poll_t poll; /* first; of the server's socket */
@@ -33,6 +35,7 @@ struct http_proxy {
     bool is_upgrade;
     bool is_tunnel, has_ended; /* the server of a tunnel has said all */
     bool has_moved;            /* since http_proxy_is_idle() was asked */
+    unsigned idle;             /* so many times it had not */
     size_t scanned;
     struct http_bytes up, head;
 };
@@ -539,10 +542,10 @@ static void send_switch(struct http_request *request)
 bool http_proxy_is_idle(struct http_request *request)
 {
     struct http_proxy *proxy = request->proxy;
-    bool is_idle = proxy->is_shut && !proxy->has_moved;
 
+    proxy->idle = proxy->is_shut && !proxy->has_moved ? proxy->idle + 1 : 0;
     proxy->has_moved = false;
-    return is_idle;
+    return proxy->idle > IDLE_LOOKS;
 }
 
 int http_proxy(struct http_request *request, const struct http_proxy_options *options,

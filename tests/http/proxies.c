@@ -37,7 +37,9 @@ void any_proxy(struct http_request *request, void *data)
     (void)snprintf(prefix, sizeof(prefix), "/proxy/%.10s/%.10s", guest, port);
     struct http_proxy_options options = {
         .server = fd,
-        .target = strlen(target) > strlen(prefix) ? target + strlen(prefix) : "/",
+        .target = strcmp(guest, "tunnel") == 0      ? NULL
+                  : strlen(target) > strlen(prefix) ? target + strlen(prefix)
+                                                    : "/",
         .host = "localhost",
         .kept = kept,
         .cookie = http_header(request, "X-Give-Cookie"),

@@ -236,6 +236,31 @@ def test_a_websocket_passes(server, behind):
     asyncio.run(run())
 
 
+def test_a_tunnel_carries_bytes_and_half_an_end_each_way(server, behind):
+    def talk(client):
+        assert client.recv(5) == b"hello"
+        client.sendall(b"said")
+        client.shutdown(socket.SHUT_WR)
+        data = b""
+        while part := client.recv(65536):
+            data += part
+        talk.heard.append(len(data))
+
+    talk.heard = []
+    port = behind(talk).port
+    with server.connect() as client:
+        client.sendall(b"GET /proxy/tunnel/%d/ HTTP/1.1\r\nHost: x\r\nConnection: upgrade\r\nUpgrade: tcp\r\n\r\n"
+                       b"hello" % port)
+        head = read_until(client, b"\r\n\r\n")
+        assert status(head) == 101 and b"Upgrade: tcp\r\n" in head
+        assert head.split(b"\r\n\r\n")[1] + read_all(client) == b"said"
+        for _ in range(10):
+            client.sendall(b"x" * 100000)
+        client.shutdown(socket.SHUT_WR)
+        server.until("live", 0)
+    assert talk.heard == [1000000]
+
+
 def test_an_upgrade_that_nobody_asked_for_is_none(server, behind):
     port = behind(says(b"HTTP/1.1 101 Switching Protocols\r\nUpgrade: x\r\nConnection: upgrade\r\n\r\n")).port
     assert server.get(f"/proxy/own/{port}/")[0].status == 502
