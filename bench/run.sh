@@ -25,7 +25,8 @@ store)
     rm -rf "$build/bench/store.data"
     exec "$build/bench/store" "$build/bench/store.data"
     ;;
-*) fail "there is no bench '$bench': box, engine, fair, files, store" ;;
+net_slot) ;;
+*) fail "there is no bench '$bench': box, engine, fair, files, net_slot, store" ;;
 esac
 [ "$(id -u)" = 0 ] || fail "the $bench bench makes cgroups and network namespaces: run it as root"
 [ -x "$build/cove" ] || fail "$build/cove is missing: run make first"
@@ -41,6 +42,12 @@ small() {
 }
 small "$build/bench/true" bench/true.c
 small "$build/bench/spawn" bench/spawn.c bench/series.c
+if [ "$bench" = net_slot ]; then
+    # shellcheck disable=SC2086 # a list of words
+    gcc $flags -Wconversion -Isrc -o "$build/bench/net_slot" bench/net_slot.c bench/series.c \
+        "$build/src/box/libbox.a" "$build/src/base/libbase.a"
+    exec "$build/bench/net_slot"
+fi
 if [ "$bench" = engine ]; then
     # shellcheck disable=SC2086 # a list of words
     gcc $flags -Wconversion -o "$build/bench/engine" bench/engine.c bench/client.c bench/series.c
