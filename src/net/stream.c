@@ -20,7 +20,7 @@ struct stream {
     int fd;
     void (*over)(void *arg);
     void *arg;
-    struct ask *ask; /* the question that is looked for */
+    bool is_asking;  /* a question is looked for */
     uint8_t *answer; /* that is on its way, with its length; NULL: none */
     size_t answer_size, answer_sent;
     size_t used;
