@@ -17,7 +17,8 @@ static void try_answer(const struct dns_question *question, enum dns_code code,
 {
     uint8_t packet[DNS_UDP_MAX];
     struct dns_question again;
-    size_t size = dns_answer(question, code, address, address_size, 60, why, packet, sizeof(packet));
+    size_t size = dns_answer(question, code, address, address_size, 60, why, packet,
+                             sizeof(packet));
 
     must(size >= 12);
     must(packet[0] == question->id >> 8 && packet[1] == (question->id & 0xffU));

@@ -6,6 +6,7 @@
 
 #include <netinet/in.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
 #include <unistd.h>
@@ -197,31 +198,56 @@ static void on_udp(uv_poll_t *poll, int status, int events)
     }
 }
 
-/* One question of each connection, which is small enough to come at once and to be waited for. */
-static void on_tcp(uv_poll_t *poll, int status, int events)
+struct client {
+    uv_poll_t poll;
+    struct name_server *server;
+    int fd;
+};
+
+static void on_client_closed(uv_handle_t *handle)
 {
-    struct name_server *server = poll->data;
-    _cleanup_close_ int fd = accept4(server->tcp_fd, NULL, NULL, SOCK_CLOEXEC);
+    free(handle->data);
+}
+
+/* One question of each connection, which is small enough to come at once. */
+static void on_client(uv_poll_t *poll, int status, int events)
+{
+    struct client *client = poll->data;
     struct dns_question question;
     struct packet packet;
     uint8_t bytes[514];
-    ssize_t size;
+    ssize_t size = recv(client->fd, bytes, sizeof(bytes), MSG_DONTWAIT);
 
     (void)status;
     (void)events;
-    if (fd < 0 || fd_read_full(fd, bytes, 2) != 2)
+    if (size > 2 && dns_parse(bytes + 2, (size_t)size - 2, &question) == DNS_OK) {
+        client->server->asked_tcp++;
+        if (answer(client->server, &question, true, &packet)) {
+            bytes[0] = (uint8_t)(packet.size >> 8);
+            bytes[1] = (uint8_t)packet.size;
+            (void)send(client->fd, bytes, 2, MSG_NOSIGNAL | MSG_MORE);
+            (void)send(client->fd, packet.bytes, packet.size, MSG_NOSIGNAL);
+        }
+    }
+    uv_close((uv_handle_t *)poll, on_client_closed);
+    fd_close(&client->fd);
+}
+
+static void on_tcp(uv_poll_t *poll, int status, int events)
+{
+    struct name_server *server = poll->data;
+    int fd = accept4(server->tcp_fd, NULL, NULL, SOCK_CLOEXEC);
+    struct client *client = fd < 0 ? NULL : calloc(1, sizeof(*client));
+
+    (void)status;
+    (void)events;
+    if (client == NULL)
         return;
-    size = bytes[0] << 8 | bytes[1];
-    if (size > 512 || fd_read_full(fd, bytes, (size_t)size) != size ||
-        dns_parse(bytes, (size_t)size, &question) != DNS_OK)
-        return;
-    server->asked_tcp++;
-    if (!answer(server, &question, true, &packet))
-        return;
-    bytes[0] = (uint8_t)(packet.size >> 8);
-    bytes[1] = (uint8_t)packet.size;
-    (void)fd_write_full(fd, bytes, 2);
-    (void)fd_write_full(fd, packet.bytes, packet.size);
+    client->server = server;
+    client->fd = fd;
+    client->poll.data = client;
+    (void)uv_poll_init(poll->loop, &client->poll, fd);
+    (void)uv_poll_start(&client->poll, UV_READABLE, on_client);
 }
 
 int name_server_open(uv_loop_t *loop, struct name_server *server)
@@ -250,7 +276,6 @@ int name_server_open(uv_loop_t *loop, struct name_server *server)
     if (uv_poll_init(loop, &server->udp, server->udp_fd) < 0 ||
         uv_poll_init(loop, &server->tcp, server->tcp_fd) < 0)
         return -1;
-    /* libuv makes them non-blocking, and who is accepted is not. */
     (void)uv_poll_start(&server->udp, UV_READABLE, on_udp);
     (void)uv_poll_start(&server->tcp, UV_READABLE, on_tcp);
     return 0;

@@ -18,7 +18,7 @@ struct name_server {
     uv_poll_t udp, tcp;
     int udp_fd, tcp_fd;
     unsigned asked, asked_tcp; /* questions */
-    char address[32]; /* "127.0.0.1:PORT" */
+    char address[32];          /* "127.0.0.1:PORT" */
 };
 
 /* 0, or -1. */

@@ -21,7 +21,10 @@ struct row {
     const char *name;
 };
 
-#define ROW(what, code, name, text) {what, BYTES(text), code, name}
+#define ROW(what, code, name, text)   \
+    {                                 \
+        what, BYTES(text), code, name \
+    }
 
 static const struct row rows[] = {
     ROW("a question", DNS_OK, "example.com", HEADER_OF("\1\0", ONE) EXAMPLE "\0\1\0\1"),
@@ -41,22 +44,26 @@ static const struct row rows[] = {
     ROW("a pointer to itself", DNS_BAD_FORMAT, NULL, HEADER_OF("\1\0", ONE) "\xc0\x0c\0\1\0\1"),
     ROW("a pointer back", DNS_BAD_FORMAT, NULL, HEADER_OF("\1\0", ONE) "\1a\xc0\x0c\0\1\0\1"),
     ROW("a label of a kind that is not", DNS_BAD_FORMAT, NULL,
-        HEADER_OF("\1\0", ONE) "\x41" "a\0\0\1\0\1"),
+        HEADER_OF("\1\0", ONE) "\x41"
+                               "a\0\0\1\0\1"),
     ROW("a record that is not there", DNS_BAD_FORMAT, "example.com",
         HEADER_OF("\1\0", ONE_EDNS) EXAMPLE "\0\1\0\1"),
     ROW("a record longer than there is", DNS_BAD_FORMAT, "example.com",
-        HEADER_OF("\1\0", ONE_EDNS) EXAMPLE "\0\1\0\1" "\0\0\x29\x10\0\0\0\0\0\0\1"),
+        HEADER_OF("\1\0", ONE_EDNS) EXAMPLE "\0\1\0\1"
+                                            "\0\0\x29\x10\0\0\0\0\0\0\1"),
     ROW("more records than anybody sends", DNS_BAD_FORMAT, "",
         HEADER_OF("\1\0", "\0\1\xff\xff\xff\xff\xff\xff") EXAMPLE "\0\1\0\1"),
     ROW("two EDNS", DNS_BAD_FORMAT, "example.com",
         HEADER_OF("\1\0", "\0\1\0\0\0\0\0\2") EXAMPLE "\0\1\0\1" EDNS("\x10\0") EDNS("\x10\0")),
     ROW("EDNS of another version", DNS_BAD_VERSION, "example.com",
-        HEADER_OF("\1\0", ONE_EDNS) EXAMPLE "\0\1\0\1" "\0\0\x29\x10\0\0\1\0\0\0\0"),
-    ROW("of class CHAOS", DNS_NOT_DONE, "example.com",
-        HEADER_OF("\1\0", ONE) EXAMPLE "\0\1\0\3"),
+        HEADER_OF("\1\0", ONE_EDNS) EXAMPLE "\0\1\0\1"
+                                            "\0\0\x29\x10\0\0\1\0\0\0\0"),
+    ROW("of class CHAOS", DNS_NOT_DONE, "example.com", HEADER_OF("\1\0", ONE) EXAMPLE "\0\1\0\3"),
     /* What would be another name if it were read as a text. */
     ROW("a dot in a label", DNS_OK, "",
-        HEADER_OF("\1\0", ONE) "\xb" "evil.exampl" "\3com\0\0\1\0\1"),
+        HEADER_OF("\1\0", ONE) "\xb"
+                               "evil.exampl"
+                               "\3com\0\0\1\0\1"),
     ROW("a NUL in a label", DNS_OK, "", HEADER_OF("\1\0", ONE) "\5com\0x\3com\0\0\1\0\1"),
     ROW("a space", DNS_OK, "", HEADER_OF("\1\0", ONE) "\3a b\3com\0\0\1\0\1"),
     ROW("a letter beyond ASCII", DNS_OK, "", HEADER_OF("\1\0", ONE) "\3\xc3\xa4z\3com\0\0\1\0\1"),
@@ -97,8 +104,8 @@ static void test_longest_name(void)
             at += length;
         }
         memcpy(packet + at, "\0\0\1\0\1", 5);
-        CHECK(dns_parse(packet, at + 5, &question) == (last == 61 ? DNS_OK : DNS_BAD_FORMAT),
-              "%zu", last);
+        CHECK(dns_parse(packet, at + 5, &question) == (last == 61 ? DNS_OK : DNS_BAD_FORMAT), "%zu",
+              last);
         CHECK(last != 61 || (question.wire_size == 255 && strlen(question.name) == 253), "%zu",
               strlen(question.name));
     }
@@ -129,17 +136,18 @@ static void test_answers(void)
                 BYTES(HEADER_OF("\x81\x93", "\0\1\0\0\0\0\0\0") EXAMPLE "\0\1\0\1"));
     CHECK(dns_answer(&question, DNS_OK, v4, 4, 60, NULL, out, size) == 0, "no room, and yet");
 
-    (void)dns_parse(BYTES(HEADER_OF("\1\0", ONE_EDNS) EXAMPLE "\0\1\0\1\0\0\x29\x10\0\0\0\x80\0\0\0"),
-                    &question);
+    (void)dns_parse(
+        BYTES(HEADER_OF("\1\0", ONE_EDNS) EXAMPLE "\0\1\0\1\0\0\x29\x10\0\0\0\x80\0\0\0"),
+        &question);
     CHECK(question.size_max == 4096, "%d", question.size_max);
     size = dns_answer(&question, DNS_REFUSED, NULL, 0, 60, "no", out, sizeof(out));
     check_bytes("refused, and why", out, size,
                 BYTES(HEADER_OF("\x81\x85", ONE_EDNS) EXAMPLE
                       "\0\1\0\1\0\0\x29\4\xd0\0\0\x80\0\0\x8\0\xf\0\4\0\x12no"));
     size = dns_answer(&question, DNS_BAD_VERSION, NULL, 0, 60, NULL, out, sizeof(out));
-    check_bytes("another version", out, size,
-                BYTES(HEADER_OF("\x81\x80", ONE_EDNS) EXAMPLE
-                      "\0\1\0\1\0\0\x29\4\xd0\1\0\x80\0\0\0"));
+    check_bytes(
+        "another version", out, size,
+        BYTES(HEADER_OF("\x81\x80", ONE_EDNS) EXAMPLE "\0\1\0\1\0\0\x29\4\xd0\1\0\x80\0\0\0"));
     (void)dns_parse(BYTES(HEADER_OF("\x29\0", ONE) EXAMPLE "\0\1\0\1"), &question);
     size = dns_answer(&question, DNS_NOT_DONE, NULL, 0, 60, NULL, out, sizeof(out));
     check_bytes("what is no question is not repeated", out, size,

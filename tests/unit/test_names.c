@@ -58,7 +58,8 @@ static void test_numbers(void)
     CHECK(names_find(names, 4) == NULL && names_find(names, UINT32_MAX) == NULL, "never given");
     CHECK(strcmp(names_find(names, 3), "b.example") == 0, "back");
     CHECK(names_look(names, "b.example") == 3 && names_look(names, "c.example") == 0, "by name");
-    CHECK(names_take(names, "c\nd", &is_new, &err) == -1 && names_take(names, "", &is_new, &err) == -1,
+    CHECK(names_take(names, "c\nd", &is_new, &err) == -1 &&
+              names_take(names, "", &is_new, &err) == -1,
           "what is no name");
     names_close(names);
     names = opened(fd);
@@ -81,7 +82,8 @@ static void test_torn(void)
 
         for (size_t i = 0; i < size; i++)
             lines += whole[i] == '\n';
-        CHECK(names_take(names, "new.example", &is_new, &err) == 2 + lines && is_new, "at %zu", size);
+        CHECK(names_take(names, "new.example", &is_new, &err) == 2 + lines && is_new, "at %zu",
+              size);
         names_close(names);
         names = opened(fd);
         CHECK(names_look(names, "new.example") == (uint32_t)(2 + lines), "at %zu, again", size);
@@ -92,14 +94,21 @@ static void test_torn(void)
 
 static void test_damaged(void)
 {
-#define FILE_OF(text) {text, sizeof(text) - 1}
+#define FILE_OF(text)          \
+    {                          \
+        text, sizeof(text) - 1 \
+    }
     static const struct {
         const char *text;
         size_t size;
     } files[] = {
-        FILE_OF("a.example\n\nb.example\n"), FILE_OF("a.example\nA.example\n"),
-        FILE_OF("a.example\nb.example\na.example\n"), FILE_OF("a.ex\0ple\nb\n"),
-        FILE_OF("a.example\nb c\n"), FILE_OF("a.example.\n"), FILE_OF("\n"),
+        FILE_OF("a.example\n\nb.example\n"),
+        FILE_OF("a.example\nA.example\n"),
+        FILE_OF("a.example\nb.example\na.example\n"),
+        FILE_OF("a.ex\0ple\nb\n"),
+        FILE_OF("a.example\nb c\n"),
+        FILE_OF("a.example.\n"),
+        FILE_OF("\n"),
     };
 
     for (size_t i = 0; i < sizeof(files) / sizeof(files[0]); i++) {
@@ -196,9 +205,9 @@ static void test_addresses(void)
     policy_address_text(&address, text);
     CHECK(strcmp(text, "fd63:6f76:6500::102") == 0, "%s", text);
     CHECK(names_number(&address, &number) && number == 258, "%u", number);
-    static const char *const others[] = {"198.17.255.255", "198.20.0.0", "8.8.8.8", "::1",
-                                         "fd63:6f76:6500:1::102", "fd63:6f76:6501::102",
-                                         "fd63:6f76:6500::2:0", "::198.18.0.2"};
+    static const char *const others[] = {
+        "198.17.255.255",      "198.20.0.0",          "8.8.8.8",     "::1", "fd63:6f76:6500:1::102",
+        "fd63:6f76:6501::102", "fd63:6f76:6500::2:0", "::198.18.0.2"};
 
     for (size_t i = 0; i < sizeof(others) / sizeof(others[0]); i++) {
         CHECK(policy_address_parse(others[i], &address) == 0, "%s", others[i]);

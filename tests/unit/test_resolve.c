@@ -210,8 +210,8 @@ static void test_turns(void)
 
 static struct result chained;
 
-static void on_chain(void *arg, const struct policy_address *addresses, size_t count, uint32_t ttl_s,
-                     enum dns_code code)
+static void on_chain(void *arg, const struct policy_address *addresses, size_t count,
+                     uint32_t ttl_s, enum dns_code code)
 {
     struct result *victim = arg;
 
@@ -274,9 +274,9 @@ static void test_close(void)
 
 static void test_settings(void)
 {
-    static const char *const bad[] = {"",        "example.com", "1.2.3",     "1.2.3.4:",
-                                      "1.2.3.4:0", "1.2.3.4:65536", "[::1",    "[::1]x",
-                                      "1.2.3.4,",  "1.2.3.4 5",     "0x7f.1.1.1", "[::1]:"};
+    static const char *const bad[] = {
+        "",     "example.com", "1.2.3",    "1.2.3.4:",  "1.2.3.4:0",  "1.2.3.4:65536",
+        "[::1", "[::1]x",      "1.2.3.4,", "1.2.3.4 5", "0x7f.1.1.1", "[::1]:"};
     static const char *const good[] = {"1.2.3.4", "1.2.3.4:5353, ::1", "[2001:db8::1]:53",
                                        "2001:db8::1,[::1],127.0.0.1"};
     struct resolver *other;
