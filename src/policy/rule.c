@@ -195,7 +195,7 @@ static int read_name(const struct reading *reading, const char *host)
     if (!rule->below || host[-1] == '.')
         flaw = name_flaw(host, name);
     if (flaw != NULL)
-        return refuse(reading, "its name is none: %s", flaw);
+        return refuse(reading, "this is no host name: %s", flaw);
     rule->name_length = (uint8_t)strlen(name);
     rule->name = malloc((size_t)rule->name_length + 1);
     if (rule->name == NULL)
