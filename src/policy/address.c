@@ -153,8 +153,6 @@ static const struct row rows[] = {
     ROW_6(96, ADDRESS_WRAPPER, NULL, 0),
     ROW_6(96, ADDRESS_WRAPPER, NULL, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff),
     ROW_6(96, ADDRESS_WRAPPER, NULL, 0, 0x64, 0xff, 0x9b),
-    /* NAT64 of a site's own (RFC 8215): where in it the IPv4 address is only the site knows. */
-    ROW_6(48, ADDRESS_FIXED, "reserved", 0, 0x64, 0xff, 0x9b, 0, 1),
     ROW_6(32, ADDRESS_WRAPPER, NULL, 0x20, 0x01, 0, 0),
     ROW_6(16, ADDRESS_WRAPPER, NULL, 0x20, 0x02),
     ROW_6(48, ADDRESS_FIXED, "reserved", 0x20, 0x01, 0, 2),    /* benchmarks (RFC 5180) */
@@ -171,6 +169,7 @@ static const struct row rows[] = {
     ROW_6(10, ADDRESS_PRIVATE, "private", 0xfe, 0xc0), /* site-local; fc00::/7 replaced it */
     ROW_6(10, ADDRESS_FIXED, "link_local", 0xfe, 0x80),
     ROW_6(8, ADDRESS_FIXED, "multicast", 0xff),
+    /* Also NAT64 of a site's own, 64:ff9b:1::/48 (RFC 8215): where in it the IPv4 address is only the site knows. */
     ROW_6(0, ADDRESS_FIXED, "reserved", 0),
 };
 #define ROWS (sizeof(rows) / sizeof(rows[0]))

@@ -512,8 +512,12 @@ static const struct {
     {"allow=*.a.com,deny=x.a.com", "x.a.com", "denied", "x.a.com"},
     {"allow=*.a.com,deny=x.a.com", "y.a.com", "allowed", "*.a.com"},
     {"allow=x.a.com,deny=*.a.com", "x.a.com", "denied", "*.a.com"},
+    {"public,deny=*.com,a.com", "a.com", "denied", "*.com"},
+    {"public,deny=a.com,*.com", "a.com", "denied", "a.com"},
     {"allow=a.com,deny=b.com", "b.com", "denied", "b.com"},
     {"allow=a.com,deny=b.com:22", "b.com", "no_rule", NULL},
+    {"allow=a.com,deny=b.com:22-65535", "b.com", "no_rule", NULL},
+    {"public", NULL, "bad_name", NULL},
     /* Some port is left, or none. */
     {"public,deny=a.com:443", "a.com", "allowed", NULL},
     {"allow=a.com:443,deny=a.com:443", "a.com", "denied", "a.com:443"},
@@ -544,10 +548,11 @@ static void check_lookups(void)
         verdict = policy_lookup(policy, lookups[i].name);
         CHECK(strcmp(verdict.reason, lookups[i].reason) == 0 &&
                   same_text(verdict.rule, lookups[i].rule),
-              "%s: %s: %s by %s", lookups[i].policy, lookups[i].name, verdict.reason,
+              "%s: %s: %s by %s", lookups[i].policy,
+              lookups[i].name != NULL ? lookups[i].name : "-", verdict.reason,
               verdict.rule != NULL ? verdict.rule : "none");
-        CHECK(verdict.allowed == (strcmp(lookups[i].reason, "allowed") == 0), "%s: %s",
-              lookups[i].policy, lookups[i].name);
+        CHECK(verdict.allowed == (strcmp(lookups[i].reason, "allowed") == 0), "%s: the verdict",
+              lookups[i].policy);
         policy_free(policy);
     }
 }
@@ -722,6 +727,8 @@ static const struct {
     {"169.254.169.123", "metadata"},
     {"169.254.170.2", "metadata"},
     {"169.254.170.23", "metadata"},
+    {"169.254.0.23", "metadata"},
+    {"169.254.42.42", "metadata"},
     {"169.254.0.1", "link_local"},
     {"169.254.255.255", "link_local"},
     {"100.100.100.200", "metadata"},
