@@ -27,8 +27,10 @@ _Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "both machines have th
 
 #define TABLE "cove"
 #define LO 1 /* its index in every network namespace */
-#define LET_PASS \
-    1 /* mark of what is decided; also of all that comes of the two sockets (network.c) */
+/* Marks: of what is ours, or is to be (and all that our sockets send: network.c), and of what a box says to
+ * itself. */
+#define LET_PASS 1
+#define WITHIN 2
 #define SIZE_MAX_OF_ALL 16384
 #define OFFSET_SPORT 0
 #define OFFSET_DPORT 2
@@ -137,9 +139,8 @@ static void take(struct nftnl_rule *rule)
     nftnl_expr_set_u32(expr, NFTNL_EXPR_IMM_VERDICT, NF_ACCEPT);
 }
 
-static void let_pass(struct nftnl_rule *rule)
+static void mark_as(struct nftnl_rule *rule, uint32_t mark)
 {
-    uint32_t mark = LET_PASS;
     struct nftnl_expr *expr;
 
     load(rule, &mark, sizeof(mark));
@@ -198,7 +199,7 @@ static void loopback4(struct nftnl_rule *rule)
 
     if_meta(rule, NFT_META_NFPROTO, NFPROTO_IPV4, 1);
     if_payload(rule, NFT_PAYLOAD_NETWORK_HEADER, OFFSET_DADDR4, mask, network, sizeof(network));
-    let_pass(rule);
+    mark_as(rule, WITHIN);
 }
 
 static void own4(struct nftnl_rule *rule)
@@ -208,7 +209,7 @@ static void own4(struct nftnl_rule *rule)
     (void)inet_pton(AF_INET, NETWORK_OWN4, &own);
     if_meta(rule, NFT_META_NFPROTO, NFPROTO_IPV4, 1);
     if_payload(rule, NFT_PAYLOAD_NETWORK_HEADER, OFFSET_DADDR4, NULL, &own, sizeof(own));
-    let_pass(rule);
+    mark_as(rule, WITHIN);
 }
 
 static void to_address6(struct nftnl_rule *rule, const char *text)
@@ -218,7 +219,7 @@ static void to_address6(struct nftnl_rule *rule, const char *text)
     (void)inet_pton(AF_INET6, text, &own);
     if_meta(rule, NFT_META_NFPROTO, NFPROTO_IPV6, 1);
     if_payload(rule, NFT_PAYLOAD_NETWORK_HEADER, OFFSET_DADDR6, NULL, &own, sizeof(own));
-    let_pass(rule);
+    mark_as(rule, WITHIN);
 }
 
 static void loopback6(struct nftnl_rule *rule)
@@ -238,14 +239,40 @@ static void a_question(struct nftnl_rule *rule)
     if_protocol(rule, IPPROTO_UDP);
     if_payload(rule, NFT_PAYLOAD_TRANSPORT_HEADER, OFFSET_DPORT, NULL, &dns, sizeof(dns));
     put_port(rule, OFFSET_DPORT, port);
-    let_pass(rule);
+    mark_as(rule, LET_PASS);
 }
 
 static void a_connection(struct nftnl_rule *rule)
 {
     if_protocol(rule, IPPROTO_TCP);
     intercept(rule);
-    let_pass(rule);
+    mark_as(rule, LET_PASS);
+}
+
+/* Ours are not the box's: by its own addresses they are not there. */
+static void ours_within(struct nftnl_rule *rule, uint8_t protocol)
+{
+    if_meta(rule, NFT_META_MARK, WITHIN, sizeof(uint32_t));
+    if_protocol(rule, protocol);
+    if_payload(rule, NFT_PAYLOAD_TRANSPORT_HEADER, OFFSET_DPORT, NULL, &port, sizeof(port));
+}
+
+static void our_listener(struct nftnl_rule *rule)
+{
+    ours_within(rule, IPPROTO_TCP);
+    reject(rule, NFT_REJECT_TCP_RST, 0);
+}
+
+static void our_resolver(struct nftnl_rule *rule)
+{
+    ours_within(rule, IPPROTO_UDP);
+    reject(rule, NFT_REJECT_ICMPX_UNREACH, NFT_REJECT_ICMPX_PORT_UNREACH);
+}
+
+static void within(struct nftnl_rule *rule)
+{
+    if_meta(rule, NFT_META_MARK, WITHIN, sizeof(uint32_t));
+    take(rule);
 }
 
 /* Nobody of ours listens (any more): else a listener of the box's own would have it. */
@@ -300,13 +327,23 @@ static const struct {
     const char *chain;
     rule_fill fill;
 } rules[] = {
-    {FIRST, an_answer},      {FIRST, marked},
-    {FIRST, loopback4},      {FIRST, own4},
-    {FIRST, loopback6},      {FIRST, own6},
-    {FIRST, a_question},     {FIRST, a_connection},
-    {LAST, marked},          {LAST, a_lost_connection},
-    {LAST, of_a_connection}, {LAST, unreachable4},
-    {LAST, error6},          {LAST, a_datagram},
+    {FIRST, an_answer},
+    {FIRST, marked},
+    {FIRST, loopback4},
+    {FIRST, own4},
+    {FIRST, loopback6},
+    {FIRST, own6},
+    {FIRST, a_question},
+    {FIRST, a_connection},
+    {LAST, marked},
+    {LAST, our_listener},
+    {LAST, our_resolver},
+    {LAST, within},
+    {LAST, a_lost_connection},
+    {LAST, of_a_connection},
+    {LAST, unreachable4},
+    {LAST, error6},
+    {LAST, a_datagram},
     {LAST, anything},
 };
 #define RULES (sizeof(rules) / sizeof(rules[0]))
