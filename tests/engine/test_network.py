@@ -42,9 +42,9 @@ def world(tmp_path_factory):
         yield made
 
 
-@pytest.fixture(scope="module")
-def serve(world, tmp_path_factory):
-    with world.serve(tmp_path_factory.mktemp("serve"), "pool = 1\nmemory = 256M") as started:
+@pytest.fixture
+def serve(world, tmp_path):
+    with world.serve(tmp_path, "pool = 1\nmemory = 256M") as started:
         yield started
 
 
@@ -78,7 +78,7 @@ class Sandbox:
     def dial(self, *targets):
         """What came of each: (text, seconds)."""
         done = self.run("python3", "-c", DIAL, *targets)
-        assert done["exit_code"] == 0, done
+        assert done["process"]["exit_code"] == 0, done
         return [tuple(one) for one in json.loads(done["stdout"])]
 
     def start(self, *argv, **fields):
