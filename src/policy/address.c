@@ -74,37 +74,33 @@ void policy_address_text(const struct policy_address *address, char out[POLICY_A
 
 /* ---- what is wrapped ---- */
 
-static bool begins(const struct policy_address *address, const char *bytes, size_t size)
-{
-    return memcmp(address->bytes, bytes, size) == 0;
-}
-
-static void add_view(struct views *views, const uint8_t four[4], uint8_t turned)
-{
-    struct policy_address *inner = &views->of[views->count++];
-
-    memcpy(inner->bytes, MAPPED, MAPPED_SIZE);
-    for (size_t i = 0; i < 4; i++)
-        inner->bytes[MAPPED_SIZE + i] = four[i] ^ turned;
-}
+/* How addresses that wrap one of IPv4 begin, and where in them it lies. */
+static const struct wrapper {
+    uint8_t begin[MAPPED_SIZE], size;
+    uint8_t at, turned;
+} wrappers[] = {
+    {{0}, 12, 12, 0},                                  /* compatible (RFC 4291) */
+    {{0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff}, 12, 12, 0}, /* translated, SIIT (RFC 2765) */
+    {{0, 0x64, 0xff, 0x9b}, 12, 12, 0},                /* NAT64 (RFC 6052) */
+    {{0x20, 0x02}, 2, 2, 0},                           /* 6to4 (RFC 3056) */
+    {{0x20, 0x01, 0, 0}, 4, 4, 0},                     /* Teredo (RFC 4380): the server */
+    {{0x20, 0x01, 0, 0}, 4, 12, 0xff},                 /* and the client, which decides */
+};
 
 void address_views(const struct policy_address *address, struct views *out)
 {
-    const uint8_t *bytes = address->bytes;
-
     out->count = 1;
     out->of[0] = *address;
-    if (begins(address, "\x20\x01\0\0",
-               4)) { /* Teredo (RFC 4380): a server, and a client turned over */
-        add_view(out, bytes + 4, 0);
-        add_view(out, bytes + 12, 0xff);
-    } else if (begins(address, "\x20\x02", 2)) { /* 6to4 (RFC 3056) */
-        add_view(out, bytes + 2, 0);
-    } else if (begins(address, "\0\x64\xff\x9b\0\0\0\0\0\0\0\0", 12) || /* NAT64 (RFC 6052) */
-               begins(address, "\0\0\0\0\0\0\0\0\xff\xff\0\0", 12)) {   /* SIIT (RFC 2765) */
-        add_view(out, bytes + 12, 0);
-    } else if (begins(address, "\0\0\0\0\0\0\0\0\0\0\0\0", 12)) { /* compatible (RFC 4291) */
-        add_view(out, bytes + 12, 0);
+    for (size_t i = 0; i < sizeof(wrappers) / sizeof(wrappers[0]) && out->count < VIEWS_MAX; i++) {
+        const struct wrapper *wrapper = &wrappers[i];
+        struct policy_address *inner = &out->of[out->count];
+
+        if (memcmp(address->bytes, wrapper->begin, wrapper->size) != 0)
+            continue;
+        memcpy(inner->bytes, MAPPED, MAPPED_SIZE);
+        for (size_t j = 0; j < 4; j++)
+            inner->bytes[MAPPED_SIZE + j] = address->bytes[wrapper->at + j] ^ wrapper->turned;
+        out->count++;
     }
     out->decisive = out->count - 1;
 }
@@ -157,8 +153,6 @@ static const struct row rows[] = {
     ROW_6(96, ADDRESS_WRAPPER, NULL, 0),
     ROW_6(96, ADDRESS_WRAPPER, NULL, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff),
     ROW_6(96, ADDRESS_WRAPPER, NULL, 0, 0x64, 0xff, 0x9b),
-    /* NAT64 of a site's own (RFC 8215): where in it the IPv4 address is only the site knows. */
-    ROW_6(48, ADDRESS_FIXED, "reserved", 0, 0x64, 0xff, 0x9b, 0, 1),
     ROW_6(32, ADDRESS_WRAPPER, NULL, 0x20, 0x01, 0, 0),
     ROW_6(16, ADDRESS_WRAPPER, NULL, 0x20, 0x02),
     ROW_6(48, ADDRESS_FIXED, "reserved", 0x20, 0x01, 0, 2),    /* benchmarks (RFC 5180) */
@@ -175,6 +169,7 @@ static const struct row rows[] = {
     ROW_6(10, ADDRESS_PRIVATE, "private", 0xfe, 0xc0), /* site-local; fc00::/7 replaced it */
     ROW_6(10, ADDRESS_FIXED, "link_local", 0xfe, 0x80),
     ROW_6(8, ADDRESS_FIXED, "multicast", 0xff),
+    /* Also NAT64 of a site's own, 64:ff9b:1::/48 (RFC 8215): where in it the IPv4 address is only the site knows. */
     ROW_6(0, ADDRESS_FIXED, "reserved", 0),
 };
 #define ROWS (sizeof(rows) / sizeof(rows[0]))

@@ -123,25 +123,23 @@ static const struct rule *find(const struct rules *rules, const struct asked *as
 {
     uint16_t found[POLICY_RULES_MAX];
     size_t count = asked->name != NULL ? rules_of_name(rules, asked->name, found) : 0;
-    const struct rule *first = NULL;
+    size_t first = rules->count;
 
     for (size_t i = 0; i < count; i++) {
         const struct rule *rule = &rules->rules[found[i]];
 
-        if (rule_takes(rule, asked->port, asked->protocol) &&
-            (!private_only || rule->opens_private) && (first == NULL || rule < first))
-            first = rule;
+        if (found[i] < first && rule_takes(rule, asked->port, asked->protocol) &&
+            (!private_only || rule->opens_private))
+            first = found[i];
     }
-    for (size_t i = 0; i < rules->count; i++) {
+    for (size_t i = 0; i < first; i++) {
         const struct rule *rule = &rules->rules[i];
 
-        if (first != NULL && rule > first)
-            break;
         if (rule->name == NULL && rule_takes(rule, asked->port, asked->protocol) &&
             address_matches(rule, asked))
-            return rule;
+            first = i;
     }
-    return first;
+    return first < rules->count ? &rules->rules[first] : NULL;
 }
 
 /* Why no rule opens one of its forms; NULL: a rule may. */

@@ -42,7 +42,7 @@ static const char *label_flaw(const char *label, size_t length)
         char c = label[i];
 
         if (c == '*')
-            return "'*' only stands alone, or at the begin and for whole names, as in *.example.com";
+            return "'*' stands alone or in front of the first dot, as in *.example.com";
         if (!is_digit(c) && (c < 'a' || c > 'z') && c != '-' && c != '_')
             return "it has something else than letters, digits, '-', '_' and '.'";
     }

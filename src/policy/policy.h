@@ -14,8 +14,9 @@
  * What is decided of a connection, in this order:
  *   1. The fixed deny set, above every rule: loopback, "this host" (0/8), link-local, multicast, broadcast and
  *      reserved, cloud metadata (169.254.169.254, 100.100.100.200, 168.63.129.16, fd00:ec2::254, ...), the
- *      fake ranges that stand for names in a box (POLICY_FAKE_*), the host's own addresses, and all of these inside of IPv4-mapped, -compatible, NAT64, 6to4 and Teredo
- *      addresses. policy_decode() unwraps those first; what is then decided is decided of the inner address.
+ *      fake ranges that stand for names in a box (POLICY_FAKE_*), the host's own addresses, and all of these
+ *      inside of IPv4-mapped, -compatible, NAT64, 6to4 and Teredo addresses. The inner address is what allow
+ *      rules are asked about; deny rules are asked about both.
  *   2. Deny rules: of the name, or of the address.
  *   3. Private ranges (RFC 1918, 100.64/10, fc00::/7, site-local): only by a CIDR rule, or by a name rule that
  *      says private=yes. Documentation ranges are not private.
@@ -29,9 +30,9 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#define POLICY_RULES_MAX 1024   /* allow and deny together */
+#define POLICY_RULES_MAX 1024 /* allow and deny together */
 #define POLICY_RULE_TEXT_MAX 320
-#define POLICY_NAME_MAX 254     /* with the NUL */
+#define POLICY_NAME_MAX 254 /* with the NUL */
 
 /* What a box gets in place of the addresses of names: 198.18.0.0/15 and fd63:6f76:6500::/48. */
 #define POLICY_FAKE4 0xc6120000U
@@ -54,7 +55,8 @@ struct policy_verdict {
     /* A code: "allowed", "none", "no_rule", "denied", "private", "loopback", "link_local", "metadata", "host",
      * "multicast", "reserved", "fake", "bad_name". */
     const char *reason;
-    const char *rule; /* the text of the rule that decided; NULL: none did. Of the policy, borrowed */
+    const char
+        *rule; /* the text of the rule that decided; NULL: none did. Of the policy, borrowed */
 };
 
 /* `allow` and `deny` are NULL-terminated, or NULL; "bad_policy" names the rule and what is wrong. */
@@ -88,5 +90,5 @@ struct policy_verdict policy_lookup(const struct policy *policy, const char *nam
  * itself (NULL). `own` are the host's addresses. */
 struct policy_verdict policy_dial(const struct policy *policy, const char *name,
                                   const struct policy_address *address, uint16_t port,
-                                  enum policy_protocol protocol,
-                                  const struct policy_address *own, size_t own_count);
+                                  enum policy_protocol protocol, const struct policy_address *own,
+                                  size_t own_count);

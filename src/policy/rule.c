@@ -195,7 +195,7 @@ static int read_name(const struct reading *reading, const char *host)
     if (!rule->below || host[-1] == '.')
         flaw = name_flaw(host, name);
     if (flaw != NULL)
-        return refuse(reading, "its name is none: %s", flaw);
+        return refuse(reading, "this is no host name: %s", flaw);
     rule->name_length = (uint8_t)strlen(name);
     rule->name = malloc((size_t)rule->name_length + 1);
     if (rule->name == NULL)
@@ -303,15 +303,16 @@ int rule_parse(const char *text, const char *side, struct rule *out, struct erro
     struct reading reading = {
         .whole = text, .side = side, .allows = side[0] == 'a', .rule = out, .err = err};
     char copy[POLICY_RULE_TEXT_MAX], *what, *word, *rest;
+    size_t length = strnlen(text, sizeof(copy));
 
     memset(out, 0, sizeof(*out));
     out->port_low = 1;
     out->port_high = PORT_MAX;
-    if (strnlen(text, sizeof(copy)) == sizeof(copy))
+    if (length == sizeof(copy))
         return refuse(&reading,
                       "it is longer than %d bytes; write one rule for each name or address",
                       POLICY_RULE_TEXT_MAX - 1);
-    (void)strcpy(copy, text);
+    memcpy(copy, text, length + 1);
     what = strtok_r(copy, " ", &rest);
     if (what == NULL)
         return refuse(&reading, "it is empty; write a name as example.com:443, or an address");

@@ -526,7 +526,7 @@ static void through(int proxy, const char *address, const char *request, const c
     CHECK(strncmp(text, head, strlen(head)) == 0, "%s", text);
     CHECK(strstr(text, "\r\nProxy-Authorization: Basic dXNlcjpwQHNz\r\n") != NULL, "%s", text);
     for (const char *c = says; *c != '\0'; c++) { /* however it comes */
-        CHECK(send(ours, c, 1, MSG_NOSIGNAL) == 1, "a byte");
+        CHECK(send(ours, c, 1, MSG_NOSIGNAL) == 1 || gets == NULL, "a byte");
         usleep(100);
     }
     if (gets == NULL) {

@@ -430,6 +430,7 @@ static void check_making(void)
 {
     static const char *many[POLICY_RULES_MAX + 2];
     static char text[POLICY_RULES_MAX * 2 + 20];
+    const size_t end = sizeof("allow=") - 1 + (size_t)POLICY_RULES_MAX * 2 - 1;
     const char *const one[] = {"a.com", NULL};
     struct policy *policy = NULL, *copy;
     struct error err = {0};
@@ -454,10 +455,10 @@ static void check_making(void)
     memcpy(text, "allow=", 7);
     for (size_t i = 0; i < POLICY_RULES_MAX; i++)
         memcpy(text + 6 + 2 * i, "a,", 3);
-    text[6 + 2 * POLICY_RULES_MAX - 1] = '\0';
+    text[end] = '\0';
     CHECK(policy_new_text(text, &policy, &err) == 0, "as many in one text: %s", err.text);
     policy_freep(&policy);
-    memcpy(text + 6 + 2 * POLICY_RULES_MAX - 1, ",a", 3);
+    memcpy(text + end, ",a", 3);
     CHECK(policy_new_text(text, &policy, &err) < 0, "one more in one text");
 
     policy = make("allow=a.com");
@@ -511,8 +512,12 @@ static const struct {
     {"allow=*.a.com,deny=x.a.com", "x.a.com", "denied", "x.a.com"},
     {"allow=*.a.com,deny=x.a.com", "y.a.com", "allowed", "*.a.com"},
     {"allow=x.a.com,deny=*.a.com", "x.a.com", "denied", "*.a.com"},
+    {"public,deny=*.com,a.com", "a.com", "denied", "*.com"},
+    {"public,deny=a.com,*.com", "a.com", "denied", "a.com"},
     {"allow=a.com,deny=b.com", "b.com", "denied", "b.com"},
     {"allow=a.com,deny=b.com:22", "b.com", "no_rule", NULL},
+    {"allow=a.com,deny=b.com:22-65535", "b.com", "no_rule", NULL},
+    {"public", NULL, "bad_name", NULL},
     /* Some port is left, or none. */
     {"public,deny=a.com:443", "a.com", "allowed", NULL},
     {"allow=a.com:443,deny=a.com:443", "a.com", "denied", "a.com:443"},
@@ -543,10 +548,11 @@ static void check_lookups(void)
         verdict = policy_lookup(policy, lookups[i].name);
         CHECK(strcmp(verdict.reason, lookups[i].reason) == 0 &&
                   same_text(verdict.rule, lookups[i].rule),
-              "%s: %s: %s by %s", lookups[i].policy, lookups[i].name, verdict.reason,
+              "%s: %s: %s by %s", lookups[i].policy,
+              lookups[i].name != NULL ? lookups[i].name : "-", verdict.reason,
               verdict.rule != NULL ? verdict.rule : "none");
-        CHECK(verdict.allowed == (strcmp(lookups[i].reason, "allowed") == 0), "%s: %s",
-              lookups[i].policy, lookups[i].name);
+        CHECK(verdict.allowed == (strcmp(lookups[i].reason, "allowed") == 0), "%s: the verdict",
+              lookups[i].policy);
         policy_free(policy);
     }
 }
@@ -721,6 +727,8 @@ static const struct {
     {"169.254.169.123", "metadata"},
     {"169.254.170.2", "metadata"},
     {"169.254.170.23", "metadata"},
+    {"169.254.0.23", "metadata"},
+    {"169.254.42.42", "metadata"},
     {"169.254.0.1", "link_local"},
     {"169.254.255.255", "link_local"},
     {"100.100.100.200", "metadata"},
@@ -839,16 +847,17 @@ static uint32_t next(uint64_t *state, uint32_t below)
     return (uint32_t)(*state >> 33) % below;
 }
 
+#define NAME_SIZE 64
+
 static void random_name(uint64_t *state, char *out)
 {
     static const char *const labels[] = {"a", "b", "aa", "ab", "a-b", "a_b", "com"};
     uint32_t count = 1 + next(state, 4);
+    size_t used = 0;
 
-    out[0] = '\0';
-    for (uint32_t i = 0; i < count; i++) {
-        (void)strcat(out, i > 0 ? "." : "");
-        (void)strcat(out, labels[next(state, COUNT(labels))]);
-    }
+    for (uint32_t i = 0; i < count; i++)
+        used += (size_t)snprintf(out + used, NAME_SIZE - used, "%s%s", i > 0 ? "." : "",
+                                 labels[next(state, COUNT(labels))]);
 }
 
 static void finds_the_same(void)
@@ -863,7 +872,7 @@ static void finds_the_same(void)
         struct error err = {0};
 
         for (size_t i = 0; i < count; i++) {
-            char name[64];
+            char name[NAME_SIZE];
 
             random_name(&state, name);
             (void)snprintf(texts[i], sizeof(texts[i]), "%s%s", next(&state, 2) == 0 ? "*." : "",
@@ -875,7 +884,7 @@ static void finds_the_same(void)
         for (size_t i = 0; policy != NULL && i < 200; i++) {
             struct policy_verdict verdict;
             const char *expected = NULL;
-            char name[64];
+            char name[NAME_SIZE];
 
             random_name(&state, name);
             for (size_t j = 0; j < count && expected == NULL; j++)

@@ -160,7 +160,7 @@ static size_t stuff(int fd)
     static char block[1 << 16];
     size_t sent = 0;
 
-    while (poll(&(struct pollfd){.fd = fd, .events = POLLOUT}, 1, 500) > 0 && sent < LARGE) {
+    while (poll(&(struct pollfd){.fd = fd, .events = POLLOUT}, 1, 200) > 0 && sent < LARGE) {
         ssize_t n = send(fd, block, sizeof(block), MSG_DONTWAIT);
 
         if (n <= 0)

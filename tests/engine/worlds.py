@@ -1,0 +1,121 @@
+"""A world for boxes to reach: servers at addresses that are nobody's, in a network namespace, and `cove serve` in
+another one beside it, so that nothing of the host's network is touched. Who may not make namespaces has the
+same world behind a proxy on loopback, as an operator may have to."""
+import contextlib
+import json
+import os
+import pathlib
+import subprocess
+import sys
+
+import harness
+import serving
+
+WORLD = pathlib.Path(__file__).resolve().parent / "drivers" / "world.py"
+SERVER, SERVER6, OTHER, PRIVATE, OWN = ("203.0.113.2", "2001:db8:77::2", "203.0.113.3", "10.77.0.2",
+                                        "203.0.113.1")
+METADATA = "169.254.169.254"
+NAMES = {
+    "both.test": [SERVER, SERVER6], "four.test": [SERVER], "six.test": [SERVER6],
+    "other.test": [OTHER], "private.test": [PRIVATE], "own.test": [OWN], "meta.test": [METADATA],
+    "loop.test": ["127.0.0.1"], "loop6.test": ["::1"], "mapped.test": ["::ffff:127.0.0.1"],
+    "nat.test": ["64:ff9b::7f00:1"], "mixed.test": ["127.0.0.1", SERVER], "silent.test": None,
+    "*.wild.test": [SERVER], "bare.wild.test": [OTHER],
+}
+PORTS = [7, 80, 443]
+
+
+def run_in(pid, *command):
+    subprocess.run(["nsenter", f"--net=/proc/{pid}/ns/net", *map(str, command)], check=True)
+
+
+class World:
+    def __init__(self, directory):
+        self.directory = directory
+        self.log = directory / "world.log"
+        self.programs = []
+        self.ports = None
+        self.inner = None  # a process in the network of the engine
+
+    def said(self):
+        return self.log.read_text(encoding="utf-8").splitlines() if self.log.exists() else []
+
+    def count(self, line):
+        return self.said().count(line)
+
+    def start(self, *command):
+        program = subprocess.Popen(list(map(str, command)), stdin=subprocess.PIPE,
+                                   stdout=subprocess.PIPE)
+        self.programs.append(program)
+        return program
+
+    def tell(self, program, **more):
+        program.stdin.write((json.dumps({"names": NAMES, **more}) + "\n").encode())
+        program.stdin.flush()
+        self.ports = json.loads(program.stdout.readline())
+
+    def enter_other(self):
+        """A process in a network of its own."""
+        mine = os.readlink("/proc/self/ns/net")
+        program = self.start("unshare", "-n", "cat")
+        harness.wait_for(lambda: os.readlink(f"/proc/{program.pid}/ns/net") != mine,
+                         10 * harness.PATIENCE, "a network")
+        return program.pid
+
+    def make_networks(self):
+        mine = os.readlink("/proc/self/ns/net")
+        servers = self.start("unshare", "-n", sys.executable, WORLD, self.log)
+        harness.wait_for(lambda: os.readlink(f"/proc/{servers.pid}/ns/net") != mine,
+                         10 * harness.PATIENCE, "a network")
+        self.inner = self.enter_other()
+        run_in(self.inner, "ip", "link", "add", "inner", "type", "veth", "peer", "name", "outer",
+               "netns", servers.pid)
+        for pid, name, addresses in (
+                (self.inner, "inner", ["203.0.113.1/24", "10.77.0.1/24", "2001:db8:77::1/64"]),
+                (servers.pid, "outer", ["203.0.113.2/24", "203.0.113.3/24", "10.77.0.2/24",
+                                        "169.254.169.254/32", "2001:db8:77::2/64"])):
+            run_in(pid, "ip", "link", "set", "lo", "up")
+            for address in addresses:
+                more = ["nodad"] if ":" in address else []
+                run_in(pid, "ip", "address", "add", address, "dev", name, *more)
+            run_in(pid, "ip", "link", "set", name, "up")
+        run_in(self.inner, "ip", "route", "add", "default", "via", SERVER)
+        self.tell(servers, dns=SERVER, ports=PORTS)
+
+    def make_proxy(self):
+        servers = self.start(sys.executable, WORLD, self.log)
+        self.tell(servers, dns="127.0.0.1", proxy=True)
+
+    def config(self, boxes=""):
+        text = f"[boxes]\n{boxes}\n[network]\n"
+        if self.inner is not None:
+            return text + f"resolvers = {SERVER}\n"
+        return (text + f"resolvers = 127.0.0.1:{self.ports['dns']}\n"
+                f"proxy = http://127.0.0.1:{self.ports['proxy']}\n")
+
+    def serve(self, directory, boxes="pool = 1"):
+        directory.mkdir(parents=True, exist_ok=True)
+        serve = serving.Serve(directory, config=self.config(boxes))
+        if self.inner is not None:
+            serve.command = ["nsenter", f"--net=/proc/{self.inner}/ns/net", *serve.command]
+        return serve
+
+    def __enter__(self):
+        try:
+            if harness.EXPECT.is_root:
+                self.make_networks()
+            else:
+                self.make_proxy()
+        except BaseException:
+            self.__exit__()
+            raise
+        return self
+
+    def __exit__(self, *_):
+        for program in self.programs:
+            program.stdin.close()
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                program.wait(5)
+            program.kill()
+            program.wait()
+            program.stdout.close()
