@@ -22,6 +22,10 @@
 /* In one turn so much each way. */
 #define PART ((size_t)256 << 10)
 
+/* What waits in the kernel for one who does not read, at most; what is on its way to one who does is not bounded
+ * by it. */
+#define UNSENT (256 << 10)
+
 /* ---- sockets ---- */
 
 void pump_prepare(int fd)
@@ -31,7 +35,7 @@ void pump_prepare(int fd)
     } options[] = {
         {IPPROTO_TCP, TCP_NODELAY, 1},   {SOL_SOCKET, SO_KEEPALIVE, 1},
         {IPPROTO_TCP, TCP_KEEPIDLE, 60}, {IPPROTO_TCP, TCP_KEEPINTVL, 15},
-        {IPPROTO_TCP, TCP_KEEPCNT, 4},
+        {IPPROTO_TCP, TCP_KEEPCNT, 4},   {IPPROTO_TCP, TCP_NOTSENT_LOWAT, UNSENT},
     };
 
     for (size_t i = 0; i < sizeof(options) / sizeof(options[0]); i++)
