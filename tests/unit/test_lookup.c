@@ -483,7 +483,7 @@ int main(void)
 
     (void)uv_loop_init(&loop);
     names_file = memfd_create("names", MFD_CLOEXEC);
-    CHECK(name_server_open(&loop, &server) == 0, "no server");
+    CHECK(name_server_open(&loop, "127.0.0.1", 0, &server) == 0, "no server");
     CHECK(resolver_open(&loop, server.address, &net.resolver, &err) == 0, "%s", err.text);
     begin(&port);
     v4 = client_of("127.0.0.2", port);
