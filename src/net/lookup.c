@@ -24,13 +24,13 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#define BATCH 8        /* questions that are read in one round of the loop */
-#define BURST_S 4      /* seconds of the rate that may be asked at once */
-#define REFUSALS 50    /* in a second, of questions beyond the rate; then nothing is read */
-#define PAUSE_MS 100   /* for so long */
+#define BATCH 8      /* questions that are read in one round of the loop */
+#define BURST_S 4    /* seconds of the rate that may be asked at once */
+#define REFUSALS 50  /* in a second, of questions beyond the rate; then nothing is read */
+#define PAUSE_MS 100 /* for so long */
 #define PENDING_MAX 512
 #define ANSWER_TTL_S 60
-#define SAID_MS 5000   /* the same refusal of the same name is one record in this time */
+#define SAID_MS 5000 /* the same refusal of the same name is one record in this time */
 #define WHY_MAX 128
 /* What a name that the policy refuses is answered with. */
 #define DENIED DNS_REFUSED
@@ -44,9 +44,9 @@ struct lookups_question {
     struct sockaddr_in6 from;
     struct in6_pktinfo to;
     void (*answer)(void *arg, const uint8_t *packet, size_t size); /* NULL: it was a datagram */
-    void *arg; /* of a datagram: the lookups */
-    struct resolver_lookup *lookup; /* while it is looked up */
-    uint32_t number;                /* while it waits for its name to be on disk */
+    void *arg;                                                     /* of a datagram: the lookups */
+    struct resolver_lookup *lookup;                                /* while it is looked up */
+    uint32_t number; /* while it waits for its name to be on disk */
     TAILQ_ENTRY(lookups_question) link;
 };
 
@@ -231,10 +231,11 @@ static void on_synced(uv_fs_t *sync)
     if (!lookups->is_freed && status < 0) {
         /* The next call could say that all is well, and it would not be true. */
         lookups->cannot_sync = true;
-        log_say(LOG_LEVEL_ERROR, "names_failed",
-                "cannot write the names that a sandbox looked up: %s; it gets no new ones until the "
-                "engine is restarted",
-                uv_strerror(status));
+        log_say(
+            LOG_LEVEL_ERROR, "names_failed",
+            "cannot write the names that a sandbox looked up: %s; it gets no new ones until the "
+            "engine is restarted",
+            uv_strerror(status));
     }
     if (!lookups->is_freed)
         answer_unsynced(lookups, status < 0);
@@ -399,9 +400,9 @@ static void decide(struct lookups_question *question, int wrong)
         return;
     }
     TAILQ_INSERT_TAIL(&lookups->asked, question, link);
-    question->lookup =
-        resolver_look(net_resolver(net_box_net(lookups->box)), net_box_tenant(lookups->box),
-                      lookups->box, question->dns.name, on_looked_up, question);
+    question->lookup = resolver_look(net_resolver(net_box_net(lookups->box)),
+                                     net_box_tenant(lookups->box), lookups->box, question->dns.name,
+                                     on_looked_up, question);
 }
 
 /* Whether one more may be asked. If not, `question` was answered, or nobody is any more for a while. */
@@ -525,8 +526,8 @@ static int batch_read(struct batch *batch, int udp)
     for (size_t i = 0; i < BATCH; i++) {
         struct msghdr *message = &batch->messages[i].msg_hdr;
 
-        batch->parts[i] =
-            (struct iovec){.iov_base = batch->packets[i], .iov_len = sizeof(batch->packets[i])};
+        batch->parts[i] = (struct iovec){.iov_base = batch->packets[i],
+                                         .iov_len = sizeof(batch->packets[i])};
         message->msg_name = &batch->from[i];
         message->msg_namelen = sizeof(batch->from[i]);
         message->msg_iov = &batch->parts[i];
@@ -570,7 +571,8 @@ void lookups_attach(struct lookups *lookups, int udp)
 
     lookups_detach(lookups);
     if (poll == NULL || uv_poll_init(lookups->loop, poll, udp) < 0) {
-        log_say(LOG_LEVEL_ERROR, "lookups_failed", "a sandbox gets no names: no memory, or no file");
+        log_say(LOG_LEVEL_ERROR, "lookups_failed",
+                "a sandbox gets no names: no memory, or no file");
         free(poll);
         fd_close(&udp);
         return;

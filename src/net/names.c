@@ -90,10 +90,11 @@ static void remove_last(struct names *names)
 
 static int damaged(const struct names *names, struct error *err)
 {
-    return error_set(err, "names_damaged", 0,
-                     "line %u of the list of names of this sandbox is none that was written there, so its "
-                     "addresses cannot be trusted: make the sandbox anew",
-                     (unsigned)names->count + 1);
+    return error_set(
+        err, "names_damaged", 0,
+        "line %u of the list of names of this sandbox is none that was written there, so its "
+        "addresses cannot be trusted: make the sandbox anew",
+        (unsigned)names->count + 1);
 }
 
 static int take_line(struct names *names, const char *line, size_t size, struct error *err)
@@ -142,17 +143,20 @@ static int read_file(struct names *names, struct error *err)
     ssize_t size;
 
     if (fstat(names->fd, &status) < 0)
-        return error_set(err, "names_failed", errno, "cannot read the list of names of this sandbox");
+        return error_set(err, "names_failed", errno,
+                         "cannot read the list of names of this sandbox");
     if (!S_ISREG(status.st_mode) || status.st_size < 0 || (size_t)status.st_size > FILE_MAX)
-        return error_set(err, "names_damaged", 0,
-                         "the list of names of this sandbox is longer than any that was written there: "
-                         "make the sandbox anew");
+        return error_set(
+            err, "names_damaged", 0,
+            "the list of names of this sandbox is longer than any that was written there: "
+            "make the sandbox anew");
     data = malloc((size_t)status.st_size + 1);
     if (data == NULL)
         return error_set(err, "no_memory", ENOMEM, "cannot read the list of names of this sandbox");
     if (lseek(names->fd, 0, SEEK_SET) < 0 ||
         (size = fd_read_full(names->fd, data, (size_t)status.st_size)) < 0)
-        return error_set(err, "names_failed", errno, "cannot read the list of names of this sandbox");
+        return error_set(err, "names_failed", errno,
+                         "cannot read the list of names of this sandbox");
     return take_file(names, data, (size_t)size, err);
 }
 

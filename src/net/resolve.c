@@ -21,7 +21,8 @@
 #define LANE_KEPT_MAX 64
 #define KEPT_MAX 16384
 #define GIVE_UP_MS 10000
-#define OTHER_FAMILY_MS 1000 /* of waiting for it, once one has addresses: some servers never answer AAAA */
+#define OTHER_FAMILY_MS \
+    1000 /* of waiting for it, once one has addresses: some servers never answer AAAA */
 #define KEEP_S 60
 #define KEEP_FAILED_S 2
 #define DUE_MAX 256 /* in one round of the loop */
@@ -37,9 +38,9 @@ struct host_entry {
     uint64_t until_ms;       /* ENTRY_KEPT: it is worth something */
     uint64_t half_ms;        /* ENTRY_ASKING with one half over: since when */
     uint64_t kept_ms;
-    bool is_half;              /* in the list of halves */
-    bool is_early;             /* whoever asks gets one family now */
-    unsigned due;              /* lookups that will read it */
+    bool is_half;  /* in the list of halves */
+    bool is_early; /* whoever asks gets one family now */
+    unsigned due;  /* lookups that will read it */
     TAILQ_HEAD(, resolver_lookup) lookups;
     TAILQ_ENTRY(host_entry) waiting; /* of the lane */
     TAILQ_ENTRY(host_entry) half;    /* of the resolver, oldest first */
@@ -294,8 +295,8 @@ static void all_due(struct resolver *resolver, struct host_entry *entry)
 }
 
 /* What is the case of both families, one behind the other in turns, IPv6 first. */
-static enum dns_code merge(const struct upstream_ask *ask, struct policy_address *out, size_t *count,
-                           uint32_t *ttl_s)
+static enum dns_code merge(const struct upstream_ask *ask, struct policy_address *out,
+                           size_t *count, uint32_t *ttl_s)
 {
     const struct upstream_half *a = &ask->halves[0], *aaaa = &ask->halves[1];
 
@@ -441,7 +442,8 @@ static void entry_done(struct resolver *resolver, struct host_entry *entry)
 /* One half is over, or both are. */
 static void entry_over(struct upstream_ask *ask)
 {
-    struct host_entry *entry = (struct host_entry *)((char *)ask - offsetof(struct host_entry, ask));
+    struct host_entry *entry = (struct host_entry *)((char *)ask -
+                                                     offsetof(struct host_entry, ask));
     struct resolver *resolver = entry->lane->tenant->resolver;
 
     if (resolver->is_closing)
@@ -557,7 +559,7 @@ static void on_tick(uv_timer_t *timer)
 
 /* The entry that will answer; NULL: there is no room, or no memory. */
 static struct host_entry *entry_for(struct resolver *resolver, const char *tenant, const void *key,
-                               const char *name)
+                                    const char *name)
 {
     struct lane *lane = lane_get(resolver, tenant, key);
     struct host_entry *entry;
@@ -566,8 +568,8 @@ static struct host_entry *entry_for(struct resolver *resolver, const char *tenan
         return NULL;
     entry = entry_find(lane, name);
     /* One that is about to be read is good for another who asks at the same moment. */
-    if (entry != NULL && (entry->state != ENTRY_KEPT || entry->due > 0 ||
-                          entry->until_ms > uv_now(resolver->loop)))
+    if (entry != NULL &&
+        (entry->state != ENTRY_KEPT || entry->due > 0 || entry->until_ms > uv_now(resolver->loop)))
         return entry;
     if (lane->waiting_count >= LANE_WAITING_MAX)
         entry = NULL;
@@ -582,8 +584,9 @@ static struct host_entry *entry_for(struct resolver *resolver, const char *tenan
     return entry;
 }
 
-struct resolver_lookup *resolver_look(struct resolver *resolver, const char *tenant, const void *lane,
-                                      const char *name, resolver_done done, void *arg)
+struct resolver_lookup *resolver_look(struct resolver *resolver, const char *tenant,
+                                      const void *lane, const char *name, resolver_done done,
+                                      void *arg)
 {
     struct resolver_lookup *lookup = calloc(1, sizeof(*lookup));
 

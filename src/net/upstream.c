@@ -23,7 +23,8 @@
 
 #define RESOLV_CONF "/etc/resolv.conf"
 #define HOSTS "/etc/hosts"
-#define HOSTS_MAX 65536 /* it is read for each name, so a longer one (a list of what to block) is not */
+#define HOSTS_MAX \
+    65536 /* it is read for each name, so a longer one (a list of what to block) is not */
 #define HOSTS_TTL_S 5
 #define LOOK_AGAIN_MS 5000
 #define SERVERS_MAX 8
@@ -146,9 +147,9 @@ static void on_state(void *arg, ares_socket_t fd, int readable, int writable)
         watch = watch_new(channel, fd);
     /* Without one the question runs into its timeout. */
     if (watch != NULL)
-        (void)uv_poll_start(
-            &watch->poll, (readable != 0 ? UV_READABLE : 0) | (writable != 0 ? UV_WRITABLE : 0),
-            on_socket);
+        (void)uv_poll_start(&watch->poll,
+                            (readable != 0 ? UV_READABLE : 0) | (writable != 0 ? UV_WRITABLE : 0),
+                            on_socket);
 }
 
 /* ---- channels ---- */
@@ -240,8 +241,8 @@ static bool is_outdated(struct upstream *upstream)
         memset(&conf, 0, sizeof(conf));
     is_other = !is_same_file(&conf, &upstream->conf);
     upstream->conf = conf;
-    upstream->uses_hosts =
-        stat(HOSTS, &hosts) == 0 && S_ISREG(hosts.st_mode) && hosts.st_size <= HOSTS_MAX;
+    upstream->uses_hosts = stat(HOSTS, &hosts) == 0 && S_ISREG(hosts.st_mode) &&
+                           hosts.st_size <= HOSTS_MAX;
     if (!upstream->uses_hosts && hosts.st_size > HOSTS_MAX)
         log_say(LOG_LEVEL_WARN, "hosts_too_long",
                 "%s is longer than %d bytes, so sandboxes get no name from it", HOSTS, HOSTS_MAX);

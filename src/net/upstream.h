@@ -14,7 +14,8 @@ struct upstream_channel;
 struct upstream_half {
     struct upstream_ask *ask;
     bool is_over;
-    enum dns_code code; /* with DNS_OK and no address: the name exists, and has none of this family */
+    enum dns_code
+        code; /* with DNS_OK and no address: the name exists, and has none of this family */
     uint32_t ttl_s;
     size_t count;
     struct policy_address addresses[RESOLVED_MAX];
