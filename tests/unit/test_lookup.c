@@ -54,6 +54,12 @@ struct net *net_box_net(const struct net_box *of)
     return &net;
 }
 
+bool net_is_proxied(const struct net *of)
+{
+    (void)of;
+    return false;
+}
+
 const char *net_box_tenant(const struct net_box *of)
 {
     (void)of;
