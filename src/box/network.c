@@ -222,12 +222,29 @@ static int open_within(struct network_sockets *out, struct error *err)
     return -1;
 }
 
-enum what { OPEN, SHUT, REOPEN };
+/* `out` gets it as its `tcp`. */
+static int make_within(enum network_call call, struct network_sockets *out, struct error *err)
+{
+    bool dials = call == NETWORK_DIAL;
+    _cleanup_close_ int made = socket(dials ? AF_INET6 : AF_NETLINK,
+                                      (dials ? SOCK_STREAM : SOCK_RAW) | SOCK_CLOEXEC |
+                                          SOCK_NONBLOCK,
+                                      dials ? 0 : NETLINK_SOCK_DIAG);
+
+    if (made < 0 || (dials && set(made, IPPROTO_IPV6, IPV6_V6ONLY, 0) < 0))
+        return error_set(err, "network_failed", errno, "cannot make a socket in the box's network");
+    out->tcp = fd_take(&made);
+    return 0;
+}
+
+enum what { OPEN, SHUT, REOPEN, DIAL, DIAG };
 
 static int work(enum what what, struct network_sockets *out, struct error *err)
 {
     if (what == OPEN)
         return open_within(out, err);
+    if (what == DIAL || what == DIAG)
+        return make_within(what == DIAL ? NETWORK_DIAL : NETWORK_DIAG, out, err);
     return what == SHUT ? shut_within(err) : routes_make(err);
 }
 
@@ -242,17 +259,23 @@ static _Noreturn void child(int network, int users, int socket, enum what what)
 {
     struct network_sockets sockets = {.tcp = -1, .udp = -1};
     struct said said = {.done = false};
-    bool made;
+    unsigned made;
 
     (void)prctl(PR_SET_PDEATHSIG, SIGKILL);
     if (setns(users, CLONE_NEWUSER) < 0 || setns(network, CLONE_NEWNET) < 0)
         (void)error_set(&said.error, "network_failed", errno, "cannot enter the box's network");
     else
         said.done = work(what, &sockets, &said.error) == 0;
-    made = sockets.tcp >= 0;
-    (void)proto_send(socket, &said, sizeof(said), NULL, 0, (int[]){sockets.tcp, sockets.udp},
-                     made ? 2 : 0);
+    made = (sockets.tcp >= 0) + (sockets.udp >= 0);
+    (void)proto_send(socket, &said, sizeof(said), NULL, 0, (int[]){sockets.tcp, sockets.udp}, made);
     _exit(0);
+}
+
+static bool fds_wanted(enum what what, const int *fds)
+{
+    if (what == OPEN)
+        return fds[1] >= 0;
+    return what == SHUT || what == REOPEN || fds[0] >= 0;
 }
 
 static int child_heard(int socket, enum what what, struct network_sockets *out, struct error *err)
@@ -261,8 +284,8 @@ static int child_heard(int socket, enum what what, struct network_sockets *out, 
     int fds[PROTO_FDS_MAX];
     ssize_t size = proto_receive(socket, &said, sizeof(said), fds, 0);
 
-    if (size == (ssize_t)sizeof(said) && said.done && (what != OPEN || fds[1] >= 0)) {
-        if (what == OPEN)
+    if (size == (ssize_t)sizeof(said) && said.done && fds_wanted(what, fds)) {
+        if (out != NULL)
             *out = (struct network_sockets){.tcp = fds[0], .udp = fds[1]};
         return 0;
     }
@@ -336,4 +359,14 @@ int network_shut(int network, struct error *err)
 int network_reopen(int network, struct error *err)
 {
     return work_there(network, REOPEN, NULL, err);
+}
+
+int network_socket(int network, enum network_call call, int *out, struct error *err)
+{
+    struct network_sockets made = {.tcp = -1, .udp = -1};
+
+    if (work_there(network, call == NETWORK_DIAL ? DIAL : DIAG, &made, err) < 0)
+        return -1;
+    *out = made.tcp;
+    return 0;
 }

@@ -32,6 +32,8 @@ struct network_sockets {
     int udp; /* bound to [::], both families, tells and sets the address within (IPV6_RECVPKTINFO), non-blocking */
 };
 
+enum network_call { NETWORK_DIAL, NETWORK_DIAG };
+
 /* Opens the network namespace `network`. Where it belongs to a user namespace of ours and we are not root, a
  * process of ours enters both, and sends the sockets. "network_failed": twice, of the namespace that we are in, or
  * where the kernel lacks something. */
@@ -43,3 +45,7 @@ int network_shut(int network, struct error *err);
 
 /* Gives them back, to the same sockets. */
 int network_reopen(int network, struct error *err);
+
+/* A new socket in there, open or not, which is the caller's: a TCP one of both families, which nothing has been done
+ * with, or a netlink one of NETLINK_SOCK_DIAG, by which the kernel tells what listens. Both non-blocking. */
+int network_socket(int network, enum network_call call, int *out, struct error *err);

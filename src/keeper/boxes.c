@@ -333,6 +333,15 @@ int boxes_network_shut(struct boxed *boxed, struct error *err)
     return 0;
 }
 
+int boxes_network_socket(struct boxed *boxed, bool dials, int *out, struct error *err)
+{
+    int network = network_of(boxed);
+
+    if (network < 0)
+        return error_set(err, "network_failed", 0, "the box has failed before it had a network");
+    return network_socket(network, dials ? NETWORK_DIAL : NETWORK_DIAG, out, err);
+}
+
 /* ---- use ---- */
 
 static void report_usage(struct keeper_report *report, const struct cgroup_usage *usage)

@@ -67,6 +67,8 @@ struct boxed *boxes_find(const struct boxes *boxes, uint64_t handle);
 /* The network of a box, open or shut from now on; its sockets are kept until the box ends. */
 int boxes_network_open(struct boxed *boxed, struct error *err);
 int boxes_network_shut(struct boxed *boxed, struct error *err);
+/* A new socket in there: one to dial with, or one that tells what listens. */
+int boxes_network_socket(struct boxed *boxed, bool dials, int *out, struct error *err);
 
 void boxes_usage(const struct keeper *keeper, const struct boxed *boxed,
                  struct keeper_report *report);

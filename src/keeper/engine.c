@@ -47,7 +47,8 @@ static void socket_close(struct keeper *keeper)
     engine->request = (union keeper_request){0};
     engine->is_greeted = false;
     engine->stage = HELLO_NONE;
-    engine->pending_count = 0;
+    while (engine->pending_count > 0)
+        fd_close(&engine->pending[--engine->pending_count].made);
     boxes_forget_engine(&keeper->boxes);
     disks_forget(keeper);
 }
@@ -277,37 +278,49 @@ static int socket_of(const struct boxed *boxed, uint32_t network)
 static bool say_with_box(struct keeper *keeper, const struct pending *pending)
 {
     const struct boxed *boxed = pending->box != 0 ? boxes_find(&keeper->boxes, pending->box) : NULL;
-    int socket = boxed != NULL ? socket_of(boxed, pending->network) : -1;
+    int socket = boxed != NULL ? socket_of(boxed, pending->network) : pending->made;
 
     return say(&keeper->engine, &pending->answer, pending->size, socket >= 0 ? &socket : NULL);
 }
 
 static void answer_with(struct keeper *keeper, const void *answer, size_t size, uint64_t box,
-                        uint32_t network)
+                        uint32_t network, int made)
 {
     struct engine_child *engine = &keeper->engine;
     struct pending *pending = &engine->pending[engine->pending_count];
 
-    if (engine->socket < 0)
+    if (engine->socket < 0) {
+        fd_close(&made);
         return;
+    }
     memcpy(&pending->answer, answer, size);
     pending->size = size;
     pending->box = box;
     pending->network = network;
+    pending->made = made;
     if (engine->pending_count > 0 || !say_with_box(keeper, pending))
         engine->pending_count++;
+    else
+        fd_close(&pending->made);
 }
 
 void engine_answer(struct keeper *keeper, const void *answer, size_t size, uint64_t box)
 {
-    answer_with(keeper, answer, size, box, 0);
+    answer_with(keeper, answer, size, box, 0, -1);
 }
 
 void engine_answer_socket(struct keeper *keeper, uint32_t id, uint64_t box, uint32_t network)
 {
     const struct keeper_head answer = {.type = KEEPER_SOCKET, .id = id};
 
-    answer_with(keeper, &answer, sizeof(answer), box, network);
+    answer_with(keeper, &answer, sizeof(answer), box, network, -1);
+}
+
+void engine_answer_made(struct keeper *keeper, uint32_t id, int made)
+{
+    const struct keeper_head answer = {.type = KEEPER_SOCKET, .id = id};
+
+    answer_with(keeper, &answer, sizeof(answer), 0, 0, made);
 }
 
 static bool say_pending(struct keeper *keeper)
@@ -316,7 +329,7 @@ static bool say_pending(struct keeper *keeper)
     size_t said = 0;
 
     while (said < engine->pending_count && say_with_box(keeper, &engine->pending[said]))
-        said++;
+        fd_close(&engine->pending[said++].made);
     engine->pending_count -= said;
     memmove(engine->pending, engine->pending + said,
             engine->pending_count * sizeof(engine->pending[0]));

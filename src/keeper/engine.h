@@ -55,6 +55,7 @@ struct engine_child {
         size_t size;
         uint64_t box;     /* one of whose sockets goes along; 0: none */
         uint32_t network; /* which (enum keeper_network); 0: its control socket */
+        int made;         /* or one that is ours to close; -1 */
     } pending[PENDING_MAX];
     size_t pending_count;
 };
@@ -94,6 +95,8 @@ void engine_answer(struct keeper *keeper, const void *answer, size_t size, uint6
 
 /* Answers with a socket of the box's network, which is open: enum keeper_network. */
 void engine_answer_socket(struct keeper *keeper, uint32_t id, uint64_t box, uint32_t network);
+/* The same with one that was made for this answer; taken. */
+void engine_answer_made(struct keeper *keeper, uint32_t id, int made);
 
 /* It did what no engine does: logged, and killed. */
 void engine_punish(struct keeper *keeper, const char *why);

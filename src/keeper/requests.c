@@ -155,7 +155,7 @@ static const char *network_fault(const union keeper_request *request)
 {
     const struct keeper_network_of *network = &request->network;
 
-    return network->what >= KEEPER_NETWORK_TCP && network->what <= KEEPER_NETWORK_SHUT ? NULL
+    return network->what >= KEEPER_NETWORK_TCP && network->what <= KEEPER_NETWORK_DIAG ? NULL
                                                                                        : "what";
 }
 
@@ -300,6 +300,15 @@ static void do_network(struct keeper *keeper, const union keeper_request *reques
 
     if (boxed == NULL)
         return;
+    if (network->what >= KEEPER_NETWORK_DIAL) {
+        int made = -1;
+
+        if (boxes_network_socket(boxed, network->what == KEEPER_NETWORK_DIAL, &made, &err) < 0)
+            refuse(keeper, network->head.id, &err);
+        else
+            engine_answer_made(keeper, network->head.id, made);
+        return;
+    }
     if ((shuts ? boxes_network_shut(boxed, &err) : boxes_network_open(boxed, &err)) < 0)
         refuse(keeper, network->head.id, &err);
     else if (shuts)
