@@ -331,11 +331,11 @@ static void on_looked_up(void *arg, const struct policy_address *addresses, size
 
     (void)ttl_s; /* a fake address stays */
     TAILQ_REMOVE(&lookups->asked, question, link);
-    question->lookup = NULL;
     if (!is_allowed(question)) { /* any more */
         question_free(question);
         return;
     }
+    question->lookup = NULL;
     if (code == DNS_OK && count > 0) {
         give_number(question, &addresses[0]);
         return;
