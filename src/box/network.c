@@ -259,14 +259,14 @@ static _Noreturn void child(int network, int users, int socket, enum what what)
 {
     struct network_sockets sockets = {.tcp = -1, .udp = -1};
     struct said said = {.done = false};
-    unsigned made;
+    size_t made;
 
     (void)prctl(PR_SET_PDEATHSIG, SIGKILL);
     if (setns(users, CLONE_NEWUSER) < 0 || setns(network, CLONE_NEWNET) < 0)
         (void)error_set(&said.error, "network_failed", errno, "cannot enter the box's network");
     else
         said.done = work(what, &sockets, &said.error) == 0;
-    made = (sockets.tcp >= 0) + (sockets.udp >= 0);
+    made = sockets.udp >= 0 ? 2 : sockets.tcp >= 0 ? 1 : 0;
     (void)proto_send(socket, &said, sizeof(said), NULL, 0, (int[]){sockets.tcp, sockets.udp}, made);
     _exit(0);
 }

@@ -135,6 +135,16 @@ static void dial_ready(uv_poll_t *poll, int status, int events)
     }
 }
 
+/* A socket whose connect() has failed says so once more before it takes another. */
+static int dial_connect(struct dial *dial, const struct sockaddr_in6 *to)
+{
+    int done = connect(dial->fd, (const struct sockaddr *)to, sizeof(*to));
+
+    if (done < 0 && errno == ECONNABORTED)
+        done = connect(dial->fd, (const struct sockaddr *)to, sizeof(*to));
+    return done;
+}
+
 /* A server may listen on either loopback. */
 static void dial_next(struct dial *dial)
 {
@@ -143,7 +153,7 @@ static void dial_next(struct dial *dial)
     to.sin6_addr = in6addr_loopback;
     if (!dial->tries_v6)
         (void)inet_pton(AF_INET6, "::ffff:127.0.0.1", &to.sin6_addr);
-    if (connect(dial->fd, (struct sockaddr *)&to, sizeof(to)) < 0 && errno != EINPROGRESS) {
+    if (dial_connect(dial, &to) < 0 && errno != EINPROGRESS) {
         if (errno == ECONNREFUSED && !dial->tries_v6) {
             dial->tries_v6 = true;
             dial_next(dial);

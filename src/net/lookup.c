@@ -25,7 +25,7 @@
 #include <unistd.h>
 
 #define BATCH 8      /* questions that are read in one round of the loop */
-#define BURST_S 4    /* seconds of the rate that may be asked at once */
+#define BURST_S 4U   /* seconds of the rate that may be asked at once */
 #define REFUSALS 50  /* in a second, of questions beyond the rate; then nothing is read */
 #define PAUSE_MS 100 /* for so long */
 #define PENDING_MAX 512
@@ -85,8 +85,8 @@ static bool bucket_take(struct bucket *bucket, uint64_t per_second, uint64_t mos
 {
     uint64_t passed = bucket->filled_ms == 0 ? UINT32_MAX : now_ms - bucket->filled_ms;
 
-    if (passed > 1000 * BURST_S)
-        passed = 1000 * BURST_S; /* so that nothing overflows; it is full then */
+    if (passed > 1000ULL * BURST_S)
+        passed = 1000ULL * BURST_S; /* so that nothing overflows; it is full then */
     bucket->milli += passed * per_second;
     if (bucket->milli > most * 1000)
         bucket->milli = most * 1000;
@@ -332,14 +332,19 @@ static void on_looked_up(void *arg, const struct policy_address *addresses, size
 
     (void)ttl_s; /* a fake address stays */
     TAILQ_REMOVE(&lookups->asked, question, link);
-    question->lookup = NULL;
     if (!is_allowed(question)) { /* any more */
         question_free(question);
         return;
     }
+<<<<<<< HEAD
     /* Behind a proxy there may be no resolver that knows the world: the proxy does, when it is dialled. */
     if ((code == DNS_OK && count > 0) || net_is_proxied(net_box_net(lookups->box))) {
         give_number(question, count > 0 ? &addresses[0] : &nowhere);
+=======
+    question->lookup = NULL;
+    if (code == DNS_OK && count > 0) {
+        give_number(question, &addresses[0]);
+>>>>>>> side-d
         return;
     }
     if (code == DNS_NO_NAME)
