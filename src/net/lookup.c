@@ -33,7 +33,7 @@
 #define SAID_MS 5000 /* the same refusal of the same name is one record in this time */
 #define WHY_MAX 128
 /* What a name that the policy refuses is answered with. */
-#define DENIED DNS_REFUSED
+#define DENIED DNS_NO_NAME
 
 _Static_assert(DNS_UDP_MAX >= 12 + 260 + 28 + 11 + 6 + WHY_MAX, "every answer fits");
 
@@ -332,19 +332,14 @@ static void on_looked_up(void *arg, const struct policy_address *addresses, size
 
     (void)ttl_s; /* a fake address stays */
     TAILQ_REMOVE(&lookups->asked, question, link);
+    question->lookup = NULL;
     if (!is_allowed(question)) { /* any more */
         question_free(question);
         return;
     }
-<<<<<<< HEAD
     /* Behind a proxy there may be no resolver that knows the world: the proxy does, when it is dialled. */
     if ((code == DNS_OK && count > 0) || net_is_proxied(net_box_net(lookups->box))) {
         give_number(question, count > 0 ? &addresses[0] : &nowhere);
-=======
-    question->lookup = NULL;
-    if (code == DNS_OK && count > 0) {
-        give_number(question, &addresses[0]);
->>>>>>> side-d
         return;
     }
     if (code == DNS_NO_NAME)
