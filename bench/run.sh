@@ -25,7 +25,15 @@ store)
     rm -rf "$build/bench/store.data"
     exec "$build/bench/store" "$build/bench/store.data"
     ;;
-*) fail "there is no bench '$bench': box, engine, fair, files, store" ;;
+net_pump)
+    mkdir -p "$build/bench"
+    # shellcheck disable=SC2046 # lists of words
+    gcc -std=gnu17 -D_GNU_SOURCE -O2 -Isrc -o "$build/bench/net_pump" bench/net_pump.c bench/series.c \
+        "$build/src/net/libnet.a" "$build/src/policy/libpolicy.a" "$build/src/base/libbase.a" \
+        $(pkg-config --libs libuv libcares)
+    exec "$build/bench/net_pump"
+    ;;
+*) fail "there is no bench '$bench': box, engine, fair, files, net_pump, store" ;;
 esac
 [ "$(id -u)" = 0 ] || fail "the $bench bench makes cgroups and network namespaces: run it as root"
 [ -x "$build/cove" ] || fail "$build/cove is missing: run make first"

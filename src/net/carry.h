@@ -51,7 +51,7 @@ struct alarm {
 
 int turns_open(uv_loop_t *loop, struct turns **out, struct error *err);
 void turns_close(struct turns *turns, void (*closed)(void *arg), void *arg);
-/* `edges`: of EPOLLIN, EPOLLOUT, EPOLLRDHUP; each is told when it begins, and at once where it holds. */
+/* `edges`: of EPOLLIN, EPOLLPRI, EPOLLOUT, EPOLLRDHUP; each is told when it begins, and at once where it holds. */
 int turns_watch(struct turns *turns, int fd, uint32_t edges, struct watch *watch);
 /* Before the fd is closed: a duplicate of it may be open elsewhere. */
 void turns_unwatch(struct turns *turns, int fd);

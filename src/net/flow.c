@@ -7,6 +7,7 @@
 
 #include "base/clock.h"
 #include "base/fd.h"
+#include "base/log.h"
 
 #include <errno.h>
 #include <netinet/in.h>
@@ -302,7 +303,7 @@ void flows_attach(struct flows *flows, int tcp)
     flows_detach(flows);
     flows->tcp = tcp;
     if (turns_watch(turns_of(flows), tcp, EPOLLIN, &flows->watch) < 0)
-        turns_alarm(turns_of(flows), &flows->again, ALARM_SOON);
+        log_say(LOG_LEVEL_ERROR, "flows_failed", "a sandbox reaches nothing: %s", strerror(errno));
 }
 
 void flows_detach(struct flows *flows)

@@ -304,14 +304,16 @@ static void give_number(struct lookups_question *question, const struct policy_a
 static void on_looked_up(void *arg, const struct policy_address *addresses, size_t count,
                          uint32_t ttl_s, enum dns_code code)
 {
+    static const struct policy_address nowhere = {{0}};
     struct lookups_question *question = arg;
     struct lookups *lookups = question->lookups;
 
     (void)ttl_s; /* a fake address stays */
     TAILQ_REMOVE(&lookups->asked, question, link);
     question->lookup = NULL;
-    if (code == DNS_OK && count > 0) {
-        give_number(question, &addresses[0]);
+    /* Behind a proxy there may be no resolver that knows the world: the proxy does, when it is dialled. */
+    if ((code == DNS_OK && count > 0) || net_is_proxied(net_box_net(lookups->box))) {
+        give_number(question, count > 0 ? &addresses[0] : &nowhere);
         return;
     }
     if (code == DNS_NO_NAME)

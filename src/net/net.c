@@ -294,6 +294,11 @@ struct pipes *net_pipes(const struct net *net)
     return net->pipes;
 }
 
+bool net_is_proxied(const struct net *net)
+{
+    return net->proxy != NULL;
+}
+
 const struct proxy *net_proxy(const struct net *net)
 {
     return net->proxy;

@@ -71,7 +71,8 @@ struct net_box_options {
     struct policy *policy; /* taken */
     struct net_limits limits;
     uint64_t bytes_used; /* of limits.bytes, before this engine */
-    void (*record)(void *arg, const struct net_record *record); /* may be NULL */
+    /* May be NULL. Also called from within net_box_set(), net_box_attach() and net_box_detach(); frees no box. */
+    void (*record)(void *arg, const struct net_record *record);
     void *arg;
 };
 int net_box_new(struct net *net, const struct net_box_options *options, struct net_box **out,

@@ -84,6 +84,7 @@ void lookups_forget(struct lookups *lookups, const void *arg);
 
 uv_loop_t *net_loop(const struct net *net);
 struct resolver *net_resolver(const struct net *net);
+bool net_is_proxied(const struct net *net); /* all that is dialled goes through a proxy, which may know more names */
 const struct policy_address *net_own(struct net *net, size_t *count); /* the host's addresses, not older than 5 s */
 struct net *net_box_net(const struct net_box *box);
 const char *net_box_tenant(const struct net_box *box);

@@ -22,6 +22,10 @@
 /* In one turn so much each way. */
 #define PART ((size_t)256 << 10)
 
+/* What waits in the kernel for one who does not read, at most; what is on its way to one who does is not bounded
+ * by it. */
+#define UNSENT (256 << 10)
+
 /* ---- sockets ---- */
 
 void pump_prepare(int fd)
@@ -31,7 +35,8 @@ void pump_prepare(int fd)
     } options[] = {
         {IPPROTO_TCP, TCP_NODELAY, 1},   {SOL_SOCKET, SO_KEEPALIVE, 1},
         {IPPROTO_TCP, TCP_KEEPIDLE, 60}, {IPPROTO_TCP, TCP_KEEPINTVL, 15},
-        {IPPROTO_TCP, TCP_KEEPCNT, 4},
+        {IPPROTO_TCP, TCP_KEEPCNT, 4},   {IPPROTO_TCP, TCP_NOTSENT_LOWAT, UNSENT},
+        {SOL_SOCKET, SO_OOBINLINE, 1},
     };
 
     for (size_t i = 0; i < sizeof(options) / sizeof(options[0]); i++)
@@ -57,6 +62,8 @@ static void note(struct watch *watch, uint32_t events)
         side->can_read = true;
     if (events & (EPOLLOUT | EPOLLHUP | EPOLLERR))
         side->can_write = true;
+    if (events & EPOLLPRI)
+        side->has_urgent = true;
     if (events & EPOLLERR)
         side->has_failed = true;
     task_ready(&side->pump->task);
@@ -231,16 +238,22 @@ static ssize_t copy(struct pump *pump, unsigned i, size_t size)
 static ssize_t fill(struct pump *pump, unsigned i, size_t size)
 {
     struct pump_way *way = &pump->ways[i];
+    struct pump_side *from = &pump->sides[i];
     ssize_t n;
+    char c;
 
-    if (way->pipe < 0)
+    if (way->pipe < 0 && !from->has_urgent)
         way->pipe = pipes_borrow(pump->pipes, pump->share);
-    if (way->pipe < 0)
+    if (way->pipe < 0 || from->has_urgent)
         return copy(pump, i, size);
-    n = splice(pump->sides[i].fd, NULL, pipes_in(pump->pipes, way->pipe), NULL, size,
+    n = splice(from->fd, NULL, pipes_in(pump->pipes, way->pipe), NULL, size,
                SPLICE_F_NONBLOCK | SPLICE_F_MOVE);
+    if (n == 0 && recv(from->fd, &c, 1, MSG_PEEK | MSG_DONTWAIT) > 0) {
+        from->has_urgent = true; /* not the end */
+        return 0;
+    }
     if (n <= 0)
-        return has_read(way, &pump->sides[i], n) ? 0 : -1;
+        return has_read(way, from, n) ? 0 : -1;
     way->in_pipe += (size_t)n;
     return n;
 }
@@ -357,7 +370,7 @@ struct pump *pump_new(const struct pump_options *options)
         pump_prepare(fds[i]);
     }
     for (unsigned i = 0; i < 2; i++) {
-        if (turns_watch(pump->share->turns, fds[i], EPOLLIN | EPOLLOUT | EPOLLRDHUP,
+        if (turns_watch(pump->share->turns, fds[i], EPOLLIN | EPOLLPRI | EPOLLOUT | EPOLLRDHUP,
                         &pump->sides[i].watch) < 0) {
             pump_cut(pump);
             return NULL;

@@ -8,6 +8,7 @@ struct pump_side {
     struct pump *pump;
     int fd;
     bool can_read, can_write; /* as far as is known */
+    bool has_urgent;          /* it sent what splice(2) stops at: it is copied from now on */
     bool has_failed;          /* it is gone; what it had said may still be read */
 };
 

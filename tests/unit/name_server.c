@@ -4,6 +4,7 @@
 #include "base/fd.h"
 #include "net/parts.h"
 
+#include <arpa/inet.h>
 #include <netinet/in.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -250,9 +251,10 @@ static void on_tcp(uv_poll_t *poll, int status, int events)
     (void)uv_poll_start(&client->poll, UV_READABLE, on_client);
 }
 
-int name_server_open(uv_loop_t *loop, struct name_server *server)
+int name_server_open(uv_loop_t *loop, const char *address, uint16_t port,
+                     struct name_server *server)
 {
-    struct sockaddr_in at = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+    struct sockaddr_in at = {.sin_family = AF_INET, .sin_addr.s_addr = inet_addr(address)};
     socklen_t size = sizeof(at);
 
     memset(server, 0, sizeof(*server));
@@ -260,7 +262,7 @@ int name_server_open(uv_loop_t *loop, struct name_server *server)
     server->tcp_fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
     /* The same port of both, which somebody may have. */
     for (int i = 0;; i++) {
-        at.sin_port = 0;
+        at.sin_port = htons(port);
         if (i == 100 || bind(server->tcp_fd, (struct sockaddr *)&at, sizeof(at)) < 0 ||
             getsockname(server->tcp_fd, (struct sockaddr *)&at, &size) < 0)
             return -1;
@@ -271,7 +273,7 @@ int name_server_open(uv_loop_t *loop, struct name_server *server)
     }
     if (listen(server->tcp_fd, 64) < 0)
         return -1;
-    (void)snprintf(server->address, sizeof(server->address), "127.0.0.1:%d", ntohs(at.sin_port));
+    (void)snprintf(server->address, sizeof(server->address), "%s:%d", address, ntohs(at.sin_port));
     server->udp.data = server->tcp.data = server;
     if (uv_poll_init(loop, &server->udp, server->udp_fd) < 0 ||
         uv_poll_init(loop, &server->tcp, server->tcp_fd) < 0)

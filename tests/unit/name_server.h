@@ -1,5 +1,5 @@
-/* A name server on loopback, in the test's own loop: what it answers is told by the first letters of the
- * name that is asked for. It speaks UDP and TCP, and writes its packets by itself. */
+/* A name server in the test's own loop: what it answers is told by the first letters of the name that
+ * is asked for. It speaks UDP and TCP, and writes its packets by itself. */
 #pragma once
 
 #include <stdint.h>
@@ -18,9 +18,10 @@ struct name_server {
     uv_poll_t udp, tcp;
     int udp_fd, tcp_fd;
     unsigned asked, asked_tcp; /* questions */
-    char address[32];          /* "127.0.0.1:PORT" */
+    char address[32];          /* "ADDRESS:PORT" */
 };
 
-/* 0, or -1. */
-int name_server_open(uv_loop_t *loop, struct name_server *server);
+/* At that address, and at port 0 (any) or that one; 0, or -1. */
+int name_server_open(uv_loop_t *loop, const char *address, uint16_t port,
+                     struct name_server *server);
 void name_server_close(struct name_server *server);

@@ -439,6 +439,23 @@ static int ask(int fd, const char *name, char address[16])
     return packet[3] & 15;
 }
 
+/* The same by a datagram; `name` as it is on the wire, of 12 bytes and its end. */
+static int ask_datagram(const char *name, char address[16])
+{
+    uint8_t packet[512] = {0x12, 0x34, 1, 0, 0, 1};
+    int fd = world_udp_dial("9.9.9.9", 53);
+    ssize_t n;
+
+    memcpy(packet + 12, name, 14);
+    packet[27] = packet[29] = 1;
+    CHECK(send(fd, packet, 30, 0) == 30, "a question");
+    n = recv(fd, packet, sizeof(packet), 0);
+    close(fd);
+    if (n > 16 && packet[7] == 1)
+        inet_ntop(AF_INET, packet + n - 4, address, 16);
+    return n > 16 ? packet[3] & 15 : -1;
+}
+
 static void port_53_is_the_dns_of_the_box(int good)
 {
     char address[16] = "", again[16] = "";
@@ -472,15 +489,8 @@ static void port_53_is_the_dns_of_the_box(int good)
     close(fd);
 
     box_begin("allow=*.example");
-    fd = world_udp_dial("9.9.9.9", 53);
-    static const uint8_t question[] = "\x12\x34\1\0\0\1\0\0\0\0\0\0\4good\7example\0\0\1\0\1";
-    uint8_t answer[512];
-    CHECK(send(fd, question, sizeof(question) - 1, 0) > 0, "a datagram");
-    ssize_t n = recv(fd, answer, sizeof(answer), 0);
-    CHECK(n > 16 && answer[7] == 1, "%zd bytes", n);
-    if (n > 16)
-        inet_ntop(AF_INET, answer + n - 4, again, sizeof(again));
-    close(fd);
+    CHECK(ask_datagram("\4good\7example", again) == DNS_OK, "a datagram");
+    CHECK(ask_datagram("\4gone\7example", address) == DNS_NO_NAME, "no such name");
     CHECK(reach(again, good, ends) && world_exchange(ends[0], ends[1], 1000, 1), "%s leads there",
           again);
     close_both(ends);
@@ -546,6 +556,7 @@ static void a_proxy_is_asked(void)
     int proxy = world_listen("127.0.0.1", 0);
     struct sockaddr_in name;
     socklen_t size = sizeof(name);
+    char address[16] = "";
 
     getsockname(proxy, (struct sockaddr *)&name, &size);
     proxy_port_number = ntohs(name.sin_port);
@@ -559,6 +570,8 @@ static void a_proxy_is_asked(void)
     through(proxy, fake_of("good.example"), "good.example", "HTTP/1.0 200\r\n\r\nhello", "hello");
     through(proxy, fake_of("unknown.example"), "unknown.example", "HTTP/1.1 200 Fine\r\n\r\nhello",
             "hello");
+    CHECK(ask_datagram("\4gone\7example", address) == DNS_OK, "who knows");
+    through(proxy, address, "gone.example", "HTTP/1.1 200 Fine\r\n\r\nhello", "hello");
     through(proxy, GOOD, GOOD, "HTTP/1.1 403 No\r\n\r\n", NULL);
     through(proxy, GOOD, GOOD, "SSH-2.0-x\r\n\r\n", NULL);
     CHECK_REFUSED("198.51.100.77", "host");

@@ -154,6 +154,25 @@ static void a_reset_is_a_reset(struct forwarded *forwarded)
     }
 }
 
+/* Urgent bytes are bytes like others, in their place; splice(2) alone would end before them. */
+static void urgent_bytes_are_carried(struct forwarded *forwarded)
+{
+    int ends[2];
+    char text[16] = "";
+
+    both_ends(forwarded, ends);
+    CHECK(send(ends[0], "a", 1, 0) == 1 && send(ends[0], "b", 1, MSG_OOB) == 1, "urgent");
+    CHECK(send(ends[0], "c", 1, 0) == 1, "and on");
+    CHECK(recv(ends[1], text, 3, MSG_WAITALL) == 3 && strcmp(text, "abc") == 0, "%s", text);
+    CHECK(world_exchange(ends[0], ends[1], LARGE / 10, 6), "it goes on");
+    CHECK(send(ends[1], "xy", 2, MSG_OOB) == 2, "urgent, and over");
+    close(ends[1]);
+    memset(text, 0, sizeof(text));
+    CHECK(recv(ends[0], text, sizeof(text), MSG_WAITALL) == 2 && strcmp(text, "xy") == 0, "%s",
+          text);
+    close(ends[0]);
+}
+
 /* Sends until nothing more is taken for a while; how much that was. */
 static size_t stuff(int fd)
 {
@@ -362,6 +381,7 @@ static void test(void)
     all_arrives(&forwarded);
     the_server_ends_first(&forwarded);
     a_reset_is_a_reset(&forwarded);
+    urgent_bytes_are_carried(&forwarded);
     who_does_not_read_slows_only_the_sender(&forwarded);
     many_at_once(&forwarded);
     world_call(end_forward, &forwarded);
