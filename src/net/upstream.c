@@ -48,7 +48,7 @@ struct upstream_channel {
     ares_channel ares;
     unsigned asked, pending;
     bool is_retired;
-    LIST_HEAD(, watch) watches;
+    LIST_HEAD(channel_watches, watch) watches;
     LIST_ENTRY(upstream_channel) link;
 };
 
@@ -56,7 +56,7 @@ struct upstream {
     uv_loop_t *loop;
     struct ares_addr_port_node servers[SERVERS_MAX];
     size_t server_count; /* 0: the host's */
-    LIST_HEAD(, upstream_channel) channels;
+    LIST_HEAD(upstream_channels, upstream_channel) channels;
     struct upstream_channel *current;
     size_t channel_count;
     struct stat conf; /* of /etc/resolv.conf, when the current channel was made */
