@@ -33,7 +33,8 @@ net_pump)
         $(pkg-config --libs libuv libcares)
     exec "$build/bench/net_pump"
     ;;
-*) fail "there is no bench '$bench': box, engine, fair, files, net_pump, store" ;;
+net_slot) ;;
+*) fail "there is no bench '$bench': box, engine, fair, files, net_pump, net_slot, store" ;;
 esac
 [ "$(id -u)" = 0 ] || fail "the $bench bench makes cgroups and network namespaces: run it as root"
 [ -x "$build/cove" ] || fail "$build/cove is missing: run make first"
@@ -49,6 +50,12 @@ small() {
 }
 small "$build/bench/true" bench/true.c
 small "$build/bench/spawn" bench/spawn.c bench/series.c
+if [ "$bench" = net_slot ]; then
+    # shellcheck disable=SC2086 # a list of words
+    gcc $flags -Wconversion -Isrc -o "$build/bench/net_slot" bench/net_slot.c bench/series.c \
+        "$build/src/box/libbox.a" "$build/src/base/libbase.a"
+    exec "$build/bench/net_slot"
+fi
 if [ "$bench" = engine ]; then
     # shellcheck disable=SC2086 # a list of words
     gcc $flags -Wconversion -o "$build/bench/engine" bench/engine.c bench/client.c bench/series.c

@@ -171,14 +171,13 @@ static int sockets_make(struct network_sockets *out, uint16_t *port, struct erro
 
 static int shut_within(struct error *err)
 {
-    int failed[] = {SAY(NETLINK_ROUTE, network_routes6_shut, true),
-                    SAY(NETLINK_ROUTE, network_routes4_shut, true),
-                    SAY(NETLINK_NETFILTER, network_rules_shut, true)};
+    int failed6 = SAY(NETLINK_ROUTE, network_routes6_shut, true);
+    int failed4 = SAY(NETLINK_ROUTE, network_routes4_shut, true);
 
-    for (size_t i = 0; i < sizeof(failed) / sizeof(failed[0]); i++)
-        if (failed[i] != 0 && failed[i] != EAFNOSUPPORT && failed[i] != EOPNOTSUPP)
-            return error_set(err, "network_failed", failed[i], "cannot shut a box's network");
-    return 0;
+    if (failed4 == 0 && failed6 == 0)
+        return 0;
+    return error_set(err, "network_failed", failed4 != 0 ? failed4 : failed6,
+                     "cannot take the routes of a box's network away");
 }
 
 static int rules_fail(int errnum, struct error *err)
@@ -215,17 +214,22 @@ static int open_within(struct network_sockets *out, struct error *err)
         return 0;
     if (failed != 0)
         (void)rules_fail(failed, err);
-    if (failed != EEXIST)
+    if (failed == 0) {
         (void)shut_within(&ignored);
+        (void)SAY(NETLINK_NETFILTER, network_rules_shut, true);
+    }
     fd_close(&out->tcp);
     fd_close(&out->udp);
     return -1;
 }
 
-/* `out` NULL: shut. */
-static int work(struct network_sockets *out, struct error *err)
+enum what { OPEN, SHUT, REOPEN };
+
+static int work(enum what what, struct network_sockets *out, struct error *err)
 {
-    return out != NULL ? open_within(out, err) : shut_within(err);
+    if (what == OPEN)
+        return open_within(out, err);
+    return what == SHUT ? shut_within(err) : routes_make(err);
 }
 
 /* ---- there and back ---- */
@@ -235,7 +239,7 @@ struct said {
     bool done;
 };
 
-static _Noreturn void child(int network, int users, int socket, bool opens)
+static _Noreturn void child(int network, int users, int socket, enum what what)
 {
     struct network_sockets sockets = {.tcp = -1, .udp = -1};
     struct said said = {.done = false};
@@ -245,21 +249,21 @@ static _Noreturn void child(int network, int users, int socket, bool opens)
     if (setns(users, CLONE_NEWUSER) < 0 || setns(network, CLONE_NEWNET) < 0)
         (void)error_set(&said.error, "network_failed", errno, "cannot enter the box's network");
     else
-        said.done = work(opens ? &sockets : NULL, &said.error) == 0;
+        said.done = work(what, &sockets, &said.error) == 0;
     made = sockets.tcp >= 0;
     (void)proto_send(socket, &said, sizeof(said), NULL, 0, (int[]){sockets.tcp, sockets.udp},
                      made ? 2 : 0);
     _exit(0);
 }
 
-static int child_heard(int socket, struct network_sockets *out, struct error *err)
+static int child_heard(int socket, enum what what, struct network_sockets *out, struct error *err)
 {
     struct said said;
     int fds[PROTO_FDS_MAX];
     ssize_t size = proto_receive(socket, &said, sizeof(said), fds, 0);
 
-    if (size == (ssize_t)sizeof(said) && said.done && (out == NULL || fds[1] >= 0)) {
-        if (out != NULL)
+    if (size == (ssize_t)sizeof(said) && said.done && (what != OPEN || fds[1] >= 0)) {
+        if (what == OPEN)
             *out = (struct network_sockets){.tcp = fds[0], .udp = fds[1]};
         return 0;
     }
@@ -274,7 +278,8 @@ static int child_heard(int socket, struct network_sockets *out, struct error *er
 }
 
 /* No root enters a box's user namespace and comes back. */
-static int work_in_child(int network, struct network_sockets *out, struct error *err)
+static int work_in_child(int network, enum what what, struct network_sockets *out,
+                         struct error *err)
 {
     _cleanup_close_ int users = ioctl(network, NS_GET_USERNS);
     _cleanup_close_ int ours = -1, theirs = -1;
@@ -289,15 +294,15 @@ static int work_in_child(int network, struct network_sockets *out, struct error 
     if (pid < 0)
         return error_set(err, "network_failed", errno, "cannot enter the box's network");
     if (pid == 0)
-        child(network, users, theirs, out != NULL);
+        child(network, users, theirs, what);
     fd_close(&theirs);
-    done = child_heard(ours, out, err);
+    done = child_heard(ours, what, out, err);
     while (waitpid(pid, NULL, 0) < 0 && errno == EINTR)
         continue;
     return done;
 }
 
-static int work_there(int network, struct network_sockets *out, struct error *err)
+static int work_there(int network, enum what what, struct network_sockets *out, struct error *err)
 {
     _cleanup_close_ int home = open("/proc/self/ns/net", O_RDONLY | O_CLOEXEC);
     struct stat here, there;
@@ -309,9 +314,9 @@ static int work_there(int network, struct network_sockets *out, struct error *er
         return error_set(err, "network_failed", 0, "this network is no box's");
     if (setns(network, CLONE_NEWNET) < 0)
         return errno == EPERM
-                   ? work_in_child(network, out, err)
+                   ? work_in_child(network, what, out, err)
                    : error_set(err, "network_failed", errno, "cannot enter the box's network");
-    done = work(out, err);
+    done = work(what, out, err);
     /* In a box's network we would listen and connect for it: rather not at all. */
     if (setns(home, CLONE_NEWNET) < 0)
         abort();
@@ -321,10 +326,15 @@ static int work_there(int network, struct network_sockets *out, struct error *er
 int network_open(int network, struct network_sockets *out, struct error *err)
 {
     *out = (struct network_sockets){.tcp = -1, .udp = -1};
-    return work_there(network, out, err);
+    return work_there(network, OPEN, out, err);
 }
 
 int network_shut(int network, struct error *err)
 {
-    return work_there(network, NULL, err);
+    return work_there(network, SHUT, NULL, err);
+}
+
+int network_reopen(int network, struct error *err)
+{
+    return work_there(network, REOPEN, NULL, err);
 }

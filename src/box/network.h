@@ -36,6 +36,9 @@ struct network_sockets {
  * where the kernel lacks something. */
 int network_open(int network, struct network_sockets *out, struct error *err);
 
-/* Takes routes and rules away again: from now on nothing gets as far as the sockets, which the caller closes. Of
- * one that is not open it is no error. */
+/* Takes the routes away: from now on nothing gets as far as the sockets, which stay as they are (to remove the
+ * rules as well takes the kernel ten milliseconds). Shut twice is no error. */
 int network_shut(int network, struct error *err);
+
+/* Gives them back, to the same sockets. */
+int network_reopen(int network, struct error *err);

@@ -309,20 +309,28 @@ static int network_of(const struct boxed *boxed)
 
 int boxes_network_open(struct boxed *boxed, struct error *err)
 {
-    if (boxed->network.tcp >= 0)
+    int network = network_of(boxed), opened;
+
+    if (boxed->network_is_open)
         return 0;
-    if (network_of(boxed) < 0)
+    if (network < 0)
         return error_set(err, "network_failed", 0, "the box has failed before it had a network");
-    return network_open(network_of(boxed), &boxed->network, err);
+    opened = boxed->network.tcp < 0 ? network_open(network, &boxed->network, err)
+                                    : network_reopen(network, err);
+    boxed->network_is_open = opened == 0;
+    if (boxed->slot != NULL)
+        boxed->slot->was_opened = true;
+    return opened;
 }
 
 int boxes_network_shut(struct boxed *boxed, struct error *err)
 {
-    if (boxed->network.tcp < 0)
+    if (!boxed->network_is_open)
         return 0;
-    /* Where it fails, nobody listens all the same. */
-    network_forget(boxed);
-    return network_shut(network_of(boxed), err);
+    if (network_shut(network_of(boxed), err) < 0)
+        return -1;
+    boxed->network_is_open = false;
+    return 0;
 }
 
 /* ---- use ---- */

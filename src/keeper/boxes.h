@@ -30,7 +30,8 @@ struct boxed {
     struct zygote_entry *zygote; /* ... */
     char owner[ID_SIZE], disk[ID_SIZE];
     bool is_ending, is_hurried;
-    struct network_sockets network; /* -1 where it is not open */
+    struct network_sockets network; /* -1 where it never was open */
+    bool network_is_open;
     int disk_fd; /* mount of its image, to ask what is written; -1: none, or it was taken over */
     uint64_t ending_ns;
     uint32_t asked; /* by this request; 0: nobody waits for the end */
@@ -63,7 +64,7 @@ int boxes_make(struct keeper *keeper, const struct keeper_make *make, const stru
 /* What this handle names and is not on its end; or NULL. */
 struct boxed *boxes_find(const struct boxes *boxes, uint64_t handle);
 
-/* Opens the network of a box that has none yet; the sockets are kept until it is shut, or the box ends. */
+/* The network of a box, open or shut from now on; its sockets are kept until the box ends. */
 int boxes_network_open(struct boxed *boxed, struct error *err);
 int boxes_network_shut(struct boxed *boxed, struct error *err);
 

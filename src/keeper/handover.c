@@ -252,7 +252,7 @@ static size_t zygotes_count(const struct zygotes *zygotes)
 }
 
 /* Not when its end began and who is told of it: that is begun again for nobody. */
-HAND_COVERS(struct boxed, sizeof(struct keeper_report) + 144);
+HAND_COVERS(struct boxed, sizeof(struct keeper_report) + 152);
 
 static void boxed_hand(struct hand *hand, struct keeper *keeper, struct boxed *boxed)
 {
@@ -265,6 +265,7 @@ static void boxed_hand(struct hand *hand, struct keeper *keeper, struct boxed *b
     hand_bool(hand, &boxed->is_ending);
     hand_fd(hand, &boxed->network.tcp);
     hand_fd(hand, &boxed->network.udp);
+    hand_bool(hand, &boxed->network_is_open);
     hand_bool(hand, &is_cold);
     if (!is_cold && hand->is_reading) {
         boxed->slot = slot_read(hand, &keeper->slots);

@@ -28,6 +28,7 @@ struct slot {
     struct cgroup_limits limits;
     bool is_used;
     bool is_worn;              /* not to be used again */
+    bool was_opened;           /* its network, for this box */
     struct cgroup_usage begun; /* what its boxes before had used */
 };
 

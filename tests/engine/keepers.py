@@ -16,8 +16,9 @@ import time
 
 import harness
 
-HELLO, MAKE, CLAIM, USAGE, END, DROP_DISK, WEIGH_DISK = range(1, 8)
-HOST, NAMED, BOX, DONE, REFUSED, MADE, USED, ENDED, DISK = range(64, 73)
+HELLO, MAKE, CLAIM, USAGE, END, DROP_DISK, WEIGH_DISK, NETWORK = range(1, 9)
+HOST, NAMED, BOX, DONE, REFUSED, MADE, USED, ENDED, DISK, SOCKET = range(64, 74)
+TCP, UDP, SHUT = 1, 2, 3
 ROOT, MOUNT = 1, 2
 EPHEMERAL, PERSISTENT = 1, 2
 PLAIN, SYSTEM = 0, 1
@@ -82,6 +83,10 @@ def drop_disk(request, disk=OWNER):
 
 def weigh_disk(request, disk=OWNER):
     return struct.pack("=II24s", WEIGH_DISK, request, disk.encode())
+
+
+def network(request, box, what):
+    return struct.pack("=IIQII", NETWORK, request, box, what, 0)
 
 
 class Engine:
@@ -170,6 +175,16 @@ class Engine:
         assert kind == MADE, error_of(body)
         assert len(fds) == 1
         return struct.unpack("=Q", body)[0], fds[0]
+
+    def network(self, handle):
+        """The two sockets of a box's network, for TCP and for DNS."""
+        sockets = []
+        for what, kind in ((TCP, socket.SOCK_STREAM), (UDP, socket.SOCK_DGRAM)):
+            answer, _, body, fds = self.ask(network, handle, what)
+            assert answer == SOCKET, error_of(body)
+            assert len(fds) == 1 and not body
+            sockets.append(socket.socket(socket.AF_INET6, kind, fileno=fds[0]))
+        return sockets
 
     def refused(self, function, *arguments, **more):
         kind, _, body, fds = self.ask(function, *arguments, **more)

@@ -1,0 +1,599 @@
+"""The way out of a box: two sockets that its keeper has, and nothing else. Tests are the engine, and accept what
+real boxes dial; what a box does about it changes nothing, and nothing of it is in the next box."""
+import contextlib
+import os
+import select
+import signal
+import socket
+import struct
+import textwrap
+import threading
+import time
+
+import pytest
+
+import harness
+import keepers
+from keepers import Control
+
+RESET_PORT = 9999  # of any address: the engine refuses it
+PKTINFO = 50       # IPV6_PKTINFO
+LINGER = struct.pack("ii", 1, 0)
+
+# In the box, before each script: `tried()` says what came of a call, or the name of its error.
+BEGIN = """
+import errno, fcntl, os, socket, struct, sys, time
+V4, V6, STREAM, DATAGRAM = socket.AF_INET, socket.AF_INET6, socket.SOCK_STREAM, socket.SOCK_DGRAM
+LIMIT = 20
+def tried(function, *arguments):
+    begun = time.monotonic()
+    try:
+        said = function(*arguments)
+    except OSError as error:
+        said = "late" if error.errno is None else errno.errorcode[error.errno]
+    if time.monotonic() - begun > LIMIT / 2:
+        said = f"late: {said}"
+    return said
+def dial(family, *address):
+    with socket.socket(family, STREAM) as client:
+        client.settimeout(LIMIT)
+        client.connect(address)
+        client.sendall(b"hello\\n")
+        client.shutdown(socket.SHUT_WR)
+        return client.makefile().read().strip()
+def ask(family, *address):
+    with socket.socket(family, DATAGRAM) as client:
+        client.settimeout(LIMIT)
+        client.connect(address)
+        client.send(b"question")
+        return client.recv(1000).decode()
+"""
+
+
+class Outside(threading.Thread):
+    """Who has the sockets: says what was dialled, and gives back what came; answers datagrams from where they
+    were sent to."""
+
+    def __init__(self, sockets):
+        super().__init__(daemon=True)
+        self.tcp, self.udp = sockets
+        self.stop, self.end = os.pipe()
+        self.dialled, self.asked = [], []
+
+    def accept(self):
+        with contextlib.suppress(BlockingIOError, ConnectionAbortedError):
+            connection, peer = self.tcp.accept()
+            address = connection.getsockname()[:2]
+            self.dialled.append((*address, peer[0]))
+            if address[1] == RESET_PORT:
+                connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, LINGER)
+                connection.close()
+            else:
+                threading.Thread(target=self.serve, args=(connection, address), daemon=True).start()
+
+    @staticmethod
+    def serve(connection, address):
+        with connection, contextlib.suppress(OSError):
+            connection.setblocking(True)
+            connection.sendall(f"{address[0]} {address[1]}: ".encode())
+            while (data := connection.recv(65536)):
+                connection.sendall(data)
+
+    def answer(self):
+        data, control, _, peer = self.udp.recvmsg(65536, 1024)
+        for level, kind, value in control:
+            if (level, kind) == (socket.IPPROTO_IPV6, PKTINFO):
+                address = socket.inet_ntop(socket.AF_INET6, value[:16])
+                self.asked.append(address)
+                info = [(level, kind, value[:16] + bytes(4))]
+                self.udp.sendmsg([data + b" to " + address.encode()], info, 0, peer)
+
+    def run(self):
+        while True:
+            ready, _, _ = select.select([self.tcp, self.udp, self.stop], [], [])
+            if self.stop in ready:
+                return
+            if self.tcp in ready:
+                self.accept()
+            if self.udp in ready:
+                self.answer()
+
+    def __enter__(self):
+        self.start()
+        return self
+
+    def __exit__(self, *_):
+        os.close(self.end)
+        self.join()
+        os.close(self.stop)
+        self.tcp.close()
+        self.udp.close()
+
+
+class Boxed:
+    """A box, and who drives it."""
+
+    def __init__(self, keeper, engine, cold=False, privileges=keepers.PLAIN, **more):
+        self.keeper, self.engine = keeper, engine
+        self.uid = 0 if privileges == keepers.SYSTEM else None
+        if cold:
+            register(keeper)
+            more["mounts"] = [(b"given", b"/mnt/given", 1)]
+        self.handle, control = engine.make(privileges=privileges, **more)
+        self.control = Control(control)
+
+    def ready(self):
+        self.control.wait_ready()
+        return self
+
+    def sh(self, command):
+        return self.control.run(command, self.uid)
+
+    def python(self, script):
+        """What it prints."""
+        return self.sh(f"python3 - 2>&1 <<'END'\n{BEGIN}{textwrap.dedent(script)}\nEND")
+
+    def shut(self):
+        assert self.engine.ask(keepers.network, self.handle, keepers.SHUT)[0] == keepers.DONE
+
+    def end(self):
+        self.control.close()
+        return self.engine.end(self.handle)
+
+
+def register(keeper):
+    """A mount, which no zygote makes."""
+    directory = keeper.data.parent / "given"
+    if not directory.exists():
+        directory.mkdir()
+        descriptor = os.open(directory, os.O_PATH)
+        assert keeper.register(keepers.ADD, keepers.MOUNT, b"given", 0, descriptor)[0] == ""
+        os.close(descriptor)
+
+
+@pytest.fixture(params=["slot", "cold"])
+def cold(request):
+    """An ordinary user's boxes are all made cold."""
+    return request.param == "cold"
+
+
+KINDS = pytest.mark.parametrize("privileges", [keepers.PLAIN, keepers.SYSTEM], ids=["plain", "system"])
+
+UNREACHABLE = """
+    print(tried(dial, V4, "192.0.2.1", 80), tried(dial, V6, "2001:db8::1", 80),
+          tried(ask, V4, "198.18.0.1", 53), tried(ask, V6, "2001:db8::1", 53))
+"""
+NOWHERE = "ENETUNREACH ENETUNREACH ENETUNREACH ENETUNREACH\n"
+REACHED = """
+    print(tried(dial, V4, "192.0.2.1", 80), tried(ask, V4, "198.18.0.1", 53), sep=", ")
+"""
+THERE = "::ffff:192.0.2.1 80: hello, question to ::ffff:198.18.0.1\n"
+
+
+# ---- what it is ---------------------------------------------------------------------------------
+
+@KINDS
+def test_what_is_dialled_comes_out_of_the_sockets(keeper, cold, privileges):
+    engine = keeper.greeted()
+    box = Boxed(keeper, engine, cold, privileges)
+    with Outside(engine.network(box.handle)) as outside:
+        printed = box.ready().python(f"""
+            print(tried(dial, V4, "192.0.2.1", 443))
+            print(tried(dial, V6, "2001:db8::1", 65535))
+            print(tried(dial, V6, "::ffff:192.0.2.2", 1))
+            print(tried(dial, V4, "169.254.169.254", 80))
+            print(tried(dial, V4, "192.0.2.1", 53))
+            print(tried(dial, V4, "192.0.2.1", 61000))
+            print(tried(ask, V4, "8.8.8.8", 53))
+            print(tried(ask, V6, "2001:db8::53", 53))
+            print(tried(dial, V4, "192.0.2.1", {RESET_PORT}), tried(dial, V6, "2001:db8::1", {RESET_PORT}))
+            """)
+        assert printed.splitlines() == [
+            "::ffff:192.0.2.1 443: hello", "2001:db8::1 65535: hello", "::ffff:192.0.2.2 1: hello",
+            "::ffff:169.254.169.254 80: hello", "::ffff:192.0.2.1 53: hello",
+            "::ffff:192.0.2.1 61000: hello", "question to ::ffff:8.8.8.8",
+            "question to 2001:db8::53", "ECONNRESET ECONNRESET"], printed
+        assert {peer for _, _, peer in outside.dialled} == {"::ffff:198.19.255.254",
+                                                            "fd63:6f76:6500:ffff::1"}
+    box.end()
+
+
+def test_without_it_there_is_no_way_out(keeper, cold):
+    box = Boxed(keeper, keeper.greeted(), cold).ready()
+    assert box.python(UNREACHABLE) == NOWHERE
+    box.end()
+
+
+def test_all_else_is_refused_at_once(keeper):
+    engine = keeper.greeted()
+    box = Boxed(keeper, engine, privileges=keepers.SYSTEM).ready()
+    with Outside(engine.network(box.handle)) as outside:
+        printed = box.python("""
+            print(tried(ask, V4, "192.0.2.1", 443), tried(ask, V6, "2001:db8::1", 443))
+            print(tried(ask, V4, "192.0.2.1", 61000), tried(ask, V4, "198.18.0.1", 5353))
+            print(tried(ask, V4, "224.0.0.251", 5353), tried(ask, V6, "ff02::fb", 5353, 0, 1))
+            print(tried(ask, V4, "255.255.255.255", 67) in ("EACCES", "ENETUNREACH"))
+            def ping(family, protocol, address, kind):
+                with socket.socket(family, DATAGRAM, protocol) as client:
+                    client.settimeout(LIMIT)
+                    client.connect((address, 0))
+                    client.send(struct.pack("!BBHHH", kind, 0, 0, 0, 1))
+                    return client.recv(100)
+            def raw(family, kind, protocol):
+                with socket.socket(family, kind, protocol) as client:
+                    return "made"
+            # By the right to have such a socket, or by what comes back.
+            print(tried(ping, V4, 1, "192.0.2.1", 8) in ("EACCES", "EPERM", "EHOSTUNREACH"),
+                  tried(ping, V6, 58, "2001:db8::1", 128) in ("EACCES", "EPERM"))
+            for family, kind, protocol in ((V4, socket.SOCK_RAW, 1), (V4, socket.SOCK_RAW, 255),
+                    (V6, socket.SOCK_RAW, 58), (socket.AF_PACKET, socket.SOCK_RAW, 0x300),
+                    (socket.AF_PACKET, DATAGRAM, 0x300), (V4, STREAM, 132), (V4, STREAM, 262)):
+                print(tried(raw, family, kind, protocol) in ("EPERM", "EACCES", "EPROTONOSUPPORT",
+                      "EAFNOSUPPORT", "ESOCKTNOSUPPORT", "EINVAL"), end=" ")
+            """).split("\n")
+        assert printed[:4] == ["ECONNREFUSED ECONNREFUSED", "ECONNREFUSED ECONNREFUSED",
+                               "ENETUNREACH ENETUNREACH", "True"], printed
+        assert printed[4] == "True True" and printed[5].split() == ["True"] * 7, printed
+        assert not outside.dialled and not outside.asked
+    box.end()
+
+
+OWN = """
+    import threading
+    def echo(family, kind, at, to):
+        with socket.socket(family, kind) as server, socket.socket(family, kind) as client:
+            server.settimeout(LIMIT)
+            client.settimeout(LIMIT)
+            # A datagram is answered from where it was sent to only by who is bound there.
+            server.bind((to if kind == DATAGRAM else at, 0))
+            if kind == STREAM:
+                server.listen()
+            client.connect((to, server.getsockname()[1]))
+            if kind == DATAGRAM:
+                client.send(b"x")
+                data, peer = server.recvfrom(10)
+                server.sendto(data, peer)
+            else:
+                connection, peer = server.accept()
+                connection.send(b"x")
+                connection.close()
+            return client.recv(10).decode()
+    for kind in (STREAM, DATAGRAM):
+        print(tried(echo, V4, kind, "127.0.0.1", "127.0.0.1"), tried(echo, V4, kind, "0.0.0.0", "127.9.9.9"),
+              tried(echo, V4, kind, "0.0.0.0", "0.0.0.0"), tried(echo, V6, kind, "::1", "::1"),
+              tried(echo, V6, kind, "::", "::ffff:127.0.0.1"))
+        print(tried(echo, V4, kind, "0.0.0.0", "198.19.255.254"),
+              tried(echo, V6, kind, "::", "fd63:6f76:6500:ffff::1"))
+    # Nobody is there, and what intercepts is not seen either.
+    for port in (1, 61000):
+        print(*(tried(function, *address) for function in (dial, ask) for address in (
+            (V4, "127.0.0.1", port), (V4, "127.5.5.5", port), (V6, "::1", port))))
+"""
+
+
+@pytest.mark.parametrize("is_open", [False, True], ids=["shut", "open"])
+def test_a_box_talks_to_itself_as_ever(keeper, cold, is_open):
+    engine = keeper.greeted()
+    box = Boxed(keeper, engine, cold).ready()
+    with contextlib.ExitStack() as stack:
+        outside = is_open and stack.enter_context(Outside(engine.network(box.handle)))
+        own = ["x x", "x x"] if is_open else ["ENETUNREACH ENETUNREACH",
+                                              "EADDRNOTAVAIL EADDRNOTAVAIL"]
+        refused = " ".join(["ECONNREFUSED"] * 6)
+        assert box.python(OWN).splitlines() == ["x x x x x", own[0], "x x x x x", own[1],
+                                                refused, refused]
+        assert not is_open or (not outside.dialled and not outside.asked)
+    box.end()
+
+
+# ---- what a box can do about it -----------------------------------------------------------------
+
+# Each by what the programs of the trade say to the kernel. What is printed is what succeeded.
+TAMPER = """
+    def netlink(protocol, *messages):
+        with socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, protocol) as kernel:
+            kernel.settimeout(LIMIT)
+            kernel.bind((0, 0))
+            kernel.sendto(b"".join(messages), (0, 0))
+            while True:
+                data = kernel.recv(65536)
+                length, kind = struct.unpack_from("=IH", data)
+                if kind == 2:
+                    code = -struct.unpack_from("=i", data, 16)[0]
+                    if code:
+                        raise OSError(code, "refused")
+                    return "done"
+    def message(kind, flags, body):
+        body += bytes(-len(body) % 4)
+        return struct.pack("=IHHII", 16 + len(body), kind, flags | 5, 1, 0) + body
+    def attribute(kind, value):
+        return struct.pack("=HH", 4 + len(value), kind) + value + bytes(-len(value) % 4)
+    def route(kind, family, table, rtype):
+        return netlink(0, message(kind, 0x400, struct.pack("=BBBBBBBBI", family, 0, 0, 0, table, 4, 254 if rtype == 2
+                       else 0, rtype, 0) + attribute(4, struct.pack("=I", 1))))
+    def flush():
+        table = struct.pack("=BBH", 1, 0, 0) + attribute(1, b"cove\\0")
+        edge = lambda kind: struct.pack("=IHHII", 20, kind, 1, 1, 0) + struct.pack("=BBH", 0, 0, 0x0a00)
+        return netlink(12, edge(16), message(0x0a02, 0, table), edge(17))
+    def make_link(kind):
+        info = attribute(18, attribute(1, kind))
+        return netlink(0, message(16, 0x600, struct.pack("=BBHiII", 0, 0, 0, 0, 0, 0) + info))
+    def lo_down():
+        with socket.socket(V4, DATAGRAM) as any:
+            fcntl.ioctl(any, 0x8914, struct.pack("16sH14x", b"lo", 0))
+            return "done"
+    def address():
+        return netlink(0, message(20, 0x600, struct.pack("=BBBBI", 2, 32, 0, 0, 1) +
+                       attribute(2, bytes([10, 9, 9, 9]))))
+    def sysctl(name, value):
+        with open(f"/proc/sys/net/{name}", "w") as file:
+            file.write(value)
+        return "done"
+    def option(level, name, value):
+        with socket.socket(V4, STREAM) as any:
+            any.setsockopt(level, name, value)
+            return "done"
+    def take(family, kind, address, *options):
+        with socket.socket(family, kind) as any:
+            for name in options:
+                any.setsockopt(socket.SOL_SOCKET, name, 1)
+            any.bind(address)
+            if kind == STREAM:
+                any.listen()
+            return "done"
+    def enter(kind):
+        libc = __import__("ctypes").CDLL(None, use_errno=True)
+        if libc.unshare(kind) < 0:
+            raise OSError(__import__("ctypes").get_errno(), "unshare")
+        return "done"
+    tries = {
+        "flush": (flush,), "route": (route, 24, 2, 255, 2), "unroute": (route, 25, 2, 255, 2),
+        "unroute6": (route, 25, 10, 255, 2), "rule": (lambda: netlink(0, message(32, 0x600, bytes(12)))),
+        "dummy": (make_link, b"dummy"), "veth": (make_link, b"veth"), "ifb": (make_link, b"ifb"),
+        "down": (lo_down,), "address": (address,),
+        "forward": (sysctl, "ipv4/ip_forward", "1"), "local": (sysctl, "ipv4/conf/lo/route_localnet", "1"),
+        "disable": (sysctl, "ipv6/conf/all/disable_ipv6", "1"),
+        "ports": (sysctl, "ipv4/ip_local_port_range", "61000 61001"),
+        "mark": (option, socket.SOL_SOCKET, 36, 1), "transparent": (option, 0, 19, 1),
+        "tun": (os.open, "/dev/net/tun", os.O_RDWR),
+        "network": (enter, 0x40000000), "users": (enter, 0x10000000), "both": (enter, 0x50000000),
+    }
+    for kind, name in ((STREAM, "tcp"), (DATAGRAM, "udp")):
+        for family, at in ((V4, "0.0.0.0"), (V4, "127.0.0.1"), (V4, "8.8.8.8"), (V6, "::"), (V6, "::1")):
+            for options in ((), (2,), (15,), (2, 15)):
+                tries[f"{name} {at} {options}"] = (take, family, kind, (at, 61000), *options)
+    for name, call in tries.items():
+        said = tried(*(call if isinstance(call, tuple) else (call,)))
+        if said not in ("EPERM", "EACCES", "EROFS", "ENOENT", "ENODEV", "EADDRINUSE", "EAFNOSUPPORT", "ENXIO",
+                        "EPROTONOSUPPORT", "EOPNOTSUPP", "ENOSYS"):
+            print(name, said)
+"""
+
+
+@KINDS
+def test_nothing_in_a_box_changes_it(keeper, cold, privileges):
+    engine = keeper.greeted()
+    box = Boxed(keeper, engine, cold, privileges).ready()
+    with Outside(engine.network(box.handle)):
+        assert box.python(REACHED) == THERE
+        assert box.python(TAMPER) == ""
+        assert box.python(REACHED) == THERE
+    box.end()
+
+
+def test_servers_of_a_box_are_no_way_around(keeper):
+    """Whatever it binds, before or after, on all addresses or on the one that is dialled."""
+    engine = keeper.greeted()
+    box = Boxed(keeper, engine, privileges=keepers.SYSTEM).ready()
+    with Outside(engine.network(box.handle)) as outside:
+        printed = box.python("""
+            servers = []
+            def serve(family, kind, address):
+                server = socket.socket(family, kind)
+                server.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+                server.bind(address)
+                if kind == STREAM:
+                    server.listen()
+                servers.append(server)
+                return "bound"
+            print(tried(serve, V4, STREAM, ("0.0.0.0", 443)), tried(serve, V4, STREAM, ("192.0.2.1", 444)),
+                  tried(serve, V6, STREAM, ("::", 445)), tried(serve, V4, DATAGRAM, ("0.0.0.0", 53)),
+                  tried(serve, V4, DATAGRAM, ("192.0.2.1", 53)), tried(serve, V6, DATAGRAM, ("::", 53)),
+                  tried(serve, V4, DATAGRAM, ("0.0.0.0", 443)), tried(serve, V4, STREAM, ("0.0.0.0", 53)))
+            print(tried(dial, V4, "192.0.2.1", 443), tried(dial, V4, "192.0.2.1", 444),
+                  tried(dial, V6, "2001:db8::1", 445), tried(dial, V4, "192.0.2.1", 53), sep=", ")
+            print(tried(ask, V4, "192.0.2.1", 53), tried(ask, V6, "2001:db8::1", 53),
+                  tried(ask, V4, "192.0.2.1", 443), sep=", ")
+            def itself():
+                with socket.socket(V4, STREAM) as client:
+                    client.settimeout(LIMIT)
+                    client.bind(("192.0.2.7", 7777))
+                    client.connect(("192.0.2.7", 7777))
+                    return "met itself"
+            print(tried(itself))
+            """).splitlines()
+        assert printed == [
+            " ".join(["bound"] * 8),
+            "::ffff:192.0.2.1 443: hello, ::ffff:192.0.2.1 444: hello, 2001:db8::1 445: hello, "
+            "::ffff:192.0.2.1 53: hello",
+            "question to ::ffff:192.0.2.1, question to 2001:db8::1, ECONNREFUSED",
+            "ECONNREFUSED"], printed
+        assert len(outside.dialled) == 4
+    box.end()
+
+
+def test_ports_that_a_box_has_bound_before_are_left_to_it(keeper):
+    engine = keeper.greeted()
+    box = Boxed(keeper, engine).ready()
+    held = box.control.start("python3 -c 'import socket, time\nheld = [socket.create_server((\"127.0.0.1\", port)) "
+                             "for port in range(61000, 61003)]\nprint(1, flush=True)\ntime.sleep(600)'")
+    assert held.read(1) == b"1"
+    with Outside(engine.network(box.handle)):
+        assert second(box, REACHED) == THERE
+    held.close()
+    box.end()
+
+
+def second(box, script):
+    """Runs it beside what runs, as another command."""
+    reading, writing = os.pipe()
+    line = f"python3 - 2>&1 <<'END'\n{BEGIN}{textwrap.dedent(script)}\nEND"
+    strings = b"".join(word.encode() + b"\0" for word in ("/", "/bin/sh", "-c", line, "PATH=/usr/bin:/bin"))
+    packet = struct.pack("=IIIIIIIII128sHH", Control.EXEC, 2, 0, 3, 1, len(strings), 0, 0, 0, b"", 0, 0)
+    with open("/dev/null", "rb") as null:
+        socket.send_fds(box.control.socket, [packet + strings], [null.fileno(), writing, writing])
+    os.close(writing)
+    with open(reading, "rb") as output:
+        return output.read().decode()
+
+
+# ---- who holds it -------------------------------------------------------------------------------
+
+def test_shut_it_leads_nowhere_at_once(keeper, cold):
+    engine = keeper.greeted()
+    box = Boxed(keeper, engine, cold).ready()
+    box.shut()  # it is already
+    for _ in range(2):
+        with Outside(engine.network(box.handle)) as outside:
+            assert box.python(REACHED) == THERE
+            before = len(outside.dialled)
+            box.shut()
+            assert box.python(UNREACHABLE) == NOWHERE
+            assert len(outside.dialled) == before
+        box.shut()
+    box.end()
+
+
+def test_the_next_engine_gets_the_same_sockets(keeper, cold):
+    """What is dialled while there is none waits for it."""
+    engine = keeper.greeted()
+    box = Boxed(keeper, engine, cold).ready()
+    for one in engine.network(box.handle):
+        one.close()
+    again = engine.network(box.handle)
+    os.kill(engine.pid, signal.SIGKILL)
+    for one in again:
+        one.close()
+    output = box.control.start(f"python3 - 2>&1 <<'END'\n{BEGIN}{textwrap.dedent(REACHED)}\nEND")
+    time.sleep(0.2)
+    engine = keeper.engine()
+    _, _, boxes = engine.hello()
+    os.close(boxes[box.handle][1])
+    box.engine = engine
+    with Outside(engine.network(box.handle)):
+        with output:
+            assert output.read(len(THERE)) in (THERE.encode(), THERE.encode()[:len(THERE)])
+        while box.control.receive()[0] != Control.EXITED:
+            pass
+    box.end()
+
+
+def test_it_is_open_before_the_box_stands(keeper, cold):
+    """Asked for as soon as there is a box: whatever runs in it later finds it so."""
+    engine = keeper.greeted()
+    for _ in range(harness.scaled(10)):
+        box = Boxed(keeper, engine, cold)
+        with Outside(engine.network(box.handle)):
+            assert box.ready().python(REACHED) == THERE
+        box.end()
+
+
+def test_what_is_asked_wrong_is_refused(keeper):
+    engine = keeper.greeted()
+    box = Boxed(keeper, engine).ready()
+    for what in (keepers.TCP, keepers.UDP, keepers.SHUT):
+        assert engine.refused(keepers.network, box.handle + 1, what) == "no_box"
+    handle = box.handle
+    box.end()
+    assert engine.refused(keepers.network, handle, keepers.TCP) == "no_box"
+    engine.send(keepers.network(engine.next_id(), handle, 4))
+    assert engine.receive() is None
+    harness.wait_for(lambda: "bad_engine" in keeper.said(), 10 * harness.PATIENCE, "the word")
+
+
+# ---- what is left of it -------------------------------------------------------------------------
+
+@pytest.mark.parametrize("used", [False, True], ids=["unused", "used"])
+def test_the_next_box_has_nothing_of_it(keeper, used):
+    engine = keeper.greeted()
+    for _ in range(3):
+        box = Boxed(keeper, engine).ready()
+        assert box.python(UNREACHABLE) == NOWHERE
+        with Outside(engine.network(box.handle)):
+            assert not used or box.python(REACHED) == THERE
+        box.end()
+
+
+def test_the_keeper_keeps_no_socket_of_a_box_that_ended(keeper, cold):
+    if not harness.EXPECT.is_root:
+        return  # the kernel shows its user nothing of it, once it has made a box
+    engine = keeper.greeted()
+
+    def settled():
+        time.sleep(0.3)  # slots are made while nobody asks
+        return len(os.listdir(f"/proc/{keeper.process.pid}/fd"))
+
+    counts = []
+    for _ in range(3):
+        for _ in range(harness.scaled(8)):
+            box = Boxed(keeper, engine, cold)
+            for one in engine.network(box.handle):
+                one.close()
+            box.ready().end()
+        counts.append(settled())
+    assert counts[2] <= counts[0], counts
+
+
+def test_an_upgrade_keeps_it_open(keeper, cold):
+    engine = keeper.greeted()
+    box = Boxed(keeper, engine, cold).ready()
+    for one in engine.network(box.handle):
+        one.close()
+    keeper.process.send_signal(signal.SIGHUP)
+    with contextlib.suppress(OSError):
+        engine.connection.send(b"\0")  # it ends, as it is told
+    engine = keeper.engine(30)
+    _, _, boxes = engine.hello()
+    os.close(boxes[box.handle][1])
+    box.engine = engine
+    with Outside(engine.network(box.handle)):
+        assert box.python(REACHED) == THERE
+        box.shut()
+        assert box.python(UNREACHABLE) == NOWHERE
+    box.end()
+
+
+# ---- names --------------------------------------------------------------------------------------
+
+def test_the_hosts_view_names_the_resolver(keeper, cold):
+    box = Boxed(keeper, keeper.greeted(), cold).ready()
+    assert box.sh("cat /etc/resolv.conf") == "nameserver 198.18.0.1\n"
+    box.end()
+
+
+RESOLV = {
+    "a file": lambda etc: (etc / "resolv.conf").write_text("nameserver 127.0.0.53\n", encoding="ascii"),
+    "a link to nowhere": lambda etc: (etc / "resolv.conf").symlink_to("../run/systemd/resolve/stub-resolv.conf"),
+    "none": lambda etc: None,
+    "no etc": lambda etc: etc.rmdir(),
+}
+
+
+@pytest.mark.parametrize("kind", RESOLV)
+@KINDS
+def test_an_image_gets_the_resolver_whatever_it_has(keeper, tmp_path, kind, privileges):
+    root = tmp_path / "root"
+    for name in ("bin", "etc", "tmp"):
+        (root / name).mkdir(parents=True)
+    (root / "bin/sh").write_bytes(harness.pathlib.Path("/bin/busybox").read_bytes())
+    (root / "bin/sh").chmod(0o755)
+    (root / "bin/cat").symlink_to("sh")
+    RESOLV[kind](root / "etc")
+    descriptor = os.open(root, os.O_PATH)
+    assert keeper.register(keepers.ADD, keepers.ROOT, b"small", 0, descriptor)[0] == ""
+    os.close(descriptor)
+    before = sorted(root.rglob("*"))
+    box = Boxed(keeper, keeper.greeted(), privileges=privileges, root=b"small").ready()
+    assert box.sh("cat /etc/resolv.conf") == "nameserver 198.18.0.1\n"
+    box.end()
+    assert sorted(root.rglob("*")) == before
