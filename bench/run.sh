@@ -25,7 +25,6 @@ store)
     rm -rf "$build/bench/store.data"
     exec "$build/bench/store" "$build/bench/store.data"
     ;;
-net_slot) ;;
 net_pump)
     mkdir -p "$build/bench"
     # shellcheck disable=SC2046 # lists of words
@@ -34,6 +33,7 @@ net_pump)
         $(pkg-config --libs libuv libcares)
     exec "$build/bench/net_pump"
     ;;
+net_slot) ;;
 *) fail "there is no bench '$bench': box, engine, fair, files, net_pump, net_slot, store" ;;
 esac
 [ "$(id -u)" = 0 ] || fail "the $bench bench makes cgroups and network namespaces: run it as root"

@@ -51,14 +51,21 @@ struct ports {
 
 /* ---- a call into the box ---- */
 
+struct dial_poll {
+    uv_poll_t poll; /* first */
+    struct dial *dial;
+};
+
 struct dial {
     struct dial *next, *previous;
-    uv_poll_t poll; /* once there is a socket */
+    struct dial_poll *poll; /* while there is a socket */
     struct engine *engine;
     char sandbox[KEEPER_ID_LENGTH + 4];
+    uint64_t box;
     uint16_t port;
-    int fd;
-    bool has_poll, tries_v6;
+    int fd; /* -1 */
+    bool tries_v6;
+    bool is_asked, is_late; /* the keeper will answer: it is not freed before */
     struct alarm patience;
     engine_port_dialled done;
     void *arg;
@@ -66,16 +73,15 @@ struct dial {
 
 static void dial_closed(uv_handle_t *handle)
 {
-    free(handle->data);
+    free(handle);
 }
 
 static void dial_free(struct dial *dial)
 {
-    if (dial->has_poll)
-        uv_close((uv_handle_t *)&dial->poll, dial_closed);
+    if (dial->poll != NULL)
+        uv_close((uv_handle_t *)&dial->poll->poll, dial_closed);
     fd_close(&dial->fd);
-    if (!dial->has_poll)
-        free(dial);
+    free(dial);
 }
 
 static void dial_unlist(struct dial *dial)
@@ -112,11 +118,25 @@ static void dial_refused(struct dial *dial, int errnum)
     dial_end(dial, &err);
 }
 
-static void dial_next(struct dial *dial);
+static void dial_ask(struct dial *dial);
+
+/* A server may listen on either loopback; one socket can be used for one of them. */
+static void dial_failed(struct dial *dial, int errnum)
+{
+    if (errnum != ECONNREFUSED || dial->tries_v6) {
+        dial_refused(dial, errnum);
+        return;
+    }
+    dial->tries_v6 = true;
+    uv_close((uv_handle_t *)&dial->poll->poll, dial_closed);
+    dial->poll = NULL;
+    fd_close(&dial->fd);
+    dial_ask(dial);
+}
 
 static void dial_ready(uv_poll_t *poll, int status, int events)
 {
-    struct dial *dial = poll->data;
+    struct dial *dial = ((struct dial_poll *)poll)->dial;
     int errnum = 0;
     socklen_t size = sizeof(errnum);
 
@@ -124,28 +144,12 @@ static void dial_ready(uv_poll_t *poll, int status, int events)
     (void)events;
     if (getsockopt(dial->fd, SOL_SOCKET, SO_ERROR, &errnum, &size) < 0)
         errnum = errno;
-    if (errnum == ECONNREFUSED && !dial->tries_v6) {
-        dial->tries_v6 = true;
-        dial_next(dial);
-    } else if (errnum != 0) {
-        dial_refused(dial, errnum);
-    } else {
-        (void)uv_poll_stop(&dial->poll);
+    if (errnum != 0)
+        dial_failed(dial, errnum);
+    else
         dial_end(dial, NULL);
-    }
 }
 
-/* A socket whose connect() has failed says so once more before it takes another. */
-static int dial_connect(struct dial *dial, const struct sockaddr_in6 *to)
-{
-    int done = connect(dial->fd, (const struct sockaddr *)to, sizeof(*to));
-
-    if (done < 0 && errno == ECONNABORTED)
-        done = connect(dial->fd, (const struct sockaddr *)to, sizeof(*to));
-    return done;
-}
-
-/* A server may listen on either loopback. */
 static void dial_next(struct dial *dial)
 {
     struct sockaddr_in6 to = {.sin6_family = AF_INET6, .sin6_port = htons(dial->port)};
@@ -153,22 +157,21 @@ static void dial_next(struct dial *dial)
     to.sin6_addr = in6addr_loopback;
     if (!dial->tries_v6)
         (void)inet_pton(AF_INET6, "::ffff:127.0.0.1", &to.sin6_addr);
-    if (dial_connect(dial, &to) < 0 && errno != EINPROGRESS) {
-        if (errno == ECONNREFUSED && !dial->tries_v6) {
-            dial->tries_v6 = true;
-            dial_next(dial);
-        } else {
-            dial_refused(dial, errno);
-        }
+    if (connect(dial->fd, (struct sockaddr *)&to, sizeof(to)) < 0 && errno != EINPROGRESS) {
+        dial_failed(dial, errno);
         return;
     }
-    if (uv_poll_start(&dial->poll, UV_WRITABLE, dial_ready) != 0)
+    if (uv_poll_start(&dial->poll->poll, UV_WRITABLE, dial_ready) != 0)
         dial_refused(dial, ENOMEM);
 }
 
 static void dial_late(void *arg)
 {
-    dial_refused(arg, ETIMEDOUT);
+    struct dial *dial = arg;
+
+    dial->is_late = dial->is_asked;
+    if (!dial->is_late)
+        dial_refused(dial, ETIMEDOUT);
 }
 
 static bool is_stream(int fd)
@@ -187,19 +190,38 @@ static void dial_socket(void *arg, const union keeper_answer *answer, int fd,
 
     (void)answer;
     dial->fd = fd;
+    dial->is_asked = false;
     if (dial->engine->is_closing)
         return; /* ports_close_all() follows */
     if (err != NULL) {
         dial_end(dial, err);
         return;
     }
-    if (!is_stream(fd) || uv_poll_init(dial->engine->options.loop, &dial->poll, fd) != 0) {
+    if (dial->is_late) {
+        dial_refused(dial, ETIMEDOUT);
+        return;
+    }
+    if (!is_stream(fd)) {
         dial_refused(dial, EBADFD);
         return;
     }
-    dial->poll.data = dial;
-    dial->has_poll = true;
+    dial->poll = engine_alloc(sizeof(*dial->poll));
+    dial->poll->dial = dial;
+    if (uv_poll_init(dial->engine->options.loop, &dial->poll->poll, fd) != 0) {
+        free(dial->poll);
+        dial->poll = NULL;
+        dial_refused(dial, EBADFD);
+        return;
+    }
     dial_next(dial);
+}
+
+static void dial_ask(struct dial *dial)
+{
+    union keeper_request request = {.network = {.box = dial->box, .what = KEEPER_NETWORK_DIAL}};
+
+    dial->is_asked = true;
+    keeper_client_ask(dial->engine->keeper, KEEPER_NETWORK, &request, dial_socket, dial);
 }
 
 static void dial_begin(struct sandbox *sandbox, uint16_t port, engine_port_dialled done, void *arg)
@@ -209,6 +231,7 @@ static void dial_begin(struct sandbox *sandbox, uint16_t port, engine_port_diall
     struct dial *dial = engine_alloc(sizeof(*dial));
 
     dial->engine = engine;
+    dial->box = sandbox->box;
     dial->port = port;
     dial->fd = -1;
     dial->done = done;
@@ -220,7 +243,7 @@ static void dial_begin(struct sandbox *sandbox, uint16_t port, engine_port_diall
     engine->dials = dial;
     clock_set(engine->clock, &dial->patience, clock_monotonic_ns() + DIAL_NS, dial_late, dial);
     sandbox_touch(sandbox);
-    keeper_client_ask(engine->keeper, KEEPER_NETWORK, &request, dial_socket, dial);
+    dial_ask(dial);
 }
 
 static int may_dial(const struct sandbox *sandbox, struct error *err)

@@ -138,7 +138,8 @@ def test_who_says_nothing_reaches_the_public_internet(client, world):
 
 def test_names_that_are_not_there_are_not_there(client):
     with Sandbox(client) as sandbox:
-        assert no_name(sandbox.dial("nowhere.test:80")[0])
+        answer = sandbox.dial("nowhere.test:80")[0]
+        assert no_name(answer) if IS_ROOT else refused(answer), "a proxy may know more than DNS"
 
 
 def test_without_a_policy_there_is_nothing(client, world):
@@ -556,10 +557,10 @@ def test_who_may_look(serve):
     with serve.client() as client, Sandbox(client) as sandbox:
         key = client.post("/v1/keys", {"tenant": "other", "label": "looks",
                                         "scopes": ["read", "write"]}).json["secret"]
-        with serve.tcp(key) as other:
+        with serving.Client(path=serve.socket, key=key) as other:
             assert other.get(f"{sandbox.path}/network").code == "sandbox_not_found"
         token = client.post(f"{sandbox.path}/tokens", {"verbs": ["look"]}).json["token"]
-        with serve.tcp(token) as looker:
+        with serving.Client(path=serve.socket, key=token) as looker:
             assert looker.get(f"{sandbox.path}/network").status == 200
             assert looker.ask("PATCH", sandbox.path, {"network": {"mode": "none"}}).status == 403
         assert sandbox.network()["policy"]["mode"] == "public"

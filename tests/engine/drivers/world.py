@@ -91,6 +91,10 @@ def proxied(client):
     method, target, _ = head.split(b"\r\n")[0].decode().split(" ")
     assert method == "CONNECT", head
     host, _, port = target.rpartition(":")
+    if not host.startswith("[") and not host[-1].isdigit() and not find(host):
+        client.sendall(b"HTTP/1.1 502 There is no such name\r\n\r\n")
+        client.close()
+        return
     client.sendall(b"HTTP/1.1 200 It is there\r\n\r\n")
     repeat(client, f"{host.strip('[]')} {port}")
 
