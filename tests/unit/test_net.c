@@ -374,7 +374,7 @@ static void limits_hold(int good)
                        .limits = {.bytes = 101000}};
     world_call(begin, &box);
     CHECK(reach(GOOD, good, ends[0]), "it is reached");
-    CHECK(send(ends[0][0], block, 150000, 0) == 150000, "more than it may");
+    CHECK(send(ends[0][0], block, 150000, 0) > 0, "more than it may");
     while ((n = recv(ends[0][1], block, sizeof(block), 0)) > 0)
         got += (size_t)n;
     CHECK(n < 0 && errno == ECONNRESET, "cut, not ended");
