@@ -25,7 +25,7 @@
 #include <unistd.h>
 
 #define BATCH 8      /* questions that are read in one round of the loop */
-#define BURST_S 4    /* seconds of the rate that may be asked at once */
+#define BURST_S 4U   /* seconds of the rate that may be asked at once */
 #define REFUSALS 50  /* in a second, of questions beyond the rate; then nothing is read */
 #define PAUSE_MS 100 /* for so long */
 #define PENDING_MAX 512
@@ -76,6 +76,7 @@ struct lookups {
     char said_name[POLICY_NAME_MAX];
     const char *said_reason;
     uint64_t said_ms;
+    uint64_t limited_ms; /* when it was recorded last that there were too many */
 };
 
 /* ---- rates ---- */
@@ -84,8 +85,8 @@ static bool bucket_take(struct bucket *bucket, uint64_t per_second, uint64_t mos
 {
     uint64_t passed = bucket->filled_ms == 0 ? UINT32_MAX : now_ms - bucket->filled_ms;
 
-    if (passed > 1000 * BURST_S)
-        passed = 1000 * BURST_S; /* so that nothing overflows; it is full then */
+    if (passed > 1000ULL * BURST_S)
+        passed = 1000ULL * BURST_S; /* so that nothing overflows; it is full then */
     bucket->milli += passed * per_second;
     if (bucket->milli > most * 1000)
         bucket->milli = most * 1000;
@@ -268,6 +269,27 @@ static void sync_some(struct lookups *lookups)
     lookups->holds++;
 }
 
+/* ---- deciding ---- */
+
+/* Whether the policy lets the name be looked up; if not it was answered. */
+static bool is_allowed(const struct lookups_question *question)
+{
+    struct lookups *lookups = question->lookups;
+    const char *name = question->dns.name;
+    struct policy_verdict verdict = {.reason = "bad_name"};
+    char why[WHY_MAX];
+
+    if (name[0] != '\0')
+        verdict = policy_lookup(net_box_policy(lookups->box), name);
+    if (verdict.allowed)
+        return true;
+    record_once(lookups, name, false, verdict.reason, verdict.rule);
+    (void)snprintf(why, sizeof(why), "the network policy of this sandbox refuses it (%s)",
+                   verdict.reason);
+    answer_with(question, DENIED, NULL, 0, why);
+    return false;
+}
+
 /* ---- what came of a lookup ---- */
 
 /* The name has addresses: its number, which is made now if it is new. */
@@ -310,6 +332,10 @@ static void on_looked_up(void *arg, const struct policy_address *addresses, size
 
     (void)ttl_s; /* a fake address stays */
     TAILQ_REMOVE(&lookups->asked, question, link);
+    if (!is_allowed(question)) { /* any more */
+        question_free(question);
+        return;
+    }
     question->lookup = NULL;
     /* Behind a proxy there may be no resolver that knows the world: the proxy does, when it is dialled. */
     if ((code == DNS_OK && count > 0) || net_is_proxied(net_box_net(lookups->box))) {
@@ -323,7 +349,7 @@ static void on_looked_up(void *arg, const struct policy_address *addresses, size
     question_free(question);
 }
 
-/* ---- deciding ---- */
+/* ---- questions ---- */
 
 static bool ends_with(const char *name, const char *end)
 {
@@ -360,29 +386,11 @@ static bool answer_by_itself(const struct lookups_question *question, int wrong)
     return false;
 }
 
-/* Whether the policy lets the name be looked up; if not it was answered. */
-static bool is_allowed(const struct lookups_question *question)
-{
-    struct lookups *lookups = question->lookups;
-    const char *name = question->dns.name;
-    struct policy_verdict verdict = {.reason = "bad_name"};
-    char why[WHY_MAX];
-
-    if (name[0] != '\0')
-        verdict = policy_lookup(net_box_policy(lookups->box), name);
-    if (verdict.allowed)
-        return true;
-    record_once(lookups, name, false, verdict.reason, verdict.rule);
-    (void)snprintf(why, sizeof(why), "the network policy of this sandbox refuses it (%s)",
-                   verdict.reason);
-    answer_with(question, DENIED, NULL, 0, why);
-    return false;
-}
-
 /* Takes the question, and answers it now or later. */
 static void decide(struct lookups_question *question, int wrong)
 {
     struct lookups *lookups = question->lookups;
+    struct resolver_lookup *lookup;
 
     lookups->pending++;
     if (answer_by_itself(question, wrong) || !is_allowed(question)) {
@@ -402,26 +410,41 @@ static void decide(struct lookups_question *question, int wrong)
         return;
     }
     TAILQ_INSERT_TAIL(&lookups->asked, question, link);
-    question->lookup = resolver_look(net_resolver(net_box_net(lookups->box)),
-                                     net_box_tenant(lookups->box), lookups->box, question->dns.name,
-                                     on_looked_up, question);
+    lookup = resolver_look(net_resolver(net_box_net(lookups->box)), net_box_tenant(lookups->box),
+                           lookups->box, question->dns.name, on_looked_up, question);
+    if (lookup != NULL) /* or it was answered, and is gone */
+        question->lookup = lookup;
 }
 
-/* Whether one more may be asked. If not, `question` was answered, or nobody is any more for a while. */
+/* Tells the sender `why`, or nothing (NULL: it was no question). Whoever goes on like this is not read
+ * for a while: to throw away what he sends costs us time, too. */
+static void refuse(struct lookups *lookups, const struct lookups_question *question,
+                   const char *why)
+{
+    bool may_tell = bucket_take(&lookups->refusals, REFUSALS, REFUSALS, uv_now(lookups->loop));
+
+    if (may_tell && why != NULL)
+        answer_with(question, DNS_REFUSED, NULL, 0, why);
+    else if (question->answer != NULL)
+        question->answer(question->arg, NULL, 0);
+    else if (!may_tell)
+        pause_reading(lookups);
+}
+
+/* Whether one more may be asked; if not that was seen to. */
 static bool has_turn(struct lookups *lookups, const struct lookups_question *question)
 {
+    const struct policy_verdict limit = {.reason = "limit"};
     uint64_t now = uv_now(lookups->loop);
     uint32_t rate = net_box_limits(lookups->box)->lookups_per_second;
 
     if (bucket_take(&lookups->rate, rate, (uint64_t)rate * BURST_S, now))
         return true;
-    record_once(lookups, question->dns.name, false, "limit", NULL);
-    if (bucket_take(&lookups->refusals, REFUSALS, REFUSALS, now))
-        answer_with(question, DNS_REFUSED, NULL, 0, "too many lookups");
-    else if (question->answer != NULL)
-        question->answer(question->arg, NULL, 0);
-    else
-        pause_reading(lookups);
+    if (lookups->limited_ms == 0 || now - lookups->limited_ms >= SAID_MS) {
+        lookups->limited_ms = now;
+        record(lookups, question->dns.name, &limit, NULL);
+    }
+    refuse(lookups, question, "too many lookups");
     return false;
 }
 
@@ -434,8 +457,7 @@ static void take(struct lookups *lookups, const uint8_t *packet, size_t size,
 
     here.lookups = lookups;
     if (wrong < 0) {
-        if (here.answer != NULL)
-            here.answer(here.arg, NULL, 0);
+        refuse(lookups, &here, NULL);
         return;
     }
     if (!has_turn(lookups, &here))

@@ -13,6 +13,11 @@
 #include <string.h>
 #include <sys/queue.h>
 
+#ifndef __clang__
+/* The analyser does not see that what tsearch() was given lies in the tree. */
+#pragma GCC diagnostic ignored "-Wanalyzer-malloc-leak"
+#endif
+
 #define LANE_OWN 2 /* names at once that each lane may ask whatever others do */
 #define LANE_MAX 16
 #define TENANT_MAX 64
@@ -41,7 +46,7 @@ struct host_entry {
     bool is_half;  /* in the list of halves */
     bool is_early; /* whoever asks gets one family now */
     unsigned due;  /* lookups that will read it */
-    TAILQ_HEAD(, resolver_lookup) lookups;
+    TAILQ_HEAD(entry_lookups, resolver_lookup) lookups;
     TAILQ_ENTRY(host_entry) waiting; /* of the lane */
     TAILQ_ENTRY(host_entry) half;    /* of the resolver, oldest first */
     TAILQ_ENTRY(host_entry) kept, kept_all;
@@ -54,8 +59,8 @@ struct lane {
     void *entries; /* a tree, by name */
     size_t entry_count, kept_count, waiting_count;
     unsigned asking;
-    TAILQ_HEAD(, host_entry) waiting;
-    TAILQ_HEAD(, host_entry) kept;
+    TAILQ_HEAD(lane_waiting, host_entry) waiting;
+    TAILQ_HEAD(lane_kept, host_entry) kept;
     TAILQ_ENTRY(lane) turn; /* of the tenant, while something waits */
 };
 
@@ -65,7 +70,7 @@ struct tenant {
     void *lanes; /* a tree, by key */
     size_t lane_count;
     unsigned asking;
-    TAILQ_HEAD(, lane) turns;
+    TAILQ_HEAD(tenant_turns, lane) turns;
     TAILQ_ENTRY(tenant) turn; /* of the resolver, while a lane waits */
     char text[];
 };
@@ -85,11 +90,11 @@ struct resolver {
     uv_loop_t *loop;
     struct upstream *upstream;
     void *tenants; /* a tree, by name */
-    TAILQ_HEAD(, tenant) turns;
+    TAILQ_HEAD(resolver_turns, tenant) turns;
     unsigned asking;
     size_t kept_count;
-    TAILQ_HEAD(, host_entry) halves;
-    TAILQ_HEAD(, host_entry) kept;
+    TAILQ_HEAD(resolver_halves, host_entry) halves;
+    TAILQ_HEAD(resolver_kept, host_entry) kept;
     TAILQ_HEAD(lookup_list, resolver_lookup) all, due;
     uv_timer_t tick, soon;
     bool is_starting, is_closing;
@@ -410,7 +415,7 @@ static void drop_old(struct resolver *resolver)
     for (unsigned i = 0; i < 8 && !TAILQ_EMPTY(&resolver->kept); i++) {
         struct host_entry *oldest = TAILQ_FIRST(&resolver->kept);
 
-        if (oldest->due > 0 || oldest->kept_ms + KEEP_S * 1000 > now)
+        if (oldest->due > 0 || oldest->kept_ms + KEEP_S * 1000ULL > now)
             return;
         entry_free(resolver, oldest);
     }
@@ -483,10 +488,8 @@ static bool may_start(const struct resolver *resolver, const struct lane *lane)
 /* The next lane of this tenant whose turn it is, which then is its last; NULL: none may. */
 static struct lane *next_lane(const struct resolver *resolver, struct tenant *tenant)
 {
-    struct lane *lane;
-
-    TAILQ_FOREACH(lane, &tenant->turns, turn)
-    {
+    for (struct lane *lane = TAILQ_FIRST(&tenant->turns); lane != NULL;
+         lane = TAILQ_NEXT(lane, turn)) {
         if (!may_start(resolver, lane))
             continue;
         TAILQ_REMOVE(&tenant->turns, lane, turn);
@@ -499,10 +502,8 @@ static struct lane *next_lane(const struct resolver *resolver, struct tenant *te
 /* One name of the next tenant whose turn it is. */
 static bool start_one(struct resolver *resolver)
 {
-    struct tenant *tenant;
-
-    TAILQ_FOREACH(tenant, &resolver->turns, turn)
-    {
+    for (struct tenant *tenant = TAILQ_FIRST(&resolver->turns); tenant != NULL;
+         tenant = TAILQ_NEXT(tenant, turn)) {
         struct lane *lane = next_lane(resolver, tenant);
 
         if (lane == NULL)

@@ -48,7 +48,7 @@ struct upstream_channel {
     ares_channel ares;
     unsigned asked, pending;
     bool is_retired;
-    LIST_HEAD(, watch) watches;
+    LIST_HEAD(channel_watches, watch) watches;
     LIST_ENTRY(upstream_channel) link;
 };
 
@@ -56,7 +56,7 @@ struct upstream {
     uv_loop_t *loop;
     struct ares_addr_port_node servers[SERVERS_MAX];
     size_t server_count; /* 0: the host's */
-    LIST_HEAD(, upstream_channel) channels;
+    LIST_HEAD(upstream_channels, upstream_channel) channels;
     struct upstream_channel *current;
     size_t channel_count;
     struct stat conf; /* of /etc/resolv.conf, when the current channel was made */
@@ -231,7 +231,7 @@ static bool is_same_file(const struct stat *a, const struct stat *b)
 static bool is_outdated(struct upstream *upstream)
 {
     struct stat conf = {0}, hosts = {0};
-    bool is_other;
+    bool is_first = upstream->looked_ms == 0, had_hosts, is_other;
 
     if (upstream->server_count > 0 ||
         (upstream->looked_ms != 0 && uv_now(upstream->loop) - upstream->looked_ms < LOOK_AGAIN_MS))
@@ -241,9 +241,10 @@ static bool is_outdated(struct upstream *upstream)
         memset(&conf, 0, sizeof(conf));
     is_other = !is_same_file(&conf, &upstream->conf);
     upstream->conf = conf;
+    had_hosts = upstream->uses_hosts;
     upstream->uses_hosts = stat(HOSTS, &hosts) == 0 && S_ISREG(hosts.st_mode) &&
                            hosts.st_size <= HOSTS_MAX;
-    if (!upstream->uses_hosts && hosts.st_size > HOSTS_MAX)
+    if (hosts.st_size > HOSTS_MAX && (had_hosts || is_first))
         log_say(LOG_LEVEL_WARN, "hosts_too_long",
                 "%s is longer than %d bytes, so sandboxes get no name from it", HOSTS, HOSTS_MAX);
     return is_other;

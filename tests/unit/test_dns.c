@@ -91,6 +91,7 @@ static void test_questions(void)
 static void test_longest_name(void)
 {
     uint8_t packet[512] = "\x12\x34\1\0\0\1\0\0\0\0\0\0";
+    static const uint8_t end[] = {0, 0, 1, 0, 1};
     struct dns_question question;
 
     for (size_t last = 61; last <= 62; last++) {
@@ -103,9 +104,10 @@ static void test_longest_name(void)
             memset(packet + at, 'a', length);
             at += length;
         }
-        memcpy(packet + at, "\0\0\1\0\1", 5);
-        CHECK(dns_parse(packet, at + 5, &question) == (last == 61 ? DNS_OK : DNS_BAD_FORMAT), "%zu",
-              last);
+        memcpy(packet + at, end, sizeof(end));
+        CHECK(dns_parse(packet, at + sizeof(end), &question) ==
+                  (last == 61 ? DNS_OK : DNS_BAD_FORMAT),
+              "%zu", last);
         CHECK(last != 61 || (question.wire_size == 255 && strlen(question.name) == 253), "%zu",
               strlen(question.name));
     }

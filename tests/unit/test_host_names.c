@@ -112,8 +112,8 @@ static void test_as_they_come_to_be(struct resolver *resolver)
     static char many[70000];
     struct result result;
 
-    memset(many, '#', sizeof(many) - 1);
-    memcpy(many, HOSTS, strlen(HOSTS));
+    (void)snprintf(many, sizeof(many), "%s%0*d", HOSTS "#", (int)(sizeof(many) - sizeof(HOSTS) - 1),
+                   0);
     write_file(hosts, many);
     write_file(conf, "nameserver 127.0.0.2\n");
     do {
