@@ -191,8 +191,6 @@ static void dial_socket(void *arg, const union keeper_answer *answer, int fd,
     (void)answer;
     dial->fd = fd;
     dial->is_asked = false;
-    if (dial->engine->is_closing)
-        return; /* ports_close_all() follows */
     if (err != NULL) {
         dial_end(dial, err);
         return;
@@ -226,7 +224,6 @@ static void dial_ask(struct dial *dial)
 
 static void dial_begin(struct sandbox *sandbox, uint16_t port, engine_port_dialled done, void *arg)
 {
-    union keeper_request request = {.network = {.box = sandbox->box, .what = KEEPER_NETWORK_DIAL}};
     struct engine *engine = sandbox->engine;
     struct dial *dial = engine_alloc(sizeof(*dial));
 
@@ -594,7 +591,6 @@ static void diag_answered(void *arg, const union keeper_answer *answer, int fd,
     struct error gone;
 
     (void)answer;
-    (void)err;
     if (ports != NULL) {
         ports->is_asked = false;
         if (ports->is_up && ports->diag < 0 && diag >= 0) {
@@ -602,8 +598,12 @@ static void diag_answered(void *arg, const union keeper_answer *answer, int fd,
             look(sandbox);
         }
     }
-    if (lister->done == NULL || engine->is_closing)
+    if (lister->done == NULL)
         return;
+    if (engine->is_closing) {
+        lister->done(lister->arg, NULL, 0, err);
+        return;
+    }
     if (sandbox != NULL) {
         list_tell(sandbox, lister->done, lister->arg);
         return;
@@ -699,14 +699,11 @@ bool ports_in_use(const struct sandbox *sandbox)
 
 void ports_close_all(struct engine *engine)
 {
-    while (engine->dials != NULL) {
-        struct dial *dial = engine->dials;
+    struct error err;
 
-        dial_unlist(dial);
-        if (dial->done == forward_dialled)
-            free(dial->arg);
-        dial_free(dial);
-    }
+    (void)error_set(&err, "draining", 0, "the engine is about to end");
+    while (engine->dials != NULL)
+        dial_end(engine->dials, &err);
 }
 
 /* ---- verbs ---- */
