@@ -603,16 +603,24 @@ def test_all_ways_go_on_with_the_next_engine(tmp_path):
                 assert held.recv(1) == b"", "what was carried by the last one is cut"
 
 
+STAYS = """
+import socket, threading
+def stay(one):
+    one.sendall(b"HTTP/1.1 200 OK\\r\\n\\r\\n")
+    while one.recv(100):
+        pass
+    one.close()
+server = socket.create_server(("127.0.0.1", 7000))
+while True:
+    threading.Thread(target=stay, args=(server.accept()[0],), daemon=True).start()
+"""
+
+
 @pytest.mark.parametrize("way", STREAMS + [web_by_path])
 def test_who_is_connected_is_not_idle(serve, way):
     with Sandbox(serve, disk_kind="persistent", lifecycle={"idle_ms": 1500, "then": "stop"}) as sandbox:
         # No command of ours runs then: what is left is a daemon, which keeps nothing alive.
-        sandbox.run("setsid python3 -c '\n"
-                    "import socket\n"
-                    "s, held = socket.create_server((\"127.0.0.1\", 7000)), []\n"
-                    "while True:\n"
-                    "    held.append(s.accept()[0]); held[-1].sendall(b\"HTTP/1.1 200 OK\\r\\n\\r\\n\")\n"
-                    "' >/tmp/log 2>&1 </dev/null &\n"
+        sandbox.run(f"setsid python3 -c '{STAYS}' >/tmp/log 2>&1 </dev/null &\n"
                     "until grep -q :1B58 /proc/net/tcp; do sleep 0.05; done")
 
         def state():
@@ -621,8 +629,9 @@ def test_who_is_connected_is_not_idle(serve, way):
 
         with way(sandbox, guest.ECHO) as port:
             if way is web_by_path:
-                opened, answer = port.ask("/")
-                assert answer.status == 200
+                connection, opened = port.ask("/")
+                assert opened.status == 200
+                connection.close()  # the answer has the socket
             else:
                 opened = connect(port)
                 assert opened.recv(8) == b"HTTP/1.1"
