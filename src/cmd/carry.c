@@ -19,7 +19,7 @@ struct way {
 struct carried {
     struct conn *conn;
     int fd;
-    struct way up, down; /* to the server, and from it */
+    struct way up, down;  /* to the server, and from it */
     short of_conn, of_fd; /* what has to come before anything can move */
     bool has_moved, is_cut;
 };
