@@ -13,6 +13,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #define LINES_FIRST 16U          /* a log begins with, and has in any case */
@@ -30,6 +31,7 @@ struct line {
 
 struct network {
     struct net_box *box;     /* NULL: there is no network now */
+    ino_t listener;          /* of its box, as the kernel counts sockets; 0 */
     struct net_counts told;  /* of the box, and added to the sums */
     struct net_counts sum;   /* of the boxes before it, since this engine began */
     uint64_t bytes_before;   /* of its life, before `box` */
@@ -304,6 +306,11 @@ void network_tally(struct engine *engine)
         tally(sandbox);
 }
 
+uint64_t network_listener(const struct sandbox *sandbox)
+{
+    return sandbox->network != NULL ? sandbox->network->listener : 0;
+}
+
 uint32_t network_open_now(const struct sandbox *sandbox)
 {
     struct net_counts now = {0};
@@ -361,6 +368,7 @@ static int names_open_file(struct sandbox *sandbox, struct error *err)
 int network_take(struct sandbox *sandbox, int tcp, int udp, struct error *err)
 {
     _cleanup_close_ int tcp_ours = tcp, udp_ours = udp;
+    struct stat st;
     struct network *network = network_of(sandbox);
     const struct record *record = sandbox->record;
     struct net_box_options options = {
@@ -382,6 +390,7 @@ int network_take(struct sandbox *sandbox, int tcp, int udp, struct error *err)
         network->box = NULL;
         return -1;
     }
+    network->listener = fstat(tcp_ours, &st) == 0 ? st.st_ino : 0;
     net_box_attach(network->box, fd_take(&tcp_ours), fd_take(&udp_ours));
     if (record->network.bytes > 0)
         save_later(sandbox->engine);

@@ -454,6 +454,7 @@ void ports_apply(struct sandbox *sandbox)
 /* ---- what listens in the box ---- */
 
 struct found {
+    uint64_t ours; /* the inode of what is none of the box's */
     size_t count;
     uint16_t ports[LISTEN_MAX];
 };
@@ -471,11 +472,14 @@ static void found_add(struct found *found, uint16_t port)
     found->count++;
 }
 
-/* The network's own listener is none of the box's. */
-static bool is_ours(const struct inet_diag_msg *message)
+/* The network's own listener is none of the box's. Where this engine has none, for the policy has become "none", it
+ * is known by what nobody in a box of root's is. */
+static bool is_ours(const struct inet_diag_msg *message, uint64_t ours)
 {
     uint16_t port = ntohs(message->id.idiag_sport);
 
+    if (ours != 0 && message->idiag_inode == ours)
+        return true;
     return port >= NETWORK_TCP_PORT && port < NETWORK_TCP_PORT + NETWORK_PORTS &&
            message->idiag_uid == 0 && message->idiag_family == AF_INET6;
 }
@@ -499,7 +503,7 @@ static int take_messages(int diag, struct found *found)
             return 0;
         if (head->nlmsg_type == NLMSG_ERROR || head->nlmsg_len < NLMSG_LENGTH(sizeof(*message)))
             return -1;
-        if (!is_ours(message))
+        if (!is_ours(message, found->ours))
             found_add(found, ntohs(message->id.idiag_sport));
     }
     return 1;
@@ -560,7 +564,7 @@ static void compare(struct sandbox *sandbox, const struct found *found)
 static void look(struct sandbox *sandbox)
 {
     struct ports *ports = sandbox->ports;
-    struct found found = {0};
+    struct found found = {.ours = network_listener(sandbox)};
 
     ports->looked_ns = clock_monotonic_ns();
     /* A kernel without one of the families has none that listens by it. */
@@ -871,7 +875,7 @@ bool engine_port_is_public(struct engine *engine, const char *id, uint16_t port,
         return false;
     *out = (struct engine_caller){.verbs = ENGINE_PORTS, .port = port};
     (void)snprintf(out->tenant, sizeof(out->tenant), "%s", sandbox->record->tenant);
-    (void)snprintf(out->key_id, sizeof(out->key_id), "public");
+    (void)snprintf(out->key_id, sizeof(out->key_id), ENGINE_PUBLIC);
     (void)snprintf(out->sandbox, sizeof(out->sandbox), "%s", sandbox->id);
     return true;
 }

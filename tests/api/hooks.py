@@ -227,13 +227,13 @@ def listens(sandbox):
 
 
 def put_port(case, chance):
-    """In most cases one on which something listens, and that is open."""
-    if chance >= 75 or "id" not in case.path_parameters:
+    """One on which something listens: else the answer is 502, rightly. In most cases one that is open."""
+    is_reached, port = case.path.endswith("/{path}"), case.path_parameters["port"]
+    sandbox = case.path_parameters.get("id")
+    if not is_real(sandbox) or not is_whole(port) or not 1 <= int(port) <= 65535 or (
+            chance >= 75 and not is_reached):
         return
-    sandbox = case.path_parameters["id"]
-    if not is_real(sandbox):
-        return
-    if case.path.endswith("/{path}") and not listens(sandbox):
+    if is_reached and not listens(sandbox):
         made(f"/v1/sandboxes/{sandbox}/processes", {"argv": ["python3", "-c", SERVER]})
         deadline = time.monotonic() + 60
         while not listens(sandbox) and time.monotonic() < deadline:
@@ -380,7 +380,7 @@ def before_call(context, case, kwargs):
         put_key(case, chance)
     elif "name" in (case.path_parameters or {}):
         put_tenant(case)
-    if "port" in (case.path_parameters or {}) and is_right(case, ParameterLocation.PATH):
+    if "port" in (case.path_parameters or {}):
         put_port(case, chance)
     if isinstance(case.query, dict):
         if case.path in SOON:

@@ -79,6 +79,8 @@ struct job {
 /* ---- admit.c ---- */
 
 bool admit_request(struct http_request *request, void *native);
+/* That its caller, who is known now, may ask this often; from now on he is looked at. False: it is answered. */
+bool admit_caller(struct job *job);
 void admit_refuse(struct http_request *request, unsigned status, const char *code,
                   const char *detail, void *native);
 
