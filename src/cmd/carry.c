@@ -1,6 +1,6 @@
 /* Bytes both ways: see carry.h. One buffer each way, and what is full is not read further, so that whoever is slow
- * slows down the other and nobody's memory grows. An end is passed on as an end, and what was cut as cut: a
- * half of a file must never look like a whole one. */
+ * slows down the other and nobody's memory grows. What comes of the server and is cut is an error here: a half of a
+ * file must never look like a whole one. (The other way round a unix socket has no word for it.) */
 #include "cmd/carry.h"
 
 #include <errno.h>

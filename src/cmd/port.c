@@ -269,7 +269,7 @@ static void reap(unsigned *running)
 static int connections_take(const struct client *client, const char *path, int listener,
                             struct error *err)
 {
-    pid_t self = getpid();
+    const pid_t self = getpid();
     unsigned running = 0;
 
     for (;;) {
@@ -286,9 +286,11 @@ static int connections_take(const struct client *client, const char *path, int l
             (void)close(listener);
             connection_run(client, path, fd, self);
         }
-        if (child < 0)
-            return error_set(err, "fork", errno, "no further connection can be carried");
-        running++;
+        running += child > 0;
+        if (child > 0)
+            continue;
+        linger(fd, true);
+        cmd_say("a connection was dropped: there can be no further process; end some");
     }
 }
 

@@ -223,7 +223,7 @@ http.server.ThreadingHTTPServer(("127.0.0.1", 8080), Handler).serve_forever()
 
 def listens(sandbox):
     _, said = ask("GET", f"/v1/sandboxes/{sandbox}/ports")
-    return any(port["listening"] for port in said["ports"])
+    return said is not None and any(port["listening"] for port in said["ports"])
 
 
 def put_port(case, chance):
@@ -234,9 +234,10 @@ def put_port(case, chance):
             chance >= 75 and not is_reached):
         return
     if is_reached and not listens(sandbox):
-        made(f"/v1/sandboxes/{sandbox}/processes", {"argv": ["python3", "-c", SERVER]})
+        status, _ = ask("POST", f"/v1/sandboxes/{sandbox}/processes", {"argv": ["python3", "-c", SERVER]})
         deadline = time.monotonic() + 60
-        while not listens(sandbox) and time.monotonic() < deadline:
+        # One that is stopped, or gone, says so itself.
+        while status == 201 and not listens(sandbox) and time.monotonic() < deadline:
             time.sleep(0.02)
     if case.method == "DELETE":
         ask("POST", f"/v1/sandboxes/{sandbox}/ports", {"port": PORT_THERE})

@@ -147,8 +147,7 @@ bool admit_caller(struct job *job)
     struct error err;
 
     http_lane(job->request, job->caller.tenant);
-    if (!is_public &&
-        engine_rate(job->native->options.engine, &job->caller, &retry_ms, &err) < 0) {
+    if (!is_public && engine_rate(job->native->options.engine, &job->caller, &retry_ms, &err) < 0) {
         refuse_rate(job, retry_ms, &err);
         return false;
     }

@@ -468,8 +468,8 @@ static bool is_of_own_page(const struct http_request *request)
     return origin_fetch_is_ours(site) || is_link;
 }
 
-static int find_caller(struct job *job, struct reach *reach, const char *given,
-                       const char *cookie, struct error *err)
+static int find_caller(struct job *job, struct reach *reach, const char *given, const char *cookie,
+                       struct error *err)
 {
     if (engine_port_is_public(reach->engine, reach->id, reach->port, &job->caller))
         return 0;
