@@ -229,6 +229,8 @@ def listens(sandbox):
 def put_port(case, chance):
     """One on which something listens: else the answer is 502, rightly. In most cases one that is open."""
     is_reached, port = case.path.endswith("/{path}"), case.path_parameters["port"]
+    if isinstance(port, float) and port.is_integer():  # which is an integer to JSON, and none in a path
+        port = case.path_parameters["port"] = int(port)
     sandbox = case.path_parameters.get("id")
     if not is_real(sandbox) or not is_whole(port) or not 1 <= int(port) <= 65535 or (
             chance >= 75 and not is_reached):
