@@ -271,11 +271,11 @@ void engine_usage(struct engine *engine, const struct engine_caller *caller, con
 struct sandbox_traffic {
     const struct policy *policy;
     struct net_limits limits;
-    bool is_open;              /* its box is there, and has a network */
-    struct net_counts counts;  /* since this engine began */
-    uint64_t bytes_used;       /* in its life, both ways together */
-    size_t lines;              /* that the log has */
-    uint64_t lines_left_out;   /* older ones that it has no more */
+    bool is_open;             /* its box is there, and has a network */
+    struct net_counts counts; /* since this engine began */
+    uint64_t bytes_used;      /* in its life, both ways together */
+    size_t lines;             /* that the log has */
+    uint64_t lines_left_out;  /* older ones that it has no more */
 };
 int engine_traffic(struct engine *engine, const struct engine_caller *caller, const char *id,
                    struct sandbox_traffic *traffic, struct error *err);
@@ -336,7 +336,7 @@ size_t engine_spent(struct engine *engine, const struct engine_spent **tenants);
 
 /* ---- events: what happened, in order ---- */
 
-struct engine_event_traffic { /* of a connection or a lookup; see struct net_record */
+struct engine_event_traffic {          /* of a connection or a lookup; see struct net_record */
     const char *name, *address, *rule; /* or NULL */
     uint16_t port;                     /* 0: a lookup */
     uint64_t lasted_ms, bytes_out, bytes_in;
@@ -368,13 +368,13 @@ struct engine_options {
     int directory;                                       /* the engine's own; taken */
     struct box_limits defaults, most;                    /* of a sandbox that names none; of any */
     uint64_t headroom_memory_bytes, headroom_disk_bytes; /* below: 503 "capacity" */
-    const struct policy *network;    /* of a sandbox that names none; NULL: none. Copied */
-    const char *resolvers, *proxy;   /* see net/net.h; or NULL */
-    size_t pool;             /* ready boxes of each root that is used; 0: none */
-    size_t sandboxes;        /* at most, in all */
-    uint64_t output_keep_ms; /* 24 h */
-    unsigned beat_ms;        /* how often the keeper is told that this loop turns; 0: never */
-    void (*lost)(void *arg); /* the keeper is gone: all boxes ended, records say so; exit */
+    const struct policy *network;  /* of a sandbox that names none; NULL: none. Copied */
+    const char *resolvers, *proxy; /* see net/net.h; or NULL */
+    size_t pool;                   /* ready boxes of each root that is used; 0: none */
+    size_t sandboxes;              /* at most, in all */
+    uint64_t output_keep_ms;       /* 24 h */
+    unsigned beat_ms;              /* how often the keeper is told that this loop turns; 0: never */
+    void (*lost)(void *arg);       /* the keeper is gone: all boxes ended, records say so; exit */
     void *arg;
 };
 /* `done` when the store was read, the keeper's boxes are taken over and new ones may come. */

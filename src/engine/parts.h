@@ -31,11 +31,11 @@ enum verb_kind {
     VERB_STOP,
     VERB_DELETE,
     VERB_CHANGE,
-    VERB_PROCS, /* somebody wants its processes, once it runs */
-    VERB_FALL,  /* the box ended by itself */
-    VERB_QUIET, /* somebody wants its files: of one that is stopped, see quiet.c */
-    VERB_HUSH,  /* nobody has wanted them for a while */
-    VERB_CEASE, /* the server ends: it is stopped, if it runs */
+    VERB_PROCS,   /* somebody wants its processes, once it runs */
+    VERB_FALL,    /* the box ended by itself */
+    VERB_QUIET,   /* somebody wants its files: of one that is stopped, see quiet.c */
+    VERB_HUSH,    /* nobody has wanted them for a while */
+    VERB_CEASE,   /* the server ends: it is stopped, if it runs */
     VERB_NETWORK, /* this engine is new: its network is to be as its policy says */
     VERB_KINDS,
 };
@@ -70,10 +70,10 @@ struct verb {
 
 enum sandbox_step {
     STEP_NONE,
-    STEP_MAKE,   /* the keeper makes a box */
-    STEP_READY,  /* the box is about to stand */
-    STEP_COMMIT, /* the store, and the claim of a box of the pool */
-    STEP_END,    /* the keeper ends the box */
+    STEP_MAKE,    /* the keeper makes a box */
+    STEP_READY,   /* the box is about to stand */
+    STEP_COMMIT,  /* the store, and the claim of a box of the pool */
+    STEP_END,     /* the keeper ends the box */
     STEP_NETWORK, /* the keeper opens or shuts its network */
 };
 
@@ -143,6 +143,12 @@ struct events;
 struct takeover;
 struct tokens;
 
+/* So many at once, and so many a second: full at the start. */
+struct network_bucket {
+    uint64_t filled_ns; /* when `left` was right */
+    unsigned left;
+};
+
 struct engine {
     struct engine_options options;
     struct store *store;
@@ -156,6 +162,7 @@ struct engine {
     struct policy *policy; /* of a sandbox that names none */
     size_t network_lines;  /* of all logs together */
     struct alarm network_save;
+    struct network_bucket network_events;
     struct pool *pool;
     struct takeover *takeover; /* while it opens */
     int sandboxes_dir;

@@ -212,7 +212,8 @@ static void check_restart(void)
     rig_close(&rig);
     rig.fake.refuse_networks = true;
     rig_open(&rig);
-    CHECK(has_network(&rig, "name:none", POLICY_NONE) == 0, "one that is refused opens all the same");
+    CHECK(has_network(&rig, "name:none", POLICY_NONE) == 0,
+          "one that is refused opens all the same");
     rig_end(&rig);
 }
 

@@ -179,10 +179,7 @@ static const struct read_field sandbox_fields[] = {
      .high = KEEPER_MOUNTS_MAX,
      .inner = mount_fields,
      .inner_size = sizeof(struct mount_text)},
-    {.name = "network",
-     .kind = READ_OBJECT,
-     AT(sandbox_text, network),
-     .inner = network_fields},
+    {.name = "network", .kind = READ_OBJECT, AT(sandbox_text, network), .inner = network_fields},
     {.name = "lifecycle",
      .kind = READ_OBJECT,
      AT(sandbox_text, lifecycle),
@@ -335,10 +332,7 @@ static const struct read_field change_fields[] = {
      .kind = READ_OBJECT,
      AT(change_text, lifecycle),
      .inner = lifecycle_fields},
-    {.name = "network",
-     .kind = READ_OBJECT,
-     AT(change_text, network),
-     .inner = network_fields},
+    {.name = "network", .kind = READ_OBJECT, AT(change_text, network), .inner = network_fields},
     {.name = NULL},
 };
 
@@ -363,8 +357,8 @@ int body_change(const void *data, size_t size, uint64_t now_ms, struct body_chan
     };
 
     memset(out, 0, sizeof(*out));
-    if (read_object("labels, lifecycle or network", data, size, false, change_fields, &text, &out->owner,
-                    err) < 0 ||
+    if (read_object("labels, lifecycle or network", data, size, false, change_fields, &text,
+                    &out->owner, err) < 0 ||
         lifecycle_check(&text.lifecycle, now_ms, err) < 0)
         return -1;
     out->change = (struct sandbox_change){
