@@ -276,7 +276,7 @@ static int take_net(void *into, const char *value, struct error *err)
     struct error why;
 
     if (policy_new_text(value, &policy, &why) != 0)
-        return error_set(err, "bad_value", 0, "--net: %.400s", why.text);
+        return error_set(err, "bad_value", 0, "--net %.64s: %.400s", value, why.text);
     options->net = policy_mode(policy) != POLICY_NONE ? value : NULL;
     options->spec.keeps_network = options->net != NULL;
     policy_free(policy);
