@@ -332,11 +332,11 @@ static void on_looked_up(void *arg, const struct policy_address *addresses, size
 
     (void)ttl_s; /* a fake address stays */
     TAILQ_REMOVE(&lookups->asked, question, link);
-    question->lookup = NULL;
     if (!is_allowed(question)) { /* any more */
         question_free(question);
         return;
     }
+    question->lookup = NULL;
     /* Behind a proxy there may be no resolver that knows the world: the proxy does, when it is dialled. */
     if ((code == DNS_OK && count > 0) || net_is_proxied(net_box_net(lookups->box))) {
         give_number(question, count > 0 ? &addresses[0] : &nowhere);

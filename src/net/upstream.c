@@ -231,7 +231,7 @@ static bool is_same_file(const struct stat *a, const struct stat *b)
 static bool is_outdated(struct upstream *upstream)
 {
     struct stat conf = {0}, hosts = {0};
-    bool is_other;
+    bool is_first = upstream->looked_ms == 0, had_hosts, is_other;
 
     if (upstream->server_count > 0 ||
         (upstream->looked_ms != 0 && uv_now(upstream->loop) - upstream->looked_ms < LOOK_AGAIN_MS))
@@ -241,9 +241,10 @@ static bool is_outdated(struct upstream *upstream)
         memset(&conf, 0, sizeof(conf));
     is_other = !is_same_file(&conf, &upstream->conf);
     upstream->conf = conf;
+    had_hosts = upstream->uses_hosts;
     upstream->uses_hosts = stat(HOSTS, &hosts) == 0 && S_ISREG(hosts.st_mode) &&
                            hosts.st_size <= HOSTS_MAX;
-    if (!upstream->uses_hosts && hosts.st_size > HOSTS_MAX)
+    if (hosts.st_size > HOSTS_MAX && (had_hosts || is_first))
         log_say(LOG_LEVEL_WARN, "hosts_too_long",
                 "%s is longer than %d bytes, so sandboxes get no name from it", HOSTS, HOSTS_MAX);
     return is_other;
