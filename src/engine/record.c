@@ -292,43 +292,6 @@ static struct policy *policy_none(void)
     return need(policy);
 }
 
-int record_set_port(struct record *record, uint16_t port, uint16_t host_port, int is_public,
-                    struct error *err)
-{
-    struct record_port *ports = record->ports;
-    size_t at = 0, count = record->ports_count;
-
-    if (port == 0)
-        return error_set(err, "bad_request", 0, "port: a number from 1 to 65535");
-    while (at < count && ports[at].port < port)
-        at++;
-    if (at == count || ports[at].port != port) {
-        if (count == ENGINE_PORTS_MAX)
-            return error_set(err, "too_many_ports", 0,
-                             "a sandbox has at most %d ports open to this host; close one first",
-                             ENGINE_PORTS_MAX);
-        memmove(&ports[at + 1], &ports[at], (count - at) * sizeof(*ports));
-        ports[at] = (struct record_port){.port = port, .host_port = host_port};
-        record->ports_count++;
-    }
-    if (is_public >= 0)
-        ports[at].is_public = is_public > 0;
-    return 0;
-}
-
-void record_remove_port(struct record *record, uint16_t port)
-{
-    struct record_port *ports = record->ports;
-
-    for (size_t i = 0; i < record->ports_count; i++) {
-        if (ports[i].port != port)
-            continue;
-        record->ports_count--;
-        memmove(&ports[i], &ports[i + 1], (record->ports_count - i) * sizeof(*ports));
-        return;
-    }
-}
-
 void record_clear(struct record *record)
 {
     texts_free(record->env);
