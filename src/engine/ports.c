@@ -65,6 +65,7 @@ struct dial {
     uint16_t port;
     int fd; /* -1 */
     bool tries_v6;
+    bool counts;            /* among its sandbox's `uses` */
     bool is_asked, is_late; /* the keeper will answer: it is not freed before */
     struct alarm patience;
     engine_port_dialled done;
@@ -98,6 +99,8 @@ static void dial_end(struct dial *dial, const struct error *err)
     void *arg = dial->arg;
     int fd = err == NULL ? fd_take(&dial->fd) : -1;
 
+    if (err != NULL && dial->counts)
+        engine_port_left(dial->engine, dial->sandbox);
     dial_unlist(dial);
     dial_free(dial);
     done(arg, fd, err);
@@ -222,13 +225,15 @@ static void dial_ask(struct dial *dial)
     keeper_client_ask(dial->engine->keeper, KEEPER_NETWORK, &request, dial_socket, dial);
 }
 
-static void dial_begin(struct sandbox *sandbox, uint16_t port, engine_port_dialled done, void *arg)
+static void dial_begin(struct sandbox *sandbox, uint16_t port, bool counts,
+                       engine_port_dialled done, void *arg)
 {
     struct engine *engine = sandbox->engine;
     struct dial *dial = engine_alloc(sizeof(*dial));
 
     dial->engine = engine;
     dial->box = sandbox->box;
+    dial->counts = counts;
     dial->port = port;
     dial->fd = -1;
     dial->done = done;
@@ -297,7 +302,7 @@ void engine_port_dial(struct engine *engine, const struct engine_caller *caller,
         return;
     }
     sandbox->ports->uses++;
-    dial_begin(sandbox, port, done, arg);
+    dial_begin(sandbox, port, true, done, arg);
 }
 
 void engine_port_left(struct engine *engine, const char *id)
@@ -375,7 +380,7 @@ static void forward_connect(void *arg, uint64_t number)
     in->port = opened->port;
     in->number = number;
     memcpy(in->sandbox, sandbox->id, sizeof(in->sandbox));
-    dial_begin(sandbox, opened->port, forward_dialled, in);
+    dial_begin(sandbox, opened->port, false, forward_dialled, in);
 }
 
 static void opened_free(struct opened *opened)
