@@ -253,6 +253,9 @@ void network_tally(struct engine *engine);
 
 /* ---- ports.c ---- */
 
+/* For what is declared without a port of the host: one that is free now. */
+void ports_choose(struct record *record);
+
 /* Its box stands (`is_new`), or was there before this engine: what is declared is listened for, and what listens
  * in it is looked at from now on. */
 void ports_begin(struct sandbox *sandbox, bool is_new);

@@ -805,6 +805,17 @@ static void push_change(struct sandbox *sandbox, const struct port_change *chang
     sandbox_push(sandbox, verb);
 }
 
+/* All at once: one that is closed again could be given out twice. */
+void ports_choose(struct record *record)
+{
+    int listeners[ENGINE_PORTS_MAX];
+
+    for (size_t i = 0; i < record->ports_count; i++)
+        listeners[i] = host_listener(0, &record->ports[i].host_port);
+    for (size_t i = 0; i < record->ports_count; i++)
+        fd_close(&listeners[i]);
+}
+
 /* One that is free now: it is taken where the sandbox runs, and else kept for then. */
 static uint16_t free_port(void)
 {
