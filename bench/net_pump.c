@@ -110,6 +110,11 @@ static int compare(const void *a, const void *b)
     return x < y ? -1 : x > y;
 }
 
+static double us(uint64_t ns)
+{
+    return (double)ns / 1000;
+}
+
 static void connect_often(uint16_t port, const char *name)
 {
     static uint64_t connected[CONNECTS], answered[CONNECTS];
@@ -128,8 +133,8 @@ static void connect_often(uint16_t port, const char *name)
     qsort(connected, CONNECTS, sizeof(connected[0]), compare);
     qsort(answered, CONNECTS, sizeof(answered[0]), compare);
     printf("  %-8s connected %5.1f us, first byte %6.1f us (p99 %6.1f us)\n", name,
-           (double)connected[CONNECTS / 2] / 1000, (double)answered[CONNECTS / 2] / 1000,
-           (double)answered[CONNECTS * 99 / 100] / 1000);
+           us(connected[CONNECTS / 2]), us(answered[CONNECTS / 2]),
+           us(answered[CONNECTS / 100 * 99UL]));
 }
 
 static _Noreturn void measure(uint16_t direct, uint16_t pumped, unsigned rounds)
@@ -166,7 +171,7 @@ int main(int count, char **args)
     struct net_options options = {.loop = loop, .resolvers = "127.0.0.1"};
     uint16_t pumped_port;
     int target = listener_new(&target_port), listener = listener_new(&pumped_port), status = 0;
-    unsigned rounds = count > 1 ? (unsigned)atoi(args[1]) : 3;
+    unsigned rounds = count > 1 ? (unsigned)strtoul(args[1], NULL, 10) : 3;
     struct net *net;
     struct error err;
     uv_signal_t child;

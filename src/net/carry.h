@@ -74,7 +74,7 @@ struct meter {
     uint64_t left;                /* that may ever go; UINT64_MAX: no bound */
     uint64_t bytes_out, bytes_in; /* that went */
     struct alarm alarm;
-    TAILQ_HEAD(, pump) waiting;
+    TAILQ_HEAD(pumps, pump) waiting;
     unsigned waiting_count;
 };
 

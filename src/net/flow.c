@@ -39,7 +39,7 @@ struct flows {
     struct alarm again; /* when there were no fds */
     struct net_box *box;
     int tcp;
-    TAILQ_HEAD(, flow) all;
+    TAILQ_HEAD(flow_list, flow) all;
     unsigned count;
 };
 
@@ -207,20 +207,25 @@ static void decide(struct flow *flow)
 static bool dialled_address(int fd, struct policy_address *address, uint16_t *port)
 {
     static const uint8_t mapped[12] = {[10] = 0xff, [11] = 0xff};
-    struct sockaddr_storage name = {0};
+    union {
+        struct sockaddr any;
+        struct sockaddr_in in;
+        struct sockaddr_in6 in6;
+    } name;
     socklen_t size = sizeof(name);
 
-    if (getsockname(fd, (struct sockaddr *)&name, &size) < 0)
+    memset(&name, 0, sizeof(name));
+    if (getsockname(fd, &name.any, &size) < 0)
         return false;
-    if (name.ss_family == AF_INET6) {
-        memcpy(address->bytes, &((struct sockaddr_in6 *)&name)->sin6_addr, 16);
-        *port = ntohs(((struct sockaddr_in6 *)&name)->sin6_port);
+    if (name.any.sa_family == AF_INET6) {
+        memcpy(address->bytes, &name.in6.sin6_addr, 16);
+        *port = ntohs(name.in6.sin6_port);
         return true;
     }
     memcpy(address->bytes, mapped, sizeof(mapped));
-    memcpy(address->bytes + 12, &((struct sockaddr_in *)&name)->sin_addr, 4);
-    *port = ntohs(((struct sockaddr_in *)&name)->sin_port);
-    return name.ss_family == AF_INET;
+    memcpy(address->bytes + 12, &name.in.sin_addr, 4);
+    *port = ntohs(name.in.sin_port);
+    return name.any.sa_family == AF_INET;
 }
 
 static void take(struct flows *flows, int fd)

@@ -163,17 +163,14 @@ static bool has_read(struct pump_way *way, struct pump_side *from, ssize_t n)
 {
     if (n > 0)
         return true;
-    if (n == 0 && from->has_failed) /* its error is told once, and this is what comes after */
-        from->can_read = false;
-    else if (n == 0)
-        way->has_ended = true;
-    else if (errno == EAGAIN)
-        from->can_read = false;
-    else if (errno != EINTR) {
+    if (n < 0 && errno == EINTR)
+        return true;
+    if (n < 0 && errno != EAGAIN)
         from->has_failed = true;
-        from->can_read = false;
-    }
-    return n == 0 ? way->has_ended : errno == EINTR;
+    from->can_read = false;
+    /* An error is told once, and what comes after it looks like an end. */
+    way->has_ended = n == 0 && !from->has_failed;
+    return way->has_ended;
 }
 
 static bool send_first(struct pump *pump, struct pump_side *to)
@@ -327,20 +324,20 @@ static bool move_and_return(struct pump *pump, unsigned i)
 static void run(struct task *task)
 {
     struct pump *pump = (struct pump *)((char *)task - offsetof(struct pump, task));
+    unsigned gone;
     bool has_more;
 
     has_more = move_and_return(pump, 0);
     has_more |= move_and_return(pump, 1);
+    gone = (unsigned)pump->sides[0].has_failed + pump->sides[1].has_failed;
     if (pump->ways[0].is_shut && pump->ways[1].is_shut)
         finish(pump, PUMP_DONE);
-    else if (pump->sides[0].has_failed && pump->sides[1].has_failed)
+    else if (gone == 2 || (gone == 1 && !has_more && !pump->is_waiting))
         finish(pump, PUMP_BROKEN);
     else if (pump->is_spent)
         finish(pump, PUMP_SPENT);
     else if (has_more)
         task_ready(&pump->task);
-    else if ((pump->sides[0].has_failed || pump->sides[1].has_failed) && !pump->is_waiting)
-        finish(pump, PUMP_BROKEN);
 }
 
 struct pump *pump_new(const struct pump_options *options)

@@ -309,7 +309,7 @@ bool world_is_asked(int listener)
 void world_pair(int ends[2])
 {
     int listener = world_listen("127.0.0.1", 0);
-    struct sockaddr_in name;
+    struct sockaddr_in name = {0};
     socklen_t size = sizeof(name);
 
     getsockname(listener, (struct sockaddr *)&name, &size);
@@ -378,7 +378,10 @@ static void on_question(uv_udp_t *udp, ssize_t size, const uv_buf_t *buffer,
             if (type != (family == AF_INET ? DNS_A : DNS_AAAA))
                 continue;
             packet[7]++;
-            memcpy(packet + at, "\xc0\x0c\0\0\0\1\0\0\0\0\0", 11);
+            memset(packet + at, 0, 12);
+            packet[at] = 0xc0; /* the question's name */
+            packet[at + 1] = 12;
+            packet[at + 5] = 1;
             packet[at + 3] = (uint8_t)type;
             packet[at + 11] = address_size;
             inet_pton(family, names[i].addresses[k], packet + at + 12);

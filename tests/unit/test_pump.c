@@ -47,11 +47,11 @@ struct forwarded {
 
 static uint16_t port_of(int listener)
 {
-    struct sockaddr_storage name;
+    struct sockaddr_in name = {0};
     socklen_t size = sizeof(name);
 
     getsockname(listener, (struct sockaddr *)&name, &size);
-    return ntohs(((struct sockaddr_in *)&name)->sin_port);
+    return ntohs(name.sin_port);
 }
 
 static void on_connect(void *arg, uint64_t number)
