@@ -37,6 +37,9 @@
 /* That wait to be accepted: each can hold as much as its receive buffer. */
 #define BACKLOG 256
 
+/* Of each connection, both ways: by itself the kernel lets it grow to megabytes, which are not charged to the box. */
+#define BUFFER (256 << 10)
+
 #define BYTES_MAX 8192
 _Static_assert(sizeof(network_rules_open) <= BYTES_MAX, "the longest has room");
 
@@ -140,7 +143,9 @@ static int sockets_on(uint16_t port, struct network_sockets *out)
     _cleanup_close_ int tcp = socket_make(SOCK_STREAM, port);
     _cleanup_close_ int udp = tcp < 0 ? -1 : socket_make(SOCK_DGRAM, port);
 
-    if (udp < 0 || set(udp, IPPROTO_IPV6, IPV6_RECVPKTINFO, 1) < 0 || listen(tcp, BACKLOG) < 0)
+    if (udp < 0 || set(udp, IPPROTO_IPV6, IPV6_RECVPKTINFO, 1) < 0 ||
+        set(tcp, SOL_SOCKET, SO_RCVBUF, BUFFER) < 0 ||
+        set(tcp, SOL_SOCKET, SO_SNDBUF, BUFFER) < 0 || listen(tcp, BACKLOG) < 0)
         return -1;
     out->tcp = fd_take(&tcp);
     out->udp = fd_take(&udp);
@@ -304,7 +309,7 @@ static int work_in_child(int network, enum what what, struct network_sockets *ou
 
 static int work_there(int network, enum what what, struct network_sockets *out, struct error *err)
 {
-    _cleanup_close_ int home = open("/proc/self/ns/net", O_RDONLY | O_CLOEXEC);
+    _cleanup_close_ int home = open("/proc/thread-self/ns/net", O_RDONLY | O_CLOEXEC);
     struct stat here, there;
     int done;
 

@@ -109,7 +109,8 @@ def expected_mounts(root, privileges):
                    (HOMES[privileges] if IDS[privileges] else "/root", "tmpfs", "rw,nosuid,nodev")]
     else:
         mounts = [("/", "overlay", f"rw{nosuid},nodev"),
-                  ("/dev", "tmpfs", "rw,nosuid,nodev,noexec")]
+                  ("/dev", "tmpfs", "rw,nosuid,nodev,noexec"),
+                  ("/etc/resolv.conf", "tmpfs", "rw,nosuid,nodev,noexec")]
     mounts += [(f"/dev/{name}", None, DEVICE)
                for name in ("null", "zero", "full", "random", "urandom", "tty")]
     mounts += [("/dev/pts", "devpts", DEVICE), ("/dev/shm", "tmpfs", "rw,nosuid,nodev"),

@@ -225,7 +225,9 @@ def with_mount(name=b"a", target=b"/mnt/a", read_only=0):
 
 ILLEGAL = {
     "unknown type 0": keepers.HEAD.pack(0, 7),
-    "unknown type 9": keepers.HEAD.pack(9, 7),
+    "unknown type 10": keepers.HEAD.pack(10, 7),
+    "no socket of a network": keepers.network(7, 1, 0),
+    "a socket that none has": keepers.network(7, 1, keepers.SHUT + 1),
     "an answer": keepers.HEAD.pack(keepers.DONE, 7),
     "type beyond": keepers.HEAD.pack(0xffffffff, 7),
     "too long": GOOD_MAKE + b"\0" * 8,
