@@ -65,6 +65,7 @@ struct dial {
     uint16_t port;
     int fd; /* -1 */
     bool tries_v6;
+    bool counts;            /* among its sandbox's `uses` */
     bool is_asked, is_late; /* the keeper will answer: it is not freed before */
     struct alarm patience;
     engine_port_dialled done;
@@ -98,6 +99,8 @@ static void dial_end(struct dial *dial, const struct error *err)
     void *arg = dial->arg;
     int fd = err == NULL ? fd_take(&dial->fd) : -1;
 
+    if (err != NULL && dial->counts)
+        engine_port_left(dial->engine, dial->sandbox);
     dial_unlist(dial);
     dial_free(dial);
     done(arg, fd, err);
@@ -191,8 +194,6 @@ static void dial_socket(void *arg, const union keeper_answer *answer, int fd,
     (void)answer;
     dial->fd = fd;
     dial->is_asked = false;
-    if (dial->engine->is_closing)
-        return; /* ports_close_all() follows */
     if (err != NULL) {
         dial_end(dial, err);
         return;
@@ -224,14 +225,15 @@ static void dial_ask(struct dial *dial)
     keeper_client_ask(dial->engine->keeper, KEEPER_NETWORK, &request, dial_socket, dial);
 }
 
-static void dial_begin(struct sandbox *sandbox, uint16_t port, engine_port_dialled done, void *arg)
+static void dial_begin(struct sandbox *sandbox, uint16_t port, bool counts,
+                       engine_port_dialled done, void *arg)
 {
-    union keeper_request request = {.network = {.box = sandbox->box, .what = KEEPER_NETWORK_DIAL}};
     struct engine *engine = sandbox->engine;
     struct dial *dial = engine_alloc(sizeof(*dial));
 
     dial->engine = engine;
     dial->box = sandbox->box;
+    dial->counts = counts;
     dial->port = port;
     dial->fd = -1;
     dial->done = done;
@@ -300,7 +302,7 @@ void engine_port_dial(struct engine *engine, const struct engine_caller *caller,
         return;
     }
     sandbox->ports->uses++;
-    dial_begin(sandbox, port, done, arg);
+    dial_begin(sandbox, port, true, done, arg);
 }
 
 void engine_port_left(struct engine *engine, const char *id)
@@ -378,7 +380,7 @@ static void forward_connect(void *arg, uint64_t number)
     in->port = opened->port;
     in->number = number;
     memcpy(in->sandbox, sandbox->id, sizeof(in->sandbox));
-    dial_begin(sandbox, opened->port, forward_dialled, in);
+    dial_begin(sandbox, opened->port, false, forward_dialled, in);
 }
 
 static void opened_free(struct opened *opened)
@@ -594,7 +596,6 @@ static void diag_answered(void *arg, const union keeper_answer *answer, int fd,
     struct error gone;
 
     (void)answer;
-    (void)err;
     if (ports != NULL) {
         ports->is_asked = false;
         if (ports->is_up && ports->diag < 0 && diag >= 0) {
@@ -602,8 +603,12 @@ static void diag_answered(void *arg, const union keeper_answer *answer, int fd,
             look(sandbox);
         }
     }
-    if (lister->done == NULL || engine->is_closing)
+    if (lister->done == NULL)
         return;
+    if (engine->is_closing) {
+        lister->done(lister->arg, NULL, 0, err);
+        return;
+    }
     if (sandbox != NULL) {
         list_tell(sandbox, lister->done, lister->arg);
         return;
@@ -699,14 +704,11 @@ bool ports_in_use(const struct sandbox *sandbox)
 
 void ports_close_all(struct engine *engine)
 {
-    while (engine->dials != NULL) {
-        struct dial *dial = engine->dials;
+    struct error err;
 
-        dial_unlist(dial);
-        if (dial->done == forward_dialled)
-            free(dial->arg);
-        dial_free(dial);
-    }
+    (void)error_set(&err, "draining", 0, "the engine is about to end");
+    while (engine->dials != NULL)
+        dial_end(engine->dials, &err);
 }
 
 /* ---- verbs ---- */
@@ -801,6 +803,17 @@ static void push_change(struct sandbox *sandbox, const struct port_change *chang
     verb->port = *change;
     verb->done.sandbox = port_changed;
     sandbox_push(sandbox, verb);
+}
+
+/* All at once: one that is closed again could be given out twice. */
+void ports_choose(struct record *record)
+{
+    int listeners[ENGINE_PORTS_MAX];
+
+    for (size_t i = 0; i < record->ports_count; i++)
+        listeners[i] = host_listener(0, &record->ports[i].host_port);
+    for (size_t i = 0; i < record->ports_count; i++)
+        fd_close(&listeners[i]);
 }
 
 /* One that is free now: it is taken where the sandbox runs, and else kept for then. */

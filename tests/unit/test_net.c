@@ -467,7 +467,7 @@ static void port_53_is_the_dns_of_the_box(int good)
     CHECK(ask(fd, "good.example", address) == DNS_OK && strncmp(address, "198.18.", 7) == 0, "%s",
           address);
     CHECK(ask(fd, "gone.example", again) == DNS_NO_NAME, "no such name");
-    CHECK(ask(fd, "good.other", again) == DNS_REFUSED, "refused");
+    CHECK(ask(fd, "good.other", again) == DNS_NO_NAME, "refused");
     CHECK(ask(fd, "good.example", again) == DNS_OK && strcmp(address, again) == 0, "%s", again);
     shutdown(fd, SHUT_WR);
     CHECK(world_end_of(fd) == 0, "in order");
