@@ -5,6 +5,7 @@
 
 #include "base/fd.h"
 #include "box/network.h"
+#include "keeper/engine.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -88,7 +89,7 @@ static void engine_become(int program, const struct network_sockets *sockets, in
     (void)setsid(); /* what a terminal says is for the command */
     (void)sigemptyset(&none);
     (void)sigprocmask(SIG_SETMASK, &none, NULL);
-    if (rights_drop() < 0)
+    if (rights_drop() < 0 || engine_filter_load() < 0)
         _exit(127);
     (void)fexecve(aside[3], argv, environment);
     _exit(127);
