@@ -140,11 +140,26 @@ python_packages() {
     touch "$target/.done"
 }
 
+# The same for npm; the lock file has the hashes.
+node_packages() {
+    target=${BUILD:-build}/$1
+    if [ "$target/.done" -nt "$2/package-lock.json" ]; then
+        return
+    fi
+    say "installing what $2/package-lock.json lists into $target"
+    mkdir -p "$target"
+    cp "$2/package.json" "$2/package-lock.json" "$target"
+    (cd "$target" && npm ci --ignore-scripts --no-audit --no-fund --loglevel=error) >&2 ||
+        fail "the npm packages of $2 could not be installed"
+    touch "$target/.done"
+}
+
 # Each in a directory of its own: the second has a newer pytest than Debian's, and only one program sees it.
 finish() {
     if [ "$group" = test ]; then
         python_packages python tests/requirements.txt
         python_packages python-api tests/api/requirements.txt
+        node_packages vite tests/vite
     fi
     exit 0
 }
