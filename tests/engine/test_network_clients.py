@@ -79,7 +79,7 @@ CLIENTS = [
            "Name or service not known", RESET),
     Client("HTTP of Go", "api.test", 443, "/wares/go-client URL", HELLO, "no such host", RESET),
     Client("HTTP of Java", "api.test", 443, f"{JAVA} URL", HELLO, "UnresolvedAddressException", RESET),
-    Client("psql", "db.test", 5432, "psql -h HOST -p PORT -U postgres -Atc \"select 'the answer is ' || 6 * 7\"",
+    Client("psql", "db.test", 5432, "psql -h HOST -p PORT -U client -d postgres -Atc \"select 'the answer is ' || 6 * 7\"",
            "the answer is 42", 'could not translate host name "other.test"',
            f"closed the connection|{RESET}"),
 ]
@@ -185,7 +185,8 @@ REGISTRIES = {
             "pip install -q --retries 1 --no-deps --no-cache-dir --target /tmp/lib idna && "
             "PYTHONPATH=/tmp/lib python3 -c 'import idna; print(idna.__name__)'", "idna"),
     "npm": ("npm config get registry",
-            "cd /tmp && npm install --no-update-notifier --fetch-retries 0 is-odd && node -p 'require(\"is-odd\")(7)'", "true"),
+            "cd /tmp && npm install --no-update-notifier --fetch-retries 0 is-odd && "
+            "node -p 'require(\"is-odd\")(7)'", "true"),
     "apt": ("apt-get indextargets --format '$(REPO_URI)'",
             "cd /tmp && mkdir -p apt/lists/partial apt/cache/archives/partial && apt() { apt-get -q "
             "-o Dir::State=/tmp/apt -o Dir::Cache=/tmp/apt/cache -o APT::Sandbox::User=root "
@@ -214,7 +215,7 @@ def test_what_the_machine_installs_from(outside, tmp_path, name):
     with outside.client(timeout=180) as client:
         with Sandbox(client, network={"allow": hosts}, **more) as allowed:
             code, what, _ = allowed.type(typed)
-            assert code == 0 and what.rstrip().endswith(said), what
+            assert code == 0 and said in what.split(), what
         with Sandbox(client, network={"allow": ["api.test"]}, **more) as denied:
             code, what, _ = denied.type(typed)
             assert code != 0, what
