@@ -303,8 +303,7 @@ static int ports_fill(const struct read_objects *text, struct sandbox_port_wish 
         for (size_t j = 0; j < i; j++)
             if (ports[j].port == ports[i].port)
                 return error_set(err, "bad_request", 0,
-                                 "field \"ports[%zu].port\": %u is there twice", i,
-                                 ports[i].port);
+                                 "field \"ports[%zu].port\": %u is there twice", i, ports[i].port);
     }
     return 0;
 }
@@ -334,8 +333,7 @@ int body_sandbox(const void *data, size_t size, uint64_t now_ms, struct body_san
 
     memset(out, 0, sizeof(*out));
     if (read_object("a sandbox", data, size, true, sandbox_fields, &text, &out->owner, err) < 0 ||
-        sandbox_check(&text, now_ms, err) < 0 ||
-        mounts_fill(&text.mounts, out->mounts, err) < 0 ||
+        sandbox_check(&text, now_ms, err) < 0 || mounts_fill(&text.mounts, out->mounts, err) < 0 ||
         ports_fill(&text.ports, out->ports, err) < 0)
         return -1;
     out->spec = (struct sandbox_spec){
