@@ -130,7 +130,7 @@ def for_ssh(top):
 def programs(top):
     """Go compiles its whole library first: that is done once for all users."""
     env = {"PATH": os.environ["PATH"], "HOME": str(top), "GOCACHE": str(harness.MADE / "go-cache"),
-           "GOFLAGS": "-mod=mod", "GOTOOLCHAIN": "local", "GO111MODULE": "off", "CGO_ENABLED": "0"}
+           "GOTOOLCHAIN": "local", "GO111MODULE": "off", "CGO_ENABLED": "0"}
     run("javac", "-d", top / "given", CLIENTS / "Client.java")
     source, target, there = CLIENTS / "client.go", top / "given" / "go-client", harness.BUILD / "wares/given/go-client"
     if there.exists() and there.stat().st_mtime > source.stat().st_mtime:
