@@ -15,7 +15,7 @@
 #include <unistd.h>
 
 #define DAY 86400
-#define SOON_DAYS 7
+#define SOON_DAYS 2 /* those that last a week have been renewed by then */
 
 /* Clients say so, too, but to those who cannot renew it. */
 static void look_after(const struct http_certificate *certificate, const struct settings *settings)
@@ -31,8 +31,8 @@ static void look_after(const struct http_certificate *certificate, const struct 
     else if (left < (int64_t)SOON_DAYS * DAY)
         log_say(LOG_LEVEL_WARN, "certificate_expires",
                 "tls_certificate %s expires within %" PRId64
-                " days: renew it; a new one counts within a minute",
-                settings->tls_certificate, left / DAY + 1);
+                " hours: renew it; a new one counts within a minute",
+                settings->tls_certificate, left / 3600 + 1);
     if (settings->port_domain == NULL)
         return;
     (void)snprintf(name, sizeof(name), "port.%s", settings->port_domain);
