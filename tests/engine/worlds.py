@@ -30,8 +30,15 @@ def run_in(pid, *command):
 
 
 class World:
-    def __init__(self, directory):
+    """With `services`, a directory of wares.py, real servers have the ports that are theirs. With `beyond` it is
+    always behind a proxy, which dials for real whatever has no name here."""
+
+    def __init__(self, directory, names=None, services=None, beyond=False):
         self.directory = directory
+        self.more = {"names": {**NAMES, **(names or {})}}
+        self.more.update({"services": str(services)} if services else {})
+        self.more.update({"beyond": True} if beyond else {})
+        self.is_apart = harness.EXPECT.is_root and not beyond
         self.log = directory / "world.log"
         self.programs = []
         self.ports = None
@@ -51,7 +58,7 @@ class World:
         return program
 
     def tell(self, program, **more):
-        program.stdin.write((json.dumps({"names": NAMES, **more}) + "\n").encode())
+        program.stdin.write((json.dumps({**self.more, **more}) + "\n").encode())
         program.stdin.flush()
         self.ports = json.loads(program.stdout.readline())
 
@@ -81,7 +88,8 @@ class World:
                 run_in(pid, "ip", "address", "add", address, "dev", name, *more)
             run_in(pid, "ip", "link", "set", name, "up")
         run_in(self.inner, "ip", "route", "add", "default", "via", SERVER)
-        self.tell(servers, dns=SERVER, ports=PORTS)
+        self.tell(servers, dns=SERVER,
+                  ports=PORTS + ([22, 5432] if "services" in self.more else []))
 
     def make_proxy(self):
         servers = self.start(sys.executable, WORLD, self.log)
@@ -113,7 +121,7 @@ class World:
 
     def __enter__(self):
         try:
-            if harness.EXPECT.is_root:
+            if self.is_apart:
                 self.make_networks()
             else:
                 self.make_proxy()

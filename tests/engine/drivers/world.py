@@ -3,7 +3,9 @@ repeat what they hear. In a network namespace of its own, or on loopback behind 
 
 usage: world.py LOG, and a line of JSON on standard input: {"names": {NAME: [ADDRESS, ...]}, "dns": ADDRESS,
 "ports": [...]}, or with "proxy": true on loopback. Then it says a line of JSON: its ports. A name whose list is
-null is never answered; one that is not there does not exist; "*.NAME" is each below NAME."""
+null is never answered; one that is not there does not exist; "*.NAME" is each below NAME. With "services":
+DIRECTORY the servers of services.py have the ports that are theirs. With "beyond": true the proxy dials what is in
+no table."""
 import ipaddress
 import json
 import os
@@ -12,8 +14,11 @@ import struct
 import sys
 import threading
 
+import services
+
 LOG = os.open(sys.argv[1], os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
 WORLD = json.loads(sys.stdin.readline())
+SERVICES = services.Services(WORLD["services"]) if "services" in WORLD else None
 
 
 def note(*words):
@@ -76,9 +81,37 @@ def repeat(client, where):
             note("end", where, error.errno)
 
 
+def answer(client, address, port):
+    """As who has that address, or name, and port."""
+    if SERVICES and port in SERVICES.talks:
+        note("tcp", address, port)
+        try:
+            SERVICES.talks[port](client)
+        except OSError as error:
+            note("end", address, port, error)
+    else:
+        repeat(client, f"{address} {port}")
+
+
 def plain(client):
     address, port = client.getsockname()[:2]
-    repeat(client, f"{address.removeprefix('::ffff:')} {port}")
+    answer(client, address.removeprefix("::ffff:"), port)
+
+
+def beyond(client, host, port):
+    """What is in no table, to wherever that really leads."""
+    try:
+        server = socket.create_connection((host, port), 60)
+    except OSError as error:
+        client.sendall(f"HTTP/1.1 502 {error.strerror}\r\n\r\n".encode())
+        return
+    with server:
+        server.settimeout(None)
+        client.sendall(b"HTTP/1.1 200 It is there\r\n\r\n")
+        back = threading.Thread(target=services.carry, args=(server, client), daemon=True)
+        back.start()
+        services.carry(client, server)
+        back.join()
 
 
 def proxied(client):
@@ -91,12 +124,17 @@ def proxied(client):
     method, target, _ = head.split(b"\r\n")[0].decode().split(" ")
     assert method == "CONNECT", head
     host, _, port = target.rpartition(":")
-    if not host.startswith("[") and not host[-1].isdigit() and not find(host):
+    is_name = not host.startswith("[") and not host[-1].isdigit()
+    if is_name and not find(host) and WORLD.get("beyond"):
+        with client:
+            beyond(client, host, int(port))
+        return
+    if is_name and not find(host):
         client.sendall(b"HTTP/1.1 502 There is no such name\r\n\r\n")
         client.close()
         return
     client.sendall(b"HTTP/1.1 200 It is there\r\n\r\n")
-    repeat(client, f"{host.strip('[]')} {port}")
+    answer(client, host.strip("[]"), int(port))
 
 
 def serve(listener, talk):
@@ -115,6 +153,8 @@ def listen(address, port):
 
 
 def main():
+    if SERVICES:
+        SERVICES.start_database()
     is_proxy = WORLD.get("proxy", False)
     dns = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
     dns.bind((WORLD["dns"], 0 if is_proxy else 53))
@@ -128,6 +168,8 @@ def main():
         threading.Thread(target=serve, args=(listen("::", port), plain), daemon=True).start()
     print(json.dumps(ports), flush=True)
     sys.stdin.read()
+    if SERVICES:
+        SERVICES.stop()
 
 
 main()
