@@ -11,7 +11,7 @@ group=${1:-build}
 
 build='gcc make meson ninja-build pkg-config musl-tools linux-libc-dev libc6-dev libjansson-dev
     libuv1-dev libc-ares-dev libsqlite3-dev libcurl4-openssl-dev libpcre2-dev libmnl-dev libnftnl-dev
-    python3'
+    libssl-dev python3'
 # Where there is an init, the last two start a service of their own. No test has to do with that
 # one: it runs the programs itself, as servers of a network that it made.
 test="$build git python3-pytest python3-yaml python3-venv python3-websockets python3-wsproto
@@ -45,6 +45,7 @@ libcurl4-openssl-dev 7.88.1-10+deb12u15
 libpcre2-dev 10.42-1+deb12u2
 libmnl-dev 1.0.4-3
 libnftnl-dev 1.2.4-2
+libssl-dev 3.0.19-1~deb12u2
 python3 3.11.2-1+b1
 python3-pytest 7.2.1-2
 python3-websockets 10.4-1

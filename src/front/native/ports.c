@@ -191,7 +191,6 @@ static int proxy(struct job *job, const struct reach *reach, int socket, struct 
     static const char *const kept[] = {"Authorization", "X-API-Key", "X-Cove-Token",
                                        "Cookie",        "Referer",   NULL};
     static const char *const kept_named[] = {"X-Cove-Token", "Cookie", NULL};
-    const char *scheme = http_header(job->request, "X-Forwarded-Proto");
     struct reach *lasting = malloc(sizeof(*lasting));
     char host[32];
 
@@ -208,7 +207,7 @@ static int proxy(struct job *job, const struct reach *reach, int socket, struct 
         .cookie = reach->is_named ? reach->cookie : NULL,
         .prefix = reach->is_named ? NULL : reach->prefix,
         .is_guest = !reach->is_named,
-        .is_tls = scheme != NULL && strcasecmp(scheme, "https") == 0,
+        .is_tls = origin_is_tls(job->request),
         .over = over,
         .arg = lasting,
     };
@@ -439,7 +438,8 @@ static void send_on(struct job *job, const char *secret)
         separator = '&';
     }
     place[used] = '\0';
-    (void)snprintf(cookie, sizeof(cookie), COOKIE "=%s; Path=/; HttpOnly; SameSite=Lax", secret);
+    (void)snprintf(cookie, sizeof(cookie), COOKIE "=%s; Path=/; HttpOnly; SameSite=Lax%s", secret,
+                   origin_is_tls(job->request) ? "; Secure" : "");
     http_add_header(job->request, "Location", place);
     http_add_header(job->request, "Set-Cookie", cookie);
     http_add_header(job->request, "Cache-Control", "no-store");
