@@ -20,7 +20,7 @@ test="$build git python3-pytest python3-yaml python3-venv python3-websockets pyt
     attr libarchive-tools libcap2-bin procps strace tar xz-utils mount uidmap curl openssl zsh fish
     mandoc python3-prometheus-client python3-protobuf python3-pip tmux vim htop systemd
     python3-requests openssh-server postgresql"
-bench="$build bubblewrap crun busybox-static"
+bench="$build bubblewrap crun busybox-static iproute2 passt slirp4netns"
 # What else an arm64 build needs are packages of that architecture: scripts/arm64.sh.
 arm64="$build gcc-aarch64-linux-gnu libc6-dev-arm64-cross linux-libc-dev-arm64-cross qemu-user-static"
 # Emulated machines and what their root is made with; used by make test-vm only.
@@ -57,6 +57,8 @@ clang-14 1:14.0.6-12
 cppcheck 2.10-2
 bubblewrap 0.8.0-2+deb12u1
 crun 1.8.1-1+deb12u1
+passt 0.0~git20230309.7c7625d-1
+slirp4netns 1.2.0-1
 busybox-static 1:1.35.0-4+deb12u1+b1
 erofs-utils 1.5-1
 e2fsprogs 1.47.0-2
