@@ -18,6 +18,7 @@ import harness
 
 
 NATIVE = harness.ROOT / "src" / "front" / "native"
+USUAL = "[boxes]\npool = 1\n"
 
 
 def routes_of_source():
