@@ -30,8 +30,13 @@ def run_in(pid, *command):
 
 
 class World:
-    def __init__(self, directory):
+    """With `everything` all addresses there are lead to its servers, so that who gets through anywhere is seen."""
+
+    def __init__(self, directory, names=None, everything=False, **more):
         self.directory = directory
+        self.names = NAMES if names is None else names
+        self.everything = everything
+        self.more = more  # for drivers/world.py
         self.log = directory / "world.log"
         self.programs = []
         self.ports = None
@@ -51,9 +56,9 @@ class World:
         return program
 
     def tell(self, program, **more):
-        program.stdin.write((json.dumps({"names": NAMES, **more}) + "\n").encode())
+        program.stdin.write((json.dumps({"names": self.names, **more}) + "\n").encode())
         program.stdin.flush()
-        self.ports = json.loads(program.stdout.readline())
+        return json.loads(program.stdout.readline())
 
     def enter_other(self):
         """A process in a network of its own."""
@@ -81,11 +86,22 @@ class World:
                 run_in(pid, "ip", "address", "add", address, "dev", name, *more)
             run_in(pid, "ip", "link", "set", name, "up")
         run_in(self.inner, "ip", "route", "add", "default", "via", SERVER)
-        self.tell(servers, dns=SERVER, ports=PORTS)
+        if self.everything:
+            run_in(self.inner, "ip", "-6", "route", "add", "default", "via", SERVER6)
+            for family in ("-4", "-6"):
+                run_in(servers.pid, "ip", family, "route", "add", "local", "default", "dev", "lo", "table", "100")
+                run_in(servers.pid, "ip", family, "rule", "add", "iif", "outer", "lookup", "100", "priority", "5")
+        self.ports = self.tell(servers, **{"dns": SERVER, "ports": PORTS, **self.more})
 
     def make_proxy(self):
         servers = self.start(sys.executable, WORLD, self.log)
-        self.tell(servers, dns="127.0.0.1", proxy=True)
+        self.ports = self.tell(servers, dns="127.0.0.1", proxy=True, **self.more)
+
+    def start_inside(self, **more):
+        """Servers on the engine's own host; their ports."""
+        enter = [] if self.inner is None else ["nsenter", f"--net=/proc/{self.inner}/ns/net"]
+        program = self.start(*enter, sys.executable, WORLD, self.log)
+        return self.tell(program, **more)["ports"]
 
     def config(self, boxes=""):
         text = f"[boxes]\n{boxes}\n[network]\n"
