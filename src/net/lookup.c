@@ -411,7 +411,7 @@ static void decide(struct lookups_question *question, int wrong)
     }
     TAILQ_INSERT_TAIL(&lookups->asked, question, link);
     lookup = resolver_look(net_resolver(net_box_net(lookups->box)), net_box_tenant(lookups->box),
-                           lookups->box, question->dns.name, on_looked_up, question);
+                           net_box_lane(lookups->box), question->dns.name, on_looked_up, question);
     if (lookup != NULL) /* or it was answered, and is gone */
         question->lookup = lookup;
 }

@@ -85,9 +85,11 @@ void lookups_forget(struct lookups *lookups, const void *arg);
 uv_loop_t *net_loop(const struct net *net);
 struct resolver *net_resolver(const struct net *net);
 bool net_is_proxied(const struct net *net); /* all that is dialled goes through a proxy, which may know more names */
-const struct policy_address *net_own(struct net *net, size_t *count); /* the host's addresses, not older than 5 s */
+const struct policy_address *net_own(struct net *net, size_t *count); /* the host's addresses of now */
 struct net *net_box_net(const struct net_box *box);
 const char *net_box_tenant(const struct net_box *box);
+/* Of its lookups: none that another box ever had, though it may lie where that one lay. Not to be looked into. */
+const void *net_box_lane(const struct net_box *box);
 struct names *net_box_names(const struct net_box *box);
 const struct net_limits *net_box_limits(const struct net_box *box); /* no field is 0 but bytes and bytes_per_second */
 void net_box_record(struct net_box *box, const struct net_record *record); /* counts it, too */

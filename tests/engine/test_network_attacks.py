@@ -420,7 +420,7 @@ OTHERS = """
             return any.recv(100)
     def fast(address):
         with socket.socket(V4, STREAM) as any:
-            any.settimeout(LIMIT)
+            any.setsockopt(socket.SOL_SOCKET, socket.SO_RCVTIMEO, struct.pack("ll", LIMIT, 0))
             any.sendto(b"early", 0x20000000, (address, 443))
             return any.recv(100)
     def marked(address):
@@ -642,6 +642,14 @@ def test_numbers_of_another_sandbox_are_nothing_here(client, world):
         # A number is of a name, and the name is asked for again: what the policy says now holds.
         one.set(allow=["four.test"])
         none_reaches(one, world, [f"{known}:80"])
+
+
+def test_what_one_sandbox_looked_up_the_next_knows_nothing_of(client, world):
+    watch = Watch(world)
+    for _ in range(4):
+        with Sandbox(client) as sandbox:
+            assert ask(sandbox, ["9.9.9.9", "udp", labels("four.test"), 1]) == [[0, 1]]
+    assert watch.asked().count("four.test") == 8, watch.asked()
 
 
 # ---- an engine that ends -------------------------------------------------------------------------

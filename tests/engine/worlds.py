@@ -88,8 +88,11 @@ class World:
         run_in(self.inner, "ip", "route", "add", "default", "via", SERVER)
         if self.everything:
             run_in(self.inner, "ip", "-6", "route", "add", "default", "via", SERVER6)
-            for family in ("-4", "-6"):
-                run_in(servers.pid, "ip", family, "route", "add", "local", "default", "dev", "lo", "table", "100")
+            for network in ("203.0.113.0/24", "10.77.0.0/24"):  # who is on the wire is not here
+                run_in(servers.pid, "ip", "route", "add", "throw", network, "table", "local")
+            run_in(servers.pid, "ip", "route", "add", "local", "default", "dev", "lo", "table", "local")
+            run_in(servers.pid, "ip", "-6", "route", "add", "local", "default", "dev", "lo", "table", "100")
+            for family in ("-4", "-6"):  # of IPv4 so that the kernel keeps both tables apart
                 run_in(servers.pid, "ip", family, "rule", "add", "iif", "outer", "lookup", "100", "priority", "5")
         self.ports = self.tell(servers, **{"dns": SERVER, "ports": PORTS, **self.more})
 
