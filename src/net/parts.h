@@ -31,6 +31,14 @@ int dns_parse(const uint8_t *packet, size_t size, struct dns_question *out);
 size_t dns_answer(const struct dns_question *question, enum dns_code code, const uint8_t *address,
                   size_t address_size, uint32_t ttl, const char *why, uint8_t *out, size_t room);
 
+/* ---- bucket.c: so many a second ---- */
+
+struct bucket { /* of zeros: full */
+    uint64_t milli, filled_ms; /* thousandths of one; when it had them */
+};
+/* One of them; false: not now. `most` is what there can be at once. */
+bool bucket_take(struct bucket *bucket, uint64_t per_second, uint64_t most, uint64_t now_ms);
+
 /* ---- names.c: which fake address stands for which name, for ever ---- */
 
 #define NET_NAMES_MAX 16384 /* of one box, in its life */
