@@ -9,6 +9,7 @@
 struct settings {
     char *port_domain;  /* NULL: sandboxes have no names of their own */
     char **hosts;       /* what a request may call this host, beside loopback */
+    char *tls_certificate, *tls_key; /* where they lie; the keeper reads them. NULL: no TLS */
     bool insecure_http; /* the keeper's: checked where it binds */
     uint64_t pool, pids, sandboxes;
     uint64_t memory, disk, most_memory, most_disk;
@@ -17,7 +18,7 @@ struct settings {
     uint64_t output_keep_ms;
     char *default_network;   /* policy of a sandbox that names none, as of policy_new_text() */
     char *resolvers, *proxy; /* NULL: the host's; none */
-    char *otlp_endpoint; /* NULL: no traces */
+    char *otlp_endpoint;     /* NULL: no traces */
     char *service_name;
     bool audit;
     uint64_t audit_size, audit_age_ms, audit_keep;

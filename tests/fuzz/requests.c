@@ -75,7 +75,7 @@ static void demand_legal(const union keeper_request *request, size_t size, bool 
     if (request->head.type == KEEPER_CLAIM)
         demand_text(request->claim.owner, sizeof(request->claim.owner), ID_LETTERS, "owner");
     if (request->head.type == KEEPER_NETWORK)
-        demand(request->network.what >= 1 && request->network.what <= 3, "what");
+        demand(request->network.what >= 1 && request->network.what <= KEEPER_NETWORK_DIAG, "what");
     if (request->head.type == KEEPER_DROP_DISK || request->head.type == KEEPER_WEIGH_DISK)
         demand_text(request->of_disk.disk, sizeof(request->of_disk.disk), ID_LETTERS, "disk");
 }

@@ -123,9 +123,8 @@ static void test_network(void)
 {
     struct keeper_network_of network = {.head = {.type = KEEPER_NETWORK, .id = 1}};
 
-    for (uint32_t what = 0; what < 6; what++) {
-        bool is_one = what == KEEPER_NETWORK_TCP || what == KEEPER_NETWORK_UDP ||
-                      what == KEEPER_NETWORK_SHUT;
+    for (uint32_t what = 0; what < 8; what++) {
+        bool is_one = what >= KEEPER_NETWORK_TCP && what <= KEEPER_NETWORK_DIAG;
 
         network.what = what;
         CHECK(strcmp(fault(&network, sizeof(network), true), is_one ? "" : "what") == 0, "what %u",

@@ -191,7 +191,6 @@ static int proxy(struct job *job, const struct reach *reach, int socket, struct 
     static const char *const kept[] = {"Authorization", "X-API-Key", "X-Cove-Token",
                                        "Cookie",        "Referer",   NULL};
     static const char *const kept_named[] = {"X-Cove-Token", "Cookie", NULL};
-    const char *scheme = http_header(job->request, "X-Forwarded-Proto");
     struct reach *lasting = malloc(sizeof(*lasting));
     char host[32];
 
@@ -208,7 +207,7 @@ static int proxy(struct job *job, const struct reach *reach, int socket, struct 
         .cookie = reach->is_named ? reach->cookie : NULL,
         .prefix = reach->is_named ? NULL : reach->prefix,
         .is_guest = !reach->is_named,
-        .is_tls = scheme != NULL && strcasecmp(scheme, "https") == 0,
+        .is_tls = origin_is_tls(job->request),
         .over = over,
         .arg = lasting,
     };
@@ -226,12 +225,10 @@ static void dialled(void *arg, int socket, const struct error *err)
 
     if (err == NULL && proxy(job, reach, socket, &failed) == 0)
         return;
-    /* Of one that was counted as used: it was not refused before it was dialled. */
-    if (err == NULL || strcmp(err->code, "port_closed") == 0 ||
-        strcmp(err->code, "port_failed") == 0)
+    if (err == NULL) {
         engine_port_left(reach->engine, reach->id);
-    if (err == NULL)
         (void)close(socket);
+    }
     job_problem(job, err != NULL ? err : &failed);
 }
 
@@ -441,7 +438,8 @@ static void send_on(struct job *job, const char *secret)
         separator = '&';
     }
     place[used] = '\0';
-    (void)snprintf(cookie, sizeof(cookie), COOKIE "=%s; Path=/; HttpOnly; SameSite=Lax", secret);
+    (void)snprintf(cookie, sizeof(cookie), COOKIE "=%s; Path=/; HttpOnly; SameSite=Lax%s", secret,
+                   origin_is_tls(job->request) ? "; Secure" : "");
     http_add_header(job->request, "Location", place);
     http_add_header(job->request, "Set-Cookie", cookie);
     http_add_header(job->request, "Cache-Control", "no-store");
