@@ -30,8 +30,8 @@ struct http_listener {
 };
 
 enum http_conn_state {
-    CONN_HANDSHAKE, /* TLS has not come about yet */
     CONN_HEADER,    /* between two requests, or in a header */
+    CONN_HANDSHAKE, /* before that, TLS has not come about */
     CONN_BODY,      /* the body is coming */
     CONN_HANDLING,  /* the request is whole, the answer is not */
     CONN_WEBSOCKET, /* frames are read, until both have closed */
