@@ -306,6 +306,8 @@ static bool begin(int fd)
         return false;
     }
     held += other->kind == 'h';
+    if (other->kind == 'p')
+        (void)send(fd, &other->kind, 1, MSG_NOSIGNAL); /* this one is the byte, too */
     if (other->kind == 's') {
         if (read(fd, &other->left, sizeof(other->left)) != sizeof(other->left)) {
             end(fd); /* they were sent at once */
@@ -313,7 +315,7 @@ static bool begin(int fd)
         }
         watch(fd, EPOLLOUT);
     }
-    return other->kind != 'h' && other->kind != 's';
+    return other->kind == 'r';
 }
 
 static void on_socket(int fd)
