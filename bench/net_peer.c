@@ -86,7 +86,8 @@ static void send_bytes(int fd, uint64_t bytes)
 
     put(fd, &c, 1);
     for (uint64_t left = bytes; bytes == 0 || left > 0;) {
-        ssize_t n = send(fd, block, bytes == 0 || left > BLOCK ? BLOCK : (size_t)left, MSG_NOSIGNAL);
+        ssize_t n = send(fd, block, bytes == 0 || left > BLOCK ? BLOCK : (size_t)left,
+                         MSG_NOSIGNAL);
 
         if (n <= 0)
             fail("send");
