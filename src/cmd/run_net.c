@@ -5,6 +5,7 @@
 
 #include "base/fd.h"
 #include "box/network.h"
+#include "keeper/engine.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -67,7 +68,7 @@ static void engine_become(int program, const struct network_sockets *sockets, in
     const int from[] = {sockets->tcp, sockets->udp, link, program};
     char *const argv[] = {(char[]){"cove-engine"}, (char[]){"--alone"}, (char *)policy, NULL};
     char *const environment[] = {NULL};
-    int aside[4];
+    int aside[4], nothing;
     sigset_t none;
 
     for (size_t i = 0; i < 4; i++) {
@@ -78,12 +79,17 @@ static void engine_become(int program, const struct network_sockets *sockets, in
     for (int i = 0; i < 3; i++)
         if (dup2(aside[i], FD_TCP + i) < 0)
             _exit(127);
-    (void)close_range(FD_LINK + 1, FDS_ASIDE - 1, 0);
-    (void)close_range((unsigned)aside[3] + 1, ~0U, 0);
+    nothing = open("/dev/null", O_RDWR | O_CLOEXEC);
+    for (int fd = STDIN_FILENO; fd <= STDERR_FILENO;
+         fd++) /* what the caller has is none of its business */
+        if (nothing < 0 || dup2(nothing, fd) < 0)
+            _exit(127);
+    if (close_range(FD_LINK + 1, ~0U, CLOSE_RANGE_CLOEXEC) < 0)
+        _exit(127);
     (void)setsid(); /* what a terminal says is for the command */
     (void)sigemptyset(&none);
     (void)sigprocmask(SIG_SETMASK, &none, NULL);
-    if (rights_drop() < 0)
+    if (rights_drop() < 0 || engine_filter_load() < 0)
         _exit(127);
     (void)fexecve(aside[3], argv, environment);
     _exit(127);

@@ -73,6 +73,10 @@ int engine_caller_may(const struct engine_caller *caller, const char *sandbox_id
 /* The same of a sandbox by its id or as "name:NAME", which has to be there. */
 int engine_may(struct engine *engine, const struct engine_caller *caller, const char *id,
                enum engine_verb verb, struct error *err);
+/* And says its id. */
+#define ENGINE_ID_SIZE 24
+int engine_id_of(struct engine *engine, const struct engine_caller *caller, const char *id,
+                 enum engine_verb verb, char found[ENGINE_ID_SIZE], struct error *err);
 
 /* The caller behind a secret; "bad_key" otherwise. Takes the same time for every wrong one. */
 int engine_key_check(struct engine *engine, const char *secret, struct engine_caller *out,
@@ -159,6 +163,12 @@ struct sandbox_network {
     uint64_t connections, lookups_per_second, bytes_per_second, bytes;
 };
 
+#define ENGINE_PORTS_MAX 32 /* that are declared, of one sandbox */
+struct sandbox_port_wish {
+    uint16_t port;
+    bool is_public;
+};
+
 struct sandbox_spec {
     const char *name;          /* NULL: none */
     const char *const *labels; /* "key=value", NULL-terminated; NULL: none. So are env */
@@ -170,6 +180,8 @@ struct sandbox_spec {
     struct box_limits limits; /* 0 in any: the configured default */
     const struct keeper_mount *mounts;
     size_t mounts_count;
+    const struct sandbox_port_wish *ports; /* that are declared from the begin */
+    size_t ports_count;
     struct sandbox_network network;
     uint64_t deadline_ms; /* wall clock; 0: none */
     uint64_t idle_ms;     /* no command runs and no call came for so long; 0: none */
@@ -285,8 +297,6 @@ int engine_traffic_each(struct engine *engine, const struct engine_caller *calle
                         void *arg, struct error *err);
 
 /* ---- ports: what listens in a sandbox (ports.c) ---- */
-
-#define ENGINE_PORTS_MAX 32 /* that are declared, of one sandbox */
 
 struct sandbox_port {
     uint16_t port;
@@ -412,6 +422,7 @@ struct engine_options {
     size_t sandboxes;              /* at most, in all */
     uint64_t output_keep_ms;       /* 24 h */
     unsigned beat_ms;              /* how often the keeper is told that this loop turns; 0: never */
+    void (*tls)(void *arg, int fd); /* the keeper's certificate is another now; taken. NULL: none */
     void (*lost)(void *arg);       /* the keeper is gone: all boxes ended, records say so; exit */
     void *arg;
 };

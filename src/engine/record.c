@@ -389,6 +389,14 @@ int record_limits(struct box_limits *defaults, const struct box_limits *most, st
     return -1;
 }
 
+static int set_ports_of(struct record *record, const struct sandbox_spec *spec, struct error *err)
+{
+    for (size_t i = 0; i < spec->ports_count; i++)
+        if (record_set_port(record, spec->ports[i].port, 0, spec->ports[i].is_public, err) != 0)
+            return -1;
+    return 0;
+}
+
 int record_new(const struct sandbox_spec *spec, const char *tenant,
                const struct box_limits *defaults, const struct box_limits *most,
                const struct policy *network, struct record **out, struct error *err)
@@ -421,6 +429,7 @@ int record_new(const struct sandbox_spec *spec, const char *tenant,
     record->state = SANDBOX_CREATING;
     (void)snprintf(record->reason, sizeof(record->reason), "creating");
     if (record_check(record, err) != 0 || record_set_network(record, &spec->network, err) != 0 ||
+        set_ports_of(record, spec, err) != 0 ||
         limits_set(&spec->limits, defaults, most, &record->limits, err) != 0)
         return -1;
     text = record_format(record, err);
