@@ -1,6 +1,6 @@
 /* Bytes both ways: see carry.h. One buffer each way, and what is full is not read further, so that whoever is slow
- * slows down the other and nobody's memory grows. An end is passed on as an end, and what was cut as cut: a
- * half of a file must never look like a whole one. */
+ * slows down the other and nobody's memory grows. What comes of the server and is cut is an error here: a half of a
+ * file must never look like a whole one. (The other way round a unix socket has no word for it.) */
 #include "cmd/carry.h"
 
 #include <errno.h>
@@ -19,7 +19,7 @@ struct way {
 struct carried {
     struct conn *conn;
     int fd;
-    struct way up, down; /* to the server, and from it */
+    struct way up, down;  /* to the server, and from it */
     short of_conn, of_fd; /* what has to come before anything can move */
     bool has_moved, is_cut;
 };

@@ -50,10 +50,12 @@ static const struct option_row rows[] = {
 static const struct option_table table = {
     .command = "port",
     .usage = "SANDBOX PORT",
-    .about = "Listens on this machine and carries each connection to a port of a sandbox, wherever\n"
-             "the server is, until it is interrupted; any protocol over TCP. With --open it is the\n"
-             "server's host that listens, on its loopback, as long as the sandbox lives.",
-    .notes = "Whoever reaches the address can use the port; on 127.0.0.1 that is this machine alone.",
+    .about =
+        "Listens on this machine and carries each connection to a port of a sandbox, wherever\n"
+        "the server is, until it is interrupted; any protocol over TCP. With --open it is the\n"
+        "server's host that listens, on its loopback, as long as the sandbox lives.",
+    .notes =
+        "Whoever reaches the address can use the port; on 127.0.0.1 that is this machine alone.",
     .examples = "cove port work 8080\n"
                 "cove port work 5432 --listen 15432\n"
                 "cove port work 3000 --open",
@@ -144,8 +146,7 @@ static int listen_split(const char *value, char host[ADDRESS_MAX], const char **
 
     *port = colon == NULL ? value : colon + 1;
     if (parse_count("port", *port, 0, 65535, &number, &ignored) < 0 || length >= ADDRESS_MAX ||
-        (colon != NULL && length == 0) ||
-        (!is_bracketed && memchr(value, ':', length) != NULL))
+        (colon != NULL && length == 0) || (!is_bracketed && memchr(value, ':', length) != NULL))
         return bad_listen(value, err);
     if (is_bracketed)
         (void)snprintf(host, ADDRESS_MAX, "%.*s", (int)length - 2, value + 1);
@@ -268,7 +269,7 @@ static void reap(unsigned *running)
 static int connections_take(const struct client *client, const char *path, int listener,
                             struct error *err)
 {
-    pid_t self = getpid();
+    const pid_t self = getpid();
     unsigned running = 0;
 
     for (;;) {
@@ -285,9 +286,11 @@ static int connections_take(const struct client *client, const char *path, int l
             (void)close(listener);
             connection_run(client, path, fd, self);
         }
-        if (child < 0)
-            return error_set(err, "fork", errno, "no further connection can be carried");
-        running++;
+        running += child > 0;
+        if (child > 0)
+            continue;
+        linger(fd, true);
+        cmd_say("a connection was dropped: there can be no further process; end some");
     }
 }
 

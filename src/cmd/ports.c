@@ -16,8 +16,9 @@ static const struct option_row rows[] = {
 static const struct option_table table = {
     .command = "ports",
     .usage = "SANDBOX",
-    .about = "Lists the ports that something in a sandbox listens on, and those that are open to the\n"
-             "server's host, each with the URL where it is.",
+    .about =
+        "Lists the ports that something in a sandbox listens on, and those that are open to the\n"
+        "server's host, each with the URL where it is.",
     .notes = "cove port SANDBOX PORT --open opens one; cove port SANDBOX PORT carries one to here.",
     .examples = "cove ports work",
     OPTION_ROWS(rows),
@@ -71,7 +72,5 @@ static int ports_run(const struct cmd *cmd, int argc, char **argv)
     return api_command(cmd, argc, argv, &options, ports_call);
 }
 
-const struct cmd cmd_ports = {.name = "ports",
-                              .summary = "list the ports of a sandbox",
-                              .run = ports_run,
-                              .table = &table};
+const struct cmd cmd_ports = {
+    .name = "ports", .summary = "list the ports of a sandbox", .run = ports_run, .table = &table};

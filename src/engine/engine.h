@@ -329,6 +329,7 @@ void engine_ports_list(struct engine *engine, const struct engine_caller *caller
                        engine_ports_listed done, void *arg);
 /* Of a sandbox of whatever tenant: whether anybody may see this port at its name; fills in a caller who may do
  * that and nothing else. */
+#define ENGINE_PUBLIC "public" /* his key's id */
 bool engine_port_is_public(struct engine *engine, const char *id, uint16_t port,
                            struct engine_caller *out);
 

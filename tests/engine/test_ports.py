@@ -490,7 +490,54 @@ def test_a_browser_brings_its_token_once_and_keeps_it_as_a_cookie(box):
     assert answer.status == 200 and secret not in answer.bytes.decode()
     assert ["Cookie", "mine=1"] in answer.json["headers"]
     assert named(box, guest.SOCKETS, Cookie=cookie.split(";")[0]).get("/").status == 403
+    other = named(box, guest.WEB).get("/?cove_token=covetok_nothing")
+    assert other.status == 401 and other.headers["Set-Cookie"] is None
     assert named(box, guest.WEB).get("//evil.example/?cove_token=" + secret).headers["Location"] == "/evil.example/"
+
+
+@pytest.mark.parametrize("headers, status", [
+    ({}, 200), ({"Sec-Fetch-Site": "same-origin"}, 200), ({"Sec-Fetch-Site": "none"}, 200),
+    ({"Sec-Fetch-Site": "same-site"}, 403), ({"Sec-Fetch-Site": "cross-site"}, 403),
+    ({"Origin": f"http://8000-c0abcdefghij01234567.{DOMAIN}"}, 403), ({"Origin": "null"}, 403),
+    ({"Sec-Fetch-Site": "cross-site", "Sec-Fetch-Mode": "navigate", "Sec-Fetch-Dest": "document"}, 200),
+    ({"Sec-Fetch-Site": "same-site", "Sec-Fetch-Mode": "navigate", "Sec-Fetch-Dest": "iframe"}, 403)])
+def test_a_page_of_a_neighbour_does_not_use_the_cookie(box, headers, status):
+    """To a browser all names below the domain are one site, so it sends the cookie."""
+    cookie = f"cove_token={token(box, 'ports', port=guest.WEB)}"
+    assert named(box, guest.WEB, Cookie=cookie).get("/", **headers).status == status
+    assert named(box, guest.WEB, Cookie=cookie).get(
+        "/", Origin=f"http://{guest.WEB}-{box.id}.{DOMAIN}:{box.serve.port}").status == 200
+    if "Sec-Fetch-Mode" in headers:
+        assert named(box, guest.WEB, Cookie=cookie).get("/", "POST", b"", **headers).status == 403
+
+
+def stays_open(web):
+    """A page that has begun and has not ended: how long it goes on, at most as long as is needed to know."""
+    connection, answer = web.ask("/stream")
+    assert answer.readline() == b"part 0\n"
+    return connection, answer
+
+
+def test_who_may_no_more_is_cut_also_at_a_name(serve):
+    with Sandbox(serve) as sandbox:
+        sandbox.serves()
+        secret = token(sandbox, "ports")
+        mine, mine_said = stays_open(named(sandbox, guest.WEB, **{"X-Cove-Token": secret}))
+        sandbox.open(guest.WEB, public=True)
+        theirs, theirs_said = stays_open(named(sandbox, guest.WEB))
+        assert sandbox.ask("DELETE", "/tokens").status == 204
+        with pytest.raises((http.client.HTTPException, ConnectionError)):
+            mine_said.read()
+            raise AssertionError("its end was in good order")
+        time.sleep(2)
+        sandbox.run("touch /tmp/go0")
+        assert theirs_said.readline() == b"part 1\n", "what is public is so for as long as it is"
+        sandbox.open(guest.WEB, public=False)
+        with pytest.raises((http.client.HTTPException, ConnectionError)):
+            theirs_said.read()
+            raise AssertionError("its end was in good order")
+        mine.close()
+        theirs.close()
 
 
 def test_only_what_is_public_needs_no_key(box):

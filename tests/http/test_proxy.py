@@ -245,8 +245,9 @@ def test_a_tunnel_carries_bytes_and_half_an_end_each_way(server, behind):
         while part := client.recv(65536):
             data += part
         talk.heard.append(len(data))
+        heard.set()
 
-    talk.heard = []
+    talk.heard, heard = [], threading.Event()
     port = behind(talk).port
     with server.connect() as client:
         client.sendall(b"GET /proxy/tunnel/%d/ HTTP/1.1\r\nHost: x\r\nConnection: upgrade\r\nUpgrade: tcp\r\n\r\n"
@@ -258,7 +259,7 @@ def test_a_tunnel_carries_bytes_and_half_an_end_each_way(server, behind):
             client.sendall(b"x" * 100000)
         client.shutdown(socket.SHUT_WR)
         server.until("live", 0)
-    assert talk.heard == [1000000]
+    assert heard.wait(10 * PATIENCE) and talk.heard == [1000000]
 
 
 def test_an_upgrade_that_nobody_asked_for_is_none(server, behind):
