@@ -23,8 +23,8 @@ static int take_limit(void *into, const char *value, struct error *err)
 
 static int take_connections(void *into, const char *value, struct error *err)
 {
-    return parse_count("--connections", value, 1, 65536,
-                       &((struct net_command *)into)->connections, err);
+    return parse_count("--connections", value, 1, 65536, &((struct net_command *)into)->connections,
+                       err);
 }
 
 static int take_lookups(void *into, const char *value, struct error *err)
@@ -61,9 +61,10 @@ static const struct option_table table = {
         "Shows whom a sandbox may reach, and what came of what it tried. With set POLICY that is\n"
         "what it may reach from now on: connections that would now be refused are cut, the others\n"
         "go on. Without a POLICY, set changes the bounds that are named.",
-    .notes = "POLICY is none, public (the public internet), or allow=RULE,RULE...; after either of\n"
-             "the last two, deny=RULE,RULE... takes some away. A RULE is a name, *.NAME, an address\n"
-             "or a CIDR, with :PORT or :PORT-PORT where not all are meant.",
+    .notes =
+        "POLICY is none, public (the public internet), or allow=RULE,RULE...; after either of\n"
+        "the last two, deny=RULE,RULE... takes some away. A RULE is a name, *.NAME, an address\n"
+        "or a CIDR, with :PORT or :PORT-PORT where not all are meant.",
     .examples = "cove net work\n"
                 "cove net work set allow=pypi.org:443,files.pythonhosted.org:443\n"
                 "cove net work set public,deny=*.example.com\n"

@@ -9,6 +9,7 @@
 #include "base/fd.h"
 #include "cmd/cmd.h"
 #include "cmd/doctor.h"
+#include "cmd/run_net.h"
 #include "cmd/scope.h"
 
 #include <errno.h>
@@ -44,6 +45,7 @@ struct run {
     struct run_options options;
     struct run_stdio stdio;
     struct box *box;
+    struct run_net net;
     int signals; /* signalfd */
     bool started;
     bool at_root;           /* the home does not exist */
@@ -235,10 +237,21 @@ static void refused_take(struct run *run, const struct box_event *event)
     run_end(run, RUN_FAILED);
 }
 
+/* What it may reach is in force before the command is sent. */
+static void ready_take(struct run *run)
+{
+    if (run->options.net == NULL || run->net.engine > 0)
+        return;
+    if (run_net_begin(&run->net, run->box, run->options.net, &run->error) < 0 ||
+        command_send(run, run->options.cwd) < 0)
+        run_end(run, RUN_FAILED);
+}
+
 static void event_take(struct run *run, struct box_event *event)
 {
     switch (event->kind) {
     case BOX_READY:
+        ready_take(run);
         break;
     case BOX_STARTED:
         started_take(run, event);
@@ -386,6 +399,8 @@ static int run_start(struct run *run)
     /* Only now: the box is being made meanwhile, and its guard has none of our pipes open. */
     if (run_stdio_open(&run->stdio, options, &run->error) < 0)
         return -1;
+    if (options->net != NULL) /* when it is ready */
+        return 0;
     if (command_send(run, options->cwd) == 0)
         return 0;
     /* If the box has gone already, it says why. */
@@ -543,6 +558,7 @@ static int run_box(struct run *run)
         }
         gone_by_limit(run, &result.report);
     }
+    run_net_end(&run->net);
     run_stdio_finish(&run->stdio);
     if (run->end != RUN_UNREAD)
         run_drain(run);
@@ -560,6 +576,7 @@ static int run_main(const struct cmd *cmd, int argc, char **argv)
     /* Not the whole of it: the buffers of `stdio` are large, and often not needed. */
     run.box = NULL;
     run.signals = -1;
+    run.net = (struct run_net){.link = -1};
     run.started = run.at_root = false;
     run.early_signals = 0;
     run.start_ns = run.end_ns = 0;

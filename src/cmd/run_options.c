@@ -6,6 +6,7 @@
 #include "base/parse.h"
 #include "cmd/options.h"
 #include "cmd/run_paths.h"
+#include "policy/policy.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -270,10 +271,15 @@ static int take_output_limit(void *into, const char *value, struct error *err)
 
 static int take_net(void *into, const char *value, struct error *err)
 {
-    (void)into;
-    if (strcmp(value, "none") != 0)
-        return option_bad_value(err, "net", value, "boxes have no network in this version",
-                                "leave it out, or write --net none");
+    struct run_options *options = into;
+    struct policy *policy;
+    struct error why;
+
+    if (policy_new_text(value, &policy, &why) != 0)
+        return error_set(err, "bad_value", 0, "--net %.64s: %.400s", value, why.text);
+    options->net = policy_mode(policy) != POLICY_NONE ? value : NULL;
+    options->spec.keeps_network = options->net != NULL;
+    policy_free(policy);
     return 0;
 }
 
@@ -319,7 +325,9 @@ static const struct option_row run_rows[] = {
      take_timeout, 0, 0},
     {"output-limit", "SIZE", "8M", "newest bytes kept of each output stream, with --json",
      take_output_limit, 0, 0},
-    {"net", "none", "none", "network; none is all there is in this version", take_net, 0, 0},
+    {"net", "POLICY", "none",
+     "whom it may reach: none, public, or allow=RULE,RULE...; cove net --help says more", take_net,
+     0, 0},
     {"tty", NULL, NULL, "give the command a terminal of its own", take_tty, 0, 0},
     {"json", NULL, NULL, "print one JSON object with the result and the output", NULL, 0,
      offsetof(struct run_options, json)},

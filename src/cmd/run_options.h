@@ -29,6 +29,7 @@ struct run_options {
     uint64_t timeout_ms; /* 0: none */
     uint64_t output_limit;
     const char *cwd; /* NULL: the user's home */
+    const char *net; /* the text of a policy; NULL: none at all */
     struct box_spec spec;
     char *const *command; /* NULL-terminated, part of argv */
 

@@ -159,6 +159,12 @@ struct sandbox_network {
     uint64_t connections, lookups_per_second, bytes_per_second, bytes;
 };
 
+#define ENGINE_PORTS_MAX 32 /* that are declared, of one sandbox */
+struct sandbox_port_wish {
+    uint16_t port;
+    bool is_public;
+};
+
 struct sandbox_spec {
     const char *name;          /* NULL: none */
     const char *const *labels; /* "key=value", NULL-terminated; NULL: none. So are env */
@@ -170,6 +176,8 @@ struct sandbox_spec {
     struct box_limits limits; /* 0 in any: the configured default */
     const struct keeper_mount *mounts;
     size_t mounts_count;
+    const struct sandbox_port_wish *ports; /* that are declared from the begin */
+    size_t ports_count;
     struct sandbox_network network;
     uint64_t deadline_ms; /* wall clock; 0: none */
     uint64_t idle_ms;     /* no command runs and no call came for so long; 0: none */
@@ -285,8 +293,6 @@ int engine_traffic_each(struct engine *engine, const struct engine_caller *calle
                         void *arg, struct error *err);
 
 /* ---- ports: what listens in a sandbox (ports.c) ---- */
-
-#define ENGINE_PORTS_MAX 32 /* that are declared, of one sandbox */
 
 struct sandbox_port {
     uint16_t port;

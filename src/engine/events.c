@@ -6,6 +6,7 @@
  * in one entry of a stream: two for each command would cost more than the command. A number is never given
  * twice: after a restart the count goes on far above what was told last. Who asks for what lies between is
  * told of a gap, unless the engine before us ended well and had told no more. */
+#include "engine/event_traffic.h"
 #include "engine/parts.h"
 
 #include <inttypes.h>
@@ -28,17 +29,11 @@
 #define LIFE_KEY "events.life" /* the first number that an engine may have told last */
 #define END_KEY "events.end"   /* what an engine that ended well would have told next */
 
-/* Of events that have it; those of a tenant and of all share it. */
-struct traffic {
-    unsigned holders;
-    struct engine_event_traffic is; /* its texts follow */
-};
-
 struct event {
     uint64_t sequence, time_ms;
     char type[32], tenant[64], sandbox[KEEPER_ID_LENGTH + 4], process[PROCS_ID_MAX], reason[32];
     char key[24];
-    struct traffic *traffic; /* or NULL */
+    struct event_traffic *traffic; /* or NULL */
 };
 
 struct history {
@@ -81,45 +76,13 @@ struct events {
     bool is_noted, is_noting; /* `life`, in the store: before that nothing is told */
 };
 
-/* ---- what some have besides ---- */
-
-static char *text_put(char **at, const char *text)
-{
-    char *put = *at;
-
-    if (text == NULL)
-        return NULL;
-    *at = stpcpy(put, text) + 1;
-    return put;
-}
-
-static size_t text_room(const char *text)
-{
-    return text != NULL ? strlen(text) + 1 : 0;
-}
-
-static struct traffic *traffic_new(const struct engine_event_traffic *given)
-{
-    struct traffic *traffic = engine_alloc(sizeof(*traffic) + text_room(given->name) +
-                                           text_room(given->address) + text_room(given->rule));
-    char *at = (char *)(traffic + 1);
-
-    traffic->holders = 1;
-    traffic->is = *given;
-    traffic->is.name = text_put(&at, given->name);
-    traffic->is.address = text_put(&at, given->address);
-    traffic->is.rule = text_put(&at, given->rule);
-    return traffic;
-}
+/* ---- histories ---- */
 
 static void event_release(struct event *event)
 {
-    if (event->traffic != NULL && --event->traffic->holders == 0)
-        free(event->traffic);
+    event_traffic_free(event->traffic);
     event->traffic = NULL;
 }
-
-/* ---- histories ---- */
 
 static struct event *history_at(const struct history *history, size_t index)
 {
@@ -214,7 +177,7 @@ static void history_add(struct history *history, const struct event *event, size
         history->count--;
     }
     if (event->traffic != NULL)
-        event->traffic->holders++;
+        event_traffic_hold(event->traffic);
     *history_at(history, history->count++) = *event;
     history->unwritten++;
 }
@@ -243,27 +206,6 @@ static void set_text(json_t *object, const char *key, const char *text)
         (void)json_object_set_new(object, key, json_string(text));
 }
 
-static void set_number(json_t *object, const char *key, uint64_t number)
-{
-    if (number > 0)
-        (void)json_object_set_new(object, key, json_integer((json_int_t)number));
-}
-
-static json_t *traffic_format(const struct engine_event_traffic *traffic)
-{
-    json_t *object = json_object();
-
-    set_text(object, "name", traffic->name != NULL ? traffic->name : "");
-    set_text(object, "address", traffic->address != NULL ? traffic->address : "");
-    set_text(object, "rule", traffic->rule != NULL ? traffic->rule : "");
-    set_number(object, "port", traffic->port);
-    set_number(object, "lasted_ms", traffic->lasted_ms);
-    set_number(object, "bytes_out", traffic->bytes_out);
-    set_number(object, "bytes_in", traffic->bytes_in);
-    set_number(object, "left_out", traffic->left_out);
-    return object;
-}
-
 static json_t *event_format(const struct event *event)
 {
     json_t *object = json_pack("{sI,sI}", "sequence", (json_int_t)event->sequence, "time_ms",
@@ -276,7 +218,7 @@ static json_t *event_format(const struct event *event)
     set_text(object, "reason", event->reason);
     set_text(object, "key", event->key);
     if (event->traffic != NULL)
-        (void)json_object_set_new(object, "traffic", traffic_format(&event->traffic->is));
+        (void)json_object_set_new(object, "traffic", event_traffic_format(event->traffic));
     return object;
 }
 
@@ -285,27 +227,6 @@ static void get_text(const json_t *object, const char *key, char *into, size_t s
     const char *text = json_string_value(json_object_get(object, key));
 
     (void)snprintf(into, size, "%s", text != NULL ? text : "");
-}
-
-static uint64_t get_number(const json_t *object, const char *key)
-{
-    return (uint64_t)json_integer_value(json_object_get(object, key));
-}
-
-static struct traffic *traffic_parse(const json_t *object)
-{
-    const struct engine_event_traffic traffic = {
-        .name = json_string_value(json_object_get(object, "name")),
-        .address = json_string_value(json_object_get(object, "address")),
-        .rule = json_string_value(json_object_get(object, "rule")),
-        .port = (uint16_t)get_number(object, "port"),
-        .lasted_ms = get_number(object, "lasted_ms"),
-        .bytes_out = get_number(object, "bytes_out"),
-        .bytes_in = get_number(object, "bytes_in"),
-        .left_out = get_number(object, "left_out"),
-    };
-
-    return json_is_object(object) ? traffic_new(&traffic) : NULL;
 }
 
 /* To be released. */
@@ -321,7 +242,7 @@ static void event_parse(const json_t *object, struct event *event)
     get_text(object, "process", event->process, sizeof(event->process));
     get_text(object, "reason", event->reason, sizeof(event->reason));
     get_text(object, "key", event->key, sizeof(event->key));
-    event->traffic = traffic_parse(json_object_get(object, "traffic"));
+    event->traffic = event_traffic_parse(json_object_get(object, "traffic"));
 }
 
 /* ---- telling ---- */
@@ -342,7 +263,7 @@ static void tell_one(struct engine_listener *listener, const struct event *event
         .process = or_null(event->process),
         .reason = or_null(event->reason),
         .key = or_null(event->key),
-        .traffic = event->traffic != NULL ? &event->traffic->is : NULL,
+        .traffic = event->traffic != NULL ? event_traffic_look(event->traffic) : NULL,
     };
 
     listener->is_sated = !listener->event(listener->arg, &view);
@@ -652,7 +573,7 @@ void events_add_traffic(struct engine *engine, const char *type, const char *ten
                         const char *sandbox, const char *reason,
                         const struct engine_event_traffic *traffic)
 {
-    struct event event = {.time_ms = clock_wall_ms(), .traffic = traffic_new(traffic)};
+    struct event event = {.time_ms = clock_wall_ms(), .traffic = event_traffic_new(traffic)};
 
     set(event.type, sizeof(event.type), type);
     set(event.tenant, sizeof(event.tenant), tenant);

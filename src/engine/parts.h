@@ -155,6 +155,12 @@ struct events;
 struct takeover;
 struct tokens;
 
+/* So many at once, and so many a second: full at the start. */
+struct network_bucket {
+    uint64_t filled_ns; /* when `left` was right */
+    unsigned left;
+};
+
 struct engine {
     struct engine_options options;
     struct store *store;
@@ -170,6 +176,7 @@ struct engine {
     struct alarm ports_look;
     size_t network_lines; /* of all logs together */
     struct alarm network_save;
+    struct network_bucket network_events;
     struct pool *pool;
     struct takeover *takeover; /* while it opens */
     int sandboxes_dir;
@@ -240,11 +247,15 @@ void network_work(struct sandbox *sandbox); /* VERB_NETWORK */
 /* Its box is no more: what is open is cut. */
 void network_end(struct sandbox *sandbox);
 void network_free(struct sandbox *sandbox);
+uint64_t network_listener(const struct sandbox *sandbox); /* its inode; 0: not known */
 uint32_t network_open_now(const struct sandbox *sandbox); /* connections */
 /* Adds up what the boxes have carried since this was called last. */
 void network_tally(struct engine *engine);
 
 /* ---- ports.c ---- */
+
+/* For what is declared without a port of the host: one that is free now. */
+void ports_choose(struct record *record);
 
 /* Its box stands (`is_new`), or was there before this engine: what is declared is listened for, and what listens
  * in it is looked at from now on. */

@@ -65,6 +65,7 @@ struct dial {
     uint16_t port;
     int fd; /* -1 */
     bool tries_v6;
+    bool counts;            /* among its sandbox's `uses` */
     bool is_asked, is_late; /* the keeper will answer: it is not freed before */
     struct alarm patience;
     engine_port_dialled done;
@@ -98,6 +99,8 @@ static void dial_end(struct dial *dial, const struct error *err)
     void *arg = dial->arg;
     int fd = err == NULL ? fd_take(&dial->fd) : -1;
 
+    if (err != NULL && dial->counts)
+        engine_port_left(dial->engine, dial->sandbox);
     dial_unlist(dial);
     dial_free(dial);
     done(arg, fd, err);
@@ -222,13 +225,15 @@ static void dial_ask(struct dial *dial)
     keeper_client_ask(dial->engine->keeper, KEEPER_NETWORK, &request, dial_socket, dial);
 }
 
-static void dial_begin(struct sandbox *sandbox, uint16_t port, engine_port_dialled done, void *arg)
+static void dial_begin(struct sandbox *sandbox, uint16_t port, bool counts,
+                       engine_port_dialled done, void *arg)
 {
     struct engine *engine = sandbox->engine;
     struct dial *dial = engine_alloc(sizeof(*dial));
 
     dial->engine = engine;
     dial->box = sandbox->box;
+    dial->counts = counts;
     dial->port = port;
     dial->fd = -1;
     dial->done = done;
@@ -297,7 +302,7 @@ void engine_port_dial(struct engine *engine, const struct engine_caller *caller,
         return;
     }
     sandbox->ports->uses++;
-    dial_begin(sandbox, port, done, arg);
+    dial_begin(sandbox, port, true, done, arg);
 }
 
 void engine_port_left(struct engine *engine, const char *id)
@@ -375,7 +380,7 @@ static void forward_connect(void *arg, uint64_t number)
     in->port = opened->port;
     in->number = number;
     memcpy(in->sandbox, sandbox->id, sizeof(in->sandbox));
-    dial_begin(sandbox, opened->port, forward_dialled, in);
+    dial_begin(sandbox, opened->port, false, forward_dialled, in);
 }
 
 static void opened_free(struct opened *opened)
@@ -472,16 +477,17 @@ static void found_add(struct found *found, uint16_t port)
 }
 
 /* The network's own listener is none of the box's. */
-static bool is_ours(const struct inet_diag_msg *message)
+static bool is_ours(const struct inet_diag_msg *message, uint64_t listener)
 {
     uint16_t port = ntohs(message->id.idiag_sport);
 
-    return port >= NETWORK_TCP_PORT && port < NETWORK_TCP_PORT + NETWORK_PORTS &&
-           message->idiag_uid == 0 && message->idiag_family == AF_INET6;
+    return (listener != 0 && message->idiag_inode == listener) ||
+           (port >= NETWORK_TCP_PORT && port < NETWORK_TCP_PORT + NETWORK_PORTS &&
+            message->idiag_uid == 0 && message->idiag_family == AF_INET6);
 }
 
 /* 1: there is more; 0: that was all; -1. */
-static int take_messages(int diag, struct found *found)
+static int take_messages(int diag, uint64_t listener, struct found *found)
 {
     union {
         struct nlmsghdr head;
@@ -499,13 +505,13 @@ static int take_messages(int diag, struct found *found)
             return 0;
         if (head->nlmsg_type == NLMSG_ERROR || head->nlmsg_len < NLMSG_LENGTH(sizeof(*message)))
             return -1;
-        if (!is_ours(message))
+        if (!is_ours(message, listener))
             found_add(found, ntohs(message->id.idiag_sport));
     }
     return 1;
 }
 
-static int look_family(int diag, int family, struct found *found)
+static int look_family(int diag, int family, uint64_t listener, struct found *found)
 {
     struct {
         struct nlmsghdr head;
@@ -524,7 +530,7 @@ static int look_family(int diag, int family, struct found *found)
     if (sendto(diag, &ask, sizeof(ask), 0, (struct sockaddr *)&kernel, sizeof(kernel)) < 0)
         return -1;
     while (more > 0)
-        more = take_messages(diag, found);
+        more = take_messages(diag, listener, found);
     return more;
 }
 
@@ -564,8 +570,8 @@ static void look(struct sandbox *sandbox)
 
     ports->looked_ns = clock_monotonic_ns();
     /* A kernel without one of the families has none that listens by it. */
-    if (look_family(ports->diag, AF_INET, &found) == 0) {
-        (void)look_family(ports->diag, AF_INET6, &found);
+    if (look_family(ports->diag, AF_INET, 0, &found) == 0) {
+        (void)look_family(ports->diag, AF_INET6, network_listener(sandbox), &found);
         compare(sandbox, &found);
     }
 }
@@ -798,6 +804,17 @@ static void push_change(struct sandbox *sandbox, const struct port_change *chang
     verb->port = *change;
     verb->done.sandbox = port_changed;
     sandbox_push(sandbox, verb);
+}
+
+/* All at once: one that is closed again could be given out twice. */
+void ports_choose(struct record *record)
+{
+    int listeners[ENGINE_PORTS_MAX];
+
+    for (size_t i = 0; i < record->ports_count; i++)
+        listeners[i] = host_listener(0, &record->ports[i].host_port);
+    for (size_t i = 0; i < record->ports_count; i++)
+        fd_close(&listeners[i]);
 }
 
 /* One that is free now: it is taken where the sandbox runs, and else kept for then. */

@@ -106,9 +106,9 @@ static const enum verb_action actions[VERB_KINDS][SANDBOX_DELETED + 1] = {
 };
 
 static void (*const works[VERB_KINDS])(struct sandbox *sandbox) = {
-    [VERB_CREATE] = start_work,  [VERB_START] = start_work,   [VERB_STOP] = stop_work,
-    [VERB_DELETE] = delete_work, [VERB_CHANGE] = change_work, [VERB_PROCS] = start_work,
-    [VERB_FALL] = fall_work,     [VERB_QUIET] = quiet_work,   [VERB_HUSH] = hush_work,
+    [VERB_CREATE] = start_work,  [VERB_START] = start_work,     [VERB_STOP] = stop_work,
+    [VERB_DELETE] = delete_work, [VERB_CHANGE] = change_work,   [VERB_PROCS] = start_work,
+    [VERB_FALL] = fall_work,     [VERB_QUIET] = quiet_work,     [VERB_HUSH] = hush_work,
     [VERB_CEASE] = stop_work,    [VERB_NETWORK] = network_work,
 };
 

@@ -8,6 +8,7 @@
 #include "base/log.h"
 #include "base/parse.h"
 #include "engine/engine.h"
+#include "front/alone.h"
 #include "front/native/native.h"
 #include "front/settings.h"
 #include "http/http.h"
@@ -472,11 +473,13 @@ static bool is_json_wanted(void)
     return format != NULL && strcmp(format, "json") == 0;
 }
 
-int main(void)
+int main(int argc, char **argv)
 {
     struct program program = {.config = -1, .headers = -1};
     struct error err;
 
+    if (argc == 3 && strcmp(argv[1], "--alone") == 0)
+        return alone_run(argv[2]);
     log_start("cove-engine", LOG_LEVEL_INFO);
     log_use_json(is_json_wanted());
     (void)prctl(PR_SET_NAME, "cove-engine"); /* executed by fd, it has none */

@@ -26,7 +26,8 @@ struct net_box;
 struct net_options {
     uv_loop_t *loop;
     const char *resolvers; /* "ADDRESS[:PORT],..."; NULL: the host's, of /etc/resolv.conf */
-    const char *proxy;     /* "http://[USER:PASSWORD@]HOST:PORT", by CONNECT, for all that is dialled; NULL: none */
+    const char *
+        proxy; /* "http://[USER:PASSWORD@]HOST:PORT", by CONNECT, for all that is dialled; NULL: none */
 };
 int net_open(const struct net_options *options, struct net **out, struct error *err);
 /* All boxes were freed before. `closed` is called from the loop, when nothing of it is left there. */
@@ -34,11 +35,11 @@ void net_close(struct net *net, void (*closed)(void *arg), void *arg);
 
 /* ---- a box ---- */
 
-struct net_limits { /* 0: the default */
-    uint32_t connections;       /* at once; 256 */
+struct net_limits {              /* 0: the default */
+    uint32_t connections;        /* at once; 256 */
     uint32_t lookups_per_second; /* 50, with a burst of 200 */
-    uint64_t bytes_per_second;  /* both ways together; default: no bound */
-    uint64_t bytes;             /* in its life, both ways together; default: no bound */
+    uint64_t bytes_per_second;   /* both ways together; default: no bound */
+    uint64_t bytes;              /* in its life, both ways together; default: no bound */
 };
 
 enum net_record_kind {
@@ -51,16 +52,18 @@ struct net_record {
     enum net_record_kind kind;
     uint64_t time_ms; /* wall clock, of its begin */
     uint64_t lasted_ms;
-    const char *name;              /* NULL: the address itself was dialled */
-    struct policy_address address; /* that was dialled, or to be; zeros where none came of the name */
-    uint16_t port;                 /* 0 of a lookup */
+    const char *name; /* NULL: the address itself was dialled */
+    struct policy_address
+        address;   /* that was dialled, or to be; zeros where none came of the name */
+    uint16_t port; /* 0 of a lookup */
     bool allowed;
-    const char *reason; /* of the verdict; or "limit", "no_such_name", "unreachable", "cut" (by a new policy) */
-    const char *rule;   /* or NULL */
+    const char *
+        reason; /* of the verdict; or "limit", "no_such_name", "unreachable", "cut" (by a new policy) */
+    const char *rule;             /* or NULL */
     uint64_t bytes_out, bytes_in; /* out of the box, into it */
 };
 
-struct net_counts { /* since the box was made here */
+struct net_counts {       /* since the box was made here */
     uint32_t connections; /* now */
     uint64_t connections_all, denied, lookups, bytes_out, bytes_in;
 };
@@ -96,8 +99,8 @@ void net_box_count(const struct net_box *box, struct net_counts *out);
  * or later, with a socket that is connecting or connected (taken), or -1: the client is cut. */
 struct net_forward;
 int net_forward_new(struct net *net, int listener, uint32_t connections,
-                    void (*connect)(void *arg, uint64_t number), void *arg, struct net_forward **out,
-                    struct error *err);
+                    void (*connect)(void *arg, uint64_t number), void *arg,
+                    struct net_forward **out, struct error *err);
 void net_forward_connected(struct net_forward *forward, uint64_t number, int socket);
 bool net_forward_is_used(const struct net_forward *forward); /* it has connections now */
 void net_forward_free(struct net_forward *forward);
@@ -105,6 +108,6 @@ void net_forward_free(struct net_forward *forward);
 /* The same of one pair of connected sockets, both taken: bytes that were read of `client` already go first. `over`
  * is called once, from the loop. */
 struct net_pair;
-struct net_pair *net_pair_new(struct net *net, int client, int server, const void *first, size_t first_size,
-                              void (*over)(void *arg), void *arg);
+struct net_pair *net_pair_new(struct net *net, int client, int server, const void *first,
+                              size_t first_size, void (*over)(void *arg), void *arg);
 void net_pair_cut(struct net_pair *pair);

@@ -5,22 +5,41 @@
 
 /* ---- dns.c: what is on the wire; pure code ---- */
 
-#define DNS_UDP_MAX 512    /* of an answer without EDNS */
+#define DNS_UDP_MAX 512       /* of an answer without EDNS */
 #define DNS_QUESTION_MAX 4096 /* of what is read at all */
 
-enum dns_type { DNS_A = 1, DNS_NS = 2, DNS_CNAME = 5, DNS_SOA = 6, DNS_PTR = 12, DNS_MX = 15, DNS_TXT = 16,
-                DNS_AAAA = 28, DNS_SRV = 33, DNS_SVCB = 64, DNS_HTTPS = 65, DNS_ANY = 255 };
-enum dns_code { DNS_OK = 0, DNS_BAD_FORMAT = 1, DNS_FAILED = 2, DNS_NO_NAME = 3, DNS_NOT_DONE = 4, DNS_REFUSED = 5,
-                DNS_BAD_VERSION = 16 /* of EDNS */ };
+enum dns_type {
+    DNS_A = 1,
+    DNS_NS = 2,
+    DNS_CNAME = 5,
+    DNS_SOA = 6,
+    DNS_PTR = 12,
+    DNS_MX = 15,
+    DNS_TXT = 16,
+    DNS_AAAA = 28,
+    DNS_SRV = 33,
+    DNS_SVCB = 64,
+    DNS_HTTPS = 65,
+    DNS_ANY = 255
+};
+enum dns_code {
+    DNS_OK = 0,
+    DNS_BAD_FORMAT = 1,
+    DNS_FAILED = 2,
+    DNS_NO_NAME = 3,
+    DNS_NOT_DONE = 4,
+    DNS_REFUSED = 5,
+    DNS_BAD_VERSION = 16 /* of EDNS */
+};
 
 struct dns_question {
     uint16_t id, type, class;
-    uint16_t flags;         /* as they came */
+    uint16_t flags; /* as they came */
     bool has_edns;
-    uint16_t edns_flags;    /* those that an answer repeats */
-    uint16_t size_max;      /* the client takes so much over UDP */
+    uint16_t edns_flags;        /* those that an answer repeats */
+    uint16_t size_max;          /* the client takes so much over UDP */
     char name[POLICY_NAME_MAX]; /* normal form; "" where it is no host name */
-    uint8_t wire[256];      /* the question's name as it came, for the answer (0x20 bits) */
+    uint8_t wire[256];          /* the question's name as it came, for the answer (0x20 bits) */
     size_t wire_size;
 };
 
@@ -63,15 +82,16 @@ bool names_number(const struct policy_address *address, uint32_t *number);
 
 struct resolver;
 struct resolver_lookup;
-typedef void (*resolver_done)(void *arg, const struct policy_address *addresses, size_t count, uint32_t ttl_s,
-                              enum dns_code code);
+typedef void (*resolver_done)(void *arg, const struct policy_address *addresses, size_t count,
+                              uint32_t ttl_s, enum dns_code code);
 int resolver_open(uv_loop_t *loop, const char *servers, struct resolver **out, struct error *err);
 void resolver_close(struct resolver *resolver, void (*closed)(void *arg), void *arg);
 /* Both families. Answered once, never before this returns, within 10 s; a result is kept for its TTL (at most 60 s,
  * failures 2 s). Each `lane` (a box) has so many at once, each `tenant` so many, and all together; beyond it they
  * wait their turn, and beyond a bound they fail (DNS_FAILED). NULL: there is no memory, and `done` was called so. */
-struct resolver_lookup *resolver_look(struct resolver *resolver, const char *tenant, const void *lane,
-                                      const char *name, resolver_done done, void *arg);
+struct resolver_lookup *resolver_look(struct resolver *resolver, const char *tenant,
+                                      const void *lane, const char *name, resolver_done done,
+                                      void *arg);
 void resolver_cancel(struct resolver_lookup *lookup); /* `done` is not called */
 
 /* ---- lookup.c: the DNS of one box ---- */
@@ -92,12 +112,16 @@ void lookups_forget(struct lookups *lookups, const void *arg);
 
 uv_loop_t *net_loop(const struct net *net);
 struct resolver *net_resolver(const struct net *net);
-bool net_is_proxied(const struct net *net); /* all that is dialled goes through a proxy, which may know more names */
-const struct policy_address *net_own(struct net *net, size_t *count); /* the host's addresses of now */
+bool net_is_proxied(
+    const struct net
+        *net); /* all that is dialled goes through a proxy, which may know more names */
+const struct policy_address *net_own(struct net *net,
+                                     size_t *count); /* the host's addresses of now */
 struct net *net_box_net(const struct net_box *box);
 const char *net_box_tenant(const struct net_box *box);
 /* Of its lookups: none that another box ever had, though it may lie where that one lay. Not to be looked into. */
 const void *net_box_lane(const struct net_box *box);
 struct names *net_box_names(const struct net_box *box);
-const struct net_limits *net_box_limits(const struct net_box *box); /* no field is 0 but bytes and bytes_per_second */
+const struct net_limits *net_box_limits(
+    const struct net_box *box); /* no field is 0 but bytes and bytes_per_second */
 void net_box_record(struct net_box *box, const struct net_record *record); /* counts it, too */

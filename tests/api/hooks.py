@@ -245,6 +245,16 @@ def mend_body(case, chance):
     lifecycle = body.get("lifecycle")
     if isinstance(lifecycle, dict) and lifecycle.get("deadline") is not None:
         lifecycle["deadline"] = "2999-01-31T12:00:00Z"
+    resources = body.get("resources")
+    if isinstance(resources, dict):  # no host has all that the API has numbers for
+        for name in ("disk_bytes", "memory_bytes"):
+            if isinstance(resources.get(name), int) and 1 << 30 < resources[name] <= 1 << 50:
+                resources[name] = SPEC["resources"][name]
+    network = body.get("network")
+    if isinstance(network, dict) and chance < 60:
+        for name in ("allow", "deny"):
+            if isinstance(network.get(name), list):
+                network[name] = ["example.com:443"]
     if case.path.endswith("/exec"):
         value = body.get("timeout_ms")
         if value is None or (isinstance(value, (int, float)) and not 0 < value < 1000):

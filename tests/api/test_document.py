@@ -38,11 +38,12 @@ def handlers():
     text = (NATIVE / "routes.c").read_text()
     defined = dict(re.findall(r"#define (SANDBOX|PROCESS|FILES) (.*)", text))
     found = {}
-    for method, pattern, handler in re.findall(r'\{\{"([A-Z]+)", ([^,]+), (\w+),', text):
+    for method, pattern, handler in re.findall(r'\{\{"([A-Z]+|\*)", ([^,]+), (\w+),', text):
         for _ in range(3):
             for name, value in defined.items():
                 pattern = re.sub(rf"\b{name}\b", lambda _, value=value: value, pattern)
-        found[method.lower(), "".join(re.findall(r'"([^"]*)"', pattern))] = handler
+        path = "".join(re.findall(r'"([^"]*)"', pattern)).replace("/**", "/{path}")
+        found[method.lower().replace("*", "get"), path] = handler
     return found
 
 

@@ -139,7 +139,7 @@ def test_environment_that_is_none():
 
 def test_privileges_and_network_of_other_names():
     refused("--privileges", "root", "--", "true", names=("root", "plain", "system"))
-    refused("--net", "host", "--", "true", names=("--net", "host", "none", "no network"))
+    refused("--net", "host", "--", "true", names=("--net", "host", "none", "public"))
 
 
 def test_json_and_tty_exclude_each_other():

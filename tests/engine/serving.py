@@ -22,19 +22,20 @@ USUAL = "[boxes]\npool = 1\n"
 
 
 def routes_of_source():
-    """Method and pattern of each route there is, in the order of the table."""
+    """Method and pattern of each route there is, in the order of the table. A route for any method and any path below
+    it stands in the document as a GET of `{path}`."""
     text = (NATIVE / "routes.c").read_text()
     defined = dict(re.findall(r'#define (SANDBOX|PROCESS|FILES) (.*)', text))
-    rows = re.findall(r'\{\{"([A-Z]+)", ([^,]+),', text)
+    rows = re.findall(r'\{\{"([A-Z]+|\*)", ([^,]+),', text)
     assert len(rows) > 20
 
     def expand(pattern):
         for _ in range(3):
             for name, value in defined.items():
                 pattern = re.sub(rf"\b{name}\b", lambda _, value=value: value, pattern)
-        return "".join(re.findall(r'"([^"]*)"', pattern))
+        return "".join(re.findall(r'"([^"]*)"', pattern)).replace("/**", "/{path}")
 
-    return [(method, expand(pattern)) for method, pattern in rows]
+    return [(method.replace("*", "GET"), expand(pattern)) for method, pattern in rows]
 
 
 def free_port():

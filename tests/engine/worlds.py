@@ -30,13 +30,18 @@ def run_in(pid, *command):
 
 
 class World:
-    """With `everything` all addresses there are lead to its servers, so that who gets through anywhere is seen."""
+    """With `services`, a directory of wares.py, real servers have the ports that are theirs. With `beyond` it is
+    always behind a proxy, which dials for real whatever has no name here. With `everything` all addresses there are
+    lead to its servers, so that who gets through anywhere is seen. `more` is for drivers/world.py."""
 
-    def __init__(self, directory, names=None, everything=False, **more):
+    def __init__(self, directory, names=None, services=None, beyond=False, everything=False, **more):
         self.directory = directory
-        self.names = NAMES if names is None else names
+        self.names = {**NAMES, **(names or {})}
+        self.more = {"names": self.names, **more}
+        self.more.update({"services": str(services)} if services else {})
+        self.more.update({"beyond": True} if beyond else {})
+        self.is_apart = harness.EXPECT.is_root and not beyond
         self.everything = everything
-        self.more = more  # for drivers/world.py
         self.log = directory / "world.log"
         self.programs = []
         self.ports = None
@@ -56,7 +61,7 @@ class World:
         return program
 
     def tell(self, program, **more):
-        program.stdin.write((json.dumps({"names": self.names, **more}) + "\n").encode())
+        program.stdin.write((json.dumps(more) + "\n").encode())
         program.stdin.flush()
         return json.loads(program.stdout.readline())
 
@@ -94,7 +99,8 @@ class World:
             run_in(servers.pid, "ip", "-6", "route", "add", "local", "default", "dev", "lo", "table", "100")
             for family in ("-4", "-6"):  # of IPv4 so that the kernel keeps both tables apart
                 run_in(servers.pid, "ip", family, "rule", "add", "iif", "outer", "lookup", "100", "priority", "5")
-        self.ports = self.tell(servers, **{"dns": SERVER, "ports": PORTS, **self.more})
+        ports = PORTS + ([22, 5432] if "services" in self.more else [])
+        self.ports = self.tell(servers, **{"dns": SERVER, "ports": ports, **self.more})
 
     def make_proxy(self):
         servers = self.start(sys.executable, WORLD, self.log)
@@ -104,7 +110,7 @@ class World:
         """Servers on the engine's own host; their ports."""
         enter = [] if self.inner is None else ["nsenter", f"--net=/proc/{self.inner}/ns/net"]
         program = self.start(*enter, sys.executable, WORLD, self.log)
-        return self.tell(program, **more)["ports"]
+        return self.tell(program, **{"names": self.names, **more})["ports"]
 
     def config(self, boxes=""):
         text = f"[boxes]\n{boxes}\n[network]\n"
@@ -112,6 +118,16 @@ class World:
             return text + f"resolvers = {SERVER}\n"
         return (text + f"resolvers = 127.0.0.1:{self.ports['dns']}\n"
                 f"proxy = http://127.0.0.1:{self.ports['proxy']}\n")
+
+    def run(self, *words):
+        """`cove run` in the engine's network, where the host's resolver is the world's."""
+        file = self.directory / "resolv.conf"
+        file.write_text(f"nameserver {SERVER}\n", encoding="ascii")
+        line = 'mount --bind "$0" /etc/resolv.conf && exec "$@"'
+        return subprocess.run(
+            ["nsenter", f"--net=/proc/{self.inner}/ns/net", "unshare", "-m", "--propagation", "private",
+             "sh", "-c", line, file, harness.COVE, "run", *words], capture_output=True, text=True,
+            check=False, timeout=60 * harness.PATIENCE)
 
     def serve(self, directory, boxes="pool = 1"):
         directory.mkdir(parents=True, exist_ok=True)
@@ -122,7 +138,7 @@ class World:
 
     def __enter__(self):
         try:
-            if harness.EXPECT.is_root:
+            if self.is_apart:
                 self.make_networks()
             else:
                 self.make_proxy()

@@ -53,7 +53,7 @@ struct fake {
     unsigned ended, dropped_count;
 
     enum fake_mood mood;
-    unsigned refuse;    /* the next so many makes */
+    unsigned refuse; /* the next so many makes */
     bool refuse_networks;
     uint32_t vanish_at; /* a request of this type is its end */
     uint32_t silent_at; /* is not answered */

@@ -222,6 +222,49 @@ static void check_most(void)
     "\"id\":\"c0abcdefghijklmnopqr\",\"tenant\":\"t\",\"state\":\"running\",\"reason\":\"created\"," \
     "\"root\":\"host\",\"disk_kind\":\"ephemeral\",\"privileges\":\"plain\",\"then\":\"kill\""
 
+static void check_network(void)
+{
+    static const char *const allow[] = {"example.com:443", "10.0.0.0/8", NULL};
+    static const char *const deny[] = {"*.example.org", NULL};
+    struct sandbox_spec spec = plain_spec();
+    struct record *record, *again = NULL;
+    struct sandbox_network none = {.mode = "none"}, wide = {.mode = NULL};
+    char *rules = malloc(RECORD_RULES_BYTES);
+    const char *many[] = {rules, NULL};
+    struct error err;
+    char *text;
+
+    spec.network = (struct sandbox_network){
+        .mode = "public", .allow = allow, .deny = deny, .connections = 7, .bytes = 1ULL << 40};
+    record = new_of(&spec);
+    (void)snprintf(record->id, sizeof(record->id), "c0aaaaaaaaaaaaaaaaaa");
+    text = record_format(record, &err);
+    CHECK(record_parse(text, strlen(text), &again, &err) == 0, "%s", err.text);
+    CHECK(policy_mode(again->policy) == POLICY_PUBLIC &&
+              strcmp(policy_allow(again->policy)[1], allow[1]) == 0 &&
+              strcmp(policy_deny(again->policy)[0], deny[0]) == 0,
+          "%s", text);
+    CHECK(again->network.connections == 7 && again->network.bytes == 1ULL << 40, "%s", text);
+    CHECK(again->network.lookups_per_second == 0 && again->network.bytes_per_second == 0, "usual");
+    CHECK(record_set_network(again, &none, &err) == 0 && again->network.connections == 0, "none");
+    free(text);
+    text = record_format(again, &err);
+    CHECK(strstr(text, "network") == NULL, "of none nothing is said: %s", text);
+    memset(rules, 'a', RECORD_RULES_BYTES - 1);
+    rules[RECORD_RULES_BYTES - 1] = '\0';
+    wide.allow = many;
+    CHECK(record_set_network(again, &wide, &err) != 0 && strcmp(err.code, "bad_policy") == 0,
+          "a rule that is no rule");
+    wide.connections = 65537;
+    CHECK(record_set_network(again, &wide, &err) != 0 && strcmp(err.code, "bad_request") == 0,
+          "more than may be");
+    CHECK(policy_mode(again->policy) == POLICY_NONE, "what is refused changes nothing");
+    free(text);
+    free(rules);
+    record_free(record);
+    record_free(again);
+}
+
 static void check_damaged(void)
 {
     static const char *const bad[] = {
@@ -308,6 +351,7 @@ int main(void)
     check_wishes();
     check_targets();
     check_most();
+    check_network();
     check_damaged();
     check_torn();
     return check_finish();

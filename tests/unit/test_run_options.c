@@ -245,7 +245,7 @@ static const struct bad bad_inputs[] = {
     {{"--json", "--output-limit", "2G", "true"}, "bad_value", "1G"},
     {{"--json", "--tty", "true"}, "bad_value", "--tty"},
     {{"--json=yes", "true"}, "bad_value", "no value"},
-    {{"--net", "host", "true"}, "bad_value", "--net none"},
+    {{"--net", "host", "true"}, "bad_value", "--net host: a policy"},
     {{"--privileges", "root", "true"}, "bad_value", "plain or system"},
     {{"--hostname", "-a", "true"}, "bad_value", "-a"},
     {{"--hostname", "a..b", "true"}, "bad_value", "a..b"},

@@ -139,11 +139,26 @@ static bool refuse(struct native *native, struct http_request *request, const ch
     return false;
 }
 
+bool admit_caller(struct job *job)
+{
+    unsigned retry_ms = 0;
+    struct error err;
+
+    http_lane(job->request, job->caller.tenant);
+    if (engine_rate(job->native->options.engine, &job->caller, &retry_ms, &err) < 0) {
+        refuse_rate(job, retry_ms, &err);
+        return false;
+    }
+    if (callers_add(job))
+        return true;
+    job_fail(job, "capacity", "there is no memory for this request now");
+    return false;
+}
+
 bool admit_request(struct http_request *request, void *data)
 {
     struct native *native = data;
     const char *path = http_path(request);
-    unsigned retry_ms = 0;
     struct job *job;
     struct error err;
 
@@ -164,13 +179,5 @@ bool admit_request(struct http_request *request, void *data)
         job_problem(job, &err);
         return false;
     }
-    http_lane(request, job->caller.tenant);
-    if (engine_rate(native->options.engine, &job->caller, &retry_ms, &err) < 0) {
-        refuse_rate(job, retry_ms, &err);
-        return false;
-    }
-    if (callers_add(job))
-        return true;
-    job_fail(job, "capacity", "there is no memory for this request now");
-    return false;
+    return admit_caller(job);
 }

@@ -86,6 +86,22 @@ static const struct read_field mount_fields[] = {
     {.name = NULL},
 };
 
+struct port_text {
+    uint64_t port;
+    int is_public;
+};
+
+static const struct read_field port_fields[] = {
+    {.name = "port",
+     .kind = READ_COUNT,
+     AT(port_text, port),
+     .low = 1,
+     .high = 65535,
+     .is_needed = true},
+    {.name = "public", .kind = READ_FLAG, AT(port_text, is_public)},
+    {.name = NULL},
+};
+
 static const char *const mode_words[] = {"none", "allow", "public", NULL};
 
 struct network_text {
@@ -145,7 +161,7 @@ struct sandbox_text {
     int privileges, disk_kind;
     struct resources_text resources;
     struct lifecycle_text lifecycle;
-    struct read_objects mounts;
+    struct read_objects mounts, ports;
     struct network_text network;
 };
 
@@ -180,13 +196,18 @@ static const struct read_field sandbox_fields[] = {
      .inner = mount_fields,
      .inner_size = sizeof(struct mount_text)},
     {.name = "network", .kind = READ_OBJECT, AT(sandbox_text, network), .inner = network_fields},
+    {.name = "ports",
+     .kind = READ_OBJECTS,
+     AT(sandbox_text, ports),
+     .high = ENGINE_PORTS_MAX,
+     .inner = port_fields,
+     .inner_size = sizeof(struct port_text)},
     {.name = "lifecycle",
      .kind = READ_OBJECT,
      AT(sandbox_text, lifecycle),
      .inner = lifecycle_fields},
     READ_LATER("snapshot"),
     READ_LATER("template"),
-    READ_LATER("ports"),
     READ_LATER("volumes"),
     READ_LATER("pause"),
     READ_LATER("archive"),
@@ -272,6 +293,21 @@ static int mounts_fill(const struct read_objects *text, struct keeper_mount *mou
     return 0;
 }
 
+static int ports_fill(const struct read_objects *text, struct sandbox_port_wish *ports,
+                      struct error *err)
+{
+    const struct port_text *list = text->list;
+
+    for (size_t i = 0; i < text->count; i++) {
+        ports[i] = (struct sandbox_port_wish){(uint16_t)list[i].port, list[i].is_public > 0};
+        for (size_t j = 0; j < i; j++)
+            if (ports[j].port == ports[i].port)
+                return error_set(err, "bad_request", 0,
+                                 "field \"ports[%zu].port\": %u is there twice", i, ports[i].port);
+    }
+    return 0;
+}
+
 static void limits_fill(const struct resources_text *text, struct box_limits *limits)
 {
     limits->memory_bytes = text->memory_bytes;
@@ -297,7 +333,8 @@ int body_sandbox(const void *data, size_t size, uint64_t now_ms, struct body_san
 
     memset(out, 0, sizeof(*out));
     if (read_object("a sandbox", data, size, true, sandbox_fields, &text, &out->owner, err) < 0 ||
-        sandbox_check(&text, now_ms, err) < 0 || mounts_fill(&text.mounts, out->mounts, err) < 0)
+        sandbox_check(&text, now_ms, err) < 0 || mounts_fill(&text.mounts, out->mounts, err) < 0 ||
+        ports_fill(&text.ports, out->ports, err) < 0)
         return -1;
     out->spec = (struct sandbox_spec){
         .name = text.name,
@@ -311,6 +348,8 @@ int body_sandbox(const void *data, size_t size, uint64_t now_ms, struct body_san
         .hostname = text.hostname,
         .mounts = out->mounts,
         .mounts_count = text.mounts.count,
+        .ports = out->ports,
+        .ports_count = text.ports.count,
         .deadline_ms = text.lifecycle.deadline_ms,
         .idle_ms = text.lifecycle.idle_ms,
         .then = text.lifecycle.then == 1 ? SANDBOX_THEN_STOP : SANDBOX_THEN_KILL,
@@ -587,23 +626,9 @@ int body_signal(const void *data, size_t size, int *signal_number, struct error 
 
 int body_port(const void *data, size_t size, uint16_t *port, int *is_public, struct error *err)
 {
-    static const char *const words[] = {"no", "yes", NULL};
-    struct port_text {
-        uint64_t port;
-        int is_public;
-    } text = {.is_public = -1};
-    static const struct read_field fields[] = {
-        {.name = "port",
-         .kind = READ_COUNT,
-         AT(port_text, port),
-         .low = 1,
-         .high = 65535,
-         .is_needed = true},
-        {.name = "public", .kind = READ_WORD, AT(port_text, is_public), .words = words},
-        {.name = NULL},
-    };
+    struct port_text text = {.is_public = -1};
     struct read_owner owner = {0};
-    int status = read_object("a port", data, size, false, fields, &text, &owner, err);
+    int status = read_object("a port", data, size, false, port_fields, &text, &owner, err);
 
     *port = (uint16_t)text.port;
     *is_public = text.is_public;

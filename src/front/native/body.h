@@ -18,6 +18,7 @@
 struct body_sandbox {
     struct sandbox_spec spec;
     struct keeper_mount mounts[KEEPER_MOUNTS_MAX];
+    struct sandbox_port_wish ports[ENGINE_PORTS_MAX];
     struct read_owner owner;
 };
 int body_sandbox(const void *data, size_t size, uint64_t now_ms, struct body_sandbox *out,
@@ -67,9 +68,10 @@ int body_quota(const void *data, size_t size, struct engine_quota *quota, struct
 /* Of a request that takes none: no bytes, or {}. */
 int body_none(const void *data, size_t size, struct error *err);
 
-/* Words for the bits of enum engine_verb, in their order; NULL after the last. */
 /* `is_public` -1: not said. */
 int body_port(const void *data, size_t size, uint16_t *port, int *is_public, struct error *err);
+
+/* Words for the bits of enum engine_verb, in their order; NULL after the last. */
 extern const char *const body_verbs[];
 
 /* ---- what paths, queries and headers say ---- */

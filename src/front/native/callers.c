@@ -3,7 +3,7 @@
  * streams, waits, uploads and downloads are cut, WebSockets are told why.
  *
  * It is one place for all routes, so that none can forget it. The engine's owner on its socket has no key
- * that could end. What is short is answered, as it was begun by right; what is not is noted in the audit log
+ * that could end; who sees a port that is public may do so as long as it is. What is short is answered, as it was begun by right; what is not is noted in the audit log
  * while it lasts. */
 #include "front/native/parts.h"
 
@@ -11,6 +11,17 @@
 #include <string.h>
 
 #define TICK_MS 1000
+
+static bool lives(struct engine *engine, struct engine_caller *caller)
+{
+    struct engine_caller still;
+
+    if (strcmp(caller->key_id, "socket") == 0)
+        return true;
+    if (strcmp(caller->key_id, "public") == 0)
+        return engine_port_is_public(engine, caller->sandbox, caller->port, &still);
+    return engine_caller_lives(engine, caller);
+}
 
 static void tick(uv_timer_t *timer)
 {
@@ -20,8 +31,7 @@ static void tick(uv_timer_t *timer)
     for (struct job *job = native->called; job != NULL; job = job->next_called) {
         account_linger(job);
         metrics_moved(native, job);
-        if (strcmp(job->caller.key_id, "socket") != 0 &&
-            !engine_caller_lives(native->options.engine, &job->caller))
+        if (!lives(native->options.engine, &job->caller))
             http_expel(job->request, job->caller.sandbox[0] != '\0' ? "the token has ended"
                                                                     : "the key has ended");
     }

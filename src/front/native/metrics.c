@@ -252,7 +252,8 @@ static void print_traffic(struct out *out, const struct engine_spent *spent, siz
         const char *name, *help;
         size_t at;
     } rows[] = {
-        {"cove_tenant_network_connections_total", "Connections that a tenant's sandboxes asked for.",
+        {"cove_tenant_network_connections_total",
+         "Connections that a tenant's sandboxes asked for.",
          offsetof(struct net_counts, connections_all)},
         {"cove_tenant_network_denied_total", "Connections and lookups of them that were refused.",
          offsetof(struct net_counts, denied)},

@@ -78,6 +78,8 @@ struct job {
 
 /* ---- admit.c ---- */
 
+/* Who it is is known: whether he may go on now. Else it is answered. */
+bool admit_caller(struct job *job);
 bool admit_request(struct http_request *request, void *native);
 void admit_refuse(struct http_request *request, unsigned status, const char *code,
                   const char *detail, void *native);

@@ -62,6 +62,11 @@ static int find_id(struct job *job, struct error *err)
 {
     struct sandbox_view view;
 
+    /* A token need not be one to look. */
+    if (job->caller.sandbox[0] != '\0') {
+        (void)snprintf(job->own_id, sizeof(job->own_id), "%s", job->caller.sandbox);
+        return 0;
+    }
     if (engine_look(job->native->options.engine, &job->caller, http_param(job->request, "id"),
                     &view, err) < 0)
         return -1;
@@ -229,12 +234,10 @@ static void dialled(void *arg, int socket, const struct error *err)
 
     if (err == NULL && proxy(job, reach, socket, &failed) == 0)
         return;
-    /* Of one that was counted as used: it was not refused before it was dialled. */
-    if (err == NULL || strcmp(err->code, "port_closed") == 0 ||
-        strcmp(err->code, "port_failed") == 0)
+    if (err == NULL) {
         engine_port_left(reach->engine, reach->id);
-    if (err == NULL)
         (void)close(socket);
+    }
     job_problem(job, err != NULL ? err : &failed);
 }
 
@@ -505,7 +508,7 @@ bool ports_take_host(struct job *job)
         send_on(job, asked);
     else if (find_caller(job, reach, secret, &err) < 0)
         job_problem(job, &err);
-    else
+    else if (admit_caller(job))
         dial(job, reach);
     explicit_bzero(secret, sizeof(secret));
     return true;

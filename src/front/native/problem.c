@@ -60,7 +60,7 @@ static const struct problem rows[] = {
      "Start it with \"open_stdin\": true; what was closed stays closed.", 0},
     {"no_terminal", 422, "There is no terminal",
      "Start a process (POST .../processes) with \"terminal\": {\"rows\": 24, \"columns\": 80}.", 0},
-    {"upgrade_required", 426, "This is a WebSocket", "Connect by ws: or wss:.", 0},
+    {"upgrade_required", 426, "This is no plain request", "Connect as `detail` says.", 0},
     {"idempotency_conflict", 409, "The Idempotency-Key was used for another request",
      "Take a new key for each new request.", 0},
     {"sandbox_gone", 410, "The sandbox was deleted", "Create another one.", 0},

@@ -344,9 +344,13 @@ static int take(const struct reader *reader, const struct place *place,
     case READ_LINE:
         return take_text(reader, place, field, value, into);
     case READ_BOOL:
+    case READ_FLAG:
         if (!json_is_boolean(value))
             return refuse(reader, place, "must be true or false");
-        *(bool *)into = json_is_true(value);
+        if (field->kind == READ_BOOL)
+            *(bool *)into = json_is_true(value);
+        else
+            *(int *)into = json_is_true(value);
         return 0;
     case READ_COUNT:
         return take_count(reader, place, field, value, into);

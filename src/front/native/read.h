@@ -15,6 +15,7 @@ enum read_kind {
     READ_TEXT,          /* const char *; `low`..`high` bytes */
     READ_LINE,          /* the same without control characters */
     READ_BOOL,          /* bool */
+    READ_FLAG,          /* int: 0 or 1, so that -1 can stand for one that is not there */
     READ_COUNT,         /* uint64_t; a whole number from `low` to `high` */
     READ_MILLI,         /* uint64_t; a number, `low`..`high` thousandths */
     READ_WORD,          /* int: which of `words` */

@@ -5,8 +5,9 @@ usage: world.py LOG, and a line of JSON on standard input: {"names": {NAME: [ADD
 "ports": [...]}, or with "proxy": true on loopback. Then it says a line of JSON: its ports. A name whose list is
 null is never answered; one that is not there does not exist; "*.NAME" is each below NAME. Instead of a list:
 {"turns": [[...], ...]}, of which each question for an IPv4 address takes the next, {"cname": NAME, "addresses": [...]},
-and either with "ttl". More: "tls": [PORT, CERTIFICATE, KEY], a server that says what it was told; "sniff": true, and
-each packet that comes for another address than a port of those is noted."""
+and either with "ttl". With "services": DIRECTORY the servers of services.py have the ports that are theirs. With
+"beyond": true the proxy dials what is in no table. With "tls": [PORT, CERTIFICATE, KEY] a server says there what it
+was told; with "sniff": true each kind of packet that comes is noted."""
 import ipaddress
 import json
 import os
@@ -16,8 +17,11 @@ import struct
 import sys
 import threading
 
+import services
+
 LOG = os.open(sys.argv[1], os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
 WORLD = json.loads(sys.stdin.readline())
+SERVICES = services.Services(WORLD["services"]) if "services" in WORLD else None
 
 
 def note(*words):
@@ -96,14 +100,11 @@ def repeat(client, where):
             note("end", where, error.errno)
 
 
-def plain(client):
-    address, port = client.getsockname()[:2]
-    repeat(client, f"{address.removeprefix('::ffff:')} {port}")
-
-
-def secure(client, context):
+def secure(client):
     """Says by TLS whom the client said to mean, and what it asked for first."""
     names, at = [], client.getsockname()[0].removeprefix("::ffff:")
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(*WORLD["tls"][1:])
     context.sni_callback = lambda _, name, __: names.append(name)
     with client:
         try:
@@ -118,12 +119,39 @@ def secure(client, context):
             note("tls", at, type(error).__name__)
 
 
-def secure_of(certificate, key):
-    def talk(client):
-        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-        context.load_cert_chain(certificate, key)
-        secure(client, context)
-    return talk
+def answer(client, address, port):
+    """As who has that address, or name, and port."""
+    if SERVICES and port in SERVICES.talks:
+        note("tcp", address, port)
+        try:
+            SERVICES.talks[port](client)
+        except OSError as error:
+            note("end", address, port, error)
+    elif "tls" in WORLD and port == WORLD["tls"][0]:
+        secure(client)
+    else:
+        repeat(client, f"{address} {port}")
+
+
+def plain(client):
+    address, port = client.getsockname()[:2]
+    answer(client, address.removeprefix("::ffff:"), port)
+
+
+def beyond(client, host, port):
+    """What is in no table, to wherever that really leads."""
+    try:
+        server = socket.create_connection((host, port), 60)
+    except OSError as error:
+        client.sendall(f"HTTP/1.1 502 {error.strerror}\r\n\r\n".encode())
+        return
+    with server:
+        server.settimeout(None)
+        client.sendall(b"HTTP/1.1 200 It is there\r\n\r\n")
+        back = threading.Thread(target=services.carry, args=(server, client), daemon=True)
+        back.start()
+        services.carry(client, server)
+        back.join()
 
 
 def proxied(client):
@@ -136,16 +164,17 @@ def proxied(client):
     method, target, _ = head.split(b"\r\n")[0].decode().split(" ")
     assert method == "CONNECT", head
     host, _, port = target.rpartition(":")
-    if not host.startswith("[") and not host[-1].isdigit() and not find(host):
+    is_name = not host.startswith("[") and not host[-1].isdigit()
+    if is_name and not find(host) and WORLD.get("beyond"):
+        with client:
+            beyond(client, host, int(port))
+        return
+    if is_name and not find(host):
         client.sendall(b"HTTP/1.1 502 There is no such name\r\n\r\n")
         client.close()
         return
     client.sendall(b"HTTP/1.1 200 It is there\r\n\r\n")
-    if "tls" in WORLD and int(port) == WORLD["tls"][0]:
-        note("tcp", f"{host.strip('[]')} {port}")
-        secure_of(*WORLD["tls"][1:])(client)
-        return
-    repeat(client, f"{host.strip('[]')} {port}")
+    answer(client, host.strip("[]"), int(port))
 
 
 def serve(listener, talk):
@@ -190,6 +219,8 @@ def start(function, *arguments):
 
 
 def main():
+    if SERVICES:
+        SERVICES.start_database()
     is_proxy = WORLD.get("proxy", False)
     ports = {}
     if "dns" in WORLD:
@@ -206,11 +237,13 @@ def main():
     for listener in listeners:
         start(serve, listener, plain)
     if "tls" in WORLD and not is_proxy:
-        start(serve, listen("::", WORLD["tls"][0]), secure_of(*WORLD["tls"][1:]))
+        start(serve, listen("::", WORLD["tls"][0]), plain)
     if WORLD.get("sniff", False):
         start(sniff)
     print(json.dumps(ports), flush=True)
     sys.stdin.read()
+    if SERVICES:
+        SERVICES.stop()
 
 
 main()

@@ -1,0 +1,154 @@
+/* `cove run --net`: see run_net.h. cove itself links no resolver and reads nothing that comes from a network: that
+ * does cove-engine, in a mode of its own (front/alone.c), which is started for this box, is nobody, and ends with us.
+ * Until it says that the policy is in force no command runs, and what goes wrong before ends the run. */
+#include "cmd/run_net.h"
+
+#include "base/fd.h"
+#include "box/network.h"
+#include "keeper/engine.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <grp.h>
+#include <limits.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#define READY_MS 20000
+#define NOBODY 65534
+#define FD_TCP 3 /* of the engine; see front/alone.c */
+#define FD_UDP 4
+#define FD_LINK 5
+#define FDS_ASIDE 64
+
+/* As it is built, or where it is installed. */
+static int engine_open(struct error *err)
+{
+    static const char *const places[] = {"cove-engine", "../libexec/cove/cove-engine"};
+    char self[PATH_MAX], path[PATH_MAX + 64];
+    ssize_t length = readlink("/proc/self/exe", self, sizeof(self) - 1);
+    int fd = -1;
+
+    if (length <= 0)
+        return error_set(err, "no_engine", errno, "--net: cannot find out where cove lies");
+    self[length] = '\0';
+    *strrchr(self, '/') = '\0';
+    for (size_t i = 0; fd < 0 && i < sizeof(places) / sizeof(places[0]); i++) {
+        (void)snprintf(path, sizeof(path), "%s/%s", self, places[i]);
+        fd = open(path, O_RDONLY | O_CLOEXEC);
+    }
+    if (fd < 0)
+        return error_set(err, "no_engine", errno,
+                         "--net: cannot open %s, which carries the network of a box; install cove "
+                         "anew, with cove-engine",
+                         path);
+    return fd;
+}
+
+/* Nobody's, where we are root, before it has read a byte. */
+static int rights_drop(void)
+{
+    if (geteuid() == 0 && (setgroups(0, NULL) < 0 || setresgid(NOBODY, NOBODY, NOBODY) < 0 ||
+                           setresuid(NOBODY, NOBODY, NOBODY) < 0))
+        return -1;
+    return prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0);
+}
+
+/* Between fork and exec; fds are moved out of the way first, for they may have each other's numbers. */
+static void engine_become(int program, const struct network_sockets *sockets, int link,
+                          const char *policy)
+{
+    const int from[] = {sockets->tcp, sockets->udp, link, program};
+    char *const argv[] = {(char[]){"cove-engine"}, (char[]){"--alone"}, (char *)policy, NULL};
+    char *const environment[] = {NULL};
+    int aside[4], nothing;
+    sigset_t none;
+
+    for (size_t i = 0; i < 4; i++) {
+        aside[i] = fcntl(from[i], F_DUPFD_CLOEXEC, FDS_ASIDE);
+        if (aside[i] < 0)
+            _exit(127);
+    }
+    for (int i = 0; i < 3; i++)
+        if (dup2(aside[i], FD_TCP + i) < 0)
+            _exit(127);
+    nothing = open("/dev/null", O_RDWR | O_CLOEXEC);
+    for (int fd = STDIN_FILENO; fd <= STDERR_FILENO;
+         fd++) /* what the caller has is none of its business */
+        if (nothing < 0 || dup2(nothing, fd) < 0)
+            _exit(127);
+    if (close_range(FD_LINK + 1, ~0U, CLOSE_RANGE_CLOEXEC) < 0)
+        _exit(127);
+    (void)setsid(); /* what a terminal says is for the command */
+    (void)sigemptyset(&none);
+    (void)sigprocmask(SIG_SETMASK, &none, NULL);
+    if (rights_drop() < 0 || engine_filter_load() < 0)
+        _exit(127);
+    (void)fexecve(aside[3], argv, environment);
+    _exit(127);
+}
+
+/* It says one byte 1 when it is ready, or what is wrong in words. */
+static int engine_hear(int link, struct error *err)
+{
+    struct pollfd wait = {.fd = link, .events = POLLIN};
+    char said[400];
+    ssize_t length;
+    int ready;
+
+    do
+        ready = poll(&wait, 1, READY_MS);
+    while (ready < 0 && errno == EINTR);
+    length = ready > 0 ? recv(link, said, sizeof(said) - 1, 0) : 0;
+    if (length == 1 && said[0] == 1)
+        return 0;
+    said[length > 0 ? length : 0] = '\0';
+    return error_set(err, "network_failed", 0, "--net: cove-engine %s",
+                     length > 0 ? said : "ended before it carried the network, or did not begin");
+}
+
+int run_net_begin(struct run_net *net, const struct box *box, const char *policy, struct error *err)
+{
+    _cleanup_close_ int program = engine_open(err), theirs = -1;
+    struct network_sockets sockets = {-1, -1};
+    int pair[2], result;
+
+    if (program < 0 || network_open(box_network(box), &sockets, err) < 0)
+        return -1;
+    if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair) < 0) {
+        result = error_set(err, "network_failed", errno, "--net: no socket for cove-engine");
+    } else {
+        net->link = pair[0];
+        theirs = pair[1];
+        net->engine = fork();
+        if (net->engine == 0)
+            engine_become(program, &sockets, theirs, policy);
+        fd_close(&theirs);
+        if (net->engine < 0)
+            net->engine = 0;
+        result = net->engine > 0
+                     ? engine_hear(net->link, err)
+                     : error_set(err, "network_failed", errno, "--net: no process for cove-engine");
+    }
+    fd_close(&sockets.tcp);
+    fd_close(&sockets.udp);
+    return result;
+}
+
+void run_net_end(struct run_net *net)
+{
+    fd_close(&net->link);
+    if (net->engine <= 0)
+        return;
+    (void)kill(net->engine, SIGKILL);
+    while (waitpid(net->engine, NULL, 0) < 0 && errno == EINTR)
+        continue;
+    net->engine = 0;
+}
