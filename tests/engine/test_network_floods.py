@@ -194,8 +194,10 @@ def test_19_ten_thousand_names_that_nobody_answers(serve, client, boxes):
 
     with Neighbour(serve) as neighbour:
         answers = serving.at_once(*[lambda own=own: slow(own) for own in clients], seconds=200)
+    # Behind a proxy, which may know more names than we, each gets an address in the end.
+    code = "[2]" if harness.EXPECT.is_root else "[0]"
     for told, *codes in answers:
-        assert int(told) > 5000 and "".join(codes).strip() == "[2]", answers
+        assert int(told) > 5000 and "".join(codes).strip() == code, answers
     assert neighbour.calls >= 3
     assert of_engine(serve)[0] < memory + 64 * MIB
 
