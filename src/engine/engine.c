@@ -157,6 +157,16 @@ static void told_named(void *arg, const struct keeper_named *named)
     pool_named(arg, named);
 }
 
+static void told_tls(void *arg, int fd)
+{
+    struct engine *engine = arg;
+
+    if (engine->options.tls != NULL)
+        engine->options.tls(engine->options.arg, fd);
+    else
+        fd_close(&fd);
+}
+
 static void keeper_lost(void *arg, const struct error *err)
 {
     struct engine *engine = arg;
@@ -180,6 +190,7 @@ static const struct keeper_calls keeper_calls = {
     .named = told_named,
     .box = takeover_box,
     .disk = takeover_disk,
+    .tls = told_tls,
     .lost = keeper_lost,
 };
 

@@ -73,6 +73,10 @@ int engine_caller_may(const struct engine_caller *caller, const char *sandbox_id
 /* The same of a sandbox by its id or as "name:NAME", which has to be there. */
 int engine_may(struct engine *engine, const struct engine_caller *caller, const char *id,
                enum engine_verb verb, struct error *err);
+/* And says its id. */
+#define ENGINE_ID_SIZE 24
+int engine_id_of(struct engine *engine, const struct engine_caller *caller, const char *id,
+                 enum engine_verb verb, char found[ENGINE_ID_SIZE], struct error *err);
 
 /* The caller behind a secret; "bad_key" otherwise. Takes the same time for every wrong one. */
 int engine_key_check(struct engine *engine, const char *secret, struct engine_caller *out,
@@ -418,6 +422,7 @@ struct engine_options {
     size_t sandboxes;              /* at most, in all */
     uint64_t output_keep_ms;       /* 24 h */
     unsigned beat_ms;              /* how often the keeper is told that this loop turns; 0: never */
+    void (*tls)(void *arg, int fd); /* the keeper's certificate is another now; taken. NULL: none */
     void (*lost)(void *arg);       /* the keeper is gone: all boxes ended, records say so; exit */
     void *arg;
 };

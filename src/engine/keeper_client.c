@@ -275,6 +275,7 @@ static bool is_sound(const struct packet *packet)
         texts = answer->made.box != 0;
         break;
     case KEEPER_SOCKET:
+    case KEEPER_TLS:
         size = sizeof(answer->head);
         fds = 1;
         break;
@@ -291,7 +292,8 @@ static bool is_sound(const struct packet *packet)
     }
     /* A box without its socket is ended by who asked for it; that is no reason to lose all others. */
     if (packet->lacks_fds &&
-        (answer->head.type == KEEPER_MADE || answer->head.type == KEEPER_SOCKET))
+        (answer->head.type == KEEPER_MADE || answer->head.type == KEEPER_SOCKET ||
+         answer->head.type == KEEPER_TLS))
         fds = packet->fds_count;
     return packet->size == size && packet->fds_count == fds && texts;
 }
@@ -322,6 +324,10 @@ static bool told(struct keeper_client *client, struct packet *packet)
         return true;
     case KEEPER_DISK:
         client->calls->disk(client->arg, answer->disk.disk);
+        return true;
+    case KEEPER_TLS:
+        if (packet->fds_count > 0)
+            client->calls->tls(client->arg, fd_take(&packet->fds[0]));
         return true;
     default:
         return false;

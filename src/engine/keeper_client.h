@@ -22,6 +22,7 @@ struct keeper_calls {
     void (*named)(void *arg, const struct keeper_named *named);   /* also unasked */
     void (*box)(void *arg, const struct keeper_box *box, int fd); /* takes the fd */
     void (*disk)(void *arg, const char *disk);
+    void (*tls)(void *arg, int fd); /* unasked; takes the fd */
     void (*lost)(void *arg,
                  const struct error *err); /* once, after all that was asked is answered */
 };

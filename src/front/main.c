@@ -10,6 +10,7 @@
 #include "engine/engine.h"
 #include "front/alone.h"
 #include "front/native/native.h"
+#include "front/certificate.h"
 #include "front/settings.h"
 #include "http/http.h"
 
@@ -49,7 +50,7 @@ struct program {
     int listen[LISTEN_MOST];
     size_t listen_count;
     uid_t owner;
-    int config, headers;
+    int config, headers, tls;
     unsigned beat_ms;
     uint64_t restarts; /* engines before this one, since the keeper began */
     bool is_private, is_ending, is_stopping;
@@ -206,12 +207,13 @@ static int environment_number(const char *name, uint64_t most, uint64_t fallback
 
 static int given_read(struct program *program, struct error *err)
 {
-    uint64_t count, owner, config, is_private, headers, beat_ms;
+    uint64_t count, owner, config, is_private, headers, tls, beat_ms;
 
     if (environment_number("COVE_LISTEN_FDS", LISTEN_MOST, 0, &count, err) != 0 ||
         environment_number("COVE_OWNER_UID", UINT32_MAX - 1, UINT64_MAX, &owner, err) != 0 ||
         environment_number("COVE_CONFIG_FD", INT32_MAX, UINT64_MAX, &config, err) != 0 ||
         environment_number("COVE_HEADERS_FD", INT32_MAX, UINT64_MAX, &headers, err) != 0 ||
+        environment_number("COVE_TLS_FD", INT32_MAX, UINT64_MAX, &tls, err) != 0 ||
         environment_number("COVE_RESTARTS", UINT32_MAX, 0, &program->restarts, err) != 0 ||
         environment_number("COVE_BEAT_MS", UINT32_MAX, 0, &beat_ms, err) != 0 ||
         environment_number("COVE_PRIVATE", 1, 0, &is_private, err) != 0)
@@ -223,6 +225,7 @@ static int given_read(struct program *program, struct error *err)
     program->owner = (uid_t)owner;
     program->config = config == UINT64_MAX ? -1 : (int)config;
     program->headers = headers == UINT64_MAX ? -1 : (int)headers;
+    program->tls = tls == UINT64_MAX ? -1 : (int)tls;
     program->is_private = is_private != 0;
     program->beat_ms = (unsigned)beat_ms;
     program->listen_count = count;
@@ -251,6 +254,34 @@ static struct box_limits most_of(const struct settings *settings)
                                .disk_bytes = settings->most_disk};
 }
 
+/* One that cannot be used is no reason to serve nobody: the unix socket goes on, and so does the certificate
+ * that there was. Clear text is never the way out. */
+static void certify(struct program *program, int fd)
+{
+    struct http_certificate *certificate = NULL;
+    struct error err;
+
+    if (program->http == NULL || fd < 0 || program->settings.tls_certificate == NULL)
+        fd_close(&fd);
+    else if (certificate_read(fd, &program->settings, &certificate, &err) != 0)
+        log_say(LOG_LEVEL_ERROR, err.code, "%s", err.text);
+    else
+        http_certify(program->http, certificate);
+}
+
+/* Before there is a server it waits, and the last one counts. */
+static void told_tls(void *arg, int fd)
+{
+    struct program *program = arg;
+
+    if (program->http == NULL) {
+        fd_close(&program->tls);
+        program->tls = fd;
+    } else {
+        certify(program, fd);
+    }
+}
+
 static int serve(struct program *program, struct error *err)
 {
     struct native_options native = {
@@ -264,13 +295,14 @@ static int serve(struct program *program, struct error *err)
         .restarts = program->restarts,
         .owner = program->owner,
     };
-    struct http_options http = {.routes = NULL};
+    struct http_options http = {.is_tls = program->settings.tls_certificate != NULL};
 
     if (native_new(&native, &program->native, err) != 0)
         return -1;
     native_fill(program->native, &http);
     if (http_start(&program->loop, &http, &program->http, err) != 0)
         return -1;
+    certify(program, fd_take(&program->tls));
     native_count(program->native, program->http);
     for (size_t i = 0; i < program->listen_count; i++)
         if (http_listen(program->http, program->listen[i], err) != 0)
@@ -399,6 +431,7 @@ static int start(struct program *program, struct error *err)
         .keeper = KEEPER_ENGINE_SOCKET,
         .keeper_requests = KEEPER_ENGINE_REQUESTS,
         .directory = KEEPER_ENGINE_STATE,
+        .tls = told_tls,
         .lost = lost,
         .arg = program,
     };
@@ -419,6 +452,9 @@ static int start(struct program *program, struct error *err)
     options.output_keep_ms = settings->output_keep_ms;
     if (settings->audit && audit_begin(program, err) != 0)
         return -1;
+    /* Who could look into this process, or read what a crash leaves, had the key. */
+    if (settings->tls_certificate != NULL)
+        (void)prctl(PR_SET_DUMPABLE, 0);
     telemetry_begin(program);
     /* The keeper is to see the end of us, not that of a socket while we still write. */
     (void)fcntl(KEEPER_ENGINE_SOCKET, F_DUPFD_CLOEXEC, KEEPER_ENGINE_LISTEN);
@@ -475,7 +511,7 @@ static bool is_json_wanted(void)
 
 int main(int argc, char **argv)
 {
-    struct program program = {.config = -1, .headers = -1};
+    struct program program = {.config = -1, .headers = -1, .tls = -1};
     struct error err;
 
     if (argc == 3 && strcmp(argv[1], "--alone") == 0)

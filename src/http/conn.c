@@ -39,6 +39,7 @@ static void on_closed(uv_handle_t *handle)
     }
     http_bytes_free(&conn->in);
     http_bytes_free(&conn->out);
+    http_tls_free(conn->tls);
     free(conn);
     http_server_left(server);
 }
@@ -53,6 +54,12 @@ void http_conn_count_waiting(struct http_conn *conn)
 
 static void close_conn(struct http_conn *conn)
 {
+    bool is_kept = conn->state == CONN_HANDSHAKE && http_handshake_lost(conn);
+
+    /* Of one that is owed nothing; any other is to see that something is missing. */
+    if (conn->state == CONN_HEADER && conn->out.size == 0 && !conn->is_broken) {
+        (void)http_wire_farewell(conn);
+    }
     if (conn->state == CONN_LINGER) {
         http_server_lingered(conn);
     } else {
@@ -67,7 +74,9 @@ static void close_conn(struct http_conn *conn)
     }
     uv_close((uv_handle_t *)&conn->poll, on_closed);
     uv_close((uv_handle_t *)&conn->timer, on_closed);
-    fd_close(&conn->fd);
+    if (!is_kept) {
+        fd_close(&conn->fd);
+    }
 }
 
 void http_conn_cut(struct http_conn *conn)
@@ -121,7 +130,8 @@ void http_conn_drain(struct http_conn *conn)
     if (conn->is_in_line) { /* it closes after that request: see begin() */
         return;
     }
-    if (!conn->request && conn->state == CONN_HEADER && conn->out.size == 0) {
+    if (conn->state == CONN_HANDSHAKE ||
+        (!conn->request && conn->state == CONN_HEADER && conn->out.size == 0)) {
         http_conn_cut(conn);
         return;
     }
@@ -558,11 +568,14 @@ void http_conn_continue(struct http_conn *conn)
 
 void http_conn_watch(struct http_conn *conn)
 {
-    int events = conn->out.size > 0 || conn->is_stuck ? UV_WRITABLE : 0;
+    int events = conn->out.size > 0 || conn->is_stuck || conn->is_shutting ? UV_WRITABLE : 0;
 
     switch (conn->state) {
     case CONN_CLOSED:
         return;
+    case CONN_HANDSHAKE:
+        events = http_handshake_events(conn);
+        break;
     case CONN_HEADER:
         /* The same as while a request is handled, so that the kernel need not hear of each. Who has
          * requests in memory for his next turn sends no more of them now. */
@@ -592,8 +605,11 @@ void http_conn_watch(struct http_conn *conn)
         }
         break;
     case CONN_LINGER:
-        events = UV_READABLE;
+        events |= UV_READABLE;
         break;
+    }
+    if ((events & UV_READABLE) && http_wire_has_more(conn)) {
+        http_conn_kick(conn);
     }
     if (events != conn->events) {
         conn->events = events;
@@ -604,11 +620,11 @@ void http_conn_watch(struct http_conn *conn)
 /* The last answer is written. */
 static void end_conn(struct http_conn *conn)
 {
-    if (!conn->has_unread) {
+    if (!conn->has_unread && http_wire_farewell(conn)) {
         http_conn_cut(conn);
         return;
     }
-    shutdown(conn->fd, SHUT_WR);
+    http_wire_shut(conn);
     conn->state = CONN_LINGER;
     http_bytes_free(&conn->in);
     http_conn_deadline(conn, LINGER_MS);
@@ -622,6 +638,10 @@ static void settle(struct http_conn *conn)
     const struct http_limits *limits = &conn->server->limits;
 
     if (conn->state == CONN_CLOSED || conn->state == CONN_LINGER) {
+        return;
+    }
+    if (conn->state == CONN_HANDSHAKE) {
+        http_conn_watch(conn);
         return;
     }
     if (conn->is_broken) {
@@ -676,7 +696,7 @@ static void read_some(struct http_conn *conn)
 {
     struct http_server *server = conn->server;
     size_t most = conn->state == CONN_HEADER || conn->state == CONN_HANDLING ? AHEAD : HTTP_SCRATCH;
-    ssize_t got = recv(conn->fd, server->scratch, most, 0);
+    ssize_t got = http_wire_recv(conn, server->scratch, most);
 
     if (got < 0 && (errno == EAGAIN || errno == EINTR)) {
         return;
@@ -705,6 +725,15 @@ static void read_some(struct http_conn *conn)
     }
 }
 
+void http_conn_turn(struct http_conn *conn)
+{
+    http_conn_continue(conn);
+    if (conn->state != CONN_CLOSED && !conn->is_broken && (conn->events & UV_READABLE) &&
+        http_wire_has_more(conn)) {
+        read_some(conn);
+    }
+}
+
 static void on_poll(uv_poll_t *poll, int status, int events)
 {
     struct http_conn *conn = poll->data;
@@ -712,6 +741,14 @@ static void on_poll(uv_poll_t *poll, int status, int events)
     if (status < 0 || conn->is_broken) {
         http_conn_cut(conn);
         return;
+    }
+    if (conn->state == CONN_HANDSHAKE) {
+        http_handshake_polled(conn);
+        return;
+    }
+    if ((events & UV_WRITABLE) && conn->is_shutting) {
+        http_wire_shut(conn);
+        http_conn_watch(conn);
     }
     if ((events & UV_WRITABLE) && (conn->out.size > 0 || conn->is_stuck)) {
         if (!http_conn_flush(conn)) {
@@ -760,7 +797,27 @@ void http_conn_new(struct http_server *server, int fd, const struct http_peer *p
     http_server_take_place(conn);
     if (is_refused) {
         refuse_unread(conn, &full);
+    } else if (peer->is_tls) {
+        conn->state = CONN_HANDSHAKE;
+        http_conn_deadline(conn, server->limits.header_ms);
+        settle(conn);
     } else {
         settle(conn);
     }
+}
+
+void http_conn_secured(struct http_conn *conn)
+{
+    conn->state = CONN_HEADER;
+    settle(conn);
+}
+
+void http_conn_is_clear(struct http_conn *conn)
+{
+    static const struct http_refusal clear = {400, "needs_tls",
+                                              "this port speaks TLS: begin the URL with https"};
+
+    conn->state = CONN_HEADER;
+    conn->peer.is_tls = false;
+    refuse_unread(conn, &clear);
 }

@@ -1,4 +1,4 @@
-/* The HTTP/1.1 server: routes, bodies, streams; no word of any API.
+/* The HTTP/1.1 server: routes, bodies, streams, with or without TLS; no word of any API.
  *
  * One loop, one thread. Listening sockets come from outside, TCP or unix. Everything a client may do
  * is bounded: connections, header bytes, body bytes, the time to send either, what waits to be
@@ -58,6 +58,9 @@ struct http_limits {
         silent_ms;    /* 60 s: nothing that was sent is acknowledged: a TCP client that vanished */
     unsigned ping_ms; /* 25 s: how often a WebSocket is asked whether it is there */
     unsigned pong_ms; /* 60 s: for the answer */
+    /* 512: handshakes that have begun and are not through; the oldest of the peer that has most of them
+     * is cut beyond. Each takes some 50 KiB, and has header_ms, with the silence before it. */
+    size_t handshakes;
 };
 
 struct http_options {
@@ -65,6 +68,8 @@ struct http_options {
     size_t routes_count;
     void *data;                /* for the handlers */
     struct http_limits limits; /* 0: the default */
+    /* Who comes by TCP speaks TLS, or is not heard: before there is a certificate, nobody is. */
+    bool is_tls;
     /* Every request, before any handler and before its body is read: returns false when it has
      * answered it (no such host, no key, a foreign origin). May be NULL. */
     bool (*admit)(struct http_request *request, void *data);
@@ -80,6 +85,23 @@ struct http_options {
 
 int http_start(uv_loop_t *loop, const struct http_options *options, struct http_server **out,
                struct error *err);
+
+/* ---- TLS ---- */
+
+struct http_certificate;
+struct http_certificate_files {
+    const char *certificate, *key; /* texts, PEM */
+    size_t certificate_size, key_size;
+    const char *certificate_path, *key_path; /* for whoever has to mend them */
+};
+/* Looks whether they can be used, and for each other. "bad_certificate", "bad_key". */
+int http_certificate_new(const struct http_certificate_files *files, struct http_certificate **out,
+                         struct error *err);
+void http_certificate_free(struct http_certificate *certificate);
+bool http_certificate_is_for(const struct http_certificate *certificate, const char *host);
+int64_t http_certificate_seconds_left(const struct http_certificate *certificate);
+/* For who connects from now on; taken. Those who are there keep what they have. */
+void http_certify(struct http_server *server, struct http_certificate *certificate);
 
 /* Accepts on a listening socket, which it takes. */
 int http_listen(struct http_server *server, int socket, struct error *err);
@@ -133,6 +155,7 @@ struct http_peer {
     gid_t gid;
     pid_t pid;
     bool is_loopback; /* TCP only */
+    bool is_tls;
     char address[64]; /* without the port; "unix" */
 };
 const struct http_peer *http_peer(const struct http_request *request);

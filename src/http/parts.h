@@ -7,6 +7,7 @@
 #include "http/bytes.h"
 #include "http/http.h"
 #include "http/parse.h"
+#include "http/tls.h"
 
 #include <sys/queue.h>
 #include <sys/uio.h>
@@ -29,6 +30,7 @@ struct http_listener {
 };
 
 enum http_conn_state {
+    CONN_HANDSHAKE, /* TLS has not come about yet */
     CONN_HEADER,    /* between two requests, or in a header */
     CONN_BODY,      /* the body is coming */
     CONN_HANDLING,  /* the request is whole, the answer is not */
@@ -59,6 +61,9 @@ struct http_conn {
     bool is_stuck;     /* the socket takes no more of a pipe for now */
     bool copies;       /* it takes no splice */
     bool is_silent;    /* nothing that was sent was acknowledged at the last look */
+    bool is_shutting;  /* it has still to be said that no more follows */
+    struct http_handshake *handshake; /* NULL: not begun, or over */
+    struct http_tls *tls;             /* NULL: none, or not yet */
     unsigned house;    /* its peer's */
     unsigned lane;     /* of its last request, at first of its house */
     unsigned handles;  /* of libuv, not closed yet */
@@ -87,6 +92,12 @@ struct http_server {
     void (*refuse)(struct http_request *request, unsigned status, const char *code,
                    const char *detail, void *data);
     void (*over)(const struct http_request *request, unsigned status, void *data);
+    bool is_tls;
+    struct http_certificate *certificate;
+    TAILQ_HEAD(http_handshakes, http_handshake) handshakes; /* begun */
+    size_t handshakes_count, handshakes_working;
+    unsigned short handshakes_houses[HTTP_HOUSES];
+    uint64_t handshakes_turn, house_turns[HTTP_HOUSES]; /* when each had its last */
     uint64_t accepted, received_bytes, sent_bytes;
     SLIST_HEAD(http_listeners, http_listener) listeners;
     TAILQ_HEAD(http_conns, http_conn) conns;
@@ -195,6 +206,8 @@ void http_conn_cut(struct http_conn *conn);
 /* Has the connection looked after when the caller has returned to the loop. */
 void http_conn_kick(struct http_conn *conn);
 void http_conn_continue(struct http_conn *conn);
+/* The same, and what TLS has for it that no poll tells of. */
+void http_conn_turn(struct http_conn *conn);
 /* The request is answered and no more. */
 void http_conn_answered(struct http_conn *conn, bool is_whole);
 /* What the poll has to watch has changed. */
@@ -211,6 +224,31 @@ void http_conn_renew(struct http_conn *conn);
 void http_conn_count_waiting(struct http_conn *conn);
 /* No further request is taken on it. */
 void http_conn_drain(struct http_conn *conn);
+
+/* ---- handshakes.c ---- */
+
+/* Something has come, or can be sent: begins, or goes on. */
+void http_handshake_polled(struct http_conn *conn);
+/* What the poll has to watch meanwhile. */
+int http_handshake_events(const struct http_conn *conn);
+/* The connection is no more; true where its socket is not the caller's to close. */
+bool http_handshake_lost(struct http_conn *conn);
+/* TLS has come about. */
+void http_conn_secured(struct http_conn *conn);
+/* He speaks HTTP, in clear text. */
+void http_conn_is_clear(struct http_conn *conn);
+
+/* ---- wire.c: a connection's socket, through TLS where there is such ---- */
+
+ssize_t http_wire_recv(struct http_conn *conn, void *into, size_t size);
+ssize_t http_wire_send(struct http_conn *conn, struct iovec *parts, int count);
+/* Whether there is something to be read that no poll tells of. */
+bool http_wire_has_more(const struct http_conn *conn);
+/* No more is said, and the other side can still say something. What cannot be sent now is tried again when it
+ * can: is_shutting. */
+void http_wire_shut(struct http_conn *conn);
+/* Before it is closed with nothing left to say: false where that has still to be said to it. */
+bool http_wire_farewell(struct http_conn *conn);
 
 /* ---- write.c ---- */
 
@@ -255,6 +293,8 @@ void http_proxy_lost(struct http_request *request);
 
 /* There are kicked connections. */
 void http_server_wake(struct http_server *server);
+/* Where it is stopped, and nothing of it is left. */
+void http_server_free_when_closed(struct http_server *server);
 /* A connection is no more. */
 void http_server_left(struct http_server *server);
 /* A connection has, or has no longer, a place: one that lingers has none. */

@@ -378,7 +378,7 @@ static bool end_half(struct http_proxy *proxy)
         return false;
     }
     if (conn->out.size == 0) {
-        (void)shutdown(conn->fd, SHUT_WR);
+        http_wire_shut(conn);
     } else {
         proxy->request->waits_for_drain = true;
     }
@@ -409,7 +409,8 @@ static bool pull(struct http_proxy *proxy)
         }
         return false;
     }
-    proxy->has_moved = true;
+    /* Who drips a header holds nobody who has left. */
+    proxy->has_moved = proxy->is_joined;
     if (proxy->is_joined) {
         deliver(proxy, scratch, (size_t)got);
         return true;
@@ -475,7 +476,7 @@ static void on_drained(void *arg)
     if (proxy->has_ended && proxy->request->conn->out.size > 0) {
         proxy->request->waits_for_drain = true;
     } else if (proxy->has_ended) {
-        (void)shutdown(proxy->request->conn->fd, SHUT_WR);
+        http_wire_shut(proxy->request->conn);
     } else {
         watch(proxy);
     }

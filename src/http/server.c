@@ -40,9 +40,11 @@ const char *http_server_date(struct http_server *server)
     return server->date;
 }
 
-static void free_when_closed(struct http_server *server)
+void http_server_free_when_closed(struct http_server *server)
 {
-    if (server->is_stopped && server->handles == 0 && server->conns_count == 0) {
+    if (server->is_stopped && server->handles == 0 && server->conns_count == 0 &&
+        server->handshakes_working == 0) {
+        http_certificate_free(server->certificate);
         free(server);
     }
 }
@@ -52,7 +54,7 @@ static void on_handle_closed(uv_handle_t *handle)
     struct http_server *server = handle->data;
 
     server->handles--;
-    free_when_closed(server);
+    http_server_free_when_closed(server);
 }
 
 static void on_listener_closed(uv_handle_t *handle)
@@ -62,7 +64,7 @@ static void on_listener_closed(uv_handle_t *handle)
 
     free(listener);
     server->handles--;
-    free_when_closed(server);
+    http_server_free_when_closed(server);
 }
 
 static void close_listeners(struct http_server *server)
@@ -91,7 +93,7 @@ static void on_idle(uv_idle_t *idle)
         conn = TAILQ_FIRST(&server->kicked);
         TAILQ_REMOVE(&server->kicked, conn, kicked_next);
         conn->is_kicked = false;
-        http_conn_continue(conn);
+        http_conn_turn(conn);
     }
     if (!server->is_stopped && TAILQ_EMPTY(&server->kicked)) {
         uv_idle_stop(idle);
@@ -189,7 +191,8 @@ static bool is_replaceable(const struct http_conn *conn, bool is_unix, size_t co
 {
     const size_t *houses = conn->server->houses[is_unix];
 
-    return conn->peer.is_unix == is_unix && conn->state == CONN_HEADER &&
+    return conn->peer.is_unix == is_unix &&
+           (conn->state == CONN_HEADER || conn->state == CONN_HANDSHAKE) &&
            ((!conn->has_asked && conn->out.size == 0) || houses[conn->house] > count + 1);
 }
 
@@ -316,8 +319,13 @@ static bool accept_one(struct http_listener *listener)
     if (!peer.is_unix) {
         prepare_tcp(fd);
     }
+    peer.is_tls = server->is_tls && !peer.is_unix;
     unsigned house = find_house(server, &address, &peer);
     bool is_refused = !make_place(server, peer.is_unix, house);
+    /* To be told anything he had to be greeted first, which costs more than all the rest. */
+    if (peer.is_tls && (is_refused || !server->certificate)) {
+        return true;
+    }
     server->accepted++;
     http_conn_new(server, fd_take(&fd), &peer, house, is_refused);
     if (is_full(server, peer.is_unix)) {
@@ -389,7 +397,7 @@ void http_server_left(struct http_server *server)
 {
     server->conns_count--;
     if (server->is_stopped) {
-        free_when_closed(server);
+        http_server_free_when_closed(server);
         return;
     }
     /* From the loop, and not from within whatever let the last connection go. */
@@ -416,6 +424,7 @@ static void set_limits(struct http_limits *limits, const struct http_limits *ask
     limits->silent_ms = asked->silent_ms ? asked->silent_ms : 60000;
     limits->ping_ms = asked->ping_ms ? asked->ping_ms : 25000;
     limits->pong_ms = asked->pong_ms ? asked->pong_ms : 60000;
+    limits->handshakes = asked->handshakes ? asked->handshakes : 512;
 }
 
 int http_start(uv_loop_t *loop, const struct http_options *options, struct http_server **out,
@@ -434,10 +443,12 @@ int http_start(uv_loop_t *loop, const struct http_options *options, struct http_
     server->admit = options->admit;
     server->refuse = options->refuse;
     server->over = options->over;
+    server->is_tls = options->is_tls;
     set_limits(&server->limits, &options->limits);
     SLIST_INIT(&server->listeners);
     TAILQ_INIT(&server->conns);
     TAILQ_INIT(&server->kicked);
+    TAILQ_INIT(&server->handshakes);
     TAILQ_INIT(&server->lingering[0]);
     TAILQ_INIT(&server->lingering[1]);
     uv_idle_init(loop, &server->idle);
@@ -449,6 +460,12 @@ int http_start(uv_loop_t *loop, const struct http_options *options, struct http_
     uv_unref((uv_handle_t *)&server->round); /* it keeps no loop alive */
     *out = server;
     return 0;
+}
+
+void http_certify(struct http_server *server, struct http_certificate *certificate)
+{
+    http_certificate_free(server->certificate);
+    server->certificate = certificate;
 }
 
 int http_listen(struct http_server *server, int socket, struct error *err)

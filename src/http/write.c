@@ -28,14 +28,13 @@ void http_conn_break(struct http_conn *conn)
 
 void http_conn_send(struct http_conn *conn, struct iovec *parts, int count)
 {
-    struct msghdr message = {.msg_iov = parts, .msg_iovlen = (size_t)count};
     ssize_t sent = 0;
 
     if (conn->is_broken || conn->state == CONN_CLOSED) {
         return;
     }
     if (conn->out.size == 0) {
-        sent = sendmsg(conn->fd, &message, MSG_NOSIGNAL);
+        sent = http_wire_send(conn, parts, count);
         if (sent < 0 && errno != EAGAIN && errno != EINTR) {
             http_conn_break(conn);
             return;
@@ -64,7 +63,8 @@ static void flush(struct http_conn *conn)
 {
     for (unsigned i = 0; i < FLUSH_MAX && conn->out.size > 0; i++) {
         struct http_bytes *out = &conn->out;
-        ssize_t sent = send(conn->fd, out->data + out->start, out->size, MSG_NOSIGNAL);
+        struct iovec part = {out->data + out->start, out->size};
+        ssize_t sent = http_wire_send(conn, &part, 1);
         if (sent < 0 && (errno == EAGAIN || errno == EINTR)) {
             return;
         }
@@ -108,7 +108,7 @@ static ssize_t move_some(struct http_conn *conn, struct http_request *request, s
 {
     ssize_t moved;
 
-    if (request->is_head || conn->copies) {
+    if (request->is_head || conn->copies || conn->tls) {
         return copy_some(conn, request, most);
     }
     moved = splice(request->pipe, NULL, conn->fd, NULL, most, SPLICE_F_MOVE | SPLICE_F_NONBLOCK);

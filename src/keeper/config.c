@@ -81,6 +81,14 @@ static const struct conf_row rows[] = {
      .offset = offsetof(struct config, log_format),
      .fallback = "text",
      .choices = log_formats},
+    {.section = "serve",
+     .name = "tls_certificate",
+     .type = CONF_TEXT,
+     .offset = offsetof(struct config, tls_certificate)},
+    {.section = "serve",
+     .name = "tls_key",
+     .type = CONF_TEXT,
+     .offset = offsetof(struct config, tls_key)},
     {.section = "serve", .name = "hosts", .type = CONF_OTHER},
     {.section = "boxes", .type = CONF_OTHER},
     {.section = "network", .type = CONF_OTHER},
@@ -114,13 +122,29 @@ static bool is_level(const char *text)
     return strcmp(text, LEVEL_FULL) == 0 || strcmp(text, LEVEL_NO_FRESH_PROC) == 0;
 }
 
+/* A keeper that takes over may run in another directory. */
+static int check_tls(const struct config *config, struct error *err)
+{
+    const char *certificate = config->tls_certificate, *key = config->tls_key;
+
+    if ((certificate == NULL) != (key == NULL))
+        return error_set(err, "bad_config", 0,
+                         "[serve] has %s and no %s: TLS needs both, each the path of a PEM file",
+                         certificate != NULL ? "tls_certificate" : "tls_key",
+                         certificate != NULL ? "tls_key" : "tls_certificate");
+    if (certificate != NULL && (certificate[0] != '/' || key[0] != '/'))
+        return error_set(err, "bad_config", 0, "%s needs an absolute path",
+                         certificate[0] != '/' ? "tls_certificate" : "tls_key");
+    return 0;
+}
+
 int config_read(int fd, const char *path, struct config *config, struct options *options,
                 struct error *err)
 {
     const struct options given = *options;
 
     forget(config);
-    if (fd >= 0 && conf_read(rows, path, fd, config, err) < 0) {
+    if (fd >= 0 && (conf_read(rows, path, fd, config, err) < 0 || check_tls(config, err) < 0)) {
         forget(config);
         return -1;
     }
@@ -131,6 +155,7 @@ int config_read(int fd, const char *path, struct config *config, struct options 
     fill(&options->allow_level, config->allow_level);
     fill(&options->allow_level, LEVEL_FULL);
     options->insecure_http |= config->insecure_http;
+    options->has_tls = config->tls_certificate != NULL;
     options->log_json = options->log_format != NULL ? strcmp(options->log_format, "json") == 0
                                                     : config->log_format == 1;
     if (is_level(options->allow_level))

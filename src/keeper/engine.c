@@ -45,7 +45,7 @@ static void socket_close(struct keeper *keeper)
     fd_close(&engine->requests);
     engine->request_used = 0;
     engine->request = (union keeper_request){0};
-    engine->is_greeted = false;
+    engine->is_greeted = engine->has_new_tls = false;
     engine->stage = HELLO_NONE;
     while (engine->pending_count > 0)
         fd_close(&engine->pending[--engine->pending_count].made);
@@ -255,6 +255,7 @@ void engine_close(struct keeper *keeper)
     fd_close(&engine->program);
     fd_close(&engine->config);
     fd_close(&engine->headers);
+    fd_close(&engine->tls);
     if (engine->ids.count > 0)
         ids_release(&keeper->slots.pool, &engine->ids);
 }
@@ -504,6 +505,22 @@ static bool say_ended(struct keeper *keeper)
     return true;
 }
 
+static bool say_tls(struct engine_child *engine)
+{
+    const struct keeper_head news = {.type = KEEPER_TLS};
+
+    if (engine->has_new_tls && engine->tls >= 0 && !say(engine, &news, sizeof(news), &engine->tls))
+        return false;
+    engine->has_new_tls = false;
+    return true;
+}
+
+void engine_tell_tls(struct keeper *keeper)
+{
+    keeper->engine.has_new_tls = keeper->engine.pid > 0;
+    engine_wake(keeper);
+}
+
 /* Says what it can; true when all is said. */
 static bool say_all(struct keeper *keeper)
 {
@@ -513,7 +530,7 @@ static bool say_all(struct keeper *keeper)
         return false;
     if (!engine->is_greeted)
         return true;
-    return say_hello(keeper) && say_ended(keeper) && say_names(keeper, 0);
+    return say_hello(keeper) && say_ended(keeper) && say_names(keeper, 0) && say_tls(engine);
 }
 
 void engine_wake(struct keeper *keeper)

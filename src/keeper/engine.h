@@ -32,6 +32,7 @@ struct engine_child {
     char program_path[4096];
     int config;  /* memfd; -1: no configuration */
     int headers; /* memfd: of the telemetry; -1: none */
+    int tls;     /* memfd: see tls.h; -1: none */
 
     /* the one that runs */
     pid_t pid;                   /* 0: none */
@@ -47,6 +48,7 @@ struct engine_child {
 
     /* what it is to be told */
     bool is_greeted;
+    bool has_new_tls;
     uint32_t hello_id;
     enum hello_stage stage;
     size_t stage_next;
@@ -71,6 +73,12 @@ int engine_config(struct keeper *keeper, struct error *err);
 
 /* Reads the file that the configuration names for these, which must be its owner's alone. */
 int engine_headers(struct keeper *keeper, struct error *err);
+
+/* A copy that nobody can change, in place of the one that `into` was. */
+int engine_seal(const void *text, size_t size, int *into, struct error *err);
+
+/* There is another certificate than it was started with. */
+void engine_tell_tls(struct keeper *keeper);
 
 /* Something came of it. */
 void engine_heard(struct keeper *keeper);

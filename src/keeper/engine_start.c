@@ -120,25 +120,32 @@ int engine_find(struct keeper *keeper, struct error *err)
 }
 
 /* A fresh one each time, which nobody can change: whoever has an fd of it could open it anew. */
+int engine_seal(const void *text, size_t size, int *into, struct error *err)
+{
+    _cleanup_close_ int sealed = memfd_create("cove.conf", MFD_CLOEXEC | MFD_ALLOW_SEALING);
+
+    if (sealed < 0 || pwrite(sealed, text, size, 0) != (ssize_t)size ||
+        fcntl(sealed, F_ADD_SEALS, F_SEAL_WRITE | F_SEAL_GROW | F_SEAL_SHRINK | F_SEAL_SEAL) < 0)
+        return error_set(err, "capacity", errno, "cannot hand a file on to the engine");
+    fd_close(into);
+    *into = fd_take(&sealed);
+    return 0;
+}
+
 static int hand_on(const char *path, int file, int *into, struct error *err)
 {
-    _cleanup_close_ int sealed = -1;
     _cleanup_free_ char *text = malloc(CONFIG_MAX + 1);
     ssize_t length;
+    int failed;
 
     if (text == NULL)
         return error_set(err, "capacity", ENOMEM, "cannot read %s", path);
     length = fd_read_full(file, text, CONFIG_MAX + 1);
     if (length < 0 || length > (ssize_t)CONFIG_MAX)
         return error_set(err, "bad_config", length < 0 ? errno : EFBIG, "cannot read %s", path);
-    sealed = memfd_create("cove.conf", MFD_CLOEXEC | MFD_ALLOW_SEALING);
-    if (sealed < 0 || pwrite(sealed, text, (size_t)length, 0) != length ||
-        fcntl(sealed, F_ADD_SEALS, F_SEAL_WRITE | F_SEAL_GROW | F_SEAL_SHRINK | F_SEAL_SEAL) < 0)
-        return error_set(err, "capacity", errno, "cannot hand on %s", path);
+    failed = engine_seal(text, (size_t)length, into, err);
     explicit_bzero(text, CONFIG_MAX + 1);
-    fd_close(into);
-    *into = fd_take(&sealed);
-    return 0;
+    return failed;
 }
 
 int engine_config(struct keeper *keeper, struct error *err)
@@ -220,8 +227,8 @@ static int drop(const struct engine_child *engine)
 static int arrange(const struct keeper *keeper, const int given[KEEPER_ENGINE_LISTEN], int *program)
 {
     const struct listeners *listeners = &keeper->listeners;
-    int fds[KEEPER_ENGINE_LISTEN + LISTENERS_MAX + 2], null = open("/dev/null", O_RDWR | O_CLOEXEC);
-    const int texts[] = {keeper->engine.config, keeper->engine.headers};
+    int fds[KEEPER_ENGINE_LISTEN + LISTENERS_MAX + 3], null = open("/dev/null", O_RDWR | O_CLOEXEC);
+    const int texts[] = {keeper->engine.config, keeper->engine.headers, keeper->engine.tls};
     int count = 0;
     char path[32];
 
@@ -257,8 +264,8 @@ static int arrange(const struct keeper *keeper, const int given[KEEPER_ENGINE_LI
 
 /* All of its environment. */
 struct environment {
-    char text[8][64];
-    char *list[11];
+    char text[9][64];
+    char *list[12];
 };
 
 static void describe(const struct keeper *keeper, struct environment *environment)
@@ -273,7 +280,9 @@ static void describe(const struct keeper *keeper, struct environment *environmen
     if (keeper->engine.config >= 0)
         (void)snprintf(text[texts++], 64, "COVE_CONFIG_FD=%zu", fd++);
     if (keeper->engine.headers >= 0)
-        (void)snprintf(text[texts++], 64, "COVE_HEADERS_FD=%zu", fd);
+        (void)snprintf(text[texts++], 64, "COVE_HEADERS_FD=%zu", fd++);
+    if (keeper->engine.tls >= 0)
+        (void)snprintf(text[texts++], 64, "COVE_TLS_FD=%zu", fd);
     (void)snprintf(text[texts++], 64, "COVE_RESTARTS=%u", keeper->engine.starts);
     (void)snprintf(text[texts++], 64, "COVE_BEAT_MS=%u", engine_beat_ms(keeper));
     if (keeper->options.log_json)

@@ -383,7 +383,7 @@ static void disks_hand(struct hand *hand, struct disks *disks)
 
 /* Not the one that ran, and the program, which is found again. */
 HAND_COVERS(struct engine_child,
-            sizeof(union keeper_request) + PENDING_MAX * sizeof(struct pending) + 4320);
+            sizeof(union keeper_request) + PENDING_MAX * sizeof(struct pending) + 4328);
 
 static void engine_hand(struct hand *hand, struct engine_child *engine)
 {
@@ -394,6 +394,7 @@ static void engine_hand(struct hand *hand, struct engine_child *engine)
     ids_hand(hand, &engine->ids);
     hand_fd(hand, &engine->config);
     hand_fd(hand, &engine->headers);
+    hand_fd(hand, &engine->tls);
 }
 
 /* ---- all ---- */
@@ -405,7 +406,8 @@ HAND_COVERS(struct keeper, sizeof(struct options) + sizeof(struct config) + size
                                sizeof(struct names) + sizeof(struct slots) +
                                sizeof(struct zygotes) + sizeof(struct boxes) +
                                sizeof(struct disks) + sizeof(struct engine_child) +
-                               sizeof(struct notify) + sizeof(struct upgrade) + PATH_MAX + 84);
+                               sizeof(struct notify) + sizeof(struct upgrade) +
+                               sizeof(struct tls_watch) + PATH_MAX + 84);
 
 void handover_all(struct hand *hand, struct keeper *keeper)
 {

@@ -11,7 +11,7 @@
 
 #include <stdbool.h>
 
-#define HANDOVER_FORMAT 4
+#define HANDOVER_FORMAT 5
 
 struct hand;
 struct keeper;

@@ -20,6 +20,7 @@
 #include "keeper/places.h"
 #include "keeper/requests.h"
 #include "keeper/slots.h"
+#include "keeper/tls.h"
 #include "keeper/upgrade.h"
 #include "keeper/zygotes.h"
 
@@ -41,6 +42,7 @@ struct keeper {
     struct engine_child engine;
     struct notify notify;
     struct upgrade upgrade;
+    struct tls_watch tls;
     char ids_kind[8];       /* which boxes get here: see box.h */
     char program[PATH_MAX]; /* ours, where it is installed: what lies there takes over */
     char **arguments;       /* as we were started */

@@ -78,8 +78,9 @@ int listen_address_parse(const char *text, struct sockaddr_storage *address, uns
 static int refuse_open(const char *what, struct error *err)
 {
     return error_set(err, "insecure", 0,
-                     "%s is reached by other machines, and keys would pass in clear text: listen "
-                     "on a loopback address behind a proxy with TLS, or say --insecure-http",
+                     "%s is reached by other machines, and keys would pass in clear text: give "
+                     "tls_certificate and tls_key in cove.conf, listen on a loopback address behind "
+                     "a proxy with TLS, or say --insecure-http",
                      what);
 }
 
@@ -92,7 +93,7 @@ static int tcp_open(const struct options *options, struct error *err)
 
     if (listen_address_parse(options->listen, &address, &length, &is_loopback, err) < 0)
         return -1;
-    if (!is_loopback && !options->insecure_http)
+    if (!is_loopback && !options->insecure_http && !options->has_tls)
         return refuse_open(options->listen, err);
     fd = socket(address.ss_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
     if (fd < 0 || setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &(int){1}, sizeof(int)) < 0 ||
@@ -185,7 +186,7 @@ static int activated_take(struct listeners *listeners, int fd, const struct opti
         getsockname(fd, (struct sockaddr *)&address, &length) < 0)
         return error_set(err, "no_listener", 0,
                          "fd %d of LISTEN_FDS is no stream socket that listens", fd);
-    if (address_is_open(&address) && !options->insecure_http)
+    if (address_is_open(&address) && !options->insecure_http && !options->has_tls)
         return refuse_open("a socket of LISTEN_FDS", err);
     (void)fcntl(fd, F_SETFD, FD_CLOEXEC);
     (void)fcntl(fd, F_SETFL, flags | O_NONBLOCK);
@@ -219,6 +220,21 @@ static int activated_open(struct listeners *listeners, const struct options *opt
     for (int i = 0; i < (int)count; i++)
         if (activated_take(listeners, ACTIVATED_FIRST + i, options, err) < 0)
             return -1;
+    return 0;
+}
+
+int listeners_check(const struct listeners *listeners, const struct options *options,
+                    struct error *err)
+{
+    for (size_t i = 0; i < listeners->api_count; i++) {
+        struct sockaddr_storage address = {0};
+        socklen_t length = sizeof(address);
+
+        if (!options->insecure_http && !options->has_tls &&
+            (getsockname(listeners->api[i], (struct sockaddr *)&address, &length) < 0 ||
+             address_is_open(&address)))
+            return refuse_open("a socket that is listened on", err);
+    }
     return 0;
 }
 

@@ -25,6 +25,10 @@ void listen_close_strays(void);
 int listeners_open(struct listeners *listeners, const struct options *options,
                    const struct places *places, struct error *err);
 
+/* Whether those there are may be served by what the options say now. */
+int listeners_check(const struct listeners *listeners, const struct options *options,
+                    struct error *err);
+
 /* Removes the sockets' files, too. */
 void listeners_close(struct listeners *listeners, const struct places *places);
 

@@ -123,9 +123,10 @@ static const char *ids_kind_of(const struct caller *caller)
 static void greet(const struct keeper *keeper)
 {
     if (keeper->listeners.made_socket)
-        keeper_note("listening", "on %s%s%s", keeper->places.socket_path,
+        keeper_note("listening", "on %s%s%s%s", keeper->places.socket_path,
                     keeper->listeners.api_count > 1 ? " and " : "",
-                    keeper->listeners.api_count > 1 ? keeper->options.listen : "");
+                    keeper->listeners.api_count > 1 ? keeper->options.listen : "",
+                    keeper->listeners.api_count > 1 && keeper->options.has_tls ? " (TLS)" : "");
     keeper_note("operator_key", "the operator's key lies in %s/engine/operator.key",
                 keeper->places.data_path);
 }
@@ -162,7 +163,7 @@ static int begin(struct keeper *keeper, struct error *err)
     if (places_find(&keeper->places, &keeper->options, err) < 0 || engine_config(keeper, err) < 0 ||
         config_read(keeper->engine.config, keeper->places.config_path, &keeper->config,
                     &keeper->options, err) < 0 ||
-        engine_headers(keeper, err) < 0 ||
+        engine_headers(keeper, err) < 0 || tls_read(keeper, err) < 0 ||
         places_open(&keeper->places, &keeper->options, err) < 0 ||
         listeners_open(&keeper->listeners, &keeper->options, &keeper->places, err) < 0 ||
         names_open(&keeper->names, keeper->places.data, err) < 0 ||
@@ -189,6 +190,7 @@ static uint64_t tick(struct keeper *keeper)
     uint64_t next = keeper_sooner(upgrade_tick(keeper, now), engine_tick(keeper, now));
 
     next = keeper_sooner(next, boxes_tick(keeper, now));
+    next = keeper_sooner(next, tls_tick(keeper, now));
     /* As long as this loop turns, whatever the engine does: who restarts us ends all boxes. */
     notify_tick(&keeper->notify, now);
     if (keeper->notify.next_ns > now)
@@ -272,6 +274,7 @@ static struct keeper keeper = {
     .engine = {.program = -1,
                .config = -1,
                .headers = -1,
+               .tls = -1,
                .pidfd = -1,
                .socket = -1,
                .requests = -1,

@@ -45,6 +45,7 @@ enum keeper_type {
     KEEPER_ENDED,
     KEEPER_DISK,   /* a persistent disk that is there */
     KEEPER_SOCKET, /* a head; its fd is a socket of a box's network */
+    KEEPER_TLS,    /* a head, unasked; its fd is another certificate and key than COVE_TLS_FD was */
 };
 
 enum keeper_kind { KEEPER_ROOT = 1, KEEPER_MOUNT };

@@ -294,6 +294,7 @@ static int read_all(struct keeper *keeper, int handover, bool is_trial, struct e
 
 static int configure_now(struct keeper *keeper, struct error *err)
 {
+    const struct options given = keeper->options;
     struct places found;
 
     if (places_find(&found, &keeper->options, err) < 0)
@@ -305,10 +306,16 @@ static int configure_now(struct keeper *keeper, struct error *err)
         config_read(keeper->engine.config, keeper->places.config_path, &keeper->config,
                     &keeper->options, err) < 0)
         return -1;
+    if (listeners_check(&keeper->listeners, &keeper->options, err) < 0) {
+        keeper->options = given; /* nothing borrowed from what is read next */
+        return -1;
+    }
     log_use_json(keeper->options.log_json);
     names_configure_again(keeper);
     if (engine_headers(keeper, err) < 0)
         keeper_say(err->code, "%s", err->text);
+    if (tls_read(keeper, err) < 0)
+        keeper_say(err->code, "%s; the certificate that was read before holds on", err->text);
     return 0;
 }
 
@@ -392,7 +399,8 @@ int upgrade_can_take(struct keeper *keeper, struct error *err)
         places_find(&keeper->places, options, err) < 0 || engine_config(keeper, err) < 0 ||
         config_read(keeper->engine.config, keeper->places.config_path, &keeper->config,
                     &keeper->options, err) < 0 ||
-        engine_headers(keeper, err) < 0 || names_can_configure_again(keeper, err) < 0)
+        engine_headers(keeper, err) < 0 || tls_read(keeper, err) < 0 ||
+        names_can_configure_again(keeper, err) < 0)
         return -1;
     return engine_find(keeper, err) < 0 ? -1 : engine_check(keeper, err);
 }

@@ -112,11 +112,10 @@ void lookups_forget(struct lookups *lookups, const void *arg);
 
 uv_loop_t *net_loop(const struct net *net);
 struct resolver *net_resolver(const struct net *net);
-bool net_is_proxied(
-    const struct net
-        *net); /* all that is dialled goes through a proxy, which may know more names */
-const struct policy_address *net_own(struct net *net,
-                                     size_t *count); /* the host's addresses of now */
+/* All that is dialled goes through a proxy, which may know more names. */
+bool net_is_proxied(const struct net *net);
+/* The host's addresses of now. */
+const struct policy_address *net_own(struct net *net, size_t *count);
 struct net *net_box_net(const struct net_box *box);
 const char *net_box_tenant(const struct net_box *box);
 /* Of its lookups: none that another box ever had, though it may lie where that one lay. Not to be looked into. */

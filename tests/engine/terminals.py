@@ -28,11 +28,12 @@ class Watcher:
     """Somebody who is attached to a terminal. What came is in `shown`, offsets are counted as a client
     counts them that wants to go on later."""
 
-    def __init__(self, serve, sandbox, process, headers=(), port=None, **query):
-        self.socket = (socket.create_connection(("127.0.0.1", port)) if port else
-                       socket.socket(socket.AF_UNIX, socket.SOCK_STREAM))
+    def __init__(self, serve, sandbox, process, headers=(), port=None, over=None, **query):
+        """`over`: a connection that somebody else has made."""
+        self.socket = over or (socket.create_connection(("127.0.0.1", port)) if port else
+                               socket.socket(socket.AF_UNIX, socket.SOCK_STREAM))
         self.socket.settimeout(60 * harness.PATIENCE)
-        if not port:
+        if not port and not over:
             self.socket.connect(str(serve.socket))
         path = f"/v1/sandboxes/{sandbox}/processes/{process}/terminal"
         path += "?" + urllib.parse.urlencode(query) if query else ""

@@ -31,17 +31,17 @@ def run_in(pid, *command):
 
 class World:
     """With `services`, a directory of wares.py, real servers have the ports that are theirs. With `beyond` it is
-    always behind a proxy, which dials for real whatever has no name here. With `everything` all addresses there are
-    lead to its servers, so that who gets through anywhere is seen. `more` is for drivers/world.py."""
+    always behind a proxy, which dials for real whatever has no name here. With `everything` all addresses there
+    are lead to its servers, so that who gets through anywhere is seen. `more` is for drivers/world.py."""
 
     def __init__(self, directory, names=None, services=None, beyond=False, everything=False, **more):
         self.directory = directory
-        self.names = {**NAMES, **(names or {})}
-        self.more = {"names": self.names, **more}
+        self.names = names if everything else {**NAMES, **(names or {})}
+        self.everything = everything
+        self.more = more
         self.more.update({"services": str(services)} if services else {})
         self.more.update({"beyond": True} if beyond else {})
         self.is_apart = harness.EXPECT.is_root and not beyond
-        self.everything = everything
         self.log = directory / "world.log"
         self.programs = []
         self.ports = None
@@ -61,7 +61,7 @@ class World:
         return program
 
     def tell(self, program, **more):
-        program.stdin.write((json.dumps(more) + "\n").encode())
+        program.stdin.write((json.dumps({"names": self.names, **more}) + "\n").encode())
         program.stdin.flush()
         return json.loads(program.stdout.readline())
 
@@ -110,7 +110,7 @@ class World:
         """Servers on the engine's own host; their ports."""
         enter = [] if self.inner is None else ["nsenter", f"--net=/proc/{self.inner}/ns/net"]
         program = self.start(*enter, sys.executable, WORLD, self.log)
-        return self.tell(program, **{"names": self.names, **more})["ports"]
+        return self.tell(program, **more)["ports"]
 
     def config(self, boxes=""):
         text = f"[boxes]\n{boxes}\n[network]\n"

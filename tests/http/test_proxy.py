@@ -331,3 +331,24 @@ def test_a_server_that_stops_in_the_middle_leaves_no_whole_answer(server, behind
     done = server.curl(f"/proxy/own/{port}/")
     assert done.returncode in (18, 56), done
     assert json.loads(server.get("/stats")[1])["live"] == 0
+
+
+def test_a_header_that_drips_holds_nobody_who_has_left(serve, behind):
+    server = serve("unix", tcp=1, silent_ms=100)
+    over = threading.Event()
+
+    def talk(client):
+        read_until(client, b"\r\n\r\n")
+        try:
+            client.sendall(b"HTTP/1.1 200 OK\r\nX-Drip: ")
+            while True:
+                client.sendall(b"x")
+                time.sleep(0.01)
+        except OSError:
+            over.set()
+
+    port = behind(talk).port
+    with socket.create_connection(("127.0.0.1", server.port), 10) as client:
+        client.sendall(b"GET /proxy/own/%d/ HTTP/1.1\r\nHost: x\r\n\r\n" % port)
+        client.shutdown(socket.SHUT_WR)
+        assert over.wait(30 * PATIENCE)

@@ -21,7 +21,7 @@ static struct keeper *empty(void)
     names_begin(&keeper->names);
     keeper->places = (struct places){.data = -1, .engine = -1, .disks = -1};
     keeper->listeners.keeper = keeper->notify.socket = keeper->engine.config =
-        keeper->engine.headers = -1;
+        keeper->engine.headers = keeper->engine.tls = -1;
     keeper->slots.pool.lock = keeper->slots.home = keeper->slots.janitor = keeper->slots.host.v2 =
         -1;
     return keeper;
@@ -61,6 +61,7 @@ static struct keeper *full(void)
     keeper->engine.uid = 524288;
     keeper->engine.config = any();
     keeper->engine.headers = any();
+    keeper->engine.tls = any();
     keeper->disks.sweeper.pid = 4711;
     keeper->disks.claims.lacks = true;
     disk_claims_add(&keeper->disks.claims, "c0eeeeeeeeeeeeeeeeee", any());
@@ -73,7 +74,8 @@ static void close_all(struct keeper *keeper)
     int *owned[] = {&keeper->places.data,      &keeper->places.engine,    &keeper->places.disks,
                     &keeper->listeners.api[0], &keeper->listeners.keeper, &keeper->slots.janitor,
                     &keeper->slots.pool.lock,  &keeper->engine.config,    &keeper->slots.home,
-                    &keeper->slots.host.v2,    &keeper->notify.socket,    &keeper->engine.headers};
+                    &keeper->slots.host.v2,    &keeper->notify.socket,    &keeper->engine.headers,
+                    &keeper->engine.tls};
 
     for (size_t i = 0; i < sizeof(owned) / sizeof(owned[0]); i++)
         fd_close(owned[i]);
@@ -137,6 +139,7 @@ static void test_what_is_written_is_read(void)
                   disk_claims_find(&before->disks.claims, "c0dddddddddddddddddd"),
           "the ids of disks");
     CHECK(after->engine.headers == before->engine.headers && after->engine.headers >= 0, "headers");
+    CHECK(after->engine.tls == before->engine.tls && after->engine.tls >= 0, "tls");
     /* The two have the same fds. */
     after->disks.claims.count = 0;
     after->names.table[0].fd = -1;

@@ -66,7 +66,7 @@ struct job {
     uint64_t began_ns;                                /* monotonic */
     const char *code;                                 /* of the problem it was answered with */
     char sandbox[24];                                 /* that it made */
-    char own_id[24];                                  /* of the sandbox; of the handler, too */
+    char own_id[ENGINE_ID_SIZE];                                  /* of the sandbox; of the handler, too */
     struct job_step {
         const char *name;
         uint64_t begin_ns, end_ns; /* wall clock */

@@ -51,27 +51,19 @@ static int port_of(const struct job *job, uint16_t *port, struct error *err)
 {
     uint64_t number;
 
-    if (parse_count("port", http_param(job->request, "port"), 1, 65535, &number, err) < 0)
+    if (parse_count("port", http_param(job->request, "port"), 1, 65535, &number, err) < 0) {
+        (void)snprintf(err->code, sizeof(err->code), "bad_request");
         return -1;
+    }
     *port = (uint16_t)number;
     return 0;
 }
 
 /* Its name may be asked for: what is answered says the id. */
-static int find_id(struct job *job, struct error *err)
+static int find_id(struct job *job, enum engine_verb verb, struct error *err)
 {
-    struct sandbox_view view;
-
-    /* A token need not be one to look. */
-    if (job->caller.sandbox[0] != '\0') {
-        (void)snprintf(job->own_id, sizeof(job->own_id), "%s", job->caller.sandbox);
-        return 0;
-    }
-    if (engine_look(job->native->options.engine, &job->caller, http_param(job->request, "id"),
-                    &view, err) < 0)
-        return -1;
-    (void)snprintf(job->own_id, sizeof(job->own_id), "%s", view.id);
-    return 0;
+    return engine_id_of(job->native->options.engine, &job->caller, http_param(job->request, "id"),
+                        verb, job->own_id, err);
 }
 
 static void listed(void *arg, const struct sandbox_port *ports, size_t count,
@@ -102,7 +94,7 @@ HANDLER(port_list)
 
     if (job == NULL || !job_query(job, no_query))
         return;
-    if (find_id(job, &err) < 0)
+    if (find_id(job, ENGINE_LOOK, &err) < 0)
         job_problem(job, &err);
     else
         engine_ports_list(native->options.engine, &job->caller, job->own_id, listed, job);
@@ -133,7 +125,7 @@ HANDLER(port_open)
     if (job == NULL || !job_query(job, no_query) || !job_once(job, true))
         return;
     text = http_body(request, &size);
-    if (body_port(text, size, &port, &is_public, &err) < 0 || find_id(job, &err) < 0)
+    if (body_port(text, size, &port, &is_public, &err) < 0 || find_id(job, ENGINE_PORTS, &err) < 0)
         job_problem(job, &err);
     else
         engine_port_open(native->options.engine, &job->caller, job->own_id, port, is_public, opened,
@@ -199,7 +191,6 @@ static int proxy(struct job *job, const struct reach *reach, int socket, struct 
     static const char *const kept[] = {"Authorization", "X-API-Key", "X-Cove-Token",
                                        "Cookie",        "Referer",   NULL};
     static const char *const kept_named[] = {"X-Cove-Token", "Cookie", NULL};
-    const char *scheme = http_header(job->request, "X-Forwarded-Proto");
     struct reach *lasting = malloc(sizeof(*lasting));
     char host[32];
 
@@ -216,7 +207,7 @@ static int proxy(struct job *job, const struct reach *reach, int socket, struct 
         .cookie = reach->is_named ? reach->cookie : NULL,
         .prefix = reach->is_named ? NULL : reach->prefix,
         .is_guest = !reach->is_named,
-        .is_tls = scheme != NULL && strcasecmp(scheme, "https") == 0,
+        .is_tls = origin_is_tls(job->request),
         .over = over,
         .arg = lasting,
     };
@@ -314,7 +305,7 @@ HANDLER(port_reach)
                  "the port and go to its `url`");
         return;
     }
-    if (port_of(job, &port, &err) < 0 || find_id(job, &err) < 0) {
+    if (port_of(job, &port, &err) < 0 || find_id(job, ENGINE_PORTS, &err) < 0) {
         job_problem(job, &err);
         return;
     }
@@ -346,7 +337,7 @@ HANDLER(port_tunnel)
         job_fail(job, "upgrade_required", "this is a stream of bytes: send \"Upgrade: tcp\"");
         return;
     }
-    if (port_of(job, &port, &err) < 0 || find_id(job, &err) < 0) {
+    if (port_of(job, &port, &err) < 0 || find_id(job, ENGINE_PORTS, &err) < 0) {
         job_problem(job, &err);
         return;
     }
@@ -447,7 +438,8 @@ static void send_on(struct job *job, const char *secret)
         separator = '&';
     }
     place[used] = '\0';
-    (void)snprintf(cookie, sizeof(cookie), COOKIE "=%s; Path=/; HttpOnly; SameSite=Lax", secret);
+    (void)snprintf(cookie, sizeof(cookie), COOKIE "=%s; Path=/; HttpOnly; SameSite=Lax%s", secret,
+                   origin_is_tls(job->request) ? "; Secure" : "");
     http_add_header(job->request, "Location", place);
     http_add_header(job->request, "Set-Cookie", cookie);
     http_add_header(job->request, "Cache-Control", "no-store");

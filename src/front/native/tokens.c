@@ -6,7 +6,6 @@
 
 #include <stdio.h>
 #include <string.h>
-#include <strings.h>
 
 static const char *const no_query[] = {NULL};
 
@@ -91,18 +90,15 @@ static void encode(const char *text, char *into)
     *into = '\0';
 }
 
-/* As the caller called this server, if he did by a name: on the unix socket Host means nothing. A proxy
- * in front of it says whether it speaks TLS, and misleads nobody but who asks. */
+/* As the caller called this server, if he did by a name: on the unix socket Host means nothing. */
 static void print_origin(const struct job *job, char *into, size_t size)
 {
     const char *host = http_header(job->request, "Host");
-    const char *scheme = http_header(job->request, "X-Forwarded-Proto");
-    bool is_tls = scheme != NULL && strcasecmp(scheme, "https") == 0;
 
     if (http_peer(job->request)->is_unix || host == NULL)
         *into = '\0';
     else
-        (void)snprintf(into, size, "http%s://%s", is_tls ? "s" : "", host);
+        (void)snprintf(into, size, "http%s://%s", origin_is_tls(job->request) ? "s" : "", host);
 }
 
 static void print_url(struct job *job, const struct engine_token_spec *spec,

@@ -5,9 +5,9 @@ usage: world.py LOG, and a line of JSON on standard input: {"names": {NAME: [ADD
 "ports": [...]}, or with "proxy": true on loopback. Then it says a line of JSON: its ports. A name whose list is
 null is never answered; one that is not there does not exist; "*.NAME" is each below NAME. Instead of a list:
 {"turns": [[...], ...]}, of which each question for an IPv4 address takes the next, {"cname": NAME, "addresses": [...]},
-and either with "ttl". With "services": DIRECTORY the servers of services.py have the ports that are theirs. With
-"beyond": true the proxy dials what is in no table. With "tls": [PORT, CERTIFICATE, KEY] a server says there what it
-was told; with "sniff": true each kind of packet that comes is noted."""
+and either with "ttl". More: "tls": [PORT, CERTIFICATE, KEY], a server that says what it was told; "sniff": true, and
+each packet that comes for another address than a port of those is noted. With "services": DIRECTORY the servers of
+services.py have the ports that are theirs. With "beyond": true the proxy dials what is in no table."""
 import ipaddress
 import json
 import os
@@ -100,25 +100,6 @@ def repeat(client, where):
             note("end", where, error.errno)
 
 
-def secure(client):
-    """Says by TLS whom the client said to mean, and what it asked for first."""
-    names, at = [], client.getsockname()[0].removeprefix("::ffff:")
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    context.load_cert_chain(*WORLD["tls"][1:])
-    context.sni_callback = lambda _, name, __: names.append(name)
-    with client:
-        try:
-            with context.wrap_socket(client, server_side=True) as talk:
-                head = b""
-                while b"\r\n\r\n" not in head and (data := talk.recv(4096)):
-                    head += data
-                text = json.dumps({"at": at, "sni": names[0] if names else None, "head": head.decode()})
-                note("tls", at)
-                talk.sendall(b"HTTP/1.0 200 It is here\r\n\r\n" + text.encode())
-        except OSError as error:
-            note("tls", at, type(error).__name__)
-
-
 def answer(client, address, port):
     """As who has that address, or name, and port."""
     if SERVICES and port in SERVICES.talks:
@@ -127,8 +108,6 @@ def answer(client, address, port):
             SERVICES.talks[port](client)
         except OSError as error:
             note("end", address, port, error)
-    elif "tls" in WORLD and port == WORLD["tls"][0]:
-        secure(client)
     else:
         repeat(client, f"{address} {port}")
 
@@ -154,6 +133,31 @@ def beyond(client, host, port):
         back.join()
 
 
+def secure(client, context):
+    """Says by TLS whom the client said to mean, and what it asked for first."""
+    names, at = [], client.getsockname()[0].removeprefix("::ffff:")
+    context.sni_callback = lambda _, name, __: names.append(name)
+    with client:
+        try:
+            with context.wrap_socket(client, server_side=True) as talk:
+                head = b""
+                while b"\r\n\r\n" not in head and (data := talk.recv(4096)):
+                    head += data
+                text = json.dumps({"at": at, "sni": names[0] if names else None, "head": head.decode()})
+                note("tls", at)
+                talk.sendall(b"HTTP/1.0 200 It is here\r\n\r\n" + text.encode())
+        except OSError as error:
+            note("tls", at, type(error).__name__)
+
+
+def secure_of(certificate, key):
+    def talk(client):
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        context.load_cert_chain(certificate, key)
+        secure(client, context)
+    return talk
+
+
 def proxied(client):
     head = b""
     while b"\r\n\r\n" not in head:
@@ -174,6 +178,10 @@ def proxied(client):
         client.close()
         return
     client.sendall(b"HTTP/1.1 200 It is there\r\n\r\n")
+    if "tls" in WORLD and int(port) == WORLD["tls"][0]:
+        note("tcp", f"{host.strip('[]')} {port}")
+        secure_of(*WORLD["tls"][1:])(client)
+        return
     answer(client, host.strip("[]"), int(port))
 
 
@@ -237,7 +245,7 @@ def main():
     for listener in listeners:
         start(serve, listener, plain)
     if "tls" in WORLD and not is_proxy:
-        start(serve, listen("::", WORLD["tls"][0]), plain)
+        start(serve, listen("::", WORLD["tls"][0]), secure_of(*WORLD["tls"][1:]))
     if WORLD.get("sniff", False):
         start(sniff)
     print(json.dumps(ports), flush=True)
