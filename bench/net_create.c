@@ -17,7 +17,8 @@ static struct client client;
 
 static _Noreturn void fail(const char *what)
 {
-    (void)fprintf(stderr, "bench: %s: the engine answers %d %s\n", what, client.status, client.body);
+    (void)fprintf(stderr, "bench: %s: the engine answers %d %s\n", what, client.status,
+                  client.body);
     exit(1);
 }
 
@@ -72,5 +73,6 @@ int main(int argc, char **argv)
         create_first("{\"disk_kind\":\"ephemeral\",\"network\":{\"mode\":\"public\"}}", &public);
     }
     client_close(&client);
-    return series_write(&none, out) == 0 && series_write(&public, out) == 0 && fclose(out) == 0 ? 0 : 1;
+    return series_write(&none, out) == 0 && series_write(&public, out) == 0 && fclose(out) == 0 ? 0
+                                                                                                : 1;
 }

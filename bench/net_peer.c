@@ -86,7 +86,8 @@ static void send_bytes(int fd, uint64_t bytes)
 
     put(fd, &c, 1);
     for (uint64_t left = bytes; bytes == 0 || left > 0;) {
-        ssize_t n = send(fd, block, bytes == 0 || left > BLOCK ? BLOCK : (size_t)left, MSG_NOSIGNAL);
+        ssize_t n = send(fd, block, bytes == 0 || left > BLOCK ? BLOCK : (size_t)left,
+                         MSG_NOSIGNAL);
 
         if (n <= 0)
             fail("send");
@@ -306,6 +307,8 @@ static bool begin(int fd)
         return false;
     }
     held += other->kind == 'h';
+    if (other->kind == 'p')
+        (void)send(fd, &other->kind, 1, MSG_NOSIGNAL); /* this one is the byte, too */
     if (other->kind == 's') {
         if (read(fd, &other->left, sizeof(other->left)) != sizeof(other->left)) {
             end(fd); /* they were sent at once */
@@ -313,7 +316,7 @@ static bool begin(int fd)
         }
         watch(fd, EPOLLOUT);
     }
-    return other->kind != 'h' && other->kind != 's';
+    return other->kind == 'r';
 }
 
 static void on_socket(int fd)

@@ -115,7 +115,8 @@ static struct rtattr *add(struct asked *asked, unsigned type, const void *value,
     added->rta_len = (uint16_t)RTA_LENGTH(size);
     if (size > 0)
         memcpy(RTA_DATA(added), value, size);
-    asked->head.nlmsg_len = (uint32_t)(NLMSG_ALIGN(asked->head.nlmsg_len) + RTA_ALIGN(added->rta_len));
+    asked->head.nlmsg_len = (uint32_t)(NLMSG_ALIGN(asked->head.nlmsg_len) +
+                                       RTA_ALIGN(added->rta_len));
     return added;
 }
 
@@ -266,9 +267,9 @@ static void round_of(void)
 int main(int argc, char **argv)
 {
     static const char *const names[SERIES] = {
-        [PLAIN] = "slot_plain",   [OPENED] = "slot_opened", [OPEN] = "slot_open",
+        [PLAIN] = "slot_plain",   [OPENED] = "slot_opened",      [OPEN] = "slot_open",
         [VETH] = "slot_veth",     [VETH_ALL] = "slot_with_veth", [SHUT] = "slot_shut",
-        [REOPEN] = "slot_reopen", [WITHIN] = "slot_within", [THROUGH] = "slot_through"};
+        [REOPEN] = "slot_reopen", [WITHIN] = "slot_within",      [THROUGH] = "slot_through"};
     size_t rounds = argc == 3 ? strtoul(argv[2], NULL, 10) : 0;
     FILE *out = rounds > 0 ? fopen(argv[1], "we") : NULL;
     int netlink;

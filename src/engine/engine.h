@@ -424,7 +424,7 @@ struct engine_options {
     uint64_t output_keep_ms;       /* 24 h */
     unsigned beat_ms;              /* how often the keeper is told that this loop turns; 0: never */
     void (*tls)(void *arg, int fd); /* the keeper's certificate is another now; taken. NULL: none */
-    void (*lost)(void *arg);       /* the keeper is gone: all boxes ended, records say so; exit */
+    void (*lost)(void *arg);        /* the keeper is gone: all boxes ended, records say so; exit */
     void *arg;
 };
 /* `done` when the store was read, the keeper's boxes are taken over and new ones may come. */

@@ -72,7 +72,8 @@ int certificate_read(int fd, const struct settings *settings, struct http_certif
     if (fstat(file, &st) == 0 && st.st_size > 0)
         text = mmap(NULL, (size_t)st.st_size, PROT_READ, MAP_SHARED, file, 0);
     if (text == MAP_FAILED)
-        return error_set(err, "bad_certificate", errno, "cannot read %s", settings->tls_certificate);
+        return error_set(err, "bad_certificate", errno, "cannot read %s",
+                         settings->tls_certificate);
     failed = take(text, (size_t)st.st_size, settings, out, err);
     (void)munmap(text, (size_t)st.st_size);
     if (failed == 0) {

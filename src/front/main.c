@@ -9,8 +9,8 @@
 #include "base/parse.h"
 #include "engine/engine.h"
 #include "front/alone.h"
-#include "front/native/native.h"
 #include "front/certificate.h"
+#include "front/native/native.h"
 #include "front/settings.h"
 #include "http/http.h"
 

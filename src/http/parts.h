@@ -30,8 +30,8 @@ struct http_listener {
 };
 
 enum http_conn_state {
-    CONN_HANDSHAKE, /* TLS has not come about yet */
     CONN_HEADER,    /* between two requests, or in a header */
+    CONN_HANDSHAKE, /* before that, TLS has not come about */
     CONN_BODY,      /* the body is coming */
     CONN_HANDLING,  /* the request is whole, the answer is not */
     CONN_WEBSOCKET, /* frames are read, until both have closed */
@@ -54,20 +54,20 @@ struct http_conn {
     bool is_broken;  /* cannot be written to; or is to be cut */
     bool is_kicked;
     bool is_processing;
-    bool is_in_line;   /* its request is here, and its lane's turn is to come */
-    bool has_asked;    /* a request, whole up to its body */
-    bool is_in_header; /* the deadline is that of a header that has begun */
-    bool has_unread;   /* more of a body may come that nobody will read */
-    bool is_stuck;     /* the socket takes no more of a pipe for now */
-    bool copies;       /* it takes no splice */
-    bool is_silent;    /* nothing that was sent was acknowledged at the last look */
-    bool is_shutting;  /* it has still to be said that no more follows */
+    bool is_in_line;                  /* its request is here, and its lane's turn is to come */
+    bool has_asked;                   /* a request, whole up to its body */
+    bool is_in_header;                /* the deadline is that of a header that has begun */
+    bool has_unread;                  /* more of a body may come that nobody will read */
+    bool is_stuck;                    /* the socket takes no more of a pipe for now */
+    bool copies;                      /* it takes no splice */
+    bool is_silent;                   /* nothing that was sent was acknowledged at the last look */
+    bool is_shutting;                 /* it has still to be said that no more follows */
     struct http_handshake *handshake; /* NULL: not begun, or over */
     struct http_tls *tls;             /* NULL: none, or not yet */
-    unsigned house;    /* its peer's */
-    unsigned lane;     /* of its last request, at first of its house */
-    unsigned handles;  /* of libuv, not closed yet */
-    uint64_t deadline; /* 0: none */
+    unsigned house;                   /* its peer's */
+    unsigned lane;                    /* of its last request, at first of its house */
+    unsigned handles;                 /* of libuv, not closed yet */
+    uint64_t deadline;                /* 0: none */
     uint64_t timer_due;
     uint64_t answer_until; /* all of the last answer must be taken by then */
     size_t scanned;        /* of the header in `in` */

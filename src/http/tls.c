@@ -132,8 +132,8 @@ static int ctx_make(SSL_CTX *ctx, struct error *err)
     SSL_CTX_set_alpn_select_cb(ctx, choose_protocol, NULL);
     if (SSL_CTX_set_min_proto_version(ctx, TLS1_2_VERSION) != 1 ||
         SSL_CTX_set_num_tickets(ctx, 0) != 1 || SSL_CTX_set_cipher_list(ctx, CIPHERS) != 1)
-        return error_set(err, "no_tls", 0,
-                         "OpenSSL cannot be set up (%s); check its openssl.cnf", reason());
+        return error_set(err, "no_tls", 0, "OpenSSL cannot be set up (%s); check its openssl.cnf",
+                         reason());
     return 0;
 }
 
@@ -154,10 +154,11 @@ static int take_chain(SSL_CTX *ctx, const struct http_certificate_files *files, 
     }
     BIO_free(text);
     if (count == 0)
-        return error_set(err, "bad_certificate", 0,
-                         "tls_certificate %s has no certificate that can be read (%s); it has to be "
-                         "PEM, the server's own first",
-                         files->certificate_path, reason());
+        return error_set(
+            err, "bad_certificate", 0,
+            "tls_certificate %s has no certificate that can be read (%s); it has to be "
+            "PEM, the server's own first",
+            files->certificate_path, reason());
     if (taken != 1 || count > CHAIN_MAX)
         return error_set(err, "bad_certificate", 0,
                          "tls_certificate %s cannot be used (%s); it is to hold the server's own "
@@ -208,9 +209,10 @@ int http_certificate_new(const struct http_certificate_files *files, struct http
     certificate->wire = wire_new();
     certificate->ctx = SSL_CTX_new(TLS_server_method());
     if (certificate->wire == NULL || certificate->ctx == NULL)
-        (void)error_set(err, "no_tls", 0,
-                        "OpenSSL cannot be used (%s); check its openssl.cnf", reason());
-    else if (ctx_make(certificate->ctx, err) == 0 && take_chain(certificate->ctx, files, err) == 0 &&
+        (void)error_set(err, "no_tls", 0, "OpenSSL cannot be used (%s); check its openssl.cnf",
+                        reason());
+    else if (ctx_make(certificate->ctx, err) == 0 &&
+             take_chain(certificate->ctx, files, err) == 0 &&
              take_key(certificate->ctx, files, err) == 0) {
         *out = certificate;
         return 0;

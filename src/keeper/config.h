@@ -16,7 +16,7 @@ struct config {
     char *listen, *socket, *data, *allow_level;
     char *otlp_headers_file;
     char *tls_certificate, *tls_key; /* both or none, absolute paths */
-    int log_format; /* 1: JSON */
+    int log_format;                  /* 1: JSON */
     bool insecure_http;
     struct config_name names[NAMES_MAX];
     size_t names_count;

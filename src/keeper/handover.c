@@ -401,13 +401,12 @@ static void engine_hand(struct hand *hand, struct engine_child *engine)
 
 /* Not `caller`, `options`, `config`, `loop`, `arguments`, `lacks_fresh_proc`, the signals and what is under
  * way: a program begins with these. */
-HAND_COVERS(struct keeper, sizeof(struct options) + sizeof(struct config) + sizeof(struct loop) +
-                               sizeof(struct places) + sizeof(struct listeners) +
-                               sizeof(struct names) + sizeof(struct slots) +
-                               sizeof(struct zygotes) + sizeof(struct boxes) +
-                               sizeof(struct disks) + sizeof(struct engine_child) +
-                               sizeof(struct notify) + sizeof(struct upgrade) +
-                               sizeof(struct tls_watch) + PATH_MAX + 84);
+HAND_COVERS(struct keeper,
+            sizeof(struct options) + sizeof(struct config) + sizeof(struct loop) +
+                sizeof(struct places) + sizeof(struct listeners) + sizeof(struct names) +
+                sizeof(struct slots) + sizeof(struct zygotes) + sizeof(struct boxes) +
+                sizeof(struct disks) + sizeof(struct engine_child) + sizeof(struct notify) +
+                sizeof(struct upgrade) + sizeof(struct tls_watch) + PATH_MAX + 84);
 
 void handover_all(struct hand *hand, struct keeper *keeper)
 {

@@ -77,11 +77,12 @@ int listen_address_parse(const char *text, struct sockaddr_storage *address, uns
 
 static int refuse_open(const char *what, struct error *err)
 {
-    return error_set(err, "insecure", 0,
-                     "%s is reached by other machines, and keys would pass in clear text: give "
-                     "tls_certificate and tls_key in cove.conf, listen on a loopback address behind "
-                     "a proxy with TLS, or say --insecure-http",
-                     what);
+    return error_set(
+        err, "insecure", 0,
+        "%s is reached by other machines, and keys would pass in clear text: give "
+        "tls_certificate and tls_key in cove.conf, listen on a loopback address behind "
+        "a proxy with TLS, or say --insecure-http",
+        what);
 }
 
 static int tcp_open(const struct options *options, struct error *err)

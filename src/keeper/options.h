@@ -17,7 +17,7 @@ struct options {
     const char *log_format;  /* "text" or "json"; NULL: as configured */
     bool log_json;
     bool insecure_http;
-    bool has_tls; /* the configuration names a certificate */
+    bool has_tls;      /* the configuration names a certificate */
     bool is_private;   /* ends when its engine does by itself */
     bool is_delegated; /* the cgroup it runs in is its own */
     /* Asked by another keeper: can this program take over that format, such as is on that fd? */

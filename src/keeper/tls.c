@@ -11,7 +11,7 @@
 #include <sys/stat.h>
 
 #define FILE_MAX (128U << 10)
-#define LOOK_NS 5000000000ULL
+#define LOOK_NS 2000000000ULL
 
 /* What is not there has a stamp, too. */
 static void stamp_all(const struct keeper *keeper, struct tls_stamp stamps[TLS_FILES])

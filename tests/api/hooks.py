@@ -295,8 +295,6 @@ def mend_body(case, chance):
     lifecycle = body.get("lifecycle")
     if isinstance(lifecycle, dict) and lifecycle.get("deadline") is not None:
         lifecycle["deadline"] = "2999-01-31T12:00:00Z"
-    if isinstance(body.get("ports"), list):  # each once
-        body["ports"] = list({port["port"]: port for port in body["ports"]}.values())
     resources = body.get("resources")
     if isinstance(resources, dict):  # no host has all that the API has numbers for
         for name in ("disk_bytes", "memory_bytes"):
@@ -307,6 +305,8 @@ def mend_body(case, chance):
         for name in ("allow", "deny"):
             if isinstance(network.get(name), list):
                 network[name] = ["example.com:443"]
+    if isinstance(body.get("ports"), list):  # each once
+        body["ports"] = list({port["port"]: port for port in body["ports"]}.values())
     if case.path.endswith("/exec"):
         value = body.get("timeout_ms")
         if value is None or (isinstance(value, (int, float)) and not 0 < value < 1000):

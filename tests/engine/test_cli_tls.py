@@ -16,7 +16,7 @@ sys.path.insert(0, str(HERE.parent / "box"))
 sys.path.insert(0, str(HERE))
 import harness  # noqa: E402
 import serving  # noqa: E402
-from certificates import Authority  # noqa: E402
+from certificates import Authority, openssl  # noqa: E402
 from scripted import answer, chunked, cove, read_request  # noqa: E402
 
 

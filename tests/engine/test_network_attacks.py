@@ -1,9 +1,8 @@
 """Ways around the policy of a sandbox, by the numbers of the list of attacks: each is tried from inside of a real
 box, against a world in which whoever gets through is answered, and seen (worlds.py)."""
 import json
-import os
 import subprocess
-import time
+import textwrap
 
 import pytest
 
@@ -466,7 +465,6 @@ OTHERS = """
 
 
 def walls(sandbox, script, *arguments):
-    import textwrap
     return python(sandbox, BEGIN + textwrap.dedent(script), *arguments)
 
 
@@ -611,7 +609,6 @@ SERVERS = """
 def test_75_servers_of_the_box_are_not_asked(client, world, privileges):
     """The ports of the interception, of DNS and of what is dialled, bound before there was a network."""
     with Sandbox(client, network={"mode": "none"}, privileges=privileges) as sandbox:
-        import textwrap
         path = sandbox.start("python3", "-c", BEGIN + textwrap.dedent(SERVERS), SERVER, SERVER6, open_stdin=True)
         harness.wait_for(lambda: client.get(f"{path}/output").bytes == b"held\n", 20 * harness.PATIENCE, "servers")
         sandbox.set(allow=["four.test:80"])
@@ -625,6 +622,38 @@ def test_75_servers_of_the_box_are_not_asked(client, world, privileges):
         assert answers == [[0, 1], [3, 0]] * 4, answers
         assert reaches(sandbox.dial("four.test:80")[0])
         assert "other.test" not in watch.asked()
+
+
+# ---- 76: ports from outside ----------------------------------------------------------------------
+
+REDIRECTS = """
+import socket
+server = socket.create_server(("127.0.0.1", 8080))
+print("held", flush=True)
+while True:
+    one, _ = server.accept()
+    one.recv(65536)
+    one.sendall(b"HTTP/1.1 302 Elsewhere\\r\\nLocation: http://%s/\\r\\nContent-Length: 0\\r\\n\\r\\n" % WHERE)
+    one.close()
+"""
+
+
+def test_76_a_port_is_no_way_to_others(client, world):
+    """What is open for the host is not for another box, and nobody here follows where a server of a box points."""
+    where = f"127.0.0.1:{world.host_port}"
+    with Sandbox(client) as one, Sandbox(client, network=ALL) as two:
+        path = one.start("python3", "-c", REDIRECTS.replace("WHERE", f"b'{where}'"))
+        harness.wait_for(lambda: client.get(f"{path}/output").bytes == b"held\n", 20 * harness.PATIENCE, "a server")
+        opened = client.post(f"{one.path}/ports", {"port": 8080})
+        assert opened.status in (200, 201), opened
+        port = int(opened.json["url"].rpartition(":")[2])
+        watch = Watch(world)
+        answer = client.get(f"{one.path}/ports/8080/")
+        assert answer.status == 302 and answer.headers["Location"] == f"http://{where}/", answer
+        none_reaches(two, world, [at(address, port) for address in [LOOP, "::1", *host_addresses(world)]])
+        code = f"import socket; print(socket.create_connection(('198.18.0.1', {port}), 9).recv(9))"
+        assert two.run("python3", "-c", code)["process"]["exit_code"] != 0
+        assert not watch.touched()
 
 
 # ---- fake addresses ------------------------------------------------------------------------------

@@ -11,6 +11,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 #include <time.h>
 
 #define JSON_TYPE "application/json"
@@ -482,6 +483,13 @@ bool job_once(struct job *job, bool may)
     }
     job_fail(job, "too_many_requests", "too many requests with an Idempotency-Key are running");
     return false;
+}
+
+bool job_is_tls(const struct job *job)
+{
+    const char *scheme = http_header(job->request, "X-Forwarded-Proto");
+
+    return http_peer(job->request)->is_tls || (scheme != NULL && strcasecmp(scheme, "https") == 0);
 }
 
 bool job_has_waiters(const struct job *job)

@@ -1,8 +1,6 @@
 /* Hosts and origins: see origin.h. Whatever does not parse is foreign. */
 #include "front/native/origin.h"
 
-#include "http/http.h"
-
 #include <arpa/inet.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -138,13 +136,6 @@ bool origin_is_host(const char *origin, const char *host)
     if (here.port < 0)
         here.port = is_tls ? 443 : 80;
     return page.port == here.port && has_same_name(&page, &here);
-}
-
-bool origin_is_tls(const struct http_request *request)
-{
-    const char *scheme = http_header(request, "X-Forwarded-Proto");
-
-    return http_peer(request)->is_tls || (scheme != NULL && strcasecmp(scheme, "https") == 0);
 }
 
 bool origin_fetch_is_ours(const char *site)

@@ -14,10 +14,5 @@ bool origin_host_is_known(const char *host, const char *const *hosts);
 /* Is the page of this Origin served under this Host? */
 bool origin_is_host(const char *origin, const char *host);
 
-/* Whether the client speaks TLS, with us or with the proxy in front of us. Who says so himself misleads nobody
- * but himself. */
-struct http_request;
-bool origin_is_tls(const struct http_request *request);
-
 /* Sec-Fetch-Site, which browsers add where they send no Origin; NULL where it is missing. */
 bool origin_fetch_is_ours(const char *site);

@@ -124,6 +124,9 @@ void job_on_drain(struct job *job, void (*drain)(struct job *job));
  * happens by itself. `may` false: this request takes no such key. */
 bool job_once(struct job *job, bool may);
 bool job_has_waiters(const struct job *job);
+/* Whether the client speaks TLS, with us or with the proxy in front of us. Who says so himself misleads nobody
+ * but himself. */
+bool job_is_tls(const struct job *job);
 
 /* An empty text to print an answer into. */
 struct out *job_out(struct job *job);

@@ -207,7 +207,7 @@ static int proxy(struct job *job, const struct reach *reach, int socket, struct 
         .cookie = reach->is_named ? reach->cookie : NULL,
         .prefix = reach->is_named ? NULL : reach->prefix,
         .is_guest = !reach->is_named,
-        .is_tls = origin_is_tls(job->request),
+        .is_tls = job_is_tls(job),
         .over = over,
         .arg = lasting,
     };
@@ -439,7 +439,7 @@ static void send_on(struct job *job, const char *secret)
     }
     place[used] = '\0';
     (void)snprintf(cookie, sizeof(cookie), COOKIE "=%s; Path=/; HttpOnly; SameSite=Lax%s", secret,
-                   origin_is_tls(job->request) ? "; Secure" : "");
+                   job_is_tls(job) ? "; Secure" : "");
     http_add_header(job->request, "Location", place);
     http_add_header(job->request, "Set-Cookie", cookie);
     http_add_header(job->request, "Cache-Control", "no-store");

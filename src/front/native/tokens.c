@@ -1,7 +1,6 @@
 /* Tokens of one sandbox, and URLs that are signed with one. What may be lent is the engine's to say; the
  * text of a token is in one answer and nowhere else. */
 #include "front/native/body.h"
-#include "front/native/origin.h"
 #include "front/native/parts.h"
 
 #include <stdio.h>
@@ -98,7 +97,7 @@ static void print_origin(const struct job *job, char *into, size_t size)
     if (http_peer(job->request)->is_unix || host == NULL)
         *into = '\0';
     else
-        (void)snprintf(into, size, "http%s://%s", origin_is_tls(job->request) ? "s" : "", host);
+        (void)snprintf(into, size, "http%s://%s", job_is_tls(job) ? "s" : "", host);
 }
 
 static void print_url(struct job *job, const struct engine_token_spec *spec,
