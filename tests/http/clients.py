@@ -21,6 +21,7 @@ class Server:
         """`tls`: a directory with the server's certificate and key."""
         self.path = where
         self.tls = ssl.create_default_context(cafile=str(tls / "chain.pem")) if tls else None
+        self.tls_file = tls / "chain.pem" if tls else None
         self.said = None
         self.process = subprocess.Popen(
             [SERVER, f"unix:{where}" if where else "tcp",
@@ -29,7 +30,7 @@ class Server:
             # For its memory to be measured: the sanitizer keeps what was freed for a while.
             env={**os.environ, **({"HTTP_TLS": str(tls)} if tls else {}),
                  "ASAN_OPTIONS": "quarantine_size_mb=1:thread_local_quarantine_size_kb=16"
-                 if lean else ""})
+                 if lean or tls else ""})
         self.port = int(self.process.stdout.readline().split()[1])
 
     def connect(self, timeout=10 * PATIENCE):
@@ -70,8 +71,9 @@ class Server:
 
     def curl(self, target, *words, **more):
         where = ["--unix-socket", self.path] if self.path else []
+        where += ["--cacert", self.tls_file] if self.tls else []
         return subprocess.run(["curl", "-sS", "--max-time", str(20 * PATIENCE), *where, *words,
-                               f"http://127.0.0.1:{self.port or 1}{target}"],
+                               f"http{'s' if self.tls else ''}://localhost:{self.port or 1}{target}"],
                               capture_output=True, timeout=30 * PATIENCE, check=False, **more)
 
     def raw(self, data, limit=10 * PATIENCE):

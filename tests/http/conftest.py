@@ -35,3 +35,9 @@ def serve(tmp_path, request):
 @pytest.fixture(params=["unix", "tcp", "tls"])
 def server(serve, request):
     return serve(request.param)
+
+
+@pytest.fixture(params=["unix", "tcp"])
+def clear_server(serve, request):
+    """For clients that know no TLS, or do what there is none of in it: half a connection ends otherwise."""
+    return serve(request.param)

@@ -7,11 +7,11 @@
 #include "base/fd.h"
 
 #include <arpa/inet.h>
-#include <netinet/in.h>
-#include <signal.h>
-#include <limits.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <limits.h>
+#include <netinet/in.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
