@@ -37,13 +37,15 @@ def die_with_parent():
 
 
 @contextlib.contextmanager
-def serving(work, build):
-    """An engine with the usual settings; its process, and its socket."""
+def serving(work, build, before=(), options=()):
+    """An engine with the usual settings; its process, and its socket. `before`: the words of a program that
+    executes it."""
     socket = f"{work}/cove.sock"
     log = f"{work}/log"
     with open(log, "wb") as out:
         keeper = subprocess.Popen(
-            [f"{build}/cove", "serve", "--data", f"{work}/data", "--socket", socket, "--listen", "none"],
+            [*before, f"{build}/cove", "serve", "--data", f"{work}/data", "--socket", socket,
+             "--listen", "none", *options],
             stdin=subprocess.DEVNULL, stdout=out, stderr=out, preexec_fn=die_with_parent)
     try:
         until = time.monotonic() + START_S

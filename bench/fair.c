@@ -1,10 +1,11 @@
 /* Whether one tenant is heard while another makes all the noise it can.
  *
- * usage: fair OUT SOCKET SAMPLES
+ * usage: fair OUT SOCKET SAMPLES [SERIES]
  * Talks to a `cove serve` that bench/fair.py has started and will end. The quiet tenant runs /bin/true in its
  * sandbox, again and again, and beside that a vfork+exec of the same program outside says what the
  * machine itself has left for anybody. First while nobody else does anything, then beside each noise of
- * the other tenant, whose clients are children of this program and end with it. */
+ * the other tenant, whose clients are children of this program and end with it. With a SERIES only the quiet one
+ * is measured, beside whatever noise the caller makes. */
 #include "client.h"
 #include "series.h"
 
@@ -297,6 +298,25 @@ static void make_tenant(const char *tenant, char *key, size_t key_size, char *sa
         "id", sandbox, size);
 }
 
+static void measure_beside(struct noise *noise, size_t samples, FILE *out)
+{
+    char bare_name[64];
+    struct series exec, bare;
+
+    (void)snprintf(bare_name, sizeof(bare_name), "%s_bare", noise->name);
+    series_init(&exec, noise->name, "ns", samples);
+    series_init(&bare, bare_name, "ns", samples);
+    begin(noise);
+    settle();
+    measure(&exec, &bare);
+    end(noise);
+    settle();
+    if (series_write(&exec, out) < 0 || series_write(&bare, out) < 0)
+        fail("cannot write the results");
+    series_free(&exec);
+    series_free(&bare);
+}
+
 int main(int argc, char **argv)
 {
     static struct noise noises[] = {
@@ -310,34 +330,26 @@ int main(int argc, char **argv)
     FILE *out;
     size_t samples;
 
-    if (argc != 4)
+    if (argc != 4 && argc != 5)
         return 2;
     out = fopen(argv[1], "we");
     socket_path = argv[2];
     samples = strtoul(argv[3], NULL, 10);
     if (out == NULL)
         fail(argv[1]);
+    if (argc == 5) {
+        struct noise callers = {.name = argv[4]};
+
+        make_tenant("quiet", quiet_key, sizeof(quiet_key), quiet, sizeof(quiet));
+        measure_beside(&callers, samples, out);
+        return fclose(out) == 0 ? 0 : 1;
+    }
     make_tenant("noisy", noisy_key, sizeof(noisy_key), noisy, sizeof(noisy));
     make_tenant("quiet", quiet_key, sizeof(quiet_key), quiet, sizeof(quiet));
     ask(noisy_key, "POST", path_of(noisy, "/exec"),
         "{\"command\":\"head -c 67108864 /dev/urandom >/tmp/large\",\"timeout_ms\":60000}", NULL,
         NULL, 0);
-    for (size_t i = 0; i < sizeof(noises) / sizeof(noises[0]); i++) {
-        char bare_name[64];
-        struct series exec, bare;
-
-        (void)snprintf(bare_name, sizeof(bare_name), "%s_bare", noises[i].name);
-        series_init(&exec, noises[i].name, "ns", samples);
-        series_init(&bare, bare_name, "ns", samples);
-        begin(&noises[i]);
-        settle();
-        measure(&exec, &bare);
-        end(&noises[i]);
-        settle();
-        if (series_write(&exec, out) < 0 || series_write(&bare, out) < 0)
-            fail("cannot write the results");
-        series_free(&exec);
-        series_free(&bare);
-    }
+    for (size_t i = 0; i < sizeof(noises) / sizeof(noises[0]); i++)
+        measure_beside(&noises[i], samples, out);
     return fclose(out) == 0 ? 0 : 1;
 }

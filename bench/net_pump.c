@@ -1,7 +1,7 @@
 /* What it costs to go through the engine's pump: bytes a second of one connection, and how long a connection takes
  * to its first byte, directly and through a forward, in turn and in the same run.
  *
- * usage: net_pump [ROUNDS]
+ * usage: net_pump OUT ROUNDS
  * Whoever sends, receives and connects is a process of its own; the pump is this one, alone in its loop. All is on
  * the loopback, so that nothing but the pump and the kernel is measured. */
 #include "net/net.h"
@@ -18,9 +18,9 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#define BYTES (4ULL << 30)
+#define BYTES (1ULL << 30)
 #define BLOCK (256U << 10)
-#define CONNECTS 2000
+#define CONNECTS 500 /* of each round */
 
 static char block[BLOCK];
 static uint16_t target_port;
@@ -79,10 +79,10 @@ static _Noreturn void serve(int listener)
 
 /* ---- the client, which measures ---- */
 
-static void send_all(uint16_t port, const char *name)
+static void send_all(uint16_t port, struct series *series)
 {
     int fd = dial(port, 0);
-    uint64_t begun, taken;
+    uint64_t begun;
     char c = 'r';
 
     if (write(fd, &c, 1) != 1)
@@ -98,56 +98,42 @@ static void send_all(uint16_t port, const char *name)
     shutdown(fd, SHUT_WR);
     if (read(fd, &c, 1) != 1)
         fail("the end");
-    taken = series_now_ns() - begun;
-    printf("  %-8s %6.1f Gbit/s\n", name, (double)BYTES * 8 / (double)taken);
+    series_add(series, series_now_ns() - begun);
     close(fd);
 }
 
-static int compare(const void *a, const void *b)
+static void connect_often(uint16_t port, struct series *series)
 {
-    uint64_t x = *(const uint64_t *)a, y = *(const uint64_t *)b;
-
-    return x < y ? -1 : x > y;
-}
-
-static double us(uint64_t ns)
-{
-    return (double)ns / 1000;
-}
-
-static void connect_often(uint16_t port, const char *name)
-{
-    static uint64_t connected[CONNECTS], answered[CONNECTS];
-
     for (unsigned i = 0; i < CONNECTS; i++) {
         uint64_t begun = series_now_ns();
         int fd = dial(port, 0);
         char c = 'p';
 
-        connected[i] = series_now_ns() - begun;
         if (write(fd, &c, 1) != 1 || read(fd, &c, 1) != 1)
             fail("a byte");
-        answered[i] = series_now_ns() - begun;
+        series_add(series, series_now_ns() - begun);
         close(fd);
     }
-    qsort(connected, CONNECTS, sizeof(connected[0]), compare);
-    qsort(answered, CONNECTS, sizeof(answered[0]), compare);
-    printf("  %-8s connected %5.1f us, first byte %6.1f us (p99 %6.1f us)\n", name,
-           us(connected[CONNECTS / 2]), us(answered[CONNECTS / 2]),
-           us(answered[CONNECTS / 100 * 99UL]));
 }
 
-static _Noreturn void measure(uint16_t direct, uint16_t pumped, unsigned rounds)
+static _Noreturn void measure(uint16_t direct, uint16_t pumped, unsigned rounds, FILE *out)
 {
+    struct series sent[2], first[2];
+
+    series_init(&sent[0], "pump_direct", "ns", rounds);
+    series_init(&sent[1], "pump_pumped", "ns", rounds);
+    series_init(&first[0], "pump_direct_first", "ns", (size_t)rounds * CONNECTS);
+    series_init(&first[1], "pump_pumped_first", "ns", (size_t)rounds * CONNECTS);
     for (unsigned i = 0; i < rounds; i++) {
-        send_all(direct, "direct");
-        send_all(pumped, "pumped");
+        send_all(direct, &sent[0]);
+        send_all(pumped, &sent[1]);
+        connect_often(direct, &first[0]);
+        connect_often(pumped, &first[1]);
     }
-    for (unsigned i = 0; i < rounds; i++) {
-        connect_often(direct, "direct");
-        connect_often(pumped, "pumped");
-    }
-    (void)fflush(stdout);
+    for (unsigned i = 0; i < 2; i++)
+        if (series_write(&sent[i], out) < 0 || series_write(&first[i], out) < 0)
+            fail("cannot write the results");
+    (void)fflush(out);
     _exit(0);
 }
 
@@ -171,19 +157,22 @@ int main(int count, char **args)
     struct net_options options = {.loop = loop, .resolvers = "127.0.0.1"};
     uint16_t pumped_port;
     int target = listener_new(&target_port), listener = listener_new(&pumped_port), status = 0;
-    unsigned rounds = count > 1 ? (unsigned)strtoul(args[1], NULL, 10) : 3;
+    unsigned rounds = count == 3 ? (unsigned)strtoul(args[2], NULL, 10) : 0;
+    FILE *out = rounds > 0 ? fopen(args[1], "we") : NULL;
     struct net *net;
     struct error err;
     uv_signal_t child;
     pid_t server, client;
 
+    if (out == NULL)
+        fail("usage");
     (void)signal(SIGPIPE, SIG_IGN);
     server = fork();
     if (server == 0)
         serve(target);
     client = fork();
     if (client == 0)
-        measure(target_port, pumped_port, rounds);
+        measure(target_port, pumped_port, rounds, out);
     uv_signal_init(loop, &child);
     uv_signal_start(&child, on_child, SIGCHLD);
     if (net_open(&options, &net, &err) < 0 ||

@@ -15,7 +15,7 @@ fail() {
 }
 
 case $bench in
-box | engine | fair | files) ;;
+box | engine | fair | files | net) ;;
 store)
     mkdir -p "$build/bench"
     # shellcheck disable=SC2046 # lists of words
@@ -25,16 +25,7 @@ store)
     rm -rf "$build/bench/store.data"
     exec "$build/bench/store" "$build/bench/store.data"
     ;;
-net_pump)
-    mkdir -p "$build/bench"
-    # shellcheck disable=SC2046 # lists of words
-    gcc -std=gnu17 -D_GNU_SOURCE -O2 -Isrc -o "$build/bench/net_pump" bench/net_pump.c bench/series.c \
-        "$build/src/net/libnet.a" "$build/src/policy/libpolicy.a" "$build/src/base/libbase.a" \
-        $(pkg-config --libs libuv libcares)
-    exec "$build/bench/net_pump"
-    ;;
-net_slot) ;;
-*) fail "there is no bench '$bench': box, engine, fair, files, net_pump, net_slot, store" ;;
+*) fail "there is no bench '$bench': box, engine, fair, files, net, store" ;;
 esac
 [ "$(id -u)" = 0 ] || fail "the $bench bench makes cgroups and network namespaces: run it as root"
 [ -x "$build/cove" ] || fail "$build/cove is missing: run make first"
@@ -50,11 +41,21 @@ small() {
 }
 small "$build/bench/true" bench/true.c
 small "$build/bench/spawn" bench/spawn.c bench/series.c
-if [ "$bench" = net_slot ]; then
+if [ "$bench" = net ]; then
+    small "$build/bench/net_peer" bench/net_peer.c bench/series.c
     # shellcheck disable=SC2086 # a list of words
     gcc $flags -Wconversion -Isrc -o "$build/bench/net_slot" bench/net_slot.c bench/series.c \
         "$build/src/box/libbox.a" "$build/src/base/libbase.a"
-    exec "$build/bench/net_slot"
+    # shellcheck disable=SC2046,SC2086 # lists of words
+    gcc $flags -Wconversion -Isrc -o "$build/bench/net_pump" bench/net_pump.c bench/series.c \
+        "$build/src/net/libnet.a" "$build/src/policy/libpolicy.a" "$build/src/base/libbase.a" \
+        $(pkg-config --libs libuv libcares)
+    # shellcheck disable=SC2086 # a list of words
+    gcc $flags -Wconversion -o "$build/bench/net_create" bench/net_create.c bench/client.c \
+        bench/series.c
+    # shellcheck disable=SC2086 # a list of words
+    gcc $flags -Wconversion -o "$build/bench/fair" bench/fair.c bench/client.c bench/series.c
+    exec python3 -B bench/net.py "$build"
 fi
 if [ "$bench" = engine ]; then
     # shellcheck disable=SC2086 # a list of words

@@ -56,7 +56,8 @@ if ! as_user test -r "$here/tests/box/harness.py" -a -x "$build/test/cove" -a -x
     mkdir "$here/build"
     (cd "$build" && cp -r --parents cove cove-keeper cove-engine test/cove test/cove-keeper \
         test/cove-engine test/src/box test/src/base test/src/keeper/build.h src/lib src/box/cove-tool \
-        src/box/cove-grep meson-uninstalled python "$here/build")
+        src/box/cove-grep meson-uninstalled python vite \
+        "$here/build")
     chmod -R a+rX "$here"
     build=$here/build
 fi

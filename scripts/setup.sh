@@ -12,12 +12,15 @@ group=${1:-build}
 build='gcc make meson ninja-build pkg-config musl-tools linux-libc-dev libc6-dev libjansson-dev
     libuv1-dev libc-ares-dev libsqlite3-dev libcurl4-openssl-dev libpcre2-dev libmnl-dev libnftnl-dev
     libssl-dev python3'
+# Where there is an init, the last two start a service of their own. No test has to do with that
+# one: it runs the programs itself, as servers of a network that it made.
 test="$build git python3-pytest python3-yaml python3-venv python3-websockets python3-wsproto
     clang-14 clang-tidy-14 clang-format-14 cppcheck
     bubblewrap crun busybox-static erofs-utils e2fsprogs mmdebstrap sqlite3 openssh-client sudo
     attr libarchive-tools libcap2-bin procps strace tar xz-utils mount uidmap curl openssl zsh fish
-    mandoc python3-prometheus-client python3-protobuf python3-pip tmux vim htop systemd"
-bench="$build bubblewrap crun busybox-static"
+    mandoc python3-prometheus-client python3-protobuf python3-pip tmux vim htop systemd
+    python3-requests openssh-server postgresql"
+bench="$build bubblewrap crun busybox-static iproute2 passt slirp4netns"
 # What else an arm64 build needs are packages of that architecture: scripts/arm64.sh.
 arm64="$build gcc-aarch64-linux-gnu libc6-dev-arm64-cross linux-libc-dev-arm64-cross qemu-user-static"
 # Emulated machines and what their root is made with; used by make test-vm only.
@@ -26,8 +29,8 @@ vm="$build qemu-system-x86 qemu-system-arm mmdebstrap e2fsprogs busybox-static p
 # Programs that tests run inside a box. Any version will do, from wherever: only a command that is
 # missing is installed.
 # COMMAND:PACKAGE
-test_commands='go:golang-go java:default-jdk-headless javac:default-jdk-headless node:nodejs
-    npm:npm'
+test_commands='go:golang-go java:default-jdk-headless javac:default-jdk-headless
+    keytool:default-jdk-headless node:nodejs npm:npm'
 
 # What the code was last tested with.
 tested='gcc 4:12.2.0-3
@@ -54,6 +57,8 @@ clang-14 1:14.0.6-12
 cppcheck 2.10-2
 bubblewrap 0.8.0-2+deb12u1
 crun 1.8.1-1+deb12u1
+passt 0.0~git20230309.7c7625d-1
+slirp4netns 1.2.0-1
 busybox-static 1:1.35.0-4+deb12u1+b1
 erofs-utils 1.5-1
 e2fsprogs 1.47.0-2
@@ -141,11 +146,26 @@ python_packages() {
     touch "$target/.done"
 }
 
+# The same for npm; the lock file has the hashes.
+node_packages() {
+    target=${BUILD:-build}/$1
+    if [ "$target/.done" -nt "$2/package-lock.json" ]; then
+        return
+    fi
+    say "installing what $2/package-lock.json lists into $target"
+    mkdir -p "$target"
+    cp "$2/package.json" "$2/package-lock.json" "$target"
+    (cd "$target" && npm ci --ignore-scripts --no-audit --no-fund --loglevel=error) >&2 ||
+        fail "the npm packages of $2 could not be installed"
+    touch "$target/.done"
+}
+
 # Each in a directory of its own: the second has a newer pytest than Debian's, and only one program sees it.
 finish() {
     if [ "$group" = test ]; then
         python_packages python tests/requirements.txt
         python_packages python-api tests/api/requirements.txt
+        node_packages vite tests/vite
     fi
     exit 0
 }

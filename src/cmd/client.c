@@ -2,6 +2,7 @@
 #include "cmd/client.h"
 
 #include "base/fd.h"
+#include "cmd/carry.h"
 #include "cmd/conn.h"
 #include "cmd/options.h"
 #include "cmd/show.h"
@@ -164,6 +165,8 @@ static char *request_text(const struct client *client, const struct client_reque
                       "Connection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Version: 13\r\n"
                       "Sec-WebSocket-Key: %s\r\n",
                       request->upgrade_key);
+    if (request->is_tunnel)
+        (void)fputs("Connection: Upgrade\r\nUpgrade: tcp\r\n", out);
     if (client->framing != NULL)
         (void)fprintf(out, "Content-Type: application/octet-stream\r\n%s", client->framing);
     else if (strcmp(method, "GET") != 0)
@@ -490,7 +493,8 @@ static int request_send(struct client *client, const struct client_request *requ
             return -1;
         result = conn_send(&client->conn, text, size, deadline, err);
         if (result == 0)
-            result = answer_begin(client, deadline, request->upgrade_key != NULL, err);
+            result = answer_begin(client, deadline,
+                                  request->upgrade_key != NULL || request->is_tunnel, err);
         if (result == 0)
             return 0;
         client_abandon(client);
@@ -600,7 +604,36 @@ int client_sent(struct client *client, struct doc **answer, struct error *err)
     return answer == NULL || size == 0 ? 0 : doc_parse(body, size, answer, err);
 }
 
-/* ---- a WebSocket ---- */
+/* ---- a WebSocket, and a tunnel ---- */
+
+static int upgrade(struct client *client, const struct client_request *request, const char *what,
+                   struct error *err)
+{
+    if (request_send(client, request, NULL, 0, err) < 0)
+        return -1;
+    if (client->head.status == 101)
+        return 0;
+    if (client->head.status / 100 != 2)
+        return refusal_read(client, err);
+    client_abandon(client);
+    return error_set(err, "bad_answer", 0,
+                     "the server answers as if no %s had been asked for; if something stands "
+                     "between it and here, let that pass upgrades",
+                     what);
+}
+
+int client_tunnel(struct client *client, const char *path, struct error *err)
+{
+    const struct client_request request = {.path = path, .is_tunnel = true};
+
+    return upgrade(client, &request, "tunnel", err);
+}
+
+int client_carry(struct client *client, int fd, struct error *err)
+{
+    return carry(&client->conn, client->in + client->in_start, client->in_end - client->in_start,
+                 fd, err);
+}
 
 /* What the server makes of the key is not looked at: that guards against answers out of a cache, and
  * nothing stores the answer to this. */
@@ -617,17 +650,7 @@ int client_upgrade(struct client *client, const char *path, struct error *err)
         key[i] = letters[bytes[i] % 32];
     key[21] = 'Q'; /* of the last letter only two bits are of the 16 bytes */
     key[22] = key[23] = '=';
-    if (request_send(client, &request, NULL, 0, err) < 0)
-        return -1;
-    if (client->head.status == 101)
-        return 0;
-    if (client->head.status / 100 != 2)
-        return refusal_read(client, err);
-    client_abandon(client);
-    return error_set(
-        err, "bad_answer", 0,
-        "the server answers as if no WebSocket had been asked for; if something stands "
-        "between it and here, let that pass upgrades");
+    return upgrade(client, &request, "WebSocket", err);
 }
 
 int client_raw_send(struct client *client, const void *data, size_t size, struct error *err)

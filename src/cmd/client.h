@@ -57,6 +57,7 @@ struct client_request {
     unsigned answer_ms;      /* 0: CLIENT_ANSWER_MS; UINT_MAX: as long as it takes */
     const char *repeat_key;  /* an Idempotency-Key; with it a cut request is sent once more */
     const char *upgrade_key; /* client_upgrade()'s */
+    bool is_tunnel;          /* client_tunnel()'s */
 };
 
 /* Asks, and has the answer parsed: NULL where it has no body. An answer that is no success is an
@@ -83,6 +84,11 @@ int client_upgrade(struct client *client, const char *path, struct error *err);
 int client_raw_send(struct client *client, const void *data, size_t size, struct error *err);
 /* Some of what comes, after as long a wait as it takes; the end of the connection is an error. */
 ssize_t client_raw_receive(struct client *client, void *into, size_t size, struct error *err);
+
+/* Asks for a stream of bytes ("Upgrade: tcp"), and carries it from and to `fd`, a socket that must not block,
+ * until both sides have said all; each may end its half before. An error is an end in the middle. */
+int client_tunnel(struct client *client, const char *path, struct error *err);
+int client_carry(struct client *client, int fd, struct error *err);
 
 /* How long the body was that client_call() read last. */
 size_t client_answer_bytes(const struct client *client);

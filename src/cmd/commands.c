@@ -17,6 +17,8 @@ const struct cmd_row cmd_rows[] = {
     {&cmd_top, NULL},
     {&cmd_df, NULL},
     {&cmd_net, NULL},
+    {&cmd_ports, NULL},
+    {&cmd_port, NULL},
     {&cmd_events, NULL},
     {&cmd_stop, NULL},
     {&cmd_start, NULL},

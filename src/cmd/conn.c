@@ -301,3 +301,52 @@ ssize_t conn_receive(struct conn *conn, void *into, size_t size, uint64_t deadli
         }
     }
 }
+
+/* ---- without waiting ---- */
+
+/* What a call left in errno. */
+static ssize_t try_failed(struct conn *conn, struct error *err)
+{
+    if (errno == EAGAIN)
+        return CONN_WAITS;
+    if (conn->address.is_tls && errno == EPROTO)
+        return tls_explain(conn->tls, conn->address.header, err);
+    return conn_cut(err, errno == ECONNRESET || errno == EPIPE ? 0 : errno);
+}
+
+ssize_t conn_try_send(struct conn *conn, const char *data, size_t size, short *events,
+                      struct error *err)
+{
+    ssize_t n;
+
+    *events = POLLOUT;
+    if (!conn->address.is_tls && size == 0)
+        return 0;
+    do
+        n = !conn->address.is_tls ? send(conn->fd, data, size, MSG_NOSIGNAL)
+            : size > 0            ? tls_write(conn->tls, data, size, events)
+                                  : tls_flush(conn->tls, events);
+    while (n < 0 && errno == EINTR);
+    return n < 0 ? try_failed(conn, err) : n;
+}
+
+ssize_t conn_try_receive(struct conn *conn, void *into, size_t size, short *events,
+                         struct error *err)
+{
+    ssize_t n;
+
+    *events = POLLIN;
+    do
+        n = conn->address.is_tls ? tls_read(conn->tls, into, size, events)
+                                 : recv(conn->fd, into, size, 0);
+    while (n < 0 && errno == EINTR);
+    return n < 0 ? try_failed(conn, err) : n;
+}
+
+void conn_end_sending(struct conn *conn)
+{
+    if (conn->address.is_tls)
+        tls_end_sending(conn->tls);
+    else
+        (void)shutdown(conn->fd, SHUT_WR);
+}

@@ -41,6 +41,16 @@ int conn_send(struct conn *conn, const char *data, size_t size, uint64_t deadlin
 ssize_t conn_receive(struct conn *conn, void *into, size_t size, uint64_t deadline,
                      struct error *err);
 
+/* The same without waiting, for who carries both ways at once: CONN_WAITS where `*events` of `fd` have to come
+ * first. What conn_try_send() took may still have to go: with nothing more it returns 0 when it has. */
+#define CONN_WAITS (-2)
+ssize_t conn_try_send(struct conn *conn, const char *data, size_t size, short *events,
+                      struct error *err);
+ssize_t conn_try_receive(struct conn *conn, void *into, size_t size, short *events,
+                         struct error *err);
+/* Says that nothing follows; what comes can still be received. Once, when all has gone. */
+void conn_end_sending(struct conn *conn);
+
 uint64_t conn_deadline(unsigned ms); /* UINT_MAX: CONN_FOREVER */
 
 /* The error of a connection that ended too early; returns -1. */

@@ -339,6 +339,15 @@ ssize_t tls_write(struct tls *tls, const void *data, size_t size, short *events)
     return drive(tls, once_write, record, (int)piece, events);
 }
 
+void tls_end_sending(struct tls *tls)
+{
+    short ignored;
+
+    tls->ERR_clear_error();
+    if (!tls->is_broken && tls->SSL_shutdown(tls->ssl) >= 0)
+        (void)tls_flush(tls, &ignored);
+}
+
 bool tls_is_quiet(struct tls *tls)
 {
     short ignored;

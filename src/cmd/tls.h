@@ -31,6 +31,9 @@ ssize_t tls_read(struct tls *tls, void *into, size_t size, short *events);
 ssize_t tls_write(struct tls *tls, const void *data, size_t size, short *events);
 int tls_flush(struct tls *tls, short *events);
 
+/* Says that nothing follows, if that can be done at once; what comes can still be read. */
+void tls_end_sending(struct tls *tls);
+
 /* Whether nothing came that was not asked for; what TLS says for itself does not count. */
 bool tls_is_quiet(struct tls *tls);
 

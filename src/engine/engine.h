@@ -73,6 +73,10 @@ int engine_caller_may(const struct engine_caller *caller, const char *sandbox_id
 /* The same of a sandbox by its id or as "name:NAME", which has to be there. */
 int engine_may(struct engine *engine, const struct engine_caller *caller, const char *id,
                enum engine_verb verb, struct error *err);
+/* And says its id. */
+#define ENGINE_ID_SIZE 24
+int engine_id_of(struct engine *engine, const struct engine_caller *caller, const char *id,
+                 enum engine_verb verb, char found[ENGINE_ID_SIZE], struct error *err);
 
 /* The caller behind a secret; "bad_key" otherwise. Takes the same time for every wrong one. */
 int engine_key_check(struct engine *engine, const char *secret, struct engine_caller *out,
@@ -325,6 +329,7 @@ void engine_ports_list(struct engine *engine, const struct engine_caller *caller
                        engine_ports_listed done, void *arg);
 /* Of a sandbox of whatever tenant: whether anybody may see this port at its name; fills in a caller who may do
  * that and nothing else. */
+#define ENGINE_PUBLIC "public" /* his key's id */
 bool engine_port_is_public(struct engine *engine, const char *id, uint16_t port,
                            struct engine_caller *out);
 

@@ -79,6 +79,17 @@ int engine_may(struct engine *engine, const struct engine_caller *caller, const 
     return sandbox_find_for(engine, caller, id, verb, err) != NULL ? 0 : -1;
 }
 
+int engine_id_of(struct engine *engine, const struct engine_caller *caller, const char *id,
+                 enum engine_verb verb, char found[ENGINE_ID_SIZE], struct error *err)
+{
+    const struct sandbox *sandbox = sandbox_find_for(engine, caller, id, verb, err);
+
+    if (sandbox == NULL)
+        return -1;
+    (void)snprintf(found, ENGINE_ID_SIZE, "%s", sandbox->id);
+    return 0;
+}
+
 void sandbox_look(const struct sandbox *sandbox, struct sandbox_view *view)
 {
     record_look(sandbox->record, view);

@@ -37,19 +37,19 @@ struct line {
 };
 
 struct network {
-    struct net_box *box;    /* NULL: there is no network now */
-    struct net_counts told; /* of the box, and added to the sums */
-    struct net_counts sum;  /* of the boxes before it, since this engine began */
-    uint64_t bytes_before;  /* of its life, before `box` */
-    uint64_t bytes_saved;   /* that the file says */
-    struct line *lines;     /* `count` of them, the oldest at `start` */
+    struct net_box *box;     /* NULL: there is no network now */
+    ino_t listener;          /* of its box, as the kernel counts sockets; 0 */
+    struct net_counts told;  /* of the box, and added to the sums */
+    struct net_counts sum;   /* of the boxes before it, since this engine began */
+    uint64_t bytes_before;   /* of its life, before `box` */
+    uint64_t bytes_saved;    /* that the file says */
+    struct line *lines;      /* `count` of them, the oldest at `start` */
     size_t room, start, count;
     uint64_t lines_gone;
     struct network_bucket events;
     uint64_t left_out;
     /* While the keeper is asked. */
     int sockets[2];
-    uint64_t listener; /* inode of the box's TCP socket; 0: none now */
     unsigned asked;
     struct error failure;
     network_done *done;
@@ -381,9 +381,9 @@ static int names_open_file(struct sandbox *sandbox, struct error *err)
 int network_take(struct sandbox *sandbox, int tcp, int udp, struct error *err)
 {
     _cleanup_close_ int tcp_ours = tcp, udp_ours = udp;
+    struct stat st;
     struct network *network = network_of(sandbox);
     const struct record *record = sandbox->record;
-    struct stat st;
     struct net_box_options options = {
         .tenant = record->tenant,
         .limits = record->network,
@@ -392,7 +392,6 @@ int network_take(struct sandbox *sandbox, int tcp, int udp, struct error *err)
         .arg = sandbox,
     };
 
-    network->listener = fstat(tcp_ours, &st) == 0 ? st.st_ino : 0;
     options.names = names_open_file(sandbox, err);
     if (options.names < 0)
         return -1;
@@ -404,6 +403,7 @@ int network_take(struct sandbox *sandbox, int tcp, int udp, struct error *err)
         network->box = NULL;
         return -1;
     }
+    network->listener = fstat(tcp_ours, &st) == 0 ? st.st_ino : 0;
     net_box_attach(network->box, fd_take(&tcp_ours), fd_take(&udp_ours));
     if (record->network.bytes > 0)
         save_later(sandbox->engine);

@@ -459,6 +459,7 @@ void ports_apply(struct sandbox *sandbox)
 /* ---- what listens in the box ---- */
 
 struct found {
+    uint64_t ours; /* the inode of what is none of the box's */
     size_t count;
     uint16_t ports[LISTEN_MAX];
 };
@@ -476,18 +477,20 @@ static void found_add(struct found *found, uint16_t port)
     found->count++;
 }
 
-/* The network's own listener is none of the box's. */
-static bool is_ours(const struct inet_diag_msg *message, uint64_t listener)
+/* The network's own listener is none of the box's. Where this engine has none, for the policy has become "none", it
+ * is known by what nobody in a box of root's is. */
+static bool is_ours(const struct inet_diag_msg *message, uint64_t ours)
 {
     uint16_t port = ntohs(message->id.idiag_sport);
 
-    return (listener != 0 && message->idiag_inode == listener) ||
-           (port >= NETWORK_TCP_PORT && port < NETWORK_TCP_PORT + NETWORK_PORTS &&
-            message->idiag_uid == 0 && message->idiag_family == AF_INET6);
+    if (ours != 0 && message->idiag_inode == ours)
+        return true;
+    return port >= NETWORK_TCP_PORT && port < NETWORK_TCP_PORT + NETWORK_PORTS &&
+           message->idiag_uid == 0 && message->idiag_family == AF_INET6;
 }
 
 /* 1: there is more; 0: that was all; -1. */
-static int take_messages(int diag, uint64_t listener, struct found *found)
+static int take_messages(int diag, struct found *found)
 {
     union {
         struct nlmsghdr head;
@@ -505,13 +508,13 @@ static int take_messages(int diag, uint64_t listener, struct found *found)
             return 0;
         if (head->nlmsg_type == NLMSG_ERROR || head->nlmsg_len < NLMSG_LENGTH(sizeof(*message)))
             return -1;
-        if (!is_ours(message, listener))
+        if (!is_ours(message, found->ours))
             found_add(found, ntohs(message->id.idiag_sport));
     }
     return 1;
 }
 
-static int look_family(int diag, int family, uint64_t listener, struct found *found)
+static int look_family(int diag, int family, struct found *found)
 {
     struct {
         struct nlmsghdr head;
@@ -530,7 +533,7 @@ static int look_family(int diag, int family, uint64_t listener, struct found *fo
     if (sendto(diag, &ask, sizeof(ask), 0, (struct sockaddr *)&kernel, sizeof(kernel)) < 0)
         return -1;
     while (more > 0)
-        more = take_messages(diag, listener, found);
+        more = take_messages(diag, found);
     return more;
 }
 
@@ -566,12 +569,12 @@ static void compare(struct sandbox *sandbox, const struct found *found)
 static void look(struct sandbox *sandbox)
 {
     struct ports *ports = sandbox->ports;
-    struct found found = {0};
+    struct found found = {.ours = network_listener(sandbox)};
 
     ports->looked_ns = clock_monotonic_ns();
     /* A kernel without one of the families has none that listens by it. */
-    if (look_family(ports->diag, AF_INET, 0, &found) == 0) {
-        (void)look_family(ports->diag, AF_INET6, network_listener(sandbox), &found);
+    if (look_family(ports->diag, AF_INET, &found) == 0) {
+        (void)look_family(ports->diag, AF_INET6, &found);
         compare(sandbox, &found);
     }
 }
@@ -877,7 +880,7 @@ bool engine_port_is_public(struct engine *engine, const char *id, uint16_t port,
         return false;
     *out = (struct engine_caller){.verbs = ENGINE_PORTS, .port = port};
     (void)snprintf(out->tenant, sizeof(out->tenant), "%s", sandbox->record->tenant);
-    (void)snprintf(out->key_id, sizeof(out->key_id), "public");
+    (void)snprintf(out->key_id, sizeof(out->key_id), ENGINE_PUBLIC);
     (void)snprintf(out->sandbox, sizeof(out->sandbox), "%s", sandbox->id);
     return true;
 }

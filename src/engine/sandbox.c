@@ -154,6 +154,7 @@ static void error_translate(const struct error *inner, struct error *out)
         "sandbox_outdated",
         "sandbox_stopped",
         "store_failed",
+        "too_many_ports",
         "unknown_mount",
         "unknown_root",
     };

@@ -252,6 +252,11 @@ bool engine_caller_lives(struct engine *engine, struct engine_caller *caller)
 {
     const struct sandbox *sandbox;
 
+    if (strcmp(caller->key_id, ENGINE_PUBLIC) == 0) {
+        struct engine_caller same;
+
+        return engine_port_is_public(engine, caller->sandbox, caller->port, &same);
+    }
     if (!tenants_caller_lives(engine, caller))
         return false;
     if (caller->sandbox[0] == '\0')

@@ -802,6 +802,7 @@ void http_conn_new(struct http_server *server, int fd, const struct http_peer *p
         http_conn_deadline(conn, server->limits.header_ms);
         settle(conn);
     } else {
+        conn->state = CONN_HEADER;
         settle(conn);
     }
 }

@@ -409,7 +409,8 @@ static bool pull(struct http_proxy *proxy)
         }
         return false;
     }
-    proxy->has_moved = true;
+    /* Who drips a header holds nobody who has left. */
+    proxy->has_moved = proxy->is_joined;
     if (proxy->is_joined) {
         deliver(proxy, scratch, (size_t)got);
         return true;

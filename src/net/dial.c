@@ -113,9 +113,15 @@ struct policy_verdict dial_judge(struct net_box *box, const char *name,
     return policy_dial(net_box_policy(box), name, address, port, POLICY_TCP, own, count);
 }
 
-static struct policy_verdict judge(const struct dial *dial, const struct policy_address *address)
+/* What zeros stand for where nobody knows the address, they are not where they were found: "::" is the host. */
+static struct policy_verdict judge_found(const struct dial *dial,
+                                         const struct policy_address *address)
 {
-    return dial_judge(dial->box, dial->name, address, dial->port);
+    size_t count;
+    const struct policy_address *own = net_own(net_box_net(dial->box), &count);
+
+    return policy_dial(net_box_policy(dial->box), dial->name, address, dial->port, POLICY_TCP, own,
+                       count);
 }
 
 /* Keeps the addresses that are allowed; false where there is none (through a proxy: where one is not). */
@@ -125,7 +131,7 @@ static bool judge_all(struct dial *dial)
     bool needs_all = proxy_of(dial) != NULL;
 
     for (size_t i = 0; i < dial->count; i++) {
-        struct policy_verdict verdict = judge(dial, &dial->addresses[i]);
+        struct policy_verdict verdict = judge_found(dial, &dial->addresses[i]);
 
         if (i == 0 || (needs_all && !verdict.allowed) || (verdict.allowed && kept == 0)) {
             dial->verdict = verdict;
@@ -342,7 +348,7 @@ static void connected(struct dial *dial, struct attempt *attempt)
 {
     int fd;
 
-    dial->verdict = judge(dial, &dial->address);
+    dial->verdict = dial_judge(dial->box, dial->name, &dial->address, dial->port);
     if (!dial->verdict.allowed) {
         finish(dial, -1, NULL);
         return;
@@ -392,7 +398,7 @@ static bool begin(struct dial *dial)
         return true;
     if (dial->count == 0) {
         memset(&dial->address, 0, sizeof(dial->address));
-        dial->verdict = judge(dial, &dial->address);
+        dial->verdict = dial_judge(dial->box, dial->name, &dial->address, dial->port);
         if (!dial->verdict.allowed) {
             finish(dial, -1, NULL);
             return false;
@@ -474,7 +480,7 @@ struct dial *dial_new(struct net_box *box, const char *name, const struct policy
         dial->count = 1;
         task_ready(&dial->task);
     } else {
-        look(dial, net_box_tenant(box), box, name);
+        look(dial, net_box_tenant(box), net_box_lane(box), name);
     }
     return dial;
 }

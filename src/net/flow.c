@@ -17,6 +17,11 @@
 #include <sys/socket.h>
 
 #define DNS_PORT 53
+/* Of one box, in a second and at once; beyond it they wait to be accepted. The host has some 28,000 ports to one
+ * address, and each is gone for a minute after its connection: near their end every connect() of ours takes
+ * milliseconds, and then fails, for everybody. */
+#define BEGUN_PER_SECOND 100
+#define BEGUN_AT_ONCE 4096
 
 struct flow {
     TAILQ_ENTRY(flow) next;
@@ -36,7 +41,9 @@ struct flow {
 struct flows {
     struct watch watch;
     struct task accepting;
-    struct alarm again; /* when there were no fds */
+    struct alarm again; /* when there were no fds, or too many connections lately */
+    struct bucket rate;
+    bool may_begin; /* one was taken from it */
     struct net_box *box;
     int tcp;
     TAILQ_HEAD(flow_list, flow) all;
@@ -252,9 +259,18 @@ static void take(struct flows *flows, int fd)
 static void run(struct task *task)
 {
     struct flows *flows = (struct flows *)((char *)task - offsetof(struct flows, accepting));
-    int fd = accept4(flows->tcp, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
+    int fd;
 
+    flows->may_begin = flows->may_begin ||
+                       bucket_take(&flows->rate, BEGUN_PER_SECOND, BEGUN_AT_ONCE,
+                                   uv_now(net_loop(net_box_net(flows->box))));
+    if (!flows->may_begin) {
+        turns_alarm(turns_of(flows), &flows->again, ALARM_SOON);
+        return;
+    }
+    fd = accept4(flows->tcp, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
     if (fd >= 0) {
+        flows->may_begin = false;
         task_ready(&flows->accepting);
         take(flows, fd);
         return;

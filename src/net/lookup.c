@@ -52,11 +52,6 @@ struct lookups_question {
 
 TAILQ_HEAD(questions, lookups_question);
 
-/* So many a second, and what was left of earlier seconds; in thousandths. */
-struct bucket {
-    uint64_t milli, filled_ms;
-};
-
 struct lookups {
     struct net_box *box;
     uv_loop_t *loop;
@@ -78,24 +73,6 @@ struct lookups {
     uint64_t said_ms;
     uint64_t limited_ms; /* when it was recorded last that there were too many */
 };
-
-/* ---- rates ---- */
-
-static bool bucket_take(struct bucket *bucket, uint64_t per_second, uint64_t most, uint64_t now_ms)
-{
-    uint64_t passed = bucket->filled_ms == 0 ? UINT32_MAX : now_ms - bucket->filled_ms;
-
-    if (passed > 1000ULL * BURST_S)
-        passed = 1000ULL * BURST_S; /* so that nothing overflows; it is full then */
-    bucket->milli += passed * per_second;
-    if (bucket->milli > most * 1000)
-        bucket->milli = most * 1000;
-    bucket->filled_ms = now_ms;
-    if (bucket->milli < 1000)
-        return false;
-    bucket->milli -= 1000;
-    return true;
-}
 
 /* ---- records ---- */
 
@@ -411,7 +388,7 @@ static void decide(struct lookups_question *question, int wrong)
     }
     TAILQ_INSERT_TAIL(&lookups->asked, question, link);
     lookup = resolver_look(net_resolver(net_box_net(lookups->box)), net_box_tenant(lookups->box),
-                           lookups->box, question->dns.name, on_looked_up, question);
+                           net_box_lane(lookups->box), question->dns.name, on_looked_up, question);
     if (lookup != NULL) /* or it was answered, and is gone */
         question->lookup = lookup;
 }

@@ -1,6 +1,7 @@
 /* The room and its boxes: what belongs together is made, found and ended here; the work is done in flow.c (what a
  * box dials) and lookup.c (what it asks for). The host's own addresses, which no policy opens, are asked of the
- * kernel at most every five seconds; where it does not tell them there is no network at all. */
+ * kernel again when it says that there is another one, and every five seconds in any case; where it does not tell
+ * them there is no network at all. */
 #include "net/carry.h"
 
 #include "base/clock.h"
@@ -8,11 +9,14 @@
 
 #include <errno.h>
 #include <ifaddrs.h>
+#include <linux/rtnetlink.h>
 #include <netinet/in.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/socket.h>
 
 #define OWN_NS 5000000000U
+#define OWN_NEWS_MAX 1024 /* that are read at once */
 #define CONNECTIONS 256
 #define LOOKUPS 50
 /* For all that the engine does besides: no box may take the last ones. */
@@ -27,12 +31,15 @@ struct net {
     struct policy_address *own;
     size_t own_count;
     uint64_t own_at;
+    int own_news;    /* of the kernel: -1 where it gives none */
+    uintptr_t boxes; /* that there ever were */
     void (*closed)(void *arg);
     void *closed_arg;
 };
 
 struct net_box {
     struct net *net;
+    uintptr_t number; /* of this one, and of no other */
     char *tenant;
     struct policy *policy;
     struct net_limits limits;
@@ -86,10 +93,38 @@ static int ask_own(struct net *net)
     return 0;
 }
 
+static int open_own_news(void)
+{
+    const struct sockaddr_nl both = {.nl_family = AF_NETLINK,
+                                     .nl_groups = RTMGRP_IPV4_IFADDR | RTMGRP_IPV6_IFADDR};
+    _cleanup_close_ int fd = socket(AF_NETLINK, SOCK_RAW | SOCK_CLOEXEC | SOCK_NONBLOCK,
+                                    NETLINK_ROUTE);
+
+    if (fd < 0 || bind(fd, (const struct sockaddr *)&both, sizeof(both)) < 0)
+        return -1;
+    return fd_take(&fd);
+}
+
+/* What they say does not matter: all is asked for again. Too many at once (ENOBUFS) are news as well. */
+static bool has_own_news(const struct net *net)
+{
+    bool any = false;
+    char part[64];
+
+    for (unsigned i = 0; i < OWN_NEWS_MAX && net->own_news >= 0; i++) {
+        if (recv(net->own_news, part, sizeof(part), MSG_DONTWAIT) < 0 && errno != ENOBUFS)
+            break;
+        any = true;
+    }
+    return any;
+}
+
 const struct policy_address *net_own(struct net *net, size_t *count)
 {
+    bool has_news = has_own_news(net);
+
     /* The last answer holds where there is no new one: what was the host's is refused, as before. */
-    if (clock_monotonic_ns() - net->own_at >= OWN_NS)
+    if (has_news || clock_monotonic_ns() - net->own_at >= OWN_NS)
         (void)ask_own(net);
     *count = net->own_count;
     return net->own;
@@ -102,6 +137,7 @@ static void net_free(struct net *net)
     if (net->pipes != NULL)
         pipes_close(net->pipes);
     proxy_free(net->proxy);
+    fd_close(&net->own_news);
     free(net->own);
     free(net);
 }
@@ -128,6 +164,7 @@ int net_open(const struct net_options *options, struct net **out, struct error *
     if (net == NULL)
         return error_set(err, "net_failed", ENOMEM, "cannot prepare the network of boxes");
     net->loop = options->loop;
+    net->own_news = open_own_news(); /* before they are asked for */
     if (open_parts(net, options, err) < 0) {
         net_free(net);
         return -1;
@@ -210,6 +247,7 @@ int net_box_new(struct net *net, const struct net_box_options *options, struct n
         return error_set(err, "net_failed", ENOMEM, "cannot prepare the network of a box");
     }
     box->net = net;
+    box->number = ++net->boxes;
     box->policy = options->policy;
     box->bytes_used = options->bytes_used;
     box->record = options->record;
@@ -317,6 +355,11 @@ const char *net_box_tenant(const struct net_box *box)
 const struct policy *net_box_policy(const struct net_box *box)
 {
     return box->policy;
+}
+
+const void *net_box_lane(const struct net_box *box)
+{
+    return (const void *)box->number;
 }
 
 struct names *net_box_names(const struct net_box *box)

@@ -50,6 +50,14 @@ int dns_parse(const uint8_t *packet, size_t size, struct dns_question *out);
 size_t dns_answer(const struct dns_question *question, enum dns_code code, const uint8_t *address,
                   size_t address_size, uint32_t ttl, const char *why, uint8_t *out, size_t room);
 
+/* ---- bucket.c: so many a second ---- */
+
+struct bucket { /* of zeros: full */
+    uint64_t milli, filled_ms; /* thousandths of one; when it had them */
+};
+/* One of them; false: not now. `most` is what there can be at once. */
+bool bucket_take(struct bucket *bucket, uint64_t per_second, uint64_t most, uint64_t now_ms);
+
 /* ---- names.c: which fake address stands for which name, for ever ---- */
 
 #define NET_NAMES_MAX 16384 /* of one box, in its life */
@@ -104,13 +112,14 @@ void lookups_forget(struct lookups *lookups, const void *arg);
 
 uv_loop_t *net_loop(const struct net *net);
 struct resolver *net_resolver(const struct net *net);
-bool net_is_proxied(
-    const struct net
-        *net); /* all that is dialled goes through a proxy, which may know more names */
-const struct policy_address *net_own(struct net *net,
-                                     size_t *count); /* the host's addresses, not older than 5 s */
+/* All that is dialled goes through a proxy, which may know more names. */
+bool net_is_proxied(const struct net *net);
+/* The host's addresses of now. */
+const struct policy_address *net_own(struct net *net, size_t *count);
 struct net *net_box_net(const struct net_box *box);
 const char *net_box_tenant(const struct net_box *box);
+/* Of its lookups: none that another box ever had, though it may lie where that one lay. Not to be looked into. */
+const void *net_box_lane(const struct net_box *box);
 struct names *net_box_names(const struct net_box *box);
 const struct net_limits *net_box_limits(
     const struct net_box *box); /* no field is 0 but bytes and bytes_per_second */

@@ -26,7 +26,23 @@
  * by it. */
 #define UNSENT (256 << 10)
 
+/* Whoever is so near fills any network with this much on its way; more of it only leaves the processor's cache, which
+ * costs a fifth of the rate. A box always is. Anybody further away gets what the kernel finds out. */
+#define NEAR_US 200U
+#define NEAR_ROOM (256 << 10)
+
 /* ---- sockets ---- */
+
+static void bound_near(int fd)
+{
+    static const int room = NEAR_ROOM;
+    struct tcp_info info = {.tcpi_rtt = 0}; /* not connected yet, or no TCP */
+    socklen_t size = sizeof(info);
+
+    if (getsockopt(fd, IPPROTO_TCP, TCP_INFO, &info, &size) == 0 && info.tcpi_rtt > 0 &&
+        info.tcpi_rtt <= NEAR_US)
+        (void)setsockopt(fd, SOL_SOCKET, SO_RCVBUF, &room, sizeof(room));
+}
 
 void pump_prepare(int fd)
 {
@@ -42,6 +58,7 @@ void pump_prepare(int fd)
     for (size_t i = 0; i < sizeof(options) / sizeof(options[0]); i++)
         (void)setsockopt(fd, options[i].level, options[i].name, &options[i].value,
                          sizeof(options[i].value)); /* a unix socket has none of them */
+    bound_near(fd);
     (void)fcntl(fd, F_SETFL, fcntl(fd, F_GETFL) | O_NONBLOCK);
 }
 

@@ -13,6 +13,7 @@ import os
 import re
 import tarfile
 import threading
+import time
 import zlib
 
 import schemathesis
@@ -196,6 +197,55 @@ def put_tenant(case):
         case.path_parameters["name"] = "another"
 
 
+# ---- ports ----
+
+PORT_THERE = 8080
+# Answers a GET, and anything else as a route with no other method does.
+SERVER = """
+import http.server, socketserver
+class Handler(http.server.BaseHTTPRequestHandler):
+    def handle_one_request(self):
+        self.raw_requestline = self.rfile.readline(65537)
+        if not self.raw_requestline or not self.parse_request():
+            return
+        is_get = self.command == "GET"
+        text = b"here" if is_get else (b'{"type":"urn:cove:error:method_not_allowed","title":"GET only",'
+                                       b'"status":405,"code":"method_not_allowed"}')
+        self.send_response(200 if is_get else 405)
+        self.send_header("Content-Type", "text/plain" if is_get else "application/problem+json")
+        self.send_header("Content-Length", str(len(text)))
+        self.send_header("Allow", "GET")
+        self.end_headers()
+        self.wfile.write(b"" if self.command == "HEAD" else text)
+http.server.ThreadingHTTPServer(("127.0.0.1", 8080), Handler).serve_forever()
+"""
+
+
+def listens(sandbox):
+    _, said = ask("GET", f"/v1/sandboxes/{sandbox}/ports")
+    return said is not None and any(port["listening"] for port in said["ports"])
+
+
+def put_port(case, chance):
+    """One on which something listens: else the answer is 502, rightly. In most cases one that is open."""
+    is_reached, port = case.path.endswith("/{path}"), case.path_parameters["port"]
+    if isinstance(port, float) and port.is_integer():  # which is an integer to JSON, and none in a path
+        port = case.path_parameters["port"] = int(port)
+    sandbox = case.path_parameters.get("id")
+    if not is_real(sandbox) or not is_whole(port) or not 1 <= int(port) <= 65535 or (
+            chance >= 75 and not is_reached):
+        return
+    if is_reached and not listens(sandbox):
+        status, _ = ask("POST", f"/v1/sandboxes/{sandbox}/processes", {"argv": ["python3", "-c", SERVER]})
+        deadline = time.monotonic() + 60
+        # One that is stopped, or gone, says so itself.
+        while status == 201 and not listens(sandbox) and time.monotonic() < deadline:
+            time.sleep(0.02)
+    if case.method == "DELETE":
+        ask("POST", f"/v1/sandboxes/{sandbox}/ports", {"port": PORT_THERE})
+    case.path_parameters["port"] = PORT_THERE
+
+
 # ---- what streams, and what waits ----
 
 def is_whole(value):
@@ -255,6 +305,8 @@ def mend_body(case, chance):
         for name in ("allow", "deny"):
             if isinstance(network.get(name), list):
                 network[name] = ["example.com:443"]
+    if isinstance(body.get("ports"), list):  # each once
+        body["ports"] = list({port["port"]: port for port in body["ports"]}.values())
     if case.path.endswith("/exec"):
         value = body.get("timeout_ms")
         if value is None or (isinstance(value, (int, float)) and not 0 < value < 1000):
@@ -341,6 +393,8 @@ def before_call(context, case, kwargs):
         put_key(case, chance)
     elif "name" in (case.path_parameters or {}):
         put_tenant(case)
+    if "port" in (case.path_parameters or {}):
+        put_port(case, chance)
     if isinstance(case.query, dict):
         if case.path in SOON:
             make_short(case)

@@ -9,6 +9,7 @@ import subprocess
 import pytest
 
 import harness
+import testroot
 
 TEST_PROGRAMS = harness.ROOT / "scripts" / "test-programs.sh"
 
@@ -63,33 +64,6 @@ def links():
     return build_driver("links")
 
 
-ROOT_PACKAGES = "sudo,passwd,procps,libcap2-bin"
-
-
-def build_debian(target):
-    """A small Debian root with apt, su and sudo, made once. Its files are root's where root runs the
-    tests; else they are the caller's, who then is root of a box with this root."""
-    marker = target / ".cove-test-root"
-    wanted = f"2 {ROOT_PACKAGES}"
-    if marker.exists() and marker.read_text() == wanted:
-        return
-    shutil.rmtree(target, ignore_errors=True)
-    target.mkdir()
-    archive = target.with_suffix(".tar")
-    subprocess.run(
-        ["mmdebstrap", "--variant=apt", f"--include={ROOT_PACKAGES}",
-         f"--mode={'root' if harness.EXPECT.is_root else 'unshare'}",
-         "--dpkgopt=path-exclude=/usr/share/doc/*", "--dpkgopt=path-exclude=/usr/share/man/*",
-         "--dpkgopt=path-exclude=/usr/share/locale/*",
-         '--customize-hook=chroot "$1" useradd -m -s /bin/bash -u 1000 user',
-         '--customize-hook=echo "user ALL=(ALL) NOPASSWD: ALL" > "$1/etc/sudoers.d/user"',
-         '--customize-hook=chmod 440 "$1/etc/sudoers.d/user"', "bookworm", str(archive)],
-        check=True, capture_output=True, timeout=300)
-    subprocess.run(["tar", "-xpf", archive, "-C", target, "--exclude=./dev/*"], check=True)
-    archive.unlink()
-    marker.write_text(wanted)
-
-
 def pytest_configure(config):
     del config
     harness.MADE.mkdir(parents=True, exist_ok=True)
@@ -119,11 +93,7 @@ def host_is_as_before(last_look):
 
 @pytest.fixture(scope="session")
 def debian():
-    target = harness.MADE / "testroot"
-    with open(harness.MADE / ".testroot.lock", "w", encoding="ascii") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        build_debian(target)
-    return target
+    return testroot.debian()
 
 
 @pytest.fixture(scope="session")

@@ -579,7 +579,7 @@ def test_a_sandbox_is_stopped_and_started_on_its_disk(api):
     ({"network": {"mode": "some"}}, 400, "bad_request"),
     ({"network": {"bytes_per_second": 1}}, 400, "bad_request"),
     ({"network": {"deny": ["example.com"]}}, 422, "bad_policy"),
-    ({"ports": None}, 422, "not_yet"),
+    ({"volumes": None}, 422, "not_yet"),
     ({"nmae": "x"}, 400, "bad_request"), ({"name": ""}, 400, "bad_request"),
     ({"name": "x" * 257}, 400, "bad_request"),
     ({"resources": {"memory_bytes": 1}}, 400, "bad_request")])

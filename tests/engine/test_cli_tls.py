@@ -164,6 +164,67 @@ def test_a_sandbox_is_used_over_tls(serve, front, authority, certificate):
     good(cove("rm", "far", env=env, limit=limit))
 
 
+def relay_halves(path):
+    """The same, each half to its own end, as a front does that passes upgrades on."""
+    def serve(connection):
+        with socket.socket(socket.AF_UNIX) as engine:
+            engine.connect(str(path))
+            ended = set()
+            while len(ended) < 2:
+                ready, _, _ = select.select([one for one in (connection, engine) if one not in ended], [], [])
+                for one in ready:
+                    data = one.recv(65536)
+                    while one is connection and connection.pending() > 0:
+                        data += connection.recv(65536)
+                    if data:
+                        (engine if one is connection else connection).sendall(data)
+                        continue
+                    ended.add(one)
+                    if one is connection:
+                        engine.shutdown(socket.SHUT_WR)
+            with contextlib.suppress(OSError):
+                connection.unwrap()
+    return serve
+
+
+SERVER = """
+import socketserver
+class Echo(socketserver.BaseRequestHandler):
+    def handle(self):
+        while data := self.request.recv(65536):
+            self.request.sendall(data)
+        self.request.sendall(b"bye")
+socketserver.ThreadingTCPServer.daemon_threads = True
+socketserver.ThreadingTCPServer(("127.0.0.1", 7000), Echo).serve_forever()
+"""
+
+
+def test_a_port_is_carried_over_tls_and_each_half_ends_by_itself(serve, front, authority, certificate):
+    server = front(certificate, relay_halves(serve.socket))
+    env = {**os.environ, **environment(server, authority)}
+    good(cove("create", "port", "--ephemeral", env=env))
+    good(cove("exec", "-d", "port", "--", "python3", "-c", SERVER, env=env))
+    harness.wait_for(lambda: "7000" in good(cove("ports", "port", env=env)), 60 * harness.PATIENCE, "the server")
+    data = os.urandom(8 << 20)
+    with subprocess.Popen([harness.COVE, "port", "port", "7000", "--listen", "0"], env=env,
+                          stdout=subprocess.PIPE) as running:
+        port = int(running.stdout.readline().rpartition(b":")[2])
+        for _ in range(3):
+            with socket.create_connection(("127.0.0.1", port), 60 * harness.PATIENCE) as opened:
+                def say(opened=opened):
+                    opened.sendall(data)
+                    opened.shutdown(socket.SHUT_WR)
+                speaker = threading.Thread(target=say)
+                speaker.start()
+                said = b""
+                while part := opened.recv(1 << 16):
+                    said += part
+                speaker.join()
+                assert said == data + b"bye"
+        running.terminate()
+    good(cove("rm", "port", env=env))
+
+
 def test_output_comes_over_tls_as_it_is_written(serve, front, authority, certificate):
     server = front(certificate, relay(serve.socket))
     env = {**os.environ, **environment(server, authority)}

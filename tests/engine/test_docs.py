@@ -24,6 +24,9 @@ sys.path.insert(0, str(HERE.parent / "box"))
 sys.path.insert(0, str(HERE))
 import harness  # noqa: E402
 import serving  # noqa: E402
+import testroot  # noqa: E402
+import wares  # noqa: E402
+import worlds  # noqa: E402
 
 DOCS = harness.ROOT / "docs"
 PAGES = [harness.ROOT / "README.md", *sorted(DOCS.glob("*.md")), *sorted(DOCS.glob("verbs/*.md"))]
@@ -164,7 +167,22 @@ def test_what_the_dots_stand_for(shown, said, is_it):
     assert fits(shown, said) == is_it
 
 
-nothing_left, serve = serving.one_for_all()[:2]
+nothing_left = serving.one_for_all()[0]
+
+
+@pytest.fixture(scope="module")
+def world(tmp_path_factory):
+    """Those of whom the pages speak are there; the rest is what it is."""
+    names = {f"{host}.example.com": [worlds.SERVER] for host in ("api", "git")}
+    names["db.example.com"] = [worlds.PRIVATE]
+    with worlds.World(tmp_path_factory.mktemp("world"), names, wares.make(), beyond=True) as made:
+        yield made
+
+
+@pytest.fixture(scope="module")
+def serve(world, tmp_path_factory):
+    with world.serve(tmp_path_factory.mktemp("serve")) as started:
+        yield started
 
 
 @pytest.fixture
@@ -173,6 +191,7 @@ def desk(serve, tmp_path):
     what the pages say, the addresses of the server are other ones."""
     (tmp_path / "build").symlink_to(harness.COVE.parent)
     (tmp_path / "examples").symlink_to(harness.ROOT / "examples")
+    (tmp_path / "debian").symlink_to(testroot.debian())
     (tmp_path / "cove.pc").write_text(
         "Name: cove\nDescription: as it was built\nVersion: 0\n"
         f"Cflags: -I{harness.ROOT}/include\nLibs: -L{harness.BUILD}/src/lib -lcove\n")

@@ -31,11 +31,14 @@ def run_in(pid, *command):
 
 class World:
     """With `services`, a directory of wares.py, real servers have the ports that are theirs. With `beyond` it is
-    always behind a proxy, which dials for real whatever has no name here."""
+    always behind a proxy, which dials for real whatever has no name here. With `everything` all addresses there
+    are lead to its servers, so that who gets through anywhere is seen. `more` is for drivers/world.py."""
 
-    def __init__(self, directory, names=None, services=None, beyond=False):
+    def __init__(self, directory, names=None, services=None, beyond=False, everything=False, **more):
         self.directory = directory
-        self.more = {"names": {**NAMES, **(names or {})}}
+        self.names = names if everything else {**NAMES, **(names or {})}
+        self.everything = everything
+        self.more = more
         self.more.update({"services": str(services)} if services else {})
         self.more.update({"beyond": True} if beyond else {})
         self.is_apart = harness.EXPECT.is_root and not beyond
@@ -58,9 +61,9 @@ class World:
         return program
 
     def tell(self, program, **more):
-        program.stdin.write((json.dumps({**self.more, **more}) + "\n").encode())
+        program.stdin.write((json.dumps({"names": self.names, **more}) + "\n").encode())
         program.stdin.flush()
-        self.ports = json.loads(program.stdout.readline())
+        return json.loads(program.stdout.readline())
 
     def enter_other(self):
         """A process in a network of its own."""
@@ -88,12 +91,26 @@ class World:
                 run_in(pid, "ip", "address", "add", address, "dev", name, *more)
             run_in(pid, "ip", "link", "set", name, "up")
         run_in(self.inner, "ip", "route", "add", "default", "via", SERVER)
-        self.tell(servers, dns=SERVER,
-                  ports=PORTS + ([22, 5432] if "services" in self.more else []))
+        if self.everything:
+            run_in(self.inner, "ip", "-6", "route", "add", "default", "via", SERVER6)
+            for network in ("203.0.113.0/24", "10.77.0.0/24"):  # who is on the wire is not here
+                run_in(servers.pid, "ip", "route", "add", "throw", network, "table", "local")
+            run_in(servers.pid, "ip", "route", "add", "local", "default", "dev", "lo", "table", "local")
+            run_in(servers.pid, "ip", "-6", "route", "add", "local", "default", "dev", "lo", "table", "100")
+            for family in ("-4", "-6"):  # of IPv4 so that the kernel keeps both tables apart
+                run_in(servers.pid, "ip", family, "rule", "add", "iif", "outer", "lookup", "100", "priority", "5")
+        ports = PORTS + ([22, 5432] if "services" in self.more else [])
+        self.ports = self.tell(servers, **{"dns": SERVER, "ports": ports, **self.more})
 
     def make_proxy(self):
         servers = self.start(sys.executable, WORLD, self.log)
-        self.tell(servers, dns="127.0.0.1", proxy=True)
+        self.ports = self.tell(servers, dns="127.0.0.1", proxy=True, **self.more)
+
+    def start_inside(self, **more):
+        """Servers on the engine's own host; their ports."""
+        enter = [] if self.inner is None else ["nsenter", f"--net=/proc/{self.inner}/ns/net"]
+        program = self.start(*enter, sys.executable, WORLD, self.log)
+        return self.tell(program, **more)["ports"]
 
     def config(self, boxes=""):
         text = f"[boxes]\n{boxes}\n[network]\n"

@@ -247,8 +247,9 @@ def test_a_tunnel_carries_bytes_and_half_an_end_each_way(server, behind):
         while part := client.recv(65536):
             data += part
         talk.heard.append(len(data))
+        heard.set()
 
-    talk.heard = []
+    talk.heard, heard = [], threading.Event()
     port = behind(talk).port
     with server.connect() as client:
         client.sendall(b"GET /proxy/tunnel/%d/ HTTP/1.1\r\nHost: x\r\nConnection: upgrade\r\nUpgrade: tcp\r\n\r\n"
@@ -260,7 +261,7 @@ def test_a_tunnel_carries_bytes_and_half_an_end_each_way(server, behind):
             client.sendall(b"x" * 100000)
         client.shutdown(socket.SHUT_WR)
         server.until("live", 0)
-    assert talk.heard == [1000000]
+    assert heard.wait(10 * PATIENCE) and talk.heard == [1000000]
 
 
 def test_an_upgrade_that_nobody_asked_for_is_none(server, behind):
@@ -333,3 +334,24 @@ def test_a_server_that_stops_in_the_middle_leaves_no_whole_answer(server, behind
     done = server.curl(f"/proxy/own/{port}/")
     assert done.returncode in (18, 56), done
     assert json.loads(server.get("/stats")[1])["live"] == 0
+
+
+def test_a_header_that_drips_holds_nobody_who_has_left(serve, behind):
+    server = serve("unix", tcp=1, silent_ms=100)
+    over = threading.Event()
+
+    def talk(client):
+        read_until(client, b"\r\n\r\n")
+        try:
+            client.sendall(b"HTTP/1.1 200 OK\r\nX-Drip: ")
+            while True:
+                client.sendall(b"x")
+                time.sleep(0.01)
+        except OSError:
+            over.set()
+
+    port = behind(talk).port
+    with socket.create_connection(("127.0.0.1", server.port), 10) as client:
+        client.sendall(b"GET /proxy/own/%d/ HTTP/1.1\r\nHost: x\r\n\r\n" % port)
+        client.shutdown(socket.SHUT_WR)
+        assert over.wait(30 * PATIENCE)

@@ -332,6 +332,7 @@ static const struct {
     {"half.example", {"127.0.0.1", "203.0.113.1"}},
     {"metadata.example", {"169.254.169.254"}},
     {"own.example", {"198.51.100.77"}},
+    {"zeros.example", {"::"}},
 };
 
 /* "\4good\7example\0" to "good.example"; the size on the wire. */

@@ -67,6 +67,11 @@ const char *net_box_tenant(const struct net_box *of)
     return "tenant";
 }
 
+const void *net_box_lane(const struct net_box *of)
+{
+    return of;
+}
+
 struct names *net_box_names(const struct net_box *of)
 {
     return of->names;

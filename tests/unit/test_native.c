@@ -403,6 +403,12 @@ static const struct {
     {EXEC, "{\"command\":\"true\",\"output_limit\":67108865}", "\"output_limit\""},
     {EXEC, "{\"command\":\"true\",\"stdin\":\"a\",\"stdin_base64\":\"YQ==\"}", "same"},
     {EXEC, "{\"command\":\"true\",\"stdin_base64\":\"YQ\"}", "must be base64"},
+    {SANDBOX, "{\"ports\":[{\"port\":80,\"public\":true},{\"port\":65535}]}", NULL},
+    {SANDBOX, "{\"ports\":[{\"port\":80},{\"port\":81},{\"port\":80}]}", "80 is there twice"},
+    {SANDBOX, "{\"ports\":[80]}", "\"ports[0]\""},
+    {SANDBOX, "{\"ports\":[{\"port\":65536}]}", "\"ports[0].port\""},
+    {SANDBOX, "{\"ports\":[{\"public\":true}]}", "\"ports[0].port\" is missing"},
+    {SANDBOX, "{\"ports\":[{\"port\":80,\"public\":\"yes\"}]}", "must be true or false"},
     {EXEC, "{\"command\":\"true\",\"stdin\":true}", "\"stdin\" must be a string"},
     {EXEC, "{\"command\":\"cat\",\"stdin_base64\":\"\"}", NULL},
     {EXEC, "{\"command\":\"true\",\"start\":1}", "true or false"},
@@ -450,7 +456,7 @@ static void test_bodies(void)
 
 static void test_codes_of_bodies(void)
 {
-    static const char *const later[] = {"pause", "archive", "snapshot", "ports", "template"};
+    static const char *const later[] = {"pause", "archive", "snapshot", "volumes", "template"};
     struct error err;
     char text[64];
 

@@ -578,6 +578,7 @@ static void a_proxy_is_asked(void)
     CHECK_REFUSED("192.0.2.1", "no_rule");
     CHECK_REFUSED(fake_of("inside.example"), "loopback");
     CHECK_REFUSED(fake_of("half.example"), "loopback");
+    CHECK_REFUSED(fake_of("zeros.example"), "loopback");
     CHECK_REFUSED(fake_of("unknown.other"), "no_rule");
     CHECK(!world_is_asked(proxy), "it was not asked");
     /* One whose policy changes while the proxy thinks. */

@@ -141,11 +141,13 @@ static bool refuse(struct native *native, struct http_request *request, const ch
 
 bool admit_caller(struct job *job)
 {
+    /* What is public anybody may ask for: that must not use up what the tenant may ask. */
+    bool is_public = strcmp(job->caller.key_id, ENGINE_PUBLIC) == 0;
     unsigned retry_ms = 0;
     struct error err;
 
     http_lane(job->request, job->caller.tenant);
-    if (engine_rate(job->native->options.engine, &job->caller, &retry_ms, &err) < 0) {
+    if (!is_public && engine_rate(job->native->options.engine, &job->caller, &retry_ms, &err) < 0) {
         refuse_rate(job, retry_ms, &err);
         return false;
     }

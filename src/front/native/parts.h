@@ -66,7 +66,7 @@ struct job {
     uint64_t began_ns;                                /* monotonic */
     const char *code;                                 /* of the problem it was answered with */
     char sandbox[24];                                 /* that it made */
-    char own_id[24];                                  /* of the sandbox; of the handler, too */
+    char own_id[ENGINE_ID_SIZE];                      /* of the sandbox; of the handler, too */
     struct job_step {
         const char *name;
         uint64_t begin_ns, end_ns; /* wall clock */
@@ -81,6 +81,8 @@ struct job {
 /* Who it is is known: whether he may go on now. Else it is answered. */
 bool admit_caller(struct job *job);
 bool admit_request(struct http_request *request, void *native);
+/* That its caller, who is known now, may ask this often; from now on he is looked at. False: it is answered. */
+bool admit_caller(struct job *job);
 void admit_refuse(struct http_request *request, unsigned status, const char *code,
                   const char *detail, void *native);
 

@@ -51,27 +51,19 @@ static int port_of(const struct job *job, uint16_t *port, struct error *err)
 {
     uint64_t number;
 
-    if (parse_count("port", http_param(job->request, "port"), 1, 65535, &number, err) < 0)
+    if (parse_count("port", http_param(job->request, "port"), 1, 65535, &number, err) < 0) {
+        (void)snprintf(err->code, sizeof(err->code), "bad_request");
         return -1;
+    }
     *port = (uint16_t)number;
     return 0;
 }
 
 /* Its name may be asked for: what is answered says the id. */
-static int find_id(struct job *job, struct error *err)
+static int find_id(struct job *job, enum engine_verb verb, struct error *err)
 {
-    struct sandbox_view view;
-
-    /* A token need not be one to look. */
-    if (job->caller.sandbox[0] != '\0') {
-        (void)snprintf(job->own_id, sizeof(job->own_id), "%s", job->caller.sandbox);
-        return 0;
-    }
-    if (engine_look(job->native->options.engine, &job->caller, http_param(job->request, "id"),
-                    &view, err) < 0)
-        return -1;
-    (void)snprintf(job->own_id, sizeof(job->own_id), "%s", view.id);
-    return 0;
+    return engine_id_of(job->native->options.engine, &job->caller, http_param(job->request, "id"),
+                        verb, job->own_id, err);
 }
 
 static void listed(void *arg, const struct sandbox_port *ports, size_t count,
@@ -102,7 +94,7 @@ HANDLER(port_list)
 
     if (job == NULL || !job_query(job, no_query))
         return;
-    if (find_id(job, &err) < 0)
+    if (find_id(job, ENGINE_LOOK, &err) < 0)
         job_problem(job, &err);
     else
         engine_ports_list(native->options.engine, &job->caller, job->own_id, listed, job);
@@ -133,7 +125,7 @@ HANDLER(port_open)
     if (job == NULL || !job_query(job, no_query) || !job_once(job, true))
         return;
     text = http_body(request, &size);
-    if (body_port(text, size, &port, &is_public, &err) < 0 || find_id(job, &err) < 0)
+    if (body_port(text, size, &port, &is_public, &err) < 0 || find_id(job, ENGINE_PORTS, &err) < 0)
         job_problem(job, &err);
     else
         engine_port_open(native->options.engine, &job->caller, job->own_id, port, is_public, opened,
@@ -313,7 +305,7 @@ HANDLER(port_reach)
                  "the port and go to its `url`");
         return;
     }
-    if (port_of(job, &port, &err) < 0 || find_id(job, &err) < 0) {
+    if (port_of(job, &port, &err) < 0 || find_id(job, ENGINE_PORTS, &err) < 0) {
         job_problem(job, &err);
         return;
     }
@@ -345,7 +337,7 @@ HANDLER(port_tunnel)
         job_fail(job, "upgrade_required", "this is a stream of bytes: send \"Upgrade: tcp\"");
         return;
     }
-    if (port_of(job, &port, &err) < 0 || find_id(job, &err) < 0) {
+    if (port_of(job, &port, &err) < 0 || find_id(job, ENGINE_PORTS, &err) < 0) {
         job_problem(job, &err);
         return;
     }
@@ -457,14 +449,33 @@ static void send_on(struct job *job, const char *secret)
     job_answer_bytes(job, 302, "text/plain", "", 0);
 }
 
-static int find_caller(struct job *job, struct reach *reach, char *secret, struct error *err)
+/* A browser sends the cookie whatever page has it do so, and the pages of other sandboxes are of the same site to
+ * it: only this one's own may use it, and a link may lead here. */
+static bool is_of_own_page(const struct http_request *request)
 {
-    const char *given = http_header(job->request, "X-Cove-Token");
+    const char *origin = http_header(request, "Origin"), *host = http_header(request, "Host");
+    const char *site = http_header(request, "Sec-Fetch-Site");
+    const char *mode = http_header(request, "Sec-Fetch-Mode");
+    const char *place = http_header(request, "Sec-Fetch-Dest"), *method = http_method(request);
+    bool is_read = strcmp(method, "GET") == 0 || strcmp(method, "HEAD") == 0;
+    bool is_link = is_read && mode != NULL && strcasecmp(mode, "navigate") == 0 && place != NULL &&
+                   strcasecmp(place, "document") == 0;
 
+    if (origin != NULL && !origin_is_host(origin, host))
+        return false;
+    return origin_fetch_is_ours(site) || is_link;
+}
+
+static int find_caller(struct job *job, struct reach *reach, const char *given, const char *cookie,
+                       struct error *err)
+{
     if (engine_port_is_public(reach->engine, reach->id, reach->port, &job->caller))
         return 0;
-    if (given == NULL)
-        given = secret[0] != '\0' ? secret : NULL;
+    if (given == NULL && cookie[0] != '\0' && !is_of_own_page(job->request))
+        return error_set(err, "forbidden_origin", 0,
+                         "the request comes from a page of another origin");
+    if (given == NULL && cookie[0] != '\0')
+        given = cookie;
     if (given == NULL)
         return error_set(err, "bad_key", 0,
                          "port %u of this sandbox is not public; send a key or a token as "
@@ -504,10 +515,13 @@ bool ports_take_host(struct job *job)
         reach->cookie = NULL;
     }
     asked = http_query(job->request, COOKIE);
-    if (asked != NULL && engine_is_token(asked) && strlen(asked) < sizeof(secret))
-        send_on(job, asked);
-    else if (find_caller(job, reach, secret, &err) < 0)
+    if (asked == NULL || !engine_is_token(asked) || strlen(asked) >= sizeof(secret))
+        asked = NULL;
+    if (find_caller(job, reach, asked != NULL ? asked : http_header(job->request, "X-Cove-Token"),
+                    secret, &err) < 0)
         job_problem(job, &err);
+    else if (asked != NULL)
+        send_on(job, asked);
     else if (admit_caller(job))
         dial(job, reach);
     explicit_bzero(secret, sizeof(secret));

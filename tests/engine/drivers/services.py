@@ -96,19 +96,22 @@ class Services:
                            check=False)
 
     def start_database(self):
-        """Ends with this process. It serves nobody as root."""
+        """Ends with this process. It serves nobody as root, and nobody but a client without rights."""
         self.kept = tempfile.mkdtemp(prefix="database-", dir="/tmp")
-        as_whom = []
+        as_whom = ["setpriv", "--pdeathsig", "QUIT"]
         if IS_ROOT:
             shutil.chown(self.kept, "postgres", "postgres")
-            as_whom = ["setpriv", "--reuid", "postgres", "--regid", "postgres", "--clear-groups"]
+            as_whom += ["--reuid", "postgres", "--regid", "postgres", "--clear-groups"]
         programs = sorted(glob.glob("/usr/lib/postgresql/*/bin"))[-1]
         data = f"{self.kept}/data"
-        subprocess.run([*as_whom, f"{programs}/initdb", "-D", data, "-A", "trust", "-U", "postgres", "--no-sync",
-                        "--locale=C"], check=True, stdout=subprocess.DEVNULL, cwd="/")
-        as_whom = as_whom or ["setpriv"]
+        subprocess.run([*as_whom, f"{programs}/initdb", "-D", data, "-A", "reject", "--no-sync", "--locale=C"],
+                       check=True, stdout=subprocess.DEVNULL, cwd="/")
+        subprocess.run([*as_whom, f"{programs}/postgres", "--single", "-D", data, "postgres"], check=True,
+                       input=b"create role client login", stdout=subprocess.DEVNULL, cwd="/")
+        with open(f"{data}/pg_hba.conf", "w", encoding="ascii") as rules:
+            rules.write("local postgres client trust\n")
         self.postgres = subprocess.Popen(
-            [*as_whom, "--pdeathsig", "QUIT", f"{programs}/postgres", "-D", data, "-k", self.kept, "-c",
+            [*as_whom, f"{programs}/postgres", "-D", data, "-k", self.kept, "-c",
              "listen_addresses=", "-c", "fsync=off", "-c", "log_min_messages=fatal"],
             stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, cwd="/")
 

@@ -3,13 +3,16 @@ repeat what they hear. In a network namespace of its own, or on loopback behind 
 
 usage: world.py LOG, and a line of JSON on standard input: {"names": {NAME: [ADDRESS, ...]}, "dns": ADDRESS,
 "ports": [...]}, or with "proxy": true on loopback. Then it says a line of JSON: its ports. A name whose list is
-null is never answered; one that is not there does not exist; "*.NAME" is each below NAME. With "services":
-DIRECTORY the servers of services.py have the ports that are theirs. With "beyond": true the proxy dials what is in
-no table."""
+null is never answered; one that is not there does not exist; "*.NAME" is each below NAME. Instead of a list:
+{"turns": [[...], ...]}, of which each question for an IPv4 address takes the next, {"cname": NAME, "addresses": [...]},
+and either with "ttl". More: "tls": [PORT, CERTIFICATE, KEY], a server that says what it was told; "sniff": true, and
+each packet that comes for another address than a port of those is noted. With "services": DIRECTORY the servers of
+services.py have the ports that are theirs. With "beyond": true the proxy dials what is in no table."""
 import ipaddress
 import json
 import os
 import socket
+import ssl
 import struct
 import sys
 import threading
@@ -33,6 +36,14 @@ def find(name):
     return WORLD["names"].get("*." + name.partition(".")[2], ())
 
 
+def name_on_wire(name):
+    return b"".join(bytes([len(label)]) + label.encode() for label in name.split(".")) + b"\0"
+
+
+def record(owner, kind, ttl, data):
+    return owner + struct.pack("!HHIH", kind, 1, ttl, len(data)) + data
+
+
 def answer_to(packet):
     """None: nothing is answered."""
     at, labels = 12, []
@@ -45,11 +56,19 @@ def answer_to(packet):
     found = find(name)
     if found is None:
         return None
-    records = b""
-    count = 0
+    records, count, owner, ttl = b"", 0, b"\xc0\x0c", 5
+    if isinstance(found, dict):
+        ttl = found.get("ttl", 5)
+        if "cname" in found:
+            target = name_on_wire(found["cname"])
+            records, count, owner = record(owner, 5, ttl, target), 1, target
+        if "turns" in found:
+            found = found["turns"].pop(0) if kind == 1 and len(found["turns"]) > 1 else found["turns"][0]
+        else:
+            found = found["addresses"]
     for address in map(ipaddress.ip_address, found):
         if kind == {4: 1, 6: 28}[address.version]:
-            records += struct.pack("!HHHIH", 0xc00c, kind, 1, 5, len(address.packed)) + address.packed
+            records += record(owner, kind, ttl, address.packed)
             count += 1
     code = 3 if found == () else 0
     return (packet[:2] + struct.pack("!HHHHH", 0x8180 | code, 1, count, 0, 0) +
@@ -114,6 +133,31 @@ def beyond(client, host, port):
         back.join()
 
 
+def secure(client, context):
+    """Says by TLS whom the client said to mean, and what it asked for first."""
+    names, at = [], client.getsockname()[0].removeprefix("::ffff:")
+    context.sni_callback = lambda _, name, __: names.append(name)
+    with client:
+        try:
+            with context.wrap_socket(client, server_side=True) as talk:
+                head = b""
+                while b"\r\n\r\n" not in head and (data := talk.recv(4096)):
+                    head += data
+                text = json.dumps({"at": at, "sni": names[0] if names else None, "head": head.decode()})
+                note("tls", at)
+                talk.sendall(b"HTTP/1.0 200 It is here\r\n\r\n" + text.encode())
+        except OSError as error:
+            note("tls", at, type(error).__name__)
+
+
+def secure_of(certificate, key):
+    def talk(client):
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        context.load_cert_chain(certificate, key)
+        secure(client, context)
+    return talk
+
+
 def proxied(client):
     head = b""
     while b"\r\n\r\n" not in head:
@@ -134,6 +178,10 @@ def proxied(client):
         client.close()
         return
     client.sendall(b"HTTP/1.1 200 It is there\r\n\r\n")
+    if "tls" in WORLD and int(port) == WORLD["tls"][0]:
+        note("tcp", f"{host.strip('[]')} {port}")
+        secure_of(*WORLD["tls"][1:])(client)
+        return
     answer(client, host.strip("[]"), int(port))
 
 
@@ -152,20 +200,54 @@ def listen(address, port):
     return listener
 
 
+# ---- what else comes -----------------------------------------------------------------------------
+
+def sniff():
+    """Each kind of packet that is for us, once: protocol, destination, port."""
+    noted = set()
+    with socket.socket(socket.AF_PACKET, socket.SOCK_DGRAM, socket.htons(3)) as all_of_it:
+        while True:
+            packet, (_, ethernet, kind, _, _) = all_of_it.recvfrom(256)
+            if kind != socket.PACKET_HOST or ethernet not in (0x800, 0x86dd):
+                continue
+            four = ethernet == 0x800
+            size = 4 * (packet[0] & 15) if four else 40
+            protocol = packet[9] if four else packet[6]
+            address = ipaddress.ip_address(packet[16:20] if four else packet[24:40])
+            if protocol == 58 and 133 <= packet[size] <= 136:
+                continue  # who is who on the wire
+            port = struct.unpack_from("!H", packet, size + 2)[0] if protocol in (6, 17) else 0
+            if (protocol, address, port) not in noted:
+                noted.add((protocol, address, port))
+                note("packet", protocol, address, port)
+
+
+def start(function, *arguments):
+    threading.Thread(target=function, args=arguments, daemon=True).start()
+
+
 def main():
     if SERVICES:
         SERVICES.start_database()
     is_proxy = WORLD.get("proxy", False)
-    dns = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
-    dns.bind((WORLD["dns"], 0 if is_proxy else 53))
-    threading.Thread(target=dns_udp, args=(dns,), daemon=True).start()
-    ports = {"dns": dns.getsockname()[1]}
+    ports = {}
+    if "dns" in WORLD:
+        dns = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+        dns.bind((WORLD["dns"], 0 if is_proxy else 53))
+        start(dns_udp, dns)
+        ports["dns"] = dns.getsockname()[1]
     if is_proxy:
         listener = listen("127.0.0.1", 0)
         ports["proxy"] = listener.getsockname()[1]
-        threading.Thread(target=serve, args=(listener, proxied), daemon=True).start()
-    for port in WORLD.get("ports", ()):
-        threading.Thread(target=serve, args=(listen("::", port), plain), daemon=True).start()
+        start(serve, listener, proxied)
+    listeners = [listen("::", port) for port in WORLD.get("ports", ())]
+    ports["ports"] = [listener.getsockname()[1] for listener in listeners]
+    for listener in listeners:
+        start(serve, listener, plain)
+    if "tls" in WORLD and not is_proxy:
+        start(serve, listen("::", WORLD["tls"][0]), secure_of(*WORLD["tls"][1:]))
+    if WORLD.get("sniff", False):
+        start(sniff)
     print(json.dumps(ports), flush=True)
     sys.stdin.read()
     if SERVICES:
