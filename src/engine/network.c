@@ -381,9 +381,9 @@ static int names_open_file(struct sandbox *sandbox, struct error *err)
 int network_take(struct sandbox *sandbox, int tcp, int udp, struct error *err)
 {
     _cleanup_close_ int tcp_ours = tcp, udp_ours = udp;
-    struct stat st;
     struct network *network = network_of(sandbox);
     const struct record *record = sandbox->record;
+    struct stat st;
     struct net_box_options options = {
         .tenant = record->tenant,
         .limits = record->network,
@@ -403,7 +403,6 @@ int network_take(struct sandbox *sandbox, int tcp, int udp, struct error *err)
         network->box = NULL;
         return -1;
     }
-    network->listener = fstat(tcp_ours, &st) == 0 ? st.st_ino : 0;
     net_box_attach(network->box, fd_take(&tcp_ours), fd_take(&udp_ours));
     if (record->network.bytes > 0)
         save_later(sandbox->engine);

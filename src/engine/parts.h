@@ -248,8 +248,6 @@ void network_work(struct sandbox *sandbox); /* VERB_NETWORK */
 void network_end(struct sandbox *sandbox);
 void network_free(struct sandbox *sandbox);
 uint32_t network_open_now(const struct sandbox *sandbox); /* connections */
-/* The inode of the socket that listens in its box for the engine; 0. */
-uint64_t network_listener(const struct sandbox *sandbox);
 /* Adds up what the boxes have carried since this was called last. */
 void network_tally(struct engine *engine);
 

@@ -14,12 +14,8 @@
 
 static bool lives(struct engine *engine, struct engine_caller *caller)
 {
-    struct engine_caller still;
-
     if (strcmp(caller->key_id, "socket") == 0)
         return true;
-    if (strcmp(caller->key_id, "public") == 0)
-        return engine_port_is_public(engine, caller->sandbox, caller->port, &still);
     return engine_caller_lives(engine, caller);
 }
 

@@ -78,8 +78,6 @@ struct job {
 
 /* ---- admit.c ---- */
 
-/* Who it is is known: whether he may go on now. Else it is answered. */
-bool admit_caller(struct job *job);
 bool admit_request(struct http_request *request, void *native);
 /* That its caller, who is known now, may ask this often; from now on he is looked at. False: it is answered. */
 bool admit_caller(struct job *job);
