@@ -37,19 +37,19 @@ struct line {
 };
 
 struct network {
-    struct net_box *box;     /* NULL: there is no network now */
-    ino_t listener;          /* of its box, as the kernel counts sockets; 0 */
-    struct net_counts told;  /* of the box, and added to the sums */
-    struct net_counts sum;   /* of the boxes before it, since this engine began */
-    uint64_t bytes_before;   /* of its life, before `box` */
-    uint64_t bytes_saved;    /* that the file says */
-    struct line *lines;      /* `count` of them, the oldest at `start` */
+    struct net_box *box;    /* NULL: there is no network now */
+    struct net_counts told; /* of the box, and added to the sums */
+    struct net_counts sum;  /* of the boxes before it, since this engine began */
+    uint64_t bytes_before;  /* of its life, before `box` */
+    uint64_t bytes_saved;   /* that the file says */
+    struct line *lines;     /* `count` of them, the oldest at `start` */
     size_t room, start, count;
     uint64_t lines_gone;
     struct network_bucket events;
     uint64_t left_out;
     /* While the keeper is asked. */
     int sockets[2];
+    uint64_t listener; /* inode of the box's TCP socket; 0: none now */
     unsigned asked;
     struct error failure;
     network_done *done;
@@ -392,6 +392,7 @@ int network_take(struct sandbox *sandbox, int tcp, int udp, struct error *err)
         .arg = sandbox,
     };
 
+    network->listener = fstat(tcp_ours, &st) == 0 ? st.st_ino : 0;
     options.names = names_open_file(sandbox, err);
     if (options.names < 0)
         return -1;

@@ -247,6 +247,7 @@ void network_work(struct sandbox *sandbox); /* VERB_NETWORK */
 /* Its box is no more: what is open is cut. */
 void network_end(struct sandbox *sandbox);
 void network_free(struct sandbox *sandbox);
+uint64_t network_listener(const struct sandbox *sandbox); /* its inode; 0: not known */
 uint32_t network_open_now(const struct sandbox *sandbox); /* connections */
 /* Adds up what the boxes have carried since this was called last. */
 void network_tally(struct engine *engine);

@@ -476,20 +476,18 @@ static void found_add(struct found *found, uint16_t port)
     found->count++;
 }
 
-/* The network's own listener is none of the box's. Where this engine has none, for the policy has become "none", it
- * is known by what nobody in a box of root's is. */
-static bool is_ours(const struct inet_diag_msg *message, uint64_t ours)
+/* The network's own listener is none of the box's. */
+static bool is_ours(const struct inet_diag_msg *message, uint64_t listener)
 {
     uint16_t port = ntohs(message->id.idiag_sport);
 
-    if (ours != 0 && message->idiag_inode == ours)
-        return true;
-    return port >= NETWORK_TCP_PORT && port < NETWORK_TCP_PORT + NETWORK_PORTS &&
-           message->idiag_uid == 0 && message->idiag_family == AF_INET6;
+    return (listener != 0 && message->idiag_inode == listener) ||
+           (port >= NETWORK_TCP_PORT && port < NETWORK_TCP_PORT + NETWORK_PORTS &&
+            message->idiag_uid == 0 && message->idiag_family == AF_INET6);
 }
 
 /* 1: there is more; 0: that was all; -1. */
-static int take_messages(int diag, struct found *found)
+static int take_messages(int diag, uint64_t listener, struct found *found)
 {
     union {
         struct nlmsghdr head;
@@ -507,13 +505,13 @@ static int take_messages(int diag, struct found *found)
             return 0;
         if (head->nlmsg_type == NLMSG_ERROR || head->nlmsg_len < NLMSG_LENGTH(sizeof(*message)))
             return -1;
-        if (!is_ours(message, found->ours))
+        if (!is_ours(message, listener))
             found_add(found, ntohs(message->id.idiag_sport));
     }
     return 1;
 }
 
-static int look_family(int diag, int family, struct found *found)
+static int look_family(int diag, int family, uint64_t listener, struct found *found)
 {
     struct {
         struct nlmsghdr head;
@@ -532,7 +530,7 @@ static int look_family(int diag, int family, struct found *found)
     if (sendto(diag, &ask, sizeof(ask), 0, (struct sockaddr *)&kernel, sizeof(kernel)) < 0)
         return -1;
     while (more > 0)
-        more = take_messages(diag, found);
+        more = take_messages(diag, listener, found);
     return more;
 }
 
@@ -572,8 +570,8 @@ static void look(struct sandbox *sandbox)
 
     ports->looked_ns = clock_monotonic_ns();
     /* A kernel without one of the families has none that listens by it. */
-    if (look_family(ports->diag, AF_INET, &found) == 0) {
-        (void)look_family(ports->diag, AF_INET6, &found);
+    if (look_family(ports->diag, AF_INET, 0, &found) == 0) {
+        (void)look_family(ports->diag, AF_INET6, network_listener(sandbox), &found);
         compare(sandbox, &found);
     }
 }
