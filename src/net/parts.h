@@ -52,7 +52,7 @@ size_t dns_answer(const struct dns_question *question, enum dns_code code, const
 
 /* ---- bucket.c: so many a second ---- */
 
-struct bucket { /* of zeros: full */
+struct bucket {                /* of zeros: full */
     uint64_t milli, filled_ms; /* thousandths of one; when it had them */
 };
 /* One of them; false: not now. `most` is what there can be at once. */

@@ -1,5 +1,6 @@
 """Floods from inside of a box (19, and 18 as far as it is the network): names, connections, and connections that say
 nothing. Who makes one is told so, or waits; another tenant's names, connections and commands do not."""
+import json
 import os
 import textwrap
 import threading
@@ -194,10 +195,10 @@ def test_19_ten_thousand_names_that_nobody_answers(serve, client, boxes):
 
     with Neighbour(serve) as neighbour:
         answers = serving.at_once(*[lambda own=own: slow(own) for own in clients], seconds=200)
-    # Behind a proxy, which may know more names than we, each gets an address in the end.
-    code = "[2]" if harness.EXPECT.is_root else "[0]"
+    # Behind a proxy, which may know more names than we, each that has a turn gets an address in the end.
     for told, *codes in answers:
-        assert int(told) > 5000 and "".join(codes).strip() == code, answers
+        assert int(told) > 5000, answers
+        assert set(json.loads("".join(codes))) <= ({2} if harness.EXPECT.is_root else {0, 2}), answers
     assert neighbour.calls >= 3
     assert of_engine(serve)[0] < memory + 64 * MIB
 

@@ -501,12 +501,12 @@ def test_it_is_open_before_the_box_stands(keeper, cold):
 def test_what_is_asked_wrong_is_refused(keeper):
     engine = keeper.greeted()
     box = Boxed(keeper, engine).ready()
-    for what in (keepers.TCP, keepers.UDP, keepers.SHUT):
+    for what in (keepers.TCP, keepers.UDP, keepers.SHUT, keepers.DIAL, keepers.DIAG):
         assert engine.refused(keepers.network, box.handle + 1, what) == "no_box"
     handle = box.handle
     box.end()
     assert engine.refused(keepers.network, handle, keepers.TCP) == "no_box"
-    engine.send(keepers.network(engine.next_id(), handle, 4))
+    engine.send(keepers.network(engine.next_id(), handle, keepers.DIAG + 1))
     assert engine.receive() is None
     harness.wait_for(lambda: "bad_engine" in keeper.said(), 10 * harness.PATIENCE, "the word")
 

@@ -5,6 +5,7 @@ import os
 import pathlib
 import signal
 import socket
+import ssl
 import subprocess
 import time
 
@@ -16,16 +17,20 @@ HELLO = b"GET /hello HTTP/1.1\r\nHost: x\r\n\r\n"
 
 
 class Server:
-    def __init__(self, where, limits, lean=False):
+    def __init__(self, where, limits, lean=False, tls=None):
+        """`tls`: a directory with the server's certificate and key."""
         self.path = where
+        self.tls = ssl.create_default_context(cafile=str(tls / "chain.pem")) if tls else None
+        self.tls_file = tls / "chain.pem" if tls else None
         self.said = None
         self.process = subprocess.Popen(
             [SERVER, f"unix:{where}" if where else "tcp",
              *(f"{name}={value}" for name, value in limits.items())],
             stdout=subprocess.PIPE, stderr=subprocess.PIPE,
             # For its memory to be measured: the sanitizer keeps what was freed for a while.
-            env={**os.environ, "ASAN_OPTIONS": "quarantine_size_mb=1:thread_local_quarantine_size_kb=16"}
-            if lean else None)
+            env={**os.environ, **({"HTTP_TLS": str(tls)} if tls else {}),
+                 "ASAN_OPTIONS": "quarantine_size_mb=1:thread_local_quarantine_size_kb=16"
+                 if lean or tls else ""})
         self.port = int(self.process.stdout.readline().split()[1])
 
     def connect(self, timeout=10 * PATIENCE):
@@ -35,6 +40,8 @@ class Server:
             client.connect(str(self.path))
         else:
             client = socket.create_connection(("127.0.0.1", self.port), timeout)
+        if self.tls:
+            client = self.tls.wrap_socket(client, server_hostname="localhost")
         return client
 
     def client(self):
@@ -64,8 +71,9 @@ class Server:
 
     def curl(self, target, *words, **more):
         where = ["--unix-socket", self.path] if self.path else []
+        where += ["--cacert", self.tls_file] if self.tls else []
         return subprocess.run(["curl", "-sS", "--max-time", str(20 * PATIENCE), *where, *words,
-                               f"http://127.0.0.1:{self.port or 1}{target}"],
+                               f"http{'s' if self.tls else ''}://localhost:{self.port or 1}{target}"],
                               capture_output=True, timeout=30 * PATIENCE, check=False, **more)
 
     def raw(self, data, limit=10 * PATIENCE):

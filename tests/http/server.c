@@ -7,6 +7,9 @@
 #include "base/fd.h"
 
 #include <arpa/inet.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
 #include <netinet/in.h>
 #include <signal.h>
 #include <stdio.h>
@@ -509,14 +512,44 @@ static void set_limit(struct http_limits *limits, const char *word)
     }
 }
 
+/* Of the directory that HTTP_TLS names. */
+static int certify(const char *directory, struct error *err)
+{
+    static char chain[65536], key[65536];
+    char paths[2][PATH_MAX];
+    struct http_certificate *certificate;
+    ssize_t chain_size, key_size;
+
+    (void)snprintf(paths[0], sizeof(paths[0]), "%s/chain.pem", directory);
+    (void)snprintf(paths[1], sizeof(paths[1]), "%s/key.pem", directory);
+    chain_size = fd_read_file(AT_FDCWD, paths[0], chain, sizeof(chain));
+    key_size = fd_read_file(AT_FDCWD, paths[1], key, sizeof(key));
+    if (chain_size < 0 || key_size < 0) {
+        return error_set(err, "no_file", errno, "cannot read %s", directory);
+    }
+    struct http_certificate_files files = {.certificate = chain,
+                                           .certificate_size = (size_t)chain_size,
+                                           .certificate_path = paths[0],
+                                           .key = key,
+                                           .key_size = (size_t)key_size,
+                                           .key_path = paths[1]};
+    if (http_certificate_new(&files, &certificate, err)) {
+        return -1;
+    }
+    http_certify(server, certificate);
+    return 0;
+}
+
 int main(int argc, char **argv)
 {
+    const char *tls = getenv("HTTP_TLS"); /* NOLINT(concurrency-mt-unsafe) */
     static uv_loop_t the_loop;
     uv_signal_t terminated;
     struct http_options options = {.routes = routes,
                                    .routes_count = sizeof(routes) / sizeof(routes[0]),
                                    .admit = admit,
-                                   .refuse = refuse};
+                                   .refuse = refuse,
+                                   .is_tls = tls != NULL};
     struct error err;
     int port = 0;
 
@@ -530,7 +563,7 @@ int main(int argc, char **argv)
     (void)signal(SIGPIPE, SIG_IGN); /* NOLINT(cert-err33-c) */
     loop = &the_loop;
     uv_loop_init(loop);
-    if (http_start(loop, &options, &server, &err) ||
+    if (http_start(loop, &options, &server, &err) || (tls && certify(tls, &err)) ||
         http_listen(server, listen_on(argv[1], &port), &err) ||
         (listens_too && http_listen(server, listen_on("tcp", &port), &err))) {
         fprintf(stderr, "server: %s\n", err.text);

@@ -115,8 +115,9 @@ def test_a_slow_reader_of_a_pipe_holds_up_nobody_and_costs_nothing(server):
     server.until("live", 0)
 
 
-def test_a_download_leaves_room_for_others(server):
+def test_a_download_leaves_room_for_others(clear_server):
     """One takes all it can get, others have their answers between its turns."""
+    server = clear_server
     with subprocess.Popen(["curl", "-sS", "-o", "/dev/null", *(["--unix-socket", server.path]
                            if server.path else []),
                            f"http://127.0.0.1:{server.port or 1}/pipe?bytes=20000000000"]) as curl:

@@ -518,7 +518,8 @@ def test_an_answer_to_nobody_goes_nowhere(server):
     assert server.stats()["gone"] == 0
 
 
-def test_a_client_that_shuts_down_its_side_has_what_is_answered_at_once(server):
+def test_a_client_that_shuts_down_its_side_has_what_is_answered_at_once(clear_server):
+    server = clear_server
     with server.connect() as client:
         client.sendall(HELLO * 3 + b"GET /big?bytes=3000000 HTTP/1.1\r\nHost: x\r\n\r\n")
         client.shutdown(socket.SHUT_WR)

@@ -203,7 +203,8 @@ def test_a_stream_arrives_as_it_comes(server, behind):
         assert read_all(client).endswith(b"data: 2\n\n")
 
 
-def test_who_has_said_all_hears_the_answer(server, behind):
+def test_who_has_said_all_hears_the_answer(clear_server, behind):
+    server = clear_server
     def talk(client):
         read_until(client, b"\r\n\r\n")
         while client.recv(1000):
@@ -217,7 +218,8 @@ def test_who_has_said_all_hears_the_answer(server, behind):
         assert read_all(client).endswith(b"hi")
 
 
-def test_a_websocket_passes(server, behind):
+def test_a_websocket_passes(clear_server, behind):
+    server = clear_server
     if server.path:
         return
 
