@@ -380,19 +380,6 @@ def test_half_open_handshakes_and_garbage_hold_nobody_up(tls):
     assert all(ended(connection) for connection in crowd)
 
 
-def test_keys_that_change_without_end_hold_nobody_up(tls):
-    """s_client sends a KeyUpdate for each line; nothing else is to be noticed of it."""
-    with subprocess.Popen(["openssl", "s_client", "-quiet", "-connect", f"127.0.0.1:{tls.serve.port}"],
-                          stdin=subprocess.PIPE, stdout=subprocess.DEVNULL,
-                          stderr=subprocess.DEVNULL) as client:
-        client.stdin.write(b"K\n" * 20000)
-        with contextlib.suppress(BrokenPipeError):
-            client.stdin.flush()
-        with tls.serve.client() as other:
-            assert other.get("/readyz").status == 200
-        client.kill()
-
-
 def test_a_client_that_leaves_amid_the_handshake_leaves_nothing(tls):
     pid = tls.serve.engine_pid()
 
