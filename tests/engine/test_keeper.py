@@ -227,7 +227,7 @@ ILLEGAL = {
     "unknown type 0": keepers.HEAD.pack(0, 7),
     "unknown type 10": keepers.HEAD.pack(10, 7),
     "no socket of a network": keepers.network(7, 1, 0),
-    "a socket that none has": keepers.network(7, 1, keepers.SHUT + 1),
+    "a socket that none has": keepers.network(7, 1, keepers.DIAG + 1),
     "an answer": keepers.HEAD.pack(keepers.DONE, 7),
     "type beyond": keepers.HEAD.pack(0xffffffff, 7),
     "too long": GOOD_MAKE + b"\0" * 8,
