@@ -420,19 +420,23 @@ def test_who_speaks_no_http_is_told_of_and_not_passed_on(box, lie):
 
 
 def test_who_is_slow_holds_up_nobody_and_is_left_when_the_client_leaves(box):
-    overs = box.said(box.guest).count("over slow")
+    def count(word):
+        return box.said(box.guest).count(f"{word} slow")
+
+    begun, overs = count("begun"), count("over")
     with web_by_path(box, guest.LIES) as web:
         opened = [socket.create_connection(("127.0.0.1", web.port)) for _ in range(8)]
         for one in opened:
             one.sendall(f"GET {web.prefix}/slow HTTP/1.1\r\nHost: 127.0.0.1\r\n"
                         f"Authorization: Bearer {box.serve.key}\r\n\r\n".encode())
+        harness.wait_for(lambda: count("begun") >= begun + 8, SECONDS, "all of them")
         began = time.monotonic()
         assert box.run("true")["process"]["exit_code"] == 0
         assert time.monotonic() - began < 10 * harness.PATIENCE
         for one in opened:
             one.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, b"\1\0\0\0\0\0\0\0")
             one.close()
-    harness.wait_for(lambda: box.said(box.guest).count("over slow") >= overs + 8, SECONDS, "the end of all")
+    harness.wait_for(lambda: count("over") >= overs + 8, SECONDS, "the end of all")
 
 
 def test_half_an_answer_is_no_answer(box):

@@ -60,6 +60,7 @@ class Lies(socketserver.StreamRequestHandler):
 
     def handle(self):
         word = self.rfile.readline().split(b" ")[1].decode().strip("/").split("?")[0]
+        print("begun", word, flush=True)
         try:
             getattr(self, word)()
         except OSError:
