@@ -361,7 +361,7 @@ def put_query_path(case, chance):
 def put_body_paths(case, chance):
     body = case.body
     for name in ("path", "from", "to"):
-        is_made = name == "to" or case.path.endswith("/symlink")
+        is_made = name == "to" or case.path.endswith(("/symlink", "/mkdir"))
         target = f"/tmp/to-{chance}" if is_made else there(case, chance)
         if is_path(body.get(name)) and chance < 75:
             body[name] = target

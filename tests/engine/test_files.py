@@ -744,6 +744,22 @@ def test_few_watches_linger_without_a_reader(serve, files, box, here):
     harness.wait_for(lambda: tools() <= 4, 20 * harness.PATIENCE, "the end of the oldest watches")
 
 
+def test_what_goes_while_its_watch_begins_was_watched_or_not_there(files, here):
+    racer = files.client.post(f"{files.path}/processes", {
+        "command": f"cd {here}; while :; do mkdir it; rmdir it; done"}).json["id"]
+    seen = set()
+    for _ in range(harness.scaled(200)):
+        answer = files.client.get(f"{files.path}/files/watch", query={"path": f"{here}/it", "for_ms": 50})
+        seen.add(answer.status)
+        if answer.status == 200:
+            lines = [json.loads(line)["type"] for line in answer.bytes.splitlines()]
+            assert lines[0] == "watching" and lines[-1] in ("done", "watching", "unwatched"), lines
+        else:
+            assert answer.json["code"] == "file_not_found", answer
+    assert 200 in seen, seen
+    files.client.delete(f"{files.path}/processes/{racer}")
+
+
 def test_what_cannot_be_watched_is_a_problem(files, here):
     answer = files.client.get(f"{files.path}/files/watch", query={"path": f"{here}/none"})
     assert answer.status == 404 and answer.code == "file_not_found"

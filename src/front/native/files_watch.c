@@ -249,7 +249,8 @@ static void tool_news(void *arg)
         struct out *out = &watcher->native->out;
         bool is_end = item.kind == FILES_END || item.kind == FILES_FAILED;
 
-        if (is_end && reader != NULL && !reader->call.is_stream) {
+        /* Not where it began: what was there can have gone before anybody was told that it is watched. */
+        if (is_end && reader != NULL && !reader->call.is_stream && watcher->count == 0) {
             struct error err = item.error;
 
             if (err.code[0] == '\0')
