@@ -315,8 +315,8 @@ def status_of(pid):
 def is_boxed(status):
     """Of a pid namespace below ours, and with an id that a box of ours can have."""
     uid = int(status["Uid"].split()[0])
-    return EXPECT.is_box_id(uid) or (
-        not EXPECT.is_root and uid == os.getuid() and len(status.get("NSpid", "").split()) > 1)  # none: it has just ended
+    spaces = status.get("NSpid", "").split()  # none of one that has just ended
+    return EXPECT.is_box_id(uid) or (not EXPECT.is_root and uid == os.getuid() and len(spaces) > 1)
 
 
 def processes():
