@@ -50,6 +50,14 @@ int record_new(const struct sandbox_spec *spec, const char *tenant,
                const struct policy *network, struct record **out, struct error *err);
 /* Fills in what a limit that is 0 means, of an engine's defaults: "bad_config" where it means nothing. */
 int record_limits(struct box_limits *defaults, const struct box_limits *most, struct error *err);
+/* A list that ends with NULL, and its texts; NULL is none. */
+void record_texts_free(char **texts);
+/* The policy "none". */
+struct policy *record_no_network(void);
+/* Of a root, a tenant or a mount: shorter than `max`. */
+bool record_is_name(const char *name, size_t max);
+/* What must hold of every record, a wish or one of the store: "bad_request". */
+int record_check(const struct record *record, struct error *err);
 struct record *record_copy(const struct record *record);
 void record_free(struct record *record);
 void record_freep(struct record **record);
