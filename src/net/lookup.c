@@ -58,9 +58,7 @@ struct lookups {
     int udp;
     uv_poll_t *poll; /* NULL: not attached */
     uv_timer_t pause;
-    uv_fs_t sync;
     bool is_syncing, cannot_sync, is_freed;
-    int sync_fd;
     uint32_t sync_number; /* the newest when it began */
     uint32_t synced;      /* names up to this one are on disk */
     struct bucket rate, refusals;
@@ -196,13 +194,10 @@ static void answer_unsynced(struct lookups *lookups, bool has_failed)
     }
 }
 
-static void on_synced(uv_fs_t *sync)
+static void on_synced(void *arg, int status)
 {
-    struct lookups *lookups = sync->data;
-    int status = (int)sync->result;
+    struct lookups *lookups = arg;
 
-    uv_fs_req_cleanup(sync);
-    fd_close(&lookups->sync_fd);
     lookups->is_syncing = false;
     if (!lookups->is_freed && status == 0)
         lookups->synced = lookups->sync_number;
@@ -225,20 +220,22 @@ static void on_synced(uv_fs_t *sync)
 /* One at a time; what comes meanwhile is for the next. */
 static void sync_some(struct lookups *lookups)
 {
-    struct lookups_question *question;
+    const struct lookups_question *question;
+    int fd;
 
     if (lookups->is_syncing || TAILQ_EMPTY(&lookups->unsynced))
         return;
-    /* Of its own: the names may be closed before it is over. */
-    lookups->sync_fd = fcntl(names_fd(net_box_names(lookups->box)), F_DUPFD_CLOEXEC, 3);
     lookups->sync_number = lookups->synced;
     TAILQ_FOREACH(question, &lookups->unsynced, link)
-    if (question->number > lookups->sync_number)
-        lookups->sync_number = question->number;
-    lookups->sync.data = lookups;
-    if (lookups->cannot_sync || lookups->sync_fd < 0 ||
-        uv_fs_fdatasync(lookups->loop, &lookups->sync, lookups->sync_fd, on_synced) < 0) {
-        fd_close(&lookups->sync_fd);
+    {
+        if (question->number > lookups->sync_number)
+            lookups->sync_number = question->number;
+    }
+    /* Of its own: the names may be closed before it is over. */
+    fd = lookups->cannot_sync ? -1
+                              : fcntl(names_fd(net_box_names(lookups->box)), F_DUPFD_CLOEXEC, 3);
+    if (fd < 0 || syncs_ask(net_syncs(net_box_net(lookups->box)), net_box_tenant(lookups->box), fd,
+                            on_synced, lookups) < 0) {
         answer_unsynced(lookups, true);
         return;
     }
@@ -606,7 +603,7 @@ struct lookups *lookups_new(struct net_box *box)
         return NULL;
     lookups->box = box;
     lookups->loop = net_loop(net_box_net(box));
-    lookups->udp = lookups->sync_fd = -1;
+    lookups->udp = -1;
     lookups->synced = 1; /* what the file had may have been written and not synced */
     TAILQ_INIT(&lookups->asked);
     TAILQ_INIT(&lookups->unsynced);

@@ -27,6 +27,7 @@ struct net {
     struct turns *turns;
     struct pipes *pipes;
     struct resolver *resolver;
+    struct syncs *syncs;
     struct proxy *proxy;
     struct policy_address *own;
     size_t own_count;
@@ -150,11 +151,13 @@ static int open_parts(struct net *net, const struct net_options *options, struct
         return -1;
     if (pipes_open(&net->pipes, err) < 0 || turns_open(options->loop, &net->turns, err) < 0)
         return -1;
-    if (resolver_open(options->loop, options->resolvers, &net->resolver, err) < 0) {
-        turns_close(net->turns, NULL, NULL);
-        return -1;
-    }
-    return 0;
+    if (syncs_open(options->loop, &net->syncs, err) == 0 &&
+        resolver_open(options->loop, options->resolvers, &net->resolver, err) == 0)
+        return 0;
+    if (net->syncs != NULL)
+        syncs_close(net->syncs, NULL, NULL);
+    turns_close(net->turns, NULL, NULL);
+    return -1;
 }
 
 int net_open(const struct net_options *options, struct net **out, struct error *err)
@@ -173,7 +176,7 @@ int net_open(const struct net_options *options, struct net **out, struct error *
     return 0;
 }
 
-static void on_resolver_closed(void *arg)
+static void on_syncs_closed(void *arg)
 {
     struct net *net = arg;
     void (*closed)(void *arg) = net->closed;
@@ -182,6 +185,13 @@ static void on_resolver_closed(void *arg)
     net_free(net);
     if (closed != NULL)
         closed(closed_arg);
+}
+
+static void on_resolver_closed(void *arg)
+{
+    struct net *net = arg;
+
+    syncs_close(net->syncs, on_syncs_closed, net);
 }
 
 static void on_turns_closed(void *arg)
@@ -315,6 +325,11 @@ void net_box_record(struct net_box *box, const struct net_record *record)
 uv_loop_t *net_loop(const struct net *net)
 {
     return net->loop;
+}
+
+struct syncs *net_syncs(const struct net *net)
+{
+    return net->syncs;
 }
 
 struct resolver *net_resolver(const struct net *net)

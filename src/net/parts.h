@@ -76,6 +76,16 @@ void names_address4(uint32_t number, uint8_t out[4]);
 void names_address6(uint32_t number, uint8_t out[16]);
 bool names_number(const struct policy_address *address, uint32_t *number);
 
+/* ---- syncs.c: fdatasync() in turns ---- */
+
+struct syncs;
+typedef void (*syncs_done)(void *arg, int status); /* of libuv: 0, or negative */
+int syncs_open(uv_loop_t *loop, struct syncs **out, struct error *err);
+/* `closed` is called when nothing is left in the loop: what was asked for is done, and told, before. */
+void syncs_close(struct syncs *syncs, void (*closed)(void *arg), void *arg);
+/* Takes the fd. `done` is called once, never before this returns; -1: there is no memory, and it is not called. */
+int syncs_ask(struct syncs *syncs, const char *tenant, int fd, syncs_done done, void *arg);
+
 /* ---- resolve.c: c-ares; the one file that knows it ---- */
 
 #define RESOLVED_MAX 16
@@ -112,6 +122,7 @@ void lookups_forget(struct lookups *lookups, const void *arg);
 
 uv_loop_t *net_loop(const struct net *net);
 struct resolver *net_resolver(const struct net *net);
+struct syncs *net_syncs(const struct net *net);
 /* All that is dialled goes through a proxy, which may know more names. */
 bool net_is_proxied(const struct net *net);
 /* The host's addresses of now. */
