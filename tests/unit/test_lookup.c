@@ -24,6 +24,7 @@
 
 struct net {
     struct resolver *resolver;
+    struct syncs *syncs;
 };
 
 struct net_box {
@@ -47,6 +48,11 @@ uv_loop_t *net_loop(const struct net *of)
 struct resolver *net_resolver(const struct net *of)
 {
     return of->resolver;
+}
+
+struct syncs *net_syncs(const struct net *of)
+{
+    return of->syncs;
 }
 
 struct net *net_box_net(const struct net_box *of)
@@ -515,9 +521,42 @@ static void on_closed(void *arg)
     *(bool *)arg = true;
 }
 
+/* ---- turns at the disk ---- */
+
+#define TURNS 20
+
+static struct turn {
+    const char *tenant;
+    unsigned place; /* in the order in which they came to an end; 0: not yet */
+} turns[TURNS + 1];
+static unsigned turns_over;
+
+static void on_turn(void *arg, int status)
+{
+    struct turn *turn = arg;
+
+    CHECK(status == 0 && turn->place == 0, "status %d, place %u", status, turn->place);
+    turn->place = ++turns_over;
+}
+
+/* Many of one tenant do not hold up the one of another, whatever came first; each comes to its end, in order. */
+static void test_turns(void)
+{
+    for (unsigned i = 0; i <= TURNS; i++) {
+        turns[i].tenant = i < TURNS ? "many" : "one";
+        CHECK(syncs_ask(net.syncs, turns[i].tenant, dup(names_file), on_turn, &turns[i]) == 0,
+              "not taken");
+    }
+    while (turns_over <= TURNS)
+        (void)uv_run(&loop, UV_RUN_ONCE);
+    for (unsigned i = 1; i < TURNS; i++)
+        CHECK(turns[i].place > turns[i - 1].place, "%u came before %u", i, i - 1);
+    CHECK(turns[TURNS].place <= 4, "it was held up by %u", turns[TURNS].place);
+}
+
 int main(void)
 {
-    bool is_closed = false;
+    bool is_closed = false, is_synced = false;
     struct error err = {0};
     uint16_t port;
     int v4, v6;
@@ -526,6 +565,7 @@ int main(void)
     names_file = memfd_create("names", MFD_CLOEXEC);
     CHECK(name_server_open(&loop, "127.0.0.1", 0, &server) == 0, "no server");
     CHECK(resolver_open(&loop, server.address, &net.resolver, &err) == 0, "%s", err.text);
+    CHECK(syncs_open(&loop, &net.syncs, &err) == 0, "%s", err.text);
     begin(&port);
     v4 = client_of("127.0.0.2", port);
     v6 = client_of("::1", port);
@@ -540,11 +580,13 @@ int main(void)
     test_attached_anew(&v4);
     test_rate(v4);
     end();
+    test_turns();
     test_engine_anew();
+    syncs_close(net.syncs, on_closed, &is_synced);
     resolver_close(net.resolver, on_closed, &is_closed);
     name_server_close(&server);
     (void)uv_run(&loop, UV_RUN_DEFAULT);
-    CHECK(is_closed && uv_loop_close(&loop) == 0, "something is left in the loop");
+    CHECK(is_closed && is_synced && uv_loop_close(&loop) == 0, "something is left in the loop");
     (void)close(v4);
     (void)close(v6);
     (void)close(names_file);
