@@ -65,6 +65,7 @@ static const struct {
     [PROBE_PROCESS_LIMIT] = {"process-limit", "processes per box",
                              "only limits without cgroups need it"},
     [DOCTOR_BOX] = {"box", "a box", NULL},
+    [DOCTOR_NETWORK] = {"network-policy", "its network policy", NULL},
 };
 
 static void failure_say(struct doctor_check *check, const char *without,
@@ -227,8 +228,8 @@ static int doctor_run(struct doctor *doctor)
         (void)snprintf(doctor->host.machine, sizeof(doctor->host.machine), "%.31s", name.machine);
     }
     probes_run(doctor);
-    doctor->checks[DOCTOR_BOX] = (struct doctor_check){.name = words[DOCTOR_BOX].name,
-                                                       .title = words[DOCTOR_BOX].title};
+    for (size_t i = DOCTOR_BOX; i < DOCTOR_CHECKS; i++)
+        doctor->checks[i] = (struct doctor_check){.name = words[i].name, .title = words[i].title};
     doctor_try_box(doctor);
     verdict(doctor);
     return 0;

@@ -73,8 +73,9 @@ struct doctor_check {
     char command[480]; /* what to type, where that says it all */
 };
 
-#define DOCTOR_CHECKS (PROBE_COUNT + 1) /* and the box itself */
-#define DOCTOR_BOX PROBE_COUNT
+#define DOCTOR_BOX PROBE_COUNT           /* the box itself */
+#define DOCTOR_NETWORK (PROBE_COUNT + 1) /* and its way out, which a policy rules */
+#define DOCTOR_CHECKS (DOCTOR_NETWORK + 1)
 
 struct doctor {
     struct doctor_host host;

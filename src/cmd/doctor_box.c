@@ -1,4 +1,4 @@
-/* The last check of `cove doctor`: a real box. See doctor.h.
+/* The last checks of `cove doctor`: a real box, and the rules of its network. See doctor.h.
  *
  * With the options that `cove run` has when none are given, in a child of its own: a box that hangs or
  * a maker that dies is a result here, too, and the guard cleans up behind it. */
@@ -7,6 +7,7 @@
 #include "base/clock.h"
 #include "base/fd.h"
 #include "box/box.h"
+#include "box/network.h"
 #include "cmd/run_options.h"
 
 #include <errno.h>
@@ -21,9 +22,9 @@
 
 /* What the child tells. */
 struct trial {
-    bool done;
+    bool done, has_network;
     char level[24], limits[24], ids[24], disk[24];
-    struct error error;
+    struct error error, network_error;
 };
 
 /* Until the command has ended: 0 if it did so well. */
@@ -77,6 +78,16 @@ static int trial_command(struct box *box, struct error *err)
     return -1;
 }
 
+/* As the engine does it for a box that has a network. */
+static void trial_network(struct trial *trial, const struct box *box)
+{
+    struct network_sockets sockets;
+
+    trial->has_network = network_open(box_network(box), &sockets, &trial->network_error) == 0;
+    fd_close(&sockets.tcp);
+    fd_close(&sockets.udp);
+}
+
 static int trial_box(struct trial *trial, const struct box_spec *spec)
 {
     struct box *box = NULL;
@@ -86,6 +97,8 @@ static int trial_box(struct trial *trial, const struct box_spec *spec)
     if (box_create(spec, &box, &trial->error) < 0)
         return -1;
     result = trial_command(box, &trial->error);
+    if (result == 0)
+        trial_network(trial, box);
     (void)snprintf(trial->level, sizeof(trial->level), "%s", box_level(box));
     (void)snprintf(trial->limits, sizeof(trial->limits), "%s", box_limits_kind(box));
     (void)snprintf(trial->ids, sizeof(trial->ids), "%s", box_ids_kind(box));
@@ -106,6 +119,7 @@ static void trial_child(void *shared)
 
     if (run_options_parse(&options, 3, argv, &trial->error) < 0)
         return;
+    options.spec.keeps_network = true;
     trial->done = trial_box(trial, &options.spec) == 0;
     if (!trial->done && strcmp(trial->error.code, "no_fresh_proc") == 0) {
         options.spec.allow_no_fresh_proc = true;
@@ -134,6 +148,22 @@ static void failure_say(struct doctor *doctor, int status, const struct trial *t
         (void)snprintf(check->remedy, sizeof(check->remedy), "see to what says no above, first");
 }
 
+static void network_say(struct doctor_check *check, const struct trial *trial)
+{
+    if (trial->has_network) {
+        check->state = DOCTOR_YES;
+        (void)snprintf(check->found, sizeof(check->found), "nftables with tproxy");
+        return;
+    }
+    check->state = DOCTOR_LESS;
+    (void)snprintf(check->found, sizeof(check->found), "no box gets a network: %.400s",
+                   trial->network_error.text);
+    (void)snprintf(
+        check->remedy, sizeof(check->remedy),
+        "load the kernel's modules nft_tproxy and nft_reject_inet, or take a kernel that "
+        "has them");
+}
+
 void doctor_try_box(struct doctor *doctor)
 {
     struct doctor_check *check = &doctor->checks[DOCTOR_BOX];
@@ -141,6 +171,7 @@ void doctor_try_box(struct doctor *doctor)
     int status;
 
     check->state = DOCTOR_NO;
+    doctor->checks[DOCTOR_NETWORK].state = DOCTOR_UNTRIED;
     if (trial == NULL) {
         (void)snprintf(check->found, sizeof(check->found), "there is no memory to try it");
         return;
@@ -154,6 +185,7 @@ void doctor_try_box(struct doctor *doctor)
         (void)snprintf(doctor->disk, sizeof(doctor->disk), "%s", trial->disk);
         check->state = strcmp(trial->level, "full") == 0 ? DOCTOR_YES : DOCTOR_LESS;
         (void)snprintf(check->found, sizeof(check->found), "was made, and true ran in it");
+        network_say(&doctor->checks[DOCTOR_NETWORK], trial);
     } else {
         failure_say(doctor, status, trial);
     }

@@ -164,6 +164,12 @@ def test_a_root_without_capabilities_has_all_that_a_box_needs():
     assert doctor.state("idmap") == doctor.state("erofs") == "-"
 
 
+@pytest.mark.parametrize("surrounding", [[], ["user.sh 1048576"]])
+def test_the_rules_of_a_network_are_tried(surrounding):
+    doctor = Doctor(*surrounding)
+    assert doctor.state("network-policy") == "yes", doctor.checks["network-policy"]
+
+
 def test_read_only_cgroups_are_named():
     doctor = Doctor("read-only-cgroup.sh")
     assert doctor.state("cgroup") == "less" and "read-only" in doctor.cause("cgroup")
