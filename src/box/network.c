@@ -34,7 +34,7 @@
 #endif
 
 /* That wait to be accepted: each can hold as much as its receive buffer. */
-#define BACKLOG 256
+#define BACKLOG 128
 
 /* Of each connection, both ways: by itself the kernel lets it grow to megabytes, which are not charged to the box. */
 #define BUFFER (256 << 10)

@@ -419,10 +419,11 @@ struct engine_options {
     uint64_t headroom_memory_bytes, headroom_disk_bytes; /* below: 503 "capacity" */
     const struct policy *network;  /* of a sandbox that names none; NULL: none. Copied */
     const char *resolvers, *proxy; /* see net/net.h; or NULL */
-    size_t pool;                   /* ready boxes of each root that is used; 0: none */
-    size_t sandboxes;              /* at most, in all */
-    uint64_t output_keep_ms;       /* 24 h */
-    unsigned beat_ms;              /* how often the keeper is told that this loop turns; 0: never */
+    bool proxy_names;
+    size_t pool;             /* ready boxes of each root that is used; 0: none */
+    size_t sandboxes;        /* at most, in all */
+    uint64_t output_keep_ms; /* 24 h */
+    unsigned beat_ms;        /* how often the keeper is told that this loop turns; 0: never */
     void (*tls)(void *arg, int fd); /* the keeper's certificate is another now; taken. NULL: none */
     void (*lost)(void *arg);        /* the keeper is gone: all boxes ended, records say so; exit */
     void *arg;

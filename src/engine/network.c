@@ -71,6 +71,7 @@ int network_open_room(struct engine *engine, struct error *err)
         .loop = engine->options.loop,
         .resolvers = engine->options.resolvers,
         .proxy = engine->options.proxy,
+        .proxy_names = engine->options.proxy_names,
     };
 
     if (net_open(&options, &engine->net, err) != 0)

@@ -442,6 +442,7 @@ static int start(struct program *program, struct error *err)
     options.network = network;
     options.resolvers = settings->resolvers;
     options.proxy = settings->proxy;
+    options.proxy_names = settings->proxy_names;
     options.defaults = defaults_of(settings);
     options.most = most_of(settings);
     options.headroom_memory_bytes = settings->headroom_memory;

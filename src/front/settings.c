@@ -35,6 +35,7 @@ static const struct conf_row table[] = {
     {"network", "port_domain", CONF_TEXT, AT(port_domain)},
     {"network", "resolvers", CONF_TEXT, AT(resolvers)},
     {"network", "proxy", CONF_TEXT, AT(proxy)},
+    {"network", "proxy_names", CONF_BOOL, AT(proxy_names), .fallback = "no"},
     {"audit", "log", CONF_BOOL, AT(audit), .fallback = "yes"},
     {"audit", "size", CONF_SIZE, AT(audit_size), .fallback = "64M", .low = 64U << 10},
     {"audit", "age", CONF_DURATION, AT(audit_age_ms), .fallback = "0"},

@@ -18,7 +18,8 @@ struct settings {
     uint64_t output_keep_ms;
     char *default_network;   /* policy of a sandbox that names none, as of policy_new_text() */
     char *resolvers, *proxy; /* NULL: the host's; none */
-    char *otlp_endpoint;     /* NULL: no traces */
+    bool proxy_names;
+    char *otlp_endpoint; /* NULL: no traces */
     char *service_name;
     bool audit;
     uint64_t audit_size, audit_age_ms, audit_keep;

@@ -148,8 +148,8 @@ struct dial_result {
     int fd;                        /* connected, the callee's; -1: none */
     struct policy_address address; /* that was dialled, or refused; zeros: none */
     struct policy_verdict verdict; /* of it, where there is no failure */
-    const char
-        *failure; /* "no_such_name", "unreachable"; NULL: connected, or refused by the verdict */
+    const char *
+        failure; /* "no_such_name", "unreachable", "limit"; NULL: connected, or refused by the verdict */
 };
 
 struct dial;
@@ -192,3 +192,8 @@ struct meter *net_box_meter(struct net_box *box);
 struct lookups *net_box_lookups(const struct net_box *box);
 /* Whether the host has fds for one more; they are the whole engine's. */
 bool net_has_room(void);
+/* The same for a connection of this box: what one tenant alone may use up is not all there is. */
+bool net_box_has_room(const struct net_box *box);
+/* What the policy says of an address, where the host's own are what the host's routes deliver to itself. */
+struct policy_verdict net_box_judge(const struct net_box *box, const char *name,
+                                    const struct policy_address *address, uint16_t port);

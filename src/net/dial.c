@@ -5,10 +5,10 @@
  * dialled is the address that was judged, never a name. When it connects the policy is asked once more: it may be
  * another one by then.
  *
- * With a proxy it is the proxy that resolves a name. Where our resolver knows the name too, every address of it must
- * be allowed, for nobody knows which one the proxy takes. Where it does not (inside of networks that resolve nothing
- * but by their proxy) the name's rules decide and the proxy's word is taken: a proxy of an operator who relies on
- * that has to refuse private addresses itself. */
+ * A proxy is told the address that was judged, too. An operator may have it told names instead (for a proxy that has
+ * rules by name, or where nothing but the proxy resolves any): then it resolves them anew, and whoever owns a name can
+ * answer it another address than us. Where our resolver knows the name, every address of it must be allowed; where it
+ * does not, the name's rules decide. Such a proxy has to refuse private addresses itself. */
 #include "net/carry.h"
 
 #include "base/fd.h"
@@ -44,6 +44,7 @@ struct dial {
     bool is_judged; /* what the box asked for */
     bool is_asking_proxy, has_connected;
     bool is_stagger_due, is_late;
+    bool is_limited;     /* one was not tried, for there was no room */
     const char *failure; /* found by a callback, for the next turn */
     struct policy_verdict verdict;
     struct policy_address addresses[RESOLVED_MAX];
@@ -63,6 +64,12 @@ static struct turns *turns_of(const struct dial *dial)
 static const struct proxy *proxy_of(const struct dial *dial)
 {
     return net_proxy(net_box_net(dial->box));
+}
+
+/* Only the proxy knows which address it is. */
+static bool is_by_name(const struct net_box *box, const char *name)
+{
+    return name != NULL && net_proxy_has_names(net_box_net(box));
 }
 
 /* ---- the end ---- */
@@ -104,34 +111,22 @@ struct policy_verdict dial_judge(struct net_box *box, const char *name,
                                  const struct policy_address *address, uint16_t port)
 {
     static const struct policy_address none = {{0}};
-    size_t count;
-    const struct policy_address *own = net_own(net_box_net(box), &count);
 
-    if (name != NULL && net_proxy(net_box_net(box)) != NULL &&
-        memcmp(address, &none, sizeof(none)) == 0)
+    if (is_by_name(box, name) && memcmp(address, &none, sizeof(none)) == 0)
         address = &unknown;
-    return policy_dial(net_box_policy(box), name, address, port, POLICY_TCP, own, count);
+    return net_box_judge(box, name, address, port);
 }
 
-/* What zeros stand for where nobody knows the address, they are not where they were found: "::" is the host. */
-static struct policy_verdict judge_found(const struct dial *dial,
-                                         const struct policy_address *address)
-{
-    size_t count;
-    const struct policy_address *own = net_own(net_box_net(dial->box), &count);
-
-    return policy_dial(net_box_policy(dial->box), dial->name, address, dial->port, POLICY_TCP, own,
-                       count);
-}
-
-/* Keeps the addresses that are allowed; false where there is none (through a proxy: where one is not). */
+/* Keeps the addresses that are allowed; false where there is none (by a name that a proxy resolves: where one is
+ * not). What zeros stand for where nobody knows the address, they are not where they were found: "::" is the host. */
 static bool judge_all(struct dial *dial)
 {
     size_t kept = 0;
-    bool needs_all = proxy_of(dial) != NULL;
+    bool needs_all = is_by_name(dial->box, dial->name);
 
     for (size_t i = 0; i < dial->count; i++) {
-        struct policy_verdict verdict = judge_found(dial, &dial->addresses[i]);
+        struct policy_verdict verdict = net_box_judge(dial->box, dial->name, &dial->addresses[i],
+                                                      dial->port);
 
         if (i == 0 || (needs_all && !verdict.allowed) || (verdict.allowed && kept == 0)) {
             dial->verdict = verdict;
@@ -241,6 +236,13 @@ static unsigned attempts_count(const struct dial *dial)
     return count;
 }
 
+/* Sockets and ports are the whole host's. */
+static bool may_try(const struct dial *dial, const struct policy_address *address, uint16_t port)
+{
+    return net_box_has_room(dial->box) && tenant_may_dial(net_box_tenant(dial->box), address, port,
+                                                          uv_now(net_loop(net_box_net(dial->box))));
+}
+
 /* The next one that can be tried at all; nothing where there is none, or enough are under way. */
 static void try_next(struct dial *dial)
 {
@@ -248,8 +250,14 @@ static void try_next(struct dial *dial)
     uint16_t port = proxy_of(dial) != NULL ? proxy_port(proxy_of(dial)) : dial->port;
 
     while (attempt != NULL && dial->next < dial->count) {
+        const struct policy_address *address = &dial->addresses[dial->next++];
+
         attempt->has_news = false;
-        attempt->fd = connect_to(&dial->addresses[dial->next++], port);
+        if (!may_try(dial, address, port)) {
+            dial->is_limited = true;
+            continue;
+        }
+        attempt->fd = connect_to(address, port);
         if (attempt->fd < 0)
             continue;
         if (turns_watch(turns_of(dial), attempt->fd, EPOLLIN | EPOLLOUT, &attempt->watch) < 0) {
@@ -297,8 +305,8 @@ static void ask_proxy(struct dial *dial, struct attempt *attempt)
     char text[2048];
     size_t size;
     ssize_t n;
-    bool fits = proxy_request(proxy_of(dial), dial->name, &dial->address, dial->port, text,
-                              sizeof(text));
+    const char *name = is_by_name(dial->box, dial->name) ? dial->name : NULL;
+    bool fits = proxy_request(proxy_of(dial), name, &dial->address, dial->port, text, sizeof(text));
 
     size = fits ? strlen(text) : 0;
     n = fits ? send(attempt->fd, text, size, MSG_NOSIGNAL | MSG_DONTWAIT) : -1;
@@ -383,6 +391,16 @@ static bool hear(struct dial *dial)
     return true;
 }
 
+/* Of those that are allowed one that the proxy can most likely reach. */
+static void choose(struct dial *dial)
+{
+    size_t i = 0;
+
+    while (i + 1 < dial->count && !is_ipv4(&dial->addresses[i]))
+        i++;
+    dial->address = dial->addresses[is_ipv4(&dial->addresses[i]) ? i : 0];
+}
+
 /* What is to be dialled is known now: the box's wish, judged, or the proxy. False where the dial has ended, or
  * waits for the proxy's address. */
 static bool begin(struct dial *dial)
@@ -404,6 +422,8 @@ static bool begin(struct dial *dial)
             return false;
         }
     }
+    if (!is_by_name(dial->box, dial->name))
+        choose(dial);
     dial->count = 1;
     if (policy_address_parse(proxy_host(proxy), &dial->addresses[0]) == 0) {
         dial->failure = NULL;
@@ -421,7 +441,8 @@ static void run(struct task *task)
 
     if (dial->lookup != NULL && !dial->is_late)
         return;
-    if (dial->is_late || (dial->failure != NULL && (dial->is_judged || proxy_of(dial) == NULL))) {
+    if (dial->is_late ||
+        (dial->failure != NULL && (dial->is_judged || !is_by_name(dial->box, dial->name)))) {
         finish(dial, -1, dial->failure != NULL && !dial->is_judged ? dial->failure : "unreachable");
         return;
     }
@@ -437,7 +458,7 @@ static void run(struct task *task)
         try_next(dial);
     dial->is_stagger_due = false;
     if (attempts_count(dial) == 0 && dial->next >= dial->count)
-        finish(dial, -1, "unreachable");
+        finish(dial, -1, dial->is_limited ? "limit" : "unreachable");
 }
 
 static void on_stagger(struct alarm *alarm)
@@ -480,7 +501,7 @@ struct dial *dial_new(struct net_box *box, const char *name, const struct policy
         dial->count = 1;
         task_ready(&dial->task);
     } else {
-        look(dial, net_box_tenant(box), net_box_lane(box), name);
+        look(dial, net_box_tenant(box)->name, net_box_lane(box), name);
     }
     return dial;
 }

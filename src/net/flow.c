@@ -68,6 +68,7 @@ static void flow_free(struct flow *flow)
     pump_reset(&flow->fd);
     TAILQ_REMOVE(&flow->flows->all, flow, next);
     flow->flows->count--;
+    net_box_tenant(flow->flows->box)->flows--;
     free(flow->name);
     free(flow);
 }
@@ -247,9 +248,11 @@ static void take(struct flows *flows, int fd)
         .flows = flows, .fd = fd, .begun_ns = clock_monotonic_ns(), .begun_ms = clock_wall_ms()};
     TAILQ_INSERT_TAIL(&flows->all, flow, next);
     flows->count++;
+    net_box_tenant(flows->box)->flows++;
     if (!dialled_address(fd, &flow->address, &flow->port))
         flow_free(flow);
-    else if (flows->count > net_box_limits(flows->box)->connections || !net_has_room())
+    else if (flows->count > net_box_limits(flows->box)->connections ||
+             !net_box_has_room(flows->box))
         flow_refuse(flow, "limit");
     else
         decide(flow);
@@ -336,7 +339,7 @@ void flows_detach(struct flows *flows)
         if (flow->stream != NULL)
             flow_free(flow);
         else
-            flow_cut(flow, NULL);
+            flow_cut(flow, "cut");
     }
 }
 

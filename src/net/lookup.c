@@ -234,8 +234,8 @@ static void sync_some(struct lookups *lookups)
     /* Of its own: the names may be closed before it is over. */
     fd = lookups->cannot_sync ? -1
                               : fcntl(names_fd(net_box_names(lookups->box)), F_DUPFD_CLOEXEC, 3);
-    if (fd < 0 || syncs_ask(net_syncs(net_box_net(lookups->box)), net_box_tenant(lookups->box), fd,
-                            on_synced, lookups) < 0) {
+    if (fd < 0 || syncs_ask(net_syncs(net_box_net(lookups->box)),
+                            net_box_tenant(lookups->box)->name, fd, on_synced, lookups) < 0) {
         answer_unsynced(lookups, true);
         return;
     }
@@ -266,14 +266,30 @@ static bool is_allowed(const struct lookups_question *question)
 
 /* ---- what came of a lookup ---- */
 
+static int take_name(struct lookups *lookups, const char *name, bool *is_new, struct error *err)
+{
+    struct names *names = net_box_names(lookups->box);
+    struct net_tenant *tenant = net_box_tenant(lookups->box);
+    int number;
+
+    if (tenant->names_bytes > TENANT_NAMES_BYTES && names_look(names, name) == 0)
+        return error_set(err, "names_full", 0,
+                         "the sandboxes of this tenant have looked up so many names that they get "
+                         "no more: delete some of them");
+    number = names_take(names, name, is_new, err);
+    if (*is_new)
+        tenant->names_bytes += strlen(name) + 1;
+    return number;
+}
+
 /* The name has addresses: its number, which is made now if it is new. */
 static void give_number(struct lookups_question *question, const struct policy_address *first)
 {
     struct lookups *lookups = question->lookups;
     const char *name = question->dns.name;
     struct error err;
-    bool is_new;
-    int number = names_take(net_box_names(lookups->box), name, &is_new, &err);
+    bool is_new = false;
+    int number = take_name(lookups, name, &is_new, &err);
 
     if (number < 0) {
         record_once(lookups, name, false, strcmp(err.code, "names_full") == 0 ? "limit" : "failed",
@@ -312,7 +328,7 @@ static void on_looked_up(void *arg, const struct policy_address *addresses, size
         return;
     }
     /* Behind a proxy there may be no resolver that knows the world: the proxy does, when it is dialled. */
-    if ((code == DNS_OK && count > 0) || net_is_proxied(net_box_net(lookups->box))) {
+    if ((code == DNS_OK && count > 0) || net_proxy_has_names(net_box_net(lookups->box))) {
         give_number(question, count > 0 ? &addresses[0] : &nowhere);
         return;
     }
@@ -384,8 +400,9 @@ static void decide(struct lookups_question *question, int wrong)
         return;
     }
     TAILQ_INSERT_TAIL(&lookups->asked, question, link);
-    lookup = resolver_look(net_resolver(net_box_net(lookups->box)), net_box_tenant(lookups->box),
-                           net_box_lane(lookups->box), question->dns.name, on_looked_up, question);
+    lookup = resolver_look(net_resolver(net_box_net(lookups->box)),
+                           net_box_tenant(lookups->box)->name, net_box_lane(lookups->box),
+                           question->dns.name, on_looked_up, question);
     if (lookup != NULL) /* or it was answered, and is gone */
         question->lookup = lookup;
 }
@@ -412,7 +429,8 @@ static bool has_turn(struct lookups *lookups, const struct lookups_question *que
     uint64_t now = uv_now(lookups->loop);
     uint32_t rate = net_box_limits(lookups->box)->lookups_per_second;
 
-    if (bucket_take(&lookups->rate, rate, (uint64_t)rate * BURST_S, now))
+    if (bucket_take(&lookups->rate, rate, (uint64_t)rate * BURST_S, now) &&
+        tenant_may_look(net_box_tenant(lookups->box), now))
         return true;
     if (lookups->limited_ms == 0 || now - lookups->limited_ms >= SAID_MS) {
         lookups->limited_ms = now;

@@ -231,10 +231,10 @@ int names_take(struct names *names, const char *name, bool *is_new, struct error
         return (int)number;
     if (size == 0 || size >= POLICY_NAME_MAX || strchr(name, '\n') != NULL)
         return error_set(err, "bad_name", 0, "this is the name of no host");
-    if (names->count == NET_NAMES_MAX)
+    if (names->count == NET_NAMES_MAX || (size_t)names->size + size + 1 > NET_NAMES_BYTES)
         return error_set(err, "names_full", 0,
                          "this sandbox has looked up %u names, and gets no more: make a new one",
-                         (unsigned)NET_NAMES_MAX);
+                         (unsigned)names->count);
     if (names->is_broken)
         return error_set(err, "names_failed", 0,
                          "the list of names of this sandbox could not be written: make room on its "
@@ -266,6 +266,11 @@ uint32_t names_look(const struct names *names, const char *name)
 int names_fd(const struct names *names)
 {
     return names->fd;
+}
+
+size_t names_size(const struct names *names)
+{
+    return (size_t)names->size;
 }
 
 const char *names_find(const struct names *names, uint32_t number)

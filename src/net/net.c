@@ -1,26 +1,24 @@
 /* The room and its boxes: what belongs together is made, found and ended here; the work is done in flow.c (what a
- * box dials) and lookup.c (what it asks for). The host's own addresses, which no policy opens, are asked of the
- * kernel again when it says that there is another one, and every five seconds in any case; where it does not tell
- * them there is no network at all. */
+ * box dials) and lookup.c (what it asks for). Which addresses are the host's own, which no policy opens, is asked of
+ * the kernel for each address that is dialled; where it does not tell, none is. */
 #include "net/carry.h"
 
-#include "base/clock.h"
 #include "base/fd.h"
 
 #include <errno.h>
-#include <ifaddrs.h>
+#include <limits.h>
 #include <linux/rtnetlink.h>
 #include <netinet/in.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 
-#define OWN_NS 5000000000U
-#define OWN_NEWS_MAX 1024 /* that are read at once */
 #define CONNECTIONS 256
 #define LOOKUPS 50
 /* For all that the engine does besides: no box may take the last ones. */
 #define FDS_LEFT 512
+#define FDS_OF_FLOW 2
 
 struct net {
     uv_loop_t *loop;
@@ -29,10 +27,10 @@ struct net {
     struct resolver *resolver;
     struct syncs *syncs;
     struct proxy *proxy;
-    struct policy_address *own;
-    size_t own_count;
-    uint64_t own_at;
-    int own_news;    /* of the kernel: -1 where it gives none */
+    struct tenants tenants;
+    bool proxy_names;
+    int routes;      /* of netlink: what the kernel does with an address */
+    uint32_t asked;  /* of it */
     uintptr_t boxes; /* that there ever were */
     void (*closed)(void *arg);
     void *closed_arg;
@@ -41,7 +39,7 @@ struct net {
 struct net_box {
     struct net *net;
     uintptr_t number; /* of this one, and of no other */
-    char *tenant;
+    struct net_tenant *tenant;
     struct policy *policy;
     struct net_limits limits;
     uint64_t bytes_used;
@@ -57,78 +55,64 @@ struct net_box {
 
 /* ---- the host's addresses ---- */
 
-static bool address_of(const struct sockaddr *from, struct policy_address *to)
+struct route_request {
+    struct nlmsghdr header;
+    struct rtmsg route;
+    struct rtattr attribute;
+    uint8_t address[16];
+};
+
+/* The type of what came back; -1: there is no such route; 0: it is no answer. */
+static int route_type(const void *answer, size_t size, uint32_t number)
 {
-    memset(to, 0, sizeof(*to));
-    if (from != NULL && from->sa_family == AF_INET6) {
-        memcpy(to->bytes, &((const struct sockaddr_in6 *)(const void *)from)->sin6_addr, 16);
+    struct nlmsghdr header;
+    struct rtmsg route;
+
+    if (size < sizeof(header))
+        return 0;
+    memcpy(&header, answer, sizeof(header));
+    if (header.nlmsg_seq != number)
+        return 0;
+    if (header.nlmsg_type == NLMSG_ERROR)
+        return -1;
+    if (header.nlmsg_type != RTM_NEWROUTE || size < NLMSG_LENGTH(sizeof(route)))
+        return 0;
+    memcpy(&route, (const uint8_t *)answer + NLMSG_HDRLEN, sizeof(route));
+    return route.rtm_type;
+}
+
+/* Whether the kernel would deliver it to this host, or to all around it: an address of an interface, or one of a
+ * route of type `local`, as load balancers and agents of clouds make them. Where it does not tell, it would. */
+static bool is_own(struct net *net, const struct policy_address *address)
+{
+    static const uint8_t mapped[12] = {[10] = 0xff, [11] = 0xff};
+    bool four = memcmp(address->bytes, mapped, sizeof(mapped)) == 0;
+    uint8_t size = four ? 4 : 16, answer[1024];
+    struct route_request request = {
+        .header = {.nlmsg_len = (uint32_t)(offsetof(struct route_request, address) + size),
+                   .nlmsg_type = RTM_GETROUTE,
+                   .nlmsg_flags = NLM_F_REQUEST,
+                   .nlmsg_seq = ++net->asked},
+        .route = {.rtm_family = four ? AF_INET : AF_INET6, .rtm_dst_len = (uint8_t)(size * 8)},
+        .attribute = {.rta_type = RTA_DST, .rta_len = (unsigned short)RTA_LENGTH(size)}};
+    ssize_t n;
+    int type = 0;
+
+    memcpy(request.address, address->bytes + sizeof(address->bytes) - size, size);
+    if (send(net->routes, &request, request.header.nlmsg_len, MSG_DONTWAIT) < 0)
         return true;
-    }
-    if (from == NULL || from->sa_family != AF_INET)
-        return false;
-    to->bytes[10] = to->bytes[11] = 0xff;
-    memcpy(to->bytes + 12, &((const struct sockaddr_in *)(const void *)from)->sin_addr, 4);
-    return true;
+    /* It answers before send() returns. */
+    while (type == 0 && (n = recv(net->routes, answer, sizeof(answer), MSG_DONTWAIT)) > 0)
+        type = route_type(answer, (size_t)n, net->asked);
+    return type == 0 || type == RTN_LOCAL || type == RTN_BROADCAST || type == RTN_ANYCAST ||
+           type == RTN_MULTICAST;
 }
 
-static int ask_own(struct net *net)
+struct policy_verdict net_box_judge(const struct net_box *box, const char *name,
+                                    const struct policy_address *address, uint16_t port)
 {
-    struct policy_address *own;
-    struct ifaddrs *all;
-    size_t count = 0, used = 0;
-
-    if (getifaddrs(&all) < 0)
-        return -1;
-    for (const struct ifaddrs *one = all; one != NULL; one = one->ifa_next)
-        count++;
-    own = calloc(count + 1, sizeof(*own));
-    for (const struct ifaddrs *one = all; one != NULL && own != NULL; one = one->ifa_next)
-        used += address_of(one->ifa_addr, &own[used]);
-    freeifaddrs(all);
-    if (own == NULL)
-        return -1;
-    free(net->own);
-    net->own = own;
-    net->own_count = used;
-    net->own_at = clock_monotonic_ns();
-    return 0;
-}
-
-static int open_own_news(void)
-{
-    const struct sockaddr_nl both = {.nl_family = AF_NETLINK,
-                                     .nl_groups = RTMGRP_IPV4_IFADDR | RTMGRP_IPV6_IFADDR};
-    _cleanup_close_ int fd = socket(AF_NETLINK, SOCK_RAW | SOCK_CLOEXEC | SOCK_NONBLOCK,
-                                    NETLINK_ROUTE);
-
-    if (fd < 0 || bind(fd, (const struct sockaddr *)&both, sizeof(both)) < 0)
-        return -1;
-    return fd_take(&fd);
-}
-
-/* What they say does not matter: all is asked for again. Too many at once (ENOBUFS) are news as well. */
-static bool has_own_news(const struct net *net)
-{
-    bool any = false;
-    char part[64];
-
-    for (unsigned i = 0; i < OWN_NEWS_MAX && net->own_news >= 0; i++) {
-        if (recv(net->own_news, part, sizeof(part), MSG_DONTWAIT) < 0 && errno != ENOBUFS)
-            break;
-        any = true;
-    }
-    return any;
-}
-
-const struct policy_address *net_own(struct net *net, size_t *count)
-{
-    bool has_news = has_own_news(net);
-
-    /* The last answer holds where there is no new one: what was the host's is refused, as before. */
-    if (has_news || clock_monotonic_ns() - net->own_at >= OWN_NS)
-        (void)ask_own(net);
-    *count = net->own_count;
-    return net->own;
+    return policy_dial(box->policy, name, address, port, POLICY_TCP, address,
+                       is_own(box->net, address));
 }
 
 /* ---- the room ---- */
@@ -138,14 +122,13 @@ static void net_free(struct net *net)
     if (net->pipes != NULL)
         pipes_close(net->pipes);
     proxy_free(net->proxy);
-    fd_close(&net->own_news);
-    free(net->own);
+    fd_close(&net->routes);
     free(net);
 }
 
 static int open_parts(struct net *net, const struct net_options *options, struct error *err)
 {
-    if (ask_own(net) < 0)
+    if (net->routes < 0)
         return error_set(err, "net_failed", errno, "cannot tell the host's own addresses");
     if (options->proxy != NULL && proxy_new(options->proxy, &net->proxy, err) < 0)
         return -1;
@@ -167,7 +150,9 @@ int net_open(const struct net_options *options, struct net **out, struct error *
     if (net == NULL)
         return error_set(err, "net_failed", ENOMEM, "cannot prepare the network of boxes");
     net->loop = options->loop;
-    net->own_news = open_own_news(); /* before they are asked for */
+    net->proxy_names = options->proxy_names;
+    tenants_init(&net->tenants);
+    net->routes = socket(AF_NETLINK, SOCK_RAW | SOCK_CLOEXEC | SOCK_NONBLOCK, NETLINK_ROUTE);
     if (open_parts(net, options, err) < 0) {
         net_free(net);
         return -1;
@@ -213,6 +198,19 @@ bool net_has_room(void)
     return fd_are_left(FDS_LEFT);
 }
 
+/* The last eighth of all is for tenants that have less than their share of it. */
+bool net_box_has_room(const struct net_box *box)
+{
+    struct rlimit limit;
+    unsigned eighth;
+
+    if (!net_has_room() || getrlimit(RLIMIT_NOFILE, &limit) < 0)
+        return false;
+    eighth = limit.rlim_cur / 8 > INT_MAX ? INT_MAX : (unsigned)(limit.rlim_cur / 8);
+    return fd_are_left(FDS_LEFT + eighth) ||
+           box->tenant->flows < eighth / FDS_OF_FLOW / box->net->tenants.count;
+}
+
 /* ---- a box ---- */
 
 static void take_limits(struct net_box *box, const struct net_limits *limits)
@@ -239,10 +237,12 @@ void net_box_free(struct net_box *box)
         lookups_free(box->lookups);
     meter_end(&box->meter);
     share_leave(&box->share);
-    if (box->names != NULL)
-        names_close(box->names);
+    if (box->names != NULL && box->tenant != NULL)
+        box->tenant->names_bytes -= names_size(box->names);
+    if (box->tenant != NULL)
+        tenants_leave(&box->net->tenants, box->tenant);
+    names_close(box->names);
     policy_free(box->policy);
-    free(box->tenant);
     free(box);
 }
 
@@ -269,7 +269,9 @@ int net_box_new(struct net *net, const struct net_box_options *options, struct n
         net_box_free(box);
         return -1;
     }
-    box->tenant = strdup(options->tenant != NULL ? options->tenant : "");
+    box->tenant = tenants_join(&net->tenants, options->tenant != NULL ? options->tenant : "");
+    if (box->tenant != NULL)
+        box->tenant->names_bytes += names_size(box->names);
     box->flows = box->tenant != NULL ? flows_new(box) : NULL;
     box->lookups = box->flows != NULL ? lookups_new(box) : NULL;
     if (box->lookups == NULL) {
@@ -347,9 +349,9 @@ struct pipes *net_pipes(const struct net *net)
     return net->pipes;
 }
 
-bool net_is_proxied(const struct net *net)
+bool net_proxy_has_names(const struct net *net)
 {
-    return net->proxy != NULL;
+    return net->proxy != NULL && net->proxy_names;
 }
 
 const struct proxy *net_proxy(const struct net *net)
@@ -362,7 +364,7 @@ struct net *net_box_net(const struct net_box *box)
     return box->net;
 }
 
-const char *net_box_tenant(const struct net_box *box)
+struct net_tenant *net_box_tenant(const struct net_box *box)
 {
     return box->tenant;
 }

@@ -28,6 +28,7 @@ struct net_options {
     const char *resolvers; /* "ADDRESS[:PORT],..."; NULL: the host's, of /etc/resolv.conf */
     const char *
         proxy; /* "http://[USER:PASSWORD@]HOST:PORT", by CONNECT, for all that is dialled; NULL: none */
+    bool proxy_names; /* it is told names, and resolves them; else addresses, which were judged */
 };
 int net_open(const struct net_options *options, struct net **out, struct error *err);
 /* All boxes were freed before. `closed` is called from the loop, when nothing of it is left there. */

@@ -3,6 +3,8 @@
 
 #include "net/net.h"
 
+#include <sys/queue.h>
+
 /* ---- dns.c: what is on the wire; pure code ---- */
 
 #define DNS_UDP_MAX 512       /* of an answer without EDNS */
@@ -58,9 +60,36 @@ struct bucket {                /* of zeros: full */
 /* One of them; false: not now. `most` is what there can be at once. */
 bool bucket_take(struct bucket *bucket, uint64_t per_second, uint64_t most, uint64_t now_ms);
 
+/* ---- tenants.c: what the boxes of one tenant have together ---- */
+
+#define TENANT_DIALS 256
+#define TENANT_NAMES_BYTES (64U << 20) /* of text; in memory they take some times that */
+
+struct net_tenant {
+    TAILQ_ENTRY(net_tenant) link;
+    unsigned boxes;
+    unsigned flows;     /* connections, now */
+    size_t names_bytes; /* of names that were given an address */
+    struct bucket lookups, dials[TENANT_DIALS];
+    char name[];
+};
+struct tenants {
+    TAILQ_HEAD(tenant_list, net_tenant) all;
+    unsigned count;
+};
+void tenants_init(struct tenants *tenants);
+/* For one box, which leaves it again; NULL: no memory. */
+struct net_tenant *tenants_join(struct tenants *tenants, const char *name);
+void tenants_leave(struct tenants *tenants, struct net_tenant *tenant);
+/* False: too many lately. */
+bool tenant_may_look(struct net_tenant *tenant, uint64_t now_ms);
+bool tenant_may_dial(struct net_tenant *tenant, const struct policy_address *address, uint16_t port,
+                     uint64_t now_ms);
+
 /* ---- names.c: which fake address stands for which name, for ever ---- */
 
-#define NET_NAMES_MAX 16384 /* of one box, in its life */
+#define NET_NAMES_MAX 16384          /* of one box, in its life */
+#define NET_NAMES_BYTES (512U << 10) /* of text, a line each */
 
 struct names;
 /* Reads what the file has; a torn last line (a crash) is cut off. Takes the fd. */
@@ -70,6 +99,7 @@ void names_close(struct names *names);
 int names_take(struct names *names, const char *name, bool *is_new, struct error *err);
 uint32_t names_look(const struct names *names, const char *name); /* its number; 0: it has none */
 int names_fd(const struct names *names);
+size_t names_size(const struct names *names);                       /* of its text */
 const char *names_find(const struct names *names, uint32_t number); /* NULL: never given */
 /* The fake addresses of a number, and back; false where it is none. */
 void names_address4(uint32_t number, uint8_t out[4]);
@@ -123,12 +153,10 @@ void lookups_forget(struct lookups *lookups, const void *arg);
 uv_loop_t *net_loop(const struct net *net);
 struct resolver *net_resolver(const struct net *net);
 struct syncs *net_syncs(const struct net *net);
-/* All that is dialled goes through a proxy, which may know more names. */
-bool net_is_proxied(const struct net *net);
-/* The host's addresses of now. */
-const struct policy_address *net_own(struct net *net, size_t *count);
+/* All that is dialled goes through a proxy that is told names, and may know more of them. */
+bool net_proxy_has_names(const struct net *net);
 struct net *net_box_net(const struct net_box *box);
-const char *net_box_tenant(const struct net_box *box);
+struct net_tenant *net_box_tenant(const struct net_box *box);
 /* Of its lookups: none that another box ever had, though it may lie where that one lay. Not to be looked into. */
 const void *net_box_lane(const struct net_box *box);
 struct names *net_box_names(const struct net_box *box);

@@ -1,6 +1,6 @@
 /* What was noted is put to disk: fdatasync(), in libuv's pool, whose threads all tenants share. So few run at once,
- * and one of each tenant; the rest wait in the order in which they came. A tenant with a thousand boxes that all ask
- * for new names holds up another's work for one fdatasync(). */
+ * and one of each tenant; the rest wait, tenant by tenant in turn. A tenant with a thousand boxes that all ask for
+ * new names holds up another's work for one fdatasync(). */
 #include "net/parts.h"
 
 #include "base/fd.h"
@@ -106,18 +106,42 @@ static void on_synced(uv_fs_t *request)
     close_if_over(syncs);
 }
 
+/* A tenant that had its turn stands behind all others. */
+static void line_up_again(struct syncs *syncs, const char *tenant)
+{
+    struct sync *last = TAILQ_LAST(&syncs->waiting, sync_list);
+    struct sync *sync = TAILQ_FIRST(&syncs->waiting), *next;
+
+    for (; sync != NULL; sync = next) {
+        next = sync == last ? NULL : TAILQ_NEXT(sync, link);
+        if (strcmp(sync->tenant, tenant) != 0)
+            continue;
+        TAILQ_REMOVE(&syncs->waiting, sync, link);
+        TAILQ_INSERT_TAIL(&syncs->waiting, sync, link);
+    }
+}
+
+static struct sync *first_of_all(const struct syncs *syncs)
+{
+    struct sync *sync;
+
+    TAILQ_FOREACH(sync, &syncs->waiting, link)
+    {
+        if (!has_running(syncs, sync->tenant))
+            return sync;
+    }
+    return NULL;
+}
+
 static void start_some(struct syncs *syncs)
 {
-    struct sync *sync, *next;
+    struct sync *sync;
 
-    for (sync = TAILQ_FIRST(&syncs->waiting); sync != NULL && syncs->running_count < AT_ONCE;
-         sync = next) {
-        next = TAILQ_NEXT(sync, link);
-        if (has_running(syncs, sync->tenant))
-            continue;
+    while (syncs->running_count < AT_ONCE && (sync = first_of_all(syncs)) != NULL) {
         TAILQ_REMOVE(&syncs->waiting, sync, link);
         TAILQ_INSERT_TAIL(&syncs->running, sync, link);
         syncs->running_count++;
+        line_up_again(syncs, sync->tenant);
         sync->request.data = sync;
         /* It fails only without a callback. */
         if (uv_fs_fdatasync(syncs->loop, &sync->request, sync->fd, on_synced) < 0)

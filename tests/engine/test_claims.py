@@ -357,7 +357,11 @@ def request_of(method, pattern):
     named = {resolved(one)["name"] for one in
              [*item.get("parameters", []), *item[method.lower()].get("parameters", [])]}
     query = {name: value for name, value in QUERY.items() if name in named}
-    headers = dict(UPGRADE) if pattern.endswith("/terminal") else {}
+    headers = {}
+    if pattern.endswith("/terminal"):
+        headers = dict(UPGRADE)
+    elif "/tunnels/" in pattern:
+        headers = {"Connection": "Upgrade", "Upgrade": "tcp"}
     if "requestBody" not in item[method.lower()]:
         return None, headers, query
     kind, content = next(iter(resolved(item[method.lower()]["requestBody"])["content"].items()))
@@ -368,7 +372,8 @@ def request_of(method, pattern):
 
 
 SANDBOX = "/v1/sandboxes/{id}"
-REQUESTS = [(method, pattern.removeprefix(SANDBOX).replace("{pid}", "1"), *request_of(method, pattern))
+REQUESTS = [(method, pattern.removeprefix(SANDBOX).replace("{pid}", "1").replace("{port}", "80"),
+             *request_of(method, pattern))
             for method, pattern in serving.routes_of_source() if pattern.startswith(SANDBOX)]
 REQUESTS.append(("POST", "/exec", {"command": "true", "start": True}, {}, {}))
 

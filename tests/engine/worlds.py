@@ -117,7 +117,7 @@ class World:
         if self.inner is not None:
             return text + f"resolvers = {SERVER}\n"
         return (text + f"resolvers = 127.0.0.1:{self.ports['dns']}\n"
-                f"proxy = http://127.0.0.1:{self.ports['proxy']}\n")
+                f"proxy = http://127.0.0.1:{self.ports['proxy']}\nproxy_names = yes\n")
 
     def run(self, *words):
         """`cove run` in the engine's network, where the host's resolver is the world's."""

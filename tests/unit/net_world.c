@@ -9,6 +9,7 @@
 #include <fcntl.h>
 #include <linux/netlink.h>
 #include <linux/rtnetlink.h>
+#include <linux/veth.h>
 #include <net/if.h>
 #include <netinet/in.h>
 #include <poll.h>
@@ -33,7 +34,7 @@ static sem_t called;
 static void (*call_what)(void *arg);
 static void *call_arg;
 static bool is_over;
-static int host_ns = -1, box_ns = -1;
+static int host_ns = -1, out_ns = -1, box_ns = -1;
 
 static _Noreturn void fail(const char *what)
 {
@@ -86,7 +87,43 @@ void world_run(void (*test)(void))
 
 /* ---- namespaces ---- */
 
-static int tell_kernel(const void *message, size_t size)
+struct message {
+    struct nlmsghdr head;
+    char rest[512];
+};
+
+static void begin_message(struct message *message, unsigned short type, const void *body,
+                          size_t size)
+{
+    *message = (struct message){
+        .head = {.nlmsg_type = type, .nlmsg_flags = NLM_F_REQUEST | NLM_F_ACK | NLM_F_CREATE}};
+    message->head.nlmsg_len = (unsigned)NLMSG_LENGTH(size);
+    memcpy(NLMSG_DATA(&message->head), body, size);
+}
+
+/* Returns it, for who nests others in it: close_attribute(). */
+static struct rtattr *add(struct message *message, unsigned short type, const void *value,
+                          size_t size)
+{
+    struct rtattr *attribute = (struct rtattr *)(void *)((char *)message +
+                                                         NLMSG_ALIGN(message->head.nlmsg_len));
+
+    attribute->rta_type = type;
+    attribute->rta_len = (unsigned short)RTA_LENGTH(size);
+    if (size > 0)
+        memcpy(RTA_DATA(attribute), value, size);
+    message->head.nlmsg_len = NLMSG_ALIGN(message->head.nlmsg_len) +
+                              (unsigned)RTA_ALIGN(attribute->rta_len);
+    return attribute;
+}
+
+static void close_attribute(struct message *message, struct rtattr *attribute)
+{
+    attribute->rta_len = (unsigned short)((char *)message + message->head.nlmsg_len -
+                                          (char *)attribute);
+}
+
+static int tell_kernel(const struct message *message)
 {
     _cleanup_close_ int fd = socket(AF_NETLINK, SOCK_RAW | SOCK_CLOEXEC, NETLINK_ROUTE);
     struct {
@@ -95,72 +132,111 @@ static int tell_kernel(const void *message, size_t size)
         char more[1024];
     } answer;
 
-    if (fd < 0 || send(fd, message, size, 0) < 0 || recv(fd, &answer, sizeof(answer), 0) < 0)
+    if (fd < 0 || send(fd, message, message->head.nlmsg_len, 0) < 0 ||
+        recv(fd, &answer, sizeof(answer), 0) < 0)
         return -1;
     errno = -answer.error.error;
     return answer.error.error == 0 ? 0 : -1;
 }
 
-/* `local ADDRESS/BITS dev lo` */
-static int add_route(int family, const char *address, unsigned char bits)
+static unsigned put(int family, const char *address, char out[16])
 {
-    struct {
-        struct nlmsghdr head;
-        struct rtmsg route;
-        char attributes[64];
-    } message = {
-        .head = {.nlmsg_type = RTM_NEWROUTE,
-                 .nlmsg_flags = NLM_F_REQUEST | NLM_F_ACK | NLM_F_CREATE},
-        .route = {.rtm_family = (unsigned char)family,
-                  .rtm_dst_len = bits,
-                  .rtm_table = RT_TABLE_LOCAL,
-                  .rtm_protocol = RTPROT_STATIC,
-                  .rtm_scope = RT_SCOPE_HOST,
-                  .rtm_type = RTN_LOCAL},
-    };
-    unsigned size = family == AF_INET ? 4 : 16;
+    inet_pton(family, address, out);
+    return family == AF_INET ? 4 : 16;
+}
+
+/* `local ADDRESS/BITS dev lo`, or to a gateway. */
+static int add_route(int family, const char *address, unsigned char bits, const char *gateway)
+{
+    struct rtmsg route = {.rtm_family = (unsigned char)family,
+                          .rtm_dst_len = bits,
+                          .rtm_table = gateway == NULL ? RT_TABLE_LOCAL : RT_TABLE_MAIN,
+                          .rtm_protocol = RTPROT_STATIC,
+                          .rtm_scope = gateway == NULL ? RT_SCOPE_HOST : RT_SCOPE_UNIVERSE,
+                          .rtm_type = gateway == NULL ? RTN_LOCAL : RTN_UNICAST};
+    struct message message;
+    char bytes[16];
     int lo = 1;
-    struct rtattr *to = (struct rtattr *)(void *)message.attributes, *by;
 
-    to->rta_type = RTA_DST;
-    to->rta_len = (unsigned short)RTA_LENGTH(size);
-    inet_pton(family, address, RTA_DATA(to));
-    by = (struct rtattr *)(void *)(message.attributes + RTA_SPACE(size));
-    by->rta_type = RTA_OIF;
-    by->rta_len = (unsigned short)RTA_LENGTH(4);
-    memcpy(RTA_DATA(by), &lo, 4);
-    message.head.nlmsg_len = (unsigned)(NLMSG_LENGTH(sizeof(message.route)) + RTA_SPACE(size) +
-                                        RTA_SPACE(4));
-    return tell_kernel(&message, message.head.nlmsg_len);
+    begin_message(&message, RTM_NEWROUTE, &route, sizeof(route));
+    add(&message, RTA_DST, bytes, put(family, address, bytes));
+    if (gateway == NULL)
+        add(&message, RTA_OIF, &lo, sizeof(lo));
+    else
+        add(&message, RTA_GATEWAY, bytes, put(family, gateway, bytes));
+    return tell_kernel(&message);
 }
 
-/* An address that is the host's own. */
-static int add_address(const char *address)
+static int add_address(int family, const char *address, unsigned char bits, const char *device)
 {
-    struct {
-        struct nlmsghdr head;
-        struct ifaddrmsg address;
-        char attributes[64];
-    } message = {
-        .head = {.nlmsg_type = RTM_NEWADDR,
-                 .nlmsg_flags = NLM_F_REQUEST | NLM_F_ACK | NLM_F_CREATE},
-        .address = {.ifa_family = AF_INET, .ifa_prefixlen = 32, .ifa_index = 1},
-    };
-    struct rtattr *local = (struct rtattr *)(void *)message.attributes;
+    struct ifaddrmsg body = {.ifa_family = (unsigned char)family,
+                             .ifa_prefixlen = bits,
+                             .ifa_flags = IFA_F_NODAD,
+                             .ifa_index = if_nametoindex(device)};
+    struct message message;
+    char bytes[16];
 
-    local->rta_type = IFA_LOCAL;
-    local->rta_len = (unsigned short)RTA_LENGTH(4);
-    inet_pton(AF_INET, address, RTA_DATA(local));
-    message.head.nlmsg_len = (unsigned)(NLMSG_LENGTH(sizeof(message.address)) + RTA_SPACE(4));
-    return tell_kernel(&message, message.head.nlmsg_len);
+    begin_message(&message, RTM_NEWADDR, &body, sizeof(body));
+    add(&message, IFA_LOCAL, bytes, put(family, address, bytes));
+    return tell_kernel(&message);
 }
 
-static int lo_up(void)
+/* A pair of devices, one of them in `there`. */
+static int add_pair(const char *here, const char *name, int there)
+{
+    struct ifinfomsg body = {.ifi_family = AF_UNSPEC};
+    struct rtattr *info, *data, *peer;
+    struct message message;
+
+    begin_message(&message, RTM_NEWLINK, &body, sizeof(body));
+    add(&message, IFLA_IFNAME, here, strlen(here) + 1);
+    info = add(&message, IFLA_LINKINFO, NULL, 0);
+    add(&message, IFLA_INFO_KIND, "veth", 4);
+    data = add(&message, IFLA_INFO_DATA, NULL, 0);
+    peer = add(&message, VETH_INFO_PEER, &body, sizeof(body));
+    add(&message, IFLA_IFNAME, name, strlen(name) + 1);
+    add(&message, IFLA_NET_NS_FD, &there, sizeof(there));
+    close_attribute(&message, peer);
+    close_attribute(&message, data);
+    close_attribute(&message, info);
+    return tell_kernel(&message);
+}
+
+static int up(const char *device)
 {
     _cleanup_close_ int fd = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
-    struct ifreq lo = {.ifr_name = "lo", .ifr_flags = IFF_UP | IFF_RUNNING};
+    struct ifreq flags = {.ifr_flags = IFF_UP | IFF_RUNNING};
 
-    return fd < 0 ? -1 : ioctl(fd, SIOCSIFFLAGS, &lo);
+    snprintf(flags.ifr_name, sizeof(flags.ifr_name), "%s", device);
+    return fd < 0 ? -1 : ioctl(fd, SIOCSIFFLAGS, &flags);
+}
+
+static int new_ns(int *out)
+{
+    if (unshare(CLONE_NEWNET) < 0)
+        return -1;
+    *out = open("/proc/thread-self/ns/net", O_RDONLY | O_CLOEXEC);
+    return *out < 0 ? -1 : up("lo");
+}
+
+/* Where the servers are that boxes dial. */
+static int make_outside(void)
+{
+    if (new_ns(&out_ns) < 0 || add_route(AF_INET, "203.0.113.0", 24, NULL) < 0 ||
+        add_route(AF_INET6, "2001:db8::", 32, NULL) < 0)
+        return -1;
+    if (setns(host_ns, CLONE_NEWNET) < 0 || add_pair("outer", "inner", out_ns) < 0 ||
+        add_address(AF_INET, "198.51.100.77", 24, "outer") < 0 ||
+        add_address(AF_INET6, "fd00::77", 64, "outer") < 0 || up("outer") < 0)
+        return -1;
+    if (setns(out_ns, CLONE_NEWNET) < 0 || add_address(AF_INET, "198.51.100.1", 24, "inner") < 0 ||
+        add_address(AF_INET6, "fd00::1", 64, "inner") < 0 || up("inner") < 0)
+        return -1;
+    return setns(host_ns, CLONE_NEWNET) < 0 ||
+                   add_route(AF_INET, "203.0.113.0", 24, "198.51.100.1") < 0 ||
+                   add_route(AF_INET6, "2001:db8::", 32, "fd00::1") < 0
+               ? -1
+               : 0;
 }
 
 int world_make(void)
@@ -176,13 +252,11 @@ int world_make(void)
     if (unshare(geteuid() == 0 ? CLONE_NEWNET : CLONE_NEWUSER | CLONE_NEWNET) < 0)
         return -1;
     host_ns = open("/proc/thread-self/ns/net", O_RDONLY | O_CLOEXEC);
-    if (lo_up() < 0 || add_route(AF_INET, "203.0.113.0", 24) < 0 ||
-        add_route(AF_INET6, "2001:db8::", 32) < 0 || add_address("198.51.100.77") < 0)
+    /* A route alone makes an address the host's own, too. */
+    if (up("lo") < 0 || add_route(AF_INET, "198.51.100.128", 25, NULL) < 0 || make_outside() < 0)
         return -1;
-    if (unshare(CLONE_NEWNET) < 0)
-        return -1;
-    box_ns = open("/proc/thread-self/ns/net", O_RDONLY | O_CLOEXEC);
-    if (lo_up() < 0 || add_route(AF_INET, "0.0.0.0", 0) < 0 || add_route(AF_INET6, "::", 0) < 0)
+    if (new_ns(&box_ns) < 0 || add_route(AF_INET, "0.0.0.0", 0, NULL) < 0 ||
+        add_route(AF_INET6, "::", 0, NULL) < 0)
         return -1;
     return setns(host_ns, CLONE_NEWNET);
 }
@@ -242,7 +316,9 @@ static int bound(int ns, const char *address, uint16_t port, int type)
 
 int world_listen(const char *address, uint16_t port)
 {
-    return bound(host_ns, address, port, SOCK_STREAM);
+    bool is_outside = strncmp(address, "203.", 4) == 0 || strncmp(address, "2001:", 5) == 0;
+
+    return bound(is_outside ? out_ns : host_ns, address, port, SOCK_STREAM);
 }
 
 int world_listen_box(uint16_t port)

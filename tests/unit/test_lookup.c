@@ -38,6 +38,8 @@ struct net_box {
 static uv_loop_t loop;
 static struct net net;
 static struct net_box box;
+static struct tenants tenants;
+static struct net_tenant *tenant;
 
 uv_loop_t *net_loop(const struct net *of)
 {
@@ -61,16 +63,16 @@ struct net *net_box_net(const struct net_box *of)
     return &net;
 }
 
-bool net_is_proxied(const struct net *of)
+bool net_proxy_has_names(const struct net *of)
 {
     (void)of;
     return false;
 }
 
-const char *net_box_tenant(const struct net_box *of)
+struct net_tenant *net_box_tenant(const struct net_box *of)
 {
     (void)of;
-    return "tenant";
+    return tenant;
 }
 
 const void *net_box_lane(const struct net_box *of)
@@ -521,6 +523,30 @@ static void on_closed(void *arg)
     *(bool *)arg = true;
 }
 
+/* ---- what boxes of one tenant have together ---- */
+
+static void test_tenants(void)
+{
+    const struct policy_address here = {.bytes = {[15] = 1}}, there = {.bytes = {[15] = 2}};
+    struct net_tenant *one = tenants_join(&tenants, "one"),
+                      *other = tenants_join(&tenants, "other");
+    unsigned dials = 0;
+
+    CHECK(one != NULL && other != NULL && tenants.count == 3, "%u", tenants.count);
+    CHECK(tenants_join(&tenants, "one") == one && one->boxes == 2, "the same");
+    while (dials < 20000 && tenant_may_dial(one, &here, 443, 1000))
+        dials++;
+    CHECK(dials > 1000 && dials < 20000, "%u to one address at once", dials);
+    CHECK(tenant_may_dial(one, &there, 443, 1000) && tenant_may_dial(one, &here, 80, 1000),
+          "others are others");
+    CHECK(tenant_may_dial(other, &here, 443, 1000), "so is another tenant");
+    CHECK(tenant_may_dial(one, &here, 443, 2000), "a second later");
+    tenants_leave(&tenants, one);
+    tenants_leave(&tenants, one);
+    tenants_leave(&tenants, other);
+    CHECK(tenants.count == 1, "%u", tenants.count);
+}
+
 /* ---- turns at the disk ---- */
 
 #define TURNS 20
@@ -565,6 +591,9 @@ int main(void)
     names_file = memfd_create("names", MFD_CLOEXEC);
     CHECK(name_server_open(&loop, "127.0.0.1", 0, &server) == 0, "no server");
     CHECK(resolver_open(&loop, server.address, &net.resolver, &err) == 0, "%s", err.text);
+    tenants_init(&tenants);
+    tenant = tenants_join(&tenants, "tenant");
+    CHECK(tenant != NULL, "no memory");
     CHECK(syncs_open(&loop, &net.syncs, &err) == 0, "%s", err.text);
     begin(&port);
     v4 = client_of("127.0.0.2", port);
@@ -580,12 +609,14 @@ int main(void)
     test_attached_anew(&v4);
     test_rate(v4);
     end();
+    test_tenants();
     test_turns();
     test_engine_anew();
     syncs_close(net.syncs, on_closed, &is_synced);
     resolver_close(net.resolver, on_closed, &is_closed);
     name_server_close(&server);
     (void)uv_run(&loop, UV_RUN_DEFAULT);
+    tenants_leave(&tenants, tenant);
     CHECK(is_closed && is_synced && uv_loop_close(&loop) == 0, "something is left in the loop");
     (void)close(v4);
     (void)close(v6);

@@ -129,6 +129,25 @@ static void test_damaged(void)
     }
 }
 
+static void test_full_of_long_ones(void)
+{
+    _cleanup_close_ int fd = file_new("", 0);
+    struct names *names = opened(fd);
+    struct error err = {0};
+    char name[128];
+    bool is_new;
+    unsigned count = 0;
+
+    do {
+        (void)snprintf(name, sizeof(name), "n%050u.%060u.example", count, count);
+    } while (names_take(names, name, &is_new, &err) > 0 && ++count < NET_NAMES_MAX);
+    CHECK(strcmp(err.code, "names_full") == 0 && count > 1000, "%u, %s", count, err.code);
+    CHECK(names_size(names) <= NET_NAMES_BYTES &&
+              names_take(names, "short.example", &is_new, &err) != 0,
+          "%zu", names_size(names));
+    names_close(names);
+}
+
 static void test_full(void)
 {
     _cleanup_close_ int fd = file_new("", 0);
@@ -221,6 +240,7 @@ int main(void)
     test_torn();
     test_damaged();
     test_full();
+    test_full_of_long_ones();
     test_disk_full();
     test_addresses();
     return check_finish();

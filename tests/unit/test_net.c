@@ -237,12 +237,13 @@ static void all_else_is_refused(int other)
     CHECK_REFUSED("10.1.2.3", "private");
     CHECK_REFUSED("169.254.169.254", "metadata");
     CHECK_REFUSED("198.51.100.77", "host");
+    CHECK_REFUSED("198.51.100.200", "host"); /* by a route */
     CHECK_REFUSED("2001:db8::2", "no_rule");
     CHECK_REFUSED("::ffff:10.0.0.1", "private");
     CHECK_REFUSED("198.18.77.77", "fake");
     CHECK(!world_is_asked(other), "nobody was asked");
     world_call(count, &box);
-    CHECK(box.counts.denied == 7 && box.counts.connections == 0, "%llu",
+    CHECK(box.counts.denied == 8 && box.counts.connections == 0, "%llu",
           (unsigned long long)box.counts.denied);
     box_end();
     box_begin("none");
@@ -501,11 +502,13 @@ static void port_53_is_the_dns_of_the_box(int good)
 
 static struct net *proxied;
 static uint16_t proxy_port_number;
+static bool proxy_has_names;
 
 static void open_proxied(void *arg)
 {
     char url[64], names[32];
-    struct net_options options = {.loop = world_loop, .resolvers = names, .proxy = url};
+    struct net_options options = {
+        .loop = world_loop, .resolvers = names, .proxy = url, .proxy_names = proxy_has_names};
     struct error err = {0};
 
     (void)arg;
@@ -551,13 +554,13 @@ static void through(int proxy, const char *address, const char *request, const c
     close(ours);
 }
 
-static void a_proxy_is_asked(void)
+static int begin_proxied(bool has_names)
 {
     int proxy = world_listen("127.0.0.1", 0);
     struct sockaddr_in name = {0};
     socklen_t size = sizeof(name);
-    char address[16] = "";
 
+    proxy_has_names = has_names;
     getsockname(proxy, (struct sockaddr *)&name, &size);
     proxy_port_number = ntohs(name.sin_port);
     world_call(open_proxied, NULL);
@@ -565,6 +568,36 @@ static void a_proxy_is_asked(void)
                        .policy = "allow=*.example,203.0.113.0/24,2001:db8::/32",
                        .port = WORLD_PORT};
     world_call(begin, &box);
+    return proxy;
+}
+
+/* It is told what was judged: whoever owns a name cannot answer it another address. */
+static void a_proxy_is_asked(void)
+{
+    int proxy = begin_proxied(false);
+    char address[16] = "";
+
+    through(proxy, GOOD, GOOD, "HTTP/1.1 200 Fine\r\nX: y\r\n\r\nhello", "hello");
+    through(proxy, "2001:db8::1", "[2001:db8::1]", "HTTP/1.1 200 Fine\r\n\r\nhello", "hello");
+    through(proxy, fake_of("good.example"), GOOD, "HTTP/1.0 200\r\n\r\nhello", "hello");
+    through(proxy, fake_of("six.example"), "[2001:db8::1]", "HTTP/1.0 200\r\n\r\nhello", "hello");
+    through(proxy, fake_of("both.example"), GOOD, "HTTP/1.0 200\r\n\r\nhello", "hello");
+    through(proxy, fake_of("half.example"), GOOD, "HTTP/1.0 200\r\n\r\nhello", "hello");
+    CHECK(ask_datagram("\4gone\7example", address) == DNS_NO_NAME, "it is not there");
+    CHECK_REFUSED(fake_of("unknown.example"), "no_such_name");
+    CHECK_REFUSED(fake_of("inside.example"), "loopback");
+    CHECK_REFUSED("198.51.100.200", "host");
+    CHECK(!world_is_asked(proxy), "it was not asked");
+    box_end();
+    world_call(close_net, proxied);
+    close(proxy);
+}
+
+static void a_proxy_is_told_names(void)
+{
+    int proxy = begin_proxied(true);
+    char address[16] = "";
+
     through(proxy, GOOD, GOOD, "HTTP/1.1 200 Fine\r\nX: y\r\n\r\nhello", "hello");
     through(proxy, "2001:db8::1", "[2001:db8::1]", "HTTP/1.1 200 Fine\r\n\r\nhello", "hello");
     through(proxy, fake_of("good.example"), "good.example", "HTTP/1.0 200\r\n\r\nhello", "hello");
@@ -656,6 +689,7 @@ static void test(void)
     limits_hold(good);
     port_53_is_the_dns_of_the_box(good);
     a_proxy_is_asked();
+    a_proxy_is_told_names();
     world_call(close_net, net);
     close(good);
     close(other);

@@ -1,0 +1,67 @@
+/* What the boxes of one tenant have together. A box is cheap to make: whatever is bounded only by box, a tenant with
+ * a thousand of them has a thousand times, and others have what is left. */
+#include "net/parts.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/* Of dials to one address and port: the host has some 28,000 ports of its own to it, and each is gone for a minute
+ * after its connection. */
+#define DIALS_PER_SECOND 300
+#define DIALS_AT_ONCE 6000
+#define LOOKUPS_PER_SECOND 2000
+#define LOOKUPS_AT_ONCE 20000
+
+void tenants_init(struct tenants *tenants)
+{
+    TAILQ_INIT(&tenants->all);
+}
+
+struct net_tenant *tenants_join(struct tenants *tenants, const char *name)
+{
+    size_t size = strlen(name) + 1;
+    struct net_tenant *tenant;
+
+    TAILQ_FOREACH(tenant, &tenants->all, link)
+    {
+        if (strcmp(tenant->name, name) == 0) {
+            tenant->boxes++;
+            return tenant;
+        }
+    }
+    tenant = calloc(1, sizeof(*tenant) + size);
+    if (tenant == NULL)
+        return NULL;
+    memcpy(tenant->name, name, size);
+    tenant->boxes = 1;
+    tenants->count++;
+    TAILQ_INSERT_TAIL(&tenants->all, tenant, link);
+    return tenant;
+}
+
+void tenants_leave(struct tenants *tenants, struct net_tenant *tenant)
+{
+    if (--tenant->boxes > 0)
+        return;
+    TAILQ_REMOVE(&tenants->all, tenant, link);
+    tenants->count--;
+    free(tenant);
+}
+
+bool tenant_may_look(struct net_tenant *tenant, uint64_t now_ms)
+{
+    return bucket_take(&tenant->lookups, LOOKUPS_PER_SECOND, LOOKUPS_AT_ONCE, now_ms);
+}
+
+bool tenant_may_dial(struct net_tenant *tenant, const struct policy_address *address, uint16_t port,
+                     uint64_t now_ms)
+{
+    uint32_t hash = 2166136261U;
+
+    /* Two destinations may have one bucket between them: it is wide enough for that. */
+    for (size_t i = 0; i < sizeof(address->bytes); i++)
+        hash = (hash ^ address->bytes[i]) * 16777619U;
+    hash = (hash ^ port) * 16777619U;
+    return bucket_take(&tenant->dials[(hash ^ hash >> 16) % TENANT_DIALS], DIALS_PER_SECOND,
+                       DIALS_AT_ONCE, now_ms);
+}
