@@ -111,8 +111,14 @@ static bool is_own(struct net *net, const struct policy_address *address)
 struct policy_verdict net_box_judge(const struct net_box *box, const char *name,
                                     const struct policy_address *address, uint16_t port)
 {
-    return policy_dial(box->policy, name, address, port, POLICY_TCP, address,
-                       is_own(box->net, address));
+    struct policy_address own[POLICY_VIEWS_MAX];
+    size_t count = policy_views(address, own), kept = 0;
+
+    for (size_t i = 0; i < count; i++) {
+        if (is_own(box->net, &own[i]))
+            own[kept++] = own[i];
+    }
+    return policy_dial(box->policy, name, address, port, POLICY_TCP, own, kept);
 }
 
 /* ---- the room ---- */

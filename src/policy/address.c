@@ -91,7 +91,8 @@ void address_views(const struct policy_address *address, struct views *out)
 {
     out->count = 1;
     out->of[0] = *address;
-    for (size_t i = 0; i < sizeof(wrappers) / sizeof(wrappers[0]) && out->count < VIEWS_MAX; i++) {
+    for (size_t i = 0; i < sizeof(wrappers) / sizeof(wrappers[0]) && out->count < POLICY_VIEWS_MAX;
+         i++) {
         const struct wrapper *wrapper = &wrappers[i];
         struct policy_address *inner = &out->of[out->count];
 
@@ -103,6 +104,16 @@ void address_views(const struct policy_address *address, struct views *out)
         out->count++;
     }
     out->decisive = out->count - 1;
+}
+
+size_t policy_views(const struct policy_address *address,
+                    struct policy_address out[POLICY_VIEWS_MAX])
+{
+    struct views views;
+
+    address_views(address, &views);
+    memcpy(out, views.of, views.count * sizeof(*out));
+    return views.count;
 }
 
 /* ---- what is what ---- */

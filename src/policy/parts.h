@@ -24,10 +24,9 @@ bool prefix_has(const struct prefix *prefix, const struct policy_address *addres
 bool prefix_trim(struct prefix *prefix);
 
 /* An address as it came, and the IPv4 addresses that are wrapped in it. */
-#define VIEWS_MAX 3
 struct views {
     size_t count;
-    struct policy_address of[VIEWS_MAX];
+    struct policy_address of[POLICY_VIEWS_MAX];
     size_t decisive; /* which one a rule has to allow: the innermost */
 };
 void address_views(const struct policy_address *address, struct views *out);

@@ -83,11 +83,16 @@ int policy_address_parse(const char *text, struct policy_address *out);
 #define POLICY_ADDRESS_TEXT 46
 void policy_address_text(const struct policy_address *address, char out[POLICY_ADDRESS_TEXT]);
 
+/* The address, and those of IPv4 that are wrapped in it (NAT64, 6to4 ...): how many. */
+#define POLICY_VIEWS_MAX 3
+size_t policy_views(const struct policy_address *address,
+                    struct policy_address out[POLICY_VIEWS_MAX]);
+
 /* Whether a name may be looked up: whether some port of it may be reached as far as the name tells. */
 struct policy_verdict policy_lookup(const struct policy *policy, const char *name);
 
 /* Whether `address`:`port` may be dialled, for a client that asked for `name` (normal form), or for the address
- * itself (NULL). `own` are the host's addresses. */
+ * itself (NULL). `own` are the host's addresses, or those of the views of this one that are. */
 struct policy_verdict policy_dial(const struct policy *policy, const char *name,
                                   const struct policy_address *address, uint16_t port,
                                   enum policy_protocol protocol, const struct policy_address *own,
