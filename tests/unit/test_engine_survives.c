@@ -540,6 +540,18 @@ static bool fds_are(void *arg)
     return rig_fds() == *(const int *)arg;
 }
 
+/* Once the pool has all that it makes ahead. */
+static int settled_fds(struct rig *rig)
+{
+    int fds;
+
+    do {
+        fds = rig_fds();
+        rig_turn(rig, 200);
+    } while (rig_fds() != fds);
+    return fds;
+}
+
 static void check_crowd(void)
 {
     static struct answer made[CROWD], deletes[CROWD];
@@ -551,8 +563,7 @@ static void check_crowd(void)
 
     rig_start(&rig);
     rig_open(&rig);
-    rig_turn(&rig, 20);
-    fds = rig_fds();
+    fds = settled_fds(&rig);
     for (size_t i = 0; i < CROWD; i++)
         rig_create(&rig, &spec, &made[i]);
     CHECK(rig_until(&rig, all_answered, &crowded), "all are answered");
