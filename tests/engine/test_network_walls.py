@@ -18,6 +18,7 @@ import pytest
 import harness
 import keepers
 from keepers import Control
+from test_slots import TABLES
 
 RESET_PORT = 9999  # of any address: the engine refuses it
 PKTINFO = 50       # IPV6_PKTINFO
@@ -524,7 +525,7 @@ def test_the_next_box_has_nothing_of_it(keeper, used):
     for _ in range(6):
         box = Boxed(keeper, engine).ready()
         places.append(box.sh("cat /proc/self/uid_map"))
-        tables.add(box.sh("cd /proc/net; cat dev snmp snmp6 netstat sockstat route ipv6_route"))
+        tables.add(box.sh(TABLES))
         assert box.python(UNREACHABLE) == NOWHERE
         with Outside(engine.network(box.handle)):
             assert not used or box.python(REACHED) == THERE
