@@ -318,8 +318,6 @@ int boxes_network_open(struct boxed *boxed, struct error *err)
     opened = boxed->network.tcp < 0 ? network_open(network, &boxed->network, err)
                                     : network_reopen(network, err);
     boxed->network_is_open = opened == 0;
-    if (boxed->slot != NULL)
-        boxed->slot->was_opened = true;
     return opened;
 }
 

@@ -224,19 +224,24 @@ static int activated_open(struct listeners *listeners, const struct options *opt
     return 0;
 }
 
-int listeners_check(const struct listeners *listeners, const struct options *options,
-                    struct error *err)
+bool listeners_are_open(const struct listeners *listeners)
 {
     for (size_t i = 0; i < listeners->api_count; i++) {
         struct sockaddr_storage address = {0};
         socklen_t length = sizeof(address);
 
-        if (!options->insecure_http && !options->has_tls &&
-            (getsockname(listeners->api[i], (struct sockaddr *)&address, &length) < 0 ||
-             address_is_open(&address)))
-            return refuse_open("a socket that is listened on", err);
+        if (getsockname(listeners->api[i], (struct sockaddr *)&address, &length) < 0 ||
+            address_is_open(&address))
+            return true;
     }
-    return 0;
+    return false;
+}
+
+int listeners_check(bool are_open, const struct options *options, struct error *err)
+{
+    return are_open && !options->insecure_http && !options->has_tls
+               ? refuse_open("a socket that is listened on", err)
+               : 0;
 }
 
 int listeners_open(struct listeners *listeners, const struct options *options,

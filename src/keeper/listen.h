@@ -25,9 +25,9 @@ void listen_close_strays(void);
 int listeners_open(struct listeners *listeners, const struct options *options,
                    const struct places *places, struct error *err);
 
-/* Whether those there are may be served by what the options say now. */
-int listeners_check(const struct listeners *listeners, const struct options *options,
-                    struct error *err);
+/* Whether other machines reach one of them; and whether such may be served by what the options say now. */
+bool listeners_are_open(const struct listeners *listeners);
+int listeners_check(bool are_open, const struct options *options, struct error *err);
 
 /* Removes the sockets' files, too. */
 void listeners_close(struct listeners *listeners, const struct places *places);

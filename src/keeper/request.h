@@ -31,9 +31,10 @@ enum keeper_type {
     KEEPER_END,       /* of a box, and wait: KEEPER_ENDED, when all of it is gone */
     KEEPER_DROP_DISK, /* of a sandbox that is no more: KEEPER_DONE */
     KEEPER_WEIGH_DISK, /* whether a box has it or not: KEEPER_USED, of which only `disk_bytes` is known */
-    KEEPER_NETWORK, /* of a box: KEEPER_SOCKET with one of its two sockets, opened by the first that
-                        * asks, and kept for the next engine; or, shut: KEEPER_DONE */
-    KEEPER_BEAT,    /* its loop turns; a head only, with any id, and no answer */
+    KEEPER_NETWORK, /* of a box: KEEPER_SOCKET with one of its two sockets, opened by the first that asks,
+                     * and kept for the next engine; or with a new one, which is the engine's alone; or,
+                     * shut: KEEPER_DONE */
+    KEEPER_BEAT, /* its loop turns; a head only, with any id, and no answer */
 
     KEEPER_HOST = 64,
     KEEPER_NAMED, /* a registered root or mount; also unasked (id 0), when one is added or removed */

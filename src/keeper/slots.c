@@ -57,26 +57,6 @@ static int network_make(const struct slots *slots, enum box_privileges privilege
     return failed ? -1 : fd_take(&network);
 }
 
-/* A network in which no packet ever went serves again: any other has counters and ports that are still
- * held (TIME_WAIT), by which a box would learn of the one before. */
-static bool network_is_new(const struct slots *slots, int network)
-{
-    char text[2048];
-    const char *lo;
-    ssize_t length;
-
-    if (setns(network, CLONE_NEWNET) < 0)
-        return false;
-    length = fd_read_file(AT_FDCWD, "/proc/self/net/dev", text, sizeof(text));
-    go_home(slots);
-    lo = length > 0 ? strstr(text, "lo:") : NULL;
-    if (lo == NULL)
-        return false;
-    for (lo += strlen("lo:"); *lo == ' ' || *lo == '0'; lo++)
-        continue;
-    return *lo == '\n';
-}
-
 /* ---- one slot ---- */
 
 static void name_of(const struct slots *slots, uint32_t number, char name[CGROUP_NAME_MAX])
@@ -142,17 +122,23 @@ static bool limits_equal(const struct cgroup_limits *one, const struct cgroup_li
            one->pids == other->pids;
 }
 
+/* One whose network is made rather than any. */
 static struct slot *unused_find(const struct slots *slots, const struct cgroup_limits *limits,
                                 enum box_privileges privileges)
 {
+    struct slot *found = NULL;
+
     for (size_t i = 0; slots->unused > 0 && i < slots->table_used; i++) {
         struct slot *slot = slots->table[i];
 
-        if (slot != NULL && !slot->is_used && !slot->is_worn && slot->privileges == privileges &&
-            limits_equal(&slot->limits, limits))
-            return slot;
+        if (slot == NULL || slot->is_used || slot->is_worn || slot->privileges != privileges ||
+            !limits_equal(&slot->limits, limits))
+            continue;
+        found = slot;
+        if (slot->network >= 0)
+            break;
     }
-    return NULL;
+    return found;
 }
 
 int slots_take(struct slots *slots, const struct box_limits *limits, enum box_privileges privileges,
@@ -187,10 +173,9 @@ void slots_give(struct slots *slots, struct slot *slot)
     slot->is_used = false;
     slots->unused++;
     slot->is_worn |= cgroup_renew(&slot->cgroup) < 0;
-    /* One that was opened has rules (box/network.h), whatever went through it. */
-    if (!slot->is_worn && (slot->was_opened || !network_is_new(slots, slot->network)))
-        fd_close(&slot->network);
-    slot->was_opened = false;
+    /* Never lent twice: what a box can leave in one is more than anybody could look for (counters of what it
+     * dialled in vain, ports in TIME_WAIT), and who had a socket of it has it still. */
+    fd_close(&slot->network);
 }
 
 void slots_usage(const struct slot *slot, struct cgroup_usage *usage)
@@ -215,7 +200,7 @@ static bool make_ahead(struct slots *slots)
     struct error ignored;
     size_t ready = 0;
 
-    for (size_t i = 0; i < slots->table_used && ready < SLOTS_SPARE; i++) {
+    for (size_t i = 0; i < slots->table_used && slot == NULL; i++) {
         struct slot *other = slots->table[i];
 
         if (other == NULL || other->is_used || other->is_worn || !is_wanted(slots, other))

@@ -1,9 +1,9 @@
 /* Slots: what a zygote's box is lent for its life. A range of ids, cgroups with limits, a network
- * namespace with lo up: made before somebody waits for them, and used again.
+ * namespace with lo up: made before somebody waits for them, and but for the last used again.
  *
- * A slot serves again only where nothing of its last box can be found in it. The janitor, a process of
- * its own, knows how many there are, holds the lock of their ids, and removes what a keeper that was
- * killed has left. */
+ * A slot serves again only where nothing of its last box can be found in it, and never with the same
+ * network. The janitor, a process of its own, knows how many there are, holds the lock of their ids, and
+ * removes what a keeper that was killed has left. */
 #pragma once
 
 #include "base/err.h"
@@ -23,12 +23,11 @@ struct slot {
     uint32_t number; /* its cgroup is called by it */
     struct ids ids;
     struct cgroup cgroup;
-    int network; /* -1: to be made */
+    int network; /* of one box only; -1: to be made */
     enum box_privileges privileges;
     struct cgroup_limits limits;
     bool is_used;
     bool is_worn;              /* not to be used again */
-    bool was_opened;           /* its network, for this box */
     struct cgroup_usage begun; /* what its boxes before had used */
 };
 

@@ -12,6 +12,7 @@
 
 #define FILE_MAX (128U << 10)
 #define LOOK_NS 2000000000ULL
+#define AGAIN_NS 60000000000ULL
 
 /* What is not there has a stamp, too. */
 static void stamp_all(const struct keeper *keeper, struct tls_stamp stamps[TLS_FILES])
@@ -58,20 +59,13 @@ static int file_read(const char *name, const char *path, bool is_secret, char *t
     return 0;
 }
 
-int tls_read(struct keeper *keeper, struct error *err)
+static int both_read(struct keeper *keeper, struct error *err)
 {
     const struct config *config = &keeper->config;
     _cleanup_free_ char *text = NULL;
     size_t used = 0;
     int failed;
 
-    if (config->tls_certificate == NULL) {
-        fd_close(&keeper->engine.tls);
-        return 0;
-    }
-    /* Before they are read: what changes meanwhile is seen at the next look. */
-    stamp_all(keeper, keeper->tls.taken);
-    memcpy(keeper->tls.seen, keeper->tls.taken, sizeof(keeper->tls.seen));
     text = malloc(2 * (FILE_MAX + 1));
     if (text == NULL)
         return error_set(err, "capacity", ENOMEM, "cannot read %s", config->tls_key);
@@ -85,12 +79,41 @@ int tls_read(struct keeper *keeper, struct error *err)
     return failed;
 }
 
+int tls_read(struct keeper *keeper, struct error *err)
+{
+    struct tls_watch *watch = &keeper->tls;
+
+    watch->has_failed = false;
+    if (keeper->config.tls_certificate == NULL) {
+        fd_close(&keeper->engine.tls);
+        return 0;
+    }
+    /* Before they are read: what changes meanwhile is seen at the next look. */
+    stamp_all(keeper, watch->taken);
+    memcpy(watch->seen, watch->taken, sizeof(watch->seen));
+    watch->has_failed = both_read(keeper, err) < 0;
+    watch->said = watch->has_failed ? *err : (struct error){0};
+    return watch->has_failed ? -1 : 0;
+}
+
+/* What is tried again and again is said once. */
+static void read_again(struct keeper *keeper, uint64_t now_ns)
+{
+    const struct error before = keeper->tls.said;
+    struct error err;
+
+    keeper->tls.again_ns = now_ns + AGAIN_NS;
+    if (tls_read(keeper, &err) == 0)
+        engine_tell_tls(keeper);
+    else if (strcmp(err.text, before.text) != 0)
+        keeper_say(err.code, "%s; the certificate that was read before holds on", err.text);
+}
+
 uint64_t tls_tick(struct keeper *keeper, uint64_t now_ns)
 {
     struct tls_watch *watch = &keeper->tls;
     struct tls_stamp now[TLS_FILES];
-    struct error err;
-    bool rests;
+    bool rests, is_taken;
 
     if (keeper->config.tls_certificate == NULL || keeper->is_stopping || keeper->has_ended)
         return 0;
@@ -100,12 +123,9 @@ uint64_t tls_tick(struct keeper *keeper, uint64_t now_ns)
     stamp_all(keeper, now);
     rests = memcmp(now, watch->seen, sizeof(now)) == 0;
     memcpy(watch->seen, now, sizeof(now));
+    is_taken = memcmp(now, watch->taken, sizeof(now)) == 0;
     /* Two files are not replaced in one moment. */
-    if (!rests || memcmp(now, watch->taken, sizeof(now)) == 0)
-        return watch->next_ns;
-    if (tls_read(keeper, &err) < 0)
-        keeper_say(err.code, "%s; the certificate that was read before holds on", err.text);
-    else
-        engine_tell_tls(keeper);
+    if (rests && (!is_taken || (watch->has_failed && now_ns >= watch->again_ns)))
+        read_again(keeper, now_ns);
     return watch->next_ns;
 }

@@ -5,6 +5,7 @@
 
 #include "base/err.h"
 
+#include <stdbool.h>
 #include <stdint.h>
 
 struct keeper;
@@ -18,13 +19,15 @@ struct tls_stamp {
 
 struct tls_watch {
     struct tls_stamp taken[TLS_FILES], seen[TLS_FILES]; /* when read; at the last look */
-    uint64_t next_ns;
+    bool has_failed;
+    uint64_t next_ns, again_ns;
+    struct error said; /* the last time, where it has failed */
 };
 
 /* Reads what the configuration names into a sealed memfd, which every engine gets; without such, there is
  * none. On an error the one before stays. */
 int tls_read(struct keeper *keeper, struct error *err);
 
-/* Reads them again when they have changed, and nothing changes them any more; when to be called again, 0 for
- * never. */
+/* Reads them again when they have changed, and nothing changes them any more, and each minute where that
+ * failed, which may have had another reason; when to be called again, 0 for never. */
 uint64_t tls_tick(struct keeper *keeper, uint64_t now_ns);

@@ -23,7 +23,9 @@
 #include <unistd.h>
 
 #define VARIABLE "COVE_HANDOVER" /* "PID:FD" */
-#define ASK_NS 10000000000ULL    /* to answer takes milliseconds */
+#define REACHED \
+    "COVE_REACHED" /* is there, for who is asked, where other machines reach what is listened on */
+#define ASK_NS 10000000000ULL /* to answer takes milliseconds */
 #define END_NS 30000000000ULL
 #define ARGUMENTS_MAX 64
 
@@ -76,6 +78,9 @@ static _Noreturn void ask_run(const struct keeper *keeper, int sealed)
     arguments[count++] = value;
     arguments[count] = NULL;
     (void)fcntl(sealed, F_SETFD, 0); /* this one fd, and none of those that it names */
+    if (listeners_are_open(&keeper->listeners) &&
+        setenv(REACHED, "1", 1) < 0) // NOLINT(concurrency-mt-unsafe)
+        _exit(126);
     (void)execv(keeper->program, arguments);
     keeper_say("upgrade_refused", "cannot start %s: %s", keeper->program,
                strerror(errno)); // NOLINT
@@ -306,7 +311,7 @@ static int configure_now(struct keeper *keeper, struct error *err)
         config_read(keeper->engine.config, keeper->places.config_path, &keeper->config,
                     &keeper->options, err) < 0)
         return -1;
-    if (listeners_check(&keeper->listeners, &keeper->options, err) < 0) {
+    if (listeners_check(listeners_are_open(&keeper->listeners), &keeper->options, err) < 0) {
         keeper->options = given; /* nothing borrowed from what is read next */
         return -1;
     }
@@ -389,6 +394,7 @@ static int engine_check(const struct keeper *keeper, struct error *err)
 int upgrade_can_take(struct keeper *keeper, struct error *err)
 {
     const struct options *options = &keeper->options;
+    bool is_reached = getenv(REACHED) != NULL; // NOLINT(concurrency-mt-unsafe): there is one thread
 
     if (options->can_take != HANDOVER_FORMAT)
         return error_set(err, "other_format", 0,
@@ -399,8 +405,8 @@ int upgrade_can_take(struct keeper *keeper, struct error *err)
         places_find(&keeper->places, options, err) < 0 || engine_config(keeper, err) < 0 ||
         config_read(keeper->engine.config, keeper->places.config_path, &keeper->config,
                     &keeper->options, err) < 0 ||
-        engine_headers(keeper, err) < 0 || tls_read(keeper, err) < 0 ||
-        names_can_configure_again(keeper, err) < 0)
+        listeners_check(is_reached, options, err) < 0 || engine_headers(keeper, err) < 0 ||
+        tls_read(keeper, err) < 0 || names_can_configure_again(keeper, err) < 0)
         return -1;
     return engine_find(keeper, err) < 0 ? -1 : engine_check(keeper, err);
 }

@@ -197,18 +197,41 @@ enum address_kind address_kind(const struct policy_address *address, const char 
     return ADDRESS_FIXED;
 }
 
+/* Fixed where both are. */
+static enum address_kind halves_kind(const struct prefix *prefix, const char **reason)
+{
+    struct prefix half = *prefix;
+    const char *ignored;
+
+    half.bits++;
+    if (prefix_kind(&half, reason) == ADDRESS_FIXED) {
+        half.address.bytes[prefix->bits / 8] |= (uint8_t)(0x80U >> prefix->bits % 8);
+        if (prefix_kind(&half, &ignored) == ADDRESS_FIXED)
+            return ADDRESS_FIXED;
+    }
+    *reason = NULL;
+    return ADDRESS_PUBLIC;
+}
+
 enum address_kind prefix_kind(const struct prefix *prefix, const char **reason)
 {
+    bool has_fixed = false;
+
     for (size_t i = 0; i < ROWS; i++) {
         const struct row *row = &rows[i];
 
         if (row->prefix.bits <= prefix->bits && prefix_has(&row->prefix, &prefix->address)) {
+            if (row->kind == ADDRESS_PUBLIC && has_fixed)
+                return halves_kind(prefix, reason);
             *reason = row->reason;
             return row->kind;
         }
+        if (!prefix_has(prefix, &row->prefix.address))
+            continue;
         /* A part of it is another matter. */
-        if (row->kind <= ADDRESS_PRIVATE && prefix_has(prefix, &row->prefix.address))
+        if (row->kind <= ADDRESS_PRIVATE)
             break;
+        has_fixed |= row->kind == ADDRESS_FIXED;
     }
     *reason = NULL;
     return ADDRESS_PUBLIC;

@@ -1,11 +1,14 @@
 """The way out of a box: two sockets that its keeper has, and nothing else. Tests are the engine, and accept what
 real boxes dial; what a box does about it changes nothing, and nothing of it is in the next box."""
 import contextlib
+import errno
 import os
 import select
 import signal
 import socket
 import struct
+import subprocess
+import sys
 import textwrap
 import threading
 import time
@@ -15,6 +18,7 @@ import pytest
 import harness
 import keepers
 from keepers import Control
+from test_slots import TABLES
 
 RESET_PORT = 9999  # of any address: the engine refuses it
 PKTINFO = 50       # IPV6_PKTINFO
@@ -515,13 +519,179 @@ def test_what_is_asked_wrong_is_refused(keeper):
 
 @pytest.mark.parametrize("used", [False, True], ids=["unused", "used"])
 def test_the_next_box_has_nothing_of_it(keeper, used):
+    """The same place serves again, and its network does not."""
     engine = keeper.greeted()
-    for _ in range(3):
+    places, tables = [], set()
+    for _ in range(6):
         box = Boxed(keeper, engine).ready()
+        places.append(box.sh("cat /proc/self/uid_map"))
+        tables.add(box.sh(TABLES))
         assert box.python(UNREACHABLE) == NOWHERE
         with Outside(engine.network(box.handle)):
             assert not used or box.python(REACHED) == THERE
         box.end()
+    assert len(tables) == 1, tables
+    assert not harness.EXPECT.is_root or len(set(places)) < len(places), places
+
+
+# ---- sockets into a box -------------------------------------------------------------------------
+
+HELLO_OF = """
+import socket, sys
+server = socket.create_server(("127.0.0.1", 0))
+print(server.getsockname()[1], flush=True)
+while True:
+    client, _ = server.accept()
+    client.sendall(b"from the box")
+    client.close()
+"""
+
+
+def made(engine, handle, what):
+    """A socket in a box's network."""
+    answer, _, body, fds = engine.ask(keepers.network, handle, what)
+    assert answer == keepers.SOCKET and len(fds) == 1 and not body, keepers.error_of(body)
+    family, kind = (socket.AF_INET6, socket.SOCK_STREAM) if what == keepers.DIAL else (
+        socket.AF_NETLINK, socket.SOCK_RAW)
+    found = socket.socket(fileno=fds[0])
+    assert (found.family, found.type & ~socket.SOCK_NONBLOCK) == (family, kind)
+    assert not os.get_blocking(found.fileno())
+    found.settimeout(10 * harness.PATIENCE)
+    return found
+
+
+def serve_in(box):
+    """A server in the box: its output, which ends with it, and its port."""
+    held = box.control.start(f"exec python3 - <<'END'\n{HELLO_OF}\nEND")
+    line = b""
+    while not line.endswith(b"\n"):
+        line += held.read(1)
+    return held, int(line)
+
+
+def dialled(client, port):
+    """What a socket of DIAL hears there, or the error."""
+    try:
+        client.connect(("::ffff:127.0.0.1", port))
+        return client.makefile().read()
+    except OSError as error:
+        return error.errno
+
+
+@pytest.mark.parametrize("is_open", [False, True], ids=["shut", "open"])
+def test_who_dials_in_is_in_the_box_and_nowhere_else(keeper, cold, is_open):
+    engine = keeper.greeted()
+    box = Boxed(keeper, engine, cold).ready()
+    with contextlib.ExitStack() as stack:
+        if is_open:
+            stack.enter_context(Outside(engine.network(box.handle)))
+        held, port = serve_in(box)
+        own = stack.enter_context(socket.create_server(("127.0.0.1", 0)))
+        with made(engine, box.handle, keepers.DIAL) as client:
+            assert dialled(client, port) == "from the box"
+        with made(engine, box.handle, keepers.DIAL) as client:
+            assert dialled(client, own.getsockname()[1]) == errno.ECONNREFUSED
+        held.close()
+    box.end()
+
+
+def test_who_dials_in_late_reaches_no_other_box(keeper, cold):
+    """The socket outlives its box, and is of its network: no later one is that."""
+    engine = keeper.greeted()
+    for _ in range(4):
+        first = Boxed(keeper, engine, cold).ready()
+        late = [made(engine, first.handle, keepers.DIAL) for _ in range(4)]
+        first.end()
+        for client in late:
+            box = Boxed(keeper, engine, cold).ready()
+            held, port = serve_in(box)
+            with client:
+                assert dialled(client, port) == errno.ECONNREFUSED
+            with made(engine, box.handle, keepers.DIAL) as now:
+                assert dialled(now, port) == "from the box"
+            held.close()
+            box.end()
+
+
+# Asks all that listens by TCP (IPv4), and, where a port is named, to end that. [port, ...], or the error's number.
+DIAG_ASK = """
+import os, socket, struct, sys
+fd, victim = map(int, sys.argv[1:])
+diag = socket.socket(fileno=fd)
+diag.settimeout(20)
+def ask(kind, flags, port, states):
+    request = struct.pack("=BBBBI", socket.AF_INET, 6, 0, 0, states)
+    request += struct.pack("!HH", port, 0) + socket.inet_aton("127.0.0.1").ljust(16, b"\\0") + bytes(20)
+    request += struct.pack("=II", 0xffffffff, 0xffffffff)
+    diag.send(struct.pack("=IHHII", 16 + len(request), kind, flags, 1, 0) + request)
+    while True:
+        data = diag.recv(65536)
+        while data:
+            size, kind = struct.unpack_from("=IH", data)
+            yield kind, data[16:size]
+            if kind in (2, 3):
+                return
+            data = data[(size + 3) & ~3:]
+if victim:
+    for kind, body in ask(21, 5, victim, 0xffffffff):
+        print(-struct.unpack_from("=i", body)[0])
+else:
+    print(*(struct.unpack_from("!H", body, 4)[0] for kind, body in ask(20, 0x301, 0, 1 << 10) if kind == 20))
+"""
+
+
+def diag(client, victim=0, **more):
+    done = subprocess.run([sys.executable, "-c", DIAG_ASK, str(client.fileno()), str(victim)],
+                                  pass_fds=[client.fileno()], capture_output=True, text=True, check=True, **more)
+    return [int(word) for word in done.stdout.split()]
+
+
+def test_who_asks_what_listens_is_told_of_the_box_and_ends_nothing(keeper, cold):
+    engine = keeper.greeted()
+    box = Boxed(keeper, engine, cold).ready()
+    held, port = serve_in(box)
+    with socket.create_server(("127.0.0.1", 0)), made(engine, box.handle, keepers.DIAG) as client:
+        client.setblocking(True)
+        assert diag(client) == [port]
+        # The engine has no capability; an ordinary user's has its user's over a box of that user.
+        if harness.EXPECT.is_root:
+            assert diag(client, port, user=65534, group=65534, extra_groups=[]) == [errno.EPERM]
+    with made(engine, box.handle, keepers.DIAL) as client:
+        assert dialled(client, port) == "from the box"
+    held.close()
+    box.end()
+
+
+@pytest.mark.parametrize("what", [keepers.DIAL, keepers.DIAG], ids=["dial", "diag"])
+def test_who_does_not_read_leaves_no_socket_in_the_keeper(keeper, what):
+    if not harness.EXPECT.is_root:
+        return  # the kernel shows its user nothing of it, once it has made a box
+
+    def held():
+        return len(os.listdir(f"/proc/{keeper.process.pid}/fd"))
+
+    engine = keeper.greeted()
+    box = Boxed(keeper, engine).ready()
+    made(engine, box.handle, what).close()
+    time.sleep(0.3)  # slots are made while nobody asks
+    before = held()
+    request = keepers.network(engine.next_id(), box.handle, what)
+    os.set_blocking(engine.requests, False)
+
+    def reads_no_more():
+        try:
+            while True:
+                os.write(engine.requests, request)
+        except BlockingIOError:
+            return not select.select([], [engine.requests], [], 0.2)[1]
+
+    harness.wait_for(reads_no_more, 20 * harness.PATIENCE, "a full pipe")
+    assert held() <= before + 2, (held(), before)  # the one that waits, and none behind it
+    os.kill(engine.pid, signal.SIGKILL)
+    engine = keeper.greeted()
+    harness.wait_for(lambda: held() <= before, 10 * harness.PATIENCE, "the fds")
+    engine.end(box.handle)
+    box.control.close()
 
 
 def test_the_keeper_keeps_no_socket_of_a_box_that_ended(keeper, cold):

@@ -1,4 +1,5 @@
 """What a box has been lent, another has afterwards; and learns nothing of the one before."""
+import errno
 import os
 import time
 
@@ -34,6 +35,29 @@ def test_a_network_that_was_used_is_not_used_again(keeper):
     for _ in range(4):
         assert boxed(engine, LOOK)[0].strip() == "lo:"
     assert boxed(engine, TALK)[0] == "talked\n"
+
+
+# Each leaves something in one of its network's tables, and no packet goes.
+IN_VAIN = """python3 -c '
+import socket
+for family, address in ((socket.AF_INET, "192.0.2.1"), (socket.AF_INET6, "2001:db8::1")):
+    for kind in (socket.SOCK_STREAM, socket.SOCK_DGRAM):
+        for _ in range(9):
+            with socket.socket(family, kind) as any:
+                print(any.connect_ex((address, 80)), end=" ")'"""
+# The rest of a line of sockstat is of the whole host.
+TABLES = ("cd /proc/net && cat dev snmp snmp6 netstat dev_snmp6/lo tcp tcp6 route ipv6_route; "
+          "grep -o '^[^ ]* [a-z]* [0-9]*' sockstat sockstat6")
+
+
+def test_what_a_box_dialled_in_vain_is_not_in_the_next(keeper):
+    """No counter of a network says that somebody has been there: none is lent twice."""
+    engine = keeper.greeted()
+    new = boxed(engine, TABLES)[0]
+    for _ in range(4):
+        assert set(boxed(engine, IN_VAIN)[0].split()) == {str(errno.ENETUNREACH)}
+        assert boxed(engine, TABLES)[0] == new
+    assert boxed(engine, f"{IN_VAIN} >&2; {TABLES}")[0] != new, "nothing is left where it was"
 
 
 @pytest.mark.parametrize("privileges,uid,port", [(keepers.SYSTEM, 0, 80), (keepers.PLAIN, None, 8080)])

@@ -15,6 +15,7 @@ WORLD = pathlib.Path(__file__).resolve().parent / "drivers" / "world.py"
 SERVER, SERVER6, OTHER, PRIVATE, OWN = ("203.0.113.2", "2001:db8:77::2", "203.0.113.3", "10.77.0.2",
                                         "203.0.113.1")
 METADATA = "169.254.169.254"
+MARK = (SERVER, 9)
 NAMES = {
     "both.test": [SERVER, SERVER6], "four.test": [SERVER], "six.test": [SERVER6],
     "other.test": [OTHER], "private.test": [PRIVATE], "own.test": [OWN], "meta.test": [METADATA],
@@ -46,6 +47,7 @@ class World:
         self.programs = []
         self.ports = None
         self.inner = None  # a process in the network of the engine
+        self.servers = self.inside = None  # who serves; and on the engine's own host
 
     def said(self):
         return self.log.read_text(encoding="utf-8").splitlines() if self.log.exists() else []
@@ -60,10 +62,30 @@ class World:
         self.programs.append(program)
         return program
 
-    def tell(self, program, **more):
-        program.stdin.write((json.dumps({"names": self.names, **more}) + "\n").encode())
+    @staticmethod
+    def say(program, **what):
+        program.stdin.write((json.dumps(what) + "\n").encode())
         program.stdin.flush()
         return json.loads(program.stdout.readline())
+
+    def tell(self, program, **more):
+        return self.say(program, names=self.names, **more)
+
+    def forget(self):
+        """What was seen on the wire is to be noted again when it comes again."""
+        self.say(self.servers, forget=True)
+
+    def mark(self):
+        """Waits until all is noted that was on the wire before: a packet of our own is, which comes behind it."""
+        self.forget()
+        before = len(self.said())
+        line = " ".join(map(str, ("packet", 17, *MARK)))
+
+        def has_come():
+            self.say(self.inside, send=MARK)
+            return line in self.said()[before:]
+
+        harness.wait_for(has_come, 10 * harness.PATIENCE, "the mark")
 
     def enter_other(self):
         """A process in a network of its own."""
@@ -75,7 +97,7 @@ class World:
 
     def make_networks(self):
         mine = os.readlink("/proc/self/ns/net")
-        servers = self.start("unshare", "-n", sys.executable, WORLD, self.log)
+        servers = self.servers = self.start("unshare", "-n", sys.executable, WORLD, self.log)
         harness.wait_for(lambda: os.readlink(f"/proc/{servers.pid}/ns/net") != mine,
                          10 * harness.PATIENCE, "a network")
         self.inner = self.enter_other()
@@ -106,10 +128,20 @@ class World:
         servers = self.start(sys.executable, WORLD, self.log)
         self.ports = self.tell(servers, dns="127.0.0.1", proxy=True, **self.more)
 
+    def rests(self):
+        """Whether no connection of the engine's host has anything more to say. Behind a proxy nobody looks."""
+        if self.inner is None:
+            return True
+        net = pathlib.Path(f"/proc/{self.inner}/net")
+        lines = [line.split() for name in ("tcp", "tcp6")
+                 for line in (net / name).read_text(encoding="ascii").splitlines()[1:]]
+        return all(line[3] in ("06", "0A") for line in lines)  # TIME_WAIT, LISTEN
+
     def start_inside(self, **more):
         """Servers on the engine's own host; their ports."""
         enter = [] if self.inner is None else ["nsenter", f"--net=/proc/{self.inner}/ns/net"]
         program = self.start(*enter, sys.executable, WORLD, self.log)
+        self.inside = program
         return self.tell(program, **more)["ports"]
 
     def config(self, boxes=""):

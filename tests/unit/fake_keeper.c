@@ -379,6 +379,7 @@ static void network(struct fake *fake, const struct keeper_network_of *request)
         refuse(fake, request->head.id, box == NULL ? "no_box" : "network_failed");
         return;
     }
+    box->networks++;
     box->is_open = request->what != KEEPER_NETWORK_SHUT;
     if (!box->is_open) {
         done(fake, KEEPER_NETWORK, request->head.id);

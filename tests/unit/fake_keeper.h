@@ -38,7 +38,8 @@ struct fake_box {
     int init, control; /* the test's end, and a duplicate of the engine's */
     uv_poll_t *poll;
     unsigned execs;
-    bool is_open; /* its network */
+    bool is_open;      /* its network */
+    unsigned networks; /* requests for it */
 };
 
 struct fake {

@@ -179,6 +179,13 @@ static void check_change(void)
     rig_end(&rig);
 }
 
+static bool is_gone(void *path)
+{
+    struct stat st;
+
+    return stat(path, &st) != 0 && errno == ENOENT;
+}
+
 /* The next engine has the same policy in force before it says that it is there. */
 static void check_restart(void)
 {
@@ -207,8 +214,7 @@ static void check_restart(void)
     CHECK(ASKED(rig) == 3, "%u requests", ASKED(rig));
     rig_delete(&rig, open.id, &stopped);
     CHECK(rig_wait(&rig, &stopped) && !stopped.failed, "deleted");
-    rig_turn(&rig, 50);
-    CHECK(stat(path, &st) != 0 && errno == ENOENT, "its names go with it");
+    CHECK(rig_until(&rig, is_gone, path), "its names go with it");
     rig_close(&rig);
     rig.fake.refuse_networks = true;
     rig_open(&rig);
@@ -233,7 +239,7 @@ static void check_pool(void)
     struct rig rig;
     struct answer first, second, none;
     struct sandbox_spec spec = spec_of(NULL, "public");
-    unsigned asked;
+    const struct fake_box *box;
     int fds;
 
     rig_start(&rig);
@@ -243,10 +249,12 @@ static void check_pool(void)
     CHECK(rig_until(&rig, pool_is_full, &rig), "two stand ready");
     CHECK(ASKED(rig) == 6, "and are open: %u", ASKED(rig));
     fds = rig_fds();
-    asked = ASKED(rig);
     rig_create(&rig, &spec, &second);
     CHECK(rig_wait(&rig, &second) && !second.failed, "%s", second.error.text);
-    CHECK(ASKED(rig) == asked && rig.fake.counts[KEEPER_CLAIM] == 1, "taken without a request");
+    box = fake_box_of(&rig.fake, second.id);
+    /* Of this one: the next for the pool may be made meanwhile. */
+    CHECK(box != NULL && box->networks == 2 && rig.fake.counts[KEEPER_CLAIM] == 1,
+          "taken without a request");
     CHECK(has_network(&rig, second.id, POLICY_PUBLIC) == 1, "and carried");
     made(&rig, NULL, "none", &none);
     CHECK(!is_open(&rig, none.id) && rig.fake.counts[KEEPER_CLAIM] == 1, "another kind");

@@ -4,8 +4,14 @@
 #include "keeper/build.h"
 #include "keeper/keeper.h"
 
+#include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 static const char id[] = "c0aaaaaaaaaaaaaaaaaa";
 
@@ -192,8 +198,74 @@ static void test_hanging(void)
     CHECK(engine_beat_ms(&keeper) * KEEPER_BEATS == KEEPER_HANG_MS, "some beats may be lost");
 }
 
+/* ---- a certificate that cannot be read for a while ---- */
+
+static void file_write(const char *path, const char *text)
+{
+    FILE *file = fopen(path, "we");
+
+    CHECK(file != NULL && fputs(text, file) >= 0 && fclose(file) == 0, "%s", path);
+}
+
+static unsigned lines_said(int log)
+{
+    char text[8192] = "";
+    ssize_t length = pread(log, text, sizeof(text) - 1, 0);
+    unsigned lines = 0;
+
+    for (ssize_t i = 0; i < length; i++)
+        lines += text[i] == '\n';
+    return lines;
+}
+
+/* What fails for another reason than the files is tried again each minute, and said once. */
+static void test_tls(void)
+{
+    static struct keeper keeper = {.engine.tls = -1};
+    char directory[] = "/tmp/cove-tls-XXXXXX", certificate[64], key[64], text[32] = "";
+    const uint64_t second = 1000000000, minute = 60 * second;
+    struct rlimit all, none = {0};
+    int log = memfd_create("log", MFD_CLOEXEC), before = dup(STDERR_FILENO);
+    struct error err;
+
+    CHECK(mkdtemp(directory) != NULL && getrlimit(RLIMIT_NOFILE, &all) == 0, "a place");
+    (void)snprintf(certificate, sizeof(certificate), "%s/chain.pem", directory);
+    (void)snprintf(key, sizeof(key), "%s/key.pem", directory);
+    file_write(certificate, "one\n");
+    file_write(key, "secret\n");
+    CHECK(chmod(key, 0600) == 0, "its mode");
+    keeper.config.tls_certificate = certificate;
+    keeper.config.tls_key = key;
+    CHECK(tls_read(&keeper, &err) == 0 && keeper.engine.tls >= 0, "%s", err.text);
+    file_write(certificate, "two\n");
+    none.rlim_max = all.rlim_max;
+    CHECK(dup2(log, STDERR_FILENO) == STDERR_FILENO, "a log");
+    CHECK(setrlimit(RLIMIT_NOFILE, &none) == 0, "no fds");
+    (void)tls_tick(&keeper, minute);
+    (void)tls_tick(&keeper, minute + 2 * second);
+    CHECK(keeper.tls.has_failed && lines_said(log) == 1, "it is said: %u", lines_said(log));
+    (void)tls_tick(&keeper, 2 * minute + 2 * second);
+    CHECK(keeper.tls.has_failed && lines_said(log) == 1, "and once: %u", lines_said(log));
+    CHECK(setrlimit(RLIMIT_NOFILE, &all) == 0, "fds");
+    (void)tls_tick(&keeper, 2 * minute + 4 * second);
+    CHECK(keeper.tls.has_failed, "not before its time");
+    (void)tls_tick(&keeper, 3 * minute + 2 * second);
+    CHECK(!keeper.tls.has_failed && lines_said(log) == 1, "it is read");
+    CHECK(dup2(before, STDERR_FILENO) == STDERR_FILENO, "as it was");
+    CHECK(pread(keeper.engine.tls, text, sizeof(text), 0) == 12 && strcmp(text, "two\n") == 0 &&
+              strcmp(text + 5, "secret\n") == 0,
+          "both");
+    (void)unlink(certificate);
+    (void)unlink(key);
+    (void)rmdir(directory);
+    (void)close(keeper.engine.tls);
+    (void)close(before);
+    (void)close(log);
+}
+
 int main(void)
 {
+    test_tls();
     test_hanging();
     test_make();
     test_targets();

@@ -1,13 +1,13 @@
 """What there is outside of boxes: a DNS server with the names of a table, and servers that say who they are and
 repeat what they hear. In a network namespace of its own, or on loopback behind a proxy.
 
-usage: world.py LOG, and a line of JSON on standard input: {"names": {NAME: [ADDRESS, ...]}, "dns": ADDRESS,
-"ports": [...]}, or with "proxy": true on loopback. Then it says a line of JSON: its ports. A name whose list is
-null is never answered; one that is not there does not exist; "*.NAME" is each below NAME. Instead of a list:
-{"turns": [[...], ...]}, of which each question for an IPv4 address takes the next, {"cname": NAME, "addresses": [...]},
-and either with "ttl". More: "tls": [PORT, CERTIFICATE, KEY], a server that says what it was told; "sniff": true, and
-each packet that comes for another address than a port of those is noted. With "services": DIRECTORY the servers of
-services.py have the ports that are theirs. With "beyond": true the proxy dials what is in no table."""
+usage: world.py LOG, and a line of JSON on standard input: {"names": {NAME: [ADDRESS, ...]}, "dns": ADDRESS, "ports":
+[...]}, or with "proxy": true on loopback. Then it says a line of JSON: its ports; more lines are for do(). A name
+whose list is null is never answered; one that is not there does not exist; "*.NAME" is each below NAME. Instead of a
+list: {"turns": [[...], ...]}, of which each question for an IPv4 address takes the next, {"cname": NAME, "addresses":
+[...]}, and either with "ttl". More: "tls": [PORT, CERTIFICATE, KEY], a server that says what it was told; "sniff":
+true, and each packet that comes for another address than a port of those is noted. With "services": DIRECTORY the
+servers of services.py have the ports that are theirs. With "beyond": true the proxy dials what is in no table."""
 import ipaddress
 import json
 import os
@@ -202,9 +202,11 @@ def listen(address, port):
 
 # ---- what else comes -----------------------------------------------------------------------------
 
+noted = set()  # since it was told to forget
+
+
 def sniff():
     """Each kind of packet that is for us, once: protocol, destination, port."""
-    noted = set()
     with socket.socket(socket.AF_PACKET, socket.SOCK_DGRAM, socket.htons(3)) as all_of_it:
         while True:
             packet, (_, ethernet, kind, _, _) = all_of_it.recvfrom(256)
@@ -224,6 +226,15 @@ def sniff():
 
 def start(function, *arguments):
     threading.Thread(target=function, args=arguments, daemon=True).start()
+
+
+def do(forget=False, send=None):
+    """What is asked for later: that each kind of packet be noted once more; or one, to an address and a port."""
+    if forget:
+        noted.clear()
+    if send:
+        with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as any_port:
+            any_port.sendto(b"known", tuple(send))
 
 
 def main():
@@ -249,7 +260,9 @@ def main():
     if WORLD.get("sniff", False):
         start(sniff)
     print(json.dumps(ports), flush=True)
-    sys.stdin.read()
+    for line in sys.stdin:
+        do(**json.loads(line))
+        print("{}", flush=True)
     if SERVICES:
         SERVICES.stop()
 
