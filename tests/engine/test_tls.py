@@ -1,5 +1,7 @@
 """TLS of the server itself: real clients of it, those that mean it harm, and certificates that change."""
 import contextlib
+import ctypes
+import ctypes.util
 import hashlib
 import http.client
 import os
@@ -378,6 +380,84 @@ def test_half_open_handshakes_and_garbage_hold_nobody_up(tls):
             thread.join(LIMIT)
     # Each has its time, and then is cut.
     assert all(ended(connection) for connection in crowd)
+
+
+class KeyChanger:
+    """A client of TLS 1.3 that has new keys whenever it likes, which Python's own has not."""
+
+    def __init__(self, port):
+        self.socket = socket.create_connection(("127.0.0.1", port), LIMIT)
+        self.ssl = self.library()
+        self.context = self.call("SSL_CTX_new", self.call("TLS_client_method"))
+        self.tls = self.call("SSL_new", self.context)
+        self.socket.setblocking(True)
+        assert self.number("SSL_set_fd", self.tls, self.socket.fileno()) == 1
+        assert self.number("SSL_connect", self.tls) == 1
+
+    @staticmethod
+    def library():
+        return ctypes.CDLL(ctypes.util.find_library("ssl"))
+
+    def call(self, name, *arguments):
+        function = getattr(self.ssl, name)
+        function.restype = ctypes.c_void_p
+        return function(*(ctypes.c_void_p(argument) for argument in arguments))
+
+    def number(self, name, tls, *arguments):
+        return getattr(self.ssl, name)(ctypes.c_void_p(tls), *arguments)
+
+    def change(self):
+        """False where it cannot be sent: nobody hears it any more."""
+        assert self.number("SSL_key_update", self.tls, 0) == 1
+        return self.number("SSL_do_handshake", self.tls) == 1
+
+    def ask(self):
+        """What is answered; nothing where the connection has ended."""
+        said = b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n"
+        if self.number("SSL_write", self.tls, said, len(said)) <= 0:
+            return b""
+        into = ctypes.create_string_buffer(4096)
+        got = self.number("SSL_read", self.tls, into, len(into))
+        return into.raw[:max(got, 0)]
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self.call("SSL_free", self.tls)
+        self.call("SSL_CTX_free", self.context)
+        self.socket.close()
+
+
+def test_who_changes_keys_without_end_is_left_and_others_are_served(tls):
+    """Such a record is small, and costs the server far more than the client."""
+    signal.signal(signal.SIGPIPE, signal.SIG_IGN)  # as Python has it: OpenSSL's own sockets raise it
+    with tls.client() as other, KeyChanger(tls.serve.port) as client:
+        for _ in range(20):  # a few are nobody's business
+            assert client.change()
+        assert b"200 OK" in client.ask()
+        for _ in range(20000):
+            if not client.change():
+                break
+        assert other.get("/healthz").status == 200
+        assert client.ask() == b""
+        assert other.get("/healthz").status == 200
+
+
+def test_new_keys_with_much_between_them_are_taken(tls, box):
+    """The longest connection has new keys now and then, and they count for what it carries."""
+    del box
+    body = b"{" + bytes(MIB) + b"}"
+    with KeyChanger(tls.serve.port) as client:
+        for _ in range(4):
+            for _ in range(20):
+                assert client.change()
+            said = (f"POST /v1/sandboxes HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer {tls.serve.key}\r\n"
+                    f"Content-Type: application/json\r\nContent-Length: {len(body)}\r\n\r\n").encode() + body
+            assert client.number("SSL_write", client.tls, said, len(said)) == len(said)
+            into = ctypes.create_string_buffer(16384)
+            got = client.number("SSL_read", client.tls, into, len(into))
+            assert b"HTTP/1.1 4" in into.raw[:max(got, 0)]
 
 
 def test_a_client_that_leaves_amid_the_handshake_leaves_nothing(tls):
