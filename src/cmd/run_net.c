@@ -68,8 +68,8 @@ static int rights_drop(void)
 }
 
 /* Between fork and exec; fds are moved out of the way first, for they may have each other's numbers. */
-static void engine_become(int program, const struct network_sockets *sockets, int link,
-                          int config, const char *policy)
+static void engine_become(int program, const struct network_sockets *sockets, int link, int config,
+                          const char *policy)
 {
     const int from[FDS] = {sockets->tcp, sockets->udp, link, config};
     char *const argv[] = {(char[]){"cove-engine"}, (char[]){"--alone"}, (char *)policy, NULL};
@@ -152,9 +152,10 @@ static int ready_hear(struct run_net *net, struct error *err)
     if (length < 0 && (errno == EAGAIN || errno == EINTR)) {
         if (clock_monotonic_ns() < net->until_ns)
             return 0;
-        return error_set(err, "network_failed", 0,
-                         "--net: cove-engine is not ready after %u s; see what keeps this host busy",
-                         (unsigned)(READY_NS / 1000000000U));
+        return error_set(
+            err, "network_failed", 0,
+            "--net: cove-engine is not ready after %u s; see what keeps this host busy",
+            (unsigned)(READY_NS / 1000000000U));
     }
     if (length == 1 && said[0] == 1) {
         net->is_ready = true;

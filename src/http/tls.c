@@ -36,9 +36,10 @@ struct http_tls {
     struct http_certificate *certificate;
     int fd;
     size_t budget; /* of this call */
-    unsigned aside; /* records that were not for the reader, since the handshake or `data` was full */
-    size_t data;    /* bytes for the reader or of the writer */
-    bool is_made;   /* the handshake is over */
+    unsigned
+        aside;    /* records that were not for the reader, since the handshake or `data` was full */
+    size_t data;  /* bytes for the reader or of the writer */
+    bool is_made; /* the handshake is over */
     bool has_more, is_broken;
 };
 
