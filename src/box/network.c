@@ -246,11 +246,18 @@ enum what { OPEN, SHUT, REOPEN, DIAL, DIAG };
 
 static int work(enum what what, struct network_sockets *out, struct error *err)
 {
+    struct error ignored;
+
     if (what == OPEN)
         return open_within(out, err);
     if (what == DIAL || what == DIAG)
         return make_within(what == DIAL ? NETWORK_DIAL : NETWORK_DIAG, out, err);
-    return what == SHUT ? shut_within(err) : routes_make(err);
+    if (what == SHUT)
+        return shut_within(err);
+    if (routes_make(err) == 0)
+        return 0;
+    (void)shut_within(&ignored); /* or what was made of them is in the way for ever */
+    return -1;
 }
 
 /* ---- there and back ---- */

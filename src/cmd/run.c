@@ -242,8 +242,15 @@ static void ready_take(struct run *run)
 {
     if (run->options.net == NULL || run->net.engine > 0)
         return;
-    if (run_net_begin(&run->net, run->box, run->options.net, &run->error) < 0 ||
-        command_send(run, run->options.cwd) < 0)
+    if (run_net_begin(&run->net, run->box, run->options.net, &run->error) < 0)
+        run_end(run, RUN_FAILED);
+}
+
+static void net_take(struct run *run)
+{
+    int heard = run_net_hear(&run->net, &run->error);
+
+    if (heard < 0 || (heard > 0 && command_send(run, run->options.cwd) < 0))
         run_end(run, RUN_FAILED);
 }
 
@@ -304,7 +311,7 @@ static void run_wait(struct pollfd *fds, size_t count, uint64_t now_ns, uint64_t
             fds[i].revents = 0;
 }
 
-enum { SLOT_SIGNALS, SLOT_BOX, SLOT_STDIO, SLOTS = SLOT_STDIO + RUN_POLL_MAX };
+enum { SLOT_SIGNALS, SLOT_BOX, SLOT_NET, SLOT_STDIO, SLOTS = SLOT_STDIO + RUN_POLL_MAX };
 
 /* A program whose reader went away ends by SIGPIPE, and so do we in its place. */
 static void output_check(struct run *run)
@@ -334,6 +341,8 @@ static void run_loop(struct run *run)
 
         fds[SLOT_SIGNALS] = (struct pollfd){.fd = run->signals, .events = POLLIN};
         fds[SLOT_BOX] = (struct pollfd){.fd = box_fd(run->box), .events = POLLIN};
+        fds[SLOT_NET] = (struct pollfd){.fd = run->net.link, .events = POLLIN};
+        wake = run->net.until_ns < wake ? run->net.until_ns : wake;
         count = run_stdio_poll(&run->stdio, fds + SLOT_STDIO, now, &wake);
         run_wait(fds, SLOT_STDIO + count, now, wake);
         /* The end of the command comes first: at a deadline that passed while we were stopped, what
@@ -341,6 +350,8 @@ static void run_loop(struct run *run)
         if (fds[SLOT_BOX].revents != 0)
             events_take(run);
         now = clock_monotonic_ns();
+        if (run->end == RUN_GOES_ON && (fds[SLOT_NET].revents != 0 || now >= run->net.until_ns))
+            net_take(run);
         if (now >= run->deadline_ns)
             run_end(run, RUN_TIMED_OUT);
         if (fds[SLOT_SIGNALS].revents != 0)
@@ -366,7 +377,7 @@ static void run_drain(struct run *run)
         int number;
 
         fds[SLOT_SIGNALS] = (struct pollfd){.fd = run->signals, .events = POLLIN};
-        fds[SLOT_BOX] = (struct pollfd){.fd = -1};
+        fds[SLOT_BOX] = fds[SLOT_NET] = (struct pollfd){.fd = -1};
         if (now >= until)
             return;
         count = run_stdio_poll(&run->stdio, fds + SLOT_STDIO, now, &wake);
@@ -576,7 +587,7 @@ static int run_main(const struct cmd *cmd, int argc, char **argv)
     /* Not the whole of it: the buffers of `stdio` are large, and often not needed. */
     run.box = NULL;
     run.signals = -1;
-    run.net = (struct run_net){.link = -1};
+    run.net = (struct run_net){.link = -1, .until_ns = UINT64_MAX};
     run.started = run.at_root = false;
     run.early_signals = 0;
     run.start_ns = run.end_ns = 0;

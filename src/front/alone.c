@@ -1,8 +1,11 @@
 /* See alone.h. Nothing is kept: the names of this box are in a file without a name. Whoever started this hears one
- * byte 1 when the policy is in force, else what is wrong; when he is gone, so are we. */
+ * byte 1 when the policy is in force, else what is wrong; when he is gone, so are we. Before a byte of the box or of
+ * the internet is read nothing is left to us but what it takes: see confine.h. */
 #include "front/alone.h"
 
 #include "base/fd.h"
+#include "front/confine.h"
+#include "front/settings.h"
 #include "net/net.h"
 
 #include <errno.h>
@@ -19,10 +22,13 @@
 #define FD_TCP 3 /* see cmd/run_net.c */
 #define FD_UDP 4
 #define FD_LINK 5
+#define FD_CONFIG 6 /* cove.conf, where there is one */
 
 struct alone {
     uv_loop_t loop;
     uv_poll_t link;
+    int config; /* -1: none */
+    struct settings settings;
     struct net *net;
     struct net_box *box;
 };
@@ -34,15 +40,29 @@ static void link_over(uv_poll_t *poll, int status, int events)
     uv_stop(poll->loop);
 }
 
+/* The resolvers and the proxy are those of an engine that would be started here. */
+static int settings_take(struct alone *alone, struct error *err)
+{
+    struct error why;
+    int result = settings_read(alone->config, &alone->settings, &why);
+
+    fd_close(&alone->config);
+    if (result == 0)
+        return 0;
+    return error_set(err, "bad_config", 0, "cannot use its settings: %.300s", why.text);
+}
+
 static int begin(struct alone *alone, const char *text, struct error *err)
 {
-    const struct net_options options = {.loop = &alone->loop};
+    struct net_options options = {.loop = &alone->loop};
     struct net_box_options box = {.tenant = "run"};
     int tcp = FD_TCP, udp = FD_UDP;
 
-    if (policy_new_text(text, &box.policy, err) != 0)
+    if (settings_take(alone, err) != 0 || policy_new_text(text, &box.policy, err) != 0)
         return -1;
-    if (net_open(&options, &alone->net, err) != 0) {
+    options.resolvers = alone->settings.resolvers;
+    options.proxy = alone->settings.proxy;
+    if (net_open(&options, &alone->net, err) != 0 || confine(err) != 0) {
         policy_free(box.policy);
         return -1;
     }
@@ -80,6 +100,8 @@ int alone_run(const char *policy)
     for (int fd = FD_TCP; fd <= FD_LINK; fd++)
         if (fcntl(fd, F_SETFD, FD_CLOEXEC) != 0)
             return 1;
+    /* Before anything else has its number. */
+    alone.config = fcntl(FD_CONFIG, F_SETFD, FD_CLOEXEC) == 0 ? FD_CONFIG : -1;
     allow_files();
     if (uv_loop_init(&alone.loop) != 0)
         return 1;

@@ -1,4 +1,4 @@
-/* A connection: from bytes to requests, from answers to bytes, and when its time is over.
+/* A connection: what it waits for, when its time is over, and how it ends. What its bytes are: see input.c.
  *
  * One request at a time; what a client sends ahead waits, in the kernel beyond a header's worth. While
  * a request is answered its socket stays watched, so that a client that leaves is noticed at once.
@@ -13,9 +13,6 @@
 #include <string.h>
 #include <sys/socket.h>
 
-/* Requests of one lane that are begun in a round of the loop: others wait for no more than these. */
-#define LANE_MAX 2
-#define FRAMES_MAX 256
 /* Between two requests, and while one is answered, so much is read at once: what follows a request waits in
  * memory. */
 #define AHEAD ((size_t)16 * 1024)
@@ -143,8 +140,6 @@ void http_conn_drain(struct http_conn *conn)
 
 /* ---- time ---- */
 
-static void refuse_unread(struct http_conn *conn, const struct http_refusal *no);
-
 static void on_deadline(struct http_conn *conn)
 {
     static const struct http_refusal late = {408, "request_timeout",
@@ -154,7 +149,7 @@ static void on_deadline(struct http_conn *conn)
         conn->request->is_handed = true;
         http_request_refuse(conn->request, &late);
     } else if (conn->state == CONN_HEADER && conn->out.size == 0 && conn->is_in_header) {
-        refuse_unread(conn, &late);
+        http_conn_refuse(conn, &late);
     } else if ((conn->state == CONN_HANDLING ||
                 (conn->state == CONN_PROXY && !http_proxy_is_idle(conn->request))) &&
                !http_conn_is_silent(conn)) {
@@ -212,7 +207,7 @@ void http_conn_renew(struct http_conn *conn)
     http_conn_deadline(conn, ms);
 }
 
-/* ---- requests ---- */
+/* ---- what a request has come to ---- */
 
 void http_conn_answered(struct http_conn *conn, bool is_whole)
 {
@@ -259,291 +254,6 @@ void http_conn_proxied(struct http_conn *conn)
     }
 }
 
-/* For what is no request. */
-static void refuse_unread(struct http_conn *conn, const struct http_refusal *no)
-{
-    struct http_request *request = http_request_new(conn, 0);
-
-    if (!request) {
-        http_conn_break(conn);
-        return;
-    }
-    conn->request = request;
-    conn->state = CONN_HANDLING;
-    request->is_handed = true;
-    if (no->status == 503) {
-        http_add_header(request, "Retry-After", "1");
-    }
-    http_request_refuse(request, no);
-}
-
-/* The header is read: whose it is, and whether he wants it. */
-static void begin(struct http_conn *conn, struct http_request *request, char *decoded)
-{
-    /* It means nothing, and a route that asks for no key would keep it for anybody. */
-    static const struct http_refusal bodiless = {413, "body_too_large",
-                                                 "a GET takes no body: send it without"};
-    struct http_server *server = conn->server;
-    struct http_refusal no;
-    char allow[64];
-
-    request->is_head = strcmp(request->head.method, "HEAD") == 0;
-    request->is_old = request->head.is_old;
-    request->is_whole = !request->head.is_chunked && request->head.length == 0;
-    request->is_handed = true;
-    conn->is_closing = conn->is_closing || !request->head.keeps_alive || server->is_draining;
-    conn->chunks = (struct http_chunks){0};
-    conn->body_left = request->head.length;
-    conn->state = request->is_whole ? CONN_HANDLING : CONN_BODY;
-    request->route = http_route_find(request, decoded, server, &no, allow);
-
-    if (server->admit && !server->admit(request, server->data)) {
-        return;
-    }
-    if (conn->request != request) {
-        return;
-    }
-    if (!request->route) {
-        if (allow[0]) {
-            http_add_header(request, "Allow", allow);
-        }
-        http_request_refuse(request, &no);
-        return;
-    }
-    if (!request->is_whole && (request->is_head || strcmp(request->head.method, "GET") == 0)) {
-        http_request_refuse(request, &bodiless);
-    } else if (request->route->flags & HTTP_STREAM_BODY) {
-        conn->state = CONN_BODY;
-        request->route->handler(request, server->data);
-    } else if (request->is_whole) {
-        request->route->handler(request, server->data);
-    } else if (request->head.length > server->limits.body_bytes) {
-        no = (struct http_refusal){413, "body_too_large", "the body is larger than the limit"};
-        http_request_refuse(request, &no);
-    } else {
-        request->is_handed = false;
-        request->collects = true;
-        http_conn_deadline(conn, server->limits.body_ms);
-    }
-}
-
-/* What the parser takes apart in place. */
-static void keep_target(struct http_request *request, const char *data, char *out)
-{
-    const char *from = data + strlen(request->head.method) + 1;
-    size_t size = strcspn(from, " \r\n");
-
-    memcpy(out, from, size);
-    out[size] = '\0';
-    request->target = out;
-}
-
-/* Takes a whole header and begins its request; how many bytes, 0 where there is none. */
-static size_t take_head(struct http_conn *conn, const char *data, size_t size)
-{
-    static const struct http_refusal large = {431, "header_too_large",
-                                              "the header is larger than the limit"};
-    static const struct http_refusal broken = {400, "bad_request", "this is not HTTP/1.1"};
-    size_t limit = conn->server->limits.header_bytes;
-    size_t head_size = 0;
-    enum http_scan scan = http_scan_head(data, size, &conn->scanned, &head_size);
-    struct http_request *request;
-    struct http_refusal no;
-
-    if (scan == HTTP_SCAN_BAD) {
-        refuse_unread(conn, &broken);
-        return 0;
-    }
-    if ((scan == HTTP_SCAN_MORE && size >= limit) || head_size > limit) {
-        refuse_unread(conn, &large);
-        return 0;
-    }
-    if (scan == HTTP_SCAN_MORE) {
-        return 0;
-    }
-    conn->scanned = 0;
-    conn->is_in_line = conn->server->begun[conn->lane] >= LANE_MAX;
-    if (conn->is_in_line) {
-        conn->has_asked = true;
-        http_conn_kick(conn);
-        return 0;
-    }
-    conn->server->begun[conn->lane]++;
-    request = http_request_new(conn, 3 * head_size + 3);
-    if (!request) {
-        http_conn_break(conn);
-        return 0;
-    }
-    memcpy(request->text, data, head_size);
-    if (http_parse_head(request->text, head_size, &request->head, &no)) {
-        request->over = NULL; /* it is told once, of the one that is answered */
-        http_request_free(request);
-        refuse_unread(conn, &no);
-        return 0;
-    }
-    keep_target(request, data, request->text + 2 * head_size + 2);
-    conn->request = request;
-    conn->has_asked = true;
-    begin(conn, request, request->text + head_size + 1);
-    return head_size;
-}
-
-static bool wants_body(const struct http_request *request)
-{
-    return request && !request->is_held && (request->collects || request->part);
-}
-
-/* No peer has more than a quarter of the room for bodies, but always enough for one. */
-static size_t held_of_house(const struct http_server *server)
-{
-    size_t quarter = server->limits.held_bytes / 4;
-
-    return quarter > server->limits.body_bytes ? quarter : server->limits.body_bytes;
-}
-
-/* Gives bytes of the body to whoever takes them. The request may be answered after it. */
-static void give(struct http_conn *conn, struct http_request *request, const char *data,
-                 size_t size)
-{
-    static const struct http_refusal large = {413, "body_too_large",
-                                              "the body is larger than the limit"};
-    static const struct http_refusal held = {
-        503, "capacity", "the bodies of other requests take all the room for them; send it again"};
-    struct http_server *server = conn->server;
-    size_t *of_house = &server->held_houses[conn->peer.is_unix][conn->house];
-
-    if (!request->collects) {
-        /* Held before it is asked, so that it may already resume in there. */
-        request->is_held = true;
-        if (request->part(request->part_arg, data, size) && conn->request == request) {
-            request->is_held = false;
-        }
-        return;
-    }
-    if (size > conn->server->limits.body_bytes - request->body.size) {
-        request->is_handed = true;
-        http_request_refuse(request, &large);
-    } else if (size > server->limits.held_bytes - server->held_bytes ||
-               size > held_of_house(server) - *of_house) {
-        request->is_handed = true;
-        http_request_refuse(request, &held);
-    } else if (http_bytes_add(&request->body, data, size)) {
-        http_conn_break(conn);
-    } else {
-        server->held_bytes += size;
-        *of_house += size;
-    }
-}
-
-/* Takes bytes of the body; how many. */
-static size_t take_body(struct http_conn *conn, struct http_request *request, const char *data,
-                        size_t size)
-{
-    static const struct http_refusal broken = {400, "bad_request",
-                                               "the chunks of the body are broken"};
-    const char *at = data, *part = NULL;
-    size_t left = size, part_size = 0;
-
-    if (!request->head.is_chunked) {
-        part_size = size < conn->body_left ? size : (size_t)conn->body_left;
-        conn->body_left -= part_size;
-        request->is_whole = conn->body_left == 0;
-        give(conn, request, data, part_size);
-        return part_size;
-    }
-    switch (http_chunk_next(&conn->chunks, &at, &left, &part, &part_size)) {
-    case HTTP_CHUNK_PART:
-        give(conn, request, part, part_size);
-        break;
-    case HTTP_CHUNK_END:
-        request->is_whole = true;
-        break;
-    case HTTP_CHUNK_BAD:
-        if (request->collects) {
-            request->is_handed = true;
-            http_request_refuse(request, &broken);
-        } else {
-            http_conn_break(conn);
-        }
-        break;
-    case HTTP_CHUNK_MORE:
-        break;
-    }
-    return size - left;
-}
-
-/* The body is over: the handler's turn. */
-static void end_body(struct http_conn *conn, struct http_request *request)
-{
-    conn->state = CONN_HANDLING;
-    http_conn_deadline(conn, 0);
-    if (request->collects) {
-        request->collects = false;
-        request->is_handed = true;
-        request->route->handler(request, conn->server->data);
-    } else {
-        request->part(request->part_arg, "", 0);
-    }
-}
-
-/* One step with a body; false where it cannot go on. */
-static bool step_body(struct http_conn *conn, const char *data, size_t size, size_t *used)
-{
-    struct http_request *request = conn->request;
-
-    if (!request || !wants_body(request)) {
-        return false;
-    }
-    if (request->is_whole) {
-        end_body(conn, request);
-        return true;
-    }
-    if (*used == size) {
-        if (request->head.expects_continue && !request->is_begun) {
-            static const char line[] = "HTTP/1.1 100 Continue\r\n\r\n";
-            struct iovec piece = {(void *)(uintptr_t)line, sizeof(line) - 1};
-            http_conn_send(conn, &piece, 1);
-        }
-        request->head.expects_continue = false;
-        return false;
-    }
-    request->head.expects_continue = false;
-    *used += take_body(conn, request, data + *used, size - *used);
-    return true;
-}
-
-/* Makes of the bytes what can be made of them now; how many are used up. */
-static size_t process(struct http_conn *conn, const char *data, size_t size)
-{
-    size_t used = 0;
-    unsigned frames = 0;
-    bool goes_on = true;
-
-    conn->is_processing = true;
-    while (goes_on && !conn->is_broken) {
-        if (conn->state == CONN_BODY) {
-            goes_on = step_body(conn, data, size, &used);
-        } else if (conn->state == CONN_HEADER && !conn->is_closing && conn->out.size == 0 &&
-                   used < size) {
-            size_t taken = take_head(conn, data + used, size - used);
-            used += taken;
-            goes_on = taken > 0;
-        } else if (conn->state == CONN_WEBSOCKET && used < size) {
-            if (++frames > FRAMES_MAX) {
-                http_conn_kick(conn);
-                break;
-            }
-            goes_on = http_websocket_step(conn, data, size, &used);
-        } else if (conn->state == CONN_PROXY && used < size) {
-            goes_on = http_proxy_step(conn, data, size, &used);
-        } else {
-            goes_on = false;
-        }
-    }
-    conn->is_processing = false;
-    return used;
-}
-
 void http_conn_continue(struct http_conn *conn)
 {
     size_t used;
@@ -559,7 +269,7 @@ void http_conn_continue(struct http_conn *conn)
         !http_conn_flush(conn)) {
         return;
     }
-    used = process(conn, conn->in.data + conn->in.start, conn->in.size);
+    used = http_conn_process(conn, conn->in.data + conn->in.start, conn->in.size);
     http_bytes_take(&conn->in, used);
     settle(conn);
 }
@@ -584,7 +294,7 @@ void http_conn_watch(struct http_conn *conn)
         }
         break;
     case CONN_BODY:
-        events |= wants_body(conn->request) ? UV_READABLE : 0;
+        events |= http_wants_body(conn->request) ? UV_READABLE : 0;
         events |= UV_DISCONNECT;
         break;
     case CONN_HANDLING:
@@ -657,7 +367,7 @@ static void settle(struct http_conn *conn)
     } else if (conn->state == CONN_HANDLING) {
         http_conn_deadline(conn, conn->peer.is_unix ? 0 : limits->silent_ms / 2);
     } else if (conn->state == CONN_BODY && conn->request && !conn->request->collects) {
-        http_conn_deadline(conn, wants_body(conn->request) ? limits->body_ms : 0);
+        http_conn_deadline(conn, http_wants_body(conn->request) ? limits->body_ms : 0);
     } else if (conn->is_in_line) {
         conn->is_in_header = false;
         http_conn_deadline(conn, 0);
@@ -676,7 +386,7 @@ static void settle(struct http_conn *conn)
 static void take_input(struct http_conn *conn, const char *data, size_t size)
 {
     bool is_first = conn->in.size == 0;
-    size_t used = is_first ? process(conn, data, size) : 0;
+    size_t used = is_first ? http_conn_process(conn, data, size) : 0;
 
     if (conn->state == CONN_CLOSED) {
         return;
@@ -763,7 +473,7 @@ static void on_poll(uv_poll_t *poll, int status, int events)
     if ((events & UV_DISCONNECT) &&
         (conn->is_in_line ||
          (conn->request && (conn->state == CONN_HANDLING || conn->state == CONN_WEBSOCKET ||
-                            !wants_body(conn->request))))) {
+                            !http_wants_body(conn->request))))) {
         http_conn_cut(conn);
         return;
     }
@@ -796,7 +506,7 @@ void http_conn_new(struct http_server *server, int fd, const struct http_peer *p
     conn->lane = house % HTTP_LANES;
     http_server_take_place(conn);
     if (is_refused) {
-        refuse_unread(conn, &full);
+        http_conn_refuse(conn, &full);
     } else if (peer->is_tls) {
         conn->state = CONN_HANDSHAKE;
         http_conn_deadline(conn, server->limits.header_ms);
@@ -820,5 +530,5 @@ void http_conn_is_clear(struct http_conn *conn)
 
     conn->state = CONN_HEADER;
     conn->peer.is_tls = false;
-    refuse_unread(conn, &clear);
+    http_conn_refuse(conn, &clear);
 }

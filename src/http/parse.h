@@ -86,7 +86,6 @@ struct http_answer {
     const char *reason;
     struct http_field fields[HTTP_ANSWER_FIELDS_MAX];
     size_t count;
-    const char *connection; /* the value of that field, or NULL */
 };
 
 /* Parses a whole header of an answer in place, as http_scan_head() found it; -1 where it is none. */

@@ -2,7 +2,6 @@
 #include "http/parse.h"
 
 #include <string.h>
-#include <strings.h>
 
 static int parse_line(char *line, struct http_answer *answer)
 {
@@ -18,9 +17,6 @@ static int parse_line(char *line, struct http_answer *answer)
     }
     if (!http_is_name(line) || (*value != '\0' && !http_is_value(value))) {
         return -1;
-    }
-    if (strcasecmp(line, "Connection") == 0) {
-        answer->connection = value;
     }
     answer->fields[answer->count++] = (struct http_field){line, value};
     return 0;

@@ -92,10 +92,30 @@ static bool is_of_origin(const char *name)
     return is_one_of(name, names);
 }
 
-/* Whether the client's or the server's own Connection names it. */
-static bool is_named(const char *connection, const char *name)
+/* What says where a body ends, and for whom it is: whatever `Connection` names, the body goes on by these. */
+static bool is_framing(const char *name)
 {
-    return connection != NULL && http_list_has(connection, name);
+    static const char *const names[] = {"Content-Length", "Transfer-Encoding", "Trailer", "Host",
+                                        NULL};
+
+    return is_one_of(name, names);
+}
+
+/* Whether a `Connection` has this word: each side may have several such lines. */
+static bool has_option(const struct http_field *fields, size_t count, const char *word)
+{
+    for (size_t i = 0; i < count; i++) {
+        if (strcasecmp(fields[i].name, "Connection") == 0 && http_list_has(fields[i].value, word)) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* Whether a field is its sender's and ours alone, and not passed on. */
+static bool is_between(const struct http_field *fields, size_t count, const char *name)
+{
+    return is_hop(name) || (!is_framing(name) && has_option(fields, count, name));
 }
 
 static int add(struct http_bytes *to, const char *text)
@@ -127,21 +147,21 @@ static int add_origin(struct http_bytes *to, const struct http_request *request,
 static int write_request(struct http_proxy *proxy, struct http_request *request)
 {
     const struct http_head *head = &request->head;
-    const char *connection = http_header(request, "Connection");
     const char *upgrade = http_header(request, "Upgrade");
     const struct http_proxy_options *options = &proxy->options;
     struct http_bytes *to = &proxy->up;
     int failed;
 
-    proxy->is_upgrade = upgrade != NULL && is_named(connection, "upgrade") && !request->is_old;
+    proxy->is_upgrade = upgrade != NULL && !request->is_old &&
+                        has_option(head->fields, head->fields_count, "upgrade");
     failed = add(to, head->method) < 0 || add(to, " ") < 0 || add(to, options->target) < 0 ||
              add(to, request->is_old ? " HTTP/1.0\r\n" : " HTTP/1.1\r\n") < 0 ||
              add_field(to, "Host", options->host) < 0;
     for (size_t i = 0; i < head->fields_count && !failed; i++) {
         const char *name = head->fields[i].name;
 
-        if (strcasecmp(name, "Host") != 0 && !is_hop(name) && !is_named(connection, name) &&
-            !is_one_of(name, options->kept)) {
+        if (strcasecmp(name, "Host") != 0 && !is_one_of(name, options->kept) &&
+            !is_between(head->fields, head->fields_count, name)) {
             failed = add_field(to, name, head->fields[i].value);
         }
     }
@@ -179,7 +199,7 @@ static int add_location(struct http_bytes *to, const struct http_proxy *proxy, c
 static int add_answer_field(struct http_bytes *to, const struct http_proxy *proxy,
                             const struct http_answer *answer, const struct http_field *field)
 {
-    if (is_hop(field->name) || is_named(answer->connection, field->name) ||
+    if (is_between(answer->fields, answer->count, field->name) ||
         (proxy->options.is_guest && is_of_origin(field->name))) {
         return 0;
     }

@@ -14,8 +14,14 @@
 #include <sys/socket.h>
 
 #define RECORD ((size_t)16 * 1024) /* the most that one has */
-/* Of the wire, in one call: what is not for the reader (keys that change) ends, too. */
+/* Of the wire, in one call; less as long as nothing of it was for the reader. */
 #define TURN_BYTES ((size_t)256 * 1024)
+#define TURN_BYTES_UNREAD ((size_t)32 * 1024)
+#define TURN_RECORDS 64 /* with something for the reader: they may be of one byte each */
+/* Records that are not for the reader (keys that change, warnings): so many with each so many bytes of data, either
+ * way. Whoever sends more means no good, for each costs far more to read than to send. */
+#define ASIDE_MAX 32
+#define ASIDE_BYTES ((size_t)1024 * 1024)
 #define CHAIN_MAX 16
 #define CIPHERS "ECDHE+AESGCM:ECDHE+CHACHA20"
 
@@ -30,6 +36,10 @@ struct http_tls {
     struct http_certificate *certificate;
     int fd;
     size_t budget; /* of this call */
+    unsigned
+        aside;    /* records that were not for the reader, since the handshake or `data` was full */
+    size_t data;  /* bytes for the reader or of the writer */
+    bool is_made; /* the handshake is over */
     bool has_more, is_broken;
 };
 
@@ -42,6 +52,10 @@ static int wire_read(BIO *bio, char *into, int size)
     ssize_t got = -1;
 
     BIO_clear_retry_flags(bio);
+    if (tls->aside > ASIDE_MAX) {
+        errno = EPROTO;
+        return -1;
+    }
     errno = EAGAIN;
     if (most > 0)
         got = recv(tls->fd, into, most, 0);
@@ -88,6 +102,32 @@ static BIO_METHOD *wire_new(void)
     return wire;
 }
 
+/* ---- what is not for the reader ---- */
+
+/* Called with each record and message. Of TLS 1.2 the header says what a record is, of 1.3 what was encrypted. */
+static void see_record(int is_written, int version, int what, const void *bytes, size_t size,
+                       SSL *ssl, void *arg)
+{
+    struct http_tls *tls = arg;
+    unsigned char kind = size > 0 ? *(const unsigned char *)bytes : 0;
+
+    (void)version, (void)ssl;
+    if (tls != NULL && tls->is_made && !is_written &&
+        (what == SSL3_RT_HEADER || what == SSL3_RT_INNER_CONTENT_TYPE) &&
+        kind != SSL3_RT_APPLICATION_DATA)
+        tls->aside++;
+}
+
+static void count_data(struct http_tls *tls, size_t size)
+{
+    tls->data += size;
+    if (tls->data < ASIDE_BYTES)
+        return;
+    tls->data = 0;
+    if (tls->aside <= ASIDE_MAX)
+        tls->aside = 0;
+}
+
 /* ---- a certificate ---- */
 
 static int no_passphrase(char *into, int size, int is_writing, void *arg)
@@ -130,6 +170,7 @@ static int ctx_make(SSL_CTX *ctx, struct error *err)
     (void)SSL_CTX_set_session_cache_mode(ctx, SSL_SESS_CACHE_OFF);
     SSL_CTX_set_read_ahead(ctx, 1);
     SSL_CTX_set_alpn_select_cb(ctx, choose_protocol, NULL);
+    SSL_CTX_set_msg_callback(ctx, see_record);
     if (SSL_CTX_set_min_proto_version(ctx, TLS1_2_VERSION) != 1 ||
         SSL_CTX_set_num_tickets(ctx, 0) != 1 || SSL_CTX_set_cipher_list(ctx, CIPHERS) != 1)
         return error_set(err, "no_tls", 0, "OpenSSL cannot be set up (%s); check its openssl.cnf",
@@ -266,6 +307,7 @@ struct http_tls *http_tls_new(struct http_certificate *certificate, int fd)
         free(tls);
         return NULL;
     }
+    (void)SSL_set_msg_callback_arg(tls->ssl, tls);
     BIO_set_data(wire, tls);
     SSL_set_bio(tls->ssl, wire, wire); /* which takes it */
     SSL_set_accept_state(tls->ssl);
@@ -320,8 +362,10 @@ enum http_tls_step http_tls_handshake(struct http_tls *tls)
     error = result == 1 ? SSL_ERROR_NONE : SSL_get_error(tls->ssl, result);
     ERR_clear_error();
     tls->has_more = true; /* a request may have come with its last word */
-    if (error == SSL_ERROR_NONE)
+    if (error == SSL_ERROR_NONE) {
+        tls->is_made = true;
         return HTTP_TLS_DONE;
+    }
     if (error == SSL_ERROR_WANT_READ || error == SSL_ERROR_WANT_WRITE)
         return error == SSL_ERROR_WANT_READ ? HTTP_TLS_READS : HTTP_TLS_WRITES;
     tls->is_broken = true;
@@ -338,13 +382,17 @@ ssize_t http_tls_recv(struct http_tls *tls, void *into, size_t size)
         return -1;
     }
     begin(tls);
-    while (got < size && result > 0) {
+    tls->budget = TURN_BYTES_UNREAD;
+    for (int records = 0; got < size && result > 0 && records < TURN_RECORDS; records++) {
         size_t most = size - got < RECORD ? size - got : RECORD;
 
         result = SSL_read(tls->ssl, (char *)into + got, (int)most);
+        if (result > 0 && got == 0)
+            tls->budget += TURN_BYTES - TURN_BYTES_UNREAD;
         got += result > 0 ? (size_t)result : 0;
     }
     tls->has_more = result > 0;
+    count_data(tls, got);
     if (got > 0) {
         /* Whatever else there is to say is said when it is asked again. */
         if (result <= 0 && SSL_get_error(tls->ssl, result) != SSL_ERROR_WANT_READ)
@@ -401,6 +449,7 @@ ssize_t http_tls_send(struct http_tls *tls, const struct iovec *parts, int count
             return sent > 0 && !tls->is_broken ? (ssize_t)sent : -1;
         }
         sent += (size_t)result;
+        count_data(tls, (size_t)result);
     }
     return (ssize_t)sent;
 }

@@ -1,5 +1,8 @@
 """TLS of the server itself: real clients of it, those that mean it harm, and certificates that change."""
+import asyncio
 import contextlib
+import ctypes
+import ctypes.util
 import hashlib
 import http.client
 import os
@@ -14,10 +17,13 @@ import threading
 import time
 
 import pytest
+import websockets
 
 HERE = pathlib.Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE.parent / "box"))
+sys.path.insert(0, str(HERE / "drivers"))
 sys.path.insert(0, str(HERE))
+import guest_servers as guest  # noqa: E402
 import harness  # noqa: E402
 import serving  # noqa: E402
 from certificates import Authority  # noqa: E402
@@ -132,6 +138,61 @@ def curl(tls, path, *words, port=None):
     return subprocess.run(["curl", "-sS", "--cacert", tls.authority.file, *words,
                            path if "://" in path else f"https://localhost:{port or tls.serve.port}{path}"],
                           capture_output=True, timeout=LIMIT, check=False)
+
+
+class OpenSsl:
+    """A client of TLS 1.3 that does what Python's own does not: it has new keys whenever it likes, and hears on when it
+    has said that it says no more."""
+
+    def __init__(self, port):
+        signal.signal(signal.SIGPIPE, signal.SIG_IGN)  # as Python has it: OpenSSL's own sockets raise it
+        self.socket = socket.create_connection(("127.0.0.1", port), LIMIT)
+        self.ssl = self.library()
+        self.context = self.call("SSL_CTX_new", self.call("TLS_client_method"))
+        self.tls = self.call("SSL_new", self.context)
+        self.socket.setblocking(True)
+        assert self.number("SSL_set_fd", self.tls, self.socket.fileno()) == 1
+        assert self.number("SSL_connect", self.tls) == 1
+
+    @staticmethod
+    def library():
+        return ctypes.CDLL(ctypes.util.find_library("ssl"))
+
+    def call(self, name, *arguments):
+        function = getattr(self.ssl, name)
+        function.restype = ctypes.c_void_p
+        return function(*(ctypes.c_void_p(argument) for argument in arguments))
+
+    def number(self, name, tls, *arguments):
+        return getattr(self.ssl, name)(ctypes.c_void_p(tls), *arguments)
+
+    def change(self):
+        """False where it cannot be sent: nobody hears it any more."""
+        assert self.number("SSL_key_update", self.tls, 0) == 1
+        return self.number("SSL_do_handshake", self.tls) == 1
+
+    def say(self, said):
+        return self.number("SSL_write", self.tls, said, len(said)) == len(said)
+
+    def hear(self):
+        """Nothing at the end."""
+        into = ctypes.create_string_buffer(65536)
+        got = self.number("SSL_read", self.tls, into, len(into))
+        return into.raw[:max(got, 0)]
+
+    def end(self):
+        assert self.number("SSL_shutdown", self.tls) == 0, "it was said, and the server says no more, either"
+
+    def has_ended_well(self):
+        return self.number("SSL_get_shutdown", self.tls) & 2 != 0
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self.call("SSL_free", self.tls)
+        self.call("SSL_CTX_free", self.context)
+        self.socket.close()
 
 
 # ---- clients -------------------------------------------------------------------------------------
@@ -305,6 +366,94 @@ def test_the_name_of_a_port_is_served_by_the_same_certificate(tls, box):
     assert "x-forwarded-proto: https\n" in said and "x-forwarded-for: 127.0.0.1\n" in said, said
 
 
+@pytest.fixture
+def guests(tls, box):
+    """Servers in the box; where each of their ports has its name."""
+    with tls.client() as client:
+        source = pathlib.Path(guest.__file__).read_text(encoding="utf-8")
+        answer = client.post(f"/v1/sandboxes/{box}/processes", {"argv": ["python3", "-c", source]})
+        assert answer.status == 201, answer
+        said = f"/v1/sandboxes/{box}/processes/{answer.json['id']}/output"
+        harness.wait_for(lambda: b"ready" in client.get(said).bytes, LIMIT, "the servers in the sandbox")
+        for port in (guest.WEB, guest.SOCKETS):
+            assert client.post(f"/v1/sandboxes/{box}/ports", {"port": port, "public": True}).status == 200
+    return lambda port: f"{port}-{box}.{DOMAIN}"
+
+
+def secured(tls, host):
+    plain = socket.create_connection(("127.0.0.1", tls.serve.port), LIMIT)
+    return tls.context().wrap_socket(plain, server_hostname=host)
+
+
+def test_a_websocket_passes_at_the_name_of_a_port(tls, guests):
+    async def talk():
+        host = guests(guest.SOCKETS)
+        async with websockets.connect(f"wss://{host}:{tls.serve.port}/", host="127.0.0.1", port=tls.serve.port,
+                                      ssl=tls.context(), server_hostname=host, max_size=1 << 26,
+                                      open_timeout=LIMIT) as opened:
+            for size in (1, 1000, 3 * MIB):
+                await opened.send("y" * size)
+                assert await opened.recv() == "y" * size
+
+    asyncio.run(asyncio.wait_for(talk(), LIMIT))
+
+
+def test_a_stream_comes_as_it_is_written_at_the_name_of_a_port(tls, box, guests):
+    host = guests(guest.WEB)
+    with tls.client() as client, secured(tls, host) as opened:
+        opened.sendall(f"GET /stream HTTP/1.1\r\nHost: {host}\r\n\r\n".encode())
+        said = b""
+        for number in range(3):
+            while b"part %d\n" % number not in said:
+                part = opened.recv(65536)
+                assert part, said
+                said += part
+            assert b"part %d\n" % (number + 1) not in said
+            answer = client.post(f"/v1/sandboxes/{box}/exec", {"argv": ["touch", f"/tmp/go{number}"]})
+            assert answer.status == 200, answer
+        while part := opened.recv(65536):
+            said += part
+        assert said.endswith(b"\r\n0\r\n\r\n")
+
+
+def tunnel(tls, box, port):
+    opened = OpenSsl(tls.serve.port)
+    assert opened.say(f"GET /v1/sandboxes/{box}/tunnels/{port} HTTP/1.1\r\nHost: localhost\r\nConnection: Upgrade\r\n"
+                      f"Upgrade: tcp\r\nAuthorization: Bearer {tls.serve.key}\r\n\r\n".encode())
+    said = b""
+    while b"\r\n\r\n" not in said:
+        part = opened.hear()
+        assert part, said
+        said += part
+    assert said.startswith(b"HTTP/1.1 101 "), said
+    return opened, said.split(b"\r\n\r\n", 1)[1]
+
+
+def test_each_side_of_a_tunnel_ends_its_half(tls, box, guests):
+    """By the farewell of TLS, which is of one direction."""
+    del guests
+    opened, said = tunnel(tls, box, guest.ECHO)
+    with opened:  # the client first
+        assert said == b"" and opened.say(b"hello")
+        assert opened.hear() == b"hello"
+        opened.end()
+        while part := opened.hear():
+            said += part
+        assert said == b"bye" and opened.has_ended_well()
+    opened, said = tunnel(tls, box, guest.SEND)
+    with opened, tls.client() as client:  # the server first
+        digest, wanted = hashlib.sha256(said), hashlib.sha256()
+        while part := opened.hear():
+            digest.update(part)
+        for part in guest.big():
+            wanted.update(part)
+        assert digest.digest() == wanted.digest() and opened.has_ended_well()
+        assert opened.say(b"thanks")
+        listed = client.get(f"/v1/sandboxes/{box}/processes").json["processes"]
+        output = f"/v1/sandboxes/{box}/processes/{listed[0]['id']}/output"
+        harness.wait_for(lambda: b"heard thanks" in client.get(output).bytes, LIMIT, "thanks")
+
+
 def test_links_are_https(tls, box):
     with tls.client() as client:
         answer = client.post(f"/v1/sandboxes/{box}/urls",
@@ -378,6 +527,35 @@ def test_half_open_handshakes_and_garbage_hold_nobody_up(tls):
             thread.join(LIMIT)
     # Each has its time, and then is cut.
     assert all(ended(connection) for connection in crowd)
+
+
+HEALTH = b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n"
+
+
+def test_who_changes_keys_without_end_is_left_and_others_are_served(tls):
+    """Such a record is small, and costs the server far more than the client."""
+    with tls.client() as other, OpenSsl(tls.serve.port) as client:
+        for _ in range(20):  # a few are nobody's business
+            assert client.change()
+        assert client.say(HEALTH) and b"200 OK" in client.hear()
+        for _ in range(20000):
+            if not client.change():
+                break
+        assert other.get("/healthz").status == 200
+        assert not client.say(HEALTH) or client.hear() == b""
+        assert other.get("/healthz").status == 200
+
+
+def test_new_keys_with_much_between_them_are_taken(tls):
+    """The longest connection has new keys now and then, and they count for what it carries."""
+    body = b"{" + bytes(MIB) + b"}"
+    with OpenSsl(tls.serve.port) as client:
+        for _ in range(4):
+            for _ in range(20):
+                assert client.change()
+            assert client.say((f"POST /v1/sandboxes HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer {tls.serve.key}\r\n"
+                               f"Content-Type: application/json\r\nContent-Length: {len(body)}\r\n\r\n").encode() + body)
+            assert b"HTTP/1.1 4" in client.hear()
 
 
 def test_a_client_that_leaves_amid_the_handshake_leaves_nothing(tls):

@@ -151,14 +151,17 @@ class World:
         return (text + f"resolvers = 127.0.0.1:{self.ports['dns']}\n"
                 f"proxy = http://127.0.0.1:{self.ports['proxy']}\nproxy_names = yes\n")
 
-    def run(self, *words):
-        """`cove run` in the engine's network, where the host's resolver is the world's."""
-        file = self.directory / "resolv.conf"
-        file.write_text(f"nameserver {SERVER}\n", encoding="ascii")
-        line = 'mount --bind "$0" /etc/resolv.conf && exec "$@"'
+    def run(self, *words, config=None):
+        """`cove run` in the engine's network, where the host's resolver is the world's; with a `config`, that of
+        the system, it has none that answers."""
+        etc = self.directory / "etc"
+        (etc / "cove").mkdir(parents=True, exist_ok=True)
+        (etc / "resolv.conf").write_text(f"nameserver {'127.0.0.1' if config else SERVER}\n", encoding="ascii")
+        (etc / "cove" / "cove.conf").write_text(config or "", encoding="utf-8")
+        line = 'mount -t overlay -o "lowerdir=$0:/etc" overlay /etc && exec "$@"'
         return subprocess.run(
             ["nsenter", f"--net=/proc/{self.inner}/ns/net", "unshare", "-m", "--propagation", "private",
-             "sh", "-c", line, file, harness.COVE, "run", *words], capture_output=True, text=True,
+             "sh", "-c", line, etc, harness.COVE, "run", *words], capture_output=True, text=True,
             check=False, timeout=60 * harness.PATIENCE)
 
     def serve(self, directory, boxes="pool = 1"):

@@ -92,6 +92,48 @@ def test_what_is_asked_arrives_byte_for_byte(server, behind):
     assert answer.headers["Connection"] == "close"
 
 
+def test_every_line_of_connection_counts(server, behind):
+    talk = says(b"HTTP/1.1 200 OK\r\nConnection: X-One\r\nX-One: 1\r\nX-Two: 2\r\nX-Three: 3\r\nConnection: a, x-two\r\n"
+                b"Content-Length: 2\r\n\r\nhi")
+    port = behind(talk).port
+    said = server.raw(b"GET /proxy/own/%d/ HTTP/1.1\r\nHost: x\r\nConnection: X-Four\r\nConnection: X-Five\r\nX-Four: 4\r\n"
+                      b"X-Five: 5\r\nX-Six: 6\r\nConnection: close\r\n\r\n" % port).lower()
+    assert b"x-three" in said and b"x-one" not in said and b"x-two" not in said
+    asked = talk.heads[0].lower()
+    assert b"x-six" in asked and b"x-four" not in asked and b"x-five" not in asked
+
+
+@pytest.mark.parametrize("framed, body", [
+    (b"Content-Length: 40", b"GET /other HTTP/1.1\r\nHost: other\r\n\r\n...."),
+    (b"Transfer-Encoding: chunked", b"3\r\nabc\r\n0\r\n\r\n")])
+def test_what_says_where_a_body_ends_is_passed_on_in_any_case(server, behind, framed, body):
+    """A body whose length is lost is a request, or an answer, of the sender's making."""
+    named = b"Connection: Content-Length, Transfer-Encoding, Host, Trailer, close\r\n" + framed + b"\r\n"
+
+    def talk(client):
+        said = read_until(client, b"\r\n\r\n")
+        while not said.endswith(body):
+            said += client.recv(1000)
+        heard.append(said)
+        client.sendall(b"HTTP/1.1 200 OK\r\n" + named + b"\r\n" + body)
+
+    heard = []
+    port = behind(talk).port
+    said = server.raw(b"POST /proxy/own/%d/ HTTP/1.1\r\nHost: x\r\n" % port + named + b"\r\n" + body)
+    assert framed in heard[0] and b"\r\nHost: localhost\r\n" in heard[0]
+    assert framed in said and said.endswith(body)
+
+
+def test_an_upgrade_by_the_second_line_is_one(server, behind):
+    talk = says(b"HTTP/1.1 101 Switching Protocols\r\nConnection: keep-alive\r\nUpgrade: x\r\n"
+                b"Connection: upgrade\r\n\r\n")
+    port = behind(talk).port
+    said = server.raw(b"GET /proxy/own/%d/ HTTP/1.1\r\nHost: x\r\nConnection: keep-alive\r\nUpgrade: x\r\n"
+                      b"Connection: Upgrade\r\n\r\n" % port)
+    assert status(said) == 101 and b"Upgrade: x\r\n" in said
+    assert b"Upgrade: x\r\n" in talk.heads[0] and b"Connection: Upgrade\r\n" in talk.heads[0]
+
+
 def test_the_root_is_asked_for_by_a_slash(server, behind):
     talk = says(OK)
     port = behind(talk).port
