@@ -201,6 +201,8 @@ struct sandbox_view {
     size_t mounts_count;
     const struct policy *policy;
     struct net_limits network; /* 0: as usual */
+    struct sandbox_port_wish ports[ENGINE_PORTS_MAX];
+    size_t ports_count;
     uint64_t deadline_ms, idle_ms;
     enum sandbox_then then;
     enum sandbox_state state;
