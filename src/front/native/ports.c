@@ -483,18 +483,18 @@ static void send_on(struct job *job, const char *secret)
 {
     const char *target = target_of(job->request), *mark = strchr(target, '?');
     char cookie[ENGINE_TOKEN_TEXT_MAX + 64], *place = malloc(strlen(target) + 2);
-    size_t used = mark != NULL ? (size_t)(mark - target) : strlen(target);
+    size_t used = mark != NULL ? (size_t)(mark - target) : strlen(target), slashes;
 
     if (place == NULL) {
         job_fail(job, "no_memory", "there is no memory for this now");
         return;
     }
-    /* "//other.example" would be somewhere else, and "/\\other.example" is the same to a browser. */
-    while (target[0] == '/' && (target[1] == '/' || target[1] == '\\')) {
-        target++;
-        used--;
-    }
+    /* "//other.example" would be somewhere else, and so would "/\\other.example" to a browser. */
+    slashes = strspn(target, "/\\");
+    target += slashes - 1;
+    used -= slashes - 1;
     memcpy(place, target, used);
+    place[0] = '/';
     for (char separator = '?'; mark != NULL; mark = strchr(mark + 1, '&')) {
         size_t length = strcspn(mark + 1, "&");
 
