@@ -18,7 +18,7 @@ struct create {
     uint64_t memory_bytes, disk_bytes, pids, idle_ms, lifetime_ms; /* 0: not said */
     uint32_t cpu_milli;
     struct api_pairs env, labels;
-    struct doc *mounts, *network;
+    struct doc *mounts, *network, *ports;
 };
 
 static int take_root(void *into, const char *value, struct error *err)
@@ -99,6 +99,33 @@ static int take_net(void *into, const char *value, struct error *err)
     return net_policy("--net", value, &create->network, err);
 }
 
+/* NUMBER[:public] */
+static int take_port(void *into, const char *value, struct error *err)
+{
+    struct create *create = into;
+    struct doc *port = doc_new();
+    size_t length = strcspn(value, ":");
+    bool is_public = strcmp(value + length, ":public") == 0;
+    char text[16];
+    uint64_t number;
+    int failed = 0;
+
+    (void)snprintf(text, sizeof(text), "%.*s", (int)(length < 15 ? length : 15), value);
+    if ((value[length] != '\0' && !is_public) ||
+        parse_count("--port", text, 1, 65535, &number, err) < 0) {
+        doc_free(port);
+        return option_bad_value(err, "port", value, "that is no port of a sandbox",
+                                "write a number from 1 to 65535, or NUMBER:public");
+    }
+    failed |= doc_set_number(port, "port", number);
+    if (is_public)
+        failed |= doc_set_true(port, "public");
+    if (create->ports == NULL)
+        create->ports = doc_new_array();
+    failed |= doc_add(create->ports, port);
+    return failed == 0 ? 0 : option_no_memory(err);
+}
+
 /* NAME:/TARGET[:ro] */
 static int take_mount(void *into, const char *value, struct error *err)
 {
@@ -162,6 +189,10 @@ static const struct option_row rows[] = {
     {"net", "POLICY", "the server's, as it comes public",
      "whom it may reach: none, public, or allow=RULE,RULE...; cove net --help says more", take_net,
      0, 0},
+    {"port", "NUMBER[:public]", NULL,
+     "open a port to the server's host from the begin; public: its page at a name of its own needs "
+     "no key; repeatable",
+     take_port, 0, 0},
     {"idle", "TIME", "none", "how long nothing may run in it before it ends", take_idle, 0, 0},
     {"lifetime", "TIME", "none", "how long it lives at most", take_lifetime, 0, 0},
     {"then", "stop|kill", "the server's",
@@ -242,6 +273,8 @@ static int body_make(const struct create *create, const char *name, struct doc *
         failed |= doc_set_copy(body, "mounts", create->mounts);
     if (create->network != NULL)
         failed |= doc_set_copy(body, "network", create->network);
+    if (create->ports != NULL)
+        failed |= doc_set_copy(body, "ports", create->ports);
     failed |= resources_set(create, body);
     failed |= lifecycle_set(create, body);
     if (failed != 0)
@@ -296,6 +329,7 @@ static int create_run(const struct cmd *cmd, int argc, char **argv)
     doc_free(create.labels.object);
     doc_free(create.mounts);
     doc_free(create.network);
+    doc_free(create.ports);
     return status;
 }
 

@@ -108,6 +108,7 @@ struct engine_token {
 /* Nobody lends what he has not, and no token makes tokens: "forbidden". engine_key_check() takes one. It
  * ends with its time, its sandbox, the key that made it, and engine_tokens_end(). */
 bool engine_is_token(const char *secret); /* it is meant to be one, and no key */
+bool engine_is_secret(const char *text);  /* it begins as a key or a token does */
 int engine_token_make(struct engine *engine, const struct engine_caller *caller, const char *id,
                       const struct engine_token_spec *spec, struct engine_token *out,
                       struct error *err);
@@ -200,6 +201,8 @@ struct sandbox_view {
     size_t mounts_count;
     const struct policy *policy;
     struct net_limits network; /* 0: as usual */
+    struct sandbox_port_wish ports[ENGINE_PORTS_MAX];
+    size_t ports_count;
     uint64_t deadline_ms, idle_ms;
     enum sandbox_then then;
     enum sandbox_state state;
@@ -307,12 +310,15 @@ struct sandbox_port {
 };
 
 /* A connection to the sandbox's own loopback, which it has to run for; `socket` is the callee's. Codes:
- * sandbox_stopped, port_closed (nothing listens), too_many_connections, port_failed. While it lasts the sandbox is
- * not idle: engine_port_left() says that it has ended. */
+ * sandbox_stopped, port_closed (nothing listens), too_many_connections, too_many_requests, port_failed. While it
+ * lasts the sandbox is not idle, unless the caller is ENGINE_PUBLIC: engine_port_left() says that it has ended. */
 typedef void (*engine_port_dialled)(void *arg, int socket, const struct error *err);
 void engine_port_dial(struct engine *engine, const struct engine_caller *caller, const char *id,
                       uint16_t port, engine_port_dialled done, void *arg);
-void engine_port_left(struct engine *engine, const char *id);
+void engine_port_left(struct engine *engine, const char *id, bool is_public);
+/* The box that is dialled now, which is another one after each start; 0: none. Whoever holds a connection to one
+ * that is no more keeps what is left of it from being freed. */
+uint64_t engine_port_box(struct engine *engine, const char *id);
 
 /* Declares it, and listens for it on the loopback of this host, as long as the sandbox runs. `is_public` -1: as
  * it is. NULL in `done`: with the error. */

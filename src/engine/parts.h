@@ -172,9 +172,10 @@ struct engine {
     struct spent *spent; /* spent.c */
     struct net *net;
     struct policy *policy; /* of a sandbox that names none */
-    struct dial *dials;    /* ports.c: on their way */
+    struct dial *dials;    /* dials.c: on their way */
     struct alarm ports_look;
-    size_t network_lines; /* of all logs together */
+    uint64_t ports_looked; /* listening.c: the serial of the sandbox that had its turn last; 0 */
+    size_t network_lines;  /* of all logs together */
     struct alarm network_save;
     struct network_bucket network_events;
     struct pool *pool;
@@ -255,7 +256,7 @@ void network_tally(struct engine *engine);
 /* ---- ports.c ---- */
 
 /* For what is declared without a port of the host: one that is free now. */
-void ports_choose(struct record *record);
+void ports_choose(const struct engine *engine, struct record *record);
 
 /* Its box stands (`is_new`), or was there before this engine: what is declared is listened for, and what listens
  * in it is looked at from now on. */
@@ -265,7 +266,7 @@ void ports_free(struct sandbox *sandbox);
 /* Its record has changed. */
 void ports_apply(struct sandbox *sandbox);
 bool ports_in_use(const struct sandbox *sandbox);
-void ports_close_all(struct engine *engine); /* the engine ends */
+void ports_close_all(struct engine *engine); /* the engine ends; dials.c */
 
 void *engine_alloc(size_t size); /* zeroed, or the process ends */
 void engine_later(struct engine *engine, void (*call)(void *arg), void *arg);

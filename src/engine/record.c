@@ -426,6 +426,7 @@ void record_look(const struct record *record, struct sandbox_view *view)
         .mounts_count = record->mounts_count,
         .policy = record->policy,
         .network = record->network,
+        .ports_count = record->ports_count,
         .deadline_ms = record->deadline_ms,
         .idle_ms = record->idle_ms,
         .then = record->then,
@@ -436,4 +437,7 @@ void record_look(const struct record *record, struct sandbox_view *view)
         .updated_ms = record->updated_ms,
         .revision = record->revision,
     };
+    for (size_t i = 0; i < record->ports_count; i++)
+        view->ports[i] = (struct sandbox_port_wish){.port = record->ports[i].port,
+                                                    .is_public = record->ports[i].is_public};
 }

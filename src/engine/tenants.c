@@ -341,6 +341,11 @@ bool tenants_key_lives(const struct engine *engine, const char *key_id, const ch
            ((key->scopes & ENGINE_OPERATOR) != 0 || strcmp(key->tenant, tenant) == 0);
 }
 
+bool engine_is_secret(const char *text)
+{
+    return engine_is_token(text) || strncmp(text, SECRET_PREFIX, strlen(SECRET_PREFIX)) == 0;
+}
+
 bool tenants_caller_lives(const struct engine *engine, struct engine_caller *caller)
 {
     const char *key_id = caller->sandbox[0] != '\0' ? caller->maker : caller->key_id;

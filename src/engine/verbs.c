@@ -111,7 +111,7 @@ void engine_create(struct engine *engine, const struct engine_caller *caller,
         done(arg, NULL, false, &err);
         return;
     }
-    ports_choose(record);
+    ports_choose(engine, record);
     create_record(engine, record, done, arg);
 }
 

@@ -229,6 +229,7 @@ struct http_proxy_options {
      * that do not go to the server, ended by NULL. `cookie`: sent in place of such; or NULL. */
     const char *target, *host;
     const char *const *kept;
+    bool (*keeps)(const char *name, const char *value); /* more of them; or NULL */
     const char *cookie;
     const char
         *prefix; /* where this server's root is shown: put before paths of Location; or NULL */

@@ -77,8 +77,11 @@ static bool is_hop(const char *name)
 static bool is_of_origin(const char *name)
 {
     static const char *const names[] = {"Set-Cookie",
-                                        "Set-Cookie2",
-                                        "Clear-Site-Data",
+                                        "Set-Login",
+                                        "Sec-Session-Registration",
+                                        "Accept-CH",
+                                        "Critical-CH",
+                                        "Origin-Trial",
                                         "Service-Worker-Allowed",
                                         "Strict-Transport-Security",
                                         "Public-Key-Pins",
@@ -88,6 +91,14 @@ static bool is_of_origin(const char *name)
                                         "Reporting-Endpoints",
                                         "WWW-Authenticate",
                                         NULL};
+
+    return is_one_of(name, names);
+}
+
+/* What reaches its neighbours below the same domain. */
+static bool is_of_domain(const char *name)
+{
+    static const char *const names[] = {"Clear-Site-Data", "Set-Cookie2", NULL};
 
     return is_one_of(name, names);
 }
@@ -161,7 +172,8 @@ static int write_request(struct http_proxy *proxy, struct http_request *request)
         const char *name = head->fields[i].name;
 
         if (strcasecmp(name, "Host") != 0 && !is_one_of(name, options->kept) &&
-            !is_between(head->fields, head->fields_count, name)) {
+            !is_between(head->fields, head->fields_count, name) &&
+            !(options->keeps && options->keeps(name, head->fields[i].value))) {
             failed = add_field(to, name, head->fields[i].value);
         }
     }
@@ -196,12 +208,32 @@ static int add_location(struct http_bytes *to, const struct http_proxy *proxy, c
                : 0;
 }
 
+/* A cookie is for the server's own name: not for its neighbours below the same domain. */
+static int add_cookie(struct http_bytes *to, const char *value)
+{
+    size_t length = strcspn(value, ";");
+    int failed = add(to, "Set-Cookie: ") < 0 || http_bytes_add(to, value, length) < 0;
+
+    for (value += length; *value && !failed; value += length) {
+        const char *name = value + 1 + strspn(value + 1, " \t");
+
+        length = 1 + strcspn(value + 1, ";");
+        if (strncasecmp(name, "domain", 6) != 0 || !strchr("=; \t", name[6])) {
+            failed = http_bytes_add(to, value, length) < 0;
+        }
+    }
+    return failed || add(to, "\r\n") < 0 ? -1 : 0;
+}
+
 static int add_answer_field(struct http_bytes *to, const struct http_proxy *proxy,
                             const struct http_answer *answer, const struct http_field *field)
 {
     if (is_between(answer->fields, answer->count, field->name) ||
-        (proxy->options.is_guest && is_of_origin(field->name))) {
+        (proxy->options.is_guest && is_of_origin(field->name)) || is_of_domain(field->name)) {
         return 0;
+    }
+    if (strcasecmp(field->name, "Set-Cookie") == 0) {
+        return add_cookie(to, field->value);
     }
     if (strcasecmp(field->name, "Location") == 0) {
         return add_location(to, proxy, field->value);
@@ -223,6 +255,9 @@ static int write_answer(struct http_proxy *proxy, const struct http_answer *answ
         const struct http_field *field = &answer->fields[i];
         bool upgrades = answer->status == 101 && strcasecmp(field->name, "Upgrade") == 0;
 
+        if (is_interim && strcasecmp(field->name, "Link") != 0) {
+            continue;
+        }
         if ((upgrades ? add_field(to, "Upgrade", field->value)
                       : add_answer_field(to, proxy, answer, field)) < 0) {
             return -1;

@@ -1,9 +1,8 @@
 """Servers in a box, reached from outside by each of the ways there are: the listener on loopback, the path of the
-API, a name of its own, and `cove port`. And what a server, a page or a caller may not get by them."""
+API, a name of its own, and `cove port`; how long that lasts, and what is told of it."""
 import asyncio
 import contextlib
 import hashlib
-import http.client
 import json
 import os
 import pathlib
@@ -23,201 +22,12 @@ sys.path.insert(0, str(HERE))
 import guest_servers as guest  # noqa: E402
 import harness  # noqa: E402
 import serving  # noqa: E402
-
-DOMAIN = "boxes.test"
-CONFIG = f"[boxes]\npool = 1\nmemory = 512M\n[network]\nport_domain = {DOMAIN}\n"
-SECONDS = 60 * harness.PATIENCE
+from port_ways import (  # noqa: E402
+    CONFIG, connect, cove, DOMAIN, echoes, environment, Forward, is_closed, is_cut, Listener, one_box, raw,
+    read_all, Sandbox, SECONDS, STAYS, STREAMS, SWITCH, web_by_name, web_by_path, WEBS)
 
 nothing_left, serve, api = serving.one_for_all(CONFIG)
-
-
-# ---- a sandbox, and the ways to it ---------------------------------------------------------------
-
-class Sandbox:
-    def __init__(self, serve, **spec):
-        self.serve = serve
-        self.client = serve.client()
-        answer = self.client.post("/v1/sandboxes", {"privileges": "plain", "disk_kind": "ephemeral", **spec})
-        assert answer.status == 201, answer
-        self.id = answer.json["id"]
-        self.path = f"/v1/sandboxes/{self.id}"
-
-    def __enter__(self):
-        return self
-
-    def __exit__(self, *_):
-        with self.serve.client() as client:
-            assert client.delete(self.path).status == 204
-        self.client.close()
-
-    def ask(self, method, rest="", body=None, **more):
-        with self.serve.client() as client:
-            return client.ask(method, self.path + rest, body, **more)
-
-    def run(self, command):
-        answer = self.ask("POST", "/exec", {"command": command})
-        assert answer.status == 200, answer
-        return answer.json
-
-    def start(self, *argv):
-        """Its path."""
-        answer = self.ask("POST", "/processes", {"argv": argv})
-        assert answer.status == 201, answer
-        return f"/processes/{answer.json['id']}"
-
-    def said(self, process):
-        return self.ask("GET", f"{process}/output").bytes.decode(errors="replace")
-
-    def wait_said(self, process, word):
-        harness.wait_for(lambda: word in self.said(process), SECONDS, word)
-
-    def serves(self):
-        process = self.start("python3", "-c", pathlib.Path(guest.__file__).read_text(encoding="utf-8"))
-        self.wait_said(process, "ready")
-        return process
-
-    def open(self, port, **more):
-        answer = self.ask("POST", "/ports", {"port": port, **more})
-        assert answer.status == 200, answer
-        return answer.json
-
-    def close(self, port):
-        return self.ask("DELETE", f"/ports/{port}")
-
-    def ports(self):
-        answer = self.ask("GET", "/ports")
-        assert answer.status == 200, answer
-        return {port["port"]: port for port in answer.json["ports"]}
-
-    def host_port(self, port):
-        return int(self.open(port)["url"].rpartition(":")[2])
-
-
-@pytest.fixture(scope="module")
-def box(serve):
-    with Sandbox(serve) as made:
-        made.guest = made.serves()
-        yield made
-
-
-def environment(serve, **more):
-    return {**os.environ, "COVE_URL": f"unix:{serve.socket}", **more}
-
-
-def over_http(serve):
-    return {"COVE_URL": f"http://127.0.0.1:{serve.port}", "COVE_API_KEY": serve.key}
-
-
-def cove(serve, *words, **more):
-    done = subprocess.run([harness.COVE, *map(str, words)], env=environment(serve, **more), text=True,
-                          capture_output=True, timeout=SECONDS, check=False)
-    return done
-
-
-class Forward:
-    """A `cove port` that runs; `port` is where it listens."""
-
-    def __init__(self, serve, sandbox, port, *words, **more):
-        self.process = subprocess.Popen(
-            [harness.COVE, "port", sandbox, str(port), "--listen", "0", *words],
-            env=environment(serve, **more), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-        line = self.process.stdout.readline().strip()
-        assert line.startswith("127.0.0.1:"), (line, self.process.poll() and self.process.stderr.read())
-        self.port = int(line.rpartition(":")[2])
-
-    def __enter__(self):
-        return self
-
-    def end(self):
-        self.process.send_signal(signal.SIGINT)
-        assert self.process.wait(SECONDS) == -signal.SIGINT
-        said = self.process.stderr.read()
-        self.process.stderr.close()
-        self.process.stdout.close()
-        return said
-
-    def __exit__(self, *_):
-        if self.process.poll() is None:
-            self.end()
-
-
-@contextlib.contextmanager
-def by_listener(box, port):
-    yield box.host_port(port)
-
-
-@contextlib.contextmanager
-def by_command(box, port):
-    with Forward(box.serve, box.id, port) as forward:
-        yield forward.port
-
-
-@contextlib.contextmanager
-def by_command_over_http(box, port):
-    with Forward(box.serve, box.id, port, **over_http(box.serve)) as forward:
-        yield forward.port
-
-
-STREAMS = [by_listener, by_command, by_command_over_http]
-
-
-def connect(port):
-    opened = socket.create_connection(("127.0.0.1", port), SECONDS)
-    opened.settimeout(SECONDS)
-    return opened
-
-
-def read_all(opened):
-    said = b""
-    while data := opened.recv(1 << 16):
-        said += data
-    return said
-
-
-class Way:
-    """To an HTTP server in a box: where to connect, and what to say."""
-
-    def __init__(self, port, prefix="", **headers):
-        self.port, self.prefix, self.headers = port, prefix, headers
-
-    def ask(self, path, method="GET", body=None, **headers):
-        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=SECONDS)
-        connection.request(method, self.prefix + path, body, {**self.headers, **headers},
-                           encode_chunked=hasattr(body, "__next__"))
-        return connection, connection.getresponse()
-
-    def get(self, path, *words, **headers):
-        connection, answer = self.ask(path, *words, **headers)
-        with contextlib.closing(connection):
-            return serving.Answer(answer, answer.read())
-
-
-@contextlib.contextmanager
-def web_by_listener(box, port):
-    yield Way(box.host_port(port))
-
-
-@contextlib.contextmanager
-def web_by_path(box, port):
-    yield Way(box.serve.port, f"{box.path}/ports/{port}", Authorization=f"Bearer {box.serve.key}")
-
-
-def named(box, port, **headers):
-    return Way(box.serve.port, Host=f"{port}-{box.id}.{DOMAIN}:{box.serve.port}", **headers)
-
-
-@contextlib.contextmanager
-def web_by_name(box, port):
-    yield named(box, port, **{"X-Cove-Token": box.serve.key})
-
-
-@contextlib.contextmanager
-def web_by_command(box, port):
-    with by_command(box, port) as host_port:
-        yield Way(host_port)
-
-
-WEBS = [web_by_listener, web_by_path, web_by_name, web_by_command]
+box = one_box()
 
 
 # ---- bytes ---------------------------------------------------------------------------------------
@@ -362,258 +172,66 @@ def test_curl_reaches_a_port_by_its_name(box):
     assert json.loads(done.stdout)["line"] == "GET /there HTTP/1.1"
 
 
-# ---- what must not pass --------------------------------------------------------------------------
-
-OURS = {"Cookie": "mine=1; cove_token=covetok_secret", "Referer": "http://127.0.0.1/secret",
-        "X-API-Key": "secret", "X-Forwarded-For": "6.6.6.6"}
-
-
-def test_no_key_and_no_cookie_of_ours_reaches_the_box(box):
-    for way in (web_by_path, web_by_name):
-        with way(box, guest.WEB) as web:
-            more = {**OURS, "X-Cove-Token": box.serve.key}
-            if way is web_by_path:
-                more["X-API-Key"] = box.serve.key
-            said = web.get("/", **more).json["headers"]
-            text = json.dumps(said)
-            assert box.serve.key not in text and "covetok_" not in text and "6.6.6.6" not in text
-            names = {name.lower() for name, _ in said}
-            assert "x-cove-token" not in names
-            if way is web_by_path:
-                assert not names & {"cookie", "referer", "authorization", "x-api-key"}
-            else:
-                assert ["Cookie", "mine=1"] in said, "the page's own are its own"
-
-
-def test_below_the_path_nothing_is_set_for_the_origin(box):
-    with web_by_path(box, guest.WEB) as web:
-        answer = web.get("/go")
-        assert answer.status == 302
-        assert answer.headers["Location"] == f"{box.path}/ports/{guest.WEB}/there?x=1"
-        for name in ("Set-Cookie", "Clear-Site-Data", "Service-Worker-Allowed"):
-            assert answer.headers[name] is None, name
-        assert answer.headers["Content-Security-Policy"] == "sandbox"
-        assert answer.headers["X-Content-Type-Options"] == "nosniff"
-    with web_by_name(box, guest.WEB) as web:
-        answer = web.get("/go")
-        assert answer.headers["Location"] == "/there?x=1" and "evil" in answer.headers["Set-Cookie"]
-        assert web.get("/away").headers["Location"] == "//evil.example/x", "nobody follows it but the client"
-
-
-@pytest.mark.parametrize("headers", [
-    {"Sec-Fetch-Mode": "navigate"}, {"Sec-Fetch-Dest": "iframe"}, {"Sec-Fetch-Dest": "document"},
-    {"Sec-Fetch-Dest": "serviceworker"}, {"Sec-Fetch-Mode": "NAVIGATE"}])
-def test_a_browser_does_not_go_below_the_path(box, headers):
-    with web_by_path(box, guest.WEB) as web:
-        answer = web.get("/", **headers)
-        assert (answer.status, answer.code) == (403, "browser_refused")
-
-
-@pytest.mark.parametrize("lie", ["rubbish", "split", "switch", "endless"])
-def test_who_speaks_no_http_is_told_of_and_not_passed_on(box, lie):
-    for way in (web_by_path, web_by_name):
-        with way(box, guest.LIES) as web:
-            answer = web.get(f"/{lie}")
-            assert (answer.status, answer.code) == (502, "bad_gateway")
-            assert answer.headers["Set-Cookie"] is None
-
-
-def test_who_is_slow_holds_up_nobody_and_is_left_when_the_client_leaves(box):
-    def count(word):
-        return box.said(box.guest).count(f"{word} slow")
-
-    begun, overs = count("begun"), count("over")
-    with web_by_path(box, guest.LIES) as web:
-        opened = [socket.create_connection(("127.0.0.1", web.port)) for _ in range(8)]
-        for one in opened:
-            one.sendall(f"GET {web.prefix}/slow HTTP/1.1\r\nHost: 127.0.0.1\r\n"
-                        f"Authorization: Bearer {box.serve.key}\r\n\r\n".encode())
-        harness.wait_for(lambda: count("begun") >= begun + 8, SECONDS, "all of them")
-        began = time.monotonic()
-        assert box.run("true")["process"]["exit_code"] == 0
-        assert time.monotonic() - began < 10 * harness.PATIENCE
-        for one in opened:
-            one.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, b"\1\0\0\0\0\0\0\0")
-            one.close()
-    harness.wait_for(lambda: count("over") >= overs + 8, SECONDS, "the end of all")
-
-
-def test_half_an_answer_is_no_answer(box):
-    for way in (web_by_path, web_by_name):
-        with way(box, guest.LIES) as web, pytest.raises((http.client.IncompleteRead, ConnectionError)):
-            web.get("/cut")
-
-
-# ---- who may -------------------------------------------------------------------------------------
-
-def token(box, *verbs, **more):
-    answer = box.ask("POST", "/tokens", {"verbs": verbs, **more})
-    assert answer.status == 201, answer
-    return answer.json["token"]
-
-
-def test_a_token_for_ports_is_for_ports(serve, box):
-    one, every = token(box, "ports", port=guest.WEB), token(box, "ports")
-    other = token(box, "look")
-    for secret, port, status in ((one, guest.WEB, 200), (one, guest.SOCKETS, 403), (every, guest.WEB, 200),
-                                 (every, guest.ECHO, 502), (other, guest.WEB, 403), ("covetok_x", guest.WEB, 401)):
-        by_path = Way(serve.port, f"{box.path}/ports/{port}", Authorization=f"Bearer {secret}")
-        by_name = named(box, port, **{"X-Cove-Token": secret})
-        for web in (by_path, by_name):
-            assert web.get("/").status == status, (secret, port, web.prefix)
-    with Forward(serve, box.id, guest.ECHO, **{**over_http(serve), "COVE_API_KEY": every}) as forward:
-        with connect(forward.port) as opened:
-            opened.sendall(b"x")
-            assert opened.recv(1) == b"x"
-    with serve.tcp(key=one) as client:
-        assert client.post(f"{box.path}/ports", {"port": 1}).status == 403
-        assert client.delete(f"{box.path}/ports/{guest.WEB}").status == 403
-
-
-def test_a_token_that_ends_cuts_what_it_carried(serve):
-    with Sandbox(serve) as sandbox:
-        sandbox.serves()
-        secret = token(sandbox, "ports")
-        with Forward(serve, sandbox.id, guest.ECHO, **{**over_http(serve), "COVE_API_KEY": secret}) as forward:
-            with connect(forward.port) as opened:
-                opened.sendall(b"x")
-                assert opened.recv(1) == b"x"
-                assert sandbox.ask("DELETE", "/tokens").status == 204
-                with contextlib.suppress(ConnectionError):
-                    assert opened.recv(1) == b""
-
-
-def test_a_browser_brings_its_token_once_and_keeps_it_as_a_cookie(box):
-    secret = token(box, "ports", port=guest.WEB)
-    answer = named(box, guest.WEB).get(f"/page?a=1&cove_token={secret}&b=2")
-    assert answer.status == 302 and answer.headers["Location"] == "/page?a=1&b=2"
-    cookie = answer.headers["Set-Cookie"]
-    assert "HttpOnly" in cookie and "SameSite" in cookie and "Domain" not in cookie
-    answer = named(box, guest.WEB, Cookie=f"mine=1; {cookie.split(';')[0]}").get("/page?a=1&b=2")
-    assert answer.status == 200 and secret not in answer.bytes.decode()
-    assert ["Cookie", "mine=1"] in answer.json["headers"]
-    assert named(box, guest.SOCKETS, Cookie=cookie.split(";")[0]).get("/").status == 403
-    other = named(box, guest.WEB).get("/?cove_token=covetok_nothing")
-    assert other.status == 401 and other.headers["Set-Cookie"] is None
-    assert named(box, guest.WEB).get("//evil.example/?cove_token=" + secret).headers["Location"] == "/evil.example/"
-
-
-@pytest.mark.parametrize("headers, status", [
-    ({}, 200), ({"Sec-Fetch-Site": "same-origin"}, 200), ({"Sec-Fetch-Site": "none"}, 200),
-    ({"Sec-Fetch-Site": "same-site"}, 403), ({"Sec-Fetch-Site": "cross-site"}, 403),
-    ({"Origin": f"http://8000-c0abcdefghij01234567.{DOMAIN}"}, 403), ({"Origin": "null"}, 403),
-    ({"Sec-Fetch-Site": "cross-site", "Sec-Fetch-Mode": "navigate", "Sec-Fetch-Dest": "document"}, 200),
-    ({"Sec-Fetch-Site": "same-site", "Sec-Fetch-Mode": "navigate", "Sec-Fetch-Dest": "iframe"}, 403)])
-def test_a_page_of_a_neighbour_does_not_use_the_cookie(box, headers, status):
-    """To a browser all names below the domain are one site, so it sends the cookie."""
-    cookie = f"cove_token={token(box, 'ports', port=guest.WEB)}"
-    assert named(box, guest.WEB, Cookie=cookie).get("/", **headers).status == status
-    assert named(box, guest.WEB, Cookie=cookie).get(
-        "/", Origin=f"http://{guest.WEB}-{box.id}.{DOMAIN}:{box.serve.port}").status == 200
-    if "Sec-Fetch-Mode" in headers:
-        assert named(box, guest.WEB, Cookie=cookie).get("/", "POST", b"", **headers).status == 403
-
-
-def stays_open(web):
-    """A page that has begun and has not ended: how long it goes on, at most as long as is needed to know."""
-    connection, answer = web.ask("/stream")
-    assert answer.readline() == b"part 0\n"
-    return connection, answer
-
-
-def test_who_may_no_more_is_cut_also_at_a_name(serve):
-    with Sandbox(serve) as sandbox:
-        sandbox.serves()
-        secret = token(sandbox, "ports")
-        mine, mine_said = stays_open(named(sandbox, guest.WEB, **{"X-Cove-Token": secret}))
-        sandbox.open(guest.WEB, public=True)
-        theirs, theirs_said = stays_open(named(sandbox, guest.WEB))
-        assert sandbox.ask("DELETE", "/tokens").status == 204
-        with pytest.raises((http.client.HTTPException, ConnectionError)):
-            mine_said.read()
-            raise AssertionError("its end was in good order")
-        time.sleep(2)
-        sandbox.run("touch /tmp/go0")
-        assert theirs_said.readline() == b"part 1\n", "what is public is so for as long as it is"
-        sandbox.open(guest.WEB, public=False)
-        with pytest.raises((http.client.HTTPException, ConnectionError)):
-            theirs_said.read()
-            raise AssertionError("its end was in good order")
-        mine.close()
-        theirs.close()
-
-
-def test_only_what_is_public_needs_no_key(box):
-    web = named(box, guest.WEB)
-    assert (web.get("/").status, web.get("/").code) == (401, "bad_key")
-    assert box.open(guest.WEB, public=True)["public"] is True
-    assert box.open(guest.WEB)["public"] is True, "what is not said stays"
-    assert web.get("/").status == 200
-    assert named(box, guest.SOCKETS).get("/").status == 401
-    assert Way(box.serve.port, f"{box.path}/ports/{guest.WEB}").get("/").status == 401, "the path is the API's"
-    assert box.open(guest.WEB, public=False)["public"] is False
-    assert web.get("/").status == 401
-    assert box.open(guest.WEB, public=True)["public"] is True
-    assert box.close(guest.WEB).status == 204
-    assert web.get("/").status == 401
-
-
-def test_a_name_is_for_its_port_alone(box):
-    for host in (f"{guest.WEB}-c0nothingnothing0000.{DOMAIN}", f"x-{box.id}.{DOMAIN}", f"0-{box.id}.{DOMAIN}",
-                 f"{guest.WEB}-{box.id}.{DOMAIN}.evil", f"{guest.WEB}-{box.id}x.{DOMAIN}"):
-        answer = Way(box.serve.port, Host=host).get("/v1/version")
-        assert answer.status in (401, 403, 404), (host, answer)
-        assert b'"version":' not in answer.bytes
-
-
-def test_another_tenant_finds_nothing(serve, box):
-    box.open(guest.WEB)
-    with serve.client() as client:
-        made = client.post("/v1/keys", {"label": "other", "tenant": "other", "scopes": ["read", "write"]}).json
-    with serve.tcp(key=made["secret"]) as client:
-        for method, rest, body in (("GET", "/ports", None), ("POST", "/ports", {"port": 1}),
-                                   ("DELETE", f"/ports/{guest.WEB}", None), ("GET", f"/ports/{guest.WEB}/", None)):
-            answer = client.ask(method, box.path + rest, body)
-            assert (answer.status, answer.code) == (404, "sandbox_not_found"), (method, rest)
-        answer = client.get(f"{box.path}/tunnels/{guest.WEB}",
-                            headers={"Connection": "Upgrade", "Upgrade": "tcp"})
-        assert (answer.status, answer.code) == (404, "sandbox_not_found")
-    assert named(box, guest.WEB, **{"X-Cove-Token": made["secret"]}).get("/").status == 404
-    with serve.client() as client:
-        assert client.delete(f"/v1/keys/{made['id']}").status == 204
-
-
 # ---- their life ----------------------------------------------------------------------------------
 
-def is_closed(port):
-    try:
-        connect(port).close()
-    except ConnectionRefusedError:
-        return True
-    return False
+def open_listener(sandbox):
+    opened = connect(sandbox.host_port(guest.ECHO))
+    opened.sendall(b"x")
+    assert opened.recv(1) == b"x"
+    return opened
 
 
-def echoes(port):
-    with connect(port) as opened:
-        opened.sendall(b"x")
-        return opened.recv(1) == b"x"
+def open_tunnel(sandbox):
+    opened = raw(sandbox.serve.port, f"GET {sandbox.path}/tunnels/{guest.ECHO} HTTP/1.1\r\nHost: 127.0.0.1\r\n"
+                 f"Authorization: Bearer {sandbox.serve.key}\r\nConnection: Upgrade\r\nUpgrade: tcp\r\n\r\n")
+    assert opened.recv(1 << 16).startswith(b"HTTP/1.1 101 ")
+    opened.sendall(b"x")
+    assert opened.recv(1) == b"x"
+    return opened
 
 
-def test_what_is_opened_is_closed_with_the_sandbox(serve):
-    with Sandbox(serve, ports=[{"port": guest.ECHO}, {"port": 9, "public": True}]) as sandbox:
+def open_page(web, port, more, answer):
+    headers = "".join(f"{name}: {value}\r\n" for name, value in {"Host": "127.0.0.1", **web.headers}.items())
+    opened = raw(web.port, f"GET {web.prefix}/stream HTTP/1.1\r\n{headers}{more}\r\n")
+    assert opened.recv(1 << 16).startswith(answer), port
+    return opened
+
+
+def pages(way):
+    def page(sandbox):
+        with way(sandbox, guest.WEB) as web:
+            return open_page(web, guest.WEB, "", b"HTTP/1.1 200 ")
+
+    def switched(sandbox):
+        with way(sandbox, guest.SOCKETS) as web:
+            return open_page(web, guest.SOCKETS, SWITCH, b"HTTP/1.1 101 ")
+
+    return [page, switched]
+
+
+@pytest.mark.parametrize("end", ["stop", "delete"])
+def test_what_is_opened_is_closed_with_the_sandbox(serve, end):
+    with Sandbox(serve, ports=[{"port": guest.ECHO}, {"port": 9, "public": True}],
+                 disk_kind="persistent" if end == "stop" else "ephemeral") as sandbox:
         sandbox.serves()
         ports = sandbox.ports()
         assert ports[9]["public"] and not ports[9]["listening"] and ports[9]["open"]
         assert ports[guest.ECHO]["listening"] and not ports[guest.WEB]["open"]
         port, other = (int(ports[number]["url"].rpartition(":")[2]) for number in (guest.ECHO, 9))
         assert echoes(port)
-        held = connect(port)
-        held.sendall(b"x")
-        assert held.recv(1) == b"x"
         assert sandbox.close(9).status == 204 and is_closed(other)
         assert sandbox.close(9).code == "port_not_found"
-    with held, contextlib.suppress(ConnectionError):
-        assert held.recv(1) == b""
+        held = [way(sandbox) for way in (open_listener, open_tunnel, *pages(web_by_path), *pages(web_by_name))]
+        if end == "stop":
+            assert sandbox.ask("POST", "/stop").status == 200
+            # Nothing of a box that was is held, also while there is another one.
+            assert sandbox.ask("POST", "/start").status == 200
+    for one in held:
+        # Each half, though the client ends neither: else what is left of the box would stay with it.
+        with contextlib.suppress(ConnectionError):
+            read_all(one)
+        harness.wait_for(lambda one=one: is_cut(one), SECONDS, "its end")
+        one.close()
     assert is_closed(port)
 
 
@@ -653,19 +271,6 @@ def test_all_ways_go_on_with_the_next_engine(tmp_path):
                 assert held.recv(1) == b"", "what was carried by the last one is cut"
 
 
-STAYS = """
-import socket, threading
-def stay(one):
-    one.sendall(b"HTTP/1.1 200 OK\\r\\n\\r\\n")
-    while one.recv(100):
-        pass
-    one.close()
-server = socket.create_server(("127.0.0.1", 7000))
-while True:
-    threading.Thread(target=stay, args=(server.accept()[0],), daemon=True).start()
-"""
-
-
 @pytest.mark.parametrize("way", STREAMS + [web_by_path])
 def test_who_is_connected_is_not_idle(serve, way):
     with Sandbox(serve, disk_kind="persistent", lifecycle={"idle_ms": 1500, "then": "stop"}) as sandbox:
@@ -692,38 +297,6 @@ def test_who_is_connected_is_not_idle(serve, way):
 
 
 # ---- what listens --------------------------------------------------------------------------------
-
-LISTEN = """
-import socket, sys
-held = []
-for text in sys.stdin:
-    what, family, host, port = text.split()
-    if what == "open":
-        s = socket.socket({"4": socket.AF_INET, "6": socket.AF_INET6}[family])
-        if family == "6":
-            s.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
-        s.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        s.bind((host, int(port)))
-        s.listen()
-        held.append(s)
-    else:
-        [s.close() for s in held]
-        held = []
-    print("done", text.strip(), flush=True)
-"""
-
-
-class Listener:
-    def __init__(self, sandbox):
-        answer = sandbox.ask("POST", "/processes", {"argv": ["python3", "-c", LISTEN], "open_stdin": True})
-        self.sandbox, self.process = sandbox, f"/processes/{answer.json['id']}"
-
-    def tell(self, text):
-        answer = self.sandbox.ask("POST", f"{self.process}/stdin", f"{text}\n".encode(),
-                                  headers={"Content-Type": "application/octet-stream"})
-        assert answer.status in (200, 204), answer
-        self.sandbox.wait_said(self.process, f"done {text}")
-
 
 def test_what_listens_is_listed_and_told(serve):
     with Sandbox(serve) as sandbox, serve.client() as client:
@@ -758,6 +331,14 @@ def test_either_loopback_is_reached(serve):
 
 
 # ---- bounds, and what is wrong -------------------------------------------------------------------
+
+def test_a_sandbox_shows_what_is_open(serve):
+    with Sandbox(serve, ports=[{"port": 9, "public": True}, {"port": 8}]) as sandbox:
+        assert sandbox.ask("GET").json["ports"] == [{"port": 8, "public": False}, {"port": 9, "public": True}]
+        sandbox.open(10)
+        assert sandbox.close(9).status == 204
+        assert sandbox.ask("GET").json["ports"] == [{"port": 8, "public": False}, {"port": 10, "public": False}]
+
 
 def test_what_is_no_port_is_refused(api, box):
     for body in ({}, {"port": 0}, {"port": 65536}, {"port": "80"}, {"port": 80, "public": "yes"},
@@ -799,6 +380,17 @@ def test_the_command_opens_lists_and_closes(serve):
         assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
         done = cove(serve, "port", "shown", guest.WEB, "--close")
         assert done.returncode == 125 and "is not open" in done.stderr
+
+
+def test_a_sandbox_is_made_with_open_ports(serve):
+    done = cove(serve, "create", "--ephemeral", "--port", 8000, "--port", "9:public", "--json")
+    assert not done.stderr, done
+    made = json.loads(done.stdout)
+    assert made["ports"] == [{"port": 9, "public": True}, {"port": 8000, "public": False}]
+    assert cove(serve, "rm", made["id"]).returncode == 0
+    for word in ("0", "65536", "x", "80:", "80:private", ":public", "80:public:", "1000000000000000000000080"):
+        done = cove(serve, "create", "--port", word)
+        assert done.returncode == 125 and "NUMBER:public" in done.stderr and not done.stdout, (word, done)
 
 
 def test_the_command_says_what_is_wrong(serve, box):

@@ -151,10 +151,12 @@ def test_every_method_passes(server, behind, method):
 
 def test_a_page_of_a_guest_sets_nothing_for_its_neighbours(server, behind):
     port = behind(says(b"HTTP/1.1 302 Found\r\nSet-Cookie: a=b\r\nset-cookie: c=d\r\nClear-Site-Data: *\r\n"
-                       b"Service-Worker-Allowed: /\r\nLocation: /login?a\r\nContent-Length: 0\r\n\r\n")).port
+                       b"Service-Worker-Allowed: /\r\nAccept-CH: DPR\r\nOrigin-Trial: x\r\nSet-Login: logged-in\r\n"
+                       b"Sec-Session-Registration: (ES256)\r\nLocation: /login?a\r\nContent-Length: 0\r\n\r\n")).port
     answer, _ = server.get(f"/proxy/guest/{port}/")
     assert answer.headers["Set-Cookie"] is None and answer.headers["Clear-Site-Data"] is None
-    assert answer.headers["Service-Worker-Allowed"] is None
+    for name in ("Service-Worker-Allowed", "Accept-CH", "Origin-Trial", "Set-Login", "Sec-Session-Registration"):
+        assert answer.headers[name] is None, name
     assert answer.headers["Content-Security-Policy"] == "sandbox"
     assert answer.headers["Location"] == f"/proxy/guest/{port}/login?a"
     assert answer.headers["X-Extra"] == "1"
@@ -163,6 +165,19 @@ def test_a_page_of_a_guest_sets_nothing_for_its_neighbours(server, behind):
     assert answer.headers["Location"] == "//evil/x"
     answer, _ = server.get(f"/proxy/own/{port}/")
     assert answer.headers["Set-Cookie"] == "a=b" and answer.headers["Content-Security-Policy"] is None
+
+
+def test_a_server_sets_cookies_for_its_own_name_only(server, behind):
+    """Below one domain there are the servers of others."""
+    given = ["a=b; Domain=boxes.test; Path=/", "c=d;domain=boxes.test", "e=f; Secure;\t DOMAIN = .test ;HttpOnly",
+             "g=h; Domain", "domain=x; SameSite=Lax", "i=j; Domainx=1", "k=l"]
+    fields = "".join(f"Set-Cookie: {cookie}\r\n" for cookie in given)
+    port = behind(says(b"HTTP/1.1 200 OK\r\nClear-Site-Data: \"cookies\"\r\n" + fields.encode() +
+                       b"Content-Length: 0\r\n\r\n")).port
+    answer, _ = server.get(f"/proxy/own/{port}/")
+    assert answer.headers.get_all("Set-Cookie") == [
+        "a=b; Path=/", "c=d", "e=f; Secure;HttpOnly", "g=h", "domain=x; SameSite=Lax", "i=j; Domainx=1", "k=l"]
+    assert answer.headers["Clear-Site-Data"] is None
 
 
 class Echo(http.server.BaseHTTPRequestHandler):
@@ -312,7 +327,7 @@ def test_an_upgrade_that_nobody_asked_for_is_none(server, behind):
 
 
 def test_interim_answers_pass(server, behind):
-    port = behind(says(b"HTTP/1.1 103 Early Hints\r\nLink: </a>\r\n\r\n" + OK)).port
+    port = behind(says(b"HTTP/1.1 103 Early Hints\r\nSet-Cookie: a=b\r\nLink: </a>\r\nX-Any: 1\r\n\r\n" + OK)).port
     answer = server.raw(b"GET /proxy/own/%d/ HTTP/1.1\r\nHost: x\r\n\r\n" % port)
     assert answer.startswith(b"HTTP/1.1 103 Early Hints\r\nLink: </a>\r\n\r\nHTTP/1.1 200 OK\r\n")
 

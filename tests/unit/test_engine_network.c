@@ -1,6 +1,7 @@
 /* Which box has a network when, with a keeper that the test plays: asked for before a sandbox runs, of boxes of
  * the pool ahead, again by the next engine, shut where the policy becomes "none", and nothing of a sandbox
  * whose policy is that. What goes through is tested where it does. */
+#include "base/fd.h"
 #include "check.h"
 #include "rig.h"
 
@@ -344,6 +345,77 @@ static void check_default(void)
     rig_end(&rig);
 }
 
+/* ---- calls into a box ---- */
+
+struct calls {
+    unsigned asked, answered, refused;
+};
+
+static void called(void *arg, int socket, const struct error *err)
+{
+    struct calls *calls = arg;
+
+    fd_close(&socket);
+    calls->answered++;
+    calls->refused += err != NULL && strcmp(err->code, "too_many_requests") == 0;
+}
+
+static bool all_answered(void *arg)
+{
+    const struct calls *calls = arg;
+
+    return calls->answered == calls->asked;
+}
+
+static void call(struct rig *rig, const struct engine_caller *caller, const char *id, unsigned many,
+                 struct calls *calls)
+{
+    for (unsigned i = 0; i < many; i++) {
+        calls->asked++;
+        engine_port_dial(rig->engine, caller, id, 80, called, calls);
+    }
+    CHECK(rig_until(rig, all_answered, calls), "each is answered once");
+}
+
+/* The keeper is everybody's: visitors of one sandbox do not have it to themselves. */
+static void check_visitors(void)
+{
+    static const struct sandbox_port_wish open = {.port = 80, .is_public = true};
+    struct sandbox_spec spec = spec_of("x", NULL);
+    struct engine_caller visitor;
+    struct calls calls = {0}, own = {0};
+    struct answer box, stopped;
+    struct rig rig;
+    uint64_t first;
+
+    rig_start(&rig);
+    rig_open(&rig);
+    spec.ports = &open;
+    spec.ports_count = 1;
+    rig_create(&rig, &spec, &box);
+    CHECK(rig_wait(&rig, &box) && !box.failed, "%s", box.error.text);
+    CHECK(engine_port_is_public(rig.engine, box.id, 80, &visitor), "anybody may see it");
+    rig.fake.refuse_networks = true;
+    for (int i = 0; i < 20; i++)
+        call(&rig, &visitor, box.id, 100, &calls);
+    CHECK(calls.refused > 0 && ASKED(rig) < 2000, "%u of 2000, %u asked", calls.refused,
+          ASKED(rig));
+    call(&rig, &rig_caller, box.id, 100, &own);
+    CHECK(own.refused == 0, "who has a key has his own turns");
+
+    first = engine_port_box(rig.engine, box.id);
+    rig.fake.refuse_networks = false;
+    rig_stop(&rig, box.id, &stopped);
+    CHECK(rig_wait(&rig, &stopped) && !stopped.failed, "%s", stopped.error.text);
+    CHECK(first != 0 && engine_port_box(rig.engine, box.id) == 0, "its box is no more");
+    rig_start_it(&rig, box.id, &stopped);
+    CHECK(rig_wait(&rig, &stopped) && !stopped.failed, "%s", stopped.error.text);
+    CHECK(engine_port_box(rig.engine, box.id) != 0 && engine_port_box(rig.engine, box.id) != first,
+          "it is another one");
+    CHECK(engine_port_box(rig.engine, "c0nothing") == 0, "nobody has none");
+    rig_end(&rig);
+}
+
 int main(void)
 {
     int fds;
@@ -360,6 +432,7 @@ int main(void)
     check_pool_of_the_dead();
     check_others();
     check_default();
+    check_visitors();
     CHECK(rig_fds() <= fds + 2, "fds are left: %d, then %d", fds, rig_fds()); /* the loop's own */
     return check_finish();
 }

@@ -3,8 +3,9 @@
  * streams, waits, uploads and downloads are cut, WebSockets are told why.
  *
  * It is one place for all routes, so that none can forget it. The engine's owner on its socket has no key
- * that could end; who sees a port that is public may do so as long as it is. What is short is answered, as it was begun by right; what is not is noted in the audit log
- * while it lasts. */
+ * that could end; who sees a port that is public may do so as long as it is. Whatever is carried to a port ends
+ * with the box. What is short is answered, as it was begun by right; what is not is noted in the audit log while it
+ * lasts. */
 #include "front/native/parts.h"
 
 #include <stdlib.h>
@@ -19,17 +20,31 @@ static bool lives(struct engine *engine, struct engine_caller *caller)
     return engine_caller_lives(engine, caller);
 }
 
+/* Why it is shown out; NULL: it is not. */
+static const char *ended(struct job *job)
+{
+    struct engine *engine = job->native->options.engine;
+
+    if (!lives(engine, &job->caller))
+        return job->caller.sandbox[0] != '\0' ? "the token has ended" : "the key has ended";
+    /* A client that keeps its half open would keep the network of a box that is no more. */
+    if (job->reached_box != 0 && engine_port_box(engine, job->own_id) != job->reached_box)
+        return "the sandbox has ended";
+    return NULL;
+}
+
 static void tick(uv_timer_t *timer)
 {
     struct native *native = timer->data;
 
     /* Nobody is gone before the loop's next turn, so the list stays as it is. */
     for (struct job *job = native->called; job != NULL; job = job->next_called) {
+        const char *reason = ended(job);
+
         account_linger(job);
         metrics_moved(native, job);
-        if (!lives(native->options.engine, &job->caller))
-            http_expel(job->request, job->caller.sandbox[0] != '\0' ? "the token has ended"
-                                                                    : "the key has ended");
+        if (reason != NULL)
+            http_expel(job->request, reason);
     }
     if (native->called == NULL)
         (void)uv_timer_stop(timer);

@@ -67,6 +67,7 @@ struct job {
     const char *code;                                 /* of the problem it was answered with */
     char sandbox[24];                                 /* that it made */
     char own_id[ENGINE_ID_SIZE];                      /* of the sandbox; of the handler, too */
+    uint64_t reached_box;                             /* that this is carried to; 0: none */
     struct job_step {
         const char *name;
         uint64_t begin_ns, end_ns; /* wall clock */

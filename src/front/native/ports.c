@@ -10,6 +10,7 @@
 #include "front/native/origin.h"
 #include "front/native/parts.h"
 
+#include <ctype.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -17,7 +18,9 @@
 #include <unistd.h>
 
 #define HOST_TEXT 512
-#define COOKIE "cove_token"
+#define TOKEN "cove_token"
+/* What it is called where there is TLS: the page of a neighbour cannot set one of this name. */
+#define TOKEN_HOST "__Host-" TOKEN
 
 static const char *const no_query[] = {NULL};
 
@@ -162,7 +165,9 @@ struct reach {
     struct engine *engine;
     char id[24];
     uint16_t port;
+    uint64_t box;
     bool is_named;  /* by a name of its own */
+    bool is_public; /* the caller is anybody */
     bool is_tunnel; /* bytes, and no HTTP */
     const char *target;
     char *cookie;
@@ -181,8 +186,19 @@ static void over(void *arg)
 {
     struct reach *reach = arg;
 
-    engine_port_left(reach->engine, reach->id);
+    engine_port_left(reach->engine, reach->id, reach->is_public);
     free(reach);
+}
+
+/* By a name a server has its own Authorization. Who sends ours by mistake does not tell it to the server. */
+static bool is_our_secret(const char *name, const char *value)
+{
+    if (strcasecmp(name, "X-API-Key") == 0)
+        return engine_is_secret(value);
+    if (strcasecmp(name, "Authorization") != 0)
+        return false;
+    return engine_is_secret(value) ||
+           engine_is_secret(value + strcspn(value, " ") + strspn(value + strcspn(value, " "), " "));
 }
 
 static int proxy(struct job *job, const struct reach *reach, int socket, struct error *err)
@@ -204,6 +220,7 @@ static int proxy(struct job *job, const struct reach *reach, int socket, struct 
         .target = reach->is_tunnel ? NULL : reach->target,
         .host = host,
         .kept = reach->is_named ? kept_named : kept,
+        .keeps = is_our_secret,
         .cookie = reach->is_named ? reach->cookie : NULL,
         .prefix = reach->is_named ? NULL : reach->prefix,
         .is_guest = !reach->is_named,
@@ -223,10 +240,12 @@ static void dialled(void *arg, int socket, const struct error *err)
     const struct reach *reach = job->own;
     struct error failed;
 
-    if (err == NULL && proxy(job, reach, socket, &failed) == 0)
+    if (err == NULL && proxy(job, reach, socket, &failed) == 0) {
+        job->reached_box = reach->box;
         return;
+    }
     if (err == NULL) {
-        engine_port_left(reach->engine, reach->id);
+        engine_port_left(reach->engine, reach->id, reach->is_public);
         (void)close(socket);
     }
     job_problem(job, err != NULL ? err : &failed);
@@ -255,6 +274,8 @@ static struct reach *reach_new(struct job *job)
 static void dial(struct job *job, struct reach *reach)
 {
     (void)snprintf(reach->id, sizeof(reach->id), "%s", job->own_id);
+    reach->is_public = strcmp(job->caller.key_id, ENGINE_PUBLIC) == 0;
+    reach->box = engine_port_box(reach->engine, job->own_id);
     engine_port_dial(reach->engine, &job->caller, job->own_id, reach->port, dialled, job);
 }
 
@@ -274,19 +295,27 @@ static bool is_navigation(const struct http_request *request)
     return false;
 }
 
-/* Behind "/v1/sandboxes/ID/ports/PORT", as it was sent. */
-static const char *rest_of(const struct http_request *request, char *prefix, size_t size)
+/* Without the "http://HOST" that it may begin with. */
+static const char *target_of(const struct http_request *request)
 {
-    const char *target = http_target(request), *at = target;
+    const char *target = http_target(request);
 
-    for (int slashes = 0; *at != '\0' && slashes < 6; at++)
+    if (strncasecmp(target, "http://", 7) != 0)
+        return target;
+    return target + 7 + strcspn(target + 7, "/");
+}
+
+/* Behind "/v1/sandboxes/ID/ports/PORT", as it was sent. */
+static const char *rest_of(const struct http_request *request)
+{
+    const char *at = target_of(request);
+
+    for (int slashes = 0; slashes < 6; at++) {
+        if (*at == '\0')
+            return NULL;
         slashes += *at == '/';
-    if (at == target || at[-1] != '/')
-        return NULL;
-    at--;
-    if ((size_t)(at - target) < size)
-        (void)snprintf(prefix, size, "%.*s", (int)(at - target), target);
-    return at;
+    }
+    return at - 1;
 }
 
 HANDLER(port_reach)
@@ -313,7 +342,9 @@ HANDLER(port_reach)
     if (reach == NULL)
         return;
     reach->port = port;
-    reach->target = rest_of(request, reach->prefix, sizeof(reach->prefix));
+    reach->target = rest_of(request);
+    (void)snprintf(reach->prefix, sizeof(reach->prefix), "/v1/sandboxes/%s/ports/%u", job->own_id,
+                   port);
     if (reach->target == NULL)
         job_fail(job, "route_not_found", "there is nothing at this path");
     else
@@ -384,53 +415,90 @@ static int label_parse(char *label, uint16_t *port, const char **id)
     return 0;
 }
 
-/* Of "a=b; cove_token=SECRET; c=d": the secret, and the rest without it. */
-static char *cookie_split(const char *cookies, char *secret, size_t size)
+struct cookie {
+    const char *text, *value;
+    size_t name_length, length; /* of the latter all, "NAME=VALUE" */
+};
+
+/* The next of "a=b; c=d". */
+static bool cookie_next(const char **cookies, struct cookie *cookie)
 {
-    size_t room = cookies != NULL ? strlen(cookies) : 0, used = 0;
-    char *rest = malloc(room + 2);
+    const char *at = *cookies;
 
-    secret[0] = '\0';
-    while (rest != NULL && cookies != NULL && *cookies != '\0') {
-        size_t length;
+    if (at == NULL)
+        return false;
+    at += strspn(at, "; \t");
+    cookie->text = at;
+    cookie->length = strcspn(at, ";");
+    cookie->name_length = strcspn(at, "=;");
+    cookie->value = at + cookie->name_length + (at[cookie->name_length] == '=');
+    *cookies = at + cookie->length;
+    return cookie->length > 0;
+}
 
-        cookies += strspn(cookies, "; \t");
-        length = strcspn(cookies, ";");
-        if (strncmp(cookies, COOKIE "=", sizeof(COOKIE)) == 0 && length - sizeof(COOKIE) < size) {
-            (void)snprintf(secret, size, "%.*s", (int)(length - sizeof(COOKIE)),
-                           cookies + sizeof(COOKIE));
-        } else if (length > 0) {
-            used += (size_t)snprintf(rest + used, room + 2 - used, "%s%.*s", used > 0 ? "; " : "",
-                                     (int)length, cookies);
+static bool cookie_is(const struct cookie *cookie, const char *name)
+{
+    return cookie->name_length == strlen(name) &&
+           strncmp(cookie->text, name, cookie->name_length) == 0;
+}
+
+/* What is not ours; NULL: nothing. */
+static char *cookies_of_page(const char *cookies)
+{
+    size_t room = cookies != NULL ? strlen(cookies) + 2 : 0, used = 0;
+    char *rest = room > 0 ? malloc(room) : NULL;
+    struct cookie cookie;
+
+    while (rest != NULL && cookie_next(&cookies, &cookie))
+        if (!cookie_is(&cookie, TOKEN) && !cookie_is(&cookie, TOKEN_HOST))
+            used += (size_t)snprintf(rest + used, room - used, "%s%.*s", used > 0 ? "; " : "",
+                                     (int)cookie.length, cookie.text);
+    if (used > 0)
+        return rest;
+    free(rest);
+    return NULL;
+}
+
+/* Whether a part of a query has that name, as whoever reads it decodes it. */
+static bool part_is(const char *part, size_t length, const char *name)
+{
+    for (size_t at = 0; at < length && part[at] != '='; name++) {
+        char letter = part[at++];
+        char digits[3] = {0};
+
+        if (letter == '%' && length - at >= 2 && isxdigit((unsigned char)part[at]) &&
+            isxdigit((unsigned char)part[at + 1])) {
+            memcpy(digits, part + at, 2);
+            letter = (char)strtoul(digits, NULL, 16);
+            at += 2;
         }
-        cookies += length;
+        if (*name == '\0' || letter != *name)
+            return false;
     }
-    if (rest != NULL)
-        rest[used] = '\0';
-    return rest;
+    return *name == '\0';
 }
 
 /* A browser came with a token in the URL: it goes on without, and keeps it as a cookie of that name only. */
 static void send_on(struct job *job, const char *secret)
 {
-    const char *target = http_target(job->request), *mark = strchr(target, '?');
+    const char *target = target_of(job->request), *mark = strchr(target, '?');
     char cookie[ENGINE_TOKEN_TEXT_MAX + 64], *place = malloc(strlen(target) + 2);
-    size_t used = mark != NULL ? (size_t)(mark - target) : strlen(target);
+    size_t used = mark != NULL ? (size_t)(mark - target) : strlen(target), slashes;
 
     if (place == NULL) {
         job_fail(job, "no_memory", "there is no memory for this now");
         return;
     }
-    /* "//other.example" would be somewhere else. */
-    while (target[0] == '/' && target[1] == '/') {
-        target++;
-        used--;
-    }
+    /* "//other.example" would be somewhere else, and so would "/\\other.example" to a browser. */
+    slashes = strspn(target, "/\\");
+    target += slashes - 1;
+    used -= slashes - 1;
     memcpy(place, target, used);
+    place[0] = '/';
     for (char separator = '?'; mark != NULL; mark = strchr(mark + 1, '&')) {
         size_t length = strcspn(mark + 1, "&");
 
-        if (strncmp(mark + 1, COOKIE "=", sizeof(COOKIE)) == 0 || length == 0)
+        if (part_is(mark + 1, length, TOKEN) || length == 0)
             continue;
         place[used++] = separator;
         memcpy(place + used, mark + 1, length);
@@ -438,8 +506,8 @@ static void send_on(struct job *job, const char *secret)
         separator = '&';
     }
     place[used] = '\0';
-    (void)snprintf(cookie, sizeof(cookie), COOKIE "=%s; Path=/; HttpOnly; SameSite=Lax%s", secret,
-                   job_is_tls(job) ? "; Secure" : "");
+    (void)snprintf(cookie, sizeof(cookie), "%s=%s; Path=/; HttpOnly; SameSite=Lax%s",
+                   job_is_tls(job) ? TOKEN_HOST : TOKEN, secret, job_is_tls(job) ? "; Secure" : "");
     http_add_header(job->request, "Location", place);
     http_add_header(job->request, "Set-Cookie", cookie);
     http_add_header(job->request, "Cache-Control", "no-store");
@@ -466,30 +534,61 @@ static bool is_of_own_page(const struct http_request *request)
     return origin_fetch_is_ours(site) || is_link;
 }
 
-static int find_caller(struct job *job, struct reach *reach, const char *given, const char *cookie,
+static int take_caller(struct job *job, const struct reach *reach, const char *secret,
                        struct error *err)
 {
-    if (engine_port_is_public(reach->engine, reach->id, reach->port, &job->caller))
-        return 0;
-    if (given == NULL && cookie[0] != '\0' && !is_of_own_page(job->request))
-        return error_set(err, "forbidden_origin", 0,
-                         "the request comes from a page of another origin");
-    if (given == NULL && cookie[0] != '\0')
-        given = cookie;
-    if (given == NULL)
-        return error_set(err, "bad_key", 0,
-                         "port %u of this sandbox is not public; send a key or a token as "
-                         "X-Cove-Token, or a token as ?" COOKIE "=TOKEN",
-                         reach->port);
-    if (engine_key_check(reach->engine, given, &job->caller, err) < 0)
+    if (engine_key_check(reach->engine, secret, &job->caller, err) < 0)
         return -1;
     return engine_may(reach->engine, &job->caller, reach->id, ENGINE_PORTS, err);
+}
+
+/* 1: there is none. Without TLS a neighbour's page can add some that a browser sends as well as ours: so each is
+ * tried. */
+static int take_cookie(struct job *job, const struct reach *reach, struct error *err)
+{
+    const char *cookies = http_header(job->request, "Cookie");
+    const char *name = job_is_tls(job) ? TOKEN_HOST : TOKEN;
+    char secret[ENGINE_TOKEN_TEXT_MAX];
+    struct cookie cookie;
+    int failed = 1;
+
+    while (failed != 0 && cookie_next(&cookies, &cookie)) {
+        int length = (int)(cookie.text + cookie.length - cookie.value);
+
+        if (!cookie_is(&cookie, name) || (size_t)length >= sizeof(secret))
+            continue;
+        if (!is_of_own_page(job->request))
+            return error_set(err, "forbidden_origin", 0,
+                             "the request comes from a page of another origin");
+        (void)snprintf(secret, sizeof(secret), "%.*s", length, cookie.value);
+        if (engine_is_token(secret))
+            failed = take_caller(job, reach, secret, err);
+    }
+    explicit_bzero(secret, sizeof(secret));
+    return failed;
+}
+
+static int find_caller(struct job *job, const struct reach *reach, const char *given,
+                       struct error *err)
+{
+    int failed;
+
+    if (engine_port_is_public(reach->engine, reach->id, reach->port, &job->caller))
+        return 0;
+    if (given != NULL)
+        return take_caller(job, reach, given, err);
+    failed = take_cookie(job, reach, err);
+    return failed <= 0 ? failed
+                       : error_set(err, "bad_key", 0,
+                                   "port %u of this sandbox is not public; send a key or a token "
+                                   "as X-Cove-Token, or a token as ?" TOKEN "=TOKEN",
+                                   reach->port);
 }
 
 bool ports_take_host(struct job *job)
 {
     const char *host = http_header(job->request, "Host");
-    char label[64], secret[ENGINE_TOKEN_TEXT_MAX];
+    char label[64];
     const char *id, *asked;
     struct reach *reach;
     struct error err;
@@ -497,8 +596,13 @@ bool ports_take_host(struct job *job)
 
     if (host == NULL || !is_of_domain(host, job->native->port_domain, label))
         return false;
+    asked = http_query(job->request, TOKEN);
     if (label_parse(label, &port, &id) < 0) {
         job_fail(job, "forbidden_host", "there is no sandbox of this name: it is PORT-ID");
+        return true;
+    }
+    if (asked != NULL && (!engine_is_token(asked) || strlen(asked) >= ENGINE_TOKEN_TEXT_MAX)) {
+        job_fail(job, "bad_key", "a URL takes tokens only; send a key as X-Cove-Token");
         return true;
     }
     reach = reach_new(job);
@@ -508,22 +612,14 @@ bool ports_take_host(struct job *job)
     (void)snprintf(reach->id, sizeof(reach->id), "%s", id);
     reach->port = port;
     reach->is_named = true;
-    reach->target = http_target(job->request);
-    reach->cookie = cookie_split(http_header(job->request, "Cookie"), secret, sizeof(secret));
-    if (reach->cookie != NULL && reach->cookie[0] == '\0') {
-        free(reach->cookie);
-        reach->cookie = NULL;
-    }
-    asked = http_query(job->request, COOKIE);
-    if (asked == NULL || !engine_is_token(asked) || strlen(asked) >= sizeof(secret))
-        asked = NULL;
+    reach->target = target_of(job->request);
+    reach->cookie = cookies_of_page(http_header(job->request, "Cookie"));
     if (find_caller(job, reach, asked != NULL ? asked : http_header(job->request, "X-Cove-Token"),
-                    secret, &err) < 0)
+                    &err) < 0)
         job_problem(job, &err);
     else if (asked != NULL)
         send_on(job, asked);
     else if (admit_caller(job))
         dial(job, reach);
-    explicit_bzero(secret, sizeof(secret));
     return true;
 }

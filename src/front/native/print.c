@@ -58,6 +58,18 @@ static void print_mounts(struct out *out, const struct sandbox_view *view)
     out_array_end(out);
 }
 
+static void print_ports(struct out *out, const struct sandbox_view *view)
+{
+    out_array(out, "ports");
+    for (size_t i = 0; i < view->ports_count; i++) {
+        out_object(out, NULL);
+        out_number(out, "port", view->ports[i].port);
+        out_bool(out, "public", view->ports[i].is_public);
+        out_object_end(out);
+    }
+    out_array_end(out);
+}
+
 static void print_rules(struct out *out, const char *key, const char *const *rules)
 {
     out_array(out, key);
@@ -125,6 +137,7 @@ void print_sandbox(struct out *out, const char *key, const struct sandbox_view *
     print_resources(out, &view->limits);
     print_mounts(out, view);
     print_network(out, "network", view->policy, &view->network);
+    print_ports(out, view);
     print_lifecycle(out, view);
     out_text(out, "state", sandbox_state_name(view->state));
     out_text(out, "reason", view->reason);
