@@ -85,26 +85,28 @@ static void give_up(struct network_log *log)
     drop_oldest(log, given_up[i]);
 }
 
-/* Another log gives up a line for this one, or the same part of this one does. */
+/* Another log gives up a line for this one, or the same part of this one does, unless that has no more than its
+ * least. */
 static void make_room(struct network_log *log, enum log_part part)
 {
-    if (log->counts[part] < least[part])
-        return;
-    if (log->counts[part] == most[part]) {
+    if (log->counts[part] == most[part])
         drop_oldest(log, part);
-        return;
-    }
     for (unsigned i = 0; i < LOG_SHARES; i++) {
         struct log_room *room = log->rooms[i];
-        struct network_log *other = TAILQ_FIRST(&room->large);
 
-        if (room->count < room->most)
-            continue;
-        if (other == NULL || other == log) {
-            drop_oldest(log, part);
-            return;
+        while (room->count >= room->most) {
+            struct network_log *other = TAILQ_FIRST(&room->large);
+
+            if (other == log)
+                other = TAILQ_NEXT(other, large[i]);
+            if (other == NULL && log->counts[part] < least[part])
+                break;
+            if (other == NULL) {
+                drop_oldest(log, part);
+                return;
+            }
+            give_up(other);
         }
-        give_up(other);
     }
 }
 
