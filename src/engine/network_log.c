@@ -14,11 +14,13 @@ struct log_line {
 };
 
 /* Together ENGINE_NETWORK_LINES. */
-static const size_t most[LOG_PARTS] = {[LOG_WENT] = 128, [LOG_ASKED] = 64, [LOG_REFUSED] = 64};
+static const size_t most[LOG_PARTS] = {
+    [LOG_WENT] = 128, [LOG_ASKED] = 56, [LOG_REFUSED] = 64, [LOG_LIMITED] = 8};
 /* That a log has in any case. */
-static const size_t least[LOG_PARTS] = {[LOG_WENT] = 8, [LOG_ASKED] = 4, [LOG_REFUSED] = 4};
+static const size_t least[LOG_PARTS] = {
+    [LOG_WENT] = 8, [LOG_ASKED] = 3, [LOG_REFUSED] = 4, [LOG_LIMITED] = 1};
 /* Of which a log that is to give up a line does: the first of these that has more than its least. */
-static const enum log_part given_up[LOG_PARTS] = {LOG_REFUSED, LOG_ASKED, LOG_WENT};
+static const enum log_part given_up[LOG_PARTS] = {LOG_REFUSED, LOG_LIMITED, LOG_ASKED, LOG_WENT};
 
 _Static_assert(ENGINE_NETWORK_LINES == 256, "the parts of a log are this together");
 
@@ -37,9 +39,12 @@ void network_log_init(struct network_log *log, struct log_room *tenant, struct l
 
 static enum log_part part_of(const struct net_record *record)
 {
-    bool is_cut = strcmp(record->reason, "cut") == 0 || strcmp(record->reason, "limit") == 0;
+    bool is_limit = strcmp(record->reason, "limit") == 0;
+    bool is_cut = is_limit || strcmp(record->reason, "cut") == 0;
 
-    if (!record->allowed || (!is_cut && strcmp(record->reason, "allowed") != 0))
+    if (!record->allowed)
+        return is_limit ? LOG_LIMITED : LOG_REFUSED;
+    if (!is_cut && strcmp(record->reason, "allowed") != 0)
         return LOG_REFUSED;
     return record->kind == NET_LOOKUP ? LOG_ASKED : LOG_WENT;
 }
@@ -124,9 +129,10 @@ static bool is_same(const struct net_record *one, const struct net_record *other
            (one->name != NULL || memcmp(&one->address, &other->address, sizeof(one->address)) == 0);
 }
 
-static struct log_line *refusal_find(const struct network_log *log, const struct net_record *record)
+static struct log_line *refusal_find(const struct network_log *log, enum log_part part,
+                                     const struct net_record *record)
 {
-    struct log_line *line = TAILQ_LAST(&log->parts[LOG_REFUSED], log_lines);
+    struct log_line *line = TAILQ_LAST(&log->parts[part], log_lines);
 
     while (line != NULL && !is_same(&line->is, record))
         line = TAILQ_PREV(line, log_lines, next);
@@ -165,7 +171,8 @@ static struct log_line *line_new(const struct net_record *record)
 void network_log_add(struct network_log *log, const struct net_record *record)
 {
     const enum log_part part = part_of(record);
-    struct log_line *line = part == LOG_REFUSED ? refusal_find(log, record) : NULL;
+    const bool is_refusal = part == LOG_REFUSED || part == LOG_LIMITED;
+    struct log_line *line = is_refusal ? refusal_find(log, part, record) : NULL;
 
     if (line != NULL) {
         line->times++;

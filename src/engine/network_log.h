@@ -14,6 +14,7 @@ enum log_part {
     LOG_WENT,    /* connections */
     LOG_ASKED,   /* names that were found */
     LOG_REFUSED, /* and what failed */
+    LOG_LIMITED, /* refused for a bound: it tries very much, and that would be gone soon */
     LOG_PARTS,
 };
 

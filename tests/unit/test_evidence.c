@@ -204,6 +204,7 @@ static void check_refusals_hide_nothing(void)
     struct net_record cut = record_of(NET_CONNECTION, true, "cut", "cut.example");
     struct net_record found = record_of(NET_LOOKUP, true, "allowed", "found.example");
     struct net_record failed = record_of(NET_LOOKUP, true, "no_such_name", "failed.example");
+    struct net_record limited = record_of(NET_LOOKUP, false, "limit", "limited.example");
     struct seen seen;
 
     log_room_init(&tenant, 1000);
@@ -227,6 +228,12 @@ static void check_refusals_hide_nothing(void)
           "refusals push out refusals: %u, %u, %s, %s", seen.lines, seen.went, seen.first,
           seen.last);
     CHECK(log.gone == 3 + 5000 - 64, "and that is counted: %u", (unsigned)log.gone);
+    network_log_add(&log, &limited);
+    refused_many(&log, 5000, 64);
+    seen = seen_of(&log, 65);
+    CHECK(seen.lines == 65 && strcmp(seen.first, "limited.example") == 0,
+          "that it was too much stays: %s", seen.first);
+    refused_many(&log, 4936, 64);
     refused(&log, "n4990.example");
     went(&log, "last.example");
     seen = seen_of(&log, 2);
@@ -235,8 +242,8 @@ static void check_refusals_hide_nothing(void)
           "the newest, in order: %s, %s", seen.first, seen.last);
     for (unsigned i = 0; i < 1000; i++)
         went(&log, "more.example");
-    CHECK(network_log_count(&log) == 128 + 1 + 64, "%zu", network_log_count(&log));
-    CHECK(tenant.count == 128 + 1 + 64 && all.count == tenant.count, "%zu", tenant.count);
+    CHECK(network_log_count(&log) == 128 + 1 + 64 + 1, "%zu", network_log_count(&log));
+    CHECK(tenant.count == 128 + 1 + 64 + 1 && all.count == tenant.count, "%zu", tenant.count);
     network_log_free(&log);
     CHECK(tenant.count == 0 && all.count == 0 && TAILQ_EMPTY(&tenant.large), "%zu", tenant.count);
 }
