@@ -226,7 +226,8 @@ static void record_show(struct show_table *shown, const struct doc *record)
     bool is_denied = verdict != NULL && strcmp(verdict, "denied") == 0;
     const char *rule = doc_text(record, "rule"), *reason = doc_text(record, "reason");
     char text[512], number[SHOW_VALUE_MAX];
-    uint64_t port;
+    uint64_t port, times = count_of(record, "times");
+    size_t used;
 
     show_cell(shown, doc_text(record, "time"));
     show_cell_in(shown, is_denied ? SHOW_RED : SHOW_GREEN, verdict);
@@ -238,8 +239,11 @@ static void record_show(struct show_table *shown, const struct doc *record)
         show_cell(shown, NULL);
     show_cell(shown, show_size(count_of(record, "bytes_out"), number));
     show_cell(shown, show_size(count_of(record, "bytes_in"), number));
-    (void)snprintf(text, sizeof(text), "%s%s%.400s", reason != NULL ? reason : "",
-                   rule != NULL ? ": " : "", rule != NULL ? rule : "");
+    used = (size_t)snprintf(text, sizeof(text), "%.64s%s%.400s", reason != NULL ? reason : "",
+                            rule != NULL ? ": " : "", rule != NULL ? rule : "");
+    if (times > 1)
+        (void)snprintf(text + used, sizeof(text) - used, " (%llu times)",
+                       (unsigned long long)times);
     show_cell(shown, text);
 }
 

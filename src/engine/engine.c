@@ -366,6 +366,7 @@ void engine_close(struct engine *engine)
     gone_free(&engine->gone);
     clock_free(engine->clock);
     spent_free(engine);
+    shares_free(engine);
     free(engine->named);
     policy_free(engine->policy);
     uv_close((uv_handle_t *)&engine->idle, idle_closed);

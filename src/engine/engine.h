@@ -280,8 +280,8 @@ typedef void (*engine_used)(void *arg, const struct sandbox_usage *usage, const 
 void engine_usage(struct engine *engine, const struct engine_caller *caller, const char *id,
                   engine_used done, void *arg);
 
-/* What its network is, and what went through it (network.c). The log is in memory: of each sandbox the newest
- * ENGINE_NETWORK_LINES, and fewer where there are very many. */
+/* What its network is, and what went through it (network.c). The log is in memory: of each sandbox at most
+ * ENGINE_NETWORK_LINES, and fewer where there are very many; see network_log.h. */
 #define ENGINE_NETWORK_LINES 256
 struct sandbox_traffic {
     const struct policy *policy;
@@ -294,9 +294,11 @@ struct sandbox_traffic {
 };
 int engine_traffic(struct engine *engine, const struct engine_caller *caller, const char *id,
                    struct sandbox_traffic *traffic, struct error *err);
-/* The newest `limit` lines of the log, the oldest of them first. */
+/* The newest `limit` lines of the log, the oldest of them first. The same refusal is in it once: the latest, and how
+ * many `times` that were. */
 int engine_traffic_each(struct engine *engine, const struct engine_caller *caller, const char *id,
-                        size_t limit, bool (*each)(void *arg, const struct net_record *line),
+                        size_t limit,
+                        bool (*each)(void *arg, const struct net_record *line, uint64_t times),
                         void *arg, struct error *err);
 
 /* ---- ports: what listens in a sandbox (ports.c) ---- */
@@ -395,7 +397,8 @@ struct engine_event_traffic {          /* of a connection or a lookup; see struc
     const char *name, *address, *rule; /* or NULL */
     uint16_t port;                     /* 0: a lookup */
     uint64_t lasted_ms, bytes_out, bytes_in;
-    uint64_t left_out; /* so many before this one were not told, for they came too fast */
+    uint64_t
+        left_out; /* so many of its kind before this one were not told, for they came too fast */
 };
 struct engine_event {
     uint64_t sequence;
@@ -403,7 +406,7 @@ struct engine_event {
     const char *type; /* sandbox.created, sandbox.started, sandbox.stopped, ... process.exited */
     const char *tenant, *sandbox, *process, *reason; /* or NULL */
     const char *key;                                 /* the id of a key, or of a token; or NULL */
-    const struct engine_event_traffic *traffic;      /* of network.*; or NULL */
+    const struct engine_event_traffic *traffic;      /* of network.* and port.*; or NULL */
 };
 /* From `sequence` on (0: only what comes); "gap" in *missed if some are gone. `event` is false where it
  * took this one not, and can take no more: it is called no more, and who goes on listens anew. It is
@@ -413,6 +416,8 @@ struct engine_listener *engine_listen(struct engine *engine, const struct engine
                                       uint64_t sequence, bool *missed,
                                       bool (*event)(void *arg, const struct engine_event *event),
                                       void *arg);
+/* Only of what boxes did (`traffic`) some from its `sequence` on are gone. */
+bool engine_listener_missed_traffic(const struct engine_listener *listener);
 void engine_unlisten(struct engine_listener *listener);
 
 /* ---- its life ---- */

@@ -120,7 +120,7 @@ static void tell(struct sandbox *sandbox, const char *type, uint16_t port)
 {
     const struct engine_event_traffic traffic = {.port = port};
 
-    events_add_traffic(sandbox->engine, type, sandbox->record->tenant, sandbox->id, NULL, &traffic);
+    shares_tell(sandbox, SHARE_PORTS, type, NULL, &traffic);
 }
 
 /* Beyond this number nothing is known. */

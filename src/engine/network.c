@@ -21,32 +21,19 @@
 #pragma GCC diagnostic ignored "-Wanalyzer-malloc-leak"
 #endif
 
-#define LINES_FIRST 16U         /* a log begins with, and has in any case */
-#define LINES_OF_ALL (1U << 16) /* logs grow no more beyond that */
-#define EVENTS_PER_SECOND 2U    /* of one sandbox */
-#define EVENTS_AT_ONCE 50U
-#define EVENTS_OF_ALL_PER_SECOND 200U
-#define EVENTS_OF_ALL_AT_ONCE 2000U
 #define SAVE_NS 1000000000ULL
+#define SAVE_SOON_NS 20000000ULL /* while some wait for their turn */
 #define SAVED_DIGITS 20
 
-struct line {
-    struct net_record is; /* its texts are ours */
-    char *name, *rule;    /* or NULL */
-    char reason[24];
-};
-
 struct network {
+    struct save save; /* first: while what it may carry in its life is bounded */
+    struct sandbox *sandbox;
     struct net_box *box;    /* NULL: there is no network now */
     struct net_counts told; /* of the box, and added to the sums */
     struct net_counts sum;  /* of the boxes before it, since this engine began */
     uint64_t bytes_before;  /* of its life, before `box` */
     uint64_t bytes_saved;   /* that the file says */
-    struct line *lines;     /* `count` of them, the oldest at `start` */
-    size_t room, start, count;
-    uint64_t lines_gone;
-    struct network_bucket events;
-    uint64_t left_out;
+    struct network_log log;
     /* While the keeper is asked. */
     int sockets[2];
     uint64_t listener; /* inode of the box's TCP socket; 0: none now */
@@ -74,6 +61,7 @@ int network_open_room(struct engine *engine, struct error *err)
         .proxy_names = engine->options.proxy_names,
     };
 
+    saves_init(&engine->network_saves);
     if (net_open(&options, &engine->net, err) != 0)
         return -1;
     engine->has_net = true;
@@ -92,98 +80,7 @@ bool network_is_wanted(const struct record *record)
     return policy_mode(record->policy) != POLICY_NONE;
 }
 
-/* ---- the log ---- */
-
-static struct line *line_at(const struct network *network, size_t index)
-{
-    return &network->lines[(network->start + index) % network->room];
-}
-
-static void line_clear(struct line *line)
-{
-    free(line->name);
-    free(line->rule);
-    *line = (struct line){.name = NULL};
-}
-
-static void log_grow(struct engine *engine, struct network *network)
-{
-    size_t room = network->room == 0 ? LINES_FIRST : 2 * network->room;
-    struct line *lines;
-
-    if (network->room > 0 && (room > ENGINE_NETWORK_LINES || engine->network_lines >= LINES_OF_ALL))
-        return;
-    lines = engine_alloc(room * sizeof(*lines));
-    for (size_t i = 0; i < network->count; i++)
-        lines[i] = *line_at(network, i);
-    free(network->lines);
-    engine->network_lines += room - network->room;
-    network->lines = lines;
-    network->room = room;
-    network->start = 0;
-}
-
-static char *text_keep(const char *text)
-{
-    char *kept = text != NULL ? strdup(text) : NULL;
-
-    if (text != NULL && kept == NULL)
-        abort(); /* out of memory: see parts.h */
-    return kept;
-}
-
-static void log_add(struct engine *engine, struct network *network, const struct net_record *record)
-{
-    struct line *line;
-
-    if (network->count == network->room)
-        log_grow(engine, network);
-    if (network->count == network->room) {
-        line_clear(line_at(network, 0));
-        network->start = (network->start + 1) % network->room;
-        network->count--;
-        network->lines_gone++;
-    }
-    line = line_at(network, network->count++);
-    line->name = text_keep(record->name);
-    line->rule = text_keep(record->rule);
-    (void)snprintf(line->reason, sizeof(line->reason), "%s", record->reason);
-    line->is = *record;
-    line->is.name = line->name;
-    line->is.rule = line->rule;
-    line->is.reason = NULL; /* it moves with the line */
-}
-
-/* ---- events ---- */
-
-/* Events go to the disk: what a box does all the time must neither fill that nor push out what happened to its
- * neighbours. */
-static bool bucket_take(struct network_bucket *bucket, unsigned per_second, unsigned at_once)
-{
-    const uint64_t each_ns = 1000000000 / per_second, now = clock_monotonic_ns();
-    uint64_t more = (now - bucket->filled_ns) / each_ns;
-
-    if (more >= at_once - bucket->left) {
-        bucket->left = at_once;
-        bucket->filled_ns = now;
-    } else {
-        bucket->left += (unsigned)more;
-        bucket->filled_ns += more * each_ns;
-    }
-    if (bucket->left == 0)
-        return false;
-    bucket->left--;
-    return true;
-}
-
-static bool may_tell(struct engine *engine, struct network *network)
-{
-    if (bucket_take(&network->events, EVENTS_PER_SECOND, EVENTS_AT_ONCE) &&
-        bucket_take(&engine->network_events, EVENTS_OF_ALL_PER_SECOND, EVENTS_OF_ALL_AT_ONCE))
-        return true;
-    network->left_out++;
-    return false;
-}
+/* ---- what is told of it ---- */
 
 static bool has_address(const struct policy_address *address)
 {
@@ -205,7 +102,8 @@ static const char *event_type(const struct net_record *record)
 /* A name that was found is no event: what is dialled by it is. */
 static void event_tell(struct sandbox *sandbox, const struct net_record *record)
 {
-    struct network *network = sandbox->network;
+    const char *type = event_type(record);
+    const enum share share = strcmp(type, "network.connected") == 0 ? SHARE_WENT : SHARE_REFUSED;
     struct engine_event_traffic traffic = {
         .name = record->name,
         .rule = record->rule,
@@ -216,23 +114,20 @@ static void event_tell(struct sandbox *sandbox, const struct net_record *record)
     };
     char address[POLICY_ADDRESS_TEXT];
 
-    if ((record->kind == NET_LOOKUP && record->allowed) || !may_tell(sandbox->engine, network))
+    if (record->kind == NET_LOOKUP && record->allowed)
         return;
     if (has_address(&record->address)) {
         policy_address_text(&record->address, address);
         traffic.address = address;
     }
-    traffic.left_out = network->left_out;
-    network->left_out = 0;
-    events_add_traffic(sandbox->engine, event_type(record), sandbox->record->tenant, sandbox->id,
-                       record->reason, &traffic);
+    shares_tell(sandbox, share, type, record->reason, &traffic);
 }
 
 static void recorded(void *arg, const struct net_record *record)
 {
     struct sandbox *sandbox = arg;
 
-    log_add(sandbox->engine, sandbox->network, record);
+    network_log_add(&sandbox->network->log, record);
     event_tell(sandbox, record);
 }
 
@@ -263,43 +158,50 @@ static uint64_t bytes_read(struct sandbox *sandbox)
     return parse_count("traffic", text, 0, UINT64_MAX, &bytes, &err) == 0 ? bytes : 0;
 }
 
-/* So that a bound on all it may send is none of one engine's life. */
-static void bytes_save(struct sandbox *sandbox)
+/* So that a bound on all it may send is none of one engine's life. Whether the disk was asked. */
+static bool bytes_save(struct network *network)
 {
-    struct network *network = sandbox->network;
+    const struct sandbox *sandbox = network->sandbox;
     uint64_t bytes = bytes_used(network);
     _cleanup_close_ int file = -1;
     char path[64], text[SAVED_DIGITS + 2];
 
     if (bytes == network->bytes_saved)
-        return;
+        return false;
     (void)snprintf(path, sizeof(path), "%s/traffic", sandbox->id);
     (void)snprintf(text, sizeof(text), "%0*" PRIu64 "\n", SAVED_DIGITS, bytes);
     file = openat(sandbox->engine->sandboxes_dir, path, O_WRONLY | O_CREAT | O_NOFOLLOW | O_CLOEXEC,
                   0600);
     if (file >= 0 && pwrite(file, text, SAVED_DIGITS + 1, 0) == SAVED_DIGITS + 1)
         network->bytes_saved = bytes;
+    return true;
+}
+
+static bool save_one(struct save *one)
+{
+    return bytes_save((struct network *)one);
 }
 
 static void save_some(void *arg)
 {
     struct engine *engine = arg;
-    bool any = false;
+    bool are_left = saves_turn(&engine->network_saves, save_one);
 
-    for (struct sandbox *sandbox = engine->oldest; sandbox != NULL; sandbox = sandbox->newer) {
-        if (sandbox->network == NULL || sandbox->network->box == NULL ||
-            sandbox->record->network.bytes == 0)
-            continue;
-        any = true;
-        bytes_save(sandbox);
-    }
-    if (any)
-        clock_set(engine->clock, &engine->network_save, clock_monotonic_ns() + SAVE_NS, save_some,
-                  engine);
+    if (engine->network_saves.count > 0)
+        clock_set(engine->clock, &engine->network_save,
+                  clock_monotonic_ns() + (are_left ? SAVE_SOON_NS : SAVE_NS), save_some, engine);
 }
 
-static void save_later(struct engine *engine)
+/* As its record says. */
+static void save_later(struct network *network)
 {
+    struct engine *engine = network->sandbox->engine;
+
+    if (network->box == NULL || network->sandbox->record->network.bytes == 0) {
+        saves_remove(&engine->network_saves, &network->save);
+        return;
+    }
+    saves_add(&engine->network_saves, &network->save);
     if (engine->network_save.place == 0)
         clock_set(engine->clock, &engine->network_save, clock_monotonic_ns() + SAVE_NS, save_some,
                   engine);
@@ -359,6 +261,9 @@ static struct network *network_of(struct sandbox *sandbox)
     if (network != NULL)
         return network;
     network = engine_alloc(sizeof(*network));
+    network->sandbox = sandbox;
+    network_log_init(&network->log, shares_lines(sandbox->engine, sandbox->record->tenant),
+                     shares_lines(sandbox->engine, ""));
     network->sockets[0] = network->sockets[1] = -1;
     network->bytes_before = network->bytes_saved = bytes_read(sandbox);
     sandbox->network = network;
@@ -406,12 +311,11 @@ int network_take(struct sandbox *sandbox, int tcp, int udp, struct error *err)
         return -1;
     }
     net_box_attach(network->box, fd_take(&tcp_ours), fd_take(&udp_ours));
-    if (record->network.bytes > 0)
-        save_later(sandbox->engine);
+    save_later(network);
     return 0;
 }
 
-/* What was open is recorded as cut, before it is counted for the last time. */
+/* What was open is recorded, before it is counted for the last time. */
 void network_end(struct sandbox *sandbox)
 {
     struct network *network = sandbox->network;
@@ -427,8 +331,9 @@ void network_end(struct sandbox *sandbox)
     network->sum = before;
     net_box_free(network->box);
     network->box = NULL;
+    save_later(network);
     if (sandbox->record->state != SANDBOX_DELETED)
-        bytes_save(sandbox);
+        (void)bytes_save(network);
 }
 
 void network_free(struct sandbox *sandbox)
@@ -437,14 +342,12 @@ void network_free(struct sandbox *sandbox)
 
     if (network == NULL)
         return;
+    saves_remove(&sandbox->engine->network_saves, &network->save);
     if (network->box != NULL && sandbox->record->state != SANDBOX_DELETED)
-        bytes_save(sandbox);
+        (void)bytes_save(network);
     if (network->box != NULL)
         net_box_free(network->box);
-    for (size_t i = 0; i < network->count; i++)
-        line_clear(line_at(network, i));
-    sandbox->engine->network_lines -= network->room;
-    free(network->lines);
+    network_log_free(&network->log);
     fd_close(&network->sockets[0]);
     fd_close(&network->sockets[1]);
     free(network);
@@ -535,17 +438,32 @@ static void shut_answered(void *arg, const union keeper_answer *answer, int fd,
     done(sandbox, err);
 }
 
+static void policy_set(struct network *network)
+{
+    const struct record *record = network->sandbox->record;
+    struct policy *policy = policy_copy(record->policy);
+
+    if (policy == NULL)
+        abort(); /* out of memory: see parts.h */
+    net_box_set(network->box, policy, &record->network);
+}
+
+/* What is carried is to be as the record says in any state; what is not is opened when it runs. */
 void network_apply(struct sandbox *sandbox, network_done *done)
 {
     const struct record *record = sandbox->record;
-    struct network *network;
+    bool runs = sandbox->box != 0 && !sandbox->is_quiet && record->state == SANDBOX_RUNNING;
+    struct network *network = sandbox->network;
 
-    if (sandbox->box == 0 || sandbox->is_quiet || record->state != SANDBOX_RUNNING) {
+    if (!runs && (network == NULL || network->box == NULL)) {
         done(sandbox, NULL);
         return;
     }
     network = network_of(sandbox);
     sandbox->step = STEP_NETWORK;
+    if (network->box != NULL)
+        policy_set(
+            network); /* recorded as cut is what it does not allow, all of it if that is "none" */
     if (!network_is_wanted(record)) {
         network_end(sandbox); /* nothing gets out from here on; that it cannot get in follows */
         network->done = done;
@@ -556,9 +474,7 @@ void network_apply(struct sandbox *sandbox, network_done *done)
         network_begin(sandbox, done);
         return;
     }
-    net_box_set(network->box, policy_copy(record->policy), &record->network);
-    if (record->network.bytes > 0)
-        save_later(sandbox->engine);
+    save_later(network);
     done(sandbox, NULL);
 }
 
@@ -602,32 +518,21 @@ int engine_traffic(struct engine *engine, const struct engine_caller *caller, co
     traffic->is_open = network->box != NULL;
     traffic->counts = counts_of(network);
     traffic->bytes_used = bytes_used(network);
-    traffic->lines = network->count;
-    traffic->lines_left_out = network->lines_gone;
+    traffic->lines = network_log_count(&network->log);
+    traffic->lines_left_out = network->log.gone;
     return 0;
 }
 
 int engine_traffic_each(struct engine *engine, const struct engine_caller *caller, const char *id,
-                        size_t limit, bool (*each)(void *arg, const struct net_record *line),
+                        size_t limit,
+                        bool (*each)(void *arg, const struct net_record *line, uint64_t times),
                         void *arg, struct error *err)
 {
     const struct sandbox *sandbox = sandbox_find_for(engine, caller, id, ENGINE_LOOK, err);
-    const struct network *network;
-    size_t index;
 
     if (sandbox == NULL)
         return -1;
-    network = sandbox->network;
-    if (network == NULL)
-        return 0;
-    index = network->count > limit ? network->count - limit : 0;
-    for (; index < network->count; index++) {
-        const struct line *line = line_at(network, index);
-        struct net_record record = line->is;
-
-        record.reason = line->reason;
-        if (!each(arg, &record))
-            break;
-    }
+    if (sandbox->network != NULL)
+        network_log_each(&sandbox->network->log, limit, each, arg);
     return 0;
 }

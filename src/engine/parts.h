@@ -15,8 +15,11 @@
 #include "engine/engine.h"
 #include "engine/keeper_client.h"
 #include "engine/map.h"
+#include "engine/network_log.h"
 #include "engine/record.h"
 #include "store/store.h"
+
+#include <sys/queue.h>
 
 #define ENGINE_GONE_S (24 * 3600)
 #define ENGINE_GONE_MAX 65536 /* ids of deleted sandboxes that are known; the oldest go first */
@@ -86,6 +89,30 @@ enum sandbox_step {
     STEP_NETWORK, /* the keeper opens or shuts its network */
 };
 
+/* What a box makes happen, by kind; see shares.c. */
+enum share { SHARE_WENT, SHARE_REFUSED, SHARE_PORTS, SHARES };
+
+struct share_bucket {   /* so many at once, and so many a second: full at the start */
+    uint64_t filled_ns; /* when `left` was right */
+    unsigned left;
+};
+
+struct share_told {
+    struct share_bucket buckets[SHARES];
+    uint64_t left_out[SHARES]; /* since one was told */
+};
+
+/* saves.c: what is to be written down again and again. */
+struct save {
+    TAILQ_ENTRY(save) next;
+    bool is_listed;
+};
+
+struct saves {
+    TAILQ_HEAD(save_list, save) all; /* whose turn is next first */
+    size_t count, left;              /* `left` of this round */
+};
+
 struct sandbox {
     struct engine *engine;
     char id[KEEPER_ID_LENGTH + 4];
@@ -123,6 +150,7 @@ struct sandbox {
     uint64_t touched_ns, begun_ns, boxed_ns;
     uint64_t timed_ns; /* when its time was over last, and something was done about it */
 
+    struct share_told told;
     uint64_t cpu_ns, memory_bytes; /* of its box, as spent.c heard of it last */
     bool spent_unknown;            /* the box was there before this engine, and was not asked yet */
 };
@@ -150,16 +178,11 @@ struct files;
 struct network;
 struct ports;
 struct pool;
+struct shares;
 struct tenants;
 struct events;
 struct takeover;
 struct tokens;
-
-/* So many at once, and so many a second: full at the start. */
-struct network_bucket {
-    uint64_t filled_ns; /* when `left` was right */
-    unsigned left;
-};
 
 struct engine {
     struct engine_options options;
@@ -175,9 +198,9 @@ struct engine {
     struct dial *dials;    /* dials.c: on their way */
     struct alarm ports_look;
     uint64_t ports_looked; /* listening.c: the serial of the sandbox that had its turn last; 0 */
-    size_t network_lines;  /* of all logs together */
+    struct shares *shares; /* shares.c */
+    struct saves network_saves;
     struct alarm network_save;
-    struct network_bucket network_events;
     struct pool *pool;
     struct takeover *takeover; /* while it opens */
     int sandboxes_dir;
@@ -252,6 +275,23 @@ uint64_t network_listener(const struct sandbox *sandbox); /* its inode; 0: not k
 uint32_t network_open_now(const struct sandbox *sandbox); /* connections */
 /* Adds up what the boxes have carried since this was called last. */
 void network_tally(struct engine *engine);
+
+/* ---- saves.c ---- */
+void saves_init(struct saves *saves);
+void saves_add(struct saves *saves, struct save *one);
+void saves_remove(struct saves *saves, struct save *one);
+/* Has some written down, which each says of itself with true; true: some of this round are left for the next turn.
+ * `save` adds and removes none. */
+bool saves_turn(struct saves *saves, bool (*save)(struct save *one));
+
+/* ---- shares.c ---- */
+
+/* An event of what its box did, if that is not too much; `left_out` is filled in. */
+void shares_tell(struct sandbox *sandbox, enum share share, const char *type, const char *reason,
+                 const struct engine_event_traffic *traffic);
+/* Of the logs of this tenant, or of all: "". */
+struct log_room *shares_lines(struct engine *engine, const char *tenant);
+void shares_free(struct engine *engine); /* after all sandboxes */
 
 /* ---- ports.c ---- */
 

@@ -521,25 +521,56 @@ def test_the_log_says_what_was_tried_and_what_came_of_it(client, world):
         assert client.get(f"{sandbox.path}/network", query={"limit": 257}).code == "bad_request"
 
 
-def test_the_log_is_bounded(client):
-    code = """
-import socket
+REFUSED = """
+import socket, sys
 for i in range(600):
     s = socket.socket(); s.settimeout(20)
     try:
-        s.connect(("203.0.113.2", 7)); s.recv(1)
+        s.connect(("203.0.113.2", 1001 + i % int(sys.argv[1]))); s.recv(1)
     except OSError: pass
     s.close()
 """
+
+
+def test_refusals_hide_no_connection(client):
+    """Neither those that went before nor those that come after, in the log and in the events."""
     with Sandbox(client, network={"allow": ["four.test"]}) as sandbox:
-        sandbox.run("python3", "-c", code)
+        assert reaches(sandbox.dial("four.test:80")[0])
+        sandbox.run("python3", "-c", REFUSED, "600")
+        assert reaches(sandbox.dial("four.test:443")[0])
         whole = sandbox.network(limit=256)
-        assert len(whole["records"]) == 256 and whole["left_out"] >= 344
+        refusals = [record for record in whole["records"] if record["verdict"] == "denied"]
+        assert len(refusals) == 64 and whole["left_out"] == 600 - 64 and whole["counts"]["denied"] == 600
+        assert [record["port"] for record in whole["records"] if record["kind"] == "connection"
+                and record["verdict"] == "allowed"] == [80, 443]
+        told = [line for line in events_of(client, sandbox) if line["type"].startswith("network.")]
+        assert [(line["traffic"]["port"], line["traffic"]["left_out"]) for line in told
+                if line["type"] == "network.connected"] == [(80, 0), (443, 0)]
+        assert 50 <= len([line for line in told if line["type"] == "network.denied"]) < 600, "not all of a flood"
         harness.wait_for(lambda: sandbox.dial(f"{worlds.SERVER}:7") and any(
             line["traffic"]["left_out"] for line in events_of(client, sandbox) if line["traffic"]),
             20 * harness.PATIENCE, "what was left out is told")
-        events = [line for line in events_of(client, sandbox) if line["type"] == "network.denied"]
-        assert 50 <= len(events) < 600, "not all of a flood is told"
+
+
+def test_the_same_refusal_is_one_line(client):
+    with Sandbox(client, network={"allow": ["four.test"]}) as sandbox:
+        sandbox.run("python3", "-c", REFUSED, "2")
+        whole = sandbox.network(limit=256)
+        assert [(record["port"], record["times"]) for record in whole["records"]] == [(1001, 300), (1002, 300)]
+        assert whole["left_out"] == 0 and whole["counts"]["denied"] == 600
+        assert reaches(sandbox.dial("four.test:80")[0])
+        assert {record["times"] for record in sandbox.records(verdict="allowed")} == {1}
+
+
+def test_what_a_policy_of_none_cuts_is_told_as_cut(client):
+    with Sandbox(client) as sandbox:
+        held = Held(sandbox, "four.test:80")
+        assert held.ask() == ["yes"]
+        sandbox.set(mode="none")
+        assert held.ask() == ["no"]
+        assert sandbox.records(kind="connection", port=80, reason="cut", verdict="allowed"), sandbox.network()
+        assert [line["reason"] for line in events_of(client, sandbox)
+                if line["type"] == "network.connected"] == ["cut"]
 
 
 def events_of(client, sandbox):

@@ -319,6 +319,35 @@ def test_what_listens_is_listed_and_told(serve):
             ("port.closed", port) for port in (4001, 4002, 4003, 4004)]
 
 
+MANY = """
+import socket, sys
+held = []
+for port in range(5000, 5120):
+    s = socket.socket(); s.bind(("127.0.0.1", port)); held.append(s)
+for s in held: s.listen()
+sys.stdin.readline()
+"""
+
+
+def test_not_all_of_very_many_ports_is_told(serve):
+    with Sandbox(serve) as sandbox, serve.client() as client:
+        assert not sandbox.ports()
+        events = serving.Lines(client, "/v1/events")
+        process = sandbox.ask("POST", "/processes", {"argv": ["python3", "-c", MANY], "open_stdin": True}).json["id"]
+        harness.wait_for(lambda: len(sandbox.ports()) == 120, SECONDS, "all listen, and are listed")
+        assert sandbox.ask("POST", f"/processes/{process}/stdin", b"\n",
+                           headers={"Content-Type": "application/octet-stream"}).status in (200, 204)
+        harness.wait_for(lambda: not sandbox.ports(), SECONDS, "none listens")
+        time.sleep(1)
+        listener, told = Listener(sandbox), []
+        listener.tell("open 4 127.0.0.1 4001")
+        assert sandbox.ports()[4001]["listening"] is True
+        while not told or told[-1]["traffic"]["port"] != 4001:
+            told += [event for event in [next(events)] if event["type"].startswith("port.")]
+        assert 50 <= len(told) < 241, "not all of it is told"
+        assert len(told) + sum(event["traffic"]["left_out"] for event in told) == 241, "but how much it was"
+
+
 def test_either_loopback_is_reached(serve):
     with Sandbox(serve) as sandbox:
         listener = Listener(sandbox)

@@ -18,16 +18,20 @@ struct events {
 };
 
 /* `to` is not known before the next event comes, so the line says where to begin to wonder. */
-static void tell_gap(struct events *events, struct out *out)
+static void print_gap(const struct events *events, struct out *out, const char *type)
 {
-    if (!events->missed)
-        return;
-    events->missed = false;
     out_object(out, NULL);
-    out_text(out, "type", "gap");
+    out_text(out, "type", type);
     out_number(out, "from", events->next);
     out_object_end(out);
     out_raw(out, "\n", 1);
+}
+
+static void tell_gap(struct events *events, struct out *out)
+{
+    if (events->missed)
+        print_gap(events, out, "gap");
+    events->missed = false;
 }
 
 static void gone(void *arg);
@@ -74,6 +78,8 @@ static void listen_from(struct events *events)
         return;
     }
     tell_gap(events, job_out(job));
+    if (engine_listener_missed_traffic(events->listener))
+        print_gap(events, job_out(job), "traffic_gap");
     (void)stream_send(&events->stream);
 }
 

@@ -26,7 +26,7 @@ static bool has_address(const struct policy_address *address)
     return false;
 }
 
-static bool print_line(void *arg, const struct net_record *line)
+static bool print_line(void *arg, const struct net_record *line, uint64_t times)
 {
     struct out *out = arg;
     char address[POLICY_ADDRESS_TEXT];
@@ -48,6 +48,7 @@ static bool print_line(void *arg, const struct net_record *line)
     out_text(out, "verdict", line->allowed ? "allowed" : "denied");
     out_text(out, "reason", line->reason);
     out_text(out, "rule", line->rule);
+    out_number(out, "times", times);
     out_number(out, "lasted_ms", line->lasted_ms);
     out_number(out, "bytes_out", line->bytes_out);
     out_number(out, "bytes_in", line->bytes_in);

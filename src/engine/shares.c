@@ -1,0 +1,125 @@
+/* How much is told of what boxes do, by whom and of what kind.
+ *
+ * Events go to the disk and to whoever listens, and a box can make any number of them. So each sandbox, each tenant
+ * and all together have their bounds, each kind for itself: no refusal hides a connection, and no tenant another
+ * tenant's. What is too much is counted, and the next that is told says how many that were. */
+#include "engine/parts.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+
+#define LINES_OF_TENANT 8192U /* of logs; see network_log.h */
+#define LINES_OF_ALL 65536U
+
+struct bound {
+    unsigned per_second, at_once;
+};
+
+static const struct bound of_sandbox = {2, 50}, of_tenant = {20, 200}, of_all = {200, 2000};
+
+struct tenant_shares {
+    struct tenant_shares *next;
+    char tenant[64];
+    struct share_bucket buckets[SHARES];
+    struct log_room lines;
+};
+
+struct shares {
+    struct map tenants; /* none is ever forgotten, or it would have its bounds anew */
+    struct tenant_shares *all;
+    struct share_bucket buckets[SHARES];
+    struct log_room lines;
+};
+
+static struct shares *shares_of(struct engine *engine)
+{
+    if (engine->shares == NULL) {
+        engine->shares = engine_alloc(sizeof(*engine->shares));
+        log_room_init(&engine->shares->lines, LINES_OF_ALL);
+    }
+    return engine->shares;
+}
+
+static struct tenant_shares *tenant_of(struct engine *engine, const char *tenant)
+{
+    struct shares *shares = shares_of(engine);
+    struct tenant_shares *found = map_get(&shares->tenants, tenant);
+
+    if (found != NULL)
+        return found;
+    found = engine_alloc(sizeof(*found));
+    (void)snprintf(found->tenant, sizeof(found->tenant), "%s", tenant);
+    log_room_init(&found->lines, LINES_OF_TENANT);
+    found->next = shares->all;
+    shares->all = found;
+    map_put(&shares->tenants, found->tenant, found);
+    return found;
+}
+
+struct log_room *shares_lines(struct engine *engine, const char *tenant)
+{
+    return *tenant != '\0' ? &tenant_of(engine, tenant)->lines : &shares_of(engine)->lines;
+}
+
+static void bucket_fill(struct share_bucket *bucket, struct bound bound, uint64_t now_ns)
+{
+    const uint64_t each_ns = 1000000000 / bound.per_second;
+    uint64_t more = (now_ns - bucket->filled_ns) / each_ns;
+
+    if (more >= bound.at_once - bucket->left) {
+        bucket->left = bound.at_once;
+        bucket->filled_ns = now_ns;
+    } else {
+        bucket->left += (unsigned)more;
+        bucket->filled_ns += more * each_ns;
+    }
+}
+
+/* Of all three or of none: what is told by nobody uses up nothing. */
+static bool take(struct sandbox *sandbox, enum share share)
+{
+    struct tenant_shares *tenant = tenant_of(sandbox->engine, sandbox->record->tenant);
+    struct share_bucket *own = &sandbox->told.buckets[share], *tenants = &tenant->buckets[share],
+                        *common = &shares_of(sandbox->engine)->buckets[share];
+    uint64_t now_ns = clock_monotonic_ns();
+
+    bucket_fill(own, of_sandbox, now_ns);
+    bucket_fill(tenants, of_tenant, now_ns);
+    bucket_fill(common, of_all, now_ns);
+    if (own->left == 0 || tenants->left == 0 || common->left == 0)
+        return false;
+    own->left--;
+    tenants->left--;
+    common->left--;
+    return true;
+}
+
+void shares_tell(struct sandbox *sandbox, enum share share, const char *type, const char *reason,
+                 const struct engine_event_traffic *traffic)
+{
+    struct engine_event_traffic told = *traffic;
+    uint64_t *left_out = &sandbox->told.left_out[share];
+
+    if (!take(sandbox, share)) {
+        (*left_out)++;
+        return;
+    }
+    told.left_out = *left_out;
+    *left_out = 0;
+    events_add_traffic(sandbox->engine, type, sandbox->record->tenant, sandbox->id, reason, &told);
+}
+
+void shares_free(struct engine *engine)
+{
+    struct shares *shares = engine->shares;
+
+    if (shares == NULL)
+        return;
+    map_free(&shares->tenants);
+    for (struct tenant_shares *tenant = shares->all, *next; tenant != NULL; tenant = next) {
+        next = tenant->next;
+        free(tenant);
+    }
+    free(shares);
+    engine->shares = NULL;
+}
