@@ -10,7 +10,7 @@
 #include <string.h>
 #include <sys/stat.h>
 
-#define FILE_MAX (128U << 10)
+#define FILE_MAX ((size_t)128 << 10)
 #define LOOK_NS 2000000000ULL
 #define AGAIN_NS 60000000000ULL
 

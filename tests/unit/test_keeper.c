@@ -224,7 +224,7 @@ static void test_tls(void)
     static struct keeper keeper = {.engine.tls = -1};
     char directory[] = "/tmp/cove-tls-XXXXXX", certificate[64], key[64], text[32] = "";
     const uint64_t second = 1000000000, minute = 60 * second;
-    struct rlimit all, none = {0};
+    struct rlimit all = {0}, none = {0};
     int log = memfd_create("log", MFD_CLOEXEC), before = dup(STDERR_FILENO);
     struct error err;
 
