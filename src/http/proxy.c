@@ -163,8 +163,10 @@ static int write_request(struct http_proxy *proxy, struct http_request *request)
     struct http_bytes *to = &proxy->up;
     int failed;
 
-    proxy->is_upgrade = upgrade != NULL && !request->is_old &&
-                        has_option(head->fields, head->fields_count, "upgrade");
+    if (request->is_old || !has_option(head->fields, head->fields_count, "upgrade")) {
+        upgrade = NULL;
+    }
+    proxy->is_upgrade = upgrade != NULL;
     failed = add(to, head->method) < 0 || add(to, " ") < 0 || add(to, options->target) < 0 ||
              add(to, request->is_old ? " HTTP/1.0\r\n" : " HTTP/1.1\r\n") < 0 ||
              add_field(to, "Host", options->host) < 0;
@@ -183,7 +185,7 @@ static int write_request(struct http_proxy *proxy, struct http_request *request)
     if (!failed) {
         failed = add_origin(to, request, options->is_tls);
     }
-    if (!failed && proxy->is_upgrade) {
+    if (!failed && upgrade != NULL) {
         failed = add_field(to, "Upgrade", upgrade);
     }
     return failed || add(to, proxy->is_upgrade ? "Connection: Upgrade\r\n\r\n"

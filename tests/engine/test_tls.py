@@ -549,12 +549,13 @@ def test_who_changes_keys_without_end_is_left_and_others_are_served(tls):
 def test_new_keys_with_much_between_them_are_taken(tls):
     """The longest connection has new keys now and then, and they count for what it carries."""
     body = b"{" + bytes(MIB) + b"}"
+    head = (f"POST /v1/sandboxes HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer {tls.serve.key}\r\n"
+            f"Content-Type: application/json\r\nContent-Length: {len(body)}\r\n\r\n").encode()
     with OpenSsl(tls.serve.port) as client:
         for _ in range(4):
             for _ in range(20):
                 assert client.change()
-            assert client.say((f"POST /v1/sandboxes HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer {tls.serve.key}\r\n"
-                               f"Content-Type: application/json\r\nContent-Length: {len(body)}\r\n\r\n").encode() + body)
+            assert client.say(head + body)
             assert b"HTTP/1.1 4" in client.hear()
 
 

@@ -93,11 +93,11 @@ def test_what_is_asked_arrives_byte_for_byte(server, behind):
 
 
 def test_every_line_of_connection_counts(server, behind):
-    talk = says(b"HTTP/1.1 200 OK\r\nConnection: X-One\r\nX-One: 1\r\nX-Two: 2\r\nX-Three: 3\r\nConnection: a, x-two\r\n"
-                b"Content-Length: 2\r\n\r\nhi")
+    talk = says(b"HTTP/1.1 200 OK\r\nConnection: X-One\r\nX-One: 1\r\nX-Two: 2\r\nX-Three: 3\r\n"
+                b"Connection: a, x-two\r\nContent-Length: 2\r\n\r\nhi")
     port = behind(talk).port
-    said = server.raw(b"GET /proxy/own/%d/ HTTP/1.1\r\nHost: x\r\nConnection: X-Four\r\nConnection: X-Five\r\nX-Four: 4\r\n"
-                      b"X-Five: 5\r\nX-Six: 6\r\nConnection: close\r\n\r\n" % port).lower()
+    said = server.raw(b"GET /proxy/own/%d/ HTTP/1.1\r\nHost: x\r\nConnection: X-Four\r\n"
+                      b"Connection: X-Five\r\nX-Four: 4\r\nX-Five: 5\r\nX-Six: 6\r\nConnection: close\r\n\r\n" % port).lower()
     assert b"x-three" in said and b"x-one" not in said and b"x-two" not in said
     asked = talk.heads[0].lower()
     assert b"x-six" in asked and b"x-four" not in asked and b"x-five" not in asked
