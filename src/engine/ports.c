@@ -821,8 +821,9 @@ void ports_choose(struct record *record)
 static uint16_t free_port(void)
 {
     uint16_t port = 0;
-    _cleanup_close_ int fd = host_listener(0, &port);
+    int fd = host_listener(0, &port);
 
+    fd_close(&fd);
     return port;
 }
 
