@@ -16,11 +16,6 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#ifndef __clang__
-/* The analyser of gcc 12 loses sight of a table that a function has made larger. */
-#pragma GCC diagnostic ignored "-Wanalyzer-malloc-leak"
-#endif
-
 #define SAVE_NS 1000000000ULL
 #define SAVE_SOON_NS 20000000ULL /* while some wait for their turn */
 #define SAVED_DIGITS 20

@@ -395,8 +395,9 @@ void ports_choose(const struct engine *engine, struct record *record)
 static uint16_t free_port(const struct engine *engine)
 {
     uint16_t port = 0;
-    _cleanup_close_ int fd = free_listener(engine, &port);
+    int fd = free_listener(engine, &port);
 
+    fd_close(&fd);
     return port;
 }
 

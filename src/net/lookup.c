@@ -220,7 +220,7 @@ static void on_synced(void *arg, int status)
 /* One at a time; what comes meanwhile is for the next. */
 static void sync_some(struct lookups *lookups)
 {
-    const struct lookups_question *question;
+    const struct lookups_question *question = NULL;
     int fd;
 
     if (lookups->is_syncing || TAILQ_EMPTY(&lookups->unsynced))

@@ -68,7 +68,7 @@ void syncs_close(struct syncs *syncs, void (*closed)(void *arg), void *arg)
 
 static bool has_running(const struct syncs *syncs, const char *tenant)
 {
-    const struct sync *sync;
+    const struct sync *sync = NULL;
 
     TAILQ_FOREACH(sync, &syncs->running, link)
     {
@@ -123,7 +123,7 @@ static void line_up_again(struct syncs *syncs, const char *tenant)
 
 static struct sync *first_of_all(const struct syncs *syncs)
 {
-    struct sync *sync;
+    struct sync *sync = NULL;
 
     TAILQ_FOREACH(sync, &syncs->waiting, link)
     {
@@ -135,7 +135,7 @@ static struct sync *first_of_all(const struct syncs *syncs)
 
 static void start_some(struct syncs *syncs)
 {
-    struct sync *sync;
+    struct sync *sync = NULL;
 
     while (syncs->running_count < AT_ONCE && (sync = first_of_all(syncs)) != NULL) {
         TAILQ_REMOVE(&syncs->waiting, sync, link);

@@ -20,7 +20,7 @@ void tenants_init(struct tenants *tenants)
 struct net_tenant *tenants_join(struct tenants *tenants, const char *name)
 {
     size_t size = strlen(name) + 1;
-    struct net_tenant *tenant;
+    struct net_tenant *tenant = NULL;
 
     TAILQ_FOREACH(tenant, &tenants->all, link)
     {

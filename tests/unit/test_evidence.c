@@ -33,6 +33,27 @@ static bool hear(void *arg, const struct engine_event *event)
     return true;
 }
 
+static uint64_t until;
+
+static bool heard_last(void *arg)
+{
+    return ((const struct told *)arg)->last >= until;
+}
+
+/* Until all is heard that was told by now, by an engine that began with 1. */
+static void hear_all(struct rig *rig, struct told *told)
+{
+    until = events_told(rig->engine);
+    CHECK(rig_until(rig, heard_last, told), "to the end: %u of %u", (unsigned)told->last,
+          (unsigned)until);
+}
+
+static void life(struct rig *rig, unsigned count)
+{
+    for (unsigned i = 0; i < count; i++)
+        events_add(rig->engine, "test", "default", "none", NULL, NULL);
+}
+
 static void created(void *arg, const struct sandbox_view *view, bool is_new,
                     const struct error *err)
 {
@@ -70,24 +91,25 @@ static void check_no_tenant_silences_another(void)
 {
     struct told loud = {0}, quiet = {0};
     struct engine_listener *listener, *other;
-    struct sandbox *sandbox;
+    struct sandbox *sandbox, *boxes[45];
     bool missed;
     struct rig rig;
 
     rig_start(&rig);
     rig_open(&rig);
     sandbox = made_for(&rig, &rig_other);
+    for (unsigned i = 0; i < 45; i++)
+        boxes[i] = made_for(&rig, &rig_caller);
     listener = engine_listen(rig.engine, &rig_caller, 0, &missed, hear, &loud);
     other = engine_listen(rig.engine, &rig_other, 0, &missed, hear, &quiet);
-    for (unsigned i = 0; i < 45; i++) {
-        struct sandbox *one = made_for(&rig, &rig_caller);
-
+    for (unsigned i = 0; i < 45; i++)
         for (enum share share = 0; share < SHARES; share++)
-            flood(one, share, 100);
-    }
+            flood(boxes[i], share, 100);
     for (enum share share = 0; share < SHARES; share++)
         flood(sandbox, share, 10);
-    rig_turn(&rig, 50);
+    hear_all(&rig, &quiet);
+    life(&rig, 1);
+    hear_all(&rig, &loud);
     CHECK(quiet.network == 20 && quiet.ports == 10 && quiet.left_out == 0,
           "all of it is told: %u, %u", quiet.network, quiet.ports);
     CHECK(loud.network >= 400 && loud.network < 2000 && loud.ports >= 200 && loud.ports < 1000,
@@ -110,18 +132,18 @@ static void check_no_kind_hides_another(void)
     sandbox = made_for(&rig, &rig_caller);
     listener = engine_listen(rig.engine, &rig_caller, 0, &missed, hear, &told);
     flood(sandbox, SHARE_REFUSED, 1000);
-    rig_turn(&rig, 10);
+    hear_all(&rig, &told);
     CHECK(told.network >= 50 && told.network < 1000, "not all of a flood: %u", told.network);
     told = (struct told){0};
     flood(sandbox, SHARE_WENT, 10);
     flood(sandbox, SHARE_PORTS, 10);
-    rig_turn(&rig, 10);
+    hear_all(&rig, &told);
     CHECK(told.network == 10 && told.ports == 10 && told.left_out == 0,
           "what was carried is told: %u, %u", told.network, told.ports);
     told = (struct told){0};
     rig_turn(&rig, 600);
     flood(sandbox, SHARE_REFUSED, 1);
-    rig_turn(&rig, 10);
+    hear_all(&rig, &told);
     CHECK(told.network == 1 && told.left_out > 0 && told.left_out < 1000,
           "and how much was left out: %u", (unsigned)told.left_out);
     engine_unlisten(listener);
@@ -304,15 +326,14 @@ static void check_rooms(void)
 
 /* ---- history ---- */
 
+static bool has_begun(void *arg)
+{
+    return events_told(arg) > 0;
+}
+
 static bool is_written(void *arg)
 {
     return !events_pending(arg);
-}
-
-static void life(struct rig *rig, unsigned count)
-{
-    for (unsigned i = 0; i < count; i++)
-        events_add(rig->engine, "test", "default", "none", NULL, NULL);
 }
 
 static void traffic(struct rig *rig, unsigned count)
@@ -323,26 +344,18 @@ static void traffic(struct rig *rig, unsigned count)
         events_add_traffic(rig->engine, "network.denied", "default", "none", "no_rule", &what);
 }
 
-static uint64_t until;
-
-static bool heard_last(void *arg)
-{
-    return ((const struct told *)arg)->last >= until;
-}
-
 /* All from `from` on, by one who may hear as much as `caller`. */
-static struct told heard_from(struct rig *rig, const struct engine_caller *caller, uint64_t from,
-                              bool *missed, bool *missed_traffic)
+static void heard_from(struct rig *rig, const struct engine_caller *caller, uint64_t from,
+                       struct told *told, bool *missed, bool *missed_traffic)
 {
-    struct told told = {0};
-    struct engine_listener *listener = engine_listen(rig->engine, caller, from, missed, hear,
-                                                     &told);
+    struct engine_listener *listener;
 
+    *told = (struct told){0};
+    listener = engine_listen(rig->engine, caller, from, missed, hear, told);
     *missed_traffic = engine_listener_missed_traffic(listener);
-    CHECK(rig_until(rig, heard_last, &told), "to the end: %u of %u", (unsigned)told.last,
+    CHECK(rig_until(rig, heard_last, told), "to the end: %u of %u", (unsigned)told->last,
           (unsigned)until);
     engine_unlisten(listener);
-    return told;
 }
 
 static void check_boxes_push_out_no_lives(void)
@@ -356,7 +369,7 @@ static void check_boxes_push_out_no_lives(void)
 
     rig_start(&rig);
     rig_open(&rig);
-    rig_turn(&rig, 50); /* the first key was the first event */
+    CHECK(rig_until(&rig, has_begun, rig.engine), "the first key is the first event");
     life(&rig, 1);
     first = events_told(rig.engine);
     for (unsigned i = 0; i < 20; i++) {
@@ -369,16 +382,16 @@ static void check_boxes_push_out_no_lives(void)
     }
     until = events_told(rig.engine);
     CHECK(rig_until(&rig, is_written, rig.engine), "written");
-    told = heard_from(&rig, &rig_caller, first, &missed, &missed_traffic);
+    heard_from(&rig, &rig_caller, first, &told, &missed, &missed_traffic);
     CHECK(!missed && told.life == 21 && told.is_ordered, "each life is known: %u", told.life);
     CHECK(missed_traffic && told.network >= 1000 && told.network < 6000,
           "not each connection, which is told: %u", told.network);
-    told = heard_from(&rig, &operator, first, &missed, &missed_traffic);
+    heard_from(&rig, &operator, first, &told, &missed, &missed_traffic);
     CHECK(!missed && missed_traffic && told.life >= 21 && told.is_ordered, "nor of all: %u",
           told.life);
     rig_close(&rig);
     rig_open(&rig);
-    told = heard_from(&rig, &rig_caller, first, &missed, &missed_traffic);
+    heard_from(&rig, &rig_caller, first, &told, &missed, &missed_traffic);
     CHECK(!missed && missed_traffic && told.life == 21 && told.is_ordered, "by the next engine: %u",
           told.life);
     rig_end(&rig);
@@ -393,7 +406,7 @@ static void check_order(void)
 
     rig_start(&rig);
     rig_open(&rig);
-    rig_turn(&rig, 50);
+    CHECK(rig_until(&rig, has_begun, rig.engine), "the first key is the first event");
     srand(1);
     for (unsigned i = 0; i < 300; i++) {
         life(&rig, (unsigned)rand() % (i < 150 ? 60 : 3));
@@ -405,7 +418,7 @@ static void check_order(void)
     for (unsigned i = 0; i < 40; i++) {
         uint64_t from = 1 + (uint64_t)rand() % until;
 
-        told = heard_from(&rig, &rig_caller, from, &missed, &missed_traffic);
+        heard_from(&rig, &rig_caller, from, &told, &missed, &missed_traffic);
         CHECK(!missed && !missed_traffic && told.is_ordered &&
                   told.life + told.network == until - from + 1,
               "from %u: %u of %u", (unsigned)from, told.life + told.network,
@@ -413,7 +426,7 @@ static void check_order(void)
     }
     rig_close(&rig);
     rig_open(&rig);
-    told = heard_from(&rig, &rig_caller, 1, &missed, &missed_traffic);
+    heard_from(&rig, &rig_caller, 1, &told, &missed, &missed_traffic);
     CHECK(!missed && !missed_traffic && told.is_ordered && told.life + told.network == until,
           "after a restart: %u of %u", told.life + told.network, (unsigned)until);
     rig_end(&rig);
@@ -432,7 +445,7 @@ static void check_numbers(void)
     rig_open(&rig);
     listener = engine_listen(rig.engine, &rig_caller, 0, &missed, hear, &told);
     traffic(&rig, 10);
-    rig_turn(&rig, 50);
+    hear_all(&rig, &told);
     last = told.last;
     engine_unlisten(listener);
     rig_close(&rig);
@@ -440,7 +453,8 @@ static void check_numbers(void)
     listener = engine_listen(rig.engine, &rig_caller, last + 1, &missed, hear, &told);
     CHECK(!missed && !engine_listener_missed_traffic(listener), "nothing is missed");
     traffic(&rig, 1);
-    rig_turn(&rig, 50);
+    until = last + 1;
+    CHECK(rig_until(&rig, heard_last, &told), "and what comes is heard");
     CHECK(told.network == 11 && told.is_ordered && told.last > last, "%u", told.network);
     engine_unlisten(listener);
     rig_end(&rig);
