@@ -50,6 +50,17 @@ build_programs() {
     scripts/test-programs.sh attack "$build/attacks/attack"
     scripts/test-programs.sh driver "$build/drivers/commands-test" "$build/test"
     scripts/test-programs.sh driver "$build/drivers/links-test" "$build/test"
+    scripts/test-programs.sh stand-in "$build/drivers/stand_in"
+}
+
+# What the engine's tests need. It is not built for another machine yet.
+write_engine() {
+    local tree=$1
+    mkdir -p "$tree/build/test/src/keeper"
+    cp -p "$programs"/cove-{engine,keeper} "$tree/build/"
+    cp -p "$programs"/test/cove-{engine,keeper} "$tree/build/test/"
+    cp -p "$programs/test/src/keeper/build.h" "$tree/build/test/src/keeper/"
+    cp -rp tests/engine "$tree/tests/"
 }
 
 # The second disk of a guest: a tar file that becomes /cove.
@@ -61,6 +72,7 @@ write_tree() {
     cp -p "$programs/test/cove" "$tree/build/test/"
     cp -rp "$programs/attacks" "$programs/drivers" "$tree/build/"
     cp -rp tests/box tests/vm "$tree/tests/"
+    [ "$arch" != x86_64 ] || write_engine "$tree"
     cp -p SECURITY.md "$tree/"
     {
         echo "export COVE_TEST_SCALE=${COVE_TEST_SCALE:-20}"
