@@ -114,6 +114,7 @@ rm -rf "$root"/usr/share/doc "$root"/usr/share/man "$root"/usr/share/locale \
     "$root"/usr/lib/udev "$root"/usr/lib/linux-image-*
 
 say "making the image"
-mkfs.ext4 -q -F -O ^has_journal -m 0 -L guest -d "$root" "$directory/root.ext4" 2G
+# Sparse; no disk of a sandbox may be larger than what it lies on.
+mkfs.ext4 -q -F -O ^has_journal -m 0 -L guest -d "$root" "$directory/root.ext4" 8G
 rm -rf "$root"
 echo "$inputs" >"$directory/inputs"
