@@ -24,7 +24,7 @@ bench="$build bubblewrap crun busybox-static iproute2 passt slirp4netns"
 # What else an arm64 build needs are packages of that architecture: scripts/arm64.sh.
 arm64="$build gcc-aarch64-linux-gnu libc6-dev-arm64-cross linux-libc-dev-arm64-cross qemu-user-static"
 # Emulated machines and what their root is made with; used by make test-vm only.
-vm="$build qemu-system-x86 qemu-system-arm mmdebstrap e2fsprogs busybox-static python3-pytest tar"
+vm="$build qemu-system-x86 qemu-system-arm mmdebstrap e2fsprogs busybox-static kmod python3-pytest tar"
 
 # Programs that tests run inside a box. Any version will do, from wherever: only a command that is
 # missing is installed.

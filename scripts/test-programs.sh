@@ -1,10 +1,11 @@
 #!/bin/sh
-# Builds what the box tests run beside cove. CC and MUSL_GCC name the compilers of another machine.
+# Builds what the tests of boxes and of the engine run beside cove. CC and MUSL_GCC name the compilers of another machine.
 #   attack TARGET                  the attacks, static, so that they run in a box with any root
 #   driver TARGET BUILD-DIRECTORY  drives the box library of that build without its command line; the
 #                                  target is called NAME-..., of tests/box/drivers/NAME.c
+#   stand-in TARGET                is an engine whose other end a test is, of tests/engine/drivers
 # These must not be part of any build of cove: tests alone decide which they need.
-# usage: test-programs.sh attack|driver TARGET [BUILD-DIRECTORY]
+# usage: test-programs.sh attack|driver|stand-in TARGET [BUILD-DIRECTORY]
 set -eu
 
 cd "$(dirname "$0")/.."
@@ -30,8 +31,12 @@ driver)
     "$cc" $flags -Isrc -o "$target" "tests/box/drivers/${name%%-*}.c" \
         "$3/src/box/libbox.a" "$3/src/base/libbase.a"
     ;;
+stand-in)
+    # shellcheck disable=SC2086 # a list of words
+    "$cc" $flags -static -o "$target" tests/engine/drivers/stand_in.c
+    ;;
 *)
-    echo "test-programs.sh: '$kind' is unknown: attack or driver" >&2
+    echo "test-programs.sh: '$kind' is unknown: attack, driver or stand-in" >&2
     exit 1
     ;;
 esac

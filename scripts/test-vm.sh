@@ -1,8 +1,9 @@
 #!/usr/bin/env bash
-# The box tests on what nearly every user has and a build machine may not: Debian's kernel with pure
-# cgroup v2, in two emulated machines at once, as root in one and as an ordinary user in the other.
-# They are emulated in software, about thirteen times slower than the real one: tests/vm/tests.conf
-# says which tests run there, and COVE_TEST_SCALE divides their counts. The last line counts.
+# The tests of boxes and of their network on what nearly every user has and a build machine may not:
+# Debian's kernel, its modules loaded as they are asked for, with pure cgroup v2; in two emulated
+# machines at once, as root in one and as an ordinary user in the other. They are emulated in software,
+# about thirteen times slower than the real one: tests/vm/tests.conf says which tests run there, and
+# COVE_TEST_SCALE divides their counts. The last line counts.
 # Consoles and results stay in BUILD/vm/ARCH.
 # usage: BUILD=build PYTEST_ARGS=... test-vm.sh [x86_64|arm64]
 set -euo pipefail
@@ -12,7 +13,7 @@ build=${BUILD:-build}
 arch=${1:-x86_64}
 # Under load a boot takes 10 s; one that hangs, hangs for ever.
 boot_seconds=90
-run_seconds=900
+run_seconds=1500
 
 case $arch in
 x86_64)
@@ -50,6 +51,17 @@ build_programs() {
     scripts/test-programs.sh attack "$build/attacks/attack"
     scripts/test-programs.sh driver "$build/drivers/commands-test" "$build/test"
     scripts/test-programs.sh driver "$build/drivers/links-test" "$build/test"
+    scripts/test-programs.sh stand-in "$build/drivers/stand_in"
+}
+
+# What the engine's tests need. It is not built for another machine yet.
+write_engine() {
+    local tree=$1
+    mkdir -p "$tree/build/test/src/keeper"
+    cp -p "$programs"/cove-{engine,keeper} "$tree/build/"
+    cp -p "$programs"/test/cove-{engine,keeper} "$tree/build/test/"
+    cp -p "$programs/test/src/keeper/build.h" "$tree/build/test/src/keeper/"
+    cp -rp tests/engine "$tree/tests/"
 }
 
 # The second disk of a guest: a tar file that becomes /cove.
@@ -61,6 +73,7 @@ write_tree() {
     cp -p "$programs/test/cove" "$tree/build/test/"
     cp -rp "$programs/attacks" "$programs/drivers" "$tree/build/"
     cp -rp tests/box tests/vm "$tree/tests/"
+    [ "$arch" != x86_64 ] || write_engine "$tree"
     cp -p SECURITY.md "$tree/"
     {
         echo "export COVE_TEST_SCALE=${COVE_TEST_SCALE:-20}"

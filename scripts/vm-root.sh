@@ -10,12 +10,16 @@ arch=$1
 directory=$2
 here=$(cd "$(dirname "$0")/.." && pwd)
 
-# What tests/box starts, on the host and in boxes, and what those packages take for granted.
+# What the tests start, on the host and in boxes, what cove-engine is linked with, and what those
+# packages take for granted.
 packages='base-files,base-passwd,bash,busybox-static,coreutils,dash,diffutils,findutils,grep,gzip
     hostname,libc-bin,login,mawk,ncurses-base,passwd,sed,tar,util-linux
     attr,ca-certificates,e2fsprogs,erofs-utils,kmod,libcap2-bin,mount,procps,python3-pytest
-    strace,sudo,uidmap'
-# In the order of loading; what they depend on is loaded before them.
+    strace,sudo,uidmap
+    iproute2,libc-ares2,libsqlite3-0,libssl3,libuv1,nftables,openssl,python3-websockets'
+# What is needed to get at the root, in the order of loading; what they depend on is loaded before
+# them. The root has all of Debian's modules: the kernel asks for those of a box's network itself, as
+# it does on every machine on which nothing else has loaded them.
 modules='virtio_pci virtio_blk virtio_rng ext4 overlay erofs loop fuse'
 
 # The image is as good as new while nothing that went into it has changed.
@@ -51,7 +55,7 @@ version=$(basename "$root"/lib/modules/*)
 mv "$root/boot/vmlinuz-$version" "$directory/kernel"
 
 # ---- the initramfs: busybox, and the modules in the order in which they load ----
-busybox depmod -b "$root" "$version"
+depmod -b "$root" "$version"
 mkdir -p "$initramfs/bin" "$initramfs/modules"
 cp "$root/bin/busybox" "$initramfs/bin/"
 cp "$here/tests/vm/init" "$initramfs/init"
@@ -71,7 +75,7 @@ for name in $modules; do
     done
 done
 (cd "$initramfs" && find . | busybox cpio -o -H newc 2>/dev/null) >"$directory/initramfs.cpio"
-rm -rf "$initramfs" "$root/boot" "$root/lib/modules"
+rm -rf "$initramfs" "$root/boot"
 
 # ---- what the scripts of the packages would have done ----
 cp "$root/usr/share/base-passwd/passwd.master" "$root/etc/passwd"
@@ -110,6 +114,7 @@ rm -rf "$root"/usr/share/doc "$root"/usr/share/man "$root"/usr/share/locale \
     "$root"/usr/lib/udev "$root"/usr/lib/linux-image-*
 
 say "making the image"
-mkfs.ext4 -q -F -O ^has_journal -m 0 -L guest -d "$root" "$directory/root.ext4" 2G
+# Sparse; no disk of a sandbox may be larger than what it lies on.
+mkfs.ext4 -q -F -O ^has_journal -m 0 -L guest -d "$root" "$directory/root.ext4" 8G
 rm -rf "$root"
 echo "$inputs" >"$directory/inputs"

@@ -190,13 +190,15 @@ def test_what_is_dialled_comes_out_of_the_sockets(keeper, cold, privileges):
             print(tried(dial, V4, "192.0.2.1", 61000))
             print(tried(ask, V4, "8.8.8.8", 53))
             print(tried(ask, V6, "2001:db8::53", 53))
-            print(tried(dial, V4, "192.0.2.1", {RESET_PORT}), tried(dial, V6, "2001:db8::1", {RESET_PORT}))
+            # A reset may be there before the client has said that he says no more.
+            print(*(tried(dial, family, at, {RESET_PORT}) in ("ECONNRESET", "ENOTCONN", "EPIPE")
+                    for family, at in ((V4, "192.0.2.1"), (V6, "2001:db8::1"))))
             """)
         assert printed.splitlines() == [
             "::ffff:192.0.2.1 443: hello", "2001:db8::1 65535: hello", "::ffff:192.0.2.2 1: hello",
             "::ffff:169.254.169.254 80: hello", "::ffff:192.0.2.1 53: hello",
             "::ffff:192.0.2.1 61000: hello", "question to ::ffff:8.8.8.8",
-            "question to 2001:db8::53", "ECONNRESET ECONNRESET"], printed
+            "question to 2001:db8::53", "True True"], printed
         assert {peer for _, _, peer in outside.dialled} == {"::ffff:198.19.255.254",
                                                             "fd63:6f76:6500:ffff::1"}
     box.end()
@@ -720,9 +722,7 @@ def test_an_upgrade_keeps_it_open(keeper, cold):
     for one in engine.network(box.handle):
         one.close()
     keeper.process.send_signal(signal.SIGHUP)
-    with contextlib.suppress(OSError):
-        engine.connection.send(b"\0")  # it ends, as it is told
-    engine = keeper.engine(30)
+    engine = keeper.engine(30)  # the first is told to end
     _, _, boxes = engine.hello()
     os.close(boxes[box.handle][1])
     box.engine = engine
