@@ -116,7 +116,9 @@ static void connect_often(uint16_t port, struct series *series)
     }
 }
 
-static _Noreturn void measure(uint16_t direct, uint16_t pumped, unsigned rounds, FILE *out)
+static FILE *out;
+
+static _Noreturn void measure(uint16_t direct, uint16_t pumped, unsigned rounds)
 {
     struct series sent[2], first[2];
 
@@ -158,12 +160,12 @@ int main(int count, char **args)
     uint16_t pumped_port;
     int target = listener_new(&target_port), listener = listener_new(&pumped_port), status = 0;
     unsigned rounds = count == 3 ? (unsigned)strtoul(args[2], NULL, 10) : 0;
-    FILE *out = rounds > 0 ? fopen(args[1], "we") : NULL;
     struct net *net;
     struct error err;
     uv_signal_t child;
     pid_t server, client;
 
+    out = rounds > 0 ? fopen(args[1], "we") : NULL;
     if (out == NULL)
         fail("usage");
     (void)signal(SIGPIPE, SIG_IGN);
@@ -172,7 +174,7 @@ int main(int count, char **args)
         serve(target);
     client = fork();
     if (client == 0)
-        measure(target_port, pumped_port, rounds, out);
+        measure(target_port, pumped_port, rounds);
     uv_signal_init(loop, &child);
     uv_signal_start(&child, on_child, SIGCHLD);
     if (net_open(&options, &net, &err) < 0 ||

@@ -24,6 +24,7 @@
 #define CONNECTS 50 /* of each round */
 
 static int home;
+static FILE *out;
 
 static _Noreturn void fail(const char *what, const char *why)
 {
@@ -271,9 +272,9 @@ int main(int argc, char **argv)
         [VETH] = "slot_veth",     [VETH_ALL] = "slot_with_veth", [SHUT] = "slot_shut",
         [REOPEN] = "slot_reopen", [WITHIN] = "slot_within",      [THROUGH] = "slot_through"};
     size_t rounds = argc == 3 ? strtoul(argv[2], NULL, 10) : 0;
-    FILE *out = rounds > 0 ? fopen(argv[1], "we") : NULL;
     int netlink;
 
+    out = rounds > 0 ? fopen(argv[1], "we") : NULL;
     need(out != NULL && unshare(CLONE_NEWNET) == 0, "to begin"); /* nothing of the host's */
     home = open("/proc/self/ns/net", O_RDONLY | O_CLOEXEC);
     need(home >= 0, "to begin");

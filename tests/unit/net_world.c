@@ -595,7 +595,9 @@ unsigned world_fds(void)
     for (unsigned i = 0; i < 4; i++)
         world_call(nothing, NULL); /* what was closed last is, then */
     dir = opendir("/proc/self/fd");
-    while (dir != NULL && readdir(dir) != NULL)
+    if (dir == NULL)
+        fail("/proc/self/fd");
+    while (readdir(dir) != NULL)
         count++;
     closedir(dir);
     return count;

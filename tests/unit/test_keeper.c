@@ -203,8 +203,11 @@ static void test_hanging(void)
 static void file_write(const char *path, const char *text)
 {
     FILE *file = fopen(path, "we");
+    bool is_written = file != NULL && fputs(text, file) >= 0;
 
-    CHECK(file != NULL && fputs(text, file) >= 0 && fclose(file) == 0, "%s", path);
+    if (file != NULL)
+        is_written = fclose(file) == 0 && is_written;
+    CHECK(is_written, "%s", path);
 }
 
 static unsigned lines_said(int log)

@@ -247,6 +247,9 @@ static void idle_ones_hold_nothing(void)
     int(*ends)[2] = calloc(IDLE, sizeof(*ends));
     unsigned before, after;
 
+    CHECK(ends != NULL, "no memory");
+    if (ends == NULL)
+        return;
     world_call(begin_forward, &forwarded);
     before = world_fds();
     for (unsigned i = 0; i < IDLE; i++) {
