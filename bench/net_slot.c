@@ -242,6 +242,7 @@ static void round_of(void)
     uint64_t begun = series_now_ns(), made;
 
     bare = make();
+    need(bare >= 0, "a network namespace");
     series_add(&all[PLAIN], series_now_ns() - begun);
     begun = series_now_ns();
     network = make();

@@ -193,7 +193,7 @@ static int listen_on(const char *value, struct error *err)
 static int listen_print(const struct port *options, int listener, uint64_t port, struct error *err)
 {
     _cleanup_doc_ struct doc *said = doc_new();
-    struct sockaddr_storage address;
+    struct sockaddr_storage address = {.ss_family = AF_UNSPEC};
     socklen_t size = sizeof(address);
     char host[ADDRESS_MAX], service[16], where[ADDRESS_MAX + 24];
 

@@ -7,7 +7,7 @@
 
 #define DIALS_MAX 256 /* that last, by one sandbox's name; and again by its listeners */
 /* Of those by name, what visitors of a public port may have: the rest is for who has a key. */
-#define DIALS_PUBLIC_MAX (DIALS_MAX / 4 * 3)
+#define DIALS_PUBLIC_MAX (DIALS_MAX - DIALS_MAX / 4)
 #define LISTEN_MAX 128 /* ports that are known to listen, of one sandbox */
 
 struct opened {
