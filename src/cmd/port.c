@@ -39,7 +39,7 @@ static const struct option_row rows[] = {
      offsetof(struct port, listen)},
     {"open", NULL, NULL, "let the server's host listen for it, and print the URL", NULL, 0,
      offsetof(struct port, open)},
-    {"public", NULL, NULL, "with --open: its page at a name of its own needs no key", NULL, 0,
+    {"public", NULL, NULL, "with --open: its path and its name need no key", NULL, 0,
      offsetof(struct port, is_public)},
     {"close", NULL, NULL, "let the server's host listen no more", NULL, 0,
      offsetof(struct port, close)},

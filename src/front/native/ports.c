@@ -279,6 +279,18 @@ static void dial(struct job *job, struct reach *reach)
     engine_port_dial(reach->engine, &job->caller, job->own_id, reach->port, dialled, job);
 }
 
+bool ports_take_public(struct job *job)
+{
+    const char *pattern = http_pattern(job->request);
+    struct error ignored;
+    uint16_t port;
+
+    return pattern != NULL && strcmp(pattern, PORTS_PATH) == 0 &&
+           port_of(job, &port, &ignored) == 0 &&
+           engine_port_is_public(job->native->options.engine, http_param(job->request, "id"), port,
+                                 &job->caller);
+}
+
 /* A page, or what a page shows as a part of its own. */
 static bool is_navigation(const struct http_request *request)
 {
