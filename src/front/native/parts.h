@@ -90,7 +90,6 @@ void admit_refuse(struct http_request *request, unsigned status, const char *cod
 /* Whether it asks for a sandbox's port by its own name; then it is answered, now or later. */
 bool ports_take_host(struct job *job);
 /* Whoever asks without a key for a port by its path: true, and then it is the caller, where the port is public. */
-#define PORTS_PATH "/v1/sandboxes/{id}/ports/{port}/**"
 bool ports_take_public(struct job *job);
 
 /* ---- callers.c: whoever stays is looked at again, each second ---- */

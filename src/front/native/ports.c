@@ -285,7 +285,7 @@ bool ports_take_public(struct job *job)
     struct error ignored;
     uint16_t port;
 
-    return pattern != NULL && strcmp(pattern, PORTS_PATH) == 0 &&
+    return pattern != NULL && strcmp(pattern, "/v1/sandboxes/{id}/ports/{port}/**") == 0 &&
            port_of(job, &port, &ignored) == 0 &&
            engine_port_is_public(job->native->options.engine, http_param(job->request, "id"), port,
                                  &job->caller);

@@ -29,7 +29,7 @@ static const struct native_route rows[] = {
     {{"GET", SANDBOX "/ports", port_list, 0}, false},
     {{"POST", SANDBOX "/ports", port_open, 0}, false},
     {{"DELETE", SANDBOX "/ports/{port}", port_close, 0}, false},
-    {{"*", PORTS_PATH, port_reach, HTTP_STREAM_BODY}, false},
+    {{"*", SANDBOX "/ports/{port}/**", port_reach, HTTP_STREAM_BODY}, false},
     {{"GET", SANDBOX "/tunnels/{port}", port_tunnel, HTTP_STREAM_BODY}, false},
     {{"POST", SANDBOX "/exec", run_exec, 0}, false},
     {{"POST", SANDBOX "/processes", run_start, 0}, false},
