@@ -62,6 +62,7 @@ static int begin(struct alone *alone, const char *text, struct error *err)
         return -1;
     options.resolvers = alone->settings.resolvers;
     options.proxy = alone->settings.proxy;
+    options.proxy_names = alone->settings.proxy_names;
     if (net_open(&options, &alone->net, err) != 0 || confine(err) != 0) {
         policy_free(box.policy);
         return -1;
