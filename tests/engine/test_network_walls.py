@@ -524,7 +524,12 @@ def test_the_next_box_has_nothing_of_it(keeper, used):
     """The same place serves again, and its network does not."""
     engine = keeper.greeted()
     places, tables = [], set()
-    for _ in range(6):
+
+    def has_served_again():
+        return not harness.EXPECT.is_root or len(set(places)) < len(places)
+
+    # Where a machine is slow, the first are all served by others.
+    while len(places) < 6 or (not has_served_again() and len(places) < 60):
         box = Boxed(keeper, engine).ready()
         places.append(box.sh("cat /proc/self/uid_map"))
         tables.add(box.sh(TABLES))
@@ -533,7 +538,7 @@ def test_the_next_box_has_nothing_of_it(keeper, used):
             assert not used or box.python(REACHED) == THERE
         box.end()
     assert len(tables) == 1, tables
-    assert not harness.EXPECT.is_root or len(set(places)) < len(places), places
+    assert has_served_again(), places
 
 
 # ---- sockets into a box -------------------------------------------------------------------------
