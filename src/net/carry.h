@@ -163,6 +163,9 @@ void dial_cancel(struct dial *dial);
  * knows. */
 struct policy_verdict dial_judge(struct net_box *box, const char *name,
                                  const struct policy_address *address, uint16_t port);
+/* The same of one that was dialled: whose it is was asked then. */
+struct policy_verdict dial_judge_again(struct net_box *box, const char *name,
+                                       const struct policy_address *address, uint16_t port);
 
 /* ---- flow.c: the connections of one box ---- */
 

@@ -107,14 +107,25 @@ static void finish(struct dial *dial, int fd, const char *failure)
 
 /* ---- what the policy says ---- */
 
-struct policy_verdict dial_judge(struct net_box *box, const char *name,
-                                 const struct policy_address *address, uint16_t port)
+static const struct policy_address *judged(const struct net_box *box, const char *name,
+                                           const struct policy_address *address)
 {
     static const struct policy_address none = {{0}};
 
-    if (is_by_name(box, name) && memcmp(address, &none, sizeof(none)) == 0)
-        address = &unknown;
-    return net_box_judge(box, name, address, port);
+    return is_by_name(box, name) && memcmp(address, &none, sizeof(none)) == 0 ? &unknown : address;
+}
+
+struct policy_verdict dial_judge(struct net_box *box, const char *name,
+                                 const struct policy_address *address, uint16_t port)
+{
+    return net_box_judge(box, name, judged(box, name, address), port);
+}
+
+struct policy_verdict dial_judge_again(struct net_box *box, const char *name,
+                                       const struct policy_address *address, uint16_t port)
+{
+    return policy_dial(net_box_policy(box), name, judged(box, name, address), port, POLICY_TCP,
+                       NULL, 0);
 }
 
 /* Keeps the addresses that are allowed; false where there is none (by a name that a proxy resolves: where one is

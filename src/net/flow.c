@@ -128,6 +128,10 @@ static void on_dialled(void *arg, const struct dial_result *result)
 
     flow->dial = NULL;
     flow->address = result->address;
+    if (result->failure != NULL && strcmp(result->failure, "limit") == 0) {
+        flow_refuse(flow, "limit");
+        return;
+    }
     if (result->failure != NULL) {
         flow_over(flow, result->failure, NULL);
         return;
@@ -362,7 +366,7 @@ void flows_judge(struct flows *flows)
         if (flow->name != NULL && flow->dial != NULL)
             flow->verdict = policy_lookup(net_box_policy(flows->box), flow->name);
         else
-            flow->verdict = dial_judge(flows->box, flow->name, &flow->address, flow->port);
+            flow->verdict = dial_judge_again(flows->box, flow->name, &flow->address, flow->port);
         if (!flow->verdict.allowed) {
             flow->verdict.allowed = true; /* it was, and is cut now */
             flow_cut(flow, "cut");

@@ -277,8 +277,7 @@ static int take_name(struct lookups *lookups, const char *name, bool *is_new, st
                          "the sandboxes of this tenant have looked up so many names that they get "
                          "no more: delete some of them");
     number = names_take(names, name, is_new, err);
-    if (*is_new)
-        tenant->names_bytes += strlen(name) + 1;
+    net_box_count_names(lookups->box);
     return number;
 }
 

@@ -44,6 +44,7 @@ struct net_box {
     struct net_limits limits;
     uint64_t bytes_used;
     struct names *names;
+    size_t names_counted; /* of their bytes, at the tenant */
     struct lookups *lookups;
     struct flows *flows;
     struct share share;
@@ -128,6 +129,7 @@ static void net_free(struct net *net)
     if (net->pipes != NULL)
         pipes_close(net->pipes);
     proxy_free(net->proxy);
+    tenants_free(&net->tenants);
     fd_close(&net->routes);
     free(net);
 }
@@ -243,10 +245,10 @@ void net_box_free(struct net_box *box)
         lookups_free(box->lookups);
     meter_end(&box->meter);
     share_leave(&box->share);
-    if (box->names != NULL && box->tenant != NULL)
-        box->tenant->names_bytes -= names_size(box->names);
-    if (box->tenant != NULL)
+    if (box->tenant != NULL) {
+        box->tenant->names_bytes -= box->names_counted;
         tenants_leave(&box->net->tenants, box->tenant);
+    }
     names_close(box->names);
     policy_free(box->policy);
     free(box);
@@ -277,7 +279,7 @@ int net_box_new(struct net *net, const struct net_box_options *options, struct n
     }
     box->tenant = tenants_join(&net->tenants, options->tenant != NULL ? options->tenant : "");
     if (box->tenant != NULL)
-        box->tenant->names_bytes += names_size(box->names);
+        net_box_count_names(box);
     box->flows = box->tenant != NULL ? flows_new(box) : NULL;
     box->lookups = box->flows != NULL ? lookups_new(box) : NULL;
     if (box->lookups == NULL) {
@@ -317,6 +319,14 @@ void net_box_count(const struct net_box *box, struct net_counts *out)
     out->connections = flows_count(box->flows);
     out->bytes_out = box->meter.bytes_out;
     out->bytes_in = box->meter.bytes_in;
+}
+
+void net_box_count_names(struct net_box *box)
+{
+    size_t size = names_size(box->names);
+
+    box->tenant->names_bytes += size - box->names_counted;
+    box->names_counted = size;
 }
 
 void net_box_record(struct net_box *box, const struct net_record *record)

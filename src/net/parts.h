@@ -75,12 +75,13 @@ struct net_tenant {
 };
 struct tenants {
     TAILQ_HEAD(tenant_list, net_tenant) all;
-    unsigned count;
+    unsigned count; /* that have boxes */
 };
 void tenants_init(struct tenants *tenants);
 /* For one box, which leaves it again; NULL: no memory. */
 struct net_tenant *tenants_join(struct tenants *tenants, const char *name);
 void tenants_leave(struct tenants *tenants, struct net_tenant *tenant);
+void tenants_free(struct tenants *tenants);
 /* False: too many lately. */
 bool tenant_may_look(struct net_tenant *tenant, uint64_t now_ms);
 bool tenant_may_dial(struct net_tenant *tenant, const struct policy_address *address, uint16_t port,
@@ -111,7 +112,8 @@ bool names_number(const struct policy_address *address, uint32_t *number);
 struct syncs;
 typedef void (*syncs_done)(void *arg, int status); /* of libuv: 0, or negative */
 int syncs_open(uv_loop_t *loop, struct syncs **out, struct error *err);
-/* `closed` is called when nothing is left in the loop: what was asked for is done, and told, before. */
+/* Nobody waits for an answer any more: what was not begun is not. `closed` is called when nothing is left in the
+ * loop. */
 void syncs_close(struct syncs *syncs, void (*closed)(void *arg), void *arg);
 /* Takes the fd. `done` is called once, never before this returns; -1: there is no memory, and it is not called. */
 int syncs_ask(struct syncs *syncs, const char *tenant, int fd, syncs_done done, void *arg);
@@ -160,6 +162,7 @@ struct net_tenant *net_box_tenant(const struct net_box *box);
 /* Of its lookups: none that another box ever had, though it may lie where that one lay. Not to be looked into. */
 const void *net_box_lane(const struct net_box *box);
 struct names *net_box_names(const struct net_box *box);
+void net_box_count_names(struct net_box *box); /* there are more of them */
 const struct net_limits *net_box_limits(
     const struct net_box *box); /* no field is 0 but bytes and bytes_per_second */
 void net_box_record(struct net_box *box, const struct net_record *record); /* counts it, too */

@@ -58,8 +58,16 @@ static void close_if_over(struct syncs *syncs)
         closed(arg);
 }
 
+static void sync_end(struct sync *sync, int status);
+
 void syncs_close(struct syncs *syncs, void (*closed)(void *arg), void *arg)
 {
+    struct sync *sync = NULL;
+
+    while ((sync = TAILQ_FIRST(&syncs->waiting)) != NULL) {
+        TAILQ_REMOVE(&syncs->waiting, sync, link);
+        sync_end(sync, UV_ECANCELED);
+    }
     syncs->is_closed = true;
     syncs->closed = closed;
     syncs->closed_arg = arg;

@@ -1,5 +1,6 @@
 /* What the boxes of one tenant have together. A box is cheap to make: whatever is bounded only by box, a tenant with
- * a thousand of them has a thousand times, and others have what is left. */
+ * a thousand of them has a thousand times, and others have what is left. None is forgotten: who stops his boxes and
+ * starts them again would have his bounds anew. */
 #include "net/parts.h"
 
 #include <stdlib.h>
@@ -25,7 +26,7 @@ struct net_tenant *tenants_join(struct tenants *tenants, const char *name)
     TAILQ_FOREACH(tenant, &tenants->all, link)
     {
         if (strcmp(tenant->name, name) == 0) {
-            tenant->boxes++;
+            tenants->count += tenant->boxes++ == 0;
             return tenant;
         }
     }
@@ -41,11 +42,17 @@ struct net_tenant *tenants_join(struct tenants *tenants, const char *name)
 
 void tenants_leave(struct tenants *tenants, struct net_tenant *tenant)
 {
-    if (--tenant->boxes > 0)
-        return;
-    TAILQ_REMOVE(&tenants->all, tenant, link);
-    tenants->count--;
-    free(tenant);
+    tenants->count -= --tenant->boxes == 0;
+}
+
+void tenants_free(struct tenants *tenants)
+{
+    struct net_tenant *tenant;
+
+    while ((tenant = TAILQ_FIRST(&tenants->all)) != NULL) {
+        TAILQ_REMOVE(&tenants->all, tenant, link);
+        free(tenant);
+    }
 }
 
 bool tenant_may_look(struct net_tenant *tenant, uint64_t now_ms)
