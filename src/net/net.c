@@ -206,17 +206,19 @@ bool net_has_room(void)
     return fd_are_left(FDS_LEFT);
 }
 
-/* The last eighth of all is for tenants that have less than their share of it. */
+/* The last eighth of all is for tenants that have less than their share of it; one that is alone leaves enough for
+ * another to begin with. */
 bool net_box_has_room(const struct net_box *box)
 {
+    unsigned others = box->net->tenants.count - 1, kept;
     struct rlimit limit;
-    unsigned eighth;
 
     if (!net_has_room() || getrlimit(RLIMIT_NOFILE, &limit) < 0)
         return false;
-    eighth = limit.rlim_cur / 8 > INT_MAX ? INT_MAX : (unsigned)(limit.rlim_cur / 8);
-    return fd_are_left(FDS_LEFT + eighth) ||
-           box->tenant->flows < eighth / FDS_OF_FLOW / box->net->tenants.count;
+    kept = limit.rlim_cur > INT_MAX ? INT_MAX / 8 : (unsigned)limit.rlim_cur / 8;
+    if (others == 0)
+        return fd_are_left(FDS_LEFT + kept / 4);
+    return fd_are_left(FDS_LEFT + kept) || box->tenant->flows < kept / FDS_OF_FLOW / (others + 1);
 }
 
 /* ---- a box ---- */
