@@ -250,8 +250,9 @@ static unsigned attempts_count(const struct dial *dial)
 /* Sockets and ports are the whole host's. */
 static bool may_try(const struct dial *dial, const struct policy_address *address, uint16_t port)
 {
-    return net_box_has_room(dial->box) && tenant_may_dial(net_box_tenant(dial->box), address, port,
-                                                          uv_now(net_loop(net_box_net(dial->box))));
+    return net_box_has_room(dial->box) &&
+           tenants_may_dial(net_tenants(net_box_net(dial->box)), net_box_tenant(dial->box), address,
+                            port, uv_now(net_loop(net_box_net(dial->box))));
 }
 
 /* The next one that can be tried at all; nothing where there is none, or enough are under way. */

@@ -352,6 +352,11 @@ struct syncs *net_syncs(const struct net *net)
     return net->syncs;
 }
 
+struct tenants *net_tenants(struct net *net)
+{
+    return &net->tenants;
+}
+
 struct resolver *net_resolver(const struct net *net)
 {
     return net->resolver;

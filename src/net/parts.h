@@ -84,8 +84,8 @@ void tenants_leave(struct tenants *tenants, struct net_tenant *tenant);
 void tenants_free(struct tenants *tenants);
 /* False: too many lately. */
 bool tenant_may_look(struct net_tenant *tenant, uint64_t now_ms);
-bool tenant_may_dial(struct net_tenant *tenant, const struct policy_address *address, uint16_t port,
-                     uint64_t now_ms);
+bool tenants_may_dial(const struct tenants *tenants, struct net_tenant *tenant,
+                      const struct policy_address *address, uint16_t port, uint64_t now_ms);
 
 /* ---- names.c: which fake address stands for which name, for ever ---- */
 
@@ -158,6 +158,7 @@ struct syncs *net_syncs(const struct net *net);
 /* All that is dialled goes through a proxy that is told names, and may know more of them. */
 bool net_proxy_has_names(const struct net *net);
 struct net *net_box_net(const struct net_box *box);
+struct tenants *net_tenants(struct net *net);
 struct net_tenant *net_box_tenant(const struct net_box *box);
 /* Of its lookups: none that another box ever had, though it may lie where that one lay. Not to be looked into. */
 const void *net_box_lane(const struct net_box *box);

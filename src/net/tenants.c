@@ -7,9 +7,10 @@
 #include <string.h>
 
 /* Of dials to one address and port: the host has some 28,000 ports of its own to it, and each is gone for a minute
- * after its connection. */
-#define DIALS_PER_SECOND 300
-#define DIALS_AT_ONCE 6000
+ * after its connection. So many of all tenants that have boxes, each its part. */
+#define DIALS_PER_SECOND 150
+#define DIALS_AT_ONCE 16000
+#define DIALS_PARTS 8 /* at most: who has less could do nothing */
 #define LOOKUPS_PER_SECOND 2000
 #define LOOKUPS_AT_ONCE 20000
 
@@ -60,15 +61,16 @@ bool tenant_may_look(struct net_tenant *tenant, uint64_t now_ms)
     return bucket_take(&tenant->lookups, LOOKUPS_PER_SECOND, LOOKUPS_AT_ONCE, now_ms);
 }
 
-bool tenant_may_dial(struct net_tenant *tenant, const struct policy_address *address, uint16_t port,
-                     uint64_t now_ms)
+bool tenants_may_dial(const struct tenants *tenants, struct net_tenant *tenant,
+                      const struct policy_address *address, uint16_t port, uint64_t now_ms)
 {
+    unsigned parts = tenants->count < DIALS_PARTS ? tenants->count : DIALS_PARTS;
     uint32_t hash = 2166136261U;
 
     /* Two destinations may have one bucket between them: it is wide enough for that. */
     for (size_t i = 0; i < sizeof(address->bytes); i++)
         hash = (hash ^ address->bytes[i]) * 16777619U;
     hash = (hash ^ port) * 16777619U;
-    return bucket_take(&tenant->dials[(hash ^ hash >> 16) % TENANT_DIALS], DIALS_PER_SECOND,
-                       DIALS_AT_ONCE, now_ms);
+    return bucket_take(&tenant->dials[(hash ^ hash >> 16) % TENANT_DIALS], DIALS_PER_SECOND / parts,
+                       DIALS_AT_ONCE / parts, now_ms);
 }

@@ -541,21 +541,22 @@ static void test_tenants(void)
     if (one == NULL || other == NULL)
         return;
     CHECK(tenants_join(&tenants, "one") == one && one->boxes == 2, "the same");
-    while (dials < 20000 && tenant_may_dial(one, &here, 443, 1000))
+    while (dials < 20000 && tenants_may_dial(&tenants, one, &here, 443, 1000))
         dials++;
     CHECK(dials > 1000 && dials < 20000, "%u to one address at once", dials);
-    CHECK(tenant_may_dial(one, &there, 443, 1000) && tenant_may_dial(one, &here, 80, 1000),
+    CHECK(tenants_may_dial(&tenants, one, &there, 443, 1000) &&
+              tenants_may_dial(&tenants, one, &here, 80, 1000),
           "others are others");
-    CHECK(tenant_may_dial(other, &here, 443, 1000), "so is another tenant");
-    CHECK(tenant_may_dial(one, &here, 443, 2000), "a second later");
+    CHECK(tenants_may_dial(&tenants, other, &here, 443, 1000), "so is another tenant");
+    CHECK(tenants_may_dial(&tenants, one, &here, 443, 2000), "a second later");
     tenants_leave(&tenants, one);
     tenants_leave(&tenants, one);
     tenants_leave(&tenants, other);
     CHECK(tenants.count == 1, "%u", tenants.count);
-    while (tenant_may_dial(one, &here, 443, 3000))
+    while (tenants_may_dial(&tenants, one, &here, 443, 3000))
         dials++;
     CHECK(tenants_join(&tenants, "one") == one && tenants.count == 2, "who comes back");
-    CHECK(!tenant_may_dial(one, &here, 443, 3000), "has the bounds that he had");
+    CHECK(!tenants_may_dial(&tenants, one, &here, 443, 3000), "has the bounds that he had");
     tenants_leave(&tenants, one);
 }
 
