@@ -528,8 +528,8 @@ def test_the_next_box_has_nothing_of_it(keeper, used):
     def has_served_again():
         return not harness.EXPECT.is_root or len(set(places)) < len(places)
 
-    # Where a machine is slow, the first are all served by others.
-    while len(places) < 6 or (not has_served_again() and len(places) < 60):
+    # Which place serves is the keeper's choice: under load the first are all served by others.
+    while len(places) < 6 or (not has_served_again() and len(places) < 30):
         box = Boxed(keeper, engine).ready()
         places.append(box.sh("cat /proc/self/uid_map"))
         tables.add(box.sh(TABLES))
