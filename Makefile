@@ -7,7 +7,7 @@
 #   make fuzz       a minute for each; SECONDS=600 for longer
 #   make test-vm    the attack tests on Debian's kernel with pure cgroup v2, in emulated machines;
 #                   ARCH=arm64 for that machine
-#   make bench BENCH=box, =engine, =fair, =files, =net, =store
+#   make bench BENCH=box, =engine, =fair, =files, =kernels, =net, =store, =typescript
 #   make arm64      build/arm64/cove and what its tests need; unit tests under an emulator
 #   make lint, make format, make install, make clean
 

@@ -25,7 +25,38 @@ store)
     rm -rf "$build/bench/store.data"
     exec "$build/bench/store" "$build/bench/store.data"
     ;;
-*) fail "there is no bench '$bench': box, engine, fair, files, net, store" ;;
+kernels)
+    mkdir -p "$build/bench"
+    gcc -std=gnu17 -D_GNU_SOURCE -O2 -Isrc -o "$build/bench/kernels" bench/kernels.c bench/kernels_raw.c \
+        "$build/src/kernel/libkernel.a" "$build/src/kernel/libkernel-runtime.a" \
+        "$build/src/kernel/libkernel-manifest.a" "$build/src/policy/libpolicy.a" "$build/src/base/libbase.a"
+    gcc -std=gnu17 -D_GNU_SOURCE -O2 -Isrc -o "$build/bench/kernels_worker" bench/kernels_worker.c \
+        bench/kernels_raw.c "$build/src/kernel/libkernel-remote.a" \
+        "$build/src/kernel/libkernel-manifest.a" "$build/src/box/libbox.a" \
+        "$build/src/policy/libpolicy.a" "$build/src/base/libbase.a"
+    # The Node that runs the addon, the addon, and what it is measured beside.
+    scripts/setup.sh node
+    BUILD=$build scripts/build-addon.sh
+    if [ ! "$build/kernels-peers/.done" -nt bench/kernels-peers/package-lock.json ]; then
+        mkdir -p "$build/kernels-peers"
+        cp bench/kernels-peers/package.json bench/kernels-peers/package-lock.json "$build/kernels-peers"
+        # No script is needed: isolated-vm comes with a build of its own.
+        (cd "$build/kernels-peers" && npm ci --ignore-scripts --no-audit --no-fund --loglevel=error) ||
+            fail "the npm packages of bench/kernels-peers could not be installed"
+        touch "$build/kernels-peers/.done"
+    fi
+    exec python3 -B bench/kernels.py "$build"
+    ;;
+typescript)
+    scripts/setup.sh test
+    mkdir -p "$build/bench"
+    gcc -std=gnu17 -D_GNU_SOURCE -O2 -Isrc -o "$build/bench/typescript" bench/typescript.c \
+        src/kernel/js/typescript*.c
+    cd "$build/typescript/node_modules"
+    exec ../../bench/typescript rxjs/src/internal/Observable.ts zod/src/v4/core/schemas.ts \
+        mobx/src/types/observablearray.ts openai/src/client.ts typescript/lib/typescript.js
+    ;;
+*) fail "there is no bench '$bench': box, engine, fair, files, kernels, net, store, typescript" ;;
 esac
 [ "$(id -u)" = 0 ] || fail "the $bench bench makes cgroups and network namespaces: run it as root"
 [ -x "$build/cove" ] || fail "$build/cove is missing: run make first"

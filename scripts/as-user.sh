@@ -54,7 +54,7 @@ if ! as_user test -r "$here/tests/box/harness.py" -a -x "$build/test/cove" -a -x
     cp -r --parents tests scripts include examples docs etc src/box/box.h src/base src/front src/http \
         SECURITY.md README.md CHANGELOG.md LICENSE "$here"
     mkdir "$here/build"
-    (cd "$build" && cp -r --parents cove cove-keeper cove-engine test/cove test/cove-keeper \
+    (cd "$build" && cp -r --parents cove cove-js cove-keeper cove-engine test/cove test/cove-js test/cove-keeper \
         test/cove-engine test/src/box test/src/base test/src/keeper/build.h src/lib src/box/cove-tool \
         src/box/cove-grep meson-uninstalled python vite \
         "$here/build")

@@ -39,7 +39,7 @@ check_clang() {
 # the build directory and are left out.
 sources() {
     git ls-files --cached --others --exclude-standard -- 'src/*.c' 'tests/*.c' 'bench/*.c' \
-        'examples/*.c'
+        'examples/*.c' 'js/*.c'
 }
 
 check_tidy() {
@@ -70,6 +70,11 @@ PYTHON
         xargs -r -n 1 -P 2 clang-tidy-14 --quiet -p "$build/tidy" 2> >(
             grep -v -E 'warnings? (generated|treated)|^Suppressed|^Use -header' >&2
         ) || failed=1
+    # Of the Node addon, which scripts/build-addon.sh compiles.
+    git ls-files -- 'js/*.c' | while read -r file; do
+        clang-tidy-14 --quiet "$file" -- -std=gnu17 -D_GNU_SOURCE -Isrc \
+            -isystem js/node_modules/node-api-headers/include 2>/dev/null || exit 1
+    done || failed=1
     return "$failed"
 }
 
@@ -91,7 +96,7 @@ check_shell() {
     done
     python3 - <<'PYTHON'
 import ast, pathlib
-for top in ("scripts", "tests", "tools", "src", "bench"):
+for top in ("scripts", "tests", "tools", "src", "bench", "js/packages"):
     for path in pathlib.Path(top).rglob("*.py"):
         ast.parse(path.read_text(), str(path))
 PYTHON

@@ -14,9 +14,13 @@ FLOORS = ["base", "policy", "box", "kernel", "net", "disk", "keeper", "store", "
           "front", "mcp", "cmd",
           "lib"]
 # Assembler and what the compiler says of the processor: in these files and no others.
-OF_THE_PROCESSOR = {"src/box/embed.S", "src/box/spawn.c", "tests/box/attacks/foreign.c",
+OF_THE_PROCESSOR = {"src/box/embed.S", "src/box/spawn.c", "src/kernel/thread.c",
+                    "src/kernel/worker/filter.c",
+                    "tests/box/attacks/foreign.c",
                     "tests/unit/test_filter.c"}
 PROCESSOR = re.compile(r"\b(__x86_64__|__i386__|__aarch64__|__arm__|__asm__|asm)\b")
+# The Node addon, and the rooms that it is made of.
+ADDON, OF_THE_ADDON = "js/packages/node/src", {"base", "policy", "kernel"}
 INCLUDE = re.compile(r'^\s*#\s*include\s+"([a-z0-9_]+)/')
 
 
@@ -51,6 +55,12 @@ def main():
                 wrong += 1
             elif FLOORS.index(other) > FLOORS.index(room):
                 print(f"{where}: {room} reaches up to {other}")
+                wrong += 1
+    for path in sorted((source.parent / ADDON).glob("*.[ch]")):
+        for number, line in enumerate(path.read_text().splitlines(), 1):
+            found = INCLUDE.match(line)
+            if found and found[1] not in OF_THE_ADDON:
+                print(f"{ADDON}/{path.name}:{number}: the addon reaches into {found[1]}")
                 wrong += 1
     return 1 if wrong else 0
 

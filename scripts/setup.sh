@@ -4,21 +4,22 @@
 # Tested on Debian 12 (bookworm), whose package versions are the pin: `setup.sh versions` prints
 # what this machine has beside what was tested. It must stay quick when nothing is missing, for
 # `make` runs it each time, and it must never remove or upgrade anything.
-# usage: setup.sh [build|test|bench|arm64|vm|versions]
+# usage: setup.sh [build|test|node|bench|arm64|vm|versions]
 set -eu
 
 group=${1:-build}
 
 build='gcc make meson ninja-build pkg-config musl-tools linux-libc-dev libc6-dev libjansson-dev
     libuv1-dev libc-ares-dev libsqlite3-dev libcurl4-openssl-dev libpcre2-dev libmnl-dev libnftnl-dev
-    libssl-dev python3'
+    libssl-dev python3 python3-pip python3-setuptools
+    clang-14 lld-14 libclang-rt-14-dev-wasm32 wasi-libc wabt'
 # Where there is an init, the last two start a service of their own. No test has to do with that
 # one: it runs the programs itself, as servers of a network that it made.
 test="$build git python3-pytest python3-yaml python3-venv python3-websockets python3-wsproto
-    clang-14 clang-tidy-14 clang-format-14 cppcheck
+    clang-tidy-14 clang-format-14 cppcheck
     bubblewrap crun busybox-static erofs-utils e2fsprogs mmdebstrap sqlite3 openssh-client sudo
-    attr libarchive-tools libcap2-bin procps strace tar xz-utils mount uidmap curl openssl zsh fish
-    mandoc python3-prometheus-client python3-protobuf python3-pip tmux vim htop systemd
+    attr libarchive-tools libcap2-bin procps strace tar xz-utils mount uidmap curl ca-certificates openssl zsh fish
+    mandoc python3-prometheus-client python3-protobuf tmux vim htop systemd
     python3-requests openssh-server postgresql"
 bench="$build bubblewrap crun busybox-static iproute2 passt slirp4netns"
 # What else an arm64 build needs are packages of that architecture: scripts/arm64.sh.
@@ -47,6 +48,10 @@ libmnl-dev 1.0.4-3
 libnftnl-dev 1.2.4-2
 libssl-dev 3.0.19-1~deb12u2
 python3 3.11.2-1+b1
+python3-setuptools 66.1.1-1+deb12u2
+lld-14 1:14.0.6-12
+wasi-libc 0.0~git20220510.9886d3d-2
+wabt 1.0.32-1
 python3-pytest 7.2.1-2
 python3-websockets 10.4-1
 python3-wsproto 1.2.0-1
@@ -113,6 +118,7 @@ missing_commands() {
 case $group in
 build) packages=$build ;;
 test) packages=$test ;;
+node) packages=$build ;;
 bench) packages=$bench ;;
 arm64) packages=$arm64 ;;
 vm) packages=$vm ;;
@@ -120,13 +126,13 @@ versions)
     print_versions
     exit 0
     ;;
-*) fail "there is no group '$group': build, test, bench, arm64, vm or versions" ;;
+*) fail "there is no group '$group': build, test, node, bench, arm64, vm or versions" ;;
 esac
 
 if ! command -v dpkg-query >/dev/null 2>&1 || ! command -v apt-get >/dev/null 2>&1; then
     # Elsewhere the names differ, so nothing is guessed: if the build's tools are there, go on.
     absent=
-    for command in gcc make meson ninja musl-gcc python3; do
+    for command in gcc make meson ninja musl-gcc python3 clang-14 wasm-ld-14 wasm2c; do
         command -v "$command" >/dev/null 2>&1 || absent="$absent $command"
     done
     [ -n "$absent" ] || exit 0
@@ -160,18 +166,33 @@ node_packages() {
     touch "$target/.done"
 }
 
+# The workspace of our own packages, with what builds and tests them.
+node_workspace() {
+    if [ js/node_modules/.done -nt js/package-lock.json ]; then
+        return
+    fi
+    say "installing what js/package-lock.json lists into js/node_modules"
+    (cd js && npm ci --ignore-scripts --no-audit --no-fund --loglevel=error) >&2 ||
+        fail "the npm packages of js could not be installed"
+    touch js/node_modules/.done
+}
+
 # Each in a directory of its own: the second has a newer pytest than Debian's, and only one program sees it.
 finish() {
     if [ "$group" = test ]; then
         python_packages python tests/requirements.txt
         python_packages python-api tests/api/requirements.txt
         node_packages vite tests/vite
+        node_packages typescript tests/typescript
+        node_packages conformance tests/conformance
     fi
+    case $group in test | node) node_workspace ;; esac
     exit 0
 }
 
 missing=$(missing_packages "$packages")
 [ "$group" != test ] || missing="$missing $(missing_commands)"
+[ "$group" != node ] || command -v npm >/dev/null 2>&1 || missing="$missing nodejs npm"
 # shellcheck disable=SC2086 # a list of words
 missing=$(echo $missing)
 [ -n "$missing" ] || finish

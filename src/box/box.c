@@ -71,6 +71,7 @@ int box_plan_fill(const struct box_spec *spec, const struct box_user *user, stru
     const struct box_limits *limits = &spec->limits;
 
     plan->root_kind = spec->root_kind;
+    plan->is_empty = spec->is_empty;
     plan->privileges = spec->privileges;
     plan->uid = user->uid;
     plan->gid = user->gid;

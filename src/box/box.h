@@ -45,6 +45,8 @@ struct disk_kept;
 struct box_spec {
     enum box_root_kind root_kind;
     const char *root_path; /* BOX_ROOT_DIR, BOX_ROOT_EROFS */
+    bool is_empty; /* BOX_ROOT_HOST without anything of the host: for a program that is handed to
+                            * it (link.h) */
     const struct box_bind *binds;
     size_t binds_count;
     enum box_privileges privileges;

@@ -99,7 +99,7 @@ static void guard_hand(struct hand *hand, struct guard *guard)
  * and the warnings, which were read then; nor `ids` and the rest of `pool`, for of ids that are given back
  * the lock is all. Nobody speaks over the link of a keeper's box. */
 HAND_COVERS(struct box, sizeof(struct link) + sizeof(struct ids_pool) + 2776);
-HAND_COVERS(struct link, 592);
+HAND_COVERS(struct link, 608);
 
 void box_hand(struct hand *hand, struct box **box, const struct cgroup *lent)
 {

@@ -2,6 +2,7 @@
 #include "box/landlock.h"
 
 #include "base/fd.h"
+#include "base/landlock_abi.h"
 #include "box/proto.h"
 #include "box/sys.h"
 
@@ -10,41 +11,10 @@
 #include <string.h>
 #include <sys/stat.h>
 
-/* From the kernel's interface: headers of this age lack half of it. */
-#define LANDLOCK_CREATE_VERSION 1U
-#define LANDLOCK_PATH_BENEATH 1
-
-#define FS_WRITE_FILE (1ULL << 1)
-#define FS_REMOVE_DIR (1ULL << 4)
-#define FS_REMOVE_FILE (1ULL << 5)
-#define FS_MAKE_CHAR (1ULL << 6)
-#define FS_MAKE_DIR (1ULL << 7)
-#define FS_MAKE_REG (1ULL << 8)
-#define FS_MAKE_SOCK (1ULL << 9)
-#define FS_MAKE_FIFO (1ULL << 10)
-#define FS_MAKE_BLOCK (1ULL << 11)
-#define FS_MAKE_SYM (1ULL << 12)
-#define FS_REFER (1ULL << 13)    /* ABI 2 */
-#define FS_TRUNCATE (1ULL << 14) /* ABI 3 */
-
-#define SCOPE_ABSTRACT_UNIX_SOCKET 1ULL /* ABI 6 */
-#define SCOPE_SIGNAL 2ULL
-
 #define FS_CHANGE                                                                                \
     (FS_WRITE_FILE | FS_REMOVE_DIR | FS_REMOVE_FILE | FS_MAKE_DIR | FS_MAKE_REG | FS_MAKE_SOCK | \
      FS_MAKE_FIFO | FS_MAKE_SYM | FS_REFER)
 #define FS_DEVICES (FS_MAKE_CHAR | FS_MAKE_BLOCK)
-
-struct ruleset {
-    uint64_t fs;
-    uint64_t net;
-    uint64_t scoped;
-};
-
-struct rule {
-    uint64_t access;
-    int32_t parent;
-} __attribute__((packed));
 
 static int allow(int ruleset, const char *path, uint64_t access, struct error *err)
 {

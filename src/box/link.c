@@ -98,9 +98,26 @@ void link_close(struct link *link)
     if (link == NULL)
         return;
     drop_waiting(link);
-    fd_close(&link->poll);
+    if (!link->is_watched)
+        fd_close(&link->poll);
+    else /* others have this socket, too: it would stay in there */
+        (void)epoll_ctl(link->poll, EPOLL_CTL_DEL, link->control, NULL);
     fd_close(&link->control);
     free(link);
+}
+
+int link_watch(struct link *link, int epoll, void *data)
+{
+    struct epoll_event event = {.events = link->first != NULL ? EPOLLIN | EPOLLOUT : EPOLLIN,
+                                .data.ptr = data};
+
+    if (epoll_ctl(epoll, EPOLL_CTL_ADD, link->control, &event) < 0)
+        return -1;
+    fd_close(&link->poll);
+    link->poll = epoll;
+    link->data = data;
+    link->is_watched = true;
+    return 0;
 }
 
 int link_fd(const struct link *link)
@@ -127,7 +144,8 @@ static bool is_closed(int errnum)
 
 static void await_room(struct link *link, bool yes)
 {
-    struct epoll_event event = {.events = yes ? EPOLLIN | EPOLLOUT : EPOLLIN};
+    struct epoll_event event = {.events = yes ? EPOLLIN | EPOLLOUT : EPOLLIN,
+                                .data.ptr = link->data};
 
     (void)epoll_ctl(link->poll, EPOLL_CTL_MOD, link->control, &event);
 }

@@ -29,6 +29,10 @@ void link_close(struct link *link); /* the box ends only if nobody else has this
 /* Polls readable when link_next() has something to do. Not the socket itself. */
 int link_fd(const struct link *link);
 
+/* From now on `epoll`, which is borrowed, says with `data` when link_next() has something to do, and link_fd() is
+ * of no use any more: of many links, each is one fd less. 0 or -1 with errno. */
+int link_watch(struct link *link, int epoll, void *data);
+
 /* Asks init who it is, and for all it holds: LINK_HELLO, a LINK_ENTRY per command that was not
  * acknowledged, LINK_TABLE_END. What a killed predecessor did not hear is in there; what init said
  * to that one is thrown away up to LINK_HELLO (LINK_READY, too: who says hello stands), and so is

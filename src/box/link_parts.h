@@ -12,6 +12,8 @@ struct link {
     int control;
     int poll; /* an epoll of `control`; -1 of a plain one */
     bool is_plain;
+    bool is_watched; /* `poll` is somebody else's, and says `data` */
+    void *data;
 
     struct error failure; /* what the set-up child said; the reason of LINK_GONE */
     bool failed;

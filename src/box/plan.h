@@ -25,6 +25,7 @@ struct plan_bind {
 
 struct plan {
     enum box_root_kind root_kind;
+    bool is_empty; /* nothing of the host is in the view */
     enum box_privileges privileges;
     uid_t uid; /* inside; who runs the commands */
     gid_t gid;

@@ -241,6 +241,14 @@ static int make_etc(int root, const struct plan *plan, struct error *err)
     return 0;
 }
 
+static int fill_with_host(int host, int root, const struct plan *plan, struct error *err)
+{
+    for (size_t i = 0; i < sizeof(host_directories) / sizeof(host_directories[0]); i++)
+        if (bind_or_link(host, host_directories[i], root, err) < 0)
+            return -1;
+    return make_etc(root, plan, err);
+}
+
 int tree_host_base(int root, const struct plan *plan, struct error *err)
 {
     static const char *const empty[] = {"proc", "tmp",  "home", "home/user", "var",
@@ -255,10 +263,9 @@ int tree_host_base(int root, const struct plan *plan, struct error *err)
             return -1;
     if (symlinkat("../tmp", root, "var/tmp") < 0)
         return error_set(err, "mount_failed", errno, "cannot make /var/tmp");
-    for (size_t i = 0; i < sizeof(host_directories) / sizeof(host_directories[0]); i++)
-        if (bind_or_link(host, host_directories[i], root, err) < 0)
-            return -1;
-    if (make_etc(root, plan, err) < 0 || confine(root, err) < 0)
+    if (!plan->is_empty && fill_with_host(host, root, plan, err) < 0)
+        return -1;
+    if (confine(root, err) < 0)
         return -1;
     dev = openat(root, "dev", O_PATH | O_DIRECTORY | O_CLOEXEC);
     if (dev < 0)

@@ -7,6 +7,7 @@
 
 #include "base/err.h"
 
+#include <limits.h>
 #include <signal.h>
 #include <stdbool.h>
 #include <stddef.h>
@@ -28,7 +29,7 @@ struct cmd {
 };
 
 extern const struct cmd cmd_attach, cmd_completion, cmd_cp, cmd_create, cmd_df, cmd_doctor,
-    cmd_events, cmd_exec, cmd_help, cmd_info, cmd_key, cmd_kill, cmd_logs, cmd_ls, cmd_man,
+    cmd_events, cmd_exec, cmd_help, cmd_info, cmd_js, cmd_key, cmd_kill, cmd_logs, cmd_ls, cmd_man,
     cmd_mount, cmd_net, cmd_port, cmd_ports, cmd_ps, cmd_rm, cmd_root, cmd_run, cmd_serve,
     cmd_start, cmd_stop, cmd_top, cmd_version, cmd_wait;
 extern const struct cmd cmd_complete; /* for the shells */
@@ -58,6 +59,13 @@ int cmd_unknown(const char *name);
 
 /* Prints what there is; 0, or CMD_FAILED. */
 int cmd_overview(int fd);
+
+/* ---- the other programs of cove (beside.c) ---- */
+
+/* Where it lies: "not_installed". */
+int cmd_beside(const char *name, char path[PATH_MAX], struct error *err);
+/* Becomes it; or says why not, and returns CMD_FAILED. */
+int cmd_become(const char *name, char **argv);
 
 /* ---- talking to people ---- */
 

@@ -10,6 +10,9 @@
 
 const struct cmd_row cmd_rows[] = {
     {&cmd_run, "Without a server"},
+#ifdef COVE_KERNELS
+    {&cmd_js, NULL},
+#endif
     {&cmd_doctor, NULL},
     {&cmd_create, "Sandboxes that live, with a server that starts by itself"},
     {&cmd_ls, NULL},
@@ -47,8 +50,8 @@ const char cmd_about[] =
 const char cmd_statuses[] =
     "0      what was asked for was done; of run, exec and wait: the command ended with 0\n"
     "1-255  of run, exec and wait: the status with which the command ended\n"
-    "1      of doctor: a box of level full cannot be made here\n"
-    "124    the time was up: of the command, or of cove wait --timeout\n"
+    "1      of doctor: a box of level full cannot be made here; of js: the code threw\n"
+    "124    the time was up: of the command, of the code, or of cove wait --timeout\n"
     "125    cove itself failed, and said why on standard error\n"
     "126    of run and exec: the command cannot be executed\n"
     "127    of run and exec: the command is not there\n"

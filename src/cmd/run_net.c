@@ -33,28 +33,17 @@
 #define FDS 4
 #define FDS_ASIDE 64
 
-/* As it is built, or where it is installed. */
 static int engine_open(struct error *err)
 {
-    static const char *const places[] = {"cove-engine", "../libexec/cove/cove-engine"};
-    char self[PATH_MAX], path[PATH_MAX + 64];
-    ssize_t length = readlink("/proc/self/exe", self, sizeof(self) - 1);
-    int fd = -1;
+    char path[PATH_MAX];
+    int fd;
 
-    if (length <= 0)
-        return error_set(err, "no_engine", errno, "--net: cannot find out where cove lies");
-    self[length] = '\0';
-    *strrchr(self, '/') = '\0';
-    for (size_t i = 0; fd < 0 && i < sizeof(places) / sizeof(places[0]); i++) {
-        (void)snprintf(path, sizeof(path), "%s/%s", self, places[i]);
-        fd = open(path, O_RDONLY | O_CLOEXEC);
-    }
-    if (fd < 0)
-        return error_set(err, "no_engine", errno,
-                         "--net: cannot open %s, which carries the network of a box; install cove "
-                         "anew, with cove-engine",
-                         path);
-    return fd;
+    if (cmd_beside("cove-engine", path, err) < 0)
+        return -1;
+    fd = open(path, O_RDONLY | O_CLOEXEC);
+    return fd >= 0 ? fd
+                   : error_set(err, "no_engine", errno,
+                               "--net: cannot open %s, which carries the network of a box", path);
 }
 
 /* Nobody's, where we are root. Of what an ordinary user has it keeps nothing either: it confines itself when it has

@@ -173,6 +173,7 @@ static void keeper_lost(void *arg, const struct error *err)
 
     engine->is_lost = true;
     pool_lost(engine);
+    kernels_lost(engine, "the engine has lost its keeper");
     log_say(LOG_LEVEL_ERROR, "keeper_lost", "%s", err->text);
     for (struct sandbox *sandbox = engine->oldest, *next; sandbox != NULL; sandbox = next) {
         next = sandbox->newer;
@@ -248,6 +249,7 @@ static int open_all(struct engine *engine, struct error *err)
         takeover_load(engine, err) != 0)
         return -1;
     pool_open(engine);
+    kernels_open(engine);
     keeper = fd_take(&engine->options.keeper);
     requests = fd_take(&engine->options.keeper_requests);
     if (keeper_client_open(options->loop, keeper, requests, &keeper_calls, engine, &engine->keeper,
@@ -356,7 +358,7 @@ void engine_close(struct engine *engine)
     files_end_all(engine);
     ports_close_all(engine);
     sandboxes_close(engine);
-    network_close_room(engine);
+    kernels_close(engine);
     pool_close(engine);
     takeover_free(engine);
     later_close(engine);

@@ -405,6 +405,7 @@ struct engine_event {
     uint64_t time_ms;
     const char *type; /* sandbox.created, sandbox.started, sandbox.stopped, ... process.exited */
     const char *tenant, *sandbox, *process, *reason; /* or NULL */
+    const char *kernel;                              /* of kernel.*; or NULL */
     const char *key;                                 /* the id of a key, or of a token; or NULL */
     const struct engine_event_traffic *traffic;      /* of network.* and port.*; or NULL */
 };
@@ -431,10 +432,12 @@ struct engine_options {
     const struct policy *network;  /* of a sandbox that names none; NULL: none. Copied */
     const char *resolvers, *proxy; /* see net/net.h; or NULL */
     bool proxy_names;
-    size_t pool;             /* ready boxes of each root that is used; 0: none */
-    size_t sandboxes;        /* at most, in all */
-    uint64_t output_keep_ms; /* 24 h */
-    unsigned beat_ms;        /* how often the keeper is told that this loop turns; 0: never */
+    size_t pool;                               /* ready boxes of each root that is used; 0: none */
+    size_t sandboxes;                          /* at most, in all */
+    uint64_t kernels_contexts, kernels_memory; /* of each tenant; 0: as kernels.h has it */
+    uint64_t kernels_idle_ms;                  /* the same */
+    uint64_t output_keep_ms;                   /* 24 h */
+    unsigned beat_ms; /* how often the keeper is told that this loop turns; 0: never */
     void (*tls)(void *arg, int fd); /* the keeper's certificate is another now; taken. NULL: none */
     void (*lost)(void *arg);        /* the keeper is gone: all boxes ended, records say so; exit */
     void *arg;

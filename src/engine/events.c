@@ -162,6 +162,7 @@ static void tell_one(struct engine_listener *listener, const struct event *event
         .type = event->type,
         .tenant = or_null(event->tenant),
         .sandbox = or_null(event->sandbox),
+        .kernel = or_null(event->kernel),
         .process = or_null(event->process),
         .reason = or_null(event->reason),
         .key = or_null(event->key),
@@ -388,6 +389,18 @@ void events_add_key(struct engine *engine, const char *type, const char *tenant,
     set(event.tenant, sizeof(event.tenant), tenant);
     set(event.sandbox, sizeof(event.sandbox), sandbox);
     set(event.key, sizeof(event.key), key_id);
+    add(engine, &event);
+}
+
+void events_add_kernel(struct engine *engine, const char *type, const char *tenant,
+                       const char *kernel, const char *reason)
+{
+    struct event event = {.time_ms = clock_wall_ms()};
+
+    set(event.type, sizeof(event.type), type);
+    set(event.tenant, sizeof(event.tenant), tenant);
+    set(event.kernel, sizeof(event.kernel), kernel);
+    set(event.reason, sizeof(event.reason), reason);
     add(engine, &event);
 }
 

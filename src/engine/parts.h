@@ -11,6 +11,7 @@
 
 #include "base/clock.h"
 #include "base/log.h"
+#include "base/sha256.h"
 #include "engine/clock.h"
 #include "engine/engine.h"
 #include "engine/keeper_client.h"
@@ -175,6 +176,7 @@ struct gone_ring {
 
 struct dial;
 struct files;
+struct kernels;
 struct network;
 struct ports;
 struct pool;
@@ -202,6 +204,7 @@ struct engine {
     struct saves network_saves;
     struct alarm network_save;
     struct pool *pool;
+    struct kernels *kernels;   /* kernels.c */
     struct takeover *takeover; /* while it opens */
     int sandboxes_dir;
     int programs[TOOL_PROGRAMS]; /* that run in boxes for us */
@@ -424,12 +427,32 @@ void quotas_free(struct quotas *quotas);
 struct quotas *engine_quotas(struct engine *engine);
 /* Whether `record` may be made (`is_new`) or started beside what the tenant has. */
 int quota_check(struct engine *engine, const struct record *record, bool is_new, struct error *err);
+/* The same of a worker of kernels. */
+int quota_check_worker(struct engine *engine, const char *tenant, uint64_t memory_bytes,
+                       uint64_t cpu_milli, struct error *err);
+/* Of processors; 0: there is no bound. */
+uint64_t quota_cpu(struct engine *engine, const char *tenant);
 
 /* ---- tokens.c ---- */
 int tokens_open(struct engine *engine, struct error *err);
 void tokens_close(struct engine *engine);
 int token_check(struct engine *engine, const char *text, struct engine_caller *out,
                 struct error *err);
+/* ---- kernels.c ---- */
+void kernels_open(struct engine *engine);
+void kernels_lost(struct engine *engine, const char *why); /* all workers are gone, or are to go */
+void kernels_close(struct engine *engine); /* and the room of the network, behind what they fetch */
+bool kernels_are_used(const struct engine *engine);
+/* What the tenant's worker may take; 0: it has none. */
+uint64_t kernels_memory_of(const struct engine *engine, const char *tenant);
+uint64_t kernels_cpu_of(const struct engine *engine, const char *tenant);
+
+/* ---- secret.c ---- */
+
+/* Key of what is called `of`, kept in this file of the directory. */
+int secret_open(int dir, const char *name, const char *of, uint8_t key[SHA256_BYTES],
+                struct error *err);
+
 /* ---- files.c ---- */
 void files_end_all(struct engine *engine); /* who has one has it still, and nothing comes of it */
 
@@ -451,6 +474,8 @@ void events_add_key(struct engine *engine, const char *type, const char *tenant,
                     const char *sandbox, const char *key_id);
 void events_add(struct engine *engine, const char *type, const char *tenant, const char *sandbox,
                 const char *process, const char *reason);
+void events_add_kernel(struct engine *engine, const char *type, const char *tenant,
+                       const char *kernel, const char *reason);
 void events_add_traffic(struct engine *engine, const char *type, const char *tenant,
                         const char *sandbox, const char *reason,
                         const struct engine_event_traffic *traffic);

@@ -267,13 +267,13 @@ int procs_attach(struct procs *procs, struct link *link, bool anew, struct error
         link_close(link);
         return error_set(err, "already_attached", 0, "the sandbox has a box already");
     }
-    procs->link_watched.fd = link_fd(link);
     procs->has_no_bash = false;
     procs->next_open = 0;
-    if (watched_set(procs, &procs->link_watched, EPOLLIN) < 0) {
+    if (link_watch(link, procs->epoll, &procs->link_watched) < 0) {
         link_close(link);
         return error_set(err, "capacity", errno, "cannot hear the box");
     }
+    procs->link_watched.is_set = true;
     procs->link = link;
     procs_enter(procs);
     if (!anew)
@@ -298,8 +298,7 @@ void procs_link_drop(struct procs *procs)
 {
     if (procs->link == NULL)
         return;
-    watched_unset(procs, &procs->link_watched);
-    procs->link_watched.fd = -1;
+    procs->link_watched.is_set = false;
     proc_alarm_drop(&procs->link_alarm);
     link_close(procs->link);
     procs->link = NULL;

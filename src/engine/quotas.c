@@ -139,6 +139,8 @@ static void used_by(struct engine *engine, const char *tenant, struct engine_quo
         used->memory_bytes += record->limits.memory_bytes;
         used->cpu_milli += cpu_of(engine, record);
     }
+    used->memory_bytes += kernels_memory_of(engine, tenant);
+    used->cpu_milli += kernels_cpu_of(engine, tenant);
 }
 
 static int within(const char *what, const char *tenant, uint64_t used, uint64_t more,
@@ -172,6 +174,29 @@ int quota_check(struct engine *engine, const struct record *record, bool is_new,
         return -1;
     return within("thousandths of a processor", record->tenant, used.cpu_milli,
                   cpu_of(engine, record), quota->cpu_milli, err);
+}
+
+uint64_t quota_cpu(struct engine *engine, const char *tenant)
+{
+    const struct account *account = map_get(&engine_quotas(engine)->accounts, tenant);
+
+    return account != NULL ? account->quota.cpu_milli : 0;
+}
+
+int quota_check_worker(struct engine *engine, const char *tenant, uint64_t memory_bytes,
+                       uint64_t cpu_milli, struct error *err)
+{
+    const struct account *account = map_get(&engine_quotas(engine)->accounts, tenant);
+    struct engine_quota used;
+
+    if (account == NULL)
+        return 0;
+    used_by(engine, tenant, &used);
+    if (within("bytes of memory", tenant, used.memory_bytes, memory_bytes,
+               account->quota.memory_bytes, err) != 0)
+        return -1;
+    return within("thousandths of a processor", tenant, used.cpu_milli, cpu_milli,
+                  account->quota.cpu_milli, err);
 }
 
 /* ---- the verbs ---- */

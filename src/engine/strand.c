@@ -32,6 +32,7 @@ static json_t *event_format(const struct event *event)
     set_text(object, "type", event->type);
     set_text(object, "tenant", event->tenant);
     set_text(object, "sandbox", event->sandbox);
+    set_text(object, "kernel", event->kernel);
     set_text(object, "process", event->process);
     set_text(object, "reason", event->reason);
     set_text(object, "key", event->key);
@@ -62,6 +63,7 @@ static void event_parse(const json_t *object, struct event *event)
     get_text(object, "type", event->type, sizeof(event->type));
     get_text(object, "tenant", event->tenant, sizeof(event->tenant));
     get_text(object, "sandbox", event->sandbox, sizeof(event->sandbox));
+    get_text(object, "kernel", event->kernel, sizeof(event->kernel));
     get_text(object, "process", event->process, sizeof(event->process));
     get_text(object, "reason", event->reason, sizeof(event->reason));
     get_text(object, "key", event->key, sizeof(event->key));

@@ -16,7 +16,7 @@
 struct event {
     uint64_t sequence, time_ms;
     char type[32], tenant[64], sandbox[KEEPER_ID_LENGTH + 4], process[PROCS_ID_MAX], reason[32];
-    char key[24];
+    char key[24], kernel[KEEPER_ID_LENGTH + 4];
     struct event_traffic *traffic; /* or NULL */
 };
 void event_release(struct event *event);

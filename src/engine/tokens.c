@@ -4,18 +4,13 @@
  * making one costs no commit, and it is worth nothing where anything of what it names has ended: its time,
  * its sandbox, the key that made it, or the generation of the sandbox's tokens. It must never become a way
  * to anything that its maker could not do. */
-#include "base/fd.h"
 #include "engine/parts.h"
 #include "engine/token.h"
 
-#include <errno.h>
-#include <fcntl.h>
 #include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/random.h>
-#include <unistd.h>
 
 #define KEY_FILE "token.key"
 
@@ -62,48 +57,10 @@ struct tokens {
     uint8_t key[SHA256_BYTES];
 };
 
-/* Whole, or not there: a half one would void every token at the next start. */
-static int key_make(int dir, uint8_t key[SHA256_BYTES], struct error *err)
-{
-    _cleanup_close_ int fd = -1;
-
-    if (getrandom(key, SHA256_BYTES, 0) != SHA256_BYTES)
-        abort();
-    (void)unlinkat(dir, KEY_FILE ".new", 0);
-    fd = openat(dir, KEY_FILE ".new", O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
-    if (fd < 0 || fd_write_full(fd, key, SHA256_BYTES) != 0 || fsync(fd) != 0 ||
-        renameat(dir, KEY_FILE ".new", dir, KEY_FILE) != 0 || fsync(dir) != 0)
-        return error_set(err, "store_failed", errno,
-                         "cannot write " KEY_FILE ", the key of all tokens, in the engine's "
-                         "directory; see to its disk");
-    return 0;
-}
-
-static int key_read(int dir, uint8_t key[SHA256_BYTES], struct error *err)
-{
-    _cleanup_close_ int fd = openat(dir, KEY_FILE, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
-    uint8_t bytes[SHA256_BYTES + 1];
-    ssize_t got;
-
-    if (fd < 0 && errno == ENOENT)
-        return key_make(dir, key, err);
-    got = fd < 0 ? -1 : read(fd, bytes, sizeof(bytes));
-    if (got == SHA256_BYTES)
-        memcpy(key, bytes, SHA256_BYTES);
-    explicit_bzero(bytes, sizeof(bytes));
-    if (got == SHA256_BYTES)
-        return 0;
-    return error_set(err, "store_failed", got < 0 ? errno : 0,
-                     KEY_FILE
-                     " in the engine's directory is not a key of %d bytes; restore it from "
-                     "a backup, or remove it, which voids all tokens",
-                     SHA256_BYTES);
-}
-
 int tokens_open(struct engine *engine, struct error *err)
 {
     engine->tokens = engine_alloc(sizeof(*engine->tokens));
-    return key_read(engine->options.directory, engine->tokens->key, err);
+    return secret_open(engine->options.directory, KEY_FILE, "tokens", engine->tokens->key, err);
 }
 
 void tokens_close(struct engine *engine)

@@ -388,7 +388,7 @@ bool engine_is_ready(const struct engine *engine, struct error *err)
 
 uint64_t engine_idle_ms(const struct engine *engine)
 {
-    if (engine->verbs > 0 || events_has_listener(engine))
+    if (engine->verbs > 0 || events_has_listener(engine) || kernels_are_used(engine))
         return 0;
     for (const struct sandbox *sandbox = engine->oldest; sandbox != NULL; sandbox = sandbox->newer)
         if (sandbox->record->state == SANDBOX_RUNNING)

@@ -3,6 +3,7 @@
 #include "front/confine.h"
 
 #include "base/fd.h"
+#include "base/landlock_abi.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -17,30 +18,6 @@
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <unistd.h>
-
-/* From the kernel's interface: headers of this age lack half of it. */
-#define LANDLOCK_CREATE_VERSION 1U
-#define LANDLOCK_PATH_BENEATH 1
-#define FS_READ_FILE (1ULL << 2)
-#define FS_READ_DIR (1ULL << 3)
-#define FS_FIRST ((1ULL << 13) - 1) /* all of ABI 1 */
-#define FS_REFER (1ULL << 13)       /* ABI 2 */
-#define FS_TRUNCATE (1ULL << 14)    /* ABI 3 */
-#define NET_BIND_TCP 1ULL           /* ABI 4 */
-#define FS_IOCTL_DEV (1ULL << 15)   /* ABI 5 */
-#define SCOPE_ABSTRACT_UNIX_SOCKET 1ULL
-#define SCOPE_SIGNAL 2ULL /* both ABI 6 */
-
-struct ruleset {
-    uint64_t fs;
-    uint64_t net;
-    uint64_t scoped;
-};
-
-struct rule {
-    uint64_t access;
-    int32_t parent;
-} __attribute__((packed));
 
 static int ruleset_make(long abi)
 {

@@ -449,6 +449,9 @@ static int start(struct program *program, struct error *err)
     options.headroom_disk_bytes = settings->headroom_disk;
     options.pool = settings->pool;
     options.sandboxes = settings->sandboxes;
+    options.kernels_contexts = settings->kernels_contexts;
+    options.kernels_memory = settings->kernels_memory;
+    options.kernels_idle_ms = settings->kernels_idle_ms;
     options.beat_ms = program->beat_ms;
     options.output_keep_ms = settings->output_keep_ms;
     if (settings->audit && audit_begin(program, err) != 0)

@@ -16,6 +16,8 @@ struct settings {
     uint32_t cpus, most_cpus; /* thousandths; 0: all, or no bound */
     uint64_t headroom_memory, headroom_disk;
     uint64_t output_keep_ms;
+    uint64_t kernels_contexts, kernels_memory; /* of each tenant */
+    uint64_t kernels_idle_ms;
     char *default_network;   /* policy of a sandbox that names none, as of policy_new_text() */
     char *resolvers, *proxy; /* NULL: the host's; none */
     bool proxy_names;

@@ -28,7 +28,8 @@ struct http_route {
     const char *method;
     /* "/v1/sandboxes/{id}/exec": {name} is one segment, not empty, percent-decoded (%2F stays in it,
      * so that a name may hold '/', or be ".."). A last segment "**" is all that follows, maybe nothing behind
-     * its '/', and no parameter. The first route that fits is taken; HEAD goes to GET where it has no route of its own. The
+     * its '/', and no parameter. The first route that fits is taken, and none with a parameter
+     * where one above has all of the path by name; HEAD goes to GET where it has no route of its own. The
      * method "*" is any. */
     const char *pattern;
     http_handler handler;

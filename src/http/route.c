@@ -1,7 +1,7 @@
 /* From method and path to a route.
  *
  * A table that is read from its top: some forty routes cost less than a microsecond, and what is
- * written first wins, which anybody can see. A path that differs in one byte is another path. */
+ * written first wins, which anybody can see; so "/a/b" stands above "/a/{id}", and is nothing of that. A path that differs in one byte is another path. */
 #include "http/parts.h"
 
 #include <stdio.h>
@@ -73,6 +73,8 @@ const struct http_route *http_route_find(struct http_request *request, char *dec
                                          const struct http_server *server, struct http_refusal *no,
                                          char allow[64])
 {
+    bool is_named = false;
+
     allow[0] = '\0';
     for (size_t i = 0; i < server->routes_count; i++) {
         const struct http_route *route = &server->routes[i];
@@ -80,6 +82,11 @@ const struct http_route *http_route_find(struct http_request *request, char *dec
         if (!fits(route->pattern, request->head.path, request->params, &request->params_count)) {
             continue;
         }
+        /* What is named as a whole is no parameter's value. */
+        if (is_named && request->params_count > 0) {
+            continue;
+        }
+        is_named |= request->params_count == 0;
         if (!method_fits(route->method, request->head.method)) {
             add_word(allow, route->method);
             if (strcmp(route->method, "GET") == 0) {

@@ -28,7 +28,7 @@ struct recipe {
     struct box_bind binds[KEEPER_MOUNTS_MAX];
     char paths[KEEPER_MOUNTS_MAX][PATH_SIZE];
     char root_path[PATH_SIZE];
-    uint64_t root; /* generation of its name; 0: the host's */
+    uint64_t root; /* generation of its name; 0: the host's; ZYGOTES_ROOT_EMPTY */
 };
 
 /* ---- what is asked for ---- */
@@ -47,6 +47,11 @@ static int root_choose(const struct keeper *keeper, const char *name, struct rec
     recipe->spec.root_kind = BOX_ROOT_HOST;
     if (strcmp(name, "host") == 0)
         return 0;
+    if (strcmp(name, KEEPER_ROOT_EMPTY) == 0) {
+        recipe->spec.is_empty = true;
+        recipe->root = ZYGOTES_ROOT_EMPTY;
+        return 0;
+    }
     root = names_find(&keeper->names, KEEPER_ROOT, name);
     if (root == NULL)
         return error_set(err, "unknown_root", 0,

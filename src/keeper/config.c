@@ -91,6 +91,7 @@ static const struct conf_row rows[] = {
      .offset = offsetof(struct config, tls_key)},
     {.section = "serve", .name = "hosts", .type = CONF_OTHER},
     {.section = "boxes", .type = CONF_OTHER},
+    {.section = "kernels", .type = CONF_OTHER},
     {.section = "network", .type = CONF_OTHER},
     {.section = "audit", .type = CONF_OTHER},
     {.section = "telemetry",

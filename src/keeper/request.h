@@ -16,6 +16,10 @@
 #include <signal.h>
 #include <stdint.h>
 
+/* A root that is always there and has nothing in it, for the engine's own helpers. It is no name that anybody
+ * could register. */
+#define KEEPER_ROOT_EMPTY ".empty"
+
 #define KEEPER_NAME_MAX 64    /* of roots and mounts: [a-z0-9._-], not starting with "." or "-" */
 #define KEEPER_ID_LENGTH 20   /* of sandboxes and disks: [a-z0-9] */
 #define KEEPER_TARGET_MAX 256 /* a path in a box: absolute, without ".." */
@@ -78,9 +82,9 @@ struct keeper_mount {
 
 struct keeper_make {
     struct keeper_head head;
-    char root[KEEPER_NAME_MAX];       /* registered; "host" is the view of the host */
-    uint32_t privileges;              /* enum box_privileges */
-    uint32_t disk_kind;               /* enum keeper_disk */
+    char root[KEEPER_NAME_MAX]; /* registered; "host" is the view of the host; KEEPER_ROOT_EMPTY */
+    uint32_t privileges;        /* enum box_privileges */
+    uint32_t disk_kind;         /* enum keeper_disk */
     char disk[KEEPER_ID_LENGTH + 4];  /* of a persistent one */
     char owner[KEEPER_ID_LENGTH + 4]; /* sandbox; empty: none yet, see KEEPER_CLAIM */
     char hostname[65];

@@ -116,13 +116,24 @@ static const char *hello_fault(const union keeper_request *request)
                : "build";
 }
 
+static bool is_empty_root(const struct keeper_make *make)
+{
+    return is_text(make->root, sizeof(make->root)) && strcmp(make->root, KEEPER_ROOT_EMPTY) == 0;
+}
+
 static const char *make_fault(const union keeper_request *request)
 {
     const struct keeper_make *make = &request->make;
     const char *fault;
 
-    if (!names_is_name(make->root, sizeof(make->root)))
+    if (is_empty_root(make)) {
+        /* Nobody's disk was made with it, and no mount has a place in it. */
+        if (make->disk_kind != KEEPER_EPHEMERAL || make->mounts_count > 0 ||
+            make->privileges != BOX_PLAIN || make->owner[0] != '\0')
+            return "root";
+    } else if (!names_is_name(make->root, sizeof(make->root))) {
         return "root";
+    }
     if (make->privileges != BOX_PLAIN && make->privileges != BOX_SYSTEM)
         return "privileges";
     if (make->disk_kind != KEEPER_EPHEMERAL && make->disk_kind != KEEPER_PERSISTENT)

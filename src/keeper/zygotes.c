@@ -89,7 +89,7 @@ static bool is_registered(const struct names *names, uint64_t root)
     for (size_t i = 0; i < names->table_used; i++)
         if (names->table[i].generation == root && names->table[i].is_there)
             return true;
-    return root == 0;
+    return root == 0 || root == ZYGOTES_ROOT_EMPTY;
 }
 
 void zygotes_tend(struct zygotes *zygotes, const struct names *names)

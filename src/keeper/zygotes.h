@@ -9,10 +9,11 @@
 
 #define ZYGOTES_MAX 64
 #define ZYGOTES_UNABLE 16
+#define ZYGOTES_ROOT_EMPTY UINT64_MAX /* no name ever has that generation */
 
 struct zygote_entry {
     struct zygote *zygote; /* NULL: unused */
-    uint64_t root;         /* generation of its name; 0: the host's */
+    uint64_t root;         /* generation of its name; 0: the host's; ZYGOTES_ROOT_EMPTY */
     enum box_privileges privileges;
     size_t boxes;
     uint64_t last_used; /* a counter */

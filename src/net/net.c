@@ -4,21 +4,20 @@
 #include "net/carry.h"
 
 #include "base/fd.h"
+#include "base/routes.h"
 
 #include <errno.h>
 #include <limits.h>
-#include <linux/rtnetlink.h>
-#include <netinet/in.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
-#include <sys/socket.h>
 
 #define CONNECTIONS 256
 #define LOOKUPS 50
 /* For all that the engine does besides: no box may take the last ones. */
 #define FDS_LEFT 512
 #define FDS_OF_FLOW 2
+#define KEPT_PART 16
 
 struct net {
     uv_loop_t *loop;
@@ -29,8 +28,7 @@ struct net {
     struct proxy *proxy;
     struct tenants tenants;
     bool proxy_names;
-    int routes;      /* of netlink: what the kernel does with an address */
-    uint32_t asked;  /* of it */
+    struct routes routes;
     uintptr_t boxes; /* that there ever were */
     void (*closed)(void *arg);
     void *closed_arg;
@@ -56,59 +54,6 @@ struct net_box {
 
 /* ---- the host's addresses ---- */
 
-struct route_request {
-    struct nlmsghdr header;
-    struct rtmsg route;
-    struct rtattr attribute;
-    uint8_t address[16];
-};
-
-/* The type of what came back; -1: there is no such route; 0: it is no answer. */
-static int route_type(const void *answer, size_t size, uint32_t number)
-{
-    struct nlmsghdr header;
-    struct rtmsg route;
-
-    if (size < sizeof(header))
-        return 0;
-    memcpy(&header, answer, sizeof(header));
-    if (header.nlmsg_seq != number)
-        return 0;
-    if (header.nlmsg_type == NLMSG_ERROR)
-        return -1;
-    if (header.nlmsg_type != RTM_NEWROUTE || size < NLMSG_LENGTH(sizeof(route)))
-        return 0;
-    memcpy(&route, (const uint8_t *)answer + NLMSG_HDRLEN, sizeof(route));
-    return route.rtm_type;
-}
-
-/* Whether the kernel would deliver it to this host, or to all around it: an address of an interface, or one of a
- * route of type `local`, as load balancers and agents of clouds make them. Where it does not tell, it would. */
-static bool is_own(struct net *net, const struct policy_address *address)
-{
-    static const uint8_t mapped[12] = {[10] = 0xff, [11] = 0xff};
-    bool four = memcmp(address->bytes, mapped, sizeof(mapped)) == 0;
-    uint8_t size = four ? 4 : 16, answer[1024];
-    struct route_request request = {
-        .header = {.nlmsg_len = (uint32_t)(offsetof(struct route_request, address) + size),
-                   .nlmsg_type = RTM_GETROUTE,
-                   .nlmsg_flags = NLM_F_REQUEST,
-                   .nlmsg_seq = ++net->asked},
-        .route = {.rtm_family = four ? AF_INET : AF_INET6, .rtm_dst_len = (uint8_t)(size * 8)},
-        .attribute = {.rta_type = RTA_DST, .rta_len = (unsigned short)RTA_LENGTH(size)}};
-    ssize_t n;
-    int type = 0;
-
-    memcpy(request.address, address->bytes + sizeof(address->bytes) - size, size);
-    if (send(net->routes, &request, request.header.nlmsg_len, MSG_DONTWAIT) < 0)
-        return true;
-    /* It answers before send() returns. */
-    while (type == 0 && (n = recv(net->routes, answer, sizeof(answer), MSG_DONTWAIT)) > 0)
-        type = route_type(answer, (size_t)n, net->asked);
-    return type == 0 || type == RTN_LOCAL || type == RTN_BROADCAST || type == RTN_ANYCAST ||
-           type == RTN_MULTICAST;
-}
-
 struct policy_verdict net_box_judge(const struct net_box *box, const char *name,
                                     const struct policy_address *address, uint16_t port)
 {
@@ -116,7 +61,7 @@ struct policy_verdict net_box_judge(const struct net_box *box, const char *name,
     size_t count = policy_views(address, own), kept = 0;
 
     for (size_t i = 0; i < count; i++) {
-        if (is_own(box->net, &own[i]))
+        if (routes_is_own(&box->net->routes, own[i].bytes))
             own[kept++] = own[i];
     }
     return policy_dial(box->policy, name, address, port, POLICY_TCP, own, kept);
@@ -130,13 +75,13 @@ static void net_free(struct net *net)
         pipes_close(net->pipes);
     proxy_free(net->proxy);
     tenants_free(&net->tenants);
-    fd_close(&net->routes);
+    routes_close(&net->routes);
     free(net);
 }
 
 static int open_parts(struct net *net, const struct net_options *options, struct error *err)
 {
-    if (net->routes < 0)
+    if (net->routes.fd < 0)
         return error_set(err, "net_failed", errno, "cannot tell the host's own addresses");
     if (options->proxy != NULL && proxy_new(options->proxy, &net->proxy, err) < 0)
         return -1;
@@ -160,7 +105,7 @@ int net_open(const struct net_options *options, struct net **out, struct error *
     net->loop = options->loop;
     net->proxy_names = options->proxy_names;
     tenants_init(&net->tenants);
-    net->routes = socket(AF_NETLINK, SOCK_RAW | SOCK_CLOEXEC | SOCK_NONBLOCK, NETLINK_ROUTE);
+    routes_open(&net->routes);
     if (open_parts(net, options, err) < 0) {
         net_free(net);
         return -1;
@@ -206,8 +151,8 @@ bool net_has_room(void)
     return fd_are_left(FDS_LEFT);
 }
 
-/* The last eighth of all is for tenants that have less than their share of it; one that is alone leaves enough for
- * another to begin with. */
+/* The last sixteenth of all is for tenants that have less than their share of it; one that is alone leaves half of
+ * that, for another to begin with. */
 bool net_box_has_room(const struct net_box *box)
 {
     unsigned others = box->net->tenants.count - 1, kept;
@@ -215,9 +160,9 @@ bool net_box_has_room(const struct net_box *box)
 
     if (!net_has_room() || getrlimit(RLIMIT_NOFILE, &limit) < 0)
         return false;
-    kept = limit.rlim_cur > INT_MAX ? INT_MAX / 8 : (unsigned)limit.rlim_cur / 8;
+    kept = limit.rlim_cur > INT_MAX ? INT_MAX / KEPT_PART : (unsigned)limit.rlim_cur / KEPT_PART;
     if (others == 0)
-        return fd_are_left(FDS_LEFT + kept / 4);
+        return fd_are_left(FDS_LEFT + kept / 2);
     return fd_are_left(FDS_LEFT + kept) || box->tenant->flows < kept / FDS_OF_FLOW / (others + 1);
 }
 
@@ -256,6 +201,15 @@ void net_box_free(struct net_box *box)
     free(box);
 }
 
+/* What one with sockets needs. */
+static int sockets_prepare(struct net_box *box)
+{
+    net_box_count_names(box);
+    box->flows = flows_new(box);
+    box->lookups = box->flows != NULL ? lookups_new(box) : NULL;
+    return box->lookups != NULL ? 0 : -1;
+}
+
 int net_box_new(struct net *net, const struct net_box_options *options, struct net_box **out,
                 struct error *err)
 {
@@ -275,16 +229,12 @@ int net_box_new(struct net *net, const struct net_box_options *options, struct n
     share_init(&box->share, net->turns);
     meter_init(&box->meter, net->turns);
     take_limits(box, &options->limits);
-    if (names_open(fd_take(&names), &box->names, err) < 0) {
+    if (names >= 0 && names_open(fd_take(&names), &box->names, err) < 0) {
         net_box_free(box);
         return -1;
     }
     box->tenant = tenants_join(&net->tenants, options->tenant != NULL ? options->tenant : "");
-    if (box->tenant != NULL)
-        net_box_count_names(box);
-    box->flows = box->tenant != NULL ? flows_new(box) : NULL;
-    box->lookups = box->flows != NULL ? lookups_new(box) : NULL;
-    if (box->lookups == NULL) {
+    if (box->tenant == NULL || (box->names != NULL && sockets_prepare(box) < 0)) {
         net_box_free(box);
         return error_set(err, "net_failed", ENOMEM, "cannot prepare the network of a box");
     }

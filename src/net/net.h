@@ -71,7 +71,9 @@ struct net_counts {       /* since the box was made here */
 
 struct net_box_options {
     const char *tenant; /* lookups take turns by tenant */
-    int names; /* file of the names that were given an address, opened for reading and appending; taken */
+    /* File of the names that were given an address, opened for reading and appending; taken. -1: it is no box that
+     * has sockets, but code of the tenant's that net_call_new() dials for. */
+    int names;
     struct policy *policy; /* taken */
     struct net_limits limits;
     uint64_t bytes_used; /* of limits.bytes, before this engine */
@@ -92,6 +94,22 @@ void net_box_detach(struct net_box *box);
 void net_box_set(struct net_box *box, struct policy *policy, const struct net_limits *limits);
 const struct policy *net_box_policy(const struct net_box *box);
 void net_box_count(const struct net_box *box, struct net_counts *out);
+
+/* ---- for code without sockets of its own ---- */
+
+/* One connection: the name is looked up, each address judged, and one that is allowed dialled, by the proxy if there
+ * is one. `done` is called once, from the loop, with a socket that is connected and the caller's, or -1: then
+ * `failure` is "no_such_name", "unreachable" or "limit", or NULL where the verdict is why. */
+struct net_call;
+typedef void (*net_call_done)(void *arg, int fd, const struct policy_verdict *verdict,
+                              const char *failure);
+/* `name` in normal form; NULL: `address`. NULL: no memory. */
+struct net_call *net_call_new(struct net_box *box, const char *name,
+                              const struct policy_address *address, uint16_t port,
+                              net_call_done done, void *arg);
+/* Before its box, and when the socket is closed, for it is counted until then; before `done` nothing is dialled
+ * any more. */
+void net_call_free(struct net_call *call);
 
 /* ---- into a box ---- */
 

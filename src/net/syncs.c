@@ -58,7 +58,16 @@ static void close_if_over(struct syncs *syncs)
         closed(arg);
 }
 
-static void sync_end(struct sync *sync, int status);
+static void sync_end(struct sync *sync, int status)
+{
+    syncs_done done = sync->done;
+    void *arg = sync->arg;
+
+    fd_close(&sync->fd);
+    free(sync->tenant);
+    free(sync);
+    done(arg, status);
+}
 
 void syncs_close(struct syncs *syncs, void (*closed)(void *arg), void *arg)
 {
@@ -87,17 +96,6 @@ static bool has_running(const struct syncs *syncs, const char *tenant)
 }
 
 static void start_some(struct syncs *syncs);
-
-static void sync_end(struct sync *sync, int status)
-{
-    syncs_done done = sync->done;
-    void *arg = sync->arg;
-
-    fd_close(&sync->fd);
-    free(sync->tenant);
-    free(sync);
-    done(arg, status);
-}
 
 static void on_synced(uv_fs_t *request)
 {

@@ -230,6 +230,25 @@ int policy_new_text(const char *text, struct policy **out, struct error *err)
 
 /* ---- the rest ---- */
 
+int policy_new_hosts(const char *const *hosts, struct policy **out, struct error *err)
+{
+    const char *rules[POLICY_RULES_MAX + 1];
+    bool is_public = false;
+    size_t count = 0;
+
+    for (size_t i = 0; hosts != NULL && hosts[i] != NULL; i++) {
+        if (strcmp(hosts[i], "*") == 0)
+            is_public = true;
+        else if (count < POLICY_RULES_MAX)
+            rules[count++] = hosts[i];
+        else
+            return error_set(err, "bad_policy", 0, "a list of hosts has at most %u rules",
+                             POLICY_RULES_MAX);
+    }
+    rules[count] = NULL;
+    return policy_new(is_public ? "public" : count > 0 ? "allow" : "none", rules, NULL, out, err);
+}
+
 struct policy *policy_copy(const struct policy *policy)
 {
     struct policy *same = (struct policy *)policy; /* but for the count nothing is written */

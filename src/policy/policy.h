@@ -66,6 +66,8 @@ int policy_new(const char *mode, const char *const *allow, const char *const *de
  * "allow=RULE,RULE,...", "public,deny=RULE,RULE" : a part that begins with "allow=" or "deny=" begins a list that
  * goes on until the next such part. With allow= and without a mode, mode allow. */
 int policy_new_text(const char *text, struct policy **out, struct error *err);
+/* What code may fetch from: rules, "*" for all of the public internet besides; NULL or empty: nothing. */
+int policy_new_hosts(const char *const *hosts, struct policy **out, struct error *err);
 struct policy *policy_copy(const struct policy *policy);
 void policy_free(struct policy *policy);
 void policy_freep(struct policy **policy);

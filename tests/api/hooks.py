@@ -24,9 +24,10 @@ PORT = int(os.environ["COVE_API_PORT"])
 KEY = os.environ["COVE_API_KEY"]
 SPEC = {"disk_kind": "ephemeral", "resources": {"memory_bytes": 128 << 20, "disk_bytes": 32 << 20}}
 FILE = b"a line\nanother\n"
-KEPT = 8  # sandboxes that the tester made; the oldest goes
+KEPT = 8  # sandboxes and kernels that the tester made; the oldest goes
 NDJSON = "application/x-ndjson"
 SANDBOX = "/v1/sandboxes/{id}"
+KERNELS = "/v1/kernels"
 local = threading.local()
 
 
@@ -65,7 +66,7 @@ class Things:
 
     def __init__(self):
         self.sandboxes = {}
-        self.process = None
+        self.process = self.a_kernel = self.bytes = None
         self.made = collections.deque()
 
     def sandbox(self, use):
@@ -105,6 +106,24 @@ class Things:
             ask("DELETE", f"/v1/sandboxes/{self.sandboxes.pop('work')}")
         raise Failed("a new sandbox takes no files")
 
+    def kernel(self):
+        if self.a_kernel is None or ask("GET", f"/v1/kernels/{self.a_kernel}")[0] != 200:
+            self.a_kernel = made("/v1/kernels", {"name": "kept"})
+        return self.a_kernel
+
+    def snapshot(self):
+        """Its bytes, of which there is one kind."""
+        if self.bytes is None:
+            connection = http.client.HTTPConnection("127.0.0.1", PORT, timeout=60)
+            connection.request("POST", f"/v1/kernels/{self.kernel()}/snapshot",
+                               headers={"Authorization": f"Bearer {KEY}"})
+            answer = connection.getresponse()
+            self.bytes = answer.read()
+            connection.close()
+            if answer.status != 200:
+                raise Failed(f"a snapshot: {answer.status} {self.bytes[:200]}")
+        return self.bytes
+
     def attribute(self, query):
         """One that the file of this query has."""
         if "path" in query:
@@ -113,10 +132,10 @@ class Things:
                 b"here")
         return "user.origin"
 
-    def remember(self, sandbox):
-        self.made.append(sandbox)
+    def remember(self, path):
+        self.made.append(path)
         while len(self.made) > KEPT:
-            ask("DELETE", f"/v1/sandboxes/{self.made.popleft()}")
+            ask("DELETE", self.made.popleft())
 
 
 things = Things()
@@ -195,6 +214,29 @@ def put_tenant(case):
     """A quota of our own tenant would end the run."""
     if case.path_parameters["name"] == "default":
         case.path_parameters["name"] = "another"
+
+
+# ---- kernels ----
+
+def put_kernel(case, chance):
+    if chance < 85 and not (is_real(case.path_parameters["id"]) and follows_link(case)):
+        case.path_parameters["id"] = things.kernel()
+
+
+def mend_kernel_body(case, chance):
+    """Code that runs, in many cases, and for no day; and a manifest that could be granted."""
+    body = case.body
+    if chance < 60 and isinstance(body.get("code"), str):
+        body["code"] = "console.log(1); 1 + 1"
+    for name in ("cpu_ms", "wall_ms"):
+        value = body.get(name)
+        if isinstance(value, int) and 1000 < value <= 86400000:
+            body[name] = 1000
+    if chance < 60:
+        body.pop("allowed_hosts", None)
+    for name in ("allowed_read_paths", "allowed_write_paths"):
+        if chance < 80:
+            body.pop(name, None)
 
 
 # ---- ports ----
@@ -393,6 +435,13 @@ def before_call(context, case, kwargs):
         put_key(case, chance)
     elif "name" in (case.path_parameters or {}):
         put_tenant(case)
+    elif case.path.startswith(KERNELS) and "id" in (case.path_parameters or {}):
+        put_kernel(case, chance)
+    if case.path == f"{KERNELS}/restore":
+        if is_right(case, ParameterLocation.BODY) and chance < 80:
+            case.body = things.snapshot()
+        if is_right(case, ParameterLocation.HEADER) and "Cove-Manifest" in (case.headers or {}):
+            case.headers["Cove-Manifest"] = '{"name": "restored", "env": {"A": "b"}}'
     if "port" in (case.path_parameters or {}):
         put_port(case, chance)
     if isinstance(case.query, dict):
@@ -404,6 +453,8 @@ def before_call(context, case, kwargs):
                 put_query_path(case, chance)
     if isinstance(case.body, dict) and is_right(case, ParameterLocation.BODY):
         mend_body(case, chance)
+        if case.path.startswith(KERNELS):
+            mend_kernel_body(case, chance)
         if case.path.startswith(FILES):
             put_body_paths(case, chance)
 
@@ -436,4 +487,6 @@ def after_call(context, case, response):
     if response.status_code < 300:
         succeeded.add(case.operation.definition.raw["operationId"])
     if case.path == "/v1/sandboxes" and case.method == "POST" and response.status_code == 201:
-        things.remember(response.json()["id"])
+        things.remember(f"/v1/sandboxes/{response.json()['id']}")
+    if case.path.startswith(KERNELS) and response.status_code == 201:
+        things.remember(f"/v1/kernels/{response.json()['id']}")

@@ -36,7 +36,7 @@ def parameters(method, path):
 def handlers():
     """Of each route, the name of its handler."""
     text = (NATIVE / "routes.c").read_text()
-    defined = dict(re.findall(r"#define (SANDBOX|PROCESS|FILES) (.*)", text))
+    defined = dict(re.findall(r"#define (SANDBOX|PROCESS|FILES|KERNEL) (.*)", text))
     found = {}
     for method, pattern, handler in re.findall(r'\{\{"([A-Z]+|\*)", ([^,]+), (\w+),', text):
         for _ in range(3):

@@ -288,6 +288,21 @@ def cgroup_roots():
     return roots
 
 
+def is_ours(path):
+    """Whether what lies there can be of this user's boxes: the same tests run by root and by an ordinary
+    user beside each other."""
+    try:
+        uid = os.lstat(path).st_uid
+    except OSError:
+        return True  # it went meanwhile
+    if EXPECT.is_root:
+        return not ORDINARY.start <= uid < ORDINARY.stop
+    return uid == os.getuid() or EXPECT.is_box_id(uid)
+
+
+ORDINARY = range(1000, 65534)  # ids of people
+
+
 def cgroups():
     """Groups of boxes, wherever they are."""
     found = set()
@@ -297,7 +312,7 @@ def cgroups():
                 if name.startswith("cove-"):
                     found.add(os.path.join(path, name))
                     names.remove(name)
-    return found
+    return {path for path in found if is_ours(path)}
 
 
 def status_of(pid):
@@ -324,18 +339,24 @@ def processes():
     found = {}
     for pid in filter(str.isdigit, os.listdir("/proc")):
         status = status_of(pid)
-        if "Uid" in status and (status["Name"].startswith("cove") or is_boxed(status)):
+        if "Uid" in status and (is_boxed(status) or status["Name"].startswith("cove") and
+                                (EXPECT.is_root or int(status["Uid"].split()[0]) == os.getuid())):
             found[int(pid)] = status["Name"]
     return found
 
 
 def mounts():
+    """Of the host, where only root can leave any."""
+    if not EXPECT.is_root:
+        return set()
     return {line.split(" ", 1)[1] for line in
             pathlib.Path("/proc/self/mountinfo").read_text().splitlines()}
 
 
 def loops():
     found = set()
+    if not EXPECT.is_root:
+        return found
     for path in glob.glob("/sys/block/loop*/loop/backing_file"):
         try:
             found.add((path, pathlib.Path(path).read_text().strip()))
@@ -347,7 +368,8 @@ def loops():
 def files():
     """Files that cove could have left: by name where others write too."""
     found = {path for pattern in ("/tmp/*cove*", "/dev/shm/*cove*", "/var/tmp/*cove*")
-             for path in glob.glob(pattern) if "covetest" not in path and "bench" not in path}
+             for path in glob.glob(pattern)
+             if not re.search("covetest|cove-test-|bench", path) and is_ours(path)}
     kept = {path for path in found if re.fullmatch(r"/tmp/cove-\d+", path)}
     inner = {path for place in (lock_directory(), *kept) for path in glob.glob(f"{place}/*")}
     return found - kept | {path for path in inner if not path.endswith("/ids.lock")}

@@ -25,7 +25,7 @@ def routes_of_source():
     """Method and pattern of each route there is, in the order of the table. A route for any method and any path below
     it stands in the document as a GET of `{path}`."""
     text = (NATIVE / "routes.c").read_text()
-    defined = dict(re.findall(r'#define (SANDBOX|PROCESS|FILES) (.*)', text))
+    defined = dict(re.findall(r'#define (SANDBOX|PROCESS|FILES|KERNEL) (.*)', text))
     rows = re.findall(r'\{\{"([A-Z]+|\*)", ([^,]+),', text)
     assert len(rows) > 20
 

@@ -30,13 +30,16 @@ class Watcher:
 
     def __init__(self, serve, sandbox, process, headers=(), port=None, over=None, **query):
         """`over`: a connection that somebody else has made."""
+        path = f"/v1/sandboxes/{sandbox}/processes/{process}/terminal"
+        self.open(serve, path + ("?" + urllib.parse.urlencode(query) if query else ""), headers, port,
+                  over)
+
+    def open(self, serve, path, headers=(), port=None, over=None):
         self.socket = over or (socket.create_connection(("127.0.0.1", port)) if port else
                                socket.socket(socket.AF_UNIX, socket.SOCK_STREAM))
         self.socket.settimeout(60 * harness.PATIENCE)
         if not port and not over:
             self.socket.connect(str(serve.socket))
-        path = f"/v1/sandboxes/{sandbox}/processes/{process}/terminal"
-        path += "?" + urllib.parse.urlencode(query) if query else ""
         lines = [f"GET {path} HTTP/1.1", f"Host: {f'127.0.0.1:{port}' if port else 'localhost'}",
                  "Upgrade: websocket", "Connection: Upgrade", "Sec-WebSocket-Version: 13",
                  "Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==", *headers, "", ""]

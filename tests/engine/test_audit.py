@@ -15,9 +15,10 @@ import serving  # noqa: E402
 from terminals import Watcher  # noqa: E402
 from test_api import make  # noqa: E402
 
-BEGUN = {"time", "request_id", "tenant", "key", "peer", "method", "route", "sandbox", "phase"}
-FIELDS = {"time", "request_id", "tenant", "key", "peer", "method", "route", "sandbox", "status",
-          "code", "duration_ms"}
+BEGUN = {"time", "request_id", "tenant", "key", "peer", "method", "route", "sandbox", "kernel",
+         "phase"}
+FIELDS = {"time", "request_id", "tenant", "key", "peer", "method", "route", "sandbox", "kernel",
+          "status", "code", "duration_ms"}
 
 
 nothing_left, serve, api = serving.one_for_all()

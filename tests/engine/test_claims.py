@@ -277,7 +277,7 @@ def test_a_thousand_followers_hear_the_same_while_another_sandbox_answers(serve,
     resource.setrlimit(resource.RLIMIT_NOFILE, (max(soft, min(hard, count + 256)), hard))
     path, other = make(api), make(api)
     process = api.post(f"{path}/processes", {
-        "open_stdin": True, "command": "read begin; for i in 1 2 3; do seq 1 4000; sleep 0.3; done"}).json["id"]
+        "open_stdin": True, "command": "read begin; for i in 1 2 3; do seq 1 4000; sleep 0.8; done"}).json["id"]
     followers = Followers(serve, f"{path}/processes/{process}/follow", count)
     try:
         assert api.post(f"{path}/processes/{process}/stdin", b"\n").status in (200, 204)

@@ -236,7 +236,9 @@ def test_the_kernel_that_wants_memory_takes_a_box_before_engine_and_keeper(tmp_p
         return int(pathlib.Path(f"/proc/{pid}/oom_score_adj").read_text())
 
     def command(pid):
-        return pathlib.Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")
+        with contextlib.suppress(OSError):  # it went meanwhile
+            return pathlib.Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")
+        return []
 
     def parent(pid):
         return int(harness.status_of(pid)["PPid"])

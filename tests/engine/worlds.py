@@ -152,7 +152,13 @@ class World:
                 f"proxy = http://127.0.0.1:{self.ports['proxy']}\nproxy_names = yes\n")
 
     def run(self, *words, config=None):
-        """`cove run` in the engine's network, where the host's resolver is the world's; with a `config`, that of
+        return self.cove("run", *words, config=config)
+
+    def cove(self, *words, config=None):
+        return self.program(harness.COVE, *words, config=config)
+
+    def program(self, *command, config=None):
+        """A command in the engine's network, where the host's resolver is the world's; with a `config`, that of
         the system, it has none that answers."""
         etc = self.directory / "etc"
         (etc / "cove").mkdir(parents=True, exist_ok=True)
@@ -161,7 +167,7 @@ class World:
         line = 'mount -t overlay -o "lowerdir=$0:/etc" overlay /etc && exec "$@"'
         return subprocess.run(
             ["nsenter", f"--net=/proc/{self.inner}/ns/net", "unshare", "-m", "--propagation", "private",
-             "sh", "-c", line, etc, harness.COVE, "run", *words], capture_output=True, text=True,
+             "sh", "-c", line, etc, *map(str, command)], capture_output=True, text=True,
             check=False, timeout=60 * harness.PATIENCE)
 
     def serve(self, directory, boxes="pool = 1"):

@@ -9,7 +9,7 @@ import pytest
 
 def directory(base):
     """Gone afterwards, whatever modes and depths a test left."""
-    top = pathlib.Path(tempfile.mkdtemp(prefix="cove-tool-", dir=base))
+    top = pathlib.Path(tempfile.mkdtemp(prefix="cove-test-tool-", dir=base))
     yield top
     subprocess.run(["chmod", "-R", "u+rwX", str(top)], check=False, stderr=subprocess.DEVNULL)
     subprocess.run(["rm", "-rf", str(top)], check=True)

@@ -479,7 +479,7 @@ static void test_foreign(void)
 
 /* ---- set-id files ---------------------------------------------------------------------------- */
 
-static char directory[] = "/tmp/cove-filter-XXXXXX";
+static char directory[] = "/tmp/cove-test-filter-XXXXXX";
 static char file_path[64], new_path[64];
 static int file_fd = -1;
 

@@ -42,7 +42,7 @@ static void write_file(int fd, const char *text)
 
 static bool enter(void)
 {
-    char conf_path[] = "/tmp/cove-resolv-XXXXXX", hosts_path[] = "/tmp/cove-hosts-XXXXXX";
+    char conf_path[] = "/tmp/cove-test-resolv-XXXXXX", hosts_path[] = "/tmp/cove-test-hosts-XXXXXX";
     struct ifreq loopback = {.ifr_name = "lo", .ifr_flags = IFF_UP};
     _cleanup_close_ int fd = -1;
     bool is_in;

@@ -34,7 +34,7 @@ static void take(void *arg, const struct journal_line *line)
 
 static void begin(void)
 {
-    char name[] = "/tmp/cove-journal-XXXXXX";
+    char name[] = "/tmp/cove-test-journal-XXXXXX";
 
     if (mkdtemp(name) == NULL || (directory = open(name, O_RDONLY | O_DIRECTORY | O_CLOEXEC)) < 0)
         abort();

@@ -57,6 +57,16 @@ static void test_make(void)
     CHECK_MAKE(make.privileges = 2, "privileges");
     CHECK_MAKE(memset(make.root, 'a', sizeof(make.root)), "root");
     CHECK_MAKE(put(make.root, "../a"), "root");
+    CHECK_MAKE((put(make.root, KEEPER_ROOT_EMPTY), make.mounts_count = 0), "");
+    CHECK_MAKE(put(make.root, KEEPER_ROOT_EMPTY), "root");
+    CHECK_MAKE((put(make.root, KEEPER_ROOT_EMPTY), make.mounts_count = 0, put(make.owner, id)),
+               "root");
+    CHECK_MAKE(
+        (put(make.root, KEEPER_ROOT_EMPTY), make.mounts_count = 0, make.privileges = BOX_SYSTEM),
+        "root");
+    CHECK_MAKE((put(make.root, KEEPER_ROOT_EMPTY), make.mounts_count = 0,
+                make.disk_kind = KEEPER_PERSISTENT, put(make.disk, id)),
+               "root");
     CHECK_MAKE(make.disk_kind = 0, "disk_kind");
     CHECK_MAKE(put(make.disk, id), "disk");
     CHECK_MAKE(make.disk_kind = KEEPER_PERSISTENT, "disk");
@@ -225,7 +235,7 @@ static unsigned lines_said(int log)
 static void test_tls(void)
 {
     static struct keeper keeper = {.engine.tls = -1};
-    char directory[] = "/tmp/cove-tls-XXXXXX", certificate[64], key[64], text[32] = "";
+    char directory[] = "/tmp/cove-test-tls-XXXXXX", certificate[64], key[64], text[32] = "";
     const uint64_t second = 1000000000, minute = 60 * second;
     struct rlimit all = {0}, none = {0};
     int log = memfd_create("log", MFD_CLOEXEC), before = dup(STDERR_FILENO);

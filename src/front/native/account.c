@@ -18,6 +18,7 @@
 #define LONG_NS 1000000000U
 #define SHOWN_MAX 64 /* of a sandbox's name or id, as it was sent */
 #define SANDBOX_ROUTE "/v1/sandboxes/{id}"
+#define KERNEL_ROUTE "/v1/kernels/{id}"
 
 void account_begin(struct job *job)
 {
@@ -71,7 +72,24 @@ static const char *or_null(const char *text)
     return text != NULL && *text != '\0' ? text : NULL;
 }
 
-static void print_caller(struct out *out, const struct http_request *request, const struct job *job)
+/* What the path names, or what was made. */
+static void print_kernel_of(struct out *out, const struct http_request *request,
+                            const struct job *job)
+{
+    const char *pattern = http_pattern(request);
+    bool is_named = pattern != NULL && strncmp(pattern, KERNEL_ROUTE, strlen(KERNEL_ROUTE)) == 0;
+    const char *id = is_named ? http_param(request, "id") : NULL;
+    char text[SHOWN_MAX + 1];
+
+    if (job != NULL && job->kernel[0] != '\0')
+        id = job->kernel;
+    (void)snprintf(text, sizeof(text), "%s", id != NULL ? id : "");
+    out_text(out, "kernel", or_null(text));
+}
+
+/* `kernel`: NULL where that is the request's. */
+static void print_caller(struct out *out, const struct http_request *request, const struct job *job,
+                         const char *kernel)
 {
     out_time(out, "time", job_wall_ms());
     out_text(out, "request_id", job != NULL ? job->id : NULL);
@@ -81,13 +99,17 @@ static void print_caller(struct out *out, const struct http_request *request, co
     out_text(out, "method", or_null(http_method(request)));
     out_text(out, "route", http_pattern(request));
     print_sandbox_of(out, request, job);
+    if (kernel != NULL)
+        out_text(out, "kernel", or_null(kernel));
+    else
+        print_kernel_of(out, request, job);
 }
 
 static void print_line(struct out *out, const struct http_request *request, const struct job *job,
                        unsigned status, uint64_t took_ns)
 {
     out_object(out, NULL);
-    print_caller(out, request, job);
+    print_caller(out, request, job, NULL);
     out_number(out, "status", status);
     out_text(out, "code", job != NULL ? job->code : NULL);
     out_milli(out, "duration_ms", took_ns / 1000);
@@ -257,6 +279,28 @@ void account_over(const struct http_request *request, unsigned status, void *dat
         audit_add(native->options.audit, out->data, out->used);
 }
 
+void account_run(struct job *job, const char *kernel, const char *end, const char *code,
+                 uint64_t began_ns)
+{
+    struct native *native = job->native;
+    struct out *out = &native->account_out;
+
+    if (native->options.audit == NULL ||
+        (code != NULL && !pace_may(&native->account.refused, REFUSED_A_SECOND)))
+        return;
+    tell_left_out(native, out);
+    out_reset(out, NATIVE_KEPT_BYTES);
+    out_object(out, NULL);
+    print_caller(out, job->request, job, kernel != NULL ? kernel : "");
+    out_text(out, "phase", "run");
+    out_text(out, "end", end);
+    out_text(out, "code", code);
+    out_milli(out, "duration_ms", (clock_monotonic_ns() - began_ns) / 1000);
+    out_object_end(out);
+    if (!out->has_failed)
+        audit_add(native->options.audit, out->data, out->used);
+}
+
 void account_began(struct job *job)
 {
     struct native *native = job->native;
@@ -270,7 +314,7 @@ void account_began(struct job *job)
     tell_left_out(native, out);
     out_reset(out, NATIVE_KEPT_BYTES);
     out_object(out, NULL);
-    print_caller(out, job->request, job);
+    print_caller(out, job->request, job, NULL);
     out_text(out, "phase", "begun");
     out_object_end(out);
     if (!out->has_failed)

@@ -33,4 +33,8 @@ void account_began(struct job *job);
 void account_transfer(struct job *job, uint64_t bytes);
 /* The same of any other that has been under way for a second: called of all now and then. */
 void account_linger(struct job *job);
+/* A run that its request outlives has ended, `end` says how, or was refused, `code` says why; the other is NULL.
+ * `kernel`: or NULL, or empty. */
+void account_run(struct job *job, const char *kernel, const char *end, const char *code,
+                 uint64_t began_ns);
 void account_over(const struct http_request *request, unsigned status, void *native);

@@ -1,6 +1,7 @@
 /* Metrics: see metrics.h. */
 #include "front/native/metrics.h"
 
+#include "engine/kernels.h"
 #include "front/native/parts.h"
 
 #include <dirent.h>
@@ -314,6 +315,24 @@ static void print_calls(struct out *out, const struct metrics *metrics)
             metrics->tenants[i].sent);
 }
 
+static void print_kernels(struct out *out, const struct native *native)
+{
+    struct kernel_counts counts;
+
+    engine_kernel_count(native->options.engine, &counts);
+    one(out, "cove_kernel_workers", "gauge",
+        "Workers of kernels: one of each tenant that uses some.", counts.workers);
+    one(out, "cove_kernels", "gauge", "Kernels that keep their state.", counts.contexts);
+    one(out, "cove_kernel_runs", "gauge", "Runs that are under way.", counts.running);
+    begin(out, "cove_kernel_runs_total", "counter", "Runs that have ended, by how.");
+    for (unsigned end = 0; end < KERNEL_ENDS; end++)
+        say(out, "cove_kernel_runs_total{end=\"%s\"} %" PRIu64 "\n",
+            kernel_end_name((enum kernel_end)end), counts.runs[end]);
+    say(out, "cove_kernel_runs_total{end=\"lost\"} %" PRIu64 "\n", counts.runs_lost);
+    one(out, "cove_kernel_workers_lost_total", "counter",
+        "Workers that ended while they were needed.", counts.workers_lost);
+}
+
 static uint64_t open_fds(void)
 {
     DIR *list = opendir("/proc/self/fd");
@@ -377,6 +396,7 @@ HANDLER(metrics_page)
     print_http(out, native);
     print_tenants(out, native);
     print_spent(out, native);
+    print_kernels(out, native);
     print_calls(out, &native->metrics);
     job_answer_bytes(job, 200, CONTENT_TYPE, out->data, out->has_failed ? 0 : out->used);
 }

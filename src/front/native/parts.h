@@ -6,6 +6,7 @@
 #pragma once
 
 #include "front/native/account.h"
+#include "front/native/holds.h"
 #include "front/native/idempotency.h"
 #include "front/native/metrics.h"
 #include "front/native/native.h"
@@ -41,6 +42,8 @@ struct native {
     struct stream *turn_first, *turn_last; /* who waits for a turn, the longest first */
     size_t turns;                          /* how many these are */
     struct watcher *watchers;              /* files_watch.c */
+    struct holds restoring;                /* bytes of snapshots on their way in: kernels.c */
+    struct holds told;                     /* what waits for clients: kernels_connect.c */
     uv_timer_t *timer;                     /* of keepalives */
     uv_idle_t *idle;                       /* while a stream wants its turn */
     char chunk[NATIVE_CHUNK];
@@ -65,7 +68,7 @@ struct job {
     char id[32];                                      /* of the request */
     uint64_t began_ns;                                /* monotonic */
     const char *code;                                 /* of the problem it was answered with */
-    char sandbox[24];                                 /* that it made */
+    char sandbox[24], kernel[24];                     /* that it made */
     char own_id[ENGINE_ID_SIZE];                      /* of the sandbox; of the handler, too */
     uint64_t reached_box;                             /* that this is carried to; 0: none */
     struct job_step {
@@ -202,6 +205,7 @@ void pull_begin(struct pull *pull, struct job *job, struct proc *proc, const cha
 
 /* ---- print.c ---- */
 
+void print_pairs(struct out *out, const char *key, const char *const *pairs);
 void print_sandbox(struct out *out, const char *key, const struct sandbox_view *view,
                    const bool *created);
 void print_network(struct out *out, const char *key, const struct policy *policy,
@@ -263,6 +267,19 @@ HANDLER(events_stream);
 HANDLER(token_make);
 HANDLER(token_sign);
 HANDLER(tokens_end);
+/* kernels.c */
+HANDLER(kernels_run_once);
+HANDLER(kernels_create);
+HANDLER(kernels_list);
+HANDLER(kernels_get);
+HANDLER(kernels_delete);
+HANDLER(kernels_run_in);
+HANDLER(kernels_reset);
+HANDLER(kernels_fork);
+HANDLER(kernels_snapshot);
+HANDLER(kernels_restore);
+/* kernels_connect.c */
+HANDLER(kernels_connect);
 /* files_read.c */
 HANDLER(files_get);
 HANDLER(files_tar_get);

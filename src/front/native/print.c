@@ -7,7 +7,7 @@
 #include <string.h>
 
 /* "KEY=VALUE" each: keys have no "=". */
-static void print_pairs(struct out *out, const char *key, const char *const *pairs)
+void print_pairs(struct out *out, const char *key, const char *const *pairs)
 {
     out_object(out, key);
     for (; pairs != NULL && *pairs != NULL; pairs++) {
@@ -270,6 +270,7 @@ void print_event(struct out *out, const struct engine_event *event)
     out_text(out, "type", event->type);
     out_text(out, "tenant", event->tenant);
     out_text(out, "sandbox", event->sandbox);
+    out_text(out, "kernel", event->kernel);
     out_text(out, "process", event->process);
     out_text(out, "reason", event->reason);
     out_text(out, "key", event->key);

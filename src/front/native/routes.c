@@ -7,6 +7,7 @@
 
 #define SANDBOX "/v1/sandboxes/{id}"
 #define FILES SANDBOX "/files"
+#define KERNEL "/v1/kernels/{id}"
 #define PROCESS SANDBOX "/processes/{pid}"
 
 static const struct native_route rows[] = {
@@ -66,6 +67,17 @@ static const struct native_route rows[] = {
     {{"GET", FILES "/watch", files_watch, 0}, false},
     {{"GET", SANDBOX "/tar", files_tar_get, 0}, false},
     {{"PUT", SANDBOX "/tar", files_tar_put, HTTP_STREAM_BODY}, false},
+    {{"POST", "/v1/kernels/run", kernels_run_once, 0}, false},
+    {{"POST", "/v1/kernels/restore", kernels_restore, HTTP_STREAM_BODY}, false},
+    {{"GET", "/v1/kernels/connect", kernels_connect, 0}, false},
+    {{"POST", "/v1/kernels", kernels_create, 0}, false},
+    {{"GET", "/v1/kernels", kernels_list, 0}, false},
+    {{"GET", KERNEL, kernels_get, 0}, false},
+    {{"DELETE", KERNEL, kernels_delete, 0}, false},
+    {{"POST", KERNEL "/run", kernels_run_in, 0}, false},
+    {{"POST", KERNEL "/reset", kernels_reset, 0}, false},
+    {{"POST", KERNEL "/fork", kernels_fork, 0}, false},
+    {{"POST", KERNEL "/snapshot", kernels_snapshot, 0}, false},
     {{"GET", "/v1/events", events_stream, 0}, false},
     {{"POST", "/v1/keys", key_make, 0}, false},
     {{"GET", "/v1/keys", key_list, 0}, false},
