@@ -75,7 +75,7 @@ static void event_parse(const json_t *object, struct event *event)
 void strand_init(struct strand *strand, struct engine *engine, const char *kind, const char *tenant,
                  size_t most, uint64_t from)
 {
-    *strand = (struct strand){.engine = engine, .most = most, .from = from};
+    *strand = (struct strand){.engine = engine, .most = most, .from = from, .settled = from - 1};
     (void)snprintf(strand->stream, sizeof(strand->stream), "%s%s%s", kind,
                    *tenant != '\0' ? "/" : "", tenant);
 }
@@ -105,7 +105,7 @@ static void grow(struct strand *strand)
     strand->start = 0;
 }
 
-/* What is dropped was written before: a batch is much smaller than a ring. */
+/* What is dropped was given to the store before: a batch is much smaller than a ring. */
 void strand_add(struct strand *strand, const struct event *event)
 {
     if (strand->count == strand->room && strand->room < strand->most)
@@ -140,11 +140,20 @@ static size_t ring_find(const struct strand *strand, uint64_t sequence)
 
 /* ---- into the store ---- */
 
+struct batch {
+    struct strand *strand;
+    uint64_t last; /* of its numbers */
+};
+
 static void written(void *arg, uint64_t entry, const struct error *err)
 {
-    struct strand *strand = arg;
+    struct batch *batch = arg;
+    struct strand *strand = batch->strand;
 
     (void)entry;
+    if (batch->last > strand->settled)
+        strand->settled = batch->last;
+    free(batch);
     strand->writing--;
     if (err != NULL)
         log_say(LOG_LEVEL_WARN, "store_failed", "events could not be written: %s", err->text);
@@ -155,18 +164,27 @@ void strand_flush(struct strand *strand)
 {
     while (strand->unwritten > 0) {
         json_t *array = json_array();
+        struct batch *batch;
+        uint64_t last = 0;
         char *text;
 
-        for (unsigned i = 0; i < STRAND_BATCH && strand->unwritten > 0; i++)
-            (void)json_array_append_new(
-                array, event_format(event_at(strand, strand->count - strand->unwritten--)));
+        for (unsigned i = 0; i < STRAND_BATCH && strand->unwritten > 0; i++) {
+            const struct event *event = event_at(strand, strand->count - strand->unwritten--);
+
+            last = event->sequence;
+            (void)json_array_append_new(array, event_format(event));
+        }
         text = json_dumps(array, JSON_COMPACT);
         json_decref(array);
-        if (text == NULL)
+        if (text == NULL) {
+            strand->settled = last;
             continue;
+        }
+        batch = engine_alloc(sizeof(*batch));
+        *batch = (struct batch){strand, last};
         strand->writing++;
         store_publish(strand->engine->store, strand->stream, text, strlen(text), ENTRIES_KEPT,
-                      written, strand);
+                      written, batch);
         free(text);
     }
 }
@@ -336,6 +354,8 @@ enum strand_found strand_peek(struct strand_reader *reader, uint64_t sequence,
         }
         if (!reader->is_over && reader->event.sequence < strand->from)
             return STRAND_LATER;
+        if (reader->is_over && strand->settled + 1 < strand->from)
+            return STRAND_LATER; /* some of it is on its way into the store */
         sequence = strand->from;
     }
     index = ring_find(strand, sequence);

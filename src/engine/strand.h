@@ -29,6 +29,7 @@ struct strand {
     size_t unwritten; /* the newest of these */
     size_t writing;   /* entries on their way */
     uint64_t from;    /* the ring has all with this number or a higher one */
+    uint64_t settled; /* the store has all up to this number, or failed to write them */
 };
 
 /* `from`: the number of the next event there will be. */

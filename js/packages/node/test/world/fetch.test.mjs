@@ -83,8 +83,9 @@ if (trusts) {
         assert.equal(await code(`for (let i = 0; i < 1001; i++) await (await fetch('${FOUR}/none')).text()`), "EDQUOT");
         assert.equal(await code(`await Promise.all(Array.from({ length: 300 }, (_, i) => fetch('${FOUR}/' + i)))`), "EMFILE");
         assert.equal(await code(`await fetch('${FOUR}/', { method: 'POST', body: 'x'.repeat(16 * 1048576 + 1) })`), "EFBIG");
-        assert.equal(await code(`for (let i = 0; i < 5; i++) await (await fetch('${FOUR}/early-no', { method: 'POST', body: 'x'.repeat(15 * 1048576) })).text()
-            .catch(() => {})`), "EDQUOT");
+        // The server answers and closes before it has read all; Node may see only that it can write no more.
+        assert.equal(await code(`for (let i = 0; i < 5; i++) try { await (await fetch('${FOUR}/early-no', { method: 'POST', body: 'x'.repeat(15 * 1048576) })).text(); }
+            catch (e) { if (!['EPIPE', 'ECONNRESET'].includes(e.code ?? e.cause?.code)) throw e; }`), "EDQUOT");
         const headers = (count, size) => `await fetch('${FOUR}/', { headers: Array.from({ length: ${count} }, (_, i) => ['x-' + i, 'a'.repeat(${size})]) })`;
         assert.equal(await code(headers(120, 1)), "nothing");
         assert.equal(await code(headers(129, 1)), "EINVAL");
