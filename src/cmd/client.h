@@ -26,7 +26,10 @@ struct client;
  * private engine of this user, which is started if it does not run. */
 int client_open(struct client **out, struct error *err);
 
-/* The same, but only if one runs already; nothing is said and nothing is started. */
+/* Only that private engine. */
+int client_open_private(struct client **out, struct error *err);
+
+/* As client_open(), but only if one runs already; nothing is said and nothing is started. */
 int client_open_running(struct client **out);
 
 /* For a server that is known. Connects with the first request. COVE_API_KEY is sent along. */

@@ -241,13 +241,14 @@ static int private_start(const struct private_place *place, const struct wire_ad
     return ready_wait(place, client, pid, err);
 }
 
-static int private_open(struct client **out, struct error *err)
+int client_open_private(struct client **out, struct error *err)
 {
     struct private_place place = {.dir = -1};
     struct wire_address address;
     unsigned tries = 0;
     int result;
 
+    *out = NULL;
     if (place_find(&place, err) < 0)
         return -1;
     if (mkdir(place.path, 0700) < 0 && errno != EEXIST)
@@ -301,7 +302,7 @@ int client_open(struct client **out, struct error *err)
         return 0;
     /* It is not there, or not for this user. */
     client_closep(out);
-    return private_open(out, err);
+    return client_open_private(out, err);
 }
 
 /* Without a word on keys that go in the open: whoever completes a word asks for nothing yet. */
