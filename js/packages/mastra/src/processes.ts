@@ -4,14 +4,24 @@ import type { Process } from "@cove/client";
 import {
     SandboxProcessManager, type ProcessHandle, type ProcessInfo, type SpawnProcessOptions,
 } from "@mastra/core/workspace";
+import { randomBytes } from "node:crypto";
 import { endOf } from "./command.js";
 import { hasCode, startError } from "./errors.js";
 import { CoveProcessHandle, NeverRanHandle } from "./handle.js";
 import { durationOf } from "./options.js";
 import type { CoveSandbox } from "./sandbox.js";
 
-/** Tags commands that executeCommand() runs: they are nobody's background process. */
-export const EXECUTE_TAG = "mastra:execute";
+/**
+ * What executeCommand() runs is nobody's background process, and is told apart by its tag. It is of this command alone:
+ * by it the client finds out what became of the command when an engine was restarted under it.
+ */
+const EXECUTE = "mastra:execute:";
+const program = randomBytes(9).toString("base64url");
+let executed = 0;
+
+export function executeTag(): string {
+    return `${EXECUTE}${program}:${++executed}`;
+}
 
 export class CoveProcessManager extends SandboxProcessManager<CoveSandbox> {
     #attaching = new Map<string, Promise<ProcessHandle | undefined>>();
@@ -41,7 +51,7 @@ export class CoveProcessManager extends SandboxProcessManager<CoveSandbox> {
     override async list(): Promise<ProcessInfo[]> {
         const processes = await this.sandbox.withNative((native) => native.processes.list());
         return processes
-            .filter((process) => process.tag !== EXECUTE_TAG && !this._dismissed.has(process.id))
+            .filter((process) => !process.tag?.startsWith(EXECUTE) && !this._dismissed.has(process.id))
             .map((process) => this.#info(process));
     }
 

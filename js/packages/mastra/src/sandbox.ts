@@ -20,7 +20,7 @@ import {
     checkOptions, checkRetained, durationOf, isEngineName, lifecycleOf, networkOf, portsOf, resourcesOf, tidyPath,
     type CoveSandboxOptions,
 } from "./options.js";
-import { CoveProcessManager, EXECUTE_TAG } from "./processes.js";
+import { CoveProcessManager, executeTag } from "./processes.js";
 import { checkFiles, upload } from "./upload.js";
 
 /** As the other providers have it; a command that nobody bounds would hold an agent for ever. */
@@ -250,7 +250,7 @@ export class CoveSandbox extends MastraSandbox<SandboxView> {
         const stderr = onStderr && new StringDecoder("utf8");
         await this.ensureRunning();
         const given = await this.commandSpec(line, mergeEnv(this.getEnv(), options.env), options.cwd);
-        const spec = { ...given, timeout_ms: timeout, tag: EXECUTE_TAG };
+        const spec = { ...given, timeout_ms: timeout, tag: executeTag() };
         const told = { any: false };
         const tell = (decoder: StringDecoder, listener: (text: string) => void) => (bytes: Buffer) => {
             told.any = true;
