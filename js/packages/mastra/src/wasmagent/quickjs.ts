@@ -2,6 +2,7 @@
 // other. What a run may reach is fixed when a kernel of @cove/node is made, so a run that may reach something else than the one
 // before goes on in a new kernel, which has the state of the old one.
 import type * as Node from "@cove/node";
+import { loadKernels } from "../kernels.js";
 import { lowest, onlyKnown, positive } from "./check.js";
 import { KernelRunError } from "./errors.js";
 import { granted, type Granted } from "./manifest.js";
@@ -22,18 +23,6 @@ const TIMEOUT_MS = 5000;
 const DAY_MS = 86400000; // the most that a kernel of @cove/node can be given
 const PRELUDE_FILE = "cove:wasmagent";
 const NO_VARIABLES = "{}";
-
-/** Loaded when the first kernel is needed: the package is for Linux, and this module is imported everywhere. */
-async function load(): Promise<typeof Node> {
-    try {
-        return await import("@cove/node");
-    } catch (cause) {
-        const isMissing = (cause as { code?: unknown }).code === "ERR_MODULE_NOT_FOUND" || (cause as { code?: unknown }).code === "MODULE_NOT_FOUND";
-        throw new KernelRunError(isMissing
-            ? "the package @cove/node is not installed here: it runs on Linux with glibc; elsewhere use RemoteSandboxKernel with the url of a cove server"
-            : (cause as Error).message, { cause });
-    }
-}
 
 function isTypeScript(language: string | undefined): boolean {
     switch (language?.toLowerCase()) {
@@ -116,7 +105,7 @@ export class QuickJSKernel implements WasmKernel {
     async restore(snapshot: Uint8Array): Promise<void> {
         const may = granted(this.#options.capabilities, undefined);
         return this.#turn("restore", async () => {
-            const { restoreKernel } = await load();
+            const { restoreKernel } = await loadKernels();
             this.#take(await restoreKernel(snapshot, this.#grants(may)), may);
             this.#env = undefined; // those of the snapshot are in it: they are given anew
         });
@@ -179,12 +168,12 @@ export class QuickJSKernel implements WasmKernel {
     // The kernel that may reach this, with the state as it is and with these variables.
     async #prepared(may: Granted): Promise<Node.Kernel> {
         if (this.#kernel === undefined) {
-            const { createKernel } = await load();
+            const { createKernel } = await loadKernels();
             this.#take(await createKernel(this.#grants(may)), may);
             await this.#own(PRELUDE);
             this.#env = NO_VARIABLES;
         } else if (this.#reach !== reachOf(may, this.#memory(may))) {
-            const { restoreKernel } = await load(), env = this.#env;
+            const { restoreKernel } = await loadKernels(), env = this.#env;
             this.#take(await restoreKernel(await this.#kernel.snapshot(), this.#grants(may)), may);
             this.#env = env;
         }
