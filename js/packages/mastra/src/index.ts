@@ -1,4 +1,11 @@
-// @cove/mastra: sandboxes, files, Code Mode and kernels of cove for Mastra.
+// @cove/mastra: sandboxes of cove for Mastra. Everything that is for users is named here.
+export { CoveSandbox } from "./sandbox.js";
+export type { CoveLifecycle, CoveNetworkPolicy, CovePort, CoveResources, CoveSandboxOptions } from "./options.js";
+export { CoveNetworking } from "./networking.js";
+export { CoveProcessHandle } from "./handle.js";
+export { CoveProcessManager } from "./processes.js";
 export { CoveCodeModeTransport } from "./code-mode.js";
 export type { CodeModeOptions } from "./code-mode.js";
+export { coveSandboxProvider } from "./provider.js";
+export type { CoveSandboxConfig } from "./provider.js";
 export * from "./wasmagent/index.js";
