@@ -20,8 +20,7 @@ export interface CodeRun {
 /** Of a run's result what Code Mode tells. */
 export interface CodeOutcome {
     value: unknown;
-    /** Undefined: the program ended itself. */
-    type: string | undefined;
+    type: string;
     valueError: string | undefined;
     logs: string[];
     logsDropped: number;
@@ -39,7 +38,7 @@ export const inProcess: CodeKernel = async ({ source, filename, tools, wallMs, c
     const got = await run(source, options);
     return {
         value: got.value as unknown,
-        type: got.type as string | undefined,
+        type: got.type,
         valueError: got.valueError,
         logs: got.logs.map((entry) => entry.text),
         logsDropped: got.logsDropped ?? 0,
@@ -58,8 +57,8 @@ export function ofServer(cove: Cove): CodeKernel {
             }, tools, { signal });
             if (got.error?.kind === "stopped") throw new CoveError("aborted", "the run was stopped");
             return {
-                value: got.type === "undefined" ? undefined : got.value,
-                type: (got.type as string | undefined) || undefined,
+                value: got.value,
+                type: got.type,
                 valueError: got.value_error,
                 logs: got.logs.map((entry) => entry.text),
                 logsDropped: got.logs_dropped ?? 0,

@@ -27,13 +27,17 @@ const OPTIONS = ["cpuMs", "memoryLimitBytes", "allowedHosts", "url", "apiKey", "
 const PROGRAM = "program.ts";
 const DAY_MS = 86400000; // the most that a kernel can be given
 
+// What the program returned is told apart from a program that ended itself. A function would vanish in JSON.
+const RETURNED = "(value) => { if (typeof value !== 'function' && typeof value !== 'symbol') return { value }; " +
+    "const error = new TypeError(`a ${typeof value} cannot be returned: return what JSON can hold`); error.name = 'SerializationError'; throw error; }";
+
 // In front of the program's first line, so that its lines keep their numbers. What a call came to is a value also where it
 // failed: so the failure's name reaches the program.
 function sourceOf(program: string, names: readonly string[]): string {
     const stubs = names.map((name, i) => `globalThis[${JSON.stringify(`external_${name}`)}] = (input) => ask("t${i}", input);`).join(" ");
     return "((call) => { const ask = async (tool, input) => { const got = await call(tool, { input }); if (!got.error) return got.value; " +
         `const error = new Error(got.error.message); if (got.error.name) error.name = got.error.name; throw error; }; ${stubs} })(callTool); ` +
-        `(async () => {${program}\n})()`;
+        `(async () => {${program}\n})().then(${RETURNED})`;
 }
 
 function namesOf(toolIds: readonly string[]): string[] {
@@ -81,12 +85,12 @@ function resultOf({ value, type, valueError, logs, logsDropped, error }: CodeOut
         const told: NonNullable<CodeModeToolResult["error"]> = isTimeout
             ? { message: `Code Mode execution timed out after ${timeout}ms`, name: "TimeoutError" }
             : { message: error.message, name: error.name };
-        if (error.line !== undefined && error.line !== null) told.line = error.line;
+        if (error.line !== undefined && error.line !== null && error.name !== "SerializationError") told.line = error.line;
         return { success: false, logs, error: told };
     }
     if (valueError !== undefined) return { success: false, logs, error: { message: valueError, name: "SerializationError" } };
-    if (type === undefined) return { success: false, logs, error: { message: "Program exited without returning a result", name: "NoResultError" } };
-    return { success: true, result: value, logs };
+    if (type === "undefined") return { success: false, logs, error: { message: "Program exited without returning a result", name: "NoResultError" } };
+    return { success: true, result: (value as { value?: unknown }).value, logs };
 }
 
 /** `createCodeMode({ tools }, new CoveCodeModeTransport())`. No sandbox is needed. */

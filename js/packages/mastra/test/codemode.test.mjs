@@ -124,8 +124,9 @@ test("an abort ends the program; before it begins nothing runs", async () => {
 
 test("values that cannot be given, and programs that end themselves", async () => {
     const { run } = mode();
-    assert.equal((await run("return () => 1")).success, false);
-    assert.equal((await run("const o: any = {}; o.o = o; return o")).success, false);
+    assert.deepEqual((await run("return () => 1")).error, { name: "SerializationError", message: "a function cannot be returned: return what JSON can hold" });
+    assert.equal((await run("const o: any = {}; o.o = o; return o")).error.name, "SerializationError");
+    assert.equal((await run("return 10n")).error.name, "SerializationError");
     assert.deepEqual((await run("console.log('x'); process.exit(0)")), { success: false, logs: ["x"], error: { message: "Program exited without returning a result", name: "NoResultError" } });
 });
 

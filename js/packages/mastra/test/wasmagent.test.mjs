@@ -171,7 +171,7 @@ describe("QuickJSKernel", () => {
 
     test("a snapshot holds the state, also for another kernel with the key", async () => {
         const kernel = new QuickJSKernel();
-        await kernel.run("let n = 1; globalThis.f = () => ++n", { env: { SECRET: "of then" } });
+        await kernel.run("let n = 1; globalThis.f = () => ++n; 0", { env: { SECRET: "of then" } });
         const snapshot = await kernel.snapshot();
         assert.ok(snapshot instanceof Uint8Array);
         await kernel.run("f(); f()");
