@@ -19,6 +19,7 @@ export interface CodeRun {
 
 /** Of a run's result what Code Mode tells. */
 export interface CodeOutcome {
+    /** Nothing where the program ended itself. */
     value: unknown;
     type: string;
     valueError: string | undefined;
@@ -38,7 +39,6 @@ export const inProcess: CodeKernel = async ({ source, filename, tools, wallMs, c
     const got = await run(source, options);
     return {
         value: got.value as unknown,
-        type: got.type,
         valueError: got.valueError,
         logs: got.logs.map((entry) => entry.text),
         logsDropped: got.logsDropped ?? 0,
@@ -58,8 +58,7 @@ export function ofServer(cove: Cove): CodeKernel {
             if (got.error?.kind === "stopped") throw new CoveError("aborted", "the run was stopped");
             return {
                 value: got.value,
-                type: got.type,
-                valueError: got.value_error,
+                        valueError: got.value_error,
                 logs: got.logs.map((entry) => entry.text),
                 logsDropped: got.logs_dropped ?? 0,
                 error: got.error,

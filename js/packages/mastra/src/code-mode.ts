@@ -78,7 +78,7 @@ function toolOf(toolId: string, { dispatch, onExternalCall, onExternalResult }: 
     };
 }
 
-function resultOf({ value, type, valueError, logs, logsDropped, error }: CodeOutcome, timeout: number, cpuMs: number): CodeModeToolResult {
+function resultOf({ value, valueError, logs, logsDropped, error }: CodeOutcome, timeout: number, cpuMs: number): CodeModeToolResult {
     if (logsDropped > 0) logs.push(`[${logsDropped} more entries did not fit into the log]`);
     if (error !== null) {
         const isTimeout = error.kind === "wall" || (error.kind === "cpu" && cpuMs >= timeout);
@@ -89,7 +89,7 @@ function resultOf({ value, type, valueError, logs, logsDropped, error }: CodeOut
         return { success: false, logs, error: told };
     }
     if (valueError !== undefined) return { success: false, logs, error: { message: valueError, name: "SerializationError" } };
-    if (type === "undefined") return { success: false, logs, error: { message: "Program exited without returning a result", name: "NoResultError" } };
+    if (typeof value !== "object" || value === null) return { success: false, logs, error: { message: "Program exited without returning a result", name: "NoResultError" } };
     return { success: true, result: (value as { value?: unknown }).value, logs };
 }
 

@@ -42,6 +42,7 @@ interface Waiting {
 }
 
 const LOG_BYTES = 16 * 1024 * 1024; // of output that the engine keeps: it is read as it comes
+const START_MS = 60000; // an interpreter's, on a machine that has much to do
 const LOGS_MAX = 65536; // entries of a run, as a kernel's
 const PROGRAMS: Record<GuestLanguage, (mark: string) => string[]> = {
     javascript: (mark) => ["node", "--no-warnings", "-e", NODE_DRIVER, mark],
@@ -59,10 +60,19 @@ export class Guest {
     #dropped = 0;
     #last = 0;
     #ended: KernelRunError | undefined;
+    #isReady = false;
+    readonly #ready: Promise<void>;
+    #begin!: () => void;
+    #fail!: (error: KernelRunError) => void;
 
     private constructor(sandbox: Sandbox, language: GuestLanguage) {
         this.#sandbox = sandbox;
         this.#language = language;
+        this.#ready = new Promise((resolve, reject) => {
+            this.#begin = resolve;
+            this.#fail = reject;
+        });
+        this.#ready.catch(() => {}); // it is told to who asks
     }
 
     static async start(sandbox: Sandbox, language: GuestLanguage): Promise<Guest> {
@@ -81,7 +91,7 @@ export class Guest {
 
     /** What the code came to; rejects when it fails, and when the time is up, which ends the interpreter with its state. */
     async ask(request: GuestRequest, timeoutMs: number): Promise<GuestAnswer> {
-        if (this.#ended !== undefined) throw this.#ended;
+        await this.#started();
         const id = ++this.#last;
         this.#logs = [];
         this.#dropped = 0;
@@ -104,6 +114,17 @@ export class Guest {
             clearTimeout(timer);
             this.#waiting = undefined;
         }
+    }
+
+    // The time of a run does not begin before its interpreter.
+    async #started(): Promise<void> {
+        if (this.#ended !== undefined) throw this.#ended;
+        if (this.#isReady) return;
+        const timer = setTimeout(() => {
+            this.#over(new KernelRunError(`the box's ${this.#language} did not start within ${START_MS} ms`));
+            void this.end();
+        }, START_MS);
+        await this.#ready.finally(() => clearTimeout(timer));
     }
 
     async end(): Promise<void> {
@@ -160,12 +181,16 @@ export class Guest {
     }
 
     #frame(frame: Frame): void {
-        if (frame.log !== undefined) this.#log(frame.log);
+        if (frame.ready === true) {
+            this.#isReady = true;
+            this.#begin();
+        } else if (frame.log !== undefined) this.#log(frame.log);
         else if (frame.id !== undefined && frame.id === this.#waiting?.id) this.#waiting.resolve(frame);
     }
 
     #over(error: KernelRunError): void {
         this.#ended ??= error;
+        this.#fail(this.#ended);
         this.#waiting?.reject(this.#ended);
     }
 }

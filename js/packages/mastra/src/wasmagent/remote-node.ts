@@ -16,7 +16,7 @@ const post = (method, about) => new Promise((resolve, reject) => session.post(me
 const tell = (frame) => out("\\n" + mark + JSON.stringify(frame) + "\\n");
 let may = { hosts: [], reads: [], writes: [] }, final, isFinal = false, failRun, idle;
 
-for (const level of ["log", "info", "warn", "error", "debug"]) console[level] = (...args) => tell({ log: format(...args) });
+for (const level of ["log", "info", "warn", "error", "debug"]) console[level] = (...args) => { tell({ log: format(...args) }); };
 for (const name of ["__finalAnswer__", "__final_answer__"]) {
     Object.defineProperty(globalThis, name, { configurable: true, get: () => final, set(value) { final = value; isFinal = true; } });
 }
@@ -114,6 +114,7 @@ function errorOf(error) {
 }
 
 async function run(request) {
+    clearTimeout(idle);
     may = request;
     final = undefined;
     isFinal = false;
