@@ -4,3 +4,8 @@ export type { CoveLifecycle, CoveNetworkPolicy, CovePort, CoveResources, CoveSan
 export { CoveNetworking } from "./networking.js";
 export { CoveProcessHandle } from "./handle.js";
 export { CoveProcessManager } from "./processes.js";
+export { CoveCodeModeTransport } from "./code-mode.js";
+export type { CodeModeOptions } from "./code-mode.js";
+export { coveSandboxProvider } from "./provider.js";
+export type { CoveSandboxConfig } from "./provider.js";
+export * from "./wasmagent/index.js";
