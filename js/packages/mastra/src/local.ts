@@ -1,6 +1,5 @@
 // The drop-in for Mastra's LocalSandbox: a directory of this host to work in, and commands that run in a box of this
 // user's own engine, which sees that directory and the host's system directories, and nothing else of the host.
-import type { SandboxSpec, SandboxView } from "@cove/client";
 import {
     IsolationUnavailableError,
     type IsolationBackend, type MountResult, type NativeSandboxConfig, type SandboxCloneOptions,
@@ -20,7 +19,7 @@ import {
 import { checkLinkPath, linkInto, unlinkFrom } from "./local-links.js";
 import { checkLocalOptions, commandDirectory, hostPath, type CoveLocalSandboxOptions } from "./local-options.js";
 import { hasCode } from "./errors.js";
-import { hostMountOf } from "./mounts.js";
+import { hostMountOf, type HostMount } from "./mounts.js";
 import { instructionsOf } from "./instructions.js";
 import { CoveSandbox } from "./sandbox.js";
 
@@ -148,23 +147,18 @@ export class CoveLocalSandbox extends CoveSandbox {
     }
 
     protected override async mountSpecs(signal: AbortSignal | undefined): Promise<Mounts> {
-        const [own, ofWorkspace, theirs] = await Promise.all([
+        const [own, ofWorkspace] = await Promise.all([
             registerDirectories(this.cove, this.#directories),
             super.mountSpecs(signal),
-            registerDirectories(this.cove, this.#linked()),
         ]);
-        return [...own, ...theirs, ...ofWorkspace];
+        return [...own, ...ofWorkspace];
     }
 
-    /** What the links of mounted files lead to has to be there, at its own path. */
-    #linked(): HostDirectory[] {
-        const all: HostDirectory[] = [];
-        for (const [target, { filesystem, state }] of this.mounts.entries) {
-            const wanted = state === "pending" || state === "mounted" ? hostMountOf(filesystem, target) : undefined;
-            if (wanted) all.push({ path: path.resolve(wanted.hostPath), readOnly: wanted.readOnly === true });
-        }
-        const have = new Set(this.#directories.map((directory) => directory.path));
-        return all.filter((one, i) => !have.has(one.path) && all.findIndex((other) => other.path === one.path) === i);
+    /** What the link in the working directory leads to has to be there, too. */
+    protected override placesOf(mount: HostMount): readonly HostMount[] {
+        const itself = path.resolve(mount.hostPath);
+        const isThere = this.#directories.some((directory) => directory.path === itself);
+        return isThere ? [mount] : [mount, { ...mount, target: itself }];
     }
 
     // ---- commands ----
