@@ -1,7 +1,7 @@
 // What is held against the contract: a column for each kind of sandbox. Each case is given one of these.
 import { execFileSync } from 'node:child_process';
-import { mkdtemp, rm } from 'node:fs/promises';
 import { mkdtempSync } from 'node:fs';
+import { rm } from 'node:fs/promises';
 import os from 'node:os';
 import path from 'node:path';
 import { LocalSandbox } from '@mastra/core/workspace';
@@ -19,14 +19,12 @@ function bwrapWorks() {
     }
 }
 
-class Column {
+/** What a case is given: sandboxes of one kind, which end with the case. */
+class Box {
     #made = new Set();
-    #directories = [];
-    #shared;
 
-    /** `make` constructs one of its sandboxes; `ours` are held to what the contract expects. */
-    constructor(title, { ours, construct, mounted, absent }) {
-        Object.assign(this, { title, ours, absent, construct, mounted });
+    constructor(column) {
+        this.column = column;
     }
 
     id() {
@@ -40,16 +38,17 @@ class Column {
 
     /** A new directory of the host, for a sandbox that works in one. */
     directory() {
-        const directory = mkdtempSync(path.join(os.tmpdir(), 'contract-'));
-        this.#directories.push(directory);
-        return directory;
+        return this.column.directory();
     }
 
     /** A directory of the host, to be mounted. */
     async host() {
-        const directory = await mkdtemp(path.join(os.tmpdir(), 'contract-host-'));
-        this.#directories.push(directory);
-        return directory;
+        return this.column.directory();
+    }
+
+    /** Where a mount is inside. */
+    mounted(sandbox, target) {
+        return this.column.mounted(sandbox, target);
     }
 
     keep(sandbox) {
@@ -58,7 +57,7 @@ class Column {
     }
 
     make(options = {}) {
-        return this.keep(this.construct({ id: this.id(), ...options }, this));
+        return this.keep(this.column.construct({ id: this.id(), ...options }, this.column));
     }
 
     /** Another object for the sandbox that `first` stands for. */
@@ -67,30 +66,50 @@ class Column {
     }
 
     /** The one that cases share which leave it as it is. */
+    shared() {
+        return this.column.shared();
+    }
+
+    async end() {
+        await Promise.all([...this.#made].map(destroy));
+    }
+}
+
+/** A hook that throws does so once. */
+async function destroy(sandbox) {
+    for (let i = 0; i < 2 && sandbox.status !== 'destroyed'; i++) await sandbox._destroy().catch(() => undefined);
+}
+
+class Column {
+    #directories = [];
+    #shared;
+
+    /** `construct` makes one of its sandboxes; `ours` are held to what the contract expects. */
+    constructor(title, { ours, construct, mounted, absent }) {
+        Object.assign(this, { title, ours, absent, construct, mounted });
+    }
+
+    directory() {
+        const directory = mkdtempSync(path.join(os.tmpdir(), 'contract-'));
+        this.#directories.push(directory);
+        return directory;
+    }
+
     async shared() {
         this.#shared ??= (async () => {
-            const sandbox = this.construct({ id: this.id() }, this);
+            const sandbox = this.construct({ id: `contract-${process.pid}-shared` }, this);
             await sandbox.start();
             return sandbox;
         })();
         return this.#shared;
     }
 
-    async #end(sandbox) {
-        // One that was never started has nothing; a hook that throws does so once.
-        for (let i = 0; i < 2 && sandbox.status !== 'destroyed'; i++) await sandbox._destroy().catch(() => undefined);
-    }
-
-    /** Ends what the last case made. */
-    async tidy() {
-        const made = [...this.#made];
-        this.#made.clear();
-        await Promise.all(made.map((sandbox) => this.#end(sandbox)));
+    box() {
+        return new Box(this);
     }
 
     async end() {
-        await this.tidy();
-        if (this.#shared) await this.#end(await this.#shared);
+        if (this.#shared) await destroy(await this.#shared);
         await Promise.all(this.#directories.map((directory) => rm(directory, { recursive: true, force: true })));
     }
 }
