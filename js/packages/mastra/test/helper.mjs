@@ -1,8 +1,8 @@
 // An engine for the tests of a file, and sandboxes in it that go when it goes.
-import { startEngine } from "../../client/test/engine.mjs";
 import { CoveSandbox } from "@cove/mastra";
+import { startEngine } from "./engine.mjs";
 
-const LONG_MS = 60_000;
+const LONG_MS = 30_000;
 
 /** Until what it answers is true, or holds; how long that takes is the machine's affair. */
 export async function until(condition) {

@@ -70,7 +70,7 @@ test("what this object stopped is not started by what was under way", async () =
     await sandbox._stop();
     for (const outcome of await Promise.all(running)) assert.notEqual(outcome.success, true);
     assert.equal(sandbox.status, "stopped");
-    assert.equal((await engine.cove.get("name:quiet")).state, "stopped");
+    assert.equal((await engine.cove.get("quiet")).state, "stopped");
 });
 
 test("an error that is none of the sandbox's life stays an error", async () => {
