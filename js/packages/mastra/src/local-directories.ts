@@ -23,6 +23,13 @@ const OWN = ["/proc", "/sys", "/dev"];
 const PREFIX = "cove-local-";
 const TARGET_BYTES = 255;
 
+/** The program's own, and npm's, to which the links beside it lead where node was not installed by the system. */
+function nodeDirectories(): string[] {
+    const programs = path.dirname(process.execPath);
+    const modules = path.resolve(programs, "../lib/node_modules");
+    return existsSync(path.join(modules, "npm")) ? [programs, modules] : [programs];
+}
+
 /** In the order in which they are mounted: what lies within another one comes behind it, and counts there. */
 export function planDirectories(
     workingDirectory: string,
@@ -35,7 +42,7 @@ export function planDirectories(
     };
 
     if (rules.allowSystemBinaries !== false) {
-        add(path.dirname(process.execPath), true);
+        for (const directory of nodeDirectories()) add(directory, true);
         // Where programs lie that are of no package; LocalSandbox gives them to a command under bwrap, too.
         if (isIsolated) for (const programs of ["/opt", "/snap"]) if (existsSync(programs)) add(programs, true);
     }

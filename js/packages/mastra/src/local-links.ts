@@ -3,19 +3,6 @@
 import { lstat, mkdir, readdir, readlink, rmdir, symlink, unlink } from "node:fs/promises";
 import path from "node:path";
 
-const PLAIN = /^\/[A-Za-z0-9_.\-/]+$/;
-
-/** Why this is no path for a mount, if it is none. */
-export function checkLinkPath(mountPath: string): string | undefined {
-    const parts = mountPath.split("/").filter((part) => part !== "");
-    if (!PLAIN.test(mountPath) || parts.length === 0 || parts.some((part) => part === "." || part === ".."))
-        return (
-            `Invalid mount path: ${mountPath}. It is absolute, of letters, digits, ".", "_", "-" and "/", is not "/", and ` +
-            'has no part "." or ".."'
-        );
-    return undefined;
-}
-
 async function leadsTo(link: string, target: string): Promise<boolean> {
     const read = await readlink(link).catch(() => undefined);
     return read !== undefined && path.resolve(path.dirname(link), read) === path.resolve(target);

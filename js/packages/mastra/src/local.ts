@@ -16,10 +16,10 @@ import { detectIsolation } from "./local-detect.js";
 import {
     forgetDirectories, insidePath, planDirectories, registerDirectories, type HostDirectory, type Mounts,
 } from "./local-directories.js";
-import { checkLinkPath, linkInto, unlinkFrom } from "./local-links.js";
+import { linkInto, unlinkFrom } from "./local-links.js";
 import { checkLocalOptions, commandDirectory, hostPath, type CoveLocalSandboxOptions } from "./local-options.js";
 import { hasCode } from "./errors.js";
-import { hostMountOf, type HostMount } from "./mounts.js";
+import { checkMountPath, hostMountOf, type HostMount } from "./mounts.js";
 import { instructionsOf } from "./instructions.js";
 import { CoveSandbox } from "./sandbox.js";
 
@@ -190,7 +190,7 @@ export class CoveLocalSandbox extends CoveSandbox {
      * LocalSandbox, for commands and for whoever looks at the directory from outside.
      */
     override async mount(filesystem: WorkspaceFilesystem, mountPath: string): Promise<MountResult> {
-        const wrong = checkLinkPath(mountPath);
+        const wrong = checkMountPath(mountPath);
         if (wrong !== undefined) return { success: false, mountPath, error: wrong };
         const wanted = hostMountOf(filesystem, mountPath);
         if (wanted) {

@@ -14,7 +14,7 @@ import { StringDecoder } from "node:string_decoder";
 import { commandLine, endOf, mergeEnv, neverRan, type Env } from "./command.js";
 import { abortError, hasCode, isDead, isGone, startError } from "./errors.js";
 import { defaultInstructions, instructionsOf } from "./instructions.js";
-import { hostMountOf, HostMounts, type HostMount } from "./mounts.js";
+import { checkMountPath, hostMountOf, HostMounts, type HostMount } from "./mounts.js";
 import { CoveNetworking } from "./networking.js";
 import {
     checkOptions, checkRetained, durationOf, isEngineName, lifecycleOf, networkOf, portsOf, resourcesOf, tidyPath,
@@ -346,7 +346,7 @@ export class CoveSandbox extends MastraSandbox<SandboxView> {
             ...(deadline ? { timeoutAt: new Date(deadline) } : {}),
             mounts: [...this.mounts.entries]
                 .filter(([, entry]) => entry.state === "mounted")
-                .map(([path, entry]) => ({ path, filesystem: entry.filesystem.name })),
+                .map(([path, entry]) => ({ path, filesystem: entry.filesystem.provider })),
             resources: {
                 ...(memory_bytes === null ? {} : { memoryMB: Math.round(memory_bytes / MIB) }),
                 ...(cpus === null ? {} : { cpuCores: cpus }),
@@ -399,6 +399,8 @@ export class CoveSandbox extends MastraSandbox<SandboxView> {
      * from the begin. One that comes later is in the next sandbox: this one is made anew if nothing was done in it yet.
      */
     override async mount(filesystem: WorkspaceFilesystem, mountPath: string): Promise<MountResult> {
+        const wrong = checkMountPath(mountPath);
+        if (wrong !== undefined) return { success: false, mountPath, error: wrong };
         const target = tidyPath(mountPath);
         if (this.status !== "running") {
             this.mounts.add({ [mountPath]: filesystem });
@@ -460,6 +462,7 @@ export class CoveSandbox extends MastraSandbox<SandboxView> {
         const specs = await Promise.all(this.hostMounts().map((each) => this.#hostMounts.register(each, signal)));
         this.#mountErrors.clear();
         for (const [path, entry] of this.mounts.entries) {
+            if (checkMountPath(path) !== undefined) continue;
             const wanted = entry.state === "pending" ? hostMountOf(entry.filesystem, path) : undefined;
             // A hook may yet say that it is not to be mounted, and is asked when the sandbox runs.
             if (wanted === undefined || (this.#hasMountHook && !this.#mounted.has(wanted.target))) continue;
