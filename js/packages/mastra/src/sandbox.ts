@@ -14,7 +14,7 @@ import { StringDecoder } from "node:string_decoder";
 import { commandLine, endOf, mergeEnv, neverRan, type Env } from "./command.js";
 import { abortError, hasCode, isDead, isGone, startError } from "./errors.js";
 import { defaultInstructions, instructionsOf } from "./instructions.js";
-import { hostMountOf, HostMounts, type HostMount } from "./mounts.js";
+import { checkMountPath, hostMountOf, HostMounts, type HostMount } from "./mounts.js";
 import { CoveNetworking } from "./networking.js";
 import {
     checkOptions, checkRetained, durationOf, isEngineName, lifecycleOf, networkOf, portsOf, resourcesOf, tidyPath,
@@ -346,7 +346,7 @@ export class CoveSandbox extends MastraSandbox<SandboxView> {
             ...(deadline ? { timeoutAt: new Date(deadline) } : {}),
             mounts: [...this.mounts.entries]
                 .filter(([, entry]) => entry.state === "mounted")
-                .map(([path, entry]) => ({ path, filesystem: entry.filesystem.name })),
+                .map(([path, entry]) => ({ path, filesystem: entry.filesystem.provider })),
             resources: {
                 ...(memory_bytes === null ? {} : { memoryMB: Math.round(memory_bytes / MIB) }),
                 ...(cpus === null ? {} : { cpuCores: cpus }),
@@ -399,6 +399,8 @@ export class CoveSandbox extends MastraSandbox<SandboxView> {
      * from the begin. One that comes later is in the next sandbox: this one is made anew if nothing was done in it yet.
      */
     override async mount(filesystem: WorkspaceFilesystem, mountPath: string): Promise<MountResult> {
+        const wrong = checkMountPath(mountPath);
+        if (wrong !== undefined) return { success: false, mountPath, error: wrong };
         const target = tidyPath(mountPath);
         if (this.status !== "running") {
             this.mounts.add({ [mountPath]: filesystem });
@@ -421,7 +423,9 @@ export class CoveSandbox extends MastraSandbox<SandboxView> {
         }
         const failed = this.#mountErrors.get(target);
         if (failed) return { success: false, mountPath, error: failed.message };
-        if (this.#view && (await this.#hostMounts.has(this.#view, wanted))) {
+        const places = this.placesOf(wanted);
+        const { view, hostMounts } = { view: this.#view, hostMounts: this.#hostMounts };
+        if (view && (await Promise.all(places.map((each) => hostMounts.has(view, each)))).every(Boolean)) {
             this.#mounted.add(target);
             return { success: true, mountPath };
         }
@@ -432,14 +436,20 @@ export class CoveSandbox extends MastraSandbox<SandboxView> {
                     "(its disk goes with it)",
                 mountPath,
             );
-        await this.#remake(wanted);
+        await this.#remake(places);
         this.#mounted.add(target);
         return { success: true, mountPath };
     }
 
+    /** Where a directory that the workspace mounts is in the sandbox. */
+    protected placesOf(mount: HostMount): readonly HostMount[] {
+        return [mount];
+    }
+
     /** A new sandbox that nothing was done in is as good as the next one. */
-    async #remake(more: HostMount): Promise<void> {
-        const mounts = [...(this.#view?.mounts ?? []), await this.#hostMounts.register(more)];
+    async #remake(more: readonly HostMount[]): Promise<void> {
+        const added = await Promise.all(more.map((each) => this.#hostMounts.register(each)));
+        const mounts = [...(this.#view?.mounts ?? []), ...added];
         const spec = await this.#spec(randomBytes(8).toString("hex"), undefined, mounts);
         await this.native.remove();
         const { sandbox } = await this.cove.create(spec);
@@ -447,15 +457,17 @@ export class CoveSandbox extends MastraSandbox<SandboxView> {
         this.#untouched = true;
     }
 
-    async #mountSpecs(signal: AbortSignal | undefined): Promise<NonNullable<SandboxSpec["mounts"]>> {
+    /** What it is made with of this host. */
+    protected async mountSpecs(signal: AbortSignal | undefined): Promise<NonNullable<SandboxSpec["mounts"]>> {
         const specs = await Promise.all(this.hostMounts().map((each) => this.#hostMounts.register(each, signal)));
         this.#mountErrors.clear();
         for (const [path, entry] of this.mounts.entries) {
+            if (checkMountPath(path) !== undefined) continue;
             const wanted = entry.state === "pending" ? hostMountOf(entry.filesystem, path) : undefined;
             // A hook may yet say that it is not to be mounted, and is asked when the sandbox runs.
             if (wanted === undefined || (this.#hasMountHook && !this.#mounted.has(wanted.target))) continue;
             try {
-                specs.push(await this.#hostMounts.register(wanted, signal));
+                for (const each of this.placesOf(wanted)) specs.push(await this.#hostMounts.register(each, signal));
             } catch (error) {
                 this.#mountErrors.set(wanted.target, error as Error); // never fatal: it is told by the mount's state
             }
@@ -467,7 +479,7 @@ export class CoveSandbox extends MastraSandbox<SandboxView> {
 
     async #spec(madeBy: string, signal: AbortSignal | undefined, mounts?: SandboxSpec["mounts"]): Promise<SandboxSpec> {
         const { options } = this;
-        mounts ??= await this.#mountSpecs(signal);
+        mounts ??= await this.mountSpecs(signal);
         return {
             name: this.#engineName,
             labels: { "mastra.id": this.id, ...options.labels, [MADE_BY]: madeBy },
