@@ -15,6 +15,7 @@ import { grepBelow } from "./filesystem-grep.js";
 import { readDirectory, walkDirectory } from "./filesystem-list.js";
 import { SNIFFED_BYTES, typeOfBytes, typeOfName } from "./filesystem-mime.js";
 import { below, isEntry, isWithin, realPath, relativeTo, statAll } from "./filesystem-paths.js";
+import { instructionsOf } from "./instructions.js";
 import { checkKeys } from "./options.js";
 import type { CoveSandbox } from "./sandbox.js";
 
@@ -99,21 +100,17 @@ export class CoveFilesystem extends MastraFilesystem {
     }
 
     getInstructions(opts?: { requestContext?: RequestContext }): string {
-        if (typeof this.#instructions === "string") return this.#instructions;
+        return instructionsOf(this.#instructions, () => this.#defaultInstructions(), opts?.requestContext);
+    }
+
+    #defaultInstructions(): string {
         const base = this.#base === undefined ? "the directory where commands start" : `"${this.#base}"`;
-        const defaultInstructions = [
+        return [
             "File tools work on the disk of the sandbox: files that commands write are there, and commands see what file tools write.",
             `Relative paths resolve from ${base}.`,
-            this.contained
-                ? "File access is restricted to this directory."
-                : "Absolute paths are those that commands see.",
+            this.contained ? "File access is restricted to this directory." : "Absolute paths are those that commands see.",
             ...(this.readOnly ? ["File tools cannot write; commands can."] : []),
         ].join(" ");
-        if (this.#instructions === undefined) return defaultInstructions;
-        return this.#instructions({
-            defaultInstructions,
-            ...(opts?.requestContext === undefined ? {} : { requestContext: opts.requestContext }),
-        });
     }
 
     resolveAbsolutePath(path: string): string | undefined {
