@@ -52,7 +52,6 @@ type RequestOf<O extends keyof operations> = operations[O] extends {
 }
     ? B
     : never;
-type Bare<T, K extends string> = T extends unknown ? Omit<T, K> : never;
 
 /** What can be asked of files/find and files/grep, beside where. */
 export type FindSpec = Partial<
@@ -65,7 +64,6 @@ export type GrepSpec = { pattern: string } & Partial<
         | "utf16" | "before" | "after" | "per_file" | "max_file_bytes"
     >
 >;
-export type SearchOutcome = Bare<Pick<Schemas["FilesFound"], "count" | "truncated" | "reason">, never>;
 
 /** A call that can be given up: the promise then rejects with the code `aborted`. */
 export interface CallOptions {
