@@ -13,6 +13,7 @@ import { posix } from "node:path";
 import { StringDecoder } from "node:string_decoder";
 import { commandLine, endOf, mergeEnv, neverRan, type Env } from "./command.js";
 import { abortError, hasCode, isDead, isGone, startError } from "./errors.js";
+import { CoveFilesystem } from "./filesystem.js";
 import { defaultInstructions, instructionsOf } from "./instructions.js";
 import { checkMountPath, hostMountOf, HostMounts, type HostMount } from "./mounts.js";
 import { CoveNetworking } from "./networking.js";
@@ -64,6 +65,7 @@ export class CoveSandbox extends MastraSandbox<SandboxView> {
     /** Where a hook let this object mount a directory; it is in the sandbox that follows this one, too. */
     #mounted = new Set<string>();
     #home: Promise<string> | undefined;
+    #filesystem: CoveFilesystem | undefined;
 
     constructor(options: CoveSandboxOptions = {}) {
         checkOptions("CoveSandbox", options);
@@ -91,6 +93,11 @@ export class CoveSandbox extends MastraSandbox<SandboxView> {
     get native(): Sandbox {
         if (!this.#native) throw new SandboxNotReadyError(this.id);
         return this.#native;
+    }
+
+    /** The files on its disk, for the `filesystem` of a workspace. */
+    get filesystem(): CoveFilesystem {
+        return (this.#filesystem ??= new CoveFilesystem({ sandbox: this }));
     }
 
     // ---- start, stop, destroy ----

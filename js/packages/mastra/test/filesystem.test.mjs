@@ -1,0 +1,296 @@
+// CoveFilesystem beside the LocalFilesystem of @mastra/core: each case runs on both, and must come to the same, or to
+// what the case says and why. Then what only one of them has: searches inside the sandbox, and a sandbox that ends.
+import assert from "node:assert/strict";
+import { execFile } from "node:child_process";
+import { mkdtemp, rm } from "node:fs/promises";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { after, before, describe, test } from "node:test";
+import { promisify } from "node:util";
+import { CoveFilesystem, CoveSandbox, createCoveWorkspace } from "@cove/mastra";
+import { FilesystemError, LocalFilesystem, UnsupportedGrepPatternError, Workspace, WorkspaceError, createWorkspaceTools } from "@mastra/core/workspace";
+import * as core from "@mastra/core/workspace";
+import { startEngine } from "../../client/test/engine.mjs";
+import { cases } from "./filesystem-cases.mjs";
+import { lines, patterns } from "./grep-cases.mjs";
+
+const run = promisify(execFile);
+let engine, sandbox, temporary;
+
+before(async () => {
+    temporary = await mkdtemp(join(tmpdir(), "cove-files-"));
+    engine = await startEngine();
+    sandbox = new CoveSandbox({ cove: engine.cove, ephemeral: true });
+});
+
+after(async () => {
+    await sandbox?._destroy();
+    await engine?.end();
+    await rm(temporary, { recursive: true, force: true });
+});
+
+/** A shell in the sandbox; what it prints. */
+async function inSandbox(script, cwd) {
+    const result = await sandbox.executeCommand(script, [], { cwd });
+    assert.equal(result.exitCode, 0, `${script}\n${result.stderr}`);
+    return result.stdout;
+}
+
+async function local(number, options) {
+    const base = join(temporary, `${number}`);
+    const fs = new LocalFilesystem({ contained: false, ...options, basePath: base });
+    await LocalFilesystem.prototype.init.call(fs);
+    return { fs, base, sh: async (script) => (await run("sh", ["-c", script], { cwd: base })).stdout };
+}
+
+async function ours(number, options) {
+    const base = `/tmp/files/${number}`;
+    await inSandbox(`mkdir -p ${base}`);
+    return { fs: new CoveFilesystem({ ...options, sandbox, basePath: base }), base, sh: (script) => inSandbox(script, base) };
+}
+
+/** What a case came to: its value, or its error by class and code. Those of the system have a code alone. */
+async function outcomeOf(side, act) {
+    try {
+        return { value: await act(side.fs, side) };
+    } catch (error) {
+        if (error instanceof FilesystemError || error instanceof WorkspaceError)
+            return { error: error.constructor.name, code: error.code };
+        if (typeof error.syscall === "string") return { code: error.code };
+        throw error;
+    }
+}
+
+describe("beside LocalFilesystem", () => {
+    cases.forEach(([name, ...rest], number) => {
+        const options = typeof rest[0] === "function" ? {} : rest.shift();
+        const [act, differs] = rest;
+        test(name, async () => {
+            const there = await outcomeOf(await local(number, options), act);
+            const here = await outcomeOf(await ours(number, options), act);
+            if (differs !== undefined) {
+                assert.deepEqual(here, differs.ours, differs.why);
+                assert.notDeepEqual(there, differs.ours, "LocalFilesystem does the same now: this case needs no reason any more");
+            } else if (there.code !== undefined && there.error === undefined) {
+                // An error of the system: ours is one of core's own, with the same code.
+                assert.equal(here.code, there.code);
+                assert.equal(new core[here.error]("x", "x", "x") instanceof FilesystemError, true);
+            } else {
+                assert.deepEqual(here, there);
+            }
+        });
+    });
+});
+
+describe("searches", () => {
+    let both;
+
+    before(async () => {
+        const there = await local("grep", {});
+        const here = await ours("grep", {});
+        for (const { fs, sh } of [there, here]) {
+            await fs.writeFile("lines.txt", lines.join("\n"));
+            await fs.writeFile("src/deep/code.ts", 'import { a } from "b";\nexport function main(): void {}\n// TODO: it\n');
+            await fs.writeFile("src/crlf.txt", "one\r\ntwo\r\nthree\r\n");
+            await fs.writeFile("src/picture.png", "TODO\0");
+            await fs.writeFile(".hidden/a.txt", "TODO hidden\n");
+            await fs.writeFile("build/out.txt", "TODO built\n".repeat(3000));
+            await fs.writeFile("repeated.txt", "TODO again\nother\n".repeat(40));
+            await fs.writeFile(".gitignore", "build/\n");
+            await sh("ln -s ../lines.txt src/link.txt; ln -s src linked; mkdir .git; echo TODO >.git/config.txt");
+        }
+        const toolsOf = async (fs) => (await createWorkspaceTools(new Workspace({ filesystem: fs }))).mastra_workspace_grep;
+        both = { there, here, thereTool: await toolsOf(there.fs), hereTool: await toolsOf(here.fs) };
+    });
+
+    /** Whether the engine answered it, and not core's own search. */
+    async function native(act) {
+        const { fs } = both.here;
+        let answered = 0;
+        fs.grep = async (options) => {
+            const results = await CoveFilesystem.prototype.grep.call(fs, options);
+            answered++;
+            return results;
+        };
+        try {
+            return { result: await act(), isNative: answered > 0 };
+        } finally {
+            delete fs.grep;
+        }
+    }
+
+    const comparable = (text) => {
+        const [summary, rule, ...rest] = text.split("\n");
+        return [summary, rule, ...rest.sort()];
+    };
+
+    async function same(input, isExpectedNative = true) {
+        const there = await both.thereTool.execute(input, {});
+        const { result: here, isNative } = await native(() => both.hereTool.execute(input, {}));
+        assert.deepEqual(comparable(here), comparable(there), JSON.stringify(input));
+        assert.equal(isNative, isExpectedNative, `${JSON.stringify(input)}: by the engine`);
+    }
+
+    for (const [pattern, isNative = true] of patterns)
+        test(`/${pattern}/ finds what JavaScript finds`, async () => {
+            await same({ pattern, path: "." }, isNative);
+        });
+    for (const [pattern] of patterns.filter(([, , ignoringCase]) => ignoringCase !== undefined))
+        test(`/${pattern}/i finds what JavaScript finds`, async () => {
+            await same({ pattern, path: ".", caseSensitive: false }, patterns.find(([one]) => one === pattern)[2]);
+        });
+
+    test("lines around", () => same({ pattern: "TODO|three", path: "src", contextLines: 1 }));
+    test("lines around that overlap", () => same({ pattern: "a", path: "lines.txt/..", contextLines: 3 }));
+    test("at most so many of a file", () => same({ pattern: "TODO", path: ".", maxCount: 2 }));
+    test("at most so many of a file, with lines around", () => same({ pattern: "TODO", path: ".", maxCount: 2, contextLines: 2 }));
+    test("hidden files", () => same({ pattern: "TODO", path: ".", includeHidden: true }, false));
+    test("a glob", () => same({ pattern: "TODO", path: "src/**/*.ts" }));
+    test("a file", () => same({ pattern: "TODO", path: "repeated.txt" }, false));
+    test("nothing", () => same({ pattern: "nowhere at all", path: "." }));
+    test("a directory that is not there", () => same({ pattern: "TODO", path: "none" }, false));
+    test("a directory that git ignores", () => same({ pattern: "TODO built", path: "build", maxCount: 5 }));
+    test("more than the limit, most of it ignored", () => same({ pattern: "TODO", path: "." }, false));
+
+    test("walk says what readdir says", async () => {
+        const { fs } = both.here;
+        const walked = (await fs.walk("src", { includeHidden: true })).map(({ path, name, type, isSymlink }) => ({ path, name, type, isSymlink }));
+        const read = (await fs.readdir("src", { recursive: true })).map(({ name, type, isSymlink }) => ({
+            path: name, name: name.split("/").at(-1), type, isSymlink,
+        }));
+        assert.deepEqual(walked, read);
+        assert.deepEqual((await fs.walk(".", { maxDepth: 1 })).map((entry) => entry.path), ["build", "lines.txt", "linked", "repeated.txt", "src"]);
+        assert.deepEqual(await fs.walk(".", { maxDepth: 0 }), []);
+        await assert.rejects(fs.walk("none"), core.DirectoryNotFoundError);
+        await assert.rejects(fs.walk("lines.txt"), core.NotDirectoryError);
+    });
+
+    test("list_files says the same, by walk and without", async () => {
+        const { here, there } = both;
+        const list = async (fs, input) => (await createWorkspaceTools(new Workspace({ filesystem: fs }))).mastra_workspace_list_files.execute(input, {});
+        for (const input of [{ path: "." }, { path: ".", maxDepth: 9, showHidden: true }, { path: "src", maxDepth: 1 }, { path: ".", pattern: "**/*.ts", maxDepth: 5 }])
+            assert.equal(await list(here.fs, input), await list(there.fs, input));
+    });
+
+    test("grep as it is called: columns are UTF-16, context is beside each match", async () => {
+        const { fs } = both.here;
+        await fs.writeFile("columns/a.txt", "one\n😀 é x\ntwo x\nthree\n");
+        assert.deepEqual(
+            await fs.grep({ pattern: "x", path: "columns", caseSensitive: true, includeHidden: false, contextLines: 1 }),
+            [{
+                path: "a.txt",
+                matches: [
+                    { line: 2, column: 5, text: "😀 é x", before: ["one"], after: ["two x"] },
+                    { line: 3, column: 4, text: "two x", before: ["😀 é x"], after: ["three"] },
+                ],
+            }],
+        );
+        await assert.rejects(
+            fs.grep({ pattern: "(a)\\1", path: ".", caseSensitive: true, includeHidden: false }),
+            UnsupportedGrepPatternError,
+        );
+    });
+
+    test("contained: a link that leads out is not searched", async () => {
+        const { fs, sh } = await ours("contained-grep", { contained: true });
+        await sh("echo 'root: inside' >in.txt; ln -s /etc/passwd out.txt; ln -s in.txt in2.txt");
+        const found = await fs.grep({ pattern: "root", path: ".", caseSensitive: true, includeHidden: false });
+        assert.deepEqual(found.map(({ path }) => path), ["in.txt", "in2.txt"]);
+    });
+});
+
+describe("on a disk of its own", () => {
+    test("100 MB are written and read", async () => {
+        const { fs, sh } = await ours("large", {});
+        const large = Buffer.alloc(100 * 1024 * 1024);
+        for (let at = 0; at < large.length; at += 4096) large.writeUInt32LE(at, at);
+        await fs.writeFile("large", large);
+        assert.equal((await fs.readFile("large")).equals(large), true);
+        assert.equal((await sh("stat -c %s large")).trim(), `${large.length}`);
+    });
+
+    test("without a base: where commands start", async () => {
+        const fs = new CoveFilesystem({ sandbox });
+        await fs.writeFile("here", "1");
+        assert.equal(await inSandbox("cat here"), "1");
+        assert.equal(fs.basePath, undefined);
+        assert.equal(fs.getInfo().metadata.basePath, (await inSandbox("pwd")).trim());
+        assert.equal(await fs.readFile("~/here", { encoding: "utf-8" }), "1");
+        assert.equal(await inSandbox("cat ~/here"), "1");
+        assert.equal(sandbox.filesystem, sandbox.filesystem);
+        assert.equal(await sandbox.filesystem.exists("here"), true);
+    });
+
+    test("a base that begins with ~", async () => {
+        const fs = new CoveFilesystem({ sandbox, basePath: "~/project" });
+        await fs.writeFile("a", "1");
+        assert.equal(await inSandbox("cat ~/project/a"), "1");
+    });
+
+    test("options that do not exist are refused", () => {
+        assert.throws(() => new CoveFilesystem({ sandbox, basepath: "/x" }), /there is no option "basepath"/);
+        assert.throws(() => new CoveFilesystem({}), /needs the sandbox/);
+    });
+
+    test("a path with a zero byte", async () => {
+        await assert.rejects(sandbox.filesystem.readFile("a\0b"), { code: "EINVAL" });
+    });
+
+    test("a user who may not", async () => {
+        await inSandbox("mkdir -p /tmp/closed; echo 1 >/tmp/closed/a; chmod 700 /tmp/closed");
+        const other = new CoveSandbox({ cove: engine.cove, ephemeral: true, user: "nobody" });
+        try {
+            await assert.rejects(other.filesystem.readFile("/root/.profile"), core.PermissionError);
+            await assert.rejects(other.filesystem.writeFile("/etc/new", "1"), core.PermissionError);
+        } finally {
+            await other._destroy();
+        }
+    });
+
+    test("it starts the sandbox, and a sandbox that is gone is made again", async () => {
+        const mine = new CoveSandbox({ cove: engine.cove, ephemeral: true });
+        const fs = new CoveFilesystem({ sandbox: mine, basePath: "/tmp/base" });
+        try {
+            await fs.writeFile("a", "1");
+            assert.equal(mine.status, "running");
+            await mine.native.remove();
+            assert.deepEqual(await fs.readdir("."), []);
+            await fs.writeFile("a", "2");
+            assert.equal(await fs.readFile("a", { encoding: "utf-8" }), "2");
+        } finally {
+            await mine._destroy();
+        }
+    });
+
+    test("a sandbox that was stopped has its files again", async () => {
+        const mine = new CoveSandbox({ cove: engine.cove });
+        try {
+            await mine.filesystem.writeFile("kept", "1");
+            await mine._stop();
+            assert.equal(await mine.filesystem.readFile("kept", { encoding: "utf-8" }), "1");
+            assert.equal(mine.status, "running");
+        } finally {
+            await mine._destroy();
+        }
+    });
+
+    test("two workspaces, each with its own sandbox, in one line", async () => {
+        const one = createCoveWorkspace({ sandbox: { cove: engine.cove, ephemeral: true } });
+        const other = createCoveWorkspace({ sandbox: { cove: engine.cove, ephemeral: true }, filesystem: { basePath: "/tmp/w", readOnly: true } });
+        try {
+            await one.init();
+            await one.filesystem.writeFile("a.txt", "1");
+            const { stdout } = await one.sandbox.executeCommand("cat a.txt");
+            assert.equal(stdout, "1");
+            assert.equal(await other.filesystem.exists("a.txt"), false);
+            const tools = Object.keys(await createWorkspaceTools(one)).map((name) => name.replace("mastra_workspace_", ""));
+            for (const tool of ["execute_command", "get_process_output", "kill_process", "read_file", "write_file", "edit_file", "list_files", "delete", "file_stat", "mkdir", "grep"])
+                assert.ok(tools.includes(tool), tool);
+            assert.ok(!Object.keys(await createWorkspaceTools(other)).includes("mastra_workspace_write_file"));
+        } finally {
+            await one.destroy();
+            await other.destroy();
+        }
+        assert.equal(one.sandbox.status, "destroyed");
+    });
+});
