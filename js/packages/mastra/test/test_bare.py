@@ -41,7 +41,8 @@ pivot_root . old
 umount -l /old
 rmdir /old
 cd /project
-exec env -i PATH=/usr/local/bin:/usr/bin:/bin HOME=/root XDG_RUNTIME_DIR=/project/run-dir node bare.mjs
+# Not executed in place of this shell, which as the first process of the namespace waits for those that nobody else waits for.
+env -i PATH=/usr/local/bin:/usr/bin:/bin HOME=/root XDG_RUNTIME_DIR=/project/run-dir node bare.mjs
 """
 
 PROGRAM = """
