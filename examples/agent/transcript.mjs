@@ -12,7 +12,7 @@ function callText(name, input) {
 /** The last lines of a result, which say most. */
 function resultLines(result) {
     const text = typeof result === "string" ? result : JSON.stringify(result);
-    return text.trim().split("\n").slice(-2).map((line) => shortened(line, 100));
+    return text.split("\n").filter((line) => line.trim() !== "").slice(-2).map((line) => shortened(line, 100));
 }
 
 export async function told(title, task, stream) {
