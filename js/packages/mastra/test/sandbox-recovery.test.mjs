@@ -91,8 +91,12 @@ test("an engine that is killed and started again under a working agent costs not
     const ticker = await sandbox.processes.spawn("i=0; while [ $i -lt 100000 ]; do i=$((i+1)); echo $i; sleep 0.02; done");
     const echo = await sandbox.processes.spawn("cat");
     const steps = 60;
+    const engines = new Set();
     for (let i = 0; i < steps; i++) {
-        if (i % 20 === 10) await engine.kill();
+        if (i % 20 === 10) {
+            engines.add(engine.pid());
+            await engine.kill();
+        }
         const [plain, listened] = await Promise.all([
             sandbox.executeCommand(`echo ${i} >>/root/plain; echo ${i}`),
             sandbox.executeCommand(`echo ${i} >>/root/listened; echo ${i}`, [], { onStdout() {} }),
@@ -103,6 +107,7 @@ test("an engine that is killed and started again under a working agent costs not
     assert.equal((await sandbox.executeCommand("cat /root/plain")).stdout, expected, "each ran once");
     assert.equal((await sandbox.executeCommand("cat /root/listened")).stdout, expected, "each ran once");
     assert.equal(sandbox.status, "running");
+    assert.equal(engines.add(engine.pid()).size, 4);
 
     await echo.sendStdin("still here\n");
     await engine.until(() => echo.stdout === "still here\n");
