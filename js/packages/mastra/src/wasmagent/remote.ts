@@ -10,15 +10,15 @@ import type { CapabilityManifest, KernelOptions, KernelResult, RunHints, WasmKer
 
 export interface RemoteSandboxOptions extends KernelOptions {
     /** The key of the cove server; else `COVE_API_KEY`, else `E2B_API_KEY`. A server on this host needs none. */
-    apiKey?: string;
+    apiKey?: string | undefined;
     /** The root of the box, by its name on the server: `"base"`, which is the default, is the host's own system. */
-    template?: string;
+    template?: string | undefined;
     /** Milliseconds that a run or a command may take: 30,000. */
     timeoutMs?: number;
     /** The address of the cove server; else `COVE_URL`, else the engine of this host, which is started if need be. */
-    url?: string;
+    url?: string | undefined;
     /** The same as `url`. */
-    endpoint?: string;
+    endpoint?: string | undefined;
 }
 
 /** What runCommand() gives. */
