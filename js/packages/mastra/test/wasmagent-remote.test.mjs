@@ -187,3 +187,13 @@ test("a box that is gone is replaced", async () => {
     for (const box of again) await own.cove.sandbox(box.id).remove();
     assert.equal((await kernel.runCommand("echo back")).stdout, "back\n");
 });
+
+test("an engine that is killed and comes back costs nothing but the time", async () => {
+    const kernel = made();
+    await kernel.run("globalThis.kept = 1");
+    const running = kernel.run("console.log('began'); await new Promise((done) => setTimeout(done, 1500)); ++kept");
+    await own.kill();
+    assert.deepEqual(await running, { output: 2, logs: ["began"], isFinalAnswer: false });
+    await own.kill();
+    assert.equal((await kernel.run("++kept")).output, 3);
+});
