@@ -29,7 +29,7 @@ test("the command is the shell's, arguments are quoted, the result says all", as
 
 test("the environment: the options' own, then the overlay, then the call's; undefined takes away", async () => {
     const own = engine.sandbox({ env: { A: "own", B: "own", C: "own" } });
-    const print = async (env) => (await own.executeCommand('echo "$A $B $C ${D-none}"', [], { env })).stdout.trim();
+    const print = async (env) => (await own.executeCommand('printf %s "$A $B $C ${D-none}"', [], { env })).stdout;
     assert.equal(await print(), "own own own none");
     own.setEnv((env) => ({ ...env, B: "overlay", C: "overlay", D: undefined }));
     assert.equal(await print({ C: "call" }), "own overlay call none");
@@ -56,11 +56,11 @@ test("values of the environment are in no error and not with the engine", async 
 });
 
 test("commands start in the working directory, which is made; a relative cwd is below it", async () => {
-    const own = engine.sandbox({ workingDirectory: "/data/project" });
-    assert.equal((await own.executeCommand("pwd; mkdir -p a/b")).stdout, "/data/project\n");
-    assert.equal((await own.executeCommand("pwd", [], { cwd: "a/b" })).stdout, "/data/project/a/b\n");
+    const own = engine.sandbox({ workingDirectory: "/root/data/project" });
+    assert.equal((await own.executeCommand("pwd; mkdir -p a/b")).stdout, "/root/data/project\n");
+    assert.equal((await own.executeCommand("pwd", [], { cwd: "a/b" })).stdout, "/root/data/project/a/b\n");
     assert.equal((await own.executeCommand("pwd", [], { cwd: "/tmp" })).stdout, "/tmp\n");
-    assert.equal((await (await own.processes.spawn("pwd", { cwd: "a" })).wait()).stdout, "/data/project/a\n");
+    assert.equal((await (await own.processes.spawn("pwd", { cwd: "a" })).wait()).stdout, "/root/data/project/a\n");
     const home = (await sandbox.executeCommand("pwd; mkdir -p below")).stdout.trim();
     assert.equal((await sandbox.executeCommand("pwd", [], { cwd: "below" })).stdout, `${home}/below\n`);
     const bad = { name: "SandboxExecutionError", code: "EXECUTION_FAILED", message: /no\/such/ };
@@ -69,7 +69,7 @@ test("commands start in the working directory, which is made; a relative cwd is 
 });
 
 test("another user owns the working directory that is made for it", async () => {
-    const own = engine.sandbox({ user: "nobody", workingDirectory: "/work" });
+    const own = engine.sandbox({ user: "nobody", workingDirectory: "/tmp/work" });
     const { stdout } = await own.executeCommand("id -un; touch mine && stat -c %U mine");
     assert.equal(stdout, "nobody\nnobody\n");
 });

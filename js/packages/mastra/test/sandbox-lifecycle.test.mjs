@@ -26,7 +26,7 @@ test("what is misspelt or contradicts itself is refused", () => {
 });
 
 test("nothing is asked of the server before it is started, nor for what it says of itself", async () => {
-    const sandbox = new CoveSandbox({ url: NOWHERE, id: "far", env: { TOKEN: "hunter2" }, workingDirectory: "/work" });
+    const sandbox = new CoveSandbox({ url: NOWHERE, id: "far", env: { TOKEN: "hunter2" }, workingDirectory: "/root/work" });
     assert.ok(sandbox instanceof MastraSandbox);
     assert.ok(supportsNetworking(sandbox));
     const info = await sandbox.getInfo();
@@ -46,9 +46,9 @@ test("nothing is asked of the server before it is started, nor for what it says 
 });
 
 test("instructions say where commands start and what can be reached, and can be replaced", () => {
-    const options = { url: NOWHERE, workingDirectory: "/work", network: "none" };
+    const options = { url: NOWHERE, workingDirectory: "/root/work", network: "none" };
     const plain = new CoveSandbox(options).getInstructions();
-    assert.match(plain, /"\/work"/);
+    assert.match(plain, /"\/root\/work"/);
     assert.match(plain, /no network/);
     assert.equal(new CoveSandbox({ ...options, instructions: "Mine." }).getInstructions(), "Mine.");
     const instructions = ({ defaultInstructions }) => `${defaultInstructions} And mine.`;
@@ -64,7 +64,7 @@ test("a start makes it, another object of the same id gets the same one", async 
     assert.deepEqual(await second.start(), { outcome: "connected" });
     assert.equal((await second.executeCommand("cat /root/note")).stdout, "kept\n");
     assert.equal(second.native.id, first.native.id);
-    const view = await engine.cove.get("name:same");
+    const view = await engine.cove.get("same");
     assert.equal(view.labels["mastra.id"], "same");
     const byId = engine.sandbox({ sandboxId: first.native.id });
     assert.deepEqual(await byId.start(), { outcome: "connected" });
@@ -140,7 +140,7 @@ test("three times stopped and started: the disk stays, processes do not", async 
         assert.equal(Number(stdout), 2 * cycle);
         await Promise.all([sandbox._stop(), sandbox._stop(), sandbox._stop()]);
         assert.equal(sandbox.status, "stopped");
-        assert.equal((await engine.cove.get("name:cycles")).state, "stopped");
+        assert.equal((await engine.cove.get("cycles")).state, "stopped");
         const result = await handle.wait();
         assert.equal(result.success, false);
         assert.equal(result.killed, true);
@@ -198,6 +198,18 @@ test("what the options ask for is what it has, and what cannot be changed is ref
     assert.equal(view.lifecycle.idle_ms, 60_000);
     assert.equal(view.lifecycle.then, "kill");
     assert.ok(Date.parse(view.lifecycle.deadline) > Date.now());
+    await sandbox._stop();
+    await engine.sandbox({ id: "made", network: "public" }).start();
+    view = await sandbox.native.view();
+    assert.deepEqual([view.state, view.network.mode], ["running", "public"]);
+});
+
+test("a limit that the engine rounds is the same limit", async () => {
+    for (const resources of [{ cpus: 1 / 3 }, { memory: 123_456_789 }, { disk: 123_456_789 }, { memory: "0.1G" }]) {
+        const options = { id: JSON.stringify(resources), resources };
+        assert.deepEqual(await engine.sandbox(options).start(), { outcome: "created" });
+        assert.deepEqual(await engine.sandbox(options).start(), { outcome: "connected" });
+    }
 });
 
 test("a start can be given up", async () => {
@@ -208,10 +220,10 @@ test("a start can be given up", async () => {
 });
 
 test("a clone is another sandbox with the same options", async () => {
-    const sandbox = engine.sandbox({ env: { WHO: "original", TOO: "kept" }, resources: { pids: 50 }, workingDirectory: "/work" });
+    const sandbox = engine.sandbox({ env: { WHO: "original", TOO: "kept" }, resources: { pids: 50 }, workingDirectory: "/root/work" });
     const clone = engine.own(sandbox.clone({ id: "clone", env: { WHO: "clone" }, idleTimeoutMinutes: 5, actingUserId: "u1" }));
     const { stdout } = await clone.executeCommand('echo "$WHO $TOO"; pwd');
-    assert.equal(stdout, "clone \n/work\n");
+    assert.equal(stdout, "clone \n/root/work\n");
     const view = await clone.native.view();
     assert.equal(view.resources.pids, 50);
     assert.equal(view.lifecycle.idle_ms, 300_000);
@@ -225,7 +237,7 @@ test("getPortUrl says where a server is, and neither starts nor makes anything",
     const sandbox = engine.sandbox({ id: "web" });
     assert.equal(await sandbox.networking.getPortUrl(8000), null);
     assert.equal(await engine.cove.find("web"), undefined);
-    await sandbox.processes.spawn("mkdir -p /srv && cd /srv && echo hello >index.html && exec python3 -m http.server 8000");
+    await sandbox.processes.spawn("mkdir -p /root/srv && cd /root/srv && echo hello >index.html && exec python3 -m http.server 8000");
     const url = await sandbox.networking.getPortUrl(8000);
     assert.match(url, /^http:\/\/127\.0\.0\.1:\d+$/);
     let text;
@@ -234,33 +246,33 @@ test("getPortUrl says where a server is, and neither starts nor makes anything",
     assert.equal(await engine.sandbox({ id: "web" }).networking.getPortUrl(8000), url);
     await sandbox._stop();
     assert.equal(await sandbox.networking.getPortUrl(8000), null);
-    assert.equal((await engine.cove.get("name:web")).state, "stopped");
+    assert.equal((await engine.cove.get("web")).state, "stopped");
     await assert.rejects(sandbox.networking.getPortUrl(0), RangeError);
 });
 
 test("writeFiles: content, modes, relative paths, all or nothing of what is wrong, aborts", async () => {
-    const sandbox = engine.sandbox({ workingDirectory: "/work" });
+    const sandbox = engine.sandbox({ workingDirectory: "/root/work" });
     const bytes = Buffer.from([0, 255, 128, 10]);
     await sandbox.writeFiles([
-        { path: "/work/run.sh", content: "#!/bin/sh\necho ran\n", mode: 0o755 },
+        { path: "/root/work/run.sh", content: "#!/bin/sh\necho ran\n", mode: 0o755 },
         { path: "sub/dir/bytes", content: bytes },
-        { path: "/etc/secret", content: "s", mode: 0o600 },
-        { path: "/work/twice", content: "first" },
-        { path: "/work/twice", content: "second" },
+        { path: "/root/secret", content: "s", mode: 0o600 },
+        { path: "/root/work/twice", content: "first" },
+        { path: "/root/work/twice", content: "second" },
     ]);
-    const { stdout } = await sandbox.executeCommand("./run.sh; stat -c %a run.sh /etc/secret; cat twice; od -An -tx1 sub/dir/bytes");
+    const { stdout } = await sandbox.executeCommand("./run.sh; stat -c %a run.sh /root/secret; cat twice; od -An -tx1 sub/dir/bytes");
     assert.equal(stdout, "ran\n755\n600\nsecond 00 ff 80 0a\n");
     for (const mode of [0, 0o1000, 1.5])
         await assert.rejects(
-            sandbox.writeFiles([{ path: "/work/first", content: "" }, { path: "/work/other", content: "", mode }]),
+            sandbox.writeFiles([{ path: "/root/work/first", content: "" }, { path: "/root/work/other", content: "", mode }]),
             { code: "INVALID_ARGUMENT" },
         );
     await assert.rejects(
-        sandbox.writeFiles([{ path: "/work/first", content: "" }], { abortSignal: AbortSignal.abort() }),
+        sandbox.writeFiles([{ path: "/root/work/first", content: "" }], { abortSignal: AbortSignal.abort() }),
         { name: "SandboxAbortError" },
     );
-    assert.equal((await sandbox.executeCommand("test -e /work/first")).exitCode, 1);
-    await assert.rejects(sandbox.writeFiles([{ path: "/work/twice/below", content: "" }]), /twice/);
+    assert.equal((await sandbox.executeCommand("test -e /root/work/first")).exitCode, 1);
+    await assert.rejects(sandbox.writeFiles([{ path: "/root/work/twice/below", content: "" }]), /twice/);
 });
 
 test("a workspace starts, stops and destroys it", async () => {
