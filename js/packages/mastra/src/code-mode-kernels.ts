@@ -21,7 +21,6 @@ export interface CodeRun {
 export interface CodeOutcome {
     /** Nothing where the program ended itself. */
     value: unknown;
-    type: string;
     valueError: string | undefined;
     logs: string[];
     logsDropped: number;

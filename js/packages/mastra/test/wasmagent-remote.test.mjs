@@ -1,8 +1,14 @@
 // RemoteSandboxKernel against an engine of its own: JavaScript and Python in a box, what stays, what is denied, what is ended.
 import assert from "node:assert/strict";
+import { execFile, spawn } from "node:child_process";
+import { mkdtemp, rm } from "node:fs/promises";
+import { createServer } from "node:net";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
 import { after, afterEach, before, test } from "node:test";
+import { promisify } from "node:util";
 import { createMastraSandbox, RemoteSandboxKernel } from "@cove/mastra/wasmagent";
-import { startEngine } from "../../client/test/engine.mjs";
+import { startEngine, until } from "../../client/test/engine.mjs";
 
 let own;
 const kernels = [];
@@ -42,6 +48,44 @@ test("nothing is made before it is needed", async () => {
     assert.throws(() => new RemoteSandboxKernel({ templat: "x" }), /"templat"/);
     assert.throws(() => new RemoteSandboxKernel({ url: "http://a", endpoint: "http://b" }), /give one/);
     await assert.rejects(made({ template: "no-such-root" }).run("1"), /no-such-root/);
+});
+
+test("a key of E2B that is still there keeps nobody from the engine of this machine", async () => {
+    process.env.E2B_API_KEY = "e2b_0123";
+    try {
+        assert.equal((await made().run("1 + 1")).output, 2);
+        assert.equal((await made({ apiKey: "e2b_0123" }).run("1 + 1")).output, 2);
+        assert.equal((await made({ apiKey: "e2b_0123", endpoint: own.cove.address }).run("1 + 1")).output, 2);
+    } finally {
+        delete process.env.E2B_API_KEY;
+    }
+});
+
+test("a server that is reached over TCP, by its key", async () => {
+    const dir = await mkdtemp(join(tmpdir(), "cove-tcp-")), socket = join(dir, "cove.sock");
+    const probe = createServer();
+    await new Promise((done) => probe.listen(0, "127.0.0.1", done));
+    const address = `127.0.0.1:${probe.address().port}`;
+    await new Promise((done) => probe.close(done));
+    const cove = process.env.COVE_BIN, server = spawn(cove, ["serve", "--listen", address, "--socket", socket, "--data", join(dir, "data")], { stdio: "ignore" });
+    const ended = new Promise((done) => server.once("exit", done));
+    try {
+        const env = { ...process.env, COVE_URL: `unix:${socket}` };
+        const secret = await until("the server answers", () => promisify(execFile)(cove, ["key", "new", "test"], { env }).then(({ stdout }) => stdout.trim(), () => {
+            assert.equal(server.exitCode, null, "the server ended");
+        }));
+        const endpoint = `http://${address}`;
+        assert.equal((await made({ endpoint, apiKey: secret }).run("6 * 7")).output, 42);
+        await assert.rejects(made({ url: endpoint, apiKey: "e2b_0123" }).run("1"), /key/);
+        process.env.E2B_API_KEY = secret;
+        assert.equal((await made({ url: endpoint }).runCommand("echo $((6 * 7))")).stdout, "42\n");
+        for (const kernel of kernels.splice(0)) await kernel[Symbol.asyncDispose]();
+    } finally {
+        delete process.env.E2B_API_KEY;
+        server.kill("SIGTERM");
+        await ended;
+        await rm(dir, { recursive: true });
+    }
 });
 
 test("JavaScript: values, logs, state, programs that return", async () => {
@@ -142,4 +186,14 @@ test("a box that is gone is replaced", async () => {
     const again = await boxes();
     for (const box of again) await own.cove.sandbox(box.id).remove();
     assert.equal((await kernel.runCommand("echo back")).stdout, "back\n");
+});
+
+test("an engine that is killed and comes back costs nothing but the time", async () => {
+    const kernel = made();
+    await kernel.run("globalThis.kept = 1");
+    const running = kernel.run("console.log('began'); await new Promise((done) => setTimeout(done, 1500)); ++kept");
+    await own.kill();
+    assert.deepEqual(await running, { output: 2, logs: ["began"], isFinalAnswer: false });
+    await own.kill();
+    assert.equal((await kernel.run("++kept")).output, 3);
 });

@@ -1,9 +1,12 @@
 // Programs that were written for wasmagent, with one line changed: where the names come from.
 import assert from "node:assert/strict";
+import { execFile } from "node:child_process";
 import { mkdtemp, readFile, rm, symlink, writeFile } from "node:fs/promises";
+import { createRequire } from "node:module";
 import { tmpdir } from "node:os";
 import { join, relative } from "node:path";
 import { after, before, describe, test } from "node:test";
+import { promisify } from "node:util";
 import { createMastraSandbox, QuickJSKernel } from "@cove/mastra/wasmagent";
 import * as everything from "@cove/mastra/wasmagent";
 
@@ -16,6 +19,28 @@ const soon = (work, what) => {
 
 test("names of kernels that are still to come are not there", () => {
     assert.deepEqual(Object.keys(everything).sort(), ["KernelRunError", "QuickJSKernel", "RemoteSandboxKernel", "createMastraSandbox"]);
+});
+
+test("CommonJS has the same, and it runs", async () => {
+    const common = createRequire(import.meta.url)("@cove/mastra/wasmagent");
+    assert.deepEqual(Object.keys(common).sort(), Object.keys(everything).sort());
+    const kernel = new common.QuickJSKernel();
+    assert.equal((await kernel.run("1 + 1")).output, 2);
+    await kernel[Symbol.asyncDispose]();
+});
+
+test("where there is no addon, all is imported, and the first run says what to do", async () => {
+    const hooks = `import { registerHooks } from "node:module";
+        registerHooks({ resolve(name, context, next) {
+            if (name === "@cove/node") throw Object.assign(new Error("Cannot find package"), { code: "ERR_MODULE_NOT_FOUND" });
+            return next(name, context);
+        } });`;
+    const program = `import { CoveCodeModeTransport, QuickJSKernel } from "@cove/mastra";
+        await new QuickJSKernel().run("1").catch((error) => console.log(error.message));
+        await new CoveCodeModeTransport().run({ program: "1", toolIds: [], timeout: 1000 }).catch((error) => console.log(error.message));`;
+    const { stdout } = await promisify(execFile)(process.execPath, ["--import", `data:text/javascript,${encodeURIComponent(hooks)}`, "--input-type=module", "-e", program],
+        { cwd: new URL("..", import.meta.url) });
+    assert.match(stdout, /^KernelError: .*@cove\/node.*not installed here.*Linux.*url\n.*@cove\/node.*not installed here.*Linux.*url\n$/);
 });
 
 describe("QuickJSKernel", () => {

@@ -2,6 +2,7 @@
 // up. What it prints comes as lines; those with the mark are its answers.
 import { randomBytes } from "node:crypto";
 import { StringDecoder } from "node:string_decoder";
+import { setTimeout as sleep } from "node:timers/promises";
 import { CoveError, type Sandbox } from "@cove/client";
 import { KernelRunError } from "./errors.js";
 import { NODE_DRIVER } from "./remote-node.js";
@@ -43,6 +44,8 @@ interface Waiting {
 
 const LOG_BYTES = 16 * 1024 * 1024; // of output that the engine keeps: it is read as it comes
 const START_MS = 60000; // an interpreter's, on a machine that has much to do
+const INPUT_MS = 5000; // until an engine that came back knows of an input
+const AGAIN_MS = 20;
 const LOGS_MAX = 65536; // entries of a run, as a kernel's
 const PROGRAMS: Record<GuestLanguage, (mark: string) => string[]> = {
     javascript: (mark) => ["node", "--no-warnings", "-e", NODE_DRIVER, mark],
@@ -103,7 +106,7 @@ export class Guest {
             void this.end();
         }, timeoutMs);
         try {
-            await this.#sandbox.processes.stdin(this.#pid, `${JSON.stringify({ ...request, id })}\n`, { signal: this.#abort.signal });
+            await this.#say(`\n${JSON.stringify({ ...request, id })}\n`);
             return this.#read(await answer);
         } catch (error) {
             if (isLate) {
@@ -113,6 +116,20 @@ export class Guest {
         } finally {
             clearTimeout(timer);
             this.#waiting = undefined;
+        }
+    }
+
+    // Where nobody knows whether it was heard, because the engine went away, it is said again: the interpreter takes each once. An
+    // engine that has just come back calls an input closed until the box has told it of it.
+    async #say(line: string): Promise<void> {
+        for (const patience = Date.now() + INPUT_MS; ;) {
+            try {
+                return await this.#sandbox.processes.stdin(this.#pid, line, { signal: this.#abort.signal });
+            } catch (error) {
+                const code = error instanceof CoveError ? error.code : "";
+                if (code !== "lost" && (code !== "stdin_closed" || Date.now() > patience)) throw error;
+                await sleep(AGAIN_MS);
+            }
         }
     }
 

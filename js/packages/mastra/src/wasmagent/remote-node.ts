@@ -133,16 +133,23 @@ for (const event of ["uncaughtException", "unhandledRejection"]) process.on(even
 
 // ---- requests ----
 
-let text = "", last = Promise.resolve();
+// One whose end did not come is asked again, on a line of its own: what is no whole line, or was heard before, is passed over.
+let text = "", last = Promise.resolve(), heard = 0;
+function take(line) {
+    let request;
+    try { request = JSON.parse(line); } catch { return; }
+    if (request.id <= heard) return;
+    heard = request.id;
+    last = last.then(() => run(request)).then(rest);
+}
 const rest = () => { clearTimeout(idle); idle = setTimeout(() => process.exit(0), 3600000).unref(); };
 rest();
 process.stdin.setEncoding("utf8");
 process.stdin.on("data", (piece) => {
     text += piece;
     for (let end = text.indexOf("\\n"); end >= 0; end = text.indexOf("\\n")) {
-        const request = JSON.parse(text.slice(0, end));
+        take(text.slice(0, end));
         text = text.slice(end + 1);
-        last = last.then(() => run(request)).then(rest);
     }
 });
 process.stdin.on("end", () => process.exit(0));

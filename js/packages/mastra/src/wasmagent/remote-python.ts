@@ -4,9 +4,9 @@
 
 /** Read by python3 in the box: `python3 -c DRIVER MARK`. */
 export const PYTHON_DRIVER = `
-import ast, inspect, asyncio, io, json, math, os, sys, traceback, types
+import ast, asyncio, inspect, io, json, math, os, select, sys, traceback, types
 
-mark, out, lines = sys.argv[1], os.fdopen(os.dup(1), "w", encoding="utf-8"), os.fdopen(os.dup(0), encoding="utf-8")
+mark, out, source, partial = sys.argv[1], os.fdopen(os.dup(1), "w", encoding="utf-8"), os.dup(0), b""
 os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
 sys.argv = ["run.py"]
 before = dict(os.environ)
@@ -95,10 +95,19 @@ def run(request):
     tell({"id": request["id"], **answer})
 
 tell({"ready": True})
-import select
-while select.select([lines], [], [], 3600)[0]:
-    line = lines.readline()
-    if not line:
+heard = 0
+while select.select([source], [], [], 3600)[0]:
+    piece = os.read(source, 65536)
+    if not piece:
         break
-    run(json.loads(line))
+    *whole, partial = (partial + piece).split(b"\\n")
+    for line in whole:
+        # One whose end did not come is asked again: what is no whole line, or was heard before, is passed over.
+        try:
+            request = json.loads(line)
+        except ValueError:
+            continue
+        if request["id"] > heard:
+            heard = request["id"]
+            run(request)
 `;

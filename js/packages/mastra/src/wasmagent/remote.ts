@@ -9,16 +9,16 @@ import { Guest, type GuestLanguage } from "./remote-guest.js";
 import type { CapabilityManifest, KernelOptions, KernelResult, RunHints, WasmKernel } from "./types.js";
 
 export interface RemoteSandboxOptions extends KernelOptions {
-    /** The key of the cove server; else `COVE_API_KEY`, else `E2B_API_KEY`. A server on this host needs none. */
-    apiKey?: string;
+    /** The key of the cove server; else `COVE_API_KEY`, else `E2B_API_KEY`. The engine of this host needs none, and is sent none. */
+    apiKey?: string | undefined;
     /** The root of the box, by its name on the server: `"base"`, which is the default, is the host's own system. */
-    template?: string;
+    template?: string | undefined;
     /** Milliseconds that a run or a command may take: 30,000. */
     timeoutMs?: number;
     /** The address of the cove server; else `COVE_URL`, else the engine of this host, which is started if need be. */
-    url?: string;
+    url?: string | undefined;
     /** The same as `url`. */
-    endpoint?: string;
+    endpoint?: string | undefined;
 }
 
 /** What runCommand() gives. */
@@ -55,6 +55,15 @@ function policyOf(hosts: readonly string[]): NonNullable<SandboxSpec["network"]>
     return { mode: named.length === hosts.length ? "allow" : "public", allow: named };
 }
 
+// An engine on this machine needs no key and would refuse one that is not its own, such as that of E2B which a program still has.
+function connectionOf({ url, endpoint, apiKey }: RemoteSandboxOptions): CoveOptions {
+    const of: CoveOptions = {}, given = url ?? endpoint, address = given ?? process.env.COVE_URL;
+    if (given !== undefined) of.url = given;
+    const key = apiKey ?? process.env.COVE_API_KEY ?? process.env.E2B_API_KEY;
+    if (key && address && !address.startsWith("unix:")) of.apiKey = key;
+    return of;
+}
+
 export class RemoteSandboxKernel implements WasmKernel {
     readonly #options: RemoteSandboxOptions;
     readonly #timeoutMs: number;
@@ -75,10 +84,7 @@ export class RemoteSandboxKernel implements WasmKernel {
         this.#language = languageOf(options.actionLanguage ?? "javascript");
         positive("maxMemoryBytes", options.maxMemoryBytes);
         granted(options.capabilities, undefined);
-        const of: CoveOptions = {}, url = options.url ?? options.endpoint, apiKey = options.apiKey ?? process.env.COVE_API_KEY ?? process.env.E2B_API_KEY;
-        if (url !== undefined) of.url = url;
-        if (apiKey !== undefined) of.apiKey = apiKey;
-        this.#cove = new Cove(of);
+        this.#cove = new Cove(connectionOf(options));
     }
 
     async run(code: string, capabilities?: Partial<CapabilityManifest>, hints?: RunHints): Promise<KernelResult> {

@@ -1,9 +1,12 @@
 // In the network of test_fetch.py: what fetch() reaches in programs that were written for wasmagent, and the words of a denial.
 import assert from "node:assert/strict";
+import { mkdir, writeFile } from "node:fs/promises";
+import { join } from "node:path";
 import { test } from "node:test";
 import { createCodeMode } from "@mastra/core/tools";
 import { CoveCodeModeTransport } from "@cove/mastra";
-import { createMastraSandbox, QuickJSKernel } from "@cove/mastra/wasmagent";
+import { createMastraSandbox, QuickJSKernel, RemoteSandboxKernel } from "@cove/mastra/wasmagent";
+import { startEngine } from "../../../client/test/engine.mjs";
 
 const FOUR = "http://four.test:8080";
 const DENIED = (host) => `network access denied — host "${host}" not in allowedHosts`;
@@ -52,4 +55,26 @@ test("a program of Code Mode reaches the hosts that its transport was given", as
         { code: `return (await fetch('${FOUR}/a')).status` }, { observe: { span: (name, work) => work(), log() {} } });
     assert.equal((await run({ allowedHosts: ["four.test"] })).result, 200);
     assert.match((await run({})).error.message, /'four\.test' is denied/);
+});
+
+test("a box reaches what a run grants, and no more with the next", async () => {
+    const own = await startEngine({ connect: false });
+    await mkdir(join(own.env.XDG_CONFIG_HOME, "cove"));
+    await writeFile(join(own.env.XDG_CONFIG_HOME, "cove", "cove.conf"), "[network]\nresolvers = 203.0.113.2\n");
+    await own.cove.connect();
+    process.env.COVE_URL = own.cove.address;
+    const kernel = new RemoteSandboxKernel();
+    try {
+        assert.equal((await kernel.run(said(`${FOUR}/a`), { allowedHosts: ["four.test"] })).output, 200);
+        assert.equal((await kernel.run(said(`${FOUR}/a`), { allowedHosts: ["*"] })).output, 200);
+        assert.equal((await kernel.run(said(`${FOUR}/a`))).output, DENIED("four.test:8080"));
+        assert.equal((await kernel.run(said(`${FOUR}/a`), { allowedHosts: ["four.test:80"] })).output, DENIED("four.test:8080"));
+        // Not fetch() alone: what no rule names cannot be dialled by any program.
+        const dial = "await new Promise((done) => require('node:net').connect(8080, '203.0.113.2').on('connect', () => done('reached')).on('error', () => done('refused')))";
+        assert.equal((await kernel.run(dial, { allowedHosts: ["other.test"] })).output, "refused");
+        assert.equal((await kernel.run(dial, { allowedHosts: ["203.0.113.2"] })).output, "reached");
+    } finally {
+        await kernel[Symbol.asyncDispose]();
+        await own.end();
+    }
 });
