@@ -50,6 +50,8 @@ export class CoveLocalSandbox extends CoveSandbox {
     /** Of this host, for files of the workspace that are mounted: made by this object. */
     readonly #links = new Map<string, string>();
     #mounts: Mounts = [];
+    /** What PATH of this program came to. */
+    #path: { host: string | undefined; inside: string } | undefined;
     /** The engine knows a name no more that it should: all are registered again. */
     #isStale = false;
     /** Whether this start made the working directory, or one before it that failed. */
@@ -147,11 +149,7 @@ export class CoveLocalSandbox extends CoveSandbox {
     }
 
     protected override async mountSpecs(signal: AbortSignal | undefined): Promise<Mounts> {
-        const [own, ofWorkspace] = await Promise.all([
-            registerDirectories(this.cove, this.#directories),
-            super.mountSpecs(signal),
-        ]);
-        return [...own, ...ofWorkspace];
+        return [...this.#mounts, ...(await super.mountSpecs(signal))];
     }
 
     /** What the link in the working directory leads to has to be there, too. */
@@ -168,10 +166,12 @@ export class CoveLocalSandbox extends CoveSandbox {
         env: Env | undefined,
         cwd: string | undefined,
     ): Promise<{ command: string; env: Record<string, string> | undefined; cwd: string | undefined }> {
-        const PATH = insidePath(process.env["PATH"], this.#directories, this.#rules.allowSystemBinaries !== false);
+        const host = process.env["PATH"];
+        if (this.#path?.host !== host)
+            this.#path = { host, inside: insidePath(host, this.#directories, this.#rules.allowSystemBinaries !== false) };
         return {
             command,
-            env: mergeEnv({ PATH }, this.#given.env, env),
+            env: mergeEnv({ PATH: this.#path!.inside }, this.#given.env, env),
             cwd: commandDirectory(this.workingDirectory, cwd),
         };
     }
