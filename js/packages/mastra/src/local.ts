@@ -41,7 +41,7 @@ function boxName(id: string, directories: readonly HostDirectory[], isIsolated: 
 export class CoveLocalSandbox extends CoveSandbox {
     override readonly id: string;
     override readonly provider: string = "cove-local";
-    override readonly supportsCheckpoints: boolean = true;
+    override readonly supportsCheckpoints = true;
     readonly isolation: IsolationBackend;
     readonly #given: CoveLocalSandboxOptions;
     readonly #rules: NativeSandboxConfig;
