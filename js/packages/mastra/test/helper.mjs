@@ -1,23 +1,17 @@
 // An engine for the tests of a file, and sandboxes in it that go when it goes.
+import { symlinkSync } from "node:fs";
+import path from "node:path";
 import { CoveSandbox } from "@cove/mastra";
-import { startEngine } from "./engine.mjs";
-
-const LONG_MS = 30_000;
-
-/** Until what it answers is true, or holds; how long that takes is the machine's affair. */
-export async function until(condition) {
-    for (const end = Date.now() + LONG_MS; ; ) {
-        const is = await condition();
-        if (is) return is;
-        if (Date.now() > end) throw new Error(`it never came about: ${condition}`);
-        await new Promise((resolve) => setTimeout(resolve, 10));
-    }
-}
+import { startEngine, until } from "../../client/test/engine.mjs";
 
 export async function makeEngine() {
     const engine = await startEngine();
+    // The same socket by another path: to the client it is a server like any other.
+    const link = path.join(engine.dir, "other.sock");
+    symlinkSync(engine.socket, link);
     return Object.assign(engine, {
-        until,
+        link,
+        until: (look) => until(String(look), look),
         own: (sandbox) => sandbox,
         sandbox: (options) => new CoveSandbox({ cove: engine.cove, ...options }),
     });

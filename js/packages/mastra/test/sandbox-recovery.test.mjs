@@ -42,8 +42,13 @@ test("one that was stopped is started again, with its disk", async () => {
     await engine.cove.sandbox(sandbox.native.id).stop();
     assert.equal((await sandbox.executeCommand("cat /root/file", [], { onStdout() {} })).stdout, "kept\n");
     assert.deepEqual(outcomes, ["created", "connected"]);
+    const { pid } = await sandbox.processes.spawn("sleep 600");
     await engine.cove.sandbox(sandbox.native.id).stop();
-    assert.deepEqual(await sandbox.processes.list(), await sandbox.processes.list());
+    // To look at what ran does not need it to run.
+    const { running, exitCode } = (await sandbox.processes.list()).find((each) => each.pid === pid);
+    assert.deepEqual([running, exitCode], [false, 137]);
+    assert.equal(outcomes.length, 2);
+    await Promise.all([sandbox.processes.spawn("true"), sandbox.executeCommand("true"), sandbox.executeCommand("true")]);
     assert.equal(outcomes.length, 3);
 });
 
@@ -86,8 +91,12 @@ test("an engine that is killed and started again under a working agent costs not
     const ticker = await sandbox.processes.spawn("i=0; while [ $i -lt 100000 ]; do i=$((i+1)); echo $i; sleep 0.02; done");
     const echo = await sandbox.processes.spawn("cat");
     const steps = 60;
+    const engines = new Set();
     for (let i = 0; i < steps; i++) {
-        if (i % 20 === 10) await engine.kill();
+        if (i % 20 === 10) {
+            engines.add(engine.pid());
+            await engine.kill();
+        }
         const [plain, listened] = await Promise.all([
             sandbox.executeCommand(`echo ${i} >>/root/plain; echo ${i}`),
             sandbox.executeCommand(`echo ${i} >>/root/listened; echo ${i}`, [], { onStdout() {} }),
@@ -98,6 +107,7 @@ test("an engine that is killed and started again under a working agent costs not
     assert.equal((await sandbox.executeCommand("cat /root/plain")).stdout, expected, "each ran once");
     assert.equal((await sandbox.executeCommand("cat /root/listened")).stdout, expected, "each ran once");
     assert.equal(sandbox.status, "running");
+    assert.equal(engines.add(engine.pid()).size, 4);
 
     await echo.sendStdin("still here\n");
     await engine.until(() => echo.stdout === "still here\n");
