@@ -12,6 +12,7 @@ import {
     IsolationUnavailableError, LocalFilesystem, MountError, SandboxUnsupportedFeatureError, Workspace,
 } from '@mastra/core/workspace';
 import { CoveLocalSandbox, CoveSandbox, detectIsolation } from '@cove/mastra';
+import { until } from './contract/kit.mjs';
 import { startEngine } from '../../client/test/engine.mjs';
 
 const made = [];
@@ -389,6 +390,24 @@ describe('its life', () => {
         assert.equal(await out(sandbox, 'cat file'), 'kept');
         await sandbox.native.stop();
         assert.equal(await out(sandbox, 'cat file'), 'kept');
+    });
+
+    test('a box that has no id ends days after it was used last, one that has an id does not', async () => {
+        const [nameless, named] = [make(), make({ id: `named-${process.pid}` })];
+        await Promise.all([nameless.start(), named.start()]);
+        const { deadline, then } = (await view(nameless)).lifecycle;
+        assert.equal(then, 'kill');
+        assert.ok(Date.parse(deadline) > Date.now() + 6 * 24 * 3_600_000);
+        assert.equal((await view(named)).lifecycle.deadline, null);
+        // Each command has it begin anew, from time to time.
+        const { now } = Date;
+        Date.now = () => now() + 2 * 3_600_000;
+        try {
+            await out(nameless, 'true');
+        } finally {
+            Date.now = now;
+        }
+        assert.ok(await until(async () => (await view(nameless)).lifecycle.deadline !== deadline));
     });
 
     test('an engine that is killed with all its boxes costs nothing but what ran', async () => {
