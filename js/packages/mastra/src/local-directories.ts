@@ -22,6 +22,8 @@ const OWN = ["/proc", "/sys", "/dev"];
 // Not that of the mounts of a CoveSandbox, which are of one sandbox each and go with it.
 const PREFIX = "cove-local-";
 const TARGET_BYTES = 255;
+/** So many a sandbox can have. */
+const MOUNTS_MAX = 16;
 
 /** The program's own, and npm's, to which the links beside it lead where node was not installed by the system. */
 function nodeDirectories(): string[] {
@@ -115,6 +117,12 @@ export async function registerDirectories(
     directories: readonly HostDirectory[],
     again = false,
 ): Promise<Mounts> {
+    if (directories.length > MOUNTS_MAX)
+        throw new MountError(
+            `CoveLocalSandbox: ${directories.length} directories are to be in the sandbox, and it can have ${MOUNTS_MAX}; name ` +
+                "one that holds several of them in readOnlyPaths or readWritePaths",
+            directories[MOUNTS_MAX]!.path,
+        );
     const names = await Promise.all(directories.map(check));
     const known = new Set((await cove.roots()).mounts);
     const missing = directories.map((_, i) => i).filter((i) => again || !known.has(names[i]!));

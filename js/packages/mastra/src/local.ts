@@ -23,8 +23,9 @@ import { checkMountPath, hostMountOf, type HostMount } from "./mounts.js";
 import { instructionsOf } from "./instructions.js";
 import { CoveSandbox } from "./sandbox.js";
 
-/** A box that nobody can name again is removed when for so long nothing happened in it. */
-const IDLE_MS = 3_600_000;
+/** A box that nobody can name again is removed when for so long nothing was run in it, also when it has been stopped. */
+const LIFETIME_MS = 7 * 24 * 3_600_000;
+const RENEW_MS = 3_600_000;
 /** How often a start is tried whose directories' names are taken away meanwhile. */
 const TRIES = 3;
 
@@ -41,7 +42,7 @@ function boxName(id: string, directories: readonly HostDirectory[], isIsolated: 
 export class CoveLocalSandbox extends CoveSandbox {
     override readonly id: string;
     override readonly provider: string = "cove-local";
-    override readonly supportsCheckpoints: boolean = true;
+    override readonly supportsCheckpoints = true;
     readonly isolation: IsolationBackend;
     readonly #given: CoveLocalSandboxOptions;
     readonly #rules: NativeSandboxConfig;
@@ -50,8 +51,11 @@ export class CoveLocalSandbox extends CoveSandbox {
     /** Of this host, for files of the workspace that are mounted: made by this object. */
     readonly #links = new Map<string, string>();
     #mounts: Mounts = [];
+    /** What PATH of this program came to. */
+    #path: { host: string | undefined; inside: string } | undefined;
     /** The engine knows a name no more that it should: all are registered again. */
     #isStale = false;
+    #renewed = 0;
     /** Whether this start made the working directory, or one before it that failed. */
     #isNew = false;
 
@@ -78,7 +82,7 @@ export class CoveLocalSandbox extends CoveSandbox {
             workingDirectory,
             timeout: options.timeout,
             instructions: options.instructions,
-            ...(options.id === undefined && { lifecycle: { idle: IDLE_MS, then: "kill" } }),
+            ...(options.id === undefined && { lifecycle: { lifetime: LIFETIME_MS, then: "kill" } }),
         });
         this.id = id;
         this.isolation = isolation;
@@ -108,6 +112,7 @@ export class CoveLocalSandbox extends CoveSandbox {
                 if (!hasCode(error, "unknown_mount") || tries === TRIES) throw error;
                 this.#isStale = true;
             }
+        this.#renewed = Date.now(); // by the start
         const outcome = this.#isNew ? "created" : "connected";
         this.#isNew = false;
         return { outcome };
@@ -147,11 +152,7 @@ export class CoveLocalSandbox extends CoveSandbox {
     }
 
     protected override async mountSpecs(signal: AbortSignal | undefined): Promise<Mounts> {
-        const [own, ofWorkspace] = await Promise.all([
-            registerDirectories(this.cove, this.#directories),
-            super.mountSpecs(signal),
-        ]);
-        return [...own, ...ofWorkspace];
+        return [...this.#mounts, ...(await super.mountSpecs(signal))];
     }
 
     /** What the link in the working directory leads to has to be there, too. */
@@ -168,12 +169,23 @@ export class CoveLocalSandbox extends CoveSandbox {
         env: Env | undefined,
         cwd: string | undefined,
     ): Promise<{ command: string; env: Record<string, string> | undefined; cwd: string | undefined }> {
-        const PATH = insidePath(process.env["PATH"], this.#directories, this.#rules.allowSystemBinaries !== false);
+        this.#renew();
+        const host = process.env["PATH"];
+        if (this.#path?.host !== host)
+            this.#path = { host, inside: insidePath(host, this.#directories, this.#rules.allowSystemBinaries !== false) };
         return {
             command,
-            env: mergeEnv({ PATH }, this.#given.env, env),
+            env: mergeEnv({ PATH: this.#path!.inside }, this.#given.env, env),
             cwd: commandDirectory(this.workingDirectory, cwd),
         };
+    }
+
+    /** Its lifetime begins anew. Nobody waits for that: another command will do it, too. */
+    #renew(): void {
+        const now = Date.now();
+        if (this.#given.id !== undefined || now - this.#renewed < RENEW_MS) return;
+        this.#renewed = now;
+        this.native.update({ lifecycle: { lifetime_ms: LIFETIME_MS, then: "kill" } }).catch(() => (this.#renewed = 0));
     }
 
     // ---- checkpoints ----

@@ -12,6 +12,7 @@ import {
     IsolationUnavailableError, LocalFilesystem, MountError, SandboxUnsupportedFeatureError, Workspace,
 } from '@mastra/core/workspace';
 import { CoveLocalSandbox, CoveSandbox, detectIsolation } from '@cove/mastra';
+import { until } from './contract/kit.mjs';
 import { startEngine } from '../../client/test/engine.mjs';
 
 const made = [];
@@ -137,7 +138,7 @@ describe('directories', () => {
         await fails(sandbox, 'cat /etc/shadow');
         await fails(sandbox, `kill -0 ${process.pid}`);
         // In /tmp there is what leads to the working directory, and to this node where it lies there, too.
-        const inTmp = (given) => path.relative(os.tmpdir(), given).split(path.sep)[0];
+        const inTmp = (given) => path.relative('/tmp', given).split(path.sep)[0];
         const expected = new Set([inTmp(top), inTmp(process.execPath)].filter((name) => name !== '..'));
         assert.deepEqual(new Set((await out(sandbox, 'ls -A /tmp')).split('\n')), expected);
     });
@@ -260,7 +261,8 @@ describe('rules', () => {
 
 describe('commands', () => {
     test('a relative cwd that leads into the working directory from here is not joined twice', async () => {
-        const directory = await mkdtemp(path.join(process.cwd(), '.local-test-'));
+        const [directory, before] = [await fresh(), process.cwd()];
+        process.chdir(top);
         try {
             await mkdir(path.join(directory, 'src'));
             const sandbox = make({ workingDirectory: `./${path.basename(directory)}` });
@@ -268,7 +270,7 @@ describe('commands', () => {
             assert.equal(await out(sandbox, 'pwd', { cwd: `./${path.basename(directory)}/src` }), `${directory}/src`);
             assert.equal(await out(sandbox, 'pwd', { cwd: 'src' }), `${directory}/src`);
         } finally {
-            await rm(directory, { recursive: true, force: true });
+            process.chdir(before);
         }
     });
 
@@ -388,6 +390,37 @@ describe('its life', () => {
         assert.equal(await out(sandbox, 'cat file'), 'kept');
         await sandbox.native.stop();
         assert.equal(await out(sandbox, 'cat file'), 'kept');
+    });
+
+    test('a box that has no id ends days after it was used last, one that has an id does not', async () => {
+        const [nameless, named] = [make(), make({ id: `named-${process.pid}` })];
+        await Promise.all([nameless.start(), named.start()]);
+        const { deadline, then } = (await view(nameless)).lifecycle;
+        assert.equal(then, 'kill');
+        assert.ok(Date.parse(deadline) > Date.now() + 6 * 24 * 3_600_000);
+        assert.equal((await view(named)).lifecycle.deadline, null);
+        // Each command has it begin anew, from time to time.
+        const { now } = Date;
+        Date.now = () => now() + 2 * 3_600_000;
+        try {
+            await out(nameless, 'true');
+        } finally {
+            Date.now = now;
+        }
+        assert.ok(await until(async () => (await view(nameless)).lifecycle.deadline !== deadline));
+    });
+
+    test('an engine that is killed with all its boxes costs nothing but what ran', async () => {
+        const sandbox = make();
+        await out(sandbox, 'echo kept >file');
+        await engine.killAll();
+        assert.equal(await out(sandbox, 'cat file'), 'kept');
+    });
+
+    test('more directories than a sandbox can have are told', async () => {
+        const readOnlyPaths = [];
+        for (let i = 0; i < 17; i++) readOnlyPaths.push(await fresh());
+        await assert.rejects(make({ nativeSandbox: { readOnlyPaths } }).start(), /it can have 16/);
     });
 
     test('clone() is of its kind, with its rules', async () => {

@@ -65,6 +65,11 @@ class Box {
         return this.make({ id: first.id, workingDirectory: first.workingDirectory });
     }
 
+    /** How long to wait for what has to come; of the others nobody expects it. */
+    get patience() {
+        return this.column.ours ? 30_000 : 2500;
+    }
+
     /** The one that cases share which leave it as it is. */
     shared() {
         return this.column.shared();

@@ -213,7 +213,7 @@ export const cases = [
             const sandbox = await box.shared();
             const name = box.name();
             const call = sandbox.executeCommand(`(while [ ! -e ${name}.stop ]; do sleep 0.1; done) & echo x`);
-            const result = await within(4000, call);
+            const result = await within(box.patience, call);
             await sandbox.executeCommand(`touch ${name}.stop`);
             await call;
             return result.stdout ?? result;
@@ -255,7 +255,7 @@ export const cases = [
             const name = box.name();
             const line = `trap '' TERM; while [ ! -e ${name}.stop ]; do sleep 0.1; done`;
             const call = sandbox.executeCommand(line, [], { timeout: 300 });
-            const result = await within(5000, call);
+            const result = await within(box.patience, call);
             await sandbox.executeCommand(`touch ${name}.stop`);
             await call;
             return result === 'still waiting' ? result : 'ended';
