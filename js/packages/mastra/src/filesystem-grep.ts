@@ -27,10 +27,10 @@ export interface GrepRun {
 
 function expressions(options: FilesystemGrepOptions): { own: RegExp; perl: string } {
     try {
-        return {
-            own: new RegExp(options.pattern, options.caseSensitive ? "" : "i"),
-            perl: perlPattern(options.pattern, !options.caseSensitive),
-        };
+        const own = new RegExp(options.pattern, options.caseSensitive ? "" : "i");
+        // JavaScript sees an empty line behind the last newline of a file, which to the engine is none.
+        if (own.test("")) throw new Untranslatable("it matches nothing at all");
+        return { own, perl: perlPattern(options.pattern, !options.caseSensitive) };
     } catch (error) {
         if (error instanceof Untranslatable || error instanceof SyntaxError)
             throw new UnsupportedGrepPatternError(options.pattern, error.message);

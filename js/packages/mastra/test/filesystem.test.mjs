@@ -49,10 +49,17 @@ async function ours(number, options) {
     return { fs: new CoveFilesystem({ ...options, sandbox, basePath: base }), base, sh: (script) => inSandbox(script, base) };
 }
 
+/** Without what is undefined: that is the same as not being there. */
+function plain(value) {
+    if (Array.isArray(value)) return value.map(plain);
+    if (value?.constructor !== Object) return value;
+    return Object.fromEntries(Object.entries(value).filter(([, each]) => each !== undefined).map(([key, each]) => [key, plain(each)]));
+}
+
 /** What a case came to: its value, or its error by class and code. Those of the system have a code alone. */
 async function outcomeOf(side, act) {
     try {
-        return { value: await act(side.fs, side) };
+        return { value: plain(await act(side.fs, side)) };
     } catch (error) {
         if (error instanceof FilesystemError || error instanceof WorkspaceError)
             return { error: error.constructor.name, code: error.code };
@@ -94,7 +101,7 @@ describe("searches", () => {
             await fs.writeFile("src/crlf.txt", "one\r\ntwo\r\nthree\r\n");
             await fs.writeFile("src/picture.png", "TODO\0");
             await fs.writeFile(".hidden/a.txt", "TODO hidden\n");
-            await fs.writeFile("build/out.txt", "TODO built\n".repeat(3000));
+            await fs.writeFile("build/out.txt", "TODO built\n".repeat(3));
             await fs.writeFile("repeated.txt", "TODO again\nother\n".repeat(40));
             await fs.writeFile(".gitignore", "build/\n");
             await sh("ln -s ../lines.txt src/link.txt; ln -s src linked; mkdir .git; echo TODO >.git/config.txt");
@@ -119,9 +126,10 @@ describe("searches", () => {
         }
     }
 
+    /** In one order. Core's own search shows an empty line behind the last newline of a file, which is none. */
     const comparable = (text) => {
         const [summary, rule, ...rest] = text.split("\n");
-        return [summary, rule, ...rest.sort()];
+        return [summary, rule, ...rest.filter((line) => !/:\d+- $/.test(line)).sort()];
     };
 
     async function same(input, isExpectedNative = true) {
@@ -141,16 +149,27 @@ describe("searches", () => {
         });
 
     test("lines around", () => same({ pattern: "TODO|three", path: "src", contextLines: 1 }));
-    test("lines around that overlap", () => same({ pattern: "a", path: "lines.txt/..", contextLines: 3 }));
+    test("lines around that overlap", () => same({ pattern: "o", path: "src/deep/..", contextLines: 3 }));
     test("at most so many of a file", () => same({ pattern: "TODO", path: ".", maxCount: 2 }));
     test("at most so many of a file, with lines around", () => same({ pattern: "TODO", path: ".", maxCount: 2, contextLines: 2 }));
-    test("hidden files", () => same({ pattern: "TODO", path: ".", includeHidden: true }, false));
+    test("hidden files", () => same({ pattern: "TODO", path: ".", includeHidden: true }));
     test("a glob", () => same({ pattern: "TODO", path: "src/**/*.ts" }));
     test("a file", () => same({ pattern: "TODO", path: "repeated.txt" }, false));
     test("nothing", () => same({ pattern: "nowhere at all", path: "." }));
     test("a directory that is not there", () => same({ pattern: "TODO", path: "none" }, false));
     test("a directory that git ignores", () => same({ pattern: "TODO built", path: "build", maxCount: 5 }));
-    test("more than the limit, most of it ignored", () => same({ pattern: "TODO", path: "." }, false));
+    test("more than the limit, most of it ignored", async () => {
+        for (const { fs } of [both.there, both.here]) await fs.writeFile("build/more.txt", "TODO built\n".repeat(3000));
+        await same({ pattern: "TODO", path: "." }, false);
+        for (const { fs } of [both.there, both.here]) await fs.deleteFile("build/more.txt");
+    });
+    test("more than the limit, all of it wanted", async () => {
+        for (const { fs } of [both.there, both.here]) await fs.writeFile("many/more.txt", "many more\n".repeat(3000));
+        const { result, isNative } = await native(() => both.hereTool.execute({ pattern: "many", path: "many" }, {}));
+        assert.match(result, /^1000 matches across 1 file \(truncated at 1000\)/);
+        assert.equal(isNative, false); // .gitignore might leave some out
+        for (const { fs } of [both.there, both.here]) await fs.rmdir("many", { recursive: true });
+    });
 
     test("walk says what readdir says", async () => {
         const { fs } = both.here;
@@ -237,11 +256,15 @@ describe("on a disk of its own", () => {
     });
 
     test("a user who may not", async () => {
-        await inSandbox("mkdir -p /tmp/closed; echo 1 >/tmp/closed/a; chmod 700 /tmp/closed");
         const other = new CoveSandbox({ cove: engine.cove, ephemeral: true, user: "nobody" });
         try {
-            await assert.rejects(other.filesystem.readFile("/root/.profile"), core.PermissionError);
+            await other.start();
+            await other.native.files.write("/tmp/closed/a", "1", { user: "root", mode: "0600" });
+            await assert.rejects(other.filesystem.readFile("/tmp/closed/a"), core.PermissionError);
+            await assert.rejects(other.filesystem.writeFile("/tmp/closed/b", "1"), core.PermissionError);
             await assert.rejects(other.filesystem.writeFile("/etc/new", "1"), core.PermissionError);
+            await assert.rejects(other.filesystem.deleteFile("/tmp/closed/a"), core.PermissionError);
+            assert.equal(await other.filesystem.exists("/tmp/closed/a"), true);
         } finally {
             await other._destroy();
         }
