@@ -153,6 +153,17 @@ describe("searches", () => {
     test("at most so many of a file", () => same({ pattern: "TODO", path: ".", maxCount: 2 }));
     test("at most so many of a file, with lines around", () => same({ pattern: "TODO", path: ".", maxCount: 2, contextLines: 2 }));
     test("hidden files", () => same({ pattern: "TODO", path: ".", includeHidden: true }));
+    test("a hidden directory by its name", () => same({ pattern: "TODO", path: ".hidden" }));
+    test("lines that are very long", async () => {
+        const long = `${"é".repeat(30_000)}needle${"x".repeat(70_000)}end`;
+        for (const { fs } of [both.there, both.here]) await fs.writeFile("long/a.txt", `short needle\n${long}\nneedle`);
+        await same({ pattern: "needle", path: "long" });
+        await same({ pattern: "end$", path: "long" });
+        await same({ pattern: "needle(?!x)", path: "long" });
+        const [{ matches }] = await both.here.fs.grep({ pattern: "end$", path: "long", caseSensitive: true, includeHidden: false });
+        assert.deepEqual(matches, [{ line: 2, column: 100_006, text: long }]);
+        for (const { fs } of [both.there, both.here]) await fs.rmdir("long", { recursive: true });
+    });
     test("a glob", () => same({ pattern: "TODO", path: "src/**/*.ts" }));
     test("a file", () => same({ pattern: "TODO", path: "repeated.txt" }, false));
     test("nothing", () => same({ pattern: "nowhere at all", path: "." }));
@@ -295,6 +306,77 @@ describe("on a disk of its own", () => {
         } finally {
             await mine._destroy();
         }
+    });
+
+    test("a sandbox whose disk is in memory has its base again", async () => {
+        const mine = new CoveSandbox({ cove: engine.cove, ephemeral: true });
+        const fs = new CoveFilesystem({ sandbox: mine, basePath: "/tmp/base/of/it" });
+        try {
+            await fs.writeFile("a", "1");
+            await mine._stop();
+            assert.deepEqual(await fs.readdir("."), []);
+        } finally {
+            await mine._destroy();
+        }
+    });
+
+    test("the root as base", async () => {
+        const fs = new CoveFilesystem({ sandbox, basePath: "/" });
+        assert.ok((await fs.readdir(".")).some(({ name }) => name === "tmp"));
+        assert.equal((await fs.stat("etc/passwd")).path, "etc/passwd");
+        await fs.writeFile("tmp/of-root/a", "needle");
+        assert.deepEqual((await fs.walk("tmp/of-root")).map(({ path }) => path), ["a"]);
+        assert.equal((await fs.readdir("tmp", { recursive: true })).filter(({ name }) => name === "of-root/a").length, 1);
+        assert.equal((await fs.grep({ pattern: "needle", path: "/tmp/of-root", caseSensitive: true, includeHidden: false })).length, 1);
+    });
+
+    test("what can only be removed or copied in part is an error", async () => {
+        const mine = new CoveSandbox({ cove: engine.cove, ephemeral: true, user: "nobody", workingDirectory: "/tmp/w" });
+        try {
+            await mine.filesystem.writeFile("d/mine/a", "1");
+            await mine.native.files.write("/tmp/w/d/closed/a", "1", { user: "root" });
+            await mine.native.files.chmod("/tmp/w/d/closed", "0700", { user: "root" });
+            await assert.rejects(mine.filesystem.copyFile("d", "e", { recursive: true }), core.PermissionError);
+            await assert.rejects(mine.filesystem.rmdir("d", { recursive: true }), core.PermissionError);
+            assert.equal(await mine.filesystem.exists("d/closed"), true);
+        } finally {
+            await mine._destroy();
+        }
+    });
+
+    test("300 at once", async () => {
+        const fs = new CoveFilesystem({ sandbox, basePath: "/tmp/many" });
+        const names = Array.from({ length: 300 }, (_, i) => `${i % 7}/${i}`);
+        await Promise.all(names.map((name) => fs.writeFile(name, name)));
+        assert.deepEqual(await Promise.all(names.map((name) => fs.readFile(name, { encoding: "utf-8" }))), names);
+        await Promise.all(names.map((name) => fs.deleteFile(name)));
+        assert.equal((await fs.readdir(".", { recursive: true })).length, 7);
+    });
+
+    test("an engine that is killed meanwhile costs nothing but the time", async () => {
+        const fs = new CoveFilesystem({ sandbox, basePath: "/tmp/over" });
+        const written = [];
+        const write = async (i) => {
+            await fs.writeFile(`${i}`, `${i}`, { overwrite: false });
+            written.push(i);
+        };
+        for (let i = 0; i < 10; i++) await write(i);
+        const killed = engine.kill();
+        for (let i = 10; i < 40; i++) await write(i);
+        await killed;
+        for (let i = 40; i < 50; i++) await write(i);
+        assert.equal((await fs.readdir(".")).length, 50);
+        for (const i of written) assert.equal(await fs.readFile(`${i}`, { encoding: "utf-8" }), `${i}`);
+    });
+
+    test("skills of the workspace are read from the sandbox", async () => {
+        const workspace = new Workspace({ sandbox, filesystem: new CoveFilesystem({ sandbox, basePath: "/tmp/skilled" }), skills: ["skills"] });
+        await workspace.filesystem.writeFile(
+            "skills/greet/SKILL.md",
+            "---\nname: greet\ndescription: Says hello\n---\nSay hello to everybody.\n",
+        );
+        assert.deepEqual((await workspace.skills.list()).map(({ name }) => name), ["greet"]);
+        assert.match((await workspace.skills.get("greet")).instructions, /hello to everybody/);
     });
 
     test("two workspaces, each with its own sandbox, in one line", async () => {
