@@ -13,6 +13,10 @@ const TIME_LIMIT_MS = 60_000;
 const CONTEXT_MAX = 100;
 const LIMIT_MAX = 1_000_000;
 const LINKS_MAX = 10_000;
+/** The engine tells the first 16 KiB of a line; the rest is read, up to what it searches as one line. */
+const LINE_READ_FIRST = 65_536;
+const LINE_READ_MAX = 16 * 1024 * 1024;
+const LINES_AT_ONCE = 8;
 
 export interface GrepRun {
     files: Files;
@@ -27,10 +31,10 @@ export interface GrepRun {
 
 function expressions(options: FilesystemGrepOptions): { own: RegExp; perl: string } {
     try {
-        return {
-            own: new RegExp(options.pattern, options.caseSensitive ? "" : "i"),
-            perl: perlPattern(options.pattern, !options.caseSensitive),
-        };
+        const own = new RegExp(options.pattern, options.caseSensitive ? "" : "i");
+        // JavaScript sees an empty line behind the last newline of a file, which to the engine is none.
+        if (own.test("")) throw new Untranslatable("it matches nothing at all");
+        return { own, perl: perlPattern(options.pattern, !options.caseSensitive) };
     } catch (error) {
         if (error instanceof Untranslatable || error instanceof SyntaxError)
             throw new UnsupportedGrepPatternError(options.pattern, error.message);
@@ -79,6 +83,7 @@ export async function grepBelow(run: GrepRun, options: FilesystemGrepOptions): P
     const results: FilesystemGrepResult[] = [];
     let count = 0;
     for (const part of all) {
+        await completeLines(run.files, part);
         const { kept, dropped } = collect(part, own, run.top, context);
         check(part, dropped, perFile, options.pattern, run);
         results.push(...kept);
@@ -90,6 +95,23 @@ export async function grepBelow(run: GrepRun, options: FilesystemGrepOptions): P
         throw new UnsupportedGrepPatternError(options.pattern, `it matches more than ${limit} lines, some in files that are left out`);
     results.sort((a, b) => (a.path < b.path ? -1 : a.path > b.path ? 1 : 0));
     return isCut ? firstOf(results, limit) : results;
+}
+
+/** Of lines that were told in part the whole, for only on that can the expression be tried. */
+async function completeLines(files: Files, found: Found<Match>): Promise<void> {
+    const cut = found.items.filter((item) => item.type === "match" && item.is_cut);
+    const next = async (): Promise<void> => {
+        for (let item = cut.pop(); item !== undefined; item = cut.pop())
+            for (let length = LINE_READ_FIRST; length <= LINE_READ_MAX; length *= 2) {
+                const bytes = await files.read(item.path, { offset: item.offset, length });
+                const end = bytes.indexOf(10);
+                if (end < 0 && bytes.length === length) continue;
+                item.text = bytes.subarray(0, end < 0 ? bytes.length : end).toString();
+                item.is_cut = false;
+                break;
+            }
+    };
+    await Promise.all(Array.from({ length: LINES_AT_ONCE }, next));
 }
 
 /** What makes an answer less than what was asked for. */
@@ -157,7 +179,7 @@ function collect(
     return { kept, dropped };
 }
 
-/** Of a line that is told in part the engine alone knows. */
+/** Of a line that is too long to be read the engine alone knows. */
 function columnOf(item: Match, own: RegExp): number | undefined {
     if (item.is_cut) return item.column_utf16 ?? 0;
     return own.exec(item.text)?.index;

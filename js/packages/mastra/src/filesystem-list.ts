@@ -1,7 +1,7 @@
 // What directories hold, as Mastra has it: one level, all levels, or all of it at once.
 import { posix } from "node:path";
 import type { Entry, Files } from "@cove/client";
-import type { FileEntry, ListOptions, WalkEntry, WalkOptions } from "@mastra/core/workspace";
+import { NotDirectoryError, type FileEntry, type ListOptions, type WalkEntry, type WalkOptions } from "@mastra/core/workspace";
 import { below, isEntry, statAll } from "./filesystem-paths.js";
 
 /** The API goes no further down. */
@@ -31,13 +31,20 @@ async function withTargets(files: Files, entries: readonly Entry[]): Promise<(en
     };
 }
 
+/** The API lists a file as itself. */
+async function listDirectory(files: Files, path: string, options: { depth: number; hidden?: boolean }): Promise<Entry[]> {
+    const entries = await files.list(path, options);
+    if (entries[0]?.path === path) throw new NotDirectoryError(path);
+    return entries;
+}
+
 /**
  * Links to directories are told and not entered: what is behind one is listed by its own path, and a link to a
  * directory above it would be listed without end. The extension is that of files; directories and links stay.
  */
 export async function readDirectory(files: Files, path: string, options: ListOptions = {}): Promise<FileEntry[]> {
     const levels = options.recursive ? (options.maxDepth ?? LEVELS) + 1 : 1;
-    const entries = await files.list(path, { depth: Math.min(Math.max(levels, 1), DEPTH_MAX) });
+    const entries = await listDirectory(files, path, { depth: Math.min(Math.max(levels, 1), DEPTH_MAX) });
     const wanted = options.extension === undefined ? undefined : [options.extension].flat();
     const kept = entries.filter((entry) => {
         if (wanted === undefined || entry.type !== "file") return true;
@@ -50,7 +57,8 @@ export async function readDirectory(files: Files, path: string, options: ListOpt
 
 export async function walkDirectory(files: Files, path: string, options: WalkOptions = {}): Promise<WalkEntry[]> {
     const depth = options.maxDepth === undefined ? DEPTH_MAX : Math.min(options.maxDepth, DEPTH_MAX);
-    const entries = depth < 1 ? [] : await files.list(path, { depth, hidden: options.includeHidden ?? false });
+    const entries = await listDirectory(files, path, { depth: Math.max(depth, 1), hidden: options.includeHidden ?? false });
+    if (depth < 1) return [];
     const asFileEntry = await withTargets(files, entries);
     return entries.map((entry) => ({ ...asFileEntry(entry), path: below(path, entry.path) }));
 }

@@ -30,9 +30,31 @@ interface Part {
 const EMPTY: Shape = { solid: false, left: 0, right: 0 };
 const SOLID: Shape = { solid: true, left: 0, right: 0 };
 const HALF: Shape = { solid: false, left: 1, right: 1 };
-const ASTRAL = "\\x{10000}-\\x{10ffff}";
-const SPACES = "\\x{9}-\\x{d}\\x{20}\\x{a0}\\x{1680}\\x{2000}-\\x{200a}\\x{2028}\\x{2029}\\x{202f}\\x{205f}\\x{3000}\\x{feff}";
 const REPEAT_MAX = 65535;
+const LAST = 0x10ffff;
+
+type Range = readonly [low: number, high: number];
+
+/** JavaScript's own sets. They are written out where Perl's engine has others, and where it takes no more than ASCII. */
+const DIGITS: readonly Range[] = [[48, 57]];
+const WORDS: readonly Range[] = [[48, 57], [65, 90], [95, 95], [97, 122]];
+const SPACES: readonly Range[] = [
+    [9, 13], [32, 32], [0xa0, 0xa0], [0x1680, 0x1680], [0x2000, 0x200a], [0x2028, 0x2029], [0x202f, 0x202f],
+    [0x205f, 0x205f], [0x3000, 0x3000], [0xfeff, 0xfeff],
+];
+const SETS: Readonly<Record<string, readonly Range[]>> = {
+    d: DIGITS, D: allBut(DIGITS), w: WORDS, W: allBut(WORDS), s: SPACES, S: allBut(SPACES),
+};
+
+function allBut(ranges: readonly Range[]): Range[] {
+    const others: Range[] = [];
+    let from = 0;
+    for (const [low, high] of ranges) {
+        if (low > from) others.push([from, low - 1]);
+        from = high + 1;
+    }
+    return [...others, [from, LAST]];
+}
 
 const isSurrogate = (code: number): boolean => code >= 0xd800 && code <= 0xdfff;
 const isAsciiLetter = (code: number): boolean => (code >= 65 && code <= 90) || (code >= 97 && code <= 122);
@@ -230,14 +252,11 @@ class Translator {
             this.at++;
             return { text: `\\${letter}`, shapes: [SOLID], isAtom: true, takesHalves: false };
         }
-        if (letter === "s") {
+        const set = SETS[letter];
+        if (set !== undefined) {
             this.at++;
-            return { text: `[${SPACES}]`, shapes: [SOLID], isAtom: true, takesHalves: false };
-        }
-        if ("DWS".includes(letter)) {
-            this.at++;
-            const text = letter === "S" ? `[^${SPACES}]` : `\\${letter}`;
-            return { text, shapes: [HALF], isAtom: true, takesHalves: true };
+            const takesHalves = set.some(hasHalf);
+            return { text: `[${set.map(written).join("")}]`, shapes: [takesHalves ? HALF : SOLID], isAtom: true, takesHalves };
         }
         return this.character(this.escapedCode());
     }
@@ -282,7 +301,7 @@ class Translator {
 
     private characterClass(): Part {
         const isNegated = this.take("^");
-        const ranges: [number, number][] = [];
+        const ranges: Range[] = [];
         const sets = new Set<string>();
         while (!this.take("]")) {
             if (this.at >= this.source.length) throw new Untranslatable("a class has no end");
@@ -310,34 +329,31 @@ class Translator {
         }
     }
 
-    private classOf(ranges: [number, number][], sets: Set<string>, isNegated: boolean): Part {
-        if (sets.has("S") && (isNegated || this.inNegative)) throw new Untranslatable("a class without spaces");
-        if (ranges.length === 0 && sets.size === 0)
-            return isNegated
-                ? { text: `[\\x{0}-\\x{10ffff}]`, shapes: [HALF], isAtom: true, takesHalves: true }
-                : { text: "(?!)", shapes: [SOLID], isAtom: true, takesHalves: false };
-        const hasHalves = ranges.some(([low, high]) => low <= 0xdfff && high >= 0xd800);
-        const isAscii = ranges.every(([, high]) => high < 128);
+    private classOf(given: readonly Range[], sets: ReadonlySet<string>, isNegated: boolean): Part {
+        const isAscii = given.every(([, high]) => high < 128);
         if (this.ignoreCase && !isAscii && (isNegated || this.inNegative))
             throw new Untranslatable("letters of other alphabets");
+        // Half of a character is in the class, so the whole may be: as one atom that could take a half.
+        const ranges = given.map(([low, high]): Range => (high === 0xffff && low <= 0xd800 ? [low, LAST] : [low, high]));
+        if (ranges.some((range) => hasHalf(range) && range[1] !== LAST)) throw new Untranslatable("a class with some halves of characters");
         const members = this.ignoreCase && isAscii ? bothCases(ranges) : ranges;
-        let inside = members.map(([low, high]) => (low === high ? hex(low) : `${hex(low)}-${hex(high)}`)).join("");
-        // Written as they are where that is plain, for the search knows such classes to be fast.
-        if (members.every(([low, high]) => isPlain(low) && isPlain(high)))
-            inside = members
-                .map(([low, high]) => (low === high ? char(low) : `${char(low)}-${char(high)}`))
-                .join("");
-        for (const set of sets) inside += set === "s" ? SPACES : `\\${set}`;
-        if (hasHalves) inside += ASTRAL;
+        let inside = members.map(written).join("");
+        for (const set of sets) inside += "dw".includes(set) ? `\\${set}` : SETS[set]!.map(written).join("");
+        const hasHalves = members.some(hasHalf) || [...sets].some((set) => SETS[set]!.some(hasHalf));
+        const takesHalves = isNegated !== hasHalves;
+        const shapes = [takesHalves ? HALF : SOLID];
+        if (inside === "") return { text: isNegated ? `[\\x{0}-${hex(LAST)}]` : "(?!)", shapes, isAtom: true, takesHalves };
         const text = `[${isNegated ? "^" : ""}${inside}]`;
-        const takesHalves = isNegated ? !hasHalves : hasHalves || ["D", "W", "S"].some((set) => sets.has(set));
-        return {
-            text: this.ignoreCase && isAscii ? `(?-i:${text})` : text,
-            shapes: [takesHalves ? HALF : SOLID],
-            isAtom: true,
-            takesHalves,
-        };
+        return { text: this.ignoreCase && isAscii ? `(?-i:${text})` : text, shapes, isAtom: true, takesHalves };
     }
+}
+
+const hasHalf = ([low, high]: Range): boolean => low <= 0xdfff && high >= 0xd800;
+
+/** As it is where that is plain, for the search knows such classes to be fast. */
+function written([low, high]: Range): string {
+    const name = isPlain(low) && isPlain(high) ? char : hex;
+    return low === high ? name(low) : `${name(low)}-${name(high)}`;
 }
 
 const isPlain = (code: number): boolean => isAsciiLetter(code) || (code >= 48 && code <= 57) || " _.-/]\\^[".includes(char(code));
@@ -347,8 +363,8 @@ function char(code: number): string {
     return ".-/]\\^[".includes(one) ? `\\${one}` : one;
 }
 
-function bothCases(ranges: [number, number][]): [number, number][] {
-    const more: [number, number][] = [];
+function bothCases(ranges: readonly Range[]): Range[] {
+    const more: Range[] = [];
     for (const [low, high] of ranges)
         for (const [first, last, other] of [
             [65, 90, 32],

@@ -1,7 +1,7 @@
 // The files of a Mastra workspace on the sandbox's own disk: what commands write is here, and what is written here
 // commands see, at the same paths. Every call goes over the connection that the sandbox has.
 import { posix } from "node:path";
-import type { Entry, Files, Sandbox } from "@cove/client";
+import { CoveError, type Entry, type FileErrorsBelow, type Files, type Sandbox } from "@cove/client";
 import type { RequestContext } from "@mastra/core/request-context";
 import {
     DirectoryNotFoundError, FileExistsError, FileNotFoundError, FilesystemError, IsDirectoryError, MastraFilesystem,
@@ -54,8 +54,8 @@ export class CoveFilesystem extends MastraFilesystem {
     readonly #instructions: InstructionsOption | undefined;
     #base: string | undefined;
     #home: string | undefined;
-    /** The engine's sandbox in which the base is known to be there. */
-    #prepared: string | undefined;
+    /** In which the base is known to be there: another object each time that the sandbox was started. */
+    #prepared: Sandbox | undefined;
     #preparing: Promise<void> | undefined;
 
     constructor(options: CoveFilesystemOptions) {
@@ -252,9 +252,7 @@ export class CoveFilesystem extends MastraFilesystem {
                     const { entry, isDirectory } = await look(files, at);
                     // Of a link to a directory the link goes, with what is in it only where that was allowed to go.
                     if (!isDirectory || (entry.type === "symlink" && !options?.recursive)) throw new NotDirectoryError(path);
-                    const gone = await files.remove(at, { recursive: options?.recursive ?? false });
-                    const failed = gone.errors?.[0];
-                    if (failed !== undefined) throw new PermissionError(failed.path, "rmdir");
+                    notInPart(await files.remove(at, { recursive: options?.recursive ?? false }), "rmdir");
                 } catch (error) {
                     if (!(options?.force && codeOf(error) === "file_not_found")) throw error;
                 }
@@ -296,7 +294,7 @@ export class CoveFilesystem extends MastraFilesystem {
     async #copyDirectory(files: Files, from: string, to: string, dest: string, options: CopyOptions): Promise<void> {
         const [old] = await files.statMany([to], { follow: true });
         if (!isEntry(old)) {
-            await blame(dest, "copyFile", () => files.copy(from, to, { parents: true, recursive: true }));
+            notInPart(await blame(dest, "copyFile", () => files.copy(from, to, { parents: true, recursive: true })), "copyFile");
             return;
         }
         if (old.type !== "directory") throw new FileExistsError(dest);
@@ -347,9 +345,9 @@ export class CoveFilesystem extends MastraFilesystem {
         return this.#on(path, operation, list, true);
     }
 
-    /** Once in each sandbox: where relative paths begin, and that it is there. */
+    /** Once after each start, which may be that of a new disk: where relative paths begin, and that it is there. */
     async #prepare(native: Sandbox): Promise<void> {
-        if (this.#prepared === native.id) return;
+        if (this.#prepared === native) return;
         this.#preparing ??= this.#prepareNow(native).finally(() => (this.#preparing = undefined));
         await this.#preparing;
     }
@@ -359,7 +357,7 @@ export class CoveFilesystem extends MastraFilesystem {
         if (isHome(given)) this.#home ??= await homeOf(native);
         this.#base = isHome(given) ? this.#resolve(given) : await this.sandbox.resolvePath(given);
         if (!this.readOnly && this.#given !== undefined) await native.files.mkdir(this.#base, { parents: true });
-        this.#prepared = native.id;
+        this.#prepared = native;
     }
 
     #resolve(path: string): string {
@@ -418,6 +416,14 @@ async function notStale(files: Files, at: string, path: string, expected: Date):
     if (!isEntry(now)) return;
     const actual = new Date(now.modified_at);
     if (actual.getTime() !== expected.getTime()) throw new StaleFileError(path, expected, actual);
+}
+
+/** What failed below a directory is told in an answer that is none of failure. */
+function notInPart({ errors }: FileErrorsBelow, operation: string): void {
+    const first = errors?.[0];
+    if (first === undefined) return;
+    const { code, detail } = first.error as { code?: string; detail?: string };
+    throw fileError(new CoveError(code ?? "file_failed", detail ?? `${first.path}: it failed`), first.path, operation);
 }
 
 /** Of two paths the source is what may be missing, and the destination is what everything else is about. */

@@ -23,7 +23,10 @@ export class ScriptedModel {
     #at = 0;
     #calls = 0;
 
-    /** Each step is a function of the last answers, or its result: `{ calls: [[tool, input], ...] }` or `{ text }`. */
+    /**
+     * Each step is a function of the last answers, or its result: `{ calls: [[tool, input], ...] }` or `{ text }`. With
+     * `again` the same step comes once more, and sees what the calls came to.
+     */
     constructor(steps) {
         this.#steps = steps;
     }
@@ -32,7 +35,8 @@ export class ScriptedModel {
         this.asked.push({ prompt, tools: (tools ?? []).map((tool) => tool.name) });
         const step = this.#steps[this.#at++];
         if (step === undefined) throw new Error(`the script has ${this.#steps.length} steps, and the agent asks for one more`);
-        const { calls = [], text } = typeof step === "function" ? step(answersOf(prompt)) : step;
+        const { calls = [], text, again = false } = typeof step === "function" ? step(answersOf(prompt)) : step;
+        if (again) this.#at--;
         const content = calls.map(([toolName, input]) => ({
             type: "tool-call", toolCallId: `call-${++this.#calls}`, toolName, input: JSON.stringify(input),
         }));
