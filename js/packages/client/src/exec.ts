@@ -77,6 +77,7 @@ async function answered(run: Run): Promise<ExecResult> {
     const kills = signal !== undefined && onAbort === "kill";
     const inner = kills ? undefined : signal;
     let isOver = false;
+    let isUnheld = false;
     const kill = (): void => void killTagged(run, () => isOver);
     if (kills) signal.addEventListener("abort", kill, { once: true });
     try {
@@ -86,27 +87,29 @@ async function answered(run: Run): Promise<ExecResult> {
             } catch (error) {
                 if (!isUnsure(error)) throw error;
             }
+            // See begin.ts. No connection holds it any more.
+            isUnheld = true;
             const process = await findTagged(run.link, run.processesPath, run.tag, run.sinceMs, inner);
-            if (process) return await result(run, await waited(run, process, inner));
+            if (process) {
+                if (stdin !== undefined && process.ended_at === null) await run.processes.mendStdin(process.id, stdin, false, inner);
+                return await result(run, await run.processes.wait(process.id, { signal: inner }));
+            }
             if (kills && signal.aborted) throw aborted(signal);
+            isUnheld = false;
             await pause(AGAIN_MS, inner);
         }
     } finally {
         isOver = true;
         if (kills) signal.removeEventListener("abort", kill);
+        // What its connection does not end is ended by hand.
+        if (isUnheld && !kills && signal?.aborted) void killTagged(run, once());
     }
 }
 
-/** One that the connection does not hold any more: it is killed by hand where it is not wanted. */
-async function waited(run: Run, process: Process, signal: AbortSignal | undefined): Promise<Process> {
-    const { stdin } = run.options;
-    try {
-        if (stdin !== undefined && process.ended_at === null) await run.processes.mendStdin(process.id, stdin, false, signal);
-        return await run.processes.wait(process.id, { signal });
-    } catch (error) {
-        if (signal?.aborted) void run.processes.kill(process.id).catch(() => undefined);
-        throw error;
-    }
+/** False the first time, true from then on. */
+function once(): () => boolean {
+    let count = 0;
+    return () => count++ > 0;
 }
 
 /** Its id is known to nobody before it ends, but it has our tag. */
@@ -151,9 +154,10 @@ async function followed(run: Run): Promise<ExecResult> {
     const { signal, onAbort, onStdout, onStderr, stdin } = run.options;
     const { output_limit: _, detach_on_disconnect: __, ...spec } = run.spec;
     const given = onAbort === "kill" ? undefined : signal;
-    // It is not given up half way, for then nobody would know what is to be killed.
-    const starting = run.processes.start({ ...spec, timeout_ms: spec.timeout_ms ?? TIMEOUT_MS, stdin, tag: run.tag });
-    const process = await (given ? unlessAborted(starting, given, (late) => void run.processes.kill(late.id).catch(() => undefined)) : starting);
+    const process = await run.processes.start(
+        { ...spec, timeout_ms: spec.timeout_ms ?? TIMEOUT_MS, stdin, tag: run.tag },
+        { signal: given },
+    );
     const kept = { stdout: new Retained(run.retained), stderr: new Retained(run.retained) };
     const kill = (): void => void run.processes.kill(process.id).catch(() => undefined);
     if (signal?.aborted) kill();
@@ -170,18 +174,6 @@ async function followed(run: Run): Promise<ExecResult> {
     } finally {
         signal?.removeEventListener("abort", kill);
     }
-}
-
-/** Rejects at once when it is given up; what comes of it then is for `late`. */
-function unlessAborted<T>(promise: Promise<T>, signal: AbortSignal, late: (value: T) => void): Promise<T> {
-    return new Promise((resolve, reject) => {
-        const stop = (): void => {
-            reject(aborted(signal));
-            promise.then(late, () => undefined);
-        };
-        signal.addEventListener("abort", stop, { once: true });
-        promise.then(resolve, reject).finally(() => signal.removeEventListener("abort", stop));
-    });
 }
 
 // ---- the result ----

@@ -51,6 +51,18 @@ export function pause(ms: number, signal: AbortSignal | undefined): Promise<void
     });
 }
 
+/** Rejects at once when it is given up; what comes of it then is for `late`. */
+export function unlessAborted<T>(promise: Promise<T>, signal: AbortSignal, late: (value: T) => void): Promise<T> {
+    return new Promise((resolve, reject) => {
+        const stop = (): void => {
+            reject(aborted(signal));
+            promise.then(late, () => undefined);
+        };
+        signal.addEventListener("abort", stop, { once: true });
+        promise.then(resolve, reject).finally(() => signal.removeEventListener("abort", stop));
+    });
+}
+
 function parse(body: Buffer): unknown {
     try {
         return JSON.parse(body.toString("utf8"));
@@ -152,12 +164,7 @@ export class Link {
         if (this.#wire) return Promise.resolve(this.#wire);
         this.#finding ??= this.#find().finally(() => (this.#finding = undefined));
         if (!signal) return this.#finding;
-        const finding = this.#finding;
-        return new Promise((resolve, reject) => {
-            const stop = (): void => reject(aborted(signal));
-            signal.addEventListener("abort", stop, { once: true });
-            finding.then(resolve, reject).finally(() => signal.removeEventListener("abort", stop));
-        });
+        return unlessAborted(this.#finding, signal, () => undefined);
     }
 
     async #find(): Promise<Wire> {
