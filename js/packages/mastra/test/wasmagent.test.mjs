@@ -268,6 +268,17 @@ describe("__fs__", () => {
         assert.match((await kernel.run(read(join(dir, "..", "x")), { allowedReadPaths: [dir] })).output, /^denied: /);
     });
 
+    test("a path that is not there yet is granted once it is", async () => {
+        const later = join(dir, "later.txt"), manifest = { allowedReadPaths: [later] };
+        assert.match((await kernel.run(`globalThis.held = 1; ${read(later)}`, manifest)).output, /^denied: /);
+        await writeFile(later, "now");
+        assert.equal((await kernel.run(read(later), manifest)).output, "now");
+        const made = join(dir, "made.txt");
+        assert.equal((await kernel.run(write(made), { allowedWritePaths: [made] })).output, "written");
+        assert.equal((await kernel.run("held")).output, 1);
+        await assert.rejects(kernel.run("1", { allowedReadPaths: ["/proc"] }), /\/proc/);
+    });
+
     test("allowedPaths stands for both lists", async () => {
         const made = join(dir, "both.txt");
         assert.deepEqual((await kernel.run(`[${write(made)}, ${read(made)}]`, { allowedPaths: [dir] })).output, ["written", "from inside"]);

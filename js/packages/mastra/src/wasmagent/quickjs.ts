@@ -1,6 +1,7 @@
 // QuickJSKernel, on the kernels of @cove/node: within this process and off its main thread. One kernel's runs go one after the
 // other. What a run may reach is fixed when a kernel of @cove/node is made, so a run that may reach something else than the one
 // before goes on in a new kernel, which has the state of the old one.
+import { access } from "node:fs/promises";
 import type * as Node from "@cove/node";
 import { loadKernels } from "../kernels.js";
 import { lowest, onlyKnown, positive } from "./check.js";
@@ -106,7 +107,8 @@ export class QuickJSKernel implements WasmKernel {
         const may = granted(this.#options.capabilities, undefined);
         return this.#turn("restore", async () => {
             const { restoreKernel } = await loadKernels();
-            this.#take(await restoreKernel(snapshot, this.#grants(may)), may);
+            const now = await thereNow(may);
+            this.#take(await restoreKernel(snapshot, this.#grants(now)), now);
             this.#env = undefined; // those of the snapshot are in it: they are given anew
         });
     }
@@ -166,7 +168,8 @@ export class QuickJSKernel implements WasmKernel {
     }
 
     // The kernel that may reach this, with the state as it is and with these variables.
-    async #prepared(may: Granted): Promise<Node.Kernel> {
+    async #prepared(wanted: Granted): Promise<Node.Kernel> {
+        const may = await thereNow(wanted);
         if (this.#kernel === undefined) {
             const { createKernel } = await loadKernels();
             this.#take(await createKernel(this.#grants(may)), may);
@@ -191,6 +194,13 @@ export class QuickJSKernel implements WasmKernel {
         const result = await this.#kernel?.run(code, { filename: PRELUDE_FILE, wallMs: TIMEOUT_MS, cpuMs: TIMEOUT_MS });
         if (result !== undefined && result.error !== null) throw new KernelRunError(`the kernel cannot be prepared: ${result.error.message}; reset() makes it new`);
     }
+}
+
+// What is not there cannot be granted for reading. It is looked for before each run, so that it is granted once it is there.
+async function thereNow(may: Granted): Promise<Granted> {
+    if (may.reads.length === 0) return may;
+    const isThere = await Promise.all(may.reads.map((path) => access(path).then(() => true, () => false)));
+    return { ...may, reads: may.reads.filter((_, i) => isThere[i]) };
 }
 
 function reachOf(may: Granted, memoryBytes: number | undefined): string {

@@ -1,4 +1,4 @@
-// In the network of test_fetch.py: what fetch() reaches in programs that were written for wasmagent, and the words of a denial.
+// In the network of test_wasmagent_fetch.py: what fetch() reaches in programs that were written for wasmagent, and the words of a denial.
 import assert from "node:assert/strict";
 import { mkdir, writeFile } from "node:fs/promises";
 import { join } from "node:path";
