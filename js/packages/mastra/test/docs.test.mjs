@@ -1,4 +1,4 @@
-// The programs in the documents (but for from-wasmagent.md, which has a test of its own) run as they stand there, and print what they say. Of what shows a difference the new side is run.
+// The programs in the documents (but for from-wasmagent.md and the client's README, which have tests of their own) run as they stand there, and print what they say. Of what shows a difference the new side is run.
 // A line `console.log(...); // TEXT` says what it prints.
 import assert from "node:assert/strict";
 import { execFile } from "node:child_process";
@@ -12,7 +12,7 @@ import { startEngine } from "../../client/test/engine.mjs";
 
 const here = path.dirname(fileURLToPath(import.meta.url)), js = path.resolve(here, "..", "..", ".."), top = path.dirname(js);
 const PAGES = ["docs/mastra.md", "docs/from-localsandbox.md", "docs/from-e2b.md", "docs/from-daytona.md",
-    "js/packages/mastra/README.md", "js/packages/client/README.md"];
+    "js/packages/mastra/README.md"];
 let engine, directory;
 
 before(async () => {
