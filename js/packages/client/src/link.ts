@@ -5,7 +5,7 @@
 // may have got there is sent again only where a second time changes nothing; else it fails with the code `lost`, and
 // whoever asked has to look (exec and processes.start do: see exec.ts). All of it within `retryMs` of the first failure.
 import type { IncomingMessage } from "node:http";
-import { addressText } from "./address.js";
+import { addressText, answers } from "./address.js";
 import { CoveError, type Problem } from "./error.js";
 import { findPlace, findPrivate, type Place } from "./find.js";
 import { checkKeys, type CoveOptions } from "./options.js";
@@ -19,6 +19,8 @@ export interface LinkOptions extends RequestOptions {
     waits?: boolean | undefined;
     /** It runs a command: `draining` may be said of one that ran, too. */
     runs?: boolean | undefined;
+    /** False: where this user's own engine is gone, none is started for this. */
+    starts?: boolean | undefined;
 }
 
 // The server has begun nothing.
@@ -175,6 +177,11 @@ export class Link {
         return this.#wire;
     }
 
+    async #isThere(): Promise<boolean> {
+        const address = this.#place?.kind === "private" ? this.#place.address : undefined;
+        return address?.kind !== "unix" || (await answers(address.path));
+    }
+
     /** It broke: what still goes on over it may end; the next request looks for the server again. */
     #lose(wire: Wire): void {
         if (this.#place?.kind === "private" && this.#wire === wire) this.#wire = undefined;
@@ -238,10 +245,12 @@ export class Link {
         let patience: Patience | undefined;
         for (;;) {
             if (signal?.aborted) throw aborted(signal);
-            const wire = this.#wire ?? (await this.wire(signal));
+            let wire = this.#wire;
             let failure: CoveError;
             let waitMs = 0;
             try {
+                if (!wire && options.starts === false && !(await this.#isThere())) throw new Cut(false, "it is gone");
+                wire ??= await this.wire(signal);
                 const answer = await send(wire, target, headers, body);
                 this.#hasAnswered = true;
                 if (answer.status < 400) return answer;
@@ -253,7 +262,7 @@ export class Link {
             } catch (error) {
                 if (error instanceof Aborted) throw aborted(signal);
                 if (!(error instanceof Cut)) throw error;
-                this.#lose(wire);
+                if (wire) this.#lose(wire);
                 failure = this.#failure(error, method, path);
                 if (error.reached && !mayRepeat(method, options)) throw failure;
                 if (isStream) throw failure;
