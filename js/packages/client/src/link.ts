@@ -27,6 +27,7 @@ export interface LinkOptions extends RequestOptions {
 const NOT_BEGUN = new Set(["not_ready", "too_many_connections", "too_many_requests"]);
 const PAUSE_FIRST_MS = 5;
 const PAUSE_MOST_MS = 400;
+const ENGINE_MS = 30_000;
 const RETRY_MS = 15_000;
 const RETRY_FIRST_MS = 1_500; // where nobody ever answered: most often the address is wrong
 const JSON_BODY = ["Content-Type", "application/json"] as const;
@@ -173,8 +174,30 @@ export class Link {
         // Once chosen it stays: the sandboxes are there and nowhere else.
         if (!this.#place) this.#place = await findPlace(this.#options);
         else if (this.#place.kind === "private") this.#place = { ...(await findPrivate(this.#options)), apiKey: this.#place.apiKey };
-        this.#wire = new Wire(this.#place.address, this.#place.apiKey);
-        return this.#wire;
+        const wire = new Wire(this.#place.address, this.#place.apiKey);
+        if (this.#place.kind === "private") await this.#awaitEngine(wire, this.#place.started);
+        this.#wire = wire;
+        return wire;
+    }
+
+    /** Its socket is its keeper's, and listens also where the engine behind it never comes up. */
+    async #awaitEngine(wire: Wire, started: Promise<unknown> | undefined): Promise<void> {
+        const over = new AbortController();
+        const timer = setTimeout(() => over.abort(), ENGINE_MS);
+        started?.catch(() => over.abort());
+        try {
+            await wire.call("GET", "/healthz", undefined, undefined, over.signal);
+        } catch (error) {
+            // Nothing of what is to be asked has been sent yet.
+            if (error instanceof Cut) throw new Cut(false, error.cause);
+            if (!(error instanceof Aborted)) throw error;
+            await started; // which says what is wrong
+            throw new CoveError("unreachable", `${this.address}: your engine does not answer`, {
+                remedy: "what it says is in serve.log beside its socket",
+            });
+        } finally {
+            clearTimeout(timer);
+        }
     }
 
     async #isThere(): Promise<boolean> {
@@ -258,7 +281,8 @@ export class Link {
                 const { code } = failure;
                 if (!(NOT_BEGUN.has(code) || (code === "draining" && !options.runs) || (code === "capacity" && options.waits)) || isStream)
                     throw failure;
-                waitMs = retryAfterMs(answer);
+                // Of all else it says a second, which is long where an engine begins or a file is written.
+                if (code === "too_many_requests") waitMs = retryAfterMs(answer);
             } catch (error) {
                 if (error instanceof Aborted) throw aborted(signal);
                 if (!(error instanceof Cut)) throw error;
