@@ -288,6 +288,7 @@ export class Link {
                 if (!(error instanceof Cut)) throw error;
                 if (wire) this.#lose(wire);
                 failure = this.#failure(error, method, path);
+                if (isDistrust(error)) throw failure;
                 if (error.reached && !mayRepeat(method, options)) throw failure;
                 if (isStream) throw failure;
             }
@@ -298,6 +299,11 @@ export class Link {
 
     #failure(cut: Cut, method: string, path: string): CoveError {
         const why = (cut.cause as NodeJS.ErrnoException | undefined)?.code ?? cut.message;
+        if (isDistrust(cut))
+            return new CoveError("unreachable", `${this.address}: no connection that can be trusted (${why})`, {
+                remedy: "check the address; Node trusts a certificate of one's own by NODE_EXTRA_CA_CERTS",
+                cause: cut.cause,
+            });
         if (cut.reached)
             return new CoveError("lost", `${method} ${path}: the connection to ${this.address} broke before the answer was there (${why})`, {
                 remedy: "look whether it was done before you do it again",
@@ -308,6 +314,11 @@ export class Link {
             cause: cut.cause,
         });
     }
+}
+
+/** No TLS, or a certificate that is not good: it is no better in a moment. */
+function isDistrust(cut: Cut): boolean {
+    return /CERT|SELF_SIGNED|UNABLE_TO_|^ERR_(TLS|SSL)|^EPROTO$/.test((cut.cause as NodeJS.ErrnoException | undefined)?.code ?? "");
 }
 
 function mayRepeat(method: string, options: LinkOptions): boolean {
