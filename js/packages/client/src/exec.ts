@@ -77,7 +77,6 @@ async function answered(run: Run): Promise<ExecResult> {
     const kills = signal !== undefined && onAbort === "kill";
     const inner = kills ? undefined : signal;
     let isOver = false;
-    let isUnheld = false;
     const kill = (): void => void killTagged(run, () => isOver);
     if (kills) signal.addEventListener("abort", kill, { once: true });
     try {
@@ -87,29 +86,34 @@ async function answered(run: Run): Promise<ExecResult> {
             } catch (error) {
                 if (!isUnsure(error)) throw error;
             }
-            // See begin.ts. No connection holds it any more.
-            isUnheld = true;
+            // See begin.ts.
             const process = await findTagged(run.link, run.processesPath, run.tag, run.sinceMs, inner);
             if (process) {
                 if (stdin !== undefined && process.ended_at === null) await run.processes.mendStdin(process.id, stdin, false, inner);
                 return await result(run, await run.processes.wait(process.id, { signal: inner }));
             }
             if (kills && signal.aborted) throw aborted(signal);
-            isUnheld = false;
             await pause(AGAIN_MS, inner);
         }
     } finally {
         isOver = true;
         if (kills) signal.removeEventListener("abort", kill);
-        // What its connection does not end is ended by hand.
-        if (isUnheld && !kills && signal?.aborted) void killTagged(run, once());
+        if (!kills && signal?.aborted && !run.spec.detach_on_disconnect) void dropTagged(run);
     }
 }
 
-/** False the first time, true from then on. */
-function once(): () => boolean {
-    let count = 0;
-    return () => count++ > 0;
+/**
+ * The connection's end has killed it, mostly; not where the engine had ended just then. Nobody waits for this, and no
+ * engine is started for it: where there is none, there is nothing to kill.
+ */
+async function dropTagged(run: Run): Promise<void> {
+    try {
+        const process = await findTagged(run.link, run.processesPath, run.tag, run.sinceMs, undefined, false);
+        if (process && process.ended_at === null)
+            await run.link.call("DELETE", `${run.processesPath}/${process.id}`, { starts: false, repeat: false });
+    } catch {
+        // As was said.
+    }
 }
 
 /** Its id is known to nobody before it ends, but it has our tag. */
