@@ -61,7 +61,9 @@ export async function exec(link: Link, processes: Processes, path: string, spec:
         retained: maxRetainedBytes ?? spec.output_limit ?? RETAINED_BYTES,
         sinceMs: Date.now(),
     };
-    return options.onStdout || options.onStderr ? followed(run) : answered(run);
+    // A tag of the caller's may be that of other processes, too: then nothing is killed by it, but by the process' id.
+    const needsId = spec.tag != null && signal !== undefined;
+    return options.onStdout || options.onStderr || needsId ? followed(run) : answered(run);
 }
 
 // ---- one request ----
