@@ -61,7 +61,9 @@ export async function exec(link: Link, processes: Processes, path: string, spec:
         retained: maxRetainedBytes ?? spec.output_limit ?? RETAINED_BYTES,
         sinceMs: Date.now(),
     };
-    return options.onStdout || options.onStderr ? followed(run) : answered(run);
+    // A tag of the caller's may be that of other processes, too: then nothing is killed by it, but by the process' id.
+    const needsId = spec.tag != null && signal !== undefined;
+    return options.onStdout || options.onStderr || needsId ? followed(run) : answered(run);
 }
 
 // ---- one request ----
@@ -82,7 +84,8 @@ async function answered(run: Run): Promise<ExecResult> {
     try {
         for (;;) {
             try {
-                return await completed(run, await run.link.json<ExecResult>("POST", run.execPath, { json: body, signal: inner, runs: true }));
+                const request = { json: body, signal: inner, runs: true };
+                return await completed(run, await run.link.json<ExecResult>("POST", run.execPath, request));
             } catch (error) {
                 if (!isUnsure(error)) throw error;
             }

@@ -279,8 +279,9 @@ export class Link {
                 if (answer.status < 400) return answer;
                 failure = problemOf(answer);
                 const { code } = failure;
-                if (!(NOT_BEGUN.has(code) || (code === "draining" && !options.runs) || (code === "capacity" && options.waits)) || isStream)
-                    throw failure;
+                const isAgain =
+                    NOT_BEGUN.has(code) || (code === "draining" && !options.runs) || (code === "capacity" && options.waits);
+                if (!isAgain || isStream) throw failure;
                 // Of all else it says a second, which is long where an engine begins or a file is written.
                 if (code === "too_many_requests") waitMs = retryAfterMs(answer);
             } catch (error) {
@@ -305,10 +306,11 @@ export class Link {
                 cause: cut.cause,
             });
         if (cut.reached)
-            return new CoveError("lost", `${method} ${path}: the connection to ${this.address} broke before the answer was there (${why})`, {
-                remedy: "look whether it was done before you do it again",
-                cause: cut.cause,
-            });
+            return new CoveError(
+                "lost",
+                `${method} ${path}: the connection to ${this.address} broke before the answer was there (${why})`,
+                { remedy: "look whether it was done before you do it again", cause: cut.cause },
+            );
         return new CoveError("unreachable", `${this.address}: nobody answers there (${why})`, {
             remedy: "check the address, and that the server runs",
             cause: cut.cause,

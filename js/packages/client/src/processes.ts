@@ -86,7 +86,8 @@ export class Processes {
             }
             // See begin.ts.
             const found = await findTagged(this.#link, this.#path, tag, since, undefined);
-            if (found && stdin !== undefined && !hasEnded(found)) await this.mendStdin(found.id, stdin, spec.open_stdin === true, undefined);
+            if (found && stdin !== undefined && !hasEnded(found))
+                await this.mendStdin(found.id, stdin, spec.open_stdin === true, undefined);
             if (found) return found;
             await pause(AGAIN_MS, undefined);
         }
@@ -235,9 +236,11 @@ export class Processes {
     async mendStdin(pid: string, data: string | Uint8Array, staysOpen: boolean, signal: AbortSignal | undefined): Promise<void> {
         const bytes = typeof data === "string" ? Buffer.from(data) : data;
         if (bytes.length === 0) return;
-        // An engine that has just begun has not its input yet.
-        for (let process = await this.get(pid, { signal }); process.state !== "running"; process = await this.get(pid, { signal })) {
+        // An engine that has just begun has not its input yet; when its box has told it of the process, it has its pid, too.
+        for (;;) {
+            const process = await this.get(pid, { signal });
             if (hasEnded(process)) return;
+            if (process.state === "running" && process.pid !== null) break;
             await pause(AGAIN_MS, signal);
         }
         try {

@@ -51,7 +51,8 @@ function isThere(pid) {
 /**
  * `cove` is connected, `env` is what was added to the environment, `dir` is removed at the end. `pid()` is that of the
  * engine, `keeper()` that of the process that makes its boxes. `kill()` kills the engine, which its keeper starts again;
- * `killAll()` kills the keeper, too, with all sandboxes. `end()` ends it in good order, and is to be called.
+ * `upgrade()` has it replaced in good order; `killAll()` kills the keeper, too, with all sandboxes. `end()` ends it in
+ * good order, and is to be called.
  */
 export async function startEngine(options = {}) {
     const dir = mkdtempSync(path.join(tmpdir(), "cove-js-"));
@@ -108,6 +109,11 @@ export async function startEngine(options = {}) {
         async kill() {
             const number = await until("the engine runs", pid);
             process.kill(number, "SIGKILL");
+            await gone(number);
+        },
+        async upgrade() {
+            const number = await until("the engine runs", pid);
+            process.kill(keeper(), "SIGHUP");
             await gone(number);
         },
         async killAll() {

@@ -164,6 +164,22 @@ for (const listens of [undefined, () => {}]) {
     });
 }
 
+test("an abort kills one command, though others have its tag", async () => {
+    const tag = "shared";
+    const other = await sandbox.processes.start({ argv: ["sleep", "600"], tag });
+    for (const onAbort of ["throw", "kill"]) {
+        const controller = new AbortController();
+        const running = sandbox.exec({ command: "sleep 604", tag }, { signal: controller.signal, onAbort });
+        await until("it runs", async () => (await sandbox.exec({ command: "pgrep -fc 'sleep 60[4]'" })).stdout.trim() !== "0");
+        controller.abort();
+        if (onAbort === "throw") await assert.rejects(running, code("aborted"));
+        else assert.equal((await running).process.signal, "SIGKILL");
+        await until("it is gone", async () => (await sandbox.exec({ command: "pgrep -fc 'sleep 60[4]'" })).stdout.trim() === "0");
+    }
+    assert.equal((await sandbox.processes.get(other.id)).state, "running");
+    await sandbox.processes.kill(other.id);
+});
+
 test("a signal that is aborted already begins nothing", async () => {
     await assert.rejects(sandbox.exec({ command: "echo x >/tmp/never" }, { signal: AbortSignal.abort() }), code("aborted"));
     await assert.rejects(sandbox.files.stat("/tmp/never"), code("file_not_found"));

@@ -160,6 +160,21 @@ test("a new sandbox is made once, whenever the engine is killed", async () => {
     for (const id of made) await cove.sandbox(id).remove();
 });
 
+test("an engine that is replaced in good order says so, and is waited for", async () => {
+    const command = "echo x >>/tmp/order; while [ ! -e /tmp/order.go ]; do sleep 0.05; done; echo done";
+    const background = await sandbox.processes.start({ command });
+    const all = [
+        sandbox.exec({ command }),
+        sandbox.exec({ command }, { onStdout: () => {} }),
+        sandbox.processes.wait(background.id).then(() => sandbox.processes.output(background.id)).then((output) => ({ stdout: String(output.data) })),
+    ];
+    await until("all run", async () => (await count("/tmp/order")) === 3);
+    await engine.upgrade();
+    await sandbox.files.write("/tmp/order.go", "");
+    assert.deepEqual((await Promise.all(all)).map((each) => each.stdout), ["done\n", "done\n", "done\n"]);
+    assert.equal(await count("/tmp/order"), 3);
+});
+
 test("an abort is heard while the engine is away", async () => {
     const controller = new AbortController();
     const running = sandbox.exec({ command: "sleep 603" }, { signal: controller.signal });
