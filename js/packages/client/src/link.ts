@@ -5,7 +5,7 @@
 // may have got there is sent again only where a second time changes nothing; else it fails with the code `lost`, and
 // whoever asked has to look (exec and processes.start do: see exec.ts). All of it within `retryMs` of the first failure.
 import type { IncomingMessage } from "node:http";
-import { addressText } from "./address.js";
+import { addressText, answers } from "./address.js";
 import { CoveError, type Problem } from "./error.js";
 import { findPlace, findPrivate, type Place } from "./find.js";
 import { checkKeys, type CoveOptions } from "./options.js";
@@ -19,6 +19,8 @@ export interface LinkOptions extends RequestOptions {
     waits?: boolean | undefined;
     /** It runs a command: `draining` may be said of one that ran, too. */
     runs?: boolean | undefined;
+    /** False: where this user's own engine is gone, none is started for this. */
+    starts?: boolean | undefined;
 }
 
 // The server has begun nothing.
@@ -48,6 +50,18 @@ export function pause(ms: number, signal: AbortSignal | undefined): Promise<void
             resolve();
         }, ms);
         signal?.addEventListener("abort", over, { once: true });
+    });
+}
+
+/** Rejects at once when it is given up; what comes of it then is for `late`. */
+export function unlessAborted<T>(promise: Promise<T>, signal: AbortSignal, late: (value: T) => void): Promise<T> {
+    return new Promise((resolve, reject) => {
+        const stop = (): void => {
+            reject(aborted(signal));
+            promise.then(late, () => undefined);
+        };
+        signal.addEventListener("abort", stop, { once: true });
+        promise.then(resolve, reject).finally(() => signal.removeEventListener("abort", stop));
     });
 }
 
@@ -152,12 +166,7 @@ export class Link {
         if (this.#wire) return Promise.resolve(this.#wire);
         this.#finding ??= this.#find().finally(() => (this.#finding = undefined));
         if (!signal) return this.#finding;
-        const finding = this.#finding;
-        return new Promise((resolve, reject) => {
-            const stop = (): void => reject(aborted(signal));
-            signal.addEventListener("abort", stop, { once: true });
-            finding.then(resolve, reject).finally(() => signal.removeEventListener("abort", stop));
-        });
+        return unlessAborted(this.#finding, signal, () => undefined);
     }
 
     async #find(): Promise<Wire> {
@@ -166,6 +175,11 @@ export class Link {
         else if (this.#place.kind === "private") this.#place = { ...(await findPrivate(this.#options)), apiKey: this.#place.apiKey };
         this.#wire = new Wire(this.#place.address, this.#place.apiKey);
         return this.#wire;
+    }
+
+    async #isThere(): Promise<boolean> {
+        const address = this.#place?.kind === "private" ? this.#place.address : undefined;
+        return address?.kind !== "unix" || (await answers(address.path));
     }
 
     /** It broke: what still goes on over it may end; the next request looks for the server again. */
@@ -231,10 +245,12 @@ export class Link {
         let patience: Patience | undefined;
         for (;;) {
             if (signal?.aborted) throw aborted(signal);
-            const wire = this.#wire ?? (await this.wire(signal));
+            let wire = this.#wire;
             let failure: CoveError;
             let waitMs = 0;
             try {
+                if (!wire && options.starts === false && !(await this.#isThere())) throw new Cut(false, "it is gone");
+                wire ??= await this.wire(signal);
                 const answer = await send(wire, target, headers, body);
                 this.#hasAnswered = true;
                 if (answer.status < 400) return answer;
@@ -246,7 +262,7 @@ export class Link {
             } catch (error) {
                 if (error instanceof Aborted) throw aborted(signal);
                 if (!(error instanceof Cut)) throw error;
-                this.#lose(wire);
+                if (wire) this.#lose(wire);
                 failure = this.#failure(error, method, path);
                 if (error.reached && !mayRepeat(method, options)) throw failure;
                 if (isStream) throw failure;
