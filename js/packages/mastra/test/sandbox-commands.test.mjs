@@ -94,6 +94,22 @@ test("it answers when the command exits, whatever that left behind holds", async
     assert.equal(listened.stdout, "started\n");
 });
 
+test("standard input is at its end", async () => {
+    assert.equal((await sandbox.executeCommand("cat; read line; echo $?")).stdout, "1\n");
+    assert.equal((await sandbox.executeCommand("cat; read line; echo $?", [], { onStdout() {} })).stdout, "1\n");
+});
+
+test("what a listener throws is the caller's, when the command has ended", async () => {
+    let calls = 0;
+    const throws = () => {
+        calls++;
+        throw new Error("mine");
+    };
+    await assert.rejects(sandbox.executeCommand("echo 1; sleep 0.2; echo 2; touch /tmp/ended", [], { onStdout: throws }), /^Error: mine$/);
+    assert.equal(calls, 1);
+    assert.equal((await sandbox.executeCommand("test -e /tmp/ended")).exitCode, 0);
+});
+
 test("a timeout is a result, kills all that was started, and says so; 0 is none", async () => {
     const stubborn = `trap '' TERM; (${engine.hasCgroups ? "setsid" : ""} sleep 987.25 &); echo before; sleep 987.25`;
     for (const listener of [undefined, () => {}]) {
