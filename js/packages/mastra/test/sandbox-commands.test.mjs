@@ -27,6 +27,28 @@ test("the command is the shell's, arguments are quoted, the result says all", as
     assert.deepEqual([failed.success, failed.exitCode, failed.stdout, failed.stderr], [false, 3, "out\n", "err\n"]);
 });
 
+test("a line is for bash, and what any shell does the same is the same", async () => {
+    const run = async (command, args, options) => {
+        const { exitCode, stdout, stderr } = await sandbox.executeCommand(command, args, options);
+        return [exitCode, stdout, stderr];
+    };
+    assert.deepEqual(await run("[[ a == a ]] && echo {1..3}"), [0, "1 2 3\n", ""]);
+    assert.deepEqual(await run("echo -e", ["a\\tb"]), [0, "a\tb\n", ""]);
+    assert.deepEqual(await run("cat", ["-", "/no such"]), [1, "", "cat: '/no such': No such file or directory\n"]);
+    assert.deepEqual(await run("false"), [1, "", ""]);
+    const [missing, , why] = await run("no-such-program", ["--version"]);
+    assert.equal(missing, 127);
+    assert.match(why, /no-such-program: .*not found/);
+    for (const line of ["env", "env; true"]) {
+        const names = (await run(line, [], { cwd: "/tmp", env: { A: "1" } }))[1].split("\n");
+        assert.ok(names.includes("A=1") && names.includes("PWD=/tmp"), String(names));
+    }
+    await sandbox.writeFiles([{ path: "/root/bin/bare", content: "[[ -n $0 ]] && echo bash", mode: 0o755 }]);
+    assert.deepEqual(await run("/root/bin/bare"), [0, "bash\n", ""]);
+    await sandbox.writeFiles([{ path: "/root/rc", content: "greeting=hello\nls() { echo $greeting; }\n" }]);
+    assert.deepEqual(await run("ls", [], { env: { BASH_ENV: "/root/rc" } }), [0, "hello\n", ""]);
+});
+
 test("the environment: the options' own, then the overlay, then the call's; undefined takes away", async () => {
     const own = engine.sandbox({ env: { A: "own", B: "own", C: "own" } });
     const print = async (env) => (await own.executeCommand('printf %s "$A $B $C ${D-none}"', [], { env })).stdout;
