@@ -1,5 +1,8 @@
 // CoveSandbox: executeCommand, its environment and directory, its limits, and very much of it.
 import assert from "node:assert/strict";
+import { execFileSync } from "node:child_process";
+import { copyFileSync, mkdirSync } from "node:fs";
+import path from "node:path";
 import { after, before, test } from "node:test";
 import { makeEngine } from "./helper.mjs";
 
@@ -47,6 +50,23 @@ test("a line is for bash, and what any shell does the same is the same", async (
     assert.deepEqual(await run("/root/bin/bare"), [0, "bash\n", ""]);
     await sandbox.writeFiles([{ path: "/root/rc", content: "greeting=hello\nls() { echo $greeting; }\n" }]);
     assert.deepEqual(await run("ls", [], { env: { BASH_ENV: "/root/rc" } }), [0, "hello\n", ""]);
+});
+
+test("a registered root is the sandbox's, and one that has no sh has bash all the same", async () => {
+    const root = path.join(engine.dir, "of-bash");
+    const libraries = execFileSync("ldd", ["/bin/bash"], { encoding: "utf8" }).match(/\/\S+/g);
+    for (const file of ["/bin/bash", ...libraries]) {
+        mkdirSync(path.join(root, path.dirname(file)), { recursive: true });
+        copyFileSync(file, path.join(root, file));
+    }
+    execFileSync(engine.env.COVE_BIN, ["root", "add", "bash", root], { env: { ...process.env, COVE_URL: `unix:${engine.socket}` } });
+    const own = engine.sandbox({ root: "bash" });
+    assert.equal((await own.executeCommand("echo /bin/*")).stdout, "/bin/bash\n");
+    assert.equal((await own.native.view()).root, "bash");
+    for (const options of [{}, { onStdout() {} }]) {
+        assert.equal((await own.executeCommand("true", [], options)).exitCode, 0);
+        assert.equal((await own.executeCommand("no-such", ["x"], options)).exitCode, 127);
+    }
 });
 
 test("the environment: the options' own, then the overlay, then the call's; undefined takes away", async () => {
