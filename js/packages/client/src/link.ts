@@ -27,6 +27,7 @@ export interface LinkOptions extends RequestOptions {
 const NOT_BEGUN = new Set(["not_ready", "too_many_connections", "too_many_requests"]);
 const PAUSE_FIRST_MS = 5;
 const PAUSE_MOST_MS = 400;
+const ENGINE_MS = 30_000;
 const RETRY_MS = 15_000;
 const RETRY_FIRST_MS = 1_500; // where nobody ever answered: most often the address is wrong
 const JSON_BODY = ["Content-Type", "application/json"] as const;
@@ -173,8 +174,30 @@ export class Link {
         // Once chosen it stays: the sandboxes are there and nowhere else.
         if (!this.#place) this.#place = await findPlace(this.#options);
         else if (this.#place.kind === "private") this.#place = { ...(await findPrivate(this.#options)), apiKey: this.#place.apiKey };
-        this.#wire = new Wire(this.#place.address, this.#place.apiKey);
-        return this.#wire;
+        const wire = new Wire(this.#place.address, this.#place.apiKey);
+        if (this.#place.kind === "private") await this.#awaitEngine(wire, this.#place.started);
+        this.#wire = wire;
+        return wire;
+    }
+
+    /** Its socket is its keeper's, and listens also where the engine behind it never comes up. */
+    async #awaitEngine(wire: Wire, started: Promise<unknown> | undefined): Promise<void> {
+        const over = new AbortController();
+        const timer = setTimeout(() => over.abort(), ENGINE_MS);
+        started?.catch(() => over.abort());
+        try {
+            await wire.call("GET", "/healthz", undefined, undefined, over.signal);
+        } catch (error) {
+            // Nothing of what is to be asked has been sent yet.
+            if (error instanceof Cut) throw new Cut(false, error.cause);
+            if (!(error instanceof Aborted)) throw error;
+            await started; // which says what is wrong
+            throw new CoveError("unreachable", `${this.address}: your engine does not answer`, {
+                remedy: "what it says is in serve.log beside its socket",
+            });
+        } finally {
+            clearTimeout(timer);
+        }
     }
 
     async #isThere(): Promise<boolean> {
@@ -256,14 +279,17 @@ export class Link {
                 if (answer.status < 400) return answer;
                 failure = problemOf(answer);
                 const { code } = failure;
-                if (!(NOT_BEGUN.has(code) || (code === "draining" && !options.runs) || (code === "capacity" && options.waits)) || isStream)
-                    throw failure;
-                waitMs = retryAfterMs(answer);
+                const isAgain =
+                    NOT_BEGUN.has(code) || (code === "draining" && !options.runs) || (code === "capacity" && options.waits);
+                if (!isAgain || isStream) throw failure;
+                // Of all else it says a second, which is long where an engine begins or a file is written.
+                if (code === "too_many_requests") waitMs = retryAfterMs(answer);
             } catch (error) {
                 if (error instanceof Aborted) throw aborted(signal);
                 if (!(error instanceof Cut)) throw error;
                 if (wire) this.#lose(wire);
                 failure = this.#failure(error, method, path);
+                if (isDistrust(error)) throw failure;
                 if (error.reached && !mayRepeat(method, options)) throw failure;
                 if (isStream) throw failure;
             }
@@ -274,16 +300,27 @@ export class Link {
 
     #failure(cut: Cut, method: string, path: string): CoveError {
         const why = (cut.cause as NodeJS.ErrnoException | undefined)?.code ?? cut.message;
-        if (cut.reached)
-            return new CoveError("lost", `${method} ${path}: the connection to ${this.address} broke before the answer was there (${why})`, {
-                remedy: "look whether it was done before you do it again",
+        if (isDistrust(cut))
+            return new CoveError("unreachable", `${this.address}: no connection that can be trusted (${why})`, {
+                remedy: "check the address; Node trusts a certificate of one's own by NODE_EXTRA_CA_CERTS",
                 cause: cut.cause,
             });
+        if (cut.reached)
+            return new CoveError(
+                "lost",
+                `${method} ${path}: the connection to ${this.address} broke before the answer was there (${why})`,
+                { remedy: "look whether it was done before you do it again", cause: cut.cause },
+            );
         return new CoveError("unreachable", `${this.address}: nobody answers there (${why})`, {
             remedy: "check the address, and that the server runs",
             cause: cut.cause,
         });
     }
+}
+
+/** No TLS, or a certificate that is not good: it is no better in a moment. */
+function isDistrust(cut: Cut): boolean {
+    return /CERT|SELF_SIGNED|UNABLE_TO_|^ERR_(TLS|SSL)|^EPROTO$/.test((cut.cause as NodeJS.ErrnoException | undefined)?.code ?? "");
 }
 
 function mayRepeat(method: string, options: LinkOptions): boolean {
