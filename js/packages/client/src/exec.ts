@@ -150,20 +150,16 @@ async function read(run: Run, process: Process, stream: StreamName): Promise<{ d
 async function followed(run: Run): Promise<ExecResult> {
     const { signal, onAbort, onStdout, onStderr, stdin } = run.options;
     const { output_limit: _, detach_on_disconnect: __, ...spec } = run.spec;
-    const process = await run.processes.start(
-        { ...spec, timeout_ms: spec.timeout_ms ?? TIMEOUT_MS, stdin, tag: run.tag },
-        { signal: onAbort === "kill" ? undefined : signal },
-    ).catch((error: unknown) => {
-        if (signal?.aborted) void killStarted(run);
-        throw error;
-    });
+    const given = onAbort === "kill" ? undefined : signal;
+    // It is not given up half way, for then nobody would know what is to be killed.
+    const starting = run.processes.start({ ...spec, timeout_ms: spec.timeout_ms ?? TIMEOUT_MS, stdin, tag: run.tag });
+    const process = await (given ? unlessAborted(starting, given, (late) => void run.processes.kill(late.id).catch(() => undefined)) : starting);
     const kept = { stdout: new Retained(run.retained), stderr: new Retained(run.retained) };
     const kill = (): void => void run.processes.kill(process.id).catch(() => undefined);
     if (signal?.aborted) kill();
     else signal?.addEventListener("abort", kill, { once: true });
     try {
-        const inner = onAbort === "kill" ? undefined : signal;
-        for await (const batch of run.processes.followBatches(process.id, { signal: inner }))
+        for await (const batch of run.processes.followBatches(process.id, { signal: given }))
             for (const each of batch)
                 if (each.type === "data") {
                     kept[each.stream].add(each.data, each.to);
@@ -176,14 +172,16 @@ async function followed(run: Run): Promise<ExecResult> {
     }
 }
 
-/** The start was given up, and may have happened all the same. */
-async function killStarted(run: Run): Promise<void> {
-    try {
-        const process = await findTagged(run.link, run.processesPath, run.tag, run.sinceMs, undefined);
-        if (process) await run.processes.kill(process.id);
-    } catch {
-        // Nobody waits for it any more.
-    }
+/** Rejects at once when it is given up; what comes of it then is for `late`. */
+function unlessAborted<T>(promise: Promise<T>, signal: AbortSignal, late: (value: T) => void): Promise<T> {
+    return new Promise((resolve, reject) => {
+        const stop = (): void => {
+            reject(aborted(signal));
+            promise.then(late, () => undefined);
+        };
+        signal.addEventListener("abort", stop, { once: true });
+        promise.then(resolve, reject).finally(() => signal.removeEventListener("abort", stop));
+    });
 }
 
 // ---- the result ----

@@ -226,6 +226,11 @@ export class Processes {
     async mendStdin(pid: string, data: string | Uint8Array, staysOpen: boolean, signal: AbortSignal | undefined): Promise<void> {
         const bytes = typeof data === "string" ? Buffer.from(data) : data;
         if (bytes.length === 0) return;
+        // An engine that has just begun has not its input yet.
+        for (let process = await this.get(pid, { signal }); process.state !== "running"; process = await this.get(pid, { signal })) {
+            if (hasEnded(process)) return;
+            await pause(AGAIN_MS, signal);
+        }
         try {
             if (!staysOpen && bytes.length <= PIPE_BYTES) {
                 await this.stdin(pid, "", { signal });

@@ -57,6 +57,8 @@ export class CoveSandbox extends MastraSandbox<SandboxView> {
     #lastUsed: number | undefined;
     /** Rises with each start: an error of before it says nothing of the sandbox that there is now. */
     #generation = 0;
+    /** The start that follows the end of a generation. */
+    #revival: { of: number; started: Promise<void> } | undefined;
     /** Made by this object, and nobody has done anything in it yet. */
     #untouched = false;
     #hasMountHook = false;
@@ -228,16 +230,21 @@ export class CoveSandbox extends MastraSandbox<SandboxView> {
         }
     }
 
-    /** False where it must stay ended: it was stopped by this object, or it is start()'s own hook that asks. */
+    /**
+     * After an error of this generation: many may have it at once, and share the start. False where it must stay ended,
+     * for it was stopped by this object, or it is start()'s own hook that asks.
+     */
     async #revive(generation: number): Promise<boolean> {
         if (generation === this.#generation) {
-            if (this.status !== "running" || this._startPromise) return false;
-            this.status = "stopped";
-            this.logger.warn("Sandbox ended meanwhile and is started again", { sandbox: this.id });
+            if (this.#revival?.of !== generation) {
+                if (this.status !== "running" || this._startPromise) return false;
+                this.status = "stopped";
+                this.logger.warn("Sandbox ended meanwhile and is started again", { sandbox: this.id });
+                this.#revival = { of: generation, started: this.ensureRunning() };
+            }
+            await this.#revival.started;
         }
-        if (this.status === "stopping" || this.status === "destroying" || this.status === "destroyed") return false;
-        await this.ensureRunning();
-        return true;
+        return this.status === "running";
     }
 
     // ---- commands ----
@@ -256,7 +263,7 @@ export class CoveSandbox extends MastraSandbox<SandboxView> {
         const stdout = onStdout && new StringDecoder("utf8");
         const stderr = onStderr && new StringDecoder("utf8");
         await this.ensureRunning();
-        const given = await this.commandSpec(line, mergeEnv(this.getEnv(), options.env), options.cwd);
+        const given = await this.commandSpec(line, { ...this.getEnv(), ...options.env }, options.cwd);
         const spec = { ...given, timeout_ms: timeout, tag: executeTag() };
         const told = { any: false };
         const tell = (decoder: StringDecoder, listener: (text: string) => void) => (bytes: Buffer) => {
