@@ -367,7 +367,8 @@ export class CoveFilesystem extends MastraFilesystem {
 
     /** The absolute path, if it may be asked for. */
     async #locate(native: Sandbox, path: string, operation: string): Promise<string> {
-        if (path.includes("\0")) throw new FilesystemError(`a path has no byte 0: ${JSON.stringify(path)}`, "EINVAL", path);
+        if (/\0|\p{Surrogate}/u.test(path))
+            throw new FilesystemError(`${JSON.stringify(path)}: no path has a byte 0 or half a character; write it without`, "EINVAL", path);
         if (isHome(path)) this.#home ??= await homeOf(native);
         const at = this.#resolve(path);
         if (!this.contained || (await this.#isContained(native.files, at))) return at;

@@ -262,8 +262,16 @@ describe("on a disk of its own", () => {
         assert.throws(() => new CoveFilesystem({}), /needs the sandbox/);
     });
 
-    test("a path with a zero byte", async () => {
+    test("options in the wrong place are refused", () => {
+        assert.throws(() => createCoveWorkspace({ url: "http://localhost:1" }), /"url" is of the sandbox/);
+        assert.throws(() => createCoveWorkspace({ basePath: "/x" }), /"basePath" is of the filesystem/);
+        assert.throws(() => createCoveWorkspace({ sandbox: () => sandbox }), /make a Workspace itself/);
+        assert.throws(() => createCoveWorkspace({ sandbox, mounts: {} }), /mounts/);
+    });
+
+    test("a path that can be none", async () => {
         await assert.rejects(sandbox.filesystem.readFile("a\0b"), { code: "EINVAL" });
+        await assert.rejects(sandbox.filesystem.writeFile("a\ud800b", "1"), { code: "EINVAL" });
     });
 
     test("a user who may not", async () => {
@@ -397,5 +405,6 @@ describe("on a disk of its own", () => {
             await other.destroy();
         }
         assert.equal(one.sandbox.status, "destroyed");
+        await assert.rejects(one.filesystem.readFile("a.txt"), core.SandboxNotReadyError);
     });
 });
