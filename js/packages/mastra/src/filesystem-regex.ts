@@ -152,7 +152,8 @@ class Translator {
         // What must not follow can hold in the middle of a character where it does not before it, so there must be
         // something beside it that stands in no middle.
         parts.forEach((part, i) => {
-            if (part.text.startsWith("(?!") && part.text !== NEVER && !isFirm(parts[i - 1]) && !isFirm(parts[i + 1])) tooManyHalves();
+            const isNegative = part.text.startsWith("(?!") && part.text !== NEVER;
+            if (isNegative && !isFirm(parts[i - 1]) && !isFirm(parts[i + 1])) tooManyHalves();
         });
         return { text: parts.map((part) => part.text).join(""), shapes, isAtom: false, takesHalves: false };
     }
@@ -231,7 +232,12 @@ class Translator {
         if (this.take("(")) return this.group("(");
         if (this.take("[")) return this.characterClass();
         if (this.take("."))
-            return { text: this.inNegative ? "[^\\n\\r\\x{2028}\\x{2029}]" : ".", shapes: [HALF], isAtom: true, takesHalves: true };
+            return {
+                text: this.inNegative ? "[^\\n\\r\\x{2028}\\x{2029}]" : ".",
+                shapes: [HALF],
+                isAtom: true,
+                takesHalves: true,
+            };
         if (this.take("\\")) return this.escape();
         const code = this.source.codePointAt(this.at)!;
         this.at += code > 0xffff ? 2 : 1;
@@ -347,7 +353,8 @@ class Translator {
             throw new Untranslatable("letters of other alphabets");
         // Half of a character is in the class, so the whole may be: as one atom that could take a half.
         const ranges = given.map(([low, high]): Range => (high === 0xffff && low <= 0xd800 ? [low, LAST] : [low, high]));
-        if (ranges.some((range) => hasHalf(range) && range[1] !== LAST)) throw new Untranslatable("a class with some halves of characters");
+        if (ranges.some((range) => hasHalf(range) && range[1] !== LAST))
+            throw new Untranslatable("a class with some halves of characters");
         const members = this.ignoreCase && isAscii ? bothCases(ranges) : ranges;
         let inside = members.map(written).join("");
         for (const set of sets) inside += "dw".includes(set) ? `\\${set}` : SETS[set]!.map(written).join("");

@@ -31,9 +31,13 @@ export function createCoveWorkspace(options: CoveWorkspaceOptions = {}): Workspa
             if (name in rest)
                 throw new TypeError(`createCoveWorkspace: "${name}" is of the ${where}; write it as { ${where}: { ${name} } }`);
     if (typeof given === "function")
-        throw new TypeError("createCoveWorkspace: sandbox is a sandbox or its options; for one that is chosen per request make a Workspace itself");
+        throw new TypeError(
+            "createCoveWorkspace: sandbox is a sandbox or its options; to choose one per request make a Workspace itself",
+        );
     if ("mounts" in rest)
-        throw new TypeError("createCoveWorkspace: a workspace has either mounts or the sandbox's own files; make a Workspace itself for mounts");
+        throw new TypeError(
+            "createCoveWorkspace: a workspace has either mounts or the sandbox's own files; make a Workspace itself for mounts",
+        );
     const sandbox = given instanceof CoveSandbox ? given : new CoveSandbox(given);
     return new Workspace({ ...rest, sandbox, filesystem: new CoveFilesystem({ ...how, sandbox }) });
 }
