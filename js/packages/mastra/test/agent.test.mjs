@@ -4,6 +4,7 @@ import assert from "node:assert/strict";
 import { after, before, describe, test } from "node:test";
 import { CoveFilesystem, CoveSandbox, createCoveWorkspace } from "@cove/mastra";
 import { Agent } from "@mastra/core/agent";
+import { Mastra } from "@mastra/core/mastra";
 import { Workspace } from "@mastra/core/workspace";
 import { startEngine } from "../../client/test/engine.mjs";
 import { ScriptedModel } from "./model.mjs";
@@ -233,6 +234,26 @@ describe("an agent with one cove sandbox", () => {
             await mine.destroy();
         }
     });
+});
+
+test("with a Mastra: its shutdown stops the sandbox, and the next call starts it with its files", async () => {
+    const workspace = createCoveWorkspace({ sandbox: { cove: engine.cove } });
+    const model = new ScriptedModel([
+        { calls: [[tool("write_file"), { path: "kept.txt", content: "kept" }]] },
+        { calls: [[tool("execute_command"), { command: "cat kept.txt" }]] },
+        { text: "done" },
+    ]);
+    const agent = new Agent({ id: "worker", name: "worker", instructions: "Work.", model, workspace });
+    const mastra = new Mastra({ agents: { worker: agent }, workspace, logger: false });
+    try {
+        assert.equal((await mastra.getAgent("worker").generate("go", { maxSteps: 5 })).text, "done");
+        await mastra.shutdown();
+        assert.equal((await workspace.sandbox.native.view()).state, "stopped");
+        assert.equal(await workspace.filesystem.readFile("kept.txt", { encoding: "utf-8" }), "kept");
+        assert.equal(workspace.sandbox.status, "running");
+    } finally {
+        await workspace.destroy();
+    }
 });
 
 test("a workspace in one line, with nothing said at all, finds or starts the engine", async () => {

@@ -397,6 +397,23 @@ describe("on a disk of its own", () => {
         assert.match((await workspace.skills.get("greet")).instructions, /hello to everybody/);
     });
 
+    test("as one of several filesystems of a workspace", async () => {
+        const workspace = new Workspace({
+            mounts: {
+                "/box": new CoveFilesystem({ sandbox, basePath: "/tmp/mounted", contained: true }),
+                "/host": new LocalFilesystem({ basePath: join(temporary, "mounted") }),
+            },
+        });
+        const fs = workspace.filesystem;
+        await fs.writeFile("/host/a.txt", "from outside");
+        await fs.copyFile("/host/a.txt", "/box/d/a.txt");
+        assert.equal(await inSandbox("cat /tmp/mounted/d/a.txt"), "from outside");
+        await fs.moveFile("/box/d/a.txt", "/host/b.txt");
+        assert.equal(await fs.readFile("/host/b.txt", { encoding: "utf-8" }), "from outside");
+        assert.deepEqual((await fs.readdir("/box", { recursive: true })).map(({ name }) => name), ["d"]);
+        assert.equal((await fs.stat("/box/d")).type, "directory");
+    });
+
     test("two workspaces, each with its own sandbox, in one line", async () => {
         const one = createCoveWorkspace({ sandbox: { cove: engine.cove, ephemeral: true } });
         const other = createCoveWorkspace({
