@@ -4,3 +4,7 @@ export type { CoveLifecycle, CoveNetworkPolicy, CovePort, CoveResources, CoveSan
 export { CoveNetworking } from "./networking.js";
 export { CoveProcessHandle } from "./handle.js";
 export { CoveProcessManager } from "./processes.js";
+export { CoveFilesystem } from "./filesystem.js";
+export type { CoveFilesystemOptions } from "./filesystem.js";
+export { createCoveWorkspace } from "./workspace.js";
+export type { CoveWorkspaceOptions } from "./workspace.js";

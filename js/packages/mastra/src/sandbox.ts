@@ -13,6 +13,7 @@ import { posix } from "node:path";
 import { commandLine, mergeEnv, neverRan, type Env } from "./command.js";
 import { abortError, hasCode, isDead, isGone } from "./errors.js";
 import { execute } from "./execute.js";
+import { CoveFilesystem } from "./filesystem.js";
 import { infoOf } from "./info.js";
 import { defaultInstructions, instructionsOf } from "./instructions.js";
 import { hostMountOf, HostMounts, type HostMount } from "./mounts.js";
@@ -64,6 +65,7 @@ export class CoveSandbox extends MastraSandbox<SandboxView> {
     /** Where a hook let this object mount a directory; it is in the sandbox that follows this one, too. */
     #mounted = new Set<string>();
     #home: Promise<string> | undefined;
+    #filesystem: CoveFilesystem | undefined;
 
     constructor(options: CoveSandboxOptions = {}) {
         checkOptions("CoveSandbox", options);
@@ -92,6 +94,11 @@ export class CoveSandbox extends MastraSandbox<SandboxView> {
         if (!this.#native) throw new SandboxNotReadyError(this.id);
         this.#untouched = false;
         return this.#native;
+    }
+
+    /** The files on its disk, for the `filesystem` of a workspace. */
+    get filesystem(): CoveFilesystem {
+        return (this.#filesystem ??= new CoveFilesystem({ sandbox: this }));
     }
 
     // ---- start, stop, destroy ----
