@@ -9,12 +9,13 @@ import {
 import type { RequestContext } from "@mastra/core/request-context";
 import { createHash, randomBytes } from "node:crypto";
 import { mkdir, stat } from "node:fs/promises";
+import { homedir } from "node:os";
 import path from "node:path";
 import { Checkpoints } from "./local-checkpoints.js";
 import { mergeEnv, type Env } from "./command.js";
 import { detectIsolation } from "./local-detect.js";
 import {
-    forgetDirectories, insidePath, planDirectories, registerDirectories, type HostDirectory, type Mounts,
+    forgetDirectories, insidePath, isInside, planDirectories, registerDirectories, type HostDirectory, type Mounts,
 } from "./local-directories.js";
 import { linkInto, unlinkFrom } from "./local-links.js";
 import { checkLocalOptions, commandDirectory, hostPath, type CoveLocalSandboxOptions } from "./local-options.js";
@@ -173,9 +174,12 @@ export class CoveLocalSandbox extends CoveSandbox {
         const host = process.env["PATH"];
         if (this.#path?.host !== host)
             this.#path = { host, inside: insidePath(host, this.#directories, this.#rules.allowSystemBinaries !== false) };
+        const merged = mergeEnv({ PATH: this.#path!.inside }, this.#given.env, env);
+        // Who hands on the host's environment means a home: the box has one of its own, for that one is not inside.
+        if (merged?.["HOME"] === homedir() && !isInside(homedir(), this.#directories)) delete merged["HOME"];
         return {
             command,
-            env: mergeEnv({ PATH: this.#path!.inside }, this.#given.env, env),
+            env: merged,
             cwd: commandDirectory(this.workingDirectory, cwd),
         };
     }
