@@ -2,7 +2,7 @@
 import { randomUUID } from "node:crypto";
 import type { Readable } from "node:stream";
 import { CoveError } from "./error.js";
-import { readLines } from "./lines.js";
+import { givenBytes, readLines } from "./lines.js";
 import { pause, type Link, type LinkOptions } from "./link.js";
 import type { Body } from "./request.js";
 import type {
@@ -77,7 +77,7 @@ export class Files {
     /** The bytes as they come. One that breaks off ends with an error. */
     async readStream(path: string, options: ReadOptions = {}): Promise<Readable> {
         const { signal, ...query } = options;
-        return this.#link.stream("GET", this.#path, { query: { path, ...query }, signal, waits: true });
+        return givenBytes(await this.#link.stream("GET", this.#path, { query: { path, ...query }, signal, waits: true }), signal);
     }
 
     /**
@@ -278,7 +278,7 @@ export class Files {
     /** Files and directories as a tar. One that breaks off ends with an error. */
     async readTar(paths: readonly string[], options: FileOptions & { follow?: boolean | undefined } = {}): Promise<Readable> {
         const { signal, ...query } = options;
-        return this.#link.stream("GET", `${this.#sandbox}/tar`, { query: { path: paths, ...query }, signal, waits: true });
+        return givenBytes(await this.#link.stream("GET", `${this.#sandbox}/tar`, { query: { path: paths, ...query }, signal, waits: true }), signal);
     }
 
     /** Unpacks a tar into a directory. */

@@ -1,5 +1,7 @@
-// Answers that are lines of JSON (NDJSON) without a known end.
+// Answers that are read as they come: lines of JSON (NDJSON), and bytes for whoever asked.
 import type { IncomingMessage } from "node:http";
+import { PassThrough, type Readable } from "node:stream";
+import { CoveError } from "./error.js";
 import { aborted } from "./link.js";
 import { Aborted, Cut } from "./wire.js";
 
@@ -30,4 +32,19 @@ export async function* readLines<T>(answer: IncomingMessage, signal: AbortSignal
     } finally {
         answer.destroy();
     }
+}
+
+/**
+ * The bytes of an answer. One that breaks off fails with the code `lost`, so that nobody takes a part for the whole;
+ * and whoever stops reading ends the connection, which an answer of node:http does not do by itself.
+ */
+export function givenBytes(answer: IncomingMessage, signal: AbortSignal | undefined): Readable {
+    const bytes = new PassThrough({ highWaterMark: 256 * 1024 });
+    answer.on("error", (cause) =>
+        bytes.destroy(
+            signal?.aborted ? aborted(signal) : new CoveError("lost", "the connection broke before all of the answer had come", { cause }),
+        ),
+    );
+    bytes.on("close", () => answer.destroy());
+    return answer.pipe(bytes);
 }

@@ -217,8 +217,13 @@ async function pour(body: AsyncIterable<Uint8Array | string>, request: http.Clie
             if (request.destroyed || request.writableEnded) return;
             if (!request.write(part))
                 await new Promise<void>((resolve) => {
-                    request.once("drain", resolve);
-                    request.once("close", resolve);
+                    const go = (): void => {
+                        request.off("drain", go);
+                        request.off("close", go);
+                        resolve();
+                    };
+                    request.on("drain", go);
+                    request.on("close", go);
                 });
         }
         request.end();
