@@ -178,7 +178,7 @@ export function resourcesOf(resources: CoveResources | undefined): SandboxSpec["
     if (resources === undefined) return undefined;
     return {
         memory_bytes: bytesOf("resources.memory", resources.memory),
-        cpus: resources.cpus,
+        cpus: resources.cpus && Math.round(resources.cpus * 1000) / 1000, // as the engine has them, to compare
         pids: resources.pids,
         disk_bytes: bytesOf("resources.disk", resources.disk),
     };

@@ -29,7 +29,7 @@ test("the command is the shell's, arguments are quoted, the result says all", as
 
 test("the environment: the options' own, then the overlay, then the call's; undefined takes away", async () => {
     const own = engine.sandbox({ env: { A: "own", B: "own", C: "own" } });
-    const print = async (env) => (await own.executeCommand('echo "$A $B $C ${D-none}"', [], { env })).stdout.trim();
+    const print = async (env) => (await own.executeCommand('printf %s "$A $B $C ${D-none}"', [], { env })).stdout;
     assert.equal(await print(), "own own own none");
     own.setEnv((env) => ({ ...env, B: "overlay", C: "overlay", D: undefined }));
     assert.equal(await print({ C: "call" }), "own overlay call none");

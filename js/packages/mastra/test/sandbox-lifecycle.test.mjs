@@ -198,6 +198,18 @@ test("what the options ask for is what it has, and what cannot be changed is ref
     assert.equal(view.lifecycle.idle_ms, 60_000);
     assert.equal(view.lifecycle.then, "kill");
     assert.ok(Date.parse(view.lifecycle.deadline) > Date.now());
+    await sandbox._stop();
+    await engine.sandbox({ id: "made", network: "public" }).start();
+    view = await sandbox.native.view();
+    assert.deepEqual([view.state, view.network.mode], ["running", "public"]);
+});
+
+test("a limit that the engine rounds is the same limit", async () => {
+    for (const resources of [{ cpus: 1 / 3 }, { memory: 123_456_789 }, { disk: 123_456_789 }, { memory: "0.1G" }]) {
+        const options = { id: JSON.stringify(resources), resources };
+        assert.deepEqual(await engine.sandbox(options).start(), { outcome: "created" });
+        assert.deepEqual(await engine.sandbox(options).start(), { outcome: "connected" });
+    }
 });
 
 test("a start can be given up", async () => {

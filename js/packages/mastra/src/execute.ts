@@ -1,0 +1,74 @@
+// executeCommand: one request to the engine where nobody listens, and the result as the base class would give it.
+import type { ExecSpec, Sandbox } from "@cove/client";
+import type { CommandResult, ExecuteCommandOptions } from "@mastra/core/workspace";
+import { StringDecoder } from "node:string_decoder";
+import { endOf, neverRan } from "./command.js";
+import { hasCode, startError } from "./errors.js";
+import { executeTag } from "./processes.js";
+
+type Listener = ((text: string) => void) | undefined;
+
+/** Characters may come in parts, and what listens is given whole ones. */
+class Told {
+    readonly #decoder = new StringDecoder("utf8");
+    readonly take: ((bytes: Buffer) => void) | undefined;
+
+    constructor(private readonly listener: Listener) {
+        this.take = listener && ((bytes) => this.#tell(this.#decoder.write(bytes)));
+    }
+
+    end(more: string): void {
+        this.#tell(this.#decoder.end() + more);
+    }
+
+    #tell(text: string): void {
+        if (text !== "") this.listener?.(text);
+    }
+}
+
+export type Command = { command: string } & Omit<ExecSpec, "command" | "argv" | "tag">;
+
+/** `run` gives the sandbox, and maybe another one if the first is no more. */
+export async function execute(
+    run: <T>(action: (native: Sandbox) => Promise<T>) => Promise<T>,
+    given: Command,
+    timeoutMs: number,
+    { abortSignal, onStdout, onStderr, maxRetainedBytes = Infinity }: ExecuteCommandOptions,
+): Promise<CommandResult> {
+    const spec = { ...given, timeout_ms: timeoutMs, tag: executeTag() };
+    const started = Date.now();
+    const stdout = new Told(onStdout);
+    const stderr = new Told(onStderr);
+    let result;
+    try {
+        result = await run((native) =>
+            native.exec(spec, {
+                signal: abortSignal,
+                onAbort: "kill",
+                maxRetainedBytes,
+                onStdout: stdout.take,
+                onStderr: stderr.take,
+            }),
+        );
+    } catch (error) {
+        if (hasCode(error, "aborted")) return neverRan(given.command);
+        throw startError(error);
+    }
+    const { exitCode, killed, timedOut, note = "" } = endOf(result.process, timeoutMs);
+    stdout.end("");
+    stderr.end(note);
+    return {
+        success: exitCode === 0,
+        exitCode,
+        stdout: result.stdout,
+        stderr: maxRetainedBytes === 0 ? "" : result.stderr + note,
+        executionTimeMs: Date.now() - started,
+        killed,
+        timedOut,
+        stdoutTruncated: result.stdout_dropped_bytes > 0,
+        stderrTruncated: result.stderr_dropped_bytes > 0,
+        stdoutDroppedBytes: result.stdout_dropped_bytes,
+        stderrDroppedBytes: result.stderr_dropped_bytes,
+        command: given.command,
+    };
+}
