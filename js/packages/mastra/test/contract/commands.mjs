@@ -263,6 +263,7 @@ export const cases = [
     },
     {
         name: 'a time limit takes along what has left the session',
+        needs: 'cgroup',
         expected: { begun: true, after: 'dead' },
         async run(box) {
             const sandbox = await box.shared();
@@ -287,6 +288,7 @@ export const cases = [
     },
     {
         name: 'an abort takes along what has left the session',
+        needs: 'cgroup',
         expected: { begun: true, after: 'dead' },
         async run(box) {
             const abort = new AbortController();
