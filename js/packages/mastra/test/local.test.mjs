@@ -166,6 +166,19 @@ describe('directories', () => {
         assert.equal(await readFile(`${directory}.old/file`, 'utf8'), 'first\n');
     });
 
+    test('a directory that is removed and made again under its feet is the one that counts', async () => {
+        const sandbox = make();
+        await out(sandbox, 'echo old >file');
+        await rename(sandbox.workingDirectory, `${sandbox.workingDirectory}.old`);
+        await mkdir(sandbox.workingDirectory);
+        await writeFile(path.join(sandbox.workingDirectory, 'new'), '');
+        const seen = await Promise.all(Array.from({ length: 20 }, () => out(sandbox, 'ls')));
+        assert.deepEqual(new Set(seen), new Set(['new']));
+        await rm(sandbox.workingDirectory, { recursive: true });
+        const handle = await sandbox.processes.spawn('pwd; ls');
+        assert.equal((await handle.wait()).stdout, `${sandbox.workingDirectory}\n`);
+    });
+
     test('the names of directories that nobody needs make room', async () => {
         const directory = await fresh();
         const probe = make();
@@ -457,6 +470,17 @@ describe('its life', () => {
         await workspace.destroy();
         await assert.rejects(lstat(link), { code: 'ENOENT' });
         assert.deepEqual((await readdir(files)).sort(), ['file', 'new']);
+    });
+
+    test('a box that was made without a mount is made again with it', async () => {
+        const files = await fresh();
+        const first = make({ id: `mounts-${process.pid}` });
+        await out(first, 'echo kept >file');
+        const second = make({ id: first.id, workingDirectory: first.workingDirectory });
+        second.mounts.add({ '/data': new LocalFilesystem({ basePath: files }) });
+        assert.equal(await out(second, 'echo x >data/new; cat file'), 'kept');
+        assert.equal(second.mounts.get('/data').state, 'mounted');
+        assert.deepEqual(await readdir(files), ['new']);
     });
 
     test('what somebody else put where a mount should be is left alone', async () => {
