@@ -45,11 +45,7 @@ export function planDirectories(
         planned.set(path.resolve(given), { path: path.resolve(given), readOnly });
     };
 
-    if (rules.allowSystemBinaries !== false) {
-        for (const directory of nodeDirectories()) add(directory, true);
-        // Where programs lie that are of no package; LocalSandbox gives them to a command under bwrap, too.
-        if (isIsolated) for (const programs of ["/opt", "/snap"]) if (existsSync(programs)) add(programs, true);
-    }
+    if (rules.allowSystemBinaries !== false) for (const directory of nodeDirectories()) add(directory, true);
     for (const given of rules.readOnlyPaths ?? []) add(given, true);
     add(workingDirectory, isIsolated && rules.readOnly === true);
     for (const given of rules.readWritePaths ?? []) add(given, false);
@@ -91,12 +87,12 @@ async function check(directory: HostDirectory): Promise<string> {
     if (OWN.some((own) => isWithin(wanted, own))) refuse("the sandbox has its own there; name another directory");
     if (Buffer.byteLength(wanted) > TARGET_BYTES)
         refuse(`its path is longer than ${TARGET_BYTES} bytes; use a shorter one`);
-    const found = await stat(wanted).catch((error: NodeJS.ErrnoException) =>
+    const found = await stat(wanted, { bigint: true }).catch((error: NodeJS.ErrnoException) =>
         refuse(error.code === "ENOENT" ? "there is no such directory; make it, or leave it out" : error.message),
     );
     if (!found.isDirectory()) refuse("it is a file; name the directory that it lies in");
     // Another directory at this path is another one: the engine knows each by its inode.
-    const key = JSON.stringify([wanted, found.dev, found.ino, directory.readOnly]);
+    const key = JSON.stringify([wanted, String(found.dev), String(found.ino), directory.readOnly]);
     return PREFIX + createHash("sha256").update(key).digest("hex").slice(0, 24);
 }
 

@@ -100,7 +100,7 @@ export class CoveLocalSandbox extends CoveSandbox {
         this.#rules = nativeSandbox;
         this.#directories = directories;
         this.#checkpoints = new Checkpoints(
-            checkpointsDirectory === undefined ? path.join(path.dirname(workingDirectory), ".checkpoints") : hostPath(checkpointsDirectory),
+            hostPath(checkpointsDirectory ?? path.join(path.dirname(workingDirectory), ".checkpoints")),
             workingDirectory,
         );
     }

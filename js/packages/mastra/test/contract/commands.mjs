@@ -4,7 +4,9 @@ import { begun, beating, life, out, refusal, refused, until, within } from './ki
 
 export const title = 'commands';
 
-const tricky = ['plain', 'two words', '', "it's", '"double"', '$HOME', '*', 'a\\b', 'new\nline', '`id`', 'ä→😀', '-n', ';', '~'];
+const tricky = [
+    'plain', 'two words', '', "it's", '"double"', '$HOME', '*', 'a\\b', 'new\nline', '`id`', 'ä→😀', '-n', ';', '~',
+];
 
 const short = ({ success, exitCode, stdout, stderr }) => ({ success, exitCode, stdout, stderr });
 
