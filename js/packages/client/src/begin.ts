@@ -41,8 +41,9 @@ export async function findTagged(
     tag: string,
     sinceMs: number,
     signal: AbortSignal | undefined,
+    starts?: boolean,
 ): Promise<Process | undefined> {
-    const { processes } = await link.json<{ processes: Process[] }>("GET", path, { signal });
+    const { processes } = await link.json<{ processes: Process[] }>("GET", path, { signal, starts });
     const tagged = processes.filter((each) => each.tag === tag && !(each.state === "lost" && each.reason === NEVER_RAN));
     if (tagged.length === 0 || isOurs(tag)) return tagged[0];
     const fresh = tagged.filter((each) => each.started_at !== null && Date.parse(each.started_at) >= sinceMs - CLOCK_MS);

@@ -86,26 +86,33 @@ async function answered(run: Run): Promise<ExecResult> {
             } catch (error) {
                 if (!isUnsure(error)) throw error;
             }
+            // See begin.ts.
             const process = await findTagged(run.link, run.processesPath, run.tag, run.sinceMs, inner);
-            if (process) return await result(run, await waited(run, process, inner));
+            if (process) {
+                if (stdin !== undefined && process.ended_at === null) await run.processes.mendStdin(process.id, stdin, false, inner);
+                return await result(run, await run.processes.wait(process.id, { signal: inner }));
+            }
             if (kills && signal.aborted) throw aborted(signal);
             await pause(AGAIN_MS, inner);
         }
     } finally {
         isOver = true;
         if (kills) signal.removeEventListener("abort", kill);
+        if (!kills && signal?.aborted && !run.spec.detach_on_disconnect) void dropTagged(run);
     }
 }
 
-/** One that the connection does not hold any more: it is killed by hand where it is not wanted. */
-async function waited(run: Run, process: Process, signal: AbortSignal | undefined): Promise<Process> {
-    const { stdin } = run.options;
+/**
+ * The connection's end has killed it, mostly; not where the engine had ended just then. Nobody waits for this, and no
+ * engine is started for it: where there is none, there is nothing to kill.
+ */
+async function dropTagged(run: Run): Promise<void> {
     try {
-        if (stdin !== undefined && process.ended_at === null) await run.processes.mendStdin(process.id, stdin, false, signal);
-        return await run.processes.wait(process.id, { signal });
-    } catch (error) {
-        if (signal?.aborted) void run.processes.kill(process.id).catch(() => undefined);
-        throw error;
+        const process = await findTagged(run.link, run.processesPath, run.tag, run.sinceMs, undefined, false);
+        if (process && process.ended_at === null)
+            await run.link.call("DELETE", `${run.processesPath}/${process.id}`, { starts: false, repeat: false });
+    } catch {
+        // As was said.
     }
 }
 
@@ -151,9 +158,10 @@ async function followed(run: Run): Promise<ExecResult> {
     const { signal, onAbort, onStdout, onStderr, stdin } = run.options;
     const { output_limit: _, detach_on_disconnect: __, ...spec } = run.spec;
     const given = onAbort === "kill" ? undefined : signal;
-    // It is not given up half way, for then nobody would know what is to be killed.
-    const starting = run.processes.start({ ...spec, timeout_ms: spec.timeout_ms ?? TIMEOUT_MS, stdin, tag: run.tag });
-    const process = await (given ? unlessAborted(starting, given, (late) => void run.processes.kill(late.id).catch(() => undefined)) : starting);
+    const process = await run.processes.start(
+        { ...spec, timeout_ms: spec.timeout_ms ?? TIMEOUT_MS, stdin, tag: run.tag },
+        { signal: given },
+    );
     const kept = { stdout: new Retained(run.retained), stderr: new Retained(run.retained) };
     const kill = (): void => void run.processes.kill(process.id).catch(() => undefined);
     if (signal?.aborted) kill();
@@ -170,18 +178,6 @@ async function followed(run: Run): Promise<ExecResult> {
     } finally {
         signal?.removeEventListener("abort", kill);
     }
-}
-
-/** Rejects at once when it is given up; what comes of it then is for `late`. */
-function unlessAborted<T>(promise: Promise<T>, signal: AbortSignal, late: (value: T) => void): Promise<T> {
-    return new Promise((resolve, reject) => {
-        const stop = (): void => {
-            reject(aborted(signal));
-            promise.then(late, () => undefined);
-        };
-        signal.addEventListener("abort", stop, { once: true });
-        promise.then(resolve, reject).finally(() => signal.removeEventListener("abort", stop));
-    });
 }
 
 // ---- the result ----

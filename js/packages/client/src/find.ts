@@ -12,7 +12,11 @@ export interface Place {
     address: Address;
     /** The key is sent there. That of the environment is of the server that COVE_URL names, and of no other. */
     apiKey?: string | undefined;
+    /** Where it is being started: rejects with what went wrong, or resolves. */
+    started?: Promise<unknown> | undefined;
 }
+
+const LOOK_MS = 2;
 
 let hasWarned = false;
 
@@ -55,8 +59,23 @@ export async function findPrivate(options: CoveOptions): Promise<Place> {
     const socket = privateSocket();
     if (isSafe(socket) && (await answers(socket))) return { kind: "private", address: { kind: "unix", path: socket } };
     const file = await findProgram(options.bin);
-    const ran = await runProgram(file, ["server", "--private"], programEnv());
-    const line = ran.stdout.trim();
-    if (ran.status !== 0) throw new CoveError("no_cove", ran.why);
-    return { kind: "private", address: parseAddress(line, `${file} server`) };
+    const started = runProgram(file, ["server", "--private"], programEnv()).then((ran) => {
+        if (ran.status !== 0) throw new CoveError("no_cove", ran.why);
+        return ran.stdout.trim();
+    });
+    // Its socket is there before the program is sure that all is well, and what is asked there waits for the engine.
+    const line = await Promise.race([listens(socket, started), started]);
+    return { kind: "private", address: parseAddress(line, `${file} server`), started };
+}
+
+/** Its address, as soon as somebody listens there; never, if the program ends before that. */
+async function listens(socket: string, running: Promise<unknown>): Promise<string> {
+    let isOver = false;
+    const over = (): void => void (isOver = true);
+    running.then(over, over);
+    while (!isOver) {
+        await new Promise((resolve) => setTimeout(resolve, LOOK_MS));
+        if (!isOver && isSafe(socket) && (await answers(socket))) return addressText({ kind: "unix", path: socket });
+    }
+    return new Promise(() => undefined);
 }

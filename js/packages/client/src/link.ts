@@ -5,7 +5,7 @@
 // may have got there is sent again only where a second time changes nothing; else it fails with the code `lost`, and
 // whoever asked has to look (exec and processes.start do: see exec.ts). All of it within `retryMs` of the first failure.
 import type { IncomingMessage } from "node:http";
-import { addressText } from "./address.js";
+import { addressText, answers } from "./address.js";
 import { CoveError, type Problem } from "./error.js";
 import { findPlace, findPrivate, type Place } from "./find.js";
 import { checkKeys, type CoveOptions } from "./options.js";
@@ -19,12 +19,15 @@ export interface LinkOptions extends RequestOptions {
     waits?: boolean | undefined;
     /** It runs a command: `draining` may be said of one that ran, too. */
     runs?: boolean | undefined;
+    /** False: where this user's own engine is gone, none is started for this. */
+    starts?: boolean | undefined;
 }
 
 // The server has begun nothing.
 const NOT_BEGUN = new Set(["not_ready", "too_many_connections", "too_many_requests"]);
 const PAUSE_FIRST_MS = 5;
 const PAUSE_MOST_MS = 400;
+const ENGINE_MS = 30_000;
 const RETRY_MS = 15_000;
 const RETRY_FIRST_MS = 1_500; // where nobody ever answered: most often the address is wrong
 const JSON_BODY = ["Content-Type", "application/json"] as const;
@@ -48,6 +51,18 @@ export function pause(ms: number, signal: AbortSignal | undefined): Promise<void
             resolve();
         }, ms);
         signal?.addEventListener("abort", over, { once: true });
+    });
+}
+
+/** Rejects at once when it is given up; what comes of it then is for `late`. */
+export function unlessAborted<T>(promise: Promise<T>, signal: AbortSignal, late: (value: T) => void): Promise<T> {
+    return new Promise((resolve, reject) => {
+        const stop = (): void => {
+            reject(aborted(signal));
+            promise.then(late, () => undefined);
+        };
+        signal.addEventListener("abort", stop, { once: true });
+        promise.then(resolve, reject).finally(() => signal.removeEventListener("abort", stop));
     });
 }
 
@@ -152,20 +167,42 @@ export class Link {
         if (this.#wire) return Promise.resolve(this.#wire);
         this.#finding ??= this.#find().finally(() => (this.#finding = undefined));
         if (!signal) return this.#finding;
-        const finding = this.#finding;
-        return new Promise((resolve, reject) => {
-            const stop = (): void => reject(aborted(signal));
-            signal.addEventListener("abort", stop, { once: true });
-            finding.then(resolve, reject).finally(() => signal.removeEventListener("abort", stop));
-        });
+        return unlessAborted(this.#finding, signal, () => undefined);
     }
 
     async #find(): Promise<Wire> {
         // Once chosen it stays: the sandboxes are there and nowhere else.
         if (!this.#place) this.#place = await findPlace(this.#options);
         else if (this.#place.kind === "private") this.#place = { ...(await findPrivate(this.#options)), apiKey: this.#place.apiKey };
-        this.#wire = new Wire(this.#place.address, this.#place.apiKey);
-        return this.#wire;
+        const wire = new Wire(this.#place.address, this.#place.apiKey);
+        if (this.#place.kind === "private") await this.#awaitEngine(wire, this.#place.started);
+        this.#wire = wire;
+        return wire;
+    }
+
+    /** Its socket is its keeper's, and listens also where the engine behind it never comes up. */
+    async #awaitEngine(wire: Wire, started: Promise<unknown> | undefined): Promise<void> {
+        const over = new AbortController();
+        const timer = setTimeout(() => over.abort(), ENGINE_MS);
+        started?.catch(() => over.abort());
+        try {
+            await wire.call("GET", "/healthz", undefined, undefined, over.signal);
+        } catch (error) {
+            // Nothing of what is to be asked has been sent yet.
+            if (error instanceof Cut) throw new Cut(false, error.cause);
+            if (!(error instanceof Aborted)) throw error;
+            await started; // which says what is wrong
+            throw new CoveError("unreachable", `${this.address}: your engine does not answer`, {
+                remedy: "what it says is in serve.log beside its socket",
+            });
+        } finally {
+            clearTimeout(timer);
+        }
+    }
+
+    async #isThere(): Promise<boolean> {
+        const address = this.#place?.kind === "private" ? this.#place.address : undefined;
+        return address?.kind !== "unix" || (await answers(address.path));
     }
 
     /** It broke: what still goes on over it may end; the next request looks for the server again. */
@@ -231,10 +268,12 @@ export class Link {
         let patience: Patience | undefined;
         for (;;) {
             if (signal?.aborted) throw aborted(signal);
-            const wire = this.#wire ?? (await this.wire(signal));
+            let wire = this.#wire;
             let failure: CoveError;
             let waitMs = 0;
             try {
+                if (!wire && options.starts === false && !(await this.#isThere())) throw new Cut(false, "it is gone");
+                wire ??= await this.wire(signal);
                 const answer = await send(wire, target, headers, body);
                 this.#hasAnswered = true;
                 if (answer.status < 400) return answer;
@@ -242,11 +281,12 @@ export class Link {
                 const { code } = failure;
                 if (!(NOT_BEGUN.has(code) || (code === "draining" && !options.runs) || (code === "capacity" && options.waits)) || isStream)
                     throw failure;
-                waitMs = retryAfterMs(answer);
+                // Of all else it says a second, which is long where an engine begins or a file is written.
+                if (code === "too_many_requests") waitMs = retryAfterMs(answer);
             } catch (error) {
                 if (error instanceof Aborted) throw aborted(signal);
                 if (!(error instanceof Cut)) throw error;
-                this.#lose(wire);
+                if (wire) this.#lose(wire);
                 failure = this.#failure(error, method, path);
                 if (error.reached && !mayRepeat(method, options)) throw failure;
                 if (isStream) throw failure;

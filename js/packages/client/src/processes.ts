@@ -2,7 +2,7 @@
 import { findTagged, isUnsure, newTag } from "./begin.js";
 import { CoveError } from "./error.js";
 import { readLines } from "./lines.js";
-import { pause, type Link } from "./link.js";
+import { aborted, pause, unlessAborted, type Link } from "./link.js";
 import type { CallOptions, FollowLine, Process, ProcessSpec } from "./types.js";
 import { Cut } from "./wire.js";
 
@@ -61,25 +61,34 @@ export class Processes {
 
     /**
      * Starts it in the background; it runs until it ends, whatever becomes of this program. A `tag` finds it again; one
-     * that no other process has lets the start survive a restart of the engine, as does none.
+     * that no other process has lets the start survive a restart of the engine, as does none. Where `signal` is aborted
+     * before it is started, it is killed as soon as it is.
      */
-    async start(spec: ProcessSpec, options: CallOptions = {}): Promise<Process> {
+    start(spec: ProcessSpec, options: CallOptions = {}): Promise<Process> {
         const { signal } = options;
+        if (signal?.aborted) return Promise.reject(aborted(signal));
+        const starting = this.#start(spec);
+        if (!signal) return starting;
+        // It is not given up half way, for then nobody would know what runs: what comes late is killed.
+        return unlessAborted(starting, signal, (late) => void this.kill(late.id).catch(() => undefined));
+    }
+
+    async #start(spec: ProcessSpec): Promise<Process> {
         const { stdin, ...rest } = spec;
         const tag = spec.tag ?? newTag();
         const body = { ...rest, ...stdinBody(stdin), tag };
         const since = Date.now();
         for (;;) {
             try {
-                return await this.#link.json("POST", this.#path, { json: body, signal, runs: true });
+                return await this.#link.json("POST", this.#path, { json: body, runs: true });
             } catch (error) {
                 if (!isUnsure(error)) throw error;
             }
             // See begin.ts.
-            const found = await findTagged(this.#link, this.#path, tag, since, signal);
-            if (found && stdin !== undefined && !hasEnded(found)) await this.mendStdin(found.id, stdin, spec.open_stdin === true, signal);
+            const found = await findTagged(this.#link, this.#path, tag, since, undefined);
+            if (found && stdin !== undefined && !hasEnded(found)) await this.mendStdin(found.id, stdin, spec.open_stdin === true, undefined);
             if (found) return found;
-            await pause(AGAIN_MS, signal);
+            await pause(AGAIN_MS, undefined);
         }
     }
 

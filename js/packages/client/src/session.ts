@@ -73,7 +73,7 @@ class Session implements KernelSession {
 
     constructor(socket: import("node:net").Socket, head: Buffer) {
         this.#socket = new WebSocketClient(socket, head, {
-            message: (text) => this.#heard(JSON.parse(text) as Message),
+            message: (text) => this.#heard(text),
             closed: (code, reason) => {
                 this.#closed = closedError(code, reason);
                 for (const run of this.#runs.values()) run.reject(this.#closed);
@@ -124,7 +124,14 @@ class Session implements KernelSession {
         }
     }
 
-    #heard(message: Message): void {
+    #heard(text: string): void {
+        let message: Message;
+        try {
+            message = JSON.parse(text) as Message;
+        } catch {
+            this.#socket.close(1003); // it speaks of something else
+            return;
+        }
         const run = message.run === null ? undefined : this.#runs.get(message.run);
         if (message.type === "call") void this.#answer(run, message);
         else if (message.type === "done") run?.resolve(message.result);
