@@ -8,9 +8,13 @@ import { executeTag } from "./processes.js";
 
 type Listener = ((text: string) => void) | undefined;
 
-/** Characters may come in parts, and what listens is given whole ones. */
+/**
+ * Characters may come in parts, and what listens is given whole ones. A listener that throws is not called again, and
+ * the command goes on: it would be left behind if its result were not waited for.
+ */
 class Told {
     readonly #decoder = new StringDecoder("utf8");
+    #error: { thrown: unknown } | undefined;
     readonly take: ((bytes: Buffer) => void) | undefined;
 
     constructor(private readonly listener: Listener) {
@@ -19,10 +23,16 @@ class Told {
 
     end(more: string): void {
         this.#tell(this.#decoder.end() + more);
+        if (this.#error) throw this.#error.thrown;
     }
 
     #tell(text: string): void {
-        if (text !== "") this.listener?.(text);
+        if (text === "" || this.#error) return;
+        try {
+            this.listener?.(text);
+        } catch (thrown) {
+            this.#error = { thrown };
+        }
     }
 }
 

@@ -182,7 +182,6 @@ export class CoveSandbox extends MastraSandbox<SandboxView> {
         }
         await this.#hostMounts.unregister(this.#view);
         this.mounts.clear();
-        this.#native = undefined;
     }
 
     /** @deprecated Use `status === "running"`. */
