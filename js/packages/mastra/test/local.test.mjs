@@ -256,6 +256,22 @@ describe('rules', () => {
         }
     });
 
+    test('elsewhere than on Linux it says so, and what helps', async () => {
+        const before = Object.getOwnPropertyDescriptor(process, 'platform');
+        for (const [platform, backend] of [['darwin', 'seatbelt'], ['win32', 'none']]) {
+            Object.defineProperty(process, 'platform', { ...before, value: platform });
+            try {
+                const { available, backend: detected, message } = detectIsolation();
+                assert.deepEqual([available, detected], [false, backend]);
+                assert.match(message, /Linux/);
+                assert.throws(() => new CoveLocalSandbox({ isolation: 'seatbelt' }), IsolationUnavailableError);
+                await assert.rejects(make().start(), { name: 'CoveError', code: 'unsupported_platform' });
+            } finally {
+                Object.defineProperty(process, 'platform', before);
+            }
+        }
+    });
+
     test('it is this user\'s own engine, whatever COVE_URL says', async () => {
         const before = process.env.COVE_URL;
         process.env.COVE_URL = 'http://127.0.0.1:1';
