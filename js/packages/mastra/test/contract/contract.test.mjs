@@ -1,6 +1,8 @@
 // The contract of Mastra's sandboxes, case by case, on the real @mastra/core: ours have to do what it says. Its own
 // LocalSandbox does the same cases, with and without bwrap; what it gets wrong is printed, and fails nothing.
 import assert from 'node:assert/strict';
+import { mkdir } from 'node:fs/promises';
+import path from 'node:path';
 import { after, before, describe, test } from 'node:test';
 import { isDeepStrictEqual } from 'node:util';
 import * as commands from './commands.mjs';
@@ -27,6 +29,9 @@ before(async () => {
     engine = await startEngine();
     Object.assign(process.env, engine.env);
     ({ limits } = await engine.cove.version());
+    // LocalSandbox leaves marks of its mounts there.
+    process.env.TMPDIR = path.join(engine.dir, 'tmp');
+    await mkdir(process.env.TMPDIR);
     columns = (await import('./columns.mjs')).columns();
 });
 
