@@ -12,7 +12,9 @@ export const SYSTEM_SOCKET = "/run/cove/cove.sock";
 // What was given is not repeated in the message: somebody may have put a key into it.
 function bad(what: string): CoveError {
     return new CoveError("bad_option", `${what}: it is no address of a server`, {
-        remedy: "it is http://HOST:PORT, https://HOST[:PORT] or unix:/PATH, without a user and a path; the key goes to apiKey or COVE_API_KEY",
+        remedy:
+            "it is http://HOST:PORT, https://HOST[:PORT] or unix:/PATH, without a user and a path; " +
+            "the key goes to apiKey or COVE_API_KEY",
     });
 }
 

@@ -48,7 +48,8 @@ export async function findTagged(
     if (tagged.length === 0 || isOurs(tag)) return tagged[0];
     const fresh = tagged.filter((each) => each.started_at !== null && Date.parse(each.started_at) >= sinceMs - CLOCK_MS);
     if (fresh.length === 1) return fresh[0];
-    throw new CoveError("lost", `the connection broke while a command was started, and ${tagged.length} processes have its tag "${tag}"`, {
+    const what = `the connection broke while a command was started, and ${tagged.length} processes have its tag "${tag}"`;
+    throw new CoveError("lost", what, {
         remedy: "look which one it is; a tag that each command has for itself is found again",
     });
 }

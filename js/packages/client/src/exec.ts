@@ -82,7 +82,8 @@ async function answered(run: Run): Promise<ExecResult> {
     try {
         for (;;) {
             try {
-                return await completed(run, await run.link.json<ExecResult>("POST", run.execPath, { json: body, signal: inner, runs: true }));
+                const request = { json: body, signal: inner, runs: true };
+                return await completed(run, await run.link.json<ExecResult>("POST", run.execPath, request));
             } catch (error) {
                 if (!isUnsure(error)) throw error;
             }

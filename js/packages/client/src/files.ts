@@ -43,6 +43,7 @@ export interface Found<T> {
 export type Removed = FileCounts & FileErrorsBelow;
 
 const OCTETS = { "Content-Type": "application/octet-stream" };
+const PART = `Content-Disposition: form-data; name="file"; filename*=UTF-8''`;
 const NDJSON = "application/x-ndjson";
 const PAGE = 10_000;
 const AGAIN_MS = 50;
@@ -117,9 +118,7 @@ export class Files {
         const parts: Uint8Array[] = [];
         for (const { path, data } of files) {
             parts.push(
-                Buffer.from(
-                    `--${boundary}\r\nContent-Disposition: form-data; name="file"; filename*=UTF-8''${encodeURIComponent(path)}\r\n\r\n`,
-                ),
+                Buffer.from(`--${boundary}\r\n${PART}${encodeURIComponent(path)}\r\n\r\n`),
                 typeof data === "string" ? Buffer.from(data) : data,
                 Buffer.from("\r\n"),
             );
@@ -278,7 +277,8 @@ export class Files {
     /** Files and directories as a tar. One that breaks off ends with an error. */
     async readTar(paths: readonly string[], options: FileOptions & { follow?: boolean | undefined } = {}): Promise<Readable> {
         const { signal, ...query } = options;
-        return givenBytes(await this.#link.stream("GET", `${this.#sandbox}/tar`, { query: { path: paths, ...query }, signal, waits: true }), signal);
+        const request = { query: { path: paths, ...query }, signal, waits: true };
+        return givenBytes(await this.#link.stream("GET", `${this.#sandbox}/tar`, request), signal);
     }
 
     /** Unpacks a tar into a directory. */

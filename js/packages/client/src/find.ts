@@ -23,9 +23,11 @@ let hasWarned = false;
 function keyOf(options: CoveOptions, isNamed: boolean): string | undefined {
     const key = options.apiKey || (isNamed ? process.env["COVE_API_KEY"] : undefined) || undefined;
     if (key !== undefined && !/^[!-~]{1,512}$/.test(key))
-        throw new CoveError("bad_option", `${options.apiKey ? "apiKey" : "COVE_API_KEY"}: it holds a character that no key has, or is too long`, {
-            remedy: "copy it again",
-        });
+        throw new CoveError(
+            "bad_option",
+            `${options.apiKey ? "apiKey" : "COVE_API_KEY"}: it holds a character that no key has, or is too long`,
+            { remedy: "copy it again" },
+        );
     return key;
 }
 
@@ -47,7 +49,9 @@ export async function findPlace(options: CoveOptions): Promise<Place> {
     if (isAny && process.env["COVE_URL"]) return named(process.env["COVE_URL"], "COVE_URL", options);
     if (process.platform !== "linux")
         throw new CoveError("unsupported_platform", `cove runs its sandboxes on Linux, and this is ${process.platform}`, {
-            remedy: "give url and apiKey of a server that runs on a Linux host, or run this program on one (a container or a virtual machine is enough)",
+            remedy:
+                "give url and apiKey of a server that runs on a Linux host, or run this program on one " +
+                "(a container or a virtual machine is enough)",
         });
     if (isAny && (await answers(SYSTEM_SOCKET)))
         return { kind: "system", address: { kind: "unix", path: SYSTEM_SOCKET }, apiKey: keyOf(options, false) };

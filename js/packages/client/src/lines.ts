@@ -42,7 +42,9 @@ export function givenBytes(answer: IncomingMessage, signal: AbortSignal | undefi
     const bytes = new PassThrough({ highWaterMark: 256 * 1024 });
     answer.on("error", (cause) =>
         bytes.destroy(
-            signal?.aborted ? aborted(signal) : new CoveError("lost", "the connection broke before all of the answer had come", { cause }),
+            signal?.aborted
+                ? aborted(signal)
+                : new CoveError("lost", "the connection broke before all of the answer had come", { cause }),
         ),
     );
     bytes.on("close", () => answer.destroy());

@@ -279,8 +279,9 @@ export class Link {
                 if (answer.status < 400) return answer;
                 failure = problemOf(answer);
                 const { code } = failure;
-                if (!(NOT_BEGUN.has(code) || (code === "draining" && !options.runs) || (code === "capacity" && options.waits)) || isStream)
-                    throw failure;
+                const isAgain =
+                    NOT_BEGUN.has(code) || (code === "draining" && !options.runs) || (code === "capacity" && options.waits);
+                if (!isAgain || isStream) throw failure;
                 // Of all else it says a second, which is long where an engine begins or a file is written.
                 if (code === "too_many_requests") waitMs = retryAfterMs(answer);
             } catch (error) {
@@ -288,6 +289,7 @@ export class Link {
                 if (!(error instanceof Cut)) throw error;
                 if (wire) this.#lose(wire);
                 failure = this.#failure(error, method, path);
+                if (isDistrust(error)) throw failure;
                 if (error.reached && !mayRepeat(method, options)) throw failure;
                 if (isStream) throw failure;
             }
@@ -298,16 +300,27 @@ export class Link {
 
     #failure(cut: Cut, method: string, path: string): CoveError {
         const why = (cut.cause as NodeJS.ErrnoException | undefined)?.code ?? cut.message;
-        if (cut.reached)
-            return new CoveError("lost", `${method} ${path}: the connection to ${this.address} broke before the answer was there (${why})`, {
-                remedy: "look whether it was done before you do it again",
+        if (isDistrust(cut))
+            return new CoveError("unreachable", `${this.address}: no connection that can be trusted (${why})`, {
+                remedy: "check the address; Node trusts a certificate of one's own by NODE_EXTRA_CA_CERTS",
                 cause: cut.cause,
             });
+        if (cut.reached)
+            return new CoveError(
+                "lost",
+                `${method} ${path}: the connection to ${this.address} broke before the answer was there (${why})`,
+                { remedy: "look whether it was done before you do it again", cause: cut.cause },
+            );
         return new CoveError("unreachable", `${this.address}: nobody answers there (${why})`, {
             remedy: "check the address, and that the server runs",
             cause: cut.cause,
         });
     }
+}
+
+/** No TLS, or a certificate that is not good: it is no better in a moment. */
+function isDistrust(cut: Cut): boolean {
+    return /CERT|SELF_SIGNED|UNABLE_TO_|^ERR_(TLS|SSL)|^EPROTO$/.test((cut.cause as NodeJS.ErrnoException | undefined)?.code ?? "");
 }
 
 function mayRepeat(method: string, options: LinkOptions): boolean {

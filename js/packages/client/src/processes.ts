@@ -86,7 +86,8 @@ export class Processes {
             }
             // See begin.ts.
             const found = await findTagged(this.#link, this.#path, tag, since, undefined);
-            if (found && stdin !== undefined && !hasEnded(found)) await this.mendStdin(found.id, stdin, spec.open_stdin === true, undefined);
+            if (found && stdin !== undefined && !hasEnded(found))
+                await this.mendStdin(found.id, stdin, spec.open_stdin === true, undefined);
             if (found) return found;
             await pause(AGAIN_MS, undefined);
         }

@@ -151,6 +151,46 @@ test("on another system, without a server, the ways out are named", () => {
     assert.equal(ran.stdout.trim().split("\n").length, 1);
 });
 
+test("by TLS, whose certificate is verified", async () => {
+    const tlsPort = await freePort();
+    const dir = `${engine.dir}/tls`;
+    const { mkdirSync, writeFileSync } = await import("node:fs");
+    mkdirSync(dir, { mode: 0o700 });
+    const made = spawnSync(
+        "openssl",
+        ["req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes", "-days", "2", "-subj", "/CN=localhost",
+            "-addext", "subjectAltName=DNS:localhost,IP:127.0.0.1", "-keyout", `${dir}/key.pem`, "-out", `${dir}/cert.pem`],
+        { encoding: "utf8" },
+    );
+    assert.equal(made.status, 0, made.stderr);
+    writeFileSync(`${dir}/cove.conf`, `[serve]\ntls_certificate = ${dir}/cert.pem\ntls_key = ${dir}/key.pem\n`);
+    const secure = spawn(
+        engine.env.COVE_BIN,
+        ["serve", "--private", "--listen", `127.0.0.1:${tlsPort}`, "--socket", `${dir}/cove.sock`, "--data", `${dir}/data`, "--config", `${dir}/cove.conf`],
+        { stdio: "ignore" },
+    );
+    try {
+        const local = new Cove({ url: `unix:${dir}/cove.sock` });
+        await until("the server answers", () => local.connect().then(() => true, () => false));
+        const key = (await local.request("POST", "/v1/keys", { json: { label: "tls", scopes: ["read", "write"] } })).secret;
+        local.close();
+        const script = `import(${JSON.stringify(INDEX)}).then(async ({ Cove }) => {
+            const cove = new Cove({ url: "https://localhost:${tlsPort}", retryMs: 60000 });
+            try {
+                await cove.roots();
+                const session = await cove.kernels.connect();
+                console.log((await session.run({ code: "await tools.one()" }, { one: () => 1 })).value);
+            } catch (error) { console.log(error.code, error.cause?.code) }
+        })`;
+        const run = (env) => spawnSync(process.execPath, ["-e", script], { env: { ...process.env, COVE_API_KEY: key, ...env }, encoding: "utf8" });
+        assert.equal(run({ NODE_EXTRA_CA_CERTS: `${dir}/cert.pem` }).stdout, "1\n");
+        assert.match(run({}).stdout, /^unreachable .*(SELF_SIGNED|UNABLE_TO)/);
+    } finally {
+        secure.kill("SIGTERM");
+        await until("the server ends", () => secure.exitCode !== null);
+    }
+});
+
 test("CommonJS has the same", () => {
     const ran = spawnSync(process.execPath, ["-e", `const { Cove } = require(${JSON.stringify(new URL("../dist/cjs/index.js", import.meta.url).pathname)}); new Cove({ engine: "private" }).version().then((v) => console.log(v.api))`], {
         env: process.env,
