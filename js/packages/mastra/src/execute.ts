@@ -1,10 +1,11 @@
 // executeCommand: one request to the engine where nobody listens, and the result as the base class would give it.
-import type { ExecSpec, Sandbox } from "@cove/client";
+import type { ExecResult, ExecSpec, Sandbox } from "@cove/client";
 import type { CommandResult, ExecuteCommandOptions } from "@mastra/core/workspace";
 import { StringDecoder } from "node:string_decoder";
 import { endOf, neverRan } from "./command.js";
 import { hasCode, startError } from "./errors.js";
 import { executeTag } from "./processes.js";
+import { shellFor } from "./shell.js";
 
 type Listener = ((text: string) => void) | undefined;
 
@@ -36,7 +37,11 @@ class Told {
     }
 }
 
-export type Command = { command: string } & Omit<ExecSpec, "command" | "argv" | "tag">;
+export interface Command {
+    command: string;
+    env: Record<string, string> | undefined;
+    cwd: string | undefined;
+}
 
 /** `run` gives the sandbox, and maybe another one if the first is no more. */
 export async function execute(
@@ -45,13 +50,11 @@ export async function execute(
     timeoutMs: number,
     { abortSignal, onStdout, onStderr, maxRetainedBytes = Infinity }: ExecuteCommandOptions,
 ): Promise<CommandResult> {
-    const spec = { ...given, timeout_ms: timeoutMs, tag: executeTag() };
     const started = Date.now();
     const stdout = new Told(onStdout);
     const stderr = new Told(onStderr);
-    let result;
-    try {
-        result = await run((native) =>
+    const ask = (spec: ExecSpec): Promise<ExecResult> =>
+        run((native) =>
             native.exec(spec, {
                 signal: abortSignal,
                 onAbort: "kill",
@@ -60,6 +63,17 @@ export async function execute(
                 onStderr: stderr.take,
             }),
         );
+    const rest = { env: given.env, cwd: given.cwd, timeout_ms: timeoutMs };
+    let result;
+    try {
+        const shell = shellFor(given.command, given.env);
+        try {
+            result = await ask({ ...shell, ...rest, tag: executeTag() });
+        } catch (error) {
+            // The root has no /bin/sh; the engine knows what it has instead.
+            if (shell.argv === undefined || !hasCode(error, "command_not_found", "not_executable")) throw error;
+            result = await ask({ command: given.command, ...rest, tag: executeTag() });
+        }
     } catch (error) {
         if (hasCode(error, "aborted")) return neverRan(given.command);
         throw startError(error);
