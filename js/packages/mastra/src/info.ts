@@ -16,7 +16,7 @@ export function infoOf(
         ...known,
         mounts: [...mounts.entries]
             .filter(([, entry]) => entry.state === "mounted")
-            .map(([path, entry]) => ({ path, filesystem: entry.filesystem.name })),
+            .map(([path, entry]) => ({ path, filesystem: entry.filesystem.provider })),
     };
     const metadata: Record<string, unknown> = {};
     if (more.lastUsed !== undefined) info.lastUsedAt = new Date(more.lastUsed);

@@ -22,6 +22,19 @@ function basePathOf(config: FilesystemMountConfig): string | undefined {
     return config.type === "local" && typeof basePath === "string" ? basePath : undefined;
 }
 
+/** What every sandbox has of its own. */
+const OWN = ["proc", "sys", "dev"];
+
+/** Why nothing can be mounted at this path, if that is so: the sandbox must start without it. */
+export function checkMountPath(mountPath: string): string | undefined {
+    const parts = mountPath.split("/").filter((part) => part !== "" && part !== ".");
+    if (!mountPath.startsWith("/") || parts.length === 0 || parts.includes("..") || /[\x00-\x1f\x7f]/.test(mountPath))
+        return `Invalid mount path: ${mountPath}. It is absolute, is not "/", and has no part "..".`;
+    if (OWN.includes(parts[0]!)) return `Invalid mount path: ${mountPath}. The sandbox has a /${parts[0]} of its own.`;
+    if (Buffer.byteLength(mountPath) > 255) return `Invalid mount path: ${mountPath}. It is longer than 255 bytes.`;
+    return undefined;
+}
+
 /** The directory of a filesystem that is one of this host; undefined for all others. */
 export function hostMountOf(filesystem: WorkspaceFilesystem, target: string): HostMount | undefined {
     const config = filesystem.getMountConfig?.();

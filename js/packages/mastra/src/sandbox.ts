@@ -16,7 +16,7 @@ import { execute } from "./execute.js";
 import { CoveFilesystem } from "./filesystem.js";
 import { infoOf } from "./info.js";
 import { defaultInstructions, instructionsOf } from "./instructions.js";
-import { hostMountOf, HostMounts, type HostMount } from "./mounts.js";
+import { checkMountPath, hostMountOf, HostMounts, type HostMount } from "./mounts.js";
 import { CoveNetworking } from "./networking.js";
 import {
     checkOptions, checkRetained, durationOf, isEngineName, tidyPath, type CoveSandboxOptions,
@@ -141,7 +141,7 @@ export class CoveSandbox extends MastraSandbox<SandboxView> {
         const madeBy = randomBytes(8).toString("hex");
         // What was mounted in the one before is not in this one until it is mounted again, and its hook is asked again.
         for (const [path, entry] of this.mounts.entries) if (entry.state === "mounted") this.mounts.set(path, { state: "pending" });
-        const spec = this.#specWith(madeBy, await this.#mountSpecs(signal));
+        const spec = this.#specWith(madeBy, await this.mountSpecs(signal));
         const { sandbox, created } = await this.cove.create(spec, { signal });
         // Without an answer it was asked for again, and then finds what it made itself.
         if (!created && sandbox.labels[MADE_BY] !== madeBy) throw new Overtaken(`sandbox ${this.#engineName} was made meanwhile`);
@@ -321,16 +321,13 @@ export class CoveSandbox extends MastraSandbox<SandboxView> {
 
     // ---- mounts ----
 
-    /** Directories of this host that it is made with, beside those that the workspace mounts. */
-    protected hostMounts(): readonly HostMount[] {
-        return [];
-    }
-
     /**
      * Mounts are settled when a sandbox is made, and those that are known then (the `mounts` of a workspace) are in it
      * from the begin. One that comes later is in the next sandbox: this one is made anew if nothing was done in it yet.
      */
     override async mount(filesystem: WorkspaceFilesystem, mountPath: string): Promise<MountResult> {
+        const wrong = checkMountPath(mountPath);
+        if (wrong !== undefined) return { success: false, mountPath, error: wrong };
         const target = tidyPath(mountPath);
         if (this.status !== "running") {
             this.mounts.add({ [mountPath]: filesystem });
@@ -353,7 +350,9 @@ export class CoveSandbox extends MastraSandbox<SandboxView> {
         }
         const failed = this.#mountErrors.get(target);
         if (failed) return { success: false, mountPath, error: failed.message };
-        if (this.#view && (await this.#hostMounts.has(this.#view, wanted))) {
+        const places = this.placesOf(wanted);
+        const { view, hostMounts } = { view: this.#view, hostMounts: this.#hostMounts };
+        if (view && (await Promise.all(places.map((each) => hostMounts.has(view, each)))).every(Boolean)) {
             this.#mounted.add(target);
             return { success: true, mountPath };
         }
@@ -364,7 +363,7 @@ export class CoveSandbox extends MastraSandbox<SandboxView> {
                     "(its disk goes with it)",
                 mountPath,
             );
-        await this.#remake(wanted);
+        await this.#remake(places);
         this.#mounted.add(target);
         return { success: true, mountPath };
     }
@@ -376,9 +375,15 @@ export class CoveSandbox extends MastraSandbox<SandboxView> {
         return (await this.#native.processes.list()).length === 0;
     }
 
+    /** Where a directory that the workspace mounts is in the sandbox. */
+    protected placesOf(mount: HostMount): readonly HostMount[] {
+        return [mount];
+    }
+
     /** A new sandbox that nothing was done in is as good as the next one. */
-    async #remake(more: HostMount): Promise<void> {
-        const mounts = [...(this.#view?.mounts ?? []), await this.#hostMounts.register(more)];
+    async #remake(more: readonly HostMount[]): Promise<void> {
+        const added = await Promise.all(more.map((each) => this.#hostMounts.register(each)));
+        const mounts = [...(this.#view?.mounts ?? []), ...added];
         const spec = this.#specWith(randomBytes(8).toString("hex"), mounts);
         await this.native.remove();
         const { sandbox } = await this.cove.create(spec);
@@ -386,15 +391,17 @@ export class CoveSandbox extends MastraSandbox<SandboxView> {
         this.#untouched = true;
     }
 
-    async #mountSpecs(signal: AbortSignal | undefined): Promise<NonNullable<SandboxSpec["mounts"]>> {
-        const specs = await Promise.all(this.hostMounts().map((each) => this.#hostMounts.register(each, signal)));
+    /** The directories of this host that it is made with: those that the workspace mounts. */
+    protected async mountSpecs(signal: AbortSignal | undefined): Promise<NonNullable<SandboxSpec["mounts"]>> {
+        const specs: NonNullable<SandboxSpec["mounts"]> = [];
         this.#mountErrors.clear();
         for (const [path, entry] of this.mounts.entries) {
+            if (checkMountPath(path) !== undefined) continue;
             const wanted = entry.state === "pending" ? hostMountOf(entry.filesystem, path) : undefined;
             // A hook may yet say that it is not to be mounted, and is asked when the sandbox runs.
             if (wanted === undefined || (this.#hasMountHook && !this.#mounted.has(wanted.target))) continue;
             try {
-                specs.push(await this.#hostMounts.register(wanted, signal));
+                for (const each of this.placesOf(wanted)) specs.push(await this.#hostMounts.register(each, signal));
             } catch (error) {
                 this.#mountErrors.set(wanted.target, error as Error); // never fatal: it is told by the mount's state
             }
