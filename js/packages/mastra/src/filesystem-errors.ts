@@ -1,5 +1,5 @@
 // What the server says of a file, as the error classes of @mastra/core: by its code, never by its text.
-import { CoveError } from "@cove/client";
+import { CoveError, type FileErrorsBelow } from "@cove/client";
 import {
     DirectoryNotEmptyError, DirectoryNotFoundError, FileExistsError, FileNotFoundError, FilesystemError, IsDirectoryError,
     NotDirectoryError, PermissionError,
@@ -53,4 +53,12 @@ function make(
         default:
             return ERRNO[code] === undefined ? undefined : new FilesystemError(detail, ERRNO[code], path);
     }
+}
+
+/** What failed below a directory is told in an answer that is none of failure. */
+export function notInPart({ errors }: FileErrorsBelow, operation: string): void {
+    const first = errors?.[0];
+    if (first === undefined) return;
+    const { code, detail } = first.error as { code?: string; detail?: string };
+    throw fileError(new CoveError(code ?? "file_failed", detail ?? `${first.path}: it failed`), first.path, operation);
 }

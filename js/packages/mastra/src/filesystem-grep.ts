@@ -92,7 +92,10 @@ export async function grepBelow(run: GrepRun, options: FilesystemGrepOptions): P
     const isCut = all.some((part) => part.truncated) || count > limit;
     // Only a search on this side, which leaves out what nobody wants before it counts, can find the rest.
     if (isCut && (await run.mayBeFiltered(results)))
-        throw new UnsupportedGrepPatternError(options.pattern, `it matches more than ${limit} lines, some in files that are left out`);
+        throw new UnsupportedGrepPatternError(
+            options.pattern,
+            `it matches more than ${limit} lines, some in files that are left out`,
+        );
     results.sort((a, b) => (a.path < b.path ? -1 : a.path > b.path ? 1 : 0));
     return isCut ? firstOf(results, limit) : results;
 }
@@ -115,7 +118,13 @@ async function completeLines(files: Files, found: Found<Match>): Promise<void> {
 }
 
 /** What makes an answer less than what was asked for. */
-function check(part: Found<Match>, dropped: Map<string, number>, perFile: number | undefined, pattern: string, run: GrepRun): void {
+function check(
+    part: Found<Match>,
+    dropped: Map<string, number>,
+    perFile: number | undefined,
+    pattern: string,
+    run: GrepRun,
+): void {
     if (part.reason === "timeout")
         throw new FilesystemError(
             `the search of ${run.top} took longer than ${TIME_LIMIT_MS / 1000} s; search a smaller directory`,

@@ -30,6 +30,7 @@ interface Part {
 const EMPTY: Shape = { solid: false, left: 0, right: 0 };
 const SOLID: Shape = { solid: true, left: 0, right: 0 };
 const HALF: Shape = { solid: false, left: 1, right: 1 };
+const NEVER = "(?!)";
 const REPEAT_MAX = 65535;
 const LAST = 0x10ffff;
 
@@ -98,6 +99,12 @@ function repeatShapes(shapes: Shape[], min: number): Shape[] {
     return distinct(all);
 }
 
+/** Whether it can hold, or begin or end, only where a character begins. */
+function isFirm(part: Part | undefined): boolean {
+    if (part === undefined) return false;
+    return ["^", "$", "\\b"].includes(part.text) || (part.isAtom && part.shapes.every((shape) => shape.solid));
+}
+
 class Translator {
     private at = 0;
     private inNegative = false;
@@ -135,14 +142,20 @@ class Translator {
     }
 
     private sequence(): Part {
-        let text = "";
+        const parts: Part[] = [];
         let shapes = [EMPTY];
         while (this.at < this.source.length && !this.peek("|") && !this.peek(")")) {
             const part = this.term();
-            text += part.text;
+            parts.push(part);
             shapes = joinAll(shapes, part.shapes);
         }
-        return { text, shapes, isAtom: false, takesHalves: false };
+        // What must not follow can hold in the middle of a character where it does not before it, so there must be
+        // something beside it that stands in no middle.
+        parts.forEach((part, i) => {
+            const isNegative = part.text.startsWith("(?!") && part.text !== NEVER;
+            if (isNegative && !isFirm(parts[i - 1]) && !isFirm(parts[i + 1])) tooManyHalves();
+        });
+        return { text: parts.map((part) => part.text).join(""), shapes, isAtom: false, takesHalves: false };
     }
 
     private term(): Part {
@@ -219,7 +232,12 @@ class Translator {
         if (this.take("(")) return this.group("(");
         if (this.take("[")) return this.characterClass();
         if (this.take("."))
-            return { text: this.inNegative ? "[^\\n\\r\\x{2028}\\x{2029}]" : ".", shapes: [HALF], isAtom: true, takesHalves: true };
+            return {
+                text: this.inNegative ? "[^\\n\\r\\x{2028}\\x{2029}]" : ".",
+                shapes: [HALF],
+                isAtom: true,
+                takesHalves: true,
+            };
         if (this.take("\\")) return this.escape();
         const code = this.source.codePointAt(this.at)!;
         this.at += code > 0xffff ? 2 : 1;
@@ -335,14 +353,15 @@ class Translator {
             throw new Untranslatable("letters of other alphabets");
         // Half of a character is in the class, so the whole may be: as one atom that could take a half.
         const ranges = given.map(([low, high]): Range => (high === 0xffff && low <= 0xd800 ? [low, LAST] : [low, high]));
-        if (ranges.some((range) => hasHalf(range) && range[1] !== LAST)) throw new Untranslatable("a class with some halves of characters");
+        if (ranges.some((range) => hasHalf(range) && range[1] !== LAST))
+            throw new Untranslatable("a class with some halves of characters");
         const members = this.ignoreCase && isAscii ? bothCases(ranges) : ranges;
         let inside = members.map(written).join("");
         for (const set of sets) inside += "dw".includes(set) ? `\\${set}` : SETS[set]!.map(written).join("");
         const hasHalves = members.some(hasHalf) || [...sets].some((set) => SETS[set]!.some(hasHalf));
         const takesHalves = isNegated !== hasHalves;
         const shapes = [takesHalves ? HALF : SOLID];
-        if (inside === "") return { text: isNegated ? `[\\x{0}-${hex(LAST)}]` : "(?!)", shapes, isAtom: true, takesHalves };
+        if (inside === "") return { text: isNegated ? `[\\x{0}-${hex(LAST)}]` : NEVER, shapes, isAtom: true, takesHalves };
         const text = `[${isNegated ? "^" : ""}${inside}]`;
         return { text: this.ignoreCase && isAscii ? `(?-i:${text})` : text, shapes, isAtom: true, takesHalves };
     }

@@ -1,20 +1,21 @@
 // The files of a Mastra workspace on the sandbox's own disk: what commands write is here, and what is written here
 // commands see, at the same paths. Every call goes over the connection that the sandbox has.
 import { posix } from "node:path";
-import { CoveError, type Entry, type FileErrorsBelow, type Files, type Sandbox } from "@cove/client";
+import type { Entry, Files, Sandbox } from "@cove/client";
 import type { RequestContext } from "@mastra/core/request-context";
 import {
-    DirectoryNotFoundError, FileExistsError, FileNotFoundError, FilesystemError, IsDirectoryError, MastraFilesystem,
-    NotDirectoryError, PermissionError, StaleFileError, WorkspaceReadOnlyError, type CopyOptions, type FileContent,
-    type FileEntry, type FileStat, type FilesystemGrepOptions, type FilesystemGrepResult, type FilesystemInfo,
-    type InstructionsOption, type ListOptions, type MastraFilesystemOptions, type ProviderStatus, type ReadOptions,
-    type RemoveOptions, type WalkEntry, type WalkOptions, type WriteOptions,
+    FileNotFoundError, FilesystemError, IsDirectoryError, MastraFilesystem, NotDirectoryError, PermissionError,
+    StaleFileError, WorkspaceReadOnlyError, type CopyOptions, type FileContent, type FileEntry, type FileStat,
+    type FilesystemGrepOptions, type FilesystemGrepResult, type FilesystemInfo, type InstructionsOption, type ListOptions,
+    type MastraFilesystemOptions, type ProviderStatus, type ReadOptions, type RemoveOptions, type WalkEntry,
+    type WalkOptions, type WriteOptions,
 } from "@mastra/core/workspace";
-import { codeOf, fileError } from "./filesystem-errors.js";
+import { blame, copyDirectory, copyOne } from "./filesystem-copy.js";
+import { codeOf, fileError, notInPart } from "./filesystem-errors.js";
 import { grepBelow } from "./filesystem-grep.js";
 import { readDirectory, walkDirectory } from "./filesystem-list.js";
 import { SNIFFED_BYTES, typeOfBytes, typeOfName } from "./filesystem-mime.js";
-import { below, isEntry, isWithin, realPath, relativeTo, statAll } from "./filesystem-paths.js";
+import { isEntry, isWithin, realPath, relativeTo, statAll } from "./filesystem-paths.js";
 import { instructionsOf } from "./instructions.js";
 import { checkKeys } from "./options.js";
 import type { CoveSandbox } from "./sandbox.js";
@@ -40,6 +41,9 @@ const KNOWN = new Set([
     "sandbox", "id", "basePath", "readOnly", "contained", "instructions", "onInit", "onDestroy", "textExtensions",
 ]);
 
+/** What exists() may be told of what is not there, or not for it. */
+const NOT_THERE = new Set(["file_not_found", "not_a_directory", "file_forbidden", "name_too_long"]);
+
 export class CoveFilesystem extends MastraFilesystem {
     readonly id: string;
     override readonly name = "CoveFilesystem";
@@ -60,7 +64,8 @@ export class CoveFilesystem extends MastraFilesystem {
 
     constructor(options: CoveFilesystemOptions) {
         checkKeys("CoveFilesystem", options, KNOWN);
-        if (options.sandbox === undefined) throw new TypeError("CoveFilesystem: it needs the sandbox whose files it has: { sandbox }");
+        if (options.sandbox === undefined)
+            throw new TypeError("CoveFilesystem: it needs the sandbox whose files it has: { sandbox }");
         super({ ...options, name: "CoveFilesystem" });
         this.sandbox = options.sandbox;
         this.id = options.id ?? `cove-fs-${this.sandbox.id}`;
@@ -106,7 +111,8 @@ export class CoveFilesystem extends MastraFilesystem {
     #defaultInstructions(): string {
         const base = this.#base === undefined ? "the directory where commands start" : `"${this.#base}"`;
         return [
-            "File tools work on the disk of the sandbox: files that commands write are there, and commands see what file tools write.",
+            "File tools work on the disk of the sandbox: files that commands write are there, and commands see what file " +
+                "tools write.",
             `Relative paths resolve from ${base}.`,
             this.contained ? "File access is restricted to this directory." : "Absolute paths are those that commands see.",
             ...(this.readOnly ? ["File tools cannot write; commands can."] : []),
@@ -132,7 +138,7 @@ export class CoveFilesystem extends MastraFilesystem {
                 await files.stat(at, { follow: true });
                 return true;
             } catch (error) {
-                if (["file_not_found", "not_a_directory", "file_forbidden", "name_too_long"].includes(codeOf(error) ?? "")) return false;
+                if (NOT_THERE.has(codeOf(error) ?? "")) return false;
                 throw error;
             }
         });
@@ -205,11 +211,9 @@ export class CoveFilesystem extends MastraFilesystem {
                     overwrite: options?.overwrite !== false,
                 });
             } catch (error) {
-                const code = codeOf(error);
-                // With a file that may be made, what is missing is the directory that it would be in.
-                if (code === "file_not_found") throw Object.assign(new DirectoryNotFoundError(posix.dirname(path)), { cause: error });
-                if (code === "not_a_directory") throw Object.assign(new NotDirectoryError(posix.dirname(path)), { cause: error });
-                throw error;
+                // Of a file that may be made, what is missing is the directory that it would be in.
+                const isAbove = ["file_not_found", "not_a_directory"].includes(codeOf(error) ?? "");
+                throw isAbove ? fileError(error, posix.dirname(path), "writeFile", true) : error;
             }
         });
     }
@@ -236,7 +240,7 @@ export class CoveFilesystem extends MastraFilesystem {
                 await files.mkdir(at, { parents: options?.recursive ?? true });
             } catch (error) {
                 const code = codeOf(error);
-                if (code === "file_not_found") throw Object.assign(new DirectoryNotFoundError(posix.dirname(path)), { cause: error });
+                if (code === "file_not_found") throw fileError(error, posix.dirname(path), "mkdir", true);
                 // A directory that is there is what was asked for, also where only one may be made.
                 if (code !== "file_exists" || !(await look(files, at)).isDirectory) throw error;
             }
@@ -264,50 +268,21 @@ export class CoveFilesystem extends MastraFilesystem {
     async copyFile(src: string, dest: string, options?: CopyOptions): Promise<void> {
         await this.#write(src, "copyFile", async (files, from, native) => {
             const to = await this.#locate(native, dest, "copyFile");
-            const source = await look(files, from);
-            if (source.isDirectory) {
-                if (!options?.recursive) throw new IsDirectoryError(src);
-                await this.#copyDirectory(files, (await realPath(files, from)).path, to, dest, options);
-                return;
-            }
-            const isLink = source.entry.type === "symlink";
-            await this.#copyOne(files, isLink ? (await realPath(files, from)).path : from, to, dest, options);
+            const { entry, isDirectory } = await look(files, from);
+            if (isDirectory && !options?.recursive) throw new IsDirectoryError(src);
+            const source = entry.type === "symlink" ? (await realPath(files, from)).path : from;
+            const copy = isDirectory ? copyDirectory : copyOne;
+            await copy(files, source, { path: to, given: dest, replace: options?.overwrite !== false });
         });
     }
 
     async moveFile(src: string, dest: string, options?: CopyOptions): Promise<void> {
         await this.#write(src, "moveFile", async (files, from, native) => {
             const to = await this.#locate(native, dest, "moveFile");
-            await blame(dest, "moveFile", () => files.move(from, to, { parents: true, replace: options?.overwrite !== false }));
+            await blame(dest, "moveFile", () =>
+                files.move(from, to, { parents: true, replace: options?.overwrite !== false }),
+            );
         });
-    }
-
-    /** A file onto a file: through a link at the destination, as a write goes, but where nothing may be replaced. */
-    async #copyOne(files: Files, from: string, to: string, dest: string, options: CopyOptions | undefined): Promise<void> {
-        const replace = options?.overwrite !== false;
-        const [old] = await files.statMany([to]);
-        const target = replace && isEntry(old) && old.type === "symlink" ? (await realPath(files, to)).path : to;
-        await blame(dest, "copyFile", () => files.copy(from, target, { parents: true, replace }));
-    }
-
-    /** Into a directory that is there as into one that is not: what it has besides stays. */
-    async #copyDirectory(files: Files, from: string, to: string, dest: string, options: CopyOptions): Promise<void> {
-        const [old] = await files.statMany([to], { follow: true });
-        if (!isEntry(old)) {
-            notInPart(await blame(dest, "copyFile", () => files.copy(from, to, { parents: true, recursive: true })), "copyFile");
-            return;
-        }
-        if (old.type !== "directory") throw new FileExistsError(dest);
-        const entries = await files.list(from, { depth: 4096 });
-        const placeOf = (entry: Entry): string => posix.join(to, below(from, entry.path));
-        for (const entry of entries.filter((one) => one.type === "directory")) await files.mkdir(placeOf(entry), { parents: true });
-        for (const entry of entries.filter((one) => one.type !== "directory"))
-            try {
-                await files.copy(entry.path, placeOf(entry), { replace: options.overwrite !== false });
-            } catch (error) {
-                if (options.overwrite !== false || codeOf(error) !== "file_exists")
-                    throw fileError(error, relativeTo(this.#base!, placeOf(entry)), "copyFile");
-            }
     }
 
     // ---- what all have in common ----
@@ -367,7 +342,12 @@ export class CoveFilesystem extends MastraFilesystem {
 
     /** The absolute path, if it may be asked for. */
     async #locate(native: Sandbox, path: string, operation: string): Promise<string> {
-        if (path.includes("\0")) throw new FilesystemError(`a path has no byte 0: ${JSON.stringify(path)}`, "EINVAL", path);
+        if (/\0|\p{Surrogate}/u.test(path))
+            throw new FilesystemError(
+                `${JSON.stringify(path)}: no path has a byte 0 or half a character; write it without`,
+                "EINVAL",
+                path,
+            );
         if (isHome(path)) this.#home ??= await homeOf(native);
         const at = this.#resolve(path);
         if (!this.contained || (await this.#isContained(native.files, at))) return at;
@@ -416,21 +396,4 @@ async function notStale(files: Files, at: string, path: string, expected: Date):
     if (!isEntry(now)) return;
     const actual = new Date(now.modified_at);
     if (actual.getTime() !== expected.getTime()) throw new StaleFileError(path, expected, actual);
-}
-
-/** What failed below a directory is told in an answer that is none of failure. */
-function notInPart({ errors }: FileErrorsBelow, operation: string): void {
-    const first = errors?.[0];
-    if (first === undefined) return;
-    const { code, detail } = first.error as { code?: string; detail?: string };
-    throw fileError(new CoveError(code ?? "file_failed", detail ?? `${first.path}: it failed`), first.path, operation);
-}
-
-/** Of two paths the source is what may be missing, and the destination is what everything else is about. */
-async function blame<T>(dest: string, operation: string, work: () => Promise<T>): Promise<T> {
-    try {
-        return await work();
-    } catch (error) {
-        throw codeOf(error) === "file_not_found" ? error : fileError(error, dest, operation);
-    }
 }

@@ -102,7 +102,7 @@ export class CoveProcessHandle extends ProcessHandle {
             try {
                 await this.#processes.closeStdin(this.pid);
             } catch (error) {
-                if (!hasCode(error, "stdin_closed")) throw error;
+                if (!hasCode(error, "stdin_closed", "process_ended")) throw error;
             }
         });
     }

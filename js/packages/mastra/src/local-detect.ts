@@ -79,7 +79,9 @@ export function detectIsolation(): SandboxDetectionResult {
         return {
             backend: "bwrap",
             available: true,
-            message: `cove isolates commands here: a box of level ${doctor.level} was made, limits by ${doctor.limits ?? "nothing"}`,
+            message:
+                `cove isolates commands here: a box of level ${doctor.level} was made, with limits by ` +
+                (doctor.limits ?? "nothing"),
         };
     const failed = doctor.checks.find((check) => check.state === "no");
     const why = failed && [failed.title, failed.cause, failed.remedy].filter((text) => text !== null).join("; ");

@@ -24,6 +24,8 @@ const PREFIX = "cove-local-";
 const TARGET_BYTES = 255;
 /** So many a sandbox can have. */
 const MOUNTS_MAX = 16;
+/** So many roots and mounts an engine knows. */
+const NAMES_MAX = 128;
 
 /** The program's own, and npm's, to which the links beside it lead where node was not installed by the system. */
 function nodeDirectories(): string[] {
@@ -43,11 +45,7 @@ export function planDirectories(
         planned.set(path.resolve(given), { path: path.resolve(given), readOnly });
     };
 
-    if (rules.allowSystemBinaries !== false) {
-        for (const directory of nodeDirectories()) add(directory, true);
-        // Where programs lie that are of no package; LocalSandbox gives them to a command under bwrap, too.
-        if (isIsolated) for (const programs of ["/opt", "/snap"]) if (existsSync(programs)) add(programs, true);
-    }
+    if (rules.allowSystemBinaries !== false) for (const directory of nodeDirectories()) add(directory, true);
     for (const given of rules.readOnlyPaths ?? []) add(given, true);
     add(workingDirectory, isIsolated && rules.readOnly === true);
     for (const given of rules.readWritePaths ?? []) add(given, false);
@@ -62,13 +60,17 @@ function isVisible(wanted: string, others: readonly HostDirectory[]): boolean {
     return around ? around.readOnly : SYSTEM.some((system) => isWithin(wanted, system));
 }
 
+/** Whether what lies there on this host is inside, too. */
+export function isInside(given: string, directories: readonly HostDirectory[]): boolean {
+    const wanted = path.resolve(given);
+    return [...SYSTEM, ...directories.map((directory) => directory.path)].some((each) => isWithin(wanted, each));
+}
+
 /** PATH of this program as far as it leads anywhere inside, with node's directory and the system's. */
 export function insidePath(host: string | undefined, directories: readonly HostDirectory[], node: boolean): string {
-    const isInside = (entry: string): boolean =>
-        !path.isAbsolute(entry) ||
-        SYSTEM.some((system) => isWithin(path.resolve(entry), system)) ||
-        directories.some((directory) => isWithin(path.resolve(entry), directory.path));
-    const entries = (host ?? "").split(":").filter((entry) => entry !== "" && isInside(entry));
+    const entries = (host ?? "").split(":").filter(
+        (entry) => entry !== "" && (!path.isAbsolute(entry) || isInside(entry, directories)),
+    );
 
     if (node) entries.push(path.dirname(process.execPath));
     entries.push("/usr/local/bin", "/usr/bin", "/bin");
@@ -85,12 +87,12 @@ async function check(directory: HostDirectory): Promise<string> {
     if (OWN.some((own) => isWithin(wanted, own))) refuse("the sandbox has its own there; name another directory");
     if (Buffer.byteLength(wanted) > TARGET_BYTES)
         refuse(`its path is longer than ${TARGET_BYTES} bytes; use a shorter one`);
-    const found = await stat(wanted).catch((error: NodeJS.ErrnoException) =>
+    const found = await stat(wanted, { bigint: true }).catch((error: NodeJS.ErrnoException) =>
         refuse(error.code === "ENOENT" ? "there is no such directory; make it, or leave it out" : error.message),
     );
     if (!found.isDirectory()) refuse("it is a file; name the directory that it lies in");
     // Another directory at this path is another one: the engine knows each by its inode.
-    const key = JSON.stringify([wanted, found.dev, found.ino, directory.readOnly]);
+    const key = JSON.stringify([wanted, String(found.dev), String(found.ino), directory.readOnly]);
     return PREFIX + createHash("sha256").update(key).digest("hex").slice(0, 24);
 }
 
@@ -104,11 +106,16 @@ async function registerOne(cove: Cove, name: string, directory: HostDirectory): 
     }
 }
 
-/** The names that we gave and nobody needs now: a sandbox that starts registers its own again. */
-async function forgetOthers(cove: Cove, keep: readonly string[]): Promise<void> {
-    const { mounts } = await cove.roots();
+/**
+ * Makes room, where there is none: takes back the names that we gave and this sandbox does not need. Those of sandboxes
+ * that were never destroyed are among them, and one that starts registers its own again.
+ */
+async function forgetOthers(cove: Cove, keep: readonly string[]): Promise<boolean> {
+    const { roots, mounts } = await cove.roots();
+    if (roots.length + mounts.length < NAMES_MAX - MOUNTS_MAX) return false;
     for (const name of mounts)
         if (name.startsWith(PREFIX) && !keep.includes(name)) await cove.unregisterMount(name).catch(() => {});
+    return true;
 }
 
 /** Registers the directories, and gives what the box is to be made with. `again`: whatever is known of them is wrong. */
@@ -127,16 +134,14 @@ export async function registerDirectories(
     const known = new Set((await cove.roots()).mounts);
     const missing = directories.map((_, i) => i).filter((i) => again || !known.has(names[i]!));
     const register = async (): Promise<void> => {
-        for (const i of missing) await registerOne(cove, names[i]!, directories[i]!);
+        await Promise.all(missing.map((i) => registerOne(cove, names[i]!, directories[i]!)));
     };
 
     if (again) for (const name of names) if (known.has(name)) await cove.unregisterMount(name).catch(() => {});
     try {
         await register();
     } catch (error) {
-        // There is room for 128 of them, and sandboxes that were never destroyed leave theirs.
-        if (!(error instanceof CoveError)) throw error;
-        await forgetOthers(cove, names);
+        if (!(error instanceof CoveError) || !(await forgetOthers(cove, names))) throw error;
         await register();
     }
     return directories.map((directory, i) => ({

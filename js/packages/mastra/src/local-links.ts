@@ -17,7 +17,10 @@ export async function linkInto(link: string, target: string): Promise<string | u
             : `Cannot mount at ${link}: a link that leads elsewhere is there. Remove it, or use another path.`;
     if (there?.isDirectory()) {
         if ((await readdir(link)).length > 0)
-            return `Cannot mount at ${link}: the directory is not empty, and what is in it would be hidden. Empty it, or use another path.`;
+            return (
+                `Cannot mount at ${link}: the directory is not empty, and what is in it would be hidden. ` +
+                "Empty it, or use another path."
+            );
         await rmdir(link);
     } else if (there) {
         return `Cannot mount at ${link}: a file is there. Remove it, or use another path.`;

@@ -12,7 +12,10 @@ export interface CoveLocalSandboxOptions extends Omit<MastraSandboxOptions, "pro
     id?: string | undefined;
     /** A directory of this host, bound at its own absolute path; `<cwd>/.sandbox` without it. It is made if need be. */
     workingDirectory?: string | undefined;
-    /** Beside PATH all that commands have of an environment. */
+    /**
+     * Beside PATH all that commands have of this program's environment. HOME that is this user's own home, which is not
+     * inside, is left out: the box has a home of its own.
+     */
     env?: NodeJS.ProcessEnv | undefined;
     /** How long a command may take that says nothing else, in ms: 300,000 without it, 0 is for ever. */
     timeout?: number | undefined;

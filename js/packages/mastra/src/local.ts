@@ -8,13 +8,15 @@ import {
 } from "@mastra/core/workspace";
 import type { RequestContext } from "@mastra/core/request-context";
 import { createHash, randomBytes } from "node:crypto";
+import { statSync } from "node:fs";
 import { mkdir, stat } from "node:fs/promises";
+import { homedir } from "node:os";
 import path from "node:path";
 import { Checkpoints } from "./local-checkpoints.js";
 import { mergeEnv, type Env } from "./command.js";
 import { detectIsolation } from "./local-detect.js";
 import {
-    forgetDirectories, insidePath, planDirectories, registerDirectories, type HostDirectory, type Mounts,
+    forgetDirectories, insidePath, isInside, planDirectories, registerDirectories, type HostDirectory, type Mounts,
 } from "./local-directories.js";
 import { linkInto, unlinkFrom } from "./local-links.js";
 import { checkLocalOptions, commandDirectory, hostPath, type CoveLocalSandboxOptions } from "./local-options.js";
@@ -39,6 +41,12 @@ function boxName(id: string, directories: readonly HostDirectory[], isIsolated: 
     return `${id}.${createHash("sha256").update(settled).digest("hex").slice(0, 12)}`;
 }
 
+/** Undefined where nothing is. It is looked at before each command, for which this is quick enough. */
+function inodeOf(directory: string): string | undefined {
+    const found = statSync(directory, { bigint: true, throwIfNoEntry: false });
+    return found && `${found.dev}:${found.ino}`;
+}
+
 export class CoveLocalSandbox extends CoveSandbox {
     override readonly id: string;
     override readonly provider: string = "cove-local";
@@ -55,6 +63,8 @@ export class CoveLocalSandbox extends CoveSandbox {
     #path: { host: string | undefined; inside: string } | undefined;
     /** The engine knows a name no more that it should: all are registered again. */
     #isStale = false;
+    /** Which directory it was that the box was made with. */
+    #inode: string | undefined;
     #renewed = 0;
     /** Whether this start made the working directory, or one before it that failed. */
     #isNew = false;
@@ -90,7 +100,7 @@ export class CoveLocalSandbox extends CoveSandbox {
         this.#rules = nativeSandbox;
         this.#directories = directories;
         this.#checkpoints = new Checkpoints(
-            checkpointsDirectory === undefined ? path.join(path.dirname(workingDirectory), ".checkpoints") : hostPath(checkpointsDirectory),
+            hostPath(checkpointsDirectory ?? path.join(path.dirname(workingDirectory), ".checkpoints")),
             workingDirectory,
         );
     }
@@ -125,18 +135,21 @@ export class CoveLocalSandbox extends CoveSandbox {
         });
         this.#isNew ||= found === undefined;
         await mkdir(this.workingDirectory, { recursive: true });
+        this.#inode = inodeOf(this.workingDirectory);
         if (checkpointName !== undefined || seedCheckpointName !== undefined)
             await this.#checkpoints.seed([checkpointName, seedCheckpointName]);
     }
 
     async #startBox(options: SandboxStartOptions): Promise<void> {
         await this.cove.connect({ signal: options.abortSignal });
-        const mounts = await registerDirectories(this.cove, this.#directories, this.#isStale);
+        this.#mounts = await registerDirectories(this.cove, this.#directories, this.#isStale);
         this.#isStale = false;
-        this.#mounts = mounts;
-        const found = await this.find(options);
-        // It has the directory that was here before: another one took its place, and a box keeps what it was made with.
-        const fits = found && mounts.every(({ name }) => found.mounts.some((mount) => mount.name === name));
+        const [found, wanted] = await Promise.all([this.find(options), this.mountSpecs(options.abortSignal)]);
+        // A box keeps what it was made with: where another directory is now at one of the paths, or another one is to be
+        // mounted, there has to be another box. What counts lies in the directories.
+        const fits = wanted.every(({ name, target }) =>
+            found?.mounts.some((mount) => mount.name === name && mount.target === target),
+        );
         if (found && fits) return this.connect(found, options);
         if (found) await this.cove.sandbox(found.id).remove();
         return this.create(options);
@@ -169,13 +182,21 @@ export class CoveLocalSandbox extends CoveSandbox {
         env: Env | undefined,
         cwd: string | undefined,
     ): Promise<{ command: string; env: Record<string, string> | undefined; cwd: string | undefined }> {
+        if (this.status === "running" && !this._startPromise && inodeOf(this.workingDirectory) !== this.#inode) {
+            // Somebody removed the directory, and may have made another: the box has the one that is gone.
+            this.status = "stopped";
+            await this.ensureRunning();
+        }
         this.#renew();
         const host = process.env["PATH"];
         if (this.#path?.host !== host)
             this.#path = { host, inside: insidePath(host, this.#directories, this.#rules.allowSystemBinaries !== false) };
+        const merged = mergeEnv({ PATH: this.#path!.inside }, this.#given.env, env);
+        // Who hands on the host's environment means a home: the box has one of its own, for that one is not inside.
+        if (merged?.["HOME"] === homedir() && !isInside(homedir(), this.#directories)) delete merged["HOME"];
         return {
             command,
-            env: mergeEnv({ PATH: this.#path!.inside }, this.#given.env, env),
+            env: merged,
             cwd: commandDirectory(this.workingDirectory, cwd),
         };
     }

@@ -96,7 +96,8 @@ export class CoveProcessManager extends SandboxProcessManager<CoveSandbox> {
 
     #info(process: Process): ProcessInfo {
         const command = this._tracked.get(process.id)?.command ?? process.command;
-        const running = process.state === "starting" || process.state === "running";
+        // One that is `lost` and has no end is still looked for, by an engine that has just begun.
+        const running = process.ended_at === null;
         return {
             pid: process.id,
             running,

@@ -1,6 +1,6 @@
 // A sandbox of cove for a Mastra workspace. Its id is the name of the engine's sandbox, so whoever starts with the same
 // id gets the same one; what it is and what runs in it is the engine's to know, and this object can be lost.
-import { Cove, type ExecResult, type Sandbox, type SandboxChange, type SandboxSpec, type SandboxView } from "@cove/client";
+import { Cove, type Sandbox, type SandboxSpec, type SandboxView } from "@cove/client";
 import {
     MastraSandbox, MountError, SandboxNotReadyError,
     type CommandResult, type ExecuteCommandOptions, type MountManager, type MountResult, type OnMountHook,
@@ -10,25 +10,23 @@ import {
 import type { RequestContext } from "@mastra/core/request-context";
 import { createHash, randomBytes } from "node:crypto";
 import { posix } from "node:path";
-import { StringDecoder } from "node:string_decoder";
-import { commandLine, endOf, mergeEnv, neverRan, type Env } from "./command.js";
-import { abortError, hasCode, isDead, isGone, startError } from "./errors.js";
+import { commandLine, mergeEnv, neverRan, type Env } from "./command.js";
+import { abortError, hasCode, isDead, isGone } from "./errors.js";
+import { execute } from "./execute.js";
 import { CoveFilesystem } from "./filesystem.js";
+import { infoOf } from "./info.js";
 import { defaultInstructions, instructionsOf } from "./instructions.js";
 import { checkMountPath, hostMountOf, HostMounts, type HostMount } from "./mounts.js";
 import { CoveNetworking } from "./networking.js";
 import {
-    checkOptions, checkRetained, durationOf, isEngineName, lifecycleOf, networkOf, portsOf, resourcesOf, tidyPath,
-    type CoveSandboxOptions,
+    checkOptions, checkRetained, durationOf, isEngineName, tidyPath, type CoveSandboxOptions,
 } from "./options.js";
-import { CoveProcessManager, executeTag } from "./processes.js";
+import { CoveProcessManager } from "./processes.js";
+import { changeOf, differences, MADE_BY, specOf } from "./spec.js";
 import { checkFiles, upload } from "./upload.js";
 
 /** As the other providers have it; a command that nobody bounds would hold an agent for ever. */
 const TIMEOUT_MS = 300_000;
-const MIB = 1024 * 1024;
-/** Which start() made a sandbox: a repeated create cannot tell otherwise whether it was there or is its own. */
-const MADE_BY = "mastra.made-by";
 
 /** Between find and connect or create the sandbox went away, or came: what find said holds no more. */
 class Overtaken extends Error {}
@@ -94,6 +92,7 @@ export class CoveSandbox extends MastraSandbox<SandboxView> {
     /** The engine's sandbox itself, once it was started. */
     get native(): Sandbox {
         if (!this.#native) throw new SandboxNotReadyError(this.id);
+        this.#untouched = false;
         return this.#native;
     }
 
@@ -129,7 +128,7 @@ export class CoveSandbox extends MastraSandbox<SandboxView> {
         const native = this.cove.sandbox(found.id);
         try {
             let view = await this.adopt(found, signal);
-            const change = this.#changeOf(view);
+            const change = changeOf(this.options, view);
             if (change !== undefined) view = await native.update(change, { signal });
             if (view.state !== "running") view = await native.start({ signal });
             await this.#begin(view, signal);
@@ -142,7 +141,7 @@ export class CoveSandbox extends MastraSandbox<SandboxView> {
         const madeBy = randomBytes(8).toString("hex");
         // What was mounted in the one before is not in this one until it is mounted again, and its hook is asked again.
         for (const [path, entry] of this.mounts.entries) if (entry.state === "mounted") this.mounts.set(path, { state: "pending" });
-        const spec = await this.#spec(madeBy, signal);
+        const spec = this.#specWith(madeBy, await this.mountSpecs(signal));
         const { sandbox, created } = await this.cove.create(spec, { signal });
         // Without an answer it was asked for again, and then finds what it made itself.
         if (!created && sandbox.labels[MADE_BY] !== madeBy) throw new Overtaken(`sandbox ${this.#engineName} was made meanwhile`);
@@ -162,25 +161,11 @@ export class CoveSandbox extends MastraSandbox<SandboxView> {
      * when it was made, and to go on with another root or limit than was asked for would be to ignore the option.
      */
     protected async adopt(found: SandboxView, _signal: AbortSignal | undefined): Promise<SandboxView> {
-        const { root, privileges, ephemeral, user, hostname } = this.options;
-        const resources = resourcesOf(this.options.resources);
-        const differ = (
-            [
-                ["root", root, found.root],
-                ["privileges", privileges, found.privileges],
-                ["ephemeral", ephemeral, found.disk_kind === "ephemeral"],
-                ["user", user, found.user],
-                ["hostname", hostname, found.hostname],
-                ["resources.memory", resources?.memory_bytes, found.resources.memory_bytes],
-                ["resources.cpus", resources?.cpus, found.resources.cpus],
-                ["resources.pids", resources?.pids, found.resources.pids],
-                ["resources.disk", resources?.disk_bytes, found.resources.disk_bytes],
-            ] as const
-        ).filter(([, asked, is]) => asked !== undefined && asked !== is);
+        const differ = differences(this.options, found);
         if (differ.length > 0)
             throw new Error(
                 `sandbox "${this.#engineName}" is there already, with ` +
-                    `${differ.map(([what, asked, is]) => `${what} ${String(is)} where ${String(asked)} is asked for`).join(", ")}; ` +
+                    `${differ.join(", ")}; ` +
                     "leave that out, use another id, or destroy() it first (its disk goes with it)",
             );
         return found;
@@ -204,7 +189,6 @@ export class CoveSandbox extends MastraSandbox<SandboxView> {
         }
         await this.#hostMounts.unregister(this.#view);
         this.mounts.clear();
-        this.#native = undefined;
     }
 
     /** @deprecated Use `status === "running"`. */
@@ -219,13 +203,11 @@ export class CoveSandbox extends MastraSandbox<SandboxView> {
     async withNative<T>(action: (native: Sandbox) => Promise<T>): Promise<T> {
         await this.ensureRunning();
         const generation = this.#generation;
-        this.#untouched = false;
         this.#lastUsed = Date.now();
         try {
             return await action(this.native);
         } catch (error) {
             if (!isDead(error) || !(await this.#revive(generation))) throw error;
-            this.#untouched = false;
             return await action(this.native);
         }
     }
@@ -255,57 +237,12 @@ export class CoveSandbox extends MastraSandbox<SandboxView> {
         options: ExecuteCommandOptions = {},
     ): Promise<CommandResult> {
         const line = commandLine(command, args);
-        const { abortSignal, onStdout, onStderr, maxRetainedBytes = Infinity } = options;
-        checkRetained(maxRetainedBytes);
+        checkRetained(options.maxRetainedBytes);
         const timeout = durationOf("timeout", options.timeout, this.#timeout);
-        if (abortSignal?.aborted) return neverRan(line);
-        const started = Date.now();
-        const stdout = onStdout && new StringDecoder("utf8");
-        const stderr = onStderr && new StringDecoder("utf8");
+        if (options.abortSignal?.aborted) return neverRan(line);
         await this.ensureRunning();
         const given = await this.commandSpec(line, { ...this.getEnv(), ...options.env }, options.cwd);
-        const spec = { ...given, timeout_ms: timeout, tag: executeTag() };
-        const told = { any: false };
-        const tell = (decoder: StringDecoder, listener: (text: string) => void) => (bytes: Buffer) => {
-            told.any = true;
-            const text = decoder.write(bytes);
-            if (text !== "") listener(text);
-        };
-        let result: ExecResult;
-        try {
-            result = await this.withNative((native) =>
-                native.exec(spec, {
-                    signal: abortSignal,
-                    onAbort: "kill",
-                    maxRetainedBytes,
-                    onStdout: stdout && tell(stdout, onStdout),
-                    onStderr: stderr && tell(stderr, onStderr),
-                }),
-            );
-        } catch (error) {
-            if (hasCode(error, "aborted")) return neverRan(line);
-            throw startError(error);
-        }
-        const end = endOf(result.process, timeout);
-        const note = end.note ?? "";
-        const rest = stdout?.end();
-        if (rest) onStdout?.(rest);
-        const last = (stderr?.end() ?? "") + note;
-        if (last !== "") onStderr?.(last);
-        return {
-            success: end.exitCode === 0,
-            exitCode: end.exitCode,
-            stdout: result.stdout,
-            stderr: maxRetainedBytes === 0 ? "" : result.stderr + note,
-            executionTimeMs: Date.now() - started,
-            killed: end.killed,
-            timedOut: end.timedOut,
-            stdoutTruncated: result.stdout_dropped_bytes > 0,
-            stderrTruncated: result.stderr_dropped_bytes > 0,
-            stdoutDroppedBytes: result.stdout_dropped_bytes,
-            stderrDroppedBytes: result.stderr_dropped_bytes,
-            command: line,
-        };
+        return execute((action) => this.withNative(action), given, timeout, options);
     }
 
     /** @internal What every command says. `env` has the overlay already; the provider's own lies below it. */
@@ -347,30 +284,11 @@ export class CoveSandbox extends MastraSandbox<SandboxView> {
 
     /** From memory: a workspace asks before every call of a tool. */
     override async getInfo(): Promise<SandboxInfo> {
-        const view = this.#view;
-        const { deadline } = view?.lifecycle ?? { deadline: null };
-        const { memory_bytes, cpus, disk_bytes } = view?.resources ?? { memory_bytes: null, cpus: null, disk_bytes: null };
-        return {
-            id: this.id,
-            name: this.name,
-            provider: this.provider,
-            status: this.status,
-            createdAt: view?.created_at ? new Date(view.created_at) : this.#createdAt,
-            ...(this.#lastUsed === undefined ? {} : { lastUsedAt: new Date(this.#lastUsed) }),
-            ...(deadline ? { timeoutAt: new Date(deadline) } : {}),
-            mounts: [...this.mounts.entries]
-                .filter(([, entry]) => entry.state === "mounted")
-                .map(([path, entry]) => ({ path, filesystem: entry.filesystem.provider })),
-            resources: {
-                ...(memory_bytes === null ? {} : { memoryMB: Math.round(memory_bytes / MIB) }),
-                ...(cpus === null ? {} : { cpuCores: cpus }),
-                ...(disk_bytes === null ? {} : { diskMB: Math.round(disk_bytes / MIB) }),
-            },
-            metadata: {
-                ...(view === undefined ? {} : { sandboxId: view.id, root: view.root, user: view.user, network: view.network.mode }),
-                ...(this.workingDirectory === undefined ? {} : { workingDirectory: this.workingDirectory }),
-            },
-        };
+        const { id, name, provider, status, workingDirectory } = this;
+        return infoOf({ id, name, provider, status, createdAt: this.#createdAt }, this.#view, this.mounts, {
+            lastUsed: this.#lastUsed,
+            workingDirectory,
+        });
     }
 
     override getInstructions(options?: { requestContext?: RequestContext }): string {
@@ -402,11 +320,6 @@ export class CoveSandbox extends MastraSandbox<SandboxView> {
     }
 
     // ---- mounts ----
-
-    /** Directories of this host that it is made with, beside those that the workspace mounts. */
-    protected hostMounts(): readonly HostMount[] {
-        return [];
-    }
 
     /**
      * Mounts are settled when a sandbox is made, and those that are known then (the `mounts` of a workspace) are in it
@@ -443,7 +356,7 @@ export class CoveSandbox extends MastraSandbox<SandboxView> {
             this.#mounted.add(target);
             return { success: true, mountPath };
         }
-        if (!this.#untouched)
+        if (!(await this.#isNew()))
             throw new MountError(
                 `${mountPath}: sandbox "${this.#engineName}" was made without this mount, and mounts are settled when a ` +
                     "sandbox is made; give it to the workspace as mounts and use another id, or destroy() the sandbox first " +
@@ -455,6 +368,13 @@ export class CoveSandbox extends MastraSandbox<SandboxView> {
         return { success: true, mountPath };
     }
 
+    /** Whether nobody can have done anything in it: this object did not, and others have had no time or no name for it. */
+    async #isNew(): Promise<boolean> {
+        const { id, sandboxId } = this.options;
+        if (!this.#untouched || !this.#native || !(this._startPromise || (id ?? sandboxId) === undefined)) return false;
+        return (await this.#native.processes.list()).length === 0;
+    }
+
     /** Where a directory that the workspace mounts is in the sandbox. */
     protected placesOf(mount: HostMount): readonly HostMount[] {
         return [mount];
@@ -464,16 +384,16 @@ export class CoveSandbox extends MastraSandbox<SandboxView> {
     async #remake(more: readonly HostMount[]): Promise<void> {
         const added = await Promise.all(more.map((each) => this.#hostMounts.register(each)));
         const mounts = [...(this.#view?.mounts ?? []), ...added];
-        const spec = await this.#spec(randomBytes(8).toString("hex"), undefined, mounts);
+        const spec = this.#specWith(randomBytes(8).toString("hex"), mounts);
         await this.native.remove();
         const { sandbox } = await this.cove.create(spec);
         await this.#begin(sandbox, undefined);
         this.#untouched = true;
     }
 
-    /** What it is made with of this host. */
+    /** The directories of this host that it is made with: those that the workspace mounts. */
     protected async mountSpecs(signal: AbortSignal | undefined): Promise<NonNullable<SandboxSpec["mounts"]>> {
-        const specs = await Promise.all(this.hostMounts().map((each) => this.#hostMounts.register(each, signal)));
+        const specs: NonNullable<SandboxSpec["mounts"]> = [];
         this.#mountErrors.clear();
         for (const [path, entry] of this.mounts.entries) {
             if (checkMountPath(path) !== undefined) continue;
@@ -491,38 +411,8 @@ export class CoveSandbox extends MastraSandbox<SandboxView> {
 
     // ---- the engine's side ----
 
-    async #spec(madeBy: string, signal: AbortSignal | undefined, mounts?: SandboxSpec["mounts"]): Promise<SandboxSpec> {
-        const { options } = this;
-        mounts ??= await this.mountSpecs(signal);
-        return {
-            name: this.#engineName,
-            labels: { "mastra.id": this.id, ...options.labels, [MADE_BY]: madeBy },
-            root: options.root,
-            privileges: options.privileges,
-            disk_kind: options.ephemeral === undefined ? undefined : options.ephemeral ? "ephemeral" : "persistent",
-            user: options.user,
-            hostname: options.hostname,
-            resources: resourcesOf(options.resources),
-            network: networkOf(options.network),
-            lifecycle: lifecycleOf(options.lifecycle),
-            ports: portsOf(options.ports),
-            mounts: mounts && mounts.length > 0 ? mounts : undefined,
-        };
-    }
-
-    /** What the options say otherwise than the sandbox has it, of what can be changed. A lifetime begins with a start. */
-    #changeOf(view: SandboxView): SandboxChange | undefined {
-        const network = networkOf(this.options.network);
-        const lifecycle = lifecycleOf(this.options.lifecycle);
-        const change: SandboxChange = {};
-        const isOther = (asked: object, is: object): boolean =>
-            Object.entries(asked).some(
-                ([key, value]) =>
-                    value !== undefined && JSON.stringify(value) !== JSON.stringify((is as Record<string, unknown>)[key]),
-            );
-        if (network && isOther(network, view.network)) change.network = network;
-        if (lifecycle && isOther(lifecycle, view.lifecycle)) change.lifecycle = lifecycle;
-        return Object.keys(change).length > 0 ? change : undefined;
+    #specWith(madeBy: string, mounts: SandboxSpec["mounts"]): SandboxSpec {
+        return { ...specOf(this.options, { "mastra.id": this.id, [MADE_BY]: madeBy }, mounts), name: this.#engineName };
     }
 
     async #begin(view: SandboxView, signal: AbortSignal | undefined): Promise<void> {

@@ -4,6 +4,7 @@ import assert from "node:assert/strict";
 import { after, before, describe, test } from "node:test";
 import { CoveFilesystem, CoveSandbox, createCoveWorkspace } from "@cove/mastra";
 import { Agent } from "@mastra/core/agent";
+import { Mastra } from "@mastra/core/mastra";
 import { Workspace } from "@mastra/core/workspace";
 import { startEngine } from "../../client/test/engine.mjs";
 import { ScriptedModel } from "./model.mjs";
@@ -70,7 +71,7 @@ describe("an agent with one cove sandbox", () => {
         const { model } = await play(workspace, [["file_stat", { path: "." }]]);
         const { prompt, tools } = model.asked[0];
         assert.deepEqual(
-            tools.filter((name) => name.startsWith("mastra_workspace_")).map((name) => name.replace("mastra_workspace_", "")).sort(),
+            tools.map((name) => name.replace("mastra_workspace_", "")).sort(),
             [
                 "delete", "edit_file", "execute_command", "file_stat", "get_process_output", "grep", "kill_process", "list_files",
                 "mkdir", "read_file", "write_file",
@@ -83,7 +84,8 @@ describe("an agent with one cove sandbox", () => {
     });
 
     test("it writes a program, runs it, reads the failure and fixes it", async () => {
-        const program = 'sum() {\n    echo $(($1 - $2))\n}\n[ "$(sum 2 3)" = 5 ] || { echo "sum is $(sum 2 3)" >&2; exit 1; }\necho fine\n';
+        const program =
+            'sum() {\n    echo $(($1 - $2))\n}\n[ "$(sum 2 3)" = 5 ] || { echo "sum is $(sum 2 3)" >&2; exit 1; }\necho fine\n';
         const { answers } = await play(workspace, [
             ["mkdir", { path: "src/lib" }],
             ["write_file", { path: "src/sum.sh", content: program }],
@@ -166,7 +168,8 @@ describe("an agent with one cove sandbox", () => {
     test("what commands write tools read, and the other way round: text, pictures, programs", async () => {
         const png = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg==";
         const { answers, model } = await play(workspace, [
-            ["execute_command", { command: `echo ${png} | base64 -d >picture; cp picture picture.png; cp /bin/true program; printf 'caf\\303\\251\\n' >text` }],
+            ["execute_command", { command: `echo ${png} | base64 -d >picture; cp picture picture.png` }],
+            ["execute_command", { command: "cp /bin/true program; printf 'caf\\303\\251\\n' >text" }],
             ["read_file", { path: "picture.png" }],
             ["read_file", { path: "picture" }],
             ["read_file", { path: "program" }],
@@ -174,14 +177,15 @@ describe("an agent with one cove sandbox", () => {
             ["write_file", { path: "/tmp/elsewhere/a", content: "here" }],
             ["execute_command", { command: "cat /tmp/elsewhere/a" }],
         ]);
-        assert.match(JSON.stringify(model.asked[2].prompt), new RegExp(png.replaceAll("+", "\\+").slice(0, 60)));
-        assert.match(answers[3], /binary file not readable as text/);
-        assert.match(answers[4], /café/);
-        assert.equal(answers[6], "here");
+        assert.match(JSON.stringify(model.asked[3].prompt), new RegExp(png.replaceAll("+", "\\+").slice(0, 60)));
+        assert.match(answers[4], /binary file not readable as text/);
+        assert.match(answers[5], /café/);
+        assert.equal(answers[7], "here");
     });
 
     test("its output streams", async () => {
-        const { answers, events } = await play(workspace, [["execute_command", { command: "for i in 1 2 3; do echo line $i; done; echo oops >&2" }]], "stream");
+        const command = "for i in 1 2 3; do echo line $i; done; echo oops >&2";
+        const { answers, events } = await play(workspace, [["execute_command", { command }]], "stream");
         const data = (type) => events.filter((event) => event.type === type).map((event) => event.data);
         assert.equal(data("data-sandbox-stdout").map((each) => each.output).join(""), "line 1\nline 2\nline 3\n");
         assert.equal(data("data-sandbox-stderr").map((each) => each.output).join(""), "oops\n");
@@ -230,6 +234,26 @@ describe("an agent with one cove sandbox", () => {
             await mine.destroy();
         }
     });
+});
+
+test("with a Mastra: its shutdown stops the sandbox, and the next call starts it with its files", async () => {
+    const workspace = createCoveWorkspace({ sandbox: { cove: engine.cove } });
+    const model = new ScriptedModel([
+        { calls: [[tool("write_file"), { path: "kept.txt", content: "kept" }]] },
+        { calls: [[tool("execute_command"), { command: "cat kept.txt" }]] },
+        { text: "done" },
+    ]);
+    const agent = new Agent({ id: "worker", name: "worker", instructions: "Work.", model, workspace });
+    const mastra = new Mastra({ agents: { worker: agent }, workspace, logger: false });
+    try {
+        assert.equal((await mastra.getAgent("worker").generate("go", { maxSteps: 5 })).text, "done");
+        await mastra.shutdown();
+        assert.equal((await workspace.sandbox.native.view()).state, "stopped");
+        assert.equal(await workspace.filesystem.readFile("kept.txt", { encoding: "utf-8" }), "kept");
+        assert.equal(workspace.sandbox.status, "running");
+    } finally {
+        await workspace.destroy();
+    }
 });
 
 test("a workspace in one line, with nothing said at all, finds or starts the engine", async () => {

@@ -8,12 +8,12 @@ import { join } from "node:path";
 import { after, before, describe, test } from "node:test";
 import { promisify } from "node:util";
 import { CoveFilesystem, CoveSandbox, createCoveWorkspace } from "@cove/mastra";
-import { FilesystemError, LocalFilesystem, UnsupportedGrepPatternError, Workspace, WorkspaceError, createWorkspaceTools } from "@mastra/core/workspace";
 import * as core from "@mastra/core/workspace";
 import { startEngine } from "../../client/test/engine.mjs";
 import { cases } from "./filesystem-cases.mjs";
 import { lines, patterns } from "./grep-cases.mjs";
 
+const { FilesystemError, LocalFilesystem, UnsupportedGrepPatternError, Workspace, WorkspaceError, createWorkspaceTools } = core;
 const run = promisify(execFile);
 let engine, sandbox, temporary;
 
@@ -53,7 +53,8 @@ async function ours(number, options) {
 function plain(value) {
     if (Array.isArray(value)) return value.map(plain);
     if (value?.constructor !== Object) return value;
-    return Object.fromEntries(Object.entries(value).filter(([, each]) => each !== undefined).map(([key, each]) => [key, plain(each)]));
+    const there = Object.entries(value).filter(([, each]) => each !== undefined);
+    return Object.fromEntries(there.map(([key, each]) => [key, plain(each)]));
 }
 
 /** What a case came to: its value, or its error by class and code. Those of the system have a code alone. */
@@ -151,7 +152,8 @@ describe("searches", () => {
     test("lines around", () => same({ pattern: "TODO|three", path: "src", contextLines: 1 }));
     test("lines around that overlap", () => same({ pattern: "o", path: "src/deep/..", contextLines: 3 }));
     test("at most so many of a file", () => same({ pattern: "TODO", path: ".", maxCount: 2 }));
-    test("at most so many of a file, with lines around", () => same({ pattern: "TODO", path: ".", maxCount: 2, contextLines: 2 }));
+    test("at most so many of a file, with lines around", () =>
+        same({ pattern: "TODO", path: ".", maxCount: 2, contextLines: 2 }));
     test("hidden files", () => same({ pattern: "TODO", path: ".", includeHidden: true }));
     test("a hidden directory by its name", () => same({ pattern: "TODO", path: ".hidden" }));
     test("lines that are very long", async () => {
@@ -160,7 +162,8 @@ describe("searches", () => {
         await same({ pattern: "needle", path: "long" });
         await same({ pattern: "end$", path: "long" });
         await same({ pattern: "needle(?!x)", path: "long" });
-        const [{ matches }] = await both.here.fs.grep({ pattern: "end$", path: "long", caseSensitive: true, includeHidden: false });
+        const how = { caseSensitive: true, includeHidden: false };
+        const [{ matches }] = await both.here.fs.grep({ pattern: "end$", path: "long", ...how });
         assert.deepEqual(matches, [{ line: 2, column: 100_006, text: long }]);
         for (const { fs } of [both.there, both.here]) await fs.rmdir("long", { recursive: true });
     });
@@ -184,12 +187,11 @@ describe("searches", () => {
 
     test("walk says what readdir says", async () => {
         const { fs } = both.here;
-        const walked = (await fs.walk("src", { includeHidden: true })).map(({ path, name, type, isSymlink }) => ({ path, name, type, isSymlink }));
-        const read = (await fs.readdir("src", { recursive: true })).map(({ name, type, isSymlink }) => ({
-            path: name, name: name.split("/").at(-1), type, isSymlink,
-        }));
-        assert.deepEqual(walked, read);
-        assert.deepEqual((await fs.walk(".", { maxDepth: 1 })).map((entry) => entry.path), ["build", "lines.txt", "linked", "repeated.txt", "src"]);
+        const walked = await fs.walk("src", { includeHidden: true });
+        const read = await fs.readdir("src", { recursive: true });
+        assert.deepEqual(walked, read.map((entry) => ({ ...entry, path: entry.name, name: entry.name.split("/").at(-1) })));
+        const top = (await fs.walk(".", { maxDepth: 1 })).map((entry) => entry.path);
+        assert.deepEqual(top, ["build", "lines.txt", "linked", "repeated.txt", "src"]);
         assert.deepEqual(await fs.walk(".", { maxDepth: 0 }), []);
         await assert.rejects(fs.walk("none"), core.DirectoryNotFoundError);
         await assert.rejects(fs.walk("lines.txt"), core.NotDirectoryError);
@@ -197,8 +199,14 @@ describe("searches", () => {
 
     test("list_files says the same, by walk and without", async () => {
         const { here, there } = both;
-        const list = async (fs, input) => (await createWorkspaceTools(new Workspace({ filesystem: fs }))).mastra_workspace_list_files.execute(input, {});
-        for (const input of [{ path: "." }, { path: ".", maxDepth: 9, showHidden: true }, { path: "src", maxDepth: 1 }, { path: ".", pattern: "**/*.ts", maxDepth: 5 }])
+        const list = async (fs, input) => {
+            const tools = await createWorkspaceTools(new Workspace({ filesystem: fs }));
+            return tools.mastra_workspace_list_files.execute(input, {});
+        };
+        for (const input of [
+            { path: "." }, { path: ".", maxDepth: 9, showHidden: true }, { path: "src", maxDepth: 1 },
+            { path: ".", pattern: "**/*.ts", maxDepth: 5 },
+        ])
             assert.equal(await list(here.fs, input), await list(there.fs, input));
     });
 
@@ -262,8 +270,16 @@ describe("on a disk of its own", () => {
         assert.throws(() => new CoveFilesystem({}), /needs the sandbox/);
     });
 
-    test("a path with a zero byte", async () => {
+    test("options in the wrong place are refused", () => {
+        assert.throws(() => createCoveWorkspace({ url: "http://localhost:1" }), /"url" is of the sandbox/);
+        assert.throws(() => createCoveWorkspace({ basePath: "/x" }), /"basePath" is of the filesystem/);
+        assert.throws(() => createCoveWorkspace({ sandbox: () => sandbox }), /make a Workspace itself/);
+        assert.throws(() => createCoveWorkspace({ sandbox, mounts: {} }), /mounts/);
+    });
+
+    test("a path that can be none", async () => {
         await assert.rejects(sandbox.filesystem.readFile("a\0b"), { code: "EINVAL" });
+        await assert.rejects(sandbox.filesystem.writeFile("a\ud800b", "1"), { code: "EINVAL" });
     });
 
     test("a user who may not", async () => {
@@ -327,7 +343,8 @@ describe("on a disk of its own", () => {
         await fs.writeFile("tmp/of-root/a", "needle");
         assert.deepEqual((await fs.walk("tmp/of-root")).map(({ path }) => path), ["a"]);
         assert.equal((await fs.readdir("tmp", { recursive: true })).filter(({ name }) => name === "of-root/a").length, 1);
-        assert.equal((await fs.grep({ pattern: "needle", path: "/tmp/of-root", caseSensitive: true, includeHidden: false })).length, 1);
+        const how = { caseSensitive: true, includeHidden: false };
+        assert.equal((await fs.grep({ pattern: "needle", path: "/tmp/of-root", ...how })).length, 1);
     });
 
     test("what can only be removed or copied in part is an error", async () => {
@@ -370,7 +387,8 @@ describe("on a disk of its own", () => {
     });
 
     test("skills of the workspace are read from the sandbox", async () => {
-        const workspace = new Workspace({ sandbox, filesystem: new CoveFilesystem({ sandbox, basePath: "/tmp/skilled" }), skills: ["skills"] });
+        const filesystem = new CoveFilesystem({ sandbox, basePath: "/tmp/skilled" });
+        const workspace = new Workspace({ sandbox, filesystem, skills: ["skills"] });
         await workspace.filesystem.writeFile(
             "skills/greet/SKILL.md",
             "---\nname: greet\ndescription: Says hello\n---\nSay hello to everybody.\n",
@@ -379,9 +397,29 @@ describe("on a disk of its own", () => {
         assert.match((await workspace.skills.get("greet")).instructions, /hello to everybody/);
     });
 
+    test("as one of several filesystems of a workspace", async () => {
+        const workspace = new Workspace({
+            mounts: {
+                "/box": new CoveFilesystem({ sandbox, basePath: "/tmp/mounted", contained: true }),
+                "/host": new LocalFilesystem({ basePath: join(temporary, "mounted") }),
+            },
+        });
+        const fs = workspace.filesystem;
+        await fs.writeFile("/host/a.txt", "from outside");
+        await fs.copyFile("/host/a.txt", "/box/d/a.txt");
+        assert.equal(await inSandbox("cat /tmp/mounted/d/a.txt"), "from outside");
+        await fs.moveFile("/box/d/a.txt", "/host/b.txt");
+        assert.equal(await fs.readFile("/host/b.txt", { encoding: "utf-8" }), "from outside");
+        assert.deepEqual((await fs.readdir("/box", { recursive: true })).map(({ name }) => name), ["d"]);
+        assert.equal((await fs.stat("/box/d")).type, "directory");
+    });
+
     test("two workspaces, each with its own sandbox, in one line", async () => {
         const one = createCoveWorkspace({ sandbox: { cove: engine.cove, ephemeral: true } });
-        const other = createCoveWorkspace({ sandbox: { cove: engine.cove, ephemeral: true }, filesystem: { basePath: "/tmp/w", readOnly: true } });
+        const other = createCoveWorkspace({
+            sandbox: { cove: engine.cove, ephemeral: true },
+            filesystem: { basePath: "/tmp/w", readOnly: true },
+        });
         try {
             await one.init();
             await one.filesystem.writeFile("a.txt", "1");
@@ -389,7 +427,10 @@ describe("on a disk of its own", () => {
             assert.equal(stdout, "1");
             assert.equal(await other.filesystem.exists("a.txt"), false);
             const tools = Object.keys(await createWorkspaceTools(one)).map((name) => name.replace("mastra_workspace_", ""));
-            for (const tool of ["execute_command", "get_process_output", "kill_process", "read_file", "write_file", "edit_file", "list_files", "delete", "file_stat", "mkdir", "grep"])
+            for (const tool of (
+                "execute_command get_process_output kill_process read_file write_file edit_file list_files delete file_stat " +
+                "mkdir grep"
+            ).split(" "))
                 assert.ok(tools.includes(tool), tool);
             assert.ok(!Object.keys(await createWorkspaceTools(other)).includes("mastra_workspace_write_file"));
         } finally {
@@ -397,5 +438,6 @@ describe("on a disk of its own", () => {
             await other.destroy();
         }
         assert.equal(one.sandbox.status, "destroyed");
+        await assert.rejects(one.filesystem.readFile("a.txt"), core.SandboxNotReadyError);
     });
 });

@@ -166,16 +166,27 @@ describe('directories', () => {
         assert.equal(await readFile(`${directory}.old/file`, 'utf8'), 'first\n');
     });
 
+    test('a directory that is removed and made again under its feet is the one that counts', async () => {
+        const sandbox = make();
+        await out(sandbox, 'echo old >file');
+        await rename(sandbox.workingDirectory, `${sandbox.workingDirectory}.old`);
+        await mkdir(sandbox.workingDirectory);
+        await writeFile(path.join(sandbox.workingDirectory, 'new'), '');
+        const seen = await Promise.all(Array.from({ length: 20 }, () => out(sandbox, 'ls')));
+        assert.deepEqual(new Set(seen), new Set(['new']));
+        await rm(sandbox.workingDirectory, { recursive: true });
+        const handle = await sandbox.processes.spawn('pwd; ls');
+        assert.equal((await handle.wait()).stdout, `${sandbox.workingDirectory}\n`);
+    });
+
     test('the names of directories that nobody needs make room', async () => {
         const directory = await fresh();
         const probe = make();
         await probe.start();
-        for (let i = 0; i < 130; i++)
-            try {
-                await probe.cove.registerMount(`cove-local-filler-${i}`, directory);
-            } catch {
-                break;
-            }
+        const fill = async (first) => {
+            for (let i = first; i < 130; i += 4) await probe.cove.registerMount(`cove-local-filler-${i}`, directory);
+        };
+        await Promise.allSettled([0, 1, 2, 3].map(fill));
         assert.ok((await probe.cove.roots()).mounts.length > 100);
         const sandbox = make();
         assert.equal(await out(sandbox, 'echo works'), 'works');
@@ -245,6 +256,22 @@ describe('rules', () => {
         }
     });
 
+    test('elsewhere than on Linux it says so, and what helps', async () => {
+        const before = Object.getOwnPropertyDescriptor(process, 'platform');
+        for (const [platform, backend] of [['darwin', 'seatbelt'], ['win32', 'none']]) {
+            Object.defineProperty(process, 'platform', { ...before, value: platform });
+            try {
+                const { available, backend: detected, message } = detectIsolation();
+                assert.deepEqual([available, detected], [false, backend]);
+                assert.match(message, /Linux/);
+                assert.throws(() => new CoveLocalSandbox({ isolation: 'seatbelt' }), IsolationUnavailableError);
+                await assert.rejects(make().start(), { name: 'CoveError', code: 'unsupported_platform' });
+            } finally {
+                Object.defineProperty(process, 'platform', before);
+            }
+        }
+    });
+
     test('it is this user\'s own engine, whatever COVE_URL says', async () => {
         const before = process.env.COVE_URL;
         process.env.COVE_URL = 'http://127.0.0.1:1';
@@ -277,6 +304,9 @@ describe('commands', () => {
     test('env: process.env is taken as it is', async () => {
         const sandbox = make({ env: { ...process.env, WITH: 'it' } });
         assert.equal(await out(sandbox, 'echo $WITH $PATH'), `it ${process.env.PATH}`);
+        // But for a home that is not inside: programs write to theirs.
+        await out(sandbox, 'touch ~/.cache-of-a-program');
+        assert.equal(await out(sandbox, 'echo $HOME', { env: { HOME: '/tmp' } }), '/tmp');
     });
 
     test('who asks again with the same id and directory finds /tmp and what runs', async () => {
@@ -456,6 +486,17 @@ describe('its life', () => {
         await workspace.destroy();
         await assert.rejects(lstat(link), { code: 'ENOENT' });
         assert.deepEqual((await readdir(files)).sort(), ['file', 'new']);
+    });
+
+    test('a box that was made without a mount is made again with it', async () => {
+        const files = await fresh();
+        const first = make({ id: `mounts-${process.pid}` });
+        await out(first, 'echo kept >file');
+        const second = make({ id: first.id, workingDirectory: first.workingDirectory });
+        second.mounts.add({ '/data': new LocalFilesystem({ basePath: files }) });
+        assert.equal(await out(second, 'echo x >data/new; cat file'), 'kept');
+        assert.equal(second.mounts.get('/data').state, 'mounted');
+        assert.deepEqual(await readdir(files), ['new']);
     });
 
     test('what somebody else put where a mount should be is left alone', async () => {

@@ -1,5 +1,8 @@
 // CoveSandbox: executeCommand, its environment and directory, its limits, and very much of it.
 import assert from "node:assert/strict";
+import { execFileSync } from "node:child_process";
+import { copyFileSync, mkdirSync } from "node:fs";
+import path from "node:path";
 import { after, before, test } from "node:test";
 import { makeEngine } from "./helper.mjs";
 
@@ -25,6 +28,45 @@ test("the command is the shell's, arguments are quoted, the result says all", as
     );
     const failed = await sandbox.executeCommand("echo out; echo err >&2; exit 3");
     assert.deepEqual([failed.success, failed.exitCode, failed.stdout, failed.stderr], [false, 3, "out\n", "err\n"]);
+});
+
+test("a line is for bash, and what any shell does the same is the same", async () => {
+    const run = async (command, args, options) => {
+        const { exitCode, stdout, stderr } = await sandbox.executeCommand(command, args, options);
+        return [exitCode, stdout, stderr];
+    };
+    assert.deepEqual(await run("[[ a == a ]] && echo {1..3}"), [0, "1 2 3\n", ""]);
+    assert.deepEqual(await run("echo -e", ["a\\tb"]), [0, "a\tb\n", ""]);
+    assert.deepEqual(await run("cat", ["-", "/no such"]), [1, "", "cat: '/no such': No such file or directory\n"]);
+    assert.deepEqual(await run("false"), [1, "", ""]);
+    const [missing, , why] = await run("no-such-program", ["--version"]);
+    assert.equal(missing, 127);
+    assert.match(why, /no-such-program: .*not found/);
+    for (const line of ["env", "env; true"]) {
+        const names = (await run(line, [], { cwd: "/tmp", env: { A: "1" } }))[1].split("\n");
+        assert.ok(names.includes("A=1") && names.includes("PWD=/tmp"), String(names));
+    }
+    await sandbox.writeFiles([{ path: "/root/bin/bare", content: "[[ -n $0 ]] && echo bash", mode: 0o755 }]);
+    assert.deepEqual(await run("/root/bin/bare"), [0, "bash\n", ""]);
+    await sandbox.writeFiles([{ path: "/root/rc", content: "greeting=hello\nls() { echo $greeting; }\n" }]);
+    assert.deepEqual(await run("ls", [], { env: { BASH_ENV: "/root/rc" } }), [0, "hello\n", ""]);
+});
+
+test("a registered root is the sandbox's, and one that has no sh has bash all the same", async () => {
+    const root = path.join(engine.dir, "of-bash");
+    const libraries = execFileSync("ldd", ["/bin/bash"], { encoding: "utf8" }).match(/\/\S+/g);
+    for (const file of ["/bin/bash", ...libraries]) {
+        mkdirSync(path.join(root, path.dirname(file)), { recursive: true });
+        copyFileSync(file, path.join(root, file));
+    }
+    execFileSync(engine.env.COVE_BIN, ["root", "add", "bash", root], { env: { ...process.env, COVE_URL: `unix:${engine.socket}` } });
+    const own = engine.sandbox({ root: "bash" });
+    assert.equal((await own.executeCommand("echo /bin/*")).stdout, "/bin/bash\n");
+    assert.equal((await own.native.view()).root, "bash");
+    for (const options of [{}, { onStdout() {} }]) {
+        assert.equal((await own.executeCommand("true", [], options)).exitCode, 0);
+        assert.equal((await own.executeCommand("no-such", ["x"], options)).exitCode, 127);
+    }
 });
 
 test("the environment: the options' own, then the overlay, then the call's; undefined takes away", async () => {
@@ -68,7 +110,8 @@ test("commands start in the working directory, which is made; a relative cwd is 
     await assert.rejects(sandbox.processes.spawn("pwd", { cwd: "/no/such" }), bad);
 });
 
-test("another user owns the working directory that is made for it", async () => {
+test("another user owns the working directory that is made for it", async (t) => {
+    if (!engine.hasUsers) return t.skip("this user has no ids to give to a sandbox");
     const own = engine.sandbox({ user: "nobody", workingDirectory: "/tmp/work" });
     const { stdout } = await own.executeCommand("id -un; touch mine && stat -c %U mine");
     assert.equal(stdout, "nobody\nnobody\n");
@@ -93,8 +136,24 @@ test("it answers when the command exits, whatever that left behind holds", async
     assert.equal(listened.stdout, "started\n");
 });
 
+test("standard input is at its end", async () => {
+    assert.equal((await sandbox.executeCommand("cat; read line; echo $?")).stdout, "1\n");
+    assert.equal((await sandbox.executeCommand("cat; read line; echo $?", [], { onStdout() {} })).stdout, "1\n");
+});
+
+test("what a listener throws is the caller's, when the command has ended", async () => {
+    let calls = 0;
+    const throws = () => {
+        calls++;
+        throw new Error("mine");
+    };
+    await assert.rejects(sandbox.executeCommand("echo 1; sleep 0.2; echo 2; touch /tmp/ended", [], { onStdout: throws }), /^Error: mine$/);
+    assert.equal(calls, 1);
+    assert.equal((await sandbox.executeCommand("test -e /tmp/ended")).exitCode, 0);
+});
+
 test("a timeout is a result, kills all that was started, and says so; 0 is none", async () => {
-    const stubborn = "trap '' TERM; (setsid sleep 987.25 &); echo before; sleep 987.25";
+    const stubborn = `trap '' TERM; (${engine.hasCgroups ? "setsid" : ""} sleep 987.25 &); echo before; sleep 987.25`;
     for (const listener of [undefined, () => {}]) {
         const result = await sandbox.executeCommand(stubborn, [], { timeout: 300, onStdout: listener });
         assert.deepEqual([result.success, result.exitCode, result.timedOut, result.killed], [false, 124, true, true]);

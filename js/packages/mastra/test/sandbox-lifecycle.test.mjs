@@ -168,6 +168,15 @@ test("destroy() deletes it, from any object of the id that was started", async (
     assert.equal(first.status, "destroyed");
 });
 
+test("stop() and destroy() that do not go by the base class leave an object that goes on", async () => {
+    const sandbox = engine.sandbox({ id: "direct" });
+    await sandbox.executeCommand("echo kept >/root/file");
+    await sandbox.stop();
+    assert.equal((await sandbox.executeCommand("cat /root/file")).stdout, "kept\n");
+    await sandbox.destroy();
+    assert.equal((await sandbox.executeCommand("ls /root/file")).success, false);
+});
+
 test("what the options ask for is what it has, and what cannot be changed is refused, not ignored", async () => {
     const options = {
         id: "made",

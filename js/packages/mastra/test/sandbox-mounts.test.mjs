@@ -121,7 +121,7 @@ test("what cannot be mounted is told by its state, and the sandbox runs", async 
 });
 
 test("no server but the private engine takes a directory of this host", async () => {
-    const sandbox = new CoveSandbox({ url: `unix:${engine.link}` });
+    const sandbox = engine.own(new CoveSandbox({ url: `unix:${engine.link}` }));
     sandbox.mounts.add({ "/mnt/data": new LocalFilesystem({ basePath: directory("far") }) });
     await sandbox.start();
     assert.match(sandbox.mounts.get("/mnt/data").error, /private engine.*engine: "private"/);

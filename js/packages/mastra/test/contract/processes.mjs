@@ -104,6 +104,7 @@ export const cases = [
     },
     {
         name: 'kill() takes along what has left the session',
+        needs: 'cgroup',
         expected: { begun: true, after: 'dead' },
         async run(box) {
             const sandbox = await box.shared();
