@@ -151,7 +151,7 @@ try {
     const none = await local("none"), bwrap = await local("bwrap");
     const contestants = [
         ["cove", () => exits(box)],
-        ["client", async () => { if ((await floor.exec({ command: "true" })).process.exit_code !== 0) throw new Error("client: true failed"); }],
+        ["client", async () => { if ((await floor.exec({ argv: ["/bin/sh", "-c", "true"] })).process.exit_code !== 0) throw new Error("client: true failed"); }], // the same shell
         ["cove_local", () => exits(coveLocal)],
         ["none", () => exits(none)],
         ["bwrap", () => exits(bwrap)],
