@@ -16,7 +16,7 @@ build='gcc make meson ninja-build pkg-config musl-tools linux-libc-dev libc6-dev
 # Where there is an init, the last two start a service of their own. No test has to do with that
 # one: it runs the programs itself, as servers of a network that it made.
 test="$build git python3-pytest python3-yaml python3-venv python3-websockets python3-wsproto
-    clang-tidy-14 clang-format-14 cppcheck
+    clang-tidy-14 clang-format-14 libclang-rt-14-dev cppcheck
     bubblewrap crun busybox-static erofs-utils e2fsprogs mmdebstrap sqlite3 openssh-client sudo
     attr libarchive-tools libcap2-bin procps strace tar xz-utils mount uidmap curl ca-certificates openssl zsh fish
     mandoc python3-prometheus-client python3-protobuf tmux vim htop systemd

@@ -65,18 +65,24 @@ static bool print_one(void *arg, struct proc *proc)
 static void answer_list(void *arg, struct procs *procs, const struct error *err)
 {
     struct job *job = arg;
+    struct out list = {0};
     struct out *out;
 
     if (err != NULL) {
         job_problem(job, err);
         return;
     }
+    /* Not into the buffer of all answers: going through the processes may tell others of an end, who are answered
+     * from that one meanwhile. */
+    out_object(&list, NULL);
+    out_array(&list, "processes");
+    procs_each(procs, print_one, &list);
+    out_array_end(&list);
+    out_object_end(&list);
     out = job_out(job);
-    out_object(out, NULL);
-    out_array(out, "processes");
-    procs_each(procs, print_one, out);
-    out_array_end(out);
-    out_object_end(out);
+    out_raw(out, list.data, list.used);
+    out->has_failed = out->has_failed || list.has_failed;
+    out_free(&list);
     job_answer(job, 200);
 }
 
