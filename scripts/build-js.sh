@@ -16,7 +16,7 @@ api=packages/client/src/api.d.ts
 exec 9>packages/.lock
 flock 9
 [ "$api" -nt ../src/front/native/openapi.yaml ] ||
-    "$node" "$bin/openapi-typescript" ../src/front/native/openapi.yaml -o "$api" >/dev/null
+    "$node" "$bin/openapi-typescript" ../src/front/native/openapi.yaml --default-non-nullable=false -o "$api" >/dev/null
 
 for package in client mastra; do
     here=packages/$package

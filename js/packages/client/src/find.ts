@@ -1,0 +1,85 @@
+// Which server: the one that is named, else this machine's, else this user's own, which is started if need be.
+import {
+    addressText, answers, isOpen, isSafe, parseAddress, privateSocket, SYSTEM_SOCKET, type Address,
+} from "./address.js";
+import { CoveError } from "./error.js";
+import type { CoveOptions } from "./options.js";
+import { findProgram, programEnv, runProgram } from "./program.js";
+
+/** `named` and `system` are waited for when they are away; a `private` one is started anew. */
+export interface Place {
+    kind: "named" | "system" | "private";
+    address: Address;
+    /** The key is sent there. That of the environment is of the server that COVE_URL names, and of no other. */
+    apiKey?: string | undefined;
+    /** Where it is being started: rejects with what went wrong, or resolves. */
+    started?: Promise<unknown> | undefined;
+}
+
+const LOOK_MS = 2;
+
+let hasWarned = false;
+
+function keyOf(options: CoveOptions, isNamed: boolean): string | undefined {
+    const key = options.apiKey || (isNamed ? process.env["COVE_API_KEY"] : undefined) || undefined;
+    if (key !== undefined && !/^[!-~]{1,512}$/.test(key))
+        throw new CoveError(
+            "bad_option",
+            `${options.apiKey ? "apiKey" : "COVE_API_KEY"}: it holds a character that no key has, or is too long`,
+            { remedy: "copy it again" },
+        );
+    return key;
+}
+
+function named(text: string, what: string, options: CoveOptions): Place {
+    const address = parseAddress(text, what);
+    const apiKey = keyOf(options, true);
+    if (apiKey && isOpen(address) && !hasWarned) {
+        hasWarned = true;
+        process.emitWarning(`the key goes to ${addressText(address)} unencrypted; use https, or a tunnel`, "CoveWarning");
+    }
+    const isOwn = address.kind === "unix" && process.platform === "linux" && address.path === privateSocket();
+    return { kind: isOwn ? "private" : "named", address, apiKey };
+}
+
+/** Fast where something runs: two sockets are tried, and no process is started. */
+export async function findPlace(options: CoveOptions): Promise<Place> {
+    const isAny = options.engine !== "private";
+    if (isAny && options.url) return named(options.url, "url", options);
+    if (isAny && process.env["COVE_URL"]) return named(process.env["COVE_URL"], "COVE_URL", options);
+    if (process.platform !== "linux")
+        throw new CoveError("unsupported_platform", `cove runs its sandboxes on Linux, and this is ${process.platform}`, {
+            remedy:
+                "give url and apiKey of a server that runs on a Linux host, or run this program on one " +
+                "(a container or a virtual machine is enough)",
+        });
+    if (isAny && (await answers(SYSTEM_SOCKET)))
+        return { kind: "system", address: { kind: "unix", path: SYSTEM_SOCKET }, apiKey: keyOf(options, false) };
+    return findPrivate(options);
+}
+
+/** This user's own engine, started if it does not run. */
+export async function findPrivate(options: CoveOptions): Promise<Place> {
+    const socket = privateSocket();
+    if (isSafe(socket) && (await answers(socket))) return { kind: "private", address: { kind: "unix", path: socket } };
+    const file = await findProgram(options.bin);
+    const started = runProgram(file, ["server", "--private"], programEnv()).then((ran) => {
+        if (ran.status !== 0) throw new CoveError("no_cove", ran.why);
+        return ran.stdout.trim();
+    });
+    // Its socket is there before the program is sure that all is well, and what is asked there waits for the engine.
+    const line = await Promise.race([listens(socket, started), started]);
+    return { kind: "private", address: parseAddress(line, `${file} server`), started };
+}
+
+/** Its address, as soon as somebody listens there; never, if the program ends before that. */
+async function listens(socket: string, running: Promise<unknown>): Promise<string> {
+    let isOver = false;
+    const over = (): void => void (isOver = true);
+    running.then(over, over);
+    while (!isOver) {
+        await new Promise((resolve) => setTimeout(resolve, LOOK_MS));
+        if (!isOver && isSafe(socket) && (await answers(socket))) return addressText({ kind: "unix", path: socket });
+    }
+    return new Promise(() => undefined);
+}

@@ -1,0 +1,92 @@
+// The program cove: where it is, and one run of it. Only a private engine needs it: to be started, and for mounts.
+import { spawn } from "node:child_process";
+import { accessSync, constants, statSync } from "node:fs";
+import * as path from "node:path";
+import { CoveError } from "./error.js";
+
+function isProgram(file: string): boolean {
+    try {
+        accessSync(file, constants.X_OK);
+        return statSync(file).isFile();
+    } catch {
+        return false;
+    }
+}
+
+/** That of the package for this platform, if it is installed. */
+async function packaged(): Promise<string | undefined> {
+    const name = `@cove/linux-${process.arch}`;
+    try {
+        // A name that is not written out, for the package is there on its platform alone.
+        const found = (await import(name)) as { cove?: unknown; default?: { cove?: unknown } };
+        const file = found.cove ?? found.default?.cove;
+        return typeof file === "string" && isProgram(file) ? file : undefined;
+    } catch {
+        return undefined;
+    }
+}
+
+function onPath(): string | undefined {
+    for (const directory of (process.env["PATH"] ?? "").split(path.delimiter)) {
+        const file = path.join(directory, "cove");
+        if (path.isAbsolute(directory) && isProgram(file)) return file;
+    }
+    return undefined;
+}
+
+/** `bin`, else COVE_BIN, else that of the package, else that on PATH. One that is named and not there is an error. */
+export async function findProgram(bin: string | undefined): Promise<string> {
+    for (const [what, named] of [["bin", bin], ["COVE_BIN", process.env["COVE_BIN"]]] as const) {
+        if (!named) continue;
+        if (isProgram(named)) return named;
+        throw new CoveError("no_cove", `${what}: ${named} is no program that can be executed`, {
+            remedy: `set it to the path of the program cove`,
+        });
+    }
+    const file = (await packaged()) ?? onPath();
+    if (file) return file;
+    throw new CoveError("no_cove", "no engine runs here, and the program cove that would start one is not there", {
+        remedy: `install @cove/linux-${process.arch} or cove, set COVE_BIN to its path, or give url and apiKey of a server`,
+    });
+}
+
+export interface Ran {
+    status: number | null;
+    stdout: string;
+    /** What it said last, without its name before it. */
+    why: string;
+}
+
+const SAID_MOST = 64 * 1024;
+
+/** Runs it to its end. It gets no key: none of what is run here needs one. */
+export function runProgram(file: string, args: readonly string[], env: NodeJS.ProcessEnv): Promise<Ran> {
+    return new Promise((resolve, reject) => {
+        const child = spawn(file, args, { env, stdio: ["ignore", "pipe", "pipe"] });
+        let stdout = "";
+        let stderr = "";
+        child.stdout.setEncoding("utf8").on("data", (text: string) => (stdout = (stdout + text).slice(-SAID_MOST)));
+        child.stderr.setEncoding("utf8").on("data", (text: string) => (stderr = (stderr + text).slice(-SAID_MOST)));
+        child.once("error", (cause) =>
+            reject(
+                new CoveError("no_cove", `${file}: it cannot be executed (${(cause as NodeJS.ErrnoException).code})`, {
+                    remedy: "set COVE_BIN to the path of the program cove",
+                    cause,
+                }),
+            ),
+        );
+        child.once("close", (status) => {
+            const last = stderr.trimEnd().split("\n").pop() ?? "";
+            resolve({ status, stdout, why: last.replace(/^cove: /, "") || `it ended with status ${status}` });
+        });
+    });
+}
+
+/** The environment for it, without keys, and with the address that it is to use, if any. */
+export function programEnv(address?: string): NodeJS.ProcessEnv {
+    const env: NodeJS.ProcessEnv = { ...process.env };
+    delete env["COVE_API_KEY"];
+    delete env["COVE_URL"];
+    if (address !== undefined) env["COVE_URL"] = address;
+    return env;
+}

@@ -1,0 +1,234 @@
+// HTTP to one server: requests over connections that stay open, whole answers and streams.
+//
+// What costs time in node:http is avoided: headers are one flat array, the body is written with them, an answer is
+// read by one listener, and no timer, signal or promise is made that nobody asked for.
+import * as http from "node:http";
+import * as https from "node:https";
+import type { Address } from "./address.js";
+import type { Body } from "./request.js";
+
+export interface Answer {
+    status: number;
+    headers: http.IncomingHttpHeaders;
+    body: Buffer;
+}
+
+/** No answer came, or not all of it. */
+export class Cut extends Error {
+    constructor(
+        /** Whether the server may have got the request. */
+        readonly reached: boolean,
+        cause: unknown,
+    ) {
+        super(cause instanceof Error ? cause.message : String(cause), { cause });
+    }
+}
+
+/** The caller gave it up. */
+export class Aborted extends Error {}
+
+// The connection could not be made, so nothing was sent. EAGAIN: the queue of a unix socket is full.
+const UNSENT = new Set([
+    "ECONNREFUSED", "ENOENT", "EAGAIN", "EACCES", "EPERM", "ENOTFOUND", "EAI_AGAIN", "EHOSTUNREACH", "ENETUNREACH",
+    "EADDRNOTAVAIL", "EMFILE", "ENFILE",
+]);
+const EMPTY = Buffer.alloc(0);
+
+function isBytes(body: Body): body is string | Uint8Array {
+    return typeof body === "string" || body instanceof Uint8Array;
+}
+
+export class Wire {
+    readonly #agent: http.Agent;
+    readonly #base: http.RequestOptions;
+    readonly #always: readonly string[];
+    readonly #request: typeof http.request;
+
+    constructor(address: Address, apiKey: string | undefined) {
+        const options: http.AgentOptions = {
+            keepAlive: true,
+            maxSockets: Infinity,
+            maxFreeSockets: 512,
+            scheduling: "lifo",
+            noDelay: true,
+        };
+        const isTls = address.kind === "tcp" && address.tls;
+        this.#request = isTls ? https.request : http.request;
+        this.#agent = isTls ? new https.Agent(options) : new http.Agent(options);
+        this.#base =
+            address.kind === "unix"
+                ? { socketPath: address.path, agent: this.#agent }
+                : { host: address.host, port: address.port, agent: this.#agent };
+        const always = ["Host", address.kind === "unix" ? "localhost" : address.header];
+        if (apiKey) always.push("Authorization", `Bearer ${apiKey}`);
+        this.#always = always;
+    }
+
+    close(): void {
+        this.#agent.destroy();
+    }
+
+    /** Sends it; `begun` hears of the answer's head, `failed` of whatever comes instead of it, or later of the request. */
+    open(
+        method: string,
+        path: string,
+        headers: readonly string[] | undefined,
+        body: Body | undefined,
+        begun: (answer: http.IncomingMessage) => void,
+        failed: (error: Cut) => void,
+    ): http.ClientRequest {
+        let all = headers ? this.#always.concat(headers) : this.#always;
+        if (body !== undefined && isBytes(body))
+            all = all.concat("Content-Length", String(typeof body === "string" ? Buffer.byteLength(body) : body.length));
+        else if (body !== undefined) all = all.concat("Transfer-Encoding", "chunked");
+        else if (method !== "GET" && method !== "HEAD") all = all.concat("Content-Length", "0");
+        const request = this.#request({ ...this.#base, method, path, headers: all });
+        request.on("response", begun);
+        request.on("error", (error: NodeJS.ErrnoException) => {
+            failed(new Cut(!(UNSENT.has(error.code ?? "") && error.syscall !== "write" && error.syscall !== "read"), error));
+        });
+        if (body === undefined) request.end();
+        else if (isBytes(body)) request.end(body);
+        else void pour(body, request);
+        return request;
+    }
+
+    /** The whole answer. */
+    call(
+        method: string,
+        path: string,
+        headers: readonly string[] | undefined,
+        body: Body | undefined,
+        signal: AbortSignal | undefined,
+    ): Promise<Answer> {
+        return new Promise((resolve, reject) => {
+            let stop: (() => void) | undefined;
+            const fail = (error: Error): void => {
+                if (stop) signal?.removeEventListener("abort", stop);
+                reject(error);
+            };
+            const request = this.open(
+                method,
+                path,
+                headers,
+                body,
+                (answer) => {
+                    let first: Buffer | undefined;
+                    let all: Buffer[] | undefined;
+                    answer.on("data", (part: Buffer) => {
+                        if (all) all.push(part);
+                        else if (first) all = [first, part];
+                        else first = part;
+                    });
+                    answer.on("end", () => {
+                        if (stop) signal?.removeEventListener("abort", stop);
+                        // An answer may come before all of the body was taken; then nobody takes the rest.
+                        if (!request.writableEnded) request.destroy();
+                        resolve({
+                            status: answer.statusCode as number,
+                            headers: answer.headers,
+                            body: all ? Buffer.concat(all) : (first ?? EMPTY),
+                        });
+                    });
+                    answer.on("error", (error) => fail(new Cut(true, error)));
+                },
+                fail,
+            );
+            if (signal) {
+                stop = () => {
+                    request.destroy();
+                    fail(new Aborted());
+                };
+                signal.addEventListener("abort", stop, { once: true });
+            }
+        });
+    }
+
+    /** The answer as it comes. Whoever does not read it to its end has to destroy it. */
+    stream(
+        method: string,
+        path: string,
+        headers: readonly string[] | undefined,
+        body: Body | undefined,
+        signal: AbortSignal | undefined,
+    ): Promise<http.IncomingMessage> {
+        return new Promise((resolve, reject) => {
+            let answer: http.IncomingMessage | undefined;
+            const request = this.open(
+                method,
+                path,
+                headers,
+                body,
+                (begun) => {
+                    answer = begun;
+                    resolve(begun);
+                },
+                reject,
+            );
+            if (signal) {
+                const stop = (): void => {
+                    answer?.destroy(new Aborted());
+                    request.destroy();
+                    reject(new Aborted());
+                };
+                signal.addEventListener("abort", stop, { once: true });
+                request.once("close", () => signal.removeEventListener("abort", stop));
+            }
+        });
+    }
+
+    /** Asks for another protocol on the connection. Resolves to the answer alone where the server does not change it. */
+    upgrade(
+        path: string,
+        headers: readonly string[],
+        signal: AbortSignal | undefined,
+    ): Promise<{ answer: http.IncomingMessage; socket?: import("node:net").Socket; head?: Buffer }> {
+        return new Promise((resolve, reject) => {
+            // A connection of its own: the agent is for what comes back to it.
+            const { agent: _, ...base } = this.#base;
+            const request = this.#request({ ...base, agent: false, method: "GET", path, headers: this.#always.concat(headers) });
+            const stop = (): void => {
+                request.destroy();
+                reject(new Aborted());
+            };
+            const over = (): void => signal?.removeEventListener("abort", stop);
+            signal?.addEventListener("abort", stop, { once: true });
+            request.on("error", (error: NodeJS.ErrnoException) => {
+                over();
+                reject(new Cut(false, error));
+            });
+            request.on("response", (answer) => {
+                over();
+                resolve({ answer });
+            });
+            request.on("upgrade", (answer, socket, head) => {
+                over();
+                resolve({ answer, socket: socket as import("node:net").Socket, head });
+            });
+            request.end();
+        });
+    }
+}
+
+/** Writes a body that comes in parts, no faster than it is taken. */
+async function pour(body: AsyncIterable<Uint8Array | string>, request: http.ClientRequest): Promise<void> {
+    try {
+        for await (const part of body) {
+            if (request.destroyed || request.writableEnded) return;
+            if (!request.write(part))
+                await new Promise<void>((resolve) => {
+                    const go = (): void => {
+                        request.off("drain", go);
+                        request.off("close", go);
+                        resolve();
+                    };
+                    request.on("drain", go);
+                    request.on("close", go);
+                });
+        }
+        request.end();
+    } catch (error) {
+        // What was to be sent could not be read; half of it must not be taken for the whole.
+        request.destroy(error as Error);
+    }
+}

@@ -1,0 +1,200 @@
+// Which server: by TCP with a key, by a socket's name, or none; and that nothing tells a key.
+import assert from "node:assert/strict";
+import { spawn, spawnSync } from "node:child_process";
+import { createServer } from "node:net";
+import { after, before, test } from "node:test";
+import { inspect } from "node:util";
+import { Cove, CoveError } from "../dist/esm/index.js";
+import { startEngine, until } from "./engine.mjs";
+
+const code = (name) => (error) => error instanceof CoveError && error.code === name;
+const INDEX = new URL("../dist/esm/index.js", import.meta.url).href;
+
+let engine;
+let server;
+let port;
+let secret;
+
+function freePort() {
+    return new Promise((resolve) => {
+        const listener = createServer().listen(0, "127.0.0.1", () => {
+            const { port: found } = listener.address();
+            listener.close(() => resolve(found));
+        });
+    });
+}
+
+before(async () => {
+    engine = await startEngine();
+    port = await freePort();
+    server = spawn(
+        engine.env.COVE_BIN,
+        ["serve", "--private", "--listen", `127.0.0.1:${port}`, "--socket", `${engine.dir}/tcp.sock`, "--data", `${engine.dir}/tcp`],
+        { stdio: "ignore" },
+    );
+    const local = new Cove({ url: `unix:${engine.dir}/tcp.sock` });
+    await until("the server answers", () => local.connect().then(() => true, () => false));
+    assert.equal(local.isPrivate(), false);
+    secret = (await local.request("POST", "/v1/keys", { json: { label: "test", scopes: ["read", "write"] } })).secret;
+    local.close();
+});
+after(async () => {
+    server?.kill("SIGTERM");
+    if (server) await until("the server ends", () => server.exitCode !== null);
+    await engine?.end();
+});
+
+test("by TCP, with a key", async () => {
+    const cove = new Cove({ url: `http://127.0.0.1:${port}`, apiKey: secret });
+    await cove.connect();
+    assert.equal(cove.isPrivate(), false);
+    assert.equal(cove.address, `http://127.0.0.1:${port}`);
+    const sandbox = cove.sandbox((await cove.create({ disk_kind: "ephemeral" })).sandbox.id);
+    assert.equal((await sandbox.exec({ command: "echo far" })).stdout, "far\n");
+    const results = await Promise.all(Array.from({ length: 100 }, () => sandbox.exec({ argv: ["true"] })));
+    assert.equal(results.length, 100);
+    const session = await cove.kernels.connect();
+    assert.equal((await session.run({ code: "await tools.one()" }, { one: () => 1 })).value, 1);
+    session.close();
+    await assert.rejects(cove.registerMount("x", "/tmp"), code("not_private"));
+    await sandbox.remove();
+    cove.close();
+});
+
+test("a wrong key is an error, and told nowhere", async () => {
+    const key = "covekey-that-nobody-may-see";
+    const cove = new Cove({ url: `http://127.0.0.1:${port}`, apiKey: key });
+    const error = await cove.roots().then(
+        () => assert.fail("it let us in"),
+        (each) => each,
+    );
+    assert.equal(error.code, "bad_key");
+    for (const text of [inspect(error, { depth: 9, showHidden: true }), inspect(cove, { depth: 9, showHidden: true }), JSON.stringify(cove)])
+        assert.ok(!text.includes(key), text);
+    assert.throws(() => new Cove({ url: `http://user:${key}@127.0.0.1:${port}`, nonsense: 1 }), (each) => !each.message.includes(key));
+    const bad = new Cove({ url: `http://user:${key}@127.0.0.1:${port}` });
+    await assert.rejects(bad.connect(), (each) => code("bad_option")(each) && !inspect(each, { depth: 9 }).includes(key));
+    const broken = new Cove({ url: `http://127.0.0.1:${port}`, apiKey: `${key}\n` });
+    await assert.rejects(broken.connect(), (each) => code("bad_option")(each) && !inspect(each, { depth: 9 }).includes(key));
+});
+
+test("the environment names the server, and its key goes to that one alone", async () => {
+    const run = (env, options = "{}") =>
+        spawnSync(
+            process.execPath,
+            ["-e", `import(${JSON.stringify(INDEX)}).then(async ({ Cove }) => { const cove = new Cove(${options}); await cove.roots(); console.log(cove.address, cove.isPrivate()); cove.close(); })`],
+            { env: { ...process.env, ...env }, encoding: "utf8" },
+        );
+    const named = run({ COVE_URL: `http://127.0.0.1:${port}`, COVE_API_KEY: secret });
+    assert.equal(named.stdout, `http://127.0.0.1:${port} false\n`, named.stderr);
+    // With one's own engine a key of the environment would be a wrong one.
+    const own = run({ COVE_URL: `http://127.0.0.1:${port}`, COVE_API_KEY: secret }, '{ engine: "private" }');
+    assert.equal(own.stdout, `unix:${engine.socket} true\n`, own.stderr);
+    const socket = run({ COVE_URL: `unix:${engine.socket}` });
+    assert.equal(socket.stdout, `unix:${engine.socket} true\n`, socket.stderr);
+});
+
+test("a program that has done its work ends, though its connections are open", () => {
+    const ran = spawnSync(
+        process.execPath,
+        ["-e", `import(${JSON.stringify(INDEX)}).then(async ({ Cove }) => { const cove = new Cove({ engine: "private" }); await cove.connect(); await cove.kernels.connect(); console.log("done"); })`],
+        { env: process.env, encoding: "utf8", timeout: 30_000 },
+    );
+    assert.equal(ran.stdout, "done\n", ran.stderr);
+    assert.equal(ran.status, 0);
+});
+
+test("nobody there, and nothing to start, is said", async () => {
+    const away = new Cove({ url: `http://127.0.0.1:${await freePort()}`, retryMs: 100 });
+    await assert.rejects(away.connect(), (error) => code("unreachable")(error) && error.status === 0 && /127\.0\.0\.1/.test(error.message));
+    const none = new Cove({ url: `unix:${engine.dir}/nobody.sock`, retryMs: 0 });
+    await assert.rejects(none.connect(), code("unreachable"));
+    await assert.rejects(new Cove({ url: "ftp://x" }).connect(), code("bad_option"));
+    await assert.rejects(new Cove({ url: "unix:relative" }).connect(), code("bad_option"));
+    assert.throws(() => new Cove({ engine: "none" }), code("bad_option"));
+    assert.throws(() => new Cove({ engine: "private", url: "http://x" }), code("bad_option"));
+    assert.throws(() => new Cove({ url: "http://x", apikey: "y" }), (error) => code("bad_option")(error) && /apikey/.test(error.message));
+});
+
+test("the program is named and not there, or fails, in one sentence", async () => {
+    const { XDG_RUNTIME_DIR } = process.env;
+    try {
+        process.env.XDG_RUNTIME_DIR = `${engine.dir}/config`; // where nothing runs
+        await assert.rejects(new Cove({ engine: "private", bin: "/nowhere/cove" }).connect(), (error) => code("no_cove")(error) && /\/nowhere\/cove/.test(error.message));
+        await assert.rejects(new Cove({ engine: "private", bin: "/bin/false" }).connect(), code("no_cove"));
+    } finally {
+        process.env.XDG_RUNTIME_DIR = XDG_RUNTIME_DIR;
+    }
+});
+
+test("a directory for its socket that others can look into is not trusted", async () => {
+    const { chmodSync } = await import("node:fs");
+    chmodSync(`${engine.env.XDG_RUNTIME_DIR}/cove`, 0o755);
+    try {
+        await assert.rejects(new Cove({ engine: "private" }).connect(), (error) => code("no_cove")(error) && /others/.test(error.message));
+    } finally {
+        chmodSync(`${engine.env.XDG_RUNTIME_DIR}/cove`, 0o700);
+    }
+});
+
+test("on another system, without a server, the ways out are named", () => {
+    const ran = spawnSync(
+        process.execPath,
+        [
+            "-e",
+            `Object.defineProperty(process, "platform", { value: "darwin" });
+             import(${JSON.stringify(INDEX)}).then(({ Cove }) => new Cove().connect()).catch((error) => console.log(error.code, error.message))`,
+        ],
+        { env: process.env, encoding: "utf8" },
+    );
+    assert.match(ran.stdout, /^unsupported_platform .*darwin.*url and apiKey/);
+    assert.equal(ran.stdout.trim().split("\n").length, 1);
+});
+
+test("by TLS, whose certificate is verified", async () => {
+    const tlsPort = await freePort();
+    const dir = `${engine.dir}/tls`;
+    const { mkdirSync, writeFileSync } = await import("node:fs");
+    mkdirSync(dir, { mode: 0o700 });
+    const made = spawnSync(
+        "openssl",
+        ["req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes", "-days", "2", "-subj", "/CN=localhost",
+            "-addext", "subjectAltName=DNS:localhost,IP:127.0.0.1", "-keyout", `${dir}/key.pem`, "-out", `${dir}/cert.pem`],
+        { encoding: "utf8" },
+    );
+    assert.equal(made.status, 0, made.stderr);
+    writeFileSync(`${dir}/cove.conf`, `[serve]\ntls_certificate = ${dir}/cert.pem\ntls_key = ${dir}/key.pem\n`);
+    const secure = spawn(
+        engine.env.COVE_BIN,
+        ["serve", "--private", "--listen", `127.0.0.1:${tlsPort}`, "--socket", `${dir}/cove.sock`, "--data", `${dir}/data`, "--config", `${dir}/cove.conf`],
+        { stdio: "ignore" },
+    );
+    try {
+        const local = new Cove({ url: `unix:${dir}/cove.sock` });
+        await until("the server answers", () => local.connect().then(() => true, () => false));
+        const key = (await local.request("POST", "/v1/keys", { json: { label: "tls", scopes: ["read", "write"] } })).secret;
+        local.close();
+        const script = `import(${JSON.stringify(INDEX)}).then(async ({ Cove }) => {
+            const cove = new Cove({ url: "https://localhost:${tlsPort}", retryMs: 60000 });
+            try {
+                await cove.roots();
+                const session = await cove.kernels.connect();
+                console.log((await session.run({ code: "await tools.one()" }, { one: () => 1 })).value);
+            } catch (error) { console.log(error.code, error.cause?.code) }
+        })`;
+        const run = (env) => spawnSync(process.execPath, ["-e", script], { env: { ...process.env, COVE_API_KEY: key, ...env }, encoding: "utf8" });
+        assert.equal(run({ NODE_EXTRA_CA_CERTS: `${dir}/cert.pem` }).stdout, "1\n");
+        assert.match(run({}).stdout, /^unreachable .*(SELF_SIGNED|UNABLE_TO)/);
+    } finally {
+        secure.kill("SIGTERM");
+        await until("the server ends", () => secure.exitCode !== null);
+    }
+});
+
+test("CommonJS has the same", () => {
+    const ran = spawnSync(process.execPath, ["-e", `const { Cove } = require(${JSON.stringify(new URL("../dist/cjs/index.js", import.meta.url).pathname)}); new Cove({ engine: "private" }).version().then((v) => console.log(v.api))`], {
+        env: process.env,
+        encoding: "utf8",
+    });
+    assert.equal(ran.stdout, "v1\n", ran.stderr);
+});

@@ -1,0 +1,165 @@
+// What an honest server never does, and what it seldom does: answers that break off, frames that are none. So it is
+// played here, by a few lines that say byte for byte what is sent.
+import assert from "node:assert/strict";
+import { createHash } from "node:crypto";
+import { createServer } from "node:http";
+import { after, before, test } from "node:test";
+import { Cove, CoveError } from "../dist/esm/index.js";
+
+const code = (name) => (error) => error instanceof CoveError && error.code === name;
+
+let server;
+let cove;
+/** What the next requests get, one after the other. */
+let plan = [];
+let asked = [];
+let upgrade;
+
+before(async () => {
+    server = createServer((request, response) => {
+        if (request.url === "/healthz") return response.end("{}");
+        asked.push(`${request.method} ${request.url}`);
+        request.resume();
+        request.on("end", () => (plan.shift() ?? ((each) => each.writeHead(500).end()))(response));
+    });
+    server.on("upgrade", (request, socket) => {
+        const accept = createHash("sha1").update(`${request.headers["sec-websocket-key"]}258EAFA5-E914-47DA-95CA-C5AB0DC85B11`).digest("base64");
+        socket.write(`HTTP/1.1 101 Switching Protocols\r\nUpgrade: websocket\r\nConnection: Upgrade\r\nSec-WebSocket-Accept: ${accept}\r\n\r\n`);
+        socket.on("error", () => {});
+        upgrade(socket);
+    });
+    await new Promise((resolve) => server.listen(0, "127.0.0.1", resolve));
+    cove = new Cove({ url: `http://127.0.0.1:${server.address().port}`, retryMs: 3000 });
+});
+after(() => {
+    cove.close();
+    server.closeAllConnections();
+    server.close();
+});
+
+const json = (status, body, headers = {}) => (response) =>
+    response.writeHead(status, { "Content-Type": status < 400 ? "application/json" : "application/problem+json", ...headers }).end(JSON.stringify(body));
+const cut = (response) => response.socket.destroy();
+const half = (response) => {
+    response.writeHead(200, { "Content-Length": "100", "Content-Type": "application/json" });
+    response.write("{");
+    setTimeout(() => response.socket.destroy(), 5);
+};
+function expect(...steps) {
+    plan = steps;
+    asked = [];
+}
+
+test("what may be repeated is, and nothing else", async () => {
+    expect(cut, half, json(200, { ok: 1 }));
+    assert.deepEqual(await cove.request("GET", "/v1/x"), { ok: 1 });
+    assert.equal(asked.length, 3);
+
+    expect(cut, json(200, {}));
+    await assert.rejects(cove.request("POST", "/v1/x", { json: {} }), code("lost"));
+    assert.equal(asked.length, 1);
+
+    expect(cut, json(200, { ok: 2 }));
+    assert.deepEqual(await cove.request("POST", "/v1/x", { json: {}, headers: { "Idempotency-Key": "k" } }), { ok: 2 });
+
+    for (const problem of ["draining", "not_ready", "too_many_connections", "too_many_requests"]) {
+        expect(json(503, { code: problem, status: 503 }), json(200, { ok: 3 }));
+        assert.deepEqual(await cove.request("POST", "/v1/x", { json: {} }), { ok: 3 });
+    }
+    expect(json(503, { code: "capacity", status: 503, detail: "all is taken" }), json(200, {}));
+    await assert.rejects(cove.request("POST", "/v1/x"), (error) => code("capacity")(error) && error.status === 503 && error.detail === "all is taken");
+});
+
+test("patience has an end", async () => {
+    const brief = new Cove({ url: cove.address ?? `http://127.0.0.1:${server.address().port}`, retryMs: 200 });
+    expect(...Array.from({ length: 100 }, () => cut));
+    await assert.rejects(brief.request("GET", "/v1/x"), code("lost"));
+    assert.ok(asked.length > 2);
+    brief.close();
+});
+
+test("an answer that is none of cove's is said to be", async () => {
+    expect((response) => response.writeHead(200, { "Content-Type": "text/html" }).end("<html>"));
+    await assert.rejects(cove.version(), code("bad_answer"));
+    expect((response) => response.writeHead(502).end("Bad Gateway"));
+    await assert.rejects(cove.version(), (error) => code("bad_answer")(error) && error.status === 502);
+});
+
+test("a start that was cut is looked for by the caller's tag, and is not guessed", async () => {
+    const process = (id, tag, started) => ({ id, tag, state: "running", started_at: new Date(Date.now() + started).toISOString(), ended_at: null });
+    const { processes } = cove.sandbox("c0000000000000000000");
+    const old = process("1", "mine", -3_600_000);
+    expect(cut, json(200, { processes: [old, process("2", "mine", 0)] }));
+    assert.equal((await processes.start({ argv: ["x"], tag: "mine" })).id, "2");
+    expect(cut, json(200, { processes: [old] }));
+    await assert.rejects(processes.start({ argv: ["x"], tag: "mine" }), code("lost"));
+    expect(cut, json(200, { processes: [process("2", "mine", 0), process("3", "mine", 0)] }));
+    await assert.rejects(processes.start({ argv: ["x"], tag: "mine" }), code("lost"));
+    expect(cut, json(200, { processes: [process("4", "other", 0)] }), json(201, process("5", "mine", 0)));
+    assert.equal((await processes.start({ argv: ["x"], tag: "mine" })).id, "5");
+    // On record, but its box never heard of it.
+    expect(cut, json(200, { processes: [{ ...process("6", "mine", 0), state: "lost", reason: "not_in_box" }] }), json(201, process("7", "mine", 0)));
+    assert.equal((await processes.start({ argv: ["x"], tag: "mine" })).id, "7");
+});
+
+// ---- frames ----
+
+function frame(byte, data, { mask = false, size = data.length } = {}) {
+    const head = size < 126 ? Buffer.from([byte, size]) : Buffer.alloc(size < 65_536 ? 4 : 10);
+    if (size >= 126) {
+        head[0] = byte;
+        head[1] = size < 65_536 ? 126 : 127;
+        if (size < 65_536) head.writeUInt16BE(size, 2);
+        else head.writeBigUInt64BE(BigInt(size), 2);
+    }
+    if (mask) head[1] |= 0x80;
+    return Buffer.concat([head, data]);
+}
+const DONE = Buffer.from(JSON.stringify({ type: "done", run: "1", result: { value: "ü" } }));
+
+async function runOver(say) {
+    upgrade = say;
+    const session = await cove.kernels.connect();
+    try {
+        return await session.run({ code: "1" }, {});
+    } finally {
+        session.close();
+    }
+}
+
+test("a message in parts, with a ping between them, byte by byte", async () => {
+    const at = DONE.indexOf(Buffer.from("ü")) + 1; // within a character
+    let pong;
+    const result = await runOver(async (socket) => {
+        socket.on("data", (data) => {
+            if (data[0] === 0x8a) pong = data;
+        });
+        const bytes = Buffer.concat([frame(0x01, DONE.subarray(0, at)), frame(0x89, Buffer.from("hi")), frame(0x80, DONE.subarray(at))]);
+        await new Promise((resolve) => socket.once("data", resolve)); // the run was asked for
+        for (const byte of bytes) {
+            socket.write(Buffer.from([byte]));
+            await new Promise((resolve) => setImmediate(resolve));
+        }
+    });
+    assert.equal(result.value, "ü");
+    assert.ok(pong && (pong[1] & 0x80) !== 0);
+});
+
+test("what no server may send ends the connection", async () => {
+    const bad = {
+        masked: frame(0x81, Buffer.concat([Buffer.alloc(4), DONE]), { mask: true, size: DONE.length }),
+        reserved: frame(0xc1, DONE),
+        binary: frame(0x82, DONE),
+        unknown: frame(0x83, DONE),
+        "a part of nothing": frame(0x80, DONE),
+        "a message within a message": Buffer.concat([frame(0x01, DONE), frame(0x81, DONE)]),
+        "a ping in parts": frame(0x09, Buffer.from("x")),
+        "a long ping": frame(0x89, Buffer.alloc(126)),
+        "too large": frame(0x81, Buffer.alloc(0), { size: 65 * 1024 * 1024 }),
+    };
+    for (const [what, bytes] of Object.entries(bad))
+        await assert.rejects(runOver((socket) => socket.once("data", () => socket.write(bytes))), (error) => code("lost")(error) && /1002/.test(error.message), what);
+    await assert.rejects(runOver((socket) => socket.once("data", () => socket.write(frame(0x81, Buffer.from("no json"))))), code("lost"));
+    await assert.rejects(runOver((socket) => socket.once("data", () => socket.write(frame(0x88, Buffer.concat([Buffer.from([0x03, 0xe9]), Buffer.from("restart")]))))), (error) => code("lost")(error) && /1001.*restart/.test(error.message));
+    await assert.rejects(runOver((socket) => socket.once("data", () => socket.destroy())), code("lost"));
+});
