@@ -1,0 +1,288 @@
+// The drop-in for Mastra's LocalSandbox: a directory of this host to work in, and commands that run in a box of this
+// user's own engine, which sees that directory and the host's system directories, and nothing else of the host.
+import {
+    IsolationUnavailableError,
+    type IsolationBackend, type MountResult, type NativeSandboxConfig, type SandboxCloneOptions,
+    type SandboxDetectionResult, type SandboxInfo, type SandboxStartOptions, type SandboxStartResult,
+    type WorkspaceFilesystem,
+} from "@mastra/core/workspace";
+import type { RequestContext } from "@mastra/core/request-context";
+import { createHash, randomBytes } from "node:crypto";
+import { statSync } from "node:fs";
+import { mkdir, stat } from "node:fs/promises";
+import { homedir } from "node:os";
+import path from "node:path";
+import { Checkpoints } from "./local-checkpoints.js";
+import { mergeEnv, type Env } from "./command.js";
+import { detectIsolation } from "./local-detect.js";
+import {
+    forgetDirectories, insidePath, isInside, planDirectories, registerDirectories, type HostDirectory, type Mounts,
+} from "./local-directories.js";
+import { linkInto, unlinkFrom } from "./local-links.js";
+import { checkLocalOptions, commandDirectory, hostPath, type CoveLocalSandboxOptions } from "./local-options.js";
+import { hasCode } from "./errors.js";
+import { checkMountPath, hostMountOf, type HostMount } from "./mounts.js";
+import { instructionsOf } from "./instructions.js";
+import { CoveSandbox } from "./sandbox.js";
+
+/** A box that nobody can name again is removed when for so long nothing was run in it, also when it has been stopped. */
+const LIFETIME_MS = 7 * 24 * 3_600_000;
+const RENEW_MS = 3_600_000;
+/** How often a start is tried whose directories' names are taken away meanwhile. */
+const TRIES = 3;
+
+function generateId(): string {
+    return `cove-local-sandbox-${Date.now().toString(36)}-${randomBytes(4).toString("hex")}`;
+}
+
+/** What is settled when a box is made: with other rules it is another box. */
+function boxName(id: string, directories: readonly HostDirectory[], isIsolated: boolean, allowNetwork: boolean): string {
+    const settled = JSON.stringify([directories, isIsolated, allowNetwork]);
+    return `${id}.${createHash("sha256").update(settled).digest("hex").slice(0, 12)}`;
+}
+
+/** Undefined where nothing is. It is looked at before each command, for which this is quick enough. */
+function inodeOf(directory: string): string | undefined {
+    const found = statSync(directory, { bigint: true, throwIfNoEntry: false });
+    return found && `${found.dev}:${found.ino}`;
+}
+
+export class CoveLocalSandbox extends CoveSandbox {
+    override readonly id: string;
+    override readonly provider: string = "cove-local";
+    override readonly supportsCheckpoints = true;
+    readonly isolation: IsolationBackend;
+    readonly #given: CoveLocalSandboxOptions;
+    readonly #rules: NativeSandboxConfig;
+    readonly #directories: readonly HostDirectory[];
+    readonly #checkpoints: Checkpoints;
+    /** Of this host, for files of the workspace that are mounted: made by this object. */
+    readonly #links = new Map<string, string>();
+    #mounts: Mounts = [];
+    /** What PATH of this program came to. */
+    #path: { host: string | undefined; inside: string } | undefined;
+    /** The engine knows a name no more that it should: all are registered again. */
+    #isStale = false;
+    /** Which directory it was that the box was made with. */
+    #inode: string | undefined;
+    #renewed = 0;
+    /** Whether this start made the working directory, or one before it that failed. */
+    #isNew = false;
+
+    constructor(options: CoveLocalSandboxOptions = {}) {
+        checkLocalOptions(options);
+        const { isolation = "none", nativeSandbox = {}, checkpointsDirectory } = options;
+        const isIsolated = isolation !== "none";
+        if (isIsolated && process.platform !== "linux")
+            throw new IsolationUnavailableError(isolation, detectIsolation().message);
+        const workingDirectory = hostPath(options.workingDirectory ?? ".sandbox");
+        const allowNetwork = !isIsolated || nativeSandbox.allowNetwork === true;
+        const directories = planDirectories(workingDirectory, isIsolated, nativeSandbox);
+        const id = options.id ?? generateId();
+        super({
+            onStart: options.onStart,
+            onStop: options.onStop,
+            onDestroy: options.onDestroy,
+            id: boxName(id, directories, isIsolated, allowNetwork),
+            name: "CoveLocalSandbox",
+            engine: "private",
+            privileges: "plain",
+            network: allowNetwork ? "public" : "none",
+            env: options.env as MastraEnv,
+            workingDirectory,
+            timeout: options.timeout,
+            instructions: options.instructions,
+            ...(options.id === undefined && { lifecycle: { lifetime: LIFETIME_MS, then: "kill" } }),
+        });
+        this.id = id;
+        this.isolation = isolation;
+        this.#given = options;
+        this.#rules = nativeSandbox;
+        this.#directories = directories;
+        this.#checkpoints = new Checkpoints(
+            hostPath(checkpointsDirectory ?? path.join(path.dirname(workingDirectory), ".checkpoints")),
+            workingDirectory,
+        );
+    }
+
+    override get workingDirectory(): string {
+        return super.workingDirectory!;
+    }
+
+    // ---- start, stop, destroy ----
+
+    /** The directory is what is found or made: the box around it can be made anew at any time. */
+    override async start(options: SandboxStartOptions = {}): Promise<SandboxStartResult> {
+        await this.#prepare();
+        for (let tries = 1; ; tries++)
+            try {
+                await this.#startBox(options);
+                break;
+            } catch (error) {
+                if (!hasCode(error, "unknown_mount") || tries === TRIES) throw error;
+                this.#isStale = true;
+            }
+        this.#renewed = Date.now(); // by the start
+        const outcome = this.#isNew ? "created" : "connected";
+        this.#isNew = false;
+        return { outcome };
+    }
+
+    async #prepare(): Promise<void> {
+        const { checkpointName, seedCheckpointName } = this.#given;
+        const found = await stat(this.workingDirectory).catch((error: NodeJS.ErrnoException) => {
+            if (error.code !== "ENOENT") throw error;
+        });
+        this.#isNew ||= found === undefined;
+        await mkdir(this.workingDirectory, { recursive: true });
+        this.#inode = inodeOf(this.workingDirectory);
+        if (checkpointName !== undefined || seedCheckpointName !== undefined)
+            await this.#checkpoints.seed([checkpointName, seedCheckpointName]);
+    }
+
+    async #startBox(options: SandboxStartOptions): Promise<void> {
+        await this.cove.connect({ signal: options.abortSignal });
+        this.#mounts = await registerDirectories(this.cove, this.#directories, this.#isStale);
+        this.#isStale = false;
+        const [found, wanted] = await Promise.all([this.find(options), this.mountSpecs(options.abortSignal)]);
+        // A box keeps what it was made with: where another directory is now at one of the paths, or another one is to be
+        // mounted, there has to be another box. What counts lies in the directories.
+        const fits = wanted.every(({ name, target }) =>
+            found?.mounts.some((mount) => mount.name === name && mount.target === target),
+        );
+        if (found && fits) return this.connect(found, options);
+        if (found) await this.cove.sandbox(found.id).remove();
+        return this.create(options);
+    }
+
+    override async destroy(): Promise<void> {
+        await super.destroy();
+        for (const [link, target] of this.#links) await unlinkFrom(link, target);
+        this.#links.clear();
+        // Those that are the same for all sandboxes stay.
+        await forgetDirectories(this.cove, this.#mounts.filter(({ read_only }) => !read_only));
+        this.#mounts = [];
+    }
+
+    protected override async mountSpecs(signal: AbortSignal | undefined): Promise<Mounts> {
+        return [...this.#mounts, ...(await super.mountSpecs(signal))];
+    }
+
+    /** What the link in the working directory leads to has to be there, too. */
+    protected override placesOf(mount: HostMount): readonly HostMount[] {
+        const itself = path.resolve(mount.hostPath);
+        const isThere = this.#directories.some((directory) => directory.path === itself);
+        return isThere ? [mount] : [mount, { ...mount, target: itself }];
+    }
+
+    // ---- commands ----
+
+    override async commandSpec(
+        command: string,
+        env: Env | undefined,
+        cwd: string | undefined,
+    ): Promise<{ command: string; env: Record<string, string> | undefined; cwd: string | undefined }> {
+        if (this.status === "running" && !this._startPromise && inodeOf(this.workingDirectory) !== this.#inode) {
+            // Somebody removed the directory, and may have made another: the box has the one that is gone.
+            this.status = "stopped";
+            await this.ensureRunning();
+        }
+        this.#renew();
+        const host = process.env["PATH"];
+        if (this.#path?.host !== host)
+            this.#path = { host, inside: insidePath(host, this.#directories, this.#rules.allowSystemBinaries !== false) };
+        const merged = mergeEnv({ PATH: this.#path!.inside }, this.#given.env, env);
+        // Who hands on the host's environment means a home: the box has one of its own, for that one is not inside.
+        if (merged?.["HOME"] === homedir() && !isInside(homedir(), this.#directories)) delete merged["HOME"];
+        return {
+            command,
+            env: merged,
+            cwd: commandDirectory(this.workingDirectory, cwd),
+        };
+    }
+
+    /** Its lifetime begins anew. Nobody waits for that: another command will do it, too. */
+    #renew(): void {
+        const now = Date.now();
+        if (this.#given.id !== undefined || now - this.#renewed < RENEW_MS) return;
+        this.#renewed = now;
+        this.native.update({ lifecycle: { lifetime_ms: LIFETIME_MS, then: "kill" } }).catch(() => (this.#renewed = 0));
+    }
+
+    // ---- checkpoints ----
+
+    /** Keeps the working directory as the checkpoint `checkpointName`; without that name it does nothing. */
+    override async snapshot(): Promise<void> {
+        if (this.#given.checkpointName !== undefined) await this.#checkpoints.write(this.#given.checkpointName);
+    }
+
+    // ---- mounts ----
+
+    /**
+     * Files of this host: in the box they are at `mountPath`, and a link in the working directory leads to them, as with
+     * LocalSandbox, for commands and for whoever looks at the directory from outside.
+     */
+    override async mount(filesystem: WorkspaceFilesystem, mountPath: string): Promise<MountResult> {
+        const wrong = checkMountPath(mountPath);
+        if (wrong !== undefined) return { success: false, mountPath, error: wrong };
+        const wanted = hostMountOf(filesystem, mountPath);
+        if (wanted) {
+            const link = path.join(this.workingDirectory, mountPath);
+            const error = await linkInto(link, wanted.hostPath);
+            if (error !== undefined) return { success: false, mountPath, error };
+            this.#links.set(link, wanted.hostPath);
+        }
+        return super.mount(filesystem, mountPath);
+    }
+
+    // ---- what it is ----
+
+    override clone(options: SandboxCloneOptions = {}): CoveLocalSandbox {
+        const { checkpointName, seedCheckpointName } = options;
+        const { onStart: _start, onStop: _stop, onDestroy: _destroy, ...given } = this.#given;
+        return new CoveLocalSandbox({
+            ...given,
+            id: options.id,
+            workingDirectory: options.workingDirectory ?? this.workingDirectory,
+            env: options.env ?? given.env,
+            checkpointName: checkpointName ?? given.checkpointName,
+            seedCheckpointName: seedCheckpointName ?? given.seedCheckpointName,
+            checkpointsDirectory: this.#checkpoints.directory,
+        });
+    }
+
+    override async getInfo(): Promise<SandboxInfo> {
+        const info = await super.getInfo();
+        const { allowNetwork = false, readOnlyPaths = [], readWritePaths = [] } = this.#rules;
+        return {
+            ...info,
+            metadata: {
+                ...info.metadata,
+                platform: process.platform,
+                nodeVersion: process.version,
+                isolation: this.isolation,
+                ...(this.isolation !== "none" && { isolationConfig: { allowNetwork, readOnlyPaths, readWritePaths } }),
+            },
+        };
+    }
+
+    override getInstructions(options?: { requestContext?: RequestContext }): string {
+        return instructionsOf(this.#given.instructions, () => this.#instructions(), options?.requestContext);
+    }
+
+    #instructions(): string {
+        const network = this.isolation === "none" || this.#rules.allowNetwork === true;
+        return [
+            `Commands run in an isolated Linux box on this machine. Working directory: "${this.workingDirectory}",`,
+            "the machine's own; beside it only /tmp and the home directory can be written to, and stay between commands.",
+            network ? "The public internet can be reached." : "There is no network.",
+        ].join(" ");
+    }
+
+    /** What `isolation` can be here, found out by making a box. */
+    static detectIsolation(): SandboxDetectionResult {
+        return detectIsolation();
+    }
+}
+
+type MastraEnv = NonNullable<ConstructorParameters<typeof CoveSandbox>[0]>["env"];

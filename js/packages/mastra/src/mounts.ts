@@ -1,0 +1,107 @@
+// Directories of this host that a sandbox sees: registered with the private engine, and given to the sandbox when it is
+// made. Whoever may name host paths owns the host, so no other engine takes them.
+import type { Cove, SandboxSpec, SandboxView } from "@cove/client";
+import { MountError, type FilesystemMountConfig, type WorkspaceFilesystem } from "@mastra/core/workspace";
+import { createHash } from "node:crypto";
+import { realpath, stat } from "node:fs/promises";
+import { tidyPath } from "./options.js";
+
+export interface HostMount {
+    /** A directory of this host. */
+    hostPath: string;
+    /** Where it is in the sandbox, absolute. */
+    target: string;
+    readOnly?: boolean | undefined;
+}
+
+type MountSpec = NonNullable<NonNullable<SandboxSpec["mounts"]>[number]>;
+
+/** What LocalFilesystem says; others of that type say the same. */
+function basePathOf(config: FilesystemMountConfig): string | undefined {
+    const { basePath } = config as { basePath?: unknown };
+    return config.type === "local" && typeof basePath === "string" ? basePath : undefined;
+}
+
+/** What every sandbox has of its own. */
+const OWN = ["proc", "sys", "dev"];
+
+/** Why nothing can be mounted at this path, if that is so: the sandbox must start without it. */
+export function checkMountPath(mountPath: string): string | undefined {
+    const parts = mountPath.split("/").filter((part) => part !== "" && part !== ".");
+    if (!mountPath.startsWith("/") || parts.length === 0 || parts.includes("..") || /[\x00-\x1f\x7f]/.test(mountPath))
+        return `Invalid mount path: ${mountPath}. It is absolute, is not "/", and has no part "..".`;
+    if (OWN.includes(parts[0]!)) return `Invalid mount path: ${mountPath}. The sandbox has a /${parts[0]} of its own.`;
+    if (Buffer.byteLength(mountPath) > 255) return `Invalid mount path: ${mountPath}. It is longer than 255 bytes.`;
+    return undefined;
+}
+
+/** The directory of a filesystem that is one of this host; undefined for all others. */
+export function hostMountOf(filesystem: WorkspaceFilesystem, target: string): HostMount | undefined {
+    const config = filesystem.getMountConfig?.();
+    const hostPath = config && basePathOf(config);
+    return hostPath === undefined ? undefined : { hostPath, target: tidyPath(target), readOnly: filesystem.readOnly };
+}
+
+export class HostMounts {
+    #registered = new Set<string>();
+
+    /** `owner` is the sandbox's name: a registration is of one sandbox, so that it can go with it. */
+    constructor(
+        private readonly cove: Cove,
+        private readonly owner: string,
+    ) {}
+
+    /** Registers a directory, once, and answers what the sandbox is to be made with. */
+    async register(mount: HostMount, signal?: AbortSignal): Promise<MountSpec> {
+        const target = tidyPath(mount.target);
+        await this.cove.connect({ signal });
+        if (!this.cove.isPrivate())
+            throw new MountError(
+                `${target}: a directory of this host can only be mounted with a private engine, and this sandbox is ` +
+                    `on ${this.cove.address ?? "another server"}; use engine: "private" without url`,
+                target,
+            );
+        const { name, path } = await this.#name(mount, target);
+        if (!(await this.cove.roots({ signal })).mounts.includes(name))
+            try {
+                await this.cove.registerMount(name, path, { readOnly: mount.readOnly === true, signal });
+            } catch (error) {
+                // Another object of the same sandbox may have been faster.
+                if (!(await this.cove.roots({ signal })).mounts.includes(name)) throw error;
+            }
+        this.#registered.add(name);
+        return { name, target, read_only: mount.readOnly === true };
+    }
+
+    /** Whether a sandbox has this directory at its place. */
+    async has(view: SandboxView, mount: HostMount): Promise<boolean> {
+        const { name } = await this.#name(mount, tidyPath(mount.target));
+        return view.mounts.some((each) => each.name === name && each.target === tidyPath(mount.target));
+    }
+
+    /** When the sandbox is gone. Another object may have done it; what cannot be removed does no harm. */
+    async unregister(view: SandboxView | undefined): Promise<void> {
+        for (const each of view?.mounts ?? []) if (each.name.startsWith("mastra-")) this.#registered.add(each.name);
+        const names = [...this.#registered];
+        this.#registered.clear();
+        await Promise.all(names.map((name) => this.cove.unregisterMount(name).catch(() => {})));
+    }
+
+    /** The engine keeps hold of the directory itself: one that took its path since is another one, by another name. */
+    async #name(mount: HostMount, target: string): Promise<{ name: string; path: string }> {
+        let path, found;
+        try {
+            path = await realpath(mount.hostPath);
+            found = await stat(path, { bigint: true });
+        } catch (error) {
+            throw Object.assign(
+                new MountError(`${mount.hostPath}: it cannot be mounted at ${target}: ${String((error as Error).message)}`, target),
+                { cause: error },
+            );
+        }
+        if (!found.isDirectory())
+            throw new MountError(`${mount.hostPath}: it is no directory and cannot be mounted at ${target}`, target);
+        const identity = JSON.stringify([this.owner, target, path, String(found.dev), String(found.ino), mount.readOnly === true]);
+        return { name: `mastra-${createHash("sha256").update(identity).digest("hex").slice(0, 32)}`, path };
+    }
+}

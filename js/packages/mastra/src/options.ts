@@ -1,0 +1,189 @@
+// What a CoveSandbox is made with, checked, and as the engine's API has it.
+import type { Cove, CoveOptions, SandboxSpec } from "@cove/client";
+import type { InstructionsOption, MastraSandboxOptions } from "@mastra/core/workspace";
+
+export interface CoveResources {
+    /** Bytes, or a text such as `"512M"` or `"2G"` (of 1024). */
+    memory?: number | string | undefined;
+    /** 1.5 is one and a half. */
+    cpus?: number | undefined;
+    /** Of its persistent disk; as `memory`. */
+    disk?: number | string | undefined;
+    pids?: number | undefined;
+}
+
+export interface CoveNetworkPolicy {
+    /** `none`: nothing. `allow`: what `allow` names. `public`: the public internet, and what `allow` names besides. */
+    mode?: "none" | "allow" | "public" | undefined;
+    /** `NAME[:PORT]`, `*.NAME`, an address or a CIDR. */
+    allow?: readonly string[] | undefined;
+    /** As `allow`; goes before it. */
+    deny?: readonly string[] | undefined;
+    /** At once. */
+    connections?: number | undefined;
+    lookupsPerSecond?: number | undefined;
+    bytesPerSecond?: number | undefined;
+    /** In its life. */
+    bytes?: number | undefined;
+}
+
+export interface CoveLifecycle {
+    /** It ends when for so many ms no command ran and nothing was asked of it; 0 is never. */
+    idle?: number | undefined;
+    /** It ends so many ms after the start. */
+    lifetime?: number | undefined;
+    /** How it ends: `stop` (without it) keeps its disk and it starts again when it is needed; `kill` deletes it. */
+    then?: "stop" | "kill" | undefined;
+}
+
+export interface CovePort {
+    port: number;
+    /** Whether its host name needs no key, where the server has a domain for ports. */
+    public?: boolean | undefined;
+}
+
+export interface CoveSandboxOptions extends Omit<MastraSandboxOptions, "processes">, CoveOptions {
+    /**
+     * Who asks again with the same id gets the same sandbox, with its disk, also from another program. It is the name
+     * of the engine's sandbox. Without it each object has a sandbox of its own, which lives until destroy().
+     */
+    id?: string | undefined;
+    /** What it is called in Mastra. */
+    name?: string | undefined;
+    /** A sandbox of the engine, by its id or name, that is to be used if it is there. */
+    sandboxId?: string | undefined;
+    /** A client that is there already, instead of `url`, `apiKey`, `engine` and `bin`. */
+    cove?: Cove | undefined;
+    /** A root that the operator registered; without it the read-only system directories of the host. */
+    root?: string | undefined;
+    resources?: CoveResources | undefined;
+    /** Without it as the server's operator has it. */
+    network?: "none" | "public" | CoveNetworkPolicy | undefined;
+    lifecycle?: CoveLifecycle | undefined;
+    /** Who its commands are: NAME, UID, NAME:GROUP or UID:GID of the sandbox's own /etc/passwd. */
+    user?: string | undefined;
+    /** `system`: root inside, as apt and sudo expect. `plain`: nobody gains anything. */
+    privileges?: "system" | "plain" | undefined;
+    /** What is written is kept in memory: faster, and lost when it stops. */
+    ephemeral?: boolean | undefined;
+    hostname?: string | undefined;
+    labels?: { readonly [name: string]: string } | undefined;
+    /** Ports that are open from the begin. */
+    ports?: readonly (number | CovePort)[] | undefined;
+    /** How long a command may take that says nothing else, in ms: 300,000 without it, 0 is for ever. */
+    timeout?: number | undefined;
+    /** What the agent is told of it. */
+    instructions?: InstructionsOption | undefined;
+}
+
+const KNOWN = new Set([
+    "onStart", "onStop", "onDestroy", "env", "workingDirectory",
+    "url", "apiKey", "engine", "bin", "retryMs", "cove",
+    "id", "name", "sandboxId", "root", "resources", "network", "lifecycle", "user", "privileges", "ephemeral",
+    "hostname", "labels", "ports", "timeout", "instructions",
+]);
+const CONNECTION = ["url", "apiKey", "engine", "bin", "retryMs"] as const;
+const NAME_BYTES = 256;
+const CONTROL = /[\x00-\x1f\x7f]/;
+
+/** What is misspelt would be silently ignored, so it is refused. */
+export function checkKeys(what: string, given: object | undefined, known: ReadonlySet<string>): void {
+    for (const key in given ?? {})
+        if (!known.has(key))
+            throw new TypeError(`${what}: there is no option "${key}"; it takes ${[...known].join(", ")}`);
+}
+
+export function checkOptions(what: string, options: CoveSandboxOptions): void {
+    checkKeys(what, options, KNOWN);
+    checkKeys(`${what}: resources`, options.resources, new Set(["memory", "cpus", "disk", "pids"]));
+    checkKeys(`${what}: lifecycle`, options.lifecycle, new Set(["idle", "lifetime", "then"]));
+    if (typeof options.network === "object")
+        checkKeys(
+            `${what}: network`,
+            options.network,
+            new Set(["mode", "allow", "deny", "connections", "lookupsPerSecond", "bytesPerSecond", "bytes"]),
+        );
+    else if (options.network !== undefined && options.network !== "none" && options.network !== "public")
+        throw new TypeError(`${what}: network is "none", "public" or a policy such as { allow: ["example.com:443"] }`);
+    if (options.cove !== undefined)
+        for (const key of CONNECTION)
+            if (options[key] !== undefined)
+                throw new TypeError(`${what}: "${key}" is said by the client that "cove" gives; leave one of them out`);
+    if (options.id !== undefined && (typeof options.id !== "string" || options.id === ""))
+        throw new TypeError(`${what}: id is a text that is not empty`);
+    if (options.workingDirectory !== undefined && !options.workingDirectory.startsWith("/"))
+        throw new TypeError(`${what}: workingDirectory "${options.workingDirectory}" is a path in the sandbox and must be absolute`);
+}
+
+/** Bytes of "512M"; a number is bytes already. */
+export function bytesOf(what: string, size: number | string | undefined): number | undefined {
+    if (size === undefined || typeof size === "number") return size;
+    const parts = /^(\d+(?:\.\d+)?)\s*([KMGT]?)(?:i?B)?$/i.exec(size);
+    if (parts === null) throw new TypeError(`${what}: "${size}" is no size; write bytes, or such as "512M" or "2G"`);
+    return Math.round(Number(parts[1]) * 1024 ** " KMGT".indexOf((parts[2] || " ").toUpperCase()));
+}
+
+/**
+ * A time in ms as the API has it: whole, and 0 is for ever. A text in it would be an error of the engine that names a
+ * field which the caller never wrote.
+ */
+export function durationOf(what: string, ms: number | undefined, otherwise: number): number {
+    if (ms === undefined || ms === null) return otherwise;
+    if (typeof ms !== "number" || Number.isNaN(ms) || ms < 0)
+        throw new RangeError(`${what}: ${String(ms)} is no time in milliseconds; 0 is for ever`);
+    return ms === Infinity ? 0 : Math.ceil(ms);
+}
+
+/** The rule of the base class, and its words: it checks spawn() alone. */
+export function checkRetained(bytes: number | undefined): void {
+    if (bytes !== undefined && bytes !== Infinity && (!Number.isInteger(bytes) || bytes < 0))
+        throw new RangeError("maxRetainedBytes must be a non-negative integer or Infinity");
+}
+
+/** Whether the engine takes it as a sandbox's name. */
+export function isEngineName(id: string): boolean {
+    return Buffer.byteLength(id) <= NAME_BYTES && !CONTROL.test(id) && !id.startsWith("cove:");
+}
+
+/** An absolute path of the sandbox without the slashes that mean nothing. */
+export function tidyPath(path: string): string {
+    return `/${path.split("/").filter((part) => part !== "" && part !== ".").join("/")}`;
+}
+
+export function networkOf(network: CoveSandboxOptions["network"]): SandboxSpec["network"] {
+    if (network === undefined) return undefined;
+    if (typeof network === "string") return { mode: network };
+    return {
+        mode: network.mode,
+        allow: network.allow && [...network.allow],
+        deny: network.deny && [...network.deny],
+        connections: network.connections,
+        lookups_per_second: network.lookupsPerSecond,
+        bytes_per_second: network.bytesPerSecond,
+        bytes: network.bytes,
+    };
+}
+
+/** The engine deletes what was idle unless it is told otherwise; an agent would rather find its files again. */
+export function lifecycleOf(lifecycle: CoveLifecycle | undefined): SandboxSpec["lifecycle"] {
+    if (lifecycle === undefined) return undefined;
+    return {
+        idle_ms: lifecycle.idle === undefined ? undefined : durationOf("lifecycle.idle", lifecycle.idle, 0),
+        lifetime_ms: lifecycle.lifetime,
+        then: lifecycle.then ?? "stop",
+    };
+}
+
+export function resourcesOf(resources: CoveResources | undefined): SandboxSpec["resources"] {
+    if (resources === undefined) return undefined;
+    return {
+        memory_bytes: bytesOf("resources.memory", resources.memory),
+        cpus: resources.cpus && Math.round(resources.cpus * 1000) / 1000, // as the engine has them, to compare
+        pids: resources.pids,
+        disk_bytes: bytesOf("resources.disk", resources.disk),
+    };
+}
+
+export function portsOf(ports: CoveSandboxOptions["ports"]): SandboxSpec["ports"] {
+    return ports?.map((port) => (typeof port === "number" ? { port } : { port: port.port, public: port.public }));
+}

@@ -1,0 +1,456 @@
+// A sandbox of cove for a Mastra workspace. Its id is the name of the engine's sandbox, so whoever starts with the same
+// id gets the same one; what it is and what runs in it is the engine's to know, and this object can be lost.
+import { Cove, type Sandbox, type SandboxSpec, type SandboxView } from "@cove/client";
+import {
+    MastraSandbox, MountError, SandboxNotReadyError,
+    type CommandResult, type ExecuteCommandOptions, type MountManager, type MountResult, type OnMountHook,
+    type ProviderStatus, type SandboxCloneOptions, type SandboxFileInput, type SandboxInfo, type SandboxStartOptions,
+    type SandboxStartResult, type WorkspaceFilesystem, type WriteFilesOptions,
+} from "@mastra/core/workspace";
+import type { RequestContext } from "@mastra/core/request-context";
+import { createHash, randomBytes } from "node:crypto";
+import { posix } from "node:path";
+import { commandLine, mergeEnv, neverRan, type Env } from "./command.js";
+import { abortError, hasCode, isDead, isGone } from "./errors.js";
+import { execute } from "./execute.js";
+import { CoveFilesystem } from "./filesystem.js";
+import { infoOf } from "./info.js";
+import { defaultInstructions, instructionsOf } from "./instructions.js";
+import { checkMountPath, hostMountOf, HostMounts, type HostMount } from "./mounts.js";
+import { CoveNetworking } from "./networking.js";
+import {
+    checkOptions, checkRetained, durationOf, isEngineName, tidyPath, type CoveSandboxOptions,
+} from "./options.js";
+import { CoveProcessManager } from "./processes.js";
+import { changeOf, differences, MADE_BY, specOf } from "./spec.js";
+import { checkFiles, upload } from "./upload.js";
+
+/** As the other providers have it; a command that nobody bounds would hold an agent for ever. */
+const TIMEOUT_MS = 300_000;
+
+/** Between find and connect or create the sandbox went away, or came: what find said holds no more. */
+class Overtaken extends Error {}
+
+function generateId(): string {
+    return `cove-sandbox-${Date.now().toString(36)}-${randomBytes(4).toString("hex")}`;
+}
+
+export class CoveSandbox extends MastraSandbox<SandboxView> {
+    readonly id: string;
+    override readonly name: string;
+    readonly provider: string = "cove";
+    status: ProviderStatus = "pending";
+    declare readonly processes: CoveProcessManager;
+    declare readonly mounts: MountManager;
+    override readonly networking: CoveNetworking;
+    /** The native client: everything that the engine's API has. */
+    readonly cove: Cove;
+    protected readonly options: Readonly<CoveSandboxOptions>;
+    readonly #engineName: string;
+    readonly #timeout: number;
+    readonly #hostMounts: HostMounts;
+    readonly #createdAt = new Date();
+    #view: SandboxView | undefined;
+    #native: Sandbox | undefined;
+    #lastUsed: number | undefined;
+    /** Rises with each start: an error of before it says nothing of the sandbox that there is now. */
+    #generation = 0;
+    /** The start that follows the end of a generation. */
+    #revival: { of: number; started: Promise<void> } | undefined;
+    /** Made by this object, and nobody has done anything in it yet. */
+    #untouched = false;
+    #hasMountHook = false;
+    /** Why a directory is not in the sandbox, by where it should be; told when the base class mounts it. */
+    #mountErrors = new Map<string, Error>();
+    /** Where a hook let this object mount a directory; it is in the sandbox that follows this one, too. */
+    #mounted = new Set<string>();
+    #home: Promise<string> | undefined;
+    #filesystem: CoveFilesystem | undefined;
+
+    constructor(options: CoveSandboxOptions = {}) {
+        checkOptions("CoveSandbox", options);
+        const { onStart, onStop, onDestroy, env, workingDirectory, name = "CoveSandbox" } = options;
+        super({ name, onStart, onStop, onDestroy, env, workingDirectory, processes: new CoveProcessManager({ env }) });
+        this.options = options;
+        this.name = name;
+        this.id = options.id ?? generateId();
+        this.#engineName = isEngineName(this.id)
+            ? this.id
+            : `mastra-${createHash("sha256").update(this.id).digest("hex").slice(0, 40)}`;
+        this.#timeout = durationOf("timeout", options.timeout, TIMEOUT_MS);
+        const { url, apiKey, engine, bin, retryMs } = options;
+        this.cove = options.cove ?? new Cove({ url, apiKey, engine, bin, retryMs });
+        this.#hostMounts = new HostMounts(this.cove, this.#engineName);
+        this.networking = new CoveNetworking(this.cove, () => this.#look());
+        const setOnMount = this.mounts.setOnMount.bind(this.mounts);
+        this.mounts.setOnMount = (hook: OnMountHook | undefined) => {
+            this.#hasMountHook = hook !== undefined;
+            setOnMount(hook);
+        };
+    }
+
+    /** The engine's sandbox itself, once it was started. */
+    get native(): Sandbox {
+        if (!this.#native) throw new SandboxNotReadyError(this.id);
+        this.#untouched = false;
+        return this.#native;
+    }
+
+    /** The files on its disk, for the `filesystem` of a workspace. */
+    get filesystem(): CoveFilesystem {
+        return (this.#filesystem ??= new CoveFilesystem({ sandbox: this }));
+    }
+
+    // ---- start, stop, destroy ----
+
+    /** What find() said may be overtaken by somebody else; then it is asked again. */
+    override async _start(options?: SandboxStartOptions): Promise<SandboxStartResult | void> {
+        for (let tries = 1; ; tries++)
+            try {
+                return await super._start(options);
+            } catch (error) {
+                if (!(error instanceof Overtaken) || tries === 3) throw abortError(error, "start", options?.abortSignal);
+            }
+    }
+
+    protected override async find({ abortSignal: signal }: SandboxStartOptions = {}): Promise<SandboxView | undefined> {
+        const { sandboxId } = this.options;
+        if (sandboxId !== undefined)
+            try {
+                return await this.cove.get(sandboxId, { signal });
+            } catch (error) {
+                if (!isGone(error)) throw error;
+            }
+        return this.cove.find(this.#engineName, { signal });
+    }
+
+    protected override async connect(found: SandboxView, { abortSignal: signal }: SandboxStartOptions = {}): Promise<void> {
+        const native = this.cove.sandbox(found.id);
+        try {
+            let view = await this.adopt(found, signal);
+            const change = changeOf(this.options, view);
+            if (change !== undefined) view = await native.update(change, { signal });
+            if (view.state !== "running") view = await native.start({ signal });
+            await this.#begin(view, signal);
+        } catch (error) {
+            throw isGone(error) ? new Overtaken(error.message, { cause: error }) : error;
+        }
+    }
+
+    protected override async create({ abortSignal: signal }: SandboxStartOptions = {}): Promise<void> {
+        const madeBy = randomBytes(8).toString("hex");
+        // What was mounted in the one before is not in this one until it is mounted again, and its hook is asked again.
+        for (const [path, entry] of this.mounts.entries) if (entry.state === "mounted") this.mounts.set(path, { state: "pending" });
+        const spec = this.#specWith(madeBy, await this.mountSpecs(signal));
+        const { sandbox, created } = await this.cove.create(spec, { signal });
+        // Without an answer it was asked for again, and then finds what it made itself.
+        if (!created && sandbox.labels[MADE_BY] !== madeBy) throw new Overtaken(`sandbox ${this.#engineName} was made meanwhile`);
+        this.processes.forgetAll();
+        this.#home = undefined;
+        await this.#begin(sandbox, signal);
+        this.#untouched = true;
+    }
+
+    /** To be thrown by adopt() when the sandbox that was found is there no more: it is looked for again. */
+    protected overtaken(reason: string): Error {
+        return new Overtaken(reason);
+    }
+
+    /**
+     * Whether a sandbox that was found is what the options ask for. What can be changed is changed; all else was settled
+     * when it was made, and to go on with another root or limit than was asked for would be to ignore the option.
+     */
+    protected async adopt(found: SandboxView, _signal: AbortSignal | undefined): Promise<SandboxView> {
+        const differ = differences(this.options, found);
+        if (differ.length > 0)
+            throw new Error(
+                `sandbox "${this.#engineName}" is there already, with ` +
+                    `${differ.join(", ")}; ` +
+                    "leave that out, use another id, or destroy() it first (its disk goes with it)",
+            );
+        return found;
+    }
+
+    override async stop(): Promise<void> {
+        const native = this.#native ?? (await this.#found());
+        try {
+            if (native) this.#view = await native.stop();
+        } catch (error) {
+            if (!isGone(error)) throw error;
+        }
+    }
+
+    override async destroy(): Promise<void> {
+        const native = this.#native ?? (await this.#found());
+        try {
+            await native?.remove();
+        } catch (error) {
+            if (!isGone(error)) throw error;
+        }
+        await this.#hostMounts.unregister(this.#view);
+        this.mounts.clear();
+    }
+
+    /** @deprecated Use `status === "running"`. */
+    async isReady(): Promise<boolean> {
+        return this.status === "running";
+    }
+
+    /**
+     * Does something with the engine's sandbox, which is started first if need be. If it was deleted or stopped
+     * meanwhile, by whomever, it is made or started again, once, and the same is done there: it had not begun.
+     */
+    async withNative<T>(action: (native: Sandbox) => Promise<T>): Promise<T> {
+        await this.ensureRunning();
+        const generation = this.#generation;
+        this.#lastUsed = Date.now();
+        try {
+            return await action(this.native);
+        } catch (error) {
+            if (!isDead(error) || !(await this.#revive(generation))) throw error;
+            return await action(this.native);
+        }
+    }
+
+    /**
+     * After an error of this generation: many may have it at once, and share the start. False where it must stay ended,
+     * for it was stopped by this object, or it is start()'s own hook that asks.
+     */
+    async #revive(generation: number): Promise<boolean> {
+        if (generation === this.#generation) {
+            if (this.#revival?.of !== generation) {
+                if (this.status !== "running" || this._startPromise) return false;
+                this.status = "stopped";
+                this.logger.warn("Sandbox ended meanwhile and is started again", { sandbox: this.id });
+                this.#revival = { of: generation, started: this.ensureRunning() };
+            }
+            await this.#revival.started;
+        }
+        return this.status === "running";
+    }
+
+    // ---- commands ----
+
+    override async executeCommand(
+        command: string,
+        args?: string[],
+        options: ExecuteCommandOptions = {},
+    ): Promise<CommandResult> {
+        const line = commandLine(command, args);
+        checkRetained(options.maxRetainedBytes);
+        const timeout = durationOf("timeout", options.timeout, this.#timeout);
+        if (options.abortSignal?.aborted) return neverRan(line);
+        await this.ensureRunning();
+        const given = await this.commandSpec(line, { ...this.getEnv(), ...options.env }, options.cwd);
+        return execute((action) => this.withNative(action), given, timeout, options);
+    }
+
+    /** @internal What every command says. `env` has the overlay already; the provider's own lies below it. */
+    async commandSpec(
+        command: string,
+        env: Env | undefined,
+        cwd: string | undefined,
+    ): Promise<{ command: string; env: Record<string, string> | undefined; cwd: string | undefined }> {
+        const given = cwd ?? this.workingDirectory;
+        return {
+            command,
+            env: mergeEnv(this.options.env, env),
+            cwd: given === undefined || given.startsWith("/") ? given : await this.resolvePath(given),
+        };
+    }
+
+    /** Uploads files; a relative path goes below the working directory, or where commands start. */
+    override async writeFiles(files: SandboxFileInput[], options: WriteFilesOptions = {}): Promise<void> {
+        checkFiles(files, options);
+        if (files.length > 0)
+            await this.withNative((native) => upload(native, files, this.workingDirectory, options));
+    }
+
+    /** A path in the sandbox as an absolute one. */
+    async resolvePath(path: string): Promise<string> {
+        return path.startsWith("/") ? path : posix.resolve(this.workingDirectory ?? (await this.#homeOf()), path);
+    }
+
+    /** Where commands start that name no directory. */
+    async #homeOf(): Promise<string> {
+        this.#home ??= this.withNative((native) => native.exec({ argv: ["pwd", "-P"] })).then(
+            ({ stdout }) => stdout.replace(/\n$/, "") || "/",
+        );
+        this.#home.catch(() => (this.#home = undefined));
+        return this.#home;
+    }
+
+    // ---- what it is ----
+
+    /** From memory: a workspace asks before every call of a tool. */
+    override async getInfo(): Promise<SandboxInfo> {
+        const { id, name, provider, status, workingDirectory } = this;
+        return infoOf({ id, name, provider, status, createdAt: this.#createdAt }, this.#view, this.mounts, {
+            lastUsed: this.#lastUsed,
+            workingDirectory,
+        });
+    }
+
+    override getInstructions(options?: { requestContext?: RequestContext }): string {
+        return instructionsOf(
+            this.options.instructions,
+            () => defaultInstructions(this.options, this.#view, this.workingDirectory),
+            options?.requestContext,
+        );
+    }
+
+    /** Another sandbox with the same options, over the same connection. It begins with its own start(). */
+    clone(options: SandboxCloneOptions = {}): CoveSandbox {
+        return new CoveSandbox(this.cloneOptions(options));
+    }
+
+    protected cloneOptions(given: SandboxCloneOptions): CoveSandboxOptions {
+        const { url: _url, apiKey: _key, engine: _engine, bin: _bin, retryMs: _retry, ...own } = this.options;
+        const { idleTimeoutMinutes: minutes, actingUserId } = given;
+        return {
+            ...own,
+            cove: this.cove,
+            id: given.id,
+            sandboxId: given.sandboxId,
+            env: given.env ?? own.env,
+            workingDirectory: given.workingDirectory ?? own.workingDirectory,
+            lifecycle: minutes === undefined ? own.lifecycle : { ...own.lifecycle, idle: minutes * 60_000 },
+            labels: actingUserId === undefined ? own.labels : { ...own.labels, "mastra.acting-user": actingUserId },
+        };
+    }
+
+    // ---- mounts ----
+
+    /**
+     * Mounts are settled when a sandbox is made, and those that are known then (the `mounts` of a workspace) are in it
+     * from the begin. One that comes later is in the next sandbox: this one is made anew if nothing was done in it yet.
+     */
+    override async mount(filesystem: WorkspaceFilesystem, mountPath: string): Promise<MountResult> {
+        const wrong = checkMountPath(mountPath);
+        if (wrong !== undefined) return { success: false, mountPath, error: wrong };
+        const target = tidyPath(mountPath);
+        if (this.status !== "running") {
+            this.mounts.add({ [mountPath]: filesystem });
+            await this.ensureRunning();
+            const entry = this.mounts.get(mountPath);
+            if (entry?.state !== "pending")
+                return entry?.state === "mounted"
+                    ? { success: true, mountPath }
+                    : { success: false, mountPath, error: entry?.error ?? "it was not mounted" };
+        }
+        const wanted = hostMountOf(filesystem, target);
+        if (wanted === undefined) {
+            const type = filesystem.getMountConfig?.()?.type;
+            return {
+                success: false, mountPath,
+                error: type === undefined
+                    ? `Filesystem "${filesystem.id}" says nothing of how it is mounted`
+                    : `Mount type "${type}" is not supported; a cove sandbox mounts "local" filesystems`,
+            };
+        }
+        const failed = this.#mountErrors.get(target);
+        if (failed) return { success: false, mountPath, error: failed.message };
+        const places = this.placesOf(wanted);
+        const { view, hostMounts } = { view: this.#view, hostMounts: this.#hostMounts };
+        if (view && (await Promise.all(places.map((each) => hostMounts.has(view, each)))).every(Boolean)) {
+            this.#mounted.add(target);
+            return { success: true, mountPath };
+        }
+        if (!(await this.#isNew()))
+            throw new MountError(
+                `${mountPath}: sandbox "${this.#engineName}" was made without this mount, and mounts are settled when a ` +
+                    "sandbox is made; give it to the workspace as mounts and use another id, or destroy() the sandbox first " +
+                    "(its disk goes with it)",
+                mountPath,
+            );
+        await this.#remake(places);
+        this.#mounted.add(target);
+        return { success: true, mountPath };
+    }
+
+    /** Whether nobody can have done anything in it: this object did not, and others have had no time or no name for it. */
+    async #isNew(): Promise<boolean> {
+        const { id, sandboxId } = this.options;
+        if (!this.#untouched || !this.#native || !(this._startPromise || (id ?? sandboxId) === undefined)) return false;
+        return (await this.#native.processes.list()).length === 0;
+    }
+
+    /** Where a directory that the workspace mounts is in the sandbox. */
+    protected placesOf(mount: HostMount): readonly HostMount[] {
+        return [mount];
+    }
+
+    /** A new sandbox that nothing was done in is as good as the next one. */
+    async #remake(more: readonly HostMount[]): Promise<void> {
+        const added = await Promise.all(more.map((each) => this.#hostMounts.register(each)));
+        const mounts = [...(this.#view?.mounts ?? []), ...added];
+        const spec = this.#specWith(randomBytes(8).toString("hex"), mounts);
+        await this.native.remove();
+        const { sandbox } = await this.cove.create(spec);
+        await this.#begin(sandbox, undefined);
+        this.#untouched = true;
+    }
+
+    /** The directories of this host that it is made with: those that the workspace mounts. */
+    protected async mountSpecs(signal: AbortSignal | undefined): Promise<NonNullable<SandboxSpec["mounts"]>> {
+        const specs: NonNullable<SandboxSpec["mounts"]> = [];
+        this.#mountErrors.clear();
+        for (const [path, entry] of this.mounts.entries) {
+            if (checkMountPath(path) !== undefined) continue;
+            const wanted = entry.state === "pending" ? hostMountOf(entry.filesystem, path) : undefined;
+            // A hook may yet say that it is not to be mounted, and is asked when the sandbox runs.
+            if (wanted === undefined || (this.#hasMountHook && !this.#mounted.has(wanted.target))) continue;
+            try {
+                for (const each of this.placesOf(wanted)) specs.push(await this.#hostMounts.register(each, signal));
+            } catch (error) {
+                this.#mountErrors.set(wanted.target, error as Error); // never fatal: it is told by the mount's state
+            }
+        }
+        return specs;
+    }
+
+    // ---- the engine's side ----
+
+    #specWith(madeBy: string, mounts: SandboxSpec["mounts"]): SandboxSpec {
+        return { ...specOf(this.options, { "mastra.id": this.id, [MADE_BY]: madeBy }, mounts), name: this.#engineName };
+    }
+
+    async #begin(view: SandboxView, signal: AbortSignal | undefined): Promise<void> {
+        const native = this.cove.sandbox(view.id);
+        const directory = this.workingDirectory;
+        if (directory !== undefined) await this.#makeDirectory(native, directory, view, signal);
+        this.#view = view;
+        this.#native = native;
+        this.#generation++;
+        this.#untouched = false;
+    }
+
+    /** Its user may not be able to make it; then root does, and gives it to the user. */
+    async #makeDirectory(native: Sandbox, path: string, view: SandboxView, signal: AbortSignal | undefined): Promise<void> {
+        if (view.mounts.some((mount) => tidyPath(mount.target) === tidyPath(path))) return;
+        try {
+            await native.files.mkdir(path, { parents: true, signal });
+        } catch (error) {
+            if (!hasCode(error, "file_forbidden") || view.user === null) throw error;
+            await native.files.mkdir(path, { parents: true, user: "root", signal });
+            await native.files.chown(path, view.user, { user: "root", signal });
+        }
+    }
+
+    /** The sandbox of this id that another object may have made. */
+    async #found(): Promise<Sandbox | undefined> {
+        this.#view = await this.find();
+        return this.#view && this.cove.sandbox(this.#view.id);
+    }
+
+    /** What the engine says of it now; it is not started for that. */
+    async #look(): Promise<SandboxView | undefined> {
+        if (this.#native)
+            try {
+                return (this.#view = await this.#native.view());
+            } catch (error) {
+                if (!isGone(error)) throw error;
+            }
+        return this.find();
+    }
+}

@@ -1,0 +1,128 @@
+// CoveSandbox: directories of this host in a sandbox of the private engine, as a workspace mounts them.
+import assert from "node:assert/strict";
+import { mkdirSync, readFileSync, rmSync, writeFileSync } from "node:fs";
+import path from "node:path";
+import { after, before, test } from "node:test";
+import { CoveSandbox } from "@cove/mastra";
+import { LocalFilesystem, MastraFilesystem, Workspace } from "@mastra/core/workspace";
+import { makeEngine } from "./helper.mjs";
+
+let engine;
+
+before(async () => {
+    engine = await makeEngine();
+});
+after(() => engine.end());
+
+function directory(name, files = {}) {
+    const basePath = path.join(engine.dir, `of-host-${name}`);
+    mkdirSync(basePath, { mode: 0o777 });
+    for (const file in files) writeFileSync(path.join(basePath, file), files[file]);
+    return basePath;
+}
+
+const states = (sandbox) => Object.fromEntries([...sandbox.mounts.entries].map(([at, { state }]) => [at, state]));
+
+test("the mounts of a workspace are in it, writable or not, and stay over stop, start and deletion", async () => {
+    const data = directory("data", { "in.txt": "from the host\n" });
+    const docs = directory("docs", { "doc.txt": "read me\n" });
+    const sandbox = engine.sandbox({ id: "mounted" });
+    const workspace = new Workspace({
+        sandbox,
+        mounts: {
+            "/data": new LocalFilesystem({ basePath: data }),
+            "/home/docs": new LocalFilesystem({ basePath: docs, readOnly: true }),
+        },
+    });
+    await workspace.init();
+    assert.deepEqual(states(sandbox), { "/data": "mounted", "/home/docs": "mounted" });
+    const check = async () => {
+        const { stdout } = await sandbox.executeCommand(
+            "cat /data/in.txt /home/docs/doc.txt; echo out >>/data/out.txt; touch /home/docs/no 2>/dev/null || echo read-only",
+        );
+        assert.equal(stdout, "from the host\nread me\nread-only\n");
+    };
+    await check();
+    await workspace.filesystem.writeFile("/data/later.txt", "by the file tools");
+    assert.equal((await sandbox.executeCommand("cat /data/later.txt")).stdout, "by the file tools");
+    await sandbox._stop();
+    await check();
+    await engine.cove.sandbox(sandbox.native.id).remove();
+    await check();
+    assert.equal(readFileSync(path.join(data, "out.txt"), "utf8"), "out\nout\nout\n");
+    assert.deepEqual((await sandbox.getInfo()).mounts.map((each) => each.path), ["/data", "/home/docs"]);
+
+    const again = engine.sandbox({ id: "mounted" });
+    const other = new Workspace({ sandbox: again, mounts: { "/data": new LocalFilesystem({ basePath: data }) } });
+    await other.init();
+    assert.deepEqual(states(again), { "/data": "mounted" });
+
+    await workspace.destroy();
+    assert.deepEqual((await engine.cove.roots()).mounts, []);
+    assert.equal(readFileSync(path.join(data, "in.txt"), "utf8"), "from the host\n");
+});
+
+test("one that comes after the start is told what to do; in a sandbox that nobody used it is there", async () => {
+    const filesystem = new LocalFilesystem({ basePath: directory("late", { a: "late\n" }) });
+    const fresh = engine.sandbox();
+    await fresh.start();
+    assert.deepEqual(await fresh.mount(filesystem, "/mnt/late"), { success: true, mountPath: "/mnt/late" });
+    assert.equal((await fresh.executeCommand("cat /mnt/late/a")).stdout, "late\n");
+
+    const used = engine.sandbox({ id: "used" });
+    await used.executeCommand("echo precious >/root/file");
+    await assert.rejects(used.mount(filesystem, "/mnt/late"), { name: "MountError", code: "MOUNT_ERROR", message: /destroy\(\)/ });
+    assert.equal((await used.executeCommand("cat /root/file")).stdout, "precious\n");
+
+    const pending = engine.sandbox();
+    assert.deepEqual(await pending.mount(filesystem, "/mnt/late"), { success: true, mountPath: "/mnt/late" });
+    assert.equal(pending.status, "running");
+});
+
+test("a hook decides before anything is to be seen in the sandbox", async () => {
+    const shown = new LocalFilesystem({ basePath: directory("shown", { a: "shown\n" }) });
+    const hidden = new LocalFilesystem({ basePath: directory("hidden", { a: "hidden\n" }) });
+    const sandbox = engine.sandbox();
+    const workspace = new Workspace({
+        sandbox,
+        mounts: { "/mnt/shown": shown, "/mnt/hidden": hidden },
+        onMount: ({ mountPath }) => (mountPath === "/mnt/hidden" ? false : undefined),
+    });
+    await workspace.init();
+    assert.deepEqual(states(sandbox), { "/mnt/shown": "mounted", "/mnt/hidden": "unsupported" });
+    const { stdout } = await sandbox.executeCommand("cat /mnt/shown/a; cat /mnt/hidden/a 2>/dev/null || echo none");
+    assert.equal(stdout, "shown\nnone\n");
+    await engine.cove.sandbox(sandbox.native.id).remove();
+    assert.equal((await sandbox.executeCommand("cat /mnt/shown/a; ls /mnt")).stdout, "shown\nshown\n");
+});
+
+test("what cannot be mounted is told by its state, and the sandbox runs", async () => {
+    class Bucket extends MastraFilesystem {
+        id = "bucket";
+        name = "Bucket";
+        provider = "s3";
+        status = "ready";
+        constructor() {
+            super({ name: "Bucket" });
+        }
+        getMountConfig() {
+            return { type: "s3" };
+        }
+    }
+    const gone = directory("gone");
+    const filesystem = new LocalFilesystem({ basePath: gone });
+    rmSync(gone, { recursive: true });
+    const sandbox = engine.sandbox();
+    sandbox.mounts.add({ "/mnt/bucket": new Bucket(), "/mnt/gone": filesystem });
+    assert.equal((await sandbox.executeCommand("echo runs")).stdout, "runs\n");
+    assert.deepEqual(states(sandbox), { "/mnt/bucket": "error", "/mnt/gone": "error" });
+    assert.match(sandbox.mounts.get("/mnt/bucket").error, /"s3" is not supported/);
+    assert.match(sandbox.mounts.get("/mnt/gone").error, /gone.*cannot be mounted/);
+});
+
+test("no server but the private engine takes a directory of this host", async () => {
+    const sandbox = engine.own(new CoveSandbox({ url: `unix:${engine.link}` }));
+    sandbox.mounts.add({ "/mnt/data": new LocalFilesystem({ basePath: directory("far") }) });
+    await sandbox.start();
+    assert.match(sandbox.mounts.get("/mnt/data").error, /private engine.*engine: "private"/);
+});
