@@ -11,3 +11,8 @@ export { CoveFilesystem } from "./filesystem.js";
 export type { CoveFilesystemOptions } from "./filesystem.js";
 export { createCoveWorkspace } from "./workspace.js";
 export type { CoveWorkspaceOptions } from "./workspace.js";
+export { CoveCodeModeTransport } from "./code-mode.js";
+export type { CodeModeOptions } from "./code-mode.js";
+export { coveSandboxProvider } from "./provider.js";
+export type { CoveSandboxConfig } from "./provider.js";
+export * from "./wasmagent/index.js";
