@@ -1,13 +1,15 @@
 # A thin front door: Meson builds, scripts/ does the rest. Nothing is decided here.
 #
 #   make            build/cove
-#   make run        install what is missing, build, and show a hostile program failing at each wall
+#   make run        install what is missing, build, and show a hostile program failing at each wall,
+#                   and an agent at work
 #   make test       unit tests under ASan and UBSan, attack tests, behaviour tests
 #   make soak       the same with the full counts, and ten minutes for each fuzz entry
 #   make fuzz       a minute for each; SECONDS=600 for longer
 #   make test-vm    the attack tests on Debian's kernel with pure cgroup v2, in emulated machines;
 #                   ARCH=arm64 for that machine
-#   make bench BENCH=box, =engine, =fair, =files, =kernels, =net, =store, =typescript
+#   make bench BENCH=box, =engine, =fair, =files, =kernels, =mastra, =net, =store,
+#                   =typescript
 #   make arm64      build/arm64/cove and what its tests need; unit tests under an emulator
 #   make lint, make format, make install, make clean
 
@@ -19,7 +21,7 @@ SECONDS ?= 60
 PYTEST ?= /usr/bin/python3 -m pytest
 PYTEST_ARGS ?=
 
-.PHONY: all run test soak fuzz test-vm bench arm64 install format lint clean setup setup-test
+.PHONY: all run test soak fuzz test-vm bench arm64 install format lint clean setup setup-test setup-node
 
 all: setup
 	@scripts/build.sh release $(BUILD)
@@ -30,8 +32,14 @@ setup:
 setup-test:
 	@scripts/setup.sh test
 
-run: all
+setup-node:
+	@scripts/setup.sh node
+
+run: all setup-node
 	@COVE=$(BUILD)/cove examples/tour.sh
+	@BUILD=$(BUILD) scripts/build-addon.sh
+	@scripts/build-js.sh
+	@COVE=$(BUILD)/cove examples/agent/run.sh
 
 test: all setup-test
 	@BUILD=$(BUILD) PYTEST="$(PYTEST)" PYTEST_ARGS="$(PYTEST_ARGS)" scripts/test.sh

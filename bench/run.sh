@@ -47,6 +47,14 @@ kernels)
     fi
     exec python3 -B bench/kernels.py "$build"
     ;;
+mastra)
+    mkdir -p "$build/bench"
+    scripts/setup.sh bench
+    scripts/setup.sh node
+    BUILD=$build scripts/build-addon.sh
+    scripts/build-js.sh
+    exec python3 -B bench/mastra.py "$build"
+    ;;
 typescript)
     scripts/setup.sh test
     mkdir -p "$build/bench"
@@ -56,7 +64,7 @@ typescript)
     exec ../../bench/typescript rxjs/src/internal/Observable.ts zod/src/v4/core/schemas.ts \
         mobx/src/types/observablearray.ts openai/src/client.ts typescript/lib/typescript.js
     ;;
-*) fail "there is no bench '$bench': box, engine, fair, files, kernels, net, store, typescript" ;;
+*) fail "there is no bench '$bench': box, engine, fair, files, kernels, mastra, net, store, typescript" ;;
 esac
 [ "$(id -u)" = 0 ] || fail "the $bench bench makes cgroups and network namespaces: run it as root"
 [ -x "$build/cove" ] || fail "$build/cove is missing: run make first"

@@ -87,7 +87,7 @@ check_cppcheck() {
 
 check_shell() {
     local file
-    for file in scripts/*.sh examples/*.sh bench/*.sh tests/box/surroundings/*.sh .ci/run; do
+    for file in scripts/*.sh examples/*.sh examples/*/*.sh bench/*.sh tests/box/surroundings/*.sh .ci/run; do
         [ -f "$file" ] || continue
         case $(head -n 1 "$file") in
         *bash) bash -n "$file" || return 1 ;;

@@ -59,6 +59,8 @@ others() {
             -k 'not in_little_memory'
         echo "the Node addon"
         scripts/test-addon.sh "$results" || status=1
+        echo "the npm packages: the client, Mastra, and what is published"
+        scripts/test-js.sh "$results" || status=1
     fi
     by_root tools "the tools" tests/tool "${arguments[@]}"
     by_root kernels "kernels: command line, prelude, TypeScript" tests/kernel "${arguments[@]}"

@@ -23,7 +23,14 @@ function load() {
     }
 }
 
-const binding = load();
+// Where there is none this still loads, for the sake of who imports it among other things: the first kernel is refused.
+let binding, refused;
+try {
+    binding = load();
+} catch (error) {
+    refused = error;
+    binding = new Proxy({}, { get() { throw error; } });
+}
 
 // Flags of the addon's run() and of what it tells; how runs end, in the order of the addon's numbers.
 const RUN_TYPESCRIPT = 1, RUN_MODULE = 2;
@@ -430,6 +437,6 @@ function onCancel(ticket, stream) {
     job.run.fetches.cancel(stream);
 }
 
-binding.start(onDone, onCall, onCancel);
+if (refused === undefined) binding.start(onDone, onCall, onCancel);
 
 module.exports = { createKernel, restoreKernel, run, Kernel, KernelError };

@@ -45,6 +45,14 @@ test("without its addon, or the licences of what is in it, it is not packed", (t
     }
 });
 
+test("where there is no build it loads, and the first kernel is refused", () => {
+    const code = `Object.defineProperty(process, "platform", { value: "darwin" });
+        const { createKernel, run } = require(process.argv[1]);
+        Promise.allSettled([run("1"), createKernel(), run("1", { cpuMs: 1 })]).then((all) => console.log(JSON.stringify(all.map(({ reason }) => [reason.name, reason.code, reason.message]))));`;
+    const wanted = ["KernelError", "unsupported", `@cove/node has no build for darwin-${process.arch}: it runs on Linux with glibc`];
+    assert.deepEqual(JSON.parse(execFileSync(process.execPath, ["-e", code, here], { encoding: "utf8" })), [wanted, wanted, wanted]);
+});
+
 test("the README's example says what comes of it", async () => {
     const lines = fs.readFileSync(path.join(here, "README.md"), "utf8").split("\n").filter((line) => line.startsWith("    ")).map((line) => line.slice(4));
     const code = lines.map((line) => {

@@ -1,0 +1,222 @@
+// What is published: all packages, packed and installed together where no script may run, work from both kinds of modules and with their
+// types; on a system that has no sandboxes they load, and say what the ways out are. Nothing here is found by the workspace: the
+// only thing that is lent to the project is @mastra/core, which is the user's own.
+import assert from "node:assert/strict";
+import { execFile, execFileSync } from "node:child_process";
+import fs from "node:fs";
+import os from "node:os";
+import path from "node:path";
+import { after, before, test } from "node:test";
+import { setTimeout as pause } from "node:timers/promises";
+import { fileURLToPath } from "node:url";
+import { promisify } from "node:util";
+
+const top = path.resolve(path.dirname(fileURLToPath(import.meta.url)), "..", "..", "..");
+const modules = path.join(top, "node_modules"), PACKAGES = ["client", "linux-x64", "mastra", "node"];
+const run = promisify(execFile);
+let project, packed;
+
+// No engine of the machine's, no cove of the build, none on PATH: what is installed has to do.
+function environment() {
+    const { COVE_URL, COVE_API_KEY, COVE_BIN, NODE_OPTIONS, NODE_TEST_CONTEXT, ...own } = process.env;
+    return {
+        ...own, PATH: "/usr/bin:/bin", XDG_RUNTIME_DIR: path.join(project, "run"),
+        XDG_DATA_HOME: path.join(project, "data"), XDG_CONFIG_HOME: path.join(project, "config"),
+    };
+}
+
+async function node(...words) {
+    const { stdout } = await run(process.execPath, words, { cwd: project, encoding: "utf8", env: environment() });
+    return stdout.trim();
+}
+
+const npm = (cwd, ...words) => execFileSync("npm", [...words, "--offline", "--no-audit", "--no-fund", "--loglevel=error"], { cwd, encoding: "utf8" });
+
+before(() => {
+    project = fs.realpathSync(fs.mkdtempSync(path.join(os.tmpdir(), "published-")));
+    for (const name of ["run", "data", "config"]) fs.mkdirSync(path.join(project, name), { mode: 0o700 });
+    packed = new Map(PACKAGES.map((name) => {
+        const [{ filename, files }] = JSON.parse(npm(project, "pack", "--json", path.join(top, "packages", name)));
+        return [name, { file: path.join(project, filename), names: files.map((file) => file.path) }];
+    }));
+    fs.writeFileSync(path.join(project, "package.json"), '{"private": true}');
+    npm(project, "install", "--ignore-scripts", "--legacy-peer-deps", ...[...packed.values()].map(({ file }) => file));
+    for (const name of ["@mastra", "@types"]) fs.symlinkSync(path.join(modules, name), path.join(project, "node_modules", name));
+});
+
+// The engine that a program here started: no other is executed from this project.
+after(async () => {
+    const ours = () => fs.readdirSync("/proc").filter((pid) => /^\d+$/.test(pid)).filter((pid) => {
+        try {
+            return fs.readlinkSync(`/proc/${pid}/exe`).startsWith(`${project}/`);
+        } catch {
+            return false;
+        }
+    });
+    for (const pid of ours()) {
+        try {
+            process.kill(Number(pid), "SIGTERM");
+        } catch {
+            // It ended with another.
+        }
+    }
+    for (let tries = 0; tries < 600 && ours().length > 0; tries++) await pause(50);
+    assert.deepEqual(ours(), []);
+    fs.rmSync(project, { recursive: true });
+});
+
+test("packages hold what they should, and no script that runs where they are installed", () => {
+    const wanted = {
+        client: /^(dist\/|(package\.json|README\.md|LICENSE)$)/, mastra: /^(dist\/|(package\.json|README\.md|LICENSE)$)/,
+        node: /^((lib|prebuilds)\/|(package\.json|README\.md|LICENSE|THIRD-PARTY-LICENSES)$)/,
+        "linux-x64": /^(bin\/cove(-engine|-js|-keeper)?|index\.(js|d\.ts)|package\.json|README\.md|LICENSE|THIRD-PARTY-LICENSES)$/,
+    };
+    for (const [name, { names }] of packed) {
+        assert.deepEqual(names.filter((file) => !wanted[name].test(file)), [], name);
+        for (const file of ["LICENSE", "README.md"]) assert.ok(names.includes(file), `${name}: ${file}`);
+        const installed = path.join(project, "node_modules", "@cove", name);
+        assert.ok(!fs.lstatSync(installed).isSymbolicLink(), name);
+        const { scripts = {} } = JSON.parse(fs.readFileSync(path.join(installed, "package.json"), "utf8"));
+        for (const script of ["preinstall", "install", "postinstall", "prepare"]) assert.equal(scripts[script], undefined, `${name}: ${script}`);
+    }
+    const licences = fs.readFileSync(path.join(project, "node_modules/@cove/linux-x64/THIRD-PARTY-LICENSES"), "utf8");
+    for (const whose of ["Fabrice Bellard", "libuv1-dev", "libssl-dev", "libc-ares-dev", "libsqlite3-dev"]) assert.ok(licences.includes(whose), whose);
+});
+
+test("the programs need nothing but glibc, and no newer one than is said", () => {
+    const bin = path.join(project, "node_modules/@cove/linux-x64/bin");
+    for (const name of fs.readdirSync(bin)) {
+        const text = execFileSync("readelf", ["-dVW", path.join(bin, name)], { encoding: "utf8" });
+        for (const [, library] of text.matchAll(/NEEDED.*\[(.*)\]/g)) assert.match(library, /^lib[cm]\.so\.6$/, name);
+        for (const [, version] of text.matchAll(/GLIBC_2\.(\d+)/g)) assert.ok(Number(version) <= 34, `${name}: glibc 2.${version}`);
+    }
+    assert.match(execFileSync(path.join(bin, "cove"), ["--version"], { encoding: "utf8" }), /^cove 0\./);
+    assert.equal(fs.realpathSync(path.join(project, "node_modules/.bin/cove")), path.join(bin, "cove"));
+});
+
+// One engine serves both, started by the first.
+const USE = (imports) => `${imports}
+    (async () => {
+        const sandbox = new CoveSandbox({ id: "published" });
+        const { exitCode, stdout } = await sandbox.executeCommand("echo", ["from", "a box"]);
+        const { value } = await run("6 * 7");
+        const files = new CoveFilesystem({ sandbox });
+        await files.writeFile("a.txt", "a file");
+        console.log(JSON.stringify([exitCode, stdout, value, await files.readFile("a.txt", { encoding: "utf8" }),
+            typeof createMastraSandbox, new CoveError("a", "b").code, sandbox.cove instanceof Cove, path.basename(cove)]));
+        await sandbox._destroy();
+        process.exit(0);
+    })();`;
+const NAMES = {
+    "@cove/mastra": "CoveFilesystem, CoveSandbox", "@cove/mastra/wasmagent": "createMastraSandbox", "@cove/client": "Cove, CoveError",
+    "@cove/node": "run", "@cove/linux-x64": "cove",
+};
+const USED = JSON.stringify([0, "from a box\n", 42, "a file", "function", "a", true, "cove"]);
+
+test("from ES modules", async () => {
+    const imports = Object.entries(NAMES).map(([name, what]) => `import { ${what} } from "${name}";`).join("\n");
+    assert.equal(await node("--input-type=module", "-e", USE(`import path from "node:path";\n${imports}`)), USED);
+});
+
+test("from CommonJS", async () => {
+    const imports = Object.entries(NAMES).map(([name, what]) => `const { ${what} } = require("${name}");`).join("\n");
+    assert.equal(await node("--input-type=commonjs", "-e", USE(imports)), USED);
+});
+
+for (const platform of ["darwin", "win32"]) {
+    test(`on ${platform} all of it loads, and what needs a server names the ways out`, async () => {
+        const preload = path.join(project, `${platform}.mjs`);
+        fs.writeFileSync(preload, `Object.defineProperty(process, "platform", { value: "${platform}" });`);
+        const code = `
+            const { CoveSandbox, CoveLocalSandbox } = await import("@cove/mastra");
+            const { QuickJSKernel } = await import("@cove/mastra/wasmagent");
+            const { Cove } = await import("@cove/client");
+            const said = [];
+            for (const start of [() => new CoveSandbox().start(), () => new CoveLocalSandbox().start(), () => new Cove().connect()]) {
+                said.push(await start().then(() => "it starts", (error) => error.message));
+            }
+            const remote = await new Cove({ url: "http://127.0.0.1:1", apiKey: "k", retryMs: 1 }).connect().then(() => "", (error) => error.code);
+            console.log(JSON.stringify({ said, remote, kernel: typeof QuickJSKernel }));
+            process.exit(0);`;
+        const { said, remote, kernel } = JSON.parse(await node("--import", preload, "--input-type=module", "-e", code));
+        for (const text of said) {
+            assert.match(text, /Linux/);
+            assert.match(text, /\burl\b/);
+            assert.doesNotMatch(text, /\n/);
+        }
+        assert.equal(remote, "unreachable");
+        assert.equal(kernel, "function");
+    });
+}
+
+const TYPED = `
+import { Agent } from "@mastra/core/agent";
+import { Workspace } from "@mastra/core/workspace";
+import { Cove, CoveError, type Process, type SandboxView } from "@cove/client";
+import { CoveFilesystem, CoveLocalSandbox, CoveSandbox } from "@cove/mastra";
+import { QuickJSKernel, createMastraSandbox } from "@cove/mastra/wasmagent";
+import { cove } from "@cove/linux-x64";
+
+export async function all(): Promise<string> {
+    const sandbox = new CoveSandbox({ id: "a", env: { A: "1" }, bin: cove });
+    const filesystem = new CoveFilesystem({ sandbox });
+    const workspace = new Workspace({ sandbox, filesystem });
+    const agent = new Agent({ id: "a", name: "a", instructions: "", model: "a/b", workspace });
+    const { exitCode, stdout } = await sandbox.executeCommand("true", [], { timeout: 1000, onStdout: (text: string) => text.length });
+    const local = new CoveLocalSandbox({ workingDirectory: "/a", isolation: "bwrap", nativeSandbox: { allowNetwork: true } });
+    const url: string | null = (await sandbox.networking?.getPortUrl(8000)) ?? null;
+    const client: Cove = sandbox.cove;
+    const view: SandboxView = await client.get("a");
+    const processes: Process[] = await client.sandbox(view.id).processes.list();
+    try {
+        await client.sandbox(view.id).exec({ argv: ["true"] }, { signal: AbortSignal.timeout(1) });
+    } catch (error) {
+        if (error instanceof CoveError) return error.code + error.detail;
+    }
+    return agent.name + stdout + exitCode + local.workingDirectory + url + processes.length + typeof QuickJSKernel + typeof createMastraSandbox;
+}
+`;
+const WRONG = [
+    'import { CoveSandbox } from "@cove/mastra"; new CoveSandbox({ snapshot: "a" });',
+    'import { CoveLocalSandbox } from "@cove/mastra"; new CoveLocalSandbox({ url: "http://a" });',
+    'import { CoveFilesystem } from "@cove/mastra"; new CoveFilesystem({});',
+    'import { Cove } from "@cove/client"; new Cove({ uri: "http://a" });',
+    'import { Cove } from "@cove/client"; new Cove().sandbox("a").exec({ command: "a", timeout: 1 });',
+    'import { cove } from "@cove/linux-x64"; cove.nothing;',
+];
+
+test("types: what is right compiles from both kinds of modules, what is wrong does not, and none of our own is wrong", async () => {
+    const directory = path.join(project, "typed");
+    fs.mkdirSync(directory);
+    const files = { "good.mts": TYPED, "good.cts": TYPED };
+    WRONG.forEach((code, i) => { files[`wrong${i}.mts`] = code; });
+    for (const [name, code] of Object.entries(files)) fs.writeFileSync(path.join(directory, name), code);
+    // Of skipLibCheck: only what is said of our packages counts.
+    fs.writeFileSync(path.join(directory, "tsconfig.json"), JSON.stringify({ compilerOptions: { strict: true, noEmit: true, target: "es2023",
+        module: "nodenext", moduleResolution: "nodenext", lib: ["es2023"], types: ["node"], skipLibCheck: false } }));
+    const { stdout } = await run(process.execPath, [path.join(modules, "typescript/bin/tsc"), "-p", directory], { cwd: directory, encoding: "utf8", maxBuffer: 2 ** 26 })
+        .catch((error) => error);
+    const wrong = new Map();
+    for (const line of stdout.split("\n")) {
+        const name = /^(.*)\(\d+,\d+\): error/.exec(line)?.[1];
+        if (name !== undefined && (!name.includes("node_modules") || name.includes("node_modules/@cove/"))) wrong.set(name, line);
+    }
+    assert.deepEqual([...wrong.keys()].sort(), WRONG.map((_, i) => `wrong${i}.mts`), [...wrong.values()].join("\n"));
+});
+
+test("publint and attw find nothing", async () => {
+    for (const [name, { file }] of packed) {
+        for (const [program, ...words] of [["publint/src/cli.js", "run", file, "--strict"], ["@arethetypeswrong/cli/dist/index.js", file, "--no-color"]]) {
+            await run(process.execPath, [path.join(modules, program), ...words], { cwd: project, encoding: "utf8" })
+                .catch(({ stdout, stderr }) => assert.fail(`${name}: ${program}: ${stdout}${stderr}`));
+        }
+    }
+});
+
+test("what was not built is not packed", () => {
+    for (const [name, missing, remedy] of [["client", "dist", "build-js"], ["mastra", "dist", "build-js"], ["linux-x64", "bin", "build-platform"], ["linux-x64", "THIRD-PARTY-LICENSES", "build-platform"]]) {
+        const from = path.join(top, "packages", name), to = fs.mkdtempSync(path.join(project, "unbuilt-"));
+        fs.cpSync(from, to, { recursive: true, filter: (file) => path.relative(from, file).split(path.sep)[0] !== missing });
+        assert.throws(() => execFileSync("npm", ["pack", "--offline"], { cwd: to, encoding: "utf8", stdio: "pipe" }), (error) => error.stderr.includes(`run scripts/${remedy}.sh first`));
+    }
+});

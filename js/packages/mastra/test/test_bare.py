@@ -1,0 +1,133 @@
+"""The published packages where there is nothing: a Debian of its least packages, Node, and a project into which they were installed.
+
+No library of the build machine is there, no mount, no /etc of it; the namespaces are new, but for the network's, and no network is asked
+for. The project is installed outside, for npm is not part of it.
+"""
+import fcntl
+import os
+import pathlib
+import shutil
+import signal
+import subprocess
+
+import harness
+import pytest
+
+TOP = pathlib.Path(__file__).resolve().parents[3]
+MODULES = TOP / "node_modules"
+PACKAGES = ("client", "linux-x64", "mastra", "node")
+# Of minbase: all that Debian calls required, and apt.
+MARK = "1 minbase"
+
+# Runs in the new namespaces. What root's packages are installed into is closed to others, as /root is.
+ENTER = """
+set -eu
+root=$1 modules=$2 tree=$3
+mount -t tmpfs -o mode=755 tmpfs "$tree"
+mkdir "$tree/upper" "$tree/work" "$tree/root"
+mount -t overlay -o "lowerdir=$root,upperdir=$tree/upper,workdir=$tree/work" overlay "$tree/root"
+cd "$tree/root"
+mkdir -p ".$modules" project
+mount --rbind "$modules" ".$modules"
+mount --bind "$4" project
+mount --bind "$5" project/run-dir
+touch usr/local/bin/node
+mount --bind "$6" usr/local/bin/node
+mount --rbind /dev dev
+mount --rbind /sys sys
+mount -t proc proc proc
+mkdir old
+pivot_root . old
+umount -l /old
+rmdir /old
+cd /project
+# Not executed in place of this shell, which as the first process of the namespace waits for those that nobody else waits for.
+env -i PATH=/usr/local/bin:/usr/bin:/bin HOME=/root XDG_RUNTIME_DIR=/project/run-dir node bare.mjs
+"""
+
+PROGRAM = """
+import assert from "node:assert/strict";
+import fs from "node:fs";
+import { setTimeout as pause } from "node:timers/promises";
+import { CoveFilesystem, CoveSandbox } from "@cove/mastra";
+import { Cove } from "@cove/client";
+import { run } from "@cove/node";
+
+// Processes are seen in our own namespace alone: who else is here is ours.
+const others = () => fs.readdirSync("/proc").filter((name) => /^[0-9]+$/.test(name) && Number(name) !== process.pid)
+    .filter((pid) => { try { return /^(cove|cove-engine|cove-keeper)$/.test(fs.readFileSync(`/proc/${pid}/comm`, "utf8").trim()); } catch { return false; } });
+assert.deepEqual(others(), []);
+const sandbox = new CoveSandbox();
+const result = await sandbox.executeCommand("sh", ["-c", "echo out; echo err >&2; id -u; exit 3"]);
+assert.deepEqual([result.exitCode, result.stdout.split("\\n")[0], result.stderr], [3, "out", "err\\n"]);
+const files = new CoveFilesystem({ sandbox });
+await files.writeFile("a/b.txt", "x".repeat(100000));
+assert.equal((await sandbox.executeCommand("wc", ["-c", "a/b.txt"])).stdout.trim(), "100000 a/b.txt");
+assert.deepEqual((await files.readdir("a")).map(({ name }) => name), ["b.txt"]);
+await sandbox._stop();
+assert.equal((await sandbox.executeCommand("cat a/b.txt | wc -c")).stdout.trim(), "100000");
+assert.equal((await run("6 * 7")).value, 42);
+const cove = new Cove();
+await cove.connect();
+assert.ok(cove.isPrivate());
+await sandbox._destroy();
+for (const pid of others()) process.kill(Number(pid), "SIGTERM");
+for (let tries = 0; tries < 600 && others().length > 0; tries++) await pause(50);
+assert.deepEqual(others(), []);
+console.log("all of it works");
+process.exit(0);
+"""
+
+
+@pytest.fixture(scope="module")
+def debian():
+    """Made once for all runs, as the other tests' root is."""
+    target = harness.MADE / "bareroot"
+    with open(harness.MADE / ".bareroot.lock", "w", encoding="ascii") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        mark = target / ".cove-bare-root"
+        if not mark.exists() or mark.read_text() != MARK:
+            shutil.rmtree(target, ignore_errors=True)
+            target.mkdir(parents=True)
+            archive = target.with_suffix(".tar")
+            subprocess.run(["mmdebstrap", "--variant=minbase", "--mode=root", "--dpkgopt=path-exclude=/usr/share/doc/*",
+                            "--dpkgopt=path-exclude=/usr/share/man/*", "--dpkgopt=path-exclude=/usr/share/locale/*", "bookworm", str(archive)],
+                           check=True, capture_output=True, timeout=300)
+            subprocess.run(["tar", "-xpf", archive, "-C", target, "--exclude=./dev/*"], check=True)
+            archive.unlink()
+            mark.write_text(MARK)
+    return target
+
+
+@pytest.fixture
+def project(tmp_path):
+    """Only root may enter it: the engine, which has given that up by then, has to start all the same."""
+    made = tmp_path / "project"
+    made.mkdir(mode=0o700)
+    npm = ["npm", "--offline", "--no-audit", "--no-fund", "--loglevel=error"]
+    subprocess.run([*npm, "pack", *[str(TOP / "packages" / name) for name in PACKAGES]], cwd=made, check=True, capture_output=True)
+    (made / "package.json").write_text('{"private": true}')
+    subprocess.run([*npm, "install", "--ignore-scripts", "--legacy-peer-deps", *map(str, made.glob("*.tgz"))], cwd=made, check=True, capture_output=True)
+    os.symlink(MODULES / "@mastra", made / "node_modules" / "@mastra")
+    (made / "bare.mjs").write_text(PROGRAM)
+    (made / "run-dir").mkdir(mode=0o700)
+    return made
+
+
+def test_bare(debian, project, tmp_path):
+    libraries = {path.name for path in (debian / "usr" / "lib").rglob("lib*.so*")}
+    assert not [name for name in libraries if name.startswith(("libuv.", "libssl.", "libcares.", "libsqlite3.", "libcurl"))]
+    tree, run_dir = tmp_path / "tree", tmp_path / "run"
+    tree.mkdir()
+    run_dir.mkdir(mode=0o700)
+    words = ["unshare", "--mount", "--pid", "--fork", "--kill-child", "--propagation", "private", "sh", "-c", ENTER, "enter",
+             debian, MODULES, tree, project, run_dir, os.path.realpath(MODULES / ".bin" / "node")]
+    process = subprocess.Popen([str(word) for word in words], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True)
+    try:
+        out, err = process.communicate(timeout=120)
+    finally:
+        if process.poll() is None:
+            os.killpg(process.pid, signal.SIGKILL)
+            process.wait()
+    log = run_dir / "cove" / "serve.log"
+    assert process.returncode == 0 and out == "all of it works\n", out + err + (log.read_text() if log.exists() else "")

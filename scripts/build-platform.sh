@@ -1,0 +1,66 @@
+#!/bin/sh
+# Builds what @cove/linux-ARCH holds: the programs of the build directory, stripped, into js/packages/linux-ARCH/bin,
+# and the licences of all that is in them.
+#
+# They have to run where there is nothing but glibc. So the engine is linked once more, with its libraries in it. It
+# cannot have them beside it: root's engine gives its rights up before it is executed, and would have to open them as
+# a user who may not enter every directory in which a package can be installed (/root is closed to others). The
+# program itself is opened before that.
+# usage: BUILD=build build-platform.sh
+set -eu
+
+cd "$(dirname "$0")/.."
+build=$(realpath "${BUILD:-build}")
+programs='cove cove-engine cove-js cove-keeper'
+
+fail() {
+    echo "build-platform.sh: $*" >&2
+    exit 1
+}
+
+[ "$(uname -s)-$(uname -m)" = Linux-x86_64 ] || fail "there is no package for this machine yet"
+package=$PWD/js/packages/linux-x64
+for program in $programs; do
+    [ -x "$build/$program" ] || fail "$build/$program is missing: run make first"
+done
+exec 9>js/packages/.lock-linux-x64
+flock 9
+
+newer=$([ ! -d "$package/bin" ] || cd "$build" && find $programs "$package/../../../scripts/build-platform.sh" \
+    -newer "$package/bin" -print -quit 2>/dev/null) || true
+[ ! -d "$package/bin" ] || [ -n "$newer" ] || exit 0
+
+# Beside the kernels' engine: what the build links anyway, and what is linked here.
+scripts/third-party.sh "$package/THIRD-PARTY-LICENSES" musl libpcre2-dev libjansson-dev libc6-dev \
+    libuv1-dev libssl-dev libc-ares-dev libsqlite3-dev
+
+work=$build/linux-x64
+rm -rf "$work"
+mkdir -p "$work"
+for program in cove cove-js cove-keeper; do
+    strip -o "$work/$program" "$build/$program"
+done
+
+# The line that linked it, with archives for shared libraries.
+line=$(ninja -C "$build" -t commands cove-engine | tail -n 1 |
+    sed -e "s| -o cove-engine | -o $work/cove-engine.whole |" -e 's|/libuv\.so|/libuv_a.a|g' \
+        -e 's|\(/lib[a-z0-9]*\)\.so|\1.a|g' -e 's|-Wl,--end-group|-lm &|')
+case $line in
+*"$work/cove-engine.whole"*) ;;
+*) fail "how cove-engine is linked has changed: $line" ;;
+esac
+(cd "$build" && sh -c "$line") || fail "cove-engine cannot be linked with its libraries in it"
+strip -o "$work/cove-engine" "$work/cove-engine.whole"
+rm "$work/cove-engine.whole"
+
+# Nothing but glibc's own.
+for program in $programs; do
+    foreign=$(readelf -d "$work/$program" | sed -n 's/.*(NEEDED).*\[\(.*\)\]/\1/p' | grep -Ev '^(libc|libm)\.so\.6$') || true
+    [ -z "$foreign" ] || fail "$program needs $foreign, which not every machine has"
+done
+rm -rf "$package/bin"
+mkdir "$package/bin"
+for program in $programs; do
+    install -m 755 "$work/$program" "$package/bin/$program"
+done
+rm -rf "$work"

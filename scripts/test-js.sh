@@ -1,0 +1,25 @@
+#!/bin/sh
+# Builds the packages @cove/client and @cove/mastra, and those that they bring along, and tests them under the Node
+# that js/package-lock.json pins, against engines of their own; then, by root, as they are published, in a Debian that
+# has nothing but Node. Results in JUnit's form.
+# usage: BUILD=build test-js.sh RESULTS
+set -eu
+
+cd "$(dirname "$0")/.."
+build=$(realpath "${BUILD:-build}")
+results=$(realpath "$1")
+status=0
+
+BUILD=$build scripts/build-addon.sh
+BUILD=$build scripts/build-platform.sh
+scripts/build-js.sh
+# No sanitizer's settings are meant for Node, and no server but the tests' own is to be found.
+unset ASAN_OPTIONS UBSAN_OPTIONS COVE_URL COVE_API_KEY
+export COVE_BIN="${COVE_BIN:-$build/cove}"
+(cd js && find packages/client/test packages/mastra/test -name world -prune -o -name '*.test.mjs' -print | sort |
+    xargs node_modules/.bin/node --test --test-concurrency=2 --test-reporter=spec --test-reporter-destination=stdout \
+        --test-reporter=junit --test-reporter-destination="$results/js.xml") || status=1
+# What only root can make.
+[ "$(id -u)" != 0 ] ||
+    /usr/bin/python3 -m pytest -q --junitxml="$results/js-bare.xml" js/packages/mastra/test || status=1
+exit "$status"
