@@ -44,23 +44,25 @@ function home(name) {
     return dir;
 }
 
-// The keeper of the engine that lives in this directory: its socket is named on its command line.
+// The keeper of the engine that lives in this directory. Its socket is named on its command line, and on those of its children; it is the oldest.
 function keeperOf(dir) {
     const socket = path.join(dir, "run", "cove", "cove.sock");
-    return fs.readdirSync("/proc").filter((pid) => /^\d+$/.test(pid)).find((pid) => {
+    const found = fs.readdirSync("/proc").filter((pid) => /^\d+$/.test(pid)).flatMap((pid) => {
         try {
-            const words = fs.readFileSync(`/proc/${pid}/cmdline`, "utf8").split("\0");
-            return words.includes(socket) && words.includes("serve");
+            if (!fs.readFileSync(`/proc/${pid}/cmdline`, "utf8").split("\0").includes(socket)) return [];
+            return [[Number(fs.readFileSync(`/proc/${pid}/stat`, "utf8").split(") ")[1].split(" ")[19]), Number(pid)]];
         } catch {
-            return false; // it has ended
+            return []; // it has ended
         }
     });
+    return found.sort(([a], [b]) => a - b)[0]?.[1];
 }
 
 async function ended(dir) {
-    for (let pid = keeperOf(dir), tries = 0; pid !== undefined; pid = keeperOf(dir), tries++) {
-        if (tries === 0) process.kill(Number(pid), "SIGTERM");
-        if (tries > 3000) throw new Error(`the engine ${pid} in ${dir} does not end`);
+    const keeper = keeperOf(dir);
+    if (keeper !== undefined) process.kill(keeper, "SIGTERM");
+    for (let tries = 0; keeperOf(dir) !== undefined; tries++) {
+        if (tries > 3000) throw new Error(`the engine ${keeper} in ${dir} does not end`);
         await pause(10);
     }
 }

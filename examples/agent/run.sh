@@ -19,23 +19,23 @@ export XDG_RUNTIME_DIR=$work/run XDG_DATA_HOME=$work/data XDG_CONFIG_HOME=$work/
 mkdir -m 700 "$XDG_RUNTIME_DIR" "$XDG_DATA_HOME" "$XDG_CONFIG_HOME"
 unset COVE_URL COVE_API_KEY
 
-# The engine's command line names its socket.
+# The engine's socket is named on its command line, and on those of its children. Prints the oldest of them.
 engine() {
-    local name words
+    local name words stat
     for name in /proc/[0-9]*; do
-        mapfile -d '' -t words <"$name/cmdline" 2>/dev/null || continue
-        [[ " ${words[*]} " != *" serve "*" $work/run/cove/cove.sock "* ]] || echo "${name#/proc/}"
-    done
+        mapfile -d '' -t words <"$name/cmdline" || continue
+        [[ " ${words[*]} " == *" serve "*" $work/run/cove/cove.sock "* ]] || continue
+        stat=$(<"$name/stat") && read -r -a words <<<"${stat##*) }" && echo "${words[19]} ${name#/proc/}"
+    done 2>/dev/null | sort -n | head -n 1 | cut -d ' ' -f 2
 }
 
 finish() {
     local pid tries
-    for pid in $(engine); do
-        kill "$pid" 2>/dev/null || true
-        for ((tries = 0; tries < 300; tries++)); do
-            [ -d "/proc/$pid" ] || break
-            sleep 0.1
-        done
+    pid=$(engine)
+    [ -z "$pid" ] || kill "$pid" 2>/dev/null || true
+    for ((tries = 0; tries < 300; tries++)); do
+        [ -n "$(engine)" ] || break
+        sleep 0.1
     done
     rm -rf "$work"
 }
