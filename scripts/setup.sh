@@ -129,17 +129,6 @@ versions)
 *) fail "there is no group '$group': build, test, node, bench, arm64, vm or versions" ;;
 esac
 
-if ! command -v dpkg-query >/dev/null 2>&1 || ! command -v apt-get >/dev/null 2>&1; then
-    # Elsewhere the names differ, so nothing is guessed: if the build's tools are there, go on.
-    absent=
-    for command in gcc make meson ninja musl-gcc python3 clang-14 wasm-ld-14 wasm2c; do
-        command -v "$command" >/dev/null 2>&1 || absent="$absent $command"
-    done
-    [ -n "$absent" ] || exit 0
-    fail "this is not a Debian system, and these commands are missing:$absent. Install what" \
-        "Debian calls:" $packages
-fi
-
 # What Debian does not have, pinned with its hash; only tests use it. $1: where it goes, $2: the list.
 python_packages() {
     target=${BUILD:-build}/$1
@@ -189,6 +178,20 @@ finish() {
     case $group in test | node) node_workspace ;; esac
     exit 0
 }
+
+if ! command -v dpkg-query >/dev/null 2>&1 || ! command -v apt-get >/dev/null 2>&1; then
+    # Elsewhere the names differ, so nothing is guessed: if the build's tools are there, go on.
+    absent=
+    for command in gcc make meson ninja musl-gcc python3 clang-14 wasm-ld-14 wasm2c $([ "$group" != node ] || echo npm); do
+        command -v "$command" >/dev/null 2>&1 || absent="$absent $command"
+    done
+    if [ -z "$absent" ]; then
+        [ "$group" != node ] || node_workspace
+        exit 0
+    fi
+    fail "this is not a Debian system, and these commands are missing:$absent. Install what" \
+        "Debian calls:" $packages
+fi
 
 missing=$(missing_packages "$packages")
 [ "$group" != test ] || missing="$missing $(missing_commands)"

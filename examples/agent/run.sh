@@ -12,7 +12,7 @@ js=$here/../../js
     exit 1
 }
 # The packages as the workspace has them. Elsewhere it is: npm install @cove/mastra @mastra/core zod
-[ -e "$here/node_modules" ] || ln -s ../../js/node_modules "$here/node_modules"
+[ -e "$here/node_modules" ] || ln -sfn ../../js/node_modules "$here/node_modules"
 
 work=$(mktemp -d)
 export XDG_RUNTIME_DIR=$work/run XDG_DATA_HOME=$work/data XDG_CONFIG_HOME=$work/config COVE_BIN=$program
