@@ -32,7 +32,8 @@ setup:
 setup-test:
 	@scripts/setup.sh test
 
-setup-node:
+# After the other, for the package manager takes no two at once.
+setup-node: setup
 	@scripts/setup.sh node
 
 run: all setup-node

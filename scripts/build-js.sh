@@ -15,7 +15,7 @@ node=$bin/node
 api=packages/client/src/api.d.ts
 exec 9>packages/.lock
 flock 9
-[ "$api" -nt ../src/front/native/openapi.yaml ] ||
+{ [ "$api" -nt ../src/front/native/openapi.yaml ] && [ "$api" -nt ../scripts/build-js.sh ]; } ||
     "$node" "$bin/openapi-typescript" ../src/front/native/openapi.yaml --default-non-nullable=false -o "$api" >/dev/null
 
 for package in client mastra; do

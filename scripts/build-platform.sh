@@ -58,9 +58,11 @@ for program in $programs; do
     foreign=$(readelf -d "$work/$program" | sed -n 's/.*(NEEDED).*\[\(.*\)\]/\1/p' | grep -Ev '^(libc|libm)\.so\.6$') || true
     [ -z "$foreign" ] || fail "$program needs $foreign, which not every machine has"
 done
-rm -rf "$package/bin"
-mkdir "$package/bin"
+# All of it or nothing.
+rm -rf "$package/bin" "$package/bin.new"
+mkdir "$package/bin.new"
 for program in $programs; do
-    install -m 755 "$work/$program" "$package/bin/$program"
+    install -m 755 "$work/$program" "$package/bin.new/$program"
 done
+mv "$package/bin.new" "$package/bin"
 rm -rf "$work"

@@ -16,7 +16,7 @@ build='gcc make meson ninja-build pkg-config musl-tools linux-libc-dev libc6-dev
 # Where there is an init, the last two start a service of their own. No test has to do with that
 # one: it runs the programs itself, as servers of a network that it made.
 test="$build git python3-pytest python3-yaml python3-venv python3-websockets python3-wsproto
-    clang-tidy-14 clang-format-14 cppcheck
+    clang-tidy-14 clang-format-14 libclang-rt-14-dev cppcheck
     bubblewrap crun busybox-static erofs-utils e2fsprogs mmdebstrap sqlite3 openssh-client sudo
     attr libarchive-tools libcap2-bin procps strace tar xz-utils mount uidmap curl ca-certificates openssl zsh fish
     mandoc python3-prometheus-client python3-protobuf tmux vim htop systemd
@@ -129,17 +129,6 @@ versions)
 *) fail "there is no group '$group': build, test, node, bench, arm64, vm or versions" ;;
 esac
 
-if ! command -v dpkg-query >/dev/null 2>&1 || ! command -v apt-get >/dev/null 2>&1; then
-    # Elsewhere the names differ, so nothing is guessed: if the build's tools are there, go on.
-    absent=
-    for command in gcc make meson ninja musl-gcc python3 clang-14 wasm-ld-14 wasm2c; do
-        command -v "$command" >/dev/null 2>&1 || absent="$absent $command"
-    done
-    [ -n "$absent" ] || exit 0
-    fail "this is not a Debian system, and these commands are missing:$absent. Install what" \
-        "Debian calls:" $packages
-fi
-
 # What Debian does not have, pinned with its hash; only tests use it. $1: where it goes, $2: the list.
 python_packages() {
     target=${BUILD:-build}/$1
@@ -189,6 +178,20 @@ finish() {
     case $group in test | node) node_workspace ;; esac
     exit 0
 }
+
+if ! command -v dpkg-query >/dev/null 2>&1 || ! command -v apt-get >/dev/null 2>&1; then
+    # Elsewhere the names differ, so nothing is guessed: if the build's tools are there, go on.
+    absent=
+    for command in gcc make meson ninja musl-gcc python3 clang-14 wasm-ld-14 wasm2c $([ "$group" != node ] || echo npm); do
+        command -v "$command" >/dev/null 2>&1 || absent="$absent $command"
+    done
+    if [ -z "$absent" ]; then
+        [ "$group" != node ] || node_workspace
+        exit 0
+    fi
+    fail "this is not a Debian system, and these commands are missing:$absent. Install what" \
+        "Debian calls:" $packages
+fi
 
 missing=$(missing_packages "$packages")
 [ "$group" != test ] || missing="$missing $(missing_commands)"

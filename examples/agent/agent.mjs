@@ -7,7 +7,7 @@ import os from "node:os";
 import path from "node:path";
 import { Agent } from "@mastra/core/agent";
 import { createCodeMode, createTool } from "@mastra/core/tools";
-import { LocalFilesystem, Workspace } from "@mastra/core/workspace";
+import { Workspace } from "@mastra/core/workspace";
 import { CoveCodeModeTransport, CoveFilesystem, CoveLocalSandbox, CoveSandbox } from "@cove/mastra";
 import { z } from "zod";
 import { PlannedModel } from "./model.mjs";
@@ -59,7 +59,7 @@ try {
         new Workspace({ sandbox: box, filesystem: new CoveFilesystem({ sandbox: box }) }));
     const url = await visit(box);
     await inWorkspace("2. A directory of yours, in a box: CoveLocalSandbox in place of LocalSandbox",
-        new Workspace({ sandbox: local, filesystem: new LocalFilesystem({ basePath: local.workingDirectory }) }));
+        new Workspace({ sandbox: local, filesystem: new CoveFilesystem({ sandbox: local }) }));
     await visit(local);
     await inKernel("3. No processes and no files, only tools: code mode, in a kernel of this process", url);
     console.log("The agent has done its work in each of them.");

@@ -12,10 +12,10 @@ js=$here/../../js
     exit 1
 }
 # The packages as the workspace has them. Elsewhere it is: npm install @cove/mastra @mastra/core zod
-[ -e "$here/node_modules" ] || ln -s ../../js/node_modules "$here/node_modules"
+[ -e "$here/node_modules" ] || ln -sfn ../../js/node_modules "$here/node_modules"
 
 work=$(mktemp -d)
-export XDG_RUNTIME_DIR=$work/run XDG_DATA_HOME=$work/data XDG_CONFIG_HOME=$work/config COVE_BIN=$program
+export XDG_RUNTIME_DIR=$work/run XDG_DATA_HOME=$work/data XDG_CONFIG_HOME=$work/config COVE_BIN=$program TMPDIR=$work
 mkdir -m 700 "$XDG_RUNTIME_DIR" "$XDG_DATA_HOME" "$XDG_CONFIG_HOME"
 unset COVE_URL COVE_API_KEY
 

@@ -177,6 +177,12 @@ static int check(const struct proc *proc, size_t size, struct error *err)
         return error_set(err, "process_ended", 0, "process %s has ended", proc->id);
     if (procs_link_check(proc->procs, err) < 0)
         return -1;
+    if (!proc->input.is_open && proc->has_stdin && proc->awaits_table)
+        return error_set(
+            err, "not_ready", 0,
+            "the engine has just started and does not have the standard input of process %s "
+            "yet; try again",
+            proc->id);
     if (!proc->input.is_open || proc->input.close_after)
         return error_set(err, "stdin_closed", 0,
                          "the standard input of process %s is closed, or never was open", proc->id);

@@ -1074,6 +1074,29 @@ def test_the_engine_may_die_at_any_moment(serve, api):
         assert client.delete(path).status == 204
 
 
+def test_input_is_open_over_a_restart(serve, api):
+    paths = [make(api) for _ in range(8)]
+    processes = [start(api, path, "cat", open_stdin=True) for path in paths]
+    for number in range(5):
+        serve.kill_engine()
+        with contextlib.ExitStack() as clients:
+            ours = [clients.enter_context(serve.client()) for _ in processes]
+            for client, process in zip(ours, processes):
+                client.send("POST", f"{process}/stdin", f"{number}\n".encode())
+            for client, process in zip(ours, processes):
+                answer = client.receive()
+                # Until it has heard of all that runs it says so; that the input were closed, it never says.
+                while answer.status != 204:
+                    assert answer.status == 503 and answer.code == "not_ready", answer
+                    answer = client.post(f"{process}/stdin", f"{number}\n".encode())
+    with serve.client() as client:
+        for path, process in zip(paths, processes):
+            assert client.post(f"{process}/stdin", query={"close": "true"}).status == 204
+            assert client.get(f"{process}/wait").json["exit_code"] == 0
+            assert client.get(f"{process}/output").bytes == b"0\n1\n2\n3\n4\n"
+            assert client.delete(path).status == 204
+
+
 def test_a_restart_ends_no_command(serve):
     with serve.client() as api, serve.client() as other:
         path = make(api)

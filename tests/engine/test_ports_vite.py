@@ -1,6 +1,7 @@
 """A development server inside a box, as people use it: its page, and live reload over a WebSocket, by the listener
 on loopback. It is a real one (tests/vite), installed on the host and mounted into the box."""
 import asyncio
+import contextlib
 import http.client
 import json
 import pathlib
@@ -32,14 +33,16 @@ def get(port, path):
 
 
 async def reloads(port, change):
-    """What the page is told when `change` has been made."""
+    """What the page is told when `change` has been made: again and again, for the server looks at files only some time
+    after it listens, and at one that was replaced only once it has seen that."""
     async with websockets.connect(f"ws://127.0.0.1:{port}/", subprotocols=["vite-hmr"],
                                   open_timeout=SECONDS) as page:
         assert json.loads(await page.recv())["type"] == "connected"
-        await asyncio.to_thread(change)
         while True:
-            told = json.loads(await page.recv())
-            if told["type"] != "ping":
+            await asyncio.to_thread(change)
+            with contextlib.suppress(asyncio.TimeoutError):
+                while (told := json.loads(await asyncio.wait_for(page.recv(), 5)))["type"] == "ping":
+                    pass
                 return told
 
 

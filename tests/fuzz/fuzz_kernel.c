@@ -18,10 +18,14 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#define MUST(condition)   \
-    do {                  \
-        if (!(condition)) \
-            abort();      \
+/* The input is written down by whoever began. */
+#define MUST(condition)            \
+    do {                           \
+        if (!(condition)) {        \
+            if (geteuid() == 0)    \
+                (void)setfsuid(0); \
+            abort();               \
+        }                          \
     } while (0)
 
 #define ACTIONS_MAX 24U
@@ -87,8 +91,10 @@ static struct kernel_text rest(void)
 static int removed(const char *path, const struct stat *about, int kind, struct FTW *where)
 {
     (void)about;
-    /* What is granted was opened, and stays. */
-    return where->level == 0 || (where->level == 1 && kind == FTW_DP) ? 0 : remove(path);
+    /* The directories that are granted were opened, and stay; the file may have become one. */
+    bool is_granted = kind == FTW_DP && strcmp(path + where->base, "one") != 0;
+
+    return where->level == 0 || (where->level == 1 && is_granted) ? 0 : remove(path);
 }
 
 static const char *below(const char *name)
