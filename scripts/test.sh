@@ -44,6 +44,9 @@ boxes() {
     by_root library "libcove" tests/library "${arguments[@]}"
     by_root engine "the engine: its keeper" tests/engine "${arguments[@]}"
     by_root api "the API: its contract" tests/api "${arguments[@]}"
+    [ ${#arguments[@]} -eq 0 ] || return 0
+    echo "the npm packages: the client, Mastra, and what is published"
+    scripts/test-js.sh "$results" || status=1
 }
 
 others() {
@@ -59,8 +62,6 @@ others() {
             -k 'not in_little_memory'
         echo "the Node addon"
         scripts/test-addon.sh "$results" || status=1
-        echo "the npm packages: the client, Mastra, and what is published"
-        scripts/test-js.sh "$results" || status=1
     fi
     by_root tools "the tools" tests/tool "${arguments[@]}"
     by_root kernels "kernels: command line, prelude, TypeScript" tests/kernel "${arguments[@]}"
