@@ -56,6 +56,10 @@ def test_ways_of_looking(place):
     assert lines("--pattern", "two\\none") == []
     assert lines("--pattern", "q|t?wo") == [1, 2, 3, 4]
     assert lines("--pattern", "(on|tw)e?o?") == [1, 2, 4]
+    (place / "a").write_text("naïve\na ve\n")
+    assert lines("--pattern", "a\\Wve") == lines("--pattern", "a[^\\w]ve") == [1, 2]
+    assert lines("--pattern", "a\\Sve") == [1] and lines("--pattern", "a\\Dve") == [1, 2]
+    assert lines("--pattern", "a\\\\Wve") == []
 
 
 def test_context_is_told_once_and_in_order(place):

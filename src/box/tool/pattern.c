@@ -283,7 +283,18 @@ static int compile(struct pattern *pattern, const struct pattern_how *how, const
                 offset, (char *)message);
 }
 
-static int prepare(struct pattern *pattern)
+/* With MATCH_INVALID_UTF the machine code of PCRE2 10.42 finds no letter beyond ASCII by \W, \S and \D. */
+static bool may_be_compiled(const char *text)
+{
+    while ((text = strchr(text, '\\')) != NULL && text[1] != '\0') {
+        if (strchr("WSD", text[1]) != NULL)
+            return false;
+        text += 2;
+    }
+    return true;
+}
+
+static int prepare(struct pattern *pattern, const char *text)
 {
     pcre2_jit_stack *stack;
 
@@ -295,7 +306,7 @@ static int prepare(struct pattern *pattern)
     (void)pcre2_set_depth_limit(pattern->context, DEPTH_MAX);
     (void)pcre2_set_heap_limit(pattern->context, HEAP_KIB_MAX);
     /* Where memory must not be executable it goes without. */
-    if (pcre2_jit_compile(pattern->code, PCRE2_JIT_COMPLETE) == 0) {
+    if (may_be_compiled(text) && pcre2_jit_compile(pattern->code, PCRE2_JIT_COMPLETE) == 0) {
         stack = pcre2_jit_stack_create(32768, JIT_STACK_MAX, NULL);
         if (stack != NULL)
             pcre2_jit_stack_assign(pattern->context, NULL, stack);
@@ -322,7 +333,7 @@ struct pattern *pattern_new(const struct pattern_how *how, struct error *err)
     }
     if (compile(pattern, how, text, err) < 0)
         return NULL; /* the program ends */
-    if (prepare(pattern) < 0) {
+    if (prepare(pattern, text) < 0) {
         (void)fail(err, 0, "bad_pattern", "there is no memory for the pattern; take a simpler one");
         return NULL;
     }
