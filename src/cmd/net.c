@@ -66,7 +66,7 @@ static const struct option_table table = {
         "the last two, deny=RULE,RULE... takes some away. A RULE is a name, *.NAME, an address\n"
         "or a CIDR, with :PORT or :PORT-PORT where not all are meant.",
     .examples = "cove net work\n"
-                "cove net work set allow=pypi.org:443,files.pythonhosted.org:443\n"
+                "cove net work set allow=example.com:443,*.example.org\n"
                 "cove net work set public,deny=*.example.com\n"
                 "cove net work set none",
     OPTION_ROWS(rows),
