@@ -58,6 +58,7 @@ export async function execute(
             native.exec(spec, {
                 signal: abortSignal,
                 onAbort: "kill",
+                uniqueTag: true,
                 maxRetainedBytes,
                 onStdout: stdout.take,
                 onStderr: stderr.take,

@@ -13,9 +13,9 @@ import type { CoveSandbox } from "./sandbox.js";
 
 /**
  * What executeCommand() runs is nobody's background process, and is told apart by its tag. It is of this command alone,
- * which the client knows by how it begins: by it the client finds out what became of the command when an engine was restarted under it.
+ * which the client is told: by it the client finds out what became of the command when an engine was restarted under it.
  */
-const EXECUTE = "client:mastra:execute:";
+const EXECUTE = "mastra:execute:";
 const program = randomBytes(9).toString("base64url");
 let executed = 0;
 

@@ -115,8 +115,8 @@ test("a timeout ends it, and without one it has none", async () => {
 });
 
 test("one that was taken up and ran into its timeout says so, without a time that nobody told", async () => {
-    const { pid } = await sandbox.native.processes.start({ command: "echo up; sleep 600", timeout_ms: 1_000 });
-    const taken = await sandbox.processes.get(pid);
+    const { id } = await sandbox.native.processes.start({ command: "echo up; sleep 600", timeout_ms: 1_000 });
+    const taken = await sandbox.processes.get(id);
     const result = await taken.wait();
     assert.deepEqual([result.exitCode, result.timedOut], [124, true]);
     assert.match(result.stderr, /timed out$/);
