@@ -23,11 +23,9 @@ import { checkLocalOptions, commandDirectory, hostPath, type CoveLocalSandboxOpt
 import { hasCode } from "./errors.js";
 import { checkMountPath, hostMountOf, type HostMount } from "./mounts.js";
 import { instructionsOf } from "./instructions.js";
+import { NAMELESS } from "./options.js";
 import { CoveSandbox } from "./sandbox.js";
 
-/** A box that nobody can name again is removed when for so long nothing was run in it, also when it has been stopped. */
-const LIFETIME_MS = 7 * 24 * 3_600_000;
-const RENEW_MS = 3_600_000;
 /** How often a start is tried whose directories' names are taken away meanwhile. */
 const TRIES = 3;
 
@@ -65,7 +63,6 @@ export class CoveLocalSandbox extends CoveSandbox {
     #isStale = false;
     /** Which directory it was that the box was made with. */
     #inode: string | undefined;
-    #renewed = 0;
     /** Whether this start made the working directory, or one before it that failed. */
     #isNew = false;
 
@@ -92,7 +89,7 @@ export class CoveLocalSandbox extends CoveSandbox {
             workingDirectory,
             timeout: options.timeout,
             instructions: options.instructions,
-            ...(options.id === undefined && { lifecycle: { lifetime: LIFETIME_MS, then: "kill" } }),
+            ...(options.id === undefined && { lifecycle: NAMELESS }),
         });
         this.id = id;
         this.isolation = isolation;
@@ -122,7 +119,6 @@ export class CoveLocalSandbox extends CoveSandbox {
                 if (!hasCode(error, "unknown_mount") || tries === TRIES) throw error;
                 this.#isStale = true;
             }
-        this.#renewed = Date.now(); // by the start
         const outcome = this.#isNew ? "created" : "connected";
         this.#isNew = false;
         return { outcome };
@@ -187,7 +183,6 @@ export class CoveLocalSandbox extends CoveSandbox {
             this.status = "stopped";
             await this.ensureRunning();
         }
-        this.#renew();
         const host = process.env["PATH"];
         if (this.#path?.host !== host)
             this.#path = { host, inside: insidePath(host, this.#directories, this.#rules.allowSystemBinaries !== false) };
@@ -199,14 +194,6 @@ export class CoveLocalSandbox extends CoveSandbox {
             env: merged,
             cwd: commandDirectory(this.workingDirectory, cwd),
         };
-    }
-
-    /** Its lifetime begins anew. Nobody waits for that: another command will do it, too. */
-    #renew(): void {
-        const now = Date.now();
-        if (this.#given.id !== undefined || now - this.#renewed < RENEW_MS) return;
-        this.#renewed = now;
-        this.native.update({ lifecycle: { lifetime_ms: LIFETIME_MS, then: "kill" } }).catch(() => (this.#renewed = 0));
     }
 
     // ---- checkpoints ----
