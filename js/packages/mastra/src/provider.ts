@@ -95,11 +95,9 @@ function sandboxOf(config: CoveSandboxConfig, servers: ReadonlyMap<string, strin
         return new CoveSandbox(rest);
     }
     const server = typeof config.url === "string" ? serverOf(config.url) : undefined;
-    if (server !== undefined && servers.has(server)) {
-        const apiKey = servers.get(server);
-        return new CoveSandbox(apiKey ? { ...config, apiKey } : config);
+    if (server !== undefined && (servers.has(server) || server === serverOf(process.env["COVE_URL"]))) {
+        return new CoveSandbox({ ...config, apiKey: servers.get(server) || process.env["COVE_API_KEY"] });
     }
-    if (server !== undefined && server === serverOf(process.env["COVE_URL"])) return new CoveSandbox(config);
     throw new TypeError("coveSandboxProvider: url: the stored configuration names a server that this program does not know, and its key goes to no such; " +
         "set COVE_URL to it, or list it with its key in createCoveSandboxProvider({ servers })");
 }
@@ -110,7 +108,7 @@ export function createCoveSandboxProvider(options: CoveSandboxProviderOptions = 
     const servers = new Map<string, string | undefined>();
     for (const [url, apiKey] of Object.entries(options.servers ?? {})) {
         const server = serverOf(url);
-        if (server === undefined) throw new TypeError(`createCoveSandboxProvider(): servers: "${url}" is no address of a server; it is http://HOST:PORT, https://HOST or unix:/PATH`);
+        if (server === undefined) throw new TypeError(`createCoveSandboxProvider(): servers: one is no address of a server; it is http://HOST:PORT, https://HOST or unix:/PATH`);
         servers.set(server, apiKey);
     }
     return {
