@@ -13,6 +13,6 @@ export { createCoveWorkspace } from "./workspace.js";
 export type { CoveWorkspaceOptions } from "./workspace.js";
 export { CoveCodeModeTransport } from "./code-mode.js";
 export type { CodeModeOptions } from "./code-mode.js";
-export { coveSandboxProvider } from "./provider.js";
-export type { CoveSandboxConfig } from "./provider.js";
+export { coveSandboxProvider, createCoveSandboxProvider } from "./provider.js";
+export type { CoveSandboxConfig, CoveSandboxProviderOptions } from "./provider.js";
 export * from "./wasmagent/index.js";

@@ -83,6 +83,18 @@ test("packages hold what they should, and no script that runs where they are ins
     for (const whose of ["Fabrice Bellard", "libuv1-dev", "libssl-dev", "libc-ares-dev", "libsqlite3-dev"]) assert.ok(licences.includes(whose), whose);
 });
 
+test("of @mastra/core those versions are asked for that it was tested with, and what is for Linux alone may be missing", () => {
+    const read = (file) => JSON.parse(fs.readFileSync(path.join(top, file), "utf8"));
+    const { version } = read("node_modules/@mastra/core/package.json"), [major, minor] = version.split(".");
+    const { peerDependencies, dependencies, optionalDependencies } = read("packages/mastra/package.json");
+    assert.deepEqual(peerDependencies, { "@mastra/core": `>=${version} <${Number(major) + 1}` });
+    assert.ok(fs.readFileSync(path.join(top, "packages/mastra/README.md"), "utf8").includes(`\`@mastra/core\` ${major}.${minor} or later`));
+    for (const name of ["client", "mastra"]) {
+        for (const linux of ["@cove/linux-x64", "@cove/node"]) assert.equal(read(`packages/${name}/package.json`).dependencies?.[linux], undefined, `${name}: ${linux}`);
+    }
+    assert.deepEqual([Object.keys(dependencies), Object.keys(optionalDependencies)], [["@cove/client"], ["@cove/node"]]);
+});
+
 test("the programs need nothing but glibc, and no newer one than is said", () => {
     const bin = path.join(project, "node_modules/@cove/linux-x64/bin");
     for (const name of fs.readdirSync(bin)) {

@@ -1,14 +1,14 @@
 // RemoteSandboxKernel against an engine of its own: JavaScript and Python in a box, what stays, what is denied, what is ended.
 import assert from "node:assert/strict";
-import { execFile, spawn } from "node:child_process";
+import { execFile, execFileSync, spawn } from "node:child_process";
 import { mkdtemp, rm } from "node:fs/promises";
-import { createServer } from "node:net";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { after, afterEach, before, test } from "node:test";
 import { promisify } from "node:util";
 import { createMastraSandbox, RemoteSandboxKernel } from "@cove/mastra/wasmagent";
 import { startEngine, until } from "../../client/test/engine.mjs";
+import { Lines } from "../dist/esm/wasmagent/remote-lines.js";
 
 let own;
 const kernels = [];
@@ -62,23 +62,35 @@ test("a key of E2B that is still there keeps nobody from the engine of this mach
 });
 
 test("a server that is reached over TCP, by its key", async () => {
-    const dir = await mkdtemp(join(tmpdir(), "cove-tcp-")), socket = join(dir, "cove.sock");
-    const probe = createServer();
-    await new Promise((done) => probe.listen(0, "127.0.0.1", done));
-    const address = `127.0.0.1:${probe.address().port}`;
-    await new Promise((done) => probe.close(done));
-    const cove = process.env.COVE_BIN, server = spawn(cove, ["serve", "--listen", address, "--socket", socket, "--data", join(dir, "data")], { stdio: "ignore" });
-    const ended = new Promise((done) => server.once("exit", done));
+    const dir = await mkdtemp(join(tmpdir(), "cove-tcp-")), socket = join(dir, "cove.sock"), cove = process.env.COVE_BIN;
+    let server, ended, endpoint, secret;
+    const env = { ...process.env, COVE_URL: `unix:${socket}` };
+    // It binds the port itself: where somebody else has that one, another is tried.
+    const serve = async (address) => {
+        server = spawn(cove, ["serve", "--listen", address, "--socket", socket, "--data", join(dir, "data")], { stdio: "ignore" });
+        ended = new Promise((done) => server.once("exit", done));
+        endpoint = `http://${address}`;
+        [secret] = await until("the server answers or ends", () => promisify(execFile)(cove, ["key", "new", "test"], { env })
+            .then(({ stdout }) => [stdout.trim()], () => server.exitCode !== null && []));
+    };
     try {
-        const env = { ...process.env, COVE_URL: `unix:${socket}` };
-        const secret = await until("the server answers", () => promisify(execFile)(cove, ["key", "new", "test"], { env }).then(({ stdout }) => stdout.trim(), () => {
-            assert.equal(server.exitCode, null, "the server ended");
-        }));
-        const endpoint = `http://${address}`;
+        for (let tries = 0; secret === undefined && tries < 20; tries++) await serve(`127.0.0.1:${20000 + Math.floor(Math.random() * 12000)}`);
+        assert.ok(secret, "the server ended");
         assert.equal((await made({ endpoint, apiKey: secret }).run("6 * 7")).output, 42);
         await assert.rejects(made({ url: endpoint, apiKey: "e2b_0123" }).run("1"), /key/);
         process.env.E2B_API_KEY = secret;
         assert.equal((await made({ url: endpoint }).runCommand("echo $((6 * 7))")).stdout, "42\n");
+        for (const kernel of kernels.splice(0)) await kernel[Symbol.asyncDispose]();
+
+        // A server that has never heard of the box: that is as well as if it had removed it.
+        const local = made({ url: `unix:${socket}` }), other = made({ url: `unix:${socket}` });
+        for (const kernel of [local, other]) await kernel.run("globalThis.kept = 1");
+        server.kill("SIGTERM");
+        await ended;
+        await rm(join(dir, "data"), { recursive: true });
+        await serve(endpoint.slice("http://".length));
+        assert.equal((await local.run("typeof kept")).output, "undefined");
+        await other.reset();
         for (const kernel of kernels.splice(0)) await kernel[Symbol.asyncDispose]();
     } finally {
         delete process.env.E2B_API_KEY;
@@ -100,9 +112,10 @@ test("JavaScript: values, logs, state, programs that return", async () => {
     assert.equal((await kernel.run("n")).output, 41);
     assert.equal((await kernel.run("new Promise((done) => setTimeout(() => done('later'), 5))")).output, "later");
     assert.deepEqual((await kernel.run("const os = await import('node:os'); 'import(x)'; [os.platform(), require('node:path').sep, 'not import (this)']")).output, ["linux", "/", "not import (this)"]);
-    assert.deepEqual([(await kernel.run("NaN")).output, (await kernel.run("undefined")).output, (await kernel.run("null")).output, (await kernel.run("'é\\u{1f600}'")).output], [NaN, undefined, null, "é\u{1f600}"]);
+    assert.deepEqual([(await kernel.run("NaN")).output, (await kernel.run("-0")).output, (await kernel.run("undefined")).output, (await kernel.run("null")).output, (await kernel.run("'é\\u{1f600}'")).output], [NaN, -0, undefined, null, "é\u{1f600}"]);
     assert.deepEqual(await kernel.run("__finalAnswer__ = [1]; 2"), { output: [1], logs: [], isFinalAnswer: true });
     assert.deepEqual(await kernel.run("typeof __final_answer__"), { output: "undefined", logs: [], isFinalAnswer: false });
+    assert.deepEqual((await kernel.run("const fs = 1, text = 2, mark = 3, test = 4; [fs, text, mark, test]")).output, [1, 2, 3, 4]); // names of the driver's
     const [box] = await boxes();
     await kernel.reset();
     assert.equal((await kernel.run("typeof n")).output, "undefined");
@@ -177,15 +190,116 @@ test("commands see what code made, and their end is a result", async () => {
     assert.equal((await kernel.runCommand("cat /tmp/made")).stdout, "by code");
 });
 
-test("a box that is gone is replaced", async () => {
+test("a box that is gone is replaced, whether its end was heard or not", async () => {
     const kernel = made();
     await kernel.run("globalThis.kept = 1");
-    const all = await boxes();
-    for (const box of all) await own.cove.sandbox(box.id).remove();
-    assert.equal((await kernel.run("typeof kept")).output, "undefined");
-    const again = await boxes();
-    for (const box of again) await own.cove.sandbox(box.id).remove();
+    for (const what of ["heard", "not heard"]) {
+        // Nothing is heard while this process waits for another one.
+        const [{ id }] = await boxes();
+        if (what === "heard") await own.cove.sandbox(id).remove();
+        else execFileSync(process.env.COVE_BIN, ["rm", id], { stdio: "ignore" });
+        assert.equal((await kernel.run("typeof kept; globalThis.kept = 1; typeof kept")).output, "number", what);
+        assert.ok((await boxes()).every((box) => box.id !== id));
+    }
+    for (const box of await boxes()) await own.cove.sandbox(box.id).remove();
     assert.equal((await kernel.runCommand("echo back")).stdout, "back\n");
+    for (const box of await boxes()) await own.cove.sandbox(box.id).remove();
+    await kernel.reset();
+});
+
+test("an interpreter that ended between two runs is replaced", async () => {
+    const kernel = made();
+    await kernel.run("globalThis.kept = 1");
+    const [box] = await boxes(), [{ pid }] = await own.cove.sandbox(box.id).processes.list();
+    execFileSync(process.env.COVE_BIN, ["exec", box.id, "sh", "-c", `kill -9 ${pid}; while kill -0 ${pid} 2>/dev/null; do :; done`], { stdio: "ignore" });
+    assert.equal((await kernel.run("typeof kept")).output, "undefined");
+    assert.deepEqual((await boxes()).map(({ id }) => id), [box.id]);
+});
+
+test("a line comes in pieces, and none is longer than there is room for", () => {
+    const lines = new Lines(), piece = Buffer.from("é".repeat(32)), began = performance.now(), got = [];
+    for (let i = 0; i < 65536; i++) got.push(...lines.take(piece));
+    got.push(...lines.take(Buffer.from("\n\nnext\nha")));
+    assert.deepEqual(got.map((line) => line.length), [32 * 65536, 0, 4]);
+    assert.ok(performance.now() - began < 10000); // it took minutes where each piece was put to all before it
+    assert.deepEqual([...lines.take(Buffer.from("lf\n"))], ["half"]);
+    const long = Buffer.alloc(2 ** 20, "x");
+    for (let i = 0; i < 17; i++) assert.deepEqual([...lines.take(long)], []);
+    assert.deepEqual([...lines.take(Buffer.from("\nafter\nx"))], [undefined, "after"]);
+    lines.gap();
+    assert.deepEqual([...lines.take(Buffer.from("the end of one\nwhole\n"))], ["whole"]);
+});
+
+test("what code prints and gives takes so much of its host's memory and no more", async () => {
+    const kernel = made(), MAX = 16 * 1024 * 1024;
+    assert.deepEqual(await kernel.run("process.stdout.write('x'.repeat(2 ** 25) + '\\n'); 1"), { output: 1, logs: ["[1 more entries did not fit into the log]"], isFinalAnswer: false });
+    assert.deepEqual((await kernel.run("console.log('x'.repeat(2e7)); console.log('next')")).logs, ["[an entry of 20000000 characters did not fit into the log]", "next"]);
+    await assert.rejects(kernel.run("globalThis.kept = 'x'.repeat(2 ** 25)"), /^Error: KernelSerializationError: the result is too long/);
+    assert.equal((await kernel.run("kept.length")).output, 2 ** 25);
+    await assert.rejects(kernel.run("throw new Error(kept)"), (error) => error.message.length < MAX);
+    assert.equal((await kernel.run("'y'.repeat(2 ** 23)")).output.length, 2 ** 23);
+    const python = { language: "python" };
+    assert.deepEqual((await kernel.run("print('x' * 20000000)\nprint('next')", {}, python)).logs, ["[an entry of 20000000 characters did not fit into the log]", "next"]);
+    await assert.rejects(kernel.run("'x' * 2 ** 25", {}, python), /KernelSerializationError: the result is too long/);
+    await assert.rejects(kernel.run("for (;;) console.log('x'.repeat(1e6))", { cpuMs: 1500 }), (error) => {
+        assert.equal(error.timedOut, true);
+        assert.ok(error.logs.reduce((sum, text) => sum + text.length, 0) <= MAX + 100);
+        assert.match(error.logs.at(-1), /^\[\d+ more entries did not fit into the log\]$/);
+        return true;
+    });
+});
+
+test("code that changes what everybody uses, or that finds the mark, harms itself alone", async () => {
+    const kernel = made();
+    assert.doesNotMatch((await kernel.run("process.argv.join(' ') + require('node:fs').readFileSync('/proc/self/cmdline', 'latin1')")).output, /cove-[0-9a-f]{24}/);
+    const broken = "JSON.stringify = () => 'x'; JSON.parse = null; for (const name of ['indexOf', 'slice', 'startsWith']) String.prototype[name] = () => -1; " +
+        "Promise.prototype.then = Object.keys = process.exit = process.stdout.write = null; globalThis.Promise = globalThis.Error = globalThis.setTimeout = null; 5";
+    assert.equal((await kernel.run(broken)).output, 5);
+    assert.equal((await kernel.run("6")).output, 6);
+    await kernel.reset();
+    const forged = `
+        const { _write } = process.stdout;
+        let found;
+        process.stdout._write = function (chunk, encoding, done) {
+            found ??= /cove-\\w+ /.exec(String(chunk))?.[0];
+            return _write.call(this, chunk, encoding, done);
+        };
+        console.log("first");
+        process.stdout.write("x".repeat(100000) + "\\n");
+        console.log("then");
+        for (const text of ["no JSON", "null", "7", '{"log": 1}', '{"id": 1, "error": null}', '{"id": 1, "error": {"name": 1}}']) process.stdout.write("\\n" + found + text + "\\n");
+        typeof found`;
+    assert.deepEqual(await kernel.run(forged), { output: "string", logs: ["first", "x".repeat(100000), "then"], isFinalAnswer: false });
+    assert.equal((await kernel.run("'and on'")).output, "and on");
+    const python = { language: "python" };
+    assert.equal((await kernel.run("import json, os, select, sys\njson.dumps = lambda *a, **k: 'x'\njson.loads = os.read = select.select = os.environ = None\n' '.join(sys.argv)", {}, python)).output, "run.py");
+    assert.equal((await kernel.run("6", {}, python)).output, 6);
+});
+
+test("a box lives longer than the run that goes on in it, and not much longer", async () => {
+    const kernel = made({ timeoutMs: 2000 }), left = async () => Date.parse((await boxes())[0].lifecycle.deadline) - Date.now();
+    await kernel.run("globalThis.kept = 1");
+    assert.ok(await left() > 3600000);
+    const running = kernel.run("await new Promise((done) => { globalThis.done = done; }); kept", {}).catch((error) => error);
+    await until("the box has little time left", async () => await left() < 60000);
+    await running;
+    await kernel.run("1");
+    assert.ok(await left() > 3600000);
+
+    // Of a program that was killed nobody ends the run.
+    const program = `import { RemoteSandboxKernel } from "@cove/mastra/wasmagent"; await new RemoteSandboxKernel({ timeoutMs: 1000 }).run("while (true) {}");`;
+    await kernel.reset();
+    const child = spawn(process.execPath, ["--input-type=module", "-e", program], { cwd: new URL("..", import.meta.url), stdio: "ignore" });
+    const ended = new Promise((done) => child.once("exit", (code, signal) => done(signal)));
+    await until("its box has little time left", async () => (await boxes()).length === 1 && await left() < 60000);
+    child.kill("SIGKILL");
+    assert.equal(await ended, "SIGKILL");
+    await until("its box has ended", async () => (await boxes()).length === 0);
+});
+
+test("what is missing of a command's output is told", async () => {
+    const { stdout, stderr, exitCode } = await made({ timeoutMs: 60000 }).runCommand("head -c 70000000 /dev/zero; echo err >&2");
+    assert.deepEqual([stdout.length, stderr, exitCode], [67108864, "err\n\n[the first 2891136 bytes of stdout are not here: the last 67108864 are]\n", 0]);
 });
 
 test("an engine that is killed and comes back costs nothing but the time", async () => {

@@ -1,13 +1,13 @@
 // One interpreter in a box, on the host's side: started, asked one thing after the other, followed, and killed when its time is
 // up. What it prints comes as lines; those with the mark are its answers.
 import { randomBytes } from "node:crypto";
-import { StringDecoder } from "node:string_decoder";
 import { setTimeout as sleep } from "node:timers/promises";
 import { CoveError, type Sandbox } from "@cove/client";
 import { KernelRunError } from "./errors.js";
+import { frameOf, type Frame } from "./remote-frame.js";
+import { Lines, TEXT_MAX } from "./remote-lines.js";
 import { NODE_DRIVER } from "./remote-node.js";
 import { PYTHON_DRIVER } from "./remote-python.js";
-import type { KernelExecutionError } from "./types.js";
 
 export type GuestLanguage = "javascript" | "python";
 
@@ -25,32 +25,25 @@ export interface GuestAnswer {
     isFinalAnswer: boolean;
 }
 
-interface Frame {
-    ready?: boolean;
-    log?: string;
-    id?: number;
-    json?: string;
-    number?: string;
-    serialization?: string;
-    isFinal?: boolean;
-    error?: KernelExecutionError;
-}
-
 interface Waiting {
     id: number;
     resolve(frame: Frame): void;
     reject(error: unknown): void;
 }
 
-const LOG_BYTES = 16 * 1024 * 1024; // of output that the engine keeps: it is read as it comes
+const LOG_BYTES = 2 * TEXT_MAX; // of output that the engine keeps: it is read as it comes, and an answer is the newest of it
 const START_MS = 60000; // an interpreter's, on a machine that has much to do
 const INPUT_MS = 5000; // until an engine that came back knows of an input
 const AGAIN_MS = 20;
-const LOGS_MAX = 65536; // entries of a run, as a kernel's
-const PROGRAMS: Record<GuestLanguage, (mark: string) => string[]> = {
-    javascript: (mark) => ["node", "--no-warnings", "-e", NODE_DRIVER, mark],
-    python: (mark) => ["python3", "-c", PYTHON_DRIVER, mark],
+const LOGS_MAX = 65536; // entries of a run, as a kernel's; of their text TEXT_MAX
+const PROGRAMS: Record<GuestLanguage, string[]> = {
+    javascript: ["node", "--no-warnings", "-e", NODE_DRIVER],
+    python: ["python3", "-c", PYTHON_DRIVER],
 };
+const UNHEARD = ["sandbox_not_found", "sandbox_gone", "sandbox_stopped", "process_not_found", "process_ended"];
+
+/** The interpreter was gone before it was asked anything: the code did not run. */
+export class NotAsked extends Error {}
 
 export class Guest {
     readonly #sandbox: Sandbox;
@@ -60,9 +53,12 @@ export class Guest {
     #pid = "";
     #waiting: Waiting | undefined;
     #logs: string[] = [];
+    #logged = 0; // characters
+    #isFull = false;
     #dropped = 0;
     #last = 0;
     #ended: KernelRunError | undefined;
+    #killed: Promise<unknown> | undefined;
     #isReady = false;
     readonly #ready: Promise<void>;
     #begin!: () => void;
@@ -79,7 +75,7 @@ export class Guest {
     }
 
     static async start(sandbox: Sandbox, language: GuestLanguage): Promise<Guest> {
-        const guest = new Guest(sandbox, language), argv = PROGRAMS[language](guest.#mark);
+        const guest = new Guest(sandbox, language), argv = PROGRAMS[language];
         try {
             guest.#pid = (await sandbox.processes.start({ argv, open_stdin: true, log_bytes: LOG_BYTES, tag: "wasmagent" })).id;
         } catch (error) {
@@ -87,16 +83,26 @@ export class Guest {
             throw new KernelRunError(`the box has no ${argv[0]}, which runs ${language}: give a template (a root of the server) that has it`, { cause: error });
         }
         void guest.#follow();
+        // By its input, for what it was started with the code can read.
+        guest.#say(`\n${JSON.stringify({ mark: guest.#mark })}\n`).catch((error: unknown) => {
+            guest.#over(new KernelRunError(error instanceof Error ? error.message : String(error), { cause: error }));
+            void guest.end();
+        });
         return guest;
     }
 
     get hasEnded(): boolean { return this.#ended !== undefined; }
 
-    /** What the code came to; rejects when it fails, and when the time is up, which ends the interpreter with its state. */
+    /**
+     * What the code came to; rejects when it fails, and when the time is up, which ends the interpreter with its state. With NotAsked
+     * where there was nobody to ask.
+     */
     async ask(request: GuestRequest, timeoutMs: number): Promise<GuestAnswer> {
         await this.#started();
         const id = ++this.#last;
         this.#logs = [];
+        this.#logged = 0;
+        this.#isFull = false;
         this.#dropped = 0;
         const answer = new Promise<Frame>((resolve, reject) => { this.#waiting = { id, resolve, reject }; });
         answer.catch(() => {}); // it is waited for below, where nothing went wrong before
@@ -122,12 +128,17 @@ export class Guest {
     // Where nobody knows whether it was heard, because the engine went away, it is said again: the interpreter takes each once. An
     // engine that has just come back calls an input closed until the box has told it of it.
     async #say(line: string): Promise<void> {
+        let isHeard = false; // perhaps
         for (const patience = Date.now() + INPUT_MS; ;) {
             try {
                 return await this.#sandbox.processes.stdin(this.#pid, line, { signal: this.#abort.signal });
             } catch (error) {
                 const code = error instanceof CoveError ? error.code : "";
+                if (!isHeard && (UNHEARD.includes(code) || (code === "stdin_closed" && this.#ended !== undefined))) {
+                    throw new NotAsked(error instanceof Error ? error.message : code, { cause: error });
+                }
                 if (code !== "lost" && (code !== "stdin_closed" || Date.now() > patience)) throw error;
+                isHeard ||= code === "lost";
                 await sleep(AGAIN_MS);
             }
         }
@@ -145,10 +156,15 @@ export class Guest {
     }
 
     async end(): Promise<void> {
+        this.leave();
+        this.#killed ??= this.#sandbox.processes.kill(this.#pid).catch(() => false); // with the box, where that is gone
+        await this.#killed;
+    }
+
+    /** It is not spoken to any more, and its box ends it. */
+    leave(): void {
         this.#over(new KernelRunError("the interpreter was ended"));
         this.#abort.abort();
-        if (this.#pid === "") return;
-        await this.#sandbox.processes.kill(this.#pid).catch(() => false); // with the box, where that is gone
     }
 
     #read(frame: Frame): GuestAnswer {
@@ -167,16 +183,25 @@ export class Guest {
     }
 
     #log(text: string): void {
-        if (this.#logs.length < LOGS_MAX) this.#logs.push(text);
-        else this.#dropped++;
+        this.#isFull ||= this.#logs.length >= LOGS_MAX || this.#logged + text.length > TEXT_MAX;
+        if (this.#isFull) {
+            this.#dropped++;
+            return;
+        }
+        this.#logs.push(text);
+        this.#logged += text.length;
     }
 
+    // An interpreter that nobody follows any more is of no use, and may have much to do.
     async #follow(): Promise<void> {
         const streams = { stdout: new Lines(), stderr: new Lines() };
         try {
             for await (const part of this.#sandbox.processes.follow(this.#pid, { signal: this.#abort.signal })) {
                 if (part.type === "data") for (const line of streams[part.stream].take(part.data)) this.#line(line, part.stream);
-                if (part.type === "gap") this.#dropped++;
+                if (part.type === "gap") {
+                    streams[part.stream].gap();
+                    this.#dropped++;
+                }
                 if (part.type !== "exit") continue;
                 const { exit_code: code, signal, oom_killed: isMemory } = part.process;
                 const how = isMemory ? "it used up the box's memory" : code !== null ? `with the exit code ${code}` : `by ${signal ?? "its box's end"}`;
@@ -187,14 +212,14 @@ export class Guest {
         } catch (error) {
             this.#over(new KernelRunError(error instanceof Error ? error.message : String(error), { cause: error }));
         }
+        if (!this.#abort.signal.aborted) await this.end();
     }
 
-    #line(line: string, stream: "stdout" | "stderr"): void {
-        if (stream === "stdout" && line.startsWith(this.#mark)) {
-            this.#frame(JSON.parse(line.slice(this.#mark.length)) as Frame);
-        } else if (line !== "") {
-            this.#log(stream === "stderr" && this.#language === "python" ? `[stderr] ${line}` : line);
-        }
+    #line(line: string | undefined, stream: "stdout" | "stderr"): void {
+        const frame = stream === "stdout" && line?.startsWith(this.#mark) ? frameOf(line.slice(this.#mark.length)) : undefined;
+        if (frame !== undefined) this.#frame(frame);
+        else if (line === undefined) this.#dropped++;
+        else if (line !== "" && !line.startsWith(this.#mark)) this.#log(stream === "stderr" && this.#language === "python" ? `[stderr] ${line}` : line);
     }
 
     #frame(frame: Frame): void {
@@ -209,17 +234,5 @@ export class Guest {
         this.#ended ??= error;
         this.#fail(this.#ended);
         this.#waiting?.reject(this.#ended);
-    }
-}
-
-/** Lines of text, of bytes that come in pieces. */
-class Lines {
-    readonly #decoder = new StringDecoder("utf8");
-    #partial = "";
-
-    take(bytes: Buffer): string[] {
-        const lines = (this.#partial + this.#decoder.write(bytes)).split("\n");
-        this.#partial = lines.pop() ?? "";
-        return lines;
     }
 }

@@ -1,18 +1,36 @@
 // What a RemoteSandboxKernel runs in its box for Python: a process of the box's own python3 that executes what comes on its
 // standard input, one JSON object a line, and keeps what was defined. Lines of standard output that begin with the mark are for
-// the host; all others are what programs that the code started printed.
+// the host; all others are what programs that the code started printed. What this needs after the code began it has taken before.
+import { TEXT_MAX } from "./remote-lines.js";
 
-/** Read by python3 in the box: `python3 -c DRIVER MARK`. */
+/** Read by python3 in the box: `python3 -c DRIVER`, and then `{"mark": MARK}` on a line of its standard input. */
 export const PYTHON_DRIVER = `
 import ast, asyncio, inspect, io, json, math, os, select, sys, traceback, types
+from ast import parse
+from json import dumps, loads
+from math import isfinite, isnan
+from os import environ, read
+from select import select as ready
+from traceback import format_exc
+from types import MappingProxyType
 
-mark, out, source, partial = sys.argv[1], os.fdopen(os.dup(1), "w", encoding="utf-8"), os.dup(0), b""
+TEXT_MAX = ${TEXT_MAX}
+mark, out, source, partial = "", os.fdopen(os.dup(1), "w", encoding="utf-8"), os.dup(0), b""
 os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
 sys.argv = ["run.py"]
-before = dict(os.environ)
+before = dict(environ)
 
 def tell(frame):
-    out.write("\\n" + mark + json.dumps(frame) + "\\n")
+    text = dumps(frame)
+    if len(text) > TEXT_MAX - 256:
+        if "log" in frame:
+            frame = {"log": f"[an entry of {len(frame['log'])} characters did not fit into the log]"}
+        elif "error" in frame:
+            frame = {"id": frame["id"], "error": {"name": frame["error"]["name"][:256], "message": frame["error"]["message"][:65536]}}
+        else:
+            frame = {"id": frame["id"], "serialization": f"the result is too long: it takes more than {TEXT_MAX} bytes"}
+        text = dumps(frame)
+    out.write("\\n" + mark + text + "\\n")
     out.flush()
 
 class Lines(io.TextIOBase):
@@ -46,7 +64,7 @@ class Files:
             file.write(data)
 
 def evaluate(code):
-    tree = ast.parse(code, "agent-step.py")
+    tree = parse(code, "agent-step.py")
     flags = ast.PyCF_ALLOW_TOP_LEVEL_AWAIT
     last = tree.body.pop() if tree.body and isinstance(tree.body[-1], ast.Expr) else None
     value = None
@@ -61,23 +79,23 @@ def evaluate(code):
     return value
 
 def written(value):
-    if isinstance(value, float) and not math.isfinite(value):
-        return {"number": "NaN" if math.isnan(value) else "Infinity" if value > 0 else "-Infinity"}
+    if isinstance(value, float) and not isfinite(value):
+        return {"number": "NaN" if isnan(value) else "Infinity" if value > 0 else "-Infinity"}
     if value is None:
         return {}
     if callable(value):
         return {"serialization": "a function cannot be given as a result"}
     try:
-        return {"json": json.dumps(value, allow_nan=False)}
+        return {"json": dumps(value, allow_nan=False)}
     except (TypeError, ValueError, RecursionError) as error:
         return {"serialization": str(error)}
 
 def run(request):
     global may
     may = request
-    os.environ.clear()
-    os.environ.update({**before, **request["env"]})
-    scope["__env__"] = types.MappingProxyType(dict(request["env"])) if request["env"] else None
+    environ.clear()
+    environ.update({**before, **request["env"]})
+    scope["__env__"] = MappingProxyType(dict(request["env"])) if request["env"] else None
     scope["__fs__"] = Files()
     for name in ("__final_answer__", "__finalAnswer__"):
         scope.pop(name, None)
@@ -89,25 +107,27 @@ def run(request):
     except SystemExit:
         raise
     except BaseException as error:
-        answer = {"error": {"name": type(error).__name__, "message": str(error), "stack": traceback.format_exc()}}
+        answer = {"error": {"name": type(error).__name__, "message": str(error), "stack": format_exc()}}
     sys.stdout.end()
     sys.stderr.end()
     tell({"id": request["id"], **answer})
 
-tell({"ready": True})
 heard = 0
-while select.select([source], [], [], 3600)[0]:
-    piece = os.read(source, 65536)
+while ready([source], [], [], 3600)[0]:
+    piece = read(source, 65536)
     if not piece:
         break
     *whole, partial = (partial + piece).split(b"\\n")
     for line in whole:
         # One whose end did not come is asked again: what is no whole line, or was heard before, is passed over.
         try:
-            request = json.loads(line)
+            request = loads(line)
         except ValueError:
             continue
-        if request["id"] > heard:
+        if not mark and "mark" in request:
+            mark = request["mark"]
+            tell({"ready": True})
+        if request.get("id", 0) > heard:
             heard = request["id"]
             run(request)
 `;

@@ -5,7 +5,8 @@ import { Cove, type CoveOptions, CoveError, type Sandbox, type SandboxSpec } fro
 import { lowest, onlyKnown, positive } from "./check.js";
 import { KernelRunError } from "./errors.js";
 import { granted, type Granted } from "./manifest.js";
-import { Guest, type GuestLanguage } from "./remote-guest.js";
+import { Guest, NotAsked, type GuestLanguage } from "./remote-guest.js";
+import { KEEP_MS, Lease } from "./remote-lease.js";
 import type { CapabilityManifest, KernelOptions, KernelResult, RunHints, WasmKernel } from "./types.js";
 
 export interface RemoteSandboxOptions extends KernelOptions {
@@ -70,6 +71,7 @@ export class RemoteSandboxKernel implements WasmKernel {
     readonly #language: GuestLanguage;
     readonly #cove: Cove;
     #sandbox: Sandbox | undefined;
+    #lease: Lease | undefined; // of #sandbox
     #memoryBytes: number | undefined; // of #sandbox
     #policy = ""; // of #sandbox
     #guests = new Map<GuestLanguage, Guest>();
@@ -92,13 +94,13 @@ export class RemoteSandboxKernel implements WasmKernel {
         const may = granted(this.#options.capabilities, capabilities);
         const language = hints?.language === undefined ? this.#language : languageOf(hints.language);
         const timeoutMs = lowest(this.#timeoutMs, may.cpuMs, positive("wallMs", hints?.wallMs), TIMER_MAX) ?? TIMEOUT_MS;
-        return this.#turn("run", async () => {
-            const guest = await this.#renewed(async () => {
-                await this.#reach(may);
-                return this.#guest(language);
-            });
-            return guest.ask({ code, env: may.env, hosts: may.hosts, reads: may.reads, writes: may.writes }, timeoutMs);
-        });
+        return this.#turn("run", () => this.#renewed(async () => {
+            await this.#reach(may);
+            await this.#lease?.renew(timeoutMs);
+            const guest = await this.#guest(language);
+            const answer = guest.ask({ code, env: may.env, hosts: may.hosts, reads: may.reads, writes: may.writes }, timeoutMs);
+            return this.#lease === undefined ? answer : this.#lease.during(timeoutMs, answer);
+        }));
     }
 
     /** Runs a line for the box's shell. It sees what code sees; its end is a result, whatever its exit code. */
@@ -108,10 +110,12 @@ export class RemoteSandboxKernel implements WasmKernel {
             const timeoutMs = Math.min(this.#timeoutMs, TIMER_MAX);
             const done = await this.#renewed(async () => {
                 const sandbox = this.#sandbox ?? await this.#create(may);
+                await this.#lease?.renew(timeoutMs);
                 return sandbox.exec({ command, timeout_ms: Math.ceil(timeoutMs) }, { maxRetainedBytes: OUTPUT_MAX });
             });
             if (done.process.timed_out) throw new KernelRunError(`timed out: the command took more than ${timeoutMs} ms; allow more with timeoutMs`, { timedOut: true });
-            return { stdout: done.stdout, stderr: done.stderr, exitCode: done.process.exit_code ?? 128 };
+            const stderr = done.stderr + missing("stdout", done.stdout_dropped_bytes) + missing("stderr", done.stderr_dropped_bytes);
+            return { stdout: done.stdout, stderr, exitCode: done.process.exit_code ?? 128 };
         });
     }
 
@@ -122,10 +126,12 @@ export class RemoteSandboxKernel implements WasmKernel {
 
     async [Symbol.asyncDispose](): Promise<void> {
         this.#isDisposed = true;
-        await this.#remove();
-        await this.#last;
-        await this.#remove(); // what was being made meanwhile
-        this.#cove.close();
+        try {
+            await this.#remove();
+        } finally {
+            await this.#last;
+            await this.#remove().finally(() => this.#cove.close()); // what was being made meanwhile
+        }
     }
 
     // What is asked of a kernel is done in order; what failed before changes nothing for what follows.
@@ -142,27 +148,40 @@ export class RemoteSandboxKernel implements WasmKernel {
         return turn;
     }
 
-    // A box that is gone is replaced, once: what was in it is lost either way.
+    // A box or an interpreter that is gone is replaced, once: what was in it is lost either way. Nobody may have heard of its end when
+    // it is asked again; then what was asked did not run.
     async #renewed<T>(work: () => Promise<T>): Promise<T> {
         try {
             return await work();
         } catch (error) {
-            if (!isGone(error)) throw error;
-            this.#forget();
+            const isNotAsked = error instanceof NotAsked;
+            if (isGone(isNotAsked ? error.cause : error)) this.#forget();
+            else if (isNotAsked) this.#forgetGuests();
+            else throw error;
             return work();
         }
     }
 
-    #forget(): void {
-        for (const guest of this.#guests.values()) void guest.end();
+    #forgetGuests(): void {
+        for (const guest of this.#guests.values()) guest.leave();
         this.#guests.clear();
+    }
+
+    #forget(): void {
+        this.#forgetGuests();
         this.#sandbox = undefined;
+        this.#lease = undefined;
     }
 
     async #remove(): Promise<void> {
-        const sandbox = this.#sandbox;
+        const sandbox = this.#sandbox, lease = this.#lease;
         this.#forget();
-        await sandbox?.remove();
+        try {
+            await lease?.end();
+            await sandbox?.remove();
+        } catch (error) {
+            if (!isGone(error)) throw error; // that is what was wanted
+        }
     }
 
     async #create(may: Granted): Promise<Sandbox> {
@@ -171,12 +190,13 @@ export class RemoteSandboxKernel implements WasmKernel {
             disk_kind: "ephemeral",
             network,
             labels: { "cove.for": "wasmagent" },
-            lifecycle: { idle_ms: IDLE_MS, then: "kill" },
+            lifecycle: { idle_ms: IDLE_MS, lifetime_ms: KEEP_MS, then: "kill" },
             ...(template === undefined || template === "base" ? {} : { root: template }),
             ...(memory === undefined ? {} : { resources: { memory_bytes: Math.floor(memory) } }),
         };
         const { sandbox } = await this.#cove.create(spec);
         this.#sandbox = this.#cove.sandbox(sandbox.id);
+        this.#lease = new Lease(this.#sandbox);
         this.#memoryBytes = sandbox.resources.memory_bytes ?? undefined;
         this.#policy = JSON.stringify(network);
         return this.#sandbox;
@@ -208,6 +228,10 @@ export class RemoteSandboxKernel implements WasmKernel {
         this.#guests.set(language, guest);
         return guest;
     }
+}
+
+function missing(stream: string, bytes: number): string {
+    return bytes === 0 ? "" : `\n[the first ${bytes} bytes of ${stream} are not here: the last ${OUTPUT_MAX} are]\n`;
 }
 
 // The box was removed, by its lifecycle or by somebody else.
