@@ -3,6 +3,7 @@
 import type { Cove, SandboxSpec, SandboxView } from "@cove/client";
 import { MountError, type FilesystemMountConfig, type WorkspaceFilesystem } from "@mastra/core/workspace";
 import { createHash } from "node:crypto";
+import type { BigIntStats } from "node:fs";
 import { realpath, stat } from "node:fs/promises";
 import { tidyPath } from "./options.js";
 
@@ -14,12 +15,24 @@ export interface HostMount {
     readOnly?: boolean | undefined;
 }
 
-type MountSpec = NonNullable<NonNullable<SandboxSpec["mounts"]>[number]>;
+export type MountSpec = NonNullable<NonNullable<SandboxSpec["mounts"]>[number]>;
 
 /** What LocalFilesystem says; others of that type say the same. */
 function basePathOf(config: FilesystemMountConfig): string | undefined {
     const { basePath } = config as { basePath?: unknown };
     return config.type === "local" && typeof basePath === "string" ? basePath : undefined;
+}
+
+/** So many a sandbox can have. */
+export const MOUNTS_MAX = 16;
+
+/**
+ * The name by which the engine knows a directory. It keeps hold of the directory itself: one that took its path since is
+ * another one, by another name.
+ */
+export function directoryName(prefix: string, digits: number, of: readonly string[], found: BigIntStats, readOnly: boolean): string {
+    const identity = JSON.stringify([...of, String(found.dev), String(found.ino), readOnly]);
+    return prefix + createHash("sha256").update(identity).digest("hex").slice(0, digits);
 }
 
 /** What every sandbox has of its own. */
@@ -33,6 +46,26 @@ export function checkMountPath(mountPath: string): string | undefined {
     if (OWN.includes(parts[0]!)) return `Invalid mount path: ${mountPath}. The sandbox has a /${parts[0]} of its own.`;
     if (Buffer.byteLength(mountPath) > 255) return `Invalid mount path: ${mountPath}. It is longer than 255 bytes.`;
     return undefined;
+}
+
+/** Those of `added` that are to be mounted besides; the engine takes neither two at one place nor any number of them. */
+export function withoutDoubles(
+    there: readonly Pick<MountSpec, "name" | "target">[],
+    added: readonly MountSpec[],
+): MountSpec[] {
+    const missing = added.filter((each) => {
+        const same = there.find((other) => tidyPath(other.target) === each.target);
+        if (same && same.name !== each.name)
+            throw new MountError(`${each.target}: something else is mounted there already; use another path`, each.target);
+        return !same;
+    });
+    if (there.length + missing.length > MOUNTS_MAX)
+        throw new MountError(
+            `${missing[0]!.target}: a sandbox can have ${MOUNTS_MAX} mounts, and there are no more; mount one directory that ` +
+                "holds several of them",
+            missing[0]!.target,
+        );
+    return missing;
 }
 
 /** The directory of a filesystem that is one of this host; undefined for all others. */
@@ -87,7 +120,6 @@ export class HostMounts {
         await Promise.all(names.map((name) => this.cove.unregisterMount(name).catch(() => {})));
     }
 
-    /** The engine keeps hold of the directory itself: one that took its path since is another one, by another name. */
     async #name(mount: HostMount, target: string): Promise<{ name: string; path: string }> {
         let path, found;
         try {
@@ -101,7 +133,6 @@ export class HostMounts {
         }
         if (!found.isDirectory())
             throw new MountError(`${mount.hostPath}: it is no directory and cannot be mounted at ${target}`, target);
-        const identity = JSON.stringify([this.owner, target, path, String(found.dev), String(found.ino), mount.readOnly === true]);
-        return { name: `mastra-${createHash("sha256").update(identity).digest("hex").slice(0, 32)}`, path };
+        return { name: directoryName("mastra-", 32, [this.owner, target, path], found, mount.readOnly === true), path };
     }
 }
