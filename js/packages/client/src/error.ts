@@ -13,6 +13,7 @@ export interface CoveErrorOptions {
     status?: number;
     remedy?: string;
     cause?: unknown;
+    begun?: boolean;
 }
 
 /**
@@ -28,6 +29,11 @@ export class CoveError extends Error {
     readonly status: number;
     readonly detail: string;
     readonly remedy: string | undefined;
+    /**
+     * It came after what was asked for had been begun, or may have been: a command that fails so must not simply be run
+     * again, whatever the code is.
+     */
+    readonly begun: boolean;
 
     constructor(code: string, detail: string, options: CoveErrorOptions = {}) {
         super(options.remedy ? `${detail}; ${options.remedy}` : detail, { cause: options.cause });
@@ -35,5 +41,15 @@ export class CoveError extends Error {
         this.status = options.status ?? 0;
         this.detail = detail;
         this.remedy = options.remedy;
+        this.begun = options.begun ?? false;
     }
+}
+
+/** The same error, of something that had been begun. A copy, for several calls may have failed with one error. */
+export function asBegun(error: unknown): unknown {
+    if (!(error instanceof CoveError) || error.begun) return error;
+    const { code, detail, status, remedy, cause, stack } = error;
+    const copy = new CoveError(code, detail, { status, cause, begun: true, ...(remedy === undefined ? undefined : { remedy }) });
+    if (stack !== undefined) copy.stack = stack;
+    return copy;
 }

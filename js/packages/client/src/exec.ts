@@ -2,11 +2,13 @@
 //
 // Mostly it is one request (POST exec), which the server answers when the command exits, and which takes the command
 // with it when this program goes away. Where somebody listens to what it prints, it is started and followed instead.
+// Over TCP a connection that breaks does not say that the program is gone, so there the command outlives it
+// (`detach_on_disconnect`, unless the caller said something else), as one that is followed does; an abort kills it by tag.
 // How a command survives a restart of the engine, and why it never runs twice: see begin.ts.
-import { constants, isUtf8 } from "node:buffer";
-import { findTagged, isUnsure, newTag } from "./begin.js";
-import { CoveError } from "./error.js";
-import { aborted, pause, type Link } from "./link.js";
+import { isUtf8 } from "node:buffer";
+import { findTagged, isGone, isRepetition, isUnsure, newTag, tagOf, type Tag } from "./begin.js";
+import { asBegun, CoveError } from "./error.js";
+import { aborted, pause, unlessAborted, type Link } from "./link.js";
 import { stdinBody, type Processes, type StreamName } from "./processes.js";
 import { Retained } from "./retained.js";
 import type { CallOptions, ExecResult, ExecSpec, Process } from "./types.js";
@@ -16,20 +18,27 @@ export interface ExecOptions extends CallOptions {
     onStdout?: ((bytes: Buffer) => void) | undefined;
     onStderr?: ((bytes: Buffer) => void) | undefined;
     stdin?: string | Uint8Array | undefined;
-    /** How much of each stream the result has, the newest; `Infinity`: all. Without it `output_limit`, or 1 MiB. */
+    /** How much of each stream the result has, the newest; `Infinity`: all, up to 256 MiB. Without it `output_limit`, or 1 MiB. */
     maxRetainedBytes?: number | undefined;
     /**
      * What `signal` does. `throw`: the command is killed with all that it started, and the call rejects with the code
      * `aborted`. `kill`: it is killed, and the call resolves to its result, with what it printed until then.
      */
     onAbort?: "throw" | "kill" | undefined;
+    /** The command's `tag` is of no other process of the sandbox, so that it is found by it when a connection breaks. */
+    uniqueTag?: boolean | undefined;
 }
 
 const RETAINED_BYTES = 1_048_576;
 const TIMEOUT_MS = 300_000;
 /** More than this comes as bytes, not as JSON. */
 const ANSWER_BYTES = 1_048_576;
+/** So much fits into a string, whatever it is, and into the memory of most. */
+const RETAINED_MOST = 256 * 1_048_576;
 const KILL_AGAIN_MS = 5;
+const KILL_AGAIN_MOST_MS = 400;
+const KILL_TRIED_MS = 60_000;
+const REPEATED_MOST = 5;
 const AGAIN_MS = 10;
 
 interface Run {
@@ -40,16 +49,23 @@ interface Run {
     processesPath: string;
     spec: ExecSpec;
     options: ExecOptions;
-    tag: string;
+    tag: Tag;
     retained: number;
-    sinceMs: number;
+    /** Over TCP: a connection may break while the engine lives. */
+    isFar: boolean;
+    /** The engine does not kill it when its connection breaks, and an abort is a kill by its tag. */
+    isHeld: boolean;
+    /** Of the requests; none where an abort is a kill, after which the result is still asked for. */
+    signal: AbortSignal | undefined;
 }
 
 export async function exec(link: Link, processes: Processes, path: string, spec: ExecSpec, options: ExecOptions): Promise<ExecResult> {
-    const { signal, maxRetainedBytes } = options;
+    const { signal, onAbort, maxRetainedBytes, uniqueTag } = options;
     if (maxRetainedBytes !== undefined && !(maxRetainedBytes >= 0))
         throw new CoveError("bad_option", "maxRetainedBytes: it is a number of bytes, from 0, or Infinity");
     if (signal?.aborted) throw aborted(signal);
+    const isFar = link.isFar() ?? (await link.connect(signal), link.isFar() === true);
+    const isHeld = isFar && spec.detach_on_disconnect == null;
     const run: Run = {
         link,
         processes,
@@ -57,52 +73,80 @@ export async function exec(link: Link, processes: Processes, path: string, spec:
         processesPath: `${path}/processes`,
         spec,
         options,
-        tag: spec.tag ?? newTag(),
-        retained: maxRetainedBytes ?? spec.output_limit ?? RETAINED_BYTES,
-        sinceMs: Date.now(),
+        tag: tagOf(spec.tag, uniqueTag),
+        retained: Math.min(maxRetainedBytes ?? spec.output_limit ?? RETAINED_BYTES, RETAINED_MOST),
+        isFar,
+        isHeld,
+        signal: onAbort === "kill" ? undefined : signal,
     };
     // A tag of the caller's may be that of other processes, too: then nothing is killed by it, but by the process' id.
-    const needsId = spec.tag != null && signal !== undefined;
-    return options.onStdout || options.onStderr || needsId ? followed(run) : answered(run);
+    const needsId = !run.tag.isUnique && signal !== undefined;
+    if (options.onStdout || options.onStderr || needsId) return followed(run);
+    if (!isHeld || run.signal === undefined) return answered(run);
+    // Whoever gave it up does not wait until it is killed.
+    return unlessAborted(answered({ ...run, signal: undefined }), run.signal, () => undefined);
 }
 
 // ---- one request ----
 
 async function answered(run: Run): Promise<ExecResult> {
-    const { signal, onAbort, stdin } = run.options;
+    const { stdin } = run.options;
+    const given = run.options.signal;
+    const { signal } = run;
     const body = {
         ...run.spec,
         ...(stdin === undefined ? undefined : stdinBody(stdin)),
-        tag: run.tag,
+        ...(run.isHeld ? { detach_on_disconnect: true } : undefined),
+        tag: run.tag.text,
         output_limit: Math.min(run.retained, ANSWER_BYTES),
     };
-    const kills = signal !== undefined && onAbort === "kill";
-    const inner = kills ? undefined : signal;
+    const headers = run.isFar ? { "Idempotency-Key": newTag() } : undefined;
+    const kills = given !== undefined && signal === undefined;
     let isOver = false;
     const kill = (): void => void killTagged(run, () => isOver);
-    if (kills) signal.addEventListener("abort", kill, { once: true });
+    if (kills) given.addEventListener("abort", kill, { once: true });
+    if (kills && given.aborted) kill();
+    // Whether it runs, or may run.
+    let isBegun = false;
     try {
-        for (;;) {
+        for (let sent = 1; ; sent++) {
+            let isCut = false;
             try {
-                const request = { json: body, signal: inner, runs: true };
-                return await completed(run, await run.link.json<ExecResult>("POST", run.execPath, request));
+                const answer = await run.link.json<ExecResult>("POST", run.execPath, { json: body, headers, signal, runs: true });
+                isBegun = true;
+                return await completed(run, answer);
             } catch (error) {
-                if (!isUnsure(error)) throw error;
+                if (!isUnsure(error) && !(sent > 1 && sent < REPEATED_MOST && isRepetition(error))) throw error;
+                isCut = (error as CoveError).code === "lost";
             }
             // See begin.ts.
-            const process = await findTagged(run.link, run.processesPath, run.tag, run.sinceMs, inner);
-            if (process) {
-                if (stdin !== undefined && process.ended_at === null) await run.processes.mendStdin(process.id, stdin, false, inner);
-                return await result(run, await run.processes.wait(process.id, { signal: inner }));
+            isBegun = true;
+            const found = await findTagged(run.link, run.processesPath, run.tag, signal);
+            if (found) {
+                if (stdin !== undefined && found.ended_at === null) await run.processes.mendStdin(found.id, stdin, false, signal);
+                const process = await run.processes.wait(found.id, { signal });
+                if (isCut && run.isFar && !run.isHeld && !given?.aborted) refuseOurEnd(run, process);
+                return await result(run, process);
             }
-            if (kills && signal.aborted) throw aborted(signal);
-            await pause(AGAIN_MS, inner);
+            isBegun = false;
+            if (kills && given.aborted) throw aborted(given);
+            await pause(AGAIN_MS, signal);
         }
+    } catch (error) {
+        throw isBegun ? asBegun(error) : error;
     } finally {
         isOver = true;
-        if (kills) signal.removeEventListener("abort", kill);
-        if (!kills && signal?.aborted && !run.spec.detach_on_disconnect) void dropTagged(run);
+        if (kills) given.removeEventListener("abort", kill);
+        if (signal?.aborted && !run.spec.detach_on_disconnect) void dropTagged(run);
     }
+}
+
+/** Where a command ends with its connection, a kill may be the connection's, and is no result of the command. */
+function refuseOurEnd(run: Run, process: Process): void {
+    if (process.signal !== "SIGKILL" || process.timed_out || process.oom_killed || run.spec.detach_on_disconnect) return;
+    throw new CoveError("lost", `the connection broke, and the server may have killed process ${process.id} for it`, {
+        remedy: "leave detach_on_disconnect out, or set it, so that a command outlives its connection",
+    });
 }
 
 /**
@@ -111,7 +155,7 @@ async function answered(run: Run): Promise<ExecResult> {
  */
 async function dropTagged(run: Run): Promise<void> {
     try {
-        const process = await findTagged(run.link, run.processesPath, run.tag, run.sinceMs, undefined, false);
+        const process = await findTagged(run.link, run.processesPath, run.tag, undefined, false);
         if (process && process.ended_at === null)
             await run.link.call("DELETE", `${run.processesPath}/${process.id}`, { starts: false, repeat: false });
     } catch {
@@ -121,18 +165,24 @@ async function dropTagged(run: Run): Promise<void> {
 
 /** Its id is known to nobody before it ends, but it has our tag. */
 async function killTagged(run: Run, isOver: () => boolean): Promise<void> {
-    while (!isOver()) {
+    await killUntil(isOver, async () => {
+        const process = await findTagged(run.link, run.processesPath, run.tag, undefined);
+        if (process) await run.processes.kill(process.id);
+        return process !== undefined;
+    });
+}
+
+/** Until it is done or has nothing to do any more: a request that fails is no reason to let the command run. */
+async function killUntil(isOver: () => boolean, kill: () => Promise<boolean>): Promise<void> {
+    const end = performance.now() + KILL_TRIED_MS;
+    for (let wait = KILL_AGAIN_MS; !isOver() && performance.now() < end; wait = Math.min(wait * 2, KILL_AGAIN_MOST_MS)) {
         try {
-            const process = await findTagged(run.link, run.processesPath, run.tag, run.sinceMs, undefined);
-            if (process) {
-                await run.processes.kill(process.id);
-                return;
-            }
-            await pause(KILL_AGAIN_MS, undefined);
-        } catch {
+            if (await kill()) return;
+        } catch (error) {
             // The call itself says what is wrong.
-            return;
+            if (isGone(error)) return;
         }
+        await pause(wait, undefined);
     }
 }
 
@@ -149,37 +199,52 @@ async function result(run: Run, process: Process): Promise<ExecResult> {
 
 async function read(run: Run, process: Process, stream: StreamName): Promise<{ data: Buffer; from: number }> {
     const { bytes, from } = process[stream];
-    const offset = Math.max(from, bytes - Math.min(run.retained, constants.MAX_STRING_LENGTH));
+    const offset = Math.max(from, bytes - run.retained);
     if (offset >= bytes) return { data: Buffer.alloc(0), from: bytes };
-    const output = await run.processes.output(process.id, { stream, offset, limit: bytes - offset, signal: run.options.signal });
+    const output = await run.processes.output(process.id, { stream, offset, limit: bytes - offset, signal: run.signal });
     return { data: output.data, from: output.from };
 }
 
 // ---- started, and followed ----
 
 async function followed(run: Run): Promise<ExecResult> {
-    const { signal, onAbort, onStdout, onStderr, stdin } = run.options;
+    const { onStdout, onStderr, stdin, uniqueTag } = run.options;
+    const given = run.options.signal;
+    const { signal } = run;
     const { output_limit: _, detach_on_disconnect: __, ...spec } = run.spec;
-    const given = onAbort === "kill" ? undefined : signal;
     const process = await run.processes.start(
-        { ...spec, timeout_ms: spec.timeout_ms ?? TIMEOUT_MS, stdin, tag: run.tag },
-        { signal: given },
+        { ...spec, timeout_ms: spec.timeout_ms ?? TIMEOUT_MS, stdin, tag: run.tag.text },
+        { signal, uniqueTag: uniqueTag === true || run.spec.tag == null },
     );
     const kept = { stdout: new Retained(run.retained), stderr: new Retained(run.retained) };
-    const kill = (): void => void run.processes.kill(process.id).catch(() => undefined);
-    if (signal?.aborted) kill();
-    else signal?.addEventListener("abort", kill, { once: true });
+    let isOver = false;
+    const end = (): Promise<void> => killUntil(() => isOver, async () => (await run.processes.kill(process.id), true));
+    const kill = (): void => void end();
+    if (given?.aborted) kill();
+    else given?.addEventListener("abort", kill, { once: true });
+    let isHeard = true;
     try {
-        for await (const batch of run.processes.followBatches(process.id, { signal: given }))
+        for await (const batch of run.processes.followBatches(process.id, { signal }))
             for (const each of batch)
                 if (each.type === "data") {
                     kept[each.stream].add(each.data, each.to);
+                    isHeard = false;
                     (each.stream === "stdout" ? onStdout : onStderr)?.(each.data);
+                    isHeard = true;
                 } else if (each.type === "gap") kept[each.stream].gap(each.to);
-                else return make(each.process, kept.stdout.take(), kept.stderr.take());
+                else {
+                    isOver = true;
+                    return make(each.process, kept.stdout.take(), kept.stderr.take());
+                }
         throw new CoveError("bad_answer", `the server did not tell how process ${process.id} ended`);
+    } catch (error) {
+        // Whoever listens has thrown: nobody is there for what else it prints, or for its end.
+        if (!isHeard) await run.processes.kill(process.id).catch(() => undefined);
+        // An abort is over when the kill has come through.
+        else if (!(signal?.aborted ?? false)) isOver = true;
+        throw asBegun(error);
     } finally {
-        signal?.removeEventListener("abort", kill);
+        given?.removeEventListener("abort", kill);
     }
 }
 
@@ -195,15 +260,21 @@ function skip(data: Buffer, from: number): number {
 function make(process: Process, stdout: { data: Buffer; from: number }, stderr: { data: Buffer; from: number }): ExecResult {
     const out = skip(stdout.data, stdout.from);
     const err = skip(stderr.data, stderr.from);
-    const outData = stdout.data.subarray(out);
-    const errData = stderr.data.subarray(err);
-    return {
+    const made: ExecResult = {
         process,
-        stdout: outData.toString("utf8"),
-        ...(isUtf8(outData) ? undefined : { stdout_base64: outData.toString("base64") }),
-        stderr: errData.toString("utf8"),
-        ...(isUtf8(errData) ? undefined : { stderr_base64: errData.toString("base64") }),
+        stdout: stdout.data.toString("utf8", out),
+        stderr: stderr.data.toString("utf8", err),
         stdout_dropped_bytes: stdout.from + out,
         stderr_dropped_bytes: stderr.from + err,
     };
+    addBase64(made, "stdout_base64", stdout.data.subarray(out));
+    addBase64(made, "stderr_base64", stderr.data.subarray(err));
+    return made;
+}
+
+/** Of what is no UTF-8, and made when somebody asks for it: it is as much again, and a third more. */
+function addBase64(result: ExecResult, name: "stdout_base64" | "stderr_base64", data: Buffer): void {
+    if (isUtf8(data)) return;
+    let text: string | undefined;
+    Object.defineProperty(result, name, { enumerable: true, configurable: true, get: () => (text ??= data.toString("base64")) });
 }

@@ -47,6 +47,10 @@ const PART = `Content-Disposition: form-data; name="file"; filename*=UTF-8''`;
 const NDJSON = "application/x-ndjson";
 const PAGE = 10_000;
 const AGAIN_MS = 50;
+const SETTLE_MS = 50;
+const SETTLE_MOST_MS = 2_000;
+/** How much others may have appended beside it. */
+const SETTLE_BYTES = 65_536;
 
 type Change = CallOptions & { [field: string]: unknown };
 
@@ -90,6 +94,8 @@ export class Files {
         const query = { path, ...rest, mode: octal(mode), append: append || undefined, new: overwrite === false || undefined };
         const send = (repeat: boolean): Promise<Entry> =>
             this.#link.json("PUT", this.#path, { query, body: data, headers: OCTETS, signal, waits: true, repeat });
+        if (append && overwrite !== false && (typeof data === "string" || data instanceof Uint8Array))
+            return this.#append(path, data, options);
         if (overwrite !== false || append) return send(!append);
         try {
             return await send(false);
@@ -104,6 +110,59 @@ export class Files {
             const there = await this.read(path, { user: options.user, signal });
             if (!there.equals(typeof data === "string" ? Buffer.from(data) : data)) throw error;
             return this.stat(path, { user: options.user, signal });
+        }
+    }
+
+    /** What is appended comes once: where it was cut, what follows the old end says how much of it is there. */
+    async #append(path: string, data: string | Uint8Array, options: WriteOptions): Promise<Entry> {
+        const { signal, user, mode, overwrite: _, ...rest } = options;
+        const query = { path, ...rest, user, mode: octal(mode) };
+        const bytes = typeof data === "string" ? Buffer.from(data) : Buffer.from(data.buffer, data.byteOffset, data.byteLength);
+        for (let at = 0; ; ) {
+            const end = await this.#size(path, user, signal);
+            const left = bytes.subarray(at);
+            try {
+                const request = { query, body: left, headers: OCTETS, signal, waits: true, repeat: false };
+                return await this.#link.json<Entry>("PUT", this.#path, request);
+            } catch (error) {
+                if (!isCode(error, "lost") || end === undefined) throw error;
+                const tail = await this.#settled(path, end, left.length, user, signal);
+                // Others may have appended, too, before it or after it: then it is there as a whole, or nobody knows.
+                if (tail.includes(left)) return this.stat(path, { user, signal, follow: true });
+                if (!left.subarray(0, tail.length).equals(tail)) throw error;
+                at += tail.length;
+            }
+        }
+    }
+
+    /** Undefined: it may not be looked at. */
+    async #size(path: string, user: string | undefined, signal: AbortSignal | undefined): Promise<number | undefined> {
+        try {
+            return (await this.stat(path, { user, signal, follow: true })).size;
+        } catch (error) {
+            if (isCode(error, "file_not_found")) return 0;
+            if (isCode(error, "file_forbidden")) return undefined;
+            throw error;
+        }
+    }
+
+    /** What is behind the old end, when what was on its way to the file is written. */
+    async #settled(
+        path: string,
+        from: number,
+        length: number,
+        user: string | undefined,
+        signal: AbortSignal | undefined,
+    ): Promise<Buffer> {
+        const end = performance.now() + SETTLE_MOST_MS;
+        for (let last = -1; ; ) {
+            const size = (await this.#size(path, user, signal)) ?? 0;
+            if (size <= from && last === size) return Buffer.alloc(0);
+            // A file that others keep writing to never stands still.
+            if (last === size || (size > from && performance.now() > end))
+                return this.read(path, { user, signal, offset: from, length: length + SETTLE_BYTES });
+            last = size;
+            await pause(SETTLE_MS, signal);
         }
     }
 
@@ -197,8 +256,17 @@ export class Files {
         to: string,
         options: FileOptions & { replace?: boolean | undefined; parents?: boolean | undefined; recursive?: boolean | undefined } = {},
     ): Promise<Entry & FileErrorsBelow> {
-        // Half of a copy looks like a whole one, so one that was cut is not taken for done.
-        return this.#change("copy", { from, to, ...options });
+        // It gets its name when all of it is there, so a second time changes nothing where it may replace.
+        if (options.replace) return this.#post("copy", { from, to, ...options }, true);
+        const { user, signal } = options;
+        const look = (path: string): Promise<Entry | undefined> => this.stat(path, { user, signal }).catch(() => undefined);
+        const before = await look(to);
+        return this.#change("copy", { from, to, ...options }, async (error) => {
+            if (before || !isCode(error, "file_exists")) return undefined;
+            const [old, made] = await Promise.all([look(from), look(to)]);
+            if (!old || !made || old.type !== made.type || (old.type === "file" && old.size !== made.size)) return undefined;
+            return made;
+        });
     }
 
     /** How much went. What is not there is `file_not_found`, unless `missingOk`. */

@@ -55,6 +55,10 @@ export async function findPlace(options: CoveOptions): Promise<Place> {
         });
     if (isAny && (await answers(SYSTEM_SOCKET)))
         return { kind: "system", address: { kind: "unix", path: SYSTEM_SOCKET }, apiKey: keyOf(options, false) };
+    if (options.apiKey)
+        throw new CoveError("bad_option", "apiKey: it is that of a server, and none is named", {
+            remedy: "give url or COVE_URL, too; one's own engine needs no key",
+        });
     return findPrivate(options);
 }
 

@@ -136,6 +136,10 @@ export class Link {
             throw new CoveError("bad_option", 'engine: it is "any" or "private"');
         if (options.engine === "private" && options.url)
             throw new CoveError("bad_option", 'url: it goes with no engine "private"', { remedy: "leave one of them out" });
+        if (options.engine === "private" && options.apiKey)
+            throw new CoveError("bad_option", 'apiKey: it goes with no engine "private", which needs none', {
+                remedy: "leave one of them out",
+            });
         this.#options = options;
         this.#retryMs = options.retryMs ?? RETRY_MS;
         if (!(this.#retryMs >= 0)) throw new CoveError("bad_option", "retryMs: it is a number of milliseconds, from 0");
@@ -151,6 +155,11 @@ export class Link {
 
     isPrivate(): boolean {
         return this.#place?.kind === "private";
+    }
+
+    /** Whether something between here and the server may cut a connection; undefined: it is not known yet where it is. */
+    isFar(): boolean | undefined {
+        return this.#place && this.#place.address.kind === "tcp";
     }
 
     close(): void {
@@ -207,7 +216,10 @@ export class Link {
 
     /** It broke: what still goes on over it may end; the next request looks for the server again. */
     #lose(wire: Wire): void {
-        if (this.#place?.kind === "private" && this.#wire === wire) this.#wire = undefined;
+        if (this.#place?.kind === "private" && this.#wire === wire) {
+            this.#wire = undefined;
+            wire.close();
+        }
     }
 
     /** The whole answer, of success. */
@@ -309,7 +321,7 @@ export class Link {
             return new CoveError(
                 "lost",
                 `${method} ${path}: the connection to ${this.address} broke before the answer was there (${why})`,
-                { remedy: "look whether it was done before you do it again", cause: cut.cause },
+                { remedy: "look whether it was done before you do it again", cause: cut.cause, begun: true },
             );
         return new CoveError("unreachable", `${this.address}: nobody answers there (${why})`, {
             remedy: "check the address, and that the server runs",
@@ -320,7 +332,8 @@ export class Link {
 
 /** No TLS, or a certificate that is not good: it is no better in a moment. */
 function isDistrust(cut: Cut): boolean {
-    return /CERT|SELF_SIGNED|UNABLE_TO_|^ERR_(TLS|SSL)|^EPROTO$/.test((cut.cause as NodeJS.ErrnoException | undefined)?.code ?? "");
+    const code = (cut.cause as NodeJS.ErrnoException | undefined)?.code ?? "";
+    return !cut.reached && /CERT|CRL|SELF_SIGNED|UNABLE_TO_|HOSTNAME_MISMATCH|INVALID_|PATH_LENGTH|^ERR_(TLS|SSL)|^EPROTO$/.test(code);
 }
 
 function mayRepeat(method: string, options: LinkOptions): boolean {

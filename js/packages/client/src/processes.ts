@@ -1,6 +1,6 @@
 // The processes of a sandbox: started, listed, followed by byte offset, written to, signalled, killed.
-import { findTagged, isUnsure, newTag } from "./begin.js";
-import { CoveError } from "./error.js";
+import { findTagged, isRepetition, isUnsure, newTag, tagOf } from "./begin.js";
+import { asBegun, CoveError } from "./error.js";
 import { readLines } from "./lines.js";
 import { aborted, pause, unlessAborted, type Link } from "./link.js";
 import type { CallOptions, FollowLine, Process, ProcessSpec } from "./types.js";
@@ -43,6 +43,7 @@ export interface Output {
 }
 
 const AGAIN_MS = 10;
+const REPEATED_MOST = 5;
 
 export function hasEnded(process: Process): boolean {
     // One that is `lost` and has no end yet is looked for by an engine that has just begun.
@@ -61,35 +62,43 @@ export class Processes {
 
     /**
      * Starts it in the background; it runs until it ends, whatever becomes of this program. A `tag` finds it again; one
-     * that no other process has lets the start survive a restart of the engine, as does none. Where `signal` is aborted
-     * before it is started, it is killed as soon as it is.
+     * that no other process has (`uniqueTag` says so) lets the start survive a restart of the engine, as does none. Where
+     * `signal` is aborted before it is started, it is killed as soon as it is.
      */
-    start(spec: ProcessSpec, options: CallOptions = {}): Promise<Process> {
-        const { signal } = options;
+    start(spec: ProcessSpec, options: CallOptions & { uniqueTag?: boolean | undefined } = {}): Promise<Process> {
+        const { signal, uniqueTag } = options;
         if (signal?.aborted) return Promise.reject(aborted(signal));
-        const starting = this.#start(spec);
+        const starting = this.#start(spec, uniqueTag);
         if (!signal) return starting;
         // It is not given up half way, for then nobody would know what runs: what comes late is killed.
         return unlessAborted(starting, signal, (late) => void this.kill(late.id).catch(() => undefined));
     }
 
-    async #start(spec: ProcessSpec): Promise<Process> {
+    async #start(spec: ProcessSpec, isUnique: boolean | undefined): Promise<Process> {
         const { stdin, ...rest } = spec;
-        const tag = spec.tag ?? newTag();
-        const body = { ...rest, ...stdinBody(stdin), tag };
-        const since = Date.now();
-        for (;;) {
-            try {
-                return await this.#link.json("POST", this.#path, { json: body, runs: true });
-            } catch (error) {
-                if (!isUnsure(error)) throw error;
+        const isFar = this.#link.isFar() ?? (await this.#link.connect(undefined), this.#link.isFar() === true);
+        const tag = tagOf(spec.tag, isUnique);
+        const body = { ...rest, ...stdinBody(stdin), tag: tag.text };
+        const headers = isFar ? { "Idempotency-Key": newTag() } : undefined;
+        let isBegun = false;
+        try {
+            for (let sent = 1; ; sent++) {
+                try {
+                    return await this.#link.json("POST", this.#path, { json: body, headers, runs: true });
+                } catch (error) {
+                    if (!isUnsure(error) && !(sent > 1 && sent < REPEATED_MOST && isRepetition(error))) throw error;
+                }
+                // See begin.ts.
+                isBegun = true;
+                const found = await findTagged(this.#link, this.#path, tag, undefined);
+                if (found && stdin !== undefined && !hasEnded(found))
+                    await this.mendStdin(found.id, stdin, spec.open_stdin === true, undefined);
+                if (found) return found;
+                isBegun = false;
+                await pause(AGAIN_MS, undefined);
             }
-            // See begin.ts.
-            const found = await findTagged(this.#link, this.#path, tag, since, undefined);
-            if (found && stdin !== undefined && !hasEnded(found))
-                await this.mendStdin(found.id, stdin, spec.open_stdin === true, undefined);
-            if (found) return found;
-            await pause(AGAIN_MS, undefined);
+        } catch (error) {
+            throw isBegun ? asBegun(error) : error;
         }
     }
 

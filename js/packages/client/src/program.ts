@@ -81,11 +81,16 @@ export function runProgram(file: string, args: readonly string[], env: NodeJS.Pr
     });
 }
 
-/** The environment for it, without keys, and with the address that it is to use, if any. */
+const PASSED = /^(PATH|HOME|USER|LOGNAME|TMPDIR|LANG|LC_\w+|TZ|LD_LIBRARY_PATH|XDG_\w+|COVE_\w+)$/;
+const NOT_PASSED = /^COVE_URL$|KEY|TOKEN|SECRET|PASS/;
+
+/**
+ * The environment for it, with the address that it is to use, if any. An engine that is started so lives on with it, and
+ * what this program knows is none of its business: so what it needs is named, and no key is.
+ */
 export function programEnv(address?: string): NodeJS.ProcessEnv {
-    const env: NodeJS.ProcessEnv = { ...process.env };
-    delete env["COVE_API_KEY"];
-    delete env["COVE_URL"];
+    const env: NodeJS.ProcessEnv = {};
+    for (const name in process.env) if (PASSED.test(name) && !NOT_PASSED.test(name)) env[name] = process.env[name];
     if (address !== undefined) env["COVE_URL"] = address;
     return env;
 }

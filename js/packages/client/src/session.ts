@@ -97,9 +97,10 @@ class Session implements KernelSession {
     }
 
     async #run(body: object, tools: Tools, signal: AbortSignal | undefined): Promise<KernelResult> {
-        while (this.#runs.size >= RUNS_MOST && !this.#closed) await new Promise<void>((resolve) => this.#waiting.push(resolve));
+        while (this.#runs.size >= RUNS_MOST && !this.#closed && !signal?.aborted) await this.#turn(signal);
         if (signal?.aborted) {
-            this.#waiting.shift()?.();
+            // It may have been its turn just now: then it is the next one's.
+            if (this.#runs.size < RUNS_MOST) this.#waiting.shift()?.();
             throw aborted(signal);
         }
         if (this.#closed) throw this.#closed;
@@ -124,10 +125,23 @@ class Session implements KernelSession {
         }
     }
 
+    /** Until one of the places may be free, or it is given up. */
+    async #turn(signal: AbortSignal | undefined): Promise<void> {
+        let go: (() => void) | undefined;
+        const turn = new Promise<void>((resolve) => (go = resolve));
+        this.#waiting.push(go as () => void);
+        if (signal && go) signal.addEventListener("abort", go, { once: true });
+        await turn;
+        if (signal && go) signal.removeEventListener("abort", go);
+        const at = this.#waiting.indexOf(go as () => void);
+        if (at >= 0) this.#waiting.splice(at, 1);
+    }
+
     #heard(text: string): void {
         let message: Message;
         try {
             message = JSON.parse(text) as Message;
+            if (typeof message !== "object" || message === null) throw new TypeError("no message");
         } catch {
             this.#socket.close(1003); // it speaks of something else
             return;
@@ -148,9 +162,17 @@ class Session implements KernelSession {
             const value = JSON.stringify((await tool(args)) ?? null) ?? "null";
             text = `{"type":"result","run":${JSON.stringify(id)},"call":${call},"value":${value}}`;
         } catch (error) {
-            const message = error instanceof Error ? error.message : String(error);
-            text = JSON.stringify({ type: "error", run: id, call, message });
+            text = JSON.stringify({ type: "error", run: id, call, message: wordsOf(error) });
         }
         this.#socket.send(text);
+    }
+}
+
+/** Anything can be thrown, also what has no words or throws when it is asked for them. */
+function wordsOf(error: unknown): string {
+    try {
+        return String(error instanceof Error ? error.message : error);
+    } catch {
+        return "a tool threw something that is no error";
     }
 }

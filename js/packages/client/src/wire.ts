@@ -4,6 +4,8 @@
 // read by one listener, and no timer, signal or promise is made that nobody asked for.
 import * as http from "node:http";
 import * as https from "node:https";
+import type { Socket } from "node:net";
+import type { TLSSocket } from "node:tls";
 import type { Address } from "./address.js";
 import type { Body } from "./request.js";
 
@@ -27,12 +29,11 @@ export class Cut extends Error {
 /** The caller gave it up. */
 export class Aborted extends Error {}
 
-// The connection could not be made, so nothing was sent. EAGAIN: the queue of a unix socket is full.
-const UNSENT = new Set([
-    "ECONNREFUSED", "ENOENT", "EAGAIN", "EACCES", "EPERM", "ENOTFOUND", "EAI_AGAIN", "EHOSTUNREACH", "ENETUNREACH",
-    "EADDRNOTAVAIL", "EMFILE", "ENFILE",
-]);
 const EMPTY = Buffer.alloc(0);
+
+function isTls(socket: Socket): boolean {
+    return (socket as TLSSocket).encrypted === true;
+}
 
 function isBytes(body: Body): body is string | Uint8Array {
     return typeof body === "string" || body instanceof Uint8Array;
@@ -52,9 +53,9 @@ export class Wire {
             scheduling: "lifo",
             noDelay: true,
         };
-        const isTls = address.kind === "tcp" && address.tls;
-        this.#request = isTls ? https.request : http.request;
-        this.#agent = isTls ? new https.Agent(options) : new http.Agent(options);
+        const isSecure = address.kind === "tcp" && address.tls;
+        this.#request = isSecure ? https.request : http.request;
+        this.#agent = isSecure ? new https.Agent(options) : new http.Agent(options);
         this.#base =
             address.kind === "unix"
                 ? { socketPath: address.path, agent: this.#agent }
@@ -64,8 +65,12 @@ export class Wire {
         this.#always = always;
     }
 
+    /** What goes on over it may end; a connection that becomes free is ended. */
     close(): void {
-        this.#agent.destroy();
+        const agent = this.#agent;
+        agent.maxFreeSockets = 0;
+        (agent as { keepAlive?: boolean }).keepAlive = false;
+        for (const sockets of Object.values(agent.freeSockets)) for (const socket of sockets ?? []) socket.destroy();
     }
 
     /** Sends it; `begun` hears of the answer's head, `failed` of whatever comes instead of it, or later of the request. */
@@ -84,9 +89,14 @@ export class Wire {
         else if (method !== "GET" && method !== "HEAD") all = all.concat("Content-Length", "0");
         const request = this.#request({ ...this.#base, method, path, headers: all });
         request.on("response", begun);
-        request.on("error", (error: NodeJS.ErrnoException) => {
-            failed(new Cut(!(UNSENT.has(error.code ?? "") && error.syscall !== "write" && error.syscall !== "read"), error));
+        let isOpen = false;
+        request.on("socket", (socket) => {
+            const { connecting, secureConnecting, destroyed } = socket as TLSSocket & { secureConnecting?: boolean };
+            if (request.reusedSocket || !(connecting || secureConnecting || destroyed)) isOpen = true;
+            // Before that nothing was sent; with TLS, before its certificate was found good.
+            else socket.once(isTls(socket) ? "secureConnect" : "connect", () => (isOpen = true));
         });
+        request.on("error", (error: NodeJS.ErrnoException) => failed(new Cut(isOpen && error.syscall !== "connect", error)));
         if (body === undefined) request.end();
         else if (isBytes(body)) request.end(body);
         else void pour(body, request);
@@ -182,7 +192,7 @@ export class Wire {
         path: string,
         headers: readonly string[],
         signal: AbortSignal | undefined,
-    ): Promise<{ answer: http.IncomingMessage; socket?: import("node:net").Socket; head?: Buffer }> {
+    ): Promise<{ answer: http.IncomingMessage; socket?: Socket; head?: Buffer }> {
         return new Promise((resolve, reject) => {
             // A connection of its own: the agent is for what comes back to it.
             const { agent: _, ...base } = this.#base;
@@ -203,7 +213,7 @@ export class Wire {
             });
             request.on("upgrade", (answer, socket, head) => {
                 over();
-                resolve({ answer, socket: socket as import("node:net").Socket, head });
+                resolve({ answer, socket: socket as Socket, head });
             });
             request.end();
         });

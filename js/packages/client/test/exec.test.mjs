@@ -54,7 +54,7 @@ test("standard input: text, bytes, and what JSON cannot hold", async () => {
 });
 
 test("a timeout is a result", async () => {
-    const result = await sandbox.exec({ command: "echo before; sleep 60", timeout_ms: 200 });
+    const result = await sandbox.exec({ command: "echo before; sleep 60", timeout_ms: 3000 });
     assert.equal(result.process.timed_out, true);
     assert.equal(result.process.exit_code, 124);
     assert.equal(result.stdout, "before\n");
@@ -65,6 +65,28 @@ test("what cannot be begun is an error with its code", async () => {
     await assert.rejects(sandbox.exec({ command: "true", cwd: "/nowhere" }), code("bad_cwd"));
     await assert.rejects(sandbox.exec({ command: "true", nonsense: 1 }), (error) => error.code === "bad_request" && /nonsense/.test(error.message));
     await assert.rejects(cove.sandbox("c0000000000000000000").exec({ command: "true" }), code("sandbox_not_found"));
+});
+
+test("what fails after the command began says so", async () => {
+    for (const listens of [undefined, () => {}]) {
+        const other = cove.sandbox((await cove.create({ disk_kind: "ephemeral" })).sandbox.id);
+        const running = other.exec(
+            { command: "head -c 2000000 /dev/zero; >/tmp/printed; sleep 600" },
+            { maxRetainedBytes: Infinity, onStdout: listens },
+        );
+        const outcome = running.then((result) => result.process.state, (error) => error);
+        await until("it has printed", async () => (await other.exec({ command: "ls /tmp/printed 2>/dev/null" })).stdout !== "");
+        await other.remove();
+        const end = await outcome;
+        if (end !== "lost") assert.ok(end instanceof CoveError && end.begun, String(end));
+        await assert.rejects(other.exec({ command: "true" }), (error) => code("sandbox_gone")(error) && error.begun === false);
+    }
+});
+
+test("a listener that throws ends the command, too", async () => {
+    const running = sandbox.exec({ command: "echo one; sleep 605" }, { onStdout: () => { throw new Error("deaf"); } });
+    await assert.rejects(running, /deaf/);
+    assert.equal((await sandbox.exec({ command: "pgrep -fc 'sleep 60[5]'" })).stdout.trim(), "0");
 });
 
 test("output as it comes", async () => {
@@ -149,6 +171,20 @@ for (const listens of [undefined, () => {}]) {
         controller.abort();
         const result = await running;
         assert.equal(result.stdout, "began\n");
+        assert.equal(result.process.signal, "SIGKILL");
+    });
+
+    test(`an abort can give all of a large result, ${how}`, async () => {
+        const file = `/tmp/large-${listens ? 1 : 0}`;
+        const controller = new AbortController();
+        const running = sandbox.exec(
+            { command: `head -c 2000000 /dev/zero; >${file}; sleep 600` },
+            { signal: controller.signal, onAbort: "kill", onStdout: listens, maxRetainedBytes: Infinity },
+        );
+        await until("it has printed", async () => (await sandbox.exec({ command: `ls ${file} 2>/dev/null` })).stdout !== "");
+        controller.abort();
+        const result = await running;
+        assert.equal(result.stdout.length, 2_000_000);
         assert.equal(result.process.signal, "SIGKILL");
     });
 

@@ -67,18 +67,22 @@ test("what a tool throws or cannot say is an exception there", async () => {
     const cycle = {};
     cycle.self = cycle;
     const result = await session.run(
-        { code: "const said = []; for (const name of ['bad', 'cycle', 'nothing']) { try { said.push(await tools[name](1)) } catch (e) { said.push(e.message) } } said" },
+        { code: "const said = []; for (const name of ['bad', 'cycle', 'nothing', 'wordless']) { try { said.push(await tools[name](1)) } catch (e) { said.push(e.message) } } said" },
         {
             bad: () => {
                 throw new Error("it broke");
             },
             cycle: () => cycle,
             nothing: () => undefined,
+            wordless: () => {
+                throw Object.create(null);
+            },
         },
     );
     assert.equal(result.value[0], "it broke");
     assert.match(result.value[1], /circular/);
     assert.equal(result.value[2], null);
+    assert.match(result.value[3], /no error/);
     session.close();
 });
 

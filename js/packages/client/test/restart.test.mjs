@@ -101,6 +101,8 @@ test("files are written, moved and removed, whenever the engine is killed", asyn
         }
         isOver = true;
     })();
+    const turns = [];
+    await sandbox.files.write("/root/tree/one", "one");
     const worker = async (_, number) => {
         for (let turn = 0; !isOver || turn === 0; turn++) {
             const path = `/root/${number}/${turn}`;
@@ -109,9 +111,33 @@ test("files are written, moved and removed, whenever the engine is killed", asyn
             assert.equal(String(await sandbox.files.read(`${path}.moved`)), `${turn}`);
             await sandbox.files.remove(`${path}.moved`);
             await sandbox.files.mkdir(`${path}.dir`);
+            await sandbox.files.copy("/root/tree", `${path}.copy`, { recursive: true });
+            await sandbox.files.copy("/root/tree/one", `${path}.copy/two`);
+            await sandbox.files.copy("/root/tree/one", `${path}.copy/two`, { replace: true });
+            assert.equal(String(await sandbox.files.read(`${path}.copy/two`)), "one");
+            await sandbox.files.write(`/root/${number}.log`, `line ${turn}\n`, { append: true });
+            turns[number] = turn + 1;
         }
     };
     await Promise.all([killing, ...Array.from({ length: 4 }, worker)]);
+    for (const [number, count] of turns.entries()) {
+        const lines = String(await sandbox.files.read(`/root/${number}.log`));
+        assert.equal(lines, Array.from({ length: count }, (_, turn) => `line ${turn}\n`).join(""));
+    }
+});
+
+test("a list while others wait for what has ended meanwhile is whole", async () => {
+    for (let turn = 0; turn < 3; turn++) {
+        // Some end before the engine does, some while it is away, some after that.
+        const commands = Array.from({ length: 16 }, (_, i) => `sleep 0.${200 + 10 * i}`);
+        const started = await Promise.all(commands.map((command) => sandbox.processes.start({ command })));
+        await sandbox.processes.wait(started[0].id);
+        await engine.kill();
+        const waits = started.map((each) => sandbox.processes.wait(each.id));
+        const lists = await Promise.all(Array.from({ length: 4 }, () => sandbox.processes.list()));
+        for (const list of lists) for (const each of started) assert.ok(list.some((other) => other.id === each.id));
+        for (const each of await Promise.all(waits)) assert.equal(each.exit_code, 0);
+    }
 });
 
 test("watchers and listeners come back", async () => {

@@ -1,7 +1,8 @@
 // Which server: by TCP with a key, by a socket's name, or none; and that nothing tells a key.
 import assert from "node:assert/strict";
 import { spawn, spawnSync } from "node:child_process";
-import { createServer } from "node:net";
+import { existsSync } from "node:fs";
+import { connect, createServer } from "node:net";
 import { after, before, test } from "node:test";
 import { inspect } from "node:util";
 import { Cove, CoveError } from "../dist/esm/index.js";
@@ -61,6 +62,58 @@ test("by TCP, with a key", async () => {
     cove.close();
 });
 
+test("a connection that something cuts costs a command nothing", async () => {
+    const sockets = new Set();
+    const between = createServer((near) => {
+        const far = connect(port, "127.0.0.1");
+        for (const socket of [near, far]) socket.on("error", () => {});
+        near.pipe(far).pipe(near);
+        near.on("close", () => far.destroy());
+        far.on("close", () => near.destroy());
+        sockets.add(near);
+    });
+    await new Promise((resolve) => between.listen(0, "127.0.0.1", resolve));
+    const cut = () => sockets.forEach((socket) => socket.destroy());
+    const direct = new Cove({ url: `http://127.0.0.1:${port}`, apiKey: secret });
+    const cove = new Cove({ url: `http://127.0.0.1:${between.address().port}`, apiKey: secret });
+    try {
+        const { id } = (await direct.create({ disk_kind: "ephemeral" })).sandbox;
+        const watcher = direct.sandbox(id);
+        const sandbox = cove.sandbox(id);
+        const ran = async (text) => (await watcher.exec({ command: `cat /tmp/ran 2>/dev/null` })).stdout === text;
+        for (const [listens, text] of [[undefined, "x\n"], [() => {}, "x\nx\n"]]) {
+            const command = "rm -f /tmp/go; echo x >>/tmp/ran; while [ ! -e /tmp/go ]; do sleep 0.05; done; echo done";
+            const running = sandbox.exec({ command }, { onStdout: listens });
+            await until("it runs", () => ran(text));
+            cut();
+            await watcher.files.write("/tmp/go", "");
+            const result = await running;
+            assert.equal(result.stdout, "done\n");
+            assert.equal(result.process.exit_code, 0);
+            assert.ok(await ran(text));
+        }
+        const bound = sandbox.exec({ command: "echo y >/tmp/ran; sleep 606", detach_on_disconnect: false });
+        await until("it runs", () => ran("y\n"));
+        cut();
+        await assert.rejects(bound, (error) => code("lost")(error) && error.begun);
+        for (const onAbort of ["throw", "kill"]) {
+            const controller = new AbortController();
+            const given = sandbox.exec({ command: `echo ${onAbort} >/tmp/ran; sleep 606` }, { signal: controller.signal, onAbort });
+            await until("it runs", () => ran(`${onAbort}\n`));
+            controller.abort();
+            if (onAbort === "throw") await assert.rejects(given, code("aborted"));
+            else assert.equal((await given).process.signal, "SIGKILL");
+            await until("it is gone", async () => (await watcher.exec({ command: "pgrep -fc 'sleep 60[6]'" })).stdout.trim() === "0");
+        }
+        await watcher.remove();
+    } finally {
+        cove.close();
+        direct.close();
+        cut();
+        between.close();
+    }
+});
+
 test("a wrong key is an error, and told nowhere", async () => {
     const key = "covekey-that-nobody-may-see";
     const cove = new Cove({ url: `http://127.0.0.1:${port}`, apiKey: key });
@@ -113,6 +166,9 @@ test("nobody there, and nothing to start, is said", async () => {
     await assert.rejects(new Cove({ url: "unix:relative" }).connect(), code("bad_option"));
     assert.throws(() => new Cove({ engine: "none" }), code("bad_option"));
     assert.throws(() => new Cove({ engine: "private", url: "http://x" }), code("bad_option"));
+    assert.throws(() => new Cove({ engine: "private", apiKey: "x" }), code("bad_option"));
+    // With the system's engine it is heeded.
+    if (!existsSync("/run/cove/cove.sock")) await assert.rejects(new Cove({ apiKey: "x" }).connect(), code("bad_option"));
     assert.throws(() => new Cove({ url: "http://x", apikey: "y" }), (error) => code("bad_option")(error) && /apikey/.test(error.message));
 });
 
@@ -125,6 +181,23 @@ test("the program is named and not there, or fails, in one sentence", async () =
     } finally {
         process.env.XDG_RUNTIME_DIR = XDG_RUNTIME_DIR;
     }
+});
+
+test("an engine that is started learns nothing of this program's environment that it does not need", async () => {
+    const { readFileSync, writeFileSync } = await import("node:fs");
+    const bin = `${engine.dir}/print`;
+    writeFileSync(bin, `#!/bin/sh\n/usr/bin/env >${bin}.txt\nexit 1\n`, { mode: 0o755 });
+    const { XDG_RUNTIME_DIR } = process.env;
+    Object.assign(process.env, { XDG_RUNTIME_DIR: `${engine.dir}/config`, COVE_API_KEY: "k1", OPENAI_API_KEY: "k2", COVE_LOG_FORMAT: "json" });
+    try {
+        await assert.rejects(new Cove({ engine: "private", bin }).connect(), code("no_cove"));
+    } finally {
+        process.env.XDG_RUNTIME_DIR = XDG_RUNTIME_DIR;
+        for (const name of ["COVE_API_KEY", "OPENAI_API_KEY", "COVE_LOG_FORMAT"]) delete process.env[name];
+    }
+    const names = readFileSync(`${bin}.txt`, "utf8").trim().split("\n").map((line) => line.split("=")[0]);
+    assert.ok(!names.some((name) => name.includes("KEY")), names.join());
+    for (const name of ["PATH", "XDG_RUNTIME_DIR", "COVE_LOG_FORMAT"]) assert.ok(names.includes(name), name);
 });
 
 test("a directory for its socket that others can look into is not trusted", async () => {

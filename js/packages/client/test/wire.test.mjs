@@ -3,6 +3,7 @@
 import assert from "node:assert/strict";
 import { createHash } from "node:crypto";
 import { createServer } from "node:http";
+import { createServer as createTcpServer } from "node:net";
 import { after, before, test } from "node:test";
 import { Cove, CoveError } from "../dist/esm/index.js";
 
@@ -13,13 +14,16 @@ let cove;
 /** What the next requests get, one after the other. */
 let plan = [];
 let asked = [];
+let heard = [];
 let upgrade;
 
 before(async () => {
     server = createServer((request, response) => {
         if (request.url === "/healthz") return response.end("{}");
         asked.push(`${request.method} ${request.url}`);
-        request.resume();
+        let body = "";
+        request.setEncoding("utf8").on("data", (text) => (body += text));
+        heard.push({ headers: request.headers, body: () => JSON.parse(body) });
         request.on("end", () => (plan.shift() ?? ((each) => each.writeHead(500).end()))(response));
     });
     server.on("upgrade", (request, socket) => {
@@ -48,6 +52,7 @@ const half = (response) => {
 function expect(...steps) {
     plan = steps;
     asked = [];
+    heard = [];
 }
 
 test("what may be repeated is, and nothing else", async () => {
@@ -100,6 +105,84 @@ test("a start that was cut is looked for by the caller's tag, and is not guessed
     // On record, but its box never heard of it.
     expect(cut, json(200, { processes: [{ ...process("6", "mine", 0), state: "lost", reason: "not_in_box" }] }), json(201, process("7", "mine", 0)));
     assert.equal((await processes.start({ argv: ["x"], tag: "mine" })).id, "7");
+});
+
+const PROCESS = {
+    id: "1", state: "running", started_at: new Date(0).toISOString(), ended_at: null, timed_out: false, oom_killed: false, signal: null,
+    exit_code: null, stdout: { from: 0, bytes: 0 }, stderr: { from: 0, bytes: 0 },
+};
+const EXITED = { ...PROCESS, state: "exited", exit_code: 0, ended_at: new Date().toISOString() };
+const KILLED = { ...EXITED, exit_code: 137, signal: "SIGKILL" };
+const RESULT = { process: EXITED, stdout: "", stderr: "", stdout_dropped_bytes: 0, stderr_dropped_bytes: 0 };
+
+test("a tag that is of one command alone finds it, whatever the clocks say", async () => {
+    const sandbox = cove.sandbox("c0000000000000000000");
+    expect(cut, json(200, { processes: [{ ...PROCESS, tag: "mine" }] }));
+    assert.equal((await sandbox.processes.start({ argv: ["x"], tag: "mine" }, { uniqueTag: true })).id, "1");
+    expect(cut, json(200, { processes: [{ ...PROCESS, tag: "mine" }] }), json(200, EXITED));
+    assert.equal((await sandbox.exec({ argv: ["x"], tag: "mine" }, { uniqueTag: true })).process.exit_code, 0);
+    expect(cut, json(410, { code: "sandbox_gone", status: 410 }));
+    await assert.rejects(sandbox.exec({ argv: ["x"] }), (error) => code("sandbox_gone")(error) && error.begun);
+    expect(json(410, { code: "sandbox_gone", status: 410 }));
+    await assert.rejects(sandbox.exec({ argv: ["x"] }), (error) => code("sandbox_gone")(error) && !error.begun);
+});
+
+test("over TCP a command outlives its connection, and a request that is still on its way is done once", async () => {
+    const sandbox = cove.sandbox("c0000000000000000000");
+    expect(cut, json(200, { processes: [] }), json(200, RESULT));
+    await sandbox.exec({ argv: ["x"] });
+    const sent = [heard[0], heard[2]];
+    assert.ok(sent[0].headers["idempotency-key"]);
+    assert.equal(sent[0].headers["idempotency-key"], sent[1].headers["idempotency-key"]);
+    assert.deepEqual(sent[0].body(), sent[1].body());
+    assert.equal(sent[0].body().detach_on_disconnect, true);
+    expect(cut, json(200, { processes: [] }), json(201, PROCESS));
+    await sandbox.processes.start({ argv: ["x"] });
+    assert.ok(heard[0].headers["idempotency-key"]);
+    assert.equal(heard[0].headers["idempotency-key"], heard[2].headers["idempotency-key"]);
+    // Who wants it to end with its connection is not told that the command was killed by somebody.
+    expect(cut, json(200, { processes: [{ ...KILLED, tag: "t" }] }), json(200, KILLED));
+    const running = sandbox.exec({ argv: ["x"], tag: "t", detach_on_disconnect: false }, { uniqueTag: true });
+    await assert.rejects(running, (error) => code("lost")(error) && error.begun);
+});
+
+test("an abort is not forgotten because the first look fails", async () => {
+    const sandbox = cove.sandbox("c0000000000000000000");
+    const controller = new AbortController();
+    let held;
+    expect(
+        (response) => ((held = response), controller.abort()),
+        json(500, { code: "internal", status: 500 }),
+        json(200, { processes: [{ ...PROCESS, tag: "t" }] }),
+        json(200, PROCESS),
+        (response) => (response.writeHead(204).end(), json(200, { ...RESULT, process: KILLED })(held)),
+    );
+    const result = await sandbox.exec({ argv: ["x"], tag: "t" }, { uniqueTag: true, signal: controller.signal, onAbort: "kill" });
+    assert.equal(result.process.signal, "SIGKILL");
+    assert.equal(asked[4], "DELETE /v1/sandboxes/c0000000000000000000/processes/1");
+});
+
+test("close() ends what is idle, and not what goes on", async () => {
+    const other = new Cove({ url: cove.address });
+    await other.connect();
+    let held;
+    const arrived = new Promise((resolve) => expect((response) => ((held = response), resolve())));
+    const running = other.request("GET", "/v1/x");
+    await arrived;
+    const { socket } = held;
+    const ended = new Promise((resolve) => socket.once("close", resolve));
+    other.close();
+    json(200, { ok: 1 })(held);
+    assert.deepEqual(await running, { ok: 1 });
+    await ended;
+});
+
+test("what ends before a connection is secure was not sent", async () => {
+    const rude = createTcpServer((socket) => socket.on("error", () => {}).once("data", () => socket.destroy()));
+    await new Promise((resolve) => rude.listen(0, "127.0.0.1", resolve));
+    const away = new Cove({ url: `https://127.0.0.1:${rude.address().port}`, retryMs: 100 });
+    await assert.rejects(away.request("POST", "/v1/x", { json: {} }), code("unreachable"));
+    rude.close();
 });
 
 // ---- frames ----
@@ -160,6 +243,21 @@ test("what no server may send ends the connection", async () => {
     for (const [what, bytes] of Object.entries(bad))
         await assert.rejects(runOver((socket) => socket.once("data", () => socket.write(bytes))), (error) => code("lost")(error) && /1002/.test(error.message), what);
     await assert.rejects(runOver((socket) => socket.once("data", () => socket.write(frame(0x81, Buffer.from("no json"))))), code("lost"));
+    await assert.rejects(runOver((socket) => socket.once("data", () => socket.write(frame(0x81, Buffer.from("null"))))), code("lost"));
     await assert.rejects(runOver((socket) => socket.once("data", () => socket.write(frame(0x88, Buffer.concat([Buffer.from([0x03, 0xe9]), Buffer.from("restart")]))))), (error) => code("lost")(error) && /1001.*restart/.test(error.message));
     await assert.rejects(runOver((socket) => socket.once("data", () => socket.destroy())), code("lost"));
+});
+
+test("a run that waits for its turn can be given up", async () => {
+    upgrade = (socket) => socket.resume();
+    const session = await cove.kernels.connect();
+    const running = Array.from({ length: 64 }, () => session.run({ code: "1" }, {}).catch((error) => error));
+    const controller = new AbortController();
+    const waiting = session.run({ code: "1" }, {}, { signal: controller.signal });
+    const last = session.run({ code: "1" }, {}).catch((error) => error);
+    await new Promise((resolve) => setImmediate(resolve));
+    controller.abort();
+    await assert.rejects(waiting, code("aborted"));
+    session.close();
+    for (const error of await Promise.all([...running, last])) assert.ok(code("lost")(error));
 });
