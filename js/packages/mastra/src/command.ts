@@ -39,9 +39,11 @@ export interface Ended {
     note?: string;
 }
 
+/** `timeoutMs` is 0 where it is not known: another program started it. */
 export function endOf(process: Process, timeoutMs: number): Ended {
+    const after = timeoutMs > 0 ? ` after ${timeoutMs}ms` : "";
     if (process.timed_out)
-        return { exitCode: TIMED_OUT, killed: true, timedOut: true, note: `\nProcess timed out after ${timeoutMs}ms` };
+        return { exitCode: TIMED_OUT, killed: true, timedOut: true, note: `\nProcess timed out${after}` };
     if (process.state === "lost")
         return {
             exitCode: KILLED, killed: true, timedOut: false,

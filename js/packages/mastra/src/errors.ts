@@ -29,6 +29,28 @@ export function isDead(error: unknown): error is CoveError {
     return error instanceof CoveError && (GONE.has(error.code) || STOPPED.has(error.code));
 }
 
+/** Whether the command was begun before this: then it must not be asked for again. */
+export function hadBegun(error: unknown): boolean {
+    return (error as { begun?: boolean } | undefined)?.begun === true;
+}
+
+/** Given up, by the client or by what waited for it. */
+export function isAbort(error: unknown): boolean {
+    return hasCode(error, "aborted") || error instanceof SandboxAbortError;
+}
+
+/** What is waited for no longer when the signal fires: then this rejects with the code `aborted`. */
+export function heard<T>(work: Promise<T>, signal: AbortSignal | undefined): Promise<T> {
+    if (!signal) return work;
+    return new Promise<T>((resolve, reject) => {
+        const abort = (): void => reject(new CoveError("aborted", "the call was given up before it began"));
+        const done = (): void => signal.removeEventListener("abort", abort);
+        work.then(resolve, reject).then(done);
+        if (signal.aborted) abort();
+        else signal.addEventListener("abort", abort, { once: true });
+    });
+}
+
 /** The error of a command that could not be started, as the contract has it; any other as it is. */
 export function startError(error: unknown): unknown {
     const status = error instanceof CoveError ? NOT_STARTED.get(error.code) : undefined;

@@ -2,7 +2,7 @@
 import type { ExecResult, ExecSpec, Sandbox } from "@cove/client";
 import type { CommandResult, ExecuteCommandOptions } from "@mastra/core/workspace";
 import { StringDecoder } from "node:string_decoder";
-import { endOf, neverRan } from "./command.js";
+import { endOf } from "./command.js";
 import { hasCode, startError } from "./errors.js";
 import { executeTag } from "./processes.js";
 import { shellFor } from "./shell.js";
@@ -58,6 +58,7 @@ export async function execute(
             native.exec(spec, {
                 signal: abortSignal,
                 onAbort: "kill",
+                uniqueTag: true,
                 maxRetainedBytes,
                 onStdout: stdout.take,
                 onStderr: stderr.take,
@@ -75,7 +76,6 @@ export async function execute(
             result = await ask({ command: given.command, ...rest, tag: executeTag() });
         }
     } catch (error) {
-        if (hasCode(error, "aborted")) return neverRan(given.command);
         throw startError(error);
     }
     const { exitCode, killed, timedOut, note = "" } = endOf(result.process, timeoutMs);

@@ -16,7 +16,9 @@ const LINKS_MAX = 10_000;
 /** The engine tells the first 16 KiB of a line; the rest is read, up to what it searches as one line. */
 const LINE_READ_FIRST = 65_536;
 const LINE_READ_MAX = 16 * 1024 * 1024;
-const LINES_AT_ONCE = 8;
+const LINES_AT_ONCE = 4;
+/** So much of them altogether; of more the engine's word is taken, and the beginning of the line. */
+const LINES_BYTES = 32 * 1024 * 1024;
 
 export interface GrepRun {
     files: Files;
@@ -82,8 +84,9 @@ export async function grepBelow(run: GrepRun, options: FilesystemGrepOptions): P
 
     const results: FilesystemGrepResult[] = [];
     let count = 0;
+    let left = LINES_BYTES;
     for (const part of all) {
-        await completeLines(run.files, part);
+        left = await completeLines(run.files, part, left);
         const { kept, dropped } = collect(part, own, run.top, context);
         check(part, dropped, perFile, options.pattern, run);
         results.push(...kept);
@@ -100,21 +103,24 @@ export async function grepBelow(run: GrepRun, options: FilesystemGrepOptions): P
     return isCut ? firstOf(results, limit) : results;
 }
 
-/** Of lines that were told in part the whole, for only on that can the expression be tried. */
-async function completeLines(files: Files, found: Found<Match>): Promise<void> {
-    const cut = found.items.filter((item) => item.type === "match" && item.is_cut);
+/** Of lines that were told in part the whole, for only on that can the expression be tried. Answers what is left of `most` bytes. */
+async function completeLines(files: Files, found: Found<Match>, most: number): Promise<number> {
+    const cut = found.items.filter((item) => item.type === "match" && item.is_cut).reverse();
+    let left = most;
     const next = async (): Promise<void> => {
-        for (let item = cut.pop(); item !== undefined; item = cut.pop())
-            for (let length = LINE_READ_FIRST; length <= LINE_READ_MAX; length *= 2) {
+        for (let item = cut.pop(); item !== undefined && left > 0; item = cut.pop())
+            for (let length = LINE_READ_FIRST; length <= Math.min(left, LINE_READ_MAX); length *= 2) {
                 const bytes = await files.read(item.path, { offset: item.offset, length });
                 const end = bytes.indexOf(10);
                 if (end < 0 && bytes.length === length) continue;
                 item.text = bytes.subarray(0, end < 0 ? bytes.length : end).toString();
                 item.is_cut = false;
+                left -= item.text.length;
                 break;
             }
     };
     await Promise.all(Array.from({ length: LINES_AT_ONCE }, next));
+    return left;
 }
 
 /** What makes an answer less than what was asked for. */

@@ -41,6 +41,10 @@ const KNOWN = new Set([
     "sandbox", "id", "basePath", "readOnly", "contained", "instructions", "onInit", "onDestroy", "textExtensions",
 ]);
 
+const READ_FIRST = 16 * 1024 * 1024;
+/** About what a text can be in JavaScript. */
+const READ_MAX = 500 * 1024 * 1024;
+
 /** What exists() may be told of what is not there, or not for it. */
 const NOT_THERE = new Set(["file_not_found", "not_a_directory", "file_forbidden", "name_too_long"]);
 
@@ -60,7 +64,7 @@ export class CoveFilesystem extends MastraFilesystem {
     #home: string | undefined;
     /** In which the base is known to be there: another object each time that the sandbox was started. */
     #prepared: Sandbox | undefined;
-    #preparing: Promise<void> | undefined;
+    #preparing: { native: Sandbox; done: Promise<void> } | undefined;
 
     constructor(options: CoveFilesystemOptions) {
         checkKeys("CoveFilesystem", options, KNOWN);
@@ -128,7 +132,7 @@ export class CoveFilesystem extends MastraFilesystem {
     // ---- reading ----
 
     async readFile(path: string, options?: ReadOptions): Promise<string | Buffer> {
-        const bytes = await this.#on(path, "readFile", (files, at) => files.read(at));
+        const bytes = await this.#on(path, "readFile", (files, at) => readWhole(files, at, path));
         return options?.encoding === undefined ? bytes : bytes.toString(options.encoding);
     }
 
@@ -323,8 +327,13 @@ export class CoveFilesystem extends MastraFilesystem {
     /** Once after each start, which may be that of a new disk: where relative paths begin, and that it is there. */
     async #prepare(native: Sandbox): Promise<void> {
         if (this.#prepared === native) return;
-        this.#preparing ??= this.#prepareNow(native).finally(() => (this.#preparing = undefined));
-        await this.#preparing;
+        if (this.#preparing?.native !== native) this.#preparing = { native, done: this.#prepareNow(native) };
+        const preparing = this.#preparing;
+        try {
+            await preparing.done;
+        } finally {
+            if (this.#preparing === preparing) this.#preparing = undefined;
+        }
     }
 
     async #prepareNow(native: Sandbox): Promise<void> {
@@ -367,6 +376,24 @@ const isHome = (path: string): boolean => path === "~" || path.startsWith("~/");
 async function homeOf(native: Sandbox): Promise<string> {
     const { stdout } = await native.exec({ command: 'printf %s "$HOME"' });
     return stdout.startsWith("/") ? stdout : "/";
+}
+
+/**
+ * A file may be said to be larger than any memory: so a large one is asked for its size first, and only the beginning
+ * of a file is asked for without.
+ */
+async function readWhole(files: Files, at: string, path: string): Promise<Buffer> {
+    const first = await files.read(at, { length: READ_FIRST });
+    if (first.length < READ_FIRST) return first;
+    const { size } = await files.stat(at, { follow: true });
+    const whole = size > READ_MAX ? undefined : await files.read(at, { length: READ_MAX + 1 });
+    if (whole === undefined || whole.length > READ_MAX)
+        throw new FilesystemError(
+            `${path}: it is larger than the ${READ_MAX / 1024 ** 2} MiB that can be read at once; let a command read it in parts`,
+            "EFBIG",
+            path,
+        );
+    return whole;
 }
 
 async function mimeType(files: Files, at: string, entry: Entry): Promise<string> {

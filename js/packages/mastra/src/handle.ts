@@ -27,6 +27,8 @@ export class CoveProcessHandle extends ProcessHandle {
     #gaps = { stdout: 0, stderr: 0 };
     #decoders = { stdout: new StringDecoder("utf8"), stderr: new StringDecoder("utf8") };
     #started: number;
+    /** What a listener threw first. It is told by wait(), when the process has ended. */
+    #thrown: { by: unknown } | undefined;
 
     /** @internal */
     constructor(processes: Processes, process: Process, options: HandleOptions, taken?: { stdout: Output; stderr: Output }) {
@@ -83,7 +85,8 @@ export class CoveProcessHandle extends ProcessHandle {
         if (this.exitCode !== undefined) return false;
         try {
             const killed = await this.#processes.kill(this.pid);
-            await this.#result;
+            // That it can be followed no more is for who waits for it: it is dead all the same.
+            await this.#result.catch(() => {});
             return killed;
         } catch (error) {
             if (isDead(error) || hasCode(error, "process_not_found")) return false;
@@ -123,8 +126,13 @@ export class CoveProcessHandle extends ProcessHandle {
 
     #emit(stream: StreamName, text: string): void {
         if (text === "") return;
-        if (stream === "stdout") this.emitStdout(text);
-        else this.emitStderr(text);
+        try {
+            if (stream === "stdout") this.emitStdout(text);
+            else this.emitStderr(text);
+        } catch (thrown) {
+            // The text was kept before it was told, and the process is followed to its end.
+            this.#thrown ??= { by: thrown };
+        }
     }
 
     /** What is there of a stream already; its first bytes may be the rest of a character. Answers where it goes on. */
@@ -151,6 +159,7 @@ export class CoveProcessHandle extends ProcessHandle {
         this.#emit("stdout", this.#decoders.stdout.end());
         this.#emit("stderr", this.#decoders.stderr.end() + (ended.note ?? ""));
         this.exitCode = ended.exitCode;
+        if (this.#thrown) throw this.#thrown.by;
         return {
             success: ended.exitCode === 0,
             exitCode: ended.exitCode,

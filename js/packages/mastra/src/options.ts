@@ -30,7 +30,7 @@ export interface CoveNetworkPolicy {
 export interface CoveLifecycle {
     /** It ends when for so many ms no command ran and nothing was asked of it; 0 is never. */
     idle?: number | undefined;
-    /** It ends so many ms after the start. */
+    /** It ends so many ms after the start; 0 is never. */
     lifetime?: number | undefined;
     /** How it ends: `stop` (without it) keeps its disk and it starts again when it is needed; `kill` deletes it. */
     then?: "stop" | "kill" | undefined;
@@ -45,7 +45,8 @@ export interface CovePort {
 export interface CoveSandboxOptions extends Omit<MastraSandboxOptions, "processes">, CoveOptions {
     /**
      * Who asks again with the same id gets the same sandbox, with its disk, also from another program. It is the name
-     * of the engine's sandbox. Without it each object has a sandbox of its own, which lives until destroy().
+     * of the engine's sandbox. Without it each object has a sandbox of its own, which lives until destroy(), or until
+     * nothing was done in it for seven days, where `lifecycle` says nothing else.
      */
     id?: string | undefined;
     /** What it is called in Mastra. */
@@ -76,6 +77,9 @@ export interface CoveSandboxOptions extends Omit<MastraSandboxOptions, "processe
     instructions?: InstructionsOption | undefined;
 }
 
+/** Of a sandbox that nobody can name again: when for so long nothing was done in it, it goes, also if it has been stopped. */
+export const NAMELESS: CoveLifecycle = Object.freeze({ lifetime: 7 * 24 * 3_600_000, then: "kill" });
+
 const KNOWN = new Set([
     "onStart", "onStop", "onDestroy", "env", "workingDirectory",
     "url", "apiKey", "engine", "bin", "retryMs", "cove",
@@ -105,6 +109,11 @@ export function checkOptions(what: string, options: CoveSandboxOptions): void {
         );
     else if (options.network !== undefined && options.network !== "none" && options.network !== "public")
         throw new TypeError(`${what}: network is "none", "public" or a policy such as { allow: ["example.com:443"] }`);
+    // What is no number is found out here, not by the server, to which NaN would be a bound that nobody wrote.
+    resourcesOf(options.resources);
+    networkOf(options.network);
+    lifecycleOf(options.lifecycle);
+    portsOf(options.ports);
     if (options.cove !== undefined)
         for (const key of CONNECTION)
             if (options[key] !== undefined)
@@ -115,9 +124,17 @@ export function checkOptions(what: string, options: CoveSandboxOptions): void {
         throw new TypeError(`${what}: workingDirectory "${options.workingDirectory}" is a path in the sandbox and must be absolute`);
 }
 
+/** A bound is a number above 0: of NaN and Infinity JSON makes null, which is to have none. */
+function boundOf(what: string, given: number | undefined, isWhole = true): number | undefined {
+    if (given === undefined || given === null) return undefined;
+    if (typeof given !== "number" || !Number.isFinite(given) || given <= 0 || (isWhole && !Number.isSafeInteger(given)))
+        throw new RangeError(`${what}: ${String(given)} is no ${isWhole ? "whole " : ""}number above 0; for the server's own leave it out`);
+    return given;
+}
+
 /** Bytes of "512M"; a number is bytes already. */
 export function bytesOf(what: string, size: number | string | undefined): number | undefined {
-    if (size === undefined || typeof size === "number") return size;
+    if (typeof size !== "string") return boundOf(what, size);
     const parts = /^(\d+(?:\.\d+)?)\s*([KMGT]?)(?:i?B)?$/i.exec(size);
     if (parts === null) throw new TypeError(`${what}: "${size}" is no size; write bytes, or such as "512M" or "2G"`);
     return Math.round(Number(parts[1]) * 1024 ** " KMGT".indexOf((parts[2] || " ").toUpperCase()));
@@ -157,33 +174,41 @@ export function networkOf(network: CoveSandboxOptions["network"]): SandboxSpec["
         mode: network.mode,
         allow: network.allow && [...network.allow],
         deny: network.deny && [...network.deny],
-        connections: network.connections,
-        lookups_per_second: network.lookupsPerSecond,
-        bytes_per_second: network.bytesPerSecond,
-        bytes: network.bytes,
+        connections: boundOf("network.connections", network.connections),
+        lookups_per_second: boundOf("network.lookupsPerSecond", network.lookupsPerSecond),
+        bytes_per_second: boundOf("network.bytesPerSecond", network.bytesPerSecond),
+        bytes: boundOf("network.bytes", network.bytes),
     };
 }
 
 /** The engine deletes what was idle unless it is told otherwise; an agent would rather find its files again. */
 export function lifecycleOf(lifecycle: CoveLifecycle | undefined): SandboxSpec["lifecycle"] {
     if (lifecycle === undefined) return undefined;
-    return {
-        idle_ms: lifecycle.idle === undefined ? undefined : durationOf("lifecycle.idle", lifecycle.idle, 0),
-        lifetime_ms: lifecycle.lifetime,
-        then: lifecycle.then ?? "stop",
-    };
+    const { idle, lifetime, then = "stop" } = lifecycle;
+    const spec: SandboxSpec["lifecycle"] = { then };
+    if (idle !== undefined) spec.idle_ms = durationOf("lifecycle.idle", idle, 0);
+    const ms = lifetime === undefined ? undefined : durationOf("lifecycle.lifetime", lifetime, 0);
+    if (ms === 0) spec.deadline = null;
+    else if (ms !== undefined) spec.lifetime_ms = ms;
+    return spec;
 }
 
 export function resourcesOf(resources: CoveResources | undefined): SandboxSpec["resources"] {
     if (resources === undefined) return undefined;
+    const cpus = boundOf("resources.cpus", resources.cpus, false);
     return {
         memory_bytes: bytesOf("resources.memory", resources.memory),
-        cpus: resources.cpus && Math.round(resources.cpus * 1000) / 1000, // as the engine has them, to compare
-        pids: resources.pids,
+        cpus: cpus && Math.round(cpus * 1000) / 1000, // as the engine has them, to compare
+        pids: boundOf("resources.pids", resources.pids),
         disk_bytes: bytesOf("resources.disk", resources.disk),
     };
 }
 
 export function portsOf(ports: CoveSandboxOptions["ports"]): SandboxSpec["ports"] {
-    return ports?.map((port) => (typeof port === "number" ? { port } : { port: port.port, public: port.public }));
+    return ports?.map((given) => {
+        const spec = typeof given === "number" ? { port: given } : { port: given.port, public: given.public };
+        if (!Number.isInteger(spec.port) || spec.port < 1 || spec.port > 65535)
+            throw new RangeError(`ports: ${String(spec.port)} is none; ports are 1 to 65535`);
+        return spec;
+    });
 }

@@ -6,14 +6,14 @@ import {
 } from "@mastra/core/workspace";
 import { randomBytes } from "node:crypto";
 import { endOf } from "./command.js";
-import { hasCode, startError } from "./errors.js";
+import { hasCode, heard, isAbort, startError } from "./errors.js";
 import { CoveProcessHandle, NeverRanHandle } from "./handle.js";
 import { durationOf } from "./options.js";
 import type { CoveSandbox } from "./sandbox.js";
 
 /**
- * What executeCommand() runs is nobody's background process, and is told apart by its tag. It is of this command alone:
- * by it the client finds out what became of the command when an engine was restarted under it.
+ * What executeCommand() runs is nobody's background process, and is told apart by its tag. It is of this command alone,
+ * which the client is told: by it the client finds out what became of the command when an engine was restarted under it.
  */
 const EXECUTE = "mastra:execute:";
 const program = randomBytes(9).toString("base64url");
@@ -34,15 +34,17 @@ export class CoveProcessManager extends SandboxProcessManager<CoveSandbox> {
     override async spawn(command: string, options: SpawnProcessOptions = {}): Promise<ProcessHandle> {
         const timeout = durationOf("timeout", options.timeout, 0);
         if (options.abortSignal?.aborted) return new NeverRanHandle(`aborted-${++this.#neverRan}`);
-        const spec = await this.sandbox.commandSpec(command, options.env, options.cwd);
         let processes;
         let started;
         try {
+            const spec = await heard(this.sandbox.commandSpec(command, options.env, options.cwd), options.abortSignal);
             [processes, started] = await this.sandbox.withNative(async (native) => [
                 native.processes,
                 await native.processes.start({ ...spec, timeout_ms: timeout, open_stdin: options.stdinMode !== "ignore" }),
-            ] as const);
+            ] as const, options.abortSignal);
         } catch (error) {
+            // The start itself hears no signal: who waits for what it needs does.
+            if (isAbort(error) && options.abortSignal?.aborted) return new NeverRanHandle(`aborted-${++this.#neverRan}`);
             throw startError(error);
         }
         return this.#track(new CoveProcessHandle(processes, started, { ...options, timeout }));

@@ -11,7 +11,7 @@ import type { RequestContext } from "@mastra/core/request-context";
 import { createHash, randomBytes } from "node:crypto";
 import { posix } from "node:path";
 import { commandLine, mergeEnv, neverRan, type Env } from "./command.js";
-import { abortError, hasCode, isDead, isGone } from "./errors.js";
+import { abortError, hadBegun, hasCode, heard, isAbort, isDead, isGone } from "./errors.js";
 import { execute } from "./execute.js";
 import { CoveFilesystem } from "./filesystem.js";
 import { infoOf } from "./info.js";
@@ -19,14 +19,19 @@ import { defaultInstructions, instructionsOf } from "./instructions.js";
 import { checkMountPath, hostMountOf, HostMounts, withoutDoubles, type HostMount } from "./mounts.js";
 import { CoveNetworking } from "./networking.js";
 import {
-    checkOptions, checkRetained, durationOf, isEngineName, tidyPath, type CoveSandboxOptions,
+    checkOptions, checkRetained, durationOf, isEngineName, lifecycleOf, NAMELESS, portsOf, tidyPath, type CoveSandboxOptions,
 } from "./options.js";
 import { CoveProcessManager } from "./processes.js";
-import { changeOf, differences, MADE_BY, specOf } from "./spec.js";
+import { changeOf, differences, MADE_BY, specOf, STATE } from "./spec.js";
 import { checkFiles, upload } from "./upload.js";
 
 /** As the other providers have it; a command that nobody bounds would hold an agent for ever. */
 const TIMEOUT_MS = 300_000;
+
+/** How often a start is tried that others make void. */
+const STARTS = 5;
+/** How often the life of a sandbox that nobody can name again is lengthened while it is used. */
+const RENEW_MS = 3_600_000;
 
 /** Between find and connect or create the sandbox went away, or came: what find said holds no more. */
 class Overtaken extends Error {}
@@ -45,7 +50,7 @@ export class CoveSandbox extends MastraSandbox<SandboxView> {
     override readonly networking: CoveNetworking;
     /** The native client: everything that the engine's API has. */
     readonly cove: Cove;
-    protected readonly options: Readonly<CoveSandboxOptions>;
+    readonly #options: Readonly<CoveSandboxOptions>;
     readonly #engineName: string;
     readonly #timeout: number;
     readonly #hostMounts: HostMounts;
@@ -53,12 +58,15 @@ export class CoveSandbox extends MastraSandbox<SandboxView> {
     #view: SandboxView | undefined;
     #native: Sandbox | undefined;
     #lastUsed: number | undefined;
+    #renewed = 0;
     /** Rises with each start: an error of before it says nothing of the sandbox that there is now. */
     #generation = 0;
     /** The start that follows the end of a generation. */
     #revival: { of: number; started: Promise<void> } | undefined;
-    /** Made by this object, and nobody has done anything in it yet. */
-    #untouched = false;
+    /** Made by this object, which has done nothing in it yet: the revision that it had. */
+    #untouched: number | undefined;
+    /** It is made anew; whoever wants to do something in it waits. */
+    #remaking: Promise<void> | undefined;
     #hasMountHook = false;
     /** Why a directory is not in the sandbox, by where it should be; told when the base class mounts it. */
     #mountErrors = new Map<string, Error>();
@@ -70,16 +78,17 @@ export class CoveSandbox extends MastraSandbox<SandboxView> {
     constructor(options: CoveSandboxOptions = {}) {
         checkOptions("CoveSandbox", options);
         const { onStart, onStop, onDestroy, env, workingDirectory, name = "CoveSandbox" } = options;
-        super({ name, onStart, onStop, onDestroy, env, workingDirectory, processes: new CoveProcessManager({ env }) });
-        this.options = options;
+        super({ name, onStart, onStop, onDestroy, env, workingDirectory, processes: new CoveProcessManager() });
+        const { url, apiKey, engine, bin, retryMs, cove, ...own } = options;
+        const isNameless = options.id === undefined && options.sandboxId === undefined;
+        this.#options = isNameless ? { ...own, lifecycle: own.lifecycle ?? NAMELESS } : own;
         this.name = name;
         this.id = options.id ?? generateId();
         this.#engineName = isEngineName(this.id)
             ? this.id
             : `mastra-${createHash("sha256").update(this.id).digest("hex").slice(0, 40)}`;
         this.#timeout = durationOf("timeout", options.timeout, TIMEOUT_MS);
-        const { url, apiKey, engine, bin, retryMs } = options;
-        this.cove = options.cove ?? new Cove({ url, apiKey, engine, bin, retryMs });
+        this.cove = cove ?? new Cove({ url, apiKey, engine, bin, retryMs });
         this.#hostMounts = new HostMounts(this.cove, this.#engineName);
         this.networking = new CoveNetworking(this.cove, () => this.#look());
         const setOnMount = this.mounts.setOnMount.bind(this.mounts);
@@ -92,7 +101,7 @@ export class CoveSandbox extends MastraSandbox<SandboxView> {
     /** The engine's sandbox itself, once it was started. */
     get native(): Sandbox {
         if (!this.#native) throw new SandboxNotReadyError(this.id);
-        this.#untouched = false;
+        this.#untouched = undefined;
         return this.#native;
     }
 
@@ -103,18 +112,23 @@ export class CoveSandbox extends MastraSandbox<SandboxView> {
 
     // ---- start, stop, destroy ----
 
-    /** What find() said may be overtaken by somebody else; then it is asked again. */
+    /**
+     * What find() said may be overtaken by somebody else; then it is asked again. And starts are shared: one that another
+     * caller gave up is begun again for those who did not.
+     */
     override async _start(options?: SandboxStartOptions): Promise<SandboxStartResult | void> {
         for (let tries = 1; ; tries++)
             try {
                 return await super._start(options);
             } catch (error) {
-                if (!(error instanceof Overtaken) || tries === 3) throw abortError(error, "start", options?.abortSignal);
+                const isOthers = isAbort(error) && !options?.abortSignal?.aborted;
+                if (!(error instanceof Overtaken || isOthers) || tries === STARTS)
+                    throw abortError(error, "start", options?.abortSignal);
             }
     }
 
     protected override async find({ abortSignal: signal }: SandboxStartOptions = {}): Promise<SandboxView | undefined> {
-        const { sandboxId } = this.options;
+        const { sandboxId } = this.#options;
         if (sandboxId !== undefined)
             try {
                 return await this.cove.get(sandboxId, { signal });
@@ -126,11 +140,25 @@ export class CoveSandbox extends MastraSandbox<SandboxView> {
 
     protected override async connect(found: SandboxView, { abortSignal: signal }: SandboxStartOptions = {}): Promise<void> {
         const native = this.cove.sandbox(found.id);
+        if (found.labels[STATE] === "remade") {
+            // Who was about to delete it may have ended before.
+            await native.remove({ signal });
+            throw new Overtaken(`sandbox ${this.#engineName} is made anew just now`);
+        }
         try {
             let view = await this.adopt(found, signal);
-            const change = changeOf(this.options, view);
+            if (this.#native && this.#native.id !== view.id) this.#remount();
+            // One that is being made has nothing yet that could be changed.
+            if (view.state === "creating") view = await native.start({ signal });
+            // From here on it may be in use: who made it is not to make it anew (see #remake).
+            if (view.labels[STATE] === "new") view = await this.#mark(view, undefined, signal);
+            const change = changeOf(this.#options, view);
             if (change !== undefined) view = await native.update(change, { signal });
             if (view.state !== "running") view = await native.start({ signal });
+            const { ports } = view;
+            for (const port of portsOf(this.#options.ports) ?? [])
+                if (!ports.some((open) => open.port === port.port && open.public === (port.public ?? open.public)))
+                    await native.ports.open(port.port, { public: port.public ?? undefined, signal });
             await this.#begin(view, signal);
         } catch (error) {
             throw isGone(error) ? new Overtaken(error.message, { cause: error }) : error;
@@ -139,16 +167,30 @@ export class CoveSandbox extends MastraSandbox<SandboxView> {
 
     protected override async create({ abortSignal: signal }: SandboxStartOptions = {}): Promise<void> {
         const madeBy = randomBytes(8).toString("hex");
-        // What was mounted in the one before is not in this one until it is mounted again, and its hook is asked again.
-        for (const [path, entry] of this.mounts.entries) if (entry.state === "mounted") this.mounts.set(path, { state: "pending" });
+        this.#remount();
         const spec = this.#specWith(madeBy, await this.mountSpecs(signal));
         const { sandbox, created } = await this.cove.create(spec, { signal });
         // Without an answer it was asked for again, and then finds what it made itself.
         if (!created && sandbox.labels[MADE_BY] !== madeBy) throw new Overtaken(`sandbox ${this.#engineName} was made meanwhile`);
-        this.processes.forgetAll();
-        this.#home = undefined;
         await this.#begin(sandbox, signal);
-        this.#untouched = true;
+        this.#untouched = sandbox.revision;
+    }
+
+    /** What was mounted in the one before is not in this one until it is mounted again, and its hook is asked again. */
+    #remount(): void {
+        for (const [path, entry] of this.mounts.entries) if (entry.state === "mounted") this.mounts.set(path, { state: "pending" });
+    }
+
+    /** Says in its labels what it is to other objects, if nobody changed it since it was looked at. */
+    async #mark({ id, labels, revision }: SandboxView, state: string | undefined, signal?: AbortSignal): Promise<SandboxView> {
+        const { [STATE]: _, ...others } = labels;
+        const change = { labels: state === undefined ? others : { ...others, [STATE]: state } };
+        try {
+            return await this.cove.sandbox(id).update(change, { revision, signal });
+        } catch (error) {
+            if (!hasCode(error, "revision_conflict", "lost")) throw error;
+            throw new Overtaken(`sandbox ${this.#engineName} was changed meanwhile`, { cause: error });
+        }
     }
 
     /** To be thrown by adopt() when the sandbox that was found is there no more: it is looked for again. */
@@ -161,7 +203,7 @@ export class CoveSandbox extends MastraSandbox<SandboxView> {
      * when it was made, and to go on with another root or limit than was asked for would be to ignore the option.
      */
     protected async adopt(found: SandboxView, _signal: AbortSignal | undefined): Promise<SandboxView> {
-        const differ = differences(this.options, found);
+        const differ = differences(this.#options, found);
         if (differ.length > 0)
             throw new Error(
                 `sandbox "${this.#engineName}" is there already, with ` +
@@ -198,16 +240,20 @@ export class CoveSandbox extends MastraSandbox<SandboxView> {
 
     /**
      * Does something with the engine's sandbox, which is started first if need be. If it was deleted or stopped
-     * meanwhile, by whomever, it is made or started again, once, and the same is done there: it had not begun.
+     * meanwhile, by whomever, it is made or started again, once, and the same is done there, unless it had begun. What
+     * `signal` gives up is the waiting: once it is being done, that is for the action to hear.
      */
-    async withNative<T>(action: (native: Sandbox) => Promise<T>): Promise<T> {
-        await this.ensureRunning();
+    async withNative<T>(action: (native: Sandbox) => Promise<T>, signal?: AbortSignal): Promise<T> {
+        if (this.status !== "running") await heard(this.ensureRunning(), signal);
+        if (this.#remaking) await heard(this.#remaking.catch(() => {}), signal);
         const generation = this.#generation;
         this.#lastUsed = Date.now();
+        const { native } = this;
+        this.#renew(native);
         try {
-            return await action(this.native);
+            return await action(native);
         } catch (error) {
-            if (!isDead(error) || !(await this.#revive(generation))) throw error;
+            if (!isDead(error) || hadBegun(error) || !(await heard(this.#revive(generation), signal))) throw error;
             return await action(this.native);
         }
     }
@@ -229,6 +275,14 @@ export class CoveSandbox extends MastraSandbox<SandboxView> {
         return this.status === "running";
     }
 
+    /** Its lifetime begins anew. Nobody waits for that: the next use will do it, too. */
+    #renew(native: Sandbox): void {
+        const now = Date.now();
+        if (this.#options.lifecycle !== NAMELESS || now - this.#renewed < RENEW_MS) return;
+        this.#renewed = now;
+        native.update({ lifecycle: lifecycleOf(NAMELESS)! }).catch(() => (this.#renewed = 0));
+    }
+
     // ---- commands ----
 
     override async executeCommand(
@@ -239,10 +293,16 @@ export class CoveSandbox extends MastraSandbox<SandboxView> {
         const line = commandLine(command, args);
         checkRetained(options.maxRetainedBytes);
         const timeout = durationOf("timeout", options.timeout, this.#timeout);
-        if (options.abortSignal?.aborted) return neverRan(line);
-        await this.ensureRunning();
-        const given = await this.commandSpec(line, { ...this.getEnv(), ...options.env }, options.cwd);
-        return execute((action) => this.withNative(action), given, timeout, options);
+        const signal = options.abortSignal;
+        if (signal?.aborted) return neverRan(line);
+        try {
+            if (this.status !== "running") await heard(this.ensureRunning(), signal);
+            const given = await heard(this.commandSpec(line, { ...this.getEnv(), ...options.env }, options.cwd), signal);
+            return await execute((action) => this.withNative(action, signal), given, timeout, options);
+        } catch (error) {
+            if (isAbort(error) && signal?.aborted && !hadBegun(error)) return neverRan(line);
+            throw error;
+        }
     }
 
     /** @internal What every command says. `env` has the overlay already; the provider's own lies below it. */
@@ -254,7 +314,7 @@ export class CoveSandbox extends MastraSandbox<SandboxView> {
         const given = cwd ?? this.workingDirectory;
         return {
             command,
-            env: mergeEnv(this.options.env, env),
+            env: mergeEnv(this.#options.env, env),
             cwd: given === undefined || given.startsWith("/") ? given : await this.resolvePath(given),
         };
     }
@@ -293,8 +353,8 @@ export class CoveSandbox extends MastraSandbox<SandboxView> {
 
     override getInstructions(options?: { requestContext?: RequestContext }): string {
         return instructionsOf(
-            this.options.instructions,
-            () => defaultInstructions(this.options, this.#view, this.workingDirectory),
+            this.#options.instructions,
+            () => defaultInstructions(this.#options, this.#view, this.workingDirectory),
             options?.requestContext,
         );
     }
@@ -305,8 +365,9 @@ export class CoveSandbox extends MastraSandbox<SandboxView> {
     }
 
     protected cloneOptions(given: SandboxCloneOptions): CoveSandboxOptions {
-        const { url: _url, apiKey: _key, engine: _engine, bin: _bin, retryMs: _retry, ...own } = this.options;
+        const own = this.#options;
         const { idleTimeoutMinutes: minutes, actingUserId } = given;
+        const lifecycle = own.lifecycle === NAMELESS ? undefined : own.lifecycle;
         return {
             ...own,
             cove: this.cove,
@@ -314,7 +375,7 @@ export class CoveSandbox extends MastraSandbox<SandboxView> {
             sandboxId: given.sandboxId,
             env: given.env ?? own.env,
             workingDirectory: given.workingDirectory ?? own.workingDirectory,
-            lifecycle: minutes === undefined ? own.lifecycle : { ...own.lifecycle, idle: minutes * 60_000 },
+            lifecycle: minutes === undefined ? lifecycle : { ...lifecycle, idle: minutes * 60_000 },
             labels: actingUserId === undefined ? own.labels : { ...own.labels, "mastra.acting-user": actingUserId },
         };
     }
@@ -356,23 +417,24 @@ export class CoveSandbox extends MastraSandbox<SandboxView> {
             this.#mounted.add(target);
             return { success: true, mountPath };
         }
-        if (!(await this.#isNew()))
-            throw new MountError(
-                `${mountPath}: sandbox "${this.#engineName}" was made without this mount, and mounts are settled when a ` +
-                    "sandbox is made; give it to the workspace as mounts and use another id, or destroy() the sandbox first " +
-                    "(its disk goes with it)",
-                mountPath,
-            );
-        await this.#remake(places);
+        const remade = this.#remake(places, mountPath, this.#remaking);
+        this.#remaking = remade;
+        try {
+            await remade;
+        } finally {
+            if (this.#remaking === remade) this.#remaking = undefined;
+        }
         this.#mounted.add(target);
         return { success: true, mountPath };
     }
 
-    /** Whether nobody can have done anything in it: this object did not, and others have had no time or no name for it. */
-    async #isNew(): Promise<boolean> {
-        const { id, sandboxId } = this.options;
-        if (!this.#untouched || !this.#native || !(this._startPromise || (id ?? sandboxId) === undefined)) return false;
-        return (await this.#native.processes.list()).length === 0;
+    #tooLate(mountPath: string): MountError {
+        return new MountError(
+            `${mountPath}: sandbox "${this.#engineName}" was made without this mount, and mounts are settled when a ` +
+                "sandbox is made; give it to the workspace as mounts and use another id, or destroy() the sandbox first " +
+                "(its disk goes with it)",
+            mountPath,
+        );
     }
 
     /** Where a directory that the workspace mounts is in the sandbox. */
@@ -380,16 +442,38 @@ export class CoveSandbox extends MastraSandbox<SandboxView> {
         return [mount];
     }
 
-    /** A new sandbox that nothing was done in is as good as the next one. */
-    async #remake(more: readonly HostMount[]): Promise<void> {
+    /**
+     * A new sandbox that nothing was done in is as good as the next one. That nothing was done is this object's to know,
+     * of itself; of others the engine says whether anything ran, and the revision whether anybody took it up, for each
+     * that connects changes a label of a new one first. Without a name it is nobody else's.
+     */
+    async #remake(more: readonly HostMount[], mountPath: string, before: Promise<void> | undefined): Promise<void> {
+        await before?.catch(() => {});
+        const [native, view] = [this.#native, this.#view];
+        if (this.#untouched === undefined || !native || !view) throw this.#tooLate(mountPath);
         const added = await Promise.all(more.map((each) => this.#hostMounts.register(each)));
-        const there = this.#view?.mounts ?? [];
-        const mounts = [...there, ...withoutDoubles(there, added)];
-        const spec = this.#specWith(randomBytes(8).toString("hex"), mounts);
-        await this.native.remove();
-        const { sandbox } = await this.cove.create(spec);
-        await this.#begin(sandbox, undefined);
-        this.#untouched = true;
+        if ((await native.processes.list()).length > 0) throw this.#tooLate(mountPath);
+        const madeBy = randomBytes(8).toString("hex");
+        const spec = this.#specWith(madeBy, [...view.mounts, ...withoutDoubles(view.mounts, added)]);
+        // Again, behind the last await: what this object has given out since may be in use.
+        if (this.#untouched === undefined || view.labels[STATE] !== "new") throw this.#tooLate(mountPath);
+        try {
+            await this.#mark({ ...view, revision: this.#untouched }, "remade");
+        } catch (error) {
+            if (isGone(error) || (error instanceof Overtaken && (await native.view()).labels[STATE] !== "remade"))
+                throw this.#tooLate(mountPath);
+            if (!(error instanceof Overtaken)) throw error;
+        }
+        try {
+            await native.remove();
+            const { sandbox, created } = await this.cove.create(spec);
+            if (!created && sandbox.labels[MADE_BY] !== madeBy) throw this.#tooLate(mountPath);
+            await this.#begin(sandbox, undefined);
+            this.#untouched = sandbox.revision;
+        } catch (error) {
+            this.status = "stopped"; // whoever uses it next looks for what is there now
+            throw error;
+        }
     }
 
     /** The directories of this host that it is made with: those that the workspace mounts. */
@@ -420,17 +504,22 @@ export class CoveSandbox extends MastraSandbox<SandboxView> {
     // ---- the engine's side ----
 
     #specWith(madeBy: string, mounts: SandboxSpec["mounts"]): SandboxSpec {
-        return { ...specOf(this.options, { "mastra.id": this.id, [MADE_BY]: madeBy }, mounts), name: this.#engineName };
+        return { ...specOf(this.#options, { "mastra.id": this.id, [MADE_BY]: madeBy, [STATE]: "new" }, mounts), name: this.#engineName };
     }
 
     async #begin(view: SandboxView, signal: AbortSignal | undefined): Promise<void> {
         const native = this.cove.sandbox(view.id);
+        if (this.#native?.id !== view.id) {
+            this.processes.forgetAll();
+            this.#home = undefined;
+        }
         const directory = this.workingDirectory;
         if (directory !== undefined) await this.#makeDirectory(native, directory, view, signal);
         this.#view = view;
         this.#native = native;
+        this.#renewed = Date.now();
         this.#generation++;
-        this.#untouched = false;
+        this.#untouched = undefined;
     }
 
     /** Its user may not be able to make it; then root does, and gives it to the user. */

@@ -5,6 +5,9 @@ import { lifecycleOf, networkOf, portsOf, resourcesOf, type CoveSandboxOptions }
 /** Which start() made a sandbox: a repeated create cannot tell otherwise whether it was there or is its own. */
 export const MADE_BY = "mastra.made-by";
 
+/** `new`: only who made it knows it. `remade`: it is about to be deleted, and another one made. */
+export const STATE = "mastra.state";
+
 export function specOf(
     options: CoveSandboxOptions,
     labels: { readonly [name: string]: string },
@@ -55,6 +58,8 @@ export function changeOf(options: CoveSandboxOptions, view: SandboxView): Sandbo
     const network = networkOf(options.network);
     const lifecycle = lifecycleOf(options.lifecycle);
     const change: SandboxChange = {};
+    // A change has all labels; those that others gave it stay.
+    if (isOther(options.labels ?? {}, view.labels)) change.labels = { ...view.labels, ...options.labels };
     if (network && isOther(network, view.network)) change.network = network;
     if (lifecycle && isOther(lifecycle, view.lifecycle)) change.lifecycle = lifecycle;
     return Object.keys(change).length > 0 ? change : undefined;

@@ -370,19 +370,56 @@ describe("on a disk of its own", () => {
         assert.equal((await fs.readdir(".", { recursive: true })).length, 7);
     });
 
+    test("a directory that is copied into another one is whole over a restart of the engine", async () => {
+        const fs = new CoveFilesystem({ sandbox, basePath: "/tmp/whole" });
+        await fs.mkdir(".");
+        await inSandbox("mkdir -p from/d to; for i in $(seq 200); do echo $i >from/d/$i; done", fs.basePath);
+        const copied = fs.copyFile("from", "to", { recursive: true });
+        await engine.kill();
+        await copied;
+        await inSandbox("diff -r from to", fs.basePath);
+    });
+
+    test("a file that is larger than any memory is refused; what is large and fits is read whole", async () => {
+        const fs = new CoveFilesystem({ sandbox, basePath: "/tmp/large" });
+        await fs.mkdir(".");
+        await inSandbox("truncate -s 500G sparse; ln -s sparse link; head -c 20000000 /dev/zero | tr '\\0' x >large", fs.basePath);
+        for (const name of ["sparse", "link"])
+            await assert.rejects(fs.readFile(name), (error) => error instanceof FilesystemError && error.code === "EFBIG");
+        assert.equal((await fs.readFile("large", { encoding: "utf-8" })).length, 20_000_000);
+        await fs.deleteFile("sparse");
+    });
+
+    test("very many long lines are found, and told in part", async () => {
+        const fs = new CoveFilesystem({ sandbox, basePath: "/tmp/long" });
+        await fs.mkdir(".");
+        await inSandbox("line=$(head -c 3000000 /dev/zero | tr '\\0' x); for i in $(seq 20); do echo \"needle $i $line\"; done >lines", fs.basePath);
+        const [{ matches }] = await fs.grep({ path: ".", pattern: "needle" });
+        assert.deepEqual(matches.map(({ line, column }) => [line, column]), Array.from({ length: 20 }, (_, i) => [i + 1, 0]));
+        assert.ok(matches.reduce((sum, { text }) => sum + text.length, 0) < 45_000_000);
+        assert.ok(matches[0].text.length > 3_000_000);
+        await fs.deleteFile("lines");
+    });
+
     test("an engine that is killed meanwhile costs nothing but the time", async () => {
         const fs = new CoveFilesystem({ sandbox, basePath: "/tmp/over" });
         const written = [];
         const write = async (i) => {
             await fs.writeFile(`${i}`, `${i}`, { overwrite: false });
             written.push(i);
+            await fs.appendFile("log", `${i}\n`);
+            await fs.copyFile(`${i}`, `copies/${i}`, { overwrite: false });
+            await fs.copyFile(`${i}`, "last");
         };
         for (let i = 0; i < 10; i++) await write(i);
         const killed = engine.kill();
         for (let i = 10; i < 40; i++) await write(i);
         await killed;
         for (let i = 40; i < 50; i++) await write(i);
-        assert.equal((await fs.readdir(".")).length, 50);
+        assert.equal((await fs.readdir(".")).length, 53);
+        assert.equal((await fs.readdir("copies")).length, 50);
+        assert.equal(await fs.readFile("log", { encoding: "utf-8" }), written.map((i) => `${i}\n`).join(""));
+        assert.equal(await fs.readFile("last", { encoding: "utf-8" }), "49");
         for (const i of written) assert.equal(await fs.readFile(`${i}`, { encoding: "utf-8" }), `${i}`);
     });
 

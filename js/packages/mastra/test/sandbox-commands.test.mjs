@@ -155,10 +155,10 @@ test("what a listener throws is the caller's, when the command has ended", async
 test("a timeout is a result, kills all that was started, and says so; 0 is none", async () => {
     const stubborn = `trap '' TERM; (${engine.hasCgroups ? "setsid" : ""} sleep 987.25 &); echo before; sleep 987.25`;
     for (const listener of [undefined, () => {}]) {
-        const result = await sandbox.executeCommand(stubborn, [], { timeout: 300, onStdout: listener });
+        const result = await sandbox.executeCommand(stubborn, [], { timeout: 2_000, onStdout: listener });
         assert.deepEqual([result.success, result.exitCode, result.timedOut, result.killed], [false, 124, true, true]);
         assert.equal(result.stdout, "before\n");
-        assert.match(result.stderr, /timed out after 300ms/);
+        assert.match(result.stderr, /timed out after 2000ms/);
     }
     const { stdout } = await sandbox.executeCommand("ps -e -o args | grep -c '[9]87.25'");
     assert.equal(stdout.trim(), "0");
@@ -191,6 +191,19 @@ test("a signal that fired before starts nothing; one that fires kills, and what 
     const late = new AbortController();
     assert.equal((await sandbox.executeCommand("echo done", [], { abortSignal: late.signal })).stdout, "done\n");
     late.abort();
+});
+
+test("a signal that fires after very much output gives what was printed", async () => {
+    for (const onStdout of [undefined, () => {}]) {
+        const abort = new AbortController();
+        const running = sandbox.executeCommand("yes | head -c 3000000; touch /tmp/printed; sleep 654.5", [], {
+            abortSignal: abort.signal, onStdout,
+        });
+        await engine.until(async () => (await sandbox.executeCommand("rm /tmp/printed 2>/dev/null")).success);
+        abort.abort();
+        const { killed, exitCode, stdout } = await running;
+        assert.deepEqual([killed, exitCode, stdout.length], [true, 137, 3_000_000]);
+    }
 });
 
 test("of much output the newest is retained, in whole characters, and what went is counted", async () => {

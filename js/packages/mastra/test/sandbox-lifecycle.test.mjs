@@ -1,6 +1,7 @@
 // CoveSandbox: what it is made with, how it starts, stops and goes, and what it says of itself.
 import assert from "node:assert/strict";
 import { after, before, test } from "node:test";
+import { inspect } from "node:util";
 import { Cove } from "@cove/client";
 import { CoveSandbox } from "@cove/mastra";
 import { MastraSandbox, SandboxNotReadyError, supportsNetworking, Workspace } from "@mastra/core/workspace";
@@ -21,6 +22,13 @@ test("what is misspelt or contradicts itself is refused", () => {
     assert.throws(() => new CoveSandbox({ network: "all" }), /"none", "public" or a policy/);
     assert.throws(() => new CoveSandbox({ lifecycle: { idleMs: 5 } }), /no option "idleMs"/);
     assert.throws(() => new CoveSandbox({ timeout: -1 }), RangeError);
+    for (const options of [
+        { resources: { memory: NaN } }, { resources: { memory: Infinity } }, { resources: { disk: -1 } }, { resources: { cpus: NaN } },
+        { resources: { cpus: 0 } }, { resources: { pids: Infinity } }, { resources: { pids: 1.5 } }, { lifecycle: { idle: NaN } },
+        { lifecycle: { lifetime: NaN } }, { lifecycle: { lifetime: -1 } }, { ports: [NaN] }, { ports: [{ port: 65536 }] },
+        ...["connections", "lookupsPerSecond", "bytesPerSecond", "bytes"].map((bound) => ({ network: { [bound]: NaN } })),
+    ])
+        assert.throws(() => new CoveSandbox(options), RangeError, JSON.stringify(Object.keys(Object.values(options)[0])));
     assert.throws(() => new CoveSandbox({ workingDirectory: "src" }), /must be absolute/);
     assert.throws(() => new CoveSandbox({ cove: new Cove({ url: NOWHERE }), url: NOWHERE }), /leave one of them out/);
 });
@@ -43,6 +51,13 @@ test("nothing is asked of the server before it is started, nor for what it says 
     assert.throws(() => sandbox.native, SandboxNotReadyError);
     await clone._destroy();
     assert.equal(clone.status, "destroyed");
+});
+
+test("who prints it sees neither the key nor the environment", () => {
+    const secret = "hunter2-never-told";
+    const sandbox = new CoveSandbox({ url: NOWHERE, apiKey: secret, env: { TOKEN: secret } });
+    for (const each of [sandbox, sandbox.clone(), sandbox.filesystem, sandbox.processes])
+        assert.ok(!inspect(each, { depth: 5 }).includes(secret), inspect(each, { depth: 5 }));
 });
 
 test("instructions say where commands start and what can be reached, and can be replaced", () => {
@@ -213,6 +228,49 @@ test("what the options ask for is what it has, and what cannot be changed is ref
     assert.deepEqual([view.state, view.network.mode], ["running", "public"]);
 });
 
+test("who connects with other labels and ports changes and opens them, and leaves those of others", async () => {
+    const first = engine.sandbox({ id: "relabelled", labels: { team: "web", stage: "test" }, ports: [8080] });
+    await first.start();
+    await engine.sandbox({ id: "relabelled", labels: { stage: "live", new: "yes" }, ports: [8080, { port: 9090, public: true }] }).start();
+    const { labels, ports } = await first.native.view();
+    assert.deepEqual([labels.team, labels.stage, labels.new, labels["mastra.id"]], ["web", "live", "yes", "relabelled"]);
+    assert.deepEqual(ports.map((each) => [each.port, each.public]), [[8080, false], [9090, true]]);
+});
+
+test("what a sandbox was made with is what another object finds, and other than that is refused", async (t) => {
+    const made = { user: "nobody", hostname: "desk", root: "host", ephemeral: true };
+    if (!engine.hasUsers) delete made.user;
+    await engine.sandbox({ id: "settled", ...made }).start();
+    const again = engine.sandbox({ id: "settled", ...made });
+    assert.deepEqual(await again.start(), { outcome: "connected" });
+    const { stdout } = await again.executeCommand("id -un; hostname");
+    assert.equal(stdout, `${made.user ?? "root"}\ndesk\n`);
+    for (const other of [{ user: "daemon" }, { hostname: "chair" }, { root: "other" }, { ephemeral: false }])
+        await assert.rejects(
+            engine.sandbox({ id: "settled", ...made, ...other }).start(),
+            new RegExp(`${Object.keys(other)[0]} .* is asked for`),
+        );
+    assert.deepEqual(await engine.sandbox({ id: "settled" }).start(), { outcome: "connected" });
+});
+
+test("one without an id goes when nobody used it for long; one with an id, or with a life of its own, does not", async () => {
+    const week = 7 * 24 * 3_600_000;
+    const nameless = engine.sandbox();
+    await nameless.start();
+    const { then, deadline } = (await nameless.native.view()).lifecycle;
+    assert.equal(then, "kill");
+    assert.ok(Math.abs(Date.parse(deadline) - Date.now() - week) < 3_600_000, deadline);
+    for (const options of [{ id: "named" }, { lifecycle: { then: "stop" } }, { lifecycle: { lifetime: 0 } }]) {
+        const sandbox = engine.sandbox(options);
+        await sandbox.start();
+        assert.equal((await sandbox.native.view()).lifecycle.deadline, null);
+    }
+    const bounded = engine.sandbox({ id: "bounded", lifecycle: { lifetime: week } });
+    await bounded.start();
+    await engine.sandbox({ id: "bounded", lifecycle: { lifetime: Infinity } }).start();
+    assert.equal((await bounded.native.view()).lifecycle.deadline, null);
+});
+
 test("a limit that the engine rounds is the same limit", async () => {
     for (const resources of [{ cpus: 1 / 3 }, { memory: 123_456_789 }, { disk: 123_456_789 }, { memory: "0.1G" }]) {
         const options = { id: JSON.stringify(resources), resources };
@@ -226,6 +284,25 @@ test("a start can be given up", async () => {
     await assert.rejects(sandbox.start({ abortSignal: AbortSignal.abort("enough") }), { name: "SandboxAbortError", code: "ABORTED" });
     await sandbox.start();
     assert.equal(sandbox.status, "running");
+});
+
+test("a start that one caller gives up goes on for the others; an abort is heard while a command waits for it", async () => {
+    let gate;
+    const opened = new Promise((resolve) => (gate = resolve));
+    const sandbox = engine.sandbox({ onStart: () => opened });
+    const giveUp = new AbortController();
+    const first = sandbox.start({ abortSignal: giveUp.signal });
+    const shared = sandbox.executeCommand("echo ran");
+    const own = new AbortController();
+    const given = sandbox.executeCommand("touch /tmp/given", [], { abortSignal: own.signal });
+    giveUp.abort();
+    await assert.rejects(first, { name: "SandboxAbortError" });
+    own.abort();
+    const { killed, exitCode } = await given;
+    assert.deepEqual([killed, exitCode], [true, 137]);
+    gate();
+    assert.equal((await shared).stdout, "ran\n");
+    assert.equal((await sandbox.executeCommand("test -e /tmp/given")).exitCode, 1);
 });
 
 test("a clone is another sandbox with the same options", async () => {

@@ -79,6 +79,61 @@ test("one that comes after the start is told what to do; in a sandbox that nobod
     assert.equal(pending.status, "running");
 });
 
+test("what is under way while a sandbox is made anew for a mount waits, and several mounts are all there", async () => {
+    const a = new LocalFilesystem({ basePath: directory("a", { a: "a\n" }) });
+    const b = new LocalFilesystem({ basePath: directory("b", { b: "b\n" }) });
+    const sandbox = engine.sandbox();
+    await sandbox.start();
+    const mounts = [sandbox.mount(a, "/mnt/a"), sandbox.mount(b, "/mnt/b")];
+    await engine.until(() => sandbox.status === "running");
+    assert.deepEqual((await Promise.all(mounts)).map(({ success }) => success), [true, true]);
+    const late = sandbox.mount(new LocalFilesystem({ basePath: directory("c") }), "/mnt/c").catch((error) => error);
+    const results = await Promise.all(
+        Array.from({ length: 10 }, (_, i) => sandbox.executeCommand(`echo ${i} >>/root/all; cat /mnt/a/a /mnt/b/b`)),
+    );
+    for (const { stdout } of results) assert.equal(stdout, "a\nb\n");
+    const outcome = await late;
+    assert.ok(outcome.success || outcome.name === "MountError", String(outcome));
+    assert.equal((await sandbox.executeCommand("wc -l </root/all")).stdout, "10\n");
+});
+
+test("one that another object took up, or wrote a file to, is not made anew", async () => {
+    const filesystem = () => new LocalFilesystem({ basePath: directory(`shared-${Math.random()}`) });
+    const maker = engine.sandbox({ id: "shared" });
+    await maker.start();
+    const other = engine.sandbox({ id: "shared" });
+    await other.writeFiles([{ path: "/root/precious", content: "kept" }]);
+    await assert.rejects(maker.mount(filesystem(), "/mnt/late"), { name: "MountError" });
+    assert.equal(maker.native.id, other.native.id);
+    assert.equal((await maker.executeCommand("cat /root/precious")).stdout, "kept");
+
+    // Also where the other one comes while a hook decides.
+    const hooked = engine.sandbox({ id: "hooked" });
+    hooked.mounts.add({ "/mnt/late": filesystem() });
+    hooked.mounts.setOnMount(async () => {
+        await engine.sandbox({ id: "hooked" }).writeFiles([{ path: "/root/precious", content: "kept" }]);
+    });
+    await hooked.start();
+    assert.deepEqual(states(hooked), { "/mnt/late": "error" });
+    assert.equal((await hooked.executeCommand("cat /root/precious")).stdout, "kept");
+});
+
+test("with an id too a hook's yes makes it anew; one whose maker ended before it did is finished by the next", async () => {
+    const filesystem = new LocalFilesystem({ basePath: directory("yes", { a: "yes\n" }) });
+    const sandbox = engine.sandbox({ id: "yes" });
+    sandbox.mounts.add({ "/mnt/yes": filesystem });
+    sandbox.mounts.setOnMount(() => undefined);
+    await sandbox.start();
+    assert.deepEqual(states(sandbox), { "/mnt/yes": "mounted" });
+    assert.equal((await sandbox.executeCommand("cat /mnt/yes/a")).stdout, "yes\n");
+
+    const view = await sandbox.native.view();
+    await sandbox.native.update({ labels: { ...view.labels, "mastra.state": "remade" } });
+    const next = engine.sandbox({ id: "yes" });
+    assert.deepEqual(await next.start(), { outcome: "created" });
+    assert.notEqual(next.native.id, view.id);
+});
+
 test("a hook decides before anything is to be seen in the sandbox", async () => {
     const shown = new LocalFilesystem({ basePath: directory("shown", { a: "shown\n" }) });
     const hidden = new LocalFilesystem({ basePath: directory("hidden", { a: "hidden\n" }) });

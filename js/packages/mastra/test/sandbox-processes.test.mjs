@@ -108,10 +108,40 @@ test("of a long output the newest is retained", async () => {
 });
 
 test("a timeout ends it, and without one it has none", async () => {
-    const handle = await sandbox.processes.spawn("echo up; sleep 600", { timeout: 200 });
+    const handle = await sandbox.processes.spawn("echo up; sleep 600", { timeout: 2_000 });
     const result = await handle.wait();
     assert.deepEqual([result.exitCode, result.timedOut, result.stdout], [124, true, "up\n"]);
-    assert.match(result.stderr, /timed out after 200ms/);
+    assert.match(result.stderr, /timed out after 2000ms/);
+});
+
+test("one that was taken up and ran into its timeout says so, without a time that nobody told", async () => {
+    const { id } = await sandbox.native.processes.start({ command: "echo up; sleep 600", timeout_ms: 1_000 });
+    const taken = await sandbox.processes.get(id);
+    const result = await taken.wait();
+    assert.deepEqual([result.exitCode, result.timedOut], [124, true]);
+    assert.match(result.stderr, /timed out$/);
+});
+
+test("a listener that throws is told of by wait(), when all that was printed is there", async () => {
+    let calls = 0;
+    const handle = await sandbox.processes.spawn("echo one; sleep 0.2; echo two", {
+        onStdout() {
+            calls++;
+            throw new Error("mine");
+        },
+    });
+    await assert.rejects(handle.wait(), /^Error: mine$/);
+    assert.deepEqual([handle.stdout, handle.exitCode, calls], ["one\ntwo\n", 0, 2]);
+});
+
+test("kill() of one whose listener threw kills it, and says that it did", async () => {
+    const handle = await sandbox.processes.spawn("echo one; sleep 600", {
+        onStdout() {
+            throw new Error("mine");
+        },
+    });
+    await engine.until(() => handle.stdout === "one\n");
+    assert.equal(await handle.kill(), true);
 });
 
 test("a signal kills it, also when it fires while it is waited for; one that fired before starts nothing", async () => {

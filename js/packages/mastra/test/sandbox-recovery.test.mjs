@@ -35,6 +35,22 @@ test("one that was deleted is made anew, once, and what was asked for is done th
     assert.equal(await sandbox.processes.get("999"), undefined);
 });
 
+test("one that another object made anew is another one: its processes, its home and its mounts are looked at afresh", async () => {
+    const first = engine.sandbox({ id: "remade" });
+    const old = await first.processes.spawn("echo old; sleep 600");
+    assert.equal(await first.resolvePath("x"), "/root/x");
+    await engine.cove.sandbox(first.native.id).remove();
+    assert.equal((await old.wait()).killed, true);
+    const second = engine.sandbox({ id: "remade" });
+    const fresh = await second.processes.spawn("echo new; exit 3");
+    await fresh.wait();
+    assert.equal(fresh.pid, old.pid);
+    await first.executeCommand("true");
+    assert.equal(first.native.id, second.native.id);
+    const taken = await first.processes.get(old.pid);
+    assert.deepEqual([taken.stdout, taken.exitCode], ["new\n", 3]);
+});
+
 test("one that was stopped is started again, with its disk", async () => {
     const outcomes = [];
     const sandbox = engine.sandbox({ id: "stopped", onStart: ({ outcome }) => void outcomes.push(outcome) });
@@ -53,11 +69,16 @@ test("one that was stopped is started again, with its disk", async () => {
 });
 
 test("a command that ran when its sandbox was ended has ended, and is not run again", async () => {
-    for (const [verb, onStdout] of [["stop", undefined], ["stop", () => {}], ["remove", undefined], ["remove", () => {}]]) {
+    const much = "head -c 2000000 /dev/zero | tr '\\0' x;";
+    for (const [verb, onStdout, first = ""] of [
+        ["stop", undefined], ["stop", () => {}], ["remove", undefined], ["remove", () => {}],
+        // Of so much the rest is asked for when it has ended.
+        ["stop", undefined, much], ["remove", undefined, much], ["remove", () => {}, much],
+    ]) {
         let starts = 0;
         const sandbox = engine.sandbox({ onStart: () => void starts++ });
         await sandbox.start();
-        const running = sandbox.executeCommand("touch /tmp/began; sleep 600", [], { onStdout });
+        const running = sandbox.executeCommand(`${first} touch /tmp/began; sleep 600`, [], { onStdout });
         await engine.until(async () => (await sandbox.native.exec({ command: "test -e /tmp/began" })).process.exit_code === 0);
         await engine.cove.sandbox(sandbox.native.id)[verb]();
         const outcome = await running.then((result) => result, (error) => error);

@@ -226,7 +226,7 @@ export const cases = [
         expected: { success: false, exitCode: 124, timedOut: true, stdout: 'before\n' },
         async run(box) {
             const sandbox = await box.shared();
-            const result = await sandbox.executeCommand('echo before; exec sleep 60', [], { timeout: 300 });
+            const result = await sandbox.executeCommand('echo before; exec sleep 60', [], { timeout: 2_000 });
             const { success, exitCode, timedOut, stdout } = result;
             return { success, exitCode, timedOut, stdout };
         },

@@ -284,7 +284,7 @@ export const cases = [
         name: 'a time limit of a process',
         expected: { exitCode: 124, timedOut: true, success: false, stdout: 'before\n' },
         async run(box) {
-            const handle = await spawn(box, 'echo before; exec sleep 60', { timeout: 300 });
+            const handle = await spawn(box, 'echo before; exec sleep 60', { timeout: 2_000 });
             const { exitCode, timedOut, success, stdout } = await handle.wait();
             return { exitCode, timedOut, success, stdout };
         },
