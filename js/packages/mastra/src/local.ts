@@ -1,5 +1,6 @@
 // The drop-in for Mastra's LocalSandbox: a directory of this host to work in, and commands that run in a box of this
 // user's own engine, which sees that directory and the host's system directories, and nothing else of the host.
+import type { SandboxView } from "@cove/client";
 import {
     IsolationUnavailableError, MountError,
     type IsolationBackend, type MountResult, type NativeSandboxConfig, type SandboxCloneOptions,
@@ -21,13 +22,15 @@ import {
 } from "./local-directories.js";
 import { linkInto, unlinkFrom } from "./local-links.js";
 import { checkLocalOptions, commandDirectory, hostPath, type CoveLocalSandboxOptions } from "./local-options.js";
-import { hasCode } from "./errors.js";
+import { hasCode, isGone } from "./errors.js";
 import { checkMountPath, hostMountOf, type HostMount } from "./mounts.js";
 import { instructionsOf } from "./instructions.js";
 import { CoveSandbox } from "./sandbox.js";
 
 /** A box that was given no id is removed when for so long nothing ran in it and nothing was asked of it. */
 const IDLE_MS = 30 * 60_000;
+/** What is stopped is not idle: it has this long. */
+const STOPPED_MS = 24 * 3_600_000;
 /** How often a start is tried whose directories' names are taken away meanwhile. */
 const TRIES = 3;
 
@@ -165,9 +168,26 @@ export class CoveLocalSandbox extends CoveSandbox {
         const fits = wanted.every(({ name, target }) =>
             found?.mounts.some((mount) => mount.name === name && mount.target === target),
         );
-        if (found && fits) return this.connect(found, options);
+        if (found && fits) {
+            const isToEnd = this.#given.id === undefined && found.lifecycle.deadline !== null;
+            return this.connect(isToEnd ? await this.#endAfter(found.id, null) : found, options);
+        }
         if (found) await this.cove.sandbox(found.id).remove();
         return this.create(options);
+    }
+
+    override async stop(): Promise<void> {
+        await super.stop();
+        const found = this.#given.id === undefined ? await this.find() : undefined;
+        if (found)
+            await this.#endAfter(found.id, STOPPED_MS).catch((error: unknown) => {
+                if (!isGone(error)) throw error;
+            });
+    }
+
+    async #endAfter(id: string, ms: number | null): Promise<SandboxView> {
+        const end = ms === null ? { deadline: null } : { lifetime_ms: ms };
+        return this.cove.sandbox(id).update({ lifecycle: { ...end, idle_ms: IDLE_MS, then: "kill" } });
     }
 
     override async destroy(): Promise<void> {

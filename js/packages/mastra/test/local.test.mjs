@@ -443,6 +443,14 @@ describe('its life', () => {
         const { idle_ms: idle, then } = (await view(nameless)).lifecycle;
         assert.deepEqual([idle, then], [30 * 60_000, 'kill']);
         assert.equal((await view(named)).lifecycle.idle_ms ?? 0, 0);
+        // What is stopped cannot be idle.
+        const deadlines = [(await view(nameless)).lifecycle.deadline];
+        await nameless._stop();
+        const stopped = Date.parse((await view(nameless)).lifecycle.deadline) - Date.now();
+        assert.ok(stopped > 23 * 3_600_000 && stopped <= 24 * 3_600_000);
+        await nameless.start();
+        deadlines.push((await view(nameless)).lifecycle.deadline);
+        assert.deepEqual(deadlines, [null, null]);
     });
 
     test('without an id, who runs the program again finds its box; each object of one program has its own', async () => {
