@@ -3,11 +3,12 @@
 import { CoveError, type Cove, type SandboxSpec } from "@cove/client";
 import { MountError, type NativeSandboxConfig } from "@mastra/core/workspace";
 import { existsSync, statSync } from "node:fs";
-import { realpath, type FileHandle } from "node:fs/promises";
+import type { FileHandle } from "node:fs/promises";
 import path from "node:path";
 import { isWithin } from "./local-options.js";
-import { handedOver, hasErrno, openPath, realPathOf, UntrustedLink } from "./local-tree.js";
+import { handedOver, hasErrno, openPath, UntrustedLink } from "./local-tree.js";
 import { directoryName, MOUNTS_MAX } from "./mounts.js";
+import { willBeWritten, writtenBySandboxes } from "./written.js";
 
 export type Mounts = NonNullable<SandboxSpec["mounts"]>;
 
@@ -110,35 +111,16 @@ export function checkCheckpoints(wanted: string, directories: readonly HostDirec
         );
 }
 
-// ---- what can be trusted ----
-
-/** Where sandboxes of this program could write, also if they are gone: what they left there is still theirs. */
-const written = new Set<string>();
-
-/** Says of a directory whether a sandbox writes there: one of this program, or one that the engine was told of. */
-function writtenBySandboxes(cove: Cove, own: readonly HostDirectory[]): (directory: string) => Promise<boolean> {
-    let all: Promise<string[]> | undefined;
-    const ask = async (): Promise<string[]> => {
-        const writable = own.filter((each) => !each.readOnly).map((each) => each.path);
-        const real = await Promise.all(writable.map((each) => realpath(each).catch(() => each)));
-        const registered = (await cove.registeredMounts()).filter((each) => !each.readOnly).map((each) => each.path);
-        return [...writable, ...real, ...registered, ...written];
-    };
-    return async (directory) => (await (all ??= ask())).some((each) => isWithin(directory, each));
-}
-
-/**
- * Opens a directory of this host: what a sandbox put in its way as a link is not followed, and what is done with the open
- * directory is done with what was looked at.
- */
+/** Opens a directory of this host as far as its path can be trusted. */
 export async function openTrusted(
     cove: Cove,
     wanted: string,
     own: readonly HostDirectory[],
     make = false,
 ): Promise<{ directory: FileHandle; made: boolean }> {
+    const writable = own.filter((each) => !each.readOnly).map((each) => each.path);
     try {
-        return await openPath(wanted, writtenBySandboxes(cove, own), make);
+        return await openPath(wanted, writtenBySandboxes(cove, writable), make);
     } catch (error) {
         if (error instanceof UntrustedLink) refuse(wanted, error.message);
         throw error;
@@ -164,7 +146,7 @@ async function openOne(cove: Cove, wanted: HostDirectory, all: readonly HostDire
         await directory.close();
         refuse(wanted.path, "it is a file; name the directory that it lies in");
     }
-    if (!wanted.readOnly) written.add(await realPathOf(directory));
+    if (!wanted.readOnly) await willBeWritten(directory);
     return { name: directoryName(PREFIX, 24, [wanted.path], found, wanted.readOnly), wanted, directory };
 }
 

@@ -4,8 +4,11 @@ import type { Cove, SandboxSpec, SandboxView } from "@cove/client";
 import { MountError, type FilesystemMountConfig, type WorkspaceFilesystem } from "@mastra/core/workspace";
 import { createHash } from "node:crypto";
 import type { BigIntStats } from "node:fs";
-import { realpath, stat } from "node:fs/promises";
+import type { FileHandle } from "node:fs/promises";
+import { resolve } from "node:path";
+import { handedOver, openPath, realPathOf } from "./local-tree.js";
 import { tidyPath } from "./options.js";
+import { willBeWritten, writtenBySandboxes } from "./written.js";
 
 export interface HostMount {
     /** A directory of this host. */
@@ -94,21 +97,24 @@ export class HostMounts {
                     `on ${this.cove.address ?? "another server"}; use engine: "private" without url`,
                 target,
             );
-        const { name, path } = await this.#name(mount, target);
-        if (!(await this.cove.roots({ signal })).mounts.includes(name))
-            try {
-                await this.cove.registerMount(name, path, { readOnly: mount.readOnly === true, signal });
-            } catch (error) {
-                // Another object of the same sandbox may have been faster.
-                if (!(await this.cove.roots({ signal })).mounts.includes(name)) throw error;
-            }
+        const { name, directory } = await this.#open(mount, target);
+        try {
+            if (!(await this.cove.roots({ signal })).mounts.includes(name))
+                await this.cove.registerMount(name, handedOver(directory), { readOnly: mount.readOnly === true, signal });
+        } catch (error) {
+            // Another object of the same sandbox may have been faster.
+            if (!(await this.cove.roots({ signal })).mounts.includes(name)) throw error;
+        } finally {
+            await directory.close();
+        }
         this.#registered.add(name);
         return { name, target, read_only: mount.readOnly === true };
     }
 
     /** Whether a sandbox has this directory at its place. */
     async has(view: SandboxView, mount: HostMount): Promise<boolean> {
-        const { name } = await this.#name(mount, tidyPath(mount.target));
+        const { name, directory } = await this.#open(mount, tidyPath(mount.target));
+        await directory.close();
         return view.mounts.some((each) => each.name === name && each.target === tidyPath(mount.target));
     }
 
@@ -120,19 +126,22 @@ export class HostMounts {
         await Promise.all(names.map((name) => this.cove.unregisterMount(name).catch(() => {})));
     }
 
-    async #name(mount: HostMount, target: string): Promise<{ name: string; path: string }> {
-        let path, found;
+    /** The very directory that is handed over: its path may lead elsewhere at the next moment. */
+    async #open(mount: HostMount, target: string): Promise<{ name: string; directory: FileHandle }> {
+        const cannot = (why: string, cause?: unknown): MountError =>
+            Object.assign(new MountError(`${mount.hostPath}: it cannot be mounted at ${target}: ${why}`, target), { cause });
+        const { directory } = await openPath(resolve(mount.hostPath), writtenBySandboxes(this.cove)).catch((error: unknown) => {
+            throw cannot((error as Error).message, error);
+        });
         try {
-            path = await realpath(mount.hostPath);
-            found = await stat(path, { bigint: true });
+            const found = await directory.stat({ bigint: true });
+            if (!found.isDirectory()) throw cannot("it is no directory");
+            if (!mount.readOnly) await willBeWritten(directory);
+            const of = [this.owner, target, await realPathOf(directory)];
+            return { name: directoryName("mastra-", 32, of, found, mount.readOnly === true), directory };
         } catch (error) {
-            throw Object.assign(
-                new MountError(`${mount.hostPath}: it cannot be mounted at ${target}: ${String((error as Error).message)}`, target),
-                { cause: error },
-            );
+            await directory.close();
+            throw error;
         }
-        if (!found.isDirectory())
-            throw new MountError(`${mount.hostPath}: it is no directory and cannot be mounted at ${target}`, target);
-        return { name: directoryName("mastra-", 32, [this.owner, target, path], found, mount.readOnly === true), path };
     }
 }

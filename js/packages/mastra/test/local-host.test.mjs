@@ -8,7 +8,7 @@ import path from 'node:path';
 import { after, afterEach, before, describe, test } from 'node:test';
 import { promisify } from 'node:util';
 import { LocalFilesystem, MountError } from '@mastra/core/workspace';
-import { CoveLocalSandbox } from '@cove/mastra';
+import { CoveLocalSandbox, CoveSandbox } from '@cove/mastra';
 import { until } from './contract/kit.mjs';
 import { startEngine } from '../../client/test/engine.mjs';
 
@@ -43,6 +43,8 @@ const make = (options = {}) => {
     made.push(sandbox);
     return sandbox;
 };
+
+const own = (sandbox) => (made.push(sandbox), sandbox);
 
 const out = async (sandbox, command) => {
     const result = await sandbox.executeCommand(command);
@@ -161,6 +163,17 @@ describe('mounts', () => {
         );
         assert.deepEqual((await readdir(outside)).sort(), ['deep', 'empty']);
         assert.equal((await readdir(path.join(outside, 'deep'))).length, 5);
+    });
+
+    test('files that are to be mounted are not looked for behind a link of a sandbox', async () => {
+        const [outside, outer] = [await secret(), await fresh()];
+        const first = make({ workingDirectory: outer });
+        await out(first, `ln -s ${outside} taken`);
+        for (const sandbox of [make(), own(new CoveSandbox({ engine: 'private' }))]) {
+            const taken = new LocalFilesystem({ basePath: path.join(outer, 'taken') });
+            assert.deepEqual(await mounted(sandbox, { '/data': taken }), ['error']);
+            assert.match(sandbox.mounts.get('/data').error, /is a link/);
+        }
     });
 
     test('the link of a mount that fails is taken back', async () => {
