@@ -21,13 +21,14 @@ flock 9
 for package in client mastra; do
     here=packages/$package
     [ ! -f "$here/dist/cjs/package.json" ] ||
-        [ -n "$(find "$here/src" "$here/package.json" tsconfig.json packages/client/dist/cjs/package.json \
+        [ -n "$(find "$here"/src* "$here/package.json" tsconfig.json packages/client/dist/cjs/package.json \
             -newer "$here/dist/cjs/package.json" ! -path "packages/client/dist/*" -print -quit)" ] || continue
     rm -rf "$here/dist" "$here/.cjs"
     "$node" "$bin/tsc" -p "$here/tsconfig.json"
     # The same sources in a package that says it is CommonJS.
     mkdir "$here/.cjs"
     cp -r "$here/src" "$here/.cjs/src"
+    [ ! -d "$here/src-cjs" ] || cp "$here/src-cjs/"* "$here/.cjs/src/"
     echo '{"type":"commonjs"}' >"$here/.cjs/package.json"
     echo '{"extends":"../../../tsconfig.json","compilerOptions":{"rootDir":"src","outDir":"../dist/cjs"},"include":["src"]}' \
         >"$here/.cjs/tsconfig.json"

@@ -4,7 +4,7 @@ import { CoveError } from "./error.js";
 import { Kernels } from "./kernels.js";
 import { readLines } from "./lines.js";
 import { Link, pause } from "./link.js";
-import { addMount, removeMount } from "./mounts.js";
+import { addMount, listMounts, removeMount, type RegisteredMount } from "./mounts.js";
 import type { CoveOptions } from "./options.js";
 import type { RequestOptions } from "./request.js";
 import { Sandbox } from "./sandbox.js";
@@ -145,6 +145,11 @@ export class Cove {
         options: CallOptions & { readOnly?: boolean } = {},
     ): Promise<void> {
         await addMount(this.#link, name, hostPath, options);
+    }
+
+    /** Those that are registered, with their paths. Private engines only. */
+    async registeredMounts(options: CallOptions = {}): Promise<RegisteredMount[]> {
+        return listMounts(this.#link, options);
     }
 
     /** Sandboxes that have it keep it. */

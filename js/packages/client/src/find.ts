@@ -66,7 +66,7 @@ export async function findPlace(options: CoveOptions): Promise<Place> {
 export async function findPrivate(options: CoveOptions): Promise<Place> {
     const socket = privateSocket();
     if (isSafe(socket) && (await answers(socket))) return { kind: "private", address: { kind: "unix", path: socket } };
-    const file = await findProgram(options.bin);
+    const file = findProgram(options.bin);
     const started = runProgram(file, ["server", "--private"], programEnv()).then((ran) => {
         if (ran.status !== 0) throw new CoveError("no_cove", ran.why);
         return ran.stdout.trim();

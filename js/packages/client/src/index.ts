@@ -2,8 +2,10 @@
 export { Cove } from "./cove.js";
 export { CoveError } from "./error.js";
 export type { CoveErrorOptions, Problem } from "./error.js";
+export type { RegisteredMount } from "./mounts.js";
 export type { CoveOptions } from "./options.js";
 export type { Body, QueryValue, RequestOptions } from "./request.js";
+export { findProgram } from "./program.js";
 export { Sandbox } from "./sandbox.js";
 export type { ExecOptions } from "./exec.js";
 export { Processes } from "./processes.js";

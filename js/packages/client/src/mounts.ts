@@ -6,9 +6,14 @@ import type { Link } from "./link.js";
 import { findProgram, programEnv, runProgram, type Ran } from "./program.js";
 import type { CallOptions } from "./types.js";
 
-interface Listed {
-    state: string;
+export interface RegisteredMount {
+    name: string;
+    /** No sandbox can write to it. */
+    readOnly: boolean;
+    /** Where it was: what is registered is the directory itself. */
     path: string;
+    /** The directory is not there any more. */
+    isMissing: boolean;
 }
 
 async function run(link: Link, args: readonly string[], signal: AbortSignal | undefined): Promise<Ran> {
@@ -17,16 +22,17 @@ async function run(link: Link, args: readonly string[], signal: AbortSignal | un
         throw new CoveError("not_private", "directories of the host are registered with an engine of one's own alone", {
             remedy: 'use engine: "private", or have the operator of the server run cove mount add',
         });
-    return runProgram(await findProgram(link.bin), ["mount", ...args], programEnv(link.address));
+    return runProgram(findProgram(link.bin), ["mount", ...args], programEnv(link.address));
 }
 
-/** What is registered under this name; its list has the paths only for people, a line for each. */
-async function registered(link: Link, name: string, signal: AbortSignal | undefined): Promise<Listed | undefined> {
-    for (const line of (await run(link, ["ls"], signal)).stdout.split("\n")) {
-        const [, found, state, path] = /^(\S+)\s+(\S+)\s+(.*)$/.exec(line) ?? [];
-        if (found === name && state && path) return { state, path };
-    }
-    return undefined;
+/** All that are registered; the list of the program has the paths for people, a line for each. */
+export async function listMounts(link: Link, options: CallOptions): Promise<RegisteredMount[]> {
+    const ran = await run(link, ["ls"], options.signal);
+    if (ran.status !== 0) throw new CoveError("mount_failed", `mount ls: ${ran.why}`);
+    return ran.stdout.split("\n").flatMap((line): RegisteredMount[] => {
+        const [, name, state, path] = /^(\S+)\s+(missing|read-only|-)\s+(.*)$/.exec(line) ?? [];
+        return name && path ? [{ name, path, readOnly: state === "read-only", isMissing: state === "missing" }] : [];
+    });
 }
 
 export async function addMount(
@@ -39,11 +45,11 @@ export async function addMount(
     if (options.readOnly) args.push("--read-only");
     let ran = await run(link, args, options.signal);
     if (ran.status === 0) return;
-    const there = await registered(link, name, options.signal);
+    const there = (await listMounts(link, options)).find((each) => each.name === name);
     const isSame = there !== undefined && there.path === (await realpath(hostPath).catch(() => hostPath));
-    if (isSame && there.state === (options.readOnly ? "read-only" : "-")) return;
+    if (isSame && !there.isMissing && there.readOnly === (options.readOnly === true)) return;
     // The directory was removed and made anew since.
-    if (isSame && there.state === "missing") {
+    if (isSame && there.isMissing) {
         await removeMount(link, name, options);
         ran = await run(link, args, options.signal);
         if (ran.status === 0) return;

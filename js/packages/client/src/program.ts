@@ -1,8 +1,10 @@
 // The program cove: where it is, and one run of it. Only a private engine needs it: to be started, and for mounts.
 import { spawn } from "node:child_process";
 import { accessSync, constants, statSync } from "node:fs";
+import { createRequire } from "node:module";
 import * as path from "node:path";
 import { CoveError } from "./error.js";
+import { here } from "./here.js";
 
 function isProgram(file: string): boolean {
     try {
@@ -13,13 +15,10 @@ function isProgram(file: string): boolean {
     }
 }
 
-/** That of the package for this platform, if it is installed. */
-async function packaged(): Promise<string | undefined> {
-    const name = `@cove/linux-${process.arch}`;
+/** That of the package for this platform, if it is installed where this package finds it; never from where one works. */
+function packaged(): string | undefined {
     try {
-        // A name that is not written out, for the package is there on its platform alone.
-        const found = (await import(name)) as { cove?: unknown; default?: { cove?: unknown } };
-        const file = found.cove ?? found.default?.cove;
+        const { cove: file } = createRequire(here)(`@cove/linux-${process.arch}`) as { cove?: unknown };
         return typeof file === "string" && isProgram(file) ? file : undefined;
     } catch {
         return undefined;
@@ -35,7 +34,7 @@ function onPath(): string | undefined {
 }
 
 /** `bin`, else COVE_BIN, else that of the package, else that on PATH. One that is named and not there is an error. */
-export async function findProgram(bin: string | undefined): Promise<string> {
+export function findProgram(bin?: string): string {
     for (const [what, named] of [["bin", bin], ["COVE_BIN", process.env["COVE_BIN"]]] as const) {
         if (!named) continue;
         if (isProgram(named)) return named;
@@ -43,7 +42,7 @@ export async function findProgram(bin: string | undefined): Promise<string> {
             remedy: `set it to the path of the program cove`,
         });
     }
-    const file = (await packaged()) ?? onPath();
+    const file = packaged() ?? onPath();
     if (file) return file;
     throw new CoveError("no_cove", "no engine runs here, and the program cove that would start one is not there", {
         remedy: `install @cove/linux-${process.arch} or cove, set COVE_BIN to its path, or give url and apiKey of a server`,

@@ -1,10 +1,8 @@
 // Whether commands can be isolated here: asked of cove itself, which makes a box and says what it has, not guessed from
 // a program's being there.
+import { CoveError, findProgram } from "@cove/client";
 import type { SandboxDetectionResult } from "@mastra/core/workspace";
 import { execFileSync } from "node:child_process";
-import { accessSync, constants } from "node:fs";
-import { createRequire } from "node:module";
-import path from "node:path";
 
 interface Doctor {
     level: string;
@@ -13,31 +11,10 @@ interface Doctor {
     exit_status: number;
 }
 
-const LIMIT_MS = 20_000;
-
-function isProgram(file: string): boolean {
-    try {
-        accessSync(file, constants.X_OK);
-        return path.isAbsolute(file);
-    } catch {
-        return false;
-    }
-}
-
-/** As the client finds it, but at once: whoever asks for the isolation waits for no promise. */
-function findProgram(): string | undefined {
-    const named = process.env["COVE_BIN"];
-    if (named) return path.resolve(named);
-    for (const from of [process.argv[1], path.join(process.cwd(), "index.js")])
-        try {
-            const { cove } = createRequire(path.resolve(from ?? ""))(`@cove/linux-${process.arch}`) as { cove?: string };
-            if (cove !== undefined && isProgram(cove)) return cove;
-        } catch {
-            // It is not installed there.
-        }
-    const directories = (process.env["PATH"] ?? "").split(path.delimiter);
-    return directories.map((directory) => path.join(directory, "cove")).find(isProgram);
-}
+/** This program does nothing else meanwhile. */
+const LIMIT_MS = 10_000;
+/** By program. What could be done once need not be tried again. */
+const found = new Map<string, Doctor>();
 
 /** doctor says the same by its status; what it prints is there also when a box cannot be made. */
 function askDoctor(program: string): Doctor {
@@ -66,15 +43,16 @@ export function detectIsolation(): SandboxDetectionResult {
             message: `cove isolates commands on Linux, and this is ${process.platform}; run this program on a Linux host`,
         };
     const no = (message: string): SandboxDetectionResult => ({ backend: "bwrap", available: false, message });
-    const program = findProgram();
-    if (program === undefined)
-        return no(`the program cove is not there; install @cove/linux-${process.arch}, or set COVE_BIN to its path`);
+    let program = "cove";
     let doctor: Doctor;
     try {
-        doctor = askDoctor(program);
+        program = findProgram();
+        doctor = found.get(program) ?? askDoctor(program);
     } catch (error) {
-        return no(`${program} doctor does not say what can be done here: ${(error as Error).message}`);
+        const { message } = error as Error;
+        return no(error instanceof CoveError ? message : `${program} doctor does not say what can be done here: ${message}`);
     }
+    if (doctor.exit_status === 0) found.set(program, doctor);
     if (doctor.exit_status === 0)
         return {
             backend: "bwrap",

@@ -2,11 +2,13 @@
 // paths, so each is registered by a name, and the box is made with the names.
 import { CoveError, type Cove, type SandboxSpec } from "@cove/client";
 import { MountError, type NativeSandboxConfig } from "@mastra/core/workspace";
-import { createHash } from "node:crypto";
-import { stat } from "node:fs/promises";
-import { existsSync } from "node:fs";
+import { existsSync, statSync } from "node:fs";
+import type { FileHandle } from "node:fs/promises";
 import path from "node:path";
 import { isWithin } from "./local-options.js";
+import { handedOver, hasErrno, openPath, UntrustedLink } from "./local-tree.js";
+import { directoryName, MOUNTS_MAX } from "./mounts.js";
+import { willBeWritten, writtenBySandboxes } from "./written.js";
 
 export type Mounts = NonNullable<SandboxSpec["mounts"]>;
 
@@ -22,8 +24,6 @@ const OWN = ["/proc", "/sys", "/dev"];
 // Not that of the mounts of a CoveSandbox, which are of one sandbox each and go with it.
 const PREFIX = "cove-local-";
 const TARGET_BYTES = 255;
-/** So many a sandbox can have. */
-const MOUNTS_MAX = 16;
 /** So many roots and mounts an engine knows. */
 const NAMES_MAX = 128;
 
@@ -77,28 +77,82 @@ export function insidePath(host: string | undefined, directories: readonly HostD
     return [...new Set(entries)].join(":");
 }
 
-async function check(directory: HostDirectory): Promise<string> {
-    const wanted = directory.path;
-    const refuse = (why: string): never => {
-        throw new MountError(`CoveLocalSandbox: ${wanted} cannot be in the sandbox: ${why}`, wanted);
-    };
-
-    if (wanted === "/") refuse("it is the whole host; name a directory below it");
-    if (OWN.some((own) => isWithin(wanted, own))) refuse("the sandbox has its own there; name another directory");
-    if (Buffer.byteLength(wanted) > TARGET_BYTES)
-        refuse(`its path is longer than ${TARGET_BYTES} bytes; use a shorter one`);
-    const found = await stat(wanted, { bigint: true }).catch((error: NodeJS.ErrnoException) =>
-        refuse(error.code === "ENOENT" ? "there is no such directory; make it, or leave it out" : error.message),
-    );
-    if (!found.isDirectory()) refuse("it is a file; name the directory that it lies in");
-    // Another directory at this path is another one: the engine knows each by its inode.
-    const key = JSON.stringify([wanted, String(found.dev), String(found.ino), directory.readOnly]);
-    return PREFIX + createHash("sha256").update(key).digest("hex").slice(0, 24);
+function refuse(wanted: string, why: string): never {
+    throw new MountError(`CoveLocalSandbox: ${wanted} cannot be in the sandbox: ${why}`, wanted);
 }
 
-async function registerOne(cove: Cove, name: string, directory: HostDirectory): Promise<void> {
+/** What can be said of them before there is an engine. */
+export function checkDirectories(directories: readonly HostDirectory[]): void {
+    if (directories.length > MOUNTS_MAX)
+        throw new MountError(
+            `CoveLocalSandbox: ${directories.length} directories are to be in the sandbox, and it can have ${MOUNTS_MAX}; name ` +
+                "one that holds several of them in readOnlyPaths or readWritePaths",
+            directories[MOUNTS_MAX]!.path,
+        );
+    for (const { path: wanted } of directories) {
+        if (wanted === "/") refuse(wanted, "it is the whole host; name a directory below it");
+        if (OWN.some((own) => isWithin(wanted, own)))
+            refuse(wanted, "the sandbox has its own there; name another directory");
+        if (Buffer.byteLength(wanted) > TARGET_BYTES)
+            refuse(wanted, `its path is longer than ${TARGET_BYTES} bytes; use a shorter one`);
+        const found = statSync(wanted, { throwIfNoEntry: false });
+        if (found && !found.isDirectory())
+            refuse(wanted, "it is a file; name the directory that it lies in, or copy it into the working directory");
+    }
+}
+
+/** Who can write checkpoints could have them copied into the next sandbox. */
+export function checkCheckpoints(wanted: string, directories: readonly HostDirectory[]): void {
+    const around = directories.find((each) => !each.readOnly && isWithin(wanted, each.path));
+    if (around)
+        throw new MountError(
+            `CoveLocalSandbox: checkpointsDirectory ${wanted} is in ${around.path}, to which the sandbox writes; name one outside`,
+            wanted,
+        );
+}
+
+/** Opens a directory of this host as far as its path can be trusted. */
+export async function openTrusted(
+    cove: Cove,
+    wanted: string,
+    own: readonly HostDirectory[],
+    make = false,
+): Promise<{ directory: FileHandle; made: boolean }> {
+    const writable = own.filter((each) => !each.readOnly).map((each) => each.path);
     try {
-        await cove.registerMount(name, directory.path, { readOnly: directory.readOnly });
+        return await openPath(wanted, writtenBySandboxes(cove, writable), make);
+    } catch (error) {
+        if (error instanceof UntrustedLink) refuse(wanted, error.message);
+        throw error;
+    }
+}
+
+// ---- what the engine is told ----
+
+interface Opened {
+    name: string;
+    wanted: HostDirectory;
+    directory: FileHandle;
+}
+
+async function openOne(cove: Cove, wanted: HostDirectory, all: readonly HostDirectory[]): Promise<Opened> {
+    const { directory } = await openTrusted(cove, wanted.path, all).catch((error: unknown) => {
+        if (error instanceof MountError) throw error;
+        const { message } = error as Error;
+        return refuse(wanted.path, hasErrno(error, "ENOENT") ? "there is no such directory; make it, or leave it out" : message);
+    });
+    const found = await directory.stat({ bigint: true });
+    if (!found.isDirectory()) {
+        await directory.close();
+        refuse(wanted.path, "it is a file; name the directory that it lies in");
+    }
+    if (!wanted.readOnly) await willBeWritten(directory);
+    return { name: directoryName(PREFIX, 24, [wanted.path], found, wanted.readOnly), wanted, directory };
+}
+
+async function registerOne(cove: Cove, { name, wanted, directory }: Opened): Promise<void> {
+    try {
+        await cove.registerMount(name, handedOver(directory), { readOnly: wanted.readOnly });
     } catch (error) {
         // Another sandbox of this directory did it meanwhile: the name says which directory it is.
         if ((await cove.roots()).mounts.includes(name)) return;
@@ -112,7 +166,7 @@ async function registerOne(cove: Cove, name: string, directory: HostDirectory): 
  */
 async function forgetOthers(cove: Cove, keep: readonly string[]): Promise<boolean> {
     const { roots, mounts } = await cove.roots();
-    if (roots.length + mounts.length < NAMES_MAX - MOUNTS_MAX) return false;
+    if (roots.length + mounts.length < NAMES_MAX) return false; // it was refused for another reason
     for (const name of mounts)
         if (name.startsWith(PREFIX) && !keep.includes(name)) await cove.unregisterMount(name).catch(() => {});
     return true;
@@ -124,31 +178,29 @@ export async function registerDirectories(
     directories: readonly HostDirectory[],
     again = false,
 ): Promise<Mounts> {
-    if (directories.length > MOUNTS_MAX)
-        throw new MountError(
-            `CoveLocalSandbox: ${directories.length} directories are to be in the sandbox, and it can have ${MOUNTS_MAX}; name ` +
-                "one that holds several of them in readOnlyPaths or readWritePaths",
-            directories[MOUNTS_MAX]!.path,
-        );
-    const names = await Promise.all(directories.map(check));
-    const known = new Set((await cove.roots()).mounts);
-    const missing = directories.map((_, i) => i).filter((i) => again || !known.has(names[i]!));
-    const register = async (): Promise<void> => {
-        await Promise.all(missing.map((i) => registerOne(cove, names[i]!, directories[i]!)));
-    };
-
-    if (again) for (const name of names) if (known.has(name)) await cove.unregisterMount(name).catch(() => {});
+    const tried = await Promise.allSettled(directories.map((wanted) => openOne(cove, wanted, directories)));
+    const opened = tried.flatMap((each) => (each.status === "fulfilled" ? [each.value] : []));
     try {
-        await register();
-    } catch (error) {
-        if (!(error instanceof CoveError) || !(await forgetOthers(cove, names))) throw error;
-        await register();
+        for (const each of tried) if (each.status === "rejected") throw each.reason;
+        const known = new Set((await cove.roots()).mounts);
+        const missing = opened.filter(({ name }) => again || !known.has(name));
+        const register = async (): Promise<void> => {
+            const done = await Promise.allSettled(missing.map((each) => registerOne(cove, each)));
+            for (const each of done) if (each.status === "rejected") throw each.reason;
+        };
+
+        if (again) for (const { name } of opened) if (known.has(name)) await cove.unregisterMount(name).catch(() => {});
+        try {
+            await register();
+        } catch (error) {
+            const keep = opened.map(({ name }) => name);
+            if (!(error instanceof CoveError) || !(await forgetOthers(cove, keep))) throw error;
+            await register();
+        }
+        return opened.map(({ name, wanted }) => ({ name, target: wanted.path, read_only: wanted.readOnly }));
+    } finally {
+        for (const { directory } of opened) await directory.close();
     }
-    return directories.map((directory, i) => ({
-        name: names[i]!,
-        target: directory.path,
-        read_only: directory.readOnly,
-    }));
 }
 
 /** A name that is not there any more leads nowhere: what has the directory keeps it. */

@@ -1,35 +1,57 @@
 // Links in a working directory that lead to files of a workspace's mounts, as LocalSandbox makes them. Nothing that
-// somebody else put there is touched.
-import { lstat, mkdir, readdir, readlink, rmdir, symlink, unlink } from "node:fs/promises";
+// somebody else put there is touched, and no link of the sandbox's is followed on the way: all happens below the
+// directory that is given, wherever its path may lead meanwhile.
+import { lstat, readdir, readlink, rmdir, symlink, unlink, type FileHandle } from "node:fs/promises";
 import path from "node:path";
+import { at, hasErrno, openBelow } from "./local-tree.js";
 
-async function leadsTo(link: string, target: string): Promise<boolean> {
-    const read = await readlink(link).catch(() => undefined);
-    return read !== undefined && path.resolve(path.dirname(link), read) === path.resolve(target);
-}
-
-/** Makes the link, or finds it; says why it cannot be made. */
-export async function linkInto(link: string, target: string): Promise<string | undefined> {
-    const there = await lstat(link).catch(() => undefined);
-    if (there?.isSymbolicLink())
-        return (await leadsTo(link, target))
-            ? undefined
-            : `Cannot mount at ${link}: a link that leads elsewhere is there. Remove it, or use another path.`;
-    if (there?.isDirectory()) {
-        if ((await readdir(link)).length > 0)
-            return (
-                `Cannot mount at ${link}: the directory is not empty, and what is in it would be hidden. ` +
-                "Empty it, or use another path."
-            );
-        await rmdir(link);
-    } else if (there) {
-        return `Cannot mount at ${link}: a file is there. Remove it, or use another path.`;
+/** Makes the link, or finds it; says why it cannot be made. `made`: it was not there before. */
+export async function linkInto(
+    work: FileHandle,
+    mountPath: string,
+    target: string,
+): Promise<{ made: boolean; error?: string }> {
+    const name = path.basename(mountPath);
+    const cannot = (why: string): { made: boolean; error: string } => ({
+        made: false,
+        error: `Cannot mount at ${mountPath} of the working directory: ${why}`,
+    });
+    const parent = await openBelow(work, path.dirname(mountPath), true);
+    if (parent === undefined) return cannot("a link or a file is on the way. Remove it, or use another path.");
+    try {
+        const place = at(parent, name);
+        const there = await lstat(place).catch(() => undefined);
+        if (there?.isSymbolicLink())
+            return (await readlink(place, "utf8").catch(() => "")) === target
+                ? { made: false }
+                : cannot("a link that leads elsewhere is there. Remove it, or use another path.");
+        if (there?.isDirectory()) {
+            const inIt = await openBelow(parent, name);
+            const isEmpty = inIt !== undefined && (await readdir(at(inIt))).length === 0;
+            await inIt?.close();
+            if (!isEmpty)
+                return cannot("the directory is not empty, and what is in it would be hidden. Empty it, or use another path.");
+            await rmdir(place);
+        } else if (there) {
+            return cannot("a file is there. Remove it, or use another path.");
+        }
+        await symlink(target, place);
+        return { made: true };
+    } catch (error) {
+        if (hasErrno(error, "EEXIST", "ENOTEMPTY", "ENOTDIR")) return cannot("something was put there just now.");
+        throw error;
+    } finally {
+        await parent.close();
     }
-    await mkdir(path.dirname(link), { recursive: true });
-    await symlink(path.resolve(target), link);
-    return undefined;
 }
 
-export async function unlinkFrom(link: string, target: string): Promise<void> {
-    if (await leadsTo(link, target)) await unlink(link).catch(() => {});
+export async function unlinkFrom(work: FileHandle, mountPath: string, target: string): Promise<void> {
+    const parent = await openBelow(work, path.dirname(mountPath));
+    try {
+        if (!parent) return;
+        const place = at(parent, path.basename(mountPath));
+        if ((await readlink(place, "utf8").catch(() => "")) === target) await unlink(place).catch(() => {});
+    } finally {
+        await parent?.close();
+    }
 }

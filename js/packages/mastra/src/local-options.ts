@@ -8,7 +8,10 @@ import path from "node:path";
 import { checkKeys } from "./options.js";
 
 export interface CoveLocalSandboxOptions extends Omit<MastraSandboxOptions, "processes" | "env"> {
-    /** Who asks again with the same id and directory gets the same box. Without it each object has one of its own. */
+    /**
+     * Who asks again with the same id, directory and rules gets the same box, until destroy(). Without it that is so for
+     * who runs this program again, and a box in which for half an hour nothing ran is removed; what is in the directory stays.
+     */
     id?: string | undefined;
     /** A directory of this host, bound at its own absolute path; `<cwd>/.sandbox` without it. It is made if need be. */
     workingDirectory?: string | undefined;

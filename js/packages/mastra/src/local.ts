@@ -1,42 +1,57 @@
 // The drop-in for Mastra's LocalSandbox: a directory of this host to work in, and commands that run in a box of this
 // user's own engine, which sees that directory and the host's system directories, and nothing else of the host.
+import type { SandboxView } from "@cove/client";
 import {
-    IsolationUnavailableError,
+    IsolationUnavailableError, MountError,
     type IsolationBackend, type MountResult, type NativeSandboxConfig, type SandboxCloneOptions,
     type SandboxDetectionResult, type SandboxInfo, type SandboxStartOptions, type SandboxStartResult,
     type WorkspaceFilesystem,
 } from "@mastra/core/workspace";
 import type { RequestContext } from "@mastra/core/request-context";
-import { createHash, randomBytes } from "node:crypto";
+import { createHash } from "node:crypto";
 import { statSync } from "node:fs";
-import { mkdir, stat } from "node:fs/promises";
+import type { FileHandle } from "node:fs/promises";
 import { homedir } from "node:os";
 import path from "node:path";
 import { Checkpoints } from "./local-checkpoints.js";
 import { mergeEnv, type Env } from "./command.js";
 import { detectIsolation } from "./local-detect.js";
 import {
-    forgetDirectories, insidePath, isInside, planDirectories, registerDirectories, type HostDirectory, type Mounts,
+    checkCheckpoints, checkDirectories, forgetDirectories, insidePath, isInside, openTrusted, planDirectories,
+    registerDirectories, type HostDirectory, type Mounts,
 } from "./local-directories.js";
 import { linkInto, unlinkFrom } from "./local-links.js";
 import { checkLocalOptions, commandDirectory, hostPath, type CoveLocalSandboxOptions } from "./local-options.js";
-import { hasCode } from "./errors.js";
+import { hasCode, isGone } from "./errors.js";
 import { checkMountPath, hostMountOf, type HostMount } from "./mounts.js";
 import { instructionsOf } from "./instructions.js";
-import { NAMELESS } from "./options.js";
 import { CoveSandbox } from "./sandbox.js";
 
+/** A box that was given no id is removed when for so long nothing ran in it and nothing was asked of it. */
+const IDLE_MS = 30 * 60_000;
+/** What is stopped is not idle: it has this long. */
+const STOPPED_MS = 24 * 3_600_000;
 /** How often a start is tried whose directories' names are taken away meanwhile. */
 const TRIES = 3;
 
-function generateId(): string {
-    return `cove-local-sandbox-${Date.now().toString(36)}-${randomBytes(4).toString("hex")}`;
+/** What is settled when a box is made: with other rules it is another box. */
+function settledBy(directories: readonly HostDirectory[], isIsolated: boolean, allowNetwork: boolean): string {
+    const settled = JSON.stringify([directories, isIsolated, allowNetwork]);
+    return createHash("sha256").update(settled).digest("hex").slice(0, 12);
 }
 
-/** What is settled when a box is made: with other rules it is another box. */
-function boxName(id: string, directories: readonly HostDirectory[], isIsolated: boolean, allowNetwork: boolean): string {
-    const settled = JSON.stringify([directories, isIsolated, allowNetwork]);
-    return `${id}.${createHash("sha256").update(settled).digest("hex").slice(0, 12)}`;
+/** Ids that objects of this program have which were given none. */
+const taken = new Set<string>();
+
+/** That of the directory and the rules, so that this program finds its box when it is run again; each object has its own. */
+function takeId(settled: string): string {
+    const id = `cove-local-sandbox-${settled}`;
+    for (let i = 1; ; i++) {
+        const wanted = i === 1 ? id : `${id}.${i}`;
+        if (taken.has(wanted)) continue;
+        taken.add(wanted);
+        return wanted;
+    }
 }
 
 /** Undefined where nothing is. It is looked at before each command, for which this is quick enough. */
@@ -54,7 +69,7 @@ export class CoveLocalSandbox extends CoveSandbox {
     readonly #rules: NativeSandboxConfig;
     readonly #directories: readonly HostDirectory[];
     readonly #checkpoints: Checkpoints;
-    /** Of this host, for files of the workspace that are mounted: made by this object. */
+    /** In the working directory, by the paths of what is mounted: where they lead. */
     readonly #links = new Map<string, string>();
     #mounts: Mounts = [];
     /** What PATH of this program came to. */
@@ -75,12 +90,17 @@ export class CoveLocalSandbox extends CoveSandbox {
         const workingDirectory = hostPath(options.workingDirectory ?? ".sandbox");
         const allowNetwork = !isIsolated || nativeSandbox.allowNetwork === true;
         const directories = planDirectories(workingDirectory, isIsolated, nativeSandbox);
-        const id = options.id ?? generateId();
+        checkDirectories(directories);
+        const checkpoints = hostPath(checkpointsDirectory ?? path.join(path.dirname(workingDirectory), ".checkpoints"));
+        if (options.checkpointName !== undefined || options.seedCheckpointName !== undefined)
+            checkCheckpoints(checkpoints, directories);
+        const settled = settledBy(directories, isIsolated, allowNetwork);
+        const id = options.id ?? takeId(settled);
         super({
             onStart: options.onStart,
             onStop: options.onStop,
             onDestroy: options.onDestroy,
-            id: boxName(id, directories, isIsolated, allowNetwork),
+            id: options.id === undefined ? id : `${id}.${settled}`,
             name: "CoveLocalSandbox",
             engine: "private",
             privileges: "plain",
@@ -89,17 +109,14 @@ export class CoveLocalSandbox extends CoveSandbox {
             workingDirectory,
             timeout: options.timeout,
             instructions: options.instructions,
-            ...(options.id === undefined && { lifecycle: NAMELESS }),
+            ...(options.id === undefined && { lifecycle: { idle: IDLE_MS, then: "kill" } }),
         });
         this.id = id;
         this.isolation = isolation;
         this.#given = options;
         this.#rules = nativeSandbox;
         this.#directories = directories;
-        this.#checkpoints = new Checkpoints(
-            hostPath(checkpointsDirectory ?? path.join(path.dirname(workingDirectory), ".checkpoints")),
-            workingDirectory,
-        );
+        this.#checkpoints = new Checkpoints(checkpoints, workingDirectory, (wanted, make) => this.#open(wanted, make));
     }
 
     override get workingDirectory(): string {
@@ -110,6 +127,7 @@ export class CoveLocalSandbox extends CoveSandbox {
 
     /** The directory is what is found or made: the box around it can be made anew at any time. */
     override async start(options: SandboxStartOptions = {}): Promise<SandboxStartResult> {
+        await this.cove.connect({ signal: options.abortSignal });
         await this.#prepare();
         for (let tries = 1; ; tries++)
             try {
@@ -126,18 +144,22 @@ export class CoveLocalSandbox extends CoveSandbox {
 
     async #prepare(): Promise<void> {
         const { checkpointName, seedCheckpointName } = this.#given;
-        const found = await stat(this.workingDirectory).catch((error: NodeJS.ErrnoException) => {
-            if (error.code !== "ENOENT") throw error;
-        });
-        this.#isNew ||= found === undefined;
-        await mkdir(this.workingDirectory, { recursive: true });
-        this.#inode = inodeOf(this.workingDirectory);
+        const work = await this.#open(this.workingDirectory, true);
+        const found = await work.stat({ bigint: true });
+        await work.close();
+        this.#inode = `${found.dev}:${found.ino}`;
         if (checkpointName !== undefined || seedCheckpointName !== undefined)
             await this.#checkpoints.seed([checkpointName, seedCheckpointName]);
     }
 
+    /** A directory of this host, as far as its path can be trusted. */
+    async #open(wanted: string, make: boolean): Promise<FileHandle> {
+        const { directory, made } = await openTrusted(this.cove, wanted, this.#directories, make);
+        this.#isNew ||= made && wanted === this.workingDirectory;
+        return directory;
+    }
+
     async #startBox(options: SandboxStartOptions): Promise<void> {
-        await this.cove.connect({ signal: options.abortSignal });
         this.#mounts = await registerDirectories(this.cove, this.#directories, this.#isStale);
         this.#isStale = false;
         const [found, wanted] = await Promise.all([this.find(options), this.mountSpecs(options.abortSignal)]);
@@ -146,29 +168,57 @@ export class CoveLocalSandbox extends CoveSandbox {
         const fits = wanted.every(({ name, target }) =>
             found?.mounts.some((mount) => mount.name === name && mount.target === target),
         );
-        if (found && fits) return this.connect(found, options);
+        if (found && fits) {
+            const isToEnd = this.#given.id === undefined && found.lifecycle.deadline !== null;
+            return this.connect(isToEnd ? await this.#endAfter(found.id, null) : found, options);
+        }
         if (found) await this.cove.sandbox(found.id).remove();
         return this.create(options);
     }
 
+    override async stop(): Promise<void> {
+        await super.stop();
+        const found = this.#given.id === undefined ? await this.find() : undefined;
+        if (found)
+            await this.#endAfter(found.id, STOPPED_MS).catch((error: unknown) => {
+                if (!isGone(error)) throw error;
+            });
+    }
+
+    async #endAfter(id: string, ms: number | null): Promise<SandboxView> {
+        const end = ms === null ? { deadline: null } : { lifetime_ms: ms };
+        return this.cove.sandbox(id).update({ lifecycle: { ...end, idle_ms: IDLE_MS, then: "kill" } });
+    }
+
     override async destroy(): Promise<void> {
         await super.destroy();
-        for (const [link, target] of this.#links) await unlinkFrom(link, target);
-        this.#links.clear();
+        if (this.#links.size > 0) {
+            const work = await this.#open(this.workingDirectory, false).catch(() => undefined);
+            if (work) for (const [mountPath, target] of this.#links) await unlinkFrom(work, mountPath, target);
+            await work?.close();
+            this.#links.clear();
+        }
+        if (this.#given.id === undefined) taken.delete(this.id);
         // Those that are the same for all sandboxes stay.
         await forgetDirectories(this.cove, this.#mounts.filter(({ read_only }) => !read_only));
         this.#mounts = [];
     }
 
-    protected override async mountSpecs(signal: AbortSignal | undefined): Promise<Mounts> {
-        return [...this.#mounts, ...(await super.mountSpecs(signal))];
+    protected override fixedMounts(): Mounts {
+        return this.#mounts;
     }
 
     /** What the link in the working directory leads to has to be there, too. */
     protected override placesOf(mount: HostMount): readonly HostMount[] {
         const itself = path.resolve(mount.hostPath);
-        const isThere = this.#directories.some((directory) => directory.path === itself);
-        return isThere ? [mount] : [mount, { ...mount, target: itself }];
+        if (itself === mount.target || this.#directories.some((directory) => directory.path === itself)) return [mount];
+        const wrong = checkMountPath(itself);
+        if (wrong !== undefined)
+            throw new MountError(
+                `${mount.target}: the sandbox cannot have ${itself}, for it is the host's own; name a directory of files`,
+                mount.target,
+            );
+        return [mount, { ...mount, target: itself }];
     }
 
     // ---- commands ----
@@ -213,17 +263,36 @@ export class CoveLocalSandbox extends CoveSandbox {
         const wrong = checkMountPath(mountPath);
         if (wrong !== undefined) return { success: false, mountPath, error: wrong };
         const wanted = hostMountOf(filesystem, mountPath);
-        if (wanted) {
-            const link = path.join(this.workingDirectory, mountPath);
-            const error = await linkInto(link, wanted.hostPath);
-            if (error !== undefined) return { success: false, mountPath, error };
-            this.#links.set(link, wanted.hostPath);
+        if (!wanted) return super.mount(filesystem, mountPath);
+        const target = path.resolve(wanted.hostPath);
+        const inWork = async <T>(what: (work: FileHandle) => Promise<T>): Promise<T> => {
+            const work = await this.#open(this.workingDirectory, true);
+            return what(work).finally(() => work.close());
+        };
+
+        const { made, error } = await inWork((work) => linkInto(work, mountPath, target));
+        if (error !== undefined) return { success: false, mountPath, error };
+        this.#links.set(mountPath, target);
+        let isMounted = false;
+        try {
+            const result = await super.mount(filesystem, mountPath);
+            isMounted = result.success;
+            return result;
+        } finally {
+            if (!isMounted && made) {
+                this.#links.delete(mountPath);
+                await inWork((work) => unlinkFrom(work, mountPath, target));
+            }
         }
-        return super.mount(filesystem, mountPath);
     }
 
     // ---- what it is ----
 
+    /**
+     * Another one with the same options. A box of its own it has by `id` or `workingDirectory`, or as another object without
+     * an id. `sandboxId`, `idleTimeoutMinutes` and `actingUserId` say nothing here, as with LocalSandbox: the directory is
+     * what is found, the end is settled by the id, and there is one user.
+     */
     override clone(options: SandboxCloneOptions = {}): CoveLocalSandbox {
         const { checkpointName, seedCheckpointName } = options;
         const { onStart: _start, onStop: _stop, onDestroy: _destroy, ...given } = this.#given;

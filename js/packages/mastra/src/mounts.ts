@@ -3,8 +3,12 @@
 import type { Cove, SandboxSpec, SandboxView } from "@cove/client";
 import { MountError, type FilesystemMountConfig, type WorkspaceFilesystem } from "@mastra/core/workspace";
 import { createHash } from "node:crypto";
-import { realpath, stat } from "node:fs/promises";
+import type { BigIntStats } from "node:fs";
+import type { FileHandle } from "node:fs/promises";
+import { resolve } from "node:path";
+import { handedOver, openPath, realPathOf } from "./local-tree.js";
 import { tidyPath } from "./options.js";
+import { willBeWritten, writtenBySandboxes } from "./written.js";
 
 export interface HostMount {
     /** A directory of this host. */
@@ -14,12 +18,24 @@ export interface HostMount {
     readOnly?: boolean | undefined;
 }
 
-type MountSpec = NonNullable<NonNullable<SandboxSpec["mounts"]>[number]>;
+export type MountSpec = NonNullable<NonNullable<SandboxSpec["mounts"]>[number]>;
 
 /** What LocalFilesystem says; others of that type say the same. */
 function basePathOf(config: FilesystemMountConfig): string | undefined {
     const { basePath } = config as { basePath?: unknown };
     return config.type === "local" && typeof basePath === "string" ? basePath : undefined;
+}
+
+/** So many a sandbox can have. */
+export const MOUNTS_MAX = 16;
+
+/**
+ * The name by which the engine knows a directory. It keeps hold of the directory itself: one that took its path since is
+ * another one, by another name.
+ */
+export function directoryName(prefix: string, digits: number, of: readonly string[], found: BigIntStats, readOnly: boolean): string {
+    const identity = JSON.stringify([...of, String(found.dev), String(found.ino), readOnly]);
+    return prefix + createHash("sha256").update(identity).digest("hex").slice(0, digits);
 }
 
 /** What every sandbox has of its own. */
@@ -33,6 +49,26 @@ export function checkMountPath(mountPath: string): string | undefined {
     if (OWN.includes(parts[0]!)) return `Invalid mount path: ${mountPath}. The sandbox has a /${parts[0]} of its own.`;
     if (Buffer.byteLength(mountPath) > 255) return `Invalid mount path: ${mountPath}. It is longer than 255 bytes.`;
     return undefined;
+}
+
+/** Those of `added` that are to be mounted besides; the engine takes neither two at one place nor any number of them. */
+export function withoutDoubles(
+    there: readonly Pick<MountSpec, "name" | "target">[],
+    added: readonly MountSpec[],
+): MountSpec[] {
+    const missing = added.filter((each) => {
+        const same = there.find((other) => tidyPath(other.target) === each.target);
+        if (same && same.name !== each.name)
+            throw new MountError(`${each.target}: something else is mounted there already; use another path`, each.target);
+        return !same;
+    });
+    if (there.length + missing.length > MOUNTS_MAX)
+        throw new MountError(
+            `${missing[0]!.target}: a sandbox can have ${MOUNTS_MAX} mounts, and there are no more; mount one directory that ` +
+                "holds several of them",
+            missing[0]!.target,
+        );
+    return missing;
 }
 
 /** The directory of a filesystem that is one of this host; undefined for all others. */
@@ -61,21 +97,24 @@ export class HostMounts {
                     `on ${this.cove.address ?? "another server"}; use engine: "private" without url`,
                 target,
             );
-        const { name, path } = await this.#name(mount, target);
-        if (!(await this.cove.roots({ signal })).mounts.includes(name))
-            try {
-                await this.cove.registerMount(name, path, { readOnly: mount.readOnly === true, signal });
-            } catch (error) {
-                // Another object of the same sandbox may have been faster.
-                if (!(await this.cove.roots({ signal })).mounts.includes(name)) throw error;
-            }
+        const { name, directory } = await this.#open(mount, target);
+        try {
+            if (!(await this.cove.roots({ signal })).mounts.includes(name))
+                await this.cove.registerMount(name, handedOver(directory), { readOnly: mount.readOnly === true, signal });
+        } catch (error) {
+            // Another object of the same sandbox may have been faster.
+            if (!(await this.cove.roots({ signal })).mounts.includes(name)) throw error;
+        } finally {
+            await directory.close();
+        }
         this.#registered.add(name);
         return { name, target, read_only: mount.readOnly === true };
     }
 
     /** Whether a sandbox has this directory at its place. */
     async has(view: SandboxView, mount: HostMount): Promise<boolean> {
-        const { name } = await this.#name(mount, tidyPath(mount.target));
+        const { name, directory } = await this.#open(mount, tidyPath(mount.target));
+        await directory.close();
         return view.mounts.some((each) => each.name === name && each.target === tidyPath(mount.target));
     }
 
@@ -87,21 +126,22 @@ export class HostMounts {
         await Promise.all(names.map((name) => this.cove.unregisterMount(name).catch(() => {})));
     }
 
-    /** The engine keeps hold of the directory itself: one that took its path since is another one, by another name. */
-    async #name(mount: HostMount, target: string): Promise<{ name: string; path: string }> {
-        let path, found;
+    /** The very directory that is handed over: its path may lead elsewhere at the next moment. */
+    async #open(mount: HostMount, target: string): Promise<{ name: string; directory: FileHandle }> {
+        const cannot = (why: string, cause?: unknown): MountError =>
+            Object.assign(new MountError(`${mount.hostPath}: it cannot be mounted at ${target}: ${why}`, target), { cause });
+        const { directory } = await openPath(resolve(mount.hostPath), writtenBySandboxes(this.cove)).catch((error: unknown) => {
+            throw cannot((error as Error).message, error);
+        });
         try {
-            path = await realpath(mount.hostPath);
-            found = await stat(path, { bigint: true });
+            const found = await directory.stat({ bigint: true });
+            if (!found.isDirectory()) throw cannot("it is no directory");
+            if (!mount.readOnly) await willBeWritten(directory);
+            const of = [this.owner, target, await realPathOf(directory)];
+            return { name: directoryName("mastra-", 32, of, found, mount.readOnly === true), directory };
         } catch (error) {
-            throw Object.assign(
-                new MountError(`${mount.hostPath}: it cannot be mounted at ${target}: ${String((error as Error).message)}`, target),
-                { cause: error },
-            );
+            await directory.close();
+            throw error;
         }
-        if (!found.isDirectory())
-            throw new MountError(`${mount.hostPath}: it is no directory and cannot be mounted at ${target}`, target);
-        const identity = JSON.stringify([this.owner, target, path, String(found.dev), String(found.ino), mount.readOnly === true]);
-        return { name: `mastra-${createHash("sha256").update(identity).digest("hex").slice(0, 32)}`, path };
     }
 }

@@ -16,7 +16,7 @@ import { execute } from "./execute.js";
 import { CoveFilesystem } from "./filesystem.js";
 import { infoOf } from "./info.js";
 import { defaultInstructions, instructionsOf } from "./instructions.js";
-import { checkMountPath, hostMountOf, HostMounts, type HostMount } from "./mounts.js";
+import { checkMountPath, hostMountOf, HostMounts, withoutDoubles, type HostMount } from "./mounts.js";
 import { CoveNetworking } from "./networking.js";
 import {
     checkOptions, checkRetained, durationOf, isEngineName, lifecycleOf, NAMELESS, portsOf, tidyPath, type CoveSandboxOptions,
@@ -454,7 +454,7 @@ export class CoveSandbox extends MastraSandbox<SandboxView> {
         const added = await Promise.all(more.map((each) => this.#hostMounts.register(each)));
         if ((await native.processes.list()).length > 0) throw this.#tooLate(mountPath);
         const madeBy = randomBytes(8).toString("hex");
-        const spec = this.#specWith(madeBy, [...view.mounts, ...added]);
+        const spec = this.#specWith(madeBy, [...view.mounts, ...withoutDoubles(view.mounts, added)]);
         // Again, behind the last await: what this object has given out since may be in use.
         if (this.#untouched === undefined || view.labels[STATE] !== "new") throw this.#tooLate(mountPath);
         try {
@@ -479,6 +479,7 @@ export class CoveSandbox extends MastraSandbox<SandboxView> {
     /** The directories of this host that it is made with: those that the workspace mounts. */
     protected async mountSpecs(signal: AbortSignal | undefined): Promise<NonNullable<SandboxSpec["mounts"]>> {
         const specs: NonNullable<SandboxSpec["mounts"]> = [];
+        const fixed = this.fixedMounts();
         this.#mountErrors.clear();
         for (const [path, entry] of this.mounts.entries) {
             if (checkMountPath(path) !== undefined) continue;
@@ -486,12 +487,18 @@ export class CoveSandbox extends MastraSandbox<SandboxView> {
             // A hook may yet say that it is not to be mounted, and is asked when the sandbox runs.
             if (wanted === undefined || (this.#hasMountHook && !this.#mounted.has(wanted.target))) continue;
             try {
-                for (const each of this.placesOf(wanted)) specs.push(await this.#hostMounts.register(each, signal));
+                const added = await Promise.all(this.placesOf(wanted).map((each) => this.#hostMounts.register(each, signal)));
+                specs.push(...withoutDoubles([...fixed, ...specs], added));
             } catch (error) {
                 this.#mountErrors.set(wanted.target, error as Error); // never fatal: it is told by the mount's state
             }
         }
-        return specs;
+        return [...fixed, ...specs];
+    }
+
+    /** Those that it has whatever a workspace mounts. */
+    protected fixedMounts(): NonNullable<SandboxSpec["mounts"]> {
+        return [];
     }
 
     // ---- the engine's side ----

@@ -148,9 +148,10 @@ describe('directories', () => {
         await assert.rejects(sandbox.start(), (error) => error instanceof MountError && /\/no\/such\/place/.test(error.message));
         const file = path.join(await fresh(), 'file');
         await writeFile(file, '');
-        await assert.rejects(make({ nativeSandbox: { readWritePaths: [file] } }).start(), /it is a file/);
-        await assert.rejects(make({ workingDirectory: '/' }).start(), /the whole host/);
-        await assert.rejects(make({ workingDirectory: '/proc/self' }).start(), MountError);
+        assert.throws(() => make({ nativeSandbox: { readWritePaths: [file] } }), /it is a file/);
+        assert.throws(() => make({ nativeSandbox: { readOnlyPaths: [file] } }), /it is a file/);
+        assert.throws(() => make({ workingDirectory: '/' }), /the whole host/);
+        assert.throws(() => make({ workingDirectory: '/proc/self' }), MountError);
     });
 
     test('another directory at the same path is another one', async () => {
@@ -254,6 +255,20 @@ describe('rules', () => {
             if (before === undefined) delete process.env.COVE_BIN;
             else process.env.COVE_BIN = before;
         }
+    });
+
+    test('detectIsolation() runs nothing that lies in the current directory', async () => {
+        const [cwd, root] = [await fresh(), path.resolve(import.meta.dirname, '../../../..')];
+        const trap = path.join(cwd, `node_modules/@cove/linux-${process.arch}`);
+        await mkdir(trap, { recursive: true });
+        await writeFile(path.join(trap, 'index.js'), `require('node:fs').writeFileSync('${cwd}/trapped', '')`);
+        const module = JSON.stringify(import.meta.resolve('@cove/mastra'));
+        const program = `import(${module}).then((all) => console.log(JSON.stringify(all.detectIsolation())))`;
+        const { COVE_BIN: _, ...env } = process.env;
+        env.PATH = `${path.dirname(engine.env.COVE_BIN ?? path.join(root, 'build/cove'))}:${env.PATH}`;
+        const { stdout } = await promisify(execFile)(process.execPath, ['-e', program], { cwd, env });
+        assert.equal(JSON.parse(stdout).available, true, stdout);
+        assert.ok(!(await readdir(cwd)).includes('trapped'));
     });
 
     test('elsewhere than on Linux it says so, and what helps', async () => {
@@ -422,22 +437,40 @@ describe('its life', () => {
         assert.equal(await out(sandbox, 'cat file'), 'kept');
     });
 
-    test('a box that has no id ends days after it was used last, one that has an id does not', async () => {
+    test('a box that has no id ends when it was idle for long, one that has an id does not', async () => {
         const [nameless, named] = [make(), make({ id: `named-${process.pid}` })];
         await Promise.all([nameless.start(), named.start()]);
-        const { deadline, then } = (await view(nameless)).lifecycle;
-        assert.equal(then, 'kill');
-        assert.ok(Date.parse(deadline) > Date.now() + 6 * 24 * 3_600_000);
-        assert.equal((await view(named)).lifecycle.deadline, null);
-        // Each command has it begin anew, from time to time.
-        const { now } = Date;
-        Date.now = () => now() + 2 * 3_600_000;
-        try {
-            await out(nameless, 'true');
-        } finally {
-            Date.now = now;
-        }
-        assert.ok(await until(async () => (await view(nameless)).lifecycle.deadline !== deadline));
+        const { idle_ms: idle, then } = (await view(nameless)).lifecycle;
+        assert.deepEqual([idle, then], [30 * 60_000, 'kill']);
+        assert.equal((await view(named)).lifecycle.idle_ms ?? 0, 0);
+        // What is stopped cannot be idle.
+        const deadlines = [(await view(nameless)).lifecycle.deadline];
+        await nameless._stop();
+        const stopped = Date.parse((await view(nameless)).lifecycle.deadline) - Date.now();
+        assert.ok(stopped > 23 * 3_600_000 && stopped <= 24 * 3_600_000);
+        await nameless.start();
+        deadlines.push((await view(nameless)).lifecycle.deadline);
+        assert.deepEqual(deadlines, [null, null]);
+    });
+
+    test('without an id, who runs the program again finds its box; each object of one program has its own', async () => {
+        const workingDirectory = await fresh();
+        const program = `
+            import { CoveLocalSandbox } from '@cove/mastra';
+            const sandbox = new CoveLocalSandbox({ workingDirectory: process.argv[1] });
+            const other = new CoveLocalSandbox({ workingDirectory: process.argv[1] });
+            await sandbox.executeCommand('echo run >>/tmp/runs');
+            const { stdout } = await sandbox.executeCommand('cat /tmp/runs');
+            await other.start();
+            console.log(JSON.stringify([stdout, sandbox.native.id, other.native.id]));`;
+        const run = async () => {
+            const args = ['--input-type=module', '-e', program, workingDirectory];
+            return JSON.parse((await promisify(execFile)(process.execPath, args, { cwd: import.meta.dirname })).stdout);
+        };
+        const [first, second] = [await run(), await run()];
+        assert.deepEqual([first[0], second[0]], ['run\n', 'run\nrun\n']);
+        assert.deepEqual(first.slice(1), second.slice(1));
+        assert.notEqual(first[1], first[2]);
     });
 
     test('an engine that is killed with all its boxes costs nothing but what ran', async () => {
@@ -450,7 +483,7 @@ describe('its life', () => {
     test('more directories than a sandbox can have are told', async () => {
         const readOnlyPaths = [];
         for (let i = 0; i < 17; i++) readOnlyPaths.push(await fresh());
-        await assert.rejects(make({ nativeSandbox: { readOnlyPaths } }).start(), /it can have 16/);
+        assert.throws(() => make({ nativeSandbox: { readOnlyPaths } }), /it can have 16/);
     });
 
     test('clone() is of its kind, with its rules', async () => {

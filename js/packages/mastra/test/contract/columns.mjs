@@ -65,6 +65,12 @@ class Box {
         return this.make({ id: first.id, workingDirectory: first.workingDirectory });
     }
 
+    /** What another program needs to make an object for the sandbox that `first` stands for: its module, class, options. */
+    elsewhere(first) {
+        const { from, options } = this.column;
+        return [...from, { id: first.id, workingDirectory: first.workingDirectory, ...options }];
+    }
+
     /** How long to wait for what has to come; of the others nobody expects it. */
     get patience() {
         return this.column.ours ? 30_000 : 2500;
@@ -90,8 +96,8 @@ class Column {
     #shared;
 
     /** `construct` makes one of its sandboxes; `ours` are held to what the contract expects. */
-    constructor(title, { ours, construct, mounted, absent }) {
-        Object.assign(this, { title, ours, absent, construct, mounted });
+    constructor(title, { ours, construct, mounted, absent, from, options = {} }) {
+        Object.assign(this, { title, ours, absent, construct, mounted, from, options });
     }
 
     directory() {
@@ -132,21 +138,26 @@ export const columns = () => [
         ours: true,
         construct: (options) => new CoveSandbox(options),
         mounted: (_, target) => target,
+        from: ['@cove/mastra', 'CoveSandbox'],
     }),
     new Column('CoveLocalSandbox', {
         ours: true,
         construct: local(CoveLocalSandbox),
         mounted: inWorkingDirectory,
+        from: ['@cove/mastra', 'CoveLocalSandbox'],
     }),
     new Column('LocalSandbox', {
         ours: false,
         construct: local(LocalSandbox),
         mounted: inWorkingDirectory,
+        from: ['@mastra/core/workspace', 'LocalSandbox'],
     }),
     new Column('LocalSandbox, bwrap', {
         ours: false,
         construct: local(LocalSandbox, { isolation: 'bwrap' }),
         mounted: inWorkingDirectory,
+        from: ['@mastra/core/workspace', 'LocalSandbox'],
+        options: { isolation: 'bwrap' },
         absent: bwrapWorks() ? undefined : 'bwrap is not here: scripts/setup.sh test installs it',
     }),
 ];

@@ -270,7 +270,7 @@ export const cases = [
         async run(box) {
             const sandbox = await box.shared();
             const name = box.name();
-            await sandbox.executeCommand(`${beating(name)} & sleep 60`, [], { timeout: 1000 });
+            await sandbox.executeCommand(`${beating(name)} & sleep 60`, [], { timeout: 5000 });
             const was = await begun(sandbox, name);
             return { begun: was, after: await life(sandbox, name) };
         },

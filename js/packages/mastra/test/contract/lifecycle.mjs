@@ -1,6 +1,10 @@
 // Identity, states and hooks of a sandbox: section 1.1 of the contract.
+import { execFile } from 'node:child_process';
 import { setTimeout as pause } from 'node:timers/promises';
-import { begun, beating, life, need, out, refusal, until, within } from './kit.mjs';
+import { promisify } from 'node:util';
+import { begun, beating, life, need, out, refusal, refused, until, within } from './kit.mjs';
+
+const run = promisify(execFile);
 
 export const title = 'lifecycle';
 
@@ -276,6 +280,78 @@ export const cases = [
             await stop;
             await pause(20);
             return { ensured, status: made.status };
+        },
+    },
+    {
+        name: 'one that is killed behind its back is there for the next command',
+        expected: { stopped: 'again\n', removed: 'anew\n', status: 'running' },
+        async run(box) {
+            const made = box.make();
+            await made.start();
+            await need(made, 'native').stop();
+            const stopped = (await made.executeCommand('echo again')).stdout;
+            await made.native.remove();
+            const removed = (await made.executeCommand('echo anew')).stdout;
+            return { stopped, removed, status: made.status };
+        },
+    },
+    {
+        name: 'many that find it killed start it once',
+        expected: { said: ['here\n'], boxes: 1 },
+        async run(box) {
+            const made = box.make();
+            await made.start();
+            await need(made, 'native').remove();
+            const all = await Promise.all(Array.from({ length: 10 }, () => made.executeCommand('echo here')));
+            let boxes = 0;
+            for await (const each of made.cove.list()) if (each.labels['mastra.id']?.startsWith(made.id)) boxes++;
+            return { said: [...new Set(all.map(({ stdout }) => stdout))], boxes };
+        },
+    },
+    {
+        name: 'another program finds the sandbox and what runs in it, hears it and kills it',
+        expected: { outcome: 'connected', heard: 'ready\n', killed: true, ended: true },
+        async run(box) {
+            const made = box.make();
+            await made.start();
+            const handle = await made.processes.spawn('echo ready; exec sleep 60');
+            await until(() => handle.stdout === 'ready\n');
+            const program = `
+                const [module, name, options, pid] = JSON.parse(process.argv[1]);
+                const sandbox = new (await import(module))[name](options);
+                const { outcome } = await sandbox.start();
+                const handle = await sandbox.processes.get(pid);
+                const killed = (await handle?.kill()) ?? false;
+                console.log(JSON.stringify({ outcome, heard: handle?.stdout, killed }));
+                process.exit();`;
+            const given = JSON.stringify([...box.elsewhere(made), handle.pid]);
+            const options = { cwd: import.meta.dirname };
+            const { stdout } = await run(process.execPath, ['--input-type=module', '-e', program, given], options);
+            const ended = (await within(box.patience, handle.wait())) !== 'still waiting';
+            await handle.kill();
+            return { heard: undefined, ...JSON.parse(stdout), ended };
+        },
+    },
+    {
+        name: 'a start that is given up is an abort, and the next one may succeed',
+        expected: { refused: 'SandboxAbortError ABORTED', then: 'running' },
+        async run(box) {
+            const made = box.make();
+            const refused = await refusal(() => made._start({ abortSignal: AbortSignal.abort() }));
+            await made.start();
+            return { refused, then: made.status };
+        },
+    },
+    {
+        name: 'a start that cannot be is an error, of its state and of commands, too',
+        expected: { start: 'an error', status: 'error', command: 'an error' },
+        async run(box) {
+            const made = box.make({ workingDirectory: '/etc/passwd/no/directory' });
+            return {
+                start: await refused(() => made.start()),
+                status: made.status,
+                command: await refused(() => made.executeCommand('true')),
+            };
         },
     },
     {

@@ -84,10 +84,10 @@ export const cases = [
         },
     },
     {
-        name: 'without a limit all of it is kept: 20 MB',
-        expected: { length: 20_000_000, truncated: false, dropped: 0 },
+        name: 'without a limit all of it is kept: 100 MB',
+        expected: { length: 100_000_000, truncated: false, dropped: 0 },
         async run(box) {
-            const result = await (await box.shared()).executeCommand("head -c 20000000 /dev/zero | tr '\\0' x");
+            const result = await (await box.shared()).executeCommand("head -c 100000000 /dev/zero | tr '\\0' x");
             const { stdout, ...rest } = kept(result);
             return { length: stdout.length, ...rest };
         },
