@@ -10,7 +10,7 @@ import { findProgram, programEnv, runProgram } from "./program.js";
 export interface Place {
     kind: "named" | "system" | "private";
     address: Address;
-    /** The key is sent there. That of the environment is of the server that COVE_URL names, and of no other. */
+    /** The key is sent there. */
     apiKey?: string | undefined;
     /** Where it is being started: rejects with what went wrong, or resolves. */
     started?: Promise<unknown> | undefined;
@@ -20,8 +20,14 @@ const LOOK_MS = 2;
 
 let hasWarned = false;
 
-function keyOf(options: CoveOptions, isNamed: boolean): string | undefined {
-    const key = options.apiKey || (isNamed ? process.env["COVE_API_KEY"] : undefined) || undefined;
+/** Whether the environment's key is that of this server: it is of the one that COVE_URL names, where that is set. */
+function isOfEnvironment(address: Address): boolean {
+    const text = process.env["COVE_URL"];
+    return !text || addressText(parseAddress(text, "COVE_URL")) === addressText(address);
+}
+
+function keyOf(options: CoveOptions, address?: Address): string | undefined {
+    const key = options.apiKey || (address && isOfEnvironment(address) ? process.env["COVE_API_KEY"] : undefined) || undefined;
     if (key !== undefined && !/^[!-~]{1,512}$/.test(key))
         throw new CoveError(
             "bad_option",
@@ -33,7 +39,7 @@ function keyOf(options: CoveOptions, isNamed: boolean): string | undefined {
 
 function named(text: string, what: string, options: CoveOptions): Place {
     const address = parseAddress(text, what);
-    const apiKey = keyOf(options, true);
+    const apiKey = keyOf(options, address);
     if (apiKey && isOpen(address) && !hasWarned) {
         hasWarned = true;
         process.emitWarning(`the key goes to ${addressText(address)} unencrypted; use https, or a tunnel`, "CoveWarning");
@@ -54,7 +60,7 @@ export async function findPlace(options: CoveOptions): Promise<Place> {
                 "(a container or a virtual machine is enough)",
         });
     if (isAny && (await answers(SYSTEM_SOCKET)))
-        return { kind: "system", address: { kind: "unix", path: SYSTEM_SOCKET }, apiKey: keyOf(options, false) };
+        return { kind: "system", address: { kind: "unix", path: SYSTEM_SOCKET }, apiKey: keyOf(options) };
     if (options.apiKey)
         throw new CoveError("bad_option", "apiKey: it is that of a server, and none is named", {
             remedy: "give url or COVE_URL, too; one's own engine needs no key",

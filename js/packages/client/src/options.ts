@@ -7,7 +7,10 @@ export interface CoveOptions {
      * this machine, and where there is none an engine of this user's own, which is started when it does not run.
      */
     url?: string | undefined;
-    /** The server's key; without it, and with `COVE_URL` or `url`, `COVE_API_KEY`. A unix socket of one's own needs none. */
+    /**
+     * The server's key; without it `COVE_API_KEY`, which is for the server of `COVE_URL`, or of `url` where that is not set. A unix
+     * socket of one's own needs none.
+     */
     apiKey?: string | undefined;
     /** `private`: always this user's own engine, whatever else runs here or is in `COVE_URL`. */
     engine?: "any" | "private" | undefined;

@@ -2,6 +2,7 @@
 import assert from "node:assert/strict";
 import { spawn, spawnSync } from "node:child_process";
 import { existsSync } from "node:fs";
+import http from "node:http";
 import { connect, createServer } from "node:net";
 import { after, before, test } from "node:test";
 import { inspect } from "node:util";
@@ -261,6 +262,30 @@ test("by TLS, whose certificate is verified", async () => {
     } finally {
         secure.kill("SIGTERM");
         await until("the server ends", () => secure.exitCode !== null);
+    }
+});
+
+test("the environment's key goes to the environment's server alone", async () => {
+    const heard = [];
+    const server = http.createServer((request, response) => {
+        heard.push(request.headers.authorization ?? request.headers["x-api-key"] ?? "none");
+        response.setHeader("content-type", "application/json").end(`{"version":"0","api":"v1"}`);
+    });
+    await new Promise((resolve) => server.listen(0, "127.0.0.1", resolve));
+    const url = `http://127.0.0.1:${server.address().port}`;
+    try {
+        process.env.COVE_API_KEY = "k1";
+        for (const [named, apiKey] of [["", undefined], [url, undefined], ["http://127.0.0.1:9", undefined], ["http://127.0.0.1:9", "k2"]]) {
+            process.env.COVE_URL = named;
+            const cove = new Cove({ url, apiKey });
+            await cove.request("GET", "/v1/roots");
+            cove.close();
+        }
+        assert.deepEqual(heard.map((each) => each.replace("Bearer ", "")), ["k1", "k1", "none", "k2"]);
+    } finally {
+        delete process.env.COVE_API_KEY;
+        delete process.env.COVE_URL;
+        server.close();
     }
 });
 
