@@ -134,7 +134,10 @@ function boundOf(what: string, given: number | undefined, isWhole = true): numbe
 
 /** Bytes of "512M"; a number is bytes already. */
 export function bytesOf(what: string, size: number | string | undefined): number | undefined {
-    if (typeof size !== "string") return boundOf(what, size);
+    if (typeof size !== "string") {
+        const bytes = boundOf(what, size, false);
+        return bytes && Math.round(bytes);
+    }
     const parts = /^(\d+(?:\.\d+)?)\s*([KMGT]?)(?:i?B)?$/i.exec(size);
     if (parts === null) throw new TypeError(`${what}: "${size}" is no size; write bytes, or such as "512M" or "2G"`);
     return Math.round(Number(parts[1]) * 1024 ** " KMGT".indexOf((parts[2] || " ").toUpperCase()));

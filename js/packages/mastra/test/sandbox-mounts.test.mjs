@@ -134,6 +134,18 @@ test("with an id too a hook's yes makes it anew; one whose maker ended before it
     assert.notEqual(next.native.id, view.id);
 });
 
+test("a mount is not taken to be in a sandbox that another object made without it", async () => {
+    const first = engine.sandbox({ id: "bare" });
+    first.mounts.add({ "/mnt/data": new LocalFilesystem({ basePath: directory("bare") }) });
+    await first.start();
+    assert.deepEqual(states(first), { "/mnt/data": "mounted" });
+    await engine.cove.sandbox(first.native.id).remove();
+    await engine.sandbox({ id: "bare" }).executeCommand("true");
+    await first.executeCommand("true");
+    assert.deepEqual(states(first), { "/mnt/data": "error" });
+    assert.match(first.mounts.get("/mnt/data").error, /made without this mount/);
+});
+
 test("a hook decides before anything is to be seen in the sandbox", async () => {
     const shown = new LocalFilesystem({ basePath: directory("shown", { a: "shown\n" }) });
     const hidden = new LocalFilesystem({ basePath: directory("hidden", { a: "hidden\n" }) });
