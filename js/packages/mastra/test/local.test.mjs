@@ -471,6 +471,10 @@ describe('its life', () => {
         assert.deepEqual([first[0], second[0]], ['run\n', 'run\nrun\n']);
         assert.deepEqual(first.slice(1), second.slice(1));
         assert.notEqual(first[1], first[2]);
+        // These are the same, too, and end them.
+        const here = [make({ workingDirectory }), make({ workingDirectory })];
+        for (const sandbox of here) await sandbox.start();
+        assert.deepEqual(here.map((sandbox) => sandbox.native.id), first.slice(1));
     });
 
     test('an engine that is killed with all its boxes costs nothing but what ran', async () => {
