@@ -209,11 +209,21 @@ static int answer_put(struct kernel_answer *answer, struct meta_text *text, stru
 
 /* ---- whole files ---- */
 
+/* To begin with; one byte more than there is shows the end. */
+static size_t room_for(int fd, size_t most)
+{
+    struct stat about;
+
+    if (fstat(fd, &about) < 0 || about.st_size <= 0)
+        return most < 65536 ? most + 1 : 65536;
+    return ((uint64_t)about.st_size < most ? (size_t)about.st_size : most) + 1;
+}
+
 /* From `fd`, as much as there is up to `most`; the file may be changed meanwhile. */
 static int bytes_read(int fd, size_t most, off_t position, struct kernel_answer *answer,
                       const char *verb, const char *path, struct error *err)
 {
-    size_t room = most < 65536 ? most + 1 : 65536, used = 0;
+    size_t room = room_for(fd, most), used = 0;
     uint8_t *bytes = malloc(room);
 
     for (;;) {

@@ -244,16 +244,14 @@ static void on_timer(int number, siginfo_t *info, void *machine)
         uint32_t *interrupt = thread->entry->interrupt;
 
         if (interrupt != NULL && thread->entry->interrupted == TRAP_NONE) {
-            /* First it is asked: then its state is kept. */
-            uint64_t *end = cpu ? &thread->cpu_end : &thread->wall_end;
-            uint64_t *set = cpu ? &thread->cpu_set : &thread->wall_set;
-
+            /* First it is asked: then its state is kept. What it gets for that is time on the processor, for on a
+             * busy machine the wall's would be over before it ran again; from now, for the timer is late by up to a
+             * tick. */
             thread->entry->interrupted = trap;
             *interrupt = 1;
-            /* From now: the timer is late by up to a tick. */
-            *end = (cpu ? thread_cpu_ns() : clock_monotonic_ns()) + GRACE_NS;
-            *set = *end;
-            timer_set(cpu ? thread->cpu : thread->wall, *end);
+            thread->cpu_end = thread_cpu_ns() + GRACE_NS;
+            thread->cpu_set = thread->cpu_end;
+            timer_set(thread->cpu, thread->cpu_end);
         } else {
             if (thread->entry->interrupted != TRAP_NONE)
                 trap = thread->entry->interrupted;
