@@ -55,6 +55,8 @@ export interface CoveSandboxOptions extends Omit<MastraSandboxOptions, "processe
     sandboxId?: string | undefined;
     /** A client that is there already, instead of `url`, `apiKey`, `engine` and `bin`. */
     cove?: Cove | undefined;
+    /** What kind of sandbox: one that runs programs is a box. Kernels run code alone: see CoveCodeModeTransport. */
+    tier?: "box" | undefined;
     /** A root that the operator registered; without it the read-only system directories of the host. */
     root?: string | undefined;
     resources?: CoveResources | undefined;
@@ -83,7 +85,7 @@ export const NAMELESS: CoveLifecycle = Object.freeze({ lifetime: 7 * 24 * 3_600_
 const KNOWN = new Set([
     "onStart", "onStop", "onDestroy", "env", "workingDirectory",
     "url", "apiKey", "engine", "bin", "retryMs", "cove",
-    "id", "name", "sandboxId", "root", "resources", "network", "lifecycle", "user", "privileges", "ephemeral",
+    "id", "name", "sandboxId", "tier", "root", "resources", "network", "lifecycle", "user", "privileges", "ephemeral",
     "hostname", "labels", "ports", "timeout", "instructions",
 ]);
 const CONNECTION = ["url", "apiKey", "engine", "bin", "retryMs"] as const;
@@ -101,6 +103,10 @@ export function checkOptions(what: string, options: CoveSandboxOptions): void {
     checkKeys(what, options, KNOWN);
     checkKeys(`${what}: resources`, options.resources, new Set(["memory", "cpus", "disk", "pids"]));
     checkKeys(`${what}: lifecycle`, options.lifecycle, new Set(["idle", "lifetime", "then"]));
+    if (options.tier !== undefined && options.tier !== "box")
+        throw new TypeError(
+            `${what}: tier "${String(options.tier)}" is none that runs programs; it is "box", and kernels are for createCodeMode() by CoveCodeModeTransport`,
+        );
     if (typeof options.network === "object")
         checkKeys(
             `${what}: network`,

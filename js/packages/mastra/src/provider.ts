@@ -16,7 +16,7 @@ export interface CoveSandboxProviderOptions {
 
 /** The options of a CoveSandbox that can be written down. A key is not: it is the program's. */
 export type CoveSandboxConfig = Pick<CoveSandboxOptions,
-    | "id" | "name" | "sandboxId" | "url" | "engine" | "root" | "resources" | "network" | "lifecycle" | "user" | "privileges" | "ephemeral"
+    | "id" | "name" | "sandboxId" | "url" | "engine" | "tier" | "root" | "resources" | "network" | "lifecycle" | "user" | "privileges" | "ephemeral"
     | "hostname" | "labels" | "ports" | "env" | "workingDirectory" | "timeout"> & { instructions?: string };
 
 const text = (description: string): object => ({ type: "string", description });
@@ -60,6 +60,7 @@ const FIELDS: Record<keyof CoveSandboxConfig, object> = {
         then: { type: "string", enum: ["stop", "kill"], description: "stop keeps its disk; kill deletes it." },
     }),
     user: text("Who its commands are: NAME, UID, NAME:GROUP or UID:GID."),
+    tier: { type: "string", enum: ["box"], description: "What kind of sandbox: a box runs programs." },
     privileges: { type: "string", enum: ["system", "plain"], description: "system: root inside, as apt and sudo expect. plain: nobody gains anything." },
     ephemeral: { type: "boolean", description: "What is written is kept in memory, and lost when it stops." },
     hostname: text("Its name for itself."),

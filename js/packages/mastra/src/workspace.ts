@@ -17,7 +17,7 @@ const PLACES: readonly (readonly [where: string, options: readonly string[]])[] 
     [
         "sandbox",
         [
-            "url", "apiKey", "engine", "bin", "retryMs", "cove", "sandboxId", "root", "resources", "network", "lifecycle",
+            "url", "apiKey", "engine", "bin", "retryMs", "cove", "sandboxId", "tier", "root", "resources", "network", "lifecycle",
             "user", "privileges", "ephemeral", "hostname", "labels", "ports", "timeout", "env", "workingDirectory",
         ],
     ],

@@ -19,6 +19,7 @@ test("what is misspelt or contradicts itself is refused", () => {
     assert.throws(() => new CoveSandbox({ memory: 5 }), /no option "memory".*resources/s);
     assert.throws(() => new CoveSandbox({ resources: { ram: 5 } }), /resources.*no option "ram"/s);
     assert.throws(() => new CoveSandbox({ network: { hosts: [] } }), /no option "hosts"/);
+    assert.throws(() => new CoveSandbox({ tier: "kernel" }), /tier "kernel" .*CoveCodeModeTransport/);
     assert.throws(() => new CoveSandbox({ network: "all" }), /"none", "public" or a policy/);
     assert.throws(() => new CoveSandbox({ lifecycle: { idleMs: 5 } }), /no option "idleMs"/);
     assert.throws(() => new CoveSandbox({ timeout: -1 }), RangeError);
