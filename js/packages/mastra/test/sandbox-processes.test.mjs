@@ -124,12 +124,14 @@ test("one that was taken up and ran into its timeout says so, without a time tha
 
 test("a listener that throws is told of by wait(), when all that was printed is there", async () => {
     let calls = 0;
-    const handle = await sandbox.processes.spawn("echo one; sleep 0.2; echo two", {
+    const handle = await sandbox.processes.spawn("echo one; read x; echo two", {
         onStdout() {
             calls++;
             throw new Error("mine");
         },
     });
+    await engine.until(() => calls === 1);
+    await handle.sendStdin("\n");
     await assert.rejects(handle.wait(), /^Error: mine$/);
     assert.deepEqual([handle.stdout, handle.exitCode, calls], ["one\ntwo\n", 0, 2]);
 });

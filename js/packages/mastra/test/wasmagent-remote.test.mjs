@@ -241,8 +241,8 @@ test("what code prints and gives takes so much of its host's memory and no more"
     const python = { language: "python" };
     assert.deepEqual((await kernel.run("print('x' * 20000000)\nprint('next')", {}, python)).logs, ["[an entry of 20000000 characters did not fit into the log]", "next"]);
     await assert.rejects(kernel.run("'x' * 2 ** 25", {}, python), /KernelSerializationError: the result is too long/);
-    await assert.rejects(kernel.run("for (;;) console.log('x'.repeat(1e6))", { cpuMs: 1500 }), (error) => {
-        assert.equal(error.timedOut, true);
+    await assert.rejects(kernel.run("for (let i = 0; i < 40; i++) console.log('x'.repeat(1e6)); throw new Error('the end')"), (error) => {
+        assert.match(error.message, /the end/);
         assert.ok(error.logs.reduce((sum, text) => sum + text.length, 0) <= MAX + 100);
         assert.match(error.logs.at(-1), /^\[\d+ more entries did not fit into the log\]$/);
         return true;
@@ -277,7 +277,7 @@ test("code that changes what everybody uses, or that finds the mark, harms itsel
 });
 
 test("a box lives longer than the run that goes on in it, and not much longer", async () => {
-    const kernel = made({ timeoutMs: 2000 }), left = async () => Date.parse((await boxes())[0].lifecycle.deadline) - Date.now();
+    const kernel = made({ timeoutMs: 4000 }), left = async () => Date.parse((await boxes())[0].lifecycle.deadline) - Date.now();
     await kernel.run("globalThis.kept = 1");
     assert.ok(await left() > 3600000);
     const running = kernel.run("await new Promise((done) => { globalThis.done = done; }); kept", {}).catch((error) => error);
@@ -287,7 +287,7 @@ test("a box lives longer than the run that goes on in it, and not much longer", 
     assert.ok(await left() > 3600000);
 
     // Of a program that was killed nobody ends the run.
-    const program = `import { RemoteSandboxKernel } from "@cove/mastra/wasmagent"; await new RemoteSandboxKernel({ timeoutMs: 1000 }).run("while (true) {}");`;
+    const program = `import { RemoteSandboxKernel } from "@cove/mastra/wasmagent"; await new RemoteSandboxKernel({ timeoutMs: 5000 }).run("while (true) {}");`;
     await kernel.reset();
     const child = spawn(process.execPath, ["--input-type=module", "-e", program], { cwd: new URL("..", import.meta.url), stdio: "ignore" });
     const ended = new Promise((done) => child.once("exit", (code, signal) => done(signal)));

@@ -10,7 +10,7 @@ import { KEEP_MS, Lease } from "./remote-lease.js";
 import type { CapabilityManifest, KernelOptions, KernelResult, RunHints, WasmKernel } from "./types.js";
 
 export interface RemoteSandboxOptions extends KernelOptions {
-    /** The key of the cove server; else `COVE_API_KEY`, else `E2B_API_KEY`. The engine of this host needs none, and is sent none. */
+    /** The key of the cove server; else `COVE_API_KEY` (of the server that `COVE_URL` names, where that is set), else `E2B_API_KEY`. The engine of this host needs none, and is sent none. */
     apiKey?: string | undefined;
     /** The root of the box, by its name on the server: `"base"`, which is the default, is the host's own system. */
     template?: string | undefined;
@@ -60,7 +60,8 @@ function policyOf(hosts: readonly string[]): NonNullable<SandboxSpec["network"]>
 function connectionOf({ url, endpoint, apiKey }: RemoteSandboxOptions): CoveOptions {
     const of: CoveOptions = {}, given = url ?? endpoint, address = given ?? process.env.COVE_URL;
     if (given !== undefined) of.url = given;
-    const key = apiKey ?? process.env.COVE_API_KEY ?? process.env.E2B_API_KEY;
+    // COVE_API_KEY is taken by the client, who knows whose it is.
+    const key = apiKey ?? (process.env.COVE_API_KEY ? undefined : process.env.E2B_API_KEY);
     if (key && address && !address.startsWith("unix:")) of.apiKey = key;
     return of;
 }
