@@ -10,7 +10,10 @@ import { KEEP_MS, Lease } from "./remote-lease.js";
 import type { CapabilityManifest, KernelOptions, KernelResult, RunHints, WasmKernel } from "./types.js";
 
 export interface RemoteSandboxOptions extends KernelOptions {
-    /** The key of the cove server; else `COVE_API_KEY` (of the server that `COVE_URL` names, where that is set), else `E2B_API_KEY`. The engine of this host needs none, and is sent none. */
+    /**
+     * The key of the cove server; else `COVE_API_KEY` (of the server that `COVE_URL` names, where that is set), else
+     * `E2B_API_KEY`. The engine of this host needs none, and is sent none.
+     */
     apiKey?: string | undefined;
     /** The root of the box, by its name on the server: `"base"`, which is the default, is the host's own system. */
     template?: string | undefined;
