@@ -19,7 +19,7 @@
 // see exec.ts.
 import { randomBytes } from "node:crypto";
 import { CoveError } from "./error.js";
-import type { Link } from "./link.js";
+import type { Link, LinkOptions } from "./link.js";
 import type { Process } from "./types.js";
 
 /** What the record of a process that never ran says. */
@@ -53,9 +53,9 @@ export async function findTagged(
     path: string,
     tag: Tag,
     signal: AbortSignal | undefined,
-    starts?: boolean,
+    how: Pick<LinkOptions, "starts" | "holds"> = {},
 ): Promise<Process | undefined> {
-    const { processes } = await link.json<{ processes: Process[] }>("GET", path, { signal, starts });
+    const { processes } = await link.json<{ processes: Process[] }>("GET", path, { signal, ...how });
     const tagged = processes.filter((each) => each.tag === tag.text && !(each.state === "lost" && each.reason === NEVER_RAN));
     if (tagged.length === 0 || tag.isUnique) return tagged[0];
     const fresh = tagged.filter((each) => each.started_at !== null && Date.parse(each.started_at) >= tag.sinceMs - CLOCK_MS);

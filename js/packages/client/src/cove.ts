@@ -137,14 +137,15 @@ export class Cove {
 
     /**
      * Registers a directory of this host for `mounts`, with this user's rights; where the name is registered for this
-     * directory already, that is well. With a private engine alone, else `not_private`.
+     * directory already, that is well. With a private engine alone, else `not_private`. `host` is its path, or the
+     * descriptor by which it is open, which stays open until this is done.
      */
     async registerMount(
         name: string,
-        hostPath: string,
+        host: string | number,
         options: CallOptions & { readOnly?: boolean } = {},
     ): Promise<void> {
-        await addMount(this.#link, name, hostPath, options);
+        await addMount(this.#link, name, host, options);
     }
 
     /** Those that are registered, with their paths. Private engines only. */

@@ -3,12 +3,13 @@
 // Mostly it is one request (POST exec), which the server answers when the command exits, and which takes the command
 // with it when this program goes away. Where somebody listens to what it prints, it is started and followed instead.
 // Over TCP a connection that breaks does not say that the program is gone, so there the command outlives it
-// (`detach_on_disconnect`, unless the caller said something else), as one that is followed does; an abort kills it by tag.
+// (`detach_on_disconnect`, unless the caller said something else, or it has no timeout that would end it), as one that is
+// followed does; an abort kills it by tag.
 // How a command survives a restart of the engine, and why it never runs twice: see begin.ts.
 import { isUtf8 } from "node:buffer";
 import { findTagged, isGone, isRepetition, isUnsure, newTag, tagOf, type Tag } from "./begin.js";
 import { asBegun, CoveError } from "./error.js";
-import { aborted, pause, unlessAborted, type Link } from "./link.js";
+import { aborted, pause, unlessAborted, type Link, type LinkOptions } from "./link.js";
 import { stdinBody, type Processes, type StreamName } from "./processes.js";
 import { Retained } from "./retained.js";
 import type { CallOptions, ExecResult, ExecSpec, Process } from "./types.js";
@@ -65,7 +66,8 @@ export async function exec(link: Link, processes: Processes, path: string, spec:
         throw new CoveError("bad_option", "maxRetainedBytes: it is a number of bytes, from 0, or Infinity");
     if (signal?.aborted) throw aborted(signal);
     const isFar = link.isFar() ?? (await link.connect(signal), link.isFar() === true);
-    const isHeld = isFar && spec.detach_on_disconnect == null;
+    // What nothing would ever end must not be left behind.
+    const isHeld = isFar && spec.detach_on_disconnect == null && spec.timeout_ms !== 0;
     const run: Run = {
         link,
         processes,
@@ -145,7 +147,7 @@ async function answered(run: Run): Promise<ExecResult> {
 function refuseOurEnd(run: Run, process: Process): void {
     if (process.signal !== "SIGKILL" || process.timed_out || process.oom_killed || run.spec.detach_on_disconnect) return;
     throw new CoveError("lost", `the connection broke, and the server may have killed process ${process.id} for it`, {
-        remedy: "leave detach_on_disconnect out, or set it, so that a command outlives its connection",
+        remedy: "give it a timeout_ms and no detach_on_disconnect of false, so that it outlives its connection",
     });
 }
 
@@ -155,7 +157,7 @@ function refuseOurEnd(run: Run, process: Process): void {
  */
 async function dropTagged(run: Run): Promise<void> {
     try {
-        const process = await findTagged(run.link, run.processesPath, run.tag, undefined, false);
+        const process = await findTagged(run.link, run.processesPath, run.tag, undefined, { starts: false });
         if (process && process.ended_at === null)
             await run.link.call("DELETE", `${run.processesPath}/${process.id}`, { starts: false, repeat: false });
     } catch {
@@ -165,24 +167,29 @@ async function dropTagged(run: Run): Promise<void> {
 
 /** Its id is known to nobody before it ends, but it has our tag. */
 async function killTagged(run: Run, isOver: () => boolean): Promise<void> {
-    await killUntil(isOver, async () => {
-        const process = await findTagged(run.link, run.processesPath, run.tag, undefined);
-        if (process) await run.processes.kill(process.id);
+    await killUntil(isOver, async (how) => {
+        const process = await findTagged(run.link, run.processesPath, run.tag, undefined, how);
+        if (process) await run.processes.killWith(process.id, how);
         return process !== undefined;
     });
 }
 
-/** Until it is done or has nothing to do any more: a request that fails is no reason to let the command run. */
-async function killUntil(isOver: () => boolean, kill: () => Promise<boolean>): Promise<void> {
+/**
+ * Until it is done or has nothing to do any more: a request that fails is no reason to let the command run. But from the
+ * second try on it is none to start an engine, with which nothing would run, or to keep a program that has nothing else to do.
+ */
+async function killUntil(isOver: () => boolean, kill: (how: Pick<LinkOptions, "starts" | "holds">) => Promise<boolean>): Promise<void> {
     const end = performance.now() + KILL_TRIED_MS;
+    let how: Pick<LinkOptions, "starts" | "holds"> = {};
     for (let wait = KILL_AGAIN_MS; !isOver() && performance.now() < end; wait = Math.min(wait * 2, KILL_AGAIN_MOST_MS)) {
         try {
-            if (await kill()) return;
+            if (await kill(how)) return;
         } catch (error) {
             // The call itself says what is wrong.
             if (isGone(error)) return;
         }
-        await pause(wait, undefined);
+        how = { starts: false, holds: false };
+        await pause(wait, undefined, false);
     }
 }
 
@@ -218,7 +225,7 @@ async function followed(run: Run): Promise<ExecResult> {
     );
     const kept = { stdout: new Retained(run.retained), stderr: new Retained(run.retained) };
     let isOver = false;
-    const end = (): Promise<void> => killUntil(() => isOver, async () => (await run.processes.kill(process.id), true));
+    const end = (): Promise<void> => killUntil(() => isOver, async (how) => (await run.processes.killWith(process.id, how), true));
     const kill = (): void => void end();
     if (given?.aborted) kill();
     else given?.addEventListener("abort", kill, { once: true });

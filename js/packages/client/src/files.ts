@@ -49,6 +49,9 @@ const PAGE = 10_000;
 const AGAIN_MS = 50;
 const SETTLE_MS = 50;
 const SETTLE_MOST_MS = 2_000;
+/** Where not all has come: what is still on its way may take a while on a machine that has much to do. */
+const MISSING_MS = 1_000;
+const MISSING_MOST_MS = 30_000;
 /** How much others may have appended beside it. */
 const SETTLE_BYTES = 65_536;
 
@@ -128,6 +131,7 @@ export class Files {
                 if (!isCode(error, "lost") || end === undefined) throw error;
                 const tail = await this.#settled(path, end, left.length, user, signal);
                 // Others may have appended, too, before it or after it: then it is there as a whole, or nobody knows.
+                if (tail === undefined) throw error;
                 if (tail.includes(left)) return this.stat(path, { user, signal, follow: true });
                 if (!left.subarray(0, tail.length).equals(tail)) throw error;
                 at += tail.length;
@@ -146,22 +150,27 @@ export class Files {
         }
     }
 
-    /** What is behind the old end, when what was on its way to the file is written. */
+    /** What is behind the old end, when what was on its way to the file is written; undefined: it never stands still. */
     async #settled(
         path: string,
         from: number,
         length: number,
         user: string | undefined,
         signal: AbortSignal | undefined,
-    ): Promise<Buffer> {
-        const end = performance.now() + SETTLE_MOST_MS;
-        for (let last = -1; ; ) {
+    ): Promise<Buffer | undefined> {
+        const began = performance.now();
+        for (let last = -1, since = began; ; ) {
             const size = (await this.#size(path, user, signal)) ?? 0;
-            if (size <= from && last === size) return Buffer.alloc(0);
-            // A file that others keep writing to never stands still.
-            if (last === size || (size > from && performance.now() > end))
-                return this.read(path, { user, signal, offset: from, length: length + SETTLE_BYTES });
+            const now = performance.now();
+            if (size !== last) since = now;
             last = size;
+            const hasAll = size >= from + length;
+            // A file that others keep writing to never stands still.
+            if (now - since >= (hasAll ? SETTLE_MS : MISSING_MS) || (hasAll && now - began > SETTLE_MOST_MS)) {
+                if (size <= from) return Buffer.alloc(0);
+                return this.read(path, { user, signal, offset: from, length: length + SETTLE_BYTES });
+            }
+            if (now - began > MISSING_MOST_MS) return undefined;
             await pause(SETTLE_MS, signal);
         }
     }

@@ -21,6 +21,8 @@ export interface LinkOptions extends RequestOptions {
     runs?: boolean | undefined;
     /** False: where this user's own engine is gone, none is started for this. */
     starts?: boolean | undefined;
+    /** False: while it waits for its next try, the program may end. */
+    holds?: boolean | undefined;
 }
 
 // The server has begun nothing.
@@ -36,7 +38,8 @@ export function aborted(signal: AbortSignal | undefined): CoveError {
     return new CoveError("aborted", "the call was given up", { cause: signal?.reason });
 }
 
-export function pause(ms: number, signal: AbortSignal | undefined): Promise<void> {
+/** Where it `holds` not, the program may end meanwhile. */
+export function pause(ms: number, signal: AbortSignal | undefined, holds = true): Promise<void> {
     return new Promise((resolve, reject) => {
         if (signal?.aborted) {
             reject(aborted(signal));
@@ -50,6 +53,7 @@ export function pause(ms: number, signal: AbortSignal | undefined): Promise<void
             signal?.removeEventListener("abort", over);
             resolve();
         }, ms);
+        if (!holds) timer.unref();
         signal?.addEventListener("abort", over, { once: true });
     });
 }
@@ -110,13 +114,14 @@ class Patience {
     constructor(private readonly mostMs: number) {}
 
     /** False when it is over. */
-    async wait(signal: AbortSignal | undefined, atLeastMs = 0): Promise<boolean> {
+    async wait(signal: AbortSignal | undefined, atLeastMs = 0, holds = true): Promise<boolean> {
         const now = performance.now();
         if (this.#until === 0) this.#until = now + this.mostMs;
         const left = this.#until - now;
         if (left <= 0) return false;
         // Not all at the same moment, where many wait.
-        await pause(Math.min(left, Math.max(this.#pause * (0.75 + Math.random() / 2), Math.min(atLeastMs, 1000))), signal);
+        const ms = Math.max(this.#pause * (0.75 + Math.random() / 2), Math.min(atLeastMs, 1000));
+        await pause(Math.min(left, ms), signal, holds);
         this.#pause = Math.min(this.#pause * 2, PAUSE_MOST_MS);
         return true;
     }
@@ -306,7 +311,7 @@ export class Link {
                 if (isStream) throw failure;
             }
             patience ??= new Patience(this.#hasAnswered ? this.#retryMs : Math.min(this.#retryMs, RETRY_FIRST_MS));
-            if (!(await patience.wait(signal, waitMs))) throw failure;
+            if (!(await patience.wait(signal, waitMs, options.holds))) throw failure;
         }
     }
 

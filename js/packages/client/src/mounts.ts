@@ -3,7 +3,7 @@
 import { realpath } from "node:fs/promises";
 import { CoveError } from "./error.js";
 import type { Link } from "./link.js";
-import { findProgram, programEnv, runProgram, type Ran } from "./program.js";
+import { findProgram, HANDED_OVER, programEnv, runProgram, type Ran } from "./program.js";
 import type { CallOptions } from "./types.js";
 
 export interface RegisteredMount {
@@ -16,13 +16,18 @@ export interface RegisteredMount {
     isMissing: boolean;
 }
 
-async function run(link: Link, args: readonly string[], signal: AbortSignal | undefined): Promise<Ran> {
+async function run(
+    link: Link,
+    args: readonly string[],
+    signal: AbortSignal | undefined,
+    handedOver?: number,
+): Promise<Ran> {
     await link.connect(signal);
     if (!link.isPrivate())
         throw new CoveError("not_private", "directories of the host are registered with an engine of one's own alone", {
             remedy: 'use engine: "private", or have the operator of the server run cove mount add',
         });
-    return runProgram(findProgram(link.bin), ["mount", ...args], programEnv(link.address));
+    return runProgram(findProgram(link.bin), ["mount", ...args], programEnv(link.address), handedOver);
 }
 
 /** All that are registered; the list of the program has the paths for people, a line for each. */
@@ -38,20 +43,23 @@ export async function listMounts(link: Link, options: CallOptions): Promise<Regi
 export async function addMount(
     link: Link,
     name: string,
-    hostPath: string,
+    host: string | number,
     options: CallOptions & { readOnly?: boolean },
 ): Promise<void> {
-    const args = ["add", name, hostPath];
+    // An open directory is inherited: what this program has open another one may not be allowed to look at.
+    const handedOver = typeof host === "number" ? host : undefined;
+    const own = typeof host === "number" ? `/proc/self/fd/${host}` : host;
+    const args = ["add", name, typeof host === "number" ? HANDED_OVER : host];
     if (options.readOnly) args.push("--read-only");
-    let ran = await run(link, args, options.signal);
+    let ran = await run(link, args, options.signal, handedOver);
     if (ran.status === 0) return;
     const there = (await listMounts(link, options)).find((each) => each.name === name);
-    const isSame = there !== undefined && there.path === (await realpath(hostPath).catch(() => hostPath));
+    const isSame = there !== undefined && there.path === (await realpath(own).catch(() => own));
     if (isSame && !there.isMissing && there.readOnly === (options.readOnly === true)) return;
     // The directory was removed and made anew since.
     if (isSame && there.isMissing) {
         await removeMount(link, name, options);
-        ran = await run(link, args, options.signal);
+        ran = await run(link, args, options.signal, handedOver);
         if (ran.status === 0) return;
     }
     throw new CoveError("mount_failed", `mount ${name}: ${ran.why}`);

@@ -2,7 +2,7 @@
 import { findTagged, isRepetition, isUnsure, newTag, tagOf } from "./begin.js";
 import { asBegun, CoveError } from "./error.js";
 import { readLines } from "./lines.js";
-import { aborted, pause, unlessAborted, type Link } from "./link.js";
+import { aborted, pause, unlessAborted, type Link, type LinkOptions } from "./link.js";
 import type { CallOptions, FollowLine, Process, ProcessSpec } from "./types.js";
 import { Cut } from "./wire.js";
 
@@ -212,10 +212,15 @@ export class Processes {
 
     /** Kills it and all that it started, and waits for its end. False: it had ended before, or is not known. */
     async kill(pid: string, options: CallOptions = {}): Promise<boolean> {
+        return this.killWith(pid, options);
+    }
+
+    /** @internal */
+    async killWith(pid: string, options: LinkOptions): Promise<boolean> {
         for (let wasSent = false; ; ) {
             try {
                 // DELETE kills what runs, and forgets what has ended: so what has ended is left alone.
-                if (hasEnded(await this.get(pid, options))) return wasSent;
+                if (hasEnded(await this.#link.json<Process>("GET", this.#one(pid), options))) return wasSent;
                 wasSent = true;
                 await this.#link.call("DELETE", this.#one(pid), { ...options, repeat: false });
                 return true;

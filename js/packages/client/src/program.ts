@@ -58,14 +58,22 @@ export interface Ran {
 
 const SAID_MOST = 64 * 1024;
 
+/** What a descriptor that was handed over to it is called there. It closes all behind the third, and reads no input. */
+export const HANDED_OVER = "/proc/self/fd/0";
+
 /** Runs it to its end. It gets no key: none of what is run here needs one. */
-export function runProgram(file: string, args: readonly string[], env: NodeJS.ProcessEnv): Promise<Ran> {
+export function runProgram(
+    file: string,
+    args: readonly string[],
+    env: NodeJS.ProcessEnv,
+    handedOver?: number,
+): Promise<Ran> {
     return new Promise((resolve, reject) => {
-        const child = spawn(file, args, { env, stdio: ["ignore", "pipe", "pipe"] });
+        const child = spawn(file, args, { env, stdio: [handedOver ?? "ignore", "pipe", "pipe"] });
         let stdout = "";
         let stderr = "";
-        child.stdout.setEncoding("utf8").on("data", (text: string) => (stdout = (stdout + text).slice(-SAID_MOST)));
-        child.stderr.setEncoding("utf8").on("data", (text: string) => (stderr = (stderr + text).slice(-SAID_MOST)));
+        child.stdout!.setEncoding("utf8").on("data", (text: string) => (stdout = (stdout + text).slice(-SAID_MOST)));
+        child.stderr!.setEncoding("utf8").on("data", (text: string) => (stderr = (stderr + text).slice(-SAID_MOST)));
         child.once("error", (cause) =>
             reject(
                 new CoveError("no_cove", `${file}: it cannot be executed (${(cause as NodeJS.ErrnoException).code})`, {

@@ -1,9 +1,11 @@
 // What an honest server never does, and what it seldom does: answers that break off, frames that are none. So it is
 // played here, by a few lines that say byte for byte what is sent.
 import assert from "node:assert/strict";
+import { spawn } from "node:child_process";
 import { createHash } from "node:crypto";
 import { createServer } from "node:http";
 import { createServer as createTcpServer } from "node:net";
+import { text } from "node:stream/consumers";
 import { after, before, test } from "node:test";
 import { Cove, CoveError } from "../dist/esm/index.js";
 
@@ -141,9 +143,13 @@ test("over TCP a command outlives its connection, and a request that is still on
     assert.ok(heard[0].headers["idempotency-key"]);
     assert.equal(heard[0].headers["idempotency-key"], heard[2].headers["idempotency-key"]);
     // Who wants it to end with its connection is not told that the command was killed by somebody.
-    expect(cut, json(200, { processes: [{ ...KILLED, tag: "t" }] }), json(200, KILLED));
-    const running = sandbox.exec({ argv: ["x"], tag: "t", detach_on_disconnect: false }, { uniqueTag: true });
-    await assert.rejects(running, (error) => code("lost")(error) && error.begun);
+    // Nor is one that no timeout would ever end left behind.
+    for (const bound of [{ detach_on_disconnect: false }, { timeout_ms: 0 }]) {
+        expect(cut, json(200, { processes: [{ ...KILLED, tag: "t" }] }), json(200, KILLED));
+        const running = sandbox.exec({ argv: ["x"], tag: "t", ...bound }, { uniqueTag: true });
+        await assert.rejects(running, (error) => code("lost")(error) && error.begun);
+        assert.notEqual(heard[0].body().detach_on_disconnect, true);
+    }
 });
 
 test("an abort is not forgotten because the first look fails", async () => {
@@ -160,6 +166,45 @@ test("an abort is not forgotten because the first look fails", async () => {
     const result = await sandbox.exec({ argv: ["x"], tag: "t" }, { uniqueTag: true, signal: controller.signal, onAbort: "kill" });
     assert.equal(result.process.signal, "SIGKILL");
     assert.equal(asked[4], "DELETE /v1/sandboxes/c0000000000000000000/processes/1");
+});
+
+test("an abort that nobody hears keeps no program from ending", async () => {
+    expect(json(201, PROCESS), (response) => {
+        response.writeHead(200, { "Content-Type": "application/x-ndjson" });
+        response.write(`${JSON.stringify({ type: "stdout", from: 0, to: 1, data: "eA==" })}\n`);
+    });
+    const script = `import(${JSON.stringify(new URL("../dist/esm/index.js", import.meta.url).href)}).then(async ({ Cove }) => {
+        const cove = new Cove({ url: "http://127.0.0.1:${server.address().port}" });
+        const controller = new AbortController();
+        const options = { signal: controller.signal, onStdout: () => controller.abort() };
+        await cove.sandbox("c0000000000000000000").exec({ argv: ["x"] }, options).catch((error) => console.log(error.code));
+    })`;
+    const child = spawn(process.execPath, ["-e", script], { stdio: ["ignore", "pipe", "inherit"], timeout: 30_000 });
+    const ended = new Promise((resolve) => child.once("exit", (status, signal) => resolve([status, signal])));
+    assert.equal(await text(child.stdout), "aborted\n");
+    assert.deepEqual(await ended, [0, null]);
+    assert.ok(asked.includes("GET /v1/sandboxes/c0000000000000000000/processes/1"), asked.join());
+});
+
+test("an append that was cut is sent again when nothing more of it has come for a while", async () => {
+    const { files } = cove.sandbox("c0000000000000000000");
+    for (const [there, sent] of [["123", [123456, 456]], ["123456", [123456]]]) {
+        const puts = [];
+        expect();
+        const answer = (response) => {
+            const { method, url } = response.req;
+            if (method === "PUT") {
+                puts.push({ at: performance.now(), ...heard.at(-1) });
+                (puts.length === 1 ? cut : json(200, { size: 6 }))(response);
+            } else if (url.includes("/files/stat?")) json(200, { size: puts.length === 0 ? 0 : there.length })(response);
+            else response.end(there);
+        };
+        plan = { shift: () => answer };
+        assert.equal((await files.write("/log", "123456", { append: true })).size, 6);
+        assert.deepEqual(puts.map((put) => put.body()), sent);
+        // The rest might have been on its way.
+        if (puts.length > 1) assert.ok(puts[1].at - puts[0].at >= 900);
+    }
 });
 
 test("close() ends what is idle, and not what goes on", async () => {

@@ -6,7 +6,7 @@ import { existsSync, statSync } from "node:fs";
 import type { FileHandle } from "node:fs/promises";
 import path from "node:path";
 import { isWithin } from "./local-options.js";
-import { handedOver, hasErrno, openPath, UntrustedLink } from "./local-tree.js";
+import { hasErrno, openPath, UntrustedLink } from "./local-tree.js";
 import { directoryName, MOUNTS_MAX } from "./mounts.js";
 import { willBeWritten, writtenBySandboxes } from "./written.js";
 
@@ -152,7 +152,7 @@ async function openOne(cove: Cove, wanted: HostDirectory, all: readonly HostDire
 
 async function registerOne(cove: Cove, { name, wanted, directory }: Opened): Promise<void> {
     try {
-        await cove.registerMount(name, handedOver(directory), { readOnly: wanted.readOnly });
+        await cove.registerMount(name, directory.fd, { readOnly: wanted.readOnly });
     } catch (error) {
         // Another sandbox of this directory did it meanwhile: the name says which directory it is.
         if ((await cove.roots()).mounts.includes(name)) return;

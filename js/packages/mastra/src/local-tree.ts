@@ -25,11 +25,6 @@ export function at(directory: FileHandle, name?: string | Buffer): Buffer {
     return name === undefined ? self : Buffer.concat([self, Buffer.from("/"), Buffer.from(name)]);
 }
 
-/** The path to hand to another program, which opens this very directory. */
-export function handedOver(directory: FileHandle): string {
-    return `/proc/${process.pid}/fd/${directory.fd}`;
-}
-
 export async function realPathOf(directory: FileHandle): Promise<string> {
     return readlink(at(directory), "utf8");
 }
@@ -147,9 +142,15 @@ export async function copyTree(from: FileHandle, to: FileHandle): Promise<void> 
     await copyLevel(from, to, isOwn ? undefined : { uid, gid }, 0);
 }
 
+/** Each once: in a directory that changes while it is listed, a name may come twice. */
+async function namesIn(directory: FileHandle): Promise<Buffer[]> {
+    const names = await readdir(at(directory), { encoding: "buffer" });
+    return [...new Map(names.map((name) => [name.toString("latin1"), name])).values()];
+}
+
 async function copyLevel(from: FileHandle, to: FileHandle, owner: Owner | undefined, depth: number): Promise<void> {
     if (depth > DEPTH_MAX) throw new Error(`the directory is more than ${DEPTH_MAX} levels deep and is not copied`);
-    const names = await readdir(at(from), { encoding: "buffer" });
+    const names = await namesIn(from);
     for (let i = 0; i < names.length; i += AT_ONCE) {
         const some = names.slice(i, i + AT_ONCE);
         const found = await Promise.all(some.map((name) => unlessGone(lstat(at(from, name), { bigint: true }))));

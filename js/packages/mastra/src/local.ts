@@ -21,6 +21,7 @@ import {
     registerDirectories, type HostDirectory, type Mounts,
 } from "./local-directories.js";
 import { linkInto, unlinkFrom } from "./local-links.js";
+import { isOthers, owner, OWNER } from "./local-owner.js";
 import { checkLocalOptions, commandDirectory, hostPath, type CoveLocalSandboxOptions } from "./local-options.js";
 import { hasCode, isGone } from "./errors.js";
 import { checkMountPath, hostMountOf, type HostMount } from "./mounts.js";
@@ -44,13 +45,13 @@ function settledBy(directories: readonly HostDirectory[], isIsolated: boolean, a
 const taken = new Set<string>();
 
 /** That of the directory and the rules, so that this program finds its box when it is run again; each object has its own. */
-function takeId(settled: string): string {
+function takeId(settled: string, first = 1): { id: string; number: number } {
     const id = `cove-local-sandbox-${settled}`;
-    for (let i = 1; ; i++) {
-        const wanted = i === 1 ? id : `${id}.${i}`;
+    for (let number = first; ; number++) {
+        const wanted = number === 1 ? id : `${id}.${number}`;
         if (taken.has(wanted)) continue;
         taken.add(wanted);
-        return wanted;
+        return { id: wanted, number };
     }
 }
 
@@ -69,6 +70,9 @@ export class CoveLocalSandbox extends CoveSandbox {
     readonly #rules: NativeSandboxConfig;
     readonly #directories: readonly HostDirectory[];
     readonly #checkpoints: Checkpoints;
+    readonly #settled: string;
+    /** Without an id: what its box is called, which is not its id where another program has that one. */
+    #taken: { id: string; number: number } | undefined;
     /** In the working directory, by the paths of what is mounted: where they lead. */
     readonly #links = new Map<string, string>();
     #mounts: Mounts = [];
@@ -95,7 +99,8 @@ export class CoveLocalSandbox extends CoveSandbox {
         if (options.checkpointName !== undefined || options.seedCheckpointName !== undefined)
             checkCheckpoints(checkpoints, directories);
         const settled = settledBy(directories, isIsolated, allowNetwork);
-        const id = options.id ?? takeId(settled);
+        const own = options.id === undefined ? takeId(settled) : undefined;
+        const id = options.id ?? own!.id;
         super({
             onStart: options.onStart,
             onStop: options.onStop,
@@ -109,9 +114,11 @@ export class CoveLocalSandbox extends CoveSandbox {
             workingDirectory,
             timeout: options.timeout,
             instructions: options.instructions,
-            ...(options.id === undefined && { lifecycle: { idle: IDLE_MS, then: "kill" } }),
+            ...(own && { lifecycle: { idle: IDLE_MS, then: "kill" }, labels: { [OWNER]: owner() } }),
         });
         this.id = id;
+        this.#taken = own;
+        this.#settled = settled;
         this.isolation = isolation;
         this.#given = options;
         this.#rules = nativeSandbox;
@@ -162,32 +169,84 @@ export class CoveLocalSandbox extends CoveSandbox {
     async #startBox(options: SandboxStartOptions): Promise<void> {
         this.#mounts = await registerDirectories(this.cove, this.#directories, this.#isStale);
         this.#isStale = false;
-        const [found, wanted] = await Promise.all([this.find(options), this.mountSpecs(options.abortSignal)]);
+        const found = await this.find(options);
+        const wanted = await this.mountSpecs(options.abortSignal); // behind it: what is registered goes by the box's name
         // A box keeps what it was made with: where another directory is now at one of the paths, or another one is to be
         // mounted, there has to be another box. What counts lies in the directories.
         const fits = wanted.every(({ name, target }) =>
             found?.mounts.some((mount) => mount.name === name && mount.target === target),
         );
         if (found && fits) {
-            const isToEnd = this.#given.id === undefined && found.lifecycle.deadline !== null;
-            return this.connect(isToEnd ? await this.#endAfter(found.id, null) : found, options);
+            const isToEnd = this.#taken !== undefined && found.lifecycle.deadline !== null;
+            return this.connect(isToEnd ? await this.#goOn(found) : found, options);
         }
         if (found) await this.cove.sandbox(found.id).remove();
         return this.create(options);
     }
 
-    override async stop(): Promise<void> {
-        await super.stop();
-        const found = this.#given.id === undefined ? await this.find() : undefined;
-        if (found)
-            await this.#endAfter(found.id, STOPPED_MS).catch((error: unknown) => {
-                if (!isGone(error)) throw error;
-            });
+    /**
+     * A box without an id is ours once our name is on it. Where that of a program is which still runs, it is that one's,
+     * and ours is the next.
+     */
+    protected override async find(options: SandboxStartOptions = {}): Promise<SandboxView | undefined> {
+        for (;;) {
+            const found = await super.find(options);
+            if (!found || !this.#taken || found.labels[OWNER] === owner()) return found;
+            if (isOthers(found.labels[OWNER])) {
+                const next = takeId(this.#settled, this.#taken.number + 1);
+                taken.delete(this.#taken.id);
+                this.#taken = next;
+                this.useName(next.id);
+                continue;
+            }
+            const claimed = await this.#claim(found, options.abortSignal);
+            if (claimed) return claimed;
+        }
     }
 
-    async #endAfter(id: string, ms: number | null): Promise<SandboxView> {
-        const end = ms === null ? { deadline: null } : { lifetime_ms: ms };
-        return this.cove.sandbox(id).update({ lifecycle: { ...end, idle_ms: IDLE_MS, then: "kill" } });
+    /** Undefined where somebody was faster, or it went away. */
+    async #claim(found: SandboxView, signal: AbortSignal | undefined): Promise<SandboxView | undefined> {
+        const native = this.cove.sandbox(found.id);
+        try {
+            // One that is being made has nothing yet that could be changed.
+            const { labels, revision } = found.state === "creating" ? await native.start({ signal }) : found;
+            if (labels[OWNER] !== found.labels[OWNER]) return undefined;
+            return await native.update({ labels: { ...labels, [OWNER]: owner() } }, { revision, signal });
+        } catch (error) {
+            if (isGone(error) || hasCode(error, "revision_conflict", "lost")) return undefined;
+            throw error;
+        }
+    }
+
+    override async stop(): Promise<void> {
+        let view = await this.stopNative();
+        if (!this.#taken) return;
+        // With its revision: who started it meanwhile wants no end of it.
+        for (let tries = 1; view?.state === "stopped" && tries <= TRIES; tries++) {
+            const native = this.cove.sandbox(view.id);
+            const end = { lifetime_ms: STOPPED_MS, idle_ms: IDLE_MS, then: "kill" as const };
+            try {
+                await native.update({ lifecycle: end }, { revision: view.revision });
+                return;
+            } catch (error) {
+                if (isGone(error)) return;
+                if (!hasCode(error, "revision_conflict", "lost")) throw error;
+            }
+            view = await native.view().catch((error: unknown) => {
+                if (isGone(error)) return undefined;
+                throw error;
+            });
+        }
+    }
+
+    /** What was stopped had an end, and has none when it is used again. */
+    async #goOn({ id }: SandboxView): Promise<SandboxView> {
+        const lifecycle = { deadline: null, idle_ms: IDLE_MS, then: "kill" as const };
+        try {
+            return await this.cove.sandbox(id).update({ lifecycle });
+        } catch (error) {
+            throw isGone(error) ? this.overtaken(error.message) : error;
+        }
     }
 
     override async destroy(): Promise<void> {
@@ -198,7 +257,7 @@ export class CoveLocalSandbox extends CoveSandbox {
             await work?.close();
             this.#links.clear();
         }
-        if (this.#given.id === undefined) taken.delete(this.id);
+        if (this.#taken) taken.delete(this.#taken.id);
         // Those that are the same for all sandboxes stay.
         await forgetDirectories(this.cove, this.#mounts.filter(({ read_only }) => !read_only));
         this.#mounts = [];

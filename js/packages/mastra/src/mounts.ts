@@ -6,7 +6,7 @@ import { createHash } from "node:crypto";
 import type { BigIntStats } from "node:fs";
 import type { FileHandle } from "node:fs/promises";
 import { resolve } from "node:path";
-import { handedOver, openPath, realPathOf } from "./local-tree.js";
+import { openPath, realPathOf } from "./local-tree.js";
 import { tidyPath } from "./options.js";
 import { willBeWritten, writtenBySandboxes } from "./written.js";
 
@@ -100,7 +100,7 @@ export class HostMounts {
         const { name, directory } = await this.#open(mount, target);
         try {
             if (!(await this.cove.roots({ signal })).mounts.includes(name))
-                await this.cove.registerMount(name, handedOver(directory), { readOnly: mount.readOnly === true, signal });
+                await this.cove.registerMount(name, directory.fd, { readOnly: mount.readOnly === true, signal });
         } catch (error) {
             // Another object of the same sandbox may have been faster.
             if (!(await this.cove.roots({ signal })).mounts.includes(name)) throw error;

@@ -29,7 +29,7 @@ import { checkFiles, upload } from "./upload.js";
 const TIMEOUT_MS = 300_000;
 
 /** How often a start is tried that others make void. */
-const STARTS = 5;
+const STARTS = 20;
 /** How often the life of a sandbox that nobody can name again is lengthened while it is used. */
 const RENEW_MS = 3_600_000;
 
@@ -51,9 +51,9 @@ export class CoveSandbox extends MastraSandbox<SandboxView> {
     /** The native client: everything that the engine's API has. */
     readonly cove: Cove;
     readonly #options: Readonly<CoveSandboxOptions>;
-    readonly #engineName: string;
+    #engineName: string;
     readonly #timeout: number;
-    readonly #hostMounts: HostMounts;
+    #hostMounts: HostMounts;
     readonly #createdAt = new Date();
     #view: SandboxView | undefined;
     #native: Sandbox | undefined;
@@ -138,6 +138,12 @@ export class CoveSandbox extends MastraSandbox<SandboxView> {
         return this.cove.find(this.#engineName, { signal });
     }
 
+    /** By another name than its id, from before its next start on. */
+    protected useName(name: string): void {
+        this.#engineName = name;
+        this.#hostMounts = new HostMounts(this.cove, name);
+    }
+
     protected override async connect(found: SandboxView, { abortSignal: signal }: SandboxStartOptions = {}): Promise<void> {
         const native = this.cove.sandbox(found.id);
         if (found.labels[STATE] === "remade") {
@@ -166,10 +172,13 @@ export class CoveSandbox extends MastraSandbox<SandboxView> {
     }
 
     protected override async create({ abortSignal: signal }: SandboxStartOptions = {}): Promise<void> {
-        const madeBy = randomBytes(8).toString("hex");
         this.#remount();
-        const spec = this.#specWith(madeBy, await this.mountSpecs(signal));
-        const { sandbox, created } = await this.cove.create(spec, { signal });
+        await this.#make(await this.mountSpecs(signal), signal);
+    }
+
+    async #make(mounts: SandboxSpec["mounts"], signal?: AbortSignal): Promise<void> {
+        const madeBy = randomBytes(8).toString("hex");
+        const { sandbox, created } = await this.cove.create(this.#specWith(madeBy, mounts), { signal });
         // Without an answer it was asked for again, and then finds what it made itself.
         if (!created && sandbox.labels[MADE_BY] !== madeBy) throw new Overtaken(`sandbox ${this.#engineName} was made meanwhile`);
         await this.#begin(sandbox, signal);
@@ -214,11 +223,17 @@ export class CoveSandbox extends MastraSandbox<SandboxView> {
     }
 
     override async stop(): Promise<void> {
+        await this.stopNative();
+    }
+
+    /** What the engine says of it then; undefined where there is none. */
+    protected async stopNative(): Promise<SandboxView | undefined> {
         const native = this.#native ?? (await this.#found());
         try {
-            if (native) this.#view = await native.stop();
+            return native && (this.#view = await native.stop());
         } catch (error) {
             if (!isGone(error)) throw error;
+            return undefined;
         }
     }
 
@@ -244,8 +259,7 @@ export class CoveSandbox extends MastraSandbox<SandboxView> {
      * `signal` gives up is the waiting: once it is being done, that is for the action to hear.
      */
     async withNative<T>(action: (native: Sandbox) => Promise<T>, signal?: AbortSignal): Promise<T> {
-        if (this.status !== "running") await heard(this.ensureRunning(), signal);
-        if (this.#remaking) await heard(this.#remaking.catch(() => {}), signal);
+        await this.#ready(signal);
         const generation = this.#generation;
         this.#lastUsed = Date.now();
         const { native } = this;
@@ -256,6 +270,17 @@ export class CoveSandbox extends MastraSandbox<SandboxView> {
             if (!isDead(error) || hadBegun(error) || !(await heard(this.#revive(generation), signal))) throw error;
             return await action(this.native);
         }
+    }
+
+    /**
+     * It runs, and is not about to be made anew. When that fails it may have been stopped, for which those who only
+     * waited cannot help: it is started for them. What is being stopped or destroyed stays so.
+     */
+    async #ready(signal: AbortSignal | undefined): Promise<void> {
+        const isEnding = (): boolean => this.status === "stopping" || this.status === "destroying";
+        while (this.#remaking || (this.status !== "running" && !isEnding()))
+            if (this.#remaking) await heard(this.#remaking.catch(() => {}), signal);
+            else await heard(this.ensureRunning(), signal);
     }
 
     /**
@@ -296,7 +321,7 @@ export class CoveSandbox extends MastraSandbox<SandboxView> {
         const signal = options.abortSignal;
         if (signal?.aborted) return neverRan(line);
         try {
-            if (this.status !== "running") await heard(this.ensureRunning(), signal);
+            await this.#ready(signal);
             const given = await heard(this.commandSpec(line, { ...this.getEnv(), ...options.env }, options.cwd), signal);
             return await execute((action) => this.withNative(action, signal), given, timeout, options);
         } catch (error) {
@@ -471,9 +496,25 @@ export class CoveSandbox extends MastraSandbox<SandboxView> {
             await this.#begin(sandbox, undefined);
             this.#untouched = sandbox.revision;
         } catch (error) {
-            this.status = "stopped"; // whoever uses it next looks for what is there now
+            if (this.status === "running")
+                await this.#restore(view).catch(() => {
+                    if (this.status === "running") this.status = "stopped"; // whoever uses it next looks for what is there now
+                });
             throw error;
         }
+    }
+
+    /** A mount that failed is no reason to be without a sandbox: it is the one that is there now, or one as it was before. */
+    async #restore(before: SandboxView): Promise<void> {
+        for (let tries = 1; ; tries++)
+            try {
+                const found = await this.find();
+                if (!found) return await this.#make(before.mounts);
+                const isMarked = found.id === before.id && found.labels[STATE] === "remade";
+                return await this.connect(isMarked ? await this.#mark(found, undefined) : found);
+            } catch (error) {
+                if (!(error instanceof Overtaken || isGone(error)) || tries === STARTS) throw error;
+            }
     }
 
     /** The directories of this host that it is made with: those that the workspace mounts. */

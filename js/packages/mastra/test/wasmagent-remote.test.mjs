@@ -207,12 +207,14 @@ test("a box that is gone is replaced, whether its end was heard or not", async (
     await kernel.reset();
 });
 
-test("an interpreter that ended between two runs is replaced", async () => {
-    const kernel = made();
+test("an interpreter that ended between two runs is replaced, and it alone", async () => {
+    const kernel = made(), python = { language: "python" };
     await kernel.run("globalThis.kept = 1");
+    await kernel.run("kept = 1", {}, python);
     const [box] = await boxes(), [{ pid }] = await own.cove.sandbox(box.id).processes.list();
     execFileSync(process.env.COVE_BIN, ["exec", box.id, "sh", "-c", `kill -9 ${pid}; while kill -0 ${pid} 2>/dev/null; do :; done`], { stdio: "ignore" });
     assert.equal((await kernel.run("typeof kept")).output, "undefined");
+    assert.equal((await kernel.run("kept", {}, python)).output, 1);
     assert.deepEqual((await boxes()).map(({ id }) => id), [box.id]);
 });
 

@@ -43,7 +43,14 @@ const PROGRAMS: Record<GuestLanguage, string[]> = {
 const UNHEARD = ["sandbox_not_found", "sandbox_gone", "sandbox_stopped", "process_not_found", "process_ended"];
 
 /** The interpreter was gone before it was asked anything: the code did not run. */
-export class NotAsked extends Error {}
+export class NotAsked extends Error {
+    readonly guest: Guest;
+
+    constructor(guest: Guest, cause: unknown) {
+        super(cause instanceof Error ? cause.message : String(cause), { cause });
+        this.guest = guest;
+    }
+}
 
 export class Guest {
     readonly #sandbox: Sandbox;
@@ -98,7 +105,7 @@ export class Guest {
      * where there was nobody to ask.
      */
     async ask(request: GuestRequest, timeoutMs: number): Promise<GuestAnswer> {
-        await this.#started();
+        await this.ready();
         const id = ++this.#last;
         this.#logs = [];
         this.#logged = 0;
@@ -135,7 +142,7 @@ export class Guest {
             } catch (error) {
                 const code = error instanceof CoveError ? error.code : "";
                 if (!isHeard && (UNHEARD.includes(code) || (code === "stdin_closed" && this.#ended !== undefined))) {
-                    throw new NotAsked(error instanceof Error ? error.message : code, { cause: error });
+                    throw new NotAsked(this, error);
                 }
                 if (code !== "lost" && (code !== "stdin_closed" || Date.now() > patience)) throw error;
                 isHeard ||= code === "lost";
@@ -144,8 +151,8 @@ export class Guest {
         }
     }
 
-    // The time of a run does not begin before its interpreter.
-    async #started(): Promise<void> {
+    /** It has begun, and hears: the time of a run does not begin before that. */
+    async ready(): Promise<void> {
         if (this.#ended !== undefined) throw this.#ended;
         if (this.#isReady) return;
         const timer = setTimeout(() => {

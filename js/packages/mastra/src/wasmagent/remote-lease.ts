@@ -8,7 +8,7 @@ export const KEEP_MS = 80 * 60 * 1000;
 
 const LEFT_MS = 70 * 60 * 1000; // with less than that it is renewed
 const SHORT_MS = 200; // a run that takes no longer costs no request
-const SLACK_LEAST_MS = 5000, SLACK_MOST_MS = 30000;
+const SLACK_LEAST_MS = 15000, SLACK_MOST_MS = 30000;
 
 export class Lease {
     readonly #sandbox: Sandbox;
@@ -26,7 +26,7 @@ export class Lease {
         if (this.#until - Date.now() < LEFT_MS + timeoutMs) await this.#set(timeoutMs + KEEP_MS);
     }
 
-    /** What the run comes to. Nobody waits for what is said of the box meanwhile. */
+    /** What the run that has just begun comes to. Nobody waits for what is said of the box meanwhile. */
     async during<T>(timeoutMs: number, run: Promise<T>): Promise<T> {
         const began = Date.now();
         let isShort = false;

@@ -102,6 +102,7 @@ export class RemoteSandboxKernel implements WasmKernel {
             await this.#reach(may);
             await this.#lease?.renew(timeoutMs);
             const guest = await this.#guest(language);
+            await guest.ready(); // which takes its time, and none of the run's
             const answer = guest.ask({ code, env: may.env, hosts: may.hosts, reads: may.reads, writes: may.writes }, timeoutMs);
             return this.#lease === undefined ? answer : this.#lease.during(timeoutMs, answer);
         }));
@@ -158,21 +159,23 @@ export class RemoteSandboxKernel implements WasmKernel {
         try {
             return await work();
         } catch (error) {
-            const isNotAsked = error instanceof NotAsked;
-            if (isGone(isNotAsked ? error.cause : error)) this.#forget();
-            else if (isNotAsked) this.#forgetGuests();
+            const notAsked = error instanceof NotAsked ? error : undefined;
+            if (isGone(notAsked === undefined ? error : notAsked.cause)) this.#forget();
+            else if (notAsked !== undefined) this.#replace(notAsked.guest);
             else throw error;
             return work();
         }
     }
 
-    #forgetGuests(): void {
-        for (const guest of this.#guests.values()) guest.leave();
-        this.#guests.clear();
+    // The others live, with their state.
+    #replace(asked: Guest): void {
+        for (const [language, guest] of this.#guests) if (guest === asked) this.#guests.delete(language);
+        void asked.end();
     }
 
     #forget(): void {
-        this.#forgetGuests();
+        for (const guest of this.#guests.values()) guest.leave();
+        this.#guests.clear();
         this.#sandbox = undefined;
         this.#lease = undefined;
     }
