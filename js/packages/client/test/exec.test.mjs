@@ -320,7 +320,7 @@ test("ports: what listens is opened, and reached", async () => {
 });
 
 test("a directory of the host is registered, once or again, and given to a sandbox", async () => {
-    const { mkdirSync, writeFileSync, rmSync } = await import("node:fs");
+    const { closeSync, mkdirSync, openSync, renameSync, writeFileSync, rmSync } = await import("node:fs");
     const path = `${engine.dir}/a directory`;
     mkdirSync(path);
     writeFileSync(`${path}/note`, "from outside");
@@ -334,6 +334,16 @@ test("a directory of the host is registered, once or again, and given to a sandb
     rmSync(path, { recursive: true });
     mkdirSync(path);
     await cove.registerMount("notes", path, { readOnly: true });
+    await cove.unregisterMount("notes");
+    // By the descriptor by which it is open, also if that is for its path alone; the path can lead elsewhere by then.
+    const open = openSync(path, 0o10000000);
+    renameSync(path, `${path} moved`);
+    mkdirSync(path);
+    await cove.registerMount("notes", open, { readOnly: true });
+    await cove.registerMount("notes", open, { readOnly: true });
+    await assert.rejects(cove.registerMount("notes", path, { readOnly: true }), code("mount_failed"));
+    closeSync(open);
+    assert.equal((await cove.registeredMounts()).find(({ name }) => name === "notes").path, `${path} moved`);
     await cove.unregisterMount("notes");
     assert.deepEqual((await cove.roots()).mounts, []);
 });

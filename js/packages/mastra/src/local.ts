@@ -190,7 +190,9 @@ export class CoveLocalSandbox extends CoveSandbox {
      */
     protected override async find(options: SandboxStartOptions = {}): Promise<SandboxView | undefined> {
         for (;;) {
+            const asked = this.#taken;
             const found = await super.find(options);
+            if (this.#taken !== asked) continue; // another call went on to the next
             if (!found || !this.#taken || found.labels[OWNER] === owner()) return found;
             if (isOthers(found.labels[OWNER])) {
                 const next = takeId(this.#settled, this.#taken.number + 1);

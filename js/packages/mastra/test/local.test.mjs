@@ -1,11 +1,13 @@
 // CoveLocalSandbox, as far as it is more than the contract: which directories of this host it has and which not, whose
 // the files are, the rules of nativeSandbox, checkpoints. The engine is a real one of its own.
 import assert from 'node:assert/strict';
-import { execFile } from 'node:child_process';
+import { execFile, spawn } from 'node:child_process';
+import { once } from 'node:events';
 import { chown, lstat, mkdir, mkdtemp, readFile, readdir, readlink, rename, rm, stat, writeFile } from 'node:fs/promises';
 import { createServer } from 'node:http';
 import os from 'node:os';
 import path from 'node:path';
+import { createInterface } from 'node:readline';
 import { after, afterEach, before, describe, test } from 'node:test';
 import { promisify } from 'node:util';
 import {
@@ -475,6 +477,48 @@ describe('its life', () => {
         const here = [make({ workingDirectory }), make({ workingDirectory })];
         for (const sandbox of here) await sandbox.start();
         assert.deepEqual(here.map((sandbox) => sandbox.native.id), first.slice(1));
+    });
+
+    test('without an id, the box of a program that runs is nobody else\'s; when it is over, the next one takes it up', async () => {
+        const workingDirectory = await fresh();
+        const program = `
+            import { createInterface } from 'node:readline';
+            import { CoveLocalSandbox } from '@cove/mastra';
+            const sandbox = new CoveLocalSandbox({ workingDirectory: process.argv[1] });
+            await sandbox.executeCommand('echo kept >/tmp/kept');
+            console.log(sandbox.native.id);
+            for await (const line of createInterface({ input: process.stdin })) {
+                const { stdout } = await sandbox.executeCommand(line);
+                console.log(stdout.trimEnd() + ' ' + sandbox.native.id);
+            }
+            process.exit();`;
+        const args = ['--input-type=module', '-e', program, workingDirectory];
+        const child = spawn(process.execPath, args, { cwd: import.meta.dirname, stdio: ['pipe', 'pipe', 'inherit'] });
+        const exited = once(child, 'exit');
+        try {
+            const lines = createInterface({ input: child.stdout })[Symbol.asyncIterator]();
+            const { value: theirs } = await lines.next();
+            const stopped = make({ workingDirectory });
+            await stopped.start();
+            assert.notEqual(stopped.native.id, theirs);
+            await stopped._stop();
+            const mounting = make({ workingDirectory });
+            mounting.mounts.add({ '/mnt/more': new LocalFilesystem({ basePath: await fresh() }) });
+            await mounting.start();
+            assert.notEqual(mounting.native.id, theirs);
+            await mounting._destroy();
+            await make({ workingDirectory })._destroy();
+            child.stdin.write('cat /tmp/kept\n');
+            assert.equal((await lines.next()).value, `kept ${theirs}`);
+            child.stdin.end();
+            await exited;
+            const next = make({ workingDirectory });
+            assert.equal(await out(next, 'cat /tmp/kept'), 'kept');
+            assert.equal(next.native.id, theirs);
+        } finally {
+            child.kill('SIGKILL');
+            await exited;
+        }
     });
 
     test('an engine that is killed with all its boxes costs nothing but what ran', async () => {

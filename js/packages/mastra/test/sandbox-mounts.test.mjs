@@ -97,6 +97,21 @@ test("what is under way while a sandbox is made anew for a mount waits, and seve
     assert.equal((await sandbox.executeCommand("wc -l </root/all")).stdout, "10\n");
 });
 
+test("a mount that fails half-way leaves a sandbox that runs, for commands that waited, too", async () => {
+    const sandbox = engine.sandbox();
+    await sandbox.start();
+    let waiting;
+    // Refused once, when the one before is removed already.
+    sandbox.cove.create = async () => {
+        delete sandbox.cove.create;
+        waiting = sandbox.executeCommand("echo ran");
+        throw new Error("there is no room");
+    };
+    await assert.rejects(sandbox.mount(new LocalFilesystem({ basePath: directory("refused") }), "/mnt/refused"), /no room/);
+    assert.equal(sandbox.status, "running");
+    assert.equal((await waiting).stdout, "ran\n");
+});
+
 test("one that another object took up, or wrote a file to, is not made anew", async () => {
     const filesystem = () => new LocalFilesystem({ basePath: directory(`shared-${Math.random()}`) });
     const maker = engine.sandbox({ id: "shared" });
