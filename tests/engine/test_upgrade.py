@@ -203,9 +203,11 @@ def test_sandboxes_that_come_and_go_meanwhile_leave_nothing(serve):
 def holdings(serve):
     """What the keeper has: fds by what they are, and children by name."""
     pid = serve.process.pid
-    fds = sorted(re.sub(r"\d+", "N", os.readlink(entry.path))
-                 for entry in os.scandir(f"/proc/{pid}/fd"))
-    return fds, sorted(harness.status_of(child).get("Name", "") for child in harness.children_of(pid))
+    fds = []
+    for entry in os.scandir(f"/proc/{pid}/fd"):
+        with contextlib.suppress(FileNotFoundError):  # it was closed meanwhile
+            fds.append(re.sub(r"\d+", "N", os.readlink(entry.path)))
+    return sorted(fds), sorted(harness.status_of(child).get("Name", "") for child in harness.children_of(pid))
 
 
 def children(serve, command):

@@ -73,6 +73,7 @@ export class CoveLocalSandbox extends CoveSandbox {
     readonly #settled: string;
     /** Without an id: what its box is called, which is not its id where another program has that one. */
     #taken: { id: string; number: number } | undefined;
+    #isReleased = false;
     /** In the working directory, by the paths of what is mounted: where they lead. */
     readonly #links = new Map<string, string>();
     #mounts: Mounts = [];
@@ -251,6 +252,18 @@ export class CoveLocalSandbox extends CoveSandbox {
         }
     }
 
+    /** Of one that was never started there is nothing to destroy, and destroy() is not called. */
+    override async _destroy(): Promise<void> {
+        await super._destroy();
+        this.#release();
+    }
+
+    /** Its name is for the next object of this program. */
+    #release(): void {
+        if (this.#taken && !this.#isReleased) taken.delete(this.#taken.id);
+        this.#isReleased = true;
+    }
+
     override async destroy(): Promise<void> {
         await super.destroy();
         if (this.#links.size > 0) {
@@ -259,7 +272,7 @@ export class CoveLocalSandbox extends CoveSandbox {
             await work?.close();
             this.#links.clear();
         }
-        if (this.#taken) taken.delete(this.#taken.id);
+        this.#release();
         // Those that are the same for all sandboxes stay.
         await forgetDirectories(this.cove, this.#mounts.filter(({ read_only }) => !read_only));
         this.#mounts = [];
