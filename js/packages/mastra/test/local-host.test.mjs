@@ -2,49 +2,16 @@
 // in the way of checkpoints, of mounts and of other working directories. The engine is a real one.
 import assert from 'node:assert/strict';
 import { execFile } from 'node:child_process';
-import { mkdir, mkdtemp, readFile, readdir, readlink, rm, symlink, writeFile } from 'node:fs/promises';
-import os from 'node:os';
+import { mkdir, readFile, readdir, readlink, rm, symlink, writeFile } from 'node:fs/promises';
 import path from 'node:path';
-import { after, afterEach, before, describe, test } from 'node:test';
+import { describe, test } from 'node:test';
 import { promisify } from 'node:util';
 import { LocalFilesystem, MountError } from '@mastra/core/workspace';
 import { CoveLocalSandbox, CoveSandbox } from '@cove/mastra';
 import { until } from './contract/kit.mjs';
-import { startEngine } from '../../client/test/engine.mjs';
+import { engine, free, fresh, make as makeAt, own, top } from './local-kit.mjs';
 
-const made = [];
-let engine;
-let top;
-let numbers = 0;
-
-before(async () => {
-    top = await mkdtemp(path.join(os.tmpdir(), 'local-host-'));
-    engine = await startEngine();
-    Object.assign(process.env, engine.env);
-});
-
-afterEach(async () => {
-    for (const sandbox of made.splice(0)) await sandbox._destroy().catch(() => undefined);
-});
-
-after(async () => {
-    await engine?.end();
-    await rm(top, { recursive: true, force: true });
-});
-
-const fresh = async () => {
-    const directory = path.join(top, `d${++numbers}`);
-    await mkdir(directory);
-    return directory;
-};
-
-const make = (options = {}) => {
-    const sandbox = new CoveLocalSandbox({ workingDirectory: path.join(top, `d${++numbers}/work`), ...options });
-    made.push(sandbox);
-    return sandbox;
-};
-
-const own = (sandbox) => (made.push(sandbox), sandbox);
+const make = (options = {}) => makeAt({ workingDirectory: path.join(free(), 'work'), ...options });
 
 const out = async (sandbox, command) => {
     const result = await sandbox.executeCommand(command);

@@ -3,51 +3,18 @@
 import assert from 'node:assert/strict';
 import { execFile, spawn } from 'node:child_process';
 import { once } from 'node:events';
-import { chown, lstat, mkdir, mkdtemp, readFile, readdir, readlink, rename, rm, stat, writeFile } from 'node:fs/promises';
+import { chown, lstat, mkdir, readFile, readdir, readlink, rename, rm, stat, writeFile } from 'node:fs/promises';
 import { createServer } from 'node:http';
-import os from 'node:os';
 import path from 'node:path';
 import { createInterface } from 'node:readline';
-import { after, afterEach, before, describe, test } from 'node:test';
+import { describe, test } from 'node:test';
 import { promisify } from 'node:util';
 import {
     IsolationUnavailableError, LocalFilesystem, MountError, SandboxUnsupportedFeatureError, Workspace,
 } from '@mastra/core/workspace';
 import { CoveLocalSandbox, CoveSandbox, detectIsolation } from '@cove/mastra';
 import { until } from './contract/kit.mjs';
-import { startEngine } from '../../client/test/engine.mjs';
-
-const made = [];
-let engine;
-let top;
-let numbers = 0;
-
-before(async () => {
-    top = await mkdtemp(path.join(os.tmpdir(), 'local-'));
-    engine = await startEngine();
-    Object.assign(process.env, engine.env);
-});
-
-afterEach(async () => {
-    for (const sandbox of made.splice(0)) await sandbox._destroy().catch(() => undefined);
-});
-
-after(async () => {
-    await engine?.end();
-    await rm(top, { recursive: true, force: true });
-});
-
-const fresh = async () => {
-    const directory = path.join(top, `d${++numbers}`);
-    await mkdir(directory);
-    return directory;
-};
-
-const make = (options = {}) => {
-    const sandbox = new CoveLocalSandbox({ workingDirectory: path.join(top, `d${++numbers}`), ...options });
-    made.push(sandbox);
-    return sandbox;
-};
+import { engine, fresh, made, make, own, top } from './local-kit.mjs';
 
 const out = async (sandbox, command, options) => {
     const result = await sandbox.executeCommand(command, [], options);
@@ -538,7 +505,7 @@ describe('its life', () => {
         const work = await fresh();
         const sandbox = make({ isolation: 'bwrap', nativeSandbox: { readOnly: true }, env: { A: 'a' }, instructions: 'mine' });
         const copy = sandbox.clone({ workingDirectory: work });
-        made.push(copy);
+        own(copy);
         assert.ok(copy instanceof CoveLocalSandbox && copy instanceof CoveSandbox);
         assert.deepEqual([copy.isolation, copy.getInstructions(), copy.workingDirectory], ['bwrap', 'mine', work]);
         assert.equal(await out(copy, 'echo $A'), 'a');
