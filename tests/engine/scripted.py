@@ -77,6 +77,14 @@ def problem(status, code, detail, **more):
                    "detail": detail, **more}, status)
 
 
+def stop_listening(listener, thread):
+    """Only when the thread that accepts has ended is it closed: else that thread could have been about to accept, and take
+    what comes to the next socket that gets the same number."""
+    listener.shutdown(socket.SHUT_RDWR)
+    thread.join()
+    listener.close()
+
+
 CUT = object()  # close the connection here
 
 
@@ -92,7 +100,8 @@ class Server:
         self.listener.bind(self.path)
         self.listener.listen(16)
         self.env = {"COVE_URL": f"unix:{self.path}"}
-        threading.Thread(target=self.accept, daemon=True).start()
+        self.thread = threading.Thread(target=self.accept, daemon=True)
+        self.thread.start()
 
     def accept(self):
         with contextlib.suppress(OSError):
@@ -119,4 +128,4 @@ class Server:
                         connection.sendall(piece)
 
     def close(self):
-        self.listener.close()
+        stop_listening(self.listener, self.thread)

@@ -17,7 +17,7 @@ sys.path.insert(0, str(HERE))
 import harness  # noqa: E402
 import serving  # noqa: E402
 from certificates import Authority, openssl  # noqa: E402
-from scripted import answer, chunked, cove, read_request  # noqa: E402
+from scripted import answer, chunked, cove, read_request, stop_listening  # noqa: E402
 
 
 @pytest.fixture(autouse=True)
@@ -50,7 +50,8 @@ class Front:
         self.connections = 0
         self.listener = socket.create_server(("127.0.0.1", 0))
         self.port = self.listener.getsockname()[1]
-        threading.Thread(target=self.accept, daemon=True).start()
+        self.thread = threading.Thread(target=self.accept, daemon=True)
+        self.thread.start()
 
     def accept(self):
         with contextlib.suppress(OSError):
@@ -68,7 +69,7 @@ class Front:
                 self.serve(wrapped)
 
     def close(self):
-        self.listener.close()
+        stop_listening(self.listener, self.thread)
 
 
 def relay(path):

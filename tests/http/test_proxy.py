@@ -20,7 +20,8 @@ class Behind:
         self.listener = socket.create_server(("127.0.0.1", 0))
         self.port = self.listener.getsockname()[1]
         self.talk, self.heads = talk, []
-        threading.Thread(target=self.run, daemon=True).start()
+        self.thread = threading.Thread(target=self.run, daemon=True)
+        self.thread.start()
 
     def run(self):
         while True:
@@ -39,6 +40,8 @@ class Behind:
                 pass
 
     def close(self):
+        self.listener.shutdown(socket.SHUT_RDWR)  # else the thread could accept what comes to the next socket of this number
+        self.thread.join()
         self.listener.close()
 
 
