@@ -18,7 +18,7 @@ build='gcc make meson ninja-build pkg-config musl-tools linux-libc-dev libc6-dev
 test="$build git python3-pytest python3-yaml python3-venv python3-websockets python3-wsproto
     clang-tidy-14 clang-format-14 libclang-rt-14-dev cppcheck
     bubblewrap crun busybox-static erofs-utils e2fsprogs mmdebstrap sqlite3 openssh-client sudo
-    attr libarchive-tools libcap2-bin procps strace tar xz-utils mount uidmap curl ca-certificates openssl zsh fish
+    dpkg-dev attr libarchive-tools libcap2-bin procps strace tar xz-utils mount uidmap curl ca-certificates openssl zsh fish
     mandoc python3-prometheus-client python3-protobuf tmux vim htop systemd
     python3-requests openssh-server postgresql"
 bench="$build bubblewrap crun busybox-static iproute2 passt slirp4netns"

@@ -5,6 +5,7 @@
  * ours, because its own writes would raise SIGPIPE. */
 #include "cmd/tls.h"
 
+#include "base/library.h"
 #include "cmd/options.h"
 
 #include <arpa/inet.h>
@@ -16,6 +17,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
+#include <unistd.h>
 
 #define LIBRARY "libssl.so.3"
 #define RECORD_ROOM 18432 /* bytes; the largest record has less */
@@ -48,6 +50,8 @@ enum certificate_fault {
     F(long, SSL_CTX_ctrl, (void *ctx, int what, long number, void *pointer))               \
     F(void, SSL_CTX_set_verify, (void *ctx, int mode, void *callback))                     \
     F(int, SSL_CTX_set_default_verify_paths, (void *ctx))                                  \
+    F(int, SSL_CTX_load_verify_file, (void *ctx, const char *file))                        \
+    F(const char *, X509_get_default_cert_dir, (void))                                     \
     F(int, SSL_CTX_set_alpn_protos, (void *ctx, const unsigned char *list, unsigned size)) \
     F(void *, SSL_new, (void *ctx))                                                        \
     F(void, SSL_free, (void *ssl))                                                         \
@@ -114,6 +118,16 @@ static int library_load(struct tls *tls, struct error *err)
                                 " lacks a part of it; install it anew");
 }
 
+/* Where the library comes from another distribution, as in the npm package, it looks in a place that this one has not. */
+static void authorities_add(struct tls *tls)
+{
+    const char *file = library_authorities();
+
+    if (file != NULL && getenv("SSL_CERT_FILE") == NULL && getenv("SSL_CERT_DIR") == NULL &&
+        access(tls->X509_get_default_cert_dir(), F_OK) < 0)
+        (void)tls->SSL_CTX_load_verify_file(tls->ctx, file);
+}
+
 static int ctx_make(struct tls *tls, struct error *err)
 {
     static const unsigned char protocols[] = "\x08http/1.1";
@@ -127,6 +141,7 @@ static int ctx_make(struct tls *tls, struct error *err)
         tls->SSL_CTX_set_default_verify_paths(tls->ctx) != 1 ||
         tls->SSL_CTX_set_alpn_protos(tls->ctx, protocols, sizeof(protocols) - 1) != 0)
         return error_set(err, "no_tls", 0, "OpenSSL cannot be set up; check its openssl.cnf");
+    authorities_add(tls);
     return 0;
 }
 

@@ -8,10 +8,10 @@
 #include "engine/fetch_parts.h"
 
 #include "base/fd.h"
+#include "base/library.h"
 
 #include <arpa/inet.h>
 #include <curl/curl.h>
-#include <dlfcn.h>
 #include <errno.h>
 #include <netinet/in.h>
 #include <stdio.h>
@@ -76,18 +76,16 @@ static int calls_load(struct curl_calls *calls, struct error *err)
         "curl_multi_init",          "curl_multi_setopt",    "curl_multi_add_handle",
         "curl_multi_remove_handle", "curl_multi_perform",   "curl_multi_socket_action",
         "curl_multi_assign",        "curl_multi_info_read", "curl_multi_cleanup"};
-    void *library = dlopen("libcurl.so.4", RTLD_NOW | RTLD_LOCAL);
     void *found[sizeof(names) / sizeof(names[0])];
+    const char *missing;
 
     _Static_assert(sizeof(found) == sizeof(*calls), "a name for each call");
-    if (library == NULL)
+    missing = library_find("libcurl.so.4", names, sizeof(names) / sizeof(names[0]), found);
+    if (missing != NULL)
         return error_set(err, "no_fetch", 0,
-                         "fetch() needs libcurl.so.4, which cannot be loaded; install the package "
-                         "libcurl4");
-    for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++)
-        if ((found[i] = dlsym(library, names[i])) == NULL)
-            return error_set(err, "no_fetch", 0, "libcurl.so.4 has no %s; install a later one",
-                             names[i]);
+                         "fetch() needs libcurl 7.85 or later, and %s cannot be found; install the "
+                         "package libcurl4",
+                         missing);
     memcpy(calls, found, sizeof(*calls));
     return calls->global_init(CURL_GLOBAL_DEFAULT) == CURLE_OK
                ? 0
@@ -584,13 +582,16 @@ static bool walls_set(struct transfer *transfer)
            calls->easy_setopt(curl, CURLOPT_WRITEFUNCTION, on_body) == CURLE_OK;
 }
 
-/* By the file of authorities alone, if there is one: then it is read once, and kept. */
+/* By the file of authorities alone, if there is one: then it is read once, and kept. Where libcurl was built for all
+ * distributions, it knows none. */
 static void authorities_set(struct transfer *transfer)
 {
     const struct curl_calls *calls = &transfer->transfers->calls;
     const char *file = NULL;
 
-    if (calls->easy_getinfo(transfer->curl, CURLINFO_CAINFO, &file) == CURLE_OK && file != NULL)
+    if (calls->easy_getinfo(transfer->curl, CURLINFO_CAINFO, &file) != CURLE_OK || file == NULL)
+        (void)calls->easy_setopt(transfer->curl, CURLOPT_CAINFO, file = library_authorities());
+    if (file != NULL)
         (void)calls->easy_setopt(transfer->curl, CURLOPT_CAPATH, NULL);
     (void)calls->easy_setopt(transfer->curl, CURLOPT_CA_CACHE_TIMEOUT, CA_KEPT_S);
 }

@@ -4,11 +4,11 @@
 
 #include "base/clock.h"
 #include "base/fd.h"
+#include "base/library.h"
 #include "base/log.h"
 #include "front/native/out.h"
 
 #include <curl/curl.h>
-#include <dlfcn.h>
 #include <errno.h>
 #include <inttypes.h>
 #include <pthread.h>
@@ -348,18 +348,16 @@ static int curl_load(struct curl_calls *calls, struct error *err)
         "curl_global_init",  "curl_easy_init",    "curl_easy_setopt",
         "curl_easy_perform", "curl_easy_getinfo", "curl_easy_strerror",
         "curl_easy_cleanup", "curl_slist_append", "curl_slist_free_all"};
-    void *library = dlopen("libcurl.so.4", RTLD_NOW | RTLD_LOCAL);
     void *found[sizeof(names) / sizeof(names[0])];
+    const char *missing;
 
     _Static_assert(sizeof(found) == sizeof(*calls), "a name for each call");
-    if (library == NULL)
+    missing = library_find("libcurl.so.4", names, sizeof(names) / sizeof(names[0]), found);
+    if (missing != NULL)
         return error_set(err, "no_telemetry", 0,
-                         "traces need libcurl.so.4, which cannot be loaded; install the package "
-                         "libcurl4");
-    for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++)
-        if ((found[i] = dlsym(library, names[i])) == NULL)
-            return error_set(err, "no_telemetry", 0, "libcurl.so.4 has no %s; install a later one",
-                             names[i]);
+                         "traces need libcurl 7.85 or later, and %s cannot be found; install the "
+                         "package libcurl4",
+                         missing);
     memcpy(calls, found, sizeof(*calls));
     return calls->global_init(CURL_GLOBAL_DEFAULT) == CURLE_OK
                ? 0
@@ -390,6 +388,7 @@ static int curl_begin(struct telemetry *telemetry, struct error *err)
     // NOLINTBEGIN(clang-analyzer-core.CallAndMessage): curl_load() has set them
     const struct curl_calls *calls = &telemetry->calls;
     CURL *curl = telemetry->curl = calls->easy_init();
+    const char *authorities = NULL;
 
     telemetry->headers = calls->slist_append(telemetry->headers, "Content-Type: application/json");
     // NOLINTEND(clang-analyzer-core.CallAndMessage)
@@ -404,6 +403,8 @@ static int curl_begin(struct telemetry *telemetry, struct error *err)
     (void)calls->easy_setopt(curl, CURLOPT_NOPROGRESS, 0L);
     (void)calls->easy_setopt(curl, CURLOPT_XFERINFOFUNCTION, is_too_late);
     (void)calls->easy_setopt(curl, CURLOPT_XFERINFODATA, telemetry);
+    if (calls->easy_getinfo(curl, CURLINFO_CAINFO, &authorities) != CURLE_OK || authorities == NULL)
+        (void)calls->easy_setopt(curl, CURLOPT_CAINFO, library_authorities());
     (void)calls->easy_setopt(curl, CURLOPT_PROXY, "");
     (void)calls->easy_setopt(curl, CURLOPT_USERAGENT, "cove");
     if (calls->easy_setopt(curl, CURLOPT_PROTOCOLS_STR, "http,https") != CURLE_OK ||

@@ -1,7 +1,7 @@
 """The published packages where there is nothing: a Debian of its least packages, Node, and a project into which they were installed.
 
-No library of the build machine is there, no mount, no /etc of it; the namespaces are new, but for the network's, and no network is asked
-for. The project is installed outside, for npm is not part of it.
+No library of the build machine is there, no mount, no /etc of it; the namespaces are new, and the network is the tests' own. The
+project is installed outside, for npm is not part of it.
 """
 import fcntl
 import os
@@ -9,11 +9,17 @@ import pathlib
 import shutil
 import signal
 import subprocess
+import sys
 
-import harness
 import pytest
 
 TOP = pathlib.Path(__file__).resolve().parents[3]
+sys.path[:0] = [str(TOP.parent / "tests" / name) for name in ("box", "engine", "kernel")]
+import certificates  # noqa: E402
+import fetch_servers  # noqa: E402
+import harness  # noqa: E402
+import worlds  # noqa: E402
+
 MODULES = TOP / "node_modules"
 PACKAGES = ("client", "linux-x64", "mastra", "node")
 # Of minbase: all that Debian calls required, and apt.
@@ -22,7 +28,7 @@ MARK = "1 minbase"
 # Runs in the new namespaces. What root's packages are installed into is closed to others, as /root is.
 ENTER = """
 set -eu
-root=$1 modules=$2 tree=$3
+root=$1 modules=$2 tree=$3 authorities=$7
 mount -t tmpfs -o mode=755 tmpfs "$tree"
 mkdir "$tree/upper" "$tree/work" "$tree/root"
 mount -t overlay -o "lowerdir=$root,upperdir=$tree/upper,workdir=$tree/work" overlay "$tree/root"
@@ -33,6 +39,9 @@ mount --bind "$4" project
 mount --bind "$5" project/run-dir
 touch usr/local/bin/node
 mount --bind "$6" usr/local/bin/node
+mkdir -p ".$(dirname "$authorities")"
+cp project/ca.pem ".$authorities"
+echo nameserver 203.0.113.2 >etc/resolv.conf
 mount --rbind /dev dev
 mount --rbind /sys sys
 mount -t proc proc proc
@@ -47,7 +56,11 @@ env -i PATH=/usr/local/bin:/usr/bin:/bin HOME=/root XDG_RUNTIME_DIR=/project/run
 
 PROGRAM = """
 import assert from "node:assert/strict";
+import { execFile } from "node:child_process";
 import fs from "node:fs";
+import net from "node:net";
+import tls from "node:tls";
+import { promisify } from "node:util";
 import { setTimeout as pause } from "node:timers/promises";
 import { CoveFilesystem, CoveSandbox } from "@cove/mastra";
 import { Cove } from "@cove/client";
@@ -70,6 +83,20 @@ assert.equal((await run("6 * 7")).value, 42);
 const cove = new Cove();
 await cove.connect();
 assert.ok(cove.isPrivate());
+
+// The engine's own libcurl, and the authorities of this machine.
+const fetched = async (url) => (await cove.kernels.run({ code: `(await (await fetch("${url}")).json()).path`, allowed_hosts: ["four.test"] }));
+assert.equal((await fetched("http://four.test:8080/plain")).value, "/plain");
+assert.equal((await fetched("https://four.test:8443/secret")).value, "/secret");
+assert.match((await fetched("https://four.test:8444/foreign")).error.message, /can be trusted/);
+
+// The command line's own OpenSSL.
+const key = fs.readFileSync("bare.both");
+const front = tls.createServer({ key, cert: key }, (client) => client.pipe(net.connect(cove.address.slice("unix:".length))).pipe(client));
+await new Promise((resolve) => front.listen(0, "127.0.0.1", resolve));
+const list = await promisify(execFile)("node_modules/.bin/cove", ["ls", "--json"], { env: { ...process.env, COVE_URL: `https://127.0.0.1:${front.address().port}` } });
+assert.equal(JSON.parse(list.stdout).sandboxes.length, 1);
+front.close();
 await sandbox._destroy();
 for (const pid of others()) try { process.kill(Number(pid), "SIGTERM"); } catch (error) { if (error.code !== "ESRCH") throw error; }
 for (let tries = 0; tries < 600 && others().length > 0; tries++) await pause(50);
@@ -100,7 +127,15 @@ def debian():
 
 
 @pytest.fixture
-def project(tmp_path):
+def world(tmp_path):
+    with worlds.World(tmp_path) as made:
+        made.authority = certificates.Authority(made.directory / "ours")
+        fetch_servers.start(made, *fetch_servers.make_certificates(made))
+        yield made
+
+
+@pytest.fixture
+def project(tmp_path, world):
     """Only root may enter it: the engine, which has given that up by then, has to start all the same."""
     made = tmp_path / "project"
     made.mkdir(mode=0o700)
@@ -110,18 +145,21 @@ def project(tmp_path):
     subprocess.run([*npm, "install", "--ignore-scripts", "--legacy-peer-deps", *map(str, made.glob("*.tgz"))], cwd=made, check=True, capture_output=True)
     os.symlink(MODULES / "@mastra", made / "node_modules" / "@mastra")
     (made / "bare.mjs").write_text(PROGRAM)
+    shutil.copy(world.authority.file, made / "ca.pem")
+    shutil.copy(world.authority.certificate("bare", "IP:127.0.0.1"), made / "bare.both")
     (made / "run-dir").mkdir(mode=0o700)
     return made
 
 
-def test_bare(debian, project, tmp_path):
+@pytest.mark.parametrize("authorities", ["/etc/ssl/certs/ca-certificates.crt", "/etc/pki/tls/certs/ca-bundle.crt"], ids=["debian", "fedora"])
+def test_bare(debian, project, world, tmp_path, authorities):
     libraries = {path.name for path in (debian / "usr" / "lib").rglob("lib*.so*")}
     assert not [name for name in libraries if name.startswith(("libuv.", "libssl.", "libcares.", "libsqlite3.", "libcurl"))]
     tree, run_dir = tmp_path / "tree", tmp_path / "run"
     tree.mkdir()
     run_dir.mkdir(mode=0o700)
-    words = ["unshare", "--mount", "--pid", "--fork", "--kill-child", "--propagation", "private", "sh", "-c", ENTER, "enter",
-             debian, MODULES, tree, project, run_dir, os.path.realpath(MODULES / ".bin" / "node")]
+    words = ["nsenter", f"--net=/proc/{world.inner}/ns/net", "unshare", "--mount", "--pid", "--fork", "--kill-child", "--propagation", "private", "sh", "-c", ENTER, "enter",
+             debian, MODULES, tree, project, run_dir, os.path.realpath(MODULES / ".bin" / "node"), authorities]
     process = subprocess.Popen([str(word) for word in words], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True)
     try:
         out, err = process.communicate(timeout=120)
