@@ -2,10 +2,11 @@
 # Builds what @cove/linux-ARCH holds: the programs of the build directory, stripped, into js/packages/linux-ARCH/bin,
 # and the licences of all that is in them.
 #
-# They have to run where there is nothing but glibc. cove, which starts for every word, has beside it the one library
-# that it loads where a server is reached by https. The engine has its libraries in it: root's engine gives its rights
-# up before it is executed, and would have to open them as a user who may not enter every directory in which a package
-# can be installed (/root is closed to others). The program itself is opened before that.
+# They have to run where there is nothing but glibc. cove and cove-js, which start for every word, have beside them the
+# one library that they load where a server is reached by https, and the machine has none. The engine has its libraries
+# in it: root's engine gives its rights up before it is executed, and would have to open them as a user who may not
+# enter every directory in which a package can be installed (/root is closed to others). The program itself is opened
+# before that.
 # usage: BUILD=build build-platform.sh
 set -eu
 
@@ -27,50 +28,47 @@ done
 exec 9>js/packages/.lock-linux-x64
 flock 9
 
-newer=$([ ! -d "$package/bin" ] || find $(printf "$build/%s " $programs) scripts/build-platform.sh scripts/libcurl.sh \
-    -newer "$package/bin" -print -quit 2>/dev/null) || true
-[ ! -d "$package/bin" ] || [ -n "$newer" ] || exit 0
+# Of all that is linked here, and of what lies beside it.
+packages='libuv1-dev libssl-dev libc-ares-dev libsqlite3-dev libcurl4-openssl-dev'
+# shellcheck disable=SC2086 # a list of words
+stamp=$(sha256sum scripts/build-platform.sh scripts/libcurl.sh && dpkg-query -W $packages)
+newer=$([ ! -d "$package/bin" ] || cd "$build" && find $programs -newer "$package/bin" -print -quit 2>/dev/null) || true
+[ ! -d "$package/bin" ] || [ -n "$newer" ] || [ "$stamp" != "$(cat "$build/linux-x64.stamp" 2>/dev/null)" ] || exit 0
 
 # Beside the kernels' engine: what the build links anyway, and what is linked here.
-scripts/third-party.sh "$package/THIRD-PARTY-LICENSES" musl libpcre2-dev libjansson-dev libc6-dev \
-    libuv1-dev libssl-dev libc-ares-dev libsqlite3-dev libcurl4-openssl-dev
+# shellcheck disable=SC2086 # a list of words
+scripts/third-party.sh "$package/THIRD-PARTY-LICENSES" musl libpcre2-dev libjansson-dev libc6-dev $packages
 curl=$(scripts/libcurl.sh)
 
 work=$build/linux-x64
 rm -rf "$work"
 mkdir -p "$work"
-for program in cove-js cove-keeper; do
+for program in cove cove-js cove-keeper; do
     strip -o "$work/$program" "$build/$program"
 done
-
-# What is linked as the build links it, but for what sed's script $2 changes of that.
-link() {
-    line=$(ninja -C "$build" -t commands "$1" | tail -n 1 | sed -e "s| -o $1 | -o $work/$1.whole |" -e "$2")
-    case $line in
-    *"$work/$1.whole"*) ;;
-    *) fail "how $1 is linked has changed: $line" ;;
-    esac
-    (cd "$build" && sh -c "$line") || fail "$1 cannot be linked for the package"
-    strip -o "$work/$1" "$work/$1.whole"
-    rm "$work/$1.whole"
-}
-
-# An RPATH, not a RUNPATH, which would not hold for the library that the first one needs.
-# shellcheck disable=SC2016 # $ORIGIN is the loader's word
-link cove 's|$| -Wl,--disable-new-dtags,-rpath,'"'"'$ORIGIN'"'"'|'
 for library in $libraries; do
     cp -L "$(gcc -print-file-name="$library")" "$work/$library"
 done
-# Archives for shared libraries, and libcurl whole, by whose names it is found.
-link cove-engine 's|/libuv\.so|/libuv_a.a|g
-    s|\(/lib[a-z0-9]*\)\.so|\1.a|g
-    s|-Wl,--start-group|& -Wl,--whole-archive '"$curl"' -Wl,--no-whole-archive -Wl,--export-dynamic-symbol=curl_*|
-    s|-Wl,--end-group|-lm &|'
+
+# The line that linked it, with archives for shared libraries; and what the engine looks for in libcurl by name.
+names=$(grep -oh '"curl_[a-z_]*"' src/engine/fetch_curl.c src/front/native/telemetry.c | tr -d '"' | sort -u |
+    sed 's/.*/-Wl,-u,&,--export-dynamic-symbol=&/' | tr '\n' ' ')
+line=$(ninja -C "$build" -t commands cove-engine | tail -n 1 |
+    sed -e "s| -o cove-engine | -o $work/cove-engine.whole |" -e 's|/libuv\.so|/libuv_a.a|g' \
+        -e 's|\(/lib[a-z0-9]*\)\.so|\1.a|g' -e "s|-Wl,--end-group|$names$curl -lm &|")
+case $line in
+*"$work/cove-engine.whole"*"$curl"*) ;;
+*) fail "how cove-engine is linked has changed: $line" ;;
+esac
+(cd "$build" && sh -c "$line") || fail "cove-engine cannot be linked with its libraries in it"
+strip -o "$work/cove-engine" "$work/cove-engine.whole"
+rm "$work/cove-engine.whole"
 
 # Nothing but glibc's own.
-for program in $programs; do
-    foreign=$(readelf -d "$work/$program" | sed -n 's/.*(NEEDED).*\[\(.*\)\]/\1/p' | grep -Ev '^(libc|libm)\.so\.6$') || true
-    [ -z "$foreign" ] || fail "$program needs $foreign, which not every machine has"
+for file in $programs $libraries; do
+    foreign=$(readelf -d "$work/$file" | sed -n 's/.*(NEEDED).*\[\(.*\)\]/\1/p' |
+        grep -Ev '^(libc|libm)\.so\.6$|^libcrypto\.so\.3$') || true
+    [ -z "$foreign" ] || fail "$file needs $foreign, which not every machine has"
 done
 # All of it or nothing.
 rm -rf "$package/bin" "$package/bin.new"
@@ -78,3 +76,4 @@ mkdir "$package/bin.new"
 (cd "$work" && install -m 755 $programs "$package/bin.new" && install -m 644 $libraries "$package/bin.new")
 mv "$package/bin.new" "$package/bin"
 rm -rf "$work"
+echo "$stamp" >"$build/linux-x64.stamp"

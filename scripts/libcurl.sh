@@ -1,17 +1,19 @@
 #!/bin/sh
 # Makes the archive of libcurl that is linked into the npm package's engine, if the cache has none, and prints its
 # path. Debian's own archive needs two dozen libraries that are not there as archives, so that this one is made from
-# Debian's source, with Debian's mends, of HTTP and TLS alone. apt takes no source whose signature is not right.
+# Debian's source, with Debian's mends, of HTTP and TLS alone. apt fetches it, from where this machine's packages are
+# fetched, and judges its signature.
 # usage: libcurl.sh
 set -eu
 
 cd "$(dirname "$0")/.."
-cache=${COVE_CACHE:-$PWD/build/cache}
+cache=$(realpath -m "${COVE_CACHE:-$PWD/build/cache}")
 cc_flags='-O2 -fPIE -fstack-protector-strong -fstack-clash-protection -fcf-protection -D_FORTIFY_SOURCE=2'
 # What no request of the engine's has to do with. What fetch_curl.c switches off has to be there to be switched off.
 without='ftp file ldap ldaps rtsp dict telnet tftp pop3 imap smb smtp gopher mqtt manual ares cookies alt-svc hsts
-    doh mime dateparse ntlm tls-srp unix-sockets websockets http-auth'
+    doh mime dateparse ntlm tls-srp unix-sockets websockets'
 no_library='brotli zstd zlib libpsl libgsasl librtmp libssh2 libidn2 nghttp2 ca-bundle ca-path'
+with='ipv6 threaded-resolver pthreads static'
 
 fail() {
     echo "libcurl.sh: $*" >&2
@@ -23,7 +25,6 @@ for command in apt-get dpkg-query dpkg-source gcc; do
 done
 key=$({
     gcc --version
-    # The source has the version of what is installed, or is newer.
     dpkg-query -W libcurl4-openssl-dev libssl-dev
     cat scripts/libcurl.sh
 } | sha256sum | cut -c 1-32)
@@ -31,28 +32,35 @@ result=$cache/libcurl-$key.a
 
 # Only the sources of what apt knows, in a state of its own: nobody else's lists are changed, and no rights needed.
 apt() {
-    apt-get -q -q -o Dir::Etc::sourcelist=/dev/null -o Dir::Etc::sourceparts="$work/sources" \
+    APT_CONFIG=$work/apt.conf apt-get -q -q -o Dir::Etc::sourcelist=/dev/null -o Dir::Etc::sourceparts="$work/sources" \
         -o Dir::State::lists="$work/lists" -o Dir::Cache::pkgcache= -o Dir::Cache::srcpkgcache= \
         -o APT::Sandbox::User=root "$@" >&2
 }
 
+# The one whose headers and whose licence are installed, or what mended it since.
 fetch() {
+    installed=$(dpkg-query -W -f '${source:Version}' libcurl4-openssl-dev)
     mkdir -p "$work/sources" "$work/lists/partial"
-    for file in /etc/apt/sources.list /etc/apt/sources.list.d/*.list; do
-        [ ! -f "$file" ] || sed -n 's/^deb /deb-src /p' "$file" >"$work/sources/$(basename "$file" .list)-list.list"
-    done
+    # What the machine does after an update of its own lists is not wanted after one of these.
+    printf '#clear APT::Update::%s;\n' Pre-Invoke Post-Invoke Post-Invoke-Success >"$work/apt.conf"
+    cat /etc/apt/sources.list /etc/apt/sources.list.d/*.list 2>/dev/null |
+        sed -n 's/^[[:space:]]*deb[[:space:]]/deb-src /p' >"$work/sources/lines.list"
     for file in /etc/apt/sources.list.d/*.sources; do
-        [ ! -f "$file" ] || sed 's/^Types:.*/Types: deb-src/' "$file" >"$work/sources/$(basename "$file")"
+        [ ! -f "$file" ] || sed 's/^[Tt]ypes:.*/Types: deb-src/' "$file" >"$work/sources/$(basename "$file")"
     done
     apt update || fail "the list of Debian's sources could not be fetched; is the network there?"
-    (cd "$work" && apt source --download-only curl) || fail "the source of curl could not be fetched"
+    (cd "$work" && { apt source --download-only "curl=$installed" 2>/dev/null || apt source --download-only curl; }) ||
+        fail "the source of curl could not be fetched"
+    version=$(sed -n 's/^Version: //p' "$work"/curl_*.dsc)
+    dpkg --compare-versions "$version" ge "$installed" ||
+        fail "the source of curl is of $version, and $installed is installed: look at the output of apt-get update"
     dpkg-source --no-check -x "$work"/curl_*.dsc "$work/curl" >/dev/null || fail "the source of curl cannot be unpacked"
 }
 
 # The Makefile would be made anew, for Debian's changes, by tools that nothing else needs: the files are enough.
 build() {
     # shellcheck disable=SC2046,SC2086 # lists of words
-    (cd "$work/curl" && CFLAGS=$cc_flags ./configure --quiet --with-openssl --disable-shared --enable-static \
+    (cd "$work/curl" && CFLAGS=$cc_flags ./configure --quiet --with-openssl --disable-shared $(printf -- '--enable-%s ' $with) \
         $(printf -- '--disable-%s ' $without) $(printf -- '--without-%s ' $no_library)) >"$work/log" 2>&1 ||
         { cat "$work/log" >&2 && fail "libcurl cannot be configured"; }
     (cd "$work/curl/lib" && find . -name '*.c' | sed 's|^\./||' | xargs -P "$(nproc)" -I '{}' sh -c \

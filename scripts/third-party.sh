@@ -37,6 +37,8 @@ fail() {
         printf '\n\n%s, of which there are parts in what was built:\n\n' "$package"
         cat "$copyright"
     done
+    printf '\n\nGNU LESSER GENERAL PUBLIC LICENSE 2.1, of glibc (libc6-dev):\n\n'
+    cat /usr/share/common-licenses/LGPL-2.1
 } >"$output.new"
 for word in "Fabrice Bellard" "Ben Noordhuis" "UNICODE LICENSE" "wasi-libc"; do
     grep -q "$word" "$output.new" || fail "the licence that names '$word' was not found"

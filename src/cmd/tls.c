@@ -1,4 +1,4 @@
-/* TLS by the system's libssl: see tls.h.
+/* TLS by the system's libssl, or the one that lies beside the program: see tls.h.
  *
  * What is used of it is declared here, so that nothing of it is needed to build; it is the interface
  * of libssl.so.3, which does not change under that name. It works on memory alone and the socket is
@@ -100,6 +100,9 @@ static int library_load(struct tls *tls, struct error *err)
     bool is_whole = true;
 
     tls->library = dlopen(LIBRARY, RTLD_NOW | RTLD_LOCAL);
+    /* As in the npm package. The second needs the first, and gets it by its name. */
+    if (tls->library == NULL && dlopen("$ORIGIN/libcrypto.so.3", RTLD_NOW | RTLD_LOCAL) != NULL)
+        tls->library = dlopen("$ORIGIN/" LIBRARY, RTLD_NOW | RTLD_LOCAL);
     if (tls->library == NULL)
         return error_set(err, "no_tls", 0,
                          "COVE_URL: https needs OpenSSL's " LIBRARY ", which this machine has not; "
@@ -118,7 +121,7 @@ static int library_load(struct tls *tls, struct error *err)
                                 " lacks a part of it; install it anew");
 }
 
-/* Where the library comes from another distribution, as in the npm package, it looks in a place that this one has not. */
+/* One that was built for another distribution, as the npm package's, looks in a place that this one may not have. */
 static void authorities_add(struct tls *tls)
 {
     const char *file = library_authorities();

@@ -1,4 +1,4 @@
-/* TLS for a client's connection, by the system's libssl, which is loaded when it is needed: a cove that
+/* TLS for a client's connection, by libssl, which is loaded when it is needed: a cove that
  * talks to a unix socket must not pay for it before main, and need not have it installed.
  *
  * The server's certificate and its name are always verified, by the system's store of authorities or by

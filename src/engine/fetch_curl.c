@@ -589,8 +589,10 @@ static void authorities_set(struct transfer *transfer)
     const struct curl_calls *calls = &transfer->transfers->calls;
     const char *file = NULL;
 
-    if (calls->easy_getinfo(transfer->curl, CURLINFO_CAINFO, &file) != CURLE_OK || file == NULL)
-        (void)calls->easy_setopt(transfer->curl, CURLOPT_CAINFO, file = library_authorities());
+    if (calls->easy_getinfo(transfer->curl, CURLINFO_CAINFO, &file) != CURLE_OK || file == NULL) {
+        file = library_authorities();
+        (void)calls->easy_setopt(transfer->curl, CURLOPT_CAINFO, file);
+    }
     if (file != NULL)
         (void)calls->easy_setopt(transfer->curl, CURLOPT_CAPATH, NULL);
     (void)calls->easy_setopt(transfer->curl, CURLOPT_CA_CACHE_TIMEOUT, CA_KEPT_S);

@@ -440,11 +440,15 @@ def environment_of(pid):
         return "" if is_ours else None
 
 
+def group_members(path):
+    return {int(pid) for path_, _, names in os.walk(path) if "cgroup.procs" in names
+            for pid in pathlib.Path(path_, "cgroup.procs").read_text(encoding="ascii").split()}
+
+
 def foreign_group(path):
     """A group of a foreign box: somebody foreign is in it."""
     try:
-        members = [int(pid) for path_, _, names in os.walk(path) if "cgroup.procs" in names
-                   for pid in pathlib.Path(path_, "cgroup.procs").read_text().split()]
+        members = group_members(path)
     except OSError:
         return True
     return any(is_foreign(pid) for pid in members) or "bench" in path

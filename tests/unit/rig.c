@@ -11,6 +11,8 @@
 #include <string.h>
 #include <unistd.h>
 
+#define PATIENCE_MS 30000 /* of what comes; a machine can be slow */
+
 const struct engine_caller rig_caller = {
     .tenant = "default", .key_id = "socket", .scopes = ENGINE_ALL & ~(unsigned)ENGINE_OPERATOR};
 const struct engine_caller rig_other = {
@@ -124,7 +126,7 @@ bool rig_until(struct rig *rig, bool (*holds)(void *arg), void *arg)
 
     rig->patience.data = &is_late;
     uv_update_time(&rig->loop);
-    (void)uv_timer_start(&rig->patience, impatient, 5000, 0);
+    (void)uv_timer_start(&rig->patience, impatient, PATIENCE_MS, 0);
     while (!holds(arg) && !is_late)
         (void)uv_run(&rig->loop, UV_RUN_ONCE);
     (void)uv_timer_stop(&rig->patience);

@@ -10,8 +10,7 @@
 
 #include "quickjs.h"
 
-// Gives the object; whoever boots the guest adds to it `erase_types(source)` where it has that.
-// It also installs the module loader and the tracker of rejected promises on the runtime.
+// Gives the object. It also installs the module loader and the tracker of rejected promises on the runtime.
 JSValue natives_new(JSContext *ctx);
 
 // Fills `out` with random bytes. Whoever links this file defines it: the guest asks its host.

@@ -40,7 +40,7 @@ mount --bind "$5" project/run-dir
 touch usr/local/bin/node
 mount --bind "$6" usr/local/bin/node
 mkdir -p ".$(dirname "$authorities")"
-cp project/ca.pem ".$authorities"
+install -m 644 project/ca.pem ".$authorities"
 echo nameserver 203.0.113.2 >etc/resolv.conf
 mount --rbind /dev dev
 mount --rbind /sys sys
@@ -90,12 +90,15 @@ assert.equal((await fetched("http://four.test:8080/plain")).value, "/plain");
 assert.equal((await fetched("https://four.test:8443/secret")).value, "/secret");
 assert.match((await fetched("https://four.test:8444/foreign")).error.message, /can be trusted/);
 
-// The command line's own OpenSSL.
+// The command line's own OpenSSL, from a kernel and to a server.
+const cli = async (env, ...words) => (await promisify(execFile)("node_modules/.bin/cove", words, { env: { ...process.env, ...env } })).stdout;
+const code = "const answer = await fetch('https://four.test:8443/from-cli'); (await answer.json()).path";
+assert.equal((await cli({}, "js", "--allow-host", "four.test", "-e", code)).trim(), "/from-cli");
 const key = fs.readFileSync("bare.both");
 const front = tls.createServer({ key, cert: key }, (client) => client.pipe(net.connect(cove.address.slice("unix:".length))).pipe(client));
 await new Promise((resolve) => front.listen(0, "127.0.0.1", resolve));
-const list = await promisify(execFile)("node_modules/.bin/cove", ["ls", "--json"], { env: { ...process.env, COVE_URL: `https://127.0.0.1:${front.address().port}` } });
-assert.equal(JSON.parse(list.stdout).sandboxes.length, 1);
+const list = await cli({ COVE_URL: `https://127.0.0.1:${front.address().port}` }, "ls", "--json");
+assert.equal(JSON.parse(list).sandboxes.length, 1);
 front.close();
 await sandbox._destroy();
 for (const pid of others()) try { process.kill(Number(pid), "SIGTERM"); } catch (error) { if (error.code !== "ESRCH") throw error; }

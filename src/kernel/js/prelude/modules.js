@@ -8,7 +8,7 @@
     const { append, apply, ArrJoin, ArrIsArray, ArrIncludes, ArrSplice, JsonParse, Map, MapGet, MapSet, MapHas, MapDelete, StrStartsWith, StrEndsWith, StrSlice,
         StrIndexOf, StrLastIndexOf, StrIncludes, StrSplit, StrTrim, ObjKeys, ObjCreate, ObjDefineProperty, Error, SyntaxError, TypeError, matches, ReExec, replaceAll, hide,
         String } = P;
-    const { evaluate, evaluate_module, utf8_decode } = native;
+    const { erase_types, evaluate, evaluate_module, utf8_decode } = native;
     const { builtins } = share;
 
     // ---- builtins ----------------------------------------------------------------------------
@@ -251,7 +251,7 @@
 
     function sourceOf(path) {
         const source = readText(path);
-        return matches(/\.[mc]?ts$/, path) ? share.erased(source, path) : source;
+        return matches(/\.[mc]?ts$/, path) ? erase_types(source, path) : source;
     }
 
     function jsonOf(path, source) {

@@ -7,7 +7,7 @@
     const { P, inspect, pulse } = share;
     const { JsonStringify, PromiseThen, Map, MapSet, MapDelete, MapSize,
         MapForEach, String, SyntaxError, TypeError, Error, getter, hide, matches } = P;
-    const { evaluate, evaluate_module, is_promise, own_kind } = native;
+    const { erase_types, evaluate, evaluate_module, is_promise, own_kind } = native;
 
     // What step() answers; any other number is the milliseconds until a timer is due.
     const DONE = -1, HOST = -2, AGAIN = -3;
@@ -191,7 +191,7 @@
         begin();
         state.filename = typeof filename === "string" && filename !== "" ? filename : "run.js";
         try {
-            const text = given.language === "ts" ? share.erased(source, state.filename) : source;
+            const text = given.language === "ts" ? erase_types(source, state.filename) : source;
             let value;
             if (given.module === true) {
                 value = evaluate_module(text, state.filename, share.metaOf(state.filename));
@@ -346,12 +346,5 @@
             if (problems !== "") out.stderr = problems;
         }
         return out;
-    };
-
-    share.erased = (source, filename) => {
-        if (native.erase_types === undefined) {
-            throw new TypeError("TypeScript is not part of this kernel");
-        }
-        return native.erase_types(source, filename);
     };
 })
