@@ -122,15 +122,15 @@ static void impatient(uv_timer_t *timer)
 
 bool rig_until(struct rig *rig, bool (*holds)(void *arg), void *arg)
 {
-    bool is_late = false;
+    bool is_late = false, held;
 
     rig->patience.data = &is_late;
     uv_update_time(&rig->loop);
     (void)uv_timer_start(&rig->patience, impatient, PATIENCE_MS, 0);
-    while (!holds(arg) && !is_late)
+    while (!(held = holds(arg)) && !is_late)
         (void)uv_run(&rig->loop, UV_RUN_ONCE);
     (void)uv_timer_stop(&rig->patience);
-    return holds(arg);
+    return held; /* a moment later it may not, where other threads have a part in it */
 }
 
 static bool is_answered(void *arg)

@@ -39,7 +39,7 @@ void rig_begin(struct rig *rig); /* does not */
 void rig_close(struct rig *rig); /* the engine; boxes and the directory stay */
 void rig_end(struct rig *rig);
 
-/* Turns the loop until it holds; false after five seconds. */
+/* Turns the loop until it holds; false where that takes too long. */
 bool rig_until(struct rig *rig, bool (*holds)(void *arg), void *arg);
 bool rig_wait(struct rig *rig, struct answer *answer);
 void rig_turn(struct rig *rig, unsigned ms);
