@@ -313,3 +313,8 @@ int rig_fds(void)
         (void)closedir(dir);
     return count;
 }
+
+bool rig_fds_are(void *arg)
+{
+    return rig_fds() == *(const int *)arg;
+}

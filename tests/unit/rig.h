@@ -58,4 +58,6 @@ int rig_look(struct rig *rig, const char *id, struct answer *answer);
 bool rig_becomes(struct rig *rig, const char *id, enum sandbox_state state, const char *reason);
 /* A sandbox of this name (or NULL) that runs; its id in `answer`. */
 void rig_made(struct rig *rig, const char *name, struct answer *answer);
-int rig_fds(void); /* how many this process has open */
+/* How many this process has open; and for rig_until(), with an int's address, whether it has so many. */
+int rig_fds(void);
+bool rig_fds_are(void *arg);

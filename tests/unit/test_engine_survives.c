@@ -535,11 +535,6 @@ static bool all_answered(void *arg)
     return true;
 }
 
-static bool fds_are(void *arg)
-{
-    return rig_fds() == *(const int *)arg;
-}
-
 /* Once the pool has all that it makes ahead. */
 static int settled_fds(struct rig *rig)
 {
@@ -578,7 +573,7 @@ static void check_crowd(void)
         failed += deletes[i].failed || deletes[i].count != 1;
     CHECK(failed == 0 && fake_boxes(&rig.fake) == 0, "%zu failed", failed);
     /* What was written is removed by other threads. */
-    CHECK(rig_until(&rig, fds_are, &fds), "%d fds, before %d", rig_fds(), fds);
+    CHECK(rig_until(&rig, rig_fds_are, &fds), "%d fds, before %d", rig_fds(), fds);
     rig_end(&rig);
 }
 

@@ -124,7 +124,7 @@ test("dispose stops what is under way", async () => {
     const kernel = await createKernel({ cpuMs: 60000, wallMs: 60000 });
     const runs = [kernel.run("for (;;) {}"), kernel.run("1"), kernel.snapshot()];
     setTimeout(() => kernel.dispose(), 20);
-    for (const one of runs) await assert.rejects(one, coded("kernel_disposed"));
+    await Promise.all(runs.map((one) => assert.rejects(one, coded("kernel_disposed"))));
     assert.equal(kernel.disposed, true);
     kernel.dispose();
     await assert.rejects(kernel.run("1"), coded("kernel_disposed"));

@@ -22,7 +22,7 @@ test("a short name that is not answered has one of Node's threads, and who gives
     assert.equal(asked.length, 1);
     impatient.cancel();
     asked[0].reject(Object.assign(new Error(), { code: "ENOTFOUND" }));
-    for (const one of [first, second]) await assert.rejects(one, { code: "ENOTFOUND" });
+    await Promise.all([first, second].map((one) => assert.rejects(one, { code: "ENOTFOUND" })));
     await until(2);
     asked[1].resolve([{ address: "192.0.2.1", family: 4 }]);
     assert.deepEqual(await third, [{ address: "192.0.2.1", family: 4 }]);
