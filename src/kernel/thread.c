@@ -252,7 +252,8 @@ static void on_timer(int number, siginfo_t *info, void *machine)
             thread->cpu_end = thread_cpu_ns() + GRACE_NS;
             thread->cpu_set = thread->cpu_end;
             timer_set(thread->cpu, thread->cpu_end);
-        } else {
+        } else if (interrupt == NULL || thread_cpu_ns() >= thread->cpu_end) {
+            /* However often it is asked meanwhile, it has its time. */
             if (thread->entry->interrupted != TRAP_NONE)
                 trap = thread->entry->interrupted;
             if (thread->in_host) {
