@@ -25,19 +25,22 @@ package=$PWD/js/packages/linux-x64
 for program in $programs; do
     [ -x "$build/$program" ] || fail "$build/$program is missing: run make first"
 done
-exec 9>js/packages/.lock-linux-x64
+exec 9>>js/packages/.lock-linux-x64
 flock 9
 
-# Of all that is linked here, and of what lies beside it.
-packages='libuv1-dev libssl-dev libc-ares-dev libsqlite3-dev libcurl4-openssl-dev'
-# shellcheck disable=SC2086 # a list of words
-stamp=$(sha256sum scripts/build-platform.sh scripts/libcurl.sh && dpkg-query -W $packages)
-newer=$([ ! -d "$package/bin" ] || cd "$build" && find $programs -newer "$package/bin" -print -quit 2>/dev/null) || true
-[ ! -d "$package/bin" ] || [ -n "$newer" ] || [ "$stamp" != "$(cat "$build/linux-x64.stamp" 2>/dev/null)" ] || exit 0
+# Of all that decides about the result; and whether the result is there.
+# shellcheck disable=SC2086 # lists of words
+{
+    packages='libuv1-dev libssl-dev libc-ares-dev libsqlite3-dev libcurl4-openssl-dev'
+    owners="musl libpcre2-dev libjansson-dev libc6-dev $packages" # whose licences are told
+    stamp=$(cd "$build" && sha256sum $programs && cd "$OLDPWD" && cat scripts/build-platform.sh scripts/libcurl.sh \
+        scripts/third-party.sh | sha256sum && dpkg-query -W $owners)
+    (cd "$package" && ls THIRD-PARTY-LICENSES $(printf 'bin/%s ' $programs $libraries)) >/dev/null 2>&1 || stamp="$stamp, anew"
+    [ "$stamp" != "$(cat js/packages/.lock-linux-x64)" ] || exit 0
 
-# Beside the kernels' engine: what the build links anyway, and what is linked here.
-# shellcheck disable=SC2086 # a list of words
-scripts/third-party.sh "$package/THIRD-PARTY-LICENSES" musl libpcre2-dev libjansson-dev libc6-dev $packages
+    # Beside the kernels' engine: what the build links anyway, and what is linked here.
+    scripts/third-party.sh "$package/THIRD-PARTY-LICENSES" $owners
+}
 curl=$(scripts/libcurl.sh)
 
 work=$build/linux-x64
@@ -50,12 +53,10 @@ for library in $libraries; do
     cp -L "$(gcc -print-file-name="$library")" "$work/$library"
 done
 
-# The line that linked it, with archives for shared libraries; and what the engine looks for in libcurl by name.
-names=$(grep -oh '"curl_[a-z_]*"' src/engine/fetch_curl.c src/front/native/telemetry.c | tr -d '"' | sort -u |
-    sed 's/.*/-Wl,-u,&,--export-dynamic-symbol=&/' | tr '\n' ' ')
+# The line that linked it, with archives for shared libraries, and libcurl.
 line=$(ninja -C "$build" -t commands cove-engine | tail -n 1 |
     sed -e "s| -o cove-engine | -o $work/cove-engine.whole |" -e 's|/libuv\.so|/libuv_a.a|g' \
-        -e 's|\(/lib[a-z0-9]*\)\.so|\1.a|g' -e "s|-Wl,--end-group|$names$curl -lm &|")
+        -e 's|\(/lib[a-z0-9]*\)\.so|\1.a|g' -e "s|-Wl,--end-group|$curl -lm &|")
 case $line in
 *"$work/cove-engine.whole"*"$curl"*) ;;
 *) fail "how cove-engine is linked has changed: $line" ;;
@@ -67,8 +68,13 @@ rm "$work/cove-engine.whole"
 # Nothing but glibc's own.
 for file in $programs $libraries; do
     foreign=$(readelf -d "$work/$file" | sed -n 's/.*(NEEDED).*\[\(.*\)\]/\1/p' |
-        grep -Ev '^(libc|libm)\.so\.6$|^libcrypto\.so\.3$') || true
+        grep -Ev '^(libc|libm)\.so\.6$') || true
+    [ "$file" != libssl.so.3 ] || foreign=$(echo "$foreign" | grep -vx libcrypto.so.3) || true
     [ -z "$foreign" ] || fail "$file needs $foreign, which not every machine has"
+done
+# What the engine looks for by name is found.
+for name in $(echo "$curl" | grep -o 'symbol=[a-z0-9_]*' | cut -d= -f2); do
+    nm -D --defined-only "$work/cove-engine" | grep -q " T $name\$" || fail "cove-engine shows no $name"
 done
 # All of it or nothing.
 rm -rf "$package/bin" "$package/bin.new"
@@ -76,4 +82,4 @@ mkdir "$package/bin.new"
 (cd "$work" && install -m 755 $programs "$package/bin.new" && install -m 644 $libraries "$package/bin.new")
 mv "$package/bin.new" "$package/bin"
 rm -rf "$work"
-echo "$stamp" >"$build/linux-x64.stamp"
+echo "${stamp%, anew}" >js/packages/.lock-linux-x64

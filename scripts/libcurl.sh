@@ -1,6 +1,6 @@
 #!/bin/sh
-# Makes the archive of libcurl that is linked into the npm package's engine, if the cache has none, and prints its
-# path. Debian's own archive needs two dozen libraries that are not there as archives, so that this one is made from
+# Makes the archive of libcurl that is linked into the npm package's engine, if the cache has none, and prints what a
+# linker is told: the archive, and that what is looked for by name is in it and found. Debian's own archive needs two dozen libraries that are not there as archives, so that this one is made from
 # Debian's source, with Debian's mends, of HTTP and TLS alone. apt fetches it, from where this machine's packages are
 # fetched, and judges its signature.
 # usage: libcurl.sh
@@ -29,6 +29,8 @@ key=$({
     cat scripts/libcurl.sh
 } | sha256sum | cut -c 1-32)
 result=$cache/libcurl-$key.a
+names=$(grep -oh '"curl_[a-z0-9_]*"' src/engine/fetch_curl.c src/front/native/telemetry.c | tr -d '"' | sort -u)
+[ -n "$names" ] || fail "what is looked for in libcurl is not where it was"
 
 # Only the sources of what apt knows, in a state of its own: nobody else's lists are changed, and no rights needed.
 apt() {
@@ -41,16 +43,24 @@ apt() {
 fetch() {
     installed=$(dpkg-query -W -f '${source:Version}' libcurl4-openssl-dev)
     mkdir -p "$work/sources" "$work/lists/partial"
-    # What the machine does after an update of its own lists is not wanted after one of these.
-    printf '#clear APT::Update::%s;\n' Pre-Invoke Post-Invoke Post-Invoke-Success >"$work/apt.conf"
+    # What the machine does after an update of its own lists is not wanted after one of these. This file is read before
+    # the machine's, the one that it names after them.
+    echo "Dir::Etc::main \"$work/last.conf\";" >"$work/apt.conf"
+    {
+        [ ! -f /etc/apt/apt.conf ] || echo '#include "/etc/apt/apt.conf";'
+        printf '#clear APT::Update::%s;\n' Pre-Invoke Post-Invoke Post-Invoke-Success
+    } >"$work/last.conf"
     cat /etc/apt/sources.list /etc/apt/sources.list.d/*.list 2>/dev/null |
         sed -n 's/^[[:space:]]*deb[[:space:]]/deb-src /p' >"$work/sources/lines.list"
     for file in /etc/apt/sources.list.d/*.sources; do
         [ ! -f "$file" ] || sed 's/^[Tt]ypes:.*/Types: deb-src/' "$file" >"$work/sources/$(basename "$file")"
     done
     apt update || fail "the list of Debian's sources could not be fetched; is the network there?"
-    (cd "$work" && { apt source --download-only "curl=$installed" 2>/dev/null || apt source --download-only curl; }) ||
-        fail "the source of curl could not be fetched"
+    (cd "$work" && apt source --download-only "curl=$installed") || {
+        echo "libcurl.sh: instead of the source of curl $installed the newest is fetched" >&2
+        rm -f "$work"/curl_*
+        (cd "$work" && apt source --download-only curl) || fail "the source of curl could not be fetched"
+    }
     version=$(sed -n 's/^Version: //p' "$work"/curl_*.dsc)
     dpkg --compare-versions "$version" ge "$installed" ||
         fail "the source of curl is of $version, and $installed is installed: look at the output of apt-get update"
@@ -80,4 +90,7 @@ if [ ! -f "$result" ]; then
     fetch
     build
 fi
+for name in $names; do
+    printf -- '-Wl,-u,%s,--export-dynamic-symbol=%s ' "$name" "$name"
+done
 echo "$result"

@@ -42,8 +42,8 @@
 #define STACK_KEPT (512UL << 10)     /* of what was touched */
 #define STACK_FOR_HOST (256UL << 10) /* what a host function may need */
 #define ALTERNATE_BYTES (64UL << 10)
-/* From the moment that the guest is asked to stop until it is left by force. A tick of the processor's
- * clock is up to 4 ms, and it is only looked at there. */
+/* From the moment that the guest is asked to stop until it is left by force, of its time on the processor. A tick of
+ * that clock is up to 4 ms, and it is only looked at there. */
 #define GRACE_NS 1000000ULL
 #define AGAIN_NS 100000ULL /* where a guest cannot be left at once */
 
@@ -228,7 +228,7 @@ static bool is_in_handler(const struct thread *thread, const ucontext_t *machine
 static void on_timer(int number, siginfo_t *info, void *machine)
 {
     struct thread *thread = self;
-    bool cpu;
+    bool cpu, met;
     enum kernel_trap trap;
     int kept = errno;
 
@@ -240,7 +240,11 @@ static void on_timer(int number, siginfo_t *info, void *machine)
     trap = cpu ? TRAP_CPU : TRAP_WALL;
     if (thread->entry == NULL) {
         *(cpu ? &thread->cpu_set : &thread->wall_set) = 0;
-    } else if ((int)limit_is_met(thread, cpu) | (int)is_poked(thread, &trap)) {
+        errno = kept;
+        return;
+    }
+    met = limit_is_met(thread, cpu);
+    if (is_poked(thread, &trap) || met) {
         uint32_t *interrupt = thread->entry->interrupt;
 
         if (interrupt != NULL && thread->entry->interrupted == TRAP_NONE) {
@@ -253,7 +257,6 @@ static void on_timer(int number, siginfo_t *info, void *machine)
             thread->cpu_set = thread->cpu_end;
             timer_set(thread->cpu, thread->cpu_end);
         } else if (interrupt == NULL || thread_cpu_ns() >= thread->cpu_end) {
-            /* However often it is asked meanwhile, it has its time. */
             if (thread->entry->interrupted != TRAP_NONE)
                 trap = thread->entry->interrupted;
             if (thread->in_host) {
@@ -268,6 +271,10 @@ static void on_timer(int number, siginfo_t *info, void *machine)
                 leave_begin(thread);
                 siglongjmp(thread->trap, (int)trap);
             }
+        } else {
+            /* However often it is asked meanwhile, it has its time. */
+            thread->cpu_set = thread->cpu_end;
+            timer_set(thread->cpu, thread->cpu_end);
         }
     }
     errno = kept;

@@ -1,5 +1,5 @@
-/* What the files of libcove's kernels share: kernel.c (their life, and runs), kernel_calls.c (what code asks the embedder
- * for). */
+/* What the files of libcove's kernels share: kernel.c (their life, and runs), kernel_calls.c (what code
+ * asks the embedder for). */
 #pragma once
 
 #include "cove.h"

@@ -540,7 +540,7 @@ def test_each_write_arrives_at_once(server):
             server.get("/publish", "POST", text)
             assert read_until(client, b"\r\n" + text.encode() + b"\r\n")
             took.append(time.monotonic() - started)
-        assert min(took) < 0.2
+        assert sorted(took)[2] < 0.2, took  # of four; one may meet a machine that has no time
         server.get("/publish?finish=1", "POST", "three")
         assert read_until(client, b"0\r\n\r\n").endswith(b"5\r\nthree\r\n0\r\n\r\n")
         client.sendall(HELLO)

@@ -2,6 +2,7 @@
 turns, and no server and no worker that was taken over gets more out of it. A driver stands for the engine
 (fetch_driver.c); what it asks of it is what a worker may say, be it ever so wrong."""
 import json
+import os
 import pathlib
 import queue
 import sys
@@ -18,7 +19,7 @@ import harness  # noqa: E402
 import worlds  # noqa: E402
 from fetch_servers import FOUR, PORT  # noqa: E402
 
-DRIVER = harness.BUILD / "asan" / "tests" / "fetch-driver"
+DRIVER = pathlib.Path(os.environ.get("FETCH_DRIVER", harness.BUILD / "asan" / "tests" / "fetch-driver"))
 SECONDS = 30 * harness.PATIENCE
 NAMES = {
     "turns.test": {"turns": [[worlds.SERVER], ["127.0.0.1"]], "ttl": 0},

@@ -271,7 +271,7 @@ static void *stopping(void *data)
 
     while (!atomic_load(&stopper->is_over)) {
         cove_kernel_stop(stopper->kernel);
-        (void)usleep(50); /* again and again, while the first is heard */
+        (void)usleep(300); /* again and again, while the first is heard */
     }
     return NULL;
 }

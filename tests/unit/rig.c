@@ -12,6 +12,7 @@
 #include <unistd.h>
 
 #define PATIENCE_MS 30000 /* of what comes; a machine can be slow */
+#define LOOK_MS 10        /* between two looks at what wakes no loop */
 
 const struct engine_caller rig_caller = {
     .tenant = "default", .key_id = "socket", .scopes = ENGINE_ALL & ~(unsigned)ENGINE_OPERATOR};
@@ -115,19 +116,20 @@ void rig_end(struct rig *rig)
 
 /* ---- waiting ---- */
 
-static void impatient(uv_timer_t *timer)
+static void look_again(uv_timer_t *timer)
 {
-    *(bool *)timer->data = true;
+    (void)timer;
 }
 
 bool rig_until(struct rig *rig, bool (*holds)(void *arg), void *arg)
 {
-    bool is_late = false, held;
+    uint64_t end;
+    bool held;
 
-    rig->patience.data = &is_late;
     uv_update_time(&rig->loop);
-    (void)uv_timer_start(&rig->patience, impatient, PATIENCE_MS, 0);
-    while (!(held = holds(arg)) && !is_late)
+    end = uv_now(&rig->loop) + PATIENCE_MS;
+    (void)uv_timer_start(&rig->patience, look_again, LOOK_MS, LOOK_MS);
+    while (!(held = holds(arg)) && uv_now(&rig->loop) < end)
         (void)uv_run(&rig->loop, UV_RUN_ONCE);
     (void)uv_timer_stop(&rig->patience);
     return held; /* a moment later it may not, where other threads have a part in it */

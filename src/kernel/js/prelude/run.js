@@ -6,7 +6,7 @@
 
     const { P, inspect, pulse } = share;
     const { JsonStringify, PromiseThen, Map, MapSet, MapDelete, MapSize,
-        MapForEach, String, SyntaxError, TypeError, Error, getter, hide, matches } = P;
+        MapForEach, String, SyntaxError, Error, getter, hide, matches } = P;
     const { erase_types, evaluate, evaluate_module, is_promise, own_kind } = native;
 
     // What step() answers; any other number is the milliseconds until a timer is due.
