@@ -53,7 +53,7 @@ class Client:
 
 HELLO = "hello api.test"
 # The handshake is over before the engine refuses, or not quite.
-RESET = "[Rr]eset by|[Rr]efused|Couldn't connect"
+RESET = "[Rr]eset|[Rr]efused|Couldn't connect"
 CLIENTS = [
     Client("curl", "api.test", 443, "curl -sS URL", HELLO, "Could not resolve host: other.test", RESET),
     Client("git over https", "git.test", 443,
