@@ -1,8 +1,8 @@
 #!/bin/sh
 # Makes the archive of libcurl that is linked into the npm package's engine, if the cache has none, and prints what a
-# linker is told: the archive, and that what is looked for by name is in it and found. Debian's own archive needs two dozen libraries that are not there as archives, so that this one is made from
-# Debian's source, with Debian's mends, of HTTP and TLS alone. apt fetches it, from where this machine's packages are
-# fetched, and judges its signature.
+# linker is told: the archive, and that what is looked for by name is in it and found. Debian's own archive needs two
+# dozen libraries that are not there as archives, so that this one is made from Debian's source, with Debian's mends, of
+# HTTP and TLS alone. apt fetches it, from where this machine's packages are fetched, and judges its signature.
 # usage: libcurl.sh
 set -eu
 
