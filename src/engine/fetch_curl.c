@@ -125,7 +125,10 @@ static void explain(struct transfer *transfer, CURLcode code)
     case CURLE_SSL_CIPHER:
     case CURLE_SSL_CACERT_BADFILE:
         (void)error_set(&transfer->err, "bad_tls", 0,
-                        "no TLS connection to %s that can be trusted comes about: %s", host, why);
+                        "no TLS connection to %s that can be trusted comes about: %s%s", host, why,
+                        library_authorities() == NULL
+                            ? "; this machine has no authorities to trust, install ca-certificates"
+                            : "");
         break;
     case CURLE_WEIRD_SERVER_REPLY:
     case CURLE_UNSUPPORTED_PROTOCOL:

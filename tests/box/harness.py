@@ -1,5 +1,6 @@
 """Runs boxes for the tests: one call per box, the attack program, and a look at the host before and
 after. Nothing here decides what must hold; tests do."""
+import contextlib
 import dataclasses
 import functools
 import glob
@@ -8,8 +9,10 @@ import math
 import os
 import pathlib
 import pwd
+import random
 import re
 import signal
+import socket
 import subprocess
 import time
 
@@ -471,7 +474,7 @@ def left_since(before):
     return {kind: things for kind, things in left.items() if things}, now
 
 
-def check_nothing_left(before, seconds=5 * PATIENCE):
+def check_nothing_left(before, seconds=15 * PATIENCE):
     """Everything must be gone. A guard may need a moment; a leak stays, and is the same one at
     every look, which boxes of others that come and go are not. Returns the last look."""
     deadline = time.monotonic() + seconds
@@ -508,7 +511,18 @@ def memory_available():
     raise AssertionError("/proc/meminfo has no MemAvailable")
 
 
-def wait_for(condition, seconds=10 * PATIENCE, what="the condition"):
+def free_port():
+    """Below those that whoever does not ask for one is given: nobody takes it until it is listened at."""
+    with open("/proc/sys/net/ipv4/ip_local_port_range", encoding="ascii") as given:
+        end = int(given.read().split()[0])
+    while True:
+        with socket.socket() as probe, contextlib.suppress(OSError):
+            port = random.randrange(end // 2, end)
+            probe.bind(("127.0.0.1", port))
+            return port
+
+
+def wait_for(condition, seconds=30 * PATIENCE, what="the condition"):
     deadline = time.monotonic() + seconds
     while time.monotonic() < deadline:
         value = condition()

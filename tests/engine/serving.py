@@ -38,12 +38,6 @@ def routes_of_source():
     return [(method.replace("*", "GET"), expand(pattern)) for method, pattern in rows]
 
 
-def free_port():
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return probe.getsockname()[1]
-
-
 class UnixConnection(http.client.HTTPConnection):
     def __init__(self, path, timeout):
         super().__init__("localhost", timeout=timeout)
@@ -186,7 +180,7 @@ class Serve:
         self.socket = directory / "api.sock"
         self.data = directory / "data"
         self.log = directory / "log"
-        self.port = free_port()
+        self.port = harness.free_port()
         self.config = directory / "cove.conf"
         self.config.write_text(config, encoding="utf-8")
         self.command = [harness.COVE, "serve", "--data", self.data, "--socket", self.socket,

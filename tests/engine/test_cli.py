@@ -193,7 +193,7 @@ def test_a_command_that_nobody_reads_ends(cove, env, box):
 def test_a_process_in_the_background(cove, box):
     process = good(cove("exec", "-d", box, "--", "sh", "-c", "echo out; echo err >&2; sleep 600")).strip()
     harness.wait_for(lambda: cove("logs", box, process).stdout == b"out\n", 10, "its output")
-    assert cove("logs", box, process, "--stderr").stderr == b"err\n"
+    harness.wait_for(lambda: cove("logs", box, process, "--stderr").stderr == b"err\n", 10, "its errors")
     assert cove("logs", box, process, "--tail", "2").stdout == b"t\n"
     assert re.search(rf"^{process} .* running ", good(cove("ps", box)), re.M)
     result = cove("wait", box, process, "--timeout", "200ms")
@@ -321,7 +321,7 @@ def stop_keeper(path):
         except OSError:
             continue
         if str(path).encode() in words:
-            os.kill(int(entry.name), signal.SIGTERM)
+            harness.kill(int(entry.name), signal.SIGTERM)
             harness.wait_for(lambda: not entry.exists(), 30, "the end of the keeper")
 
 

@@ -96,7 +96,7 @@ def test_a_server_that_never_ends_its_head_or_body_is_left(server):
 
 def test_a_list_that_says_for_ever_that_there_is_more_ends(server):
     made = server(lambda request: answer({"sandboxes": [], "next": "x"}))
-    failed(cove("ls", env=made.env))
+    failed(cove("ls", env=made.env, limit=300))
     assert len(made.requests) <= 10001
 
 

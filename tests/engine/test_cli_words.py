@@ -298,6 +298,7 @@ class Terminal:
             pid, self.status = os.waitpid(self.pid, os.WNOHANG)
             return pid != 0
         harness.wait_for(ended, seconds * harness.PATIENCE, "the end of the program")
+        self.read()  # what it said last
         self.pid = 0
         return os.waitstatus_to_exitcode(self.status)
 

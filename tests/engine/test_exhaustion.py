@@ -19,7 +19,7 @@ import serving
 
 EPHEMERAL = {"privileges": "plain", "disk_kind": "ephemeral"}
 SMALL = "[boxes]\npool = {pool}\nmemory = 128M\ndisk = 16M\nheadroom_disk = {headroom}\n"
-COUNTS = "i=0; while [ $i -lt 1000 ]; do i=$((i+1)); echo $i; sleep 0.02; done"
+COUNTS = "i=0; while [ $i -lt 100000 ]; do i=$((i+1)); echo $i; sleep 0.02; done"
 
 
 def make(client, **fields):
@@ -420,6 +420,15 @@ class Group:
     def count(self):
         return int((self.path / "pids.current").read_text())
 
+    def settle(self):
+        """Until all that comes and goes in the beginning has."""
+        counts = []
+
+        def is_settled():
+            counts.append(self.count)
+            return len(counts) > 100 and len(set(counts[-100:])) == 1
+        harness.wait_for(is_settled, 60 * harness.PATIENCE, "a number of processes that stays")
+
     def allow(self, most):
         (self.path / "pids.max").write_text(str(most))
 
@@ -432,7 +441,7 @@ def test_without_processes_what_runs_runs_on_and_new_work_is_refused(tmp_path):
         with serve, serve.client() as client:
             path = make(client)
             process = start(client, path, "while read line; do echo $line; done", open_stdin=True)
-            time.sleep(1)
+            group.settle()
             assert group.count > 4, "it is not in its group"
             group.allow(group.count)
             answers = [client.post("/v1/sandboxes", EPHEMERAL) for _ in range(6)]

@@ -462,7 +462,7 @@ def test_what_is_no_file_never_blocks(files, here, kind):
         assert outcome(answer) == wrong, (name, answer)
         if name in LAID_AGAIN:
             files.run(f"rm -rf {made}; cp -a {here}/laid {made}")
-    assert files.tools() == 0
+    harness.wait_for(lambda: files.tools() == 0, what="the end of the tools")
 
 
 def test_what_is_no_file_in_a_tree_never_blocks(files, here):

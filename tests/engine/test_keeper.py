@@ -141,11 +141,9 @@ def test_a_long_end_holds_up_nobody(keeper, tmp_path):
     assert keeper.register(keepers.ADD, keepers.MOUNT, b"given", 0, descriptor)[0] == ""
     os.close(descriptor)
     cold = [engine.make(mounts=[(b"given", b"/mnt/given", 0)]) for _ in range(5)]
-    for handle, _ in cold:
-        engine.send(keepers.end(engine.next_id(), handle))
     order = []
-    request = engine.next_id()
-    engine.send(keepers.make(request))
+    engine.send(b"".join(keepers.end(engine.next_id(), handle) for handle, _ in cold) +
+                keepers.make(engine.next_id()))
     for _ in range(6):
         kind, _, _, fds = engine.receive()
         if kind == keepers.NAMED:
@@ -434,8 +432,9 @@ def test_an_end_that_a_dead_engine_asked_for_is_nobodys_answer(keeper):
 def test_engine_is_restarted_slower_and_slower(keeper):
     moments = []
     for _ in range(5):
-        os.kill(keeper.engine().pid, signal.SIGKILL)
+        engine = keeper.engine()
         moments.append(time.monotonic())
+        os.kill(engine.pid, signal.SIGKILL)
     assert moments[1] - moments[0] < 1 * harness.PATIENCE
     keeper.engine()
     assert time.monotonic() - moments[-1] >= 0.1
@@ -580,10 +579,7 @@ def test_a_bad_address_is_told(stand_in, tmp_path, address):
 
 
 def test_tcp_socket_is_handed_on(stand_in, tmp_path):
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
-    with Keeper(stand_in, tmp_path, "--listen", f"127.0.0.1:{port}") as keeper:
+    with Keeper(stand_in, tmp_path, "--listen", f"127.0.0.1:{(port := harness.free_port())}") as keeper:
         engine = keeper.engine()
         assert engine.facts["COVE_LISTEN_FDS"] == "2"
         os.kill(engine.pid, signal.SIGKILL)
@@ -622,7 +618,7 @@ def test_service_manager_hears_of_it(stand_in, tmp_path):
     with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as manager:
         manager.bind(str(tmp_path / "notify"))
         manager.settimeout(10)
-        more = {"NOTIFY_SOCKET": str(tmp_path / "notify"), "WATCHDOG_USEC": "200000"}
+        more = {"NOTIFY_SOCKET": str(tmp_path / "notify"), "WATCHDOG_USEC": "1000000"}
         keeper = Keeper(stand_in, tmp_path, environment=more).start()
         assert manager.recv(100) == b"WATCHDOG=1"
         keeper.greeted()
