@@ -37,7 +37,7 @@
 /* What one process less would mend is looked at some times more: a child between vfork and exec has its
  * parent's memory and is counted for it. Then the largest process goes, and all of the box where that
  * has not helped after as many more looks. */
-#define PATIENCE_FIRST 3
+#define PATIENCE_FIRST 8
 #define PATIENCE 2
 
 /* So many looks without a process, with init alive, and the watchdog is blind. */

@@ -468,7 +468,7 @@ def left_since(before):
     if any(name == "cove-keeper" and is_foreign(pid) for pid, name in now.processes.items()):
         # The places that a keeper makes ahead have nobody in them, and its disks no name.
         left["cgroups"] = {path for path in left["cgroups"] if "/cove-k" not in path}
-        left["loops"] = set()
+        left["loops"] = left["locks"] = set()
     if len(new) > len(left["processes"]):
         left["locks"] = set()  # a lock does not say whose it is
     return {kind: things for kind, things in left.items() if things}, now

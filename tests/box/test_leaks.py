@@ -101,6 +101,10 @@ def test_59_abstract_sockets_of_a_neighbour():
         harness.end(neighbour)
 
 
+# Of nobody else who runs these tests here.
+KEY = 0x63000000 | os.getpid()
+
+
 def host_ipc(key, create):
     libc = ctypes.CDLL(None, use_errno=True)
     flags = 0o1666 if create else 0
@@ -110,14 +114,13 @@ def host_ipc(key, create):
 
 
 def test_60_ipc_of_the_host(privileges):
-    key = 0x636f7665
-    libc, shared, semaphores, messages = host_ipc(key, True)
+    libc, shared, semaphores, messages = host_ipc(KEY, True)
     queue = libc.mq_open(b"/cove-attack", os.O_CREAT | os.O_RDWR, 0o666, None)
     memory = pathlib.Path(f"/dev/shm/covetest-{os.getpid()}")
     memory.write_text("x")
     try:
         assert min(shared, semaphores, messages) >= 0
-        attack(60, key, options=privileges)
+        attack(60, KEY, options=privileges)
     finally:
         libc.shmctl(shared, 0, None)
         libc.semctl(semaphores, 0, 0)
@@ -129,15 +132,16 @@ def test_60_ipc_of_the_host(privileges):
 
 
 def test_60_ipc_of_a_neighbour():
-    script = ("import ctypes, time; c = ctypes.CDLL(None); k = 0x636f7665; "
+    script = ("import ctypes, time; c = ctypes.CDLL(None); "
+              f"k = {KEY}; "
               "made = min(c.shmget(k, 4096, 0o1666), c.semget(k, 1, 0o1666), c.msgget(k, 0o1666)); "
               f"assert (made >= 0) == {EXPECT.has_cgroup}; "
               "open('/dev/shm/x', 'w'); print('made', flush=True); time.sleep(60)")
     neighbour = harness.start(["/usr/bin/python3", "-c", script])
     try:
         assert neighbour.stdout.readline() == b"made\n"
-        attack(60, 0x636f7665)
-        _, *ids = host_ipc(0x636f7665, False)
+        attack(60, KEY)
+        _, *ids = host_ipc(KEY, False)
         assert ids == [-1, -1, -1]
     finally:
         harness.end(neighbour)

@@ -36,7 +36,7 @@ def test_what_is_given_is_used(links):
 
 def test_a_terminal_is_one_and_stays_one(links):
     lines = said(links("plain", "start", 1, "tty", "stty -echo; tty; stty size; read x; echo got $x",
-                       "heed", "start", 1, "sleep", 300, "again", "table", "write", 1, "word\n",
+                       "heed", "start", 1, "sleep", 1500, "again", "table", "write", 1, "word\n",
                        "read", 1, 0))
     assert lines[1:] == ["start 1 x-- tty", "hello 0", "entry 1 x-- tty running", "end 0",
                          "read 1 /dev/pts/0|24 80|got word|"]
@@ -56,7 +56,7 @@ def test_stdin_stays_open_until_init_is_told(links):
 
 @pytest.mark.parametrize("profile", ["plain", "system"])
 def test_a_command_runs_on_and_nothing_it_says_is_lost(profile, links):
-    lines = said(links(profile, "start", 1, "pipes", "echo before; sleep 0.5; echo after; exit 4",
+    lines = said(links(profile, "start", 1, "pipes", "echo before; sleep 2; echo after; exit 4",
                        "heed", "start", 1, "sleep", 200, "again", "table", "read", 1, 1,
                        "heed", "exited", 1))
     assert lines[1:] == ["start 1 wrr", "hello 0", "entry 1 wrr running", "end 0",
@@ -65,7 +65,7 @@ def test_a_command_runs_on_and_nothing_it_says_is_lost(profile, links):
 
 @pytest.mark.parametrize("end, line", [("exit 9", "exit 9"), ("signal 15", "kill $$")])
 def test_an_end_that_nobody_heard_is_told(end, line, links):
-    lines = said(links("plain", "start", 1, "pipes", f"echo words; {line}", "sleep", 500, "again",
+    lines = said(links("plain", "start", 1, "pipes", f"echo words; {line}", "sleep", 1500, "again",
                        "table", "read", 1, 1, "again", "table"))
     assert lines == ["ready 0", "hello 0", f"entry 1 wrr {end}", "end 0", "read 1 words| END",
                      "hello 0", f"entry 1 wrr {end}", "end 0"]
@@ -92,7 +92,7 @@ def test_a_link_is_told_what_it_asked_and_not_what_others_did(links):
 
 def test_requests_that_the_socket_cannot_take_wait_in_the_link(links):
     lines = said(links("plain", "many", 1, 600, "exit 7", "sleep", 1000, "heed", "exited", 600,
-                       "sleep", 500, "again", "table"))
+                       "sleep", 1500, "again", "table"))
     held = [line for line in lines if line.startswith("entry")]
     assert held == [f"entry {id} -rr exit 7" for id in range(1, 601)], lines[-9:]
 
@@ -100,7 +100,7 @@ def test_requests_that_the_socket_cannot_take_wait_in_the_link(links):
 def test_what_is_held_is_all_init_reaps(links):
     """It goes on while nobody reads: what daemons leave behind, too."""
     lines = said(links("plain", "many", 1, 100, "sleep 0.2 & exit 7", "sleep", 1500, "again", "table",
-                       "start", 999, "nostdin", "ps -e -o stat= | grep -c Z", "heed", "start", 999,
+                       "start", 999, "nostdin", "until [ $(ps -e -o stat= | grep -c Z) = 0 ]; do sleep 0.1; done; echo 0", "heed", "start", 999,
                        "read", 999, 1))
     assert lines[-1] == "read 999 0| END"
 
@@ -108,7 +108,7 @@ def test_what_is_held_is_all_init_reaps(links):
 # ---- nothing twice -----------------------------------------------------------------------------
 
 def test_nothing_starts_twice(links):
-    once = "echo x >> /tmp/count; sleep 0.5; exit 2"
+    once = "echo x >> /tmp/count; sleep 2; exit 2"
     lines = said(links("plain", "start", 1, "pipes", once, "start", 1, "pipes", once, "again",
                        "start", 1, "pipes", once, "heed", "exited", 1, "start", 1, "pipes", once,
                        "heed", "exited", 1, "ack", 1, "start", 1, "pipes", once, "heed", "refused", 1,
@@ -141,14 +141,14 @@ TALKER = ("umask 022; (trap '' PIPE; while echo more 2> /dev/null; do sleep 0.05
 def test_ack_forgets_the_command_and_closes_its_streams(links):
     lines = said(links("plain", "start", 1, "pipes", TALKER, "heed", "exited", 1, "close", 1, 1,
                        "sleep", 400, "open", 7, "r", "/tmp/cut", "heed", "opened", 7, "ack", 1,
-                       "sleep", 400, "open", 8, "r", "/tmp/cut", "heed", "opened", 8,
+                       "sleep", 1500, "open", 8, "r", "/tmp/cut", "heed", "opened", 8,
                        "again", "table"))
     assert lines[-4:] == ["opened 7 No such file or directory", "opened 8 file 644 yes r--",
                           "hello 0", "end 0"]
 
 
 def test_a_running_command_is_not_forgotten(links):
-    lines = said(links("plain", "start", 1, "pipes", "sleep 0.5; exit 6", "heed", "start", 1,
+    lines = said(links("plain", "start", 1, "pipes", "sleep 2; exit 6", "heed", "start", 1,
                        "ack", 1, "again", "table", "heed", "exited", 1))
     assert lines[3] == "entry 1 wrr running" and lines[-1] == "exited 1 exit 6"
 

@@ -300,9 +300,12 @@ def test_killing_one_command_takes_its_daemons_and_spares_the_other(commands):
                      for root in harness.cgroup_roots())
     daemon = "(setsid sh -c '(trap \"\" TERM HUP; sleep 4711) & sleep 4712' &); sleep 4713"
     standing = "until [ $(pgrep -c -x -f 'sleep 471[123]') = 3 ]; do sleep 0.02; done"
+    # They have been killed by then, but each has to run for it.
+    gone = ("for i in $(seq 100); do pgrep -f 'sleep 471[123]' >/dev/null || break; sleep 0.1; done; "
+            "pgrep -f 'sleep 471[123]' | wc -l")
     spared = "until [ -e /tmp/go ]; do sleep 0.02; done; echo alive"
     done = commands("plain", "exec", 1, daemon, "exec", 2, spared, "exec", 3, standing, "wait", 3,
-                    "kill", 1, "wait", 1, "exec", 4, "pgrep -f 'sleep 471[123]' | wc -l", "wait", 4,
+                    "kill", 1, "wait", 1, "exec", 4, gone, "wait", 4,
                     "exec", 5, "touch /tmp/go", "wait", 5, "wait", 2)
     assert done.returncode == 0, done.stderr
     left, other = done.stdout.split()

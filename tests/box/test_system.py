@@ -109,8 +109,9 @@ def test_a_low_port_can_be_bound():
 
 
 def test_kill_of_another_users_process(debian):
-    result = run("su user -c 'sleep 60 &'; sleep 0.2; pkill -u user sleep; echo $?; sleep 0.1; "
-                 "pgrep sleep; echo $?", "--root", debian, *SYSTEM)
+    result = run("su user -c 'sleep 60 &'; until pgrep -u user -x sleep >/dev/null; do sleep 0.05; done; "
+                 "pkill -u user -x sleep; echo $?; "
+                 "for i in $(seq 200); do pgrep sleep >/dev/null || break; sleep 0.05; done; pgrep sleep; echo $?", "--root", debian, *SYSTEM)
     assert result.stdout.split() == ["0", "1"], result.stderr
 
 

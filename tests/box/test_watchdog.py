@@ -1,6 +1,7 @@
 """How far a box gets beyond a limit, and for how long. Where a cgroup keeps it the answer is not at
 all; where none can be had a watchdog ends what is too much within 100 ms of its crossing."""
 import json
+import math
 import subprocess
 import threading
 import time
@@ -44,8 +45,7 @@ def test_a_bomb_ends_within_100_ms_of_its_limit(kind, privileges):
         assert result.report["oom_killed"] and result.report["signal"] == "SIGKILL", result.report
         assert steps[-1][0] >= 40 * MIB, "killed before its limit"
         late = late_ms(steps, 64)
-        assert late > LATE_MS or result.report["peak_memory_bytes"] <= EXPECT.peak(64 * MIB)
-        return late
+        return late if result.report["peak_memory_bytes"] <= EXPECT.peak(64 * MIB) else math.inf
 
     if kind in ("memfd", "segments") and not EXPECT.has_cgroup:
         result, steps = bomb(kind, "--privileges", privileges)
@@ -127,8 +127,7 @@ def test_many_processes_of_20_mib_stay_within_the_limit_too():
                             "--memory", "128M", "--timeout", "5s")
         try:
             above, most = grew_above(box, anonymous_bytes, 128 * MIB)
-            assert above > LATE_MS or most <= EXPECT.peak(128 * MIB), (above, most)
-            return above
+            return above if most <= EXPECT.peak(128 * MIB) else math.inf
         finally:
             harness.end(box)
 

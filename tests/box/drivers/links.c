@@ -209,7 +209,7 @@ static int read_all(unsigned id, int stream, struct error *err)
     ssize_t n = 0;
 
     printf("read %u ", id);
-    while (poll(&wait, 1, 2000) > 0 && (n = read(fd, text, sizeof(text))) > 0)
+    while (poll(&wait, 1, 4000) > 0 && (n = read(fd, text, sizeof(text))) > 0)
         for (ssize_t i = 0; i < n; i++)
             if (text[i] != '\r')
                 putchar(text[i] == '\n' ? '|' : text[i]);
