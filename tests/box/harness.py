@@ -532,6 +532,18 @@ def wait_for(condition, seconds=30 * PATIENCE, what="the condition"):
     raise AssertionError(f"{what} did not come within {seconds} s")
 
 
+def at_rest(look, seconds=30 * PATIENCE):
+    """What is the same at ten looks in a row: what is made ahead is made by then."""
+    seen = []
+
+    def rests():
+        time.sleep(0.1)
+        seen.append(look())
+        return len(seen) >= 10 and all(one == seen[-1] for one in seen[-10:])
+    wait_for(rests, seconds, "rest")
+    return seen[-1]
+
+
 def children_of(pid):
     """All descendants of a process, as host pids."""
     parents = {}

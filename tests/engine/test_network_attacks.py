@@ -604,7 +604,7 @@ def test_73_nothing_is_nothing(client, world, privileges, was):
         if was is not None:
             assert reaches(sandbox.dial("four.test:80")[0])
             sandbox.set(mode="none")
-            harness.wait_for(world.rests, 20 * harness.PATIENCE, "the end of what was dialled")
+        harness.wait_for(world.rests, 20 * harness.PATIENCE, "the end of what was dialled")
         watch = Watch(world)
         first, second, third = walls(sandbox, NOTHING).splitlines()
         assert first == "[] [] ['lo']", first

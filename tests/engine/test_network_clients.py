@@ -214,7 +214,10 @@ def test_what_the_machine_installs_from(outside, tmp_path, name):
     more = {"mounts": [{"name": "sources", "target": "/etc/apt", "read_only": True}]}
     with outside.client(timeout=180) as client:
         with Sandbox(client, network={"allow": hosts}, **more) as allowed:
-            code, what, _ = allowed.type(typed)
+            for _ in range(3):  # for what is beyond this machine may fail by itself
+                code, what, _ = allowed.type(typed)
+                if code == 0:
+                    break
             assert code == 0 and said in what.split(), what
         with Sandbox(client, network={"allow": ["api.test"]}, **more) as denied:
             code, what, _ = denied.type(typed)

@@ -594,6 +594,8 @@ def test_who_dials_in_is_in_the_box_and_nowhere_else(keeper, cold, is_open):
             stack.enter_context(Outside(engine.network(box.handle)))
         held, port = serve_in(box)
         own = stack.enter_context(socket.create_server(("127.0.0.1", 0)))
+        while own.getsockname()[1] == port:
+            own = stack.enter_context(socket.create_server(("127.0.0.1", 0)))
         with made(engine, box.handle, keepers.DIAL) as client:
             assert dialled(client, port) == "from the box"
         with made(engine, box.handle, keepers.DIAL) as client:
@@ -680,8 +682,7 @@ def test_who_does_not_read_leaves_no_socket_in_the_keeper(keeper, what):
     engine = keeper.greeted()
     box = Boxed(keeper, engine).ready()
     made(engine, box.handle, what).close()
-    time.sleep(0.3)  # slots are made while nobody asks
-    before = held()
+    before = harness.at_rest(held)
     request = keepers.network(engine.next_id(), box.handle, what)
     os.set_blocking(engine.requests, False)
 
@@ -707,8 +708,7 @@ def test_the_keeper_keeps_no_socket_of_a_box_that_ended(keeper, cold):
     engine = keeper.greeted()
 
     def settled():
-        time.sleep(0.3)  # slots are made while nobody asks
-        return len(os.listdir(f"/proc/{keeper.process.pid}/fd"))
+        return harness.at_rest(lambda: len(os.listdir(f"/proc/{keeper.process.pid}/fd")))
 
     counts = []
     for _ in range(3):

@@ -273,7 +273,7 @@ def test_all_ways_go_on_with_the_next_engine(tmp_path):
 
 @pytest.mark.parametrize("way", STREAMS + [web_by_path])
 def test_who_is_connected_is_not_idle(serve, way):
-    with Sandbox(serve, disk_kind="persistent", lifecycle={"idle_ms": 1500, "then": "stop"}) as sandbox:
+    with Sandbox(serve, disk_kind="persistent", lifecycle={"idle_ms": 4000, "then": "stop"}) as sandbox:
         # No command of ours runs then: what is left is a daemon, which keeps nothing alive.
         sandbox.run(f"setsid python3 -c '{STAYS}' >/tmp/log 2>&1 </dev/null &\n"
                     "until grep -q :1B58 /proc/net/tcp; do sleep 0.05; done")
@@ -290,7 +290,7 @@ def test_who_is_connected_is_not_idle(serve, way):
             else:
                 opened = connect(port)
                 assert opened.recv(8) == b"HTTP/1.1"
-            time.sleep(3)
+            time.sleep(6)
             assert state()[sandbox.id] == "running"
             opened.close()
         harness.wait_for(lambda: state()[sandbox.id] == "stopped", SECONDS, "its end")

@@ -344,7 +344,7 @@ def test_visitors_leave_room_for_the_owner(serve):
 
 
 def test_a_visitor_who_stays_keeps_nothing_awake(serve):
-    with Sandbox(serve, disk_kind="persistent", lifecycle={"idle_ms": 1500, "then": "stop"},
+    with Sandbox(serve, disk_kind="persistent", lifecycle={"idle_ms": 4000, "then": "stop"},
                  ports=[{"port": 7000, "public": True}]) as sandbox:
         sandbox.run(f"setsid python3 -c '{STAYS}' >/tmp/log 2>&1 </dev/null &\n"
                     "until grep -q :1B58 /proc/net/tcp; do sleep 0.05; done")

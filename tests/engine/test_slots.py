@@ -128,8 +128,7 @@ def test_the_keeper_keeps_no_fds_of_boxes_that_ended(keeper):
         return  # the kernel shows its user nothing of it, once it has made a box
 
     def settled():
-        time.sleep(0.2)  # slots are made while nobody asks
-        return len(os.listdir(descriptors))
+        return harness.at_rest(lambda: len(os.listdir(descriptors)))
 
     boxed(engine, "true")
     before = settled()

@@ -6,6 +6,7 @@ loop devices as at its beginning, and the same memory.
 `make soak` runs it for half an hour with two hundred kills, `make test` for some seconds; there it has, with
 test_life.py, more than twenty kills. An engine counts as killed under load where the clients had answers
 from it before."""
+import contextlib
 import dataclasses
 import glob
 import http.client
@@ -271,7 +272,9 @@ def load(serve, seconds, kills=0):
         client.start()
     try:
         kill_under_load(serve, clients, kills, end)
-        while time.monotonic() < end and not any(client.wrong for client in clients):
+        last = end + 60 * harness.PATIENCE
+        while not any(client.wrong for client in clients) and (
+                time.monotonic() < end or (min(client.acts for client in clients) <= 5 and time.monotonic() < last)):
             time.sleep(0.05)
     finally:
         for client in clients:
@@ -352,8 +355,11 @@ def places(serve):
 
 
 def loops_of(serve):
-    return sum(str(serve.data) in pathlib.Path(path).read_text(errors="replace") for path in
-               glob.glob("/sys/block/loop*/loop/backing_file") if os.path.exists(path))
+    count = 0
+    for path in glob.glob("/sys/block/loop*/loop/backing_file"):
+        with contextlib.suppress(OSError):  # it went meanwhile
+            count += str(serve.data) in pathlib.Path(path).read_text(errors="replace")
+    return count
 
 
 def census(serve):
@@ -379,14 +385,8 @@ def memory(pid):
 
 
 def settled(serve):
-    """When the pools are full again and what ended is gone: the same at ten looks in a row."""
-    seen, same = census(serve), 0
-    deadline = time.monotonic() + 30 * harness.PATIENCE
-    while same < 10:
-        assert time.monotonic() < deadline, f"it does not come to rest: {seen}"
-        time.sleep(0.05)
-        now = census(serve)
-        same, seen = (same + 1 if now == seen else 0), now
+    """When the pools are full again and what ended is gone."""
+    seen = harness.at_rest(lambda: census(serve))
     assert places(serve) <= PLACES_KEPT + seen.processes, places(serve)
     return seen
 

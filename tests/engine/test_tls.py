@@ -626,9 +626,9 @@ def test_what_cannot_be_used_is_said_and_the_certificate_that_there_was_holds_on
     key.chmod(0o644)
     own.says(f"{key} is a secret, and others may read it; chmod 600 it")
     assert own.serial() == old
+    said = own.serve.said().count("certificate_read")
     key.chmod(0o600)
     key.write_text(sound)
-    said = own.serve.said().count("certificate_read")
     harness.wait_for(lambda: own.serve.said().count("certificate_read") > said, LIMIT, "the key")
     assert own.serial() == old
 

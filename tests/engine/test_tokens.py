@@ -143,7 +143,7 @@ def test_what_a_token_opened_ends_with_it(serve, api, shared, how):
     screen = api.post(f"{shared}/processes",
                       {**command, "terminal": {"rows": 24, "columns": 80}}).json["id"]
     with serve.tcp(key["secret"]) as maker:
-        more = {"expires_in_ms": 2000 * harness.PATIENCE} if how == "time" else {}
+        more = {"expires_in_ms": 8000 * harness.PATIENCE} if how == "time" else {}
         made = token(maker, shared, "look", "exec", **more)["token"]
     header = [f"Authorization: Bearer {made}"]
     with serve.tcp(made, timeout=60 * harness.PATIENCE) as holder, \

@@ -221,15 +221,8 @@ def children(serve, command):
 
 
 def settled(serve, own):
-    """The same at two looks: what it has, and its groups, whose names begin as `own`."""
-    def look():
-        return holdings(serve), {path for path in harness.cgroups() if own in path}
-
-    def same():
-        first = look()
-        time.sleep(0.3 * harness.PATIENCE)
-        return first if first == look() else None
-    return harness.wait_for(same, 30 * harness.PATIENCE, "a keeper at rest")
+    """What it has when it rests, and its groups, whose names begin as `own`."""
+    return harness.at_rest(lambda: (holdings(serve), {path for path in harness.cgroups() if own in path}))
 
 
 def own_group(serve, command):
@@ -452,12 +445,12 @@ def test_zygotes_of_another_build_make_no_more_boxes(serve):
         return
     with serve.client() as client:
         path = path_of(make(client))
-        harness.wait_for(zygotes, what="a zygote")
-    old = zygotes()
+        # A child of one is called like it for a moment.
+        old = harness.wait_for(lambda: len(found := zygotes()) == 1 and found, what="a zygote")
     serve.upgrade()
     with serve.client() as client:
         other = path_of(make(client))
-        # The same programs; a child of one is called like it for a moment.
+        # The same programs.
         harness.wait_for(lambda: zygotes() == old, what="the same zygotes")
         client.delete(other)
     serve.replace('COVE_TEST_AHEAD=1 exec "$real" "$@"')
@@ -631,9 +624,9 @@ def test_signals_in_any_order_end_well(serve):
             if engine is not None:
                 os.kill(engine, signal.SIGKILL)
     serve.upgrade()
-    with serve.client() as client:
-        assert client.get(process).json["state"] == "running"
-        assert run(client, path, "echo on")["stdout"] == "on\n"
+    # The last signal may be one to the next keeper, which then is replaced once more.
+    assert asked(serve, "GET", process).json["state"] == "running"
+    assert asked(serve, "POST", f"{path}/exec", {"command": "echo on"}).json["stdout"] == "on\n"
     serve.replace("sleep 4711 & sleep 4711")
     serve.ask()  # and its end comes while it waits for that
 

@@ -168,7 +168,7 @@ class World:
         return subprocess.run(
             ["nsenter", f"--net=/proc/{self.inner}/ns/net", "unshare", "-m", "--propagation", "private",
              "sh", "-c", line, etc, *map(str, command)], capture_output=True, text=True,
-            check=False, timeout=60 * harness.PATIENCE)
+            check=False, timeout=300 * harness.PATIENCE)
 
     def serve(self, directory, boxes="pool = 1"):
         directory.mkdir(parents=True, exist_ok=True)

@@ -6,6 +6,7 @@ finding, a leak or a handle that is left is a failure of the test that caused it
 import http.client
 import os
 import resource
+import select
 import signal
 import socket
 import struct
@@ -321,9 +322,9 @@ def test_a_header_that_comes_too_slowly(serve):
 def test_an_idle_connection_is_closed(serve):
     server = serve("tcp", idle_ms=300)
     with server.connect() as client:
+        started = time.monotonic()
         client.sendall(HELLO)
         read_until(client, b"hello\n")
-        started = time.monotonic()
         assert client.recv(10) == b""
         assert 0.2 < time.monotonic() - started < 2 * PATIENCE
     with server.connect() as client:
@@ -511,7 +512,7 @@ def test_a_client_that_leaves_while_its_body_is_held_back(server):
 
 def test_an_answer_to_nobody_goes_nowhere(server):
     client = server.connect()
-    client.sendall(b"GET /stubborn?ms=200 HTTP/1.1\r\nHost: x\r\n\r\n")
+    client.sendall(b"GET /stubborn?ms=2000 HTTP/1.1\r\nHost: x\r\n\r\n")
     server.until("live", 1)
     client.close()
     server.until("live", 0)
@@ -540,7 +541,7 @@ def test_each_write_arrives_at_once(server):
             server.get("/publish", "POST", text)
             assert read_until(client, b"\r\n" + text.encode() + b"\r\n")
             took.append(time.monotonic() - started)
-        assert sorted(took)[2] < 0.2, took  # of four; one may meet a machine that has no time
+        assert min(took) < 0.2, took  # what is held back is late each time; else it is the machine
         server.get("/publish?finish=1", "POST", "three")
         assert read_until(client, b"0\r\n\r\n").endswith(b"5\r\nthree\r\n0\r\n\r\n")
         client.sendall(HELLO)
@@ -605,7 +606,9 @@ def test_a_whole_answer_that_is_not_taken_is_dropped_in_time(serve):
     server = serve("unix", idle_ms=300)
     client = server.connect()
     client.sendall(b"GET /big?bytes=30000000 HTTP/1.1\r\nHost: x\r\n\r\n")
-    time.sleep(1)
+    cut = select.poll()
+    cut.register(client, 0)
+    assert cut.poll(10_000 * PATIENCE)
     assert len(read_all(client)) < 30_000_000
     client.close()
 
@@ -721,10 +724,10 @@ def test_all_who_ask_at_once_are_answered(serve):
 def test_draining_finishes_what_is_begun(serve):
     server = serve("unix")
     idle, later, begun = server.connect(), server.connect(), server.connect()
-    later.sendall(b"GET /later?ms=300 HTTP/1.1\r\nHost: x\r\n\r\n" + HELLO)
+    later.sendall(b"GET /later?ms=2000 HTTP/1.1\r\nHost: x\r\n\r\n" + HELLO)
     begun.sendall(b"POST /echo HTTP/1.1\r\nHost: x\r\nContent-Length: 3\r\n\r\na")
     server.until("live", 1)
-    assert server.get("/drain?ms=5000", "POST")[1] == b"draining\n"
+    assert server.get("/drain?ms=60000", "POST")[1] == b"draining\n"
     assert idle.recv(10) == b""
     with pytest.raises((ConnectionRefusedError, FileNotFoundError)):
         server.connect()

@@ -78,6 +78,9 @@ class Answers(socketserver.StreamRequestHandler):
             lines.append(header)
         if line[1].startswith("/early-no"):  # an answer before the body was read
             self.wfile.write(b"HTTP/1.1 413 Too much\r\nContent-Length: 2\r\n\r\nno")
+            self.connection.shutdown(socket.SHUT_WR)
+            while self.rfile.read(65536):  # closed before that, a reset follows, and may overtake the answer
+                pass
             return
         size = int(headers.get("content-length", 0))
         body = self.rfile.read(size).decode()

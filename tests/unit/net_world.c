@@ -582,6 +582,14 @@ int world_end_of(int fd)
     return n == 0 ? 0 : errno;
 }
 
+int world_end_of_dial(int fd)
+{
+    int how = fd < 0 ? errno : world_end_of(fd);
+
+    fd_close(&fd);
+    return how;
+}
+
 static void nothing(void *arg)
 {
     (void)arg;

@@ -42,4 +42,6 @@ uint16_t world_names(void);
 bool world_exchange(int a, int b, size_t bytes, unsigned seed);
 /* How an end ends: 0, or the error's number. What comes before is thrown away. */
 int world_end_of(int fd);
+/* The same of a dial that is accepted and reset, and closes it: connect() itself may have said so. */
+int world_end_of_dial(int fd);
 unsigned world_fds(void);

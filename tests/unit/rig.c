@@ -166,6 +166,9 @@ void rig_turn(struct rig *rig, unsigned ms)
     (void)uv_timer_start(&rig->patience, turned, ms, 0);
     while (!never(&is_over))
         (void)uv_run(&rig->loop, UV_RUN_ONCE);
+    /* What came in time, where a stall took all of it. */
+    for (int i = 0; i < 50; i++)
+        (void)uv_run(&rig->loop, UV_RUN_NOWAIT);
 }
 
 /* ---- verbs ---- */

@@ -606,12 +606,12 @@ static void check_time(void)
 
     rig_start(&rig);
     rig_open(&rig);
-    spec.idle_ms = 150;
+    spec.idle_ms = 1000;
     spec.then = SANDBOX_THEN_STOP;
     rig_create(&rig, &spec, &made);
     CHECK(rig_wait(&rig, &made) && !made.failed, "made");
-    for (int i = 0; i < 5; i++) {
-        rig_turn(&rig, 60);
+    for (int i = 0; i < 15; i++) {
+        rig_turn(&rig, 100);
         rig_procs(&rig, made.id, false, &execs);
     }
     CHECK(has_state(&rig, made.id, SANDBOX_RUNNING, "created"), "who is used is not idle");

@@ -13,6 +13,7 @@
 #include <string.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
+#include <time.h>
 #include <unistd.h>
 
 static char top[] = "/tmp/cove-test-ids-XXXXXX";
@@ -238,6 +239,14 @@ static void check_lock_file_is_ours(void)
     ids_close(&pool);
 }
 
+static uint64_t cpu_ns(void)
+{
+    struct timespec used;
+
+    (void)clock_gettime(CLOCK_THREAD_CPUTIME_ID, &used);
+    return (uint64_t)used.tv_sec * 1000000000U + (uint64_t)used.tv_nsec;
+}
+
 /* 5,000 boxes in one process. The bound is a hundred times what it takes, for a busy machine. */
 static void check_many_are_fast(void)
 {
@@ -257,11 +266,10 @@ static void check_many_are_fast(void)
 
     CHECK(pool_open(&other, "", "", &err) == 0, "%s", err.text);
     other.next = (ids[0].first - IDS_FIRST) / IDS_COUNT;
-    start = clock_monotonic_ns();
+    start = cpu_ns();
     CHECK(ids_take(&other, &ids[0], &err) == 0, "%s", err.text);
-    printf("take behind 5,000 of somebody else: %.1f us\n",
-           (double)(clock_monotonic_ns() - start) / 1000);
-    CHECK(clock_monotonic_ns() - start < 100000000U, "the holder's ranges were tried one by one");
+    printf("take behind 5,000 of somebody else: %.1f us\n", (double)(cpu_ns() - start) / 1000);
+    CHECK(cpu_ns() - start < 100000000U, "the holder's ranges were tried one by one");
     ids_close(&other);
     ids_close(&pool);
 }

@@ -166,12 +166,9 @@ static const struct record *record_at(size_t many)
 static const struct record *refused(const char *address)
 {
     size_t before = box.count;
-    int fd = world_dial(address, WORLD_PORT), how;
+    int how = world_end_of_dial(world_dial(address, WORLD_PORT));
 
-    CHECK(fd >= 0, "%s: %s", address, strerror(errno));
-    how = world_end_of(fd);
-    CHECK(how == ECONNRESET, "%s ends so: %d", address, how);
-    fd_close(&fd);
+    CHECK(how == ECONNRESET, "%s ends so: %s", address, strerror(how));
     return record_at(before + 1);
 }
 

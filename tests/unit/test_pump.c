@@ -265,9 +265,8 @@ static void idle_ones_hold_nothing(void)
     after = world_fds();
     CHECK(after - before <= 4 * IDLE + 2 * 8, "%u fds", after - before);
     CHECK(world_exchange(ends[7][0], ends[7][1], 1 << 20, 9), "and they work");
-    int more = world_dial_host("127.0.0.1", forwarded.port);
-    CHECK(world_end_of(more) == ECONNRESET, "one too many");
-    close(more);
+    CHECK(world_end_of_dial(world_dial_host("127.0.0.1", forwarded.port)) == ECONNRESET,
+          "one too many");
     world_call(end_forward, &forwarded);
     CHECK(world_end_of(ends[0][0]) == ECONNRESET && world_end_of(ends[IDLE - 1][1]) == ECONNRESET,
           "cut with the forward");
@@ -281,20 +280,16 @@ static void refusals(void)
 {
     struct forwarded refusing = {.connections = 4, .refuses = true};
     struct forwarded lost = {.connections = 4};
-    int fd;
 
     world_call(begin_forward, &refusing);
-    fd = world_dial_host("127.0.0.1", refusing.port);
-    CHECK(world_end_of(fd) == ECONNRESET, "refused");
-    close(fd);
+    CHECK(world_end_of_dial(world_dial_host("127.0.0.1", refusing.port)) == ECONNRESET, "refused");
     world_call(end_forward, &refusing);
 
     world_call(begin_forward, &lost);
     close(lost.target);
     lost.target = -1;
-    fd = world_dial_host("127.0.0.1", lost.port);
-    CHECK(world_end_of(fd) == ECONNRESET, "nobody is there");
-    close(fd);
+    CHECK(world_end_of_dial(world_dial_host("127.0.0.1", lost.port)) == ECONNRESET,
+          "nobody is there");
     world_call(end_forward, &lost);
 }
 

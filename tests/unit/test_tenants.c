@@ -104,6 +104,11 @@ static bool store_has(struct rig *rig, const char *text)
     return has;
 }
 
+static bool has_begun(void *arg)
+{
+    return events_told(arg) > 0;
+}
+
 static void check_first_key(void)
 {
     char secret[128], again[128], hash[SHA256_TEXT];
@@ -117,7 +122,7 @@ static void check_first_key(void)
     rig_open(&rig);
     first_key(&rig, secret);
     CHECK(fstatat(rig.dir, "operator.key", &st, 0) == 0 && (st.st_mode & 0777) == 0600, "0600");
-    rig_turn(&rig, 50);
+    CHECK(rig_until(&rig, has_begun, rig.engine), "the first key is the first event");
     CHECK(engine_key_check(rig.engine, secret, &caller, &err) == 0 && caller.scopes == ENGINE_ALL &&
               strcmp(caller.tenant, "default") == 0,
           "it opens everything");
@@ -148,7 +153,7 @@ static void check_wrong_keys(void)
     rig_start(&rig);
     rig_open(&rig);
     first_key(&rig, secret);
-    rig_turn(&rig, 50);
+    CHECK(rig_until(&rig, has_begun, rig.engine), "the first key is the first event");
     CHECK(engine_key_check(rig.engine, "", &caller, &first) != 0 && IS(first, "bad_key"), "none");
     for (size_t i = 0; secret[i] != '\0'; i++) {
         (void)snprintf(wrong, sizeof(wrong), "%s", secret);
@@ -365,6 +370,13 @@ static bool hear(void *arg, const struct engine_event *event)
     return heard->most == 0 || heard->count < heard->most;
 }
 
+static bool heard_crowd(void *arg)
+{
+    const struct heard *heard = arg;
+
+    return heard->created == 20 && heard->deleted == 20;
+}
+
 static void check_events(void)
 {
     struct heard mine = {0}, others = {0}, later = {0}, again = {0};
@@ -392,7 +404,7 @@ static void check_events(void)
     rig_close(&rig);
     rig_open(&rig);
     listener = engine_listen(rig.engine, &rig_caller, mine.first, &missed, hear, &later);
-    rig_turn(&rig, 50);
+    (void)rig_until(&rig, heard_crowd, &later);
     CHECK(!missed && later.created == 20 && later.deleted == 20, "after a restart: %u, %u",
           later.created, later.deleted);
     rig_made(&rig, NULL, &made);
@@ -460,7 +472,7 @@ static void check_old_events(void)
 
     rig_start(&rig);
     rig_open(&rig);
-    rig_turn(&rig, 50); /* the first key was the first event */
+    CHECK(rig_until(&rig, has_begun, rig.engine), "the first key is the first event");
     for (unsigned i = 1; i < OLD; i++)
         events_add(rig.engine, "test", "default", "none", NULL, NULL);
     CHECK(rig_until(&rig, is_written, rig.engine), "written");
@@ -496,7 +508,7 @@ static void check_histories(void)
 
     rig_start(&rig);
     rig_open(&rig);
-    rig_turn(&rig, 50);
+    CHECK(rig_until(&rig, has_begun, rig.engine), "the first key is the first event");
     for (unsigned i = 0; i < 10; i++)
         events_add(rig.engine, "test", "other", "none", NULL, NULL);
     for (unsigned i = 0; i < 100000; i++)

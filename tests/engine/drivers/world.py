@@ -8,6 +8,7 @@ list: {"turns": [[...], ...]}, of which each question for an IPv4 address takes 
 [...]}, and either with "ttl". More: "tls": [PORT, CERTIFICATE, KEY], a server that says what it was told; "sniff":
 true, and each packet that comes for another address than a port of those is noted. With "services": DIRECTORY the
 servers of services.py have the ports that are theirs. With "beyond": true the proxy dials what is in no table."""
+import contextlib
 import ipaddress
 import json
 import os
@@ -18,6 +19,8 @@ import sys
 import threading
 
 import services
+
+SO_RCVBUFFORCE = 33
 
 LOG = os.open(sys.argv[1], os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
 WORLD = json.loads(sys.stdin.readline())
@@ -244,6 +247,8 @@ def main():
     ports = {}
     if "dns" in WORLD:
         dns = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+        with contextlib.suppress(PermissionError):  # that none is lost for our slowness
+            dns.setsockopt(socket.SOL_SOCKET, SO_RCVBUFFORCE, 8 << 20)
         dns.bind((WORLD["dns"], 0 if is_proxy else 53))
         start(dns_udp, dns)
         ports["dns"] = dns.getsockname()[1]

@@ -1,5 +1,5 @@
 //// order of kinds
-setTimeout(() => console.log("timeout"), 9); setImmediate(() => console.log("immediate")); process.nextTick(() => console.log("tick")); Promise.resolve().then(() => console.log("promise")); queueMicrotask(() => console.log("microtask")); console.log("sync");
+setTimeout(() => console.log("timeout"), 300); setImmediate(() => console.log("immediate")); process.nextTick(() => console.log("tick")); Promise.resolve().then(() => console.log("promise")); queueMicrotask(() => console.log("microtask")); console.log("sync");
 //// ticks and promises nested
 Promise.resolve().then(() => { console.log("p1"); process.nextTick(() => console.log("t in p")); Promise.resolve().then(() => console.log("p in p")); }); setTimeout(() => { process.nextTick(() => { console.log("t1"); process.nextTick(() => console.log("t2")); Promise.resolve().then(() => console.log("p2")); }); console.log("timeout"); }, 5);
 //// timers by time
@@ -7,7 +7,7 @@ setTimeout(() => console.log("30"), 30); setTimeout(() => console.log("10"), 10)
 //// same delay keeps order
 for (let i = 0; i < 5; i++) setTimeout(() => console.log(i), 3);
 //// arguments of timers
-setTimeout((...a) => console.log(a), 9, "x", 2, { y: 1 }); setImmediate((...a) => console.log(a), 1, 2); process.nextTick((...a) => console.log(a), "t");
+setTimeout((...a) => console.log(a), 300, "x", 2, { y: 1 }); setImmediate((...a) => console.log(a), 1, 2); process.nextTick((...a) => console.log(a), "t");
 //// clearing
 const a = setTimeout(() => console.log("never"), 5); clearTimeout(a); const b = setImmediate(() => console.log("never")); clearImmediate(b); clearTimeout(undefined); clearTimeout(null); clearTimeout(99999); clearTimeout("x"); clearInterval(a); setTimeout(() => console.log("done"), 10);
 //// clear by number

@@ -1,6 +1,7 @@
 // An engine of this test's own: private, in directories that nobody else has, started by the client itself. One for
 // each process, for where it lies is said by the environment.
 import { mkdirSync, mkdtempSync, readdirSync, readFileSync, rmSync } from "node:fs";
+import { createServer } from "node:net";
 import { tmpdir } from "node:os";
 import path from "node:path";
 import { fileURLToPath } from "node:url";
@@ -16,6 +17,19 @@ export async function until(what, look) {
         if (seen) return seen;
         if (Date.now() > end) throw new Error(`it took too long: ${what}`);
         await new Promise((resolve) => setTimeout(resolve, 10));
+    }
+}
+
+/** Below those that whoever does not ask for one is given: nobody takes it until it is listened at. */
+export async function freePort() {
+    const end = parseInt(readFileSync("/proc/sys/net/ipv4/ip_local_port_range", "utf8"), 10);
+    for (;;) {
+        const port = Math.floor((end * (1 + Math.random())) / 2);
+        const probe = createServer();
+        const isFree = await new Promise((resolve) => {
+            probe.once("error", () => resolve(false)).listen(port, "127.0.0.1", () => probe.close(() => resolve(true)));
+        });
+        if (isFree) return port;
     }
 }
 
@@ -55,7 +69,7 @@ function isThere(pid) {
  * good order, and is to be called.
  */
 export async function startEngine(options = {}) {
-    const dir = mkdtempSync(path.join(tmpdir(), "cove-js-"));
+    const dir = mkdtempSync(path.join(tmpdir(), "cove-test-"));
     const env = {
         XDG_RUNTIME_DIR: path.join(dir, "run"),
         XDG_DATA_HOME: path.join(dir, "data"),
@@ -118,8 +132,11 @@ export async function startEngine(options = {}) {
         },
         async killAll() {
             const number = keeper();
+            const old = pid();
             process.kill(number, "SIGKILL");
             await gone(number);
+            // It ends after its keeper, and until then it answers.
+            if (old !== undefined) await gone(old);
             // What it leaves is removed by its janitor.
             await until("nothing of the engine runs", () => keepers().length === 0);
         },

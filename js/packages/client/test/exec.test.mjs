@@ -86,7 +86,7 @@ test("what fails after the command began says so", async () => {
 test("a listener that throws ends the command, too", async () => {
     const running = sandbox.exec({ command: "echo one; sleep 605" }, { onStdout: () => { throw new Error("deaf"); } });
     await assert.rejects(running, /deaf/);
-    assert.equal((await sandbox.exec({ command: "pgrep -fc 'sleep 60[5]'" })).stdout.trim(), "0");
+    await until("it is gone", async () => (await sandbox.exec({ command: "pgrep -fc 'sleep 60[5]'" })).stdout.trim() === "0");
 });
 
 test("output as it comes", async () => {

@@ -69,15 +69,17 @@ test("standard input comes through once, whenever the engine is killed", async (
 });
 
 test("a follower goes on with the next byte", async () => {
-    const process = await sandbox.processes.start({ command: "for i in $(seq 1 400); do echo line $i; sleep 0.005; done" });
+    // However much comes at once, it runs whenever the engine is killed.
+    const command = "for i in $(seq 1 400); do case $i in 190 | 300) while [ ! -e /tmp/more.$i ]; do sleep 0.05; done ;; esac; echo line $i; sleep 0.005; done";
+    const process = await sandbox.processes.start({ command });
     let text = "";
     let kills = 0;
     for await (const each of sandbox.processes.follow(process.id)) {
         if (each.type !== "data") continue;
         text += each.data;
         if (kills < 2 && text.length > 800 * (kills + 1)) {
-            kills++;
             await engine.kill();
+            await sandbox.files.write(`/tmp/more.${[190, 300][kills++]}`, "");
         }
     }
     assert.equal(kills, 2);

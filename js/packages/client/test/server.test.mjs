@@ -7,7 +7,7 @@ import { connect, createServer } from "node:net";
 import { after, before, test } from "node:test";
 import { inspect } from "node:util";
 import { Cove, CoveError } from "../dist/esm/index.js";
-import { startEngine, until } from "./engine.mjs";
+import { freePort, startEngine, until } from "./engine.mjs";
 
 const code = (name) => (error) => error instanceof CoveError && error.code === name;
 const INDEX = new URL("../dist/esm/index.js", import.meta.url).href;
@@ -16,15 +16,6 @@ let engine;
 let server;
 let port;
 let secret;
-
-function freePort() {
-    return new Promise((resolve) => {
-        const listener = createServer().listen(0, "127.0.0.1", () => {
-            const { port: found } = listener.address();
-            listener.close(() => resolve(found));
-        });
-    });
-}
 
 before(async () => {
     engine = await startEngine();
@@ -159,7 +150,7 @@ test("a program that has done its work ends, though its connections are open", (
 });
 
 test("nobody there, and nothing to start, is said", async () => {
-    const away = new Cove({ url: `http://127.0.0.1:${await freePort()}`, retryMs: 100 });
+    const away = new Cove({ url: "http://127.0.0.1:1", retryMs: 100 });
     await assert.rejects(away.connect(), (error) => code("unreachable")(error) && error.status === 0 && /127\.0\.0\.1/.test(error.message));
     const none = new Cove({ url: `unix:${engine.dir}/nobody.sock`, retryMs: 0 });
     await assert.rejects(none.connect(), code("unreachable"));

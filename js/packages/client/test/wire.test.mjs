@@ -78,7 +78,7 @@ test("what may be repeated is, and nothing else", async () => {
 });
 
 test("patience has an end", async () => {
-    const brief = new Cove({ url: cove.address ?? `http://127.0.0.1:${server.address().port}`, retryMs: 200 });
+    const brief = new Cove({ url: cove.address ?? `http://127.0.0.1:${server.address().port}`, retryMs: 1500 });
     expect(...Array.from({ length: 100 }, () => cut));
     await assert.rejects(brief.request("GET", "/v1/x"), code("lost"));
     assert.ok(asked.length > 2);

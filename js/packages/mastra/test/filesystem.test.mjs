@@ -18,7 +18,7 @@ const run = promisify(execFile);
 let engine, sandbox, temporary;
 
 before(async () => {
-    temporary = await mkdtemp(join(tmpdir(), "cove-files-"));
+    temporary = await mkdtemp(join(tmpdir(), "cove-test-"));
     engine = await startEngine();
     sandbox = new CoveSandbox({ cove: engine.cove, ephemeral: true });
 });

@@ -296,7 +296,8 @@ describe('commands', () => {
     test('who asks again with the same id and directory finds /tmp and what runs', async () => {
         const sandbox = make({ id: `again-${process.pid}` });
         await out(sandbox, 'echo kept >/tmp/kept');
-        const { pid } = await sandbox.processes.spawn('echo ready; exec sleep 60');
+        const handle = await sandbox.processes.spawn('echo ready; exec sleep 60');
+        await until(() => handle.stdout === 'ready\n');
         const program = `
             import { CoveLocalSandbox } from '@cove/mastra';
             const [id, workingDirectory, pid] = process.argv.slice(1);
@@ -304,7 +305,7 @@ describe('commands', () => {
             const { stdout } = await sandbox.executeCommand('cat /tmp/kept');
             const handle = await sandbox.processes.get(pid);
             console.log(JSON.stringify([stdout, handle?.stdout, await sandbox.processes.kill(pid)]));`;
-        const args = ['--input-type=module', '-e', program, sandbox.id, sandbox.workingDirectory, pid];
+        const args = ['--input-type=module', '-e', program, sandbox.id, sandbox.workingDirectory, handle.pid];
         const { stdout } = await promisify(execFile)(process.execPath, args, { cwd: import.meta.dirname });
         assert.deepEqual(JSON.parse(stdout), ['kept\n', 'ready\n', true]);
     });

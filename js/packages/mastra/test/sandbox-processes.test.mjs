@@ -61,7 +61,7 @@ test("kill takes all that it started, also what left its group and does not list
     assert.equal(await handle.kill(), true);
     const result = await handle.wait();
     assert.deepEqual([result.success, result.exitCode, result.killed, result.stdout], [false, 137, true, "up\n"]);
-    assert.equal((await sandbox.executeCommand("ps -e -o args | grep -c '[7]65.5'")).stdout.trim(), "0");
+    await engine.until(async () => (await sandbox.executeCommand("ps -e -o args | grep -c '[7]65.5'")).stdout.trim() === "0");
 });
 
 test("input is written in order, and closed", async () => {

