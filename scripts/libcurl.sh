@@ -34,7 +34,7 @@ names=$(grep -oh '"curl_[a-z0-9_]*"' src/engine/fetch_curl.c src/front/native/te
 
 # Only the sources of what apt knows, in a state of its own: nobody else's lists are changed, and no rights needed.
 apt() {
-    APT_CONFIG=$work/apt.conf apt-get -q -q -o Dir::Etc::sourcelist=/dev/null -o Dir::Etc::sourceparts="$work/sources" \
+    APT_CONFIG=$work/apt.conf apt-get -q -q -o Acquire::Retries=3 -o Dir::Etc::sourcelist=/dev/null -o Dir::Etc::sourceparts="$work/sources" \
         -o Dir::State::lists="$work/lists" -o Dir::Cache::pkgcache= -o Dir::Cache::srcpkgcache= \
         -o APT::Sandbox::User=root "$@" >&2
 }
@@ -55,7 +55,7 @@ fetch() {
     for file in /etc/apt/sources.list.d/*.sources; do
         [ ! -f "$file" ] || sed 's/^[Tt]ypes:.*/Types: deb-src/' "$file" >"$work/sources/$(basename "$file")"
     done
-    apt update || fail "the list of Debian's sources could not be fetched; is the network there?"
+    apt update || { sleep 10 && apt update; } || fail "the list of Debian's sources could not be fetched; is the network there?"
     (cd "$work" && apt source --download-only "curl=$installed") || {
         echo "libcurl.sh: instead of the source of curl $installed the newest is fetched" >&2
         rm -f "$work"/curl_*

@@ -209,13 +209,16 @@ else
 fi
 
 say "installing what is missing for '$group': $missing"
-# shellcheck disable=SC2086 # lists of words
-{
-    $as_root DEBIAN_FRONTEND=noninteractive apt-get -q -q update ||
-        fail "the package lists could not be fetched; is the network there?"
-    $as_root DEBIAN_FRONTEND=noninteractive apt-get -q -q -y --no-install-recommends \
-        -o Dpkg::Use-Pty=0 install $missing >&2 ||
-        fail "the installation failed; the messages above say why"
+# A new machine may be installing something itself, and a network fail once.
+apt() {
+    # shellcheck disable=SC2086 # words
+    $as_root DEBIAN_FRONTEND=noninteractive apt-get -q -q -o DPkg::Lock::Timeout=600 -o Acquire::Retries=3 "$@"
 }
+apt_install() {
+    # shellcheck disable=SC2086 # a list of words
+    apt update && apt -y --no-install-recommends -o Dpkg::Use-Pty=0 install $missing >&2
+}
+apt_install || { sleep 10 && apt_install; } || { sleep 30 && apt_install; } ||
+    fail "the installation failed; the messages above say why"
 say "installed: $missing"
 finish

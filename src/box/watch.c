@@ -35,10 +35,13 @@
 #define BUDGET_NS 80000000U
 
 /* What one process less would mend is looked at some times more: a child between vfork and exec has its
- * parent's memory and is counted for it. Then the largest process goes, and all of the box where that
- * has not helped after as many more looks. */
-#define PATIENCE_FIRST 8
-#define PATIENCE 2
+ * parent's memory and is counted for it. Where looks are quick there are more of them, for on a busy host
+ * that child has to wait for a CPU. Then the largest process goes, and all of the box where that has not
+ * helped after two looks. */
+#define PATIENCE_LEAST 3
+#define PATIENCE_MOST 8
+#define PATIENCE_NS 32000000U
+#define PATIENCE_KILLS 2
 
 /* So many looks without a process, with init alive, and the watchdog is blind. */
 #define BLIND_MAX 25
@@ -346,33 +349,50 @@ static void kill_process(const struct watch *watch, int pid)
         (void)sys_pidfd_send_signal(process, SIGKILL);
 }
 
-/* The largest goes, as the kernel would have it, where that is enough; else all of the box. What two
- * processes less would not mend is no child that has its parent's memory, nor is what one process has
- * all by itself: to look at that again can take longer than there is, for the box decides how long. */
+/* At how many looks in a row too much is not believed yet. What two processes less would not mend is no child
+ * that has its parent's memory, nor is what one process has all by itself: to look at that again can take
+ * longer than there is, for the box decides how long. */
+static unsigned patience_for(const struct watch *watch, const struct count *count, uint64_t now_ns)
+{
+    uint64_t limit = watch->memory_bytes, rest = less(count->bytes, count->largest_bytes);
+
+    if ((watch->pids != 0 && count->tasks > watch->pids) || count->largest_bytes > limit ||
+        less(rest, count->largest_bytes) > limit)
+        return 0;
+    if (rest > limit)
+        return 1;
+    return now_ns - watch->over_since_ns < PATIENCE_NS ? PATIENCE_MOST : PATIENCE_LEAST;
+}
+
+/* The largest goes, as the kernel would have it, where that is enough; else all of the box. */
 static void act(struct watch *watch, const struct count *count)
 {
     uint64_t limit = watch->memory_bytes, rest = less(count->bytes, count->largest_bytes);
     bool memory = limit != 0 && count->bytes > limit;
     bool tasks = watch->pids != 0 && count->tasks > watch->pids;
-    bool certain = tasks || (memory && (count->largest_bytes > limit ||
-                                        less(rest, count->largest_bytes) > limit));
-    unsigned patience = certain ? 0 : rest > limit ? 1 : PATIENCE_FIRST;
+    uint64_t now_ns = clock_monotonic_ns();
 
     watch->blind = count->tasks > 0 ? 0 : watch->blind + 1;
-    watch->over = memory || tasks ? watch->over + 1 : 0;
     if (watch->blind > BLIND_MAX)
         (void)sys_pidfd_send_signal(watch->init, SIGKILL);
-    if (watch->over <= patience)
+    if (!memory && !tasks) {
+        watch->over = watch->kills = 0;
         return;
+    }
+    if (watch->over++ == 0)
+        watch->over_since_ns = now_ns;
+    if (watch->over <= patience_for(watch, count, now_ns))
+        return;
+    watch->kills++;
     watch->killed_for_pids |= tasks;
     /* Once for each: what is killed has its memory for a few looks more. */
-    if (memory && (watch->over == patience + 1 || count->largest != watch->told)) {
+    if (memory && (watch->kills == 1 || count->largest != watch->told)) {
         watch->told = count->largest;
         watch->memory_kills++;
         if (watch->on_memory != NULL)
             watch->on_memory(watch->arg);
     }
-    if (memory && rest <= limit && watch->over <= patience + PATIENCE && count->largest > 1)
+    if (memory && rest <= limit && watch->kills <= PATIENCE_KILLS && count->largest > 1)
         kill_process(watch, count->largest);
     else
         (void)sys_pidfd_send_signal(watch->init, SIGKILL); /* and all of the box */

@@ -3,7 +3,8 @@
  * It runs in the box's guard: it adds up what the box's processes and its file system hold, as the
  * kernel tells it through files that the set-up child opened, and kills what goes beyond. Memory that
  * neither shows must not exist: such a box has no memfd, no System V IPC and no vmsplice
- * (filter/policy.txt). It counts at least every WATCH_PERIOD_MS, so it is late by that much at most. */
+ * (filter/policy.txt). It counts at least every WATCH_PERIOD_MS, so it sees what is too much no later than that,
+ * and looks again before it believes what a child that is about to execute a program may be (watch.c). */
 #pragma once
 
 #include <stdbool.h>
@@ -27,6 +28,8 @@ struct watch {
     bool sees;      /* at the last look there was a process */
     unsigned blind; /* looks in a row without any */
     unsigned over;  /* looks in a row at which there was too much */
+    uint64_t over_since_ns;
+    unsigned kills; /* of these, those at which something was killed */
     uint32_t memory_kills;
     int told; /* the pid of the last of them */
     bool killed_for_pids;

@@ -14,6 +14,7 @@ import re
 import tarfile
 import threading
 import time
+import urllib.parse
 import zlib
 
 import schemathesis
@@ -488,5 +489,8 @@ def after_call(context, case, response):
         succeeded.add(case.operation.definition.raw["operationId"])
     if case.path == "/v1/sandboxes" and case.method == "POST" and response.status_code == 201:
         things.remember(f"/v1/sandboxes/{response.json()['id']}")
+    # Who still ran has only been killed by that: a second request forgets it, as the first does one that had ended.
+    if case.path.endswith("/processes/{pid}") and case.method == "DELETE" and response.status_code == 204:
+        ask("DELETE", urllib.parse.urlsplit(response.request.url).path)
     if case.path.startswith(KERNELS) and response.status_code == 201:
         things.remember(f"/v1/kernels/{response.json()['id']}")

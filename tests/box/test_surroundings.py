@@ -81,7 +81,7 @@ def test_a_reader_that_stalls_does_not_outlive_the_timeout():
     elapsed = time.monotonic() - started
     os.close(read)
     os.close(write)
-    assert done.returncode == 124 and elapsed < 3 * harness.PATIENCE
+    assert done.returncode == 124 and elapsed < 15 * harness.PATIENCE
 
 
 def test_a_signal_right_after_the_first_output_reaches_the_command():

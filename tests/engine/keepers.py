@@ -118,10 +118,10 @@ class Engine:
     def send(self, packet):
         with contextlib.suppress(BrokenPipeError):  # its end is to be read
             while packet:
-                select.select([], [self.requests], [], 10 * harness.PATIENCE)
+                select.select([], [self.requests], [], 30 * harness.PATIENCE)
                 packet = packet[os.write(self.requests, packet):]
 
-    def receive(self, seconds=10):
+    def receive(self, seconds=30):
         """(type, id, body, fds) of the next answer, or None at the end."""
         self.socket.settimeout(seconds * harness.PATIENCE)
         try:
@@ -217,7 +217,7 @@ class Control:
     def __init__(self, descriptor):
         self.socket = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET, fileno=descriptor)
 
-    def receive(self, seconds=10):
+    def receive(self, seconds=30):
         self.socket.settimeout(seconds * harness.PATIENCE)
         try:
             data = self.socket.recv(65536)
@@ -258,7 +258,7 @@ class Control:
             assert answer[0] == self.STARTED, answer
         return printed.decode()
 
-    def has_ended(self, seconds=10):
+    def has_ended(self, seconds=30):
         """Whether the other end goes within this time."""
         deadline = time.monotonic() + seconds * harness.PATIENCE
         try:
@@ -304,7 +304,7 @@ class Keeper:
     def said(self):
         return self.log.read_text(encoding="utf-8")
 
-    def engine(self, seconds=10):
+    def engine(self, seconds=30):
         """The next engine that the keeper starts."""
         self.listener.settimeout(seconds * harness.PATIENCE)
         connection, _ = self.listener.accept()
@@ -321,7 +321,7 @@ class Keeper:
         """A connection to keeper.sock."""
         path = str(self.api.with_name("keeper.sock"))
         client = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        client.settimeout(10 * harness.PATIENCE)
+        client.settimeout(30 * harness.PATIENCE)
         harness.wait_for(lambda: client.connect_ex(path) == 0, what="keeper.sock")
         return client
 

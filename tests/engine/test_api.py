@@ -896,10 +896,10 @@ def test_head_of_a_stream_is_its_header_and_the_connection_goes_on(api, shared):
 
 def test_follow_is_kept_alive(api, shared):
     process = start(api, shared, "sleep 600")
-    lines = serving.Lines(api, f"{process}/follow")
     begun = time.monotonic()
+    lines = serving.Lines(api, f"{process}/follow")
     assert next(lines) == {"type": "keepalive"}
-    assert 14 < time.monotonic() - begun < 20 * harness.PATIENCE
+    assert 14 < time.monotonic() - begun < 30 * harness.PATIENCE
     with serving.Client(path=api.connection.path) as other:
         assert other.delete(process).status == 204
     assert list(lines)[-1]["type"] == "exit"

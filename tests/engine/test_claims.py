@@ -165,7 +165,7 @@ def test_a_sandbox_whose_time_is_over_while_it_is_made_is_gone_or_stopped(api):
                 return found.code == kind if found.status != 200 else \
                     kind is None and found.json["state"] == "stopped"
 
-            harness.wait_for(is_over, 10 * harness.PATIENCE, f"{then} after {lifetime} ms")
+            harness.wait_for(is_over, 30 * harness.PATIENCE, f"{then} after {lifetime} ms")
             assert api.delete(path).status == 204
 
 
@@ -200,7 +200,7 @@ def test_a_box_whose_init_is_killed_stops_alone_and_says_so(serve, api):
     init = harness.wait_for(lambda: init_of(serve, b"7357"), what="the command")
     assert "cove-init" in harness.status_of(init)["Name"], harness.status_of(init)
     os.kill(init, signal.SIGKILL)
-    harness.wait_for(lambda: api.get(path).json["state"] == "stopped", 10 * harness.PATIENCE, "its end")
+    harness.wait_for(lambda: api.get(path).json["state"] == "stopped", 30 * harness.PATIENCE, "its end")
     assert api.get(path).json["reason"] == "box_ended"
     ended = api.get(f"{path}/processes/{process}").json
     assert (ended["state"], ended["exit_code"]) == ("lost", None)
@@ -221,7 +221,7 @@ def test_a_box_whose_init_is_stopped_can_be_deleted_and_others_do_not_notice(ser
         assert api.get(path).json["state"] == "running"
         begun = time.monotonic()
         assert api.delete(path).status == 204
-        assert time.monotonic() - begun < 5 * harness.PATIENCE
+        assert time.monotonic() - begun < 20 * harness.PATIENCE
         assert waiting.receive().code in ("sandbox_gone", "sandbox_stopped")
     assert api.delete(other).status == 204
 

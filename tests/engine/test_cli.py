@@ -174,6 +174,8 @@ def test_a_second_interrupt_kills_what_takes_no_first(cove, env, box):
                           stdout=subprocess.PIPE) as running:
         assert running.stdout.readline() == b"ready\n"
         running.send_signal(signal.SIGINT)
+        # Two that nobody has taken are one.
+        harness.wait_for(lambda: not int(harness.status_of(running.pid)["ShdPnd"], 16) & 2, what="its reading")
         time.sleep(0.5)
         assert running.poll() is None
         running.send_signal(signal.SIGINT)
@@ -184,7 +186,7 @@ def test_a_command_that_nobody_reads_ends(cove, env, box):
     result = subprocess.run(f"{harness.COVE} exec {box} -- yes | head -n 1", shell=True, env=env,
                             capture_output=True, timeout=60, check=True)
     assert result.stdout == b"y\n"
-    harness.wait_for(lambda: not re.search(r"running .* yes$", good(cove("ps", box)), re.M), 10,
+    harness.wait_for(lambda: not re.search(r"running .* yes$", good(cove("ps", box)), re.M), 30,
                      "the end of yes")
 
 
@@ -192,8 +194,8 @@ def test_a_command_that_nobody_reads_ends(cove, env, box):
 
 def test_a_process_in_the_background(cove, box):
     process = good(cove("exec", "-d", box, "--", "sh", "-c", "echo out; echo err >&2; sleep 600")).strip()
-    harness.wait_for(lambda: cove("logs", box, process).stdout == b"out\n", 10, "its output")
-    harness.wait_for(lambda: cove("logs", box, process, "--stderr").stderr == b"err\n", 10, "its errors")
+    harness.wait_for(lambda: cove("logs", box, process).stdout == b"out\n", 30, "its output")
+    harness.wait_for(lambda: cove("logs", box, process, "--stderr").stderr == b"err\n", 30, "its errors")
     assert cove("logs", box, process, "--tail", "2").stdout == b"t\n"
     assert re.search(rf"^{process} .* running ", good(cove("ps", box)), re.M)
     result = cove("wait", box, process, "--timeout", "200ms")
@@ -207,7 +209,7 @@ def test_a_process_in_the_background(cove, box):
 def test_a_signal_is_no_kill(cove, box):
     process = good(cove("exec", "-d", box, "--", "sh", "-c",
                         "trap 'exit 9' TERM; echo ready; while :; do sleep 0.1; done")).strip()
-    harness.wait_for(lambda: cove("logs", box, process).stdout == b"ready\n", 10, "it is ready")
+    harness.wait_for(lambda: cove("logs", box, process).stdout == b"ready\n", 30, "it is ready")
     good(cove("kill", box, process, "--signal", "TERM"))
     assert cove("wait", box, process).returncode == 9
 

@@ -3,6 +3,8 @@ which status, and that nothing is invented, shown raw or done twice."""
 import base64
 import json
 import os
+import pathlib
+import re
 import signal
 import subprocess
 import threading
@@ -476,6 +478,8 @@ def test_a_server_that_hangs_can_be_left(server):
         while not made.requests:
             time.sleep(0.01)
         running.send_signal(signal.SIGINT)
+        while re.search(r"^ShdPnd:.*[2367abef]$", pathlib.Path(f"/proc/{running.pid}/status").read_text(), re.M):
+            time.sleep(0.01)  # two that nobody has taken are one
         time.sleep(0.2)
         assert running.poll() is None
         running.send_signal(signal.SIGINT)

@@ -174,7 +174,7 @@ def test_engine_that_dies_while_its_disk_is_made_leaves_no_box(keeper):
     handle, control = engine.make(**KEPT)
     os.close(control)
     engine.end(handle)
-    assert images(keeper) == [ENTRY]
+    harness.wait_for(lambda: images(keeper) == [ENTRY], what="the end of what was dropped")
 
 
 def test_disk_of_a_killed_keeper_is_whole(stand_in, tmp_path):

@@ -121,7 +121,7 @@ def test_after_a_crash_there_is_a_gap_and_what_was_written(serve, api):
     # Written: a later request was committed behind it.
     assert api.ask("PATCH", path, {"labels": {"a": "c"}}).status == 200
     with serve.client() as client:
-        harness.wait_for(lambda: client.get("/readyz").status == 200, 10 * harness.PATIENCE, "/readyz")
+        harness.wait_for(lambda: client.get("/readyz").status == 200, 30 * harness.PATIENCE, "/readyz")
     serve.kill_engine()
     with Listening(serve, last + 1) as listening, serve.client() as client:
         assert client.delete(path).status == 204

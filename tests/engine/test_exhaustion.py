@@ -63,7 +63,7 @@ def goes_on(client, process):
     assert client.get(process).json["state"] == "running"
     before = client.get(process).json["stdout"]["bytes"]
     harness.wait_for(lambda: client.get(process).json["stdout"]["bytes"] > before,
-                     10 * harness.PATIENCE, "more output")
+                     30 * harness.PATIENCE, "more output")
 
 
 def again(client):

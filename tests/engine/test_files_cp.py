@@ -298,6 +298,7 @@ class Slow:
 
     def __init__(self, path, has_length):
         self.go = [threading.Event() for _ in range(3)]
+        self.begun = threading.Event()
         slow = self
 
         class Handler(http.server.BaseHTTPRequestHandler):
@@ -321,6 +322,7 @@ class Slow:
                     if go:
                         go.wait(60 * harness.PATIENCE)
                     self.wfile.write(b"x" * 1024 if has_length else b"400\r\n" + b"x" * 1024 + b"\r\n")
+                    slow.begun.set()
                 if not has_length:
                     self.wfile.write(b"0\r\n\r\n")
 
@@ -357,8 +359,9 @@ def test_progress_is_shown_on_a_terminal_with_its_share_where_that_is_known(tmp_
                                    env={**os.environ, "COVE_URL": f"unix:{tmp_path}/slow.sock"})
         os.close(theirs)
         # It looks at what came, but five times a second: what was shown is of one of these.
+        slow.begun.wait(60 * harness.PATIENCE)
         for go in slow.go:
-            time.sleep(0.3)
+            time.sleep(1)
             go.set()
         with contextlib.suppress(OSError):  # a terminal whose other end is closed
             while piece := os.read(ours, 4096):

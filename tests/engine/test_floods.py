@@ -8,6 +8,7 @@ import os
 import pathlib
 import select
 import socket
+import statistics
 import sys
 import tarfile
 import threading
@@ -51,7 +52,7 @@ class Neighbour:
     def __init__(self, serve):
         self.serve = serve
         self.stop = threading.Event()
-        self.calls, self.slowest, self.failure = 0, 0, None
+        self.calls, self.took, self.failure = 0, [], None
         self.thread = threading.Thread(target=self.ask)
 
     def ask(self):
@@ -61,7 +62,7 @@ class Neighbour:
                     started = time.monotonic()
                     assert files.put("/tmp/file", b"1" * 1000).status == 200
                     assert files.get("/tmp/file").bytes == b"1" * 1000
-                    self.slowest = max(self.slowest, time.monotonic() - started)
+                    self.took.append(time.monotonic() - started)
                     self.calls += 1
         except BaseException as failure:  # pylint: disable=broad-except
             self.failure = failure
@@ -75,7 +76,7 @@ class Neighbour:
         self.thread.join(60 * harness.PATIENCE)
         assert not self.thread.is_alive()
         assert self.failure is None, self.failure
-        assert self.slowest < 5 * harness.PATIENCE, self.slowest
+        assert max(self.took) < 20 * harness.PATIENCE and statistics.median(self.took) < harness.PATIENCE, self.took
 
 
 # ---- 17: archives ------------------------------------------------------------------------------
@@ -332,8 +333,10 @@ def test_slow_readers_lose_their_places_to_who_needs_them(serve, crowded):
            for _ in range(48)]
     assert {status for status, _ in own} == {200}
     # To open them may have taken as long as one may take nothing.
-    for _, reader in urls + own:
+    for number, (_, reader) in enumerate(urls + own):
         assert len(reader.read(MIB)) == MIB
+        if number == 0:
+            time.sleep(1)  # so that it is the first of them for the engine, too
     drip = own[0][1]
     assert files.stat("/tmp").code == "capacity"
     stop = threading.Event()

@@ -435,7 +435,7 @@ def test_engine_is_restarted_slower_and_slower(keeper):
         engine = keeper.engine()
         moments.append(time.monotonic())
         os.kill(engine.pid, signal.SIGKILL)
-    assert moments[1] - moments[0] < 1 * harness.PATIENCE
+    assert moments[1] - moments[0] < 5 * harness.PATIENCE
     keeper.engine()
     assert time.monotonic() - moments[-1] >= 0.1
 

@@ -81,12 +81,12 @@ class Sandbox:
         return answer.json
 
     def dial(self, *targets):
-        """What came of each: (text, seconds). A refusal that was late, as all is where somebody else has the machine, has
-        two more tries: one that waits for anything is late again."""
+        """What came of each: (text, seconds). A late refusal is tried twice more: if it waits for something, it is late
+        again; if the machine was busy, it is not. What waits for a question that was lost is late by five seconds."""
         answers = self.dialled(*targets)
         for _ in range(2):
             for at, (text, seconds) in enumerate(answers):
-                if seconds >= QUICK * harness.PATIENCE and not text.startswith("hello"):
+                if QUICK * harness.PATIENCE <= seconds < 4.5 * harness.PATIENCE and not text.startswith("hello"):
                     answers[at] = self.dialled(targets[at])[0]
         return answers
 

@@ -365,7 +365,7 @@ def test_a_client_that_only_does_not_read_is_left_alone(serve):
 
 def test_a_body_that_is_held_back_is_not_late(serve):
     """The time is the client's, and not that in which nobody wants its bytes."""
-    server = serve("unix", body_ms=300)
+    server = serve("unix", body_ms=1500)
     for framing in ("Content-Length: 2000000", "Transfer-Encoding: chunked"):
         client = server.connect()
         chunk = b"" if "Length" in framing else b"1e8480\r\n"

@@ -267,7 +267,7 @@ def test_what_would_be_another_request_is_refused(driver, method, headers, more)
     run = driver.run("four.test")
     said = run.refused(f"{FOUR}/", method, headers, **more)
     assert said.startswith(("EINVAL", "EFBIG")), said
-    assert run.json(f"{FOUR}/next")["open"] == 1
+    harness.wait_for(lambda: run.json(f"{FOUR}/next")["open"] == 1, what="that the server has but this one")
 
 
 def test_calls_that_mean_nothing_are_told_so(driver):

@@ -26,7 +26,7 @@ def world(tmp_path_factory):
 
 def js(world, code, *grants):
     words = [word for grant in grants for word in ("--allow-host", grant)]
-    done = world.cove("js", "--json", *words, "-e", code)
+    done = world.cove("js", "--json", "--wall-ms", "300000", "--cpu-ms", "60000", *words, "-e", code)
     assert done.stderr == "", done.stderr
     return json.loads(done.stdout)
 

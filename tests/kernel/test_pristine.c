@@ -114,7 +114,7 @@ static void resting(const struct kernel_manifest *manifest)
 
 static void all(void)
 {
-    struct kernel_grants grants = {.cpu_ms = 15, .wall_ms = 20000, .memory_bytes = 24U << 20};
+    struct kernel_grants grants = {.cpu_ms = 100, .wall_ms = 20000, .memory_bytes = 24U << 20};
     struct kernel_manifest *manifest = kit_manifest(&grants);
 
     runs(manifest);

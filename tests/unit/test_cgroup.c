@@ -369,16 +369,17 @@ static void check_removal_waits_and_tells(void)
 {
     struct error err = {0};
     struct cgroup cgroup;
-    uint64_t start = clock_monotonic_ns();
+    uint64_t start;
     pid_t pid;
 
     if (!make(&cgroup, &usual, true))
         return;
     pid = spawn(&cgroup, run_wait);
+    start = clock_monotonic_ns();
     CHECK(cgroup_remove(&cgroup, &err) == -1 && strcmp(err.code, "cgroup_failed") == 0 &&
               strstr(err.text, cgroup.name) != NULL,
           "a group with a process in it was removed: %s", err.text);
-    CHECK(clock_monotonic_ns() - start < 4000000000U, "it waited too long");
+    CHECK(clock_monotonic_ns() - start < 20000000000U, "it waited too long");
     CHECK(kill(pid, 0) == 0, "removing killed");
     end(&cgroup); /* what is left of the handle still works */
     (void)reap(pid);

@@ -606,11 +606,11 @@ static void check_time(void)
 
     rig_start(&rig);
     rig_open(&rig);
-    spec.idle_ms = 1000;
+    spec.idle_ms = 3000;
     spec.then = SANDBOX_THEN_STOP;
     rig_create(&rig, &spec, &made);
     CHECK(rig_wait(&rig, &made) && !made.failed, "made");
-    for (int i = 0; i < 15; i++) {
+    for (int i = 0; i < 40; i++) {
         rig_turn(&rig, 100);
         rig_procs(&rig, made.id, false, &execs);
     }

@@ -322,6 +322,14 @@ static bool has(struct rig *rig, const char *key)
     "\"reason\":\"stopped\",\"root\":\"host\",\"disk_kind\":\"persistent\",\"disk\":\"" disk "\"," \
     "\"privileges\":\"system\",\"then\":\"kill\",\"serial\":7}"
 
+static bool is_orphan_gone(void *arg)
+{
+    const struct rig *rig = arg;
+    struct stat st;
+
+    return fstatat(rig->dir, "sandboxes/c0orphan", &st, 0) != 0;
+}
+
 static void check_half_writes(void)
 {
     static const char *const pairs[][2] = {
@@ -330,7 +338,6 @@ static void check_half_writes(void)
          RECORD("c0bbbbbbbbbbbbbbbbbb", "nameless", "d0uuuuuuuuuuuuuuuuuu")},
     };
     struct answer made, seen;
-    struct stat st;
     struct rig rig;
 
     rig_start(&rig);
@@ -348,7 +355,7 @@ static void check_half_writes(void)
           "a record without a name key has its name");
     rig_made(&rig, "alone", &made);
     CHECK(made.created, "and may be taken");
-    CHECK(fstatat(rig.dir, "sandboxes/c0orphan", &st, 0) != 0, "files of nobody are removed");
+    CHECK(rig_until(&rig, is_orphan_gone, &rig), "files of nobody are removed");
     CHECK(rig.fake.dropped_count == 1 && strcmp(rig.fake.dropped[0], "d0oooooooooooooooooo") == 0,
           "a disk of nobody is dropped");
     rig_close(&rig);

@@ -257,12 +257,11 @@ static void check_many_are_fast(void)
     bool is_good = true;
 
     CHECK(pool_open(&pool, "", "", &err) == 0, "%s", err.text);
-    start = clock_monotonic_ns();
+    start = cpu_ns();
     for (int i = 0; i < 5000; i++)
         is_good = ids_take(&pool, &ids[i], &err) == 0 && is_good;
-    printf("take: %.2f us each, 5,000 held\n",
-           (double)(clock_monotonic_ns() - start) / 5000 / 1000);
-    CHECK(is_good && clock_monotonic_ns() - start < 1000000000U, "5,000 ranges took over a second");
+    printf("take: %.2f us each, 5,000 held\n", (double)(cpu_ns() - start) / 5000 / 1000);
+    CHECK(is_good && cpu_ns() - start < 1000000000U, "5,000 ranges took over a second");
 
     CHECK(pool_open(&other, "", "", &err) == 0, "%s", err.text);
     other.next = (ids[0].first - IDS_FIRST) / IDS_COUNT;

@@ -165,8 +165,13 @@ static const struct record *record_at(size_t many)
 /* A dial of the box that ends with a RST, and the record that it left. */
 static const struct record *refused(const char *address)
 {
-    size_t before = box.count;
-    int how = world_end_of_dial(world_dial(address, WORLD_PORT));
+    size_t before;
+    int how;
+
+    /* What is recorded of the dial before comes right after its RST. */
+    world_call(count, &box);
+    before = box.count;
+    how = world_end_of_dial(world_dial(address, WORLD_PORT));
 
     CHECK(how == ECONNRESET, "%s ends so: %s", address, strerror(how));
     return record_at(before + 1);

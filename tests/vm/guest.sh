@@ -6,7 +6,7 @@
 #
 # The kernel's command line says part=root or part=user.
 export PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin
-trap 'echo "guest: over"; busybox sync; busybox poweroff -f' EXIT
+trap 'busybox sync; echo "guest: over"; busybox poweroff -f' EXIT
 
 mount -t proc proc /proc
 mount -t sysfs sysfs /sys

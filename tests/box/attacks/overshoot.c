@@ -11,6 +11,7 @@
 #include <sys/ipc.h>
 #include <sys/mman.h>
 #include <sys/shm.h>
+#include <sys/socket.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
@@ -129,13 +130,38 @@ static bool take_process(void)
     return true;
 }
 
+/* Of every two by a child, so that neither is beyond the limit before both together are far. */
+static bool take_in_pair(void)
+{
+    static int ends[2] = {-1, -1};
+    char byte = 'm';
+
+    if (ends[0] < 0) {
+        pid_t child;
+
+        if (socketpair(AF_UNIX, SOCK_STREAM, 0, ends) < 0 || (child = fork()) < 0)
+            return false;
+        if (child == 0) {
+            (void)close(ends[0]);
+            while (read(ends[1], &byte, 1) == 1 && take_private())
+                (void)send(ends[1], &byte, 1, MSG_NOSIGNAL);
+            _exit(0);
+        }
+        (void)close(ends[1]);
+    }
+    /* Alone, once the child is gone. */
+    return (taken / MIB % 2 == 0 && send(ends[0], &byte, 1, MSG_NOSIGNAL) == 1 &&
+            read(ends[0], &byte, 1) == 1) ||
+           take_private();
+}
+
 static const struct {
     const char *name;
     bool (*take)(void);
 } kinds[] = {
     {"private", take_private},   {"shared", take_shared}, {"segments", take_segment},
     {"memfd", take_memfd},       {"file", take_file},     {"unlinked", take_unlinked},
-    {"processes", take_process},
+    {"processes", take_process}, {"pair", take_in_pair},
 };
 
 static void overshoot(void)

@@ -20,10 +20,10 @@ export async function until(what, look) {
     }
 }
 
-/** Below those that whoever does not ask for one is given: nobody takes it until it is listened at. */
+/** From below those that the kernel gives to whoever asks for none: nobody takes it until it is listened at. */
 export async function freePort() {
-    const end = parseInt(readFileSync("/proc/sys/net/ipv4/ip_local_port_range", "utf8"), 10);
-    for (;;) {
+    const end = Math.max(parseInt(readFileSync("/proc/sys/net/ipv4/ip_local_port_range", "utf8"), 10), 16384);
+    for (let tries = 0; tries < 1000; tries++) {
         const port = Math.floor((end * (1 + Math.random())) / 2);
         const probe = createServer();
         const isFree = await new Promise((resolve) => {
@@ -31,6 +31,7 @@ export async function freePort() {
         });
         if (isFree) return port;
     }
+    throw new Error("no port is free");
 }
 
 function processes() {

@@ -54,7 +54,7 @@ test("standard input: text, bytes, and what JSON cannot hold", async () => {
 });
 
 test("a timeout is a result", async () => {
-    const result = await sandbox.exec({ command: "echo before; sleep 60", timeout_ms: 2000 });
+    const result = await sandbox.exec({ command: "echo before; sleep 60", timeout_ms: 5000 });
     assert.equal(result.process.timed_out, true);
     assert.equal(result.process.exit_code, 124);
     assert.equal(result.stdout, "before\n");

@@ -278,7 +278,7 @@ test("code that changes what everybody uses, or that finds the mark, harms itsel
 });
 
 test("a box lives longer than the run that goes on in it, and not much longer", async () => {
-    const kernel = made({ timeoutMs: 4000 }), left = async () => Date.parse((await boxes())[0].lifecycle.deadline) - Date.now();
+    const kernel = made({ timeoutMs: 10000 }), left = async () => Date.parse((await boxes())[0].lifecycle.deadline) - Date.now();
     await kernel.run("globalThis.kept = 1");
     assert.ok(await left() > 3600000);
     const running = kernel.run("await new Promise((done) => { globalThis.done = done; }); kept", {}).catch((error) => error);
@@ -288,7 +288,7 @@ test("a box lives longer than the run that goes on in it, and not much longer", 
     assert.ok(await left() > 3600000);
 
     // Of a program that was killed nobody ends the run.
-    const program = `import { RemoteSandboxKernel } from "@cove/mastra/wasmagent"; await new RemoteSandboxKernel({ timeoutMs: 5000 }).run("while (true) {}");`;
+    const program = `import { RemoteSandboxKernel } from "@cove/mastra/wasmagent"; await new RemoteSandboxKernel({ timeoutMs: 20000 }).run("while (true) {}");`;
     await kernel.reset();
     const child = spawn(process.execPath, ["--input-type=module", "-e", program], { cwd: new URL("..", import.meta.url), stdio: "ignore" });
     const ended = new Promise((done) => child.once("exit", (code, signal) => done(signal)));

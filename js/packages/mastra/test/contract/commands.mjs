@@ -204,7 +204,7 @@ export const cases = [
         expected: { exitCode: 0, stdout: 'done\n' },
         async run(box) {
             const sandbox = await box.shared();
-            const result = await within(10_000, sandbox.executeCommand('cat; echo done'));
+            const result = await within(box.patience, sandbox.executeCommand('cat; echo done'));
             return { exitCode: result.exitCode, stdout: result.stdout };
         },
     },
@@ -226,7 +226,7 @@ export const cases = [
         expected: { success: false, exitCode: 124, timedOut: true, stdout: 'before\n' },
         async run(box) {
             const sandbox = await box.shared();
-            const result = await sandbox.executeCommand('echo before; exec sleep 60', [], { timeout: 2_000 });
+            const result = await sandbox.executeCommand('echo before; exec sleep 60', [], { timeout: 5_000 });
             const { success, exitCode, timedOut, stdout } = result;
             return { success, exitCode, timedOut, stdout };
         },

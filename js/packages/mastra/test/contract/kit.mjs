@@ -18,7 +18,7 @@ export function need(object, member) {
 }
 
 /** Waits until `check` gives something true, and gives it; after the limit whatever it gave last. */
-export async function until(check, limit = 20_000) {
+export async function until(check, limit = 60_000) {
     const end = Date.now() + limit;
     for (;;) {
         const value = await check();

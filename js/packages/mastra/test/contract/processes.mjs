@@ -206,7 +206,7 @@ export const cases = [
                 for await (const chunk of handle.reader) chunks.push(chunk);
             })();
             await pipeline(Readable.from(['thr', 'ough\n']), handle.writer);
-            await within(10_000, read);
+            await within(box.patience, read);
             return chunks.join('');
         },
     },
@@ -284,7 +284,7 @@ export const cases = [
         name: 'a time limit of a process',
         expected: { exitCode: 124, timedOut: true, success: false, stdout: 'before\n' },
         async run(box) {
-            const handle = await spawn(box, 'echo before; exec sleep 60', { timeout: 2_000 });
+            const handle = await spawn(box, 'echo before; exec sleep 60', { timeout: 5_000 });
             const { exitCode, timedOut, success, stdout } = await handle.wait();
             return { exitCode, timedOut, success, stdout };
         },
