@@ -18,8 +18,6 @@
 #include <sys/mount.h>
 #include <unistd.h>
 
-#define PATIENCE_MS 60000
-
 const char *directory;
 struct box *box;
 uv_loop_t loop;
@@ -139,6 +137,18 @@ bool turn_until(const volatile bool *flag)
         if (uv_run(&loop, UV_RUN_NOWAIT) == 0 || !*flag)
             (void)usleep(50);
     return *flag;
+}
+
+/* Turns the loop until it has printed so many bytes, or that takes too long. */
+void turn_until_printed(struct proc *proc, enum proc_stream stream, uint64_t bytes)
+{
+    uint64_t until = procs_monotonic_ms() + PATIENCE_MS;
+    struct proc_view view;
+
+    do {
+        turn_for(10);
+        proc_look(proc, &view);
+    } while (view.out_bytes[stream] < bytes && procs_monotonic_ms() < until);
 }
 
 void on_done(void *arg, struct proc *proc, const struct error *err)

@@ -11,6 +11,8 @@ void driver_check(bool holds, const char *file, int line, const char *condition,
                   ...) __attribute__((format(printf, 5, 6)));
 #define CHECK(condition, ...) driver_check((condition), __FILE__, __LINE__, #condition, __VA_ARGS__)
 
+#define PATIENCE_MS 60000 /* for what must come */
+
 extern const char *directory;
 extern struct box *box;
 extern uv_loop_t loop;
@@ -31,6 +33,7 @@ void make_box(void);
 void engine_begin(uint64_t keep_ms);
 void turn_for(uint64_t ms);
 bool turn_until(const volatile bool *flag);
+void turn_until_printed(struct proc *proc, enum proc_stream stream, uint64_t bytes);
 void on_done(void *arg, struct proc *proc, const struct error *err);
 struct outcome start_spec(const struct proc_spec *spec);
 struct proc *start(const char *line);

@@ -19,7 +19,6 @@
 /* ---- restarts ---- */
 
 #define ROUNDS 400
-#define PATIENCE_MS 60000
 static const char long_line[] =
     "i=0; while [ $i -lt 400 ]; do i=$((i+1)); seq $((i*10000)) $((i*10000+5000)); "
     "echo $i >&2; sleep 0.01; done; exit 7";
@@ -494,7 +493,7 @@ void box_dies(void)
 
     (void)wait_end(done);
     CHECK(proc_wait(proc, 0, on_done, &outcome) != NULL, "no memory");
-    turn_for(200);
+    turn_until_printed(proc, PROC_STDOUT, strlen("said\n"));
     (void)pidfd_send_signal(box->pidfd, SIGKILL, NULL, 0);
     CHECK(turn_until(&outcome.told), "nobody heard of it");
     is_gone = gone == 1;

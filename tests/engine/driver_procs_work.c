@@ -11,20 +11,6 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#define PATIENCE_MS 60000
-
-/* Turns the loop until it has printed so many bytes, or that takes too long. */
-static void turn_until_printed(struct proc *proc, enum proc_stream stream, uint64_t bytes)
-{
-    uint64_t until = procs_monotonic_ms() + PATIENCE_MS;
-    struct proc_view view;
-
-    do {
-        turn_for(10);
-        proc_look(proc, &view);
-    } while (view.out_bytes[stream] < bytes && procs_monotonic_ms() < until);
-}
-
 /* ---- scenarios ---- */
 
 static void check_hash(struct proc *proc, enum proc_stream stream)
@@ -227,13 +213,16 @@ void daemon_floods(void)
     uint64_t from;
 
     CHECK(view.exit_code == 4, "exit %d", view.exit_code);
-    CHECK(procs_monotonic_ms() - before < 5000, "kept back");
+    CHECK(procs_monotonic_ms() - before < 15000, "kept back");
     if (view.out_from[0] == 0)
         CHECK(proc_read(proc, PROC_STDOUT, 0, first, 6, &from, &err) == 6 &&
                   memcmp(first, "first\n", 6) == 0,
               "its beginning");
     CHECK(run("pkill yes").exit_code == 0, "nothing flooded");
 }
+
+/* What was killed has still to run for it. */
+#define NO_SLEEP "for i in $(seq 100); do pgrep sleep >/dev/null || exit 0; sleep 0.1; done; exit 1"
 
 void timeout_kills_tree(void)
 {
@@ -247,14 +236,14 @@ void timeout_kills_tree(void)
           view.exit_code, view.signal);
     CHECK(procs_monotonic_ms() - before < 10000, "late");
     CHECK(prints(outcome.proc, PROC_STDOUT, "begun\n"), "the output so far");
-    CHECK(run("! pgrep sleep").exit_code == 0, "some of the tree is left");
+    CHECK(run(NO_SLEEP).exit_code == 0, "some of the tree is left");
     outcome = start_spec(
         &(struct proc_spec){.shell_line = "sleep 0.1; exit 5", .timeout_ms = 5000});
     CHECK(wait_end(outcome.proc).exit_code == 5, "in time");
     outcome = start_spec(&(struct proc_spec){.shell_line = "sleep 1000 & sleep 1000"});
     CHECK(proc_kill(outcome.proc, &outcome.err) == 0, "%s", outcome.err.text);
     CHECK(wait_end(outcome.proc).signal == SIGKILL, "killed");
-    CHECK(run("! pgrep sleep").exit_code == 0, "some of the tree is left");
+    CHECK(run(NO_SLEEP).exit_code == 0, "some of the tree is left");
 }
 
 void gap_beyond_limit(void)

@@ -87,7 +87,9 @@ class Sandbox:
         for _ in range(2):
             for at, (text, seconds) in enumerate(answers):
                 if QUICK * harness.PATIENCE <= seconds < 4.5 * harness.PATIENCE and not text.startswith("hello"):
-                    answers[at] = self.dialled(targets[at])[0]
+                    # In another one, which has kept no name.
+                    with Sandbox(self.client, network=self.network()["policy"]) as other:
+                        answers[at] = other.dialled(targets[at])[0]
         return answers
 
     def dialled(self, *targets):

@@ -719,11 +719,11 @@ def test_numbers_of_another_sandbox_are_nothing_here(client, world):
 
 
 def test_what_one_sandbox_looked_up_the_next_knows_nothing_of(client, world):
-    watch = Watch(world)
     for _ in range(4):
+        watch = Watch(world)
         with Sandbox(client) as sandbox:
             assert ask(sandbox, ["9.9.9.9", "udp", labels("four.test"), 1]) == [[0, 1]]
-    assert watch.asked().count("four.test") == 8, watch.asked()
+        assert watch.asked().count("four.test") >= 2, watch.asked()
 
 
 # ---- an engine that ends -------------------------------------------------------------------------

@@ -437,7 +437,7 @@ def test_the_command_says_what_is_wrong(serve, box):
 
 def test_the_command_says_when_nothing_listens_yet(serve, box):
     with Forward(serve, box.id, 6999) as forward:
-        with connect(forward.port) as opened, contextlib.suppress(ConnectionError):
+        with contextlib.suppress(ConnectionError), connect(forward.port) as opened:
             assert opened.recv(1) == b""
         said = forward.end()
     assert "nothing listens on port 6999 of this sandbox yet" in said

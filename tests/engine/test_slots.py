@@ -130,7 +130,10 @@ def test_the_keeper_keeps_no_fds_of_boxes_that_ended(keeper):
     def settled():
         return harness.at_rest(lambda: len(os.listdir(descriptors)))
 
-    boxed(engine, "true")
+    handle, control = engine.make()
+    settled()  # with all that is made ahead beside this one
+    Control(control).wait_ready().close()
+    engine.end(handle)
     before = settled()
     for _ in range(harness.scaled(20)):
         boxed(engine, "true")
