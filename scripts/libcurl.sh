@@ -39,6 +39,11 @@ apt() {
         -o APT::Sandbox::User=root "$@" >&2
 }
 
+download() {
+    rm -f "$work"/curl_*
+    apt update && (cd "$work" && apt source --download-only "$1")
+}
+
 # The one whose headers and whose licence are installed, or what mended it since.
 fetch() {
     installed=$(dpkg-query -W -f '${source:Version}' libcurl4-openssl-dev)
@@ -55,11 +60,9 @@ fetch() {
     for file in /etc/apt/sources.list.d/*.sources; do
         [ ! -f "$file" ] || sed 's/^[Tt]ypes:.*/Types: deb-src/' "$file" >"$work/sources/$(basename "$file")"
     done
-    apt update || { sleep 10 && apt update; } || fail "the list of Debian's sources could not be fetched; is the network there?"
-    (cd "$work" && apt source --download-only "curl=$installed") || {
+    download "curl=$installed" || { sleep 10 && download "curl=$installed"; } || {
         echo "libcurl.sh: instead of the source of curl $installed the newest is fetched" >&2
-        rm -f "$work"/curl_*
-        (cd "$work" && apt source --download-only curl) || fail "the source of curl could not be fetched"
+        download curl || fail "the source of curl could not be fetched; is the network there?"
     }
     version=$(sed -n 's/^Version: //p' "$work"/curl_*.dsc)
     dpkg --compare-versions "$version" ge "$installed" ||

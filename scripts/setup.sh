@@ -218,7 +218,13 @@ apt_install() {
     # shellcheck disable=SC2086 # a list of words
     apt update && apt -y --no-install-recommends -o Dpkg::Use-Pty=0 install $missing >&2
 }
-apt_install || { sleep 10 && apt_install; } || { sleep 30 && apt_install; } ||
+again() {
+    say "that failed; it is tried again in $1 seconds"
+    sleep "$1"
+    apt_install
+}
+$as_root true || fail "these packages are missing, and only root can install them: $missing"
+apt_install || again 10 || again 30 ||
     fail "the installation failed; the messages above say why"
 say "installed: $missing"
 finish

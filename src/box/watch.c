@@ -40,7 +40,8 @@
  * helped after two looks. */
 #define PATIENCE_LEAST 3
 #define PATIENCE_MOST 8
-#define PATIENCE_NS 32000000U
+#define PATIENCE_MOST_NS 32000000U
+#define PATIENCE_END_NS 64000000U /* where looks are slow: from then on once more, whatever it is */
 #define PATIENCE_KILLS 2
 
 /* So many looks without a process, with init alive, and the watchdog is blind. */
@@ -359,18 +360,17 @@ static unsigned patience_for(const struct watch *watch, const struct count *coun
     if ((watch->pids != 0 && count->tasks > watch->pids) || count->largest_bytes > limit ||
         less(rest, count->largest_bytes) > limit)
         return 0;
-    if (rest > limit)
+    if (rest > limit || now_ns - watch->over_since_ns >= PATIENCE_END_NS)
         return 1;
-    return now_ns - watch->over_since_ns < PATIENCE_NS ? PATIENCE_MOST : PATIENCE_LEAST;
+    return now_ns - watch->over_since_ns < PATIENCE_MOST_NS ? PATIENCE_MOST : PATIENCE_LEAST;
 }
 
 /* The largest goes, as the kernel would have it, where that is enough; else all of the box. */
-static void act(struct watch *watch, const struct count *count)
+static void act(struct watch *watch, const struct count *count, uint64_t began_ns)
 {
     uint64_t limit = watch->memory_bytes, rest = less(count->bytes, count->largest_bytes);
     bool memory = limit != 0 && count->bytes > limit;
     bool tasks = watch->pids != 0 && count->tasks > watch->pids;
-    uint64_t now_ns = clock_monotonic_ns();
 
     watch->blind = count->tasks > 0 ? 0 : watch->blind + 1;
     if (watch->blind > BLIND_MAX)
@@ -380,8 +380,8 @@ static void act(struct watch *watch, const struct count *count)
         return;
     }
     if (watch->over++ == 0)
-        watch->over_since_ns = now_ns;
-    if (watch->over <= patience_for(watch, count, now_ns))
+        watch->over_since_ns = began_ns;
+    if (watch->over <= patience_for(watch, count, clock_monotonic_ns()))
         return;
     watch->kills++;
     watch->killed_for_pids |= tasks;
@@ -420,7 +420,7 @@ int watch_look(struct watch *watch)
     watch->sees = count.tasks > 0;
     if (count.bytes > watch->peak_bytes)
         watch->peak_bytes = count.bytes;
-    act(watch, &count);
+    act(watch, &count, began);
     if (watch->over > 0)
         return PERIOD_LEAST_MS;
     period = soonest_ms(watch, &count);

@@ -3,8 +3,8 @@
  * It runs in the box's guard: it adds up what the box's processes and its file system hold, as the
  * kernel tells it through files that the set-up child opened, and kills what goes beyond. Memory that
  * neither shows must not exist: such a box has no memfd, no System V IPC and no vmsplice
- * (filter/policy.txt). It counts at least every WATCH_PERIOD_MS, so it sees what is too much no later than that,
- * and looks again before it believes what a child that is about to execute a program may be (watch.c). */
+ * (filter/policy.txt). It begins to count no later than WATCH_PERIOD_MS after it has counted, and looks again
+ * before it believes what may be but a child that is about to execute a program (watch.c). */
 #pragma once
 
 #include <stdbool.h>

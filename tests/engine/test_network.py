@@ -2,6 +2,7 @@
 it. Against real servers, in a world of their own (worlds.py)."""
 import contextlib
 import json
+import math
 import os
 import pathlib
 import shutil
@@ -87,10 +88,16 @@ class Sandbox:
         for _ in range(2):
             for at, (text, seconds) in enumerate(answers):
                 if QUICK * harness.PATIENCE <= seconds < 4.5 * harness.PATIENCE and not text.startswith("hello"):
-                    # In another one, which has kept no name.
-                    with Sandbox(self.client, network=self.network()["policy"]) as other:
-                        answers[at] = other.dialled(targets[at])[0]
+                    answers[at] = min(answers[at], self.dialled_anew(targets[at]), key=lambda answer: answer[1])
         return answers
+
+    def dialled_anew(self, target):
+        """What came of it another time; where it is a name, which this sandbox keeps, in another sandbox."""
+        if not target[0].isalpha():
+            return self.dialled(target)[0]
+        with Sandbox(self.client, network=self.network()["policy"]) as other:
+            answer = other.dialled(target)[0]
+        return (answer[0], math.inf) if answer[0].startswith("hello") else answer
 
     def dialled(self, *targets):
         done = self.run("python3", "-c", DIAL, *targets)

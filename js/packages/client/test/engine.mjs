@@ -25,7 +25,8 @@ export async function freePort() {
     const end = Math.max(parseInt(readFileSync("/proc/sys/net/ipv4/ip_local_port_range", "utf8"), 10), 16384);
     for (let tries = 0; tries < 1000; tries++) {
         // Those who run tests beside us have other ones.
-        const port = Math.floor(end / 2) + (process.pid % 64) + 64 * Math.floor((Math.random() * end) / 128);
+        const first = Math.floor(end / 2) + (process.pid % 64);
+        const port = first + 64 * Math.floor((Math.random() * (end - first)) / 64);
         const probe = createServer();
         const isFree = await new Promise((resolve) => {
             probe.once("error", () => resolve(false)).listen(port, "127.0.0.1", () => probe.close(() => resolve(true)));
