@@ -14,6 +14,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <limits.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -35,13 +36,13 @@
 #define BUDGET_NS 80000000U
 
 /* What one process less would mend is looked at some times more: a child between vfork and exec has its
- * parent's memory and is counted for it. Where looks are quick there are more of them, for on a busy host
- * that child has to wait for a CPU. Then the largest process goes, and all of the box where that has not
- * helped after two looks. */
-#define PATIENCE_LEAST 3
-#define PATIENCE_MOST 8
-#define PATIENCE_MOST_NS 32000000U
-#define PATIENCE_END_NS 64000000U /* where looks are slow: from then on once more, whatever it is */
+ * parent's memory and is counted for it, for as long as it waits for a CPU, but neither of them takes more.
+ * So what does not grow is looked at for longest. Then the largest process goes, and all of the box where
+ * that has not helped after two looks. */
+#define PATIENCE 3
+#define PATIENCE_NS 64000000U /* where looks are slow: from then on once more, whatever it is */
+#define PATIENCE_STILL_NS 200000000U
+#define STILL_BYTES (1U << 20) /* as much more is not to grow */
 #define PATIENCE_KILLS 2
 
 /* So many looks without a process, with init alive, and the watchdog is blind. */
@@ -353,16 +354,19 @@ static void kill_process(const struct watch *watch, int pid)
 /* At how many looks in a row too much is not believed yet. What two processes less would not mend is no child
  * that has its parent's memory, nor is what one process has all by itself: to look at that again can take
  * longer than there is, for the box decides how long. */
-static unsigned patience_for(const struct watch *watch, const struct count *count, uint64_t now_ns)
+static unsigned patience_for(const struct watch *watch, const struct count *count)
 {
     uint64_t limit = watch->memory_bytes, rest = less(count->bytes, count->largest_bytes);
+    uint64_t since_ns = clock_monotonic_ns() - watch->over_since_ns;
 
     if ((watch->pids != 0 && count->tasks > watch->pids) || count->largest_bytes > limit ||
         less(rest, count->largest_bytes) > limit)
         return 0;
-    if (rest > limit || now_ns - watch->over_since_ns >= PATIENCE_END_NS)
+    if (rest > limit)
         return 1;
-    return now_ns - watch->over_since_ns < PATIENCE_MOST_NS ? PATIENCE_MOST : PATIENCE_LEAST;
+    if (count->bytes <= watch->over_bytes + STILL_BYTES && since_ns < PATIENCE_STILL_NS)
+        return UINT_MAX;
+    return since_ns < PATIENCE_NS ? PATIENCE : 1;
 }
 
 /* The largest goes, as the kernel would have it, where that is enough; else all of the box. */
@@ -379,9 +383,11 @@ static void act(struct watch *watch, const struct count *count, uint64_t began_n
         watch->over = watch->kills = 0;
         return;
     }
-    if (watch->over++ == 0)
+    if (watch->over++ == 0) {
         watch->over_since_ns = began_ns;
-    if (watch->over <= patience_for(watch, count, clock_monotonic_ns()))
+        watch->over_bytes = count->bytes;
+    }
+    if (watch->over <= patience_for(watch, count))
         return;
     watch->kills++;
     watch->killed_for_pids |= tasks;
