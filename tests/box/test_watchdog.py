@@ -98,6 +98,16 @@ def test_starting_programs_near_the_limit_kills_nobody():
     assert result.stdout == "all\n" and not result.report["oom_killed"], result.report
 
 
+def test_what_stays_beyond_the_limit_without_growing_ends_too():
+    """A child that never comes to its exec, which may be one that waits for a CPU, and may not be."""
+    if EXPECT.has_cgroup:
+        return  # which counts what both have once
+    script = ("import ctypes, time; libc = ctypes.CDLL(None); x = bytearray(b'x') * (45 << 20)\n"
+              "if libc.vfork() == 0: time.sleep(30)")
+    result = run(["/usr/bin/python3", "-c", script], "--memory", "80M")
+    assert result.report["oom_killed"] and 0.2 < result.seconds < 15 * harness.PATIENCE, (result.seconds, result.report)
+
+
 # ---- as seen from outside ----------------------------------------------------------------------
 
 def grew_above(box, measure, limit):
