@@ -225,6 +225,6 @@ again() {
 }
 $as_root true || fail "these packages are missing, and only root can install them: $missing"
 apt_install || again 10 || again 30 ||
-    fail "the installation failed; the messages above say why"
+    fail "the installation failed; the messages above say why (is the network there?)"
 say "installed: $missing"
 finish
