@@ -38,6 +38,7 @@ class Failed(Exception):
 
 def ask(method, path, body=None):
     """A request of our own; its status, and what its JSON says."""
+    is_kept = hasattr(local, "connection") and local.connection.sock is not None
     if not hasattr(local, "connection"):
         local.connection = http.client.HTTPConnection("127.0.0.1", PORT, timeout=60)
     headers = {"Authorization": f"Bearer {KEY}"}
@@ -48,8 +49,10 @@ def ask(method, path, body=None):
         local.connection.request(method, path, body, headers)
         answer = local.connection.getresponse()
         said = answer.read()
-    except (OSError, http.client.HTTPException):
+    except (OSError, http.client.HTTPException) as error:
         local.connection.close()
+        if is_kept and isinstance(error, ConnectionError):  # who asks nothing for a minute is closed
+            return ask(method, path, body)
         raise
     is_json = answer.headers.get("Content-Type") == "application/json"
     return answer.status, json.loads(said) if is_json else None

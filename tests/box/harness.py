@@ -569,7 +569,8 @@ def box_processes(process):
     found = []
     for pid in children_of(process.pid):
         status = status_of(pid)
-        if status and len(status["NSpid"].split()) > 1 and status["Name"] != COVE.name:
+        spaces = status.get("NSpid", "").split()  # none of one that has just ended
+        if len(spaces) > 1 and status["Name"] != COVE.name:
             found.append(pid)
     return found
 

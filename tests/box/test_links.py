@@ -56,8 +56,8 @@ def test_stdin_stays_open_until_init_is_told(links):
 
 @pytest.mark.parametrize("profile", ["plain", "system"])
 def test_a_command_runs_on_and_nothing_it_says_is_lost(profile, links):
-    lines = said(links(profile, "start", 1, "pipes", "echo before; sleep 2; echo after; exit 4",
-                       "heed", "start", 1, "sleep", 200, "again", "table", "read", 1, 1,
+    lines = said(links(profile, "start", 1, "pipes", "echo before; read x; echo after; exit 4",
+                       "heed", "start", 1, "sleep", 200, "again", "table", "write", 1, "go\n", "read", 1, 1,
                        "heed", "exited", 1))
     assert lines[1:] == ["start 1 wrr", "hello 0", "entry 1 wrr running", "end 0",
                          "read 1 before|after| END", "exited 1 exit 4"]
@@ -65,9 +65,9 @@ def test_a_command_runs_on_and_nothing_it_says_is_lost(profile, links):
 
 @pytest.mark.parametrize("end, line", [("exit 9", "exit 9"), ("signal 15", "kill $$")])
 def test_an_end_that_nobody_heard_is_told(end, line, links):
-    lines = said(links("plain", "start", 1, "pipes", f"echo words; {line}", "sleep", 1500, "again",
-                       "table", "read", 1, 1, "again", "table"))
-    assert lines == ["ready 0", "hello 0", f"entry 1 wrr {end}", "end 0", "read 1 words| END",
+    lines = said(links("plain", "start", 1, "pipes", f"echo words; {line}", "heed", "start", 1,
+                       "still", "again", "table", "read", 1, 1, "again", "table"))
+    assert lines == ["ready 0", "start 1 wrr", "hello 0", f"entry 1 wrr {end}", "end 0", "read 1 words| END",
                      "hello 0", f"entry 1 wrr {end}", "end 0"]
 
 
@@ -75,11 +75,11 @@ def test_300_ends_that_nobody_hears_wait(links):
     """More than the socket holds, all at once: init has neither waited for room nor forgotten any."""
     lines = said(links("plain", "start", 1, "pipes", "mkfifo /tmp/gate", "heed", "exited", 1, "ack", 1,
                        "many", 2, 300, "read x < /tmp/gate; exit 7", "heed", "start", 301,
-                       "sleep", 1000, "start", 302, "nostdin",
+                       "start", 302, "nostdin",
                        # Open until all have it, and this shell and the one below it.
                        "exec 3<> /tmp/gate; until [ $(ls -l /proc/[0-9]*/fd 2>/dev/null 3>&- | "
                        "grep -c /tmp/gate 3>&-) -ge 302 ]; do sleep 0.2; done",
-                       "sleep", 6000, "again", "table"))
+                       "heed", "start", 302, "still", "again", "table"))
     held = [line for line in lines if line.startswith("entry")]
     assert held == [*(f"entry {id} -rr exit 7" for id in range(2, 302)), "entry 302 -rr exit 0"]
 
@@ -95,14 +95,15 @@ def test_a_link_is_told_what_it_asked_and_not_what_others_did(links):
 
 def test_requests_that_the_socket_cannot_take_wait_in_the_link(links):
     lines = said(links("plain", "many", 1, 600, "exit 7", "sleep", 1000, "heed", "exited", 600,
-                       "sleep", 1500, "again", "table"))
+                       "still", "again", "table"))
     held = [line for line in lines if line.startswith("entry")]
     assert held == [f"entry {id} -rr exit 7" for id in range(1, 601)], lines[-9:]
 
 
 def test_what_is_held_is_all_init_reaps(links):
     """It goes on while nobody reads: what daemons leave behind, too."""
-    lines = said(links("plain", "many", 1, 100, "sleep 0.2 & exit 7", "sleep", 1500, "again", "table",
+    lines = said(links("plain", "many", 1, 100, "sleep 0.2 & exit 7", "heed", "start", 100,
+                       "still", "again", "table",
                        "start", 999, "nostdin", "until [ $(ps -e -o stat= | grep -c Z) = 0 ]; do sleep 0.1; done; echo 0", "heed", "start", 999,
                        "read", 999, 1))
     assert lines[-1] == "read 999 0| END"
@@ -111,9 +112,10 @@ def test_what_is_held_is_all_init_reaps(links):
 # ---- nothing twice -----------------------------------------------------------------------------
 
 def test_nothing_starts_twice(links):
-    once = "echo x >> /tmp/count; sleep 2; exit 2"
+    once = "echo x >> /tmp/count; read x; exit 2"
     lines = said(links("plain", "start", 1, "pipes", once, "start", 1, "pipes", once, "again",
-                       "start", 1, "pipes", once, "heed", "exited", 1, "start", 1, "pipes", once,
+                       "start", 1, "pipes", once, "heed", "start", 1, "write", 1, "go\n",
+                       "heed", "exited", 1, "start", 1, "pipes", once,
                        "heed", "exited", 1, "ack", 1, "start", 1, "pipes", once, "heed", "refused", 1,
                        "start", 2, "pipes", "cat /tmp/count", "heed", "start", 2, "read", 2, 1))
     assert lines == ["ready 0", "hello 0", "entry 1 wrr running", "end 0", "start 1 wrr",
@@ -151,8 +153,8 @@ def test_ack_forgets_the_command_and_closes_its_streams(links):
 
 
 def test_a_running_command_is_not_forgotten(links):
-    lines = said(links("plain", "start", 1, "pipes", "sleep 2; exit 6", "heed", "start", 1,
-                       "ack", 1, "again", "table", "heed", "exited", 1))
+    lines = said(links("plain", "start", 1, "pipes", "read x; exit 6", "heed", "start", 1,
+                       "ack", 1, "again", "table", "write", 1, "go\n", "heed", "exited", 1))
     assert lines[3] == "entry 1 wrr running" and lines[-1] == "exited 1 exit 6"
 
 

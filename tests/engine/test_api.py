@@ -1117,13 +1117,15 @@ def test_input_is_open_over_a_restart(serve, api):
 def test_a_restart_ends_no_command(serve):
     with serve.client() as api, serve.client() as other:
         path = make(api)
-        other.send("POST", f"{path}/exec", {"command": "sleep 5; echo on", "tag": "restart"})
+        other.send("POST", f"{path}/exec", {"command": "until test -e /tmp/go; do sleep 0.1; done; echo on",
+                                                 "tag": "restart"})
         harness.wait_for(lambda: process_tagged(api, path, "restart"), what="the command")
         process = process_tagged(api, path, "restart")
         serve.kill_engine(signal.SIGTERM)
         told = other.receive()
         assert told.code == "still_running" and process["id"] in told.json["detail"]
     with serve.client() as api:
+        assert run(api, path, "touch /tmp/go")["process"]["exit_code"] == 0
         ended = api.get(f"{path}/processes/{process['id']}/wait").json
         assert (ended["exit_code"], ended["signal"], ended["stdout"]["bytes"]) == (0, None, 3)
         assert api.delete(path).status == 204

@@ -1,4 +1,5 @@
 """The audit log: a line for every call, by whom, and what came of it; never a secret, never in the way."""
+import contextlib
 import json
 import pathlib
 import re
@@ -34,8 +35,11 @@ def files(serve):
 
 def lines(serve):
     """All of them; none is torn but perhaps the one that is being written."""
-    return [json.loads(line) for path in files(serve) if path.is_file()
-            for line in path.read_text(encoding="utf-8").split("\n")[:-1] if line]
+    found = []
+    for path in files(serve):
+        with contextlib.suppress(FileNotFoundError, IsADirectoryError):  # it has another name by now
+            found += [json.loads(line) for line in path.read_text(encoding="utf-8").split("\n")[:-1] if line]
+    return found
 
 
 def line_of(serve, request_id):
@@ -289,19 +293,23 @@ def test_terminals_and_streams_have_a_line_at_either_end(serve, api, box):
 
 def test_of_transfers_the_large_have_two_lines_and_the_small_one(serve, api, box):
     route, path = "sandboxes/{id}/files", f"/v1/sandboxes/{box}/files"
-    for size, count in ((1000, 0), (3 << 20, 1)):
+    expected = set()
+    for size, is_large in ((1000, False), (3 << 20, True)):
         put = api.ask("PUT", path, bytes(size), query={"path": "/tmp/file"})
         assert put.status == 200
-        line = noted(serve, put)
-        assert (line["method"], line["route"], line["status"], line["sandbox"]) == (
+        wrote = noted(serve, put)
+        assert (wrote["method"], wrote["route"], wrote["status"], wrote["sandbox"]) == (
             "PUT", "/v1/" + route, 200, box)
         got = api.get(path, query={"path": "/tmp/file"})
         assert len(got.bytes) == size
-        assert noted(serve, got)["method"] == "GET"
-        assert len(begun(serve, route, box)) == 2 * count
-        if count:
-            assert {line["request_id"] for line in begun(serve, route, box)} == {
-                answer.headers["Cove-Request-Id"] for answer in (put, got)}
+        read = noted(serve, got)
+        assert read["method"] == "GET"
+        # So has what lasts a second, on a machine that stands still.
+        expected |= {line["request_id"] for line in (wrote, read) if is_large or line["duration_ms"] > 900}
+        found = [line["request_id"] for line in begun(serve, route, box)]
+        assert len(found) == len(set(found))
+        slow = {line["request_id"] for line in (wrote, read) if line["duration_ms"] <= 1000 and not is_large}
+        assert expected - slow <= set(found) <= expected
     for answer, status in ((api.post(f"{path}/mkdir", {"path": "/tmp/new"}), 200),
                            (api.get(f"{path}/stat", query={"path": "/tmp/new"}), 200),
                            (api.get(f"{path}/list", query={"path": "/tmp"}), 200),
@@ -310,4 +318,4 @@ def test_of_transfers_the_large_have_two_lines_and_the_small_one(serve, api, box
         line = noted(serve, answer)
         assert line["status"] == status and line["route"].startswith("/v1/" + route + "/")
         assert line["sandbox"] == box and line["code"] == (None if status == 200 else answer.code)
-    assert len(begun(serve, route, box)) == 2
+    assert {line["request_id"] for line in begun(serve, route, box)} <= expected

@@ -222,9 +222,9 @@ def test_logs_follow_to_the_end(cove, env, box):
 
 def test_a_command_outlives_the_engine_and_exec_goes_on(serve, env, box):
     script = "for i in $(seq 1 30); do echo $i; sleep 0.1; done; exit 4"
-    with subprocess.Popen([harness.COVE, "exec", box, "--", "sh", "-c", script], env=env,
+    with subprocess.Popen([harness.COVE, "exec", box, "--", "sh", "-c", script], env=env, bufsize=0,
                           stdout=subprocess.PIPE, stderr=subprocess.PIPE) as running:
-        assert running.stdout.readline() == b"1\n"
+        assert running.stdout.readline() == b"1\n"  # and nothing behind it: communicate() would not see that
         serve.kill_engine()
         rest, said = running.communicate(timeout=60)
     assert rest.split() == [b"%d" % i for i in range(2, 31)], said

@@ -333,6 +333,8 @@ def test_slow_readers_lose_their_places_to_who_needs_them(serve, crowded):
            for _ in range(48)]
     assert {status for status, _ in own} == {200}
     drip = own[0][1]
+    for _, reader in urls + own:  # to open them may have taken as long as one may take nothing
+        assert len(reader.read(MIB)) == MIB
     assert files.stat("/tmp").code == "capacity"
     stop = threading.Event()
 

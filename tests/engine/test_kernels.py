@@ -624,7 +624,8 @@ def workers(serve):
         with contextlib.suppress(OSError):
             status = dict(re.findall(r"^(\w+):\s*(.*)$", pathlib.Path(f"/proc/{pid}/status").read_text(),
                                      re.M))
-            if len(status["NSpid"].split()) > 1 and status["NSpid"].split()[-1] != "1":
+            spaces = status.get("NSpid", "").split()  # none of one that has just ended
+            if len(spaces) > 1 and spaces[-1] != "1":
                 found.append(pid)
     return found
 

@@ -111,7 +111,8 @@ def test_an_init_that_lies_harms_its_own_sandbox_alone(serve, api, lie):
     os.kill(init, signal.SIGSTOP)
     control = control_of(init)
     assert run(api, other, "echo before")["stdout"] == "before\n"
-    engine, descriptor_count = serve.engine_pid(), len(os.listdir(f"/proc/{serve.engine_pid()}/fd"))
+    engine = serve.engine_pid()
+    descriptor_count = harness.at_rest(lambda: len(os.listdir(f"/proc/{engine}/fd")))
     before, answered = own_memory(engine), []
 
     def look():

@@ -448,7 +448,7 @@ def test_a_record_of_before_has_no_network(world, tmp_path):
 def test_a_bound_on_connections(client):
     with Sandbox(client, network={"mode": "public", "connections": 2}) as sandbox:
         held = Held(sandbox, "four.test:80", "four.test:443")
-        assert refused(sandbox.dial("four.test:7")[0])
+        assert refused(sandbox.dial(f"{worlds.SERVER}:7")[0])
         assert held.ask() == ["yes", "yes"]
         assert sandbox.records(reason="limit", port=7), sandbox.network()
 

@@ -260,7 +260,7 @@ def test_67_rebinding_between_two_lookups(client, world):
 def test_67_a_name_that_never_stands_still(client, world):
     watch = Watch(world)
     with Sandbox(client, network={"mode": "public"}) as sandbox:
-        answers = sandbox.dial(*["whirl.test:80"] * 60)
+        answers = sandbox.dialled(*["whirl.test:80"] * 60)
     reached = [text for text, _ in answers if text.startswith("hello")]
     assert len(watch.touched()) == len(reached) < 60
     assert all(where == [SERVER if IS_ROOT else "whirl.test", "80"] for where in watch.touched()), watch.touched()
@@ -552,11 +552,11 @@ for line in sys.stdin:
     print(line.strip(), *said, flush=True)
 """
     with Sandbox(client) as sandbox:
+        held = Held(sandbox, "four.test:80", "other.test:443")
         names = Held.__new__(Held)
         names.client, names.count = client, 0
         names.path = sandbox.start("python3", "-c", stream, open_stdin=True)
         names.wait("held")
-        held = Held(sandbox, "four.test:80", "other.test:443")
         assert held.ask() == ["yes", "yes"] and names.ask() == ["0", "yes"]
         sandbox.set(allow=["four.test"])
         watch = Watch(world)

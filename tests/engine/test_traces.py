@@ -119,9 +119,14 @@ def span_of(collector, answer):
     return found[0]
 
 
-def children(collector, span):
-    return {other["name"]: other for other in list(collector.spans)
-            if other.get("parentSpanId") == span["spanId"]}
+def children(collector, span, *names):
+    """By their names: at least these, which may be in the next message."""
+    def found():
+        return {other["name"]: other for other in list(collector.spans)
+                if other.get("parentSpanId") == span["spanId"]}
+
+    harness.wait_for(lambda: found().keys() >= set(names), what=f"{names} of {span['name']}")
+    return found()
 
 
 def test_a_request_is_a_span_with_its_steps(collector, serve, api):
@@ -139,13 +144,13 @@ def test_a_request_is_a_span_with_its_steps(collector, serve, api):
     assert said["cove.sandbox"] == made.json["id"]
     begin, end = int(span["startTimeUnixNano"]), int(span["endTimeUnixNano"])
     assert before - 10**9 < begin < end < time.time_ns() + 10**9
-    steps = children(collector, span)
+    steps = children(collector, span, "keeper", "commit")
     assert set(steps) == {"keeper", "commit"}
     for step in steps.values():
         assert step["traceId"] == span["traceId"]
         assert begin - 10**6 <= int(step["startTimeUnixNano"]) <= int(step["endTimeUnixNano"])
         assert int(step["endTimeUnixNano"]) <= end + 10**6
-    command = children(collector, span_of(collector, ran))["command"]
+    command = children(collector, span_of(collector, ran), "command")["command"]
     took = int(command["endTimeUnixNano"]) - int(command["startTimeUnixNano"])
     assert took >= 90 * 10**6
     assert api.delete(path).status == 204

@@ -716,6 +716,7 @@ def test_nothing_newer_is_said_to_a_box_of_the_version_before(tmp_path):
         with serve.client() as client:
             path = path_of(make(client, **KEPT, name="old"))
             process = start(client, path, "echo before; exec cat", open_stdin=True)
+            harness.wait_for(lambda: output(client, process) == "before\n", what="output")
             run(client, path, "echo kept >/tmp/f")
         serve.replace('unset COVE_TEST_AHEAD; exec "$real" "$@"', tmp_path / "real")
         serve.upgrade()

@@ -27,7 +27,7 @@ def send_some(client, data):
     client.setblocking(False)
     try:
         return client.send(data)
-    except BlockingIOError:
+    except (BlockingIOError, BrokenPipeError, ConnectionResetError):  # what it was told before is read all the same
         return 0
 
 
@@ -130,6 +130,8 @@ def test_bodies_that_come_by_the_byte(serve):
     for client in kept:
         client.settimeout(10 * PATIENCE)
         assert status(read_all(client)) == 408
+        for other in streamed:  # how long that takes is not their fault
+            send_some(other, b"u")
     assert server.stats()["live"] == 100
     server.until("live", 0)
     close_all(kept + streamed)
@@ -377,15 +379,23 @@ def test_a_body_that_is_held_back_is_not_late(serve):
 
 def test_a_body_with_pauses_is_taken_and_one_that_stops_is_not(serve):
     server = serve("unix", body_ms=1000)
-    client = server.connect()
-    client.sendall(POST.format("/upload", 8).encode())
-    for _ in range(8):
-        time.sleep(0.2)
-        client.sendall(b"u")
+    for gone in range(1, 6):
+        client, longest = server.connect(), 0
+        client.sendall(POST.format("/upload", 8).encode())
+        for _ in range(8):
+            began = time.monotonic()
+            time.sleep(0.2)
+            send_some(client, b"u")
+            longest = max(longest, time.monotonic() - began)
+        if longest < 0.8:  # else the pause was too long, on a machine that stood still
+            break
+        client.close()
+        server.until("gone", gone)
+    client.settimeout(10 * PATIENCE)
     assert read_until(client, b"\r\n\r\n8")
     client.sendall(POST.format("/upload", 8).encode() + b"u")
     assert read_all(client) == b""
-    server.until("gone", 1)
+    server.until("gone", gone)
     client.close()
 
 

@@ -23,6 +23,7 @@ PORT, TLS_PORT, FOREIGN_PORT, PROXY_PORT = 8080, 8443, 8444, 3128
 FOUR = f"http://four.test:{PORT}"
 BOMB = gzip.compress(bytes(10 << 20), mtime=0)
 open_now = 0  # connections
+counting = threading.Lock()
 plain = None  # the server at PORT
 proxied = {}  # by the port that the proxy dialled from: the host that it was told
 
@@ -56,13 +57,15 @@ def sized(size):
 class Answers(socketserver.StreamRequestHandler):
     def handle(self):
         global open_now
-        open_now += 1
+        with counting:
+            open_now += 1
         try:
             self.answer()
         except OSError:
             pass  # who asked has gone
         finally:
-            open_now -= 1
+            with counting:
+                open_now -= 1
 
     def answer(self):
         if self.rfile.peek(1)[:1] == b"\x16":  # it speaks TLS, where there is none

@@ -245,6 +245,9 @@ static uint64_t attack_run(struct kernel_context *context, const struct kernel_s
         begun = thread_cpu_ns();
         result = kit_run_source(context, source);
         took = thread_cpu_ns() - begun;
+        /* A machine that does nothing for a while may call that the thread's time. */
+        if (result->end == KERNEL_END_CPU && !is_one_of(result, ends))
+            continue;
         least = took < least ? took : least;
         /* What waited was not at the limit of its time, and waiting costs the host some, too. */
         if (!is_one_of(result, ends) || result->end == KERNEL_END_WALL)

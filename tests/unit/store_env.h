@@ -74,7 +74,7 @@ static inline void env_close(struct env *env)
 /* A directory that is not there yet, in one that is. */
 static inline void env_directory(struct env *env)
 {
-    *env = (struct env){.directory = "/tmp/cove-store-XXXXXX"};
+    *env = (struct env){.directory = "/tmp/cove-test-store-XXXXXX"};
     if (mkdtemp(env->directory) == NULL)
         abort();
     (void)strcat(env->directory, "/store");

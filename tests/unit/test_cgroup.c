@@ -159,7 +159,8 @@ static int run_spin(void)
 {
     uint64_t start = clock_monotonic_ns();
 
-    while (clock_monotonic_ns() - start < 1000000000U)
+    /* A second, and more of it where the machine did nothing else meanwhile. */
+    while (clock_monotonic_ns() - start < 1000000000U || clock() < CLOCKS_PER_SEC / 1000 * 60)
         ;
     return 0;
 }

@@ -510,7 +510,7 @@ static void expect_bad_fd(const char *what, int fd, uint32_t place, uint32_t fla
 
 static void test_kinds_of_fds(void)
 {
-    char fifo[] = "/tmp/cove-link-XXXXXX/fifo";
+    char fifo[] = "/tmp/cove-test-link-XXXXXX/fifo";
     char *slash = strrchr(fifo, '/');
     int far[3], near[3], pair[2], master;
 

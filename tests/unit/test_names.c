@@ -177,7 +177,7 @@ static void test_full(void)
 /* A disk that takes half a line: the half is taken back, and the number goes to whoever comes next. */
 static void test_disk_full(void)
 {
-    char path[] = "/tmp/cove-names-XXXXXX";
+    char path[] = "/tmp/cove-test-names-XXXXXX";
     _cleanup_close_ int fd = mkostemp(path, O_CLOEXEC);
     struct rlimit was, limit;
     struct names *names;

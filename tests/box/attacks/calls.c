@@ -86,15 +86,16 @@ static int steal(void *slave)
     return ioctl(*(int *)slave, TIOCSCTTY, 1) == 0 ? 1 : 0;
 }
 
-static void steal_terminal(int slave)
+static void steal_terminal(int master, int slave)
 {
     pid_t owner = fork();
     int status;
 
     if (owner == 0)
         _exit(be_its_leader(&slave));
-    for (int i = 0; i < 500 && tcgetsid(slave) != owner; i++)
+    for (int i = 0; i < 20000 && tcgetsid(master) != owner; i++)
         (void)nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL);
+    attack_check("a terminal has an owner", tcgetsid(master) == owner, "%d", tcgetsid(master));
     status = attack_child(steal, &slave);
     attack_check("stealing a controlling terminal", WIFEXITED(status) && WEXITSTATUS(status) == 0,
                  "status %#x", (unsigned)status);
@@ -118,7 +119,7 @@ static void push_terminal(void)
             REFUSED(what, syscall(SYS_ioctl, 0, high[j] | requests[i], &byte), EPERM);
         }
     }
-    steal_terminal(slave);
+    steal_terminal(master, slave);
     if (strcmp(attack_word(0, "no-tty"), "no-tty") == 0)
         REFUSED("/dev/tty", attack_open("/dev/tty", O_RDWR), ENXIO);
 }

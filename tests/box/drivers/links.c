@@ -13,12 +13,14 @@
  *   read ID STREAM, write ID TEXT, shut ID   of pipes and terminals; read goes on to the end
  *   close ID STREAM             ours, and init is not told
  *   ack ID, kill ID, signal ID NUMBER, open ID FLAGS PATH, sleep MS
+ *   still                       waits until nothing runs in the box but its init, and hears nothing
  *
  * A socket that is the box's as long as this program runs stands for the keeper. */
 #include "box/link.h"
 
 #include "base/fd.h"
 
+#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
@@ -40,6 +42,7 @@ static struct box *box;
 static struct link *box_link;
 static struct link_limits limits;
 static int kept[IDS][3];
+static int at_rest; /* processes below us when nothing runs */
 
 static int fail(const char *what, const struct error *err)
 {
@@ -209,12 +212,62 @@ static int read_all(unsigned id, int stream, struct error *err)
     ssize_t n = 0;
 
     printf("read %u ", id);
-    while (poll(&wait, 1, 4000) > 0 && (n = read(fd, text, sizeof(text))) > 0)
+    while (poll(&wait, 1, PATIENCE_MS) > 0 && (n = read(fd, text, sizeof(text))) > 0)
         for (ssize_t i = 0; i < n; i++)
             if (text[i] != '\r')
                 putchar(text[i] == '\n' ? '|' : text[i]);
     printf("%s\n", n == 0 && wait.revents != 0 ? " END" : "");
     return fd < 0 ? error_set(err, "no_stream", 0, "command %u has no such stream", id) : 0;
+}
+
+/* How many processes are below us. */
+static int count_below(void)
+{
+    static pid_t pids[65536], parents[65536];
+    int count = 0, below = 0;
+    DIR *directory = opendir("/proc");
+    struct dirent *entry;
+
+    while (directory != NULL && (entry = readdir(directory)) != NULL && count < 65536) {
+        char path[32], text[512] = "", state;
+        int fd;
+
+        (void)snprintf(path, sizeof(path), "/proc/%.16s/stat", entry->d_name);
+        fd = atoi(entry->d_name) > 0 ? open(path, O_RDONLY | O_CLOEXEC) : -1;
+        if (fd < 0)
+            continue;
+        (void)!read(fd, text, sizeof(text) - 1);
+        (void)close(fd);
+        pids[count] = atoi(entry->d_name);
+        if (strrchr(text, ')') != NULL &&
+            sscanf(strrchr(text, ')'), ") %c %d", &state, &parents[count]) == 2)
+            count++;
+    }
+    if (directory != NULL)
+        (void)closedir(directory);
+    for (int i = 0; i < count; i++) {
+        pid_t at = pids[i];
+
+        for (int depth = 0; depth < 64 && at > 1 && at != getpid(); depth++) {
+            int j = 0;
+
+            while (j < count && pids[j] != at)
+                j++;
+            at = j < count ? parents[j] : 0;
+        }
+        below += at == getpid() && pids[i] != getpid();
+    }
+    return below;
+}
+
+static int wait_still(struct error *err)
+{
+    for (int waited = 0; count_below() > at_rest; waited += 50) {
+        if (waited > 3 * PATIENCE_MS)
+            return error_set(err, "busy", 0, "%d processes, and not %d", count_below(), at_rest);
+        pause_ms(50);
+    }
+    return 0;
 }
 
 static int open_file(unsigned id, const char *flags, const char *path, struct error *err)
@@ -237,7 +290,7 @@ static int act(char **words, int *took, struct error *err)
     static const struct word known[] = {{"start", 4}, {"limits", 5}, {"many", 4}, {"heed", 3},
                                         {"again", 1}, {"table", 1},  {"read", 3}, {"write", 3},
                                         {"shut", 2},  {"ack", 2},    {"kill", 2}, {"signal", 3},
-                                        {"open", 4},  {"sleep", 2},  {"close", 3}};
+                                        {"open", 4},  {"sleep", 2},  {"close", 3},  {"still", 1}};
     const char *name = words[0];
     unsigned id;
 
@@ -279,6 +332,8 @@ static int act(char **words, int *took, struct error *err)
         fd_close(&kept[id % IDS][0]);
         return link_close_stdin(box_link, id, err);
     }
+    if (strcmp(name, "still") == 0)
+        return wait_still(err);
     if (strcmp(name, "sleep") == 0)
         pause_ms((long)id);
     if (strcmp(name, "limits") == 0)
@@ -315,6 +370,7 @@ int main(int argc, char **argv)
         return fail("create", &err);
     if (open_link(&err) < 0 || heed("ready", 0, &err) < 0)
         status = fail("ready", &err);
+    at_rest = count_below();
     for (int i = 2, took; i < argc && status == 0; i += took)
         if (act(argv + i, &took, &err) < 0)
             status = fail(argv[i], &err);

@@ -221,6 +221,8 @@ def sniff():
             address = ipaddress.ip_address(packet[16:20] if four else packet[24:40])
             if protocol == 58 and 133 <= packet[size] <= 136:
                 continue  # who is who on the wire
+            if (protocol, packet[size]) in ((1, 3), (58, 1)):
+                continue  # the kernel's own word: that answer came too late, nobody listens
             port = struct.unpack_from("!H", packet, size + 2)[0] if protocol in (6, 17) else 0
             if (protocol, address, port) not in noted:
                 noted.add((protocol, address, port))

@@ -195,7 +195,7 @@ describe("an agent with one cove sandbox", () => {
 
     test("a command beyond its time is told as such, and the agent goes on", async () => {
         const { answers } = await play(workspace, [
-            ["execute_command", { command: "echo begun; sleep 600", timeout: 2 }],
+            ["execute_command", { command: "echo begun; sleep 600", timeout: 5 }],
             ["execute_command", { command: "echo on" }],
         ]);
         assert.match(answers[0], /begun/);

@@ -1,6 +1,8 @@
 // A language model for tests that asks nobody: it plays a script, one step for each time an agent asks it. A step
 // sees what the tools answered last, so that a script can go on from there.
 
+import { setTimeout as sleep } from "node:timers/promises";
+
 const USAGE = { inputTokens: 1, outputTokens: 1, totalTokens: 2 };
 
 /** What tools answered since the model spoke last, as text. */
@@ -31,12 +33,15 @@ export class ScriptedModel {
         this.#steps = steps;
     }
 
-    #next({ prompt, tools }) {
+    async #next({ prompt, tools }) {
         this.asked.push({ prompt, tools: (tools ?? []).map((tool) => tool.name) });
         const step = this.#steps[this.#at++];
         if (step === undefined) throw new Error(`the script has ${this.#steps.length} steps, and the agent asks for one more`);
         const { calls = [], text, again = false } = typeof step === "function" ? step(answersOf(prompt)) : step;
-        if (again) this.#at--;
+        if (again) {
+            this.#at--;
+            await sleep(20); // a model takes its time, too, and what is waited for needs the machine
+        }
         const content = calls.map(([toolName, input]) => ({
             type: "tool-call", toolCallId: `call-${++this.#calls}`, toolName, input: JSON.stringify(input),
         }));
@@ -45,12 +50,12 @@ export class ScriptedModel {
     }
 
     async doGenerate(options) {
-        const { content, finishReason } = this.#next(options);
+        const { content, finishReason } = await this.#next(options);
         return { content, finishReason, usage: USAGE, warnings: [] };
     }
 
     async doStream(options) {
-        const { content, finishReason } = this.#next(options);
+        const { content, finishReason } = await this.#next(options);
         const parts = [{ type: "stream-start", warnings: [] }];
         for (const part of content)
             if (part.type === "text")

@@ -328,7 +328,7 @@ test("getPortUrl says where a server is, and neither starts nor makes anything",
     const url = await sandbox.networking.getPortUrl(8000);
     assert.match(url, /^http:\/\/127\.0\.0\.1:\d+$/);
     let text;
-    await engine.until(async () => (text = await fetch(`${url}/index.html`).then((answer) => answer.text(), () => undefined)));
+    await engine.until(async () => (text = await fetch(`${url}/index.html`).then((answer) => answer.text()).catch(() => undefined)));
     assert.equal(text, "hello\n");
     assert.equal(await engine.sandbox({ id: "web" }).networking.getPortUrl(8000), url);
     await sandbox._stop();

@@ -70,8 +70,10 @@ test("a tool may take long, and its run may be over before", async () => {
         ({ signal } = context);
         await sleep(60000, undefined, { signal });
     } } });
-    const got = await kernel.run("await tools.forever()", { wallMs: 1000 });
-    assert.equal(got.error.kind, "wall");
+    for (let tries = 0; signal === undefined && tries < 10; tries++) { // on a busy machine it may be over before
+        const got = await kernel.run("await tools.forever()", { wallMs: 1000 });
+        assert.equal(got.error.kind, "wall");
+    }
     assert.equal(signal.aborted, true);
     assert.equal((await kernel.run("1 + 1")).value, 2);
     kernel.dispose();

@@ -243,9 +243,9 @@ export const cases = [
         name: 'the time limit of the options holds',
         expected: { exitCode: 124, timedOut: true },
         async run(box) {
-            const made = box.make({ timeout: 300 });
+            const made = box.make({ timeout: 2000 });
             await made.start();
-            const result = await made.executeCommand('sleep 3');
+            const result = await made.executeCommand('sleep 5');
             return { exitCode: result.exitCode, timedOut: result.timedOut === true };
         },
     },
@@ -256,7 +256,7 @@ export const cases = [
             const sandbox = await box.shared();
             const name = box.name();
             const line = `trap '' TERM; while [ ! -e ${name}.stop ]; do sleep 0.1; done`;
-            const call = sandbox.executeCommand(line, [], { timeout: 300 });
+            const call = sandbox.executeCommand(line, [], { timeout: 2000 });
             const result = await within(box.patience, call);
             await sandbox.executeCommand(`touch ${name}.stop`);
             await call;

@@ -304,7 +304,7 @@ export const cases = [
             await need(made, 'native').remove();
             const all = await Promise.all(Array.from({ length: 10 }, () => made.executeCommand('echo here')));
             let boxes = 0;
-            for await (const each of made.cove.list()) if (each.labels['mastra.id']?.startsWith(made.id)) boxes++;
+            for await (const each of made.cove.list()) if (`${each.labels['mastra.id']}-`.startsWith(`${made.id}-`)) boxes++;
             return { said: [...new Set(all.map(({ stdout }) => stdout))], boxes };
         },
     },
