@@ -131,7 +131,7 @@ def test_the_keeper_keeps_no_fds_of_boxes_that_ended(keeper):
         return harness.at_rest(lambda: len(os.listdir(descriptors)))
 
     def beside_one():
-        """While there is one, two places are kept beside it; without one that depends on how long the last took to end."""
+        """While there is one, two places are kept beside it; else that depends on how long the last took to end."""
         handle, control = engine.make()
         box = Control(control).wait_ready()
         count = settled()

@@ -14,8 +14,8 @@ static const struct kernel_manifest *manifest;
 /* Only what never ends by itself has little time. */
 static const struct kernel_result *run_endless(struct kernel_context *context, const char *source)
 {
-    return kit_run_source(context, &(struct kernel_source){
-                                       .text = source, .size = strlen(source), .cpu_ms = 50});
+    return kit_run_source(
+        context, &(struct kernel_source){.text = source, .size = strlen(source), .cpu_ms = 50});
 }
 
 /* How a child that does this ends: a status of waitpid(). */
@@ -308,8 +308,7 @@ static void *on_a_thread(void *data)
         struct kernel_context *context = kit_context(manifest);
         const struct kernel_result *result;
 
-        result = i % 10 == 0 ? run_endless(context, "while (true) {}")
-                             : kit_run(context, "6 * 7");
+        result = i % 10 == 0 ? run_endless(context, "while (true) {}") : kit_run(context, "6 * 7");
         if (i % 10 == 0 ? result->end != KERNEL_END_CPU : !kit_is(result->output, "42"))
             (*wrong)++;
         result = kit_run(context, "(function f() { return 1 + f() })()");

@@ -99,9 +99,8 @@ static void waiting(struct kernel_context *context)
     result = kit_run(context, "await new Promise(() => {})");
     CHECK(result->end == KERNEL_END_DEADLOCK && kit_has(result->message, "never settle"),
           "a promise that nothing settles: %s", kernel_end_name(result->end));
-    result = kit_run_source(context, &(struct kernel_source){.text = late,
-                                                             .size = sizeof(late) - 1,
-                                                             .wall_ms = 1500});
+    result = kit_run_source(
+        context, &(struct kernel_source){.text = late, .size = sizeof(late) - 1, .wall_ms = 1500});
     CHECK(result->end == KERNEL_END_WALL && !result->state_lost &&
               kit_is(result->name, "TimeoutError"),
           "a timer that is too late: %s", kernel_end_name(result->end));

@@ -287,10 +287,10 @@ struct word {
 
 static int act(char **words, int *took, struct error *err)
 {
-    static const struct word known[] = {{"start", 4}, {"limits", 5}, {"many", 4}, {"heed", 3},
-                                        {"again", 1}, {"table", 1},  {"read", 3}, {"write", 3},
-                                        {"shut", 2},  {"ack", 2},    {"kill", 2}, {"signal", 3},
-                                        {"open", 4},  {"sleep", 2},  {"close", 3},  {"still", 1}};
+    static const struct word known[] = {{"start", 4}, {"limits", 5}, {"many", 4},  {"heed", 3},
+                                        {"again", 1}, {"table", 1},  {"read", 3},  {"write", 3},
+                                        {"shut", 2},  {"ack", 2},    {"kill", 2},  {"signal", 3},
+                                        {"open", 4},  {"sleep", 2},  {"close", 3}, {"still", 1}};
     const char *name = words[0];
     unsigned id;
 
