@@ -145,12 +145,6 @@ def test_the_keeper_keeps_no_fds_of_boxes_that_ended(keeper):
     assert beside_one() <= before
 
 
-def cpu_ticks(pid):
-    """As their user sees it, too."""
-    with open(f"/proc/{pid}/stat", encoding="ascii") as file:
-        return sum(map(int, file.read().rpartition(")")[2].split()[11:13]))
-
-
 def test_a_keeper_with_all_the_places_that_it_keeps_rests(keeper):
     """What it makes ahead for the kind that was wanted last is not what it removes for being too many: it
     did both in turns, for ever."""
@@ -163,9 +157,9 @@ def test_a_keeper_with_all_the_places_that_it_keeps_rests(keeper):
     boxed(engine, "true", 0, privileges=keepers.SYSTEM)
 
     def rests():
-        before = cpu_ticks(keeper.process.pid)
+        before = harness.cpu_ticks(keeper.process.pid)
         time.sleep(0.5)
-        return cpu_ticks(keeper.process.pid) - before <= 2
+        return harness.cpu_ticks(keeper.process.pid) - before <= 2
 
     harness.wait_for(rests, 20 * harness.PATIENCE, "rest")
 

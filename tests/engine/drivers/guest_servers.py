@@ -176,7 +176,7 @@ async def sockets():
         async for message in websocket:
             await websocket.send(message)
 
-    async with websockets.serve(echo, "127.0.0.1", SOCKETS, max_size=1 << 26):
+    async with websockets.serve(echo, "127.0.0.1", SOCKETS, max_size=1 << 26, ping_interval=None):
         print("ready", flush=True)
         await asyncio.Future()
 
