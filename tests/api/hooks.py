@@ -46,13 +46,18 @@ def ask(method, path, body=None):
         headers["Content-Type"] = "application/json"
         body = json.dumps(body)
     try:
-        local.connection.request(method, path, body, headers)
-        answer = local.connection.getresponse()
+        try:
+            local.connection.request(method, path, body, headers)
+            answer = local.connection.getresponse()
+        except (http.client.RemoteDisconnected, BrokenPipeError):
+            if not is_kept:
+                raise
+            local.connection.close()  # who asks nothing for a while is closed
+            local.connection.request(method, path, body, headers)
+            answer = local.connection.getresponse()
         said = answer.read()
-    except (OSError, http.client.HTTPException) as error:
+    except (OSError, http.client.HTTPException):
         local.connection.close()
-        if is_kept and isinstance(error, ConnectionError):  # who asks nothing for a minute is closed
-            return ask(method, path, body)
         raise
     is_json = answer.headers.get("Content-Type") == "application/json"
     return answer.status, json.loads(said) if is_json else None

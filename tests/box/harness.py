@@ -547,7 +547,7 @@ def at_rest(look, seconds=30 * PATIENCE):
 
 
 def cpu_ticks(pid):
-    """As their user sees it, too."""
+    """The CPU time of a process, which its user sees, too."""
     with open(f"/proc/{pid}/stat", encoding="ascii") as file:
         return sum(map(int, file.read().rpartition(")")[2].split()[11:13]))
 

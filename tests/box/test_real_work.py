@@ -4,8 +4,6 @@ import os
 import pathlib
 import shutil
 
-import pytest
-
 import harness
 from harness import run
 

@@ -1118,7 +1118,7 @@ def test_a_restart_ends_no_command(serve):
     with serve.client() as api, serve.client() as other:
         path = make(api)
         other.send("POST", f"{path}/exec", {"command": "until test -e /tmp/go; do sleep 0.1; done; echo on",
-                                                 "tag": "restart"})
+                                            "tag": "restart"})
         harness.wait_for(lambda: process_tagged(api, path, "restart"), what="the command")
         process = process_tagged(api, path, "restart")
         serve.kill_engine(signal.SIGTERM)

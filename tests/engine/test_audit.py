@@ -35,11 +35,10 @@ def files(serve):
 
 def lines(serve):
     """All of them; none is torn but perhaps the one that is being written."""
-    found = []
-    for path in files(serve):
-        with contextlib.suppress(FileNotFoundError, IsADirectoryError):  # it has another name by now
-            found += [json.loads(line) for line in path.read_text(encoding="utf-8").split("\n")[:-1] if line]
-    return found
+    while True:
+        with contextlib.suppress(FileNotFoundError):  # one has another name by now: from the beginning
+            return [json.loads(line) for path in files(serve) if path.is_file()
+                    for line in path.read_text(encoding="utf-8").split("\n")[:-1] if line]
 
 
 def line_of(serve, request_id):

@@ -9,7 +9,6 @@ import pathlib
 import pty
 import re
 import select
-import shutil
 import signal
 import socket
 import struct

@@ -4,7 +4,6 @@ import pathlib
 import signal
 import sys
 
-import pytest
 import yaml
 
 HERE = pathlib.Path(__file__).resolve().parent

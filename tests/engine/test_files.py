@@ -5,10 +5,8 @@ import io
 import json
 import os
 import pathlib
-import socket
 import sys
 import tarfile
-import threading
 import time
 import urllib.parse
 
@@ -718,7 +716,7 @@ def test_who_comes_back_after_more_changes_than_are_kept_is_told_of_the_gap(serv
     assert first["type"] == "watching"
     watch.client.close()
     files.run(f"cd {here}; mkdir $(seq 5000); mkdir last")
-    for _ in range(10):
+    for _ in range(10 * harness.PATIENCE):
         again = Watch(serve, box, here, cursor=first["cursor"])
         line = again.seen()
         if line["type"] == "gap":

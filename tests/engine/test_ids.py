@@ -1,5 +1,4 @@
 """An ordinary user has few ids: when boxes have them all, new work is refused and told why."""
-import os
 
 import pytest
 

@@ -4,7 +4,6 @@ import os
 import pathlib
 import signal
 import socket
-import struct
 import subprocess
 import time
 
@@ -103,16 +102,15 @@ def test_use_of_a_box_is_not_that_of_the_one_before(keeper):
     """Slots serve again; what is counted in them goes on."""
     engine = keeper.greeted()
     reports = []
-    for times in (1000000, 0, 0, 0):
+    for seconds in (1, 0, 0, 0):
         handle, control = engine.make()
         box = Control(control).wait_ready()
-        box.run(f"i=0; while [ $i -lt {times} ]; do i=$((i + 1)); done")
+        box.run(f"python3 -c 'import time\nwhile time.process_time() < {seconds}: pass'")
         box.close()
         reports.append(engine.end(handle))
     first, *others = (report["cpu_ns"] for report in reports)
-    assert not harness.EXPECT.has_cgroup or first > 2 * 10 ** 8
-    # One of them may have been charged with what a busy machine did instead.
-    assert min(others) < 2 * 10 ** 8
+    assert not harness.EXPECT.has_cgroup or first > 8 * 10 ** 8
+    assert max(others) < 5 * 10 ** 8
 
 
 def test_end_of_a_box_that_died_by_itself(keeper):

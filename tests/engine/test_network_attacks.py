@@ -9,7 +9,7 @@ import pytest
 import harness
 import serving
 import worlds
-from test_network import DIAL, Held, Sandbox, no_name, reaches, refused
+from test_network import DIAL, Held, Sandbox, no_name, reaches
 from test_network_walls import BEGIN, TAMPER
 from worlds import METADATA, OTHER, OWN, PRIVATE, SERVER, SERVER6
 

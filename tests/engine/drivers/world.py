@@ -208,6 +208,15 @@ def listen(address, port):
 noted = set()  # since it was told to forget
 
 
+def is_about_an_answer(packet, at):
+    """The kernel's own word that no port is open there, to the server of names: its answer came too late."""
+    quoted = packet[at + 8:]
+    if tuple(packet[at:at + 2]) not in ((3, 3), (1, 4)) or len(quoted) < 28:
+        return False
+    size, protocol = (4 * (quoted[0] & 15), quoted[9]) if quoted[0] >> 4 == 4 else (40, quoted[6])
+    return protocol == 17 and int.from_bytes(quoted[size:size + 2], "big") == 53
+
+
 def sniff():
     """Each kind of packet that is for us, once: protocol, destination, port."""
     with socket.socket(socket.AF_PACKET, socket.SOCK_DGRAM, socket.htons(3)) as all_of_it:
@@ -221,8 +230,8 @@ def sniff():
             address = ipaddress.ip_address(packet[16:20] if four else packet[24:40])
             if protocol == 58 and 133 <= packet[size] <= 136:
                 continue  # who is who on the wire
-            if (protocol, packet[size]) in ((1, 3), (58, 1)):
-                continue  # the kernel's own word: that answer came too late, nobody listens
+            if protocol in (1, 58) and is_about_an_answer(packet, size):
+                continue
             port = struct.unpack_from("!H", packet, size + 2)[0] if protocol in (6, 17) else 0
             if (protocol, address, port) not in noted:
                 noted.add((protocol, address, port))

@@ -73,7 +73,7 @@ class Box {
 
     /** How long to wait for what has to come; of the others nobody expects it. */
     get patience() {
-        return this.column.ours ? 30_000 : 2500;
+        return this.column.ours ? 30_000 : 5000;
     }
 
     /** The one that cases share which leave it as it is. */

@@ -245,7 +245,7 @@ export const cases = [
         async run(box) {
             const made = box.make({ timeout: 2000 });
             await made.start();
-            const result = await made.executeCommand('sleep 5');
+            const result = await made.executeCommand('sleep 6');
             return { exitCode: result.exitCode, timedOut: result.timedOut === true };
         },
     },
