@@ -80,7 +80,7 @@ static int signals_open(struct keeper *keeper, struct error *err)
  * kernel demands that a box's maker can be looked into, and the engine is the same user anyway. */
 static void harden(const struct keeper *keeper)
 {
-    struct rlimit core = {0}, files;
+    struct rlimit core = {0}, files, signals;
 
     (void)umask(077);
     (void)setrlimit(RLIMIT_CORE, &core);
@@ -91,6 +91,12 @@ static void harden(const struct keeper *keeper)
             files.rlim_cur = files.rlim_max;
             (void)setrlimit(RLIMIT_NOFILE, &files);
         }
+    }
+    /* As many as all boxes together may have pending, for it is the limit of who makes their namespaces. The
+     * other half is the host's. */
+    if (getrlimit(RLIMIT_SIGPENDING, &signals) == 0 && signals.rlim_max != RLIM_INFINITY) {
+        signals.rlim_cur = signals.rlim_max / 2;
+        (void)setrlimit(RLIMIT_SIGPENDING, &signals);
     }
     if (keeper->caller.uid != 0)
         return;

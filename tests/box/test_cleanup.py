@@ -24,7 +24,11 @@ def kernel_state():
     def lines(path):
         return pathlib.Path(path).read_text(encoding="utf-8").splitlines()
 
-    return {*lines("/proc/self/mountinfo"), *(tuple(line.split()[:2]) for line in lines("/proc/sysvipc/shm"))}
+    segments = [line.split() for line in lines("/proc/sysvipc/shm")[1:]]
+    if not harness.EXPECT.is_root:  # others, who make their own, run beside us
+        return {tuple(words[:2]) for words in segments
+                if int(words[7]) == os.getuid() or harness.EXPECT.is_box_id(int(words[7]))}
+    return {*lines("/proc/self/mountinfo"), *(tuple(words[:2]) for words in segments)}
 
 
 def cgroup_counts():

@@ -40,7 +40,7 @@ OPTIONS = {"plain": (), "system": ("--privileges", "system"),
 LIMITS = {"core": [1, 1], "nofile": [16384, 16384], "nproc": [1024, 1024],
           "memlock": [8 << 20, 8 << 20], "nice": [0, 0], "rtprio": [0, 0], "stack": None,
           "cpu": None,
-          "fsize": None, "data": None, "rss": None, "as": None, "locks": None, "sigpending": None,
+          "fsize": None, "data": None, "rss": None, "as": None, "locks": None, "sigpending": [1024, 1024],
           "msgqueue": None, "rttime": None}
 
 VALUES = {

@@ -156,10 +156,16 @@ def test_10_buffers_are_charged_to_the_box(kind):
 
 
 def test_11_watches_are_limited_and_only_the_boxs():
+    def pending():
+        """Signals and timers of this user, those of his boxes among them."""
+        return int(harness.status_of(os.getpid())["SigQ"].split("/")[0])
+
+    before = pending()
     box = harness.start(["/attack/attack", 11, 60000], "--mount", ATTACK_MOUNT)
     try:
         lines = [box.stdout.readline() for _ in range(9)]
         assert all(b'"walled": true' in line for line in lines), lines
+        assert pending() - before < 2000
         # The host's own user still has all of its.
         script = "import ctypes; c = ctypes.CDLL(None); assert c.inotify_init1(0) >= 0"
         subprocess.run(["/usr/bin/python3", "-c", script], check=True)
