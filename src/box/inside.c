@@ -373,13 +373,13 @@ static int set_limit(int resource, rlim_t most, struct error *err)
 static int set_limits(const struct plan *plan, struct error *err)
 {
     /* NPROC counts within the user namespace: a second fork-bomb wall, and the only one where no
-     * cgroup can be had. Signals that wait, and timers, are counted as the box's maker's, too: without a
-     * limit one box could have all that there are, and others, the host among them, none. */
+     * cgroup can be had. Signals that wait, timers and message queues are counted as the box's maker's, too:
+     * without a limit one box could have all that there are, and others, the host among them, none. */
     if (set_limit(RLIMIT_CORE, 1, err) < 0 || set_limit(RLIMIT_NOFILE, NOFILE_MAX, err) < 0 ||
         set_limit(RLIMIT_NPROC, plan->pids, err) < 0 ||
         set_limit(RLIMIT_SIGPENDING, SIGPENDING_MAX, err) < 0 ||
-        set_limit(RLIMIT_MEMLOCK, MEMLOCK_MAX, err) < 0 || set_limit(RLIMIT_RTPRIO, 0, err) < 0 ||
-        set_limit(RLIMIT_NICE, 0, err) < 0)
+        set_limit(RLIMIT_MSGQUEUE, 0, err) < 0 || set_limit(RLIMIT_MEMLOCK, MEMLOCK_MAX, err) < 0 ||
+        set_limit(RLIMIT_RTPRIO, 0, err) < 0 || set_limit(RLIMIT_NICE, 0, err) < 0)
         return -1;
     if (plan->disk_watched && set_limit(RLIMIT_FSIZE, plan->disk_bytes, err) < 0)
         return -1;

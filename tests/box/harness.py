@@ -517,7 +517,7 @@ def free_port():
         end = max(int(given.read().split()[0]), 16384)
     for _ in range(1000):
         with socket.socket() as probe, contextlib.suppress(OSError):
-            # Those who run tests beside us have other ones, and another user's for certain.
+            # Those who run tests beside us have other ones: for certain, where one of us is root.
             port = random.randrange(end // 2 + os.getpid() % 32 * 2 + (os.getuid() != 0), end, 64)
             probe.bind(("127.0.0.1", port))
             return port

@@ -41,7 +41,7 @@ LIMITS = {"core": [1, 1], "nofile": [16384, 16384], "nproc": [1024, 1024],
           "memlock": [8 << 20, 8 << 20], "nice": [0, 0], "rtprio": [0, 0], "stack": None,
           "cpu": None,
           "fsize": None, "data": None, "rss": None, "as": None, "locks": None, "sigpending": [1024, 1024],
-          "msgqueue": None, "rttime": None}
+          "msgqueue": [0, 0], "rttime": None}
 
 VALUES = {
     "fds": [0, 1, 2], "securebits": 0, "parent_death_signal": 0, "umask": 0o022, "parent": 1,

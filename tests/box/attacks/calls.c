@@ -203,9 +203,14 @@ static void raise_limits(void)
     static const struct {
         const char *name;
         int resource;
-    } limits[] = {{"core", RLIMIT_CORE},   {"nofile", RLIMIT_NOFILE},
-                  {"nproc", RLIMIT_NPROC}, {"memlock", RLIMIT_MEMLOCK},
-                  {"nice", RLIMIT_NICE},   {"rtprio", RLIMIT_RTPRIO}};
+    } limits[] = {{"core", RLIMIT_CORE},
+                  {"nofile", RLIMIT_NOFILE},
+                  {"nproc", RLIMIT_NPROC},
+                  {"memlock", RLIMIT_MEMLOCK},
+                  {"nice", RLIMIT_NICE},
+                  {"rtprio", RLIMIT_RTPRIO},
+                  {"sigpending", RLIMIT_SIGPENDING},
+                  {"msgqueue", RLIMIT_MSGQUEUE}};
     for (size_t i = 0; i < sizeof(limits) / sizeof(limits[0]); i++) {
         raise_limit(limits[i].name, 0, limits[i].resource);
         raise_limit(limits[i].name, 1, limits[i].resource);

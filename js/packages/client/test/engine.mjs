@@ -24,7 +24,7 @@ export async function until(what, look) {
 export async function freePort() {
     const end = Math.max(parseInt(readFileSync("/proc/sys/net/ipv4/ip_local_port_range", "utf8"), 10), 16384);
     for (let tries = 0; tries < 1000; tries++) {
-        // Those who run tests beside us have other ones, and another user's for certain.
+        // Those who run tests beside us have other ones: for certain, where one of us is root.
         const first = Math.floor(end / 2) + (process.pid % 32) * 2 + (process.getuid() === 0 ? 0 : 1);
         const port = first + 64 * Math.floor((Math.random() * (end - first)) / 64);
         const probe = createServer();
