@@ -25,7 +25,7 @@
 #define STOP_ENGINE_NS 30000000000ULL
 #define STOP_BOXES_NS 10000000000ULL
 #define WRITE_DISKS_MS 10000
-#define PENDING_MAX 65536 /* of signals, where there is no limit */
+#define SIGNALS_MAX 65536 /* that wait, where there is no limit */
 
 /* ---- signals ---- */
 
@@ -96,7 +96,7 @@ static void harden(const struct keeper *keeper)
     /* As many as all boxes together may have pending, for it is the limit of who makes their namespaces. The
      * other half is the host's. */
     if (getrlimit(RLIMIT_SIGPENDING, &signals) == 0) {
-        rlim_t half = signals.rlim_max == RLIM_INFINITY ? PENDING_MAX : signals.rlim_max / 2;
+        rlim_t half = signals.rlim_max == RLIM_INFINITY ? SIGNALS_MAX : signals.rlim_max / 2;
 
         if (signals.rlim_cur > half)
             signals.rlim_cur = half;
