@@ -298,9 +298,11 @@ def is_ours(path):
         uid = os.lstat(path).st_uid
     except OSError:
         return True  # it went meanwhile
-    if EXPECT.is_root:
-        return not ORDINARY.start <= uid < ORDINARY.stop
-    return uid == os.getuid() or EXPECT.is_box_id(uid)
+    return is_our_id(uid)
+
+
+def is_our_id(uid):
+    return uid not in ORDINARY if EXPECT.is_root else uid == os.getuid() or EXPECT.is_box_id(uid)
 
 
 ORDINARY = range(1000, 65534)  # ids of people

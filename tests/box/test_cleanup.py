@@ -24,14 +24,9 @@ def kernel_state():
     def lines(path):
         return pathlib.Path(path).read_text(encoding="utf-8").splitlines()
 
-    def is_ours(uid):  # others, who make their own, run beside us
-        if harness.EXPECT.is_root:
-            return uid not in harness.ORDINARY
-        return uid == os.getuid() or harness.EXPECT.is_box_id(uid)
-
     segments = [line.split() for line in lines("/proc/sysvipc/shm")[1:]]
     return {*(lines("/proc/self/mountinfo") if harness.EXPECT.is_root else ()),
-            *(tuple(words[:2]) for words in segments if is_ours(int(words[7])))}
+            *(tuple(words[:2]) for words in segments if harness.is_our_id(int(words[7])))}
 
 
 def cgroup_counts():

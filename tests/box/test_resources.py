@@ -163,7 +163,7 @@ def test_11_watches_are_limited_and_only_the_boxs():
     before = pending()
     box = harness.start(["/attack/attack", 11, 60000], "--mount", ATTACK_MOUNT)
     try:
-        lines = [box.stdout.readline() for _ in range(9)]
+        lines = [box.stdout.readline() for _ in range(10)]
         assert all(b'"walled": true' in line for line in lines), lines
         values = {check["check"]: check["value"] for check in harness.attack_lines(b"".join(lines).decode())
                   if "value" in check}

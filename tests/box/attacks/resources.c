@@ -288,6 +288,8 @@ static void use_up_watches(void)
     count_until("timerfds", make_timerfd, 100000);
     count_until("epoll instances", make_epoll, 100000);
     count_until("posix timers", make_timer, 1000000);
+    REFUSED("a message queue", syscall(SYS_mq_open, "cove-attack", O_CREAT | O_RDWR, 0600, NULL),
+            EMFILE, EACCES, ENOSYS);
     REFUSED("fanotify", syscall(SYS_fanotify_init, 0x200, 0), EPERM);
     for (int i = 0; i < 64; i++)
         (void)inotify_init1(IN_CLOEXEC);
