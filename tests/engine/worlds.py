@@ -3,10 +3,12 @@ another one beside it, so that nothing of the host's network is touched. Who may
 same world behind a proxy on loopback, as an operator may have to."""
 import contextlib
 import json
+import math
 import os
 import pathlib
 import subprocess
 import sys
+import time
 
 import harness
 import serving
@@ -15,7 +17,7 @@ WORLD = pathlib.Path(__file__).resolve().parent / "drivers" / "world.py"
 SERVER, SERVER6, OTHER, PRIVATE, OWN = ("203.0.113.2", "2001:db8:77::2", "203.0.113.3", "10.77.0.2",
                                         "203.0.113.1")
 METADATA = "169.254.169.254"
-MARK = (SERVER, 9)
+MARKS = 40000  # the first port of what mark() sends
 NAMES = {
     "both.test": [SERVER, SERVER6], "four.test": [SERVER], "six.test": [SERVER6],
     "other.test": [OTHER], "private.test": [PRIVATE], "own.test": [OWN], "meta.test": [METADATA],
@@ -46,6 +48,7 @@ class World:
         self.log = directory / "world.log"
         self.programs = []
         self.ports = None
+        self.marks = 0  # so many were sent
         self.inner = None  # a process in the network of the engine
         self.servers = self.inside = None  # who serves; and on the engine's own host
 
@@ -76,16 +79,23 @@ class World:
         self.say(self.servers, forget=True)
 
     def mark(self):
-        """Waits until all is noted that was on the wire before: a packet of our own is, which comes behind it."""
-        self.forget()
-        before = len(self.said())
-        line = " ".join(map(str, ("packet", 17, *MARK)))
+        """Waits until all is noted that was on the wire before: a packet of our own is, which comes behind it. Each
+        has a port of its own: the last one may have been sent more often than it was waited for."""
+        port, sent = MARKS + self.marks, -math.inf
+        self.marks += 1
 
         def has_come():
-            self.say(self.inside, send=MARK)
-            return line in self.said()[before:]
+            nonlocal sent
+            if time.monotonic() - sent >= harness.PATIENCE:
+                sent = time.monotonic()
+                self.say(self.inside, send=[SERVER, port])
+            return f"packet 17 {SERVER} {port}" in self.said()
 
         harness.wait_for(has_come, 10 * harness.PATIENCE, "the mark")
+
+    def all_marks(self):
+        """As the log names them."""
+        return {("17", SERVER, str(MARKS + n)) for n in range(self.marks)}
 
     def enter_other(self):
         """A process in a network of its own."""

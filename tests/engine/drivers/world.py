@@ -31,6 +31,12 @@ def note(*words):
     os.write(LOG, (" ".join(map(str, words)) + "\n").encode())
 
 
+def lose_none(receiver):
+    """For our slowness."""
+    with contextlib.suppress(PermissionError):
+        receiver.setsockopt(socket.SOL_SOCKET, SO_RCVBUFFORCE, 8 << 20)
+
+
 # ---- DNS -----------------------------------------------------------------------------------------
 
 def find(name):
@@ -220,6 +226,7 @@ def is_about_an_answer(packet, at):
 def sniff():
     """Each kind of packet that is for us, once: protocol, destination, port."""
     with socket.socket(socket.AF_PACKET, socket.SOCK_DGRAM, socket.htons(3)) as all_of_it:
+        lose_none(all_of_it)
         while True:
             packet, (_, ethernet, kind, _, _) = all_of_it.recvfrom(256)
             if kind != socket.PACKET_HOST or ethernet not in (0x800, 0x86dd):
@@ -258,8 +265,7 @@ def main():
     ports = {}
     if "dns" in WORLD:
         dns = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
-        with contextlib.suppress(PermissionError):  # that none is lost for our slowness
-            dns.setsockopt(socket.SOL_SOCKET, SO_RCVBUFFORCE, 8 << 20)
+        lose_none(dns)
         dns.bind((WORLD["dns"], 0 if is_proxy else 53))
         start(dns_udp, dns)
         ports["dns"] = dns.getsockname()[1]
