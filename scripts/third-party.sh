@@ -10,6 +10,9 @@ output=$(realpath -m "$1")
 shift
 cd "$(dirname "$0")/.."
 engine=$(scripts/kernel-inputs.sh)
+# Elsewhere until it is whole: whoever copies the package meanwhile finds no half of it.
+new=$(mktemp)
+trap 'rm -f "$new"' EXIT
 
 fail() {
     echo "third-party.sh: $*" >&2
@@ -39,8 +42,8 @@ fail() {
     done
     printf '\n\nGNU LESSER GENERAL PUBLIC LICENSE 2.1, of glibc (libc6-dev):\n\n'
     cat /usr/share/common-licenses/LGPL-2.1
-} >"$output.new"
+} >"$new"
 for word in "Fabrice Bellard" "Ben Noordhuis" "UNICODE LICENSE" "wasi-libc"; do
-    grep -q "$word" "$output.new" || fail "the licence that names '$word' was not found"
+    grep -q "$word" "$new" || fail "the licence that names '$word' was not found"
 done
-mv "$output.new" "$output"
+cmp -s "$new" "$output" || install -m 644 "$new" "$output"

@@ -41,7 +41,7 @@ def build_driver(name):
     if is_older(target, [*sources, *libraries]):
         subprocess.run([TEST_PROGRAMS, "driver", target, build], check=True)
 
-    def drive(profile, *words, limit=60, bind=None, **more):
+    def drive(profile, *words, limit=180, bind=None, **more):
         environment = dict(os.environ, COVE_TEST_ATTACKS=str(harness.ATTACKS))
         if bind:
             environment["COVE_TEST_BIND"] = str(bind)

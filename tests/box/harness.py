@@ -1,5 +1,6 @@
 """Runs boxes for the tests: one call per box, the attack program, and a look at the host before and
 after. Nothing here decides what must hold; tests do."""
+import collections
 import contextlib
 import dataclasses
 import functools
@@ -200,7 +201,7 @@ def cove(*arguments, limit=60, binary=None, stdin=subprocess.DEVNULL, send=None,
     else:
         more["stdin"] = stdin
     done = subprocess.run(
-        [str(binary or COVE), *map(str, arguments)], capture_output=True, timeout=limit, **more)
+        [str(binary or COVE), *map(str, arguments)], capture_output=True, timeout=limit * PATIENCE, **more)
     return Result(done.returncode, done.stdout, without_warning(done.stderr),
                   time.monotonic() - started, None)
 
@@ -245,7 +246,7 @@ def end(process, limit=30):
     if process.poll() is None:
         process.terminate()
     try:
-        output, errors = process.communicate(timeout=limit)
+        output, errors = process.communicate(timeout=limit * PATIENCE)
         return output, errors and without_warning(errors)
     finally:
         if process.poll() is None:
@@ -414,7 +415,9 @@ def host():
 
 
 def is_foreign(pid):
-    """Whether a living cove that none of our tests started is this process or above it."""
+    """Whether a living cove that none of our tests started is this process or above it. One that has ended and
+    whose parent has not asked for it shows no environment: it belongs to us if that parent is below us."""
+    first, has_ended = pid, False
     for _ in range(64):
         try:
             stat = pathlib.Path(f"/proc/{pid}/stat").read_text()
@@ -425,9 +428,13 @@ def is_foreign(pid):
             return False
         if environment != "" and stat.split(" ", 1)[1].startswith(FOREIGN):
             return True
-        pid = int(stat.rpartition(")")[2].split()[1])
-        if pid <= 1:
+        state, parent = stat.rpartition(")")[2].split()[:2]
+        has_ended = has_ended or state == "Z"
+        if int(parent) == os.getpid():
             return False
+        if int(parent) <= 1:
+            return has_ended and pid != first
+        pid = int(parent)
     return False
 
 
@@ -495,7 +502,7 @@ def check_nothing_left(before, seconds=15 * PATIENCE):
 def check_host_healthy():
     """The host can fork, allocate, write and open terminals."""
     started = time.monotonic()
-    subprocess.run(["/bin/true"], check=True, timeout=10)
+    subprocess.run(["/bin/true"], check=True, timeout=10 * PATIENCE)
     block = bytearray(scaled(64 << 20, 4096))
     block[::4096] = b"x" * len(block[::4096])
     leader, follower = os.openpty()
@@ -513,8 +520,12 @@ def memory_available():
     raise AssertionError("/proc/meminfo has no MemAvailable")
 
 
+GIVEN_PORTS = collections.deque(maxlen=64)
+
+
 def free_port():
-    """From below those that the kernel gives to whoever asks for none: nobody takes it until it is listened at."""
+    """From below those that the kernel gives to whoever asks for none: nobody takes it until it is listened at. One
+    that was given lately may be taken in a network that is not ours, which a probe does not see."""
     with open("/proc/sys/net/ipv4/ip_local_port_range", encoding="ascii") as given:
         end = max(int(given.read().split()[0]), 16384)
     for _ in range(1000):
@@ -522,7 +533,9 @@ def free_port():
             # Those who run tests beside us have other ones: for certain, where one of us is root.
             port = random.randrange(end // 2 + os.getpid() % 32 * 2 + (os.getuid() != 0), end, 64)
             probe.bind(("127.0.0.1", port))
-            return port
+            if port not in GIVEN_PORTS:
+                GIVEN_PORTS.append(port)
+                return port
     raise AssertionError("no port is free")
 
 

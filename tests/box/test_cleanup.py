@@ -50,7 +50,7 @@ def test_many_runs_leave_nothing():
 def test_many_runs_at_once():
     boxes = [harness.start("echo $$; id -u") for _ in range(scaled(40, 8))]
     for box in boxes:
-        output, errors = box.communicate(timeout=60)
+        output, errors = box.communicate(timeout=60 * harness.PATIENCE)
         assert (box.returncode, output.split()[1]) == (0, b"1000"), errors
 
 
@@ -105,7 +105,7 @@ def test_kill_9_with_an_image_and_a_workspace(debian, workspace):
 
 def test_a_killed_guard_takes_the_box_with_it_or_not_but_leaves_nothing():
     """The guard is one of our own; when somebody kills it the box ends in an orderly way."""
-    box = harness.start("echo ready; sleep 60", "--timeout", "3s")
+    box = harness.start("echo ready; sleep 60", "--timeout", f"{3 if harness.SCALE == 1 else 20}s")
     assert box.stdout.readline() == b"ready\n"
     running = harness.processes()
     ours = [pid for pid in harness.children_of(box.pid)
@@ -117,7 +117,7 @@ def test_a_killed_guard_takes_the_box_with_it_or_not_but_leaves_nothing():
         with contextlib.suppress(OSError):  # somebody else's has gone meanwhile
             groups += [path] if inside & harness.group_members(path) else []
     os.kill(ours[0], signal.SIGKILL)
-    box.wait(timeout=20)
+    box.wait(timeout=40 * harness.PATIENCE)
     _, errors = harness.end(box)
     assert box.returncode in (124, 125) and len(errors.splitlines()) <= 2
     for path in groups:  # the one moment in which nobody is left to clean up
@@ -129,7 +129,7 @@ def test_a_killed_init_ends_the_box_with_an_error():
     box = harness.start("echo ready; sleep 60")
     assert box.stdout.readline() == b"ready\n"
     os.kill(harness.box_processes(box)[0], signal.SIGKILL)
-    box.wait(timeout=20)
+    box.wait(timeout=40 * harness.PATIENCE)
     _, errors = harness.end(box)
     assert box.returncode in (125, 137) and len(errors.splitlines()) == 1, errors
 

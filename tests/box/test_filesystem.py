@@ -298,7 +298,7 @@ def test_38_locks_on_shared_files_do_not_hold_up_the_host():
         with open(path, "rb") as file:
             file.read()
             fcntl.lockf(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
-        subprocess.run([path, "true"], check=True, timeout=5)
+        subprocess.run([path, "true"], check=True, timeout=5 * harness.PATIENCE)
         if EXPECT.is_root:
             os.utime(path, ns=(os.stat(path).st_atime_ns, os.stat(path).st_mtime_ns))
     finally:
@@ -355,7 +355,7 @@ def test_a_directory_as_stdio_is_no_way_out(descriptor):
         above = f"/proc/self/fd/{number}/.."
         box = harness.start(f"cat {above}/etc/group {above}/../etc/group",
                             **{descriptor: directory})
-        output, _ = box.communicate(timeout=20)
+        output, _ = box.communicate(timeout=20 * harness.PATIENCE)
     finally:
         os.close(directory)
     assert b"daemon" not in (output or b"")

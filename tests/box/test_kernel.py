@@ -72,7 +72,7 @@ def test_45_keys_of_a_caller_are_not_in_the_box():
               "assert k > 0, k; os.execv(sys.argv[1], sys.argv[1:])")
     done = subprocess.run(
         [sys.executable, "-c", script, str(harness.COVE), "run", "--", "cat", "/proc/keys"],
-        capture_output=True, check=False, timeout=20)
+        capture_output=True, check=False, timeout=20 * harness.PATIENCE)
     assert done.returncode == 0, done.stderr
     assert b"covetest" not in done.stdout and done.stdout == b""
 

@@ -254,7 +254,7 @@ def test_64_processes_are_killed_by_pidfd_or_group_only(tmp_path):
         subprocess.run(
             ["strace", "-f", "-qq", "-o", log, "-e", "trace=kill,tkill,tgkill,rt_sigqueueinfo",
              str(harness.COVE), "run", *option, "--", *command],
-            capture_output=True, check=False, timeout=60)
+            capture_output=True, check=False, timeout=60 * harness.PATIENCE)
         calls = [line for line in log.read_text().splitlines()
                  if re.search(r"\b(kill|tkill|tgkill|rt_sigqueueinfo)\(", line)]
         assert not calls, calls
@@ -275,7 +275,7 @@ def test_64_a_command_that_ended_is_not_signalled():
             thread = threading.Thread(target=storm, args=(box,))
             stop.clear()
             thread.start()
-            box.wait(timeout=10)
+            box.wait(timeout=10 * harness.PATIENCE)
             stop.set()
             thread.join()
             harness.end(box)

@@ -11,7 +11,7 @@ GO = shutil.which("go", path=os.environ["PATH"] + ":/usr/local/go/bin")
 
 
 def work(script, workspace, *options, code=0):
-    result = run(script, "--workspace", workspace, "--timeout", "120s", *options, limit=130)
+    result = run(script, "--workspace", workspace, "--timeout", "600s", *options, limit=630)
     assert result.report["exit_code"] == code, (result.stdout[-2000:], result.stderr[-2000:])
     for path in workspace.rglob("*"):
         assert path.lstat().st_uid == os.getuid(), path

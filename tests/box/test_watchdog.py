@@ -85,7 +85,7 @@ def test_a_box_ends_with_its_watchdog():
         guard, = (pid for pid in harness.children_of(box.pid)
                   if harness.status_of(pid).get("Name") == "cove-guard")
         harness.kill(guard)
-        assert box.wait(5) == 125
+        assert box.wait(20) == 125
     finally:
         harness.end(box)
 

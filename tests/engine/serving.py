@@ -168,6 +168,11 @@ class Lines:
         raise AssertionError(f"the stream ended without a line of type {kind}: {lines[-3:]}")
 
 
+def told(client):
+    """All events so far. An engine that stood still meanwhile ends the answer before it says any of them."""
+    return harness.wait_for(lambda: list(Lines(client, "/v1/events", {"from": 1, "for_ms": 300})), what="events")
+
+
 def text_of(lines, stream):
     return "".join(line["data"] for line in lines if line["type"] == stream)
 
@@ -176,6 +181,7 @@ class Serve:
     """Runs one; used as a context, which stops it and checks that nothing is left."""
 
     def __init__(self, directory, config=USUAL, options=()):
+        directory.mkdir(parents=True, exist_ok=True)
         self.directory = directory
         self.socket = directory / "api.sock"
         self.data = directory / "data"
@@ -207,11 +213,16 @@ class Serve:
         try:
             with self.client(timeout=10) as client:
                 return client.get("/readyz").status == 200
-        except OSError:
+        except (OSError, http.client.HTTPException):
             return False
 
     def wait_ready(self, seconds=30):
         harness.wait_for(self.is_ready, seconds * harness.PATIENCE, "/readyz")
+
+    def heed(self):
+        """Until it has read what was sent before over its socket: whoever comes later is accepted later."""
+        with self.client() as client:
+            assert client.get("/readyz").status == 200
 
     def engine_pid(self):
         """cove-engine, a child of the keeper that the process has become."""

@@ -366,8 +366,12 @@ def test_keys_do_not_get_into_the_middle_of_a_pong(tmp_path):
             listener.settimeout(30 * harness.PATIENCE)
             connection, _ = listener.accept()
             with connection:
-                while not connection.recv(65536).endswith(b"\r\n\r\n"):
-                    pass
+                connection.settimeout(30 * harness.PATIENCE)
+                head = b""
+                while not head.endswith(b"\r\n\r\n"):
+                    piece = connection.recv(65536)
+                    assert piece, "the client is gone"
+                    head += piece
                 connection.sendall(b"HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\n"
                                    b"Upgrade: websocket\r\n\r\n")
                 count, left = fill(connection, ping)

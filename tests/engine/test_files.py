@@ -1,5 +1,6 @@
 """Files through the API, as clients see them: every route, against a running `cove serve`."""
 import base64
+import contextlib
 import http.client
 import io
 import json
@@ -878,7 +879,9 @@ def test_a_disk_that_is_full_keeps_the_old_file(serve, api):
     files = Files(api, answer.headers["Location"])
     assert files.put("/tmp/file", b"old").status == 200
     with serve.client() as client:
-        answer = Files(client, files.path).put("/tmp/file", bytes(16 * MIB))
+        with contextlib.suppress(BrokenPipeError, ConnectionResetError):  # it is answered before all of it is sent
+            client.send("PUT", f"{files.path}/files", bytes(16 * MIB), query={"path": "/tmp/file"})
+        answer = client.receive()
     assert answer.status == 507 and answer.code == "disk_full", answer
     assert files.get("/tmp/file").bytes == b"old"
     assert api.delete(files.path).status == 204
@@ -896,9 +899,13 @@ def test_too_many_at_once_are_told_to_come_back(serve, roomy):
             readers.append(client.connection.getresponse())
             assert readers[-1].status == 200
         # To open them may have taken as long as one may take nothing.
-        for reader in readers:
-            assert len(reader.read(MIB)) == MIB
-        answer = files.stat(here)
+        for _ in range(5):
+            began = time.monotonic()
+            for reader in readers:
+                assert len(reader.read(MIB)) == MIB
+            answer = files.stat(here)
+            if time.monotonic() - began < 9:  # seconds; after ten who takes nothing makes room
+                break
         assert answer.status == 503 and answer.code == "capacity", answer
         assert int(answer.headers["Retry-After"]) > 0
     finally:

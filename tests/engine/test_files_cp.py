@@ -361,7 +361,7 @@ def test_progress_is_shown_on_a_terminal_with_its_share_where_that_is_known(tmp_
         # It looks at what came, but five times a second: what was shown is of one of these.
         slow.begun.wait(60 * harness.PATIENCE)
         for go in slow.go:
-            time.sleep(1)
+            time.sleep(1 if go is not slow.go[-1] else 3)
             go.set()
         with contextlib.suppress(OSError):  # a terminal whose other end is closed
             while piece := os.read(ours, 4096):

@@ -233,7 +233,7 @@ def test_a_command_without_memory_says_so_and_the_sandbox_runs_on(serve):
             assert process["state"] == "lost", process
             assert client.get(path).json["reason"] == "oom"
         assert run(client, path, "echo on", start=True)["stdout"] == "on\n"
-        kinds = [line["type"] for line in serving.Lines(client, "/v1/events", {"from": 1, "for_ms": 300})]
+        kinds = [line["type"] for line in serving.told(client)]
         assert ("process.oom" in kinds) == process["oom_killed"]
 
 
@@ -452,16 +452,22 @@ def test_an_engine_that_hangs_is_replaced_and_commands_go_on(tmp_path, monkeypat
 def test_a_machine_that_was_stopped_has_no_engine_that_hangs(tmp_path, monkeypatch):
     """Neither does one that has nothing to do."""
     monkeypatch.setenv("COVE_TEST_HANG_MS", str(HANG_S * 1000))
-    with serving.Serve(tmp_path) as serve:
-        engine, keeper = serve.engine_pid(), serve.process.pid
-        for pid in (engine, keeper):
-            os.kill(pid, signal.SIGSTOP)
-        time.sleep(HANG_S + 1)
-        os.kill(keeper, signal.SIGCONT)
-        time.sleep(HANG_S / 6)
-        os.kill(engine, signal.SIGCONT)
-        time.sleep(2 * HANG_S)
-        assert serve.engine_pid() == engine and " engine_hung " not in serve.said()
+    for number in range(3):
+        with serving.Serve(tmp_path / str(number)) as serve:
+            engine, keeper = serve.engine_pid(), serve.process.pid
+            for pid in (engine, keeper):
+                os.kill(pid, signal.SIGSTOP)
+            time.sleep(HANG_S + 1)
+            os.kill(keeper, signal.SIGCONT)
+            began = time.monotonic()
+            time.sleep(HANG_S / 6)
+            os.kill(engine, signal.SIGCONT)
+            if time.monotonic() - began > HANG_S / 2:
+                continue  # we were stopped: that one may well be taken for one that hangs
+            time.sleep(2 * HANG_S)
+            assert serve.engine_pid() == engine and " engine_hung " not in serve.said()
+            return
+    raise AssertionError("the machine stood still each time")
 
 
 # ---- a keeper that is killed; an end in order --------------------------------------------------
@@ -528,13 +534,18 @@ def test_told_to_end_it_stops_what_runs_and_says_why(tmp_path):
 
         def is_begun(tag):
             found = client.get(f"{path}/processes").json["processes"]
-            return [p["stdout"]["bytes"] for p in found if p["tag"] == tag] == [6]
+            return any(p["tag"] == tag and p["stdout"]["bytes"] >= len("begun\n") for p in found)
+
+        def is_draining():
+            try:
+                return client.post(f"{path}/stop?x=1").code == "draining"
+            except (OSError, http.client.HTTPException):
+                return True  # it has drained meanwhile
         harness.wait_for(lambda: is_begun("held"), 20 * harness.PATIENCE, "the command's output")
         short.send("POST", f"{path}/exec", {"command": "echo begun; sleep 0.3; echo done", "tag": "short"})
         harness.wait_for(lambda: is_begun("short"), 20 * harness.PATIENCE, "the short command")
         serve.process.terminate()
-        harness.wait_for(lambda: client.post(f"{path}/stop?x=1").code == "draining",
-                         what="the refusal of new ones")
+        harness.wait_for(is_draining, what="the refusal of new ones")
         assert short.receive().json["stdout"] == "begun\ndone\n"
         ended = held.receive().json
         assert ended["process"]["state"] == "lost" and ended["stdout"] == "begun\n", ended

@@ -315,8 +315,9 @@ def test_what_listens_is_listed_and_told(serve):
             if event["type"].startswith("port."):
                 assert event["sandbox"] == sandbox.id
                 told.append((event["type"], event["traffic"]["port"]))
-        assert told == [("port.opened", port) for port in (4001, 4002, 4003, 4004)] + [
-            ("port.closed", port) for port in (4001, 4002, 4003, 4004)]
+        assert told[:4] == [("port.opened", port) for port in (4001, 4002, 4003, 4004)]
+        # A look that comes between sees some of them closed already.
+        assert sorted(told[4:]) == [("port.closed", port) for port in (4001, 4002, 4003, 4004)]
 
 
 MANY = """

@@ -181,7 +181,6 @@ class World:
             check=False, timeout=300 * harness.PATIENCE)
 
     def serve(self, directory, boxes="pool = 1"):
-        directory.mkdir(parents=True, exist_ok=True)
         serve = serving.Serve(directory, config=self.config(boxes))
         if self.inner is not None:
             serve.command = ["nsenter", f"--net=/proc/{self.inner}/ns/net", *serve.command]

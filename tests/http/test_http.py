@@ -301,7 +301,7 @@ def test_a_header_beyond_the_limit(serve):
 
 def test_a_header_that_comes_too_slowly(serve):
     """Each byte in time, all of them not: an inactivity limit would never see it."""
-    server = serve("tcp", header_ms=400, idle_ms=5000)
+    server = serve("tcp", header_ms=400, idle_ms=60000)
     with server.connect() as client:
         started = time.monotonic()
         for byte in HELLO * 10:
@@ -316,17 +316,23 @@ def test_a_header_that_comes_too_slowly(serve):
             except TimeoutError:
                 continue
         assert status(answer) == 408
-        assert 0.35 < time.monotonic() - started < 4  # it is not the limit for who is idle
+        assert 0.35 < time.monotonic() - started < 5 * PATIENCE  # it is not the limit for who is idle
 
 
 def test_an_idle_connection_is_closed(serve):
     server = serve("tcp", idle_ms=300)
-    with server.connect() as client:
-        started = time.monotonic()
-        client.sendall(HELLO)
-        read_until(client, b"hello\n")
-        assert client.recv(10) == b""
-        assert 0.2 < time.monotonic() - started < 2 * PATIENCE
+    for tries in range(5):
+        with server.connect() as client:
+            started = time.monotonic()
+            try:
+                client.sendall(HELLO)
+                read_until(client, b"hello\n")
+            except (AssertionError, ConnectionError):
+                assert tries < 4  # on a machine that stood still it was idle before
+                continue
+            assert client.recv(10) == b""
+            assert 0.2 < time.monotonic() - started < 2 * PATIENCE
+            break
     with server.connect() as client:
         assert client.recv(10) == b""
 
@@ -517,7 +523,7 @@ def test_a_client_that_leaves_while_its_body_is_held_back(server):
 
 def test_an_answer_to_nobody_goes_nowhere(server):
     client = server.connect()
-    client.sendall(b"GET /stubborn?ms=2000 HTTP/1.1\r\nHost: x\r\n\r\n")
+    client.sendall(b"GET /stubborn?ms=5000 HTTP/1.1\r\nHost: x\r\n\r\n")
     server.until("live", 1)
     client.close()
     server.until("live", 0)
@@ -729,7 +735,7 @@ def test_all_who_ask_at_once_are_answered(serve):
 def test_draining_finishes_what_is_begun(serve):
     server = serve("unix")
     idle, later, begun = server.connect(), server.connect(), server.connect()
-    later.sendall(b"GET /later?ms=2000 HTTP/1.1\r\nHost: x\r\n\r\n" + HELLO)
+    later.sendall(b"GET /later?ms=5000 HTTP/1.1\r\nHost: x\r\n\r\n" + HELLO)
     begun.sendall(b"POST /echo HTTP/1.1\r\nHost: x\r\nContent-Length: 3\r\n\r\na")
     server.until("live", 1)
     assert server.get("/drain?ms=60000", "POST")[1] == b"draining\n"

@@ -104,7 +104,7 @@ int main(int argc, char **argv)
     shell("echo $GREETING $LANG $SECRET$HOME; pwd", &(struct cove_run){.env = env, .cwd = "/tmp"});
     shell("cat /data/file; echo x > /data/file",
           &(struct cove_run){.mounts = &mount, .mounts_count = 1});
-    shell("echo begun; sleep 100", &(struct cove_run){.timeout_ms = 4000});
+    shell("echo begun; sleep 100", &(struct cove_run){.timeout_ms = 10000});
     (void)!write(ends[1], "x", 1);
     shell("sleep 100", &(struct cove_run){.cancel_fd = ends[0]});
     shell("seq 1 100000", &(struct cove_run){.output_limit = 12});

@@ -175,6 +175,22 @@ static bool answer(struct name_server *server, const struct dns_question *questi
     return true;
 }
 
+/* Whether it is one that did not come before. */
+static bool is_new(struct name_server *server, const struct dns_question *question, bool is_tcp)
+{
+    const size_t most = sizeof(server->lately) / sizeof(server->lately[0]);
+    uint64_t hash = 0xcbf29ce484222325 ^
+                    (question->id | (uint64_t)question->type << 16 | (uint64_t)is_tcp << 32);
+
+    for (size_t i = 0; i < question->wire_size; i++)
+        hash = (hash ^ question->wire[i]) * 0x100000001b3;
+    for (size_t i = 0; i < most && i < server->lately_count; i++)
+        if (server->lately[i] == hash)
+            return false;
+    server->lately[server->lately_count++ % most] = hash;
+    return true;
+}
+
 static void on_udp(uv_poll_t *poll, int status, int events)
 {
     struct name_server *server = poll->data;
@@ -192,7 +208,7 @@ static void on_udp(uv_poll_t *poll, int status, int events)
 
         if (dns_parse(bytes, (size_t)size, &question) != DNS_OK)
             continue;
-        server->asked++;
+        server->asked += is_new(server, &question, false);
         if (answer(server, &question, false, &packet))
             (void)sendto(server->udp_fd, packet.bytes, packet.size, MSG_DONTWAIT,
                          (const struct sockaddr *)&from, from_size);
@@ -222,7 +238,7 @@ static void on_client(uv_poll_t *poll, int status, int events)
     (void)status;
     (void)events;
     if (size > 2 && dns_parse(bytes + 2, (size_t)size - 2, &question) == DNS_OK) {
-        client->server->asked_tcp++;
+        client->server->asked_tcp += is_new(client->server, &question, true);
         if (answer(client->server, &question, true, &packet)) {
             bytes[0] = (uint8_t)(packet.size >> 8);
             bytes[1] = (uint8_t)packet.size;

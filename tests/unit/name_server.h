@@ -17,8 +17,11 @@
 struct name_server {
     uv_poll_t udp, tcp;
     int udp_fd, tcp_fd;
-    unsigned asked, asked_tcp; /* questions */
-    char address[32];          /* "ADDRESS:PORT" */
+    unsigned asked,
+        asked_tcp;        /* questions; what is sent once more, for we were slow, is the same one */
+    uint64_t lately[256]; /* of each of them a hash */
+    unsigned lately_count;
+    char address[32]; /* "ADDRESS:PORT" */
 };
 
 /* At that address, and at port 0 (any) or that one; 0, or -1. */

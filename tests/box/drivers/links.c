@@ -33,7 +33,7 @@
 #include <unistd.h>
 
 #define IDS 1024
-#define PATIENCE_MS 20000
+#define PATIENCE_MS 60000
 
 static const char *const environment[] = {
     "PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin", "HOME=/tmp", NULL};

@@ -12,6 +12,7 @@ import ssl
 import subprocess
 import tempfile
 import threading
+import time
 import types
 
 IS_ROOT = os.geteuid() == 0
@@ -114,6 +115,9 @@ class Services:
             [*as_whom, f"{programs}/postgres", "-D", data, "-k", self.kept, "-c",
              "listen_addresses=", "-c", "fsync=off", "-c", "log_min_messages=fatal"],
             stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, cwd="/")
+        while subprocess.run([f"{programs}/pg_isready", "-q", "-h", self.kept], check=False).returncode != 0:
+            assert self.postgres.poll() is None
+            time.sleep(0.05)
 
     def database(self, client):
         with client, socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as inner:
