@@ -37,11 +37,13 @@
 
 /* What one process less would mend is looked at some times more: a child between vfork and exec has its
  * parent's memory and is counted for it, for as long as it waits for a CPU, but neither of them takes more.
- * So what does not grow is looked at for longest. Then the largest process goes, and all of the box where
- * that has not helped after two looks. */
+ * So what does not grow is looked at for longer, and for longest where one as large as the largest waits for
+ * what no signal interrupts, as who called vfork() does. Then the largest process goes, and all of the box
+ * where that has not helped after two looks. */
 #define PATIENCE 3
 #define PATIENCE_NS 64000000U /* where looks are slow: from then on once more, whatever it is */
 #define PATIENCE_STILL_NS 200000000U
+#define PATIENCE_VFORK_NS 5000000000U
 #define STILL_BYTES (1U << 20) /* as much more is not to grow */
 #define PATIENCE_KILLS 2
 
@@ -53,6 +55,7 @@ struct count {
     uint64_t tasks;
     int largest; /* pid in that /proc; 0: none but init */
     uint64_t largest_bytes;
+    uint64_t waiting_bytes; /* of the largest that no signal interrupts now */
 };
 
 struct budget {
@@ -213,6 +216,8 @@ static bool count_all(const struct watch *watch, counter add, const struct budge
         if (process < 0 || !add(process, &bytes, &count->tasks))
             continue;
         count->bytes += bytes;
+        if (bytes > count->waiting_bytes && strstr(status_text, "\nState:\tD") != NULL)
+            count->waiting_bytes = bytes;
         if (bytes > count->largest_bytes) {
             count->largest_bytes = bytes;
             count->largest = (int)strtol(entry->d_name, NULL, 10);
@@ -358,13 +363,15 @@ static unsigned patience_for(const struct watch *watch, const struct count *coun
 {
     uint64_t limit = watch->memory_bytes, rest = less(count->bytes, count->largest_bytes);
     uint64_t since_ns = clock_monotonic_ns() - watch->over_since_ns;
+    bool may_be_vfork = count->waiting_bytes > less(count->largest_bytes, STILL_BYTES);
 
     if ((watch->pids != 0 && count->tasks > watch->pids) || count->largest_bytes > limit ||
         less(rest, count->largest_bytes) > limit)
         return 0;
     if (rest > limit)
         return 1;
-    if (count->bytes <= watch->over_bytes + STILL_BYTES && since_ns < PATIENCE_STILL_NS)
+    if (count->bytes <= watch->over_bytes + STILL_BYTES &&
+        since_ns < (may_be_vfork ? PATIENCE_VFORK_NS : PATIENCE_STILL_NS))
         return UINT_MAX;
     return since_ns < PATIENCE_NS ? PATIENCE : 1;
 }

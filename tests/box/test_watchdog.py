@@ -98,6 +98,16 @@ def test_starting_programs_near_the_limit_kills_nobody():
     assert result.stdout == "all\n" and not result.report["oom_killed"], result.report
 
 
+def test_a_child_that_waits_before_its_exec_kills_nobody():
+    """Here for who opens its standard input, on a busy machine for a CPU."""
+    script = ("import os, subprocess; x = bytearray(b'x') * (45 << 20)\n"
+              "os.mkfifo('/tmp/it'); late = subprocess.Popen(['sh', '-c', 'sleep 1; echo here > /tmp/it'])\n"
+              "os.posix_spawn('/bin/cat', ['cat'], {}, file_actions=[(os.POSIX_SPAWN_OPEN, 0, '/tmp/it', 0, 0)])\n"
+              "os.wait(); os.wait()")
+    result = run(["/usr/bin/python3", "-c", script], "--memory", "80M")
+    assert result.stdout == "here\n" and not result.report["oom_killed"], result.report
+
+
 def test_what_stays_beyond_the_limit_without_growing_ends_too():
     """A child that never comes to its exec, which may be one that waits for a CPU, and may not be."""
     if EXPECT.has_cgroup:
