@@ -394,12 +394,12 @@ def test_a_body_with_pauses_is_taken_and_one_that_stops_is_not(serve):
     server = serve("unix", body_ms=1000)
     for tries in range(5):
         client = server.connect()
-        client.settimeout(10 * PATIENCE)
         try:
             client.sendall(POST.format("/upload", 8).encode())
             for _ in range(8):
                 time.sleep(0.2)
                 send_late(client, b"u")
+            client.settimeout(10 * PATIENCE)
             assert read_until(client, b"\r\n\r\n8")
             break
         except (AssertionError, ConnectionError):
