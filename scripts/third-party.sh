@@ -12,7 +12,8 @@ cd "$(dirname "$0")/.."
 engine=$(scripts/kernel-inputs.sh)
 # Elsewhere until it is whole: whoever copies the package meanwhile finds no half of it.
 new=$(mktemp)
-trap 'rm -f "$new"' EXIT
+trap 'rm -f "$new" "$output.$$"' EXIT
+trap 'exit 1' HUP INT TERM
 
 fail() {
     echo "third-party.sh: $*" >&2
@@ -46,4 +47,7 @@ fail() {
 for word in "Fabrice Bellard" "Ben Noordhuis" "UNICODE LICENSE" "wasi-libc"; do
     grep -q "$word" "$new" || fail "the licence that names '$word' was not found"
 done
-cmp -s "$new" "$output" || install -m 644 "$new" "$output"
+if ! cmp -s "$new" "$output"; then
+    install -m 644 "$new" "$output.$$"
+    mv -f "$output.$$" "$output"
+fi

@@ -37,25 +37,29 @@
 
 /* What one process less would mend is looked at some times more: a child between vfork and exec has its
  * parent's memory and is counted for it, for as long as it waits for a CPU, but neither of them takes more.
- * So what does not grow is looked at for longer, and for longest where one as large as the largest waits for
- * what no signal interrupts, as who called vfork() does. Then the largest process goes, and all of the box
- * where that has not helped after two looks. */
+ * So what does not grow is looked at for longer, and for longest where the two largest are parent and child and
+ * of one size; of that no box has more than a twentieth of its time. Then the largest process goes, and all of the
+ * box where that has not helped after two looks. */
 #define PATIENCE 3
 #define PATIENCE_NS 64000000U /* where looks are slow: from then on once more, whatever it is */
 #define PATIENCE_STILL_NS 200000000U
-#define PATIENCE_VFORK_NS 5000000000U
+#define PATIENCE_PAIR_NS 5000000000U
+#define PATIENCE_PAIR_SHARE 20
 #define STILL_BYTES (1U << 20) /* as much more is not to grow */
 #define PATIENCE_KILLS 2
 
 /* So many looks without a process, with init alive, and the watchdog is blind. */
 #define BLIND_MAX 25
 
+struct process {
+    int pid, parent; /* in that /proc; 0: none */
+    uint64_t bytes;
+};
+
 struct count {
     uint64_t bytes;
     uint64_t tasks;
-    int largest; /* pid in that /proc; 0: none but init */
-    uint64_t largest_bytes;
-    uint64_t waiting_bytes; /* of the largest that no signal interrupts now */
+    struct process largest, second;
 };
 
 struct budget {
@@ -197,6 +201,19 @@ static DIR *processes_list(const struct watch *watch)
     return list_open(watch->fds[WATCH_PROC], ".");
 }
 
+/* The process whose status was read last. */
+static void note_large(struct count *count, int pid, uint64_t bytes)
+{
+    struct process process = {pid, (int)(line_bytes(status_text, "PPid") / 1024), bytes};
+
+    if (bytes > count->largest.bytes) {
+        count->second = count->largest;
+        count->largest = process;
+    } else if (bytes > count->second.bytes) {
+        count->second = process;
+    }
+}
+
 /* False where there was not the time to count them all. */
 static bool count_all(const struct watch *watch, counter add, const struct budget *budget,
                       struct count *count)
@@ -216,12 +233,7 @@ static bool count_all(const struct watch *watch, counter add, const struct budge
         if (process < 0 || !add(process, &bytes, &count->tasks))
             continue;
         count->bytes += bytes;
-        if (bytes > count->waiting_bytes && strstr(status_text, "\nState:\tD") != NULL)
-            count->waiting_bytes = bytes;
-        if (bytes > count->largest_bytes) {
-            count->largest_bytes = bytes;
-            count->largest = (int)strtol(entry->d_name, NULL, 10);
-        }
+        note_large(count, (int)strtol(entry->d_name, NULL, 10), bytes);
     }
     (void)closedir(list);
     return in_time;
@@ -356,30 +368,44 @@ static void kill_process(const struct watch *watch, int pid)
         (void)sys_pidfd_send_signal(process, SIGKILL);
 }
 
+/* Whether the two largest are what a process and its child are while they share their memory. */
+static bool is_pair(const struct count *count)
+{
+    const struct process *one = &count->largest, *two = &count->second;
+
+    return two->bytes > less(one->bytes, STILL_BYTES) &&
+           (one->parent == two->pid || two->parent == one->pid);
+}
+
 /* At how many looks in a row too much is not believed yet. What two processes less would not mend is no child
  * that has its parent's memory, nor is what one process has all by itself: to look at that again can take
  * longer than there is, for the box decides how long. */
-static unsigned patience_for(const struct watch *watch, const struct count *count)
+static unsigned patience_for(struct watch *watch, const struct count *count, uint64_t elapsed_ns)
 {
-    uint64_t limit = watch->memory_bytes, rest = less(count->bytes, count->largest_bytes);
+    uint64_t limit = watch->memory_bytes, rest = less(count->bytes, count->largest.bytes);
     uint64_t since_ns = clock_monotonic_ns() - watch->over_since_ns;
-    bool may_be_vfork = count->waiting_bytes > less(count->largest_bytes, STILL_BYTES);
 
-    if ((watch->pids != 0 && count->tasks > watch->pids) || count->largest_bytes > limit ||
-        less(rest, count->largest_bytes) > limit)
+    if ((watch->pids != 0 && count->tasks > watch->pids) || count->largest.bytes > limit ||
+        less(rest, count->largest.bytes) > limit)
         return 0;
     if (rest > limit)
         return 1;
-    if (count->bytes <= watch->over_bytes + STILL_BYTES &&
-        since_ns < (may_be_vfork ? PATIENCE_VFORK_NS : PATIENCE_STILL_NS))
-        return UINT_MAX;
+    if (count->bytes <= watch->over_bytes + STILL_BYTES) {
+        if (since_ns < PATIENCE_STILL_NS)
+            return UINT_MAX;
+        if (is_pair(count) && watch->pair_ns < PATIENCE_PAIR_NS) {
+            watch->pair_ns += elapsed_ns;
+            return UINT_MAX;
+        }
+    }
     return since_ns < PATIENCE_NS ? PATIENCE : 1;
 }
 
 /* The largest goes, as the kernel would have it, where that is enough; else all of the box. */
-static void act(struct watch *watch, const struct count *count, uint64_t began_ns)
+static void act(struct watch *watch, const struct count *count, uint64_t began_ns,
+                uint64_t elapsed_ns)
 {
-    uint64_t limit = watch->memory_bytes, rest = less(count->bytes, count->largest_bytes);
+    uint64_t limit = watch->memory_bytes, rest = less(count->bytes, count->largest.bytes);
     bool memory = limit != 0 && count->bytes > limit;
     bool tasks = watch->pids != 0 && count->tasks > watch->pids;
 
@@ -394,19 +420,19 @@ static void act(struct watch *watch, const struct count *count, uint64_t began_n
         watch->over_since_ns = began_ns;
         watch->over_bytes = count->bytes;
     }
-    if (watch->over <= patience_for(watch, count))
+    if (watch->over <= patience_for(watch, count, elapsed_ns))
         return;
     watch->kills++;
     watch->killed_for_pids |= tasks;
     /* Once for each: what is killed has its memory for a few looks more. */
-    if (memory && (watch->kills == 1 || count->largest != watch->told)) {
-        watch->told = count->largest;
+    if (memory && (watch->kills == 1 || count->largest.pid != watch->told)) {
+        watch->told = count->largest.pid;
         watch->memory_kills++;
         if (watch->on_memory != NULL)
             watch->on_memory(watch->arg);
     }
-    if (memory && rest <= limit && watch->kills <= PATIENCE_KILLS && count->largest > 1)
-        kill_process(watch, count->largest);
+    if (memory && rest <= limit && watch->kills <= PATIENCE_KILLS && count->largest.pid > 1)
+        kill_process(watch, count->largest.pid);
     else
         (void)sys_pidfd_send_signal(watch->init, SIGKILL); /* and all of the box */
 }
@@ -426,18 +452,20 @@ static uint64_t soonest_ms(const struct watch *watch, const struct count *count)
 
 int watch_look(struct watch *watch)
 {
-    uint64_t began = clock_monotonic_ns(), took_ms, period;
+    uint64_t began = clock_monotonic_ns(), elapsed = began - watch->looked_ns, took_ms, period;
     struct count count = {0};
 
+    watch->looked_ns = began;
+    watch->pair_ns = less(watch->pair_ns, elapsed / PATIENCE_PAIR_SHARE);
     count_box(watch, &count);
     watch->sees = count.tasks > 0;
     if (count.bytes > watch->peak_bytes)
         watch->peak_bytes = count.bytes;
-    act(watch, &count, began);
-    if (watch->over > 0)
-        return PERIOD_LEAST_MS;
-    period = soonest_ms(watch, &count);
+    act(watch, &count, began, elapsed);
     took_ms = (clock_monotonic_ns() - began) / 1000000U;
+    period = watch->over > 0 ? PERIOD_LEAST_MS : soonest_ms(watch, &count);
+    if (watch->over > 0 && began - watch->over_since_ns < PATIENCE_STILL_NS)
+        return PERIOD_LEAST_MS;
     if (period < PERIOD_LEAST_MS)
         period = PERIOD_LEAST_MS;
     if (period < took_ms)

@@ -275,7 +275,7 @@ def test_64_a_command_that_ended_is_not_signalled():
             thread = threading.Thread(target=storm, args=(box,))
             stop.clear()
             thread.start()
-            box.wait(timeout=10 * harness.PATIENCE)
+            box.wait(timeout=60 * harness.PATIENCE)
             stop.set()
             thread.join()
             harness.end(box)

@@ -244,6 +244,7 @@ static void check_pool_of_the_dying(enum keeper_disk kind, int how)
     rig.fake.refuse = how == 1 ? 1000 : 0; /* those of the pool, too, until it is answered */
     rig_create(&rig, &spec, &made);
     CHECK(rig_wait(&rig, &made), "answered");
+    CHECK(rig.fake.refuse == 0 || rig.fake.refuse >= 996, "%u", 1000 - rig.fake.refuse);
     rig.fake.refuse = 0;
     CHECK(made.failed == (how == 1), "%s: %s", made.error.code, made.error.text);
     if (how != 1)
