@@ -416,7 +416,7 @@ static void check_half_made_is_undone(void)
     struct error err = {0};
     struct cgroup cgroup;
     const char *name = name_next();
-    char directory[CGROUP_NAME_MAX];
+    char directory[CGROUP_NAME_MAX + sizeof("cove-")];
     int parent = host.v2 >= 0 ? host.v2 : host.v1[host.v1_count - 1].parent;
 
     /* Somebody has the name in the last hierarchy. */
