@@ -44,7 +44,7 @@
 #define PATIENCE_NS 64000000U /* where looks are slow: from then on once more, whatever it is */
 #define PATIENCE_STILL_NS 200000000U
 #define PATIENCE_PAIR_NS 5000000000U
-#define PATIENCE_PAIR_SHARE 20
+#define PATIENCE_PAIR_SHARE 20 /* once that is used up: one part of so many of the time */
 #define STILL_BYTES (1U << 20) /* as much more is not to grow */
 #define PATIENCE_KILLS 2
 
@@ -402,8 +402,7 @@ static unsigned patience_for(struct watch *watch, const struct count *count, uin
 }
 
 /* The largest goes, as the kernel would have it, where that is enough; else all of the box. */
-static void act(struct watch *watch, const struct count *count, uint64_t began_ns,
-                uint64_t elapsed_ns)
+static void act(struct watch *watch, const struct count *count, uint64_t elapsed_ns)
 {
     uint64_t limit = watch->memory_bytes, rest = less(count->bytes, count->largest.bytes);
     bool memory = limit != 0 && count->bytes > limit;
@@ -417,7 +416,7 @@ static void act(struct watch *watch, const struct count *count, uint64_t began_n
         return;
     }
     if (watch->over++ == 0) {
-        watch->over_since_ns = began_ns;
+        watch->over_since_ns = watch->looked_ns;
         watch->over_bytes = count->bytes;
     }
     if (watch->over <= patience_for(watch, count, elapsed_ns))
@@ -461,11 +460,11 @@ int watch_look(struct watch *watch)
     watch->sees = count.tasks > 0;
     if (count.bytes > watch->peak_bytes)
         watch->peak_bytes = count.bytes;
-    act(watch, &count, began, elapsed);
-    took_ms = (clock_monotonic_ns() - began) / 1000000U;
-    period = watch->over > 0 ? PERIOD_LEAST_MS : soonest_ms(watch, &count);
+    act(watch, &count, elapsed);
     if (watch->over > 0 && began - watch->over_since_ns < PATIENCE_STILL_NS)
         return PERIOD_LEAST_MS;
+    period = watch->over > 0 ? PERIOD_LEAST_MS : soonest_ms(watch, &count);
+    took_ms = (clock_monotonic_ns() - began) / 1000000U;
     if (period < PERIOD_LEAST_MS)
         period = PERIOD_LEAST_MS;
     if (period < took_ms)

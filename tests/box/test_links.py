@@ -145,7 +145,7 @@ def test_what_was_refused_is_not_held_and_may_be_tried_again(links):
 # ---- acknowledged ------------------------------------------------------------------------------
 
 # Writes as long as somebody could read it.
-TALKER = ("umask 022; (trap '' PIPE; while echo more 2> /dev/null; do sleep 0.05; done; echo yes > /tmp/cut) & "
+TALKER = ("(trap '' PIPE; while echo more 2> /dev/null; do sleep 0.05; done; echo yes > /tmp/cut) & "
           "echo first")
 
 

@@ -382,12 +382,15 @@ def test_a_sandbox_that_stops_ends_its_terminals(serve, api):
     assert api.delete(f"/v1/sandboxes/{box}").status == 204
 
 
-def takes_input(serve, box, process):
+def wait_for_input(serve, box, process):
     """An engine that has just started is told by the box what runs there, and refuses what is typed before."""
-    with serve.client() as client:
-        answer = client.post(f"/v1/sandboxes/{box}/processes/{process}/stdin", b"")
-        assert answer.status in (200, 204) or answer.code == "not_ready", answer
-        return answer.status < 300
+    def takes_it():
+        with serve.client() as client:
+            answer = client.post(f"/v1/sandboxes/{box}/processes/{process}/stdin", b"")
+            assert answer.status == 204 or answer.code == "not_ready", answer
+            return answer.status == 204
+
+    harness.wait_for(takes_it, what="the terminal for the new engine")
 
 
 def test_a_terminal_lives_through_kills_of_the_engine(serve, api, box, start):
@@ -405,7 +408,7 @@ def test_a_terminal_lives_through_kills_of_the_engine(serve, api, box, start):
         watcher.close()
         watcher = Watcher(serve, box, process, **{"from": watcher.offset})
         watcher.hears("attached")
-        harness.wait_for(lambda: takes_input(serve, box, process), what="the terminal for the new engine")
+        wait_for_input(serve, box, process)
         watcher.tell(type="resize", rows=30 + kill, columns=90)
         watcher.type(f"kill {kill}\n")
         watcher.sees(f"kill {kill}\n")
@@ -426,7 +429,7 @@ def test_an_engine_that_ends_in_good_order_says_so(serve, box, start):
                 watcher.step()
         assert watcher.closed == 1001
     serve.wait_ready()
-    harness.wait_for(lambda: takes_input(serve, box, process), what="the terminal for the new engine")
+    wait_for_input(serve, box, process)
     with Watcher(serve, box, process) as watcher:
         watcher.type("there\n")
         watcher.sees("there\r\nthere\r\n")

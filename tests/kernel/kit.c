@@ -58,9 +58,14 @@ struct kernel_context *kit_context(const struct kernel_manifest *manifest)
 
 const struct kernel_result *kit_run(struct kernel_context *context, const char *source)
 {
-    const struct kernel_source what = {.text = source, .size = strlen(source)};
+    return kit_run_within(context, source, 0);
+}
 
-    return kit_run_source(context, &what);
+const struct kernel_result *kit_run_within(struct kernel_context *context, const char *source,
+                                           uint32_t cpu_ms)
+{
+    return kit_run_source(
+        context, &(struct kernel_source){.text = source, .size = strlen(source), .cpu_ms = cpu_ms});
 }
 
 const struct kernel_result *kit_run_source(struct kernel_context *context,

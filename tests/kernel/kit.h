@@ -18,6 +18,10 @@ struct kernel_context *kit_context(const struct kernel_manifest *manifest);
 const struct kernel_result *kit_run(struct kernel_context *context, const char *source);
 const struct kernel_result *kit_run_source(struct kernel_context *context,
                                            const struct kernel_source *source);
+/* For what never ends, or may not. All else needs time enough: a machine that does nothing for a while may call that
+ * the thread's time. 0: what the manifest says. */
+const struct kernel_result *kit_run_within(struct kernel_context *context, const char *source,
+                                           uint32_t cpu_ms);
 bool kit_is(struct kernel_text text, const char *wanted);
 bool kit_has(struct kernel_text text, const char *part);
 

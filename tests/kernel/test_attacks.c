@@ -226,14 +226,6 @@ static bool is_clear(const struct kernel_result *result)
     }
 }
 
-/* What never ends, or may not. All else has time enough: a machine that does nothing for a while may call that
- * the thread's time. */
-static const struct kernel_result *run_briefly(struct kernel_context *context, const char *source)
-{
-    return kit_run_source(
-        context, &(struct kernel_source){.text = source, .size = strlen(source), .cpu_ms = CPU_MS});
-}
-
 static bool is_one_of(const struct kernel_result *result, int ends)
 {
     return (ends >> result->end & 1) != 0;
@@ -294,7 +286,7 @@ static void attack(const struct attack *what, enum kernel_language language,
     RUN_IS(other, "6 * 7", "42");
     kernel_context_free(other);
     /* What it held, it may hold on to, and what it broke is broken; but it runs. */
-    result = run_briefly(context, "6 * 7");
+    result = kit_run_within(context, "6 * 7", CPU_MS);
     CHECK(result->end != KERNEL_END_TRAP && result->end != KERNEL_END_STACK, "%.100s, then by %s",
           shown, kernel_end_name(result->end));
     /* A context that is put back is as new. */
@@ -318,10 +310,10 @@ static void nesting(size_t number, enum kernel_language language, struct kernel_
 /* A loop that the engine looks at, once more if the machine took even what the engine had to stop it in. */
 static const struct kernel_result *run_on(struct kernel_context *context, const char *source)
 {
-    const struct kernel_result *result = run_briefly(context, source);
+    const struct kernel_result *result = kit_run_within(context, source, CPU_MS);
 
     for (int i = 1; i < TRIES && result->state_lost; i++)
-        result = run_briefly(context, source);
+        result = kit_run_within(context, source, CPU_MS);
     return result;
 }
 
@@ -334,13 +326,13 @@ static void state_is_kept(struct kernel_context *context)
           kernel_end_name(result->end));
     RUN_IS(context, "kept", "7");
     /* One that the engine does not look at is cut off, and says so. */
-    result = run_briefly(context, "'a'.repeat(2e5).indexOf('a'.repeat(1e5) + 'b')");
+    result = kit_run_within(context, "'a'.repeat(2e5).indexOf('a'.repeat(1e5) + 'b')", CPU_MS);
     CHECK(result->end == KERNEL_END_CPU && result->state_lost, "ends by %s",
           kernel_end_name(result->end));
     RUN_IS(context, "typeof kept", "undefined");
     /* Its log is told all the same. */
-    result = run_briefly(context,
-                         "console.log('before'); 'a'.repeat(2e5).indexOf('a'.repeat(1e5) + 'b')");
+    result = kit_run_within(
+        context, "console.log('before'); 'a'.repeat(2e5).indexOf('a'.repeat(1e5) + 'b')", CPU_MS);
     CHECK(result->logs_count == 1 && kit_is(result->logs[0].text, "before"), "the log is kept");
     /* What an endless chain of promises left behind does not run in the next one. */
     result = run_on(context, "globalThis.turns = 0; for (;;) { turns++; await 0 }");
@@ -358,9 +350,11 @@ static void limits_add_up(struct kernel_context *context)
     uint64_t begun;
 
     begun = thread_cpu_ns();
-    const struct kernel_result *result = run_briefly(
-        context, "const f = () => { const t = Date.now(); while (Date.now() < t + 5) {}"
-                 " setTimeout(f, 0) }; f(); await new Promise(() => {})");
+    const struct kernel_result *result = kit_run_within(
+        context,
+        "const f = () => { const t = Date.now(); while (Date.now() < t + 5) {}"
+        " setTimeout(f, 0) }; f(); await new Promise(() => {})",
+        CPU_MS);
     CHECK(result->end == KERNEL_END_CPU || result->end == KERNEL_END_WALL, "ends by %s",
           kernel_end_name(result->end));
     CHECK(thread_cpu_ns() - begun < (uint64_t)PATIENCE * CPU_MS * 1000000, "in time");
@@ -468,8 +462,7 @@ static void trees_stop_in_time(void)
     CHECK(kernel_result(context)->end == KERNEL_END_CPU, "ends by %s",
           kernel_end_name(kernel_result(context)->end));
     (void)snprintf(text, sizeof(text), REMOVES, directory);
-    (void)kit_run_source(context,
-                         &(struct kernel_source){.text = text, .size = strlen(text), .cpu_ms = 10});
+    (void)kit_run_within(context, text, 10);
     CHECK(kernel_result(context)->end == KERNEL_END_CPU, "ends by %s",
           kernel_end_name(kernel_result(context)->end));
     (void)snprintf(text, sizeof(text), "%s/tree", directory);

@@ -11,12 +11,7 @@
 
 static const struct kernel_manifest *manifest;
 
-/* Only what never ends by itself has little time. */
-static const struct kernel_result *run_endless(struct kernel_context *context, const char *source)
-{
-    return kit_run_source(
-        context, &(struct kernel_source){.text = source, .size = strlen(source), .cpu_ms = 50});
-}
+#define ENDLESS_MS 50U
 
 /* How a child that does this ends: a status of waitpid(). */
 static int child_status(void (*work)(void))
@@ -251,7 +246,7 @@ static void handler_on_top(void)
 
         CHECK(pthread_create(&sender, NULL, signal_sender, &here) == 0, "a thread");
         /* Native, so that it is left by force. */
-        result = run_endless(context, "/(x+x+)+y/.exec('x'.repeat(60))");
+        result = kit_run_within(context, "/(x+x+)+y/.exec('x'.repeat(60))", ENDLESS_MS);
         CHECK(result->end == KERNEL_END_CPU, "ends by %s", kernel_end_name(result->end));
         (void)pthread_join(sender, NULL);
         CHECK(pthread_sigmask(SIG_BLOCK, NULL, &blocked) == 0 &&
@@ -293,7 +288,7 @@ static void nesting(void)
 static void in_a_child(void)
 {
     struct kernel_context *context = kit_context(manifest);
-    const struct kernel_result *result = run_endless(context, "while (true) {}");
+    const struct kernel_result *result = kit_run_within(context, "while (true) {}", ENDLESS_MS);
 
     CHECK(result->end == KERNEL_END_CPU, "ends by %s", kernel_end_name(result->end));
     (void)fflush(stdout);
@@ -308,7 +303,8 @@ static void *on_a_thread(void *data)
         struct kernel_context *context = kit_context(manifest);
         const struct kernel_result *result;
 
-        result = i % 10 == 0 ? run_endless(context, "while (true) {}") : kit_run(context, "6 * 7");
+        result = i % 10 == 0 ? kit_run_within(context, "while (true) {}", ENDLESS_MS)
+                             : kit_run(context, "6 * 7");
         if (i % 10 == 0 ? result->end != KERNEL_END_CPU : !kit_is(result->output, "42"))
             (*wrong)++;
         result = kit_run(context, "(function f() { return 1 + f() })()");

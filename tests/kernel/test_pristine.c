@@ -20,15 +20,7 @@ static const char *const pollutions[] = {
     "native.evaluate('var declared = 1', 'x'); Symbol.for('mine'); Math.random()",
 };
 #define POLLUTIONS (sizeof(pollutions) / sizeof(pollutions[0]))
-
-/* Some have no end. All else has time enough: a machine that does nothing for a while may call that its time. */
-static void pollute(struct kernel_context *context, unsigned number)
-{
-    const char *source = pollutions[number % POLLUTIONS];
-
-    (void)kit_run_source(
-        context, &(struct kernel_source){.text = source, .size = strlen(source), .cpu_ms = 100});
-}
+#define POLLUTION_MS 100U /* some have no end */
 
 /* Whether the slot equals the image, and nothing behind it can be touched. */
 static bool is_pristine(const struct kernel_context *context)
@@ -47,7 +39,7 @@ static void runs(const struct kernel_manifest *manifest)
 
         RUN_IS(context, "typeof leak + typeof big + typeof declared + ({}).z + [1].map((x) => x)",
                "undefinedundefinedundefinedundefined1");
-        pollute(context, i);
+        (void)kit_run_within(context, pollutions[i % POLLUTIONS], POLLUTION_MS);
         slots[seen++ % 4] = context->slot;
         kernel_context_free(context);
         /* The one that is handed out next is the one that was given back. */
@@ -66,7 +58,7 @@ static void resets(const struct kernel_manifest *manifest)
     struct error err;
 
     for (unsigned i = 0; i < RUNS / 3; i++) {
-        pollute(context, i);
+        (void)kit_run_within(context, pollutions[i % POLLUTIONS], POLLUTION_MS);
         if (kernel_context_reset(context, NULL, &err) < 0)
             other++;
         /* But for the seed and the settings, which are in one place. */

@@ -17,9 +17,9 @@
 struct name_server {
     uv_poll_t udp, tcp;
     int udp_fd, tcp_fd;
-    unsigned asked,
-        asked_tcp;        /* questions; what is sent once more, for we were slow, is the same one */
-    uint64_t lately[256]; /* of each of them a hash */
+    /* Questions: one that is sent once more, for we were slow, is the same one. */
+    unsigned asked, asked_tcp;
+    uint64_t lately[256]; /* a hash of each of them */
     unsigned lately_count;
     char address[32]; /* "ADDRESS:PORT" */
 };

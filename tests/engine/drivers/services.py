@@ -115,9 +115,12 @@ class Services:
             [*as_whom, f"{programs}/postgres", "-D", data, "-k", self.kept, "-c",
              "listen_addresses=", "-c", "fsync=off", "-c", "log_min_messages=fatal"],
             stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, cwd="/")
-        while subprocess.run([f"{programs}/pg_isready", "-q", "-h", self.kept], check=False).returncode != 0:
-            assert self.postgres.poll() is None
+        for _ in range(1200):
+            if subprocess.run([f"{programs}/pg_isready", "-q", "-h", self.kept], check=False).returncode == 0:
+                return
+            assert self.postgres.poll() is None, "the database ended"
             time.sleep(0.05)
+        raise AssertionError("the database does not answer")
 
     def database(self, client):
         with client, socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as inner:
