@@ -85,6 +85,11 @@ check_cppcheck() {
         -Isrc -Itests/unit --suppressions-list=scripts/cppcheck.txt
 }
 
+# Whether each row of tests/mutants still names one place.
+check_mutants() {
+    scripts/mutants.py --check
+}
+
 check_shell() {
     local file
     for file in scripts/*.sh examples/*.sh examples/*/*.sh bench/*.sh tests/box/surroundings/*.sh .ci/run; do
@@ -114,7 +119,7 @@ run_check() {
 }
 
 checks=("$@")
-[ $# -gt 0 ] || checks=(format rooms shell gcc cppcheck tidy)
+[ $# -gt 0 ] || checks=(format rooms shell mutants gcc cppcheck tidy)
 status=0
 # tidy builds with clang, so that the clang build needs no turn of its own.
 for check in "${checks[@]}"; do
