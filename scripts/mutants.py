@@ -687,21 +687,19 @@ def mutant_try(mutant, steps, results):
 
 
 def chosen(arguments, rows, draw, results):
-    """One after another, for what is drawn depends on what did not compile."""
+    """First those that were written by hand."""
     rooms = sorted({mutant.room for mutant in rows} | set(draw.share))
     if arguments.room is not None and arguments.room not in rooms:
         raise Fault(f"there is no room '{arguments.room}': {', '.join(rooms)}")
-    for room in rooms:
-        if arguments.room not in (None, room):
-            continue
-        mutants = [mutant for mutant in rows if mutant.room == room]
-        for mutant in mutants + list(draw.of(room, results.is_broken)):
-            if arguments.only in (None, mutant.name):
-                yield mutant
+    wanted = [room for room in rooms if arguments.room in (None, room)]
+    yield from (mutant for room in wanted for mutant in rows
+                if mutant.room == room and arguments.only in (None, mutant.name))
+    yield from (mutant for room in wanted for mutant in draw.of(room, results.is_broken)
+                if arguments.only in (None, mutant.name))
 
 
 def all_run(arguments, rows, draw, suites, results):
-    killed, survivors = 0, []
+    killed, unknown, survivors = 0, 0, []
     again = True
     seen = set()
     log = HOME / "setup.log"
@@ -714,12 +712,18 @@ def all_run(arguments, rows, draw, suites, results):
         if arguments.baseline:
             for step in dict.fromkeys(step for mutant in mutants for step in suites.of(mutant)):
                 baseline_run(step, results)
-            return 0, []
+            return 0, 0, []
         for mutant in mutants:
             known = results.of(mutant, arguments.trust)
             begun = time.monotonic()
             if known is None:
-                end, by = mutant_try(mutant, results.likely_first(mutant, suites.of(mutant)), results)
+                try:
+                    end, by = mutant_try(mutant, results.likely_first(mutant, suites.of(mutant)), results)
+                except Fault as fault:  # the others can be tried all the same
+                    say(f"unknown   {mutant.room:7} {mutant.name}: {fault}")
+                    seen.add(mutant.name)
+                    unknown += 1
+                    continue
                 results.keep(mutant, end, by, time.monotonic() - begun)
                 known = results.of(mutant, False)
             if known["end"] == "broken":
@@ -733,7 +737,7 @@ def all_run(arguments, rows, draw, suites, results):
                 survivors.append(mutant)
             by = f"by {known['by']}" if known["by"] else f"{mutant.path}: {' '.join(mutant.after.split())}"
             say(f"{known['end']:8}  {known['seconds']:6.1f} s  {mutant.room:7} {mutant.name}  {by}")
-    return killed, survivors
+    return killed, unknown, survivors
 
 
 def main():
@@ -774,9 +778,9 @@ def main():
     ctypes.CDLL(None).prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     copy_update(names)
-    killed, survivors = all_run(arguments, rows, draw, suites, results)
-    say(f"{killed} killed, {len(survivors)} survived")
-    return 1 if survivors else 0
+    killed, unknown, survivors = all_run(arguments, rows, draw, suites, results)
+    say(f"{killed} killed, {len(survivors)} survived" + (f", {unknown} unknown" if unknown else ""))
+    return 1 if survivors or unknown else 0
 
 
 if __name__ == "__main__":
