@@ -11,6 +11,8 @@ import pytest
 import harness
 from harness import EXPECT, run
 
+pytestmark = pytest.mark.wall
+
 # ---- what must be so: the tables -----------------------------------------------------------------
 
 # CHOWN DAC_OVERRIDE FOWNER FSETID KILL SETGID SETUID NET_BIND_SERVICE SYS_CHROOT SETFCAP

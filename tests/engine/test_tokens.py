@@ -15,6 +15,8 @@ import serving  # noqa: E402
 from terminals import Watcher  # noqa: E402
 from test_api import make  # noqa: E402
 
+pytestmark = pytest.mark.wall
+
 
 nothing_left, serve, api = serving.one_for_all()
 
