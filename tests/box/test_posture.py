@@ -46,7 +46,7 @@ LIMITS = {"core": [1, 1], "nofile": [16384, 16384], "nproc": [1024, 1024],
 VALUES = {
     "fds": [0, 1, 2], "securebits": 0, "parent_death_signal": 0, "umask": 0o022, "parent": 1,
           "tty": 0,
-    "nice": 0, "policy": 0, "keyring": -1, "hostname": "box", "oom_score_adj": "200\n",
+    "policy": 0, "keyring": -1, "hostname": "box", "oom_score_adj": "200\n",
     "init_mem": 0, "init_cmdline": "cove-init",
     "max_user_namespaces": "0\n",
 }
