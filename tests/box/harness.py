@@ -98,8 +98,9 @@ class Expect:
 
     @property
     def nice(self):
-        """Where a watchdog has to be in time, a box comes after it."""
-        return 0 if self.has_cgroup else 10
+        """The caller's own. Where a watchdog has to be in time, a box comes after it."""
+        own = os.getpriority(os.PRIO_PROCESS, 0)
+        return own if self.has_cgroup else max(own, 10)
 
     @property
     def warns(self):

@@ -195,6 +195,7 @@ static void get_big(struct http_request *request, void *data)
 
 static void get_stats(struct http_request *request, void *data)
 {
+    struct http_counts counts;
     char text[256];
     size_t count = 0;
     struct task *task;
@@ -204,10 +205,12 @@ static void get_stats(struct http_request *request, void *data)
     {
         count++;
     }
+    http_count(server, &counts);
     snprintf(text, sizeof(text),
              "{\"gone\":%zu,\"live\":%zu,\"followers\":%zu,\"waiting\":%zu,\"closed\":%zu,"
-             "\"code\":%u}",
-             gone_count, live_count, count, most_waiting, closed_count, closed_code);
+             "\"code\":%u,\"held\":%zu}",
+             gone_count, live_count, count, most_waiting, closed_count, closed_code,
+             counts.held_bytes);
     answer_text(request, 200, text);
 }
 

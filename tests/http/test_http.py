@@ -386,7 +386,7 @@ def test_all_bodies_together_have_a_limit(serve):
     for _ in range(3):
         with server.connect() as first:
             first.sendall(head + b"a" * 59_999)
-            time.sleep(0.1)
+            server.until("held", 59_999)
             response, text = server.get("/echo", "POST", b"b" * 60_000)
             assert response.status == 503 and b"capacity" in text
             first.sendall(b"a")
@@ -394,7 +394,8 @@ def test_all_bodies_together_have_a_limit(serve):
         assert server.get("/echo", "POST", b"c" * 60_000)[1] == b"c" * 60_000
         with server.connect() as leaves:
             leaves.sendall(head + b"d" * 50_000)
-            time.sleep(0.1)
+            server.until("held", 50_000)
+        server.until("held", 0)
 
 
 def test_connections_beyond_the_limit_are_told(serve):
