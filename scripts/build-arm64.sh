@@ -23,4 +23,5 @@ scripts/test-programs.sh driver "$build/drivers/commands-test" "$build/test"
 scripts/test-programs.sh driver "$build/drivers/links-test" "$build/test"
 
 echo "arm64: unit tests, under qemu-aarch64"
-meson test -C "$build/test" --no-rebuild --print-errorlogs --suite unit
+# An emulated machine takes long for thousands of inputs.
+meson test -C "$build/test" --no-rebuild --print-errorlogs --suite unit --timeout-multiplier 5

@@ -1,7 +1,9 @@
 #!/usr/bin/env bash
 # Everything that can be checked without running the code. Each check runs to its end and all
 # findings are shown; two run at a time, for a build machine may have no more cores.
-# usage: lint.sh [CHECK...]
+# With --quick what takes seconds: layout, rooms, shell, mutants' rows, marks, ages, and clang-tidy of the sources that changed since
+# the commit in .ci/tidied, the last one that all of it was clean at.
+# usage: lint.sh [--quick | CHECK...]
 set -euo pipefail
 
 cd "$(dirname "$0")/.."
@@ -107,6 +109,71 @@ for top in ("scripts", "tests", "tools", "src", "bench", "js/packages"):
 PYTHON
 }
 
+# Which tests are walls, is said in the tests; of these it must be said.
+check_marks() {
+    python3 - <<'PYTHON'
+import ast, pathlib, re, sys
+WALLS = re.compile(r"posture|filesystem|test_kernel$|leaks|resources|attacks|walls|tokens|filter|policy|shut_in|confine|lies|test_races")
+def is_marked(path):
+    """Whether all tests of the file carry the mark."""
+    for node in ast.parse(path.read_text()).body:
+        if isinstance(node, ast.Assign) and any(getattr(name, "id", "") == "pytestmark" for name in node.targets):
+            if "pytest.mark.wall" in ast.unparse(node.value):
+                return True
+    return False
+unmarked = [str(path) for path in sorted(pathlib.Path("tests").rglob("test_*.py"))
+            if WALLS.search(path.stem) and not is_marked(path)]
+for path in unmarked:
+    print(f"{path}: tests of walls, which no run may forgive; add: pytestmark = pytest.mark.wall")
+units = pathlib.Path("tests/meson.build").read_text()
+listed = re.search(r"wall_tests = \[(.*?)\]", units, re.S)
+named = set(re.findall(r"'(\w+)'", listed[1])) if listed else set()
+for path in sorted(pathlib.Path("tests").rglob("test_*.c")):
+    if WALLS.search(path.stem) and path.stem not in named:
+        print(f"{path}: a test of walls, which no run may forgive; add it to wall_tests in tests/meson.build")
+        unmarked.append(path)
+sys.exit(bool(unmarked))
+PYTHON
+}
+
+# docs/tested.md says when everything was run last.
+check_tested() {
+    local commit count
+    commit=$(sed -n 's/^| `\([0-9a-f]\{7,40\}\)` .*/\1/p' docs/tested.md | tail -n 1)
+    [ -n "$commit" ] || {
+        echo "docs/tested.md names no commit; run make test-all, which writes it there"
+        return 1
+    }
+    [ "$(git rev-parse --is-shallow-repository)" = false ] || return 0
+    count=$(git rev-list --count "$commit..HEAD") || return 1
+    [ "$count" -le 300 ] || {
+        echo "make test-all passed last $count commits ago, at $commit; run it: 300 is the most"
+        return 1
+    }
+}
+
+# The sources that changed since all of them were clean, by the compile commands of the build with the tests.
+check_tidied() {
+    local since files commands=${BUILD:-build}/asan
+    since=$(cat .ci/tidied)
+    git cat-file -e "$since^{commit}" 2>/dev/null || {
+        echo ".ci/tidied names a commit that is not there: $since"
+        return 1
+    }
+    [ -f "$commands/compile_commands.json" ] || scripts/build.sh asan "$commands" || return 1
+    files=$({
+        git diff --name-only --diff-filter=d "$since" -- 'src/*.c' 'tests/unit/*.c'
+        git ls-files --others --exclude-standard -- 'src/*.c' 'tests/unit/*.c'
+    } | while read -r file; do
+        ! grep -q "\"file\": \"\(.*/\)\?$file\"" "$commands/compile_commands.json" || echo "$file"
+    done)
+    # shellcheck disable=SC2086 # a list of words
+    [ -z "$files" ] || printf '%s\n' $files | xargs -n 4 -P 2 clang-tidy-14 --quiet -p "$commands" \
+        --extra-arg=-Wno-unknown-warning-option 2> >(
+        grep -v -E 'warnings? (generated|treated)|^Suppressed|^Use -header' >&2
+    )
+}
+
 run_check() {
     local name=$1 log="$build/$1.log" started=$SECONDS
     if "check_$name" >"$log" 2>&1; then
@@ -119,7 +186,8 @@ run_check() {
 }
 
 checks=("$@")
-[ $# -gt 0 ] || checks=(format rooms shell mutants gcc cppcheck tidy)
+[ $# -gt 0 ] || checks=(format rooms shell mutants marks tested gcc cppcheck tidy)
+[ "${1:-}" != --quick ] || checks=(format rooms shell mutants marks tested tidied)
 status=0
 # tidy builds with clang, so that the clang build needs no turn of its own.
 for check in "${checks[@]}"; do

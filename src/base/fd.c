@@ -3,9 +3,11 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <linux/openat2.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 void fd_close(int *fd)
@@ -119,6 +121,21 @@ int fd_fill_stdio(void)
     } while (fd <= 2);
     (void)close(fd);
     return 0;
+}
+
+int fd_openat2(int dir, const char *path, const struct open_how *how, const unsigned long key[2])
+{
+    static const unsigned long none[2];
+    int fd = -1;
+
+    if (key == NULL)
+        key = none;
+    for (int i = 0; i < FD_OPENAT2_TRIES; i++) {
+        fd = (int)syscall(SYS_openat2, dir, path, how, sizeof(*how), key[0], key[1]);
+        if (fd >= 0 || errno != EAGAIN)
+            break;
+    }
+    return fd;
 }
 
 bool fd_are_left(unsigned count)

@@ -34,6 +34,13 @@ ssize_t fd_read_file(int dir, const char *path, char *text, size_t size);
 /* Writes `text` to an existing file (a kernel setting, say) in one write; 0 or -1. */
 int fd_write_file(int dir, const char *path, const char *text);
 
+/* openat2(2), which is asked again up to FD_OPENAT2_TRIES times while it answers EAGAIN: below a root
+ * (RESOLVE_BENEATH, RESOLVE_IN_ROOT) each ".." does so when anything on the host was renamed or mounted
+ * meanwhile. `key`: the two registers behind its arguments, for the filter of a box; NULL: none. */
+#define FD_OPENAT2_TRIES 64
+struct open_how;
+int fd_openat2(int dir, const char *path, const struct open_how *how, const unsigned long key[2]);
+
 /* Whether this process may open about so many more; by the lowest that it has not. */
 bool fd_are_left(unsigned count);
 

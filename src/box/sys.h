@@ -4,6 +4,8 @@
  * than Linux 5.2 goes through here. Each returns as the system call does: -1 and errno. */
 #pragma once
 
+#include "base/fd.h"
+
 #include <fcntl.h>
 #include <linux/mount.h>
 #include <linux/openat2.h>
@@ -91,7 +93,7 @@ static inline int sys_openat2(int dir, const char *path, uint64_t flags, uint64_
 {
     struct open_how how = {.flags = flags, .mode = mode, .resolve = resolve};
 
-    return (int)syscall(SYS_openat2, dir, path, &how, sizeof(how));
+    return fd_openat2(dir, path, &how, NULL);
 }
 
 static inline int sys_close_range(unsigned first, unsigned last, unsigned flags)

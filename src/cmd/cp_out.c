@@ -19,7 +19,6 @@
 #include <string.h>
 #include <sys/random.h>
 #include <sys/stat.h>
-#include <sys/syscall.h>
 #include <unistd.h>
 
 #define MODE_BITS 0777U
@@ -221,7 +220,7 @@ static int open_below(int root, const char *path, uint64_t flags)
         .resolve = RESOLVE_BENEATH | RESOLVE_NO_SYMLINKS | RESOLVE_NO_MAGICLINKS,
     };
 
-    return (int)syscall(SYS_openat2, root, *path != '\0' ? path : ".", &how, sizeof(how));
+    return fd_openat2(root, *path != '\0' ? path : ".", &how, NULL);
 }
 
 /* The directory that `path` is to be in, made where the archive did not say it. */

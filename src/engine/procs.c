@@ -556,6 +556,12 @@ void procs_each(struct procs *procs, bool (*each)(void *arg, struct proc *proc),
     procs_leave(procs);
 }
 
+bool proc_is_awaited(const struct proc *proc)
+{
+    return !proc->has_ended && !proc->input.is_open &&
+           (proc->state == PROC_STARTING || proc->awaits_table);
+}
+
 void proc_look(const struct proc *proc, struct proc_view *view)
 {
     /* After a restart, until init has said what it has. */
@@ -575,6 +581,7 @@ void proc_look(const struct proc *proc, struct proc_view *view)
         .started_ms = proc->started_ms,
         .ended_ms = proc->ended_ms,
         .cpu_ns = proc->cpu_ns,
+        .is_awaited = proc_is_awaited(proc),
         .has_terminal = proc->rows > 0,
         .rows = proc->rows,
         .columns = proc->columns,

@@ -60,6 +60,9 @@ struct proc_view {
     const char *id, *tag, *command; /* `command`: for people, one line */
     pid_t pid;                      /* in the box */
     enum proc_state state;
+    /* It starts, or the engine has, and the box has not said yet what it has of it: what is written to it
+     * after such a start of the engine waits. */
+    bool is_awaited;
     bool timed_out, oom_killed;
     int exit_code; /* valid if exited and signal is 0 */
     int signal;
@@ -154,9 +157,9 @@ void proc_wait_cancel(struct proc_wait *wait);
 ssize_t proc_read(struct proc *proc, enum proc_stream stream, uint64_t offset, void *data,
                   size_t size, uint64_t *from, struct error *err);
 
-/* `news` is called when there is more to read than was read by proc_follow_read(), and once at the end;
- * it is called again only after a read found nothing more. Never called before proc_follow() returns;
- * `follow` may be cancelled in it. NULL: no memory. */
+/* `news` is called when there is more to read than was read by proc_follow_read(), once it is not awaited
+ * any more, and once at the end; it is called again only after a read found nothing more. Never called
+ * before proc_follow() returns; `follow` may be cancelled in it. NULL: no memory. */
 struct proc_follow;
 struct proc_follow *proc_follow(struct proc *proc, const uint64_t from[2], void (*news)(void *arg),
                                 void *arg);

@@ -56,6 +56,7 @@ struct proc_follow *proc_follow(struct proc *proc, const uint64_t from[2], void 
         .next = proc->follows,
         .at = {from[0], from[1]},
         .is_armed = {true, true},
+        .awaits = proc_is_awaited(proc),
         .news = news,
         .arg = arg,
     };
@@ -121,6 +122,10 @@ static bool has_news(struct proc_follow *follow)
                                      !is_over(proc, (enum proc_stream)i)))
             continue;
         follow->is_armed[i] = false;
+        has = true;
+    }
+    if (follow->awaits && !proc_is_awaited(proc)) {
+        follow->awaits = false;
         has = true;
     }
     if (proc->has_ended && !follow->end_told)

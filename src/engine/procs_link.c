@@ -106,6 +106,7 @@ static void take_entry(struct procs *procs, struct link_event *event)
         return;
     }
     proc->awaits_table = false;
+    procs_dirty(procs, proc);
     if (proc->is_acknowledged) { /* it was not heard */
         (void)link_ack(procs->link, event->id, &ignored);
         return;
@@ -127,6 +128,8 @@ static void take_entry(struct procs *procs, struct link_event *event)
         proc_exited(proc, event->status, event->cpu_ns);
     else if (proc->has_ended && proc->timed_out)
         (void)link_kill(procs->link, event->id, &ignored);
+    else
+        stdin_settle(proc);
 }
 
 static void take_table_end(struct procs *procs)
@@ -168,6 +171,7 @@ static void take_started(struct procs *procs, struct link_event *event)
     if (proc == NULL || proc->state != PROC_STARTING)
         return;
     take_fds(proc, event);
+    procs_dirty(procs, proc);
     start_runs(proc, event->pid);
 }
 

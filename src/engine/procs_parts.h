@@ -77,6 +77,7 @@ struct proc_follow {
     struct proc_follow *next, *previous;
     uint64_t at[2];
     bool is_armed[2], end_told;
+    bool awaits; /* to be told when its box has said what it has of the process */
     void (*news)(void *arg);
     void *arg;
 };
@@ -188,6 +189,8 @@ void procs_remove(struct procs *procs, struct proc *proc);
 /* The one of the next higher number, so that what is looked at may go away meanwhile. */
 struct proc *procs_after(const struct procs *procs, uint32_t number);
 void procs_dirty(struct procs *procs, struct proc *proc);
+/* Its box has not said yet what it has of it, so that nothing of it is moved. */
+bool proc_is_awaited(const struct proc *proc);
 /* Around whatever may call out. */
 void procs_enter(struct procs *procs);
 void procs_leave(struct procs *procs);
@@ -299,6 +302,8 @@ void tools_lose(struct procs *procs, const char *code, const char *text);
 
 void stdin_open(struct proc *proc, int fd);
 void stdin_end(struct proc *proc, const struct error *err);
+/* The box has said what it has of it: moves on what waited for that, or refuses it. */
+void stdin_settle(struct proc *proc);
 /* Of a terminal: ahead of all that has not begun to move. */
 int stdin_resize(struct proc *proc, uint16_t rows, uint16_t columns, struct error *err);
 

@@ -167,7 +167,21 @@ void stdin_open(struct proc *proc, int fd)
     input->is_open = true;
 }
 
+void stdin_settle(struct proc *proc)
+{
+    if (proc->input.is_open)
+        pump(&proc->input);
+    else if (proc->input.first != NULL)
+        say_closed(&proc->input);
+}
+
 /* ---- verbs ---- */
+
+/* An engine that has just started has it when the box has said what it holds: what is written waits. */
+static bool is_due(const struct proc *proc)
+{
+    return proc->has_stdin && proc->awaits_table;
+}
 
 static int check(const struct proc *proc, size_t size, struct error *err)
 {
@@ -177,13 +191,7 @@ static int check(const struct proc *proc, size_t size, struct error *err)
         return error_set(err, "process_ended", 0, "process %s has ended", proc->id);
     if (procs_link_check(proc->procs, err) < 0)
         return -1;
-    if (!proc->input.is_open && proc->has_stdin && proc->awaits_table)
-        return error_set(
-            err, "not_ready", 0,
-            "the engine has just started and does not have the standard input of process %s "
-            "yet; try again",
-            proc->id);
-    if (!proc->input.is_open || proc->input.close_after)
+    if ((!proc->input.is_open && !is_due(proc)) || proc->input.close_after)
         return error_set(err, "stdin_closed", 0,
                          "the standard input of process %s is closed, or never was open", proc->id);
     if (proc->input.waiting + size > PROCS_STDIN_MAX)
@@ -304,7 +312,7 @@ int proc_stdin_close(struct proc *proc, struct error *err)
             "a terminal has no end of input; write what its user would type, as ctrl-D "
             "(byte 4)");
     proc->input.close_after = true;
-    if (proc->input.first == NULL)
+    if (proc->input.first == NULL && proc->input.is_open)
         close_all(&proc->input);
     return 0;
 }

@@ -12,6 +12,7 @@
 #include "front/certificate.h"
 #include "front/native/native.h"
 #include "front/settings.h"
+#include "front/test_clock.h"
 #include "http/http.h"
 
 #include <errno.h>
@@ -41,6 +42,7 @@ struct program {
     uv_loop_t loop;
     uv_signal_t terminate, interrupt, stop;
     uv_timer_t timer;
+    struct test_clock clock;
     struct settings settings;
     struct engine *engine;
     struct native *native;
@@ -216,7 +218,8 @@ static int given_read(struct program *program, struct error *err)
         environment_number("COVE_TLS_FD", INT32_MAX, UINT64_MAX, &tls, err) != 0 ||
         environment_number("COVE_RESTARTS", UINT32_MAX, 0, &program->restarts, err) != 0 ||
         environment_number("COVE_BEAT_MS", UINT32_MAX, 0, &beat_ms, err) != 0 ||
-        environment_number("COVE_PRIVATE", 1, 0, &is_private, err) != 0)
+        environment_number("COVE_PRIVATE", 1, 0, &is_private, err) != 0 ||
+        test_clock_open(&program->clock, &program->loop, err) != 0)
         return -1;
     if (owner == UINT64_MAX)
         return error_set(err, "bad_start", 0,
@@ -490,6 +493,7 @@ static void close_all(struct program *program)
     uv_close((uv_handle_t *)&program->terminate, NULL);
     uv_close((uv_handle_t *)&program->interrupt, NULL);
     uv_close((uv_handle_t *)&program->stop, NULL);
+    test_clock_close(&program->clock);
     /* For the threads that were there before. */
     (void)signal(SIGTERM, SIG_IGN);            // NOLINT(cert-err33-c)
     (void)signal(SIGINT, SIG_IGN);             // NOLINT(cert-err33-c)

@@ -117,6 +117,7 @@ void http_drain(struct http_server *server, unsigned most_ms, void (*done)(void 
 /* What went through it since it was started. */
 struct http_counts {
     size_t open;       /* connections now */
+    size_t held_bytes; /* of bodies that are kept whole, now */
     uint64_t accepted; /* connections */
     uint64_t received_bytes, sent_bytes;
 };

@@ -499,6 +499,7 @@ void http_count(const struct http_server *server, struct http_counts *out)
 {
     *out = (struct http_counts){
         .open = server->open_count[0] + server->open_count[1],
+        .held_bytes = server->held_bytes,
         .accepted = server->accepted,
         .received_bytes = server->received_bytes,
         .sent_bytes = server->sent_bytes,

@@ -5,6 +5,7 @@
  * directory. A step that fails ends the child: there is no engine with half of the walls. */
 #include "base/fd.h"
 #include "base/list.h"
+#include "base/set_clock.h"
 #include "box/sys.h"
 #include "keeper/keeper.h"
 
@@ -223,11 +224,19 @@ static int drop(const struct engine_child *engine)
     return 0;
 }
 
+/* Of a test's clock. */
+struct clock_given {
+    int fds[SET_CLOCK_FDS + 1];
+    size_t count;
+};
+
 /* Puts its fds where request.h says, closes all others but the program, and says how many listen. */
-static int arrange(const struct keeper *keeper, const int given[KEEPER_ENGINE_LISTEN], int *program)
+static int arrange(const struct keeper *keeper, const int given[KEEPER_ENGINE_LISTEN],
+                   const struct clock_given *clock, int *program)
 {
     const struct listeners *listeners = &keeper->listeners;
-    int fds[KEEPER_ENGINE_LISTEN + LISTENERS_MAX + 3], null = open("/dev/null", O_RDWR | O_CLOEXEC);
+    int fds[KEEPER_ENGINE_LISTEN + LISTENERS_MAX + 3 + SET_CLOCK_FDS],
+        null = open("/dev/null", O_RDWR | O_CLOEXEC);
     const int texts[] = {keeper->engine.config, keeper->engine.headers, keeper->engine.tls};
     int count = 0;
     char path[32];
@@ -247,6 +256,8 @@ static int arrange(const struct keeper *keeper, const int given[KEEPER_ENGINE_LI
         if (fds[count++] < 0)
             return -1;
     }
+    for (size_t i = 0; i < clock->count; i++)
+        fds[count++] = clock->fds[i];
     *program = fcntl(*program, F_DUPFD_CLOEXEC, FDS_ASIDE);
     for (int i = 0; i < count; i++) {
         fds[i] = fcntl(fds[i], F_DUPFD_CLOEXEC, FDS_ASIDE);
@@ -264,11 +275,12 @@ static int arrange(const struct keeper *keeper, const int given[KEEPER_ENGINE_LI
 
 /* All of its environment. */
 struct environment {
-    char text[9][64];
-    char *list[12];
+    char text[10][64];
+    char *list[13];
 };
 
-static void describe(const struct keeper *keeper, struct environment *environment)
+static void describe(const struct keeper *keeper, const struct clock_given *clock,
+                     struct environment *environment)
 {
     static char path[] = "PATH=/usr/local/bin:/usr/bin:/bin", locale[] = "LANG=C.UTF-8";
     size_t sockets = keeper->listeners.api_count, used = 0, texts = 0;
@@ -282,7 +294,9 @@ static void describe(const struct keeper *keeper, struct environment *environmen
     if (keeper->engine.headers >= 0)
         (void)snprintf(text[texts++], 64, "COVE_HEADERS_FD=%zu", fd++);
     if (keeper->engine.tls >= 0)
-        (void)snprintf(text[texts++], 64, "COVE_TLS_FD=%zu", fd);
+        (void)snprintf(text[texts++], 64, "COVE_TLS_FD=%zu", fd++);
+    if (clock->count > 0)
+        (void)snprintf(text[texts++], 64, "COVE_TEST_CLOCK_FD=%zu", fd);
     (void)snprintf(text[texts++], 64, "COVE_RESTARTS=%u", keeper->engine.starts);
     (void)snprintf(text[texts++], 64, "COVE_BEAT_MS=%u", engine_beat_ms(keeper));
     if (keeper->options.log_json)
@@ -310,6 +324,7 @@ static _Noreturn void run(const struct keeper *keeper, int given[KEEPER_ENGINE_L
     char name[] = "cove-engine";
     char *argv[] = {name, NULL};
     struct environment environment = {0};
+    struct clock_given clock = {0};
     int *state = &given[KEEPER_ENGINE_STATE], program = engine->program;
     sigset_t none;
 
@@ -319,16 +334,17 @@ static _Noreturn void run(const struct keeper *keeper, int given[KEEPER_ENGINE_L
     (void)fd_write_file(AT_FDCWD, "/proc/self/oom_score_adj", "0");
     /* It works for all tenants and briefly for each: it is not to wait behind what one of them runs. */
     (void)setpriority(PRIO_PROCESS, 0, getpriority(PRIO_PROCESS, 0) + ENGINE_NICE);
+    clock.count = set_clock_give(clock.fds);
     if (keeper->caller.mounts && (*state = enter_view(*state)) < 0)
         fail("its view of the host");
-    describe(keeper, &environment);
+    describe(keeper, &clock, &environment);
     if (drop(engine) < 0)
         fail("its rights");
     /* Ids that change forget it, so it comes after. It says to end: there may be something to write. */
     (void)prctl(PR_SET_PDEATHSIG, SIGTERM);
     if (getppid() != parent)
         _exit(1);
-    if (arrange(keeper, given, &program) < 0)
+    if (arrange(keeper, given, &clock, &program) < 0)
         fail("its fds");
     (void)sigprocmask(SIG_SETMASK, &none, NULL);
     if (engine_filter_load() < 0)

@@ -6,6 +6,7 @@
 
 #include "base/clock.h"
 #include "base/fd.h"
+#include "base/set_clock.h"
 #include "box/cgroup.h"
 
 #include <errno.h>
@@ -152,12 +153,34 @@ static int program_find_self(struct keeper *keeper, struct error *err)
     return 0;
 }
 
+/* It wakes the loop, whose next turn takes the new time. */
+static void clock_was_set(struct source *source, uint32_t events)
+{
+    (void)source;
+    (void)events;
+    (void)set_clock_heard();
+}
+
+static int clock_open(struct keeper *keeper, struct error *err)
+{
+    static struct source clock;
+
+    if (set_clock_open(err) < 0)
+        return -1;
+    return set_clock_news() < 0 ? 0
+                                : loop_add(&keeper->loop, &clock, set_clock_news(), EPOLLIN,
+                                           clock_was_set, keeper, err);
+}
+
 /* What every program of this process begins with. */
 static int settle(struct keeper *keeper, struct error *err)
 {
     caller_look(&keeper->caller);
     harden(keeper);
-    return loop_open(&keeper->loop, err) < 0 ? -1 : signals_open(keeper, err);
+    return loop_open(&keeper->loop, err) < 0 || signals_open(keeper, err) < 0 ||
+                   clock_open(keeper, err) < 0
+               ? -1
+               : 0;
 }
 
 static int begin(struct keeper *keeper, struct error *err)
@@ -230,9 +253,10 @@ static int timeout_of(uint64_t next_ns)
 /* One turn, and what nobody waits for where there is nothing else to do. */
 static int turn(struct keeper *keeper)
 {
-    uint64_t next = tick(keeper);
+    uint64_t asked = set_clock_heard(), next = tick(keeper);
     int handled = loop_turn(&keeper->loop, 0);
 
+    set_clock_ran(SET_CLOCK_KEEPER, asked);
     if (handled != 0)
         return handled;
     if (keeper->is_stopping) /* nothing is made ahead any more */

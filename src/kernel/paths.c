@@ -10,7 +10,6 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
-#include <sys/syscall.h>
 #include <unistd.h>
 
 static int open_beneath(int dir, const char *path, int flags, mode_t mode)
@@ -20,15 +19,8 @@ static int open_beneath(int dir, const char *path, int flags, mode_t mode)
         .mode = (flags & O_CREAT) != 0 ? mode : 0,
         .resolve = RESOLVE_BENEATH | RESOLVE_NO_MAGICLINKS,
     };
-    int fd;
 
-    /* EAGAIN: something was renamed while it looked. */
-    for (int i = 0; i < 8; i++) {
-        fd = (int)syscall(SYS_openat2, dir, path, &how, sizeof(how));
-        if (fd >= 0 || errno != EAGAIN)
-            break;
-    }
-    return fd;
+    return fd_openat2(dir, path, &how, NULL);
 }
 
 /* Whether the path, or as much of it as there is, is of /proc: what cannot be opened there does not say either which

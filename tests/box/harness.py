@@ -37,9 +37,10 @@ def scaled(count, least=1):
 MADE = pathlib.Path(os.environ.get("COVE_TEST_MADE", BUILD))
 ATTACKS = MADE / "attacks"
 
-# Tells our boxes from those of somebody else who uses cove on this host meanwhile.
-MARK = f"COVE_TEST_MARK={os.getpid()}"
-os.environ.update([MARK.split("=")])
+# Of the lane that the tests run in (scripts/lane.py): its name, and the cgroups below which all its boxes are.
+# Without one, as in a guest, the machine is the lane.
+LANE = os.environ.get("COVE_TEST_LANE")
+LANE_GROUPS = [path for path in os.environ.get("COVE_TEST_GROUPS", "").split(":") if path]
 
 # What starts the tests may ignore these (nohup, a job in the background), and boxes would inherit it.
 for ignored in (signal.SIGHUP, signal.SIGQUIT):
@@ -97,8 +98,9 @@ class Expect:
 
     @property
     def nice(self):
-        """Where a watchdog has to be in time, a box comes after it."""
-        return 0 if self.has_cgroup else 10
+        """The caller's own. Where a watchdog has to be in time, a box comes after it."""
+        own = os.getpriority(os.PRIO_PROCESS, 0)
+        return own if self.has_cgroup else max(own, 10)
 
     @property
     def warns(self):
@@ -292,33 +294,16 @@ def cgroup_roots():
     return roots
 
 
-def is_ours(path):
-    """Whether what lies there can be of this user's boxes: the same tests run by root and by an ordinary
-    user beside each other."""
-    try:
-        uid = os.lstat(path).st_uid
-    except OSError:
-        return True  # it went meanwhile
-    return is_our_id(uid)
-
-
-def is_our_id(uid):
-    return uid not in ORDINARY if EXPECT.is_root else uid == os.getuid() or EXPECT.is_box_id(uid)
-
-
-ORDINARY = range(1000, 65534)  # ids of people
-
-
 def cgroups():
     """Groups of boxes, wherever they are."""
     found = set()
-    for root in cgroup_roots():
+    for root in LANE_GROUPS or cgroup_roots():
         for path, names, _ in os.walk(root):
             for name in list(names):
                 if name.startswith("cove-"):
                     found.add(os.path.join(path, name))
                     names.remove(name)
-    return {path for path in found if is_ours(path)}
+    return found
 
 
 def status_of(pid):
@@ -360,22 +345,25 @@ def mounts():
 
 
 def loops():
+    """Those of the lane have their file in its /tmp. One over memory has no name that tells: it goes with the
+    processes and mounts that hold it."""
     found = set()
     if not EXPECT.is_root:
         return found
     for path in glob.glob("/sys/block/loop*/loop/backing_file"):
         try:
-            found.add((path, pathlib.Path(path).read_text().strip()))
+            file = pathlib.Path(path).read_text().strip()
         except OSError:
             continue
+        if LANE is None or f"/tmp/{LANE}/" in file:
+            found.add((path, file))
     return found
 
 
 def files():
     """Files that cove could have left: by name where others write too."""
     found = {path for pattern in ("/tmp/*cove*", "/dev/shm/*cove*", "/var/tmp/*cove*")
-             for path in glob.glob(pattern)
-             if not re.search("covetest|cove-test-|bench", path) and is_ours(path)}
+             for path in glob.glob(pattern) if not re.search("covetest|cove-test-|bench", path)}
     kept = {path for path in found if re.fullmatch(r"/tmp/cove-\d+", path)}
     inner = {path for place in (lock_directory(), *kept) for path in glob.glob(f"{place}/*")}
     return found - kept | {path for path in inner if not path.endswith("/ids.lock")}
@@ -392,12 +380,12 @@ def lock_directory():
 def locks():
     """Locks on the file of id ranges."""
     try:
-        inode = os.stat(f"{lock_directory()}/ids.lock").st_ino
+        file = os.stat(f"{lock_directory()}/ids.lock")
     except OSError:
         return set()
+    name = f"{os.major(file.st_dev):02x}:{os.minor(file.st_dev):02x}:{file.st_ino}"
     return {" ".join(line.split()[1:]) for line in
-            pathlib.Path("/proc/locks").read_text().splitlines()
-            if line.split()[-3].endswith(f":{inode}")}
+            pathlib.Path("/proc/locks").read_text().splitlines() if line.split()[-3] == name}
 
 
 @dataclasses.dataclass
@@ -414,88 +402,29 @@ def host():
     return Host(processes(), cgroups(), mounts(), loops(), files(), locks())
 
 
-def is_foreign(pid):
-    """Whether a living cove that none of our tests started is this process or above it. One that has ended and
-    whose parent has not asked for it shows no environment: it belongs to us if that parent is below us."""
-    first, has_ended = pid, False
-    for _ in range(64):
-        try:
-            stat = pathlib.Path(f"/proc/{pid}/stat").read_text()
-            environment = environment_of(pid)
-        except OSError:
-            return True  # it went meanwhile
-        if environment and MARK in environment.split("\0"):
-            return False
-        if environment != "" and stat.split(" ", 1)[1].startswith(FOREIGN):
-            return True
-        state, parent = stat.rpartition(")")[2].split()[:2]
-        has_ended = has_ended or state == "Z"
-        if int(parent) == os.getpid():
-            return False
-        if int(parent) <= 1:
-            return has_ended and pid != first
-        pid = int(parent)
-    return False
-
-
-FOREIGN = ("(cove", "(bench", "(box", "(test_")
-
-
-def environment_of(pid):
-    """"" where a process shows none, None where that of somebody else may not be read. A box is
-    never somebody else here: what made it is above it."""
-    try:
-        return pathlib.Path(f"/proc/{pid}/environ").read_text(errors="replace")
-    except PermissionError:
-        status = status_of(pid)
-        is_ours = not status or is_boxed(status) or int(status["Uid"].split()[0]) == os.getuid()
-        return "" if is_ours else None
-
-
 def group_members(path):
     return {int(pid) for path_, _, names in os.walk(path) if "cgroup.procs" in names
             for pid in pathlib.Path(path_, "cgroup.procs").read_text(encoding="ascii").split()}
 
 
-def foreign_group(path):
-    """A group of a foreign box: somebody foreign is in it."""
-    try:
-        members = group_members(path)
-    except OSError:
-        return True
-    return any(is_foreign(pid) for pid in members) or "bench" in path
-
-
 def left_since(before):
     """What is there now and was not before, as {kind: things}; and what is there now."""
     now = host()
-    new = {pid: name for pid, name in now.processes.items() if pid not in before.processes}
-    left = {"processes": {(pid, name) for pid, name in new.items() if not is_foreign(pid)}}
+    left = {"processes": {(pid, name) for pid, name in now.processes.items() if pid not in before.processes}}
     for kind in ("cgroups", "mounts", "loops", "files", "locks"):
         left[kind] = getattr(now, kind) - getattr(before, kind)
-    left["cgroups"] = {path for path in left["cgroups"] if not foreign_group(path)}
-    if any(name == "cove-keeper" and is_foreign(pid) for pid, name in now.processes.items()):
-        # The places that a keeper makes ahead have nobody in them, and its disks no name.
-        left["cgroups"] = {path for path in left["cgroups"] if "/cove-k" not in path}
-        left["loops"] = left["locks"] = set()
-    if len(new) > len(left["processes"]):
-        left["locks"] = set()  # a lock does not say whose it is
     return {kind: things for kind, things in left.items() if things}, now
 
 
 def check_nothing_left(before, seconds=15 * PATIENCE):
-    """Everything must be gone. A guard may need a moment; a leak stays, and is the same one at
-    every look, which boxes of others that come and go are not. Returns the last look."""
+    """Everything must be gone; a guard may need a moment. Returns the last look."""
     deadline = time.monotonic() + seconds
     left, now = left_since(before)
     while left:
         if time.monotonic() > deadline:
             raise AssertionError(f"left on the host: {left}")
         time.sleep(0.05)
-        new, now = left_since(before)
-        left = {kind: {thing for thing in things if thing in new.get(kind, ())}
-                for kind, things in left.items()}
-        left = {kind: things for kind, things in left.items() if things}
+        left, now = left_since(before)
     return now
 
 
@@ -530,8 +459,7 @@ def free_port():
         end = max(int(given.read().split()[0]), 16384)
     for _ in range(1000):
         with socket.socket() as probe, contextlib.suppress(OSError):
-            # Those who run tests beside us have other ones: for certain, where one of us is root.
-            port = random.randrange(end // 2 + os.getpid() % 32 * 2 + (os.getuid() != 0), end, 64)
+            port = random.randrange(end // 2, end)
             probe.bind(("127.0.0.1", port))
             if port not in GIVEN_PORTS:
                 GIVEN_PORTS.append(port)

@@ -61,11 +61,13 @@ class Doctor:
         return self.checks[name]["cause"] or ""
 
 
-def attack_within(surrounding, entry, *options):
-    """Runs an entry of the attacks in a box that is made there; every wall must have held."""
-    done = within(surrounding, COVE, "run", "--mount", harness.ATTACK_MOUNT, *options, "--",
-                  "/attack/attack", entry)
+def attack_within(surrounding, entries, *options):
+    """Runs entries of the attacks in one box that is made there; every wall must have held."""
+    entries = entries if isinstance(entries, list) else [entries]
+    done = within(surrounding, COVE, "run", "--mount", harness.ATTACK_MOUNT, *options, "--", "sh", "-c",
+                  'for entry; do /attack/attack "$entry" || exit; done', "sh", *entries)
     checks = harness.attack_lines(done.stdout)
-    assert checks and done.returncode == 0, (done.returncode, done.stdout, done.stderr)
+    tried = {check["entry"] for check in checks}
+    assert tried == set(entries) and done.returncode == 0, (tried, done.returncode, done.stdout, done.stderr)
     through = [check for check in checks if not check["walled"]]
     assert not through, f"{len(through)} of {len(checks)} went through: {through[:8]}"

@@ -26,7 +26,7 @@ def kernel_state():
 
     segments = [line.split() for line in lines("/proc/sysvipc/shm")[1:]]
     return {*(lines("/proc/self/mountinfo") if harness.EXPECT.is_root else ()),
-            *(tuple(words[:2]) for words in segments if harness.is_our_id(int(words[7])))}
+            *(tuple(words[:2]) for words in segments)}
 
 
 def cgroup_counts():

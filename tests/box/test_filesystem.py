@@ -11,6 +11,8 @@ import pytest
 import harness
 from harness import ATTACK_MOUNT, EXPECT, attack, run
 
+pytestmark = pytest.mark.wall
+
 
 def digest(path):
     return hashlib.sha256(pathlib.Path(path).read_bytes()).hexdigest()

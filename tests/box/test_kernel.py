@@ -11,6 +11,8 @@ import pytest
 import harness
 from harness import attack, run
 
+pytestmark = pytest.mark.wall
+
 
 @pytest.fixture(params=["plain", "system", "image"])
 def box(request):

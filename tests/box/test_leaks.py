@@ -15,6 +15,8 @@ import pytest
 import harness
 from harness import EXPECT, attack, run
 
+pytestmark = pytest.mark.wall
+
 
 @pytest.fixture(params=["plain", "system"])
 def privileges(request):

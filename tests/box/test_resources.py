@@ -12,6 +12,8 @@ import pytest
 import harness
 from harness import ATTACK_MOUNT, EXPECT, PATIENCE, SCALE, SOAK, attack, run, scaled
 
+pytestmark = pytest.mark.wall
+
 MIB = 1 << 20
 
 

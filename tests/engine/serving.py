@@ -5,6 +5,7 @@ import http.client
 import json
 import os
 import re
+import select
 import signal
 import socket
 import subprocess
@@ -73,13 +74,15 @@ class Answer:
 
 
 class Client:
-    """One connection that is kept; over TCP if there is a port, else over the unix socket."""
+    """One connection that is kept; over TCP if there is a port, else over the unix socket. One that is renewed is
+    made again when the server has ended it between two requests, as it does when its clock is set ahead."""
 
-    def __init__(self, path=None, port=None, key=None, timeout=60):
+    def __init__(self, path=None, port=None, key=None, timeout=60, renewed=False):
         timeout *= harness.PATIENCE
         self.connection = (UnixConnection(path, timeout) if port is None else
                            http.client.HTTPConnection("127.0.0.1", port, timeout=timeout))
         self.key = key
+        self.renewed = renewed
 
     def send(self, method, path, body=None, headers=None, query=None):
         headers = dict(headers or {})
@@ -90,6 +93,8 @@ class Client:
             headers.setdefault("Content-Type", "application/json")
         if query:
             path += "?" + urllib.parse.urlencode(query, doseq=True)
+        if self.renewed and self.connection.sock and select.select([self.connection.sock], [], [], 0)[0]:
+            self.connection.close()
         self.connection.request(method, path, body, headers)
 
     def receive(self):
@@ -119,7 +124,7 @@ class Client:
         self.close()
 
 
-def one_for_all(config=USUAL):
+def one_for_all(config=USUAL, clock=False):
     """The fixtures of a file whose tests one server serves: `nothing_left`, for it is after the last of them
     that nothing may be left, which the server's end looks at; `serve`; and `api`, a client of it."""
     @pytest.fixture(autouse=True)
@@ -128,7 +133,7 @@ def one_for_all(config=USUAL):
 
     @pytest.fixture(scope="module")
     def serve(tmp_path_factory):
-        with Serve(tmp_path_factory.mktemp("serve"), config) as started:
+        with Serve(tmp_path_factory.mktemp("serve"), config, clock=clock) as started:
             yield started
 
     @pytest.fixture
@@ -177,10 +182,45 @@ def text_of(lines, stream):
     return "".join(line["data"] for line in lines if line["type"] == stream)
 
 
-class Serve:
-    """Runs one; used as a context, which stops it and checks that nothing is left."""
+class Clock:
+    """How far the clocks of a server are ahead of the machine's: a file, whose form src/base/set_clock.c says."""
 
-    def __init__(self, directory, config=USUAL, options=()):
+    # Nanoseconds ahead, and the number of the request; then for each program the number that it has run.
+    WRITTEN = 16
+    PROGRAMS = ("keeper", "engine")
+
+    def __init__(self, path):
+        self.path = path
+        self.seconds = 0
+        self.asked = 0
+        self.path.write_bytes(bytes(self.WRITTEN + 8 * len(self.PROGRAMS)))
+
+    def is_through(self, program):
+        with open(self.path, "rb") as file:
+            file.seek(self.WRITTEN + 8 * self.PROGRAMS.index(program))
+            return int.from_bytes(file.read(8), "little") >= self.asked
+
+    def advance(self, seconds, awaits=PROGRAMS):
+        """Returns when these programs have run all that is due then. What that begins may still go on."""
+        self.seconds += seconds
+        self.asked += 1
+        with open(self.path, "r+b", buffering=0) as file:
+            file.write(int(self.seconds * 1e9).to_bytes(8, "little"))
+            file.write(self.asked.to_bytes(8, "little"))
+        for program in awaits:
+            harness.wait_for(lambda program=program: self.is_through(program), 30 * harness.PATIENCE,
+                             f"the {program}, whose clock was set ahead")
+
+    def now(self):
+        """The server's, in seconds since 1970."""
+        return time.time() + self.seconds
+
+
+class Serve:
+    """Runs one; used as a context, which stops it and checks that nothing is left. With a clock, the time of its
+    keeper and engine is that one's."""
+
+    def __init__(self, directory, config=USUAL, options=(), clock=False):
         directory.mkdir(parents=True, exist_ok=True)
         self.directory = directory
         self.socket = directory / "api.sock"
@@ -191,6 +231,7 @@ class Serve:
         self.config.write_text(config, encoding="utf-8")
         self.command = [harness.COVE, "serve", "--data", self.data, "--socket", self.socket,
                         "--listen", f"127.0.0.1:{self.port}", "--config", self.config, *options]
+        self.clock = Clock(directory / "clock") if clock else None
         self.process = None
         self.before = None
 
@@ -202,10 +243,10 @@ class Serve:
         return (self.data / "engine" / "operator.key").read_text(encoding="ascii").strip()
 
     def client(self, timeout=60):
-        return Client(path=self.socket, timeout=timeout)
+        return Client(path=self.socket, timeout=timeout, renewed=self.clock is not None)
 
     def tcp(self, key=None, timeout=60):
-        return Client(port=self.port, key=key, timeout=timeout)
+        return Client(port=self.port, key=key, timeout=timeout, renewed=self.clock is not None)
 
     def is_ready(self):
         if self.process.poll() is not None:
@@ -245,8 +286,9 @@ class Serve:
     def __enter__(self):
         self.before = harness.host()
         with open(self.log, "ab") as log:
+            environment = {**os.environ, "COVE_TEST_CLOCK": str(self.clock.path)} if self.clock else None
             self.process = subprocess.Popen(self.command, stdin=subprocess.DEVNULL, stdout=log,
-                                            stderr=log)
+                                            stderr=log, env=environment)
         try:
             self.wait_ready()
         except BaseException:

@@ -197,7 +197,7 @@ def desk(serve, tmp_path):
         f"Cflags: -I{harness.ROOT}/include\nLibs: -L{harness.BUILD}/src/lib -lcove\n")
     path = f"{harness.COVE.parent}:/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
     env = {"PATH": path, "HOME": str(tmp_path), "LANG": "C.UTF-8", "TZ": "UTC", "TERM": "xterm",
-           "COVE_URL": f"unix:{serve.socket}", "COVE_TEST_MARK": os.environ["COVE_TEST_MARK"],
+           "COVE_URL": f"unix:{serve.socket}", 
            "PKG_CONFIG_PATH": str(tmp_path),
            "LD_LIBRARY_PATH": str(harness.BUILD / "src" / "lib")}
 

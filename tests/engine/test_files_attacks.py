@@ -18,6 +18,8 @@ import harness  # noqa: E402
 import serving  # noqa: E402
 from test_files import Files, form  # noqa: E402
 
+pytestmark = pytest.mark.wall
+
 MIB = 1 << 20
 RACE_S = 60 if os.environ.get("COVE_SOAK") else 2
 

@@ -364,26 +364,6 @@ def test_no_fd_gets_in(keeper):
     assert engine.make()
 
 
-def test_every_byte_of_a_request_may_be_anything(keeper):
-    """Random damage is refused, served or ends the engine; the keeper goes on."""
-    import random
-    chance = random.Random(4711)
-    engine = keeper.greeted()
-    packets = [keepers.make(7), keepers.claim(7, 1), keepers.usage(7, 1), keepers.drop_disk(7)]
-    for _ in range(harness.scaled(60)):
-        packet = bytearray(chance.choice(packets))
-        for _ in range(chance.choice((1, 3, 30))):  # another type may be longer, and not all there
-            packet[chance.randrange(4, len(packet))] = chance.randrange(256)
-        engine.send(bytes(packet))
-        answer = engine.receive()
-        if answer is None:
-            engine = keeper.greeted()
-        elif answer[3]:
-            os.close(answer[3][0])
-    assert keeper.is_alive()
-    assert engine.ask(keepers.make)[0] == keepers.MADE
-
-
 def test_an_engine_that_does_not_listen_holds_up_itself_only(keeper):
     """Nothing grows for it, and the keeper still serves others."""
     engine = keeper.greeted()

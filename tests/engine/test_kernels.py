@@ -284,8 +284,11 @@ def test_what_is_kept_with_a_kernel_is_bounded(api):
 
 
 def test_a_kernel_that_nobody_uses_ends(tmp_path):
-    with serving.Serve(tmp_path, CONFIG + "idle = 2s\n") as serve, serve.client() as api:
+    with serving.Serve(tmp_path, CONFIG + "idle = 10m\n", clock=True) as serve, serve.client() as api:
         path = make(api)
+        serve.clock.advance(599)
+        assert api.get("/v1/kernels").json["kernels"][0]["id"] in path
+        serve.clock.advance(1)
         harness.wait_for(lambda: api.get(path).status == 410, what="its end")
         assert "nobody has used it" in api.get(path).json["detail"]
 

@@ -18,6 +18,8 @@ import harness
 import serving
 from test_claims import init_of, make, run
 
+pytestmark = pytest.mark.wall
+
 
 nothing_left, serve, api = serving.one_for_all("[boxes]\npool = 8\nmemory = 128M\ndisk = 16M\n")
 

@@ -25,6 +25,13 @@ def serve(tmp_path):
         yield started
 
 
+@pytest.fixture
+def timed(tmp_path):
+    """One whose clock the test sets."""
+    with serving.Serve(tmp_path, clock=True) as started:
+        yield started
+
+
 def make(client, **fields):
     answer = client.post("/v1/sandboxes", {**EPHEMERAL, **fields})
     assert answer.status in (200, 201), answer
@@ -33,6 +40,12 @@ def make(client, **fields):
 
 def path_of(sandbox):
     return f"/v1/sandboxes/{sandbox['id']}"
+
+
+def states_of(serve):
+    """By id. To look at the list is no use of any sandbox."""
+    with serve.client() as client:
+        return {sandbox["id"]: sandbox["state"] for sandbox in all_of(client)}
 
 
 def run(client, path, line, **fields):
@@ -97,8 +110,8 @@ def test_a_delete_ends_what_runs(serve):
             return client.post(f"{path}/exec", {"command": "sleep 600"})
 
     def delete():
-        time.sleep(0.5)
         with serve.client() as client:
+            harness.wait_for(lambda: client.get(f"{path}/processes").json["processes"], what="the command")
             return client.delete(path)
 
     executed, deleted = serving.at_once(execute, delete, seconds=20)
@@ -136,55 +149,70 @@ def test_a_command_that_a_stop_ends_has_its_output_up_to_then(serve):
 
 # ---- when its time is over ---------------------------------------------------------------------
 
-def times(seconds):
-    return int(seconds * 1000 * harness.PATIENCE)
+IDLE_S = 600
 
 
-def test_the_idle_limit_counts_from_the_end_of_the_last_command(serve):
-    """Nobody asks anything of it meanwhile, for that would count, too: events tell what happens."""
-    idle, runs = times(5), 6 * harness.PATIENCE
-    with serve.client() as client, serve.client() as other:
-        sandbox = make(client, lifecycle={"idle_ms": idle, "then": "stop"})
-        lines = serving.Lines(other, "/v1/events", {"from": 1, "for_ms": 60000 * harness.PATIENCE})
-        began = client.post(f"{path_of(sandbox)}/processes", {"command": f"sleep {runs}"})
+def moment(line):
+    return datetime.datetime.fromisoformat(line["time"].replace("Z", "+00:00")).timestamp()
+
+
+def test_the_idle_limit_counts_from_the_end_of_the_last_command(timed):
+    """Nothing is asked of it meanwhile, for that would count, too: events tell what happens."""
+    with timed.client() as client, timed.client() as other:
+        sandbox = make(client, lifecycle={"idle_ms": IDLE_S * 1000, "then": "stop"})
+        path = path_of(sandbox)
+        lines = (line for line in serving.Lines(other, "/v1/events", {"from": 1})
+                 if line.get("sandbox") == sandbox["id"])
+        began = client.post(f"{path}/processes", {"command": "read line; sleep 1", "open_stdin": True})
         assert began.status == 201
+        timed.clock.advance(2 * IDLE_S)
+        assert states_of(timed)[sandbox["id"]] == "running"
+        assert client.post(f"{path}/processes/1/stdin", b"\n", headers={
+            "Content-Type": "application/octet-stream"}).status in (200, 204)
+        timed.clock.advance(IDLE_S / 3)  # the command has asked for nothing since, and still runs
         seen = []
-        for line in lines:
-            if line.get("sandbox") == sandbox["id"]:
-                seen.append(line)
-                if line["type"] == "sandbox.stopped":
-                    break
-        ends = {line["type"]: line for line in seen}
-        assert [line["type"] for line in seen][-2:] == ["process.exited", "sandbox.stopped"], seen
-        assert ends["sandbox.stopped"]["reason"] == "idle"
-        moments = [datetime.datetime.fromisoformat(ends[kind]["time"].replace("Z", "+00:00"))
-                   for kind in ("process.exited", "sandbox.stopped")]
-        assert (moments[1] - moments[0]).total_seconds() * 1000 >= idle - 50, moments
-        now = client.get(path_of(sandbox)).json
+        while not seen or seen[-1]["type"] != "process.exited":
+            seen.append(next(lines))
+        for _ in range(6):
+            timed.clock.advance(IDLE_S / 6)
+        stopped = next(lines)
+        assert (stopped["type"], stopped["reason"]) == ("sandbox.stopped", "idle"), stopped
+        assert moment(stopped) - moment(seen[-1]) >= IDLE_S - 0.05
+        now = client.get(path).json
         assert (now["state"], now["reason"]) == ("stopped", "idle")
-        assert client.get(f"{path_of(sandbox)}/processes/1").json["exit_code"] == 0
+        assert client.get(f"{path}/processes/1").json["exit_code"] == 0
+
+
+def test_a_sandbox_is_idle_by_the_clock_of_the_machine(serve):
+    with serve.client() as client, serve.client() as other:
+        began = time.monotonic()
+        path = path_of(make(client, lifecycle={"idle_ms": 1000, "then": "stop"}))
+        lines = serving.Lines(other, "/v1/events", {"from": 1})
+        assert lines.until("sandbox.stopped")[-1]["reason"] == "idle"
+        assert 1 <= time.monotonic() - began < 20 * harness.PATIENCE
+        assert client.get(path).json["reason"] == "idle"
 
 
 def with_deadlines(client, seconds):
     """One that is deleted then, and one that is stopped; their paths."""
-    return [path_of(make(client, lifecycle={"lifetime_ms": times(seconds), "then": then}))
+    return [path_of(make(client, lifecycle={"lifetime_ms": int(seconds * 1000), "then": then}))
             for then in ("kill", "stop")]
 
 
-def test_a_deadline_that_passes_without_an_engine_is_honoured_by_the_next(serve):
-    with serve.client() as client:
-        killed, stopped = with_deadlines(client, 4)
+def test_a_deadline_that_passes_without_an_engine_is_honoured_by_the_next(timed):
+    with timed.client() as client:
+        killed, stopped = with_deadlines(client, 600)
         assert client.post(f"{stopped}/processes", {"command": "sleep 600"}).status == 201
-    engine = serve.engine_pid()
-    os.kill(serve.process.pid, signal.SIGSTOP)  # so that there is no next one yet
+    engine = timed.engine_pid()
+    os.kill(timed.process.pid, signal.SIGSTOP)  # so that there is no next one yet
     try:
         os.kill(engine, signal.SIGKILL)
-        time.sleep(5 * harness.PATIENCE)
+        timed.clock.advance(600, awaits=())
     finally:
-        os.kill(serve.process.pid, signal.SIGCONT)
-    harness.wait_for(lambda: serve.engine_pid() not in (None, engine), 20 * harness.PATIENCE, "an engine")
-    serve.wait_ready()
-    with serve.client() as client:
+        os.kill(timed.process.pid, signal.SIGCONT)
+    harness.wait_for(lambda: timed.engine_pid() not in (None, engine), 20 * harness.PATIENCE, "an engine")
+    timed.wait_ready()
+    with timed.client() as client:
         harness.wait_for(lambda: client.get(killed).status == 410, 20 * harness.PATIENCE, "its end")
         harness.wait_for(lambda: client.get(stopped).json["state"] == "stopped", 20 * harness.PATIENCE,
                          "its stop")
@@ -193,16 +221,31 @@ def test_a_deadline_that_passes_without_an_engine_is_honoured_by_the_next(serve)
 
 
 def test_a_deadline_that_passes_without_a_server_is_honoured_by_the_next(tmp_path):
+    """By the clock of the machine."""
+    seconds = 1.5 * harness.PATIENCE
     with serving.Serve(tmp_path) as serve, serve.client() as client:
-        killed, stopped = with_deadlines(client, 1.5)
+        killed, stopped = with_deadlines(client, seconds)
+        over = time.time() + seconds
         kept = path_of(make(client, lifecycle={"lifetime_ms": 3600000}))
-    time.sleep(1.5 * harness.PATIENCE)
+    harness.wait_for(lambda: time.time() > over, what="the deadline")
     with serving.Serve(tmp_path) as serve, serve.client() as client:
         harness.wait_for(lambda: client.get(killed).status == 410, 20 * harness.PATIENCE, "its end")
         assert client.get(stopped).json["state"] == client.get(kept).json["state"] == "stopped"
         answer = client.post(f"{stopped}/start")
         assert answer.code == "sandbox_stopped" and "deadline" in answer.json["detail"], answer
         assert client.post(f"{kept}/start").status == 200
+
+
+@pytest.mark.skipif(not harness.RELEASE.exists(), reason="there is no release build beside")
+def test_a_release_has_no_clock_that_is_set(tmp_path):
+    """A test build would not start without the file."""
+    for program in ("cove", "cove-keeper", "cove-engine"):
+        assert b"COVE_TEST" not in harness.RELEASE.with_name(program).read_bytes()
+    serve = serving.Serve(tmp_path, clock=True)
+    serve.clock.path.unlink()
+    serve.command[0] = harness.RELEASE
+    with serve, serve.client() as client:
+        assert client.get("/readyz").status == 200
 
 
 # ---- what is kept ------------------------------------------------------------------------------
@@ -354,7 +397,11 @@ def test_a_command_does_not_notice_that_the_engine_dies(serve):
         process = client.post(f"{path}/processes", {"command": line}).json["id"]
     for _ in range(5):
         serve.kill_engine()
-        time.sleep(0.2)
+        with serve.client() as client:
+            output = f"{path}/processes/{process}/output"
+            said = client.get(output).bytes
+            harness.wait_for(lambda client=client, said=said: client.get(output).bytes != said or
+                             said.endswith(b"60\n"), what="more of it")
     with serve.client() as client:
         ended = client.get(f"{path}/processes/{process}/wait", query={"timeout_ms": 60000}).json
         assert (ended["state"], ended["exit_code"]) == ("exited", 0)
@@ -449,25 +496,31 @@ def test_an_engine_that_hangs_is_replaced_and_commands_go_on(tmp_path, monkeypat
         assert serve.said().count(" engine_hung ") == 1
 
 
-def test_a_machine_that_was_stopped_has_no_engine_that_hangs(tmp_path, monkeypatch):
+def test_an_engine_hangs_after_half_a_minute_and_not_before(timed):
+    engine = timed.engine_pid()
+    os.kill(engine, signal.SIGSTOP)
+    for _ in range(5):
+        timed.clock.advance(5, awaits=("keeper",))
+    assert timed.engine_pid() == engine and " engine_hung " not in timed.said()
+    for _ in range(2):
+        timed.clock.advance(5, awaits=("keeper",))
+    assert " engine_hung " in timed.said()
+    harness.wait_for(lambda: timed.engine_pid() not in (None, engine), 20 * harness.PATIENCE, "another engine")
+    timed.wait_ready()
+
+
+def test_a_machine_that_was_stopped_has_no_engine_that_hangs(timed):
     """Neither does one that has nothing to do."""
-    monkeypatch.setenv("COVE_TEST_HANG_MS", str(HANG_S * 1000))
-    for number in range(3):
-        with serving.Serve(tmp_path / str(number)) as serve:
-            engine, keeper = serve.engine_pid(), serve.process.pid
-            for pid in (engine, keeper):
-                os.kill(pid, signal.SIGSTOP)
-            time.sleep(HANG_S + 1)
-            os.kill(keeper, signal.SIGCONT)
-            began = time.monotonic()
-            time.sleep(HANG_S / 6)
-            os.kill(engine, signal.SIGCONT)
-            if time.monotonic() - began > HANG_S / 2:
-                continue  # we were stopped: that one may well be taken for one that hangs
-            time.sleep(2 * HANG_S)
-            assert serve.engine_pid() == engine and " engine_hung " not in serve.said()
-            return
-    raise AssertionError("the machine stood still each time")
+    engine, keeper = timed.engine_pid(), timed.process.pid
+    for pid in (engine, keeper):
+        os.kill(pid, signal.SIGSTOP)
+    timed.clock.advance(60, awaits=())
+    os.kill(keeper, signal.SIGCONT)
+    timed.clock.advance(5, awaits=("keeper",))
+    os.kill(engine, signal.SIGCONT)
+    for _ in range(12):
+        timed.clock.advance(5)
+    assert timed.engine_pid() == engine and " engine_hung " not in timed.said()
 
 
 # ---- a keeper that is killed; an end in order --------------------------------------------------

@@ -13,6 +13,8 @@ from test_network import DIAL, Held, Sandbox, no_name, reaches
 from test_network_walls import BEGIN, TAMPER
 from worlds import METADATA, OTHER, OWN, PRIVATE, SERVER, SERVER6
 
+pytestmark = pytest.mark.wall
+
 IS_ROOT = harness.EXPECT.is_root
 TLS_PORT = 8443
 BRIDGE = "172.17.0.1"  # of the host, where containers have their gateway

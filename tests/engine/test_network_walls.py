@@ -20,6 +20,8 @@ import keepers
 from keepers import Control
 from test_slots import TABLES
 
+pytestmark = pytest.mark.wall
+
 RESET_PORT = 9999  # of any address: the engine refuses it
 PKTINFO = 50       # IPV6_PKTINFO
 LINGER = struct.pack("ii", 1, 0)

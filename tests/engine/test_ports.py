@@ -26,7 +26,7 @@ from port_ways import (  # noqa: E402
     CONFIG, connect, cove, DOMAIN, echoes, environment, Forward, is_closed, is_cut, Listener, one_box, raw,
     read_all, Sandbox, SECONDS, STAYS, STREAMS, SWITCH, web_by_name, web_by_path, WEBS)
 
-nothing_left, serve, api = serving.one_for_all(CONFIG)
+nothing_left, serve, api = serving.one_for_all(CONFIG, clock=True)
 box = one_box()
 
 
@@ -273,7 +273,7 @@ def test_all_ways_go_on_with_the_next_engine(tmp_path):
 
 @pytest.mark.parametrize("way", STREAMS + [web_by_path])
 def test_who_is_connected_is_not_idle(serve, way):
-    with Sandbox(serve, disk_kind="persistent", lifecycle={"idle_ms": 4000, "then": "stop"}) as sandbox:
+    with Sandbox(serve, disk_kind="persistent", lifecycle={"idle_ms": 20000, "then": "stop"}) as sandbox:
         # No command of ours runs then: what is left is a daemon, which keeps nothing alive.
         sandbox.run(f"setsid python3 -c '{STAYS}' >/tmp/log 2>&1 </dev/null &\n"
                     "until grep -q :1B58 /proc/net/tcp; do sleep 0.05; done")
@@ -290,10 +290,15 @@ def test_who_is_connected_is_not_idle(serve, way):
             else:
                 opened = connect(port)
                 assert opened.recv(8) == b"HTTP/1.1"
-            time.sleep(6)
+            for _ in range(6):
+                serve.clock.advance(5)
             assert state()[sandbox.id] == "running"
             opened.close()
-        harness.wait_for(lambda: state()[sandbox.id] == "stopped", SECONDS, "its end")
+
+        def is_idle():
+            serve.clock.advance(5)
+            return state()[sandbox.id] == "stopped"
+        harness.wait_for(is_idle, SECONDS, "its end")
 
 
 # ---- what listens --------------------------------------------------------------------------------

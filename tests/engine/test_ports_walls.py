@@ -20,6 +20,8 @@ from port_ways import (  # noqa: E402
     CONFIG, connect, DOMAIN, Forward, Listener, named, one_box, over_http, raw, read_all, Sandbox, SECONDS,
     STAYS, SWITCH, token, Way, web_by_name, web_by_path)
 
+pytestmark = pytest.mark.wall
+
 nothing_left, serve, api = serving.one_for_all(CONFIG)
 box = one_box()
 

@@ -17,6 +17,7 @@ sys.path.insert(0, str(HERE))
 import harness  # noqa: E402
 import serving  # noqa: E402
 from terminals import Refused, Watcher  # noqa: E402
+from test_claims import init_of  # noqa: E402
 
 
 nothing_left, serve, api = serving.one_for_all()
@@ -382,15 +383,44 @@ def test_a_sandbox_that_stops_ends_its_terminals(serve, api):
     assert api.delete(f"/v1/sandboxes/{box}").status == 204
 
 
-def wait_for_input(serve, box, process):
-    """An engine that has just started is told by the box what runs there, and refuses what is typed before."""
-    def takes_it():
-        with serve.client() as client:
-            answer = client.post(f"/v1/sandboxes/{box}/processes/{process}/stdin", b"")
-            assert answer.status == 204 or answer.code == "not_ready", answer
-            return answer.status == 204
-
-    harness.wait_for(takes_it, what="the terminal for the new engine")
+def test_nobody_is_attached_before_the_terminal_takes_input(serve, api):
+    """An engine that has just started has its record of a terminal, and the terminal when the box's init has
+    answered. What is typed until then waits, and so does the size."""
+    box = api.post("/v1/sandboxes", {"disk_kind": "ephemeral"}).json["id"]
+    process = begin(api, box, "stty -echo; echo ready; while read line; do stty size; echo \"<$line>\"; done")
+    assert api.post(f"/v1/sandboxes/{box}/processes", {"argv": ["sleep", "7365"]}).status == 201
+    init = harness.wait_for(lambda: init_of(serve, b"7365"), what="the command")
+    with Watcher(serve, box, process) as watcher:
+        watcher.sees("ready\r\n")
+    os.kill(init, signal.SIGSTOP)
+    try:
+        serve.kill_engine()
+        watcher = Watcher(serve, box, process, **{"from": 0, "rows": 33, "columns": 99})
+        watcher.sees("ready\r\n")
+        watcher.tell(type="signal", signal="WINDY")
+        watcher.hears("error")
+        assert len(watcher.said) == 1, watcher.said
+        watcher.tell(type="resize", rows=34, columns=98)
+        watcher.type("typed early\n")
+        serve.heed()
+        with serve.client() as other:
+            other.send("POST", f"/v1/sandboxes/{box}/processes/{process}/stdin", b"by a request\n")
+            serve.heed()
+            watcher.socket.setblocking(False)
+            with pytest.raises(BlockingIOError):
+                watcher.step()
+            watcher.socket.settimeout(60 * harness.PATIENCE)
+            os.kill(init, signal.SIGCONT)
+            said = watcher.hears("attached")
+            assert (said["rows"], said["columns"], said["from"]) == (34, 98, len("ready\r\n")), said
+            watcher.sees("34 98\r\n<typed early>\r\n34 98\r\n<by a request>\r\n")
+            assert other.receive().status == 204
+        assert [message["type"] for message in watcher.said] == ["error", "attached"], watcher.said
+        watcher.close()
+    finally:
+        os.kill(init, signal.SIGCONT)
+    with serve.client() as fresh:
+        assert fresh.delete(f"/v1/sandboxes/{box}").status == 204
 
 
 def test_a_terminal_lives_through_kills_of_the_engine(serve, api, box, start):
@@ -408,7 +438,6 @@ def test_a_terminal_lives_through_kills_of_the_engine(serve, api, box, start):
         watcher.close()
         watcher = Watcher(serve, box, process, **{"from": watcher.offset})
         watcher.hears("attached")
-        wait_for_input(serve, box, process)
         watcher.tell(type="resize", rows=30 + kill, columns=90)
         watcher.type(f"kill {kill}\n")
         watcher.sees(f"kill {kill}\n")
@@ -429,7 +458,6 @@ def test_an_engine_that_ends_in_good_order_says_so(serve, box, start):
                 watcher.step()
         assert watcher.closed == 1001
     serve.wait_ready()
-    wait_for_input(serve, box, process)
     with Watcher(serve, box, process) as watcher:
         watcher.type("there\n")
         watcher.sees("there\r\nthere\r\n")

@@ -15,8 +15,10 @@ import serving  # noqa: E402
 from terminals import Watcher  # noqa: E402
 from test_api import make  # noqa: E402
 
+pytestmark = pytest.mark.wall
 
-nothing_left, serve, api = serving.one_for_all()
+
+nothing_left, serve, api = serving.one_for_all(clock=True)
 
 
 @pytest.fixture(scope="module")
@@ -135,6 +137,9 @@ def rest_of(lines):
     return seen
 
 
+TOKEN_S = 600
+
+
 @pytest.mark.parametrize("how", ["time", "revocation", "key"])
 def test_what_a_token_opened_ends_with_it(serve, api, shared, how):
     key = api.post("/v1/keys", {"label": "maker", "scopes": ["read", "write"]}).json
@@ -143,7 +148,7 @@ def test_what_a_token_opened_ends_with_it(serve, api, shared, how):
     screen = api.post(f"{shared}/processes",
                       {**command, "terminal": {"rows": 24, "columns": 80}}).json["id"]
     with serve.tcp(key["secret"]) as maker:
-        more = {"expires_in_ms": 8000 * harness.PATIENCE} if how == "time" else {}
+        more = {"expires_in_ms": TOKEN_S * 1000} if how == "time" else {}
         made = token(maker, shared, "look", "exec", **more)["token"]
     header = [f"Authorization: Bearer {made}"]
     with serve.tcp(made, timeout=60 * harness.PATIENCE) as holder, \
@@ -158,6 +163,8 @@ def test_what_a_token_opened_ends_with_it(serve, api, shared, how):
             assert api.delete(f"{shared}/tokens").status == 204
         elif how == "key":
             assert api.delete(f"/v1/keys/{key['id']}").status == 204
+        else:
+            serve.clock.advance(TOKEN_S)
         while watcher.closed is None:
             watcher.step()
         assert watcher.closed == 1008

@@ -9,10 +9,14 @@ import ssl
 import subprocess
 import time
 
+import pytest
+
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 SERVER = os.environ.get("HTTP_SERVER", str(ROOT / "build/asan/tests/http-server"))
 # Of every limit a test sets for itself: what is late on a slow, loaded machine is late and not wrong.
 PATIENCE = int(os.environ.get("HTTP_PATIENCE", "6"))
+# For a test of what is decided above the transport, as by the parsers: once is enough.
+on_unix = pytest.mark.parametrize("server", ["unix"], indirect=True)
 HELLO = b"GET /hello HTTP/1.1\r\nHost: x\r\n\r\n"
 
 

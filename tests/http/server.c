@@ -195,6 +195,7 @@ static void get_big(struct http_request *request, void *data)
 
 static void get_stats(struct http_request *request, void *data)
 {
+    struct http_counts counts;
     char text[256];
     size_t count = 0;
     struct task *task;
@@ -204,10 +205,12 @@ static void get_stats(struct http_request *request, void *data)
     {
         count++;
     }
+    http_count(server, &counts);
     snprintf(text, sizeof(text),
              "{\"gone\":%zu,\"live\":%zu,\"followers\":%zu,\"waiting\":%zu,\"closed\":%zu,"
-             "\"code\":%u}",
-             gone_count, live_count, count, most_waiting, closed_count, closed_code);
+             "\"code\":%u,\"held\":%zu}",
+             gone_count, live_count, count, most_waiting, closed_count, closed_code,
+             counts.held_bytes);
     answer_text(request, 200, text);
 }
 
@@ -228,11 +231,21 @@ static void get_later(struct http_request *request, void *data)
     uv_timer_start(&task->timer, on_later, number(request, "ms", 10), 0);
 }
 
-/* No word about clients that leave: answered all the same. */
+static struct task *stubborn;
+
+/* Is answered at SIGUSR1, though its client left: the task hears nothing of that. */
 static void get_stubborn(struct http_request *request, void *data)
 {
-    get_later(request, data);
+    (void)data;
+    stubborn = task_new(request);
     http_on_gone(request, NULL, NULL);
+}
+
+static void on_answer(uv_signal_t *handle, int number_)
+{
+    (void)handle;
+    (void)number_;
+    on_later(&stubborn->timer);
 }
 
 static void write_on(void *arg);
@@ -544,7 +557,7 @@ int main(int argc, char **argv)
 {
     const char *tls = getenv("HTTP_TLS"); /* NOLINT(concurrency-mt-unsafe) */
     static uv_loop_t the_loop;
-    uv_signal_t terminated;
+    uv_signal_t terminated, answering;
     struct http_options options = {.routes = routes,
                                    .routes_count = sizeof(routes) / sizeof(routes[0]),
                                    .admit = admit,
@@ -572,12 +585,16 @@ int main(int argc, char **argv)
     uv_signal_init(loop, &terminated);
     uv_signal_start(&terminated, on_signal, SIGTERM);
     uv_unref((uv_handle_t *)&terminated);
+    uv_signal_init(loop, &answering);
+    uv_signal_start(&answering, on_answer, SIGUSR1);
+    uv_unref((uv_handle_t *)&answering);
     printf("ready %d\n", port);
     fflush(stdout);
     uv_run(loop, UV_RUN_DEFAULT);
     if (!uv_is_closing((uv_handle_t *)&terminated)) {
         uv_close((uv_handle_t *)&terminated, NULL);
     }
+    uv_close((uv_handle_t *)&answering, NULL);
     uv_run(loop, UV_RUN_DEFAULT);
     if (uv_loop_close(loop)) {
         fprintf(stderr, "server: the loop still has handles\n");

@@ -13,29 +13,30 @@ def pattern(size):
     return (PATTERN * (size // len(PATTERN) + 1))[:size]
 
 
-@pytest.mark.parametrize("size", [0, 1, 999, 100_000, 1_500_000])
-def test_a_sized_answer_has_its_length_and_keeps_the_connection(server, size):
+def test_a_sized_answer_has_its_length_and_keeps_the_connection(server):
     client = server.client()
-    for _ in range(2):
+    own = client.sock
+    for size in (0, 1, 999, 100_000, 1_500_000):
         client.request("GET", f"/sized?length={size}")
         response = client.getresponse()
         body = response.read()
-        assert response.headers["Content-Length"] == str(size)
+        assert response.headers["Content-Length"] == str(size) and client.sock is own
         assert "Transfer-Encoding" not in response.headers
         assert body == b"".join(pattern(i % 65521 + 1000)[i % 65521:i % 65521 + 1000]
                                 for i in range(0, size, 1000))[:size]
     client.close()
 
 
-@pytest.mark.parametrize("length, told", [(1000, 999), (1000, 0), (10, 1001)])
-def test_a_sized_answer_of_another_size_is_cut(server, length, told):
-    with server.connect() as client:
-        client.sendall(f"GET /sized?length={length}&bytes={told} HTTP/1.1\r\nHost: x\r\n\r\n"
-                       .encode() + HELLO)
-        answer = read_all(client)
-    assert b"hello" not in answer
-    assert len(answer.split(b"\r\n\r\n", 1)[1]) < length if told < length else length
-    server.until("live", 0)
+def test_a_sized_answer_of_another_size_is_cut(server):
+    for length, told in ((1000, 999), (1000, 0), (10, 1001)):
+        with server.connect() as client:
+            client.sendall(f"GET /sized?length={length}&bytes={told} HTTP/1.1\r\nHost: x\r\n\r\n"
+                           .encode() + HELLO)
+            answer = read_all(client)
+        assert b"hello" not in answer
+        size = len(answer.partition(b"\r\n\r\n")[2])
+        assert size < length if told < length else size <= length
+        server.until("live", 0)
 
 
 def test_head_of_a_sized_answer(server):
@@ -45,15 +46,15 @@ def test_head_of_a_sized_answer(server):
     server.until("live", 0)
 
 
-@pytest.mark.parametrize("chunked", [0, 1])
-@pytest.mark.parametrize("size", [0, 1, 65536, 5_000_000])
-def test_a_pipe_arrives_whole_and_keeps_the_connection(server, size, chunked):
+def test_a_pipe_arrives_whole_and_keeps_the_connection(server):
     client = server.client()
-    for _ in range(2):
-        client.request("GET", f"/pipe?bytes={size}&chunked={chunked}")
-        response = client.getresponse()
-        assert ("Content-Length" in response.headers) == (not chunked)
-        assert response.read() == pattern(size)
+    own = client.sock
+    for size in (0, 1, 65536, 5_000_000):
+        for chunked in (0, 1):
+            client.request("GET", f"/pipe?bytes={size}&chunked={chunked}")
+            response = client.getresponse()
+            assert ("Content-Length" in response.headers) == (not chunked)
+            assert response.read() == pattern(size) and client.sock is own
     client.close()
     server.until("live", 0)
 
@@ -109,7 +110,7 @@ def test_a_slow_reader_of_a_pipe_holds_up_nobody_and_costs_nothing(server):
         start = spent()
         time.sleep(0.5)
         return spent() - start
-    assert min(in_a_while() for _ in range(4)) < 25
+    assert any(in_a_while() < 25 for _ in range(4))
     for client in slow:
         client.close()
     server.until("live", 0)
@@ -132,8 +133,7 @@ def test_a_download_leaves_room_for_others(clear_server):
     server.until("live", 0)
 
 
-@pytest.mark.parametrize("chunked", [0, 1])
-def test_where_the_socket_takes_no_splice_it_is_copied(server, chunked):
-    target = f"/pipe?bytes=5000000&chunked={chunked}&copied=1"
-    assert server.get(target)[1] == pattern(5_000_000)
+def test_where_the_socket_takes_no_splice_it_is_copied(server):
+    for chunked in (0, 1):
+        assert server.get(f"/pipe?bytes=5000000&chunked={chunked}&copied=1")[1] == pattern(5_000_000)
     server.until("live", 0)

@@ -119,7 +119,7 @@ def test_headers_that_never_end(serve):
 
 
 def test_bodies_that_come_by_the_byte(serve):
-    server = serve("unix", lean=True, body_ms=6000)
+    server = serve("unix", lean=True, body_ms=4000)
     before = server.memory()
     kept = [server.connect() for _ in range(100)]
     streamed = [server.connect() for _ in range(100)]

@@ -10,7 +10,7 @@ import time
 
 import pytest
 import websockets
-from clients import PATIENCE, read_all, read_until, status
+from clients import PATIENCE, on_unix, read_all, read_until, status
 
 
 class Behind:
@@ -95,6 +95,7 @@ def test_what_is_asked_arrives_byte_for_byte(server, behind):
     assert answer.headers["Connection"] == "close"
 
 
+@on_unix
 def test_every_line_of_connection_counts(server, behind):
     talk = says(b"HTTP/1.1 200 OK\r\nConnection: X-One\r\nX-One: 1\r\nX-Two: 2\r\nX-Three: 3\r\n"
                 b"Connection: a, x-two\r\nContent-Length: 2\r\n\r\nhi")
@@ -109,6 +110,7 @@ def test_every_line_of_connection_counts(server, behind):
 @pytest.mark.parametrize("framed, body", [
     (b"Content-Length: 40", b"GET /other HTTP/1.1\r\nHost: other\r\n\r\n...."),
     (b"Transfer-Encoding: chunked", b"3\r\nabc\r\n0\r\n\r\n")])
+@on_unix
 def test_what_says_where_a_body_ends_is_passed_on_in_any_case(server, behind, framed, body):
     """A body whose length is lost is a request, or an answer, of the sender's making."""
     named = b"Connection: Content-Length, Transfer-Encoding, Host, Trailer, close\r\n" + framed + b"\r\n"
@@ -127,6 +129,7 @@ def test_what_says_where_a_body_ends_is_passed_on_in_any_case(server, behind, fr
     assert framed in said and said.endswith(body)
 
 
+@on_unix
 def test_an_upgrade_by_the_second_line_is_one(server, behind):
     talk = says(b"HTTP/1.1 101 Switching Protocols\r\nConnection: keep-alive\r\nUpgrade: x\r\n"
                 b"Connection: upgrade\r\n\r\n")
@@ -137,6 +140,7 @@ def test_an_upgrade_by_the_second_line_is_one(server, behind):
     assert b"Upgrade: x\r\n" in talk.heads[0] and b"Connection: Upgrade\r\n" in talk.heads[0]
 
 
+@on_unix
 def test_the_root_is_asked_for_by_a_slash(server, behind):
     talk = says(OK)
     port = behind(talk).port
@@ -145,13 +149,16 @@ def test_the_root_is_asked_for_by_a_slash(server, behind):
     assert talk.heads[0].startswith(b"GET / HTTP/1.1\r\n")
 
 
-@pytest.mark.parametrize("method", ["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS", "PROPFIND"])
-def test_every_method_passes(server, behind, method):
+@on_unix
+def test_every_method_passes(server, behind):
     talk = says(b"HTTP/1.1 204 No Content\r\n\r\n")
-    answer, _ = server.get(f"/proxy/own/{behind(talk).port}/", method)
-    assert answer.status == 204 and talk.heads[0].startswith(method.encode() + b" / ")
+    port = behind(talk).port
+    for method in ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS", "PROPFIND"):
+        answer, _ = server.get(f"/proxy/own/{port}/", method)
+        assert answer.status == 204 and talk.heads.pop().startswith(method.encode() + b" / "), method
 
 
+@on_unix
 def test_a_page_of_a_guest_sets_nothing_for_its_neighbours(server, behind):
     port = behind(says(b"HTTP/1.1 302 Found\r\nSet-Cookie: a=b\r\nset-cookie: c=d\r\nClear-Site-Data: *\r\n"
                        b"Service-Worker-Allowed: /\r\nAccept-CH: DPR\r\nOrigin-Trial: x\r\nSet-Login: logged-in\r\n"
@@ -170,6 +177,7 @@ def test_a_page_of_a_guest_sets_nothing_for_its_neighbours(server, behind):
     assert answer.headers["Set-Cookie"] == "a=b" and answer.headers["Content-Security-Policy"] is None
 
 
+@on_unix
 def test_a_server_sets_cookies_for_its_own_name_only(server, behind):
     """Below one domain there are the servers of others."""
     given = ["a=b; Domain=boxes.test; Path=/", "c=d;domain=boxes.test", "e=f; Secure;\t DOMAIN = .test ;HttpOnly",
@@ -216,7 +224,12 @@ def echo():
     made.server_close()
 
 
-@pytest.mark.parametrize("words", [[], ["-H", "Transfer-Encoding: chunked"], ["-H", "Expect: 100-continue"]])
+CHUNKED = ["-H", "Transfer-Encoding: chunked"]
+
+
+@pytest.mark.parametrize("server, words", [
+    ("unix", []), ("unix", ["-H", "Expect: 100-continue"]), ("unix", CHUNKED), ("tcp", CHUNKED), ("tls", CHUNKED)],
+    indirect=["server"])
 def test_large_bodies_pass_both_ways(server, echo, tmp_path, words):
     data = os.urandom(20 << 20)
     (tmp_path / "in").write_bytes(data)
@@ -278,10 +291,8 @@ def test_who_has_said_all_hears_the_answer(clear_server, behind):
         assert read_all(client).endswith(b"hi")
 
 
-def test_a_websocket_passes(clear_server, behind):
-    server = clear_server
-    if server.path:
-        return
+def test_a_websocket_passes(serve):
+    server = serve("tcp")
 
     async def run():
         async def echo(websocket):
@@ -324,27 +335,33 @@ def test_a_tunnel_carries_bytes_and_half_an_end_each_way(server, behind):
     assert heard.wait(10 * PATIENCE) and talk.heard == [1000000]
 
 
+@on_unix
 def test_an_upgrade_that_nobody_asked_for_is_none(server, behind):
     port = behind(says(b"HTTP/1.1 101 Switching Protocols\r\nUpgrade: x\r\nConnection: upgrade\r\n\r\n")).port
     assert server.get(f"/proxy/own/{port}/")[0].status == 502
 
 
+@on_unix
 def test_interim_answers_pass(server, behind):
     port = behind(says(b"HTTP/1.1 103 Early Hints\r\nSet-Cookie: a=b\r\nLink: </a>\r\nX-Any: 1\r\n\r\n" + OK)).port
     answer = server.raw(b"GET /proxy/own/%d/ HTTP/1.1\r\nHost: x\r\n\r\n" % port)
     assert answer.startswith(b"HTTP/1.1 103 Early Hints\r\nLink: </a>\r\n\r\nHTTP/1.1 200 OK\r\n")
 
 
-@pytest.mark.parametrize("answer", [
+NO_HTTP = [
     b"", b"hello\r\n\r\n", b"HTTP/2 200 OK\r\n\r\n", b"HTTP/1.1 2x0 OK\r\n\r\n", b"HTTP/1.1 200 OK\r\nA b\r\n\r\n",
     b"HTTP/1.1 200 OK\r\nA: b\r\n c\r\n\r\n", b"HTTP/1.1 200 OK\r\nA: \x00\r\n\r\n", b"HTTP/1.1 200 OK\r\n",
     b"HTTP/1.1 200 OK\nSet-Cookie: a=b\n\n", b"HTTP/1.1 200 OK\r\nA:b\rSet-Cookie: c\r\n\r\n",
     b"HTTP/1.1 200 OK\r\n" + b"A: b\r\n" * 300 + b"\r\n", b"HTTP/1.1 200 OK\r\nA: " + b"b" * 70000 + b"\r\n\r\n",
-    b"HTTP/1.1 099 OK\r\n\r\n"])
-def test_who_speaks_no_http_is_not_passed_on(server, behind, answer):
-    port = behind(says(answer)).port
-    said = server.raw(b"GET /proxy/guest/%d/ HTTP/1.1\r\nHost: x\r\n\r\n" % port)
-    assert status(said) == 502 and b"Set-Cookie" not in said
+    b"HTTP/1.1 099 OK\r\n\r\n"]
+
+
+@on_unix
+def test_who_speaks_no_http_is_not_passed_on(server, behind):
+    for answer in NO_HTTP:
+        port = behind(says(answer)).port
+        said = server.raw(b"GET /proxy/guest/%d/ HTTP/1.1\r\nHost: x\r\n\r\n" % port)
+        assert status(said) == 502 and b"Set-Cookie" not in said, answer
 
 
 def test_a_request_behind_one_that_was_passed_on_is_the_servers(server, behind):

@@ -22,6 +22,8 @@ from test_tar import archive_of, member
 from tooling import (APPEND, AT, FINISH, GREP, IS_ROOT, PARENTS, TOOL, command, data, file, frame, harness,
                      parse)
 
+pytestmark = pytest.mark.wall
+
 RACE_S = 60 if harness.SOAK else 2
 SIDE_BY_SIDE = 5
 MARK = b"OUTER"

@@ -4,6 +4,7 @@
 #include "base/fd.h"
 #include "base/list.h"
 #include "base/remove.h"
+#include "base/set_clock.h"
 
 #include <fcntl.h>
 #include <stdio.h>
@@ -167,6 +168,13 @@ void rig_turn(struct rig *rig, unsigned ms)
     while (!never(&is_over))
         (void)uv_run(&rig->loop, UV_RUN_ONCE);
     /* What came in time, where a stall took all of it. */
+    for (int i = 0; i < 50; i++)
+        (void)uv_run(&rig->loop, UV_RUN_NOWAIT);
+}
+
+void rig_pass(struct rig *rig, uint64_t ms)
+{
+    set_clock_advance(ms * 1000000);
     for (int i = 0; i < 50; i++)
         (void)uv_run(&rig->loop, UV_RUN_NOWAIT);
 }

@@ -141,7 +141,7 @@ static void check_no_kind_hides_another(void)
     CHECK(told.network == 10 && told.ports == 10 && told.left_out == 0,
           "what was carried is told: %u, %u", told.network, told.ports);
     told = (struct told){0};
-    rig_turn(&rig, 600);
+    rig_pass(&rig, 600);
     flood(sandbox, SHARE_REFUSED, 1);
     hear_all(&rig, &told);
     CHECK(told.network == 1 && told.left_out > 0 && told.left_out < 1000,

@@ -561,7 +561,7 @@ static long attempt_keyed_openat2(const void *arg)
 {
     struct open_how how = {.flags = O_RDONLY};
 
-    return filter_openat2(AT_FDCWD, file_path, &how, sizeof(how), arg);
+    return filter_openat2(AT_FDCWD, file_path, &how, arg);
 }
 
 /* Init's own way; nobody else knows the key. */

@@ -341,7 +341,7 @@ static void check_rate(void)
     CHECK(IS(err, "too_many_requests") && retry_ms > 0 && retry_ms <= 51, "again in %u ms",
           retry_ms);
     CHECK(engine_rate(rig.engine, &rig_other, &retry_ms, &err) == 0, "others go on");
-    rig_turn(&rig, 120);
+    rig_pass(&rig, 120);
     CHECK(engine_rate(rig.engine, &rig_caller, &retry_ms, &err) == 0, "time passes");
     rig_end(&rig);
 }

@@ -3,6 +3,7 @@
  * what they wrap. */
 #include "box/filter/filter.h"
 
+#include "base/fd.h"
 #include "box/filter/table.h"
 
 #include <errno.h>
@@ -49,9 +50,10 @@ long filter_clone3(void *args, size_t size, const uint32_t key[FILTER_KEY_WORDS]
                    key_register(key[2], key[3]));
 }
 
-long filter_openat2(int directory, const char *path, const void *how, size_t size,
-                    const uint32_t key[FILTER_KEY_WORDS])
+int filter_openat2(int directory, const char *path, const struct open_how *how,
+                   const uint32_t key[FILTER_KEY_WORDS])
 {
-    return syscall(SYS_openat2, directory, path, how, size, key_register(key[0], key[1]),
-                   key_register(key[2], key[3]));
+    return fd_openat2(
+        directory, path, how,
+        (const unsigned long[]){key_register(key[0], key[1]), key_register(key[2], key[3])});
 }

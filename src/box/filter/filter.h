@@ -31,6 +31,7 @@ int filter_load(const struct sock_filter *program, size_t count);
 /* clone3(2) as init calls it, with the key where the filter looks for it: as the system call. */
 long filter_clone3(void *args, size_t size, const uint32_t key[FILTER_KEY_WORDS]);
 
-/* openat2(2) likewise. Whoever has the key takes care of set-id bits himself. */
-long filter_openat2(int directory, const char *path, const void *how, size_t size,
-                    const uint32_t key[FILTER_KEY_WORDS]);
+/* fd_openat2() likewise. Whoever has the key takes care of set-id bits himself. */
+struct open_how;
+int filter_openat2(int directory, const char *path, const struct open_how *how,
+                   const uint32_t key[FILTER_KEY_WORDS]);

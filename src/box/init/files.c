@@ -32,7 +32,7 @@ int files_open(const struct proto_open *request, const uint32_t key[4])
         return -1;
     /* Where set-id files must not come to be, the filter has no openat2() but with the key: our mode has
      * no such bits. */
-    fd = (int)filter_openat2(root, (const char *)(request + 1), &how, sizeof(how), key);
+    fd = filter_openat2(root, (const char *)(request + 1), &how, key);
     if (fd < 0 || fstatfs(fd, &fs) < 0)
         return -1;
     if (fs.f_type == PROC_SUPER_MAGIC) {

@@ -23,7 +23,7 @@ struct terminal {
     struct job *job;
     struct proc *proc; /* lives as long as `follow` */
     struct proc_follow *follow;
-    bool is_read_only, has_from, is_attached, is_writing;
+    bool is_read_only, has_from, is_fitted, is_attached, is_writing;
     uint64_t from, tail, rows, columns; /* as the query has them */
     uint64_t at;                        /* of the next byte */
     uint64_t live;                      /* what was there when it attached ends here */
@@ -162,16 +162,46 @@ static void finish(struct terminal *terminal)
     hang_up(terminal, CLOSE_DONE, "the process has ended");
 }
 
+/* The terminal has the size of who came last. Whoever says from where he goes on has the screen as it is;
+ * who has only the end of what was printed gets it drawn. */
+static void fit(struct terminal *terminal)
+{
+    uint16_t rows = (uint16_t)terminal->rows, columns = (uint16_t)terminal->columns;
+    struct error ignored; /* it has ended */
+
+    terminal->is_fitted = true;
+    if (rows == 0 || terminal->is_read_only)
+        return;
+    if (terminal->live > 0 && !terminal->has_from)
+        (void)proc_redraw(terminal->proc, rows, columns, &ignored);
+    else
+        (void)proc_resize(terminal->proc, rows, columns, &ignored);
+}
+
+/* Not yet where the engine has just started: what the box has of it comes by its own word, and is news. */
+static bool takes_input(const struct terminal *terminal)
+{
+    struct proc_view view;
+
+    proc_look(terminal->proc, &view);
+    return !view.is_awaited;
+}
+
 static void pump(struct terminal *terminal)
 {
     bool goes_on = true;
 
     while (goes_on) {
-        bool was_over = is_over(terminal);
+        bool was_over = is_over(terminal), takes = takes_input(terminal);
         int got;
 
-        if (!terminal->is_attached && terminal->at >= terminal->live)
+        if (takes && !terminal->is_fitted)
+            fit(terminal);
+        if (!terminal->is_attached && terminal->at >= terminal->live) {
+            if (!takes)
+                return;
             say_attached(terminal);
+        }
         got = take_part(terminal, &goes_on);
         if (got > 0)
             continue;
@@ -288,6 +318,11 @@ static int obey(struct terminal *terminal, const struct control *control, struct
 {
     switch ((enum control_type)control->type) {
     case CONTROL_RESIZE:
+        if (!terminal->is_fitted && control->rows > 0 && control->columns > 0) {
+            terminal->rows = control->rows;
+            terminal->columns = control->columns;
+            return 0;
+        }
         return proc_resize(terminal->proc, (uint16_t)control->rows, (uint16_t)control->columns,
                            err);
     case CONTROL_SIGNAL:
@@ -372,21 +407,6 @@ static void choose_place(struct terminal *terminal, const struct proc_view *view
     terminal->at = sensible_place(terminal, terminal->at);
 }
 
-/* The terminal has the size of who came last. Whoever says from where he goes on has the screen as it is;
- * who has only the end of what was printed gets it drawn. */
-static void fit(struct terminal *terminal)
-{
-    uint16_t rows = (uint16_t)terminal->rows, columns = (uint16_t)terminal->columns;
-    struct error ignored; /* it has ended */
-
-    if (rows == 0 || terminal->is_read_only)
-        return;
-    if (terminal->live > 0 && !terminal->has_from)
-        (void)proc_redraw(terminal->proc, rows, columns, &ignored);
-    else
-        (void)proc_resize(terminal->proc, rows, columns, &ignored);
-}
-
 static void terminal_found(struct job *job, struct proc *proc)
 {
     struct terminal *terminal = job->own;
@@ -419,7 +439,6 @@ static void terminal_found(struct job *job, struct proc *proc)
     stream_add(&terminal->stream, job, false, more);
     account_began(job);
     job_on_drain(job, cut);
-    fit(terminal);
     pump(terminal);
 }
 

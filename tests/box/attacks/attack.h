@@ -57,3 +57,6 @@ void attack_processor(void);
 
 /* Writes the whole posture of this process as one JSON object (posture.c). */
 int posture_print(void);
+
+/* As many layers of Landlock a program here can still add; -1: it has none to add. */
+int posture_layers(void);

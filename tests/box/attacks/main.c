@@ -1,6 +1,6 @@
 /* The program that attacks a box from inside: `attack ENTRY [WORD...]` runs the attacks of one
- * entry, `attack posture` prints what a command can see of itself. Exit status 0 when every wall
- * held. */
+ * entry, `attack posture` prints what a command can see of itself, `attack layers` the version of
+ * Landlock and how many layers of it a program can add. Exit status 0 when every wall held. */
 #include "attack.h"
 
 #include <fcntl.h>
@@ -8,6 +8,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -169,11 +170,14 @@ int main(int argc, char **argv)
     int found = 0;
 
     if (argc < 2) {
-        (void)fprintf(stderr, "usage: attack ENTRY [WORD...] | attack posture\n");
+        (void)fprintf(stderr, "usage: attack ENTRY [WORD...] | attack posture | attack layers\n");
         return 2;
     }
     if (strcmp(argv[1], "posture") == 0)
         return posture_print();
+    if (strcmp(argv[1], "layers") == 0)
+        return printf("%ld %d\n", syscall(SYS_landlock_create_ruleset, NULL, 0, 1),
+                      posture_layers()) < 0;
     entry = atoi(argv[1]);
     words = argv + 2;
     words_count = argc - 2;

@@ -5,6 +5,7 @@
 #include <dirent.h>
 #include <fcntl.h>
 #include <signal.h>
+#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -13,6 +14,7 @@
 #include <sys/stat.h>
 #include <sys/statvfs.h>
 #include <sys/syscall.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 extern char **environ;
@@ -151,6 +153,27 @@ static void print_init(void)
     print_file("init_cmdline", "/proc/1/cmdline");
 }
 
+/* As many layers of Landlock this process can still add: the kernel has room for 16 in all (E2BIG). */
+static int stack_layers(void *argument)
+{
+    const uint64_t handled = 1 << 6; /* LANDLOCK_ACCESS_FS_MAKE_CHAR */
+    int ruleset = (int)syscall(SYS_landlock_create_ruleset, &handled, sizeof(handled), 0);
+    int count = 0;
+
+    (void)argument;
+    (void)prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0);
+    while (ruleset >= 0 && count < 64 && syscall(SYS_landlock_restrict_self, ruleset, 0) == 0)
+        count++;
+    return ruleset >= 0 && errno == E2BIG ? count : 255;
+}
+
+int posture_layers(void)
+{
+    int status = attack_child(stack_layers, NULL);
+
+    return WIFEXITED(status) && WEXITSTATUS(status) < 255 ? WEXITSTATUS(status) : -1;
+}
+
 int posture_print(void)
 {
     char text[4096];
@@ -174,6 +197,7 @@ int posture_print(void)
     print_namespaces();
     print_ids();
     print_init();
+    (void)printf("\"landlock_layers\": %d,\n", posture_layers());
     (void)printf("\"securebits\": %d,\n", prctl(PR_GET_SECUREBITS, 0, 0, 0, 0));
     (void)printf("\"parent_death_signal\": %d,\n",
                  (prctl(PR_GET_PDEATHSIG, text), *(int *)(void *)text));

@@ -3,7 +3,6 @@
 No library of the build machine is there, no mount, no /etc of it; the namespaces are new, and the network is the tests' own. The
 project is installed outside, for npm is not part of it.
 """
-import fcntl
 import os
 import pathlib
 import shutil
@@ -23,8 +22,6 @@ import worlds  # noqa: E402
 
 MODULES = TOP / "node_modules"
 PACKAGES = ("client", "linux-x64", "mastra", "node")
-# Of minbase: all that Debian calls required, and apt.
-MARK = "1 minbase"
 
 # Runs in the new namespaces. What root's packages are installed into is closed to others, as /root is.
 ENTER = """
@@ -114,21 +111,7 @@ process.exit(0);
 
 @pytest.fixture(scope="module")
 def debian():
-    """Made once for all runs, as the other tests' root is."""
-    target = harness.MADE / "bareroot"
-    with open(harness.MADE / ".bareroot.lock", "w", encoding="ascii") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        mark = target / ".cove-bare-root"
-        if not mark.exists() or mark.read_text() != MARK:
-            shutil.rmtree(target, ignore_errors=True)
-            target.mkdir(parents=True)
-            archive = target.with_suffix(".tar")
-            testroot.make(["mmdebstrap", "--variant=minbase", "--mode=root", "--dpkgopt=path-exclude=/usr/share/doc/*",
-                            "--dpkgopt=path-exclude=/usr/share/man/*", "--dpkgopt=path-exclude=/usr/share/locale/*", "bookworm", str(archive)])
-            subprocess.run(["tar", "-xpf", archive, "-C", target, "--exclude=./dev/*"], check=True)
-            archive.unlink()
-            mark.write_text(MARK)
-    return target
+    return testroot.unpack("bareroot")
 
 
 @pytest.fixture

@@ -1,0 +1,45 @@
+#!/usr/bin/env bash
+# All that can be tried: the tests, the whole lint with both compilers and the analyser, the guests of both machines, a
+# minute for each fuzz entry, and a soak of five minutes. Each part runs to its end, whatever another said. Where all
+# pass, docs/tested.md gets a line, which belongs into the next commit.
+# usage: BUILD=build test-all.sh
+set -euo pipefail
+
+cd "$(dirname "$0")/.."
+build=${BUILD:-build}
+started=$SECONDS
+commit=$(git rev-parse --short=12 HEAD)
+[ -z "$(git status --porcelain)" ] || echo "test-all: there are changes that no commit has; no line will be written"
+failed=()
+
+part() {
+    local name=$1 began=$SECONDS
+    shift
+    echo "==== $name"
+    "$@" || failed+=("$name")
+    echo "==== $name: $(((SECONDS - began + 30) / 60)) minutes"
+}
+
+soak() {
+    COVE_SOAK_SECONDS=300 COVE_SOAK_KILLS=40 scripts/test.py --limit 900 --silence 900 \
+        "$(git ls-files 'tests/*/test_soak.py')"
+}
+
+scripts/build-tests.sh
+part tests scripts/test.py
+cp "$build/tested" "$build/tested.whole"
+part lint scripts/lint.sh
+part "guest, x86_64" make test-vm BUILD="$build"
+part "guest, arm64" make test-vm ARCH=arm64 BUILD="$build"
+part fuzz scripts/fuzz.sh 60
+part soak soak
+
+if [ ${#failed[@]} -gt 0 ]; then
+    printf 'test-all: failed: %s\n' "${failed[*]}"
+    exit 1
+fi
+minutes=$(((SECONDS - started + 59) / 60))
+echo "test-all: all passed, in $minutes minutes"
+[ -n "$(git status --porcelain)" ] ||
+    printf '| `%s` | %s | %s | %s cores, Linux %s |\n' "$commit" "$(date -u +%F)" "$minutes" "$(nproc)" \
+        "$(uname -r | cut -d. -f1,2)" >>docs/tested.md

@@ -1,0 +1,411 @@
+#!/usr/bin/env python3
+"""Runs the tests. Each group of them has a lane of its own (scripts/lane.py), so that several run beside each other
+and none sees another. A test that failed is run once more, alone, when all have ended: if it passes then, it is
+listed as flaky, and more than three of those make the run red. A test with the mark `wall` has no second chance.
+
+What a group needs from outside the machine is made before: lanes have no network but their own.
+The last line is "N passed, N failed". BUILD/tested says what was tested, and BUILD/flaky.json has each flaky test.
+
+usage: test.py [--suite NAME]... [--rows N] [--list] [PYTEST-ARGUMENT...]
+  With arguments of pytest, its suites alone run, with those arguments: test.py -k fork_bomb
+"""
+
+import argparse
+import concurrent.futures
+import dataclasses
+import datetime
+import json
+import os
+import pathlib
+import re
+import resource
+import shlex
+import shutil
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+
+TOP = pathlib.Path(__file__).resolve().parent.parent
+BUILD = pathlib.Path(os.environ.get("BUILD", "build"))
+BUILD = BUILD if BUILD.is_absolute() else TOP / BUILD
+PYTEST = shlex.split(os.environ.get("PYTEST", "/usr/bin/python3 -m pytest"))
+USER = "covetest"
+IS_ROOT = os.geteuid() == 0
+SOAK = os.environ.get("COVE_SOAK") == "1"
+
+FLAKY_MAX = 3
+LIMIT_S = 120
+# A lane that says nothing for so long is ended: a test's own limit comes before.
+SILENCE_S = 300 if not SOAK else 7200
+
+
+@dataclasses.dataclass
+class Suite:
+    name: str
+    kind: str  # pytest, meson or node
+    what: list  # files and folders, or words for the runner
+    env: dict = dataclasses.field(default_factory=dict)
+    user: bool = False  # by the ordinary user
+    ids: int | None = None  # so many ids has that user; as adduser gives them, if not said
+    seconds: int = 60  # it took in the last run that somebody looked at: the longest begin first
+    narrow: bool = True  # runs also where arguments of pytest choose tests
+
+
+def load_suites(path):
+    rows = json.loads(path.read_text(encoding="utf-8"))
+    return [Suite(**{**row, "env": {name: value.replace("BUILD/", f"{BUILD}/") for name, value in
+                                    row.get("env", {}).items()}}) for row in rows]
+
+
+@dataclasses.dataclass
+class Test:
+    suite: Suite
+    name: str
+    outcome: str  # passed, failed
+    why: str = ""
+    seconds: float = 0
+    wall: bool = False
+
+    @property
+    def title(self):
+        return f"{self.suite.name}: {self.name if len(self.name) < 200 else self.name[:160] + '...'}"
+
+
+@dataclasses.dataclass
+class Ended:
+    """A suite, as it ended."""
+    suite: Suite
+    tests: list
+    left_out: dict
+    seconds: float
+    cpu_s: float
+
+
+# ---- one suite -----------------------------------------------------------------------------------
+
+class Run:
+    """The commands of one run: where they write, and what they are given."""
+
+    def __init__(self, arguments, limit_s=LIMIT_S, silence_s=SILENCE_S, patience_s=15):
+        self.arguments = arguments
+        self.limit_s = limit_s
+        self.silence_s = silence_s
+        self.patience_s = patience_s
+        self.place = BUILD / "results"
+        self.place.mkdir(parents=True, exist_ok=True)
+        self.count = {}
+        self.lock = threading.Lock()
+
+    def file(self, suite, end):
+        """A new file, which the ordinary user may write if the suite is that user's."""
+        path = self.place / f"{suite.name}.{end}"
+        path.unlink(missing_ok=True)
+        path.touch()
+        return path
+
+    def environment(self, suite, report, done=None):
+        environment = {**os.environ, "BUILD": str(BUILD), "PYTHONPATH": f"{TOP}/tests/lib:{TOP}/tests/box",
+                       "COVE_TEST_LIMIT_S": str(self.limit_s), "COVE_TEST_REPORT": str(report), **suite.env}
+        for name in ("COVE_URL", "COVE_API_KEY", "PYTEST_ADDOPTS"):
+            environment.pop(name, None)
+        if suite.kind == "node":
+            for name in ("ASAN_OPTIONS", "UBSAN_OPTIONS"):
+                environment.pop(name, None)
+            environment.setdefault("COVE_BIN", str(BUILD / "cove"))
+        if done:
+            environment["COVE_TEST_DONE"] = str(done)
+        return environment
+
+    def command(self, suite, report, only=None):
+        if suite.kind == "pytest":
+            what = [only] if only else [*suite.what, *self.arguments]
+            return [*PYTEST, "-q", f"--rootdir={TOP}", "-c", str(TOP / "pytest.ini"), "-p", "lane_report", "-p", "no:cacheprovider", f"--basetemp=/tmp/{suite.name}",
+                    "--color=no", *what]
+        if suite.kind == "meson":
+            return ["meson", "test", "-C", str(BUILD / "asan"), "--no-rebuild", "--num-processes", "2", "--no-suite",
+                    "none", *([only] if only else suite.what)]
+        options = ["--test", "--test-concurrency=2", f"--test-timeout={self.limit_s * 1000:.0f}",
+                   f"--test-reporter={TOP / 'tests/lib/lane_report.mjs'}", f"--test-reporter-destination={report}",
+                   "--test-reporter=spec", "--test-reporter-destination=stdout"]
+        if only:
+            file, _, name = only.partition("::")
+            pattern = re.sub(r"[.*+?^${}()|\[\]\\/]", r"\\\g<0>", name)
+            return ["node_modules/.bin/node", *options, f"--test-name-pattern=^{pattern}$", file]
+        return ["node_modules/.bin/node", *options, *sorted(
+            str(path.relative_to(TOP / "js")) for pattern in suite.what for path in (TOP / "js").glob(pattern)
+            if "world" not in path.parts)]
+
+    def in_lane(self, suite, command, report):
+        if not IS_ROOT:
+            return command
+        whom = ["--user", USER] if suite.user else []
+        whom += ["--ids", str(suite.ids)] if suite.ids is not None else []
+        return [str(TOP / "scripts" / "lane.py"), *whom, "--patience", str(self.patience_s), "--report", str(report),
+                suite.name, "--", *command]
+
+    def execute(self, suite, only=None, done=None, end=""):
+        """Runs a suite, or one test of it, to its end or until it is silent for too long. Returns the status, the
+        lines that it reported, and what the lane said."""
+        report = self.file(suite, f"{end}jsonl")
+        lane = self.file(suite, f"{end}lane")
+        log = self.place / f"{suite.name}.{end}log"
+        if suite.user and IS_ROOT:
+            shutil.chown(report, USER)
+        if suite.kind == "meson":
+            (BUILD / "asan/meson-logs/testlog.json").unlink(missing_ok=True)
+        command = self.in_lane(suite, self.command(suite, report, only), lane)
+        with open(log, "wb") as output:
+            process = subprocess.Popen(command, cwd=TOP / "js" if suite.kind == "node" else TOP, stdout=output,
+                                       stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL,
+                                       env=self.environment(suite, report, done))
+        is_silent = self.watch(suite, process, report, log)
+        lines = [json.loads(line) for line in report.read_text(encoding="utf-8").splitlines() if line.endswith("}")]
+        if suite.kind == "meson":
+            lines = self.meson_lines()
+        said = json.loads(lane.read_text() or "{}")
+        return process.returncode, lines, said, is_silent, log
+
+    def watch(self, suite, process, report, log):
+        """Waits for the end. Returns whether it had to be ended, for it said nothing."""
+        last, size = time.monotonic(), -1
+        while True:
+            try:
+                process.wait(1)
+                return False
+            except subprocess.TimeoutExpired:
+                pass
+            now = report.stat().st_size + log.stat().st_size
+            if now != size:
+                last, size = time.monotonic(), now
+                with self.lock:
+                    self.count[suite.name] = report.read_bytes().count(b'"event": "end"')
+            if time.monotonic() - last > self.silence_s:
+                process.terminate()
+                process.wait()
+                return True
+
+    def meson_lines(self):
+        path = BUILD / "asan/meson-logs/testlog.json"
+        if not path.exists():
+            return []
+        walls = {test["name"] for test in json.loads(subprocess.run(
+            ["meson", "introspect", "--tests", str(BUILD / "asan")], capture_output=True, text=True,
+            check=True).stdout) if any(name.split(":")[-1] == "wall" for name in test["suite"])}
+        lines = [{"event": "collected", "tests": [[name, True] for name in walls]}]
+        for line in path.read_text(encoding="utf-8").splitlines():
+            test = json.loads(line)
+            name = test["name"].split(" / ")[-1]
+            good = test["result"] in ("OK", "EXPECTEDFAIL")
+            why = "" if good else f"{test['result']}\n{test.get('stdout', '')}\n{test.get('stderr', '')}"
+            lines.append({"event": "end", "id": name, "outcome": "passed" if good else "failed", "why": why,
+                          "seconds": test["duration"]})
+        return lines
+
+    def whole(self, suite):
+        """All tests of a suite. One that takes the whole lane with it has failed; the others go on without it."""
+        started = time.monotonic()
+        tests, left_out, cpu_s, done, tries = {}, {}, 0.0, None, 0
+        while True:
+            status, lines, said, is_silent, log = self.execute(suite, done=done, end=f"{tries or ''}{'.' if tries else ''}")
+            tries += 1
+            cpu_s += said.get("cpu_s", 0)
+            walls, running = {}, None
+            for line in lines:
+                if line["event"] == "collected":
+                    walls.update(line["tests"])
+                    left_out = line.get("left_out") or left_out
+                elif line["event"] == "start":
+                    running = line["id"]
+                elif line["event"] == "end":
+                    running = None
+                    tests[line["id"]] = Test(suite, line["id"], line["outcome"], line["why"], line["seconds"],
+                                             walls.get(line["id"], False))
+            for name in said.get("left", ()):
+                tests[f"nothing is left ({name})"] = Test(suite, "nothing is left", "failed",
+                                                          f"the lane was left with {name}", wall=True)
+            missing = [name for name in walls if name not in tests]
+            if running and tries < 5 and (is_silent or missing):
+                why = (f"it said nothing for {self.silence_s} s" if is_silent else
+                       f"it ended all of its lane, with status {status}")
+                tests[running] = Test(suite, running, "failed", f"{why}\n{tail(log)}", wall=walls.get(running, False))
+                done = self.file(suite, "done")
+                done.write_text("".join(f"{name}\n" for name in tests), encoding="utf-8")
+                done.chmod(0o644)
+                continue
+            break
+        is_odd = status not in (0, 1, 5, 90) or is_silent or missing
+        if suite.kind == "pytest" and is_odd and not any(test.outcome == "failed" for test in tests.values()):
+            tests["it ends"] = Test(suite, "it ends", "failed", f"it ended with status {status}\n{tail(log)}", wall=True)
+        if not tests and not self.arguments:
+            tests["it runs"] = Test(suite, "it runs", "failed", f"no test ran; status {status}\n{tail(log)}", wall=True)
+        if status not in (0, 5) and not any(test.outcome == "failed" for test in tests.values()):
+            tests["it ends well"] = Test(suite, "it ends well", "failed", f"status {status}\n{tail(log)}", wall=True)
+        return Ended(suite, list(tests.values()), left_out, time.monotonic() - started, cpu_s)
+
+    def again(self, test):
+        """One test, alone. Whether it passed."""
+        status, lines, said, _, _ = self.execute(test.suite, only=test.name, end="again.")
+        ended = [line for line in lines if line["event"] == "end"]
+        return status == 0 and bool(ended) and not said.get("left") and all(
+            line["outcome"] == "passed" for line in ended)
+
+
+def tail(path, count=25):
+    lines = path.read_text(encoding="utf-8", errors="replace").splitlines()
+    return "\n".join(lines[-count:])
+
+
+# ---- all of them ---------------------------------------------------------------------------------
+
+def run_all(run, chosen, rows, say):
+    """The longest first, `rows` beside each other."""
+    ended = []
+    known = read_json(BUILD / "seconds.json", {})
+    queue = sorted(chosen, key=lambda suite: -known.get(suite.name, suite.seconds))
+    with concurrent.futures.ThreadPoolExecutor(rows) as pool:
+        todo = {pool.submit(run.whole, suite): suite for suite in queue}
+        while todo:
+            done, _ = concurrent.futures.wait(todo, 30, concurrent.futures.FIRST_COMPLETED)
+            for future in done:
+                del todo[future]
+                one = future.result()
+                ended.append(one)
+                failed = [test for test in one.tests if test.outcome == "failed"]
+                say(f"{one.suite.name}: {len(one.tests) - len(failed)} passed" +
+                    (f", {len(failed)} FAILED" if failed else "") + f" in {one.seconds:.0f} s")
+                for test in failed:
+                    say(f"  failed: {test.title}")
+                known[one.suite.name] = round(one.seconds)
+            if not done:
+                with run.lock:
+                    counts = dict(run.count)
+                going = [f"{suite.name} {counts.get(suite.name, 0)}" for future, suite in todo.items() if future.running()]
+                say("  running: " + ", ".join(going))
+    if not run.arguments:
+        (BUILD / "seconds.json").write_text(json.dumps(known, indent=1))
+    return ended
+
+
+def read_json(path, default):
+    try:
+        return json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return default
+
+
+def run_again(run, failed, say):
+    """The flaky ones of those that failed; each is run once, alone."""
+    flaky = []
+    for test in failed:
+        if test.wall:
+            continue
+        say(f"once more, alone: {test.title}")
+        if run.again(test):
+            flaky.append(test)
+    return flaky
+
+
+def keep_flaky(flaky, commit):
+    path = BUILD / "flaky.json"
+    kept = read_json(path, [])
+    kept += [{"test": test.title, "commit": commit, "when": now(), "why": test.why} for test in flaky]
+    path.write_text(json.dumps(kept, indent=1), encoding="utf-8")
+    return {test.title: sum(one["test"] == test.title for one in kept) for test in flaky}
+
+
+def now():
+    return datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="seconds")
+
+
+def commit_of():
+    def git(*words):
+        return subprocess.run(["git", *words], cwd=TOP, capture_output=True, text=True, check=False)
+    head = git("rev-parse", "HEAD").stdout.strip() or "none"
+    return head + ("+changes" if git("status", "--porcelain").stdout.strip() else "")
+
+
+def report(ended, flaky, commit, say):
+    """All that somebody wants to know of the run; the last line counts."""
+    tests = [test for one in ended for test in one.tests]
+    failed = [test for test in tests if test.outcome == "failed" and test not in flaky]
+    say("")
+    for test in failed:
+        say(f"==== FAILED {test.title}" + ("; it is a wall, which is not tried a second time" if test.wall else "") +
+            f"\n{test.why}\n")
+    if flaky:
+        times = keep_flaky(flaky, commit)
+        for test in flaky:
+            say(f"==== flaky: {test.title}: it failed, and passed alone" +
+                (f"; {times[test.title]} times by now" if times[test.title] > 1 else "") + f"\n{test.why}\n")
+    say(f"{'suite':<18}{'tests':>7}{'minutes':>9}{'CPU min':>9}")
+    for one in sorted(ended, key=lambda one: -one.seconds):
+        say(f"{one.suite.name:<18}{len(one.tests):>7}{one.seconds / 60:>9.1f}{one.cpu_s / 60:>9.1f}")
+    reasons = {}
+    for one in ended:
+        for reason, count in one.left_out.items():
+            reasons[reason] = reasons.get(reason, 0) + count
+    if reasons:
+        say(f"not run in some place: {sum(reasons.values())}")
+        for reason, count in sorted(reasons.items(), key=lambda row: -row[1]):
+            say(f"  {count:>4}  {reason}")
+    for test in failed:
+        say(f"failed: {test.title}")
+    for test in flaky:
+        say(f"flaky: {test.title}")
+    if len(flaky) > FLAKY_MAX:
+        say(f"{len(flaky)} flaky tests are more than {FLAKY_MAX}: they count as failed")
+        failed += flaky
+    return len(tests) - len(failed), len(failed)
+
+
+def main():
+    parser = argparse.ArgumentParser(description="runs the tests", epilog="what is not an option of this is pytest's")
+    parser.add_argument("--suite", action="append", help="this one alone; may be repeated")
+    parser.add_argument("--suites", type=pathlib.Path, default=TOP / "tests" / "suites.json", help="another table of suites")
+    parser.add_argument("--rows", type=int, default=int(os.environ.get("ROWS", "3")), help="lanes beside each other")
+    parser.add_argument("--limit", type=float, default=LIMIT_S if not SOAK else 7200, help="seconds that a test may take")
+    parser.add_argument("--silence", type=float, default=SILENCE_S, help="seconds after which a silent lane is ended")
+    parser.add_argument("--patience", type=float, default=15, help="seconds that what a suite leaves has to go")
+    parser.add_argument("--list", action="store_true", help="the names of the suites")
+    options, arguments = parser.parse_known_args()
+    arguments = [word for word in arguments if word != "--"]
+    table = load_suites(options.suites)
+    if options.list:
+        print("\n".join(suite.name for suite in table))
+        return 0
+    unknown = set(options.suite or ()) - {suite.name for suite in table}
+    if unknown:
+        parser.error(f"there is no suite {', '.join(sorted(unknown))}; --list names them")
+    chosen = [suite for suite in table if not options.suite or suite.name in options.suite]
+    chosen = [suite for suite in chosen if IS_ROOT or not suite.user]
+    if arguments:
+        chosen = [suite for suite in chosen if suite.kind == "pytest" and suite.narrow]
+    if not IS_ROOT:
+        print("as an ordinary user: no lanes, one suite after the other, and what is root's is left out")
+        options.rows = 1
+
+    def say(text):
+        print(text, flush=True)
+
+    started, commit = time.monotonic(), commit_of()
+    os.environ.setdefault("ASAN_OPTIONS", "detect_leaks=1:strict_string_checks=1")
+    os.environ.setdefault("UBSAN_OPTIONS", "halt_on_error=1:print_stacktrace=1")
+    run = Run(arguments, options.limit, options.silence, options.patience)
+    say(f"{len(chosen)} suites in {options.rows} rows; what they print is in {run.place}")
+    ended = run_all(run, chosen, options.rows, say)
+    flaky = run_again(run, [test for one in ended for test in one.tests if test.outcome == "failed"], say)
+    passed, failed = report(ended, flaky, commit, say)
+    minutes = (time.monotonic() - started) / 60
+    own = resource.getrusage(resource.RUSAGE_CHILDREN)
+    say(f"{minutes:.1f} minutes, {sum(one.cpu_s for one in ended) / 60:.1f} of CPU in the lanes")
+    if not (options.suite or arguments):
+        (BUILD / "tested").write_text(f"{commit} {minutes:.1f} minutes, {'failed' if failed else 'passed'}: "
+                                      f"{passed} passed, {failed} failed, {len(flaky)} flaky\n", encoding="utf-8")
+    say(f"{passed} passed, {failed} failed")
+    return 1 if failed or not passed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

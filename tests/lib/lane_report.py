@@ -1,0 +1,90 @@
+"""A plugin of pytest, for scripts/test.py: it says of each test, as a line of JSON, that it starts and how it ended, and
+ends a test that reaches its limit of time with the name of what it waited for.
+
+COVE_TEST_REPORT is the file of lines, COVE_TEST_LIMIT_S the limit, COVE_TEST_DONE a file of tests that ran already."""
+import json
+import os
+import pathlib
+import signal
+import time
+
+import pytest
+
+LIMIT_S = float(os.environ.get("COVE_TEST_LIMIT_S", "120"))
+# What a test makes has this long to go after the test reached its limit.
+AFTERWARDS_S = 30
+
+
+def waited_for(frame):
+    """Of the innermost wait that says what for, or else the innermost line of a test."""
+    here = frame
+    while here is not None:
+        if here.f_code.co_name == "wait_for" and "what" in here.f_locals:
+            return here.f_locals["what"]
+        here = here.f_back
+    while frame is not None:
+        path = pathlib.Path(frame.f_code.co_filename)
+        if "tests" in path.parts or "test" in path.parts:
+            lines = path.read_text(encoding="utf-8").splitlines() if path.exists() else []
+            text = lines[frame.f_lineno - 1].strip() if 0 < frame.f_lineno <= len(lines) else ""
+            return f"{path.name}:{frame.f_lineno}: {text}"
+        frame = frame.f_back
+    return "something outside of the tests"
+
+
+def on_limit(_number, frame):
+    signal.setitimer(signal.ITIMER_REAL, AFTERWARDS_S)
+    pytest.fail(f"the test reached its limit of {LIMIT_S:g} s; it waited for {waited_for(frame)}")
+
+
+class Report:
+    def __init__(self, path):
+        self.file = open(path, "a", encoding="utf-8")
+        self.left_out = {}
+        self.results = {}
+
+    def say(self, **line):
+        self.file.write(json.dumps(line) + "\n")
+        self.file.flush()
+
+    @pytest.hookimpl(trylast=True)
+    def pytest_collection_modifyitems(self, items):
+        done = os.environ.get("COVE_TEST_DONE")
+        if done:
+            ended = set(pathlib.Path(done).read_text(encoding="utf-8").splitlines())
+            items[:] = [item for item in items if item.nodeid not in ended]
+
+    def pytest_collection_finish(self, session):
+        self.say(event="collected", tests=[[item.nodeid, item.get_closest_marker("wall") is not None]
+                                           for item in session.items],
+                 left_out=getattr(session.config, "left_out", {}))
+
+    @pytest.hookimpl(hookwrapper=True)
+    def pytest_runtest_protocol(self, item):
+        self.say(event="start", id=item.nodeid)
+        started = time.monotonic()
+        old = signal.signal(signal.SIGALRM, on_limit)
+        signal.setitimer(signal.ITIMER_REAL, LIMIT_S)
+        yield
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, old)
+        outcome, why = self.results.pop(item.nodeid, ("failed", "nothing was said of its end"))
+        self.say(event="end", id=item.nodeid, outcome=outcome, why=why, seconds=round(time.monotonic() - started, 3))
+
+    def pytest_runtest_logreport(self, report):
+        """The first phase that fails decides. What a test needs, setup installs: a skipped one has failed."""
+        if self.results.get(report.nodeid, ("passed", ""))[0] == "failed":
+            return
+        bad = report.failed or report.skipped
+        self.results[report.nodeid] = ("failed" if bad else "passed", report.longreprtext if bad else "")
+
+    def pytest_collectreport(self, report):
+        if report.failed:
+            self.say(event="end", id=report.nodeid or "collection", outcome="failed", why=report.longreprtext, seconds=0)
+
+
+def pytest_configure(config):
+    config.addinivalue_line("markers", "wall: a wall of a box, of a tenant or of the keeper; never run a second time")
+    path = os.environ.get("COVE_TEST_REPORT")
+    if path:
+        config.pluginmanager.register(Report(path), "lane-report")

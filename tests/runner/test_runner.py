@@ -1,0 +1,140 @@
+"""scripts/test.py and scripts/lane.py keep what they promise of tests that hang, fail, or leave something behind. Each
+test here is a whole run of one suite, whose tests it writes."""
+import json
+import os
+import pathlib
+import shutil
+import subprocess
+import tempfile
+
+import pytest
+
+import harness
+
+TOP = pathlib.Path(__file__).resolve().parents[2]
+ENDS_IN_S = 60
+
+
+class Outcome:
+    def __init__(self, done, build):
+        self.status = done.returncode
+        self.text = done.stdout
+        self.last = done.stdout.splitlines()[-1]
+        path = build / "flaky.json"
+        self.flaky = [one["test"] for one in json.loads(path.read_text())] if path.exists() else []
+        self.tested = (build / "tested").read_text() if (build / "tested").exists() else ""
+
+
+@pytest.fixture
+def runner():
+    """Runs a file of tests as a suite would be run, and says how it ended. All lies in the build directory, which each
+    lane sees, and not in a /tmp of its own."""
+    assert os.geteuid() == 0, "only root makes lanes"
+    build = pathlib.Path(tempfile.mkdtemp(prefix="runner-", dir=harness.BUILD))
+
+    def run(text, *options, **more):
+        (build / "test_it.py").write_text("import os, pathlib, subprocess, time\nimport pytest\n"
+                                          f"HERE = pathlib.Path({str(build)!r})\n" + text)
+        table = build / "suites.json"
+        table.write_text(json.dumps([{"name": "made-up", "kind": "pytest", "what": [str(build / "test_it.py")], **more}]))
+        environment = {name: value for name, value in os.environ.items() if not name.startswith("COVE_TEST_")}
+        done = subprocess.run(
+            [TOP / "scripts" / "test.py", "--suites", table, "--patience", "1", *options], cwd=TOP, text=True,
+            env={**environment, "BUILD": str(build)}, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+            timeout=ENDS_IN_S, check=False)
+        return Outcome(done, build)
+
+    run.build = build
+    yield run
+    shutil.rmtree(build)
+
+
+FLAKY = """
+def test_fails_once():
+    seen = HERE / "seen{0}"
+    was_there = seen.exists()
+    seen.touch()
+    assert was_there, "the first time"
+"""
+
+
+def test_all_pass(runner):
+    said = runner("def test_a(): pass\ndef test_b(): pass\n")
+    assert (said.status, said.last) == (0, "2 passed, 0 failed"), said.text
+    head = subprocess.run(["git", "rev-parse", "HEAD"], cwd=TOP, capture_output=True, text=True, check=True).stdout.strip()
+    assert said.tested.startswith(head) and "passed: 2 passed, 0 failed" in said.tested
+
+
+def test_one_that_always_fails_makes_the_run_red(runner):
+    said = runner("def test_a(): assert 1 == 2\ndef test_b(): pass\n")
+    assert (said.status, said.last) == (1, "1 passed, 1 failed"), said.text
+    assert "assert 1 == 2" in said.text and said.flaky == [] and "failed: 1 passed" in said.tested
+
+
+def test_one_that_fails_once_is_flaky_and_the_run_is_green(runner):
+    said = runner(FLAKY.format(""))
+    assert (said.status, said.last) == (0, "1 passed, 0 failed"), said.text
+    assert len(said.flaky) == 1 and said.flaky[0].endswith("test_fails_once") and "the first time" in said.text
+
+
+def test_four_flaky_ones_make_the_run_red(runner):
+    said = runner("\n".join(FLAKY.format(number).replace("fails_once", f"fails_{number}") for number in range(4)))
+    assert (said.status, said.last) == (1, "0 passed, 4 failed") and len(said.flaky) == 4, said.text
+
+
+def test_a_wall_that_fails_once_is_not_tried_again(runner):
+    said = runner("pytestmark = pytest.mark.wall\n" + FLAKY.format(""))
+    assert (said.status, said.last) == (1, "0 passed, 1 failed"), said.text
+    assert said.flaky == [] and "not tried a second time" in said.text
+
+
+def test_one_that_hangs_is_ended_with_the_name_of_its_wait(runner):
+    said = runner("import harness\ndef test_a(): harness.wait_for(lambda: False, 3600, 'the moon')\n"
+                  "def test_b(): time.sleep(3600)\ndef test_c(): pass\n", "--limit", "1")
+    assert (said.status, said.last) == (1, "1 passed, 2 failed"), said.text
+    assert "limit of 1 s; it waited for the moon" in said.text and "time.sleep(3600)" in said.text
+
+
+def test_one_that_no_signal_reaches_fails_and_the_others_run(runner):
+    hangs = "import signal\ndef test_a():\n    signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGALRM])\n    time.sleep(3600)\n"
+    said = runner(hangs + "def test_b(): pass\n", "--limit", "1", "--silence", "4")
+    assert (said.status, said.last) == (1, "1 passed, 1 failed"), said.text
+    assert "it said nothing for 4" in said.text
+
+
+def test_one_that_ends_the_whole_lane_fails_and_the_others_run(runner):
+    said = runner("def test_a(): os._exit(3)\ndef test_b(): pass\n")
+    assert (said.status, said.last) == (1, "1 passed, 1 failed"), said.text
+    assert "it ended all of its lane" in said.text
+
+
+def test_a_skipped_one_has_failed(runner):
+    said = runner("@pytest.mark.skip\ndef test_a(): pass\n")
+    assert (said.status, said.last) == (1, "0 passed, 1 failed"), said.text
+
+
+@pytest.mark.parametrize("leaves, named", [
+    ("subprocess.Popen(['sleep', '3600'], start_new_session=True)", "process "),
+    ("subprocess.run(['mount', '-t', 'tmpfs', 'left', '/mnt'], check=True)", "mount /mnt"),
+    ("(pathlib.Path(os.environ['COVE_TEST_GROUPS'].split(':')[0]) / 'left').mkdir()", "cgroup "),
+], ids=["process", "mount", "cgroup"])
+def test_what_is_left_behind_is_named_and_fails(runner, leaves, named):
+    said = runner(f"def test_a(): {leaves}\n")
+    assert (said.status, said.last) == (1, "1 passed, 1 failed"), said.text
+    assert f"the lane was left with {named}" in said.text and said.flaky == []
+    groups = [path for path in pathlib.Path("/sys/fs/cgroup").glob("*/**/lane-made-up-*")]
+    assert groups == [], "the lane's own groups are left"
+
+
+def test_what_is_left_out_is_counted_with_its_reason(runner):
+    (runner.build / "conftest.py").write_text(
+        "def pytest_collection_modifyitems(config, items):\n    items[:] = items[:1]\n"
+        "    config.left_out = {'there is no moon': 1}\n")
+    said = runner("def test_a(): pass\ndef test_b(): pass\n")
+    assert said.last == "1 passed, 0 failed" and "not run in some place: 1" in said.text, said.text
+    assert "there is no moon" in said.text
+
+
+def test_an_empty_suite_is_no_success(runner):
+    said = runner("")
+    assert said.status == 1 and said.last == "0 passed, 1 failed", said.text

@@ -1,0 +1,154 @@
+/* openat2(2) fails with EAGAIN when something is renamed while it walks up: each function of ours that opens
+ * a path below a directory asks again, and gives up at last. The linker puts our own syscall() in the place
+ * of libc's, which fails so as often as a test asks for it. */
+#include "base/fd.h"
+#include "box/init/files.h"
+#include "box/sys.h"
+#include "check.h"
+#include "kernel/parts.h"
+
+#include <errno.h>
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+/* The linker says how they are called. */
+long __real_syscall(long number, ...); // NOLINT(bugprone-reserved-identifier,cert-*)
+long __wrap_syscall(long number, ...); // NOLINT(bugprone-reserved-identifier,cert-*)
+
+static unsigned failing, asked;
+static unsigned long seen[2]; /* the key */
+
+/* Takes as many arguments as there may be, also where fewer were given, as libc's does. */
+__attribute__((no_sanitize("address", "undefined"))) long __wrap_syscall(long number, ...)
+{
+    unsigned long argument[6];
+    va_list list;
+
+    va_start(list, number);
+    for (int i = 0; i < 6; i++)
+        argument[i] = va_arg(list, unsigned long);
+    va_end(list);
+    if (number == SYS_openat2) {
+        asked++;
+        seen[0] = argument[4];
+        seen[1] = argument[5];
+        if (failing > 0) {
+            failing--;
+            errno = EAGAIN;
+            return -1;
+        }
+    }
+    return __real_syscall(number, argument[0], argument[1], argument[2], argument[3], argument[4],
+                          argument[5]);
+}
+
+static char directory[] = "/tmp/cove-openat2-XXXXXX";
+static int dir = -1;
+static const uint32_t key[4] = {1, 2, 3, 4};
+
+static int by_fd(void)
+{
+    struct open_how how = {.flags = O_RDONLY | O_CLOEXEC, .resolve = RESOLVE_BENEATH};
+
+    return fd_openat2(dir, "inner/../file", &how, NULL);
+}
+
+static int by_sys(void)
+{
+    return sys_openat2(dir, "inner/../file", O_RDONLY | O_CLOEXEC, 0, RESOLVE_IN_ROOT);
+}
+
+static int by_kernel(void)
+{
+    return path_open(dir, "inner/../file", O_RDONLY, 0);
+}
+
+/* As init opens for the engine: below the root that it is in. */
+static int by_init(void)
+{
+    struct {
+        struct proto_open head;
+        char path[64];
+    } request = {.head = {.flags = O_RDONLY}};
+    int fd;
+
+    (void)snprintf(request.path, sizeof(request.path), "%s/inner/../file", directory);
+    fd = files_open(&request.head, key);
+    CHECK(seen[0] == (1UL | 2UL << 32) && seen[1] == (3UL | 4UL << 32), "the key: %lx %lx", seen[0],
+          seen[1]);
+    return fd;
+}
+
+static const struct {
+    const char *name;
+    int (*open)(void);
+    unsigned calls; /* at most, where it never succeeds */
+} ways[] = {
+    {"fd_openat2", by_fd, FD_OPENAT2_TRIES},
+    {"sys_openat2", by_sys, FD_OPENAT2_TRIES},
+    {"files_open", by_init, FD_OPENAT2_TRIES},
+    /* It asks in addition whether the path, or a part of it, leads to /proc. */
+    {"path_open", by_kernel, 4 * FD_OPENAT2_TRIES},
+};
+
+static void test_asks_again(void)
+{
+    for (size_t i = 0; i < sizeof(ways) / sizeof(ways[0]); i++) {
+        _cleanup_close_ int fd = -1;
+
+        failing = FD_OPENAT2_TRIES - 1;
+        asked = 0;
+        fd = ways[i].open();
+        CHECK(fd >= 0, "%s: %s", ways[i].name, strerror(errno));
+        CHECK(asked == FD_OPENAT2_TRIES, "%s: asked %u times", ways[i].name, asked);
+    }
+}
+
+static void test_gives_up(void)
+{
+    for (size_t i = 0; i < sizeof(ways) / sizeof(ways[0]); i++) {
+        _cleanup_close_ int fd = -1;
+
+        failing = UINT32_MAX;
+        asked = 0;
+        fd = ways[i].open();
+        CHECK(fd < 0 && errno == EAGAIN, "%s: %s", ways[i].name, strerror(errno));
+        CHECK(asked >= FD_OPENAT2_TRIES && asked <= ways[i].calls, "%s: asked %u times",
+              ways[i].name, asked);
+    }
+    failing = 0;
+}
+
+static void test_other_errors_are_told_at_once(void)
+{
+    struct open_how how = {.flags = O_RDONLY | O_CLOEXEC, .resolve = RESOLVE_BENEATH};
+
+    asked = 0;
+    CHECK(fd_openat2(dir, "../file", &how, NULL) < 0 && errno == EXDEV, "%s", strerror(errno));
+    CHECK(fd_openat2(dir, "absent", &how, NULL) < 0 && errno == ENOENT, "%s", strerror(errno));
+    CHECK(asked == 2, "asked %u times", asked);
+    CHECK(seen[0] == 0 && seen[1] == 0, "a key without one: %lx %lx", seen[0], seen[1]);
+}
+
+int main(void)
+{
+    _cleanup_close_ int file = -1;
+
+    if (mkdtemp(directory) == NULL ||
+        (dir = open(directory, O_PATH | O_DIRECTORY | O_CLOEXEC)) < 0 ||
+        mkdirat(dir, "inner", 0700) < 0 ||
+        (file = openat(dir, "file", O_CREAT | O_WRONLY | O_CLOEXEC, 0600)) < 0) {
+        perror(directory);
+        return 1;
+    }
+    test_asks_again();
+    test_gives_up();
+    test_other_errors_are_told_at_once();
+    (void)unlinkat(dir, "file", 0);
+    (void)unlinkat(dir, "inner", AT_REMOVEDIR);
+    (void)rmdir(directory);
+    fd_close(&dir);
+    return check_finish();
+}
