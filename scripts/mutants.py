@@ -44,7 +44,8 @@ STEP_S = 600
 BUILD_S = 1800
 
 # Of another state of these a result says nothing.
-DECIDES = ("src/", "tests/", "js/", "include/", "examples/", "meson", "scripts/build", "scripts/test-programs")
+DECIDES = ("src/", "tests/", "js/", "include/", "examples/", "meson", "scripts/build", "scripts/test-programs",
+           "scripts/lane.py", "pytest.ini")
 
 PR_SET_CHILD_SUBREAPER = 36
 
@@ -446,7 +447,7 @@ def descendants():
 
 
 def sweep():
-    """Ends what a command has left: keepers and guards first get the chance to clean up."""
+    """Ends what a command has left, if it ran in no lane: first it gets the chance to clean up."""
     for number, wait_s in ((signal.SIGTERM, 3), (signal.SIGKILL, 3)):
         left = descendants()
         for pid in left:
@@ -465,8 +466,10 @@ def sweep():
             time.sleep(0.02)
 
 
-def run(words, limit_s, log, environment=None):
-    """Runs a command in the copy; its exit status, or None where it took too long."""
+def run(words, limit_s, log, environment=None, lane=None):
+    """Runs a command in the copy, in a lane if it is a test; its exit status, or None where it took too long."""
+    if lane:
+        words = ["scripts/lane.py", lane, "--", *words]
     with open(log, "ab") as output:
         output.write(f"\n$ {shlex.join(map(str, words))}\n".encode())
         output.flush()
@@ -480,8 +483,12 @@ def run(words, limit_s, log, environment=None):
             return None
         finally:
             if process.poll() is None:
-                os.killpg(process.pid, signal.SIGKILL)
-                process.wait()
+                process.terminate()  # a lane ends with all that is in it, and removes its groups
+                try:
+                    process.wait(PATIENCE_S)
+                except subprocess.TimeoutExpired:
+                    os.killpg(process.pid, signal.SIGKILL)
+                    process.wait()
             sweep()
 
 
@@ -493,6 +500,7 @@ PROGRAMS = ["cove", "cove-keeper", "cove-engine", "cove-js", "src/box/cove-tool"
             "src/box/libbox.a", "src/base/libbase.a"]
 TEST_BUILD = {"BUILD": "build", "COVE_TOOL": "build/test/src/box/cove-tool", "COVE_GREP": "build/test/src/box/cove-grep"}
 NODE = "js/node_modules/.bin/node"
+LANE = "mutant"
 PASSED, FAILED, UNBUILT = "passed", "failed", "unbuilt"
 
 
@@ -558,13 +566,13 @@ def step_run(step, limit_s, built):
     if kind == "unit":
         program, environment, _ = unit_of(words[0])
         given = {**SANITIZERS, **environment, "MALLOC_PERTURB_": "85"}
-        return PASSED if run(program, limit_s, built.log, given) == 0 else FAILED
+        return PASSED if run(program, limit_s, built.log, given, LANE) == 0 else FAILED
     program, environment = KINDS[kind]
-    status = run([*program, *words], limit_s, built.log, environment)
+    status = run([*program, *words], limit_s, built.log, environment, LANE)
     # A test that fails by itself now and then must not pass for one that finds something.
     if status not in (0, None) and program is PYTEST:
-        if run([*program, "--last-failed", *words], limit_s, built.log, environment) == 0:
-            status = run([*program, *words], limit_s, built.log, environment)
+        if run([*program, "--last-failed", *words], limit_s, built.log, environment, LANE) == 0:
+            status = run([*program, *words], limit_s, built.log, environment, LANE)
     return PASSED if status == 0 else FAILED
 
 
