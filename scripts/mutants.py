@@ -469,7 +469,7 @@ def sweep():
 def run(words, limit_s, log, environment=None, lane=None):
     """Runs a command in the copy, in a lane if it is a test; its exit status, or None where it took too long."""
     if lane:
-        words = ["scripts/lane.py", lane, "--", *words]
+        words = ["scripts/lane.py", *lane, "mutant", "--", *words]
     with open(log, "ab") as output:
         output.write(f"\n$ {shlex.join(map(str, words))}\n".encode())
         output.flush()
@@ -500,7 +500,6 @@ PROGRAMS = ["cove", "cove-keeper", "cove-engine", "cove-js", "src/box/cove-tool"
             "src/box/libbox.a", "src/base/libbase.a"]
 TEST_BUILD = {"BUILD": "build", "COVE_TOOL": "build/test/src/box/cove-tool", "COVE_GREP": "build/test/src/box/cove-grep"}
 NODE = "js/node_modules/.bin/node"
-LANE = "mutant"
 PASSED, FAILED, UNBUILT = "passed", "failed", "unbuilt"
 
 
@@ -547,8 +546,11 @@ def step_build(kind, words, built):
 
 
 PYTEST = ["/usr/bin/python3", "-m", "pytest", "-q", "-x"]
+LANE, LANE_OF_USER = ["--patience", "15"], ["--user", "covetest"]
 KINDS = {
     "pytest": (PYTEST, TEST_BUILD),
+    "user": ([*PYTEST, "-p", "no:cacheprovider", "--basetemp=/tmp/pytest"],
+             {"BUILD": str(TREE / "build"), "PYTHONPATH": f"{TREE}/tests/lib:{TREE}/tests/box"}),
     "asan-http": (PYTEST, {**SANITIZERS, **TEST_BUILD, "HTTP_SERVER": "build/asan/tests/http-server"}),
     "library": (PYTEST, {"BUILD": "build/test"}),
     "node": ([NODE, "--test", "--test-concurrency=2", "--test-reporter=spec"],
@@ -568,7 +570,7 @@ def step_run(step, limit_s, built):
         given = {**SANITIZERS, **environment, "MALLOC_PERTURB_": "85"}
         return PASSED if run(program, limit_s, built.log, given, LANE) == 0 else FAILED
     program, environment = KINDS[kind]
-    status = run([*program, *words], limit_s, built.log, environment, LANE)
+    status = run([*program, *words], limit_s, built.log, environment, LANE_OF_USER if kind == "user" else LANE)
     # A test that fails by itself now and then must not pass for one that finds something.
     if status not in (0, None) and program is PYTEST:
         if run([*program, "--last-failed", *words], limit_s, built.log, environment, LANE) == 0:
