@@ -740,9 +740,12 @@ def all_run(arguments, rows, draw, suites, results):
                 results.keep(mutant, end, by, time.monotonic() - begun)
                 known = results.of(mutant, False)
             if known["end"] == "broken":
-                if not mutant.is_drawn:
-                    raise Fault(f"{mutant.name} does not compile: see {HOME}/logs/{mutant.name}.log")
-                again = True
+                if mutant.is_drawn:
+                    again = True
+                    continue
+                say(f"unknown   {mutant.room:7} {mutant.name}: it does not compile: see {HOME}/logs/{mutant.name}.log")
+                seen.add(mutant.name)
+                unknown += 1
                 continue
             seen.add(mutant.name)
             killed += known["end"] == "killed"
