@@ -541,8 +541,10 @@ def step_build(kind, words, built):
         return built.need("ninja", "-C", "build/test", "--quiet", "-j", JOBS)
     if not built.need("ninja", "-C", "build/test", "--quiet", "-j", JOBS, *PROGRAMS):
         return False
-    return kind != "node" or (built.need("scripts/build-addon.sh", BUILD="build/test") and
-                              built.need("scripts/build-js.sh"))
+    if kind != "node" and not any(word.startswith("js/") for word in words):
+        return True
+    return (built.need("scripts/build-addon.sh", BUILD="build/test") and
+            built.need("scripts/build-js.sh"))
 
 
 PYTEST = ["/usr/bin/python3", "-m", "pytest", "-q", "-x"]
