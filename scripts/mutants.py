@@ -40,7 +40,7 @@ SEED = "cove"
 DRAWN = 40
 # What a step may take beyond three times what it takes without a mutant; where that is not known yet; and a build.
 PATIENCE_S = 30
-STEP_S = 600
+STEP_S, UNIT_S = 600, 150
 BUILD_S = 1800
 
 # Of another state of these a result says nothing.
@@ -687,7 +687,8 @@ def mutant_try(mutant, steps, results):
         target.write_text(text[:mutant.start] + mutant.after + text[mutant.end:])
         for step in steps:
             usual = results.baseline(step)
-            ended = step_run(step, STEP_S if usual is None else 3 * usual + PATIENCE_S, built)
+            most = UNIT_S if step.startswith("unit ") else STEP_S
+            ended = step_run(step, most if usual is None else 3 * usual + PATIENCE_S, built)
             if ended == UNBUILT:
                 return "broken", step
             if ended == FAILED:

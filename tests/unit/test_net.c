@@ -590,6 +590,18 @@ static void a_proxy_is_asked(void)
     CHECK_REFUSED(fake_of("inside.example"), "loopback");
     CHECK_REFUSED("198.51.100.200", "host");
     CHECK(!world_is_asked(proxy), "it was not asked");
+    /* The name's address is denied while the proxy thinks; the name is not. */
+    int fd = world_dial(fake_of("good.example"), WORLD_PORT), ours = world_accept(proxy);
+    char text[2048] = "";
+    while (strstr(text, "\r\n\r\n") == NULL &&
+           recv(ours, text + strlen(text), sizeof(text) - 1 - strlen(text), 0) > 0)
+        continue;
+    box.policy = "allow=*.example,deny=203.0.113.0/24";
+    world_call(set, &box);
+    CHECK(send(ours, "HTTP/1.1 200\r\n\r\nhello", 21, MSG_NOSIGNAL) == 21, "an answer");
+    CHECK(world_end_of(fd) == ECONNRESET, "refused after all");
+    close(fd);
+    close(ours);
     box_end();
     world_call(close_net, proxied);
     close(proxy);
