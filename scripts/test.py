@@ -14,6 +14,7 @@ import argparse
 import concurrent.futures
 import dataclasses
 import datetime
+import hashlib
 import json
 import os
 import pathlib
@@ -44,19 +45,51 @@ SILENCE_S = 300 if not SOAK else 7200
 @dataclasses.dataclass
 class Suite:
     name: str
-    kind: str  # pytest, meson or node
+    kind: str  # pytest, meson, node or lint
     what: list  # files and folders, or words for the runner
     env: dict = dataclasses.field(default_factory=dict)
     user: bool = False  # by the ordinary user
     ids: int | None = None  # so many ids has that user; as adduser gives them, if not said
     seconds: int = 60  # it took in the last run that somebody looked at: the longest begin first
     narrow: bool = True  # runs also where arguments of pytest choose tests
+    split: int = 1  # so many lanes share its files
+    whole: str = ""  # the name of the suite that this is a part of
+    unless_same: list = dataclasses.field(default_factory=list)  # files, without a change of which it need not run
 
 
 def load_suites(path):
-    rows = json.loads(path.read_text(encoding="utf-8"))
-    return [Suite(**{**row, "env": {name: value.replace("BUILD/", f"{BUILD}/") for name, value in
-                                    row.get("env", {}).items()}}) for row in rows]
+    """The table, with a row for each lane."""
+    loaded = []
+    for row in json.loads(path.read_text(encoding="utf-8")):
+        env = {name: value.replace("BUILD/", f"{BUILD}/") for name, value in row.get("env", {}).items()}
+        suite = Suite(**{**row, "env": env})
+        loaded += [suite] if suite.split == 1 else parts_of(suite)
+    return loaded
+
+
+def parts_of(suite):
+    """Its files, dealt out: the large ones first, and each round begins with who came last in the one before."""
+    folder, *options = suite.what
+    files = sorted((TOP / folder).glob("test_*.py"), key=lambda path: (-path.stat().st_size, path.name))
+    hands = [[] for _ in range(suite.split)]
+    for number, file in enumerate(files):
+        turn, seat = divmod(number, suite.split)
+        hands[seat if turn % 2 == 0 else -1 - seat].append(str(file.relative_to(TOP)))
+    return [dataclasses.replace(suite, name=f"{suite.name}-{number}", whole=suite.name, what=[*sorted(hand), *options],
+                                seconds=suite.seconds // suite.split) for number, hand in enumerate(hands, 1)]
+
+
+def inputs_of(suite):
+    """A hash of what a suite depends on that need not always run."""
+    digest = hashlib.sha256()
+    for path in sorted(path for pattern in suite.unless_same for path in TOP.glob(pattern)):
+        digest.update(f"{path}\0".encode() + path.read_bytes())
+    return digest.hexdigest()
+
+
+def is_same(suite):
+    stamp = BUILD / "results" / f"{suite.name}.passed"
+    return bool(suite.unless_same) and not SOAK and stamp.exists() and stamp.read_text() == inputs_of(suite)
 
 
 @dataclasses.dataclass
@@ -123,6 +156,8 @@ class Run:
             what = [only] if only else [*suite.what, *self.arguments]
             return [*PYTEST, "-q", f"--rootdir={TOP}", "-c", str(TOP / "pytest.ini"), "-p", "lane_report", "-p", "no:cacheprovider", f"--basetemp=/tmp/{suite.name}",
                     "--color=no", *what]
+        if suite.kind == "lint":
+            return [str(TOP / "scripts" / "lint.sh"), *suite.what]
         if suite.kind == "meson":
             return ["meson", "test", "-C", str(BUILD / "asan"), "--no-rebuild", "--num-processes", "2", "--no-suite",
                     "none", *([only] if only else suite.what)]
@@ -138,7 +173,7 @@ class Run:
             if "world" not in path.parts)]
 
     def in_lane(self, suite, command, report):
-        if not IS_ROOT:
+        if not IS_ROOT or suite.kind == "lint":
             return command
         whom = ["--user", USER] if suite.user else []
         whom += ["--ids", str(suite.ids)] if suite.ids is not None else []
@@ -164,6 +199,8 @@ class Run:
         lines = [json.loads(line) for line in report.read_text(encoding="utf-8").splitlines() if line.endswith("}")]
         if suite.kind == "meson":
             lines = self.meson_lines()
+        if suite.kind == "lint":
+            lines = lint_lines(log)
         said = json.loads(lane.read_text() or "{}")
         return process.returncode, lines, said, is_silent, log
 
@@ -242,6 +279,8 @@ class Run:
             tests["it runs"] = Test(suite, "it runs", "failed", f"no test ran; status {status}\n{tail(log)}", wall=True)
         if status not in (0, 5) and not any(test.outcome == "failed" for test in tests.values()):
             tests["it ends well"] = Test(suite, "it ends well", "failed", f"status {status}\n{tail(log)}", wall=True)
+        if suite.unless_same and status == 0 and not self.arguments:
+            (self.place / f"{suite.name}.passed").write_text(inputs_of(suite))
         return Ended(suite, list(tests.values()), left_out, time.monotonic() - started, cpu_s)
 
     def again(self, test):
@@ -250,6 +289,15 @@ class Run:
         ended = [line for line in lines if line["event"] == "end"]
         return status == 0 and bool(ended) and not said.get("left") and all(
             line["outcome"] == "passed" for line in ended)
+
+
+def lint_lines(log):
+    """Each check is a test; nothing that it found goes away by itself."""
+    text = log.read_text(encoding="utf-8", errors="replace")
+    found = re.findall(r"^lint: (\w+): (clean|FAILED)", text, re.MULTILINE)
+    return [{"event": "collected", "tests": [[name, True] for name, _ in found]}] + [
+        {"event": "end", "id": name, "outcome": "passed" if said == "clean" else "failed", "seconds": 0,
+         "why": "" if said == "clean" else text} for name, said in found]
 
 
 def tail(path, count=25):
@@ -375,11 +423,15 @@ def main():
     if options.list:
         print("\n".join(suite.name for suite in table))
         return 0
-    unknown = set(options.suite or ()) - {suite.name for suite in table}
-    if unknown:
-        parser.error(f"there is no suite {', '.join(sorted(unknown))}; --list names them")
-    chosen = [suite for suite in table if not options.suite or suite.name in options.suite]
+    def is_asked_for(suite):
+        return not options.suite or suite.name in options.suite or suite.whole in options.suite
+
+    chosen = [suite for suite in table if is_asked_for(suite)]
+    if not chosen:
+        parser.error(f"there is no suite {' or '.join(options.suite)}; --list names them")
     chosen = [suite for suite in chosen if IS_ROOT or not suite.user]
+    same = [suite for suite in chosen if not options.suite and is_same(suite)]
+    chosen = [suite for suite in chosen if suite not in same]
     if arguments:
         chosen = [suite for suite in chosen if suite.kind == "pytest" and suite.narrow]
     if not IS_ROOT:
@@ -394,6 +446,8 @@ def main():
     os.environ.setdefault("UBSAN_OPTIONS", "halt_on_error=1:print_stacktrace=1")
     run = Run(arguments, options.limit, options.silence, options.patience)
     say(f"{len(chosen)} suites in {options.rows} rows; what they print is in {run.place}")
+    for suite in same:
+        say(f"{suite.name}: it passed, and nothing that it depends on is new")
     ended = run_all(run, chosen, options.rows, say)
     flaky = run_again(run, [test for one in ended for test in one.tests if test.outcome == "failed"], say)
     passed, failed = report(ended, flaky, commit, say)

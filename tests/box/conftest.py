@@ -171,20 +171,19 @@ BY_MANY_IDS_ONLY = {
 }
 
 
-def is_left_out(item):
+def reason_against(item):
+    """None, where a test runs here."""
     names = {item.originalname, pathlib.Path(item.fspath).stem}
     names |= {getattr(value, "__module__", None) for value in vars(item.module).values()}
     expect = harness.EXPECT
-    if expect.ids == "single" and any(name in item.name for name in BY_MANY_IDS_ONLY):
-        return True
-    return bool((not expect.is_root and names & BY_ROOT_ONLY.keys()) or
-                (names & BY_CGROUP_ONLY.keys() and not expect.has_cgroup))
+    found = [reason for name, reason in BY_MANY_IDS_ONLY.items() if expect.ids == "single" and name in item.name]
+    found += [BY_ROOT_ONLY[name] for name in names & BY_ROOT_ONLY.keys() if not expect.is_root]
+    found += [BY_CGROUP_ONLY[name] for name in names & BY_CGROUP_ONLY.keys() if not expect.has_cgroup]
+    return found[0] if found else None
 
 
 def pytest_collection_modifyitems(config, items):
     """The long ones last, so that a broken build shows at once."""
-    left_out = [item for item in items if is_left_out(item)]
-    items[:] = [item for item in items if item not in left_out]
-    config.hook.pytest_deselected(items=left_out)
+    harness.leave_out(config, items, reason_against)
     last = ("test_system", "test_real_work", "test_cleanup")
     items.sort(key=lambda item: pathlib.Path(item.fspath).stem in last)

@@ -64,6 +64,18 @@ COVE = find_cove()
 RELEASE = BUILD / "cove"
 
 
+def leave_out(config, items, reason_of):
+    """Takes the tests away that have a reason not to run here; the end of a whole run counts them by it."""
+    reasons = {id(item): reason_of(item) for item in items}
+    gone = [item for item in items if reasons[id(item)]]
+    items[:] = [item for item in items if not reasons[id(item)]]
+    config.hook.pytest_deselected(items=gone)
+    config.left_out = getattr(config, "left_out", {})
+    for item in gone:
+        reason = reasons[id(item)]
+        config.left_out[reason] = config.left_out.get(reason, 0) + 1
+
+
 # ---- who runs the tests, and what a box of theirs has ------------------------------------------
 
 def given_ids(path):

@@ -68,22 +68,26 @@ BY_USER = {
         "test_nobody_gets_the_ids_of_disks_meanwhile_and_their_files_are_there",
         "test_twenty_upgrades_leave_as_much_as_one"],
 }
-# Files of which root's run takes nothing.
-BY_USER_ONLY = ["test_disk_dirs", "test_ids"]
-collect_ignore = [f"{name}.py" for name in BY_USER_ONLY] if harness.EXPECT.is_root else [
-    path.name for path in pathlib.Path(__file__).parent.glob("test_*.py") if path.stem not in BY_USER]
+BY_USER_ONLY = {
+    "test_disk_dirs": "root's disks are images",
+    "test_ids": "root's boxes never want for ids",
+}
+
+
+def reason_against(item):
+    """None, where a test runs here."""
+    if harness.EXPECT.is_root:
+        return BY_USER_ONLY.get(item.path.stem)
+    names = BY_USER.get(item.path.stem, [])
+    is_ours = names is ALL or item.originalname in names
+    return None if is_ours else "the same for everybody who runs an engine: root's run has it"
 
 
 def pytest_collection_modifyitems(config, items):
-    if harness.EXPECT.is_root:
-        return
     stale = {name for item in items for name in BY_USER.get(item.path.stem) or [] if not hasattr(item.module, name)}
     if stale:
         raise pytest.UsageError(f"BY_USER of tests/engine/conftest.py names tests that there are not: {stale}")
-    left_out = [item for item in items if (names := BY_USER.get(item.path.stem, [])) is not ALL and
-                item.originalname not in names]
-    items[:] = [item for item in items if item not in left_out]
-    config.hook.pytest_deselected(items=left_out)
+    harness.leave_out(config, items, reason_against)
 
 
 @pytest.fixture(scope="session")
