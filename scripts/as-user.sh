@@ -51,8 +51,9 @@ if ! as_user test -r "$here/tests/box/harness.py" -a -x "$build/test/cove" -a -x
     trap 'rm -rf "$here"' EXIT
     echo "as-user: $user cannot read this tree, so what is needed is copied to $here"
     chmod 755 "$here"
-    cp -r --parents tests scripts include examples docs etc src/box/box.h src/base src/front src/http \
+    cp -r --parents tests scripts include examples docs etc src/base src/front src/http \
         SECURITY.md README.md CHANGELOG.md LICENSE THIRD-PARTY.md js/packages/*/README.md "$here"
+    find src -name '*.h' -exec cp --parents -t "$here" {} + # what drivers and embedders include
     mkdir "$here/build"
     (cd "$build" && cp -r --parents cove cove-js cove-keeper cove-engine test/cove test/cove-js test/cove-keeper \
         test/cove-engine test/src/box test/src/base test/src/keeper/build.h src/lib src/box/cove-tool \
