@@ -45,6 +45,8 @@ os.environ.update([MARK.split("=")])
 for ignored in (signal.SIGHUP, signal.SIGQUIT):
     signal.signal(ignored, signal.SIG_DFL)
 signal.signal(signal.SIGINT, signal.default_int_handler)
+# Boxes, whose ids are others, have to read what tests make.
+os.umask(0o022)
 
 
 def find_cove():
