@@ -46,6 +46,8 @@ LANE_GROUPS = [path for path in os.environ.get("COVE_TEST_GROUPS", "").split(":"
 for ignored in (signal.SIGHUP, signal.SIGQUIT):
     signal.signal(ignored, signal.SIG_DFL)
 signal.signal(signal.SIGINT, signal.default_int_handler)
+# Boxes, whose ids are others, have to read what tests make.
+os.umask(0o022)
 
 
 def find_cove():
@@ -275,10 +277,10 @@ def attack_lines(text):
     return [json.loads(line) for line in text.splitlines() if line.startswith("{")]
 
 
-def attack(entry, *arguments, options=(), killed=False, limit=60):
+def attack(entry, *arguments, options=(), killed=False, limit=60, **more):
     """Runs the attacks of one entry in a box: the checks, by name; every wall must have held."""
     result = run(["/attack/attack", str(entry), *map(str, arguments)], "--mount", ATTACK_MOUNT,
-                 *options, limit=limit)
+                 *options, limit=limit, **more)
     checks = attack_lines(result.stdout)
     through = [check for check in checks if not check["walled"]]
     assert not through, f"{len(through)} of {len(checks)} went through: {through[:8]}"

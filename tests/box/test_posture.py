@@ -271,6 +271,19 @@ def test_the_hosts_own_groups_do_not_stay(box):
     assert found["groups"] == EXPECT.groups(IDS[privileges])
 
 
+@pytest.mark.parametrize("privileges", ["plain", "system"])
+def test_a_box_is_the_same_whatever_the_umask_of_its_caller(privileges):
+    """Its nice value it hands on."""
+    usual = posture("--privileges", privileges)
+    found = posture("--privileges", privileges, umask=0o077, preexec_fn=lambda: os.nice(3))
+    assert found["umask"] == usual["umask"] == 0o022
+    assert found["nice"] == max(usual["nice"], min(os.getpriority(os.PRIO_PROCESS, 0) + 3, 19))
+    vary = ("status", "init_status", "uid_map", "gid_map", "mountinfo", "cgroup", "nice")
+    assert {key: value for key, value in found.items() if key not in vary and not key.startswith("ns_")} == \
+        {key: value for key, value in usual.items() if key not in vary and not key.startswith("ns_")}
+    assert mounts_of(found) == mounts_of(usual)
+
+
 # ---- a second command ----------------------------------------------------------------------------
 
 VARY = ("status", "init_status", "pid", "group", "session", "cgroup")

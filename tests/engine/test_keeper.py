@@ -5,6 +5,7 @@ import pathlib
 import re
 import signal
 import socket
+import struct
 import subprocess
 import time
 
