@@ -615,8 +615,14 @@ def test_exec_ends_by_a_signal(api, shared):
     assert (process["exit_code"], process["signal"]) == (None, "SIGTERM")
 
 
-def test_a_timeout_is_a_result(api, shared):
-    result = run(api, shared, "echo before; sleep 60 & sleep 60", timeout_ms=5000)
+def test_a_timeout_is_a_result(serve, api, shared):
+    api.send("POST", f"{shared}/exec", {"command": "echo before; sleep 60 & sleep 60", "timeout_ms": 600000,
+                                        "tag": "late"})
+    with serve.client() as other:
+        harness.wait_for(lambda: (late := process_tagged(other, shared, "late")) and late["stdout"]["bytes"],
+                         what="its output")
+    serve.clock.advance(600)
+    result = api.receive().json
     assert result["stdout"] == "before\n"
     assert result["process"]["timed_out"] and result["process"]["exit_code"] == 124
 

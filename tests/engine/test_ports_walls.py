@@ -20,7 +20,7 @@ from port_ways import (  # noqa: E402
     CONFIG, connect, DOMAIN, Forward, Listener, named, one_box, over_http, raw, read_all, Sandbox, SECONDS,
     STAYS, SWITCH, token, Way, web_by_name, web_by_path)
 
-nothing_left, serve, api = serving.one_for_all(CONFIG)
+nothing_left, serve, api = serving.one_for_all(CONFIG, clock=True)
 box = one_box()
 
 
@@ -188,7 +188,7 @@ def test_who_may_no_more_is_cut_also_at_a_name(serve):
         with pytest.raises((http.client.HTTPException, ConnectionError)):
             mine_said.read()
             raise AssertionError("its end was in good order")
-        time.sleep(2)
+        serve.clock.advance(5)
         sandbox.run("touch /tmp/go0")
         assert theirs_said.readline() == b"part 1\n", "what is public is so for as long as it is"
         sandbox.open(guest.WEB, public=False)
