@@ -3,6 +3,7 @@ import contextlib
 import http.client
 import json
 import pathlib
+import select
 import socket
 import sys
 import time
@@ -344,12 +345,15 @@ def test_visitors_leave_room_for_the_owner(serve):
 
 
 def test_a_visitor_who_stays_keeps_nothing_awake(serve):
-    with Sandbox(serve, disk_kind="persistent", lifecycle={"idle_ms": 4000, "then": "stop"},
+    with Sandbox(serve, disk_kind="persistent", lifecycle={"idle_ms": 20000, "then": "stop"},
                  ports=[{"port": 7000, "public": True}]) as sandbox:
         sandbox.run(f"setsid python3 -c '{STAYS}' >/tmp/log 2>&1 </dev/null &\n"
                     "until grep -q :1B58 /proc/net/tcp; do sleep 0.05; done")
         connection, answer = named(sandbox, 7000).ask("/")
         assert answer.status == 200
+        serve.clock.advance(15)
+        assert not select.select([answer], [], [], 0)[0], "the page goes on"
+        serve.clock.advance(5)
         harness.wait_for(lambda: sandbox.ask("GET").json["state"] == "stopped", SECONDS, "its end")
         with contextlib.suppress(http.client.HTTPException, ConnectionError):
             answer.read()
