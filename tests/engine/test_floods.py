@@ -362,13 +362,12 @@ def test_slow_readers_lose_their_places_to_who_needs_them(serve, crowded):
         while taken.acquire(blocking=False):
             pass
         assert taken.acquire(timeout=60 * harness.PATIENCE)
-        serve.clock.advance(1)
         return files.stat("/tmp").status == 200
 
     def owner():
         try:
             assert others()
-            harness.wait_for(has_place, 40 * harness.PATIENCE, "a place")
+            serve.clock.until(has_place, 20, "a place")
             assert len(files.get(LARGE, headers={"Range": "bytes=0-9999999"}).bytes) == 10000000
             assert files.put("/tmp/file", b"1").status == 200
             return True
@@ -432,12 +431,7 @@ def test_uploads_of_which_nothing_comes_give_way(serve, crowded):
             gone.append(answer)
         return any("others needed the place" in answer.json["detail"] for answer in gone)
 
-
-    def has_place():
-        serve.clock.advance(1)
-        return files.stat("/tmp").status == 200
-
-    harness.wait_for(has_place, 40 * harness.PATIENCE, "a place")
+    serve.clock.until(lambda: files.stat("/tmp").status == 200, 20, "a place")
     harness.wait_for(has_given_way, 10 * harness.PATIENCE, "an upload that gave way")
     assert len(uploads) >= 60, "and few others did"
     for client in uploads:

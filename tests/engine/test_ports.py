@@ -293,11 +293,7 @@ def test_who_is_connected_is_not_idle(serve, way):
                 serve.clock.advance(5)
             assert state()[sandbox.id] == "running"
             opened.close()
-
-        def is_idle():
-            serve.clock.advance(5)
-            return state()[sandbox.id] == "stopped"
-        harness.wait_for(is_idle, SECONDS, "its end")
+        serve.clock.until(lambda: state()[sandbox.id] == "stopped", 20, "its end", step=5)
 
 
 # ---- what listens --------------------------------------------------------------------------------

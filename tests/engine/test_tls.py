@@ -111,7 +111,7 @@ class Tls:
 
     def until(self, holds, what):
         """Goes from one look of the keeper's at the files to the next."""
-        harness.wait_for(lambda: holds() or self.serve.clock.advance(2), LIMIT, what)
+        self.serve.clock.until(holds, 8, what, step=2)
 
     def says(self, *words):
         self.until(lambda: all(word in self.serve.said() for word in words), f"{words} in its log")
