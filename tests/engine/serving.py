@@ -211,9 +211,16 @@ class Clock:
             harness.wait_for(lambda program=program: self.is_through(program), 30 * harness.PATIENCE,
                              f"the {program}, whose clock was set ahead")
 
-    def now(self):
-        """The server's, in seconds since 1970."""
-        return time.time() + self.seconds
+    def until(self, holds, within, what, step=1):
+        """Goes on in steps until it holds; after so many seconds no further, but what is under way is waited for."""
+        end = self.seconds + within
+
+        def look():
+            value = holds()
+            if not value and self.seconds < end:
+                self.advance(step)
+            return value
+        return harness.wait_for(look, what=what)
 
 
 class Serve:

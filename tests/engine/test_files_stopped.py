@@ -17,7 +17,7 @@ from test_files import Files, form  # noqa: E402
 from test_files_attacks import NOT_OF_A_FILE, VERBS, outcome  # noqa: E402
 
 
-nothing_left, serve = serving.one_for_all("[boxes]\npool = 0\n")[:2]
+nothing_left, serve = serving.one_for_all("[boxes]\npool = 0\n", clock=True)[:2]
 
 
 @pytest.fixture
@@ -79,6 +79,7 @@ def test_a_start_takes_the_box_that_stands(serve, stopped):
 
 def test_the_box_ends_by_itself(serve, stopped):
     harness.wait_for(lambda: stands(serve, stopped), what="its box")
+    serve.clock.advance(5)
     no_box(serve)
     assert state(stopped) == "stopped"
     assert stopped.get("/root/file").bytes == b"kept"

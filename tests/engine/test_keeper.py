@@ -498,7 +498,7 @@ def test_sigterm_reaches_the_engine_which_may_still_ask(stand_in, tmp_path):
     handle, control = engine.make()
     hold(engine)
     keeper.process.send_signal(signal.SIGTERM)
-    time.sleep(0.1)
+    harness.wait_for(lambda: not int(harness.status_of(keeper.process.pid)["ShdPnd"], 16), what="its reading")
     assert engine.end(handle)["box"] == handle
     os.close(control)
     os.kill(engine.pid, signal.SIGCONT)

@@ -13,7 +13,7 @@ import serving  # noqa: E402
 from test_api import make, run  # noqa: E402
 
 
-nothing_left, serve, api = serving.one_for_all()
+nothing_left, serve, api = serving.one_for_all(clock=True)
 
 
 def families(client):
@@ -177,7 +177,7 @@ def test_what_a_sandbox_spends_is_counted_while_it_runs_and_stays_when_it_is_gon
         return (seen[-1]["cpu_seconds_total"] > before["cpu_seconds_total"] + 0.2 and
                 seen[-1]["memory_used_bytes"] >= 40 << 20)
 
-    harness.wait_for(grown, 40 * harness.PATIENCE, "what it uses, of a look that is ten seconds old")
+    serve.clock.until(grown, 20, "what it uses, of a look that is ten seconds old", step=10)
     assert spender.delete(path).status == 204
     seen.append(use_of(api, "spender"))
     assert seen[-1]["memory_used_bytes"] == 0

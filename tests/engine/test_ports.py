@@ -10,7 +10,6 @@ import signal
 import socket
 import subprocess
 import sys
-import time
 
 import pytest
 import websockets
@@ -294,11 +293,7 @@ def test_who_is_connected_is_not_idle(serve, way):
                 serve.clock.advance(5)
             assert state()[sandbox.id] == "running"
             opened.close()
-
-        def is_idle():
-            serve.clock.advance(5)
-            return state()[sandbox.id] == "stopped"
-        harness.wait_for(is_idle, SECONDS, "its end")
+        serve.clock.until(lambda: state()[sandbox.id] == "stopped", 20, "its end", step=5)
 
 
 # ---- what listens --------------------------------------------------------------------------------
@@ -344,7 +339,7 @@ def test_not_all_of_very_many_ports_is_told(serve):
         assert sandbox.ask("POST", f"/processes/{process}/stdin", b"\n",
                            headers={"Content-Type": "application/octet-stream"}).status in (200, 204)
         harness.wait_for(lambda: not sandbox.ports(), SECONDS, "none listens")
-        time.sleep(1)
+        serve.clock.advance(1)
         listener, told = Listener(sandbox), []
         listener.tell("open 4 127.0.0.1 4001")
         assert sandbox.ports()[4001]["listening"] is True

@@ -3,6 +3,7 @@ import contextlib
 import http.client
 import json
 import pathlib
+import select
 import socket
 import sys
 import time
@@ -22,7 +23,7 @@ from port_ways import (  # noqa: E402
 
 pytestmark = pytest.mark.wall
 
-nothing_left, serve, api = serving.one_for_all(CONFIG)
+nothing_left, serve, api = serving.one_for_all(CONFIG, clock=True)
 box = one_box()
 
 
@@ -190,7 +191,7 @@ def test_who_may_no_more_is_cut_also_at_a_name(serve):
         with pytest.raises((http.client.HTTPException, ConnectionError)):
             mine_said.read()
             raise AssertionError("its end was in good order")
-        time.sleep(2)
+        serve.clock.advance(5)
         sandbox.run("touch /tmp/go0")
         assert theirs_said.readline() == b"part 1\n", "what is public is so for as long as it is"
         sandbox.open(guest.WEB, public=False)
@@ -346,12 +347,15 @@ def test_visitors_leave_room_for_the_owner(serve):
 
 
 def test_a_visitor_who_stays_keeps_nothing_awake(serve):
-    with Sandbox(serve, disk_kind="persistent", lifecycle={"idle_ms": 4000, "then": "stop"},
+    with Sandbox(serve, disk_kind="persistent", lifecycle={"idle_ms": 20000, "then": "stop"},
                  ports=[{"port": 7000, "public": True}]) as sandbox:
         sandbox.run(f"setsid python3 -c '{STAYS}' >/tmp/log 2>&1 </dev/null &\n"
                     "until grep -q :1B58 /proc/net/tcp; do sleep 0.05; done")
         connection, answer = named(sandbox, 7000).ask("/")
         assert answer.status == 200
+        serve.clock.advance(15)
+        assert not select.select([answer], [], [], 0)[0], "the page goes on"
+        serve.clock.advance(5)
         harness.wait_for(lambda: sandbox.ask("GET").json["state"] == "stopped", SECONDS, "its end")
         with contextlib.suppress(http.client.HTTPException, ConnectionError):
             answer.read()

@@ -79,7 +79,7 @@ class Tls:
         self.authority = authority
         self.directory = directory
         place(directory, authority, **more)
-        self.serve = serving.Serve(directory, config_of(directory), options)
+        self.serve = serving.Serve(directory, config_of(directory), options, clock=True)
 
     def __enter__(self):
         self.serve.__enter__()
@@ -109,9 +109,12 @@ class Tls:
         with self.connect() as connection:
             return connection.getpeercert()["serialNumber"]
 
+    def until(self, holds, what):
+        """Goes from one look of the keeper's at the files to the next."""
+        self.serve.clock.until(holds, 8, what, step=2)
+
     def says(self, *words):
-        harness.wait_for(lambda: all(word in self.serve.said() for word in words), LIMIT,
-                         f"{words} in its log")
+        self.until(lambda: all(word in self.serve.said() for word in words), f"{words} in its log")
 
 
 @pytest.fixture(autouse=True)
@@ -526,6 +529,7 @@ def test_half_open_handshakes_and_garbage_hold_nobody_up(tls):
         for thread in hammers:
             thread.join(LIMIT)
     # Each has its time, and then is cut.
+    tls.serve.clock.advance(10)
     assert all(ended(connection) for connection in crowd)
 
 
@@ -604,6 +608,7 @@ def test_a_renewed_certificate_counts_by_itself_and_cuts_nobody(own):
         assert client.get("/v1/version").status == 200
         lines = serving.Lines(follower, "/v1/events")
         place(own.directory, own.authority, "renewed")
+        # By the clock of the machine.
         harness.wait_for(lambda: own.serial() != old, LIMIT, "the renewed certificate")
         assert client.get("/v1/version").status == 200  # on the connection that it had
         made = client.post("/v1/sandboxes", {"disk_kind": "ephemeral"}).json["id"]
@@ -629,7 +634,7 @@ def test_what_cannot_be_used_is_said_and_the_certificate_that_there_was_holds_on
     said = own.serve.said().count("certificate_read")
     key.chmod(0o600)
     key.write_text(sound)
-    harness.wait_for(lambda: own.serve.said().count("certificate_read") > said, LIMIT, "the key")
+    own.until(lambda: own.serve.said().count("certificate_read") > said, "the key")
     assert own.serial() == old
 
 
@@ -711,7 +716,7 @@ def test_a_start_with_the_wrong_key_serves_by_tcp_when_it_is_mended(tmp_path, au
             with contextlib.suppress(OSError):
                 return made.serial()
 
-        harness.wait_for(served, LIMIT, "a certificate that can be used")
+        made.until(served, "a certificate that can be used")
 
 
 def test_what_expires_and_what_has_no_name_for_ports_is_said(tmp_path, authority):
