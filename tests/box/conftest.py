@@ -137,7 +137,7 @@ def memory_before():
 # What an ordinary user's run leaves out, by file or by test, and why.
 BY_ROOT_ONLY = {
     "test_bad_input": "a command line is parsed alike for everybody",
-    "test_real_work": "tools that work in root's boxes work in a user's, whose walls and limits have tests of their own",
+    "test_real_work": "what works in root's boxes works in a user's: walls and limits have tests of their own",
     "surround": "root sets these up, and becomes a user in them where one is wanted",
     "test_a_release_ignores_the_switch": "only root's binds are idmapped",
     "test_the_switches_do_something": "only root's binds are idmapped",
