@@ -137,7 +137,7 @@ def memory_before():
 # What an ordinary user's run leaves out, by file or by test, and why.
 BY_ROOT_ONLY = {
     "test_bad_input": "a command line is parsed alike for everybody",
-    "test_real_work": "tools that work in root's boxes work in a user's, whose walls and limits have tests of their own",
+    "test_real_work": "what works in root's boxes works in a user's: walls and limits have tests of their own",
     "surround": "root sets these up, and becomes a user in them where one is wanted",
     "test_a_release_ignores_the_switch": "only root's binds are idmapped",
     "test_the_switches_do_something": "only root's binds are idmapped",
@@ -152,6 +152,14 @@ BY_ROOT_ONLY = {
     "test_a_host_that_wants_memfds_without_exec": "only root sets it",
     "test_a_limit_that_no_cgroup_keeps_is_kept_by_the_watchdog": "only root takes a cgroup away",
     "test_an_unrelated_group_of_that_name_stays": "only root makes such a group",
+}
+# Of these files such a run takes only this: the rest is the command line's, and the same for everybody.
+BY_USER = {
+    "test_run": ["test_json_measures_cpu_and_memory", "test_default_user_and_home", "test_user_option", "test_cwd",
+                 "test_a_workspace_named_relatively_and_through_a_link", "test_image_roots",
+                 "test_groups_of_an_images_user", "test_signals_reach_the_whole_group",
+                 "test_timeout_ends_what_ignores_signals", "test_tty_is_a_terminal_with_the_size_of_the_callers",
+                 "test_tty_has_job_control_and_echo"],
 }
 
 # What is about cgroups, where cove has none.
@@ -179,6 +187,8 @@ def reason_against(item):
     found = [reason for name, reason in BY_MANY_IDS_ONLY.items() if expect.ids == "single" and name in item.name]
     found += [BY_ROOT_ONLY[name] for name in names & BY_ROOT_ONLY.keys() if not expect.is_root]
     found += [BY_CGROUP_ONLY[name] for name in names & BY_CGROUP_ONLY.keys() if not expect.has_cgroup]
+    if not expect.is_root and item.originalname not in BY_USER.get(item.path.stem, [item.originalname]):
+        found.append("the same for everybody who runs boxes: root's run has it")
     return found[0] if found else None
 
 

@@ -68,6 +68,8 @@ BY_USER = {
         "test_nobody_gets_the_ids_of_disks_meanwhile_and_their_files_are_there",
         "test_twenty_upgrades_leave_as_much_as_one"],
 }
+if harness.SOAK:
+    BY_USER["test_soak"] = ALL
 BY_USER_ONLY = {
     "test_disk_dirs": "root's disks are images",
     "test_ids": "root's boxes never want for ids",

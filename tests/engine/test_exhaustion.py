@@ -274,8 +274,8 @@ class FewFiles(serving.Serve):
     def __init__(self, directory, files):
         super().__init__(directory)
         self.files = files
-        no_right = ["setpriv", "--bounding-set", "-sys_resource", "--"] if harness.EXPECT.is_root else []
-        self.command = ["prlimit", f"--nofile={files}:{files}", *no_right, *self.command]
+        self.command = ["prlimit", f"--nofile={files}:{files}", "setpriv", "--bounding-set", "-sys_resource", "--",
+                        *self.command]
 
     @contextlib.contextmanager
     def engine_has(self, spare):
