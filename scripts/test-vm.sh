@@ -72,7 +72,8 @@ write_tree() {
     cp -p "$programs/cove" "$tree/build/"
     cp -p "$programs/test/cove" "$tree/build/test/"
     cp -rp "$programs/attacks" "$programs/drivers" "$tree/build/"
-    cp -rp tests/box tests/vm "$tree/tests/"
+    cp -rp tests/box tests/lib tests/vm "$tree/tests/"
+    cp -p pytest.ini "$tree/"
     [ "$arch" != x86_64 ] || write_engine "$tree"
     cp -p SECURITY.md "$tree/"
     {

@@ -19,12 +19,10 @@ import json
 import os
 import pathlib
 import re
-import resource
 import shlex
 import shutil
 import subprocess
 import sys
-import tempfile
 import threading
 import time
 
@@ -139,7 +137,7 @@ class Run:
         return path
 
     def environment(self, suite, report, done=None):
-        environment = {**os.environ, "BUILD": str(BUILD), "PYTHONPATH": f"{TOP}/tests/lib:{TOP}/tests/box",
+        environment = {**os.environ, "BUILD": str(BUILD), "PYTHONPATH": str(TOP / "tests" / "lib"),
                        "COVE_TEST_LIMIT_S": str(self.limit_s), "COVE_TEST_REPORT": str(report), **suite.env}
         for name in ("COVE_URL", "COVE_API_KEY", "PYTEST_ADDOPTS"):
             environment.pop(name, None)
@@ -452,7 +450,6 @@ def main():
     flaky = run_again(run, [test for one in ended for test in one.tests if test.outcome == "failed"], say)
     passed, failed = report(ended, flaky, commit, say)
     minutes = (time.monotonic() - started) / 60
-    own = resource.getrusage(resource.RUSAGE_CHILDREN)
     say(f"{minutes:.1f} minutes, {sum(one.cpu_s for one in ended) / 60:.1f} of CPU in the lanes")
     if not (options.suite or arguments):
         (BUILD / "tested").write_text(f"{commit} {minutes:.1f} minutes, {'failed' if failed else 'passed'}: "

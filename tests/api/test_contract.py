@@ -14,9 +14,8 @@ import sys
 import yaml
 
 HERE = pathlib.Path(__file__).resolve().parent
-sys.path[:0] = [str(HERE.parent / "box"), str(HERE.parent / "engine")]
-import harness  # noqa: E402
-import serving  # noqa: E402
+import harness
+import serving
 
 DOCUMENT = harness.ROOT / "src/front/native/openapi.yaml"
 PACKAGES = harness.BUILD / "python-api"

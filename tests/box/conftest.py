@@ -23,9 +23,9 @@ def is_older(target, sources):
 def build_attacks():
     """Static, so that they run in a box with any root."""
     harness.ATTACKS.mkdir(parents=True, exist_ok=True)
-    sources = sorted((harness.HERE / "attacks").glob("*.c"))
+    sources = sorted((harness.BOX_TESTS / "attacks").glob("*.c"))
     target = harness.ATTACKS / "attack"
-    if not is_older(target, [*sources, harness.HERE / "attacks" / "attack.h"]):
+    if not is_older(target, [*sources, harness.BOX_TESTS / "attacks" / "attack.h"]):
         return
     subprocess.run([TEST_PROGRAMS, "attack", target], check=True)
 
@@ -34,7 +34,7 @@ def build_driver(name):
     """Runs words of tests/box/drivers/NAME.c, through the library of the binary under test."""
     build = harness.COVE.parent
     libraries = [build / "src/box/libbox.a", build / "src/base/libbase.a"]
-    sources = [harness.HERE / "drivers" / f"{name}.c", harness.ROOT / "src/box/box.h",
+    sources = [harness.BOX_TESTS / "drivers" / f"{name}.c", harness.ROOT / "src/box/box.h",
                harness.ROOT / "src/box/link.h"]
     target = harness.MADE / "drivers" / f"{name}-{build.name}"
     target.parent.mkdir(exist_ok=True)

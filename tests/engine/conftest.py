@@ -2,13 +2,11 @@
 nothing is left."""
 import pathlib
 import subprocess
-import sys
 
 import pytest
 
-sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "box"))
-import harness  # noqa: E402
-import keepers  # noqa: E402
+import harness
+import keepers
 
 
 ALL = None

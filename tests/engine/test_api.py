@@ -5,23 +5,18 @@ import hashlib
 import http.client
 import json
 import os
-import pathlib
 import re
 import select
 import signal
 import socket
 import subprocess
-import sys
 import time
 
 import pytest
 import yaml
 
-HERE = pathlib.Path(__file__).resolve().parent
-sys.path.insert(0, str(HERE.parent / "box"))
-sys.path.insert(0, str(HERE))
-import harness  # noqa: E402
-import serving  # noqa: E402
+import harness
+import serving
 
 NATIVE = harness.ROOT / "src" / "front" / "native"
 

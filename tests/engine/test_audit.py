@@ -1,20 +1,15 @@
 """The audit log: a line for every call, by whom, and what came of it; never a secret, never in the way."""
 import contextlib
 import json
-import pathlib
 import re
-import sys
 import time
 
 import pytest
 
-HERE = pathlib.Path(__file__).resolve().parent
-sys.path.insert(0, str(HERE.parent / "box"))
-sys.path.insert(0, str(HERE))
-import harness  # noqa: E402
-import serving  # noqa: E402
-from terminals import Watcher  # noqa: E402
-from test_api import make  # noqa: E402
+import harness
+import serving
+from terminals import Watcher
+from test_api import make
 
 BEGUN = {"time", "request_id", "tenant", "key", "peer", "method", "route", "sandbox", "kernel",
          "phase"}

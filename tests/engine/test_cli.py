@@ -7,16 +7,12 @@ import re
 import signal
 import socket
 import subprocess
-import sys
 import time
 
 import pytest
 
-HERE = pathlib.Path(__file__).resolve().parent
-sys.path.insert(0, str(HERE.parent / "box"))
-sys.path.insert(0, str(HERE))
-import harness  # noqa: E402
-import serving  # noqa: E402
+import harness
+import serving
 
 
 nothing_left, serve = serving.one_for_all()[:2]

@@ -1,23 +1,18 @@
 """https in COVE_URL: a front with TLS before a real engine, and fronts that nobody should trust."""
 import contextlib
 import os
-import pathlib
 import select
 import socket
 import ssl
 import subprocess
-import sys
 import threading
 
 import pytest
 
-HERE = pathlib.Path(__file__).resolve().parent
-sys.path.insert(0, str(HERE.parent / "box"))
-sys.path.insert(0, str(HERE))
-import harness  # noqa: E402
-import serving  # noqa: E402
-from certificates import Authority, openssl  # noqa: E402
-from scripted import answer, chunked, cove, read_request, stop_listening  # noqa: E402
+import harness
+import serving
+from certificates import Authority, openssl
+from scripted import answer, chunked, cove, read_request, stop_listening
 
 
 @pytest.fixture(autouse=True)

@@ -5,7 +5,6 @@ import fcntl
 import itertools
 import json
 import os
-import pathlib
 import pty
 import re
 import select
@@ -13,19 +12,15 @@ import signal
 import socket
 import struct
 import subprocess
-import sys
 import termios
 import threading
 import time
 
 import pytest
 
-HERE = pathlib.Path(__file__).resolve().parent
-sys.path.insert(0, str(HERE.parent / "box"))
-sys.path.insert(0, str(HERE))
-import harness  # noqa: E402
-import serving  # noqa: E402
-from scripted import COVE, Server, answer, cove, problem  # noqa: E402
+import harness
+import serving
+from scripted import COVE, Server, answer, cove, problem
 
 
 @pytest.fixture(autouse=True)

@@ -6,27 +6,22 @@ any number of lines, and a command that ends in a backslash goes on in the next 
 in a directory of its own, and the server that all pages share; it leaves nothing on that."""
 import itertools
 import os
-import pathlib
 import re
 import select
 import shlex
 import signal
 import subprocess
-import sys
 import time
 import types
 
 import pytest
 import yaml
 
-HERE = pathlib.Path(__file__).resolve().parent
-sys.path.insert(0, str(HERE.parent / "box"))
-sys.path.insert(0, str(HERE))
-import harness  # noqa: E402
-import serving  # noqa: E402
-import testroot  # noqa: E402
-import wares  # noqa: E402
-import worlds  # noqa: E402
+import harness
+import serving
+import testroot
+import wares
+import worlds
 
 DOCS = harness.ROOT / "docs"
 PAGES = [harness.ROOT / "README.md", *sorted(DOCS.glob("*.md")), *sorted(DOCS.glob("verbs/*.md"))]

@@ -1,17 +1,12 @@
 """Events as those who follow them see them: each tenant its own, in order, and over restarts."""
 import json
-import pathlib
 import signal
-import sys
 
 import yaml
 
-HERE = pathlib.Path(__file__).resolve().parent
-sys.path.insert(0, str(HERE.parent / "box"))
-sys.path.insert(0, str(HERE))
-import harness  # noqa: E402
-import serving  # noqa: E402
-from test_api import make, run  # noqa: E402
+import harness
+import serving
+from test_api import make, run
 
 
 nothing_left, serve, api = serving.one_for_all()

@@ -5,19 +5,14 @@ import http.client
 import io
 import json
 import os
-import pathlib
-import sys
 import tarfile
 import time
 import urllib.parse
 
 import pytest
 
-HERE = pathlib.Path(__file__).resolve().parent
-sys.path.insert(0, str(HERE.parent / "box"))
-sys.path.insert(0, str(HERE))
-import harness  # noqa: E402
-import serving  # noqa: E402
+import harness
+import serving
 
 MIB = 1 << 20
 NDJSON = {"Accept": "application/x-ndjson"}

@@ -4,19 +4,15 @@ import io
 import os
 import pathlib
 import socket
-import sys
 import tarfile
 import time
 import urllib.parse
 
 import pytest
 
-HERE = pathlib.Path(__file__).resolve().parent
-sys.path.insert(0, str(HERE.parent / "box"))
-sys.path.insert(0, str(HERE))
-import harness  # noqa: E402
-import serving  # noqa: E402
-from test_files import Files, form  # noqa: E402
+import harness
+import serving
+from test_files import Files, form
 
 pytestmark = pytest.mark.wall
 

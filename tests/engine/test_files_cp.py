@@ -9,18 +9,14 @@ import re
 import socketserver
 import stat
 import subprocess
-import sys
 import tarfile
 import threading
 import time
 
 import pytest
 
-HERE = pathlib.Path(__file__).resolve().parent
-sys.path.insert(0, str(HERE.parent / "box"))
-sys.path.insert(0, str(HERE))
-import harness  # noqa: E402
-import serving  # noqa: E402
+import harness
+import serving
 
 
 nothing_left, serve = serving.one_for_all()[:2]

@@ -3,18 +3,14 @@ import io
 import os
 import pathlib
 import subprocess
-import sys
 import tarfile
 
 import pytest
 
-HERE = pathlib.Path(__file__).resolve().parent
-sys.path.insert(0, str(HERE.parent / "box"))
-sys.path.insert(0, str(HERE))
-import harness  # noqa: E402
-import serving  # noqa: E402
-from test_files import Files, form  # noqa: E402
-from test_files_attacks import NOT_OF_A_FILE, VERBS, outcome  # noqa: E402
+import harness
+import serving
+from test_files import Files, form
+from test_files_attacks import NOT_OF_A_FILE, VERBS, outcome
 
 
 nothing_left, serve = serving.one_for_all("[boxes]\npool = 0\n", clock=True)[:2]

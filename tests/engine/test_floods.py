@@ -5,11 +5,9 @@ import fcntl
 import http.client
 import io
 import os
-import pathlib
 import select
 import socket
 import statistics
-import sys
 import tarfile
 import threading
 import time
@@ -17,12 +15,9 @@ import urllib.parse
 
 import pytest
 
-HERE = pathlib.Path(__file__).resolve().parent
-sys.path.insert(0, str(HERE.parent / "box"))
-sys.path.insert(0, str(HERE))
-import harness  # noqa: E402
-import serving  # noqa: E402
-from test_files import Files  # noqa: E402
+import harness
+import serving
+from test_files import Files
 
 MIB = 1 << 20
 SMALL = {"disk_bytes": 64 * MIB, "memory_bytes": 256 * MIB}

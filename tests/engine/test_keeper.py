@@ -5,7 +5,6 @@ import pathlib
 import re
 import signal
 import socket
-import struct
 import subprocess
 import time
 

@@ -1,17 +1,12 @@
 """What the keeper and the engine say to their operator, as JSON."""
 import json
-import pathlib
 import signal
 import subprocess
-import sys
 
 import pytest
 
-HERE = pathlib.Path(__file__).resolve().parent
-sys.path.insert(0, str(HERE.parent / "box"))
-sys.path.insert(0, str(HERE))
-import harness  # noqa: E402
-import serving  # noqa: E402
+import harness
+import serving
 
 
 def lines(serve):

@@ -1,16 +1,11 @@
 """What /metrics says, read by the parser of Prometheus' own Python client."""
-import pathlib
-import sys
 
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-HERE = pathlib.Path(__file__).resolve().parent
-sys.path.insert(0, str(HERE.parent / "box"))
-sys.path.insert(0, str(HERE))
-import harness  # noqa: E402
-import serving  # noqa: E402
-from test_api import make, run  # noqa: E402
+import harness
+import serving
+from test_api import make, run
 
 
 nothing_left, serve, api = serving.one_for_all(clock=True)

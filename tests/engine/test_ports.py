@@ -5,23 +5,17 @@ import contextlib
 import hashlib
 import json
 import os
-import pathlib
 import signal
 import socket
 import subprocess
-import sys
 
 import pytest
 import websockets
 
-HERE = pathlib.Path(__file__).resolve().parent
-sys.path.insert(0, str(HERE.parent / "box"))
-sys.path.insert(0, str(HERE / "drivers"))
-sys.path.insert(0, str(HERE))
-import guest_servers as guest  # noqa: E402
-import harness  # noqa: E402
-import serving  # noqa: E402
-from port_ways import (  # noqa: E402
+import guest_servers as guest
+import harness
+import serving
+from port_ways import (
     CONFIG, connect, cove, DOMAIN, echoes, environment, Forward, is_closed, is_cut, Listener, one_box, raw,
     read_all, Sandbox, SECONDS, STAYS, STREAMS, SWITCH, web_by_name, web_by_path, WEBS)
 

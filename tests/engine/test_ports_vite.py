@@ -4,16 +4,11 @@ import asyncio
 import contextlib
 import http.client
 import json
-import pathlib
-import sys
 
 import websockets
 
-HERE = pathlib.Path(__file__).resolve().parent
-sys.path.insert(0, str(HERE.parent / "box"))
-sys.path.insert(0, str(HERE))
-import harness  # noqa: E402
-import serving  # noqa: E402
+import harness
+import serving
 
 PORT = 5173
 SECONDS = 60 * harness.PATIENCE

@@ -2,22 +2,16 @@
 import contextlib
 import http.client
 import json
-import pathlib
 import select
 import socket
-import sys
 import time
 
 import pytest
 
-HERE = pathlib.Path(__file__).resolve().parent
-sys.path.insert(0, str(HERE.parent / "box"))
-sys.path.insert(0, str(HERE / "drivers"))
-sys.path.insert(0, str(HERE))
-import guest_servers as guest  # noqa: E402
-import harness  # noqa: E402
-import serving  # noqa: E402
-from port_ways import (  # noqa: E402
+import guest_servers as guest
+import harness
+import serving
+from port_ways import (
     CONFIG, connect, DOMAIN, Forward, Listener, named, one_box, over_http, raw, read_all, Sandbox, SECONDS,
     STAYS, SWITCH, token, Way, web_by_name, web_by_path)
 

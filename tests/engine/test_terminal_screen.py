@@ -2,20 +2,15 @@
 tell it. Frames and bytes are in test_terminal.py."""
 import json
 import os
-import pathlib
 import re
 import shlex
 import signal
 import subprocess
-import sys
 
 import pytest
 
-HERE = pathlib.Path(__file__).resolve().parent
-sys.path.insert(0, str(HERE.parent / "box"))
-sys.path.insert(0, str(HERE))
-import harness  # noqa: E402
-import serving  # noqa: E402
+import harness
+import serving
 
 
 nothing_left, serve = serving.one_for_all()[:2]

@@ -12,23 +12,18 @@ import signal
 import socket
 import ssl
 import subprocess
-import sys
 import threading
 import time
 
 import pytest
 import websockets
 
-HERE = pathlib.Path(__file__).resolve().parent
-sys.path.insert(0, str(HERE.parent / "box"))
-sys.path.insert(0, str(HERE / "drivers"))
-sys.path.insert(0, str(HERE))
-import guest_servers as guest  # noqa: E402
-import harness  # noqa: E402
-import serving  # noqa: E402
-from certificates import Authority  # noqa: E402
-from scripted import cove  # noqa: E402
-from terminals import Watcher  # noqa: E402
+import guest_servers as guest
+import harness
+import serving
+from certificates import Authority
+from scripted import cove
+from terminals import Watcher
 
 DOMAIN = "boxes.test"
 NAMES = f"DNS:localhost,DNS:*.{DOMAIN},IP:127.0.0.1"

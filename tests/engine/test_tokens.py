@@ -1,19 +1,14 @@
 """Tokens and signed URLs as those who hold one see them: for one sandbox, some verbs and a time."""
 import http.client
-import pathlib
 import stat
-import sys
 import urllib.parse
 
 import pytest
 
-HERE = pathlib.Path(__file__).resolve().parent
-sys.path.insert(0, str(HERE.parent / "box"))
-sys.path.insert(0, str(HERE))
-import harness  # noqa: E402
-import serving  # noqa: E402
-from terminals import Watcher  # noqa: E402
-from test_api import make  # noqa: E402
+import harness
+import serving
+from terminals import Watcher
+from test_api import make
 
 pytestmark = pytest.mark.wall
 

@@ -1,7 +1,6 @@
 """Traces as a collector gets them: a server that reads OTLP with the protocol's own messages."""
 import http.server
 import json
-import pathlib
 import re
 import sys
 import threading
@@ -9,9 +8,6 @@ import time
 
 import pytest
 
-HERE = pathlib.Path(__file__).resolve().parent
-sys.path.insert(0, str(HERE.parent / "box"))
-sys.path.insert(0, str(HERE))
 import harness  # noqa: E402
 import serving  # noqa: E402
 from test_api import make, run  # noqa: E402

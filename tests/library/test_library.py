@@ -4,12 +4,10 @@ import os
 import pathlib
 import re
 import subprocess
-import sys
 
 import pytest
 
-sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "box"))
-import harness  # noqa: E402
+import harness
 
 HERE = pathlib.Path(__file__).resolve().parent
 LIBRARY = harness.BUILD / "src" / "lib"

@@ -6,12 +6,10 @@ import pathlib
 import stat as stats
 import struct
 import subprocess
-import sys
 import types
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
-sys.path.insert(0, str(ROOT / "tests/box"))
-import harness  # noqa: E402
+import harness
 
 BUILD = pathlib.Path(os.environ.get("BUILD", ROOT / "build")).absolute()
 TOOL = os.path.abspath(os.environ.get("COVE_TOOL", BUILD / "src/box/cove-tool"))

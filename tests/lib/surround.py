@@ -7,7 +7,7 @@ import subprocess
 import harness
 from harness import COVE
 
-SURROUNDINGS = harness.HERE / "surroundings"
+SURROUNDINGS = harness.BOX_TESTS / "surroundings"
 
 NEEDED = ("kernel", "user-namespace", "capabilities", "namespaces", "network", "proc", "devpts",
           "seccomp", "memfd", "box")

@@ -15,9 +15,9 @@ import sys
 import threading
 import time
 
+import certificates
+
 THIS = pathlib.Path(__file__).resolve()
-sys.path[:0] = [str(THIS.parent.parent / "box"), str(THIS.parent.parent / "engine")]
-import certificates  # noqa: E402
 
 PORT, TLS_PORT, FOREIGN_PORT, PROXY_PORT = 8080, 8443, 8444, 3128
 FOUR = f"http://four.test:{PORT}"

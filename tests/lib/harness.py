@@ -18,7 +18,7 @@ import subprocess
 import time
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
-HERE = pathlib.Path(__file__).resolve().parent
+BOX_TESTS = ROOT / "tests" / "box"
 BUILD = pathlib.Path(os.environ.get("BUILD", "build"))
 BUILD = BUILD if BUILD.is_absolute() else ROOT / BUILD
 SOAK = os.environ.get("COVE_SOAK") == "1"

@@ -6,17 +6,12 @@ import pathlib
 import signal
 import socket
 import subprocess
-import sys
 
 import pytest
 
-HERE = pathlib.Path(__file__).resolve().parent
-sys.path.insert(0, str(HERE.parent / "box"))
-sys.path.insert(0, str(HERE / "drivers"))
-sys.path.insert(0, str(HERE))
-import guest_servers as guest  # noqa: E402
-import harness  # noqa: E402
-import serving  # noqa: E402
+import guest_servers as guest
+import harness
+import serving
 
 DOMAIN = "boxes.test"
 CONFIG = f"[boxes]\npool = 1\nmemory = 512M\n[network]\nport_domain = {DOMAIN}\n"
