@@ -2,9 +2,11 @@
 import errno
 import os
 import pathlib
+import random
 import re
 import signal
 import socket
+import struct
 import subprocess
 import time
 
@@ -290,6 +292,52 @@ def test_no_fd_gets_in(keeper):
     with open("/dev/null", "rb") as null, pytest.raises(BrokenPipeError):
         socket.send_fds(engine.socket, [keepers.make(7)], [null.fileno()])
     assert engine.make()
+
+
+def boxes_of(engine):
+    """The handles of all boxes, as a new engine is told."""
+    boxes = engine.hello()[2]
+    for _, control in boxes.values():
+        os.close(control)
+    return set(boxes)
+
+
+def test_every_byte_of_a_request_may_be_anything(keeper):
+    """Random damage is refused, served or ends the engine: whatever it is, it is said, and what is there is
+    what was said."""
+    chance = random.Random(4711)
+    answers = {keepers.MAKE: {keepers.MADE: 1, keepers.REFUSED: 0}, keepers.CLAIM: {keepers.REFUSED: 0},
+               keepers.USAGE: {keepers.REFUSED: 0}, keepers.DROP_DISK: {keepers.DONE: 0, keepers.REFUSED: 0}}
+    engine = keeper.greeted()
+    # After each end the keeper waits longer for the next engine: those that are ended most come less often.
+    packets = [keepers.make(7)] * 4 + [keepers.usage(7, 1)] * 4 + [keepers.claim(7, 1), keepers.drop_disk(7)]
+    used = len(keepers.make(7)) - 16 * keepers.MOUNT_ENTRY.size  # behind that are mounts that it has none of
+    made, seen, ends = set(), set(), 0
+    for _ in range(harness.scaled(60)):
+        packet = bytearray(chance.choice(packets))
+        for _ in range(chance.choice((1, 3, 30))):
+            packet[chance.randrange(4, min(used, len(packet)))] = chance.randrange(256)
+        kind, request = keepers.HEAD.unpack_from(packet)
+        engine.send(bytes(packet))
+        answer = engine.receive()
+        seen.add(answer and answer[0])
+        if answer is None:
+            ends += 1
+            assert keeper.said().count("bad_engine") == ends, keeper.said()
+            engine = keeper.engine()
+            assert boxes_of(engine) == made
+            continue
+        said, answered, body, fds = answer
+        assert answered == request and answers[kind].get(said) == len(fds), (kind, answer)
+        if said == keepers.MADE:
+            made.add(struct.unpack("=Q", body)[0])
+            os.close(fds[0])
+        elif said == keepers.REFUSED:
+            assert re.fullmatch("[a-z_]+", keepers.error_of(body)[0]), body
+    assert {None, keepers.MADE, keepers.REFUSED} <= seen, seen
+    made.add(engine.make()[0])
+    os.kill(engine.pid, signal.SIGKILL)
+    assert boxes_of(keeper.engine()) == made and keeper.is_alive()
 
 
 def test_an_engine_that_does_not_listen_holds_up_itself_only(keeper):
