@@ -1,8 +1,12 @@
 """`cove doctor` in a surrounding, heard both ways, and attacks in boxes that are made there.
 surroundings/ sets each up for one command and none for the host; they nest."""
+import functools
 import json
+import os
 import re
+import shutil
 import subprocess
+import tempfile
 
 import harness
 from harness import COVE
@@ -61,9 +65,18 @@ class Doctor:
         return self.checks[name]["cause"] or ""
 
 
+@functools.cache
+def attacks():
+    """A directory with the attacks that every user of a surrounding may read: this tree need not be such."""
+    directory = tempfile.TemporaryDirectory(prefix="covetest-attacks-")
+    os.chmod(directory.name, 0o755)
+    shutil.copy(harness.ATTACKS / "attack", directory.name)
+    return directory
+
+
 def attack_within(surrounding, entry, *options):
     """Runs an entry of the attacks in a box that is made there; every wall must have held."""
-    done = within(surrounding, COVE, "run", "--mount", harness.ATTACK_MOUNT, *options, "--",
+    done = within(surrounding, COVE, "run", "--mount", f"{attacks().name}:/attack:ro", *options, "--",
                   "/attack/attack", entry)
     checks = harness.attack_lines(done.stdout)
     assert checks and done.returncode == 0, (done.returncode, done.stdout, done.stderr)
