@@ -58,6 +58,9 @@ def test_every_answer_is_as_the_document_says(tmp_path):
         cases = re.search(r"(\d+) generated, (\d+) passed", said)
         assert cases and cases[1] == cases[2] and int(cases[1]) > 2000, said
         assert f"Tested: {len(operations())}\n" in said, said
-        # What is checked of a success only was checked of each; a terminal, a tunnel and tools do not speak HTTP.
-        seen = set(json.loads((tmp_path / "seen").read_text(encoding="utf-8")))
-        assert operations() - seen == {"attachTerminal", "connectKernels", "openTunnel"}, said
+        # What is checked of a success only was checked of each: hooks.py has a request for it. A terminal, a tunnel
+        # and tools do not speak HTTP.
+        seen = json.loads((tmp_path / "seen").read_text(encoding="utf-8"))
+        assert set(seen) == operations()
+        refused = {name: answer for name, answer in seen.items() if answer[0] >= 300}
+        assert set(refused) == {"attachTerminal", "connectKernels", "openTunnel"}, refused

@@ -21,9 +21,10 @@ def test_here_a_box_of_level_full_can_be_made_and_is():
     assert harness.run("true").report["level"] == doctor.json["level"]
 
 
-def test_what_is_good_fits_on_one_screen():
+@pytest.mark.parametrize("surrounding", ["", "read-only-cgroup.sh", "user.sh 0"])
+def test_what_is_good_fits_on_one_screen(surrounding):
     """Each check is one line. Reasons and remedies, which come below theirs, stand for what is not good."""
-    doctor = Doctor()
+    doctor = Doctor(*filter(None, [surrounding]))
     lines = doctor.words.stdout.splitlines()
     assert all(len(line) <= 100 for line in lines if not line.strip().startswith("$"))
     checks = [line for line in lines if line.startswith("  ") and not line.startswith(" " * 7)]

@@ -9,6 +9,7 @@ import resource
 import selectors
 import signal
 import socket
+import subprocess
 import threading
 import time
 
@@ -180,6 +181,30 @@ def test_init_is_neither_killed_nor_stopped_from_within(api, privileges):
     assert run(api, path, "echo on")["stdout"] == "on\n"
     sandbox = api.get(path).json
     assert (sandbox["state"], sandbox["reason"]) == ("running", "created")
+    assert api.delete(path).status == 204
+
+
+# Prints which Landlock the kernel has, and how many layers of it can still be added: there is room for 16.
+LAYERS = """
+import ctypes
+kernel = ctypes.CDLL(None)
+kernel.prctl(38, 1, 0, 0, 0)  # no_new_privs
+print(kernel.syscall(444, None, 0, 1), end=" ")
+ruleset, count = kernel.syscall(444, ctypes.byref(ctypes.c_uint64(1 << 6)), 8, 0), 0
+while ruleset >= 0 and count < 64 and kernel.syscall(446, ruleset, 0) == 0:
+    count += 1
+print(count)
+"""
+
+
+@pytest.mark.parametrize("privileges", ["plain", "system"])
+def test_a_sandbox_has_its_layer_of_landlock(api, privileges):
+    """That of the pool, which a zygote has made; tests/box/test_posture.py looks at those of `cove run`."""
+    here = subprocess.run(["/usr/bin/python3", "-c", LAYERS], capture_output=True, text=True, check=True).stdout
+    version, layers = map(int, here.split())
+    path = make(api, privileges=privileges)
+    said = api.post(f"{path}/exec", {"argv": ["/usr/bin/python3", "-c", LAYERS]}).json
+    assert said["stdout"].split() == [str(version), str(layers - 1 if version >= 2 else layers)], said
     assert api.delete(path).status == 204
 
 

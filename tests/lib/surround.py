@@ -1,8 +1,12 @@
 """`cove doctor` in a surrounding, heard both ways, and attacks in boxes that are made there.
 surroundings/ sets each up for one command and none for the host; they nest."""
+import functools
 import json
+import os
 import re
+import shutil
 import subprocess
+import tempfile
 
 import harness
 from harness import COVE
@@ -61,10 +65,19 @@ class Doctor:
         return self.checks[name]["cause"] or ""
 
 
+@functools.cache
+def attacks():
+    """A directory with the attacks that every user of a surrounding may read: this tree need not be such."""
+    directory = tempfile.TemporaryDirectory(prefix="covetest-attacks-")
+    os.chmod(directory.name, 0o755)
+    shutil.copy(harness.ATTACKS / "attack", directory.name)
+    return directory
+
+
 def attack_within(surrounding, entries, *options):
     """Runs entries of the attacks in one box that is made there; every wall must have held."""
     entries = entries if isinstance(entries, list) else [entries]
-    done = within(surrounding, COVE, "run", "--mount", harness.ATTACK_MOUNT, *options, "--", "sh", "-c",
+    done = within(surrounding, COVE, "run", "--mount", f"{attacks().name}:/attack:ro", *options, "--", "sh", "-c",
                   'for entry; do /attack/attack "$entry" || exit; done', "sh", *entries)
     checks = harness.attack_lines(done.stdout)
     tried = {check["entry"] for check in checks}
