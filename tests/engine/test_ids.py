@@ -1,7 +1,4 @@
 """An ordinary user has few ids: when boxes have them all, new work is refused and told why."""
-
-import pytest
-
 import harness
 import serving
 
