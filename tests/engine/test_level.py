@@ -15,7 +15,7 @@ def masked(monkeypatch, *arguments):
     """One where parts of /proc are masked; who is not root cannot mask them, so a switch refuses it."""
     serve = serving.Serve(*arguments)
     if harness.EXPECT.is_root:
-        serve.command = [harness.HERE / "surroundings/masked-proc.sh", *serve.command]
+        serve.command = [harness.BOX_TESTS / "surroundings/masked-proc.sh", *serve.command]
     else:
         monkeypatch.setenv("COVE_TEST_OFF", "freshproc")
     return serve
