@@ -723,7 +723,7 @@ def test_who_comes_back_after_more_changes_than_are_kept_is_told_of_the_gap(serv
     told = []
     while not line.get("path", "").endswith("/last"):
         line = again.seen()
-        told.append(line)
+        told = [] if line["type"] == "gap" else [*told, line]  # on a busy host it may be late a second time
     # What the box had not told when we came back is told live, beside what was kept.
     assert {line["type"] for line in told} == {"created"} and 100 < len(told) < 5001
     numbers = [int(os.path.basename(line["path"])) for line in told[:-1]]
