@@ -361,6 +361,26 @@ def keep_flaky(flaky, commit):
     return {test.title: sum(one["test"] == test.title for one in kept) for test in flaky}
 
 
+def copy_for_all():
+    """A copy of the clone, where its files are not everybody's to read, as with a umask of 077; else None."""
+    if all(path.stat().st_mode & bits == bits for path, bits in (
+            (TOP, 5), (TOP / "tests" / "lib", 5), (TOP / "scripts" / "lane.py", 5), (BUILD / "cove", 5))):
+        return None
+    copy = BUILD / "copy"
+    shutil.rmtree(copy, ignore_errors=True)
+    copy.mkdir()
+    left_out = [".git", "js/node_modules", "*.p", *(f"{BUILD.name}/{name}" for name in (
+        "bench", "copy", "fuzz", "lanes", "lint", "mutants", "results", "vm"))]
+    packed = subprocess.Popen(["tar", "-C", TOP, "-c", *(f"--exclude=./{name}" if "/" in name or name[0] == "." else
+                                                         f"--exclude={name}" for name in left_out), "."],
+                              stdout=subprocess.PIPE)
+    subprocess.run(["tar", "-C", copy, "-x"], stdin=packed.stdout, check=True)
+    if packed.wait() != 0:
+        sys.exit(f"test.py: {TOP} could not be copied to {copy}")
+    subprocess.run(["chmod", "-R", "a+rX", copy], check=True)
+    return copy
+
+
 def now():
     return datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="seconds")
 
@@ -442,6 +462,10 @@ def main():
     started, commit = time.monotonic(), commit_of()
     os.environ.setdefault("ASAN_OPTIONS", "detect_leaks=1:strict_string_checks=1")
     os.environ.setdefault("UBSAN_OPTIONS", "halt_on_error=1:print_stacktrace=1")
+    copy = copy_for_all() if IS_ROOT else None
+    if copy:
+        say("the files of this clone are their owner's alone: the tests run from a copy that all may read")
+        os.environ["COVE_TEST_COPY"] = str(copy)
     run = Run(arguments, options.limit, options.silence, options.patience)
     say(f"{len(chosen)} suites in {options.rows} rows; what they print is in {run.place}")
     for suite in same:
