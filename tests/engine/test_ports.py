@@ -295,7 +295,7 @@ def test_who_is_connected_is_not_idle(serve, way):
                 pass  # what was due before is done by now
             assert state()[sandbox.id] == "running"
             opened.close()
-        serve.clock.until(lambda: state()[sandbox.id] == "stopped", 20, "its end", step=5)
+        serve.clock.until(lambda: state()[sandbox.id] == "stopped", 30, "its end", step=5)
 
 
 # ---- what listens --------------------------------------------------------------------------------
