@@ -214,13 +214,9 @@ class Clock:
     def until(self, holds, within, what, step=1):
         """Goes on in steps until it holds; after so many seconds no further, but what is under way is waited for."""
         end = self.seconds + within
-
-        def look():
-            value = holds()
-            if not value and self.seconds < end:
-                self.advance(step)
-            return value
-        return harness.wait_for(look, what=what)
+        while self.seconds < end and not holds():
+            self.advance(step)
+        return harness.wait_for(holds, 10 * harness.PATIENCE, what)
 
 
 class Serve:
