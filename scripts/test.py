@@ -50,6 +50,7 @@ class Suite:
     ids: int | None = None  # so many ids has that user; as adduser gives them, if not said
     seconds: int = 60  # it took in the last run that somebody looked at: the longest begin first
     narrow: bool = True  # runs also where arguments of pytest choose tests
+    outside: bool = False  # wants the network of the machine, and is run only where it is asked for
     split: int = 1  # so many lanes share its files
     whole: str = ""  # the name of the suite that this is a part of
     unless_same: list = dataclasses.field(default_factory=list)  # files, without a change of which it need not run
@@ -174,6 +175,7 @@ class Run:
         if not IS_ROOT or suite.kind == "lint":
             return command
         whom = ["--user", USER] if suite.user else []
+        whom += ["--host-network"] if suite.outside else []
         whom += ["--ids", str(suite.ids)] if suite.ids is not None else []
         return [str(TOP / "scripts" / "lane.py"), *whom, "--patience", str(self.patience_s), "--report", str(report),
                 suite.name, "--", *command]
@@ -442,7 +444,9 @@ def main():
         print("\n".join(suite.name for suite in table))
         return 0
     def is_asked_for(suite):
-        return not options.suite or suite.name in options.suite or suite.whole in options.suite
+        if not options.suite:
+            return not suite.outside
+        return suite.name in options.suite or suite.whole in options.suite
 
     chosen = [suite for suite in table if is_asked_for(suite)]
     if not chosen:

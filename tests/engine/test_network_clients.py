@@ -205,6 +205,7 @@ def outside(tmp_path_factory):
         yield started
 
 
+@pytest.mark.registry
 @pytest.mark.parametrize("name", REGISTRIES)
 def test_what_the_machine_installs_from(outside, tmp_path, name):
     asked, typed, said = REGISTRIES[name]
