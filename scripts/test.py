@@ -14,6 +14,7 @@ import argparse
 import concurrent.futures
 import dataclasses
 import datetime
+import fcntl
 import hashlib
 import json
 import os
@@ -363,10 +364,21 @@ def keep_flaky(flaky, commit):
     return {test.title: sum(one["test"] == test.title for one in kept) for test in flaky}
 
 
+def hold_alone():
+    """Two runs would write to the same files."""
+    BUILD.mkdir(parents=True, exist_ok=True)
+    held = open(BUILD / ".test.lock", "w", encoding="ascii")
+    try:
+        fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        sys.exit(f"test.py: another run uses {BUILD}; wait for its end, or set BUILD to another directory")
+    return held
+
+
 def copy_for_all():
     """A copy of the clone, where its files are not everybody's to read, as with a umask of 077; else None."""
-    if all(path.stat().st_mode & bits == bits for path, bits in (
-            (TOP, 5), (TOP / "tests" / "lib", 5), (TOP / "scripts" / "lane.py", 5), (BUILD / "cove", 5))):
+    if all(path.stat().st_mode & 5 == 5 for path in (
+            TOP, TOP / "tests" / "lib", TOP / "scripts" / "lane.py", BUILD / "cove") if path.exists()):
         return None
     copy = BUILD / "copy"
     shutil.rmtree(copy, ignore_errors=True)
@@ -463,6 +475,7 @@ def main():
     def say(text):
         print(text, flush=True)
 
+    alone = hold_alone()
     started, commit = time.monotonic(), commit_of()
     os.environ.setdefault("ASAN_OPTIONS", "detect_leaks=1:strict_string_checks=1")
     os.environ.setdefault("UBSAN_OPTIONS", "halt_on_error=1:print_stacktrace=1")
@@ -482,6 +495,7 @@ def main():
     if not (options.suite or arguments):
         (BUILD / "tested").write_text(f"{commit} {minutes:.1f} minutes, {'failed' if failed else 'passed'}: "
                                       f"{passed} passed, {failed} failed, {len(flaky)} flaky\n", encoding="utf-8")
+    alone.close()
     say(f"{passed} passed, {failed} failed")
     return 1 if failed or not passed else 0
 

@@ -67,7 +67,7 @@ static bool wait_for_their_end(const struct result *results, size_t count)
         while (results[i].calls == 0) {
             if (steps++ == 6000)
                 return false;
-            set_clock_advance(10 * 1000000);
+            set_clock_advance(10 * UINT64_C(1000000));
             (void)uv_run(&loop, UV_RUN_NOWAIT);
         }
     return true;
