@@ -13,6 +13,8 @@
 #   make bench BENCH=box, =engine, =fair, =files, =kernels, =mastra, =net, =store,
 #                   =typescript
 #   make arm64      build/arm64/cove and what its tests need; unit tests under an emulator
+#   make mutants    changes one line after another of a copy, and sees whether a test fails;
+#                   ROOM=policy for one room, ONLY=NAME for one change
 #   make lint, make format, make install, make clean
 
 BUILD ?= build
@@ -22,8 +24,10 @@ ARCH ?= x86_64
 SECONDS ?= 60
 PYTEST ?= /usr/bin/python3 -m pytest
 PYTEST_ARGS ?=
+ROOM ?=
+ONLY ?=
 
-.PHONY: all run test test-all soak fuzz test-vm bench arm64 install format lint clean setup setup-test setup-node
+.PHONY: all run test test-all soak fuzz test-vm mutants bench arm64 install format lint clean setup setup-test setup-node
 
 all: setup
 	@scripts/build.sh release $(BUILD)
@@ -63,6 +67,9 @@ test-vm:
 	@scripts/setup.sh vm
 	@[ "$(ARCH)" != arm64 ] || scripts/setup.sh arm64
 	@BUILD=$(BUILD) PYTEST_ARGS="$(PYTEST_ARGS)" scripts/test-vm.sh $(ARCH)
+
+mutants: setup-test
+	@BUILD=$(BUILD) scripts/mutants.py $(ROOM:%=--room %) $(ONLY:%=--only %)
 
 bench: all
 	@bench/run.sh $(BENCH)

@@ -7,7 +7,8 @@
 # The kinds must never share a directory: a release with test switches would be one by accident.
 # With MACHINE it builds for that one, by what scripts/MACHINE.sh prepares; there the test build has
 # the unit tests, too, since no sanitizer runs under an emulator.
-# usage: build.sh KIND DIRECTORY [arm64]
+# TARGETS, if it is set, names what is built of it; else that is all.
+# usage: [TARGETS=...] build.sh KIND DIRECTORY [arm64]
 set -eu
 
 kind=$1
@@ -57,4 +58,5 @@ if [ ! -f "$directory/build.ninja" ]; then
         exit 1
     }
 fi
-exec ninja -C "$directory" --quiet
+# shellcheck disable=SC2086 # a list of words
+exec ninja -C "$directory" --quiet ${TARGETS:-}

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Everything that can be checked without running the code. Each check runs to its end and all
 # findings are shown; two run at a time, for a build machine may have no more cores.
-# With --quick what takes seconds: layout, rooms, shell, marks, ages, and clang-tidy of the sources that changed since
+# With --quick what takes seconds: layout, rooms, shell, mutants' rows, marks, ages, and clang-tidy of the sources that changed since
 # the commit in .ci/tidied, the last one that all of it was clean at.
 # usage: lint.sh [--quick | CHECK...]
 set -euo pipefail
@@ -85,6 +85,11 @@ check_cppcheck() {
         --error-exitcode=1 --inline-suppr --std=c11 --language=c --quiet -j 2 \
         -D_GNU_SOURCE -D__x86_64__ -DCOVE_TEST_SWITCHES=1 -DCOVE_VERSION='""' \
         -Isrc -Itests/unit --suppressions-list=scripts/cppcheck.txt
+}
+
+# Whether each row of tests/mutants still names one place.
+check_mutants() {
+    scripts/mutants.py --check
 }
 
 check_shell() {
@@ -181,8 +186,8 @@ run_check() {
 }
 
 checks=("$@")
-[ $# -gt 0 ] || checks=(format rooms shell marks tested gcc cppcheck tidy)
-[ "${1:-}" != --quick ] || checks=(format rooms shell marks tested tidied)
+[ $# -gt 0 ] || checks=(format rooms shell mutants marks tested gcc cppcheck tidy)
+[ "${1:-}" != --quick ] || checks=(format rooms shell mutants marks tested tidied)
 status=0
 # tidy builds with clang, so that the clang build needs no turn of its own.
 for check in "${checks[@]}"; do

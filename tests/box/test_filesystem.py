@@ -66,6 +66,20 @@ def test_30_a_symlink_in_an_image_leads_nowhere(name, target, privileges, busybo
     assert (root / name).is_symlink()
 
 
+@pytest.mark.parametrize("target", ["{outside}", "etc", "/etc"])
+@pytest.mark.parametrize("place", ["/work", "/work/below", "/etc/work/below"])
+def test_30_a_mount_goes_through_no_link_of_an_image(place, target, busybox, workspace, tmp_path):
+    root, outside = tmp_path / "root", tmp_path / "outside"
+    shutil.copytree(busybox, root, symlinks=True)
+    outside.mkdir()
+    outside.chmod(0o777)
+    link = root / place.removesuffix("/below").lstrip("/")
+    link.symlink_to(target.format(outside=outside))
+    result = harness.run_plain(["/bin/true"], "--root", root, "--mount", f"{workspace}:{place}")
+    assert result.code == 125 and f"cannot use {place} as a mount target".encode() in result.err, result
+    assert os.listdir(outside) == []
+
+
 @pytest.mark.parametrize("name", ["dev", "proc", "sys", "tmp"])
 def test_30_a_file_or_a_fifo_in_the_place_of_a_mount(name, busybox, tmp_path):
     for make in (lambda path: path.write_text("file"), os.mkfifo):

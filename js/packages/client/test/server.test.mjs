@@ -194,9 +194,12 @@ test("an engine that is started learns nothing of this program's environment tha
 
 test("a directory for its socket that others can look into is not trusted", async () => {
     const { chmodSync } = await import("node:fs");
-    chmodSync(`${engine.env.XDG_RUNTIME_DIR}/cove`, 0o755);
+    const isRefused = (error) => code("no_cove")(error) && /others/.test(error.message);
     try {
-        await assert.rejects(new Cove({ engine: "private" }).connect(), (error) => code("no_cove")(error) && /others/.test(error.message));
+        for (const mode of [0o755, 0o740, 0o720, 0o710, 0o704, 0o702, 0o701]) {
+            chmodSync(`${engine.env.XDG_RUNTIME_DIR}/cove`, mode);
+            await assert.rejects(new Cove({ engine: "private" }).connect(), isRefused, mode.toString(8));
+        }
     } finally {
         chmodSync(`${engine.env.XDG_RUNTIME_DIR}/cove`, 0o700);
     }

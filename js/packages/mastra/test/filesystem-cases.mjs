@@ -73,6 +73,10 @@ export const cases = [
     ["contained: a path outside", { contained: true }, (fs) => fs.readFile("../outside")],
     ["contained: an absolute path outside", { contained: true }, (fs) => fs.readFile("/etc/hostname")],
     ["contained: exists outside", { contained: true }, (fs) => fs.exists("/etc/hostname")],
+    ["contained: a neighbour whose name begins the same", { contained: true }, async (fs, { base, sh }) => {
+        await sh(`mkdir ${base}-beside; echo 1 >${base}-beside/a`);
+        return fs.readFile(`${base}-beside/a`);
+    }],
     ["contained: an absolute path inside", { contained: true }, async (fs, { base }) => {
         await fs.writeFile("a", "1");
         return fs.readFile(`${base}/a`, { encoding: "utf-8" });
