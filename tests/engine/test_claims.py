@@ -18,6 +18,7 @@ import yaml
 
 import harness
 import serving
+from sandboxes import init_of
 
 EPHEMERAL = {"privileges": "plain", "disk_kind": "ephemeral"}
 
@@ -206,17 +207,6 @@ def test_a_sandbox_has_its_layer_of_landlock(api, privileges):
     said = api.post(f"{path}/exec", {"argv": ["/usr/bin/python3", "-c", LAYERS]}).json
     assert said["stdout"].split() == [str(version), str(layers - 1 if version >= 2 else layers)], said
     assert api.delete(path).status == 204
-
-
-def init_of(serve, mark):
-    """The host's pid of the init above the process with this command line."""
-    for pid in harness.children_of(serve.process.pid):
-        with contextlib.suppress(OSError):
-            with open(f"/proc/{pid}/cmdline", "rb") as file:
-                if mark in file.read().split(b"\0"):
-                    with open(f"/proc/{pid}/stat", encoding="ascii", errors="replace") as stat:
-                        return int(stat.read().rpartition(")")[2].split()[1])
-    return None
 
 
 def test_a_box_whose_init_is_killed_stops_alone_and_says_so(serve, api):

@@ -21,7 +21,7 @@ import pytest
 
 import harness
 import serving
-from test_life import make, path_of, run
+from sandboxes import create as make, path_of, run
 
 IS_ROOT = harness.EXPECT.is_root
 SEEDS = harness.ROOT / "tests" / "fuzz" / "corpus" / "hand"

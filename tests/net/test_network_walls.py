@@ -17,8 +17,7 @@ import pytest
 
 import harness
 import keepers
-from keepers import Control
-from test_slots import TABLES
+from keepers import Control, TABLES
 
 pytestmark = pytest.mark.wall
 

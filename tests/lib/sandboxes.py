@@ -1,0 +1,52 @@
+"""Sandboxes of a running `cove serve`, by its native API."""
+import contextlib
+
+import harness
+
+EPHEMERAL = {"privileges": "plain", "disk_kind": "ephemeral"}
+
+
+def create(client, **fields):
+    """What the engine says of it, which may have been there."""
+    answer = client.post("/v1/sandboxes", {**EPHEMERAL, **fields})
+    assert answer.status in (200, 201), answer
+    return answer.json
+
+
+def path_of(sandbox):
+    return f"/v1/sandboxes/{sandbox['id']}"
+
+
+def make(client, **fields):
+    """The path of a new one, which runs."""
+    answer = client.post("/v1/sandboxes", {**EPHEMERAL, **fields})
+    assert answer.status == 201, answer
+    assert answer.json["state"] == "running"
+    assert answer.headers["Location"] == path_of(answer.json)
+    return answer.headers["Location"]
+
+
+def run(client, path, command, **more):
+    """The result of a shell line, or of an `argv` if there is none."""
+    answer = client.post(f"{path}/exec", {"command": command, **more})
+    assert answer.status == 200, answer
+    return answer.json
+
+
+def start(client, path, command, **more):
+    """The path of the process."""
+    answer = client.post(f"{path}/processes", {"command": command, **more})
+    assert answer.status == 201, answer
+    assert answer.headers["Location"] == f"{path}/processes/{answer.json['id']}"
+    return answer.headers["Location"]
+
+
+def init_of(serve, mark):
+    """The host's pid of the init above the process with this command line."""
+    for pid in harness.children_of(serve.process.pid):
+        with contextlib.suppress(OSError):
+            with open(f"/proc/{pid}/cmdline", "rb") as file:
+                if mark in file.read().split(b"\0"):
+                    with open(f"/proc/{pid}/stat", encoding="ascii", errors="replace") as stat:
+                        return int(stat.read().rpartition(")")[2].split()[1])
+    return None
