@@ -18,24 +18,9 @@ import yaml
 
 import harness
 import serving
-from sandboxes import init_of
-
-EPHEMERAL = {"privileges": "plain", "disk_kind": "ephemeral"}
-
+from sandboxes import EPHEMERAL, init_of, make, run
 
 nothing_left, serve, api = serving.one_for_all("[boxes]\npool = 8\nmemory = 128M\ndisk = 16M\n")
-
-
-def make(client, **fields):
-    answer = client.post("/v1/sandboxes", {**EPHEMERAL, **fields})
-    assert answer.status == 201, answer
-    return f"/v1/sandboxes/{answer.json['id']}"
-
-
-def run(client, path, line, **fields):
-    answer = client.post(f"{path}/exec", {"command": line, **fields})
-    assert answer.status == 200, answer
-    return answer.json
 
 
 # ---- one box, two claims -----------------------------------------------------------------------
