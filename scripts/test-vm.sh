@@ -61,7 +61,7 @@ write_engine() {
     cp -p "$programs"/cove-{engine,keeper} "$tree/build/"
     cp -p "$programs"/test/cove-{engine,keeper} "$tree/build/test/"
     cp -p "$programs/test/src/keeper/build.h" "$tree/build/test/src/keeper/"
-    cp -rp tests/engine "$tree/tests/"
+    cp -rp tests/engine tests/front tests/keeper tests/net "$tree/tests/"
 }
 
 # The second disk of a guest: a tar file that becomes /cove.

@@ -13,6 +13,7 @@ import pytest
 
 import harness
 import serving
+from files import Files, form
 
 MIB = 1 << 20
 NDJSON = {"Accept": "application/x-ndjson"}
@@ -44,59 +45,9 @@ def here(files, request):
     return path
 
 
-class Files:
-    """The routes of one sandbox's files."""
-
-    def __init__(self, client, path):
-        self.client = client
-        self.path = path
-
-    def get(self, path, headers=None, **query):
-        return self.client.ask("GET", f"{self.path}/files", None, headers, {"path": path, **query})
-
-    def put(self, path, data, **query):
-        return self.client.ask("PUT", f"{self.path}/files", data, {}, {"path": path, **query})
-
-    def stat(self, path, **query):
-        return self.client.get(f"{self.path}/files/stat", query={"path": path, **query})
-
-    def list(self, path, headers=None, **query):
-        return self.client.ask("GET", f"{self.path}/files/list", None, headers,
-                               {"path": path, **query})
-
-    def post(self, verb, **body):
-        return self.client.post(f"{self.path}/files/{verb}", body)
-
-    def lines(self, verb, **body):
-        answer = self.post(verb, **body)
-        assert answer.status == 200, answer
-        assert answer.headers["Content-Type"] == "application/x-ndjson"
-        return [json.loads(line) for line in answer.bytes.splitlines()]
-
-    def run(self, command, **more):
-        answer = self.client.post(f"{self.path}/exec", {"command": command, **more})
-        assert answer.status == 200, answer
-        assert answer.json["process"]["exit_code"] == 0, answer.json
-        return answer.json["stdout"]
-
-    def tools(self):
-        """How many of ours run in the sandbox; those that watch do so for a while after their reader."""
-        return int(self.run("n=0; for p in /proc/[0-9]*; do case $(tr '\\0' ' ' <$p/cmdline) in "
-                            "cove-tool\\ watch*) ;; cove-tool*|cove-grep*) n=$((n+1));; esac; done; "
-                            "echo $n"))
-
-
 def names(answer):
     assert answer.status == 200, answer
     return sorted(entry["name"] for entry in answer.json["entries"])
-
-
-def form(parts, boundary="cove-boundary"):
-    body = b"".join(b"--%s\r\nContent-Disposition: form-data; name=\"file\"; filename=\"%s\"\r\n"
-                    b"Content-Type: application/octet-stream\r\n\r\n%s\r\n"
-                    % (boundary.encode(), name.encode(), data) for name, data in parts)
-    return body + f"--{boundary}--\r\n".encode(), {
-        "Content-Type": f"multipart/form-data; boundary={boundary}"}
 
 
 # ---- one file up and down ----------------------------------------------------------------------

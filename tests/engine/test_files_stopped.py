@@ -9,8 +9,7 @@ import pytest
 
 import harness
 import serving
-from test_files import Files, form
-from test_files_attacks import NOT_OF_A_FILE, VERBS, outcome
+from files import Files, form, NOT_OF_A_FILE, outcome, VERBS
 
 
 nothing_left, serve = serving.one_for_all("[boxes]\npool = 0\n", clock=True)[:2]

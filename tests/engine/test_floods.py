@@ -17,7 +17,7 @@ import pytest
 
 import harness
 import serving
-from test_files import Files
+from files import Files
 
 MIB = 1 << 20
 SMALL = {"disk_bytes": 64 * MIB, "memory_bytes": 256 * MIB}

@@ -15,8 +15,7 @@ import pytest
 
 import harness
 import serving
-
-EPHEMERAL = {"privileges": "plain", "disk_kind": "ephemeral"}
+from sandboxes import create as make, EPHEMERAL, path_of, run
 
 
 @pytest.fixture
@@ -32,26 +31,10 @@ def timed(tmp_path):
         yield started
 
 
-def make(client, **fields):
-    answer = client.post("/v1/sandboxes", {**EPHEMERAL, **fields})
-    assert answer.status in (200, 201), answer
-    return answer.json
-
-
-def path_of(sandbox):
-    return f"/v1/sandboxes/{sandbox['id']}"
-
-
 def states_of(serve):
     """By id. To look at the list is no use of any sandbox."""
     with serve.client() as client:
         return {sandbox["id"]: sandbox["state"] for sandbox in all_of(client)}
-
-
-def run(client, path, line, **fields):
-    answer = client.post(f"{path}/exec", {"command": line, **fields})
-    assert answer.status == 200, answer
-    return answer.json
 
 
 def all_of(client):

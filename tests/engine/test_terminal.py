@@ -11,8 +11,8 @@ import pytest
 
 import harness
 import serving
+from sandboxes import init_of
 from terminals import Refused, Watcher
-from test_claims import init_of
 
 
 nothing_left, serve, api = serving.one_for_all()

@@ -11,6 +11,7 @@ import pytest
 
 import guest_servers as guest
 import harness
+import sandboxes
 import serving
 
 DOMAIN = "boxes.test"
@@ -18,40 +19,24 @@ CONFIG = f"[boxes]\npool = 1\nmemory = 512M\n[network]\nport_domain = {DOMAIN}\n
 SECONDS = 60 * harness.PATIENCE
 
 
-class Sandbox:
+class Sandbox(sandboxes.Sandbox):
+    """Each of its requests has a connection of its own, so that the engine may end meanwhile."""
+
     def __init__(self, serve, **spec):
         self.serve = serve
-        self.client = serve.client()
-        answer = self.client.post("/v1/sandboxes", {"privileges": "plain", "disk_kind": "ephemeral", **spec})
-        assert answer.status == 201, answer
-        self.id = answer.json["id"]
-        self.path = f"/v1/sandboxes/{self.id}"
-
-    def __enter__(self):
-        return self
+        super().__init__(serve.client(), **spec)
 
     def __exit__(self, *_):
-        with self.serve.client() as client:
-            assert client.delete(self.path).status == 204
+        super().__exit__()
         self.client.close()
 
     def ask(self, method, rest="", body=None, **more):
         with self.serve.client() as client:
             return client.ask(method, self.path + rest, body, **more)
 
-    def run(self, command):
-        answer = self.ask("POST", "/exec", {"command": command})
-        assert answer.status == 200, answer
-        return answer.json
-
-    def start(self, *argv):
-        """Its path."""
-        answer = self.ask("POST", "/processes", {"argv": argv})
-        assert answer.status == 201, answer
-        return f"/processes/{answer.json['id']}"
-
     def said(self, process):
-        return self.ask("GET", f"{process}/output").bytes.decode(errors="replace")
+        with self.serve.client() as client:
+            return client.get(f"{process}/output").bytes.decode(errors="replace")
 
     def wait_said(self, process, word):
         harness.wait_for(lambda: word in self.said(process), SECONDS, word)
@@ -252,13 +237,10 @@ for text in sys.stdin:
 
 class Listener:
     def __init__(self, sandbox):
-        answer = sandbox.ask("POST", "/processes", {"argv": ["python3", "-c", LISTEN], "open_stdin": True})
-        self.sandbox, self.process = sandbox, f"/processes/{answer.json['id']}"
+        self.sandbox, self.process = sandbox, sandbox.start("python3", "-c", LISTEN, open_stdin=True)
 
     def tell(self, text):
-        answer = self.sandbox.ask("POST", f"{self.process}/stdin", f"{text}\n".encode(),
-                                  headers={"Content-Type": "application/octet-stream"})
-        assert answer.status in (200, 204), answer
+        self.sandbox.type(self.process, f"{text}\n")
         self.sandbox.wait_said(self.process, f"done {text}")
 
 

@@ -124,16 +124,18 @@ class Client:
         self.close()
 
 
-def one_for_all(config=USUAL, clock=False):
+def one_for_all(config=USUAL, clock=False, in_world=False):
     """The fixtures of a file whose tests one server serves: `nothing_left`, for it is after the last of them
-    that nothing may be left, which the server's end looks at; `serve`; and `api`, a client of it."""
+    that nothing may be left, which the server's end looks at; `serve`, maybe in the network of the file's `world`; and
+    `api`, a client of it."""
     @pytest.fixture(autouse=True)
     def nothing_left():
         pass
 
     @pytest.fixture(scope="module")
-    def serve(tmp_path_factory):
-        with Serve(tmp_path_factory.mktemp("serve"), config, clock=clock) as started:
+    def serve(tmp_path_factory, request):
+        place = tmp_path_factory.mktemp("serve")
+        with request.getfixturevalue("world").serve(place) if in_world else Serve(place, config, clock=clock) as started:
             yield started
 
     @pytest.fixture

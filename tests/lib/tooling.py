@@ -1,11 +1,13 @@
 """Runs the tools alone, as programs of the host below a temporary directory, and reads what they say.
 
 In a box they do the same: what a box adds are walls, and those have tests of their own."""
+import io
 import os
 import pathlib
 import stat as stats
 import struct
 import subprocess
+import tarfile
 import types
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
@@ -196,3 +198,20 @@ def tree_of(top):
                 what.append(pathlib.Path(os.fsdecode(path)).read_bytes())
             found[os.path.relpath(path, os.fsencode(top))] = what
     return found
+
+
+def member(name, kind=tarfile.REGTYPE, target="", content=b"", **fields):
+    info = tarfile.TarInfo(name)
+    info.type, info.linkname, info.size = kind, target, len(content)
+    info.mode = 0o755 if kind == tarfile.DIRTYPE else 0o644
+    for key, value in fields.items():
+        setattr(info, key, value)
+    return info, content
+
+
+def archive_of(*members, format=tarfile.PAX_FORMAT):
+    out = io.BytesIO()
+    with tarfile.open(fileobj=out, mode="w", format=format) as archive:
+        for info, content in members:
+            archive.addfile(info, io.BytesIO(content))
+    return out.getvalue()

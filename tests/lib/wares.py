@@ -17,7 +17,7 @@ import harness
 
 NAMES = ["api.test", "git.test", "index.test", "files.test", "npm.test", "apt.test", "db.test"]
 GO = shutil.which("go", path=os.environ["PATH"] + ":/usr/local/go/bin")
-CLIENTS = harness.ROOT / "tests" / "engine" / "drivers" / "clients"
+CLIENTS = harness.ROOT / "tests" / "net" / "drivers" / "clients"
 VERSION = "1.0"
 SSHD = """
 HostKey {directory}/host_key

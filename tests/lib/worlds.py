@@ -13,7 +13,7 @@ import time
 import harness
 import serving
 
-WORLD = harness.ROOT / "tests" / "engine" / "drivers" / "world.py"
+WORLD = harness.ROOT / "tests" / "net" / "drivers" / "world.py"
 SERVER, SERVER6, OTHER, PRIVATE, OWN = ("203.0.113.2", "2001:db8:77::2", "203.0.113.3", "10.77.0.2",
                                         "203.0.113.1")
 METADATA = "169.254.169.254"

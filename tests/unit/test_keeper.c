@@ -1,5 +1,5 @@
 /* The keeper's table of requests, field by field, and what it makes of addresses and names. Whole
- * keepers are tested in tests/engine. */
+ * keepers are tested in tests/keeper. */
 #include "check.h"
 #include "keeper/build.h"
 #include "keeper/keeper.h"

@@ -10,7 +10,7 @@ import pytest
 
 import harness  # noqa: E402
 import serving  # noqa: E402
-from test_api import make, run  # noqa: E402
+from sandboxes import make, run  # noqa: E402
 
 sys.path.append(str(harness.BUILD / "python"))
 from google.protobuf import json_format  # noqa: E402

@@ -7,8 +7,8 @@ import pytest
 
 import harness
 import serving
+from sandboxes import make
 from terminals import Watcher
-from test_api import make
 
 pytestmark = pytest.mark.wall
 

@@ -2,7 +2,6 @@
 it. Against real servers, in a world of their own (worlds.py)."""
 import contextlib
 import json
-import math
 import os
 import pathlib
 import shutil
@@ -15,32 +14,9 @@ import pytest
 import harness
 import serving
 import worlds
+from dialling import DIAL, Held, is_late, no_name, QUICK, reaches, refused, Sandbox
 
 IS_ROOT = harness.EXPECT.is_root
-
-# Dials all that its arguments name, one after the other, and says what came: [text, seconds] each.
-DIAL = r"""
-import json, socket, sys, time
-def dial(host, port):
-    with socket.create_connection((host, port), 20) as s:
-        s.sendall(b"ping\n")
-        s.shutdown(socket.SHUT_WR)
-        said = b""
-        while data := s.recv(65536):
-            said += data
-        return said.decode()
-out = []
-for target in sys.argv[1:]:
-    host, _, port = target.rpartition(":")
-    began = time.monotonic()
-    try:
-        text = dial(host.strip("[]"), int(port))
-    except OSError as error:
-        text = f"{type(error).__name__} {error.errno}"
-    out.append([text, time.monotonic() - began])
-print(json.dumps(out))
-"""
-
 
 @pytest.fixture(scope="module")
 def world(tmp_path_factory):
@@ -58,100 +34,6 @@ def serve(world, tmp_path):
 def client(serve):
     with serve.client() as opened:
         yield opened
-
-
-def is_late(answer):
-    """A refusal: of what waits for a question that was lost, it comes after five seconds."""
-    text, seconds = answer
-    return QUICK * harness.PATIENCE <= seconds < 4.5 * harness.PATIENCE and not text.startswith("hello")
-
-
-class Sandbox:
-    def __init__(self, client, **fields):
-        answer = client.post("/v1/sandboxes", {"disk_kind": "ephemeral", "privileges": "plain",
-                                               **fields})
-        assert answer.status in (200, 201), answer
-        self.client = client
-        self.json = answer.json
-        self.id = self.json["id"]
-        self.path = f"/v1/sandboxes/{self.id}"
-
-    def __enter__(self):
-        return self
-
-    def __exit__(self, *_):
-        assert self.client.delete(self.path).status == 204
-
-    def run(self, *argv, **fields):
-        answer = self.client.post(f"{self.path}/exec", {"argv": argv, **fields})
-        assert answer.status == 200, answer
-        return answer.json
-
-    def dial(self, *targets):
-        """What came of each: (text, seconds). A late refusal is tried twice more: if it waits for something, it is late
-        again; if the machine was busy, it is not. What waits for a question that was lost is late by five seconds."""
-        answers = self.dialled(*targets)
-        for _ in range(2):
-            for at, answer in enumerate(answers):
-                if is_late(answer):
-                    answers[at] = min(answers[at], self.dialled_anew(targets[at]), key=lambda answer: answer[1])
-        return answers
-
-    def dialled_anew(self, target):
-        """What came of it another time; where it is a name, which this sandbox keeps, in another sandbox."""
-        if not target[0].isalpha():
-            return self.dialled(target)[0]
-        with Sandbox(self.client, network=self.network()["policy"]) as other:
-            answer = other.dialled(target)[0]
-        return (answer[0], math.inf) if answer[0].startswith("hello") else answer
-
-    def dialled(self, *targets):
-        done = self.run("python3", "-c", DIAL, *targets)
-        assert done["process"]["exit_code"] == 0, done
-        return [tuple(one) for one in json.loads(done["stdout"])]
-
-    def start(self, *argv, **fields):
-        answer = self.client.post(f"{self.path}/processes", {"argv": argv, **fields})
-        assert answer.status == 201, answer
-        return f"{self.path}/processes/{answer.json['id']}"
-
-    def set(self, **network):
-        answer = self.client.ask("PATCH", self.path, {"network": network})
-        assert answer.status == 200, answer
-        return answer.json["network"]
-
-    def network(self, **query):
-        answer = self.client.get(f"{self.path}/network", query=query)
-        assert answer.status == 200, answer
-        return answer.json
-
-    def records(self, **wanted):
-        return [record for record in self.network(limit=256)["records"]
-                if all(record[key] == value for key, value in wanted.items())]
-
-
-def reaches(answer, hello="hello "):
-    text, seconds = answer
-    assert text.startswith(hello), text
-    assert text.endswith("ping\nbye\n"), text
-    assert seconds < 5 * harness.PATIENCE
-    return True
-
-
-QUICK = 1.0  # a refusal says so at once: whoever waits for a time to be over waits for longer
-
-
-def refused(answer, *kinds):
-    """A reset may be there before the client has said that he says no more: that is ENOTCONN, or EPIPE."""
-    text, seconds = answer
-    assert text.split(" ")[0] in (kinds or ("ConnectionResetError", "ConnectionRefusedError",
-                                            "BrokenPipeError")) or (not kinds and text == "OSError 107"), text
-    assert seconds < QUICK * harness.PATIENCE, seconds
-    return True
-
-
-def no_name(answer):
-    return refused(answer, "gaierror")
 
 
 # ---- policies ----------------------------------------------------------------------------------
@@ -308,53 +190,6 @@ def test_stop_and_start_keep_policy_and_names(client, world):
 
 
 # ---- changes -----------------------------------------------------------------------------------
-
-# Keeps one connection to each argument open; for each line of its input it asks all of them, and says which answer.
-HOLD = r"""
-import socket, sys
-held = []
-for target in sys.argv[1:]:
-    host, _, port = target.rpartition(":")
-    s = socket.create_connection((host, int(port)), 20)
-    f = s.makefile("rwb")
-    f.readline()
-    held.append(f)
-print("held", flush=True)
-for line in sys.stdin:
-    said = []
-    for f in held:
-        try:
-            f.write(line.encode()); f.flush()
-            said.append("yes" if f.readline().decode() == line else "no")
-        except OSError as error:
-            said.append("no")
-    print(line.strip(), *said, flush=True)
-"""
-
-
-class Held:
-    def __init__(self, sandbox, *targets):
-        self.client = sandbox.client
-        self.path = sandbox.start("python3", "-c", HOLD, *targets, open_stdin=True)
-        self.count = 0
-        self.wait("held")
-
-    def said(self):
-        return self.client.get(f"{self.path}/output").bytes.decode()
-
-    def wait(self, word):
-        def line():
-            return [text for text in self.said().splitlines() if text.startswith(word)]
-        harness.wait_for(line, 20 * harness.PATIENCE, word)
-        return line()[0].split()[1:]
-
-    def ask(self):
-        self.count += 1
-        answer = self.client.post(f"{self.path}/stdin", f"ask{self.count}\n",
-                                  headers={"Content-Type": "application/octet-stream"})
-        assert answer.status in (200, 204), answer
-        return self.wait(f"ask{self.count}")
-
 
 def test_a_change_cuts_what_is_no_longer_allowed_and_leaves_the_rest(client):
     with Sandbox(client) as sandbox:

@@ -9,7 +9,6 @@ import socket
 import struct
 import subprocess
 import sys
-import textwrap
 import threading
 import time
 
@@ -17,44 +16,14 @@ import pytest
 
 import harness
 import keepers
-from keepers import Control
-from test_slots import TABLES
+from dialling import script, TAMPER
+from keepers import Control, TABLES
 
 pytestmark = pytest.mark.wall
 
 RESET_PORT = 9999  # of any address: the engine refuses it
 PKTINFO = 50       # IPV6_PKTINFO
 LINGER = struct.pack("ii", 1, 0)
-
-# In the box, before each script: `tried()` says what came of a call, or the name of its error.
-BEGIN = """
-import errno, fcntl, os, socket, struct, sys, time
-V4, V6, STREAM, DATAGRAM = socket.AF_INET, socket.AF_INET6, socket.SOCK_STREAM, socket.SOCK_DGRAM
-LIMIT = 20
-def tried(function, *arguments):
-    begun = time.monotonic()
-    try:
-        said = function(*arguments)
-    except OSError as error:
-        said = "late" if error.errno is None else errno.errorcode[error.errno]
-    if time.monotonic() - begun > LIMIT / 2:
-        said = f"late: {said}"
-    return said
-def dial(family, *address):
-    with socket.socket(family, STREAM) as client:
-        client.settimeout(LIMIT)
-        client.connect(address)
-        client.sendall(b"hello\\n")
-        client.shutdown(socket.SHUT_WR)
-        return client.makefile().read().strip()
-def ask(family, *address):
-    with socket.socket(family, DATAGRAM) as client:
-        client.settimeout(LIMIT)
-        client.connect(address)
-        client.send(b"question")
-        return client.recv(1000).decode()
-"""
-
 
 class Outside(threading.Thread):
     """Who has the sockets: says what was dialled, and gives back what came; answers datagrams from where they
@@ -135,9 +104,9 @@ class Boxed:
     def sh(self, command):
         return self.control.run(command, self.uid)
 
-    def python(self, script):
+    def python(self, text):
         """What it prints."""
-        return self.sh(f"python3 - 2>&1 <<'END'\n{BEGIN}{textwrap.dedent(script)}\nEND")
+        return self.sh(f"python3 - 2>&1 <<'END'\n{script(text)}\nEND")
 
     def shut(self):
         assert self.engine.ask(keepers.network, self.handle, keepers.SHUT)[0] == keepers.DONE
@@ -296,88 +265,6 @@ def test_a_box_talks_to_itself_as_ever(keeper, cold, is_open):
 
 # ---- what a box can do about it -----------------------------------------------------------------
 
-# Each by what the programs of the trade say to the kernel. What is printed is what succeeded.
-TAMPER = """
-    def netlink(protocol, *messages):
-        with socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, protocol) as kernel:
-            kernel.settimeout(LIMIT)
-            kernel.bind((0, 0))
-            kernel.sendto(b"".join(messages), (0, 0))
-            while True:
-                data = kernel.recv(65536)
-                length, kind = struct.unpack_from("=IH", data)
-                if kind == 2:
-                    code = -struct.unpack_from("=i", data, 16)[0]
-                    if code:
-                        raise OSError(code, "refused")
-                    return "done"
-    def message(kind, flags, body):
-        body += bytes(-len(body) % 4)
-        return struct.pack("=IHHII", 16 + len(body), kind, flags | 5, 1, 0) + body
-    def attribute(kind, value):
-        return struct.pack("=HH", 4 + len(value), kind) + value + bytes(-len(value) % 4)
-    def route(kind, family, table, rtype):
-        return netlink(0, message(kind, 0x400, struct.pack("=BBBBBBBBI", family, 0, 0, 0, table, 4, 254 if rtype == 2
-                       else 0, rtype, 0) + attribute(4, struct.pack("=I", 1))))
-    def flush():
-        table = struct.pack("=BBH", 1, 0, 0) + attribute(1, b"cove\\0")
-        edge = lambda kind: struct.pack("=IHHII", 20, kind, 1, 1, 0) + struct.pack("=BBH", 0, 0, 0x0a00)
-        return netlink(12, edge(16), message(0x0a02, 0, table), edge(17))
-    def make_link(kind):
-        info = attribute(18, attribute(1, kind))
-        return netlink(0, message(16, 0x600, struct.pack("=BBHiII", 0, 0, 0, 0, 0, 0) + info))
-    def lo_down():
-        with socket.socket(V4, DATAGRAM) as any:
-            fcntl.ioctl(any, 0x8914, struct.pack("16sH14x", b"lo", 0))
-            return "done"
-    def address():
-        return netlink(0, message(20, 0x600, struct.pack("=BBBBI", 2, 32, 0, 0, 1) +
-                       attribute(2, bytes([10, 9, 9, 9]))))
-    def sysctl(name, value):
-        with open(f"/proc/sys/net/{name}", "w") as file:
-            file.write(value)
-        return "done"
-    def option(level, name, value):
-        with socket.socket(V4, STREAM) as any:
-            any.setsockopt(level, name, value)
-            return "done"
-    def take(family, kind, address, *options):
-        with socket.socket(family, kind) as any:
-            for name in options:
-                any.setsockopt(socket.SOL_SOCKET, name, 1)
-            any.bind(address)
-            if kind == STREAM:
-                any.listen()
-            return "done"
-    def enter(kind):
-        libc = __import__("ctypes").CDLL(None, use_errno=True)
-        if libc.unshare(kind) < 0:
-            raise OSError(__import__("ctypes").get_errno(), "unshare")
-        return "done"
-    tries = {
-        "flush": (flush,), "route": (route, 24, 2, 255, 2), "unroute": (route, 25, 2, 255, 2),
-        "unroute6": (route, 25, 10, 255, 2), "rule": (lambda: netlink(0, message(32, 0x600, bytes(12)))),
-        "dummy": (make_link, b"dummy"), "veth": (make_link, b"veth"), "ifb": (make_link, b"ifb"),
-        "down": (lo_down,), "address": (address,),
-        "forward": (sysctl, "ipv4/ip_forward", "1"), "local": (sysctl, "ipv4/conf/lo/route_localnet", "1"),
-        "disable": (sysctl, "ipv6/conf/all/disable_ipv6", "1"),
-        "ports": (sysctl, "ipv4/ip_local_port_range", "61000 61001"),
-        "mark": (option, socket.SOL_SOCKET, 36, 1), "transparent": (option, 0, 19, 1),
-        "tun": (os.open, "/dev/net/tun", os.O_RDWR),
-        "network": (enter, 0x40000000), "users": (enter, 0x10000000), "both": (enter, 0x50000000),
-    }
-    for kind, name in ((STREAM, "tcp"), (DATAGRAM, "udp")):
-        for family, at in ((V4, "0.0.0.0"), (V4, "127.0.0.1"), (V4, "8.8.8.8"), (V6, "::"), (V6, "::1")):
-            for options in ((), (2,), (15,), (2, 15)):
-                tries[f"{name} {at} {options}"] = (take, family, kind, (at, 61000), *options)
-    for name, call in tries.items():
-        said = tried(*(call if isinstance(call, tuple) else (call,)))
-        if said not in ("EPERM", "EACCES", "EROFS", "ENOENT", "ENODEV", "EADDRINUSE", "EAFNOSUPPORT", "ENXIO",
-                        "EPROTONOSUPPORT", "EOPNOTSUPP", "ENOSYS"):
-            print(name, said)
-"""
-
-
 @KINDS
 def test_nothing_in_a_box_changes_it(keeper, cold, privileges):
     engine = keeper.greeted()
@@ -442,10 +329,10 @@ def test_ports_that_a_box_has_bound_before_are_left_to_it(keeper):
     box.end()
 
 
-def second(box, script):
+def second(box, text):
     """Runs it beside what runs, as another command."""
     reading, writing = os.pipe()
-    line = f"python3 - 2>&1 <<'END'\n{BEGIN}{textwrap.dedent(script)}\nEND"
+    line = f"python3 - 2>&1 <<'END'\n{script(text)}\nEND"
     strings = b"".join(word.encode() + b"\0" for word in ("/", "/bin/sh", "-c", line, "PATH=/usr/bin:/bin"))
     packet = struct.pack("=IIIIIIIII128sHH", Control.EXEC, 2, 0, 3, 1, len(strings), 0, 0, 0, b"", 0, 0)
     with open("/dev/null", "rb") as null:
@@ -482,7 +369,7 @@ def test_the_next_engine_gets_the_same_sockets(keeper, cold):
     os.kill(engine.pid, signal.SIGKILL)
     for one in again:
         one.close()
-    output = box.control.start(f"python3 - 2>&1 <<'END'\n{BEGIN}{textwrap.dedent(REACHED)}\nEND")
+    output = box.control.start(f"python3 - 2>&1 <<'END'\n{script(REACHED)}\nEND")
     time.sleep(0.2)
     engine = keeper.engine()
     _, _, boxes = engine.hello()

@@ -8,8 +8,8 @@ import pytest
 
 import harness
 import serving
+from sandboxes import make
 from terminals import Watcher
-from test_api import make
 
 BEGUN = {"time", "request_id", "tenant", "key", "peer", "method", "route", "sandbox", "kernel",
          "phase"}

@@ -2,15 +2,13 @@
 box, against a world in which whoever gets through is answered, and seen (worlds.py)."""
 import json
 import subprocess
-import textwrap
 
 import pytest
 
 import harness
 import serving
 import worlds
-from test_network import DIAL, Held, Sandbox, no_name, reaches
-from test_network_walls import BEGIN, TAMPER
+from dialling import DIAL, Held, no_name, reaches, Sandbox, script, TAMPER
 from worlds import METADATA, OTHER, OWN, PRIVATE, SERVER, SERVER6
 
 pytestmark = pytest.mark.wall
@@ -44,7 +42,7 @@ HOSTILE = {
     "x.a.test.other.test": [OTHER], "*.slow.test": None,
 }
 
-nothing_left, _, _ = serving.one_for_all()
+nothing_left, serve, client = serving.one_for_all(in_world=True)
 KINDS = pytest.mark.parametrize("privileges", ["plain", "system"])
 ALL = {"mode": "public", "allow": ["*", "0.0.0.0/0", "::/0", "*.test private=yes"]}
 
@@ -70,18 +68,6 @@ def world(tmp_path_factory, certificate):
             worlds.run_in(made.inner, "ip", "link", "set", "docker0", "up")
         made.host_port, = made.start_inside(ports=[80 if IS_ROOT else 0])
         yield made
-
-
-@pytest.fixture(scope="module")
-def serve(world, tmp_path_factory):
-    with world.serve(tmp_path_factory.mktemp("serve")) as started:
-        yield started
-
-
-@pytest.fixture
-def client(serve):
-    with serve.client() as opened:
-        yield opened
 
 
 class Watch:
@@ -111,9 +97,7 @@ class Watch:
 
 
 def python(sandbox, code, *arguments, **fields):
-    done = sandbox.run("python3", "-c", code, *arguments, **fields)
-    assert done["process"]["exit_code"] == 0, done
-    return done["stdout"]
+    return sandbox.output("python3", "-c", code, *arguments, **fields)
 
 
 def host_addresses(world):
@@ -510,8 +494,8 @@ OTHERS = """
 """
 
 
-def walls(sandbox, script, *arguments):
-    return python(sandbox, BEGIN + textwrap.dedent(script), *arguments)
+def walls(sandbox, text, *arguments):
+    return python(sandbox, script(text), *arguments)
 
 
 @KINDS
@@ -555,10 +539,7 @@ for line in sys.stdin:
 """
     with Sandbox(client) as sandbox:
         held = Held(sandbox, "four.test:80", "other.test:443")
-        names = Held.__new__(Held)
-        names.client, names.count = client, 0
-        names.path = sandbox.start("python3", "-c", stream, open_stdin=True)
-        names.wait("held")
+        names = Held(sandbox, program=stream)
         assert held.ask() == ["yes", "yes"] and names.ask() == ["0", "yes"]
         sandbox.set(allow=["four.test"])
         watch = Watch(world)
@@ -656,12 +637,12 @@ SERVERS = """
 def test_75_servers_of_the_box_are_not_asked(client, world, privileges):
     """The ports of the interception, of DNS and of what is dialled, bound before there was a network."""
     with Sandbox(client, network={"mode": "none"}, privileges=privileges) as sandbox:
-        path = sandbox.start("python3", "-c", BEGIN + textwrap.dedent(SERVERS), SERVER, SERVER6, open_stdin=True)
+        path = sandbox.start("python3", "-c", script(SERVERS), SERVER, SERVER6, open_stdin=True)
         harness.wait_for(lambda: client.get(f"{path}/output").bytes == b"held\n", 20 * harness.PATIENCE, "servers")
         sandbox.set(allow=["four.test:80"])
         assert reaches(sandbox.dial("four.test:80")[0])
         none_reaches(sandbox, world, [f"{SERVER}:80", f"{SERVER}:443", f"[{SERVER6}]:80", f"{OTHER}:61000"])
-        again = sandbox.start("python3", "-c", BEGIN + textwrap.dedent(SERVERS), SERVER, SERVER6, open_stdin=True)
+        again = sandbox.start("python3", "-c", script(SERVERS), SERVER, SERVER6, open_stdin=True)
         harness.wait_for(lambda: client.get(f"{again}/output").bytes == b"held\n", 20 * harness.PATIENCE, "servers")
         watch = Watch(world)
         answers = ask(sandbox, *[[server, how, labels(name), 1] for server in ("8.8.8.8", SERVER6)

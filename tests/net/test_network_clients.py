@@ -10,6 +10,7 @@ import time
 import pytest
 
 import harness
+import sandboxes
 import serving
 import wares
 import worlds
@@ -84,10 +85,7 @@ CLIENTS = [
            f"closed the connection|{RESET}"),
 ]
 
-
-@pytest.fixture(autouse=True)
-def nothing_left():
-    pass
+nothing_left, serve, _ = serving.one_for_all(in_world=True)
 
 
 @pytest.fixture(scope="module")
@@ -102,30 +100,14 @@ def world(goods, tmp_path_factory):
         yield made
 
 
-@pytest.fixture(scope="module")
-def serve(world, tmp_path_factory):
-    with world.serve(tmp_path_factory.mktemp("serve")) as started:
-        yield started
-
-
-class Sandbox:
+class Sandbox(sandboxes.Sandbox):
     def __init__(self, client, **fields):
-        answer = client.post("/v1/sandboxes", {"disk_kind": "ephemeral", **fields})
-        assert answer.status == 201, answer
-        self.client, self.path = client, f"/v1/sandboxes/{answer.json['id']}"
+        super().__init__(client, privileges="system", **fields)
 
-    def __enter__(self):
-        return self
-
-    def __exit__(self, *_):
-        assert self.client.delete(self.path).status == 204
-
-    def type(self, typed, env=None):
+    def try_it(self, typed, env=None):
         """(exit code, all that it said, seconds)."""
         began = time.monotonic()
-        answer = self.client.post(f"{self.path}/exec", {"argv": ["sh", "-c", typed], "cwd": "/tmp", "env": env or {}})
-        assert answer.status == 200, answer
-        done = answer.json
+        done = self.run("sh", "-c", typed, cwd="/tmp", env=env or {})
         return done["process"]["exit_code"], done["stdout"] + done["stderr"], time.monotonic() - began
 
 
@@ -136,7 +118,7 @@ def sandbox(serve, goods):
     with serve.client(timeout=120) as client, Sandbox(
             client, network={"allow": ALLOWED},
             mounts=[{"name": "wares", "target": "/wares", "read_only": True}]) as made:
-        code, said, _ = made.type("install -m 600 /wares/client_key /tmp/key && "
+        code, said, _ = made.try_it("install -m 600 /wares/client_key /tmp/key && "
                                   "mkdir -p /tmp/apt/lists/partial /tmp/apt/cache/archives/partial")
         assert code == 0, said
         yield made
@@ -144,7 +126,7 @@ def sandbox(serve, goods):
 
 def type_it(sandbox, goods, client, host, port):
     typed = (client.typed_for(host, port).replace("USER", getpass.getuser()).replace("WARES", str(goods)))
-    return sandbox.type(typed, ENV)
+    return sandbox.try_it(typed, ENV)
 
 
 def refused(sandbox, goods, client, host, port, words, worked):
@@ -168,7 +150,7 @@ def test_it_works_where_it_may_and_says_at_once_where_not(sandbox, goods, client
 
 def test_git_pushes_both_ways(sandbox, goods):
     repository = f"ssh://{getpass.getuser()}@git.test{goods}/git/tinyware.git"
-    code, said, _ = sandbox.type(f"""
+    code, said, _ = sandbox.try_it(f"""
         export GIT_SSH_COMMAND='{SSH}' && rm -rf e f g && git clone -q {repository} e && cd e &&
         git checkout -q -b pushed && head -c 3000000 /dev/urandom >big && git add big &&
         git -c user.name=a -c user.email=a@api.test commit -q -m Two && git push -q -f origin pushed &&
@@ -217,10 +199,10 @@ def test_what_the_machine_installs_from(outside, tmp_path, name):
     with outside.client(timeout=180) as client:
         with Sandbox(client, network={"allow": hosts}, **more) as allowed:
             for _ in range(3):  # for what is beyond this machine may fail by itself
-                code, what, _ = allowed.type(typed)
+                code, what, _ = allowed.try_it(typed)
                 if code == 0:
                     break
             assert code == 0 and said in what.split(), what
         with Sandbox(client, network={"allow": ["api.test"]}, **more) as denied:
-            code, what, _ = denied.type(typed)
+            code, what, _ = denied.try_it(typed)
             assert code != 0, what

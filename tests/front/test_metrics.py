@@ -5,7 +5,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 import harness
 import serving
-from test_api import make, run
+from sandboxes import make, run
 
 
 nothing_left, serve, api = serving.one_for_all(clock=True)

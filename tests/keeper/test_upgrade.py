@@ -21,7 +21,7 @@ import pytest
 
 import harness
 import serving
-from test_life import make, path_of, run
+from sandboxes import create as make, path_of, run, start
 
 IS_ROOT = harness.EXPECT.is_root
 SEEDS = harness.ROOT / "tests" / "fuzz" / "corpus" / "hand"
@@ -97,12 +97,6 @@ class Json(Installed):
 def serve(tmp_path):
     with Installed(tmp_path, clock=True) as started:
         yield started
-
-
-def start(client, path, line, **fields):
-    answer = client.post(f"{path}/processes", {"command": line, **fields})
-    assert answer.status == 201, answer
-    return f"{path}/processes/{answer.json['id']}"
 
 
 def output(client, process):

@@ -17,6 +17,7 @@ import yaml
 
 import harness
 import serving
+from sandboxes import make, run, start
 
 NATIVE = harness.ROOT / "src" / "front" / "native"
 
@@ -39,27 +40,6 @@ def box(api):
     path = make(api)
     yield path
     assert api.delete(path).status == 204
-
-
-def make(client, **spec):
-    answer = client.post("/v1/sandboxes", {"privileges": "plain", "disk_kind": "ephemeral", **spec})
-    assert answer.status == 201, answer
-    assert answer.json["state"] == "running"
-    assert answer.headers["Location"] == f"/v1/sandboxes/{answer.json['id']}"
-    return answer.headers["Location"]
-
-
-def run(client, path, command, **more):
-    answer = client.post(f"{path}/exec", {"command": command, **more})
-    assert answer.status == 200, answer
-    return answer.json
-
-
-def start(client, path, command, **more):
-    answer = client.post(f"{path}/processes", {"command": command, **more})
-    assert answer.status == 201, answer
-    assert answer.headers["Location"].endswith(f"/processes/{answer.json['id']}")
-    return f"{path}/processes/{answer.json['id']}"
 
 
 def runs(client, process):

@@ -6,7 +6,7 @@ import yaml
 
 import harness
 import serving
-from test_api import make, run
+from sandboxes import make, run
 
 
 nothing_left, serve, api = serving.one_for_all()

@@ -16,7 +16,7 @@ import pytest
 
 import harness
 import serving
-from test_claims import init_of, make, run
+from sandboxes import init_of, make, run
 
 pytestmark = pytest.mark.wall
 

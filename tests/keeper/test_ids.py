@@ -1,8 +1,8 @@
 """An ordinary user has few ids: when boxes have them all, new work is refused and told why."""
 import harness
 import serving
+from sandboxes import EPHEMERAL
 
-EPHEMERAL = {"privileges": "plain", "disk_kind": "ephemeral"}
 SMALL = "[boxes]\npool = 2\nmemory = 128M\ndisk = 16M\n"
 
 

@@ -12,31 +12,19 @@ import pytest
 import harness
 import serving
 import worlds
-from test_network import Sandbox, reaches
+from dialling import reaches, Sandbox
 
 MIB = 1 << 20
 NAMES = {**worlds.NAMES, "*.slow.test": None}
 SECONDS = harness.scaled(4)
 
-nothing_left, _, _ = serving.one_for_all()
+nothing_left, serve, client = serving.one_for_all(in_world=True)
 
 
 @pytest.fixture(scope="module")
 def world(tmp_path_factory):
     with worlds.World(tmp_path_factory.mktemp("world"), NAMES) as made:
         yield made
-
-
-@pytest.fixture(scope="module")
-def serve(world, tmp_path_factory):
-    with world.serve(tmp_path_factory.mktemp("serve")) as started:
-        yield started
-
-
-@pytest.fixture
-def client(serve):
-    with serve.client() as opened:
-        yield opened
 
 
 def of_engine(serve):
@@ -144,9 +132,7 @@ forked(4, lambda i: pour(i) if i < 3 else stream(i))
 
 
 def run(sandbox, script, seconds=SECONDS):
-    done = sandbox.run("python3", "-c", BEGIN + textwrap.dedent(script), str(seconds))
-    assert done["process"]["exit_code"] == 0, done
-    return done["stdout"]
+    return sandbox.output("python3", "-c", BEGIN + textwrap.dedent(script), str(seconds))
 
 
 def test_19_a_flood_of_questions(serve, client, world):
@@ -233,8 +219,7 @@ def test_18_a_flood_of_connections(serve, client, world):
         with Neighbour(serve) as neighbour:
             began = time.monotonic()
             code = BEGIN + CONNECTIONS
-            done = sandbox.run("python3", "-c", code, str(SECONDS))
-            assert done["process"]["exit_code"] == 0, done
+            sandbox.output("python3", "-c", code, str(SECONDS))
         assert neighbour.calls >= 3
         counts = sandbox.network()["counts"]
         assert counts["denied"] > 100, counts

@@ -7,7 +7,7 @@ import pytest
 
 import harness
 import keepers
-from keepers import Control
+from keepers import Control, TABLES
 
 # In the network of a box: a connection to itself, which leaves counters and a port in TIME_WAIT.
 TALK = """python3 -c '
@@ -45,9 +45,6 @@ for family, address in ((socket.AF_INET, "192.0.2.1"), (socket.AF_INET6, "2001:d
         for _ in range(9):
             with socket.socket(family, kind) as any:
                 print(any.connect_ex((address, 80)), end=" ")'"""
-# The rest of a line of sockstat is of the whole host.
-TABLES = ("cd /proc/net && cat dev snmp snmp6 netstat dev_snmp6/lo tcp tcp6 route ipv6_route; "
-          "grep -o '^[^ ]* [a-z]* [0-9]*' sockstat sockstat6")
 
 
 def test_what_a_box_dialled_in_vain_is_not_in_the_next(keeper):

@@ -4,6 +4,7 @@ import pytest
 
 import harness
 import keepers
+import sandboxes
 import serving
 
 MIB = 1 << 20
@@ -15,18 +16,9 @@ def serve(tmp_path):
         yield started
 
 
-class Sandbox:
-    def __init__(self, client, disk_kind, **more):
-        answer = client.post("/v1/sandboxes", {"privileges": "plain", "disk_kind": disk_kind, **more})
-        assert answer.status == 201, answer
-        self.client, self.path = client, answer.headers["Location"]
-
-    def run(self, command):
-        answer = self.client.post(f"{self.path}/exec", {"command": command})
-        assert answer.status == 200 and answer.json["process"]["exit_code"] == 0, answer
-
+class Sandbox(sandboxes.Sandbox):
     def used(self):
-        return self.client.get(f"{self.path}/usage").json["disk_bytes"]
+        return self.ask("GET", "/usage").json["disk_bytes"]
 
     def wait(self, holds, what):
         seen = []
@@ -44,11 +36,11 @@ class Sandbox:
 @pytest.mark.parametrize("disk_kind", ["ephemeral", "persistent"])
 def test_what_is_written_and_removed_is_seen(serve, disk_kind):
     with serve.client() as client:
-        sandbox = Sandbox(client, disk_kind)
+        sandbox = Sandbox(client, disk_kind=disk_kind)
         sandbox.wait(lambda used: used < 8 * MIB, "a new disk")
-        sandbox.run("head -c 24M /dev/zero >/tmp/a; head -c 8M /dev/zero >~/b")
+        sandbox.output("head -c 24M /dev/zero >/tmp/a; head -c 8M /dev/zero >~/b")
         sandbox.wait(lambda used: 32 * MIB <= used < 44 * MIB, "32 MiB")
-        sandbox.run("rm /tmp/a")
+        sandbox.output("rm /tmp/a")
         sandbox.wait(lambda used: 8 * MIB <= used < 18 * MIB, "8 MiB")
         assert client.post(f"{sandbox.path}/stop").status == 200
         if disk_kind == "ephemeral":
@@ -63,8 +55,8 @@ def test_what_is_written_and_removed_is_seen(serve, disk_kind):
 def test_a_sparse_file_counts_for_what_it_has(serve):
     with serve.client() as client:
         for disk_kind in ("ephemeral", "persistent"):
-            sandbox = Sandbox(client, disk_kind)
-            sandbox.run("truncate -s 64M /tmp/sparse; head -c 4M /dev/zero >/tmp/real")
+            sandbox = Sandbox(client, disk_kind=disk_kind)
+            sandbox.output("truncate -s 64M /tmp/sparse; head -c 4M /dev/zero >/tmp/real")
             sandbox.wait(lambda used: 4 * MIB <= used < 14 * MIB, "4 MiB")
             assert client.delete(sandbox.path).status == 204
 
@@ -80,8 +72,8 @@ def test_a_disk_that_is_not_there_is_not_known(keeper):
 @pytest.mark.parametrize("disk_kind", ["ephemeral", "persistent"])
 def test_after_the_engine_was_killed_it_is_known_still(serve, disk_kind):
     with serve.client() as client:
-        sandbox = Sandbox(client, disk_kind)
-        sandbox.run("head -c 16M /dev/zero >/tmp/a")
+        sandbox = Sandbox(client, disk_kind=disk_kind)
+        sandbox.output("head -c 16M /dev/zero >/tmp/a")
         sandbox.wait(lambda used: used >= 16 * MIB, "16 MiB")
     serve.kill_engine()
     with serve.client() as client:
