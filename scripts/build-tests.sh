@@ -11,7 +11,7 @@ build=$(realpath "${BUILD:-build}")
 export BUILD=$build
 mkdir -p "$build/results"
 
-PYTHONPATH=tests/lib:tests/box nice -n 5 python3 -m testroot >"$build/results/roots.log" 2>&1 &
+PYTHONPATH=tests/lib nice -n 5 python3 -m testroot >"$build/results/roots.log" 2>&1 &
 roots=$!
 trap 'kill "$roots" 2>/dev/null || true' EXIT
 scripts/build.sh test "$build/test"

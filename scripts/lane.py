@@ -6,7 +6,8 @@ behind is known to be its own: after the command, a process, mount, loop device 
 and the exit status is 90.
 
 The clone is found under its own path by everybody in the lane, also where it lies below a directory that only
-its owner may enter.
+its owner may enter. Where its files are its owner's alone, COVE_TEST_COPY names a copy for the lane, which
+scripts/test.py makes.
 
 usage: lane.py [--user NAME [--ids COUNT]] [--host-network] [--report FILE] NAME -- COMMAND...
 """
@@ -148,6 +149,17 @@ def lead_to(held):
         os.close(descriptor)
 
 
+def show_copy(copy):
+    """Puts a copy that all may read in the place of the clone, but for what is written to and what only root wants."""
+    kept = [path for path in (TOP / ".git", TOP / "js" / "node_modules", build_directory() / "results") if path.exists()]
+    held = [os.open(path, os.O_PATH | os.O_DIRECTORY) for path in kept]
+    mount(copy, TOP, flags=MS_BIND | MS_REC)
+    for path, descriptor in zip(kept, held):
+        path.mkdir(exist_ok=True)
+        mount(f"/proc/self/fd/{descriptor}", path, flags=MS_BIND | MS_REC)
+        os.close(descriptor)
+
+
 def give_ids(part, user, count):
     """Boxes of root get ids that no file gives to anybody: all but this lane's part is given."""
     first = IDS_FIRST + part * PART
@@ -178,6 +190,8 @@ def set_up(temporary, part, user, count, host_network):
     mount("shm", "/dev/shm", "tmpfs", MS_NOSUID | MS_NODEV, "mode=1777")
     mount("proc", "/proc", "proc", MS_NOSUID | MS_NODEV | 8)
     lead_to(held)
+    if os.environ.get("COVE_TEST_COPY"):
+        show_copy(os.environ["COVE_TEST_COPY"])
     if os.path.exists("/etc/subuid") or user:
         for name in ("/etc/subuid", "/etc/subgid"):
             if not os.path.exists(name):
@@ -194,7 +208,7 @@ def plain_environment(user):
     entry = pwd.getpwnam(user)
     environment.update(HOME=entry.pw_dir, USER=user, LOGNAME=user, SHELL=entry.pw_shell,
                        PATH="/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin",
-                       COVE_TEST_MADE=f"{entry.pw_dir}/made", PYTHONDONTWRITEBYTECODE="1")
+                       COVE_TEST_MADE=str(build_directory() / "made" / user), PYTHONDONTWRITEBYTECODE="1")
     return environment
 
 
@@ -277,7 +291,7 @@ def first_process(command, options, groups, temporary, part):
     set_up(temporary, part, options.user, options.ids, options.host_network)
     if options.user:
         made = pathlib.Path(plain_environment(options.user)["COVE_TEST_MADE"])
-        made.mkdir(exist_ok=True)
+        made.mkdir(parents=True, exist_ok=True)
         shutil.chown(made, options.user, pwd.getpwnam(options.user).pw_gid)
     os.environ.update(COVE_TEST_LANE=options.name, COVE_TEST_GROUPS=":".join(map(str, groups)))
     before = mounts()

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# All that can be tried: the tests, the whole lint with both compilers and the analyser, the guests of both machines, a
-# minute for each fuzz entry, and a soak of five minutes. Each part runs to its end, whatever another said. Where all
-# pass, docs/tested.md gets a line, which belongs into the next commit.
+# All that can be tried: the tests, those that fetch from package registries, the whole lint with both compilers and the
+# analyser, the guests of both machines, a minute for each fuzz entry, and a soak of five minutes. Each part runs to its
+# end, whatever another said. Where all pass, docs/tested.md gets a line, which belongs into the next commit.
 # usage: BUILD=build test-all.sh
 set -euo pipefail
 
@@ -28,6 +28,7 @@ soak() {
 scripts/build-tests.sh
 part tests scripts/test.py
 cp "$build/tested" "$build/tested.whole"
+part registries scripts/test.py --suite registries
 part lint scripts/lint.sh
 part "guest, x86_64" make test-vm BUILD="$build"
 part "guest, arm64" make test-vm ARCH=arm64 BUILD="$build"

@@ -3,7 +3,7 @@
 #   attack TARGET                  the attacks, static, so that they run in a box with any root
 #   driver TARGET BUILD-DIRECTORY  drives the box library of that build without its command line; the
 #                                  target is called NAME-..., of tests/box/drivers/NAME.c
-#   stand-in TARGET                is an engine whose other end a test is, of tests/engine/drivers
+#   stand-in TARGET                is an engine whose other end a test is, of tests/keeper/drivers
 # These must not be part of any build of cove: tests alone decide which they need.
 # usage: test-programs.sh attack|driver|stand-in TARGET [BUILD-DIRECTORY]
 set -eu
@@ -33,7 +33,7 @@ driver)
     ;;
 stand-in)
     # shellcheck disable=SC2086 # a list of words
-    "$cc" $flags -static -o "$target" tests/engine/drivers/stand_in.c
+    "$cc" $flags -static -o "$target" tests/keeper/drivers/stand_in.c
     ;;
 *)
     echo "test-programs.sh: '$kind' is unknown: attack, driver or stand-in" >&2

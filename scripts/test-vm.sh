@@ -61,7 +61,7 @@ write_engine() {
     cp -p "$programs"/cove-{engine,keeper} "$tree/build/"
     cp -p "$programs"/test/cove-{engine,keeper} "$tree/build/test/"
     cp -p "$programs/test/src/keeper/build.h" "$tree/build/test/src/keeper/"
-    cp -rp tests/engine "$tree/tests/"
+    cp -rp tests/engine tests/front tests/keeper tests/net "$tree/tests/"
 }
 
 # The second disk of a guest: a tar file that becomes /cove.
@@ -72,7 +72,8 @@ write_tree() {
     cp -p "$programs/cove" "$tree/build/"
     cp -p "$programs/test/cove" "$tree/build/test/"
     cp -rp "$programs/attacks" "$programs/drivers" "$tree/build/"
-    cp -rp tests/box tests/vm "$tree/tests/"
+    cp -rp tests/box tests/lib tests/vm "$tree/tests/"
+    cp -p pytest.ini "$tree/"
     [ "$arch" != x86_64 ] || write_engine "$tree"
     cp -p SECURITY.md "$tree/"
     {

@@ -14,16 +14,16 @@ import argparse
 import concurrent.futures
 import dataclasses
 import datetime
+import fcntl
+import hashlib
 import json
 import os
 import pathlib
 import re
-import resource
 import shlex
 import shutil
 import subprocess
 import sys
-import tempfile
 import threading
 import time
 
@@ -44,19 +44,52 @@ SILENCE_S = 300 if not SOAK else 7200
 @dataclasses.dataclass
 class Suite:
     name: str
-    kind: str  # pytest, meson or node
+    kind: str  # pytest, meson, node or lint
     what: list  # files and folders, or words for the runner
     env: dict = dataclasses.field(default_factory=dict)
     user: bool = False  # by the ordinary user
     ids: int | None = None  # so many ids has that user; as adduser gives them, if not said
     seconds: int = 60  # it took in the last run that somebody looked at: the longest begin first
     narrow: bool = True  # runs also where arguments of pytest choose tests
+    outside: bool = False  # wants the network of the machine, and is run only where it is asked for
+    split: int = 1  # so many lanes share its files
+    whole: str = ""  # the name of the suite that this is a part of
+    unless_same: list = dataclasses.field(default_factory=list)  # files, without a change of which it need not run
 
 
 def load_suites(path):
-    rows = json.loads(path.read_text(encoding="utf-8"))
-    return [Suite(**{**row, "env": {name: value.replace("BUILD/", f"{BUILD}/") for name, value in
-                                    row.get("env", {}).items()}}) for row in rows]
+    """The table, with a row for each lane."""
+    loaded = []
+    for row in json.loads(path.read_text(encoding="utf-8")):
+        env = {name: value.replace("BUILD/", f"{BUILD}/") for name, value in row.get("env", {}).items()}
+        suite = Suite(**{**row, "env": env})
+        loaded += [suite] if suite.split == 1 else parts_of(suite)
+    return loaded
+
+
+def parts_of(suite):
+    """Its files, dealt out: the large ones first, and each round begins with who came last in the one before."""
+    folder, *options = suite.what
+    files = sorted((TOP / folder).glob("test_*.py"), key=lambda path: (-path.stat().st_size, path.name))
+    hands = [[] for _ in range(suite.split)]
+    for number, file in enumerate(files):
+        turn, seat = divmod(number, suite.split)
+        hands[seat if turn % 2 == 0 else -1 - seat].append(str(file.relative_to(TOP)))
+    return [dataclasses.replace(suite, name=f"{suite.name}-{number}", whole=suite.name, what=[*sorted(hand), *options],
+                                seconds=suite.seconds // suite.split) for number, hand in enumerate(hands, 1)]
+
+
+def inputs_of(suite):
+    """A hash of what a suite depends on that need not always run."""
+    digest = hashlib.sha256()
+    for path in sorted(path for pattern in suite.unless_same for path in TOP.glob(pattern)):
+        digest.update(f"{path}\0".encode() + path.read_bytes())
+    return digest.hexdigest()
+
+
+def is_same(suite):
+    stamp = BUILD / "results" / f"{suite.name}.passed"
+    return bool(suite.unless_same) and not SOAK and stamp.exists() and stamp.read_text() == inputs_of(suite)
 
 
 @dataclasses.dataclass
@@ -106,7 +139,7 @@ class Run:
         return path
 
     def environment(self, suite, report, done=None):
-        environment = {**os.environ, "BUILD": str(BUILD), "PYTHONPATH": f"{TOP}/tests/lib:{TOP}/tests/box",
+        environment = {**os.environ, "BUILD": str(BUILD), "PYTHONPATH": str(TOP / "tests" / "lib"),
                        "COVE_TEST_LIMIT_S": str(self.limit_s), "COVE_TEST_REPORT": str(report), **suite.env}
         for name in ("COVE_URL", "COVE_API_KEY", "PYTEST_ADDOPTS"):
             environment.pop(name, None)
@@ -123,6 +156,8 @@ class Run:
             what = [only] if only else [*suite.what, *self.arguments]
             return [*PYTEST, "-q", f"--rootdir={TOP}", "-c", str(TOP / "pytest.ini"), "-p", "lane_report", "-p", "no:cacheprovider", f"--basetemp=/tmp/{suite.name}",
                     "--color=no", *what]
+        if suite.kind == "lint":
+            return [str(TOP / "scripts" / "lint.sh"), *suite.what]
         if suite.kind == "meson":
             return ["meson", "test", "-C", str(BUILD / "asan"), "--no-rebuild", "--num-processes", "2", "--no-suite",
                     "none", *([only] if only else suite.what)]
@@ -138,9 +173,10 @@ class Run:
             if "world" not in path.parts)]
 
     def in_lane(self, suite, command, report):
-        if not IS_ROOT:
+        if not IS_ROOT or suite.kind == "lint":
             return command
         whom = ["--user", USER] if suite.user else []
+        whom += ["--host-network"] if suite.outside else []
         whom += ["--ids", str(suite.ids)] if suite.ids is not None else []
         return [str(TOP / "scripts" / "lane.py"), *whom, "--patience", str(self.patience_s), "--report", str(report),
                 suite.name, "--", *command]
@@ -164,6 +200,8 @@ class Run:
         lines = [json.loads(line) for line in report.read_text(encoding="utf-8").splitlines() if line.endswith("}")]
         if suite.kind == "meson":
             lines = self.meson_lines()
+        if suite.kind == "lint":
+            lines = lint_lines(log)
         said = json.loads(lane.read_text() or "{}")
         return process.returncode, lines, said, is_silent, log
 
@@ -242,6 +280,8 @@ class Run:
             tests["it runs"] = Test(suite, "it runs", "failed", f"no test ran; status {status}\n{tail(log)}", wall=True)
         if status not in (0, 5) and not any(test.outcome == "failed" for test in tests.values()):
             tests["it ends well"] = Test(suite, "it ends well", "failed", f"status {status}\n{tail(log)}", wall=True)
+        if suite.unless_same and status == 0 and not self.arguments:
+            (self.place / f"{suite.name}.passed").write_text(inputs_of(suite))
         return Ended(suite, list(tests.values()), left_out, time.monotonic() - started, cpu_s)
 
     def again(self, test):
@@ -250,6 +290,15 @@ class Run:
         ended = [line for line in lines if line["event"] == "end"]
         return status == 0 and bool(ended) and not said.get("left") and all(
             line["outcome"] == "passed" for line in ended)
+
+
+def lint_lines(log):
+    """Each check is a test; nothing that it found goes away by itself."""
+    text = log.read_text(encoding="utf-8", errors="replace")
+    found = re.findall(r"^lint: (\w+): (clean|FAILED)", text, re.MULTILINE)
+    return [{"event": "collected", "tests": [[name, True] for name, _ in found]}] + [
+        {"event": "end", "id": name, "outcome": "passed" if said == "clean" else "failed", "seconds": 0,
+         "why": "" if said == "clean" else text} for name, said in found]
 
 
 def tail(path, count=25):
@@ -315,6 +364,37 @@ def keep_flaky(flaky, commit):
     return {test.title: sum(one["test"] == test.title for one in kept) for test in flaky}
 
 
+def hold_alone():
+    """Two runs would write to the same files."""
+    BUILD.mkdir(parents=True, exist_ok=True)
+    held = open(BUILD / ".test.lock", "w", encoding="ascii")
+    try:
+        fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        sys.exit(f"test.py: another run uses {BUILD}; wait for its end, or set BUILD to another directory")
+    return held
+
+
+def copy_for_all():
+    """A copy of the clone, where its files are not everybody's to read, as with a umask of 077; else None."""
+    if all(path.stat().st_mode & 5 == 5 for path in (
+            TOP, TOP / "tests" / "lib", TOP / "scripts" / "lane.py", BUILD / "cove") if path.exists()):
+        return None
+    copy = BUILD / "copy"
+    shutil.rmtree(copy, ignore_errors=True)
+    copy.mkdir()
+    left_out = [".git", "js/node_modules", "*.p", *(f"{BUILD.name}/{name}" for name in (
+        "bench", "copy", "fuzz", "lanes", "lint", "mutants", "results", "vm"))]
+    packed = subprocess.Popen(["tar", "-C", TOP, "-c", *(f"--exclude=./{name}" if "/" in name or name[0] == "." else
+                                                         f"--exclude={name}" for name in left_out), "."],
+                              stdout=subprocess.PIPE)
+    subprocess.run(["tar", "-C", copy, "-x"], stdin=packed.stdout, check=True)
+    if packed.wait() != 0:
+        sys.exit(f"test.py: {TOP} could not be copied to {copy}")
+    subprocess.run(["chmod", "-R", "a+rX", copy], check=True)
+    return copy
+
+
 def now():
     return datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="seconds")
 
@@ -375,11 +455,17 @@ def main():
     if options.list:
         print("\n".join(suite.name for suite in table))
         return 0
-    unknown = set(options.suite or ()) - {suite.name for suite in table}
-    if unknown:
-        parser.error(f"there is no suite {', '.join(sorted(unknown))}; --list names them")
-    chosen = [suite for suite in table if not options.suite or suite.name in options.suite]
+    def is_asked_for(suite):
+        if not options.suite:
+            return not suite.outside
+        return suite.name in options.suite or suite.whole in options.suite
+
+    chosen = [suite for suite in table if is_asked_for(suite)]
+    if not chosen:
+        parser.error(f"there is no suite {' or '.join(options.suite)}; --list names them")
     chosen = [suite for suite in chosen if IS_ROOT or not suite.user]
+    same = [suite for suite in chosen if not options.suite and is_same(suite)]
+    chosen = [suite for suite in chosen if suite not in same]
     if arguments:
         chosen = [suite for suite in chosen if suite.kind == "pytest" and suite.narrow]
     if not IS_ROOT:
@@ -389,20 +475,27 @@ def main():
     def say(text):
         print(text, flush=True)
 
+    alone = hold_alone()
     started, commit = time.monotonic(), commit_of()
     os.environ.setdefault("ASAN_OPTIONS", "detect_leaks=1:strict_string_checks=1")
     os.environ.setdefault("UBSAN_OPTIONS", "halt_on_error=1:print_stacktrace=1")
+    copy = copy_for_all() if IS_ROOT else None
+    if copy:
+        say("the files of this clone are their owner's alone: the tests run from a copy that all may read")
+        os.environ["COVE_TEST_COPY"] = str(copy)
     run = Run(arguments, options.limit, options.silence, options.patience)
     say(f"{len(chosen)} suites in {options.rows} rows; what they print is in {run.place}")
+    for suite in same:
+        say(f"{suite.name}: it passed, and nothing that it depends on is new")
     ended = run_all(run, chosen, options.rows, say)
     flaky = run_again(run, [test for one in ended for test in one.tests if test.outcome == "failed"], say)
     passed, failed = report(ended, flaky, commit, say)
     minutes = (time.monotonic() - started) / 60
-    own = resource.getrusage(resource.RUSAGE_CHILDREN)
     say(f"{minutes:.1f} minutes, {sum(one.cpu_s for one in ended) / 60:.1f} of CPU in the lanes")
     if not (options.suite or arguments):
         (BUILD / "tested").write_text(f"{commit} {minutes:.1f} minutes, {'failed' if failed else 'passed'}: "
                                       f"{passed} passed, {failed} failed, {len(flaky)} flaky\n", encoding="utf-8")
+    alone.close()
     say(f"{passed} passed, {failed} failed")
     return 1 if failed or not passed else 0
 

@@ -3,8 +3,9 @@
  * and wakes both.
  *
  * The program's own clock_gettime() adds that to what the kernel says, so that it holds for the timers of
- * the loop and of libraries, too. What the kernel waits for by itself (a time in poll, a condition) goes on
- * by the kernel's clock, and so does everything in a box. A release has none of this. */
+ * the loop and of libraries, too. It holds neither for other processes (boxes, kernels' workers, the janitor)
+ * nor for a thread that waits for a condition until a moment: that of the traces waits for as much longer
+ * as the clock was ahead when it began. A release has none of this. */
 #pragma once
 
 #include "base/err.h"

@@ -401,6 +401,15 @@ static unsigned patience_for(struct watch *watch, const struct count *count, uin
     return since_ns < PATIENCE_NS ? PATIENCE : 1;
 }
 
+/* Whether what is too much belongs to a process that was killed, and nothing else grows. On a busy host such a
+ * process waits for a processor before it gives its memory back, and the rest of the box must not go for that. */
+static bool is_dying(const struct watch *watch, const struct count *count)
+{
+    return watch->kills > 0 && count->largest.pid == watch->told &&
+           less(count->bytes, count->largest.bytes) <= watch->killed_rest + STILL_BYTES &&
+           watch->looked_ns - watch->killed_ns < PATIENCE_STILL_NS;
+}
+
 /* The largest goes, as the kernel would have it, where that is enough; else all of the box. */
 static void act(struct watch *watch, const struct count *count, uint64_t elapsed_ns)
 {
@@ -419,9 +428,12 @@ static void act(struct watch *watch, const struct count *count, uint64_t elapsed
         watch->over_since_ns = watch->looked_ns;
         watch->over_bytes = count->bytes;
     }
-    if (watch->over <= patience_for(watch, count, elapsed_ns))
+    if (watch->over <= patience_for(watch, count, elapsed_ns) || (!tasks && is_dying(watch, count)))
         return;
-    watch->kills++;
+    if (watch->kills++ == 0) {
+        watch->killed_ns = watch->looked_ns;
+        watch->killed_rest = rest;
+    }
     watch->killed_for_pids |= tasks;
     /* Once for each: what is killed has its memory for a few looks more. */
     if (memory && (watch->kills == 1 || count->largest.pid != watch->told)) {

@@ -23,9 +23,9 @@ def is_older(target, sources):
 def build_attacks():
     """Static, so that they run in a box with any root."""
     harness.ATTACKS.mkdir(parents=True, exist_ok=True)
-    sources = sorted((harness.HERE / "attacks").glob("*.c"))
+    sources = sorted((harness.BOX_TESTS / "attacks").glob("*.c"))
     target = harness.ATTACKS / "attack"
-    if not is_older(target, [*sources, harness.HERE / "attacks" / "attack.h"]):
+    if not is_older(target, [*sources, harness.BOX_TESTS / "attacks" / "attack.h"]):
         return
     subprocess.run([TEST_PROGRAMS, "attack", target], check=True)
 
@@ -34,7 +34,7 @@ def build_driver(name):
     """Runs words of tests/box/drivers/NAME.c, through the library of the binary under test."""
     build = harness.COVE.parent
     libraries = [build / "src/box/libbox.a", build / "src/base/libbase.a"]
-    sources = [harness.HERE / "drivers" / f"{name}.c", harness.ROOT / "src/box/box.h",
+    sources = [harness.BOX_TESTS / "drivers" / f"{name}.c", harness.ROOT / "src/box/box.h",
                harness.ROOT / "src/box/link.h"]
     target = harness.MADE / "drivers" / f"{name}-{build.name}"
     target.parent.mkdir(exist_ok=True)
@@ -137,7 +137,7 @@ def memory_before():
 # What an ordinary user's run leaves out, by file or by test, and why.
 BY_ROOT_ONLY = {
     "test_bad_input": "a command line is parsed alike for everybody",
-    "test_real_work": "tools that work in root's boxes work in a user's, whose walls and limits have tests of their own",
+    "test_real_work": "what works in root's boxes works in a user's: walls and limits have tests of their own",
     "surround": "root sets these up, and becomes a user in them where one is wanted",
     "test_a_release_ignores_the_switch": "only root's binds are idmapped",
     "test_the_switches_do_something": "only root's binds are idmapped",
@@ -152,6 +152,14 @@ BY_ROOT_ONLY = {
     "test_a_host_that_wants_memfds_without_exec": "only root sets it",
     "test_a_limit_that_no_cgroup_keeps_is_kept_by_the_watchdog": "only root takes a cgroup away",
     "test_an_unrelated_group_of_that_name_stays": "only root makes such a group",
+}
+# Of these files such a run takes only this: the rest is the command line's, and the same for everybody.
+BY_USER = {
+    "test_run": ["test_json_measures_cpu_and_memory", "test_default_user_and_home", "test_user_option", "test_cwd",
+                 "test_a_workspace_named_relatively_and_through_a_link", "test_image_roots",
+                 "test_groups_of_an_images_user", "test_signals_reach_the_whole_group",
+                 "test_timeout_ends_what_ignores_signals", "test_tty_is_a_terminal_with_the_size_of_the_callers",
+                 "test_tty_has_job_control_and_echo"],
 }
 
 # What is about cgroups, where cove has none.
@@ -171,20 +179,21 @@ BY_MANY_IDS_ONLY = {
 }
 
 
-def is_left_out(item):
+def reason_against(item):
+    """None, where a test runs here."""
     names = {item.originalname, pathlib.Path(item.fspath).stem}
     names |= {getattr(value, "__module__", None) for value in vars(item.module).values()}
     expect = harness.EXPECT
-    if expect.ids == "single" and any(name in item.name for name in BY_MANY_IDS_ONLY):
-        return True
-    return bool((not expect.is_root and names & BY_ROOT_ONLY.keys()) or
-                (names & BY_CGROUP_ONLY.keys() and not expect.has_cgroup))
+    found = [reason for name, reason in BY_MANY_IDS_ONLY.items() if expect.ids == "single" and name in item.name]
+    found += [BY_ROOT_ONLY[name] for name in names & BY_ROOT_ONLY.keys() if not expect.is_root]
+    found += [BY_CGROUP_ONLY[name] for name in names & BY_CGROUP_ONLY.keys() if not expect.has_cgroup]
+    if not expect.is_root and item.originalname not in BY_USER.get(item.path.stem, [item.originalname]):
+        found.append("the same for everybody who runs boxes: root's run has it")
+    return found[0] if found else None
 
 
 def pytest_collection_modifyitems(config, items):
     """The long ones last, so that a broken build shows at once."""
-    left_out = [item for item in items if is_left_out(item)]
-    items[:] = [item for item in items if item not in left_out]
-    config.hook.pytest_deselected(items=left_out)
+    harness.leave_out(config, items, reason_against)
     last = ("test_system", "test_real_work", "test_cleanup")
     items.sort(key=lambda item: pathlib.Path(item.fspath).stem in last)

@@ -15,7 +15,7 @@ import pytest
 import harness
 from harness import SOAK, scaled
 
-RUNS = scaled(10000 if SOAK else 500)
+RUNS = scaled(10000 if SOAK else 200)
 KILLS = scaled(200 if SOAK else 30, 5)
 
 

@@ -21,14 +21,23 @@ def test_here_a_box_of_level_full_can_be_made_and_is():
     assert harness.run("true").report["level"] == doctor.json["level"]
 
 
-def test_what_is_good_fits_on_one_screen():
-    doctor = Doctor()
+@pytest.mark.parametrize("surrounding", ["", "read-only-cgroup.sh", "user.sh 0"])
+def test_what_is_good_fits_on_one_screen(surrounding):
+    """Each check is one line. Reasons and remedies, which come below theirs, stand for what is not good."""
+    doctor = Doctor(*filter(None, [surrounding]))
     lines = doctor.words.stdout.splitlines()
-    explained = sum(bool(check[key]) for check in doctor.json["checks"]
-                    for key in ("cause", "remedy", "command"))
     assert all(len(line) <= 100 for line in lines if not line.strip().startswith("$"))
-    assert explained > 0 or len(lines) <= 24
-    assert explained > 0 or doctor.json["summary"] == "All good."
+    checks = [line for line in lines if line.startswith("  ") and not line.startswith(" " * 7)]
+    assert len(checks) == len(doctor.json["checks"]) <= 24 - 4, lines
+    below = [line for line in lines if line.startswith(" " * 7)]
+    assert len(lines) == len(checks) + len(below) + 4, lines
+    weaker = [check for check in doctor.json["checks"] if check["state"] in ("less", "no")]
+    explained = [check for check in doctor.json["checks"] if check["cause"] or check["remedy"] or check["command"]]
+    assert bool(below) == bool(explained) and bool(weaker) <= bool(explained), lines
+    assert all(check in weaker or check["state"] == "-" for check in explained), explained
+    things = "1 thing above is" if len(weaker) == 1 else f"{len(weaker)} things above are"
+    assert doctor.json["summary"] == (f"Boxes of level full can be made here; {things} weaker than it could be."
+                                      if weaker else "All good.")
 
 
 @pytest.mark.parametrize("name", NEEDED)

@@ -8,6 +8,7 @@ import pytest
 
 import harness
 from harness import attack, cove, run
+from postures import layers_left, mounts_of, posture
 
 FEATURES = ("landlock", "cgroup2", "idmap", "tmpfsxattr")
 
@@ -171,14 +172,13 @@ def test_ending_works_without(feature, off):
 
 @needs_switches
 def test_posture_is_the_same_without_landlock_and_v2_but_for_its_layer(off):
-    import test_posture
-    whole = test_posture.posture()
+    whole = posture()
     off(*features("landlock", "cgroup2"))
-    without = test_posture.posture()
+    without = posture()
     vary = ("status", "init_status", "uid_map", "gid_map", "mountinfo", "cgroup")
     for key in whole:
         if key not in (*vary, "landlock_layers") and not key.startswith("ns_"):
             assert whole[key] == without[key], key
-    assert whole["landlock_layers"] == test_posture.layers_left()
-    assert without["landlock_layers"] == test_posture.layers_left(is_confined=False)
-    assert test_posture.mounts_of(whole) == test_posture.mounts_of(without)
+    assert whole["landlock_layers"] == layers_left()
+    assert without["landlock_layers"] == layers_left(is_confined=False)
+    assert mounts_of(whole) == mounts_of(without)

@@ -171,9 +171,25 @@ def test_61_the_boxs_own_loopback_works():
     assert result.stdout.split() == ["hello", "six"], result.stderr
 
 
-def test_62_the_host_does_not_show(privileges):
-    attack(62, os.uname().nodename, "/var/lib", "/srv/", "/opt/", "overlay2", "docker",
-           options=privileges)
+@pytest.mark.parametrize("root", ["host", "image"])
+def test_62_the_host_does_not_show(privileges, root, busybox, tmp_path):
+    """Neither where the caller is, nor where its directories and the box's root are."""
+    named = tmp_path / f"covetest-named-{os.getpid()}"
+    shutil.copytree(busybox, named / "root", symlinks=True)
+    options = (*privileges, *(("--root", named / "root") if root == "image" else ()))
+    here = {name: str(named) for name in ("HOME", "TMPDIR", "XDG_RUNTIME_DIR", "XDG_DATA_HOME", "XDG_CONFIG_HOME")}
+    attack(62, os.uname().nodename, named.name, "/var/lib", "/srv/", "/opt/", "overlay2", "docker",
+           options=options, cwd=named, env={**os.environ, **here})
+
+
+def test_62_a_place_that_shows_is_noticed(tmp_path):
+    """Of a mount beside the attack's own: the kernel says of a bind where it lies on its file system."""
+    named = tmp_path / f"covetest-named-{os.getpid()}"
+    named.mkdir()
+    result = run(["/attack/attack", 62, "no-host", named.name], "--mount", harness.ATTACK_MOUNT,
+                 "--mount", f"{named}:/named:ro")
+    through = [check["check"] for check in harness.attack_lines(result.stdout) if not check["walled"]]
+    assert through == ["paths of the host in mountinfo"], through
 
 
 def test_62_the_uptime_is_the_boxs():

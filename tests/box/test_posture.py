@@ -5,12 +5,12 @@ import json
 import os
 import pathlib
 import re
-import subprocess
 
 import pytest
 
 import harness
-from harness import EXPECT, run
+from harness import EXPECT
+from postures import layers_left, mounts_of, posture
 
 pytestmark = pytest.mark.wall
 
@@ -58,13 +58,6 @@ VALUES = {
 def status_expected(privileges):
     groups = " ".join(map(str, EXPECT.groups(IDS[privileges])))
     return {**STATUS[privileges], **STATUS_OF_ALL, "Groups": groups}
-
-
-def layers_left(is_confined=True):
-    """As many layers of Landlock a command can still add: one less than the caller, for the box's own."""
-    said = subprocess.run([harness.ATTACKS / "attack", "layers"], capture_output=True, text=True, check=True)
-    version, layers = map(int, said.stdout.split())
-    return layers - 1 if version >= 2 and is_confined else layers
 
 
 def values_expected(privileges):
@@ -137,26 +130,9 @@ PROC_VIEW = ("meminfo", "stat", "loadavg", "keys", "pressure")
 # ---- what is -------------------------------------------------------------------------------------
 
 
-def posture(*options, **more):
-    result = run(["/attack/attack", "posture"], "--mount", harness.ATTACK_MOUNT, *options,
-                 env=dict(os.environ, LANG="C.UTF-8", TERM="xterm"), **more)
-    return json.loads(result.stdout)
-
-
 def status_of(posture_, key="status"):
     return dict(re.match(r"([^:]*):\s*(.*?)\s*$", line).groups()
                 for line in posture_[key].splitlines())
-
-
-def mounts_of(posture_):
-    found = []
-    for line in posture_["mountinfo"].splitlines():
-        before, _, after = line.partition(" - ")
-        target, flags = before.split()[4:6]
-        kind = after.split()[0]
-        flags = ",".join(flag for flag in flags.split(",") if flag not in ("relatime", "noatime"))
-        found.append((target, kind, flags))
-    return sorted(found)
 
 
 @pytest.fixture(scope="module", params=[(root, privileges) for root in ("host", "image")
@@ -269,6 +245,19 @@ def test_the_hosts_own_groups_do_not_stay(box):
     if EXPECT.is_root:
         found = posture(extra_groups=[4, 24, 27])
     assert found["groups"] == EXPECT.groups(IDS[privileges])
+
+
+@pytest.mark.parametrize("privileges", ["plain", "system"])
+def test_a_box_is_the_same_whatever_the_umask_of_its_caller(privileges):
+    """Its nice value it hands on."""
+    usual = posture("--privileges", privileges)
+    found = posture("--privileges", privileges, umask=0o077, preexec_fn=lambda: os.nice(3))
+    assert found["umask"] == usual["umask"] == 0o022
+    assert found["nice"] == max(usual["nice"], min(os.getpriority(os.PRIO_PROCESS, 0) + 3, 19))
+    vary = ("status", "init_status", "uid_map", "gid_map", "mountinfo", "cgroup", "nice")
+    assert {key: value for key, value in found.items() if key not in vary and not key.startswith("ns_")} == \
+        {key: value for key, value in usual.items() if key not in vary and not key.startswith("ns_")}
+    assert mounts_of(found) == mounts_of(usual)
 
 
 # ---- a second command ----------------------------------------------------------------------------

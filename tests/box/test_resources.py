@@ -347,7 +347,7 @@ def test_21_a_file_system_that_hangs(tmp_path):
     lasts = 5 if SCALE == 1 else 20  # seconds: it is read before
     directory = tmp_path / "hanging"
     directory.mkdir()
-    server = subprocess.Popen(["/usr/bin/python3", harness.HERE / "hanging_files.py", directory],
+    server = subprocess.Popen(["/usr/bin/python3", harness.BOX_TESTS / "hanging_files.py", directory],
                               stdout=subprocess.PIPE)
     try:
         assert server.stdout.readline() == b"ready\n"

@@ -126,6 +126,44 @@ def test_who_waits_again_and_again_is_not_borne_for_ever():
     assert run_what_waits(4, 3).report["oom_killed"]
 
 
+# Its child goes beyond the limit and is killed. It keeps its memory until its tracer lets it end, as one does that waits
+# for a processor.
+SLOW_TO_DIE = """
+import ctypes, os, signal, sys, time
+ptrace = ctypes.CDLL(None, use_errno=True).ptrace
+ptrace.argtypes = [ctypes.c_long, ctypes.c_long, ctypes.c_void_p, ctypes.c_void_p]
+TRACEME, CONT, SETOPTIONS, TRACEEXIT, EVENT_EXIT = 0, 7, 0x4200, 0x40, 6
+child = os.fork()
+if child == 0:
+    ptrace(TRACEME, 0, None, None)
+    os.kill(os.getpid(), signal.SIGSTOP)
+    held = bytearray(int(sys.argv[1]) << 20)
+    time.sleep(60)
+    os._exit(0)
+os.waitpid(child, 0)
+assert ptrace(SETOPTIONS, child, None, TRACEEXIT) == 0
+assert ptrace(CONT, child, None, None) == 0
+_, status = os.waitpid(child, 0)
+assert status >> 16 == EVENT_EXIT, hex(status)
+time.sleep(float(sys.argv[2]))
+ptrace(CONT, child, None, None)
+_, status = os.waitpid(child, 0)
+print("killed" if os.WIFSIGNALED(status) and os.WTERMSIG(status) == signal.SIGKILL else hex(status))
+"""
+
+
+def test_one_that_is_slow_to_die_takes_nobody_with_it():
+    done = run(["/usr/bin/python3", "-c", SLOW_TO_DIE, "96", "0.1"], "--memory", "64M")
+    assert done.stdout == "killed\n" and done.report["exit_code"] == 0, (done.report, done.stderr)
+
+
+def test_one_that_does_not_die_ends_its_box():
+    if EXPECT.has_cgroup:
+        return  # which takes the memory of what it killed
+    done = run(["/usr/bin/python3", "-c", SLOW_TO_DIE, "96", "20"], "--memory", "64M")
+    assert done.report["exit_code"] != 0 and done.stdout == "" and done.seconds < 15, (done.report, done.stderr)
+
+
 def test_what_stays_beyond_the_limit_without_growing_ends_too():
     """A child that never comes to its exec, which may be one that waits for a CPU, and may not be."""
     if EXPECT.has_cgroup:

@@ -9,6 +9,7 @@ import resource
 import selectors
 import signal
 import socket
+import subprocess
 import threading
 import time
 
@@ -17,23 +18,9 @@ import yaml
 
 import harness
 import serving
-
-EPHEMERAL = {"privileges": "plain", "disk_kind": "ephemeral"}
-
+from sandboxes import EPHEMERAL, init_of, make, run
 
 nothing_left, serve, api = serving.one_for_all("[boxes]\npool = 8\nmemory = 128M\ndisk = 16M\n")
-
-
-def make(client, **fields):
-    answer = client.post("/v1/sandboxes", {**EPHEMERAL, **fields})
-    assert answer.status == 201, answer
-    return f"/v1/sandboxes/{answer.json['id']}"
-
-
-def run(client, path, line, **fields):
-    answer = client.post(f"{path}/exec", {"command": line, **fields})
-    assert answer.status == 200, answer
-    return answer.json
 
 
 # ---- one box, two claims -----------------------------------------------------------------------
@@ -183,15 +170,28 @@ def test_init_is_neither_killed_nor_stopped_from_within(api, privileges):
     assert api.delete(path).status == 204
 
 
-def init_of(serve, mark):
-    """The host's pid of the init above the process with this command line."""
-    for pid in harness.children_of(serve.process.pid):
-        with contextlib.suppress(OSError):
-            with open(f"/proc/{pid}/cmdline", "rb") as file:
-                if mark in file.read().split(b"\0"):
-                    with open(f"/proc/{pid}/stat", encoding="ascii", errors="replace") as stat:
-                        return int(stat.read().rpartition(")")[2].split()[1])
-    return None
+# Prints which Landlock the kernel has, and how many layers of it can still be added: there is room for 16.
+LAYERS = """
+import ctypes
+kernel = ctypes.CDLL(None)
+kernel.prctl(38, 1, 0, 0, 0)  # no_new_privs
+print(kernel.syscall(444, None, 0, 1), end=" ")
+ruleset, count = kernel.syscall(444, ctypes.byref(ctypes.c_uint64(1 << 6)), 8, 0), 0
+while ruleset >= 0 and count < 64 and kernel.syscall(446, ruleset, 0) == 0:
+    count += 1
+print(count)
+"""
+
+
+@pytest.mark.parametrize("privileges", ["plain", "system"])
+def test_a_sandbox_has_its_layer_of_landlock(api, privileges):
+    """That of the pool, which a zygote has made; tests/box/test_posture.py looks at those of `cove run`."""
+    here = subprocess.run(["/usr/bin/python3", "-c", LAYERS], capture_output=True, text=True, check=True).stdout
+    version, layers = map(int, here.split())
+    path = make(api, privileges=privileges)
+    said = api.post(f"{path}/exec", {"argv": ["/usr/bin/python3", "-c", LAYERS]}).json
+    assert said["stdout"].split() == [str(version), str(layers - 1 if version >= 2 else layers)], said
+    assert api.delete(path).status == 204
 
 
 def test_a_box_whose_init_is_killed_stops_alone_and_says_so(serve, api):

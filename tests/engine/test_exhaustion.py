@@ -83,7 +83,7 @@ class SmallDisk(serving.Serve):
     """Its data lies on a file system of its own, which nobody else sees."""
 
     def __init__(self, directory, mount, **more):
-        super().__init__(directory, **more)
+        super().__init__(directory, clock=True, **more)
         self.data.mkdir()
         self.command = ["unshare", "--mount", "--propagation", "private", "sh", "-ec",
                         f"{mount} {self.data}; exec \"$@\"", "sh", *self.command]
@@ -105,11 +105,11 @@ class SmallDisk(serving.Serve):
             with contextlib.suppress(OSError):
                 while left == 0:
                     filler.write(bytes(512))
-        time.sleep(0.2)  # a figure is good for a moment
+        self.clock.advance(1)  # a figure is good for a moment
 
     def empty(self):
         (self.inside / "filler").unlink()
-        time.sleep(0.2)
+        self.clock.advance(1)
 
 
 @pytest.fixture(params=["tmpfs", "ext4"])
@@ -162,8 +162,9 @@ def test_on_a_full_disk_what_runs_runs_on_and_nothing_that_was_acknowledged_is_l
             assert answer.status == 200 or refused(answer, "store_failed"), answer
         assert client.get(process).json["state"] == "running"
         goes_on(client, process)
-        os.kill(small_disk.engine_pid(), signal.SIGKILL)
-        time.sleep(0.5)
+        engine = small_disk.engine_pid()
+        os.kill(engine, signal.SIGKILL)
+        harness.wait_for(lambda: small_disk.engine_pid() not in (None, engine), what="an engine on a full disk")
     small_disk.empty()
     small_disk.wait_ready()
     with small_disk.client() as client:
@@ -273,8 +274,8 @@ class FewFiles(serving.Serve):
     def __init__(self, directory, files):
         super().__init__(directory)
         self.files = files
-        no_right = ["setpriv", "--bounding-set", "-sys_resource", "--"] if harness.EXPECT.is_root else []
-        self.command = ["prlimit", f"--nofile={files}:{files}", *no_right, *self.command]
+        self.command = ["prlimit", f"--nofile={files}:{files}", "setpriv", "--bounding-set", "-sys_resource", "--",
+                        *self.command]
 
     @contextlib.contextmanager
     def engine_has(self, spare):
@@ -352,7 +353,7 @@ def test_clients_wait_for_an_engine_without_fds_and_are_served_when_there_are_so
     with few_files.client() as late:
         with few_files.engine_has(0):
             late.send("GET", "/healthz")
-            time.sleep(0.5)
+            harness.wait_for(few_files.waiting, what="a client that is not accepted")
         assert late.receive().status == 200
 
 
@@ -382,8 +383,9 @@ def test_a_keeper_without_fds_refuses_boxes_and_those_there_are_run_on(tmp_path,
                 refused(answer, "capacity")
             assert run(client, path, "echo on") == "on\n"
             goes_on(client, process)
-            os.kill(serve.engine_pid(), signal.SIGKILL)
-            time.sleep(0.2)
+            engine = serve.engine_pid()
+            os.kill(engine, signal.SIGKILL)
+            harness.wait_for(lambda: serve.engine_pid() != engine, what="the end of the engine")
         serve.wait_ready()
         with serve.client() as client_of_the_next:
             goes_on(client_of_the_next, process)

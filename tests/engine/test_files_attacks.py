@@ -4,19 +4,15 @@ import io
 import os
 import pathlib
 import socket
-import sys
 import tarfile
 import time
 import urllib.parse
 
 import pytest
 
-HERE = pathlib.Path(__file__).resolve().parent
-sys.path.insert(0, str(HERE.parent / "box"))
-sys.path.insert(0, str(HERE))
-import harness  # noqa: E402
-import serving  # noqa: E402
-from test_files import Files, form  # noqa: E402
+import harness
+import serving
+from files import archive, Files, form, NOT_OF_A_FILE, OUT, outcome, VERBS, watched
 
 pytestmark = pytest.mark.wall
 
@@ -107,106 +103,6 @@ def secret():
 def refused(answer):
     assert answer.status in (403, 404, 409, 422), answer
     return answer.code
-
-
-def archive(*members):
-    made = io.BytesIO()
-    with tarfile.open(fileobj=made, mode="w", format=tarfile.PAX_FORMAT) as opened:
-        for name, kind, target, data in members:
-            member = tarfile.TarInfo(name)
-            member.type, member.linkname, member.size, member.mode = kind, target, len(data), 0o6755
-            if kind in (tarfile.CHRTYPE, tarfile.BLKTYPE):
-                member.devmajor, member.devminor = 1, 5
-            opened.addfile(member, io.BytesIO(data))
-    return made.getvalue()
-
-
-OUT = tarfile.REGTYPE, "", b"evil"
-
-
-def asked(method, route, body=None, headers=None, **query):
-    return lambda files, path, own: files.client.ask(
-        method, f"{files.path}/{route}", body, headers or {}, {"path": path, **query})
-
-
-def told(verb, **body):
-    return lambda files, path, own: files.post(verb, path=path, **body)
-
-
-def formed(files, path, own):
-    body, headers = form([(path, b"evil")])
-    return files.client.ask("POST", f"{files.path}/files", body, headers, {"parents": "false"})
-
-
-def unpacked_onto(files, path, own):
-    above, _, name = path.rpartition("/")
-    return files.client.ask("PUT", f"{files.path}/tar", archive((name, *OUT)), {},
-                            {"path": above, "parents": "false"})
-
-
-def from_to(verb, backwards=False, **more):
-    """Between the path and `own`, a name beside it, or the other way round."""
-    def ask(files, path, own):
-        pair = (f"{own}/ok", path) if backwards else (path, f"{own}/got")
-        return files.post(verb, **{"from": pair[0], "to": pair[1], **more})
-    return ask
-
-
-def watched(files, path, own):
-    """Only what it begins with: a watch has no end."""
-    with serving.Client(path=files.client.connection.path) as client:
-        client.send("GET", f"{files.path}/files/watch", query={"path": path})
-        response = client.connection.getresponse()
-        return serving.Answer(response, response.readline() if response.status == 200 else response.read())
-
-
-# Every verb with a path, asked of it.
-VERBS = {
-    "get": asked("GET", "files"),
-    "get-range": asked("GET", "files", headers={"Range": "bytes=0-3"}),
-    "get-offset": asked("GET", "files", offset="1", length="2"),
-    "stat": asked("GET", "files/stat"),
-    "stat-follow": asked("GET", "files/stat", follow="true"),
-    "list": asked("GET", "files/list"),
-    "list-deep": asked("GET", "files/list", depth="9"),
-    "find": told("find", stream=False),
-    "find-pattern": told("find", stream=False, pattern="."),
-    "grep": told("grep", stream=False, pattern="."),
-    "watch": watched,
-    "tar-out": asked("GET", "tar"),
-    "tar-out-follow": asked("GET", "tar", follow="true"),
-    "getxattr": asked("GET", "files/xattr"),
-    "put": asked("PUT", "files", b"evil", parents="false"),
-    "put-append": asked("PUT", "files", b"evil", parents="false", append="true"),
-    "put-offset": asked("PUT", "files", b"evil", parents="false", offset="0"),
-    "form": formed,
-    "tar-in": asked("PUT", "tar", archive(("f", *OUT)), parents="false"),
-    "tar-onto": unpacked_onto,
-    "mkdir": told("mkdir"),
-    "symlink": told("symlink", target="x"),
-    "copy-from": from_to("copy"),
-    "copy-tree-from": from_to("copy", recursive=True),
-    "copy-to": from_to("copy", backwards=True, replace=True),
-    "move-to": from_to("move", backwards=True, replace=True),
-    "chmod": told("chmod", mode="0700"),
-    "chmod-tree": told("chmod", mode="0700", recursive=True),
-    "chown": told("chown", owner="0:0"),
-    "setxattr": asked("PUT", "files/xattr", b"v", name="user.x"),
-    "removexattr": asked("DELETE", "files/xattr", name="user.x"),
-    "move-from": from_to("move", replace=True),
-    "remove": told("remove", recursive=True),
-}
-# What asks for a directory, or for a name that is free, or for what the user may not, of a file.
-NOT_OF_A_FILE = {"tar-in": "not_a_directory", "mkdir": "file_exists", "symlink": "file_exists",
-                 "removexattr": "file_not_found"}
-
-
-def outcome(answer):
-    """The code of what went wrong, or of the only part of it."""
-    if answer.status >= 400:
-        return answer.code
-    parts = answer.json.get("files", []) if answer.bytes.startswith(b'{"files"') else []
-    return next((part["error"]["code"] for part in parts if "error" in part), None)
 
 
 # ---- 24, 28: paths that lead out ---------------------------------------------------------------

@@ -3,21 +3,16 @@ import io
 import os
 import pathlib
 import subprocess
-import sys
 import tarfile
 
 import pytest
 
-HERE = pathlib.Path(__file__).resolve().parent
-sys.path.insert(0, str(HERE.parent / "box"))
-sys.path.insert(0, str(HERE))
-import harness  # noqa: E402
-import serving  # noqa: E402
-from test_files import Files, form  # noqa: E402
-from test_files_attacks import NOT_OF_A_FILE, VERBS, outcome  # noqa: E402
+import harness
+import serving
+from files import Files, form, NOT_OF_A_FILE, outcome, VERBS
 
 
-nothing_left, serve = serving.one_for_all("[boxes]\npool = 0\n")[:2]
+nothing_left, serve = serving.one_for_all("[boxes]\npool = 0\n", clock=True)[:2]
 
 
 @pytest.fixture
@@ -79,6 +74,7 @@ def test_a_start_takes_the_box_that_stands(serve, stopped):
 
 def test_the_box_ends_by_itself(serve, stopped):
     harness.wait_for(lambda: stands(serve, stopped), what="its box")
+    serve.clock.advance(5)
     no_box(serve)
     assert state(stopped) == "stopped"
     assert stopped.get("/root/file").bytes == b"kept"

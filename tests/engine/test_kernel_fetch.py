@@ -1,18 +1,15 @@
 """fetch() of kernels over the API, from the code in a worker to a server and back, by way of an operator's proxy: so it is
 the same for root and for an ordinary user. What each part must hold is tested in tests/kernel/test_engine_fetch.py."""
-import pathlib
 import subprocess
 import sys
 
 import pytest
 
-HERE = pathlib.Path(__file__).resolve().parent
-sys.path.insert(0, str(HERE.parent / "kernel"))
-import fetch_servers as servers  # noqa: E402
-import harness  # noqa: E402
-import serving  # noqa: E402
-import worlds  # noqa: E402
-from fetch_servers import FOUR, PORT  # noqa: E402
+import fetch_servers as servers
+import harness
+import serving
+import worlds
+from fetch_servers import FOUR, PORT
 
 CONFIG = """[boxes]
 pool = 0

@@ -15,8 +15,7 @@ import pytest
 
 import harness
 import serving
-
-EPHEMERAL = {"privileges": "plain", "disk_kind": "ephemeral"}
+from sandboxes import create as make, EPHEMERAL, path_of, run
 
 
 @pytest.fixture
@@ -32,26 +31,10 @@ def timed(tmp_path):
         yield started
 
 
-def make(client, **fields):
-    answer = client.post("/v1/sandboxes", {**EPHEMERAL, **fields})
-    assert answer.status in (200, 201), answer
-    return answer.json
-
-
-def path_of(sandbox):
-    return f"/v1/sandboxes/{sandbox['id']}"
-
-
 def states_of(serve):
     """By id. To look at the list is no use of any sandbox."""
     with serve.client() as client:
         return {sandbox["id"]: sandbox["state"] for sandbox in all_of(client)}
-
-
-def run(client, path, line, **fields):
-    answer = client.post(f"{path}/exec", {"command": line, **fields})
-    assert answer.status == 200, answer
-    return answer.json
 
 
 def all_of(client):
@@ -156,28 +139,35 @@ def moment(line):
     return datetime.datetime.fromisoformat(line["time"].replace("Z", "+00:00")).timestamp()
 
 
-def test_the_idle_limit_counts_from_the_end_of_the_last_command(timed):
-    """Nothing is asked of it meanwhile, for that would count, too: events tell what happens."""
-    with timed.client() as client, timed.client() as other:
-        sandbox = make(client, lifecycle={"idle_ms": IDLE_S * 1000, "then": "stop"})
+def still_runs(serve, sandbox):
+    """Also when another one has been made and ended, which is asked for after what would end it."""
+    with serve.client() as client:
+        assert client.delete(path_of(make(client))).status == 204
+    assert states_of(serve)[sandbox["id"]] == "running"
+
+
+def test_the_idle_limit_counts_from_the_end_of_the_last_command(tmp_path):
+    """Nothing is asked of it meanwhile, for that would count, too: events tell what happens, and a file ends it."""
+    config = f"{serving.USUAL}[mounts]\nhere = {tmp_path}\n"
+    with serving.Serve(tmp_path, config, clock=True) as serve, serve.client() as client, serve.client() as other:
+        sandbox = make(client, lifecycle={"idle_ms": IDLE_S * 1000, "then": "stop"},
+                       mounts=[{"name": "here", "target": "/here", "read_only": True}])
         path = path_of(sandbox)
         lines = (line for line in serving.Lines(other, "/v1/events", {"from": 1})
                  if line.get("sandbox") == sandbox["id"])
-        began = client.post(f"{path}/processes", {"command": "read line; sleep 1", "open_stdin": True})
+        began = client.post(f"{path}/processes", {"command": "until test -e /here/go; do sleep 0.05; done"})
         assert began.status == 201
-        timed.clock.advance(2 * IDLE_S)
-        assert states_of(timed)[sandbox["id"]] == "running"
-        assert client.post(f"{path}/processes/1/stdin", b"\n", headers={
-            "Content-Type": "application/octet-stream"}).status in (200, 204)
-        timed.clock.advance(IDLE_S / 3)  # the command has asked for nothing since, and still runs
-        seen = []
-        while not seen or seen[-1]["type"] != "process.exited":
-            seen.append(next(lines))
-        for _ in range(6):
-            timed.clock.advance(IDLE_S / 6)
+        serve.clock.advance(2 * IDLE_S)
+        serve.clock.advance(IDLE_S - 100)
+        still_runs(serve, sandbox)
+        (tmp_path / "go").touch()
+        ended = next(line for line in lines if line["type"] == "process.exited")
+        serve.clock.advance(IDLE_S - 100)
+        still_runs(serve, sandbox)
+        serve.clock.advance(100)
         stopped = next(lines)
         assert (stopped["type"], stopped["reason"]) == ("sandbox.stopped", "idle"), stopped
-        assert moment(stopped) - moment(seen[-1]) >= IDLE_S - 0.05
+        assert moment(stopped) - moment(ended) >= IDLE_S - 0.05
         now = client.get(path).json
         assert (now["state"], now["reason"]) == ("stopped", "idle")
         assert client.get(f"{path}/processes/1").json["exit_code"] == 0

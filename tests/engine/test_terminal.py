@@ -2,22 +2,17 @@
 test_terminal_screen.py."""
 import base64
 import os
-import pathlib
 import random
 import re
 import signal
 import subprocess
-import sys
 
 import pytest
 
-HERE = pathlib.Path(__file__).resolve().parent
-sys.path.insert(0, str(HERE.parent / "box"))
-sys.path.insert(0, str(HERE))
-import harness  # noqa: E402
-import serving  # noqa: E402
-from terminals import Refused, Watcher  # noqa: E402
-from test_claims import init_of  # noqa: E402
+import harness
+import serving
+from sandboxes import init_of
+from terminals import Refused, Watcher
 
 
 nothing_left, serve, api = serving.one_for_all()

@@ -8,13 +8,11 @@ import os
 import pathlib
 import shutil
 import subprocess
-import sys
 
 import pytest
 
 HERE = pathlib.Path(__file__).resolve().parent
-sys.path.insert(0, str(HERE.parent / "box"))
-import harness  # noqa: E402
+import harness
 
 SOAK = bool(os.environ.get("COVE_SOAK"))
 PARTS, LEAST = (1, 29700) if SOAK else (100, 300)

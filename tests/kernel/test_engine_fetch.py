@@ -5,19 +5,16 @@ import json
 import os
 import pathlib
 import queue
-import sys
 import threading
 import time
 
 import pytest
 
-HERE = pathlib.Path(__file__).resolve().parent
-sys.path[:0] = [str(HERE), str(HERE.parent / "box"), str(HERE.parent / "engine")]
-import certificates  # noqa: E402
-import fetch_servers as servers  # noqa: E402
-import harness  # noqa: E402
-import worlds  # noqa: E402
-from fetch_servers import FOUR, PORT  # noqa: E402
+import certificates
+import fetch_servers as servers
+import harness
+import worlds
+from fetch_servers import FOUR, PORT
 
 DRIVER = pathlib.Path(os.environ.get("FETCH_DRIVER", harness.BUILD / "asan" / "tests" / "fetch-driver"))
 SECONDS = 30 * harness.PATIENCE

@@ -1,18 +1,14 @@
 """fetch() of `cove js`: it reaches what is granted and nothing else, hop by hop, and what servers do wrong is an error that
 says so. The servers are in a network of their own, whose names the world's resolver knows."""
 import json
-import pathlib
-import sys
 
 import pytest
 
-HERE = pathlib.Path(__file__).resolve().parent
-sys.path[:0] = [str(HERE), str(HERE.parent / "box"), str(HERE.parent / "engine")]
-import certificates  # noqa: E402
-import fetch_servers as servers  # noqa: E402
-import harness  # noqa: E402
-import worlds  # noqa: E402
-from fetch_servers import FOREIGN_PORT, FOUR, PORT, TLS_PORT  # noqa: E402
+import certificates
+import fetch_servers as servers
+import harness
+import worlds
+from fetch_servers import FOREIGN_PORT, FOUR, PORT, TLS_PORT
 
 
 @pytest.fixture(scope="module")

@@ -5,13 +5,11 @@ import json
 import os
 import pathlib
 import subprocess
-import sys
 
 import pytest
 
 HERE = pathlib.Path(__file__).resolve().parent
-sys.path.insert(0, str(HERE.parent / "box"))
-import harness  # noqa: E402
+import harness
 
 ERASER = harness.BUILD / "asan" / "tests" / "typescript-eraser"
 MODULES = harness.BUILD / "typescript" / "node_modules"

@@ -4,12 +4,10 @@ import os
 import pathlib
 import re
 import subprocess
-import sys
 
 import pytest
 
-sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "box"))
-import harness  # noqa: E402
+import harness
 
 HERE = pathlib.Path(__file__).resolve().parent
 LIBRARY = harness.BUILD / "src" / "lib"
@@ -21,9 +19,11 @@ def flags_of(*words, **more):
 
 
 def build(source, target, flags=None):
-    """With what `cove.pc` says of a build that is not installed, or these."""
+    """With what `cove.pc` says of a build that is not installed, or these. The tree may have been copied since,
+    to where who runs the tests can read it."""
     if flags is None:
-        flags = flags_of("--cflags", "--libs", PKG_CONFIG_PATH=str(harness.BUILD / "meson-uninstalled"))
+        flags = flags_of(f"--define-variable=prefix={harness.BUILD}", f"--define-variable=srcdir={harness.ROOT}",
+                         "--cflags", "--libs", PKG_CONFIG_PATH=str(harness.BUILD / "meson-uninstalled"))
     subprocess.run(["gcc", "-std=c11", "-D_GNU_SOURCE", "-Wall", "-Wextra", "-Werror", "-pedantic",
                     "-Wno-overlength-strings", "-o", target, source, *flags, "-pthread"], check=True)
     return target

@@ -138,3 +138,24 @@ def test_what_is_left_out_is_counted_with_its_reason(runner):
 def test_an_empty_suite_is_no_success(runner):
     said = runner("")
     assert said.status == 1 and said.last == "0 passed, 1 failed", said.text
+
+
+def test_a_clone_that_is_closed_to_others_is_tested_by_an_ordinary_user_all_the_same():
+    """Below a directory of mode 0700, and made with a umask of 077."""
+    with tempfile.TemporaryDirectory(prefix="runner-", dir=harness.BUILD) as above:
+        clone = pathlib.Path(above) / "closed" / "clone"
+        clone.parent.mkdir(mode=0o700)
+        subprocess.run(["sh", "-c", 'set -e; umask 077; mkdir -p "$2/tests" "$2/build"; cp -r "$1/scripts" "$2"; '
+                        'cp -r "$1/tests/lib" "$2/tests"; cp "$1/pytest.ini" "$2"; echo "#!/bin/true" >"$2/build/cove"; '
+                        'chmod 700 "$2/build/cove"', "sh", TOP, clone], check=True)
+        (clone / "tests" / "test_it.py").write_text(
+            "import os, pathlib\nTOP = pathlib.Path(__file__).parents[1]\ndef test_it():\n    assert os.getuid() != 0\n"
+            f"    assert str(TOP) == {str(clone)!r}\n    assert os.access(TOP / 'build/cove', os.X_OK)\n")
+        (clone / "tests" / "test_it.py").chmod(0o600)
+        table = [{"name": "made-up", "kind": "pytest", "what": ["tests/test_it.py"], "user": True}]
+        (clone / "suites.json").write_text(json.dumps(table))
+        done = subprocess.run([clone / "scripts" / "test.py", "--suites", clone / "suites.json"], cwd=clone, text=True,
+                              env={**os.environ, "BUILD": str(clone / "build")}, stdout=subprocess.PIPE,
+                              stderr=subprocess.STDOUT, timeout=ENDS_IN_S, check=False)
+        assert done.stdout.endswith("1 passed, 0 failed\n"), done.stdout
+        assert "from a copy that all may read" in done.stdout

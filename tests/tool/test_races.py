@@ -18,9 +18,8 @@ import time
 
 import pytest
 import conftest
-from test_tar import archive_of, member
-from tooling import (APPEND, AT, FINISH, GREP, IS_ROOT, PARENTS, TOOL, command, data, file, frame, harness,
-                     parse)
+from tooling import (APPEND, AT, FINISH, GREP, IS_ROOT, PARENTS, TOOL, archive_of, command, data, file, frame, harness,
+                     member, parse)
 
 pytestmark = pytest.mark.wall
 

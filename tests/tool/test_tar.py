@@ -8,7 +8,7 @@ import tarfile
 import time
 
 import pytest
-from tooling import FINISH, IS_ROOT, data, fails, frame, harness, mode_of, run, tree_of
+from tooling import FINISH, IS_ROOT, archive_of, data, fails, frame, harness, member, mode_of, run, tree_of
 
 REALTIME_COARSE = 5
 LONG = "long" * 40 + "/" + "name" * 60
@@ -20,23 +20,6 @@ def unpack(archive, *how, top, piece=1 << 20, **named):
 
 def refused(archive, top, *how, piece=1 << 20):
     return fails("tar-in", *how, paths=[top], stdin=data(archive, piece) + frame(FINISH))
-
-
-def member(name, kind=tarfile.REGTYPE, target="", content=b"", **fields):
-    info = tarfile.TarInfo(name)
-    info.type, info.linkname, info.size = kind, target, len(content)
-    info.mode = 0o755 if kind == tarfile.DIRTYPE else 0o644
-    for key, value in fields.items():
-        setattr(info, key, value)
-    return info, content
-
-
-def archive_of(*members, format=tarfile.PAX_FORMAT):
-    out = io.BytesIO()
-    with tarfile.open(fileobj=out, mode="w", format=format) as archive:
-        for info, content in members:
-            archive.addfile(info, io.BytesIO(content))
-    return out.getvalue()
 
 
 def passed_tick():

@@ -268,6 +268,37 @@ static void check_pool_of_the_dying(enum keeper_disk kind, int how)
     rig_end(&rig);
 }
 
+/* A keeper that refuses is asked again later and later, but at least once a minute. */
+static void check_pool_rests(void)
+{
+    struct rig rig;
+    struct answer made;
+    unsigned makes;
+
+    rig_start(&rig);
+    rig.options.pool = 1;
+    rig_open(&rig);
+    rig_made(&rig, NULL, &made);
+    CHECK(rig_until(&rig, has_ready, &rig), "one is ready");
+    rig.fake.refuse = 1000;
+    fake_box_dies(fake_box_of(&rig.fake, ""));
+    rig_pass(&rig, 0);
+    for (uint64_t ms = 500; ms < 60000; ms *= 2) {
+        makes = rig.fake.counts[KEEPER_MAKE];
+        rig_pass(&rig, ms);
+        CHECK(rig.fake.counts[KEEPER_MAKE] == makes + 1, "after %u ms", (unsigned)ms);
+    }
+    makes = rig.fake.counts[KEEPER_MAKE];
+    rig_pass(&rig, 30000);
+    CHECK(rig.fake.counts[KEEPER_MAKE] == makes, "it rests");
+    rig_pass(&rig, 30000);
+    CHECK(rig.fake.counts[KEEPER_MAKE] == makes + 1, "for a minute");
+    rig.fake.refuse = 0;
+    rig_pass(&rig, 60000);
+    CHECK(rig_until(&rig, has_ready, &rig), "then there is one");
+    rig_end(&rig);
+}
+
 /* ---- stop, start, delete, and when they meet ---- */
 
 static void check_stop_and_start(void)
@@ -317,6 +348,37 @@ static void check_delete(void)
     CHECK(first.count == 1 && IS(first, "sandbox_gone"), "%s", first.error.code);
     rig_made(&rig, "gone", &second);
     CHECK(second.created && strcmp(second.id, made.id) != 0, "the name is another's now");
+    rig_end(&rig);
+}
+
+static bool has_box(void *arg)
+{
+    return fake_boxes(&((const struct rig *)arg)->fake) > 0;
+}
+
+static bool has_no_box(void *arg)
+{
+    return !has_box(arg);
+}
+
+static void check_never_stands(void)
+{
+    struct sandbox_spec spec = rig_spec("slow");
+    struct answer made;
+    struct rig rig;
+
+    rig_start(&rig);
+    rig_open(&rig);
+    rig.fake.mood = FAKE_NEVER_STANDS;
+    rig_create(&rig, &spec, &made);
+    CHECK(rig_until(&rig, has_box, &rig), "a box is made");
+    rig_pass(&rig, 0);
+    rig_pass(&rig, 30000);
+    CHECK(made.count == 0, "it may take its time");
+    rig_pass(&rig, 30000);
+    CHECK(rig_wait(&rig, &made) && IS(made, "sandbox_failed"), "and not more than a minute: %s",
+          made.error.code);
+    CHECK(rig_until(&rig, has_no_box, &rig), "no box is left");
     rig_end(&rig);
 }
 
@@ -609,8 +671,10 @@ static void check_time(void)
         rig_pass(&rig, 300000);
         rig_procs(&rig, made.id, false, &seen);
     }
+    rig_made(&rig, NULL, &seen); /* what would be done by now is done before that */
     CHECK(has_state(&rig, made.id, SANDBOX_RUNNING, "created"), "a sandbox in use is not idle");
     rig_pass(&rig, 300000);
+    rig_made(&rig, NULL, &seen);
     CHECK(has_state(&rig, made.id, SANDBOX_RUNNING, "created"), "nor before its time");
     rig_pass(&rig, 300000);
     CHECK(rig_becomes(&rig, made.id, SANDBOX_STOPPED, "idle"), "and then stops");
@@ -620,6 +684,7 @@ static void check_time(void)
     CHECK(rig_wait(&rig, &made) && !made.failed, "made");
     expected.id = made.id;
     rig_pass(&rig, 300000);
+    rig_made(&rig, NULL, &seen);
     CHECK(has_state(&rig, made.id, SANDBOX_RUNNING, "created"), "not before its deadline");
     rig_pass(&rig, 300000);
     CHECK(rig_until(&rig, is_unknown, &expected), "deleted at its deadline");
@@ -704,12 +769,14 @@ int main(void)
     check_race();
     check_race_with_failure();
     check_pool();
+    check_pool_rests();
     for (int how = 0; how < 3; how++) {
         check_pool_of_the_dying(KEEPER_EPHEMERAL, how);
         check_pool_of_the_dying(KEEPER_PERSISTENT, how);
     }
     check_stop_and_start();
     check_delete();
+    check_never_stands();
     check_delete_overtakes();
     check_name_in_a_hurry();
     check_processes();

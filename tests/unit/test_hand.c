@@ -1,5 +1,5 @@
 /* The hand-over of a keeper: what was written is what is read, and what is cut, changed, of another format
- * or not open is refused, whatever it names. Whole upgrades are in tests/engine/test_upgrade.py. */
+ * or not open is refused, whatever it names. Whole upgrades are in tests/keeper/test_upgrade.py. */
 #include "base/fd.h"
 #include "base/hand.h"
 #include "check.h"
@@ -171,7 +171,7 @@ static void test_what_is_cut_or_wrong_is_refused(void)
 
 /* Keepers that were written down by the program that had HANDOVER_FORMAT first, with boxes and without. A
  * change of what is handed on is another format: where these are refused, raise it, and have
- * tests/engine/test_upgrade.py make new ones. */
+ * tests/keeper/test_upgrade.py make new ones. */
 static void test_what_was_written_once_is_read(const char *corpus, const char *name, size_t boxes)
 {
     static char data[65536];

@@ -1,5 +1,5 @@
 /* The keeper's table of requests, field by field, and what it makes of addresses and names. Whole
- * keepers are tested in tests/engine. */
+ * keepers are tested in tests/keeper. */
 #include "check.h"
 #include "keeper/build.h"
 #include "keeper/keeper.h"
@@ -88,9 +88,46 @@ static void test_make(void)
     CHECK_MAKE(make.limits.cpu_milli = 1024001, "cpu");
     CHECK_MAKE(make.limits.disk_bytes = 0, "disk");
     CHECK_MAKE(make.limits.disk_inodes = 63, "inodes");
+    CHECK_MAKE(make.limits.pids = UINT32_MAX, "pids");
+    CHECK_MAKE(make.limits.disk_bytes = 1ULL << 63, "disk");
+    CHECK_MAKE(make.limits.disk_inodes = UINT64_MAX, "inodes");
     CHECK_MAKE(make.mounts_count = KEEPER_MOUNTS_MAX + 1, "mounts_count");
+    CHECK_MAKE(make.mounts_count = UINT32_MAX, "mounts_count");
     CHECK_MAKE(make.mounts_count = 2, "name of a mount");
     CHECK_MAKE(make.mounts[0].read_only = 2, "read_only of a mount");
+}
+
+static void test_words(void)
+{
+    static const char *const names[] = {"", "/etc", "..", ".host", "-host", "Host", "a\nb"};
+    static const char *const ids[] = {"abc", "AAAAAAAAAAAAAAAAAAAA", "../aaaaaaaaaaaaaaaaa",
+                                      "aaaaaaaaaaaaaaaaaaaaa", "aaaaaaaaaaaaaaaaaaaa/"};
+    static const char *const hosts[] = {"a b", "-a"};
+    static const uint32_t types[] = {KEEPER_DROP_DISK, KEEPER_WEIGH_DISK};
+
+    for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
+        CHECK_MAKE(put(make.root, names[i]), "root");
+        CHECK_MAKE(put(make.mounts[0].name, names[i]), "name of a mount");
+    }
+    CHECK_MAKE(memset(make.mounts[0].name, 'a', sizeof(make.mounts[0].name)), "name of a mount");
+    for (size_t i = 0; i < sizeof(hosts) / sizeof(hosts[0]); i++)
+        CHECK_MAKE(put(make.hostname, hosts[i]), "hostname");
+    for (size_t i = 0; i < sizeof(ids) / sizeof(ids[0]); i++) {
+        struct keeper_claim claim = {.head = {.type = KEEPER_CLAIM, .id = 1}};
+
+        CHECK_MAKE(put(make.owner, ids[i]), "owner");
+        CHECK_MAKE((make.disk_kind = KEEPER_PERSISTENT, put(make.disk, ids[i])), "disk");
+        CHECK(strcmp(fault(&claim, sizeof(claim), true), "owner") == 0, "a claim by nobody");
+        put(claim.owner, ids[i]);
+        CHECK(strcmp(fault(&claim, sizeof(claim), true), "owner") == 0, "%s", ids[i]);
+        for (size_t of = 0; of < sizeof(types) / sizeof(types[0]); of++) {
+            struct keeper_of_disk of_disk = {.head = {.type = types[of], .id = 1}};
+
+            CHECK(strcmp(fault(&of_disk, sizeof(of_disk), true), "disk") == 0, "no disk");
+            put(of_disk.disk, ids[i]);
+            CHECK(strcmp(fault(&of_disk, sizeof(of_disk), true), "disk") == 0, "%s", ids[i]);
+        }
+    }
 }
 
 static void test_targets(void)
@@ -114,12 +151,14 @@ static void test_order_and_sizes(void)
     struct keeper_hello hello = {.head = {.type = KEEPER_HELLO, .id = 1}, .build = KEEPER_BUILD};
     struct keeper_of_box of_box = {.head = {.type = KEEPER_END, .id = 1}};
     struct keeper_head head = {.type = KEEPER_END, .id = 1};
+    struct keeper_make make = {.head = {.type = KEEPER_END, .id = 1}};
 
     CHECK(strcmp(fault(&hello, sizeof(hello), false), "") == 0, "a hello");
     CHECK(strcmp(fault(&hello, sizeof(hello), true), "a second hello") == 0, "a second hello");
     CHECK(strcmp(fault(&of_box, sizeof(of_box), true), "") == 0, "an end");
     CHECK(strcmp(fault(&of_box, sizeof(of_box), false), "a request before hello") == 0, "early");
     CHECK(fault(&head, sizeof(head), true)[0] != '\0', "too short");
+    CHECK(fault(&make, sizeof(make), true)[0] != '\0', "too long");
     CHECK(fault(&head, 3, true)[0] != '\0', "no head");
     CHECK(fault(&head, 0, true)[0] != '\0', "nothing");
     for (uint32_t type = 0; type < 256; type++) {
@@ -127,6 +166,8 @@ static void test_order_and_sizes(void)
         CHECK((fault(&head, sizeof(head), true)[0] == '\0') == (type == KEEPER_BEAT), "type %u",
               type);
     }
+    head.type = UINT32_MAX;
+    CHECK(fault(&head, sizeof(head), true)[0] != '\0', "a type beyond");
     head.type = KEEPER_BEAT;
     CHECK(fault(&head, sizeof(head), false)[0] != '\0', "a beat before hello");
     hello.build[0] = 'x';
@@ -281,6 +322,7 @@ int main(void)
     test_tls();
     test_hanging();
     test_make();
+    test_words();
     test_targets();
     test_order_and_sizes();
     test_network();

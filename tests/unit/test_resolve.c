@@ -4,6 +4,7 @@
 #include "name_server.h"
 
 #include "base/clock.h"
+#include "base/set_clock.h"
 #include "net/parts.h"
 
 #include <stdlib.h>
@@ -55,6 +56,19 @@ static bool wait_for(const struct result *results, size_t count)
             if (clock_monotonic_ns() > end)
                 return false;
             (void)uv_run(&loop, UV_RUN_ONCE);
+        }
+    return true;
+}
+
+/* For what no server answers: the clock goes on by itself, in steps that leave all that is due its order. */
+static bool wait_for_their_end(const struct result *results, size_t count)
+{
+    for (size_t i = 0, steps = 0; i < count; i++)
+        while (results[i].calls == 0) {
+            if (steps++ == 6000)
+                return false;
+            set_clock_advance(10 * UINT64_C(1000000));
+            (void)uv_run(&loop, UV_RUN_NOWAIT);
         }
     return true;
 }
@@ -165,7 +179,7 @@ static void end_servers_of_ill_will(void)
 {
     const struct result *good = &ill[sizeof(ill_kinds) - 1], *half = good + 1;
 
-    CHECK(wait_for(ill, sizeof(ill) / sizeof(ill[0])), "no answer");
+    CHECK(wait_for_their_end(ill, sizeof(ill) / sizeof(ill[0])), "no answer");
     for (size_t i = 0; i < sizeof(ill_kinds) - 1; i++)
         CHECK(ill[i].calls == 1 && ill[i].count == 0, "bad-%c: %d, %zu addresses", ill_kinds[i],
               (int)ill[i].code, ill[i].count);
@@ -204,8 +218,8 @@ static void test_turns(void)
     }
     CHECK(waiting > 0, "the others waited for all of it");
     CHECK(failed + waiting == FLOOD && waiting <= 300, "%u failed, %u wait", failed, waiting);
-    CHECK(wait_for(flood, FLOOD), "one was never answered");
-    CHECK(wait_for(crowd[0], (size_t)40 * 30), "one of the crowd was never answered");
+    CHECK(wait_for_their_end(flood, FLOOD), "one was never answered");
+    CHECK(wait_for_their_end(crowd[0], (size_t)40 * 30), "one of the crowd was never answered");
     for (int i = 0; i < FLOOD; i++)
         if (flood[i].calls != 1 || flood[i].code != DNS_FAILED)
             CHECK(false, "%d: %u, %d", i, flood[i].calls, (int)flood[i].code);
@@ -252,7 +266,7 @@ static void begin_cancelled(void)
 
 static void end_cancelled(void)
 {
-    CHECK(wait_for(&stays, 1), "no answer");
+    CHECK(wait_for_their_end(&stays, 1), "no answer");
     CHECK(victim.calls == 1, "%u", victim.calls);
     CHECK(stays.code == DNS_FAILED, "%d", (int)stays.code);
     for (int i = 0; i < 60; i++)

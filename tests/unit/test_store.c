@@ -3,6 +3,7 @@
 #include "store_env.h"
 
 #include "base/clock.h"
+#include "base/set_clock.h"
 #include "check.h"
 
 #include <inttypes.h>
@@ -407,7 +408,14 @@ static void check_lease(void)
     CHECK(env_open(&env) == 0, "%s", env.err.text);
     CHECK(answer_is(env_lease(&env, "leader", "two", 60000), "conflict"),
           "it did not hold over a restart");
-    CHECK(answer_is(env_lease(&env, "leader", "one", 50), ""), "a renewal");
+    CHECK(answer_is(env_lease(&env, "leader", "one", 600000), ""), "a renewal");
+    set_clock_advance(590000 * 1000000ULL);
+    CHECK(answer_is(env_lease(&env, "leader", "two", 60000), "conflict"), "it has not run out");
+    set_clock_advance(10000 * 1000000ULL);
+    CHECK(answer_is(env_lease(&env, "leader", "two", 60000), ""), "it has run out");
+    CHECK(answer_is(env_lease(&env, "leader", "two", 0), ""), "given back");
+    /* By the clock of the machine. */
+    CHECK(answer_is(env_lease(&env, "leader", "one", 50), ""), "another");
     (void)usleep(60000);
     answer = env_lease(&env, "leader", "two", 60000);
     CHECK(answer_is(answer, "") && answer.revision > first.revision, "%s", answer.err.text);

@@ -541,7 +541,7 @@ static void check_histories(void)
 }
 
 /* After an end that was noted nothing is missing, also of who had heard all. After a crash nobody
- * knows: tests/engine/test_events.py. */
+ * knows: tests/front/test_events.py. */
 static void check_ends_of_lives(void)
 {
     struct heard heard = {0}, again = {0};

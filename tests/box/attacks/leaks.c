@@ -226,7 +226,7 @@ static void see_host(void)
     struct dirent *entry;
     FILE *file;
     char line[1024], host[256] = "";
-    int processes = 0, foreign = 0;
+    int processes = 0, mounts = 0, foreign = 0;
 
     while (directory != NULL && (entry = readdir(directory)) != NULL)
         processes += entry->d_name[0] >= '1' && entry->d_name[0] <= '9';
@@ -236,10 +236,14 @@ static void see_host(void)
     (void)gethostname(host, sizeof(host));
     attack_check("host name", strcmp(host, attack_word(0, "host")) != 0, "%s", host);
     file = fopen("/proc/self/mountinfo", "re");
-    while (file != NULL && fgets(line, sizeof(line), file) != NULL)
-        for (int i = 1; i < 8; i++)
+    while (file != NULL && fgets(line, sizeof(line), file) != NULL) {
+        mounts++;
+        /* Of its own mount the caller has said where it comes from. */
+        for (int i = 1; i < 8 && strstr(line, " /attack ") == NULL; i++)
             foreign += attack_word(i, NULL) != NULL && strstr(line, attack_word(i, "")) != NULL;
-    attack_check("paths of the host in mountinfo", file != NULL && foreign == 0, "%d", foreign);
+    }
+    attack_check("paths of the host in mountinfo", mounts > 5 && foreign == 0, "%d in %d mounts",
+                 foreign, mounts);
     if (file != NULL)
         (void)fclose(file);
     REFUSED("the kernel's log", syscall(SYS_syslog, 3, line, (int)sizeof(line)), EPERM);

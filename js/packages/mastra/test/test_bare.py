@@ -8,17 +8,14 @@ import pathlib
 import shutil
 import signal
 import subprocess
-import sys
 
 import pytest
 
 TOP = pathlib.Path(__file__).resolve().parents[3]
-sys.path[:0] = [str(TOP.parent / "tests" / name) for name in ("box", "engine", "kernel")]
-import certificates  # noqa: E402
-import fetch_servers  # noqa: E402
-import harness  # noqa: E402
-import testroot  # noqa: E402
-import worlds  # noqa: E402
+import certificates
+import fetch_servers
+import testroot
+import worlds
 
 MODULES = TOP / "node_modules"
 PACKAGES = ("client", "linux-x64", "mastra", "node")

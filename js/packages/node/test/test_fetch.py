@@ -1,17 +1,15 @@
 """fetch() of kernels in a Node process, which does the asking under the kernel's policy: world/fetch.test.mjs, in a network of its
 own with http and https servers at addresses that are nobody's."""
 import pathlib
-import sys
 
 import pytest
 
 HERE = pathlib.Path(__file__).resolve().parent
 TOP = HERE.parents[3]
-sys.path[:0] = [str(TOP / "tests" / name) for name in ("box", "engine", "kernel")]
-import certificates  # noqa: E402
-import fetch_servers  # noqa: E402
-import harness  # noqa: E402
-import worlds  # noqa: E402
+import certificates
+import fetch_servers
+import harness
+import worlds
 
 NODE = TOP / "js" / "node_modules" / ".bin" / "node"
 

@@ -1,0 +1,336 @@
+"""The commands over the native API, against a running `cove serve`: what a person types, and what comes
+of it. What the pages of docs/ show is tried by test_docs.py."""
+import json
+import os
+import pathlib
+import re
+import signal
+import socket
+import subprocess
+import time
+
+import pytest
+
+import harness
+import serving
+
+
+nothing_left, serve = serving.one_for_all()[:2]
+
+
+@pytest.fixture(scope="module")
+def env(serve):
+    return {**os.environ, "COVE_URL": f"unix:{serve.socket}",
+            "PATH": f"{harness.COVE.parent}:{os.environ['PATH']}"}
+
+
+@pytest.fixture(scope="module")
+def cove(env):
+    def call(*words, stdin=b"", limit=60, **more):
+        return subprocess.run([harness.COVE, *words], capture_output=True, input=stdin,
+                              timeout=limit * harness.PATIENCE, env={**env, **more}, check=False)
+    return call
+
+
+@pytest.fixture(scope="module")
+def box(cove):
+    """A sandbox for tests that leave nothing in it that others would see."""
+    made = cove("create", "shared", "--ephemeral")
+    assert made.returncode == 0, made.stderr
+    yield "shared"
+    assert cove("rm", "shared").returncode == 0
+
+
+def good(result):
+    assert (result.returncode, result.stderr) == (0, b""), result
+    return result.stdout.decode()
+
+
+# ---- sandboxes -----------------------------------------------------------------------------------
+
+def test_a_name_is_there_once(cove):
+    first = good(cove("create", "once", "--ephemeral"))
+    again = cove("create", "once", "--ephemeral")
+    assert again.stdout.decode() == first and b"was there already" in again.stderr
+    assert cove("create", "once").returncode == 125  # of another kind
+    good(cove("rm", "once"))
+    assert good(cove("create", "once", "--ephemeral")) != first
+    good(cove("rm", "once"))
+
+
+def test_ls_and_info_say_what_there_is(cove, box):
+    assert any(line.endswith(" shared") for line in good(cove("ls")).splitlines())
+    listed = json.loads(good(cove("ls", "--json")))["sandboxes"]
+    mine = next(sandbox for sandbox in listed if sandbox["name"] == box)
+    assert mine["id"] in good(cove("ls", "-q")).split()
+    assert mine["id"] in good(cove("info", box)) and mine["id"] in good(cove("info", mine["id"]))
+    assert json.loads(good(cove("info", f"name:{box}", "--json")))["id"] == mine["id"]
+
+
+def test_a_name_of_any_letters_is_found(cove):
+    name = "é /?#%&漢"
+    good(cove("create", name, "--ephemeral"))
+    assert f" {name}\n" in good(cove("ls"))
+    assert good(cove("exec", name, "--", "echo", "x")) == "x\n"
+    good(cove("rm", name))
+    assert cove("create", "a\nb", "--ephemeral").returncode == 125
+
+
+def test_limits_are_those_that_were_said(cove):
+    made = json.loads(good(cove("create", "--json", "--ephemeral", "--memory", "128M", "--cpus", "0.5",
+                                "--pids", "77", "--disk", "32M", "-e", "A=b=c", "-l", "k=v",
+                                "--hostname", "there", "--privileges", "plain")))
+    assert made["created"] is True and made["resources"]["memory_bytes"] == 128 << 20
+    assert made["resources"]["cpus"] == 0.5 and made["resources"]["pids"] == 77
+    assert good(cove("exec", made["id"], "--", "sh", "-c", "echo $A; hostname; id -u")) \
+        .split()[:2] == ["b=c", "there"]
+    good(cove("rm", made["id"]))
+
+
+def test_a_stopped_sandbox_runs_nothing_until_it_is_started(cove):
+    good(cove("create", "halted", "--ephemeral", "-l", "of=halted"))
+    process = good(cove("exec", "-d", "halted", "--", "sleep", "600")).strip()
+    good(cove("stop", "halted"))
+    assert "stopped" in good(cove("ls", "--label", "of=halted"))
+    assert cove("wait", "halted", process).returncode in (125, 137)
+    refused = cove("exec", "halted", "--", "true")
+    assert refused.returncode == 125 and b"cove start" in refused.stderr
+    good(cove("start", "halted"))
+    assert good(cove("exec", "halted", "--", "echo", "x")) == "x\n"
+    good(cove("stop", "halted"))
+    assert good(cove("exec", "--start", "halted", "--", "echo", "x")) == "x\n"
+    good(cove("rm", "halted"))
+
+
+def test_a_persistent_sandbox_keeps_its_disk(cove):
+    good(cove("create", "kept"))
+    good(cove("exec", "kept", "--", "sh", "-c", "echo x >/root/f"))
+    good(cove("stop", "kept"))
+    assert good(cove("exec", "--start", "kept", "--", "cat", "/root/f")) == "x\n"
+    good(cove("rm", "kept"))
+
+
+# ---- exec ----------------------------------------------------------------------------------------
+
+def test_output_comes_as_it_is_written_and_to_its_own_side(env, box):
+    with subprocess.Popen([harness.COVE, "exec", box, "--", "sh", "-c", "echo one; echo two >&2; read x"],
+                          env=env, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as running:
+        assert running.stdout.readline() == b"one\n" and running.stderr.readline() == b"two\n"
+        assert running.wait(20) == 1  # there is no input
+
+
+@pytest.mark.parametrize("words, status", [
+    (("sh", "-c", "exit 7"), 7), (("sh", "-c", "kill -TERM $$"), 143), (("none-such",), 127),
+    (("/etc/hostname",), 126),
+])
+def test_the_status_is_that_of_run(cove, box, words, status):
+    assert cove("exec", box, "--", *words).returncode == status
+    assert cove("run", "--", *words).returncode == status
+
+
+def test_any_bytes_go_in_and_come_out(cove, box):
+    data = os.urandom(3 << 20)
+    result = cove("exec", "-i", box, "--", "cat", stdin=data)
+    assert result.returncode == 0 and result.stdout == data
+
+
+def test_what_pours_comes_whole_on_both_sides(cove, box):
+    result = cove("exec", box, "--", "sh", "-c",
+                  "(seq 1000000; seq 1000000) & seq 2000000 >&2; wait; exit 3")
+    assert result.returncode == 3
+    assert result.stdout == "".join(f"{i}\n" for _ in range(2) for i in range(1, 1000001)).encode()
+    assert result.stderr == "".join(f"{i}\n" for i in range(1, 2000001)).encode()
+
+
+def test_input_that_nobody_reads_does_not_hold_up_the_end(cove, box):
+    started = time.monotonic()
+    assert good(cove("exec", "-i", box, "--", "echo", "x", stdin=b"a" * (8 << 20))) == "x\n"
+    assert time.monotonic() - started < 10 * harness.PATIENCE
+
+
+def test_user_directory_and_variables(cove, box):
+    assert good(cove("exec", "-u", "nobody", "-w", "/tmp", "-e", "A=1", box, "--", "sh", "-c",
+                     "id -un; pwd; echo $A")).split() == ["nobody", "/tmp", "1"]
+    assert cove("exec", "-w", "/none", box, "--", "true").returncode == 125
+    assert cove("exec", "-u", "none", box, "--", "true").returncode == 125
+
+
+def test_interrupts_reach_the_command(env, box):
+    script = "trap 'echo told; exit 5' INT; echo ready; while :; do sleep 0.1; done"
+    with subprocess.Popen([harness.COVE, "exec", box, "--", "sh", "-c", script], env=env,
+                          stdout=subprocess.PIPE) as running:
+        assert running.stdout.readline() == b"ready\n"
+        running.send_signal(signal.SIGINT)
+        assert running.stdout.read() == b"told\n" and running.wait(20) == 5
+
+
+def test_a_second_interrupt_kills_what_takes_no_first(cove, env, box):
+    script = "trap 'echo told' INT; trap '' TERM; echo ready; sleep 1234 & while :; do sleep 0.1; done"
+    with subprocess.Popen([harness.COVE, "exec", box, "--", "sh", "-c", script], env=env,
+                          stdout=subprocess.PIPE) as running:
+        assert running.stdout.readline() == b"ready\n"
+        running.send_signal(signal.SIGINT)
+        assert running.stdout.readline() == b"told\n"
+        assert running.poll() is None
+        running.send_signal(signal.SIGINT)
+        assert running.wait(20) == 137
+
+
+def test_a_command_that_nobody_reads_ends(cove, env, box):
+    result = subprocess.run(f"{harness.COVE} exec {box} -- yes | head -n 1", shell=True, env=env,
+                            capture_output=True, timeout=60, check=True)
+    assert result.stdout == b"y\n"
+    harness.wait_for(lambda: not re.search(r"running .* yes$", good(cove("ps", box)), re.M), 30,
+                     "the end of yes")
+
+
+# ---- processes -----------------------------------------------------------------------------------
+
+def test_a_process_in_the_background(cove, box):
+    process = good(cove("exec", "-d", box, "--", "sh", "-c", "echo out; echo err >&2; sleep 600")).strip()
+    harness.wait_for(lambda: cove("logs", box, process).stdout == b"out\n", 30, "its output")
+    harness.wait_for(lambda: cove("logs", box, process, "--stderr").stderr == b"err\n", 30, "its errors")
+    assert cove("logs", box, process, "--tail", "2").stdout == b"t\n"
+    assert re.search(rf"^{process} .* running ", good(cove("ps", box)), re.M)
+    result = cove("wait", box, process, "--timeout", "200ms")
+    assert result.returncode == 124 and b"still runs" in result.stderr
+    good(cove("kill", box, process))
+    assert cove("wait", box, process).returncode == 137
+    assert cove("kill", box, process).returncode == 125
+    assert cove("logs", box, process).stdout == b"out\n"  # kill of an ended one forgets nothing
+
+
+def test_a_signal_is_no_kill(cove, box):
+    process = good(cove("exec", "-d", box, "--", "sh", "-c",
+                        "trap 'exit 9' TERM; echo ready; while :; do sleep 0.1; done")).strip()
+    harness.wait_for(lambda: cove("logs", box, process).stdout == b"ready\n", 30, "it is ready")
+    good(cove("kill", box, process, "--signal", "TERM"))
+    assert cove("wait", box, process).returncode == 9
+
+
+def test_logs_follow_to_the_end(cove, env, box):
+    process = good(cove("exec", "-d", box, "--", "sh", "-c", "echo 1; sleep 1; echo 2")).strip()
+    assert good(cove("logs", "-f", box, process)) == "1\n2\n"
+    assert good(cove("logs", "-f", box, process)) == "1\n2\n"
+
+
+def test_a_command_outlives_the_engine_and_exec_goes_on(serve, env, box):
+    script = "for i in $(seq 1 30); do echo $i; sleep 0.1; done; exit 4"
+    with subprocess.Popen([harness.COVE, "exec", box, "--", "sh", "-c", script], env=env, bufsize=0,
+                          stdout=subprocess.PIPE, stderr=subprocess.PIPE) as running:
+        assert running.stdout.readline() == b"1\n"  # and nothing behind it: communicate() would not see that
+        serve.kill_engine()
+        rest, said = running.communicate(timeout=60)
+    assert rest.split() == [b"%d" % i for i in range(2, 31)], said
+    assert running.returncode == 4
+
+
+# ---- keys, roots ---------------------------------------------------------------------------------
+
+def test_a_key_opens_tcp_until_it_is_removed(serve, cove):
+    secret = good(cove("key", "new", "test", "--scope", "read")).strip()
+    tcp = {"COVE_URL": f"http://127.0.0.1:{serve.port}", "COVE_API_KEY": secret}
+    good(cove("ls", **tcp))
+    assert cove("create", **tcp).returncode == 125
+    line = next(line for line in good(cove("key", "ls")).splitlines() if line.endswith(" test"))
+    assert secret not in line
+    good(cove("key", "rm", line.split()[0]))
+    assert cove("ls", **tcp).returncode == 125
+
+
+def test_a_root_is_registered_used_and_removed(cove, tmp_path):
+    root = tmp_path / "root"
+    (root / "bin").mkdir(parents=True)
+    busybox = root / "bin" / "busybox"
+    busybox.write_bytes(pathlib.Path("/bin/busybox").read_bytes())
+    busybox.chmod(0o755)
+    good(cove("root", "add", "tiny", str(root)))
+    assert re.search(rf"^tiny +\S+ +{root}$", good(cove("root", "ls")), re.M)
+    assert "tiny" in json.loads(good(cove("root", "ls", "--json")))
+    assert cove("root", "add", "tiny", str(root)).returncode == 125
+    good(cove("create", "on-tiny", "--ephemeral", "--root", "tiny"))
+    assert "busybox" in good(cove("exec", "on-tiny", "--", "/bin/busybox", "ls", "/bin"))
+    good(cove("rm", "on-tiny"))
+    good(cove("root", "rm", "tiny"))
+    assert cove("create", "--root", "tiny").returncode == 125
+
+
+@pytest.mark.parametrize("words", [
+    ("root", "add", "Bad Name", "/usr"), ("root", "add", "x", "/none"), ("root", "rm", "none"),
+    ("mount", "add", "x", "/etc/hostname"), ("mount", "add", "y" * 64, "/usr"),
+])
+def test_what_cannot_be_registered_is_refused(cove, words):
+    result = cove(*words)
+    assert result.returncode == 125 and result.stderr.startswith(b"cove: ")
+
+
+# ---- an engine of one's own ----------------------------------------------------------------------
+
+def test_an_engine_of_ones_own_starts_once_and_by_itself(tmp_path):
+    runtime = tmp_path / "runtime"
+    runtime.mkdir(mode=0o700)
+    env = {**os.environ, "XDG_RUNTIME_DIR": str(runtime), "XDG_DATA_HOME": str(tmp_path / "data"),
+           "XDG_CONFIG_HOME": str(tmp_path / "config"), "HOME": str(tmp_path)}
+    env.pop("COVE_URL", None)
+    started = [subprocess.Popen([harness.COVE, "ls", "-q"], env=env, stderr=subprocess.PIPE)
+               for _ in range(4)]
+    try:
+        for each in started:
+            _, said = each.communicate(timeout=60)
+            assert (each.returncode, said) == (0, b"")
+        log = (runtime / "cove" / "serve.log").read_text()
+        assert log.count("cove-engine ready") == 1, log
+    finally:
+        stop_keeper(runtime / "cove" / "cove.sock")
+
+
+def test_an_engine_that_is_just_ending_is_followed_by_another(tmp_path):
+    """It takes the connection, and is gone before it answers."""
+    runtime = tmp_path / "runtime"
+    (runtime / "cove").mkdir(parents=True, mode=0o700)
+    runtime.chmod(0o700)
+    path = runtime / "cove" / "cove.sock"
+    env = {**os.environ, "XDG_RUNTIME_DIR": str(runtime), "XDG_DATA_HOME": str(tmp_path / "data"),
+           "XDG_CONFIG_HOME": str(tmp_path / "config"), "HOME": str(tmp_path)}
+    env.pop("COVE_URL", None)
+    with socket.socket(socket.AF_UNIX) as ending:
+        ending.bind(str(path))
+        ending.listen()
+        began = time.monotonic()
+        client = subprocess.Popen([harness.COVE, "ls", "-q"], env=env, stderr=subprocess.PIPE)
+        connection, _ = ending.accept()
+        path.unlink()
+    connection.close()
+    try:
+        _, said = client.communicate(timeout=60)
+        assert (client.returncode, said) == (0, b"")
+        assert time.monotonic() - began < 20 * harness.PATIENCE
+    finally:
+        stop_keeper(path)
+
+
+def stop_keeper(path):
+    """The keeper that listens there ends."""
+    for entry in pathlib.Path("/proc").iterdir():
+        try:
+            words = (entry / "cmdline").read_bytes().split(b"\0")
+        except OSError:
+            continue
+        if str(path).encode() in words:
+            harness.kill(int(entry.name), signal.SIGTERM)
+            harness.wait_for(lambda: not entry.exists(), 30, "the end of the keeper")
+
+
+def test_an_engine_that_does_not_start_says_why(tmp_path):
+    runtime = tmp_path / "runtime"
+    runtime.mkdir(mode=0o700)
+    (tmp_path / "data" / "cove").mkdir(parents=True)
+    (tmp_path / "data" / "cove" / "stranger").write_text("x")
+    env = {**os.environ, "XDG_RUNTIME_DIR": str(runtime), "XDG_DATA_HOME": str(tmp_path / "data"),
+           "HOME": str(tmp_path)}
+    env.pop("COVE_URL", None)
+    started = time.monotonic()
+    result = subprocess.run([harness.COVE, "ls"], env=env, capture_output=True, timeout=60, check=False)
+    assert result.returncode == 125 and b"did not start" in result.stderr
+    assert b"neither empty nor cove's" in result.stderr and b"serve.log" in result.stderr
+    assert time.monotonic() - started < 15 * harness.PATIENCE
