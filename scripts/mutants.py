@@ -9,7 +9,7 @@ a run that was ended goes on where it was. The copy lies there, too, and nothing
 usage: mutants.py [--room ROOM] [--only NAME] [--trust] [--baseline] | --check | --list
   --trust     takes over what was killed by tests of another state of the sources
   --baseline  only runs the steps of the rooms without a mutant
-  --check     only looks whether each row still names exactly one place
+  --check     only looks whether each row still names exactly one place, and each step files that are there
   --list      says what would be run
 """
 import argparse
@@ -773,8 +773,9 @@ def main():
     rows, faults = rows_read(sources)
     draw, suites = Draw(sources), Suites()
     faults += draw.faults
-    for mutant in rows:
-        suites.of(mutant)
+    steps = [step for mutant in rows for step in suites.of(mutant)] + sum(suites.steps.values(), [])
+    faults += sorted({f"'{step}': there is no {word}" for step in steps for word in shlex.split(step)[1:]
+                      if "/" in word and not (ROOT / word).exists()})
     if faults:
         raise Fault("\n".join(faults))
     if arguments.check:
