@@ -161,7 +161,7 @@ class Run:
         if suite.kind == "meson":
             return ["meson", "test", "-C", str(BUILD / "asan"), "--no-rebuild", "--num-processes", "2", "--no-suite",
                     "none", *([only] if only else suite.what)]
-        options = ["--test", "--test-concurrency=2", f"--test-timeout={self.limit_s * 1000:.0f}",
+        options = ["--test", "--test-concurrency=2", f"--test-timeout={2 * self.limit_s * 1000:.0f}",
                    f"--test-reporter={TOP / 'tests/lib/lane_report.mjs'}", f"--test-reporter-destination={report}",
                    "--test-reporter=spec", "--test-reporter-destination=stdout"]
         if only:
@@ -260,9 +260,9 @@ class Run:
                     running = None
                     tests[line["id"]] = Test(suite, line["id"], line["outcome"], line["why"], line["seconds"],
                                              walls.get(line["id"], False))
-            for name in said.get("left", ()):
-                tests[f"nothing is left ({name})"] = Test(suite, "nothing is left", "failed",
-                                                          f"the lane was left with {name}", wall=True)
+            if said.get("left"):
+                tests["nothing is left"] = Test(suite, "nothing is left", "failed", "".join(
+                    f"the lane was left with {name}\n" for name in said["left"]), wall=True)
             missing = [name for name in walls if name not in tests]
             if running and tries < 5 and (is_silent or missing):
                 why = (f"it said nothing for {self.silence_s} s" if is_silent else

@@ -1,17 +1,24 @@
-// A reporter of Node's test runner, for scripts/test.py: a line of JSON for each test that ended, with its file.
+// A reporter of Node's test runner, for scripts/test.py: a line of JSON for each test that ended, with its file. Node's
+// own limit of time counts for a whole file and is longer; here each test has the one in COVE_TEST_LIMIT_S.
 import path from "node:path";
+
+const limit = Number(process.env.COVE_TEST_LIMIT_S ?? 120);
+const running = new Map(); // the tests of a file that have begun
 
 export default async function* lines(events) {
     for await (const { type, data } of events) {
-        if ((type !== "test:pass" && type !== "test:fail") || data.details?.type === "suite") continue;
-        const failed = type === "test:fail" || (data.skip !== undefined && data.skip !== false);
-        const why = data.details?.error?.cause ?? data.details?.error;
-        yield `${JSON.stringify({
-            event: "end",
-            id: `${path.relative(process.cwd(), data.file ?? "")}::${data.name}`,
-            outcome: failed ? "failed" : "passed",
-            why: failed ? String(why?.stack ?? why ?? "it was skipped") : "",
-            seconds: (data.details?.duration_ms ?? 0) / 1000,
-        })}\n`;
+        const file = path.relative(process.cwd(), data.file ?? "");
+        const here = running.get(file) ?? new Set();
+        if (type === "test:dequeue") running.set(file, here.add(data.name));
+        if (type !== "test:pass" && type !== "test:fail") continue;
+        here.delete(data.name);
+        if (data.details?.type === "suite") continue;
+        const seconds = (data.details?.duration_ms ?? 0) / 1000;
+        const error = data.details?.error?.cause ?? data.details?.error;
+        let why = "";
+        if (type === "test:fail") why = `${error?.stack ?? error}\n${here.size ? `it waited for: ${[...here].join(", ")}` : ""}`;
+        else if (data.skip !== undefined && data.skip !== false) why = "it was skipped";
+        else if (seconds > limit && path.resolve(data.name) !== data.file) why = `it took ${seconds} s, more than its limit of ${limit} s`;
+        yield `${JSON.stringify({ event: "end", id: `${file}::${data.name}`, outcome: why ? "failed" : "passed", why, seconds })}\n`;
     }
 }
