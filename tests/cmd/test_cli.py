@@ -13,23 +13,11 @@ import pytest
 
 import harness
 import serving
+from scripted import commands, good
 
 
 nothing_left, serve = serving.one_for_all()[:2]
-
-
-@pytest.fixture(scope="module")
-def env(serve):
-    return {**os.environ, "COVE_URL": f"unix:{serve.socket}",
-            "PATH": f"{harness.COVE.parent}:{os.environ['PATH']}"}
-
-
-@pytest.fixture(scope="module")
-def cove(env):
-    def call(*words, stdin=b"", limit=60, **more):
-        return subprocess.run([harness.COVE, *words], capture_output=True, input=stdin,
-                              timeout=limit * harness.PATIENCE, env={**env, **more}, check=False)
-    return call
+env, cove = commands()
 
 
 @pytest.fixture(scope="module")
@@ -39,11 +27,6 @@ def box(cove):
     assert made.returncode == 0, made.stderr
     yield "shared"
     assert cove("rm", "shared").returncode == 0
-
-
-def good(result):
-    assert (result.returncode, result.stderr) == (0, b""), result
-    return result.stdout.decode()
 
 
 # ---- sandboxes -----------------------------------------------------------------------------------

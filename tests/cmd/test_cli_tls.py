@@ -12,12 +12,9 @@ import pytest
 import harness
 import serving
 from certificates import Authority, openssl
-from scripted import answer, chunked, cove, read_request, stop_listening
+from scripted import Listening, answer, chunked, cove, failed, good, read_request
 
-
-@pytest.fixture(autouse=True)
-def nothing_left():
-    """One engine serves all tests of this file, so it is after the last that nothing may be left."""
+nothing_left, serve, _ = serving.one_for_all()
 
 
 @pytest.fixture(scope="module")
@@ -30,7 +27,7 @@ def certificate(authority):
     return authority.certificate("good", "DNS:localhost,IP:127.0.0.1")
 
 
-class Front:
+class Front(Listening):
     """Listens with TLS; `serve(connection)` has each connection, and closes it as it likes."""
 
     def __init__(self, certificate, serve, highest=ssl.TLSVersion.TLSv1_3):
@@ -42,29 +39,19 @@ class Front:
         self.names = []
         self.context.sni_callback = lambda _, name, __: self.names.append(name)
         self.protocols = []
-        self.connections = 0
-        self.listener = socket.create_server(("127.0.0.1", 0))
-        self.port = self.listener.getsockname()[1]
-        self.thread = threading.Thread(target=self.accept, daemon=True)
-        self.thread.start()
+        self.shaken = 0
+        listener = socket.create_server(("127.0.0.1", 0))
+        self.port = listener.getsockname()[1]
+        super().__init__(listener)
 
-    def accept(self):
-        with contextlib.suppress(OSError):
-            while True:
-                connection, _ = self.listener.accept()
-                threading.Thread(target=self.shake, args=(connection,), daemon=True).start()
-
-    def shake(self, connection):
+    def take(self, connection):
         with contextlib.suppress(OSError):  # ssl.SSLError is one
             connection.settimeout(60 * harness.PATIENCE)
             wrapped = self.context.wrap_socket(connection, server_side=True)
-            self.connections += 1
+            self.shaken += 1
             self.protocols.append((wrapped.version(), wrapped.selected_alpn_protocol()))
             with wrapped:
                 self.serve(wrapped)
-
-    def close(self):
-        stop_listening(self.listener, self.thread)
 
 
 def relay(path):
@@ -116,26 +103,8 @@ def front():
         each.close()
 
 
-@pytest.fixture(scope="module")
-def serve(tmp_path_factory):
-    with serving.Serve(tmp_path_factory.mktemp("tls")) as started:
-        yield started
-
-
 def environment(front, authority, host="localhost", **more):
     return {"COVE_URL": f"https://{host}:{front.port}", "SSL_CERT_FILE": str(authority.file), **more}
-
-
-def good(result):
-    assert (result.returncode, result.stderr) == (0, b""), result
-    return result.stdout.decode()
-
-
-def failed(result, *words):
-    text = result.stderr.decode()
-    assert result.returncode == 125 and text.count("\n") == 1 and result.stdout == b"", result
-    for word in words:
-        assert word in text, text
 
 
 # ---- a front before an engine --------------------------------------------------------------------
@@ -247,7 +216,7 @@ def test_a_connection_is_kept_for_the_next_request(front, authority, certificate
 
     server = front(certificate, serve)
     good(cove("ls", env=environment(server, authority)))
-    assert server.connections == 1
+    assert server.shaken == 1
 
 
 @pytest.mark.parametrize("highest", [ssl.TLSVersion.TLSv1_2, ssl.TLSVersion.TLSv1_3])
@@ -272,7 +241,7 @@ def test_an_unknown_authority_is_refused(front, authority, certificate, tmp_path
     other = Authority(tmp_path / "other")
     for env in (environment(server, other), {**environment(server, other), "SSL_CERT_FILE": "/none"}):
         failed(cove("ls", env={**env, "COVE_API_KEY": "k-123"}), "no authority", "SSL_CERT_FILE")
-    assert server.connections == 0  # and the key got nowhere
+    assert server.shaken == 0  # and the key got nowhere
 
 
 @pytest.mark.parametrize("alternatives, days, words", [
@@ -284,7 +253,7 @@ def test_a_certificate_that_is_not_good_is_refused(front, authority, alternative
     name = f"bad{len(list(authority.directory.iterdir()))}"
     server = front(authority.certificate(name, alternatives, days), says(LIST, farewell=True))
     failed(cove("ls", env=environment(server, authority)), *words)
-    assert server.connections == 0
+    assert server.shaken == 0
 
 
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")

@@ -19,26 +19,15 @@ import time
 import pytest
 
 import harness
+import scripted
 import serving
-from scripted import COVE, Server, answer, cove, problem
+from scripted import COVE, Server, answer, cove, failed, problem
 
-
-@pytest.fixture(autouse=True)
-def nothing_left():
-    """One engine serves all tests of this file, so it is after the last that nothing may be left."""
+nothing_left, serve, _ = serving.one_for_all()
 
 
 def good(*words, **more):
-    result = cove(*words, **more)
-    assert (result.returncode, result.stderr) == (0, b""), result
-    return result.stdout.decode()
-
-
-def failed(result, *words):
-    text = result.stderr.decode()
-    assert result.returncode == 125 and text.count("\n") == 1, result
-    for word in words:
-        assert word in text, text
+    return scripted.good(cove(*words, **more))
 
 
 COMMANDS = re.findall(r"^  ([a-z]+) ", good("help").split("Exit status")[0], re.M)
@@ -450,12 +439,6 @@ def test_one_sandbox_that_cannot_be_asked_does_not_hide_the_others(tmp_path):
                     else problem(403, "forbidden", "not yours"))
     failed(cove("df", env=server.env), "not yours")
     server.close()
-
-
-@pytest.fixture(scope="module")
-def serve(tmp_path_factory):
-    with serving.Serve(tmp_path_factory.mktemp("words")) as started:
-        yield started
 
 
 @pytest.fixture

@@ -1,7 +1,6 @@
 """Terminals as a person sees them: the command line in tmux, which draws what it is told and types what we
 tell it. Frames and bytes are in test_terminal.py."""
 import json
-import os
 import re
 import shlex
 import signal
@@ -11,24 +10,11 @@ import pytest
 
 import harness
 import serving
+from scripted import commands
 
 
 nothing_left, serve = serving.one_for_all()[:2]
-
-
-@pytest.fixture(scope="module")
-def env(serve):
-    return {**os.environ, "COVE_URL": f"unix:{serve.socket}", "TERM": "xterm-256color",
-            "PATH": f"{harness.COVE.parent}:{os.environ['PATH']}", "PS1": "$ ", "LC_ALL": "C.UTF-8",
-            "HISTFILE": "", "LANG": "C.UTF-8"}
-
-
-@pytest.fixture(scope="module")
-def cove(env):
-    def call(*words, stdin=b"", limit=60):
-        return subprocess.run([harness.COVE, *words], capture_output=True, input=stdin,
-                              timeout=limit * harness.PATIENCE, env=env, check=False)
-    return call
+env, cove = commands(TERM="xterm-256color", PS1="$ ", LC_ALL="C.UTF-8", HISTFILE="", LANG="C.UTF-8")
 
 
 @pytest.fixture(scope="module")

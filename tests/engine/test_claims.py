@@ -18,7 +18,7 @@ import yaml
 
 import harness
 import serving
-from sandboxes import EPHEMERAL, init_of, make, run
+from sandboxes import EPHEMERAL, init_of, make, new_key, run
 
 nothing_left, serve, api = serving.one_for_all("[boxes]\npool = 8\nmemory = 128M\ndisk = 16M\n")
 
@@ -317,12 +317,6 @@ def test_a_thousand_followers_hear_the_same_while_another_sandbox_answers(serve,
 NEVER = "c0aaaaaaaaaaaaaaaaaa"
 
 
-def tenant(api, name):
-    made = api.post("/v1/keys", {"tenant": name, "label": "k", "scopes": ["read", "write", "keys"]})
-    assert made.status == 201, made
-    return made.json
-
-
 def answer_of(answer, *ids):
     """All that a client sees, with the id that it named itself taken out."""
     body = answer.bytes
@@ -379,7 +373,7 @@ REQUESTS.append(("POST", "/exec", {"command": "true", "start": True}, {}, {}))
 
 
 def test_of_anothers_sandbox_a_tenant_hears_what_it_hears_of_one_that_never_was(serve, api):
-    mine, theirs = tenant(api, "team-mine"), tenant(api, "team-theirs")
+    mine, theirs = new_key(api, "read", "write", "keys", tenant="team-mine"), new_key(api, "read", "write", "keys", tenant="team-theirs")
     with serve.tcp(theirs["secret"]) as owner, serve.tcp(mine["secret"]) as stranger:
         alive, gone, stopped = make(owner, name="secret"), make(owner), make(owner)
         for path in (alive, gone, stopped):
@@ -425,7 +419,7 @@ def test_of_anothers_sandbox_a_tenant_hears_what_it_hears_of_one_that_never_was(
 
 
 def test_keys_and_quotas_of_another_tenant_are_as_if_they_were_not(serve, api):
-    mine, theirs = tenant(api, "team-mine"), tenant(api, "team-theirs")
+    mine, theirs = new_key(api, "read", "write", "keys", tenant="team-mine"), new_key(api, "read", "write", "keys", tenant="team-theirs")
     with serve.tcp(mine["secret"]) as stranger, serve.tcp(theirs["secret"]) as owner:
         assert {key["tenant"] for key in stranger.get("/v1/keys").json["keys"]} == {"team-mine"}
         never = theirs["id"][:-4] + ("0000" if not theirs["id"].endswith("0000") else "1111")
@@ -444,7 +438,7 @@ def test_keys_and_quotas_of_another_tenant_are_as_if_they_were_not(serve, api):
 
 
 def test_events_of_another_tenant_are_not_heard_from_any_number(serve, api):
-    mine, theirs = tenant(api, "team-mine"), tenant(api, "team-theirs")
+    mine, theirs = new_key(api, "read", "write", "keys", tenant="team-mine"), new_key(api, "read", "write", "keys", tenant="team-theirs")
     with serve.tcp(mine["secret"]) as listener, serve.tcp(theirs["secret"]) as owner, \
             serve.tcp(mine["secret"]) as other:
         lines = serving.Lines(listener, "/v1/events", {"from": 1})
@@ -463,7 +457,7 @@ def test_events_of_another_tenant_are_not_heard_from_any_number(serve, api):
 
 
 def test_one_idempotency_key_of_two_tenants_is_two(serve, api):
-    mine, theirs = tenant(api, "team-mine"), tenant(api, "team-theirs")
+    mine, theirs = new_key(api, "read", "write", "keys", tenant="team-mine"), new_key(api, "read", "write", "keys", tenant="team-theirs")
     paths = []
     for key in (mine, theirs):
         with serve.tcp(key["secret"]) as client:

@@ -16,28 +16,10 @@ import pytest
 
 import harness
 import serving
+from sandboxes import EPHEMERAL, make, printed, start
 
-EPHEMERAL = {"privileges": "plain", "disk_kind": "ephemeral"}
 SMALL = "[boxes]\npool = {pool}\nmemory = 128M\ndisk = 16M\nheadroom_disk = {headroom}\n"
 COUNTS = "i=0; while [ $i -lt 100000 ]; do i=$((i+1)); echo $i; sleep 0.02; done"
-
-
-def make(client, **fields):
-    answer = client.post("/v1/sandboxes", {**EPHEMERAL, **fields})
-    assert answer.status == 201, answer
-    return f"/v1/sandboxes/{answer.json['id']}"
-
-
-def run(client, path, line, **fields):
-    answer = client.post(f"{path}/exec", {"command": line, **fields})
-    assert answer.status == 200, answer
-    return answer.json["stdout"]
-
-
-def start(client, path, line, **fields):
-    answer = client.post(f"{path}/processes", {"command": line, **fields})
-    assert answer.status == 201, answer
-    return f"{path}/processes/{answer.json['id']}"
 
 
 def refused(answer, *codes):
@@ -73,7 +55,7 @@ def again(client):
         return answer if answer.status == 201 else None
 
     path = f"/v1/sandboxes/{harness.wait_for(create, 20 * harness.PATIENCE, 'a new sandbox').json['id']}"
-    assert run(client, path, "echo new") == "new\n"
+    assert printed(client, path, "echo new") == "new\n"
     assert client.delete(path).status == 204
 
 
@@ -132,7 +114,7 @@ def test_over_the_headroom_of_the_disk_new_sandboxes_are_refused_with_the_figure
         small_disk.fill(left=8 << 20)
         detail = refused(client.post("/v1/sandboxes", EPHEMERAL), "capacity")
         assert "16 MiB" in detail and "disk" in detail, detail
-        assert run(client, path, "echo on") == "on\n"
+        assert printed(client, path, "echo on") == "on\n"
         goes_on(client, process)
         assert client.post(f"{path}/stop").status == 200
         refused(client.post(f"{path}/start"), "capacity")
@@ -183,7 +165,7 @@ def test_a_persistent_disk_that_no_longer_fits_the_host_is_an_error_of_its_sandb
     with small_disk.client() as client:
         path = make(client, **persistent)
         other = make(client)
-        run(client, path, "echo kept > /tmp/kept; sync")
+        printed(client, path, "echo kept > /tmp/kept; sync")
         small_disk.fill(left=1 << 20)
         said = client.post(f"{path}/exec", {
             "command": "head -c 40000000 /dev/zero > /tmp/big; sync /tmp/big; echo $?", "timeout_ms": 20000})
@@ -192,7 +174,7 @@ def test_a_persistent_disk_that_no_longer_fits_the_host_is_an_error_of_its_sandb
         assert answer.status == 200 or refused(answer, "capacity"), answer
         small_disk.empty()
         assert client.post(f"{path}/stop").status == 200
-        assert run(client, path, "cat /tmp/kept", start=True) == "kept\n"
+        assert printed(client, path, "cat /tmp/kept", start=True) == "kept\n"
         again(client)
 
 
@@ -211,7 +193,7 @@ def test_over_the_headroom_of_memory_new_sandboxes_are_refused_with_the_figure(t
             assert f"{1000 << 10} MiB" in detail and "memory" in detail, detail
             left = int(detail.split(" ", 1)[0])
             assert abs((left << 20) - harness.memory_available()) < harness.memory_available() / 4
-            assert run(client, path, "echo on") == "on\n"
+            assert printed(client, path, "echo on") == "on\n"
             goes_on(client, process)
         serve.config.write_text(usual, encoding="utf-8")
         with reloaded(serve) as client:
@@ -320,10 +302,10 @@ def test_an_engine_without_fds_refuses_new_sandboxes_and_what_runs_runs_on(few_f
             {*made, path.rsplit("/", 1)[1]}
         for identity in made:
             there = f"/v1/sandboxes/{identity}"
-            assert run(client, there, "echo on") == "on\n"
+            assert printed(client, there, "echo on") == "on\n"
             assert client.delete(there).status == 204
         goes_on(client, process)
-        assert run(client, path, "echo on") == "on\n"
+        assert printed(client, path, "echo on") == "on\n"
         again(client)
 
 
@@ -345,7 +327,7 @@ def test_an_engine_without_fds_refuses_commands_or_runs_them_and_keeps_their_out
                 one = f"{path}/processes/{answer.json['id']}"
                 assert client.get(f"{one}/wait").json["exit_code"] == 0
                 assert client.get(f"{one}/output").bytes == b"said\n"
-        assert run(client, path, "echo on") == "on\n"
+        assert printed(client, path, "echo on") == "on\n"
         again(client)
 
 
@@ -381,7 +363,7 @@ def test_a_keeper_without_fds_refuses_boxes_and_those_there_are_run_on(tmp_path,
             assert told, "there were fds for all of them"
             for answer in told:
                 refused(answer, "capacity")
-            assert run(client, path, "echo on") == "on\n"
+            assert printed(client, path, "echo on") == "on\n"
             goes_on(client, process)
             engine = serve.engine_pid()
             os.kill(engine, signal.SIGKILL)
@@ -456,7 +438,7 @@ def test_without_processes_what_runs_runs_on_and_new_work_is_refused(tmp_path):
             assert client.post(f"{process}/stdin", b"still\n").status == 204
             assert read(client, process, 6) == b"still\n"
             group.allow("max")
-            assert run(client, path, "echo on") == "on\n"
+            assert printed(client, path, "echo on") == "on\n"
             again(client)
 
 
@@ -501,7 +483,7 @@ def test_after_a_reboot_sandboxes_are_stopped_and_have_their_disks(tmp_path):
         kept = make(client, name="kept", disk_kind="persistent")
         fleeting = make(client, name="fleeting")
         for path in (kept, fleeting):
-            assert run(client, path, "echo before > /tmp/f; sync; echo said") == "said\n"
+            assert printed(client, path, "echo before > /tmp/f; sync; echo said") == "said\n"
         process = start(client, kept, "sleep 600")
         stopped = make(client, name="stopped")
         assert client.post(f"{stopped}/stop").status == 200
@@ -516,7 +498,7 @@ def test_after_a_reboot_sandboxes_are_stopped_and_have_their_disks(tmp_path):
     # Once more on the host as it is, for a hidden file in /proc is none that a box may have.
     with serving.Serve(tmp_path, config) as serve, serve.client() as client:
         assert client.get(kept).json["reason"] == "host_reboot"
-        assert run(client, kept, "cat /tmp/f", start=True) == "before\n"
-        assert run(client, fleeting, "cat /tmp/f 2>/dev/null; echo none", start=True) == "none\n"
+        assert printed(client, kept, "cat /tmp/f", start=True) == "before\n"
+        assert printed(client, fleeting, "cat /tmp/f 2>/dev/null; echo none", start=True) == "none\n"
         for path in (kept, fleeting, stopped):
             assert client.delete(path).status == 204

@@ -14,23 +14,14 @@ import pytest
 import harness
 import serving
 from files import Files, form
+from sandboxes import make, one_box
 
 MIB = 1 << 20
 NDJSON = {"Accept": "application/x-ndjson"}
 
 
 nothing_left, serve, api = serving.one_for_all()
-
-
-@pytest.fixture(scope="module")
-def box(serve):
-    """The path of one sandbox; each test has a directory of its own in it."""
-    with serve.client() as client:
-        answer = client.post("/v1/sandboxes", {"privileges": "plain", "disk_kind": "ephemeral"})
-        assert answer.status == 201, answer
-        path = answer.headers["Location"]
-        yield path
-        assert client.delete(path).status == 204
+box = one_box()  # each test has a directory of its own in it
 
 
 @pytest.fixture
@@ -146,8 +137,7 @@ def test_a_path_that_is_relative_begins_where_commands_do(files):
 def test_names_that_are_no_text_are_shown_and_reached_by_their_bytes(files, here):
     name = here.encode() + b"/\xff\xfe\n'\""
     path = {"path_base64": base64.b64encode(name).decode()}
-    answer = files.client.ask("PUT", f"{files.path}/files", b"bytes", {}, path)
-    assert answer.status == 200, answer
+    assert files.client.ask("PUT", f"{files.path}/files", b"bytes", {}, path).status == 200
     entry = files.list(here).json["entries"][0]
     assert base64.b64decode(entry["path_base64"]) == name
     assert "�" in entry["path"] and entry["path"].startswith(here)
@@ -239,8 +229,7 @@ def test_directories_are_made_moved_copied_and_removed(files, here):
     assert files.post("mkdir", path=f"{here}/a/b").code == "file_exists"
     files.put(f"{here}/a/b/file", b"1")
     assert files.post("copy", **{"from": f"{here}/a", "to": f"{here}/c"}).code == "is_a_directory"
-    answer = files.post("copy", **{"from": f"{here}/a", "to": f"{here}/c", "recursive": True})
-    assert answer.status == 200, answer
+    assert files.post("copy", **{"from": f"{here}/a", "to": f"{here}/c", "recursive": True}).status == 200
     assert files.get(f"{here}/c/b/file").bytes == b"1"
     assert files.post("move", **{"from": f"{here}/c", "to": f"{here}/d"}).json["name"] == "d"
     assert files.post("move", **{"from": f"{here}/d/b/file", "to": f"{here}/a/b/file"}
@@ -400,9 +389,7 @@ def test_a_repeated_change_is_not_done_again(files, here):
 @pytest.fixture
 def kept(api):
     """A sandbox whose root is root, on a disk that is kept: it has all that a file can have."""
-    answer = api.post("/v1/sandboxes", {"privileges": "system", "disk_kind": "persistent"})
-    assert answer.status == 201, answer
-    files = Files(api, answer.headers["Location"])
+    files = Files(api, make(api, privileges="system", disk_kind="persistent"))
     assert files.post("mkdir", path="/root/here").status == 200
     yield files
     assert api.delete(files.path).status == 204
@@ -597,8 +584,7 @@ def test_what_fails_below_stops_nothing(files, here):
     assert answer.json["errors"][0]["error"]["code"] == "not_regular"
     assert answer.json["errors_count"] == 1
     assert names(files.list(f"{here}/copy")) == ["b", "z"]
-    answer = files.post("copy", **{"from": f"{here}/none", "to": f"{here}/copy2"}, recursive=True)
-    assert answer.status == 404, answer
+    assert files.post("copy", **{"from": f"{here}/none", "to": f"{here}/copy2"}, recursive=True).status == 404
     answer = files.post("chown", path=f"{here}/tree", owner="nobody-there")
     assert answer.status == 422 and answer.code == "user_not_found", answer
 
@@ -616,8 +602,7 @@ def test_a_search_below_what_may_not_be_read_goes_on(files, here):
     assert [entry["type"] for entry in answer.json["entries"]].count("directory") == 2, answer
     assert files.lines("find", path=here, **user)[-1]["type"] == "done"
     assert files.list(here, depth="2", **user).status == 200
-    answer = files.post("find", path=f"{here}/a", stream=False, **user)
-    assert answer.status == 403, answer
+    assert files.post("find", path=f"{here}/a", stream=False, **user).status == 403
 
 
 # ---- watch -------------------------------------------------------------------------------------
@@ -780,12 +765,9 @@ def memory(serve):
 @pytest.fixture
 def roomy(api):
     """A sandbox whose memory, which is its disk, has room for large files."""
-    answer = api.post("/v1/sandboxes", {"privileges": "plain", "disk_kind": "ephemeral",
-                                        "resources": {"memory_bytes": 1536 * MIB,
-                                                      "disk_bytes": 1280 * MIB}})
-    assert answer.status == 201, answer
-    yield Files(api, answer.headers["Location"])
-    assert api.delete(answer.headers["Location"]).status == 204
+    path = make(api, resources={"memory_bytes": 1536 * MIB, "disk_bytes": 1280 * MIB})
+    yield Files(api, path)
+    assert api.delete(path).status == 204
 
 
 def test_a_large_file_takes_no_memory(serve, roomy):
@@ -819,10 +801,7 @@ def test_a_large_file_takes_no_memory(serve, roomy):
 
 
 def test_a_disk_that_is_full_keeps_the_old_file(serve, api):
-    answer = api.post("/v1/sandboxes", {"privileges": "plain", "disk_kind": "ephemeral",
-                                        "resources": {"disk_bytes": 8 * MIB}})
-    assert answer.status == 201, answer
-    files = Files(api, answer.headers["Location"])
+    files = Files(api, make(api, resources={"disk_bytes": 8 * MIB}))
     assert files.put("/tmp/file", b"old").status == 200
     with serve.client() as client:
         with contextlib.suppress(BrokenPipeError, ConnectionResetError):  # it is answered before all of it is sent
@@ -918,7 +897,7 @@ def test_a_token_to_look_reads_no_file(serve, files):
 
 def test_a_stopped_sandbox_without_a_disk_has_no_files(serve):
     with serve.client() as client:
-        path = client.post("/v1/sandboxes", {"disk_kind": "ephemeral"}).headers["Location"]
+        path = make(client)
         assert client.post(f"{path}/stop").status == 200
         answer = Files(client, path).stat("/tmp")
         assert answer.status == 409 and answer.code == "sandbox_stopped"

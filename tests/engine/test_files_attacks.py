@@ -13,16 +13,14 @@ import pytest
 import harness
 import serving
 from files import archive, Files, form, NOT_OF_A_FILE, OUT, outcome, VERBS, watched
+from sandboxes import made
 
 pytestmark = pytest.mark.wall
 
 MIB = 1 << 20
 RACE_S = 60 if os.environ.get("COVE_SOAK") else 2
 
-
-@pytest.fixture(autouse=True)
-def nothing_left():
-    """One engine serves all tests of this file, so it is after the last that nothing may be left."""
+nothing_left, _, _ = serving.one_for_all()
 
 
 @pytest.fixture(scope="module")
@@ -48,14 +46,9 @@ def serve(tmp_path_factory, mounted):
 
 @pytest.fixture(scope="module", params=["plain", "system"])
 def box(serve, request):
-    with serve.client() as client:
-        answer = client.post("/v1/sandboxes", {
-            "privileges": request.param, "disk_kind": "ephemeral",
-            "mounts": [{"name": name, "target": f"/mnt/{name}"} for name in ("ro", "rw")]})
-        assert answer.status == 201, answer
-    yield answer.headers["Location"]
-    with serve.client() as client:
-        assert client.delete(answer.headers["Location"]).status == 204
+    mounts = [{"name": name, "target": f"/mnt/{name}"} for name in ("ro", "rw")]
+    with made(serve, privileges=request.param, mounts=mounts) as path:
+        yield path
 
 
 @pytest.fixture

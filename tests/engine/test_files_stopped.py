@@ -10,6 +10,7 @@ import pytest
 import harness
 import serving
 from files import Files, form, NOT_OF_A_FILE, outcome, VERBS
+from sandboxes import make
 
 
 nothing_left, serve = serving.one_for_all("[boxes]\npool = 0\n", clock=True)[:2]
@@ -18,9 +19,7 @@ nothing_left, serve = serving.one_for_all("[boxes]\npool = 0\n", clock=True)[:2]
 @pytest.fixture
 def stopped(serve):
     with serve.client() as client:
-        answer = client.post("/v1/sandboxes", {"disk_kind": "persistent"})
-        assert answer.status == 201, answer
-        path = answer.headers["Location"]
+        path = make(client, privileges="system", disk_kind="persistent")
         files = Files(client, path)
         assert files.put("/root/file", b"kept").status == 200
         assert client.post(f"{path}/stop").status == 200

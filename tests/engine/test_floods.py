@@ -18,6 +18,7 @@ import pytest
 import harness
 import serving
 from files import Files
+from sandboxes import made, new_key
 
 MIB = 1 << 20
 SMALL = {"disk_bytes": 64 * MIB, "memory_bytes": 256 * MIB}
@@ -28,12 +29,8 @@ nothing_left, serve, api = serving.one_for_all(clock=True)
 
 @contextlib.contextmanager
 def sandbox(serve, **more):
-    with serve.client() as client:
-        answer = client.post("/v1/sandboxes", {"privileges": "plain", "disk_kind": "ephemeral", **more})
-        assert answer.status == 201, answer
-        yield Files(client, answer.headers["Location"])
-        client.close()
-        assert client.delete(answer.headers["Location"]).status == 204
+    with made(serve, **more) as path, serve.client() as client:
+        yield Files(client, path)
 
 
 def rss(serve):
@@ -340,9 +337,8 @@ def test_slow_readers_lose_their_places_to_who_needs_them(serve, crowded):
 
     def others():
         """Another tenant's, and the same one's in another sandbox, while all places are taken."""
-        key = operator.post("/v1/keys", {"label": "other", "tenant": "other", "scopes": ["read", "write"]})
-        assert key.status == 201, key
-        for client in (serve.tcp(key.json["secret"]), serve.client()):
+        key = new_key(operator, tenant="other")
+        for client in (serve.tcp(key["secret"]), serve.client()):
             with client:
                 box = client.post("/v1/sandboxes", {"disk_kind": "ephemeral", "resources": ROOMY})
                 theirs = Files(client, box.headers["Location"])

@@ -11,7 +11,7 @@ import pytest
 
 import harness
 import serving
-from sandboxes import init_of
+from sandboxes import init_of, made
 from terminals import Refused, Watcher
 
 
@@ -20,12 +20,8 @@ nothing_left, serve, api = serving.one_for_all()
 
 @pytest.fixture(scope="module")
 def box(serve):
-    with serve.client() as client:
-        answer = client.post("/v1/sandboxes", {"disk_kind": "ephemeral", "resources": {"pids": 1000}})
-        assert answer.status == 201, answer
-    yield answer.json["id"]
-    with serve.client() as client:
-        assert client.delete(f"/v1/sandboxes/{answer.json['id']}").status == 204
+    with made(serve, privileges="system", resources={"pids": 1000}) as path:
+        yield path.rsplit("/", 1)[1]
 
 
 def begin(api, box, command, rows=24, columns=80, **more):
@@ -103,7 +99,7 @@ def test_a_daemon_that_keeps_the_terminal_does_not_keep_the_result(serve, box, s
 def test_exec_says_where_terminals_are(api, box):
     answer = api.post(f"/v1/sandboxes/{box}/exec",
                       {"command": "true", "terminal": {"rows": 24, "columns": 80}})
-    assert (answer.status, answer.code) == (422, "no_terminal") and "/processes" in answer.json["detail"]
+    assert answer.refusal == (422, "no_terminal") and "/processes" in answer.json["detail"]
 
 
 @pytest.mark.parametrize("terminal", [{}, {"rows": 24}, {"rows": 0, "columns": 80}, 24,
@@ -111,7 +107,7 @@ def test_exec_says_where_terminals_are(api, box):
                                       {"rows": 24, "columns": 80, "depth": 3}])
 def test_a_size_that_is_none_is_refused(api, box, terminal):
     answer = api.post(f"/v1/sandboxes/{box}/processes", {"command": "true", "terminal": terminal})
-    assert (answer.status, answer.code) == (400, "bad_request")
+    assert answer.refusal == (400, "bad_request")
 
 
 def test_a_timeout_ends_all_of_it(serve, api, box, start):
@@ -320,7 +316,7 @@ def engine_memory(serve):
 def test_who_may_not_watch(serve, api, box, start):
     process = start("cat")
     answer = api.get(f"/v1/sandboxes/{box}/processes/{process}/terminal")
-    assert (answer.status, answer.code) == (426, "upgrade_required")
+    assert answer.refusal == (426, "upgrade_required")
     assert answer.headers["Upgrade"] == "websocket"
     plain = api.post(f"/v1/sandboxes/{box}/processes", {"argv": ["sleep", "100"]}).json["id"]
     for port, headers, target, code in [

@@ -17,22 +17,13 @@ import yaml
 
 import harness
 import serving
-from sandboxes import make, run, start
+from sandboxes import make, new_key, one_box, run, start
 
 NATIVE = harness.ROOT / "src" / "front" / "native"
 
 
 nothing_left, serve, api = serving.one_for_all(clock=True)
-
-
-@pytest.fixture(scope="module")
-def shared(serve):
-    """The path of a sandbox for tests that leave nothing in it that others would see."""
-    with serve.client() as client:
-        path = make(client, labels={"of": "all"})
-    yield path
-    with serve.client() as client:
-        assert client.delete(path).status == 204
+shared = one_box(labels={"of": "all"})
 
 
 @pytest.fixture
@@ -173,8 +164,7 @@ def test_tcp_needs_a_key(serve, path):
     {"Authorization": "Bearer " + "x" * 5000}])
 def test_a_wrong_key_is_refused(serve, headers):
     with serve.tcp() as client:
-        answer = client.get("/v1/sandboxes", headers=headers)
-        assert (answer.status, answer.code) == (401, "bad_key")
+        assert client.get("/v1/sandboxes", headers=headers).refusal == (401, "bad_key")
     with serve.client() as client:
         answer = client.get("/v1/sandboxes", headers=headers)
         assert answer.status == 401, "a wrong key is not made good by the socket"
@@ -273,11 +263,10 @@ def test_keys_do_what_their_scopes_say_and_no_more(serve, api, shared):
     with serve.tcp(key["secret"]) as reader:
         assert reader.get("/v1/sandboxes").json == {"sandboxes": [], "next": None}
         assert reader.post("/v1/sandboxes", {}).code == "forbidden"
-        assert reader.get("/v1/keys").code == "forbidden"
-        assert reader.get("/v1/tenants/team-a/quota").code == "forbidden"
-        assert reader.get("/v1/sandboxes", query={"all_tenants": "true"}).code == "forbidden"
-        assert reader.get(shared).code == "sandbox_not_found", "another tenant's reads as none"
-        assert reader.get(f"{shared}/processes").code == "sandbox_not_found"
+        for path, code in (("/v1/keys", "forbidden"), ("/v1/tenants/team-a/quota", "forbidden"),
+                           ("/v1/sandboxes?all_tenants=true", "forbidden"), (shared, "sandbox_not_found"),
+                           (f"{shared}/processes", "sandbox_not_found")):
+            assert reader.get(path).code == code, path
     listed = [other for other in api.get("/v1/keys").json["keys"] if other["id"] == key["id"]]
     assert listed == [{name: key[name] for name in key if name != "secret"}]
     assert api.delete(f"/v1/keys/{key['id']}").status == 204
@@ -290,10 +279,8 @@ def test_nobody_gives_a_scope_that_he_has_not(serve, api):
     key = api.post("/v1/keys", {"tenant": "team-b", "label": "k", "scopes": ["read", "keys"]}).json
     with serve.tcp(key["secret"]) as client:
         assert client.post("/v1/keys", {"label": "x", "scopes": ["read"]}).status == 201
-        assert client.post("/v1/keys", {"label": "x", "scopes": ["write"]}).code == "forbidden"
-        assert client.post("/v1/keys", {"label": "x", "scopes": ["operator"]}).code == "forbidden"
-        assert client.post("/v1/keys", {"tenant": "default", "label": "x",
-                                        "scopes": ["read"]}).code == "forbidden"
+        for spec in ({"scopes": ["write"]}, {"scopes": ["operator"]}, {"tenant": "default", "scopes": ["read"]}):
+            assert client.post("/v1/keys", {"label": "x", **spec}).code == "forbidden", spec
         assert {other["tenant"] for other in client.get("/v1/keys").json["keys"]} == {"team-b"}
 
 
@@ -302,8 +289,7 @@ def test_a_tenant_has_its_quota_and_its_rate(serve, api):
     # Nobody knows it yet, and its quota may be set all the same.
     assert set(api.get(path).json["used"].values()) == {0}
     assert set(api.get(path).json["quota"].values()) == {0}
-    key = api.post("/v1/keys", {"tenant": "team-c", "label": "k",
-                                "scopes": ["read", "write"]}).json
+    key = new_key(api, tenant="team-c")
     assert api.ask("PUT", path, {"sandboxes": 1, "cpus": 2.5}).json["quota"]["cpus"] == 2.5
     with serve.tcp(key["secret"]) as client:
         first = make(client, resources={"cpus": 0.5})
@@ -328,7 +314,7 @@ def test_a_tenant_has_its_quota_and_its_rate(serve, api):
 def test_a_quota_is_for_all_sandboxes_of_its_tenant_together(serve, api, quota, spec, word):
     """One fits and two do not; what a stopped one gives back is another's, and not its disk."""
     path = "/v1/tenants/team-q/quota"
-    key = api.post("/v1/keys", {"tenant": "team-q", "label": "k", "scopes": ["read", "write"]}).json
+    key = new_key(api, tenant="team-q")
     assert api.ask("PUT", path, quota).status == 200
     with serve.tcp(key["secret"]) as client:
         first = make(client, **spec)
@@ -384,7 +370,7 @@ if harness.EXPECT.is_root:  # who else could become somebody else?
     (b'{"command":"true","command":"false"}', "duplicate")])
 def test_a_wrong_body_is_refused_by_name(api, shared, body, part):
     answer = api.post(f"{shared}/exec", body)
-    assert (answer.status, answer.code) == (400, "bad_request")
+    assert answer.refusal == (400, "bad_request")
     assert part in answer.json["detail"], answer
 
 
@@ -392,13 +378,13 @@ def test_a_body_that_is_too_large_is_refused(api, shared):
     with contextlib.suppress(BrokenPipeError, ConnectionResetError):  # it is answered before all of it is sent
         api.send("POST", f"{shared}/exec", b'{"command":"' + b"x" * (5 << 20) + b'"}')
     answer = api.receive()
-    assert (answer.status, answer.code) == (413, "body_too_large")
+    assert answer.refusal == (413, "body_too_large")
 
 
 def test_unknown_paths_methods_and_queries_are_told(api, shared):
     assert api.get("/v1/nothing").code == "route_not_found"
     answer = api.ask("PUT", "/v1/sandboxes", {})
-    assert (answer.status, answer.code) == (405, "method_not_allowed")
+    assert answer.refusal == (405, "method_not_allowed")
     assert "POST" in answer.headers["Allow"]
     for path in ("/v1/sandboxes", f"{shared}", f"{shared}/processes"):
         answer = api.get(path, query={"limt": 1})
@@ -429,7 +415,7 @@ def test_create_with_a_name_is_get_or_create(api):
         assert (first.status, first.json["created"]) == (201, True)
         assert (again.status, again.json["created"]) == (200, False)
         assert again.json["id"] == first.json["id"] and again.json["labels"] == {"k": "v"}
-        assert (other.status, other.code) == (409, "name_conflict")
+        assert other.refusal == (409, "name_conflict")
         by_name = api.get("/v1/sandboxes/name:a%20name%20%2F%20%C3%A9")
         assert by_name.json["id"] == first.json["id"]
         assert by_name.headers["ETag"] == f'"{by_name.json["revision"]}"'
@@ -473,7 +459,7 @@ def test_a_change_is_made_to_the_revision_it_was_meant_for(api, box):
     assert answer.status == 200 and answer.json["labels"] == {"n": "1"}
     assert answer.json["revision"] > seen["revision"] and answer.json["lifecycle"]["deadline"]
     late = api.ask("PATCH", box, {"labels": {}}, headers={"If-Match": str(seen["revision"])})
-    assert (late.status, late.code) == (409, "revision_conflict")
+    assert late.refusal == (409, "revision_conflict")
     answer = api.ask("PATCH", box, {"lifecycle": {"deadline": None}})
     assert answer.json["lifecycle"]["deadline"] is None and answer.json["labels"] == {"n": "1"}
     assert api.ask("PATCH", box, {}, headers={"If-Match": "x"}).code == "bad_request"
@@ -529,10 +515,10 @@ def test_what_was_deleted_is_gone_and_what_never_was_is_not_found(api):
     assert api.delete(path).status == 204
     for answer in (api.get(path), api.post(f"{path}/exec", {"command": "true"}),
                    api.post(f"{path}/start"), api.get(f"{path}/processes/1")):
-        assert (answer.status, answer.code) == (410, "sandbox_gone")
+        assert answer.refusal == (410, "sandbox_gone")
     never = "/v1/sandboxes/c0" + "z" * 18
     for answer in (api.get(never), api.delete(never), api.post(f"{never}/stop")):
-        assert (answer.status, answer.code) == (404, "sandbox_not_found")
+        assert answer.refusal == (404, "sandbox_not_found")
 
 
 def test_a_sandbox_is_stopped_and_started_on_its_disk(api):
@@ -541,8 +527,7 @@ def test_a_sandbox_is_stopped_and_started_on_its_disk(api):
     stopped = api.post(f"{path}/stop")
     assert (stopped.status, stopped.json["state"]) == (200, "stopped")
     assert api.post(f"{path}/stop").status == 200
-    refused = api.post(f"{path}/exec", {"command": "true"})
-    assert (refused.status, refused.code) == (409, "sandbox_stopped")
+    assert api.post(f"{path}/exec", {"command": "true"}).refusal == (409, "sandbox_stopped")
     assert api.get(f"{path}/processes").status == 200, "what ran is known while it is stopped"
     assert run(api, path, "cat /root/file", start=True)["stdout"] == "kept\n"
     assert api.post(f"{path}/start", {}).json["state"] == "running"
@@ -563,7 +548,7 @@ def test_a_sandbox_is_stopped_and_started_on_its_disk(api):
     ({"resources": {"memory_bytes": 1}}, 400, "bad_request")])
 def test_a_sandbox_that_cannot_be_is_refused(api, spec, status, code):
     answer = api.post("/v1/sandboxes", spec)
-    assert (answer.status, answer.code) == (status, code)
+    assert answer.refusal == (status, code)
 
 
 # ---- exec --------------------------------------------------------------------------------------
@@ -658,8 +643,7 @@ def test_exec_returns_megabytes_as_they_are(api, shared):
     ({"argv": ["true"], "user": "nosuchuser"}, "user_not_found"),
     ({"argv": ["/etc/passwd"]}, "not_executable")])
 def test_a_command_that_cannot_start_is_an_error(api, shared, spec, code):
-    answer = api.post(f"{shared}/exec", spec)
-    assert (answer.status, answer.code) == (422, code)
+    assert api.post(f"{shared}/exec", spec).refusal == (422, code)
 
 
 def process_tagged(client, path, tag):
@@ -703,8 +687,7 @@ def test_a_process_is_started_waited_for_and_forgotten(api, shared):
     assert any(other["id"] == ended["id"]
                for other in api.get(f"{shared}/processes").json["processes"])
     assert api.delete(process).status == 204
-    answer = api.get(process)
-    assert (answer.status, answer.code) == (404, "process_not_found")
+    assert api.get(process).refusal == (404, "process_not_found")
     assert api.delete(process).code == "process_not_found"
 
 
@@ -717,15 +700,13 @@ def test_a_process_is_killed_with_all_it_started(api, shared):
     assert api.delete(process).status == 204
     ended = api.get(process).json
     assert (ended["state"], ended["signal"]) == ("exited", "SIGKILL")
-    answer = api.post(f"{process}/signal", {"signal": 9})
-    assert (answer.status, answer.code) == (409, "process_ended")
+    assert api.post(f"{process}/signal", {"signal": 9}).refusal == (409, "process_ended")
 
 
 def test_input_is_streamed_as_fast_as_it_is_read(api, shared):
     process = start(api, shared, "sleep 0.5; sha256sum; echo end", open_stdin=True, stdin="first")
     data = b"first" + b"0123456789abcdef" * (1 << 19)
-    answer = api.ask("POST", f"{process}/stdin", data[5:], query={"close": "true"})
-    assert answer.status == 204, answer
+    assert api.ask("POST", f"{process}/stdin", data[5:], query={"close": "true"}).status == 204
     assert api.get(f"{process}/wait").json["exit_code"] == 0
     out = api.get(f"{process}/output").bytes.decode()
     assert out == f"{hashlib.sha256(data).hexdigest()}  -\nend\n"
@@ -943,7 +924,7 @@ def test_a_repeated_request_gets_the_first_answer(api, shared):
     assert again.headers["Idempotent-Replayed"] == "true"
     assert first.headers["Idempotent-Replayed"] is None
     other = api.post(f"{shared}/exec", {"command": "true"}, headers={"Idempotency-Key": "k-exec"})
-    assert (other.status, other.code) == (409, "idempotency_conflict")
+    assert other.refusal == (409, "idempotency_conflict")
     for key in ("", "a b", "x" * 256, "é"):
         answer = api.post(f"{shared}/exec", body, headers={"Idempotency-Key": key.encode()})
         assert answer.code == "bad_request", key
@@ -1042,8 +1023,7 @@ def test_events_tell_what_happens_and_go_on_where_one_was(serve, api):
 
 
 def test_events_of_another_tenant_are_not_heard(serve, api):
-    key = api.post("/v1/keys", {"tenant": "team-e", "label": "k",
-                                "scopes": ["read", "write"]}).json["secret"]
+    key = new_key(api, tenant="team-e")["secret"]
     with serve.tcp(key) as listener, serve.tcp(key) as other:
         lines = serving.Lines(listener, "/v1/events")
         assert api.delete(make(api)).status == 204

@@ -6,16 +6,10 @@ import yaml
 
 import harness
 import serving
-from sandboxes import make, run
+from sandboxes import make, new_key, run
 
 
 nothing_left, serve, api = serving.one_for_all()
-
-
-def tenant_key(client, tenant, scopes=("read", "write")):
-    made = client.post("/v1/keys", {"tenant": tenant, "label": "k", "scopes": list(scopes)})
-    assert made.status == 201, made
-    return made.json
 
 
 class Listening:
@@ -42,7 +36,7 @@ class Listening:
 
 
 def test_every_event_that_there_is_is_told_and_documented(serve, api):
-    key = tenant_key(api, "team-all")
+    key = new_key(api, tenant="team-all")
     with Listening(serve) as listening:
         with serve.tcp(key["secret"]) as client:
             path = make(client, resources={"memory_bytes": 64 << 20})
@@ -130,14 +124,14 @@ def test_no_number_is_given_twice_whenever_the_engine_is_killed(tmp_path):
     with serving.Serve(tmp_path, "[boxes]\npool = 0\n") as serve:
         for _ in range(4):
             with Listening(serve) as listening, serve.client() as client:
-                tenant_key(client, "anybody")
+                new_key(client, tenant="anybody")
                 told.append(listening.until("key.created")[-1]["sequence"])
                 serve.kill_engine()  # what was told is not written yet
     assert told == sorted(set(told)), told
 
 
 def test_a_loud_tenant_does_not_push_out_what_a_quiet_one_did(serve, api):
-    quiet, loud = tenant_key(api, "quiet"), tenant_key(api, "loud")
+    quiet, loud = new_key(api, tenant="quiet"), new_key(api, tenant="loud")
     with serve.tcp(quiet["secret"]) as client, Listening(serve, key=quiet["secret"]) as listening:
         path = make(client)
         first = listening.until("sandbox.created")[-1]["sequence"]

@@ -5,7 +5,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 import harness
 import serving
-from sandboxes import make, run
+from sandboxes import make, new_key, run
 
 
 nothing_left, serve, api = serving.one_for_all(clock=True)
@@ -107,8 +107,7 @@ def test_what_happens_is_counted(serve, api):
 def test_tenants_are_counted_up_to_a_bound(serve, api):
     secrets = []
     for number in range(110):
-        made = api.post("/v1/keys", {"tenant": f"many-{number}", "label": "k",
-                                     "scopes": ["read", "write"]}).json
+        made = new_key(api, tenant=f"many-{number}")
         secrets.append(made)
         with serve.tcp(made["secret"]) as client:
             assert client.get("/v1/sandboxes").status == 200
@@ -152,7 +151,7 @@ def use_of(client, tenant):
 
 @pytest.fixture
 def spender(api, serve):
-    made = api.post("/v1/keys", {"tenant": "spender", "label": "k", "scopes": ["read", "write"]}).json
+    made = new_key(api, tenant="spender")
     with serve.tcp(made["secret"]) as client:
         yield client
     assert api.delete(f"/v1/keys/{made['id']}").status == 204

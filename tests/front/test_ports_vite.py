@@ -9,6 +9,7 @@ import websockets
 
 import harness
 import serving
+from sandboxes import make
 
 PORT = 5173
 SECONDS = 60 * harness.PATIENCE
@@ -43,11 +44,8 @@ async def reloads(port, change):
 
 def test_a_page_is_reloaded_when_its_file_changes(tmp_path):
     with serving.Serve(tmp_path, CONFIG) as serve, serve.client() as client:
-        answer = client.post("/v1/sandboxes", {
-            "privileges": "plain", "disk_kind": "ephemeral", "network": {"mode": "none"},
-            "mounts": [{"name": "vite", "target": "/mnt/vite", "read_only": True}], "ports": [{"port": PORT}]})
-        assert answer.status == 201, answer
-        path = f"/v1/sandboxes/{answer.json['id']}"
+        path = make(client, network={"mode": "none"}, ports=[{"port": PORT}],
+                    mounts=[{"name": "vite", "target": "/mnt/vite", "read_only": True}])
 
         def write(name, data):
             assert client.ask("PUT", f"{path}/files?path=/tmp/site/{name}", data).status == 200

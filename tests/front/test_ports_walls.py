@@ -64,8 +64,7 @@ def test_below_the_path_nothing_is_set_for_the_origin(box):
     {"Sec-Fetch-Dest": "serviceworker"}, {"Sec-Fetch-Mode": "NAVIGATE"}])
 def test_a_browser_does_not_go_below_the_path(box, headers):
     with web_by_path(box, guest.WEB) as web:
-        answer = web.get("/", **headers)
-        assert (answer.status, answer.code) == (403, "browser_refused")
+        assert web.get("/", **headers).refusal == (403, "browser_refused")
 
 
 @pytest.mark.parametrize("lie", ["rubbish", "split", "switch", "endless"])
@@ -73,7 +72,7 @@ def test_who_speaks_no_http_is_told_of_and_not_passed_on(box, lie):
     for way in (web_by_path, web_by_name):
         with way(box, guest.LIES) as web:
             answer = web.get(f"/{lie}")
-            assert (answer.status, answer.code) == (502, "bad_gateway")
+            assert answer.refusal == (502, "bad_gateway")
             assert answer.headers["Set-Cookie"] is None
 
 
@@ -232,11 +231,10 @@ def test_another_tenant_finds_nothing(serve, box):
     with serve.tcp(key=made["secret"]) as client:
         for method, rest, body in (("GET", "/ports", None), ("POST", "/ports", {"port": 1}),
                                    ("DELETE", f"/ports/{guest.WEB}", None), ("GET", f"/ports/{guest.WEB}/", None)):
-            answer = client.ask(method, box.path + rest, body)
-            assert (answer.status, answer.code) == (404, "sandbox_not_found"), (method, rest)
+            assert client.ask(method, box.path + rest, body).refusal == (404, "sandbox_not_found"), (method, rest)
         answer = client.get(f"{box.path}/tunnels/{guest.WEB}",
                             headers={"Connection": "Upgrade", "Upgrade": "tcp"})
-        assert (answer.status, answer.code) == (404, "sandbox_not_found")
+        assert answer.refusal == (404, "sandbox_not_found")
     assert named(box, guest.WEB, **{"X-Cove-Token": made["secret"]}).get("/").status == 404
     with serve.client() as client:
         assert client.delete(f"/v1/keys/{made['id']}").status == 204
@@ -249,7 +247,7 @@ def test_a_key_does_not_go_by_a_url(box):
         box.open(guest.WEB, public=public)
         for secret in (box.serve.key, "x", ""):
             answer = named(box, guest.WEB).get(f"/?cove_token={secret}")
-            assert (answer.status, answer.code) == (401, "bad_key"), (public, secret)
+            assert answer.refusal == (401, "bad_key"), (public, secret)
     box.close(guest.WEB)
 
 
@@ -331,7 +329,7 @@ def test_visitors_leave_room_for_the_owner(serve):
         for one in held:
             assert one.recv(1 << 16).startswith(b"HTTP/1.1 101 ")
         answer = named(sandbox, guest.WEB).get("/")
-        assert (answer.status, answer.code) == (503, "too_many_connections")
+        assert answer.refusal == (503, "too_many_connections")
         with web_by_path(sandbox, guest.WEB) as web:
             assert web.get("/").status == 200
         held.pop().close()

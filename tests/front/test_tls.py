@@ -22,6 +22,7 @@ import guest_servers as guest
 import harness
 import serving
 from certificates import Authority
+from sandboxes import made
 from scripted import cove
 from terminals import Watcher
 
@@ -29,6 +30,8 @@ DOMAIN = "boxes.test"
 NAMES = f"DNS:localhost,DNS:*.{DOMAIN},IP:127.0.0.1"
 LIMIT = 60 * harness.PATIENCE
 MIB = 1 << 20
+
+nothing_left, _, _ = serving.one_for_all()
 
 # Answers with what it was asked.
 ECHO = r"""
@@ -112,11 +115,6 @@ class Tls:
         self.until(lambda: all(word in self.serve.said() for word in words), f"{words} in its log")
 
 
-@pytest.fixture(autouse=True)
-def nothing_left():
-    """One engine serves most tests of this file, so it is after the last that nothing may be left."""
-
-
 @pytest.fixture(scope="module")
 def tls(tmp_path_factory, authority):
     with Tls(tmp_path_factory.mktemp("tls"), authority) as started:
@@ -125,11 +123,8 @@ def tls(tmp_path_factory, authority):
 
 @pytest.fixture
 def box(tls):
-    with tls.client() as client:
-        answer = client.post("/v1/sandboxes", {"disk_kind": "ephemeral", "privileges": "plain"})
-        assert answer.status == 201, answer
-        yield answer.json["id"]
-        assert client.delete(f"/v1/sandboxes/{answer.json['id']}").status == 204
+    with made(tls) as path:
+        yield path.rsplit("/", 1)[1]
 
 
 def curl(tls, path, *words, port=None):
@@ -407,8 +402,7 @@ def test_a_stream_comes_as_it_is_written_at_the_name_of_a_port(tls, box, guests)
                 assert part, said
                 said += part
             assert b"part %d\n" % (number + 1) not in said
-            answer = client.post(f"/v1/sandboxes/{box}/exec", {"argv": ["touch", f"/tmp/go{number}"]})
-            assert answer.status == 200, answer
+            assert client.post(f"/v1/sandboxes/{box}/exec", {"argv": ["touch", f"/tmp/go{number}"]}).status == 200
         while part := opened.recv(65536):
             said += part
         assert said.endswith(b"\r\n0\r\n\r\n")

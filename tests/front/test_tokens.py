@@ -7,22 +7,14 @@ import pytest
 
 import harness
 import serving
-from sandboxes import make
+from sandboxes import make, one_box
 from terminals import Watcher
 
 pytestmark = pytest.mark.wall
 
 
 nothing_left, serve, api = serving.one_for_all(clock=True)
-
-
-@pytest.fixture(scope="module")
-def shared(serve):
-    with serve.client() as client:
-        path = make(client, name="shared")
-    yield path
-    with serve.client() as client:
-        assert client.delete(path).status == 204
+shared = one_box(name="shared")
 
 
 def token(client, sandbox, *verbs, **more):
@@ -30,6 +22,11 @@ def token(client, sandbox, *verbs, **more):
     assert answer.status == 201, answer
     assert answer.headers["Cache-Control"] == "no-store"
     return answer.json
+
+
+def forbidden(client, *requests):
+    for method, path, *body in requests:
+        assert client.ask(method, path, *body).code == "forbidden", (method, path, *body)
 
 
 def test_a_token_does_what_it_says_and_no_more(serve, api, shared):
@@ -43,27 +40,18 @@ def test_a_token_does_what_it_says_and_no_more(serve, api, shared):
         pid = answer.json["process"]["id"]
         assert holder.get(f"{shared}/processes/{pid}/output").status == 200
         assert holder.delete(f"{shared}/processes/{pid}").status == 204
-        assert holder.post(f"{shared}/stop").code == "forbidden"
-        assert holder.delete(shared).code == "forbidden"
-        assert holder.ask("PATCH", shared, {"labels": {}}).code == "forbidden"
-        assert holder.get("/v1/sandboxes").code == "forbidden"
-        assert holder.post("/v1/sandboxes", {}).code == "forbidden"
-        assert holder.get("/v1/events").code == "forbidden"
-        assert holder.get("/v1/keys").code == "forbidden"
-        assert holder.get("/v1/roots").code == "forbidden"
-        assert holder.post(f"{shared}/tokens", {"verbs": ["look"]}).code == "forbidden"
-        assert holder.post(f"{shared}/urls", {"method": "GET", "path": "/a"}).code == "forbidden"
-        assert holder.delete(f"{shared}/tokens").code == "forbidden"
-        assert holder.post("/v1/keys", {"label": "a", "scopes": ["read"]}).code == "forbidden"
+        forbidden(holder, ("POST", f"{shared}/stop"), ("DELETE", shared), ("PATCH", shared, {"labels": {}}),
+                  ("GET", "/v1/sandboxes"), ("POST", "/v1/sandboxes", {}), ("GET", "/v1/events"), ("GET", "/v1/keys"),
+                  ("GET", "/v1/roots"), ("POST", f"{shared}/tokens", {"verbs": ["look"]}),
+                  ("POST", f"{shared}/urls", {"method": "GET", "path": "/a"}), ("DELETE", f"{shared}/tokens"),
+                  ("POST", "/v1/keys", {"label": "a", "scopes": ["read"]}))
 
 
 def test_a_token_that_may_look_runs_nothing(serve, api, shared):
     with serve.tcp(token(api, shared, "look")["token"]) as holder:
         assert holder.get(f"{shared}/processes").status == 200
-        assert holder.post(f"{shared}/exec", {"command": "true"}).code == "forbidden"
-        assert holder.post(f"{shared}/processes", {"command": "true"}).code == "forbidden"
-        assert holder.post(f"{shared}/processes/1/signal", {"signal": "TERM"}).code == "forbidden"
-        assert holder.post(f"{shared}/processes/1/stdin", b"x").code == "forbidden"
+        forbidden(holder, ("POST", f"{shared}/exec", {"command": "true"}), ("POST", f"{shared}/processes", {"command": "true"}),
+                  ("POST", f"{shared}/processes/1/signal", {"signal": "TERM"}), ("POST", f"{shared}/processes/1/stdin", b"x"))
 
 
 def test_who_may_run_commands_may_not_start_the_sandbox_by_one(serve, api):
@@ -230,11 +218,9 @@ def test_a_signed_url_is_no_token_for_anything_else(serve, api, shared):
     url = api.post(f"{shared}/urls", {"method": "GET", "path": "/tmp/a"}).json["url"]
     secret = urllib.parse.parse_qs(urllib.parse.urlsplit(url).query)["token"][0]
     with serve.tcp(secret) as holder:
-        for method, path in (("GET", shared), ("GET", f"{shared}/processes"),
-                             ("POST", f"{shared}/exec"), ("PUT", f"{shared}/files?path=/tmp/a"),
-                             ("GET", f"{shared}/files?path=/tmp/b"),
-                             ("GET", f"{shared}/files?path=/tmp/a&user=root")):
-            assert holder.ask(method, path).code == "forbidden", (method, path)
+        forbidden(holder, ("GET", shared), ("GET", f"{shared}/processes"), ("POST", f"{shared}/exec"),
+                  ("PUT", f"{shared}/files?path=/tmp/a"), ("GET", f"{shared}/files?path=/tmp/b"),
+                  ("GET", f"{shared}/files?path=/tmp/a&user=root"))
 
 
 def url_of(client, path, method, file, **more):
@@ -253,11 +239,8 @@ def test_a_signed_url_reads_or_writes_its_file_and_no_other(serve, api, shared):
         assert answer.status == 200 and answer.bytes == b"hello"
         assert anybody.ask("HEAD", get).status == 200
         assert anybody.get(get, headers={"Range": "bytes=1-2"}).bytes == b"el"
-        assert anybody.get(put).code == "forbidden"
-        assert anybody.ask("PUT", get, b"other").code == "forbidden"
-        assert anybody.get(get.replace("a%20file", "b")).code == "forbidden"
-        assert anybody.get(get + "&user=root").code == "forbidden"
-        assert anybody.ask("PUT", put + "&mode=0777", b"x").code == "forbidden"
+        forbidden(anybody, ("GET", put), ("PUT", get, b"other"), ("GET", get.replace("a%20file", "b")),
+                  ("GET", get + "&user=root"), ("PUT", put + "&mode=0777", b"x"))
         assert anybody.get(get[:-1]).code == "bad_key"
     assert api.post(f"{shared}/exec", {"command": "cat '/tmp/a file'"}).json["stdout"] == "hello"
 

@@ -17,10 +17,7 @@ from google.protobuf import json_format  # noqa: E402
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import (  # noqa: E402
     ExportTraceServiceRequest)
 
-
-@pytest.fixture(autouse=True)
-def nothing_left():
-    """One engine serves most tests of this file, so it is after the last that nothing may be left."""
+nothing_left, _, api = serving.one_for_all()
 
 
 class Collector:
@@ -95,12 +92,6 @@ def serve(tmp_path_factory, collector):
     headers.chmod(0o600)
     with serving.Serve(directory, config(collector, f"otlp_headers_file = {headers}\n")) as started:
         yield started
-
-
-@pytest.fixture
-def api(serve):
-    with serve.client() as client:
-        yield client
 
 
 def span_of(collector, answer):

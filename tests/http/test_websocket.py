@@ -13,29 +13,9 @@ import websockets
 import wsproto
 import wsproto.events
 from clients import HELLO, PATIENCE, on_unix, read_all, read_until, status
+from frames import BINARY, CLOSE, PING, PONG, TEXT, Frames, frame
 
-TEXT, BINARY, CLOSE, PING, PONG = 1, 2, 8, 9, 10
 KEY = "dGhlIHNhbXBsZSBub25jZQ=="
-
-
-def frame(opcode, data=b"", final=True, masked=True, reserved=0, length=None):
-    """A frame as a client sends it; `length` announces another size, in that many bytes."""
-    first = (0x80 if final else 0) | reserved << 4 | opcode
-    size = len(data)
-    mask = 0x80 if masked else 0
-    if length is not None:
-        form, told = length
-        head = bytes([first, mask | {2: 126, 8: 127}[form]]) + told.to_bytes(form, "big")
-    elif size < 126:
-        head = bytes([first, mask | size])
-    elif size < 65536:
-        head = bytes([first, mask | 126]) + struct.pack(">H", size)
-    else:
-        head = bytes([first, mask | 127]) + struct.pack(">Q", size)
-    if not masked:
-        return head + data
-    key = os.urandom(4)
-    return head + key + bytes(byte ^ key[i % 4] for i, byte in enumerate(data))
 
 
 def handshake(target="/talk", drop="", **fields):
@@ -46,7 +26,7 @@ def handshake(target="/talk", drop="", **fields):
     return "\r\n".join([f"GET {target} HTTP/1.1", *lines, "", ""]).encode()
 
 
-class Client:
+class Client(Frames):
     """Frames, with nothing that would mend them."""
 
     def __init__(self, server, target="/talk", ahead=b""):
@@ -58,25 +38,6 @@ class Client:
 
     def send(self, *frames):
         self.socket.sendall(b"".join(frames))
-
-    def need(self, size):
-        while len(self.data) < size:
-            part = self.socket.recv(1 << 20)
-            assert part, self.data
-            self.data += part
-
-    def frame(self):
-        self.need(2)
-        size, start = self.data[1], 2
-        assert self.data[0] & 0xf0 == 0x80 and size < 128, self.data[:2]
-        if size > 125:
-            start = 4 if size == 126 else 10
-            self.need(start)
-            size = int.from_bytes(self.data[2:start], "big")
-        self.need(start + size)
-        opcode, data = self.data[0] & 15, self.data[start:start + size]
-        self.data = self.data[start + size:]
-        return opcode, data
 
     def closing(self):
         """The code of the server's closing frame, after which it closes."""

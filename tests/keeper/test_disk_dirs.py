@@ -165,9 +165,7 @@ def test_a_disk_is_not_given_to_a_box_that_would_change_owners(keeper, tmp_path)
     given = tmp_path / "given"
     given.mkdir()
     engine = keeper.greeted()
-    descriptor = os.open(given, os.O_PATH)
-    assert keeper.register(keepers.ADD, keepers.MOUNT, b"given", 0, descriptor)[0] == ""
-    os.close(descriptor)
+    assert keeper.give(given) == ""
     assert boxed(engine, f"echo x > {HOME}/file") == ""
     mounts = [(b"given", b"/mnt/given", 0)]
     assert engine.refused(keepers.make, **kept(mounts=mounts, disk_new=0)) == "disk_ids"

@@ -18,12 +18,7 @@ KEPT = {"disk_kind": keepers.PERSISTENT, "disk": DISK.encode()}
 
 def boxed(engine, command, uid=None, **more):
     """What a command prints in a box with that disk, which is ended then."""
-    handle, control = engine.make(**KEPT, **more)
-    box = Control(control).wait_ready()
-    printed = box.run(command, uid)
-    box.close()
-    engine.end(handle)
-    return printed
+    return engine.boxed(command, uid, **KEPT, **more)[0]
 
 
 def images(keeper):
@@ -40,9 +35,7 @@ def image_root(tmp_path, keeper):
     (root / "bin/busybox").chmod(0o755)
     for name in ("sh", "cat", "stat", "id", "dd", "mkdir", "chown", "rm", "ls"):
         (root / "bin" / name).symlink_to("busybox")
-    descriptor = os.open(root, os.O_PATH)
-    assert keeper.register(keepers.ADD, keepers.ROOT, b"small", 0, descriptor)[0] == ""
-    os.close(descriptor)
+    assert keeper.give(root, b"small", keepers.ROOT) == ""
     return b"small"
 
 
@@ -72,9 +65,7 @@ def test_a_cold_box_has_it_too(keeper, image_root, tmp_path):
     engine = keeper.greeted()
     given = tmp_path / "given"
     given.mkdir()
-    descriptor = os.open(given, os.O_PATH)
-    assert keeper.register(keepers.ADD, keepers.MOUNT, b"given", 0, descriptor)[0] == ""
-    os.close(descriptor)
+    assert keeper.give(given) == ""
     more = {"privileges": keepers.SYSTEM, "uid": 0, "root": image_root}
     assert boxed(engine, "echo kept > /file; cat /file", **more) == "kept\n"
     assert boxed(engine, "cat /file; stat -c %u /file; echo there > /mnt/given/file",
@@ -232,9 +223,7 @@ def test_a_box_that_is_refused_leaves_no_disk(keeper, tmp_path):
     directory = tmp_path / "given"
     directory.mkdir()
     engine = keeper.greeted()
-    descriptor = os.open(directory, os.O_PATH)
-    assert keeper.register(keepers.ADD, keepers.MOUNT, b"given", 0, descriptor)[0] == ""
-    os.close(descriptor)
+    assert keeper.give(directory) == ""
     request = engine.next_id()
     engine.send(keepers.make(request, **KEPT, mounts=[(b"given", b"/mnt/given", 0)]))
     assert keeper.register(keepers.REMOVE, keepers.MOUNT, b"given")[0] == ""

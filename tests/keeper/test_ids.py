@@ -12,7 +12,7 @@ def test_without_ids_left_new_sandboxes_are_refused_and_told_so(tmp_path):
         while (answer := client.post("/v1/sandboxes", EPHEMERAL)).status == 201:
             paths.append(f"/v1/sandboxes/{answer.json['id']}")
             assert len(paths) < 2000
-        assert (answer.status, answer.code) == (503, "capacity"), answer
+        assert answer.refusal == (503, "capacity"), answer
         assert "/etc/subuid" in answer.json["detail"] and int(answer.headers["Retry-After"]) >= 1
         ran = client.post(f"{paths[0]}/exec", {"command": "echo on"})
         assert (ran.status, ran.json["stdout"]) == (200, "on\n"), ran
@@ -41,7 +41,7 @@ def test_the_pool_gives_up_its_boxes_before_anybody_is_refused(tmp_path):
         assert len(set(paths + kept)) == slices()
         for kind in ("ephemeral", "persistent"):
             refused = create(kind)
-            assert (refused.status, refused.code) == (503, "capacity"), refused
+            assert refused.refusal == (503, "capacity"), refused
         # A start needs none: those of its disk are its own.
         assert client.post(f"{kept[0]}/start").status == 200
         # Of many at once each gets one of those that come free.

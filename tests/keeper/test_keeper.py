@@ -150,10 +150,8 @@ def test_a_long_end_holds_up_nobody(keeper, tmp_path):
     """The end of many is asked for at once; a box that is asked for then is there before them."""
     directory = tmp_path / "given"
     directory.mkdir()
-    descriptor = os.open(directory, os.O_PATH)
     engine = keeper.greeted()
-    assert keeper.register(keepers.ADD, keepers.MOUNT, b"given", 0, descriptor)[0] == ""
-    os.close(descriptor)
+    assert keeper.give(directory) == ""
     cold = [engine.make(mounts=[(b"given", b"/mnt/given", 0)]) for _ in range(5)]
     order = []
     engine.send(b"".join(keepers.end(engine.next_id(), handle) for handle, _ in cold) +
@@ -416,9 +414,7 @@ def test_boxes_end_with_a_killed_keeper(stand_in, tmp_path, cold):
     engine = keeper.greeted()
     mounts = []
     if cold:
-        descriptor = os.open(directory, os.O_PATH)
-        assert keeper.register(keepers.ADD, keepers.MOUNT, b"given", 1, descriptor)[0] == ""
-        os.close(descriptor)
+        assert keeper.give(directory, read_only=1) == ""
         mounts = [(b"given", b"/mnt/given", 0)]
     controls = []
     for _ in range(5):

@@ -7,6 +7,7 @@ import pytest
 
 import harness
 import serving
+from sandboxes import Sandbox
 
 CONFIG = "[boxes]\npool = 1\n"
 
@@ -28,7 +29,7 @@ def test_unasked_there_are_no_weaker_sandboxes(tmp_path, monkeypatch):
         # A zygote of root's makes a /proc all the same; boxes with mounts have none.
         refused = client.post("/v1/sandboxes", {
             "disk_kind": "ephemeral", "mounts": [{"name": "here", "target": "/mnt/here"}]})
-        assert (refused.status, refused.code) == (500, "sandbox_failed")
+        assert refused.refusal == (500, "sandbox_failed")
         assert "--allow-level no-fresh-proc" in refused.json["detail"]
 
 
@@ -43,12 +44,8 @@ def test_asked_for_they_are_made_and_said_to_be(tmp_path, monkeypatch, config, o
         assert " warn keeper level no-fresh-proc" in serve.said()
         for kind in ("ephemeral", "persistent"):
             for privileges in ("plain", "system"):
-                made = client.post("/v1/sandboxes", {"disk_kind": kind, "privileges": privileges})
-                assert made.status == 201, made
-                path = f"/v1/sandboxes/{made.json['id']}"
-                ran = client.post(f"{path}/exec", {"command": "echo on >/proc/self/comm; echo on"})
-                assert ran.json["stdout"] == "on\n", ran
-                assert client.delete(path).status == 204
+                with Sandbox(client, disk_kind=kind, privileges=privileges) as sandbox:
+                    assert sandbox.output("echo on >/proc/self/comm; echo on") == "on\n"
 
 
 def test_a_reload_finds_the_level_anew(tmp_path, monkeypatch):

@@ -19,10 +19,8 @@ def directory_fd(path):
 
 
 def register(keeper, name, path, kind=keepers.MOUNT, read_only=0):
-    descriptor = directory_fd(path)
-    code = keeper.register(keepers.ADD, kind, name, read_only, descriptor)[0]
-    os.close(descriptor)
-    return code
+    path.mkdir(exist_ok=True)
+    return keeper.give(path, name, kind, read_only)
 
 
 def listed(keeper):
@@ -81,10 +79,7 @@ def test_a_name_is_there_once_and_host_is_taken(keeper, tmp_path):
 def test_what_is_no_directory_is_refused(keeper, tmp_path):
     (tmp_path / "file").write_text("x")
     for path in (tmp_path / "file", "/dev/null"):
-        descriptor = os.open(path, os.O_PATH)
-        assert keeper.register(keepers.ADD, keepers.MOUNT, b"one", 0, descriptor)[0] == \
-            "bad_directory"
-        os.close(descriptor)
+        assert keeper.give(path, b"one") == "bad_directory"
     reading, writing = os.pipe()
     assert keeper.register(keepers.ADD, keepers.ROOT, b"one", 0, reading)[0] == "bad_directory"
     os.close(reading)

@@ -20,21 +20,12 @@ print("talked")'"""
 LOOK = "grep lo: /proc/net/dev | tr -s ' 0\\n' ' '"
 
 
-def boxed(engine, command, uid=None, **more):
-    """What a command prints in a box that is ended then, and the report of it."""
-    handle, control = engine.make(**more)
-    box = Control(control).wait_ready()
-    printed = box.run(command, uid)
-    box.close()
-    return printed, engine.end(handle)
-
-
 def test_a_network_that_was_used_is_not_used_again(keeper):
     engine = keeper.greeted()
-    assert boxed(engine, TALK)[0] == "talked\n"
+    assert engine.boxed(TALK)[0] == "talked\n"
     for _ in range(4):
-        assert boxed(engine, LOOK)[0].strip() == "lo:"
-    assert boxed(engine, TALK)[0] == "talked\n"
+        assert engine.boxed(LOOK)[0].strip() == "lo:"
+    assert engine.boxed(TALK)[0] == "talked\n"
 
 
 # Each leaves something in one of its network's tables, and no packet goes.
@@ -50,11 +41,11 @@ for family, address in ((socket.AF_INET, "192.0.2.1"), (socket.AF_INET6, "2001:d
 def test_what_a_box_dialled_in_vain_is_not_in_the_next(keeper):
     """No counter of a network says that somebody has been there: none is lent twice."""
     engine = keeper.greeted()
-    new = boxed(engine, TABLES)[0]
+    new = engine.boxed(TABLES)[0]
     for _ in range(4):
-        assert set(boxed(engine, IN_VAIN)[0].split()) == {str(errno.ENETUNREACH)}
-        assert boxed(engine, TABLES)[0] == new
-    assert boxed(engine, f"{IN_VAIN} >&2; {TABLES}")[0] != new, "nothing is left where it was"
+        assert set(engine.boxed(IN_VAIN)[0].split()) == {str(errno.ENETUNREACH)}
+        assert engine.boxed(TABLES)[0] == new
+    assert engine.boxed(f"{IN_VAIN} >&2; {TABLES}")[0] != new, "nothing is left where it was"
 
 
 @pytest.mark.parametrize("privileges,uid,port", [(keepers.SYSTEM, 0, 80), (keepers.PLAIN, None, 8080)])
@@ -62,13 +53,13 @@ def test_a_box_binds_its_ports(keeper, privileges, uid, port):
     engine = keeper.greeted()
     command = (f"python3 -c 'import socket; print(socket.create_server((\"\", {port}))"
                f".getsockname()[1])' 2>&1")
-    assert boxed(engine, command, uid, privileges=privileges)[0] == f"{port}\n"
+    assert engine.boxed(command, uid, privileges=privileges)[0] == f"{port}\n"
 
 
 def test_what_a_box_wrote_is_not_in_the_next(keeper):
     engine = keeper.greeted()
     for _ in range(4):
-        printed, _ = boxed(engine, "ls -A /tmp /home/user /dev/shm; "
+        printed, _ = engine.boxed("ls -A /tmp /home/user /dev/shm; "
                            "touch /tmp/a /home/user/b /dev/shm/c; ipcmk -M 4096 >/dev/null 2>&1; "
                            "ipcs -m | grep -c 0x")
         # Where a watchdog counts memory there is none that is nobody's.
@@ -81,17 +72,17 @@ def test_a_kill_for_memory_is_counted_once(keeper):
     limit = keepers.limits(memory=64 << 20)
     hog = "python3 -c 'b = bytearray(256 << 20); print(len(b))'; echo survived"
     for _ in range(2):
-        _, report = boxed(engine, hog, limit=limit)
+        _, report = engine.boxed(hog, limit=limit)
         assert report["oom_kills"] >= 1
-        _, report = boxed(engine, "true", limit=limit)
+        _, report = engine.boxed("true", limit=limit)
         assert report["oom_kills"] == 0 and report["peak"] < 64 << 20
 
 
 def test_cpu_time_is_the_boxs_own(keeper):
     engine = keeper.greeted()
     busy = "python3 -c 'import time\nwhile time.process_time() < 0.4: pass'"
-    assert boxed(engine, busy)[1]["cpu_ns"] > 2 * 10 ** 8
-    assert boxed(engine, "true")[1]["cpu_ns"] < 2 * 10 ** 8
+    assert engine.boxed(busy)[1]["cpu_ns"] > 2 * 10 ** 8
+    assert engine.boxed("true")[1]["cpu_ns"] < 2 * 10 ** 8
 
 
 def test_a_throttled_box_ends_soon(keeper):
@@ -111,7 +102,7 @@ def test_a_throttled_box_ends_soon(keeper):
 
 def test_nothing_of_the_keeper_is_in_a_box(keeper):
     engine = keeper.greeted()
-    printed, _ = boxed(engine, "ls /proc/self/fd; env; cat /proc/1/environ 2>/dev/null; "
+    printed, _ = engine.boxed("ls /proc/self/fd; env; cat /proc/1/environ 2>/dev/null; "
                        "cat /proc/self/status | grep SigBlk")
     assert "SECRET" not in printed and "COVE" not in printed
     assert printed.split()[:4] == ["0", "1", "2", "3"]  # 3 is of ls itself
@@ -138,7 +129,7 @@ def test_the_keeper_keeps_no_fds_of_boxes_that_ended(keeper):
 
     before = beside_one()
     for _ in range(harness.scaled(20)):
-        boxed(engine, "true")
+        engine.boxed("true")
     assert beside_one() <= before
 
 
@@ -151,7 +142,7 @@ def test_a_keeper_with_all_the_places_that_it_keeps_rests(keeper):
     for handle, control in many:
         Control(control).wait_ready().close()
         engine.end(handle)
-    boxed(engine, "true", 0, privileges=keepers.SYSTEM)
+    engine.boxed("true", 0, privileges=keepers.SYSTEM)
 
     def rests():
         before = harness.cpu_ticks(keeper.process.pid)

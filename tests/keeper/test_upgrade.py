@@ -723,7 +723,7 @@ def test_nothing_newer_is_said_to_a_box_of_the_version_before(tmp_path):
                             client.ask("PUT", f"{path}/files", b"x", query={"path": "/tmp/g"}),
                             client.post(f"{path}/files/mkdir", {"path": "/tmp/d"}),
                             client.post(f"{path}/processes", terminal)):
-                assert (refused.status, refused.code) == (409, "sandbox_outdated"), refused
+                assert refused.refusal == (409, "sandbox_outdated"), refused
                 assert "stop it and start it again" in refused.json["detail"]
             # All else goes on.
             assert run(client, path, "cat /tmp/f")["stdout"] == "kept\n"
@@ -750,12 +750,12 @@ def test_boxes_two_versions_behind_can_be_stopped_and_the_answer_says_so(serve):
     with serve.client() as client:
         for body in ({"command": "true"}, {"command": "true", "start": True}):
             refused = client.post(f"{path}/exec", body)
-            assert (refused.status, refused.code) == (409, "sandbox_outdated"), refused
+            assert refused.refusal == (409, "sandbox_outdated"), refused
             assert re.search(r"speaks version \d+, and this one speaks version \d+", refused.json["detail"])
         assert client.post(f"{path}/processes", {"command": "true"}).code == "sandbox_outdated"
         for asked_for in ("/files", "/files/stat", "/files/list", "/files/watch"):
             refused = client.get(f"{path}{asked_for}", query={"path": "/tmp"})
-            assert (refused.status, refused.code) == (409, "sandbox_outdated"), refused
+            assert refused.refusal == (409, "sandbox_outdated"), refused
         # It is looked at and listed, and so is what it did.
         assert client.get(path).json["state"] == "running"
         assert len(client.get("/v1/sandboxes").json["sandboxes"]) == 2

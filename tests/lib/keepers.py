@@ -180,6 +180,14 @@ class Engine:
         assert len(fds) == 1
         return struct.unpack("=Q", body)[0], fds[0]
 
+    def boxed(self, command, uid=None, **more):
+        """What a command prints in a box that is ended then, and the report of it."""
+        handle, control = self.make(**more)
+        box = Control(control).wait_ready()
+        printed = box.run(command, uid)
+        box.close()
+        return printed, self.end(handle)
+
     def network(self, handle):
         """The two sockets of a box's network, for TCP and for DNS."""
         sockets = []
@@ -341,6 +349,14 @@ class Keeper:
                 if len(data) == ERROR.size:
                     return (*error_of(data), entries)
                 entries.append(struct.unpack("=IIII64s512s", data))
+
+    def give(self, path, name=b"given", kind=MOUNT, read_only=0):
+        """Registers what is there. Returns the code of what is wrong with it."""
+        descriptor = os.open(path, os.O_PATH)
+        try:
+            return self.register(ADD, kind, name, read_only, descriptor)[0]
+        finally:
+            os.close(descriptor)
 
     def is_alive(self):
         return self.process.poll() is None

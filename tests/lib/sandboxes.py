@@ -1,6 +1,8 @@
 """Sandboxes of a running `cove serve`, by its native API."""
 import contextlib
 
+import pytest
+
 import harness
 
 EPHEMERAL = {"privileges": "plain", "disk_kind": "ephemeral"}
@@ -33,12 +35,43 @@ def run(client, path, command, **more):
     return answer.json
 
 
+def printed(client, path, command, **more):
+    return run(client, path, command, **more)["stdout"]
+
+
 def start(client, path, command, **more):
     """The path of the process."""
     answer = client.post(f"{path}/processes", {"command": command, **more})
     assert answer.status == 201, answer
     assert answer.headers["Location"] == f"{path}/processes/{answer.json['id']}"
     return answer.headers["Location"]
+
+
+@contextlib.contextmanager
+def made(serve, **fields):
+    """The path of one that is deleted at the end, by whom nothing of before is kept."""
+    with serve.client() as client:
+        path = make(client, **fields)
+    yield path
+    with serve.client() as client:
+        assert client.delete(path).status == 204
+
+
+def one_box(**fields):
+    """The fixture of a file whose tests share a sandbox, in which they leave nothing that others would see: its path."""
+    @pytest.fixture(scope="module")
+    def box(serve):
+        with made(serve, **fields) as path:
+            yield path
+
+    return box
+
+
+def new_key(client, *scopes, **more):
+    """What is told of it, and never again: `id`, `secret` and the rest."""
+    answer = client.post("/v1/keys", {"label": "k", "scopes": list(scopes) or ["read", "write"], **more})
+    assert answer.status == 201, answer
+    return answer.json
 
 
 def init_of(serve, mark):

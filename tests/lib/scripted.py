@@ -2,23 +2,14 @@
 import contextlib
 import json
 import os
-import pathlib
 import socket
 import subprocess
 import threading
 
-ROOT = pathlib.Path(__file__).resolve().parents[2]
-BUILD = ROOT / os.environ.get("BUILD", "build")
+import pytest
 
-
-def find_cove():
-    named = os.environ.get("COVE")
-    if named:
-        return ROOT / named
-    return next(path for path in (BUILD / "test" / "cove", BUILD / "cove") if path.exists())
-
-
-COVE = find_cove()
+import harness
+from harness import COVE
 
 
 def cove(*words, limit=30, stdin=b"", env=None):
@@ -77,29 +68,39 @@ def problem(status, code, detail, **more):
                    "detail": detail, **more}, status)
 
 
-def stop_listening(listener, thread):
-    """Only when the thread that accepts has ended is it closed: else that thread could have been about to accept, and take
-    what comes to the next socket that gets the same number."""
-    listener.shutdown(socket.SHUT_RDWR)
-    thread.join()
-    listener.close()
+def good(result):
+    assert (result.returncode, result.stderr) == (0, b""), result
+    return result.stdout.decode()
 
 
-CUT = object()  # close the connection here
+def failed(result, *words):
+    text = result.stderr.decode()
+    assert result.returncode == 125 and text.count("\n") == 1 and result.stdout == b"", result
+    for word in words:
+        assert word in text, text
 
 
-class Server:
-    """`script(request)` returns what to send: bytes, or a list of bytes and CUT."""
+def commands(**more):
+    """The fixtures `env` and `cove` of a file: what its `serve` is reached with, and a call of the program with it."""
+    @pytest.fixture(scope="module")
+    def env(serve):
+        return {**os.environ, "COVE_URL": f"unix:{serve.socket}", "PATH": f"{COVE.parent}:{os.environ['PATH']}", **more}
 
-    def __init__(self, path, script):
-        self.path = str(path)
-        self.script = script
-        self.requests = []
+    @pytest.fixture(scope="module")
+    def call(env):
+        return lambda *words, stdin=b"", limit=60, **more: subprocess.run(
+            [COVE, *map(str, words)], capture_output=True, input=stdin, timeout=limit * harness.PATIENCE,
+            env={**env, **more}, check=False)
+
+    return env, call
+
+
+class Listening:
+    """Gives each connection that comes to take(), in a thread of its own."""
+
+    def __init__(self, listener):
+        self.listener = listener
         self.connections = 0
-        self.listener = socket.socket(socket.AF_UNIX)
-        self.listener.bind(self.path)
-        self.listener.listen(16)
-        self.env = {"COVE_URL": f"unix:{self.path}"}
         self.thread = threading.Thread(target=self.accept, daemon=True)
         self.thread.start()
 
@@ -108,9 +109,33 @@ class Server:
             while True:
                 connection, _ = self.listener.accept()
                 self.connections += 1
-                threading.Thread(target=self.serve, args=(connection,), daemon=True).start()
+                threading.Thread(target=self.take, args=(connection,), daemon=True).start()
 
-    def serve(self, connection):
+    def close(self):
+        """Only when the thread that accepts has ended is it closed: else that thread could have been about to accept,
+        and take what comes to the next socket that gets the same number."""
+        self.listener.shutdown(socket.SHUT_RDWR)
+        self.thread.join()
+        self.listener.close()
+
+
+CUT = object()  # close the connection here
+
+
+class Server(Listening):
+    """`script(request)` returns what to send: bytes, or a list of bytes and CUT."""
+
+    def __init__(self, path, script):
+        self.path = str(path)
+        self.script = script
+        self.requests = []
+        self.env = {"COVE_URL": f"unix:{self.path}"}
+        listener = socket.socket(socket.AF_UNIX)
+        listener.bind(self.path)
+        listener.listen(16)
+        super().__init__(listener)
+
+    def take(self, connection):
         buffer = b""
         with connection, contextlib.suppress(OSError):
             while True:
@@ -126,6 +151,3 @@ class Server:
                         piece()
                     else:
                         connection.sendall(piece)
-
-    def close(self):
-        stop_listening(self.listener, self.thread)

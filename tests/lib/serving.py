@@ -69,6 +69,10 @@ class Answer:
         assert problem["status"] == self.status and problem["title"], problem
         return problem["code"]
 
+    @property
+    def refusal(self):
+        return self.status, self.code
+
     def __repr__(self):
         return f"{self.status} {self.bytes[:600]!r}"
 

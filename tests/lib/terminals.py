@@ -1,14 +1,11 @@
 """A client of the terminal route, frame by frame: nothing in it mends what a server does wrong."""
 import json
-import os
 import socket
-import struct
 import time
 import urllib.parse
 
 import harness
-
-TEXT, BINARY, CLOSE, PING, PONG = 1, 2, 8, 9, 10
+from frames import BINARY, CLOSE, PING, PONG, TEXT, Frames, frame
 
 
 class Refused(Exception):
@@ -24,7 +21,7 @@ class Refused(Exception):
         return json.loads(self.body)["code"]
 
 
-class Watcher:
+class Watcher(Frames):
     """Somebody who is attached to a terminal. What came is in `shown`, offsets are counted as a client
     counts them that wants to go on later."""
 
@@ -59,48 +56,14 @@ class Watcher:
 
     # ---- bytes ----
 
-    def more(self):
-        part = self.socket.recv(1 << 20)
-        if not part:
-            raise EOFError("the connection was cut")
-        self.data += part
-
-    def need(self, size):
-        while len(self.data) < size:
-            self.more()
-
     def until_bytes(self, mark):
         while mark not in self.data:
             self.more()
         head, self.data = self.data.split(mark, 1)
         return head
 
-    def frame(self):
-        self.need(2)
-        size, start = self.data[1], 2
-        assert self.data[0] & 0xf0 == 0x80 and size < 128, self.data[:2]
-        if size > 125:
-            start = 4 if size == 126 else 10
-            self.need(start)
-            size = int.from_bytes(self.data[2:start], "big")
-        self.need(start + size)
-        opcode, data = self.data[0] & 15, self.data[start:start + size]
-        self.data = self.data[start + size:]
-        return opcode, data
-
     def send(self, opcode, data):
-        size = len(data)
-        head = bytes([0x80 | opcode])
-        if size < 126:
-            head += bytes([0x80 | size])
-        elif size < 65536:
-            head += bytes([0x80 | 126]) + struct.pack(">H", size)
-        else:
-            head += bytes([0x80 | 127]) + struct.pack(">Q", size)
-        key = os.urandom(4)
-        mask = (key * (size // 4 + 1))[:size]
-        masked = (int.from_bytes(data, "big") ^ int.from_bytes(mask, "big")).to_bytes(size, "big")
-        self.socket.sendall(head + key + masked)
+        self.socket.sendall(frame(opcode, data))
 
     # ---- messages ----
 

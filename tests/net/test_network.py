@@ -15,6 +15,7 @@ import harness
 import serving
 import worlds
 from dialling import DIAL, Held, is_late, no_name, QUICK, reaches, refused, Sandbox
+from sandboxes import new_key
 
 IS_ROOT = harness.EXPECT.is_root
 
@@ -476,8 +477,7 @@ def test_metrics_count_it(serve):
 
 def test_who_may_look(serve):
     with serve.client() as client, Sandbox(client) as sandbox:
-        key = client.post("/v1/keys", {"tenant": "other", "label": "looks",
-                                        "scopes": ["read", "write"]}).json["secret"]
+        key = new_key(client, tenant="other")["secret"]
         with serving.Client(path=serve.socket, key=key) as other:
             assert other.get(f"{sandbox.path}/network").code == "sandbox_not_found"
         token = client.post(f"{sandbox.path}/tokens", {"verbs": ["look"]}).json["token"]

@@ -121,9 +121,7 @@ def register(keeper):
     directory = keeper.data.parent / "given"
     if not directory.exists():
         directory.mkdir()
-        descriptor = os.open(directory, os.O_PATH)
-        assert keeper.register(keepers.ADD, keepers.MOUNT, b"given", 0, descriptor)[0] == ""
-        os.close(descriptor)
+        assert keeper.give(directory) == ""
 
 
 @pytest.fixture(params=["slot", "cold"])
@@ -655,9 +653,7 @@ def test_an_image_gets_the_resolver_whatever_it_has(keeper, tmp_path, kind, priv
     (root / "bin/sh").chmod(0o755)
     (root / "bin/cat").symlink_to("sh")
     RESOLV[kind](root / "etc")
-    descriptor = os.open(root, os.O_PATH)
-    assert keeper.register(keepers.ADD, keepers.ROOT, b"small", 0, descriptor)[0] == ""
-    os.close(descriptor)
+    assert keeper.give(root, b"small", keepers.ROOT) == ""
     before = sorted(root.rglob("*"))
     box = Boxed(keeper, keeper.greeted(), privileges=privileges, root=b"small").ready()
     assert box.sh("cat /etc/resolv.conf") == "nameserver 198.18.0.1\n"
