@@ -7,6 +7,7 @@
 #include "base/set_clock.h"
 
 #include <fcntl.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -44,6 +45,7 @@ static void lost(void *arg)
 
 void rig_start(struct rig *rig)
 {
+    (void)signal(SIGPIPE, SIG_IGN);
     *rig = (struct rig){.dir = -1, .fake.socket = -1};
     (void)snprintf(rig->path, sizeof(rig->path), "/tmp/cove-test-engine-XXXXXX");
     if (uv_loop_init(&rig->loop) != 0 || mkdtemp(rig->path) == NULL)
@@ -115,6 +117,25 @@ void rig_end(struct rig *rig)
     fd_close(&rig->dir);
 }
 
+void rig_run_unopened(void (*test)(struct rig *rig))
+{
+    struct rig rig;
+
+    rig_start(&rig);
+    test(&rig);
+    rig_end(&rig);
+}
+
+void rig_run(void (*test)(struct rig *rig))
+{
+    struct rig rig;
+
+    rig_start(&rig);
+    rig_open(&rig);
+    test(&rig);
+    rig_end(&rig);
+}
+
 /* ---- waiting ---- */
 
 static void look_again(uv_timer_t *timer)
@@ -148,9 +169,14 @@ bool rig_wait(struct rig *rig, struct answer *answer)
     return rig_until(rig, is_answered, answer);
 }
 
-static bool never(void *arg)
+bool rig_done(struct rig *rig, struct answer *answer)
 {
-    return *(bool *)arg;
+    return rig_wait(rig, answer) && !answer->failed;
+}
+
+bool rig_fails(struct rig *rig, struct answer *answer, const char *code)
+{
+    return rig_wait(rig, answer) && IS(*answer, code);
 }
 
 static void turned(uv_timer_t *timer)
@@ -165,7 +191,7 @@ void rig_turn(struct rig *rig, unsigned ms)
     rig->patience.data = &is_over;
     uv_update_time(&rig->loop);
     (void)uv_timer_start(&rig->patience, turned, ms, 0);
-    while (!never(&is_over))
+    while (!is_over)
         (void)uv_run(&rig->loop, UV_RUN_ONCE);
     /* What came in time, where a stall took all of it. */
     for (int i = 0; i < 50; i++)
@@ -229,41 +255,47 @@ struct sandbox_spec rig_spec(const char *name)
         .name = name, .privileges = BOX_PLAIN, .disk_kind = KEEPER_EPHEMERAL};
 }
 
-void rig_create(struct rig *rig, const struct sandbox_spec *spec, struct answer *answer)
+struct answer *rig_create(struct rig *rig, const struct sandbox_spec *spec, struct answer *answer)
 {
     *answer = (struct answer){0};
     engine_create(rig->engine, &rig_caller, spec, created, answer);
+    return answer;
 }
 
-void rig_start_it(struct rig *rig, const char *id, struct answer *answer)
+struct answer *rig_start_it(struct rig *rig, const char *id, struct answer *answer)
 {
     *answer = (struct answer){0};
     engine_start_sandbox(rig->engine, &rig_caller, id, looked, answer);
+    return answer;
 }
 
-void rig_stop(struct rig *rig, const char *id, struct answer *answer)
+struct answer *rig_stop(struct rig *rig, const char *id, struct answer *answer)
 {
     *answer = (struct answer){0};
     engine_stop_sandbox(rig->engine, &rig_caller, id, looked, answer);
+    return answer;
 }
 
-void rig_delete(struct rig *rig, const char *id, struct answer *answer)
+struct answer *rig_delete(struct rig *rig, const char *id, struct answer *answer)
 {
     *answer = (struct answer){0};
     engine_delete_sandbox(rig->engine, &rig_caller, id, done, answer);
+    return answer;
 }
 
-void rig_procs(struct rig *rig, const char *id, bool start, struct answer *answer)
+struct answer *rig_procs(struct rig *rig, const char *id, bool start, struct answer *answer)
 {
     *answer = (struct answer){0};
     engine_procs(rig->engine, &rig_caller, id, true, start, procs_there, answer);
+    return answer;
 }
 
-void rig_change(struct rig *rig, const char *id, const struct sandbox_change *change,
-                struct answer *answer)
+struct answer *rig_change(struct rig *rig, const char *id, const struct sandbox_change *change,
+                          struct answer *answer)
 {
     *answer = (struct answer){0};
     engine_change_sandbox(rig->engine, &rig_caller, id, change, looked, answer);
+    return answer;
 }
 
 int rig_look(struct rig *rig, const char *id, struct answer *answer)
@@ -282,7 +314,7 @@ void rig_made(struct rig *rig, const char *name, struct answer *answer)
     struct sandbox_spec spec = rig_spec(name);
 
     rig_create(rig, &spec, answer);
-    if (!rig_wait(rig, answer) || answer->failed) {
+    if (!rig_done(rig, answer)) {
         printf("not made: %s: %s\n", answer->error.code, answer->error.text);
         abort();
     }

@@ -6,6 +6,7 @@
 #include "fake_keeper.h"
 
 #include <stdbool.h>
+#include <string.h>
 #include <uv.h>
 
 struct rig {
@@ -33,6 +34,13 @@ struct answer {
 
 extern const struct engine_caller rig_caller, rig_other, rig_reader;
 
+#define IS_CODE(err, wanted) (strcmp((err).code, wanted) == 0)
+#define IS(answer, wanted) IS_CODE((answer).error, wanted)
+
+/* Runs a test with a rig of its own, whose engine is open; or is not yet, for a test that sets options. */
+void rig_run(void (*test)(struct rig *rig));
+void rig_run_unopened(void (*test)(struct rig *rig));
+
 void rig_start(struct rig *rig);
 void rig_open(struct rig *rig);  /* waits until it is open */
 void rig_begin(struct rig *rig); /* does not */
@@ -42,18 +50,22 @@ void rig_end(struct rig *rig);
 /* Turns the loop until it holds; false where that takes too long. */
 bool rig_until(struct rig *rig, bool (*holds)(void *arg), void *arg);
 bool rig_wait(struct rig *rig, struct answer *answer);
+/* The same, and whether it was done; whether it failed with this code. */
+bool rig_done(struct rig *rig, struct answer *answer);
+bool rig_fails(struct rig *rig, struct answer *answer, const char *code);
 void rig_turn(struct rig *rig, unsigned ms);
 /* Sets this process's clocks ahead and runs what is due then: nobody waits. */
 void rig_pass(struct rig *rig, uint64_t ms);
 
 struct sandbox_spec rig_spec(const char *name);
-void rig_create(struct rig *rig, const struct sandbox_spec *spec, struct answer *answer);
-void rig_start_it(struct rig *rig, const char *id, struct answer *answer);
-void rig_stop(struct rig *rig, const char *id, struct answer *answer);
-void rig_delete(struct rig *rig, const char *id, struct answer *answer);
-void rig_procs(struct rig *rig, const char *id, bool start, struct answer *answer);
-void rig_change(struct rig *rig, const char *id, const struct sandbox_change *change,
-                struct answer *answer);
+/* These return the answer that they will fill. */
+struct answer *rig_create(struct rig *rig, const struct sandbox_spec *spec, struct answer *answer);
+struct answer *rig_start_it(struct rig *rig, const char *id, struct answer *answer);
+struct answer *rig_stop(struct rig *rig, const char *id, struct answer *answer);
+struct answer *rig_delete(struct rig *rig, const char *id, struct answer *answer);
+struct answer *rig_procs(struct rig *rig, const char *id, bool start, struct answer *answer);
+struct answer *rig_change(struct rig *rig, const char *id, const struct sandbox_change *change,
+                          struct answer *answer);
 /* As engine_look(): the state, or -1 and the error. */
 int rig_look(struct rig *rig, const char *id, struct answer *answer);
 /* Waits until it has this state and reason. */
