@@ -61,16 +61,21 @@ void rig_start(struct rig *rig)
     };
 }
 
+void rig_connect(struct rig *rig)
+{
+    rig->options.keeper = fake_connect(&rig->fake, &rig->loop);
+    /* The fake takes requests as packets: a write to a socket of packets is one. */
+    rig->options.keeper_requests = fcntl(rig->options.keeper, F_DUPFD_CLOEXEC, 3);
+    rig->options.directory = fcntl(rig->dir, F_DUPFD_CLOEXEC, 3);
+}
+
 void rig_begin(struct rig *rig)
 {
     struct error err;
 
     rig->opened = rig->lost = rig->drained = false;
     rig->open_error = (struct error){0};
-    rig->options.keeper = fake_connect(&rig->fake, &rig->loop);
-    /* The fake takes requests as packets: a write to a socket of packets is one. */
-    rig->options.keeper_requests = fcntl(rig->options.keeper, F_DUPFD_CLOEXEC, 3);
-    rig->options.directory = fcntl(rig->dir, F_DUPFD_CLOEXEC, 3);
+    rig_connect(rig);
     if (engine_open(&rig->options, &rig->engine, opened, rig, &err) != 0) {
         printf("engine_open: %s: %s\n", err.code, err.text);
         abort();
@@ -100,6 +105,12 @@ void rig_close(struct rig *rig)
     fake_vanish(&rig->fake);
     for (int i = 0; i < 20; i++)
         (void)uv_run(&rig->loop, UV_RUN_NOWAIT);
+}
+
+void rig_other_keeper(struct rig *rig)
+{
+    fake_end(&rig->fake);
+    rig->fake = (struct fake){.socket = -1};
 }
 
 void rig_end(struct rig *rig)
@@ -223,7 +234,7 @@ static void take(struct answer *answer, const struct sandbox_view *view, const s
     answer->revision = view->revision;
 }
 
-static void created(void *arg, const struct sandbox_view *view, bool anew, const struct error *err)
+void rig_created(void *arg, const struct sandbox_view *view, bool anew, const struct error *err)
 {
     struct answer *answer = arg;
 
@@ -231,17 +242,17 @@ static void created(void *arg, const struct sandbox_view *view, bool anew, const
     take(answer, view, err);
 }
 
-static void looked(void *arg, const struct sandbox_view *view, const struct error *err)
+void rig_looked(void *arg, const struct sandbox_view *view, const struct error *err)
 {
     take(arg, view, err);
 }
 
-static void done(void *arg, const struct error *err)
+void rig_ended(void *arg, const struct error *err)
 {
     take(arg, NULL, err);
 }
 
-static void procs_there(void *arg, struct procs *procs, const struct error *err)
+void rig_procs_there(void *arg, struct procs *procs, const struct error *err)
 {
     struct answer *answer = arg;
 
@@ -258,35 +269,35 @@ struct sandbox_spec rig_spec(const char *name)
 struct answer *rig_create(struct rig *rig, const struct sandbox_spec *spec, struct answer *answer)
 {
     *answer = (struct answer){0};
-    engine_create(rig->engine, &rig_caller, spec, created, answer);
+    engine_create(rig->engine, &rig_caller, spec, rig_created, answer);
     return answer;
 }
 
 struct answer *rig_start_it(struct rig *rig, const char *id, struct answer *answer)
 {
     *answer = (struct answer){0};
-    engine_start_sandbox(rig->engine, &rig_caller, id, looked, answer);
+    engine_start_sandbox(rig->engine, &rig_caller, id, rig_looked, answer);
     return answer;
 }
 
 struct answer *rig_stop(struct rig *rig, const char *id, struct answer *answer)
 {
     *answer = (struct answer){0};
-    engine_stop_sandbox(rig->engine, &rig_caller, id, looked, answer);
+    engine_stop_sandbox(rig->engine, &rig_caller, id, rig_looked, answer);
     return answer;
 }
 
 struct answer *rig_delete(struct rig *rig, const char *id, struct answer *answer)
 {
     *answer = (struct answer){0};
-    engine_delete_sandbox(rig->engine, &rig_caller, id, done, answer);
+    engine_delete_sandbox(rig->engine, &rig_caller, id, rig_ended, answer);
     return answer;
 }
 
 struct answer *rig_procs(struct rig *rig, const char *id, bool start, struct answer *answer)
 {
     *answer = (struct answer){0};
-    engine_procs(rig->engine, &rig_caller, id, true, start, procs_there, answer);
+    engine_procs(rig->engine, &rig_caller, id, true, start, rig_procs_there, answer);
     return answer;
 }
 
@@ -294,8 +305,67 @@ struct answer *rig_change(struct rig *rig, const char *id, const struct sandbox_
                           struct answer *answer)
 {
     *answer = (struct answer){0};
-    engine_change_sandbox(rig->engine, &rig_caller, id, change, looked, answer);
+    engine_change_sandbox(rig->engine, &rig_caller, id, change, rig_looked, answer);
     return answer;
+}
+
+static void key_made(void *arg, const struct engine_key_view *view, const char *secret,
+                     const struct error *err)
+{
+    struct rig_key *key = arg;
+
+    take(&key->answer, NULL, err);
+    if (err != NULL)
+        return;
+    (void)snprintf(key->id, sizeof(key->id), "%s", view->id);
+    (void)snprintf(key->tenant, sizeof(key->tenant), "%s", view->tenant);
+    (void)snprintf(key->secret, sizeof(key->secret), "%s", secret);
+}
+
+bool rig_key_make(struct rig *rig, const struct engine_caller *caller, const char *tenant,
+                  const char *label, unsigned scopes, struct rig_key *key)
+{
+    *key = (struct rig_key){.id = ""};
+    engine_key_make(rig->engine, caller, tenant, label, scopes, key_made, key);
+    return rig_done(rig, &key->answer);
+}
+
+struct answer rig_key_end(struct rig *rig, const struct engine_caller *caller, const char *id)
+{
+    struct answer answer = {0};
+
+    engine_key_end(rig->engine, caller, id, rig_ended, &answer);
+    (void)rig_wait(rig, &answer);
+    return answer;
+}
+
+void rig_ran_done(void *arg, struct proc *proc, const struct error *err)
+{
+    struct rig_ran *ran = arg;
+
+    take(&ran->answer, NULL, err);
+    ran->proc = proc;
+    if (proc != NULL)
+        proc_look(proc, &ran->view);
+}
+
+bool rig_exec(struct rig *rig, struct procs *procs, const struct proc_spec *spec,
+              struct rig_ran *ran)
+{
+    static const char *const argv[] = {"/bin/true", NULL};
+    static const struct proc_spec plain = {.argv = argv, .cwd = "/"};
+
+    *ran = (struct rig_ran){.proc = NULL};
+    procs_start(procs, spec != NULL ? spec : &plain, rig_ran_done, ran);
+    return rig_done(rig, &ran->answer);
+}
+
+bool rig_has_ended(void *arg)
+{
+    struct rig_ran *ran = arg;
+
+    proc_look(ran->proc, &ran->view);
+    return ran->view.state != PROC_STARTING && ran->view.state != PROC_RUNNING;
 }
 
 int rig_look(struct rig *rig, const char *id, struct answer *answer)

@@ -379,54 +379,13 @@ static void check_name_in_a_hurry(struct rig *rig)
 
 /* ---- processes ---- */
 
-struct ran {
-    struct answer answer;
-    char id[PROCS_ID_MAX];
-    struct procs *procs;
-};
-
-static void ran_done(void *arg, struct proc *proc, const struct error *err)
+static struct proc_view run_one(struct rig *rig, struct procs *procs)
 {
-    struct ran *ran = arg;
-    struct proc_view view;
+    struct rig_ran ran;
 
-    ran->answer.count++;
-    if (err != NULL)
-        ran->answer.error = *err;
-    if (proc == NULL)
-        return;
-    proc_look(proc, &view);
-    (void)snprintf(ran->id, sizeof(ran->id), "%s", view.id);
-}
-
-static bool has_ended(void *arg)
-{
-    const struct ran *ran = arg;
-    struct proc *proc = procs_find(ran->procs, ran->id);
-    struct proc_view view;
-
-    if (proc == NULL)
-        return false;
-    proc_look(proc, &view);
-    return view.state == PROC_EXITED || view.state == PROC_LOST;
-}
-
-static void run_one(struct rig *rig, struct procs *procs, struct proc_view *view)
-{
-    static const char *const argv[] = {"/bin/true", NULL};
-    struct proc_spec spec = {.argv = argv, .cwd = "/"};
-    struct ran ran = {.procs = procs};
-    const struct proc *proc;
-
-    *view = (struct proc_view){.state = PROC_FAILED};
-    procs_start(procs, &spec, ran_done, &ran);
-    if (!rig_wait(rig, &ran.answer) || !rig_until(rig, has_ended, &ran)) {
+    if (!rig_exec(rig, procs, NULL, &ran) || !rig_until(rig, rig_has_ended, &ran))
         printf("not run: %s\n", ran.answer.error.text);
-        return;
-    }
-    proc = procs_find(procs, ran.id);
-    if (proc != NULL)
-        proc_look(proc, view);
+    return ran.view;
 }
 
 static void check_processes(struct rig *rig)
@@ -437,15 +396,15 @@ static void check_processes(struct rig *rig)
     rig_made(rig, NULL, &made);
     rig_procs(rig, made.id, false, &execs);
     CHECK(execs.count == 1 && execs.procs != NULL, "at once");
-    run_one(rig, execs.procs, &view);
+    view = run_one(rig, execs.procs);
     CHECK(view.state == PROC_EXITED && view.exit_code == 0 && view.out_bytes[0] == 5, "it ran");
     rig->fake.exit_status = SIGKILL;
-    run_one(rig, execs.procs, &view);
+    view = run_one(rig, execs.procs);
     CHECK(view.state == PROC_EXITED && view.signal == SIGKILL && !view.oom_killed, "killed");
     rig->fake.oom_kills = 1;
-    run_one(rig, execs.procs, &view);
+    view = run_one(rig, execs.procs);
     CHECK(view.oom_killed, "out of memory");
-    run_one(rig, execs.procs, &view);
+    view = run_one(rig, execs.procs);
     CHECK(view.signal == SIGKILL && !view.oom_killed, "not again, for the count is as it was");
     CHECK(rig_done(rig, rig_stop(rig, made.id, &stops)), "stopped");
     rig_procs(rig, made.id, false, &execs);
@@ -637,18 +596,6 @@ static void check_capacity(struct rig *rig)
     CHECK(made.count == 1 && IS(made, "capacity"), "a third: %s", made.error.code);
 }
 
-static void refused(void *arg, const struct sandbox_view *view, const struct error *err)
-{
-    struct answer *answer = arg;
-
-    answer->count++;
-    answer->failed = err != NULL;
-    if (err != NULL)
-        answer->error = *err;
-    if (view != NULL)
-        answer->state = view->state;
-}
-
 static void check_scopes(struct rig *rig)
 {
     struct answer made, stops = {0};
@@ -657,10 +604,10 @@ static void check_scopes(struct rig *rig)
 
     rig_made(rig, NULL, &made);
     CHECK(engine_look(rig->engine, &rig_reader, made.id, &view, &err) == 0, "a reader reads");
-    engine_stop_sandbox(rig->engine, &rig_reader, made.id, refused, &stops);
+    engine_stop_sandbox(rig->engine, &rig_reader, made.id, rig_looked, &stops);
     CHECK(stops.count == 1 && IS(stops, "forbidden"), "and does no more: %s", stops.error.code);
     stops = (struct answer){0};
-    engine_stop_sandbox(rig->engine, &rig_other, made.id, refused, &stops);
+    engine_stop_sandbox(rig->engine, &rig_other, made.id, rig_looked, &stops);
     CHECK(stops.count == 1 && IS(stops, "sandbox_not_found"), "another tenant: %s",
           stops.error.code);
     CHECK(has_state(rig, made.id, SANDBOX_RUNNING, "created"), "it runs on");

@@ -77,8 +77,7 @@ static void crowd_check_after(struct rig *rig, struct crowd *crowd, const char *
     struct answer seen;
 
     rig_close(rig);
-    fake_end(&rig->fake);
-    rig->fake = (struct fake){.socket = -1};
+    rig_other_keeper(rig);
     rig_open(rig);
     CHECK(rig_becomes(rig, crowd->runs.id, SANDBOX_STOPPED, "keeper_lost"), "%s, after a restart",
           when);
@@ -382,8 +381,7 @@ static void check_new_store(struct rig *rig)
 
     rig_made(rig, "kept", &made);
     rig_close(rig);
-    fake_end(&rig->fake);
-    rig->fake = (struct fake){.socket = -1};
+    rig_other_keeper(rig);
     strcpy(rig->fake.disks[0], "d0cccccccccccccccccc");
     (void)snprintf(path, sizeof(path), "%s/store", rig->path);
     CHECK(remove_tree(AT_FDCWD, path) == 0, "the store is lost");
@@ -649,15 +647,13 @@ static void check_stop_all_in_vain(struct rig *rig)
     CHECK(!done, "it waits for the box");
     rig_close(rig);
     CHECK(are_equal(rig, "host/identity", "host/stopped"), "a stop was meant");
-    fake_end(&rig->fake);
-    rig->fake = (struct fake){.socket = -1};
+    rig_other_keeper(rig);
     put(rig, stopped, 2);
     rig_open(rig);
     CHECK(rig_becomes(rig, first.id, SANDBOX_STOPPED, "server_stopped"), "it says so");
     rig_made(rig, NULL, &second);
     rig_close(rig);
-    fake_end(&rig->fake);
-    rig->fake = (struct fake){.socket = -1};
+    rig_other_keeper(rig);
     put(rig, later, 1);
     rig_open(rig);
     CHECK(rig_becomes(rig, second.id, SANDBOX_STOPPED, "host_reboot"),

@@ -53,24 +53,12 @@ static void life(struct rig *rig, unsigned count)
         events_add(rig->engine, "test", "default", "none", NULL, NULL);
 }
 
-static void created(void *arg, const struct sandbox_view *view, bool is_new,
-                    const struct error *err)
-{
-    struct answer *answer = arg;
-
-    (void)is_new;
-    answer->count++;
-    answer->failed = err != NULL;
-    if (err == NULL)
-        (void)snprintf(answer->id, sizeof(answer->id), "%s", view->id);
-}
-
 static struct sandbox *made_for(struct rig *rig, const struct engine_caller *caller)
 {
     struct sandbox_spec spec = rig_spec(NULL);
     struct answer answer = {0};
 
-    engine_create(rig->engine, caller, &spec, created, &answer);
+    engine_create(rig->engine, caller, &spec, rig_created, &answer);
     CHECK(rig_done(rig, &answer), "made");
     return map_get(&rig->engine->ids, answer.id);
 }
@@ -507,15 +495,6 @@ static void check_saves(void)
 
 /* ---- a sandbox that is paused ---- */
 
-static void changed(void *arg, const struct sandbox_view *view, const struct error *err)
-{
-    struct answer *answer = arg;
-
-    (void)view;
-    answer->count++;
-    answer->failed = err != NULL;
-}
-
 static void check_paused(struct rig *rig)
 {
     struct sandbox_network none = {.mode = "none",
@@ -527,7 +506,7 @@ static void check_paused(struct rig *rig)
         .deadline_ms = UINT64_MAX, .idle_ms = UINT64_MAX, .then = -1, .network = &none};
     struct sandbox_spec spec = rig_spec("x");
     struct sandbox_traffic traffic_of;
-    struct answer made, answer = {0};
+    struct answer made, answer;
     struct sandbox *sandbox;
     struct error err;
 
@@ -535,8 +514,7 @@ static void check_paused(struct rig *rig)
     CHECK(rig_done(rig, rig_create(rig, &spec, &made)), "%s", made.error.text);
     sandbox = map_get(&rig->engine->ids, made.id);
     sandbox->record->state = SANDBOX_PAUSED;
-    engine_change_sandbox(rig->engine, &rig_caller, made.id, &change, changed, &answer);
-    CHECK(rig_done(rig, &answer), "changed");
+    CHECK(rig_done(rig, rig_change(rig, made.id, &change, &answer)), "changed");
     CHECK(engine_traffic(rig->engine, &rig_caller, made.id, &traffic_of, &err) == 0 &&
               !traffic_of.is_open,
           "nothing is carried any more");

@@ -15,56 +15,6 @@
 static const struct engine_caller operator= {
     .tenant = "default", .key_id = "k0", .scopes = ENGINE_ALL};
 
-struct made {
-    struct answer answer;
-    char id[24], secret[128], tenant[64];
-    unsigned scopes;
-};
-
-static void key_made(void *arg, const struct engine_key_view *key, const char *secret,
-                     const struct error *err)
-{
-    struct made *made = arg;
-
-    made->answer.count++;
-    made->answer.failed = err != NULL;
-    if (err != NULL) {
-        made->answer.error = *err;
-        return;
-    }
-    (void)snprintf(made->id, sizeof(made->id), "%s", key->id);
-    (void)snprintf(made->tenant, sizeof(made->tenant), "%s", key->tenant);
-    (void)snprintf(made->secret, sizeof(made->secret), "%s", secret);
-    made->scopes = key->scopes;
-}
-
-static bool make_key(struct rig *rig, const struct engine_caller *caller, const char *tenant,
-                     const char *label, unsigned scopes, struct made *made)
-{
-    *made = (struct made){.id = ""};
-    engine_key_make(rig->engine, caller, tenant, label, scopes, key_made, made);
-    return rig_wait(rig, &made->answer) && !made->answer.failed;
-}
-
-static void ended(void *arg, const struct error *err)
-{
-    struct answer *answer = arg;
-
-    answer->count++;
-    answer->failed = err != NULL;
-    if (err != NULL)
-        answer->error = *err;
-}
-
-static struct answer end_key(struct rig *rig, const struct engine_caller *caller, const char *id)
-{
-    struct answer answer = {0};
-
-    engine_key_end(rig->engine, caller, id, ended, &answer);
-    (void)rig_wait(rig, &answer);
-    return answer;
-}
-
 /* ---- the first key ---- */
 
 static void first_key(struct rig *rig, char secret[128])
@@ -175,32 +125,33 @@ static bool count_key(void *arg, const struct engine_key_view *key)
 static void check_keys(struct rig *rig)
 {
     struct engine_caller a, b, caller;
-    struct made made, other;
+    struct rig_key made, other;
     unsigned count = 0;
     struct error err;
 
-    CHECK(make_key(rig, &operator, "a", "for a", ENGINE_READ | ENGINE_WRITE | ENGINE_KEYS, &made),
-          "%s", made.answer.error.text);
+    CHECK(
+        rig_key_make(rig, &operator, "a", "for a", ENGINE_READ | ENGINE_WRITE | ENGINE_KEYS, &made),
+        "%s", made.answer.error.text);
     CHECK(engine_key_check(rig->engine, made.secret, &a, &err) == 0 && strcmp(a.tenant, "a") == 0 &&
               strcmp(a.key_id, made.id) == 0,
           "it opens its tenant");
-    CHECK(make_key(rig, &operator, "b", "", ENGINE_KEYS, &other), "another tenant's");
+    CHECK(rig_key_make(rig, &operator, "b", "", ENGINE_KEYS, &other), "another tenant's");
     CHECK(engine_key_check(rig->engine, other.secret, &b, &err) == 0, "which opens");
-    CHECK(!make_key(rig, &a, "b", "", ENGINE_READ, &made) && IS(made.answer, "forbidden"),
+    CHECK(!rig_key_make(rig, &a, "b", "", ENGINE_READ, &made) && IS(made.answer, "forbidden"),
           "not for another tenant");
-    CHECK(!make_key(rig, &a, NULL, "", ENGINE_OPERATOR, &made) && IS(made.answer, "forbidden"),
+    CHECK(!rig_key_make(rig, &a, NULL, "", ENGINE_OPERATOR, &made) && IS(made.answer, "forbidden"),
           "not more than one has");
-    CHECK(!make_key(rig, &b, NULL, "", ENGINE_READ, &made) && IS(made.answer, "forbidden"),
+    CHECK(!rig_key_make(rig, &b, NULL, "", ENGINE_READ, &made) && IS(made.answer, "forbidden"),
           "nor that");
-    CHECK(!make_key(rig, &operator, "a/b", "", ENGINE_READ, &made) &&
+    CHECK(!rig_key_make(rig, &operator, "a/b", "", ENGINE_READ, &made) &&
               IS(made.answer, "bad_request"),
           "a tenant that is no name");
-    CHECK(!make_key(rig, &operator, "a", "", 0, &made) && IS(made.answer, "bad_request"),
+    CHECK(!rig_key_make(rig, &operator, "a", "", 0, &made) && IS(made.answer, "bad_request"),
           "no scope");
-    CHECK(!make_key(rig, &operator, "a", "\xff", ENGINE_READ, &made) &&
+    CHECK(!rig_key_make(rig, &operator, "a", "\xff", ENGINE_READ, &made) &&
               IS(made.answer, "bad_request"),
           "a label that is not UTF-8");
-    CHECK(make_key(rig, &a, NULL, "mine", ENGINE_READ, &made) && strcmp(made.tenant, "a") == 0,
+    CHECK(rig_key_make(rig, &a, NULL, "mine", ENGINE_READ, &made) && strcmp(made.tenant, "a") == 0,
           "one's own");
     engine_key_each(rig->engine, &a, count_key, &count);
     CHECK(count == 2, "a sees its two: %u", count);
@@ -210,9 +161,9 @@ static void check_keys(struct rig *rig)
     count = 0;
     engine_key_each(rig->engine, &operator, count_key, &count);
     CHECK(count == 4, "the operator sees all: %u", count);
-    CHECK(IS(end_key(rig, &b, made.id), "key_not_found"), "another tenant's is not there");
-    CHECK(IS(end_key(rig, &a, "k1"), "key_not_found"), "nor one that never was");
-    CHECK(!end_key(rig, &a, made.id).failed, "ended");
+    CHECK(IS(rig_key_end(rig, &b, made.id), "key_not_found"), "another tenant's is not there");
+    CHECK(IS(rig_key_end(rig, &a, "k1"), "key_not_found"), "nor one that never was");
+    CHECK(!rig_key_end(rig, &a, made.id).failed, "ended");
     CHECK(engine_key_check(rig->engine, made.secret, &caller, &err) != 0, "and opens nothing");
     rig_close(rig);
     rig_open(rig);
@@ -226,21 +177,22 @@ static void check_keys(struct rig *rig)
 static void check_keys_of_a_tenant(struct rig *rig)
 {
     struct engine_caller a, lesser;
-    struct made made, own;
+    struct rig_key made, own;
     unsigned count = 0;
     struct error err;
 
-    CHECK(make_key(rig, &operator, "a", "", ENGINE_READ | ENGINE_WRITE | ENGINE_KEYS, &own), "a");
+    CHECK(rig_key_make(rig, &operator, "a", "", ENGINE_READ | ENGINE_WRITE | ENGINE_KEYS, &own),
+          "a");
     CHECK(engine_key_check(rig->engine, own.secret, &a, &err) == 0, "%s", err.text);
-    CHECK(make_key(rig, &a, NULL, "", ENGINE_READ | ENGINE_KEYS, &made), "a lesser one");
+    CHECK(rig_key_make(rig, &a, NULL, "", ENGINE_READ | ENGINE_KEYS, &made), "a lesser one");
     CHECK(engine_key_check(rig->engine, made.secret, &lesser, &err) == 0, "%s", err.text);
-    CHECK(IS(end_key(rig, &lesser, own.id), "forbidden"), "it does not end a greater one");
+    CHECK(IS(rig_key_end(rig, &lesser, own.id), "forbidden"), "it does not end a greater one");
     CHECK(engine_key_check(rig->engine, own.secret, &a, &err) == 0, "which is still there");
-    for (count = 2; count < 300 && make_key(rig, &a, NULL, "", ENGINE_READ, &made); count++)
+    for (count = 2; count < 300 && rig_key_make(rig, &a, NULL, "", ENGINE_READ, &made); count++)
         ;
     CHECK(count == 256 && IS(made.answer, "quota"), "%u keys, %s", count, made.answer.error.code);
-    CHECK(make_key(rig, &operator, "a", "", ENGINE_READ, &made), "the operator may");
-    CHECK(make_key(rig, &operator, "b", "", ENGINE_READ, &made), "and others have room");
+    CHECK(rig_key_make(rig, &operator, "a", "", ENGINE_READ, &made), "the operator may");
+    CHECK(rig_key_make(rig, &operator, "b", "", ENGINE_READ, &made), "and others have room");
 }
 
 /* ---- quotas ---- */
@@ -249,8 +201,8 @@ static bool set_quota(struct rig *rig, const struct engine_caller *caller, const
                       const struct engine_quota *quota, struct answer *answer)
 {
     *answer = (struct answer){0};
-    engine_quota_set(rig->engine, caller, tenant, quota, ended, answer);
-    return rig_wait(rig, answer) && !answer->failed;
+    engine_quota_set(rig->engine, caller, tenant, quota, rig_ended, answer);
+    return rig_done(rig, answer);
 }
 
 static void check_quotas(struct rig *rig)
@@ -390,17 +342,17 @@ static void check_listening_by_a_key(struct rig *rig)
     struct heard heard = {0}, others = {0};
     struct engine_caller caller, writer = rig_caller;
     struct engine_listener *listener, *other;
-    struct made made;
+    struct rig_key made;
     struct error err;
     bool missed;
 
     writer.scopes = ENGINE_WRITE;
     CHECK(engine_listen(rig->engine, &writer, 0, &missed, hear, &heard) == NULL, "it may not read");
-    CHECK(make_key(rig, &operator, "default", "", ENGINE_READ, &made), "a key");
+    CHECK(rig_key_make(rig, &operator, "default", "", ENGINE_READ, &made), "a key");
     CHECK(engine_key_check(rig->engine, made.secret, &caller, &err) == 0, "%s", err.text);
     listener = engine_listen(rig->engine, &caller, 0, &missed, hear, &heard);
     other = engine_listen(rig->engine, &rig_caller, 0, &missed, hear, &others);
-    CHECK(!end_key(rig, &operator, made.id).failed, "it ends");
+    CHECK(!rig_key_end(rig, &operator, made.id).failed, "it ends");
     rig_turn(rig, 20);
     events_add(rig->engine, "test", "default", "none", NULL, NULL);
     rig_turn(rig, 20);

@@ -162,46 +162,11 @@ static bool is_bad(struct rig *rig, const struct engine_token *token)
            IS_CODE(err, "bad_key");
 }
 
-static void tokens_ended(void *arg, const struct sandbox_view *view, const struct error *err)
-{
-    struct answer *answer = arg;
-
-    (void)view;
-    answer->count++;
-    answer->failed = err != NULL;
-}
-
-struct made_key {
-    struct answer answer;
-    char id[24], secret[128];
-};
-
-static void key_made(void *arg, const struct engine_key_view *key, const char *secret,
-                     const struct error *err)
-{
-    struct made_key *made = arg;
-
-    made->answer.count++;
-    made->answer.failed = err != NULL;
-    if (err != NULL)
-        return;
-    (void)snprintf(made->id, sizeof(made->id), "%s", key->id);
-    (void)snprintf(made->secret, sizeof(made->secret), "%s", secret);
-}
-
-static void key_ended(void *arg, const struct error *err)
-{
-    struct answer *answer = arg;
-
-    answer->count++;
-    answer->failed = err != NULL;
-}
-
 static void check_ends(struct rig *rig)
 {
     struct engine_token_spec spec = {.verbs = ENGINE_LOOK, .lives_ms = 600000};
     struct answer made, answer = {0};
-    struct made_key key = {.id = ""};
+    struct rig_key key;
     struct engine_caller caller;
     struct engine_token token, brief;
     struct error err;
@@ -216,7 +181,7 @@ static void check_ends(struct rig *rig)
     rig_close(rig);
     rig_open(rig);
     CHECK(!is_bad(rig, &token), "the next engine knows it");
-    engine_tokens_end(rig->engine, &rig_caller, made.id, tokens_ended, &answer);
+    engine_tokens_end(rig->engine, &rig_caller, made.id, rig_looked, &answer);
     CHECK(rig_done(rig, &answer) && is_bad(rig, &token), "all are ended");
     CHECK(make(rig, &rig_caller, made.id, ENGINE_LOOK, &token, &err) == 0 && !is_bad(rig, &token),
           "a newer one is good");
@@ -224,19 +189,14 @@ static void check_ends(struct rig *rig)
     rig_open(rig);
     CHECK(!is_bad(rig, &token), "which is on record");
 
-    engine_key_make(rig->engine, &keeper_of_keys, NULL, "short", ENGINE_READ, key_made, &key);
-    CHECK(rig_wait(rig, &key.answer) && !key.answer.failed, "a key");
+    CHECK(rig_key_make(rig, &keeper_of_keys, NULL, "short", ENGINE_READ, &key), "a key");
     CHECK(engine_key_check(rig->engine, key.secret, &caller, &err) == 0, "%s", err.text);
     CHECK(make(rig, &caller, made.id, ENGINE_LOOK, &brief, &err) == 0 && !is_bad(rig, &brief),
           "a token of it");
-    answer = (struct answer){0};
-    engine_key_end(rig->engine, &keeper_of_keys, key.id, key_ended, &answer);
-    CHECK(rig_wait(rig, &answer) && is_bad(rig, &brief) && !is_bad(rig, &token),
-          "it ends with its key");
-
-    answer = (struct answer){0};
-    rig_delete(rig, made.id, &answer);
-    CHECK(rig_wait(rig, &answer) && is_bad(rig, &token), "it ends with its sandbox");
+    (void)rig_key_end(rig, &keeper_of_keys, key.id);
+    CHECK(is_bad(rig, &brief) && !is_bad(rig, &token), "it ends with its key");
+    CHECK(rig_wait(rig, rig_delete(rig, made.id, &answer)) && is_bad(rig, &token),
+          "it ends with its sandbox");
 }
 
 static void check_key_file(struct rig *rig)
@@ -259,9 +219,7 @@ static void check_key_file(struct rig *rig)
     rig_close(rig);
     fd = openat(rig->dir, "token.key", O_WRONLY | O_TRUNC | O_CLOEXEC);
     CHECK(fd >= 0 && write(fd, "short", 5) == 5 && close(fd) == 0, "cut");
-    rig->options.keeper = fake_connect(&rig->fake, &rig->loop);
-    rig->options.keeper_requests = fcntl(rig->options.keeper, F_DUPFD_CLOEXEC, 3);
-    rig->options.directory = fcntl(rig->dir, F_DUPFD_CLOEXEC, 3);
+    rig_connect(rig);
     CHECK(engine_open(&rig->options, &rig->engine, NULL, NULL, &err) != 0 &&
               IS_CODE(err, "store_failed"),
           "a broken one is told");
