@@ -3,7 +3,15 @@
  * replay.c calls it with each file of a corpus. */
 #pragma once
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <stdlib.h>
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
+
+static inline void must(bool holds)
+{
+    if (!holds)
+        abort();
+}

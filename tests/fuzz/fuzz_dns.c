@@ -6,12 +6,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-static void must(bool holds)
-{
-    if (!holds)
-        abort();
-}
-
 static void try_answer(const struct dns_question *question, enum dns_code code,
                        const uint8_t *address, size_t address_size, const char *why)
 {

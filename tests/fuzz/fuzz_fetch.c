@@ -1,18 +1,11 @@
 /* A request of fetch() as a kernel's code, or whoever took its worker over, says it: what is accepted is one request
  * and no more, to one host. The input is the JSON of a "fetch.start". */
+#include "fuzz.h"
 #include "kernel/fetch/fetch.h"
 
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
-
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
-
-static void must(bool holds)
-{
-    if (!holds)
-        abort();
-}
 
 static bool is_one_line(const char *text)
 {

@@ -1,33 +1,11 @@
 /* Any bytes as a form: up to the first NUL what its Content-Type tells, then the body. Cut into however
  * many pieces, it must be the same form, or the same error. */
-#include "fuzz.h"
 #include "http/multipart.h"
+#include "seen.h"
 
 #include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
-
-#define INPUT_MAX 65536
-
-/* What came of it, in order, with marks between. */
-struct seen {
-    char text[4 * INPUT_MAX];
-    size_t size;
-    bool is_open;
-};
-
-static void must(bool holds)
-{
-    if (!holds)
-        abort();
-}
-
-static void note(struct seen *seen, const void *data, size_t size)
-{
-    must(size <= sizeof(seen->text) - seen->size);
-    memcpy(seen->text + seen->size, data, size);
-    seen->size += size;
-}
 
 static int on_begin(void *arg, const struct http_multipart_part *part, struct error *err)
 {
@@ -102,8 +80,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     body_size = size - (size_t)(end + 1 - bytes);
     code = read_form(bytes, end + 1, body_size, body_size ? body_size : 1, &one);
     must(read_form(bytes, end + 1, body_size, 1, &other) == code);
-    must(one.size == other.size && memcmp(one.text, other.text, one.size) == 0);
+    must(seen_same(&one, &other));
     must(read_form(bytes, end + 1, body_size, 5, &other) == code);
-    must(one.size == other.size && memcmp(one.text, other.text, one.size) == 0);
+    must(seen_same(&one, &other));
     return 0;
 }

@@ -1,32 +1,13 @@
 /* Any bytes as frames of a client: the same messages whether they come at once or byte by byte, none
  * larger than the limit, and texts that are UTF-8. */
-#include "fuzz.h"
 #include "http/frames.h"
 #include "http/parse.h"
+#include "seen.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-#define INPUT_MAX 65536
 #define MESSAGE_MAX 1000
-
-struct seen {
-    unsigned char text[4 * INPUT_MAX];
-    size_t size;
-};
-
-static void must(bool holds)
-{
-    if (!holds)
-        abort();
-}
-
-static void note(struct seen *seen, const void *data, size_t size)
-{
-    must(size <= sizeof(seen->text) - seen->size);
-    memcpy(seen->text + seen->size, data, size);
-    seen->size += size;
-}
 
 static void check(enum http_frame found, const struct http_framed *framed)
 {
@@ -74,8 +55,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         return 0;
     read_frames(bytes, size, size, &one);
     read_frames(bytes, size, 1, &other);
-    must(one.size == other.size && memcmp(one.text, other.text, one.size) == 0);
+    must(seen_same(&one, &other));
     read_frames(bytes, size, 3, &other);
-    must(one.size == other.size && memcmp(one.text, other.text, one.size) == 0);
+    must(seen_same(&one, &other));
     return 0;
 }

@@ -8,34 +8,28 @@
 #include <stdlib.h>
 #include <string.h>
 
-static void demand(bool holds)
-{
-    if (!holds)
-        abort();
-}
-
 static void look(const struct keeper *keeper)
 {
     size_t boxes = 0;
 
-    demand(keeper->boxes.used <= BOXES_MAX && keeper->slots.table_used <= SLOTS_MAX &&
-           keeper->names.table_used <= NAMES_MAX && keeper->listeners.api_count <= LISTENERS_MAX);
+    must(keeper->boxes.used <= BOXES_MAX && keeper->slots.table_used <= SLOTS_MAX &&
+         keeper->names.table_used <= NAMES_MAX && keeper->listeners.api_count <= LISTENERS_MAX);
     for (size_t i = 0; i < keeper->boxes.used; i++) {
         const struct boxed *boxed = keeper->boxes.table[i];
 
         if (boxed == NULL)
             continue;
         boxes++;
-        demand(boxed->box != NULL && (boxed->handle & UINT32_MAX) == i &&
-               (boxed->slot == NULL) == (boxed->zygote == NULL) &&
-               strlen(boxed->owner) < sizeof(boxed->owner));
-        demand(boxed->slot == NULL || keeper->slots.table[boxed->slot->number] == boxed->slot);
-        demand(boxed->zygote == NULL || boxed->zygote->zygote != NULL);
+        must(boxed->box != NULL && (boxed->handle & UINT32_MAX) == i &&
+             (boxed->slot == NULL) == (boxed->zygote == NULL) &&
+             strlen(boxed->owner) < sizeof(boxed->owner));
+        must(boxed->slot == NULL || keeper->slots.table[boxed->slot->number] == boxed->slot);
+        must(boxed->zygote == NULL || boxed->zygote->zygote != NULL);
     }
-    demand(boxes == keeper->boxes.count);
+    must(boxes == keeper->boxes.count);
     for (size_t i = 0; i < keeper->names.table_used; i++)
-        demand(keeper->names.table[i].kind != 0 && keeper->names.table[i].path != NULL &&
-               keeper->names.table[i].fd == -1);
+        must(keeper->names.table[i].kind != 0 && keeper->names.table[i].path != NULL &&
+             keeper->names.table[i].fd == -1);
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
@@ -52,7 +46,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     if (hand_end(&hand, &err) == 0)
         look(keeper);
     else
-        demand(err.code[0] != '\0' && err.text[0] != '\0');
+        must(err.code[0] != '\0' && err.text[0] != '\0');
     hand_free(&hand);
     handover_drop(keeper);
     return 0;

@@ -12,12 +12,6 @@
 
 #define INPUT_MAX 65536
 
-static void must(bool holds)
-{
-    if (!holds)
-        abort();
-}
-
 static bool is_inside(const char *text, const char *start, size_t size)
 {
     return text >= start && text + strlen(text) <= start + size;

@@ -12,12 +12,6 @@
 #define INPUT_MAX 65536
 #define NOW_MS 1900000000000ULL
 
-static void must(bool holds)
-{
-    if (!holds)
-        abort();
-}
-
 static void check_refusal(int status, const struct error *err)
 {
     must(status == 0 || (err->code[0] != '\0' && err->text[0] != '\0'));

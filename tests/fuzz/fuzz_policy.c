@@ -7,12 +7,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define MUST(condition)   \
-    do {                  \
-        if (!(condition)) \
-            abort();      \
-    } while (0)
-
 /* ---- what no rule opens ---- */
 
 static bool shut4(const uint8_t *b)
@@ -70,14 +64,14 @@ static void check_verdict(const struct policy *policy, const struct policy_verdi
 {
     bool found = verdict->rule == NULL;
 
-    MUST(verdict->reason != NULL && verdict->allowed == (strcmp(verdict->reason, "allowed") == 0));
-    MUST(!verdict->allowed || policy_mode(policy) != POLICY_NONE);
-    MUST(!verdict->allowed || verdict->rule != NULL || policy_mode(policy) == POLICY_PUBLIC);
+    must(verdict->reason != NULL && verdict->allowed == (strcmp(verdict->reason, "allowed") == 0));
+    must(!verdict->allowed || policy_mode(policy) != POLICY_NONE);
+    must(!verdict->allowed || verdict->rule != NULL || policy_mode(policy) == POLICY_PUBLIC);
     for (size_t i = 0; !found && policy_allow(policy)[i] != NULL; i++)
         found = verdict->allowed && verdict->rule == policy_allow(policy)[i];
     for (size_t i = 0; !found && policy_deny(policy)[i] != NULL; i++)
         found = !verdict->allowed && verdict->rule == policy_deny(policy)[i];
-    MUST(found);
+    must(found);
 }
 
 static bool is_address_rule(const struct policy *policy, const char *text)
@@ -102,13 +96,13 @@ static void try_dial(const struct trial *trial, const char *name,
                                              0);
 
     check_verdict(policy, &verdict);
-    MUST(verdict.allowed == same.allowed && strcmp(verdict.reason, same.reason) == 0);
-    MUST(!verdict.allowed || !shut(address->bytes));
+    must(verdict.allowed == same.allowed && strcmp(verdict.reason, same.reason) == 0);
+    must(!verdict.allowed || !shut(address->bytes));
     /* What is decided by a name may be looked up. */
     if (verdict.allowed && name != NULL && !is_address_rule(policy, verdict.rule))
-        MUST(policy_lookup(policy, name).allowed);
-    MUST(!policy_dial(policy, name, address, port, POLICY_TCP, address, 1).allowed);
-    MUST(denies == NULL || !policy_dial(denies, name, address, port, POLICY_TCP, NULL, 0).allowed);
+        must(policy_lookup(policy, name).allowed);
+    must(!policy_dial(policy, name, address, port, POLICY_TCP, address, 1).allowed);
+    must(denies == NULL || !policy_dial(denies, name, address, port, POLICY_TCP, NULL, 0).allowed);
 }
 
 static void try_name(const char *name, bool *is_name)
@@ -118,12 +112,12 @@ static void try_name(const char *name, bool *is_name)
 
     *is_name = policy_name(name, normal, &err) == 0;
     if (!*is_name) {
-        MUST(err.text[0] != '\0' && normal[0] == '\0');
+        must(err.text[0] != '\0' && normal[0] == '\0');
         return;
     }
-    MUST(policy_name(normal, again, &err) == 0 && strcmp(normal, again) == 0);
+    must(policy_name(normal, again, &err) == 0 && strcmp(normal, again) == 0);
     for (const char *c = normal; *c != '\0'; c++)
-        MUST((*c >= 'a' && *c <= 'z') || (*c >= '0' && *c <= '9') || strchr("-_.", *c) != NULL);
+        must((*c >= 'a' && *c <= 'z') || (*c >= '0' && *c <= '9') || strchr("-_.", *c) != NULL);
 }
 
 static void try_address(const char *text, struct policy_address *out)
@@ -134,7 +128,7 @@ static void try_address(const char *text, struct policy_address *out)
     if (policy_address_parse(text, out) < 0)
         memset(out, 0, sizeof(*out));
     policy_address_text(out, normal);
-    MUST(policy_address_parse(normal, &again) == 0 && memcmp(&again, out, sizeof(again)) == 0);
+    must(policy_address_parse(normal, &again) == 0 && memcmp(&again, out, sizeof(again)) == 0);
 }
 
 /* Takes the policy. */
@@ -144,11 +138,11 @@ static struct trial make_trial(struct policy *policy)
     struct trial trial = {.policy = policy};
     struct error err;
 
-    MUST(policy_new(policy_mode_name(policy_mode(policy)), policy_allow(policy),
+    must(policy_new(policy_mode_name(policy_mode(policy)), policy_allow(policy),
                     policy_deny(policy), &trial.again, &err) == 0);
-    MUST(same_list(policy_allow(policy), policy_allow(trial.again)));
-    MUST(same_list(policy_deny(policy), policy_deny(trial.again)));
-    MUST(policy_new("public", policy_allow(policy), everything, &trial.denies, &err) == 0 ||
+    must(same_list(policy_allow(policy), policy_allow(trial.again)));
+    must(same_list(policy_deny(policy), policy_deny(trial.again)));
+    must(policy_new("public", policy_allow(policy), everything, &trial.denies, &err) == 0 ||
          strcmp(err.code, "bad_policy") == 0);
     return trial;
 }
@@ -174,7 +168,7 @@ static void try_all(const struct trial *trial, const char *name, const char *tex
         port = (uint16_t)(rest[sizeof(raw)] << 8 | rest[sizeof(raw) + 1]);
     try_name(name, &is_name);
     check_verdict(trial->policy, &verdict);
-    MUST(!verdict.allowed || is_name);
+    must(!verdict.allowed || is_name);
     try_address(text, &address);
     try_dial(trial, name, &address, port);
     try_dial(trial, NULL, &address, port);
@@ -204,7 +198,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     struct policy *policy = NULL;
     struct error err = {0};
 
-    MUST(text != NULL);
+    must(text != NULL);
     if (size > 0)
         memcpy(text, data, size);
     text[size] = '\0';
@@ -214,7 +208,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     if (name == NULL || address == NULL || at == NULL)
         name = address = at = text + size;
     if (policy_new_text(policy_text, &policy, &err) < 0) {
-        MUST(policy == NULL && strcmp(err.code, "bad_policy") == 0 && err.text[0] != '\0');
+        must(policy == NULL && strcmp(err.code, "bad_policy") == 0 && err.text[0] != '\0');
     } else {
         struct trial trial = make_trial(policy);
 
@@ -222,7 +216,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         free_trial(&trial);
     }
     if (widest.policy == NULL) {
-        MUST(policy_new_text(everything, &policy, &err) == 0);
+        must(policy_new_text(everything, &policy, &err) == 0);
         widest = make_trial(policy);
     }
     try_all(&widest, name, address, (const uint8_t *)at, (size_t)(text + size - at));

@@ -11,12 +11,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define MUST(condition)   \
-    do {                  \
-        if (!(condition)) \
-            abort();      \
-    } while (0)
-
 /* Of a snapshot: the image's hash, and the size of the memory. */
 #define HEAD_IMAGE_AT 16
 #define HEAD_SIZE_AT 48
@@ -40,12 +34,12 @@ static enum kernel_end run(struct kernel_context *context, const char *text)
     struct kernel_call call;
     struct error err;
 
-    MUST(kernel_run(context, &source, &status, &err) == 0);
+    must(kernel_run(context, &source, &status, &err) == 0);
     for (int i = 0; i < 3 && status == KERNEL_WAITS; i++) {
         while (kernel_call_next(context, &call))
-            MUST(kernel_settle(context, call.id, "[1]", 3, NULL, 0, &err) == 0);
+            must(kernel_settle(context, call.id, "[1]", 3, NULL, 0, &err) == 0);
         (void)kernel_wait_ms(context);
-        MUST(kernel_step(context, &status, &err) == 0);
+        must(kernel_step(context, &status, &err) == 0);
     }
     kernel_stop(context, KERNEL_END_STOPPED);
     result = kernel_result(context);
@@ -65,9 +59,9 @@ static void real_make(size_t which, const char *text)
     struct kernel_context *context;
     struct error err;
 
-    MUST(kernel_context_new(image, manifest, NULL, &context, &err) == 0);
+    must(kernel_context_new(image, manifest, NULL, &context, &err) == 0);
     (void)run(context, text);
-    MUST(kernel_snapshot(context, key, &real[which].bytes, &real[which].size, &err) == 0);
+    must(kernel_snapshot(context, key, &real[which].bytes, &real[which].size, &err) == 0);
     kernel_context_free(context);
 }
 
@@ -80,7 +74,7 @@ static void begin(void)
 
     if (image != NULL)
         return;
-    MUST(kernel_image_js(&image, &err) == 0 && kernel_manifest_new(&grants, &manifest, &err) == 0);
+    must(kernel_image_js(&image, &err) == 0 && kernel_manifest_new(&grants, &manifest, &err) == 0);
     real_make(0, "1");
     real_make(
         1, "globalThis.list = [{a: 'text'}, new Map([[1, 2n]]), /x+/g, () => 7, new Uint8Array(9),"
@@ -94,7 +88,7 @@ static void head_fit(uint8_t *bytes, size_t size)
 
     if (size < HEAD_SIZE_AT + sizeof(memory))
         return;
-    MUST(image_hash(image, bytes + HEAD_IMAGE_AT) == 0);
+    must(image_hash(image, bytes + HEAD_IMAGE_AT) == 0);
     memcpy(&memory, bytes + HEAD_SIZE_AT, sizeof(memory));
     if (memory < 16)
         memory = kernel_image_bytes(image) + memory * KERNEL_WASM_PAGE;
@@ -153,7 +147,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     begin();
     /* Of just its size, so that a byte too far is seen. */
     bytes = malloc(changed ? real[data[0] % REAL].size : size + SHA256_BYTES);
-    MUST(bytes != NULL);
+    must(bytes != NULL);
     if (changed) {
         size = bytes_change(bytes, data, size);
     } else {
@@ -161,7 +155,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
             memcpy(bytes, data, size);
         head_fit(bytes, size);
     }
-    MUST(changed || kernel_restore(image, manifest, NULL, key, bytes, size, &context, &err) < 0);
+    must(changed || kernel_restore(image, manifest, NULL, key, bytes, size, &context, &err) < 0);
     sha256_hmac(key, bytes, size, bytes + size);
     if (kernel_restore(image, manifest, NULL, key, bytes, size + SHA256_BYTES, &context, &err) ==
         0) {
@@ -169,8 +163,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         kernel_context_free(context);
     }
     free(bytes);
-    MUST(kernel_context_new(image, manifest, NULL, &context, &err) == 0);
-    MUST(run(context, "6 * 7") != KERNEL_END_VALUE ||
+    must(kernel_context_new(image, manifest, NULL, &context, &err) == 0);
+    must(run(context, "6 * 7") != KERNEL_END_VALUE ||
          kernel_text_is(kernel_result(context)->output, "42"));
     kernel_context_free(context);
     return 0;

@@ -8,12 +8,6 @@
 
 static const uint8_t key[SHA256_BYTES] = "the key of nobody";
 
-static void must(bool holds)
-{
-    if (!holds)
-        abort();
-}
-
 static void try_claims(const uint8_t *data, size_t size)
 {
     struct token_claims claims, again;

@@ -1,27 +1,14 @@
 /* Any bytes as what a server says over a WebSocket to a client: the same messages whether they come at once
  * or byte by byte, none larger than the limit, each terminated, and what is none ends it with a sentence. */
 #include "cmd/websocket.h"
-#include "fuzz.h"
+#include "seen.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-#define INPUT_MAX 65536
-
 /* In the place of a connection: what is there, so many bytes at a time. */
 static const uint8_t *next_bytes;
 static size_t bytes_left, step, sent;
-
-struct seen {
-    unsigned char text[2 * INPUT_MAX];
-    size_t size;
-};
-
-static void must(bool holds)
-{
-    if (!holds)
-        abort();
-}
 
 int client_upgrade(struct client *client, const char *path, struct error *err)
 {
@@ -63,13 +50,6 @@ ssize_t client_raw_receive(struct client *client, void *into, size_t size, struc
     return (ssize_t)some;
 }
 
-static void note(struct seen *seen, const void *data, size_t size)
-{
-    must(size <= sizeof(seen->text) - seen->size);
-    memcpy(seen->text + seen->size, data, size);
-    seen->size += size;
-}
-
 static void hear(const uint8_t *data, size_t size, size_t at_once, struct seen *seen)
 {
     struct websocket websocket;
@@ -108,8 +88,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         return 0;
     hear(data, size, size, &one);
     hear(data, size, 1, &other);
-    must(one.size == other.size && memcmp(one.text, other.text, one.size) == 0);
+    must(seen_same(&one, &other));
     hear(data, size, 3, &other);
-    must(one.size == other.size && memcmp(one.text, other.text, one.size) == 0);
+    must(seen_same(&one, &other));
     return 0;
 }

@@ -10,12 +10,6 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#define MUST(condition)   \
-    do {                  \
-        if (!(condition)) \
-            abort();      \
-    } while (0)
-
 /* What was asked for: so many answers may come of each number at most. */
 enum { NEW = 1, BASE, SINGLE, RUN, COPY, NUMBERS };
 static const unsigned answers_of[NUMBERS] = {
@@ -42,10 +36,10 @@ static void look_result(const struct kernel_result *result)
     for (size_t i = 0; i < sizeof(texts) / sizeof(texts[0]); i++)
         look_text(texts[i]);
     for (size_t i = 0; i < result->logs_count; i++) {
-        MUST(result->logs[i].level <= KERNEL_DEBUG);
+        must(result->logs[i].level <= KERNEL_DEBUG);
         look_text(result->logs[i].text);
     }
-    MUST(result->end <= KERNEL_END_STOPPED);
+    must(result->end <= KERNEL_END_STOPPED);
 }
 
 static void ask(struct remote *remote)
@@ -54,37 +48,37 @@ static void ask(struct remote *remote)
     static const struct kernel_source source = {.text = "1", .size = 1};
     struct error err;
 
-    MUST(remote_new(remote, NEW, &grants, &err) == 0);
-    MUST(remote_new(remote, BASE, &grants, &err) == 0);
-    MUST(remote_snapshot(remote, BASE, &err) == 0);
-    MUST(remote_reset(remote, BASE, &err) == 0);
-    MUST(remote_fork(remote, BASE, COPY, &err) == 0);
-    MUST(remote_run(remote, SINGLE, 0, &grants, &source, &err) == 0);
-    MUST(remote_run(remote, RUN, BASE, NULL, &source, &err) == 0);
-    MUST(remote_drop(remote, NEW, &err) == 0);
+    must(remote_new(remote, NEW, &grants, &err) == 0);
+    must(remote_new(remote, BASE, &grants, &err) == 0);
+    must(remote_snapshot(remote, BASE, &err) == 0);
+    must(remote_reset(remote, BASE, &err) == 0);
+    must(remote_fork(remote, BASE, COPY, &err) == 0);
+    must(remote_run(remote, SINGLE, 0, &grants, &source, &err) == 0);
+    must(remote_run(remote, RUN, BASE, NULL, &source, &err) == 0);
+    must(remote_drop(remote, NEW, &err) == 0);
 }
 
 static void hear(struct remote *remote, const struct remote_event *event, unsigned answers[NUMBERS])
 {
     struct error err;
 
-    MUST(event->number < NUMBERS);
+    must(event->number < NUMBERS);
     switch (event->kind) {
     case REMOTE_READY:
     case REMOTE_GONE:
-        MUST(event->number == 0);
+        must(event->number == 0);
         break;
     case REMOTE_CALL:
         look_text(event->call.op);
         look_text(event->call.meta);
         look(event->call.bytes, event->call.bytes_size);
-        MUST(answers[event->number] == 0 && (event->number == RUN || event->number == SINGLE));
-        MUST(remote_settle(remote, event->number, event->call.id, NULL, 0, NULL, 0, &err) == 0);
+        must(answers[event->number] == 0 && (event->number == RUN || event->number == SINGLE));
+        must(remote_settle(remote, event->number, event->call.id, NULL, 0, NULL, 0, &err) == 0);
         break;
     case REMOTE_CANCEL:
         look_text(event->call.op);
         look_text(event->call.meta);
-        MUST(answers[event->number] == 0 && (event->number == RUN || event->number == SINGLE));
+        must(answers[event->number] == 0 && (event->number == RUN || event->number == SINGLE));
         break;
     case REMOTE_DONE:
         look_result(event->result);
@@ -99,7 +93,7 @@ static void hear(struct remote *remote, const struct remote_event *event, unsign
         answers[event->number]++;
         break;
     }
-    MUST(answers[event->number] <= answers_of[event->number]);
+    must(answers[event->number] <= answers_of[event->number]);
 }
 
 static void from_worker(const uint8_t *data, size_t size)
@@ -111,16 +105,16 @@ static void from_worker(const uint8_t *data, size_t size)
     struct error err;
     int pair[2];
 
-    MUST(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, pair) == 0);
-    MUST(remote_open(pair[0], &options, &remote, &err) == 0);
+    must(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, pair) == 0);
+    must(remote_open(pair[0], &options, &remote, &err) == 0);
     ask(remote);
     (void)!send(pair[1], data, size, MSG_DONTWAIT | MSG_NOSIGNAL);
     (void)shutdown(pair[1], SHUT_WR);
     do {
-        MUST(remote_next(remote, &event) == 1);
+        must(remote_next(remote, &event) == 1);
         hear(remote, &event, answers);
     } while (event.kind != REMOTE_GONE);
-    MUST(remote_next(remote, &event) == 0 && remote_stop(remote, RUN, KERNEL_END_WALL, &err) < 0);
+    must(remote_next(remote, &event) == 0 && remote_stop(remote, RUN, KERNEL_END_WALL, &err) < 0);
     remote_close(remote);
     (void)close(pair[1]);
 }
@@ -166,7 +160,7 @@ static void to_worker(const struct proto_head *head, const uint8_t *body)
                 look(lists[i][j], strlen(lists[i][j]));
     }
     free(room);
-    MUST(reader.at <= reader.end && (!reader.bad || !wire_is_done(&reader)));
+    must(reader.at <= reader.end && (!reader.bad || !wire_is_done(&reader)));
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)

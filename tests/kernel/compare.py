@@ -112,8 +112,9 @@ def record():
                 out[f"{name}: {title}"] = {"of": asked_of(source),
                                            **{key: without_frames(result[key]) for key in ("stdout", "stderr", "error")}}
     with open(RECORDED, "w", encoding="utf-8") as file:
-        json.dump(out, file, ensure_ascii=False, indent=0, sort_keys=True)
-        file.write("\n")
+        # A line for each, so that a change shows which cases it is of.
+        lines = [f"{json.dumps(case)}: {json.dumps(out[case], ensure_ascii=False, sort_keys=True)}" for case in sorted(out)]
+        file.write("{\n" + ",\n".join(lines) + "\n}\n")
 
 
 def run_node(sources):

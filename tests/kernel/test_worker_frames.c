@@ -16,16 +16,21 @@
 static const struct kernel_grants nothing;
 static const struct kernel_source one = {.text = "1 + 1", .size = 5};
 
-static void hello(struct wire *wire)
+static void hello_of(struct wire *wire, uint32_t version)
 {
     static const uint8_t key[KERNEL_KEY_BYTES] = {1};
 
     wire_begin(wire, PROTO_HELLO, 0);
-    wire_u32(wire, PROTO_VERSION);
+    wire_u32(wire, version);
     wire_raw(wire, key, sizeof(key));
     wire_u64(wire, 0);
     wire_u64(wire, 0);
     wire_end(wire);
+}
+
+static void hello(struct wire *wire)
+{
+    hello_of(wire, PROTO_VERSION);
 }
 
 static void raw_head(struct wire *wire, uint32_t size, uint32_t kind, uint64_t number)
@@ -45,50 +50,13 @@ static void to_no_hello(struct wire *wire)
 
 static void to_other_version(struct wire *wire)
 {
-    uint8_t key[KERNEL_KEY_BYTES] = {0};
-
-    wire_begin(wire, PROTO_HELLO, 0);
-    wire_u32(wire, PROTO_VERSION + 1);
-    wire_raw(wire, key, sizeof(key));
-    wire_u64(wire, 0);
-    wire_u64(wire, 0);
-    wire_end(wire);
+    hello_of(wire, PROTO_VERSION + 1);
 }
 
 static void to_hello_twice(struct wire *wire)
 {
     hello(wire);
     hello(wire);
-}
-
-static void to_no_kind(struct wire *wire)
-{
-    hello(wire);
-    raw_head(wire, 0, 12, 1);
-}
-
-static void to_own_kind(struct wire *wire)
-{
-    hello(wire);
-    raw_head(wire, 0, PROTO_MADE, 1);
-}
-
-static void to_no_number(struct wire *wire)
-{
-    hello(wire);
-    raw_head(wire, 0, PROTO_DROP, 0);
-}
-
-static void to_too_large(struct wire *wire)
-{
-    hello(wire);
-    raw_head(wire, PROTO_BODY_MAX + 1, PROTO_NEW, 1);
-}
-
-static void to_empty_body(struct wire *wire)
-{
-    hello(wire);
-    raw_head(wire, 0, PROTO_NEW, 1);
 }
 
 static void to_more_behind(struct wire *wire)
@@ -164,9 +132,14 @@ static void to_settle_short(struct wire *wire)
 }
 
 static void (*const to_worker[])(struct wire *) = {
-    to_no_hello,   to_other_version, to_hello_twice,   to_no_kind,        to_own_kind,
-    to_no_number,  to_too_large,     to_empty_body,    to_more_behind,    to_many_grants,
+    to_no_hello,   to_other_version, to_hello_twice,   to_more_behind,    to_many_grants,
     to_nul_within, to_twice,         to_source_claims, to_end_of_nothing, to_settle_short,
+};
+
+/* Heads without a body, behind a hello. */
+static const struct proto_head to_worker_heads[] = {
+    {0, 12, 1}, /* no kind */
+    {0, PROTO_MADE, 1}, {0, PROTO_DROP, 0}, {PROTO_BODY_MAX + 1, PROTO_NEW, 1}, {0, PROTO_NEW, 1},
 };
 
 /* Until the worker is gone; false: it goes on. */
@@ -188,20 +161,33 @@ static bool drained(int socket)
     return false;
 }
 
+static void ends_worker(const char *what, size_t i, struct wire *wire)
+{
+    int socket, status = 0;
+    pid_t pid = worker_exec(&socket);
+
+    CHECK(send(socket, wire->data, wire->size, MSG_NOSIGNAL) == (ssize_t)wire->size, "sent");
+    CHECK(drained(socket), "%s %zu: the worker goes on", what, i);
+    (void)close(socket);
+    CHECK(waitpid(pid, &status, 0) == pid && WIFEXITED(status) && WEXITSTATUS(status) == 1,
+          "%s %zu: it ends with status %#x", what, i, (unsigned)status);
+    wire_free(wire);
+}
+
 static void hostile_engine(void)
 {
     for (size_t i = 0; i < sizeof(to_worker) / sizeof(to_worker[0]); i++) {
         struct wire wire = {0};
-        int socket, status = 0;
-        pid_t pid = worker_exec(&socket);
 
         to_worker[i](&wire);
-        CHECK(send(socket, wire.data, wire.size, MSG_NOSIGNAL) == (ssize_t)wire.size, "sent");
-        CHECK(drained(socket), "%zu: the worker goes on", i);
-        (void)close(socket);
-        CHECK(waitpid(pid, &status, 0) == pid && WIFEXITED(status) && WEXITSTATUS(status) == 1,
-              "%zu: it ends with status %#x", i, (unsigned)status);
-        wire_free(&wire);
+        ends_worker("frame", i, &wire);
+    }
+    for (size_t i = 0; i < sizeof(to_worker_heads) / sizeof(to_worker_heads[0]); i++) {
+        struct wire wire = {0};
+
+        hello(&wire);
+        wire_raw(&wire, &to_worker_heads[i], sizeof(to_worker_heads[i]));
+        ends_worker("head", i, &wire);
     }
 }
 
@@ -280,13 +266,18 @@ static void put_call(struct wire *wire, uint64_t run, uint32_t id)
     wire_end(wire);
 }
 
+static void put_result(struct wire *wire, uint64_t run, const struct kernel_result *what)
+{
+    wire_begin(wire, PROTO_DONE, run);
+    (void)wire_result(wire, what);
+    wire_end(wire);
+}
+
 static void put_done(struct wire *wire, uint64_t run)
 {
     struct kernel_result what = result();
 
-    wire_begin(wire, PROTO_DONE, run);
-    (void)wire_result(wire, &what);
-    wire_end(wire);
+    put_result(wire, run, &what);
 }
 
 static void put_failed(struct wire *wire, uint32_t kind, uint64_t number)
@@ -314,27 +305,6 @@ static void from_not_ready(struct wire *wire)
     put(wire, PROTO_MADE, BASE);
 }
 
-static void from_ready_twice(struct wire *wire)
-{
-    put(wire, PROTO_READY, 0);
-}
-
-static void from_unknown_context(struct wire *wire)
-{
-    put(wire, PROTO_MADE, 99);
-}
-
-static void from_run_made(struct wire *wire)
-{
-    put(wire, PROTO_MADE, RUN);
-}
-
-static void from_made_twice(struct wire *wire)
-{
-    put(wire, PROTO_MADE, BASE);
-    put(wire, PROTO_MADE, BASE);
-}
-
 static void from_snapshot_of_nobody(struct wire *wire)
 {
     wire_begin(wire, PROTO_BYTES, BASE);
@@ -342,76 +312,10 @@ static void from_snapshot_of_nobody(struct wire *wire)
     wire_end(wire);
 }
 
-static void from_done_twice(struct wire *wire)
-{
-    put_done(wire, RUN);
-    put_done(wire, RUN);
-}
-
-static void from_context_done(struct wire *wire)
-{
-    put_done(wire, BASE);
-}
-
-static void from_call_of_nobody(struct wire *wire)
-{
-    put_call(wire, OTHER + 5, 1);
-}
-
-static void from_call_of_context(struct wire *wire)
-{
-    put_call(wire, BASE, 1);
-}
-
-static void from_call_twice(struct wire *wire)
-{
-    put_call(wire, RUN, 3);
-    put_call(wire, RUN, 3);
-}
-
-static void from_call_back(struct wire *wire)
-{
-    put_call(wire, RUN, 3);
-    put_call(wire, RUN, 2);
-}
-
-static void from_call_after_end(struct wire *wire)
-{
-    put_done(wire, RUN);
-    put_call(wire, RUN, 1);
-}
-
 static void from_call_flood(struct wire *wire)
 {
     for (uint32_t i = 0; i <= PROTO_CALLS_MAX; i++)
         put_call(wire, RUN, i + 1);
-}
-
-static void from_cancel_of_nothing(struct wire *wire)
-{
-    put_cancel(wire, RUN);
-}
-
-static void from_cancel_twice(struct wire *wire)
-{
-    put_call(wire, RUN, 1);
-    put_cancel(wire, RUN);
-    put_cancel(wire, RUN);
-}
-
-static void from_failed_otherwise(struct wire *wire)
-{
-    put_failed(wire, PROTO_SNAPSHOT, BASE);
-}
-
-static void from_failed_run_as_context(struct wire *wire)
-{
-    put_failed(wire, PROTO_NEW, RUN);
-}
-
-static void from_failed_kind(struct wire *wire)
-{
-    put_failed(wire, 77, BASE);
 }
 
 static void from_long_error(struct wire *wire)
@@ -433,9 +337,7 @@ static void from_other_end(struct wire *wire)
     struct kernel_result what = result();
 
     what.end = (enum kernel_end)77;
-    wire_begin(wire, PROTO_DONE, RUN);
-    (void)wire_result(wire, &what);
-    wire_end(wire);
+    put_result(wire, RUN, &what);
 }
 
 static void from_many_logs(struct wire *wire)
@@ -469,9 +371,7 @@ static void from_large_result(struct wire *wire)
     struct kernel_result what = result();
 
     what.output = (struct kernel_text){text, sizeof(text)};
-    wire_begin(wire, PROTO_DONE, RUN);
-    (void)wire_result(wire, &what);
-    wire_end(wire);
+    put_result(wire, RUN, &what);
 }
 
 static void from_short(struct wire *wire)
@@ -498,48 +398,66 @@ static void from_too_large(struct wire *wire)
     raw_head(wire, PROTO_BODY_MAX + 1, PROTO_DONE, RUN);
 }
 
-static void from_engine_kind(struct wire *wire)
-{
-    raw_head(wire, 0, PROTO_DROP, BASE);
-}
-
-static void from_no_number(struct wire *wire)
-{
-    raw_head(wire, 0, PROTO_MADE, 0);
-}
-
 static void (*const from_worker[])(struct wire *) = {
-    from_not_ready,
-    from_ready_twice,
-    from_unknown_context,
-    from_run_made,
-    from_made_twice,
-    from_snapshot_of_nobody,
-    from_done_twice,
-    from_context_done,
-    from_call_of_nobody,
-    from_call_of_context,
-    from_call_twice,
-    from_call_back,
-    from_call_after_end,
-    from_call_flood,
-    from_cancel_of_nothing,
-    from_cancel_twice,
-    from_failed_otherwise,
-    from_failed_run_as_context,
-    from_failed_kind,
-    from_long_error,
-    from_other_end,
-    from_many_logs,
-    from_logs_claimed,
-    from_more_behind,
-    from_large_result,
-    from_short,
-    from_no_op,
-    from_too_large,
-    from_engine_kind,
-    from_no_number,
+    from_not_ready, from_snapshot_of_nobody, from_call_flood,  from_long_error,   from_other_end,
+    from_many_logs, from_logs_claimed,       from_more_behind, from_large_result, from_short,
+    from_no_op,     from_too_large,
 };
+
+/* Whole frames, one by one right, behind PROTO_READY: of a number, with a kind or the number of a call. */
+static const struct {
+    const char *what;
+    struct {
+        enum { NO_MORE, BARE, CALL, DONE, FAILED, CANCEL } frame;
+        uint64_t number;
+        uint32_t with;
+    } steps[3];
+} out_of_turn[] = {
+    {"ready twice", {{BARE, 0, PROTO_READY}}},
+    {"a context that nobody asked for", {{BARE, 99, PROTO_MADE}}},
+    {"a run that is made", {{BARE, RUN, PROTO_MADE}}},
+    {"nobody is made", {{BARE, 0, PROTO_MADE}}},
+    {"made twice", {{BARE, BASE, PROTO_MADE}, {BARE, BASE, PROTO_MADE}}},
+    {"a kind of the engine's", {{BARE, BASE, PROTO_DROP}}},
+    {"done twice", {{DONE, RUN, 0}, {DONE, RUN, 0}}},
+    {"a context that is done", {{DONE, BASE, 0}}},
+    {"a call of nobody", {{CALL, OTHER + 5, 1}}},
+    {"a call of a context", {{CALL, BASE, 1}}},
+    {"a call twice", {{CALL, RUN, 3}, {CALL, RUN, 3}}},
+    {"calls that count back", {{CALL, RUN, 3}, {CALL, RUN, 2}}},
+    {"a call after the end", {{DONE, RUN, 0}, {CALL, RUN, 1}}},
+    {"nothing is cancelled", {{CANCEL, RUN, 0}}},
+    {"cancelled twice", {{CALL, RUN, 1}, {CANCEL, RUN, 0}, {CANCEL, RUN, 0}}},
+    {"a context failed as a snapshot", {{FAILED, BASE, PROTO_SNAPSHOT}}},
+    {"a run failed as a context", {{FAILED, RUN, PROTO_NEW}}},
+    {"failed as no kind", {{FAILED, BASE, 77}}},
+};
+
+static void put_step(struct wire *wire, size_t row, size_t step)
+{
+    uint64_t number = out_of_turn[row].steps[step].number;
+    uint32_t with = out_of_turn[row].steps[step].with;
+
+    switch (out_of_turn[row].steps[step].frame) {
+    case BARE:
+        put(wire, (enum proto_kind)with, number);
+        break;
+    case CALL:
+        put_call(wire, number, with);
+        break;
+    case DONE:
+        put_done(wire, number);
+        break;
+    case FAILED:
+        put_failed(wire, with, number);
+        break;
+    case CANCEL:
+        put_cancel(wire, number);
+        break;
+    case NO_MORE:
+        break;
+    }
+}
 
 /* An end that asked for BASE, RUN and OTHER, and what plays the worker. */
 static struct remote *opened(int *fake)
@@ -558,29 +476,43 @@ static struct remote *opened(int *fake)
     return remote;
 }
 
+static void ends_remote(const char *what, size_t i, struct wire *wire)
+{
+    struct remote_event event = {0};
+    struct error err;
+    int fake;
+    struct remote *remote = opened(&fake);
+
+    CHECK(send(fake, wire->data, wire->size, MSG_NOSIGNAL) == (ssize_t)wire->size, "sent");
+    while (remote_next(remote, &event) == 1 && event.kind != REMOTE_GONE)
+        continue;
+    CHECK(event.kind == REMOTE_GONE && strcmp(event.error.code, "bad_worker") == 0,
+          "%s (%zu): it is believed", what, i);
+    CHECK(remote_next(remote, &event) == 0, "and nothing is heard any more");
+    CHECK(remote_run(remote, OTHER + 1, 0, NULL, &one, &err) < 0 &&
+              strcmp(err.code, "kernel_gone") == 0,
+          "or asked");
+    remote_close(remote);
+    (void)close(fake);
+    wire_free(wire);
+}
+
 static void hostile_worker(void)
 {
     for (size_t i = 0; i < sizeof(from_worker) / sizeof(from_worker[0]); i++) {
-        struct remote_event event = {0};
         struct wire wire = {0};
-        struct error err;
-        int fake;
-        struct remote *remote = opened(&fake);
 
         put(&wire, PROTO_READY, 0);
         from_worker[i](&wire);
-        CHECK(send(fake, wire.data, wire.size, MSG_NOSIGNAL) == (ssize_t)wire.size, "sent");
-        while (remote_next(remote, &event) == 1 && event.kind != REMOTE_GONE)
-            continue;
-        CHECK(event.kind == REMOTE_GONE && strcmp(event.error.code, "bad_worker") == 0,
-              "%zu: it is believed", i);
-        CHECK(remote_next(remote, &event) == 0, "and nothing is heard any more");
-        CHECK(remote_run(remote, OTHER + 1, 0, NULL, &one, &err) < 0 &&
-                  strcmp(err.code, "kernel_gone") == 0,
-              "or asked");
-        remote_close(remote);
-        (void)close(fake);
-        wire_free(&wire);
+        ends_remote("frame", i, &wire);
+    }
+    for (size_t i = 0; i < sizeof(out_of_turn) / sizeof(out_of_turn[0]); i++) {
+        struct wire wire = {0};
+
+        put(&wire, PROTO_READY, 0);
+        for (size_t step = 0; step < 3; step++)
+            put_step(&wire, i, step);
+        ends_remote(out_of_turn[i].what, i, &wire);
     }
 }
 

@@ -7,6 +7,7 @@
 #include "base/set_clock.h"
 
 #include <fcntl.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -44,6 +45,7 @@ static void lost(void *arg)
 
 void rig_start(struct rig *rig)
 {
+    (void)signal(SIGPIPE, SIG_IGN);
     *rig = (struct rig){.dir = -1, .fake.socket = -1};
     (void)snprintf(rig->path, sizeof(rig->path), "/tmp/cove-test-engine-XXXXXX");
     if (uv_loop_init(&rig->loop) != 0 || mkdtemp(rig->path) == NULL)
@@ -59,16 +61,21 @@ void rig_start(struct rig *rig)
     };
 }
 
+void rig_connect(struct rig *rig)
+{
+    rig->options.keeper = fake_connect(&rig->fake, &rig->loop);
+    /* The fake takes requests as packets: a write to a socket of packets is one. */
+    rig->options.keeper_requests = fcntl(rig->options.keeper, F_DUPFD_CLOEXEC, 3);
+    rig->options.directory = fcntl(rig->dir, F_DUPFD_CLOEXEC, 3);
+}
+
 void rig_begin(struct rig *rig)
 {
     struct error err;
 
     rig->opened = rig->lost = rig->drained = false;
     rig->open_error = (struct error){0};
-    rig->options.keeper = fake_connect(&rig->fake, &rig->loop);
-    /* The fake takes requests as packets: a write to a socket of packets is one. */
-    rig->options.keeper_requests = fcntl(rig->options.keeper, F_DUPFD_CLOEXEC, 3);
-    rig->options.directory = fcntl(rig->dir, F_DUPFD_CLOEXEC, 3);
+    rig_connect(rig);
     if (engine_open(&rig->options, &rig->engine, opened, rig, &err) != 0) {
         printf("engine_open: %s: %s\n", err.code, err.text);
         abort();
@@ -100,6 +107,12 @@ void rig_close(struct rig *rig)
         (void)uv_run(&rig->loop, UV_RUN_NOWAIT);
 }
 
+void rig_other_keeper(struct rig *rig)
+{
+    fake_end(&rig->fake);
+    rig->fake = (struct fake){.socket = -1};
+}
+
 void rig_end(struct rig *rig)
 {
     if (rig->engine != NULL)
@@ -113,6 +126,25 @@ void rig_end(struct rig *rig)
     }
     (void)remove_tree(AT_FDCWD, rig->path);
     fd_close(&rig->dir);
+}
+
+void rig_run_unopened(void (*test)(struct rig *rig))
+{
+    struct rig rig;
+
+    rig_start(&rig);
+    test(&rig);
+    rig_end(&rig);
+}
+
+void rig_run(void (*test)(struct rig *rig))
+{
+    struct rig rig;
+
+    rig_start(&rig);
+    rig_open(&rig);
+    test(&rig);
+    rig_end(&rig);
 }
 
 /* ---- waiting ---- */
@@ -148,9 +180,14 @@ bool rig_wait(struct rig *rig, struct answer *answer)
     return rig_until(rig, is_answered, answer);
 }
 
-static bool never(void *arg)
+bool rig_done(struct rig *rig, struct answer *answer)
 {
-    return *(bool *)arg;
+    return rig_wait(rig, answer) && !answer->failed;
+}
+
+bool rig_fails(struct rig *rig, struct answer *answer, const char *code)
+{
+    return rig_wait(rig, answer) && IS(*answer, code);
 }
 
 static void turned(uv_timer_t *timer)
@@ -165,7 +202,7 @@ void rig_turn(struct rig *rig, unsigned ms)
     rig->patience.data = &is_over;
     uv_update_time(&rig->loop);
     (void)uv_timer_start(&rig->patience, turned, ms, 0);
-    while (!never(&is_over))
+    while (!is_over)
         (void)uv_run(&rig->loop, UV_RUN_ONCE);
     /* What came in time, where a stall took all of it. */
     for (int i = 0; i < 50; i++)
@@ -197,7 +234,7 @@ static void take(struct answer *answer, const struct sandbox_view *view, const s
     answer->revision = view->revision;
 }
 
-static void created(void *arg, const struct sandbox_view *view, bool anew, const struct error *err)
+void rig_created(void *arg, const struct sandbox_view *view, bool anew, const struct error *err)
 {
     struct answer *answer = arg;
 
@@ -205,17 +242,17 @@ static void created(void *arg, const struct sandbox_view *view, bool anew, const
     take(answer, view, err);
 }
 
-static void looked(void *arg, const struct sandbox_view *view, const struct error *err)
+void rig_looked(void *arg, const struct sandbox_view *view, const struct error *err)
 {
     take(arg, view, err);
 }
 
-static void done(void *arg, const struct error *err)
+void rig_ended(void *arg, const struct error *err)
 {
     take(arg, NULL, err);
 }
 
-static void procs_there(void *arg, struct procs *procs, const struct error *err)
+void rig_procs_there(void *arg, struct procs *procs, const struct error *err)
 {
     struct answer *answer = arg;
 
@@ -229,41 +266,106 @@ struct sandbox_spec rig_spec(const char *name)
         .name = name, .privileges = BOX_PLAIN, .disk_kind = KEEPER_EPHEMERAL};
 }
 
-void rig_create(struct rig *rig, const struct sandbox_spec *spec, struct answer *answer)
+struct answer *rig_create(struct rig *rig, const struct sandbox_spec *spec, struct answer *answer)
 {
     *answer = (struct answer){0};
-    engine_create(rig->engine, &rig_caller, spec, created, answer);
+    engine_create(rig->engine, &rig_caller, spec, rig_created, answer);
+    return answer;
 }
 
-void rig_start_it(struct rig *rig, const char *id, struct answer *answer)
+struct answer *rig_start_it(struct rig *rig, const char *id, struct answer *answer)
 {
     *answer = (struct answer){0};
-    engine_start_sandbox(rig->engine, &rig_caller, id, looked, answer);
+    engine_start_sandbox(rig->engine, &rig_caller, id, rig_looked, answer);
+    return answer;
 }
 
-void rig_stop(struct rig *rig, const char *id, struct answer *answer)
+struct answer *rig_stop(struct rig *rig, const char *id, struct answer *answer)
 {
     *answer = (struct answer){0};
-    engine_stop_sandbox(rig->engine, &rig_caller, id, looked, answer);
+    engine_stop_sandbox(rig->engine, &rig_caller, id, rig_looked, answer);
+    return answer;
 }
 
-void rig_delete(struct rig *rig, const char *id, struct answer *answer)
+struct answer *rig_delete(struct rig *rig, const char *id, struct answer *answer)
 {
     *answer = (struct answer){0};
-    engine_delete_sandbox(rig->engine, &rig_caller, id, done, answer);
+    engine_delete_sandbox(rig->engine, &rig_caller, id, rig_ended, answer);
+    return answer;
 }
 
-void rig_procs(struct rig *rig, const char *id, bool start, struct answer *answer)
+struct answer *rig_procs(struct rig *rig, const char *id, bool start, struct answer *answer)
 {
     *answer = (struct answer){0};
-    engine_procs(rig->engine, &rig_caller, id, true, start, procs_there, answer);
+    engine_procs(rig->engine, &rig_caller, id, true, start, rig_procs_there, answer);
+    return answer;
 }
 
-void rig_change(struct rig *rig, const char *id, const struct sandbox_change *change,
-                struct answer *answer)
+struct answer *rig_change(struct rig *rig, const char *id, const struct sandbox_change *change,
+                          struct answer *answer)
 {
     *answer = (struct answer){0};
-    engine_change_sandbox(rig->engine, &rig_caller, id, change, looked, answer);
+    engine_change_sandbox(rig->engine, &rig_caller, id, change, rig_looked, answer);
+    return answer;
+}
+
+static void key_made(void *arg, const struct engine_key_view *view, const char *secret,
+                     const struct error *err)
+{
+    struct rig_key *key = arg;
+
+    take(&key->answer, NULL, err);
+    if (err != NULL)
+        return;
+    (void)snprintf(key->id, sizeof(key->id), "%s", view->id);
+    (void)snprintf(key->tenant, sizeof(key->tenant), "%s", view->tenant);
+    (void)snprintf(key->secret, sizeof(key->secret), "%s", secret);
+}
+
+bool rig_key_make(struct rig *rig, const struct engine_caller *caller, const char *tenant,
+                  const char *label, unsigned scopes, struct rig_key *key)
+{
+    *key = (struct rig_key){.id = ""};
+    engine_key_make(rig->engine, caller, tenant, label, scopes, key_made, key);
+    return rig_done(rig, &key->answer);
+}
+
+struct answer rig_key_end(struct rig *rig, const struct engine_caller *caller, const char *id)
+{
+    struct answer answer = {0};
+
+    engine_key_end(rig->engine, caller, id, rig_ended, &answer);
+    (void)rig_wait(rig, &answer);
+    return answer;
+}
+
+void rig_ran_done(void *arg, struct proc *proc, const struct error *err)
+{
+    struct rig_ran *ran = arg;
+
+    take(&ran->answer, NULL, err);
+    ran->proc = proc;
+    if (proc != NULL)
+        proc_look(proc, &ran->view);
+}
+
+bool rig_exec(struct rig *rig, struct procs *procs, const struct proc_spec *spec,
+              struct rig_ran *ran)
+{
+    static const char *const argv[] = {"/bin/true", NULL};
+    static const struct proc_spec plain = {.argv = argv, .cwd = "/"};
+
+    *ran = (struct rig_ran){.proc = NULL};
+    procs_start(procs, spec != NULL ? spec : &plain, rig_ran_done, ran);
+    return rig_done(rig, &ran->answer);
+}
+
+bool rig_has_ended(void *arg)
+{
+    struct rig_ran *ran = arg;
+
+    proc_look(ran->proc, &ran->view);
+    return ran->view.state != PROC_STARTING && ran->view.state != PROC_RUNNING;
 }
 
 int rig_look(struct rig *rig, const char *id, struct answer *answer)
@@ -282,7 +384,7 @@ void rig_made(struct rig *rig, const char *name, struct answer *answer)
     struct sandbox_spec spec = rig_spec(name);
 
     rig_create(rig, &spec, answer);
-    if (!rig_wait(rig, answer) || answer->failed) {
+    if (!rig_done(rig, answer)) {
         printf("not made: %s: %s\n", answer->error.code, answer->error.text);
         abort();
     }

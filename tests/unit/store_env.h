@@ -102,6 +102,16 @@ static inline void env_end(struct env *env)
     env_remove(env);
 }
 
+/* Runs a test with a store of its own. */
+static inline void env_run(void (*test)(struct env *env))
+{
+    struct env env;
+
+    env_new(&env);
+    test(&env);
+    env_end(&env);
+}
+
 /* A loop with nothing but the store ends when all is answered. */
 static inline void env_wait(struct env *env)
 {

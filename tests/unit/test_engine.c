@@ -8,8 +8,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define IS(answer, wanted) (strcmp((answer).error.code, wanted) == 0)
-
 static bool has_state(struct rig *rig, const char *id, enum sandbox_state state, const char *reason)
 {
     struct answer seen;
@@ -37,134 +35,109 @@ static bool is_unknown(void *arg)
 
 /* ---- made ---- */
 
-static void check_create(void)
+static void check_create(struct rig *rig)
 {
-    struct rig rig;
     struct answer made, seen;
     struct error error;
     struct sandbox_view view;
 
-    rig_start(&rig);
-    rig_open(&rig);
-    rig_made(&rig, NULL, &made);
+    rig_made(rig, NULL, &made);
     CHECK(made.created && made.state == SANDBOX_RUNNING && made.revision > 0, "made");
     CHECK(strlen(made.id) == 20 && made.id[0] == 'c' && made.id[1] == '0', "%s", made.id);
-    CHECK(has_state(&rig, made.id, SANDBOX_RUNNING, "created"), "runs");
-    CHECK(fake_box_of(&rig.fake, made.id) != NULL, "the box is its own");
-    CHECK(engine_look(rig.engine, &rig_other, made.id, &view, &error) != 0 &&
-              strcmp(error.code, "sandbox_not_found") == 0,
+    CHECK(has_state(rig, made.id, SANDBOX_RUNNING, "created"), "runs");
+    CHECK(fake_box_of(&rig->fake, made.id) != NULL, "the box is its own");
+    CHECK(engine_look(rig->engine, &rig_other, made.id, &view, &error) != 0 &&
+              IS_CODE(error, "sandbox_not_found"),
           "another tenant's reads as one that is not there: %s", error.code);
-    CHECK(rig_look(&rig, "c0aaaaaaaaaaaaaaaaaa", &seen) < 0 && IS(seen, "sandbox_not_found"),
+    CHECK(rig_look(rig, "c0aaaaaaaaaaaaaaaaaa", &seen) < 0 && IS(seen, "sandbox_not_found"),
           "one that never was");
-    CHECK(strcmp(engine_host(rig.engine)->level, "full") == 0, "the host is known");
-    rig_end(&rig);
+    CHECK(strcmp(engine_host(rig->engine)->level, "full") == 0, "the host is known");
 }
 
-static void check_refusals(void)
+static void check_refusals(struct rig *rig)
 {
-    struct rig rig;
     struct answer made;
     struct sandbox_spec spec;
     struct keeper_mount mount = {.name = "nothing", .target = "/data"};
 
-    rig_start(&rig);
-    rig_open(&rig);
     spec = rig_spec(NULL);
     spec.root = "windows";
-    rig_create(&rig, &spec, &made);
+    rig_create(rig, &spec, &made);
     CHECK(made.count == 1 && IS(made, "unknown_root"), "%s", made.error.code);
     spec = rig_spec(NULL);
     spec.mounts = &mount;
     spec.mounts_count = 1;
-    rig_create(&rig, &spec, &made);
+    rig_create(rig, &spec, &made);
     CHECK(made.count == 1 && IS(made, "unknown_mount"), "%s", made.error.code);
     spec = rig_spec("");
-    rig_create(&rig, &spec, &made);
+    rig_create(rig, &spec, &made);
     CHECK(made.count == 1 && IS(made, "bad_request"), "%s", made.error.code);
-    rig.fake.refuse = 1;
+    rig->fake.refuse = 1;
     spec = rig_spec("x");
-    rig_create(&rig, &spec, &made);
-    CHECK(rig_wait(&rig, &made) && IS(made, "sandbox_failed"), "%s", made.error.code);
-    rig.fake.mood = FAKE_FAILS;
-    rig_create(&rig, &spec, &made);
-    CHECK(rig_wait(&rig, &made) && IS(made, "sandbox_failed"), "%s", made.error.code);
+    CHECK(rig_fails(rig, rig_create(rig, &spec, &made), "sandbox_failed"), "%s", made.error.code);
+    rig->fake.mood = FAKE_FAILS;
+    CHECK(rig_fails(rig, rig_create(rig, &spec, &made), "sandbox_failed"), "%s", made.error.code);
     CHECK(strstr(made.error.text, "set-up failed") != NULL, "%s", made.error.text);
-    CHECK(fake_boxes(&rig.fake) == 0, "and is ended");
-    CHECK(rig_look(&rig, "name:x", &made) < 0, "nothing is left of it");
-    rig.fake.mood = FAKE_STANDS;
-    rig_made(&rig, "x", &made);
+    CHECK(fake_boxes(&rig->fake) == 0, "and is ended");
+    CHECK(rig_look(rig, "name:x", &made) < 0, "nothing is left of it");
+    rig->fake.mood = FAKE_STANDS;
+    rig_made(rig, "x", &made);
     CHECK(made.created, "the name is free");
-    rig_end(&rig);
 }
 
-static void check_names(void)
+static void check_names(struct rig *rig)
 {
-    struct rig rig;
     struct answer made, again;
     struct sandbox_spec spec = rig_spec("a/b c");
 
-    rig_start(&rig);
-    rig_open(&rig);
-    rig_made(&rig, "a/b c", &made);
-    rig_create(&rig, &spec, &again);
-    CHECK(rig_wait(&rig, &again) && !again.failed && !again.created, "it is there");
-    CHECK(strcmp(again.id, made.id) == 0 && fake_boxes(&rig.fake) == 1, "the same");
-    CHECK(has_state(&rig, "name:a/b c", SANDBOX_RUNNING, "created"), "by its name");
+    rig_made(rig, "a/b c", &made);
+    CHECK(rig_done(rig, rig_create(rig, &spec, &again)) && !again.created, "it is there");
+    CHECK(strcmp(again.id, made.id) == 0 && fake_boxes(&rig->fake) == 1, "the same");
+    CHECK(has_state(rig, "name:a/b c", SANDBOX_RUNNING, "created"), "by its name");
     spec.root = "debian";
-    rig_create(&rig, &spec, &again);
-    CHECK(rig_wait(&rig, &again) && IS(again, "name_conflict"), "another root");
+    CHECK(rig_fails(rig, rig_create(rig, &spec, &again), "name_conflict"), "another root");
     spec = rig_spec("a/b c");
     spec.privileges = BOX_SYSTEM;
-    rig_create(&rig, &spec, &again);
-    CHECK(rig_wait(&rig, &again) && IS(again, "name_conflict"), "other privileges");
-    rig_end(&rig);
+    CHECK(rig_fails(rig, rig_create(rig, &spec, &again), "name_conflict"), "other privileges");
 }
 
 /* Twenty at once of one name: one is made, all are told the same. */
-static void check_race(void)
+static void check_race(struct rig *rig)
 {
-    struct rig rig;
     struct answer answers[20];
     struct sandbox_spec spec = rig_spec("one");
     unsigned created = 0;
 
-    rig_start(&rig);
-    rig_open(&rig);
     for (size_t i = 0; i < 20; i++)
-        rig_create(&rig, &spec, &answers[i]);
+        rig_create(rig, &spec, &answers[i]);
     for (size_t i = 0; i < 20; i++) {
-        CHECK(rig_wait(&rig, &answers[i]) && !answers[i].failed, "%s", answers[i].error.text);
+        CHECK(rig_done(rig, &answers[i]), "%s", answers[i].error.text);
         CHECK(strcmp(answers[i].id, answers[0].id) == 0, "the same sandbox");
         CHECK(answers[i].state == SANDBOX_RUNNING, "which runs");
         created += answers[i].created;
     }
     CHECK(created == 1 && answers[0].created, "%u made it", created);
-    CHECK(fake_boxes(&rig.fake) == 1, "%zu boxes", fake_boxes(&rig.fake));
-    rig_end(&rig);
+    CHECK(fake_boxes(&rig->fake) == 1, "%zu boxes", fake_boxes(&rig->fake));
 }
 
 /* One fails while others wait for it: they hear why, and none is kept waiting for a failure of its own. */
-static void check_race_with_failure(void)
+static void check_race_with_failure(struct rig *rig)
 {
-    struct rig rig;
     struct answer answers[5], again;
     struct sandbox_spec spec = rig_spec("one");
 
-    rig_start(&rig);
-    rig_open(&rig);
-    rig.fake.refuse = 1;
+    rig->fake.refuse = 1;
     for (size_t i = 0; i < 5; i++)
-        rig_create(&rig, &spec, &answers[i]);
+        rig_create(rig, &spec, &answers[i]);
     for (size_t i = 0; i < 5; i++) {
-        CHECK(rig_wait(&rig, &answers[i]) && answers[i].failed && answers[i].count == 1,
+        CHECK(rig_wait(rig, &answers[i]) && answers[i].failed && answers[i].count == 1,
               "%zu is answered", i);
         CHECK(strcmp(answers[i].error.code, answers[0].error.code) == 0, "%zu: %s", i,
               answers[i].error.code);
     }
-    CHECK(rig.fake.counts[KEEPER_MAKE] == 1, "%u were made", rig.fake.counts[KEEPER_MAKE]);
-    rig_made(&rig, "one", &again);
-    CHECK(again.created && fake_boxes(&rig.fake) == 1, "the name is free");
-    rig_end(&rig);
+    CHECK(rig->fake.counts[KEEPER_MAKE] == 1, "%u were made", rig->fake.counts[KEEPER_MAKE]);
+    rig_made(rig, "one", &again);
+    CHECK(again.created && fake_boxes(&rig->fake) == 1, "the name is free");
 }
 
 /* ---- the pool ---- */
@@ -176,31 +149,28 @@ static bool pool_is_full(void *arg)
     return fake_boxes(&rig->fake) == 4;
 }
 
-static void check_pool(void)
+static void check_pool(struct rig *rig)
 {
-    struct rig rig;
     struct answer made;
     struct sandbox_spec spec = rig_spec(NULL);
     unsigned makes;
 
-    rig_start(&rig);
-    rig.options.pool = 3;
-    rig_open(&rig);
-    rig_made(&rig, NULL, &made);
-    CHECK(rig.fake.counts[KEEPER_CLAIM] == 0, "the first is made for it");
-    CHECK(rig_until(&rig, pool_is_full, &rig), "three stand ready: %zu", fake_boxes(&rig.fake));
-    rig_turn(&rig, 20);
-    makes = rig.fake.counts[KEEPER_MAKE];
-    rig_made(&rig, "second", &made);
-    CHECK(rig.fake.counts[KEEPER_CLAIM] == 1, "the second has one of them");
-    CHECK(fake_box_of(&rig.fake, made.id) != NULL, "and the keeper knows");
-    rig_turn(&rig, 50);
-    CHECK(rig.fake.counts[KEEPER_MAKE] == makes + 1, "one is made anew");
+    rig->options.pool = 3;
+    rig_open(rig);
+    rig_made(rig, NULL, &made);
+    CHECK(rig->fake.counts[KEEPER_CLAIM] == 0, "the first is made for it");
+    CHECK(rig_until(rig, pool_is_full, rig), "three stand ready: %zu", fake_boxes(&rig->fake));
+    rig_turn(rig, 20);
+    makes = rig->fake.counts[KEEPER_MAKE];
+    rig_made(rig, "second", &made);
+    CHECK(rig->fake.counts[KEEPER_CLAIM] == 1, "the second has one of them");
+    CHECK(fake_box_of(&rig->fake, made.id) != NULL, "and the keeper knows");
+    rig_turn(rig, 50);
+    CHECK(rig->fake.counts[KEEPER_MAKE] == makes + 1, "one is made anew");
     spec.limits.memory_bytes = 32 << 20;
-    rig_create(&rig, &spec, &made);
-    CHECK(rig_wait(&rig, &made) && !made.failed && rig.fake.counts[KEEPER_CLAIM] == 1,
+    rig_create(rig, &spec, &made);
+    CHECK(rig_done(rig, &made) && rig->fake.counts[KEEPER_CLAIM] == 1,
           "one with other limits is made for it");
-    rig_end(&rig);
 }
 
 /* A box of the pool that dies is replaced; one that dies just when it is taken fails that create and no
@@ -226,10 +196,8 @@ static void check_pool_of_the_dying(enum keeper_disk kind, int how)
     rig_start(&rig);
     rig.options.pool = 1;
     rig_open(&rig);
-    rig_create(&rig, &spec, &made);
-    CHECK(rig_wait(&rig, &made) && !made.failed, "one was asked for once");
-    rig_delete(&rig, made.id, &gone);
-    CHECK(rig_wait(&rig, &gone) && !gone.failed, "and is gone");
+    CHECK(rig_done(&rig, rig_create(&rig, &spec, &made)), "one was asked for once");
+    CHECK(rig_done(&rig, rig_delete(&rig, made.id, &gone)), "and is gone");
     rig_turn(&rig, 50);
     box = fake_box_of(&rig.fake, "");
     CHECK(box != NULL, "one is ready");
@@ -242,8 +210,7 @@ static void check_pool_of_the_dying(enum keeper_disk kind, int how)
     else
         fake_box_dies(box);
     rig.fake.refuse = how == 1 ? 1000 : 0; /* those of the pool, too, until it is answered */
-    rig_create(&rig, &spec, &made);
-    CHECK(rig_wait(&rig, &made), "answered");
+    CHECK(rig_wait(&rig, rig_create(&rig, &spec, &made)), "answered");
     CHECK(rig.fake.refuse == 0 || rig.fake.refuse >= 996, "%u", 1000 - rig.fake.refuse);
     rig.fake.refuse = 0;
     CHECK(made.failed == (how == 1), "%s: %s", made.error.code, made.error.text);
@@ -269,86 +236,75 @@ static void check_pool_of_the_dying(enum keeper_disk kind, int how)
 }
 
 /* A keeper that refuses is asked again later and later, but at least once a minute. */
-static void check_pool_rests(void)
+static void check_pool_rests(struct rig *rig)
 {
-    struct rig rig;
     struct answer made;
     unsigned makes;
 
-    rig_start(&rig);
-    rig.options.pool = 1;
-    rig_open(&rig);
-    rig_made(&rig, NULL, &made);
-    CHECK(rig_until(&rig, has_ready, &rig), "one is ready");
-    rig.fake.refuse = 1000;
-    fake_box_dies(fake_box_of(&rig.fake, ""));
-    rig_pass(&rig, 0);
+    rig->options.pool = 1;
+    rig_open(rig);
+    rig_made(rig, NULL, &made);
+    CHECK(rig_until(rig, has_ready, rig), "one is ready");
+    rig->fake.refuse = 1000;
+    fake_box_dies(fake_box_of(&rig->fake, ""));
+    rig_pass(rig, 0);
     for (uint64_t ms = 500; ms < 60000; ms *= 2) {
-        makes = rig.fake.counts[KEEPER_MAKE];
-        rig_pass(&rig, ms);
-        CHECK(rig.fake.counts[KEEPER_MAKE] == makes + 1, "after %u ms", (unsigned)ms);
+        makes = rig->fake.counts[KEEPER_MAKE];
+        rig_pass(rig, ms);
+        CHECK(rig->fake.counts[KEEPER_MAKE] == makes + 1, "after %u ms", (unsigned)ms);
     }
-    makes = rig.fake.counts[KEEPER_MAKE];
-    rig_pass(&rig, 30000);
-    CHECK(rig.fake.counts[KEEPER_MAKE] == makes, "it rests");
-    rig_pass(&rig, 30000);
-    CHECK(rig.fake.counts[KEEPER_MAKE] == makes + 1, "for a minute");
-    rig.fake.refuse = 0;
-    rig_pass(&rig, 60000);
-    CHECK(rig_until(&rig, has_ready, &rig), "then there is one");
-    rig_end(&rig);
+    makes = rig->fake.counts[KEEPER_MAKE];
+    rig_pass(rig, 30000);
+    CHECK(rig->fake.counts[KEEPER_MAKE] == makes, "it rests");
+    rig_pass(rig, 30000);
+    CHECK(rig->fake.counts[KEEPER_MAKE] == makes + 1, "for a minute");
+    rig->fake.refuse = 0;
+    rig_pass(rig, 60000);
+    CHECK(rig_until(rig, has_ready, rig), "then there is one");
 }
 
 /* ---- stop, start, delete, and when they meet ---- */
 
-static void check_stop_and_start(void)
+static void check_stop_and_start(struct rig *rig)
 {
-    struct rig rig;
     struct answer made, first, second, third;
 
-    rig_start(&rig);
-    rig_open(&rig);
-    rig_made(&rig, NULL, &made);
-    rig_stop(&rig, made.id, &first);
-    rig_stop(&rig, made.id, &second);
-    CHECK(rig_wait(&rig, &first) && rig_wait(&rig, &second), "both are answered");
+    rig_made(rig, NULL, &made);
+    rig_stop(rig, made.id, &first);
+    rig_stop(rig, made.id, &second);
+    CHECK(rig_wait(rig, &first) && rig_wait(rig, &second), "both are answered");
     CHECK(!first.failed && !second.failed && second.state == SANDBOX_STOPPED, "and well");
-    CHECK(rig.fake.ended == 1 && has_state(&rig, made.id, SANDBOX_STOPPED, "stopped"),
+    CHECK(rig->fake.ended == 1 && has_state(rig, made.id, SANDBOX_STOPPED, "stopped"),
           "ended once");
-    rig_start_it(&rig, made.id, &first);
-    rig_start_it(&rig, made.id, &second);
-    rig_stop(&rig, made.id, &third);
-    CHECK(rig_wait(&rig, &first) && rig_wait(&rig, &second) && rig_wait(&rig, &third), "answered");
+    rig_start_it(rig, made.id, &first);
+    rig_start_it(rig, made.id, &second);
+    rig_stop(rig, made.id, &third);
+    CHECK(rig_wait(rig, &first) && rig_wait(rig, &second) && rig_wait(rig, &third), "answered");
     CHECK(first.state == SANDBOX_RUNNING && second.state == SANDBOX_RUNNING,
           "both found it running");
     CHECK(third.state == SANDBOX_STOPPED && !third.failed, "and then it stopped");
-    CHECK(fake_boxes(&rig.fake) == 0, "no box is left");
-    rig_stop(&rig, "c0aaaaaaaaaaaaaaaaaa", &first);
+    CHECK(fake_boxes(&rig->fake) == 0, "no box is left");
+    rig_stop(rig, "c0aaaaaaaaaaaaaaaaaa", &first);
     CHECK(first.count == 1 && IS(first, "sandbox_not_found"), "one that is not there");
-    rig_end(&rig);
 }
 
-static void check_delete(void)
+static void check_delete(struct rig *rig)
 {
-    struct rig rig;
     struct answer made, first, second, seen;
 
-    rig_start(&rig);
-    rig_open(&rig);
-    rig_made(&rig, "gone", &made);
-    rig_delete(&rig, made.id, &first);
-    rig_delete(&rig, made.id, &second);
-    CHECK(rig_wait(&rig, &first) && rig_wait(&rig, &second), "both are answered");
-    CHECK(!first.failed && !second.failed && fake_boxes(&rig.fake) == 0, "and well");
-    CHECK(rig_look(&rig, made.id, &seen) < 0 && IS(seen, "sandbox_gone"), "%s", seen.error.code);
-    CHECK(rig_look(&rig, "name:gone", &seen) < 0 && IS(seen, "sandbox_not_found"), "its name");
-    rig_delete(&rig, made.id, &first);
+    rig_made(rig, "gone", &made);
+    rig_delete(rig, made.id, &first);
+    rig_delete(rig, made.id, &second);
+    CHECK(rig_wait(rig, &first) && rig_wait(rig, &second), "both are answered");
+    CHECK(!first.failed && !second.failed && fake_boxes(&rig->fake) == 0, "and well");
+    CHECK(rig_look(rig, made.id, &seen) < 0 && IS(seen, "sandbox_gone"), "%s", seen.error.code);
+    CHECK(rig_look(rig, "name:gone", &seen) < 0 && IS(seen, "sandbox_not_found"), "its name");
+    rig_delete(rig, made.id, &first);
     CHECK(first.count == 1 && !first.failed, "deleted again");
-    rig_start_it(&rig, made.id, &first);
+    rig_start_it(rig, made.id, &first);
     CHECK(first.count == 1 && IS(first, "sandbox_gone"), "%s", first.error.code);
-    rig_made(&rig, "gone", &second);
+    rig_made(rig, "gone", &second);
     CHECK(second.created && strcmp(second.id, made.id) != 0, "the name is another's now");
-    rig_end(&rig);
 }
 
 static bool has_box(void *arg)
@@ -361,203 +317,134 @@ static bool has_no_box(void *arg)
     return !has_box(arg);
 }
 
-static void check_never_stands(void)
+static void check_never_stands(struct rig *rig)
 {
     struct sandbox_spec spec = rig_spec("slow");
     struct answer made;
-    struct rig rig;
 
-    rig_start(&rig);
-    rig_open(&rig);
-    rig.fake.mood = FAKE_NEVER_STANDS;
-    rig_create(&rig, &spec, &made);
-    CHECK(rig_until(&rig, has_box, &rig), "a box is made");
-    rig_pass(&rig, 0);
-    rig_pass(&rig, 30000);
+    rig->fake.mood = FAKE_NEVER_STANDS;
+    rig_create(rig, &spec, &made);
+    CHECK(rig_until(rig, has_box, rig), "a box is made");
+    rig_pass(rig, 0);
+    rig_pass(rig, 30000);
     CHECK(made.count == 0, "it may take its time");
-    rig_pass(&rig, 30000);
-    CHECK(rig_wait(&rig, &made) && IS(made, "sandbox_failed"), "and not more than a minute: %s",
+    rig_pass(rig, 30000);
+    CHECK(rig_fails(rig, &made, "sandbox_failed"), "and not more than a minute: %s",
           made.error.code);
-    CHECK(rig_until(&rig, has_no_box, &rig), "no box is left");
-    rig_end(&rig);
+    CHECK(rig_until(rig, has_no_box, rig), "no box is left");
 }
 
 /* A delete does not wait for a box that never stands. */
-static void check_delete_overtakes(void)
+static void check_delete_overtakes(struct rig *rig)
 {
-    struct rig rig;
     struct answer made, starts, execs, stops, deletes, again;
     struct sandbox_spec spec = rig_spec("slow");
 
-    rig_start(&rig);
-    rig_open(&rig);
-    rig.fake.mood = FAKE_NEVER_STANDS;
-    rig_create(&rig, &spec, &made);
-    rig_create(&rig, &spec, &again);
-    rig_turn(&rig, 30);
+    rig->fake.mood = FAKE_NEVER_STANDS;
+    rig_create(rig, &spec, &made);
+    rig_create(rig, &spec, &again);
+    rig_turn(rig, 30);
     CHECK(made.count == 0, "it waits");
-    rig.fake.mood = FAKE_STANDS;
-    rig_delete(&rig, "name:slow", &deletes);
-    CHECK(rig_wait(&rig, &deletes) && !deletes.failed, "deleted: %s", deletes.error.text);
-    CHECK(rig_wait(&rig, &made) && IS(made, "sandbox_gone"), "the create says so: %s",
-          made.error.code);
-    CHECK(rig_wait(&rig, &again) && again.created, "who waited for it makes another one");
+    rig->fake.mood = FAKE_STANDS;
+    CHECK(rig_done(rig, rig_delete(rig, "name:slow", &deletes)), "deleted: %s", deletes.error.text);
+    CHECK(rig_fails(rig, &made, "sandbox_gone"), "the create says so: %s", made.error.code);
+    CHECK(rig_wait(rig, &again) && again.created, "who waited for it makes another one");
 
-    rig_stop(&rig, again.id, &stops);
-    CHECK(rig_wait(&rig, &stops), "stopped");
-    rig.fake.mood = FAKE_NEVER_STANDS;
-    rig_start_it(&rig, again.id, &starts);
-    rig_procs(&rig, again.id, false, &execs);
-    rig_stop(&rig, again.id, &stops);
-    rig_turn(&rig, 30);
-    rig_delete(&rig, again.id, &deletes);
-    CHECK(rig_wait(&rig, &deletes) && !deletes.failed, "deleted");
-    CHECK(rig_wait(&rig, &starts) && IS(starts, "sandbox_gone"), "start: %s", starts.error.code);
-    CHECK(rig_wait(&rig, &execs) && IS(execs, "sandbox_gone"), "exec: %s", execs.error.code);
-    CHECK(rig_wait(&rig, &stops) && IS(stops, "sandbox_gone"), "stop: %s", stops.error.code);
-    CHECK(fake_boxes(&rig.fake) == 0, "no box is left");
-    rig_end(&rig);
+    CHECK(rig_wait(rig, rig_stop(rig, again.id, &stops)), "stopped");
+    rig->fake.mood = FAKE_NEVER_STANDS;
+    rig_start_it(rig, again.id, &starts);
+    rig_procs(rig, again.id, false, &execs);
+    rig_stop(rig, again.id, &stops);
+    rig_turn(rig, 30);
+    CHECK(rig_done(rig, rig_delete(rig, again.id, &deletes)), "deleted");
+    CHECK(rig_fails(rig, &starts, "sandbox_gone"), "start: %s", starts.error.code);
+    CHECK(rig_fails(rig, &execs, "sandbox_gone"), "exec: %s", execs.error.code);
+    CHECK(rig_fails(rig, &stops, "sandbox_gone"), "stop: %s", stops.error.code);
+    CHECK(fake_boxes(&rig->fake) == 0, "no box is left");
 }
 
 /* Create, delete and create of one name, all at once. */
-static void check_name_in_a_hurry(void)
+static void check_name_in_a_hurry(struct rig *rig)
 {
-    struct rig rig;
     struct answer first, deletes, second;
     struct sandbox_spec spec = rig_spec("n");
 
-    rig_start(&rig);
-    rig_open(&rig);
-    rig_made(&rig, "n", &first);
-    rig_delete(&rig, first.id, &deletes);
-    rig_create(&rig, &spec, &second);
-    CHECK(rig_wait(&rig, &second) && second.created && deletes.count == 1, "made after the delete");
+    rig_made(rig, "n", &first);
+    rig_delete(rig, first.id, &deletes);
+    rig_create(rig, &spec, &second);
+    CHECK(rig_wait(rig, &second) && second.created && deletes.count == 1, "made after the delete");
     CHECK(strcmp(first.id, second.id) != 0, "another one");
-    CHECK(has_state(&rig, "name:n", SANDBOX_RUNNING, "created"), "and runs");
-    rig_end(&rig);
+    CHECK(has_state(rig, "name:n", SANDBOX_RUNNING, "created"), "and runs");
 }
 
 /* ---- processes ---- */
 
-struct ran {
-    struct answer answer;
-    char id[PROCS_ID_MAX];
-    struct procs *procs;
-};
-
-static void ran_done(void *arg, struct proc *proc, const struct error *err)
+static struct proc_view run_one(struct rig *rig, struct procs *procs)
 {
-    struct ran *ran = arg;
-    struct proc_view view;
+    struct rig_ran ran;
 
-    ran->answer.count++;
-    if (err != NULL)
-        ran->answer.error = *err;
-    if (proc == NULL)
-        return;
-    proc_look(proc, &view);
-    (void)snprintf(ran->id, sizeof(ran->id), "%s", view.id);
-}
-
-static bool has_ended(void *arg)
-{
-    const struct ran *ran = arg;
-    struct proc *proc = procs_find(ran->procs, ran->id);
-    struct proc_view view;
-
-    if (proc == NULL)
-        return false;
-    proc_look(proc, &view);
-    return view.state == PROC_EXITED || view.state == PROC_LOST;
-}
-
-static void run_one(struct rig *rig, struct procs *procs, struct proc_view *view)
-{
-    static const char *const argv[] = {"/bin/true", NULL};
-    struct proc_spec spec = {.argv = argv, .cwd = "/"};
-    struct ran ran = {.procs = procs};
-    const struct proc *proc;
-
-    *view = (struct proc_view){.state = PROC_FAILED};
-    procs_start(procs, &spec, ran_done, &ran);
-    if (!rig_wait(rig, &ran.answer) || !rig_until(rig, has_ended, &ran)) {
+    if (!rig_exec(rig, procs, NULL, &ran) || !rig_until(rig, rig_has_ended, &ran))
         printf("not run: %s\n", ran.answer.error.text);
-        return;
-    }
-    proc = procs_find(procs, ran.id);
-    if (proc != NULL)
-        proc_look(proc, view);
+    return ran.view;
 }
 
-static void check_processes(void)
+static void check_processes(struct rig *rig)
 {
-    struct rig rig;
     struct answer made, stops, execs;
     struct proc_view view;
 
-    rig_start(&rig);
-    rig_open(&rig);
-    rig_made(&rig, NULL, &made);
-    rig_procs(&rig, made.id, false, &execs);
+    rig_made(rig, NULL, &made);
+    rig_procs(rig, made.id, false, &execs);
     CHECK(execs.count == 1 && execs.procs != NULL, "at once");
-    run_one(&rig, execs.procs, &view);
+    view = run_one(rig, execs.procs);
     CHECK(view.state == PROC_EXITED && view.exit_code == 0 && view.out_bytes[0] == 5, "it ran");
-    rig.fake.exit_status = SIGKILL;
-    run_one(&rig, execs.procs, &view);
+    rig->fake.exit_status = SIGKILL;
+    view = run_one(rig, execs.procs);
     CHECK(view.state == PROC_EXITED && view.signal == SIGKILL && !view.oom_killed, "killed");
-    rig.fake.oom_kills = 1;
-    run_one(&rig, execs.procs, &view);
+    rig->fake.oom_kills = 1;
+    view = run_one(rig, execs.procs);
     CHECK(view.oom_killed, "out of memory");
-    run_one(&rig, execs.procs, &view);
+    view = run_one(rig, execs.procs);
     CHECK(view.signal == SIGKILL && !view.oom_killed, "not again, for the count is as it was");
-    rig_stop(&rig, made.id, &stops);
-    CHECK(rig_wait(&rig, &stops) && !stops.failed, "stopped");
-    rig_procs(&rig, made.id, false, &execs);
+    CHECK(rig_done(rig, rig_stop(rig, made.id, &stops)), "stopped");
+    rig_procs(rig, made.id, false, &execs);
     CHECK(execs.count == 1 && IS(execs, "sandbox_stopped"), "%s", execs.error.code);
-    rig_procs(&rig, made.id, true, &execs);
-    CHECK(rig_wait(&rig, &execs) && execs.procs != NULL, "started first");
-    CHECK(has_state(&rig, made.id, SANDBOX_RUNNING, "started"), "runs again");
+    rig_procs(rig, made.id, true, &execs);
+    CHECK(rig_wait(rig, &execs) && execs.procs != NULL, "started first");
+    CHECK(has_state(rig, made.id, SANDBOX_RUNNING, "started"), "runs again");
     CHECK(execs.procs != NULL && procs_find(execs.procs, "1") != NULL,
           "what ran before is remembered");
-    rig_end(&rig);
 }
 
 /* ---- a box that ends by itself ---- */
 
-static void check_fall(void)
+static void check_fall(struct rig *rig)
 {
-    struct rig rig;
     struct answer made, starts;
 
-    rig_start(&rig);
-    rig_open(&rig);
-    rig_made(&rig, NULL, &made);
-    fake_box_dies(fake_box_of(&rig.fake, made.id));
-    CHECK(rig_becomes(&rig, made.id, SANDBOX_STOPPED, "box_ended"), "it says so");
-    CHECK(fake_boxes(&rig.fake) == 0, "what is left of the box is ended");
-    rig_start_it(&rig, made.id, &starts);
-    CHECK(rig_wait(&rig, &starts) && !starts.failed, "started again");
-    rig.fake.oom_kills = 1;
-    fake_box_dies(fake_box_of(&rig.fake, made.id));
-    CHECK(rig_becomes(&rig, made.id, SANDBOX_STOPPED, "oom"), "it says why");
-    rig_start_it(&rig, made.id, &starts);
-    CHECK(rig_wait(&rig, &starts) && !starts.failed, "started again");
-    rig.fake.oom_kills = 0;
-    fake_box_raves(fake_box_of(&rig.fake, made.id), 200);
-    CHECK(rig_becomes(&rig, made.id, SANDBOX_STOPPED, "box_ended"), "a box that raves is ended");
-    CHECK(fake_boxes(&rig.fake) == 0, "and gone");
-    rig.fake.mood = FAKE_DIES_STANDING;
-    rig_start_it(&rig, made.id, &starts);
-    CHECK(rig_wait(&rig, &starts), "one that dies as it stands is answered");
-    rig.fake.mood = FAKE_FAILS;
-    rig_turn(&rig, 50);
-    rig_start_it(&rig, made.id, &starts);
-    CHECK(rig_wait(&rig, &starts) && IS(starts, "sandbox_failed"), "%s", starts.error.code);
-    CHECK(has_state(&rig, made.id, SANDBOX_ERROR, "start_failed"), "the state says so");
-    rig.fake.mood = FAKE_STANDS;
-    rig_start_it(&rig, made.id, &starts);
-    CHECK(rig_wait(&rig, &starts) && !starts.failed, "and may be tried again");
-    rig_end(&rig);
+    rig_made(rig, NULL, &made);
+    fake_box_dies(fake_box_of(&rig->fake, made.id));
+    CHECK(rig_becomes(rig, made.id, SANDBOX_STOPPED, "box_ended"), "it says so");
+    CHECK(fake_boxes(&rig->fake) == 0, "what is left of the box is ended");
+    CHECK(rig_done(rig, rig_start_it(rig, made.id, &starts)), "started again");
+    rig->fake.oom_kills = 1;
+    fake_box_dies(fake_box_of(&rig->fake, made.id));
+    CHECK(rig_becomes(rig, made.id, SANDBOX_STOPPED, "oom"), "it says why");
+    CHECK(rig_done(rig, rig_start_it(rig, made.id, &starts)), "started again");
+    rig->fake.oom_kills = 0;
+    fake_box_raves(fake_box_of(&rig->fake, made.id), 200);
+    CHECK(rig_becomes(rig, made.id, SANDBOX_STOPPED, "box_ended"), "a box that raves is ended");
+    CHECK(fake_boxes(&rig->fake) == 0, "and gone");
+    rig->fake.mood = FAKE_DIES_STANDING;
+    rig_start_it(rig, made.id, &starts);
+    CHECK(rig_wait(rig, &starts), "one that dies as it stands is answered");
+    rig->fake.mood = FAKE_FAILS;
+    rig_turn(rig, 50);
+    rig_start_it(rig, made.id, &starts);
+    CHECK(rig_fails(rig, &starts, "sandbox_failed"), "%s", starts.error.code);
+    CHECK(has_state(rig, made.id, SANDBOX_ERROR, "start_failed"), "the state says so");
+    rig->fake.mood = FAKE_STANDS;
+    CHECK(rig_done(rig, rig_start_it(rig, made.id, &starts)), "and may be tried again");
 }
 
 /* ---- lists ---- */
@@ -575,216 +462,181 @@ static bool list_one(void *arg, const struct sandbox_view *view)
     return true;
 }
 
-static void check_lists(void)
+static void check_lists(struct rig *rig)
 {
-    struct rig rig;
     struct answer made[25], stops;
     struct listed all = {.count = 0}, some = {.count = 0};
     struct sandbox_filter filter = {.state = "stopped"};
     struct error err;
     char next[64] = "", last[64];
 
-    rig_start(&rig);
-    rig_open(&rig);
     for (size_t i = 0; i < 25; i++)
-        rig_made(&rig, NULL, &made[i]);
+        rig_made(rig, NULL, &made[i]);
     do {
         (void)snprintf(last, sizeof(last), "%s", next);
-        CHECK(engine_list(rig.engine, &rig_caller, NULL, last, 10, list_one, &all, next, &err) == 0,
+        CHECK(engine_list(rig->engine, &rig_caller, NULL, last, 10, list_one, &all, next, &err) ==
+                  0,
               "%s", err.text);
         if (all.count == 10) { /* what the cursor names goes away */
-            rig_delete(&rig, made[9].id, &stops);
-            (void)rig_wait(&rig, &stops);
+            (void)rig_wait(rig, rig_delete(rig, made[9].id, &stops));
         }
     } while (next[0] != '\0' && all.count < 60);
     CHECK(all.count == 25, "%zu are listed", all.count);
     for (size_t i = 0; i < 25; i++)
         CHECK(strcmp(all.ids[i], made[i].id) == 0, "in order of creation");
-    rig_stop(&rig, made[3].id, &stops);
-    (void)rig_wait(&rig, &stops);
-    CHECK(engine_list(rig.engine, &rig_caller, &filter, NULL, 0, list_one, &some, next, &err) ==
+    (void)rig_wait(rig, rig_stop(rig, made[3].id, &stops));
+    CHECK(engine_list(rig->engine, &rig_caller, &filter, NULL, 0, list_one, &some, next, &err) ==
                   0 &&
               some.count == 1 && strcmp(some.ids[0], made[3].id) == 0,
           "by state");
     some.count = 0;
-    CHECK(engine_list(rig.engine, &rig_other, NULL, NULL, 0, list_one, &some, next, &err) == 0 &&
+    CHECK(engine_list(rig->engine, &rig_other, NULL, NULL, 0, list_one, &some, next, &err) == 0 &&
               some.count == 0,
           "another tenant sees none");
     filter.all_tenants = true;
-    CHECK(engine_list(rig.engine, &rig_caller, &filter, NULL, 0, list_one, &some, next, &err) !=
+    CHECK(engine_list(rig->engine, &rig_caller, &filter, NULL, 0, list_one, &some, next, &err) !=
                   0 &&
-              strcmp(err.code, "forbidden") == 0,
+              IS_CODE(err, "forbidden"),
           "all tenants are the operator's");
-    CHECK(engine_list(rig.engine, &rig_caller, NULL, "x-1", 0, list_one, &some, next, &err) != 0,
+    CHECK(engine_list(rig->engine, &rig_caller, NULL, "x-1", 0, list_one, &some, next, &err) != 0,
           "a cursor that is none");
-    rig_end(&rig);
 }
 
 /* ---- changes, time ---- */
 
-static void check_changes(void)
+static void check_changes(struct rig *rig)
 {
     static const char *const labels[] = {"a=b", NULL}, *const bad[] = {"a", NULL};
     struct sandbox_change change = {
         .labels = labels, .deadline_ms = UINT64_MAX, .idle_ms = UINT64_MAX, .then = -1};
-    struct rig rig;
     struct answer made, first;
     struct listed some = {.count = 0};
     struct sandbox_filter filter = {.labels = labels};
     struct error err;
     char next[64];
 
-    rig_start(&rig);
-    rig_open(&rig);
-    rig_made(&rig, NULL, &made);
+    rig_made(rig, NULL, &made);
     change.if_revision = made.revision + 7;
-    rig_change(&rig, made.id, &change, &first);
-    CHECK(rig_wait(&rig, &first) && IS(first, "revision_conflict"), "%s", first.error.code);
+    rig_change(rig, made.id, &change, &first);
+    CHECK(rig_fails(rig, &first, "revision_conflict"), "%s", first.error.code);
     change.if_revision = made.revision;
-    rig_change(&rig, made.id, &change, &first);
-    CHECK(rig_wait(&rig, &first) && !first.failed && first.revision > made.revision, "changed");
+    rig_change(rig, made.id, &change, &first);
+    CHECK(rig_done(rig, &first) && first.revision > made.revision, "changed");
     CHECK(first.state == SANDBOX_RUNNING, "it runs on");
-    (void)engine_list(rig.engine, &rig_caller, &filter, NULL, 0, list_one, &some, next, &err);
+    (void)engine_list(rig->engine, &rig_caller, &filter, NULL, 0, list_one, &some, next, &err);
     CHECK(some.count == 1, "found by its label");
     change.if_revision = 0;
     change.labels = bad;
-    rig_change(&rig, made.id, &change, &first);
+    rig_change(rig, made.id, &change, &first);
     CHECK(first.count == 1 && IS(first, "bad_request"), "%s", first.error.code);
-    rig_end(&rig);
 }
 
-static void check_time(void)
+static void check_time(struct rig *rig)
 {
-    struct rig rig;
     struct answer made;
     struct sandbox_spec spec = rig_spec(NULL);
-    struct expected expected = {.rig = &rig};
+    struct expected expected = {.rig = rig};
     struct answer seen;
 
-    rig_start(&rig);
-    rig_open(&rig);
     spec.idle_ms = 600000;
     spec.then = SANDBOX_THEN_STOP;
-    rig_create(&rig, &spec, &made);
-    CHECK(rig_wait(&rig, &made) && !made.failed, "made");
+    CHECK(rig_done(rig, rig_create(rig, &spec, &made)), "made");
     for (int i = 0; i < 10; i++) {
-        rig_pass(&rig, 300000);
-        rig_procs(&rig, made.id, false, &seen);
+        rig_pass(rig, 300000);
+        rig_procs(rig, made.id, false, &seen);
     }
-    rig_made(&rig, NULL, &seen); /* what would be done by now is done before that */
-    CHECK(has_state(&rig, made.id, SANDBOX_RUNNING, "created"), "a sandbox in use is not idle");
-    rig_pass(&rig, 300000);
-    rig_made(&rig, NULL, &seen);
-    CHECK(has_state(&rig, made.id, SANDBOX_RUNNING, "created"), "nor before its time");
-    rig_pass(&rig, 300000);
-    CHECK(rig_becomes(&rig, made.id, SANDBOX_STOPPED, "idle"), "and then stops");
+    rig_made(rig, NULL, &seen); /* what would be done by now is done before that */
+    CHECK(has_state(rig, made.id, SANDBOX_RUNNING, "created"), "a sandbox in use is not idle");
+    rig_pass(rig, 300000);
+    rig_made(rig, NULL, &seen);
+    CHECK(has_state(rig, made.id, SANDBOX_RUNNING, "created"), "nor before its time");
+    rig_pass(rig, 300000);
+    CHECK(rig_becomes(rig, made.id, SANDBOX_STOPPED, "idle"), "and then stops");
     spec = rig_spec(NULL);
     spec.deadline_ms = clock_wall_ms() + 600000;
-    rig_create(&rig, &spec, &made);
-    CHECK(rig_wait(&rig, &made) && !made.failed, "made");
+    CHECK(rig_done(rig, rig_create(rig, &spec, &made)), "made");
     expected.id = made.id;
-    rig_pass(&rig, 300000);
-    rig_made(&rig, NULL, &seen);
-    CHECK(has_state(&rig, made.id, SANDBOX_RUNNING, "created"), "not before its deadline");
-    rig_pass(&rig, 300000);
-    CHECK(rig_until(&rig, is_unknown, &expected), "deleted at its deadline");
-    CHECK(rig_look(&rig, made.id, &seen) < 0 && IS(seen, "sandbox_gone"), "and gone");
+    rig_pass(rig, 300000);
+    rig_made(rig, NULL, &seen);
+    CHECK(has_state(rig, made.id, SANDBOX_RUNNING, "created"), "not before its deadline");
+    rig_pass(rig, 300000);
+    CHECK(rig_until(rig, is_unknown, &expected), "deleted at its deadline");
+    CHECK(rig_look(rig, made.id, &seen) < 0 && IS(seen, "sandbox_gone"), "and gone");
     spec.deadline_ms = clock_wall_ms() - 1;
-    rig_create(&rig, &spec, &made);
+    rig_create(rig, &spec, &made);
     CHECK(made.count == 1 && IS(made, "bad_request"), "a deadline that has passed");
-    rig_end(&rig);
 }
 
 /* ---- limits ---- */
 
-static void check_capacity(void)
+static void check_capacity(struct rig *rig)
 {
-    struct rig rig;
     struct answer made;
     struct sandbox_spec spec = rig_spec(NULL);
 
-    rig_start(&rig);
-    rig.options.headroom_memory_bytes = 1ULL << 50;
-    rig_open(&rig);
-    rig_create(&rig, &spec, &made);
+    rig->options.headroom_memory_bytes = 1ULL << 50;
+    rig_open(rig);
+    rig_create(rig, &spec, &made);
     CHECK(made.count == 1 && IS(made, "capacity") && strstr(made.error.text, "MiB of memory"), "%s",
           made.error.text);
-    rig_close(&rig);
-    rig.options.headroom_memory_bytes = 0;
-    rig.options.headroom_disk_bytes = 1ULL << 60;
-    rig_open(&rig);
-    rig_create(&rig, &spec, &made);
+    rig_close(rig);
+    rig->options.headroom_memory_bytes = 0;
+    rig->options.headroom_disk_bytes = 1ULL << 60;
+    rig_open(rig);
+    rig_create(rig, &spec, &made);
     CHECK(made.count == 1 && IS(made, "capacity") && strstr(made.error.text, "MiB of disk"), "%s",
           made.error.text);
-    rig_close(&rig);
-    rig.options.headroom_disk_bytes = 0;
-    rig.options.sandboxes = 2;
-    rig_open(&rig);
-    rig_made(&rig, NULL, &made);
-    rig_made(&rig, NULL, &made);
-    rig_create(&rig, &spec, &made);
+    rig_close(rig);
+    rig->options.headroom_disk_bytes = 0;
+    rig->options.sandboxes = 2;
+    rig_open(rig);
+    rig_made(rig, NULL, &made);
+    rig_made(rig, NULL, &made);
+    rig_create(rig, &spec, &made);
     CHECK(made.count == 1 && IS(made, "capacity"), "a third: %s", made.error.code);
-    rig_end(&rig);
 }
 
-static void refused(void *arg, const struct sandbox_view *view, const struct error *err)
+static void check_scopes(struct rig *rig)
 {
-    struct answer *answer = arg;
-
-    answer->count++;
-    answer->failed = err != NULL;
-    if (err != NULL)
-        answer->error = *err;
-    if (view != NULL)
-        answer->state = view->state;
-}
-
-static void check_scopes(void)
-{
-    struct rig rig;
     struct answer made, stops = {0};
     struct sandbox_view view;
     struct error err;
 
-    rig_start(&rig);
-    rig_open(&rig);
-    rig_made(&rig, NULL, &made);
-    CHECK(engine_look(rig.engine, &rig_reader, made.id, &view, &err) == 0, "a reader reads");
-    engine_stop_sandbox(rig.engine, &rig_reader, made.id, refused, &stops);
+    rig_made(rig, NULL, &made);
+    CHECK(engine_look(rig->engine, &rig_reader, made.id, &view, &err) == 0, "a reader reads");
+    engine_stop_sandbox(rig->engine, &rig_reader, made.id, rig_looked, &stops);
     CHECK(stops.count == 1 && IS(stops, "forbidden"), "and does no more: %s", stops.error.code);
     stops = (struct answer){0};
-    engine_stop_sandbox(rig.engine, &rig_other, made.id, refused, &stops);
+    engine_stop_sandbox(rig->engine, &rig_other, made.id, rig_looked, &stops);
     CHECK(stops.count == 1 && IS(stops, "sandbox_not_found"), "another tenant: %s",
           stops.error.code);
-    CHECK(has_state(&rig, made.id, SANDBOX_RUNNING, "created"), "it runs on");
-    rig_end(&rig);
+    CHECK(has_state(rig, made.id, SANDBOX_RUNNING, "created"), "it runs on");
 }
 
 int main(void)
 {
-    (void)signal(SIGPIPE, SIG_IGN);
-    check_create();
-    check_refusals();
-    check_names();
-    check_race();
-    check_race_with_failure();
-    check_pool();
-    check_pool_rests();
+    rig_run(check_create);
+    rig_run(check_refusals);
+    rig_run(check_names);
+    rig_run(check_race);
+    rig_run(check_race_with_failure);
+    rig_run_unopened(check_pool);
+    rig_run_unopened(check_pool_rests);
     for (int how = 0; how < 3; how++) {
         check_pool_of_the_dying(KEEPER_EPHEMERAL, how);
         check_pool_of_the_dying(KEEPER_PERSISTENT, how);
     }
-    check_stop_and_start();
-    check_delete();
-    check_never_stands();
-    check_delete_overtakes();
-    check_name_in_a_hurry();
-    check_processes();
-    check_fall();
-    check_lists();
-    check_changes();
-    check_time();
-    check_capacity();
-    check_scopes();
+    rig_run(check_stop_and_start);
+    rig_run(check_delete);
+    rig_run(check_never_stands);
+    rig_run(check_delete_overtakes);
+    rig_run(check_name_in_a_hurry);
+    rig_run(check_processes);
+    rig_run(check_fall);
+    rig_run(check_lists);
+    rig_run(check_changes);
+    rig_run(check_time);
+    rig_run_unopened(check_capacity);
+    rig_run(check_scopes);
     return check_finish();
 }

@@ -6,14 +6,13 @@
 #include "rig.h"
 
 #include <errno.h>
-#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
-#define ASKED(rig) ((rig).fake.counts[KEEPER_NETWORK])
+#define ASKED(rig) ((rig)->fake.counts[KEEPER_NETWORK])
 
 static struct sandbox_spec spec_of(const char *name, const char *mode)
 {
@@ -65,60 +64,47 @@ static const struct sandbox_network as_it_is = {.connections = UINT64_MAX,
                                                 .bytes_per_second = UINT64_MAX,
                                                 .bytes = UINT64_MAX};
 
-static void check_create(void)
+static void check_create(struct rig *rig)
 {
-    struct rig rig;
     struct answer none, public, bad;
     struct sandbox_spec spec = spec_of("bad", NULL);
     static const char *const rules[] = {"no name", NULL};
 
-    rig_start(&rig);
-    rig_open(&rig);
-    made(&rig, "none", NULL, &none);
-    CHECK(ASKED(rig) == 0 && !is_open(&rig, none.id), "without a policy nothing is asked for");
-    CHECK(has_network(&rig, none.id, POLICY_NONE) == 0, "and it is said so");
-    made(&rig, "public", "public", &public);
-    CHECK(ASKED(rig) == 2 && is_open(&rig, public.id), "both sockets: %u", ASKED(rig));
-    CHECK(has_network(&rig, public.id, POLICY_PUBLIC) == 1, "and it is said so");
+    made(rig, "none", NULL, &none);
+    CHECK(ASKED(rig) == 0 && !is_open(rig, none.id), "without a policy nothing is asked for");
+    CHECK(has_network(rig, none.id, POLICY_NONE) == 0, "and it is said so");
+    made(rig, "public", "public", &public);
+    CHECK(ASKED(rig) == 2 && is_open(rig, public.id), "both sockets: %u", ASKED(rig));
+    CHECK(has_network(rig, public.id, POLICY_PUBLIC) == 1, "and it is said so");
     spec.network.allow = rules;
-    rig_create(&rig, &spec, &bad);
-    CHECK(rig_wait(&rig, &bad) && strcmp(bad.error.code, "bad_policy") == 0, "%s", bad.error.code);
+    CHECK(rig_fails(rig, rig_create(rig, &spec, &bad), "bad_policy"), "%s", bad.error.code);
     spec = spec_of("bad", NULL);
     spec.network.deny = rules;
-    rig_create(&rig, &spec, &bad);
-    CHECK(rig_wait(&rig, &bad) && strcmp(bad.error.code, "bad_policy") == 0, "%s", bad.error.code);
-    rig_end(&rig);
+    CHECK(rig_fails(rig, rig_create(rig, &spec, &bad), "bad_policy"), "%s", bad.error.code);
 }
 
 /* No sandbox runs whose network is not as its policy says. */
-static void check_refused(void)
+static void check_refused(struct rig *rig)
 {
-    struct rig rig;
     struct answer answer, stopped;
     struct sandbox_spec spec = spec_of("x", "public");
 
-    rig_start(&rig);
-    rig_open(&rig);
-    rig.fake.refuse_networks = true;
-    rig_create(&rig, &spec, &answer);
-    CHECK(rig_wait(&rig, &answer) && strcmp(answer.error.code, "sandbox_failed") == 0, "%s",
-          answer.error.code);
-    CHECK(fake_boxes(&rig.fake) == 0, "its box is ended");
-    CHECK(rig_look(&rig, "name:x", &answer) < 0, "and nothing is left");
-    rig.fake.refuse_networks = false;
-    made(&rig, "x", "public", &answer);
-    rig_stop(&rig, answer.id, &stopped);
-    CHECK(rig_wait(&rig, &stopped) && !stopped.failed, "stopped");
-    CHECK(has_network(&rig, answer.id, POLICY_PUBLIC) == 0, "without a box it has none");
-    rig.fake.refuse_networks = true;
-    rig_start_it(&rig, answer.id, &stopped);
-    CHECK(rig_wait(&rig, &stopped) && stopped.failed, "it does not start without");
-    CHECK(fake_boxes(&rig.fake) == 0, "no box");
-    rig.fake.refuse_networks = false;
-    rig_start_it(&rig, answer.id, &stopped);
-    CHECK(rig_wait(&rig, &stopped) && !stopped.failed && is_open(&rig, answer.id), "%s",
-          stopped.error.text);
-    rig_end(&rig);
+    rig->fake.refuse_networks = true;
+    rig_create(rig, &spec, &answer);
+    CHECK(rig_fails(rig, &answer, "sandbox_failed"), "%s", answer.error.code);
+    CHECK(fake_boxes(&rig->fake) == 0, "its box is ended");
+    CHECK(rig_look(rig, "name:x", &answer) < 0, "and nothing is left");
+    rig->fake.refuse_networks = false;
+    made(rig, "x", "public", &answer);
+    CHECK(rig_done(rig, rig_stop(rig, answer.id, &stopped)), "stopped");
+    CHECK(has_network(rig, answer.id, POLICY_PUBLIC) == 0, "without a box it has none");
+    rig->fake.refuse_networks = true;
+    rig_start_it(rig, answer.id, &stopped);
+    CHECK(rig_wait(rig, &stopped) && stopped.failed, "it does not start without");
+    CHECK(fake_boxes(&rig->fake) == 0, "no box");
+    rig->fake.refuse_networks = false;
+    rig_start_it(rig, answer.id, &stopped);
+    CHECK(rig_done(rig, &stopped) && is_open(rig, answer.id), "%s", stopped.error.text);
 }
 
 /* A delete while the keeper is silent about it waits for it, and leaves nothing. */
@@ -139,9 +125,8 @@ static void check_lies(void)
     }
 }
 
-static void check_change(void)
+static void check_change(struct rig *rig)
 {
-    struct rig rig;
     struct answer box, answer;
     struct sandbox_network network = as_it_is;
     static const char *const rules[] = {"example.com:443", NULL};
@@ -149,35 +134,32 @@ static void check_change(void)
     struct error err;
     unsigned asked;
 
-    rig_start(&rig);
-    rig_open(&rig);
-    made(&rig, "x", "none", &box);
+    made(rig, "x", "none", &box);
     network.allow = rules;
-    changes(&rig, box.id, &network, &answer);
-    CHECK(!answer.failed && is_open(&rig, box.id), "it is opened: %s", answer.error.text);
-    CHECK(has_network(&rig, box.id, POLICY_ALLOW) == 1, "with that policy");
+    changes(rig, box.id, &network, &answer);
+    CHECK(!answer.failed && is_open(rig, box.id), "it is opened: %s", answer.error.text);
+    CHECK(has_network(rig, box.id, POLICY_ALLOW) == 1, "with that policy");
     asked = ASKED(rig);
     network = as_it_is;
     network.bytes = 1000;
-    changes(&rig, box.id, &network, &answer);
+    changes(rig, box.id, &network, &answer);
     CHECK(!answer.failed && ASKED(rig) == asked, "a bound changes nothing else");
-    CHECK(engine_look(rig.engine, &rig_caller, box.id, &view, &err) == 0 &&
+    CHECK(engine_look(rig->engine, &rig_caller, box.id, &view, &err) == 0 &&
               view.network.bytes == 1000 && policy_mode(view.policy) == POLICY_ALLOW &&
               strcmp(policy_allow(view.policy)[0], rules[0]) == 0,
           "and is seen");
     network = as_it_is;
     network.mode = "none";
-    changes(&rig, box.id, &network, &answer);
-    CHECK(!answer.failed && !is_open(&rig, box.id), "it is shut: %s", answer.error.text);
-    CHECK(has_network(&rig, box.id, POLICY_NONE) == 0, "and nothing is carried");
-    rig.fake.refuse_networks = true;
+    changes(rig, box.id, &network, &answer);
+    CHECK(!answer.failed && !is_open(rig, box.id), "it is shut: %s", answer.error.text);
+    CHECK(has_network(rig, box.id, POLICY_NONE) == 0, "and nothing is carried");
+    rig->fake.refuse_networks = true;
     network.mode = "public";
-    changes(&rig, box.id, &network, &answer);
-    CHECK(answer.failed && has_network(&rig, box.id, POLICY_PUBLIC) == 0, "refused is told");
-    rig.fake.refuse_networks = false;
-    changes(&rig, box.id, &network, &answer);
-    CHECK(!answer.failed && has_network(&rig, box.id, POLICY_PUBLIC) == 1, "and tried again");
-    rig_end(&rig);
+    changes(rig, box.id, &network, &answer);
+    CHECK(answer.failed && has_network(rig, box.id, POLICY_PUBLIC) == 0, "refused is told");
+    rig->fake.refuse_networks = false;
+    changes(rig, box.id, &network, &answer);
+    CHECK(!answer.failed && has_network(rig, box.id, POLICY_PUBLIC) == 1, "and tried again");
 }
 
 static bool is_gone(void *path)
@@ -188,40 +170,34 @@ static bool is_gone(void *path)
 }
 
 /* The next engine has the same policy in force before it says that it is there. */
-static void check_restart(void)
+static void check_restart(struct rig *rig)
 {
-    struct rig rig;
     struct answer open, none, stopped;
     char path[128];
     struct stat st;
 
-    rig_start(&rig);
-    rig_open(&rig);
-    made(&rig, "open", "public", &open);
-    made(&rig, "none", "none", &none);
-    made(&rig, "stopped", "public", &stopped);
-    rig_stop(&rig, stopped.id, &none);
-    CHECK(rig_wait(&rig, &none), "stopped");
-    (void)rig_look(&rig, "name:none", &none);
-    (void)snprintf(path, sizeof(path), "%s/sandboxes/%s/names", rig.path, open.id);
+    made(rig, "open", "public", &open);
+    made(rig, "none", "none", &none);
+    made(rig, "stopped", "public", &stopped);
+    CHECK(rig_wait(rig, rig_stop(rig, stopped.id, &none)), "stopped");
+    (void)rig_look(rig, "name:none", &none);
+    (void)snprintf(path, sizeof(path), "%s/sandboxes/%s/names", rig->path, open.id);
     CHECK(stat(path, &st) == 0 && S_ISREG(st.st_mode), "%s", path);
-    rig_close(&rig);
-    rig.fake.counts[KEEPER_NETWORK] = 0;
+    rig_close(rig);
+    rig->fake.counts[KEEPER_NETWORK] = 0;
     /* As if the engine before had ended between the record and this. */
-    fake_box_of(&rig.fake, none.id)->is_open = true;
-    rig_open(&rig);
-    CHECK(has_network(&rig, open.id, POLICY_PUBLIC) == 1, "taken over");
-    CHECK(!is_open(&rig, none.id), "what is to have none has none");
+    fake_box_of(&rig->fake, none.id)->is_open = true;
+    rig_open(rig);
+    CHECK(has_network(rig, open.id, POLICY_PUBLIC) == 1, "taken over");
+    CHECK(!is_open(rig, none.id), "what is to have none has none");
     CHECK(ASKED(rig) == 3, "%u requests", ASKED(rig));
-    rig_delete(&rig, open.id, &stopped);
-    CHECK(rig_wait(&rig, &stopped) && !stopped.failed, "deleted");
-    CHECK(rig_until(&rig, is_gone, path), "its names go with it");
-    rig_close(&rig);
-    rig.fake.refuse_networks = true;
-    rig_open(&rig);
-    CHECK(has_network(&rig, "name:none", POLICY_NONE) == 0,
+    CHECK(rig_done(rig, rig_delete(rig, open.id, &stopped)), "deleted");
+    CHECK(rig_until(rig, is_gone, path), "its names go with it");
+    rig_close(rig);
+    rig->fake.refuse_networks = true;
+    rig_open(rig);
+    CHECK(has_network(rig, "name:none", POLICY_NONE) == 0,
           "one that is refused opens all the same");
-    rig_end(&rig);
 }
 
 /* And open. */
@@ -235,114 +211,95 @@ static bool pool_is_full(void *arg)
 }
 
 /* Opened ahead, for who wants one; who wants none is not given one that was opened. */
-static void check_pool(void)
+static void check_pool(struct rig *rig)
 {
-    struct rig rig;
     struct answer first, second, none;
     struct sandbox_spec spec = spec_of(NULL, "public");
     const struct fake_box *box;
     int fds;
 
-    rig_start(&rig);
-    rig.options.pool = 2;
-    rig_open(&rig);
-    made(&rig, NULL, "public", &first);
-    CHECK(rig_until(&rig, pool_is_full, &rig), "two stand ready");
+    rig->options.pool = 2;
+    rig_open(rig);
+    made(rig, NULL, "public", &first);
+    CHECK(rig_until(rig, pool_is_full, rig), "two stand ready");
     CHECK(ASKED(rig) == 6, "and are open: %u", ASKED(rig));
     fds = rig_fds();
-    rig_create(&rig, &spec, &second);
-    CHECK(rig_wait(&rig, &second) && !second.failed, "%s", second.error.text);
-    box = fake_box_of(&rig.fake, second.id);
+    CHECK(rig_done(rig, rig_create(rig, &spec, &second)), "%s", second.error.text);
+    box = fake_box_of(&rig->fake, second.id);
     /* Of this one: the next for the pool may be made meanwhile. */
-    CHECK(box != NULL && box->networks == 2 && rig.fake.counts[KEEPER_CLAIM] == 1,
+    CHECK(box != NULL && box->networks == 2 && rig->fake.counts[KEEPER_CLAIM] == 1,
           "taken without a request");
-    CHECK(has_network(&rig, second.id, POLICY_PUBLIC) == 1, "and carried");
-    made(&rig, NULL, "none", &none);
-    CHECK(!is_open(&rig, none.id) && rig.fake.counts[KEEPER_CLAIM] == 1, "another kind");
-    rig_turn(&rig, 50);
-    rig_delete(&rig, second.id, &first);
-    CHECK(rig_wait(&rig, &first), "deleted");
+    CHECK(has_network(rig, second.id, POLICY_PUBLIC) == 1, "and carried");
+    made(rig, NULL, "none", &none);
+    CHECK(!is_open(rig, none.id) && rig->fake.counts[KEEPER_CLAIM] == 1, "another kind");
+    rig_turn(rig, 50);
+    CHECK(rig_wait(rig, rig_delete(rig, second.id, &first)), "deleted");
     CHECK(fds > 0, "counted");
-    rig_end(&rig);
 }
 
-static void check_pool_refused(void)
+static void check_pool_refused(struct rig *rig)
 {
-    struct rig rig;
     struct answer first;
 
-    rig_start(&rig);
-    rig.options.pool = 2;
-    rig_open(&rig);
-    rig_made(&rig, NULL, &first);
-    rig.fake.refuse_networks = true;
-    rig_turn(&rig, 20);
-    rig.fake.refuse_networks = false;
-    made(&rig, "x", "public", &first);
-    CHECK(is_open(&rig, first.id), "made for it");
-    rig.fake.refuse_networks = true;
-    rig_turn(&rig, 50);
-    CHECK(has_network(&rig, "name:x", POLICY_PUBLIC) == 1, "nothing of it is told");
-    rig_end(&rig);
+    rig->options.pool = 2;
+    rig_open(rig);
+    rig_made(rig, NULL, &first);
+    rig->fake.refuse_networks = true;
+    rig_turn(rig, 20);
+    rig->fake.refuse_networks = false;
+    made(rig, "x", "public", &first);
+    CHECK(is_open(rig, first.id), "made for it");
+    rig->fake.refuse_networks = true;
+    rig_turn(rig, 50);
+    CHECK(has_network(rig, "name:x", POLICY_PUBLIC) == 1, "nothing of it is told");
 }
 
 /* The box of the pool has ended, and its sockets with it. */
-static void check_pool_of_the_dead(void)
+static void check_pool_of_the_dead(struct rig *rig)
 {
-    struct rig rig;
     struct answer first, second;
     struct sandbox_spec spec = spec_of(NULL, "public");
 
-    rig_start(&rig);
-    rig.options.pool = 2;
-    rig_open(&rig);
-    made(&rig, NULL, "public", &first);
-    CHECK(rig_until(&rig, pool_is_full, &rig), "two stand ready");
-    for (struct fake_box *box = rig.fake.boxes; box != NULL; box = box->next)
+    rig->options.pool = 2;
+    rig_open(rig);
+    made(rig, NULL, "public", &first);
+    CHECK(rig_until(rig, pool_is_full, rig), "two stand ready");
+    for (struct fake_box *box = rig->fake.boxes; box != NULL; box = box->next)
         if (strcmp(box->owner, first.id) != 0)
             fake_box_dies(box);
-    rig_create(&rig, &spec, &second);
-    CHECK(rig_wait(&rig, &second) && !second.failed, "%s", second.error.text);
-    CHECK(is_open(&rig, second.id) && has_network(&rig, second.id, POLICY_PUBLIC) == 1,
+    CHECK(rig_done(rig, rig_create(rig, &spec, &second)), "%s", second.error.text);
+    CHECK(is_open(rig, second.id) && has_network(rig, second.id, POLICY_PUBLIC) == 1,
           "one is made in its place, with a network of its own");
-    rig_end(&rig);
 }
 
-static void check_others(void)
+static void check_others(struct rig *rig)
 {
-    struct rig rig;
     struct answer box;
     struct sandbox_traffic traffic;
     struct error err;
 
-    rig_start(&rig);
-    rig_open(&rig);
-    made(&rig, "x", "public", &box);
-    CHECK(engine_traffic(rig.engine, &rig_other, box.id, &traffic, &err) != 0 &&
-              strcmp(err.code, "sandbox_not_found") == 0,
+    made(rig, "x", "public", &box);
+    CHECK(engine_traffic(rig->engine, &rig_other, box.id, &traffic, &err) != 0 &&
+              IS_CODE(err, "sandbox_not_found"),
           "another tenant sees nothing: %s", err.code);
-    CHECK(engine_traffic(rig.engine, &rig_reader, box.id, &traffic, &err) == 0, "a reader reads");
-    rig_end(&rig);
+    CHECK(engine_traffic(rig->engine, &rig_reader, box.id, &traffic, &err) == 0, "a reader reads");
 }
 
-static void check_default(void)
+static void check_default(struct rig *rig)
 {
-    struct rig rig;
     struct answer box;
     struct policy *policy;
     struct error err;
 
     CHECK(policy_new_text("public,deny=example.com", &policy, &err) == 0, "%s", err.text);
-    rig_start(&rig);
-    rig.options.network = policy;
-    rig_open(&rig);
+    rig->options.network = policy;
+    rig_open(rig);
     policy_free(policy);
-    rig.options.network = NULL;
-    made(&rig, "x", NULL, &box);
-    CHECK(has_network(&rig, box.id, POLICY_PUBLIC) == 1, "who says nothing has the default");
-    made(&rig, "y", "none", &box);
-    CHECK(has_network(&rig, box.id, POLICY_NONE) == 0, "who says none has none");
-    rig_end(&rig);
+    rig->options.network = NULL;
+    made(rig, "x", NULL, &box);
+    CHECK(has_network(rig, box.id, POLICY_PUBLIC) == 1, "who says nothing has the default");
+    made(rig, "y", "none", &box);
+    CHECK(has_network(rig, box.id, POLICY_NONE) == 0, "who says none has none");
 }
 
 /* ---- calls into a box ---- */
@@ -378,61 +335,54 @@ static void call(struct rig *rig, const struct engine_caller *caller, const char
 }
 
 /* The keeper is everybody's: visitors of one sandbox do not have it to themselves. */
-static void check_visitors(void)
+static void check_visitors(struct rig *rig)
 {
     static const struct sandbox_port_wish open = {.port = 80, .is_public = true};
     struct sandbox_spec spec = spec_of("x", NULL);
     struct engine_caller visitor;
     struct calls calls = {0}, own = {0};
     struct answer box, stopped;
-    struct rig rig;
     uint64_t first;
 
-    rig_start(&rig);
-    rig_open(&rig);
     spec.ports = &open;
     spec.ports_count = 1;
-    rig_create(&rig, &spec, &box);
-    CHECK(rig_wait(&rig, &box) && !box.failed, "%s", box.error.text);
-    CHECK(engine_port_is_public(rig.engine, box.id, 80, &visitor), "anybody may see it");
-    rig.fake.refuse_networks = true;
+    CHECK(rig_done(rig, rig_create(rig, &spec, &box)), "%s", box.error.text);
+    CHECK(engine_port_is_public(rig->engine, box.id, 80, &visitor), "anybody may see it");
+    rig->fake.refuse_networks = true;
     for (int i = 0; i < 20; i++)
-        call(&rig, &visitor, box.id, 100, &calls);
+        call(rig, &visitor, box.id, 100, &calls);
     CHECK(calls.refused > 0 && ASKED(rig) < 2000, "%u of 2000, %u asked", calls.refused,
           ASKED(rig));
-    call(&rig, &rig_caller, box.id, 100, &own);
+    call(rig, &rig_caller, box.id, 100, &own);
     CHECK(own.refused == 0, "who has a key has his own turns");
 
-    first = engine_port_box(rig.engine, box.id);
-    rig.fake.refuse_networks = false;
-    rig_stop(&rig, box.id, &stopped);
-    CHECK(rig_wait(&rig, &stopped) && !stopped.failed, "%s", stopped.error.text);
-    CHECK(first != 0 && engine_port_box(rig.engine, box.id) == 0, "its box is no more");
-    rig_start_it(&rig, box.id, &stopped);
-    CHECK(rig_wait(&rig, &stopped) && !stopped.failed, "%s", stopped.error.text);
-    CHECK(engine_port_box(rig.engine, box.id) != 0 && engine_port_box(rig.engine, box.id) != first,
+    first = engine_port_box(rig->engine, box.id);
+    rig->fake.refuse_networks = false;
+    CHECK(rig_done(rig, rig_stop(rig, box.id, &stopped)), "%s", stopped.error.text);
+    CHECK(first != 0 && engine_port_box(rig->engine, box.id) == 0, "its box is no more");
+    CHECK(rig_done(rig, rig_start_it(rig, box.id, &stopped)), "%s", stopped.error.text);
+    CHECK(engine_port_box(rig->engine, box.id) != 0 &&
+              engine_port_box(rig->engine, box.id) != first,
           "it is another one");
-    CHECK(engine_port_box(rig.engine, "c0nothing") == 0, "nobody has none");
-    rig_end(&rig);
+    CHECK(engine_port_box(rig->engine, "c0nothing") == 0, "nobody has none");
 }
 
 int main(void)
 {
     int fds;
 
-    (void)signal(SIGPIPE, SIG_IGN);
     fds = rig_fds();
-    check_create();
-    check_refused();
+    rig_run(check_create);
+    rig_run(check_refused);
     check_lies();
-    check_change();
-    check_restart();
-    check_pool();
-    check_pool_refused();
-    check_pool_of_the_dead();
-    check_others();
-    check_default();
-    check_visitors();
+    rig_run(check_change);
+    rig_run(check_restart);
+    rig_run_unopened(check_pool);
+    rig_run_unopened(check_pool_refused);
+    rig_run_unopened(check_pool_of_the_dead);
+    rig_run(check_others);
+    rig_run_unopened(check_default);
+    rig_run(check_visitors);
     CHECK(rig_fds() <= fds + 2, "fds are left: %d, then %d", fds, rig_fds()); /* the loop's own */
     return check_finish();
 }

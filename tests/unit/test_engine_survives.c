@@ -16,8 +16,6 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#define IS(answer, wanted) (strcmp((answer).error.code, wanted) == 0)
-
 static bool is_lost(void *arg)
 {
     const struct rig *rig = arg;
@@ -45,8 +43,7 @@ static void crowd_prepare(struct rig *rig, struct crowd *crowd)
 
     rig_made(rig, "runs", &crowd->runs);
     rig_made(rig, "stopped", &crowd->stopped);
-    rig_stop(rig, crowd->stopped.id, &other);
-    (void)rig_wait(rig, &other);
+    (void)rig_wait(rig, rig_stop(rig, crowd->stopped.id, &other));
 }
 
 static void crowd_acts(struct rig *rig, struct crowd *crowd)
@@ -80,8 +77,7 @@ static void crowd_check_after(struct rig *rig, struct crowd *crowd, const char *
     struct answer seen;
 
     rig_close(rig);
-    fake_end(&rig->fake);
-    rig->fake = (struct fake){.socket = -1};
+    rig_other_keeper(rig);
     rig_open(rig);
     CHECK(rig_becomes(rig, crowd->runs.id, SANDBOX_STOPPED, "keeper_lost"), "%s, after a restart",
           when);
@@ -125,21 +121,17 @@ static void check_vanishing(void)
     }
 }
 
-static void check_vanishing_in_peace(void)
+static void check_vanishing_in_peace(struct rig *rig)
 {
     struct crowd crowd;
-    struct rig rig;
 
-    rig_start(&rig);
-    rig_open(&rig);
-    crowd_prepare(&rig, &crowd);
-    rig.fake.mood = FAKE_NEVER_STANDS;
-    crowd_acts(&rig, &crowd);
-    rig_turn(&rig, 30);
-    fake_vanish(&rig.fake);
-    crowd_check(&rig, &crowd, "while boxes are being made");
-    crowd_check_after(&rig, &crowd, "while boxes are being made");
-    rig_end(&rig);
+    crowd_prepare(rig, &crowd);
+    rig->fake.mood = FAKE_NEVER_STANDS;
+    crowd_acts(rig, &crowd);
+    rig_turn(rig, 30);
+    fake_vanish(&rig->fake);
+    crowd_check(rig, &crowd, "while boxes are being made");
+    crowd_check_after(rig, &crowd, "while boxes are being made");
 }
 
 static void check_vanishing_at_hello(void)
@@ -194,44 +186,39 @@ static void check_lies(void)
 
 /* ---- a restart of the engine ---- */
 
-static void check_restart(void)
+static void check_restart(struct rig *rig)
 {
     struct answer runs, dies, stopped, gone, seen, execs;
-    struct rig rig;
 
-    rig_start(&rig);
-    rig.options.pool = 2;
-    rig_open(&rig);
-    rig_made(&rig, "runs", &runs);
-    rig_made(&rig, "dies", &dies);
-    rig_made(&rig, "stopped", &stopped);
-    rig_stop(&rig, stopped.id, &seen);
-    (void)rig_wait(&rig, &seen);
-    rig_made(&rig, "gone", &gone);
-    rig_delete(&rig, gone.id, &seen);
-    (void)rig_wait(&rig, &seen);
-    rig_turn(&rig, 50);
-    CHECK(fake_boxes(&rig.fake) == 4, "two run, two are ready: %zu", fake_boxes(&rig.fake));
-    rig_close(&rig);
-    fake_box_dies(fake_box_of(&rig.fake, dies.id));
-    fake_box_of(&rig.fake, dies.id)->owner[0] = 'x'; /* and the keeper has forgotten it */
-    rig.options.pool = 0;
-    rig_open(&rig);
-    rig_turn(&rig, 50);
-    CHECK(rig_look(&rig, runs.id, &seen) == SANDBOX_RUNNING, "what ran runs on");
-    CHECK(rig_becomes(&rig, dies.id, SANDBOX_STOPPED, "box_ended"), "the same keeper has no box");
-    CHECK(rig_look(&rig, stopped.id, &seen) == SANDBOX_STOPPED &&
+    rig->options.pool = 2;
+    rig_open(rig);
+    rig_made(rig, "runs", &runs);
+    rig_made(rig, "dies", &dies);
+    rig_made(rig, "stopped", &stopped);
+    (void)rig_wait(rig, rig_stop(rig, stopped.id, &seen));
+    rig_made(rig, "gone", &gone);
+    (void)rig_wait(rig, rig_delete(rig, gone.id, &seen));
+    rig_turn(rig, 50);
+    CHECK(fake_boxes(&rig->fake) == 4, "two run, two are ready: %zu", fake_boxes(&rig->fake));
+    rig_close(rig);
+    fake_box_dies(fake_box_of(&rig->fake, dies.id));
+    fake_box_of(&rig->fake, dies.id)->owner[0] = 'x'; /* and the keeper has forgotten it */
+    rig->options.pool = 0;
+    rig_open(rig);
+    rig_turn(rig, 50);
+    CHECK(rig_look(rig, runs.id, &seen) == SANDBOX_RUNNING, "what ran runs on");
+    CHECK(rig_becomes(rig, dies.id, SANDBOX_STOPPED, "box_ended"), "the same keeper has no box");
+    CHECK(rig_look(rig, stopped.id, &seen) == SANDBOX_STOPPED &&
               strcmp(seen.reason, "stopped") == 0,
           "what was stopped is: %s", seen.reason);
-    CHECK(rig_look(&rig, gone.id, &seen) < 0 && IS(seen, "sandbox_gone"), "%s", seen.error.code);
-    CHECK(fake_boxes(&rig.fake) == 1, "all other boxes are ended: %zu", fake_boxes(&rig.fake));
-    rig_procs(&rig, runs.id, false, &execs);
+    CHECK(rig_look(rig, gone.id, &seen) < 0 && IS(seen, "sandbox_gone"), "%s", seen.error.code);
+    CHECK(fake_boxes(&rig->fake) == 1, "all other boxes are ended: %zu", fake_boxes(&rig->fake));
+    rig_procs(rig, runs.id, false, &execs);
     CHECK(execs.count == 1 && execs.procs != NULL, "commands go on");
-    rig_made(&rig, "gone", &seen);
+    rig_made(rig, "gone", &seen);
     CHECK(seen.created, "a name that was given back");
-    rig_made(&rig, "runs", &seen);
+    rig_made(rig, "runs", &seen);
     CHECK(!seen.created && strcmp(seen.id, runs.id) == 0, "a name that was not");
-    rig_end(&rig);
 }
 
 /* The engine ends while everything is going on: nothing acknowledged is missing, and what was not is
@@ -331,7 +318,7 @@ static bool is_orphan_gone(void *arg)
     return fstatat(rig->dir, "sandboxes/c0orphan", &st, 0) != 0;
 }
 
-static void check_half_writes(void)
+static void check_half_writes(struct rig *rig)
 {
     static const char *const pairs[][2] = {
         {"name/default/alone", "c0zzzzzzzzzzzzzzzzzz"},
@@ -339,34 +326,30 @@ static void check_half_writes(void)
          RECORD("c0bbbbbbbbbbbbbbbbbb", "nameless", "d0uuuuuuuuuuuuuuuuuu")},
     };
     struct answer made, seen;
-    struct rig rig;
 
-    rig_start(&rig);
-    rig_open(&rig);
-    rig_close(&rig);
-    put(&rig, pairs, 2);
-    (void)mkdirat(rig.dir, "sandboxes/c0orphan", 0700);
-    strcpy(rig.fake.disks[0], "d0oooooooooooooooooo");
-    strcpy(rig.fake.disks[1], "d0uuuuuuuuuuuuuuuuuu");
-    rig_open(&rig);
-    rig_turn(&rig, 50);
-    CHECK(rig_look(&rig, "name:alone", &seen) < 0, "a name without a record is none");
-    CHECK(rig_look(&rig, "name:nameless", &seen) == SANDBOX_STOPPED &&
+    rig_close(rig);
+    put(rig, pairs, 2);
+    (void)mkdirat(rig->dir, "sandboxes/c0orphan", 0700);
+    strcpy(rig->fake.disks[0], "d0oooooooooooooooooo");
+    strcpy(rig->fake.disks[1], "d0uuuuuuuuuuuuuuuuuu");
+    rig_open(rig);
+    rig_turn(rig, 50);
+    CHECK(rig_look(rig, "name:alone", &seen) < 0, "a name without a record is none");
+    CHECK(rig_look(rig, "name:nameless", &seen) == SANDBOX_STOPPED &&
               strcmp(seen.id, "c0bbbbbbbbbbbbbbbbbb") == 0,
           "a record without a name key has its name");
-    rig_made(&rig, "alone", &made);
+    rig_made(rig, "alone", &made);
     CHECK(made.created, "and may be taken");
-    CHECK(rig_until(&rig, is_orphan_gone, &rig), "files of nobody are removed");
-    CHECK(rig.fake.dropped_count == 1 && strcmp(rig.fake.dropped[0], "d0oooooooooooooooooo") == 0,
+    CHECK(rig_until(rig, is_orphan_gone, rig), "files of nobody are removed");
+    CHECK(rig->fake.dropped_count == 1 && strcmp(rig->fake.dropped[0], "d0oooooooooooooooooo") == 0,
           "a disk of nobody is dropped");
-    rig_close(&rig);
-    CHECK(has(&rig, "name/default/alone"), "the new one's name");
-    CHECK(has(&rig, "name/default/nameless"), "the name key is mended");
-    rig_end(&rig);
+    rig_close(rig);
+    CHECK(has(rig, "name/default/alone"), "the new one's name");
+    CHECK(has(rig, "name/default/nameless"), "the name key is mended");
 }
 
 /* A record that cannot be read: nothing that might be its own is thrown away. */
-static void check_damaged_record(void)
+static void check_damaged_record(struct rig *rig)
 {
     static const char *const pairs[][2] = {
         {"sandbox/c0cccccccccccccccccc", "{\"id\":"},
@@ -374,77 +357,64 @@ static void check_damaged_record(void)
         {"sandbox/c0eeeeeeeeeeeeeeeeee", RECORD("c0ffffffffffffffffff", "another's", "")}};
     struct answer seen;
     struct stat st;
-    struct rig rig;
 
-    rig_start(&rig);
-    rig_open(&rig);
-    rig_made(&rig, "good", &seen);
-    rig_close(&rig);
-    put(&rig, pairs, 3);
-    (void)mkdirat(rig.dir, "sandboxes/c0cccccccccccccccccc", 0700);
-    strcpy(rig.fake.disks[0], "d0cccccccccccccccccc");
-    rig_open(&rig);
-    rig_turn(&rig, 50);
-    CHECK(rig_look(&rig, "name:good", &seen) == SANDBOX_RUNNING, "the good one runs");
-    CHECK(rig.fake.dropped_count == 0, "no disk is dropped");
-    CHECK(fstatat(rig.dir, "sandboxes/c0cccccccccccccccccc", &st, 0) == 0, "no file is removed");
-    rig_close(&rig);
-    CHECK(has(&rig, "sandbox/c0cccccccccccccccccc"), "the record stays for its owner to mend");
-    rig_end(&rig);
+    rig_made(rig, "good", &seen);
+    rig_close(rig);
+    put(rig, pairs, 3);
+    (void)mkdirat(rig->dir, "sandboxes/c0cccccccccccccccccc", 0700);
+    strcpy(rig->fake.disks[0], "d0cccccccccccccccccc");
+    rig_open(rig);
+    rig_turn(rig, 50);
+    CHECK(rig_look(rig, "name:good", &seen) == SANDBOX_RUNNING, "the good one runs");
+    CHECK(rig->fake.dropped_count == 0, "no disk is dropped");
+    CHECK(fstatat(rig->dir, "sandboxes/c0cccccccccccccccccc", &st, 0) == 0, "no file is removed");
+    rig_close(rig);
+    CHECK(has(rig, "sandbox/c0cccccccccccccccccc"), "the record stays for its owner to mend");
 }
 
 /* A new store beside what an old one knew: it is somebody's, also at the starts after that. */
-static void check_new_store(void)
+static void check_new_store(struct rig *rig)
 {
     struct answer made;
     struct stat st;
-    struct rig rig;
     char path[160];
 
-    rig_start(&rig);
-    rig_open(&rig);
-    rig_made(&rig, "kept", &made);
-    rig_close(&rig);
-    fake_end(&rig.fake);
-    rig.fake = (struct fake){.socket = -1};
-    strcpy(rig.fake.disks[0], "d0cccccccccccccccccc");
-    (void)snprintf(path, sizeof(path), "%s/store", rig.path);
+    rig_made(rig, "kept", &made);
+    rig_close(rig);
+    rig_other_keeper(rig);
+    strcpy(rig->fake.disks[0], "d0cccccccccccccccccc");
+    (void)snprintf(path, sizeof(path), "%s/store", rig->path);
     CHECK(remove_tree(AT_FDCWD, path) == 0, "the store is lost");
     (void)snprintf(path, sizeof(path), "sandboxes/%s", made.id);
-    (void)mkdirat(rig.dir, path, 0700);
+    (void)mkdirat(rig->dir, path, 0700);
     for (int i = 0; i < 3; i++) {
-        rig_open(&rig);
-        rig_turn(&rig, 50);
-        CHECK(rig.fake.dropped_count == 0, "start %d: no disk is dropped", i);
-        CHECK(fstatat(rig.dir, path, &st, 0) == 0, "start %d: no file is removed", i);
-        rig_close(&rig);
+        rig_open(rig);
+        rig_turn(rig, 50);
+        CHECK(rig->fake.dropped_count == 0, "start %d: no disk is dropped", i);
+        CHECK(fstatat(rig->dir, path, &st, 0) == 0, "start %d: no file is removed", i);
+        rig_close(rig);
     }
-    (void)unlinkat(rig.dir, path, AT_REMOVEDIR);
-    rig.fake.disks[0][0] = '\0';
-    rig_open(&rig); /* the operator has cleared up */
-    rig_close(&rig);
-    strcpy(rig.fake.disks[0], "d0cccccccccccccccccc");
-    rig_open(&rig);
-    rig_turn(&rig, 50);
-    CHECK(rig.fake.dropped_count == 1, "what is left behind now is the engine's own");
-    rig_end(&rig);
+    (void)unlinkat(rig->dir, path, AT_REMOVEDIR);
+    rig->fake.disks[0][0] = '\0';
+    rig_open(rig); /* the operator has cleared up */
+    rig_close(rig);
+    strcpy(rig->fake.disks[0], "d0cccccccccccccccccc");
+    rig_open(rig);
+    rig_turn(rig, 50);
+    CHECK(rig->fake.dropped_count == 1, "what is left behind now is the engine's own");
 }
 
-static void check_reboot(void)
+static void check_reboot(struct rig *rig)
 {
     static const char *const pairs[][2] = {{"host/identity", "another-boot 1 1"}};
     struct answer made;
-    struct rig rig;
 
-    rig_start(&rig);
-    rig_open(&rig);
-    rig_made(&rig, NULL, &made);
-    rig_close(&rig);
-    fake_end(&rig.fake);
-    put(&rig, pairs, 1);
-    rig_open(&rig);
-    CHECK(rig_becomes(&rig, made.id, SANDBOX_STOPPED, "host_reboot"), "it says so");
-    rig_end(&rig);
+    rig_made(rig, NULL, &made);
+    rig_close(rig);
+    fake_end(&rig->fake);
+    put(rig, pairs, 1);
+    rig_open(rig);
+    CHECK(rig_becomes(rig, made.id, SANDBOX_STOPPED, "host_reboot"), "it says so");
 }
 
 /* ---- a store that cannot write ---- */
@@ -458,40 +428,32 @@ static void files_limit(rlim_t bytes)
     (void)setrlimit(RLIMIT_FSIZE, &limit);
 }
 
-static void check_full_disk(void)
+static void check_full_disk(struct rig *rig)
 {
     struct answer runs, made, stops, deletes, seen;
     struct sandbox_spec spec = rig_spec("more");
-    struct rig rig;
 
-    rig_start(&rig);
-    rig_open(&rig);
-    rig_made(&rig, "runs", &runs);
-    rig_made(&rig, "other", &made);
-    rig_turn(&rig, 50);
+    rig_made(rig, "runs", &runs);
+    rig_made(rig, "other", &made);
+    rig_turn(rig, 50);
     files_limit(1);
-    rig_create(&rig, &spec, &seen);
-    CHECK(rig_wait(&rig, &seen) && seen.failed, "a create fails");
-    CHECK(strcmp(seen.error.code, "store_failed") == 0 || strcmp(seen.error.code, "capacity") == 0,
-          "%s: %s", seen.error.code, seen.error.text);
-    rig_delete(&rig, made.id, &deletes);
-    CHECK(rig_wait(&rig, &deletes) && IS(deletes, "store_failed"), "a delete fails: %s",
-          deletes.error.code);
-    CHECK(rig_look(&rig, made.id, &seen) == SANDBOX_RUNNING, "and changes nothing");
-    rig_stop(&rig, runs.id, &stops);
-    CHECK(rig_wait(&rig, &stops) && IS(stops, "store_failed"),
-          "a stop says that it is not written");
-    CHECK(rig_look(&rig, runs.id, &seen) == SANDBOX_STOPPED, "but the box has ended");
+    CHECK(rig_wait(rig, rig_create(rig, &spec, &seen)) && seen.failed, "a create fails");
+    CHECK(IS(seen, "store_failed") || IS(seen, "capacity"), "%s: %s", seen.error.code,
+          seen.error.text);
+    rig_delete(rig, made.id, &deletes);
+    CHECK(rig_fails(rig, &deletes, "store_failed"), "a delete fails: %s", deletes.error.code);
+    CHECK(rig_look(rig, made.id, &seen) == SANDBOX_RUNNING, "and changes nothing");
+    rig_stop(rig, runs.id, &stops);
+    CHECK(rig_fails(rig, &stops, "store_failed"), "a stop says that it is not written");
+    CHECK(rig_look(rig, runs.id, &seen) == SANDBOX_STOPPED, "but the box has ended");
     files_limit(RLIM_INFINITY);
-    CHECK(fake_boxes(&rig.fake) == 1, "one box lives: %zu", fake_boxes(&rig.fake));
-    rig_made(&rig, "more", &seen);
+    CHECK(fake_boxes(&rig->fake) == 1, "one box lives: %zu", fake_boxes(&rig->fake));
+    rig_made(rig, "more", &seen);
     CHECK(seen.created, "the name was free, and the disk is not full any more");
-    rig_delete(&rig, made.id, &deletes);
-    CHECK(rig_wait(&rig, &deletes) && !deletes.failed, "deleted now");
-    rig_close(&rig);
-    rig_open(&rig);
-    CHECK(rig_becomes(&rig, runs.id, SANDBOX_STOPPED, "box_ended"), "also for the next engine");
-    rig_end(&rig);
+    CHECK(rig_done(rig, rig_delete(rig, made.id, &deletes)), "deleted now");
+    rig_close(rig);
+    rig_open(rig);
+    CHECK(rig_becomes(rig, runs.id, SANDBOX_STOPPED, "box_ended"), "also for the next engine");
 }
 
 struct doomed {
@@ -508,30 +470,25 @@ static bool is_gone(void *arg)
 }
 
 /* What had to be done at a deadline and could not be written is tried again, and not at once. */
-static void check_deadline_on_a_full_disk(void)
+static void check_deadline_on_a_full_disk(struct rig *rig)
 {
     struct sandbox_spec spec = rig_spec(NULL);
     struct answer made, seen;
-    struct rig rig;
     clock_t used;
 
-    rig_start(&rig);
-    rig_open(&rig);
     spec.deadline_ms = clock_wall_ms() + 600000;
-    rig_create(&rig, &spec, &made);
-    CHECK(rig_wait(&rig, &made) && !made.failed, "%s", made.error.text);
-    rig_turn(&rig, 50);
+    CHECK(rig_done(rig, rig_create(rig, &spec, &made)), "%s", made.error.text);
+    rig_turn(rig, 50);
     files_limit(1);
-    rig_pass(&rig, spec.deadline_ms - clock_wall_ms());
+    rig_pass(rig, spec.deadline_ms - clock_wall_ms());
     used = clock();
-    rig_turn(&rig, 400);
+    rig_turn(rig, 400);
     used = clock() - used;
     files_limit(RLIM_INFINITY);
-    CHECK(rig_look(&rig, made.id, &seen) == SANDBOX_RUNNING, "it is there as long as that failed");
+    CHECK(rig_look(rig, made.id, &seen) == SANDBOX_RUNNING, "it is there as long as that failed");
     CHECK(used < CLOCKS_PER_SEC / 4, "%ld ms of work meanwhile",
           (long)used * 1000 / CLOCKS_PER_SEC);
-    CHECK(rig_until(&rig, is_gone, &(struct doomed){&rig, made.id}), "and then not");
-    rig_end(&rig);
+    CHECK(rig_until(rig, is_gone, &(struct doomed){rig, made.id}), "and then not");
 }
 
 /* ---- a crowd; the end ---- */
@@ -565,34 +522,30 @@ static int settled_fds(struct rig *rig)
     return fds;
 }
 
-static void check_crowd(void)
+static void check_crowd(struct rig *rig)
 {
     static struct answer made[CROWD], deletes[CROWD];
     struct crowded crowded = {made, CROWD};
     struct sandbox_spec spec = rig_spec(NULL);
-    struct rig rig;
     size_t failed = 0;
     int fds;
 
-    rig_start(&rig);
-    rig_open(&rig);
-    fds = settled_fds(&rig);
+    fds = settled_fds(rig);
     for (size_t i = 0; i < CROWD; i++)
-        rig_create(&rig, &spec, &made[i]);
-    CHECK(rig_until(&rig, all_answered, &crowded), "all are answered");
+        rig_create(rig, &spec, &made[i]);
+    CHECK(rig_until(rig, all_answered, &crowded), "all are answered");
     for (size_t i = 0; i < CROWD; i++)
         failed += made[i].failed || made[i].count != 1;
-    CHECK(failed == 0 && fake_boxes(&rig.fake) == CROWD, "%zu failed", failed);
+    CHECK(failed == 0 && fake_boxes(&rig->fake) == CROWD, "%zu failed", failed);
     for (size_t i = 0; i < CROWD; i++)
-        rig_delete(&rig, made[i].id, &deletes[i]);
+        rig_delete(rig, made[i].id, &deletes[i]);
     crowded.answers = deletes;
-    CHECK(rig_until(&rig, all_answered, &crowded), "all are answered");
+    CHECK(rig_until(rig, all_answered, &crowded), "all are answered");
     for (size_t i = 0; i < CROWD; i++)
         failed += deletes[i].failed || deletes[i].count != 1;
-    CHECK(failed == 0 && fake_boxes(&rig.fake) == 0, "%zu failed", failed);
+    CHECK(failed == 0 && fake_boxes(&rig->fake) == 0, "%zu failed", failed);
     /* What was written is removed by other threads. */
-    CHECK(rig_until(&rig, rig_fds_are, &fds), "%d fds, before %d", rig_fds(), fds);
-    rig_end(&rig);
+    CHECK(rig_until(rig, rig_fds_are, &fds), "%d fds, before %d", rig_fds(), fds);
 }
 
 static void set_drained(void *arg)
@@ -605,26 +558,23 @@ static bool is_set(void *arg)
     return *(bool *)arg;
 }
 
-static void check_drain(void)
+static void check_drain(struct rig *rig)
 {
     struct answer made, refused;
     struct sandbox_spec spec = rig_spec(NULL);
     bool drained = false;
-    struct rig rig;
     struct error err;
 
-    rig_start(&rig);
-    rig.options.pool = 2;
-    rig_open(&rig);
-    rig_create(&rig, &spec, &made);
-    engine_drain(rig.engine, set_drained, &drained);
-    CHECK(!engine_is_ready(rig.engine, &err), "it is not ready for more");
-    rig_create(&rig, &spec, &refused);
+    rig->options.pool = 2;
+    rig_open(rig);
+    rig_create(rig, &spec, &made);
+    engine_drain(rig->engine, set_drained, &drained);
+    CHECK(!engine_is_ready(rig->engine, &err), "it is not ready for more");
+    rig_create(rig, &spec, &refused);
     CHECK(refused.count == 1 && IS(refused, "draining"), "%s", refused.error.code);
-    CHECK(rig_until(&rig, is_set, &drained), "drained");
+    CHECK(rig_until(rig, is_set, &drained), "drained");
     CHECK(made.count == 1 && !made.failed, "after what was asked for was done");
-    CHECK(fake_box_of(&rig.fake, made.id) != NULL, "boxes live on");
-    rig_end(&rig);
+    CHECK(fake_box_of(&rig->fake, made.id) != NULL, "boxes live on");
 }
 
 /* ---- the end of all ---- */
@@ -650,95 +600,84 @@ static bool are_equal(const struct rig *rig, const char *one, const char *other)
     return equal;
 }
 
-static void check_stop_all(void)
+static void check_stop_all(struct rig *rig)
 {
     struct answer runs, is_stopped, stops, made, refused, seen;
     struct sandbox_spec spec = rig_spec("late");
     bool stopped = false;
-    struct rig rig;
 
-    rig_start(&rig);
-    rig.options.pool = 2;
-    rig_open(&rig);
-    rig_made(&rig, "runs", &runs);
-    rig_made(&rig, "stopped", &is_stopped);
-    rig_stop(&rig, is_stopped.id, &stops);
-    CHECK(rig_wait(&rig, &stops), "one was stopped before");
-    rig_create(&rig, &spec, &made);
-    engine_stop_all(rig.engine, set_drained, &stopped);
-    rig_create(&rig, &spec, &refused);
+    rig->options.pool = 2;
+    rig_open(rig);
+    rig_made(rig, "runs", &runs);
+    rig_made(rig, "stopped", &is_stopped);
+    CHECK(rig_wait(rig, rig_stop(rig, is_stopped.id, &stops)), "one was stopped before");
+    rig_create(rig, &spec, &made);
+    engine_stop_all(rig->engine, set_drained, &stopped);
+    rig_create(rig, &spec, &refused);
     CHECK(refused.count == 1 && IS(refused, "draining"), "%s", refused.error.code);
-    CHECK(rig_until(&rig, is_set, &stopped), "all are stopped");
+    CHECK(rig_until(rig, is_set, &stopped), "all are stopped");
     CHECK(made.count == 1 && !made.failed, "what was asked for before was done");
-    rig_close(&rig);
-    CHECK(are_equal(&rig, "host/identity", "host/stopped"), "which keeper was told to end");
-    rig_open(&rig);
-    CHECK(rig_look(&rig, runs.id, &seen) == SANDBOX_STOPPED &&
+    rig_close(rig);
+    CHECK(are_equal(rig, "host/identity", "host/stopped"), "which keeper was told to end");
+    rig_open(rig);
+    CHECK(rig_look(rig, runs.id, &seen) == SANDBOX_STOPPED &&
               strcmp(seen.reason, "server_stopped") == 0,
           "%s", seen.reason);
-    CHECK(rig_look(&rig, made.id, &seen) == SANDBOX_STOPPED &&
+    CHECK(rig_look(rig, made.id, &seen) == SANDBOX_STOPPED &&
               strcmp(seen.reason, "server_stopped") == 0,
           "the one that was being made: %s", seen.reason);
-    CHECK(rig_look(&rig, is_stopped.id, &seen) == SANDBOX_STOPPED &&
+    CHECK(rig_look(rig, is_stopped.id, &seen) == SANDBOX_STOPPED &&
               strcmp(seen.reason, "stopped") == 0,
           "the one that was stopped: %s", seen.reason);
-    rig_end(&rig);
 }
 
 /* The keeper ends no box any more: what could not be written down is known at the next start. */
-static void check_stop_all_in_vain(void)
+static void check_stop_all_in_vain(struct rig *rig)
 {
     static const char *const stopped[][2] = {{"host/identity", "boot 1 1"},
                                              {"host/stopped", "boot 1 1"}},
                              *const later[][2] = {{"host/identity", "boot 1 1"}};
     struct answer first, second;
     bool done = false;
-    struct rig rig;
 
-    rig_start(&rig);
-    rig_open(&rig);
-    rig_made(&rig, NULL, &first);
-    rig.fake.silent_at = KEEPER_END;
-    engine_stop_all(rig.engine, set_drained, &done);
-    rig_turn(&rig, 100);
+    rig_made(rig, NULL, &first);
+    rig->fake.silent_at = KEEPER_END;
+    engine_stop_all(rig->engine, set_drained, &done);
+    rig_turn(rig, 100);
     CHECK(!done, "it waits for the box");
-    rig_close(&rig);
-    CHECK(are_equal(&rig, "host/identity", "host/stopped"), "a stop was meant");
-    fake_end(&rig.fake);
-    rig.fake = (struct fake){.socket = -1};
-    put(&rig, stopped, 2);
-    rig_open(&rig);
-    CHECK(rig_becomes(&rig, first.id, SANDBOX_STOPPED, "server_stopped"), "it says so");
-    rig_made(&rig, NULL, &second);
-    rig_close(&rig);
-    fake_end(&rig.fake);
-    rig.fake = (struct fake){.socket = -1};
-    put(&rig, later, 1);
-    rig_open(&rig);
-    CHECK(rig_becomes(&rig, second.id, SANDBOX_STOPPED, "host_reboot"),
+    rig_close(rig);
+    CHECK(are_equal(rig, "host/identity", "host/stopped"), "a stop was meant");
+    rig_other_keeper(rig);
+    put(rig, stopped, 2);
+    rig_open(rig);
+    CHECK(rig_becomes(rig, first.id, SANDBOX_STOPPED, "server_stopped"), "it says so");
+    rig_made(rig, NULL, &second);
+    rig_close(rig);
+    rig_other_keeper(rig);
+    put(rig, later, 1);
+    rig_open(rig);
+    CHECK(rig_becomes(rig, second.id, SANDBOX_STOPPED, "host_reboot"),
           "that stop was for those that ran then");
-    rig_end(&rig);
 }
 
 int main(void)
 {
-    (void)signal(SIGPIPE, SIG_IGN);
     (void)signal(SIGXFSZ, SIG_IGN);
     check_vanishing();
-    check_vanishing_in_peace();
+    rig_run(check_vanishing_in_peace);
     check_vanishing_at_hello();
     check_lies();
-    check_restart();
+    rig_run_unopened(check_restart);
     check_restart_anywhere();
-    check_half_writes();
-    check_damaged_record();
-    check_new_store();
-    check_reboot();
-    check_full_disk();
-    check_deadline_on_a_full_disk();
-    check_crowd();
-    check_drain();
-    check_stop_all();
-    check_stop_all_in_vain();
+    rig_run(check_half_writes);
+    rig_run(check_damaged_record);
+    rig_run(check_new_store);
+    rig_run(check_reboot);
+    rig_run(check_full_disk);
+    rig_run(check_deadline_on_a_full_disk);
+    rig_run(check_crowd);
+    rig_run_unopened(check_drain);
+    rig_run_unopened(check_stop_all);
+    rig_run(check_stop_all_in_vain);
     return check_finish();
 }

@@ -4,7 +4,6 @@
 #include "engine/parts.h"
 #include "rig.h"
 
-#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -54,25 +53,13 @@ static void life(struct rig *rig, unsigned count)
         events_add(rig->engine, "test", "default", "none", NULL, NULL);
 }
 
-static void created(void *arg, const struct sandbox_view *view, bool is_new,
-                    const struct error *err)
-{
-    struct answer *answer = arg;
-
-    (void)is_new;
-    answer->count++;
-    answer->failed = err != NULL;
-    if (err == NULL)
-        (void)snprintf(answer->id, sizeof(answer->id), "%s", view->id);
-}
-
 static struct sandbox *made_for(struct rig *rig, const struct engine_caller *caller)
 {
     struct sandbox_spec spec = rig_spec(NULL);
     struct answer answer = {0};
 
-    engine_create(rig->engine, caller, &spec, created, &answer);
-    CHECK(rig_wait(rig, &answer) && !answer.failed, "made");
+    engine_create(rig->engine, caller, &spec, rig_created, &answer);
+    CHECK(rig_done(rig, &answer), "made");
     return map_get(&rig->engine->ids, answer.id);
 }
 
@@ -87,67 +74,59 @@ static void flood(struct sandbox *sandbox, enum share share, unsigned count)
         shares_tell(sandbox, share, types[share], "test", &traffic);
 }
 
-static void check_no_tenant_silences_another(void)
+static void check_no_tenant_silences_another(struct rig *rig)
 {
     struct told loud = {0}, quiet = {0};
     struct engine_listener *listener, *other;
     struct sandbox *sandbox, *boxes[45];
     bool missed;
-    struct rig rig;
 
-    rig_start(&rig);
-    rig_open(&rig);
-    sandbox = made_for(&rig, &rig_other);
+    sandbox = made_for(rig, &rig_other);
     for (unsigned i = 0; i < 45; i++)
-        boxes[i] = made_for(&rig, &rig_caller);
-    listener = engine_listen(rig.engine, &rig_caller, 0, &missed, hear, &loud);
-    other = engine_listen(rig.engine, &rig_other, 0, &missed, hear, &quiet);
+        boxes[i] = made_for(rig, &rig_caller);
+    listener = engine_listen(rig->engine, &rig_caller, 0, &missed, hear, &loud);
+    other = engine_listen(rig->engine, &rig_other, 0, &missed, hear, &quiet);
     for (unsigned i = 0; i < 45; i++)
         for (enum share share = 0; share < SHARES; share++)
             flood(boxes[i], share, 100);
     for (enum share share = 0; share < SHARES; share++)
         flood(sandbox, share, 10);
-    hear_all(&rig, &quiet);
-    life(&rig, 1);
-    hear_all(&rig, &loud);
+    hear_all(rig, &quiet);
+    life(rig, 1);
+    hear_all(rig, &loud);
     CHECK(quiet.network == 20 && quiet.ports == 10 && quiet.left_out == 0,
           "all of it is told: %u, %u", quiet.network, quiet.ports);
     CHECK(loud.network >= 400 && loud.network < 2000 && loud.ports >= 200 && loud.ports < 1000,
           "a tenant has its bounds: %u, %u", loud.network, loud.ports);
     engine_unlisten(listener);
     engine_unlisten(other);
-    rig_end(&rig);
 }
 
-static void check_no_kind_hides_another(void)
+static void check_no_kind_hides_another(struct rig *rig)
 {
     struct told told = {0};
     struct engine_listener *listener;
     struct sandbox *sandbox;
     bool missed;
-    struct rig rig;
 
-    rig_start(&rig);
-    rig_open(&rig);
-    sandbox = made_for(&rig, &rig_caller);
-    listener = engine_listen(rig.engine, &rig_caller, 0, &missed, hear, &told);
+    sandbox = made_for(rig, &rig_caller);
+    listener = engine_listen(rig->engine, &rig_caller, 0, &missed, hear, &told);
     flood(sandbox, SHARE_REFUSED, 1000);
-    hear_all(&rig, &told);
+    hear_all(rig, &told);
     CHECK(told.network >= 50 && told.network < 1000, "not all of a flood: %u", told.network);
     told = (struct told){0};
     flood(sandbox, SHARE_WENT, 10);
     flood(sandbox, SHARE_PORTS, 10);
-    hear_all(&rig, &told);
+    hear_all(rig, &told);
     CHECK(told.network == 10 && told.ports == 10 && told.left_out == 0,
           "what was carried is told: %u, %u", told.network, told.ports);
     told = (struct told){0};
-    rig_pass(&rig, 600);
+    rig_pass(rig, 600);
     flood(sandbox, SHARE_REFUSED, 1);
-    hear_all(&rig, &told);
+    hear_all(rig, &told);
     CHECK(told.network == 1 && told.left_out > 0 && told.left_out < 1000,
           "and how much was left out: %u", (unsigned)told.left_out);
     engine_unlisten(listener);
-    rig_end(&rig);
 }
 
 /* ---- the log ---- */
@@ -358,43 +337,39 @@ static void heard_from(struct rig *rig, const struct engine_caller *caller, uint
     engine_unlisten(listener);
 }
 
-static void check_boxes_push_out_no_lives(void)
+static void check_boxes_push_out_no_lives(struct rig *rig)
 {
     static const struct engine_caller operator= {
         .tenant = "default", .key_id = "socket", .scopes = ENGINE_ALL};
     struct told told;
     bool missed, missed_traffic;
     uint64_t first;
-    struct rig rig;
 
-    rig_start(&rig);
-    rig_open(&rig);
-    CHECK(rig_until(&rig, has_begun, rig.engine), "the first key is the first event");
-    life(&rig, 1);
-    first = events_told(rig.engine);
+    CHECK(rig_until(rig, has_begun, rig->engine), "the first key is the first event");
+    life(rig, 1);
+    first = events_told(rig->engine);
     for (unsigned i = 0; i < 20; i++) {
         for (unsigned j = 0; j < 100; j++) { /* an entry each: that of all has 1,000 */
-            traffic(&rig, 3);
-            events_flush(rig.engine);
+            traffic(rig, 3);
+            events_flush(rig->engine);
         }
-        life(&rig, 1);
-        (void)uv_run(&rig.loop, UV_RUN_NOWAIT);
+        life(rig, 1);
+        (void)uv_run(&rig->loop, UV_RUN_NOWAIT);
     }
-    until = events_told(rig.engine);
-    CHECK(rig_until(&rig, is_written, rig.engine), "written");
-    heard_from(&rig, &rig_caller, first, &told, &missed, &missed_traffic);
+    until = events_told(rig->engine);
+    CHECK(rig_until(rig, is_written, rig->engine), "written");
+    heard_from(rig, &rig_caller, first, &told, &missed, &missed_traffic);
     CHECK(!missed && told.life == 21 && told.is_ordered, "each life is known: %u", told.life);
     CHECK(missed_traffic && told.network >= 1000 && told.network < 6000,
           "not each connection, which is told: %u", told.network);
-    heard_from(&rig, &operator, first, &told, &missed, &missed_traffic);
+    heard_from(rig, &operator, first, &told, &missed, &missed_traffic);
     CHECK(!missed && missed_traffic && told.life >= 21 && told.is_ordered, "nor of all: %u",
           told.life);
-    rig_close(&rig);
-    rig_open(&rig);
-    heard_from(&rig, &rig_caller, first, &told, &missed, &missed_traffic);
+    rig_close(rig);
+    rig_open(rig);
+    heard_from(rig, &rig_caller, first, &told, &missed, &missed_traffic);
     CHECK(!missed && missed_traffic && told.life == 21 && told.is_ordered, "by the next engine: %u",
           told.life);
-    rig_end(&rig);
 }
 
 /* The same in every run. */
@@ -407,65 +382,57 @@ static unsigned any(void)
 }
 
 /* Wherever one resumes, what is in the store and in memory comes in the order in which it happened, once. */
-static void check_order(void)
+static void check_order(struct rig *rig)
 {
     struct told told;
     bool missed, missed_traffic;
-    struct rig rig;
 
-    rig_start(&rig);
-    rig_open(&rig);
-    CHECK(rig_until(&rig, has_begun, rig.engine), "the first key is the first event");
+    CHECK(rig_until(rig, has_begun, rig->engine), "the first key is the first event");
     for (unsigned i = 0; i < 300; i++) {
-        life(&rig, any() % (i < 150 ? 60 : 3));
-        traffic(&rig, any() % (i < 100 ? 3 : 90));
+        life(rig, any() % (i < 150 ? 60 : 3));
+        traffic(rig, any() % (i < 100 ? 3 : 90));
         if (any() % 20 == 0)
-            events_flush(rig.engine);
+            events_flush(rig->engine);
     }
-    until = events_told(rig.engine);
+    until = events_told(rig->engine);
     for (unsigned i = 0; i < 40; i++) {
         uint64_t from = 1 + (uint64_t)any() % until;
 
-        heard_from(&rig, &rig_caller, from, &told, &missed, &missed_traffic);
+        heard_from(rig, &rig_caller, from, &told, &missed, &missed_traffic);
         CHECK(!missed && !missed_traffic && told.is_ordered &&
                   told.life + told.network == until - from + 1,
               "from %u: %u of %u", (unsigned)from, told.life + told.network,
               (unsigned)(until - from + 1));
     }
-    rig_close(&rig);
-    rig_open(&rig);
-    heard_from(&rig, &rig_caller, 1, &told, &missed, &missed_traffic);
+    rig_close(rig);
+    rig_open(rig);
+    heard_from(rig, &rig_caller, 1, &told, &missed, &missed_traffic);
     CHECK(!missed && !missed_traffic && told.is_ordered && told.life + told.network == until,
           "after a restart: %u of %u", told.life + told.network, (unsigned)until);
-    rig_end(&rig);
 }
 
 /* A number is given once, also where the last that was written was of a box. */
-static void check_numbers(void)
+static void check_numbers(struct rig *rig)
 {
     struct told told = {0};
     struct engine_listener *listener;
     uint64_t last;
     bool missed;
-    struct rig rig;
 
-    rig_start(&rig);
-    rig_open(&rig);
-    listener = engine_listen(rig.engine, &rig_caller, 0, &missed, hear, &told);
-    traffic(&rig, 10);
-    hear_all(&rig, &told);
+    listener = engine_listen(rig->engine, &rig_caller, 0, &missed, hear, &told);
+    traffic(rig, 10);
+    hear_all(rig, &told);
     last = told.last;
     engine_unlisten(listener);
-    rig_close(&rig);
-    rig_open(&rig);
-    listener = engine_listen(rig.engine, &rig_caller, last + 1, &missed, hear, &told);
+    rig_close(rig);
+    rig_open(rig);
+    listener = engine_listen(rig->engine, &rig_caller, last + 1, &missed, hear, &told);
     CHECK(!missed && !engine_listener_missed_traffic(listener), "nothing is missed");
-    traffic(&rig, 1);
+    traffic(rig, 1);
     until = last + 1;
-    CHECK(rig_until(&rig, heard_last, &told), "and what comes is heard");
+    CHECK(rig_until(rig, heard_last, &told), "and what comes is heard");
     CHECK(told.network == 11 && told.is_ordered && told.last > last, "%u", told.network);
     engine_unlisten(listener);
-    rig_end(&rig);
 }
 
 /* ---- turns at the disk ---- */
@@ -528,16 +495,7 @@ static void check_saves(void)
 
 /* ---- a sandbox that is paused ---- */
 
-static void changed(void *arg, const struct sandbox_view *view, const struct error *err)
-{
-    struct answer *answer = arg;
-
-    (void)view;
-    answer->count++;
-    answer->failed = err != NULL;
-}
-
-static void check_paused(void)
+static void check_paused(struct rig *rig)
 {
     struct sandbox_network none = {.mode = "none",
                                    .connections = UINT64_MAX,
@@ -548,39 +506,32 @@ static void check_paused(void)
         .deadline_ms = UINT64_MAX, .idle_ms = UINT64_MAX, .then = -1, .network = &none};
     struct sandbox_spec spec = rig_spec("x");
     struct sandbox_traffic traffic_of;
-    struct answer made, answer = {0};
+    struct answer made, answer;
     struct sandbox *sandbox;
     struct error err;
-    struct rig rig;
 
-    rig_start(&rig);
-    rig_open(&rig);
     spec.network.mode = "public";
-    rig_create(&rig, &spec, &made);
-    CHECK(rig_wait(&rig, &made) && !made.failed, "%s", made.error.text);
-    sandbox = map_get(&rig.engine->ids, made.id);
+    CHECK(rig_done(rig, rig_create(rig, &spec, &made)), "%s", made.error.text);
+    sandbox = map_get(&rig->engine->ids, made.id);
     sandbox->record->state = SANDBOX_PAUSED;
-    engine_change_sandbox(rig.engine, &rig_caller, made.id, &change, changed, &answer);
-    CHECK(rig_wait(&rig, &answer) && !answer.failed, "changed");
-    CHECK(engine_traffic(rig.engine, &rig_caller, made.id, &traffic_of, &err) == 0 &&
+    CHECK(rig_done(rig, rig_change(rig, made.id, &change, &answer)), "changed");
+    CHECK(engine_traffic(rig->engine, &rig_caller, made.id, &traffic_of, &err) == 0 &&
               !traffic_of.is_open,
           "nothing is carried any more");
-    CHECK(!fake_box_of(&rig.fake, made.id)->is_open, "nor let in");
+    CHECK(!fake_box_of(&rig->fake, made.id)->is_open, "nor let in");
     sandbox->record->state = SANDBOX_RUNNING;
-    rig_end(&rig);
 }
 
 int main(void)
 {
-    (void)signal(SIGPIPE, SIG_IGN);
-    check_no_tenant_silences_another();
-    check_no_kind_hides_another();
+    rig_run(check_no_tenant_silences_another);
+    rig_run(check_no_kind_hides_another);
     check_refusals_hide_nothing();
     check_rooms();
-    check_boxes_push_out_no_lives();
-    check_order();
-    check_numbers();
+    rig_run(check_boxes_push_out_no_lives);
+    rig_run(check_order);
+    rig_run(check_numbers);
     check_saves();
-    check_paused();
+    rig_run(check_paused);
     return check_finish();
 }

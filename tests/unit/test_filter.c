@@ -314,6 +314,8 @@ static void test_namespaces(void)
     expect(0, &call, 0);
 }
 
+#define CAME_THROUGH 7
+
 static long attempt_clone3(const void *arg)
 {
     struct clone_args args = {.exit_signal = SIGCHLD};
@@ -321,33 +323,39 @@ static long attempt_clone3(const void *arg)
     long child = filter_clone3(&args, sizeof(args), arg);
 
     if (child == 0)
-        _exit(7);
+        _exit(CAME_THROUGH);
     if (child < 0)
         return -1;
     return waitpid((pid_t)child, &status, 0) == child ? WEXITSTATUS(status) : -1;
 }
 
-static void test_clone3_key(void)
+/* The call comes through with the key, and with no other. */
+static void expect_keyed(unsigned flags, attempt_fn *attempt, const char *what)
 {
     static const uint32_t zeros[FILTER_KEY_WORDS];
+    struct answer answer = ask(flags, attempt, key);
+
+    CHECK(answer.result == CAME_THROUGH, "%s with the key: %s", what, strerror(answer.errnum));
+    answer = ask(flags, attempt, zeros);
+    CHECK(answer.errnum == ENOSYS, "%s with zeros: %s", what, strerror(answer.errnum));
+    for (unsigned bit = 0; bit < 32 * FILTER_KEY_WORDS; bit++) {
+        uint32_t wrong[FILTER_KEY_WORDS];
+
+        memcpy(wrong, key, sizeof(wrong));
+        wrong[bit / 32] ^= 1U << (bit % 32);
+        answer = ask(flags, attempt, wrong);
+        CHECK(answer.errnum == ENOSYS, "%s with bit %u of the key wrong: %s", what, bit,
+              strerror(answer.errnum));
+    }
+}
+
+static void test_clone3_key(void)
+{
     static const struct call without = ALL_SAME(SYS_clone3, "clone3 without a key");
 
     for (unsigned flags = 0; flags <= FILTER_NO_SETID; flags++) {
-        struct answer answer = ask(flags, attempt_clone3, key);
-
-        CHECK(answer.result == 7, "clone3 with the key: %s", strerror(answer.errnum));
-        answer = ask(flags, attempt_clone3, zeros);
-        CHECK(answer.errnum == ENOSYS, "clone3 with zeros: %s", strerror(answer.errnum));
+        expect_keyed(flags, attempt_clone3, "clone3");
         expect(flags, &without, ENOSYS);
-        for (unsigned bit = 0; bit < 32 * FILTER_KEY_WORDS; bit++) {
-            uint32_t wrong[FILTER_KEY_WORDS];
-
-            memcpy(wrong, key, sizeof(wrong));
-            wrong[bit / 32] ^= 1U << (bit % 32);
-            answer = ask(flags, attempt_clone3, wrong);
-            CHECK(answer.errnum == ENOSYS, "clone3 with bit %u of the key wrong: %s", bit,
-                  strerror(answer.errnum));
-        }
     }
 }
 
@@ -561,26 +569,7 @@ static long attempt_keyed_openat2(const void *arg)
 {
     struct open_how how = {.flags = O_RDONLY};
 
-    return filter_openat2(AT_FDCWD, file_path, &how, arg);
-}
-
-/* Init's own way; nobody else knows the key. */
-static void test_openat2_key(void)
-{
-    static const uint32_t zeros[FILTER_KEY_WORDS];
-    struct answer answer = ask(FILTER_NO_SETID, attempt_keyed_openat2, key);
-
-    CHECK(answer.errnum == 0, "openat2 with the key: %s", strerror(answer.errnum));
-    CHECK(ask(FILTER_NO_SETID, attempt_keyed_openat2, zeros).errnum == ENOSYS, "with zeros");
-    for (unsigned bit = 0; bit < 32 * FILTER_KEY_WORDS; bit++) {
-        uint32_t wrong[FILTER_KEY_WORDS];
-
-        memcpy(wrong, key, sizeof(wrong));
-        wrong[bit / 32] ^= 1U << (bit % 32);
-        answer = ask(FILTER_NO_SETID, attempt_keyed_openat2, wrong);
-        CHECK(answer.errnum == ENOSYS, "openat2 with bit %u of the key wrong: %s", bit,
-              strerror(answer.errnum));
-    }
+    return filter_openat2(AT_FDCWD, file_path, &how, arg) < 0 ? -1 : CAME_THROUGH;
 }
 
 static void test_setid_open(void)
@@ -620,7 +609,8 @@ static void test_setid(void)
     CHECK(file_fd >= 0, "%s: %s", file_path, strerror(errno));
     test_setid_modes();
     test_setid_open();
-    test_openat2_key();
+    /* Init's own way; nobody else knows the key. */
+    expect_keyed(FILTER_NO_SETID, attempt_keyed_openat2, "openat2");
     (void)close(file_fd);
     CHECK(unlink(file_path) == 0 && rmdir(directory) == 0, "%s is not empty", directory);
 }

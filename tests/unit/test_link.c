@@ -128,6 +128,14 @@ static void welcome(uint32_t id, uint32_t version)
     say(&answer, sizeof(answer), NULL, 0);
 }
 
+/* Says hello and is welcomed by an init of this version. */
+static void greet(uint32_t version)
+{
+    ask_hello();
+    welcome(hello_id, version);
+    CHECK(next() == 1 && event.kind == LINK_HELLO, "kind %d", event.kind);
+}
+
 /* ---- what a good one says ---- */
 
 static struct proto_held held_of(enum proto_type type, uint32_t id, uint32_t fds)
@@ -292,9 +300,7 @@ static void expect_bad(const char *what, const void *packet, size_t size, bool a
 {
     begin();
     if (asked) {
-        ask_hello();
-        welcome(hello_id, 2);
-        CHECK(next() == 1 && event.kind == LINK_HELLO, "kind %d", event.kind);
+        greet(2);
         ask_command(1);
         CHECK(link_open_file(under_test, 1, "/", 0, 0, &err) == 0, "%s", err.text);
     }
@@ -444,9 +450,7 @@ static void test_an_outdated_one(void)
     CHECK(link_exec(under_test, 1U << 31, &command, &err) < 0 && strcmp(err.code, "outdated") == 0,
           "one that knows no programs: %s", err.code);
     ask_command(1);
-    ask_hello();
-    welcome(hello_id, PROTO_VERSION_WITH_PROGRAM);
-    CHECK(next() == 1 && event.kind == LINK_HELLO, "kind %d", event.kind);
+    greet(PROTO_VERSION_WITH_PROGRAM);
     CHECK(link_exec(under_test, 1U << 31, &command, &err) == 0, "%s", err.text);
     end();
     fd_close(&file);
@@ -461,9 +465,7 @@ static void test_a_table_without_end(void)
     int got = 0;
 
     begin();
-    ask_hello();
-    welcome(hello_id, 2);
-    CHECK(next() == 1 && event.kind == LINK_HELLO, "kind %d", event.kind);
+    greet(2);
     do {
         say(&held, sizeof(held), NULL, 0);
         got = next();

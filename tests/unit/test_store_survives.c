@@ -236,31 +236,28 @@ __attribute__((visibility("default"))) int fsync(int fd)
 
 /* A kill loses nothing that was written; a power cut loses what was not synced. So each answer has a sync
  * before it, and where the disk fails at that, the answer says so. */
-static void check_synced(void)
+static void check_synced(struct env *env)
 {
     struct answer answer;
     struct store_value value;
     struct error err;
-    struct env env;
 
-    env_new(&env);
     for (unsigned i = 0; i < 20; i++) {
         unsigned before = syncs;
 
-        CHECK(answer_is(env_put(&env, "a", "x", STORE_ANY), "") && syncs > before,
+        CHECK(answer_is(env_put(env, "a", "x", STORE_ANY), "") && syncs > before,
               "acknowledged after %u syncs", syncs - before);
     }
     sync_fails = true;
-    answer = env_put(&env, "a", "lost", STORE_ANY);
+    answer = env_put(env, "a", "lost", STORE_ANY);
     CHECK(answer_is(answer, "store_failed"), "%s: %s", answer.code, answer.err.text);
-    CHECK(store_get(env.store, "a", &value, &err) == 1 && strcmp(value.data, "x") == 0 &&
-              store_revision(env.store) == 20,
+    CHECK(store_get(env->store, "a", &value, &err) == 1 && strcmp(value.data, "x") == 0 &&
+              store_revision(env->store) == 20,
           "what was refused is read");
     store_value_free(&value);
     sync_fails = false;
-    answer = env_put(&env, "a", "y", 20);
+    answer = env_put(env, "a", "y", 20);
     CHECK(answer_is(answer, "") && answer.revision == 21, "%s", answer.err.text);
-    env_end(&env);
 }
 
 /* ---- a full disk ---- */
@@ -427,49 +424,43 @@ static void check_damaged(void)
 }
 
 /* What the page holds is damaged in a way that only the reader of it sees. */
-static void check_damaged_later(void)
+static void check_damaged_later(struct env *env)
 {
     static char noise[4096];
     struct store_value value;
     struct error err;
     char text[64];
     int found = 0;
-    struct env env;
 
     memset(noise, 0xa5, sizeof(noise));
-    env_new(&env);
     for (unsigned i = 0; i < 30000; i++) {
         (void)snprintf(text, sizeof(text), "key/%u", i);
-        store_put(env.store, text, text, strlen(text), 0, NULL, NULL);
+        store_put(env->store, text, text, strlen(text), 0, NULL, NULL);
     }
-    env_close(&env);
-    CHECK(env_open(&env) == 0, "%s", env.err.text);
+    env_close(env);
+    CHECK(env_open(env) == 0, "%s", env->err.text);
     for (off_t page = 20; page < 200; page++)
-        file_set(&env, "store.db", 4096 * page, noise, sizeof(noise));
+        file_set(env, "store.db", 4096 * page, noise, sizeof(noise));
     for (unsigned i = 0; i < 30000 && found == 0; i++) {
         (void)snprintf(text, sizeof(text), "key/%u", i);
-        if (store_get(env.store, text, &value, &err) == -1)
+        if (store_get(env->store, text, &value, &err) == -1)
             found = strcmp(err.code, "store_corrupt") == 0 ? 1 : -1;
         store_value_free(&value);
     }
     CHECK(found == 1, "%s: %s", err.code, err.text);
-    env_end(&env);
 }
 
-static void check_busy(void)
+static void check_busy(struct env *env)
 {
     struct store *second = NULL;
     struct error err;
-    struct env env;
     uv_loop_t loop;
 
-    env_new(&env);
     CHECK(uv_loop_init(&loop) == 0, "loop");
-    CHECK(store_open(env.directory, &loop, &second, &err) == -1 &&
-              strcmp(err.code, "store_busy") == 0 && strstr(err.text, env.directory) != NULL,
+    CHECK(store_open(env->directory, &loop, &second, &err) == -1 &&
+              strcmp(err.code, "store_busy") == 0 && strstr(err.text, env->directory) != NULL,
           "%s: %s", err.code, err.text);
     CHECK(uv_loop_close(&loop) == 0, "a handle is left");
-    env_end(&env);
 }
 
 static void check_private(void)
@@ -530,42 +521,40 @@ static void check_value(struct env *env, const char *expected)
     store_value_free(&value);
 }
 
-static void check_migration(void)
+static void check_migration(struct env *env)
 {
     const char *steps[16];
     char copy[256], path[256];
     struct schema next;
-    struct env env;
 
-    env_new(&env);
-    (void)env_put(&env, "a", "before", 0);
-    env_close(&env);
-    (void)snprintf(copy, sizeof(copy), "%s/store.db.schema-%u", env.directory, schema_now.count);
+    (void)env_put(env, "a", "before", 0);
+    env_close(env);
+    (void)snprintf(copy, sizeof(copy), "%s/store.db.schema-%u", env->directory, schema_now.count);
     CHECK(access(copy, F_OK) < 0, "a copy without a migration");
 
     /* A step that fails leaves all as it was. */
     schema_next(&next, steps, "UPDATE kv SET value = x'00'; SELECT nothing FROM nowhere");
-    CHECK(open_as(&env, &next) == -1 && strstr(env.err.text, "schema") != NULL, "%s", env.err.text);
-    CHECK(env_open(&env) == 0, "%s", env.err.text);
-    check_value(&env, "before");
-    env_close(&env);
+    CHECK(open_as(env, &next) == -1 && strstr(env->err.text, "schema") != NULL, "%s",
+          env->err.text);
+    CHECK(env_open(env) == 0, "%s", env->err.text);
+    check_value(env, "before");
+    env_close(env);
 
     schema_next(&next, steps, "UPDATE kv SET value = CAST('after' AS BLOB)");
-    CHECK(open_as(&env, &next) == 0, "%s", env.err.text);
-    check_value(&env, "after");
-    CHECK(answer_is(env_put(&env, "b", "x", 0), ""), "it cannot be written to");
-    env_close(&env);
-    CHECK(open_as(&env, &next) == 0, "the step was taken twice: %s", env.err.text);
-    check_value(&env, "after");
-    env_close(&env);
+    CHECK(open_as(env, &next) == 0, "%s", env->err.text);
+    check_value(env, "after");
+    CHECK(answer_is(env_put(env, "b", "x", 0), ""), "it cannot be written to");
+    env_close(env);
+    CHECK(open_as(env, &next) == 0, "the step was taken twice: %s", env->err.text);
+    check_value(env, "after");
+    env_close(env);
 
     /* The older program refuses it; with the copy in its place it goes on from there. */
-    check_refused(&env, "store_too_new", "newer cove");
-    (void)snprintf(path, sizeof(path), "%s/store.db", env.directory);
+    check_refused(env, "store_too_new", "newer cove");
+    (void)snprintf(path, sizeof(path), "%s/store.db", env->directory);
     CHECK(rename(copy, path) == 0, "%s was not kept", copy);
-    CHECK(env_open(&env) == 0, "%s", env.err.text);
-    check_value(&env, "before");
-    env_end(&env);
+    CHECK(env_open(env) == 0, "%s", env->err.text);
+    check_value(env, "before");
 }
 
 int main(void)
@@ -573,11 +562,11 @@ int main(void)
     (void)signal(SIGPIPE, SIG_IGN);
     check_full();
     check_killed();
-    check_synced();
+    env_run(check_synced);
     check_damaged();
-    check_damaged_later();
-    check_busy();
+    env_run(check_damaged_later);
+    env_run(check_busy);
     check_private();
-    check_migration();
+    env_run(check_migration);
     return check_finish();
 }

@@ -8,65 +8,12 @@
 #include "store/store.h"
 
 #include <fcntl.h>
-#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 
-#define IS(err, wanted) (strcmp((err).code, wanted) == 0)
-
 static const struct engine_caller operator= {
     .tenant = "default", .key_id = "k0", .scopes = ENGINE_ALL};
-
-struct made {
-    struct answer answer;
-    char id[24], secret[128], tenant[64];
-    unsigned scopes;
-};
-
-static void key_made(void *arg, const struct engine_key_view *key, const char *secret,
-                     const struct error *err)
-{
-    struct made *made = arg;
-
-    made->answer.count++;
-    made->answer.failed = err != NULL;
-    if (err != NULL) {
-        made->answer.error = *err;
-        return;
-    }
-    (void)snprintf(made->id, sizeof(made->id), "%s", key->id);
-    (void)snprintf(made->tenant, sizeof(made->tenant), "%s", key->tenant);
-    (void)snprintf(made->secret, sizeof(made->secret), "%s", secret);
-    made->scopes = key->scopes;
-}
-
-static bool make_key(struct rig *rig, const struct engine_caller *caller, const char *tenant,
-                     const char *label, unsigned scopes, struct made *made)
-{
-    *made = (struct made){.id = ""};
-    engine_key_make(rig->engine, caller, tenant, label, scopes, key_made, made);
-    return rig_wait(rig, &made->answer) && !made->answer.failed;
-}
-
-static void ended(void *arg, const struct error *err)
-{
-    struct answer *answer = arg;
-
-    answer->count++;
-    answer->failed = err != NULL;
-    if (err != NULL)
-        answer->error = *err;
-}
-
-static struct answer end_key(struct rig *rig, const struct engine_caller *caller, const char *id)
-{
-    struct answer answer = {0};
-
-    engine_key_end(rig->engine, caller, id, ended, &answer);
-    (void)rig_wait(rig, &answer);
-    return answer;
-}
 
 /* ---- the first key ---- */
 
@@ -109,68 +56,61 @@ static bool has_begun(void *arg)
     return events_told(arg) > 0;
 }
 
-static void check_first_key(void)
+static void check_first_key(struct rig *rig)
 {
     char secret[128], again[128], hash[SHA256_TEXT];
     struct sha256 sum;
     struct engine_caller caller;
     struct stat st;
     struct error err;
-    struct rig rig;
 
-    rig_start(&rig);
-    rig_open(&rig);
-    first_key(&rig, secret);
-    CHECK(fstatat(rig.dir, "operator.key", &st, 0) == 0 && (st.st_mode & 0777) == 0600, "0600");
-    CHECK(rig_until(&rig, has_begun, rig.engine), "the first key is the first event");
-    CHECK(engine_key_check(rig.engine, secret, &caller, &err) == 0 && caller.scopes == ENGINE_ALL &&
-              strcmp(caller.tenant, "default") == 0,
+    first_key(rig, secret);
+    CHECK(fstatat(rig->dir, "operator.key", &st, 0) == 0 && (st.st_mode & 0777) == 0600, "0600");
+    CHECK(rig_until(rig, has_begun, rig->engine), "the first key is the first event");
+    CHECK(engine_key_check(rig->engine, secret, &caller, &err) == 0 &&
+              caller.scopes == ENGINE_ALL && strcmp(caller.tenant, "default") == 0,
           "it opens everything");
-    rig_close(&rig);
-    rig_open(&rig);
-    first_key(&rig, again);
-    CHECK(strcmp(secret, again) == 0 && engine_key_check(rig.engine, again, &caller, &err) == 0,
+    rig_close(rig);
+    rig_open(rig);
+    first_key(rig, again);
+    CHECK(strcmp(secret, again) == 0 && engine_key_check(rig->engine, again, &caller, &err) == 0,
           "the next engine has the same");
-    rig_close(&rig);
+    rig_close(rig);
     sha256_begin(&sum);
     sha256_add(&sum, secret, strlen(secret));
     sha256_end(&sum, hash);
-    CHECK(store_has(&rig, hash) && !store_has(&rig, secret + 5), "only its hash is kept");
-    rig_end(&rig);
+    CHECK(store_has(rig, hash) && !store_has(rig, secret + 5), "only its hash is kept");
 }
 
 /* ---- checking ---- */
 
-static void check_wrong_keys(void)
+static void check_wrong_keys(struct rig *rig)
 {
     char secret[128], wrong[130], *endless = malloc(100000);
     struct engine_caller caller;
     struct error first, err;
-    struct rig rig;
 
     if (endless == NULL)
         abort();
-    rig_start(&rig);
-    rig_open(&rig);
-    first_key(&rig, secret);
-    CHECK(rig_until(&rig, has_begun, rig.engine), "the first key is the first event");
-    CHECK(engine_key_check(rig.engine, "", &caller, &first) != 0 && IS(first, "bad_key"), "none");
+    first_key(rig, secret);
+    CHECK(rig_until(rig, has_begun, rig->engine), "the first key is the first event");
+    CHECK(engine_key_check(rig->engine, "", &caller, &first) != 0 && IS_CODE(first, "bad_key"),
+          "none");
     for (size_t i = 0; secret[i] != '\0'; i++) {
         (void)snprintf(wrong, sizeof(wrong), "%s", secret);
         wrong[i] ^= 1;
-        CHECK(engine_key_check(rig.engine, wrong, &caller, &err) != 0 &&
+        CHECK(engine_key_check(rig->engine, wrong, &caller, &err) != 0 &&
                   strcmp(err.text, first.text) == 0,
               "wrong at %zu", i);
         wrong[i] = '\0';
-        CHECK(engine_key_check(rig.engine, wrong, &caller, &err) != 0, "cut at %zu", i);
+        CHECK(engine_key_check(rig->engine, wrong, &caller, &err) != 0, "cut at %zu", i);
     }
     (void)snprintf(wrong, sizeof(wrong), "%sx", secret);
-    CHECK(engine_key_check(rig.engine, wrong, &caller, &err) != 0, "longer");
+    CHECK(engine_key_check(rig->engine, wrong, &caller, &err) != 0, "longer");
     memset(endless, 'a', 99999);
     endless[99999] = '\0';
-    CHECK(engine_key_check(rig.engine, endless, &caller, &err) != 0, "endless");
+    CHECK(engine_key_check(rig->engine, endless, &caller, &err) != 0, "endless");
     free(endless);
-    rig_end(&rig);
 }
 
 /* ---- making and ending ---- */
@@ -182,85 +122,77 @@ static bool count_key(void *arg, const struct engine_key_view *key)
     return true;
 }
 
-static void check_keys(void)
+static void check_keys(struct rig *rig)
 {
     struct engine_caller a, b, caller;
-    struct made made, other;
+    struct rig_key made, other;
     unsigned count = 0;
     struct error err;
-    struct rig rig;
 
-    rig_start(&rig);
-    rig_open(&rig);
-    CHECK(make_key(&rig, &operator, "a", "for a", ENGINE_READ | ENGINE_WRITE | ENGINE_KEYS, &made),
-          "%s", made.answer.error.text);
-    CHECK(engine_key_check(rig.engine, made.secret, &a, &err) == 0 && strcmp(a.tenant, "a") == 0 &&
+    CHECK(
+        rig_key_make(rig, &operator, "a", "for a", ENGINE_READ | ENGINE_WRITE | ENGINE_KEYS, &made),
+        "%s", made.answer.error.text);
+    CHECK(engine_key_check(rig->engine, made.secret, &a, &err) == 0 && strcmp(a.tenant, "a") == 0 &&
               strcmp(a.key_id, made.id) == 0,
           "it opens its tenant");
-    CHECK(make_key(&rig, &operator, "b", "", ENGINE_KEYS, &other), "another tenant's");
-    CHECK(engine_key_check(rig.engine, other.secret, &b, &err) == 0, "which opens");
-    CHECK(!make_key(&rig, &a, "b", "", ENGINE_READ, &made) && IS(made.answer.error, "forbidden"),
+    CHECK(rig_key_make(rig, &operator, "b", "", ENGINE_KEYS, &other), "another tenant's");
+    CHECK(engine_key_check(rig->engine, other.secret, &b, &err) == 0, "which opens");
+    CHECK(!rig_key_make(rig, &a, "b", "", ENGINE_READ, &made) && IS(made.answer, "forbidden"),
           "not for another tenant");
-    CHECK(!make_key(&rig, &a, NULL, "", ENGINE_OPERATOR, &made) &&
-              IS(made.answer.error, "forbidden"),
+    CHECK(!rig_key_make(rig, &a, NULL, "", ENGINE_OPERATOR, &made) && IS(made.answer, "forbidden"),
           "not more than one has");
-    CHECK(!make_key(&rig, &b, NULL, "", ENGINE_READ, &made) && IS(made.answer.error, "forbidden"),
+    CHECK(!rig_key_make(rig, &b, NULL, "", ENGINE_READ, &made) && IS(made.answer, "forbidden"),
           "nor that");
-    CHECK(!make_key(&rig, &operator, "a/b", "", ENGINE_READ, &made) &&
-              IS(made.answer.error, "bad_request"),
+    CHECK(!rig_key_make(rig, &operator, "a/b", "", ENGINE_READ, &made) &&
+              IS(made.answer, "bad_request"),
           "a tenant that is no name");
-    CHECK(!make_key(&rig, &operator, "a", "", 0, &made) && IS(made.answer.error, "bad_request"),
+    CHECK(!rig_key_make(rig, &operator, "a", "", 0, &made) && IS(made.answer, "bad_request"),
           "no scope");
-    CHECK(!make_key(&rig, &operator, "a", "\xff", ENGINE_READ, &made) &&
-              IS(made.answer.error, "bad_request"),
+    CHECK(!rig_key_make(rig, &operator, "a", "\xff", ENGINE_READ, &made) &&
+              IS(made.answer, "bad_request"),
           "a label that is not UTF-8");
-    CHECK(make_key(&rig, &a, NULL, "mine", ENGINE_READ, &made) && strcmp(made.tenant, "a") == 0,
+    CHECK(rig_key_make(rig, &a, NULL, "mine", ENGINE_READ, &made) && strcmp(made.tenant, "a") == 0,
           "one's own");
-    engine_key_each(rig.engine, &a, count_key, &count);
+    engine_key_each(rig->engine, &a, count_key, &count);
     CHECK(count == 2, "a sees its two: %u", count);
     count = 0;
-    engine_key_each(rig.engine, &rig_reader, count_key, &count);
+    engine_key_each(rig->engine, &rig_reader, count_key, &count);
     CHECK(count == 0, "who may not, sees none");
     count = 0;
-    engine_key_each(rig.engine, &operator, count_key, &count);
+    engine_key_each(rig->engine, &operator, count_key, &count);
     CHECK(count == 4, "the operator sees all: %u", count);
-    CHECK(IS(end_key(&rig, &b, made.id).error, "key_not_found"), "another tenant's is not there");
-    CHECK(IS(end_key(&rig, &a, "k1").error, "key_not_found"), "nor one that never was");
-    CHECK(!end_key(&rig, &a, made.id).failed, "ended");
-    CHECK(engine_key_check(rig.engine, made.secret, &caller, &err) != 0, "and opens nothing");
-    rig_close(&rig);
-    rig_open(&rig);
-    CHECK(engine_key_check(rig.engine, made.secret, &caller, &err) != 0, "nor after a restart");
-    CHECK(engine_key_check(rig.engine, other.secret, &caller, &err) == 0 &&
+    CHECK(IS(rig_key_end(rig, &b, made.id), "key_not_found"), "another tenant's is not there");
+    CHECK(IS(rig_key_end(rig, &a, "k1"), "key_not_found"), "nor one that never was");
+    CHECK(!rig_key_end(rig, &a, made.id).failed, "ended");
+    CHECK(engine_key_check(rig->engine, made.secret, &caller, &err) != 0, "and opens nothing");
+    rig_close(rig);
+    rig_open(rig);
+    CHECK(engine_key_check(rig->engine, made.secret, &caller, &err) != 0, "nor after a restart");
+    CHECK(engine_key_check(rig->engine, other.secret, &caller, &err) == 0 &&
               caller.scopes == ENGINE_KEYS,
           "the others do");
-    rig_end(&rig);
 }
 
 /* What a key of few rights may not do to others, nor many keys of one tenant. */
-static void check_keys_of_a_tenant(void)
+static void check_keys_of_a_tenant(struct rig *rig)
 {
     struct engine_caller a, lesser;
-    struct made made, own;
+    struct rig_key made, own;
     unsigned count = 0;
     struct error err;
-    struct rig rig;
 
-    rig_start(&rig);
-    rig_open(&rig);
-    CHECK(make_key(&rig, &operator, "a", "", ENGINE_READ | ENGINE_WRITE | ENGINE_KEYS, &own), "a");
-    CHECK(engine_key_check(rig.engine, own.secret, &a, &err) == 0, "%s", err.text);
-    CHECK(make_key(&rig, &a, NULL, "", ENGINE_READ | ENGINE_KEYS, &made), "a lesser one");
-    CHECK(engine_key_check(rig.engine, made.secret, &lesser, &err) == 0, "%s", err.text);
-    CHECK(IS(end_key(&rig, &lesser, own.id).error, "forbidden"), "it does not end a greater one");
-    CHECK(engine_key_check(rig.engine, own.secret, &a, &err) == 0, "which is still there");
-    for (count = 2; count < 300 && make_key(&rig, &a, NULL, "", ENGINE_READ, &made); count++)
+    CHECK(rig_key_make(rig, &operator, "a", "", ENGINE_READ | ENGINE_WRITE | ENGINE_KEYS, &own),
+          "a");
+    CHECK(engine_key_check(rig->engine, own.secret, &a, &err) == 0, "%s", err.text);
+    CHECK(rig_key_make(rig, &a, NULL, "", ENGINE_READ | ENGINE_KEYS, &made), "a lesser one");
+    CHECK(engine_key_check(rig->engine, made.secret, &lesser, &err) == 0, "%s", err.text);
+    CHECK(IS(rig_key_end(rig, &lesser, own.id), "forbidden"), "it does not end a greater one");
+    CHECK(engine_key_check(rig->engine, own.secret, &a, &err) == 0, "which is still there");
+    for (count = 2; count < 300 && rig_key_make(rig, &a, NULL, "", ENGINE_READ, &made); count++)
         ;
-    CHECK(count == 256 && IS(made.answer.error, "quota"), "%u keys, %s", count,
-          made.answer.error.code);
-    CHECK(make_key(&rig, &operator, "a", "", ENGINE_READ, &made), "the operator may");
-    CHECK(make_key(&rig, &operator, "b", "", ENGINE_READ, &made), "and others have room");
-    rig_end(&rig);
+    CHECK(count == 256 && IS(made.answer, "quota"), "%u keys, %s", count, made.answer.error.code);
+    CHECK(rig_key_make(rig, &operator, "a", "", ENGINE_READ, &made), "the operator may");
+    CHECK(rig_key_make(rig, &operator, "b", "", ENGINE_READ, &made), "and others have room");
 }
 
 /* ---- quotas ---- */
@@ -269,81 +201,70 @@ static bool set_quota(struct rig *rig, const struct engine_caller *caller, const
                       const struct engine_quota *quota, struct answer *answer)
 {
     *answer = (struct answer){0};
-    engine_quota_set(rig->engine, caller, tenant, quota, ended, answer);
-    return rig_wait(rig, answer) && !answer->failed;
+    engine_quota_set(rig->engine, caller, tenant, quota, rig_ended, answer);
+    return rig_done(rig, answer);
 }
 
-static void check_quotas(void)
+static void check_quotas(struct rig *rig)
 {
     struct engine_quota quota = {.sandboxes = 3, .memory_bytes = 128 << 20}, has, used;
     struct answer answer, made[3], seen;
     struct sandbox_spec spec = rig_spec(NULL);
     struct error err;
-    struct rig rig;
 
-    rig_start(&rig);
-    rig_open(&rig);
-    CHECK(!set_quota(&rig, &rig_caller, "default", &quota, &answer) &&
-              IS(answer.error, "forbidden"),
+    CHECK(!set_quota(rig, &rig_caller, "default", &quota, &answer) && IS(answer, "forbidden"),
           "who is no operator sets none");
-    CHECK(set_quota(&rig, &operator, "default", &quota, &answer), "%s", answer.error.text);
-    rig_made(&rig, NULL, &made[0]);
-    rig_made(&rig, NULL, &made[1]);
-    rig_create(&rig, &spec, &seen);
-    CHECK(rig_wait(&rig, &seen) && IS(seen.error, "quota") && strstr(seen.error.text, "memory"),
-          "%s", seen.error.text);
-    rig_stop(&rig, made[0].id, &seen);
-    CHECK(rig_wait(&rig, &seen), "what is stopped takes no memory");
-    rig_made(&rig, NULL, &made[2]);
-    rig_start_it(&rig, made[0].id, &seen);
-    CHECK(rig_wait(&rig, &seen) && IS(seen.error, "quota"), "a start counts: %s", seen.error.code);
-    CHECK(rig_look(&rig, made[0].id, &seen) == SANDBOX_STOPPED, "it is only stopped");
-    rig_stop(&rig, made[1].id, &seen);
-    (void)rig_wait(&rig, &seen);
-    rig_create(&rig, &spec, &seen);
-    CHECK(rig_wait(&rig, &seen) && IS(seen.error, "quota") && strstr(seen.error.text, "sandboxes"),
-          "%s", seen.error.text);
-    CHECK(engine_quota_get(rig.engine, &rig_caller, "default", &has, &used, &err) == 0 &&
+    CHECK(set_quota(rig, &operator, "default", &quota, &answer), "%s", answer.error.text);
+    rig_made(rig, NULL, &made[0]);
+    rig_made(rig, NULL, &made[1]);
+    rig_create(rig, &spec, &seen);
+    CHECK(rig_fails(rig, &seen, "quota") && strstr(seen.error.text, "memory"), "%s",
+          seen.error.text);
+    CHECK(rig_wait(rig, rig_stop(rig, made[0].id, &seen)), "what is stopped takes no memory");
+    rig_made(rig, NULL, &made[2]);
+    rig_start_it(rig, made[0].id, &seen);
+    CHECK(rig_fails(rig, &seen, "quota"), "a start counts: %s", seen.error.code);
+    CHECK(rig_look(rig, made[0].id, &seen) == SANDBOX_STOPPED, "it is only stopped");
+    (void)rig_wait(rig, rig_stop(rig, made[1].id, &seen));
+    rig_create(rig, &spec, &seen);
+    CHECK(rig_fails(rig, &seen, "quota") && strstr(seen.error.text, "sandboxes"), "%s",
+          seen.error.text);
+    CHECK(engine_quota_get(rig->engine, &rig_caller, "default", &has, &used, &err) == 0 &&
               has.sandboxes == 3 && used.sandboxes == 3 && used.memory_bytes == 64 << 20,
           "what is used");
-    CHECK(engine_quota_get(rig.engine, &rig_caller, "other", &has, &used, &err) != 0 &&
-              IS(err, "forbidden"),
+    CHECK(engine_quota_get(rig->engine, &rig_caller, "other", &has, &used, &err) != 0 &&
+              IS_CODE(err, "forbidden"),
           "another tenant's is not for him");
-    rig_close(&rig);
-    rig_open(&rig);
-    CHECK(engine_quota_get(rig.engine, &operator, "default", &has, &used, &err) == 0 &&
+    rig_close(rig);
+    rig_open(rig);
+    CHECK(engine_quota_get(rig->engine, &operator, "default", &has, &used, &err) == 0 &&
               has.memory_bytes == 128 << 20,
           "it is kept");
-    rig_end(&rig);
 }
 
-static void check_rate(void)
+static void check_rate(struct rig *rig)
 {
     struct engine_quota quota = {.requests_per_second = 20};
     struct answer answer;
     unsigned taken = 0, retry_ms = 0;
     uint64_t begun;
     struct error err;
-    struct rig rig;
 
-    rig_start(&rig);
-    rig_open(&rig);
     for (unsigned i = 0; i < 1000; i++)
-        taken += engine_rate(rig.engine, &rig_caller, &retry_ms, &err) == 0;
+        taken += engine_rate(rig->engine, &rig_caller, &retry_ms, &err) == 0;
     CHECK(taken == 1000, "no rate is no limit");
     begun = uv_hrtime();
-    (void)set_quota(&rig, &operator, "default", &quota, &answer);
+    (void)set_quota(rig, &operator, "default", &quota, &answer);
     taken = 0;
     for (unsigned i = 0; i < 1000; i++)
-        taken += engine_rate(rig.engine, &rig_caller, &retry_ms, &err) == 0;
+        taken += engine_rate(rig->engine, &rig_caller, &retry_ms, &err) == 0;
     CHECK(taken >= 20 && taken <= 21 + 20 * (uv_hrtime() - begun) / 1000000000, "%u of 1000",
           taken);
-    CHECK(IS(err, "too_many_requests") && retry_ms > 0 && retry_ms <= 51, "again in %u ms",
+    CHECK(IS_CODE(err, "too_many_requests") && retry_ms > 0 && retry_ms <= 51, "again in %u ms",
           retry_ms);
-    CHECK(engine_rate(rig.engine, &rig_other, &retry_ms, &err) == 0, "others go on");
-    rig_pass(&rig, 120);
-    CHECK(engine_rate(rig.engine, &rig_caller, &retry_ms, &err) == 0, "time passes");
-    rig_end(&rig);
+    CHECK(engine_rate(rig->engine, &rig_other, &retry_ms, &err) == 0, "others go on");
+    rig_pass(rig, 120);
+    CHECK(engine_rate(rig->engine, &rig_caller, &retry_ms, &err) == 0, "time passes");
 }
 
 /* ---- events ---- */
@@ -380,75 +301,66 @@ static bool heard_crowd(void *arg)
     return heard->created == 20 && heard->deleted == 20;
 }
 
-static void check_events(void)
+static void check_events(struct rig *rig)
 {
     struct heard mine = {0}, others = {0}, later = {0}, again = {0};
     struct engine_listener *listener, *other;
     struct answer made, gone;
     bool missed = true;
-    struct rig rig;
 
-    rig_start(&rig);
-    rig_open(&rig);
-    listener = engine_listen(rig.engine, &rig_caller, 0, &missed, hear, &mine);
+    listener = engine_listen(rig->engine, &rig_caller, 0, &missed, hear, &mine);
     CHECK(!missed, "nothing is missed");
-    other = engine_listen(rig.engine, &rig_other, 0, &missed, hear, &others);
+    other = engine_listen(rig->engine, &rig_other, 0, &missed, hear, &others);
     for (unsigned i = 0; i < 20; i++) {
-        rig_made(&rig, NULL, &made);
-        rig_delete(&rig, made.id, &gone);
-        (void)rig_wait(&rig, &gone);
+        rig_made(rig, NULL, &made);
+        (void)rig_wait(rig, rig_delete(rig, made.id, &gone));
     }
-    rig_turn(&rig, 50);
+    rig_turn(rig, 50);
     CHECK(mine.created == 20 && mine.deleted == 20 && mine.is_ordered, "%u, %u", mine.created,
           mine.deleted);
     CHECK(others.count == 0, "another tenant hears nothing");
     engine_unlisten(listener);
     engine_unlisten(other);
-    rig_close(&rig);
-    rig_open(&rig);
-    listener = engine_listen(rig.engine, &rig_caller, mine.first, &missed, hear, &later);
-    (void)rig_until(&rig, heard_crowd, &later);
+    rig_close(rig);
+    rig_open(rig);
+    listener = engine_listen(rig->engine, &rig_caller, mine.first, &missed, hear, &later);
+    (void)rig_until(rig, heard_crowd, &later);
     CHECK(!missed && later.created == 20 && later.deleted == 20, "after a restart: %u, %u",
           later.created, later.deleted);
-    rig_made(&rig, NULL, &made);
-    rig_turn(&rig, 50);
+    rig_made(rig, NULL, &made);
+    rig_turn(rig, 50);
     CHECK(later.created == 21 && later.is_ordered && later.last > mine.last, "and on");
     engine_unlisten(listener);
-    (void)engine_listen(rig.engine, &rig_caller, later.last + 1000, &missed, hear, &again);
+    (void)engine_listen(rig->engine, &rig_caller, later.last + 1000, &missed, hear, &again);
     CHECK(missed, "a number that was never given: something is missed");
-    rig_turn(&rig, 20);
+    rig_turn(rig, 20);
     CHECK(again.count == 0, "and nothing invented");
-    rig_end(&rig);
 }
 
-static void check_listening_by_a_key(void)
+static void check_listening_by_a_key(struct rig *rig)
 {
     struct heard heard = {0}, others = {0};
     struct engine_caller caller, writer = rig_caller;
     struct engine_listener *listener, *other;
-    struct made made;
+    struct rig_key made;
     struct error err;
     bool missed;
-    struct rig rig;
 
-    rig_start(&rig);
-    rig_open(&rig);
     writer.scopes = ENGINE_WRITE;
-    CHECK(engine_listen(rig.engine, &writer, 0, &missed, hear, &heard) == NULL, "it may not read");
-    CHECK(make_key(&rig, &operator, "default", "", ENGINE_READ, &made), "a key");
-    CHECK(engine_key_check(rig.engine, made.secret, &caller, &err) == 0, "%s", err.text);
-    listener = engine_listen(rig.engine, &caller, 0, &missed, hear, &heard);
-    other = engine_listen(rig.engine, &rig_caller, 0, &missed, hear, &others);
-    CHECK(!end_key(&rig, &operator, made.id).failed, "it ends");
-    rig_turn(&rig, 20);
-    events_add(rig.engine, "test", "default", "none", NULL, NULL);
-    rig_turn(&rig, 20);
+    CHECK(engine_listen(rig->engine, &writer, 0, &missed, hear, &heard) == NULL, "it may not read");
+    CHECK(rig_key_make(rig, &operator, "default", "", ENGINE_READ, &made), "a key");
+    CHECK(engine_key_check(rig->engine, made.secret, &caller, &err) == 0, "%s", err.text);
+    listener = engine_listen(rig->engine, &caller, 0, &missed, hear, &heard);
+    other = engine_listen(rig->engine, &rig_caller, 0, &missed, hear, &others);
+    CHECK(!rig_key_end(rig, &operator, made.id).failed, "it ends");
+    rig_turn(rig, 20);
+    events_add(rig->engine, "test", "default", "none", NULL, NULL);
+    rig_turn(rig, 20);
     CHECK(heard.is_cut && heard.count == 0, "who listened by it is cut off: %u", heard.count);
     CHECK(!others.is_cut && others.count == 2, "and nobody else, who hears of it: %u",
           others.count);
     engine_unlisten(listener);
     engine_unlisten(other);
-    rig_end(&rig);
 }
 
 #define OLD 20000U
@@ -466,106 +378,94 @@ static bool heard_last(void *arg)
 }
 
 /* Far more than the ring holds: a part in each turn, and no more where the listener has enough. */
-static void check_old_events(void)
+static void check_old_events(struct rig *rig)
 {
     struct heard all = {0}, late = {0}, few = {.most = 3};
     struct engine_listener *listener;
     bool missed;
-    struct rig rig;
 
-    rig_start(&rig);
-    rig_open(&rig);
-    CHECK(rig_until(&rig, has_begun, rig.engine), "the first key is the first event");
+    CHECK(rig_until(rig, has_begun, rig->engine), "the first key is the first event");
     for (unsigned i = 1; i < OLD; i++)
-        events_add(rig.engine, "test", "default", "none", NULL, NULL);
-    CHECK(rig_until(&rig, is_written, rig.engine), "written");
-    listener = engine_listen(rig.engine, &rig_caller, 1, &missed, hear, &all);
-    (void)uv_run(&rig.loop, UV_RUN_NOWAIT);
+        events_add(rig->engine, "test", "default", "none", NULL, NULL);
+    CHECK(rig_until(rig, is_written, rig->engine), "written");
+    listener = engine_listen(rig->engine, &rig_caller, 1, &missed, hear, &all);
+    (void)uv_run(&rig->loop, UV_RUN_NOWAIT);
     CHECK(all.count > 0 && all.count <= 512, "%u in a turn", all.count);
-    (void)rig_until(&rig, heard_last, &all);
+    (void)rig_until(rig, heard_last, &all);
     CHECK(!missed && all.count == OLD && all.first == 1 && all.last == OLD && all.is_ordered,
           "%u, %u to %u", all.count, (unsigned)all.first, (unsigned)all.last);
     engine_unlisten(listener);
-    listener = engine_listen(rig.engine, &rig_caller, OLD / 2, &missed, hear, &late);
-    (void)rig_until(&rig, heard_last, &late);
+    listener = engine_listen(rig->engine, &rig_caller, OLD / 2, &missed, hear, &late);
+    (void)rig_until(rig, heard_last, &late);
     CHECK(!missed && late.count == OLD / 2 + 1 && late.first == OLD / 2 && late.is_ordered,
           "%u from %u", late.count, (unsigned)late.first);
     engine_unlisten(listener);
-    listener = engine_listen(rig.engine, &rig_caller, 700, &missed, hear, &few);
-    rig_turn(&rig, 100);
+    listener = engine_listen(rig->engine, &rig_caller, 700, &missed, hear, &few);
+    rig_turn(rig, 100);
     CHECK(few.count == 3 && few.first == 700 && few.last == 702, "%u to %u", few.count,
           (unsigned)few.last);
     engine_unlisten(listener);
-    rig_end(&rig);
 }
 
 /* A tenant that makes as much noise as it can pushes nobody's history out but its own; and many tenants
  * that were heard of once are found again. */
-static void check_histories(void)
+static void check_histories(struct rig *rig)
 {
     struct heard mine = {0}, late = {0}, some = {0};
     struct engine_caller caller = {.key_id = "k1", .scopes = ENGINE_READ};
     struct engine_listener *listener;
     bool missed;
-    struct rig rig;
 
-    rig_start(&rig);
-    rig_open(&rig);
-    CHECK(rig_until(&rig, has_begun, rig.engine), "the first key is the first event");
+    CHECK(rig_until(rig, has_begun, rig->engine), "the first key is the first event");
     for (unsigned i = 0; i < 10; i++)
-        events_add(rig.engine, "test", "other", "none", NULL, NULL);
+        events_add(rig->engine, "test", "other", "none", NULL, NULL);
     for (unsigned i = 0; i < 100000; i++)
-        events_add(rig.engine, "test", "default", "none", NULL, NULL);
+        events_add(rig->engine, "test", "default", "none", NULL, NULL);
     for (unsigned i = 0; i < 1000; i++) {
         (void)snprintf(caller.tenant, sizeof(caller.tenant), "t%u", i);
-        events_add(rig.engine, "test", caller.tenant, "none", NULL, NULL);
+        events_add(rig->engine, "test", caller.tenant, "none", NULL, NULL);
         if (i % 100 == 0)
-            CHECK(rig_until(&rig, is_written, rig.engine), "written");
+            CHECK(rig_until(rig, is_written, rig->engine), "written");
     }
-    CHECK(rig_until(&rig, is_written, rig.engine), "written");
-    listener = engine_listen(rig.engine, &operator, 1, &missed, hear, &mine);
+    CHECK(rig_until(rig, is_written, rig->engine), "written");
+    listener = engine_listen(rig->engine, &operator, 1, &missed, hear, &mine);
     CHECK(missed, "the history of all has an end, which is told");
     engine_unlisten(listener);
     (void)snprintf(caller.tenant, sizeof(caller.tenant), "other");
-    listener = engine_listen(rig.engine, &caller, 1, &missed, hear, &late);
-    rig_turn(&rig, 100);
+    listener = engine_listen(rig->engine, &caller, 1, &missed, hear, &late);
+    rig_turn(rig, 100);
     CHECK(!missed && late.count == 10 && late.first == 2, "the quiet one has all: %u from %u",
           late.count, (unsigned)late.first);
     engine_unlisten(listener);
     (void)snprintf(caller.tenant, sizeof(caller.tenant), "t3");
-    listener = engine_listen(rig.engine, &caller, 1, &missed, hear, &some);
-    rig_turn(&rig, 100);
+    listener = engine_listen(rig->engine, &caller, 1, &missed, hear, &some);
+    rig_turn(rig, 100);
     CHECK(!missed && some.count == 1, "one that was heard of once: %u", some.count);
     engine_unlisten(listener);
-    rig_end(&rig);
 }
 
 /* After an end that was noted nothing is missing, also of who had heard all. After a crash nobody
  * knows: tests/front/test_events.py. */
-static void check_ends_of_lives(void)
+static void check_ends_of_lives(struct rig *rig)
 {
     struct heard heard = {0}, again = {0};
     struct engine_listener *listener;
     struct answer made;
     bool missed;
-    struct rig rig;
 
-    rig_start(&rig);
-    rig_open(&rig);
-    listener = engine_listen(rig.engine, &rig_caller, 0, &missed, hear, &heard);
-    rig_made(&rig, NULL, &made);
-    rig_turn(&rig, 10);
+    listener = engine_listen(rig->engine, &rig_caller, 0, &missed, hear, &heard);
+    rig_made(rig, NULL, &made);
+    rig_turn(rig, 10);
     CHECK(heard.count > 0, "heard");
     engine_unlisten(listener);
-    rig_close(&rig);
-    rig_open(&rig);
-    listener = engine_listen(rig.engine, &rig_caller, heard.last + 1, &missed, hear, &again);
+    rig_close(rig);
+    rig_open(rig);
+    listener = engine_listen(rig->engine, &rig_caller, heard.last + 1, &missed, hear, &again);
     CHECK(!missed, "who heard all goes on");
-    rig_made(&rig, NULL, &made);
-    rig_turn(&rig, 10);
+    rig_made(rig, NULL, &made);
+    rig_turn(rig, 10);
     CHECK(again.created == 1 && again.first > heard.last, "and hears what comes: %u", again.count);
     engine_unlisten(listener);
-    rig_end(&rig);
 }
 
 /* A listener that leaves in the middle of being told, and takes another one with it. */
@@ -585,39 +485,34 @@ static bool leave(void *arg, const struct engine_event *event)
     return true;
 }
 
-static void check_leaving(void)
+static void check_leaving(struct rig *rig)
 {
     struct leaver first = {.count = 0};
     struct heard heard = {0};
     struct answer made;
     bool missed;
-    struct rig rig;
 
-    rig_start(&rig);
-    rig_open(&rig);
-    first.other = engine_listen(rig.engine, &rig_caller, 0, &missed, hear, &heard);
-    first.self = engine_listen(rig.engine, &rig_caller, 0, &missed, leave, &first);
-    rig_made(&rig, NULL, &made);
-    rig_made(&rig, NULL, &made);
-    rig_turn(&rig, 50);
+    first.other = engine_listen(rig->engine, &rig_caller, 0, &missed, hear, &heard);
+    first.self = engine_listen(rig->engine, &rig_caller, 0, &missed, leave, &first);
+    rig_made(rig, NULL, &made);
+    rig_made(rig, NULL, &made);
+    rig_turn(rig, 50);
     CHECK(first.count == 1 && heard.count == 0, "%u, %u", first.count, heard.count);
-    rig_end(&rig);
 }
 
 int main(void)
 {
-    (void)signal(SIGPIPE, SIG_IGN);
-    check_first_key();
-    check_wrong_keys();
-    check_keys();
-    check_keys_of_a_tenant();
-    check_quotas();
-    check_rate();
-    check_events();
-    check_listening_by_a_key();
-    check_old_events();
-    check_histories();
-    check_ends_of_lives();
-    check_leaving();
+    rig_run(check_first_key);
+    rig_run(check_wrong_keys);
+    rig_run(check_keys);
+    rig_run(check_keys_of_a_tenant);
+    rig_run(check_quotas);
+    rig_run(check_rate);
+    rig_run(check_events);
+    rig_run(check_listening_by_a_key);
+    rig_run(check_old_events);
+    rig_run(check_histories);
+    rig_run(check_ends_of_lives);
+    rig_run(check_leaving);
     return check_finish();
 }

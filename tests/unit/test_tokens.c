@@ -5,13 +5,10 @@
 #include "rig.h"
 
 #include <fcntl.h>
-#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
-
-#define IS(err, wanted) (strcmp((err).code, wanted) == 0)
 
 static const struct engine_caller keeper_of_keys = {
     .tenant = "default", .key_id = "socket", .scopes = ENGINE_ALL};
@@ -85,43 +82,39 @@ static int make(struct rig *rig, const struct engine_caller *caller, const char 
     return engine_token_make(rig->engine, caller, id, &spec, token, err);
 }
 
-static void check_verbs(void)
+static void check_verbs(struct rig *rig)
 {
     struct answer made, other;
     struct engine_token token;
     struct engine_caller caller;
     struct sandbox_view view;
     struct error err;
-    struct rig rig;
 
-    rig_start(&rig);
-    rig_open(&rig);
-    rig_made(&rig, "one", &made);
-    rig_made(&rig, "two", &other);
-    CHECK(make(&rig, &rig_caller, made.id, ENGINE_LOOK, &token, &err) == 0, "%s", err.text);
-    CHECK(engine_key_check(rig.engine, token.text, &caller, &err) == 0 && caller.scopes == 0 &&
+    rig_made(rig, "one", &made);
+    rig_made(rig, "two", &other);
+    CHECK(make(rig, &rig_caller, made.id, ENGINE_LOOK, &token, &err) == 0, "%s", err.text);
+    CHECK(engine_key_check(rig->engine, token.text, &caller, &err) == 0 && caller.scopes == 0 &&
               strcmp(caller.sandbox, made.id) == 0 && strcmp(caller.key_id, token.id) == 0,
           "it opens");
-    CHECK(engine_look(rig.engine, &caller, made.id, &view, &err) == 0, "its sandbox");
-    CHECK(engine_look(rig.engine, &caller, "name:one", &view, &err) == 0, "by its name, too");
-    CHECK(engine_look(rig.engine, &caller, other.id, &view, &err) != 0 &&
-              IS(err, "sandbox_not_found"),
+    CHECK(engine_look(rig->engine, &caller, made.id, &view, &err) == 0, "its sandbox");
+    CHECK(engine_look(rig->engine, &caller, "name:one", &view, &err) == 0, "by its name, too");
+    CHECK(engine_look(rig->engine, &caller, other.id, &view, &err) != 0 &&
+              IS_CODE(err, "sandbox_not_found"),
           "no other: %s", err.code);
-    CHECK(engine_look(rig.engine, &caller, "name:two", &view, &err) != 0 &&
-              IS(err, "sandbox_not_found"),
+    CHECK(engine_look(rig->engine, &caller, "name:two", &view, &err) != 0 &&
+              IS_CODE(err, "sandbox_not_found"),
           "nor by name: %s", err.code);
     CHECK(engine_caller_may(&caller, made.id, ENGINE_LOOK, &err) == 0, "what it says");
-    CHECK(engine_caller_may(&caller, made.id, ENGINE_EXEC, &err) != 0 && IS(err, "forbidden"),
+    CHECK(engine_caller_may(&caller, made.id, ENGINE_EXEC, &err) != 0 && IS_CODE(err, "forbidden"),
           "and no more");
-    CHECK(engine_caller_may(&caller, other.id, ENGINE_LOOK, &err) != 0 && IS(err, "forbidden"),
+    CHECK(engine_caller_may(&caller, other.id, ENGINE_LOOK, &err) != 0 && IS_CODE(err, "forbidden"),
           "nowhere else");
-    CHECK(make(&rig, &caller, made.id, ENGINE_LOOK, &token, &err) != 0 && IS(err, "forbidden"),
+    CHECK(make(rig, &caller, made.id, ENGINE_LOOK, &token, &err) != 0 && IS_CODE(err, "forbidden"),
           "it makes no other");
-    CHECK(engine_listen(rig.engine, &caller, 0, &(bool){false}, NULL, NULL) == NULL, "no events");
-    rig_end(&rig);
+    CHECK(engine_listen(rig->engine, &caller, 0, &(bool){false}, NULL, NULL) == NULL, "no events");
 }
 
-static void check_lending(void)
+static void check_lending(struct rig *rig)
 {
     struct engine_token_spec spec = {.verbs = ENGINE_FILES_READ};
     static const char *const wrong[] = {"a", "/a/../b", "/a//b", "/a/", "//", "/./a", ""};
@@ -129,38 +122,35 @@ static void check_lending(void)
     struct engine_token token;
     struct answer made;
     struct error err;
-    struct rig rig;
 
-    rig_start(&rig);
-    rig_open(&rig);
-    rig_made(&rig, NULL, &made);
-    CHECK(make(&rig, &rig_reader, made.id, ENGINE_LOOK | ENGINE_FILES_READ, &token, &err) == 0,
+    rig_made(rig, NULL, &made);
+    CHECK(make(rig, &rig_reader, made.id, ENGINE_LOOK | ENGINE_FILES_READ, &token, &err) == 0,
           "what one has");
-    CHECK(make(&rig, &rig_reader, made.id, ENGINE_LOOK | ENGINE_EXEC, &token, &err) != 0 &&
-              IS(err, "forbidden"),
+    CHECK(make(rig, &rig_reader, made.id, ENGINE_LOOK | ENGINE_EXEC, &token, &err) != 0 &&
+              IS_CODE(err, "forbidden"),
           "not what one has not");
-    CHECK(make(&rig, &rig_other, made.id, ENGINE_LOOK, &token, &err) != 0 &&
-              IS(err, "sandbox_not_found"),
+    CHECK(make(rig, &rig_other, made.id, ENGINE_LOOK, &token, &err) != 0 &&
+              IS_CODE(err, "sandbox_not_found"),
           "of one's own sandboxes");
-    CHECK(make(&rig, &rig_caller, made.id, 0, &token, &err) != 0 && IS(err, "bad_request"), "none");
+    CHECK(make(rig, &rig_caller, made.id, 0, &token, &err) != 0 && IS_CODE(err, "bad_request"),
+          "none");
     for (size_t i = 0; i < sizeof(wrong) / sizeof(wrong[0]); i++) {
         spec.path = wrong[i];
-        CHECK(engine_token_make(rig.engine, &rig_caller, made.id, &spec, &token, &err) != 0 &&
-                  IS(err, "bad_request"),
+        CHECK(engine_token_make(rig->engine, &rig_caller, made.id, &spec, &token, &err) != 0 &&
+                  IS_CODE(err, "bad_request"),
               "the path '%s'", wrong[i]);
     }
     spec.path = "/work/report.pdf";
     spec.method = "GET";
-    CHECK(engine_token_make(rig.engine, &rig_caller, made.id, &spec, &token, &err) == 0 &&
-              engine_key_check(rig.engine, token.text, &caller, &err) == 0 &&
+    CHECK(engine_token_make(rig->engine, &rig_caller, made.id, &spec, &token, &err) == 0 &&
+              engine_key_check(rig->engine, token.text, &caller, &err) == 0 &&
               strcmp(caller.method, "GET") == 0 && strcmp(caller.path, "/work") == 0 &&
               strcmp(caller.signed_path, "/work/report.pdf") == 0,
           "a signed one: %s in %s", caller.signed_path, caller.path);
     spec.lives_ms = ENGINE_TOKEN_MOST_MS + 1;
-    CHECK(engine_token_make(rig.engine, &rig_caller, made.id, &spec, &token, &err) != 0 &&
-              IS(err, "bad_request"),
+    CHECK(engine_token_make(rig->engine, &rig_caller, made.id, &spec, &token, &err) != 0 &&
+              IS_CODE(err, "bad_request"),
           "for too long");
-    rig_end(&rig);
 }
 
 static bool is_bad(struct rig *rig, const struct engine_token *token)
@@ -168,131 +158,82 @@ static bool is_bad(struct rig *rig, const struct engine_token *token)
     struct engine_caller caller;
     struct error err;
 
-    return engine_key_check(rig->engine, token->text, &caller, &err) != 0 && IS(err, "bad_key");
+    return engine_key_check(rig->engine, token->text, &caller, &err) != 0 &&
+           IS_CODE(err, "bad_key");
 }
 
-static void tokens_ended(void *arg, const struct sandbox_view *view, const struct error *err)
-{
-    struct answer *answer = arg;
-
-    (void)view;
-    answer->count++;
-    answer->failed = err != NULL;
-}
-
-struct made_key {
-    struct answer answer;
-    char id[24], secret[128];
-};
-
-static void key_made(void *arg, const struct engine_key_view *key, const char *secret,
-                     const struct error *err)
-{
-    struct made_key *made = arg;
-
-    made->answer.count++;
-    made->answer.failed = err != NULL;
-    if (err != NULL)
-        return;
-    (void)snprintf(made->id, sizeof(made->id), "%s", key->id);
-    (void)snprintf(made->secret, sizeof(made->secret), "%s", secret);
-}
-
-static void key_ended(void *arg, const struct error *err)
-{
-    struct answer *answer = arg;
-
-    answer->count++;
-    answer->failed = err != NULL;
-}
-
-static void check_ends(void)
+static void check_ends(struct rig *rig)
 {
     struct engine_token_spec spec = {.verbs = ENGINE_LOOK, .lives_ms = 600000};
     struct answer made, answer = {0};
-    struct made_key key = {.id = ""};
+    struct rig_key key;
     struct engine_caller caller;
     struct engine_token token, brief;
     struct error err;
-    struct rig rig;
 
-    rig_start(&rig);
-    rig_open(&rig);
-    rig_made(&rig, NULL, &made);
-    CHECK(engine_token_make(rig.engine, &rig_caller, made.id, &spec, &brief, &err) == 0, "brief");
-    rig_pass(&rig, 300000);
-    CHECK(!is_bad(&rig, &brief), "its time is not over");
-    rig_pass(&rig, 300000);
-    CHECK(make(&rig, &rig_caller, made.id, ENGINE_LOOK, &token, &err) == 0, "one");
-    CHECK(is_bad(&rig, &brief) && !is_bad(&rig, &token), "its time is over");
-    rig_close(&rig);
-    rig_open(&rig);
-    CHECK(!is_bad(&rig, &token), "the next engine knows it");
-    engine_tokens_end(rig.engine, &rig_caller, made.id, tokens_ended, &answer);
-    CHECK(rig_wait(&rig, &answer) && !answer.failed && is_bad(&rig, &token), "all are ended");
-    CHECK(make(&rig, &rig_caller, made.id, ENGINE_LOOK, &token, &err) == 0 && !is_bad(&rig, &token),
+    rig_made(rig, NULL, &made);
+    CHECK(engine_token_make(rig->engine, &rig_caller, made.id, &spec, &brief, &err) == 0, "brief");
+    rig_pass(rig, 300000);
+    CHECK(!is_bad(rig, &brief), "its time is not over");
+    rig_pass(rig, 300000);
+    CHECK(make(rig, &rig_caller, made.id, ENGINE_LOOK, &token, &err) == 0, "one");
+    CHECK(is_bad(rig, &brief) && !is_bad(rig, &token), "its time is over");
+    rig_close(rig);
+    rig_open(rig);
+    CHECK(!is_bad(rig, &token), "the next engine knows it");
+    engine_tokens_end(rig->engine, &rig_caller, made.id, rig_looked, &answer);
+    CHECK(rig_done(rig, &answer) && is_bad(rig, &token), "all are ended");
+    CHECK(make(rig, &rig_caller, made.id, ENGINE_LOOK, &token, &err) == 0 && !is_bad(rig, &token),
           "a newer one is good");
-    rig_close(&rig);
-    rig_open(&rig);
-    CHECK(!is_bad(&rig, &token), "which is on record");
+    rig_close(rig);
+    rig_open(rig);
+    CHECK(!is_bad(rig, &token), "which is on record");
 
-    engine_key_make(rig.engine, &keeper_of_keys, NULL, "short", ENGINE_READ, key_made, &key);
-    CHECK(rig_wait(&rig, &key.answer) && !key.answer.failed, "a key");
-    CHECK(engine_key_check(rig.engine, key.secret, &caller, &err) == 0, "%s", err.text);
-    CHECK(make(&rig, &caller, made.id, ENGINE_LOOK, &brief, &err) == 0 && !is_bad(&rig, &brief),
+    CHECK(rig_key_make(rig, &keeper_of_keys, NULL, "short", ENGINE_READ, &key), "a key");
+    CHECK(engine_key_check(rig->engine, key.secret, &caller, &err) == 0, "%s", err.text);
+    CHECK(make(rig, &caller, made.id, ENGINE_LOOK, &brief, &err) == 0 && !is_bad(rig, &brief),
           "a token of it");
-    answer = (struct answer){0};
-    engine_key_end(rig.engine, &keeper_of_keys, key.id, key_ended, &answer);
-    CHECK(rig_wait(&rig, &answer) && is_bad(&rig, &brief) && !is_bad(&rig, &token),
-          "it ends with its key");
-
-    answer = (struct answer){0};
-    rig_delete(&rig, made.id, &answer);
-    CHECK(rig_wait(&rig, &answer) && is_bad(&rig, &token), "it ends with its sandbox");
-    rig_end(&rig);
+    (void)rig_key_end(rig, &keeper_of_keys, key.id);
+    CHECK(is_bad(rig, &brief) && !is_bad(rig, &token), "it ends with its key");
+    CHECK(rig_wait(rig, rig_delete(rig, made.id, &answer)) && is_bad(rig, &token),
+          "it ends with its sandbox");
 }
 
-static void check_key_file(void)
+static void check_key_file(struct rig *rig)
 {
     struct engine_token token;
     struct answer made;
     struct error err;
     struct stat st;
-    struct rig rig;
     int fd;
 
-    rig_start(&rig);
-    rig_open(&rig);
-    rig_made(&rig, NULL, &made);
-    CHECK(fstatat(rig.dir, "token.key", &st, 0) == 0 && (st.st_mode & 07777) == 0600 &&
+    rig_made(rig, NULL, &made);
+    CHECK(fstatat(rig->dir, "token.key", &st, 0) == 0 && (st.st_mode & 07777) == 0600 &&
               st.st_size == SHA256_BYTES,
           "mode %o, %lld bytes", st.st_mode, (long long)st.st_size);
-    CHECK(make(&rig, &rig_caller, made.id, ENGINE_LOOK, &token, &err) == 0, "%s", err.text);
-    rig_close(&rig);
-    CHECK(unlinkat(rig.dir, "token.key", 0) == 0, "removed");
-    rig_open(&rig);
-    CHECK(is_bad(&rig, &token), "another key voids all");
-    rig_close(&rig);
-    fd = openat(rig.dir, "token.key", O_WRONLY | O_TRUNC | O_CLOEXEC);
+    CHECK(make(rig, &rig_caller, made.id, ENGINE_LOOK, &token, &err) == 0, "%s", err.text);
+    rig_close(rig);
+    CHECK(unlinkat(rig->dir, "token.key", 0) == 0, "removed");
+    rig_open(rig);
+    CHECK(is_bad(rig, &token), "another key voids all");
+    rig_close(rig);
+    fd = openat(rig->dir, "token.key", O_WRONLY | O_TRUNC | O_CLOEXEC);
     CHECK(fd >= 0 && write(fd, "short", 5) == 5 && close(fd) == 0, "cut");
-    rig.options.keeper = fake_connect(&rig.fake, &rig.loop);
-    rig.options.keeper_requests = fcntl(rig.options.keeper, F_DUPFD_CLOEXEC, 3);
-    rig.options.directory = fcntl(rig.dir, F_DUPFD_CLOEXEC, 3);
-    CHECK(engine_open(&rig.options, &rig.engine, NULL, NULL, &err) != 0 && IS(err, "store_failed"),
+    rig_connect(rig);
+    CHECK(engine_open(&rig->options, &rig->engine, NULL, NULL, &err) != 0 &&
+              IS_CODE(err, "store_failed"),
           "a broken one is told");
-    fake_vanish(&rig.fake);
-    rig_end(&rig);
+    fake_vanish(&rig->fake);
 }
 
 int main(void)
 {
-    (void)signal(SIGPIPE, SIG_IGN);
     check_hmac();
     check_text();
     check_forgery();
-    check_verbs();
-    check_lending();
-    check_ends();
-    check_key_file();
+    rig_run(check_verbs);
+    rig_run(check_lending);
+    rig_run(check_ends);
+    rig_run(check_key_file);
     return check_finish();
 }
