@@ -193,8 +193,13 @@ def ready(command, *options):
     signals while it forks."""
     box = start(command, *options)
     assert box.stdout.readline() == b"ready\n"
-    time.sleep(0.2)
+    sleeps(box)
     return box
+
+
+def sleeps(box):
+    harness.wait_for(lambda: any(harness.status_of(pid).get("Name") == "sleep" for pid in harness.box_processes(box)),
+                     what="the command's sleep")
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT,
@@ -302,7 +307,7 @@ def test_tty_follows_a_resize():
 def test_tty_control_c_is_the_boxs():
     with Terminal("trap 'echo interrupted; exit 3' INT; echo ready; while :; do sleep 0.05; done") as terminal:
         terminal.expect(b"ready")
-        time.sleep(0.2)
+        sleeps(terminal.process)
         terminal.send(b"\x03")
         terminal.expect(b"interrupted")
         assert terminal.finish() == 3
@@ -337,7 +342,7 @@ def test_tty_end_of_file():
 def test_tty_is_restored_when_cove_is_ended():
     with Terminal("echo ready; sleep 60") as terminal:
         terminal.expect(b"ready")
-        time.sleep(0.2)
+        sleeps(terminal.process)
         terminal.process.terminate()
         assert terminal.finish() == 143
 

@@ -8,10 +8,10 @@ import re
 import signal
 import subprocess
 import threading
-import time
 
 import pytest
 
+import harness
 from scripted import COVE, CUT, Server, answer, chunked, cove, problem
 
 ID = "c0abcdefghij01234567"
@@ -475,12 +475,12 @@ def test_a_server_that_hangs_can_be_left(server):
     release = threading.Event()
     made = server(lambda request: [lambda: release.wait(30)])
     with subprocess.Popen([COVE, "exec", "work", "--", "x"], env={**os.environ, **made.env}) as running:
-        while not made.requests:
-            time.sleep(0.01)
+        harness.wait_for(lambda: made.requests, what="a request")
         running.send_signal(signal.SIGINT)
-        while re.search(r"^ShdPnd:.*[2367abef]$", pathlib.Path(f"/proc/{running.pid}/status").read_text(), re.M):
-            time.sleep(0.01)  # two that nobody has taken are one
-        time.sleep(0.2)
+        # Two that nobody has taken are one. It has taken it, and waits again.
+        harness.wait_for(lambda: re.search(r"^State:\tS[^$]*^ShdPnd:.*[014589cd]$",
+                                           pathlib.Path(f"/proc/{running.pid}/status").read_text(), re.M),
+                         what="that it takes the signal")
         assert running.poll() is None
         running.send_signal(signal.SIGINT)
         assert running.wait(10) == 130

@@ -6,6 +6,7 @@ import json
 import os
 import pathlib
 import re
+import select
 import socketserver
 import stat
 import subprocess
@@ -354,11 +355,13 @@ def test_progress_is_shown_on_a_terminal_with_its_share_where_that_is_known(tmp_
         copying = subprocess.Popen([harness.COVE, "cp", "box:/x", tmp_path / "x"], stderr=theirs,
                                    env={**os.environ, "COVE_URL": f"unix:{tmp_path}/slow.sock"})
         os.close(theirs)
-        # It looks at what came, but five times a second: what was shown is of one of these.
-        slow.begun.wait(60 * harness.PATIENCE)
+        assert slow.begun.wait(60 * harness.PATIENCE)
         for go in slow.go:
-            time.sleep(1 if go is not slow.go[-1] else 3)
+            time.sleep(0.3)  # it shows what came, but five times a second at most
             go.set()
+            if on_terminal and go is not slow.go[-1]:
+                assert select.select([ours], [], [], 60 * harness.PATIENCE)[0], shown
+                shown += os.read(ours, 4096)
         with contextlib.suppress(OSError):  # a terminal whose other end is closed
             while piece := os.read(ours, 4096):
                 shown += piece

@@ -21,10 +21,11 @@ def certificate(tmp_path_factory):
 def serve(tmp_path, request):
     servers = []
 
-    def start(kind="unix", lean=False, **limits):
+    def start(kind="unix", lean=False, clock=False, **limits):
         path = tmp_path / f"socket{len(servers)}" if kind == "unix" else None
         servers.append(Server(path, limits, lean,
-                              request.getfixturevalue("certificate") if kind == "tls" else None))
+                              request.getfixturevalue("certificate") if kind == "tls" else None,
+                              tmp_path / f"clock{len(servers)}" if clock else None))
         return servers[-1]
 
     yield start

@@ -1,14 +1,17 @@
 /* A server for test_http.py: one route for each thing that the HTTP room promises, nothing else.
  *
  * usage: server unix:PATH|tcp [LIMIT=VALUE ...]; prints "ready" and the TCP port, serves until
- * POST /drain or SIGTERM, and must then leave nothing behind (the sanitizers look). */
+ * POST /drain or SIGTERM, and must then leave nothing behind (the sanitizers look). Its timers follow the
+ * clock that COVE_TEST_CLOCK names. */
 #include "server.h"
 
 #include "base/fd.h"
+#include "base/set_clock.h"
 
 #include <arpa/inet.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <inttypes.h>
 #include <limits.h>
 #include <netinet/in.h>
 #include <signal.h>
@@ -38,6 +41,7 @@ struct task {
 struct http_server *server;
 uv_loop_t *loop;
 static LIST_HEAD(tasks, task) followers = LIST_HEAD_INITIALIZER(followers);
+static size_t taken_bytes; /* of bodies that come in parts */
 size_t gone_count, live_count, most_waiting, backlog_bytes = 1 << 20, closed_count;
 unsigned closed_code;
 
@@ -196,7 +200,7 @@ static void get_big(struct http_request *request, void *data)
 static void get_stats(struct http_request *request, void *data)
 {
     struct http_counts counts;
-    char text[256];
+    char text[512];
     size_t count = 0;
     struct task *task;
 
@@ -208,9 +212,11 @@ static void get_stats(struct http_request *request, void *data)
     http_count(server, &counts);
     snprintf(text, sizeof(text),
              "{\"gone\":%zu,\"live\":%zu,\"followers\":%zu,\"waiting\":%zu,\"closed\":%zu,"
-             "\"code\":%u,\"held\":%zu}",
+             "\"code\":%u,\"held\":%zu,\"taken\":%zu,\"accepted\":%" PRIu64 ",\"received\":%" PRIu64
+             ",\"sent\":%" PRIu64 "}",
              gone_count, live_count, count, most_waiting, closed_count, closed_code,
-             counts.held_bytes);
+             counts.held_bytes, taken_bytes, counts.accepted, counts.received_bytes,
+             counts.sent_bytes);
     answer_text(request, 200, text);
 }
 
@@ -345,6 +351,7 @@ static bool on_part(void *arg, const void *bytes, size_t size)
     char line[64];
 
     task->parts++;
+    taken_bytes += size;
     for (size_t i = 0; i < size; i++) {
         task->counted += text[i] == 'u';
     }
@@ -553,11 +560,45 @@ static int certify(const char *directory, struct error *err)
     return 0;
 }
 
+/* ---- the clock ---- */
+
+static uint64_t clock_asked;
+
+static void on_clock(uv_poll_t *news, int status, int events)
+{
+    (void)news;
+    (void)status;
+    (void)events;
+    clock_asked = set_clock_heard();
+}
+
+/* The loop comes here between its timers and its next wait: what was due has run. */
+static void on_turned(uv_prepare_t *turned)
+{
+    (void)turned;
+    set_clock_ran(SET_CLOCK_ENGINE, clock_asked);
+}
+
+static void follow_clock(uv_poll_t *news, uv_prepare_t *turned)
+{
+    uv_prepare_init(loop, turned);
+    if (set_clock_news() < 0) {
+        return;
+    }
+    uv_poll_init(loop, news, set_clock_news());
+    uv_poll_start(news, UV_READABLE, on_clock);
+    uv_unref((uv_handle_t *)news);
+    uv_prepare_start(turned, on_turned);
+    uv_unref((uv_handle_t *)turned);
+}
+
 int main(int argc, char **argv)
 {
     const char *tls = getenv("HTTP_TLS"); /* NOLINT(concurrency-mt-unsafe) */
     static uv_loop_t the_loop;
     uv_signal_t terminated, answering;
+    uv_poll_t news;
+    uv_prepare_t turned;
     struct http_options options = {.routes = routes,
                                    .routes_count = sizeof(routes) / sizeof(routes[0]),
                                    .admit = admit,
@@ -575,7 +616,12 @@ int main(int argc, char **argv)
     }
     (void)signal(SIGPIPE, SIG_IGN); /* NOLINT(cert-err33-c) */
     loop = &the_loop;
+    if (set_clock_open(&err)) {
+        fprintf(stderr, "server: %s\n", err.text);
+        return 1;
+    }
     uv_loop_init(loop);
+    follow_clock(&news, &turned);
     if (http_start(loop, &options, &server, &err) || (tls && certify(tls, &err)) ||
         http_listen(server, listen_on(argv[1], &port), &err) ||
         (listens_too && http_listen(server, listen_on("tcp", &port), &err))) {
@@ -595,6 +641,10 @@ int main(int argc, char **argv)
         uv_close((uv_handle_t *)&terminated, NULL);
     }
     uv_close((uv_handle_t *)&answering, NULL);
+    uv_close((uv_handle_t *)&turned, NULL);
+    if (set_clock_news() >= 0) {
+        uv_close((uv_handle_t *)&news, NULL);
+    }
     uv_run(loop, UV_RUN_DEFAULT);
     if (uv_loop_close(loop)) {
         fprintf(stderr, "server: the loop still has handles\n");

@@ -1,5 +1,4 @@
 """Clients that mean harm, or are broken: what they hold is bounded, and others are served meanwhile."""
-import contextlib
 import ctypes
 import resource
 import select
@@ -30,12 +29,6 @@ def send_some(client, data):
         return client.send(data)
     except BlockingIOError:
         return 0
-
-
-def send_late(client, data):
-    """The same, of who may be cut off by now: what he was told is there to be read."""
-    with contextlib.suppress(BrokenPipeError, ConnectionResetError):
-        send_some(client, data)
 
 
 def close_all(clients):
@@ -80,8 +73,7 @@ def test_requests_sent_ahead_by_who_takes_no_answers(serve):
     for _ in range(5):
         for client in clients:
             send_some(client, HELLO * 20_000)
-        time.sleep(0.05)
-    assert server.get("/hello")[1] == b"hello\n"
+        server.still()
     assert server.memory() - before < 100 * 70_000
     close_all(clients)
 
@@ -93,25 +85,28 @@ def test_requests_sent_ahead_while_one_is_answered(serve):
     for _ in range(5):
         for client in clients:
             send_some(client, b"GET /follow HTTP/1.1\r\nHost: x\r\n\r\n" + HELLO * 20_000)
-        time.sleep(0.05)
+        server.still()
     assert server.memory() - before < 100 * 90_000
     close_all(clients)
     server.until("live", 0)
 
 
 def test_headers_that_never_end(serve):
-    server = serve("unix", lean=True, header_ms=1500)
+    server = serve("unix", lean=True, clock=True, header_ms=600_000)
     before = server.memory()
     clients = [server.connect() for _ in range(100)]
     for client in clients:
         client.sendall(b"GET /hello HTTP/1.1\r\nHost: x\r\nX: " + b"x" * 30_000)
-    assert server.get("/hello")[1] == b"hello\n"
+    server.still()
     assert server.memory() - before < 100 * 100_000
     # A byte now and then gains nothing.
-    for _ in range(3):
-        time.sleep(0.2)
+    for _ in range(5):
+        server.advance(110)
         for client in clients:
-            send_late(client, b"x")
+            send_some(client, b"x")
+        server.still()
+    assert not select.select(clients, [], [], 0)[0]
+    server.advance(60)
     for client in clients:
         client.settimeout(10 * PATIENCE)
         assert status(read_all(client)) == 408
@@ -119,7 +114,7 @@ def test_headers_that_never_end(serve):
 
 
 def test_bodies_that_come_by_the_byte(serve):
-    server = serve("unix", lean=True, body_ms=4000)
+    server = serve("unix", lean=True, clock=True, body_ms=600_000)
     before = server.memory()
     kept = [server.connect() for _ in range(100)]
     streamed = [server.connect() for _ in range(100)]
@@ -127,24 +122,21 @@ def test_bodies_that_come_by_the_byte(serve):
         client.sendall(POST.format("/echo", 4_000_000).encode())
     for client in streamed:
         client.sendall(POST.format("/upload", 4_000_000).encode())
-    for _ in range(8):
+    for count in range(1, 6):
         for client in kept + streamed:
-            send_late(client, b"u")
-        assert server.get("/hello")[1] == b"hello\n"
-        time.sleep(0.25)
+            send_some(client, b"u")
+        server.until("taken", 100 * count)
+        server.still()
+        assert not select.select(kept + streamed, [], [], 0)[0]
+        server.advance(110)
     assert server.memory() - before < 200 * 30_000
     # All of a body that is kept has body_ms; one that is handed on has it for each part.
-    end = time.monotonic() + 10 * PATIENCE
-    while not select.select(kept, [], [], 0.25)[0]:
-        assert time.monotonic() < end
-        for other in streamed:
-            send_late(other, b"u")
+    server.advance(60)
     for client in kept:
         client.settimeout(10 * PATIENCE)
         assert status(read_all(client)) == 408
-        for other in streamed:  # how long that takes is not their fault
-            send_late(other, b"u")
     assert server.stats()["live"] == 100
+    server.advance(600)
     server.until("live", 0)
     close_all(kept + streamed)
 
@@ -159,8 +151,7 @@ def test_readers_of_a_byte_now_and_then(serve, target):
     for _ in range(3):
         for client in clients:
             assert client.recv(1)
-        assert server.get("/hello")[1] == b"hello\n"
-        time.sleep(0.1)
+        server.still()
     most = 5_000_000 if "big" in target else 350_000
     assert server.memory() - before < 10 * most
     close_all(clients)
@@ -383,36 +374,39 @@ def test_a_client_that_only_does_not_read_is_left_alone(serve):
 
 def test_a_body_that_is_held_back_is_not_late(serve):
     """The time is the client's, and not that in which nobody wants its bytes."""
-    server = serve("unix", body_ms=4000)
+    server = serve("unix", clock=True, body_ms=60_000)
     for framing in ("Content-Length: 2000000", "Transfer-Encoding: chunked"):
         client = server.connect()
         chunk = b"" if "Length" in framing else b"1e8480\r\n"
-        client.sendall(f"POST /upload?hold=250 HTTP/1.1\r\nHost: x\r\n{framing}\r\n\r\n".encode())
-        client.sendall(chunk + b"u" * 2_000_000 + (b"\r\n0\r\n\r\n" if chunk else b""))
-        assert read_until(client, b"2000000")
+        client.sendall(f"POST /upload?hold=10000 HTTP/1.1\r\nHost: x\r\n{framing}\r\n\r\n".encode())
+        left = chunk + b"u" * 2_000_000 + (b"\r\n0\r\n\r\n" if chunk else b"")
+        began = server.clock.seconds
+        while not select.select([client], [], [], 0)[0]:
+            assert server.clock.seconds < began + 1000
+            left = left[send_some(client, left):]
+            server.advance(10)
+        client.settimeout(10 * PATIENCE)
+        assert not left and read_until(client, b"2000000") and server.clock.seconds > began + 60
         client.close()
 
 
 def test_a_body_with_pauses_is_taken_and_one_that_stops_is_not(serve):
-    server = serve("unix", body_ms=1000)
-    for tries in range(5):
-        client = server.connect()
-        try:
-            client.sendall(POST.format("/upload", 8).encode())
-            for _ in range(8):
-                time.sleep(0.2)
-                send_late(client, b"u")
-            client.settimeout(10 * PATIENCE)
-            assert read_until(client, b"\r\n\r\n8")
-            break
-        except (AssertionError, ConnectionError):
-            assert tries < 4  # on a machine that stood still the pause was too long
-        client.close()
-        server.until("live", 0)
-    gone = server.stats()["gone"]
+    server = serve("unix", clock=True, body_ms=600_000)
+    client = server.connect()
+    client.sendall(POST.format("/upload", 8).encode())
+    server.until("live", 1)
+    for count in range(1, 9):
+        server.advance(500)
+        client.sendall(b"u")
+        server.until("taken", count)
+    assert read_until(client, b"\r\n\r\n8")
     client.sendall(POST.format("/upload", 8).encode() + b"u")
+    server.until("taken", 9)
+    server.advance(500)
+    assert server.stats()["live"] == 1
+    server.advance(110)
     assert read_all(client) == b""
-    server.until("gone", gone + 1)
+    server.until("gone", 1)
     client.close()
 
 

@@ -8,6 +8,7 @@ import socket
 import threading
 import time
 
+import harness
 import pytest
 import websockets
 from clients import PATIENCE, on_unix, read_all, read_until, status
@@ -240,19 +241,20 @@ def test_large_bodies_pass_both_ways(server, echo, tmp_path, words):
 
 def test_memory_stays_flat_where_the_client_does_not_read(serve, behind):
     server = serve("tcp", lean=True)
-    stop = threading.Event()
+    stop, said = threading.Event(), []
 
     def talk(client):
         read_until(client, b"\r\n\r\n")
         client.sendall(b"HTTP/1.1 200 OK\r\n\r\n")
         while not stop.is_set():
-            client.sendall(b"x" * 65536)
+            said.append(client.send(b"x" * 65536))
 
     port = behind(talk).port
     before = server.memory()
     with server.connect() as client:
         client.sendall(b"GET /proxy/own/%d/ HTTP/1.1\r\nHost: x\r\n\r\n" % port)
-        time.sleep(0.5)
+        harness.wait_for(lambda: said, what="what the other server says")
+        harness.at_rest(lambda: len(said))
         assert server.memory() - before < 4 << 20
         read_until(client, b"xxx")
     stop.set()

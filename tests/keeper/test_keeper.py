@@ -1,5 +1,6 @@
 """The keeper against an engine that was taken over, and against what ends keepers and engines."""
 import errno
+import fcntl
 import os
 import pathlib
 import random
@@ -8,6 +9,7 @@ import signal
 import socket
 import struct
 import subprocess
+import termios
 import time
 
 import pytest
@@ -261,12 +263,16 @@ def test_closed_socket_ends_the_engine(keeper):
     assert keeper.greeted().make()
 
 
+def unread(pipe):
+    return struct.unpack("i", fcntl.ioctl(pipe, termios.FIONREAD, bytes(4)))[0]
+
+
 def test_request_in_pieces_is_one(keeper):
     engine = keeper.greeted()
     request = keepers.make(7)
     for piece in (request[:1], request[1:9], request[9:-1], request[-1:] + keepers.usage(8, 1)):
         engine.send(piece)
-        time.sleep(0.02)
+        harness.wait_for(lambda: unread(engine.requests) == 0, what="that the keeper reads a piece")
     kind, answered, _, fds = engine.receive()
     assert (kind, answered) == (keepers.MADE, 7)
     os.close(fds[0])

@@ -11,6 +11,8 @@ import time
 
 import pytest
 
+import serving
+
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 SERVER = os.environ.get("HTTP_SERVER", str(ROOT / "build/asan/tests/http-server"))
 # Of every limit a test sets for itself: what is late on a slow, loaded machine is late and not wrong.
@@ -21,11 +23,12 @@ HELLO = b"GET /hello HTTP/1.1\r\nHost: x\r\n\r\n"
 
 
 class Server:
-    def __init__(self, where, limits, lean=False, tls=None):
-        """`tls`: a directory with the server's certificate and key."""
+    def __init__(self, where, limits, lean=False, tls=None, clock=None):
+        """`tls`: a directory with the server's certificate and key; `clock`: a file, for its time to be set."""
         self.path = where
         self.tls = ssl.create_default_context(cafile=str(tls / "chain.pem")) if tls else None
         self.tls_file = tls / "chain.pem" if tls else None
+        self.clock = serving.Clock(clock) if clock else None
         self.said = None
         self.process = subprocess.Popen(
             [SERVER, f"unix:{where}" if where else "tcp",
@@ -33,6 +36,7 @@ class Server:
             stdout=subprocess.PIPE, stderr=subprocess.PIPE,
             # For its memory to be measured: the sanitizer keeps what was freed for a while.
             env={**os.environ, **({"HTTP_TLS": str(tls)} if tls else {}),
+                 **({"COVE_TEST_CLOCK": str(clock)} if clock else {}),
                  "ASAN_OPTIONS": "quarantine_size_mb=1:thread_local_quarantine_size_kb=16"
                  if lean or tls else ""})
         self.port = int(self.process.stdout.readline().split()[1])
@@ -72,6 +76,24 @@ class Server:
             assert time.monotonic() - started < limit, stats
             time.sleep(0.01)
         return time.monotonic() - started
+
+    def still(self, limit=30 * PATIENCE):
+        """Waits until it took and sent nothing between two looks, for others have their turns between these: it has
+        done what it can as long as they neither send nor read. /stats then."""
+        deadline = time.monotonic() + limit
+        before = self.stats()
+        while True:
+            now = self.stats()
+            # A look is less than this.
+            if now["accepted"] == before["accepted"] + 1 and all(now[way] - before[way] < 1000
+                                                                 for way in ("received", "sent")):
+                return now
+            assert time.monotonic() < deadline, (before, now)
+            before = now
+
+    def advance(self, seconds):
+        """Its clock; returns when all has run that is due then."""
+        self.clock.advance(seconds, ("engine",))
 
     def curl(self, target, *words, **more):
         where = ["--unix-socket", self.path] if self.path else []

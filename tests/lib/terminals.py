@@ -25,6 +25,8 @@ class Watcher(Frames):
     """Somebody who is attached to a terminal. What came is in `shown`, offsets are counted as a client
     counts them that wants to go on later."""
 
+    LIMIT = 60 * harness.PATIENCE
+
     def __init__(self, serve, sandbox, process, headers=(), port=None, over=None, **query):
         """`over`: a connection that somebody else has made."""
         path = f"/v1/sandboxes/{sandbox}/processes/{process}/terminal"
@@ -32,9 +34,9 @@ class Watcher(Frames):
                   over)
 
     def open(self, serve, path, headers=(), port=None, over=None):
-        self.socket = over or (socket.create_connection(("127.0.0.1", port)) if port else
+        self.socket = over or (socket.create_connection(("127.0.0.1", port), self.LIMIT) if port else
                                socket.socket(socket.AF_UNIX, socket.SOCK_STREAM))
-        self.socket.settimeout(60 * harness.PATIENCE)
+        self.socket.settimeout(self.LIMIT)
         if not port and not over:
             self.socket.connect(str(serve.socket))
         lines = [f"GET {path} HTTP/1.1", f"Host: {f'127.0.0.1:{port}' if port else 'localhost'}",
@@ -55,6 +57,12 @@ class Watcher(Frames):
             raise Refused(status, self.data[:size])
 
     # ---- bytes ----
+
+    def more(self):
+        try:
+            super().more()
+        except TimeoutError as error:
+            raise AssertionError(f"nothing came for {self.LIMIT} s after {self.shown[-2000:]!r} {self.said}") from error
 
     def until_bytes(self, mark):
         while mark not in self.data:
@@ -93,7 +101,7 @@ class Watcher(Frames):
         self.send(TEXT, json.dumps(message).encode())
 
     def until(self, holds, what):
-        deadline = time.monotonic() + 60 * harness.PATIENCE
+        deadline = time.monotonic() + self.LIMIT
         while not holds():
             assert time.monotonic() < deadline, f"no {what}: {self.shown[-2000:]!r} {self.said}"
             assert self.closed is None, f"closed before {what}: {self.shown[-2000:]!r} {self.said}"
@@ -112,8 +120,7 @@ class Watcher(Frames):
     def ends(self):
         """What it says of the process at the end."""
         message = self.hears("exit")
-        while self.closed is None:
-            self.step()
+        self.until(lambda: self.closed is not None, "close")
         assert self.closed == 1000, self.closed
         return message["process"]
 

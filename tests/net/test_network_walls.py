@@ -10,7 +10,6 @@ import struct
 import subprocess
 import sys
 import threading
-import time
 
 import pytest
 
@@ -367,8 +366,15 @@ def test_the_next_engine_gets_the_same_sockets(keeper, cold):
     os.kill(engine.pid, signal.SIGKILL)
     for one in again:
         one.close()
-    output = box.control.start(f"python3 - 2>&1 <<'END'\n{script(REACHED)}\nEND")
-    time.sleep(0.2)
+    dials = """
+        with socket.create_connection(("192.0.2.1", 80), LIMIT) as early:
+            print("dialled", flush=True)
+            early.sendall(b"hello\\n")
+            early.shutdown(socket.SHUT_WR)
+            print(early.makefile().read().strip(), tried(ask, V4, "198.18.0.1", 53), sep=", ")
+    """
+    output = box.control.start(f"python3 - 2>&1 <<'END'\n{script(dials)}\nEND")
+    assert output.readline() == b"dialled\n"
     engine = keeper.engine()
     _, _, boxes = engine.hello()
     os.close(boxes[box.handle][1])
