@@ -57,6 +57,7 @@ def mount(source, target, kind=None, flags=0, options=None):
 
 
 CONTROLLERS = {"cpu", "cpuset", "memory", "pids"}  # those that boxes want
+INNER = "tests"  # the group of a lane's own processes, where that may not be the lane's
 
 
 def build_directory():
@@ -66,9 +67,14 @@ def build_directory():
 
 # ---- cgroups -------------------------------------------------------------------------------------
 
+def grants(directory):
+    """Whether a v2 group lets its children have the controllers that there are, or is of a hierarchy without any."""
+    controls, granted = directory / "cgroup.controllers", directory / "cgroup.subtree_control"
+    return not controls.exists() or CONTROLLERS & set(controls.read_text().split()) <= set(granted.read_text().split())
+
+
 def own_groups():
-    """The directories of this process in each hierarchy, but for a v2 one where no group of ours can be made
-    that has the controllers."""
+    """The directory of this process in each hierarchy; in v2 the nearest above it below which groups can be made."""
     mounted = {}
     for line in pathlib.Path("/proc/self/mountinfo").read_text().splitlines():
         before, _, after = line.partition(" - ")
@@ -85,25 +91,35 @@ def own_groups():
         place = mounted.get(names) or mounted.get(names.split(",", maxsplit=1)[0])
         if place is None:
             continue
-        directory = pathlib.Path(place[0], os.path.relpath(path, place[1]))
-        controls = directory / "cgroup.controllers"
-        if names == "" and controls.exists() and CONTROLLERS & set(controls.read_text().split()) - \
-                set((directory / "cgroup.subtree_control").read_text().split()):
-            continue
+        top, directory = pathlib.Path(place[0]), pathlib.Path(place[0], os.path.relpath(path, place[1]))
+        while not grants(directory) and directory != top:
+            directory = directory.parent
+        if not grants(directory):
+            sys.exit(f"lane: {directory} gives no group below it the controllers {' '.join(sorted(CONTROLLERS))}; write "
+                     f"them to its cgroup.subtree_control")
         found.append(directory)
     return found
 
 
 def make_groups(name):
-    made = []
+    """The lane's own groups, and those of them, or below them, that its processes go into: in v2 a group with
+    processes has no children with controllers."""
+    made, entered = [], []
     for parent in own_groups():
         path = parent / name
         path.mkdir(exist_ok=True)
         for setting in ("cpuset.cpus", "cpuset.mems"):
-            if (path / setting).exists() and (parent / setting).exists() and not (path / setting).read_text().strip():
+            if not (path / "cgroup.controllers").exists() and (path / setting).exists() and \
+                    not (path / setting).read_text().strip():
                 (path / setting).write_text((parent / setting).read_text())
         made.append(path)
-    return made
+        controls = path / "cgroup.controllers"
+        wanted = CONTROLLERS & set(controls.read_text().split()) if controls.exists() else set()
+        if wanted:
+            (path / "cgroup.subtree_control").write_text(" ".join(f"+{word}" for word in sorted(wanted)))
+            (path / INNER).mkdir()
+        entered.append(path / INNER if wanted else path)
+    return made, entered
 
 
 def cpu_seconds(groups):
@@ -257,7 +273,7 @@ def mounts():
 
 
 def groups_below(groups):
-    return {str(path): f"cgroup {path}" for group in groups for path in group.glob("*/")}
+    return {str(path): f"cgroup {path}" for group in groups for path in group.glob("*/") if path.name != INNER}
 
 
 def loops(token):
@@ -354,13 +370,13 @@ def run(options):
     places.mkdir(parents=True, exist_ok=True)
     temporary = tempfile.mkdtemp(prefix=f"{options.name}-", dir=places)
     os.chmod(temporary, 0o1777)
-    groups = make_groups(f"lane-{options.name}-{os.getpid()}")
+    groups, entered = make_groups(f"lane-{options.name}-{os.getpid()}")
     reading, writing = os.pipe()
     check(libc.unshare(NEW_PID))
     child = os.fork()
     if child == 0:
         os.close(reading)
-        for group in groups:
+        for group in entered:
             (group / "cgroup.procs").write_text("0")
         status, left = 1, []
         try:
@@ -370,7 +386,7 @@ def run(options):
         os.write(writing, json.dumps({"status": status, "left": left}).encode())
         os._exit(0)
     os.close(writing)
-    # Whoever ends this ends the lane: its first process takes all others with it.
+    # To end this ends the lane: its first process takes all others with it.
     for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
         signal.signal(number, lambda *_: os.kill(child, signal.SIGKILL))
     with open(reading, "rb") as answer:

@@ -12,6 +12,7 @@ usage: test.py [--suite NAME]... [--rows N] [--list] [PYTEST-ARGUMENT...]
 
 import argparse
 import concurrent.futures
+import contextlib
 import dataclasses
 import datetime
 import fcntl
@@ -19,9 +20,11 @@ import hashlib
 import json
 import os
 import pathlib
+import pwd
 import re
 import shlex
 import shutil
+import signal
 import subprocess
 import sys
 import threading
@@ -36,6 +39,8 @@ IS_ROOT = os.geteuid() == 0
 SOAK = os.environ.get("COVE_SOAK") == "1"
 
 FLAKY_MAX = 3
+STARTS_MAX = 5  # of a suite whose tests end its lane
+LEFT = 90  # of lane.py, which left something
 LIMIT_S = 120
 # A lane that says nothing for so long is ended: a test's own limit comes before.
 SILENCE_S = 300 if not SOAK else 7200
@@ -65,6 +70,12 @@ def load_suites(path):
         suite = Suite(**{**row, "env": env})
         loaded += [suite] if suite.split == 1 else parts_of(suite)
     return loaded
+
+
+def node_files(suite):
+    files = sorted(str(path.relative_to(TOP / "js")) for pattern in suite.what for path in (TOP / "js").glob(pattern)
+                   if "world" not in path.parts)
+    return files or sys.exit(f"test.py: no file is like {suite.what} of the suite {suite.name}")
 
 
 def parts_of(suite):
@@ -126,10 +137,18 @@ class Run:
         self.limit_s = limit_s
         self.silence_s = silence_s
         self.patience_s = patience_s
+        # In the names of files, for the loop devices of all lanes stand in one list.
+        self.mark = f"{os.getpid():x}"
         self.place = BUILD / "results"
         self.place.mkdir(parents=True, exist_ok=True)
         self.count = {}
+        self.started = set()  # the programs that run
         self.lock = threading.Lock()
+
+    def end(self):
+        with self.lock:
+            for process in self.started:
+                process.terminate()
 
     def file(self, suite, end):
         """A new file, which the ordinary user may write if the suite is that user's."""
@@ -154,8 +173,9 @@ class Run:
     def command(self, suite, report, only=None):
         if suite.kind == "pytest":
             what = [only] if only else [*suite.what, *self.arguments]
-            return [*PYTEST, "-q", f"--rootdir={TOP}", "-c", str(TOP / "pytest.ini"), "-p", "lane_report", "-p", "no:cacheprovider", f"--basetemp=/tmp/{suite.name}",
-                    "--color=no", *what]
+            place = [f"--basetemp=/tmp/{suite.name}-{self.mark}"] if IS_ROOT else []
+            return [*PYTEST, "-q", f"--rootdir={TOP}", "-c", str(TOP / "pytest.ini"), "-p", "lane_report", "-p",
+                    "no:cacheprovider", *place, "--color=no", "--continue-on-collection-errors", *what]
         if suite.kind == "lint":
             return [str(TOP / "scripts" / "lint.sh"), *suite.what]
         if suite.kind == "meson":
@@ -168,9 +188,7 @@ class Run:
             file, _, name = only.partition("::")
             pattern = re.sub(r"[.*+?^${}()|\[\]\\/]", r"\\\g<0>", name)
             return ["node_modules/.bin/node", *options, f"--test-name-pattern=^{pattern}$", file]
-        return ["node_modules/.bin/node", *options, *sorted(
-            str(path.relative_to(TOP / "js")) for pattern in suite.what for path in (TOP / "js").glob(pattern)
-            if "world" not in path.parts)]
+        return ["node_modules/.bin/node", *options, *node_files(suite)]
 
     def in_lane(self, suite, command, report):
         if not IS_ROOT or suite.kind == "lint":
@@ -179,7 +197,7 @@ class Run:
         whom += ["--host-network"] if suite.outside else []
         whom += ["--ids", str(suite.ids)] if suite.ids is not None else []
         return [str(TOP / "scripts" / "lane.py"), *whom, "--patience", str(self.patience_s), "--report", str(report),
-                suite.name, "--", *command]
+                f"{suite.name}-{self.mark}", "--", *command]
 
     def execute(self, suite, only=None, done=None, end=""):
         """Runs a suite, or one test of it, to its end or until it is silent for too long. Returns the status, the
@@ -195,11 +213,17 @@ class Run:
         with open(log, "wb") as output:
             process = subprocess.Popen(command, cwd=TOP / "js" if suite.kind == "node" else TOP, stdout=output,
                                        stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL,
-                                       env=self.environment(suite, report, done))
-        is_silent = self.watch(suite, process, report, log)
+                                       env=self.environment(suite, report, done), start_new_session=True)
+        with self.lock:
+            self.started.add(process)
+        try:
+            is_silent = self.watch(suite, process, report, log)
+        finally:
+            with self.lock:
+                self.started.discard(process)
         lines = [json.loads(line) for line in report.read_text(encoding="utf-8").splitlines() if line.endswith("}")]
         if suite.kind == "meson":
-            lines = self.meson_lines()
+            lines = self.meson_lines(suite)
         if suite.kind == "lint":
             lines = lint_lines(log)
         said = json.loads(lane.read_text() or "{}")
@@ -220,19 +244,21 @@ class Run:
                 with self.lock:
                     self.count[suite.name] = report.read_bytes().count(b'"event": "end"')
             if time.monotonic() - last > self.silence_s:
+                if suite.kind == "lint" or not IS_ROOT:
+                    os.killpg(process.pid, signal.SIGTERM)
                 process.terminate()
                 process.wait()
                 return True
 
-    def meson_lines(self):
+    def meson_lines(self, suite):
+        """What meson noted, beside what it was to run."""
+        listed = json.loads(subprocess.run(["meson", "introspect", "--tests", str(BUILD / "asan")], capture_output=True,
+                                           text=True, check=True).stdout)
+        kinds = {test["name"]: {name.split(":")[-1] for name in test["suite"]} for test in listed}
+        lines = [{"event": "collected", "tests": [[name, "wall" in found] for name, found in kinds.items()
+                                                  if suite.what[-1] in found]}]
         path = BUILD / "asan/meson-logs/testlog.json"
-        if not path.exists():
-            return []
-        walls = {test["name"] for test in json.loads(subprocess.run(
-            ["meson", "introspect", "--tests", str(BUILD / "asan")], capture_output=True, text=True,
-            check=True).stdout) if any(name.split(":")[-1] == "wall" for name in test["suite"])}
-        lines = [{"event": "collected", "tests": [[name, True] for name in walls]}]
-        for line in path.read_text(encoding="utf-8").splitlines():
+        for line in path.read_text(encoding="utf-8").splitlines() if path.exists() else ():
             test = json.loads(line)
             name = test["name"].split(" / ")[-1]
             good = test["result"] in ("OK", "EXPECTEDFAIL")
@@ -242,14 +268,16 @@ class Run:
         return lines
 
     def whole(self, suite):
-        """All tests of a suite. One that takes the whole lane with it has failed; the others go on without it."""
-        started = time.monotonic()
-        tests, left_out, cpu_s, done, tries = {}, {}, 0.0, None, 0
-        while True:
-            status, lines, said, is_silent, log = self.execute(suite, done=done, end=f"{tries or ''}{'.' if tries else ''}")
-            tries += 1
+        """All tests of a suite. One that takes the whole lane with it has failed; the others go on without it. Each
+        test that was to run and did not, and each odd end, is a failure that no second run forgives."""
+        started, stamp = time.monotonic(), self.place / f"{suite.name}.passed"
+        inputs = inputs_of(suite)
+        stamp.unlink(missing_ok=True)
+        tests, walls, left_out, cpu_s, done = {}, {}, {}, 0.0, None
+        for start in range(STARTS_MAX):
+            status, lines, said, is_silent, log = self.execute(suite, done=done, end=f"{start}." if start else "")
             cpu_s += said.get("cpu_s", 0)
-            walls, running = {}, None
+            running = None
             for line in lines:
                 if line["event"] == "collected":
                     walls.update(line["tests"])
@@ -258,38 +286,44 @@ class Run:
                     running = line["id"]
                 elif line["event"] == "end":
                     running = None
-                    tests[line["id"]] = Test(suite, line["id"], line["outcome"], line["why"], line["seconds"],
-                                             walls.get(line["id"], False))
+                    if line["id"] not in tests or tests[line["id"]].outcome == "passed":
+                        tests[line["id"]] = Test(suite, line["id"], line["outcome"], line["why"], line["seconds"],
+                                                 walls.get(line["id"], line.get("wall", False)))
             if said.get("left"):
-                tests["nothing is left"] = Test(suite, "nothing is left", "failed", "".join(
-                    f"the lane was left with {name}\n" for name in said["left"]), wall=True)
-            missing = [name for name in walls if name not in tests]
-            if running and tries < 5 and (is_silent or missing):
-                why = (f"it said nothing for {self.silence_s} s" if is_silent else
-                       f"it ended all of its lane, with status {status}")
-                tests[running] = Test(suite, running, "failed", f"{why}\n{tail(log)}", wall=walls.get(running, False))
-                done = self.file(suite, "done")
-                done.write_text("".join(f"{name}\n" for name in tests), encoding="utf-8")
-                done.chmod(0o644)
-                continue
-            break
-        is_odd = status not in (0, 1, 5, 90) or is_silent or missing
-        if suite.kind == "pytest" and is_odd and not any(test.outcome == "failed" for test in tests.values()):
-            tests["it ends"] = Test(suite, "it ends", "failed", f"it ended with status {status}\n{tail(log)}", wall=True)
-        if not tests and not self.arguments:
-            tests["it runs"] = Test(suite, "it runs", "failed", f"no test ran; status {status}\n{tail(log)}", wall=True)
-        if status not in (0, 5) and not any(test.outcome == "failed" for test in tests.values()):
-            tests["it ends well"] = Test(suite, "it ends well", "failed", f"status {status}\n{tail(log)}", wall=True)
-        if suite.unless_same and status == 0 and not self.arguments:
-            (self.place / f"{suite.name}.passed").write_text(inputs_of(suite))
+                tests["nothing is left"] = odd(suite, "nothing is left", "".join(
+                    f"the lane was left with {name}\n" for name in said["left"]))
+            if not running:
+                break
+            why = (f"it said nothing for {self.silence_s:g} s" if is_silent else
+                   f"it ended all of its lane, with status {status}")
+            tests[running] = Test(suite, running, "failed", f"{why}\n{tail(log)}", wall=walls.get(running, False))
+            done = self.file(suite, "done")
+            done.write_text("".join(f"{name}\n" for name in tests), encoding="utf-8")
+            done.chmod(0o644)
+        never = [name for name in walls if name not in tests]
+        if never:
+            tests["all run"] = odd(suite, "all run", f"{len(never)} tests did not run: {', '.join(never[:20])}\n{tail(log)}")
+        if not tests and not (self.arguments and status == 5):
+            tests["some run"] = odd(suite, "some run", f"no test ran; status {status}\n{tail(log)}")
+        is_red = any(test.outcome == "failed" for test in tests.values())
+        if (is_silent and not running) or status not in (0, 1, 5, LEFT) or (status not in (0, 5) and not is_red):
+            tests["it ends well"] = odd(suite, "it ends well", f"it ended with status {status}" +
+                                        (" after a long silence" if is_silent else "") + f"\n{tail(log)}")
+        if suite.unless_same and not self.arguments and not any(test.outcome == "failed" for test in tests.values()):
+            stamp.write_text(inputs)
         return Ended(suite, list(tests.values()), left_out, time.monotonic() - started, cpu_s)
 
     def again(self, test):
         """One test, alone. Whether it passed."""
         status, lines, said, _, _ = self.execute(test.suite, only=test.name, end="again.")
-        ended = [line for line in lines if line["event"] == "end"]
-        return status == 0 and bool(ended) and not said.get("left") and all(
-            line["outcome"] == "passed" for line in ended)
+        ended = {line["id"]: line["outcome"] for line in lines if line["event"] == "end"}
+        return (status == 0 and test.name in ended and not said.get("left") and
+                all(outcome == "passed" for outcome in ended.values()))
+
+
+def odd(suite, name, why):
+    """Something that must hold of a suite as a whole, and does not."""
+    return Test(suite, name, "failed", why, wall=True)
 
 
 def lint_lines(log):
@@ -308,18 +342,30 @@ def tail(path, count=25):
 
 # ---- all of them ---------------------------------------------------------------------------------
 
+@contextlib.contextmanager
+def ended_with(pool, run):
+    """Whoever interrupts the run ends what it has started, and nothing else begins."""
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    try:
+        yield
+    except KeyboardInterrupt:
+        pool.shutdown(wait=False, cancel_futures=True)
+        run.end()
+        sys.exit("test.py: interrupted")
+
+
 def run_all(run, chosen, rows, say):
     """The longest first, `rows` beside each other."""
     ended = []
     known = read_json(BUILD / "seconds.json", {})
     queue = sorted(chosen, key=lambda suite: -known.get(suite.name, suite.seconds))
-    with concurrent.futures.ThreadPoolExecutor(rows) as pool:
+    with concurrent.futures.ThreadPoolExecutor(rows) as pool, ended_with(pool, run):
         todo = {pool.submit(run.whole, suite): suite for suite in queue}
         while todo:
             done, _ = concurrent.futures.wait(todo, 30, concurrent.futures.FIRST_COMPLETED)
             for future in done:
-                del todo[future]
-                one = future.result()
+                suite = todo.pop(future)
+                one = outcome_of(future, suite)
                 ended.append(one)
                 failed = [test for test in one.tests if test.outcome == "failed"]
                 say(f"{one.suite.name}: {len(one.tests) - len(failed)} passed" +
@@ -337,6 +383,13 @@ def run_all(run, chosen, rows, say):
     return ended
 
 
+def outcome_of(future, suite):
+    try:
+        return future.result()
+    except (OSError, LookupError, ValueError, subprocess.SubprocessError) as error:
+        return Ended(suite, [odd(suite, "it can be run", f"{type(error).__name__}: {error}")], {}, 0, 0)
+
+
 def read_json(path, default):
     try:
         return json.loads(path.read_text(encoding="utf-8"))
@@ -345,14 +398,18 @@ def read_json(path, default):
 
 
 def run_again(run, failed, say):
-    """The flaky ones of those that failed; each is run once, alone."""
+    """The flaky ones of those that failed; each is run once, alone, until the run is red for certain."""
     flaky = []
-    for test in failed:
+    for test in sorted(failed, key=lambda test: not test.wall):
         if test.wall:
-            continue
+            say("a wall has failed; nothing is run again")
+            break
         say(f"once more, alone: {test.title}")
-        if run.again(test):
-            flaky.append(test)
+        if not run.again(test):
+            break
+        flaky.append(test)
+        if len(flaky) > FLAKY_MAX:
+            break
     return flaky
 
 
@@ -362,6 +419,15 @@ def keep_flaky(flaky, commit):
     kept += [{"test": test.title, "commit": commit, "when": now(), "why": test.why} for test in flaky]
     path.write_text(json.dumps(kept, indent=1), encoding="utf-8")
     return {test.title: sum(one["test"] == test.title for one in kept) for test in flaky}
+
+
+def make_user():
+    """The ordinary user of the tests, who stays."""
+    try:
+        pwd.getpwnam(USER)
+    except KeyError:
+        print(f"test.py: making the user {USER}, who stays")
+        subprocess.run(["useradd", "--create-home", "--shell", "/bin/sh", USER], check=True)
 
 
 def hold_alone():
@@ -383,7 +449,7 @@ def copy_for_all():
     copy = BUILD / "copy"
     shutil.rmtree(copy, ignore_errors=True)
     copy.mkdir()
-    left_out = [".git", "js/node_modules", "*.p", *(f"{BUILD.name}/{name}" for name in (
+    left_out = [".git", "js/node_modules", "*.p", *(f"{BUILD.relative_to(TOP)}/{name}" for name in (
         "bench", "copy", "fuzz", "lanes", "lint", "mutants", "results", "vm"))]
     packed = subprocess.Popen(["tar", "-C", TOP, "-c", *(f"--exclude=./{name}" if "/" in name or name[0] == "." else
                                                          f"--exclude={name}" for name in left_out), "."],
@@ -451,6 +517,8 @@ def main():
     parser.add_argument("--list", action="store_true", help="the names of the suites")
     options, arguments = parser.parse_known_args()
     arguments = [word for word in arguments if word != "--"]
+    if any((TOP / word.partition("::")[0]).exists() for word in arguments):
+        parser.error("a suite has its files; choose suites by --suite, and tests by -k")
     table = load_suites(options.suites)
     if options.list:
         print("\n".join(suite.name for suite in table))
@@ -460,9 +528,10 @@ def main():
             return not suite.outside
         return suite.name in options.suite or suite.whole in options.suite
 
+    unknown = set(options.suite or ()) - {name for suite in table for name in (suite.name, suite.whole)}
+    if unknown:
+        parser.error(f"there is no suite {' or '.join(sorted(unknown))}; --list names them")
     chosen = [suite for suite in table if is_asked_for(suite)]
-    if not chosen:
-        parser.error(f"there is no suite {' or '.join(options.suite)}; --list names them")
     chosen = [suite for suite in chosen if IS_ROOT or not suite.user]
     same = [suite for suite in chosen if not options.suite and is_same(suite)]
     chosen = [suite for suite in chosen if suite not in same]
@@ -476,9 +545,12 @@ def main():
         print(text, flush=True)
 
     alone = hold_alone()
+    shutil.rmtree(BUILD / "lanes", ignore_errors=True)  # of runs that were killed
     started, commit = time.monotonic(), commit_of()
     os.environ.setdefault("ASAN_OPTIONS", "detect_leaks=1:strict_string_checks=1")
     os.environ.setdefault("UBSAN_OPTIONS", "halt_on_error=1:print_stacktrace=1")
+    if any(suite.user for suite in chosen):
+        make_user()
     copy = copy_for_all() if IS_ROOT else None
     if copy:
         say("the files of this clone are their owner's alone: the tests run from a copy that all may read")

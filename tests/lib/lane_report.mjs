@@ -12,13 +12,16 @@ export default async function* lines(events) {
         if (type === "test:dequeue") running.set(file, here.add(data.name));
         if (type !== "test:pass" && type !== "test:fail") continue;
         here.delete(data.name);
-        if (data.details?.type === "suite") continue;
+        // A group of tests that fails by itself, or a file that cannot be loaded: nobody knows which tests did not run.
+        const isWhole = data.details?.type === "suite" || path.resolve(data.name) === data.file;
+        if (isWhole && type === "test:pass") continue;
+        if (isWhole && data.details?.error?.failureType === "subtestsFailed") continue;
         const seconds = (data.details?.duration_ms ?? 0) / 1000;
         const error = data.details?.error?.cause ?? data.details?.error;
         let why = "";
         if (type === "test:fail") why = `${error?.stack ?? error}\n${here.size ? `it waited for: ${[...here].join(", ")}` : ""}`;
         else if (data.skip !== undefined && data.skip !== false) why = "it was skipped";
-        else if (seconds > limit && path.resolve(data.name) !== data.file) why = `it took ${seconds} s, more than its limit of ${limit} s`;
-        yield `${JSON.stringify({ event: "end", id: `${file}::${data.name}`, outcome: why ? "failed" : "passed", why, seconds })}\n`;
+        else if (seconds > limit) why = `it took ${seconds} s, more than its limit of ${limit} s`;
+        yield `${JSON.stringify({ event: "end", id: `${file}::${data.name}`, outcome: why ? "failed" : "passed", why, seconds, wall: isWhole })}\n`;
     }
 }

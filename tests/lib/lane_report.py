@@ -16,7 +16,7 @@ AFTERWARDS_S = 30
 
 
 def waited_for(frame):
-    """Of the innermost wait that says what for, or else the innermost line of a test."""
+    """Returns what the innermost wait says that it is for, or else the innermost line of a test."""
     here = frame
     while here is not None:
         if here.f_code.co_name == "wait_for" and "what" in here.f_locals:
@@ -32,9 +32,13 @@ def waited_for(frame):
     return "something outside of the tests"
 
 
+OVER_LIMIT = []  # said of the test that runs, also where it goes on
+
+
 def on_limit(_number, frame):
     signal.setitimer(signal.ITIMER_REAL, AFTERWARDS_S)
-    pytest.fail(f"the test reached its limit of {LIMIT_S:g} s; it waited for {waited_for(frame)}")
+    OVER_LIMIT.append(f"the test reached its limit of {LIMIT_S:g} s; it waited for {waited_for(frame)}")
+    pytest.fail(OVER_LIMIT[-1])
 
 
 class Report:
@@ -71,22 +75,36 @@ class Report:
         started = time.monotonic()
         old = signal.signal(signal.SIGALRM, on_limit)
         signal.setitimer(signal.ITIMER_REAL, LIMIT_S)
-        yield
-        signal.setitimer(signal.ITIMER_REAL, 0)
-        signal.signal(signal.SIGALRM, old)
-        outcome, why = self.results.pop(item.nodeid, ("failed", "nothing was said of its end"))
-        self.say(event="end", id=item.nodeid, outcome=outcome, why=why, seconds=round(time.monotonic() - started, 3))
+        try:
+            yield
+        finally:
+            signal.setitimer(signal.ITIMER_REAL, 0)
+            signal.signal(signal.SIGALRM, old)
+            self.say_end(item.nodeid, started)
+
+    def say_end(self, name, started):
+        """A test passed when its teardown passed, too: one that was interrupted has no report of that."""
+        reached = OVER_LIMIT.copy()
+        OVER_LIMIT.clear()
+        reports = self.results.pop(name, {})
+        bad = next((text for outcome, text in reports.values() if outcome != "passed"), None)
+        if bad is None and reached:
+            bad = reached[0]
+        if bad is None and "teardown" not in reports:
+            bad = f"it was interrupted after {', '.join(reports) or 'nothing'}"
+        outcome, why = ("passed", "") if bad is None else ("failed", bad)
+        self.say(event="end", id=name, outcome=outcome, why=why, seconds=round(time.monotonic() - started, 3))
 
     def pytest_runtest_logreport(self, report):
-        """The first phase that fails decides. What a test needs, setup installs: a skipped one has failed."""
-        if self.results.get(report.nodeid, ("passed", ""))[0] == "failed":
-            return
-        bad = report.failed or report.skipped
-        self.results[report.nodeid] = ("failed" if bad else "passed", report.longreprtext if bad else "")
+        """What a test needs, setup installs: a skipped one has failed."""
+        text = "" if report.passed else report.longreprtext or report.outcome
+        self.results.setdefault(report.nodeid, {})[report.when] = (report.outcome, text)
 
     def pytest_collectreport(self, report):
+        """A file that cannot be loaded has tests that nobody knows, and walls may be among them."""
         if report.failed:
-            self.say(event="end", id=report.nodeid or "collection", outcome="failed", why=report.longreprtext, seconds=0)
+            self.say(event="end", id=report.nodeid or "collection", outcome="failed", why=report.longreprtext, seconds=0,
+                     wall=True)
 
 
 def pytest_configure(config):

@@ -4,6 +4,7 @@ import json
 import os
 import pathlib
 import shutil
+import signal
 import subprocess
 import tempfile
 
@@ -29,20 +30,19 @@ class Outcome:
 def runner():
     """Runs a file of tests as a suite would be run, and says how it ended. All lies in the build directory, which each
     lane sees, and not in a /tmp of its own."""
-    assert os.geteuid() == 0, "only root makes lanes"
     build = pathlib.Path(tempfile.mkdtemp(prefix="runner-", dir=harness.BUILD))
 
-    def run(text, *options, **more):
+    def run(text, *options, start=False, **more):
         (build / "test_it.py").write_text("import os, pathlib, subprocess, time\nimport pytest\n"
                                           f"HERE = pathlib.Path({str(build)!r})\n" + text)
         table = build / "suites.json"
         table.write_text(json.dumps([{"name": "made-up", "kind": "pytest", "what": [str(build / "test_it.py")], **more}]))
         environment = {name: value for name, value in os.environ.items() if not name.startswith("COVE_TEST_")}
-        done = subprocess.run(
-            [TOP / "scripts" / "test.py", "--suites", table, "--patience", "1", *options], cwd=TOP, text=True,
-            env={**environment, "BUILD": str(build)}, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
-            timeout=ENDS_IN_S, check=False)
-        return Outcome(done, build)
+        words = {"args": [TOP / "scripts" / "test.py", "--suites", table, "--patience", "1", *options], "cwd": TOP,
+                 "text": True, "env": {**environment, "BUILD": str(build)}, "stderr": subprocess.STDOUT}
+        if start:
+            return subprocess.Popen(**words, stdout=subprocess.DEVNULL)
+        return Outcome(subprocess.run(**words, stdout=subprocess.PIPE, timeout=ENDS_IN_S, check=False), build)
 
     run.build = build
     yield run
@@ -159,3 +159,48 @@ def test_a_clone_that_is_closed_to_others_is_tested_by_an_ordinary_user_all_the_
                               stderr=subprocess.STDOUT, timeout=ENDS_IN_S, check=False)
         assert done.stdout.endswith("1 passed, 0 failed\n"), done.stdout
         assert "from a copy that all may read" in done.stdout
+
+
+def test_a_file_that_loads_only_the_second_time_is_not_forgiven(runner):
+    """Nobody knows which tests it has."""
+    said = runner("seen = HERE / 'loaded'\nwas_there = seen.exists()\nseen.touch()\nassert was_there\ndef test_a(): pass\n")
+    assert said.status == 1 and said.flaky == [], said.text
+
+
+def test_what_does_not_run_is_red_whatever_else_fails_once(runner):
+    """The second start of the suite collects nothing."""
+    said = runner("seen = HERE / 'begun'\nif not seen.exists():\n    def test_a():\n        seen.touch()\n        os._exit(3)\n"
+                  "    def test_b(): assert 0\n")
+    assert said.status == 1 and "1 tests did not run" in said.text, said.text
+
+
+def test_one_that_is_interrupted_has_not_passed(runner):
+    said = runner("import signal\ndef test_a(): os.kill(os.getpid(), signal.SIGINT)\ndef test_b(): pass\n")
+    assert said.status == 1, said.text
+
+
+def test_one_that_goes_on_after_its_limit_has_failed(runner):
+    said = runner("def test_a():\n    try:\n        time.sleep(60)\n    except BaseException:\n        pass\n", "--limit", "1")
+    assert (said.status, said.last) == (1, "0 passed, 1 failed") and "limit of 1 s" in said.text, said.text
+
+
+def test_an_interrupted_run_ends_its_lanes(runner):
+    seen = runner.build / "begun"
+    with runner("def test_a():\n    (HERE / 'begun').touch()\n    time.sleep(3600)\n", start=True) as process:
+        harness.wait_for(seen.exists, what="the test")
+        process.send_signal(signal.SIGINT)
+        assert process.wait(20) != 0
+    harness.wait_for(lambda: not list(pathlib.Path("/sys/fs/cgroup").glob("*/**/lane-made-up-*")), what="the lane's end")
+
+
+@pytest.mark.parametrize("text", [
+    "describe('a', () => { throw new Error('x'); });", "describe('a', () => { test('b', () => {}); after(() => { throw new Error('x'); }); });",
+    "import 'no-such-module';"], ids=["body", "after", "import"])
+def test_a_group_of_nodes_tests_that_fails_by_itself_is_red(runner, text):
+    where = TOP / "js" / "packages" / "client" / "test" / f"{runner.build.name}.test.mjs"
+    where.write_text(f"import {{ after, describe, test }} from 'node:test';\n{text}\n")
+    try:
+        said = runner("", kind="node", what=[f"packages/client/test/{where.name}"])
+    finally:
+        where.unlink()
+    assert said.status == 1 and said.flaky == [], said.text
