@@ -379,33 +379,33 @@ static void check_name_in_a_hurry(struct rig *rig)
 
 /* ---- processes ---- */
 
-static struct proc_view run_one(struct rig *rig, struct procs *procs)
+static void run_one(struct rig *rig, struct procs *procs, struct rig_ran *ran)
 {
-    struct rig_ran ran;
-
-    if (!rig_exec(rig, procs, NULL, &ran) || !rig_until(rig, rig_has_ended, &ran))
-        printf("not run: %s\n", ran.answer.error.text);
-    return ran.view;
+    if (!rig_exec(rig, procs, NULL, ran) || !rig_until(rig, rig_has_ended, ran))
+        printf("not run: %s\n", ran->answer.error.text);
 }
 
 static void check_processes(struct rig *rig)
 {
     struct answer made, stops, execs;
-    struct proc_view view;
+    struct rig_ran ran;
 
     rig_made(rig, NULL, &made);
     rig_procs(rig, made.id, false, &execs);
     CHECK(execs.count == 1 && execs.procs != NULL, "at once");
-    view = run_one(rig, execs.procs);
-    CHECK(view.state == PROC_EXITED && view.exit_code == 0 && view.out_bytes[0] == 5, "it ran");
+    run_one(rig, execs.procs, &ran);
+    CHECK(ran.view.state == PROC_EXITED && ran.view.exit_code == 0 && ran.view.out_bytes[0] == 5,
+          "it ran");
     rig->fake.exit_status = SIGKILL;
-    view = run_one(rig, execs.procs);
-    CHECK(view.state == PROC_EXITED && view.signal == SIGKILL && !view.oom_killed, "killed");
+    run_one(rig, execs.procs, &ran);
+    CHECK(ran.view.state == PROC_EXITED && ran.view.signal == SIGKILL && !ran.view.oom_killed,
+          "killed");
     rig->fake.oom_kills = 1;
-    view = run_one(rig, execs.procs);
-    CHECK(view.oom_killed, "out of memory");
-    view = run_one(rig, execs.procs);
-    CHECK(view.signal == SIGKILL && !view.oom_killed, "not again, for the count is as it was");
+    run_one(rig, execs.procs, &ran);
+    CHECK(ran.view.oom_killed, "out of memory");
+    run_one(rig, execs.procs, &ran);
+    CHECK(ran.view.signal == SIGKILL && !ran.view.oom_killed,
+          "not again, for the count is as it was");
     CHECK(rig_done(rig, rig_stop(rig, made.id, &stops)), "stopped");
     rig_procs(rig, made.id, false, &execs);
     CHECK(execs.count == 1 && IS(execs, "sandbox_stopped"), "%s", execs.error.code);
