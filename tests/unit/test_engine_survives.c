@@ -194,6 +194,13 @@ static void check_lies(void)
 
 /* ---- a restart of the engine ---- */
 
+static bool has_four_boxes(void *arg)
+{
+    const struct rig *rig = arg;
+
+    return fake_boxes(&rig->fake) == 4;
+}
+
 static void check_restart(void)
 {
     struct answer runs, dies, stopped, gone, seen, execs;
@@ -210,8 +217,10 @@ static void check_restart(void)
     rig_made(&rig, "gone", &gone);
     rig_delete(&rig, gone.id, &seen);
     (void)rig_wait(&rig, &seen);
+    CHECK(rig_until(&rig, has_four_boxes, &rig), "two run, two are ready: %zu",
+          fake_boxes(&rig.fake));
     rig_turn(&rig, 50);
-    CHECK(fake_boxes(&rig.fake) == 4, "two run, two are ready: %zu", fake_boxes(&rig.fake));
+    CHECK(fake_boxes(&rig.fake) == 4, "and no more: %zu", fake_boxes(&rig.fake));
     rig_close(&rig);
     fake_box_dies(fake_box_of(&rig.fake, dies.id));
     fake_box_of(&rig.fake, dies.id)->owner[0] = 'x'; /* and the keeper has forgotten it */
@@ -393,6 +402,13 @@ static void check_damaged_record(void)
     rig_end(&rig);
 }
 
+static bool has_dropped(void *arg)
+{
+    const struct rig *rig = arg;
+
+    return rig->fake.dropped_count > 0;
+}
+
 /* A new store beside what an old one knew: it is somebody's, also at the starts after that. */
 static void check_new_store(void)
 {
@@ -425,6 +441,7 @@ static void check_new_store(void)
     rig_close(&rig);
     strcpy(rig.fake.disks[0], "d0cccccccccccccccccc");
     rig_open(&rig);
+    CHECK(rig_until(&rig, has_dropped, &rig), "it is dropped");
     rig_turn(&rig, 50);
     CHECK(rig.fake.dropped_count == 1, "what is left behind now is the engine's own");
     rig_end(&rig);
