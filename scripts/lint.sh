@@ -46,16 +46,11 @@ sources() {
         'examples/*.c' 'js/*.c'
 }
 
-check_tidy() {
-    # The generated files have to be there, or nothing that includes them can be parsed. Errexit
-    # does not hold in here (the caller tests the result), so failures are passed on by hand.
-    local failed=0
-    check_clang || failed=1
-    # A source that is built twice is read once: of its second reading version 14 says that every
-    # va_list is uninitialized.
-    mkdir -p "$build/tidy"
-    python3 - "$build/clang/compile_commands.json" "$build/tidy/compile_commands.json" \
-        >"$build/tidy-files" <<'PYTHON'
+# Of a build's compile commands one for each source: of its second reading version 14 says that every va_list is
+# uninitialized. Writes them into the directory $2, and prints the sources that are read.
+tidy_commands() {
+    mkdir -p "$2"
+    python3 - "$1/compile_commands.json" "$2/compile_commands.json" <<'PYTHON'
 import json, os, sys
 here = os.getcwd()
 entries = {}
@@ -70,10 +65,22 @@ for entry in entries.values():
     if path.startswith(("src/", "tests/unit/", "bench/", "examples/")):
         print(path)
 PYTHON
-    sort -u "$build/tidy-files" |
-        xargs -r -n 1 -P 2 clang-tidy-14 --quiet -p "$build/tidy" 2> >(
-            grep -v -E 'warnings? (generated|treated)|^Suppressed|^Use -header' >&2
-        ) || failed=1
+}
+
+# Reads the sources that are named on its input, by the compile commands in $1.
+tidy() {
+    xargs -r -n 1 -P 2 clang-tidy-14 --quiet -p "$1" --extra-arg=-Wno-unknown-warning-option 2> >(
+        grep -v -E 'warnings? (generated|treated)|^Suppressed|^Use -header' >&2
+    )
+}
+
+check_tidy() {
+    # The generated files have to be there, or nothing that includes them can be parsed. Errexit
+    # does not hold in here (the caller tests the result), so failures are passed on by hand.
+    local failed=0
+    check_clang || failed=1
+    tidy_commands "$build/clang" "$build/tidy" | sort -u >"$build/tidy-files"
+    tidy "$build/tidy" <"$build/tidy-files" || failed=1
     # Of the Node addon, which scripts/build-addon.sh compiles.
     git ls-files -- 'js/*.c' | while read -r file; do
         clang-tidy-14 --quiet "$file" -- -std=gnu17 -D_GNU_SOURCE -Isrc \
@@ -134,6 +141,21 @@ for path in sorted(pathlib.Path("tests").rglob("test_*.c")):
     if WALLS.search(path.stem) and path.stem not in named:
         print(f"{path}: a test of walls, which no run may forgive; add it to wall_tests in tests/meson.build")
         unmarked.append(path)
+# And each file of tests is in a suite.
+import fnmatch, json, subprocess
+what = [word for row in json.loads(pathlib.Path("tests/suites.json").read_text()) for word in row["what"]]
+tracked = subprocess.run(["git", "ls-files", "tests", "js/packages"], capture_output=True, text=True, check=True).stdout.split()
+for file in tracked:
+    path = pathlib.Path(file)
+    if fnmatch.fnmatch(path.name, "test_*.py"):
+        is_there = any(path.is_relative_to(word) for word in what)
+    elif "/test/" in file and fnmatch.fnmatch(path.name, "*.test.*js") and "world" not in path.parts:
+        is_there = any(path.relative_to("js").match(word.replace("**/", "")) or fnmatch.fnmatch(file, f"js/{word}") for word in what)
+    else:
+        continue
+    if not is_there:
+        print(f"{file}: no suite of tests/suites.json runs it")
+        unmarked.append(path)
 sys.exit(bool(unmarked))
 PYTHON
 }
@@ -154,26 +176,24 @@ check_tested() {
     }
 }
 
-# The sources that changed since all of them were clean, by the compile commands of the build with the tests.
+# The sources that changed since all of them were clean, and those that include a header that did, by the compile
+# commands of the build with the tests.
 check_tidied() {
-    local since files commands=${BUILD:-build}/asan
+    local since commands=${BUILD:-build}/asan
     since=$(cat .ci/tidied)
     git cat-file -e "$since^{commit}" 2>/dev/null || {
         echo ".ci/tidied names a commit that is not there: $since"
         return 1
     }
     [ -f "$commands/compile_commands.json" ] || scripts/build.sh asan "$commands" || return 1
-    files=$({
-        git diff --name-only --diff-filter=d "$since" -- 'src/*.c' 'tests/unit/*.c'
-        git ls-files --others --exclude-standard -- 'src/*.c' 'tests/unit/*.c'
-    } | while read -r file; do
-        ! grep -q "\"file\": \"\(.*/\)\?$file\"" "$commands/compile_commands.json" || echo "$file"
-    done)
-    # shellcheck disable=SC2086 # a list of words
-    [ -z "$files" ] || printf '%s\n' $files | xargs -n 1 -P 2 clang-tidy-14 --quiet -p "$commands" \
-        --extra-arg=-Wno-unknown-warning-option 2> >(
-        grep -v -E 'warnings? (generated|treated)|^Suppressed|^Use -header' >&2
-    )
+    {
+        git diff --name-only --diff-filter=d "$since" -- '*.c'
+        git ls-files --others --exclude-standard -- '*.c'
+        git diff --name-only --diff-filter=d "$since" -- 'src/*.h' | sed 's|^src/||' | while read -r header; do
+            git grep -l -F "#include \"$header\"" -- '*.c' || true
+        done
+    } | sort -u >"$build/changed-files"
+    tidy_commands "$commands" "$build/tidied" | sort -u | comm -12 - "$build/changed-files" | tidy "$build/tidied"
 }
 
 run_check() {
@@ -201,5 +221,10 @@ done
 while [ "$(jobs -p | wc -l)" -gt 0 ]; do
     wait -n || status=1
 done
+# What make test reads from now on is what changes after this.
+if [ "$status" = 0 ] && [ $# = 0 ] && [ -z "$(git status --porcelain)" ]; then
+    git rev-parse HEAD >.ci/tidied
+    echo "lint: .ci/tidied names this commit; commit it"
+fi
 [ "$status" = 0 ] && echo "lint: all clean" || echo "lint: FAILED"
 exit "$status"

@@ -243,8 +243,8 @@ class Run:
                 last, size = time.monotonic(), now
                 with self.lock:
                     self.count[suite.name] = report.read_bytes().count(b'"event": "end"')
-            if time.monotonic() - last > self.silence_s:
-                if suite.kind == "lint" or not IS_ROOT:
+            if time.monotonic() - last > self.silence_s and suite.kind != "lint":  # which speaks at its end
+                if not IS_ROOT:
                     os.killpg(process.pid, signal.SIGTERM)
                 process.terminate()
                 process.wait()

@@ -401,12 +401,16 @@ static unsigned patience_for(struct watch *watch, const struct count *count, uin
     return since_ns < PATIENCE_NS ? PATIENCE : 1;
 }
 
-/* Whether what is too much belongs to a process that was killed, and nothing else grows. On a busy host such a
- * process waits for a processor before it gives its memory back, and the rest of the box must not go for that. */
-static bool is_dying(const struct watch *watch, const struct count *count)
+/* Whether what is too much belongs to a process that was killed, and nothing grows from the first look after that. On
+ * a busy host such a process waits for a processor before it gives its memory back, and the rest of the box must not
+ * go for that. */
+static bool is_dying(struct watch *watch, const struct count *count)
 {
-    return watch->kills > 0 && count->largest.pid == watch->told &&
-           less(count->bytes, count->largest.bytes) <= watch->killed_rest + STILL_BYTES &&
+    if (watch->kills == 0 || count->largest.pid != watch->told)
+        return false;
+    if (watch->dying_bytes == 0)
+        watch->dying_bytes = count->bytes;
+    return count->bytes <= watch->dying_bytes + STILL_BYTES &&
            watch->looked_ns - watch->killed_ns < PATIENCE_STILL_NS;
 }
 
@@ -432,7 +436,7 @@ static void act(struct watch *watch, const struct count *count, uint64_t elapsed
         return;
     if (watch->kills++ == 0) {
         watch->killed_ns = watch->looked_ns;
-        watch->killed_rest = rest;
+        watch->dying_bytes = 0;
     }
     watch->killed_for_pids |= tasks;
     /* Once for each: what is killed has its memory for a few looks more. */

@@ -30,9 +30,10 @@ struct watch {
     unsigned over;  /* looks in a row at which there was too much */
     uint64_t over_since_ns, over_bytes; /* the first of them, and what there was then */
     uint64_t looked_ns;                 /* when the last look began */
-    uint64_t pair_ns;                /* for how long what may be counted twice was borne lately */
-    unsigned kills;                  /* of these, those at which something was killed */
-    uint64_t killed_ns, killed_rest; /* the first of those, and what all others had then */
+    uint64_t pair_ns;     /* for how long what may be counted twice was borne lately */
+    unsigned kills;       /* of these, those at which something was killed */
+    uint64_t killed_ns;   /* the first of those */
+    uint64_t dying_bytes; /* what there was at the look after it; 0 before */
     uint32_t memory_kills;
     int told; /* the pid of the last of them */
     bool killed_for_pids;

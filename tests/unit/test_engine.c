@@ -149,6 +149,13 @@ static bool pool_is_full(void *arg)
     return fake_boxes(&rig->fake) == 4;
 }
 
+static bool pool_is_full_again(void *arg)
+{
+    const struct rig *rig = arg;
+
+    return fake_boxes(&rig->fake) == 5;
+}
+
 static void check_pool(struct rig *rig)
 {
     struct answer made;
@@ -165,6 +172,7 @@ static void check_pool(struct rig *rig)
     rig_made(rig, "second", &made);
     CHECK(rig->fake.counts[KEEPER_CLAIM] == 1, "the second has one of them");
     CHECK(fake_box_of(&rig->fake, made.id) != NULL, "and the keeper knows");
+    CHECK(rig_until(rig, pool_is_full_again, rig), "%zu boxes", fake_boxes(&rig->fake));
     rig_turn(rig, 50);
     CHECK(rig->fake.counts[KEEPER_MAKE] == makes + 1, "one is made anew");
     spec.limits.memory_bytes = 32 << 20;
@@ -198,6 +206,7 @@ static void check_pool_of_the_dying(enum keeper_disk kind, int how)
     rig_open(&rig);
     CHECK(rig_done(&rig, rig_create(&rig, &spec, &made)), "one was asked for once");
     CHECK(rig_done(&rig, rig_delete(&rig, made.id, &gone)), "and is gone");
+    CHECK(rig_until(&rig, has_ready, &rig), "one is made ahead");
     rig_turn(&rig, 50);
     box = fake_box_of(&rig.fake, "");
     CHECK(box != NULL, "one is ready");

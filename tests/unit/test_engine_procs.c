@@ -29,6 +29,11 @@ static struct procs *procs_of(struct rig *rig, const char *id)
 
 /* ---- what ran when everything ended ---- */
 
+static bool is_forgotten(void *procs)
+{
+    return procs_find(procs, "1") == NULL;
+}
+
 static void check_is_lost(struct rig *rig, struct procs *procs, const char *reason)
 {
     struct proc *proc = procs != NULL ? procs_find(procs, "1") : NULL;
@@ -44,8 +49,7 @@ static void check_is_lost(struct rig *rig, struct procs *procs, const char *reas
           waited.view.reason);
     CHECK(procs_running(procs) == 0, "%zu run", procs_running(procs));
     CHECK(proc_forget(proc, &err) == 0, "it can be forgotten: %s", err.text);
-    rig_turn(rig, 20);
-    CHECK(procs_find(procs, "1") == NULL, "and is");
+    CHECK(rig_until(rig, is_forgotten, procs), "and is");
 }
 
 /* The engine ends with a command that runs, and the box is gone when the next one comes. */

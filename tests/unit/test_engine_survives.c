@@ -186,6 +186,13 @@ static void check_lies(void)
 
 /* ---- a restart of the engine ---- */
 
+static bool has_four_boxes(void *arg)
+{
+    const struct rig *rig = arg;
+
+    return fake_boxes(&rig->fake) == 4;
+}
+
 static void check_restart(struct rig *rig)
 {
     struct answer runs, dies, stopped, gone, seen, execs;
@@ -198,8 +205,10 @@ static void check_restart(struct rig *rig)
     (void)rig_wait(rig, rig_stop(rig, stopped.id, &seen));
     rig_made(rig, "gone", &gone);
     (void)rig_wait(rig, rig_delete(rig, gone.id, &seen));
+    CHECK(rig_until(rig, has_four_boxes, rig), "two run, two are ready: %zu",
+          fake_boxes(&rig->fake));
     rig_turn(rig, 50);
-    CHECK(fake_boxes(&rig->fake) == 4, "two run, two are ready: %zu", fake_boxes(&rig->fake));
+    CHECK(fake_boxes(&rig->fake) == 4, "and no more: %zu", fake_boxes(&rig->fake));
     rig_close(rig);
     fake_box_dies(fake_box_of(&rig->fake, dies.id));
     fake_box_of(&rig->fake, dies.id)->owner[0] = 'x'; /* and the keeper has forgotten it */
@@ -372,6 +381,13 @@ static void check_damaged_record(struct rig *rig)
     CHECK(has(rig, "sandbox/c0cccccccccccccccccc"), "the record stays for its owner to mend");
 }
 
+static bool has_dropped(void *arg)
+{
+    const struct rig *rig = arg;
+
+    return rig->fake.dropped_count > 0;
+}
+
 /* A new store beside what an old one knew: it is somebody's, also at the starts after that. */
 static void check_new_store(struct rig *rig)
 {
@@ -400,6 +416,7 @@ static void check_new_store(struct rig *rig)
     rig_close(rig);
     strcpy(rig->fake.disks[0], "d0cccccccccccccccccc");
     rig_open(rig);
+    CHECK(rig_until(rig, has_dropped, rig), "it is dropped");
     rig_turn(rig, 50);
     CHECK(rig->fake.dropped_count == 1, "what is left behind now is the engine's own");
 }
