@@ -41,9 +41,8 @@ int tree_tmpfs(uint64_t bytes, uint64_t inodes, int *mount, struct error *err)
     _cleanup_close_ int fs = sys_fsopen("tmpfs");
     char size[32], count[32];
 
-    (void)snprintf(size, sizeof(size), "%llu", (unsigned long long)(bytes + SCRATCH_SLACK_BYTES));
-    (void)snprintf(count, sizeof(count), "%llu",
-                   (unsigned long long)(inodes + SCRATCH_SLACK_INODES));
+    (void)snprintf(size, sizeof(size), "%llu", (unsigned long long)bytes + SCRATCH_SLACK_BYTES);
+    (void)snprintf(count, sizeof(count), "%llu", (unsigned long long)inodes + SCRATCH_SLACK_INODES);
     if (fs < 0 || fs_set(fs, "size", size) < 0 || fs_set(fs, "nr_inodes", count) < 0 ||
         fs_set(fs, "mode", "0755") < 0)
         return error_set(err, "mount_failed", errno, "cannot set up the box's tmpfs");
