@@ -497,8 +497,13 @@ static _Noreturn void watch(const struct disk *disk, int proc, int scratch, int 
                               : (struct amount){disk->bytes, disk->inodes},
     };
     uint64_t began = clock_monotonic_ns();
+    sigset_t stop;
     char found;
 
+    (void)sigemptyset(&stop);
+    (void)sigaddset(&stop, SIGTERM);
+    if (signal(SIGTERM, SIG_DFL) == SIG_ERR || sigprocmask(SIG_UNBLOCK, &stop, NULL) < 0)
+        _exit(2);
     memory_find(&watched, scratch);
     found = look(&watched);
     if (found == LOOK_WELL)
@@ -510,6 +515,9 @@ static _Noreturn void watch(const struct disk *disk, int proc, int scratch, int 
         watch_wait(&watched, clock_monotonic_ns() - began);
         began = clock_monotonic_ns();
         if (look(&watched) != LOOK_WELL) {
+            /* Once the box ends this process is told to end, too: not before it has said why. */
+            if (sigprocmask(SIG_BLOCK, &stop, NULL) < 0)
+                _exit(2);
             (void)sys_pidfd_send_signal(init, SIGKILL);
             _exit(1);
         }
@@ -567,7 +575,7 @@ bool disk_was_full(pid_t watcher)
 
     if (watcher <= 0)
         return false;
-    (void)kill(watcher, SIGKILL);
+    (void)kill(watcher, SIGTERM);
     while (waitpid(watcher, &status, 0) < 0)
         if (errno != EINTR)
             return false;
