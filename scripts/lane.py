@@ -41,7 +41,7 @@ PR_SET_PDEATHSIG = 1
 # Ids of boxes: src/box/ids.h has the same bounds. Each lane has one part of them.
 IDS_FIRST, IDS_END, ID_PARTS = 524288, 1879048192, 32
 PART = (IDS_END - IDS_FIRST) // ID_PARTS // 65536 * 65536
-# What an ordinary user is given in a lane, as adduser gives it: beyond the ids that root's boxes have.
+# The ids of an ordinary user in a lane, as many as adduser gives. They lie beyond those that root's boxes have.
 USER_IDS_FIRST, USER_IDS_COUNT = 2000000000, 65536
 
 
@@ -218,7 +218,7 @@ def set_up(temporary, part, user, count, host_network):
 
 
 def plain_environment(user):
-    """As a user has it who has just logged in; of ours what says how to test."""
+    """Returns the variables of a user who has just logged in, and those of ours that say how to test."""
     kept = ("BUILD", "PYTHONPATH", "COVE", "HTTP_SERVER", "ASAN_OPTIONS", "UBSAN_OPTIONS", "LC_", "LANG")
     environment = {name: value for name, value in os.environ.items() if name.startswith(kept)}
     entry = pwd.getpwnam(user)
@@ -254,7 +254,7 @@ def execute(command, user):
         os._exit(127)
 
 
-# ---- what is left --------------------------------------------------------------------------------
+# ---- things that are left --------------------------------------------------------------------------------
 
 def processes():
     found = {}

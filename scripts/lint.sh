@@ -27,7 +27,7 @@ check_format() {
 
 check_rooms() {
     scripts/rooms.py || return 1
-    # What two files of tests need is in tests/lib.
+    # Code that two files of tests need is in tests/lib.
     ! git grep -nE '^ *(from|import) +test_' -- 'tests/*.py' 'js/*.py'
 }
 
@@ -118,7 +118,7 @@ for top in ("scripts", "tests", "tools", "src", "bench", "js/packages"):
 PYTHON
 }
 
-# Which tests are walls, is said in the tests; of these it must be said.
+# Tests of walls say so: a run that forgives one is worth nothing.
 check_marks() {
     python3 - <<'PYTHON'
 import ast, pathlib, re, sys
@@ -221,7 +221,7 @@ done
 while [ "$(jobs -p | wc -l)" -gt 0 ]; do
     wait -n || status=1
 done
-# What make test reads from now on is what changes after this.
+# From now on make test reads the sources that change after this commit.
 if [ "$status" = 0 ] && [ $# = 0 ] && [ -z "$(git status --porcelain)" ]; then
     git rev-parse HEAD >.ci/tidied
     echo "lint: .ci/tidied names this commit; commit it"

@@ -3,7 +3,7 @@
 and none sees another. A test that failed is run once more, alone, when all have ended: if it passes then, it is
 listed as flaky, and more than three of those make the run red. A test with the mark `wall` has no second chance.
 
-What a group needs from outside the machine is made before: lanes have no network but their own.
+Things from outside the machine are made before: lanes have no network but their own.
 The last line is "N passed, N failed". BUILD/tested says what was tested, and BUILD/flaky.json has each flaky test.
 
 usage: test.py [--suite NAME]... [--rows N] [--list] [PYTEST-ARGUMENT...]
@@ -79,7 +79,7 @@ def node_files(suite):
 
 
 def parts_of(suite):
-    """Its files, dealt out: the large ones first, and each round begins with who came last in the one before."""
+    """Deals out the files of a suite, the large ones first, to and fro."""
     folder, *options = suite.what
     files = sorted((TOP / folder).glob("test_*.py"), key=lambda path: (-path.stat().st_size, path.name))
     hands = [[] for _ in range(suite.split)]
@@ -251,7 +251,7 @@ class Run:
                 return True
 
     def meson_lines(self, suite):
-        """What meson noted, beside what it was to run."""
+        """Returns the tests that meson was to run, and how those ended that it noted."""
         listed = json.loads(subprocess.run(["meson", "introspect", "--tests", str(BUILD / "asan")], capture_output=True,
                                            text=True, check=True).stdout)
         kinds = {test["name"]: {name.split(":")[-1] for name in test["suite"]} for test in listed}
@@ -344,7 +344,7 @@ def tail(path, count=25):
 
 @contextlib.contextmanager
 def ended_with(pool, run):
-    """Whoever interrupts the run ends what it has started, and nothing else begins."""
+    """An interrupt ends all that the run has started, and nothing else begins."""
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
         yield
@@ -473,7 +473,7 @@ def commit_of():
 
 
 def report(ended, flaky, commit, say):
-    """All that somebody wants to know of the run; the last line counts."""
+    """Says all that there is to know of the run; the last line counts."""
     tests = [test for one in ended for test in one.tests]
     failed = [test for test in tests if test.outcome == "failed" and test not in flaky]
     say("")

@@ -27,7 +27,7 @@ def frame(opcode, data=b"", final=True, masked=True, reserved=0, length=None):
 
 
 class Frames:
-    """What a WebSocket's server sends, by frames; `data` is what has come of `socket` and was not read."""
+    """Reads frames of a WebSocket's server; `data` has come of `socket` and was not read."""
 
     def more(self):
         part = self.socket.recv(1 << 20)

@@ -11,7 +11,7 @@ import time
 import pytest
 
 LIMIT_S = float(os.environ.get("COVE_TEST_LIMIT_S", "120"))
-# What a test makes has this long to go after the test reached its limit.
+# After its limit a test has this long to clear up.
 AFTERWARDS_S = 30
 
 
@@ -96,7 +96,7 @@ class Report:
         self.say(event="end", id=name, outcome=outcome, why=why, seconds=round(time.monotonic() - started, 3))
 
     def pytest_runtest_logreport(self, report):
-        """What a test needs, setup installs: a skipped one has failed."""
+        """Notes each phase. A skipped test has failed, for setup installs all that tests need."""
         text = "" if report.passed else report.longreprtext or report.outcome
         self.results.setdefault(report.nodeid, {})[report.when] = (report.outcome, text)
 

@@ -1,4 +1,4 @@
-"""What a command in a box says of itself, by the attack program."""
+"""A command in a box describes itself, by the attack program."""
 import json
 import os
 import subprocess

@@ -10,7 +10,7 @@ import keepers
 
 
 ALL = None
-# What an ordinary user's run takes of these folders: that in which a keeper, a box, a disk or a network of such a user
+# The tests of these folders that an ordinary user runs: those in which a keeper, a box, a disk or a network of a user
 # is made otherwise than root's, and one of each thing that a sandbox is for. All else is the same for everybody, and
 # root's run tries it.
 BY_USER = {
@@ -119,7 +119,7 @@ def keeper(stand_in, tmp_path):
 
 
 def of_folder(conftest):
-    """What a conftest.py has: all fixtures, and a hook for the tests of its own folder."""
+    """Returns the contents of a conftest.py: all fixtures, and a hook for the tests of its own folder."""
     folder = pathlib.Path(conftest).parent
 
     def pytest_collection_modifyitems(config, items):

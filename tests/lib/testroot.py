@@ -9,7 +9,7 @@ ROOT_PACKAGES = "sudo,passwd,procps,libcap2-bin"
 
 
 def make(command):
-    """What fetches a root: the network may fail once."""
+    """Runs a command that fetches a root; the network may fail once."""
     for _ in range(3):
         made = subprocess.run(command, capture_output=True, timeout=1800, check=False)
         if made.returncode == 0:
