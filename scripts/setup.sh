@@ -20,7 +20,7 @@ test="$build git python3-pytest python3-yaml python3-venv python3-websockets pyt
     bubblewrap crun busybox-static erofs-utils e2fsprogs mmdebstrap sqlite3 openssh-client sudo
     dpkg-dev attr libarchive-tools libcap2-bin procps strace tar xz-utils mount uidmap curl ca-certificates openssl zsh fish
     mandoc python3-prometheus-client python3-protobuf tmux vim htop systemd
-    python3-requests openssh-server postgresql"
+    python3-requests openssh-server postgresql iproute2"
 bench="$build bubblewrap crun busybox-static iproute2 passt slirp4netns"
 # What else an arm64 build needs are packages of that architecture: scripts/arm64.sh.
 arm64="$build gcc-aarch64-linux-gnu libc6-dev-arm64-cross linux-libc-dev-arm64-cross qemu-user-static"
