@@ -18,7 +18,8 @@ TLS_PORT = 8443
 BRIDGE = "172.17.0.1"  # of the host, where containers have their gateway
 OWN6 = "2001:db8:77::1"
 LOOP = "127.0.0.1"
-TURNS = [[SERVER], [LOOP], [METADATA], [OWN], [PRIVATE], ["::1"], ["0.0.0.0"]]
+# A proxy that is told names is asked, too, for one that has no address here: behind it each turn has one.
+TURNS = [[SERVER], [LOOP], [METADATA], [OWN], [PRIVATE], *([["::1"]] if IS_ROOT else []), ["0.0.0.0"]]
 
 # What no rule opens, by name: each an address that is, or wraps, one of the host's or of the metadata services.
 FIXED = {
