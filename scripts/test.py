@@ -517,7 +517,7 @@ def main():
     parser.add_argument("--list", action="store_true", help="the names of the suites")
     options, arguments = parser.parse_known_args()
     arguments = [word for word in arguments if word != "--"]
-    if any((TOP / word.partition("::")[0]).exists() for word in arguments):
+    if any("/" in word and (TOP / word.partition("::")[0]).exists() for word in arguments):
         parser.error("a suite has its files; choose suites by --suite, and tests by -k")
     table = load_suites(options.suites)
     if options.list:
