@@ -530,6 +530,13 @@ def unit_of(name):
     raise Fault(f"suites.toml: there is no unit test '{name}'")
 
 
+def library_of():
+    """The library, which only builds without test switches have by default."""
+    test = TREE / "build" / "test"
+    targets = json.loads((test / "meson-info" / "intro-targets.json").read_text())
+    return next(os.path.relpath(target["filename"][0], test) for target in targets if target["type"] == "shared library")
+
+
 def step_build(kind, words, built):
     """Builds what a step needs; true if that works."""
     ninja = ("ninja", "-C", "build/asan", "--quiet", "-j", JOBS)
@@ -538,7 +545,7 @@ def step_build(kind, words, built):
     if kind == "asan-http":
         return built.need(*ninja, "tests/http-server")
     if kind == "library":
-        return built.need("ninja", "-C", "build/test", "--quiet", "-j", JOBS)
+        return built.need("ninja", "-C", "build/test", "--quiet", "-j", JOBS, "all", library_of())
     if not built.need("ninja", "-C", "build/test", "--quiet", "-j", JOBS, *PROGRAMS):
         return False
     if kind != "node" and not any(word.startswith("js/") for word in words):

@@ -20,7 +20,7 @@ static const char *const pollutions[] = {
     "native.evaluate('var declared = 1', 'x'); Symbol.for('mine'); Math.random()",
 };
 #define POLLUTIONS (sizeof(pollutions) / sizeof(pollutions[0]))
-#define POLLUTION_MS 100U /* some have no end */
+#define POLLUTION_MS 30U /* some have no end */
 
 /* Whether the slot equals the image, and nothing behind it can be touched. */
 static bool is_pristine(const struct kernel_context *context)

@@ -289,7 +289,7 @@ test("a box lives longer than the run that goes on in it, and not much longer", 
     await until("the box has its time again", async () => await left() > 3600000);
 
     // Of a program that was killed nobody ends the run.
-    const program = `import { RemoteSandboxKernel } from "@cove/mastra/wasmagent"; const kernel = new RemoteSandboxKernel({ timeoutMs: 3000 }); for (;;) await kernel.run("while (true) {}").catch(() => {});`;
+    const program = `import { RemoteSandboxKernel } from "@cove/mastra/wasmagent"; const kernel = new RemoteSandboxKernel({ timeoutMs: 3000 }); for (;;) await kernel.run("await new Promise((done) => setTimeout(done, 3600000))").catch(() => {});`;
     await kernel.reset();
     const child = spawn(process.execPath, ["--input-type=module", "-e", program], { cwd: new URL("..", import.meta.url), stdio: "ignore" });
     const ended = new Promise((done) => child.once("exit", (code, signal) => done(signal)));
