@@ -21,7 +21,7 @@ part() {
 }
 
 soak() {
-    COVE_SOAK_SECONDS=300 COVE_SOAK_KILLS=40 scripts/test.py --limit 900 --silence 900 --suite engine -k test_soak
+    COVE_SOAK_SECONDS=300 COVE_SOAK_KILLS=40 scripts/test.py --limit 900 --silence 900 --suite soak
 }
 
 scripts/build-tests.sh

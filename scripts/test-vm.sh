@@ -54,14 +54,16 @@ build_programs() {
     scripts/test-programs.sh stand-in "$build/drivers/stand_in"
 }
 
-# What the engine's tests need. It is not built for another machine yet.
+# What the engine's tests need, which is not built for another machine yet; and the lanes of all tests.
 write_engine() {
     local tree=$1
     mkdir -p "$tree/build/test/src/keeper"
     cp -p "$programs"/cove-{engine,keeper} "$tree/build/"
     cp -p "$programs"/test/cove-{engine,keeper} "$tree/build/test/"
     cp -p "$programs/test/src/keeper/build.h" "$tree/build/test/src/keeper/"
-    cp -rp tests/engine tests/front tests/keeper tests/net "$tree/tests/"
+    cp -rp tests/engine tests/front tests/keeper tests/net tests/runner "$tree/tests/"
+    mkdir "$tree/scripts"
+    cp -p scripts/{lane,test}.py "$tree/scripts/"
 }
 
 # The second disk of a guest: a tar file that becomes /cove.

@@ -57,6 +57,7 @@ class Suite:
     seconds: int = 60  # it took in the last run that somebody looked at: the longest begin first
     narrow: bool = True  # runs also where arguments of pytest choose tests
     outside: bool = False  # wants the network of the machine, and is run only where it is asked for
+    long: bool = False  # runs with the full counts, or where it is asked for
     split: int = 1  # so many lanes share its files
     whole: str = ""  # the name of the suite that this is a part of
     unless_same: list = dataclasses.field(default_factory=list)  # files, without a change of which it need not run
@@ -466,6 +467,9 @@ def now():
 
 
 def commit_of():
+    if not shutil.which("git"):
+        return "none"
+
     def git(*words):
         return subprocess.run(["git", *words], cwd=TOP, capture_output=True, text=True, check=False)
     head = git("rev-parse", "HEAD").stdout.strip() or "none"
@@ -525,7 +529,7 @@ def main():
         return 0
     def is_asked_for(suite):
         if not options.suite:
-            return not suite.outside
+            return not suite.outside and (SOAK or not suite.long)
         return suite.name in options.suite or suite.whole in options.suite
 
     unknown = set(options.suite or ()) - {name for suite in table for name in (suite.name, suite.whole)}

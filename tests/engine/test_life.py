@@ -342,7 +342,7 @@ class Worker(threading.Thread):
 
 
 def test_nothing_acknowledged_is_lost_when_the_engine_dies(serve):
-    """Each engine has answered before it is killed; with the short soak these are more than twenty."""
+    """Each engine has answered before it is killed."""
     workers = [Worker(serve, number) for number in range(4)]
 
     def acts():

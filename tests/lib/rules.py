@@ -21,6 +21,7 @@ BY_USER = {
     "test_level": ALL,  # root has zygotes
     "test_network_attacks": ALL,  # walls
     "test_network_walls": ALL,  # walls
+    "test_soak": ALL,
     "test_slots": ALL,  # root's boxes are made of what is kept, a user's anew
     "test_claims": ["test_of_fifty_creates_at_once_no_two_share_a_box"],  # each has ids of its own
     "test_disks": [  # what root's images keep, a directory has to keep too
@@ -66,8 +67,6 @@ BY_USER = {
         "test_nobody_gets_the_ids_of_disks_meanwhile_and_their_files_are_there",
         "test_twenty_upgrades_leave_as_much_as_one"],
 }
-if harness.SOAK:
-    BY_USER["test_soak"] = ALL
 BY_USER_ONLY = {
     "test_disk_dirs": "root's disks are images",
     "test_ids": "root's boxes never want for ids",
