@@ -204,3 +204,25 @@ def test_a_group_of_nodes_tests_that_fails_by_itself_is_red(runner, text):
     finally:
         where.unlink()
     assert said.status == 1 and said.flaky == [], said.text
+
+
+def test_a_unit_test_that_is_ended_says_where_it_stood(tmp_path):
+    (tmp_path / "it.c").write_text("""#include "check.h"
+        __attribute__((noinline)) static void wait_for_what_never_comes(void)
+        {
+            puts("waiting");
+            fflush(stdout);
+            pause();
+        }
+        int main(void)
+        {
+            wait_for_what_never_comes();
+            return check_finish();
+        }""")
+    subprocess.run(["gcc", "-g", "-fsanitize=address", "-I", TOP / "tests/unit", "-o", tmp_path / "it", tmp_path / "it.c"],
+                   check=True)
+    with subprocess.Popen([tmp_path / "it"], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+        assert process.stdout.readline() == "waiting\n"
+        process.terminate()
+        said = process.communicate(timeout=ENDS_IN_S)[1]
+    assert process.returncode == -signal.SIGTERM and "in wait_for_what_never_comes" in said, said
