@@ -286,6 +286,20 @@ static void randomness(const struct kernel_manifest *manifest)
     kernel_context_free(other);
 }
 
+/* What a run has filled and let go is there for the next, whatever sizes that asks for. */
+static void memory_again(void)
+{
+    struct kernel_grants grants = {.memory_bytes = 32U << 20, .cpu_ms = 20000, .wall_ms = 60000};
+    struct kernel_manifest *manifest = kit_manifest(&grants);
+    struct kernel_context *context = kit_context(manifest);
+
+    RUN_IS(context, "let a = null; try { for (;;) a = { a }; } catch { } a = null; 'full once'",
+           "full once");
+    RUN_IS(context, "1 + 1", "2");
+    kernel_context_free(context);
+    kernel_manifest_free(manifest);
+}
+
 int main(void)
 {
     const char *const tools[] = {"one", "two", NULL};
@@ -305,6 +319,7 @@ int main(void)
     sources(context);
     configuration();
     randomness(manifest);
+    memory_again();
     kernel_context_free(context);
     kernel_manifest_free(manifest);
     kernel_image_free(kit_image());

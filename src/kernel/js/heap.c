@@ -3,7 +3,7 @@
  * A context is put back by copying the pages that it wrote, so that a run should write few. Libc and the engine's
  * own pools put new blocks into holes that are strewn over the whole heap; here, once the image is settled, all
  * holes are forgotten, and what a run makes lies side by side. A freed block is used again for its size and
- * nothing else: that is quick, and what a context wastes ends with it. */
+ * nothing else, until there is no more memory: that is quick, and what a context wastes ends with it. */
 #include "kernel/js/heap.h"
 
 #include <malloc.h>
@@ -79,6 +79,16 @@ static void *small_new(uint32_t class)
     return head + 1;
 }
 
+static void *hole_take(uint32_t class)
+{
+    struct hole *hole = holes[class];
+
+    if (hole == NULL)
+        return NULL;
+    holes[class] = hole->next;
+    return &hole->head + 1;
+}
+
 static void *heap_malloc(void *opaque, size_t size)
 {
     struct head *head;
@@ -86,12 +96,13 @@ static void *heap_malloc(void *opaque, size_t size)
     (void)opaque;
     if (size <= SMALL_MAX) {
         uint32_t class = size == 0 ? 1 : (uint32_t)((size + STEP - 1) / STEP);
-        struct hole *hole = holes[class];
+        void *block = hole_take(class);
 
-        if (hole == NULL)
-            return small_new(class);
-        holes[class] = hole->next;
-        return &hole->head + 1;
+        if (block == NULL)
+            block = small_new(class);
+        while (block == NULL && class < CLASSES)
+            block = hole_take(++class);
+        return block;
     }
     if (size > SIZE_MAX - sizeof(*head) || !allowed(size + sizeof(*head)))
         return NULL;
