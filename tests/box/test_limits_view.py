@@ -3,6 +3,8 @@ runtimes which size themselves by it do not die."""
 import os
 import pathlib
 import re
+import resource
+import subprocess
 
 import pytest
 
@@ -96,6 +98,14 @@ def test_disk_is_what_df_says():
                  "--disk", "64M,5000")
     size, inodes = map(int, result.stdout.split())
     assert 64 * MIB <= size <= 66 * MIB and 5000 <= inodes <= 5300
+
+
+def test_the_callers_soft_limit_of_fds_is_not_the_boxs():
+    """Servers rarely raise it themselves, and the soft limit of a shell is small."""
+    line = 'ulimit -Sn 1000; exec "$0" run -- sh -c "ulimit -Sn; ulimit -Hn"'
+    done = subprocess.run(["sh", "-c", line, harness.COVE], capture_output=True, text=True, check=True, timeout=60)
+    soft, hard = map(int, done.stdout.split())
+    assert soft == hard == min(16384, resource.getrlimit(resource.RLIMIT_NOFILE)[1])
 
 
 def test_limits_of_two_boxes_are_their_own():

@@ -388,25 +388,30 @@ def test_a_gap_is_told(server):
     assert result.stdout == b"x" and b"10 bytes" in result.stderr and result.returncode == 0
 
 
-def test_input_is_sent_in_order_and_closed(server):
-    done = threading.Event()
-    got = []
+def test_input_is_sent_in_order_and_closed_once(server):
+    sent = []
+
+    def ends():
+        return [request for request in sent if "close=true" in request.path]
+
+    def is_over():
+        """The end was told twice, or its connection was closed."""
+        return len(ends()) > 1 or any(request in made.last for request in ends())
 
     def script(request):
         if "/stdin" in request.path:
-            got.append(request.body)
-            if "close=true" in request.path:
-                done.set()
+            sent.append(request)
             return answer(b"", 204)
         if "/follow" in request.path:
-            return [chunked(out(b"x"), end=False), lambda: done.wait(20),
+            return [chunked(out(b"x"), end=False), lambda: harness.wait_for(is_over, 20, "the end of the input"),
                     b"%x\r\n%s\r\n0\r\n\r\n" % (len(end()), end())]
         return answer(process(state="running"), 201)
     made = server(script)
     data = os.urandom(300000)
     result = cove("exec", "-i", "work", "--", "cat", stdin=data, env=made.env)
     assert result.returncode == 0 and result.stdout == b"x"
-    assert b"".join(got) == data and got[-1] == b""
+    assert b"".join(request.body for request in sent) == data
+    assert ends() == sent[-1:]
     assert made.requests[0].json()["open_stdin"] is True
 
 

@@ -136,6 +136,11 @@ def test_what_it_is_and_since_when(serve, api):
         assert value(client, "cove_engine_restarts_total") == restarts + 1
 
 
+def test_to_look_at_them_leaves_no_file_open(api):
+    looks = [value(api, "process_open_fds") for _ in range(50)]
+    assert looks[-1] < looks[0] + 25
+
+
 # ---- what each tenant uses ---------------------------------------------------------------------
 
 USE = {name: f"cove_tenant_{name}" for name in ("cpu_seconds_total", "memory_used_bytes",

@@ -103,6 +103,11 @@ static void reading(struct kernel_context *context)
     RUN_THROWS(context, "fs('read', {fd: 3})", "EBADF");
     RUN_THROWS(context, "fs('read', {fd: 0})", "EBADF");
     RUN_THROWS(context, "fs('read', {fd: 99999999999999999999})", "EBADF");
+    /* It wraps to 384. */
+    RUN_THROWS(context,
+               with("const {fd} = fs('open', {path: '@/in/a.txt'});"
+                    "try { fs('read', {fd, length: 2 ** 64}) } finally { fs('close', {fd}) }"),
+               "EINVAL");
     RUN_THROWS(context, with("read('@/in/nothing')"), "ENOENT");
     RUN_THROWS(context, with("read('@/in/deep')"), "EISDIR");
     RUN_THROWS(context, with("read('@/in/a.txt/x')"), "ENOTDIR");

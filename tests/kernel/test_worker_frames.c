@@ -530,6 +530,7 @@ static void claims(void)
     CHECK(remote_next(remote, &event) == 1 && event.kind == REMOTE_READY, "ready");
     for (int i = 0; i < 100; i++)
         CHECK(remote_next(remote, &event) == 0, "no event");
+    CHECK(remote_waiting(remote) == 0 && !remote_wants_write(remote), "all was sent");
     (void)close(fake);
     CHECK(remote_next(remote, &event) == 1 && event.kind == REMOTE_GONE &&
               strcmp(event.error.code, "kernel_gone") == 0,

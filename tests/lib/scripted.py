@@ -123,12 +123,14 @@ CUT = object()  # close the connection here
 
 
 class Server(Listening):
-    """`script(request)` returns what to send: bytes, or a list of bytes and CUT."""
+    """`script(request)` returns what to send: bytes, or a list of bytes and CUT. `last` has the last request of each
+    connection that its client has ended."""
 
     def __init__(self, path, script):
         self.path = str(path)
         self.script = script
         self.requests = []
+        self.last = []
         self.env = {"COVE_URL": f"unix:{self.path}"}
         listener = socket.socket(socket.AF_UNIX)
         listener.bind(self.path)
@@ -136,13 +138,15 @@ class Server(Listening):
         super().__init__(listener)
 
     def take(self, connection):
-        buffer = b""
+        buffer, last = b"", None
         with connection, contextlib.suppress(OSError):
             while True:
                 request, buffer = read_request(connection, buffer)
                 if request is None:
+                    self.last.append(last)
                     return
                 self.requests.append(request)
+                last = request
                 said = self.script(request)
                 for piece in said if isinstance(said, list) else [said]:
                     if piece is CUT:

@@ -6,9 +6,14 @@
 #include "rig.h"
 
 #include <errno.h>
+#include <fcntl.h>
+#include <net/if.h>
+#include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/ioctl.h>
+#include <sys/socket.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -367,10 +372,66 @@ static void check_visitors(struct rig *rig)
     CHECK(engine_port_box(rig->engine, "c0nothing") == 0, "nobody has none");
 }
 
+/* ---- numbers of ports on this host ---- */
+
+/* A network of this test's own, whose kernel has four numbers to give. */
+static int network_make(void)
+{
+    _cleanup_close_ int fd = -1;
+    struct ifreq lo = {.ifr_name = "lo", .ifr_flags = IFF_UP};
+
+    if (unshare(geteuid() == 0 ? CLONE_NEWNET : CLONE_NEWUSER | CLONE_NEWNET) < 0)
+        return -1;
+    fd = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+    return fd < 0 || ioctl(fd, SIOCSIFFLAGS, &lo) < 0
+               ? -1
+               : fd_write_file(AT_FDCWD, "/proc/sys/net/ipv4/ip_local_port_range", "40000 40003");
+}
+
+struct opened {
+    struct answer answer;
+    uint16_t host_port;
+};
+
+static void opened(void *arg, const struct sandbox_port *port, const struct error *err)
+{
+    struct opened *opened = arg;
+
+    opened->host_port = port != NULL ? port->host_port : 0;
+    rig_ended(&opened->answer, err);
+}
+
+static uint16_t host_port_of(struct rig *rig, const char *id, uint16_t port)
+{
+    struct opened told = {0};
+
+    engine_port_open(rig->engine, &rig_caller, id, port, -1, opened, &told);
+    CHECK(rig_done(rig, &told.answer) && told.host_port != 0, "%s", told.answer.error.text);
+    return told.host_port;
+}
+
+/* Whoever knows the URL of one is to reach nobody else. */
+static void check_numbers_of_the_stopped(struct rig *rig)
+{
+    struct answer old, new, stopped;
+    uint16_t kept;
+
+    made(rig, "x", NULL, &old);
+    made(rig, "y", NULL, &new);
+    kept = host_port_of(rig, old.id, 80);
+    CHECK(rig_done(rig, rig_stop(rig, old.id, &stopped)), "%s", stopped.error.text);
+    for (uint16_t port = 1; port <= 3; port++)
+        CHECK(host_port_of(rig, new.id, port) != kept, "port %u has %u", port, kept);
+    CHECK(rig_done(rig, rig_start_it(rig, old.id, &stopped)) &&
+              host_port_of(rig, old.id, 80) == kept,
+          "it has its own again");
+}
+
 int main(void)
 {
     int fds;
 
+    CHECK(network_make() == 0, "a network: %s", strerror(errno));
     fds = rig_fds();
     rig_run(check_create);
     rig_run(check_refused);
@@ -383,6 +444,7 @@ int main(void)
     rig_run(check_others);
     rig_run_unopened(check_default);
     rig_run(check_visitors);
+    rig_run(check_numbers_of_the_stopped);
     CHECK(rig_fds() <= fds + 2, "fds are left: %d, then %d", fds, rig_fds()); /* the loop's own */
     return check_finish();
 }

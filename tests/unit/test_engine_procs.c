@@ -222,6 +222,44 @@ static void check_output_of_nobody(struct rig *rig)
           "no other has its number: %s", ran.view.id);
 }
 
+/* ---- a journal that is written anew ---- */
+
+/* The youngest process is forgotten, and the journal that is written then does not name it. */
+static void check_no_id_is_given_twice(struct rig *rig)
+{
+    static char waste[2U << 20];
+    struct answer made, answer;
+    struct rig_ran ran;
+    struct error err;
+    char path[64];
+    struct stat st;
+    int fd;
+
+    memset(waste, '\n', sizeof(waste));
+    rig_made(rig, NULL, &made);
+    rig->fake.exec = FAKE_RUNS;
+    CHECK(rig_exec(rig, procs_of(rig, made.id), NULL, &ran), "the first runs");
+    rig->fake.exec = FAKE_ENDS;
+    CHECK(rig_exec(rig, procs_of(rig, made.id), NULL, &ran) && strcmp(ran.view.id, "2") == 0 &&
+              rig_until(rig, rig_has_ended, &ran) && proc_forget(ran.proc, &err) == 0,
+          "the second is forgotten");
+    rig_close(rig);
+    (void)snprintf(path, sizeof(path), "sandboxes/%s/journal", made.id);
+    fd = openat(rig->dir, path, O_WRONLY | O_APPEND | O_CLOEXEC);
+    CHECK(fd_write_full(fd, waste, sizeof(waste)) == 0, "the journal is large");
+    fd_close(&fd);
+    rig_open(rig);
+    CHECK(procs_of(rig, made.id) != NULL && rig_done(rig, rig_stop(rig, made.id, &answer)),
+          "the end of the first is written");
+    CHECK(fstatat(rig->dir, path, &st, 0) == 0 && st.st_size < (off_t)sizeof(waste),
+          "and all anew");
+    rig_close(rig);
+    rig_open(rig);
+    CHECK(rig_done(rig, rig_start_it(rig, made.id, &answer)) &&
+              rig_exec(rig, procs_of(rig, made.id), NULL, &ran) && strcmp(ran.view.id, "3") == 0,
+          "the next is %s", ran.view.id);
+}
+
 int main(void)
 {
     check_lost_with_its_box();
@@ -230,5 +268,6 @@ int main(void)
     rig_run(check_follower_of_a_forgotten_one);
     rig_run(check_stopped_costs_no_fd);
     rig_run(check_output_of_nobody);
+    rig_run(check_no_id_is_given_twice);
     return check_finish();
 }

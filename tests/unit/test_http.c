@@ -1,11 +1,43 @@
-/* The parts of the HTTP room that know no socket: forms, ranges, frames, the key of a WebSocket. */
+/* The parts of the HTTP room that know no socket: heads, forms, ranges, frames, the key of a WebSocket. */
 #include "check.h"
 #include "http/frames.h"
 #include "http/multipart.h"
+#include "http/parse.h"
 #include "http/range.h"
 
 #include <stdlib.h>
 #include <string.h>
+
+/* ---- heads ---- */
+
+/* The search for the end and the parser each refuse such a line: neither relies on the other. */
+static void test_no_line_ends_with_a_bare_lf(void)
+{
+    static const char *const heads[] = {
+        "GET / HTTP/1.1\nHost: a\r\n\r\n",         "GET / HTTP/1.1\r\nHost: a\n\r\n",
+        "GET / HTTP/1.1\r\nHost: a\r\nX: y\n\r\n", "GET / HTTP/1.1\r\nHost: a\r\n\n",
+        "GET / HTTP/1.1\r\nHost: a\r\nX: y\n",     "GET / HTTP/1.1\r\nHost: a\r\nx\n",
+    };
+    char whole[] = "GET / HTTP/1.1\r\nHost: a\r\n\r\n";
+    struct http_refusal no = {0};
+    struct http_head head;
+    size_t scanned = 0, size = 0;
+
+    for (size_t i = 0; i < sizeof(heads) / sizeof(heads[0]); i++) {
+        char text[64];
+
+        scanned = 0;
+        CHECK(http_scan_head(heads[i], strlen(heads[i]), &scanned, &size) == HTTP_SCAN_BAD,
+              "head %zu is searched", i);
+        (void)snprintf(text, sizeof(text), "%s", heads[i]);
+        CHECK(http_parse_head(text, strlen(heads[i]), &head, &no) == -1 && no.status == 400,
+              "head %zu is parsed", i);
+    }
+    scanned = 0;
+    CHECK(http_scan_head(whole, strlen(whole), &scanned, &size) == HTTP_SCAN_WHOLE &&
+              size == strlen(whole) && http_parse_head(whole, size, &head, &no) == 0,
+          "with CR LF it is taken: %s", no.detail);
+}
 
 /* ---- forms ---- */
 
@@ -345,6 +377,7 @@ static void test_frames(void)
 
 int main(void)
 {
+    test_no_line_ends_with_a_bare_lf();
     test_forms();
     test_names();
     test_bad_forms();
