@@ -94,7 +94,8 @@ def test_a_delete_ends_what_runs(serve):
 
     def delete():
         with serve.client() as client:
-            harness.wait_for(lambda: client.get(f"{path}/processes").json["processes"], what="the command")
+            harness.wait_for(lambda: [process for process in client.get(f"{path}/processes").json["processes"]
+                                      if process["state"] == "running"], what="the command")
             return client.delete(path)
 
     executed, deleted = serving.at_once(execute, delete, seconds=20)
