@@ -534,7 +534,8 @@ def library_of():
     """The library, which only builds without test switches have by default."""
     test = TREE / "build" / "test"
     targets = json.loads((test / "meson-info" / "intro-targets.json").read_text())
-    return next(os.path.relpath(target["filename"][0], test) for target in targets if target["type"] == "shared library")
+    return next(os.path.relpath(target["filename"][0], test) for target in targets
+                if target["name"] == "cove" and target["type"] == "shared library")
 
 
 def step_build(kind, words, built):

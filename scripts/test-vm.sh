@@ -54,7 +54,7 @@ build_programs() {
     scripts/test-programs.sh stand-in "$build/drivers/stand_in"
 }
 
-# What the engine's tests need, which is not built for another machine yet; and the lanes of all tests.
+# The engine and its tests, for the one machine that it is built for; and the lanes of all tests.
 write_engine() {
     local tree=$1
     mkdir -p "$tree/build/test/src/keeper"

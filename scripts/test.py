@@ -514,8 +514,8 @@ def main():
     parser = argparse.ArgumentParser(description="runs the tests", epilog="what is not an option of this is pytest's")
     parser.add_argument("--suite", action="append", help="this one alone; may be repeated")
     parser.add_argument("--suites", type=pathlib.Path, default=TOP / "tests" / "suites.json", help="another table of suites")
-    # Half of what a test does is to wait.
-    parser.add_argument("--rows", type=int, default=int(os.environ.get("ROWS", 2 * os.cpu_count())),
+    # Tests wait for a third of their time. More than eight beside each other are late for their own limits.
+    parser.add_argument("--rows", type=int, default=int(os.environ.get("ROWS", min(8, 2 * len(os.sched_getaffinity(0))))),
                         help="lanes beside each other; two for each processor, if not said")
     parser.add_argument("--limit", type=float, default=LIMIT_S if not SOAK else 7200, help="seconds that a test may take")
     parser.add_argument("--silence", type=float, default=SILENCE_S, help="seconds after which a silent lane is ended")

@@ -286,7 +286,7 @@ static void randomness(const struct kernel_manifest *manifest)
     kernel_context_free(other);
 }
 
-/* What a run has filled and let go is there for the next, whatever sizes that asks for. */
+/* A run can use memory that the run before it filled and let go of, also in smaller pieces. */
 static void memory_again(void)
 {
     struct kernel_grants grants = {.memory_bytes = 32U << 20, .cpu_ms = 20000, .wall_ms = 60000};
@@ -296,6 +296,7 @@ static void memory_again(void)
     RUN_IS(context, "let a = null; try { for (;;) a = { a }; } catch { } a = null; 'full once'",
            "full once");
     RUN_IS(context, "1 + 1", "2");
+    CHECK(kit_run(context, "throw new Error()")->end == KERNEL_END_ERROR, "memory is not to blame");
     kernel_context_free(context);
     kernel_manifest_free(manifest);
 }

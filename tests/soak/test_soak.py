@@ -3,8 +3,8 @@ after each kill: a sandbox is in the state that it was left in, a command that w
 each byte that it printed is there. At its end there are as many fds, processes, mounts, control groups and
 loop devices as at its beginning, and the same memory.
 
-`make soak` runs it for half an hour with two hundred kills, `make test-all` for five minutes with forty. An engine counts as killed under load where the clients had answers
-from it before."""
+`make soak` runs it for half an hour with two hundred kills, `make test-all` for five minutes with forty. An engine
+counts as killed under load where the clients had answers from it before."""
 import contextlib
 import dataclasses
 import glob

@@ -1,7 +1,7 @@
-/* What a unit test program needs: checks that are counted, and a closing line.
+/* Checks that are counted, and a closing line: each unit test program includes this in one file.
  *
  * A check that fails prints where it stands and what did not hold; the program goes on. A program that is told to end,
- * for it took too long, prints where it stood. One program includes this in one file. */
+ * for it took too long, prints its last check, and under a sanitizer where it stood. */
 #pragma once
 
 #include <signal.h>
@@ -10,15 +10,20 @@
 
 static unsigned check_passed, check_failed;
 static pid_t check_pid;
+static const char *check_file = __FILE__; /* of the last check */
+static int check_line;
 
 void __sanitizer_print_stack_trace(void) __attribute__((weak));
 
 static void check_stood(int number)
 {
-    if (getpid() == check_pid && __sanitizer_print_stack_trace) {
-        __sanitizer_print_stack_trace();
-    }
     signal(number, SIG_DFL);
+    if (getpid() == check_pid) {
+        alarm(2); /* it may hang in what is needed to print */
+        dprintf(STDERR_FILENO, "ended after the check of %s:%d\n", check_file, check_line);
+        if (__sanitizer_print_stack_trace)
+            __sanitizer_print_stack_trace();
+    }
     raise(number);
 }
 
@@ -30,6 +35,7 @@ __attribute__((constructor)) static void check_start(void)
 
 #define CHECK(condition, ...)                                              \
     do {                                                                   \
+        check_file = __FILE__, check_line = __LINE__;                      \
         if (condition) {                                                   \
             check_passed++;                                                \
         } else {                                                           \

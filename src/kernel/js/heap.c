@@ -2,8 +2,8 @@
  *
  * A context is put back by copying the pages that it wrote, so that a run should write few. Libc and the engine's
  * own pools put new blocks into holes that are strewn over the whole heap; here, once the image is settled, all
- * holes are forgotten, and what a run makes lies side by side. A freed block is used again for its size and
- * nothing else, until there is no more memory: that is quick, and what a context wastes ends with it. */
+ * holes are forgotten, and what a run makes lies side by side. A freed block is used again for its size alone,
+ * which is quick, and for a smaller one where there is no more memory; what a context wastes ends with it. */
 #include "kernel/js/heap.h"
 
 #include <malloc.h>
@@ -96,12 +96,15 @@ static void *heap_malloc(void *opaque, size_t size)
     (void)opaque;
     if (size <= SMALL_MAX) {
         uint32_t class = size == 0 ? 1 : (uint32_t)((size + STEP - 1) / STEP);
+        size_t refused = heap_refused;
         void *block = hole_take(class);
 
         if (block == NULL)
             block = small_new(class);
         while (block == NULL && class < CLASSES)
             block = hole_take(++class);
+        if (block != NULL)
+            heap_refused = refused;
         return block;
     }
     if (size > SIZE_MAX - sizeof(*head) || !allowed(size + sizeof(*head)))
