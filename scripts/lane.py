@@ -9,7 +9,7 @@ The clone is found under its own path by everybody in the lane, also where it li
 its owner may enter. Where its files are its owner's alone, COVE_TEST_COPY names a copy for the lane, which
 scripts/test.py makes.
 
-usage: lane.py [--user NAME [--ids COUNT]] [--host-network] [--report FILE] NAME -- COMMAND...
+usage: lane.py [--user NAME [--ids COUNT]] [--nice N] [--host-network] [--report FILE] NAME -- COMMAND...
 """
 
 import argparse
@@ -235,10 +235,10 @@ def become(user):
     os.setuid(entry.pw_uid)
 
 
-def execute(command, user):
+def execute(command, user, nice):
     os.umask(0o022)
     with contextlib.suppress(PermissionError):
-        os.setpriority(os.PRIO_PROCESS, 0, 0)
+        os.setpriority(os.PRIO_PROCESS, 0, nice)
     for number in (signal.SIGHUP, signal.SIGINT, signal.SIGQUIT, signal.SIGPIPE, signal.SIGTERM):
         signal.signal(number, signal.SIG_DFL)
     signal.pthread_sigmask(signal.SIG_SETMASK, [])
@@ -313,7 +313,7 @@ def first_process(command, options, groups, temporary, part):
     before = mounts()
     child = os.fork()
     if child == 0:
-        execute(command, options.user)
+        execute(command, options.user, options.nice)
     status = None
     while status is None:
         pid, ended = os.wait()
@@ -347,6 +347,7 @@ def read_arguments():
     parser.add_argument("--user", help="run it as this ordinary user, who is made if missing and stays")
     parser.add_argument("--ids", type=int, help="how many ids the user has in /etc/subuid; as adduser gives them, "
                                                 "if not said")
+    parser.add_argument("--nice", type=int, default=0, help="its priority; 0, if not said")
     parser.add_argument("--host-network", action="store_true", help="keep the network of the host")
     parser.add_argument("--report", type=pathlib.Path, help="where what was left and the CPU time are written, as JSON")
     parser.add_argument("--patience", type=float, default=PATIENCE_S,

@@ -54,6 +54,7 @@ class Suite:
     env: dict = dataclasses.field(default_factory=dict)
     user: bool = False  # by the ordinary user
     ids: int | None = None  # so many ids has that user; as adduser gives them, if not said
+    nice: int = 0  # below 0 where tests measure what the work of others would delay
     seconds: int = 60  # it took in the last run that somebody looked at: the longest begin first
     narrow: bool = True  # runs also where arguments of pytest choose tests
     outside: bool = False  # wants the network of the machine, and is run only where it is asked for
@@ -196,6 +197,7 @@ class Run:
             return command
         whom = ["--user", USER] if suite.user else []
         whom += ["--host-network"] if suite.outside else []
+        whom += ["--nice", str(suite.nice)] if suite.nice else []
         whom += ["--ids", str(suite.ids)] if suite.ids is not None else []
         return [str(TOP / "scripts" / "lane.py"), *whom, "--patience", str(self.patience_s), "--report", str(report),
                 f"{suite.name}-{self.mark}", "--", *command]

@@ -332,17 +332,20 @@ static struct budget budget_begin(void)
 static void count_box(struct watch *watch, struct count *count)
 {
     uint64_t files = watch->files_bytes = files_bytes(watch), limit = watch->memory_bytes, mapped;
+    uint64_t before = watch->rough_bytes;
     struct budget budget = {0};
     struct count exact;
 
+    watch->is_doubtful = false;
     (void)count_all(watch, count_resident, &budget, count);
-    count->bytes += files;
+    watch->rough_bytes = count->bytes += files;
     if (limit == 0 || count->bytes <= limit)
         return;
     (void)count_all(watch, count_own, &budget, count);
-    count->bytes += files;
+    watch->rough_bytes = count->bytes += files;
     if (count->bytes <= limit)
         return;
+    watch->is_doubtful = count->bytes <= before + STILL_BYTES;
     budget = budget_begin();
     if (!count_all(watch, count_share, &budget, &exact))
         return;
@@ -352,8 +355,10 @@ static void count_box(struct watch *watch, struct count *count)
         return;
     /* Files that are mapped were counted twice. */
     budget = budget_begin();
-    if (mapped_bytes(watch, &budget, &mapped))
-        count->bytes = less(count->bytes, mapped);
+    if (!mapped_bytes(watch, &budget, &mapped))
+        return;
+    count->bytes = less(count->bytes, mapped);
+    watch->is_doubtful = false;
 }
 
 /* A directory of /proc is as good as a pidfd, and needs no number that could be another's by now. */
@@ -379,15 +384,17 @@ static bool is_pair(const struct count *count)
 
 /* At how many looks in a row too much is not believed yet. What two processes less would not mend is no child
  * that has its parent's memory, nor is what one process has all by itself: to look at that again can take
- * longer than there is, for the box decides how long. */
+ * longer than there is, for the box decides how long. But one look that was held up by the host says little of
+ * what has not grown. */
 static unsigned patience_for(struct watch *watch, const struct count *count, uint64_t elapsed_ns)
 {
     uint64_t limit = watch->memory_bytes, rest = less(count->bytes, count->largest.bytes);
     uint64_t since_ns = clock_monotonic_ns() - watch->over_since_ns;
 
-    if ((watch->pids != 0 && count->tasks > watch->pids) || count->largest.bytes > limit ||
-        less(rest, count->largest.bytes) > limit)
+    if (watch->pids != 0 && count->tasks > watch->pids)
         return 0;
+    if (count->largest.bytes > limit || less(rest, count->largest.bytes) > limit)
+        return watch->is_doubtful;
     if (rest > limit)
         return 1;
     if (count->bytes <= watch->over_bytes + STILL_BYTES) {

@@ -1,7 +1,10 @@
 """How far a box gets beyond a limit, and for how long. Where a cgroup keeps it the answer is not at
 all; where none can be had a watchdog ends what is too much within 100 ms of its crossing."""
+import contextlib
 import json
 import math
+import os
+import signal
 import subprocess
 import threading
 import time
@@ -237,6 +240,27 @@ def test_memory_that_forks_share_counts_once(kind):
     """Nine processes of 40 MiB that are the same 40 MiB, in a box of 64."""
     result, _ = attack(67, 40, 8, kind, 1, options=("--memory", "64M", "--pids", "64"))
     assert not result.report["oom_killed"]
+
+
+def test_a_watchdog_that_is_held_up_kills_nobody_for_it():
+    """A look that took too long knows only what there is at most."""
+    if EXPECT.has_cgroup:
+        return
+    box = harness.start(["/attack/attack", 67, 40, 8, "private", 3], "--mount", ATTACK_MOUNT, "--memory", "64M",
+                        "--pids", "64")
+    try:
+        guard = harness.wait_for(lambda: [pid for pid in harness.children_of(box.pid)
+                                          if harness.status_of(pid).get("Name") == "cove-guard"], what="the guard")[0]
+        harness.wait_for(lambda: len(harness.box_processes(box)) >= 10, what="what nothing is added to")
+        time.sleep(0.1)  # for a look at all of them
+        while box.poll() is None:
+            for number, seconds in ((signal.SIGSTOP, 0.15), (signal.SIGCONT, 0.1)):
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(guard, number)
+                time.sleep(seconds)
+        assert box.returncode == 0
+    finally:
+        harness.end(box)
 
 
 def test_a_mapped_file_counts_once():
