@@ -405,6 +405,32 @@ static void test_sockets(void)
     }
 }
 
+static void test_socket_options(void)
+{
+    static const long programs[] = {26, 50, 51, 52}; /* SO_ATTACH_FILTER to _REUSEPORT_EBPF */
+
+    for (size_t i = 0; i < sizeof(programs) / sizeof(programs[0]); i++) {
+        struct call call = {
+            "a program on a socket", SYS_setsockopt, {-1, SOL_SOCKET, programs[i], -1, -1}};
+
+        for (unsigned flags = 0; flags <= (FILTER_NO_SETID | FILTER_WATCHED); flags++)
+            expect(flags, &call, EPERM);
+        call.args[1] |= (long)HIGH_BIT;
+        call.args[2] |= (long)(HIGH_BIT << 31);
+        expect(0, &call, EPERM);
+        call.args[1] = 6; /* the same number, of TCP's */
+        expect(0, &call, EBADF);
+    }
+    expect(0, &(struct call){"SO_LINGER", SYS_setsockopt, {-1, SOL_SOCKET, SO_LINGER, -1, -1}}, 0);
+    for (long option = 1; option < 100; option++) {
+        bool is_known = option == SO_LINGER || option == 26 || (option >= 50 && option <= 52);
+
+        if (!is_known)
+            expect(0, &(struct call){"an option", SYS_setsockopt, {-1, SOL_SOCKET, option, -1, -1}},
+                   EBADF);
+    }
+}
+
 /* ---- terminals and personality --------------------------------------------------------------- */
 
 static void test_ioctl(void)
@@ -678,6 +704,7 @@ int main(void)
     test_namespaces();
     test_clone3_key();
     test_sockets();
+    test_socket_options();
     test_ioctl();
     test_personality();
     test_foreign();
