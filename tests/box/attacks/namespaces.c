@@ -271,6 +271,7 @@ static void large_interfaces(void)
 {
     char attributes[144] = {0};
     struct io_uring_parameters parameters = {0};
+    unsigned long context = 0;
 
     REFUSED("bpf: map", syscall(SYS_bpf, 0, attributes, sizeof(attributes)), EPERM);
     REFUSED("bpf: program", syscall(SYS_bpf, 5, attributes, sizeof(attributes)), EPERM);
@@ -282,6 +283,7 @@ static void large_interfaces(void)
     REFUSED("io_uring_setup", syscall(425, 8, &parameters), ENOSYS);
     REFUSED("io_uring_enter", syscall(426, 0, 1, 0, 0, NULL, 0), ENOSYS);
     REFUSED("io_uring_register", syscall(427, 0, 0, NULL, 0), ENOSYS);
+    REFUSED("io_setup", syscall(SYS_io_setup, 1, &context), ENOSYS);
     REFUSED("add_key",
             syscall(SYS_add_key, "user", "cove-attack", attack_word(0, "secret"), 6UL, -3), EPERM);
     REFUSED("request_key", syscall(SYS_request_key, "user", "cove-attack", NULL, -3), EPERM);
