@@ -19,6 +19,7 @@
 #include <string.h>
 #include <sys/ioctl.h>
 #include <sys/mman.h>
+#include <sys/personality.h>
 #include <sys/prctl.h>
 #include <sys/ptrace.h>
 #include <sys/resource.h>
@@ -158,6 +159,7 @@ static const struct call refused[] = {
     ALL_SAME(SYS_userfaultfd, "userfaultfd"),
     ALL_SAME(SYS_fanotify_init, "fanotify_init"),
     ALL_SAME(SYS_fanotify_mark, "fanotify_mark"),
+    ALL_SAME(SYS_name_to_handle_at, "name_to_handle_at"),
     ALL_SAME(SYS_open_by_handle_at, "open_by_handle_at"),
     ALL_SAME(SYS_lookup_dcookie, "lookup_dcookie"),
     ALL_SAME(SYS_kexec_load, "kexec_load"),
@@ -221,7 +223,6 @@ static const struct call allowed[] = {
     ALL_SAME(SYS_setxattr, "setxattr"),
     ALL_SAME(SYS_copy_file_range, "copy_file_range"),
     ALL_SAME(SYS_splice, "splice"),
-    ALL_SAME(SYS_name_to_handle_at, "name_to_handle_at"),
     ALL_SAME(SYS_inotify_init1, "inotify_init1"),
     ALL_SAME(SYS_epoll_create1, "epoll_create1"),
     ALL_SAME(SYS_epoll_pwait2, "epoll_pwait2"),
@@ -479,6 +480,14 @@ static void test_personality(void)
 
     for (size_t i = 0; i < sizeof(kinds) / sizeof(kinds[0]); i++)
         expect(0, &(struct call){"personality", SYS_personality, {kinds[i].kind}}, kinds[i].errnum);
+    for (unsigned bit = 0; bit < 32; bit++) {
+        struct call call = {"one bit of a personality", SYS_personality, {1L << bit}};
+        int errnum = call.args[0] == ADDR_NO_RANDOMIZE ? 0 : EPERM;
+
+        expect(0, &call, errnum);
+        call.args[0] |= (long)(HIGH_BIT << bit);
+        expect(0, &call, errnum);
+    }
 }
 
 /* ---- foreign system calls -------------------------------------------------------------------- */
