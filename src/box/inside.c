@@ -342,6 +342,7 @@ static int build_tree(struct plan *plan, struct network *network, struct error *
     }
     if (tree_own(plan, &tree, err) < 0 || tree_binds(plan, &tree, err) < 0 ||
         enter_cgroups(plan, network, err) < 0 || tree_cgroups(plan, &tree, err) < 0 ||
+        (plan->gate.watched != 0 && tree_hold_zero(&tree, err) < 0) ||
         begin_watch(plan, &tree, err) < 0)
         return -1;
     if (plan->root_kind == BOX_ROOT_HOST && !plan->from_zygote &&

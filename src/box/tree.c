@@ -601,6 +601,19 @@ int tree_own(struct plan *plan, const struct tree *tree, struct error *err)
     return mount_proc(plan, tree, err);
 }
 
+int tree_hold_zero(const struct tree *tree, struct error *err)
+{
+    _cleanup_close_ int full = tree_target(tree->root, "/dev/full", false, false, err);
+    _cleanup_close_ int zero = -1;
+
+    if (full < 0)
+        return -1;
+    zero = tree_target(tree->root, "/dev/zero", false, false, err);
+    if (zero < 0)
+        return -1;
+    return tree_bind(full, "", zero, "", MOUNT_ATTR_NOSUID | MOUNT_ATTR_NOEXEC, err);
+}
+
 int tree_binds(const struct plan *plan, const struct tree *tree, struct error *err)
 {
     for (size_t i = 0; i < plan->binds_count; i++) {

@@ -437,6 +437,36 @@ static void test_socket_options(void)
     }
 }
 
+/* ---- memory that belongs to no process --------------------------------------------------------- */
+
+static void test_shared_memory(void)
+{
+    static const long shared_kinds[] = {
+        MAP_SHARED | MAP_ANONYMOUS,
+        MAP_SHARED_VALIDATE | MAP_ANONYMOUS,
+        MAP_SHARED | MAP_ANONYMOUS | MAP_NORESERVE | MAP_POPULATE,
+        MAP_SHARED | MAP_ANONYMOUS | MAP_HUGETLB,
+    };
+    static const long other_kinds[] = {MAP_PRIVATE | MAP_ANONYMOUS, MAP_SHARED, MAP_PRIVATE,
+                                       MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_STACK};
+    struct call call = {"mmap", SYS_mmap, {0, 4096, PROT_READ | PROT_WRITE, 0, -1, 0}};
+
+    for (size_t i = 0; i < sizeof(shared_kinds) / sizeof(shared_kinds[0]); i++) {
+        call.args[3] = shared_kinds[i];
+        expect(FILTER_WATCHED, &call, EPERM);
+        expect(FILTER_WATCHED | FILTER_NO_SETID, &call, EPERM);
+        expect_kernel(0, &call);
+        expect_kernel(FILTER_NO_SETID, &call);
+        call.args[2] = PROT_NONE; /* mprotect() makes it writable */
+        expect(FILTER_WATCHED, &call, EPERM);
+        call.args[2] = PROT_READ | PROT_WRITE;
+    }
+    for (size_t i = 0; i < sizeof(other_kinds) / sizeof(other_kinds[0]); i++) {
+        call.args[3] = other_kinds[i];
+        expect_kernel(FILTER_WATCHED, &call);
+    }
+}
+
 /* ---- terminals and personality --------------------------------------------------------------- */
 
 static void test_ioctl(void)
@@ -719,6 +749,7 @@ int main(void)
     test_clone3_key();
     test_sockets();
     test_socket_options();
+    test_shared_memory();
     test_ioctl();
     test_personality();
     test_foreign();
