@@ -342,6 +342,7 @@ static int build_tree(struct plan *plan, struct network *network, struct error *
     }
     if (tree_own(plan, &tree, err) < 0 || tree_binds(plan, &tree, err) < 0 ||
         enter_cgroups(plan, network, err) < 0 || tree_cgroups(plan, &tree, err) < 0 ||
+        (plan->gate.watched != 0 && tree_hold_zero(&tree, err) < 0) ||
         begin_watch(plan, &tree, err) < 0)
         return -1;
     if (plan->root_kind == BOX_ROOT_HOST && !plan->from_zygote &&
@@ -507,6 +508,12 @@ static int lock_down(const struct plan *plan, struct error *err)
                                (plan->gate.watched ? FILTER_WATCHED : 0),
                            plan->filter_key);
     failed = filter_load(program, count);
+    if (failed == -FILTER_NO_ROOM)
+        return error_set(
+            err, "no_memory", 0,
+            "cannot load the system call filter: the host's memory for compiled "
+            "filters (net.core.bpf_jit_limit) is used up; try again when boxes or "
+            "other programs have ended, or raise that limit, as root; see cove doctor");
     if (failed < 0)
         return error_set(err, "filter_failed", -failed, "cannot load the system call filter");
     return 0;

@@ -428,6 +428,9 @@ static int attach_at(int mount, const struct tree *tree, const char *path, struc
     return 0;
 }
 
+/* The host has a few thousand for everybody (kernel.pty.max). */
+#define TERMINALS_MAX "32"
+
 static int mount_devpts(const struct plan *plan, const struct tree *tree, struct error *err)
 {
     _cleanup_close_ int fs = sys_fsopen("devpts");
@@ -436,7 +439,7 @@ static int mount_devpts(const struct plan *plan, const struct tree *tree, struct
 
     (void)snprintf(group, sizeof(group), "%u", plan->one_id ? plan->gid : ACCOUNTS_TTY);
     if (fs < 0 || fs_set(fs, "newinstance", NULL) < 0 || fs_set(fs, "ptmxmode", "0666") < 0 ||
-        fs_set(fs, "max", "256") < 0 || fs_set(fs, "mode", "0620") < 0 ||
+        fs_set(fs, "max", TERMINALS_MAX) < 0 || fs_set(fs, "mode", "0620") < 0 ||
         fs_set(fs, "gid", group) < 0)
         return error_set(err, "mount_failed", errno, "cannot set up the box's devpts");
     mount = fs_mount(fs, MOUNT_ATTR_NOSUID | MOUNT_ATTR_NOEXEC);
@@ -596,6 +599,19 @@ int tree_own(struct plan *plan, const struct tree *tree, struct error *err)
     if (mount_devpts(plan, tree, err) < 0 || bind_scratch(tree, "shm", "/dev/shm", 01777, err) < 0)
         return -1;
     return mount_proc(plan, tree, err);
+}
+
+int tree_hold_zero(const struct tree *tree, struct error *err)
+{
+    _cleanup_close_ int full = tree_target(tree->root, "/dev/full", false, false, err);
+    _cleanup_close_ int zero = -1;
+
+    if (full < 0)
+        return -1;
+    zero = tree_target(tree->root, "/dev/zero", false, false, err);
+    if (zero < 0)
+        return -1;
+    return tree_bind(full, "", zero, "", MOUNT_ATTR_NOSUID | MOUNT_ATTR_NOEXEC, err);
 }
 
 int tree_binds(const struct plan *plan, const struct tree *tree, struct error *err)

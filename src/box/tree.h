@@ -41,6 +41,10 @@ int tree_target(int root, const char *path, bool is_directory, bool replace, str
 /* Mounts what belongs to one box on its root: /proc, /dev/pts, /dev/shm, /tmp, home, /sys. */
 int tree_own(struct plan *plan, const struct tree *tree, struct error *err);
 
+/* Puts /dev/full on /dev/zero, for a box whose memory is counted by process: it reads as zeros, too,
+ * but cannot be mapped, and a shared mapping of /dev/zero is memory that no process need have. */
+int tree_hold_zero(const struct tree *tree, struct error *err);
+
 /* Attaches the binds of the plan. */
 int tree_binds(const struct plan *plan, const struct tree *tree, struct error *err);
 

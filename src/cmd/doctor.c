@@ -5,6 +5,7 @@
 #include "cmd/doctor.h"
 
 #include "base/fd.h"
+#include "box/filter/filter.h"
 #include "cmd/cmd.h"
 #include "cmd/options.h"
 #include "cmd/scope.h"
@@ -73,6 +74,8 @@ static void failure_say(struct doctor_check *check, const char *without,
 {
     const char *how = result->timed_out     ? "it did not end"
                       : result->signal != 0 ? strsignal(result->signal)
+                      : result->errnum == FILTER_NO_ROOM
+                          ? "the host's memory for compiled filters is used up"
                       : result->errnum != 0 ? strerror(result->errnum)
                                             : "it does not do what it should";
 

@@ -5,6 +5,7 @@
 #include "cmd/doctor.h"
 
 #include "base/kernel.h"
+#include "box/filter/filter.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -192,6 +193,11 @@ static void explain_common(struct doctor_check *check, const struct probe_result
     } else if (result->errnum == EACCES ||
                (result->errnum == EPERM && host->confinement[0] != '\0')) {
         explain_module(check, host);
+    } else if (result->errnum == FILTER_NO_ROOM) {
+        CAUSE("all programs of this host together have as much compiled BPF as "
+              "net.core.bpf_jit_limit allows, and each box needs some");
+        REMEDY("end programs that load many filters, or raise that limit, as root of the host");
+        COMMAND("sysctl -w net.core.bpf_jit_limit=$((2 * $(sysctl -n net.core.bpf_jit_limit)))");
     } else if (result->errnum == ENOSPC) {
         CAUSE("a limit in /proc/sys/user of this namespace, or of one above it, is used up");
         REMEDY("raise the max_*_namespaces there, as root of the host");

@@ -76,11 +76,12 @@ NO_BOX = {
     "a Docker container": (["docker.sh"], "user-namespace", "seccomp"),
     "no user namespace allowed": (["no-userns.sh"], "user-namespace",
                                   "user.max_user_namespaces is 0"),
+    "no room for a filter": (["seccomp.py no-room"], "seccomp", "net.core.bpf_jit_limit"),
 }
 
 
 @pytest.mark.parametrize("name", NO_BOX)
-def test_without_user_namespaces_there_is_no_box_and_the_cause_is_named(name):
+def test_where_there_is_no_box_the_cause_is_named(name):
     surrounding, first, cause = NO_BOX[name]
     doctor = Doctor(*surrounding)
     assert doctor.json["level"] == "none" and doctor.json["exit_status"] == 1

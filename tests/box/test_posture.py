@@ -116,6 +116,8 @@ def expected_mounts(root, privileges):
                   ("/etc/resolv.conf", "tmpfs", "rw,nosuid,nodev,noexec")]
     mounts += [(f"/dev/{name}", None, DEVICE)
                for name in ("null", "zero", "full", "random", "urandom", "tty")]
+    if not EXPECT.has_cgroup:
+        mounts += [("/dev/zero", None, DEVICE)]  # /dev/full, which nobody can map
     mounts += [("/dev/pts", "devpts", DEVICE), ("/dev/shm", "tmpfs", "rw,nosuid,nodev"),
                ("/proc", "proc", "rw,nosuid,nodev,noexec"), ("/proc/sys", "proc", VIEW),
                ("/sys", "tmpfs", RO), ("/attack", None, EXPECT.bind_flags)]

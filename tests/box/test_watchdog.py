@@ -51,9 +51,10 @@ def test_a_bomb_ends_within_100_ms_of_its_limit(kind, privileges):
         assert is_within or not EXPECT.has_cgroup, result.report
         return late_ms(steps, 64) if is_within else math.inf
 
-    if kind in ("memfd", "segments") and not EXPECT.has_cgroup:
+    refused = {"memfd": 38, "segments": 38, "shared": 12}  # musl makes ENOMEM of mmap's EPERM
+    if kind in refused and not EXPECT.has_cgroup:
         result, steps = bomb(kind, "--privileges", privileges)
-        assert steps == [] and "errno 38" in result.stdout  # what nobody can count is not there
+        assert steps == [] and f"errno {refused[kind]}\"" in result.stdout  # what nobody can count is not there
         return
     assert is_in_time(measure)
 
@@ -71,6 +72,14 @@ def test_a_bomb_among_busy_processes_ends_as_soon():
 def test_memory_that_hides_is_found(kind):
     result, _ = attack(68, kind, 64, options=("--memory", "64M", "--timeout", "30s", "--privileges",
                                               "system"), killed=True)
+    assert result.report["oom_killed"], result.report
+
+
+@pytest.mark.parametrize("kind", ["anonymous", "zero"])
+def test_shared_memory_that_no_process_has_mapped_in_is_counted(kind):
+    if not EXPECT.has_cgroup:
+        return  # there is none
+    result, _ = attack(68, kind, 64, options=("--memory", "64M", "--timeout", "30s"), killed=True)
     assert result.report["oom_killed"], result.report
 
 
@@ -238,6 +247,8 @@ def test_a_fork_bomb_ends_within_100_ms_of_its_limit(privileges, entry):
 @pytest.mark.parametrize("kind", ["private", "shared"])
 def test_memory_that_forks_share_counts_once(kind):
     """Nine processes of 40 MiB that are the same 40 MiB, in a box of 64."""
+    if kind == "shared" and not EXPECT.has_cgroup:
+        return  # there it has none, but in files
     result, _ = attack(67, 40, 8, kind, 1, options=("--memory", "64M", "--pids", "64"))
     assert not result.report["oom_killed"]
 

@@ -289,8 +289,9 @@ def test_what_takes_no_room_does_not_count(keeper):
              "n = mmap.mmap(f, 40 << 20)\nn.write(b'x' * (40 << 20))\n"
              "s = os.open('/dev/shm', os.O_TMPFILE | os.O_RDWR)\nos.write(s, b'x' * (8 << 20))\n"
              "time.sleep(2)\nprint('lives')")
-    if not harness.EXPECT.has_cgroup:  # there it has no memfd
-        share = share.replace("os.memfd_create('x')", "os.open('/dev/shm/y', os.O_CREAT | os.O_RDWR)"
+    if not harness.EXPECT.has_cgroup:  # there it has no memfd, and shares no memory without a file
+        share = share.replace("mmap(-1, 40 << 20)", "mmap(-1, 40 << 20, mmap.MAP_PRIVATE)"
+                              ).replace("os.memfd_create('x')", "os.open('/dev/shm/y', os.O_CREAT | os.O_RDWR)"
                               ).replace("40 << 20", "8 << 20")
     printed = boxed(engine, f"for i in 1 2 3 4 5 6 7 8; do truncate -s 15M /tmp/$i; done; "
                     f"python3 -c \"{share}\"", **SMALL)

@@ -3,6 +3,7 @@
 #include "cmd/doctor.h"
 
 #include "base/fd.h"
+#include "box/filter/filter.h"
 #include "check.h"
 
 #include <errno.h>
@@ -186,6 +187,11 @@ static void check_advice(void)
     host.uid = 0; /* root is not restricted */
     check = advise(&host, PROBE_USERNS_CAPS, EPERM);
     CHECK(strstr(check.cause, "AppArmor takes") == NULL, "%s", check.cause);
+
+    check = advise(&host, PROBE_SECCOMP, FILTER_NO_ROOM);
+    says(check.found, "the host's memory for compiled filters is used up");
+    says(check.cause, "net.core.bpf_jit_limit");
+    says(check.command, "sysctl -w net.core.bpf_jit_limit=");
 
     READ_TREE(&host, {"proc/sys/kernel/unprivileged_userns_clone", "0\n"});
     host.uid = 1000;

@@ -19,6 +19,7 @@
 #include <string.h>
 #include <sys/ioctl.h>
 #include <sys/mman.h>
+#include <sys/personality.h>
 #include <sys/prctl.h>
 #include <sys/ptrace.h>
 #include <sys/resource.h>
@@ -158,6 +159,7 @@ static const struct call refused[] = {
     ALL_SAME(SYS_userfaultfd, "userfaultfd"),
     ALL_SAME(SYS_fanotify_init, "fanotify_init"),
     ALL_SAME(SYS_fanotify_mark, "fanotify_mark"),
+    ALL_SAME(SYS_name_to_handle_at, "name_to_handle_at"),
     ALL_SAME(SYS_open_by_handle_at, "open_by_handle_at"),
     ALL_SAME(SYS_lookup_dcookie, "lookup_dcookie"),
     ALL_SAME(SYS_kexec_load, "kexec_load"),
@@ -193,6 +195,12 @@ static const struct call absent[] = {
     ALL_SAME(SYS_io_uring_setup, "io_uring_setup"),
     ALL_SAME(SYS_io_uring_enter, "io_uring_enter"),
     ALL_SAME(SYS_io_uring_register, "io_uring_register"),
+    ALL_SAME(SYS_io_setup, "io_setup"),
+    ALL_SAME(SYS_io_destroy, "io_destroy"),
+    ALL_SAME(SYS_io_submit, "io_submit"),
+    ALL_SAME(SYS_io_cancel, "io_cancel"),
+    ALL_SAME(SYS_io_getevents, "io_getevents"),
+    ALL_SAME(SYS_io_pgetevents, "io_pgetevents"),
     ALL_SAME(NR_MEMFD_SECRET, "memfd_secret"),
     ALL_SAME(NR_CACHESTAT, "cachestat"),
     ALL_SAME(-1, "number -1, as a debugger skips a call"),
@@ -215,14 +223,12 @@ static const struct call allowed[] = {
     ALL_SAME(SYS_setxattr, "setxattr"),
     ALL_SAME(SYS_copy_file_range, "copy_file_range"),
     ALL_SAME(SYS_splice, "splice"),
-    ALL_SAME(SYS_name_to_handle_at, "name_to_handle_at"),
     ALL_SAME(SYS_inotify_init1, "inotify_init1"),
     ALL_SAME(SYS_epoll_create1, "epoll_create1"),
     ALL_SAME(SYS_epoll_pwait2, "epoll_pwait2"),
     ALL_SAME(SYS_timerfd_create, "timerfd_create"),
     ALL_SAME(SYS_signalfd4, "signalfd4"),
     ALL_SAME(SYS_eventfd2, "eventfd2"),
-    ALL_SAME(SYS_io_setup, "io_setup"),
     ALL_SAME(SYS_memfd_create, "memfd_create"),
     ALL_SAME(SYS_mlock, "mlock"),
     ALL_SAME(SYS_mbind, "mbind"),
@@ -405,6 +411,62 @@ static void test_sockets(void)
     }
 }
 
+static void test_socket_options(void)
+{
+    static const long programs[] = {26, 50, 51, 52}; /* SO_ATTACH_FILTER to _REUSEPORT_EBPF */
+
+    for (size_t i = 0; i < sizeof(programs) / sizeof(programs[0]); i++) {
+        struct call call = {
+            "a program on a socket", SYS_setsockopt, {-1, SOL_SOCKET, programs[i], -1, -1}};
+
+        for (unsigned flags = 0; flags <= (FILTER_NO_SETID | FILTER_WATCHED); flags++)
+            expect(flags, &call, EPERM);
+        call.args[1] |= (long)HIGH_BIT;
+        call.args[2] |= (long)(HIGH_BIT << 31);
+        expect(0, &call, EPERM);
+        call.args[1] = 6; /* the same number, of TCP's */
+        expect(0, &call, EBADF);
+    }
+    expect(0, &(struct call){"SO_LINGER", SYS_setsockopt, {-1, SOL_SOCKET, SO_LINGER, -1, -1}}, 0);
+    for (long option = 1; option < 100; option++) {
+        bool is_known = option == SO_LINGER || option == 26 || (option >= 50 && option <= 52);
+
+        if (!is_known)
+            expect(0, &(struct call){"an option", SYS_setsockopt, {-1, SOL_SOCKET, option, -1, -1}},
+                   EBADF);
+    }
+}
+
+/* ---- memory that belongs to no process --------------------------------------------------------- */
+
+static void test_shared_memory(void)
+{
+    static const long shared_kinds[] = {
+        MAP_SHARED | MAP_ANONYMOUS,
+        MAP_SHARED_VALIDATE | MAP_ANONYMOUS,
+        MAP_SHARED | MAP_ANONYMOUS | MAP_NORESERVE | MAP_POPULATE,
+        MAP_SHARED | MAP_ANONYMOUS | MAP_HUGETLB,
+    };
+    static const long other_kinds[] = {MAP_PRIVATE | MAP_ANONYMOUS, MAP_SHARED, MAP_PRIVATE,
+                                       MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_STACK};
+    struct call call = {"mmap", SYS_mmap, {0, 4096, PROT_READ | PROT_WRITE, 0, -1, 0}};
+
+    for (size_t i = 0; i < sizeof(shared_kinds) / sizeof(shared_kinds[0]); i++) {
+        call.args[3] = shared_kinds[i];
+        expect(FILTER_WATCHED, &call, EPERM);
+        expect(FILTER_WATCHED | FILTER_NO_SETID, &call, EPERM);
+        expect_kernel(0, &call);
+        expect_kernel(FILTER_NO_SETID, &call);
+        call.args[2] = PROT_NONE; /* mprotect() makes it writable */
+        expect(FILTER_WATCHED, &call, EPERM);
+        call.args[2] = PROT_READ | PROT_WRITE;
+    }
+    for (size_t i = 0; i < sizeof(other_kinds) / sizeof(other_kinds[0]); i++) {
+        call.args[3] = other_kinds[i];
+        expect_kernel(FILTER_WATCHED, &call);
+    }
+}
+
 /* ---- terminals and personality --------------------------------------------------------------- */
 
 static void test_ioctl(void)
@@ -448,6 +510,14 @@ static void test_personality(void)
 
     for (size_t i = 0; i < sizeof(kinds) / sizeof(kinds[0]); i++)
         expect(0, &(struct call){"personality", SYS_personality, {kinds[i].kind}}, kinds[i].errnum);
+    for (unsigned bit = 0; bit < 32; bit++) {
+        struct call call = {"one bit of a personality", SYS_personality, {1L << bit}};
+        int errnum = call.args[0] == ADDR_NO_RANDOMIZE ? 0 : EPERM;
+
+        expect(0, &call, errnum);
+        call.args[0] |= (long)(HIGH_BIT << bit);
+        expect(0, &call, errnum);
+    }
 }
 
 /* ---- foreign system calls -------------------------------------------------------------------- */
@@ -678,6 +748,8 @@ int main(void)
     test_namespaces();
     test_clone3_key();
     test_sockets();
+    test_socket_options();
+    test_shared_memory();
     test_ioctl();
     test_personality();
     test_foreign();

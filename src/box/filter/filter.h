@@ -24,6 +24,10 @@
 size_t filter_program(struct sock_filter out[FILTER_MAX], unsigned flags,
                       const uint32_t key[FILTER_KEY_WORDS]);
 
+/* The kernel's ENOTSUPP, for which libc has no word: the memory that the host has for compiled BPF
+ * (net.core.bpf_jit_limit) is used up. */
+#define FILTER_NO_ROOM 524
+
 /* Puts the program on this thread for good: 0 or -errno. The caller has no_new_privs, or
  * CAP_SYS_ADMIN in its user namespace. */
 int filter_load(const struct sock_filter *program, size_t count);

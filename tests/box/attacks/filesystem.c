@@ -280,8 +280,9 @@ static void shock(void)
     for (size_t i = 0; i < sizeof(places) / sizeof(places[0]); i++) {
         int fd = open(places[i], O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 
-        handle.size = sizeof(handle.bytes);
-        (void)syscall(SYS_name_to_handle_at, AT_FDCWD, places[i], &handle, &mount, 0);
+        handle = (struct handle){.size = sizeof(handle.bytes)};
+        REFUSED("a handle", syscall(SYS_name_to_handle_at, AT_FDCWD, places[i], &handle, &mount, 0),
+                EPERM);
         REFUSED(places[i], syscall(SYS_open_by_handle_at, fd, &handle, O_RDONLY), EPERM);
         /* The root of most file systems has the number 2, or 1. */
         handle = (struct handle){.size = 8, .type = 1, .bytes = {2}};

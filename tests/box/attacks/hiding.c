@@ -1,6 +1,6 @@
 /* Entry 68: memory where whoever only adds up resident sizes does not look: page tables, threads whose
  * first one has ended, a process with an endless /proc/PID/status, one whose mappings take long to
- * read, System V objects and pinned pages. What comes to its end was not stopped, and says so. */
+ * read, shared pages that nothing maps in, System V objects and pinned pages. What comes to its end was not stopped, and says so. */
 #include "attack.h"
 
 #include <fcntl.h>
@@ -117,6 +117,55 @@ static void hide_mappings(void)
     take(limit);
 }
 
+/* Three times the limit of a shared mapping, of which no page is in any process: each is written and
+ * let go of, and stays in the file behind it. */
+static void let_go(int fd, int flags)
+{
+    char *at = mmap(NULL, 3 * limit, PROT_READ | PROT_WRITE, MAP_SHARED | flags, fd, 0);
+
+    if (at == MAP_FAILED)
+        return;
+    for (size_t taken = 0; taken < 3 * limit; taken += MIB) {
+        memset(at + taken, 'x', MIB);
+        (void)madvise(at + taken, MIB, MADV_DONTNEED);
+        rest(2);
+    }
+    rest(300);
+}
+
+static void hide_anonymous(void)
+{
+    let_go(-1, MAP_ANONYMOUS);
+}
+
+static void hide_zero(void)
+{
+    let_go(open("/dev/zero", O_RDWR | O_CLOEXEC), 0);
+}
+
+/* Where whoever watches only adds up processes, there is no such memory. */
+static void refuse_shared(void)
+{
+    static const int flags[] = {O_RDONLY, O_WRONLY, O_RDWR};
+    char byte = 'x';
+
+    /* Not libc's: musl makes ENOMEM of it. */
+    REFUSED("shared memory of no file",
+            syscall(SYS_mmap, 0UL, MIB, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0L),
+            EPERM);
+    for (size_t i = 0; i < sizeof(flags) / sizeof(flags[0]); i++) {
+        int fd = open("/dev/zero", flags[i] | O_CLOEXEC);
+
+        REFUSED("shared memory of /dev/zero",
+                mmap(NULL, MIB, PROT_WRITE, MAP_SHARED, fd, 0) == MAP_FAILED ? -1 : 0, ENODEV,
+                EACCES);
+        (void)close(fd);
+    }
+    attack_check("zeros of /dev/zero",
+                 read(open("/dev/zero", O_RDONLY | O_CLOEXEC), &byte, 1) == 1 && byte == 0,
+                 "errno %d", errno);
+}
+
 static void hide_pinned(void)
 {
     int ends[2];
@@ -127,6 +176,7 @@ static void hide_pinned(void)
         REFUSED("vmsplice", vmsplice(ends[1], &page, 1, 0), ENOSYS);
     REFUSED("semget", semget(IPC_PRIVATE, 32000, IPC_CREAT | 0600), ENOSYS);
     REFUSED("shmget", shmget(IPC_PRIVATE, MIB, IPC_CREAT | 0600), ENOSYS);
+    refuse_shared();
 }
 
 static void hide(void)
@@ -134,10 +184,9 @@ static void hide(void)
     static const struct {
         const char *name;
         void (*run)(void);
-    } kinds[] = {{"leader", hide_leader},
-                 {"tables", hide_tables},
-                 {"groups", hide_groups},
-                 {"mappings", hide_mappings},
+    } kinds[] = {{"leader", hide_leader},       {"tables", hide_tables},
+                 {"groups", hide_groups},       {"mappings", hide_mappings},
+                 {"anonymous", hide_anonymous}, {"zero", hide_zero},
                  {"pinned", hide_pinned}};
     const char *kind = attack_word(0, "leader");
 

@@ -2,6 +2,7 @@
 #include "attack.h"
 
 #include <fcntl.h>
+#include <linux/filter.h>
 #include <linux/netlink.h>
 #include <sched.h>
 #include <signal.h>
@@ -243,13 +244,38 @@ struct io_uring_parameters {
     uint32_t words[30];
 };
 
+/* Each program takes of a budget of the whole host, and without any left no filter can be loaded. One
+ * that lets everything pass does nothing where the wall is missing. */
+static void socket_programs(void)
+{
+    struct sock_filter pass = {.code = 0x06, .k = 0xffffffff};
+    struct sock_fprog program = {.len = 1, .filter = &pass};
+    int bpf = -1, local = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+    int udp = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+
+    REFUSED("SO_ATTACH_FILTER",
+            setsockopt(local, SOL_SOCKET, SO_ATTACH_FILTER, &program, sizeof(program)), EPERM);
+    REFUSED("SO_ATTACH_FILTER, UDP",
+            setsockopt(udp, SOL_SOCKET, SO_ATTACH_FILTER, &program, sizeof(program)), EPERM);
+    REFUSED("SO_ATTACH_BPF", setsockopt(udp, SOL_SOCKET, SO_ATTACH_BPF, &bpf, sizeof(bpf)), EPERM);
+    REFUSED("SO_ATTACH_REUSEPORT_CBPF",
+            setsockopt(udp, SOL_SOCKET, SO_ATTACH_REUSEPORT_CBPF, &program, sizeof(program)),
+            EPERM);
+    REFUSED("SO_ATTACH_REUSEPORT_EBPF",
+            setsockopt(udp, SOL_SOCKET, SO_ATTACH_REUSEPORT_EBPF, &bpf, sizeof(bpf)), EPERM);
+    (void)close(local);
+    (void)close(udp);
+}
+
 static void large_interfaces(void)
 {
     char attributes[144] = {0};
     struct io_uring_parameters parameters = {0};
+    unsigned long context = 0;
 
     REFUSED("bpf: map", syscall(SYS_bpf, 0, attributes, sizeof(attributes)), EPERM);
     REFUSED("bpf: program", syscall(SYS_bpf, 5, attributes, sizeof(attributes)), EPERM);
+    socket_programs();
     REFUSED("perf_event_open", syscall(SYS_perf_event_open, attributes, 0, -1, -1, 0), EPERM);
     REFUSED("userfaultfd", syscall(SYS_userfaultfd, 0), EPERM);
     REFUSED("userfaultfd, user mode only", syscall(SYS_userfaultfd, 1), EPERM);
@@ -257,6 +283,7 @@ static void large_interfaces(void)
     REFUSED("io_uring_setup", syscall(425, 8, &parameters), ENOSYS);
     REFUSED("io_uring_enter", syscall(426, 0, 1, 0, 0, NULL, 0), ENOSYS);
     REFUSED("io_uring_register", syscall(427, 0, 0, NULL, 0), ENOSYS);
+    REFUSED("io_setup", syscall(SYS_io_setup, 1, &context), ENOSYS);
     REFUSED("add_key",
             syscall(SYS_add_key, "user", "cove-attack", attack_word(0, "secret"), 6UL, -3), EPERM);
     REFUSED("request_key", syscall(SYS_request_key, "user", "cove-attack", NULL, -3), EPERM);

@@ -5,6 +5,7 @@
   docker     what Docker documents that its default profile refuses to a container without
              CAP_SYS_ADMIN; the table is ours
   kill       unshare(2) is answered by a signal
+  no-room    filters get the answer that they get when the host's memory for compiled BPF is used up
 
 usage: seccomp.py PROFILE COMMAND..."""
 import ctypes
@@ -91,6 +92,8 @@ def profile(name):
                 refuse_others("personality", PERSONALITIES))
     if name == "kill":
         return rule("unshare", instruction(RETURN, KILL))
+    if name == "no-room":
+        return refuse("seccomp", 524)  # the kernel's ENOTSUPP, which it keeps from programs elsewhere
     sys.exit(f"seccomp.py: there is no profile '{name}'")
 
 
