@@ -245,7 +245,7 @@ struct http_proxy_options {
 int http_proxy(struct http_request *request, const struct http_proxy_options *options,
                struct error *err);
 
-/* What the client asked for, byte by byte: path and query. */
+/* What the client asked for, byte by byte: path and query, without a host before them. */
 const char *http_target(const struct http_request *request);
 
 /* ---- WebSocket (RFC 6455) ----

@@ -27,7 +27,8 @@ struct http_field {
 
 struct http_head {
     const char *method;
-    const char *path; /* as sent, without the query */
+    const char *target; /* as sent: path and query, without the host it may begin with */
+    const char *path;   /* as sent, without the query */
     struct http_field fields[HTTP_FIELDS_MAX];
     size_t fields_count;
     struct http_field query[HTTP_QUERY_MAX]; /* decoded */
@@ -46,8 +47,10 @@ enum http_scan { HTTP_SCAN_MORE, HTTP_SCAN_WHOLE, HTTP_SCAN_BAD };
 enum http_scan http_scan_head(const char *data, size_t size, size_t *scanned, size_t *head_size);
 
 /* Parses a whole header in place: `text` must be writable, and is what `head` points into. The byte
- * after it must be writable, too. 0 or -1, with the reason. */
-int http_parse_head(char *text, size_t size, struct http_head *head, struct http_refusal *no);
+ * after it must be writable, too. `target` has room for `size` bytes: the target is copied there before
+ * it is taken apart. 0 or -1, with the reason. */
+int http_parse_head(char *text, size_t size, char *target, struct http_head *head,
+                    struct http_refusal *no);
 
 /* Percent-decodes `size` bytes into `out`, which may be the same place and is terminated; -1 where an
  * escape is broken, or where the result holds a NUL or is not UTF-8. */

@@ -96,6 +96,15 @@ def test_what_is_asked_arrives_byte_for_byte(server, behind):
     assert answer.headers["Connection"] == "close"
 
 
+@pytest.mark.parametrize("asked", [b"\r\nGET %b", b"GET http://x%b"])
+@on_unix
+def test_what_stands_before_the_target_does_not_shift_it(server, behind, asked):
+    talk = says(OK)
+    port = behind(talk).port
+    said = server.raw(asked % (b"/proxy/own/%d/hello?x=%%31" % port) + b" HTTP/1.1\r\nHost: x\r\n\r\n")
+    assert status(said) == 200 and lines(talk.heads[0])[0] == "GET /hello?x=%31 HTTP/1.1"
+
+
 @on_unix
 def test_every_line_of_connection_counts(server, behind):
     talk = says(b"HTTP/1.1 200 OK\r\nConnection: X-One\r\nX-One: 1\r\nX-Two: 2\r\nX-Three: 3\r\n"

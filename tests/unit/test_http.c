@@ -18,7 +18,7 @@ static void test_no_line_ends_with_a_bare_lf(void)
         "GET / HTTP/1.1\r\nHost: a\r\nX: y\n\r\n", "GET / HTTP/1.1\r\nHost: a\r\n\n",
         "GET / HTTP/1.1\r\nHost: a\r\nX: y\n",     "GET / HTTP/1.1\r\nHost: a\r\nx\n",
     };
-    char whole[] = "GET / HTTP/1.1\r\nHost: a\r\n\r\n";
+    char whole[] = "GET / HTTP/1.1\r\nHost: a\r\n\r\n", target[64];
     struct http_refusal no = {0};
     struct http_head head;
     size_t scanned = 0, size = 0;
@@ -30,13 +30,40 @@ static void test_no_line_ends_with_a_bare_lf(void)
         CHECK(http_scan_head(heads[i], strlen(heads[i]), &scanned, &size) == HTTP_SCAN_BAD,
               "head %zu is searched", i);
         (void)snprintf(text, sizeof(text), "%s", heads[i]);
-        CHECK(http_parse_head(text, strlen(heads[i]), &head, &no) == -1 && no.status == 400,
+        CHECK(http_parse_head(text, strlen(heads[i]), target, &head, &no) == -1 && no.status == 400,
               "head %zu is parsed", i);
     }
     scanned = 0;
     CHECK(http_scan_head(whole, strlen(whole), &scanned, &size) == HTTP_SCAN_WHOLE &&
-              size == strlen(whole) && http_parse_head(whole, size, &head, &no) == 0,
+              size == strlen(whole) && http_parse_head(whole, size, target, &head, &no) == 0,
           "with CR LF it is taken: %s", no.detail);
+}
+
+/* Byte by byte, whatever the parser makes of the rest. */
+static void test_the_target_is_kept_as_it_was_sent(void)
+{
+    static const struct {
+        const char *text, *target;
+    } heads[] = {
+        {"GET /a%2Fb//c?x=%41&y=+&&z HTTP/1.1\r\nHost: a\r\n\r\n", "/a%2Fb//c?x=%41&y=+&&z"},
+        {"\r\nGET /hello?x=1 HTTP/1.1\r\nHost: a\r\n\r\n", "/hello?x=1"},
+        {"GET http://a/hello?x=%31 HTTP/1.1\r\nHost: a\r\n\r\n", "/hello?x=%31"},
+        {"\r\nOPTIONS * HTTP/1.1\r\nHost: a\r\n\r\n", "*"},
+    };
+    struct http_refusal no = {0};
+    struct http_head head;
+
+    for (size_t i = 0; i < sizeof(heads) / sizeof(heads[0]); i++) {
+        size_t size = strlen(heads[i].text);
+        char *text = malloc(size + 1), *target = malloc(size);
+
+        memcpy(text, heads[i].text, size);
+        CHECK(http_parse_head(text, size, target, &head, &no) == 0 &&
+                  strcmp(head.target, heads[i].target) == 0,
+              "head %zu: %s, %s", i, head.target, no.detail ? no.detail : "taken");
+        free(text);
+        free(target);
+    }
 }
 
 /* ---- forms ---- */
@@ -378,6 +405,7 @@ static void test_frames(void)
 int main(void)
 {
     test_no_line_ends_with_a_bare_lf();
+    test_the_target_is_kept_as_it_was_sent();
     test_forms();
     test_names();
     test_bad_forms();

@@ -307,20 +307,10 @@ static bool is_navigation(const struct http_request *request)
     return false;
 }
 
-/* Without the "http://HOST" that it may begin with. */
-static const char *target_of(const struct http_request *request)
-{
-    const char *target = http_target(request);
-
-    if (strncasecmp(target, "http://", 7) != 0)
-        return target;
-    return target + 7 + strcspn(target + 7, "/");
-}
-
 /* Behind "/v1/sandboxes/ID/ports/PORT", as it was sent. */
 static const char *rest_of(const struct http_request *request)
 {
-    const char *at = target_of(request);
+    const char *at = http_target(request);
 
     for (int slashes = 0; slashes < 6; at++) {
         if (*at == '\0')
@@ -493,7 +483,7 @@ static bool part_is(const char *part, size_t length, const char *name)
 /* A browser came with a token in the URL: it goes on without, and keeps it as a cookie of that name only. */
 static void send_on(struct job *job, const char *secret)
 {
-    const char *target = target_of(job->request), *mark = strchr(target, '?');
+    const char *target = http_target(job->request), *mark = strchr(target, '?');
     char cookie[ENGINE_TOKEN_TEXT_MAX + 64], *place = malloc(strlen(target) + 2);
     size_t used = mark != NULL ? (size_t)(mark - target) : strlen(target), slashes;
 
@@ -624,7 +614,7 @@ bool ports_take_host(struct job *job)
     (void)snprintf(reach->id, sizeof(reach->id), "%s", id);
     reach->port = port;
     reach->is_named = true;
-    reach->target = target_of(job->request);
+    reach->target = http_target(job->request);
     reach->cookie = cookies_of_page(http_header(job->request, "Cookie"));
     if (find_caller(job, reach, asked != NULL ? asked : http_header(job->request, "X-Cove-Token"),
                     &err) < 0)
