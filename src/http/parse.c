@@ -371,17 +371,21 @@ static int check_singletons(const struct http_head *head, struct http_refusal *n
     return 0;
 }
 
+bool http_is_length(const char *value)
+{
+    size_t digits = strspn(value, "0123456789");
+
+    return digits > 0 && digits <= 18 && value[digits] == '\0';
+}
+
 static int parse_length(const char *value, uint64_t *length, struct http_refusal *no)
 {
     uint64_t total = 0;
 
-    if (*value == '\0' || strlen(value) > 18) {
+    if (!http_is_length(value)) {
         return bad(no, "Content-Length is not a number that can be meant");
     }
     for (; *value; value++) {
-        if (*value < '0' || *value > '9') {
-            return bad(no, "Content-Length is not a number");
-        }
         total = total * 10 + (uint64_t)(*value - '0');
     }
     *length = total;

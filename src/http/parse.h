@@ -61,6 +61,9 @@ bool http_is_utf8(const char *text, size_t size);
 /* Whether a field that is a list of words, in commas, has this one (any case). */
 bool http_list_has(const char *list, const char *word);
 
+/* Whether a Content-Length is one number, and one that can be meant. */
+bool http_is_length(const char *value);
+
 /* Whether an answer's header may have this name, this value. */
 bool http_is_name(const char *name);
 bool http_is_value(const char *value);
@@ -91,5 +94,6 @@ struct http_answer {
     size_t count;
 };
 
-/* Parses a whole header of an answer in place, as http_scan_head() found it; -1 where it is none. */
+/* Parses a whole header of an answer in place, as http_scan_head() found it; -1 where it is none, or where it
+ * could be understood to end in two places. */
 int http_parse_answer(char *text, size_t size, struct http_answer *answer);

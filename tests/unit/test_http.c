@@ -66,6 +66,42 @@ static void test_the_target_is_kept_as_it_was_sent(void)
     }
 }
 
+/* Each is one that two readers could see end in two places. */
+static void test_an_answer_says_once_where_it_ends(void)
+{
+    static const struct {
+        const char *fields;
+        bool is_good;
+    } heads[] = {
+        {"", true},
+        {"Content-Length: 2\r\n", true},
+        {"Transfer-Encoding: Chunked\r\n", true},
+        {"Content-Length: 2\r\nContent-Length: 3\r\n", false},
+        {"Content-Length: 2\r\nX: y\r\ncontent-length: 2\r\n", false},
+        {"Content-Length: 2, 3\r\n", false},
+        {"Content-Length: 2, 2\r\n", false},
+        {"Content-Length: +2\r\n", false},
+        {"Content-Length: 0x2\r\n", false},
+        {"Content-Length:\r\n", false},
+        {"Content-Length: 18446744073709551618\r\n", false},
+        {"Content-Length: 2\r\nTransfer-Encoding: chunked\r\n", false},
+        {"transfer-encoding: chunked\r\ncontent-length: 2\r\n", false},
+        {"Transfer-Encoding: chunked\r\nTransfer-Encoding: chunked\r\n", false},
+        {"Transfer-Encoding: identity\r\n", false},
+        {"Transfer-Encoding: x, chunked\r\n", false},
+        {"Transfer-Encoding:\r\n", false},
+    };
+    static struct http_answer answer;
+
+    for (size_t i = 0; i < sizeof(heads) / sizeof(heads[0]); i++) {
+        char text[256];
+
+        (void)snprintf(text, sizeof(text), "HTTP/1.1 200 OK\r\n%s\r\n", heads[i].fields);
+        CHECK((http_parse_answer(text, strlen(text), &answer) == 0) == heads[i].is_good, "%s",
+              heads[i].fields);
+    }
+}
+
 /* ---- forms ---- */
 
 struct seen {
@@ -406,6 +442,7 @@ int main(void)
 {
     test_no_line_ends_with_a_bare_lf();
     test_the_target_is_kept_as_it_was_sent();
+    test_an_answer_says_once_where_it_ends();
     test_forms();
     test_names();
     test_bad_forms();
