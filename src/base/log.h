@@ -43,6 +43,6 @@ void log_line(struct log_site *site, enum log_level level, const char *code, con
 
 /* A text from outside as a value: log_say(..., "name=%s", log_quote(name).text). Cut where it is long. */
 struct log_quoted {
-    char text[256];
+    char text[512]; /* the text of an error fits */
 };
 struct log_quoted log_quote(const char *text);

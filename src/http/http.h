@@ -223,7 +223,8 @@ void http_write_pipe(struct http_request *request, int pipe, size_t size, void (
  *
  * http_proxy() answers a request (of a route with HTTP_STREAM_BODY, of whose body nothing was taken) by having a
  * server do so. The request lives until that is over; `gone` is not called any more, http_abort() cuts it. Its
- * status is the server's; 502 where that speaks no HTTP/1.1. */
+ * status is the server's; 502 where that speaks no HTTP/1.1, or could be understood to end its answer in two places.
+ * What fronts take for a word of their own server (X-Accel-Redirect and the like) is not passed on. */
 struct http_proxy_options {
     int server; /* taken, where this returns 0: a socket that is connected */
     /* Borrowed until it returns. `target`: path and query, as they are asked for; NULL: the server speaks no HTTP,
@@ -245,7 +246,7 @@ struct http_proxy_options {
 int http_proxy(struct http_request *request, const struct http_proxy_options *options,
                struct error *err);
 
-/* What the client asked for, byte by byte: path and query. */
+/* What the client asked for, byte by byte: path and query, without a host before them. */
 const char *http_target(const struct http_request *request);
 
 /* ---- WebSocket (RFC 6455) ----

@@ -76,17 +76,6 @@ static void begin(struct http_conn *conn, struct http_request *request, char *de
     }
 }
 
-/* What the parser takes apart in place. */
-static void keep_target(struct http_request *request, const char *data, char *out)
-{
-    const char *from = data + strlen(request->head.method) + 1;
-    size_t size = strcspn(from, " \r\n");
-
-    memcpy(out, from, size);
-    out[size] = '\0';
-    request->target = out;
-}
-
 /* Takes a whole header and begins its request; how many bytes, 0 where there is none. */
 static size_t take_head(struct http_conn *conn, const char *data, size_t size)
 {
@@ -124,13 +113,13 @@ static size_t take_head(struct http_conn *conn, const char *data, size_t size)
         return 0;
     }
     memcpy(request->text, data, head_size);
-    if (http_parse_head(request->text, head_size, &request->head, &no)) {
+    if (http_parse_head(request->text, head_size, request->text + 2 * head_size + 2, &request->head,
+                        &no)) {
         request->over = NULL; /* it is told once, of the one that is answered */
         http_request_free(request);
         http_conn_refuse(conn, &no);
         return 0;
     }
-    keep_target(request, data, request->text + 2 * head_size + 2);
     conn->request = request;
     conn->has_asked = true;
     begin(conn, request, request->text + head_size + 1);

@@ -257,9 +257,11 @@ static int parse_version(const char *version, struct http_head *head, struct htt
     return bad(no, "the request line does not end with a version of HTTP");
 }
 
-/* METHOD SP target SP version. The host of a target in absolute form is given back. */
-static int parse_request_line(char *line, struct http_head *head, const char **authority,
-                              size_t *authority_length, struct http_refusal *no)
+/* METHOD SP target SP version. The host of a target in absolute form is given back; the rest is copied to
+ * `kept`. */
+static int parse_request_line(char *line, char *kept, struct http_head *head,
+                              const char **authority, size_t *authority_length,
+                              struct http_refusal *no)
 {
     char *target = strchr(line, ' ');
     char *version = target ? strchr(target + 1, ' ') : NULL;
@@ -294,6 +296,8 @@ static int parse_request_line(char *line, struct http_head *head, const char **a
     if (target[0] != '/' && strcmp(target, "*") != 0) {
         return bad(no, "the target does not start with '/'");
     }
+    memcpy(kept, target, strlen(target) + 1);
+    head->target = kept;
     head->path = target;
     char *query = strchr(target, '?');
     if (query) {
@@ -367,17 +371,21 @@ static int check_singletons(const struct http_head *head, struct http_refusal *n
     return 0;
 }
 
+bool http_is_length(const char *value)
+{
+    size_t digits = strspn(value, "0123456789");
+
+    return digits > 0 && digits <= 18 && value[digits] == '\0';
+}
+
 static int parse_length(const char *value, uint64_t *length, struct http_refusal *no)
 {
     uint64_t total = 0;
 
-    if (*value == '\0' || strlen(value) > 18) {
+    if (!http_is_length(value)) {
         return bad(no, "Content-Length is not a number that can be meant");
     }
     for (; *value; value++) {
-        if (*value < '0' || *value > '9') {
-            return bad(no, "Content-Length is not a number");
-        }
         total = total * 10 + (uint64_t)(*value - '0');
     }
     *length = total;
@@ -433,7 +441,8 @@ static int parse_connection(struct http_head *head, struct http_refusal *no)
     return 0;
 }
 
-int http_parse_head(char *text, size_t size, struct http_head *head, struct http_refusal *no)
+int http_parse_head(char *text, size_t size, char *target, struct http_head *head,
+                    struct http_refusal *no)
 {
     char *at = text, *end = text + size;
     const char *authority = NULL, *host;
@@ -443,7 +452,7 @@ int http_parse_head(char *text, size_t size, struct http_head *head, struct http
     head->fields_count = head->query_count = 0;
     head->length = 0;
     head->is_old = head->keeps_alive = head->is_chunked = head->expects_continue = false;
-    head->method = head->path = "";
+    head->method = head->target = head->path = "";
     if (size >= 2 && at[0] == '\r' && at[1] == '\n') {
         at += 2;
     }
@@ -451,7 +460,7 @@ int http_parse_head(char *text, size_t size, struct http_head *head, struct http
     if (!line || strlen(line) != length) {
         return bad(no, "the request line is broken");
     }
-    if (parse_request_line(line, head, &authority, &authority_length, no)) {
+    if (parse_request_line(line, target, head, &authority, &authority_length, no)) {
         return -1;
     }
     for (;;) {

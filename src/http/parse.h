@@ -27,7 +27,8 @@ struct http_field {
 
 struct http_head {
     const char *method;
-    const char *path; /* as sent, without the query */
+    const char *target; /* as sent: path and query, without the host it may begin with */
+    const char *path;   /* as sent, without the query */
     struct http_field fields[HTTP_FIELDS_MAX];
     size_t fields_count;
     struct http_field query[HTTP_QUERY_MAX]; /* decoded */
@@ -46,8 +47,10 @@ enum http_scan { HTTP_SCAN_MORE, HTTP_SCAN_WHOLE, HTTP_SCAN_BAD };
 enum http_scan http_scan_head(const char *data, size_t size, size_t *scanned, size_t *head_size);
 
 /* Parses a whole header in place: `text` must be writable, and is what `head` points into. The byte
- * after it must be writable, too. 0 or -1, with the reason. */
-int http_parse_head(char *text, size_t size, struct http_head *head, struct http_refusal *no);
+ * after it must be writable, too. `target` has room for `size` bytes: the target is copied there before
+ * it is taken apart. 0 or -1, with the reason. */
+int http_parse_head(char *text, size_t size, char *target, struct http_head *head,
+                    struct http_refusal *no);
 
 /* Percent-decodes `size` bytes into `out`, which may be the same place and is terminated; -1 where an
  * escape is broken, or where the result holds a NUL or is not UTF-8. */
@@ -57,6 +60,9 @@ bool http_is_utf8(const char *text, size_t size);
 
 /* Whether a field that is a list of words, in commas, has this one (any case). */
 bool http_list_has(const char *list, const char *word);
+
+/* Whether a Content-Length is one number, and one that can be meant. */
+bool http_is_length(const char *value);
 
 /* Whether an answer's header may have this name, this value. */
 bool http_is_name(const char *name);
@@ -88,5 +94,6 @@ struct http_answer {
     size_t count;
 };
 
-/* Parses a whole header of an answer in place, as http_scan_head() found it; -1 where it is none. */
+/* Parses a whole header of an answer in place, as http_scan_head() found it; -1 where it is none, or where it
+ * could be understood to end in two places. */
 int http_parse_answer(char *text, size_t size, struct http_answer *answer);

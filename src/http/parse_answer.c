@@ -2,6 +2,7 @@
 #include "http/parse.h"
 
 #include <string.h>
+#include <strings.h>
 
 static int parse_line(char *line, struct http_answer *answer)
 {
@@ -20,6 +21,25 @@ static int parse_line(char *line, struct http_answer *answer)
     }
     answer->fields[answer->count++] = (struct http_field){line, value};
     return 0;
+}
+
+/* Of lengths and codings there is one at most: a front could hold what follows the one for an answer of its own. */
+static int check_framing(const struct http_answer *answer)
+{
+    unsigned count = 0;
+
+    for (size_t i = 0; i < answer->count; i++) {
+        const struct http_field *field = &answer->fields[i];
+        bool is_length = strcasecmp(field->name, "Content-Length") == 0;
+        bool is_coding = strcasecmp(field->name, "Transfer-Encoding") == 0;
+
+        if ((is_length && !http_is_length(field->value)) ||
+            (is_coding && strcasecmp(field->value, "chunked") != 0)) {
+            return -1;
+        }
+        count += is_length || is_coding;
+    }
+    return count > 1 ? -1 : 0;
 }
 
 int http_parse_answer(char *text, size_t size, struct http_answer *answer)
@@ -44,7 +64,7 @@ int http_parse_answer(char *text, size_t size, struct http_answer *answer)
     for (; (next = strstr(line, "\r\n")) != NULL; line = next + 2) {
         *next = '\0';
         if (line == next) {
-            return *answer->reason == '\0' || http_is_value(answer->reason) ? 0 : -1;
+            return http_is_value(answer->reason) ? check_framing(answer) : -1;
         }
         if (line != text && parse_line(line, answer) < 0) {
             return -1;

@@ -156,7 +156,6 @@ struct http_request {
     void *pipe_arg;
     struct http_websocket *websocket;
     struct http_proxy *proxy;
-    const char *target;
     unsigned status;         /* of the answer; 0: none yet */
     uint64_t received, sent; /* that its connection had, which is gone */
     void (*over)(const struct http_request *request, unsigned status, void *data);
@@ -175,7 +174,7 @@ struct http_request {
     size_t params_count;
     struct http_head head;
     struct http_peer peer;
-    char text[]; /* the header, and room for the decoded path */
+    char text[]; /* the header, and room for the decoded path and for the target */
 };
 
 /* ---- route.c ---- */

@@ -22,6 +22,8 @@
 #define TURN_BYTES ((size_t)64 * 1024)
 /* A client that has said all, and may be gone, is waited for so many times as long as for one that says nothing. */
 #define IDLE_LOOKS 10
+/* Answers before the answer, which tell that it takes a while, or what it will need. */
+#define INTERIM_MAX 32
 
 struct http_proxy {
     uv_poll_t poll; /* first; of the server's socket */
@@ -37,6 +39,7 @@ struct http_proxy {
     bool has_moved;            /* since http_proxy_is_idle() was asked */
     unsigned idle;             /* so many times it had not */
     size_t scanned;
+    unsigned interim; /* answers that were passed on */
     struct http_bytes up, head;
 };
 
@@ -101,6 +104,22 @@ static bool is_of_domain(const char *name)
     static const char *const names[] = {"Clear-Site-Data", "Set-Cookie2", NULL};
 
     return is_one_of(name, names);
+}
+
+/* What a front takes for its own server's word: it would send a file of its host, ask another server, or change its
+ * cache. */
+static bool is_for_front(const char *name)
+{
+    static const char *const beginnings[] = {
+        "X-Accel-",     "X-Sendfile",  "X-Lighttpd-", "X-Reproxy-",
+        "X-LiteSpeed-", "X-Hiawatha-", "Surrogate-",  NULL};
+
+    for (const char *const *at = beginnings; *at != NULL; at++) {
+        if (strncasecmp(name, *at, strlen(*at)) == 0) {
+            return true;
+        }
+    }
+    return false;
 }
 
 /* What says where a body ends, and for whom it is: whatever `Connection` names, the body goes on by these. */
@@ -231,7 +250,8 @@ static int add_answer_field(struct http_bytes *to, const struct http_proxy *prox
                             const struct http_answer *answer, const struct http_field *field)
 {
     if (is_between(answer->fields, answer->count, field->name) ||
-        (proxy->options.is_guest && is_of_origin(field->name)) || is_of_domain(field->name)) {
+        (proxy->options.is_guest && is_of_origin(field->name)) || is_of_domain(field->name) ||
+        is_for_front(field->name)) {
         return 0;
     }
     if (strcasecmp(field->name, "Set-Cookie") == 0) {
@@ -328,7 +348,9 @@ static void end(struct http_proxy *proxy)
 static void end_badly(struct http_proxy *proxy)
 {
     static const struct http_refusal bad = {
-        502, "bad_gateway", "what listens on this port of the sandbox does not speak HTTP/1.1"};
+        502, "bad_gateway",
+        "what listens on this port of the sandbox does not speak HTTP/1.1, or says in two ways where its "
+        "answer ends (Content-Length, Transfer-Encoding)"};
     struct http_request *request = proxy->request;
 
     request->proxy = NULL;
@@ -388,10 +410,12 @@ static bool take_head(struct http_proxy *proxy, size_t size)
     bool is_good = answer != NULL &&
                    http_parse_answer(proxy->head.data + proxy->head.start, size, answer) == 0 &&
                    (answer->status != 101 || proxy->is_upgrade) &&
+                   (answer->status >= 200 || proxy->interim < INTERIM_MAX) &&
                    write_answer(proxy, answer, &text) == 0;
 
     if (is_good) {
         proxy->is_joined = answer->status >= 200 || answer->status == 101;
+        proxy->interim += !proxy->is_joined;
         proxy->request->status = answer->status;
         deliver(proxy, text.data, text.size);
         http_bytes_take(&proxy->head, size);

@@ -75,7 +75,7 @@ struct http_request *http_request_new(struct http_conn *conn, size_t text_size)
     request->params_count = 0;
     request->head.fields_count = 0;
     request->head.query_count = 0;
-    request->head.method = request->head.path = "";
+    request->head.method = request->head.target = request->head.path = "";
     request->server = conn->server;
     request->conn = conn;
     request->peer = conn->peer;
@@ -170,7 +170,7 @@ const char *http_path(const struct http_request *request)
 
 const char *http_target(const struct http_request *request)
 {
-    return request->target ? request->target : "";
+    return request->head.target;
 }
 
 const struct http_route *http_route(const struct http_request *request)

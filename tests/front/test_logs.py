@@ -1,11 +1,14 @@
 """What the keeper and the engine say to their operator, as JSON."""
 import json
+import os
+import shutil
 import signal
 import subprocess
 
 import pytest
 
 import harness
+import sandboxes
 import serving
 
 
@@ -42,6 +45,41 @@ def test_pairs_that_a_message_ends_with_are_fields(tmp_path):
 
         line, *_ = harness.wait_for(failed, 20 * harness.PATIENCE, "a line with a pair")
     assert line["fields"] == {"status": "0"} and line["text"].endswith(" status=0")
+
+
+def failures(serve):
+    """Of each request that failed for a fault of ours, by its id: what the log says of it."""
+    said = [line["fields"] for line in lines(serve) if line["code"] == "request_failed"]
+    return {fields["request"]: fields for fields in said}
+
+
+def test_every_fault_of_ours_is_logged_with_its_cause_and_the_id_that_the_client_has(tmp_path):
+    """More than one in a second, too: the log is where the cause of each can be found."""
+    with serving.Serve(tmp_path, "[boxes]\npool = 0\n[serve]\nlog_format = json\n") as serve:
+        kept = serve.data / "engine" / "sandboxes"
+        with serve.client() as client, sandboxes.made(serve) as box:
+            assert sandboxes.run(client, box, "echo secret-of-a-command")["stdout"] == "secret-of-a-command\n"
+            process = sandboxes.start(client, box, "echo said", env={"KEY": "secret-of-an-environment"})
+            client.get(f"{process}/wait")
+            for each in kept.glob("*/*"):
+                shutil.rmtree(each) if each.is_dir() else each.unlink()
+            unreadable = [client.get(f"{process}/output") for _ in range(5)]
+            unfound = client.get("/v1/sandboxes/c0000000000000000")
+        for each in kept.iterdir():
+            shutil.rmtree(each)
+        os.rmdir(kept)
+        with serve.client() as client:
+            unwritten = client.post("/v1/sandboxes", sandboxes.EPHEMERAL)
+        os.mkdir(kept)
+        said = failures(serve)
+        text = serve.said()
+    for answer in unreadable:
+        assert answer.refusal == (500, "output_unreadable"), answer.json
+        assert said[answer.headers["Cove-Request-Id"]]["why"] == answer.json["detail"]
+    assert unwritten.refusal == (503, "store_failed")
+    assert said[unwritten.headers["Cove-Request-Id"]]["why"] == unwritten.json["detail"]
+    assert unfound.status == 404 and unfound.headers["Cove-Request-Id"] not in said
+    assert "secret-of" not in text
 
 
 def test_another_format_is_refused():

@@ -23,6 +23,8 @@ box = one_box()
 
 # ---- what must not pass --------------------------------------------------------------------------
 
+# As a front with TLS says it.
+TLS = {"X-Forwarded-Proto": "https"}
 OURS = {"Cookie": "mine=1; cove_token=covetok_secret", "Referer": "http://127.0.0.1/secret",
         "X-API-Key": "secret", "X-Forwarded-For": "6.6.6.6"}
 
@@ -137,33 +139,55 @@ def test_a_token_that_ends_cuts_what_it_carried(serve):
 
 def test_a_browser_brings_its_token_once_and_keeps_it_as_a_cookie(box):
     secret = token(box, "ports", port=guest.WEB)
-    answer = named(box, guest.WEB).get(f"/page?a=1&cove_token={secret}&b=2")
+    answer = named(box, guest.WEB, **TLS).get(f"/page?a=1&cove_token={secret}&b=2")
     assert answer.status == 302 and answer.headers["Location"] == "/page?a=1&b=2"
     cookie = answer.headers["Set-Cookie"]
     assert "HttpOnly" in cookie and "SameSite" in cookie and "Domain" not in cookie
-    answer = named(box, guest.WEB, Cookie=f"mine=1; {cookie.split(';')[0]}").get("/page?a=1&b=2")
+    answer = named(box, guest.WEB, Cookie=f"mine=1; {cookie.split(';')[0]}", **TLS).get("/page?a=1&b=2")
     assert answer.status == 200 and secret not in answer.bytes.decode()
     assert ["Cookie", "mine=1"] in answer.json["headers"]
-    assert named(box, guest.SOCKETS, Cookie=cookie.split(";")[0]).get("/").status == 403
-    other = named(box, guest.WEB).get("/?cove_token=covetok_nothing")
+    assert named(box, guest.SOCKETS, Cookie=cookie.split(";")[0], **TLS).get("/").status == 403
+    other = named(box, guest.WEB, **TLS).get("/?cove_token=covetok_nothing")
     assert other.status == 401 and other.headers["Set-Cookie"] is None
-    assert named(box, guest.WEB).get("//evil.example/?cove_token=" + secret).headers["Location"] == "/evil.example/"
+    assert named(box, guest.WEB, **TLS).get("//evil.example/?cove_token=" + secret).headers["Location"] == "/evil.example/"
+
+
+@pytest.fixture(params=[False, True])
+def public(box, request):
+    box.open(guest.WEB, public=request.param)
+    yield request.param
+    box.close(guest.WEB)
+
+
+def test_a_cookie_is_neither_given_nor_taken_in_clear_text(box, public):
+    """There a browser does not say which page has it ask: a neighbour's page could, with the visitor's cookie."""
+    secret = token(box, "ports", port=guest.WEB)
+    for scheme in ({}, {"X-Forwarded-Proto": "http"}):
+        answer = named(box, guest.WEB, **scheme).get(f"/page?cove_token={secret}")
+        assert answer.refusal == (400, "needs_tls") and answer.headers["Set-Cookie"] is None
+        assert secret not in answer.bytes.decode() and "X-Cove-Token" in answer.json["detail"]
+        for name in ("cove_token", "__Host-cove_token"):
+            answer = named(box, guest.WEB, Cookie=f"{name}={secret}; mine=1", **scheme).get("/")
+            if public:
+                assert answer.status == 200 and ["Cookie", "mine=1"] in answer.json["headers"]
+            else:
+                assert answer.refusal == (401, "bad_key")
+        assert named(box, guest.WEB, **{"X-Cove-Token": secret}, **scheme).get("/").status == 200
 
 
 @pytest.mark.parametrize("headers, status", [
     ({}, 200), ({"Sec-Fetch-Site": "same-origin"}, 200), ({"Sec-Fetch-Site": "none"}, 200),
     ({"Sec-Fetch-Site": "same-site"}, 403), ({"Sec-Fetch-Site": "cross-site"}, 403),
-    ({"Origin": f"http://8000-c0abcdefghij01234567.{DOMAIN}"}, 403), ({"Origin": "null"}, 403),
+    ({"Origin": f"https://8000-c0abcdefghij01234567.{DOMAIN}"}, 403), ({"Origin": "null"}, 403),
     ({"Sec-Fetch-Site": "cross-site", "Sec-Fetch-Mode": "navigate", "Sec-Fetch-Dest": "document"}, 200),
     ({"Sec-Fetch-Site": "same-site", "Sec-Fetch-Mode": "navigate", "Sec-Fetch-Dest": "iframe"}, 403)])
 def test_a_page_of_a_neighbour_does_not_use_the_cookie(box, headers, status):
     """To a browser all names below the domain are one site, so it sends the cookie."""
-    cookie = f"cove_token={token(box, 'ports', port=guest.WEB)}"
-    assert named(box, guest.WEB, Cookie=cookie).get("/", **headers).status == status
-    assert named(box, guest.WEB, Cookie=cookie).get(
-        "/", Origin=f"http://{guest.WEB}-{box.id}.{DOMAIN}:{box.serve.port}").status == 200
+    web = named(box, guest.WEB, Cookie=f"__Host-cove_token={token(box, 'ports', port=guest.WEB)}", **TLS)
+    assert web.get("/", **headers).status == status
+    assert web.get("/", Origin=f"https://{guest.WEB}-{box.id}.{DOMAIN}:{box.serve.port}").status == 200
     if "Sec-Fetch-Mode" in headers:
-        assert named(box, guest.WEB, Cookie=cookie).get("/", "POST", b"", **headers).status == 403
+        assert web.get("/", "POST", b"", **headers).status == 403
 
 
 def stays_open(web):
@@ -267,34 +291,33 @@ def test_our_secrets_stay_ours_at_a_public_name(box):
 
 def test_a_token_in_a_url_goes_on_without_it_however_it_is_written(box):
     secret = token(box, "ports", port=guest.WEB)
+    web = named(box, guest.WEB, **TLS)
     for query in (f"cove%5Ftoken={secret}", f"%63ove_token={secret}&a=1", f"a=1&cove_token={secret}&cove_%74oken=x"):
-        answer = named(box, guest.WEB).get(f"/page?{query}")
+        answer = web.get(f"/page?{query}")
         assert answer.status == 302, query
         assert answer.headers["Location"] == ("/page?a=1" if "a=1" in query else "/page")
     for path in ("//evil.example/", "/\\evil.example/", "/\\/\\evil.example/"):
-        answer = named(box, guest.WEB).get(f"{path}?cove_token={secret}")
-        assert answer.headers["Location"] == "/evil.example/", path
+        assert web.get(f"{path}?cove_token={secret}").headers["Location"] == "/evil.example/", path
 
 
 def test_a_neighbour_does_not_break_the_cookie(box):
-    """Whatever page below the domain sets one of the same name for the domain: a browser sends both."""
-    secret = token(box, "ports", port=guest.WEB)
-    for cookies in (f"cove_token={secret}; cove_token=x", f"cove_token=; cove_token=covetok_x; cove_token={secret}",
-                    f"cove_token={'y' * 3000}; a=b; cove_token={secret}; cove_token={token(box, 'look')}"):
-        answer = named(box, guest.WEB, Cookie=cookies).get("/")
+    """Whatever page below the domain sets one of the same name for the domain, if a browser lets it."""
+    secret, name = token(box, "ports", port=guest.WEB), "__Host-cove_token"
+    for cookies in (f"{name}={secret}; {name}=x", f"{name}=; {name}=covetok_x; {name}={secret}",
+                    f"{name}={'y' * 3000}; a=b; {name}={secret}; {name}={token(box, 'look')}"):
+        answer = named(box, guest.WEB, Cookie=cookies, **TLS).get("/")
         assert answer.status == 200 and "cove_token" not in answer.bytes.decode(), cookies
-    assert named(box, guest.WEB, Cookie="cove_token=x").get("/").status == 401
-    assert named(box, guest.WEB, Cookie=f"cove_token={box.serve.key}").get("/").status == 401, "no page has a key"
+    for value in ("x", box.serve.key):
+        assert named(box, guest.WEB, Cookie=f"{name}={value}", **TLS).get("/").status == 401, "no page has a key"
 
 
 def test_with_tls_the_cookie_is_one_that_no_neighbour_can_set(box):
     secret = token(box, "ports", port=guest.WEB)
-    tls = {"X-Forwarded-Proto": "https"}
-    cookie = named(box, guest.WEB, **tls).get(f"/?cove_token={secret}").headers["Set-Cookie"]
+    cookie = named(box, guest.WEB, **TLS).get(f"/?cove_token={secret}").headers["Set-Cookie"]
     assert cookie.startswith("__Host-cove_token=") and "; Secure" in cookie and "; Path=/" in cookie
-    answer = named(box, guest.WEB, Cookie=cookie.split(";")[0], **tls).get("/")
+    answer = named(box, guest.WEB, Cookie=cookie.split(";")[0], **TLS).get("/")
     assert answer.status == 200 and "cove_token" not in answer.bytes.decode()
-    assert named(box, guest.WEB, Cookie=f"cove_token={secret}", **tls).get("/").status == 401
+    assert named(box, guest.WEB, Cookie=f"cove_token={secret}", **TLS).get("/").status == 401
 
 
 # ---- where it is ---------------------------------------------------------------------------------

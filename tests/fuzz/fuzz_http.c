@@ -22,6 +22,8 @@ static void check_head(const struct http_head *head, const char *text, size_t si
     must(http_is_name(head->method) && strlen(head->method) <= HTTP_METHOD_MAX);
     must(head->path[0] == '/' || strcmp(head->path, "*") == 0);
     must(http_is_value(head->path) && !strpbrk(head->path, " \t?#"));
+    must(strncmp(head->target, head->path, strlen(head->path)) == 0);
+    must(strchr("?", head->target[strlen(head->path)]) != NULL);
     must(!(head->is_chunked && head->length > 0) && !(head->is_chunked && head->is_old));
     must(head->is_old || http_field_find(head, "HOST") != NULL);
     for (size_t i = 0; i < head->fields_count; i++) {
@@ -126,7 +128,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     struct http_refusal no;
     struct http_head head;
     size_t head_size = 0;
-    char *text;
+    char *text, *target;
 
     if (size == 0 || size > INPUT_MAX)
         return 0;
@@ -134,10 +136,13 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     must(text != NULL);
     if (scan(bytes, size, &head_size) == HTTP_SCAN_WHOLE) {
         memcpy(text, bytes, head_size);
-        if (http_parse_head(text, head_size, &head, &no) == 0)
+        target = malloc(head_size);
+        must(target != NULL);
+        if (http_parse_head(text, head_size, target, &head, &no) == 0)
             check_head(&head, text, head_size);
         else
             must(no.status >= 400 && no.code && no.detail);
+        free(target);
         memcpy(text, bytes, head_size);
         text[head_size] = '\0';
         check_answer(text, head_size);

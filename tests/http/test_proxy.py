@@ -96,6 +96,15 @@ def test_what_is_asked_arrives_byte_for_byte(server, behind):
     assert answer.headers["Connection"] == "close"
 
 
+@pytest.mark.parametrize("asked", [b"\r\nGET %b", b"GET http://x%b"])
+@on_unix
+def test_what_stands_before_the_target_does_not_shift_it(server, behind, asked):
+    talk = says(OK)
+    port = behind(talk).port
+    said = server.raw(asked % (b"/proxy/own/%d/hello?x=%%31" % port) + b" HTTP/1.1\r\nHost: x\r\n\r\n")
+    assert status(said) == 200 and lines(talk.heads[0])[0] == "GET /hello?x=%31 HTTP/1.1"
+
+
 @on_unix
 def test_every_line_of_connection_counts(server, behind):
     talk = says(b"HTTP/1.1 200 OK\r\nConnection: X-One\r\nX-One: 1\r\nX-Two: 2\r\nX-Three: 3\r\n"
@@ -348,6 +357,42 @@ def test_interim_answers_pass(server, behind):
     port = behind(says(b"HTTP/1.1 103 Early Hints\r\nSet-Cookie: a=b\r\nLink: </a>\r\nX-Any: 1\r\n\r\n" + OK)).port
     answer = server.raw(b"GET /proxy/own/%d/ HTTP/1.1\r\nHost: x\r\n\r\n" % port)
     assert answer.startswith(b"HTTP/1.1 103 Early Hints\r\nLink: </a>\r\n\r\nHTTP/1.1 200 OK\r\n")
+
+
+@on_unix
+def test_interim_answers_have_an_end(server, behind):
+    """Else a client that reads them waits for ever, and so does what it is for."""
+    hint = b"HTTP/1.1 103 Early Hints\r\nLink: </a>\r\n\r\n"
+    port = behind(says(hint * 32 + OK)).port
+    answer = server.raw(b"GET /proxy/own/%d/ HTTP/1.1\r\nHost: x\r\n\r\n" % port)
+    assert answer.count(b" 103 ") == 32 and answer.endswith(b"hi")
+    port = behind(says(hint * 33 + OK)).port
+    answer = server.raw(b"GET /proxy/own/%d/ HTTP/1.1\r\nHost: x\r\n\r\n" % port)
+    assert answer.count(b" 103 ") == 32 and b" 200 " not in answer
+
+
+@pytest.mark.parametrize("kind", ["own", "guest"])
+@on_unix
+def test_a_server_tells_what_stands_before_us_nothing(server, behind, kind):
+    """A front takes these as its own server's word: it would send a file of its host, or ask another server."""
+    names = ["X-Accel-Redirect", "x-accel-buffering", "X-Accel-Any", "X-Sendfile", "X-SENDFILE-TEMPORARY", "X-Sendfile2",
+             "X-LIGHTTPD-send-file", "X-LIGHTTPD-send-tempfile", "X-Reproxy-URL", "X-REPROXY-FILE", "X-LiteSpeed-Location",
+             "X-LiteSpeed-Purge", "Surrogate-Control"]
+    fields = "".join(f"{name}: /etc/passwd\r\n" for name in names)
+    port = behind(says(b"HTTP/1.1 200 OK\r\nX-Acceleration: 1\r\nX-Send: 2\r\n" + fields.encode() +
+                       b"Content-Length: 0\r\n\r\n")).port
+    answer, _ = server.get(f"/proxy/{kind}/{port}/")
+    assert (answer.headers["X-Acceleration"], answer.headers["X-Send"]) == ("1", "2")
+    assert not [name for name in names if name in answer.headers]
+
+
+@on_unix
+def test_a_contradictory_end_is_not_passed_on(server, behind):
+    for framing in (b"Content-Length: 2\r\nContent-Length: 40", b"Content-Length: 2\r\nTransfer-Encoding: chunked"):
+        port = behind(says(b"HTTP/1.1 200 OK\r\n" + framing + b"\r\n\r\nhi")).port
+        said = server.raw(b"GET /proxy/own/%d/ HTTP/1.1\r\nHost: x\r\n\r\n" % port)
+        names = [line.split(":")[0].lower() for line in lines(said)]
+        assert status(said) == 502 and names.count("content-length") == 1 and "transfer-encoding" not in names, framing
 
 
 NO_HTTP = [

@@ -18,7 +18,7 @@ static void test_no_line_ends_with_a_bare_lf(void)
         "GET / HTTP/1.1\r\nHost: a\r\nX: y\n\r\n", "GET / HTTP/1.1\r\nHost: a\r\n\n",
         "GET / HTTP/1.1\r\nHost: a\r\nX: y\n",     "GET / HTTP/1.1\r\nHost: a\r\nx\n",
     };
-    char whole[] = "GET / HTTP/1.1\r\nHost: a\r\n\r\n";
+    char whole[] = "GET / HTTP/1.1\r\nHost: a\r\n\r\n", target[64];
     struct http_refusal no = {0};
     struct http_head head;
     size_t scanned = 0, size = 0;
@@ -30,13 +30,76 @@ static void test_no_line_ends_with_a_bare_lf(void)
         CHECK(http_scan_head(heads[i], strlen(heads[i]), &scanned, &size) == HTTP_SCAN_BAD,
               "head %zu is searched", i);
         (void)snprintf(text, sizeof(text), "%s", heads[i]);
-        CHECK(http_parse_head(text, strlen(heads[i]), &head, &no) == -1 && no.status == 400,
+        CHECK(http_parse_head(text, strlen(heads[i]), target, &head, &no) == -1 && no.status == 400,
               "head %zu is parsed", i);
     }
     scanned = 0;
     CHECK(http_scan_head(whole, strlen(whole), &scanned, &size) == HTTP_SCAN_WHOLE &&
-              size == strlen(whole) && http_parse_head(whole, size, &head, &no) == 0,
+              size == strlen(whole) && http_parse_head(whole, size, target, &head, &no) == 0,
           "with CR LF it is taken: %s", no.detail);
+}
+
+/* Byte by byte, whatever the parser makes of the rest. */
+static void test_the_target_is_kept_as_it_was_sent(void)
+{
+    static const struct {
+        const char *text, *target;
+    } heads[] = {
+        {"GET /a%2Fb//c?x=%41&y=+&&z HTTP/1.1\r\nHost: a\r\n\r\n", "/a%2Fb//c?x=%41&y=+&&z"},
+        {"\r\nGET /hello?x=1 HTTP/1.1\r\nHost: a\r\n\r\n", "/hello?x=1"},
+        {"GET http://a/hello?x=%31 HTTP/1.1\r\nHost: a\r\n\r\n", "/hello?x=%31"},
+        {"\r\nOPTIONS * HTTP/1.1\r\nHost: a\r\n\r\n", "*"},
+    };
+    struct http_refusal no = {0};
+    struct http_head head;
+
+    for (size_t i = 0; i < sizeof(heads) / sizeof(heads[0]); i++) {
+        size_t size = strlen(heads[i].text);
+        char *text = malloc(size + 1), *target = malloc(size);
+
+        memcpy(text, heads[i].text, size);
+        CHECK(http_parse_head(text, size, target, &head, &no) == 0 &&
+                  strcmp(head.target, heads[i].target) == 0,
+              "head %zu: %s, %s", i, head.target, no.detail ? no.detail : "taken");
+        free(text);
+        free(target);
+    }
+}
+
+/* Each is one that two readers could see end in two places. */
+static void test_an_answer_says_once_where_it_ends(void)
+{
+    static const struct {
+        const char *fields;
+        bool is_good;
+    } heads[] = {
+        {"", true},
+        {"Content-Length: 2\r\n", true},
+        {"Transfer-Encoding: Chunked\r\n", true},
+        {"Content-Length: 2\r\nContent-Length: 3\r\n", false},
+        {"Content-Length: 2\r\nX: y\r\ncontent-length: 2\r\n", false},
+        {"Content-Length: 2, 3\r\n", false},
+        {"Content-Length: 2, 2\r\n", false},
+        {"Content-Length: +2\r\n", false},
+        {"Content-Length: 0x2\r\n", false},
+        {"Content-Length:\r\n", false},
+        {"Content-Length: 18446744073709551618\r\n", false},
+        {"Content-Length: 2\r\nTransfer-Encoding: chunked\r\n", false},
+        {"transfer-encoding: chunked\r\ncontent-length: 2\r\n", false},
+        {"Transfer-Encoding: chunked\r\nTransfer-Encoding: chunked\r\n", false},
+        {"Transfer-Encoding: identity\r\n", false},
+        {"Transfer-Encoding: x, chunked\r\n", false},
+        {"Transfer-Encoding:\r\n", false},
+    };
+    static struct http_answer answer;
+
+    for (size_t i = 0; i < sizeof(heads) / sizeof(heads[0]); i++) {
+        char text[256];
+
+        (void)snprintf(text, sizeof(text), "HTTP/1.1 200 OK\r\n%s\r\n", heads[i].fields);
+        CHECK((http_parse_answer(text, strlen(text), &answer) == 0) == heads[i].is_good, "%s",
+              heads[i].fields);
+    }
 }
 
 /* ---- forms ---- */
@@ -378,6 +441,8 @@ static void test_frames(void)
 int main(void)
 {
     test_no_line_ends_with_a_bare_lf();
+    test_the_target_is_kept_as_it_was_sent();
+    test_an_answer_says_once_where_it_ends();
     test_forms();
     test_names();
     test_bad_forms();

@@ -243,17 +243,30 @@ static bool has_line(struct native *native, const struct http_request *request,
     return pace_may(&account->nobody, NOBODY_A_SECOND);
 }
 
+bool account_is_fault(unsigned status, const char *code)
+{
+    static const char *const codes[] = {"keeper_lost", "journal_failed", "store_failed"};
+
+    for (size_t i = 0; code != NULL && i < sizeof(codes) / sizeof(codes[0]); i++)
+        if (strcmp(code, codes[i]) == 0)
+            return true;
+    return status == 500;
+}
+
+/* Faults have the log's own bound: each may have a cause of its own. */
 static void log_failure(struct native *native, const struct http_request *request,
                         const struct job *job, unsigned status)
 {
     struct account_pace *pace = &native->account.failed;
+    bool is_told = account_is_fault(status, job->code) && !is_nobody(job);
+    const char *pattern = http_pattern(request);
 
-    if (!pace_may(pace, FAILED_A_SECOND))
+    if (!is_told && !pace_may(pace, FAILED_A_SECOND))
         return;
-    log_say(
-        LOG_LEVEL_WARN, "request_failed", "%s of %s: %s request=%s status=%u unsaid_before=%llu",
-        http_method(request), http_pattern(request) != NULL ? http_pattern(request) : "?",
-        job->code != NULL ? job->code : "?", job->id, status, (unsigned long long)pace->left_out);
+    log_say(LOG_LEVEL_WARN, "request_failed",
+            "%s of %s: %s why=%s request=%s status=%u unsaid_before=%llu", http_method(request),
+            pattern != NULL ? pattern : "?", job->code != NULL ? job->code : "?",
+            log_quote(job->why).text, job->id, status, (unsigned long long)pace->left_out);
     pace->left_out = 0;
 }
 
@@ -266,7 +279,7 @@ void account_over(const struct http_request *request, unsigned status, void *dat
     uint64_t took_ns = job != NULL ? clock_monotonic_ns() - job->began_ns : 0;
 
     metrics_over(native, request, job, status, took_ns);
-    if (status >= 500 && status != 503 && job != NULL)
+    if (job != NULL && (status != 503 ? status >= 500 : account_is_fault(status, job->code)))
         log_failure(native, request, job, status);
     if (native->options.telemetry != NULL && job != NULL)
         trace(native, request, job, status);

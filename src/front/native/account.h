@@ -2,11 +2,13 @@
  * has a line when it begins, too, for the engine may be killed before it is over.
  *
  * Nothing here waits, and nothing that a request holds but its route, sandbox and peer is noted: no path
- * as it was sent, no query, no header, no body, no secret. */
+ * as it was sent, no query, no header, no body, no secret. Of a fault of ours the log has the error's text, which
+ * the client has, too. */
 #pragma once
 
 #include "http/http.h"
 
+#include <stdbool.h>
 #include <stdint.h>
 
 struct native;
@@ -22,7 +24,8 @@ struct account {
     /* Refusals are cheap to cause, so there is a bound on how many lines of a second they get; a closer one
      * for callers who are nobody. */
     struct account_pace refused, nobody;
-    struct account_pace failed; /* in the log */
+    struct account_pace
+        failed; /* in the log: those that a client, or its sandbox, can cause at will */
 };
 
 /* The request begins: gives it its id, which the answer's header tells. */
@@ -37,4 +40,6 @@ void account_linger(struct job *job);
  * `kernel`: or NULL, or empty. */
 void account_run(struct job *job, const char *kernel, const char *end, const char *code,
                  uint64_t began_ns);
+/* Whether an answer is a fault of ours, or of the host, that the operator has to see to. */
+bool account_is_fault(unsigned status, const char *code);
 void account_over(const struct http_request *request, unsigned status, void *native);

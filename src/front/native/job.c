@@ -73,6 +73,7 @@ static void job_free(void *data)
     job->native->jobs--;
     if (job->free_own != NULL)
         job->free_own(job->own);
+    free(job->why);
     free(job);
 }
 
@@ -270,6 +271,16 @@ static void finish(struct job *job, const struct once_answer *answer)
         once_finish(native->once, once, answer);
 }
 
+/* For the log, when it is over: without memory that has the code alone. */
+static void note_problem(struct job *job, unsigned status, const char *code, const char *detail)
+{
+    job->code = problem_of(code)->code;
+    if (!account_is_fault(status, job->code))
+        return;
+    free(job->why);
+    job->why = strdup(detail);
+}
+
 void problem_answer(struct native *native, struct http_request *request, unsigned status,
                     const char *code, const char *detail, unsigned retry_after_s)
 {
@@ -278,7 +289,7 @@ void problem_answer(struct native *native, struct http_request *request, unsigne
     char seconds[16];
 
     if (job != NULL)
-        job->code = problem_of(code)->code;
+        note_problem(job, status, code, detail);
     out_reset(out, NATIVE_KEPT_BYTES);
     problem_print(out, code, status, detail);
     out_raw(out, "\n", 1); /* as below */
@@ -413,6 +424,8 @@ static void replay(struct job *job, const struct once_answer *answer)
                  "large to be kept, or others took its room; GET what it made");
         return;
     }
+    if (account_is_fault(answer->status, NULL))
+        job->why = strdup("it was answered as the first request with its Idempotency-Key");
     http_add_header(job->request, "Idempotent-Replayed", "true");
     send_answer(job->request, answer);
 }

@@ -26,7 +26,6 @@ static int step(struct pull *pull, struct proc *proc, struct out *out)
     uint64_t left = output->end - output->at;
     size_t size = left < NATIVE_CHUNK ? (size_t)left : NATIVE_CHUNK;
     uint64_t from = output->at;
-    struct error err;
     ssize_t got;
     char *room;
 
@@ -36,7 +35,7 @@ static int step(struct pull *pull, struct proc *proc, struct out *out)
     if (room == NULL)
         return -1;
     got = proc_read(proc, output->stream == 0 ? PROC_STDOUT : PROC_STDERR, output->at, room, size,
-                    &from, &err);
+                    &from, &pull->why);
     if (got <= 0 || from != output->at)
         return -1;
     out->used -= size - (size_t)got;
@@ -105,7 +104,7 @@ static void output_found(struct job *job, struct proc *proc)
         status = step(&output->pull, proc, out);
     while (status > 0);
     if (status < 0)
-        job_fail(job, "internal", "the output of process %s could not be read", view.id);
+        pull_fail(&output->pull, job, view.id);
     else
         job_answer_bytes(job, 200, type, out->data, out->used);
 }

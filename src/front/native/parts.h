@@ -68,6 +68,7 @@ struct job {
     char id[32];                                      /* of the request */
     uint64_t began_ns;                                /* monotonic */
     const char *code;                                 /* of the problem it was answered with */
+    char *why;                                        /* its text, where it is a fault; or NULL */
     char sandbox[24], kernel[24];                     /* that it made */
     char own_id[ENGINE_ID_SIZE];                      /* of the sandbox; of the handler, too */
     uint64_t reached_box;                             /* that this is carried to; 0: none */
@@ -198,8 +199,11 @@ struct pull {
     int (*step)(struct pull *pull, struct proc *proc, struct out *out);
     char process[PROCS_ID_MAX];
     bool is_asking, is_gone;
-    char last; /* byte that was sent: what is printed is one text over all parts */
+    char last;        /* byte that was sent: what is printed is one text over all parts */
+    struct error why; /* of a step that failed by an error */
 };
+/* Answers with why a step failed, of what nothing was sent yet. */
+void pull_fail(const struct pull *pull, struct job *job, const char *process);
 void pull_begin(struct pull *pull, struct job *job, struct proc *proc, const char *content_type,
                 int (*step)(struct pull *pull, struct proc *proc, struct out *out));
 

@@ -19,7 +19,8 @@
 
 #define HOST_TEXT 512
 #define TOKEN "cove_token"
-/* What it is called where there is TLS: the page of a neighbour cannot set one of this name. */
+/* The cookie: the page of a neighbour cannot set one of this name. Only over TLS is there any, for in clear text a
+ * browser does not say which page has it ask (Sec-Fetch-Site). */
 #define TOKEN_HOST "__Host-" TOKEN
 
 static const char *const no_query[] = {NULL};
@@ -307,20 +308,10 @@ static bool is_navigation(const struct http_request *request)
     return false;
 }
 
-/* Without the "http://HOST" that it may begin with. */
-static const char *target_of(const struct http_request *request)
-{
-    const char *target = http_target(request);
-
-    if (strncasecmp(target, "http://", 7) != 0)
-        return target;
-    return target + 7 + strcspn(target + 7, "/");
-}
-
 /* Behind "/v1/sandboxes/ID/ports/PORT", as it was sent. */
 static const char *rest_of(const struct http_request *request)
 {
-    const char *at = target_of(request);
+    const char *at = http_target(request);
 
     for (int slashes = 0; slashes < 6; at++) {
         if (*at == '\0')
@@ -493,7 +484,7 @@ static bool part_is(const char *part, size_t length, const char *name)
 /* A browser came with a token in the URL: it goes on without, and keeps it as a cookie of that name only. */
 static void send_on(struct job *job, const char *secret)
 {
-    const char *target = target_of(job->request), *mark = strchr(target, '?');
+    const char *target = http_target(job->request), *mark = strchr(target, '?');
     char cookie[ENGINE_TOKEN_TEXT_MAX + 64], *place = malloc(strlen(target) + 2);
     size_t used = mark != NULL ? (size_t)(mark - target) : strlen(target), slashes;
 
@@ -518,8 +509,8 @@ static void send_on(struct job *job, const char *secret)
         separator = '&';
     }
     place[used] = '\0';
-    (void)snprintf(cookie, sizeof(cookie), "%s=%s; Path=/; HttpOnly; SameSite=Lax%s",
-                   job_is_tls(job) ? TOKEN_HOST : TOKEN, secret, job_is_tls(job) ? "; Secure" : "");
+    (void)snprintf(cookie, sizeof(cookie), TOKEN_HOST "=%s; Path=/; HttpOnly; SameSite=Lax; Secure",
+                   secret);
     http_add_header(job->request, "Location", place);
     http_add_header(job->request, "Set-Cookie", cookie);
     http_add_header(job->request, "Cache-Control", "no-store");
@@ -554,12 +545,11 @@ static int take_caller(struct job *job, const struct reach *reach, const char *s
     return engine_may(reach->engine, &job->caller, reach->id, ENGINE_PORTS, err);
 }
 
-/* 1: there is none. Without TLS a neighbour's page can add some that a browser sends as well as ours: so each is
- * tried. */
+/* 1: there is none that counts. Where a browser lets a neighbour's page add some, it sends them as well as ours: so
+ * each is tried. */
 static int take_cookie(struct job *job, const struct reach *reach, struct error *err)
 {
-    const char *cookies = http_header(job->request, "Cookie");
-    const char *name = job_is_tls(job) ? TOKEN_HOST : TOKEN;
+    const char *cookies = job_is_tls(job) ? http_header(job->request, "Cookie") : NULL;
     char secret[ENGINE_TOKEN_TEXT_MAX];
     struct cookie cookie;
     int failed = 1;
@@ -567,7 +557,7 @@ static int take_cookie(struct job *job, const struct reach *reach, struct error 
     while (failed != 0 && cookie_next(&cookies, &cookie)) {
         int length = (int)(cookie.text + cookie.length - cookie.value);
 
-        if (!cookie_is(&cookie, name) || (size_t)length >= sizeof(secret))
+        if (!cookie_is(&cookie, TOKEN_HOST) || (size_t)length >= sizeof(secret))
             continue;
         if (!is_of_own_page(job->request))
             return error_set(err, "forbidden_origin", 0,
@@ -593,7 +583,7 @@ static int find_caller(struct job *job, const struct reach *reach, const char *g
     return failed <= 0 ? failed
                        : error_set(err, "bad_key", 0,
                                    "port %u of this sandbox is not public; send a key or a token "
-                                   "as X-Cove-Token, or a token as ?" TOKEN "=TOKEN",
+                                   "as X-Cove-Token, or over TLS a token as ?" TOKEN "=TOKEN",
                                    reach->port);
 }
 
@@ -617,6 +607,14 @@ bool ports_take_host(struct job *job)
         job_fail(job, "bad_key", "a URL takes tokens only; send a key as X-Cove-Token");
         return true;
     }
+    if (asked != NULL && !job_is_tls(job)) {
+        job_fail(
+            job, "needs_tls",
+            "a token in a URL becomes a cookie, and that is given over TLS only: serve the names of "
+            "ports by https, or have the front say X-Forwarded-Proto: https, or send the token as "
+            "X-Cove-Token");
+        return true;
+    }
     reach = reach_new(job);
     if (reach == NULL)
         return true;
@@ -624,7 +622,7 @@ bool ports_take_host(struct job *job)
     (void)snprintf(reach->id, sizeof(reach->id), "%s", id);
     reach->port = port;
     reach->is_named = true;
-    reach->target = target_of(job->request);
+    reach->target = http_target(job->request);
     reach->cookie = cookies_of_page(http_header(job->request, "Cookie"));
     if (find_caller(job, reach, asked != NULL ? asked : http_header(job->request, "X-Cove-Token"),
                     &err) < 0)

@@ -8,7 +8,7 @@
 static const struct problem rows[] = {
     {"bad_request", 400, "The request is not as the API says",
      "Correct what `detail` names; /v1/openapi.yaml lists every field.", 0},
-    {"needs_tls", 400, "This port speaks TLS", "Begin the URL with https.", 0},
+    {"needs_tls", 400, "This is to be had over TLS only", "Begin the URL with https.", 0},
     {"bad_key", 401, "No valid key",
      "Send a key as \"Authorization: Bearer KEY\" or \"X-API-Key: KEY\".", 0},
     {"forbidden", 403, "This caller may not do that", "Use a key that has the scope.", 0},

@@ -68,6 +68,14 @@ static void more(struct stream *stream)
                  false, found, pull);
 }
 
+void pull_fail(const struct pull *pull, struct job *job, const char *process)
+{
+    if (pull->why.code[0] != '\0')
+        job_problem(job, &pull->why);
+    else
+        job_fail(job, "internal", "the output of process %s could not be read", process);
+}
+
 void pull_begin(struct pull *pull, struct job *job, struct proc *proc, const char *content_type,
                 int (*step)(struct pull *pull, struct proc *proc, struct out *out))
 {

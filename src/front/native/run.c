@@ -68,13 +68,12 @@ static ssize_t read_on(struct run *run, struct proc *proc)
     uint64_t left = run->to[run->stream] - run->at;
     size_t size = left < NATIVE_CHUNK ? (size_t)left : NATIVE_CHUNK;
     uint64_t from = run->at;
-    struct error err;
     ssize_t got;
 
     if (size == 0)
         return 0;
     got = proc_read(proc, run->stream == 0 ? PROC_STDOUT : PROC_STDERR, run->at, native->chunk,
-                    size, &from, &err);
+                    size, &from, &run->pull.why);
     return got <= 0 || from != run->at ? -1 : got;
 }
 
@@ -205,7 +204,7 @@ static void answer_exec(struct run *run, struct proc *proc)
         status = print_step(&run->pull, proc, out);
     while (status > 0);
     if (status < 0)
-        job_fail(job, "internal", "the output of process %s could not be read", view.id);
+        pull_fail(&run->pull, job, view.id);
     else
         job_answer(job, 200);
 }
