@@ -42,7 +42,7 @@ struct watch {
     uint64_t peak_bytes;
     uint64_t files_bytes; /* at the last look: what lies in the scratch */
     uint64_t rough_bytes; /* at the last look: what there is at most */
-    bool is_doubtful;     /* more was not counted in time, and it is no more than at the look before */
+    bool is_doubtful; /* more was not counted in time, and it is no more than at the look before */
 };
 
 /* Looks, and kills if it must. In how many milliseconds to look again. */
