@@ -11,16 +11,19 @@ static const struct {
     const char *source;
     bool is_endless;
 } pollutions[] = {
-    {"globalThis.leak = 42; Object.prototype.z = 1; Array.prototype.map = null"},
-    {"globalThis.big = Array.from({length: 5000}, (_, i) => 'x' + i)"},
-    {"delete globalThis.Promise; delete globalThis.console; JSON.parse = () => 'no'"},
-    {"(function f(n) { return 1 + f(n + 1) })(0)"},
-    {"const a = []; while (true) a.push(new ArrayBuffer(1 << 18))"},
-    {"setTimeout(() => {}, 1e6); Promise.reject(1); console.log('noise'.repeat(1000)); 1"},
-    {"'a'.repeat(2e5).indexOf('a'.repeat(1e5) + 'b')", .is_endless = true},
-    {"host.begin('tool', {name: 'x'}).catch(() => {}); host.call('random', {length: 60000}).bytes.length"},
-    {"class A { static #s = new Map(); static f() { A.#s.set(A, new WeakRef(A)) } } A.f(); 'ok'"},
-    {"native.evaluate('var declared = 1', 'x'); Symbol.for('mine'); Math.random()"},
+    {.source = "globalThis.leak = 42; Object.prototype.z = 1; Array.prototype.map = null"},
+    {.source = "globalThis.big = Array.from({length: 5000}, (_, i) => 'x' + i)"},
+    {.source = "delete globalThis.Promise; delete globalThis.console; JSON.parse = () => 'no'"},
+    {.source = "(function f(n) { return 1 + f(n + 1) })(0)"},
+    {.source = "const a = []; while (true) a.push(new ArrayBuffer(1 << 18))"},
+    {.source =
+         "setTimeout(() => {}, 1e6); Promise.reject(1); console.log('noise'.repeat(1000)); 1"},
+    {.source = "'a'.repeat(2e5).indexOf('a'.repeat(1e5) + 'b')", .is_endless = true},
+    {.source =
+         "host.begin('tool', {name: 'x'}).catch(() => {}); host.call('random', {length: 60000}).bytes.length"},
+    {.source =
+         "class A { static #s = new Map(); static f() { A.#s.set(A, new WeakRef(A)) } } A.f(); 'ok'"},
+    {.source = "native.evaluate('var declared = 1', 'x'); Symbol.for('mine'); Math.random()"},
 };
 #define POLLUTIONS (sizeof(pollutions) / sizeof(pollutions[0]))
 #define POLLUTION_MS 30U /* of one that has no end */
