@@ -1,7 +1,8 @@
 /* Removing a tree: see remove.h.
  *
  * Goes down a few levels only: what lies deeper is first moved up, so that neither the stack nor the
- * number of open fds depends on what somebody made. */
+ * number of open fds depends on what somebody made. What goes meanwhile is removed by another, who was killed and
+ * has not noticed. */
 #include "base/remove.h"
 
 #include "base/fd.h"
@@ -47,7 +48,7 @@ static int entry_remove(struct removal *removal, int dir, const char *name, int 
         return level_remove(removal, dir, name, depth + 1);
     open_up(dir, name); /* to move a directory takes the right to write to it */
     (void)snprintf(up, sizeof(up), ".remove-%u", removal->moved++);
-    return renameat(dir, name, removal->top, up);
+    return renameat(dir, name, removal->top, up) == 0 || errno == ENOENT ? 0 : -1;
 }
 
 static int level_remove(struct removal *removal, int dir, const char *name, int depth)
@@ -59,7 +60,7 @@ static int level_remove(struct removal *removal, int dir, const char *name, int 
     open_up(dir, name);
     list = list_open(dir, name);
     if (list == NULL)
-        return -1;
+        return errno == ENOENT ? 0 : -1;
     if (removal->top < 0)
         removal->top = dirfd(list);
     while ((entry = readdir(list)) != NULL) // NOLINT(concurrency-mt-unsafe): a list of our own
@@ -67,7 +68,9 @@ static int level_remove(struct removal *removal, int dir, const char *name, int 
             entry_remove(removal, dirfd(list), entry->d_name, depth) < 0)
             failed = -1;
     (void)closedir(list);
-    return failed == 0 ? unlinkat(dir, name, AT_REMOVEDIR) : -1;
+    if (failed < 0)
+        return -1;
+    return unlinkat(dir, name, AT_REMOVEDIR) == 0 || errno == ENOENT ? 0 : -1;
 }
 
 int remove_tree(int dir, const char *name)

@@ -10,6 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 /* ---- SHA-256 ---- */
@@ -99,6 +100,33 @@ static void check_simple_trees(void)
     CHECK(remove_tree(top_fd, "kept") == 0 && !is_there("kept"), "a directory");
 }
 
+/* A remover that was killed goes on until it notices. */
+static void check_two_removers(void)
+{
+    int go[2], status;
+    pid_t other;
+    char name[32];
+
+    (void)mkdirat(top_fd, "both", 0755);
+    for (unsigned i = 0; i < 400; i++) {
+        (void)snprintf(name, sizeof(name), "both/%u", i);
+        (void)mkdirat(top_fd, name, 0755);
+        (void)snprintf(name, sizeof(name), "both/%u/file", i);
+        make(top_fd, name);
+    }
+    CHECK(pipe2(go, O_CLOEXEC) == 0, "a pipe");
+    other = fork();
+    if (other == 0) {
+        (void)close(go[1]);
+        (void)!read(go[0], name, 1);
+        _exit(remove_tree(top_fd, "both") == 0 ? 0 : 1);
+    }
+    (void)close(go[0]);
+    (void)close(go[1]); /* both begin */
+    CHECK(remove_tree(top_fd, "both") == 0 && !is_there("both"), "this one");
+    CHECK(waitpid(other, &status, 0) == other && status == 0, "the other");
+}
+
 /* Nobody but root reads a directory of mode 0; its owner may change that. */
 static void check_modes(void)
 {
@@ -169,6 +197,8 @@ int main(void)
         return 1;
     }
     check_simple_trees();
+    for (unsigned i = 0; i < 3; i++)
+        check_two_removers();
     check_modes();
     check_deep_trees(10);
     check_deep_trees(17);
