@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Builds what the tests need beside the release: the build with the test switches, the one under the sanitizers, the
-# programs that tests run in boxes, the npm packages, and the Debian roots of boxes. These come from the network,
-# which the tests do not have: they are fetched beside the compilers' work.
+# programs that tests run in boxes, the npm packages, the Debian roots of boxes, which come from the network that the
+# tests do not have, and what the servers of the tests' worlds give away. The last two are made beside the compilers' work.
 # usage: BUILD=build build-tests.sh
 set -euo pipefail
 
@@ -11,9 +11,9 @@ build=$(realpath "${BUILD:-build}")
 export BUILD=$build
 mkdir -p "$build/results"
 
-PYTHONPATH=tests/lib nice -n 5 python3 -m testroot >"$build/results/roots.log" 2>&1 &
-roots=$!
-trap 'kill "$roots" 2>/dev/null || true' EXIT
+for what in testroot wares; do PYTHONPATH=tests/lib nice -n 5 python3 -m $what; done >"$build/results/made.log" 2>&1 &
+made=$!
+trap 'kill "$made" 2>/dev/null || true' EXIT
 scripts/build.sh test "$build/test"
 scripts/test-programs.sh attack "$build/attacks/attack"
 scripts/build.sh asan "$build/asan"
@@ -27,8 +27,8 @@ if [ "$build/asan/tests/fetch-driver" -nt "$build/asan/$own" ]; then
     (cd "$build/asan" && sh -c "$(ninja -t commands tests/fetch-driver | tail -n 1 |
         sed -e "s| -o tests/fetch-driver | -o $own |" -e "s|-Wl,--end-group|$curl -lssl -lcrypto &|")")
 fi
-wait "$roots" || {
-    cat "$build/results/roots.log" >&2
-    echo "build-tests.sh: the roots of boxes could not be made" >&2
+wait "$made" || {
+    cat "$build/results/made.log" >&2
+    echo "build-tests.sh: the roots of boxes, or what servers give away, could not be made" >&2
     exit 1
 }

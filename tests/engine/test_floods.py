@@ -317,6 +317,8 @@ def test_slow_readers_lose_their_places_to_who_needs_them(serve, crowded):
     url = url[url.index("/v1/"):]
     urls = [slow(readers.enter_context(serve.tcp()), url) for _ in range(16)]
     assert {status for status, _ in urls} == {200}
+    # The others have taken something after the first one's last.
+    assert {len(response.read(2 * MIB)) for _, response in urls[1:]} == {2 * MIB}
     with serve.tcp() as anybody:
         answer = anybody.get(url)
         assert answer.status == 503 and answer.code == "capacity" and "share" in answer.json["detail"], answer

@@ -166,3 +166,7 @@ def make_in(top):
     for path in [top, *(top / "given").iterdir()]:
         path.chmod(0o755 if path.is_dir() or path.name == "go-client" else 0o644)
     write(done, "")
+
+
+if __name__ == "__main__":
+    make()
