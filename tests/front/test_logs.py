@@ -71,6 +71,8 @@ def test_every_fault_of_ours_is_logged_with_its_cause_and_the_id_that_the_client
         with serve.client() as client:
             unwritten = client.post("/v1/sandboxes", sandboxes.EPHEMERAL)
         os.mkdir(kept)
+        # A line may come after its answer.
+        harness.wait_for(lambda: unwritten.headers["Cove-Request-Id"] in failures(serve), what="the line of the last one")
         said = failures(serve)
         text = serve.said()
     for answer in unreadable:
