@@ -38,6 +38,8 @@ NEW_NS, NEW_IPC, NEW_PID, NEW_NET = 0x20000, 0x8000000, 0x20000000, 0x40000000
 MS_BIND, MS_REC, MS_PRIVATE, MS_NOSUID, MS_NODEV = 4096, 16384, 1 << 18, 2, 4
 PR_SET_PDEATHSIG = 1
 
+LOCKS = pathlib.Path("/run/lock/cove-lanes")  # of all lanes of the machine
+
 # Ids of boxes: src/box/ids.h has the same bounds. Each lane has one part of them.
 IDS_FIRST, IDS_END, ID_PARTS = 524288, 1879048192, 32
 PART = (IDS_END - IDS_FIRST) // ID_PARTS // 65536 * 65536
@@ -329,11 +331,9 @@ def first_process(command, options, groups, temporary, part):
 
 def take_part():
     """The number of a part of the ids that nobody else on this machine has now, and what holds it."""
-    place = pathlib.Path("/run/lock/cove-lanes")
-    place.mkdir(parents=True, exist_ok=True)
     while True:
         for number in range(ID_PARTS):
-            held = open(place / str(number), "w", encoding="ascii")
+            held = open(LOCKS / str(number), "w", encoding="ascii")
             with contextlib.suppress(BlockingIOError):
                 fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)
                 return number, held
@@ -347,7 +347,8 @@ def read_arguments():
     parser.add_argument("--user", help="run it as this ordinary user, who is made if missing and stays")
     parser.add_argument("--ids", type=int, help="how many ids the user has in /etc/subuid; as adduser gives them, "
                                                 "if not said")
-    parser.add_argument("--nice", type=int, default=0, help="its priority; 0, if not said")
+    parser.add_argument("--nice", type=int, default=0,
+                        help="its priority; 0, if not said. One lane of the machine at a time has one below 0")
     parser.add_argument("--host-network", action="store_true", help="keep the network of the host")
     parser.add_argument("--report", type=pathlib.Path, help="where what was left and the CPU time are written, as JSON")
     parser.add_argument("--patience", type=float, default=PATIENCE_S,
@@ -408,7 +409,11 @@ def main():
         sys.exit("lane: only root makes lanes; run the command by itself, or the lane with sudo")
     if options.user:
         make_user(options.user)
-    said = run(options)
+    LOCKS.mkdir(parents=True, exist_ok=True)
+    with open(LOCKS / "first", "w", encoding="ascii") as turn:
+        if options.nice < 0:  # two that go before all others would not
+            fcntl.flock(turn, fcntl.LOCK_EX)
+        said = run(options)
     for line in said["left"]:
         print(f"lane: {options.name} has left {line}", file=sys.stderr)
     if options.report:

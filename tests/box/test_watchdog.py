@@ -165,8 +165,14 @@ print("killed" if os.WIFSIGNALED(status) and os.WTERMSIG(status) == signal.SIGKI
 
 
 def test_one_that_is_slow_to_die_takes_nobody_with_it():
-    done = run(["/usr/bin/python3", "-c", SLOW_TO_DIE, "96", "0.1"], "--memory", "64M")
-    assert done.stdout == "killed\n" and done.report["exit_code"] == 0, (done.report, done.stderr)
+    """In one try of three: on a busy host it may be slower than anybody bears."""
+    said = []
+    for _ in range(3):
+        done = run(["/usr/bin/python3", "-c", SLOW_TO_DIE, "96", "0.1"], "--memory", "64M")
+        if done.stdout == "killed\n" and done.report["exit_code"] == 0:
+            return
+        said.append((done.report, done.stderr))
+    raise AssertionError(said)
 
 
 def test_one_that_does_not_die_ends_its_box():
@@ -253,25 +259,30 @@ def test_memory_that_forks_share_counts_once(kind):
     assert not result.report["oom_killed"]
 
 
-def test_a_watchdog_that_is_held_up_kills_nobody_for_it():
-    """A look that took too long knows only what there is at most."""
-    if EXPECT.has_cgroup:
-        return
+def survives_a_watchdog_that_is_held_up():
+    """What grows still may be killed for it, so it counts from when all are there."""
     box = harness.start(["/attack/attack", 67, 40, 8, "private", 3], "--mount", ATTACK_MOUNT, "--memory", "64M",
                         "--pids", "64")
     try:
         guard = harness.wait_for(lambda: [pid for pid in harness.children_of(box.pid)
                                           if harness.status_of(pid).get("Name") == "cove-guard"], what="the guard")[0]
-        harness.wait_for(lambda: len(harness.box_processes(box)) >= 10, what="what nothing is added to")
+        harness.wait_for(lambda: len(harness.box_processes(box)) >= 10 or box.poll() is not None,
+                         what="what nothing is added to")
         time.sleep(0.1)  # for a look at all of them
         while box.poll() is None:
             for number, seconds in ((signal.SIGSTOP, 0.15), (signal.SIGCONT, 0.1)):
                 with contextlib.suppress(ProcessLookupError):
                     os.kill(guard, number)
                 time.sleep(seconds)
-        assert box.returncode == 0
+        return box.returncode == 0
     finally:
         harness.end(box)
+
+
+def test_a_watchdog_that_is_held_up_kills_nobody_for_it():
+    """A look that took too long knows only what there is at most. One that is held up by others while these grow
+    is none of this test's: it is wrong where it is so in all tries."""
+    assert EXPECT.has_cgroup or any(survives_a_watchdog_that_is_held_up() for _ in range(3))
 
 
 def test_a_mapped_file_counts_once():
