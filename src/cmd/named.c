@@ -21,6 +21,7 @@
 
 #define KEEPER_SOCKET "keeper.sock"
 #define ANSWER_S 10
+#define COLUMNS 4
 
 /* What differs between the two commands. */
 struct named_kind {
@@ -31,6 +32,7 @@ struct named_kind {
 struct named_options {
     struct options_common common;
     bool read_only;
+    char tenants[KEEPER_TENANTS_SIZE]; /* between commas; empty: not said */
 };
 
 /* ---- the keeper's socket ---- */
@@ -120,9 +122,10 @@ static int answer_take(const struct names_answer *answer, struct error *err)
 
 /* Asks for one change. */
 static int change(const struct named_kind *kind, enum names_verb verb, const char *name,
-                  bool read_only, int fd, struct error *err)
+                  const struct named_options *options, int fd, struct error *err)
 {
-    struct names_request request = {.verb = verb, .kind = kind->kind, .read_only = read_only};
+    struct names_request request = {
+        .verb = verb, .kind = kind->kind, .read_only = options->read_only};
     struct names_answer answer;
     _cleanup_close_ int keeper = -1;
 
@@ -130,6 +133,7 @@ static int change(const struct named_kind *kind, enum names_verb verb, const cha
         return error_set(err, "bad_name", 0, "%.64s...: a name has at most %zu characters", name,
                          sizeof(request.name) - 1);
     (void)snprintf(request.name, sizeof(request.name), "%s", name);
+    memcpy(request.tenants, options->tenants, sizeof(request.tenants));
     if (keeper_connect(&keeper, err) < 0)
         return -1;
     if (proto_send(keeper, &request, sizeof(request), NULL, 0, &fd, fd < 0 ? 0 : 1) < 0)
@@ -167,7 +171,7 @@ static int named_add(const struct cmd *cmd, int argc, char **argv)
     if (!options_begin(cmd->table, &options, argc, argv, &words, &status))
         return status;
     if (path_open(kind, words.word[1], &fd, &err) < 0 ||
-        change(kind, NAMES_ADD, words.word[0], options.read_only, fd, &err) < 0)
+        change(kind, NAMES_ADD, words.word[0], &options, fd, &err) < 0)
         return api_fail(&err);
     return 0;
 }
@@ -181,7 +185,8 @@ static int named_rm(const struct cmd *cmd, int argc, char **argv)
 
     if (!options_begin(cmd->table, &options, argc, argv, &words, &status))
         return status;
-    return change(cmd->more, NAMES_REMOVE, words.word[0], false, -1, &err) < 0 ? api_fail(&err) : 0;
+    return change(cmd->more, NAMES_REMOVE, words.word[0], &options, -1, &err) < 0 ? api_fail(&err)
+                                                                                  : 0;
 }
 
 /* ---- ls ---- */
@@ -189,12 +194,14 @@ static int named_rm(const struct cmd *cmd, int argc, char **argv)
 static void entry_show(struct show_table *shown, struct names_entry *entry)
 {
     entry->name[sizeof(entry->name) - 1] = entry->path[sizeof(entry->path) - 1] = '\0';
+    entry->tenants[sizeof(entry->tenants) - 1] = '\0';
     show_cell(shown, entry->name);
     show_cell(shown, entry->is_there == 0 ? "missing" : entry->read_only != 0 ? "read-only" : "-");
+    show_cell(shown, entry->tenants);
     show_cell(shown, entry->path);
 }
 
-/* What the keeper knows: the paths, too. */
+/* What the keeper knows: tenants and paths, too. */
 static int keeper_ls(const struct named_kind *kind, struct show_table *shown, struct error *err)
 {
     const struct names_request request = {.verb = NAMES_LIST};
@@ -221,7 +228,7 @@ static int keeper_ls(const struct named_kind *kind, struct show_table *shown, st
     return error_set(err, "bad_answer", 0, "the keeper's list has no end");
 }
 
-/* What the server says to everybody: names alone. */
+/* What the server says to a tenant: names alone, and its own. */
 static int server_ls(const struct named_kind *kind, bool json, struct show_table *shown,
                      struct error *err)
 {
@@ -242,15 +249,15 @@ static int server_ls(const struct named_kind *kind, bool json, struct show_table
         const char *text = doc_own_text(doc_at(names, i));
 
         show_cell(shown, text != NULL ? text : doc_text(doc_at(names, i), "name"));
-        show_cell(shown, NULL);
-        show_cell(shown, NULL);
+        for (size_t cell = 1; cell < COLUMNS; cell++)
+            show_cell(shown, NULL);
     }
     return 0;
 }
 
 static int named_ls(const struct cmd *cmd, int argc, char **argv)
 {
-    static const char *const headings[] = {"NAME", "STATE", "PATH"};
+    static const char *const headings[COLUMNS] = {"NAME", "STATE", "TENANTS", "PATH"};
     struct named_options options = {0};
     struct option_words words;
     struct show_table shown;
@@ -259,10 +266,10 @@ static int named_ls(const struct cmd *cmd, int argc, char **argv)
 
     if (!options_begin(cmd->table, &options, argc, argv, &words, &status))
         return status;
-    show_table_begin(&shown, 3, headings);
+    show_table_begin(&shown, COLUMNS, headings);
     if (options.common.json || keeper_ls(cmd->more, &shown, &err) < 0) {
         show_table_free(&shown);
-        show_table_begin(&shown, 3, headings);
+        show_table_begin(&shown, COLUMNS, headings);
         status = server_ls(cmd->more, options.common.json, &shown, &err);
     }
     if (status == 0 && !options.common.json)
@@ -274,11 +281,39 @@ static int named_ls(const struct cmd *cmd, int argc, char **argv)
 
 /* ---- options ---- */
 
+static int take_tenant(void *into, const char *value, struct error *err)
+{
+    char *tenants = ((struct named_options *)into)->tenants;
+    size_t used = strlen(tenants);
+
+    if (value[0] == '\0')
+        return option_bad_value(err, "tenant", value, "it has no name", "name a tenant, or \"*\"");
+    if (used + strlen(value) + 2 > KEEPER_TENANTS_SIZE)
+        return option_bad_value(err, "tenant", value, "these are too many",
+                                "let all have it, with --tenant '*'");
+    (void)snprintf(tenants + used, KEEPER_TENANTS_SIZE - used, "%s%s", used > 0 ? "," : "", value);
+    return 0;
+}
+
+#define OPTION_TENANT                                                                                \
+    {                                                                                                \
+        "tenant", "NAME", "default",                                                                 \
+            "let sandboxes of this tenant have it, and no others; may be repeated, \"*\" is all of " \
+            "them",                                                                                  \
+            take_tenant, 0, 0                                                                        \
+    }
+
 static const struct option_row plain_rows[] = {
     OPTION_HELP,
 };
 
+static const struct option_row root_rows[] = {
+    OPTION_TENANT,
+    OPTION_HELP,
+};
+
 static const struct option_row mount_rows[] = {
+    OPTION_TENANT,
     {"read-only", NULL, "each sandbox decides", "no sandbox may write to it", NULL, 0,
      offsetof(struct named_options, read_only)},
     OPTION_HELP,
@@ -299,7 +334,7 @@ static const struct option_table root_add = {
     .about = "Lets sandboxes have PATH, a directory or an erofs image, as their root: cove create\n"
              "--root NAME. It stays untouched by them. You must be root, or run the engine\n"
              "yourself.",
-    OPTION_ROWS(plain_rows),
+    OPTION_ROWS(root_rows),
     .words = 2,
     .words_least = 2,
 };

@@ -351,8 +351,9 @@ int engine_capacity(struct engine *engine, const struct engine_caller *caller,
                     struct engine_capacity *capacity, struct error *err);
 
 const struct keeper_host *engine_host(const struct engine *engine);
-void engine_named_each(struct engine *engine, enum keeper_kind kind,
-                       bool (*each)(void *arg, const char *name), void *arg);
+/* Those that the caller's tenant may have; an operator is told all. */
+void engine_named_each(struct engine *engine, const struct engine_caller *caller,
+                       enum keeper_kind kind, bool (*each)(void *arg, const char *name), void *arg);
 bool engine_is_ready(const struct engine *engine, struct error *err); /* or what it waits for */
 
 /* For how long nobody has asked for anything, while nothing runs; 0: something does, or somebody

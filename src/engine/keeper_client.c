@@ -231,7 +231,8 @@ static bool ends(const char *text, size_t size)
 
 static bool is_host_sound(const struct keeper_host *host)
 {
-    bool sound = ENDS(host->level) && ENDS(host->limits) && ENDS(host->ids) && ENDS(host->disk);
+    bool sound = ENDS(host->level) && ENDS(host->limits) && ENDS(host->ids) && ENDS(host->disk) &&
+                 ENDS(host->tenants);
 
     for (size_t i = 0; i < sizeof(host->warnings) / sizeof(host->warnings[0]); i++)
         sound = sound && ENDS(host->warnings[i]);
@@ -254,7 +255,8 @@ static bool is_sound(const struct packet *packet)
         break;
     case KEEPER_NAMED:
         size = sizeof(answer->named);
-        texts = ENDS(answer->named.name) && answer->named.name[0] != '\0';
+        texts = ENDS(answer->named.name) && answer->named.name[0] != '\0' &&
+                ENDS(answer->named.tenants);
         break;
     case KEEPER_BOX:
         size = sizeof(answer->box);

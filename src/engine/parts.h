@@ -321,7 +321,9 @@ void engine_settled(struct engine *engine);
 void engine_free_if_done(struct engine *engine);
 void engine_close_quiet(struct engine *engine);
 int engine_accepts(const struct engine *engine, struct error *err);
-bool engine_named_is(const struct engine *engine, enum keeper_kind kind, const char *name);
+/* For this tenant. */
+bool engine_named_is(const struct engine *engine, enum keeper_kind kind, const char *name,
+                     const char *tenant);
 void engine_named_add(struct engine *engine, const struct keeper_named *named);
 
 /* ---- takeover.c: what the store and the keeper have, when the engine starts ---- */

@@ -253,6 +253,7 @@ static void start_commit(struct sandbox *sandbox, bool claims, bool opens)
         union keeper_request request = {.claim = {.box = sandbox->box}};
 
         memcpy(request.claim.owner, sandbox->id, sizeof(sandbox->id));
+        memcpy(request.claim.tenant, sandbox->record->tenant, sizeof(request.claim.tenant));
         keeper_client_ask(engine->keeper, KEEPER_CLAIM, &request, claimed, sandbox);
     }
     if (names) {
@@ -348,6 +349,7 @@ static void make_fill(struct keeper_make *make, const struct record *record)
     make->disk_kind = record->disk_kind;
     (void)snprintf(make->disk, sizeof(make->disk), "%s", record->disk);
     (void)snprintf(make->owner, sizeof(make->owner), "%s", record->id);
+    memcpy(make->tenant, record->tenant, sizeof(make->tenant));
     (void)snprintf(make->hostname, sizeof(make->hostname), "%s",
                    record->hostname != NULL ? record->hostname : "");
     make->limits = record->limits;
@@ -406,11 +408,17 @@ int start_check(struct sandbox *sandbox, struct error *err)
         return error_set(err, "sandbox_stopped", 0,
                          "the deadline of sandbox %s has passed; set a later one, then start it",
                          sandbox->id);
-    if (!engine_named_is(engine, KEEPER_ROOT, record->root))
+    if (!engine_named_is(engine, KEEPER_ROOT, record->root, record->tenant))
         return error_set(err, "unknown_root", 0,
                          "the root '%s' of sandbox %s is not registered any more; ask the "
                          "operator to add it",
                          record->root, sandbox->id);
+    for (size_t i = 0; i < record->mounts_count; i++)
+        if (!engine_named_is(engine, KEEPER_MOUNT, record->mounts[i].name, record->tenant))
+            return error_set(err, "unknown_mount", 0,
+                             "the mount '%s' of sandbox %s is not registered any more; ask the "
+                             "operator to add it",
+                             record->mounts[i].name, sandbox->id);
     if (sandbox->is_quiet) /* what it needs it has */
         return 0;
     if (quota_check(engine, record, false, err) != 0)

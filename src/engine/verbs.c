@@ -1,4 +1,5 @@
 /* What a front may ask for: each is checked here, and then waits in the queue of its sandbox. */
+#include "base/tenancy.h"
 #include "engine/parts.h"
 
 #include <stdio.h>
@@ -40,12 +41,12 @@ static int create_join(struct record *record, struct sandbox *there, engine_crea
 
 static int create_check(struct engine *engine, const struct record *record, struct error *err)
 {
-    if (!engine_named_is(engine, KEEPER_ROOT, record->root))
+    if (!engine_named_is(engine, KEEPER_ROOT, record->root, record->tenant))
         return error_set(err, "unknown_root", 0,
                          "no root '%s' is registered; the operator adds one by `cove root add`",
                          record->root);
     for (size_t i = 0; i < record->mounts_count; i++)
-        if (!engine_named_is(engine, KEEPER_MOUNT, record->mounts[i].name))
+        if (!engine_named_is(engine, KEEPER_MOUNT, record->mounts[i].name, record->tenant))
             return error_set(err, "unknown_mount", 0,
                              "no mount '%s' is registered; the operator adds one to the "
                              "configuration",
@@ -351,12 +352,15 @@ static struct keeper_named *named_find(const struct engine *engine, uint32_t kin
     return NULL;
 }
 
-bool engine_named_is(const struct engine *engine, enum keeper_kind kind, const char *name)
+bool engine_named_is(const struct engine *engine, enum keeper_kind kind, const char *name,
+                     const char *tenant)
 {
     const struct keeper_named *named = named_find(engine, kind, name);
 
-    return (named != NULL && named->is_there != 0) ||
-           (named == NULL && kind == KEEPER_ROOT && strcmp(name, "host") == 0);
+    if (named == NULL)
+        return kind == KEEPER_ROOT && strcmp(name, "host") == 0 &&
+               tenancy_has(engine->host.tenants, tenant);
+    return named->is_there != 0 && tenancy_has(named->tenants, tenant);
 }
 
 void engine_named_add(struct engine *engine, const struct keeper_named *named)
@@ -372,13 +376,20 @@ void engine_named_add(struct engine *engine, const struct keeper_named *named)
     *there = *named;
 }
 
-void engine_named_each(struct engine *engine, enum keeper_kind kind,
-                       bool (*each)(void *arg, const char *name), void *arg)
+void engine_named_each(struct engine *engine, const struct engine_caller *caller,
+                       enum keeper_kind kind, bool (*each)(void *arg, const char *name), void *arg)
 {
-    for (size_t i = 0; i < engine->named_count; i++)
-        if (engine->named[i].kind == kind && engine->named[i].is_there != 0 &&
-            !each(arg, engine->named[i].name))
+    bool is_operator = (caller->scopes & ENGINE_OPERATOR) != 0;
+
+    for (size_t i = 0; i < engine->named_count; i++) {
+        const struct keeper_named *named = &engine->named[i];
+
+        if (named->kind != kind || named->is_there == 0 ||
+            (!is_operator && !tenancy_has(named->tenants, caller->tenant)))
+            continue;
+        if (!each(arg, named->name))
             return;
+    }
 }
 
 bool engine_is_ready(const struct engine *engine, struct error *err)

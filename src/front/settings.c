@@ -49,6 +49,8 @@ static const struct conf_row table[] = {
     {"telemetry", "service_name", CONF_TEXT, AT(service_name), .fallback = "cove"},
     {"roots", NULL, CONF_OTHER, .fallback = NULL},
     {"mounts", NULL, CONF_OTHER, .fallback = NULL},
+    {"root_tenants", NULL, CONF_OTHER, .fallback = NULL},
+    {"mount_tenants", NULL, CONF_OTHER, .fallback = NULL},
     {.section = NULL},
 };
 

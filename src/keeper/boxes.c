@@ -4,6 +4,7 @@
 #include "base/clock.h"
 #include "base/fd.h"
 #include "base/kernel.h"
+#include "base/tenancy.h"
 #include "box/root.h"
 #include "keeper/keeper.h"
 
@@ -39,20 +40,26 @@ static void path_of(int fd, char path[PATH_SIZE])
     (void)snprintf(path, PATH_SIZE, "/proc/self/fd/%d", fd);
 }
 
-static int root_choose(const struct keeper *keeper, const char *name, struct recipe *recipe,
-                       struct error *err)
+static bool may_have_host(const struct keeper *keeper, const char *tenant)
 {
+    return tenant[0] == '\0' || tenancy_has(keeper->config.host_tenants, tenant);
+}
+
+static int root_choose(const struct keeper *keeper, const struct keeper_make *make,
+                       struct recipe *recipe, struct error *err)
+{
+    const char *name = make->root;
     const struct name *root;
 
     recipe->spec.root_kind = BOX_ROOT_HOST;
-    if (strcmp(name, "host") == 0)
+    if (strcmp(name, "host") == 0 && may_have_host(keeper, make->tenant))
         return 0;
     if (strcmp(name, KEEPER_ROOT_EMPTY) == 0) {
         recipe->spec.is_empty = true;
         recipe->root = ZYGOTES_ROOT_EMPTY;
         return 0;
     }
-    root = names_find(&keeper->names, KEEPER_ROOT, name);
+    root = names_find(&keeper->names, KEEPER_ROOT, name, make->tenant);
     if (root == NULL)
         return error_set(err, "unknown_root", 0,
                          "there is no root \"%s\": the operator registers one with cove root add",
@@ -69,7 +76,8 @@ static int mounts_choose(const struct keeper *keeper, const struct keeper_make *
 {
     for (size_t i = 0; i < make->mounts_count; i++) {
         const struct keeper_mount *asked = &make->mounts[i];
-        const struct name *mount = names_find(&keeper->names, KEEPER_MOUNT, asked->name);
+        const struct name *mount = names_find(&keeper->names, KEEPER_MOUNT, asked->name,
+                                              make->tenant);
 
         if (mount == NULL)
             return error_set(err, "unknown_mount", 0,
@@ -127,8 +135,7 @@ void boxes_find_level(struct keeper *keeper)
 static int choose(const struct keeper *keeper, const struct keeper_make *make,
                   struct recipe *recipe, struct error *err)
 {
-    if (root_choose(keeper, make->root, recipe, err) < 0 ||
-        mounts_choose(keeper, make, recipe, err) < 0)
+    if (root_choose(keeper, make, recipe, err) < 0 || mounts_choose(keeper, make, recipe, err) < 0)
         return -1;
     recipe->spec.privileges = (enum box_privileges)make->privileges;
     recipe->spec.hostname = make->hostname[0] != '\0' ? make->hostname : NULL;
@@ -144,6 +151,15 @@ int boxes_check(const struct keeper *keeper, const struct keeper_make *make, str
     struct recipe recipe = {0};
 
     return choose(keeper, make, &recipe, err);
+}
+
+int boxes_check_claim(const struct keeper *keeper, const struct boxed *boxed, const char *tenant,
+                      struct error *err)
+{
+    if (boxed->root == 0 ? may_have_host(keeper, tenant)
+                         : names_may_have(&keeper->names, boxed->root, tenant))
+        return 0;
+    return error_set(err, "unknown_root", 0, "the root of this box is not registered");
 }
 
 /* ---- the table ---- */
@@ -299,6 +315,7 @@ int boxes_make(struct keeper *keeper, const struct keeper_make *request,
     }
     (void)snprintf(boxed->owner, sizeof(boxed->owner), "%s", request->owner);
     (void)snprintf(boxed->disk, sizeof(boxed->disk), "%s", request->disk);
+    boxed->root = recipe.root;
     if (disk != NULL && keeper->caller.mounts)
         boxed->disk_fd = fcntl(disk->fd, F_DUPFD_CLOEXEC, 3);
     *out = boxed;

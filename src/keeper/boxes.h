@@ -29,6 +29,7 @@ struct boxed {
     struct slot *slot;           /* of a zygote's box */
     struct zygote_entry *zygote; /* ... */
     char owner[ID_SIZE], disk[ID_SIZE];
+    uint64_t root; /* generation of its name; 0: the host's; ZYGOTES_ROOT_EMPTY */
     bool is_ending, is_hurried;
     struct network_sockets network; /* -1 where it never was open */
     bool network_is_open;
@@ -60,6 +61,10 @@ int boxes_check(const struct keeper *keeper, const struct keeper_make *make, str
  * error's code is the one for the client. */
 int boxes_make(struct keeper *keeper, const struct keeper_make *make, const struct disk_kept *disk,
                struct boxed **out, struct error *err);
+
+/* Whether a sandbox of this tenant may have a box that was made for none: its root is one of the tenant's. */
+int boxes_check_claim(const struct keeper *keeper, const struct boxed *boxed, const char *tenant,
+                      struct error *err);
 
 /* What this handle names and is not on its end; or NULL. */
 struct boxed *boxes_find(const struct boxes *boxes, uint64_t handle);

@@ -2,6 +2,7 @@
 #include "keeper/config.h"
 
 #include "base/conf.h"
+#include "base/tenancy.h"
 
 #include <errno.h>
 #include <stddef.h>
@@ -50,6 +51,43 @@ static int root_take(void *config, const char *name, const char *value, struct e
 static int mount_take(void *config, const char *name, const char *value, struct error *err)
 {
     return name_take(config, KEEPER_MOUNT, name, value, err);
+}
+
+/* Without the blanks of "a, b". */
+static int tenants_take(struct config *config, uint32_t kind, const char *name, const char *value,
+                        struct error *err)
+{
+    struct config_tenants *entry = &config->tenants[config->tenants_count];
+    size_t length = 0;
+
+    for (size_t i = 0; i < config->tenants_count; i++)
+        if (config->tenants[i].kind == kind && strcmp(config->tenants[i].name, name) == 0)
+            return error_set(err, "bad_config", 0, "\"%.80s\" is there twice", name);
+    if (config->tenants_count == sizeof(config->tenants) / sizeof(config->tenants[0]))
+        return error_set(err, "bad_config", 0, "more than %d roots and mounts", NAMES_MAX);
+    *entry = (struct config_tenants){.kind = kind};
+    (void)snprintf(entry->name, sizeof(entry->name), "%s", name);
+    for (; *value != '\0' && length < sizeof(entry->tenants) - 1; value++)
+        if (*value != ' ' && *value != '\t')
+            entry->tenants[length++] = *value;
+    if (*value != '\0' || !names_are_tenants(entry->tenants, sizeof(entry->tenants)))
+        return error_set(
+            err, "bad_config", 0,
+            "%s needs names of tenants between commas, %d characters at most, or \"*\" "
+            "for all of them",
+            name, KEEPER_TENANTS_SIZE - 1);
+    config->tenants_count++;
+    return 0;
+}
+
+static int root_tenants_take(void *config, const char *name, const char *value, struct error *err)
+{
+    return tenants_take(config, KEEPER_ROOT, name, value, err);
+}
+
+static int mount_tenants_take(void *config, const char *name, const char *value, struct error *err)
+{
+    return tenants_take(config, KEEPER_MOUNT, name, value, err);
 }
 
 static const char *const log_formats[] = {"text", "json", NULL};
@@ -102,6 +140,8 @@ static const struct conf_row rows[] = {
     {.section = "telemetry", .name = "service_name", .type = CONF_OTHER},
     {.section = "roots", .type = CONF_ANY, .any = root_take},
     {.section = "mounts", .type = CONF_ANY, .any = mount_take},
+    {.section = "root_tenants", .type = CONF_ANY, .any = root_tenants_take},
+    {.section = "mount_tenants", .type = CONF_ANY, .any = mount_tenants_take},
     {0},
 };
 
@@ -116,6 +156,8 @@ static void forget(struct config *config)
     conf_free(rows, config);
     while (config->names_count > 0)
         free(config->names[--config->names_count].path);
+    config->tenants_count = 0;
+    memcpy(config->host_tenants, TENANCY_ALL, sizeof(TENANCY_ALL));
 }
 
 static bool is_level(const char *text)
@@ -139,13 +181,41 @@ static int check_tls(const struct config *config, struct error *err)
     return 0;
 }
 
+static char *tenants_of(struct config *config, const struct config_tenants *entry)
+{
+    if (entry->kind == KEEPER_ROOT && strcmp(entry->name, "host") == 0)
+        return config->host_tenants;
+    for (size_t i = 0; i < config->names_count; i++)
+        if (config->names[i].request.kind == entry->kind &&
+            strcmp(config->names[i].request.name, entry->name) == 0)
+            return config->names[i].request.tenants;
+    return NULL;
+}
+
+/* After all is read: whose a name is may stand before it. */
+static int give_tenants(struct config *config, struct error *err)
+{
+    for (size_t i = 0; i < config->tenants_count; i++) {
+        const struct config_tenants *entry = &config->tenants[i];
+        const char *kind = entry->kind == KEEPER_ROOT ? "root" : "mount";
+        char *into = tenants_of(config, entry);
+
+        if (into == NULL)
+            return error_set(err, "bad_config", 0, "[%s_tenants] names %s, which [%ss] does not",
+                             kind, entry->name, kind);
+        memcpy(into, entry->tenants, sizeof(entry->tenants));
+    }
+    return 0;
+}
+
 int config_read(int fd, const char *path, struct config *config, struct options *options,
                 struct error *err)
 {
     const struct options given = *options;
 
     forget(config);
-    if (fd >= 0 && (conf_read(rows, path, fd, config, err) < 0 || check_tls(config, err) < 0)) {
+    if (fd >= 0 && (conf_read(rows, path, fd, config, err) < 0 || check_tls(config, err) < 0 ||
+                    give_tenants(config, err) < 0)) {
         forget(config);
         return -1;
     }

@@ -1,4 +1,4 @@
-/* The keeper's part of cove.conf: where to listen, and names of roots and mounts. The engine reads the
+/* The keeper's part of cove.conf: where to listen, and names of roots and mounts, and whose they are. The engine reads the
  * rest from the same text. */
 #pragma once
 
@@ -8,8 +8,15 @@
 
 /* A line of [roots] or [mounts]. */
 struct config_name {
-    struct names_request request; /* its kind, name and read_only */
+    struct names_request request; /* its kind, name, read_only and tenants */
     char *path;
+};
+
+/* A line of [root_tenants] or [mount_tenants]. */
+struct config_tenants {
+    uint32_t kind;
+    char name[KEEPER_NAME_MAX];
+    char tenants[KEEPER_TENANTS_SIZE];
 };
 
 struct config {
@@ -20,6 +27,9 @@ struct config {
     bool insecure_http;
     struct config_name names[NAMES_MAX];
     size_t names_count;
+    struct config_tenants tenants[NAMES_MAX + 1];
+    size_t tenants_count;
+    char host_tenants[KEEPER_TENANTS_SIZE]; /* that may have the root "host" */
 };
 
 /* Reads the text that `fd` is open on; -1: there is none. What the command line said stays. The options

@@ -337,13 +337,13 @@ static bool say_pending(struct keeper *keeper)
     return engine->pending_count == 0;
 }
 
-static bool say_name(struct engine_child *engine, uint32_t id, uint32_t kind, bool is_there,
-                     const char *name)
+static bool say_name(struct engine_child *engine, uint32_t id, const struct name *name)
 {
     struct keeper_named answer = {
-        .head = {.type = KEEPER_NAMED, .id = id}, .kind = kind, .is_there = is_there};
+        .head = {.type = KEEPER_NAMED, .id = id}, .kind = name->kind, .is_there = name->is_there};
 
-    (void)snprintf(answer.name, sizeof(answer.name), "%s", name);
+    memcpy(answer.name, name->name, sizeof(answer.name));
+    memcpy(answer.tenants, name->tenants, sizeof(answer.tenants));
     return say(engine, &answer, sizeof(answer), NULL);
 }
 
@@ -364,7 +364,7 @@ static bool say_names(struct keeper *keeper, uint32_t id)
 
         if (name->kind == 0 || (name->is_told && !name->is_removed))
             continue;
-        if (!say_name(&keeper->engine, id, name->kind, name->is_there, name->name))
+        if (!say_name(&keeper->engine, id, name))
             return false;
         name->is_told = true;
         if (name->is_removed)
@@ -421,6 +421,7 @@ static void host_describe(const struct keeper *keeper, struct keeper_host *host)
     host->memory_bytes = (uint64_t)sysconf(_SC_PHYS_PAGES) * (uint64_t)sysconf(_SC_PAGESIZE);
     host->is_root = is_root;
     host->protocol = box_protocol_now();
+    memcpy(host->tenants, keeper->config.host_tenants, sizeof(host->tenants));
     (void)snprintf(host->level, sizeof(host->level), "%s",
                    keeper->lacks_fresh_proc ? "no-fresh-proc" : "full");
     (void)snprintf(host->limits, sizeof(host->limits), "%s", limits ? "cgroup" : "rlimit");

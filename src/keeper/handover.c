@@ -77,7 +77,7 @@ static void notify_hand(struct hand *hand, struct notify *notify)
 /* ---- names ---- */
 
 /* Not `is_told`, for there is a new engine, and none that `is_removed`. */
-HAND_COVERS(struct name, 120);
+HAND_COVERS(struct name, KEEPER_TENANTS_SIZE + 120);
 
 static void name_hand(struct hand *hand, struct name *name)
 {
@@ -85,6 +85,7 @@ static void name_hand(struct hand *hand, struct name *name)
 
     hand_u32(hand, &name->kind, KEEPER_MOUNT);
     hand_text(hand, name->name, sizeof(name->name));
+    hand_text(hand, name->tenants, sizeof(name->tenants));
     hand_string(hand, &name->path, PATH_MAX);
     hand_bool(hand, &name->read_only);
     hand_bool(hand, &name->is_there);
@@ -97,7 +98,8 @@ static void name_hand(struct hand *hand, struct name *name)
     name->device = (dev_t)device;
     name->inode = (ino_t)inode;
     if (hand->is_reading &&
-        (name->kind == 0 || name->path == NULL || !names_is_name(name->name, sizeof(name->name))))
+        (name->kind == 0 || name->path == NULL || !names_is_name(name->name, sizeof(name->name)) ||
+         !names_are_tenants(name->tenants, sizeof(name->tenants))))
         hand_fault(hand, "a name that is none");
     if (hand->is_reading && !hand->is_trial && name->is_there && name->fd < 0)
         hand_fault(hand, "a name that leads nowhere");
@@ -252,7 +254,7 @@ static size_t zygotes_count(const struct zygotes *zygotes)
 }
 
 /* Not when its end began and who is told of it: that is begun again for nobody. */
-HAND_COVERS(struct boxed, sizeof(struct keeper_report) + 152);
+HAND_COVERS(struct boxed, sizeof(struct keeper_report) + 160);
 
 static void boxed_hand(struct hand *hand, struct keeper *keeper, struct boxed *boxed)
 {
@@ -262,6 +264,7 @@ static void boxed_hand(struct hand *hand, struct keeper *keeper, struct boxed *b
 
     hand_text(hand, boxed->owner, sizeof(boxed->owner));
     hand_text(hand, boxed->disk, sizeof(boxed->disk));
+    hand_u64(hand, &boxed->root, UINT64_MAX);
     hand_bool(hand, &boxed->is_ending);
     hand_fd(hand, &boxed->network.tcp);
     hand_fd(hand, &boxed->network.udp);

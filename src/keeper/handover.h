@@ -11,7 +11,7 @@
 
 #include <stdbool.h>
 
-#define HANDOVER_FORMAT 5
+#define HANDOVER_FORMAT 6
 
 struct hand;
 struct keeper;

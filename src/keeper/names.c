@@ -1,8 +1,10 @@
 /* The registry: see names.h. A line of the file is
- *     root|mount NAME ro|rw DEVICE INODE PATH */
+ *     root|mount NAME ro|rw DEVICE INODE TENANTS PATH
+ * One without tenants is of an earlier version, and the usual one's. */
 #include "keeper/names.h"
 
 #include "base/fd.h"
+#include "base/tenancy.h"
 #include "keeper/keeper.h"
 
 #include <errno.h>
@@ -16,7 +18,7 @@
 
 #define FILE_NAME "names"
 #define FILE_NEW "names.new"
-#define FILE_MAX ((size_t)NAMES_MAX * (PATH_MAX + 160))
+#define FILE_MAX ((size_t)NAMES_MAX * (PATH_MAX + KEEPER_TENANTS_SIZE + 160))
 
 static const char *const kinds[] = {NULL, "root", "mount"};
 
@@ -26,6 +28,28 @@ bool names_is_name(const char *text, size_t size)
 
     return length > 0 && length < size && text[0] != '.' && text[0] != '-' &&
            strspn(text, "abcdefghijklmnopqrstuvwxyz0123456789._-") == length;
+}
+
+bool names_are_tenants(const char *text, size_t size)
+{
+    char name[KEEPER_NAME_MAX];
+    size_t length;
+
+    if (memchr(text, '\0', size) == NULL)
+        return false;
+    if (strcmp(text, TENANCY_ALL) == 0)
+        return true;
+    for (;; text += length + 1) {
+        length = strcspn(text, ",");
+        if (length >= sizeof(name))
+            return false;
+        memcpy(name, text, length);
+        name[length] = '\0';
+        if (!names_is_name(name, sizeof(name)))
+            return false;
+        if (text[length] == '\0')
+            return true;
+    }
 }
 
 static bool is_plain_path(const char *path)
@@ -49,11 +73,25 @@ static struct name *entry_find(struct names *names, uint32_t kind, const char *n
     return NULL;
 }
 
-const struct name *names_find(const struct names *names, uint32_t kind, const char *name)
+static bool is_for(const struct name *entry, const char *tenant)
+{
+    return entry->is_there && (tenant[0] == '\0' || tenancy_has(entry->tenants, tenant));
+}
+
+const struct name *names_find(const struct names *names, uint32_t kind, const char *name,
+                              const char *tenant)
 {
     const struct name *entry = entry_find((struct names *)(uintptr_t)names, kind, name);
 
-    return entry != NULL && entry->is_there ? entry : NULL;
+    return entry != NULL && is_for(entry, tenant) ? entry : NULL;
+}
+
+bool names_may_have(const struct names *names, uint64_t generation, const char *tenant)
+{
+    for (size_t i = 0; i < names->table_used; i++)
+        if (names->table[i].kind == KEEPER_ROOT && names->table[i].generation == generation)
+            return is_for(&names->table[i], tenant);
+    return false;
 }
 
 static struct name *entry_new(struct names *names)
@@ -86,9 +124,9 @@ static int look(const struct name *entry, int fd, struct stat *st, struct error 
 
 static int line_write(FILE *file, const struct name *entry)
 {
-    return fprintf(file, "%s %s %s %u:%u %llu %s\n", kinds[entry->kind], entry->name,
+    return fprintf(file, "%s %s %s %u:%u %llu %s %s\n", kinds[entry->kind], entry->name,
                    entry->read_only ? "ro" : "rw", major(entry->device), minor(entry->device),
-                   (unsigned long long)entry->inode, entry->path);
+                   (unsigned long long)entry->inode, entry->tenants, entry->path);
 }
 
 static int file_write(const struct names *names, struct error *err)
@@ -131,16 +169,35 @@ static void reopen(struct name *entry)
     entry->fd = fd_take(&fd);
 }
 
+/* What stands before the path; the path, or NULL. */
+static const char *tenants_read(const char *text, struct name *entry)
+{
+    size_t length = strcspn(text, " ");
+
+    if (text[0] == '/') {
+        memcpy(entry->tenants, TENANCY_USUAL, sizeof(TENANCY_USUAL));
+        return text;
+    }
+    if (text[length] == '\0' || length >= sizeof(entry->tenants))
+        return NULL;
+    memcpy(entry->tenants, text, length);
+    return names_are_tenants(entry->tenants, sizeof(entry->tenants)) ? text + length + 1 : NULL;
+}
+
 static bool line_read(char *line, struct name *entry)
 {
     char kind[8], name[KEEPER_NAME_MAX], mode[4];
     unsigned device_major, device_minor;
     unsigned long long inode;
-    int path = 0;
+    const char *path;
+    int rest = 0;
 
     if (sscanf(line, "%7s %63s %3s %u:%u %llu %n", kind, name, mode, &device_major, // NOLINT
-               &device_minor, &inode, &path) != 6 ||
-        path == 0 || !names_is_name(name, sizeof(name)) || !is_plain_path(line + path))
+               &device_minor, &inode, &rest) != 6 ||
+        rest == 0 || !names_is_name(name, sizeof(name)))
+        return false;
+    path = tenants_read(line + rest, entry);
+    if (path == NULL || !is_plain_path(path))
         return false;
     for (uint32_t i = KEEPER_ROOT; i <= KEEPER_MOUNT; i++)
         if (strcmp(kind, kinds[i]) == 0)
@@ -148,7 +205,7 @@ static bool line_read(char *line, struct name *entry)
     entry->read_only = strcmp(mode, "ro") == 0;
     entry->device = makedev(device_major, device_minor);
     entry->inode = (ino_t)inode;
-    entry->path = strdup(line + path);
+    entry->path = strdup(path);
     memcpy(entry->name, name, sizeof(name));
     return entry->kind != 0 && entry->path != NULL && (entry->read_only || strcmp(mode, "rw") == 0);
 }
@@ -260,6 +317,8 @@ static void entry_set(struct names *names, struct name *entry, const struct name
                       const struct stat *st)
 {
     (void)snprintf(entry->name, sizeof(entry->name), "%s", request->name);
+    (void)snprintf(entry->tenants, sizeof(entry->tenants), "%s",
+                   request->tenants[0] != '\0' ? request->tenants : TENANCY_USUAL);
     entry->read_only = request->read_only != 0;
     entry->generation = ++names->generations;
     entry->is_there = entry->fd >= 0 && st != NULL;

@@ -3,7 +3,10 @@
  *
  * `cove root add NAME PATH` opens the directory with its caller's own rights and hands it over on
  * keeper.sock, where only root and the keeper's own user are heard. The list is kept in DIR/names. What
- * is opened again at the next start must be the same inode, else the name leads nowhere. */
+ * is opened again at the next start must be the same inode, else the name leads nowhere.
+ *
+ * Each has a list of tenants. A sandbox of another one gets it no more than what was never registered: the
+ * engine says whose sandbox a box is for, and is told the lists. */
 #pragma once
 
 #include "base/err.h"
@@ -33,6 +36,7 @@ struct names_request {
     uint32_t read_only;
     uint32_t pad;
     char name[KEEPER_NAME_MAX];
+    char tenants[KEEPER_TENANTS_SIZE]; /* with NAMES_ADD; empty: TENANCY_USUAL */
 };
 
 struct names_entry {
@@ -41,6 +45,7 @@ struct names_entry {
     uint32_t is_there;
     uint32_t pad;
     char name[KEEPER_NAME_MAX];
+    char tenants[KEEPER_TENANTS_SIZE];
     char path[NAMES_PATH_SHOWN]; /* cut where it is longer */
 };
 
@@ -62,6 +67,7 @@ struct name {
     dev_t device;
     ino_t inode;
     char name[KEEPER_NAME_MAX];
+    char tenants[KEEPER_TENANTS_SIZE];
     char *path;
 };
 
@@ -88,9 +94,14 @@ int names_open(struct names *names, int directory, struct error *err);
 void names_close(struct names *names);
 
 bool names_is_name(const char *text, size_t size);
+/* Names of tenants between commas, or "*". */
+bool names_are_tenants(const char *text, size_t size);
 
-/* What stands under this name and is there; NULL. */
-const struct name *names_find(const struct names *names, uint32_t kind, const char *name);
+/* What stands under this name for this tenant and is there; NULL. "" is none yet, and may have all. */
+const struct name *names_find(const struct names *names, uint32_t kind, const char *name,
+                              const char *tenant);
+/* Whether it may have the root of this generation, which is there. */
+bool names_may_have(const struct names *names, uint64_t generation, const char *tenant);
 
 /* What `fd` is open on; borrowed. */
 int names_add(struct names *names, const struct names_request *request, int fd, struct error *err);

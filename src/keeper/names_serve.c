@@ -35,6 +35,13 @@ static int request_check(const struct names_request *request, int fd, struct err
         return error_set(err, "bad_name", 0,
                          "a name has a-z, 0-9, \".\", \"_\" and \"-\", does not start with \".\" "
                          "or \"-\", and is 63 characters long at most");
+    if (is_add && request->tenants[0] != '\0' &&
+        !names_are_tenants(request->tenants, sizeof(request->tenants)))
+        return error_set(
+            err, "bad_tenant", 0,
+            "a tenant has a name like a root's; a list has them between commas, and is "
+            "shorter than %d characters; \"*\" alone is all of them",
+            KEEPER_TENANTS_SIZE);
     return 0;
 }
 
@@ -48,6 +55,7 @@ static void list(const struct names *names, int socket)
         if (name->kind == 0 || name->is_removed)
             continue;
         memcpy(entry.name, name->name, sizeof(entry.name));
+        memcpy(entry.tenants, name->tenants, sizeof(entry.tenants));
         (void)snprintf(entry.path, sizeof(entry.path), "%s", name->path);
         (void)proto_send(socket, &entry, sizeof(entry), NULL, 0, NULL, 0);
     }

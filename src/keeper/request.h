@@ -25,6 +25,7 @@
 #define KEEPER_TARGET_MAX 256 /* a path in a box: absolute, without ".." */
 #define KEEPER_MOUNTS_MAX 16
 #define KEEPER_BUILD_MAX 64
+#define KEEPER_TENANTS_SIZE 1024 /* of a list of tenants: see base/tenancy.h */
 
 enum keeper_type {
     KEEPER_HELLO =
@@ -87,6 +88,7 @@ struct keeper_make {
     uint32_t disk_kind;         /* enum keeper_disk */
     char disk[KEEPER_ID_LENGTH + 4];  /* of a persistent one */
     char owner[KEEPER_ID_LENGTH + 4]; /* sandbox; empty: none yet, see KEEPER_CLAIM */
+    char tenant[KEEPER_NAME_MAX]; /* of the sandbox, which may have what is its; empty: none yet */
     char hostname[65];
     char pad[3];
     uint32_t disk_new; /* made if it is not there; else one that is not there is "disk_lost" */
@@ -100,6 +102,7 @@ struct keeper_claim {
     struct keeper_head head;
     uint64_t box;
     char owner[KEEPER_ID_LENGTH + 4];
+    char tenant[KEEPER_NAME_MAX]; /* which may have the root of the box */
 };
 
 /* KEEPER_USAGE, KEEPER_END. */
@@ -142,6 +145,7 @@ struct keeper_host {
     uint32_t pad;
     uint64_t memory_bytes;
     char level[16], limits[8], ids[8], disk[8]; /* how strong boxes are here: see box.h */
+    char tenants[KEEPER_TENANTS_SIZE];          /* that may have the root "host" */
     char warnings[4][480];                      /* empty: none */
 };
 
@@ -150,6 +154,7 @@ struct keeper_named {
     uint32_t kind;     /* enum keeper_kind */
     uint32_t is_there; /* 0: it was removed, or what it named is not what it was */
     char name[KEEPER_NAME_MAX];
+    char tenants[KEEPER_TENANTS_SIZE]; /* to all others it is not there */
 };
 
 struct keeper_box {

@@ -145,6 +145,12 @@ static const char *make_fault(const union keeper_request *request)
         return "disk_new";
     if (!is_id_or_empty(make->owner, sizeof(make->owner)))
         return "owner";
+    /* With the one there is the other; for nobody there is no mount, which no claim would ask about. */
+    if (make->owner[0] != '\0' ? !names_is_name(make->tenant, sizeof(make->tenant))
+                               : make->tenant[0] != '\0')
+        return "tenant";
+    if (make->owner[0] == '\0' && make->mounts_count > 0)
+        return "mounts_count";
     if (!is_hostname(make->hostname, sizeof(make->hostname)))
         return "hostname";
     fault = limits_fault(&make->limits);
@@ -153,7 +159,11 @@ static const char *make_fault(const union keeper_request *request)
 
 static const char *claim_fault(const union keeper_request *request)
 {
-    return is_id(request->claim.owner, sizeof(request->claim.owner)) ? NULL : "owner";
+    const struct keeper_claim *claim = &request->claim;
+
+    if (!is_id(claim->owner, sizeof(claim->owner)))
+        return "owner";
+    return names_is_name(claim->tenant, sizeof(claim->tenant)) ? NULL : "tenant";
 }
 
 static const char *of_box_fault(const union keeper_request *request)
@@ -257,6 +267,10 @@ static void do_claim(struct keeper *keeper, const union keeper_request *request)
         return;
     if (boxed->owner[0] != '\0' && strcmp(boxed->owner, claim->owner) != 0) {
         (void)error_set(&err, "claimed", 0, "this box is another sandbox's already");
+        refuse(keeper, claim->head.id, &err);
+        return;
+    }
+    if (boxes_check_claim(keeper, boxed, claim->tenant, &err) < 0) {
         refuse(keeper, claim->head.id, &err);
         return;
     }

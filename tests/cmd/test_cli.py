@@ -228,7 +228,7 @@ def test_a_root_is_registered_used_and_removed(cove, tmp_path):
     busybox.write_bytes(pathlib.Path("/bin/busybox").read_bytes())
     busybox.chmod(0o755)
     good(cove("root", "add", "tiny", str(root)))
-    assert re.search(rf"^tiny +\S+ +{root}$", good(cove("root", "ls")), re.M)
+    assert re.search(rf"^tiny +\S+ +default +{root}$", good(cove("root", "ls")), re.M)
     assert "tiny" in json.loads(good(cove("root", "ls", "--json")))
     assert cove("root", "add", "tiny", str(root)).returncode == 125
     good(cove("create", "on-tiny", "--ephemeral", "--root", "tiny"))
@@ -238,7 +238,18 @@ def test_a_root_is_registered_used_and_removed(cove, tmp_path):
     assert cove("create", "--root", "tiny").returncode == 125
 
 
+def test_what_is_registered_is_for_the_tenants_that_are_named(cove, tmp_path):
+    for words, tenants in (((), "default"), (("--tenant", "a", "--tenant=b"), "a,b"), (("--tenant", "b,c"), "b,c"),
+                           (("--tenant", "*"), r"\*")):
+        for kind in ("root", "mount"):
+            good(cove(kind, "add", *words, "given", str(tmp_path)))
+            assert re.search(rf"^given +- +{tenants} +{tmp_path}$", good(cove(kind, "ls")), re.M)
+            good(cove(kind, "rm", "given"))
+
+
 @pytest.mark.parametrize("words", [
+    ("mount", "add", "--tenant", "", "x", "/usr"), ("mount", "add", "--tenant", "A", "x", "/usr"),
+    ("mount", "add", "--tenant", "a" * 63, *["--tenant=" + "b" * 63] * 16, "x", "/usr"),
     ("root", "add", "Bad Name", "/usr"), ("root", "add", "x", "/none"), ("root", "rm", "none"),
     ("mount", "add", "x", "/etc/hostname"), ("mount", "add", "y" * 64, "/usr"),
 ])

@@ -418,6 +418,88 @@ def test_of_anothers_sandbox_a_tenant_hears_what_it_hears_of_one_that_never_was(
                 assert client.delete(f"/v1/sandboxes/{sandbox['id']}").status == 204
 
 
+# ---- roots and mounts of the host, which are tenants' --------------------------------------------
+
+def operate(serve, *words):
+    """What only the operator may, at the keeper's socket."""
+    done = harness.cove(*words, env={**os.environ, "COVE_URL": f"unix:{serve.socket}"})
+    assert done.code == 0, done.err
+
+
+def give(serve, kind, name, place, tenant):
+    operate(serve, kind, "add", "--tenant", tenant, name, place)
+
+
+@pytest.fixture
+def shared(serve):
+    """A directory of the host that is a mount and a root of a tenant, with its tenant's client and a stranger's."""
+    place = serve.directory / "shared"
+    place.mkdir()
+    (place / "note").write_text("private\n")
+    give(serve, "mount", "shared", place, "team-mine")
+    give(serve, "root", "shared", place, "team-mine")
+    with serve.client() as client:
+        keys = [new_key(client, tenant=tenant)["secret"] for tenant in ("team-mine", "team-theirs")]
+    try:
+        with serve.tcp(keys[0]) as owner, serve.tcp(keys[1]) as stranger:
+            yield place, owner, stranger
+    finally:
+        for kind in ("mount", "root"):
+            operate(serve, kind, "rm", "shared")
+        for each in place.iterdir():
+            each.unlink()
+        place.rmdir()
+
+
+def mounted(name):
+    return {"mounts": [{"name": name, "target": "/mnt/it"}]}
+
+
+@pytest.mark.wall
+def test_of_anothers_root_or_mount_a_tenant_hears_what_it_hears_of_one_that_never_was(serve, api, shared):
+    place, owner, stranger = shared
+    assert stranger.get("/v1/roots").json == {"roots": [], "mounts": []}
+    for client in (owner, api):
+        assert client.get("/v1/roots").json == {"roots": ["shared"], "mounts": ["shared"]}
+    for fields in ({"root": "shared"}, mounted("shared")):
+        never = json.loads(json.dumps(fields).replace("shared", "nobody"))
+        for more in ({}, {"name": "a-name"}, {"disk_kind": "persistent"}):
+            theirs, nobodys = (stranger.post("/v1/sandboxes", {**EPHEMERAL, **more, **asked})
+                               for asked in (fields, never))
+            assert theirs.refusal in ((422, "unknown_root"), (422, "unknown_mount"))
+            assert answer_of(theirs, "shared") == answer_of(nobodys, "nobody")
+    assert stranger.get("/v1/sandboxes").json["sandboxes"] == []
+    path = make(owner, **mounted("shared"))
+    assert run(owner, path, "cat /mnt/it/note; echo mine > /mnt/it/f")["stdout"] == "private\n"
+    assert (place / "f").read_text() == "mine\n"
+    assert owner.delete(path).status == 204
+
+
+@pytest.mark.wall
+def test_a_sandbox_has_no_mount_again_that_was_taken_from_its_tenant(serve, shared):
+    """It goes on with what it has, and neither a start, a command that starts it, nor a look at its files is a way back."""
+    place, owner, stranger = shared
+    path = make(owner, disk_kind="persistent", **mounted("shared"))
+    operate(serve, "mount", "rm", "shared")
+    give(serve, "mount", "shared", place, "team-theirs")
+    assert owner.get("/v1/roots").json["mounts"] == []
+    assert stranger.get("/v1/roots").json["mounts"] == ["shared"]
+    assert run(owner, path, "cat /mnt/it/note")["stdout"] == "private\n"
+    assert owner.post(f"{path}/stop").status == 200
+    for refused in (owner.post(f"{path}/start"), owner.post(f"{path}/exec", {"command": "true", "start": True}),
+                    owner.get(f"{path}/files", query={"path": "/mnt/it/note"})):
+        assert refused.refusal == (422, "unknown_mount")
+    assert owner.get(path).json["state"] == "stopped"
+    serve.kill_engine()
+    with serve.tcp(owner.key) as client:
+        assert client.post(f"{path}/start").refusal == (422, "unknown_mount")
+        operate(serve, "mount", "rm", "shared")
+        give(serve, "mount", "shared", place, "*")
+        assert client.post(f"{path}/start").status == 200
+        assert run(client, path, "cat /mnt/it/note")["stdout"] == "private\n"
+        assert client.delete(path).status == 204
+
+
 def test_keys_and_quotas_of_another_tenant_are_as_if_they_were_not(serve, api):
     mine, theirs = new_key(api, "read", "write", "keys", tenant="team-mine"), new_key(api, "read", "write", "keys", tenant="team-theirs")
     with serve.tcp(mine["secret"]) as stranger, serve.tcp(theirs["secret"]) as owner:

@@ -29,7 +29,8 @@ static void look(const struct keeper *keeper)
     must(boxes == keeper->boxes.count);
     for (size_t i = 0; i < keeper->names.table_used; i++)
         must(keeper->names.table[i].kind != 0 && keeper->names.table[i].path != NULL &&
-             keeper->names.table[i].fd == -1);
+             keeper->names.table[i].fd == -1 &&
+             names_are_tenants(keeper->names.table[i].tenants, KEEPER_TENANTS_SIZE));
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)

@@ -45,6 +45,9 @@ static void demand_make(const struct keeper_make *make)
 {
     demand_text(make->root, sizeof(make->root), NAME_LETTERS, "root");
     demand_text(make->owner, sizeof(make->owner), ID_LETTERS, "owner");
+    demand_text(make->tenant, sizeof(make->tenant), NAME_LETTERS, "tenant");
+    demand((make->owner[0] == '\0') == (make->tenant[0] == '\0'), "tenant");
+    demand(make->owner[0] != '\0' || make->mounts_count == 0, "mounts of nobody");
     demand_text(make->disk, sizeof(make->disk), ID_LETTERS, "disk");
     demand(make->root[0] != '\0' && make->root[0] != '.' && make->root[0] != '-', "root");
     demand(make->privileges <= 1, "privileges");
@@ -72,8 +75,11 @@ static void demand_legal(const union keeper_request *request, size_t size, bool 
     demand(request->head.type >= KEEPER_HELLO && request->head.type <= KEEPER_BEAT, "type");
     if (request->head.type == KEEPER_MAKE)
         demand_make(&request->make);
-    if (request->head.type == KEEPER_CLAIM)
+    if (request->head.type == KEEPER_CLAIM) {
         demand_text(request->claim.owner, sizeof(request->claim.owner), ID_LETTERS, "owner");
+        demand_text(request->claim.tenant, sizeof(request->claim.tenant), NAME_LETTERS, "tenant");
+        demand(request->claim.tenant[0] != '\0', "tenant");
+    }
     if (request->head.type == KEEPER_NETWORK)
         demand(request->network.what >= 1 && request->network.what <= KEEPER_NETWORK_DIAG, "what");
     if (request->head.type == KEEPER_DROP_DISK || request->head.type == KEEPER_WEIGH_DISK)
@@ -141,6 +147,7 @@ static void seed_make(const struct seed *seed, struct keeper_make *make)
 {
     strcpy(make->root, "host");
     strcpy(make->owner, "c0aaaaaaaaaaaaaaaaaa");
+    strcpy(make->tenant, "team-a");
     strcpy(make->hostname, "box.example");
     make->disk_kind = seed->is_persistent ? KEEPER_PERSISTENT : KEEPER_EPHEMERAL;
     if (seed->is_persistent) {
@@ -170,6 +177,7 @@ static size_t seed_fill(const struct seed *seed, union keeper_request *request)
         break;
     case KEEPER_CLAIM:
         strcpy(request->claim.owner, "c0aaaaaaaaaaaaaaaaaa");
+        strcpy(request->claim.tenant, "team-a");
         break;
     case KEEPER_NETWORK:
         request->network.box = 1ULL << 32 | 3;

@@ -18,23 +18,23 @@ def directory_fd(path):
     return os.open(path, os.O_PATH | os.O_DIRECTORY)
 
 
-def register(keeper, name, path, kind=keepers.MOUNT, read_only=0):
+def register(keeper, name, path, kind=keepers.MOUNT, read_only=0, tenants=b""):
     path.mkdir(exist_ok=True)
-    return keeper.give(path, name, kind, read_only)
+    return keeper.give(path, name, kind, read_only, tenants)
 
 
 def listed(keeper):
     code, _, entries = keeper.register(keepers.LIST)
     assert code == ""
     return {(kind, keepers.text(name)): (bool(read_only), bool(there), keepers.text(path))
-            for kind, read_only, there, _, name, path in entries}
+            for kind, read_only, there, _, name, _, path in entries}
 
 
 def named(engine):
     """The next thing that the engine is told unasked."""
     kind, request, body, _ = engine.receive()
     assert (kind, request) == (keepers.NAMED, 0)
-    which, is_there, name = struct.unpack("=II64s", body)
+    which, is_there, name, _ = keepers.NAMED_ENTRY.unpack(body)
     return which, keepers.text(name), bool(is_there)
 
 
@@ -100,13 +100,13 @@ def test_malformed_requests_are_refused_and_forgotten(keeper, tmp_path):
     keeper.engine()
     descriptor = directory_fd(tmp_path / "one")
     before = len(os.listdir(f"/proc/{keeper.process.pid}/fd"))
-    good = struct.pack("=IIII64s", keepers.ADD, keepers.MOUNT, 0, 0, b"one")
+    good = keepers.REGISTER.pack(keepers.ADD, keepers.MOUNT, 0, 0, b"one", b"")
     for packet, fds in ((good[:-1], [descriptor]), (good + b"x", [descriptor]),
                         (good, []), (good, [descriptor] * 2),
-                        (struct.pack("=IIII64s", 9, keepers.MOUNT, 0, 0, b"one"), [descriptor]),
-                        (struct.pack("=IIII64s", keepers.ADD, 3, 0, 0, b"one"), [descriptor]),
-                        (struct.pack("=IIII64s", keepers.ADD, 1, 2, 0, b"one"), [descriptor]),
-                        (struct.pack("=IIII64s", keepers.REMOVE, 1, 0, 0, b"one"), [descriptor])):
+                        (keepers.REGISTER.pack(9, keepers.MOUNT, 0, 0, b"one", b""), [descriptor]),
+                        (keepers.REGISTER.pack(keepers.ADD, 3, 0, 0, b"one", b""), [descriptor]),
+                        (keepers.REGISTER.pack(keepers.ADD, 1, 2, 0, b"one", b""), [descriptor]),
+                        (keepers.REGISTER.pack(keepers.REMOVE, 1, 0, 0, b"one", b""), [descriptor])):
         assert raw(keeper, packet, fds) == "bad_request"
     os.close(descriptor)
     assert not listed(keeper)
@@ -137,7 +137,7 @@ def test_only_root_and_the_owner_are_heard(keeper, tmp_path):
     script = (f"import socket, os\nos.setresgid(65534, 65534, 65534)\nos.setresuid(65534, 65534, "
               f"65534)\ns = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)\n"
               f"s.settimeout(10)\ns.connect({str(path)!r})\n"
-              f"try:\n    s.send({struct.pack('=IIII64s', keepers.LIST, 0, 0, 0, b'')!r})\n"
+              f"try:\n    s.send({keepers.REGISTER.pack(keepers.LIST, 0, 0, 0, b'', b'')!r})\n"
               f"    print(len(s.recv(4096)))\nexcept OSError as error:\n    print(0)\n")
     result = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True,
                             timeout=20, check=True)
@@ -215,7 +215,10 @@ def test_what_is_registered_read_only_is_so(keeper, tmp_path, registered, asked,
 
 @pytest.mark.parametrize("text", ["nonsense\n", "root a rw 1:2 3\n", "root a rw 1:2 3 relative\n",
                                   "root ../a rw 1:2 3 /etc\n", "mount a rx 1:2 3 /etc\n",
-                                  "root a rw 1:2 3 /etc\nroot a rw 1:2 3 /etc\n"])
+                                  "root a rw 1:2 3 /etc\nroot a rw 1:2 3 /etc\n",
+                                  "root a rw 1:2 3 a,,b /etc\n", "root a rw 1:2 3 a\n",
+                                  f"root a rw 1:2 3 {'a' * 63},{'b' * 64} /etc\n",
+                                  f"root a rw 1:2 3 {','.join(['a' * 63] * 17)} /etc\n"])
 def test_a_list_that_is_none_is_told(stand_in, tmp_path, text):
     keeper = Keeper(stand_in, tmp_path)
     (keeper.data / "names").write_text(text)
@@ -225,13 +228,118 @@ def test_a_list_that_is_none_is_told(stand_in, tmp_path, text):
     keeper.listener.close()
 
 
-def test_removed_root_keeps_its_boxes(keeper, tmp_path):
-    root = tmp_path / "root"
-    (root / "bin").mkdir(parents=True)
-    (root / "bin/sh").write_bytes(pathlib.Path("/bin/busybox").read_bytes())
-    (root / "bin/sh").chmod(0o755)
+# ---- whose they are ----------------------------------------------------------------------------
+
+def tenants_of(keeper):
+    """As `cove mount ls` and the next engine are told."""
+    return {(kind, keepers.text(name)): keepers.text(tenants)
+            for kind, _, _, _, name, tenants, _ in keeper.register(keepers.LIST)[2]}
+
+
+def refusal(engine, function, *arguments, **more):
+    """(code, sentence)"""
+    kind, _, body, fds = engine.ask(function, *arguments, **more)
+    assert kind == keepers.REFUSED and not fds, kind
+    return keepers.error_of(body)
+
+
+def may_have(engine, tenant, **more):
+    kind, _, body, fds = engine.ask(keepers.make, tenant=tenant, **more)
+    if kind == keepers.REFUSED:
+        assert keepers.error_of(body)[0] in ("unknown_root", "unknown_mount")
+        return False
+    os.close(fds[0])
+    engine.end(struct.unpack("=Q", body)[0])
+    return True
+
+
+@pytest.mark.parametrize("listed_as,has", [
+    (b"", {b"default"}), (b"default", {b"default"}), (b"team-a", {b"team-a"}),
+    (b"team-b,team-a", {b"team-a", b"team-b"}), (b"*", {b"default", b"team-a", b"team-b"}), (b"team", set())])
+def test_a_name_is_its_tenants_alone(keeper, tmp_path, listed_as, has):
     engine = keeper.greeted()
-    register(keeper, b"one", root, keepers.ROOT)
+    small_root(tmp_path / "root")
+    for kind in (keepers.MOUNT, keepers.ROOT):
+        assert register(keeper, b"one", tmp_path / "root", kind, tenants=listed_as) == ""
+        named(engine)
+        assert tenants_of(keeper)[kind, "one"] == (listed_as.decode() or "default")
+    for tenant in (b"default", b"team-a", b"team-b"):
+        assert may_have(engine, tenant, mounts=[(b"one", b"/mnt/one", 0)]) == (tenant in has)
+        assert may_have(engine, tenant, root=b"one") == (tenant in has)
+
+
+def test_anothers_name_is_refused_as_one_that_never_was(keeper, tmp_path):
+    engine = keeper.greeted()
+    for kind in (keepers.MOUNT, keepers.ROOT):
+        register(keeper, b"one", tmp_path / "one", kind, tenants=b"team-a")
+        named(engine)
+    for fields in (lambda name: {"mounts": [(name, b"/mnt/one", 0)]}, lambda name: {"root": name}):
+        theirs = refusal(engine, keepers.make, tenant=b"team-b", **fields(b"one"))
+        never = refusal(engine, keepers.make, tenant=b"team-b", **fields(b"nothing"))
+        assert (theirs[0], theirs[1].replace('"one"', '"nothing"')) == never
+
+
+@pytest.mark.parametrize("tenants", [b",", b"a,", b",a", b"a,,b", b"a b", b"A", b"*,a", b"-a", b"a\n", b"a/b",
+                                     b"a" * 64, b"a" * 1024, b",".join([b"a" * 63] * 17)])
+def test_a_list_of_tenants_that_is_none_is_refused(keeper, tmp_path, tenants):
+    assert register(keeper, b"one", tmp_path / "one", tenants=tenants) == "bad_tenant"
+    assert not listed(keeper)
+
+
+def small_root(path):
+    (path / "bin").mkdir(parents=True)
+    (path / "bin/sh").write_bytes(pathlib.Path("/bin/busybox").read_bytes())
+    (path / "bin/sh").chmod(0o755)
+    return path
+
+
+def test_a_box_that_is_ready_is_no_way_to_anothers_root(keeper, tmp_path):
+    """It is made for nobody, and claimed for a tenant."""
+    engine = keeper.greeted()
+    register(keeper, b"small", small_root(tmp_path / "root"), keepers.ROOT, tenants=b"team-a")
+    named(engine)
+    handle, control = engine.make(root=b"small")
+    Control(control).wait_ready().close()
+    assert engine.refused(keepers.claim, handle, keepers.OWNER, b"team-b") == "unknown_root"
+    assert keeper.register(keepers.REMOVE, keepers.ROOT, b"small")[0] == ""
+    named(engine)
+    assert engine.refused(keepers.claim, handle, keepers.OWNER, b"team-a") == "unknown_root"
+    engine.end(handle)
+    register(keeper, b"small", tmp_path / "root", keepers.ROOT, tenants=b"team-b")
+    named(engine)
+    handle, control = engine.make(root=b"small")
+    os.close(control)
+    assert engine.ask(keepers.claim, handle, keepers.OWNER, b"team-b")[0] == keepers.DONE
+    engine.end(handle)
+
+
+def test_tenants_are_kept_and_lists_of_before_are_the_usual_ones(stand_in, tmp_path):
+    with Keeper(stand_in, tmp_path) as keeper:
+        keeper.greeted()
+        register(keeper, b"one", tmp_path / "with a space", tenants=b"team-a,team-b")
+        register(keeper, b"two", tmp_path / "with a space")
+        register(keeper, b"all", tmp_path / "with a space", tenants=b"*")
+        before = tenants_of(keeper)
+        assert before == {(keepers.MOUNT, "one"): "team-a,team-b", (keepers.MOUNT, "two"): "default",
+                          (keepers.MOUNT, "all"): "*"}
+        with restarted(keeper, stand_in, tmp_path) as second:
+            engine = second.greeted()
+            assert tenants_of(second) == before and engine.tenants == before
+            assert may_have(engine, b"team-b", mounts=[(b"one", b"/mnt/one", 0)])
+            second.stop()
+            kept = second.data / "names"
+            kept.write_text(kept.read_text().replace(" team-a,team-b /", " /").replace(" default /", " /"))
+            with restarted(second, stand_in, tmp_path) as third:
+                engine = third.greeted()
+                assert set(engine.tenants.items()) == {((keepers.MOUNT, "one"), "default"), ((keepers.MOUNT, "all"), "*"),
+                                                       ((keepers.MOUNT, "two"), "default")}
+                assert not may_have(engine, b"team-b", mounts=[(b"one", b"/mnt/one", 0)])
+                assert may_have(engine, b"default", mounts=[(b"one", b"/mnt/one", 0)])
+
+
+def test_removed_root_keeps_its_boxes(keeper, tmp_path):
+    engine = keeper.greeted()
+    register(keeper, b"one", small_root(tmp_path / "root"), keepers.ROOT)
     named(engine)
     handle, control = engine.make(root=b"one")
     box = Control(control).wait_ready()
@@ -282,10 +390,36 @@ def test_names_of_the_configuration(stand_in, tmp_path):
         engine.end(handle)
 
 
+def test_tenants_of_the_configuration(stand_in, tmp_path):
+    (tmp_path / "one").mkdir()
+    # Whose a name is may stand before it; the view of the host is everybody's unless it is somebody's.
+    text = (f"[mount_tenants]\none = team-a,\t team-b\n[root_tenants]\nsmall = *\nhost = team-a\n"
+            f"[roots]\nsmall = {tmp_path}/one\n[mounts]\none = {tmp_path}/one\ntwo = {tmp_path}/one:ro\n")
+    with configured(stand_in, tmp_path, text) as keeper:
+        engine = keeper.greeted()
+        assert engine.tenants == tenants_of(keeper) == {
+            (keepers.ROOT, "small"): "*", (keepers.MOUNT, "one"): "team-a,team-b", (keepers.MOUNT, "two"): "default"}
+        assert may_have(engine, b"team-a", mounts=[(b"one", b"/mnt/one", 0)])
+        assert not may_have(engine, b"team-a", mounts=[(b"two", b"/mnt/one", 0)])
+        assert may_have(engine, b"team-a") and not may_have(engine, b"team-b")
+        never, host = (refusal(engine, keepers.make, tenant=b"team-b", root=root) for root in (b"nothing", b"host"))
+        assert (host[0], host[1].replace('"host"', '"nothing"')) == never
+        handle, control = engine.make()
+        os.close(control)
+        assert engine.refused(keepers.claim, handle, keepers.OWNER, b"team-b") == "unknown_root"
+        assert engine.ask(keepers.claim, handle, keepers.OWNER, b"team-a")[0] == keepers.DONE
+        engine.end(handle)
+
+
 @pytest.mark.parametrize("text,what", [
     ("[serve]\nnonsense = 1\n", ":2"), ("[roots]\nHost = /etc\n", "Host"),
     ("[roots]\nhost = /etc\n", "host"), ("[roots]\na = etc\n", "absolute"),
-    ("[mounts]\na = /etc\na = /usr\n", "already"), ("[nonsense]\n", "nonsense")])
+    ("[mounts]\na = /etc\na = /usr\n", "already"), ("[nonsense]\n", "nonsense"),
+    ("[mount_tenants]\na = x\n", "[mounts] does not"), ("[mounts]\na = /etc\n[root_tenants]\na = x\n", "[roots] does not"),
+    ("[mounts]\na = /etc\n[mount_tenants]\na = x, *\n", "names of tenants"),
+    ("[mounts]\na = /etc\n[mount_tenants]\na = Big\n", "names of tenants"),
+    (f"[mounts]\na = /etc\n[mount_tenants]\na = {'a' * 60}{', a' * 482}\n", "names of tenants"),
+    ("[mounts]\na = /etc\n[mount_tenants]\na = x\na = y\n", "twice")])
 def test_bad_configuration_is_told(stand_in, tmp_path, text, what):
     keeper = configured(stand_in, tmp_path, text)
     process = subprocess.run(keeper.command, env=keeper.environment, capture_output=True, text=True,

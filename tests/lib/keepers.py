@@ -35,6 +35,8 @@ OF_BOX = struct.Struct("=IIQ")
 REPORT = struct.Struct("=IIQIIIIQQQQ")
 ERROR = struct.Struct("=i32s480s")
 MOUNT_ENTRY = struct.Struct("=64s256sII")
+NAMED_ENTRY = struct.Struct("=II64s1024s")
+REGISTER = struct.Struct("=IIII64s1024s")
 
 # How many pid namespaces a box's init is in.
 BOX_DEPTH = 3 if harness.EXPECT.is_root else 2
@@ -59,18 +61,21 @@ def limits(memory=256 << 20, cpu=0, pids=64, disk=64 << 20, inodes=4096):
 
 
 def make(request, root=b"host", privileges=PLAIN, disk_kind=EPHEMERAL, disk=b"", owner=b"",
-         hostname=b"", limit=None, mounts=(), count=None, disk_new=None):
+         hostname=b"", limit=None, mounts=(), count=None, disk_new=None, tenant=None):
+    # Mounts are for a sandbox, which is a tenant's.
+    owner = owner or (OWNER.encode() if mounts or tenant else b"")
+    tenant = (b"default" if owner else b"") if tenant is None else tenant
     entries = b"".join(MOUNT_ENTRY.pack(name, target, read_only, 0)
                        for name, target, read_only in mounts)
-    return (struct.pack("=II64sII24s24s65s3sI", MAKE, request, root, privileges, disk_kind, disk,
-                        owner, hostname, b"",
+    return (struct.pack("=II64sII24s24s64s65s3sI", MAKE, request, root, privileges, disk_kind, disk,
+                        owner, tenant, hostname, b"",
                         int(disk_kind == PERSISTENT) if disk_new is None else disk_new) + (limit or limits()) +
             struct.pack("=II", len(mounts) if count is None else count, 0) +
             entries.ljust(16 * MOUNT_ENTRY.size, b"\0"))
 
 
-def claim(request, box, owner=OWNER):
-    return struct.pack("=IIQ24s", CLAIM, request, box, owner.encode())
+def claim(request, box, owner=OWNER, tenant=b"default"):
+    return struct.pack("=IIQ24s64s", CLAIM, request, box, owner.encode(), tenant)
 
 
 def usage(request, box):
@@ -156,15 +161,16 @@ class Engine:
         request = self.next_id()
         self.send(hello(request))
         host, names, boxes = None, {}, {}
-        self.disks = set()
+        self.disks, self.tenants = set(), {}
         while True:
             kind, answered, body, fds = self.receive()
             assert answered == request
             if kind == HOST:
                 host = body
             elif kind == NAMED:
-                named, is_there, name = struct.unpack("=II64s", body)
+                named, is_there, name, tenants = NAMED_ENTRY.unpack(body)
                 names[named, text(name)] = bool(is_there)
+                self.tenants[named, text(name)] = text(tenants)
             elif kind == BOX:
                 handle, owner, _, _, _ = struct.unpack("=Q24s24sII", body)
                 boxes[handle] = (text(owner), fds[0])
@@ -337,10 +343,10 @@ class Keeper:
         harness.wait_for(lambda: client.connect_ex(path) == 0, what="keeper.sock")
         return client
 
-    def register(self, verb, kind=ROOT, name=b"", read_only=0, descriptor=None):
+    def register(self, verb, kind=ROOT, name=b"", read_only=0, descriptor=None, tenants=b""):
         """What keeper.sock answers: (code, sentence), with the entries of a list before."""
         with self.client() as client:
-            request = struct.pack("=IIII64s", verb, kind, read_only, 0, name)
+            request = REGISTER.pack(verb, kind, read_only, 0, name, tenants)
             socket.send_fds(client, [request], [] if descriptor is None else [descriptor])
             entries = []
             while True:
@@ -348,13 +354,13 @@ class Keeper:
                 assert data
                 if len(data) == ERROR.size:
                     return (*error_of(data), entries)
-                entries.append(struct.unpack("=IIII64s512s", data))
+                entries.append(struct.unpack("=IIII64s1024s512s", data))
 
-    def give(self, path, name=b"given", kind=MOUNT, read_only=0):
+    def give(self, path, name=b"given", kind=MOUNT, read_only=0, tenants=b""):
         """Registers what is there. Returns the code of what is wrong with it."""
         descriptor = os.open(path, os.O_PATH)
         try:
-            return self.register(ADD, kind, name, read_only, descriptor)[0]
+            return self.register(ADD, kind, name, read_only, descriptor, tenants)[0]
         finally:
             os.close(descriptor)
 

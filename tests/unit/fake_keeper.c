@@ -286,19 +286,32 @@ static void refuse(struct fake *fake, uint32_t id, const char *code)
     answer(fake, &refused, sizeof(refused), -1);
 }
 
+static void name_there(struct fake *fake, uint32_t id, enum keeper_kind kind, const char *name,
+                       const char *tenants)
+{
+    struct keeper_named named = {
+        .head = {.type = KEEPER_NAMED, .id = id}, .kind = kind, .is_there = 1};
+
+    strcpy(named.name, name);
+    strcpy(named.tenants, tenants);
+    answer(fake, &named, sizeof(named), -1);
+}
+
+void fake_names(struct fake *fake, enum keeper_kind kind, const char *name, const char *tenants)
+{
+    name_there(fake, 0, kind, name, tenants);
+}
+
 static void greet(struct fake *fake, uint32_t id)
 {
     struct keeper_host host = {.head = {.type = KEEPER_HOST, .id = id},
                                .cpus = 2,
                                .level = "full",
+                               .tenants = "*",
                                .protocol = PROTO_VERSION + fake->ahead};
-    struct keeper_named named = {.head = {.type = KEEPER_NAMED, .id = id},
-                                 .kind = KEEPER_ROOT,
-                                 .is_there = 1,
-                                 .name = "debian"};
 
     answer(fake, &host, sizeof(host), -1);
-    answer(fake, &named, sizeof(named), -1);
+    name_there(fake, id, KEEPER_ROOT, "debian", "default");
     for (const struct fake_box *box = fake->boxes; box != NULL; box = box->next) {
         struct keeper_box there = {
             .head = {.type = KEEPER_BOX, .id = id}, .box = box->id, .protocol = PROTO_VERSION};

@@ -66,6 +66,8 @@ struct fake {
     int exit_status; /* of commands */
 };
 
+/* Tells the engine of a name, unasked: that it is there for these tenants. */
+void fake_names(struct fake *fake, enum keeper_kind kind, const char *name, const char *tenants);
 /* The engine's end of a new socket; boxes stay what they are. */
 int fake_connect(struct fake *fake, uv_loop_t *loop);
 void fake_vanish(struct fake *fake);

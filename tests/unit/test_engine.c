@@ -85,6 +85,128 @@ static void check_refusals(struct rig *rig)
     CHECK(made.created, "the name is free");
 }
 
+/* ---- whose roots and mounts are ---- */
+
+struct names_seen {
+    struct rig *rig;
+    const struct engine_caller *caller;
+    const char *wanted;
+    char text[128]; /* each with a blank behind it */
+};
+
+static bool name_seen(void *arg, const char *name)
+{
+    struct names_seen *seen = arg;
+    size_t used = strlen(seen->text);
+
+    (void)snprintf(seen->text + used, sizeof(seen->text) - used, "%s ", name);
+    return true;
+}
+
+static bool sees_names(void *arg)
+{
+    struct names_seen *seen = arg;
+
+    seen->text[0] = '\0';
+    engine_named_each(seen->rig->engine, seen->caller, KEEPER_ROOT, name_seen, seen);
+    engine_named_each(seen->rig->engine, seen->caller, KEEPER_MOUNT, name_seen, seen);
+    return strcmp(seen->text, seen->wanted) == 0;
+}
+
+/* The create of a sandbox that names this is refused as one that names what never was. */
+static void check_as_if_never(struct rig *rig, const struct sandbox_spec *spec, const char *name,
+                              const char *code)
+{
+    struct sandbox_spec never = *spec;
+    struct keeper_mount nothing = {.name = "nothing", .target = "/data"};
+    struct answer refused = {0}, unknown = {0};
+    char text[sizeof(unknown.error.text)];
+    char *at;
+
+    if (spec->mounts_count > 0)
+        never.mounts = &nothing;
+    else
+        never.root = "nothing";
+    engine_create(rig->engine, &rig_other, spec, rig_created, &refused);
+    engine_create(rig->engine, &rig_other, &never, rig_created, &unknown);
+    CHECK(refused.count == 1 && IS(refused, code), "%s: %s", name, refused.error.code);
+    CHECK(unknown.count == 1 && IS(unknown, code), "nothing: %s", unknown.error.code);
+    at = strstr(unknown.error.text, "nothing");
+    CHECK(at != NULL, "it is named: %s", unknown.error.text);
+    (void)snprintf(text, sizeof(text), "%.*s%s%s", (int)(at - unknown.error.text),
+                   unknown.error.text, name, at + strlen("nothing"));
+    CHECK(strcmp(refused.error.text, text) == 0, "%s", refused.error.text);
+}
+
+static void check_whose_names_are(struct rig *rig)
+{
+    const struct engine_caller operator= {
+        .tenant = "default", .key_id = "socket", .scopes = ENGINE_ALL};
+    struct names_seen seen = {rig, &operator, "debian data ", ""};
+    struct keeper_mount mount = {.name = "data", .target = "/data"};
+    struct sandbox_spec mounted = rig_spec(NULL), rooted = rig_spec(NULL);
+    struct answer made = {0};
+
+    mounted.mounts = &mount;
+    mounted.mounts_count = 1;
+    rooted.root = "debian";
+    fake_names(&rig->fake, KEEPER_MOUNT, "data", "default");
+    CHECK(rig_until(rig, sees_names, &seen), "an operator sees all: %s", seen.text);
+    seen.caller = &rig_caller;
+    CHECK(sees_names(&seen), "the tenant sees its own: %s", seen.text);
+    seen = (struct names_seen){rig, &rig_other, "", ""};
+    CHECK(sees_names(&seen), "another one none of them: %s", seen.text);
+    check_as_if_never(rig, &mounted, "data", "unknown_mount");
+    check_as_if_never(rig, &rooted, "debian", "unknown_root");
+    CHECK(rig->fake.counts[KEEPER_MAKE] == 0, "and no box is asked for");
+    CHECK(rig_done(rig, rig_create(rig, &mounted, &made)), "its own: %s", made.error.text);
+    CHECK(rig_done(rig, rig_create(rig, &rooted, &made)), "its own: %s", made.error.text);
+    fake_names(&rig->fake, KEEPER_MOUNT, "data", "others,other");
+    fake_names(&rig->fake, KEEPER_ROOT, "debian", "*");
+    seen.wanted = "debian data ";
+    CHECK(rig_until(rig, sees_names, &seen), "now it is: %s", seen.text);
+    made = (struct answer){0};
+    engine_create(rig->engine, &rig_other, &mounted, rig_created, &made);
+    CHECK(rig_done(rig, &made), "the list of one: %s", made.error.text);
+    made = (struct answer){0};
+    engine_create(rig->engine, &rig_other, &rooted, rig_created, &made);
+    CHECK(rig_done(rig, &made), "that of all: %s", made.error.text);
+}
+
+/* Of a sandbox that has a root and a mount of its tenant's: it goes on, and is not started again. */
+static void check_lists_that_shrink(struct rig *rig)
+{
+    struct names_seen seen = {rig, &rig_caller, "debian data ", ""};
+    struct keeper_mount mount = {.name = "data", .target = "/data"};
+    struct sandbox_spec spec = rig_spec(NULL);
+    struct answer made, answer;
+
+    spec.root = "debian";
+    spec.mounts = &mount;
+    spec.mounts_count = 1;
+    fake_names(&rig->fake, KEEPER_MOUNT, "data", "default");
+    CHECK(rig_until(rig, sees_names, &seen), "%s", seen.text);
+    CHECK(rig_done(rig, rig_create(rig, &spec, &made)), "%s", made.error.text);
+    fake_names(&rig->fake, KEEPER_MOUNT, "data", "other");
+    seen.wanted = "debian ";
+    CHECK(rig_until(rig, sees_names, &seen), "%s", seen.text);
+    CHECK(has_state(rig, made.id, SANDBOX_RUNNING, "created"), "it goes on");
+    CHECK(rig_done(rig, rig_stop(rig, made.id, &answer)), "%s", answer.error.text);
+    CHECK(rig_fails(rig, rig_start_it(rig, made.id, &answer), "unknown_mount"), "%s",
+          answer.error.code);
+    CHECK(has_state(rig, made.id, SANDBOX_STOPPED, "stopped"), "it stays stopped");
+    fake_names(&rig->fake, KEEPER_MOUNT, "data", "default");
+    fake_names(&rig->fake, KEEPER_ROOT, "debian", "other");
+    seen.wanted = "data ";
+    CHECK(rig_until(rig, sees_names, &seen), "%s", seen.text);
+    CHECK(rig_fails(rig, rig_start_it(rig, made.id, &answer), "unknown_root"), "%s",
+          answer.error.code);
+    fake_names(&rig->fake, KEEPER_ROOT, "debian", "default");
+    seen.wanted = "debian data ";
+    CHECK(rig_until(rig, sees_names, &seen), "%s", seen.text);
+    CHECK(rig_done(rig, rig_start_it(rig, made.id, &answer)), "%s", answer.error.text);
+}
+
 static void check_names(struct rig *rig)
 {
     struct answer made, again;
@@ -626,6 +748,8 @@ int main(void)
 {
     rig_run(check_create);
     rig_run(check_refusals);
+    rig_run(check_whose_names_are);
+    rig_run(check_lists_that_shrink);
     rig_run(check_names);
     rig_run(check_race);
     rig_run(check_race_with_failure);

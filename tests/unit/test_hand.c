@@ -56,6 +56,7 @@ static struct keeper *full(void)
                                            .fd = any(),
                                            .inode = 12345678901ULL,
                                            .name = "debian",
+                                           .tenants = "default,team-a",
                                            .path = strdup("/srv/debian")};
     keeper->names.table_used = 2; /* the second was removed */
     keeper->engine.uid = 524288;
@@ -131,7 +132,8 @@ static void test_what_is_written_is_read(void)
               after->names.table[0].generation == 9 &&
               after->names.table[0].inode == 12345678901ULL &&
               strcmp(after->names.table[0].path, "/srv/debian") == 0 &&
-              strcmp(after->names.table[0].name, "debian") == 0,
+              strcmp(after->names.table[0].name, "debian") == 0 &&
+              strcmp(after->names.table[0].tenants, "default,team-a") == 0,
           "names");
     CHECK(after->disks.claims.count == 2 && after->disks.claims.lacks &&
               disk_claims_find(&after->disks.claims, "c0dddddddddddddddddd") >= 0 &&

@@ -20,6 +20,8 @@ static struct keeper_make whole(void)
     struct keeper_make make = {
         .head = {.type = KEEPER_MAKE, .id = 1},
         .root = "host",
+        .owner = "c0aaaaaaaaaaaaaaaaaa",
+        .tenant = "default",
         .disk_kind = KEEPER_EPHEMERAL,
         .hostname = "box",
         .limits = {.memory_bytes = 1U << 30, .pids = 64, .disk_bytes = 1U << 30, .disk_inodes = 64},
@@ -42,6 +44,15 @@ static char *put(char *field, const char *text)
     return memcpy(field, text, strlen(text) + 1);
 }
 
+/* As the engine asks for its own helpers. */
+static void make_empty(struct keeper_make *make)
+{
+    put(make->root, KEEPER_ROOT_EMPTY);
+    put(make->owner, "");
+    put(make->tenant, "");
+    make->mounts_count = 0;
+}
+
 #define CHECK_MAKE(change, expected)                                         \
     do {                                                                     \
         struct keeper_make make = whole();                                   \
@@ -57,16 +68,12 @@ static void test_make(void)
     CHECK_MAKE(make.privileges = 2, "privileges");
     CHECK_MAKE(memset(make.root, 'a', sizeof(make.root)), "root");
     CHECK_MAKE(put(make.root, "../a"), "root");
-    CHECK_MAKE((put(make.root, KEEPER_ROOT_EMPTY), make.mounts_count = 0), "");
-    CHECK_MAKE(put(make.root, KEEPER_ROOT_EMPTY), "root");
-    CHECK_MAKE((put(make.root, KEEPER_ROOT_EMPTY), make.mounts_count = 0, put(make.owner, id)),
-               "root");
-    CHECK_MAKE(
-        (put(make.root, KEEPER_ROOT_EMPTY), make.mounts_count = 0, make.privileges = BOX_SYSTEM),
-        "root");
-    CHECK_MAKE((put(make.root, KEEPER_ROOT_EMPTY), make.mounts_count = 0,
-                make.disk_kind = KEEPER_PERSISTENT, put(make.disk, id)),
-               "root");
+    CHECK_MAKE(make_empty(&make), "");
+    CHECK_MAKE((make_empty(&make), make.mounts_count = 1), "root");
+    CHECK_MAKE((make_empty(&make), put(make.owner, id)), "root");
+    CHECK_MAKE((make_empty(&make), put(make.tenant, "default")), "tenant");
+    CHECK_MAKE((make_empty(&make), make.privileges = BOX_SYSTEM), "root");
+    CHECK_MAKE((make_empty(&make), make.disk_kind = KEEPER_PERSISTENT, put(make.disk, id)), "root");
     CHECK_MAKE(make.disk_kind = 0, "disk_kind");
     CHECK_MAKE(put(make.disk, id), "disk");
     CHECK_MAKE(make.disk_kind = KEEPER_PERSISTENT, "disk");
@@ -75,8 +82,12 @@ static void test_make(void)
     CHECK_MAKE((make.disk_kind = KEEPER_PERSISTENT, put(make.disk, id), make.disk_new = 2),
                "disk_new");
     CHECK_MAKE(make.disk_new = 1, "disk_new");
-    CHECK_MAKE(put(make.owner, id), "");
     CHECK_MAKE(put(make.owner, id + 1), "owner");
+    CHECK_MAKE(put(make.owner, ""), "tenant");
+    CHECK_MAKE(put(make.tenant, ""), "tenant");
+    CHECK_MAKE((put(make.owner, ""), put(make.tenant, "")), "mounts_count");
+    CHECK_MAKE((put(make.owner, ""), put(make.tenant, ""), make.mounts_count = 0), "");
+    CHECK_MAKE(memset(make.tenant, 'a', sizeof(make.tenant)), "tenant");
     CHECK_MAKE(memset(make.owner, 'a', sizeof(make.owner)), "owner");
     CHECK_MAKE(put(make.hostname, "a/b"), "hostname");
     CHECK_MAKE(memset(make.hostname, 'a', 64), "");
@@ -108,6 +119,7 @@ static void test_words(void)
     for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
         CHECK_MAKE(put(make.root, names[i]), "root");
         CHECK_MAKE(put(make.mounts[0].name, names[i]), "name of a mount");
+        CHECK_MAKE(put(make.tenant, names[i]), "tenant");
     }
     CHECK_MAKE(memset(make.mounts[0].name, 'a', sizeof(make.mounts[0].name)), "name of a mount");
     for (size_t i = 0; i < sizeof(hosts) / sizeof(hosts[0]); i++)

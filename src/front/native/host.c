@@ -77,27 +77,27 @@ static bool print_name(void *arg, const char *name)
     return true;
 }
 
-static void print_named(struct out *out, const char *key, struct engine *engine,
+static void print_named(struct out *out, const char *key, const struct job *job,
                         enum keeper_kind kind)
 {
     out_array(out, key);
-    engine_named_each(engine, kind, print_name, out);
+    engine_named_each(job->native->options.engine, &job->caller, kind, print_name, out);
     out_array_end(out);
 }
 
 HANDLER(host_roots)
 {
-    struct native *native = data;
     static const char *const no_query[] = {NULL};
     struct job *job = job_begin(request, ENGINE_READ);
     struct out *out;
 
+    (void)data;
     if (job == NULL || !job_query(job, no_query))
         return;
     out = job_out(job);
     out_object(out, NULL);
-    print_named(out, "roots", native->options.engine, KEEPER_ROOT);
-    print_named(out, "mounts", native->options.engine, KEEPER_MOUNT);
+    print_named(out, "roots", job, KEEPER_ROOT);
+    print_named(out, "mounts", job, KEEPER_MOUNT);
     out_object_end(out);
     job_answer(job, 200);
 }

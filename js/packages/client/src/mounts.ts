@@ -35,7 +35,8 @@ export async function listMounts(link: Link, options: CallOptions): Promise<Regi
     const ran = await run(link, ["ls"], options.signal);
     if (ran.status !== 0) throw new CoveError("mount_failed", `mount ls: ${ran.why}`);
     return ran.stdout.split("\n").flatMap((line): RegisteredMount[] => {
-        const [, name, state, path] = /^(\S+)\s+(missing|read-only|-)\s+(.*)$/.exec(line) ?? [];
+        // Between state and path stands whose it is; an engine of one's own has one tenant.
+        const [, name, state, path] = /^(\S+)\s+(missing|read-only|-)\s+(?:[^/\s]\S*\s+)?(\/.*)$/.exec(line) ?? [];
         return name && path ? [{ name, path, readOnly: state === "read-only", isMissing: state === "missing" }] : [];
     });
 }
