@@ -14,6 +14,7 @@ mkdir -p "$build/results"
 for what in testroot wares; do PYTHONPATH=tests/lib nice -n 5 python3 -m $what; done >"$build/results/made.log" 2>&1 &
 made=$!
 trap 'kill "$made" 2>/dev/null || true' EXIT
+scripts/docker-profile.sh >/dev/null
 scripts/build.sh test "$build/test"
 scripts/test-programs.sh attack "$build/attacks/attack"
 scripts/build.sh asan "$build/asan"

@@ -255,7 +255,7 @@ static const struct call allowed[] = {
     ALL_SAME(SYS_chroot, "chroot"),
     ALL_SAME(SYS_shmget, "shmget"),
     ALL_SAME(SYS_mq_open, "mq_open"),
-    ALL_SAME(SYS_sendmmsg, "sendmmsg"),
+    {"sendmmsg", SYS_sendmmsg, {-1, -1, -1, 0, -1, -1}},
     ALL_SAME(SYS_accept4, "accept4"),
     ALL_SAME(NR_MAP_SHADOW_STACK, "map_shadow_stack"),
     ALL_SAME(NR_MSEAL, "mseal"),
@@ -435,6 +435,56 @@ static void test_socket_options(void)
             expect(0, &(struct call){"an option", SYS_setsockopt, {-1, SOL_SOCKET, option, -1, -1}},
                    EBADF);
     }
+}
+
+static void test_upper_protocols(void)
+{
+    struct call call = {"TCP_ULP", SYS_setsockopt, {-1, 6, 31, -1, -1}};
+
+    for (unsigned flags = 0; flags <= (FILTER_NO_SETID | FILTER_WATCHED); flags++)
+        expect(flags, &call, ENOPROTOOPT);
+    call.args[1] |= (long)HIGH_BIT;
+    call.args[2] |= (long)(HIGH_BIT << 31);
+    expect(0, &call, ENOPROTOOPT);
+    for (long option = 1; option < 64; option++)
+        if (option != 31)
+            expect(0, &(struct call){"an option of TCP", SYS_setsockopt, {-1, 6, option, -1, -1}},
+                   EBADF);
+}
+
+/* With no socket, the kernel says EBADF. */
+static void test_urgent_data(void)
+{
+    static const long other_flags[] = {0, MSG_DONTWAIT | MSG_NOSIGNAL, MSG_MORE, MSG_EOR};
+    struct call calls[] = {
+        {"sendto", SYS_sendto, {-1, 0, 0, 0, 0, 0}},
+        {"sendmsg", SYS_sendmsg, {-1, 0, 0, 0, 0, 0}},
+        {"sendmmsg", SYS_sendmmsg, {-1, 0, 0, 0, 0, 0}},
+    };
+
+    for (size_t i = 0; i < sizeof(calls) / sizeof(calls[0]); i++) {
+        long *flags = &calls[i].args[calls[i].number == SYS_sendmsg ? 2 : 3];
+
+        for (size_t j = 0; j < sizeof(other_flags) / sizeof(other_flags[0]); j++) {
+            *flags = other_flags[j];
+            expect(0, &calls[i], EBADF);
+            *flags |= MSG_OOB;
+            for (unsigned each = 0; each <= (FILTER_NO_SETID | FILTER_WATCHED); each++)
+                expect(each, &calls[i], EOPNOTSUPP);
+            *flags |= (long)HIGH_BIT;
+            expect(0, &calls[i], EOPNOTSUPP);
+        }
+    }
+}
+
+static void test_pipes(void)
+{
+    struct call call = {"pipe2", SYS_pipe2, {-1, O_CLOEXEC | O_NONBLOCK | O_DIRECT}};
+
+    expect(0, &call, EFAULT);
+    call.args[1] |= O_EXCL;
+    for (unsigned flags = 0; flags <= (FILTER_NO_SETID | FILTER_WATCHED); flags++)
+        expect(flags, &call, EINVAL);
 }
 
 /* ---- memory that belongs to no process --------------------------------------------------------- */
@@ -749,6 +799,9 @@ int main(void)
     test_clone3_key();
     test_sockets();
     test_socket_options();
+    test_upper_protocols();
+    test_urgent_data();
+    test_pipes();
     test_shared_memory();
     test_ioctl();
     test_personality();
