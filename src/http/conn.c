@@ -217,6 +217,7 @@ void http_conn_answered(struct http_conn *conn, bool is_whole)
     if (!is_whole) {
         conn->is_closing = conn->has_unread = true;
     }
+    http_owner_done(conn);
     conn->state = CONN_HEADER;
     conn->is_in_header = false;
     conn->answer_until = uv_now(conn->server->loop) + conn->server->limits.answer_ms;

@@ -37,9 +37,10 @@ struct http_route {
 };
 
 struct http_limits {
-    /* Default 4,096, on TCP and on unix sockets each, so that neither takes the places of the other.
-     * Who comes beyond takes the place of one of the peer that has most: of the oldest that has not asked
-     * anything, or, where that peer has more than he, of one that is idle or takes its answer slowly; or is answered 503. */
+    /* Default 4,096, on TCP and on unix sockets each, so that neither takes the places of the other. When all are
+     * taken a newcomer evicts a connection that has no request under way, of the owner or, without one, the
+     * peer that has most: the oldest that has not asked anything, else the oldest. An owner's that has an answer to
+     * read stays if the newcomer's peer has as many. Otherwise the newcomer is answered 503. */
     size_t connections;
     size_t body_bytes; /* 4 MiB; not with HTTP_STREAM_BODY; GET and HEAD have no body at all */
     size_t
@@ -107,9 +108,11 @@ void http_certify(struct http_server *server, struct http_certificate *certifica
 /* Accepts on a listening socket, which it takes. */
 int http_listen(struct http_server *server, int socket, struct error *err);
 
-/* Whose request it is. Those of one lane take turns: few are begun in one round of the loop, so that who
- * has many connections does not keep others waiting. The connection stays in it for those that follow. */
-void http_lane(struct http_request *request, const char *name);
+/* Names the owner of a request. Requests of one owner take turns: few are begun in one round of the loop, so that
+ * an owner of many connections does not keep others waiting. The connection stays its for those that follow.
+ * False: the owner has as many requests under way as there are places without any, or, where anybody may send
+ * them (`is_public`), half as many; this one is to be refused. Called once for a request. */
+bool http_lane(struct http_request *request, const char *name, bool is_public);
 
 /* Takes no more connections and no more requests on those there are; `done` when the last request is
  * answered, or after `most_ms`, when the rest is cut. */

@@ -29,6 +29,14 @@ struct http_listener {
     struct http_server *server;
 };
 
+/* The peer whose key the requests of some connections have: see owners.c. */
+struct http_owner {
+    LIST_ENTRY(http_owner) next;
+    size_t places[2]; /* of connections, on TCP and on unix sockets; it ends with its last */
+    size_t at_work[2];
+    char name[];
+};
+
 enum http_conn_state {
     CONN_HEADER,    /* between two requests, or in a header */
     CONN_HANDSHAKE, /* before that, TLS has not come about */
@@ -64,6 +72,8 @@ struct http_conn {
     bool is_shutting;                 /* it has still to be said that no more follows */
     struct http_handshake *handshake; /* NULL: not begun, or over */
     struct http_tls *tls;             /* NULL: none, or not yet */
+    struct http_owner *owner;         /* of its last request; NULL: a stranger's */
+    bool is_at_work;                  /* its owner has a request under way on it */
     unsigned house;                   /* its peer's */
     unsigned lane;                    /* of its last request, at first of its house */
     unsigned handles;                 /* of libuv, not closed yet */
@@ -105,7 +115,9 @@ struct http_server {
     TAILQ_HEAD(http_lingering, http_conn) lingering[2];
     size_t conns_count;
     size_t open_count[2];          /* on TCP, on unix sockets */
-    size_t houses[2][HTTP_HOUSES]; /* the same, by where the peer is */
+    size_t houses[2][HTTP_HOUSES]; /* the same of strangers, by where the peer is */
+    size_t at_work[2];             /* the same, where owners have a request under way */
+    LIST_HEAD(http_owners, http_owner) owners[HTTP_LANES];
     size_t linger_count[2];
     size_t linger_houses[2][HTTP_HOUSES];
     uint64_t seed;        /* of who shares a house */
@@ -297,6 +309,16 @@ bool http_proxy_is_idle(struct http_request *request);
 /* The connection is no more. */
 void http_proxy_lost(struct http_request *request);
 
+/* ---- owners.c ---- */
+
+/* A connection has, or has no longer, a place: one that lingers has none. */
+void http_server_take_place(struct http_conn *conn);
+void http_server_leave_place(struct http_conn *conn);
+/* How many places its owner has; a stranger's house. */
+size_t http_owner_places(const struct http_conn *conn);
+/* Its request is over. */
+void http_owner_done(struct http_conn *conn);
+
 /* ---- server.c ---- */
 
 /* There are kicked connections. */
@@ -305,9 +327,6 @@ void http_server_wake(struct http_server *server);
 void http_server_free_when_closed(struct http_server *server);
 /* A connection is no more. */
 void http_server_left(struct http_server *server);
-/* A connection has, or has no longer, a place: one that lingers has none. */
-void http_server_take_place(struct http_conn *conn);
-void http_server_leave_place(struct http_conn *conn);
 /* A connection begins to linger: its place is another's, and it may be the end of one that does so too. */
 void http_server_lingers(struct http_conn *conn);
 void http_server_lingered(struct http_conn *conn);

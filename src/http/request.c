@@ -93,16 +93,6 @@ void http_request_part(struct http_request *request)
     }
 }
 
-void http_lane(struct http_request *request, const char *name)
-{
-    uint64_t hash = request->server != NULL ? request->server->seed : 0;
-
-    for (; *name != '\0'; name++)
-        hash = (hash ^ (unsigned char)*name) * 0x9e3779b97f4a7c15U;
-    if (request->conn != NULL)
-        request->conn->lane = (unsigned)(hash >> 32) % HTTP_LANES;
-}
-
 void http_moved(struct http_request *request, uint64_t *received, uint64_t *sent)
 {
     http_request_part(request);

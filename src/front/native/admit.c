@@ -146,7 +146,13 @@ bool admit_caller(struct job *job)
     unsigned retry_ms = 0;
     struct error err;
 
-    http_lane(job->request, job->caller.tenant);
+    if (!http_lane(job->request, job->caller.tenant, is_public)) {
+        job_fail(
+            job, "too_many_requests",
+            "the tenant has too many requests under way: as many as connections are left for all "
+            "others; end some, or ask again later");
+        return false;
+    }
     if (!is_public && engine_rate(job->native->options.engine, &job->caller, &retry_ms, &err) < 0) {
         refuse_rate(job, retry_ms, &err);
         return false;
