@@ -86,6 +86,30 @@ void http_owner_done(struct http_conn *conn)
     }
 }
 
+bool http_request_hold(struct http_request *request, size_t bytes)
+{
+    struct http_conn *conn = request->conn;
+    struct http_server *server = conn ? conn->server : NULL;
+    size_t *held, quarter, most;
+
+    if (!conn) {
+        return true;
+    }
+    held = conn->owner ? &conn->owner->held : &server->held_houses[conn->peer.is_unix][conn->house];
+    quarter = server->limits.held_bytes / 4;
+    most = quarter > server->limits.body_bytes ? quarter : server->limits.body_bytes;
+    if (bytes > request->held) {
+        size_t more = bytes - request->held;
+        if (more > server->limits.held_bytes - server->held_bytes || more > most - *held) {
+            return false;
+        }
+    }
+    server->held_bytes = server->held_bytes - request->held + bytes;
+    *held = *held - request->held + bytes;
+    request->held = bytes;
+    return true;
+}
+
 bool http_lane(struct http_request *request, const char *name, bool is_public)
 {
     struct http_conn *conn = request->conn;

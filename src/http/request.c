@@ -101,18 +101,9 @@ void http_moved(struct http_request *request, uint64_t *received, uint64_t *sent
     request->received = request->sent = 0;
 }
 
-void http_request_unhold(struct http_request *request)
-{
-    if (request->server && request->conn) {
-        struct http_conn *conn = request->conn;
-        request->server->held_bytes -= request->body.size;
-        request->server->held_houses[conn->peer.is_unix][conn->house] -= request->body.size;
-    }
-}
-
 void http_body_done(struct http_request *request)
 {
-    http_request_unhold(request);
+    (void)http_request_hold(request, 0);
     http_bytes_free(&request->body);
 }
 
@@ -124,7 +115,7 @@ void http_request_free(struct http_request *request)
     if (request->free_user) {
         request->free_user(request->user);
     }
-    http_request_unhold(request);
+    (void)http_request_hold(request, 0);
     http_websocket_free(request->websocket);
     http_bytes_free(&request->body);
     http_bytes_free(&request->extra);

@@ -379,9 +379,11 @@ def test_bodies_of_one_peer_leave_room_for_those_of_others(serve):
             assert status(read_until(client, b"\r\n\r\n")) == 503
             waiting.discard(client)
             refused += 1
-    with from_address(server, "127.0.0.2") as other:
-        other.sendall(POST.format("/echo", 90_000).encode() + b"v" * 90_000)
-        assert status(read_until(other, b"\r\n\r\n")) == 200
+    # Of another address, or with a key.
+    for address, line in (("127.0.0.2", "\r\n\r\n"), ("127.0.0.1", "\r\nX-Owner: b\r\n\r\n")):
+        with from_address(server, address) as other:
+            other.sendall(POST.format("/echo", 90_000).replace("\r\n\r\n", line).encode() + b"v" * 90_000)
+            assert status(read_until(other, b"\r\n\r\n")) == 200
     close_all(crowd)
 
 
