@@ -6,13 +6,18 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <malloc.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <sys/statvfs.h>
+#include <unistd.h>
 
 /* A sandbox takes a handful, and who asks for one is to be told so. */
 #define FDS_HEADROOM 24
 #define KEEP_NS 100000000ULL /* a figure is good for this long: 0.1 s */
+#define TRIM_NS 1000000000ULL
 
 static uint64_t memory_read(void)
 {
@@ -65,6 +70,52 @@ int capacity_check(struct engine *engine, struct error *err)
              err) != 0)
         return -1;
     return room("disk", engine->capacity.disk_available, engine->options.headroom_disk_bytes, err);
+}
+
+/* ---- the engine's own memory ---- */
+
+uint64_t engine_memory_limit(void)
+{
+    struct rlimit data;
+
+    if (getrlimit(RLIMIT_DATA, &data) < 0 || data.rlim_cur == RLIM_INFINITY)
+        return UINT64_MAX;
+    return data.rlim_cur / 2;
+}
+
+/* Without pages of files, which cost nothing. */
+static uint64_t memory_used(void)
+{
+    unsigned long long size, resident, shared;
+    char text[256];
+
+    if (fd_read_file(AT_FDCWD, "/proc/self/statm", text, sizeof(text)) < 0 ||
+        sscanf(text, "%llu %llu %llu", &size, &resident, &shared) != 3) // NOLINT(cert-err34-c)
+        return 0;
+    return (resident - shared) * (uint64_t)sysconf(_SC_PAGESIZE);
+}
+
+int engine_memory_check(struct engine *engine, struct error *err)
+{
+    uint64_t now = clock_monotonic_ns(), limit = engine_memory_limit();
+
+    if (engine->memory_read_ns == 0 || now - engine->memory_read_ns >= KEEP_NS) {
+        engine->memory_read_ns = now;
+        engine->memory_used = memory_used();
+        /* The allocator keeps what is freed, so that it would be refused for ever. */
+        if (engine->memory_used >= limit && now - engine->memory_trimmed_ns >= TRIM_NS) {
+            engine->memory_trimmed_ns = now;
+            (void)malloc_trim(0);
+            engine->memory_used = memory_used();
+        }
+    }
+    if (engine->memory_used < limit)
+        return 0;
+    return error_set(
+        err, "capacity", 0,
+        "the engine uses %llu MiB of memory, and begins nothing new from %llu MiB on; close "
+        "connections, ask again later, or allow it more (engine_memory)",
+        (unsigned long long)(engine->memory_used >> 20), (unsigned long long)(limit >> 20));
 }
 
 bool capacity_disk_is_low(struct engine *engine)

@@ -344,6 +344,11 @@ bool engine_port_is_public(struct engine *engine, const char *id, uint16_t port,
 /* ---- the host ---- */
 
 /* What is left of it, where the engine's data lie; UINT64_MAX: nobody knows. */
+/* "capacity" when the engine itself uses more than half of what it can get (RLIMIT_DATA): nothing new is begun then,
+ * so that what is under way has the rest. */
+int engine_memory_check(struct engine *engine, struct error *err);
+uint64_t engine_memory_limit(void);
+
 struct engine_capacity {
     uint64_t memory_available, disk_bytes, disk_available;
 };

@@ -242,7 +242,8 @@ struct engine {
 
     uint64_t pool_hits, pool_misses;
     uint64_t used_ns; /* when somebody last asked for anything */
-    uint64_t capacity_read_ns;
+    uint64_t capacity_read_ns, memory_read_ns, memory_trimmed_ns;
+    uint64_t memory_used; /* of the engine itself, at memory_read_ns */
     struct engine_capacity capacity;
 };
 

@@ -15,6 +15,7 @@ static const struct conf_row table[] = {
     {"serve", "allow_level", CONF_OTHER, .fallback = NULL},
     {"serve", "hosts", CONF_LIST, AT(hosts), .fallback = ""},
     {"serve", "log_format", CONF_OTHER, .fallback = NULL},
+    {"serve", "engine_memory", CONF_OTHER, .fallback = NULL},
     {"serve", "tls_certificate", CONF_TEXT, AT(tls_certificate)},
     {"serve", "tls_key", CONF_TEXT, AT(tls_key)},
     {"serve", "insecure_http", CONF_BOOL, AT(insecure_http), .fallback = "no"},

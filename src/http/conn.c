@@ -13,9 +13,6 @@
 #include <string.h>
 #include <sys/socket.h>
 
-/* Between two requests, and while one is answered, so much is read at once: what follows a request waits in
- * memory. */
-#define AHEAD ((size_t)16 * 1024)
 /* After an answer to a request that is not read to its end: so long, and so much, is read and thrown
  * away. To close with unread bytes would reset the connection, and the answer would be lost with it. */
 #define LINGER_MS 2000
@@ -84,12 +81,14 @@ void http_conn_cut(struct http_conn *conn)
     if (conn->state == CONN_CLOSED) {
         return;
     }
+    if (request) {
+        (void)http_request_hold(request, 0);
+    }
     close_conn(conn);
     conn->request = NULL;
     if (!request) {
         return;
     }
-    http_request_unhold(request);
     http_request_part(request);
     request->conn = NULL;
     request->server = NULL;
@@ -154,6 +153,8 @@ static void on_deadline(struct http_conn *conn)
                 (conn->state == CONN_PROXY && !http_proxy_is_idle(conn->request))) &&
                !http_conn_is_silent(conn)) {
         http_conn_deadline(conn, conn->server->limits.silent_ms / 2);
+    } else if (conn->state == CONN_WEBSOCKET && http_websocket_is_late(conn->request)) {
+        return;
     } else if (conn->state == CONN_WEBSOCKET) {
         unsigned ms = http_websocket_tick(conn->request);
         if (ms > 0 && !http_conn_is_silent(conn)) {
@@ -217,6 +218,7 @@ void http_conn_answered(struct http_conn *conn, bool is_whole)
     if (!is_whole) {
         conn->is_closing = conn->has_unread = true;
     }
+    http_owner_done(conn);
     conn->state = CONN_HEADER;
     conn->is_in_header = false;
     conn->answer_until = uv_now(conn->server->loop) + conn->server->limits.answer_ms;
@@ -298,7 +300,7 @@ void http_conn_watch(struct http_conn *conn)
         events |= UV_DISCONNECT;
         break;
     case CONN_HANDLING:
-        events |= conn->in.size < AHEAD ? UV_READABLE : 0;
+        events |= conn->in.size < HTTP_AHEAD ? UV_READABLE : 0;
         events |= UV_DISCONNECT;
         break;
     case CONN_WEBSOCKET:
@@ -405,7 +407,11 @@ static void take_input(struct http_conn *conn, const char *data, size_t size)
 static void read_some(struct http_conn *conn)
 {
     struct http_server *server = conn->server;
-    size_t most = conn->state == CONN_HEADER || conn->state == CONN_HANDLING ? AHEAD : HTTP_SCRATCH;
+    size_t most = conn->state == CONN_HEADER || conn->state == CONN_HANDLING ? HTTP_AHEAD
+                                                                             : HTTP_SCRATCH;
+    if (conn->state == CONN_WEBSOCKET) {
+        most = http_websocket_most(conn->request);
+    }
     ssize_t got = http_wire_recv(conn, server->scratch, most);
 
     if (got < 0 && (errno == EAGAIN || errno == EINTR)) {

@@ -212,9 +212,11 @@ static enum http_frame end(struct http_frames *frames, struct http_framed *out)
     }
 }
 
-/* The message that was handed out is over. */
-static void forget(struct http_frames *frames)
+void http_frames_forget(struct http_frames *frames)
 {
+    if (!frames->is_given) {
+        return;
+    }
     frames->is_given = false;
     frames->message.start = frames->message.size = 0;
     if (frames->message.capacity > KEPT_MAX) {
@@ -226,9 +228,7 @@ enum http_frame http_frame_next(struct http_frames *frames, const char **data, s
                                 struct http_framed *out)
 {
     *out = (struct http_framed){.data = ""};
-    if (frames->is_given) {
-        forget(frames);
-    }
+    http_frames_forget(frames);
     while (*size > 0) {
         enum http_frame found;
         unsigned code = frames->is_within ? 0 : read_head(frames, data, size);

@@ -33,6 +33,7 @@ enum http_close {
     HTTP_CLOSE_POLICY = 1008,
     HTTP_CLOSE_TOO_LARGE = 1009,
     HTTP_CLOSE_FAILED = 1011,
+    HTTP_CLOSE_LATER = 1013,
 };
 
 struct http_frames {
@@ -61,7 +62,7 @@ enum http_frame {
 };
 
 struct http_framed {
-    const void *data; /* until the next call; followed by a NUL */
+    const void *data; /* until the next call, or http_frames_forget(); followed by a NUL */
     size_t size;
     unsigned code;
 };
@@ -70,6 +71,8 @@ struct http_framed {
  * begins. */
 enum http_frame http_frame_next(struct http_frames *frames, const char **data, size_t *size,
                                 struct http_framed *out);
+/* Lets go of the message that was handed out, if there is one. */
+void http_frames_forget(struct http_frames *frames);
 void http_frames_free(struct http_frames *frames);
 
 /* The header of a frame that is a whole message; its size. */

@@ -37,22 +37,26 @@ struct http_route {
 };
 
 struct http_limits {
-    /* Default 4,096, on TCP and on unix sockets each, so that neither takes the places of the other.
-     * Who comes beyond takes the place of one of the peer that has most: of the oldest that has not asked
-     * anything, or, where that peer has more than he, of one that is idle or takes its answer slowly; or is answered 503. */
+    /* Default 4,096, on TCP and on unix sockets each, so that neither takes the places of the other. When all are
+     * taken a newcomer evicts a connection that has no request under way, of the owner or, without one, the
+     * peer that has most: the oldest that has not asked anything, else the oldest. An owner's that has an answer to
+     * read stays if the newcomer's peer has as many. Otherwise the newcomer is answered 503. */
     size_t connections;
     size_t body_bytes; /* 4 MiB; not with HTTP_STREAM_BODY; GET and HEAD have no body at all */
     size_t
-        held_bytes; /* 256 MiB: of all bodies that are kept at once, a quarter for each peer; 503 beyond */
+        held_bytes; /* 256 MiB: of all bodies and messages of WebSockets that are kept at once, a quarter for
+                     * each owner, or peer without one; 503 beyond */
     size_t
         waiting_bytes; /* 256 MiB: of all whole answers that clients do not take; the oldest of the peer
                            * that has most connections is cut beyond */
     size_t header_bytes; /* 32 KiB */
     unsigned header_ms;  /* 10 s: for all of the header */
-    unsigned body_ms;    /* 60 s: for all of the body; with HTTP_STREAM_BODY, between two parts */
-    unsigned idle_ms;    /* 75 s: between two requests of a connection; for a client that takes none
+    unsigned
+        body_ms; /* 60 s: for all of the body, or of a message; with HTTP_STREAM_BODY, between two
+                          * parts */
+    unsigned idle_ms;   /* 75 s: between two requests of a connection; for a client that takes none
                            * of a whole answer */
-    unsigned answer_ms;  /* 300 s: for all of an answer that is whole */
+    unsigned answer_ms; /* 300 s: for all of an answer that is whole */
     /* 1 MiB: a stream whose client does not read is not written beyond this. */
     size_t backlog_bytes;
     unsigned
@@ -107,9 +111,11 @@ void http_certify(struct http_server *server, struct http_certificate *certifica
 /* Accepts on a listening socket, which it takes. */
 int http_listen(struct http_server *server, int socket, struct error *err);
 
-/* Whose request it is. Those of one lane take turns: few are begun in one round of the loop, so that who
- * has many connections does not keep others waiting. The connection stays in it for those that follow. */
-void http_lane(struct http_request *request, const char *name);
+/* Names the owner of a request. Requests of one owner take turns: few are begun in one round of the loop, so that
+ * an owner of many connections does not keep others waiting. The connection stays its for those that follow.
+ * False: the owner has as many requests under way as there are places without any, or, where anybody may send
+ * them (`is_public`), half as many; this one is to be refused. Called once for a request. */
+bool http_lane(struct http_request *request, const char *name, bool is_public);
 
 /* Takes no more connections and no more requests on those there are; `done` when the last request is
  * answered, or after `most_ms`, when the rest is cut. */
@@ -117,7 +123,7 @@ void http_drain(struct http_server *server, unsigned most_ms, void (*done)(void 
 /* What went through it since it was started. */
 struct http_counts {
     size_t open;       /* connections now */
-    size_t held_bytes; /* of bodies that are kept whole, now */
+    size_t held_bytes; /* of bodies and messages that are kept whole, now */
     uint64_t accepted; /* connections */
     uint64_t received_bytes, sent_bytes;
 };
@@ -255,8 +261,9 @@ const char *http_target(const struct http_request *request);
  * the request lives until `closed` was called, which happens once, always; http_abort() makes it be called
  * soon, from the loop. `gone` is not called any more. Frames, masks, fragments, pings
  * and the closing are this room's; a message of the client that is larger than `message_bytes`, text that is
- * not UTF-8, or an unmasked frame, closes it as the RFC says. A client that answers no ping for 60 s is
- * gone. A draining server closes with 1001. */
+ * not UTF-8, or an unmasked frame, closes it as the RFC says. A message that is not whole within limits.body_ms
+ * closes it with 1008, one for which limits.held_bytes has no room with 1013. A client that answers no ping for 60 s
+ * is gone. A draining server closes with 1001. */
 struct http_websocket_options {
     size_t message_bytes; /* default 1 MiB */
     const char

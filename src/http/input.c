@@ -131,14 +131,6 @@ bool http_wants_body(const struct http_request *request)
     return request && !request->is_held && (request->collects || request->part);
 }
 
-/* No peer has more than a quarter of the room for bodies, but always enough for one. */
-static size_t held_of_house(const struct http_server *server)
-{
-    size_t quarter = server->limits.held_bytes / 4;
-
-    return quarter > server->limits.body_bytes ? quarter : server->limits.body_bytes;
-}
-
 /* Gives bytes of the body to whoever takes them. The request may be answered after it. */
 static void give(struct http_conn *conn, struct http_request *request, const char *data,
                  size_t size)
@@ -147,8 +139,6 @@ static void give(struct http_conn *conn, struct http_request *request, const cha
                                               "the body is larger than the limit"};
     static const struct http_refusal held = {
         503, "capacity", "the bodies of other requests take all the room for them; send it again"};
-    struct http_server *server = conn->server;
-    size_t *of_house = &server->held_houses[conn->peer.is_unix][conn->house];
 
     if (!request->collects) {
         /* Held before it is asked, so that it may already resume in there. */
@@ -161,15 +151,11 @@ static void give(struct http_conn *conn, struct http_request *request, const cha
     if (size > conn->server->limits.body_bytes - request->body.size) {
         request->is_handed = true;
         http_request_refuse(request, &large);
-    } else if (size > server->limits.held_bytes - server->held_bytes ||
-               size > held_of_house(server) - *of_house) {
+    } else if (!http_request_hold(request, request->body.size + size)) {
         request->is_handed = true;
         http_request_refuse(request, &held);
     } else if (http_bytes_add(&request->body, data, size)) {
         http_conn_break(conn);
-    } else {
-        server->held_bytes += size;
-        *of_house += size;
     }
 }
 

@@ -13,6 +13,9 @@
 #include <sys/uio.h>
 
 #define HTTP_SCRATCH ((size_t)256 * 1024)
+/* Between two requests, and while one is answered, so much is read at once: what follows a request waits in
+ * memory. */
+#define HTTP_AHEAD ((size_t)16 * 1024)
 #define HTTP_PARAMS_MAX 8
 /* Beyond the limit of connections, so many more are told so; then accepting stops. */
 #define HTTP_REFUSED_MAX 64
@@ -27,6 +30,15 @@ struct http_listener {
     int fd;
     bool is_unix;
     struct http_server *server;
+};
+
+/* The peer whose key the requests of some connections have: see owners.c. */
+struct http_owner {
+    LIST_ENTRY(http_owner) next;
+    size_t places[2]; /* of connections, on TCP and on unix sockets; it ends with its last */
+    size_t at_work[2];
+    size_t held; /* bytes of bodies and messages */
+    char name[];
 };
 
 enum http_conn_state {
@@ -64,6 +76,8 @@ struct http_conn {
     bool is_shutting;                 /* it has still to be said that no more follows */
     struct http_handshake *handshake; /* NULL: not begun, or over */
     struct http_tls *tls;             /* NULL: none, or not yet */
+    struct http_owner *owner;         /* of its last request; NULL: a stranger's */
+    bool is_at_work;                  /* its owner has a request under way on it */
     unsigned house;                   /* its peer's */
     unsigned lane;                    /* of its last request, at first of its house */
     unsigned handles;                 /* of libuv, not closed yet */
@@ -105,14 +119,17 @@ struct http_server {
     TAILQ_HEAD(http_lingering, http_conn) lingering[2];
     size_t conns_count;
     size_t open_count[2];          /* on TCP, on unix sockets */
-    size_t houses[2][HTTP_HOUSES]; /* the same, by where the peer is */
+    size_t houses[2][HTTP_HOUSES]; /* the same of strangers, by where the peer is */
+    size_t at_work[2];             /* the same, where owners have a request under way */
+    LIST_HEAD(http_owners, http_owner) owners[HTTP_LANES];
     size_t linger_count[2];
     size_t linger_houses[2][HTTP_HOUSES];
     uint64_t seed;        /* of who shares a house */
     size_t waiting_bytes; /* of answers that are whole and that their clients do not take */
-    size_t held_bytes;    /* of bodies that are kept whole, where the client is still there */
-    size_t held_houses[2][HTTP_HOUSES];
-    unsigned char begun[HTTP_LANES]; /* requests of each lane, in this round of the loop */
+    size_t
+        held_bytes; /* of bodies and messages that are kept whole, where the client is still there */
+    size_t held_houses[2][HTTP_HOUSES]; /* the same of strangers */
+    unsigned char begun[HTTP_LANES];    /* requests of each lane, in this round of the loop */
     uv_prepare_t round;
     uv_idle_t idle;   /* runs while there are kicked connections */
     uv_timer_t timer; /* accepting again; then the end of draining */
@@ -158,6 +175,7 @@ struct http_request {
     struct http_proxy *proxy;
     unsigned status;         /* of the answer; 0: none yet */
     uint64_t received, sent; /* that its connection had, which is gone */
+    size_t held;             /* of its body, or message, as it counts in the server's */
     void (*over)(const struct http_request *request, unsigned status, void *data);
     void *over_data; /* both the server's, who may be gone before */
     void *user;
@@ -191,8 +209,6 @@ struct http_request *http_request_new(struct http_conn *conn, size_t text_size);
 void http_request_free(struct http_request *request);
 /* Before its connection is taken from it. */
 void http_request_part(struct http_request *request);
-/* What of the room for bodies the request's has is free again. */
-void http_request_unhold(struct http_request *request);
 /* Has it answered by the front's refuse(), or plainly. */
 void http_request_refuse(struct http_request *request, const struct http_refusal *no);
 
@@ -281,6 +297,10 @@ void http_websocket_lost(struct http_request *request);
 void http_websocket_flushed(struct http_request *request);
 /* Anything has come from the client. */
 void http_websocket_heard(struct http_request *request);
+/* How many bytes to read at once: little of what follows a frame, for that may have to wait. */
+size_t http_websocket_most(const struct http_request *request);
+/* Closes it, and frees the request, if a message takes too long; true then. */
+bool http_websocket_is_late(struct http_request *request);
 /* A deadline is over; how long until the next, 0 where the connection is to be cut. */
 unsigned http_websocket_tick(struct http_request *request);
 void http_websocket_free(struct http_websocket *websocket);
@@ -297,6 +317,19 @@ bool http_proxy_is_idle(struct http_request *request);
 /* The connection is no more. */
 void http_proxy_lost(struct http_request *request);
 
+/* ---- owners.c ---- */
+
+/* A connection has, or has no longer, a place: one that lingers has none. */
+void http_server_take_place(struct http_conn *conn);
+void http_server_leave_place(struct http_conn *conn);
+/* How many places its owner has; a stranger's house. */
+size_t http_owner_places(const struct http_conn *conn);
+/* Its request is over. */
+void http_owner_done(struct http_conn *conn);
+/* Charges so many bytes in all of a request's body or message to the owner, or else to the house. False, and nothing is
+ * changed: there is no room for more, as none has more than a quarter, but always enough for one body. */
+bool http_request_hold(struct http_request *request, size_t bytes);
+
 /* ---- server.c ---- */
 
 /* There are kicked connections. */
@@ -305,9 +338,6 @@ void http_server_wake(struct http_server *server);
 void http_server_free_when_closed(struct http_server *server);
 /* A connection is no more. */
 void http_server_left(struct http_server *server);
-/* A connection has, or has no longer, a place: one that lingers has none. */
-void http_server_take_place(struct http_conn *conn);
-void http_server_leave_place(struct http_conn *conn);
 /* A connection begins to linger: its place is another's, and it may be the end of one that does so too. */
 void http_server_lingers(struct http_conn *conn);
 void http_server_lingered(struct http_conn *conn);

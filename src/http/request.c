@@ -93,16 +93,6 @@ void http_request_part(struct http_request *request)
     }
 }
 
-void http_lane(struct http_request *request, const char *name)
-{
-    uint64_t hash = request->server != NULL ? request->server->seed : 0;
-
-    for (; *name != '\0'; name++)
-        hash = (hash ^ (unsigned char)*name) * 0x9e3779b97f4a7c15U;
-    if (request->conn != NULL)
-        request->conn->lane = (unsigned)(hash >> 32) % HTTP_LANES;
-}
-
 void http_moved(struct http_request *request, uint64_t *received, uint64_t *sent)
 {
     http_request_part(request);
@@ -111,18 +101,9 @@ void http_moved(struct http_request *request, uint64_t *received, uint64_t *sent
     request->received = request->sent = 0;
 }
 
-void http_request_unhold(struct http_request *request)
-{
-    if (request->server && request->conn) {
-        struct http_conn *conn = request->conn;
-        request->server->held_bytes -= request->body.size;
-        request->server->held_houses[conn->peer.is_unix][conn->house] -= request->body.size;
-    }
-}
-
 void http_body_done(struct http_request *request)
 {
-    http_request_unhold(request);
+    (void)http_request_hold(request, 0);
     http_bytes_free(&request->body);
 }
 
@@ -134,7 +115,7 @@ void http_request_free(struct http_request *request)
     if (request->free_user) {
         request->free_user(request->user);
     }
-    http_request_unhold(request);
+    (void)http_request_hold(request, 0);
     http_websocket_free(request->websocket);
     http_bytes_free(&request->body);
     http_bytes_free(&request->extra);

@@ -185,23 +185,23 @@ static unsigned find_house(const struct http_server *server, const struct sockad
     return (unsigned)(key >> 32) % HTTP_HOUSES;
 }
 
-/* Whether its place may be given to one of a house that has `count`. Who does not read an answer that is
- * whole keeps his place as long as his house is not the fuller one. */
+/* Tells whether its place may be given to a newcomer of a house that has `count`. An owner's connection that has
+ * an answer to read, or more to ask, keeps it as long as its owner does not have more. */
 static bool is_replaceable(const struct http_conn *conn, bool is_unix, size_t count)
 {
-    const size_t *houses = conn->server->houses[is_unix];
+    bool is_idle = conn->in.size == 0 && conn->out.size == 0;
 
     return conn->peer.is_unix == is_unix &&
            (conn->state == CONN_HEADER || conn->state == CONN_HANDSHAKE) &&
-           ((!conn->has_asked && conn->out.size == 0) || houses[conn->house] > count + 1);
+           (!conn->owner || is_idle || http_owner_places(conn) > count + 1);
 }
 
-/* Whether there is a place, if need be that of one who does nothing with his: of the fullest house, and
- * there the oldest who never asked anything, or else the oldest. */
+/* Tells whether there is a place, if need be that of a connection without a request: of the owner, or house of
+ * strangers, that has most, and there the oldest that never asked anything, or else the oldest. */
 static bool make_place(struct http_server *server, bool is_unix, unsigned house)
 {
-    const size_t *houses = server->houses[is_unix];
     struct http_conn *conn, *victim = NULL;
+    size_t most = 0, count = server->houses[is_unix][house];
 
     if (server->open_count[is_unix] < server->limits.connections) {
         return true;
@@ -209,29 +209,18 @@ static bool make_place(struct http_server *server, bool is_unix, unsigned house)
     TAILQ_FOREACH(conn, &server->conns, next)
     {
         // cppcheck-suppress uninitvar ; it does not see that the list sets it
-        if (is_replaceable(conn, is_unix, houses[house]) &&
-            (!victim || houses[conn->house] > houses[victim->house] ||
-             (houses[conn->house] == houses[victim->house] && victim->has_asked &&
-              !conn->has_asked))) {
+        size_t places = http_owner_places(conn);
+        if (is_replaceable(conn, is_unix, count) &&
+            (!victim || places > most ||
+             (places == most && victim->has_asked && !conn->has_asked))) {
             victim = conn;
+            most = places;
         }
     }
     if (victim) {
         http_conn_cut(victim);
     }
     return victim != NULL;
-}
-
-void http_server_take_place(struct http_conn *conn)
-{
-    conn->server->open_count[conn->peer.is_unix]++;
-    conn->server->houses[conn->peer.is_unix][conn->house]++;
-}
-
-void http_server_leave_place(struct http_conn *conn)
-{
-    conn->server->open_count[conn->peer.is_unix]--;
-    conn->server->houses[conn->peer.is_unix][conn->house]--;
 }
 
 void http_server_lingers(struct http_conn *conn)
@@ -278,8 +267,7 @@ void http_server_shed(struct http_server *server)
         {
             // cppcheck-suppress uninitvar ; it does not see that the list sets it
             if (conn->waiting > 0 &&
-                (!victim || server->houses[conn->peer.is_unix][conn->house] >
-                                server->houses[victim->peer.is_unix][victim->house])) {
+                (!victim || http_owner_places(conn) > http_owner_places(victim))) {
                 victim = conn;
             }
         }

@@ -2,7 +2,8 @@
  *
  * Every end comes through one of two doors, and each calls `closed` once: end() where the frames ended it,
  * http_websocket_lost() where the connection did. What a client sends costs no more than its limits: one
- * message, and one pong that waits. */
+ * message, and one pong that waits. A message counts as a body does, from its first part until its handler takes
+ * the next: it is charged to the owner, and must be whole within limits.body_ms. */
 #include "http/parts.h"
 
 #include "http/frames.h"
@@ -25,6 +26,7 @@ struct http_websocket {
     bool has_closed; /* our closing frame is sent, with this code */
     unsigned code;
     uint64_t pinged_at; /* 0: nothing is to be answered */
+    uint64_t whole_by;  /* when the message that has begun must be; 0: none has */
     bool owes_pong;
     size_t pong_size;
     unsigned char pong[HTTP_CONTROL_MAX];
@@ -218,6 +220,13 @@ void http_websocket_flushed(struct http_request *request)
 
 /* ---- in ---- */
 
+size_t http_websocket_most(const struct http_request *request)
+{
+    uint64_t left = request->websocket->frames.left;
+
+    return left < HTTP_SCRATCH - HTTP_AHEAD ? (size_t)left + HTTP_AHEAD : HTTP_SCRATCH;
+}
+
 bool http_websocket_reads(const struct http_request *request)
 {
     return !request->websocket->is_held || request->websocket->has_closed;
@@ -227,6 +236,8 @@ void http_websocket_resume(struct http_request *request)
 {
     if (request->websocket) {
         request->websocket->is_held = false;
+        /* Of a message that is still coming nothing is free. */
+        (void)http_request_hold(request, request->websocket->frames.message.size);
         if (request->conn && !request->conn->is_processing) {
             http_conn_kick(request->conn);
         }
@@ -238,6 +249,7 @@ static void end(struct http_request *request, unsigned code)
     struct http_websocket *websocket = request->websocket;
     struct http_conn *conn = request->conn;
 
+    (void)http_request_hold(request, 0);
     http_request_part(request);
     conn->request = NULL;
     request->conn = NULL;
@@ -252,20 +264,56 @@ void http_websocket_lost(struct http_request *request)
     http_request_free(request);
 }
 
+/* The request may be gone after it. */
 static void take_message(struct http_conn *conn, struct http_request *request, bool is_text,
                          const struct http_framed *framed)
 {
     struct http_websocket *websocket = request->websocket;
 
-    if (websocket->has_closed) {
-        return;
+    websocket->whole_by = 0;
+    if (!websocket->has_closed) {
+        /* Held before it is asked, so that it may already resume in there. */
+        websocket->is_held = true;
+        if (websocket->options.message(websocket->options.arg, is_text, framed->data,
+                                       framed->size) &&
+            conn->request == request) {
+            websocket->is_held = false;
+        }
     }
-    /* Held before it is asked, so that it may already resume in there. */
-    websocket->is_held = true;
-    if (websocket->options.message(websocket->options.arg, is_text, framed->data, framed->size) &&
-        conn->request == request) {
-        websocket->is_held = false;
+    if (conn->request == request) {
+        http_frames_forget(&websocket->frames);
+        if (!websocket->is_held) {
+            (void)http_request_hold(request, 0);
+        }
     }
+}
+
+static void end_with(struct http_request *request, unsigned code, const char *reason)
+{
+    say_close(request, code, reason, strlen(reason));
+    end(request, request->websocket->code);
+}
+
+/* What has come of a message is charged, and it has its time. False: that was too much, and the request is gone. */
+static bool charge(struct http_request *request)
+{
+    struct http_websocket *websocket = request->websocket;
+    struct http_conn *conn = request->conn;
+    unsigned ms = conn->server->limits.body_ms;
+    uint64_t now = uv_now(conn->server->loop);
+
+    if (!http_request_hold(request, websocket->frames.message.size)) {
+        end_with(request, HTTP_CLOSE_LATER,
+                 "the messages of other connections take all the room for them; send it again");
+        return false;
+    }
+    if (websocket->frames.kind != 0 && websocket->whole_by == 0) {
+        websocket->whole_by = now + ms;
+        if (websocket->whole_by < conn->deadline) {
+            http_conn_deadline(conn, ms);
+        }
+    }
+    return true;
 }
 
 /* Of pings that wait only the newest is answered, as the RFC allows. */
@@ -296,6 +344,9 @@ bool http_websocket_step(struct http_conn *conn, const char *data, size_t size, 
     }
     found = http_frame_next(&websocket->frames, &at, &left, &framed);
     *used = size - left;
+    if (websocket->frames.message.size > 0 && found != HTTP_FRAME_BAD && !charge(request)) {
+        return false;
+    }
     switch (found) {
     case HTTP_FRAME_MORE:
     case HTTP_FRAME_PONG:
@@ -321,6 +372,17 @@ bool http_websocket_step(struct http_conn *conn, const char *data, size_t size, 
 
 /* ---- time ---- */
 
+bool http_websocket_is_late(struct http_request *request)
+{
+    uint64_t whole_by = request->websocket->whole_by;
+
+    if (whole_by == 0 || uv_now(request->server->loop) < whole_by) {
+        return false;
+    }
+    end_with(request, HTTP_CLOSE_POLICY, "the message took too long to arrive");
+    return true;
+}
+
 void http_websocket_heard(struct http_request *request)
 {
     request->websocket->pinged_at = 0;
@@ -335,6 +397,9 @@ unsigned http_websocket_tick(struct http_request *request)
 
     if (websocket->has_closed) {
         return 0;
+    }
+    if (websocket->whole_by > 0 && websocket->whole_by - now < wait) {
+        wait = (unsigned)(websocket->whole_by - now);
     }
     if (websocket->is_held) {
         /* What it answers would not be read. */

@@ -25,6 +25,7 @@ struct config {
     char *tls_certificate, *tls_key; /* both or none, absolute paths */
     int log_format;                  /* 1: JSON */
     bool insecure_http;
+    uint64_t engine_memory; /* 0: by the host's */
     struct config_name names[NAMES_MAX];
     size_t names_count;
     struct config_tenants tenants[NAMES_MAX + 1];

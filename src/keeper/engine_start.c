@@ -21,6 +21,7 @@
 #include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
+#include <sys/sysinfo.h>
 #include <unistd.h>
 
 #define CONFIG_MAX (256U << 10) /* of base/conf.h */
@@ -30,6 +31,10 @@
 #define STATE_PLACE "/run/cove"
 #define FDS_ASIDE 64 /* above all that an engine gets */
 #define TREE_DEPTH_MAX 64
+/* Clients that read nothing and send all they may fill 3.5 GiB: 256 MiB each of bodies, answers, what is told to
+ * kernels' clients and snapshots, and half a MiB of each of 4,096 connections; the rest is for 5,000 sandboxes. */
+#define MEMORY_USUAL (4ULL << 30)
+#define MEMORY_LEAST (256ULL << 20)
 
 /* ---- before: as whom ---- */
 
@@ -207,6 +212,24 @@ static int enter_view(int state)
     return open(STATE_PLACE, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 }
 
+/* The engine refuses what is new when it uses so much, and gets none beyond twice that: what it has, but has not
+ * touched, counts there. */
+static void limit_memory(const struct keeper *keeper)
+{
+    uint64_t bytes = keeper->config.engine_memory;
+    struct rlimit data;
+    struct sysinfo host;
+
+    if (bytes == 0) {
+        bytes = sysinfo(&host) == 0 ? (uint64_t)host.totalram * host.mem_unit / 4 : MEMORY_USUAL;
+        bytes = bytes > MEMORY_USUAL ? MEMORY_USUAL : bytes < MEMORY_LEAST ? MEMORY_LEAST : bytes;
+    }
+    if (getrlimit(RLIMIT_DATA, &data) < 0 || data.rlim_max / 2 < bytes)
+        return;
+    data.rlim_cur = data.rlim_max = 2 * bytes;
+    (void)setrlimit(RLIMIT_DATA, &data);
+}
+
 static int drop(const struct engine_child *engine)
 {
     struct __user_cap_header_struct header = {.version = _LINUX_CAPABILITY_VERSION_3};
@@ -338,6 +361,7 @@ static _Noreturn void run(const struct keeper *keeper, int given[KEEPER_ENGINE_L
     if (keeper->caller.mounts && (*state = enter_view(*state)) < 0)
         fail("its view of the host");
     describe(keeper, &clock, &environment);
+    limit_memory(keeper);
     if (drop(engine) < 0)
         fail("its rights");
     /* Ids that change forget it, so it comes after. It says to end: there may be something to write. */

@@ -7,6 +7,7 @@ import contextlib
 import os
 import pathlib
 import resource
+import select
 import signal
 import sqlite3
 import subprocess
@@ -16,7 +17,9 @@ import pytest
 
 import harness
 import serving
-from sandboxes import EPHEMERAL, make, printed, start
+import terminals
+from frames import frame
+from sandboxes import EPHEMERAL, make, new_key, printed, start
 
 SMALL = "[boxes]\npool = {pool}\nmemory = 128M\ndisk = 16M\nheadroom_disk = {headroom}\n"
 COUNTS = "i=0; while [ $i -lt 100000 ]; do i=$((i+1)); echo $i; sleep 0.02; done"
@@ -197,6 +200,76 @@ def test_over_the_headroom_of_memory_new_sandboxes_are_refused_with_the_figure(t
             goes_on(client, process)
         serve.config.write_text(usual, encoding="utf-8")
         with reloaded(serve) as client:
+            goes_on(client, process)
+            again(client)
+
+
+class Sender(terminals.Watcher):
+    """Sends a message that does not end, one byte short of 4 MiB."""
+
+    PART = frame(terminals.TEXT, b"m" * ((4 << 20) - 1), length=(8, 4 << 20))
+
+    def __init__(self, serve, key):
+        self.open(serve, "/v1/kernels/connect", [f"Authorization: Bearer {key}"], serve.port)
+
+    def begin(self):
+        with contextlib.suppress(ConnectionError):
+            self.socket.sendall(self.PART)
+
+    def was_cut(self):
+        if not select.select([self.socket], [], [], 0)[0]:
+            return False
+        try:
+            return self.frame()[0] == terminals.CLOSE
+        except (EOFError, ConnectionError):
+            return True
+
+
+def senders(serve, client):
+    """As many as there is room for: a quarter is one tenant's."""
+    for tenant in ("a", "b", "c", "d"):
+        key = new_key(client, tenant=f"team-{tenant}")["secret"]
+        for _ in range(16):
+            yield Sender(serve, key)
+
+
+def test_an_engine_that_uses_its_memory_begins_nothing_new(tmp_path):
+    """What is under way goes on, and when its clients are gone all goes as before."""
+    with serving.Serve(tmp_path, "[serve]\nengine_memory = 160M\n[boxes]\npool = 1\n") as serve, \
+            serve.client() as client:
+        engine = serve.engine_pid()
+        limits = pathlib.Path(f"/proc/{engine}/limits").read_text(encoding="ascii")
+        assert limits.split("Max data size")[1].split()[:2] == [str(320 << 20)] * 2
+        path, other = make(client), make(client)
+        process = start(client, path, COUNTS)
+        with contextlib.ExitStack() as stack:
+            with pytest.raises(terminals.Refused) as why:
+                for there in senders(serve, client):
+                    stack.enter_context(there).begin()
+            assert (why.value.status, why.value.code) == (503, "capacity")
+            assert "160 MiB" in refused(client.get("/v1/sandboxes"), "capacity")
+            assert client.delete(other).status == 204
+            with serve.tcp(serve.key) as operator:
+                assert b"\ncove_engine_memory_limit_bytes 167772160\n" in operator.get("/metrics").bytes
+        harness.wait_for(lambda: client.get("/v1/sandboxes").status == 200, what="memory that is free again")
+        goes_on(client, process)
+        again(client)
+        assert serve.engine_pid() == engine
+
+
+def test_an_engine_that_gets_no_more_memory_loses_nothing(tmp_path):
+    """Who is connected already fills it beyond what it can have: it cuts him off, or ends."""
+    with serving.Serve(tmp_path, "[serve]\nengine_memory = 128M\n[boxes]\npool = 1\n") as serve:
+        with serve.client() as client, contextlib.ExitStack() as stack:
+            path = make(client)
+            process = start(client, path, COUNTS)
+            crowd = [stack.enter_context(there) for there in senders(serve, client)]
+            for there in crowd:
+                there.begin()
+            harness.wait_for(lambda: any([there.was_cut() for there in crowd]), what="the end of a connection")
+        serve.wait_ready()
+        with serve.client() as client:
+            harness.wait_for(lambda: client.get("/v1/sandboxes").status == 200, what="memory that is free again")
             goes_on(client, process)
             again(client)
 

@@ -14,6 +14,7 @@ import pytest
 import harness
 import serving
 import terminals
+from frames import frame
 from sandboxes import new_key
 
 CONFIG = """[boxes]
@@ -587,6 +588,35 @@ def test_what_waits_for_a_tenants_clients_is_bounded(serve, api):
     with Connection(serve) as there:
         there.run("'x'.repeat(3 << 20)")
         assert len(there.done()["value"]) == 3 << 20
+
+
+def test_messages_of_a_tenant_that_do_not_end_are_bounded(serve, api):
+    """Each lacks a byte of its 4 MiB: sixteen of them are a quarter of what all tenants have."""
+    part = frame(terminals.TEXT, b"m" * ((4 << 20) - 1), length=(8, 4 << 20))
+    with contextlib.ExitStack() as stack:
+        crowd, other = (stack.enter_context(another_tenant(serve, api, name=name)) for name in ("crowd", "late"))
+        slow = [stack.enter_context(Connection(serve, [f"Authorization: Bearer {crowd.key}"], serve.port))
+                for _ in range(20)]
+        for there in slow:
+            with contextlib.suppress(ConnectionError):  # it has been closed
+                there.socket.sendall(part)
+        codes = {}
+
+        def four_have_ended():
+            for there in slow:
+                if there not in codes and select.select([there.socket], [], [], 0)[0]:
+                    opcode, data = there.frame()
+                    if opcode == terminals.CLOSE:
+                        codes[there] = int.from_bytes(data[:2], "big")
+            return len(codes) == 4
+
+        harness.wait_for(four_have_ended, what="the end of four")
+        assert set(codes.values()) == {1013}
+        # A body counts with them, and another tenant has its own quarter.
+        assert crowd.post("/v1/kernels/run", {"code": f"'{'m' * 100_000}'.length"}).refusal == (503, "capacity")
+        there = stack.enter_context(Connection(serve, [f"Authorization: Bearer {other.key}"], serve.port))
+        there.run(f"'{'m' * 100_000}'.length")
+        assert there.done()["value"] == 100_000
 
 
 def test_runs_over_a_connection_are_in_the_audit_log(alone):

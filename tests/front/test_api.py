@@ -6,6 +6,7 @@ import http.client
 import json
 import os
 import re
+import resource
 import select
 import signal
 import socket
@@ -304,6 +305,31 @@ def test_a_tenant_has_its_quota_and_its_rate(serve, api):
         assert int(refused[0].headers["Retry-After"]) >= 1
     assert api.ask("PUT", path, {"sandboxes": -1}).code == "bad_request"
     assert api.get("/v1/tenants/UPPER/quota").code == "bad_request"
+
+
+def refusal_of(serve, key):
+    with serve.tcp(key) as client:
+        answer = client.get("/v1/sandboxes")
+        return answer.status >= 400 and answer.refusal
+
+
+@pytest.mark.parametrize("request_of", [
+    "GET /v1/events HTTP/1.1\r\n", "POST /v1/sandboxes HTTP/1.1\r\nContent-Length: 9\r\n"],
+    ids=["streams", "bodies that do not come"])
+def test_a_tenant_leaves_connections_for_others(serve, api, request_of):
+    """Half of all 4,096 are the most for one. Behind a proxy all come from one address, as they do here."""
+    most = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (most[1], most[1]))
+    crowd = new_key(api, tenant="team-crowd")["secret"]
+    request = f"{request_of}Host: localhost\r\nAuthorization: Bearer {crowd}\r\n\r\n".encode()
+    with contextlib.ExitStack() as ends:
+        for _ in range(4096):
+            client = ends.enter_context(socket.create_connection(("127.0.0.1", serve.port), 60 * harness.PATIENCE))
+            client.sendall(request)
+        harness.wait_for(lambda: refusal_of(serve, crowd) == (429, "too_many_requests"), 30 * harness.PATIENCE,
+                         "a refusal of the tenant that has half of all")
+        with serve.tcp(new_key(api, tenant="team-late")["secret"]) as client:
+            assert client.get("/v1/sandboxes").status == 200
 
 
 @pytest.mark.parametrize("quota, spec, word", [

@@ -415,8 +415,13 @@ static void on_signal(uv_signal_t *handle, int number_)
 static bool admit(struct http_request *request, void *data)
 {
     const char *deny = http_header(request, "X-Deny");
+    const char *owner = http_header(request, "X-Owner");
 
     (void)data;
+    if (owner && !http_lane(request, owner, http_header(request, "X-Public") != NULL)) {
+        answer_text(request, 429, "too many\n");
+        return false;
+    }
     if (!deny) {
         return true;
     }

@@ -244,19 +244,73 @@ def test_a_crowd_from_one_address_keeps_no_other_out(serve):
     close_all(crowd)
 
 
+def ask(server, target, *fields):
+    """From an address that all have, as behind a proxy; the connection, and the status of its answer."""
+    client = from_address(server, "127.0.0.1")
+    client.sendall("\r\n".join([f"GET {target} HTTP/1.1", "Host: x", *fields, "", ""]).encode())
+    return client, status(read_until(client, b"\r\n\r\n"))
+
+
 def test_a_crowd_that_is_served_is_not_thrown_out_for_its_own(serve):
     server = serve("tcp", connections=10)
-    crowd = [from_address(server, "127.0.0.1") for _ in range(10)]
+    crowd = [ask(server, "/follow")[0] for _ in range(10)]
+    late, answer = ask(server, "/hello")
+    assert answer == 503
+    assert not select.select(crowd, [], [], 0)[0]
+    close_all([late, *crowd])
+
+
+def test_an_owner_leaves_places_for_others(serve):
+    """Half of all are the most for one owner, and a quarter of all are left for the next."""
+    server = serve("tcp", connections=16)
+    first = [ask(server, "/follow", "X-Owner: a") for _ in range(12)]
+    assert [answer for _, answer in first] == 8 * [200] + 4 * [429]
+    second = [ask(server, "/follow", "X-Owner: b") for _ in range(8)]
+    assert [answer for _, answer in second] == 4 * [200] + 4 * [429]
+    third, answer = ask(server, "/hello", "X-Owner: c")
+    assert answer == 200
+    third.close()
+    assert not select.select([client for client, _ in first[:8] + second[:4]], [], [], 0)[0]
+    close_all(client for client, _ in first[:3])
+    server.until("followers", 9)
+    again, answer = ask(server, "/follow", "X-Owner: a")
+    assert answer == 200
+    close_all([again, *(client for client, _ in first + second)])
+
+
+def test_what_anybody_may_ask_leaves_places_for_its_owner(serve):
+    server = serve("tcp", connections=16)
+    crowd = [ask(server, "/follow", "X-Owner: a", "X-Public: 1") for _ in range(8)]
+    assert [answer for _, answer in crowd].count(429) == 3
+    owner, answer = ask(server, "/follow", "X-Owner: a")
+    assert answer == 200
+    close_all([owner, *(client for client, _ in crowd)])
+
+
+def test_who_is_done_gives_his_place_away(serve):
+    """Those of one owner, and strangers that were answered; the address is the newcomer's, too."""
+    for owner in (["X-Owner: a"], []):
+        server = serve("tcp", connections=10)
+        crowd = [ask(server, "/hello", *owner)[0] for _ in range(10)]
+        stays, answer = ask(server, "/hello", "X-Owner: b")
+        assert answer == 200
+        for _ in range(20):
+            client, answer = ask(server, "/hello", *owner)
+            assert answer == 200
+            crowd.append(client)
+        stays.sendall(HELLO)
+        assert read_until(stays, b"hello\n")
+        close_all([stays, *crowd])
+
+
+def test_owners_that_do_not_read_keep_nobody_out(serve):
+    server = serve("tcp", connections=10)
+    crowd = [slow_reader(server, "127.0.0.1", 8_000_000, "X-Owner: a") for _ in range(10)]
     for client in crowd:
-        client.sendall(HELLO)
-        read_until(client, b"hello\n")
-    with from_address(server, "127.0.0.1") as late:
-        late.sendall(HELLO)
-        assert status(read_until(late, b"\r\n\r\n")) == 503
-    for client in crowd:
-        client.sendall(HELLO)
-        read_until(client, b"hello\n")
-    close_all(crowd)
+        assert client.recv(1)
+    other, answer = ask(server, "/hello", "X-Owner: b")
+    assert answer == 200
+    close_all([other, *crowd])
 
 
 def test_who_lingers_keeps_nobody_out(serve):
@@ -275,13 +329,13 @@ def test_who_lingers_keeps_nobody_out(serve):
     close_all(crowd)
 
 
-def slow_reader(server, address, size):
+def slow_reader(server, address, size, *fields):
     client = socket.socket()
     client.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 2048)
     client.settimeout(10 * PATIENCE)
     client.bind((address, 0))
     client.connect(("127.0.0.1", server.port))
-    client.sendall(f"GET /big?bytes={size} HTTP/1.1\r\nHost: x\r\n\r\n".encode())
+    client.sendall("\r\n".join([f"GET /big?bytes={size} HTTP/1.1", "Host: x", *fields, "", ""]).encode())
     return client
 
 
@@ -325,9 +379,11 @@ def test_bodies_of_one_peer_leave_room_for_those_of_others(serve):
             assert status(read_until(client, b"\r\n\r\n")) == 503
             waiting.discard(client)
             refused += 1
-    with from_address(server, "127.0.0.2") as other:
-        other.sendall(POST.format("/echo", 90_000).encode() + b"v" * 90_000)
-        assert status(read_until(other, b"\r\n\r\n")) == 200
+    # Of another address, or with a key.
+    for address, line in (("127.0.0.2", "\r\n\r\n"), ("127.0.0.1", "\r\nX-Owner: b\r\n\r\n")):
+        with from_address(server, address) as other:
+            other.sendall(POST.format("/echo", 90_000).replace("\r\n\r\n", line).encode() + b"v" * 90_000)
+            assert status(read_until(other, b"\r\n\r\n")) == 200
     close_all(crowd)
 
 

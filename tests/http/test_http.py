@@ -402,8 +402,8 @@ def test_connections_beyond_the_limit_are_told(serve):
     server = serve("unix", connections=3)
     held = [server.connect() for _ in range(3)]
     for client in held:
-        client.sendall(HELLO)
-        read_until(client, b"hello\n")
+        client.sendall(HELLO.replace(b"/hello", b"/follow"))
+        read_until(client, b"\r\n\r\n")
     answer = server.raw(HELLO)
     assert status(answer) == 503 and b"Retry-After: 1\r\n" in answer
     assert b"too_many_connections" in answer

@@ -29,9 +29,9 @@ def handshake(target="/talk", drop="", **fields):
 class Client(Frames):
     """Frames, with nothing that would mend them."""
 
-    def __init__(self, server, target="/talk", ahead=b""):
+    def __init__(self, server, target="/talk", ahead=b"", **fields):
         self.socket = server.connect()
-        self.socket.sendall(handshake(target) + ahead)
+        self.socket.sendall(handshake(target, **fields) + ahead)
         self.data = read_until(self.socket, b"\r\n\r\n")
         self.head, self.data = self.data.split(b"\r\n\r\n", 1)
         assert status(self.head) == 101, self.head
@@ -54,8 +54,8 @@ class Client(Frames):
 def talk(server):
     clients = []
 
-    def start(target="/talk", ahead=b""):
-        clients.append(Client(server, target, ahead))
+    def start(target="/talk", ahead=b"", **fields):
+        clients.append(Client(server, target, ahead, **fields))
         return clients[-1]
 
     yield start
@@ -408,6 +408,81 @@ def test_a_message_costs_what_has_come_of_it(server, talk):
     other.send(frame(0, b"y"))
     assert other.frame() == (TEXT, b"y" * 200_002)
     assert server.memory() - before < 20_000_000
+
+
+def test_messages_of_one_owner_leave_room_for_those_of_others(serve):
+    """A quarter is one owner's. The address is the same, as behind a proxy."""
+    server = serve("tcp", body_bytes=100_000, held_bytes=400_000)
+    first, second, third, other = (Client(server, X_Owner=owner) for owner in "aaab")
+    part = frame(BINARY, b"m" * 90_000, False)
+    first.send(part)
+    server.until("held", 90_000)
+    second.send(part)
+    assert second.frame() == (CLOSE, b"\x03\xf5the messages of other connections take all the room for them; "
+                              b"send it again")
+    assert read_all(second.socket) == b""
+    other.send(part)
+    server.until("held", 180_000)
+    for client in (first, other):
+        client.send(frame(0, b"!"))
+        assert client.frame() == (BINARY, b"m" * 90_000 + b"!")
+    server.until("held", 0)
+    # What is left is nobody's: of a client that goes, too.
+    third.send(part)
+    server.until("held", 90_000)
+    third.socket.close()
+    server.until("held", 0)
+    for client in (first, second, other):
+        client.close()
+
+
+def test_a_message_counts_until_the_next_is_taken(serve):
+    server = serve("unix", body_bytes=100_000, held_bytes=400_000)
+    client = Client(server, "/talk?hold=300000", X_Owner="a")
+    client.send(frame(BINARY, b"m" * 90_000))
+    assert client.frame() == (BINARY, b"m" * 90_000)
+    assert server.stats()["held"] == 90_000
+    client.close()
+    server.until("held", 0)
+
+
+def test_a_message_that_was_taken_costs_nothing(serve):
+    server = serve("unix", lean=True)
+    before = server.memory()
+    clients = [Client(server) for _ in range(40)]
+    for client in clients:
+        client.send(frame(BINARY, b"m" * 1_000_000))
+        assert client.frame() == (BINARY, b"m" * 1_000_000)
+    assert server.memory() - before < 20_000_000
+    for client in clients:
+        client.close()
+
+
+def without_pings(client):
+    while (frame_of := client.frame()) == (PING, b""):
+        pass
+    return frame_of
+
+
+def test_a_message_is_whole_in_time(serve):
+    server = serve("unix", clock=True, body_ms=600_000, ping_ms=250_000, pong_ms=2_000_000)
+    client, quick = Client(server), Client(server)
+    client.send(frame(TEXT, b"a", False))
+    quick.send(frame(TEXT, b"a", False), frame(0, b"b"))
+    assert quick.frame() == (TEXT, b"ab")
+    server.still()
+    for _ in range(2):
+        server.advance(299)
+        # That it goes on does not help.
+        client.send(frame(0, b"b", False))
+        assert server.still()["closed"] == 0
+    server.advance(3)
+    assert without_pings(client) == (CLOSE, b"\x03\xf0the message took too long to arrive")
+    assert server.stats()["closed"] == 1
+    client.close()
+    quick.send(frame(TEXT, b"c"))
+    assert without_pings(quick) == (TEXT, b"c")
+    quick.close()
 
 
 def test_who_answers_no_ping_is_gone(serve):

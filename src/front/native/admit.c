@@ -139,6 +139,19 @@ static bool refuse(struct native *native, struct http_request *request, const ch
     return false;
 }
 
+/* What ends something, or says how things are, may be asked for when there is no memory for more. */
+static bool memory_is_left(struct job *job)
+{
+    struct error err;
+
+    if (strcmp(http_method(job->request), "DELETE") == 0 ||
+        strcmp(http_path(job->request), "/metrics") == 0 ||
+        engine_memory_check(job->native->options.engine, &err) == 0)
+        return true;
+    job_problem(job, &err);
+    return false;
+}
+
 bool admit_caller(struct job *job)
 {
     /* What is public anybody may ask for: that must not use up what the tenant may ask. */
@@ -146,11 +159,19 @@ bool admit_caller(struct job *job)
     unsigned retry_ms = 0;
     struct error err;
 
-    http_lane(job->request, job->caller.tenant);
+    if (!http_lane(job->request, job->caller.tenant, is_public)) {
+        job_fail(
+            job, "too_many_requests",
+            "the tenant has too many requests under way: as many as connections are left for all "
+            "others; end some, or ask again later");
+        return false;
+    }
     if (!is_public && engine_rate(job->native->options.engine, &job->caller, &retry_ms, &err) < 0) {
         refuse_rate(job, retry_ms, &err);
         return false;
     }
+    if (!memory_is_left(job))
+        return false;
     if (callers_add(job))
         return true;
     job_fail(job, "capacity", "there is no memory for this request now");

@@ -375,6 +375,9 @@ static void print_process_of_engine(struct out *out, const struct native *native
     begin(out, "process_cpu_seconds_total", "counter", "Processor time of the engine.");
     seconds(out, "process_cpu_seconds_total", ns);
     one(out, "process_resident_memory_bytes", "gauge", "Memory of the engine.", resident_bytes());
+    if (engine_memory_limit() != UINT64_MAX)
+        one(out, "cove_engine_memory_limit_bytes", "gauge",
+            "Memory of the engine from which on it begins nothing new.", engine_memory_limit());
     one(out, "process_open_fds", "gauge", "Files that the engine has open.", open_fds());
 }
 
