@@ -141,12 +141,12 @@ static struct policy_verdict judge(const struct policy *policy, struct routes *r
                                    uint16_t port)
 {
     struct policy_address own[POLICY_VIEWS_MAX];
-    size_t count = policy_views(address, own), kept = 0;
+    size_t count = policy_views(address, NULL, own), kept = 0;
 
     for (size_t i = 0; i < count; i++)
         if (routes_is_own(routes, own[i].bytes))
             own[kept++] = own[i];
-    return policy_dial(policy, name, address, port, POLICY_TCP, own, kept);
+    return policy_dial(policy, name, address, port, POLICY_TCP, NULL, own, kept);
 }
 
 static int connect_to(struct fetch *fetch, const struct addrinfo *info)

@@ -281,7 +281,7 @@ int engine_open(const struct engine_options *options, struct engine **out,
         engine_close(engine);
         return -1;
     }
-    engine->options.resolvers = engine->options.proxy = NULL;
+    engine->options.resolvers = engine->options.nat64 = engine->options.proxy = NULL;
     clock_set(engine->clock, &engine->tick, clock_monotonic_ns() + TICK_NS, tick, engine);
     *out = engine;
     return 0;

@@ -2,11 +2,12 @@
  * can go on where he was.
  *
  * Each tenant has a history of its own, so that nobody pushes another's out; and there is one of all, for
- * operators. Numbers are the same in both. What processes in boxes make by themselves (events with a traffic) is
- * in a strand apart: however much that is, what happened to sandboxes stays known. Events are told at once and
- * written down a moment later. A number is never given twice: after a restart the count goes on far above what
- * was told last. Who asks for what lies between is told of a gap, unless the engine before us ended well and had
- * told no more. */
+ * operators. Each history counts for itself: by numbers of all together a tenant would know how much others do.
+ * What processes in boxes make by themselves (events with a traffic) is in a strand apart: however much that is,
+ * what happened to sandboxes stays known. Events are told at once and written down a moment later. A number is
+ * never given twice in a history: after a restart each goes on from the same one, far above what was told last in
+ * any. Who asks for what lies between is told of a gap, unless the engine before us ended well and had told no
+ * more. */
 #include "engine/strand.h"
 
 #include <inttypes.h>
@@ -37,11 +38,20 @@ static const struct {
     [STRAND_TRAFFIC] = {"traffic", 1000000000, 512, 2048},
 };
 
+/* Of one history. None is forgotten as long as the engine lives, or it would give numbers twice. */
+struct numbers {
+    struct numbers *other;
+    char tenant[64]; /* "": of all */
+    uint64_t next;
+    uint64_t
+        last_life; /* what the engine before us would have told next, where it said so; else 0 */
+};
+
 struct history {
     struct history *next;
-    char tenant[64]; /* "": of all */
+    struct numbers *numbers;
     struct strand strands[STRANDS];
-    uint64_t used; /* when, in numbers */
+    uint64_t used; /* when, in numbers of all */
 };
 
 struct engine_listener {
@@ -63,10 +73,10 @@ struct events {
     struct history all;
     struct history *tenants;
     size_t tenants_count;
-    uint64_t life, next; /* numbers: the first of this engine's, and the next one */
-    uint64_t
-        last_life; /* what the engine before us would have told next, where it said so; else 0 */
-    uint64_t torn; /* before this number some may have been told that were never written */
+    struct numbers of_all, *of_tenants;
+    struct map numbers; /* of tenants, by name */
+    uint64_t life;      /* the first number of this engine's, in each history */
+    uint64_t torn;      /* before this number some may have been told that were never written */
     struct alarm flushes[STRANDS];
     struct engine_listener *listeners;
     bool is_telling, will_tell;
@@ -75,15 +85,35 @@ struct events {
 
 /* ---- histories ---- */
 
-static void history_init(struct events *events, struct history *history, const char *tenant)
+static void history_init(struct events *events, struct history *history, struct numbers *numbers)
 {
-    bool is_of_all = *tenant == '\0';
+    bool is_of_all = numbers->tenant[0] == '\0';
 
-    history->used = events->next;
-    (void)snprintf(history->tenant, sizeof(history->tenant), "%s", tenant);
+    history->numbers = numbers;
+    history->used = events->of_all.next;
     for (unsigned i = 0; i < STRANDS; i++)
-        strand_init(&history->strands[i], events->engine, kinds[i].stream, tenant,
-                    is_of_all ? kinds[i].most_of_all : kinds[i].most, events->next);
+        strand_init(&history->strands[i], events->engine, kinds[i].stream, numbers->tenant,
+                    is_of_all ? kinds[i].most_of_all : kinds[i].most, numbers->next);
+}
+
+static void count_on_from(uint64_t *last, uint64_t number)
+{
+    if (number > *last)
+        *last = number;
+}
+
+/* The number of the last event that the store has; 0: none. */
+static int history_last(const struct history *history, uint64_t *last, struct error *err)
+{
+    uint64_t last_of;
+
+    *last = 0;
+    for (unsigned i = 0; i < STRANDS; i++) {
+        if (strand_last(&history->strands[i], &last_of, err) != 0)
+            return -1;
+        count_on_from(last, last_of);
+    }
+    return 0;
 }
 
 static void history_free(struct history *history)
@@ -128,22 +158,57 @@ static void history_evict(struct events *events)
     free(history);
 }
 
+static struct numbers *numbers_new(struct events *events, const char *tenant)
+{
+    struct numbers *numbers = engine_alloc(sizeof(*numbers));
+
+    (void)snprintf(numbers->tenant, sizeof(numbers->tenant), "%s", tenant);
+    numbers->next = events->life;
+    numbers->other = events->of_tenants;
+    events->of_tenants = numbers;
+    map_put(&events->numbers, numbers->tenant, numbers);
+    return numbers;
+}
+
+/* Before this engine has written anything into it. Where that cannot be read, nobody knows. */
+static void last_life_read(const struct events *events, struct history *history)
+{
+    uint64_t last;
+    struct error err;
+
+    if (events->of_all.last_life > 0 && history_last(history, &last, &err) == 0)
+        history->numbers->last_life = last + 1;
+}
+
+static struct history *history_new(struct events *events, const char *tenant)
+{
+    struct history *history = engine_alloc(sizeof(*history));
+    struct numbers *numbers = map_get(&events->numbers, tenant);
+
+    if (numbers != NULL) {
+        history_init(events, history, numbers);
+    } else {
+        history_init(events, history, numbers_new(events, tenant));
+        last_life_read(events, history);
+    }
+    history->next = events->tenants;
+    events->tenants = history;
+    events->tenants_count++;
+    return history;
+}
+
 static struct history *history_of(struct events *events, const char *tenant)
 {
     struct history *history = events->tenants;
 
-    while (history != NULL && strcmp(history->tenant, tenant) != 0)
+    while (history != NULL && strcmp(history->numbers->tenant, tenant) != 0)
         history = history->next;
     if (history == NULL) {
         if (events->tenants_count >= HISTORIES_MOST)
             history_evict(events);
-        history = engine_alloc(sizeof(*history));
-        history_init(events, history, tenant);
-        history->next = events->tenants;
-        events->tenants = history;
-        events->tenants_count++;
+        history = history_new(events, tenant);
     }
-    history->used = events->next;
+    history->used = events->of_all.next;
     return history;
 }
 
@@ -217,7 +282,7 @@ static void tell_listener(struct engine_listener *listener)
             tell_one(listener, event);
     }
     if (found == STRAND_END)
-        listener->at = listener->events->next;
+        listener->at = listener->history->numbers->next;
     for (unsigned i = 0; i < STRANDS; i++)
         listener->entries[i] = strand_reader_end(&readers[i]);
 }
@@ -259,7 +324,7 @@ static void tell(void *arg)
         }
         if (takes_more(listener))
             tell_listener(listener);
-        more |= takes_more(listener) && listener->at < events->next;
+        more |= takes_more(listener) && listener->at < listener->history->numbers->next;
     }
     events->is_telling = false;
     bury_listeners(events);
@@ -340,6 +405,12 @@ bool events_has_listener(const struct engine *engine)
     return engine->events->listeners != NULL;
 }
 
+static void history_add(struct history *history, enum strand_kind kind, struct event *event)
+{
+    event->sequence = history->numbers->next++;
+    strand_add(&history->strands[kind], event);
+}
+
 static void add(struct engine *engine, struct event *event)
 {
     const enum strand_kind kind = event->traffic != NULL ? STRAND_TRAFFIC : STRAND_LIFE;
@@ -348,10 +419,9 @@ static void add(struct engine *engine, struct event *event)
     /* What a store still answers while it is closed. */
     if (events == NULL || engine->is_closing)
         return;
-    event->sequence = events->next++;
-    strand_add(&events->all.strands[kind], event);
+    history_add(&events->all, kind, event);
     if (event->tenant[0] != '\0')
-        strand_add(&history_of(events, event->tenant)->strands[kind], event);
+        history_add(history_of(events, event->tenant), kind, event);
     if (events->all.strands[kind].unwritten >= STRAND_BATCH)
         flush(events, kind);
     else if (events->flushes[kind].place == 0)
@@ -421,10 +491,10 @@ void events_add_traffic(struct engine *engine, const char *type, const char *ten
 /* ---- listening ---- */
 
 /* Whether it is known of each from `sequence` on whether it was given, and all of those were written. */
-static bool is_known(const struct events *events, uint64_t sequence)
+static bool is_known(const struct events *events, const struct numbers *numbers, uint64_t sequence)
 {
-    return sequence >= events->torn && sequence <= events->next &&
-           (sequence <= events->last_life || sequence >= events->life);
+    return sequence >= events->torn && sequence <= numbers->next &&
+           (sequence <= numbers->last_life || sequence >= events->life);
 }
 
 struct engine_listener *engine_listen(struct engine *engine, const struct engine_caller *caller,
@@ -434,28 +504,28 @@ struct engine_listener *engine_listen(struct engine *engine, const struct engine
 {
     struct events *events = engine->events;
     struct engine_listener *listener;
+    struct history *history;
     struct error err;
 
     if (caller_may(caller, ENGINE_READ, &err) != 0)
         return NULL;
+    history = (caller->scopes & ENGINE_OPERATOR) != 0 ? &events->all
+                                                      : history_of(events, caller->tenant);
     listener = engine_alloc(sizeof(*listener));
     *listener = (struct engine_listener){
         .events = events,
-        .history = (caller->scopes & ENGINE_OPERATOR) != 0 ? &events->all
-                                                           : history_of(events, caller->tenant),
-        .at = sequence == 0 ? events->next : sequence,
+        .history = history,
+        .at = sequence == 0 || sequence > history->numbers->next ? history->numbers->next
+                                                                 : sequence,
         .event = event,
         .arg = arg,
         .next = events->listeners,
     };
     memcpy(listener->key_id, caller->key_id, sizeof(listener->key_id));
-    *missed = sequence != 0 && !(is_known(events, sequence) &&
-                                 strand_has(&listener->history->strands[STRAND_LIFE], sequence));
+    *missed = sequence != 0 && !(is_known(events, history->numbers, sequence) &&
+                                 strand_has(&history->strands[STRAND_LIFE], sequence));
     listener->has_missed_traffic = sequence != 0 &&
-                                   !strand_has(&listener->history->strands[STRAND_TRAFFIC],
-                                               sequence);
-    if (listener->at > events->next)
-        listener->at = events->next;
+                                   !strand_has(&history->strands[STRAND_TRAFFIC], sequence);
     events->listeners = listener;
     tell_soon(events);
     return listener;
@@ -518,61 +588,53 @@ static void number_put(struct events *events, const char *key, uint64_t number)
     store_put(events->engine->store, key, text, strlen(text), STORE_ANY, end_noted, NULL);
 }
 
-static void count_on_from(uint64_t *last, uint64_t number)
-{
-    if (number > *last)
-        *last = number;
-}
-
 /* How the engine before us ended is read once: it says nothing about how we do. It may have told numbers of
  * which nothing was written, so the count goes on above all that it may have begun with, too. */
 int events_open(struct engine *engine, struct error *err)
 {
     struct events *events = engine_alloc(sizeof(*events));
-    uint64_t life, last = 0, last_of[STRANDS];
+    struct numbers *numbers = &events->of_all;
+    uint64_t life, last;
 
     engine->events = events;
     events->engine = engine;
-    history_init(events, &events->all, ""); /* for what it has, before its own numbers are known */
-    for (unsigned i = 0; i < STRANDS; i++) {
-        if (strand_last(&events->all.strands[i], &last_of[i], err) != 0)
-            return -1;
-        count_on_from(&last, last_of[i]);
-    }
-    if (number_read(events, END_KEY, &events->last_life, err) != 0 ||
+    history_init(events, &events->all,
+                 numbers); /* for what it has, before its own numbers are known */
+    if (history_last(&events->all, &last, err) != 0 ||
+        number_read(events, END_KEY, &numbers->last_life, err) != 0 ||
         number_read(events, TORN_KEY, &events->torn, err) != 0 ||
         number_read(events, LIFE_KEY, &life, err) != 0)
         return -1;
-    if (events->last_life < life)
-        events->last_life = 0; /* said by one before it */
-    count_on_from(&last, events->last_life);
+    if (numbers->last_life < life)
+        numbers->last_life = 0; /* said by one before it */
+    count_on_from(&last, numbers->last_life);
     count_on_from(&last, events->torn);
     count_on_from(&last, life);
-    events->next = last > 0 ? (last / RESTART_STEP + 1) * RESTART_STEP : 1;
-    events->life = events->next;
-    if (events->last_life > 0) {
+    numbers->next = last > 0 ? (last / RESTART_STEP + 1) * RESTART_STEP : 1;
+    events->life = numbers->next;
+    if (numbers->last_life > 0) {
         store_put(engine->store, END_KEY, NULL, 0, STORE_ANY, end_noted, NULL);
     } else if (events->life > 1) {
         events->torn = events->life;
         number_put(events, TORN_KEY, events->torn);
     }
-    history_init(events, &events->all, "");
+    history_init(events, &events->all, numbers);
     life_note(events);
     return 0;
 }
 
 uint64_t events_told(const struct engine *engine)
 {
-    return engine->events->next - engine->events->life;
+    return engine->events->of_all.next - engine->events->life;
 }
 
 /* The store is still open, and waits for this when it is closed. */
 void events_end(struct engine *engine)
 {
-    if (engine->events == NULL || engine->events->next == 0)
+    if (engine->events == NULL || engine->events->of_all.next == 0)
         return;
     events_flush(engine);
-    number_put(engine->events, END_KEY, engine->events->next);
+    number_put(engine->events, END_KEY, engine->events->of_all.next);
 }
 
 void events_close(struct engine *engine)
@@ -592,6 +654,11 @@ void events_close(struct engine *engine)
         free(history);
     }
     history_free(&events->all);
+    for (struct numbers *numbers = events->of_tenants, *other; numbers != NULL; numbers = other) {
+        other = numbers->other;
+        free(numbers);
+    }
+    map_free(&events->numbers);
     free(events);
     engine->events = NULL;
 }

@@ -44,7 +44,7 @@ struct worker {
     TAILQ_ENTRY(worker) next;
     struct kernels *kernels;
     char tenant[64];
-    uint64_t serial;    /* which one this is, ever */
+    uint64_t serial;    /* which one this is; no other has it */
     uint32_t cpu_milli; /* 0: all */
     enum worker_step step;
     uint64_t box; /* 0: none */
@@ -143,8 +143,7 @@ void run_leave_context(struct kernel_run *run);
 struct kernels {
     struct engine *engine;
     TAILQ_HEAD(worker_list, worker) workers, dead;
-    struct run_list lost; /* runs whose worker is gone */
-    uint64_t serial;
+    struct run_list lost;      /* runs whose worker is gone */
     int program;               /* of workers; -1: it is not opened yet */
     struct map contexts, gone; /* by id */
     TAILQ_HEAD(gone_list, kernel_gone) gone_list;

@@ -13,6 +13,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/random.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -562,7 +563,9 @@ static int worker_new(struct kernels *kernels, const char *tenant, struct worker
     worker = engine_alloc(sizeof(*worker));
     worker->cpu_milli = cpu_milli;
     worker->kernels = kernels;
-    worker->serial = ++kernels->serial;
+    /* At random: a cursor shows it, and is not to say how many workers others had. */
+    if (getrandom(&worker->serial, sizeof(worker->serial), 0) != (ssize_t)sizeof(worker->serial))
+        abort();
     worker->program_end = worker->errors = -1;
     TAILQ_INIT(&worker->list);
     TAILQ_INIT(&worker->run_list);

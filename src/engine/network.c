@@ -52,6 +52,7 @@ int network_open_room(struct engine *engine, struct error *err)
     const struct net_options options = {
         .loop = engine->options.loop,
         .resolvers = engine->options.resolvers,
+        .nat64 = engine->options.nat64,
         .proxy = engine->options.proxy,
         .proxy_names = engine->options.proxy_names,
     };

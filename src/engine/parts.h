@@ -218,7 +218,8 @@ struct engine {
     struct files *files; /* calls that run */
     unsigned files_wide; /* of their pipes, those that are larger than usual */
     size_t count;
-    uint64_t serial; /* of the newest sandbox */
+    uint64_t serial;      /* of the newest sandbox */
+    uint64_t serial_zero; /* what it would be when the monotonic clock began */
     struct gone_ring gone;
 
     uv_idle_t idle; /* runs while something is put off */

@@ -412,6 +412,11 @@ int record_new(const struct sandbox_spec *spec, const char *tenant,
 
 /* ---- looking ---- */
 
+uint64_t record_revision(const struct record *record)
+{
+    return record->revision > 0 ? record->updated_ms : 0;
+}
+
 void record_look(const struct record *record, struct sandbox_view *view)
 {
     *view = (struct sandbox_view){
@@ -440,7 +445,7 @@ void record_look(const struct record *record, struct sandbox_view *view)
         .error = record->error,
         .created_ms = record->created_ms,
         .updated_ms = record->updated_ms,
-        .revision = record->revision,
+        .revision = record_revision(record),
     };
     for (size_t i = 0; i < record->ports_count; i++)
         view->ports[i] = (struct sandbox_port_wish){.port = record->ports[i].port,

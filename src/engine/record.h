@@ -37,10 +37,11 @@ struct record {
     enum sandbox_state state;
     char reason[32];
     struct error error;
-    uint64_t created_ms, updated_ms;
-    uint64_t serial;   /* the order of creation */
-    uint64_t tokens;   /* the generation of its tokens: those of another are void */
-    uint64_t revision; /* of the store; 0: not committed yet. Not in the text */
+    uint64_t created_ms;
+    uint64_t updated_ms; /* rises with each that is committed */
+    uint64_t serial;     /* the order of creation */
+    uint64_t tokens;     /* the generation of its tokens: those of another are void */
+    uint64_t revision;   /* of the store; 0: not committed yet. Not in the text */
 };
 
 /* A sandbox to be, without id; "bad_request" with the field's name, or "bad_policy". `network` is the policy of
@@ -75,4 +76,6 @@ void record_remove_port(struct record *record, uint16_t port);
 int record_set_labels(struct record *record, const char *const *labels, struct error *err);
 /* All that a deleted sandbox has no use for any more. */
 void record_clear(struct record *record);
+/* Of this sandbox alone, so that nobody learns from it how much others do; 0: not committed yet. */
+uint64_t record_revision(const struct record *record);
 void record_look(const struct record *record, struct sandbox_view *view);

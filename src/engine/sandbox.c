@@ -356,7 +356,6 @@ struct record *sandbox_next_record(const struct sandbox *sandbox, enum sandbox_s
     next->state = state;
     (void)snprintf(next->reason, sizeof(next->reason), "%s", reason);
     next->error = (struct error){0};
-    next->updated_ms = clock_wall_ms();
     return next;
 }
 
@@ -392,6 +391,9 @@ void sandbox_commit(struct sandbox *sandbox, struct record *next,
 
     sandbox->next = next;
     sandbox->committed = committed;
+    next->updated_ms = clock_wall_ms();
+    if (next->updated_ms <= sandbox->record->updated_ms)
+        next->updated_ms = sandbox->record->updated_ms + 1;
     text = record_format(next, &err);
     if (text == NULL) {
         record_committed(sandbox, 0, &err);

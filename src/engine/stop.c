@@ -281,7 +281,6 @@ static int change_make(const struct verb *verb, struct record *next, struct erro
 {
     const struct record *wish = verb->record;
 
-    next->updated_ms = clock_wall_ms();
     if ((verb->change_fields & CHANGE_LABELS) != 0)
         (void)record_set_labels(next, (const char *const *)wish->labels, err);
     if ((verb->change_fields & CHANGE_DEADLINE) != 0)
@@ -306,14 +305,14 @@ static int change_make(const struct verb *verb, struct record *next, struct erro
 void change_work(struct sandbox *sandbox)
 {
     const struct verb *verb = sandbox->active;
+    const uint64_t revision = record_revision(sandbox->record);
     struct record *next;
     struct error err;
 
-    if (verb->if_revision != 0 && verb->if_revision != sandbox->record->revision) {
+    if (verb->if_revision != 0 && verb->if_revision != revision) {
         (void)error_set(&err, "revision_conflict", 0,
                         "sandbox %s has revision %llu, not %llu; look at it again", sandbox->id,
-                        (unsigned long long)sandbox->record->revision,
-                        (unsigned long long)verb->if_revision);
+                        (unsigned long long)revision, (unsigned long long)verb->if_revision);
         sandbox_finish(sandbox, &err);
         return;
     }

@@ -61,6 +61,7 @@ static int begin(struct alone *alone, const char *text, struct error *err)
     if (settings_take(alone, err) != 0 || policy_new_text(text, &box.policy, err) != 0)
         return -1;
     options.resolvers = alone->settings.resolvers;
+    options.nat64 = alone->settings.nat64;
     options.proxy = alone->settings.proxy;
     options.proxy_names = alone->settings.proxy_names;
     if (net_open(&options, &alone->net, err) != 0 || confine(err) != 0) {

@@ -444,6 +444,7 @@ static int start(struct program *program, struct error *err)
         return -1;
     options.network = network;
     options.resolvers = settings->resolvers;
+    options.nat64 = settings->nat64;
     options.proxy = settings->proxy;
     options.proxy_names = settings->proxy_names;
     options.defaults = defaults_of(settings);

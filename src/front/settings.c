@@ -3,10 +3,18 @@
 #include "front/settings.h"
 
 #include "base/conf.h"
+#include "policy/policy.h"
 
 #include <stddef.h>
 
 #define AT(member) .offset = offsetof(struct settings, member)
+
+static int check_nat64(const char *value, struct error *err)
+{
+    struct policy_nat64 ignored;
+
+    return policy_nat64_parse(value, &ignored, err);
+}
 
 static const struct conf_row table[] = {
     {"serve", "listen", CONF_OTHER, .fallback = NULL},
@@ -39,6 +47,7 @@ static const struct conf_row table[] = {
     {"kernels", "idle", CONF_DURATION, AT(kernels_idle_ms), .fallback = "24h", .low = 1000},
     {"network", "port_domain", CONF_TEXT, AT(port_domain)},
     {"network", "resolvers", CONF_TEXT, AT(resolvers)},
+    {"network", "nat64", CONF_TEXT, AT(nat64), .check = check_nat64},
     {"network", "proxy", CONF_TEXT, AT(proxy)},
     {"network", "proxy_names", CONF_BOOL, AT(proxy_names), .fallback = "no"},
     {"audit", "log", CONF_BOOL, AT(audit), .fallback = "yes"},

@@ -218,13 +218,13 @@ int cove_kernel_may_dial(struct cove_kernel *kernel, const char *host, const cha
     if (is_name && policy_name(host, name, &err) < 0)
         return give_error(error, &err);
     /* What is this host's own is forbidden as such, whatever a rule says. */
-    count = policy_views(&at, own);
+    count = policy_views(&at, NULL, own);
     routes_open(&routes);
     for (size_t i = 0; i < count; i++)
         if (routes_is_own(&routes, own[i].bytes))
             own[kept++] = own[i];
     routes_close(&routes);
-    verdict = policy_dial(policy, is_name ? name : NULL, &at, port, POLICY_TCP, own, kept);
+    verdict = policy_dial(policy, is_name ? name : NULL, &at, port, POLICY_TCP, NULL, own, kept);
     if (verdict.allowed)
         return 0;
     (void)error_set(&err, "denied", 0,

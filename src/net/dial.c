@@ -125,7 +125,7 @@ struct policy_verdict dial_judge_again(struct net_box *box, const char *name,
                                        const struct policy_address *address, uint16_t port)
 {
     return policy_dial(net_box_policy(box), name, judged(box, name, address), port, POLICY_TCP,
-                       NULL, 0);
+                       net_box_nat64(box), NULL, 0);
 }
 
 /* Keeps the addresses that are allowed; false where there is none (by a name that a proxy resolves: where one is

@@ -28,6 +28,7 @@ struct net {
     struct proxy *proxy;
     struct tenants tenants;
     bool proxy_names;
+    struct policy_nat64 nat64;
     struct routes routes;
     uintptr_t boxes; /* that there ever were */
     void (*closed)(void *arg);
@@ -58,13 +59,19 @@ struct policy_verdict net_box_judge(const struct net_box *box, const char *name,
                                     const struct policy_address *address, uint16_t port)
 {
     struct policy_address own[POLICY_VIEWS_MAX];
-    size_t count = policy_views(address, own), kept = 0;
+    const struct policy_nat64 *nat64 = &box->net->nat64;
+    size_t count = policy_views(address, nat64, own), kept = 0;
 
     for (size_t i = 0; i < count; i++) {
         if (routes_is_own(&box->net->routes, own[i].bytes))
             own[kept++] = own[i];
     }
-    return policy_dial(box->policy, name, address, port, POLICY_TCP, own, kept);
+    return policy_dial(box->policy, name, address, port, POLICY_TCP, nat64, own, kept);
+}
+
+const struct policy_nat64 *net_box_nat64(const struct net_box *box)
+{
+    return &box->net->nat64;
 }
 
 /* ---- the room ---- */
@@ -83,6 +90,8 @@ static int open_parts(struct net *net, const struct net_options *options, struct
 {
     if (net->routes.fd < 0)
         return error_set(err, "net_failed", errno, "cannot tell the host's own addresses");
+    if (options->nat64 != NULL && policy_nat64_parse(options->nat64, &net->nat64, err) < 0)
+        return -1;
     if (options->proxy != NULL && proxy_new(options->proxy, &net->proxy, err) < 0)
         return -1;
     if (pipes_open(&net->pipes, err) < 0 || turns_open(options->loop, &net->turns, err) < 0)

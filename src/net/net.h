@@ -26,6 +26,7 @@ struct net_box;
 struct net_options {
     uv_loop_t *loop;
     const char *resolvers; /* "ADDRESS[:PORT],..."; NULL: the host's, of /etc/resolv.conf */
+    const char *nat64;     /* as of policy_nat64_parse(); NULL: no prefix of this site's own */
     const char *
         proxy; /* "http://[USER:PASSWORD@]HOST:PORT", by CONNECT, for all that is dialled; NULL: none */
     bool proxy_names; /* it is told names, and resolves them; else addresses, which were judged */

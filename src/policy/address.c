@@ -87,10 +87,10 @@ static const struct wrapper {
     {{0x20, 0x01, 0, 0}, 4, 12, 0xff},                 /* and the client, which decides */
 };
 
-void address_views(const struct policy_address *address, struct views *out)
+void address_views(const struct policy_address *address, const struct policy_nat64 *nat64,
+                   struct views *out)
 {
-    out->count = 1;
-    out->of[0] = *address;
+    *out = (struct views){.count = 1, .of = {*address}};
     for (size_t i = 0; i < sizeof(wrappers) / sizeof(wrappers[0]) && out->count < POLICY_VIEWS_MAX;
          i++) {
         const struct wrapper *wrapper = &wrappers[i];
@@ -103,15 +103,17 @@ void address_views(const struct policy_address *address, struct views *out)
             inner->bytes[MAPPED_SIZE + j] = address->bytes[wrapper->at + j] ^ wrapper->turned;
         out->count++;
     }
+    if (nat64 != NULL && nat64_inner(nat64, address, &out->of[out->count], &out->is_translated))
+        out->count++;
     out->decisive = out->count - 1;
 }
 
-size_t policy_views(const struct policy_address *address,
+size_t policy_views(const struct policy_address *address, const struct policy_nat64 *nat64,
                     struct policy_address out[POLICY_VIEWS_MAX])
 {
     struct views views;
 
-    address_views(address, &views);
+    address_views(address, nat64, &views);
     memcpy(out, views.of, views.count * sizeof(*out));
     return views.count;
 }
@@ -164,6 +166,8 @@ static const struct row rows[] = {
     ROW_6(96, ADDRESS_WRAPPER, NULL, 0),
     ROW_6(96, ADDRESS_WRAPPER, NULL, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff),
     ROW_6(96, ADDRESS_WRAPPER, NULL, 0, 0x64, 0xff, 0x9b),
+    /* NAT64 of a site's own (RFC 8215): reserved, unless the operator says where in it the IPv4 address is. */
+    ROW_6(48, ADDRESS_WRAPPER, NULL, 0, 0x64, 0xff, 0x9b, 0, 1),
     ROW_6(32, ADDRESS_WRAPPER, NULL, 0x20, 0x01, 0, 0),
     ROW_6(16, ADDRESS_WRAPPER, NULL, 0x20, 0x02),
     ROW_6(48, ADDRESS_FIXED, "reserved", 0x20, 0x01, 0, 2),    /* benchmarks (RFC 5180) */
@@ -180,7 +184,6 @@ static const struct row rows[] = {
     ROW_6(10, ADDRESS_PRIVATE, "private", 0xfe, 0xc0), /* site-local; fc00::/7 replaced it */
     ROW_6(10, ADDRESS_FIXED, "link_local", 0xfe, 0x80),
     ROW_6(8, ADDRESS_FIXED, "multicast", 0xff),
-    /* Also NAT64 of a site's own, 64:ff9b:1::/48 (RFC 8215): where in it the IPv4 address is only the site knows. */
     ROW_6(0, ADDRESS_FIXED, "reserved", 0),
 };
 #define ROWS (sizeof(rows) / sizeof(rows[0]))

@@ -154,8 +154,8 @@ static const char *fixed(const struct views *views, const struct policy_address 
         if (kind == ADDRESS_FIXED)
             return reason;
         if (kind == ADDRESS_WRAPPER && i == views->decisive)
-            return "reserved"; /* never: what is wrapped is its own view */
-        if (kind == ADDRESS_PRIVATE)
+            return "reserved"; /* nobody said where in it another one is */
+        if (kind == ADDRESS_PRIVATE && !(i == 0 && views->is_translated))
             *is_private = true;
     }
     for (size_t i = 0; i < views->count; i++)
@@ -167,8 +167,8 @@ static const char *fixed(const struct views *views, const struct policy_address 
 
 struct policy_verdict policy_dial(const struct policy *policy, const char *name,
                                   const struct policy_address *address, uint16_t port,
-                                  enum policy_protocol protocol, const struct policy_address *own,
-                                  size_t own_count)
+                                  enum policy_protocol protocol, const struct policy_nat64 *nat64,
+                                  const struct policy_address *own, size_t own_count)
 {
     char normal[POLICY_NAME_MAX];
     const struct rule *rule;
@@ -181,7 +181,7 @@ struct policy_verdict policy_dial(const struct policy *policy, const char *name,
         return no("none", NULL);
     if (name != NULL && name_flaw(name, normal) != NULL)
         return no("bad_name", NULL);
-    address_views(address, &views);
+    address_views(address, nat64, &views);
     reason = fixed(&views, own, own_count, &is_private);
     if (reason == NULL && port == 0)
         reason = "reserved";

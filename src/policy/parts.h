@@ -27,9 +27,11 @@ bool prefix_trim(struct prefix *prefix);
 struct views {
     size_t count;
     struct policy_address of[POLICY_VIEWS_MAX];
-    size_t decisive; /* which one a rule has to allow: the innermost */
+    size_t decisive;    /* which one a rule has to allow: the innermost */
+    bool is_translated; /* by the site: that the first is private says nothing */
 };
-void address_views(const struct policy_address *address, struct views *out);
+void address_views(const struct policy_address *address, const struct policy_nat64 *nat64,
+                   struct views *out);
 
 enum address_kind {
     ADDRESS_PUBLIC,
@@ -41,6 +43,12 @@ enum address_kind {
 enum address_kind address_kind(const struct policy_address *address, const char **reason);
 /* The same of all that a prefix has: public where any of it can be reached by a rule. */
 enum address_kind prefix_kind(const struct prefix *prefix, const char **reason);
+
+/* ---- nat64.c: what a site's own translators wrap ---- */
+
+/* The IPv4 address in it; false: it is of none of these. *is_exact: nothing else is in it. */
+bool nat64_inner(const struct policy_nat64 *nat64, const struct policy_address *address,
+                 struct policy_address *inner, bool *is_exact);
 
 /* ---- name.c ---- */
 

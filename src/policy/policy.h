@@ -15,8 +15,8 @@
  *   1. The fixed deny set, above every rule: loopback, "this host" (0/8), link-local, multicast, broadcast and
  *      reserved, cloud metadata (169.254.169.254, 100.100.100.200, 168.63.129.16, fd00:ec2::254, ...), the
  *      fake ranges that stand for names in a box (POLICY_FAKE_*), the host's own addresses, and all of these
- *      inside of IPv4-mapped, -compatible, NAT64, 6to4 and Teredo addresses. The inner address is what allow
- *      rules are asked about; deny rules are asked about both.
+ *      inside of IPv4-mapped, -compatible, NAT64, 6to4 and Teredo addresses, and of those of a site's own NAT64.
+ *      The inner address is what allow rules are asked about; deny rules are asked about both.
  *   2. Deny rules: of the name, or of the address.
  *   3. Private ranges (RFC 1918, 100.64/10, fc00::/7, site-local): only by a CIDR rule, or by a name rule that
  *      says private=yes. Documentation ranges are not private.
@@ -85,17 +85,30 @@ int policy_address_parse(const char *text, struct policy_address *out);
 #define POLICY_ADDRESS_TEXT 46
 void policy_address_text(const struct policy_address *address, char out[POLICY_ADDRESS_TEXT]);
 
-/* The address, and those of IPv4 that are wrapped in it (NAT64, 6to4 ...): how many. */
-#define POLICY_VIEWS_MAX 3
-size_t policy_views(const struct policy_address *address,
+/* The prefixes by which this site's translators reach IPv4 (RFC 6052), besides the well-known 64:ff9b::/96: in which
+ * addresses another one lies is nowhere to be read. */
+#define POLICY_NAT64_MAX 8
+struct policy_nat64 {
+    size_t count;
+    struct policy_nat64_prefix {
+        struct policy_address address;
+        uint8_t bits; /* 32, 40, 48, 56, 64 or 96 */
+    } prefixes[POLICY_NAT64_MAX];
+};
+/* Of a text like "2001:db8:64::/96, fd00:64::/48"; "bad_value" quotes what is wrong. */
+int policy_nat64_parse(const char *text, struct policy_nat64 *out, struct error *err);
+
+/* The address, and those of IPv4 that are wrapped in it (NAT64, 6to4 ...): how many. `nat64` may be NULL. */
+#define POLICY_VIEWS_MAX 4
+size_t policy_views(const struct policy_address *address, const struct policy_nat64 *nat64,
                     struct policy_address out[POLICY_VIEWS_MAX]);
 
 /* Whether a name may be looked up: whether some port of it may be reached as far as the name tells. */
 struct policy_verdict policy_lookup(const struct policy *policy, const char *name);
 
 /* Whether `address`:`port` may be dialled, for a client that asked for `name` (normal form), or for the address
- * itself (NULL). `own` are the host's addresses, or those of the views of this one that are. */
+ * itself (NULL). `own` are the host's addresses, or those of the views of this one that are. `nat64` may be NULL. */
 struct policy_verdict policy_dial(const struct policy *policy, const char *name,
                                   const struct policy_address *address, uint16_t port,
-                                  enum policy_protocol protocol, const struct policy_address *own,
-                                  size_t own_count);
+                                  enum policy_protocol protocol, const struct policy_nat64 *nat64,
+                                  const struct policy_address *own, size_t own_count);

@@ -247,6 +247,7 @@ def test_the_list_has_pages(api):
         cursor = page.json["next"]
         if cursor is None:
             break
+        assert int(cursor.split("-")[0], 16) > 1 << 32, "it counts the workers of all tenants"
     assert names == [f"n{i}" for i in range(5)]
     assert api.get("/v1/kernels", query={"cursor": "x"}).code == "bad_request"
     for path in paths:

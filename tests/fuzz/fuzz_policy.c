@@ -1,4 +1,4 @@
-/* Any bytes as a policy (the first line), a name (the second), an address (the third, as text, and 16 bytes behind
+/* Any bytes as a policy (the first line, which is also tried as the prefixes of translators), a name (the second), an address (the third, as text, and 16 bytes behind
  * it) and a port (two more). What is none is refused; what is one reads the same again; and whatever is written,
  * an address that no rule opens stays shut. Which those are is said here a second time, in another way. */
 #include "fuzz.h"
@@ -91,9 +91,10 @@ static void try_dial(const struct trial *trial, const char *name,
                      const struct policy_address *address, uint16_t port)
 {
     const struct policy *policy = trial->policy, *denies = trial->denies;
-    struct policy_verdict verdict = policy_dial(policy, name, address, port, POLICY_TCP, NULL, 0);
+    struct policy_verdict verdict = policy_dial(policy, name, address, port, POLICY_TCP, NULL, NULL,
+                                                0);
     struct policy_verdict same = policy_dial(trial->again, name, address, port, POLICY_TCP, NULL,
-                                             0);
+                                             NULL, 0);
 
     check_verdict(policy, &verdict);
     must(verdict.allowed == same.allowed && strcmp(verdict.reason, same.reason) == 0);
@@ -101,8 +102,9 @@ static void try_dial(const struct trial *trial, const char *name,
     /* What is decided by a name may be looked up. */
     if (verdict.allowed && name != NULL && !is_address_rule(policy, verdict.rule))
         must(policy_lookup(policy, name).allowed);
-    must(!policy_dial(policy, name, address, port, POLICY_TCP, address, 1).allowed);
-    must(denies == NULL || !policy_dial(denies, name, address, port, POLICY_TCP, NULL, 0).allowed);
+    must(!policy_dial(policy, name, address, port, POLICY_TCP, NULL, address, 1).allowed);
+    must(denies == NULL ||
+         !policy_dial(denies, name, address, port, POLICY_TCP, NULL, NULL, 0).allowed);
 }
 
 static void try_name(const char *name, bool *is_name)
@@ -176,6 +178,33 @@ static void try_all(const struct trial *trial, const char *name, const char *tex
     try_dial(trial, NULL, &raw, port);
 }
 
+/* What a translator makes the metadata address of, written here a second time: byte 8 stays zero. */
+static void try_nat64(const struct policy *widest, const char *text,
+                      const struct policy_address *address)
+{
+    static const uint8_t metadata[] = {169, 254, 169, 254};
+    struct policy_nat64 nat64;
+    struct error err;
+
+    if (policy_nat64_parse(text, &nat64, &err) < 0) {
+        must(strcmp(err.code, "bad_value") == 0 && err.text[0] != '\0');
+        return;
+    }
+    must(nat64.count > 0 && nat64.count <= POLICY_NAT64_MAX);
+    must(!shut(address->bytes) || (address->bytes[0] == 0 && address->bytes[1] == 0x64) ||
+         !policy_dial(widest, NULL, address, 443, POLICY_TCP, &nat64, NULL, 0).allowed);
+    for (size_t i = 0; i < nat64.count; i++) {
+        struct policy_address inside = nat64.prefixes[i].address;
+
+        for (unsigned j = 0; j < sizeof(metadata); j++) {
+            unsigned at = nat64.prefixes[i].bits / 8 + j;
+
+            inside.bytes[at < 8 || nat64.prefixes[i].bits == 96 ? at : at + 1] = metadata[j];
+        }
+        must(!policy_dial(widest, NULL, &inside, 443, POLICY_TCP, &nat64, NULL, 0).allowed);
+    }
+}
+
 /* A line, ended; NULL behind the last. */
 static char *take_line(char **at)
 {
@@ -195,6 +224,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     static struct trial widest;
     char *text = malloc(size + 1), *at = text;
     const char *policy_text, *name, *address;
+    struct policy_address dialled;
     struct policy *policy = NULL;
     struct error err = {0};
 
@@ -220,6 +250,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         widest = make_trial(policy);
     }
     try_all(&widest, name, address, (const uint8_t *)at, (size_t)(text + size - at));
+    if (policy_address_parse(address, &dialled) == 0)
+        try_nat64(widest.policy, policy_text, &dialled);
     free(text);
     return 0;
 }

@@ -568,10 +568,21 @@ def test_a_run_has_the_resolvers_and_the_proxy_of_the_configuration(world):
                      config=world.config())
     assert done.returncode == 0, done.stderr
     assert reaches(tuple(json.loads(done.stdout)[0]), world.hello("four.test", worlds.SERVER, 80))
-    for line, word in (("resolvers = nowhere", "nowhere"), ("resolver = 127.0.0.1", "cove.conf:2")):
+    for line, word in (("resolvers = nowhere", "nowhere"), ("resolver = 127.0.0.1", "cove.conf:2"),
+                       ("nat64 = 2001:db8::/33", 'cove.conf:2: nat64: "2001:db8::/33"')):
         done = run_alone(world, "--net", "public", "--", "true", config=f"[network]\n{line}\n")
         assert done.returncode == 125 and word in done.stderr, done
     assert run_alone(world, "--", "true", config="[network]\nresolver = 127.0.0.1\n").returncode == 0
+
+
+def test_addresses_behind_a_translator_that_the_operator_names_are_what_they_wrap(world):
+    target = f"[{worlds.SERVER6}]:80"
+    for line, is_public in (("nat64 = 2001:db8:78::/96", True), ("nat64 = fd00:64::/48, 2001:db8:77::/96", False)):
+        done = run_alone(world, "--net", "public", "--", "python3", "-c", DIAL, target,
+                         config=f"{world.config()}{line}\n")
+        assert done.returncode == 0, done.stderr
+        answer = tuple(json.loads(done.stdout)[0])
+        assert reaches(answer, f"hello {worlds.SERVER6} 80") if is_public else refused(answer), (line, answer)
 
 
 def carrier_of(run):

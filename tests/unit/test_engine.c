@@ -2,8 +2,10 @@
  * listed, changed, and given up by their boxes. */
 #include "base/clock.h"
 #include "check.h"
+#include "engine/parts.h"
 #include "rig.h"
 
+#include <inttypes.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
@@ -633,6 +635,21 @@ static void check_lists(struct rig *rig)
           "a cursor that is none");
 }
 
+/* Neither cursors, which are of serial numbers, nor revisions count what other tenants do. */
+static void check_numbers_count_nobody(struct rig *rig)
+{
+    struct answer made[2];
+    const struct record *records[2];
+
+    for (size_t i = 0; i < 2; i++) {
+        rig_made(rig, NULL, &made[i]);
+        records[i] = ((struct sandbox *)map_get(&rig->engine->ids, made[i].id))->record;
+        CHECK(made[i].revision == records[i]->updated_ms, "a time: %" PRIu64, made[i].revision);
+    }
+    CHECK(records[1]->serial > records[0]->serial + 1000, "times in ns: %" PRIu64 ", %" PRIu64,
+          records[0]->serial, records[1]->serial);
+}
+
 /* ---- changes, time ---- */
 
 static void check_changes(struct rig *rig)
@@ -645,6 +662,7 @@ static void check_changes(struct rig *rig)
     struct sandbox_filter filter = {.labels = labels};
     struct error err;
     char next[64];
+    uint64_t revision;
 
     rig_made(rig, NULL, &made);
     change.if_revision = made.revision + 7;
@@ -656,6 +674,14 @@ static void check_changes(struct rig *rig)
     CHECK(first.state == SANDBOX_RUNNING, "it runs on");
     (void)engine_list(rig->engine, &rig_caller, &filter, NULL, 0, list_one, &some, next, &err);
     CHECK(some.count == 1, "found by its label");
+    revision = first.revision;
+    for (unsigned i = 0; i < 30; i++) {
+        change.if_revision = revision;
+        rig_change(rig, made.id, &change, &first);
+        CHECK(rig_done(rig, &first) && first.revision > revision, "it rises each time: %" PRIu64,
+              first.revision);
+        revision = first.revision;
+    }
     change.if_revision = 0;
     change.labels = bad;
     rig_change(rig, made.id, &change, &first);
@@ -767,6 +793,7 @@ int main(void)
     rig_run(check_processes);
     rig_run(check_fall);
     rig_run(check_lists);
+    rig_run(check_numbers_count_nobody);
     rig_run(check_changes);
     rig_run(check_time);
     rig_run_unopened(check_capacity);

@@ -13,7 +13,7 @@
 struct told {
     unsigned network, ports, life;
     uint64_t left_out, last;
-    bool is_ordered;
+    bool is_ordered, is_over;
 };
 
 static bool hear(void *arg, const struct engine_event *event)
@@ -29,6 +29,7 @@ static bool hear(void *arg, const struct engine_event *event)
     told->left_out += event->traffic != NULL ? event->traffic->left_out : 0;
     told->is_ordered = event->sequence > told->last && (told->last == 0 || told->is_ordered);
     told->last = event->sequence;
+    told->is_over |= strcmp(event->type, "test.over") == 0;
     return true;
 }
 
@@ -39,12 +40,16 @@ static bool heard_last(void *arg)
     return ((const struct told *)arg)->last >= until;
 }
 
-/* Until all is heard that was told by now, by an engine that began with 1. */
-static void hear_all(struct rig *rig, struct told *told)
+static bool is_over(void *arg)
 {
-    until = events_told(rig->engine);
-    CHECK(rig_until(rig, heard_last, told), "to the end: %u of %u", (unsigned)told->last,
-          (unsigned)until);
+    return ((const struct told *)arg)->is_over;
+}
+
+/* Until all is heard that the tenant was told by now. */
+static void hear_all(struct rig *rig, const char *tenant, struct told *told)
+{
+    events_add(rig->engine, "test.over", tenant, "none", NULL, NULL);
+    CHECK(rig_until(rig, is_over, told), "to the end: %u", (unsigned)told->last);
 }
 
 static void life(struct rig *rig, unsigned count)
@@ -91,9 +96,8 @@ static void check_no_tenant_silences_another(struct rig *rig)
             flood(boxes[i], share, 100);
     for (enum share share = 0; share < SHARES; share++)
         flood(sandbox, share, 10);
-    hear_all(rig, &quiet);
-    life(rig, 1);
-    hear_all(rig, &loud);
+    hear_all(rig, rig_other.tenant, &quiet);
+    hear_all(rig, rig_caller.tenant, &loud);
     CHECK(quiet.network == 20 && quiet.ports == 10 && quiet.left_out == 0,
           "all of it is told: %u, %u", quiet.network, quiet.ports);
     CHECK(loud.network >= 400 && loud.network < 2000 && loud.ports >= 200 && loud.ports < 1000,
@@ -112,18 +116,18 @@ static void check_no_kind_hides_another(struct rig *rig)
     sandbox = made_for(rig, &rig_caller);
     listener = engine_listen(rig->engine, &rig_caller, 0, &missed, hear, &told);
     flood(sandbox, SHARE_REFUSED, 1000);
-    hear_all(rig, &told);
+    hear_all(rig, "default", &told);
     CHECK(told.network >= 50 && told.network < 1000, "not all of a flood: %u", told.network);
     told = (struct told){0};
     flood(sandbox, SHARE_WENT, 10);
     flood(sandbox, SHARE_PORTS, 10);
-    hear_all(rig, &told);
+    hear_all(rig, "default", &told);
     CHECK(told.network == 10 && told.ports == 10 && told.left_out == 0,
           "what was carried is told: %u, %u", told.network, told.ports);
     told = (struct told){0};
     rig_pass(rig, 600);
     flood(sandbox, SHARE_REFUSED, 1);
-    hear_all(rig, &told);
+    hear_all(rig, "default", &told);
     CHECK(told.network == 1 && told.left_out > 0 && told.left_out < 1000,
           "and how much was left out: %u", (unsigned)told.left_out);
     engine_unlisten(listener);
@@ -421,7 +425,7 @@ static void check_numbers(struct rig *rig)
 
     listener = engine_listen(rig->engine, &rig_caller, 0, &missed, hear, &told);
     traffic(rig, 10);
-    hear_all(rig, &told);
+    hear_all(rig, "default", &told);
     last = told.last;
     engine_unlisten(listener);
     rig_close(rig);

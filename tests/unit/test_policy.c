@@ -685,7 +685,7 @@ static void check_dials(void)
 
         if (policy == NULL)
             continue;
-        verdict = policy_dial(policy, dials[i].name, &address, dials[i].port, POLICY_TCP, own,
+        verdict = policy_dial(policy, dials[i].name, &address, dials[i].port, POLICY_TCP, NULL, own,
                               COUNT(own));
         CHECK(strcmp(verdict.reason, dials[i].reason) == 0 &&
                   same_text(verdict.rule, dials[i].rule),
@@ -702,14 +702,16 @@ static void check_protocols(void)
     struct policy *policy = make("public,deny=a.com:53 protocol=udp");
     struct policy_address address = address_of("192.0.2.1");
 
-    CHECK(strcmp(policy_dial(policy, "a.com", &address, 53, POLICY_UDP, NULL, 0).reason,
+    CHECK(strcmp(policy_dial(policy, "a.com", &address, 53, POLICY_UDP, NULL, NULL, 0).reason,
                  "denied") == 0,
           "UDP is denied");
-    CHECK(policy_dial(policy, "a.com", &address, 53, POLICY_TCP, NULL, 0).allowed, "TCP is not");
+    CHECK(policy_dial(policy, "a.com", &address, 53, POLICY_TCP, NULL, NULL, 0).allowed,
+          "TCP is not");
     policy_free(policy);
     policy = make("allow=a.com protocol=tcp");
-    CHECK(!policy_dial(policy, "a.com", &address, 443, POLICY_UDP, NULL, 0).allowed, "UDP is not");
-    CHECK(policy_dial(policy, "a.com", &address, 443, POLICY_TCP, NULL, 0).allowed,
+    CHECK(!policy_dial(policy, "a.com", &address, 443, POLICY_UDP, NULL, NULL, 0).allowed,
+          "UDP is not");
+    CHECK(policy_dial(policy, "a.com", &address, 443, POLICY_TCP, NULL, NULL, 0).allowed,
           "TCP is allowed");
     policy_free(policy);
 }
@@ -819,14 +821,127 @@ static void check_denied(void)
             static const uint16_t ports[] = {1, 53, 80, 443, 65535};
 
             for (size_t n = 0; n < COUNT(asked) * COUNT(ports); n++) {
-                struct policy_verdict verdict = policy_dial(policy, asked[n % 2], &address,
-                                                            ports[n / 2], POLICY_TCP, NULL, 0);
+                struct policy_verdict verdict = policy_dial(
+                    policy, asked[n % 2], &address, ports[n / 2], POLICY_TCP, NULL, NULL, 0);
 
                 CHECK(!verdict.allowed && strcmp(verdict.reason, denied[j].reason) == 0 &&
                           verdict.rule == NULL,
                       "%s: %s: %s", widest[i], denied[j].address, verdict.reason);
             }
         }
+        policy_free(policy);
+    }
+}
+
+/* ---- translators of a site's own ---- */
+
+static const char *const nat64_wrong[][2] = {
+    {"", "is no prefix"},
+    {"2001:db8::", "is no prefix"},
+    {"/96", "is no prefix"},
+    {"2001:db8::/96,", "is no prefix"},
+    {"2001:db8::/96 2001:db9::/96", "has a length"},
+    {"192.0.2.0/24", "is no IPv6 prefix"},
+    {"::ffff:192.0.2.0/96", "is no IPv6 prefix"},
+    {"example.com/96", "is no IPv6 prefix"},
+    {"2001:db8::/33", "has a length"},
+    {"2001:db8::/128", "has a length"},
+    {"2001:db8::/0", "has a length"},
+    {"2001:db8::/096", "has a length"},
+    {"2001:db8::/+96", "has a length"},
+    {"2001:db8::/96x", "has a length"},
+    {"2001:db8::/18446744073709551712", "has a length"},
+    {"2001:db8::1/96", "has bits"},
+    {"2001:db8:0:1::/48", "has bits"},
+    {"2001:db8:0:0:100::/96", "has bits"}, /* byte 8 */
+    {"::/96", "is reserved"},
+    {"::/32", "is reserved"},
+    {"ff0e::/96", "is reserved"},
+    {"fe80::/64", "is reserved"},
+    {"fd00:ec2::/96", "is reserved"},
+    {"fd63:6f76:6500::/48", "is reserved"},
+    {"64:ff9b::/32", "is reserved"},
+    {"64:ff9b:2::/48", "is reserved"},
+    {"2002::/32", "is reserved"},
+    {"2001::/32", "is reserved"},
+    {"2001:db8::/32,2001:db8:1::/96", "overlaps"},
+    {"2001:db8:1::/96,2001:db8::/32", "overlaps"},
+    {"fd01::/96,fd02::/96,fd03::/96,fd04::/96,fd05::/96,fd06::/96,fd07::/96,fd08::/96,fd09::/96",
+     "one prefix too many"},
+};
+
+/* Each address has 192.0.2.33 in it as RFC 6052 shows it in its table 2.4, or another one at the same place. */
+static const struct {
+    const char *nat64, *policy, *address, *reason, *rule;
+} translated[] = {
+    {"2001:db8::/32", "public", "2001:db8:c000:221::", "allowed", NULL},
+    {"2001:db8::/32", "public", "2001:db8:a9fe:a9fe::", "metadata", NULL},
+    {"2001:db8:100::/40", "public", "2001:db8:1c0:2:21::", "allowed", NULL},
+    {"2001:db8:100::/40", "public", "2001:db8:10a:0:1::", "private", NULL},
+    {"2001:db8:100::/40", "public", "2001:db8:17f:0:1::", "loopback", NULL},
+    {"2001:db8:122::/48", "public", "2001:db8:122:c000:2:2100::", "allowed", NULL},
+    {"2001:db8:122::/48", "public", "2001:db8:122:c0a8:1:100::", "private", NULL},
+    {"2001:db8:122::/48", "public", "2001:db8:122:a9fe:a9:fe00::", "metadata", NULL},
+    {"2001:db8:122:300::/56", "public", "2001:db8:122:3c0:0:221::", "allowed", NULL},
+    {"2001:db8:122:300::/56", "public", "2001:db8:122:30a:0:1::", "private", NULL},
+    {"2001:db8:122:300::/56", "public", "2001:db8:122:3a9:fe:a9fe::", "metadata", NULL},
+    {"2001:db8:122:344::/64", "public", "2001:db8:122:344:c0:2:2100::", "allowed", NULL},
+    {"2001:db8:122:344::/64", "public", "2001:db8:122:344:a:0:100::", "private", NULL},
+    {"2001:db8:122:344::/64", "public", "2001:db8:122:344:a9:fea9:fe00::", "metadata", NULL},
+    {"2001:db8:122:344::/96", "public", "2001:db8:122:344::192.0.2.33", "allowed", NULL},
+    {"2001:db8:122:344::/96", "public", "2001:db8:122:344::10.0.0.1", "private", NULL},
+    {"2001:db8:122:344::/96", "public", "2001:db8:122:344::127.0.0.1", "loopback", NULL},
+    {"2001:db8:122:344::/96", "public", "2001:db8:122:344::192.0.2.99", "host", NULL},
+    {"2001:db8:122:344::/96", "allow=2001:db8::/32", "2001:db8:122:344::192.0.2.33", "no_rule",
+     NULL},
+    {"2001:db8:122:344::/96", "allow=192.0.2.0/24", "2001:db8:122:344::192.0.2.33", "allowed",
+     "192.0.2.0/24"},
+    {"2001:db8:122:344::/96", "allow=10.0.0.0/8", "2001:db8:122:344::10.0.0.1", "allowed",
+     "10.0.0.0/8"},
+    {"2001:db8:122:344::/96", "public,deny=192.0.2.33", "2001:db8:122:344::192.0.2.33", "denied",
+     "192.0.2.33"},
+    {"2001:db8:122:344::/96", "public,deny=2001:db8::/32", "2001:db8:122:344::192.0.2.33", "denied",
+     "2001:db8::/32"},
+    {"2001:db8:122:344::/96", "public", "2001:db8:122:345::10.0.0.1", "allowed", NULL}, /* beside */
+    /* Private as such: what a translator makes of it counts, and of nothing but what is for one. */
+    {"fd00:64::/96", "public", "fd00:64::192.0.2.33", "allowed", NULL},
+    {"fd00:64::/96", "public", "fd00:64::10.0.0.1", "private", NULL},
+    {"fd00:64::/96", "public", "fd00:64:0:0:0:1:c000:221", "private", NULL},
+    {"fd00:64::/64", "public", "fd00:64::c0:2:2100:0", "allowed", NULL},
+    {"fd00:64::/64", "public", "fd00:64::c0:2:2100:1", "private", NULL},
+    {"fd00:64::/64", "public", "fd00:64::1c0:2:2100:0", "private", NULL},
+    {"fd00::/32", "public", "fd00:0:a9fe:a9fe::", "metadata", NULL},
+    {"64:ff9b:1::/48", "public", "64:ff9b:1:c000:2:2100::", "allowed", NULL},
+    {"64:ff9b:1::/48", "public", "64:ff9b:1:a9fe:a9:fe00::", "metadata", NULL},
+    {"64:ff9b:1:fffe::/96", "public", "64:ff9b:1:fffe::10.0.0.1", "private", NULL},
+    {"64:ff9b:1:fffe::/96", "public", "64:ff9b:1:ffff::8.8.8.8", "reserved", NULL},
+    {"64:ff9b::/96", "public", "64:ff9b::10.0.0.1", "private", NULL},
+    {"fd01::/96, 2001:db8:122:344::/96 ,fd02::/96", "public", "fd02::10.0.0.1", "private", NULL},
+};
+
+static void check_translated(void)
+{
+    struct policy_address own = address_of("192.0.2.99");
+    struct policy_nat64 nat64;
+    struct error err;
+
+    for (size_t i = 0; i < COUNT(nat64_wrong); i++) {
+        CHECK(policy_nat64_parse(nat64_wrong[i][0], &nat64, &err) < 0, "%s", nat64_wrong[i][0]);
+        CHECK(strcmp(err.code, "bad_value") == 0 && strstr(err.text, nat64_wrong[i][1]) != NULL,
+              "%s: %s", nat64_wrong[i][0], err.text);
+    }
+    for (size_t i = 0; i < COUNT(translated); i++) {
+        struct policy *policy = make(translated[i].policy);
+        struct policy_address address = address_of(translated[i].address);
+        struct policy_verdict verdict;
+
+        CHECK(policy_nat64_parse(translated[i].nat64, &nat64, &err) == 0, "%s", err.text);
+        verdict = policy_dial(policy, NULL, &address, 443, POLICY_TCP, &nat64, &own, 1);
+        CHECK(strcmp(verdict.reason, translated[i].reason) == 0 &&
+                  same_text(verdict.rule, translated[i].rule) &&
+                  verdict.allowed == (strcmp(verdict.reason, "allowed") == 0),
+              "%s: %s: %s: %s by %s", translated[i].nat64, translated[i].policy,
+              translated[i].address, verdict.reason, verdict.rule != NULL ? verdict.rule : "none");
         policy_free(policy);
     }
 }
@@ -930,7 +1045,7 @@ static void takes_no_time(void)
     CHECK(policy_new("allow", allow, NULL, &policy, &err) == 0, "%s", err.text);
     started = clock_monotonic_ns();
     for (size_t i = 0; policy != NULL && i < rounds; i++) {
-        CHECK(!policy_dial(policy, name, &address, 443, POLICY_TCP, &address, 0).allowed,
+        CHECK(!policy_dial(policy, name, &address, 443, POLICY_TCP, NULL, &address, 0).allowed,
               "allowed");
         CHECK(policy_lookup(policy, name).allowed, "not looked up");
     }
@@ -952,6 +1067,7 @@ int main(void)
     check_dials();
     check_protocols();
     check_denied();
+    check_translated();
     finds_the_same();
     takes_no_time();
     return check_finish();

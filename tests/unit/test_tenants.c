@@ -301,6 +301,11 @@ static bool heard_crowd(void *arg)
     return heard->created == 20 && heard->deleted == 20;
 }
 
+static bool heard_crowd_of_all(void *arg)
+{
+    return ((const struct heard *)arg)->foreign == 202;
+}
+
 static void check_events(struct rig *rig)
 {
     struct heard mine = {0}, others = {0}, later = {0}, again = {0};
@@ -434,13 +439,62 @@ static void check_histories(struct rig *rig)
     (void)snprintf(caller.tenant, sizeof(caller.tenant), "other");
     listener = engine_listen(rig->engine, &caller, 1, &missed, hear, &late);
     rig_turn(rig, 100);
-    CHECK(!missed && late.count == 10 && late.first == 2, "the quiet one has all: %u from %u",
+    CHECK(!missed && late.count == 10 && late.first == 1, "the quiet one has all: %u from %u",
           late.count, (unsigned)late.first);
     engine_unlisten(listener);
     (void)snprintf(caller.tenant, sizeof(caller.tenant), "t3");
     listener = engine_listen(rig->engine, &caller, 1, &missed, hear, &some);
     rig_turn(rig, 100);
     CHECK(!missed && some.count == 1, "one that was heard of once: %u", some.count);
+    events_add(rig->engine, "test", "t3", "none", NULL, NULL);
+    rig_turn(rig, 100);
+    CHECK(some.count == 2 && some.last == some.first + 1, "and goes on where it was: %u after %u",
+          (unsigned)some.last, (unsigned)some.first);
+    engine_unlisten(listener);
+}
+
+static bool heard_two(void *arg)
+{
+    return ((const struct heard *)arg)->count >= 2;
+}
+
+/* No number says how much other tenants do: neither those that are given nor those after which nothing is missed. */
+static void check_numbers_are_ones_own(struct rig *rig)
+{
+    struct heard mine = {0}, later = {0}, all = {0};
+    struct engine_listener *listener;
+    bool missed;
+
+    CHECK(rig_until(rig, has_begun, rig->engine), "the first key is the first event");
+    listener = engine_listen(rig->engine, &rig_caller, 0, &missed, hear, &mine);
+    for (unsigned i = 0; i < 2; i++) {
+        events_add(rig->engine, "test", "default", "none", NULL, NULL);
+        for (unsigned j = 0; j < 100; j++)
+            events_add(rig->engine, "test", "other", "none", NULL, NULL);
+    }
+    CHECK(rig_until(rig, heard_two, &mine), "heard: %u", mine.count);
+    CHECK(mine.last == mine.first + 1, "%u after %u", (unsigned)mine.last, (unsigned)mine.first);
+    engine_unlisten(listener);
+    engine_unlisten(engine_listen(rig->engine, &rig_caller, mine.last + 2, &missed, hear, &later));
+    CHECK(missed, "a number that this tenant was not given");
+    rig_close(rig);
+    rig_open(rig);
+    engine_unlisten(engine_listen(rig->engine, &rig_caller, mine.last + 2, &missed, hear, &later));
+    CHECK(missed, "nor by the engine before");
+    listener = engine_listen(rig->engine, &rig_caller, mine.last + 1, &missed, hear, &later);
+    CHECK(!missed, "after the last nothing is missed");
+    for (unsigned i = 0; i < 2; i++) {
+        events_add(rig->engine, "test", "other", "none", NULL, NULL);
+        events_add(rig->engine, "test", "default", "none", NULL, NULL);
+    }
+    CHECK(rig_until(rig, heard_two, &later), "heard: %u", later.count);
+    CHECK(later.first > mine.last && later.last == later.first + 1, "%u, %u after %u",
+          (unsigned)later.first, (unsigned)later.last, (unsigned)mine.last);
+    engine_unlisten(listener);
+    listener = engine_listen(rig->engine, &operator, 1, &missed, hear, &all);
+    (void)rig_until(rig, heard_crowd_of_all, &all);
+    CHECK(!missed && all.is_ordered && all.foreign == 202, "an operator hears all in order: %u",
+          all.foreign);
     engine_unlisten(listener);
 }
 
@@ -512,6 +566,7 @@ int main(void)
     rig_run(check_listening_by_a_key);
     rig_run(check_old_events);
     rig_run(check_histories);
+    rig_run(check_numbers_are_ones_own);
     rig_run(check_ends_of_lives);
     rig_run(check_leaving);
     return check_finish();
