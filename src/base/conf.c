@@ -201,7 +201,7 @@ static int value_set(const struct conf_row *row, void *target, const char *value
     switch (row->type) {
     case CONF_TEXT:
         if (row->check != NULL && row->check(value, err) < 0)
-            return -1;
+            return error_wrap(err, "%s", row->name);
         return value_text(at, value, err);
     case CONF_LIST:
         return value_list(row->name, at, value, err);

@@ -36,7 +36,7 @@ enum conf_type {
  * file and line before it. */
 typedef int (*conf_any)(void *target, const char *name, const char *value, struct error *err);
 
-/* Says why a text is none that may be there: "bad_value" with its name and the text. */
+/* Tells whether a text means anything, for a room that would find out only later. It keeps nothing. */
 typedef int (*conf_check)(const char *value, struct error *err);
 
 /* {"boxes", "memory", CONF_SIZE, .offset = offsetof(struct settings, memory), .fallback = "1G"} */
@@ -48,7 +48,7 @@ struct conf_row {
     uint64_t low, high;         /* of SIZE, DURATION, COUNT and CPUS; high 0: no bound */
     const char *const *choices; /* NULL-terminated */
     conf_any any;
-    conf_check check; /* of TEXT; or NULL */
+    conf_check check; /* of TEXT; the error gets file, line and name before it */
 };
 
 /* A table ends with a row whose section is NULL. `what` is the name of the file, for errors

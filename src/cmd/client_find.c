@@ -174,6 +174,7 @@ static void log_last_line(const struct private_place *place, char *line, size_t 
     char text[4096];
     off_t end = log < 0 ? -1 : lseek(log, 0, SEEK_END);
     ssize_t got = -1;
+    int prefix = 0; /* the name of the program, or time, level and part of a line of the log */
     char *last;
 
     if (end >= 0)
@@ -188,7 +189,9 @@ static void log_last_line(const struct private_place *place, char *line, size_t 
     text[got] = '\0';
     last = strrchr(text, '\n');
     last = last == NULL ? text : last + 1;
-    show_escape(line, size, strncmp(last, "cove: ", 6) == 0 ? last + 6 : last);
+    (void)sscanf(last, "cove: %n", &prefix);
+    (void)sscanf(last, "%*4d-%*2d-%*2dT%*s %*s %*s %n", &prefix);
+    show_escape(line, size, last + prefix);
 }
 
 static int not_ready(struct client *client, struct error *err)

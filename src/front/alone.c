@@ -44,7 +44,7 @@ static void link_over(uv_poll_t *poll, int status, int events)
 static int settings_take(struct alone *alone, struct error *err)
 {
     struct error why;
-    int result = settings_read(alone->config, &alone->settings, &why);
+    int result = settings_read(alone->config, "cove.conf", &alone->settings, &why);
 
     fd_close(&alone->config);
     if (result == 0)

@@ -76,10 +76,7 @@ int certificate_read(int fd, const struct settings *settings, struct http_certif
                          settings->tls_certificate);
     failed = take(text, (size_t)st.st_size, settings, out, err);
     (void)munmap(text, (size_t)st.st_size);
-    if (failed == 0) {
+    if (failed == 0)
         look_after(*out, settings);
-        log_say(LOG_LEVEL_INFO, "certificate_read",
-                "tls_certificate %s: who connects from now on sees it", settings->tls_certificate);
-    }
     return failed;
 }

@@ -209,6 +209,7 @@ static int environment_number(const char *name, uint64_t most, uint64_t fallback
 
 static int given_read(struct program *program, struct error *err)
 {
+    const char *path = getenv("COVE_CONFIG"); // NOLINT(concurrency-mt-unsafe): before any thread
     uint64_t count, owner, config, is_private, headers, tls, beat_ms;
 
     if (environment_number("COVE_LISTEN_FDS", LISTEN_MOST, 0, &count, err) != 0 ||
@@ -239,7 +240,9 @@ static int given_read(struct program *program, struct error *err)
             return error_set(err, "bad_start", 0,
                              "fd %d is missing: cove-engine is started by cove serve, not by hand",
                              fd);
-    return settings_read(program->config, &program->settings, err);
+    if (path == NULL)
+        path = "cove.conf";
+    return settings_read(program->config, path, &program->settings, err);
 }
 
 static struct box_limits defaults_of(const struct settings *settings)
@@ -268,8 +271,12 @@ static void certify(struct program *program, int fd)
         fd_close(&fd);
     else if (certificate_read(fd, &program->settings, &certificate, &err) != 0)
         log_say(LOG_LEVEL_ERROR, err.code, "%s", err.text);
-    else
+    else {
         http_certify(program->http, certificate);
+        log_say(LOG_LEVEL_INFO, "certificate_read",
+                "tls_certificate %s: who connects from now on sees it",
+                program->settings.tls_certificate);
+    }
 }
 
 /* Before there is a server it waits, and the last one counts. */
@@ -416,15 +423,6 @@ static void telemetry_begin(struct program *program)
         log_say(LOG_LEVEL_ERROR, err.code, "%s", err.text);
 }
 
-static int network_of(const struct settings *settings, struct policy **out, struct error *err)
-{
-    struct error why;
-
-    if (policy_new_text(settings->default_network, out, &why) == 0)
-        return 0;
-    return error_set(err, "bad_config", 0, "cove.conf: [boxes] default_network: %.400s", why.text);
-}
-
 static int start(struct program *program, struct error *err)
 {
     const struct settings *settings = &program->settings;
@@ -439,7 +437,8 @@ static int start(struct program *program, struct error *err)
         .arg = program,
     };
 
-    if (given_read(program, err) != 0 || network_of(settings, &network, err) != 0 ||
+    if (given_read(program, err) != 0 ||
+        policy_new_text(settings->default_network, &network, err) != 0 ||
         threads_make(program, err) != 0)
         return -1;
     options.network = network;
@@ -511,6 +510,25 @@ static void close_all(struct program *program)
     settings_free(&program->settings);
 }
 
+/* Whether an engine could start with what the keeper gives. The answer is the status, and one line for the
+ * keeper on standard error. Nothing is opened, and no state is touched. */
+static int check(struct program *program)
+{
+    struct http_certificate *certificate = NULL;
+    struct error err;
+    int failed = given_read(program, &err);
+
+    if (failed == 0 && program->settings.tls_certificate != NULL && program->tls >= 0) {
+        (void)prctl(PR_SET_DUMPABLE, 0);
+        failed = certificate_read(fd_take(&program->tls), &program->settings, &certificate, &err);
+        http_certificate_free(certificate);
+    }
+    settings_free(&program->settings);
+    if (failed != 0)
+        (void)dprintf(STDERR_FILENO, "%s: %s\n", err.code, err.text);
+    return failed != 0;
+}
+
 static bool is_json_wanted(void)
 {
     const char *format = getenv("COVE_LOG_FORMAT"); // NOLINT(concurrency-mt-unsafe): no thread yet
@@ -525,6 +543,8 @@ int main(int argc, char **argv)
 
     if (argc == 3 && strcmp(argv[1], "--alone") == 0)
         return alone_run(argv[2]);
+    if (argc == 2 && strcmp(argv[1], "--check") == 0)
+        return check(&program);
     log_start("cove-engine", LOG_LEVEL_INFO);
     log_use_json(is_json_wanted());
     (void)prctl(PR_SET_NAME, "cove-engine"); /* executed by fd, it has none */

@@ -3,17 +3,29 @@
 #include "front/settings.h"
 
 #include "base/conf.h"
+#include "base/fd.h"
+#include "net/net.h"
 #include "policy/policy.h"
 
 #include <stddef.h>
+#include <string.h>
 
 #define AT(member) .offset = offsetof(struct settings, member)
+
+#define BYTES_MOST (1ULL << 50) /* of a sandbox: see engine/record.c */
 
 static int check_nat64(const char *value, struct error *err)
 {
     struct policy_nat64 ignored;
 
     return policy_nat64_parse(value, &ignored, err);
+}
+
+static int network_check(const char *value, struct error *err)
+{
+    _cleanup_(policy_freep) struct policy *policy = NULL;
+
+    return policy_new_text(value, &policy, err);
 }
 
 static const struct conf_row table[] = {
@@ -29,8 +41,9 @@ static const struct conf_row table[] = {
     {"serve", "insecure_http", CONF_BOOL, AT(insecure_http), .fallback = "no"},
     {"boxes", "pool", CONF_COUNT, AT(pool), .fallback = "4", .high = 1024},
     {"boxes", "cpus", CONF_CPUS, AT(cpus), .fallback = "0"},
-    {"boxes", "memory", CONF_SIZE, AT(memory), .fallback = "1G", .low = 8U << 20},
-    {"boxes", "disk", CONF_SIZE, AT(disk), .fallback = "2G", .low = 1U << 20},
+    {"boxes", "memory", CONF_SIZE, AT(memory), .fallback = "1G", .low = 8U << 20,
+     .high = BYTES_MOST},
+    {"boxes", "disk", CONF_SIZE, AT(disk), .fallback = "2G", .low = 1U << 20, .high = BYTES_MOST},
     {"boxes", "pids", CONF_COUNT, AT(pids), .fallback = "1024", .low = 1, .high = 4194304},
     {"boxes", "most_memory", CONF_SIZE, AT(most_memory)},
     {"boxes", "most_cpus", CONF_CPUS, AT(most_cpus)},
@@ -40,15 +53,16 @@ static const struct conf_row table[] = {
     {"boxes", "headroom_memory", CONF_SIZE, AT(headroom_memory), .fallback = "256M"},
     {"boxes", "headroom_disk", CONF_SIZE, AT(headroom_disk), .fallback = "512M"},
     {"boxes", "output_keep", CONF_DURATION, AT(output_keep_ms), .fallback = "24h"},
-    {"boxes", "default_network", CONF_TEXT, AT(default_network), .fallback = "public"},
+    {"boxes", "default_network", CONF_TEXT, AT(default_network), .fallback = "public",
+     .check = network_check},
     {"kernels", "contexts", CONF_COUNT, AT(kernels_contexts), .fallback = "1000", .low = 1,
      .high = 30000},
     {"kernels", "memory", CONF_SIZE, AT(kernels_memory), .fallback = "1G", .low = 64U << 20},
     {"kernels", "idle", CONF_DURATION, AT(kernels_idle_ms), .fallback = "24h", .low = 1000},
     {"network", "port_domain", CONF_TEXT, AT(port_domain)},
-    {"network", "resolvers", CONF_TEXT, AT(resolvers)},
+    {"network", "resolvers", CONF_TEXT, AT(resolvers), .check = net_resolvers_check},
     {"network", "nat64", CONF_TEXT, AT(nat64), .check = check_nat64},
-    {"network", "proxy", CONF_TEXT, AT(proxy)},
+    {"network", "proxy", CONF_TEXT, AT(proxy), .check = net_proxy_check},
     {"network", "proxy_names", CONF_BOOL, AT(proxy_names), .fallback = "no"},
     {"audit", "log", CONF_BOOL, AT(audit), .fallback = "yes"},
     {"audit", "size", CONF_SIZE, AT(audit_size), .fallback = "64M", .low = 64U << 10},
@@ -64,11 +78,41 @@ static const struct conf_row table[] = {
     {.section = NULL},
 };
 
-int settings_read(int fd, struct settings *settings, struct error *err)
+static int most_check(const char *path, const char *name, uint64_t usual, uint64_t most,
+                      struct error *err)
 {
-    if (fd < 0)
-        return conf_parse(table, "cove.conf", "", 0, settings, err);
-    return conf_read(table, "cove.conf", fd, settings, err);
+    if (most == 0 || (usual > 0 && usual <= most))
+        return 0;
+    return error_set(err, "bad_config", 0,
+                     "%s: [boxes] %s is %llu, which is more than most_%s allows (%llu): raise the "
+                     "one or lower the other",
+                     path, name, (unsigned long long)usual, name, (unsigned long long)most);
+}
+
+/* Of two lines, which only together are wrong. */
+static int pairs_check(const char *path, const struct settings *settings, struct error *err)
+{
+    if (settings->most_cpus > 0 && settings->cpus == 0)
+        return error_set(err, "bad_config", 0,
+                         "%s: [boxes] cpus gives all of the host's, which is more than most_cpus "
+                         "allows: set cpus, too",
+                         path);
+    if (most_check(path, "memory", settings->memory, settings->most_memory, err) != 0 ||
+        most_check(path, "disk", settings->disk, settings->most_disk, err) != 0)
+        return -1;
+    return most_check(path, "cpus", settings->cpus, settings->most_cpus, err);
+}
+
+int settings_read(int fd, const char *path, struct settings *settings, struct error *err)
+{
+    int failed = fd < 0 ? conf_parse(table, path, "", 0, settings, err)
+                        : conf_read(table, path, fd, settings, err);
+
+    if (failed == 0 && pairs_check(path, settings, err) != 0) {
+        settings_free(settings);
+        return -1;
+    }
+    return failed;
 }
 
 void settings_free(struct settings *settings)

@@ -3,12 +3,14 @@
 
 #include "base/conf.h"
 #include "base/tenancy.h"
+#include "keeper/listen.h"
 
 #include <errno.h>
 #include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/socket.h>
 
 #define READ_ONLY ":ro"
 #define LEVEL_FULL "full"
@@ -92,11 +94,40 @@ static int mount_tenants_take(void *config, const char *name, const char *value,
 
 static const char *const log_formats[] = {"text", "json", NULL};
 
+static int listen_check(const char *value, struct error *err)
+{
+    struct sockaddr_storage address;
+    unsigned length;
+    bool is_loopback;
+
+    return strcmp(value, "none") == 0
+               ? 0
+               : listen_address_parse(value, &address, &length, &is_loopback, err);
+}
+
+static int level_check(const char *value, struct error *err)
+{
+    if (strcmp(value, LEVEL_FULL) == 0 || strcmp(value, LEVEL_NO_FRESH_PROC) == 0)
+        return 0;
+    return error_set(err, "bad_config", 0,
+                     "%.80s is no level to settle for: " LEVEL_FULL " or " LEVEL_NO_FRESH_PROC,
+                     value);
+}
+
+/* A keeper that takes over may run in another directory. */
+static int absolute_check(const char *value, struct error *err)
+{
+    return value[0] == '/'
+               ? 0
+               : error_set(err, "bad_config", 0, "%.80s is not an absolute path", value);
+}
+
 static const struct conf_row rows[] = {
     {.section = "serve",
      .name = "listen",
      .type = CONF_TEXT,
-     .offset = offsetof(struct config, listen)},
+     .offset = offsetof(struct config, listen),
+     .check = listen_check},
     {.section = "serve",
      .name = "socket",
      .type = CONF_TEXT,
@@ -108,7 +139,8 @@ static const struct conf_row rows[] = {
     {.section = "serve",
      .name = "allow_level",
      .type = CONF_TEXT,
-     .offset = offsetof(struct config, allow_level)},
+     .offset = offsetof(struct config, allow_level),
+     .check = level_check},
     {.section = "serve",
      .name = "insecure_http",
      .type = CONF_BOOL,
@@ -122,11 +154,13 @@ static const struct conf_row rows[] = {
     {.section = "serve",
      .name = "tls_certificate",
      .type = CONF_TEXT,
-     .offset = offsetof(struct config, tls_certificate)},
+     .offset = offsetof(struct config, tls_certificate),
+     .check = absolute_check},
     {.section = "serve",
      .name = "tls_key",
      .type = CONF_TEXT,
-     .offset = offsetof(struct config, tls_key)},
+     .offset = offsetof(struct config, tls_key),
+     .check = absolute_check},
     {.section = "serve",
      .name = "engine_memory",
      .type = CONF_SIZE,
@@ -165,25 +199,16 @@ static void forget(struct config *config)
     memcpy(config->host_tenants, TENANCY_ALL, sizeof(TENANCY_ALL));
 }
 
-static bool is_level(const char *text)
-{
-    return strcmp(text, LEVEL_FULL) == 0 || strcmp(text, LEVEL_NO_FRESH_PROC) == 0;
-}
-
-/* A keeper that takes over may run in another directory. */
-static int check_tls(const struct config *config, struct error *err)
+static int check_tls(const char *path, const struct config *config, struct error *err)
 {
     const char *certificate = config->tls_certificate, *key = config->tls_key;
 
-    if ((certificate == NULL) != (key == NULL))
-        return error_set(err, "bad_config", 0,
-                         "[serve] has %s and no %s: TLS needs both, each the path of a PEM file",
-                         certificate != NULL ? "tls_certificate" : "tls_key",
-                         certificate != NULL ? "tls_key" : "tls_certificate");
-    if (certificate != NULL && (certificate[0] != '/' || key[0] != '/'))
-        return error_set(err, "bad_config", 0, "%s needs an absolute path",
-                         certificate[0] != '/' ? "tls_certificate" : "tls_key");
-    return 0;
+    if ((certificate == NULL) == (key == NULL))
+        return 0;
+    return error_set(err, "bad_config", 0,
+                     "%s: [serve] has %s and no %s: TLS needs both, each the path of a PEM file",
+                     path, certificate != NULL ? "tls_certificate" : "tls_key",
+                     certificate != NULL ? "tls_key" : "tls_certificate");
 }
 
 static char *tenants_of(struct config *config, const struct config_tenants *entry)
@@ -198,7 +223,7 @@ static char *tenants_of(struct config *config, const struct config_tenants *entr
 }
 
 /* After all is read: whose a name is may stand before it. */
-static int give_tenants(struct config *config, struct error *err)
+static int give_tenants(const char *path, struct config *config, struct error *err)
 {
     for (size_t i = 0; i < config->tenants_count; i++) {
         const struct config_tenants *entry = &config->tenants[i];
@@ -206,8 +231,8 @@ static int give_tenants(struct config *config, struct error *err)
         char *into = tenants_of(config, entry);
 
         if (into == NULL)
-            return error_set(err, "bad_config", 0, "[%s_tenants] names %s, which [%ss] does not",
-                             kind, entry->name, kind);
+            return error_set(err, "bad_config", 0, "%s: [%s_tenants] names %s, which [%ss] does not",
+                             path, kind, entry->name, kind);
         memcpy(into, entry->tenants, sizeof(entry->tenants));
     }
     return 0;
@@ -219,8 +244,8 @@ int config_read(int fd, const char *path, struct config *config, struct options 
     const struct options given = *options;
 
     forget(config);
-    if (fd >= 0 && (conf_read(rows, path, fd, config, err) < 0 || check_tls(config, err) < 0 ||
-                    give_tenants(config, err) < 0)) {
+    if (fd >= 0 && (conf_read(rows, path, fd, config, err) < 0 || check_tls(path, config, err) < 0 ||
+                    give_tenants(path, config, err) < 0)) {
         forget(config);
         return -1;
     }
@@ -234,11 +259,8 @@ int config_read(int fd, const char *path, struct config *config, struct options 
     options->has_tls = config->tls_certificate != NULL;
     options->log_json = options->log_format != NULL ? strcmp(options->log_format, "json") == 0
                                                     : config->log_format == 1;
-    if (is_level(options->allow_level))
+    if (level_check(options->allow_level, err) == 0)
         return 0;
-    (void)error_set(err, "bad_config", 0,
-                    "%.80s is no level to settle for: " LEVEL_FULL " or " LEVEL_NO_FRESH_PROC,
-                    options->allow_level);
     *options = given; /* nothing borrowed from what is freed */
     forget(config);
     return -1;

@@ -85,6 +85,13 @@ static void say_end(const struct keeper *keeper, int status)
         keeper_say("engine_ended", "the engine was killed by signal %d", WTERMSIG(status));
 }
 
+/* It has said itself what is wrong, and will again however often it is started. Nobody needs this keeper yet, and
+ * who started it waits for what comes of it. */
+static bool has_never_started(const struct engine_child *engine, int status)
+{
+    return engine->is_first && WIFEXITED(status) && WEXITSTATUS(status) != 0;
+}
+
 static void ended(struct source *source, uint32_t events)
 {
     struct keeper *keeper = source->owner;
@@ -99,6 +106,10 @@ static void ended(struct source *source, uint32_t events)
     fd_close(&engine->pidfd);
     engine->pid = 0;
     socket_close(keeper);
+    if (has_never_started(engine, status)) {
+        keeper->has_ended = keeper->has_failed = true;
+        return;
+    }
     say_end(keeper, status);
     if (upgrade_is_ending(keeper) && !keeper->is_stopping)
         return;

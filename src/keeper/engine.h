@@ -44,6 +44,7 @@ struct engine_child {
     unsigned starts; /* since this program runs */
     bool beats;      /* it has come as far as to say that it lives */
     bool is_hung;    /* it was killed for it had not */
+    bool is_first;   /* none has come as far since the keeper was started */
     uint64_t heard_ns, looked_ns;
 
     /* what it is to be told */
@@ -67,6 +68,13 @@ int engine_find(struct keeper *keeper, struct error *err);
 
 /* Finds the program and the id, and gives the id what is the engine's. */
 int engine_prepare(struct keeper *keeper, struct error *err);
+
+/* Finds the id that it has, as the owner `had` of its directory had it. */
+int engine_identify(struct keeper *keeper, uid_t had, struct error *err);
+
+/* Has the program say whether it could start with what is read now, under its filter and in its view of the host,
+ * and with nothing open that is anybody's. Waits for the answer; what is wrong is said in the engine's words. */
+int engine_try(const struct keeper *keeper, struct error *err);
 
 /* Reads the configuration (again) into a sealed memfd, which every engine gets. */
 int engine_config(struct keeper *keeper, struct error *err);

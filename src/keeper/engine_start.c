@@ -4,6 +4,7 @@
  * environment, and as root its view of the host, which becomes read-only but for the engine's own
  * directory. A step that fails ends the child: there is no engine with half of the walls. */
 #include "base/fd.h"
+#include "base/hear.h"
 #include "base/list.h"
 #include "base/set_clock.h"
 #include "box/sys.h"
@@ -22,6 +23,7 @@
 #include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/sysinfo.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #define CONFIG_MAX (256U << 10) /* of base/conf.h */
@@ -35,6 +37,7 @@
  * kernels' clients and snapshots, and half a MiB of each of 4,096 connections; the rest is for 5,000 sandboxes. */
 #define MEMORY_USUAL (4ULL << 30)
 #define MEMORY_LEAST (256ULL << 20)
+#define TRY_MS 8000 /* less than a keeper that is to be replaced waits; it takes milliseconds */
 
 /* ---- before: as whom ---- */
 
@@ -77,27 +80,34 @@ static void give_tree(int directory, const char *name, uid_t from,
     (void)closedir(list);
 }
 
-static int id_choose(struct keeper *keeper, struct error *err)
+int engine_identify(struct keeper *keeper, uid_t had, struct error *err)
 {
     struct engine_child *engine = &keeper->engine;
-    struct stat st;
 
     engine->uid = keeper->caller.uid;
     engine->gid = keeper->caller.gid;
     engine->drops_id = keeper->caller.uid == 0 && keeper->caller.maps && keeper->caller.on_host;
-    if (!engine->drops_id)
+    if (!engine->drops_id || user_find(&engine->uid, &engine->gid))
         return 0;
+    /* The one it had, so that its files are still its own. */
+    if (ids_take_at(&keeper->slots.pool, had, &engine->ids, err) < 0 &&
+        ids_take(&keeper->slots.pool, &engine->ids, err) < 0)
+        return -1;
+    engine->uid = engine->ids.first;
+    engine->gid = engine->ids.first_group;
+    return 0;
+}
+
+static int id_choose(struct keeper *keeper, struct error *err)
+{
+    const struct engine_child *engine = &keeper->engine;
+    struct stat st;
+
     if (fstat(keeper->places.engine, &st) < 0)
         return error_set(err, "bad_data", errno, "cannot look at the engine's directory");
-    if (!user_find(&engine->uid, &engine->gid)) {
-        /* The one it had, so that its files are still its own. */
-        if (ids_take_at(&keeper->slots.pool, st.st_uid, &engine->ids, err) < 0 &&
-            ids_take(&keeper->slots.pool, &engine->ids, err) < 0)
-            return -1;
-        engine->uid = engine->ids.first;
-        engine->gid = engine->ids.first_group;
-    }
-    if (st.st_uid != engine->uid)
+    if (engine_identify(keeper, st.st_uid, err) < 0)
+        return -1;
+    if (engine->drops_id && st.st_uid != engine->uid)
         give_tree(keeper->places.data, "engine", st.st_uid, engine, TREE_DEPTH_MAX);
     return 0;
 }
@@ -194,19 +204,23 @@ int engine_prepare(struct keeper *keeper, struct error *err)
 
 /* ---- in the child ---- */
 
-/* Its view of the host: all of it read-only, and its own directory. The fd of that, or -1. */
-static int enter_view(int state)
+static int all_read_only(void)
 {
     struct mount_attr all = {.attr_set = MOUNT_ATTR_RDONLY | MOUNT_ATTR_NOSUID,
                              .propagation = MS_PRIVATE};
+
+    return unshare(CLONE_NEWNS) < 0 ? -1 : sys_mount_setattr(AT_FDCWD, "/", AT_RECURSIVE, &all);
+}
+
+/* Its view of the host: all of it read-only, and its own directory. The fd of that, or -1. */
+static int enter_view(int state)
+{
     struct mount_attr own = {.attr_set = MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV | MOUNT_ATTR_NOEXEC};
     _cleanup_close_ int mount = -1;
 
     /* Taken before: a mount of the namespace that was left is none to clone. */
     mount = sys_open_tree(state, "", OPEN_TREE_CLONE | OPEN_TREE_CLOEXEC | AT_EMPTY_PATH);
-    if (mount < 0 || unshare(CLONE_NEWNS) < 0 ||
-        sys_mount_setattr(mount, "", AT_EMPTY_PATH, &own) < 0 ||
-        sys_mount_setattr(AT_FDCWD, "/", AT_RECURSIVE, &all) < 0 ||
+    if (mount < 0 || sys_mount_setattr(mount, "", AT_EMPTY_PATH, &own) < 0 || all_read_only() < 0 ||
         sys_move_mount(mount, "", AT_FDCWD, STATE_PLACE, MOVE_MOUNT_F_EMPTY_PATH) < 0)
         return -1;
     return open(STATE_PLACE, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
@@ -253,9 +267,16 @@ struct clock_given {
     size_t count;
 };
 
-/* Puts its fds where request.h says, closes all others but the program, and says how many listen. */
-static int arrange(const struct keeper *keeper, const int given[KEEPER_ENGINE_LISTEN],
-                   const struct clock_given *clock, int *program)
+/* What one engine gets. */
+struct given {
+    int fds[KEEPER_ENGINE_LISTEN]; /* as request.h says */
+    size_t listening;
+    struct clock_given clock;
+    bool is_trial; /* it only says whether it could start */
+};
+
+/* Puts its fds where request.h says, and closes all others but the program. */
+static int arrange(const struct keeper *keeper, const struct given *given, int *program)
 {
     const struct listeners *listeners = &keeper->listeners;
     int fds[KEEPER_ENGINE_LISTEN + LISTENERS_MAX + 3 + SET_CLOCK_FDS],
@@ -264,11 +285,11 @@ static int arrange(const struct keeper *keeper, const int given[KEEPER_ENGINE_LI
     int count = 0;
     char path[32];
 
-    memcpy(fds, given, KEEPER_ENGINE_LISTEN * sizeof(fds[0]));
+    memcpy(fds, given->fds, KEEPER_ENGINE_LISTEN * sizeof(fds[0]));
     fds[STDIN_FILENO] = null;
     fds[STDOUT_FILENO] = fds[STDERR_FILENO] = STDERR_FILENO;
     count = KEEPER_ENGINE_LISTEN;
-    for (size_t i = 0; i < listeners->api_count; i++)
+    for (size_t i = 0; i < given->listening; i++)
         fds[count++] = listeners->api[i];
     for (size_t i = 0; i < sizeof(texts) / sizeof(texts[0]); i++) {
         if (texts[i] < 0)
@@ -279,8 +300,8 @@ static int arrange(const struct keeper *keeper, const int given[KEEPER_ENGINE_LI
         if (fds[count++] < 0)
             return -1;
     }
-    for (size_t i = 0; i < clock->count; i++)
-        fds[count++] = clock->fds[i];
+    for (size_t i = 0; i < given->clock.count; i++)
+        fds[count++] = given->clock.fds[i];
     *program = fcntl(*program, F_DUPFD_CLOEXEC, FDS_ASIDE);
     for (int i = 0; i < count; i++) {
         fds[i] = fcntl(fds[i], F_DUPFD_CLOEXEC, FDS_ASIDE);
@@ -299,14 +320,15 @@ static int arrange(const struct keeper *keeper, const int given[KEEPER_ENGINE_LI
 /* All of its environment. */
 struct environment {
     char text[10][64];
-    char *list[13];
+    char config[PATH_MAX + 16];
+    char *list[14];
 };
 
-static void describe(const struct keeper *keeper, const struct clock_given *clock,
+static void describe(const struct keeper *keeper, const struct given *given,
                      struct environment *environment)
 {
     static char path[] = "PATH=/usr/local/bin:/usr/bin:/bin", locale[] = "LANG=C.UTF-8";
-    size_t sockets = keeper->listeners.api_count, used = 0, texts = 0;
+    size_t sockets = given->listening, used = 0, texts = 0;
     size_t fd = KEEPER_ENGINE_LISTEN + sockets;
     char(*text)[64] = environment->text;
 
@@ -318,7 +340,7 @@ static void describe(const struct keeper *keeper, const struct clock_given *cloc
         (void)snprintf(text[texts++], 64, "COVE_HEADERS_FD=%zu", fd++);
     if (keeper->engine.tls >= 0)
         (void)snprintf(text[texts++], 64, "COVE_TLS_FD=%zu", fd++);
-    if (clock->count > 0)
+    if (given->clock.count > 0)
         (void)snprintf(text[texts++], 64, "COVE_TEST_CLOCK_FD=%zu", fd);
     (void)snprintf(text[texts++], 64, "COVE_RESTARTS=%u", keeper->engine.starts);
     (void)snprintf(text[texts++], 64, "COVE_BEAT_MS=%u", engine_beat_ms(keeper));
@@ -328,6 +350,11 @@ static void describe(const struct keeper *keeper, const struct clock_given *cloc
         (void)snprintf(text[texts++], 64, "COVE_PRIVATE=1");
     for (size_t i = 0; i < texts; i++)
         environment->list[used++] = text[i];
+    if (keeper->places.config_path[0] != '\0') {
+        (void)snprintf(environment->config, sizeof(environment->config), "COVE_CONFIG=%s",
+                       keeper->places.config_path);
+        environment->list[used++] = environment->config;
+    }
     environment->list[used++] = path;
     environment->list[used++] = locale;
     environment->list[used] = NULL;
@@ -340,15 +367,26 @@ static _Noreturn void fail(const char *step)
     _exit(125);
 }
 
-static _Noreturn void run(const struct keeper *keeper, int given[KEEPER_ENGINE_LISTEN],
-                          pid_t parent)
+/* A trial has no directory of its own, and so nothing that it could write to. */
+static int enter(const struct keeper *keeper, struct given *given)
+{
+    int *state = &given->fds[KEEPER_ENGINE_STATE];
+
+    if (!keeper->caller.mounts)
+        return 0;
+    if (given->is_trial)
+        return all_read_only();
+    *state = enter_view(*state);
+    return *state < 0 ? -1 : 0;
+}
+
+static _Noreturn void run(const struct keeper *keeper, struct given *given, pid_t parent)
 {
     const struct engine_child *engine = &keeper->engine;
-    char name[] = "cove-engine";
-    char *argv[] = {name, NULL};
+    char name[] = "cove-engine", check[] = "--check";
+    char *argv[] = {name, given->is_trial ? check : NULL, NULL};
     struct environment environment = {0};
-    struct clock_given clock = {0};
-    int *state = &given[KEEPER_ENGINE_STATE], program = engine->program;
+    int program = engine->program;
     sigset_t none;
 
     (void)sigemptyset(&none);
@@ -357,18 +395,19 @@ static _Noreturn void run(const struct keeper *keeper, int given[KEEPER_ENGINE_L
     (void)fd_write_file(AT_FDCWD, "/proc/self/oom_score_adj", "0");
     /* It works for all tenants and briefly for each: it is not to wait behind what one of them runs. */
     (void)setpriority(PRIO_PROCESS, 0, getpriority(PRIO_PROCESS, 0) + ENGINE_NICE);
-    clock.count = set_clock_give(clock.fds);
-    if (keeper->caller.mounts && (*state = enter_view(*state)) < 0)
+    if (!given->is_trial)
+        given->clock.count = set_clock_give(given->clock.fds);
+    if (enter(keeper, given) < 0)
         fail("its view of the host");
-    describe(keeper, &clock, &environment);
+    describe(keeper, given, &environment);
     limit_memory(keeper);
     if (drop(engine) < 0)
         fail("its rights");
     /* Ids that change forget it, so it comes after. It says to end: there may be something to write. */
-    (void)prctl(PR_SET_PDEATHSIG, SIGTERM);
+    (void)prctl(PR_SET_PDEATHSIG, given->is_trial ? SIGKILL : SIGTERM);
     if (getppid() != parent)
         _exit(1);
-    if (arrange(keeper, given, &clock, &program) < 0)
+    if (arrange(keeper, given, &program) < 0)
         fail("its fds");
     (void)sigprocmask(SIG_SETMASK, &none, NULL);
     if (engine_filter_load() < 0)
@@ -380,16 +419,79 @@ static _Noreturn void run(const struct keeper *keeper, int given[KEEPER_ENGINE_L
 
 pid_t engine_fork(struct keeper *keeper, int socket, int requests, struct error *err)
 {
-    int given[KEEPER_ENGINE_LISTEN] = {
-        [KEEPER_ENGINE_SOCKET] = socket,
-        [KEEPER_ENGINE_STATE] = keeper->places.engine,
-        [KEEPER_ENGINE_REQUESTS] = requests,
+    struct given given = {
+        .fds = {[KEEPER_ENGINE_SOCKET] = socket,
+                [KEEPER_ENGINE_STATE] = keeper->places.engine,
+                [KEEPER_ENGINE_REQUESTS] = requests},
+        .listening = keeper->listeners.api_count,
     };
     pid_t parent = getpid(), pid = fork();
 
     if (pid == 0)
-        run(keeper, given, parent);
+        run(keeper, &given, parent);
     if (pid < 0)
         return error_set(err, "capacity", errno, "cannot fork the engine");
     return pid;
+}
+
+/* ---- a trial ---- */
+
+static pid_t trial_fork(const struct keeper *keeper, int said)
+{
+    pid_t parent = getpid(), pid = fork();
+    struct given given = {.is_trial = true};
+    int null;
+
+    if (pid != 0)
+        return pid;
+    null = open("/dev/null", O_RDWR | O_CLOEXEC);
+    for (int fd = KEEPER_ENGINE_SOCKET; fd < KEEPER_ENGINE_LISTEN; fd++)
+        given.fds[fd] = null;
+    if (null < 0 || dup2(said, STDERR_FILENO) < 0)
+        _exit(125);
+    run(keeper, &given, parent);
+}
+
+/* Its last line is "CODE: TEXT", or the loader's of programs. */
+static int trial_refused(const struct engine_child *engine, const char *said, struct error *err)
+{
+    const char *line = strrchr(said, '\n');
+    size_t code;
+
+    line = line != NULL ? line + 1 : said;
+    code = strspn(line, "abcdefghijklmnopqrstuvwxyz_");
+    if (code > 0 && code < ERROR_CODE_MAX && strncmp(line + code, ": ", 2) == 0) {
+        (void)error_set(err, "", 0, "%s", line + code + 2);
+        (void)snprintf(err->code, sizeof(err->code), "%.*s", (int)code, line);
+        return -1;
+    }
+    return error_set(
+        err, "no_engine", 0, "%.200s does not start: %s%s", engine->program_path,
+        line[0] != '\0' ? line : "it said nothing",
+        strstr(line, "shared librar") != NULL
+            ? "; of Debian the engine needs libuv1, libc-ares2, libsqlite3-0 and libssl3"
+            : "");
+}
+
+int engine_try(const struct keeper *keeper, struct error *err)
+{
+    char said[2048];
+    int ends[2], status = -1;
+    pid_t pid;
+
+    if (pipe2(ends, O_CLOEXEC) < 0)
+        return error_set(err, "capacity", errno, "cannot try the engine");
+    pid = trial_fork(keeper, ends[1]);
+    (void)close(ends[1]);
+    if (pid > 0) {
+        hear_all(ends[0], said, sizeof(said), TRY_MS);
+        (void)kill(pid, SIGKILL);
+        (void)waitpid(pid, &status, 0);
+    }
+    (void)close(ends[0]);
+    if (pid < 0)
+        return error_set(err, "capacity", errno, "cannot try the engine");
+    return WIFEXITED(status) && WEXITSTATUS(status) == 0
+               ? 0
+               : trial_refused(&keeper->engine, said, err);
 }

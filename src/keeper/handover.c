@@ -384,7 +384,7 @@ static void disks_hand(struct hand *hand, struct disks *disks)
 
 /* ---- the engine: as whom the next one runs ---- */
 
-/* Not the one that ran, and the program, which is found again. */
+/* Not the one that ran, the first, which none is any more, and the program, which is found again. */
 HAND_COVERS(struct engine_child,
             sizeof(union keeper_request) + PENDING_MAX * sizeof(struct pending) + 4328);
 

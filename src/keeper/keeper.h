@@ -52,7 +52,8 @@ struct keeper {
     struct source signals;
     int signal_fd;
     bool is_stopping;
-    bool has_ended; /* the engine, for good */
+    bool has_ended;  /* the engine, for good */
+    bool has_failed; /* it has never started */
     uint64_t stop_deadline_ns;
 };
 

@@ -85,7 +85,15 @@ static int refuse_open(const char *what, struct error *err)
         what);
 }
 
-static int tcp_open(const struct options *options, struct error *err)
+static int no_listener(const struct options *options, struct error *err)
+{
+    return error_set(err, "no_listener", errno,
+                     "cannot listen on %s (--listen takes another address, or none)",
+                     options->listen);
+}
+
+/* A socket that is bound, and does not listen yet. */
+static int tcp_bind(const struct options *options, struct error *err)
 {
     _cleanup_close_ int fd = -1;
     struct sockaddr_storage address = {0};
@@ -98,10 +106,17 @@ static int tcp_open(const struct options *options, struct error *err)
         return refuse_open(options->listen, err);
     fd = socket(address.ss_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
     if (fd < 0 || setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &(int){1}, sizeof(int)) < 0 ||
-        bind(fd, (const struct sockaddr *)&address, length) < 0 || listen(fd, BACKLOG) < 0)
-        return error_set(err, "no_listener", errno,
-                         "cannot listen on %s (--listen takes another address, or none)",
-                         options->listen);
+        bind(fd, (const struct sockaddr *)&address, length) < 0)
+        return no_listener(options, err);
+    return fd_take(&fd);
+}
+
+static int tcp_open(const struct options *options, struct error *err)
+{
+    _cleanup_close_ int fd = tcp_bind(options, err);
+
+    if (fd >= 0 && listen(fd, BACKLOG) < 0)
+        return no_listener(options, err);
     return fd_take(&fd);
 }
 
@@ -266,6 +281,35 @@ int listeners_open(struct listeners *listeners, const struct options *options,
     }
     listeners->keeper = unix_open(places->keeper_path, SOCK_SEQPACKET, KEEPER_MODE, err);
     return listeners->keeper >= 0 ? 0 : -1;
+}
+
+/* Nobody connects: that would start what systemd has a socket for. Where it cannot be told it may be. */
+static bool may_be_listened_on(const char *path)
+{
+    FILE *file = fopen("/proc/net/unix", "re");
+    char line[PATH_MAX + 128];
+    size_t length = strlen(path);
+    bool may = file == NULL;
+
+    while (!may && fgets(line, sizeof(line), file) != NULL) {
+        size_t end = strcspn(line, "\n");
+
+        may = end > length && line[end - length - 1] == ' ' &&
+              strncmp(line + end - length, path, length) == 0;
+    }
+    if (file != NULL)
+        (void)fclose(file);
+    return may;
+}
+
+int listeners_try(const struct options *options, const struct places *places, struct error *err)
+{
+    _cleanup_close_ int fd = -1;
+
+    if (strcmp(options->listen, "none") == 0 || may_be_listened_on(places->socket_path))
+        return 0;
+    fd = tcp_bind(options, err);
+    return fd < 0 ? -1 : 0;
 }
 
 void listeners_close(struct listeners *listeners, const struct places *places)

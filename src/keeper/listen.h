@@ -29,6 +29,10 @@ int listeners_open(struct listeners *listeners, const struct options *options,
 bool listeners_are_open(const struct listeners *listeners);
 int listeners_check(bool are_open, const struct options *options, struct error *err);
 
+/* Whether the address that the options name can be listened on. Nothing is said of it while a server listens on the
+ * socket, which then has both. */
+int listeners_try(const struct options *options, const struct places *places, struct error *err);
+
 /* Removes the sockets' files, too. */
 void listeners_close(struct listeners *listeners, const struct places *places);
 

@@ -8,6 +8,7 @@
 #include "base/fd.h"
 #include "base/set_clock.h"
 #include "box/cgroup.h"
+#include "keeper/check.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -211,6 +212,7 @@ static int begin(struct keeper *keeper, struct error *err)
     disks_begin(keeper);
     if (engine_prepare(keeper, err) < 0 || names_serve(keeper, keeper->listeners.keeper, err) < 0)
         return -1;
+    keeper->engine.is_first = true;
     greet(keeper);
     return 0;
 }
@@ -336,6 +338,13 @@ static int can_take(void)
     return 1;
 }
 
+static int check(void)
+{
+    struct error err = {0};
+
+    return check_start(&keeper, &err) == 0 ? 0 : fail(&err, 1);
+}
+
 /* What cannot be taken over has nobody who looks after it: all of it ends with us, the janitor sees to
  * that, and nothing of it is touched here, for nobody knows what it is. */
 static int resume(int handover)
@@ -365,6 +374,8 @@ int main(int argc, char **argv)
     log_use_json(keeper.options.log_json);
     if (keeper.options.can_take != 0)
         return can_take();
+    if (keeper.options.wants_check)
+        return check();
     if (handover < 0)
         listen_close_strays();
     if (handover >= 0 && resume(handover) < 0)
@@ -375,5 +386,5 @@ int main(int argc, char **argv)
     else
         run(&keeper);
     end(&keeper);
-    return failed;
+    return failed || keeper.has_failed;
 }

@@ -60,6 +60,9 @@ static void take(struct options *options, int word)
     case DELEGATED:
         options->is_delegated = true;
         return;
+    case CHECK:
+        options->wants_check = true;
+        return;
     case CAN_TAKE:
         can_take(options, optarg);
         return;

@@ -24,6 +24,7 @@ struct options {
     unsigned can_take; /* 0: not asked */
     int can_take_fd;
     bool wants_help;
+    bool wants_check;
 };
 
 int options_parse(int argc, char **argv, struct options *options, struct error *err);

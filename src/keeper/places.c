@@ -85,10 +85,10 @@ static bool is_ours(const char *path)
     return lstat(path, &st) == 0 && S_ISDIR(st.st_mode) && st.st_uid == geteuid();
 }
 
-static int run_directory(const struct places *places, char *path, struct error *err)
+static int run_path(const struct places *places, char *path, struct error *err)
 {
     const char *runtime = environment("XDG_RUNTIME_DIR");
-    int fd, length;
+    int length;
 
     if (places->is_system)
         length = snprintf(path, PATH_MAX, "/run/cove");
@@ -96,8 +96,16 @@ static int run_directory(const struct places *places, char *path, struct error *
         length = snprintf(path, PATH_MAX, "%s/cove", runtime);
     else
         length = snprintf(path, PATH_MAX, "/tmp/cove-%u", (unsigned)geteuid());
-    if (length >= PATH_MAX)
-        return too_long("XDG_RUNTIME_DIR", err);
+    return length < PATH_MAX ? 0 : too_long("XDG_RUNTIME_DIR", err);
+}
+
+static int run_directory(const struct places *places, struct error *err)
+{
+    char path[PATH_MAX];
+    int fd;
+
+    if (run_path(places, path, err) < 0)
+        return -1;
     fd = own_open(AT_FDCWD, path, path, places->is_system ? 0755 : 0700, err);
     if (fd < 0)
         return -1;
@@ -108,7 +116,7 @@ static int run_directory(const struct places *places, char *path, struct error *
     return 0;
 }
 
-static int sockets_place(struct places *places, const struct options *options, struct error *err)
+int places_find_socket(struct places *places, const struct options *options, struct error *err)
 {
     char directory[PATH_MAX];
     const char *slash;
@@ -117,7 +125,7 @@ static int sockets_place(struct places *places, const struct options *options, s
         if (snprintf(places->socket_path, PATH_MAX, "%s", options->socket) >= PATH_MAX)
             return too_long("--socket", err);
     } else {
-        if (run_directory(places, directory, err) < 0)
+        if (run_path(places, directory, err) < 0)
             return -1;
         if (snprintf(places->socket_path, PATH_MAX, "%s/cove.sock", directory) >= PATH_MAX)
             return too_long("the socket", err);
@@ -242,7 +250,8 @@ static int engine_open(struct places *places, struct error *err)
 int places_open(struct places *places, const struct options *options, struct error *err)
 {
     if (data_open(places, options, err) < 0 || engine_open(places, err) < 0 ||
-        sockets_place(places, options, err) < 0)
+        (options->socket == NULL && run_directory(places, err) < 0) ||
+        places_find_socket(places, options, err) < 0)
         return -1;
     places->disks = own_open(places->data, "disks", "the directory of disks", 0700, err);
     return places->disks >= 0 ? 0 : -1;

@@ -24,5 +24,8 @@ struct places {
 /* First: who this is, and where the configuration lies. */
 int places_find(struct places *places, const struct options *options, struct error *err);
 
+/* Where the sockets lie, or would: nothing is made. */
+int places_find_socket(struct places *places, const struct options *options, struct error *err);
+
 int places_open(struct places *places, const struct options *options, struct error *err);
 void places_close(struct places *places);

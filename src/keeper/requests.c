@@ -347,6 +347,7 @@ static void do_beat(struct keeper *keeper, const union keeper_request *request)
 {
     (void)request;
     keeper->engine.beats = true;
+    keeper->engine.is_first = false;
 }
 
 /* ---- the table ---- */

@@ -6,7 +6,7 @@
 #include "base/hand.h"
 #include "base/log.h"
 #include "box/sys.h"
-#include "keeper/build.h"
+#include "keeper/check.h"
 #include "keeper/handover.h"
 #include "keeper/keeper.h"
 
@@ -316,12 +316,16 @@ static int configure_now(struct keeper *keeper, struct error *err)
         keeper->options = given; /* nothing borrowed from what is read next */
         return -1;
     }
-    log_use_json(keeper->options.log_json);
-    names_configure_again(keeper);
     if (engine_headers(keeper, err) < 0)
         keeper_say(err->code, "%s", err->text);
     if (tls_read(keeper, err) < 0)
         keeper_say(err->code, "%s; the certificate that was read before holds on", err->text);
+    if (engine_try(keeper, err) < 0) {
+        keeper->options = given;
+        return -1;
+    }
+    log_use_json(keeper->options.log_json);
+    names_configure_again(keeper);
     return 0;
 }
 
@@ -330,16 +334,23 @@ static int configure_now(struct keeper *keeper, struct error *err)
  * and the engine sees for itself. */
 static void configure(struct keeper *keeper)
 {
-    _cleanup_close_ int before = fcntl(keeper->engine.config, F_DUPFD_CLOEXEC, 3);
+    int *const files[] = {&keeper->engine.config, &keeper->engine.headers, &keeper->engine.tls};
+    int before[sizeof(files) / sizeof(files[0])];
     struct error err, why;
 
+    for (size_t i = 0; i < sizeof(files) / sizeof(files[0]); i++)
+        before[i] = fcntl(*files[i], F_DUPFD_CLOEXEC, 3);
     if (configure_now(keeper, &err) == 0) {
+        for (size_t i = 0; i < sizeof(files) / sizeof(files[0]); i++)
+            fd_close(&before[i]);
         keeper_note("config_read", "a new engine gets it; listen, socket, data and insecure_http "
                                    "hold from the next start of cove serve on");
         return;
     }
-    fd_close(&keeper->engine.config);
-    keeper->engine.config = fd_take(&before);
+    for (size_t i = 0; i < sizeof(files) / sizeof(files[0]); i++) {
+        fd_close(files[i]);
+        *files[i] = fd_take(&before[i]);
+    }
     if (config_read(keeper->engine.config, "cove.conf", &keeper->config, &keeper->options, &why) <
         0)
         (void)config_read(-1, "", &keeper->config, &keeper->options, &why);
@@ -362,34 +373,14 @@ int upgrade_resume(struct keeper *keeper, int handover, struct error *err)
         return -1;
     (void)close(handover);
     keeper->names.directory = keeper->places.data;
+    if (engine_find(keeper, err) < 0)
+        return -1;
     configure(keeper);
     boxes_find_level(keeper);
-    if (engine_find(keeper, err) < 0 || watch_all(keeper, err) < 0)
+    if (watch_all(keeper, err) < 0)
         return -1;
     keeper_note("upgraded", "boxes live on: %zu", keeper->boxes.count);
     return 0;
-}
-
-/* An engine of another build would be ended at its first word. Its bytes say what it is: a program is
- * not run as root to be asked. */
-static int engine_check(const struct keeper *keeper, struct error *err)
-{
-    static const char build[] = KEEPER_BUILD;
-    const struct engine_child *engine = &keeper->engine;
-    struct stat st;
-    void *at = MAP_FAILED;
-    bool is_ours = keeper->options.engine != NULL; /* a test's own */
-
-    if (!is_ours && fstat(engine->program, &st) == 0 && st.st_size > 0)
-        at = mmap(NULL, (size_t)st.st_size, PROT_READ, MAP_PRIVATE, engine->program, 0);
-    if (at != MAP_FAILED) {
-        is_ours = memmem(at, (size_t)st.st_size, build, sizeof(build)) != NULL;
-        (void)munmap(at, (size_t)st.st_size);
-    }
-    return is_ours ? 0
-                   : error_set(err, "other_build", 0,
-                               "%s is of another build than cove-keeper: install both",
-                               engine->program_path);
 }
 
 int upgrade_can_take(struct keeper *keeper, struct error *err)
@@ -402,12 +393,10 @@ int upgrade_can_take(struct keeper *keeper, struct error *err)
                          "this program takes over format %d and not %u: end cove serve, and start "
                          "it again",
                          HANDOVER_FORMAT, options->can_take);
+    caller_look(&keeper->caller);
     if (read_all(keeper, options->can_take_fd, true, err) < 0 ||
-        places_find(&keeper->places, options, err) < 0 || engine_config(keeper, err) < 0 ||
-        config_read(keeper->engine.config, keeper->places.config_path, &keeper->config,
-                    &keeper->options, err) < 0 ||
-        listeners_check(is_reached, options, err) < 0 || engine_headers(keeper, err) < 0 ||
-        tls_read(keeper, err) < 0 || names_can_configure_again(keeper, err) < 0)
+        places_find(&keeper->places, options, err) < 0 || check_configuration(keeper, err) < 0 ||
+        listeners_check(is_reached, options, err) < 0 || names_can_configure_again(keeper, err) < 0)
         return -1;
-    return engine_find(keeper, err) < 0 ? -1 : engine_check(keeper, err);
+    return check_engine(keeper, err);
 }

@@ -20,4 +20,5 @@
     W("private", PRIVATE, NULL, NULL, "this user's own engine, which ends when nobody needs it") \
     W("delegated", DELEGATED, NULL, NULL,                                                        \
       "the cgroup this runs in is its own (Delegate=yes in a systemd unit)")                     \
+    W("check", CHECK, NULL, NULL, "say whether all could start so, and start nothing")           \
     W("help", HELP, NULL, NULL, "print this")

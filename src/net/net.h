@@ -32,6 +32,9 @@ struct net_options {
     bool proxy_names; /* it is told names, and resolves them; else addresses, which were judged */
 };
 int net_open(const struct net_options *options, struct net **out, struct error *err);
+/* Tell whether net_open() takes such a text. */
+int net_proxy_check(const char *text, struct error *err);
+int net_resolvers_check(const char *text, struct error *err);
 /* All boxes were freed before. `closed` is called from the loop, when nothing of it is left there. */
 void net_close(struct net *net, void (*closed)(void *arg), void *arg);
 

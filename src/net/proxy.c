@@ -144,6 +144,16 @@ out:
     return 0;
 }
 
+int net_proxy_check(const char *text, struct error *err)
+{
+    struct proxy *proxy;
+
+    if (proxy_new(text, &proxy, err) < 0)
+        return -1;
+    proxy_free(proxy);
+    return 0;
+}
+
 void proxy_free(struct proxy *proxy)
 {
     if (proxy == NULL)

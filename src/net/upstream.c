@@ -8,6 +8,7 @@
  * whoever would forge an answer has to guess that. It never calls getaddrinfo(). */
 #include "net/upstream.h"
 
+#include "base/fd.h"
 #include "base/log.h"
 #include "base/parse.h"
 
@@ -453,6 +454,14 @@ static int parse_servers(struct upstream *upstream, const char *text, struct err
         text = *comma == ',' ? comma + 1 : NULL;
     }
     return 0;
+}
+
+int net_resolvers_check(const char *text, struct error *err)
+{
+    _cleanup_free_ struct upstream *upstream = calloc(1, sizeof(*upstream));
+
+    return upstream != NULL ? parse_servers(upstream, text, err)
+                            : error_set(err, "no_memory", ENOMEM, "cannot read the resolvers");
 }
 
 int upstream_open(uv_loop_t *loop, const char *servers, struct upstream **out, struct error *err)

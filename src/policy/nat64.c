@@ -44,7 +44,7 @@ bool nat64_inner(const struct policy_nat64 *nat64, const struct policy_address *
 
 static int refuse(const char *text, const char *why, struct error *err)
 {
-    return error_set(err, "bad_value", 0, "nat64: \"%.80s\" %s", text, why);
+    return error_set(err, "bad_value", 0, "\"%.80s\" %s", text, why);
 }
 
 /* Where translators are: what is public or a site's own, 64:ff9b::/96 and 64:ff9b:1::/48. */

@@ -660,6 +660,20 @@ def test_an_address_that_others_reach_needs_tls_and_keeps_it(tmp_path, authority
         assert curl(made, "/healthz").stdout == b'{"status":"ok"}\n'
 
 
+def test_a_reload_with_the_wrong_key_is_refused(tmp_path, authority):
+    with Tls(tmp_path, authority) as made:
+        serve, serial = made.serve, made.serial()
+        wrong = tmp_path / "wrong.pem"
+        shutil.copy(authority.directory / "ca.key", wrong)
+        wrong.chmod(0o600)
+        old, usual = serve.engine_pid(), serve.config.read_text(encoding="utf-8")
+        serve.config.write_text(usual.replace(str(tmp_path / "key.pem"), str(wrong)), encoding="utf-8")
+        serve.process.send_signal(signal.SIGHUP)
+        made.says("bad_key", f"{wrong} is not the key of the certificate in")
+        made.says("upgrade_refused", "all goes on as before")
+        assert serve.engine_pid() == old and made.serial() == serial
+
+
 def refusal(tmp_path, config):
     """Of a start that does not come about."""
     serve = serving.Serve(tmp_path, config)
@@ -671,7 +685,7 @@ def refusal(tmp_path, config):
 def test_a_start_without_what_it_needs_says_which(tmp_path, authority):
     chain, key = place(tmp_path, authority)
     assert "[serve] has tls_key and no tls_certificate" in refusal(tmp_path, f"[serve]\ntls_key = {key}\n")
-    assert "tls_key needs an absolute path" in \
+    assert f"{tmp_path / 'cove.conf'}:3: tls_key: key.pem is not an absolute path" in \
         refusal(tmp_path, f"[serve]\ntls_certificate = {chain}\ntls_key = key.pem\n")
     key.chmod(0o640)
     assert f"tls_key {key} is a secret" in refusal(tmp_path, config_of(tmp_path))

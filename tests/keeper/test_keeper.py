@@ -492,6 +492,24 @@ def test_private_keeper_ends_with_its_engine(stand_in, tmp_path):
     keeper.__exit__()
 
 
+def test_a_first_engine_that_fails_ends_its_keeper(stand_in, tmp_path):
+    """It would fail again and again, and whoever started the keeper would wait for it."""
+    keeper = Keeper(stand_in, tmp_path).start()
+    keeper.greeted().connection.send(b"\3")
+    assert keeper.process.wait(20 * harness.PATIENCE) == 1
+    keeper.__exit__()
+
+
+def test_an_engine_that_has_served_is_restarted_however_it_ends(keeper):
+    engine = keeper.greeted()
+    engine.send(keepers.HEAD.pack(keepers.BEAT, 1))
+    assert engine.refused(keepers.claim, 0) == "no_box"  # so that was read
+    for _ in range(2):
+        engine.connection.send(b"\3")
+        engine = keeper.engine()
+    assert "the engine has exited with status 3" in keeper.said()
+
+
 # ---- one keeper per directory, and its sockets -------------------------------------------------
 
 def fails(keeper, code):

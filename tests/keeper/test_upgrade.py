@@ -504,6 +504,21 @@ def add_line(serve, line):
     serve.config.write_text(f"{text}{line}\n", encoding="utf-8")
 
 
+def lose_library(serve):
+    serve.replace('exec "$real" "$@"')
+    lose_libuv(serve.directory / "real")
+
+
+def lose_libuv(place):
+    """As where no package has it."""
+    engine = place / "cove-engine"
+    engine.write_bytes(engine.read_bytes().replace(b"libuv.so.1\0", b"libno.so.1\0"))
+
+
+def configured(text):
+    return lambda serve: serve.config.write_text(text, encoding="utf-8")
+
+
 BROKEN = {
     "it exits": (lambda serve: serve.replace("exit 1"), "cannot take over"),
     "it hangs": (lambda serve: serve.replace(f"touch {serve.directory}/asked; sleep 4711 & sleep 4711"),
@@ -518,6 +533,16 @@ BROKEN = {
     "it may not be executed": (lambda serve: (serve.place / "cove-keeper").chmod(0o644),
                                "Permission denied"),
     "a configuration that is wrong": (break_config, "no_such_line"),
+    "a value that only the engine knows": (configured("[boxes]\nmemory = lots\n"),
+                                           'cove.conf:2: memory: "lots" is not '),
+    "a policy": (configured("[boxes]\n\ndefault_network = moon\n"), "cove.conf:3: default_network: "),
+    "a proxy": (configured("[network]\nproxy = ftp://host:1\n"), "cove.conf:2: proxy: "),
+    "resolvers": (configured("[network]\nresolvers = 127.0.0.1,moon\n"),
+                  'cove.conf:2: resolvers: "moon" is no address of a resolver'),
+    "two values that do not fit": (configured("[boxes]\nmemory = 2G\nmost_memory = 1G\n"),
+                                   "cove.conf: [boxes] memory is 2147483648, which is more than most_memory"),
+    "an address": (configured("[serve]\nlisten = moon:1\n"), "cove.conf:2: listen: "),
+    "a library that is missing": (lose_library, "libno.so.1: cannot open shared object file"),
     "a name that is taken": (lambda serve: add_line(serve, "[roots]\nhost = /"), "name_conflict"),
     "a name that is there twice": (lambda serve: add_line(serve, "here = /"), "name_conflict"),
 }
@@ -572,7 +597,8 @@ def test_what_is_changed_while_it_is_asked_is_asked_again(serve):
 
 
 @pytest.mark.parametrize("line,why", [("no_such_line = 1", 'no "no_such_line"'),
-                                      ("allow_level = none", "none is no level")])
+                                      ("allow_level = none", "none is no level"),
+                                      ("hosts = a,,b", "has an empty item")])
 def test_a_configuration_that_turns_bad_after_the_question_is_as_it_was(serve, line, why):
     with serve.client() as client:
         path = path_of(make(client, **COLD))

@@ -58,6 +58,7 @@ BY_USER = {
         "test_names_that_are_not_there_are_not_there", "test_no_rule_and_no_name_opens_what_is_fixed",
         "test_who_carries_the_network_of_a_run_has_no_rights_and_goes_with_it"],
     "test_ports": ["test_a_plain_server_answers_and_each_side_ends_its_half"],
+    "test_start": ALL,  # an engine without an id of its own, and which configuration counts
     "test_terminal": ["test_a_terminal_is_one_and_its_end_is_that_of_the_command",
                       "test_its_limits_and_its_user_are_those_of_the_command"],
     "test_tls": ["test_the_key_is_nowhere_to_be_read"],  # there is no other user who could read it

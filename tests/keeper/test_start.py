@@ -1,0 +1,145 @@
+"""A start that cannot come about ends at once and says why: by itself, to whoever wants a server of his own, to
+`cove serve --check` and to `cove doctor`."""
+import json
+import os
+import shutil
+import socket
+import subprocess
+
+import pytest
+
+import harness
+
+PROGRAMS = ("cove", "cove-keeper", "cove-engine")
+LIMIT = 20 * harness.PATIENCE  # a client waits longer for an engine that may still come
+
+
+@pytest.fixture
+def place(tmp_path):
+    """Programs of its own, a home of its own and no configuration."""
+    for name in PROGRAMS:
+        shutil.copy2(harness.COVE.with_name(name), tmp_path / name)
+    (tmp_path / "runtime").mkdir(mode=0o700)
+    (tmp_path / "config" / "cove").mkdir(parents=True)
+    return tmp_path
+
+
+def cove(place, *words):
+    environment = {**os.environ, "XDG_RUNTIME_DIR": str(place / "runtime"), "HOME": str(place),
+                   "XDG_DATA_HOME": str(place / "home"), "XDG_CONFIG_HOME": str(place / "config")}
+    environment.pop("COVE_URL", None)
+    return subprocess.run([place / "cove", *map(str, words)], env=environment, capture_output=True, text=True,
+                          timeout=LIMIT, stdin=subprocess.DEVNULL, check=False)
+
+
+def configure(place, text):
+    path = place / "config" / "cove" / "cove.conf"
+    path.write_text(text, encoding="utf-8")
+    return path
+
+
+def lose_libuv(place):
+    """As where no package has it."""
+    engine = place / "cove-engine"
+    whole = engine.read_bytes()
+    assert b"libuv.so.1\0" in whole
+    engine.write_bytes(whole.replace(b"libuv.so.1\0", b"libno.so.1\0"))
+
+
+def of_a_user(place):
+    return f"{configure(place, '[boxes]' + chr(10) + 'memory = lots' + chr(10))}:2: memory: \"lots\""
+
+
+def of_the_loader(place):
+    lose_libuv(place)
+    return "libno.so.1: cannot open shared object file"
+
+
+def of_the_keeper(place):
+    configure(place, "[serve]\nno_such_line = 1\n")
+    return 'cove.conf:2: [serve] has no "no_such_line"'
+
+
+CAUSES = [of_a_user, of_the_loader, of_the_keeper]
+
+
+@pytest.mark.parametrize("cause", CAUSES)
+def test_who_wants_a_server_hears_at_once_why_there_is_none(place, cause):
+    why = cause(place)
+    before = harness.host()
+    result = cove(place, "ls")
+    assert result.returncode == 125, result
+    assert "your engine did not start" in result.stderr and why in result.stderr, result
+    harness.check_nothing_left(before)
+
+
+@pytest.mark.parametrize("cause", CAUSES)
+def test_doctor_says_why_no_server_would_start(place, cause):
+    why = cause(place)
+    result = cove(place, "doctor", "--json")
+    said = json.loads(result.stdout)
+    server = next(check for check in said["checks"] if check["name"] == "server")
+    assert server["state"] == "no" and why in server["found"], server
+    assert result.returncode == said["exit_status"] == 1 and said["summary"] != "All good."
+
+
+def test_doctor_finds_that_a_server_would_start(place):
+    said = json.loads(cove(place, "doctor", "--json").stdout)
+    server = next(check for check in said["checks"] if check["name"] == "server")
+    assert server["state"] == "yes", server
+    assert not (place / "home").exists() and not list((place / "runtime").iterdir())
+
+
+def serve(place, *words, config="[boxes]\npool = 0\n"):
+    """A start that does not come about. The file has a name of its own."""
+    path = place / "bad.conf"
+    path.write_text(config, encoding="utf-8")
+    return cove(place, "serve", "--data", place / "data", "--socket", place / "api.sock", "--config", path, *words)
+
+
+@pytest.mark.parametrize("words", [(), ("--check",)])
+@pytest.mark.parametrize("line,why", [
+    ("[boxes]\nmemory = lots", '2: memory: "lots"'),
+    ("[boxes]\ndefault_network = moon", "2: default_network: "),
+    ("[network]\nproxy = moon", "2: proxy: "),
+    ("[kernels]\ncontexts = 0", '2: contexts: "0"'),
+    ("[serve]\nallow_level = none", "2: allow_level: none is no level"),
+])
+def test_a_bad_value_is_named_with_its_file_and_line(place, words, line, why):
+    result = serve(place, "--listen", "none", *words, config=f"{line}\n")
+    assert result.returncode == 1 and f"{place}/bad.conf:{why}" in result.stderr, result
+    assert not words or not (place / "data").exists()
+
+
+@pytest.mark.parametrize("words", [(), ("--check",)])
+def test_a_port_that_is_used_is_named(place, words):
+    with socket.create_server(("127.0.0.1", 0)) as used:
+        address = f"127.0.0.1:{used.getsockname()[1]}"
+        result = serve(place, "--listen", address, *words)
+    assert result.returncode == 1, result
+    assert f"cannot listen on {address}" in result.stderr and "Address already in use" in result.stderr
+
+
+def test_a_key_that_cannot_be_read_is_named(place):
+    chain, key = place / "chain.pem", place / "key.pem"
+    chain.write_text("no certificate\n", encoding="ascii")
+    config = f"[serve]\ntls_certificate = {chain}\ntls_key = {key}\n"
+    for words in (), ("--check",):
+        result = serve(place, "--listen", "none", *words, config=config)
+        assert result.returncode == 1 and f"cannot read tls_key {key}" in result.stderr, result
+
+
+def test_a_certificate_that_cannot_be_used_is_named(place):
+    chain, key = place / "chain.pem", place / "key.pem"
+    for path in chain, key:
+        path.write_text("nothing that PEM has\n", encoding="ascii")
+    key.chmod(0o600)
+    result = serve(place, "--check", "--listen", "none", config=f"[serve]\ntls_certificate = {chain}\ntls_key = {key}\n")
+    assert result.returncode == 1 and "cove-keeper: bad_" in result.stderr and str(place) in result.stderr, result
+
+
+def test_a_check_of_what_is_good_says_nothing_and_makes_nothing(place):
+    listening = f"127.0.0.1:{harness.free_port()}"
+    result = serve(place, "--listen", listening, "--check")
+    assert (result.returncode, result.stdout, result.stderr) == (0, "", "")
+    assert not (place / "data").exists() and not (place / "api.sock").exists()
