@@ -149,7 +149,7 @@ def test_09_fds_stop_at_the_limit_also_in_flight():
     assert used < most / 2
 
 
-@pytest.mark.parametrize("kind", ["pipe", "socket"])
+@pytest.mark.parametrize("kind", ["pipe", "socket", "tcp", "udp"])
 def test_10_buffers_are_charged_to_the_box(kind):
     result = run(["/attack/attack", 10, kind, 256], "--mount", ATTACK_MOUNT, "--memory", "64M")
     filled = [check["value"] for check in harness.attack_lines(result.stdout) if "value" in check]
