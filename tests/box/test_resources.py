@@ -183,7 +183,8 @@ def test_11_watches_are_limited_and_only_the_boxs():
 def test_12_terminals_are_limited_and_leave_some_for_others():
     box = harness.start(["/attack/attack", 12, 60000], "--mount", ATTACK_MOUNT)
     try:
-        assert b'"value"' in box.stdout.readline()
+        taken, = harness.attack_lines(box.stdout.readline().decode())
+        assert taken["check"] == "terminals" and taken["value"] == 32
         for descriptor in os.openpty():
             os.close(descriptor)
         neighbour = run(["/usr/bin/python3", "-c", "import os; os.openpty()"])
