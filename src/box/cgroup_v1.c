@@ -24,6 +24,19 @@ static int refuse(const struct cgroup *cgroup, const char *file, struct error *e
                      cgroup->name);
 }
 
+/* Of the memory limit, what TCP and UDP may hold beside it. */
+#define BUFFERS_SHARE 4
+
+/* V1 counts buffers of TCP and UDP apart, and only of sockets that are made after this. */
+static int limit_buffers(const struct cgroup *cgroup, int parent, uint64_t bytes, struct error *err)
+{
+    if (cgroup_file_write_number(parent, cgroup->name, "memory.kmem.tcp.limit_in_bytes",
+                                 bytes / BUFFERS_SHARE) == 0)
+        return 0;
+    /* A kernel without it leaves the host's own bound. */
+    return errno == ENOENT ? 0 : refuse(cgroup, "memory.kmem.tcp.limit_in_bytes", err);
+}
+
 /* With swap counted, swap is part of the limit; where the kernel does not count it, none is used. */
 static int limit_memory(const struct cgroup *cgroup, int parent, uint64_t bytes, struct error *err)
 {
@@ -31,6 +44,8 @@ static int limit_memory(const struct cgroup *cgroup, int parent, uint64_t bytes,
 
     if (cgroup_file_write_number(parent, name, "memory.limit_in_bytes", bytes) < 0)
         return refuse(cgroup, "memory.limit_in_bytes", err);
+    if (limit_buffers(cgroup, parent, bytes, err) < 0)
+        return -1;
     if (cgroup_file_write_number(parent, name, "memory.memsw.limit_in_bytes", bytes) == 0)
         return 0;
     if (errno != ENOENT)

@@ -428,6 +428,9 @@ static int attach_at(int mount, const struct tree *tree, const char *path, struc
     return 0;
 }
 
+/* The host has a few thousand for everybody (kernel.pty.max). */
+#define TERMINALS_MAX "32"
+
 static int mount_devpts(const struct plan *plan, const struct tree *tree, struct error *err)
 {
     _cleanup_close_ int fs = sys_fsopen("devpts");
@@ -436,7 +439,7 @@ static int mount_devpts(const struct plan *plan, const struct tree *tree, struct
 
     (void)snprintf(group, sizeof(group), "%u", plan->one_id ? plan->gid : ACCOUNTS_TTY);
     if (fs < 0 || fs_set(fs, "newinstance", NULL) < 0 || fs_set(fs, "ptmxmode", "0666") < 0 ||
-        fs_set(fs, "max", "256") < 0 || fs_set(fs, "mode", "0620") < 0 ||
+        fs_set(fs, "max", TERMINALS_MAX) < 0 || fs_set(fs, "mode", "0620") < 0 ||
         fs_set(fs, "gid", group) < 0)
         return error_set(err, "mount_failed", errno, "cannot set up the box's devpts");
     mount = fs_mount(fs, MOUNT_ATTR_NOSUID | MOUNT_ATTR_NOEXEC);

@@ -150,7 +150,7 @@ def test_09_fds_stop_at_the_limit_also_in_flight():
     assert used < most / 2
 
 
-@pytest.mark.parametrize("kind", ["pipe", "socket"])
+@pytest.mark.parametrize("kind", ["pipe", "socket", "tcp", "udp"])
 def test_10_buffers_are_charged_to_the_box(kind):
     result = run(["/attack/attack", 10, kind, 256], "--mount", ATTACK_MOUNT, "--memory", "64M")
     filled = [check["value"] for check in harness.attack_lines(result.stdout) if "value" in check]
@@ -184,7 +184,8 @@ def test_11_watches_are_limited_and_only_the_boxs():
 def test_12_terminals_are_limited_and_leave_some_for_others():
     box = harness.start(["/attack/attack", 12, 60000], "--mount", ATTACK_MOUNT)
     try:
-        assert b'"value"' in box.stdout.readline()
+        taken, = harness.attack_lines(box.stdout.readline().decode())
+        assert taken["check"] == "terminals" and taken["value"] == 32
         for descriptor in os.openpty():
             os.close(descriptor)
         neighbour = run(["/usr/bin/python3", "-c", "import os; os.openpty()"])

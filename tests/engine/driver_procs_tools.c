@@ -1,6 +1,7 @@
 /* Tools: they run, say how they ended, and are gone with whoever asked for them. See driver_procs.c.
  *
- * The verb is `term`, the one that does whatever a test wants. */
+ * The verb is `term`, the one that does whatever a test wants; where a test wants more of them than a box has
+ * terminals, it is `write`, which waits for its input. */
 #include "driver_procs.h"
 
 #include <poll.h>
@@ -45,16 +46,30 @@ static void on_ended(void *arg, bool failed, const struct error *err)
 
 static const struct tool_calls calls = {.started = on_started, .ended = on_ended};
 
-static void begin(struct seen *seen, const char *line, struct tool_spec spec)
+static void begin_verb(struct seen *seen, const char *what, const struct tool_spec *spec)
 {
-    const char *argv[] = {"term", "24", "80", "--shell", "--", line, NULL};
     struct error err = {0};
 
     *seen = (struct seen){.input = -1, .output = -1, .cancels = seen->cancels};
-    spec.argv = argv;
-    seen->tool = procs_tool(procs, &spec, &calls, seen, &err);
-    CHECK(seen->tool != NULL, "%s: %s", line, err.text);
+    seen->tool = procs_tool(procs, spec, &calls, seen, &err);
+    CHECK(seen->tool != NULL, "%s: %s", what, err.text);
     CHECK(!seen->has_started && !seen->has_ended, "a call from within");
+}
+
+static void begin(struct seen *seen, const char *line, struct tool_spec spec)
+{
+    const char *argv[] = {"term", "24", "80", "--shell", "--", line, NULL};
+
+    spec.argv = argv;
+    begin_verb(seen, line, &spec);
+}
+
+/* It runs until its input ends. */
+static void begin_waiting(struct seen *seen)
+{
+    static const char *const argv[] = {"write", NULL};
+
+    begin_verb(seen, "write", &(struct tool_spec){.argv = argv, .takes_input = true});
 }
 
 static void let_go(struct seen *seen)
@@ -160,7 +175,7 @@ void tools_cancelled(void)
     until_none("sleep 778");
     CHECK(!seen.has_ended && procs->tools == NULL, "one that was cancelled");
     for (int i = 0; i < PROCS_TOOLS_MAX; i++)
-        begin(&many[i], "sleep 779", (struct tool_spec){0});
+        begin_waiting(&many[i]);
     CHECK(procs_tool(procs, &(struct tool_spec){.argv = argv}, &calls, &seen, &err) == NULL &&
               strcmp(err.code, "capacity") == 0,
           "one too many: %s", err.code);

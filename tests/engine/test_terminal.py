@@ -454,12 +454,20 @@ def test_an_engine_that_ends_in_good_order_says_so(serve, box, start):
         watcher.sees("there\r\nthere\r\n")
 
 
-def test_many_terminals_at_once(serve, api, box, start):
-    processes = [start("read line; stty size; echo \"<$line>\"", rows=10 + i) for i in range(64)]
-    watchers = [Watcher(serve, box, process) for process in processes]
-    for i, watcher in enumerate(watchers):
-        watcher.type(f"line {i}\n")
-    for i, watcher in enumerate(watchers):
-        assert watcher.ends()["exit_code"] == 0
-        assert watcher.shown == f"line {i}\r\n{10 + i} 80\r\n<line {i}>\r\n".encode()
-        watcher.close()
+def test_a_box_has_32_terminals_at_once_and_no_more(serve, api):
+    with made(serve, resources={"pids": 1000}) as path:
+        box = path.rsplit("/", 1)[1]
+        processes = [begin(api, box, "read line; stty size; echo \"<$line>\"", rows=10 + i) for i in range(32)]
+        watchers = [Watcher(serve, box, process) for process in processes]
+        with Watcher(serve, box, begin(api, box, "echo one too many")) as watcher:
+            assert watcher.ends()["exit_code"] == 126
+            assert watcher.shown == (b"cove: all terminals of the box, or of the host, are taken; "
+                                     b"end a command that has one, then start this one again\r\n")
+        for i, watcher in enumerate(watchers):
+            watcher.type(f"line {i}\n")
+        for i, watcher in enumerate(watchers):
+            assert watcher.ends()["exit_code"] == 0
+            assert watcher.shown == f"line {i}\r\n{10 + i} 80\r\n<line {i}>\r\n".encode()
+            watcher.close()
+        with Watcher(serve, box, begin(api, box, "echo again")) as watcher:
+            assert watcher.ends()["exit_code"] == 0 and watcher.shown == b"again\r\n"

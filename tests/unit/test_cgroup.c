@@ -271,6 +271,9 @@ static void check_limits_are_set(void)
         return;
     CHECK(setting(&cgroup, CGROUP_MEMORY, "memory.limit_in_bytes", "memory.max") == 64 * MIB,
           "the memory limit is not there");
+    CHECK((host.v2_controllers & CGROUP_MEMORY) != 0 ||
+              setting(&cgroup, CGROUP_MEMORY, "memory.kmem.tcp.limit_in_bytes", "") == 16 * MIB,
+          "the limit of what TCP and UDP hold is not there");
     CHECK(setting(&cgroup, CGROUP_PIDS, "pids.max", "pids.max") == 32,
           "the process limit is not there");
     CHECK(setting(&cgroup, CGROUP_CPU, "cpu.cfs_quota_us", "cpu.max") == 150000,

@@ -385,7 +385,14 @@ int term_main(int argc, char **argv)
         return 2;
     if (open_terminal(&terminal, rows, columns) < 0 ||
         start(&terminal, argv + command, is_shell) < 0) {
-        (void)dprintf(1, "cove: the box has no terminal for the command: %s\r\n", strerror(errno));
+        if (errno == ENOSPC)
+            (void)dprintf(
+                1,
+                "cove: all terminals of the box, or of the host, are taken; end a command that has one, "
+                "then start this one again\r\n");
+        else
+            (void)dprintf(1, "cove: the box has no terminal for the command: %s\r\n",
+                          strerror(errno));
         return EXIT_NOT_EXECUTABLE;
     }
     (void)fcntl(0, F_SETFL, O_RDONLY | O_NONBLOCK);

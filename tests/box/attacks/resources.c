@@ -3,6 +3,7 @@
 #include "attack.h"
 
 #include <fcntl.h>
+#include <netinet/in.h>
 #include <pthread.h>
 #include <sched.h>
 #include <signal.h>
@@ -221,14 +222,75 @@ static unsigned long long fill_socket(void)
     return fill(ends[0], MSG_DONTWAIT);
 }
 
+/* A socket that takes what arrives on the box's loopback, and where it listens. */
+static int receiver(int type, struct sockaddr_in *address)
+{
+    int fd = socket(AF_INET, type | SOCK_CLOEXEC, 0), size = 4 << 20;
+    socklen_t length = sizeof(*address);
+
+    *address = (struct sockaddr_in){.sin_family = AF_INET, .sin_addr = {htonl(INADDR_LOOPBACK)}};
+    (void)setsockopt(fd, SOL_SOCKET, SO_RCVBUF, &size, sizeof(size));
+    if (bind(fd, (const struct sockaddr *)address, length) < 0 ||
+        getsockname(fd, (struct sockaddr *)address, &length) < 0)
+        return -1;
+    return fd;
+}
+
+static int sender(int type, const struct sockaddr_in *address)
+{
+    int fd = socket(AF_INET, type | SOCK_CLOEXEC, 0);
+
+    return connect(fd, (const struct sockaddr *)address, sizeof(*address)) < 0 ? -1 : fd;
+}
+
+/* Counts what was sent: nobody reads it. The kernel lets one packet of each connection through whatever the
+ * limit, so many connections are no measure of it. */
+static unsigned long long fill_tcp(void)
+{
+    static int connections;
+    struct sockaddr_in address;
+    int listening = receiver(SOCK_STREAM, &address), from;
+    unsigned long long filled = 0;
+
+    if (connections++ < 512 && listening >= 0 && listen(listening, 1) == 0 &&
+        (from = sender(SOCK_STREAM, &address)) >= 0 &&
+        accept4(listening, NULL, NULL, SOCK_CLOEXEC) >= 0)
+        filled = fill(from, MSG_DONTWAIT);
+    (void)close(listening);
+    return filled;
+}
+
+/* Counts what arrived: the kernel drops datagrams that it has no room for. */
+static unsigned long long fill_udp(void)
+{
+    static char block[32768];
+    struct sockaddr_in address;
+    unsigned int information[9] = {0};
+    socklen_t length = sizeof(information);
+    int to = receiver(SOCK_DGRAM, &address), from = sender(SOCK_DGRAM, &address);
+
+    for (int i = 0; i < 256 && from >= 0; i++)
+        (void)send(from, block, sizeof(block), MSG_DONTWAIT);
+    (void)close(from);
+    return getsockopt(to, SOL_SOCKET, SO_MEMINFO, information, &length) == 0 ? information[0] : 0;
+}
+
 static void fill_buffers(void)
 {
+    static const struct {
+        const char *name;
+        unsigned long long (*fill)(void);
+    } kinds[] = {
+        {"pipe", fill_pipe}, {"socket", fill_socket}, {"tcp", fill_tcp}, {"udp", fill_udp}};
     const char *kind = attack_word(0, "pipe");
     unsigned long long most = (unsigned long long)attack_number(1, 512) * MIB, filled = 0, next = 1;
+    size_t chosen = 0;
     int ends[2];
 
+    while (strcmp(kinds[chosen].name, kind) != 0)
+        chosen++;
     while (filled < most && next > 0) {
-        next = strcmp(kind, "pipe") == 0 ? fill_pipe() : fill_socket();
+        next = kinds[chosen].fill();
         filled += next;
         attack_value("bytes in buffers", (long long)filled);
     }
