@@ -15,6 +15,7 @@ void engine_count(struct engine *engine, struct engine_counts *out)
         .pool_hits = engine->pool_hits,
         .pool_misses = engine->pool_misses,
         .pool_ready = pool_ready(engine),
+        .boxes_waiting = box_turns_waiting(engine),
         .events = events_told(engine),
         .commits = *store_commits(engine->store),
     };
@@ -57,6 +58,7 @@ size_t engine_uses(struct engine *engine, struct engine_use *uses, size_t room)
 
         use = use_of(uses, &count, room, use, record->tenant);
         use->sandboxes++;
+        use->waiting += sandbox->turn.step == BOX_TURN_WAITS;
         use->processes += running_of(sandbox);
         use->disk_bytes += record->disk_kind == KEEPER_PERSISTENT ? record->limits.disk_bytes : 0;
         if (record->state == SANDBOX_RUNNING) {

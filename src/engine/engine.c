@@ -248,6 +248,7 @@ static int open_all(struct engine *engine, struct error *err)
         events_open(engine, err) != 0 || network_open_room(engine, err) != 0 ||
         takeover_load(engine, err) != 0)
         return -1;
+    box_turns_open(engine);
     pool_open(engine);
     kernels_open(engine);
     keeper = fd_take(&engine->options.keeper);
@@ -347,6 +348,7 @@ void engine_close(struct engine *engine)
     if (engine == NULL)
         return;
     engine->is_closing = true;
+    box_turns_close(engine);
     if (engine->keeper != NULL)
         keeper_client_close(engine->keeper);
     fd_close(&engine->options.keeper);

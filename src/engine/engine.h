@@ -220,6 +220,9 @@ typedef void (*engine_created)(void *arg, const struct sandbox_view *view, bool 
                                const struct error *err);
 void engine_create(struct engine *engine, const struct engine_caller *caller,
                    const struct sandbox_spec *spec, engine_created done, void *arg);
+/* Nobody waits for the create with this `arg` any more. While it waits for its turn, it is given up, and `done` is
+ * called later; else this does nothing. */
+void engine_create_leave(struct engine *engine, const void *arg);
 
 /* By id, or by name as "name:NAME". 0, or -1: "sandbox_not_found" (never was, or another tenant's, which
  * reads the same) or "sandbox_gone" (it was deleted; known for 24 h). */
@@ -371,6 +374,7 @@ struct engine_counts {
     size_t sandboxes[SANDBOX_DELETED + 1]; /* by state */
     size_t processes;                      /* that run */
     size_t pool_ready;
+    size_t boxes_waiting; /* for their turn to be made */
     uint64_t pool_hits, pool_misses, events;
     struct net_counts network; /* of all sandboxes, since this engine began */
     struct histogram commits;  /* of the store */
@@ -381,6 +385,7 @@ void engine_count(struct engine *engine, struct engine_counts *out);
 struct engine_use {
     char tenant[64];
     size_t sandboxes, running, processes;
+    size_t waiting;                    /* for their turn to get a box */
     uint64_t memory_bytes, disk_bytes; /* limits: of running ones, of persistent disks */
     uint64_t memory_used_bytes;        /* of those that run, as they were asked last */
 };

@@ -445,13 +445,21 @@ static int box_take(struct worker *worker, uint64_t box, int fd, struct error *e
     return 0;
 }
 
+/* A box for the worker of this serial, which may have ended meanwhile. */
+struct making {
+    struct kernels *kernels;
+    uint64_t serial;
+    struct box_turn turn;
+};
+
 static void made(void *arg, const union keeper_answer *answer, int fd, const struct error *err)
 {
-    struct turn making = *(struct turn *)arg;
+    struct making making = *(struct making *)arg;
     struct engine *engine = making.kernels->engine;
     struct worker *worker = NULL;
     struct error why;
 
+    box_turn_leave(engine, &((struct making *)arg)->turn);
     free(arg);
     if (engine->is_closing) {
         fd_close(&fd);
@@ -471,14 +479,20 @@ static void made(void *arg, const union keeper_answer *answer, int fd, const str
     engine_settled(engine);
 }
 
-static void box_ask(struct worker *worker)
+static void turn_comes(void *arg)
 {
-    struct engine *engine = worker->kernels->engine;
-    struct turn *making = engine_alloc(sizeof(*making));
+    struct making *making = arg;
+    struct engine *engine = making->kernels->engine;
+    const struct worker *worker = engine->is_closing ? NULL
+                                                     : worker_by(making->kernels, making->serial);
     union keeper_request request;
 
+    if (worker == NULL) {
+        box_turn_leave(engine, &making->turn);
+        free(making);
+        return;
+    }
     memset(&request, 0, sizeof(request));
-    *making = (struct turn){worker->kernels, worker->serial};
     memcpy(request.make.root, KEEPER_ROOT_EMPTY, sizeof(KEEPER_ROOT_EMPTY));
     request.make.privileges = BOX_PLAIN;
     request.make.disk_kind = KEEPER_EPHEMERAL;
@@ -490,6 +504,14 @@ static void box_ask(struct worker *worker)
         .disk_inodes = DISK_INODES,
     };
     keeper_client_ask(engine->keeper, KEEPER_MAKE, &request, made, making);
+}
+
+static void box_ask(struct worker *worker)
+{
+    struct making *making = engine_alloc(sizeof(*making));
+
+    *making = (struct making){.kernels = worker->kernels, .serial = worker->serial};
+    box_turn_wait(worker->kernels->engine, &making->turn, worker->tenant, true, turn_comes, making);
 }
 
 /* ---- its begin ---- */

@@ -289,17 +289,23 @@ void engine_remove_files(struct engine *engine, const char *name)
 
 static void rang(void *arg);
 
-static uint64_t deadline_wait_ns(const struct record *record)
+uint64_t sandbox_deadline_ns(const struct record *record)
 {
     uint64_t now = clock_wall_ms(), wait;
 
-    if (record->deadline_ms == 0 ||
-        (record->state != SANDBOX_RUNNING && record->then != SANDBOX_THEN_KILL))
+    if (record->deadline_ms == 0)
         return UINT64_MAX;
     if (record->deadline_ms <= now)
         return 0;
     wait = record->deadline_ms - now;
     return wait < WAIT_MOST_NS / 1000000 ? wait * 1000000 : WAIT_MOST_NS;
+}
+
+static uint64_t deadline_wait_ns(const struct record *record)
+{
+    if (record->state != SANDBOX_RUNNING && record->then != SANDBOX_THEN_KILL)
+        return UINT64_MAX;
+    return sandbox_deadline_ns(record);
 }
 
 static uint64_t idle_wait_ns(const struct sandbox *sandbox)

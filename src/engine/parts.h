@@ -103,6 +103,16 @@ struct share_told {
     uint64_t left_out[SHARES]; /* since one was told */
 };
 
+/* box_turns.c: a place among the boxes that are made, or a wait for one. Zeroed, it is neither. */
+struct box_turn {
+    TAILQ_ENTRY(box_turn) link;
+    struct box_line *line;
+    enum { BOX_TURN_NONE, BOX_TURN_WAITS, BOX_TURN_TAKEN } step;
+    bool is_first; /* ahead of those of its tenant that are not */
+    void (*go)(void *arg);
+    void *arg;
+};
+
 /* saves.c: what is to be written down again and again. */
 struct save {
     TAILQ_ENTRY(save) next;
@@ -136,6 +146,7 @@ struct sandbox {
     bool has_shed;                         /* the pool has given up its boxes for this one */
     bool from_pool;                        /* its box, until it is its own */
     bool has_lost;                         /* that box has ended before */
+    struct box_turn turn;                  /* of STEP_MAKE */
     char spent_disk[KEEPER_ID_LENGTH + 4]; /* of that box; "": none */
     unsigned waits;                        /* answers that the step needs */
     struct error failure;
@@ -174,6 +185,7 @@ struct gone_ring {
     size_t first, count;
 };
 
+struct box_turns;
 struct dial;
 struct files;
 struct kernels;
@@ -204,6 +216,7 @@ struct engine {
     struct saves network_saves;
     struct alarm network_save;
     struct pool *pool;
+    struct box_turns *box_turns;
     struct kernels *kernels;   /* kernels.c */
     struct takeover *takeover; /* while it opens */
     int sandboxes_dir;
@@ -357,8 +370,9 @@ void sandbox_detach(struct sandbox *sandbox, const char *reason);
 int sandbox_directory(struct sandbox *sandbox, struct error *err); /* of its files; to be closed */
 void sandbox_look(const struct sandbox *sandbox, struct sandbox_view *view);
 void sandbox_touch(struct sandbox *sandbox);
-void sandbox_arm(struct sandbox *sandbox);    /* deadline and idle limit */
-void sandbox_unlist(struct sandbox *sandbox); /* no longer found by id or name */
+void sandbox_arm(struct sandbox *sandbox);                 /* deadline and idle limit */
+uint64_t sandbox_deadline_ns(const struct record *record); /* from now; UINT64_MAX: there is none */
+void sandbox_unlist(struct sandbox *sandbox);              /* no longer found by id or name */
 void sandbox_abandon(struct sandbox *sandbox);
 void sandbox_free_now(struct sandbox *sandbox);
 void sandbox_event(struct sandbox *sandbox, const char *type);
@@ -378,11 +392,25 @@ void outdated_take(struct sandbox *sandbox, uint32_t protocol, int *fd); /* take
 void outdated_close(struct sandbox *sandbox);
 int outdated_check(const struct sandbox *sandbox, struct error *err); /* -1 "sandbox_outdated" */
 
+/* ---- box_turns.c ---- */
+void box_turns_open(struct engine *engine);
+void box_turns_close(struct engine *engine);
+/* Calls `go` when it is this tenant's turn, maybe at once; "" is the pool. `is_first`: ahead of those of the tenant
+ * that are not. When the engine closes, `go` is called and begins nothing. */
+void box_turn_wait(struct engine *engine, struct box_turn *turn, const char *tenant, bool is_first,
+                   void (*go)(void *arg), void *arg);
+/* The box is made or refused, or nobody waits for it any more. */
+void box_turn_leave(struct engine *engine, struct box_turn *turn);
+bool box_turns_has_line(const struct engine *engine, const char *tenant); /* it waits for some */
+size_t box_turns_waiting(const struct engine *engine);
+
 /* ---- start.c, stop.c: what the verbs do ---- */
 void start_work(struct sandbox *sandbox);  /* VERB_CREATE, VERB_START, VERB_PROCS */
 void start_ready(struct sandbox *sandbox); /* the box stands */
 void start_give_up(struct sandbox *sandbox, const struct error *err);
 void start_make(struct sandbox *sandbox); /* a box of its own */
+/* Gives up while it waits for its turn; false where it does not wait. */
+bool start_leave(struct sandbox *sandbox, const struct error *err);
 int start_check(struct sandbox *sandbox, struct error *err);
 void stop_work(struct sandbox *sandbox);   /* VERB_STOP */
 void fall_work(struct sandbox *sandbox);   /* VERB_FALL */

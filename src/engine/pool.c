@@ -278,6 +278,7 @@ static void ready_polled(uv_poll_t *poll, int status, int events)
 
 struct making {
     struct shelf *shelf;
+    struct box_turn turn;
     char disk[KEEPER_ID_LENGTH + 4];
 };
 
@@ -315,6 +316,7 @@ static void made(void *arg, const union keeper_answer *answer, int fd, const str
     struct engine *engine = shelf->pool->engine;
     struct error why;
 
+    box_turn_leave(engine, &((struct making *)arg)->turn);
     free(arg);
     shelf->making--;
     if (engine->is_closing) {
@@ -338,14 +340,18 @@ static void made(void *arg, const union keeper_answer *answer, int fd, const str
     engine_settled(engine);
 }
 
-static void shelf_make(struct shelf *shelf)
+static void turn_comes(void *arg)
 {
+    struct making *making = arg;
+    const struct shelf *shelf = making->shelf;
     struct engine *engine = shelf->pool->engine;
-    struct making *making = engine_alloc(sizeof(*making));
     union keeper_request request;
 
+    if (engine->is_closing) {
+        free(making);
+        return;
+    }
     memset(&request, 0, sizeof(request));
-    making->shelf = shelf;
     if (shelf->disk_kind == KEEPER_PERSISTENT)
         engine_id(making->disk, KEEPER_ID_LENGTH + 1, "d0");
     memcpy(request.make.root, shelf->root, sizeof(shelf->root));
@@ -354,8 +360,16 @@ static void shelf_make(struct shelf *shelf)
     request.make.disk_kind = shelf->disk_kind;
     request.make.disk_new = shelf->disk_kind == KEEPER_PERSISTENT;
     request.make.limits = engine->options.defaults;
-    shelf->making++;
     keeper_client_ask(engine->keeper, KEEPER_MAKE, &request, made, making);
+}
+
+static void shelf_make(struct shelf *shelf)
+{
+    struct making *making = engine_alloc(sizeof(*making));
+
+    making->shelf = shelf;
+    shelf->making++;
+    box_turn_wait(shelf->pool->engine, &making->turn, "", false, turn_comes, making);
 }
 
 static void shelf_fill(struct shelf *shelf)
@@ -428,12 +442,14 @@ static struct shelf *shelf_of(struct pool *pool, const struct record *record)
     return shelf;
 }
 
+/* A tenant that has a line stands in it, and leaves what is ready to others. */
 bool pool_take(struct engine *engine, const struct record *record, struct pool_box *out)
 {
     struct shelf *shelf;
     struct ready *ready;
 
-    if (engine->options.pool == 0 || !is_usual(engine, record)) {
+    if (engine->options.pool == 0 || !is_usual(engine, record) ||
+        box_turns_has_line(engine, record->tenant)) {
         engine->pool_misses++;
         return false;
     }

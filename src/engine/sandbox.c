@@ -325,6 +325,8 @@ void sandbox_push(struct sandbox *sandbox, struct verb *verb)
         (void)error_set(&err, "sandbox_gone", 0, "sandbox %s was deleted meanwhile", sandbox->id);
         if (sandbox->step == STEP_READY)
             start_give_up(sandbox, &err);
+        else
+            (void)start_leave(sandbox, &err);
     }
     sandbox_next(sandbox);
 }

@@ -1,8 +1,8 @@
 /* Create and start: a box, ready in the pool or made for this sandbox, and then the record that says
  * it runs.
  *
- *   take one of the pool ------------------------------+
- *   or KEEPER_MAKE -> KEEPER_MADE -> the box stands ---+--> record (name first), claim and network -> answer
+ *   take one of the pool ----------------------------------------+
+ *   or a turn -> KEEPER_MAKE -> KEEPER_MADE -> the box stands ---+--> record (name first), claim and network -> answer
  *
  * A box of the pool that turns out to have ended is none: one is made, as if the pool had been empty.
  * Whatever else fails on the way ends the box. A create that fails leaves nothing behind; a start that fails
@@ -313,6 +313,7 @@ static void made(void *arg, const union keeper_answer *answer, int fd, const str
     struct link *link;
     struct error why;
 
+    box_turn_leave(sandbox->engine, &sandbox->turn);
     if (sandbox->engine->is_closing) {
         fd_close(&fd);
         return;
@@ -357,19 +358,69 @@ static void make_fill(struct keeper_make *make, const struct record *record)
     memcpy(make->mounts, record->mounts, record->mounts_count * sizeof(make->mounts[0]));
 }
 
-void start_make(struct sandbox *sandbox)
+/* ---- its turn ---- */
+
+bool start_leave(struct sandbox *sandbox, const struct error *err)
 {
+    if (sandbox->turn.step != BOX_TURN_WAITS)
+        return false;
+    box_turn_leave(sandbox->engine, &sandbox->turn);
+    start_give_up(sandbox, err);
+    return true;
+}
+
+static void wait_is_over(void *arg);
+
+static void wait_arm(struct sandbox *sandbox)
+{
+    uint64_t deadline = sandbox_deadline_ns(sandbox->record);
+
+    if (deadline != UINT64_MAX)
+        clock_set(sandbox->engine->clock, &sandbox->timer, clock_monotonic_ns() + deadline,
+                  wait_is_over, sandbox);
+}
+
+static void wait_is_over(void *arg)
+{
+    struct sandbox *sandbox = arg;
+    struct error err;
+
+    if (sandbox_deadline_ns(sandbox->record) > 0) {
+        wait_arm(sandbox);
+        return;
+    }
+    (void)error_set(&err, is_create(sandbox) ? "sandbox_gone" : "sandbox_stopped", 0,
+                    "the deadline of sandbox %s has passed while it waited for its turn; set a "
+                    "later one, then try again",
+                    sandbox->id);
+    (void)start_leave(sandbox, &err);
+}
+
+static void turn_comes(void *arg)
+{
+    struct sandbox *sandbox = arg;
     struct record *record = sandbox->record;
     union keeper_request request;
 
+    if (sandbox->engine->is_closing)
+        return;
+    clock_clear(sandbox->engine->clock, &sandbox->timer);
     memset(&request, 0, sizeof(request));
     if (record->disk_kind == KEEPER_PERSISTENT && record->disk[0] == '\0') {
         engine_id(record->disk, KEEPER_ID_LENGTH + 1, "d0");
         request.make.disk_new = 1;
     }
     make_fill(&request.make, record);
-    sandbox->step = STEP_MAKE;
     keeper_client_ask(sandbox->engine->keeper, KEEPER_MAKE, &request, made, sandbox);
+}
+
+void start_make(struct sandbox *sandbox)
+{
+    sandbox->step = STEP_MAKE;
+    box_turn_wait(sandbox->engine, &sandbox->turn, sandbox->record->tenant, !is_create(sandbox),
+                  turn_comes, sandbox);
+    if (sandbox->turn.step == BOX_TURN_WAITS)
+        wait_arm(sandbox);
 }
 
 /* ---- the verb ---- */

@@ -130,6 +130,21 @@ void engine_create(struct engine *engine, const struct engine_caller *caller,
     create_record(engine, record, done, arg);
 }
 
+/* It is among the newest. */
+void engine_create_leave(struct engine *engine, const void *arg)
+{
+    struct sandbox *sandbox = engine->newest;
+    struct error err;
+
+    while (sandbox != NULL && (sandbox->active == NULL || sandbox->active->kind != VERB_CREATE ||
+                               sandbox->active->arg != arg))
+        sandbox = sandbox->older;
+    if (sandbox == NULL)
+        return;
+    (void)error_set(&err, "sandbox_gone", 0, "the client of sandbox %s has left", sandbox->id);
+    (void)start_leave(sandbox, &err);
+}
+
 /* ---- start, stop, delete, change ---- */
 
 /* `verb` 0: what a key alone may do. */

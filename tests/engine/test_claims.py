@@ -76,6 +76,62 @@ def test_creates_and_engines_that_die_never_give_one_box_twice(serve):
             assert client.delete(f"/v1/sandboxes/{sandbox['id']}").status == 204
 
 
+# ---- bursts of one tenant ----------------------------------------------------------------------
+
+@contextlib.contextmanager
+def tenants(serve, api, *names):
+    """A function for each that makes clients of that tenant, whose sandboxes and keys are deleted at the end."""
+    keys = [new_key(api, tenant=name) for name in names]
+    yield [lambda key=key: serving.Client(path=serve.socket, key=key["secret"]) for key in keys]
+    for key in keys:
+        with serving.Client(path=serve.socket, key=key["secret"]) as client:
+            for sandbox in client.get("/v1/sandboxes", query={"limit": 200}).json["sandboxes"]:
+                assert client.delete(f"/v1/sandboxes/{sandbox['id']}").status == 204
+        assert api.delete(f"/v1/keys/{key['id']}").status == 204
+
+
+def waiting(api, tenant):
+    sample = f'cove_tenant_waiting_sandboxes{{tenant="{tenant}"}} '
+    return sum(int(line.removeprefix(sample)) for line in api.get("/metrics").bytes.decode().splitlines()
+               if line.startswith(sample))
+
+
+PERSISTENT = {**EPHEMERAL, "disk_kind": "persistent"}
+
+
+def test_a_burst_waits_its_turn_and_no_other_tenant_waits_behind_it(serve, api):
+    with contextlib.ExitStack() as stack:
+        noisy, quiet = stack.enter_context(tenants(serve, api, "noisy", "quiet"))
+        clients = [stack.enter_context(noisy()) for _ in range(100)]
+        for client in clients:
+            client.send("POST", "/v1/sandboxes", PERSISTENT)
+        with quiet() as client:
+            for _ in range(3):
+                path = make(client, **PERSISTENT)
+                assert run(client, path, "echo hello")["stdout"] == "hello\n"
+                assert client.delete(path).status == 204
+        assert waiting(api, "noisy") > 0, "the other tenant waited for all of the burst"
+        answers = [client.receive() for client in clients]
+        assert {answer.status for answer in answers} == {201}, [answer for answer in answers if answer.status != 201]
+        assert waiting(api, "noisy") == 0
+
+
+def test_a_create_whose_client_leaves_gives_up_its_turn(serve, api):
+    with contextlib.ExitStack() as stack:
+        noisy, = stack.enter_context(tenants(serve, api, "noisy"))
+        stay, leave = ([stack.enter_context(noisy()) for _ in range(60)] for _ in range(2))
+        for client in [*stay, *leave]:
+            client.send("POST", "/v1/sandboxes", PERSISTENT)
+        for client in leave:
+            client.close()
+        assert {client.receive().status for client in stay} == {201}
+        harness.wait_for(lambda: waiting(api, "noisy") == 0, what="the end of the line")
+        with noisy() as client:
+            there = client.get("/v1/sandboxes", query={"limit": 200}).json["sandboxes"]
+        # The first of them may have had their turn before they left.
+        assert len(stay) <= len(there) < len(stay) + len(leave) // 2
+
+
 # ---- verbs that meet ---------------------------------------------------------------------------
 
 def test_a_delete_in_the_middle_of_commands_answers_each_of_them(serve):

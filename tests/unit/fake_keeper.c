@@ -347,6 +347,32 @@ static void make(struct fake *fake, const struct keeper_make *request)
         answer(fake, &made, sizeof(made), box->control);
 }
 
+static void hold(struct fake *fake, const struct keeper_make *request)
+{
+    struct keeper_make *held = malloc(sizeof(*held));
+
+    if (held == NULL || fake->held_count == FAKE_HELD)
+        abort();
+    *held = *request;
+    fake->held[fake->held_count++] = held;
+}
+
+static struct keeper_make *held_take(struct fake *fake)
+{
+    struct keeper_make *held = fake->held[0];
+
+    memmove(&fake->held[0], &fake->held[1], --fake->held_count * sizeof(fake->held[0]));
+    return held;
+}
+
+void fake_release(struct fake *fake)
+{
+    struct keeper_make *held = held_take(fake);
+
+    make(fake, held);
+    free(held);
+}
+
 static void report(struct fake *fake, uint32_t type, const struct keeper_of_box *request)
 {
     struct keeper_report said = {
@@ -415,7 +441,10 @@ static void serve(struct fake *fake, const union keeper_request *request)
         greet(fake, request->head.id);
         break;
     case KEEPER_MAKE:
-        make(fake, &request->make);
+        if (fake->holds)
+            hold(fake, &request->make);
+        else
+            make(fake, &request->make);
         break;
     case KEEPER_CLAIM:
         box = box_by_id(fake, request->claim.box);
@@ -490,6 +519,8 @@ void fake_vanish(struct fake *fake)
 void fake_end(struct fake *fake)
 {
     fake_vanish(fake);
+    while (fake->held_count > 0)
+        free(held_take(fake));
     while (fake->boxes != NULL)
         box_free(fake->boxes);
 }

@@ -29,6 +29,8 @@ enum fake_lie {
     FAKE_LIES,
 };
 
+#define FAKE_HELD 16
+
 struct fake_box {
     struct fake_box *next;
     struct fake *fake;
@@ -58,7 +60,10 @@ struct fake {
     bool refuse_networks;
     uint32_t vanish_at; /* a request of this type is its end */
     uint32_t silent_at; /* is not answered */
-    uint32_t ahead;     /* versions of the init protocol that this keeper is later than its boxes */
+    bool holds;         /* makes wait until fake_release(); the first of them is first */
+    struct keeper_make *held[FAKE_HELD];
+    unsigned held_count;
+    uint32_t ahead; /* versions of the init protocol that this keeper is later than its boxes */
     uint32_t lie_at;
     enum fake_lie lie;
     uint32_t oom_kills; /* in reports */
@@ -68,6 +73,8 @@ struct fake {
 
 /* Tells the engine of a name, unasked: that it is there for these tenants. */
 void fake_names(struct fake *fake, enum keeper_kind kind, const char *name, const char *tenants);
+/* Serves the first make that it holds. */
+void fake_release(struct fake *fake);
 /* The engine's end of a new socket; boxes stay what they are. */
 int fake_connect(struct fake *fake, uv_loop_t *loop);
 void fake_vanish(struct fake *fake);

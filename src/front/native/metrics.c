@@ -179,6 +179,8 @@ static void print_engine(struct out *out, const struct engine_counts *counts)
     one(out, "cove_pool_misses_total", "counter", "Sandboxes that a box was made for.",
         counts->pool_misses);
     one(out, "cove_pool_boxes", "gauge", "Boxes that stand ready.", counts->pool_ready);
+    one(out, "cove_boxes_waiting", "gauge", "Boxes that wait for their turn to be made.",
+        counts->boxes_waiting);
     one(out, "cove_network_connections", "gauge", "Connections of sandboxes that are open.",
         counts->network.connections);
     one(out, "cove_network_connections_total", "counter", "Connections that sandboxes asked for.",
@@ -224,6 +226,10 @@ static void print_tenants(struct out *out, const struct native *native)
     begin(out, "cove_tenant_running_sandboxes", "gauge", "Those of them that run.");
     for (size_t i = 0; i < count; i++)
         use(out, "cove_tenant_running_sandboxes", uses[i].tenant, uses[i].running);
+    begin(out, "cove_tenant_waiting_sandboxes", "gauge",
+          "Those that wait for their turn to get a box.");
+    for (size_t i = 0; i < count; i++)
+        use(out, "cove_tenant_waiting_sandboxes", uses[i].tenant, uses[i].waiting);
     begin(out, "cove_tenant_processes", "gauge", "Commands of a tenant that run.");
     for (size_t i = 0; i < count; i++)
         use(out, "cove_tenant_processes", uses[i].tenant, uses[i].processes);

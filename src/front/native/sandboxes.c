@@ -178,6 +178,15 @@ static bool name_after_key(struct job *job, struct body_sandbox *body)
     return true;
 }
 
+/* A repetition of its key finds the sandbox, so such a create keeps its place. */
+static void client_gone(void *arg)
+{
+    struct job *job = arg;
+
+    if (job->once == NULL)
+        engine_create_leave(job->native->options.engine, job);
+}
+
 HANDLER(sandbox_create)
 {
     struct native *native = data;
@@ -200,6 +209,7 @@ HANDLER(sandbox_create)
     if (!job_once(job, true) || !name_after_key(job, body))
         return;
     http_body_done(request);
+    http_on_gone(request, client_gone, job);
     engine_create(native->options.engine, &job->caller, &body->spec, created, job);
 }
 

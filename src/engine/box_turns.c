@@ -1,0 +1,189 @@
+/* Turns of boxes that are made. The keeper makes few at once, because more of them only make each other slow, and
+ * the tenants have their turns. So a burst waits here, behind its own tenant's boxes and nobody else's.
+ *
+ * A tenant has fewer places than there are: one is free when another tenant comes, or is about to be. A box of a
+ * sandbox that is there goes ahead of the tenant's new ones. The pool has a line as any tenant has. */
+#include "engine/parts.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+
+#define AT_ONCE_LEAST 4
+#define AT_ONCE_MOST 16
+#define AT_ONCE_PER_CPU 2
+
+TAILQ_HEAD(box_turn_list, box_turn);
+
+/* Of a tenant, as long as it has a turn or waits for one. */
+struct box_line {
+    TAILQ_ENTRY(box_line) link;
+    char tenant[64];
+    struct box_turn_list first, waiting;
+    unsigned taken;
+};
+
+struct box_turns {
+    TAILQ_HEAD(box_lines, box_line) lines; /* the next one first */
+    struct map by_tenant;
+    unsigned taken;
+    size_t waiting;
+    bool is_giving;
+};
+
+void box_turns_open(struct engine *engine)
+{
+    engine->box_turns = engine_alloc(sizeof(*engine->box_turns));
+    TAILQ_INIT(&engine->box_turns->lines);
+}
+
+static unsigned at_once(const struct engine *engine)
+{
+    unsigned count = AT_ONCE_PER_CPU * engine->host.cpus;
+
+    if (count > AT_ONCE_MOST)
+        return AT_ONCE_MOST;
+    return count < AT_ONCE_LEAST ? AT_ONCE_LEAST : count;
+}
+
+static struct box_line *line_of(struct box_turns *turns, const char *tenant)
+{
+    struct box_line *line = map_get(&turns->by_tenant, tenant);
+
+    if (line != NULL)
+        return line;
+    line = engine_alloc(sizeof(*line));
+    (void)snprintf(line->tenant, sizeof(line->tenant), "%s", tenant);
+    TAILQ_INIT(&line->first);
+    TAILQ_INIT(&line->waiting);
+    TAILQ_INSERT_TAIL(&turns->lines, line, link);
+    map_put(&turns->by_tenant, line->tenant, line);
+    return line;
+}
+
+static struct box_turn *line_next(const struct box_line *line)
+{
+    return !TAILQ_EMPTY(&line->first) ? TAILQ_FIRST(&line->first) : TAILQ_FIRST(&line->waiting);
+}
+
+static void line_free_if_empty(struct box_turns *turns, struct box_line *line)
+{
+    if (line->taken > 0 || line_next(line) != NULL)
+        return;
+    TAILQ_REMOVE(&turns->lines, line, link);
+    (void)map_remove(&turns->by_tenant, line->tenant);
+    free(line);
+}
+
+static struct box_turn_list *list_of(const struct box_turn *turn)
+{
+    return turn->is_first ? &turn->line->first : &turn->line->waiting;
+}
+
+/* Only lines with a taken turn are passed over, so they are few. */
+static struct box_line *line_of_next(const struct box_turns *turns, unsigned most)
+{
+    struct box_line *line = NULL;
+
+    TAILQ_FOREACH(line, &turns->lines, link)
+    {
+        if (line->taken < most && line_next(line) != NULL)
+            return line;
+    }
+    return NULL;
+}
+
+static void give(struct box_turns *turns, struct box_line *line)
+{
+    struct box_turn *turn = line_next(line);
+
+    TAILQ_REMOVE(list_of(turn), turn, link);
+    TAILQ_REMOVE(&turns->lines, line, link);
+    TAILQ_INSERT_TAIL(&turns->lines, line, link);
+    turns->waiting--;
+    turns->taken++;
+    line->taken++;
+    turn->step = BOX_TURN_TAKEN;
+    turn->go(turn->arg);
+}
+
+/* A turn that is given may be left at once, which comes here again. */
+static void give_some(struct engine *engine)
+{
+    struct box_turns *turns = engine->box_turns;
+    unsigned most = at_once(engine);
+    struct box_line *line;
+
+    if (turns->is_giving)
+        return;
+    turns->is_giving = true;
+    while (turns->taken < most && (line = line_of_next(turns, most / 2)) != NULL)
+        give(turns, line);
+    turns->is_giving = false;
+}
+
+void box_turn_wait(struct engine *engine, struct box_turn *turn, const char *tenant, bool is_first,
+                   void (*go)(void *arg), void *arg)
+{
+    *turn = (struct box_turn){.line = line_of(engine->box_turns, tenant),
+                              .step = BOX_TURN_WAITS,
+                              .is_first = is_first,
+                              .go = go,
+                              .arg = arg};
+    TAILQ_INSERT_TAIL(list_of(turn), turn, link);
+    engine->box_turns->waiting++;
+    give_some(engine);
+}
+
+void box_turn_leave(struct engine *engine, struct box_turn *turn)
+{
+    struct box_turns *turns = engine->box_turns;
+    bool was_taken = turn->step == BOX_TURN_TAKEN;
+
+    if (turns == NULL || turn->step == BOX_TURN_NONE)
+        return;
+    turn->step = BOX_TURN_NONE;
+    if (was_taken) {
+        turns->taken--;
+        turn->line->taken--;
+    } else {
+        turns->waiting--;
+        TAILQ_REMOVE(list_of(turn), turn, link);
+    }
+    line_free_if_empty(turns, turn->line);
+    give_some(engine);
+}
+
+bool box_turns_has_line(const struct engine *engine, const char *tenant)
+{
+    const struct box_line *line = map_get(&engine->box_turns->by_tenant, tenant);
+
+    return line != NULL && line_next(line) != NULL;
+}
+
+size_t box_turns_waiting(const struct engine *engine)
+{
+    return engine->box_turns->waiting;
+}
+
+/* Those that wait are told to go, and find that the engine closes. */
+void box_turns_close(struct engine *engine)
+{
+    struct box_turns *turns = engine->box_turns;
+    struct box_line *line;
+
+    if (turns == NULL)
+        return;
+    engine->box_turns = NULL;
+    while ((line = TAILQ_FIRST(&turns->lines)) != NULL) {
+        struct box_turn *turn;
+
+        while ((turn = line_next(line)) != NULL) {
+            TAILQ_REMOVE(list_of(turn), turn, link);
+            turn->go(turn->arg);
+        }
+        TAILQ_REMOVE(&turns->lines, line, link);
+        free(line);
+    }
+    map_free(&turns->by_tenant);
+    free(turns);
+}
