@@ -3,6 +3,7 @@
 #include "series.h"
 
 #include <errno.h>
+#include <netinet/in.h>
 #include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -43,18 +44,42 @@ void request_free(struct request *request)
     request->text = NULL;
 }
 
-void client_open(struct client *client, const char *socket_path)
+int client_connect(const char *where)
 {
-    struct sockaddr_un address = {.sun_family = AF_UNIX};
+    struct sockaddr_un local = {.sun_family = AF_UNIX};
+    struct sockaddr_in loopback = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+    const struct sockaddr *address = (struct sockaddr *)&local;
+    socklen_t size = sizeof(local);
+    int fd;
 
-    memset(client, 0, sizeof(*client)); /* touched now, not while it is measured */
-    if (strlen(socket_path) >= sizeof(address.sun_path)) {
+    if (where[0] != '/') {
+        loopback.sin_port = htons((uint16_t)strtoul(where, NULL, 10));
+        address = (struct sockaddr *)&loopback;
+        size = sizeof(loopback);
+    } else if (strlen(where) >= sizeof(local.sun_path)) {
         errno = ENAMETOOLONG;
-        fail("cannot connect");
+        return -1;
     }
-    memcpy(address.sun_path, socket_path, strlen(socket_path));
-    client->fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
-    if (client->fd < 0 || connect(client->fd, (struct sockaddr *)&address, sizeof(address)) < 0)
+    if (where[0] == '/')
+        memcpy(local.sun_path, where, strlen(where));
+    fd = socket(address->sa_family, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    if (fd >= 0 && connect(fd, address, size) == 0)
+        return fd;
+    if (fd >= 0)
+        (void)close(fd);
+    return -1;
+}
+
+bool client_try_open(struct client *client, const char *where)
+{
+    memset(client, 0, sizeof(*client)); /* touched now, not while it is measured */
+    client->fd = client_connect(where);
+    return client->fd >= 0;
+}
+
+void client_open(struct client *client, const char *where)
+{
+    if (!client_try_open(client, where))
         fail("cannot connect to the engine");
 }
 
@@ -135,6 +160,20 @@ int client_call(struct client *client, const struct request *request, uint64_t *
     if (took_ns != NULL)
         *took_ns = series_now_ns() - client->asked_ns;
     return status;
+}
+
+bool client_try_call(struct client *client, const struct request *request)
+{
+    ssize_t n = send(client->fd, request->text, request->length, MSG_NOSIGNAL);
+
+    client->length = 0;
+    if (n != (ssize_t)request->length)
+        return false;
+    do {
+        n = recv(client->fd, client->answer + client->length, CLIENT_ANSWER_MAX - 1 - client->length, 0);
+        client->length += n > 0 ? (size_t)n : 0;
+    } while (n > 0 && !is_complete(client));
+    return n > 0;
 }
 
 void client_drive(struct client *clients, size_t count,

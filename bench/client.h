@@ -33,7 +33,11 @@ struct request {
 struct request request_new(const char *method, const char *path, const char *body);
 void request_free(struct request *request);
 
-void client_open(struct client *client, const char *socket);
+/* `where` is the path of a socket, or a port of loopback. The first two say that they failed; the others end the
+ * bench. */
+int client_connect(const char *where);
+bool client_try_open(struct client *client, const char *where);
+void client_open(struct client *client, const char *where);
 void client_close(struct client *client);
 
 /* Sends it and notes when. */
@@ -44,6 +48,9 @@ int client_await(struct client *client);
 
 /* Both, and how long it took. */
 int client_call(struct client *client, const struct request *request, uint64_t *took_ns);
+
+/* The same; false when there is no answer. */
+bool client_try_call(struct client *client, const struct request *request);
 
 /* Reads what has come without waiting; true when the answer is complete. */
 bool client_hear(struct client *client);

@@ -37,7 +37,7 @@ def die_with_parent():
 
 
 @contextlib.contextmanager
-def serving(work, build, before=(), options=()):
+def serving(work, build, before=(), options=(), listen="none"):
     """An engine with the usual settings; its process, and its socket. `before`: the words of a program that
     executes it."""
     socket = f"{work}/cove.sock"
@@ -45,7 +45,7 @@ def serving(work, build, before=(), options=()):
     with open(log, "wb") as out:
         keeper = subprocess.Popen(
             [*before, f"{build}/cove", "serve", "--data", f"{work}/data", "--socket", socket,
-             "--listen", "none", *options],
+             "--listen", listen, *options],
             stdin=subprocess.DEVNULL, stdout=out, stderr=out, preexec_fn=die_with_parent)
     try:
         until = time.monotonic() + START_S

@@ -380,7 +380,7 @@ def beside(world, build, work, path, api, series):
             for way in range(2):
                 api.start(noisy, "send", SERVER, PORT, f"noise{way}", "0", "1")
         raw = f"{work}/fair.raw"
-        subprocess.run([f"{build}/bench/fair", raw, path, str(SAMPLES), name], check=True)
+        subprocess.run([f"{build}/bench/fair", raw, path, path, str(SAMPLES), name], check=True)
         series.update(report.read_series(raw))
     api.delete(noisy)
 
