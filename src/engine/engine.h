@@ -113,8 +113,8 @@ int engine_token_make(struct engine *engine, const struct engine_caller *caller,
                       const struct engine_token_spec *spec, struct engine_token *out,
                       struct error *err);
 
-struct engine_quota { /* of a tenant; 0: none */
-    uint64_t sandboxes, cpu_milli, memory_bytes, disk_bytes;
+struct engine_quota { /* of a tenant; 0: none, of ports as many as the options say */
+    uint64_t sandboxes, cpu_milli, memory_bytes, disk_bytes, ports;
     uint32_t requests_per_second;
 };
 
@@ -443,8 +443,9 @@ struct engine_options {
     const struct policy *network;          /* of a sandbox that names none; NULL: none. Copied */
     const char *resolvers, *nat64, *proxy; /* see net/net.h; or NULL */
     bool proxy_names;
-    size_t pool;                               /* ready boxes of each root that is used; 0: none */
-    size_t sandboxes;                          /* at most, in all */
+    size_t pool;      /* ready boxes of each root that is used; 0: none */
+    size_t sandboxes; /* at most, in all */
+    uint64_t ports;   /* of this host, for a tenant whose quota does not say; 0: any number */
     uint64_t kernels_contexts, kernels_memory; /* of each tenant; 0: as kernels.h has it */
     uint64_t kernels_idle_ms;                  /* the same */
     uint64_t output_keep_ms;                   /* 24 h */

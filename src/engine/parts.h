@@ -459,6 +459,8 @@ void quotas_free(struct quotas *quotas);
 struct quotas *engine_quotas(struct engine *engine);
 /* Whether `record` may be made (`is_new`) or started beside what the tenant has. */
 int quota_check(struct engine *engine, const struct record *record, bool is_new, struct error *err);
+/* Whether the tenant may have so many more ports of this host. */
+int quota_check_ports(struct engine *engine, const char *tenant, uint64_t more, struct error *err);
 /* The same of a worker of kernels. */
 int quota_check_worker(struct engine *engine, const char *tenant, uint64_t memory_bytes,
                        uint64_t cpu_milli, struct error *err);

@@ -71,6 +71,7 @@ void quotas_load(struct engine *engine, const struct store_value *value)
         .cpu_milli = number_of(object, "cpu_milli"),
         .memory_bytes = number_of(object, "memory_bytes"),
         .disk_bytes = number_of(object, "disk_bytes"),
+        .ports = number_of(object, "ports"),
     };
     uint64_t rate = number_of(object, "requests_per_second");
     struct error err;
@@ -80,7 +81,7 @@ void quotas_load(struct engine *engine, const struct store_value *value)
         log_say(LOG_LEVEL_ERROR, "bad_record",
                 "a quota cannot be read, and its tenant may make nothing until it is set anew: %s",
                 log_quote(value->key).text);
-        quota = (struct engine_quota){1, 1, 1, 1, 1};
+        quota = (struct engine_quota){1, 1, 1, 1, 1, 1};
     }
     if (strlen(tenant) < 64)
         quota_keep(engine_quotas(engine), tenant, &quota);
@@ -94,10 +95,11 @@ static json_t *number(uint64_t value)
 
 static char *quota_format(const struct engine_quota *quota)
 {
-    json_t *object = json_pack("{so,so,so,so,so}", "sandboxes", number(quota->sandboxes),
+    json_t *object = json_pack("{so,so,so,so,so,so}", "sandboxes", number(quota->sandboxes),
                                "cpu_milli", number(quota->cpu_milli), "memory_bytes",
                                number(quota->memory_bytes), "disk_bytes", number(quota->disk_bytes),
-                               "requests_per_second", number(quota->requests_per_second));
+                               "ports", number(quota->ports), "requests_per_second",
+                               number(quota->requests_per_second));
     char *text = object != NULL ? json_dumps(object, JSON_COMPACT) : NULL;
 
     json_decref(object);
@@ -121,6 +123,15 @@ static bool uses_box(const struct sandbox *sandbox)
            sandbox->step == STEP_MAKE;
 }
 
+/* Also those that its record is about to have. */
+static uint64_t declared_ports(const struct sandbox *sandbox)
+{
+    const struct record *record = sandbox->record, *next = sandbox->next;
+
+    return next != NULL && next->ports_count > record->ports_count ? next->ports_count
+                                                                   : record->ports_count;
+}
+
 static void used_by(struct engine *engine, const char *tenant, struct engine_quota *used)
 {
     *used = (struct engine_quota){0};
@@ -133,6 +144,7 @@ static void used_by(struct engine *engine, const char *tenant, struct engine_quo
         if (record->state != SANDBOX_DELETED) {
             used->sandboxes++;
             used->disk_bytes += record->limits.disk_bytes;
+            used->ports += declared_ports(sandbox);
         }
         if (!uses_box(sandbox))
             continue;
@@ -155,12 +167,28 @@ static int within(const char *what, const char *tenant, uint64_t used, uint64_t 
                      (unsigned long long)more);
 }
 
+int quota_check_ports(struct engine *engine, const char *tenant, uint64_t more, struct error *err)
+{
+    const struct account *account = map_get(&engine_quotas(engine)->accounts, tenant);
+    uint64_t most = engine->options.ports;
+    struct engine_quota used;
+
+    if (account != NULL && account->quota.ports > 0)
+        most = account->quota.ports;
+    if (most == 0 || more == 0)
+        return 0;
+    used_by(engine, tenant, &used);
+    return within("ports of this host", tenant, used.ports, more, most, err);
+}
+
 int quota_check(struct engine *engine, const struct record *record, bool is_new, struct error *err)
 {
     const struct account *account = map_get(&engine_quotas(engine)->accounts, record->tenant);
     const struct engine_quota *quota = account != NULL ? &account->quota : NULL;
     struct engine_quota used;
 
+    if (is_new && quota_check_ports(engine, record->tenant, record->ports_count, err) != 0)
+        return -1;
     if (quota == NULL)
         return 0;
     used_by(engine, record->tenant, &used);

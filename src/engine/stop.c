@@ -317,7 +317,10 @@ void change_work(struct sandbox *sandbox)
         return;
     }
     next = record_copy(sandbox->record);
-    if (change_make(verb, next, &err) != 0) {
+    if (change_make(verb, next, &err) != 0 ||
+        (next->ports_count > sandbox->record->ports_count &&
+         quota_check_ports(sandbox->engine, next->tenant,
+                           next->ports_count - sandbox->record->ports_count, &err) != 0)) {
         record_free(next);
         sandbox_finish(sandbox, &err);
         return;

@@ -452,6 +452,7 @@ static int start(struct program *program, struct error *err)
     options.headroom_disk_bytes = settings->headroom_disk;
     options.pool = settings->pool;
     options.sandboxes = settings->sandboxes;
+    options.ports = settings->ports;
     options.kernels_contexts = settings->kernels_contexts;
     options.kernels_memory = settings->kernels_memory;
     options.kernels_idle_ms = settings->kernels_idle_ms;

@@ -50,6 +50,7 @@ static const struct conf_row table[] = {
     {"boxes", "most_disk", CONF_SIZE, AT(most_disk)},
     {"boxes", "sandboxes", CONF_COUNT, AT(sandboxes), .fallback = "5000", .low = 1,
      .high = 1000000},
+    {"boxes", "ports", CONF_COUNT, AT(ports), .fallback = "1024", .high = 1000000},
     {"boxes", "headroom_memory", CONF_SIZE, AT(headroom_memory), .fallback = "256M"},
     {"boxes", "headroom_disk", CONF_SIZE, AT(headroom_disk), .fallback = "512M"},
     {"boxes", "output_keep", CONF_DURATION, AT(output_keep_ms), .fallback = "24h"},

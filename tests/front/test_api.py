@@ -18,7 +18,7 @@ import yaml
 
 import harness
 import serving
-from sandboxes import make, new_key, one_box, run, start
+from sandboxes import EPHEMERAL, make, new_key, one_box, run, start
 
 NATIVE = harness.ROOT / "src" / "front" / "native"
 
@@ -303,6 +303,13 @@ def test_a_tenant_has_its_quota_and_its_rate(serve, api):
         refused = [answer for answer in answers if answer.status == 429]
         assert refused and refused[0].code == "too_many_requests"
         assert int(refused[0].headers["Retry-After"]) >= 1
+    assert api.ask("PUT", path, {"ports": 2}).json["quota"]["ports"] == 2
+    with serve.tcp(key["secret"]) as client:
+        first = make(client, ports=[{"port": 8000}, {"port": 8001}])
+        assert api.get(path).json["used"]["ports"] == 2
+        assert client.post(f"{first}/ports", {"port": 8002}).refusal == (403, "quota")
+        assert client.post("/v1/sandboxes", {**EPHEMERAL, "ports": [{"port": 8000}]}).refusal == (403, "quota")
+        assert client.delete(first).status == 204
     assert api.ask("PUT", path, {"sandboxes": -1}).code == "bad_request"
     assert api.get("/v1/tenants/UPPER/quota").code == "bad_request"
 

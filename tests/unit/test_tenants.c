@@ -242,6 +242,78 @@ static void check_quotas(struct rig *rig)
           "it is kept");
 }
 
+struct port_told {
+    struct answer answer;
+    struct sandbox_port port;
+};
+
+static void port_opened(void *arg, const struct sandbox_port *port, const struct error *err)
+{
+    struct port_told *told = arg;
+
+    if (port != NULL)
+        told->port = *port;
+    rig_ended(&told->answer, err);
+}
+
+static struct answer *open_port(struct rig *rig, const char *id, uint16_t port,
+                                struct port_told *told)
+{
+    *told = (struct port_told){.port = {.port = 0}};
+    engine_port_open(rig->engine, &rig_caller, id, port, -1, port_opened, told);
+    return &told->answer;
+}
+
+static bool close_port(struct rig *rig, const char *id, uint16_t port)
+{
+    struct answer closed = {0};
+
+    engine_port_close(rig->engine, &rig_caller, id, port, rig_ended, &closed);
+    return rig_done(rig, &closed);
+}
+
+static void check_port_quota(struct rig *rig)
+{
+    struct engine_quota quota = {.ports = 3}, has, used;
+    static const struct sandbox_port_wish ports[] = {{8000, false}, {8001, false}, {8002, false}};
+    struct sandbox_spec spec = rig_spec(NULL);
+    struct answer answer, first, second;
+    struct port_told told[2];
+    struct error err;
+
+    rig->options.ports = 2;
+    rig_open(rig);
+    spec.ports = ports;
+    spec.ports_count = 3;
+    CHECK(rig_fails(rig, rig_create(rig, &spec, &first), "quota"), "more than the server's own");
+    CHECK(set_quota(rig, &operator, "default", &quota, &answer), "%s", answer.error.text);
+    spec.ports_count = 2;
+    CHECK(rig_done(rig, rig_create(rig, &spec, &first)), "%s", first.error.text);
+    CHECK(rig_fails(rig, rig_create(rig, &spec, &second), "quota") &&
+              strstr(second.error.text, "ports") != NULL,
+          "two sandboxes together have too many: %s", second.error.text);
+    rig_made(rig, NULL, &second);
+    /* Neither is written down when the other is asked for. */
+    (void)open_port(rig, first.id, 9000, &told[0]);
+    (void)open_port(rig, second.id, 9000, &told[1]);
+    CHECK(rig_wait(rig, &told[0].answer) && rig_wait(rig, &told[1].answer), "both are answered");
+    CHECK(!told[0].answer.failed && IS(told[1].answer, "quota"), "%s, %s",
+          told[0].answer.error.text, told[1].answer.error.text);
+    CHECK(rig_done(rig, open_port(rig, first.id, 9000, &told[0])), "one that is open is no more");
+    CHECK(engine_quota_get(rig->engine, &rig_caller, "default", &has, &used, &err) == 0 &&
+              has.ports == 3 && used.ports == 3,
+          "%u of %u are used", (unsigned)used.ports, (unsigned)has.ports);
+    CHECK(rig_done(rig, rig_stop(rig, first.id, &answer)), "what is stopped keeps its numbers");
+    CHECK(rig_fails(rig, open_port(rig, second.id, 9000, &told[1]), "quota"), "so they count");
+    CHECK(rig_done(rig, rig_start_it(rig, first.id, &answer)), "a start needs no more");
+    CHECK(close_port(rig, first.id, 9000) &&
+              rig_done(rig, open_port(rig, second.id, 9000, &told[1])),
+          "what is closed is another's: %s", told[1].answer.error.text);
+    rig_close(rig);
+    rig_open(rig);
+    CHECK(rig_fails(rig, open_port(rig, second.id, 9001, &told[1]), "quota"), "it is kept");
+}
+
 static void check_rate(struct rig *rig)
 {
     struct engine_quota quota = {.requests_per_second = 20};
@@ -561,6 +633,7 @@ int main(void)
     rig_run(check_keys);
     rig_run(check_keys_of_a_tenant);
     rig_run(check_quotas);
+    rig_run_unopened(check_port_quota);
     rig_run(check_rate);
     rig_run(check_events);
     rig_run(check_listening_by_a_key);
