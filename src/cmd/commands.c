@@ -51,7 +51,7 @@ const char cmd_about[] =
 const char cmd_statuses[] =
     "0      what was asked for was done; of run, exec and wait: the command ended with 0\n"
     "1-255  of run, exec and wait: the status with which the command ended\n"
-    "1      of doctor: a box of level full cannot be made here; of js: the code threw\n"
+    "1      of doctor: a box of level full cannot be made here, or no server started; of js: the code threw\n"
     "124    the time was up: of the command, of the code, or of cove wait --timeout\n"
     "125    cove itself failed, and said why on standard error\n"
     "126    of run and exec: the command cannot be executed\n"

@@ -25,7 +25,8 @@ static const struct option_table table = {
     .command = "doctor",
     .about =
         "Tries everything that a box needs of this host, each in a process of its own, makes a box,\n"
-        "and says what works, what does not, why, and what to do. Nothing of the host is changed.",
+        "asks the server whether it could start, and says what works, what does not, why, and what to\n"
+        "do. Nothing of the host is changed.",
     .notes =
         "Each line starts with yes, less (it works, with less), no, or - (not tried). The last lines\n"
         "are what cove run has here:\n"
@@ -35,7 +36,7 @@ static const struct option_table table = {
         "  ids       range (65,536 of its own per box); slice (fewer); single (the caller's one id)\n"
         "  disk      hard (the kernel keeps the limit); watched (a watchdog does)\n"
         "\n"
-        "Exit status: 0 where a box of level full can be made, 1 where only a weaker one or none can,\n"
+        "Exit status: 0 where a box of level full can be made and the server starts, 1 where not,\n"
         "125 if cove doctor itself was misused or could not say it.",
     OPTION_ROWS(rows),
 };
@@ -67,6 +68,7 @@ static const struct {
                              "only limits without cgroups need it"},
     [DOCTOR_BOX] = {"box", "a box", NULL},
     [DOCTOR_NETWORK] = {"network-policy", "its network policy", NULL},
+    [DOCTOR_SERVER] = {"server", "the server", NULL},
 };
 
 static void failure_say(struct doctor_check *check, const char *without,
@@ -209,7 +211,12 @@ static void verdict(struct doctor *doctor)
         (void)snprintf(doctor->summary, sizeof(doctor->summary),
                        "Only a weaker box can be made here: cove run --allow-level %s.",
                        doctor->level);
-    else if (weaker == 0)
+    else if (doctor->checks[DOCTOR_SERVER].state == DOCTOR_NO) {
+        doctor->exit_status = 1;
+        (void)snprintf(doctor->summary, sizeof(doctor->summary),
+                       "Boxes of level full can be made here, and cove run works; sandboxes that "
+                       "live cannot: see the server above.");
+    } else if (weaker == 0)
         (void)snprintf(doctor->summary, sizeof(doctor->summary), "All good.");
     else
         (void)snprintf(doctor->summary, sizeof(doctor->summary),
@@ -234,6 +241,7 @@ static int doctor_run(struct doctor *doctor)
     for (size_t i = DOCTOR_BOX; i < DOCTOR_CHECKS; i++)
         doctor->checks[i] = (struct doctor_check){.name = words[i].name, .title = words[i].title};
     doctor_try_box(doctor);
+    doctor_try_server(doctor);
     verdict(doctor);
     return 0;
 }

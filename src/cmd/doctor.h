@@ -75,7 +75,8 @@ struct doctor_check {
 
 #define DOCTOR_BOX PROBE_COUNT           /* the box itself */
 #define DOCTOR_NETWORK (PROBE_COUNT + 1) /* and its way out, which a policy rules */
-#define DOCTOR_CHECKS (DOCTOR_NETWORK + 1)
+#define DOCTOR_SERVER (PROBE_COUNT + 2)  /* of sandboxes that live */
+#define DOCTOR_CHECKS (DOCTOR_SERVER + 1)
 
 struct doctor {
     struct doctor_host host;
@@ -100,6 +101,9 @@ void doctor_hint(struct error *err);
 
 /* Makes a box as `cove run` does, and runs a command in it. */
 void doctor_try_box(struct doctor *doctor);
+
+/* Has the server say whether it could start. */
+void doctor_try_server(struct doctor *doctor);
 
 /* 0, or -1 (errno) if it could not be written. */
 int doctor_print_words(const struct doctor *doctor);

@@ -1,5 +1,6 @@
 """A start that cannot come about ends at once and says why: by itself, to whoever wants a server of his own, to
 `cove serve --check` and to `cove doctor`."""
+import json
 import os
 import shutil
 import socket
@@ -70,6 +71,23 @@ def test_who_wants_a_server_hears_at_once_why_there_is_none(place, cause):
     assert result.returncode == 125, result
     assert "your engine did not start" in result.stderr and why in result.stderr, result
     harness.check_nothing_left(before)
+
+
+@pytest.mark.parametrize("cause", CAUSES)
+def test_doctor_says_why_no_server_would_start(place, cause):
+    why = cause(place)
+    result = cove(place, "doctor", "--json")
+    said = json.loads(result.stdout)
+    server = next(check for check in said["checks"] if check["name"] == "server")
+    assert server["state"] == "no" and why in server["found"], server
+    assert result.returncode == said["exit_status"] == 1 and said["summary"] != "All good."
+
+
+def test_doctor_finds_that_a_server_would_start(place):
+    said = json.loads(cove(place, "doctor", "--json").stdout)
+    server = next(check for check in said["checks"] if check["name"] == "server")
+    assert server["state"] == "yes", server
+    assert not (place / "home").exists() and not list((place / "runtime").iterdir())
 
 
 def serve(place, *words, config="[boxes]\npool = 0\n"):
