@@ -56,7 +56,7 @@ static int try(const char *keeper, bool is_private, char *said, size_t size)
 void doctor_try_server(struct doctor *doctor)
 {
     struct doctor_check *check = &doctor->checks[DOCTOR_SERVER];
-    char keeper[PATH_MAX], engine[PATH_MAX], said[2048];
+    char keeper[PATH_MAX], engine[PATH_MAX], said[2048] = "";
     const char *line;
     struct error err;
 
