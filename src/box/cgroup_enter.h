@@ -32,11 +32,15 @@ static inline size_t cgroup_gate_fds(const struct cgroup_gate *gate, int *fds)
     return gate->doors_count + gate->views_count;
 }
 
-/* And back, in the process that got them. */
-static inline void cgroup_gate_take(struct cgroup_gate *gate, const int *fds)
+/* And back, in the process that got `count` of them: -1 where the gate speaks of others. */
+static inline int cgroup_gate_take(struct cgroup_gate *gate, const int *fds, size_t count)
 {
+    if (gate->doors_count > CGROUP_V1_MAX || gate->views_count > CGROUP_V1_MAX ||
+        gate->doors_count + gate->views_count != count)
+        return -1;
     memcpy(gate->doors, fds, gate->doors_count * sizeof(int));
     memcpy(gate->views, fds + gate->doors_count, gate->views_count * sizeof(int));
+    return 0;
 }
 
 /* v2 with leaves, after the cgroup namespace was unshared in the box's group. A group whose children

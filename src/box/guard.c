@@ -22,11 +22,7 @@
 #include <sys/socket.h>
 #include <sys/wait.h>
 
-_Static_assert(sizeof(struct guard_watch) != sizeof(struct error), "told apart by their sizes");
-
-/* Between maker and guard; between the child and the guard there are single bytes. */
-enum { GUARD_FINISH = 1, GUARD_HURRY, GUARD_MADE, GUARD_REPORT, GUARD_MEMORY };
-
+/* Between maker and guard. */
 struct guard_packet {
     uint32_t type;
     bool delegated;    /* MADE: init makes groups for commands */
@@ -44,7 +40,16 @@ static void say(int socket, const struct guard_packet *packet, const int *fds, s
 
 static void say_error(int socket, const struct error *error)
 {
-    (void)proto_send(socket, error, sizeof(*error), NULL, 0, NULL, 0);
+    struct guard_failed failed = {.type = GUARD_FAILED, .error = *error};
+
+    (void)proto_send(socket, &failed, sizeof(failed), NULL, 0, NULL, 0);
+}
+
+static void say_go(int socket, const int *fds, size_t count)
+{
+    struct guard_word go = {.type = GUARD_GO};
+
+    (void)proto_send(socket, &go, sizeof(go), NULL, 0, fds, count);
 }
 
 static void tell_made(int socket, const struct cgroup *cgroup)
@@ -69,51 +74,32 @@ static void tell_memory(void *arg)
 /* What came in one packet. */
 struct word {
     union {
+        uint32_t type;
         struct guard_packet packet;
         struct guard_watch watch;
-        char text;
     };
     ssize_t size;
     pid_t sender; /* as the kernel knows it: the child cannot know its own pid */
-    int fds[WATCH_FDS];
+    int fds[PROTO_FDS_MAX];
 };
 
-static void word_take(struct word *word, struct cmsghdr *header)
-{
-    struct ucred from;
+_Static_assert(sizeof(struct guard_packet) >= sizeof(struct guard_watch), "all fit into a packet");
 
-    if (header->cmsg_level == SOL_SOCKET && header->cmsg_type == SCM_CREDENTIALS) {
-        memcpy(&from, CMSG_DATA(header), sizeof(from));
-        word->sender = from.pid;
-    } else if (header->cmsg_level == SOL_SOCKET && header->cmsg_type == SCM_RIGHTS) {
-        memcpy(word->fds, CMSG_DATA(header), header->cmsg_len - CMSG_LEN(0));
-    }
-}
-
-/* False at the end of both others. */
+/* False at the end of both others. A packet that was cut is none, and has no size. */
 static bool hear(int socket, struct word *word)
 {
-    union {
-        struct cmsghdr align;
-        char bytes[CMSG_SPACE(sizeof(struct ucred)) + CMSG_SPACE(sizeof(int) * WATCH_FDS)];
-    } control;
-    struct iovec part = {.iov_base = &word->packet, .iov_len = sizeof(word->packet)};
-    struct msghdr message = {.msg_iov = &part,
-                             .msg_iovlen = 1,
-                             .msg_control = control.bytes,
-                             .msg_controllen = sizeof(control.bytes)};
+    word->size = proto_receive_from(socket, &word->packet, sizeof(word->packet), word->fds,
+                                    &word->sender, 0);
+    if (word->size < 0 && errno == EMSGSIZE) {
+        word->size = 0;
+        return true;
+    }
+    return word->size > 0;
+}
 
-    word->sender = 0;
-    memset(word->fds, -1, sizeof(word->fds));
-    do
-        word->size = recvmsg(socket, &message, MSG_CMSG_CLOEXEC);
-    while (word->size < 0 && errno == EINTR);
-    if (word->size <= 0)
-        return false;
-    for (struct cmsghdr *header = CMSG_FIRSTHDR(&message); header != NULL;
-         header = CMSG_NXTHDR(&message, header))
-        word_take(word, header);
-    return word->sender != 0;
+static bool is_whole(const struct word *word, enum guard_type type, size_t size)
+{
+    return word->size == (ssize_t)size && word->type == type && word->sender != 0;
 }
 
 /* Boxes are met by the kernel's OOM killer before anything of the host, and leave no core: a
@@ -135,7 +121,7 @@ static int map_child(int socket, const struct guard_order *order, pid_t child, s
     bind_child(child);
     if (idmap_set(child, order->way, order->uid_map, order->gid_map, err) < 0)
         return -1;
-    (void)proto_send(socket, "g", 1, NULL, 0, NULL, 0);
+    say_go(socket, NULL, 0);
     return 0;
 }
 
@@ -276,21 +262,23 @@ static void watch_meanwhile(int socket, struct held *held)
     } while (wait[0].revents == 0);
 }
 
-/* The next that matters: the child's words, the maker's end in order, or the end of both. */
+/* The next that matters: the child's words, the maker's end in order, or the end of both. All else is passed
+ * over. */
 static enum heard await_word(int socket, struct held *held, struct word *word)
 {
     for (;;) {
         watch_meanwhile(socket, held);
         if (!hear(socket, word))
             return HEARD_END;
-        if (word->size == 1 && word->text == GUARD_HELLO[0])
+        if (is_whole(word, GUARD_HELLO, sizeof(struct guard_word)))
             return HEARD_CHILD;
-        if (word->size == (ssize_t)sizeof(word->watch))
+        if (is_whole(word, GUARD_WATCH, sizeof(word->watch)))
             return HEARD_WATCH;
-        if (word->size == (ssize_t)sizeof(word->packet) && word->packet.type == GUARD_HURRY)
+        if (is_whole(word, GUARD_HURRY, sizeof(word->packet)))
             return HEARD_HURRY;
-        if (word->size == (ssize_t)sizeof(word->packet) && word->packet.type == GUARD_FINISH)
+        if (is_whole(word, GUARD_FINISH, sizeof(word->packet)))
             return word->packet.wants_report ? HEARD_FINISH : HEARD_FINISH_UNREPORTED;
+        proto_fds_close(word->fds);
     }
 }
 
@@ -353,7 +341,7 @@ static int make(int socket, const struct guard_order *order, struct cgroup *cgro
 static int open_gate(int socket, const struct guard_order *order, const struct cgroup *cgroup,
                      pid_t child, struct error *err)
 {
-    struct cgroup_gate gate;
+    struct guard_gate said = {.type = GUARD_GATE};
     int fds[PROTO_FDS_MAX];
     char text[32];
 
@@ -361,21 +349,21 @@ static int open_gate(int socket, const struct guard_order *order, const struct c
     if (!order->announce && cgroup_into_fd(cgroup) >= 0 &&
         fd_write_file(cgroup_into_fd(cgroup), "cgroup.procs", text) < 0)
         return error_set(err, "cgroup_failed", errno, "cannot move the box into its cgroup");
-    if (cgroup_gate_open(cgroup, &gate, err) < 0)
+    if (cgroup_gate_open(cgroup, &said.gate, err) < 0)
         return -1;
-    gate.watched = unlimited(cgroup->host, &order->limits);
-    (void)proto_send(socket, &gate, sizeof(gate), NULL, 0, fds, cgroup_gate_fds(&gate, fds));
-    cgroup_gate_close(&gate);
+    said.gate.watched = unlimited(cgroup->host, &order->limits);
+    (void)proto_send(socket, &said, sizeof(said), NULL, 0, fds, cgroup_gate_fds(&said.gate, fds));
+    cgroup_gate_close(&said.gate);
     return 0;
 }
 
 /* Who is to remove or count what the box's ids own has to be root of them. */
-static int userns_keep(const struct guard_order *order, const struct word *word, struct held *held,
+static int userns_keep(const struct guard_order *order, struct word *word, struct held *held,
                        struct error *err)
 {
     if (held->disk.parent < 0 || order->way == IDMAP_OWN)
         return 0;
-    held->userns = word->fds[0];
+    held->userns = fd_take(&word->fds[0]);
     return held->userns >= 0
                ? 0
                : error_set(err, "limits_failed", 0, "cannot have the box's disk watched");
@@ -402,6 +390,7 @@ static enum heard begin(int socket, const struct guard_order *order, struct held
               map_child(socket, order, word.sender, err) < 0 ||
               (!held->made && !(held->made = make(socket, order, cgroup, err) == 0)) ||
               open_gate(socket, order, cgroup, word.sender, err) < 0;
+    proto_fds_close(word.fds);
     if (!*failed) {
         unsigned watched = unlimited(cgroup->host, &order->limits);
 
@@ -418,17 +407,18 @@ static int bind_to_us(int socket, struct error *err)
 
     if (pipe2(ends, O_CLOEXEC) < 0)
         return error_set(err, "limits_failed", errno, "cannot bind the box to its watchdog");
-    (void)proto_send(socket, "g", 1, NULL, 0, &ends[0], 1);
+    say_go(socket, &ends[0], 1);
     (void)close(ends[0]);
     return 0;
 }
 
 /* A watchdog that sees nothing is none, and such a box is not made. */
-static int watch_begin(int socket, struct held *held, const struct word *word, struct error *err)
+static int watch_begin(int socket, struct held *held, struct word *word, struct error *err)
 {
     struct watch *watch = &held->watch;
 
-    memcpy(watch->fds, word->fds, sizeof(watch->fds));
+    for (size_t i = 0; i < WATCH_FDS; i++)
+        watch->fds[i] = fd_take(&word->fds[i]);
     watch->space = word->watch.space;
     watch->on_memory = tell_memory;
     watch->arg = &held->socket;
@@ -482,6 +472,7 @@ static _Noreturn void run(const struct guard_order *order, struct guard_page *pa
         heard = await_word(socket, &held, &word);
         if (heard == HEARD_WATCH && watch_begin(socket, &held, &word, &err) < 0)
             say_error(socket, &err);
+        proto_fds_close(word.fds);
     }
     if (heard != HEARD_END)
         finish(socket, &held, heard == HEARD_FINISH);
@@ -520,7 +511,12 @@ int guard_start(const struct guard_order *order, struct guard *guard, struct err
     if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair) < 0)
         return error_set(err, "guard_failed", errno, "cannot make the guard's socket");
     /* Before anybody can send: a packet has the pid only if this was set when it was sent. */
-    (void)setsockopt(pair[1], SOL_SOCKET, SO_PASSCRED, &(int){1}, sizeof(int));
+    if (setsockopt(pair[1], SOL_SOCKET, SO_PASSCRED, &(int){1}, sizeof(int)) < 0) {
+        (void)error_set(err, "guard_failed", errno, "cannot prepare the guard's socket");
+        (void)close(pair[0]);
+        (void)close(pair[1]);
+        return -1;
+    }
     page = page_make();
     pid = fork();
     if (pid == 0) {
@@ -551,23 +547,25 @@ static int await(struct guard *guard, uint32_t type, struct guard_packet *packet
                  int fds[PROTO_FDS_MAX], struct error *err)
 {
     union {
+        uint32_t type;
         struct guard_packet packet;
-        struct error error;
+        struct guard_failed failed;
     } any;
 
     for (;;) {
         ssize_t n = proto_receive(guard->socket, &any, sizeof(any), fds, 0);
 
-        if (n == (ssize_t)sizeof(any.error)) {
-            *err = any.error;
+        if (n == (ssize_t)sizeof(any.failed) && any.type == GUARD_FAILED) {
+            *err = any.failed.error;
             return -1;
         }
-        if (n == (ssize_t)sizeof(any.packet) && any.packet.type == type) {
+        if (n == (ssize_t)sizeof(any.packet) && any.type == type) {
             *packet = any.packet;
             return 0;
         }
         if (n <= 0)
             return lost(err);
+        proto_fds_close(fds);
     }
 }
 

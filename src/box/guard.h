@@ -50,13 +50,45 @@ int guard_start(const struct guard_order *order, struct guard *guard, struct err
 int guard_wait_made(struct guard *guard, int *into, int *leaves, bool *delegated, bool *limited,
                     struct error *err);
 
-/* The set-up child says GUARD_HELLO on guard.socket, with its user namespace where its disk is watched. It hears one byte when its id maps stand, and then
- * the gate of its groups; a struct error instead of either ends it. Where the gate says that the box is
- * watched, it says struct guard_watch with the fds of enum watch_fd before anything of the user's runs,
- * and hears one byte when the watchdog sees it, with the end of a pipe that init has to hold. */
-#define GUARD_HELLO "h"
+/* Each packet on guard.socket starts with its type. A guard may be older than the maker that took it over, so
+ * numbers are only ever added, and the first five keep their form.
+ *
+ * The set-up child says GUARD_HELLO, with its user namespace where its disk is watched. It hears GUARD_GO when
+ * its id maps stand (from a zygote with the lower layer, where there is one), and then GUARD_GATE with the gate's
+ * fds; GUARD_FAILED instead of either ends it. Where the gate says that the box is watched, it says GUARD_WATCH
+ * with the fds of enum watch_fd before anything of the user's runs, and hears GUARD_GO when the watchdog sees it,
+ * with the end of a pipe that init has to hold. */
+enum guard_type {
+    GUARD_FINISH = 1,
+    GUARD_HURRY,
+    GUARD_MADE,
+    GUARD_REPORT,
+    GUARD_MEMORY,
+    GUARD_FAILED,
+    GUARD_HELLO,
+    GUARD_GO,
+    GUARD_GATE,
+    GUARD_WATCH,
+};
+
+/* GUARD_HELLO and GUARD_GO. */
+struct guard_word {
+    uint32_t type;
+};
+
+struct guard_failed {
+    uint32_t type;
+    struct error error;
+};
+
+struct guard_gate {
+    uint32_t type;
+    struct cgroup_gate gate;
+};
 
 struct guard_watch {
+    uint32_t type;
+    uint32_t pad;
     uint64_t space; /* inode of the box's pid namespace, where its /proc shows others too; or 0 */
 };
 

@@ -38,30 +38,38 @@
 
 #define WATCHED_NICE 10
 
-/* Waits for a word of our maker's or the guard's: `size` bytes with fds, or the error that ends us. */
-static int await(int socket, void *word, size_t size, int fds[PROTO_FDS_MAX], struct error *err)
+/* Waits for a packet of our maker's or the guard's: `size` bytes of this type with fds, or the error that ends
+ * us. */
+static int await(int socket, enum guard_type type, void *word, size_t size, int fds[PROTO_FDS_MAX],
+                 struct error *err)
 {
     union {
-        struct cgroup_gate gate;
-        struct error error;
+        uint32_t type;
+        struct guard_gate gate;
+        struct guard_failed failed;
     } packet;
     ssize_t n = proto_receive(socket, &packet, sizeof(packet), fds, 0);
 
     /* The other end closed with something of ours unread: what it said before comes after this. */
     if (n < 0 && errno == ECONNRESET)
         n = proto_receive(socket, &packet, sizeof(packet), fds, 0);
-    if (n == (ssize_t)size) {
+    if (n == (ssize_t)size && packet.type == type) {
         memcpy(word, &packet, size);
         return 0;
     }
-    if (n == (ssize_t)sizeof(packet.error))
-        *err = packet.error;
+    if (n == (ssize_t)sizeof(packet.failed) && packet.type == GUARD_FAILED)
+        *err = packet.failed.error;
     else
         (void)error_set(err, "create_failed", 0, "who made the box ended before it stood");
     return -1;
 }
 
-_Static_assert(sizeof(struct cgroup_gate) != sizeof(struct error), "told apart by their sizes");
+static int await_go(int socket, int fds[PROTO_FDS_MAX], struct error *err)
+{
+    struct guard_word go;
+
+    return await(socket, GUARD_GO, &go, sizeof(go), fds, err);
+}
 
 /* ---- the network namespace, made beside the rest: it takes as long as all of it ---- */
 
@@ -247,11 +255,15 @@ static int build_from_zygote(const struct plan *plan, struct tree *tree, struct 
 static int enter_cgroups(struct plan *plan, struct network *network, struct error *err)
 {
     int fds[PROTO_FDS_MAX];
+    struct guard_gate said;
 
     if (plan->has_guard) {
-        if (await(plan->go, &plan->gate, sizeof(plan->gate), fds, err) < 0)
+        if (await(plan->go, GUARD_GATE, &said, sizeof(said), fds, err) < 0)
             return -1;
-        cgroup_gate_take(&plan->gate, fds);
+        if (cgroup_gate_take(&said.gate, fds, proto_fds_count(fds)) < 0)
+            return error_set(err, "create_failed", 0,
+                             "the box's guard gave other groups than it made");
+        plan->gate = said.gate;
     }
     if (cgroup_enter(&plan->gate) < 0)
         return error_set(err, "cgroup_failed", errno, "cannot enter the box's cgroups");
@@ -272,10 +284,9 @@ static int enter_cgroups(struct plan *plan, struct network *network, struct erro
 static int begin_watch(struct plan *plan, const struct tree *tree, struct error *err)
 {
     _cleanup_close_ int proc = -1;
-    struct guard_watch watch = {0};
+    struct guard_watch watch = {.type = GUARD_WATCH};
     int fds[PROTO_FDS_MAX];
     struct stat st;
-    char go;
 
     if (!plan->gate.watched && !plan->disk_watched)
         return 0;
@@ -289,7 +300,7 @@ static int begin_watch(struct plan *plan, const struct tree *tree, struct error 
     fds[WATCH_SCRATCH] = tree->scratch;
     if (proc < 0 || proto_send(plan->go, &watch, sizeof(watch), NULL, 0, fds, WATCH_FDS) < 0)
         return error_set(err, "limits_failed", errno, "cannot have the box watched");
-    if (await(plan->go, &go, 1, fds, err) < 0)
+    if (await_go(plan->go, fds, err) < 0)
         return -1;
     plan->watchdog = fds[0];
     /* It has to be in time however busy the box is; RLIMIT_NICE lets nobody in here go back. Who runs
@@ -523,7 +534,6 @@ static int prepare(struct plan *plan, int *control, struct error *err)
 {
     struct network network;
     int fds[PROTO_FDS_MAX];
-    char go;
 
     /* Needs no ids, so it begins before we have any. */
     if (start_network(plan, &network, err) < 0)
@@ -531,7 +541,7 @@ static int prepare(struct plan *plan, int *control, struct error *err)
     start_clocks(plan);
     if (take_places(plan, err) < 0)
         return -1;
-    if (await(plan->go, &go, 1, fds, err) < 0)
+    if (await_go(plan->go, fds, err) < 0)
         return -1;
     if (fds[0] >= 0)
         plan->lower = fds[0];
@@ -557,11 +567,12 @@ static void report(int control, const struct error *error)
 /* With our user namespace, where somebody has to be root in it: nobody else may open it. */
 static void say_hello(const struct plan *plan)
 {
+    struct guard_word hello = {.type = GUARD_HELLO};
     _cleanup_close_ int userns = -1;
 
     if (plan->disk_watched)
         userns = open("/proc/self/ns/user", O_RDONLY | O_CLOEXEC);
-    (void)proto_send(plan->go, GUARD_HELLO, 1, NULL, 0, &userns, userns >= 0);
+    (void)proto_send(plan->go, &hello, sizeof(hello), NULL, 0, &userns, userns >= 0);
 }
 
 #define SIGNALS_LAST 64

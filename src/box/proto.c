@@ -1,6 +1,8 @@
 /* Packets with fds: see proto.h. Built with both libcs; allocates nothing. */
 #include "box/proto.h"
 
+#include "base/fd.h"
+
 #include <errno.h>
 #include <string.h>
 #include <sys/socket.h>
@@ -54,35 +56,59 @@ int proto_send_now(int socket, const void *packet, size_t size, const void *more
     return send_packet(socket, packet, size, more, more_size, fds, fds_count, MSG_DONTWAIT);
 }
 
-static size_t take_fds(struct msghdr *message, int fds[PROTO_FDS_MAX])
+/* Takes what came beside a packet: how many fds, of which those without room are closed. */
+static size_t take_control(struct msghdr *message, int fds[PROTO_FDS_MAX], pid_t *sender)
 {
     size_t count = 0;
 
     for (struct cmsghdr *header = CMSG_FIRSTHDR(message); header != NULL;
          header = CMSG_NXTHDR(message, header)) {
-        size_t came;
+        const unsigned char *data = CMSG_DATA(header);
+        const unsigned char *end = (const unsigned char *)header + header->cmsg_len;
 
-        if (header->cmsg_level != SOL_SOCKET || header->cmsg_type != SCM_RIGHTS)
+        if (header->cmsg_level != SOL_SOCKET)
             continue;
-        came = (header->cmsg_len - CMSG_LEN(0)) / sizeof(int);
-        for (size_t i = 0; i < came; i++) {
+        if (header->cmsg_type == SCM_CREDENTIALS && sender != NULL) {
+            struct ucred from;
+
+            memcpy(&from, data, sizeof(from));
+            *sender = from.pid;
+        }
+        for (; header->cmsg_type == SCM_RIGHTS && data < end; data += sizeof(int)) {
             int fd;
 
-            memcpy(&fd, CMSG_DATA(header) + i * sizeof(int), sizeof(fd));
+            memcpy(&fd, data, sizeof(fd));
             if (count < PROTO_FDS_MAX)
-                fds[count++] = fd;
+                fds[count] = fd;
             else
                 (void)close(fd);
+            count++;
         }
     }
     return count;
 }
 
-ssize_t proto_receive(int socket, void *packet, size_t size, int fds[PROTO_FDS_MAX], int flags)
+size_t proto_fds_count(const int fds[PROTO_FDS_MAX])
+{
+    size_t count = 0;
+
+    while (count < PROTO_FDS_MAX && fds[count] >= 0)
+        count++;
+    return count;
+}
+
+void proto_fds_close(int fds[PROTO_FDS_MAX])
+{
+    for (size_t i = 0; i < PROTO_FDS_MAX; i++)
+        fd_close(&fds[i]);
+}
+
+ssize_t proto_receive_from(int socket, void *packet, size_t size, int fds[PROTO_FDS_MAX],
+                           pid_t *sender, int flags)
 {
     union {
         struct cmsghdr align;
-        char bytes[CMSG_SPACE(sizeof(int) * PROTO_FDS_MAX)];
+        char bytes[CMSG_SPACE(sizeof(struct ucred)) + CMSG_SPACE(sizeof(int) * PROTO_FDS_MAX)];
     } control;
     struct iovec part = {.iov_base = packet, .iov_len = size};
     struct msghdr message = {
@@ -91,8 +117,11 @@ ssize_t proto_receive(int socket, void *packet, size_t size, int fds[PROTO_FDS_M
         .msg_control = control.bytes,
         .msg_controllen = sizeof(control.bytes),
     };
+    size_t count;
     ssize_t n;
 
+    if (sender != NULL)
+        *sender = 0;
     for (size_t i = 0; i < PROTO_FDS_MAX; i++)
         fds[i] = -1;
     do
@@ -100,17 +129,18 @@ ssize_t proto_receive(int socket, void *packet, size_t size, int fds[PROTO_FDS_M
     while (n < 0 && errno == EINTR);
     if (n < 0)
         return -1;
-    (void)take_fds(&message, fds);
-    if ((message.msg_flags & (MSG_TRUNC | MSG_CTRUNC)) != 0) {
-        for (size_t i = 0; i < PROTO_FDS_MAX; i++) {
-            if (fds[i] >= 0)
-                (void)close(fds[i]);
-            fds[i] = -1;
-        }
+    count = take_control(&message, fds, sender);
+    if ((message.msg_flags & (MSG_TRUNC | MSG_CTRUNC)) != 0 || count > PROTO_FDS_MAX) {
+        proto_fds_close(fds);
         errno = EMSGSIZE;
         return -1;
     }
     return n;
+}
+
+ssize_t proto_receive(int socket, void *packet, size_t size, int fds[PROTO_FDS_MAX], int flags)
+{
+    return proto_receive_from(socket, packet, size, fds, NULL, flags);
 }
 
 /* Texts of the box go to people and into JSON: plain ASCII, whatever was sent. */

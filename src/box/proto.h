@@ -207,8 +207,17 @@ int proto_send_now(int socket, const void *packet, size_t size, const void *more
                    const int *fds, size_t fds_count);
 
 /* Receives one packet: its size, 0 at end, -1 (EAGAIN with MSG_DONTWAIT). The fds that came are in
- * `fds` (close-on-exec), the rest -1. A packet that was cut is EMSGSIZE, and its fds are closed. */
+ * `fds` (close-on-exec), the rest -1. A packet that was cut, or has more fds, is EMSGSIZE, and its fds are
+ * closed. */
 ssize_t proto_receive(int socket, void *packet, size_t size, int fds[PROTO_FDS_MAX], int flags);
+
+/* The same, with the sender as the kernel knows it: 0 where the socket did not have SO_PASSCRED. */
+ssize_t proto_receive_from(int socket, void *packet, size_t size, int fds[PROTO_FDS_MAX],
+                           pid_t *sender, int flags);
+
+/* Of fds that were received: how many came, and their end. */
+size_t proto_fds_count(const int fds[PROTO_FDS_MAX]);
+void proto_fds_close(int fds[PROTO_FDS_MAX]);
 
 /* Whether an answer of `size` bytes with `fds_count` fds has the form its type demands; terminates
  * its texts. What the fds are is for others to see (link.c). */

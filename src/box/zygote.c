@@ -89,11 +89,11 @@ static _Noreturn void run(const struct plan *plan, int socket, int init, int pro
 {
     char name[] = "cove-zygote";
     char *argv[] = {name, NULL}, *env[] = {NULL};
-    struct error err = {0};
+    struct zygote_failed said = {.type = ZYGOTE_FAILED};
     int null;
 
     (void)prctl(PR_SET_PDEATHSIG, SIGKILL);
-    if (build_base(plan, &err) < 0)
+    if (build_base(plan, &said.error) < 0)
         goto failed;
     null = open("/dev/null", O_RDWR | O_CLOEXEC);
     socket = fcntl(socket, F_DUPFD_CLOEXEC, 16);
@@ -103,13 +103,13 @@ static _Noreturn void run(const struct plan *plan, int socket, int init, int pro
         dup2(null, 1) < 0 || dup2(null, 2) < 0 || dup2(socket, ZYGOTE_SOCKET_FD) < 0 ||
         dup2(init, ZYGOTE_INIT_FD) < 0 || dup3(program, 5, O_CLOEXEC) < 0 ||
         sys_close_range(6, ~0U, 0) < 0) {
-        (void)error_set(&err, "zygote_failed", errno, "cannot arrange the zygote's fds");
+        (void)error_set(&said.error, "zygote_failed", errno, "cannot arrange the zygote's fds");
         goto failed;
     }
     (void)sys_execveat(5, argv, env);
-    (void)error_set(&err, "zygote_failed", errno, "cannot start the zygote");
+    (void)error_set(&said.error, "zygote_failed", errno, "cannot start the zygote");
 failed:
-    (void)proto_send(socket, &err, sizeof(err), NULL, 0, NULL, 0);
+    (void)proto_send(socket, &said, sizeof(said), NULL, 0, NULL, 0);
     _exit(1);
 }
 
@@ -199,22 +199,22 @@ void zygote_stop(struct zygote *zygote)
     free(zygote);
 }
 
-/* What it says before its program runs is a struct error, afterwards an answer. */
 static int hear(struct zygote *zygote, int *pidfd, struct error *err)
 {
     union {
-        struct error error;
+        uint32_t type;
+        struct zygote_failed failed;
         struct zygote_answer answer;
     } packet;
     int fds[PROTO_FDS_MAX];
     ssize_t n = proto_receive(zygote->socket, &packet, sizeof(packet), fds, 0);
 
     *pidfd = fds[0];
-    if (n == (ssize_t)sizeof(packet.error)) {
-        *err = packet.error;
+    if (n == (ssize_t)sizeof(packet.failed) && packet.type == ZYGOTE_FAILED) {
+        *err = packet.failed.error;
         return -1;
     }
-    if (n != (ssize_t)sizeof(packet.answer))
+    if (n != (ssize_t)sizeof(packet.answer) || packet.type != ZYGOTE_ANSWER)
         return error_set(err, "zygote_failed", 0, "the zygote has ended; start it again");
     if (packet.answer.errnum != 0)
         return error_set(err, "zygote_failed", packet.answer.errnum,
@@ -260,6 +260,7 @@ static int ask(struct zygote *zygote, const struct zygote_slot *slot, const stru
     int pair[2], fds[PROTO_FDS_MAX], made;
     size_t count = 1;
 
+    request->type = ZYGOTE_REQUEST;
     if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair) < 0)
         return error_set(err, "create_failed", errno, "cannot make the box's control socket");
     box->link.control = pair[0];

@@ -1,6 +1,7 @@
 /* The zygote's own program: see box/zygote.h. One request at a time, no state between them. */
 #include "base/fd.h"
 #include "box/cgroup_enter.h"
+#include "box/guard.h"
 #include "box/inside.h"
 #include "box/proto.h"
 #include "box/sys.h"
@@ -57,6 +58,7 @@ static int map_layer(pid_t pid, int layer)
 static int release(const struct zygote_request *request, struct making *making, pid_t pid,
                    struct zygote_answer *answer)
 {
+    struct guard_word go = {.type = GUARD_GO};
     _cleanup_close_ int lower = -1;
     char path[64];
 
@@ -76,7 +78,7 @@ static int release(const struct zygote_request *request, struct making *making, 
     /* The child has it already, and has to wait for us. */
     if (making->upper >= 0 && map_layer(pid, making->upper) < 0)
         return fail(answer, "idmap of the disk");
-    if (proto_send(making->go[1], "g", 1, NULL, 0, &lower, lower >= 0 ? 1 : 0) < 0)
+    if (proto_send(making->go[1], &go, sizeof(go), NULL, 0, &lower, lower >= 0 ? 1 : 0) < 0)
         return fail(answer, "release");
     return 0;
 }
@@ -117,20 +119,32 @@ static int make_box(struct zygote_request *request, struct making *making,
     return release(request, making, pid, answer);
 }
 
-static void serve_one(struct zygote_request *request, int fds[PROTO_FDS_MAX])
+static int take_fds(struct zygote_request *request, size_t size, const int fds[PROTO_FDS_MAX],
+                    struct making *making)
 {
-    struct zygote_answer answer = {0};
-    struct making making = {.go = {-1, -1}, .pidfd = -1};
-    size_t next = 1;
+    size_t count = proto_fds_count(fds), next = 1;
 
-    making.control = fds[0];
-    making.network = take(fds, &next, request->flags, ZYGOTE_NETWORK);
-    making.into = take(fds, &next, request->flags, ZYGOTE_INTO);
-    making.leaves = take(fds, &next, request->flags, ZYGOTE_LEAVES);
-    making.upper = take(fds, &next, request->flags, ZYGOTE_UPPER);
-    cgroup_gate_take(&request->plan.gate, fds + next);
+    if (!zygote_request_fits(request, size, count))
+        return -1;
+    making->control = fds[0];
+    making->network = take(fds, &next, request->flags, ZYGOTE_NETWORK);
+    making->into = take(fds, &next, request->flags, ZYGOTE_INTO);
+    making->leaves = take(fds, &next, request->flags, ZYGOTE_LEAVES);
+    making->upper = take(fds, &next, request->flags, ZYGOTE_UPPER);
+    return cgroup_gate_take(&request->plan.gate, fds + next, count - next);
+}
+
+static void serve_one(struct zygote_request *request, size_t size, const int fds[PROTO_FDS_MAX])
+{
+    struct zygote_answer answer = {.type = ZYGOTE_ANSWER};
+    struct making making = {.go = {-1, -1}, .pidfd = -1};
+
+    errno = EPROTO;
     /* A child that is not released sees the end of its go socket and ends. */
-    (void)make_box(request, &making, &answer);
+    if (take_fds(request, size, fds, &making) < 0)
+        (void)fail(&answer, "request");
+    else
+        (void)make_box(request, &making, &answer);
     fd_close(&making.go[0]);
     fd_close(&making.go[1]);
     (void)proto_send(ZYGOTE_SOCKET_FD, &answer, sizeof(answer), NULL, 0, &making.pidfd,
@@ -150,9 +164,7 @@ int main(void)
 
         if (n <= 0)
             return 0;
-        if (n == (ssize_t)sizeof(request) && fds[0] >= 0)
-            serve_one(&request, fds);
-        for (size_t i = 0; i < PROTO_FDS_MAX; i++)
-            fd_close(&fds[i]);
+        serve_one(&request, (size_t)n, fds);
+        proto_fds_close(fds);
     }
 }
