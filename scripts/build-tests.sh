@@ -14,6 +14,7 @@ mkdir -p "$build/results"
 PYTHONPATH=tests/lib nice -n 5 python3 -m testroot >"$build/results/roots.log" 2>&1 &
 roots=$!
 trap 'kill "$roots" 2>/dev/null || true' EXIT
+scripts/docker-profile.sh >/dev/null
 scripts/build.sh test "$build/test"
 scripts/test-programs.sh attack "$build/attacks/attack"
 scripts/build.sh asan "$build/asan"

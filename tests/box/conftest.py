@@ -151,6 +151,7 @@ BY_ROOT_ONLY = {
     "test_a_device_in_the_place_of_an_accounts_file_is_not_opened": "only root makes device nodes",
     "test_a_host_that_wants_memfds_without_exec": "only root sets it",
     "test_a_limit_that_no_cgroup_keeps_is_kept_by_the_watchdog": "only root takes a cgroup away",
+    "test_dockers_default_profile_makes_the_calls_that_the_table_says": "only root has the rights of a container",
     "test_an_unrelated_group_of_that_name_stays": "only root makes such a group",
 }
 # Of these files such a run takes only this: the rest is the command line's, and the same for everybody.

@@ -60,3 +60,6 @@ int posture_print(void);
 
 /* As many layers of Landlock a program here can still add; -1: it has none to add. */
 int posture_layers(void);
+
+/* Writes one JSON object for each call through which holes of the kernel were reached (holes.c). */
+int holes_print(void);

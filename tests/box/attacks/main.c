@@ -1,6 +1,7 @@
 /* The program that attacks a box from inside: `attack ENTRY [WORD...]` runs the attacks of one
  * entry, `attack posture` prints what a command can see of itself, `attack layers` the version of
- * Landlock and how many layers of it a program can add. Exit status 0 when every wall held. */
+ * Landlock and how many layers of it a program can add, `attack holes` which calls it can make that
+ * holes of the kernel needed. Exit status 0 when every wall held. */
 #include "attack.h"
 
 #include <fcntl.h>
@@ -170,7 +171,9 @@ int main(int argc, char **argv)
     int found = 0;
 
     if (argc < 2) {
-        (void)fprintf(stderr, "usage: attack ENTRY [WORD...] | attack posture | attack layers\n");
+        (void)fprintf(
+            stderr,
+            "usage: attack ENTRY [WORD...] | attack posture | attack layers | attack holes\n");
         return 2;
     }
     if (strcmp(argv[1], "posture") == 0)
@@ -178,6 +181,8 @@ int main(int argc, char **argv)
     if (strcmp(argv[1], "layers") == 0)
         return printf("%ld %d\n", syscall(SYS_landlock_create_ruleset, NULL, 0, 1),
                       posture_layers()) < 0;
+    if (strcmp(argv[1], "holes") == 0)
+        return holes_print();
     entry = atoi(argv[1]);
     words = argv + 2;
     words_count = argc - 2;

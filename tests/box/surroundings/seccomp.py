@@ -6,12 +6,16 @@
              CAP_SYS_ADMIN; the table is ours
   kill       unshare(2) is answered by a signal
   no-room    filters get the answer that they get when the host's memory for compiled BPF is used up
+  FILE.json  the profile that lies there, in the form of Docker's own, for a container with Docker's
+             capabilities: scripts/docker-profile.sh fetches one
 
 usage: seccomp.py PROFILE COMMAND..."""
 import ctypes
 import errno
 import functools
+import json
 import os
+import pathlib
 import platform
 import re
 import struct
@@ -19,9 +23,10 @@ import subprocess
 import sys
 
 KILL, ERRNO, ALLOW = 0x80000000, 0x00050000, 0x7FFF0000
-LOAD, AND, EQUAL, RETURN = 0x20, 0x54, 0x15, 0x06
+LOAD, AND, EQUAL, AT_LEAST, RETURN = 0x20, 0x54, 0x15, 0x35, 0x06
 OFFSET_NUMBER, OFFSET_ARCH, OFFSET_ARGS = 0, 4, 16
 ARCHES = {"x86_64": 0xC000003E, "aarch64": 0xC00000B7}
+DOCKER_ARCHES = {"x86_64": "amd64", "aarch64": "arm64"}
 
 NEWUSER = 0x10000000
 # mount, cgroup, uts, ipc, user, pid, network
@@ -37,6 +42,10 @@ DOCKER_REFUSES = """
     request_key setdomainname sethostname setns settimeofday swapoff swapon sysfs syslog umount2
     unshare uselib userfaultfd ustat vhangup
 """.split()
+DOCKER_CAPABILITIES = {f"CAP_{name}" for name in """
+    CHOWN DAC_OVERRIDE FOWNER FSETID KILL SETGID SETUID SETPCAP NET_BIND_SERVICE NET_RAW SYS_CHROOT
+    MKNOD AUDIT_WRITE SETFCAP
+""".split()}
 PERSONALITIES = (0x0, 0x8, 0x20000, 0x20008, 0xFFFFFFFF)
 
 
@@ -82,7 +91,57 @@ def refuse_others(name, values):
     return rule(name, instruction(LOAD, OFFSET_ARGS), tests, refusal(errno.EPERM))
 
 
+def is_meant(includes, excludes):
+    """Whether a rule is for a container here. Every kernel that cove runs on is newer than any that is named."""
+    tests = {"caps": lambda caps: DOCKER_CAPABILITIES.issuperset(caps), "minKernel": lambda _: True,
+             "arches": lambda arches: DOCKER_ARCHES[platform.machine()] in arches}
+    return all(tests[key](value) for key, value in (includes or {}).items()) and \
+        not any(tests[key](value) for key, value in (excludes or {}).items())
+
+
+def verdict(action, number):
+    return instruction(RETURN, {"SCMP_ACT_ALLOW": ALLOW, "SCMP_ACT_ERRNO": ERRNO | (number or 0)}[action])
+
+
+def conditional(arguments, then):
+    """`then`, where all conditions on 64-bit arguments hold; else what comes behind it."""
+    program = then
+    for argument in reversed(arguments):
+        place = OFFSET_ARGS + 8 * argument["index"]
+        value, operator = argument["value"], argument["op"]
+        mask = 0xFFFFFFFFFFFFFFFF
+        if operator == "SCMP_CMP_MASKED_EQ":
+            mask, value = value, argument.get("valueTwo", 0)
+        for offset, shift in ((0, 0), (4, 32)):
+            part, bits, skip = value >> shift & 0xFFFFFFFF, mask >> shift & 0xFFFFFFFF, len(program) // 8
+            if operator == "SCMP_CMP_LT" and offset == 0:
+                test = instruction(AT_LEAST, part, skip, 0)
+            elif operator in ("SCMP_CMP_EQ", "SCMP_CMP_MASKED_EQ", "SCMP_CMP_LT"):
+                test = instruction(EQUAL, part, 0, skip)
+            else:
+                sys.exit(f"seccomp.py: the operator {operator} is unknown")
+            if value >> 32 and operator == "SCMP_CMP_LT":
+                sys.exit("seccomp.py: an order of 64-bit numbers is not known here")
+            program = instruction(LOAD, place + offset) + instruction(AND, bits) + test + program
+    return program
+
+
+def profile_of(path):
+    """What any rule for a call allows is allowed; what none does gets the default."""
+    said = json.loads(pathlib.Path(path).read_text(encoding="utf-8"))
+    bodies = {}
+    for entry in said["syscalls"]:
+        if is_meant(entry.get("includes"), entry.get("excludes")):
+            for name in entry["names"]:
+                then = verdict(entry["action"], entry.get("errnoRet"))
+                bodies[name] = bodies.get(name, b"") + conditional(entry.get("args") or [], then)
+    default = verdict(said["defaultAction"], said["defaultErrnoRet"])
+    return b"".join(rule(name, body, default) for name, body in bodies.items()) + default
+
+
 def profile(name):
+    if name.endswith(".json"):
+        return profile_of(name)
     if name == "no-userns":
         return (refuse_flags("clone", NEWUSER) + refuse_flags("unshare", NEWUSER) +
                 refuse("clone3", errno.EPERM))
