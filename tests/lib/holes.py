@@ -21,8 +21,8 @@ them say that one is possible. It says of each whether a program can make all ca
 | in a container of Docker, with its default filter and capabilities, without user namespaces | {docker} of {count} |
 | in a plain user namespace, `unshare -Urn` | {userns} of {count} |
 
-That does not say whether the kernel has the hole: all of them are mended in kernels of today, so keep yours new. It says
-what the next hole of the same part of the kernel would be worth.
+That does not say whether the kernel has the hole: all of them are mended in kernels of today, so keep yours new. It
+says what the next hole of the same part of the kernel would be worth.
 
 `tests/box/test_known_holes.py` makes each call in each of the three places, and fails where the answer is not the one
 below. A call counts as made when nothing refuses it before the part of the kernel that had the hole, also where the
@@ -30,8 +30,8 @@ kernel of the test was built without that part. The program first makes itself a
 
 Docker's filter is version 0.3.0 of its authors' Go module `github.com/moby/profiles/seccomp`. Older ones let more
 through, 0.1.0 `AF_ALG` for one. AppArmor, which Docker adds where the host has it, was not there. In the user namespace
-`bpf` is refused by `kernel.unprivileged_bpf_disabled`, as is usual today; `perf_event_open` and io_uring are allowed, as
-Linux has it, and some distributions refuse them.
+`bpf` is refused by `kernel.unprivileged_bpf_disabled`, as is usual today; `perf_event_open` and io_uring are allowed,
+as Linux has it, and some distributions refuse them.
 
 ## What a box reaches, and why
 
