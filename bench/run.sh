@@ -15,7 +15,7 @@ fail() {
 }
 
 case $bench in
-box | engine | fair | files | net) ;;
+box | engine | fair | files | idle | net) ;;
 store)
     mkdir -p "$build/bench"
     # shellcheck disable=SC2046 # lists of words
@@ -64,11 +64,14 @@ typescript)
     exec ../../bench/typescript rxjs/src/internal/Observable.ts zod/src/v4/core/schemas.ts \
         mobx/src/types/observablearray.ts openai/src/client.ts typescript/lib/typescript.js
     ;;
-*) fail "there is no bench '$bench': box, engine, fair, files, kernels, mastra, net, store, typescript" ;;
+*) fail "there is no bench '$bench': box, engine, fair, files, idle, kernels, mastra, net, store, typescript" ;;
 esac
 [ "$(id -u)" = 0 ] || fail "the $bench bench makes cgroups and network namespaces: run it as root"
 [ -x "$build/cove" ] || fail "$build/cove is missing: run make first"
 
+if [ "$bench" = idle ]; then
+    exec python3 -B bench/idle.py "$build"
+fi
 scripts/setup.sh bench
 mkdir -p "$build/bench"
 scripts/kernel-headers.sh "$build/bench/kernel-headers" gcc
