@@ -1,5 +1,5 @@
-/* The keeper's part of cove.conf: where to listen, and names of roots and mounts, and whose they are. The engine reads the
- * rest from the same text. */
+/* The keeper's part of cove.conf: where to listen, and names of roots and mounts, and whose they are. The
+ * engine reads the rest from the same text. */
 #pragma once
 
 #include "base/err.h"

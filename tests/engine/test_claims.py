@@ -533,7 +533,7 @@ def test_of_anothers_root_or_mount_a_tenant_hears_what_it_hears_of_one_that_neve
 
 @pytest.mark.wall
 def test_a_sandbox_has_no_mount_again_that_was_taken_from_its_tenant(serve, shared):
-    """It goes on with what it has, and neither a start, a command that starts it, nor a look at its files is a way back."""
+    """It goes on with what it has. Neither a start, a command that starts it, nor a look at its files is a way back."""
     place, owner, stranger = shared
     path = make(owner, disk_kind="persistent", **mounted("shared"))
     operate(serve, "mount", "rm", "shared")

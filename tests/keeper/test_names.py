@@ -331,8 +331,8 @@ def test_tenants_are_kept_and_lists_of_before_are_the_usual_ones(stand_in, tmp_p
             kept.write_text(kept.read_text().replace(" team-a,team-b /", " /").replace(" default /", " /"))
             with restarted(second, stand_in, tmp_path) as third:
                 engine = third.greeted()
-                assert set(engine.tenants.items()) == {((keepers.MOUNT, "one"), "default"), ((keepers.MOUNT, "all"), "*"),
-                                                       ((keepers.MOUNT, "two"), "default")}
+                assert engine.tenants == {(keepers.MOUNT, "one"): "default", (keepers.MOUNT, "two"): "default",
+                                          (keepers.MOUNT, "all"): "*"}
                 assert not may_have(engine, b"team-b", mounts=[(b"one", b"/mnt/one", 0)])
                 assert may_have(engine, b"default", mounts=[(b"one", b"/mnt/one", 0)])
 
@@ -415,7 +415,8 @@ def test_tenants_of_the_configuration(stand_in, tmp_path):
     ("[serve]\nnonsense = 1\n", ":2"), ("[roots]\nHost = /etc\n", "Host"),
     ("[roots]\nhost = /etc\n", "host"), ("[roots]\na = etc\n", "absolute"),
     ("[mounts]\na = /etc\na = /usr\n", "already"), ("[nonsense]\n", "nonsense"),
-    ("[mount_tenants]\na = x\n", "[mounts] does not"), ("[mounts]\na = /etc\n[root_tenants]\na = x\n", "[roots] does not"),
+    ("[mount_tenants]\na = x\n", "[mounts] does not"),
+    ("[mounts]\na = /etc\n[root_tenants]\na = x\n", "[roots] does not"),
     ("[mounts]\na = /etc\n[mount_tenants]\na = x, *\n", "names of tenants"),
     ("[mounts]\na = /etc\n[mount_tenants]\na = Big\n", "names of tenants"),
     (f"[mounts]\na = /etc\n[mount_tenants]\na = {'a' * 60}{', a' * 482}\n", "names of tenants"),
