@@ -50,13 +50,13 @@ int judge_address(const struct kernel_manifest *manifest, const char *name, cons
         return error_set(err, "EINVAL", 0, "'%s' is no address", address);
     if (name != NULL && policy_name(name, normal, &ignored) < 0)
         return error_set(err, "EINVAL", 0, "'%s' is no name of a host", name);
-    count = policy_views(&parsed, own);
+    count = policy_views(&parsed, NULL, own);
     routes_open(&routes);
     for (size_t i = 0; i < count; i++)
         if (routes_is_own(&routes, own[i].bytes))
             own[kept++] = own[i];
     routes_close(&routes);
     verdict = policy_dial(kernel_manifest_policy(manifest), name != NULL ? normal : NULL, &parsed,
-                          port, POLICY_TCP, own, kept);
+                          port, POLICY_TCP, NULL, own, kept);
     return verdict.allowed ? 0 : denied(name != NULL ? name : address, port, &verdict, err);
 }
