@@ -47,7 +47,8 @@ void request_free(struct request *request)
 int client_connect(const char *where)
 {
     struct sockaddr_un local = {.sun_family = AF_UNIX};
-    struct sockaddr_in loopback = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+    struct sockaddr_in loopback = {.sin_family = AF_INET,
+                                   .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
     const struct sockaddr *address = (struct sockaddr *)&local;
     socklen_t size = sizeof(local);
     int fd;
@@ -170,7 +171,8 @@ bool client_try_call(struct client *client, const struct request *request)
     if (n != (ssize_t)request->length)
         return false;
     do {
-        n = recv(client->fd, client->answer + client->length, CLIENT_ANSWER_MAX - 1 - client->length, 0);
+        n = recv(client->fd, client->answer + client->length,
+                 CLIENT_ANSWER_MAX - 1 - client->length, 0);
         client->length += n > 0 ? (size_t)n : 0;
     } while (n > 0 && !is_complete(client));
     return n > 0;

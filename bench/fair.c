@@ -362,13 +362,15 @@ static void messages(void)
 {
     static const unsigned char frame[] = {0x82, 0xff, 0, 0, 0, 0, 0, 0x40, 0, 0, 0, 0, 0, 0};
     struct request request;
-    int length = asprintf(&request.text,
-                          "GET /v1/kernels/connect HTTP/1.1\r\nHost: localhost\r\n"
-                          "Authorization: Bearer %s\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n"
-                          "Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n\r\n",
-                          noisy_key);
+    int length = asprintf(
+        &request.text,
+        "GET /v1/kernels/connect HTTP/1.1\r\nHost: localhost\r\n"
+        "Authorization: Bearer %s\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n"
+        "Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n\r\n",
+        noisy_key);
 
-    if (length < 0 || (request.text = realloc(request.text, (size_t)length + sizeof(frame))) == NULL)
+    if (length < 0 ||
+        (request.text = realloc(request.text, (size_t)length + sizeof(frame))) == NULL)
         fail("cannot write a request");
     memcpy(request.text + length, frame, sizeof(frame));
     request.length = (size_t)length + sizeof(frame);
@@ -381,9 +383,9 @@ static void messages(void)
 static void misbehave(const char *script)
 {
     static struct client client;
-    struct request create =
-        request_of(noisy_key, "POST", "/v1/sandboxes",
-                   "{\"disk_kind\":\"ephemeral\",\"resources\":{\"memory_bytes\":134217728}}");
+    struct request create = request_of(
+        noisy_key, "POST", "/v1/sandboxes",
+        "{\"disk_kind\":\"ephemeral\",\"resources\":{\"memory_bytes\":134217728}}");
     char *body;
 
     if (asprintf(&body, "{\"command\":\"exec python3 -c '%s'\",\"timeout_ms\":5000}", script) < 0)
@@ -393,7 +395,8 @@ static void misbehave(const char *script)
         struct request run, delete;
 
         client_open(&client, socket_path);
-        if (client_call(&client, &create, NULL) != 201 || !client_text(&client, "id", id, sizeof(id)))
+        if (client_call(&client, &create, NULL) != 201 ||
+            !client_text(&client, "id", id, sizeof(id)))
             fail("a sandbox for a program that misbehaves");
         run = request_of(noisy_key, "POST", path_of(id, "/exec"), body);
         (void)client_call(&client, &run, NULL);
@@ -417,20 +420,23 @@ static void forks(void)
 
 static void shared(void)
 {
-    misbehave("import mmap\\nx=[]\\nwhile 1:\\n x.append(mmap.mmap(-1,1<<20)); x[-1].write(bytes(1<<20))");
+    misbehave(
+        "import mmap\\nx=[]\\nwhile 1:\\n x.append(mmap.mmap(-1,1<<20)); x[-1].write(bytes(1<<20))");
 }
 
 static void locks(void)
 {
-    misbehave("import fcntl\\nx=[]\\nwhile 1:\\n f=open(\\\"/tmp/%d\\\"%len(x),\\\"w\\\"); x.append(f)\\n"
-              " for i in range(600): fcntl.lockf(f,fcntl.LOCK_EX,1,2*i)");
+    misbehave(
+        "import fcntl\\nx=[]\\nwhile 1:\\n f=open(\\\"/tmp/%d\\\"%len(x),\\\"w\\\"); x.append(f)\\n"
+        " for i in range(600): fcntl.lockf(f,fcntl.LOCK_EX,1,2*i)");
 }
 
 static void unread(void)
 {
-    misbehave("import socket\\nl=socket.create_server((\\\"127.0.0.1\\\",0)); x=[]\\nwhile 1:\\n"
-              " c=socket.create_connection(l.getsockname()); x+=[c,l.accept()[0]]; c.setblocking(False)\\n"
-              " try:\\n  while 1: c.send(bytes(1<<16))\\n except OSError: pass");
+    misbehave(
+        "import socket\\nl=socket.create_server((\\\"127.0.0.1\\\",0)); x=[]\\nwhile 1:\\n"
+        " c=socket.create_connection(l.getsockname()); x+=[c,l.accept()[0]]; c.setblocking(False)\\n"
+        " try:\\n  while 1: c.send(bytes(1<<16))\\n except OSError: pass");
 }
 
 static void terminals(void)
@@ -496,7 +502,8 @@ static bool try_call(const struct request *request, int wanted, uint64_t *took, 
     static struct client client;
     uint64_t start = series_now_ns();
     bool is_done = client_try_open(&client, where) && client_try_call(&client, request) &&
-                   client.status == wanted && (id == NULL || client_text(&client, "id", id, CLIENT_ID_MAX));
+                   client.status == wanted &&
+                   (id == NULL || client_text(&client, "id", id, CLIENT_ID_MAX));
 
     *took = series_now_ns() - start;
     if (client.fd >= 0)
@@ -586,7 +593,8 @@ static void measure_beside(struct noise *noise, size_t samples, FILE *out)
     measure(&create, &exec, &bare);
     end(noise);
     settle();
-    if (series_write(&create, out) < 0 || series_write(&exec, out) < 0 || series_write(&bare, out) < 0)
+    if (series_write(&create, out) < 0 || series_write(&exec, out) < 0 ||
+        series_write(&bare, out) < 0)
         fail("cannot write the results");
     series_free(&create);
     series_free(&exec);

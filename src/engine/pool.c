@@ -343,12 +343,20 @@ static void made(void *arg, const union keeper_answer *answer, int fd, const str
 static void turn_comes(void *arg)
 {
     struct making *making = arg;
-    const struct shelf *shelf = making->shelf;
+    struct shelf *shelf = making->shelf;
     struct engine *engine = shelf->pool->engine;
     union keeper_request request;
 
     if (engine->is_closing) {
         free(making);
+        return;
+    }
+    if (shelf->pool->sheds != NULL || shelf->is_removed) { /* it would be thrown away */
+        box_turn_leave(engine, &making->turn);
+        free(making);
+        shelf->making--;
+        shed_settle(shelf->pool);
+        engine_settled(engine);
         return;
     }
     memset(&request, 0, sizeof(request));

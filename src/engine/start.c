@@ -33,9 +33,9 @@ static void drop_spent_disk(struct sandbox *sandbox)
 static bool is_passing(const struct error *err)
 {
     static const char *const codes[] = {
-        "capacity",     "quota",         "draining",     "keeper_lost", "sandbox_gone",
-        "disk_in_use",  "disk_lost",     "disk_ids",     "no_memory",   "no_fds",
-        "store_failed", "store_corrupt", "disk_exceeded"};
+        "capacity",     "quota",         "draining",      "keeper_lost",    "sandbox_gone",
+        "disk_in_use",  "disk_lost",     "disk_ids",      "no_memory",      "no_fds",
+        "store_failed", "store_corrupt", "disk_exceeded", "sandbox_stopped"};
 
     for (size_t i = 0; i < sizeof(codes) / sizeof(codes[0]); i++)
         if (strcmp(err->code, codes[i]) == 0)

@@ -3,7 +3,7 @@
  * A connection is its last request's owner's; before the first it is a stranger's and counts to its house, for
  * behind a proxy all owners live in one. An owner may have as many requests under way as there are places
  * without any: alone half of all places, the next one a quarter. So no owner takes the last place, and one that
- * comes late always finds some. */
+ * comes late always finds some. It is the same with bytes of bodies, of which no owner has more than a quarter. */
 #include "http/parts.h"
 
 #include <stdlib.h>
@@ -90,17 +90,19 @@ bool http_request_hold(struct http_request *request, size_t bytes)
 {
     struct http_conn *conn = request->conn;
     struct http_server *server = conn ? conn->server : NULL;
-    size_t *held, quarter, most;
+    size_t *held, left, most;
 
     if (!conn) {
         return true;
     }
     held = conn->owner ? &conn->owner->held : &server->held_houses[conn->peer.is_unix][conn->house];
-    quarter = server->limits.held_bytes / 4;
-    most = quarter > server->limits.body_bytes ? quarter : server->limits.body_bytes;
+    left = server->limits.held_bytes - server->held_bytes;
+    most = server->limits.held_bytes / 4;
+    most = most < left ? most : left;
+    most = most > server->limits.body_bytes ? most : server->limits.body_bytes;
     if (bytes > request->held) {
         size_t more = bytes - request->held;
-        if (more > server->limits.held_bytes - server->held_bytes || more > most - *held) {
+        if (more > left || *held + more > most) {
             return false;
         }
     }

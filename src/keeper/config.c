@@ -55,7 +55,7 @@ static int mount_take(void *config, const char *name, const char *value, struct 
     return name_take(config, KEEPER_MOUNT, name, value, err);
 }
 
-/* Without the blanks of "a, b". */
+/* Without the blanks beside the commas of "a, b". */
 static int tenants_take(struct config *config, uint32_t kind, const char *name, const char *value,
                         struct error *err)
 {
@@ -69,9 +69,14 @@ static int tenants_take(struct config *config, uint32_t kind, const char *name, 
         return error_set(err, "bad_config", 0, "more than %d roots and mounts", NAMES_MAX);
     *entry = (struct config_tenants){.kind = kind};
     (void)snprintf(entry->name, sizeof(entry->name), "%s", name);
-    for (; *value != '\0' && length < sizeof(entry->tenants) - 1; value++)
-        if (*value != ' ' && *value != '\t')
+    for (; *value != '\0' && length < sizeof(entry->tenants) - 1; value++) {
+        const char *next = value + strspn(value, " \t");
+        bool is_beside = length == 0 || entry->tenants[length - 1] == ',' || *next == ',' ||
+                         *next == '\0';
+
+        if (next == value || !is_beside) /* a blank within a name is refused below */
             entry->tenants[length++] = *value;
+    }
     if (*value != '\0' || !names_are_tenants(entry->tenants, sizeof(entry->tenants)))
         return error_set(
             err, "bad_config", 0,
@@ -231,8 +236,9 @@ static int give_tenants(const char *path, struct config *config, struct error *e
         char *into = tenants_of(config, entry);
 
         if (into == NULL)
-            return error_set(err, "bad_config", 0, "%s: [%s_tenants] names %s, which [%ss] does not",
-                             path, kind, entry->name, kind);
+            return error_set(err, "bad_config", 0,
+                             "%s: [%s_tenants] names %s, which [%ss] does not", path, kind,
+                             entry->name, kind);
         memcpy(into, entry->tenants, sizeof(entry->tenants));
     }
     return 0;
@@ -244,8 +250,8 @@ int config_read(int fd, const char *path, struct config *config, struct options 
     const struct options given = *options;
 
     forget(config);
-    if (fd >= 0 && (conf_read(rows, path, fd, config, err) < 0 || check_tls(path, config, err) < 0 ||
-                    give_tenants(path, config, err) < 0)) {
+    if (fd >= 0 && (conf_read(rows, path, fd, config, err) < 0 ||
+                    check_tls(path, config, err) < 0 || give_tenants(path, config, err) < 0)) {
         forget(config);
         return -1;
     }

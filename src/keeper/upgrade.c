@@ -5,6 +5,7 @@
 #include "base/fd.h"
 #include "base/hand.h"
 #include "base/log.h"
+#include "base/tenancy.h"
 #include "box/sys.h"
 #include "keeper/check.h"
 #include "keeper/handover.h"
@@ -352,8 +353,11 @@ static void configure(struct keeper *keeper)
         *files[i] = fd_take(&before[i]);
     }
     if (config_read(keeper->engine.config, "cove.conf", &keeper->config, &keeper->options, &why) <
-        0)
+        0) {
         (void)config_read(-1, "", &keeper->config, &keeper->options, &why);
+        (void)snprintf(keeper->config.host_tenants, sizeof(keeper->config.host_tenants),
+                       TENANCY_USUAL);
+    }
     log_use_json(keeper->options.log_json);
     keeper_say(err.code, "%s; what was read before holds on", err.text);
 }

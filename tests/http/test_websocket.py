@@ -1,6 +1,7 @@
 """WebSocket: by two clients that others wrote, and frame by frame what RFC 6455 asks of a server."""
 import asyncio
 import base64
+import contextlib
 import hashlib
 import os
 import socket
@@ -433,6 +434,24 @@ def test_messages_of_one_owner_leave_room_for_those_of_others(serve):
     third.socket.close()
     server.until("held", 0)
     for client in (first, second, other):
+        client.close()
+
+
+def test_many_owners_do_not_take_all_the_room_for_messages(serve):
+    """Each has a quarter, and no more than is left for all others; but each has one."""
+    server = serve("tcp", body_bytes=20_000, held_bytes=400_000)
+    clients, held = [], 0
+    for owner, fit in (*zip("abcd", (5, 5, 5, 3)), *((owner, 1) for owner in "ef")):
+        for _ in range(fit):
+            clients.append(Client(server, X_Owner=owner))
+            clients[-1].send(frame(BINARY, b"m" * 19_000, False))
+            held += 19_000
+            server.until("held", held)
+        if fit > 1:
+            with contextlib.closing(Client(server, X_Owner=owner)) as one_more:
+                one_more.send(frame(BINARY, b"m" * 19_000, False))
+                assert one_more.frame()[0] == CLOSE
+    for client in clients:
         client.close()
 
 

@@ -419,6 +419,7 @@ def test_tenants_of_the_configuration(stand_in, tmp_path):
     ("[mounts]\na = /etc\n[root_tenants]\na = x\n", "[roots] does not"),
     ("[mounts]\na = /etc\n[mount_tenants]\na = x, *\n", "names of tenants"),
     ("[mounts]\na = /etc\n[mount_tenants]\na = Big\n", "names of tenants"),
+    ("[mounts]\na = /etc\n[mount_tenants]\na = x y\n", "names of tenants"),
     (f"[mounts]\na = /etc\n[mount_tenants]\na = {'a' * 60}{', a' * 482}\n", "names of tenants"),
     ("[mounts]\na = /etc\n[mount_tenants]\na = x\na = y\n", "twice")])
 def test_bad_configuration_is_told(stand_in, tmp_path, text, what):

@@ -663,15 +663,6 @@ def test_who_carries_the_network_of_a_run_has_no_rights_and_goes_with_it(world):
     harness.wait_for(has_ended, 10 * harness.PATIENCE, "its end")
 
 
-def test_a_wrong_default_is_told_at_the_start(world, tmp_path):
-    """And nothing is served: each engine says it, and ends."""
-    serve = world.serve(tmp_path, "default_network = allways")
-    serve.wait_ready = lambda: harness.wait_for(lambda: serve.said().count("engine_ended") > 1,
-                                                30 * harness.PATIENCE, "the end of two engines")
-    with serve:
-        assert serve.said().count("default_network") > 1
-
-
 def test_time_does_not_run(client):
     """Nothing waits where nothing answers: a name that nobody answers holds up no other."""
     with Sandbox(client) as slow, Sandbox(client) as quick:

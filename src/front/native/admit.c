@@ -139,12 +139,14 @@ static bool refuse(struct native *native, struct http_request *request, const ch
     return false;
 }
 
-/* What ends something, or says how things are, may be asked for when there is no memory for more. */
+/* What ends something, or says how things are, may be asked for when there is no memory for more; and an operator, who
+ * looks for the cause, anything. */
 static bool memory_is_left(struct job *job)
 {
     struct error err;
 
-    if (strcmp(http_method(job->request), "DELETE") == 0 ||
+    if ((job->caller.scopes & ENGINE_OPERATOR) != 0 ||
+        strcmp(http_method(job->request), "DELETE") == 0 ||
         strcmp(http_path(job->request), "/metrics") == 0 ||
         engine_memory_check(job->native->options.engine, &err) == 0)
         return true;
