@@ -75,7 +75,6 @@ struct cove_result {
     const char *level;  /* "full" or "no-fresh-proc" */
     const char *limits; /* "cgroup", or "rlimit": kept by a watchdog */
     const char *ids;    /* "range", "slice" or "single" */
-    int over_locks;     /* it was killed because it held too many file locks */
 };
 
 /* Runs it and waits. 0: the command ran, and the result says how it ended. -1: it did not, the error says

@@ -116,9 +116,7 @@ struct box_report {
     bool oom_killed;
     bool pids_exceeded; /* it was ended for that; only where a watchdog limits them */
     bool disk_exceeded; /* it was ended for that; only where the disk is watched */
-    /* Two bits of one byte: the guard of an older version sends a report of this size. */
-    bool usage_known : 1;    /* else the last two are 0 */
-    bool locks_exceeded : 1; /* it was ended for that */
+    bool usage_known;   /* else the last two are 0 */
     uint32_t oom_kills; /* how often; 0 from the guard of an older version, which says yes or no */
     uint64_t cpu_ns;    /* all processes of the box */
     uint64_t peak_memory_bytes; /* with what it wrote to its disk */
@@ -165,9 +163,6 @@ int box_control_dup(const struct box *box, struct error *err);
 /* Its network namespace, to be opened (network.h): borrowed. -1: it was not kept, or a zygote's slot has it, or
  * the box has failed before it had one. */
 int box_network(const struct box *box);
-
-/* The pidfd of its init, borrowed; -1 once that is known to be gone. */
-int box_init(const struct box *box);
 
 /* Ends a box without waiting: 0 when `*wait_fd` has to poll readable before this is called again, 1 when
  * box_destroy(), with a report, will not wait. Nobody needs to have asked before. */

@@ -1,11 +1,9 @@
 /* The guard of a box: see guard.h. */
 #include "box/guard.h"
 
-#include "base/clock.h"
 #include "base/fd.h"
 #include "box/cgroup_enter.h"
 #include "box/idmap.h"
-#include "box/locks.h"
 #include "box/proto.h"
 #include "box/sys.h"
 #include "box/watch.h"
@@ -130,8 +128,6 @@ struct held {
     struct cgroup cgroup;
     bool made; /* the cgroups */
     struct watch watch;
-    struct locks_watch locks;
-    bool locks_exceeded;
     struct disk disk;
     pid_t disk_watcher;
     int disk_watcher_end; /* its pidfd, until it has ended */
@@ -162,7 +158,6 @@ static void finish(int socket, struct held *held, bool wants_report)
     packet.report.oom_killed = packet.report.oom_kills > 0;
     packet.report.pids_exceeded = watch->killed_for_pids;
     packet.report.disk_exceeded = disk_was_full(held->disk_watcher);
-    packet.report.locks_exceeded = held->locks_exceeded;
     if (watch->peak_bytes > packet.report.peak_memory_bytes)
         packet.report.peak_memory_bytes = watch->peak_bytes;
     disk_remove(&held->disk, held->userns);
@@ -214,36 +209,6 @@ static int look(struct held *held)
     return pause;
 }
 
-static void end_for_locks(void *arg, size_t holder)
-{
-    struct held *held = arg;
-
-    (void)holder;
-    held->locks_exceeded = true;
-    (void)sys_pidfd_send_signal(held->watch.init, SIGKILL);
-}
-
-static void look_at_locks(struct held *held)
-{
-    struct locks_holder box = {0};
-
-    if (held->locks_exceeded || !locks_is_due(&held->locks, clock_monotonic_ns()))
-        return;
-    box.space = locks_space(held->watch.init);
-    locks_count(&box, 1, end_for_locks, held);
-}
-
-/* In how many milliseconds to look again; -1: only when there is news. */
-static int look_at_all(struct held *held)
-{
-    int pause = is_watched(&held->watch) ? look(held) : -1;
-
-    if (held->locks.fd < 0 || held->watch.init < 0)
-        return pause;
-    look_at_locks(held);
-    return pause >= 0 && pause < LOCKS_PERIOD_MS ? pause : LOCKS_PERIOD_MS;
-}
-
 /* Until somebody has said something, the box is watched; it ends with whoever watches its disk. */
 static void watch_meanwhile(int socket, struct held *held)
 {
@@ -251,7 +216,7 @@ static void watch_meanwhile(int socket, struct held *held)
     struct pollfd wait[2] = {{.fd = socket, .events = POLLIN}, {.events = POLLIN}};
 
     do {
-        int pause = look_at_all(held);
+        int pause = is_watched(watch) ? look(held) : -1;
 
         wait[1].fd = held->disk_watcher_end;
         wait[0].revents = wait[1].revents = 0;
@@ -462,7 +427,6 @@ static _Noreturn void run(const struct guard_order *order, struct guard_page *pa
         _exit(1);
     }
     held.socket = socket;
-    locks_open(&held.locks);
     heard = begin(socket, order, &held, &failed, &err);
     if (failed)
         say_error(socket, &err);

@@ -7,7 +7,6 @@
 #include "cmd/run.h"
 #include "base/clock.h"
 #include "base/fd.h"
-#include "box/locks.h"
 #include "cmd/cmd.h"
 #include "cmd/doctor.h"
 #include "cmd/run_net.h"
@@ -444,8 +443,7 @@ static int status_exit(int status)
 static void gone_by_limit(struct run *run, const struct box_report *report)
 {
     if (run->end != RUN_FAILED || !run->started ||
-        !(report->oom_killed || report->pids_exceeded || report->disk_exceeded ||
-          report->locks_exceeded))
+        !(report->oom_killed || report->pids_exceeded || report->disk_exceeded))
         return;
     run->end = RUN_EXITED;
     run->status = SIGKILL;
@@ -490,9 +488,6 @@ static void result_say(const struct run *run, const struct run_result *result)
     if (result->report.disk_exceeded && run->end == RUN_EXITED)
         cmd_say("the command wrote more than its disk limit (%s); raise it with --disk",
                 size_text(run->options.spec.limits.disk_bytes, text, sizeof(text)));
-    if (result->report.locks_exceeded && run->end == RUN_EXITED)
-        cmd_say("the command held more than %d file locks, which no box may; use fewer locks",
-                LOCKS_MAX);
     if (run->end == RUN_TIMED_OUT)
         cmd_say("the command was killed at its time limit (%g s); raise it with --timeout",
                 (double)run->options.timeout_ms / 1000.0);

@@ -166,7 +166,6 @@ static int result_fill(json_t *object, const struct run_result *result,
     failed |= json_object_set_new(object, "oom_killed", json_boolean(report->oom_killed));
     failed |= json_object_set_new(object, "pids_exceeded", json_boolean(report->pids_exceeded));
     failed |= json_object_set_new(object, "disk_exceeded", json_boolean(report->disk_exceeded));
-    failed |= json_object_set_new(object, "locks_exceeded", json_boolean(report->locks_exceeded));
     failed |= stream_add(object, "stdout", &capture[0]);
     failed |= stream_add(object, "stderr", &capture[1]);
     failed |= json_object_set_new(object, "wall_ms", ms_json(result->wall_ns));

@@ -33,7 +33,6 @@ struct boxed {
     bool is_ending, is_hurried;
     struct network_sockets network; /* -1 where it never was open */
     bool network_is_open;
-    bool locks_exceeded; /* its init was killed for that (lock_watch.c) */
     int disk_fd; /* mount of its image, to ask what is written; -1: none, or it was taken over */
     uint64_t ending_ns;
     uint32_t asked; /* by this request; 0: nobody waits for the end */

@@ -409,8 +409,7 @@ HAND_COVERS(struct keeper,
                 sizeof(struct places) + sizeof(struct listeners) + sizeof(struct names) +
                 sizeof(struct slots) + sizeof(struct zygotes) + sizeof(struct boxes) +
                 sizeof(struct disks) + sizeof(struct engine_child) + sizeof(struct notify) +
-                sizeof(struct upgrade) + sizeof(struct tls_watch) + sizeof(struct lock_watch) +
-                PATH_MAX + 84);
+                sizeof(struct upgrade) + sizeof(struct tls_watch) + PATH_MAX + 84);
 
 void handover_all(struct hand *hand, struct keeper *keeper)
 {

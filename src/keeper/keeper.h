@@ -13,7 +13,6 @@
 #include "keeper/disks.h"
 #include "keeper/engine.h"
 #include "keeper/listen.h"
-#include "keeper/lock_watch.h"
 #include "keeper/loop.h"
 #include "keeper/names.h"
 #include "keeper/notify.h"
@@ -40,7 +39,6 @@ struct keeper {
     struct zygotes zygotes;
     struct boxes boxes;
     struct disks disks;
-    struct lock_watch locks;
     struct engine_child engine;
     struct notify notify;
     struct upgrade upgrade;

@@ -178,7 +178,6 @@ static int settle(struct keeper *keeper, struct error *err)
 {
     caller_look(&keeper->caller);
     harden(keeper);
-    lock_watch_open(&keeper->locks);
     return loop_open(&keeper->loop, err) < 0 || signals_open(keeper, err) < 0 ||
                    clock_open(keeper, err) < 0
                ? -1
@@ -227,7 +226,6 @@ static uint64_t tick(struct keeper *keeper)
 
     next = keeper_sooner(next, boxes_tick(keeper, now));
     next = keeper_sooner(next, tls_tick(keeper, now));
-    next = keeper_sooner(next, lock_watch_tick(keeper, now));
     /* As long as this loop turns, whatever the engine does: who restarts us ends all boxes. */
     notify_tick(&keeper->notify, now);
     if (keeper->notify.next_ns > now)
@@ -323,7 +321,6 @@ static struct keeper keeper = {
     .slots = {.janitor = -1, .home = -1, .pool.lock = -1, .host.v2 = -1},
     .places = {.data = -1, .engine = -1, .disks = -1},
     .notify.socket = -1,
-    .locks = {.watch.fd = -1, .found.fd = -1},
     .upgrade = {.pidfd = -1, .answered.fd = -1},
 };
 

@@ -216,7 +216,6 @@ static void become(struct keeper *keeper)
     }
     /* What serves nobody is not worth the hand-over. */
     (void)slots_shed(&keeper->slots);
-    lock_watch_stop(keeper);
     sealed = write_all(keeper, &hand, &err);
     if (sealed >= 0 && environment_say(sealed) == 0) {
         hand_keep(&hand, sealed, true);

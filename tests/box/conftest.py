@@ -148,8 +148,6 @@ BY_ROOT_ONLY = {
     "test_36_mounts_below_a_workspace_stay_out_or_are_as_confined": "only root mounts",
     "test_20_frozen_at_destroy": "only root moves a box to another group",
     "test_21_a_file_system_that_hangs": "only root mounts",
-    "test_69_a_box_with_too_many_file_locks_is_ended": "the kernel tells only root how many locks there are",
-    "test_69_the_limit_of_file_locks_is_named_without_json": "the kernel tells only root how many locks there are",
     "test_a_device_in_the_place_of_an_accounts_file_is_not_opened": "only root makes device nodes",
     "test_a_host_that_wants_memfds_without_exec": "only root sets it",
     "test_a_limit_that_no_cgroup_keeps_is_kept_by_the_watchdog": "only root takes a cgroup away",

@@ -1,6 +1,5 @@
 """Entries 1 to 16 and 20 to 22 of the list of abuses: what can be used up. Each ends with a clear
 result within the limits, and with a host that does not notice."""
-import fcntl
 import os
 import pathlib
 import select
@@ -192,34 +191,6 @@ def test_12_terminals_are_limited_and_leave_some_for_others():
         assert neighbour.report["exit_code"] == 0, neighbour.stderr
     finally:
         harness.end(box)
-
-
-# ---- file locks: memory that no cgroup counts ----
-
-@pytest.mark.parametrize("by_thread", [0, 1], ids=["by a process", "by a thread with files of its own"])
-def test_69_a_box_with_too_many_file_locks_is_ended(by_thread):
-    result, values = attack(69, 1000000, 60000, "/dev/shm", by_thread, killed=True)
-    assert result.report["locks_exceeded"] and result.report["signal"] == "SIGKILL", result.report
-    assert values.get("locks", 0) < 1000000
-
-
-def test_69_the_limit_of_file_locks_is_named_without_json():
-    result = harness.run_plain(["/attack/attack", 69, 1000000, 60000], "--mount", ATTACK_MOUNT)
-    assert result.code == 137
-    assert result.err.decode().splitlines()[-1].endswith(
-        "held more than 100000 file locks, which no box may; use fewer locks"), result.err[-200:]
-
-
-def test_69_a_box_with_some_file_locks_is_left_alone_where_the_host_has_many(tmp_path):
-    """Its threads share their open files, and what they share counts once."""
-    files = [open(tmp_path / str(number), "w") for number in range(120)]
-    for file in files:
-        for byte in reversed(range(1000)):
-            fcntl.lockf(file, fcntl.LOCK_EX, 1, 2 * byte)
-    result, values = attack(69, 10000, 2000, "/dev/shm", 0, 20)
-    assert values["locks"] == 10000 and not result.report["locks_exceeded"], result.report
-    for file in files:
-        file.close()
 
 
 # ---- CPU ---------------------------------------------------------------------------------------

@@ -78,35 +78,6 @@ def test_a_kill_for_memory_is_counted_once(keeper):
         assert report["oom_kills"] == 0 and report["peak"] < 64 << 20
 
 
-# Takes locks, 1,000 on a file, until there are as many as it is told; then waits for a line.
-LOCK = """import fcntl, sys
-files = []
-for number in range(int(sys.argv[1]) // 1000):
-    files.append(open(f"/dev/shm/{number}", "w"))
-    for byte in reversed(range(1000)):
-        fcntl.lockf(files[-1], fcntl.LOCK_EX, 1, 2 * byte)
-print("all", flush=True)
-"""
-
-
-def test_a_box_with_too_many_file_locks_is_ended_and_its_neighbour_is_not(keeper):
-    if not harness.EXPECT.is_root:
-        return  # whom the kernel tells how many there are
-    engine = keeper.greeted()
-    boxes = [engine.make() for _ in range(2)]
-    neighbour, attacker = [Control(control).wait_ready() for _, control in boxes]
-    some = neighbour.start(f"python3 -c '{LOCK}' 10000; exec sleep 600")
-    assert some.readline() == b"all\n"
-    many = attacker.start(f"python3 -c '{LOCK}' 1000000; exec sleep 600")
-    assert attacker.has_ended() and many.read() == b""
-    assert engine.end(boxes[1][0])["locks_exceeded"] == 1
-    assert not neighbour.has_ended(0.01)
-    assert engine.end(boxes[0][0])["locks_exceeded"] == 0
-    assert "locks_exceeded" in keeper.log.read_text()
-    for each in (some, many, neighbour, attacker):
-        each.close()
-
-
 def test_cpu_time_is_the_boxs_own(keeper):
     engine = keeper.greeted()
     busy = "python3 -c 'import time\nwhile time.process_time() < 0.4: pass'"

@@ -1,4 +1,4 @@
-/* Entries 1, 2, 8 to 14 and 69: what can be used up by asking for more and more of it. Each stops
+/* Entries 1, 2, 8 to 14 and 53: what can be used up by asking for more and more of it. Each stops
  * by itself well before a host without walls would suffer. */
 #include "attack.h"
 
@@ -449,70 +449,15 @@ static void lock_memory(void)
             setrlimit(RLIMIT_MEMLOCK, &(struct rlimit){RLIM_INFINITY, RLIM_INFINITY}), EPERM);
 }
 
-/* ---- 69: locks on files, which no cgroup counts ---- */
-
-/* The lowest comes last: then the kernel need not pass the others. */
-static bool lock_bytes(int fd, long count)
-{
-    for (long i = count; i-- > 0;) {
-        struct flock lock = {.l_type = F_WRLCK, .l_whence = SEEK_SET, .l_start = 2 * i, .l_len = 1};
-
-        if (fcntl(fd, F_SETLK, &lock) < 0)
-            return false;
-    }
-    return true;
-}
-
-/* Words: how many, of which 1,000 on a file; for how long to hold them; where; by a thread with files of its own,
- * whose process has ended? and beside how many threads. */
-static void *lock_much(void *argument)
-{
-    const char *directory = attack_word(2, "/dev/shm");
-    long wanted = attack_number(0, 1000000), held = 0;
-    char path[256];
-
-    if (argument != NULL)
-        attack_check("files of its own", unshare(CLONE_FILES) == 0, "errno %d", errno);
-    while (held < wanted) {
-        long count = wanted - held < 1000 ? wanted - held : 1000;
-        int fd;
-
-        (void)snprintf(path, sizeof(path), "%s/locks%ld", directory, held);
-        fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0600);
-        if (!lock_bytes(fd, count))
-            break;
-        held += count;
-        if (held % 50000 == 0) {
-            attack_value("locks", held);
-            (void)fflush(stdout);
-        }
-    }
-    attack_value("locks", held);
-    hold(1);
-    exit(0);
-}
-
-static void lock_files(void)
-{
-    static bool own_files = true;
-    pthread_t thread;
-    int error = 0;
-
-    for (long i = attack_number(4, 0); i > 0 && error == 0; i--)
-        error = pthread_create(&thread, NULL, sleep_long, NULL);
-    for (int command = F_OFD_GETLK; command <= F_OFD_SETLKW; command++)
-        REFUSED("a lock of an open file",
-                fcntl(0, command, &(struct flock){.l_type = F_RDLCK, .l_len = 1}), EINVAL);
-    if (attack_number(3, 0) == 0)
-        (void)lock_much(NULL);
-    error = pthread_create(&thread, NULL, lock_much, &own_files);
-    attack_check("a thread", error == 0, "errno %d", error);
-    pthread_exit(NULL);
-}
-
 const struct attack resources_attacks[] = {
-    {1, fork_many},         {2, thread_many},   {8, sparse},
-    {9, use_up_fds},        {10, fill_buffers}, {11, use_up_watches},
-    {12, use_up_terminals}, {13, use_up_cpu},   {14, lock_memory},
-    {69, lock_files},       {0, NULL},
+    {1, fork_many},
+    {2, thread_many},
+    {8, sparse},
+    {9, use_up_fds},
+    {10, fill_buffers},
+    {11, use_up_watches},
+    {12, use_up_terminals},
+    {13, use_up_cpu},
+    {14, lock_memory},
+    {0, NULL},
 };
