@@ -30,7 +30,7 @@
 #define HOLDERS 4096 /* connections that are only held */
 #define TALKERS 200  /* WebSockets with a message that lacks its last byte */
 #define MESSAGE ((4U << 20) - 1)
-#define REFUSED_MS 10 /* until one that was cut off tries again */
+#define REFUSED_NS 10000000L /* until one that was cut off tries again */
 #define NOISE_MOST 4
 #define BEGIN_S 1                /* until a noise is at its full rate */
 #define PAUSE_NS (2 * 1000000UL) /* the quiet one thinks between two commands */
@@ -320,7 +320,7 @@ static void hold(const struct request *request, size_t count, size_t more)
     for (size_t i = 0; i < count; i++)
         held[i] = (struct pollfd){.fd = try_hold(request, more), .events = POLLIN};
     for (;;) {
-        const struct timespec nap = {.tv_nsec = REFUSED_MS * 1000000};
+        const struct timespec nap = {.tv_nsec = REFUSED_NS};
 
         (void)nanosleep(&nap, NULL);
         (void)poll(held, (nfds_t)count, 0);

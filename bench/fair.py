@@ -14,7 +14,7 @@ import engine
 import report
 from report import Row, percentile
 
-SAMPLES = int(os.environ.get("COVE_BENCH_SAMPLES", "500"))
+SAMPLES = int(os.environ.get("COVE_BENCH_SAMPLES", "1000"))
 MS = 1e-6  # from ns
 NOISES = {
     "download": "downloads, two at once",

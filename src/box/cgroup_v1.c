@@ -33,8 +33,10 @@ static int limit_buffers(const struct cgroup *cgroup, int parent, uint64_t bytes
     if (cgroup_file_write_number(parent, cgroup->name, "memory.kmem.tcp.limit_in_bytes",
                                  bytes / BUFFERS_SHARE) == 0)
         return 0;
-    /* A kernel without it leaves the host's own bound. */
-    return errno == ENOENT ? 0 : refuse(cgroup, "memory.kmem.tcp.limit_in_bytes", err);
+    /* A kernel without it, or that was told to count no memory of its own, leaves the host's own bound. */
+    return errno == ENOENT || errno == EOPNOTSUPP
+               ? 0
+               : refuse(cgroup, "memory.kmem.tcp.limit_in_bytes", err);
 }
 
 /* With swap counted, swap is part of the limit; where the kernel does not count it, none is used. */

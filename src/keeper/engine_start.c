@@ -340,8 +340,10 @@ static void describe(const struct keeper *keeper, const struct given *given,
         (void)snprintf(text[texts++], 64, "COVE_HEADERS_FD=%zu", fd++);
     if (keeper->engine.tls >= 0)
         (void)snprintf(text[texts++], 64, "COVE_TLS_FD=%zu", fd++);
+#ifdef COVE_TEST_SWITCHES
     if (given->clock.count > 0)
         (void)snprintf(text[texts++], 64, "COVE_TEST_CLOCK_FD=%zu", fd);
+#endif
     (void)snprintf(text[texts++], 64, "COVE_RESTARTS=%u", keeper->engine.starts);
     (void)snprintf(text[texts++], 64, "COVE_BEAT_MS=%u", engine_beat_ms(keeper));
     if (keeper->options.log_json)

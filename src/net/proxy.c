@@ -146,7 +146,7 @@ out:
 
 int net_proxy_check(const char *text, struct error *err)
 {
-    struct proxy *proxy;
+    struct proxy *proxy = NULL;
 
     if (proxy_new(text, &proxy, err) < 0)
         return -1;

@@ -21,7 +21,7 @@ NOBODY = ["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups"]
 
 
 def answers(text):
-    """What came of each call: "open", or the name of the errno."""
+    """By call: "open", or the name of the errno."""
     lines = [json.loads(line) for line in text.splitlines()]
     assert all(line["answer"] in ("made", "lacking", "refused") for line in lines), lines
     return {line["probe"]: errno.errorcode[line["errno"]] if line["answer"] == "refused" else "open" for line in lines}

@@ -243,22 +243,25 @@ def test_an_engine_that_uses_its_memory_begins_nothing_new(tmp_path):
         path, other = make(client), make(client)
         process = start(client, path, COUNTS)
         with contextlib.ExitStack() as stack:
+            tenant = stack.enter_context(serve.tcp(new_key(client)["secret"]))
+            crowd = stack.enter_context(contextlib.ExitStack())
             with pytest.raises(terminals.Refused) as why:
                 for there in senders(serve, client):
-                    stack.enter_context(there).begin()
+                    crowd.enter_context(there).begin()
             assert (why.value.status, why.value.code) == (503, "capacity")
-            assert "160 MiB" in refused(client.get("/v1/sandboxes"), "capacity")
-            assert client.delete(other).status == 204
-            with serve.tcp(serve.key) as operator:
-                assert b"\ncove_engine_memory_limit_bytes 167772160\n" in operator.get("/metrics").bytes
-        harness.wait_for(lambda: client.get("/v1/sandboxes").status == 200, what="memory that is free again")
+            assert "160 MiB" in refused(tenant.get("/v1/sandboxes"), "capacity")
+            assert tenant.delete(other).status == 204
+            assert client.get("/v1/sandboxes").status == 200, "an operator looks for the cause"
+            assert b"\ncove_engine_memory_limit_bytes 167772160\n" in client.get("/metrics").bytes
+            crowd.close()
+            harness.wait_for(lambda: tenant.get("/v1/sandboxes").status == 200, what="memory that is free again")
         goes_on(client, process)
         again(client)
         assert serve.engine_pid() == engine
 
 
 def test_an_engine_that_gets_no_more_memory_loses_nothing(tmp_path):
-    """Who is connected already fills it beyond what it can have: it cuts him off, or ends."""
+    """Clients that are connected already fill it beyond what it can have: it cuts them off, or ends."""
     with serving.Serve(tmp_path, "[serve]\nengine_memory = 128M\n[boxes]\npool = 1\n") as serve:
         with serve.client() as client, contextlib.ExitStack() as stack:
             path = make(client)

@@ -292,8 +292,8 @@ static void name_there(struct fake *fake, uint32_t id, enum keeper_kind kind, co
     struct keeper_named named = {
         .head = {.type = KEEPER_NAMED, .id = id}, .kind = kind, .is_there = 1};
 
-    strcpy(named.name, name);
-    strcpy(named.tenants, tenants);
+    (void)snprintf(named.name, sizeof(named.name), "%s", name);
+    (void)snprintf(named.tenants, sizeof(named.tenants), "%s", tenants);
     answer(fake, &named, sizeof(named), -1);
 }
 
@@ -361,7 +361,9 @@ static struct keeper_make *held_take(struct fake *fake)
 {
     struct keeper_make *held = fake->held[0];
 
-    memmove(&fake->held[0], &fake->held[1], --fake->held_count * sizeof(fake->held[0]));
+    fake->held_count--;
+    for (unsigned i = 0; i < fake->held_count; i++)
+        fake->held[i] = fake->held[i + 1];
     return held;
 }
 

@@ -24,7 +24,9 @@ static int count_fds(void)
     DIR *directory = opendir("/proc/self/fd");
     int count = 0;
 
-    while (directory != NULL && readdir(directory) != NULL)
+    if (directory == NULL)
+        return -1;
+    while (readdir(directory) != NULL)
         count++;
     (void)closedir(directory);
     return count;
@@ -39,7 +41,7 @@ static void open_pair(int pair[2], bool with_sender)
     }
 }
 
-/* What proto_send() would not send. */
+/* Packets that proto_send() would not send. */
 static void send_with(int socket, const void *packet, size_t size, size_t fds_count)
 {
     union {

@@ -37,7 +37,7 @@ struct zygote_answer {
     char step[32];
 };
 
-/* What it says before its program runs. */
+/* It says this before its program runs. */
 struct zygote_failed {
     uint32_t type;
     struct error error;

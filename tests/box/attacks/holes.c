@@ -34,7 +34,7 @@
 #define SYS_io_uring_setup 425
 #endif
 
-/* What a try answers; anything below is the errno of whatever refused. */
+/* The answers of a try; anything below is the errno of whatever refused. */
 enum { MADE = 1000, LACKING = 1001 };
 
 enum { OF_KEYS = -2, SOCK_OF_NO_TYPE = 15, NFT_GENERATION = 0xa << 8 | 16, XFRM_INFO = 0x25 };

@@ -127,7 +127,7 @@ def conditional(arguments, then):
 
 
 def profile_of(path):
-    """What any rule for a call allows is allowed; what none does gets the default."""
+    """A call is allowed where any rule for it says so; one that none allows gets the default."""
     said = json.loads(pathlib.Path(path).read_text(encoding="utf-8"))
     bodies = {}
     for entry in said["syscalls"]:
