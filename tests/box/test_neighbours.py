@@ -80,7 +80,8 @@ def test_what_one_box_takes_the_host_still_has(thing):
               + "".join(f"    {line}\n" for line in takes.splitlines())
               + "    said = 'all'\nexcept BaseException as e:\n    said = type(e).__name__\n"
               "os.write(1, said.encode() + b'\\n')\ntime.sleep(60)\n")
-    box = harness.start(["/usr/bin/python3", "-c", script], "--memory", "256M", "--timeout", "60s")
+    box = harness.start(["/usr/bin/python3", "-c", script], "--memory", "256M", "--pids", "64",
+                        "--timeout", "60s")
     try:
         assert select.select([box.stdout], [], [], 60 * PATIENCE)[0], "it takes and takes"
         assert box.stdout.readline().decode().strip() in expected.split(" "), (thing, expected)

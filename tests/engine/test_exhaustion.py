@@ -245,9 +245,12 @@ def test_an_engine_that_uses_its_memory_begins_nothing_new(tmp_path):
         with contextlib.ExitStack() as stack:
             tenant = stack.enter_context(serve.tcp(new_key(client)["secret"]))
             crowd = stack.enter_context(contextlib.ExitStack())
-            with pytest.raises(terminals.Refused) as why:
+            with contextlib.suppress(terminals.Refused):
                 for there in senders(serve, client):
                     crowd.enter_context(there).begin()
+            harness.wait_for(lambda: tenant.get("/v1/sandboxes").status != 200, what="memory that is used")
+            with pytest.raises(terminals.Refused) as why:
+                crowd.enter_context(Sender(serve, new_key(client, tenant="team-e")["secret"]))
             assert (why.value.status, why.value.code) == (503, "capacity")
             assert "160 MiB" in refused(tenant.get("/v1/sandboxes"), "capacity")
             assert tenant.delete(other).status == 204
