@@ -139,7 +139,7 @@ void engine_create_leave(struct engine *engine, const void *arg)
     while (sandbox != NULL && (sandbox->active == NULL || sandbox->active->kind != VERB_CREATE ||
                                sandbox->active->arg != arg))
         sandbox = sandbox->older;
-    if (sandbox == NULL || sandbox->first != NULL) /* somebody else waits for it, too */
+    if (sandbox == NULL)
         return;
     (void)error_set(&err, "sandbox_gone", 0, "the client of sandbox %s has left", sandbox->id);
     (void)start_leave(sandbox, &err);
