@@ -66,6 +66,7 @@ static const struct {
                       "rlimit: a watchdog stands in, and kills late"},
     [PROBE_PROCESS_LIMIT] = {"process-limit", "processes per box",
                              "only limits without cgroups need it"},
+    [DOCTOR_CORES] = {"core-dumps", "core dumps", NULL},
     [DOCTOR_BOX] = {"box", "a box", NULL},
     [DOCTOR_NETWORK] = {"network-policy", "its network policy", NULL},
     [DOCTOR_SERVER] = {"server", "the server", NULL},
@@ -111,6 +112,25 @@ void doctor_check_fill(struct doctor_check *check, enum probe_id id,
         failure_say(check, without, result);
         break;
     }
+}
+
+void doctor_check_cores(struct doctor_check *check, const struct doctor_host *host)
+{
+    *check = (struct doctor_check){.name = words[DOCTOR_CORES].name,
+                                   .title = words[DOCTOR_CORES].title};
+    check->state = host->cores_to_socket ? DOCTOR_LESS : DOCTOR_YES;
+    if (!host->cores_to_socket) {
+        (void)snprintf(check->found, sizeof(check->found), "no socket takes them");
+        return;
+    }
+    (void)snprintf(check->found, sizeof(check->found),
+                   "the memory of what crashes in a box goes to a program of the host");
+    (void)snprintf(check->cause, sizeof(check->cause),
+                   "kernel.core_pattern begins with @: the kernel sends it to a socket, which no "
+                   "limit of a process stops");
+    (void)snprintf(check->remedy, sizeof(check->remedy),
+                   "name a file, or a program (|), as root of the host");
+    (void)snprintf(check->command, sizeof(check->command), "sysctl -w kernel.core_pattern=core");
 }
 
 /* ---- finding out ---- */
@@ -201,7 +221,7 @@ static void verdict(struct doctor *doctor)
 {
     unsigned weaker = 0;
 
-    for (int i = 0; i < PROBE_COUNT; i++)
+    for (int i = 0; i < DOCTOR_BOX; i++)
         weaker += doctor->checks[i].state == DOCTOR_LESS || doctor->checks[i].state == DOCTOR_NO;
     doctor->exit_status = doctor->has_box && strcmp(doctor->level, "full") == 0 ? 0 : 1;
     if (!doctor->has_box)
@@ -238,6 +258,7 @@ static int doctor_run(struct doctor *doctor)
         (void)snprintf(doctor->host.machine, sizeof(doctor->host.machine), "%.31s", name.machine);
     }
     probes_run(doctor);
+    doctor_check_cores(&doctor->checks[DOCTOR_CORES], &doctor->host);
     for (size_t i = DOCTOR_BOX; i < DOCTOR_CHECKS; i++)
         doctor->checks[i] = (struct doctor_check){.name = words[i].name, .title = words[i].title};
     doctor_try_box(doctor);

@@ -49,6 +49,7 @@ struct doctor_host {
     long userns_clone;
     long userns_max;
     long memfd_noexec;
+    bool cores_to_socket;
     char confinement[64]; /* the security module's label of us; "" for none */
 };
 
@@ -73,9 +74,10 @@ struct doctor_check {
     char command[480]; /* what to type, where that says it all */
 };
 
-#define DOCTOR_BOX PROBE_COUNT           /* the box itself */
-#define DOCTOR_NETWORK (PROBE_COUNT + 1) /* and its way out, which a policy rules */
-#define DOCTOR_SERVER (PROBE_COUNT + 2)  /* of sandboxes that live */
+#define DOCTOR_CORES PROBE_COUNT         /* where the memory of what crashes goes */
+#define DOCTOR_BOX (PROBE_COUNT + 1)     /* the box itself */
+#define DOCTOR_NETWORK (PROBE_COUNT + 2) /* and its way out, which a policy rules */
+#define DOCTOR_SERVER (PROBE_COUNT + 3)  /* of sandboxes that live */
 #define DOCTOR_CHECKS (DOCTOR_SERVER + 1)
 
 struct doctor {
@@ -94,6 +96,9 @@ void doctor_check_fill(struct doctor_check *check, enum probe_id id,
 /* Why it failed, and what to do: cause, remedy and command of the check. */
 void doctor_explain(struct doctor_check *check, enum probe_id id, const struct probe_result *result,
                     const struct doctor_host *host);
+
+/* Says where the memory of a program that crashes in a box goes. */
+void doctor_check_cores(struct doctor_check *check, const struct doctor_host *host);
 
 /* Adds the cause, and where to ask further, to an error of a box that this host does not allow. Other
  * errors stay as they are. */

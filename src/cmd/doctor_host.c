@@ -263,6 +263,7 @@ static void places_find(struct doctor_host *host, int root, const struct mounts 
 void doctor_host_read(struct doctor_host *host, int root)
 {
     struct mounts mounts = {0};
+    char pattern[128];
     ssize_t n;
 
     *host = (struct doctor_host){.uid = geteuid()};
@@ -275,6 +276,8 @@ void doctor_host_read(struct doctor_host *host, int root)
     host->userns_clone = file_number(root, "proc/sys/kernel/unprivileged_userns_clone");
     host->userns_max = file_number(root, "proc/sys/user/max_user_namespaces");
     host->memfd_noexec = file_number(root, "proc/sys/vm/memfd_noexec");
+    host->cores_to_socket = file_text(root, "proc/sys/kernel/core_pattern", pattern,
+                                      sizeof(pattern))[0] == '@';
     (void)file_text(root, "proc/self/attr/current", host->confinement, sizeof(host->confinement));
     if (strcmp(host->confinement, "unconfined") == 0)
         host->confinement[0] = '\0';

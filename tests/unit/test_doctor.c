@@ -240,6 +240,29 @@ static void check_advice(void)
     says(check.command, "vm.memfd_noexec=1");
 }
 
+/* A pipe heeds RLIMIT_CORE, with which boxes stop it; a socket does not. */
+static void check_cores(void)
+{
+    static const char *const patterns[] = {
+        "core\n",        "|/usr/lib/systemd/systemd-coredump %P\n",
+        "/var/@/core\n", "\n",
+        "@/run/cores\n", "@@/run/cores\n"};
+    struct doctor_host host;
+    struct doctor_check check;
+
+    for (size_t i = 0; i < sizeof(patterns) / sizeof(patterns[0]); i++) {
+        const struct file file = {"proc/sys/kernel/core_pattern", patterns[i]};
+        bool leads_to_socket = i >= 4;
+
+        read_tree(&host, &file, 1);
+        doctor_check_cores(&check, &host);
+        CHECK(check.state == (leads_to_socket ? DOCTOR_LESS : DOCTOR_YES), "%s", patterns[i]);
+        CHECK((check.cause[0] != '\0') == leads_to_socket, "%s: %s", patterns[i], check.cause);
+        if (leads_to_socket)
+            says(check.command, "sysctl -w kernel.core_pattern=");
+    }
+}
+
 /* Nothing that a step can end with is left unexplained, wherever we are. */
 static void check_everything_is_explained(void)
 {
@@ -289,6 +312,7 @@ int main(void)
     check_places();
     check_facts();
     check_advice();
+    check_cores();
     check_everything_is_explained();
     check_hints();
     (void)snprintf(command, sizeof(command), "rm -rf %s", top);

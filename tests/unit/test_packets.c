@@ -174,15 +174,31 @@ static void begin(struct guard *guard)
     }
 }
 
-/* One that took it for what it is not would have said that it failed, or ended. */
+/* A guard that took it for what it is not would say something before its report. */
+static void check_said_to(struct guard *guard, const char *what, const void *packet, size_t size,
+                          size_t fds_count)
+{
+    struct box_report report;
+    uint32_t said = 0;
+
+    send_with(guard->socket, packet, size, fds_count);
+    CHECK(guard_tell_finish(guard, true, &err) == 0, "%s: %s", what, err.text);
+    CHECK(recv(guard->socket, &said, sizeof(said), MSG_PEEK) == (ssize_t)sizeof(said) &&
+              said == GUARD_REPORT,
+          "%s: it said %u", what, said);
+    CHECK(guard_finish(guard, &report, &err) == 0, "%s: %s", what, err.text);
+}
+
+/* By one that waits for its child, and by one that has heard of somebody. */
 static void check_passed_over(const char *what, const void *packet, size_t size, size_t fds_count)
 {
     struct guard guard;
-    struct box_report report;
 
     begin(&guard);
-    send_with(guard.socket, packet, size, fds_count);
-    CHECK(guard_finish(&guard, &report, &err) == 0, "%s: %s", what, err.text);
+    check_said_to(&guard, what, packet, size, fds_count);
+    begin(&guard);
+    guard_hurry(&guard);
+    check_said_to(&guard, what, packet, size, fds_count);
 }
 
 static void check_guard(void)
