@@ -92,6 +92,12 @@ static void places_print(FILE *out, const struct doctor_host *host)
         (void)fprintf(out, "No container and no other sandbox around it is recognised.\n");
 }
 
+/* All checks fit on one screen: those that find nothing on nearly every host have no line then. */
+static bool is_shown(const struct doctor *doctor, size_t check)
+{
+    return check != DOCTOR_CORES || doctor->checks[check].state != DOCTOR_YES;
+}
+
 static void all_print(FILE *out, const struct doctor *doctor)
 {
     const struct doctor_host *host = &doctor->host;
@@ -100,7 +106,8 @@ static void all_print(FILE *out, const struct doctor *doctor)
                   host->machine, host->uid);
     places_print(out, host);
     for (size_t i = 0; i < DOCTOR_CHECKS; i++)
-        check_print(out, &doctor->checks[i]);
+        if (is_shown(doctor, i))
+            check_print(out, &doctor->checks[i]);
     if (doctor->has_box)
         (void)fprintf(out, "cove run has here: level %s, limits %s, ids %s, disk %s\n",
                       doctor->level, doctor->limits, doctor->ids, doctor->disk);
@@ -167,6 +174,8 @@ static json_t *checks_json(const struct doctor *doctor)
     for (size_t i = 0; i < DOCTOR_CHECKS; i++) {
         const struct doctor_check *check = &doctor->checks[i];
 
+        if (!is_shown(doctor, i))
+            continue;
         (void)json_array_append_new(
             list, json_pack("{s:s, s:s, s:s, s:o, s:o, s:o, s:o}", "name", check->name, "title",
                             check->title, "state", state_name(check->state), "found",
