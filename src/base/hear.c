@@ -1,4 +1,4 @@
-/* What a child says: see hear.h. */
+/* Hears what a child says: see hear.h. */
 #include "base/hear.h"
 
 #include "base/clock.h"

@@ -1,4 +1,4 @@
-/* What a child says until it ends, as text: for whoever starts a program to be asked something. */
+/* Hears what a child says until it ends, as text: for whoever starts a program to be asked something. */
 #pragma once
 
 #include <stddef.h>

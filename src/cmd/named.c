@@ -228,7 +228,7 @@ static int keeper_ls(const struct named_kind *kind, struct show_table *shown, st
     return error_set(err, "bad_answer", 0, "the keeper's list has no end");
 }
 
-/* What the server says to a tenant: names alone, and its own. */
+/* The server tells a tenant names alone, and its own. */
 static int server_ls(const struct named_kind *kind, bool json, struct show_table *shown,
                      struct error *err)
 {

@@ -6,8 +6,8 @@
  * What processes in boxes make by themselves (events with a traffic) is in a strand apart: however much that is,
  * what happened to sandboxes stays known. Events are told at once and written down a moment later. A number is
  * never given twice in a history: after a restart each goes on from the same one, far above what was told last in
- * any. Who asks for what lies between is told of a gap, unless the engine before us ended well and had told no
- * more. */
+ * any. A client that asks for what lies between is told of a gap, unless the engine before us ended well and had
+ * told no more. */
 #include "engine/strand.h"
 
 #include <inttypes.h>

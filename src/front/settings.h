@@ -28,7 +28,7 @@ struct settings {
     uint64_t audit_size, audit_age_ms, audit_keep;
 };
 
-/* From the text that `fd` has; -1: all by default. `path` names it in errors. "bad_config". What it takes, every
- * room takes: a reload must not end in an engine that cannot start. */
+/* From the text that `fd` has; -1: all by default. `path` names it in errors. "bad_config". Every room
+ * takes what it takes: a reload must not end in an engine that cannot start. */
 int settings_read(int fd, const char *path, struct settings *settings, struct error *err);
 void settings_free(struct settings *settings);

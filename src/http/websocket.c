@@ -294,7 +294,7 @@ static void end_with(struct http_request *request, unsigned code, const char *re
     end(request, request->websocket->code);
 }
 
-/* What has come of a message is charged, and it has its time. False: that was too much, and the request is gone. */
+/* Charges what has come of a message, and gives it its time. False: that was too much, and the request is gone. */
 static bool charge(struct http_request *request)
 {
     struct http_websocket *websocket = request->websocket;

@@ -267,7 +267,7 @@ struct clock_given {
     size_t count;
 };
 
-/* What one engine gets. */
+/* For one engine. */
 struct given {
     int fds[KEEPER_ENGINE_LISTEN]; /* as request.h says */
     size_t listening;

@@ -97,7 +97,7 @@ bool names_is_name(const char *text, size_t size);
 /* Names of tenants between commas, or "*". */
 bool names_are_tenants(const char *text, size_t size);
 
-/* What stands under this name for this tenant and is there; NULL. "" is none yet, and may have all. */
+/* Finds what stands under this name for this tenant and is there; NULL. "" is none yet, and may have all. */
 const struct name *names_find(const struct names *names, uint32_t kind, const char *name,
                               const char *tenant);
 /* Whether it may have the root of this generation, which is there. */

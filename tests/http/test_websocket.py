@@ -428,7 +428,7 @@ def test_messages_of_one_owner_leave_room_for_those_of_others(serve):
         client.send(frame(0, b"!"))
         assert client.frame() == (BINARY, b"m" * 90_000 + b"!")
     server.until("held", 0)
-    # What is left is nobody's: of a client that goes, too.
+    # Nothing stays charged, of a client that goes either.
     third.send(part)
     server.until("held", 90_000)
     third.socket.close()

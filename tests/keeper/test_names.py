@@ -392,7 +392,7 @@ def test_names_of_the_configuration(stand_in, tmp_path):
 
 def test_tenants_of_the_configuration(stand_in, tmp_path):
     (tmp_path / "one").mkdir()
-    # Whose a name is may stand before it; the view of the host is everybody's unless it is somebody's.
+    # The tenants of a name may stand before it; the view of the host is everybody's unless it is somebody's.
     text = (f"[mount_tenants]\none = team-a,\t team-b\n[root_tenants]\nsmall = *\nhost = team-a\n"
             f"[roots]\nsmall = {tmp_path}/one\n[mounts]\none = {tmp_path}/one\ntwo = {tmp_path}/one:ro\n")
     with configured(stand_in, tmp_path, text) as keeper:

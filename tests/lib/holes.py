@@ -33,7 +33,7 @@ through, 0.1.0 `AF_ALG` for one. AppArmor, which Docker adds where the host has 
 `bpf` is refused by `kernel.unprivileged_bpf_disabled`, as is usual today; `perf_event_open` and io_uring are allowed,
 as Linux has it, and some distributions refuse them.
 
-## What a box reaches, and why
+## The calls that a box can make, and why
 
 These calls stay, each for a reason. The next hole behind one of them is one of every sandbox that shares a kernel, so
 mutually hostile tenants need a virtual machine around cove.

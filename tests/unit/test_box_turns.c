@@ -206,7 +206,7 @@ static void check_joined(struct rig *rig)
     CHECK(rig_done(rig, &joins) && joins.created, "%s", joins.error.text);
 }
 
-/* What is being made is not given up: the keeper has been asked. */
+/* A box that is being made is not given up: the keeper has been asked. */
 static void check_turn_taken(struct rig *rig)
 {
     struct answer made;

@@ -139,8 +139,8 @@ static bool refuse(struct native *native, struct http_request *request, const ch
     return false;
 }
 
-/* What ends something, or says how things are, may be asked for when there is no memory for more; and an operator, who
- * looks for the cause, anything. */
+/* When there is no memory for more, anybody may ask for what ends something or says how things are; and an operator,
+ * who looks for the cause, for anything. */
 static bool memory_is_left(struct job *job)
 {
     struct error err;
