@@ -193,6 +193,12 @@ def test_12_terminals_are_limited_and_leave_some_for_others():
         harness.end(box)
 
 
+# ---- memory that no cgroup counts ----
+
+def test_69_access_lists_are_short_and_flow_labels_are_not_there(privileges):
+    attack(69, options=privileges)
+
+
 # ---- CPU ---------------------------------------------------------------------------------------
 
 def test_13_cpu_spin_stays_within_its_share():

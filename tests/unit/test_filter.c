@@ -203,6 +203,7 @@ static const struct call absent[] = {
     ALL_SAME(SYS_io_pgetevents, "io_pgetevents"),
     ALL_SAME(NR_MEMFD_SECRET, "memfd_secret"),
     ALL_SAME(NR_CACHESTAT, "cachestat"),
+    ALL_SAME(NR_SETXATTRAT, "setxattrat"),
     ALL_SAME(-1, "number -1, as a debugger skips a call"),
 #ifdef __x86_64__
     ALL_SAME(SYS_modify_ldt, "modify_ldt"),
@@ -220,7 +221,7 @@ static const struct call allowed[] = {
     ALL_SAME(SYS_faccessat2, "faccessat2"),
     ALL_SAME(SYS_renameat2, "renameat2"),
     ALL_SAME(SYS_fchownat, "fchownat"),
-    ALL_SAME(SYS_setxattr, "setxattr"),
+    {"setxattr", SYS_setxattr, {-1, -1, -1, 1023, -1, -1}},
     ALL_SAME(SYS_copy_file_range, "copy_file_range"),
     ALL_SAME(SYS_splice, "splice"),
     ALL_SAME(SYS_inotify_init1, "inotify_init1"),
@@ -259,7 +260,6 @@ static const struct call allowed[] = {
     ALL_SAME(SYS_accept4, "accept4"),
     ALL_SAME(NR_MAP_SHADOW_STACK, "map_shadow_stack"),
     ALL_SAME(NR_MSEAL, "mseal"),
-    ALL_SAME(NR_SETXATTRAT, "setxattrat"),
     ALL_SAME(NR_REMOVEXATTRAT, "removexattrat"),
     {"ptrace(PTRACE_TRACEME)", SYS_ptrace, {PTRACE_TRACEME, 0, 0, 0, 0, 0}},
     {"prctl(PR_SET_DUMPABLE)", SYS_prctl, {PR_SET_DUMPABLE, 1, 0, 0, 0, 0}},
@@ -411,6 +411,19 @@ static void test_sockets(void)
     }
 }
 
+static void test_long_attributes(void)
+{
+    static const long calls[] = {SYS_setxattr, SYS_lsetxattr, SYS_fsetxattr};
+    static const long sizes[] = {1024, 65536, (long)HIGH_BIT | 1024, -1};
+
+    for (size_t i = 0; i < sizeof(calls) / sizeof(calls[0]); i++)
+        for (size_t j = 0; j < sizeof(sizes) / sizeof(sizes[0]); j++)
+            for (unsigned flags = 0; flags <= (FILTER_NO_SETID | FILTER_WATCHED); flags++)
+                expect(flags,
+                       &(struct call){"a long attribute", calls[i], {-1, -1, -1, sizes[j], 0}},
+                       E2BIG);
+}
+
 static void test_socket_options(void)
 {
     static const long programs[] = {26, 50, 51, 52}; /* SO_ATTACH_FILTER to _REUSEPORT_EBPF */
@@ -427,6 +440,7 @@ static void test_socket_options(void)
         call.args[1] = 6; /* the same number, of TCP's */
         expect(0, &call, EBADF);
     }
+    expect(0, &(struct call){"a flow label", SYS_setsockopt, {-1, 41, 32, -1, -1}}, EPERM);
     expect(0, &(struct call){"SO_LINGER", SYS_setsockopt, {-1, SOL_SOCKET, SO_LINGER, -1, -1}}, 0);
     for (long option = 1; option < 100; option++) {
         bool is_known = option == SO_LINGER || option == 26 || (option >= 50 && option <= 52);
@@ -798,6 +812,7 @@ int main(void)
     test_namespaces();
     test_clone3_key();
     test_sockets();
+    test_long_attributes();
     test_socket_options();
     test_upper_protocols();
     test_urgent_data();

@@ -2,6 +2,7 @@
  * by itself well before a host without walls would suffer. */
 #include "attack.h"
 
+#include <arpa/inet.h>
 #include <fcntl.h>
 #include <netinet/in.h>
 #include <pthread.h>
@@ -18,9 +19,11 @@
 #include <sys/resource.h>
 #include <sys/shm.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/timerfd.h>
 #include <sys/wait.h>
+#include <sys/xattr.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -449,15 +452,50 @@ static void lock_memory(void)
             setrlimit(RLIMIT_MEMLOCK, &(struct rlimit){RLIM_INFINITY, RLIM_INFINITY}), EPERM);
 }
 
+/* ---- 69: what no cgroup counts, and what the host has one bound of ---- */
+
+/* Owner, users, group, mask and others, in this order. */
+static long list_set(const char *path, unsigned char *list, size_t size)
+{
+    static const uint16_t last[] = {4, 16, 32};
+    size_t count = size / 8;
+
+    for (size_t i = 0; i < count; i++) {
+        uint16_t kind = i == 0 ? 1 : i + 3 < count ? 2 : last[i + 3 - count];
+        uint32_t id = kind == 2 ? getuid() : UINT32_MAX;
+
+        memcpy(list + 4 + 8 * i, (uint16_t[]){kind, 7}, 4);
+        memcpy(list + 8 + 8 * i, &id, 4);
+    }
+    return setxattr(path, "system.posix_acl_default", list, size, 0);
+}
+
+static void keep_uncounted(void)
+{
+    enum { LONG = 4 + 8000 * 8, SHORT = 4 + 5 * 8 };
+    const char *directory = attack_word(0, "/dev/shm");
+    uint32_t label[8] = {0, 0, 0, htonl(1), htonl(1), 0x00010100, 60};
+    static unsigned char list[LONG] = {2};
+    struct {
+        const void *value;
+        uint32_t size, flags;
+    } hidden = {list, LONG, 0};
+    int udp = socket(AF_INET6, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+    char path[256];
+
+    (void)snprintf(path, sizeof(path), "%s/listed", directory);
+    (void)mkdir(path, 0700);
+    attack_check("a short access list", list_set(path, list, SHORT) == 0, "errno %d", errno);
+    REFUSED("a long access list", list_set(path, list, LONG), E2BIG);
+    REFUSED("its size behind a pointer",
+            syscall(463, AT_FDCWD, path, 0, "system.posix_acl_default", &hidden, sizeof(hidden)),
+            ENOSYS);
+    REFUSED("a flow label", setsockopt(udp, IPPROTO_IPV6, 32, label, sizeof(label)), EPERM);
+}
+
 const struct attack resources_attacks[] = {
-    {1, fork_many},
-    {2, thread_many},
-    {8, sparse},
-    {9, use_up_fds},
-    {10, fill_buffers},
-    {11, use_up_watches},
-    {12, use_up_terminals},
-    {13, use_up_cpu},
-    {14, lock_memory},
-    {0, NULL},
+    {1, fork_many},         {2, thread_many},   {8, sparse},
+    {9, use_up_fds},        {10, fill_buffers}, {11, use_up_watches},
+    {12, use_up_terminals}, {13, use_up_cpu},   {14, lock_memory},
+    {69, keep_uncounted},   {0, NULL},
 };
