@@ -18,7 +18,7 @@ import yaml
 
 import harness
 import serving
-from sandboxes import EPHEMERAL, init_of, make, new_key, run
+from sandboxes import EPHEMERAL, parent_of, make, new_key, run
 
 nothing_left, serve, api = serving.one_for_all("[boxes]\npool = 8\nmemory = 128M\ndisk = 16M\n")
 
@@ -253,7 +253,7 @@ def test_a_sandbox_has_its_layer_of_landlock(api, privileges):
 def test_a_box_whose_init_is_killed_stops_alone_and_says_so(serve, api):
     path, other = make(api), make(api)
     process = api.post(f"{path}/processes", {"argv": ["sleep", "7357"]}).json["id"]
-    init = harness.wait_for(lambda: init_of(serve, b"7357"), what="the command")
+    init = harness.wait_for(lambda: parent_of(serve, b"7357"), what="the command")
     assert "cove-init" in harness.status_of(init)["Name"], harness.status_of(init)
     os.kill(init, signal.SIGKILL)
     harness.wait_for(lambda: api.get(path).json["state"] == "stopped", 30 * harness.PATIENCE, "its end")
@@ -269,7 +269,7 @@ def test_a_box_whose_init_is_killed_stops_alone_and_says_so(serve, api):
 def test_a_box_whose_init_is_stopped_can_be_deleted_and_others_do_not_notice(serve, api):
     path, other = make(api), make(api)
     api.post(f"{path}/processes", {"argv": ["sleep", "7358"]})
-    init = harness.wait_for(lambda: init_of(serve, b"7358"), what="the command")
+    init = harness.wait_for(lambda: parent_of(serve, b"7358"), what="the command")
     os.kill(init, signal.SIGSTOP)
     with serve.client() as waiting:
         waiting.send("POST", f"{path}/exec", {"command": "echo on"})

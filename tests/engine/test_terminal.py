@@ -11,7 +11,7 @@ import pytest
 
 import harness
 import serving
-from sandboxes import init_of, made
+from sandboxes import parent_of, made
 from terminals import Refused, Watcher
 
 
@@ -376,11 +376,15 @@ def test_a_sandbox_that_stops_ends_its_terminals(serve, api):
 
 def test_nobody_is_attached_before_the_terminal_takes_input(serve, api):
     """An engine that has just started has its record of a terminal, and the terminal when the box's init has
-    answered. What is typed until then waits, and so does the size."""
+    answered. What is typed until then waits, and so does the size, which goes first: the tool that holds the
+    terminal is stopped, and so is the engine then, so it has no more than what fits into its pipe."""
     box = api.post("/v1/sandboxes", {"disk_kind": "ephemeral"}).json["id"]
-    process = begin(api, box, "stty -echo; echo ready; while read line; do stty size; echo \"<$line>\"; done")
-    assert api.post(f"/v1/sandboxes/{box}/processes", {"argv": ["sleep", "7365"]}).status == 201
-    init = harness.wait_for(lambda: init_of(serve, b"7365"), what="the command")
+    process = begin(api, box, "stty -echo; sleep 7365 & echo ready; read line; stty size; echo \"<$line>\"; "
+                              "sleep 7366 & while read line; do stty size; echo \"<${line%%x*}>\"; done")
+    shell = harness.wait_for(lambda: parent_of(serve, b"7365"), what="the command")
+    tool = int(harness.status_of(shell)["PPid"])
+    init = int(harness.status_of(tool)["PPid"])
+    stopped = [init]
     with Watcher(serve, box, process) as watcher:
         watcher.sees("ready\r\n")
     os.kill(init, signal.SIGSTOP)
@@ -392,7 +396,7 @@ def test_nobody_is_attached_before_the_terminal_takes_input(serve, api):
         watcher.hears("error")
         assert len(watcher.said) == 1, watcher.said
         watcher.tell(type="resize", rows=34, columns=98)
-        watcher.type("typed early\n")
+        watcher.type("typed early\n" + 100000 * "x" + "\n")
         serve.heed()
         with serve.client() as other:
             other.send("POST", f"/v1/sandboxes/{box}/processes/{process}/stdin", b"by a request\n")
@@ -401,15 +405,22 @@ def test_nobody_is_attached_before_the_terminal_takes_input(serve, api):
             with pytest.raises(BlockingIOError):
                 watcher.step()
             watcher.socket.settimeout(60 * harness.PATIENCE)
+            stopped += [tool, serve.engine_pid()]
+            os.kill(tool, signal.SIGSTOP)
             os.kill(init, signal.SIGCONT)
             said = watcher.hears("attached")
             assert (said["rows"], said["columns"], said["from"]) == (34, 98, len("ready\r\n")), said
-            watcher.sees("34 98\r\n<typed early>\r\n34 98\r\n<by a request>\r\n")
+            os.kill(serve.engine_pid(), signal.SIGSTOP)
+            os.kill(tool, signal.SIGCONT)
+            harness.wait_for(lambda: parent_of(serve, b"7366"), what="the first line to be read")
+            os.kill(serve.engine_pid(), signal.SIGCONT)
+            watcher.sees("34 98\r\n<typed early>\r\n34 98\r\n<>\r\n34 98\r\n<by a request>\r\n")
             assert other.receive().status == 204
         assert [message["type"] for message in watcher.said] == ["error", "attached"], watcher.said
         watcher.close()
     finally:
-        os.kill(init, signal.SIGCONT)
+        for pid in stopped:
+            os.kill(pid, signal.SIGCONT)
     with serve.client() as fresh:
         assert fresh.delete(f"/v1/sandboxes/{box}").status == 204
 

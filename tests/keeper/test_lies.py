@@ -16,7 +16,7 @@ import pytest
 
 import harness
 import serving
-from sandboxes import init_of, make, run
+from sandboxes import parent_of, make, run
 
 pytestmark = pytest.mark.wall
 
@@ -109,7 +109,7 @@ def test_an_init_that_lies_harms_its_own_sandbox_alone(serve, api, lie):
     for path in (victim, other):
         mark = "7361" if path == victim else "7362"
         assert api.post(f"{path}/processes", {"argv": ["sleep", mark]}).json["id"] == "1"
-    init = harness.wait_for(lambda: init_of(serve, b"7361"), what="the command")
+    init = harness.wait_for(lambda: parent_of(serve, b"7361"), what="the command")
     os.kill(init, signal.SIGSTOP)
     control = control_of(init)
     assert run(api, other, "echo before")["stdout"] == "before\n"
@@ -145,7 +145,7 @@ def test_an_init_that_lies_to_the_next_engine_harms_its_own_sandbox_alone(serve,
     victim, other = make(api), make(api)
     for path, mark in ((victim, "7363"), (other, "7364")):
         assert api.post(f"{path}/processes", {"argv": ["sleep", mark]}).status == 201
-    init = harness.wait_for(lambda: init_of(serve, b"7363"), what="the command")
+    init = harness.wait_for(lambda: parent_of(serve, b"7363"), what="the command")
     os.kill(init, signal.SIGSTOP)
     control = control_of(init)
     old = serve.engine_pid()

@@ -74,8 +74,8 @@ def new_key(client, *scopes, **more):
     return answer.json
 
 
-def init_of(serve, mark):
-    """The host's pid of the init above the process with this command line."""
+def parent_of(serve, mark):
+    """The host's pid of the process above the one with this in its command line: of init, unless a shell began it."""
     for pid in harness.children_of(serve.process.pid):
         with contextlib.suppress(OSError):
             with open(f"/proc/{pid}/cmdline", "rb") as file:

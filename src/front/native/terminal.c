@@ -187,6 +187,16 @@ static bool takes_input(const struct terminal *terminal)
     return !view.is_awaited;
 }
 
+/* Before all that is typed while the box has not answered: that goes on its way with the answer itself. */
+static void fit_early(struct terminal *terminal)
+{
+    struct error ignored; /* fit() comes yet */
+
+    if (terminal->rows > 0 && !terminal->is_read_only)
+        (void)proc_resize(terminal->proc, (uint16_t)terminal->rows, (uint16_t)terminal->columns,
+                          &ignored);
+}
+
 static void pump(struct terminal *terminal)
 {
     bool goes_on = true;
@@ -321,6 +331,7 @@ static int obey(struct terminal *terminal, const struct control *control, struct
         if (!terminal->is_fitted && control->rows > 0 && control->columns > 0) {
             terminal->rows = control->rows;
             terminal->columns = control->columns;
+            fit_early(terminal);
             return 0;
         }
         return proc_resize(terminal->proc, (uint16_t)control->rows, (uint16_t)control->columns,
@@ -439,6 +450,8 @@ static void terminal_found(struct job *job, struct proc *proc)
     stream_add(&terminal->stream, job, false, more);
     account_began(job);
     job_on_drain(job, cut);
+    if (!takes_input(terminal))
+        fit_early(terminal);
     pump(terminal);
 }
 
