@@ -46,9 +46,9 @@ static int ask(const char *keeper, char *const argv[], char *said, size_t size)
 
 static int try(const char *keeper, bool is_private, char *said, size_t size)
 {
-    char *const argv[] = {
-        (char[]){"serve"},    (char[]){"--check"}, is_private ? (char[]){"--private"} : NULL,
-        (char[]){"--listen"}, (char[]){"none"},    NULL};
+    char name[] = "serve", check[] = "--check", private[] = "--private", listen[] = "--listen",
+         none[] = "none";
+    char *const argv[] = {name, check, is_private ? private : NULL, listen, none, NULL};
 
     return ask(keeper, argv, said, size);
 }

@@ -135,6 +135,8 @@ static void check_as_if_never(struct rig *rig, const struct sandbox_spec *spec, 
     CHECK(unknown.count == 1 && IS(unknown, code), "nothing: %s", unknown.error.code);
     at = strstr(unknown.error.text, "nothing");
     CHECK(at != NULL, "it is named: %s", unknown.error.text);
+    if (at == NULL)
+        return;
     (void)snprintf(text, sizeof(text), "%.*s%s%s", (int)(at - unknown.error.text),
                    unknown.error.text, name, at + strlen("nothing"));
     CHECK(strcmp(refused.error.text, text) == 0, "%s", refused.error.text);

@@ -259,7 +259,7 @@ static void port_opened(void *arg, const struct sandbox_port *port, const struct
 static struct answer *open_port(struct rig *rig, const char *id, uint16_t port,
                                 struct port_told *told)
 {
-    *told = (struct port_told){.port = {.port = 0}};
+    *told = (struct port_told){0};
     engine_port_open(rig->engine, &rig_caller, id, port, -1, port_opened, told);
     return &told->answer;
 }
