@@ -114,7 +114,7 @@ int engine_token_make(struct engine *engine, const struct engine_caller *caller,
                       struct error *err);
 
 struct engine_quota { /* of a tenant; 0: none, of ports as many as the options say */
-    uint64_t sandboxes, cpu_milli, memory_bytes, disk_bytes, ports;
+    uint64_t sandboxes, cpu_milli, memory_bytes, disk_bytes, ports, pids;
     uint32_t requests_per_second;
 };
 

@@ -72,6 +72,7 @@ void quotas_load(struct engine *engine, const struct store_value *value)
         .memory_bytes = number_of(object, "memory_bytes"),
         .disk_bytes = number_of(object, "disk_bytes"),
         .ports = number_of(object, "ports"),
+        .pids = number_of(object, "pids"),
     };
     uint64_t rate = number_of(object, "requests_per_second");
     struct error err;
@@ -81,7 +82,7 @@ void quotas_load(struct engine *engine, const struct store_value *value)
         log_say(LOG_LEVEL_ERROR, "bad_record",
                 "a quota cannot be read, and its tenant may make nothing until it is set anew: %s",
                 log_quote(value->key).text);
-        quota = (struct engine_quota){1, 1, 1, 1, 1, 1};
+        quota = (struct engine_quota){1, 1, 1, 1, 1, 1, 1};
     }
     if (strlen(tenant) < 64)
         quota_keep(engine_quotas(engine), tenant, &quota);
@@ -95,11 +96,11 @@ static json_t *number(uint64_t value)
 
 static char *quota_format(const struct engine_quota *quota)
 {
-    json_t *object = json_pack("{so,so,so,so,so,so}", "sandboxes", number(quota->sandboxes),
+    json_t *object = json_pack("{so,so,so,so,so,so,so}", "sandboxes", number(quota->sandboxes),
                                "cpu_milli", number(quota->cpu_milli), "memory_bytes",
                                number(quota->memory_bytes), "disk_bytes", number(quota->disk_bytes),
-                               "ports", number(quota->ports), "requests_per_second",
-                               number(quota->requests_per_second));
+                               "ports", number(quota->ports), "pids", number(quota->pids),
+                               "requests_per_second", number(quota->requests_per_second));
     char *text = object != NULL ? json_dumps(object, JSON_COMPACT) : NULL;
 
     json_decref(object);
@@ -150,6 +151,7 @@ static void used_by(struct engine *engine, const char *tenant, struct engine_quo
             continue;
         used->memory_bytes += record->limits.memory_bytes;
         used->cpu_milli += cpu_of(engine, record);
+        used->pids += record->limits.pids;
     }
     used->memory_bytes += kernels_memory_of(engine, tenant);
     used->cpu_milli += kernels_cpu_of(engine, tenant);
@@ -198,7 +200,8 @@ int quota_check(struct engine *engine, const struct record *record, bool is_new,
                 quota->disk_bytes, err) != 0))
         return -1;
     if (within("bytes of memory", record->tenant, used.memory_bytes, record->limits.memory_bytes,
-               quota->memory_bytes, err) != 0)
+               quota->memory_bytes, err) != 0 ||
+        within("processes", record->tenant, used.pids, record->limits.pids, quota->pids, err) != 0)
         return -1;
     return within("thousandths of a processor", record->tenant, used.cpu_milli,
                   cpu_of(engine, record), quota->cpu_milli, err);

@@ -253,11 +253,19 @@ static struct box_limits defaults_of(const struct settings *settings)
                                .disk_bytes = settings->disk};
 }
 
+/* Where nobody says: memory and processors are for all, but a few boxes of any number would have every id of a
+ * process that the host has. */
+#define PIDS_MOST_USUAL 8192
+
 static struct box_limits most_of(const struct settings *settings)
 {
-    return (struct box_limits){.memory_bytes = settings->most_memory,
-                               .cpu_milli = settings->most_cpus,
-                               .disk_bytes = settings->most_disk};
+    uint64_t pids = settings->pids > PIDS_MOST_USUAL ? settings->pids : PIDS_MOST_USUAL;
+
+    return (struct box_limits){
+        .memory_bytes = settings->most_memory,
+        .cpu_milli = settings->most_cpus,
+        .pids = (uint32_t)(settings->most_pids > 0 ? settings->most_pids : pids),
+        .disk_bytes = settings->most_disk};
 }
 
 /* One that cannot be used is no reason to serve nobody: the unix socket goes on, and so does the certificate

@@ -48,6 +48,7 @@ static const struct conf_row table[] = {
     {"boxes", "most_memory", CONF_SIZE, AT(most_memory)},
     {"boxes", "most_cpus", CONF_CPUS, AT(most_cpus)},
     {"boxes", "most_disk", CONF_SIZE, AT(most_disk)},
+    {"boxes", "most_pids", CONF_COUNT, AT(most_pids), .high = 4194304},
     {"boxes", "sandboxes", CONF_COUNT, AT(sandboxes), .fallback = "5000", .low = 1,
      .high = 1000000},
     {"boxes", "ports", CONF_COUNT, AT(ports), .fallback = "1024", .high = 1000000},
@@ -99,7 +100,8 @@ static int pairs_check(const char *path, const struct settings *settings, struct
                          "allows: set cpus, too",
                          path);
     if (most_check(path, "memory", settings->memory, settings->most_memory, err) != 0 ||
-        most_check(path, "disk", settings->disk, settings->most_disk, err) != 0)
+        most_check(path, "disk", settings->disk, settings->most_disk, err) != 0 ||
+        most_check(path, "pids", settings->pids, settings->most_pids, err) != 0)
         return -1;
     return most_check(path, "cpus", settings->cpus, settings->most_cpus, err);
 }

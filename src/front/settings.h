@@ -11,7 +11,7 @@ struct settings {
     char **hosts;                    /* what a request may call this host, beside loopback */
     char *tls_certificate, *tls_key; /* where they lie; the keeper reads them. NULL: no TLS */
     bool insecure_http;              /* the keeper's: checked where it binds */
-    uint64_t pool, pids, sandboxes, ports;
+    uint64_t pool, pids, most_pids, sandboxes, ports;
     uint64_t memory, disk, most_memory, most_disk;
     uint32_t cpus, most_cpus; /* thousandths; 0: all, or no bound */
     uint64_t headroom_memory, headroom_disk;

@@ -310,6 +310,13 @@ def test_a_tenant_has_its_quota_and_its_rate(serve, api):
         assert client.post(f"{first}/ports", {"port": 8002}).refusal == (403, "quota")
         assert client.post("/v1/sandboxes", {**EPHEMERAL, "ports": [{"port": 8000}]}).refusal == (403, "quota")
         assert client.delete(first).status == 204
+    assert api.ask("PUT", path, {"pids": 100}).json["quota"]["pids"] == 100
+    with serve.tcp(key["secret"]) as client:
+        assert client.post("/v1/sandboxes", EPHEMERAL).refusal == (403, "quota"), "as many as are usual"
+        assert client.post("/v1/sandboxes", {**EPHEMERAL, "resources": {"pids": 8193}}).refusal == (400, "bad_request")
+        first = make(client, resources={"pids": 60})
+        assert api.get(path).json["used"]["pids"] == 60
+        assert client.delete(first).status == 204
     assert api.ask("PUT", path, {"sandboxes": -1}).code == "bad_request"
     assert api.get("/v1/tenants/UPPER/quota").code == "bad_request"
 

@@ -242,6 +242,37 @@ static void check_quotas(struct rig *rig)
           "it is kept");
 }
 
+static void check_process_quota(struct rig *rig)
+{
+    struct engine_quota quota = {.pids = 300}, has, used;
+    struct sandbox_spec spec = rig_spec(NULL);
+    struct answer answer, first, second;
+    struct error err;
+
+    rig->options.most.pids = 250;
+    rig_open(rig);
+    CHECK(set_quota(rig, &operator, "default", &quota, &answer), "%s", answer.error.text);
+    spec.limits.pids = 251;
+    CHECK(rig_fails(rig, rig_create(rig, &spec, &first), "bad_request"), "more than one may have");
+    spec.limits.pids = 200;
+    CHECK(rig_done(rig, rig_create(rig, &spec, &first)), "%s", first.error.text);
+    CHECK(rig_fails(rig, rig_create(rig, &spec, &second), "quota") &&
+              strstr(second.error.text, "processes") != NULL,
+          "two together have too many: %s", second.error.text);
+    CHECK(engine_quota_get(rig->engine, &rig_caller, "default", &has, &used, &err) == 0 &&
+              has.pids == 300 && used.pids == 200,
+          "%u of %u are used", (unsigned)used.pids, (unsigned)has.pids);
+    CHECK(rig_done(rig, rig_stop(rig, first.id, &answer)), "%s", answer.error.text);
+    CHECK(rig_done(rig, rig_create(rig, &spec, &second)), "what is stopped has none: %s",
+          second.error.text);
+    rig_close(rig);
+    rig->options.most.pids = 0;
+    rig_open(rig);
+    CHECK(engine_quota_get(rig->engine, &operator, "default", &has, &used, &err) == 0 &&
+              has.pids == 300,
+          "it is kept");
+}
+
 struct port_told {
     struct answer answer;
     struct sandbox_port port;
@@ -633,6 +664,7 @@ int main(void)
     rig_run(check_keys);
     rig_run(check_keys_of_a_tenant);
     rig_run(check_quotas);
+    rig_run_unopened(check_process_quota);
     rig_run_unopened(check_port_quota);
     rig_run(check_rate);
     rig_run(check_events);

@@ -754,7 +754,7 @@ int body_url(const void *data, size_t size, struct body_token *out, struct error
 int body_quota(const void *data, size_t size, struct engine_quota *quota, struct error *err)
 {
     struct quota_text {
-        uint64_t sandboxes, cpu_milli, memory_bytes, disk_bytes, ports, requests_per_second;
+        uint64_t sandboxes, cpu_milli, memory_bytes, disk_bytes, ports, pids, requests_per_second;
     } text = {0};
     static const struct read_field fields[] = {
         {.name = "sandboxes", .kind = READ_COUNT, AT(quota_text, sandboxes), .high = 1000000000},
@@ -765,6 +765,7 @@ int body_quota(const void *data, size_t size, struct engine_quota *quota, struct
          .high = SIZE_MOST},
         {.name = "disk_bytes", .kind = READ_COUNT, AT(quota_text, disk_bytes), .high = SIZE_MOST},
         {.name = "ports", .kind = READ_COUNT, AT(quota_text, ports), .high = 1000000},
+        {.name = "pids", .kind = READ_COUNT, AT(quota_text, pids), .high = 1000000000},
         {.name = "requests_per_second",
          .kind = READ_COUNT,
          AT(quota_text, requests_per_second),
@@ -780,6 +781,7 @@ int body_quota(const void *data, size_t size, struct engine_quota *quota, struct
         .memory_bytes = text.memory_bytes,
         .disk_bytes = text.disk_bytes,
         .ports = text.ports,
+        .pids = text.pids,
         .requests_per_second = (uint32_t)text.requests_per_second,
     };
     read_free(&owner);

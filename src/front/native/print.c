@@ -241,6 +241,7 @@ void print_quota(struct out *out, const char *key, const struct engine_quota *qu
     out_number(out, "memory_bytes", quota->memory_bytes);
     out_number(out, "disk_bytes", quota->disk_bytes);
     out_number(out, "ports", quota->ports);
+    out_number(out, "pids", quota->pids);
     out_number(out, "requests_per_second", quota->requests_per_second);
     out_object_end(out);
 }
