@@ -180,6 +180,10 @@ int box_usage(struct box *box, const struct cgroup_host *host, struct cgroup_usa
 /* What it wrote that ends with it: its files in memory. 0, or -1 where nobody counts that. */
 int box_files(const struct box *box, const struct cgroup_host *host, uint64_t *bytes);
 
+/* As cgroup_pids() and cgroup_limit_pids(). */
+int box_pids(const struct box *box, const struct cgroup_host *host, uint64_t *now, uint64_t *most);
+int box_limit_pids(const struct box *box, const struct cgroup_host *host, uint64_t most);
+
 /* Kills what is left, waits until all of it is gone (processes, mounts, cgroups) and frees the
  * handle. `report` may be NULL. */
 int box_destroy(struct box *box, struct box_report *report, struct error *err);

@@ -576,6 +576,33 @@ int cgroup_files(const struct cgroup *cgroup, uint64_t *bytes)
     return cgroup_v1_files(cgroup, bytes) == 0 || cgroup_v2_files(cgroup, bytes) == 0 ? 0 : -1;
 }
 
+static int pids_parent(const struct cgroup *cgroup)
+{
+    int parent = cgroup_v1_parent(cgroup, CGROUP_PIDS);
+
+    if (parent < 0 && cgroup->v2_made && (cgroup->host->v2_controllers & CGROUP_PIDS) != 0)
+        parent = cgroup->host->v2;
+    return parent;
+}
+
+int cgroup_pids(const struct cgroup *cgroup, uint64_t *now, uint64_t *most)
+{
+    int parent = pids_parent(cgroup);
+
+    if (parent < 0)
+        return -1;
+    return cgroup_file_number(parent, cgroup->name, "pids.current", NULL, now) < 0
+               ? -1
+               : cgroup_file_number(parent, cgroup->name, "pids.max", NULL, most);
+}
+
+int cgroup_limit_pids(const struct cgroup *cgroup, uint64_t most)
+{
+    int parent = pids_parent(cgroup);
+
+    return parent < 0 ? -1 : cgroup_file_write_number(parent, cgroup->name, "pids.max", most);
+}
+
 void cgroup_borrow(const struct cgroup_host *host, const char *name, struct cgroup *out)
 {
     handle_init(out, host, name);

@@ -117,6 +117,12 @@ int cgroup_usage(const struct cgroup *cgroup, struct cgroup_usage *out);
  * counts it. */
 int cgroup_files(const struct cgroup *cgroup, uint64_t *bytes);
 
+/* The processes and threads that there are and may be. -1 where no group counts them, or nothing bounds them. */
+int cgroup_pids(const struct cgroup *cgroup, uint64_t *now, uint64_t *most);
+
+/* Another bound from now on. One below what there is ends nobody. */
+int cgroup_limit_pids(const struct cgroup *cgroup, uint64_t most);
+
 /* To look at the groups of a box that somebody else made here and owns; nothing is to be closed. */
 void cgroup_borrow(const struct cgroup_host *host, const char *name, struct cgroup *out);
 

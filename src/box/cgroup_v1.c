@@ -130,8 +130,7 @@ int cgroup_v1_doors_open(const struct cgroup *cgroup, int doors[CGROUP_V1_MAX], 
     return 0;
 }
 
-/* The parent directory of the hierarchy with this controller, in which our group stands; or -1. */
-static int parent_of(const struct cgroup *cgroup, unsigned controller)
+int cgroup_v1_parent(const struct cgroup *cgroup, unsigned controller)
 {
     for (size_t i = 0; i < cgroup->host->v1_count; i++)
         if ((cgroup->host->v1[i].controllers & controller) != 0 && (cgroup->v1_made & 1U << i) != 0)
@@ -141,7 +140,8 @@ static int parent_of(const struct cgroup *cgroup, unsigned controller)
 
 void cgroup_v1_usage(const struct cgroup *cgroup, struct cgroup_usage *out, unsigned *counted)
 {
-    int memory = parent_of(cgroup, CGROUP_MEMORY), cpuacct = parent_of(cgroup, CGROUP_CPUACCT);
+    int memory = cgroup_v1_parent(cgroup, CGROUP_MEMORY),
+        cpuacct = cgroup_v1_parent(cgroup, CGROUP_CPUACCT);
 
     if (memory >= 0) {
         (void)cgroup_file_number(memory, cgroup->name, "memory.oom_control", "oom_kill",
@@ -159,7 +159,7 @@ void cgroup_v1_usage(const struct cgroup *cgroup, struct cgroup_usage *out, unsi
 
 int cgroup_v1_files(const struct cgroup *cgroup, uint64_t *bytes)
 {
-    int memory = parent_of(cgroup, CGROUP_MEMORY);
+    int memory = cgroup_v1_parent(cgroup, CGROUP_MEMORY);
 
     return memory < 0
                ? -1
@@ -168,7 +168,7 @@ int cgroup_v1_files(const struct cgroup *cgroup, uint64_t *bytes)
 
 int cgroup_v1_renew(const struct cgroup *cgroup)
 {
-    int memory = parent_of(cgroup, CGROUP_MEMORY);
+    int memory = cgroup_v1_parent(cgroup, CGROUP_MEMORY);
 
     return memory < 0 ? 0
                       : cgroup_file_write(memory, cgroup->name, "memory.max_usage_in_bytes", "0");
@@ -237,7 +237,7 @@ static int batch_kill(int parent, const char *name)
 
 void cgroup_v1_unthrottle(const struct cgroup *cgroup)
 {
-    int cpu = parent_of(cgroup, CGROUP_CPU);
+    int cpu = cgroup_v1_parent(cgroup, CGROUP_CPU);
 
     if (cpu >= 0)
         (void)cgroup_file_write(cpu, cgroup->name, "cpu.cfs_quota_us", "-1");
@@ -245,11 +245,11 @@ void cgroup_v1_unthrottle(const struct cgroup *cgroup)
 
 int cgroup_v1_kill(const struct cgroup *cgroup)
 {
-    int pids = parent_of(cgroup, CGROUP_PIDS);
+    int pids = cgroup_v1_parent(cgroup, CGROUP_PIDS);
     int parent = pids;
 
     for (size_t i = 0; parent < 0 && i < cgroup->host->v1_count; i++)
-        parent = parent_of(cgroup, cgroup->host->v1[i].controllers);
+        parent = cgroup_v1_parent(cgroup, cgroup->host->v1[i].controllers);
     if (parent < 0)
         return 0;
     /* A fork bomb must not win the race. */

@@ -243,6 +243,26 @@ int box_usage(struct box *box, const struct cgroup_host *host, struct cgroup_usa
     return status;
 }
 
+int box_pids(const struct box *box, const struct cgroup_host *host, uint64_t *now, uint64_t *most)
+{
+    struct cgroup cgroup;
+
+    if (box->lent != NULL)
+        return cgroup_pids(box->lent, now, most);
+    cgroup_borrow(host, box->group, &cgroup);
+    return cgroup_pids(&cgroup, now, most);
+}
+
+int box_limit_pids(const struct box *box, const struct cgroup_host *host, uint64_t most)
+{
+    struct cgroup cgroup;
+
+    if (box->lent != NULL)
+        return cgroup_limit_pids(box->lent, most);
+    cgroup_borrow(host, box->group, &cgroup);
+    return cgroup_limit_pids(&cgroup, most);
+}
+
 int box_files(const struct box *box, const struct cgroup_host *host, uint64_t *bytes)
 {
     struct cgroup cgroup;

@@ -253,8 +253,9 @@ static size_t zygotes_count(const struct zygotes *zygotes)
     return zygote_number(zygotes, NULL);
 }
 
-/* Not when its end began and who is told of it: that is begun again for nobody. */
-HAND_COVERS(struct boxed, sizeof(struct keeper_report) + 160);
+/* Not when its end began and who is told of it: that is begun again for nobody. None is held below its limit of
+ * processes: crowd_free() comes before. */
+HAND_COVERS(struct boxed, sizeof(struct keeper_report) + 168);
 
 static void boxed_hand(struct hand *hand, struct keeper *keeper, struct boxed *boxed)
 {
@@ -402,14 +403,15 @@ static void engine_hand(struct hand *hand, struct engine_child *engine)
 
 /* ---- all ---- */
 
-/* Not `caller`, `options`, `config`, `loop`, `arguments`, `lacks_fresh_proc`, the signals and what is under
+/* Not `caller`, `options`, `config`, `loop`, `arguments`, `lacks_fresh_proc`, `crowd`, the signals and what is under
  * way: a program begins with these. */
-HAND_COVERS(struct keeper,
-            sizeof(struct options) + sizeof(struct config) + sizeof(struct loop) +
-                sizeof(struct places) + sizeof(struct listeners) + sizeof(struct names) +
-                sizeof(struct slots) + sizeof(struct zygotes) + sizeof(struct boxes) +
-                sizeof(struct disks) + sizeof(struct engine_child) + sizeof(struct notify) +
-                sizeof(struct upgrade) + sizeof(struct tls_watch) + PATH_MAX + 84);
+HAND_COVERS(struct keeper, sizeof(struct options) + sizeof(struct config) + sizeof(struct loop) +
+                               sizeof(struct places) + sizeof(struct listeners) +
+                               sizeof(struct names) + sizeof(struct slots) +
+                               sizeof(struct zygotes) + sizeof(struct boxes) +
+                               sizeof(struct crowd) + sizeof(struct disks) +
+                               sizeof(struct engine_child) + sizeof(struct notify) +
+                               sizeof(struct upgrade) + sizeof(struct tls_watch) + PATH_MAX + 84);
 
 void handover_all(struct hand *hand, struct keeper *keeper)
 {

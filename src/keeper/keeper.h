@@ -10,6 +10,7 @@
 #include "box/caller.h"
 #include "keeper/boxes.h"
 #include "keeper/config.h"
+#include "keeper/crowd.h"
 #include "keeper/disks.h"
 #include "keeper/engine.h"
 #include "keeper/listen.h"
@@ -38,6 +39,7 @@ struct keeper {
     struct slots slots;
     struct zygotes zygotes;
     struct boxes boxes;
+    struct crowd crowd;
     struct disks disks;
     struct engine_child engine;
     struct notify notify;

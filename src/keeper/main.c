@@ -178,6 +178,7 @@ static int settle(struct keeper *keeper, struct error *err)
 {
     caller_look(&keeper->caller);
     harden(keeper);
+    crowd_open(&keeper->crowd);
     return loop_open(&keeper->loop, err) < 0 || signals_open(keeper, err) < 0 ||
                    clock_open(keeper, err) < 0
                ? -1
@@ -226,6 +227,7 @@ static uint64_t tick(struct keeper *keeper)
 
     next = keeper_sooner(next, boxes_tick(keeper, now));
     next = keeper_sooner(next, tls_tick(keeper, now));
+    next = keeper_sooner(next, crowd_tick(keeper, now));
     /* As long as this loop turns, whatever the engine does: who restarts us ends all boxes. */
     notify_tick(&keeper->notify, now);
     if (keeper->notify.next_ns > now)

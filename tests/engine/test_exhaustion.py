@@ -521,6 +521,43 @@ def test_without_processes_what_runs_runs_on_and_new_work_is_refused(tmp_path):
             again(client)
 
 
+FORKS = """
+import os, sys, time
+ours, theirs = os.pipe()
+made = 0
+try:
+    while made < int(sys.argv[1]):
+        if os.fork() == 0:
+            os.close(theirs)
+            os.read(ours, 1)
+            os._exit(0)
+        made += 1
+except OSError:
+    pass
+print(made, flush=True)
+time.sleep(int(sys.argv[2]))
+"""
+
+
+def test_boxes_with_most_processes_get_no_more_before_the_host_has_none(tmp_path, monkeypatch):
+    """As on a host that can have 2,000 more than it has now."""
+    if not harness.EXPECT.has_cgroup:
+        return  # a watchdog bounds each box alone
+    monkeypatch.setenv("COVE_TEST_OFF", "pids")
+    with serving.Serve(tmp_path, "[boxes]\npool = 0\n") as serve, serve.client() as client:
+        small = make(client, resources={"pids": 2000})
+        large = make(client, resources={"pids": 6000})
+        bomb = start(client, large, f"exec python3 -c '{FORKS}' 5900 1000")
+        assert 1000 < int(read(client, bomb, 4)) < 5000
+        assert b"many_processes" in serve.log.read_bytes()
+        assert printed(client, small, f"python3 -c '{FORKS}' 40 0") == "40\n"
+        assert int(printed(client, small, f"python3 -c '{FORKS}' 1500 0")) < 1500, "its share alone"
+        assert client.delete(large).status == 204
+        harness.wait_for(lambda: printed(client, small, f"python3 -c '{FORKS}' 1500 0") == "1500\n",
+                         what="its own limit again")
+        again(client)
+
+
 # ---- the host is started again -----------------------------------------------------------------
 
 def power_off(serve):
