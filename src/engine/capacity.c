@@ -51,11 +51,11 @@ static int room(const char *what, uint64_t available, uint64_t headroom, struct 
 {
     if (available >= headroom)
         return 0;
-    return error_set(err, "capacity", 0,
-                     "%llu MiB of %s are left on this host, and %llu MiB are to stay free; stop or "
-                     "delete sandboxes, or ask again later",
-                     (unsigned long long)(available >> 20), what,
-                     (unsigned long long)(headroom >> 20));
+    return error_set(
+        err, "capacity", 0,
+        "this host has less %s left than is to stay free; stop or delete sandboxes, or "
+        "ask again later",
+        what);
 }
 
 int capacity_check(struct engine *engine, struct error *err)
@@ -111,17 +111,42 @@ int engine_memory_check(struct engine *engine, struct error *err)
     }
     if (engine->memory_used < limit)
         return 0;
-    return error_set(
-        err, "capacity", 0,
-        "the engine uses %llu MiB of memory, and begins nothing new from %llu MiB on; close "
-        "connections, ask again later, or allow it more (engine_memory)",
-        (unsigned long long)(engine->memory_used >> 20), (unsigned long long)(limit >> 20));
+    return error_set(err, "capacity", 0,
+                     "the engine uses as much memory as it may (engine_memory), and begins nothing "
+                     "new; close connections, or ask again later");
 }
 
 bool capacity_disk_is_low(struct engine *engine)
 {
     capacity_read(engine);
     return engine->capacity.disk_available < engine->options.headroom_disk_bytes;
+}
+
+struct figure {
+    char text[24];
+};
+
+static struct figure figure(uint64_t bytes)
+{
+    struct figure figure = {"?"};
+
+    if (bytes != UINT64_MAX)
+        (void)snprintf(figure.text, sizeof(figure.text), "%llu", (unsigned long long)(bytes >> 20));
+    return figure;
+}
+
+void engine_capacity_figures(struct engine *engine, char text[ENGINE_FIGURES_MAX])
+{
+    capacity_read(engine);
+    (void)snprintf(
+        text, ENGINE_FIGURES_MAX,
+        "the host has %s MiB of memory left, %s are to stay free; %s MiB of disk, %s are "
+        "to stay free; the engine has %zu sandboxes of %zu, and uses %s MiB of %s",
+        figure(engine->capacity.memory_available).text,
+        figure(engine->options.headroom_memory_bytes).text,
+        figure(engine->capacity.disk_available).text,
+        figure(engine->options.headroom_disk_bytes).text, engine->count, engine->options.sandboxes,
+        figure(memory_used()).text, figure(engine_memory_limit()).text);
 }
 
 void capacity_look(struct engine *engine, struct engine_capacity *capacity)

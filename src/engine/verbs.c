@@ -53,9 +53,7 @@ static int create_check(struct engine *engine, const struct record *record, stru
                              record->mounts[i].name);
     if (engine->count >= engine->options.sandboxes)
         return error_set(err, "capacity", 0,
-                         "there are %zu sandboxes, and this engine is to have at most %zu; delete "
-                         "some",
-                         engine->count, engine->options.sandboxes);
+                         "this engine has as many sandboxes as it is to have at most; delete some");
     if (record->deadline_ms > 0 && record->deadline_ms <= clock_wall_ms())
         return error_set(err, "bad_request", 0, "lifecycle.deadline has passed already");
     if (quota_check(engine, record, true, err) != 0)

@@ -6,6 +6,7 @@ own mount namespace, limits of its processes, a control group of its own."""
 import contextlib
 import os
 import pathlib
+import re
 import resource
 import select
 import signal
@@ -116,7 +117,8 @@ def test_over_the_headroom_of_the_disk_new_sandboxes_are_refused_with_the_figure
         process = start(client, path, COUNTS)
         small_disk.fill(left=8 << 20)
         detail = refused(client.post("/v1/sandboxes", EPHEMERAL), "capacity")
-        assert "16 MiB" in detail and "disk" in detail, detail
+        left, kept = map(int, re.search(r"(\d+) MiB of disk, (\d+) are to stay free", detail).groups())
+        assert left < kept == 16, detail
         assert printed(client, path, "echo on") == "on\n"
         goes_on(client, process)
         assert client.post(f"{path}/stop").status == 200
@@ -193,8 +195,8 @@ def test_over_the_headroom_of_memory_new_sandboxes_are_refused_with_the_figure(t
                                 encoding="utf-8")
         with reloaded(serve) as client:
             detail = refused(client.post("/v1/sandboxes", EPHEMERAL), "capacity")
-            assert f"{1000 << 10} MiB" in detail and "memory" in detail, detail
-            left = int(detail.split(" ", 1)[0])
+            left, kept = map(int, re.search(r"(\d+) MiB of memory left, (\d+) are to stay free", detail).groups())
+            assert kept == 1000 << 10, detail
             assert abs((left << 20) - harness.memory_available()) < harness.memory_available() / 4
             assert printed(client, path, "echo on") == "on\n"
             goes_on(client, process)
@@ -252,7 +254,8 @@ def test_an_engine_that_uses_its_memory_begins_nothing_new(tmp_path):
             with pytest.raises(terminals.Refused) as why:
                 crowd.enter_context(Sender(serve, new_key(client, tenant="team-e")["secret"]))
             assert (why.value.status, why.value.code) == (503, "capacity")
-            assert "160 MiB" in refused(tenant.get("/v1/sandboxes"), "capacity")
+            assert "engine_memory" in refused(tenant.get("/v1/sandboxes"), "capacity")
+            assert " MiB of 160)" in serve.said(), "the log has the figures"
             assert tenant.delete(other).status == 204
             assert client.get("/v1/sandboxes").status == 200, "an operator looks for the cause"
             assert b"\ncove_engine_memory_limit_bytes 167772160\n" in client.get("/metrics").bytes

@@ -84,6 +84,24 @@ def test_every_fault_of_ours_is_logged_with_its_cause_and_the_id_that_the_client
     assert "secret-of" not in text
 
 
+def test_a_full_host_tells_its_figures_to_operators_and_the_log_alone(tmp_path):
+    """They say what other tenants use."""
+    with serving.Serve(tmp_path, "[boxes]\npool = 0\nheadroom_memory = 1000G\n[serve]\nlog_format = json\n") as serve, \
+            serve.client() as client, serve.tcp(sandboxes.new_key(client)["secret"]) as tenant:
+        seen = client.post("/v1/sandboxes", sandboxes.EPHEMERAL)
+        repeated = tenant.ask("POST", "/v1/sandboxes", sandboxes.EPHEMERAL, headers={"Idempotency-Key": "k"})
+        answers = [repeated, tenant.post("/v1/sandboxes", sandboxes.EPHEMERAL)]
+        harness.wait_for(lambda: answers[-1].headers["Cove-Request-Id"] in failures(serve), what="the line of the last one")
+        said = failures(serve)
+    assert " are to stay free; " in seen.json["detail"], seen.json
+    for answer in answers:
+        assert answer.refusal == (503, "capacity"), answer
+        detail = answer.json["detail"]
+        assert "less memory left" in detail and "delete sandboxes" in detail, detail
+        assert not any(letter.isdigit() for letter in detail), detail
+        assert said[answer.headers["Cove-Request-Id"]]["why"].startswith(f"{detail} (the host has "), said
+
+
 def test_another_format_is_refused():
     said = subprocess.run([harness.COVE, "serve", "--log-format", "xml"], capture_output=True,
                           text=True, check=False)

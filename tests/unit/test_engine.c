@@ -736,15 +736,15 @@ static void check_capacity(struct rig *rig)
     rig->options.headroom_memory_bytes = 1ULL << 50;
     rig_open(rig);
     rig_create(rig, &spec, &made);
-    CHECK(made.count == 1 && IS(made, "capacity") && strstr(made.error.text, "MiB of memory"), "%s",
-          made.error.text);
+    CHECK(made.count == 1 && IS(made, "capacity") && strstr(made.error.text, "less memory left"),
+          "%s", made.error.text);
     rig_close(rig);
     rig->options.headroom_memory_bytes = 0;
     rig->options.headroom_disk_bytes = 1ULL << 60;
     rig_open(rig);
     rig_create(rig, &spec, &made);
-    CHECK(made.count == 1 && IS(made, "capacity") && strstr(made.error.text, "MiB of disk"), "%s",
-          made.error.text);
+    CHECK(made.count == 1 && IS(made, "capacity") && strstr(made.error.text, "less disk left"),
+          "%s", made.error.text);
     rig_close(rig);
     rig->options.headroom_disk_bytes = 0;
     rig->options.sandboxes = 2;

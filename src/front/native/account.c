@@ -14,6 +14,7 @@
 #define REFUSED_A_SECOND 100
 #define NOBODY_A_SECOND 10 /* of these, of callers who are nobody */
 #define FAILED_A_SECOND 1
+#define FULL_A_SECOND 5 /* faults are to have the rest of the log's own bound */
 #define LONG_BYTES (1U << 20)
 #define LONG_NS 1000000000U
 #define SHOWN_MAX 64 /* of a sandbox's name or id, as it was sent */
@@ -253,15 +254,21 @@ bool account_is_fault(unsigned status, const char *code)
     return status == 500;
 }
 
+bool account_is_full(const char *code)
+{
+    return code != NULL && strcmp(code, "capacity") == 0;
+}
+
 /* Faults have the log's own bound: each may have a cause of its own. */
 static void log_failure(struct native *native, const struct http_request *request,
                         const struct job *job, unsigned status)
 {
-    struct account_pace *pace = &native->account.failed;
+    bool is_full = account_is_full(job->code);
+    struct account_pace *pace = is_full ? &native->account.full : &native->account.failed;
     bool is_told = account_is_fault(status, job->code) && !is_nobody(job);
     const char *pattern = http_pattern(request);
 
-    if (!is_told && !pace_may(pace, FAILED_A_SECOND))
+    if (!is_told && !pace_may(pace, is_full ? FULL_A_SECOND : FAILED_A_SECOND))
         return;
     log_say(LOG_LEVEL_WARN, "request_failed",
             "%s of %s: %s why=%s request=%s status=%u unsaid_before=%llu", http_method(request),
@@ -279,7 +286,9 @@ void account_over(const struct http_request *request, unsigned status, void *dat
     uint64_t took_ns = job != NULL ? clock_monotonic_ns() - job->began_ns : 0;
 
     metrics_over(native, request, job, status, took_ns);
-    if (job != NULL && (status != 503 ? status >= 500 : account_is_fault(status, job->code)))
+    if (job != NULL &&
+        (status != 503 ? status >= 500
+                       : account_is_fault(status, job->code) || account_is_full(job->code)))
         log_failure(native, request, job, status);
     if (native->options.telemetry != NULL && job != NULL)
         trace(native, request, job, status);

@@ -3,7 +3,7 @@
  *
  * Nothing here waits, and nothing that a request holds but its route, sandbox and peer is noted: no path
  * as it was sent, no query, no header, no body, no secret. Of a fault of ours the log has the error's text, which
- * the client has, too. */
+ * the client has, too; of a full host also the figures, which a tenant does not get. */
 #pragma once
 
 #include "http/http.h"
@@ -24,8 +24,8 @@ struct account {
     /* Refusals are cheap to cause, so there is a bound on how many lines of a second they get; a closer one
      * for callers who are nobody. */
     struct account_pace refused, nobody;
-    struct account_pace
-        failed; /* in the log: those that a client, or its sandbox, can cause at will */
+    /* In the log: those that a client, or its sandbox, can cause at will; and those of a full host. */
+    struct account_pace failed, full;
 };
 
 /* The request begins: gives it its id, which the answer's header tells. */
@@ -42,4 +42,6 @@ void account_run(struct job *job, const char *kernel, const char *end, const cha
                  uint64_t began_ns);
 /* Whether an answer is a fault of ours, or of the host, that the operator has to see to. */
 bool account_is_fault(unsigned status, const char *code);
+/* Whether it is said that the host is full, which an operator has the figures of. */
+bool account_is_full(const char *code);
 void account_over(const struct http_request *request, unsigned status, void *native);

@@ -16,6 +16,7 @@
 
 #define JSON_TYPE "application/json"
 #define PROBLEM_TYPE "application/problem+json"
+#define WHY_MAX (ERROR_TEXT_MAX + ENGINE_FIGURES_MAX + 4)
 
 uint64_t job_wall_ms(void)
 {
@@ -272,27 +273,29 @@ static void finish(struct job *job, const struct once_answer *answer)
 }
 
 /* For the log, when it is over: without memory that has the code alone. */
-static void note_problem(struct job *job, unsigned status, const char *code, const char *detail)
+static void note_problem(struct job *job, unsigned status, const char *code, const char *why)
 {
     job->code = problem_of(code)->code;
-    if (!account_is_fault(status, job->code))
+    if (!account_is_fault(status, job->code) && !account_is_full(job->code))
         return;
     free(job->why);
-    job->why = strdup(detail);
+    job->why = strdup(why);
 }
 
-void problem_answer(struct native *native, struct http_request *request, unsigned status,
-                    const char *code, const char *detail, unsigned retry_after_s)
+static void print_anew(struct out *out, const char *code, unsigned status, const char *detail)
 {
-    struct out *out = &native->out;
-    struct job *job = http_data(request);
-    char seconds[16];
-
-    if (job != NULL)
-        note_problem(job, status, code, detail);
     out_reset(out, NATIVE_KEPT_BYTES);
     problem_print(out, code, status, detail);
     out_raw(out, "\n", 1); /* as below */
+}
+
+static void problem_send(struct native *native, struct http_request *request, unsigned status,
+                         const char *code, const char *detail, unsigned retry_after_s)
+{
+    struct out *out = &native->out;
+    char seconds[16];
+
+    print_anew(out, code, status, detail);
     if (retry_after_s > 0) {
         (void)snprintf(seconds, sizeof(seconds), "%u", retry_after_s);
         http_add_header(request, "Retry-After", seconds);
@@ -302,24 +305,49 @@ void problem_answer(struct native *native, struct http_request *request, unsigne
     http_answer(request, status, PROBLEM_TYPE, out->data, out->has_failed ? 0 : out->used);
 }
 
+void problem_answer(struct native *native, struct http_request *request, unsigned status,
+                    const char *code, const char *detail, unsigned retry_after_s)
+{
+    struct job *job = http_data(request);
+
+    if (job != NULL)
+        note_problem(job, status, code, detail);
+    problem_send(native, request, status, code, detail, retry_after_s);
+}
+
+/* A full host's figures say what other tenants use. */
+static void add_figures(struct native *native, const struct error *err, char why[WHY_MAX])
+{
+    char figures[ENGINE_FIGURES_MAX];
+
+    engine_capacity_figures(native->options.engine, figures);
+    (void)snprintf(why, WHY_MAX, "%s (%s)", err->text, figures);
+}
+
 /* A code that has no row is a fault of ours; the text still says what happened. */
 void job_problem(struct job *job, const struct error *err)
 {
     const struct problem *problem = problem_of(err->code);
+    bool is_operator = (job->caller.scopes & ENGINE_OPERATOR) != 0;
     struct native *native = job->native;
     struct once *once = job->once;
     struct out *out = &native->out;
+    char detail[ERROR_TEXT_MAX], why[WHY_MAX];
 
-    problem_answer(native, job->request, problem->status, problem->code, err->text,
-                   problem->retry_after_s);
+    (void)snprintf(detail, sizeof(detail), "%s", err->text); /* the error may go with the job */
+    if (account_is_full(problem->code))
+        add_figures(native, err, why);
+    else
+        memcpy(why, detail, sizeof(detail));
+    note_problem(job, problem->status, problem->code, why);
+    problem_send(native, job->request, problem->status, problem->code, is_operator ? why : detail,
+                 problem->retry_after_s);
     if (once != NULL) {
-        struct once_answer answer = {
-            .status = problem->status,
-            .content_type = PROBLEM_TYPE,
-            .body = out->data,
-            .size = out->has_failed ? 0 : out->used,
-        };
+        struct once_answer answer = {.status = problem->status, .content_type = PROBLEM_TYPE};
 
+        print_anew(out, problem->code, problem->status, detail); /* others may wait for it */
+        answer.body = out->data;
+        answer.size = out->has_failed ? 0 : out->used;
         once_finish(native->once, once, &answer);
     }
 }
