@@ -89,16 +89,16 @@ static int keeper_connect(int *out, struct error *err)
     return 0;
 }
 
-/* The next packet of the answer: its size, which is that of one of the two. */
-static ssize_t answer_receive(int keeper, void *packet, size_t size, struct error *err)
+static int answer_receive(int keeper, struct names_answer *answer, int *list, struct error *err)
 {
     int fds[PROTO_FDS_MAX];
-    ssize_t n = proto_receive(keeper, packet, size, fds, 0);
+    ssize_t n = proto_receive(keeper, answer, sizeof(*answer), fds, 0);
 
-    for (size_t i = 0; n >= 0 && i < PROTO_FDS_MAX; i++)
+    *list = n >= 0 ? fd_take(&fds[0]) : -1;
+    for (size_t i = 1; n >= 0 && i < PROTO_FDS_MAX; i++)
         fd_close(&fds[i]); /* none are meant */
-    if (n == (ssize_t)sizeof(struct names_entry) || n == (ssize_t)sizeof(struct names_answer))
-        return n;
+    if (n == (ssize_t)sizeof(*answer))
+        return 0;
     if (n == 0)
         return error_set(
             err, "forbidden", 0,
@@ -120,27 +120,33 @@ static int answer_take(const struct names_answer *answer, struct error *err)
     return -1;
 }
 
+/* `fd`: sent with it, or -1. `*list`: what came with the answer, or -1. */
+static int ask(const struct names_request *request, int fd, int *list, struct error *err)
+{
+    struct names_answer answer;
+    _cleanup_close_ int keeper = -1;
+
+    if (keeper_connect(&keeper, err) < 0)
+        return -1;
+    if (proto_send(keeper, request, sizeof(*request), NULL, 0, &fd, fd < 0 ? 0 : 1) < 0)
+        return error_set(err, "no_keeper", errno, "the keeper takes no request");
+    return answer_receive(keeper, &answer, list, err) < 0 ? -1 : answer_take(&answer, err);
+}
+
 /* Asks for one change. */
 static int change(const struct named_kind *kind, enum names_verb verb, const char *name,
                   const struct named_options *options, int fd, struct error *err)
 {
     struct names_request request = {
         .verb = verb, .kind = kind->kind, .read_only = options->read_only};
-    struct names_answer answer;
-    _cleanup_close_ int keeper = -1;
+    _cleanup_close_ int list = -1; /* none is meant */
 
     if (strlen(name) >= sizeof(request.name))
         return error_set(err, "bad_name", 0, "%.64s...: a name has at most %zu characters", name,
                          sizeof(request.name) - 1);
     (void)snprintf(request.name, sizeof(request.name), "%s", name);
     memcpy(request.tenants, options->tenants, sizeof(request.tenants));
-    if (keeper_connect(&keeper, err) < 0)
-        return -1;
-    if (proto_send(keeper, &request, sizeof(request), NULL, 0, &fd, fd < 0 ? 0 : 1) < 0)
-        return error_set(err, "no_keeper", errno, "the keeper takes no request");
-    if (answer_receive(keeper, &answer, sizeof(answer), err) < 0)
-        return -1;
-    return answer_take(&answer, err);
+    return ask(&request, fd, &list, err);
 }
 
 /* ---- add, rm ---- */
@@ -205,27 +211,16 @@ static void entry_show(struct show_table *shown, struct names_entry *entry)
 static int keeper_ls(const struct named_kind *kind, struct show_table *shown, struct error *err)
 {
     const struct names_request request = {.verb = NAMES_LIST};
-    _cleanup_close_ int keeper = -1;
-    union {
-        struct names_entry entry;
-        struct names_answer answer;
-    } packet;
+    _cleanup_close_ int list = -1;
+    struct names_entry entry;
+    ssize_t n = 0;
 
-    if (keeper_connect(&keeper, err) < 0)
+    if (ask(&request, -1, &list, err) < 0)
         return -1;
-    if (proto_send(keeper, &request, sizeof(request), NULL, 0, NULL, 0) < 0)
-        return error_set(err, "no_keeper", errno, "the keeper takes no request");
-    for (size_t i = 0; i <= NAMES_MAX; i++) {
-        ssize_t n = answer_receive(keeper, &packet, sizeof(packet), err);
-
-        if (n < 0)
-            return -1;
-        if (n == (ssize_t)sizeof(packet.answer))
-            return answer_take(&packet.answer, err);
-        if (packet.entry.kind == kind->kind)
-            entry_show(shown, &packet.entry);
-    }
-    return error_set(err, "bad_answer", 0, "the keeper's list has no end");
+    while ((n = fd_read_full(list, &entry, sizeof(entry))) == (ssize_t)sizeof(entry))
+        if (entry.kind == kind->kind)
+            entry_show(shown, &entry);
+    return n == 0 ? 0 : error_set(err, "bad_answer", 0, "the keeper's list is cut off");
 }
 
 /* The server tells a tenant names alone, and its own. */

@@ -27,7 +27,8 @@
 enum names_verb {
     NAMES_ADD = 1, /* with an fd: the directory, or for a root the erofs image */
     NAMES_REMOVE,
-    NAMES_LIST, /* a names_entry each before the answer */
+    /* The answer comes with a memfd, of a names_entry each; 3 was a list in packets. */
+    NAMES_LIST = 4,
 };
 
 struct names_request {

@@ -11,6 +11,7 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/epoll.h>
+#include <sys/mman.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -45,8 +46,11 @@ static int request_check(const struct names_request *request, int fd, struct err
     return 0;
 }
 
-static void list(const struct names *names, int socket)
+/* In a memfd, for a socket of an ordinary user takes less than the longest list. */
+static int list(const struct names *names, int *out, struct error *err)
 {
+    _cleanup_close_ int fd = memfd_create("cove-names", MFD_CLOEXEC);
+
     for (size_t i = 0; i < names->table_used; i++) {
         const struct name *name = &names->table[i];
         struct names_entry entry = {
@@ -57,8 +61,13 @@ static void list(const struct names *names, int socket)
         memcpy(entry.name, name->name, sizeof(entry.name));
         memcpy(entry.tenants, name->tenants, sizeof(entry.tenants));
         (void)snprintf(entry.path, sizeof(entry.path), "%s", name->path);
-        (void)proto_send(socket, &entry, sizeof(entry), NULL, 0, NULL, 0);
+        if (fd_write_full(fd, &entry, sizeof(entry)) < 0)
+            return error_set(err, "capacity", errno, "the keeper cannot write down the list");
     }
+    if (lseek(fd, 0, SEEK_SET) < 0)
+        return error_set(err, "capacity", errno, "the keeper cannot write down the list");
+    *out = fd_take(&fd);
+    return 0;
 }
 
 static void obey(struct keeper *keeper, const struct names_request *request, int fd,
@@ -84,6 +93,7 @@ static void client_ready(struct source *source, uint32_t events)
     struct names_client *client = (struct names_client *)source; /* its first member */
     struct names_request request;
     struct names_answer answer = {0};
+    _cleanup_close_ int listed = -1;
     int fds[PROTO_FDS_MAX];
     ssize_t n = proto_receive(client->socket, &request, sizeof(request), fds, MSG_DONTWAIT);
 
@@ -96,8 +106,8 @@ static void client_ready(struct source *source, uint32_t events)
         if (request_check(&request, fds[0], &answer.error) == 0)
             obey(keeper, &request, fds[0], &answer.error);
         if (request.verb == NAMES_LIST && answer.error.code[0] == '\0')
-            list(&keeper->names, client->socket);
-        (void)proto_send(client->socket, &answer, sizeof(answer), NULL, 0, NULL, 0);
+            (void)list(&keeper->names, &listed, &answer.error);
+        (void)proto_send(client->socket, &answer, sizeof(answer), NULL, 0, &listed, listed >= 0);
     }
     for (size_t i = 0; i < PROTO_FDS_MAX; i++)
         fd_close(&fds[i]);
@@ -140,8 +150,6 @@ static void listener_ready(struct source *source, uint32_t events)
     (void)events;
     if (socket < 0 || !may_speak(keeper, socket))
         return;
-    /* The whole list fits. */
-    (void)setsockopt(socket, SOL_SOCKET, SO_SNDBUFFORCE, &(int){1 << 20}, sizeof(int));
     client = place_for(keeper);
     if (loop_add(&keeper->loop, &client->source, socket, EPOLLIN, client_ready, keeper, &err) < 0)
         return;

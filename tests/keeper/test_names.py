@@ -350,11 +350,16 @@ def test_removed_root_keeps_its_boxes(keeper, tmp_path):
     engine.end(handle)
 
 
-def test_many_names(keeper, tmp_path):
+def test_many_names_are_listed_with_long_lists_of_tenants(keeper, tmp_path):
+    tenants = ",".join(f"tenant-{number}" for number in range(90))
     for number in range(128):
-        assert register(keeper, b"n%d" % number, tmp_path / "one") == ""
+        assert register(keeper, b"n%d" % number, tmp_path / "one", tenants=tenants.encode()) == ""
     assert register(keeper, b"more", tmp_path / "one") == "capacity"
-    assert len(listed(keeper)) == 128
+    entries = keeper.register(keepers.LIST)[2]
+    assert [keepers.text(entry[5]) for entry in entries] == [tenants] * 128
+    shown = subprocess.run([harness.COVE, "mount", "ls"], capture_output=True, text=True, check=True,
+                           env=os.environ | {"COVE_URL": f"unix:{keeper.api}"}).stdout.splitlines()
+    assert [line.split()[0] for line in shown[1:]] == [f"n{number}" for number in range(128)]
     engine = keeper.engine()
     _, names, _ = engine.hello()
     assert len(names) == 128

@@ -22,7 +22,8 @@ TCP, UDP, SHUT, DIAL, DIAG = range(1, 6)
 ROOT, MOUNT = 1, 2
 EPHEMERAL, PERSISTENT = 1, 2
 PLAIN, SYSTEM = 0, 1
-ADD, REMOVE, LIST = 1, 2, 3
+ADD, REMOVE, LIST = 1, 2, 4
+NAME = struct.Struct("=IIII64s1024s512s")
 
 # Another one of a build with the test switches may be named: the one under the sanitizers.
 KEEPER = pathlib.Path(os.environ.get("COVE_KEEPER", harness.BUILD / "test/cove-keeper")).absolute()
@@ -46,6 +47,7 @@ OWNER = "c0" + "a" * 18
 # All that a box sees of its network. The rest of a line of sockstat is of the whole host.
 TABLES = ("cd /proc/net && cat dev snmp snmp6 netstat dev_snmp6/lo tcp tcp6 route ipv6_route; "
           "grep -o '^[^ ]* [a-z]* [0-9]*' sockstat sockstat6")
+
 
 
 def text(data):
@@ -344,17 +346,17 @@ class Keeper:
         return client
 
     def register(self, verb, kind=ROOT, name=b"", read_only=0, descriptor=None, tenants=b""):
-        """What keeper.sock answers: (code, sentence), with the entries of a list before."""
+        """What keeper.sock answers: (code, sentence, the entries of a list)."""
         with self.client() as client:
             request = REGISTER.pack(verb, kind, read_only, 0, name, tenants)
             socket.send_fds(client, [request], [] if descriptor is None else [descriptor])
-            entries = []
-            while True:
-                data = client.recv(4096)
-                assert data
-                if len(data) == ERROR.size:
-                    return (*error_of(data), entries)
-                entries.append(struct.unpack("=IIII64s1024s512s", data))
+            data, fds, _, _ = socket.recv_fds(client, 4096, 2)
+            assert len(data) == ERROR.size
+            entries = b""
+            for listed in fds:
+                with open(listed, "rb") as file:
+                    entries += file.read()
+            return (*error_of(data), list(NAME.iter_unpack(entries)))
 
     def give(self, path, name=b"given", kind=MOUNT, read_only=0, tenants=b""):
         """Registers what is there. Returns the code of what is wrong with it."""

@@ -51,6 +51,7 @@ BY_USER = {
         "test_a_kill_for_memory_is_told_of_its_command_alone", "test_nothing_acknowledged_is_lost_when_the_engine_dies",
         "test_what_is_persistent_is_written_when_it_ends", "test_when_the_keeper_dies_all_is_stopped_and_says_why",
         "test_who_is_given_a_box_of_the_pool_that_has_ended_gets_another_one"],
+    "test_names": ["test_many_names_are_listed_with_long_lists_of_tenants"],  # a user's sockets take less
     "test_network": [  # the way out is dialled without a right of root's
         "test_a_list_opens_what_it_names_and_nothing_else",
         "test_a_run_has_the_network_that_it_is_given_and_no_other",
