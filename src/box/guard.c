@@ -134,11 +134,21 @@ struct held {
     int userns;           /* of the box, where the disk needs it */
     struct guard_page *page;
     int socket; /* ours */
+    int keep;   /* the lock of the box's ids */
 };
 
 static uint32_t at_most_u32(uint64_t value)
 {
     return value > UINT32_MAX / 2 ? UINT32_MAX / 2 : (uint32_t)value;
+}
+
+/* The lock of a disk goes last: whoever has got the disk then gets its ids, too. */
+static void let_go(struct held *held)
+{
+    _cleanup_close_ int lock = fd_take(&held->disk.lock);
+
+    disk_remove(&held->disk, held->userns);
+    fd_close(&held->keep);
 }
 
 static void finish(int socket, struct held *held, bool wants_report)
@@ -160,7 +170,7 @@ static void finish(int socket, struct held *held, bool wants_report)
     packet.report.disk_exceeded = disk_was_full(held->disk_watcher);
     if (watch->peak_bytes > packet.report.peak_memory_bytes)
         packet.report.peak_memory_bytes = watch->peak_bytes;
-    disk_remove(&held->disk, held->userns);
+    let_go(held);
     if (cgroup != NULL && cgroup_remove(cgroup, &err) < 0)
         say_error(socket, &err);
     else
@@ -182,7 +192,7 @@ static void clean_up(struct held *held)
             (void)cgroup_kill(&held->cgroup);
         while (cgroup_remove(&held->cgroup, &err) < 0 && err.errnum == EBUSY);
     (void)disk_was_full(held->disk_watcher);
-    disk_remove(&held->disk, held->userns);
+    let_go(held);
 }
 
 enum heard {
@@ -408,7 +418,6 @@ static _Noreturn void run(const struct guard_order *order, struct guard_page *pa
 {
     static struct held held = {
         .watch = {.fds = {-1, -1}, .init = -1}, .userns = -1, .disk_watcher_end = -1};
-    int keep = order->keep;
     enum heard heard;
     struct error err;
     struct word word;
@@ -421,8 +430,9 @@ static _Noreturn void run(const struct guard_order *order, struct guard_page *pa
     (void)prctl(PR_SET_NAME, "cove-guard");
     (void)prctl(PR_SET_DUMPABLE, 0); /* it is a copy of its maker, secrets and all */
     held.disk = order->disk;
+    held.keep = order->keep;
     held.page = page;
-    if (settle(&socket, &keep, &held.disk, &err) < 0) {
+    if (settle(&socket, &held.keep, &held.disk, &err) < 0) {
         say_error(socket, &err);
         _exit(1);
     }

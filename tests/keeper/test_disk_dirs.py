@@ -1,5 +1,6 @@
 """Disks of an ordinary user: watched directories, and the ids that are theirs as long as they are there."""
 import contextlib
+import fcntl
 import os
 import signal
 import time
@@ -97,6 +98,37 @@ def test_ids_are_the_same_for_life(stand_in, tmp_path):
     with Keeper(stand_in, tmp_path) as second:
         assert outer_id(second.greeted(), disk_new=0) == first
     box.close()
+
+
+def is_locked(disk):
+    try:
+        fcntl.flock(disk, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    return False
+
+
+def test_whoever_gets_the_disk_of_a_killed_keeper_gets_its_ids(stand_in, tmp_path):
+    """The guard of its box lets go of both, of the disk last."""
+    with Keeper(stand_in, tmp_path) as keeper:
+        outer_id(keeper.greeted())
+    places = [place for first in keepers.ids_of_disks(keeper.data) for place in first]
+    held = []
+    for _ in range(10):
+        keeper = Keeper(stand_in, tmp_path).start()
+        _, control = keeper.greeted().make(**kept(disk_new=0))
+        box = Control(control).wait_ready()
+        disk = os.open(keeper.data / "disks" / DISK / "files", os.O_RDONLY | os.O_DIRECTORY)
+        keeper.process.kill()
+        keeper.process.wait()
+        with keepers.open_ids_lock() as ids_lock:
+            while is_locked(disk):
+                continue
+            held += [place for place in places if not keepers.is_free(ids_lock, place)]
+        os.close(disk)
+        killed(keeper)
+        box.close()
+    assert held == []
 
 
 def test_nobody_else_gets_them(keeper):

@@ -2,24 +2,22 @@
 boxes. Commands run on, clients that connect meanwhile wait, nothing grows; what cannot take over is
 refused and all goes on; boxes of an init that is too old are ended, and nothing else."""
 import contextlib
-import fcntl
 import http.server
 import json
 import os
 import pathlib
-import pwd
 import random
 import re
 import shutil
 import signal
 import socket
-import struct
 import threading
 import time
 
 import pytest
 
 import harness
+import keepers
 import serving
 from sandboxes import create as make, path_of, run, start
 
@@ -27,7 +25,6 @@ IS_ROOT = harness.EXPECT.is_root
 SEEDS = harness.ROOT / "tests" / "fuzz" / "corpus" / "hand"
 KEPT = {"disk_kind": "persistent"}
 COLD = {"mounts": [{"name": "here", "target": "/mnt/here"}]}  # no zygote makes such a one
-F_OFD_GETLK = 36  # asks who has a lock, and takes none
 BOXES = "[boxes]\nmemory = 256M\ndisk = 64M\n"
 
 
@@ -263,13 +260,6 @@ def test_a_disk_that_is_kept_is_as_it_was(serve):
         assert client.delete(path).status in (200, 204)
 
 
-def ids_of(serve):
-    """What the disks of an ordinary user say: their ids, users and groups; none where there is one id."""
-    texts = [path.read_text() for path in (serve.data / "disks").glob("*/ids")]
-    found = [re.search(r"^ids (range|slice) (\d+) (\d+) ", text, re.MULTILINE) for text in texts]
-    return [[int(match[2]), (1 << 32) + int(match[3])] for match in found if match]
-
-
 class Envious(threading.Thread):
     """Would have those ids, if it could have their locks only for a moment."""
 
@@ -278,13 +268,10 @@ class Envious(threading.Thread):
         self.over, self.got, self.tries, self.places = threading.Event(), [], 0, places
 
     def run(self):
-        lock = os.path.expanduser(f"~{pwd.getpwuid(os.getuid()).pw_name}/.cache/cove/ids.lock")
-        with open(lock, "r+b") as file:
+        with keepers.open_ids_lock() as file:
             while not self.over.is_set():
                 for place in self.places:
-                    wanted = struct.pack("hhqqi4x", fcntl.F_WRLCK, os.SEEK_SET, place, 1, 0)
-                    held = fcntl.fcntl(file, F_OFD_GETLK, wanted)
-                    if struct.unpack("hhqqi4x", held)[0] == fcntl.F_UNLCK:
+                    if keepers.is_free(file, place):
                         self.got.append(place)
                     self.tries += 1
 
@@ -311,7 +298,7 @@ def test_nobody_gets_the_ids_of_disks_meanwhile_and_their_files_are_there(serve)
         process = start(client, running, "exec sleep 4711")
         assert client.post(f"{stopped}/stop").status == 200
         # Those of the pool, which the next engine does not want, are nobody's to wait for.
-        places = [place for first in ids_of(serve) for place in first
+        places = [place for first in keepers.ids_of_disks(serve.data) for place in first
                   if not IS_ROOT and str(first[0]) in before]
     assert IS_ROOT or harness.EXPECT.ids == "single" or len(places) == 4
     with Envious(places) as envious:

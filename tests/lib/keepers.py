@@ -4,8 +4,10 @@ The structs are those of src/keeper/request.h and names.h; the sizes are checked
 which ends an engine that gets one wrong."""
 import array
 import contextlib
+import fcntl
 import os
 import pathlib
+import pwd
 import re
 import select
 import signal
@@ -39,6 +41,8 @@ MOUNT_ENTRY = struct.Struct("=64s256sII")
 NAMED_ENTRY = struct.Struct("=II64s1024s")
 REGISTER = struct.Struct("=IIII64s1024s")
 
+F_OFD_GETLK = 36  # asks who has a lock, and takes none
+
 # How many pid namespaces a box's init is in.
 BOX_DEPTH = 3 if harness.EXPECT.is_root else 2
 
@@ -48,6 +52,23 @@ OWNER = "c0" + "a" * 18
 TABLES = ("cd /proc/net && cat dev snmp snmp6 netstat dev_snmp6/lo tcp tcp6 route ipv6_route; "
           "grep -o '^[^ ]* [a-z]* [0-9]*' sockstat sockstat6")
 
+
+def ids_of_disks(data):
+    """What the disks of an ordinary user say: their ids, users and groups, as places in the file of locks; none where
+    there is one id."""
+    texts = [path.read_text() for path in (data / "disks").glob("*/ids")]
+    found = [re.search(r"^ids (range|slice) (\d+) (\d+) ", text, re.MULTILINE) for text in texts]
+    return [[int(match[2]), (1 << 32) + int(match[3])] for match in found if match]
+
+
+def open_ids_lock():
+    """The file of locks of an ordinary user."""
+    return open(os.path.expanduser(f"~{pwd.getpwuid(os.getuid()).pw_name}/.cache/cove/ids.lock"), "r+b")
+
+
+def is_free(ids_lock, place):
+    wanted = struct.pack("hhqqi4x", fcntl.F_WRLCK, os.SEEK_SET, place, 1, 0)
+    return struct.unpack("hhqqi4x", fcntl.fcntl(ids_lock, F_OFD_GETLK, wanted))[0] == fcntl.F_UNLCK
 
 
 def text(data):
