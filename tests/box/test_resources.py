@@ -199,6 +199,10 @@ def test_69_access_lists_are_short_and_flow_labels_are_not_there(privileges):
     attack(69, options=privileges)
 
 
+def test_70_small_objects_that_nothing_counts_are_not_there(privileges):
+    attack(70, options=privileges)
+
+
 # ---- CPU ---------------------------------------------------------------------------------------
 
 def test_13_cpu_spin_stays_within_its_share():

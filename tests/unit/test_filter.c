@@ -183,6 +183,7 @@ static const struct call refused[] = {
     ALL_SAME(SYS_vhangup, "vhangup"),
     ALL_SAME(SYS_migrate_pages, "migrate_pages"),
     ALL_SAME(SYS_move_pages, "move_pages"),
+    ALL_SAME(SYS_mbind, "mbind"),
 #ifdef __x86_64__
     ALL_SAME(SYS_iopl, "iopl"),
     ALL_SAME(SYS_ioperm, "ioperm"),
@@ -232,7 +233,7 @@ static const struct call allowed[] = {
     ALL_SAME(SYS_eventfd2, "eventfd2"),
     ALL_SAME(SYS_memfd_create, "memfd_create"),
     ALL_SAME(SYS_mlock, "mlock"),
-    ALL_SAME(SYS_mbind, "mbind"),
+    ALL_SAME(SYS_set_mempolicy, "set_mempolicy"),
     ALL_SAME(SYS_madvise, "madvise"),
     ALL_SAME(SYS_membarrier, "membarrier"),
     ALL_SAME(SYS_pkey_alloc, "pkey_alloc"),

@@ -1,4 +1,4 @@
-/* Entries 1, 2, 8 to 14 and 53: what can be used up by asking for more and more of it. Each stops
+/* Entries 1, 2, 8 to 14, 69 and 70: what can be used up by asking for more and more of it. Each stops
  * by itself well before a host without walls would suffer. */
 #include "attack.h"
 
@@ -493,9 +493,20 @@ static void keep_uncounted(void)
     REFUSED("a flow label", setsockopt(udp, IPPROTO_IPV6, 32, label, sizeof(label)), EPERM);
 }
 
+/* ---- 70: small objects, as many as one likes of them ---- */
+
+static void collect_small(void)
+{
+    unsigned long node = 1;
+    size_t size = (size_t)sysconf(_SC_PAGESIZE);
+    void *page = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+
+    REFUSED("a memory policy", syscall(SYS_mbind, page, size, 2UL, &node, 2UL, 0UL), EPERM);
+}
+
 const struct attack resources_attacks[] = {
-    {1, fork_many},         {2, thread_many},   {8, sparse},
-    {9, use_up_fds},        {10, fill_buffers}, {11, use_up_watches},
-    {12, use_up_terminals}, {13, use_up_cpu},   {14, lock_memory},
-    {69, keep_uncounted},   {0, NULL},
+    {1, fork_many},         {2, thread_many},    {8, sparse},
+    {9, use_up_fds},        {10, fill_buffers},  {11, use_up_watches},
+    {12, use_up_terminals}, {13, use_up_cpu},    {14, lock_memory},
+    {69, keep_uncounted},   {70, collect_small}, {0, NULL},
 };
