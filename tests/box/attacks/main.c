@@ -65,6 +65,8 @@ static const char *errno_name(int error)
         {ESOCKTNOSUPPORT, "ESOCKTNOSUPPORT"},
         {ETOOMANYREFS, "ETOOMANYREFS"},
         {EOVERFLOW, "EOVERFLOW"},
+        {ENOBUFS, "ENOBUFS"},
+        {ENOPROTOOPT, "ENOPROTOOPT"},
     };
 
     for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++)

@@ -495,6 +495,55 @@ static void keep_uncounted(void)
 
 /* ---- 70: small objects, as many as one likes of them ---- */
 
+static long join4(int fd, uint32_t number)
+{
+    struct ip_mreqn group = {.imr_multiaddr = {htonl(0xe1000000U + number)}, .imr_ifindex = 1};
+
+    return setsockopt(fd, IPPROTO_IP, IP_ADD_MEMBERSHIP, &group, sizeof(group));
+}
+
+static void join_groups(void)
+{
+    struct ipv6_mreq group6 = {.ipv6mr_multiaddr = {{{0xff, 2, [15] = 9}}}, .ipv6mr_interface = 1};
+    struct group_req any = {.gr_interface = 1};
+    struct group_source_req from = {.gsr_interface = 1};
+    struct sockaddr_in6 address = {.sin6_family = AF_INET6, .sin6_addr = group6.ipv6mr_multiaddr};
+    int four = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+    int six = socket(AF_INET6, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+
+    for (uint32_t i = 0; i < 4; i++)
+        attack_check("a group", join4(four, i) == 0, "errno %d", errno);
+    REFUSED("a fifth group", join4(four, 4), ENOBUFS);
+    memcpy(&any.gr_group, &address, sizeof(address));
+    memcpy(&from.gsr_group, &address, sizeof(address));
+    memcpy(&from.gsr_source, &address, sizeof(address));
+    ((struct sockaddr_in6 *)(void *)&from.gsr_source)->sin6_addr = in6addr_loopback;
+    REFUSED("IPV6_JOIN_GROUP", setsockopt(six, IPPROTO_IPV6, 20, &group6, sizeof(group6)), ENODEV);
+    REFUSED("MCAST_JOIN_GROUP", setsockopt(six, IPPROTO_IPV6, 42, &any, sizeof(any)), ENODEV);
+    REFUSED("MCAST_JOIN_SOURCE_GROUP", setsockopt(six, IPPROTO_IPV6, 46, &from, sizeof(from)),
+            ENODEV);
+    (void)close(four);
+    (void)close(six);
+}
+
+/* The head of struct tcp_md5sig, whose key is of any length. */
+static void keep_keys(void)
+{
+    struct {
+        struct sockaddr_storage address;
+        uint8_t flags, prefix;
+        uint16_t length;
+        uint32_t interface;
+        uint8_t key[80];
+    } key = {.address = {.ss_family = AF_INET}, .length = 8};
+    int tcp = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+
+    REFUSED("TCP_MD5SIG", setsockopt(tcp, IPPROTO_TCP, 14, &key, sizeof(key)), ENOPROTOOPT);
+    REFUSED("TCP_MD5SIG_EXT", setsockopt(tcp, IPPROTO_TCP, 32, &key, sizeof(key)), ENOPROTOOPT);
+    REFUSED("TCP_AO_ADD_KEY", setsockopt(tcp, IPPROTO_TCP, 38, &key, sizeof(key)), ENOPROTOOPT);
+    (void)close(tcp);
+}
+
 static void collect_small(void)
 {
     unsigned long node = 1;
@@ -502,6 +551,8 @@ static void collect_small(void)
     void *page = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 
     REFUSED("a memory policy", syscall(SYS_mbind, page, size, 2UL, &node, 2UL, 0UL), EPERM);
+    join_groups();
+    keep_keys();
 }
 
 const struct attack resources_attacks[] = {
