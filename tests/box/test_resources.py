@@ -3,7 +3,9 @@ result within the limits, and with a host that does not notice."""
 import os
 import pathlib
 import select
+import shutil
 import signal
+import struct
 import subprocess
 import time
 
@@ -201,6 +203,18 @@ def test_69_access_lists_are_short_and_flow_labels_are_not_there(privileges):
 
 def test_70_small_objects_that_nothing_counts_are_not_there(privileges):
     attack(70, options=privileges)
+
+
+def test_72_no_directory_inherits_an_access_list_of_an_image(busybox, tmp_path):
+    root, image = tmp_path / "root", tmp_path / "root.erofs"
+    shutil.copytree(busybox, root, symlinks=True)
+    (root / "listed").mkdir()
+    (root / "listed").chmod(0o777)
+    entries = [(1, 7, -1), *[(2, 7, uid) for uid in range(50)], (4, 7, -1), (16, 7, -1), (32, 7, -1)]
+    text = struct.pack("I", 2) + b"".join(struct.pack("HHi", *entry) for entry in entries)
+    os.setxattr(root / "listed", "system.posix_acl_default", text)
+    subprocess.run(["mkfs.erofs", image, root], check=True, capture_output=True)
+    attack(72, "/listed", options=("--root", image))
 
 
 # ---- CPU ---------------------------------------------------------------------------------------

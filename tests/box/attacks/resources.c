@@ -1,4 +1,4 @@
-/* Entries 1, 2, 8 to 14, 69 and 70: what can be used up by asking for more and more of it. Each stops
+/* Entries 1, 2, 8 to 14, 69, 70 and 72: what can be used up by asking for more and more of it. Each stops
  * by itself well before a host without walls would suffer. */
 #include "attack.h"
 
@@ -555,9 +555,34 @@ static void collect_small(void)
     keep_keys();
 }
 
+/* ---- 72: an access list of the image's ---- */
+
+static void inherit_list(void)
+{
+    const char *directory = attack_word(0, "/listed");
+    static char list[1 << 16];
+    char path[256];
+
+    (void)snprintf(path, sizeof(path), "%s/made", directory);
+    attack_check("a directory", mkdir(path, 0700) == 0, "errno %d", errno);
+    REFUSED("its access list", getxattr(path, "system.posix_acl_access", list, sizeof(list)),
+            ENODATA, EOPNOTSUPP);
+    REFUSED("its default list", getxattr(path, "system.posix_acl_default", list, sizeof(list)),
+            ENODATA, EOPNOTSUPP);
+}
+
 const struct attack resources_attacks[] = {
-    {1, fork_many},         {2, thread_many},    {8, sparse},
-    {9, use_up_fds},        {10, fill_buffers},  {11, use_up_watches},
-    {12, use_up_terminals}, {13, use_up_cpu},    {14, lock_memory},
-    {69, keep_uncounted},   {70, collect_small}, {0, NULL},
+    {1, fork_many},
+    {2, thread_many},
+    {8, sparse},
+    {9, use_up_fds},
+    {10, fill_buffers},
+    {11, use_up_watches},
+    {12, use_up_terminals},
+    {13, use_up_cpu},
+    {14, lock_memory},
+    {69, keep_uncounted},
+    {70, collect_small},
+    {72, inherit_list},
+    {0, NULL},
 };
