@@ -9,7 +9,7 @@ import sys
 import pytest
 
 import harness
-from harness import attack, run
+from harness import EXPECT, attack, run
 
 pytestmark = pytest.mark.wall
 
@@ -88,6 +88,11 @@ def test_46_one_user_of_a_box_may_debug_its_own(privileges):
     result = run("strace -o /tmp/trace -f true && grep -c execve /tmp/trace", "--privileges",
                  privileges)
     assert result.report["exit_code"] == 0, result.stderr
+
+
+def test_71_no_program_is_spared_when_memory_is_short(box):
+    # It gets below what it has only where its maker could not forbid it, and never below its maker's own.
+    attack(71, "199" if EXPECT.holds_scores else "-1", options=box)
 
 
 def test_47_signals_to_init(box):

@@ -20,6 +20,7 @@ import harness
 import serving
 import terminals
 from frames import frame
+from harness import EXPECT
 from sandboxes import EPHEMERAL, make, new_key, printed, start
 
 SMALL = "[boxes]\npool = {pool}\nmemory = 128M\ndisk = 16M\nheadroom_disk = {headroom}\n"
@@ -295,8 +296,20 @@ def reloaded(serve):
         yield client
 
 
+# Whichever way a box is made: of the pool, cold (for its host name), with a disk; and what runs in each.
+KINDS = {"7701": {}, "7702": {"hostname": "cold"}, "7703": {"disk_kind": "persistent"},
+         "7704": {"privileges": "system"}}
+
+
+def test_no_box_lowers_its_oom_score(tmp_path):
+    scores = "199 0 -1 -900" if EXPECT.holds_scores else "-1 -900"
+    lower = f"for score in {scores}; do {{ echo $score >/proc/self/oom_score_adj && echo $score; }} 2>/dev/null; done"
+    with serving.Serve(tmp_path) as serve, serve.client() as client:
+        for spec in KINDS.values():
+            assert printed(client, make(client, **spec), f"{lower}; cat /proc/self/oom_score_adj") == "200\n", spec
+
+
 def test_the_kernel_that_wants_memory_takes_a_box_before_engine_and_keeper(tmp_path):
-    """Whichever kind: of the pool, made cold (for its host name), with a disk; and what runs in each."""
     def score(pid):
         return int(pathlib.Path(f"/proc/{pid}/oom_score_adj").read_text())
 
@@ -312,15 +325,13 @@ def test_the_kernel_that_wants_memory_takes_a_box_before_engine_and_keeper(tmp_p
         return next((pid for pid in harness.children_of(keeper) if command(pid)[:2] ==
                      [b"sleep", seconds.encode()]), None)
 
-    kinds = {"7701": {}, "7702": {"hostname": "cold"}, "7703": {"disk_kind": "persistent"},
-             "7704": {"privileges": "system"}}
     with serving.Serve(tmp_path) as serve, serve.client() as client:
         keeper, engine = serve.process.pid, serve.engine_pid()
         assert score(keeper) <= score(engine)
         assert score(keeper) == score(engine) or score(keeper) <= -900
-        for seconds, spec in kinds.items():
+        for seconds, spec in KINDS.items():
             start(client, make(client, **spec), f"exec sleep {seconds}")
-        for seconds, spec in kinds.items():
+        for seconds, spec in KINDS.items():
             pid = harness.wait_for(lambda it=seconds: sleeper(keeper, it), what=f"sleep {seconds}")
             for one in (pid, parent(pid)):
                 assert score(one) >= max(200, score(engine) + 1), (spec, command(one), score(one))

@@ -116,6 +116,11 @@ class Expect:
         own = os.getpriority(os.PRIO_PROCESS, 0)
         return own if self.has_cgroup else max(own, 10)
 
+    @functools.cached_property
+    def holds_scores(self):
+        """A box takes back no oom_score_adj that was set with CAP_SYS_RESOURCE, which root may lack."""
+        return int(status_of("self")["CapEff"], 16) >> 24 & 1 == 1
+
     @property
     def warns(self):
         return not self.has_cgroup or self.ids == "single"

@@ -1,4 +1,4 @@
-/* Entries 20, 22, 46, 47 and 64: init, and the processes beside. */
+/* Entries 20, 22, 46, 47, 64 and 71: init, and the processes beside. */
 #include "attack.h"
 
 #include <fcntl.h>
@@ -33,15 +33,14 @@ static long read_of_init(const char *path)
     return n;
 }
 
-/* Lower than what any process has that its maker did not favour. */
-static long favour_init(void)
+static long favour(const char *path, const char *score)
 {
-    int fd = open("/proc/1/oom_score_adj", O_WRONLY | O_CLOEXEC), error;
+    int fd = open(path, O_WRONLY | O_CLOEXEC), error;
     long n;
 
     if (fd < 0)
         return -1;
-    n = write(fd, "-1", 2);
+    n = write(fd, score, strlen(score));
     error = errno;
     (void)close(fd);
     errno = error;
@@ -69,7 +68,8 @@ static void open_of_init(void)
     }
     REFUSED("writing /proc/1/mem", attack_open("/proc/1/mem", O_RDWR), EACCES, EPERM);
     REFUSED("writing /proc/1/exe", attack_open("/proc/1/exe", O_WRONLY), EACCES, EPERM);
-    REFUSED("lowering /proc/1/oom_score_adj", favour_init(), EACCES, EPERM);
+    /* Lower than what any process has that its maker did not favour. */
+    REFUSED("lowering /proc/1/oom_score_adj", favour("/proc/1/oom_score_adj", "-1"), EACCES, EPERM);
     REFUSED("reading /proc/1/exe", readlink("/proc/1/exe", link, sizeof(link)), EACCES, EPERM);
     REFUSED("writing /proc/self/exe", attack_open("/proc/self/exe", O_WRONLY), EROFS, ETXTBSY,
             EACCES);
@@ -239,6 +239,20 @@ static void storm(void)
     attack_value("programs run", done);
 }
 
+/* ---- 71: the kernel that wants memory ---- */
+
+static void favour_itself(void)
+{
+    const char *less = attack_word(0, "199");
+
+    REFUSED("lowering /proc/self/oom_score_adj", favour("/proc/self/oom_score_adj", less), EACCES);
+    REFUSED("the same of a thread", favour("/proc/thread-self/oom_score_adj", less), EACCES);
+    REFUSED("by its old name", favour("/proc/self/oom_adj", "-1"), EACCES);
+    attack_check("raising it", favour("/proc/self/oom_score_adj", "201") == 3, "errno %d", errno);
+    REFUSED("lowering it again", favour("/proc/self/oom_score_adj", less), EACCES);
+}
+
 const struct attack processes_attacks[] = {
-    {20, leave_behind}, {22, storm}, {46, trace}, {47, signal_everybody}, {0, NULL},
+    {20, leave_behind},     {22, storm},         {46, trace},
+    {47, signal_everybody}, {71, favour_itself}, {0, NULL},
 };
