@@ -7,6 +7,7 @@
 #include "box/filter/filter.h"
 #include "box/guard.h"
 #include "box/landlock.h"
+#include "box/network_bound.h"
 #include "box/proto.h"
 #include "box/spawn.h"
 #include "box/sys.h"
@@ -79,29 +80,6 @@ struct network {
     char stack[16384] __attribute__((aligned(16))); /* whoever shares our memory has another */
 };
 
-/* What a socket may keep that no cgroup counts: it takes 2 KiB that are. A group is a quarter of a KiB, and as much
- * for ten sources; the kernel would allow 20 groups, and 128 KiB of options. Before Linux 6.7 the last is not a
- * namespace's own, and where a container has /proc/sys read-only, all are the kernel's. */
-static void bound_sockets(void)
-{
-    static const char *const bounds[][2] = {
-        {"/proc/sys/net/ipv4/igmp_max_memberships", "4"},
-        {"/proc/sys/net/ipv4/igmp_max_msf", "1"},
-        {"/proc/sys/net/core/optmem_max", "20480"},
-    };
-
-    for (size_t i = 0; i < sizeof(bounds) / sizeof(bounds[0]); i++) {
-        long fd = spawn_raw(SYS_openat, AT_FDCWD, (long)(uintptr_t)bounds[i][0],
-                            O_WRONLY | O_CLOEXEC, 0);
-
-        if (fd < 0)
-            continue;
-        (void)spawn_raw(SYS_write, fd, (long)(uintptr_t)bounds[i][1], (long)strlen(bounds[i][1]),
-                        0);
-        (void)spawn_raw(SYS_close, fd, 0, 0, 0);
-    }
-}
-
 static int make_network(void *argument)
 {
     static struct ifreq lo = {.ifr_name = "lo", .ifr_flags = IFF_UP};
@@ -115,7 +93,7 @@ static int make_network(void *argument)
     if (done >= 0)
         done = spawn_raw(SYS_ioctl, fd, SIOCSIFFLAGS, (long)(uintptr_t)&lo, 0);
     if (done == 0)
-        bound_sockets();
+        network_bound();
     if (done == 0)
         done = spawn_raw(SYS_openat, AT_FDCWD, (long)(uintptr_t) "/proc/thread-self/ns/net",
                          O_RDONLY | O_CLOEXEC, 0);

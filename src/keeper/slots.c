@@ -2,6 +2,7 @@
 #include "keeper/slots.h"
 
 #include "base/fd.h"
+#include "box/network_bound.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -36,6 +37,7 @@ static int network_fill(enum box_privileges privileges)
 
     if (any < 0 || ioctl(any, SIOCSIFFLAGS, &request) < 0)
         return -1;
+    network_bound();
     return privileges == BOX_SYSTEM
                ? fd_write_file(AT_FDCWD, "/proc/sys/net/ipv4/ip_unprivileged_port_start", "0")
                : 0;
