@@ -31,7 +31,9 @@ BY_USER = {
     "test_events": ["test_a_command_that_memory_ran_out_for_is_told"],  # the watchdog, where root has a cgroup
     "test_exhaustion": [
         "test_after_a_reboot_sandboxes_are_stopped_and_have_their_disks",  # its places are a user's
-        "test_the_kernel_that_wants_memory_takes_a_box_before_engine_and_keeper"],  # only root lowers oom_score_adj
+        "test_sockets_of_every_kind_of_box_have_the_same_bounds",  # root's are made of what is kept
+        "test_no_box_lowers_its_oom_score",  # only root lowers oom_score_adj
+        "test_the_kernel_that_wants_memory_takes_a_box_before_engine_and_keeper"],
     "test_files": ["test_what_is_put_is_got", "test_root_of_a_box_changes_owners"],
     "test_files_attacks": [  # engine and box are of one user
         "test_no_path_leads_out", "test_nothing_of_the_engine_is_seen_through_a_tool"],
