@@ -164,6 +164,9 @@ int box_control_dup(const struct box *box, struct error *err);
  * the box has failed before it had one. */
 int box_network(const struct box *box);
 
+/* The pidfd of its init, borrowed; -1 once that is known to be gone. */
+int box_init(const struct box *box);
+
 /* Ends a box without waiting: 0 when `*wait_fd` has to poll readable before this is called again, 1 when
  * box_destroy(), with a report, will not wait. Nobody needs to have asked before. */
 int box_end(struct box *box, int *wait_fd);

@@ -88,6 +88,11 @@ int box_control_dup(const struct box *box, struct error *err)
     return fd >= 0 ? fd : error_set(err, "no_fds", errno, "cannot hand on the socket of a box");
 }
 
+int box_init(const struct box *box)
+{
+    return box->pidfd;
+}
+
 int box_network(const struct box *box)
 {
     return box->network;

@@ -110,6 +110,8 @@ static const char *why_it_fell(const struct sandbox *sandbox, const struct keepe
         return "pids_exceeded";
     if (report->disk_exceeded > 0)
         return "disk_exceeded";
+    if (report->locks_exceeded > 0)
+        return "locks_exceeded";
     return sandbox->active->reason;
 }
 

@@ -416,6 +416,7 @@ static void report_end(const struct boxed *boxed, const struct box_report *said,
     report_usage(report, &usage);
     report->pids_exceeded = said->pids_exceeded;
     report->disk_exceeded = said->disk_exceeded;
+    report->locks_exceeded = boxed->locks_exceeded;
     report->disk_bytes = UINT64_MAX;
     report->box = boxed->handle;
 }

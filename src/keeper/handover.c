@@ -180,7 +180,7 @@ static struct slot *slot_read(struct hand *hand, struct slots *slots)
     return slot;
 }
 
-/* Not the table, whose slots come with their boxes, and what is `wanted` next. */
+/* Not the table, whose slots come with their boxes, and what is `wanted` next, and `anonymous`, whose copy the janitor has. */
 HAND_COVERS(struct slots,
             SLOTS_MAX * sizeof(void *) + sizeof(struct ids_pool) + sizeof(struct cgroup_host) + 80);
 
@@ -405,13 +405,13 @@ static void engine_hand(struct hand *hand, struct engine_child *engine)
 
 /* Not `caller`, `options`, `config`, `loop`, `arguments`, `lacks_fresh_proc`, `crowd`, the signals and what is under
  * way: a program begins with these. */
-HAND_COVERS(struct keeper, sizeof(struct options) + sizeof(struct config) + sizeof(struct loop) +
-                               sizeof(struct places) + sizeof(struct listeners) +
-                               sizeof(struct names) + sizeof(struct slots) +
-                               sizeof(struct zygotes) + sizeof(struct boxes) +
-                               sizeof(struct crowd) + sizeof(struct disks) +
-                               sizeof(struct engine_child) + sizeof(struct notify) +
-                               sizeof(struct upgrade) + sizeof(struct tls_watch) + PATH_MAX + 84);
+HAND_COVERS(struct keeper,
+            sizeof(struct options) + sizeof(struct config) + sizeof(struct loop) +
+                sizeof(struct places) + sizeof(struct listeners) + sizeof(struct names) +
+                sizeof(struct slots) + sizeof(struct zygotes) + sizeof(struct boxes) +
+                sizeof(struct disks) + sizeof(struct engine_child) + sizeof(struct notify) +
+                sizeof(struct upgrade) + sizeof(struct tls_watch) + sizeof(struct lock_watch) +
+                sizeof(struct crowd) + PATH_MAX + 84);
 
 void handover_all(struct hand *hand, struct keeper *keeper)
 {

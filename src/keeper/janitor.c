@@ -41,8 +41,8 @@ void janitor_tell(int janitor, uint32_t numbers, int engine)
  * nobody. */
 static int settle(int *socket, struct slots *slots)
 {
-    int *owned[3 + CGROUP_V1_MAX] = {socket, &slots->pool.lock, &slots->host.v2};
-    size_t count = 3;
+    int *owned[4 + CGROUP_V1_MAX] = {socket, &slots->pool.lock, &slots->host.v2, &slots->anonymous};
+    size_t count = 4;
     int null = open("/dev/null", O_RDWR | O_CLOEXEC), base;
 
     for (size_t i = 0; i < slots->host.v1_count; i++)

@@ -14,6 +14,7 @@
 #include "keeper/disks.h"
 #include "keeper/engine.h"
 #include "keeper/listen.h"
+#include "keeper/lock_watch.h"
 #include "keeper/loop.h"
 #include "keeper/names.h"
 #include "keeper/notify.h"
@@ -41,6 +42,7 @@ struct keeper {
     struct boxes boxes;
     struct crowd crowd;
     struct disks disks;
+    struct lock_watch locks;
     struct engine_child engine;
     struct notify notify;
     struct upgrade upgrade;

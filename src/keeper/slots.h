@@ -41,6 +41,7 @@ struct slots {
     int home; /* our own network namespace */
     int janitor;
     int janitor_pid;
+    int anonymous; /* borrowed, for the janitor: its copy keeps the lock (box/locks.h) in an upgrade */
     struct cgroup_limits wanted; /* asked for last */
     enum box_privileges wanted_privileges;
     bool is_wanted;

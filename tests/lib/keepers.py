@@ -245,9 +245,9 @@ def error_of(body):
 
 
 def report_of(body):
-    names = ("box", "known", "oom_kills", "pids_exceeded", "disk_exceeded", "cpu_ns", "memory",
-             "peak", "disk_bytes")
-    return dict(zip(names, struct.unpack("=QIIIIQQQQ", body)))
+    names = ("box", "known", "oom_kills", "pids_exceeded", "disk_exceeded",
+             "locks_exceeded", "pad", "cpu_ns", "memory", "peak", "disk_bytes")
+    return dict(zip(names, struct.unpack("=QIIIIIIQQQQ", body)))
 
 
 class Control:

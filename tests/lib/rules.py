@@ -37,6 +37,8 @@ BY_USER = {
     "test_files": ["test_what_is_put_is_got", "test_root_of_a_box_changes_owners"],
     "test_files_attacks": [  # engine and box are of one user
         "test_no_path_leads_out", "test_nothing_of_the_engine_is_seen_through_a_tool"],
+    "test_locks": [  # the kernel tells only root how many locks there are
+        "test_no_box_locks_anonymous_files", "test_there_are_no_locks_of_open_files"],
     "test_keeper": [
         # Keeper and engine are of one user, with the rights that it has.
         "test_engine_has_its_fds_and_no_rights", "test_engine_may_write_its_own_directory_only",

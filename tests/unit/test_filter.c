@@ -412,6 +412,20 @@ static void test_sockets(void)
     }
 }
 
+static void test_locks_of_open_files(void)
+{
+    for (long command = F_OFD_GETLK; command <= F_OFD_SETLKW; command++) {
+        struct call call = {"a lock of an open file", SYS_fcntl, {-1, command, -1}};
+
+        for (unsigned flags = 0; flags <= (FILTER_NO_SETID | FILTER_WATCHED); flags++)
+            expect(flags, &call, EINVAL);
+        call.args[1] |= (long)HIGH_BIT;
+        expect(0, &call, EINVAL);
+    }
+    expect(0, &(struct call){"a lock", SYS_fcntl, {-1, F_SETLK, -1}}, EBADF);
+    expect(0, &(struct call){"a lock, waited for", SYS_fcntl, {-1, F_SETLKW, -1}}, EBADF);
+}
+
 static void test_long_attributes(void)
 {
     static const long calls[] = {SYS_setxattr, SYS_lsetxattr, SYS_fsetxattr};
@@ -823,6 +837,7 @@ int main(void)
     test_namespaces();
     test_clone3_key();
     test_sockets();
+    test_locks_of_open_files();
     test_long_attributes();
     test_socket_options();
     test_upper_protocols();

@@ -1,0 +1,406 @@
+/* Counting file locks: see locks.h.
+ *
+ * fdinfo shows the locks that were taken through one open file, to whoever may look into the process. /proc/locks would
+ * list all at once. But each page of it begins at the first lock again and holds up all locking of the host meanwhile,
+ * and it names a process that may have ended long ago. The filter lets a box take only such locks as fdinfo shows
+ * (policy.txt). */
+#include "box/locks.h"
+
+#include "base/fd.h"
+#include "base/list.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <linux/kcmp.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/eventfd.h>
+#include <sys/random.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+/* Other caches of this size may share it. So it only says when to count. */
+#define CACHE "/sys/kernel/slab/file_lock_cache/"
+
+#define AGAIN_LOCKS (LOCKS_HOST_MAX / 2)
+#define AGAIN_NS 10000000000U
+#define PAUSE_NS 1000000000U
+
+#define SAY_EACH 1000
+
+/* What was counted already, in the order that kcmp gives. */
+struct seen {
+    int *table;
+    size_t count, room;
+};
+
+struct process {
+    size_t box;
+    int pid;
+};
+
+struct processes {
+    struct process *table;
+    size_t count, room;
+};
+
+struct counter {
+    int proc, out;
+    bool compares; /* the kernel lets us use kcmp */
+    struct locks_found found;
+    uint64_t said;
+    struct seen tables; /* threads of the box, one for each table of open files */
+};
+
+/* ---- when ---- */
+
+/* A lock of an open file, not of a process: closing another eventfd does not end it. */
+static void anonymous_hold(struct locks_watch *watch)
+{
+    struct flock lock = {.l_type = F_WRLCK, .l_whence = SEEK_SET};
+
+    watch->holder = 0;
+    if (watch->holds || watch->anonymous < 0)
+        return;
+    watch->holds = fcntl(watch->anonymous, F_OFD_SETLK, &lock) == 0;
+    if (!watch->holds && fcntl(watch->anonymous, F_GETLK, &lock) == 0 && lock.l_type != F_UNLCK &&
+        lock.l_pid > 0) /* -1: one as ours, of another cove */
+        watch->holder = lock.l_pid;
+}
+
+void locks_open(struct locks_watch *watch)
+{
+    *watch = (struct locks_watch){.places = open(CACHE "total_objects", O_RDONLY | O_CLOEXEC),
+                                  .in_use = open(CACHE "objects", O_RDONLY | O_CLOEXEC),
+                                  .anonymous = eventfd(0, EFD_CLOEXEC)};
+    anonymous_hold(watch);
+}
+
+/* "123 N0=123": of all nodes, and of each. */
+static uint64_t number_read(int fd)
+{
+    char text[32];
+    ssize_t length = fd < 0 ? -1 : pread(fd, text, sizeof(text) - 1, 0);
+
+    if (length <= 0)
+        return 0;
+    text[length] = '\0';
+    return strtoull(text, NULL, 10);
+}
+
+/* The places of freed locks stay as long as one lock lies beside them, so the second number decides. */
+static uint64_t total_read(const struct locks_watch *watch)
+{
+    uint64_t places = number_read(watch->places);
+
+    return places <= LOCKS_HOST_MAX || watch->in_use < 0 ? places : number_read(watch->in_use);
+}
+
+bool locks_is_due(struct locks_watch *watch, uint64_t now_ns)
+{
+    uint64_t total = total_read(watch), pause;
+
+    anonymous_hold(watch);
+    if (total <= LOCKS_HOST_MAX && watch->holder == 0) {
+        watch->counted_holder = 0;
+        return false;
+    }
+    pause = total >= watch->counted + AGAIN_LOCKS || watch->holder != watch->counted_holder
+                ? PAUSE_NS
+                : AGAIN_NS;
+    if (watch->counted_ns != 0 && now_ns - watch->counted_ns < pause)
+        return false;
+    watch->counted = total;
+    watch->counted_holder = watch->holder;
+    return true;
+}
+
+void locks_counted(struct locks_watch *watch, uint64_t now_ns, bool again)
+{
+    watch->counted_ns = again ? 0 : now_ns;
+}
+
+/* ---- of which box a process is ---- */
+
+static uint64_t space_of(int proc, int pid)
+{
+    char path[64];
+    struct stat st;
+
+    (void)snprintf(path, sizeof(path), "%d/ns/pid", pid);
+    return fstatat(proc, path, &st, 0) == 0 ? st.st_ino : 0;
+}
+
+static long number_of(int dir, const char *path, const char *name)
+{
+    char text[2048];
+    const char *line;
+
+    if (fd_read_file(dir, path, text, sizeof(text)) <= 0 || (line = strstr(text, name)) == NULL)
+        return 0;
+    return strtol(line + strlen(name), NULL, 10);
+}
+
+uint64_t locks_space(int init)
+{
+    _cleanup_close_ int proc = open("/proc", O_PATH | O_DIRECTORY | O_CLOEXEC);
+    char path[40];
+    long pid;
+
+    (void)snprintf(path, sizeof(path), "self/fdinfo/%d", init);
+    pid = init < 0 || proc < 0 ? 0 : number_of(proc, path, "\nPid:");
+    return pid > 0 ? space_of(proc, (int)pid) : 0;
+}
+
+static size_t box_of(const struct locks_box *boxes, size_t count, uint64_t space)
+{
+    size_t i = 0;
+
+    while (i < count && (space == 0 || boxes[i].space != space))
+        i++;
+    return i;
+}
+
+static int by_box(const void *one, const void *other)
+{
+    size_t a = ((const struct process *)one)->box, b = ((const struct process *)other)->box;
+
+    return a < b ? -1 : a > b;
+}
+
+static bool room_make(void **table, size_t *room, size_t count, size_t size)
+{
+    size_t more = *room == 0 ? 64 : *room * 2;
+    void *moved = count < *room ? *table : reallocarray(*table, more, size);
+
+    if (moved == NULL)
+        return false;
+    *room = count < *room ? *room : more;
+    *table = moved;
+    return true;
+}
+
+static void processes_find(int proc, const struct locks_box *boxes, size_t count,
+                           struct processes *processes)
+{
+    DIR *list = list_open(proc, ".");
+    const struct dirent *entry;
+
+    while (list != NULL && (entry = readdir(list)) != NULL) { // NOLINT(concurrency-mt-unsafe)
+        int pid = (int)strtol(entry->d_name, NULL, 10);       /* 0: of a file that is no process */
+        size_t box = pid > 0 ? box_of(boxes, count, space_of(proc, pid)) : count;
+
+        if (box < count && room_make((void **)&processes->table, &processes->room, processes->count,
+                                     sizeof(*processes->table)))
+            processes->table[processes->count++] = (struct process){box, pid};
+    }
+    if (list != NULL)
+        (void)closedir(list);
+    if (processes->count > 0)
+        qsort(processes->table, processes->count, sizeof(*processes->table), by_box);
+}
+
+/* ---- how many ---- */
+
+static long compare(int pid, int other, int type, int one, int two)
+{
+    return syscall(SYS_kcmp, pid, other, type, one, two);
+}
+
+/* Adds it, unless it is the same as another one: the open file `item` of `pid`, or, with `pid` 0, all of the open files
+ * of the thread `item`. */
+static bool seen_add(struct seen *seen, int pid, int item)
+{
+    size_t low = 0, high = seen->count;
+
+    while (low < high) {
+        size_t middle = (low + high) / 2;
+        int other = seen->table[middle];
+        long order = pid != 0 ? compare(pid, pid, KCMP_FILE, item, other)
+                              : compare(item, other, KCMP_FILES, 0, 0);
+
+        if (order == 0)
+            return false;
+        if (order == 1)
+            high = middle;
+        else
+            low = middle + 1;
+    }
+    if (!room_make((void **)&seen->table, &seen->room, seen->count, sizeof(*seen->table)))
+        return true;
+    memmove(&seen->table[low + 1], &seen->table[low], (seen->count - low) * sizeof(*seen->table));
+    seen->table[low] = item;
+    seen->count++;
+    return true;
+}
+
+static bool is_spent(const struct counter *counter)
+{
+    return counter->found.count > LOCKS_BOX_MAX;
+}
+
+static void say(struct counter *counter)
+{
+    counter->said = counter->found.count;
+    if (fd_write_full(counter->out, &counter->found, sizeof(counter->found)) < 0)
+        _exit(1); /* nobody listens any more */
+}
+
+/* Its lines "lock:\t...". The kernel writes all of them at the first read. */
+static uint64_t file_count(int fdinfo, const char *name)
+{
+    static const char word[] = "\nlock:";
+    _cleanup_close_ int fd = openat(fdinfo, name, O_RDONLY | O_CLOEXEC);
+    static char text[1 << 16];
+    size_t matched = 1; /* a line begins */
+    uint64_t count = 0;
+    ssize_t length;
+
+    while (fd >= 0 && (length = read(fd, text, sizeof(text))) > 0)
+        for (ssize_t i = 0; i < length; i++) {
+            matched = text[i] == word[matched] ? matched + 1 : text[i] == '\n';
+            if (matched == sizeof(word) - 1) {
+                count++;
+                matched = 0;
+            }
+        }
+    return count;
+}
+
+/* To read its fdinfo is to wait for a lock that a box can hold for minutes. Nobody gets locks on one (locks.h). */
+static bool is_epoll(int thread, const char *name)
+{
+    char path[32], link[32] = "";
+
+    (void)snprintf(path, sizeof(path), "fd/%.20s", name);
+    return readlinkat(thread, path, link, sizeof(link) - 1) > 0 &&
+           strcmp(link, "anon_inode:[eventpoll]") == 0;
+}
+
+/* From somewhere on and then from the first: nobody knows where in a large table to hide what is counted. Tells whether
+ * it has any. */
+static bool files_count(int task, const char *name, struct counter *counter)
+{
+    _cleanup_close_ int thread = openat(task, name, O_PATH | O_DIRECTORY | O_CLOEXEC);
+    DIR *files = thread < 0 ? NULL : list_open(thread, "fdinfo");
+    long size = files == NULL ? 0 : number_of(thread, "status", "\nFDSize:");
+    int start = size <= 0 ? 0 : (int)(random() % size), tid = (int)strtol(name, NULL, 10);
+    const struct dirent *entry;
+    bool is_second = false, has_any = false;
+    struct seen seen = {0};
+
+    if (files == NULL)
+        return false;
+    seekdir(files, start + 2); /* behind "." and ".." */
+    while (!is_spent(counter)) {
+        uint64_t count;
+        int fd;
+
+        entry = readdir(files); // NOLINT(concurrency-mt-unsafe)
+        fd = entry == NULL ? -1 : (int)strtol(entry->d_name, NULL, 10);
+        if (entry == NULL || (is_second && fd >= start)) {
+            if (is_second)
+                break;
+            is_second = true;
+            rewinddir(files);
+            continue;
+        }
+        if (entry->d_name[0] == '.')
+            continue;
+        has_any = true;
+        if (is_epoll(thread, entry->d_name))
+            continue;
+        count = file_count(dirfd(files), entry->d_name);
+        if (count == 0 || (counter->compares && !seen_add(&seen, tid, fd)))
+            continue;
+        counter->found.count += count;
+        if (counter->found.count >= counter->said + SAY_EACH)
+            say(counter);
+    }
+    free(seen.table);
+    (void)closedir(files);
+    return has_any;
+}
+
+/* Threads share their files as a rule, and need not: a process whose first thread has ended may go on with another
+ * one's. Where we cannot compare, the first that has files counts for all. */
+static void process_count(int process, struct counter *counter)
+{
+    const struct dirent *entry;
+    char path[32];
+    DIR *tasks;
+
+    (void)snprintf(path, sizeof(path), "%d/task", process);
+    tasks = list_open(counter->proc, path);
+    while (tasks != NULL && !is_spent(counter) &&
+           (entry = readdir(tasks)) != NULL) { // NOLINT(concurrency-mt-unsafe)
+        int thread = (int)strtol(entry->d_name, NULL, 10);
+
+        if (thread > 0 && (!counter->compares || seen_add(&counter->tables, 0, thread)) &&
+            files_count(dirfd(tasks), entry->d_name, counter) && !counter->compares)
+            break;
+    }
+    if (tasks != NULL)
+        (void)closedir(tasks);
+}
+
+/* From any of its processes on, as above. */
+static void box_count(const struct process *processes, size_t count, struct counter *counter)
+{
+    size_t start = count == 0 ? 0 : (size_t)random() % count;
+
+    counter->tables.count = 0;
+    say(counter);
+    for (size_t i = 0; i < count && !is_spent(counter); i++)
+        process_count(processes[(start + i) % count].pid, counter);
+    if (counter->found.count > counter->said)
+        say(counter);
+}
+
+static void holder_say(int holder, const struct locks_box *boxes, size_t count,
+                       struct counter *counter)
+{
+    size_t box = holder == 0 ? count : box_of(boxes, count, space_of(counter->proc, holder));
+
+    if (box == count)
+        return;
+    counter->found = (struct locks_found){boxes[box].handle, LOCKS_ANONYMOUS};
+    say(counter);
+}
+
+void locks_count(int holder, const struct locks_box *boxes, size_t count, size_t first, int out)
+{
+    struct counter counter = {.proc = open("/proc", O_RDONLY | O_DIRECTORY | O_CLOEXEC),
+                              .out = out};
+    struct processes processes = {0};
+    int self = (int)getpid();
+    unsigned seed;
+    size_t begin, end;
+
+    if (counter.proc < 0)
+        return;
+    if (getrandom(&seed, sizeof(seed), GRND_NONBLOCK) != (ssize_t)sizeof(seed))
+        seed = (unsigned)self;
+    srandom(seed);
+    counter.compares = compare(self, self, KCMP_FILES, 0, 0) == 0;
+    holder_say(holder, boxes, count, &counter);
+    processes_find(counter.proc, boxes, count, &processes);
+    for (size_t i = 0; i < count; i++) {
+        size_t box = (first + i) % count;
+
+        if (boxes[box].space == 0)
+            continue;
+        for (begin = 0; begin < processes.count && processes.table[begin].box != box; begin++)
+            continue;
+        for (end = begin; end < processes.count && processes.table[end].box == box; end++)
+            continue;
+        counter.found = (struct locks_found){.handle = boxes[box].handle};
+        box_count(processes.table + begin, end - begin, &counter);
+    }
+    free(processes.table);
+    free(counter.tables.table);
+    fd_close(&counter.proc);
+}
