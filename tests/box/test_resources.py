@@ -217,6 +217,13 @@ def test_72_no_directory_inherits_an_access_list_of_an_image(busybox, tmp_path):
     attack(72, "/listed", options=("--root", image))
 
 
+def test_73_sockets_have_no_error_queue_and_few_connections_wait(privileges):
+    _, values = attack(73, options=privileges)
+    # Before, the kernel has no such number in a namespace that no root of the host made.
+    if harness.kernel() >= (6, 3):
+        assert values["connections that may wait"] == 512
+
+
 # ---- CPU ---------------------------------------------------------------------------------------
 
 def test_13_cpu_spin_stays_within_its_share():

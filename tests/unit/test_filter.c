@@ -460,15 +460,41 @@ static void test_socket_options(void)
     for (long option = 1; option < 100; option++) {
         bool joins = option == 20 || option == 42 || option == 46;
 
-        if (option != 32)
+        if (option != 25 && option != 32)
             expect(0, &(struct call){"an option of IPv6", SYS_setsockopt, {-1, 41, option, -1, -1}},
                    joins ? ENODEV : EBADF);
     }
     for (long option = 1; option < 100; option++) {
-        bool is_known = option == SO_LINGER || option == 26 || (option >= 50 && option <= 52);
+        bool is_known = option == SO_LINGER || option == 26 || option == 37 || option == 65 ||
+                        (option >= 50 && option <= 52);
 
         if (!is_known)
             expect(0, &(struct call){"an option", SYS_setsockopt, {-1, SOL_SOCKET, option, -1, -1}},
+                   EBADF);
+    }
+}
+
+/* IP_RECVERR, IPV6_RECVERR, SO_TIMESTAMPING old and new. With no socket, the kernel says EBADF. */
+static void test_error_queues(void)
+{
+    static const struct {
+        int level, option, errnum;
+    } fillers[] = {{0, 11, 0}, {41, 25, 0}, {1, 37, ENOPROTOOPT}, {1, 65, ENOPROTOOPT}};
+
+    for (size_t i = 0; i < sizeof(fillers) / sizeof(fillers[0]); i++) {
+        struct call call = {"what fills an error queue",
+                            SYS_setsockopt,
+                            {-1, fillers[i].level, fillers[i].option, -1, -1}};
+
+        for (unsigned flags = 0; flags <= (FILTER_NO_SETID | FILTER_WATCHED); flags++)
+            expect(flags, &call, fillers[i].errnum);
+        call.args[1] |= (long)HIGH_BIT;
+        call.args[2] |= (long)(HIGH_BIT << 31);
+        expect(0, &call, fillers[i].errnum);
+    }
+    for (long option = 1; option < 100; option++) {
+        if (option != 11)
+            expect(0, &(struct call){"an option of IPv4", SYS_setsockopt, {-1, 0, option, -1, -1}},
                    EBADF);
     }
 }
@@ -840,6 +866,7 @@ int main(void)
     test_locks_of_open_files();
     test_long_attributes();
     test_socket_options();
+    test_error_queues();
     test_upper_protocols();
     test_urgent_data();
     test_pipes();

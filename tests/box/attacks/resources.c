@@ -1,10 +1,11 @@
-/* Entries 1, 2, 8 to 14, 69, 70 and 72: what can be used up by asking for more and more of it. Each stops
+/* Entries 1, 2, 8 to 14, 69, 70, 72 and 73: what can be used up by asking for more and more of it. Each stops
  * by itself well before a host without walls would suffer. */
 #include "attack.h"
 
 #include <arpa/inet.h>
 #include <fcntl.h>
 #include <netinet/in.h>
+#include <netinet/tcp.h>
 #include <pthread.h>
 #include <sched.h>
 #include <signal.h>
@@ -571,6 +572,47 @@ static void inherit_list(void)
             ENODATA, EOPNOTSUPP);
 }
 
+/* ---- 73: what a socket keeps, and no cgroup counts ---- */
+
+/* A datagram that nobody takes is told of by the next call, and leaves nothing in the error queue. */
+static void fill_error_queue(int family, int level, int option)
+{
+    int on = 1, udp = socket(family, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+    struct sockaddr_in6 address = {
+        .sin6_family = AF_INET6, .sin6_port = htons(9), .sin6_addr = IN6ADDR_LOOPBACK_INIT};
+    char byte = 0;
+
+    if (family == AF_INET)
+        *(struct sockaddr_in *)&address = (struct sockaddr_in){
+            .sin_family = AF_INET, .sin_port = htons(9), .sin_addr = {htonl(INADDR_LOOPBACK)}};
+    attack_check("asking for errors works", setsockopt(udp, level, option, &on, sizeof(on)) == 0,
+                 "errno %d", errno);
+    if (connect(udp, (const struct sockaddr *)&address, sizeof(address)) < 0 ||
+        send(udp, &byte, 1, 0) != 1)
+        attack_check("sending", false, "errno %d", errno);
+    REFUSED("a queue of errors", recv(udp, &byte, 1, MSG_ERRQUEUE | MSG_DONTWAIT), EAGAIN);
+    REFUSED("the next datagram", send(udp, &byte, 1, 0), ECONNREFUSED);
+    for (int i = 0; i < 2; i++)
+        REFUSED("a copy of what is sent",
+                setsockopt(udp, SOL_SOCKET, i == 0 ? 37 : 65, (int[]){0x11, 0}, 4 + 4 * (size_t)i),
+                ENOPROTOOPT);
+    (void)close(udp);
+}
+
+static void keep_in_sockets(void)
+{
+    int listening = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    struct tcp_info info = {0};
+    socklen_t size = sizeof(info);
+
+    fill_error_queue(AF_INET, IPPROTO_IP, IP_RECVERR);
+    fill_error_queue(AF_INET6, IPPROTO_IPV6, IPV6_RECVERR);
+    if (listen(listening, 65535) < 0 ||
+        getsockopt(listening, IPPROTO_TCP, TCP_INFO, &info, &size) < 0)
+        attack_check("listening", false, "errno %d", errno);
+    attack_value("connections that may wait", info.tcpi_sacked);
+}
+
 const struct attack resources_attacks[] = {
     {1, fork_many},
     {2, thread_many},
@@ -584,5 +626,6 @@ const struct attack resources_attacks[] = {
     {69, keep_uncounted},
     {70, collect_small},
     {72, inherit_list},
+    {73, keep_in_sockets},
     {0, NULL},
 };
