@@ -8,6 +8,7 @@
 
 #include "base/fd.h"
 #include "base/list.h"
+#include "box/processes.h"
 
 #include <dirent.h>
 #include <errno.h>
@@ -37,20 +38,10 @@ struct seen {
     size_t count, room;
 };
 
-struct process {
-    size_t box;
-    int pid;
-};
-
-struct processes {
-    struct process *table;
-    size_t count, room;
-};
-
 struct counter {
     int proc, out;
     bool compares; /* the kernel lets us use kcmp */
-    struct locks_found found;
+    struct counted_found found;
     uint64_t said;
     struct seen tables; /* threads of the box, one for each table of open files */
 };
@@ -123,86 +114,6 @@ void locks_counted(struct locks_watch *watch, uint64_t now_ns, bool again)
     watch->counted_ns = again ? 0 : now_ns;
 }
 
-/* ---- of which box a process is ---- */
-
-static uint64_t space_of(int proc, int pid)
-{
-    char path[64];
-    struct stat st;
-
-    (void)snprintf(path, sizeof(path), "%d/ns/pid", pid);
-    return fstatat(proc, path, &st, 0) == 0 ? st.st_ino : 0;
-}
-
-static long number_of(int dir, const char *path, const char *name)
-{
-    char text[2048];
-    const char *line;
-
-    if (fd_read_file(dir, path, text, sizeof(text)) <= 0 || (line = strstr(text, name)) == NULL)
-        return 0;
-    return strtol(line + strlen(name), NULL, 10);
-}
-
-uint64_t locks_space(int init)
-{
-    _cleanup_close_ int proc = open("/proc", O_PATH | O_DIRECTORY | O_CLOEXEC);
-    char path[40];
-    long pid;
-
-    (void)snprintf(path, sizeof(path), "self/fdinfo/%d", init);
-    pid = init < 0 || proc < 0 ? 0 : number_of(proc, path, "\nPid:");
-    return pid > 0 ? space_of(proc, (int)pid) : 0;
-}
-
-static size_t box_of(const struct locks_box *boxes, size_t count, uint64_t space)
-{
-    size_t i = 0;
-
-    while (i < count && (space == 0 || boxes[i].space != space))
-        i++;
-    return i;
-}
-
-static int by_box(const void *one, const void *other)
-{
-    size_t a = ((const struct process *)one)->box, b = ((const struct process *)other)->box;
-
-    return a < b ? -1 : a > b;
-}
-
-static bool room_make(void **table, size_t *room, size_t count, size_t size)
-{
-    size_t more = *room == 0 ? 64 : *room * 2;
-    void *moved = count < *room ? *table : reallocarray(*table, more, size);
-
-    if (moved == NULL)
-        return false;
-    *room = count < *room ? *room : more;
-    *table = moved;
-    return true;
-}
-
-static void processes_find(int proc, const struct locks_box *boxes, size_t count,
-                           struct processes *processes)
-{
-    DIR *list = list_open(proc, ".");
-    const struct dirent *entry;
-
-    while (list != NULL && (entry = readdir(list)) != NULL) { // NOLINT(concurrency-mt-unsafe)
-        int pid = (int)strtol(entry->d_name, NULL, 10);       /* 0: of a file that is no process */
-        size_t box = pid > 0 ? box_of(boxes, count, space_of(proc, pid)) : count;
-
-        if (box < count && room_make((void **)&processes->table, &processes->room, processes->count,
-                                     sizeof(*processes->table)))
-            processes->table[processes->count++] = (struct process){box, pid};
-    }
-    if (list != NULL)
-        (void)closedir(list);
-    if (processes->count > 0)
-        qsort(processes->table, processes->count, sizeof(*processes->table), by_box);
-}
-
 /* ---- how many ---- */
 
 static long compare(int pid, int other, int type, int one, int two)
@@ -229,7 +140,7 @@ static bool seen_add(struct seen *seen, int pid, int item)
         else
             low = middle + 1;
     }
-    if (!room_make((void **)&seen->table, &seen->room, seen->count, sizeof(*seen->table)))
+    if (!processes_room((void **)&seen->table, &seen->room, seen->count, sizeof(*seen->table)))
         return true;
     memmove(&seen->table[low + 1], &seen->table[low], (seen->count - low) * sizeof(*seen->table));
     seen->table[low] = item;
@@ -286,7 +197,7 @@ static bool files_count(int task, const char *name, struct counter *counter)
 {
     _cleanup_close_ int thread = openat(task, name, O_PATH | O_DIRECTORY | O_CLOEXEC);
     DIR *files = thread < 0 ? NULL : list_open(thread, "fdinfo");
-    long size = files == NULL ? 0 : number_of(thread, "status", "\nFDSize:");
+    long size = files == NULL ? 0 : processes_number(thread, "status", "\nFDSize:");
     int start = size <= 0 ? 0 : (int)(random() % size), tid = (int)strtol(name, NULL, 10);
     const struct dirent *entry;
     bool is_second = false, has_any = false;
@@ -348,37 +259,37 @@ static void process_count(int process, struct counter *counter)
 }
 
 /* From any of its processes on, as above. */
-static void box_count(const struct process *processes, size_t count, struct counter *counter)
+static void box_count(void *arg, const struct counted_box *box, const int *pids, size_t count)
 {
+    struct counter *counter = arg;
     size_t start = count == 0 ? 0 : (size_t)random() % count;
 
+    counter->found = (struct counted_found){.handle = box->handle, .what = COUNTED_LOCKS};
     counter->tables.count = 0;
     say(counter);
     for (size_t i = 0; i < count && !is_spent(counter); i++)
-        process_count(processes[(start + i) % count].pid, counter);
+        process_count(pids[(start + i) % count], counter);
     if (counter->found.count > counter->said)
         say(counter);
 }
 
-static void holder_say(int holder, const struct locks_box *boxes, size_t count,
+static void holder_say(int holder, const struct counted_box *boxes, size_t count,
                        struct counter *counter)
 {
-    size_t box = holder == 0 ? count : box_of(boxes, count, space_of(counter->proc, holder));
+    size_t box = holder == 0 ? count : processes_box(counter->proc, holder, boxes, count);
 
     if (box == count)
         return;
-    counter->found = (struct locks_found){boxes[box].handle, LOCKS_ANONYMOUS};
+    counter->found = (struct counted_found){boxes[box].handle, COUNTED_LOCKS, LOCKS_ANONYMOUS};
     say(counter);
 }
 
-void locks_count(int holder, const struct locks_box *boxes, size_t count, size_t first, int out)
+void locks_count(int holder, const struct counted_box *boxes, size_t count, size_t first, int out)
 {
     struct counter counter = {.proc = open("/proc", O_RDONLY | O_DIRECTORY | O_CLOEXEC),
                               .out = out};
-    struct processes processes = {0};
     int self = (int)getpid();
     unsigned seed;
-    size_t begin, end;
 
     if (counter.proc < 0)
         return;
@@ -387,20 +298,7 @@ void locks_count(int holder, const struct locks_box *boxes, size_t count, size_t
     srandom(seed);
     counter.compares = compare(self, self, KCMP_FILES, 0, 0) == 0;
     holder_say(holder, boxes, count, &counter);
-    processes_find(counter.proc, boxes, count, &processes);
-    for (size_t i = 0; i < count; i++) {
-        size_t box = (first + i) % count;
-
-        if (boxes[box].space == 0)
-            continue;
-        for (begin = 0; begin < processes.count && processes.table[begin].box != box; begin++)
-            continue;
-        for (end = begin; end < processes.count && processes.table[end].box == box; end++)
-            continue;
-        counter.found = (struct locks_found){.handle = boxes[box].handle};
-        box_count(processes.table + begin, end - begin, &counter);
-    }
-    free(processes.table);
+    processes_each(counter.proc, boxes, count, first, box_count, &counter);
     free(counter.tables.table);
     fd_close(&counter.proc);
 }

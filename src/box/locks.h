@@ -3,6 +3,8 @@
  * that holds most. docs/decisions/0015-file-locks.md says why so. */
 #pragma once
 
+#include "box/processes.h"
+
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -11,7 +13,10 @@
     50000 /* 10 MB of the kernel's memory; boxes are counted when the host has more */
 #define LOCKS_LEAST 10000    /* a box with fewer is never ended for them */
 #define LOCKS_BOX_MAX 100000 /* more of one box are not counted: it is ended at once */
+
+/* In place of a number: the box has locked an anonymous file, which no program does that means well. */
 #define LOCKS_ANONYMOUS UINT64_MAX
+
 #define LOCKS_PERIOD_MS 250
 
 struct locks_watch {
@@ -28,17 +33,6 @@ struct locks_watch {
         counted_ns; /* locks in use at the last count, and when that ended; 0: none yet */
 };
 
-/* A box to count: its handle, and the inode of its pid namespace; 0: it is passed over. */
-struct locks_box {
-    uint64_t handle, space;
-};
-
-/* How many locks were found in this box until now. The first message for each box says 0. LOCKS_ANONYMOUS: it has
- * locked an anonymous file, which no program does that means well. */
-struct locks_found {
-    uint64_t handle, count;
-};
-
 /* Opens the kernel's counts where there are some and we may read them, and takes the lock on anonymous files. */
 void locks_open(struct locks_watch *watch);
 
@@ -48,10 +42,6 @@ bool locks_is_due(struct locks_watch *watch, uint64_t now_ns);
 /* A count has ended. `again`: the next one need not wait, for a box was ended. */
 void locks_counted(struct locks_watch *watch, uint64_t now_ns, bool again);
 
-/* Returns the inode of the pid namespace whose PID 1 this pidfd names, or 0. */
-uint64_t locks_space(int init);
-
-/* Counts the boxes, beginning with `first`, and writes a locks_found to `out` whenever more were found. `holder` is of
- * the watch. To be called
- * in a process of its own: a box can make each step of this take minutes. */
-void locks_count(int holder, const struct locks_box *boxes, size_t count, size_t first, int out);
+/* Counts the boxes, beginning with `first`, and writes a counted_found to `out` whenever more were found. `holder` is
+ * of the watch. To be called in a process of its own: a box can make each step of this take minutes. */
+void locks_count(int holder, const struct counted_box *boxes, size_t count, size_t first, int out);

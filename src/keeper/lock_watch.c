@@ -40,7 +40,7 @@ static _Noreturn void run(const struct keeper *keeper, int out)
 {
     const struct boxes *boxes = &keeper->boxes;
     size_t first = ((keeper->locks.last & UINT32_MAX) + 1) % boxes->used;
-    struct locks_box *counted = calloc(boxes->used, sizeof(*counted));
+    struct counted_box *counted = calloc(boxes->used, sizeof(*counted));
     sigset_t none;
 
     (void)prctl(PR_SET_NAME, "cove-locks");
@@ -52,8 +52,8 @@ static _Noreturn void run(const struct keeper *keeper, int out)
         _exit(1);
     for (size_t i = 0; i < boxes->used; i++)
         if (is_counted(boxes->table[i]))
-            counted[i] = (struct locks_box){boxes->table[i]->handle,
-                                            locks_space(box_init(boxes->table[i]->box))};
+            counted[i] = (struct counted_box){boxes->table[i]->handle,
+                                              processes_space(box_init(boxes->table[i]->box))};
     /* Only what it needs: whatever stayed open here would live as long as this, which may be stuck. */
     if (dup2(out, 3) < 0 || sys_close_range(4, ~0U, 0) < 0)
         _exit(1);
@@ -93,7 +93,7 @@ static bool is_ending(const struct keeper *keeper)
     return gone.fd >= 0 && poll(&gone, 1, 0) == 0;
 }
 
-static void judge(struct keeper *keeper, const struct locks_found *found)
+static void judge(struct keeper *keeper, const struct counted_found *found)
 {
     struct lock_watch *locks = &keeper->locks;
 
@@ -126,7 +126,7 @@ static void count_end(struct keeper *keeper)
 static void found_ready(struct source *source, uint32_t events)
 {
     struct keeper *keeper = source->owner;
-    struct locks_found found[FOUND_MAX];
+    struct counted_found found[FOUND_MAX];
     ssize_t length = read(source->fd, found, sizeof(found));
 
     (void)events;
@@ -154,7 +154,7 @@ static void count_begin(struct keeper *keeper, struct lock_counter *counter, uin
         counter->box = 0;
         locks->counting = counter;
         locks->began_ns = now_ns;
-        locks->most = (struct locks_found){0};
+        locks->most = (struct counted_found){0};
         return;
     }
     counter->pid = 0;

@@ -25,9 +25,9 @@ struct lock_watch {
     struct lock_counter *counting; /* NULL: none does */
     struct source found;           /* what it says */
     uint64_t began_ns;
-    uint64_t last;            /* the box that was being counted last */
-    struct locks_found most;  /* of the count that is under way */
-    uint64_t ended, ended_ns; /* the last box that was, and when */
+    uint64_t last;             /* the box that was being counted last */
+    struct counted_found most; /* of the count that is under way */
+    uint64_t ended, ended_ns;  /* the last box that was, and when */
 };
 
 void lock_watch_open(struct lock_watch *watch);

@@ -1,0 +1,39 @@
+/* The processes of many boxes, told apart by their pid namespaces: for whoever counts what boxes hold and no cgroup
+ * counts, in a process of its own. */
+#pragma once
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+/* A box to count: its handle, and the inode of its pid namespace; 0: it is passed over. */
+struct counted_box {
+    uint64_t handle, space;
+};
+
+enum counted_what { COUNTED_LOCKS, COUNTED_SOCKETS };
+
+/* How much of it was found in this box until now. The first message for each box says 0. */
+struct counted_found {
+    uint64_t handle;
+    uint64_t what;
+    uint64_t count;
+};
+
+/* Returns the inode of the pid namespace whose PID 1 this pidfd names, or 0. */
+uint64_t processes_space(int init);
+
+/* Returns which box this process is of; `count`: of none. */
+size_t processes_box(int proc, int pid, const struct counted_box *boxes, size_t count);
+
+/* Calls `visit` with the processes of each box, beginning with the box `first`. */
+void processes_each(int proc, const struct counted_box *boxes, size_t count, size_t first,
+                    void (*visit)(void *arg, const struct counted_box *box, const int *pids,
+                                  size_t count),
+                    void *arg);
+
+/* The number behind `name` in a file of /proc, or 0. */
+long processes_number(int dir, const char *path, const char *name);
+
+/* Makes room for one more in a table. */
+bool processes_room(void **table, size_t *room, size_t count, size_t size);
