@@ -101,6 +101,20 @@ static inline int sys_close_range(unsigned first, unsigned last, unsigned flags)
     return (int)syscall(SYS_close_range, first, last, flags);
 }
 
+#ifndef PIDFD_THREAD
+#define PIDFD_THREAD O_EXCL /* from Linux 6.9 */
+#endif
+
+static inline int sys_pidfd_open(int pid, unsigned flags)
+{
+    return (int)syscall(SYS_pidfd_open, pid, flags);
+}
+
+static inline int sys_pidfd_getfd(int pidfd, int fd)
+{
+    return (int)syscall(SYS_pidfd_getfd, pidfd, fd, 0);
+}
+
 static inline int sys_pidfd_send_signal(int pidfd, int signal_number)
 {
     return (int)syscall(SYS_pidfd_send_signal, pidfd, signal_number, NULL, 0);
