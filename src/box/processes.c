@@ -35,15 +35,28 @@ long processes_number(int dir, const char *path, const char *name)
     return strtol(line + strlen(name), NULL, 10);
 }
 
-uint64_t processes_space(int init)
+int processes_pid(int pidfd)
 {
-    _cleanup_close_ int proc = open("/proc", O_PATH | O_DIRECTORY | O_CLOEXEC);
     char path[40];
     long pid;
 
-    (void)snprintf(path, sizeof(path), "self/fdinfo/%d", init);
-    pid = init < 0 || proc < 0 ? 0 : processes_number(proc, path, "\nPid:");
-    return pid > 0 ? space_of(proc, (int)pid) : 0;
+    (void)snprintf(path, sizeof(path), "/proc/self/fdinfo/%d", pidfd);
+    pid = pidfd < 0 ? 0 : processes_number(AT_FDCWD, path, "\nPid:");
+    return pid > 0 ? (int)pid : 0;
+}
+
+uint64_t processes_space(int init)
+{
+    _cleanup_close_ int proc = open("/proc", O_PATH | O_DIRECTORY | O_CLOEXEC);
+    uint64_t space = init > 0 ? space_of(proc, init) : 0;
+    char path[64], text[4096], *child = text, *after;
+
+    (void)snprintf(path, sizeof(path), "%d/task/%d/children", init, init);
+    if (space != 0 || init <= 0 || fd_read_file(proc, path, text, sizeof(text)) <= 0)
+        return space;
+    for (long pid; space == 0 && (pid = strtol(child, &after, 10)) > 0; child = after)
+        space = space_of(proc, (int)pid);
+    return space;
 }
 
 size_t processes_box(int proc, int pid, const struct counted_box *boxes, size_t count)
@@ -102,7 +115,7 @@ void processes_each(int proc, const struct counted_box *boxes, size_t count, siz
         for (size_t j = 0; j < found_count; j++)
             if (found[j].box == box)
                 pids[own++] = found[j].pid;
-        if (boxes[box].space != 0)
+        if (boxes[box].space != 0 || boxes[box].init != 0)
             visit(arg, &boxes[box], pids, own);
     }
 }

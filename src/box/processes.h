@@ -6,9 +6,11 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* A box to count: its handle, and the inode of its pid namespace; 0: it is passed over. */
+/* A box to count: its handle, the inode of its pid namespace (0: nobody tells us), and its init's pid. Without either
+ * it is passed over. */
 struct counted_box {
     uint64_t handle, space;
+    int init;
 };
 
 enum counted_what { COUNTED_LOCKS, COUNTED_SOCKETS };
@@ -20,7 +22,11 @@ struct counted_found {
     uint64_t count;
 };
 
-/* Returns the inode of the pid namespace whose PID 1 this pidfd names, or 0. */
+/* Returns the pid that this pidfd names, or 0. */
+int processes_pid(int pidfd);
+
+/* Returns the inode of the pid namespace of this PID 1, or 0. An ordinary user may not look into the init of a box, so
+ * its children tell, if it has any. */
 uint64_t processes_space(int init);
 
 /* Returns which box this process is of; `count`: of none. */

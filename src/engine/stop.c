@@ -112,6 +112,8 @@ static const char *why_it_fell(const struct sandbox *sandbox, const struct keepe
         return "disk_exceeded";
     if (report->locks_exceeded > 0)
         return "locks_exceeded";
+    if (report->sockets_exceeded > 0)
+        return "sockets_exceeded";
     return sandbox->active->reason;
 }
 

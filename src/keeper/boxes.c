@@ -316,6 +316,7 @@ int boxes_make(struct keeper *keeper, const struct keeper_make *request,
     (void)snprintf(boxed->owner, sizeof(boxed->owner), "%s", request->owner);
     (void)snprintf(boxed->disk, sizeof(boxed->disk), "%s", request->disk);
     boxed->root = recipe.root;
+    boxed->memory_bytes = recipe.spec.limits.memory_bytes;
     if (disk != NULL && keeper->caller.mounts)
         boxed->disk_fd = fcntl(disk->fd, F_DUPFD_CLOEXEC, 3);
     *out = boxed;
@@ -417,6 +418,7 @@ static void report_end(const struct boxed *boxed, const struct box_report *said,
     report->pids_exceeded = said->pids_exceeded;
     report->disk_exceeded = said->disk_exceeded;
     report->locks_exceeded = boxed->locks_exceeded;
+    report->sockets_exceeded = boxed->sockets_exceeded;
     report->disk_bytes = UINT64_MAX;
     report->box = boxed->handle;
 }

@@ -255,7 +255,7 @@ static size_t zygotes_count(const struct zygotes *zygotes)
 
 /* Not when its end began and who is told of it: that is begun again for nobody. None is held below its limit of
  * processes: crowd_free() comes before. */
-HAND_COVERS(struct boxed, sizeof(struct keeper_report) + 168);
+HAND_COVERS(struct boxed, sizeof(struct keeper_report) + 176);
 
 static void boxed_hand(struct hand *hand, struct keeper *keeper, struct boxed *boxed)
 {

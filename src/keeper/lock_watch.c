@@ -31,7 +31,8 @@ void lock_watch_open(struct lock_watch *watch)
 
 static bool is_counted(const struct boxed *boxed)
 {
-    return boxed != NULL && boxed->box != NULL && !boxed->is_ending && !boxed->locks_exceeded;
+    return boxed != NULL && boxed->box != NULL && !boxed->is_ending && !boxed->locks_exceeded &&
+           !boxed->sockets_exceeded;
 }
 
 /* ---- the counter ---- */
@@ -51,29 +52,36 @@ static _Noreturn void run(const struct keeper *keeper, int out)
     if (counted == NULL)
         _exit(1);
     for (size_t i = 0; i < boxes->used; i++)
-        if (is_counted(boxes->table[i]))
-            counted[i] = (struct counted_box){boxes->table[i]->handle,
-                                              processes_space(box_init(boxes->table[i]->box))};
+        if (is_counted(boxes->table[i])) {
+            int init = processes_pid(box_init(boxes->table[i]->box));
+
+            counted[i] = (struct counted_box){boxes->table[i]->handle, processes_space(init), init};
+        }
     /* Only what it needs: whatever stayed open here would live as long as this, which may be stuck. */
     if (dup2(out, 3) < 0 || sys_close_range(4, ~0U, 0) < 0)
         _exit(1);
-    locks_count(keeper->locks.watch.holder, counted, boxes->used, first, 3);
+    if (keeper->locks.what == COUNTED_SOCKETS)
+        sockets_count(counted, boxes->used, first, 3);
+    else
+        locks_count(keeper->locks.watch.holder, counted, boxes->used, first, 3);
     _exit(0);
 }
 
 /* ---- verdicts ---- */
 
-static void end_box(struct keeper *keeper, uint64_t handle, const char *why)
+static void end_box(struct keeper *keeper, uint64_t handle, enum counted_what what, const char *why)
 {
     struct boxed *boxed = boxes_find(&keeper->boxes, handle);
 
-    if (boxed == NULL || boxed->locks_exceeded)
+    if (!is_counted(boxed))
         return;
-    boxed->locks_exceeded = true;
+    boxed->locks_exceeded = what == COUNTED_LOCKS;
+    boxed->sockets_exceeded = what == COUNTED_SOCKETS;
     keeper->locks.ended = handle;
     keeper->locks.ended_ns = clock_monotonic_ns();
-    keeper_say("locks_exceeded", "a box of %s is ended: %s",
-               boxed->owner[0] != '\0' ? boxed->owner : "no sandbox", why);
+    keeper_say(what == COUNTED_LOCKS ? "locks_exceeded" : "sockets_exceeded",
+               "a box of %s is ended: %s", boxed->owner[0] != '\0' ? boxed->owner : "no sandbox",
+               why);
     (void)sys_pidfd_send_signal(box_init(boxed->box), SIGKILL);
 }
 
@@ -93,32 +101,52 @@ static bool is_ending(const struct keeper *keeper)
     return gone.fd >= 0 && poll(&gone, 1, 0) == 0;
 }
 
+/* A program that means well has kilobytes there. */
+static bool holds_too_much(const struct keeper *keeper, const struct counted_found *found)
+{
+    const struct boxed *boxed = boxes_find(&keeper->boxes, found->handle);
+
+    return boxed != NULL && found->count > SOCKETS_LEAST && found->count > boxed->memory_bytes / 4;
+}
+
 static void judge(struct keeper *keeper, const struct counted_found *found)
 {
     struct lock_watch *locks = &keeper->locks;
 
     locks->last = locks->counting->box = found->handle;
-    if (found->count == LOCKS_ANONYMOUS)
-        end_box(keeper, found->handle,
+    if (found->what == COUNTED_SOCKETS) {
+        if (found->count > locks->most_bytes.count && holds_too_much(keeper, found))
+            locks->most_bytes = *found;
+    } else if (found->count == LOCKS_ANONYMOUS)
+        end_box(keeper, found->handle, COUNTED_LOCKS,
                 "it has locked an anonymous file, which slows the host down");
     else if (found->count > LOCKS_BOX_MAX)
-        end_box(keeper, found->handle, "it held more file locks than any box may");
+        end_box(keeper, found->handle, COUNTED_LOCKS, "it held more file locks than any box may");
     else if (found->count > locks->most.count)
         locks->most = *found;
 }
 
-static void count_end(struct keeper *keeper)
+/* `all`: the counter has come to its end. */
+static void count_end(struct keeper *keeper, bool all)
 {
     struct lock_watch *locks = &keeper->locks;
+    uint64_t now_ns = clock_monotonic_ns();
     int out = locks->found.fd;
 
     loop_remove(&keeper->loop, &locks->found);
     fd_close(&out);
     locks->counting = NULL;
     if (locks->most.count >= LOCKS_LEAST && !is_ending(keeper))
-        end_box(keeper, locks->most.handle,
+        end_box(keeper, locks->most.handle, COUNTED_LOCKS,
                 "of all boxes it held most file locks, and the host has too many");
-    locks_counted(&locks->watch, clock_monotonic_ns(), is_ending(keeper));
+    if (locks->most_bytes.count > 0 && !is_ending(keeper))
+        end_box(
+            keeper, locks->most_bytes.handle, COUNTED_SOCKETS,
+            "its sockets held more of the kernel's memory than a box may, which no limit counts");
+    if (locks->what == COUNTED_LOCKS)
+        locks_counted(&locks->watch, now_ns, is_ending(keeper));
+    else
+        kernel_memory_counted(&locks->memory, all, is_ending(keeper), now_ns);
 }
 
 /* ---- counting ---- */
@@ -133,7 +161,7 @@ static void found_ready(struct source *source, uint32_t events)
     for (ssize_t i = 0; i < length / (ssize_t)sizeof(found[0]); i++)
         judge(keeper, &found[i]);
     if (length == 0 || (length < 0 && errno != EINTR))
-        count_end(keeper);
+        count_end(keeper, length == 0);
 }
 
 /* Where it cannot be started, the next look tries again. */
@@ -154,7 +182,7 @@ static void count_begin(struct keeper *keeper, struct lock_counter *counter, uin
         counter->box = 0;
         locks->counting = counter;
         locks->began_ns = now_ns;
-        locks->most = (struct counted_found){0};
+        locks->most = locks->most_bytes = (struct counted_found){0};
         return;
     }
     counter->pid = 0;
@@ -185,8 +213,24 @@ static struct lock_counter *counters_reap(struct lock_watch *locks)
 static void end_holders(struct keeper *keeper)
 {
     for (size_t i = 0; i < LOCK_COUNTERS; i++)
-        end_box(keeper, keeper->locks.counters[i].box,
+        end_box(keeper, keeper->locks.counters[i].box, COUNTED_LOCKS,
                 "it keeps its file locks from being counted");
+}
+
+/* In turns, so that neither count keeps boxes from the other. */
+static bool is_due(struct keeper *keeper, uint64_t now_ns)
+{
+    struct lock_watch *locks = &keeper->locks;
+    bool due = false;
+
+    for (int i = 0; i < 2 && !due; i++) {
+        locks->what = locks->what == COUNTED_LOCKS ? COUNTED_SOCKETS : COUNTED_LOCKS;
+        due = locks->what == COUNTED_LOCKS
+                  ? locks_is_due(&locks->watch, now_ns)
+                  : kernel_memory_has_grown(&locks->memory, kernel_memory_read(),
+                                            keeper->boxes.count, now_ns);
+    }
+    return due;
 }
 
 uint64_t lock_watch_tick(struct keeper *keeper, uint64_t now_ns)
@@ -202,10 +246,11 @@ uint64_t lock_watch_tick(struct keeper *keeper, uint64_t now_ns)
     unused = counters_reap(locks);
     if (locks->counting != NULL && now_ns - locks->began_ns >= COUNT_NS) {
         (void)kill(locks->counting->pid, SIGKILL);
-        count_end(keeper);
+        count_end(keeper, false);
     }
-    if (locks->counting != NULL || keeper->boxes.used == 0 || is_ending(keeper) ||
-        !locks_is_due(&locks->watch, now_ns))
+    if (locks->counting != NULL || keeper->boxes.used == 0 || is_ending(keeper))
+        return locks->next_ns;
+    if (!is_due(keeper, now_ns))
         return locks->next_ns;
     if (unused != NULL)
         count_begin(keeper, unused, now_ns);
@@ -222,7 +267,7 @@ void lock_watch_stop(struct keeper *keeper)
     if (counter == NULL)
         return;
     (void)kill(counter->pid, SIGKILL);
-    count_end(keeper);
+    count_end(keeper, false);
     for (int i = 0; i < STOP_LOOKS && counter->pid != 0; i++) {
         (void)nanosleep(&pause, NULL);
         (void)counters_reap(&keeper->locks);

@@ -1,8 +1,10 @@
-/* Ends boxes that hold too many file locks (box/locks.h). A process of its own counts, for a box can make that slow or
- * stand still: then it is killed, and nobody waits for its end. */
+/* Ends boxes that hold too many file locks (box/locks.h), or too much in their sockets (box/socket_count.h). A process
+ * of its own counts, for a box can make that slow or stand still: then it is killed, and nobody waits for its end. */
 #pragma once
 
+#include "box/kernel_memory.h"
 #include "box/locks.h"
+#include "box/socket_count.h"
 #include "keeper/loop.h"
 
 #include <stdint.h>
@@ -20,14 +22,16 @@ struct lock_counter {
 
 struct lock_watch {
     struct locks_watch watch;
-    uint64_t next_ns; /* look */
+    struct kernel_memory memory;
+    enum counted_what what; /* of the last count */
+    uint64_t next_ns;       /* look */
     struct lock_counter counters[LOCK_COUNTERS];
     struct lock_counter *counting; /* NULL: none does */
     struct source found;           /* what it says */
     uint64_t began_ns;
-    uint64_t last;             /* the box that was being counted last */
-    struct counted_found most; /* of the count that is under way */
-    uint64_t ended, ended_ns;  /* the last box that was, and when */
+    uint64_t last;                         /* the box that was being counted last */
+    struct counted_found most, most_bytes; /* of the count that is under way */
+    uint64_t ended, ended_ns;              /* the last box that was, and when */
 };
 
 void lock_watch_open(struct lock_watch *watch);

@@ -139,6 +139,11 @@ static void greet(const struct keeper *keeper)
             "locks_unwatched",
             "the kernel does not say how many file locks there are: boxes may hold any number; "
             "make /sys/kernel/slab/file_lock_cache visible to the keeper");
+    if (kernel_memory_read() == 0)
+        keeper_say(
+            "sockets_unwatched",
+            "the kernel does not say what memory it has: boxes' sockets may hold any amount; "
+            "make /proc/meminfo and /proc/zoneinfo visible to the keeper");
     if (keeper->listeners.made_socket)
         keeper_note("listening", "on %s%s%s%s", keeper->places.socket_path,
                     keeper->listeners.api_count > 1 ? " and " : "",

@@ -23,6 +23,8 @@ BY_USER = {
     "test_network_walls": ALL,  # walls
     "test_soak": ALL,
     "test_slots": ALL,  # root's boxes are made of what is kept, a user's anew
+    "test_sockets": [  # who owns the user namespaces of boxes reads their tables
+        "test_a_box_whose_sockets_hold_too_much_is_ended_and_its_neighbour_is_not"],
     "test_claims": ["test_of_fifty_creates_at_once_no_two_share_a_box"],  # each has ids of its own
     "test_disks": [  # what root's images keep, a directory has to keep too
         "test_a_box_that_is_refused_leaves_no_disk", "test_a_lost_disk_is_not_an_empty_one",

@@ -127,7 +127,7 @@ static pid_t subject_start(void (*subject)(void), pid_t *nest)
 static struct counted_found count_all(uint64_t space, int holder, struct counted_found *first)
 {
     struct counted_found found = {0}, last = {0};
-    struct counted_box boxes[3] = {{1, 0}, {HANDLE, space}, {2, 1}};
+    struct counted_box boxes[3] = {{1, 0, 0}, {HANDLE, space, 0}, {2, 1, 0}};
     size_t count = 0;
     int ends[2];
     pid_t pid;
@@ -156,12 +156,12 @@ static void check_count(const char *what, void (*subject)(void), int speakers, u
     pid_t nest, pid = subject_start(subject, &nest);
     int pidfd = (int)syscall(SYS_pidfd_open, pid, 0);
     struct counted_found found = {0}, first = {0};
-    uint64_t space = processes_space(pidfd);
+    uint64_t space = processes_space(processes_pid(pidfd));
     char byte;
 
     for (int i = 0; i < speakers; i++)
         CHECK(fd_read_full(said[0], &byte, 1) == 1, "%s: has no locks", what);
-    CHECK(space != 0 && space != processes_space(-1), "%s: no namespace", what);
+    CHECK(space != 0 && processes_space(processes_pid(-1)) == 0, "%s: no namespace", what);
     found = count_all(space, 0, NULL);
     CHECK(found.count == expected, "%s: %lu locks, not %lu", what, (unsigned long)found.count,
           (unsigned long)expected);
