@@ -45,11 +45,9 @@ static bool number_read(const char *text, int base, char end, const char **rest,
     return true;
 }
 
-static bool queues_read(const char *text, uint64_t *waiting)
+static bool queues_read(const char *text, uint64_t *sent, uint64_t *waiting)
 {
-    uint64_t sent;
-
-    return number_read(text, 16, ':', &text, &sent) && number_read(text, 16, '\0', &text, waiting);
+    return number_read(text, 16, ':', &text, sent) && number_read(text, 16, '\0', &text, waiting);
 }
 
 /* "sk Eth Pid Groups Rmem Wmem": the two are what the socket may not have more of than its buffers. */
@@ -65,21 +63,27 @@ static bool netlink_row(const struct row *row, uint64_t *bytes)
     return true;
 }
 
-/* "sl local rem st tx:rx": the kernel counts the error queue in the latter. */
+/* "sl local rem st tx:rx": the kernel counts the error queue in the latter, and in the former a datagram that is not
+ * complete (MSG_MORE). */
 static bool datagram_row(const struct row *row, uint64_t *bytes)
 {
-    return queues_read(row->fields[4], bytes);
+    uint64_t sent;
+
+    if (!queues_read(row->fields[4], &sent, bytes))
+        return false;
+    *bytes += sent;
+    return true;
 }
 
 /* The same, then "tr:when retrnsmt uid timeout inode". What waits at a listening socket are connections. One that
  * nobody has accepted has no inode, and all that it received counts. */
 static bool tcp_row(const struct row *row, uint64_t *bytes)
 {
-    uint64_t state, waiting, inode;
+    uint64_t state, sent, waiting, inode;
     const char *rest;
 
     if (!number_read(row->fields[3], 16, '\0', &rest, &state) ||
-        !queues_read(row->fields[4], &waiting) ||
+        !queues_read(row->fields[4], &sent, &waiting) ||
         !number_read(row->fields[9], 10, '\0', &rest, &inode))
         return false;
     *bytes = 0;

@@ -61,6 +61,13 @@ def waiting():
     kept.append(listening)
     return 500 * 2800
 
+def incomplete():
+    one = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+    one.connect(sink.getsockname())
+    one.send(bytes(60000), socket.MSG_MORE)
+    kept.append(one)
+    return 60000
+
 much = 0
 while much < MUCH:
     much += globals()[sys.argv[1]]()
@@ -109,7 +116,7 @@ def hoard_beside_work(keeper, how):
         each.close()
 
 
-@pytest.mark.parametrize("how", ["answers", "copies", "waiting"])
+@pytest.mark.parametrize("how", ["answers", "copies", "incomplete", "waiting"])
 def test_a_box_whose_sockets_hold_too_much_is_ended_and_its_neighbour_is_not(keeper, how):
     hoard_beside_work(keeper, how)
 

@@ -94,8 +94,8 @@ static void check_rows(void)
           "both columns of netlink");
     for (size_t i = 0; i < sizeof(datagrams) / sizeof(datagrams[0]); i++)
         CHECK(table_bytes(datagrams[i],
-                          UDP_HEAD UDP("00000100:0000FFFF") UDP("00000000:00000001")) == 65536,
-              "what waits at sockets of %s", datagrams[i]);
+                          UDP_HEAD UDP("00000100:0000FFFF") UDP("00000000:00000001")) == 65792,
+              "both columns of %s", datagrams[i]);
     CHECK(table_bytes("tcp", TCP_HEAD TCP("0A", "00000000:00000201", "815") TCP(
                                  "0A", "00000000:00000000", "816")) == 513 * SOCKET_MEMORY_WAITING,
           "connections that wait");

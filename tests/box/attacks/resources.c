@@ -614,18 +614,9 @@ static void keep_in_sockets(void)
 }
 
 const struct attack resources_attacks[] = {
-    {1, fork_many},
-    {2, thread_many},
-    {8, sparse},
-    {9, use_up_fds},
-    {10, fill_buffers},
-    {11, use_up_watches},
-    {12, use_up_terminals},
-    {13, use_up_cpu},
-    {14, lock_memory},
-    {69, keep_uncounted},
-    {70, collect_small},
-    {72, inherit_list},
-    {73, keep_in_sockets},
-    {0, NULL},
+    {1, fork_many},         {2, thread_many},    {8, sparse},
+    {9, use_up_fds},        {10, fill_buffers},  {11, use_up_watches},
+    {12, use_up_terminals}, {13, use_up_cpu},    {14, lock_memory},
+    {69, keep_uncounted},   {70, collect_small}, {72, inherit_list},
+    {73, keep_in_sockets},  {0, NULL},
 };
