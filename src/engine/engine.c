@@ -4,6 +4,7 @@
  * nothing leaks. */
 #include "base/fd.h"
 #include "engine/parts.h"
+#include "net/turns.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -242,7 +243,8 @@ static int open_all(struct engine *engine, struct error *err)
     if (record_limits(&engine->options.defaults, &options->most, err) != 0)
         return -1;
     (void)snprintf(path, sizeof(path), "/proc/self/fd/%d/store", options->directory);
-    if (sandboxes_open(engine, err) != 0 || tool_programs_open(engine->programs, err) != 0 ||
+    if (turns_open(options->loop, &engine->turns, err) != 0 || sandboxes_open(engine, err) != 0 ||
+        tool_programs_open(engine->programs, err) != 0 ||
         store_open(path, options->loop, &engine->store, err) != 0 ||
         tenants_open(engine, err) != 0 || tokens_open(engine, err) != 0 ||
         events_open(engine, err) != 0 || network_open_room(engine, err) != 0 ||
@@ -371,6 +373,8 @@ void engine_close(struct engine *engine)
     clock_free(engine->clock);
     spent_free(engine);
     shares_free(engine);
+    if (engine->turns != NULL)
+        turns_close(engine->turns, NULL, NULL);
     free(engine->named);
     policy_free(engine->policy);
     uv_close((uv_handle_t *)&engine->idle, idle_closed);

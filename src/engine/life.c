@@ -190,6 +190,7 @@ int sandbox_open_procs(struct sandbox *sandbox, struct error *err)
     const struct record *record = sandbox->record;
     struct procs_options options = {
         .loop = sandbox->engine->options.loop,
+        .share = shares_turns(sandbox->engine, record->tenant),
         .calls = &calls,
         .arg = sandbox,
         .env = (const char *const *)record->env,

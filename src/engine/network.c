@@ -99,7 +99,8 @@ static const char *event_type(const struct net_record *record)
 static void event_tell(struct sandbox *sandbox, const struct net_record *record)
 {
     const char *type = event_type(record);
-    const enum share share = strcmp(type, "network.connected") == 0 ? SHARE_WENT : SHARE_REFUSED;
+    const enum event_share share = strcmp(type, "network.connected") == 0 ? SHARE_WENT
+                                                                          : SHARE_REFUSED;
     struct engine_event_traffic traffic = {
         .name = record->name,
         .rule = record->rule,

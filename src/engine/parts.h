@@ -91,7 +91,7 @@ enum sandbox_step {
 };
 
 /* What a box makes happen, by kind; see shares.c. */
-enum share { SHARE_WENT, SHARE_REFUSED, SHARE_PORTS, SHARES };
+enum event_share { SHARE_WENT, SHARE_REFUSED, SHARE_PORTS, SHARES };
 
 struct share_bucket {   /* so many at once, and so many a second: full at the start */
     uint64_t filled_ns; /* when `left` was right */
@@ -213,6 +213,7 @@ struct engine {
     struct alarm ports_look;
     uint64_t ports_looked; /* listening.c: the serial of the sandbox that had its turn last; 0 */
     struct shares *shares; /* shares.c */
+    struct turns *turns;   /* of the tenants: net/turns.h */
     struct saves network_saves;
     struct alarm network_save;
     struct pool *pool;
@@ -305,10 +306,12 @@ bool saves_turn(struct saves *saves, bool (*save)(struct save *one));
 /* ---- shares.c ---- */
 
 /* An event of what its box did, if that is not too much; `left_out` is filled in. */
-void shares_tell(struct sandbox *sandbox, enum share share, const char *type, const char *reason,
-                 const struct engine_event_traffic *traffic);
+void shares_tell(struct sandbox *sandbox, enum event_share share, const char *type,
+                 const char *reason, const struct engine_event_traffic *traffic);
 /* Of the logs of this tenant, or of all: "". */
 struct log_room *shares_lines(struct engine *engine, const char *tenant);
+/* The tenant's, in whose turns is done what its boxes keep ready. */
+struct share *shares_turns(struct engine *engine, const char *tenant);
 void shares_free(struct engine *engine); /* after all sandboxes */
 
 /* ---- ports.c ---- */

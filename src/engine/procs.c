@@ -1,19 +1,20 @@
 /* The processes of one sandbox: the list of them, turns of the loop, and the verbs that look.
  *
  * All fds of a sandbox are in one epoll set, which is in the loop's: so the loop learns of none of
- * them (adding a handle of libuv's costs five system calls), and a turn takes a few of those that
- * are ready, however many there are. Never add one without limiting what it may do in a turn. */
+ * them (adding a handle of libuv's costs five system calls). The set being ready readies a task of the
+ * tenant's share (net/turns.h), which serves one of those fds. So sandboxes take turns within a tenant, and
+ * tenants do. Never add an fd without limiting what it may do in a turn. */
 #include "engine/procs_parts.h"
 
 #include "base/fd.h"
 
 #include <errno.h>
+#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
-#define TURN_EVENTS 16
 #define KEEP_DEFAULT_MS (24ULL * 3600 * 1000)
 
 /* ---- the list ---- */
@@ -173,7 +174,6 @@ static void free_lists(struct procs *procs)
 
 static void procs_free(struct procs *procs)
 {
-    handle_close(&procs->idle);
     handle_close(&procs->poll);
     fd_close(&procs->epoll);
     journal_close(&procs->journal);
@@ -200,24 +200,10 @@ void procs_leave(struct procs *procs)
         procs_free(procs);
 }
 
-static void on_idle(uv_idle_t *idle)
-{
-    struct procs *procs = idle->data;
-
-    (void)uv_idle_stop(idle);
-    procs->idle_on = false;
-    procs_enter(procs);
-    if (procs->unread_link)
-        procs_link_turn(procs);
-    procs_leave(procs);
-}
-
 void procs_soon(struct procs *procs)
 {
-    if (procs->idle == NULL || procs->idle_on || (procs->busy > 0 && !procs->unread_link))
-        return;
-    procs->idle_on = true;
-    (void)uv_idle_start(procs->idle, on_idle);
+    if (!procs->is_closed && (procs->busy == 0 || procs->unread_link))
+        task_ready(&procs->task);
 }
 
 void procs_dirty(struct procs *procs, struct proc *proc)
@@ -230,21 +216,29 @@ void procs_dirty(struct procs *procs, struct proc *proc)
     procs_soon(procs);
 }
 
-static void on_readable(uv_poll_t *poll, int status, int uv_events)
+static void on_readable(uv_poll_t *poll, int status, int events)
 {
     struct procs *procs = poll->data;
-    struct epoll_event events[TURN_EVENTS];
-    int count = epoll_wait(procs->epoll, events, TURN_EVENTS, 0);
 
     (void)status;
-    (void)uv_events;
-    procs_enter(procs);
-    for (int i = 0; i < count && !procs->is_closed; i++) {
-        struct watched *watched = events[i].data.ptr;
+    (void)events;
+    task_ready(&procs->task);
+}
 
-        /* One before it may have closed this one; its memory stays until the turn ends. */
-        if (watched->is_set)
-            watched->act(watched, events[i].events);
+/* One fd, and the next is another: epoll(7) puts what it tells of behind the others. */
+static void on_turn(struct task *task)
+{
+    struct procs *procs = (struct procs *)(void *)((char *)task - offsetof(struct procs, task));
+    struct epoll_event event;
+
+    procs_enter(procs);
+    if (procs->unread_link)
+        procs_link_turn(procs);
+    if (!procs->is_closed && epoll_wait(procs->epoll, &event, 1, 0) == 1) {
+        struct watched *watched = event.data.ptr;
+
+        task_ready(task);
+        watched->act(watched, event.events);
     }
     procs_leave(procs);
 }
@@ -307,20 +301,11 @@ static int copy_options(struct procs *procs, const struct procs_options *options
     return 0;
 }
 
-static int make_handles(struct procs *procs)
+static int make_handle(struct procs *procs)
 {
-    procs->idle = malloc(sizeof(*procs->idle));
     procs->poll = malloc(sizeof(*procs->poll));
-    if (procs->idle == NULL || procs->poll == NULL) {
-        free(procs->idle);
-        free(procs->poll);
-        procs->idle = NULL;
-        procs->poll = NULL;
-        errno = ENOMEM;
+    if (procs->poll == NULL)
         return -1;
-    }
-    (void)uv_idle_init(procs->loop, procs->idle);
-    procs->idle->data = procs;
     procs->epoll = epoll_create1(EPOLL_CLOEXEC);
     if (procs->epoll < 0 || uv_poll_init(procs->loop, procs->poll, procs->epoll) < 0) {
         int saved = errno;
@@ -347,6 +332,7 @@ int procs_open(const struct procs_options *options, struct procs **out, struct e
         .loop = options->loop,
         .directory = directory,
         .epoll = -1,
+        .task = {.share = options->share, .run = on_turn},
         .arg = options->arg,
         .is_system = options->is_system,
         .keep_ms = options->keep_ms > 0 ? options->keep_ms : KEEP_DEFAULT_MS,
@@ -358,7 +344,7 @@ int procs_open(const struct procs_options *options, struct procs **out, struct e
     };
     if (options->calls != NULL)
         procs->calls = *options->calls;
-    if (copy_options(procs, options) < 0 || make_handles(procs) < 0) {
+    if (copy_options(procs, options) < 0 || make_handle(procs) < 0) {
         (void)error_set(err, "capacity", errno, "cannot keep the processes of a sandbox");
         procs_free(procs);
         return -1;
@@ -403,6 +389,7 @@ void procs_close(struct procs *procs, bool forget)
         return;
     procs_enter(procs);
     procs->is_closed = true;
+    task_drop(&procs->task);
     tools_lose(procs, "sandbox_stopped", "the sandbox is closed; nothing more of it is heard");
     while (procs->starts != NULL)
         start_fail(procs->starts, &closed);

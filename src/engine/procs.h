@@ -27,6 +27,7 @@
 #define PROCS_TAG_MAX 256
 #define PROCS_LOG_DEFAULT (256ULL << 20)
 
+struct share;
 struct procs;
 struct proc; /* borrowed */
 
@@ -92,6 +93,8 @@ struct procs_calls {
 
 struct procs_options {
     uv_loop_t *loop;
+    /* Of its tenant, borrowed: what its boxes keep ready is done in the turns of it. */
+    struct share *share;
     int directory; /* of this sandbox, 0700; taken */
     const struct procs_calls *calls;
     void *arg;

@@ -8,6 +8,7 @@
 #include "engine/journal.h"
 #include "engine/log.h"
 #include "engine/procs.h"
+#include "net/turns.h"
 
 #include <sys/epoll.h>
 
@@ -174,8 +175,8 @@ struct procs {
     struct proc *dirty, *graves;
     struct proc_alarm *expiry, *retry, *pause;
     uv_poll_t *poll;
-    uv_idle_t *idle;
-    bool idle_on, unread_link, is_closed, journal_owes;
+    struct task task;
+    bool unread_link, is_closed, journal_owes;
     bool lost_message; /* of init's, since its table was last asked for */
     unsigned busy;
 };

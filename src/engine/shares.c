@@ -4,6 +4,7 @@
  * and all together have their bounds, each kind for itself: no refusal hides a connection, and no tenant another
  * tenant's. What is too much is counted, and the next that is told says how many that were. */
 #include "engine/parts.h"
+#include "net/turns.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -22,6 +23,7 @@ struct tenant_shares {
     char tenant[64];
     struct share_bucket buckets[SHARES];
     struct log_room lines;
+    struct share turns;
 };
 
 struct shares {
@@ -50,6 +52,7 @@ static struct tenant_shares *tenant_of(struct engine *engine, const char *tenant
     found = engine_alloc(sizeof(*found));
     (void)snprintf(found->tenant, sizeof(found->tenant), "%s", tenant);
     log_room_init(&found->lines, LINES_OF_TENANT);
+    share_init(&found->turns, engine->turns);
     found->next = shares->all;
     shares->all = found;
     map_put(&shares->tenants, found->tenant, found);
@@ -59,6 +62,11 @@ static struct tenant_shares *tenant_of(struct engine *engine, const char *tenant
 struct log_room *shares_lines(struct engine *engine, const char *tenant)
 {
     return *tenant != '\0' ? &tenant_of(engine, tenant)->lines : &shares_of(engine)->lines;
+}
+
+struct share *shares_turns(struct engine *engine, const char *tenant)
+{
+    return &tenant_of(engine, tenant)->turns;
 }
 
 static void bucket_fill(struct share_bucket *bucket, struct bound bound, uint64_t now_ns)
@@ -76,7 +84,7 @@ static void bucket_fill(struct share_bucket *bucket, struct bound bound, uint64_
 }
 
 /* Of all three or of none: what is told by nobody uses up nothing. */
-static bool take(struct sandbox *sandbox, enum share share)
+static bool take(struct sandbox *sandbox, enum event_share share)
 {
     struct tenant_shares *tenant = tenant_of(sandbox->engine, sandbox->record->tenant);
     struct share_bucket *own = &sandbox->told.buckets[share], *tenants = &tenant->buckets[share],
@@ -94,8 +102,8 @@ static bool take(struct sandbox *sandbox, enum share share)
     return true;
 }
 
-void shares_tell(struct sandbox *sandbox, enum share share, const char *type, const char *reason,
-                 const struct engine_event_traffic *traffic)
+void shares_tell(struct sandbox *sandbox, enum event_share share, const char *type,
+                 const char *reason, const struct engine_event_traffic *traffic)
 {
     struct engine_event_traffic told = *traffic;
     uint64_t *left_out = &sandbox->told.left_out[share];
@@ -118,6 +126,7 @@ void shares_free(struct engine *engine)
     map_free(&shares->tenants);
     for (struct tenant_shares *tenant = shares->all, *next; tenant != NULL; tenant = next) {
         next = tenant->next;
+        share_leave(&tenant->turns);
         free(tenant);
     }
     free(shares);

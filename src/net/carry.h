@@ -6,29 +6,11 @@
 #pragma once
 
 #include "net/parts.h"
+#include "net/turns.h"
 
 #include <sys/queue.h>
 
-/* ---- turns.c ---- */
-
-struct turns;
-
-/* Something to be done for a share, a bounded part of it at a time. */
-struct task {
-    TAILQ_ENTRY(task) next;
-    struct share *share;
-    void (*run)(struct task *task); /* may free itself, and its share */
-    bool is_ready;
-};
-
-/* Whoever takes turns with others: however many of its tasks are ready, one of them is run in each. */
-struct share {
-    TAILQ_ENTRY(share) next;
-    TAILQ_HEAD(tasks, task) tasks;
-    struct turns *turns;
-    bool is_ready;
-    unsigned pipes; /* that its pumps hold; see pump.c */
-};
+/* ---- turns.c: beside turns.h ---- */
 
 /* What a socket tells: `note` marks, and readies a task; it frees nothing and calls nothing else. */
 struct watch {
@@ -49,19 +31,12 @@ struct alarm {
     bool is_set;
 };
 
-int turns_open(uv_loop_t *loop, struct turns **out, struct error *err);
-void turns_close(struct turns *turns, void (*closed)(void *arg), void *arg);
 /* `edges`: of EPOLLIN, EPOLLPRI, EPOLLOUT, EPOLLRDHUP; each is told when it begins, and at once where it holds. */
 int turns_watch(struct turns *turns, int fd, uint32_t edges, struct watch *watch);
 /* Before the fd is closed: a duplicate of it may be open elsewhere. */
 void turns_unwatch(struct turns *turns, int fd);
 void turns_alarm(struct turns *turns, struct alarm *alarm, enum alarm_kind kind);
 void turns_calm(struct turns *turns, struct alarm *alarm);
-
-void share_init(struct share *share, struct turns *turns);
-void share_leave(struct share *share); /* all its tasks were dropped */
-void task_ready(struct task *task);
-void task_drop(struct task *task);
 
 /* ---- meter.c: how much a box may carry ---- */
 

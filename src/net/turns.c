@@ -1,6 +1,6 @@
-/* Turns: sockets that are watched, tasks that are ready, alarms; all in one fd, one idle handle and one timer of
- * the loop. In a round of the loop tasks are run for BUDGET_NS and no longer, a task of each share in turn: who
- * waits for the API waits for no more than that, however many boxes carry however much. */
+/* Turns: sockets that are watched, tasks that are ready, alarms; all in one fd and four handles of the loop. In a
+ * round of the loop tasks are run for BUDGET_NS and no longer, a task of each share in turn: a request
+ * to the API waits for no more than that, however many boxes carry however much. */
 #include "net/carry.h"
 
 #include "base/clock.h"
@@ -17,7 +17,8 @@
 struct turns {
     uv_loop_t *loop;
     uv_poll_t poll;
-    uv_idle_t idle;
+    uv_check_t check;
+    uv_idle_t idle; /* while there are tasks, so that the loop does not sleep */
     uv_timer_t timer;
     int epoll;
     unsigned handles;
@@ -43,12 +44,12 @@ void share_leave(struct share *share)
     share->is_ready = false;
 }
 
-static void run(struct turns *turns);
-
 static void on_idle(uv_idle_t *idle)
 {
-    run(idle->data);
+    (void)idle;
 }
+
+static void on_check(uv_check_t *check);
 
 void task_ready(struct task *task)
 {
@@ -63,6 +64,7 @@ void task_ready(struct task *task)
         share->is_ready = true;
         TAILQ_INSERT_TAIL(&turns->shares, share, next);
     }
+    (void)uv_check_start(&turns->check, on_check);
     (void)uv_idle_start(&turns->idle, on_idle);
 }
 
@@ -91,8 +93,10 @@ static void run_one(struct turns *turns)
     task->run(task);
 }
 
-static void run(struct turns *turns)
+/* Once in a round, behind all that the round heard. */
+static void on_check(uv_check_t *check)
 {
+    struct turns *turns = check->data;
     uint64_t until = clock_monotonic_ns() + BUDGET_NS;
 
     while (!TAILQ_EMPTY(&turns->shares)) {
@@ -100,6 +104,7 @@ static void run(struct turns *turns)
         if (clock_monotonic_ns() >= until)
             return;
     }
+    (void)uv_check_stop(&turns->check);
     (void)uv_idle_stop(&turns->idle);
 }
 
@@ -118,7 +123,6 @@ static void on_events(uv_poll_t *poll, int status, int events)
 
         watch->note(watch, all[i].events);
     }
-    run(turns);
 }
 
 int turns_watch(struct turns *turns, int fd, uint32_t edges, struct watch *watch)
@@ -216,28 +220,29 @@ int turns_open(uv_loop_t *loop, struct turns **out, struct error *err)
     int result;
 
     if (turns == NULL)
-        return error_set(err, "net_failed", ENOMEM, "cannot watch the connections of boxes");
+        return error_set(err, "net_failed", ENOMEM, "cannot watch what boxes carry");
     turns->loop = loop;
     TAILQ_INIT(&turns->shares);
     for (size_t kind = 0; kind < ALARM_KINDS; kind++)
         TAILQ_INIT(&turns->alarms[kind]);
     turns->epoll = epoll_create1(EPOLL_CLOEXEC);
     if (turns->epoll < 0) {
-        (void)error_set(err, "net_failed", errno, "cannot watch the connections of boxes");
+        (void)error_set(err, "net_failed", errno, "cannot watch what boxes carry");
         free(turns);
         return -1;
     }
     result = uv_poll_init(loop, &turns->poll, turns->epoll);
     if (result != 0) {
-        (void)error_set(err, "net_failed", -result, "cannot watch the connections of boxes");
+        (void)error_set(err, "net_failed", -result, "cannot watch what boxes carry");
         fd_close(&turns->epoll);
         free(turns);
         return -1;
     }
+    (void)uv_check_init(loop, &turns->check);
     (void)uv_idle_init(loop, &turns->idle);
     (void)uv_timer_init(loop, &turns->timer);
-    turns->poll.data = turns->idle.data = turns->timer.data = turns;
-    turns->handles = 3;
+    turns->poll.data = turns->check.data = turns->idle.data = turns->timer.data = turns;
+    turns->handles = 4;
     (void)uv_poll_start(&turns->poll, UV_READABLE, on_events);
     *out = turns;
     return 0;
@@ -248,6 +253,7 @@ void turns_close(struct turns *turns, void (*closed)(void *arg), void *arg)
     turns->closed = closed;
     turns->closed_arg = arg;
     uv_close((uv_handle_t *)&turns->poll, on_closed);
+    uv_close((uv_handle_t *)&turns->check, on_closed);
     uv_close((uv_handle_t *)&turns->idle, on_closed);
     uv_close((uv_handle_t *)&turns->timer, on_closed);
 }

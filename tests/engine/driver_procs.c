@@ -25,6 +25,8 @@ struct procs *procs;
 unsigned gone, ended;
 int answers_oom = -1;
 static int programs[TOOL_PROGRAMS];
+static struct turns *turns;
+static struct share share;
 
 /* ---- an engine ---- */
 
@@ -65,6 +67,7 @@ void open_procs(uint64_t keep_ms)
     struct error err;
     struct procs_options options = {
         .loop = &loop,
+        .share = &share,
         .directory = open(directory, O_RDONLY | O_DIRECTORY | O_CLOEXEC),
         .calls = &calls,
         .env = sandbox_env,
@@ -110,10 +113,20 @@ void make_box(void)
         die("box_create", &err);
 }
 
-void engine_begin(uint64_t keep_ms)
+void loop_begin(void)
 {
+    struct error err;
+
     (void)uv_loop_init(&loop);
     (void)signal(SIGPIPE, SIG_IGN);
+    if (turns_open(&loop, &turns, &err) < 0)
+        die("turns_open", &err);
+    share_init(&share, turns);
+}
+
+void engine_begin(uint64_t keep_ms)
+{
+    loop_begin();
     open_procs(keep_ms);
     attach(true);
 }
@@ -331,6 +344,8 @@ int main(int argc, char **argv)
             engine_begin(scenarios[i].keep_ms);
         scenarios[i].act();
         procs_close(procs, false);
+        share_leave(&share);
+        turns_close(turns, NULL, NULL);
         while (uv_run(&loop, UV_RUN_NOWAIT) != 0)
             continue;
         CHECK(uv_loop_close(&loop) == 0, "handles are left in the loop");

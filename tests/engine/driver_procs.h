@@ -30,6 +30,7 @@ void die(const char *what, const struct error *err);
 void open_procs(uint64_t keep_ms);
 void attach(bool anew);
 void make_box(void);
+void loop_begin(void);
 void engine_begin(uint64_t keep_ms);
 void turn_for(uint64_t ms);
 bool turn_until(const volatile bool *flag);

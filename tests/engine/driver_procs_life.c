@@ -38,8 +38,7 @@ static pid_t worker_begin(int *to, bool anew)
     }
     (void)prctl(PR_SET_PDEATHSIG, SIGKILL);
     (void)alarm(60);
-    (void)uv_loop_init(&loop);
-    (void)signal(SIGPIPE, SIG_IGN);
+    loop_begin();
     open_procs(0);
     attach(anew);
     *to = pipes[1];
@@ -128,8 +127,7 @@ void killed_engine(void)
         begun += read(to, &byte, 1) == 1;
         (void)close(to);
     }
-    (void)uv_loop_init(&loop);
-    (void)signal(SIGPIPE, SIG_IGN);
+    loop_begin();
     open_procs(0);
     attach(false);
     turn_for(100);

@@ -227,8 +227,7 @@ void tools_of_killed_engine(void)
     for (int round = 0; round < 5; round++) {
         pid = fork();
         if (pid == 0) {
-            (void)uv_loop_init(&loop);
-            (void)signal(SIGPIPE, SIG_IGN);
+            loop_begin();
             open_procs(0);
             attach(round == 0);
             for (int i = 0; i < 3; i++) {
@@ -244,8 +243,7 @@ void tools_of_killed_engine(void)
         (void)kill(pid, SIGKILL);
         (void)waitpid(pid, NULL, 0);
     }
-    (void)uv_loop_init(&loop);
-    (void)signal(SIGPIPE, SIG_IGN);
+    loop_begin();
     open_procs(0);
     attach(false);
     until_none("sleep 78");

@@ -9,7 +9,8 @@ import pytest
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 BUILD = pathlib.Path(os.environ.get("BUILD", "build"))
 BUILD = BUILD if BUILD.is_absolute() else ROOT / BUILD
-LIBRARIES = ["src/engine/libprocs.a", "src/box/libtools.a", "src/box/libbox.a", "src/base/libbase.a"]
+LIBRARIES = ["src/engine/libprocs.a", "src/box/libtools.a", "src/box/libbox.a", "src/net/libnet.a",
+             "src/base/libbase.a"]
 ALICE = "root:x:0:0::/home:/bin/sh\nalice:x:77:78::/:/bin/sh\n"
 
 

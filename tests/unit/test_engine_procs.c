@@ -3,10 +3,12 @@
 #include "base/fd.h"
 #include "check.h"
 #include "engine/parts.h"
+#include "engine/procs_parts.h"
 #include "rig.h"
 
 #include <fcntl.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 
@@ -260,6 +262,29 @@ static void check_no_id_is_given_twice(struct rig *rig)
           "the next is %s", ran.view.id);
 }
 
+/* ---- turns ---- */
+
+static const struct share *share_of(struct rig *rig, const struct engine_caller *caller)
+{
+    struct sandbox_spec spec = rig_spec(NULL);
+    struct answer made = {0}, there = {0};
+
+    engine_create(rig->engine, caller, &spec, rig_created, &made);
+    if (!rig_done(rig, &made))
+        abort();
+    engine_procs(rig->engine, caller, made.id, true, false, rig_procs_there, &there);
+    return rig_wait(rig, &there) && there.procs != NULL ? there.procs->task.share : NULL;
+}
+
+/* What is done in each turn, and how long a round is, test_procs_turns.c sees. */
+static void check_turns_are_of_tenants(struct rig *rig)
+{
+    const struct share *first = share_of(rig, &rig_caller);
+
+    CHECK(first != NULL && share_of(rig, &rig_caller) == first, "a tenant's sandboxes have one");
+    CHECK(share_of(rig, &rig_other) != first, "another tenant's have another");
+}
+
 int main(void)
 {
     check_lost_with_its_box();
@@ -269,5 +294,6 @@ int main(void)
     rig_run(check_stopped_costs_no_fd);
     rig_run(check_output_of_nobody);
     rig_run(check_no_id_is_given_twice);
+    rig_run(check_turns_are_of_tenants);
     return check_finish();
 }

@@ -68,7 +68,7 @@ static struct sandbox *made_for(struct rig *rig, const struct engine_caller *cal
     return map_get(&rig->engine->ids, answer.id);
 }
 
-static void flood(struct sandbox *sandbox, enum share share, unsigned count)
+static void flood(struct sandbox *sandbox, enum event_share share, unsigned count)
 {
     static const char *const types[SHARES] = {[SHARE_WENT] = "network.connected",
                                               [SHARE_REFUSED] = "network.denied",
@@ -92,9 +92,9 @@ static void check_no_tenant_silences_another(struct rig *rig)
     listener = engine_listen(rig->engine, &rig_caller, 0, &missed, hear, &loud);
     other = engine_listen(rig->engine, &rig_other, 0, &missed, hear, &quiet);
     for (unsigned i = 0; i < 45; i++)
-        for (enum share share = 0; share < SHARES; share++)
+        for (enum event_share share = 0; share < SHARES; share++)
             flood(boxes[i], share, 100);
-    for (enum share share = 0; share < SHARES; share++)
+    for (enum event_share share = 0; share < SHARES; share++)
         flood(sandbox, share, 10);
     hear_all(rig, rig_other.tenant, &quiet);
     hear_all(rig, rig_caller.tenant, &loud);
