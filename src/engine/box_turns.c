@@ -27,6 +27,7 @@ struct box_turns {
     struct map by_tenant;
     unsigned taken;
     size_t waiting;
+    uint64_t numbers;
     bool is_giving;
 };
 
@@ -121,15 +122,32 @@ static void give_some(struct engine *engine)
     turns->is_giving = false;
 }
 
+/* Most come last. */
+static void insert(struct box_turn *turn)
+{
+    struct box_turn_list *list = list_of(turn);
+    struct box_turn *before = TAILQ_LAST(list, box_turn_list);
+
+    while (before != NULL && before->number > turn->number)
+        before = TAILQ_PREV(before, box_turn_list, link);
+    if (before != NULL)
+        TAILQ_INSERT_AFTER(list, before, turn, link);
+    else
+        TAILQ_INSERT_HEAD(list, turn, link);
+}
+
 void box_turn_wait(struct engine *engine, struct box_turn *turn, const char *tenant, bool is_first,
                    void (*go)(void *arg), void *arg)
 {
+    uint64_t number = turn->number > 0 ? turn->number : ++engine->box_turns->numbers;
+
     *turn = (struct box_turn){.line = line_of(engine->box_turns, tenant),
                               .step = BOX_TURN_WAITS,
                               .is_first = is_first,
+                              .number = number,
                               .go = go,
                               .arg = arg};
-    TAILQ_INSERT_TAIL(list_of(turn), turn, link);
+    insert(turn);
     engine->box_turns->waiting++;
     give_some(engine);
 }
@@ -145,6 +163,7 @@ void box_turn_leave(struct engine *engine, struct box_turn *turn)
     if (was_taken) {
         turns->taken--;
         turn->line->taken--;
+        turn->number = 0;
     } else {
         turns->waiting--;
         TAILQ_REMOVE(list_of(turn), turn, link);

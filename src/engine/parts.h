@@ -108,7 +108,8 @@ struct box_turn {
     TAILQ_ENTRY(box_turn) link;
     struct box_line *line;
     enum { BOX_TURN_NONE, BOX_TURN_WAITS, BOX_TURN_TAKEN } step;
-    bool is_first; /* ahead of those of its tenant that are not */
+    bool is_first;   /* ahead of those of its tenant that are not */
+    uint64_t number; /* they come by it; 0 until it has waited */
     void (*go)(void *arg);
     void *arg;
 };
@@ -425,7 +426,9 @@ void hush_work(struct sandbox *sandbox);   /* VERB_HUSH, and what else ends a qu
 void sandbox_end_box(struct sandbox *sandbox,
                      void (*ended)(struct sandbox *sandbox, const struct keeper_report *report));
 void sandbox_drop_disk(struct engine *engine, const char *disk);
-void create_record(struct engine *engine, struct record *record, engine_created done, void *arg);
+/* `place`: the number of a turn that it takes over, or 0. */
+void create_record(struct engine *engine, struct record *record, uint64_t place,
+                   engine_created done, void *arg);
 
 /* ---- pool.c ---- */
 struct pool_box {

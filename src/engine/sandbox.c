@@ -234,7 +234,8 @@ static void bury(struct sandbox *sandbox)
 }
 
 /* A create that failed: who wanted the same hears why, for to try again for each of them would keep them
- * waiting for as many failures. Where it was deleted meanwhile, they make their own. */
+ * waiting for as many failures. Where it was deleted meanwhile, or its client left, they make their own: the
+ * first of them has its place among those that wait. */
 static bool has_failed(const struct sandbox *sandbox)
 {
     return sandbox->record->revision == 0 && sandbox->failure.code[0] != '\0' &&
@@ -256,7 +257,7 @@ static void verb_settle(struct sandbox *sandbox, struct verb *verb, enum verb_ac
     } else if (action == ANEW && has_failed(sandbox)) {
         verb_answer(sandbox, verb, &sandbox->failure);
     } else if (action == ANEW) {
-        create_record(engine, verb->record, verb->done.created, verb->arg);
+        create_record(engine, verb->record, sandbox->turn.number, verb->done.created, verb->arg);
         verb->record = NULL;
     } else {
         verb_refuse(sandbox, verb, action);

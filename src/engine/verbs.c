@@ -75,7 +75,8 @@ static uint64_t serial_next(struct engine *engine)
                                                       : engine->serial + 1;
 }
 
-void create_record(struct engine *engine, struct record *record, engine_created done, void *arg)
+void create_record(struct engine *engine, struct record *record, uint64_t place,
+                   engine_created done, void *arg)
 {
     struct sandbox *sandbox = NULL;
     struct verb *verb;
@@ -102,6 +103,7 @@ void create_record(struct engine *engine, struct record *record, engine_created 
     record->serial = serial_next(engine);
     record->created_ms = record->updated_ms = clock_wall_ms();
     sandbox = sandbox_new(engine, record);
+    sandbox->turn.number = place;
     verb = verb_new(VERB_CREATE, arg);
     verb->done.created = done;
     sandbox_push(sandbox, verb);
@@ -125,7 +127,7 @@ void engine_create(struct engine *engine, const struct engine_caller *caller,
         return;
     }
     ports_choose(engine, record);
-    create_record(engine, record, done, arg);
+    create_record(engine, record, 0, done, arg);
 }
 
 /* It is among the newest. */

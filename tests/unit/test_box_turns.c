@@ -86,12 +86,27 @@ static void check_burst(struct rig *rig)
     CHECK(waiting(rig) == 0, "and none waits");
 }
 
+/* Of each tenant's creates two at least. */
+static bool are_done(void *arg)
+{
+    const struct answer(*made)[6] = arg;
+
+    for (size_t tenant = 0; tenant < 3; tenant++) {
+        size_t count = 0;
+
+        for (size_t i = 0; i < 6; i++)
+            count += made[tenant][i].count;
+        if (count < 2)
+            return false;
+    }
+    return true;
+}
+
 /* Four places, and three tenants that want all of them. */
 static void check_turns(struct rig *rig)
 {
     static const char *const tenants[] = {"default", "other", "third"};
     static struct answer made[3][6];
-    unsigned counts[3] = {0};
 
     rig->fake.holds = true;
     for (size_t tenant = 0; tenant < 3; tenant++)
@@ -102,12 +117,7 @@ static void check_turns(struct rig *rig)
         fake_release(&rig->fake);
     }
     CHECK(is_held(rig, AT_ONCE), "%u", rig->fake.held_count);
-    rig_turn(rig, 20);
-    for (size_t tenant = 0; tenant < 3; tenant++)
-        for (size_t i = 0; i < 6; i++)
-            counts[tenant] += made[tenant][i].count;
-    CHECK(counts[0] >= 2 && counts[1] >= 2 && counts[2] >= 2, "%u, %u and %u are done", counts[0],
-          counts[1], counts[2]);
+    CHECK(rig_until(rig, are_done, made), "of nine that were made three are each tenant's");
 }
 
 static void check_start_goes_ahead(struct rig *rig)
@@ -190,20 +200,29 @@ static void check_client_leaves(struct rig *rig)
     check_gone(rig, &waits);
 }
 
-/* Those that want the same make their own. */
+/* Those that want the same make their own, and wait where the one that left did. */
 static void check_joined(struct rig *rig)
 {
-    struct answer waits, joins;
+    struct answer waits, joins, behind;
     struct sandbox_spec spec = rig_spec("waits");
+    struct sandbox_view view;
+    struct error err;
 
     make_wait(rig, 0, &waits);
     (void)rig_create(rig, &spec, &joins);
+    (void)create_of(rig, "default", "behind", &behind);
     engine_create_leave(rig->engine, &waits);
     CHECK(rig_fails(rig, &waits, "sandbox_gone"), "%s", waits.error.text);
+    fake_release(&rig->fake);
+    CHECK(is_held(rig, OF_TENANT), "one more is made");
+    CHECK(engine_look(rig->engine, &rig_caller, rig->fake.held[1]->owner, &view, &err) == 0 &&
+              strcmp(view.name, "waits") == 0,
+          "before those that came later");
     rig->fake.holds = false;
     while (rig->fake.held_count > 0)
         fake_release(&rig->fake);
     CHECK(rig_done(rig, &joins) && joins.created, "%s", joins.error.text);
+    CHECK(rig_done(rig, &behind), "%s", behind.error.text);
 }
 
 /* A box that is being made is not given up: the keeper has been asked. */
