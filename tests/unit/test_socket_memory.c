@@ -96,8 +96,9 @@ static void check_rows(void)
         CHECK(table_bytes(datagrams[i],
                           UDP_HEAD UDP("00000100:0000FFFF") UDP("00000000:00000001")) == 65792,
               "both columns of %s", datagrams[i]);
-    CHECK(table_bytes("tcp", TCP_HEAD TCP("0A", "00000000:00000201", "815") TCP(
-                                 "0A", "00000000:00000000", "816")) == 513 * SOCKET_MEMORY_WAITING,
+    CHECK(table_bytes("tcp",
+                      TCP_HEAD TCP("0A", "00000000:00000201", "815")
+                          TCP("0A", "00000000:00000000", "816")) == 513ULL * SOCKET_MEMORY_WAITING,
           "connections that wait");
     CHECK(table_bytes("tcp6", TCP_HEAD TCP("01", "00000000:00010000", "815")) == 0,
           "a cgroup counts what waits at a connection");
@@ -153,18 +154,20 @@ static void check_unknown_rows(void)
 /* More than the reader holds at once. */
 static void check_many_rows(void)
 {
-    enum { ROWS = 3000 };
-    char *text = malloc(sizeof(UDP_HEAD) + ROWS * sizeof(UDP("00000000:00000400")));
-    size_t at = strlen(strcpy(text, UDP_HEAD));
+    static const char row[] = UDP("00000000:00000400"), damaged[] = "damaged\n";
+    const uint64_t rows = 3000;
+    char *text = malloc(sizeof(UDP_HEAD) + rows * sizeof(row));
+    char *at = mempcpy(text, UDP_HEAD, sizeof(UDP_HEAD) - 1);
 
-    for (int i = 0; i < ROWS; i++)
-        at += strlen(strcpy(text + at, UDP("00000000:00000400")));
-    CHECK(table_bytes("udp", text) == ROWS * 1024, "all rows");
-    (void)strcpy(text + at, "damaged\n");
+    for (uint64_t i = 0; i < rows; i++)
+        at = mempcpy(at, row, sizeof(row) - 1);
+    *at = '\0';
+    CHECK(table_bytes("udp", text) == rows * 1024, "all rows");
+    (void)memcpy(at, damaged, sizeof(damaged));
     table_write("netlink", NETLINK_HEAD);
     table_write("udp", text);
     CHECK(read_in(top, UINT64_MAX - 1) == UINT64_MAX, "the last one counts");
-    CHECK(read_in(top, 65536) > 65536 && read_in(top, 65536) < ROWS * 1024, "it ends at enough");
+    CHECK(read_in(top, 65536) > 65536 && read_in(top, 65536) < rows * 1024, "it ends at enough");
     table_remove("udp");
     table_remove("netlink");
     free(text);
@@ -226,7 +229,7 @@ static void check_own_sockets(void)
 
     ask_often(netlink);
     now = our_bytes();
-    CHECK(now >= before + 50 * 1024 && now < before + 50 * 16384, "answers: %llu",
+    CHECK(now >= before + 50ULL * 1024 && now < before + 50ULL * 16384, "answers: %llu",
           (unsigned long long)(now - before));
     fd_close(&netlink);
     CHECK(our_bytes() == before, "no answers any more");
@@ -305,7 +308,8 @@ static void check_error_queues(void)
     CHECK(connect(from, (struct sockaddr *)&address, sizeof(address)) == 0, "connecting");
     send_copied(from, 20000);
     found = our_errors(UINT64_MAX - 1);
-    CHECK(found >= 2 * 20000 && found < 2 * 65536, "two copies: %llu", (unsigned long long)found);
+    CHECK(found >= 2ULL * 20000 && found < 2ULL * 65536, "two copies: %llu",
+          (unsigned long long)found);
     CHECK(our_bytes() >= before + found, "the table has them, and what arrived");
     fd_close(&udp);
     CHECK(our_bytes() == before + found, "the table has them");
