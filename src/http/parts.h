@@ -72,6 +72,7 @@ struct http_conn {
     bool has_unread;                  /* more of a body may come that nobody will read */
     bool is_stuck;                    /* the socket takes no more of a pipe for now */
     bool copies;                      /* it takes no splice */
+    bool has_moved;                   /* a byte came or went since the last look while draining */
     bool is_silent;                   /* nothing that was sent was acknowledged at the last look */
     bool is_shutting;                 /* it has still to be said that no more follows */
     struct http_handshake *handshake; /* NULL: not begun, or over */
@@ -136,6 +137,7 @@ struct http_server {
     bool is_paused;   /* accepts nothing for now */
     bool is_draining;
     bool is_stopped;
+    uint64_t drain_until;
     void (*drained)(void *arg);
     void *drained_arg;
     unsigned handles;

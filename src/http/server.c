@@ -23,6 +23,7 @@
 #define ACCEPT_WHEN_FULL 8
 /* When there are no fds or no memory: how long until the next try. */
 #define ACCEPT_AGAIN_MS 100
+#define DRAIN_LOOK_MS 2000U
 
 /* ---- the server ---- */
 
@@ -366,19 +367,43 @@ static void tell_drained(struct http_server *server)
     }
 }
 
+/* Those that wait for their clients alone: nobody else is to wait for them. */
+static void cut_still(struct http_server *server)
+{
+    struct http_conn *conn, *next;
+
+    for (conn = TAILQ_FIRST(&server->conns); conn; conn = next) {
+        next = TAILQ_NEXT(conn, next);
+        if (!conn->has_moved &&
+            (conn->state == CONN_BODY || conn->out.size > 0 || conn->is_stuck)) {
+            http_conn_cut(conn);
+        } else {
+            conn->has_moved = false;
+        }
+    }
+}
+
 static void on_timer(uv_timer_t *timer)
 {
     struct http_server *server = timer->data;
+    bool is_over = uv_now(server->loop) >= server->drain_until;
 
     if (!server->is_draining) {
         server->is_paused = false;
         watch_listeners(server);
         return;
     }
-    while (!TAILQ_EMPTY(&server->conns)) {
+    if (!is_over) {
+        cut_still(server);
+    }
+    while (is_over && !TAILQ_EMPTY(&server->conns)) {
         http_conn_cut(TAILQ_FIRST(&server->conns));
     }
-    tell_drained(server);
+    if (TAILQ_EMPTY(&server->conns)) {
+        tell_drained(server);
+    } else {
+        uv_timer_start(timer, on_timer, DRAIN_LOOK_MS, 0);
+    }
 }
 
 void http_server_left(struct http_server *server)
@@ -506,7 +531,13 @@ void http_drain(struct http_server *server, unsigned most_ms, void (*done)(void 
         next = TAILQ_NEXT(conn, next);
         http_conn_drain(conn);
     }
-    uv_timer_start(&server->timer, on_timer, TAILQ_EMPTY(&server->conns) ? 0 : most_ms, 0);
+    server->drain_until = uv_now(server->loop) + most_ms;
+    cut_still(server);
+    uv_timer_start(&server->timer, on_timer,
+                   TAILQ_EMPTY(&server->conns) ? 0
+                   : most_ms < DRAIN_LOOK_MS   ? most_ms
+                                               : DRAIN_LOOK_MS,
+                   0);
 }
 
 void http_stop(struct http_server *server)

@@ -764,6 +764,19 @@ def test_draining_finishes_what_is_begun(serve):
     assert b"drained" in server.ended()
 
 
+def test_draining_does_not_wait_for_clients_that_stand_still(serve):
+    server = serve("unix")
+    clients = [server.connect() for _ in range(5)]
+    clients[0].sendall(b"POST /echo HTTP/1.1\r\nHost: x\r\nContent-Length: 3\r\n\r\na")
+    clients[1].sendall(b"POST /upload HTTP/1.1\r\nHost: x\r\nContent-Length: 3\r\n\r\na")
+    for client, target in zip(clients[2:], ("stream?count=1000000000", "pipe?bytes=1000000000", "big?bytes=3000000")):
+        client.sendall(f"GET /{target} HTTP/1.1\r\nHost: x\r\n\r\n".encode())
+        assert client.recv(4) == b"HTTP"
+    server.until("live", 3)
+    assert server.get("/drain?ms=600000", "POST")[1] == b"draining\n"
+    assert b"drained" in server.ended()
+
+
 def test_draining_cuts_in_the_end(serve):
     server = serve("tcp")
     follower = server.connect()
