@@ -255,7 +255,7 @@ static const struct call allowed[] = {
     ALL_SAME(SYS_sched_setattr, "sched_setattr"),
     ALL_SAME(SYS_setgroups, "setgroups"),
     ALL_SAME(SYS_chroot, "chroot"),
-    ALL_SAME(SYS_shmget, "shmget"),
+    {"shmget", SYS_shmget, {-1, -1, 0600, -1, -1, -1}},
     ALL_SAME(SYS_mq_open, "mq_open"),
     {"sendmmsg", SYS_sendmmsg, {-1, -1, -1, 0, -1, -1}},
     ALL_SAME(SYS_accept4, "accept4"),
@@ -560,7 +560,6 @@ static void test_shared_memory(void)
         MAP_SHARED | MAP_ANONYMOUS,
         MAP_SHARED_VALIDATE | MAP_ANONYMOUS,
         MAP_SHARED | MAP_ANONYMOUS | MAP_NORESERVE | MAP_POPULATE,
-        MAP_SHARED | MAP_ANONYMOUS | MAP_HUGETLB,
     };
     static const long other_kinds[] = {MAP_PRIVATE | MAP_ANONYMOUS, MAP_SHARED, MAP_PRIVATE,
                                        MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_STACK};
@@ -580,6 +579,29 @@ static void test_shared_memory(void)
         call.args[3] = other_kinds[i];
         expect_kernel(FILTER_WATCHED, &call);
     }
+}
+
+/* With no pages, of a file that is none, or of a key that nobody made: the kernel gives other answers than ours. */
+static void test_huge_pages(void)
+{
+    struct call map = {"mmap", SYS_mmap, {0, 0, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0}};
+    struct call file = {"memfd_create", SYS_memfd_create, {0, 1}};
+    struct call segment = {"shmget", SYS_shmget, {4711, 4096, 0}};
+
+    expect(0, &map, EINVAL);
+    expect(0, &file, EFAULT);
+    expect(0, &segment, ENOENT);
+    map.args[3] |= MAP_HUGETLB;
+    file.args[1] |= 4;
+    segment.args[2] |= 04000;
+    for (unsigned flags = 0; flags <= (FILTER_NO_SETID | FILTER_WATCHED); flags++)
+        expect(flags, &map, ENOMEM);
+    expect(0, &file, EINVAL);
+    expect(0, &segment, EPERM);
+    map.args[3] |= 21L << MAP_HUGE_SHIFT;
+    file.args[1] |= 21L << MAP_HUGE_SHIFT;
+    expect(0, &map, ENOMEM);
+    expect(0, &file, EINVAL);
 }
 
 /* ---- terminals and personality --------------------------------------------------------------- */
@@ -871,6 +893,7 @@ int main(void)
     test_urgent_data();
     test_pipes();
     test_shared_memory();
+    test_huge_pages();
     test_ioctl();
     test_personality();
     test_foreign();
