@@ -757,7 +757,7 @@ def boxed(cove):
 
 
 def kept(memory):
-    """What the kernel has for itself and cannot give back: slabs, and pages that no other line of meminfo has."""
+    """Memory that the kernel has for itself and cannot give back: slabs, and pages that no other line of meminfo has."""
     return memory["MemTotal"] - sum(memory[key] for key in ("MemFree", "Buffers", "Cached", "AnonPages",
                                                             "SReclaimable"))
 

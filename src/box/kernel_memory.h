@@ -19,10 +19,10 @@ struct kernel_memory {
         counted_ns; /* the last count: how much there was then, when it ended (0: no pause after it) */
 };
 
-/* What remains by these texts, of pages that are so large; 0 where they do not tell. */
+/* The rest by these texts, of pages that are so large; 0 where they do not tell. */
 uint64_t kernel_memory_of(const char *meminfo, const char *zoneinfo, size_t page);
 
-/* What remains now; 0 where the kernel does not tell us. Reads two small files, in 0.06 ms. */
+/* The rest now; 0 where the kernel does not tell us. Reads two small files, in 0.06 ms. */
 uint64_t kernel_memory_read(void);
 
 /* Tells whether boxes are to be counted, for so much remains `now`. */

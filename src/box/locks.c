@@ -32,7 +32,7 @@
 
 #define SAY_EACH 1000
 
-/* What was counted already, in the order that kcmp gives. */
+/* All that was counted already, in the order that kcmp gives. */
 struct seen {
     int *table;
     size_t count, room;

@@ -7,6 +7,6 @@
 /* A box that holds less is never ended for it. */
 #define SOCKETS_LEAST (32ULL << 20)
 
-/* Begins with the box `first`, and writes a counted_found in bytes to `out` whenever many more were found. What could
- * not be counted is said on stderr, once. */
+/* Begins with the box `first`, and writes a counted_found in bytes to `out` whenever many more were found. It says on
+ * stderr, once, what it could not count. */
 void sockets_count(const struct counted_box *boxes, size_t count, size_t first, int out);

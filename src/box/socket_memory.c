@@ -75,7 +75,7 @@ static bool datagram_row(const struct row *row, uint64_t *bytes)
     return true;
 }
 
-/* The same, then "tr:when retrnsmt uid timeout inode". What waits at a listening socket are connections. One that
+/* The same, then "tr:when retrnsmt uid timeout inode". Connections wait at a listening socket. One that
  * nobody has accepted has no inode, and all that it received counts. */
 static bool tcp_row(const struct row *row, uint64_t *bytes)
 {
@@ -110,8 +110,8 @@ static const struct table {
     {"tcp6", tcp_row, "sockstat6", "TCP6: inuse "},
 };
 
-/* To read a table of TCP takes 5 ms, for the kernel looks through all connections of the host. What a socket or two can
- * hold is not worth that. */
+/* To read a table of TCP takes 5 ms, for the kernel looks through all connections of the host. It is not worth
+ * that for a socket or two. */
 static bool is_worth_reading(int tables, const struct table *table)
 {
     char text[1024];

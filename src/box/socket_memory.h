@@ -22,7 +22,7 @@
  * cannot be read or understood. */
 int socket_memory_read(int tables, uint64_t enough, uint64_t *bytes, struct error *err);
 
-/* What error queues hold, by socket: each counts once, whoever has it open. Zeroes at the start. */
+/* The bytes in error queues, by socket: each counts once, whoever has it open. Zeroes at the start. */
 struct socket_memory_errors {
     uint64_t bytes, *inodes;
     size_t count, room;

@@ -18,7 +18,7 @@ struct crowd {
 
 void crowd_open(struct crowd *crowd);
 
-/* What is due; when to come again, 0: when there are boxes. */
+/* Does what is due; when to come again, 0: when there are boxes. */
 uint64_t crowd_tick(struct keeper *keeper, uint64_t now_ns);
 
 /* Every box has its own limit again: before somebody takes over who does not know it. */

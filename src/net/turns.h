@@ -21,7 +21,7 @@ struct task {
     bool is_ready;
 };
 
-/* Whoever takes turns with others: however many of its tasks are ready, one of them is run in each. */
+/* One that takes turns with others: however many of its tasks are ready, one of them is run in each. */
 struct share {
     TAILQ_ENTRY(share) next;
     TAILQ_HEAD(tasks, task) tasks;

@@ -376,7 +376,7 @@ def test_a_sandbox_that_stops_ends_its_terminals(serve, api):
 
 def test_nobody_is_attached_before_the_terminal_takes_input(serve, api):
     """An engine that has just started has its record of a terminal, and the terminal when the box's init has
-    answered. What is typed until then waits, and so does the size, which goes first: the tool that holds the
+    answered. All that is typed until then waits, and so does the size, which goes first: the tool that holds the
     terminal is stopped, and so is the engine then, so it has no more than what fits into its pipe."""
     box = api.post("/v1/sandboxes", {"disk_kind": "ephemeral"}).json["id"]
     process = begin(api, box, "stty -echo; sleep 7365 & echo ready; read line; stty size; echo \"<$line>\"; "

@@ -54,7 +54,7 @@ TABLES = ("cd /proc/net && cat dev snmp snmp6 netstat dev_snmp6/lo tcp tcp6 rout
 
 
 def ids_of_disks(data):
-    """What the disks of an ordinary user say: their ids, users and groups, as places in the file of locks; none where
+    """The disks of an ordinary user by their own words: ids, users and groups, as places in the file of locks; none where
     there is one id."""
     texts = [path.read_text() for path in (data / "disks").glob("*/ids")]
     found = [re.search(r"^ids (range|slice) (\d+) (\d+) ", text, re.MULTILINE) for text in texts]
@@ -367,7 +367,7 @@ class Keeper:
         return client
 
     def register(self, verb, kind=ROOT, name=b"", read_only=0, descriptor=None, tenants=b""):
-        """What keeper.sock answers: (code, sentence, the entries of a list)."""
+        """The answer of keeper.sock: (code, sentence, the entries of a list)."""
         with self.client() as client:
             request = REGISTER.pack(verb, kind, read_only, 0, name, tenants)
             socket.send_fds(client, [request], [] if descriptor is None else [descriptor])

@@ -276,7 +276,7 @@ static const struct share *share_of(struct rig *rig, const struct engine_caller 
     return rig_wait(rig, &there) && there.procs != NULL ? there.procs->task.share : NULL;
 }
 
-/* What is done in each turn, and how long a round is, test_procs_turns.c sees. */
+/* test_procs_turns.c sees what is done in each turn, and how long a round is. */
 static void check_turns_are_of_tenants(struct rig *rig)
 {
     const struct share *first = share_of(rig, &rig_caller);

@@ -123,7 +123,7 @@ static pid_t subject_start(void (*subject)(void), pid_t *nest)
     return pid;
 }
 
-/* What is said last. */
+/* The last that is said. */
 static struct counted_found count_all(uint64_t space, int holder, struct counted_found *first)
 {
     struct counted_found found = {0}, last = {0};

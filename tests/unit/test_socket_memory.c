@@ -1,4 +1,4 @@
-/* What sockets hold and no cgroup counts: read from tables as the kernel writes them, from such as it does not, and
+/* Memory of sockets that no cgroup counts: read from tables as the kernel writes them, from such as it does not, and
  * from sockets of this process. */
 #include "base/fd.h"
 #include "box/socket_memory.h"
