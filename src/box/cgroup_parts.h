@@ -49,9 +49,9 @@ int cgroup_directory_remove(int directory, const char *name);
 /* v1: each works on all hierarchies of the host. */
 int cgroup_v1_make(struct cgroup *cgroup, const struct cgroup_limits *limits, struct error *err);
 int cgroup_v1_doors_open(const struct cgroup *cgroup, int doors[CGROUP_V1_MAX], struct error *err);
-/* Begins what is a maximum again; 0 or -1. */
 /* The parent directory of the hierarchy with this controller, in which our group stands; or -1. */
 int cgroup_v1_parent(const struct cgroup *cgroup, unsigned controller);
+/* Begins what is a maximum again; 0 or -1. */
 int cgroup_v1_renew(const struct cgroup *cgroup);
 void cgroup_v1_usage(const struct cgroup *cgroup, struct cgroup_usage *out, unsigned *counted);
 int cgroup_v1_files(const struct cgroup *cgroup, uint64_t *bytes);

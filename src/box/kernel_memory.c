@@ -9,6 +9,8 @@
 #include <unistd.h>
 
 #define PAUSE_NS 1000000000ULL
+/* Where it has hardly grown since the last count, which could not end or ended a box. */
+#define LONG_PAUSE_NS 10000000000ULL
 #define MEMINFO_SIZE 8192
 
 /* Each CPU has some lines in each zone. */
@@ -70,12 +72,14 @@ uint64_t kernel_memory_read(void)
 bool kernel_memory_has_grown(struct kernel_memory *memory, uint64_t now, size_t boxes,
                              uint64_t now_ns)
 {
+    uint64_t pause = now >= memory->begun + KERNEL_MEMORY_GROWTH / 2 ? PAUSE_NS : LONG_PAUSE_NS;
+
     if (now == 0)
         return false;
     if (memory->least == 0 || now < memory->least)
         memory->least = now;
     if (now - memory->least < KERNEL_MEMORY_GROWTH + boxes * KERNEL_MEMORY_BOX ||
-        (memory->counted_ns != 0 && now_ns - memory->counted_ns < PAUSE_NS))
+        (memory->counted_ns != 0 && now_ns - memory->counted_ns < pause))
         return false;
     memory->begun = now;
     return true;

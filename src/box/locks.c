@@ -18,6 +18,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/eventfd.h>
+#include <sys/file.h>
 #include <sys/random.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
@@ -32,28 +33,25 @@
 
 #define SAY_EACH 1000
 
-/* All that was counted already, in the order that kcmp gives. */
-struct seen {
-    int *table;
-    size_t count, room;
-};
-
 struct counter {
     int proc, out;
     bool compares; /* the kernel lets us use kcmp */
     struct counted_found found;
     uint64_t said;
-    struct seen tables; /* threads of the box, one for each table of open files */
+    struct processes_seen tables; /* threads of the box, one for each table of open files */
 };
 
 /* ---- when ---- */
 
-/* A lock of an open file, not of a process: closing another eventfd does not end it. */
+/* A lock of an open file, not of a process: closing another eventfd does not end it. And one of the whole file, which is
+ * of another list of the same inode. */
 static void anonymous_hold(struct locks_watch *watch)
 {
     struct flock lock = {.l_type = F_WRLCK, .l_whence = SEEK_SET};
 
     watch->holder = 0;
+    if (!watch->holds_whole && watch->anonymous >= 0)
+        watch->holds_whole = flock(watch->anonymous, LOCK_EX | LOCK_NB) == 0;
     if (watch->holds || watch->anonymous < 0)
         return;
     watch->holds = fcntl(watch->anonymous, F_OFD_SETLK, &lock) == 0;
@@ -116,38 +114,6 @@ void locks_counted(struct locks_watch *watch, uint64_t now_ns, bool again)
 
 /* ---- how many ---- */
 
-static long compare(int pid, int other, int type, int one, int two)
-{
-    return syscall(SYS_kcmp, pid, other, type, one, two);
-}
-
-/* Adds it, unless it is the same as another one: the open file `item` of `pid`, or, with `pid` 0, all of the open files
- * of the thread `item`. */
-static bool seen_add(struct seen *seen, int pid, int item)
-{
-    size_t low = 0, high = seen->count;
-
-    while (low < high) {
-        size_t middle = (low + high) / 2;
-        int other = seen->table[middle];
-        long order = pid != 0 ? compare(pid, pid, KCMP_FILE, item, other)
-                              : compare(item, other, KCMP_FILES, 0, 0);
-
-        if (order == 0)
-            return false;
-        if (order == 1)
-            high = middle;
-        else
-            low = middle + 1;
-    }
-    if (!processes_room((void **)&seen->table, &seen->room, seen->count, sizeof(*seen->table)))
-        return true;
-    memmove(&seen->table[low + 1], &seen->table[low], (seen->count - low) * sizeof(*seen->table));
-    seen->table[low] = item;
-    seen->count++;
-    return true;
-}
-
 static bool is_spent(const struct counter *counter)
 {
     return counter->found.count > LOCKS_BOX_MAX;
@@ -201,7 +167,7 @@ static bool files_count(int task, const char *name, struct counter *counter)
     int start = size <= 0 ? 0 : (int)(random() % size), tid = (int)strtol(name, NULL, 10);
     const struct dirent *entry;
     bool is_second = false, has_any = false;
-    struct seen seen = {0};
+    struct processes_seen seen = {0};
 
     if (files == NULL)
         return false;
@@ -225,7 +191,7 @@ static bool files_count(int task, const char *name, struct counter *counter)
         if (is_epoll(thread, entry->d_name))
             continue;
         count = file_count(dirfd(files), entry->d_name);
-        if (count == 0 || (counter->compares && !seen_add(&seen, tid, fd)))
+        if (count == 0 || (counter->compares && !processes_seen_add(&seen, tid, fd)))
             continue;
         counter->found.count += count;
         if (counter->found.count >= counter->said + SAY_EACH)
@@ -250,7 +216,7 @@ static void process_count(int process, struct counter *counter)
            (entry = readdir(tasks)) != NULL) { // NOLINT(concurrency-mt-unsafe)
         int thread = (int)strtol(entry->d_name, NULL, 10);
 
-        if (thread > 0 && (!counter->compares || seen_add(&counter->tables, 0, thread)) &&
+        if (thread > 0 && (!counter->compares || processes_seen_add(&counter->tables, 0, thread)) &&
             files_count(dirfd(tasks), entry->d_name, counter) && !counter->compares)
             break;
     }
@@ -296,7 +262,7 @@ void locks_count(int holder, const struct counted_box *boxes, size_t count, size
     if (getrandom(&seed, sizeof(seed), GRND_NONBLOCK) != (ssize_t)sizeof(seed))
         seed = (unsigned)self;
     srandom(seed);
-    counter.compares = compare(self, self, KCMP_FILES, 0, 0) == 0;
+    counter.compares = processes_compare(self, self, KCMP_FILES, 0, 0) == 0;
     holder_say(holder, boxes, count, &counter);
     processes_each(counter.proc, boxes, count, first, box_count, &counter);
     free(counter.tables.table);

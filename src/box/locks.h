@@ -26,8 +26,8 @@ struct locks_watch {
     /* An eventfd. A lock on it keeps everybody from locking any anonymous file: they share one inode, and each close
      * of one walks over its locks. */
     int anonymous;
-    bool holds; /* that lock */
-    int holder; /* the process that has locked an anonymous file, or 0 */
+    bool holds, holds_whole; /* that lock, and flock(2) of it */
+    int holder;              /* the process that has locked an anonymous file, or 0 */
     int counted_holder;
     uint64_t counted,
         counted_ns; /* locks in use at the last count, and when that ended; 0: none yet */

@@ -6,10 +6,13 @@
 
 #include <dirent.h>
 #include <fcntl.h>
+#include <linux/kcmp.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
+#include <unistd.h>
 
 struct found {
     size_t box;
@@ -118,4 +121,34 @@ void processes_each(int proc, const struct counted_box *boxes, size_t count, siz
         if (boxes[box].space != 0 || boxes[box].init != 0)
             visit(arg, &boxes[box], pids, own);
     }
+}
+
+long processes_compare(int pid, int other, int type, int one, int two)
+{
+    return syscall(SYS_kcmp, pid, other, type, one, two);
+}
+
+bool processes_seen_add(struct processes_seen *seen, int pid, int item)
+{
+    size_t low = 0, high = seen->count;
+
+    while (low < high) {
+        size_t middle = (low + high) / 2;
+        int other = seen->table[middle];
+        long order = pid != 0 ? processes_compare(pid, pid, KCMP_FILE, item, other)
+                              : processes_compare(item, other, KCMP_FILES, 0, 0);
+
+        if (order == 0)
+            return false;
+        if (order == 1)
+            high = middle;
+        else
+            low = middle + 1;
+    }
+    if (!processes_room((void **)&seen->table, &seen->room, seen->count, sizeof(*seen->table)))
+        return true;
+    memmove(&seen->table[low + 1], &seen->table[low], (seen->count - low) * sizeof(*seen->table));
+    seen->table[low] = item;
+    seen->count++;
+    return true;
 }

@@ -15,7 +15,8 @@ struct counted_box {
 
 enum counted_what { COUNTED_LOCKS, COUNTED_SOCKETS };
 
-/* How much of it was found in this box until now. The first message for each box says 0. */
+/* How much of it was found in this box until now. The first message for each box says 0; one of no box (0) says that
+ * all were counted, and nothing failed. */
 struct counted_found {
     uint64_t handle;
     uint64_t what;
@@ -40,6 +41,19 @@ void processes_each(int proc, const struct counted_box *boxes, size_t count, siz
 
 /* The number behind `name` in a file of /proc, or 0. */
 long processes_number(int dir, const char *path, const char *name);
+
+/* kcmp(2). */
+long processes_compare(int pid, int other, int type, int one, int two);
+
+/* All that was counted already, in the order that kcmp gives; zeroes at the start, `table` is to be freed. */
+struct processes_seen {
+    int *table;
+    size_t count, room;
+};
+
+/* Adds it, unless it is the same as another one: the open file `item` of `pid`, or, with `pid` 0, all of the open files
+ * of the thread `item`. */
+bool processes_seen_add(struct processes_seen *seen, int pid, int item);
 
 /* Makes room for one more in a table. */
 bool processes_room(void **table, size_t *room, size_t count, size_t size);

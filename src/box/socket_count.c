@@ -9,11 +9,9 @@
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
-#include <linux/kcmp.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/random.h>
-#include <sys/syscall.h>
 #include <unistd.h>
 
 #define SAY_EACH (16ULL << 20)
@@ -26,7 +24,8 @@ struct counter {
     struct counted_found found;
     uint64_t said;
     struct socket_memory_errors errors;
-    struct error err; /* the first */
+    struct processes_seen tables; /* of open files, by thread */
+    struct error err;             /* the first */
 };
 
 static void say(struct counter *counter)
@@ -56,24 +55,21 @@ static void tables_count(struct counter *counter, int init)
         note(counter, &err);
 }
 
-/* Most threads share the open files of the one before. An ordinary user cannot list them, but for his own. */
+/* Threads share their open files as a rule, and processes may. An ordinary user cannot list them, but for his own. */
 static void process_count(struct counter *counter, int pid)
 {
     char path[32];
     DIR *tasks;
     const struct dirent *entry;
     struct error err;
-    int last = 0;
 
     (void)snprintf(path, sizeof(path), "%d/task", pid);
     tasks = list_open(counter->proc, path);
     while (tasks != NULL && (entry = readdir(tasks)) != NULL) { // NOLINT(concurrency-mt-unsafe)
         int tid = (int)strtol(entry->d_name, NULL, 10);
 
-        if (tid <= 0 || (last != 0 && syscall(SYS_kcmp, tid, last, KCMP_FILES, 0, 0) == 0))
-            continue;
-        last = tid;
-        if (socket_memory_errors_add(&counter->errors, dirfd(tasks), tid, ENOUGH, &err) < 0 &&
+        if (tid > 0 && processes_seen_add(&counter->tables, 0, tid) &&
+            socket_memory_errors_add(&counter->errors, dirfd(tasks), tid, ENOUGH, &err) < 0 &&
             err.errnum != EACCES)
             note(counter, &err);
     }
@@ -89,6 +85,7 @@ static void box_count(void *arg, const struct counted_box *box, const int *pids,
     size_t start = count == 0 ? 0 : (size_t)random() % count;
 
     counter->found = (struct counted_found){.handle = box->handle, .what = COUNTED_SOCKETS};
+    counter->tables.count = 0;
     say(counter);
     tables_count(counter, box->init);
     if (counter->found.count > 0)
@@ -117,7 +114,12 @@ void sockets_count(const struct counted_box *boxes, size_t count, size_t first, 
         seed = (unsigned)getpid();
     srandom(seed);
     processes_each(counter.proc, boxes, count, first, box_count, &counter);
-    if (counter.err.code[0] != '\0')
+    if (counter.err.code[0] != '\0') {
         log_say(LOG_LEVEL_WARN, counter.err.code, "%s", counter.err.text);
+    } else {
+        counter.found = (struct counted_found){.what = COUNTED_SOCKETS};
+        say(&counter);
+    }
+    free(counter.tables.table);
     fd_close(&counter.proc);
 }

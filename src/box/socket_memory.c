@@ -218,45 +218,76 @@ int socket_memory_read(int tables, uint64_t enough, uint64_t *bytes, struct erro
 
 /* ---- error queues ---- */
 
-/* Adds it where it is none of those before: they are in order. */
+/* Its place, or where it would be: `inodes` has room for more than there are, and 0 is none. */
+static size_t place_of(const uint64_t *inodes, size_t room, uint64_t inode)
+{
+    size_t place = (size_t)(inode * 0x9e3779b97f4a7c15U >> 32) & (room - 1);
+
+    while (inodes[place] != 0 && inodes[place] != inode)
+        place = (place + 1) & (room - 1);
+    return place;
+}
+
+static bool make_room(struct socket_memory_errors *errors)
+{
+    size_t room = errors->room > 0 ? 2 * errors->room : 1024;
+    uint64_t *inodes;
+
+    if (errors->room > 2 * errors->count)
+        return true;
+    inodes = calloc(room, sizeof(*inodes));
+    if (inodes == NULL)
+        return false;
+    for (size_t i = 0; i < errors->room; i++)
+        if (errors->inodes[i] != 0)
+            inodes[place_of(inodes, room, errors->inodes[i])] = errors->inodes[i];
+    free(errors->inodes);
+    errors->inodes = inodes;
+    errors->room = room;
+    return true;
+}
+
+/* Adds it where it is none of those before. */
 static bool is_new(struct socket_memory_errors *errors, uint64_t inode)
 {
-    size_t low = 0, high = errors->count;
+    size_t place;
 
-    while (low < high) {
-        size_t middle = (low + high) / 2;
-
-        if (errors->inodes[middle] == inode)
-            return false;
-        if (errors->inodes[middle] < inode)
-            low = middle + 1;
-        else
-            high = middle;
-    }
-    if (!processes_room((void **)&errors->inodes, &errors->room, errors->count,
-                        sizeof(*errors->inodes)))
+    if (!make_room(errors))
         return false;
-    memmove(errors->inodes + low + 1, errors->inodes + low,
-            (errors->count - low) * sizeof(*errors->inodes));
-    errors->inodes[low] = inode;
+    place = place_of(errors->inodes, errors->room, inode);
+    if (errors->inodes[place] == inode)
+        return false;
+    errors->inodes[place] = inode;
     errors->count++;
     return true;
 }
 
-/* 0: it has no error queue. Neither call takes the lock of the socket, which a program of the box can hold for long. */
-static uint64_t errors_of(int socket)
+static int option_of(int socket, int option)
+{
+    int value = 0;
+    socklen_t size = sizeof(value);
+
+    return getsockopt(socket, SOL_SOCKET, option, &value, &size) < 0 ? 0 : value;
+}
+
+/* Its error queue, and a datagram that is not complete. None of the calls takes the lock of the socket, which a program
+ * of the box can hold for long. */
+static uint64_t hidden_in(int socket)
 {
     struct pollfd queue = {.fd = socket};
     uint32_t information[SK_MEMINFO_VARS] = {0};
-    int domain = 0;
-    socklen_t domain_size = sizeof(domain), size = sizeof(information);
+    int domain = option_of(socket, SO_DOMAIN);
+    socklen_t size = sizeof(information);
+    uint64_t bytes = 0;
 
-    if (getsockopt(socket, SOL_SOCKET, SO_DOMAIN, &domain, &domain_size) < 0 ||
-        (domain != AF_INET && domain != AF_INET6) || poll(&queue, 1, 0) != 1 ||
-        (queue.revents & POLLERR) == 0 ||
+    if ((domain != AF_INET && domain != AF_INET6) ||
         getsockopt(socket, SOL_SOCKET, SO_MEMINFO, information, &size) < 0)
         return 0;
-    return information[SK_MEMINFO_RMEM_ALLOC];
+    if (poll(&queue, 1, 0) == 1 && (queue.revents & POLLERR) != 0)
+        bytes += information[SK_MEMINFO_RMEM_ALLOC];
+    if (option_of(socket, SO_TYPE) == SOCK_DGRAM)
+        bytes += information[SK_MEMINFO_WMEM_ALLOC];
+    return bytes;
 }
 
 /* 0 where it is no socket. */
@@ -279,10 +310,10 @@ static int files_add(struct socket_memory_errors *errors, int thread, DIR *files
 
     while (errors->bytes <= enough &&
            (entry = readdir(files)) != NULL) { // NOLINT(concurrency-mt-unsafe)
-        uint64_t inode = inode_of(dirfd(files), entry->d_name), bytes;
+        uint64_t inode = inode_of(dirfd(files), entry->d_name);
         _cleanup_close_ int socket = -1;
 
-        if (inode == 0)
+        if (inode == 0 || !is_new(errors, inode))
             continue;
         socket = sys_pidfd_getfd(thread, (int)strtol(entry->d_name, NULL, 10));
         if (socket < 0 && (errno == EBADF || errno == ESRCH))
@@ -290,9 +321,7 @@ static int files_add(struct socket_memory_errors *errors, int thread, DIR *files
         if (socket < 0)
             return error_set(err, "socket_memory_failed", errno,
                              "cannot look at the sockets of a process");
-        bytes = errors_of(socket);
-        if (bytes > 0 && is_new(errors, inode))
-            errors->bytes += bytes;
+        errors->bytes += hidden_in(socket);
     }
     return 0;
 }

@@ -22,9 +22,11 @@
  * cannot be read or understood. */
 int socket_memory_read(int tables, uint64_t enough, uint64_t *bytes, struct error *err);
 
-/* The bytes in error queues, by socket: each counts once, whoever has it open. Zeroes at the start. */
+/* The bytes in error queues and in datagrams that are not complete, by socket: each counts once, in whatever processes
+ * it is open. Zeroes at the start. */
 struct socket_memory_errors {
-    uint64_t bytes, *inodes;
+    uint64_t bytes;
+    uint64_t *inodes; /* of all sockets that were looked at, by hash */
     size_t count, room;
 };
 

@@ -34,7 +34,7 @@ struct boxed {
     struct network_sockets network; /* -1 where it never was open */
     bool network_is_open;
     bool locks_exceeded, sockets_exceeded; /* its init was killed for that (lock_watch.c) */
-    uint64_t memory_bytes;                 /* its limit; 0: none, or it was taken over */
+    uint64_t memory_bytes;                 /* its limit; 0: none */
     uint64_t pids_most; /* its own limit, while it is held below that (crowd.c); 0: it is not */
     int disk_fd; /* mount of its image, to ask what is written; -1: none, or it was taken over */
     uint64_t ending_ns;

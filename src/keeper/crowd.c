@@ -50,13 +50,13 @@ static void hold(struct keeper *keeper, struct boxed *boxed, uint64_t share)
     const struct cgroup_host *host = &keeper->slots.host;
     uint64_t now, most, held;
 
-    if (box_pids(boxed->box, host, &now, &most) < 0)
+    if (boxed->pids_most > 0 || (boxed->slot != NULL && boxed->slot->limits.pids <= share) ||
+        box_pids(boxed->box, host, &now, &most) < 0)
         return;
     held = now > share ? now : share;
     if (held >= most || box_limit_pids(boxed->box, host, held) < 0)
         return;
-    if (boxed->pids_most == 0)
-        boxed->pids_most = most;
+    boxed->pids_most = most;
     if (boxed->slot != NULL)
         boxed->slot->is_worn =
             true; /* whoever lets go of it knows its box, which may be gone by then */

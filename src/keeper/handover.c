@@ -254,7 +254,7 @@ static size_t zygotes_count(const struct zygotes *zygotes)
 }
 
 /* Not when its end began and who is told of it: that is begun again for nobody. None is held below its limit of
- * processes: crowd_free() comes before. */
+ * processes: crowd_free() comes before. Nor why it is ended: that it ends is told. */
 HAND_COVERS(struct boxed, sizeof(struct keeper_report) + 176);
 
 static void boxed_hand(struct hand *hand, struct keeper *keeper, struct boxed *boxed)
@@ -270,6 +270,7 @@ static void boxed_hand(struct hand *hand, struct keeper *keeper, struct boxed *b
     hand_fd(hand, &boxed->network.tcp);
     hand_fd(hand, &boxed->network.udp);
     hand_bool(hand, &boxed->network_is_open);
+    hand_u64(hand, &boxed->memory_bytes, UINT64_MAX);
     hand_bool(hand, &is_cold);
     if (!is_cold && hand->is_reading) {
         boxed->slot = slot_read(hand, &keeper->slots);

@@ -11,7 +11,7 @@
 
 #include <stdbool.h>
 
-#define HANDOVER_FORMAT 6
+#define HANDOVER_FORMAT 7
 
 struct hand;
 struct keeper;

@@ -86,7 +86,7 @@ static void end_box(struct keeper *keeper, uint64_t handle, enum counted_what wh
 }
 
 /* As long as processes of the box that was ended last have locks, no other is to blame for their number. But they may
- * take as long as they like. */
+ * take as long as they like, so nobody waits for them longer than END_NS. */
 static bool is_ending(const struct keeper *keeper)
 {
     uint64_t ended = keeper->locks.ended;
@@ -113,6 +113,10 @@ static void judge(struct keeper *keeper, const struct counted_found *found)
 {
     struct lock_watch *locks = &keeper->locks;
 
+    if (found->handle == 0) {
+        locks->has_all = true;
+        return;
+    }
     locks->last = locks->counting->box = found->handle;
     if (found->what == COUNTED_SOCKETS) {
         if (found->count > locks->most_bytes.count && holds_too_much(keeper, found))
@@ -161,7 +165,7 @@ static void found_ready(struct source *source, uint32_t events)
     for (ssize_t i = 0; i < length / (ssize_t)sizeof(found[0]); i++)
         judge(keeper, &found[i]);
     if (length == 0 || (length < 0 && errno != EINTR))
-        count_end(keeper, length == 0);
+        count_end(keeper, length == 0 && keeper->locks.has_all);
 }
 
 /* Where it cannot be started, the next look tries again. */
@@ -180,6 +184,7 @@ static void count_begin(struct keeper *keeper, struct lock_counter *counter, uin
     (void)close(ends[1]);
     if (locks->found.fd >= 0 && counter->pid > 0) {
         counter->box = 0;
+        locks->has_all = false;
         locks->counting = counter;
         locks->began_ns = now_ns;
         locks->most = locks->most_bytes = (struct counted_found){0};

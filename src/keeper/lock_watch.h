@@ -29,6 +29,7 @@ struct lock_watch {
     struct lock_counter *counting; /* NULL: none does */
     struct source found;           /* what it says */
     uint64_t began_ns;
+    bool has_all;                          /* it has said that it counted every box */
     uint64_t last;                         /* the box that was being counted last */
     struct counted_found most, most_bytes; /* of the count that is under way */
     uint64_t ended, ended_ns;              /* the last box that was, and when */

@@ -79,6 +79,11 @@ for number in (os.eventfd(0), poll.fileno()):
             print("locked")
         except OSError as refused:
             print(errno.errorcode[refused.errno], end=" ")
+        try:
+            fcntl.flock(number, kind | fcntl.LOCK_NB)
+            print("locked as a whole")
+        except OSError as refused:
+            print(errno.errorcode[refused.errno], end=" ")
 """
 
 

@@ -68,6 +68,11 @@ def incomplete():
     kept.append(one)
     return 60000
 
+def incomplete_and_hidden():
+    much = incomplete()
+    forget(kept[-1])
+    return much
+
 much = 0
 while much < MUCH:
     much += globals()[sys.argv[1]]()
@@ -121,5 +126,6 @@ def test_a_box_whose_sockets_hold_too_much_is_ended_and_its_neighbour_is_not(kee
     hoard_beside_work(keeper, how)
 
 
-def test_a_socket_that_no_table_shows_is_found_in_its_process(keeper):
-    hoard_beside_work(keeper, "hidden")
+@pytest.mark.parametrize("how", ["hidden", "incomplete_and_hidden"])
+def test_a_socket_that_no_table_shows_is_found_in_its_process(keeper, how):
+    hoard_beside_work(keeper, how)

@@ -60,11 +60,15 @@ static void check_pauses(void)
     kernel_memory_counted(&memory, true, true, 2 * SECOND);
     CHECK(kernel_memory_has_grown(&memory, much, 0, 2 * SECOND), "again when a box was ended");
     kernel_memory_counted(&memory, false, false, 3 * SECOND);
-    CHECK(!kernel_memory_has_grown(&memory, much, 0, 4 * SECOND - 1), "a pause");
-    CHECK(kernel_memory_has_grown(&memory, much, 0, 4 * SECOND), "again when not all were counted");
-    kernel_memory_counted(&memory, true, false, 4 * SECOND);
-    CHECK(!kernel_memory_has_grown(&memory, much, 0, 9 * SECOND), "it was not the boxes");
-    CHECK(kernel_memory_has_grown(&memory, much + KERNEL_MEMORY_GROWTH, 0, 9 * SECOND),
+    CHECK(!kernel_memory_has_grown(&memory, much, 0, 13 * SECOND - 1), "a pause");
+    CHECK(!kernel_memory_has_grown(&memory, 2 * much, 0, 4 * SECOND - 1), "a short one");
+    CHECK(kernel_memory_has_grown(&memory, 2 * much, 0, 4 * SECOND), "when it grows");
+    kernel_memory_counted(&memory, false, false, 4 * SECOND);
+    CHECK(kernel_memory_has_grown(&memory, 2 * much, 0, 14 * SECOND),
+          "again when not all were counted");
+    kernel_memory_counted(&memory, true, false, 14 * SECOND);
+    CHECK(!kernel_memory_has_grown(&memory, 2 * much, 0, 99 * SECOND), "it was not the boxes");
+    CHECK(kernel_memory_has_grown(&memory, 2 * much + KERNEL_MEMORY_GROWTH, 0, 99 * SECOND),
           "until it has grown again");
 }
 
