@@ -243,8 +243,8 @@ static int open_all(struct engine *engine, struct error *err)
     if (record_limits(&engine->options.defaults, &options->most, err) != 0)
         return -1;
     (void)snprintf(path, sizeof(path), "/proc/self/fd/%d/store", options->directory);
-    if (turns_open(options->loop, &engine->turns, err) != 0 || sandboxes_open(engine, err) != 0 ||
-        tool_programs_open(engine->programs, err) != 0 ||
+    if (turns_open(options->loop, PROCS_ROUND_NS, &engine->turns, err) != 0 ||
+        sandboxes_open(engine, err) != 0 || tool_programs_open(engine->programs, err) != 0 ||
         store_open(path, options->loop, &engine->store, err) != 0 ||
         tenants_open(engine, err) != 0 || tokens_open(engine, err) != 0 ||
         events_open(engine, err) != 0 || network_open_room(engine, err) != 0 ||

@@ -26,6 +26,9 @@
 #define PROCS_ID_MAX 24
 #define PROCS_TAG_MAX 256
 #define PROCS_LOG_DEFAULT (256ULL << 20)
+/* For the turns of `share` in a round of the loop: as long as one turn of a stream that floods takes, so that
+ * whoever follows it reads as often as there is more. */
+#define PROCS_ROUND_NS 100000U
 
 struct share;
 struct procs;

@@ -12,6 +12,7 @@
 #include <string.h>
 #include <sys/resource.h>
 
+#define ROUND_NS 500000U
 #define CONNECTIONS 256
 #define LOOKUPS 50
 /* For all that the engine does besides: no box may take the last ones. */
@@ -94,7 +95,8 @@ static int open_parts(struct net *net, const struct net_options *options, struct
         return -1;
     if (options->proxy != NULL && proxy_new(options->proxy, &net->proxy, err) < 0)
         return -1;
-    if (pipes_open(&net->pipes, err) < 0 || turns_open(options->loop, &net->turns, err) < 0)
+    if (pipes_open(&net->pipes, err) < 0 ||
+        turns_open(options->loop, ROUND_NS, &net->turns, err) < 0)
         return -1;
     if (syncs_open(options->loop, &net->syncs, err) == 0 &&
         resolver_open(options->loop, options->resolvers, &net->resolver, err) == 0)

@@ -1,5 +1,5 @@
 /* Turns: sockets that are watched, tasks that are ready, alarms; all in one fd and four handles of the loop. In a
- * round of the loop tasks are run for BUDGET_NS and no longer, a task of each share in turn: a request
+ * round of the loop tasks are run for `round_ns` and no longer, a task of each share in turn: a request
  * to the API waits for no more than that, however many boxes carry however much. */
 #include "net/carry.h"
 
@@ -12,7 +12,6 @@
 #include <unistd.h>
 
 #define EVENTS_AT_ONCE 256
-#define BUDGET_NS 500000U
 
 struct turns {
     uv_loop_t *loop;
@@ -22,6 +21,7 @@ struct turns {
     uv_timer_t timer;
     int epoll;
     unsigned handles;
+    uint64_t round_ns;
     TAILQ_HEAD(shares, share) shares;
     TAILQ_HEAD(alarms, alarm) alarms[ALARM_KINDS];
     uint64_t timer_at;
@@ -97,7 +97,7 @@ static void run_one(struct turns *turns)
 static void on_check(uv_check_t *check)
 {
     struct turns *turns = check->data;
-    uint64_t until = clock_monotonic_ns() + BUDGET_NS;
+    uint64_t until = clock_monotonic_ns() + turns->round_ns;
 
     while (!TAILQ_EMPTY(&turns->shares)) {
         run_one(turns);
@@ -214,7 +214,7 @@ static void on_closed(uv_handle_t *handle)
     free(turns);
 }
 
-int turns_open(uv_loop_t *loop, struct turns **out, struct error *err)
+int turns_open(uv_loop_t *loop, uint64_t round_ns, struct turns **out, struct error *err)
 {
     struct turns *turns = calloc(1, sizeof(*turns));
     int result;
@@ -222,6 +222,7 @@ int turns_open(uv_loop_t *loop, struct turns **out, struct error *err)
     if (turns == NULL)
         return error_set(err, "net_failed", ENOMEM, "cannot watch what boxes carry");
     turns->loop = loop;
+    turns->round_ns = round_ns;
     TAILQ_INIT(&turns->shares);
     for (size_t kind = 0; kind < ALARM_KINDS; kind++)
         TAILQ_INIT(&turns->alarms[kind]);

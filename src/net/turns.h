@@ -1,5 +1,5 @@
 /* Turns: what boxes can keep ready without end is done here, a bounded part at a time, and in a round of the loop
- * for half a millisecond at most. Each share has one of its tasks run in turn, however many of them are ready.
+ * for a fraction of a millisecond. Each share has one of its tasks run in turn, however many of them are ready.
  *
  * There are two of these. In one a share is a box, and tasks are its connections. In the other a share is a tenant,
  * and tasks are its sandboxes, whose output and messages are taken (engine/procs.c). */
@@ -8,6 +8,7 @@
 #include "base/err.h"
 
 #include <stdbool.h>
+#include <stdint.h>
 #include <sys/queue.h>
 #include <uv.h>
 
@@ -30,7 +31,8 @@ struct share {
     unsigned pipes; /* that its pumps hold; see pump.c */
 };
 
-int turns_open(uv_loop_t *loop, struct turns **out, struct error *err);
+/* In a round of the loop tasks are run for `round_ns`, or one task if that takes longer. */
+int turns_open(uv_loop_t *loop, uint64_t round_ns, struct turns **out, struct error *err);
 /* `closed` may be NULL. */
 void turns_close(struct turns *turns, void (*closed)(void *arg), void *arg);
 

@@ -119,7 +119,7 @@ void loop_begin(void)
 
     (void)uv_loop_init(&loop);
     (void)signal(SIGPIPE, SIG_IGN);
-    if (turns_open(&loop, &turns, &err) < 0)
+    if (turns_open(&loop, PROCS_ROUND_NS, &turns, &err) < 0)
         die("turns_open", &err);
     share_init(&share, turns);
 }

@@ -152,7 +152,8 @@ int main(void)
     struct error err;
 
     (void)signal(SIGPIPE, SIG_IGN);
-    if (mkdtemp(path) == NULL || uv_loop_init(&loop) < 0 || turns_open(&loop, &turns, &err) < 0)
+    if (mkdtemp(path) == NULL || uv_loop_init(&loop) < 0 ||
+        turns_open(&loop, PROCS_ROUND_NS, &turns, &err) < 0)
         abort();
     share_init(&of_loud, turns);
     share_init(&of_quiet, turns);
