@@ -145,10 +145,11 @@ static uint32_t at_most_u32(uint64_t value)
 /* The lock of a disk goes last: whoever has got the disk then gets its ids, too. */
 static void let_go(struct held *held)
 {
-    _cleanup_close_ int lock = fd_take(&held->disk.lock);
+    int lock = fd_take(&held->disk.lock);
 
     disk_remove(&held->disk, held->userns);
     fd_close(&held->keep);
+    fd_close(&lock);
 }
 
 static void finish(int socket, struct held *held, bool wants_report)

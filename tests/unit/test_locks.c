@@ -54,7 +54,7 @@ static void of_threads_and_duplicates(void)
         int fd = lock_bytes(1000);
 
         for (int i = 0; i < 20; i++)
-            (void)dup(fd);
+            CHECK(dup(fd) >= 0, "a duplicate");
     }
     for (int i = 0; i < 5; i++)
         (void)pthread_create(&thread, NULL, sleep_long, NULL);

@@ -593,9 +593,10 @@ static void fill_error_queue(int family, int level, int option)
     REFUSED("a queue of errors", recv(udp, &byte, 1, MSG_ERRQUEUE | MSG_DONTWAIT), EAGAIN);
     REFUSED("the next datagram", send(udp, &byte, 1, 0), ECONNREFUSED);
     for (int i = 0; i < 2; i++)
-        REFUSED("a copy of what is sent",
-                setsockopt(udp, SOL_SOCKET, i == 0 ? 37 : 65, (int[]){0x11, 0}, 4 + 4 * (size_t)i),
-                ENOPROTOOPT);
+        REFUSED(
+            "a copy of what is sent",
+            setsockopt(udp, SOL_SOCKET, i == 0 ? 37 : 65, (int[]){0x11, 0}, 4 + 4 * (socklen_t)i),
+            ENOPROTOOPT);
     (void)close(udp);
 }
 
