@@ -601,6 +601,17 @@ static void measure_beside(struct noise *noise, size_t samples, FILE *out)
     series_free(&bare);
 }
 
+/* Tells whether COVE_BENCH_NOISES, which has a space before and after each name, asks for a noise. Unset, it asks for
+ * all. */
+static bool is_asked_for(const char *name)
+{
+    const char *names = getenv("COVE_BENCH_NOISES");
+    char word[64];
+
+    (void)snprintf(word, sizeof(word), " %s ", name);
+    return names == NULL || strstr(names, word) != NULL;
+}
+
 int main(int argc, char **argv)
 {
     static struct noise noises[] = {
@@ -646,9 +657,12 @@ int main(int argc, char **argv)
     ask(noisy_key, "POST", path_of(noisy, "/exec"),
         "{\"command\":\"head -c 67108864 /dev/urandom >/tmp/large\",\"timeout_ms\":60000}", NULL,
         NULL, 0);
-    measure_burst("burst_ephemeral", CREATE("ephemeral"), out);
-    measure_burst("burst_persistent", CREATE("persistent"), out);
+    if (is_asked_for("burst")) {
+        measure_burst("burst_ephemeral", CREATE("ephemeral"), out);
+        measure_burst("burst_persistent", CREATE("persistent"), out);
+    }
     for (size_t i = 0; i < sizeof(noises) / sizeof(noises[0]); i++)
-        measure_beside(&noises[i], samples, out);
+        if (i == 0 || is_asked_for(noises[i].name))
+            measure_beside(&noises[i], samples, out);
     return fclose(out) == 0 ? 0 : 1;
 }

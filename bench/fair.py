@@ -35,6 +35,8 @@ NOISES = {
     "terminals": "terminals without end",
     "inotify": "inotify instances without end",
 }
+ASKED = os.environ.get("COVE_BENCH_NOISES", " ".join(["", "burst", *NOISES, ""])).split()
+NOISES = {name: text for name, text in NOISES.items() if name in ASKED}
 BEYOND = 1.5  # as many times what a process outside suffers
 BURST_MS = 500
 
@@ -78,6 +80,8 @@ def rows_of(series):
             ours, floor = beside_idle(f"{name}{end}", f"idle{end}"), beside_idle(f"{name}_bare", "idle_bare")
             yield Row(f"fair_{name}{end}_beside_idle", text, "x", [ours / floor] if ours and floor else [],
                       section=section, floor_p50=floor, goal=("p50", "<=", BEYOND))
+    if "burst" not in ASKED:
+        return
     section = "a hundred creates at once"
     for kind in ("ephemeral", "persistent"):
         yield Row(f"fair_burst_{kind}", kind, "ms", samples(f"burst_{kind}"), section=section,

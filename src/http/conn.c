@@ -66,6 +66,7 @@ static void close_conn(struct http_conn *conn)
         TAILQ_REMOVE(&conn->server->kicked, conn, kicked_next);
         conn->is_kicked = false;
     }
+    http_server_leave_line(conn);
     uv_close((uv_handle_t *)&conn->poll, on_closed);
     uv_close((uv_handle_t *)&conn->timer, on_closed);
     if (!is_kept) {
@@ -292,7 +293,8 @@ void http_conn_watch(struct http_conn *conn)
         /* The same as while a request is handled, so that the kernel need not hear of each. Who has
          * requests in memory for his next turn sends no more of them now. */
         if (conn->out.size == 0) {
-            events |= conn->is_kicked ? UV_DISCONNECT : UV_READABLE | UV_DISCONNECT;
+            events |= UV_DISCONNECT;
+            events |= conn->is_kicked || conn->is_in_line ? 0 : UV_READABLE;
         }
         break;
     case CONN_BODY:

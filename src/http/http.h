@@ -75,6 +75,9 @@ struct http_options {
     struct http_limits limits; /* 0: the default */
     /* Who comes by TCP speaks TLS, or is not heard: before there is a certificate, nobody is. */
     bool is_tls;
+    /* Names the owner of a connection's first request, which admit() has not seen and which has to wait, so that it
+     * waits with the owner's and not with strangers'. Returns false if it knows none. Answers nothing. May be NULL. */
+    bool (*find_owner)(const struct http_request *request, char *name, size_t size, void *data);
     /* Every request, before any handler and before its body is read: returns false when it has
      * answered it (no such host, no key, a foreign origin). May be NULL. */
     bool (*admit)(struct http_request *request, void *data);
@@ -111,8 +114,9 @@ void http_certify(struct http_server *server, struct http_certificate *certifica
 /* Accepts on a listening socket, which it takes. */
 int http_listen(struct http_server *server, int socket, struct error *err);
 
-/* Names the owner of a request. Requests of one owner take turns: few are begun in one round of the loop, so that
- * an owner of many connections does not keep others waiting. The connection stays its for those that follow.
+/* Names the owner of a request. Requests of one owner take turns: few are begun in one round of the loop and the
+ * others stand in a line of its own, so that an owner of many connections does not keep others waiting. The
+ * connection stays its for those that follow.
  * False: the owner has as many requests under way as there are places without any, or, where anybody may send
  * them (`is_public`), half as many; this one is to be refused. Called once for a request. */
 bool http_lane(struct http_request *request, const char *name, bool is_public);

@@ -5,8 +5,6 @@
 
 #include <string.h>
 
-/* Requests of one lane that are begun in a round of the loop: others wait for no more than these. */
-#define LANE_MAX 2
 #define FRAMES_MAX 256
 
 void http_conn_refuse(struct http_conn *conn, const struct http_refusal *no)
@@ -76,6 +74,74 @@ static void begin(struct http_conn *conn, struct http_request *request, char *de
     }
 }
 
+/* Takes the head apart into a new request; NULL without memory. Returns 0, or -1 and `no` says why it is none. */
+static int parse(struct http_conn *conn, const char *data, size_t head_size,
+                 struct http_request **out, struct http_refusal *no)
+{
+    struct http_request *request = http_request_new(conn, 3 * head_size + 3);
+
+    *out = request;
+    if (!request) {
+        return 0;
+    }
+    memcpy(request->text, data, head_size);
+    return http_parse_head(request->text, head_size, request->text + 2 * head_size + 2,
+                           &request->head, no);
+}
+
+/* Frees a request that nobody is told of. */
+static void drop(struct http_request *request)
+{
+    if (request) {
+        request->over = NULL;
+        http_request_free(request);
+    }
+}
+
+/* Finds the owner of a connection whose first request has to wait: in a line of strangers it would wait for all that
+ * come from the same address, as all do behind a proxy. */
+static void find_owner(struct http_conn *conn, const char *data, size_t head_size)
+{
+    struct http_server *server = conn->server;
+    struct http_request *request;
+    struct http_refusal no;
+    char name[HTTP_OWNER_SIZE];
+
+    if (conn->owner || conn->is_known || !server->find_owner) {
+        return;
+    }
+    conn->is_known = true;
+    if (parse(conn, data, head_size, &request, &no) == 0 && request &&
+        server->find_owner(request, name, sizeof(name), server->data)) {
+        (void)http_conn_own(conn, name);
+    }
+    drop(request);
+}
+
+/* Tells whether the lane has had its turns of this round. What comes late stands behind those that wait already. */
+static bool has_to_wait(const struct http_conn *conn)
+{
+    const struct http_server *server = conn->server;
+
+    return server->begun[conn->lane] >= HTTP_LANE_MAX ||
+           (!conn->has_turn && !TAILQ_EMPTY(&server->lines[conn->lane]));
+}
+
+/* Puts a connection with a whole head in its line, if it has to wait. */
+static bool lines_up(struct http_conn *conn, const char *data, size_t head_size)
+{
+    if (!has_to_wait(conn)) {
+        return false;
+    }
+    find_owner(conn, data, head_size);
+    if (!has_to_wait(conn)) {
+        return false;
+    }
+    conn->has_asked = true;
+    http_server_line_up(conn);
+    return true;
+}
+
 /* Takes a whole header and begins its request; how many bytes, 0 where there is none. */
 static size_t take_head(struct http_conn *conn, const char *data, size_t size)
 {
@@ -100,24 +166,17 @@ static size_t take_head(struct http_conn *conn, const char *data, size_t size)
         return 0;
     }
     conn->scanned = 0;
-    conn->is_in_line = conn->server->begun[conn->lane] >= LANE_MAX;
-    if (conn->is_in_line) {
-        conn->has_asked = true;
-        http_conn_kick(conn);
+    if (lines_up(conn, data, head_size)) {
         return 0;
     }
     conn->server->begun[conn->lane]++;
-    request = http_request_new(conn, 3 * head_size + 3);
-    if (!request) {
-        http_conn_break(conn);
+    if (parse(conn, data, head_size, &request, &no)) {
+        drop(request); /* it is told once, of the one that is answered */
+        http_conn_refuse(conn, &no);
         return 0;
     }
-    memcpy(request->text, data, head_size);
-    if (http_parse_head(request->text, head_size, request->text + 2 * head_size + 2, &request->head,
-                        &no)) {
-        request->over = NULL; /* it is told once, of the one that is answered */
-        http_request_free(request);
-        http_conn_refuse(conn, &no);
+    if (!request) {
+        http_conn_break(conn);
         return 0;
     }
     conn->request = request;
@@ -246,8 +305,8 @@ size_t http_conn_process(struct http_conn *conn, const char *data, size_t size)
     while (goes_on && !conn->is_broken) {
         if (conn->state == CONN_BODY) {
             goes_on = step_body(conn, data, size, &used);
-        } else if (conn->state == CONN_HEADER && !conn->is_closing && conn->out.size == 0 &&
-                   used < size) {
+        } else if (conn->state == CONN_HEADER && !conn->is_closing && !conn->is_in_line &&
+                   conn->out.size == 0 && used < size) {
             size_t taken = take_head(conn, data + used, size - used);
             used += taken;
             goes_on = taken > 0;

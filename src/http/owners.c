@@ -115,6 +115,23 @@ bool http_request_hold(struct http_request *request, size_t bytes)
     return true;
 }
 
+bool http_conn_own(struct http_conn *conn, const char *name)
+{
+    struct http_owner *owner = find(conn->server, name, &conn->lane);
+
+    owner = owner ? owner : make(conn->server, name, conn->lane);
+    if (!owner) {
+        return false;
+    }
+    if (conn->owner != owner) {
+        (*places_of(conn))--;
+        disown(conn);
+        conn->owner = owner;
+        owner->places[conn->peer.is_unix]++;
+    }
+    return true;
+}
+
 bool http_lane(struct http_request *request, const char *name, bool is_public)
 {
     struct http_conn *conn = request->conn;
@@ -126,18 +143,11 @@ bool http_lane(struct http_request *request, const char *name, bool is_public)
     if (!conn) {
         return true;
     }
-    is_unix = conn->peer.is_unix;
-    owner = find(server, name, &conn->lane);
-    owner = owner ? owner : make(server, name, conn->lane);
-    if (!owner) {
+    if (!http_conn_own(conn, name)) {
         return false;
     }
-    if (conn->owner != owner) {
-        (*places_of(conn))--;
-        disown(conn);
-        conn->owner = owner;
-        owner->places[is_unix]++;
-    }
+    owner = conn->owner;
+    is_unix = conn->peer.is_unix;
     free_places = server->limits.connections - server->at_work[is_unix];
     if (owner->at_work[is_unix] >= (is_public ? free_places / 2 : free_places)) {
         return false;

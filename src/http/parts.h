@@ -21,6 +21,9 @@
 #define HTTP_REFUSED_MAX 64
 #define HTTP_HOUSES 1024
 #define HTTP_LANES 256
+/* Requests of one lane that are begun in a round of the loop: others wait for no more than these. */
+#define HTTP_LANE_MAX 2
+#define HTTP_OWNER_SIZE 256
 /* Connections that linger have no place any more; so many of them may be there, on TCP and on unix each. */
 #define HTTP_LINGER_MAX 256
 
@@ -56,6 +59,7 @@ struct http_conn {
     TAILQ_ENTRY(http_conn) next;
     TAILQ_ENTRY(http_conn) kicked_next;
     TAILQ_ENTRY(http_conn) linger_next;
+    TAILQ_ENTRY(http_conn) line_next;
     struct http_server *server;
     uv_poll_t poll;
     uv_timer_t timer;
@@ -66,15 +70,17 @@ struct http_conn {
     bool is_broken;  /* cannot be written to; or is to be cut */
     bool is_kicked;
     bool is_processing;
-    bool is_in_line;                  /* its request is here, and its lane's turn is to come */
-    bool has_asked;                   /* a request, whole up to its body */
-    bool is_in_header;                /* the deadline is that of a header that has begun */
-    bool has_unread;                  /* more of a body may come that nobody will read */
-    bool is_stuck;                    /* the socket takes no more of a pipe for now */
-    bool copies;                      /* it takes no splice */
-    bool has_moved;                   /* a byte came or went since the last look while draining */
-    bool is_silent;                   /* nothing that was sent was acknowledged at the last look */
-    bool is_shutting;                 /* it has still to be said that no more follows */
+    bool is_in_line;   /* its request is here, and waits in the line of its lane */
+    bool has_turn;     /* it was the first of that line: what it sent ahead may begin, too */
+    bool is_known;     /* its first request was looked at for an owner */
+    bool has_asked;    /* a request, whole up to its body */
+    bool is_in_header; /* the deadline is that of a header that has begun */
+    bool has_unread;   /* more of a body may come that nobody will read */
+    bool is_stuck;     /* the socket takes no more of a pipe for now */
+    bool copies;       /* it takes no splice */
+    bool has_moved;    /* a byte came or went since the last look while draining */
+    bool is_silent;    /* nothing that was sent was acknowledged at the last look */
+    bool is_shutting;  /* it has still to be said that no more follows */
     struct http_handshake *handshake; /* NULL: not begun, or over */
     struct http_tls *tls;             /* NULL: none, or not yet */
     struct http_owner *owner;         /* of its last request; NULL: a stranger's */
@@ -103,6 +109,7 @@ struct http_server {
     size_t routes_count;
     void *data;
     struct http_limits limits;
+    bool (*find_owner)(const struct http_request *request, char *name, size_t size, void *data);
     bool (*admit)(struct http_request *request, void *data);
     void (*refuse)(struct http_request *request, unsigned status, const char *code,
                    const char *detail, void *data);
@@ -116,7 +123,7 @@ struct http_server {
     uint64_t accepted, received_bytes, sent_bytes;
     SLIST_HEAD(http_listeners, http_listener) listeners;
     TAILQ_HEAD(http_conns, http_conn) conns;
-    TAILQ_HEAD(http_kicked, http_conn) kicked;
+    TAILQ_HEAD(http_kicked, http_conn) kicked; /* to be looked after at the next turn of `idle` */
     TAILQ_HEAD(http_lingering, http_conn) lingering[2];
     size_t conns_count;
     size_t open_count[2];          /* on TCP, on unix sockets */
@@ -131,8 +138,10 @@ struct http_server {
         held_bytes; /* of bodies and messages that are kept whole, where the client is still there */
     size_t held_houses[2][HTTP_HOUSES]; /* the same of strangers */
     unsigned char begun[HTTP_LANES];    /* requests of each lane, in this round of the loop */
+    TAILQ_HEAD(http_line, http_conn) lines[HTTP_LANES];
+    size_t in_line; /* connections in all lines */
     uv_prepare_t round;
-    uv_idle_t idle;   /* runs while there are kicked connections */
+    uv_idle_t idle;   /* runs while there are kicked connections, or some in a line */
     uv_timer_t timer; /* accepting again; then the end of draining */
     bool is_paused;   /* accepts nothing for now */
     bool is_draining;
@@ -326,6 +335,8 @@ void http_server_take_place(struct http_conn *conn);
 void http_server_leave_place(struct http_conn *conn);
 /* How many places its owner has; a stranger's house. */
 size_t http_owner_places(const struct http_conn *conn);
+/* Makes the connection the owner's of that name. False: there is no memory for it. */
+bool http_conn_own(struct http_conn *conn, const char *name);
 /* Its request is over. */
 void http_owner_done(struct http_conn *conn);
 /* Charges so many bytes in all of a request's body or message to the owner, or else to the house. False, and nothing is
@@ -334,8 +345,12 @@ bool http_request_hold(struct http_request *request, size_t bytes);
 
 /* ---- server.c ---- */
 
-/* There are kicked connections. */
+/* Runs the turns of `idle`: there are kicked connections, or some in a line. */
 void http_server_wake(struct http_server *server);
+/* Puts a connection at the end of its lane's line. It is not looked at again before its turn. */
+void http_server_line_up(struct http_conn *conn);
+/* Takes it out again, if it is in one. */
+void http_server_leave_line(struct http_conn *conn);
 /* Where it is stopped, and nothing of it is left. */
 void http_server_free_when_closed(struct http_server *server);
 /* A connection is no more. */

@@ -78,13 +78,49 @@ static void close_listeners(struct http_server *server)
     }
 }
 
+void http_server_line_up(struct http_conn *conn)
+{
+    struct http_server *server = conn->server;
+
+    conn->is_in_line = true;
+    TAILQ_INSERT_TAIL(&server->lines[conn->lane], conn, line_next);
+    server->in_line++;
+    http_server_wake(server);
+}
+
+void http_server_leave_line(struct http_conn *conn)
+{
+    if (conn->is_in_line) {
+        conn->is_in_line = false;
+        TAILQ_REMOVE(&conn->server->lines[conn->lane], conn, line_next);
+        conn->server->in_line--;
+    }
+}
+
+/* Lets the first of each line begin. Nobody else in a line costs anything. */
+static void serve_lines(struct http_server *server)
+{
+    struct http_conn *conn;
+
+    for (size_t lane = 0; lane < HTTP_LANES && server->in_line > 0; lane++) {
+        while (server->begun[lane] < HTTP_LANE_MAX && !TAILQ_EMPTY(&server->lines[lane])) {
+            conn = TAILQ_FIRST(&server->lines[lane]);
+            http_server_leave_line(conn);
+            conn->has_turn = true;
+            http_conn_turn(conn);
+            conn->has_turn = false;
+        }
+    }
+}
+
 static void on_idle(uv_idle_t *idle)
 {
     struct http_server *server = idle->data;
     struct http_conn *conn;
     size_t left = 0;
 
-    memset(server->begun, 0, sizeof(server->begun)); /* else who comes anew took all turns */
+    memset(server->begun, 0, sizeof(server->begun)); /* else newcomers took all turns */
+    serve_lines(server);
     /* Those that are kicked meanwhile have the next turn, so that none can hold the loop. */
     TAILQ_FOREACH(conn, &server->kicked, kicked_next)
     {
@@ -96,7 +132,7 @@ static void on_idle(uv_idle_t *idle)
         conn->is_kicked = false;
         http_conn_turn(conn);
     }
-    if (!server->is_stopped && TAILQ_EMPTY(&server->kicked)) {
+    if (!server->is_stopped && TAILQ_EMPTY(&server->kicked) && server->in_line == 0) {
         uv_idle_stop(idle);
     }
 }
@@ -453,6 +489,7 @@ int http_start(uv_loop_t *loop, const struct http_options *options, struct http_
     server->routes = options->routes;
     server->routes_count = options->routes_count;
     server->data = options->data;
+    server->find_owner = options->find_owner;
     server->admit = options->admit;
     server->refuse = options->refuse;
     server->over = options->over;
@@ -461,6 +498,9 @@ int http_start(uv_loop_t *loop, const struct http_options *options, struct http_
     SLIST_INIT(&server->listeners);
     TAILQ_INIT(&server->conns);
     TAILQ_INIT(&server->kicked);
+    for (size_t lane = 0; lane < HTTP_LANES; lane++) {
+        TAILQ_INIT(&server->lines[lane]);
+    }
     TAILQ_INIT(&server->handshakes);
     TAILQ_INIT(&server->lingering[0]);
     TAILQ_INIT(&server->lingering[1]);

@@ -346,6 +346,31 @@ def test_a_tenant_leaves_connections_for_others(serve, api, request_of):
             assert client.get("/v1/sandboxes").status == 200
 
 
+def test_a_tenant_does_not_wait_for_a_crowd_of_another(serve, api):
+    """Its first request on a connection from the crowd's own address stands in no line with theirs."""
+    crowd = new_key(api, tenant="team-queue")["secret"]
+    operator = new_key(api, "read", "operator", tenant="team-late")["secret"]
+
+    def request(path, key):
+        return f"GET {path} HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer {key}\r\n\r\n".encode()
+
+    with contextlib.ExitStack() as ends:
+        clients = [ends.enter_context(socket.create_connection(("127.0.0.1", serve.port), 60 * harness.PATIENCE))
+                   for _ in range(300)]
+        late = ends.enter_context(serve.tcp(operator))
+        late.connection.connect()
+        with serve.tcp(operator) as last:
+            assert last.get("/v1/sandboxes").status == 200  # so all that connected before are accepted
+        os.kill(serve.engine_pid(), signal.SIGSTOP)
+        for client in clients:
+            client.sendall(request("/v1/sandboxes", crowd))
+        late.send("GET", "/metrics")
+        os.kill(serve.engine_pid(), signal.SIGCONT)
+        asked = re.search(rb'cove_tenant_requests_total\{tenant="team-queue"\} (\d+)', late.receive().bytes)
+        assert asked is None or int(asked[1]) < 100, "the crowd was answered first"
+        assert all(client.recv(12) == b"HTTP/1.1 200" for client in clients)
+
+
 @pytest.mark.parametrize("quota, spec, word", [
     ({"cpus": 1.5}, {"resources": {"cpus": 1}}, "processor"),
     ({"disk_bytes": 100 << 20}, {"resources": {"disk_bytes": 64 << 20}}, "disk"),

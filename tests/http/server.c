@@ -433,6 +433,15 @@ static bool admit(struct http_request *request, void *data)
     return false;
 }
 
+static bool find_owner(const struct http_request *request, char *name, size_t size, void *data)
+{
+    const char *owner = http_header(request, "X-Owner");
+
+    (void)data;
+    snprintf(name, size, "%s", owner ? owner : "");
+    return owner != NULL;
+}
+
 static void refuse(struct http_request *request, unsigned status, const char *code,
                    const char *detail, void *data)
 {
@@ -606,6 +615,7 @@ int main(int argc, char **argv)
     uv_prepare_t turned;
     struct http_options options = {.routes = routes,
                                    .routes_count = sizeof(routes) / sizeof(routes[0]),
+                                   .find_owner = find_owner,
                                    .admit = admit,
                                    .refuse = refuse,
                                    .is_tls = tls != NULL};

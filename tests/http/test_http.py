@@ -4,6 +4,7 @@ Each test has a server of its own (tests/http/server.c, under the sanitizers), w
 finding, a leak or a handle that is left is a failure of the test that caused it.
 """
 import http.client
+import json
 import os
 import resource
 import select
@@ -742,6 +743,49 @@ def test_all_who_ask_at_once_are_answered(serve):
             assert read_until(client, b"back").startswith(b"HTTP/1.1 200 ")
         client.close()
     server.until("live", 0)
+
+
+def test_an_owner_does_not_wait_for_a_crowd_of_another_at_the_same_address(serve):
+    """Nor where both send the first request of their connections, as a proxy's may be."""
+    server = serve("tcp")
+    crowd = [server.connect() for _ in range(200)]
+    late = server.connect()
+    sent = server.stats()["sent"]  # it has accepted all of them before that of this question
+    server.process.send_signal(signal.SIGSTOP)
+    for client in crowd:
+        client.sendall(b"GET /hello HTTP/1.1\r\nHost: x\r\nX-Owner: a\r\n\r\n" + HELLO)
+    late.sendall(b"GET /stats HTTP/1.1\r\nHost: x\r\nX-Owner: b\r\n\r\n")
+    server.process.send_signal(signal.SIGCONT)
+    sent = json.loads(read_until(late, b"}").split(b"\r\n\r\n")[1])["sent"] - sent
+    answers = read_until(crowd[0], b"hello\n")
+    assert sent < 50 * len(answers), "most of the crowd was answered before"
+    crowd[0].close()
+    for client in crowd[1:]:
+        answers = read_until(client, b"hello\n")
+        while answers.count(b"hello\n") < 2:
+            answers += client.recv(65536)
+        client.close()
+    late.close()
+    server.until("live", 0)
+
+
+def test_a_newcomer_stands_behind_those_of_its_owner_that_wait(serve):
+    server = serve("tcp")
+    crowd = [server.connect() for _ in range(400)]
+    late = server.connect()
+    late.sendall(b"GET /hello HTTP/1.1\r\nHost: x\r\nX-Owner: a\r\n\r\n")
+    read_until(late, b"hello\n")
+    sent = server.stats()["sent"]
+    server.process.send_signal(signal.SIGSTOP)
+    for client in crowd:
+        client.sendall(b"GET /hello HTTP/1.1\r\nHost: x\r\nX-Owner: a\r\n\r\n")
+    server.process.send_signal(signal.SIGCONT)
+    size = len(read_until(crowd[0], b"hello\n"))  # the others are in line by then
+    late.sendall(b"GET /stats HTTP/1.1\r\nHost: x\r\nX-Owner: a\r\n\r\n")
+    sent = json.loads(read_until(late, b"}").split(b"\r\n\r\n")[1])["sent"] - sent
+    for client in (late, *crowd):
+        client.close()
+    assert sent >= len(crowd) * size, "it was begun before others"
 
 
 # ---- the end ----

@@ -48,23 +48,28 @@ static bool takes_url_token(const struct http_request *request)
     return false;
 }
 
-/* Of "Authorization: Bearer KEY" or "X-API-Key: KEY", or the query's token; NULL: none. Another scheme
- * is an empty key, which is wrong. */
-static const char *secret_of(struct job *job)
+/* Of "Authorization: Bearer KEY" or "X-API-Key: KEY"; NULL: none. Another scheme is an empty key, which is wrong. */
+static const char *secret_in_header(const struct http_request *request)
 {
-    const struct http_request *request = job->request;
     const char *authorization = http_header(request, "Authorization");
-    const char *key = http_header(request, "X-API-Key");
 
-    if (authorization == NULL && key != NULL)
-        return key;
-    if (authorization == NULL) {
-        job->has_url_token = takes_url_token(request) && http_query(request, "token") != NULL;
-        return job->has_url_token ? http_query(request, "token") : NULL;
-    }
+    if (authorization == NULL)
+        return http_header(request, "X-API-Key");
     if (strncasecmp(authorization, "Bearer ", 7) != 0)
         return "";
     return authorization + 7 + strspn(authorization + 7, " ");
+}
+
+/* The same, or the query's token. */
+static const char *secret_of(struct job *job)
+{
+    const struct http_request *request = job->request;
+    const char *secret = secret_in_header(request);
+
+    if (secret != NULL)
+        return secret;
+    job->has_url_token = takes_url_token(request) && http_query(request, "token") != NULL;
+    return job->has_url_token ? http_query(request, "token") : NULL;
 }
 
 /* Only what it was signed for, and nothing that changes what that means. */
@@ -178,6 +183,19 @@ bool admit_caller(struct job *job)
         return true;
     job_fail(job, "capacity", "there is no memory for this request now");
     return false;
+}
+
+bool admit_find_owner(const struct http_request *request, char *name, size_t size, void *data)
+{
+    struct native *native = data;
+    const char *secret = secret_in_header(request);
+    struct engine_caller caller;
+    struct error err;
+
+    if (secret == NULL || engine_key_check(native->options.engine, secret, &caller, &err) < 0)
+        return false;
+    (void)snprintf(name, size, "%s", caller.tenant);
+    return true;
 }
 
 bool admit_request(struct http_request *request, void *data)

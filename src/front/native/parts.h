@@ -84,6 +84,8 @@ struct job {
 /* ---- admit.c ---- */
 
 bool admit_request(struct http_request *request, void *native);
+/* Writes the tenant of the key in a header. False: there is none, or it is wrong, or in the URL. */
+bool admit_find_owner(const struct http_request *request, char *name, size_t size, void *native);
 /* That its caller, who is known now, may ask this often; from now on he is looked at. False: it is answered. */
 bool admit_caller(struct job *job);
 void admit_refuse(struct http_request *request, unsigned status, const char *code,

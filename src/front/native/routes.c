@@ -158,6 +158,7 @@ void native_fill(struct native *native, struct http_options *http)
     http->routes_count = ROWS;
     http->data = native;
     http->limits.backlog_bytes = NATIVE_BACKLOG;
+    http->find_owner = admit_find_owner;
     http->admit = admit_request;
     http->refuse = admit_refuse;
     http->over = account_over;
