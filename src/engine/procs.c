@@ -262,9 +262,17 @@ void watched_unset(struct procs *procs, struct watched *watched)
     watched->is_set = false;
 }
 
+void watched_open(struct procs *procs, struct watched *watched, int fd)
+{
+    watched->fd = fd;
+    procs->task.share->streams++;
+}
+
 void watched_close(struct procs *procs, struct watched *watched)
 {
     watched_unset(procs, watched);
+    if (watched->fd >= 0)
+        procs->task.share->streams--;
     fd_close(&watched->fd);
 }
 

@@ -203,6 +203,8 @@ void proc_release(struct proc *proc);
 
 int watched_set(struct procs *procs, struct watched *watched, uint32_t events);
 void watched_unset(struct procs *procs, struct watched *watched);
+/* Takes the fd, which counts for the tenant as long as it is open. */
+void watched_open(struct procs *procs, struct watched *watched, int fd);
 void watched_close(struct procs *procs, struct watched *watched);
 
 /* ---- procs_record.c: the journal's side ---- */

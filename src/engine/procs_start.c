@@ -482,6 +482,13 @@ static int check(const struct procs *procs, const struct proc_spec *spec, struct
         return error_set(err, "capacity", EMFILE,
                          "the engine can open no files for the command now; end something, or "
                          "allow it more (LimitNOFILE=)");
+    /* So none takes the last, and a tenant that comes late always finds some: as with places, http/owners.c. */
+    if (!fd_are_left(FDS_LEAST + procs->task.share->streams))
+        return error_set(err, "capacity", EMFILE,
+                         "commands of the tenant have %u pipes open, as many as the engine can "
+                         "still open files for all others; end some, or allow it more "
+                         "(LimitNOFILE=)",
+                         procs->task.share->streams);
     if (procs->running + procs->waiting_starts >= PROCS_RUNNING_MAX)
         return error_set(err, "too_many_processes", 0,
                          "%d commands run in the sandbox; end one before the next",

@@ -163,7 +163,7 @@ void stdin_open(struct proc *proc, int fd)
     struct proc_stdin *input = &proc->input;
 
     input->watched.act = on_event;
-    input->watched.fd = fd;
+    watched_open(proc->procs, &input->watched, fd);
     input->is_open = true;
 }
 

@@ -143,7 +143,7 @@ static void on_event(struct watched *watched, uint32_t events)
 void stream_open(struct stream *stream, int fd)
 {
     stream->watched.act = on_event;
-    stream->watched.fd = fd;
+    watched_open(stream->proc->procs, &stream->watched, fd);
     procs_dirty(stream->proc->procs, stream->proc);
 }
 

@@ -28,7 +28,8 @@ struct share {
     TAILQ_HEAD(tasks, task) tasks;
     struct turns *turns;
     bool is_ready;
-    unsigned pipes; /* that its pumps hold; see pump.c */
+    unsigned pipes;   /* that its pumps hold; see pump.c */
+    unsigned streams; /* pipes of its commands that the engine has open; see engine/procs_start.c */
 };
 
 /* In a round of the loop tasks are run for `round_ns`, or one task if that takes longer. */

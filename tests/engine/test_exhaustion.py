@@ -476,6 +476,22 @@ def test_a_keeper_without_fds_refuses_boxes_and_those_there_are_run_on(tmp_path,
             again(client_of_the_next)
 
 
+@pytest.mark.parametrize("command", ["sleep 1000", "sleep 1000 & sleep 1000 </dev/null &"],
+                         ids=["that run", "that left something behind"])
+def test_commands_of_a_tenant_leave_files_for_those_of_others(tmp_path, command):
+    with FewFiles(tmp_path, 200) as serve, serve.client() as operator:
+        path = make(operator)
+        answers = [operator.post(f"{path}/processes", {"command": command}) for _ in range(80)]
+        told = [answer for answer in answers if answer.status != 201]
+        assert 10 < len(told) < 65, "about half of the files are a tenant's"
+        assert "of the tenant" in refused(told[0], "capacity")
+        with serve.client() as late:
+            late.key = new_key(operator, tenant="team-late")["secret"]
+            other = make(late)
+            for _ in range(5):
+                start(late, other, "sleep 1000")
+
+
 # ---- processes ---------------------------------------------------------------------------------
 
 class Group:
