@@ -286,8 +286,7 @@ static int named_open(const char *url, struct client **out, struct error *err)
         return -1;
     if (key != NULL && key[0] != '\0' && !address.is_unix && !address.is_tls &&
         !address.is_loopback)
-        cmd_say("warning: COVE_API_KEY goes to %.200s unencrypted; use https, or a tunnel",
-                address.header);
+        cmd_warn("COVE_API_KEY goes to %.200s unencrypted; use https, or a tunnel", address.header);
     return client_new(&address, out, err);
 }
 

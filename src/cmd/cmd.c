@@ -24,25 +24,53 @@ bool cmd_has_colours(int fd)
            strcmp(terminal, "dumb") != 0 && isatty(fd) == 1;
 }
 
-void cmd_say(const char *fmt, ...)
+static void say(const char *before, const char *fmt, va_list args)
 {
     bool has_colours = cmd_has_colours(STDERR_FILENO);
     char text[CMD_LINE_MAX];
     char shown[CMD_LINE_MAX];
     char line[CMD_LINE_MAX + 32];
-    va_list args;
-    int used;
+    int used = snprintf(text, sizeof(text), "%s", before);
 
-    va_start(args, fmt);
-    used = vsnprintf(text, sizeof(text), fmt, args);
-    va_end(args);
-    if (used < 0)
+    if (vsnprintf(text + used, sizeof(text) - (size_t)used, fmt, args) < 0)
         return;
     /* A path or a name in the text may hold a newline or a terminal's escape sequence. */
     show_escape(shown, sizeof(shown), text);
     used = snprintf(line, sizeof(line), "%scove:%s %s\n", has_colours ? "\033[1m" : "",
                     has_colours ? "\033[0m" : "", shown);
     (void)fd_write_full(STDERR_FILENO, line, (size_t)used);
+}
+
+void cmd_say(const char *fmt, ...)
+{
+    va_list args;
+
+    va_start(args, fmt);
+    say("", fmt, args);
+    va_end(args);
+}
+
+bool cmd_warns(void)
+{
+    const char *wanted = getenv("COVE_WARNINGS");
+
+    return wanted == NULL || strcmp(wanted, "none") != 0;
+}
+
+void cmd_no_warnings(void)
+{
+    (void)setenv("COVE_WARNINGS", "none", 1);
+}
+
+void cmd_warn(const char *fmt, ...)
+{
+    va_list args;
+
+    if (!cmd_warns())
+        return;
+    va_start(args, fmt);
+    say("warning: ", fmt, args);
+    va_end(args);
 }
 
 int cmd_fail(const struct error *err)

@@ -79,6 +79,12 @@ void cmd_say(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
 int cmd_fail(const struct error *err);
 
 /* Writes `text` to standard output; 0, or -1 if it did not all get there. */
+/* The same of what is weaker or less than was asked for, as "warning: TEXT"; nothing where COVE_WARNINGS is
+ * "none", as cmd_no_warnings() makes it: for --json, and where the caller wants none. */
+void cmd_warn(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
+void cmd_no_warnings(void);
+bool cmd_warns(void);
+
 int cmd_print(const char *text, size_t size);
 int cmd_out(const char *text, size_t size, struct error *err);
 

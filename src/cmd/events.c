@@ -84,10 +84,9 @@ static int event_take(struct events *events, const char *line, size_t size, stru
     if (result <= 0)
         return result;
     if (strcmp(type, "gap") == 0 && !events->common.json)
-        cmd_say("warning: some events are not kept any more, and left out here");
+        cmd_warn("some events are not kept any more, and left out here");
     if (strcmp(type, "traffic_gap") == 0 && !events->common.json)
-        cmd_say(
-            "warning: some events of networks and ports are not kept any more, and left out here");
+        cmd_warn("some events of networks and ports are not kept any more, and left out here");
     if (doc_number(event, "sequence", &sequence)) {
         if (sequence < INT64_MAX)
             events->from = sequence + 1;

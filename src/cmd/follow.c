@@ -64,8 +64,8 @@ int follow_write(struct follow *follow, int stream, const char *data, size_t siz
 
 static void say_gap(int stream, uint64_t bytes)
 {
-    cmd_say("warning: %" PRIu64 " bytes of the command's standard %s are not kept any more", bytes,
-            stream == 0 ? "output" : "error");
+    cmd_warn("%" PRIu64 " bytes of the command's standard %s are not kept any more", bytes,
+             stream == 0 ? "output" : "error");
 }
 
 /* ---- reading ---- */

@@ -298,6 +298,8 @@ char *options_help(const struct option_table *table)
     if (fclose(out) != 0) {
         free(text);
         return NULL;
+    if (common->json)
+        cmd_no_warnings();
     }
     return text;
 }

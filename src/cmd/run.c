@@ -71,7 +71,7 @@ static void warnings_print(const struct run *run)
     const char *text;
 
     for (size_t i = 0; (text = box_warning(run->box, i)) != NULL; i++)
-        cmd_say("warning: %s", text);
+        cmd_warn("%s", text);
 }
 
 /* ---- signals ---- */
@@ -391,7 +391,8 @@ static void run_drain(struct run *run)
 
 static void progress_say(const char *what)
 {
-    cmd_say("%s", what);
+    if (cmd_warns())
+        cmd_say("%s", what);
 }
 
 static int run_start(struct run *run)
@@ -555,6 +556,9 @@ static int run_box(struct run *run)
         run_loop(run);
     }
     if (run->box != NULL) {
+        for (size_t i = 0; i < RUN_WARNINGS_MAX && box_warning(run->box, i) != NULL; i++)
+            (void)snprintf(result.warnings[i], sizeof(result.warnings[i]), "%s",
+                           box_warning(run->box, i));
         result.level = box_level(run->box);
         result.limits = box_limits_kind(run->box);
         result.ids = box_ids_kind(run->box);
@@ -601,6 +605,8 @@ static int run_main(const struct cmd *cmd, int argc, char **argv)
     else if (run.options.help)
         result = options_help_print(cmd->table);
     else {
+        if (run.options.json || run.options.no_warnings)
+            cmd_no_warnings();
         scope_obtain(argv);
         result = run_box(&run);
     }

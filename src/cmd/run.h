@@ -98,6 +98,8 @@ void run_stdio_free(struct run_stdio *stdio);
 
 /* ---- the result (run_json.c) ---- */
 
+#define RUN_WARNINGS_MAX 4
+
 struct run_result {
     int status; /* as of waitpid(2), if `ended` */
     bool ended; /* the command ended of itself or by a signal */
@@ -105,6 +107,7 @@ struct run_result {
     int exit_status; /* of cove */
     uint64_t wall_ns;
     const char *level, *limits, *ids, *disk; /* constants of box.h */
+    char warnings[RUN_WARNINGS_MAX][480];    /* what the box says of itself; "" ends them */
     struct box_report report;
     struct error refused; /* why the command did not start; no text if it did */
 };

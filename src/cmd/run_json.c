@@ -148,6 +148,17 @@ static int object_print(json_t *object)
     return cmd_print_line(text);
 }
 
+static json_t *warnings_json(const struct run_result *result)
+{
+    json_t *list = json_array();
+    bool replaced;
+
+    for (size_t i = 0; i < RUN_WARNINGS_MAX && result->warnings[i][0] != '\0'; i++)
+        (void)json_array_append_new(
+            list, text_json(result->warnings[i], strlen(result->warnings[i]), &replaced));
+    return list;
+}
+
 static int result_fill(json_t *object, const struct run_result *result,
                        const struct buf_tail capture[2])
 {
@@ -178,6 +189,7 @@ static int result_fill(json_t *object, const struct run_result *result,
     failed |= json_object_set_new(object, "limits", json_string(result->limits));
     failed |= json_object_set_new(object, "ids", json_string(result->ids));
     failed |= json_object_set_new(object, "disk", json_string(result->disk));
+    failed |= json_object_set_new(object, "warnings", warnings_json(result));
     if (result->refused.text[0] != '\0')
         failed |= json_object_set_new(object, "error", error_json(&result->refused));
     return failed;

@@ -167,8 +167,8 @@ int run_net_hear(struct run_net *net, struct error *err)
     if (length < 0 && (errno == EAGAIN || errno == EINTR))
         return 0;
     fd_close(&net->link);
-    cmd_say("warning: --net: cove-engine, which carried the network of this run, has ended; the "
-            "command goes on without");
+    cmd_warn("--net: cove-engine, which carried the network of this run, has ended; the "
+             "command goes on without");
     return 0;
 }
 

@@ -24,6 +24,7 @@ struct run_options {
     bool help;
     bool json;
     bool tty;
+    bool no_warnings;
     bool output_limit_given;
     bool workspace_given;
     uint64_t timeout_ms; /* 0: none */

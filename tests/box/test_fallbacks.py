@@ -1,7 +1,9 @@
 """What older kernels lack, switched off in test builds: each fallback runs and holds the same
 walls, or refuses with a sentence. A release has no such switch."""
+import json
 import os
 import pathlib
+import re
 import subprocess
 
 import pytest
@@ -77,6 +79,22 @@ def test_without_any_cgroup_there_is_a_watchdog(off):
     result = run("true", "--memory", "64M")
     has_cgroup = HAS_V1 and harness.EXPECT.is_root
     assert result.report["limits"] == ("cgroup" if has_cgroup else "rlimit")
+
+
+@needs_switches
+def test_what_is_weaker_is_said_once_and_can_be_silenced(off):
+    off("freshproc")
+
+    def said(*options, **env):
+        done = subprocess.run([harness.COVE, "run", "--allow-level", "no-fresh-proc", *options, "--", "true"],
+                              stdin=subprocess.DEVNULL, capture_output=True, check=True,
+                              env={**os.environ, **env}, timeout=60 * harness.PATIENCE)
+        return done.stdout, done.stderr
+
+    assert re.fullmatch(rb"cove: warning: level=no-fresh-proc .*; cove doctor says more\n", said()[1])
+    assert said("--no-warnings") == said(COVE_WARNINGS="none") == (b"", b"")
+    out, errors = said("--json")
+    assert errors == b"" and ["level=no-fresh-proc" in each for each in json.loads(out)["warnings"]] == [True]
 
 
 @needs_switches

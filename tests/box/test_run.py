@@ -19,7 +19,7 @@ from harness import cove, end, run, run_plain, start
 
 FIELDS = {"exit_code", "signal", "timed_out", "oom_killed", "stdout", "stderr",
           "stdout_dropped_bytes", "stderr_dropped_bytes", "wall_ms", "cpu_ms", "peak_memory_bytes",
-          "level", "limits", "ids", "disk", "disk_exceeded", "pids_exceeded"}
+          "level", "limits", "warnings", "ids", "disk", "disk_exceeded", "pids_exceeded"}
 
 
 # ---- exit codes --------------------------------------------------------------------------------
