@@ -27,6 +27,7 @@ const struct cmd_row cmd_rows[] = {
     {&cmd_start, NULL},
     {&cmd_rm, NULL},
     {&cmd_exec, "Commands in a sandbox"},
+    {&cmd_shell, NULL},
     {&cmd_attach, NULL},
     {&cmd_ps, NULL},
     {&cmd_logs, NULL},

@@ -18,6 +18,7 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/signalfd.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -26,7 +27,7 @@
 
 struct exec_options {
     struct options_common common;
-    bool input, detach, start, tty;
+    bool input, no_input, detach, start, tty;
     const char *cwd, *user, *tag, *detach_keys;
     struct terminal_keys keys;
     uint64_t timeout_ms; /* 0: none */
@@ -59,10 +60,12 @@ static int take_env(void *into, const char *value, struct error *err)
 }
 
 static const struct option_row rows[] = {
-    {"interactive", NULL, "it has none",
-     "give the command our standard input, whatever that is; without it a loop of a shell that "
-     "reads from a file keeps what is its own",
-     NULL, 'i', offsetof(struct exec_options, input)},
+    {"interactive", NULL, "a pipe or a file is, a terminal is not",
+     "give the command our standard input, whatever that is", NULL, 'i',
+     offsetof(struct exec_options, input)},
+    {"no-stdin", NULL, NULL,
+     "give the command no input: for a loop of a shell that reads from a file or a pipe itself",
+     NULL, 'n', offsetof(struct exec_options, no_input)},
     {"tty", NULL, "it has none",
      "give the command a terminal of the size of yours; with --interactive it is yours, and two keys "
      "detach from it",
@@ -96,13 +99,13 @@ static const struct option_table table = {
     .about = "Runs a command in a sandbox, by its id or its name, and shows what it writes as it\n"
              "comes. Ctrl-C interrupts the command; a second one kills it with all it started.",
     .notes =
-        "TIME is seconds, or has ms, s, m or h.\n"
+        "TIME is seconds, or has ms, s, m, h or d.\n"
         "\n"
         "Exit status: the command's own; 128+N if signal N killed it; 124 at the timeout; 125 if\n"
         "cove itself failed; 126 if the command cannot be executed; 127 if it is not there.",
     .examples = "cove exec work -- sh -c 'id; pwd'\n"
                 "cove exec -it work -- bash\n"
-                "cove exec -i work -- tar x <files.tar\n"
+                "cove exec work -- tar x <files.tar\n"
                 "cove exec -d work -- python3 -m http.server",
     OPTION_ROWS(rows),
     .words = 1,
@@ -369,6 +372,35 @@ static int command_run(const struct exec_options *options, const struct option_w
     return status;
 }
 
+/* What is piped to us is for the command, as of any program. A terminal is only by --interactive, and
+ * /dev/null need not be carried. */
+static bool stdin_is_piped(void)
+{
+    struct stat st;
+
+    return fstat(STDIN_FILENO, &st) == 0 &&
+           (S_ISFIFO(st.st_mode) || S_ISSOCK(st.st_mode) || S_ISREG(st.st_mode));
+}
+
+/* Whether what was said of the input and the keys can be. */
+static int options_finish(struct exec_options *options, struct error *err)
+{
+    bool goes_with_input = !options->detach && (!options->common.json || options->tty);
+
+    if (options->input && !goes_with_input)
+        return error_set(err, "bad_value", 0,
+                         "--interactive: it goes with --detach not at all, and with --json only on "
+                         "a terminal; leave one out, or add --tty");
+    if (options->input && options->no_input)
+        return error_set(err, "bad_value", 0,
+                         "--no-stdin: it is the opposite of --interactive; leave one out");
+    if (goes_with_input && !options->tty && !options->no_input && stdin_is_piped())
+        options->input = true;
+    return terminal_keys_parse(options->detach_keys != NULL ? options->detach_keys
+                                                            : TERMINAL_KEYS_USUAL,
+                               &options->keys, err);
+}
+
 static int exec_run(const struct cmd *cmd, int argc, char **argv)
 {
     struct exec_options options = {0};
@@ -376,22 +408,66 @@ static int exec_run(const struct cmd *cmd, int argc, char **argv)
     struct error err;
     int status;
 
-    if (options_begin(cmd->table, &options, argc, argv, &words, &status)) {
-        if (options.input && (options.detach || (options.common.json && !options.tty))) {
-            cmd_say("--interactive: it goes with --detach not at all, and with --json only on a "
-                    "terminal; leave one out, or add --tty");
-            status = CMD_FAILED;
-        } else if (terminal_keys_parse(options.detach_keys != NULL ? options.detach_keys
-                                                                   : TERMINAL_KEYS_USUAL,
-                                       &options.keys, &err) < 0) {
-            status = api_fail(&err);
-        } else {
-            status = command_run(&options, &words);
-        }
-    }
+    if (options_begin(cmd->table, &options, argc, argv, &words, &status))
+        status = options_finish(&options, &err) < 0 ? api_fail(&err)
+                                                    : command_run(&options, &words);
     doc_free(options.env.object);
     return status;
 }
 
 const struct cmd cmd_exec = {
     .name = "exec", .summary = "run a command in a sandbox", .run = exec_run, .table = &table};
+
+/* ---- a shell ---- */
+
+static const struct option_row shell_rows[] = {
+    {"env", "NAME[=VALUE]", "the sandbox's",
+     "set a variable; without a value, pass yours on; repeatable", take_env, 'e', 0},
+    {"cwd", "DIR", "the sandbox's", "directory to start in", NULL, 'w',
+     offsetof(struct exec_options, cwd)},
+    {"user", "USER[:GROUP]", "the sandbox's",
+     "whose shell it is, by name or number inside the sandbox", NULL, 'u',
+     offsetof(struct exec_options, user)},
+    {"start", NULL, NULL, "start the sandbox first if it is stopped", NULL, 0,
+     offsetof(struct exec_options, start)},
+    {"detach-keys", "KEYS", TERMINAL_KEYS_USUAL,
+     "the keys that detach, one after the other: ctrl-LETTER or a character; none", NULL, 0,
+     offsetof(struct exec_options, detach_keys)},
+    OPTION_HELP,
+};
+
+static const struct option_table shell_table = {
+    .command = "shell",
+    .usage = "SANDBOX",
+    .about =
+        "Opens a shell in a sandbox, bash if it is there, else sh: cove exec -it with less to\n"
+        "type. What is piped to it, it runs as a script.",
+    .examples = "cove shell work\n"
+                "echo 'cd /tmp && ls' | cove shell work",
+    OPTION_ROWS(shell_rows),
+    .words = 1,
+    .words_least = 1,
+};
+
+static int shell_run(const struct cmd *cmd, int argc, char **argv)
+{
+    static char *const shell[] = {"sh", "-c", "command -v bash >/dev/null && exec bash; exec sh",
+                                  NULL};
+    struct exec_options options = {.input = true, .tty = isatty(STDIN_FILENO) == 1};
+    struct option_words words;
+    struct error err;
+    int status;
+
+    if (options_begin(cmd->table, &options, argc, argv, &words, &status)) {
+        words.rest = shell;
+        status = options_finish(&options, &err) < 0 ? api_fail(&err)
+                                                    : command_run(&options, &words);
+    }
+    doc_free(options.env.object);
+    return status;
+}
+
+const struct cmd cmd_shell = {.name = "shell",
+                              .summary = "open a shell in a sandbox",
+                              .run = shell_run,
+                              .table = &shell_table};

@@ -113,8 +113,10 @@ def test_the_status_is_that_of_run(cove, box, words, status):
 
 def test_any_bytes_go_in_and_come_out(cove, box):
     data = os.urandom(3 << 20)
-    result = cove("exec", "-i", box, "--", "cat", stdin=data)
-    assert result.returncode == 0 and result.stdout == data
+    for words in (("exec", "-i"), ("exec",)):
+        result = cove(*words, box, "--", "cat", stdin=data)
+        assert result.returncode == 0 and result.stdout == data
+    assert cove("exec", "-n", box, "--", "cat", stdin=data).stdout == b""
 
 
 def test_what_pours_comes_whole_on_both_sides(cove, box):

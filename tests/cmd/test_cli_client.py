@@ -442,12 +442,36 @@ def test_input_that_is_not_wanted_is_no_failure_and_one_that_is_lost_kills(serve
     assert done.is_set()
 
 
-def test_without_i_no_input_is_taken(server):
-    made = server(exec_script(chunked(end())))
-    loop = f"while read x; do {COVE} exec work -- true; done"
+@pytest.mark.parametrize("words", [("exec", "-n", "work", "--", "true"), ("exec", "-d", "work", "--", "true"),
+                                   ("exec", "--json", "work", "--", "true")])
+def test_a_loop_of_a_shell_keeps_its_input(server, words):
+    said = exec_script(chunked(end()))
+    made = server(lambda request: answer({"process": process()}) if request.path.endswith("/exec") else said(request))
+    loop = f"while read x; do {COVE} {' '.join(words)}; done"
     subprocess.run(["sh", "-c", loop], input=b"1\n2\n3\n", env={**os.environ, **made.env}, check=True,
                    timeout=30)
-    assert len([request for request in made.requests if request.path.endswith("/processes")]) == 3
+    started = [request for request in made.requests if request.path.endswith(("/processes", "/exec"))]
+    assert len(started) == 3 and not any("open_stdin" in request.json() for request in started)
+
+
+def test_what_is_piped_is_for_the_command_and_nothing_else_is(server, tmp_path):
+    made = server(exec_script(chunked(end())))
+    (tmp_path / "file").write_bytes(b"of a file")
+
+    def opened(**stdin):
+        made.requests.clear()
+        subprocess.run([COVE, "exec", "work", "--", "true"], env={**os.environ, **made.env}, check=True, timeout=30,
+                       **stdin)
+        return made.requests[0].json().get("open_stdin", False)
+
+    assert opened(input=b"piped")
+    with open(tmp_path / "file", "rb") as file:
+        assert opened(stdin=file)
+    assert not opened(stdin=subprocess.DEVNULL)
+    ours, theirs = os.openpty()
+    assert not opened(stdin=theirs)
+    os.close(ours)
+    os.close(theirs)
 
 
 def test_interrupts_reach_the_command_and_the_second_kills_it(server):

@@ -53,7 +53,7 @@ def test_every_command_has_help_that_fits_a_terminal(words):
 
 # Those that print nothing where all goes well, and those whose output is a text for another program.
 SILENT = {("rm",), ("root", "add"), ("root", "rm"), ("mount", "add"), ("mount", "rm"), ("key", "rm"), ("serve",)}
-TEXTS = {("help",), ("man",), ("completion",), ("server",)}
+TEXTS = {("help",), ("man",), ("completion",), ("server",), ("shell",)}
 
 
 @pytest.mark.parametrize("words", ALL)

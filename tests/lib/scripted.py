@@ -16,8 +16,13 @@ def cove(*words, limit=30, stdin=b"", env=None):
     """Runs a command of cove to its end."""
     environment = {name: value for name, value in os.environ.items()
                    if not name.startswith(("COVE_", "XDG_"))}
-    return subprocess.run([COVE, *words], capture_output=True, input=stdin, timeout=limit,
+    return subprocess.run([COVE, *words], capture_output=True, **given(stdin), timeout=limit,
                           env={**environment, **(env or {})}, check=False)
+
+
+def given(stdin):
+    """Standard input with these bytes; without any there is none, for cove passes on whatever is piped to it."""
+    return {"input": stdin} if stdin else {"stdin": subprocess.DEVNULL}
 
 
 class Request:
@@ -89,7 +94,7 @@ def commands(**more):
     @pytest.fixture(scope="module")
     def call(env):
         return lambda *words, stdin=b"", limit=60, **more: subprocess.run(
-            [COVE, *map(str, words)], capture_output=True, input=stdin, timeout=limit * harness.PATIENCE,
+            [COVE, *map(str, words)], capture_output=True, **given(stdin), timeout=limit * harness.PATIENCE,
             env={**env, **more}, check=False)
 
     return env, call
