@@ -189,6 +189,37 @@ int api_process_status(const struct doc *process)
     return CMD_FAILED;
 }
 
+int api_process_word(struct client *client, const struct option_words *words, bool has_terminal,
+                     char id[API_ID_SIZE], struct error *err)
+{
+    _cleanup_doc_ struct doc *processes = NULL;
+    char path[API_PATH_MAX];
+    unsigned long long newest = 0;
+
+    if (words->word[1] != NULL) {
+        if (snprintf(id, API_ID_SIZE, "%s", words->word[1]) < API_ID_SIZE)
+            return 0;
+        return bad_word(err, "process");
+    }
+    if (api_sandbox_path(path, words->word[0], "/processes", err) < 0 ||
+        api_list(client, path, "processes", &processes, err) < 0)
+        return -1;
+    for (size_t i = 0; i < doc_count(processes); i++) {
+        const struct doc *process = doc_at(processes, i);
+        const char *text = doc_text(process, "id");
+        unsigned long long number = text == NULL ? 0 : strtoull(text, NULL, 10);
+        uint64_t rows;
+
+        if (!has_terminal || doc_number(doc_get(process, "terminal"), "rows", &rows))
+            newest = number > newest ? number : newest;
+    }
+    if (newest == 0)
+        return error_set(err, "process_not_found", 0, "nothing was started %sin this sandbox yet",
+                         has_terminal ? "with a terminal " : "");
+    (void)snprintf(id, API_ID_SIZE, "%llu", newest);
+    return 0;
+}
+
 /* ---- values ---- */
 
 void api_pairs_text(const struct doc *pairs, char *text, size_t size)

@@ -28,6 +28,12 @@ int api_sandbox_path(char path[API_PATH_MAX], const char *word, const char *rest
 int api_process_path(char path[API_PATH_MAX], const char *sandbox, const char *process,
                      const char *rest, struct error *err);
 
+/* The process that the second word names or, without it, the one that was started last in the sandbox of
+ * the first; with `has_terminal`, of those with a terminal. */
+#define API_ID_SIZE 128
+int api_process_word(struct client *client, const struct option_words *words, bool has_terminal,
+                     char id[API_ID_SIZE], struct error *err);
+
 /* Says an error of a command; the exit status of cove for it. */
 int api_fail(const struct error *err);
 

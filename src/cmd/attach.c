@@ -21,30 +21,34 @@ static const struct option_row rows[] = {
 
 static const struct option_table table = {
     .command = "attach",
-    .usage = "SANDBOX PROCESS",
+    .usage = "SANDBOX [PROCESS]",
     .about =
-        "Shows the terminal of a process that was started with one (cove exec -t), and passes on\n"
-        "what is typed. Any number may be attached to the same.",
+        "Shows the terminal of a process that was started with one (cove exec -t), the newest or the\n"
+        "one with this id of cove ps, and passes on what is typed. Any number may be attached to the\n"
+        "same.",
     .notes = "Exit status: that of the process when it ends; 0 when one detaches.",
     .examples = "cove exec -it work -- bash      # ctrl-p ctrl-q detaches\n"
                 "cove attach work 6",
     OPTION_ROWS(rows),
     .words = 2,
-    .words_least = 2,
+    .words_least = 1,
 };
 
 static int attach_call(struct client *client, void *into, const struct option_words *words,
                        struct error *err)
 {
     const struct attach *attach = into;
+    char id[API_ID_SIZE];
     struct terminal_options options = {.sandbox = words->word[0],
-                                       .process = words->word[1],
+                                       .process = id,
                                        .takes_input = !attach->only_looks,
                                        .only_looks = attach->only_looks,
                                        .json = attach->common.json};
 
     if (terminal_keys_parse(attach->detach_keys != NULL ? attach->detach_keys : TERMINAL_KEYS_USUAL,
                             &options.keys, err) < 0)
+        return -1;
+    if (api_process_word(client, words, true, id, err) < 0)
         return -1;
     return terminal_run(client, &options, err);
 }

@@ -207,23 +207,33 @@ static bool header_number(const struct client *client, const char *name, uint64_
     return text != NULL && parse_count(name, text, 0, INT64_MAX, value, &ignored) == 0;
 }
 
+/* Asks for `size` bytes from `at`; `*from` is where those begin that are kept. */
+static int fetch_start(struct follow *follow, int stream, uint64_t at, uint64_t size,
+                       uint64_t *from, struct error *err)
+{
+    char path[API_PATH_MAX + 128];
+    const struct client_request request = {.path = path};
+
+    (void)snprintf(path, sizeof(path), "%s/output?stream=%s&offset=%" PRIu64 "&limit=%" PRIu64,
+                   follow->process, stream == 0 ? "stdout" : "stderr", at, size);
+    if (client_start(follow->client, &request, err) < 0)
+        return -1;
+    if (header_number(follow->client, "cove-from", from) && *from >= at)
+        return 0;
+    return error_set(err, "bad_answer", 0,
+                     "the server's answer does not say where its output begins; check that "
+                     "COVE_URL leads to cove");
+}
+
 /* One request: how many bytes it brought, or -1. */
 static int64_t fetch_once(struct follow *follow, int stream, uint64_t size, struct error *err)
 {
-    char path[API_PATH_MAX + 128];
     char data[65536];
-    const struct client_request request = {.path = path};
     uint64_t from;
     ssize_t n;
 
-    (void)snprintf(path, sizeof(path), "%s/output?stream=%s&offset=%" PRIu64 "&limit=%" PRIu64,
-                   follow->process, stream == 0 ? "stdout" : "stderr", follow->from[stream], size);
-    if (client_start(follow->client, &request, err) < 0)
+    if (fetch_start(follow, stream, follow->from[stream], size, &from, err) < 0)
         return -1;
-    if (!header_number(follow->client, "cove-from", &from) || from < follow->from[stream])
-        return error_set(err, "bad_answer", 0,
-                         "the server's answer does not say where its output begins; check that "
-                         "COVE_URL leads to cove");
     if (from > follow->from[stream])
         say_gap(stream, from - follow->from[stream]);
     follow->from[stream] = from;
@@ -242,6 +252,53 @@ int follow_fetch(struct follow *follow, int stream, uint64_t end, struct error *
 
         if (got <= 0)
             return (int)got; /* no more, whatever was promised */
+    }
+    return 0;
+}
+
+/* Reads one piece: how many bytes of it are there, or -1. */
+static ssize_t piece_read(struct follow *follow, int stream, uint64_t at, char *piece, size_t size,
+                          struct error *err)
+{
+    uint64_t from;
+    size_t used = 0;
+    ssize_t n = 1;
+
+    if (fetch_start(follow, stream, at, size, &from, err) < 0)
+        return -1;
+    while (n > 0 && from == at && used < size) {
+        n = client_read(follow->client, piece + used, size - used, err);
+        used += n > 0 ? (size_t)n : 0;
+    }
+    client_abandon(follow->client);
+    return n < 0 ? -1 : (ssize_t)used;
+}
+
+/* Backwards, piece by piece. What is dropped meanwhile ends it: a gap is told by the one that prints. */
+int follow_tail(struct follow *follow, int stream, uint64_t end, uint64_t lines, struct error *err)
+{
+    char piece[65536];
+    uint64_t first = follow->from[stream], at = end;
+
+    if (lines == 0)
+        follow->from[stream] = first = end;
+    while (at > first) {
+        size_t size = at - first < sizeof(piece) ? (size_t)(at - first) : sizeof(piece);
+        ssize_t got = piece_read(follow, stream, at - size, piece, size, err);
+
+        if (got < 0)
+            return -1;
+        for (size_t i = (size_t)got; i-- > 0;) {
+            uint64_t next = at - size + i + 1; /* where the line after this byte begins */
+
+            if (piece[i] != '\n' || next == end || --lines > 0)
+                continue;
+            follow->from[stream] = next;
+            return 0;
+        }
+        if ((size_t)got < size)
+            return 0;
+        at -= size;
     }
     return 0;
 }

@@ -35,6 +35,10 @@ bool follow_is_at_end(const struct follow *follow);
 /* Writes what is there of one stream, up to the offset `end`: raw, and many times as fast. */
 int follow_fetch(struct follow *follow, int stream, uint64_t end, struct error *err);
 
+/* Puts `from` of a stream, whose end is at the offset `end`, to the first of its newest `lines`, or leaves it
+ * where there are no more. */
+int follow_tail(struct follow *follow, int stream, uint64_t end, uint64_t lines, struct error *err);
+
 /* Writes to standard output (0) or standard error (1), however slowly it is read. */
 int follow_write(struct follow *follow, int stream, const char *data, size_t size,
                  struct error *err);

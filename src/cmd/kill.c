@@ -29,17 +29,18 @@ static const struct option_row rows[] = {
 
 static const struct option_table table = {
     .command = "kill",
-    .usage = "SANDBOX PROCESS",
+    .usage = "SANDBOX [PROCESS]",
     .about =
-        "Kills a command of a sandbox with everything that it started; its output stays. With\n"
-        "--signal it is only told, and may do as it likes.",
+        "Kills a command of a sandbox, the newest one or the one with this id of cove ps, with\n"
+        "everything that it started; its output stays. With --signal it is only told, and may do as\n"
+        "it likes.",
 
     OPTION_ROWS(rows),
     .words = 2,
-    .words_least = 2,
+    .words_least = 1,
 };
 
-static int signal_send(struct client *client, const struct option_words *words, int number,
+static int signal_send(struct client *client, const char *sandbox, const char *id, int number,
                        struct error *err)
 {
     _cleanup_doc_ struct doc *body = doc_new();
@@ -48,36 +49,36 @@ static int signal_send(struct client *client, const struct option_words *words, 
 
     if (doc_set_number(body, "signal", (uint64_t)number) < 0)
         return option_no_memory(err);
-    if (api_process_path(path, words->word[0], words->word[1], "/signal", err) < 0)
+    if (api_process_path(path, sandbox, id, "/signal", err) < 0)
         return -1;
     return client_call(client, &request, NULL, err);
 }
 
 /* To delete one that has ended would be to forget it, with its output. */
-static int tree_kill(struct client *client, const struct option_words *words, struct error *err)
+static int tree_kill(struct client *client, const char *sandbox, const char *id, struct error *err)
 {
     _cleanup_doc_ struct doc *process = NULL;
     char path[API_PATH_MAX];
     const struct client_request look = {.path = path};
     const struct client_request end = {.method = "DELETE", .path = path};
 
-    if (api_process_path(path, words->word[0], words->word[1], "", err) < 0 ||
+    if (api_process_path(path, sandbox, id, "", err) < 0 ||
         client_call(client, &look, &process, err) < 0)
         return -1;
     if (!api_process_runs(process))
         return error_set(err, "process_ended", 0,
-                         "%.64s: this process has ended already; cove ps shows how",
-                         words->word[1]);
+                         "%.64s: this process has ended already; cove ps shows how", id);
     return client_call(client, &end, NULL, err);
 }
 
-static int process_print(struct client *client, const struct option_words *words, struct error *err)
+static int process_print(struct client *client, const char *sandbox, const char *id,
+                         struct error *err)
 {
     _cleanup_doc_ struct doc *process = NULL;
     char path[API_PATH_MAX];
     const struct client_request look = {.path = path};
 
-    if (api_process_path(path, words->word[0], words->word[1], "", err) < 0 ||
+    if (api_process_path(path, sandbox, id, "", err) < 0 ||
         client_call(client, &look, &process, err) < 0)
         return -1;
     return doc_print(process, err);
@@ -87,11 +88,15 @@ static int kill_call(struct client *client, void *into, const struct option_word
                      struct error *err)
 {
     const struct kill *options = into;
+    const char *sandbox = words->word[0];
+    char id[API_ID_SIZE];
 
-    if ((options->signal_number != 0 ? signal_send(client, words, options->signal_number, err)
-                                     : tree_kill(client, words, err)) < 0)
+    if (api_process_word(client, words, false, id, err) < 0)
         return -1;
-    return options->common.json ? process_print(client, words, err) : 0;
+    if ((options->signal_number != 0 ? signal_send(client, sandbox, id, options->signal_number, err)
+                                     : tree_kill(client, sandbox, id, err)) < 0)
+        return -1;
+    return options->common.json ? process_print(client, sandbox, id, err) : 0;
 }
 
 static int kill_run(const struct cmd *cmd, int argc, char **argv)

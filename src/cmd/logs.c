@@ -14,15 +14,25 @@ struct logs {
     struct options_common common;
     bool follows, only[2];
     bool has_tail;
-    uint64_t tail;
+    uint64_t tail;  /* bytes */
+    uint64_t lines; /* UINT64_MAX: all */
 };
+
+static int take_lines(void *into, const char *value, struct error *err)
+{
+    struct logs *logs = into;
+
+    if (strcmp(value, "all") == 0)
+        return 0;
+    return parse_count("--tail", value, 0, UINT64_MAX - 1, &logs->lines, err);
+}
 
 static int take_tail(void *into, const char *value, struct error *err)
 {
     struct logs *logs = into;
 
     logs->has_tail = true;
-    return parse_size("--tail", value, &logs->tail, err);
+    return parse_size("--tail-bytes", value, &logs->tail, err);
 }
 
 static const struct option_row rows[] = {
@@ -30,7 +40,8 @@ static const struct option_row rows[] = {
      offsetof(struct logs, follows)},
     {"stdout", NULL, NULL, "standard output alone", NULL, 0, offsetof(struct logs, only[0])},
     {"stderr", NULL, NULL, "standard error alone", NULL, 0, offsetof(struct logs, only[1])},
-    {"tail", "SIZE", "all that is kept", "the newest bytes of each stream", take_tail, 0, 0},
+    {"tail", "LINES", "all that is kept", "the newest lines of each stream", take_lines, 'n', 0},
+    {"tail-bytes", "SIZE", "all that is kept", "the newest bytes of each stream", take_tail, 0, 0},
     OPTION_JSON(
         "print the lines of the API's stream, one object each, with the text and where it stood"),
     OPTION_HELP,
@@ -47,28 +58,6 @@ static const struct option_table table = {
     .words = 2,
     .words_least = 1,
 };
-
-/* The id of the process that was started last. */
-static int newest_find(struct client *client, const char *sandbox, char id[64], struct error *err)
-{
-    _cleanup_doc_ struct doc *processes = NULL;
-    char path[API_PATH_MAX];
-    unsigned long long newest = 0;
-
-    if (api_sandbox_path(path, sandbox, "/processes", err) < 0 ||
-        api_list(client, path, "processes", &processes, err) < 0)
-        return -1;
-    for (size_t i = 0; i < doc_count(processes); i++) {
-        const char *text = doc_text(doc_at(processes, i), "id");
-        unsigned long long number = text == NULL ? 0 : strtoull(text, NULL, 10);
-
-        newest = number > newest ? number : newest;
-    }
-    if (newest == 0)
-        return error_set(err, "process_not_found", 0, "nothing was started in this sandbox yet");
-    (void)snprintf(id, 64, "%llu", newest);
-    return 0;
-}
 
 /* How many bytes a stream has had so far. */
 static uint64_t stream_bytes(const struct doc *process, int stream)
@@ -96,6 +85,9 @@ static int output_print(const struct logs *logs, struct follow *follow, struct e
         else if (!doc_number(doc_get(process, stream == 0 ? "stdout" : "stderr"), "from",
                              &follow->from[stream]))
             follow->from[stream] = 0; /* what the log lost before is known from cove ps */
+        if (logs->lines != UINT64_MAX && !follow->is_left_out[stream] &&
+            follow_tail(follow, stream, end, logs->lines, err) < 0)
+            return -1;
     }
     if (logs->common.json) {
         /* What has ended ends by itself, and says how. */
@@ -119,24 +111,19 @@ static int output_print(const struct logs *logs, struct follow *follow, struct e
 static int logs_call(struct client *client, void *options, const struct option_words *words,
                      struct error *err)
 {
-    const char *process = words->word[1];
-    char newest[64];
+    char process[API_ID_SIZE];
     char path[API_PATH_MAX];
     struct follow follow = {.client = client, .process = path, .watch_fd = -1};
 
-    if (process == NULL) {
-        if (newest_find(client, words->word[0], newest, err) < 0)
-            return -1;
-        process = newest;
-    }
-    if (api_process_path(path, words->word[0], process, "", err) < 0)
+    if (api_process_word(client, words, false, process, err) < 0 ||
+        api_process_path(path, words->word[0], process, "", err) < 0)
         return -1;
     return output_print(options, &follow, err);
 }
 
 static int logs_run(const struct cmd *cmd, int argc, char **argv)
 {
-    struct logs logs = {0};
+    struct logs logs = {.lines = UINT64_MAX};
 
     return api_command(cmd, argc, argv, &logs, logs_call);
 }

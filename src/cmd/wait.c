@@ -28,18 +28,20 @@ static const struct option_row rows[] = {
 
 static const struct option_table table = {
     .command = "wait",
-    .usage = "SANDBOX PROCESS",
-    .about = "Waits until a command of a sandbox has ended, and exits with its status: 128+N if\n"
-             "signal N killed it, 124 if its time or that of --timeout was up, 125 if cove failed.",
+    .usage = "SANDBOX [PROCESS]",
+    .about =
+        "Waits until a command of a sandbox has ended, the newest one or the one with this id of\n"
+        "cove ps, and exits with its status: 128+N if signal N killed it, 124 if its time or that\n"
+        "of --timeout was up, 125 if cove failed.",
 
     OPTION_ROWS(rows),
     .words = 2,
-    .words_least = 2,
+    .words_least = 1,
 };
 
 /* Fetches the Process when it has ended, or as it is at the deadline (0: none). */
-static int process_wait(struct client *client, const struct option_words *words, uint64_t deadline,
-                        struct doc **process, struct error *err)
+static int process_wait(struct client *client, const char *sandbox, const char *id,
+                        uint64_t deadline, struct doc **process, struct error *err)
 {
     char path[API_PATH_MAX + 64];
     const struct client_request request = {.path = path};
@@ -52,7 +54,7 @@ static int process_wait(struct client *client, const struct option_words *words,
                          : deadline > now                           ? deadline - now
                                                                     : 1;
 
-        if (api_process_path(path, words->word[0], words->word[1], "/wait", err) < 0)
+        if (api_process_path(path, sandbox, id, "/wait", err) < 0)
             return -1;
         (void)snprintf(path + strlen(path), 64, "?timeout_ms=%llu", (unsigned long long)round);
         if (client_call(client, &request, process, err) < 0) {
@@ -75,8 +77,10 @@ static int wait_call(struct client *client, void *into, const struct option_word
     const struct wait *options = into;
     uint64_t deadline = options->timeout_ms == 0 ? 0 : api_now_ms() + options->timeout_ms;
     _cleanup_doc_ struct doc *process = NULL;
+    char id[API_ID_SIZE];
 
-    if (process_wait(client, words, deadline, &process, err) < 0 ||
+    if (api_process_word(client, words, false, id, err) < 0 ||
+        process_wait(client, words->word[0], id, deadline, &process, err) < 0 ||
         (options->common.json && doc_print(process, err) < 0))
         return -1;
     if (!api_process_runs(process))

@@ -175,7 +175,7 @@ def test_a_process_in_the_background(cove, box):
     process = good(cove("exec", "-d", box, "--", "sh", "-c", "echo out; echo err >&2; sleep 600")).strip()
     harness.wait_for(lambda: cove("logs", box, process).stdout == b"out\n", 30, "its output")
     harness.wait_for(lambda: cove("logs", box, process, "--stderr").stderr == b"err\n", 30, "its errors")
-    assert cove("logs", box, process, "--tail", "2").stdout == b"t\n"
+    assert cove("logs", box, process, "--tail-bytes", "2").stdout == b"t\n"
     assert re.search(rf"^{process} .* running ", good(cove("ps", box)), re.M)
     result = cove("wait", box, process, "--timeout", "200ms")
     assert result.returncode == 124 and b"still runs" in result.stderr

@@ -225,8 +225,8 @@ def test_an_id_that_would_steer_a_terminal_is_refused(server):
     ("create", "--memory", "x"), ("create", "--mount", "data"), ("create", "--root", "/srv"),
     ("create", "a", "b"), ("create", "--then", "pause"), ("create", "--label", "x"),
     ("exec",), ("exec", "work"), ("exec", "work", "--"), ("exec", "-i", "-d", "work", "--", "true"),
-    ("kill", "work"), ("kill", "work", "1", "--signal", "NONE"), ("logs",), ("rm",), ("info", ""),
-    ("key",), ("key", "x"), ("key", "new"), ("root", "x"), ("ls", "--nonsense"), ("wait", "a"),
+    ("kill",), ("exec", "-ni", "work", "--", "true"), ("kill", "work", "1", "--signal", "NONE"), ("logs",), ("rm",), ("info", ""),
+    ("key",), ("key", "x"), ("key", "new"), ("root", "x"), ("ls", "--nonsense"), ("wait",), ("logs", "work", "--tail", "4K"),
 ])
 def test_bad_words_are_refused_before_any_server_is_asked(server, words):
     made = server(lambda request: answer({}))
@@ -643,7 +643,7 @@ def test_logs_prints_what_is_there_of_the_newest_process(server):
     result = cove("logs", "work", env=made.env)
     assert (result.returncode, result.stdout, result.stderr) == (0, text, b"err")
     assert "/processes/10" in made.requests[1].path
-    result = cove("logs", "work", "--stdout", "--tail", "7", env=made.env)
+    result = cove("logs", "work", "--stdout", "--tail-bytes", "7", env=made.env)
     assert (result.stdout, result.stderr) == (b"3456789", b"")
 
 
