@@ -16,6 +16,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/epoll.h>
+#include <sys/eventfd.h>
 #include <sys/ioctl.h>
 #include <sys/signalfd.h>
 #include <termios.h>
@@ -35,6 +36,7 @@ struct session {
     char path[API_PATH_MAX];
     int signals; /* signalfd */
     int news;    /* epoll: of the signals, and of our input while that is taken */
+    int ready;   /* -1, or in that in place of our input */
     bool is_connected, has_offset, input_ended;
     bool owes_size; /* the terminal changed while something else was being said */
     bool from_terminal, is_raw;
@@ -42,6 +44,7 @@ struct session {
     uint64_t offset; /* of the next byte */
     uint64_t heard_ms;
     size_t matched; /* of the keys that detach */
+    int endings;    /* how often we were told to end what takes no keys of ours */
 };
 
 /* ---- the keys that detach ---- */
@@ -159,6 +162,7 @@ static int session_open(struct session *session, struct error *err)
 {
     struct epoll_event event = {.events = EPOLLIN};
     sigset_t taken, blocked;
+    int added;
 
     (void)sigemptyset(&taken);
     (void)sigaddset(&taken, SIGWINCH);
@@ -174,11 +178,15 @@ static int session_open(struct session *session, struct error *err)
         return error_set(err, "signals", errno, "signalfd: the kernel refused it; end something");
     if (!session->options->takes_input)
         return 0;
-    event.data.u32 = 1;
-    if (epoll_ctl(session->news, EPOLL_CTL_ADD, STDIN_FILENO, &event) < 0)
-        return error_set(err, "stdio", errno == EPERM ? 0 : errno,
-                         "standard input: a file cannot be typed; pass it through a pipe, or leave "
-                         "--tty out");
+    added = epoll_ctl(session->news, EPOLL_CTL_ADD, STDIN_FILENO, &event);
+    if (added < 0 && errno == EPERM) {
+        /* A file is always ready, and epoll takes none: this is ready in its place. */
+        session->ready = eventfd(1, EFD_CLOEXEC);
+        added = epoll_ctl(session->news, EPOLL_CTL_ADD, session->ready, &event);
+    }
+    if (added < 0)
+        return error_set(err, "stdio", errno,
+                         "standard input: it cannot be waited for; pass it through a pipe");
     session->from_terminal = isatty(STDIN_FILENO) == 1 &&
                              tcgetattr(STDIN_FILENO, &session->saved) == 0;
     session->is_raw = session->from_terminal;
@@ -191,6 +199,7 @@ static void session_close(struct session *session)
     restore(session);
     client_watch(session->client, -1, NULL, NULL);
     websocket_close(&session->websocket);
+    fd_close(&session->ready);
     fd_close(&session->news);
     fd_close(&session->signals);
 }
@@ -256,6 +265,15 @@ static void end_by_signal(struct session *session, int number)
     leave(session, API_EXIT_SIGNAL + number);
 }
 
+/* Whether this signal ends us. Where our terminal is not that of the process, no key detaches: one that only
+ * looks leaves at the first Ctrl-C, all others at the second, as cove exec does without a terminal. */
+static bool ends_us(struct session *session, int number)
+{
+    if (session->is_raw || !cmd_signal_ends(number))
+        return false;
+    return session->options->only_looks || ++session->endings > 1;
+}
+
 static void take_signals(struct session *session, bool may_say)
 {
     struct signalfd_siginfo info;
@@ -271,7 +289,7 @@ static void take_signals(struct session *session, bool may_say)
             session->owes_size = true;
         else if (number == SIGCONT || number == SIGWINCH)
             say_size(session);
-        else if (number == SIGTERM || number == SIGHUP)
+        else if (number == SIGTERM || number == SIGHUP || ends_us(session, number))
             end_by_signal(session, number);
         else if (!session->is_connected && cmd_signal_ends(number))
             leave(session, API_EXIT_SIGNAL + number);
@@ -321,7 +339,8 @@ static void take_input(struct session *session)
         return;
     if (n <= 0) {
         /* A terminal has no end of input; this is what its user would type. */
-        (void)epoll_ctl(session->news, EPOLL_CTL_DEL, STDIN_FILENO, NULL);
+        (void)epoll_ctl(session->news, EPOLL_CTL_DEL,
+                        session->ready >= 0 ? session->ready : STDIN_FILENO, NULL);
         session->input_ended = true;
         if (session->from_terminal)
             end_by_signal(session, SIGHUP);
@@ -472,6 +491,7 @@ int terminal_run(struct client *client, const struct terminal_options *options, 
                               .client = client,
                               .signals = -1,
                               .news = -1,
+                              .ready = -1,
                               .has_offset = options->has_from,
                               .heard_ms = api_now_ms()};
     int status = CMD_FAILED;

@@ -291,6 +291,48 @@ def test_what_is_piped_is_typed(cove, box):
     assert out.endswith("end\r\n") and "a\r\nb\r\n" in out, out
 
 
+def test_a_file_is_typed_as_a_pipe_is(cove, env, box, tmp_path):
+    (tmp_path / "typed").write_bytes(b"a\nb\n")
+    for path, shown in ((tmp_path / "typed", b"a\r\nb\r\nend\r\n"), ("/dev/null", b"end\r\n")):
+        with open(path, "rb") as file:
+            done = subprocess.run([harness.COVE, "exec", "-it", box, "--", "sh", "-c", "stty -echo; cat; echo end"],
+                                  stdin=file, capture_output=True, env=env, timeout=60 * harness.PATIENCE, check=False)
+        assert done.returncode == 0 and done.stdout.endswith(shown) and done.stderr == b"", done
+    done = subprocess.run(f"{harness.COVE} exec -it {box} -- sh -c 'cat; echo end' <&-", shell=True, capture_output=True,
+                          env=env, timeout=60 * harness.PATIENCE, check=False)
+    assert done.returncode == 0 and done.stdout.endswith(b"end\r\n"), done
+
+
+def test_what_takes_no_keys_ends_with_the_second_interrupt(screen, cove, box):
+    screen.line(f"cove exec -t {box} -- bash --norc --noprofile; echo status $?")
+    screen.sees(r"^in\$")
+    screen.keys("C-c")
+    screen.sees(r"in\$.*\n(in\$)")
+    screen.keys("C-c")
+    screen.sees("status 130$")
+    harness.wait_for(lambda: b" running " not in cove("ps", box).stdout, 30 * harness.PATIENCE, "the end of the shell")
+
+
+def test_one_that_only_looks_leaves_with_an_interrupt(screen, cove, box):
+    process = cove("exec", "-dt", box, "--", "sh", "-c", "echo looked at; exec sleep 600").stdout.decode().strip()
+    screen.line(f"cove attach --read-only {box}; echo status $?")
+    screen.sees("looked at")
+    screen.keys("C-c")
+    screen.sees("status 130$")
+    assert cove("kill", box, process).returncode == 0
+
+
+def test_a_shell_opens_on_a_terminal_and_takes_a_script(screen, cove, box):
+    screen.line(f"cove shell {box}")
+    screen.sees(r"^in\$|[#$] ?$")
+    screen.line("echo sum $((40 + 2)); exit 3")
+    screen.sees("^sum 42$")
+    screen.line("echo status $?")
+    screen.sees("^status 3$")
+    done = cove("shell", box, "-w", "/tmp", stdin=b"pwd; exit 4\n")
+    assert (done.returncode, done.stdout) == (4, b"/tmp\n"), done
+
+
 def test_a_terminal_without_input(cove, box):
     done = cove("exec", "-t", box, "--", "sh", "-c", "tty; stty size; exit 9")
     assert done.returncode == 9 and re.fullmatch(rb"/dev/pts/\d+\r\n24 80\r\n", done.stdout), done
