@@ -3,6 +3,8 @@
 #include "cmd/api.h"
 #include "cmd/cmd.h"
 
+#include <string.h>
+
 /* What differs between them. */
 struct several {
     const char *method, *rest;
@@ -13,7 +15,14 @@ static const struct option_row rows[] = {
     OPTION_HELP,
 };
 
+struct several_options {
+    struct options_common common;
+    bool forces;
+};
+
 static const struct option_row rm_rows[] = {
+    {"force", NULL, NULL, "a sandbox that is not there is no error; what runs is ended anyway",
+     NULL, 'f', offsetof(struct several_options, forces)},
     OPTION_HELP, /* nothing is left to print */
 };
 
@@ -33,7 +42,7 @@ static int one_sandbox(struct client *client, const struct several *several, con
 static int several_run(const struct cmd *cmd, int argc, char **argv)
 {
     _cleanup_client_ struct client *client = NULL;
-    struct options_common options = {0};
+    struct several_options options = {0};
     struct option_words words;
     struct error err;
     int status = 0;
@@ -43,7 +52,8 @@ static int several_run(const struct cmd *cmd, int argc, char **argv)
     if (client_open(&client, &err) < 0)
         return api_fail(&err);
     for (char *const *word = words.rest; *word != NULL; word++) {
-        if (one_sandbox(client, cmd->more, *word, options.json, &err) == 0)
+        if (one_sandbox(client, cmd->more, *word, options.common.json, &err) == 0 ||
+            (options.forces && strcmp(err.code, "sandbox_not_found") == 0))
             continue;
         status = api_fail(&err);
         if (client_was_cut(&err))

@@ -647,6 +647,46 @@ def test_logs_prints_what_is_there_of_the_newest_process(server):
     assert (result.stdout, result.stderr) == (b"3456789", b"")
 
 
+@pytest.mark.parametrize("text", [b"".join(b"%d %s\n" % (i, b"x" * (i % 3000)) for i in range(200)),
+                                  b"one\ntwo\nno end", b"\n\n\n", b"", b"alone"])
+@pytest.mark.parametrize("first", [0, 2])
+def test_logs_print_the_newest_lines_of_what_is_kept(server, text, first):
+    def script(request):
+        if "/output" not in request.path:
+            return answer(process(stdout={"from": first, "bytes": len(text)}))
+        query = dict(part.split("=") for part in request.path.partition("?")[2].split("&"))
+        at = max(int(query["offset"]), first)
+        return answer(text[at:at + int(query["limit"])], headers=f"Cove-From: {at}\r\n")
+    first = min(first, len(text))
+    made = server(script)
+    lines = text[first:].splitlines(keepends=True)
+    for count in ("0", "1", "2", "150", "100000", "all"):
+        result = cove("logs", "work", "1", "--tail", count, env=made.env)
+        wanted = lines if count == "all" else lines[len(lines) - min(int(count), len(lines)):]
+        assert (result.returncode, result.stdout, result.stderr) == (0, b"".join(wanted), b""), count
+
+
+@pytest.mark.parametrize("words, path", [
+    (("wait", "work"), "/processes/10/wait"), (("kill", "work"), "/processes/10"),
+    (("kill", "work", "-s", "TERM"), "/processes/10/signal"), (("attach", "work"), "/processes/9/terminal")])
+def test_without_a_process_the_newest_is_meant(server, words, path):
+    """Of those with a terminal, for attach."""
+    shown = [process(id="9", terminal={"rows": 24, "columns": 80}), process(id="10", state="running"),
+             process(id="2", terminal={"rows": 24, "columns": 80})]
+
+    def script(request):
+        if request.path.endswith("/processes"):
+            return answer({"processes": shown})
+        if "/terminal" in request.path:
+            return [UPGRADE, said(type="exit", process=process()), CUT]
+        return answer(process(id="10", state="exited" if "/wait" in request.path else "running"))
+    made = server(script)
+    result = cove(*words, env=made.env)
+    assert result.returncode == 0, result
+    assert made.requests[-1].path.partition("?")[0].endswith(path)
+    failed(cove(*words, env=server(lambda request: answer({"processes": []})).env), "nothing was started")
+
+
 def test_logs_that_promise_more_than_they_give_end(server):
     def script(request):
         if "/output" in request.path:
@@ -684,6 +724,9 @@ def test_rm_goes_on_after_one_that_is_not_there(server):
     result = cove("rm", "a", "b", "c", env=made.env)
     assert result.returncode == 125 and len(made.requests) == 3
     assert b"cove ls" in result.stderr
+    result = cove("rm", "-f", "a", "b", "c", env=made.env)
+    assert (result.returncode, result.stderr) == (0, b"") and len(made.requests) == 6
+    failed(cove("rm", "-f", "a", env=server(lambda request: problem(403, "forbidden", "no")).env), "no")
 
 
 # ---- the private engine --------------------------------------------------------------------------
