@@ -9,6 +9,7 @@
 #include <stddef.h>
 #include <stdio.h>
 #include <string.h>
+#include <strings.h>
 
 /* Nine digits after the point count; programs that divide write 0.30000000000000004. */
 #define FRACTION_ONE 1000000000U
@@ -26,25 +27,30 @@ struct unit {
     uint64_t factor;
 };
 
+/* In capitals or not: people write both. */
 static const struct unit size_units[] = {
     {"", 1},
     {"B", 1},
     {"K", 1ULL << 10},
     {"KB", 1ULL << 10},
     {"KiB", 1ULL << 10},
+    {"Ki", 1ULL << 10},
     {"M", 1ULL << 20},
     {"MB", 1ULL << 20},
     {"MiB", 1ULL << 20},
+    {"Mi", 1ULL << 20},
     {"G", 1ULL << 30},
     {"GB", 1ULL << 30},
     {"GiB", 1ULL << 30},
+    {"Gi", 1ULL << 30},
     {"T", 1ULL << 40},
     {"TB", 1ULL << 40},
     {"TiB", 1ULL << 40},
+    {"Ti", 1ULL << 40},
 };
 
 static const struct unit duration_units[] = {
-    {"", 1000}, {"ms", 1}, {"s", 1000}, {"m", 60000}, {"h", 3600000},
+    {"", 1000}, {"ms", 1}, {"s", 1000}, {"m", 60000}, {"h", 3600000}, {"d", 86400000},
 };
 
 static const struct unit cpu_units[] = {
@@ -103,7 +109,7 @@ static bool number_scale(const struct number *number, uint64_t factor, uint64_t 
 }
 
 static bool measure_read(const char *text, const struct unit *units, size_t units_count,
-                         uint64_t *value)
+                         int (*compare)(const char *, const char *), uint64_t *value)
 {
     struct number number;
     uint64_t scaled;
@@ -111,7 +117,7 @@ static bool measure_read(const char *text, const struct unit *units, size_t unit
     if (text == NULL || !number_read(&text, &number))
         return false;
     for (size_t i = 0; i < units_count; i++) {
-        if (strcmp(text, units[i].suffix) != 0)
+        if (compare(text, units[i].suffix) != 0)
             continue;
         if (!number_scale(&number, units[i].factor, &scaled))
             return false;
@@ -133,15 +139,15 @@ static int refuse(const char *what, const char *text, const char *wanted, struct
 
 int parse_size(const char *what, const char *text, uint64_t *bytes, struct error *err)
 {
-    if (!measure_read(text, size_units, COUNT_OF(size_units), bytes))
+    if (!measure_read(text, size_units, COUNT_OF(size_units), strcasecmp, bytes))
         return refuse(what, text, "a size such as 512M or 1.5G", err);
     return 0;
 }
 
 int parse_duration(const char *what, const char *text, uint64_t *ms, struct error *err)
 {
-    if (!measure_read(text, duration_units, COUNT_OF(duration_units), ms))
-        return refuse(what, text, "a time such as 90s, 1.5m or 250ms", err);
+    if (!measure_read(text, duration_units, COUNT_OF(duration_units), strcmp, ms))
+        return refuse(what, text, "a time such as 90s, 1.5m, 250ms or 1d", err);
     return 0;
 }
 
@@ -149,7 +155,7 @@ int parse_cpus(const char *what, const char *text, uint32_t *milli, struct error
 {
     uint64_t value = 0;
 
-    if (!measure_read(text, cpu_units, COUNT_OF(cpu_units), &value) || value == 0 ||
+    if (!measure_read(text, cpu_units, COUNT_OF(cpu_units), strcmp, &value) || value == 0 ||
         value > UINT32_MAX)
         return refuse(what, text, "a number of CPUs such as 2 or 0.5", err);
     *milli = (uint32_t)value;

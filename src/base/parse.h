@@ -5,10 +5,11 @@
 
 #include <stdint.h>
 
-/* "512M", "2G", "65536", "1.5G"; K, M, G, T are powers of 1024, a final B or iB is allowed. */
+/* "512M", "2G", "65536", "1.5G"; K, M, G, T are powers of 1024, a final B, i or iB is allowed,
+ * and small letters. */
 int parse_size(const char *what, const char *text, uint64_t *bytes, struct error *err);
 
-/* "90s", "1.5m", "250ms", "2h", "30" (seconds); 0 means none. */
+/* "90s", "1.5m", "250ms", "2h", "1d", "30" (seconds); 0 means none. */
 int parse_duration(const char *what, const char *text, uint64_t *ms, struct error *err);
 
 /* "2", "1.5", "0.25": thousandths of a CPU. */

@@ -54,6 +54,10 @@ const struct cmd *cmd_find_verb(const struct cmd *cmd, const char *name);
 /* Runs a command by its words; says so if there is none. */
 int cmd_run_words(int argc, char **argv);
 
+/* Runs the command that this is another name of, or says what to do in its place; `*is_known` is false where
+ * it is neither. */
+int cmd_run_other(int argc, char **argv, bool *is_known);
+
 /* Says that there is no such command, and which may be meant; returns CMD_FAILED. */
 int cmd_unknown(const char *name);
 
@@ -75,16 +79,16 @@ bool cmd_has_colours(int fd);
 /* Writes "cove: TEXT\n" to standard error as one line in which nothing steers a terminal. */
 void cmd_say(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
 
-/* Says what went wrong; returns CMD_FAILED. */
-int cmd_fail(const struct error *err);
-
-/* Writes `text` to standard output; 0, or -1 if it did not all get there. */
 /* The same of what is weaker or less than was asked for, as "warning: TEXT"; nothing where COVE_WARNINGS is
  * "none", as cmd_no_warnings() makes it: for --json, and where the caller wants none. */
 void cmd_warn(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
 void cmd_no_warnings(void);
 bool cmd_warns(void);
 
+/* Says what went wrong; returns CMD_FAILED. */
+int cmd_fail(const struct error *err);
+
+/* Writes `text` to standard output; 0, or -1 if it did not all get there. */
 int cmd_print(const char *text, size_t size);
 int cmd_out(const char *text, size_t size, struct error *err);
 

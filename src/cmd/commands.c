@@ -177,7 +177,7 @@ static int run_one(const struct cmd *cmd, int argc, char **argv)
     if (cmd->verbs == NULL)
         return cmd->run(cmd, argc, argv);
     if (argc < 2) {
-        cmd_say("%s: a word is missing; cove %s --help says which", cmd->name, cmd->name);
+        cmd_say("%s: missing argument: VERB; cove %s --help lists them", cmd->name, cmd->name);
         return CMD_FAILED;
     }
     if (asks_for_help(argv[1]))
@@ -189,8 +189,13 @@ static int run_one(const struct cmd *cmd, int argc, char **argv)
 int cmd_run_words(int argc, char **argv)
 {
     const struct cmd *cmd = cmd_find(argv[0]);
+    bool is_known;
+    int status;
 
-    return cmd == NULL ? cmd_unknown(argv[0]) : run_one(cmd, argc, argv);
+    if (cmd != NULL)
+        return run_one(cmd, argc, argv);
+    status = cmd_run_other(argc, argv, &is_known);
+    return is_known ? status : cmd_unknown(argv[0]);
 }
 
 /* `cove help key new` is `cove key new --help`. */

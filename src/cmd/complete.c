@@ -300,30 +300,6 @@ static void offer_options(struct answer *answer, const struct option_table *tabl
     }
 }
 
-/* The name of the word at this place, in the usage: of "SANDBOX [PROCESS]" the second is PROCESS. With
- * "..." the last stands for all that follow. */
-static void usage_word(const char *usage, size_t place, char name[64])
-{
-    name[0] = '\0';
-    if (usage == NULL)
-        return;
-    while (*usage != '\0') {
-        size_t length;
-
-        usage += strspn(usage, " []");
-        length = strcspn(usage, " []");
-        if (length > 0)
-            (void)snprintf(name, 64, "%.*s", (int)length, usage);
-        if (length == 0 || place == 0)
-            return;
-        usage += length;
-        if (strstr(name, "...") == NULL)
-            place--;
-        if (*usage == '\0' && strstr(name, "...") == NULL)
-            name[0] = '\0'; /* there are no more */
-    }
-}
-
 /* The last word of a command with options. */
 static void offer_word(struct answer *answer, const struct option_table *table, int argc,
                        char **argv)
@@ -333,7 +309,7 @@ static void offer_word(struct answer *answer, const struct option_table *table, 
     bool ended = false;
     bool in_command = false;
     size_t count = 0;
-    char name[64];
+    char name[OPTION_NAME_MAX];
 
     for (int i = 1; i < argc - 1 && !in_command; i++) {
         const char *value = NULL;
@@ -361,7 +337,7 @@ static void offer_word(struct answer *answer, const struct option_table *table, 
     else if (table->command_follows && count >= table->words)
         offer_files(answer); /* what the words of a command are, it knows */
     else {
-        usage_word(table->usage, count, name);
+        option_usage_word(table->usage, count, name);
         offer_kind(answer, name);
     }
 }

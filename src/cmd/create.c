@@ -168,7 +168,7 @@ static const struct option_row rows[] = {
     {"ephemeral", NULL, NULL,
      "its disk is in memory and ends with it; else what it writes survives cove stop", NULL, 0,
      offsetof(struct create, ephemeral)},
-    {"memory", "SIZE", "the server's", "memory of all its processes together", take_memory, 0, 0},
+    {"memory", "SIZE", "the server's", "memory of all its processes together", take_memory, 'm', 0},
     {"cpus", "NUMBER", "the server's", "CPUs, such as 2 or 0.5", take_cpus, 0, 0},
     {"disk", "SIZE", "the server's", "what it may write", take_disk, 0, 0},
     {"pids", "NUMBER", "the server's", "processes and threads", take_pids, 0, 0},
@@ -184,19 +184,20 @@ static const struct option_row rows[] = {
     {"label", "KEY=VALUE", NULL, "a note for yourself, to find it by cove ls --label; repeatable",
      take_label, 'l', 0},
     {"mount", "NAME:/TARGET[:ro]", NULL,
-     "put a registered directory at TARGET, by its name: cove mount ls; repeatable", take_mount, 0,
-     0},
+     "put a registered directory at TARGET, by its name: cove mount ls; repeatable", take_mount,
+     'v', 0},
     {"net", "POLICY", "the server's, as it comes public",
      "whom it may reach: none, public, or allow=RULE,RULE...; cove net --help says more", take_net,
      0, 0},
     {"port", "NUMBER[:public]", NULL,
-     "open a port to the server's host from the begin; public: its page at a name of its own needs "
+     "open a port to the server's host from the start; public: its page at a name of its own needs "
      "no key; repeatable",
      take_port, 0, 0},
     {"idle", "TIME", "none", "how long nothing may run in it before it ends", take_idle, 0, 0},
     {"lifetime", "TIME", "none", "how long it lives at most", take_lifetime, 0, 0},
     {"then", "stop|kill", "the server's",
-     "what its end is after these: stop keeps the disk, kill deletes all", take_then, 0, 0},
+     "what to do when --idle or --lifetime runs out: stop keeps the disk, kill deletes all",
+     take_then, 0, 0},
     OPTION_JSON("print the sandbox as the API has it"),
     OPTION_HELP,
 };
@@ -207,7 +208,7 @@ static const struct option_table table = {
     .about =
         "Makes a sandbox that lives until cove rm, and prints its id. With a NAME that a sandbox\n"
         "has already, that one is meant and nothing is made.",
-    .notes = "SIZE is bytes, or has a K, M, G or T; TIME is seconds, or has ms, s, m or h.",
+    .notes = "SIZE is bytes, or has a K, M, G or T; TIME is seconds, or has ms, s, m, h or d.",
     .examples = "cove create work\n"
                 "cove create --ephemeral --memory 512M --idle 10m --then kill",
     OPTION_ROWS(rows),

@@ -25,38 +25,122 @@ bool option_is_one(const char *word)
     return word[0] == '-' && word[1] != '\0' && strcmp(word, "--") != 0;
 }
 
+static int take_nothing(void *into, const char *value, struct error *err)
+{
+    (void)into;
+    (void)value;
+    (void)err;
+    return 0;
+}
+
+static const struct option_row nothing = {.name = "", .help = "", .take = take_nothing};
+
+/* What people type who know docker: another name of a row, a switch that changes nothing here ("" for the
+ * row), or what to do in its place. None of it is in a help; a name of the table's own comes first. */
+static const struct option_other {
+    const char *command; /* NULL: of all that have this row */
+    const char *name;
+    char letter;
+    const char *row, *instead;
+} others[] = {
+    {NULL, "volume", 0, "mount", NULL},
+    {NULL, "network", 0, "net", NULL},
+    {NULL, "workdir", 0, "cwd", NULL},
+    {NULL, "pids-limit", 0, "pids", NULL},
+    {"run", "name", 0, "hostname", NULL},
+    {"run", "interactive", 'i', "", NULL},
+    {"run", "rm", 0, "", NULL},
+    {"rm", "volumes", 'v', "", NULL},
+    {"cp", "recursive", 'r', "", NULL},
+    {"ls", "all", 'a', "", NULL},
+    {"ps", "all", 'a', "", NULL},
+    {"run", "detach", 'd', NULL,
+     "a box ends with its command; cove create NAME makes a sandbox that stays, and cove exec -d NAME "
+     "-- COMMAND starts a command there"},
+    {"run", "publish", 'p', NULL,
+     "nothing listens for a box of cove run; cove create --port NUMBER opens a port of a sandbox"},
+    {"run", "privileged", 0, NULL, "--privileges system makes the command root in its box"},
+    {"create", "publish", 'p', NULL,
+     "--port NUMBER opens a port, and cove ports says where it is reached"},
+    {"create", "image", 0, NULL, "--root ROOT takes what cove root ls lists"},
+    {"create", "rm", 0, NULL, "--idle TIME --then kill deletes a sandbox that nothing runs in"},
+    {"create", "privileged", 0, NULL, "--privileges system makes its commands root inside"},
+    {"logs", "timestamps", 't', NULL, "cove events tells when a command began and ended"},
+    {"logs", "since", 0, NULL, "--tail LINES prints the newest lines"},
+};
+
+/* Whether the word of `length` bytes after its dash or dashes is this name or this letter. */
+static bool is_called(const char *name, char letter, const char *word, size_t length)
+{
+    if (word[1] != '-')
+        return letter != 0 && letter == word[1];
+    return strlen(name) == length && memcmp(name, word + 2, length) == 0;
+}
+
+static const struct option_other *other_find(const struct option_table *table, const char *word)
+{
+    size_t length = word[1] == '-' ? strcspn(word + 2, "=") : 1;
+
+    for (size_t i = 0; i < sizeof(others) / sizeof(others[0]); i++)
+        if ((others[i].command == NULL || strcmp(others[i].command, table->command) == 0) &&
+            is_called(others[i].name, others[i].letter, word, length))
+            return &others[i];
+    return NULL;
+}
+
+static const struct option_row *row_find(const struct option_table *table, const char *word)
+{
+    size_t length = word[1] == '-' ? strcspn(word + 2, "=") : 1;
+
+    for (size_t i = 0; i < table->rows_count; i++)
+        if (is_called(table->rows[i].name, table->rows[i].letter, word, length))
+            return &table->rows[i];
+    return NULL;
+}
+
+/* The row of a word, also by another name. */
+static const struct option_row *row_of(const struct option_table *table, const char *word)
+{
+    const struct option_row *row = row_find(table, word);
+    const struct option_other *other = row == NULL ? other_find(table, word) : NULL;
+    char name[OPTION_NAME_MAX];
+
+    if (other == NULL || other->row == NULL)
+        return row;
+    if (other->row[0] == '\0')
+        return &nothing;
+    (void)snprintf(name, sizeof(name), "--%s", other->row);
+    return row_find(table, name);
+}
+
 const struct option_row *option_find(const struct option_table *table, const char *word,
                                      const char **value)
 {
-    bool is_letter = word[1] != '-';
-    const char *name = word + 2;
-    size_t length;
+    const struct option_row *row = row_of(table, word);
 
     *value = NULL;
-    if (is_letter && word[2] != '\0')
-        return NULL;
-    length = is_letter ? 0 : strcspn(name, "=");
-    for (size_t i = 0; i < table->rows_count; i++) {
-        const struct option_row *row = &table->rows[i];
+    if (word[1] == '-') {
+        const char *equals = strchr(word, '=');
 
-        if (is_letter && row->letter == word[1])
-            return row;
-        if (is_letter || strlen(row->name) != length || memcmp(row->name, name, length) != 0)
-            continue;
-        if (name[length] == '=')
-            *value = name + length + 1;
-        return row;
+        *value = equals == NULL ? NULL : equals + 1;
+    } else if (word[2] != '\0') { /* "-m512m"; "-it" are two */
+        *value = word + 2;
+        return row != NULL && row->argument != NULL ? row : NULL;
     }
-    return NULL;
+    return row;
 }
 
 static int option_unknown(const struct option_table *table, const char *word, struct error *err)
 {
     const struct option_row *nearest = NULL;
+    const struct option_other *other = other_find(table, word);
     size_t best = (size_t)-1;
     char name[64];
 
     (void)snprintf(name, sizeof(name), "%.*s", (int)strcspn(word, "="), word);
+    if (other != NULL && other->instead != NULL)
+        return error_set(err, "unknown_option", 0, "%s: cove %s has no such option; %s", name,
+                         table->command, other->instead);
     for (size_t i = 0; i < table->rows_count; i++) {
         size_t distance = cmd_distance(name + strspn(name, "-"), table->rows[i].name);
 
@@ -135,10 +219,9 @@ static int option_take(const struct option_table *table, void *into, char **argv
 
 static int word_too_many(const struct option_table *table, const char *word, struct error *err)
 {
-    return error_set(
-        err, "bad_value", 0,
-        "%s: there is nothing that '%.200s' could be; cove %s --help says what it takes",
-        table->command, word, table->command);
+    return error_set(err, "bad_value", 0,
+                     "%s: unexpected argument '%.200s'; cove %s --help says what it takes",
+                     table->command, word, table->command);
 }
 
 int options_parse(const struct option_table *table, void *into, int argc, char **argv,
@@ -178,22 +261,53 @@ int options_parse(const struct option_table *table, void *into, int argc, char *
     return 0;
 }
 
+void option_usage_word(const char *usage, size_t place, char name[OPTION_NAME_MAX])
+{
+    name[0] = '\0';
+    if (usage == NULL)
+        return;
+    while (*usage != '\0') {
+        size_t length;
+
+        usage += strspn(usage, " []");
+        length = strcspn(usage, " []");
+        if (strncmp(usage, "--", 2) == 0) { /* it only ends the options */
+            usage += length;
+            continue;
+        }
+        if (length > 0)
+            (void)snprintf(name, OPTION_NAME_MAX, "%.*s", (int)length, usage);
+        if (length == 0 || place == 0)
+            return;
+        usage += length;
+        if (strstr(name, "...") == NULL)
+            place--;
+        if (*usage == '\0' && strstr(name, "...") == NULL)
+            name[0] = '\0'; /* there are no more */
+    }
+}
+
 bool options_begin(const struct option_table *table, void *into, int argc, char **argv,
                    struct option_words *words, int *status)
 {
     const struct options_common *common = into;
+    char missing[OPTION_NAME_MAX];
     struct error err;
 
     if (options_parse(table, into, argc, argv, words, &err) < 0) {
         *status = cmd_fail(&err);
         return false;
     }
+    if (common->json)
+        cmd_no_warnings();
     if (common->help) {
         *status = options_help_print(table);
         return false;
     }
     if (words->count < table->words_least || (table->command_follows && words->rest[0] == NULL)) {
-        cmd_say("%s: a word is missing; write cove %s %s", table->command, table->command,
+        option_usage_word(table->usage, words->count, missing);
+        cmd_say("%s: missing argument: %s; write cove %s %s", table->command,
+                missing[0] != '\0' ? missing : strrchr(table->usage, ' ') + 1, table->command,
                 table->usage);
         *status = CMD_FAILED;
         return false;
@@ -298,8 +412,6 @@ char *options_help(const struct option_table *table)
     if (fclose(out) != 0) {
         free(text);
         return NULL;
-    if (common->json)
-        cmd_no_warnings();
     }
     return text;
 }

@@ -1,7 +1,8 @@
 /* Options of commands: a table per command is both its parser and its help.
  *
  * "--name VALUE", "--name=VALUE" and "-n VALUE"; "--" ends them. Where a command of a sandbox follows,
- * they also end with its first word, so that its own options are never taken for ours. */
+ * they also end with its first word, so that its own options are never taken for ours. Names that people
+ * know from elsewhere are taken for ours, too (options.c has them). */
 #pragma once
 
 #include "base/err.h"
@@ -84,6 +85,10 @@ bool option_is_one(const char *word);
 void option_name(const struct option_row *row, char name[OPTION_NAME_MAX]);
 #define OPTION_TEXT_MAX 512
 void option_text(const struct option_row *row, char text[OPTION_TEXT_MAX]);
+
+/* The name of the word at this place, in the usage: of "SANDBOX [PROCESS]" the second is PROCESS. With
+ * "..." the last stands for all that follow; "" where there are no more. */
+void option_usage_word(const char *usage, size_t place, char name[OPTION_NAME_MAX]);
 
 /* Writes each of these lines after two spaces, as it stands in a help. */
 void option_lines(FILE *out, const char *lines);

@@ -302,21 +302,23 @@ static const struct option_row run_rows[] = {
      "put DIR at /workspace and start there; what is written belongs to you outside",
      take_workspace, 0, 0},
     {"mount", "SRC:DST[:ro]", NULL, "put SRC, a directory or a file, at DST; repeatable",
-     take_mount, 0, 0},
+     take_mount, 'v', 0},
     {"cwd", "DIR", "/workspace if there is one, else the home", "directory to start in", take_cwd,
      'w', 0},
     {"user", "USER[:GROUP]", "user; root with --privileges system",
      "who runs the command, by name or number inside the box", take_user, 'u', 0},
     {"env", "NAME[=VALUE]", "PATH, HOME, USER, LANG and TERM only",
      "set a variable; without a value, pass yours on; repeatable", take_env, 'e', 0},
-    {"hostname", "NAME", "box", "host name inside", take_hostname, 0, 0},
+    {"hostname", "NAME", "box",
+     "host name inside; --name is the same, for a box that ends with its command has no other name",
+     take_hostname, 0, 0},
     {"privileges", "plain|system", "plain",
      "plain: no privilege at all; system: root inside the box, for apt, su and sudo",
      take_privileges, 0, 0},
     {"allow-level", "full|no-fresh-proc", "full",
      "the weakest level to run at; cove doctor says which this host has", take_allow_level, 0, 0},
     {"memory", "SIZE", "2G, or half of the machine's if that is less",
-     "memory of all processes together", take_memory, 0, 0},
+     "memory of all processes together", take_memory, 'm', 0},
     {"cpus", "NUMBER", "all", "CPUs, such as 2 or 0.5", take_cpus, 0, 0},
     {"pids", "NUMBER", "1024", "processes and threads", take_pids, 0, 0},
     {"disk", "SIZE[,INODES]", "1G,262144",
@@ -344,7 +346,9 @@ const struct option_table run_options_table = {
         "Runs one command in a fresh box: it sees a root of its own, no network and none of your\n"
         "files, and whatever it leaves running dies when it ends.",
     .notes =
-        "SIZE is bytes, or has a K, M, G or T; TIME is seconds, or has ms, s, m or h.\n"
+        "SIZE is bytes, or has a K, M, G or T; TIME is seconds, or has ms, s, m, h or d.\n"
+        "Standard input is the command's; as with docker, -it and --rm may be written, and --workdir,\n"
+        "--volume and --network for --cwd, --mount and --net.\n"
         "\n"
         "In a box with a writable workspace or mount no set-id file can be made, because it would be\n"
         "one outside too: a package that ships set-id programs does not install there, even with\n"
@@ -354,8 +358,8 @@ const struct option_table run_options_table = {
         "itself failed; 126 if the command cannot be executed; 127 if it is not there.",
     .examples = "cove run -- sh -c 'id; ls /home'\n"
                 "cove run --workspace . --timeout 10m -- make test\n"
-                "cove run --json --memory 256M --timeout 5s -- python3 -c 'print(6 * 7)'\n"
-                "cove run --root ./debian --privileges system --tty -- bash",
+                "cove run --json -m 256m --timeout 5s -- python3 -c 'print(6 * 7)'\n"
+                "cove run --root ./debian --privileges system -it -- bash",
     OPTION_ROWS(run_rows),
     .command_follows = true,
 };

@@ -87,6 +87,38 @@ def test_a_misspelt_word_is_told_with_what_was_meant(words, meant):
     failed(cove(*words), "did you mean", meant)
 
 
+@pytest.mark.parametrize("words, same", [
+    (("list", "--help"), ("ls", "--help")), (("inspect", "--help"), ("info", "--help")),
+    (("delete", "--help"), ("rm", "--help")), (("stats", "--help"), ("top", "--help")),
+    (("run", "-it", "-v/tmp:/t", "--rm", "-m64m", "--workdir", "/t", "--name", "n", "--", "sh", "-c", "hostname; pwd"),
+     ("run", "--tty", "--mount", "/tmp:/t", "--memory", "64M", "--cwd", "/t", "--hostname", "n", "--", "sh", "-c",
+      "hostname; pwd")),
+    (("run", "--volume=/tmp:/t:ro", "--network", "none", "-w", "/t", "pwd"),
+     ("run", "--mount=/tmp:/t:ro", "--net", "none", "--cwd", "/t", "pwd")),
+])
+def test_words_of_docker_mean_what_they_do_there(words, same):
+    assert good(*words) == good(*same)
+
+
+@pytest.mark.parametrize("words, says", [
+    (("prune",), ["cove rm"]), (("mcp",), ["planned"]), (("fork", "x"), ["planned"]), (("snapshot",), ["planned"]),
+    (("pause", "x"), ["planned", "cove stop"]), (("update", "x"), ["cove net"]), (("build", "."), ["cove root add"]),
+    (("images",), ["cove root ls"]), (("pull", "debian"), ["cove root add"]), (("read",), ["cove cp"]),
+    (("token",), ["/tokens"]), (("quota",), ["/quota"]), (("run", "-d", "true"), ["cove exec -d"]),
+    (("run", "-p", "80:80", "true"), ["--port"]), (("create", "--image", "x"), ["cove root ls"]),
+    (("logs", "--since", "1h", "x"), ["--tail"]),
+])
+def test_words_that_cove_does_not_have_are_answered_with_what_to_do(words, says):
+    failed(cove(*words), "cove ", *says)
+
+
+def test_what_is_missing_or_too_much_is_named():
+    failed(cove("info"), "missing argument: SANDBOX;")
+    failed(cove("exec", "x"), "missing argument: COMMAND;")
+    failed(cove("cp", "x"), "missing argument: TARGET;")
+    failed(cove("info", "a", "b"), "unexpected argument 'b'")
+
+
 def test_what_is_near_to_nothing_is_told_where_to_look():
     failed(cove("frobnicate"), "cove help")
     failed(cove("key", "frobnicate"), "cove key --help")
