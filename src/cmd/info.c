@@ -105,7 +105,7 @@ static void lifecycle_show(struct show_table *shown, const struct doc *lifecycle
     line_text(shown, "ends at", lifecycle, "deadline");
     if (doc_number(lifecycle, "idle_ms", &idle_ms) && idle_ms > 0)
         line(shown, "ends idle for", show_span(idle_ms, text));
-    line_text(shown, "its end is", lifecycle, "then");
+    line_text(shown, "on expiry", lifecycle, "then");
 }
 
 static int sandbox_show(const struct doc *sandbox, struct error *err)

@@ -60,7 +60,7 @@ static void process_show(struct show_table *shown, const struct doc *process)
 
 static int processes_show(const struct doc *processes, struct error *err)
 {
-    static const char *const headings[] = {"ID", "PID", "STATE", "END", "AGE", "CPU", "COMMAND"};
+    static const char *const headings[] = {"ID", "PID", "STATE", "EXIT", "AGE", "CPU", "COMMAND"};
     struct show_table shown;
 
     show_table_begin(&shown, sizeof(headings) / sizeof(headings[0]), headings);
