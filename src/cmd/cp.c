@@ -18,8 +18,6 @@
 #define SHOW_MS 200
 
 static const struct option_row rows[] = {
-    {"recursive", NULL, NULL, "copy directories, with all below them", NULL, 'r',
-     offsetof(struct cp, recursive)},
     {"user", "USER[:GROUP]", "the sandbox's",
      "who reads and writes there, by name or number inside the sandbox", NULL, 'u',
      offsetof(struct cp, user)},
@@ -32,7 +30,8 @@ static const struct option_table table = {
     .command = "cp",
     .usage = "SOURCE... TARGET",
     .about =
-        "Copies files between the host and a sandbox, which stands before its path: work:/tmp/x.\n"
+        "Copies files and whole directories between the host and a sandbox, which stands before its\n"
+        "path: work:/tmp/x.\n"
         "A path of a sandbox that does not begin with \"/\" begins where its commands start. A\n"
         "TARGET that is a directory gets what is copied below it. \"-\" is standard input or output.\n"
         "A sandbox that is stopped and keeps its disk need not be started.",
@@ -40,10 +39,10 @@ static const struct option_table table = {
         "Permissions and times are kept, owners and set-id bits are not. What comes out gets no right\n"
         "that the umask withholds, and a directory that is there already keeps its own. Links stay\n"
         "links, and none is followed where files of a sandbox are written. A path of the host with a\n"
-        "colon in it is written as ./a:b.\n",
+        "colon in it is written as ./a:b; a sandbox with a colon in its name takes an absolute path.\n",
     .examples = "  cove cp report.csv work:/tmp/\n"
-                "  cove cp -r src work:src\n"
-                "  cove cp -r work:/var/log logs\n"
+                "  cove cp src work:src\n"
+                "  cove cp work:/var/log logs\n"
                 "  cove cp work:out.png - | display\n",
     OPTION_ROWS(rows),
     .words_least = 2,
@@ -93,11 +92,20 @@ void cp_warn(struct cp *cp, const char *path, const char *why)
 
 /* ---- places ---- */
 
+/* The colon behind the name of a sandbox: that before an absolute path, for a name may have colons, too; else
+ * the first. */
+static const char *place_colon(const char *name)
+{
+    const char *slash = strchr(name, '/');
+
+    return slash != NULL && slash > name && slash[-1] == ':' ? slash - 1 : strchr(name, ':');
+}
+
 /* As scp(1): what has a colon before any slash names a sandbox. */
 static int place_parse(const char *word, struct cp_place *place, struct error *err)
 {
     size_t skip = strncmp(word, "name:", 5) == 0 ? 5 : 0;
-    const char *colon = strchr(word + skip, ':');
+    const char *colon = place_colon(word + skip);
     size_t length = colon != NULL ? (size_t)(colon - word) : 0;
     const char *path = word;
 

@@ -17,7 +17,7 @@
 
 struct cp {
     struct options_common common; /* first */
-    bool recursive, quiet;
+    bool quiet;
     const char *user;
 
     struct client *client;

@@ -304,9 +304,7 @@ int cp_in(struct cp *cp, const char *source, const struct cp_place *target, bool
     if (fd < 0 || fstat(fd, &st) != 0)
         return unreadable(err, source);
     if (S_ISDIR(st.st_mode))
-        return cp->recursive ? tree_in(cp, source, target, into, err)
-                             : error_set(err, "is_a_directory", 0,
-                                         "%.300s: it is a directory; copy it with -r", source);
+        return tree_in(cp, source, target, into, err);
     (void)snprintf(path, sizeof(path), "%s%s%s", target->path, into ? "/" : "",
                    into ? cp_base(source, base) : "");
     return put_file(cp, fd, &st, source, target, path, err);

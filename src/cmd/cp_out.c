@@ -479,9 +479,6 @@ int cp_out(struct cp *cp, const struct cp_place *source, const char *target, boo
     if (there == 0)
         return error_set(err, "file_not_found", 0, "%.300s: there is no such file in the sandbox",
                          source->path);
-    if (is_directory && !cp->recursive)
-        return error_set(err, "is_a_directory", 0, "%.300s: it is a directory; copy it with -r",
-                         source->path);
     if (!is_stream)
         return is_directory ? tree_out(cp, source, target, into, err)
                             : file_out(cp, source, target, into, err);
