@@ -375,7 +375,7 @@ static int line_set(struct reader *reader, const char *name, const char *value, 
     if (row->name == NULL) {
         if (*value == '\0')
             return error_set(err, "bad_value", 0, "%s has no value; write NAME = VALUE", name);
-        return row->any(reader->target, name, value, err);
+        return row->any(reader->target, row->section, name, value, err);
     }
     seen = &reader->seen[row - reader->table];
     if (*seen != 0)
@@ -520,7 +520,7 @@ int conf_set(const struct conf_row *table, const char *what, const char *section
     else if (row == NULL)
         status = unknown_name(table, section, name, err);
     else if (row->name == NULL && row->type == CONF_ANY)
-        status = row->any(target, name, value, err);
+        status = row->any(target, section, name, value, err);
     else
         status = value_set(row, target, value, err);
     return status < 0 ? error_wrap(err, "%s", what) : 0;

@@ -34,7 +34,8 @@ enum conf_type {
 
 /* One line of a free-form section. Whether a name comes twice is for the callee to see; the error gets
  * file and line before it. */
-typedef int (*conf_any)(void *target, const char *name, const char *value, struct error *err);
+typedef int (*conf_any)(void *target, const char *section, const char *name, const char *value,
+                        struct error *err);
 
 /* Tells whether a text means anything, for a room that would find out only later. It keeps nothing. */
 typedef int (*conf_check)(const char *value, struct error *err);

@@ -38,6 +38,7 @@ const struct cmd_row cmd_rows[] = {
     {&cmd_mount, NULL},
     {&cmd_key, NULL},
     {&cmd_serve, NULL},
+    {&cmd_config, NULL},
     {&cmd_server, NULL},
     {&cmd_help, "cove itself"},
     {&cmd_man, NULL},

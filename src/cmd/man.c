@@ -2,6 +2,7 @@
  * The build installs them; a page that is not installed is read with `cove man ls | man -l -`. */
 #include "base/fd.h"
 #include "cmd/cmd.h"
+#include "cmd/config.h"
 #include "cmd/options.h"
 
 #include <ctype.h>
@@ -184,6 +185,42 @@ static void command_page(FILE *out, const struct cmd *cmd)
     (void)fputs(".SH SEE ALSO\n.BR cove (1)\n", out);
 }
 
+/* cove.conf(5) */
+static void config_page(FILE *out)
+{
+    (void)fputs(".TH COVE.CONF 5 " PAGE_DATE " \"cove " COVE_VERSION
+                "\" \"cove\"\n.SH NAME\ncove.conf \\- the configuration of cove serve\n"
+                ".SH DESCRIPTION\n",
+                out);
+    roff_paragraphs(
+        out,
+        "Lines of NAME = VALUE below a [SECTION]. A comment begins with # at the start of a\n"
+        "line or after a blank. Sizes are bytes, or have K, M, G or T; times are seconds, or\n"
+        "have ms, s, m, h or d.\n"
+        "\n"
+        "It is read at the start of cove serve and at SIGHUP. A value that is not allowed never\n"
+        "replaces a good one.\n",
+        true);
+    for (size_t i = 0; i < config_words_count; i++) {
+        const struct config_word *word = &config_words[i];
+        char name[128];
+
+        if (config_begins_section(i))
+            (void)fprintf(out, ".SH [%s]\n", word->section);
+        if (word->name == NULL) {
+            roff_line(out, word->help);
+            continue;
+        }
+        (void)snprintf(name, sizeof(name), "%s%s%s", word->name,
+                       word->fallback != NULL && word->fallback[0] != '\0' ? " = " : "",
+                       word->fallback != NULL ? word->fallback : "");
+        roff_item(out, name, word->help);
+    }
+    (void)fputs(".SH FILES\n.I /etc/cove/cove.conf\n.br\n.I ~/.config/cove/cove.conf\n"
+                ".SH SEE ALSO\n.BR cove\\-config (1),\n.BR cove\\-serve (1)\n",
+                out);
+}
+
 static const struct {
     const char *name, *text;
 } variables[] = {
@@ -240,8 +277,10 @@ static const struct option_row rows[] = {
 
 static const struct option_table table = {
     .command = "man",
-    .usage = "[COMMAND]",
-    .about = "Prints a manual page, that of cove or of one of its commands, as source for man(1).",
+    .usage = "[COMMAND|cove.conf]",
+    .about =
+        "Prints a manual page, that of cove, of one of its commands or of cove.conf, as source for\n"
+        "man(1).",
     .examples = "cove man exec | man -l -",
     OPTION_ROWS(rows),
     .words = 1,
@@ -254,7 +293,7 @@ static void pages_list(FILE *out)
         (void)fprintf(out, "cove-%s\n", cmd_rows[i].cmd->name);
 }
 
-static int page_print(const struct man_options *options, const struct cmd *page)
+static int page_print(const struct man_options *options, const struct cmd *page, bool is_config)
 {
     _cleanup_free_ char *text = NULL;
     size_t size = 0;
@@ -264,6 +303,8 @@ static int page_print(const struct man_options *options, const struct cmd *page)
         return CMD_FAILED;
     if (options->list)
         pages_list(out);
+    else if (is_config)
+        config_page(out);
     else if (page == NULL)
         main_page(out);
     else
@@ -276,16 +317,18 @@ static int man_run(const struct cmd *cmd, int argc, char **argv)
     struct man_options options = {0};
     const struct cmd *page = NULL;
     struct option_words words;
+    bool is_config;
     int status;
 
     if (!options_begin(cmd->table, &options, argc, argv, &words, &status))
         return status;
-    if (words.count > 0) {
+    is_config = words.count > 0 && strcmp(words.word[0], "cove.conf") == 0;
+    if (words.count > 0 && !is_config) {
         page = cmd_find(words.word[0]);
         if (page == NULL)
             return cmd_unknown(words.word[0]);
     }
-    return page_print(&options, page);
+    return page_print(&options, page, is_config);
 }
 
 const struct cmd cmd_man = {

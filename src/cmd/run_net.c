@@ -8,8 +8,8 @@
 #include "base/fd.h"
 #include "box/network.h"
 #include "cmd/cmd.h"
+#include "cmd/config.h"
 #include "keeper/engine.h"
-#include "keeper/places.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -94,12 +94,12 @@ static void engine_become(int program, const struct network_sockets *sockets, in
 /* That of an engine which the caller would start. One that he may not read is not meant for him. */
 static int config_open(void)
 {
-    struct places places;
+    char path[PATH_MAX];
     struct error ignored;
 
-    if (places_find(&places, &(struct options){0}, &ignored) < 0 || places.config_path[0] == '\0')
+    if (config_find(NULL, path, &ignored) < 0 || path[0] == '\0')
         return -1;
-    return open(places.config_path, O_RDONLY | O_NONBLOCK | O_CLOEXEC);
+    return open(path, O_RDONLY | O_NONBLOCK | O_CLOEXEC);
 }
 
 int run_net_begin(struct run_net *net, const struct box *box, const char *policy, struct error *err)

@@ -16,9 +16,17 @@
 #define LEVEL_FULL "full"
 #define LEVEL_NO_FRESH_PROC "no-fresh-proc"
 
-static int name_take(struct config *config, uint32_t kind, const char *name, const char *value,
+static uint32_t kind_of(const char *section)
+{
+    return section[0] == 'r' ? KEEPER_ROOT : KEEPER_MOUNT;
+}
+
+/* [roots] and [mounts] */
+static int name_take(void *target, const char *section, const char *name, const char *value,
                      struct error *err)
 {
+    struct config *config = target;
+    uint32_t kind = kind_of(section);
     struct config_name *entry = &config->names[config->names_count];
     size_t length = strlen(value), mark = strlen(READ_ONLY);
 
@@ -45,20 +53,12 @@ static int name_take(struct config *config, uint32_t kind, const char *name, con
     return 0;
 }
 
-static int root_take(void *config, const char *name, const char *value, struct error *err)
-{
-    return name_take(config, KEEPER_ROOT, name, value, err);
-}
-
-static int mount_take(void *config, const char *name, const char *value, struct error *err)
-{
-    return name_take(config, KEEPER_MOUNT, name, value, err);
-}
-
-/* Without the blanks beside the commas of "a, b". */
-static int tenants_take(struct config *config, uint32_t kind, const char *name, const char *value,
+/* [root_tenants] and [mount_tenants], without the blanks beside the commas of "a, b". */
+static int tenants_take(void *target, const char *section, const char *name, const char *value,
                         struct error *err)
 {
+    struct config *config = target;
+    uint32_t kind = kind_of(section);
     struct config_tenants *entry = &config->tenants[config->tenants_count];
     size_t length = 0;
 
@@ -85,16 +85,6 @@ static int tenants_take(struct config *config, uint32_t kind, const char *name, 
             name, KEEPER_TENANTS_SIZE - 1);
     config->tenants_count++;
     return 0;
-}
-
-static int root_tenants_take(void *config, const char *name, const char *value, struct error *err)
-{
-    return tenants_take(config, KEEPER_ROOT, name, value, err);
-}
-
-static int mount_tenants_take(void *config, const char *name, const char *value, struct error *err)
-{
-    return tenants_take(config, KEEPER_MOUNT, name, value, err);
 }
 
 static const char *const log_formats[] = {"text", "json", NULL};
@@ -182,10 +172,10 @@ static const struct conf_row rows[] = {
      .offset = offsetof(struct config, otlp_headers_file)},
     {.section = "telemetry", .name = "otlp_endpoint", .type = CONF_OTHER},
     {.section = "telemetry", .name = "service_name", .type = CONF_OTHER},
-    {.section = "roots", .type = CONF_ANY, .any = root_take},
-    {.section = "mounts", .type = CONF_ANY, .any = mount_take},
-    {.section = "root_tenants", .type = CONF_ANY, .any = root_tenants_take},
-    {.section = "mount_tenants", .type = CONF_ANY, .any = mount_tenants_take},
+    {.section = "roots", .type = CONF_ANY, .any = name_take},
+    {.section = "mounts", .type = CONF_ANY, .any = name_take},
+    {.section = "root_tenants", .type = CONF_ANY, .any = tenants_take},
+    {.section = "mount_tenants", .type = CONF_ANY, .any = tenants_take},
     {0},
 };
 

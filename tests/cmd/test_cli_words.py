@@ -31,7 +31,8 @@ def good(*words, **more):
 
 
 COMMANDS = re.findall(r"^  ([a-z]+) ", good("help").split("Exit status")[0], re.M)
-VERBS = {"root": ("add", "ls", "rm"), "mount": ("add", "ls", "rm"), "key": ("new", "ls", "rm")}
+VERBS = {"root": ("add", "ls", "rm"), "mount": ("add", "ls", "rm"), "key": ("new", "ls", "rm"),
+         "config": ("show", "check", "sample")}
 ALL = [(name, *verb) for name in COMMANDS for verb in
        ([(verb,) for verb in VERBS[name]] if name in VERBS else [()])]
 
@@ -52,8 +53,9 @@ def test_every_command_has_help_that_fits_a_terminal(words):
 
 
 # Those that print nothing where all goes well, and those whose output is a text for another program.
-SILENT = {("rm",), ("root", "add"), ("root", "rm"), ("mount", "add"), ("mount", "rm"), ("key", "rm"), ("serve",)}
-TEXTS = {("help",), ("man",), ("completion",), ("server",), ("shell",)}
+SILENT = {("rm",), ("root", "add"), ("root", "rm"), ("mount", "add"), ("mount", "rm"), ("key", "rm"), ("serve",),
+          ("config", "check")}
+TEXTS = {("help",), ("man",), ("completion",), ("server",), ("shell",), ("config", "sample")}
 
 
 @pytest.mark.parametrize("words", ALL)
@@ -167,6 +169,8 @@ def test_what_is_installed_is_what_cove_prints(tmp_path):
                    env={**os.environ, "DESTDIR": str(tmp_path)}, check=True, timeout=60)
     assert (tmp_path / "usr/share/man/man1/cove-exec.1").read_text() == good("man", "exec")
     assert (tmp_path / "usr/share/man/man1/cove.1").read_text() == good("man")
+    assert (tmp_path / "usr/share/man/man5/cove.conf.5").read_text() == good("man", "cove.conf")
+    assert (tmp_path / "usr/share/doc/cove/cove.conf.sample").read_text() == good("config", "sample")
     for shell, path in (("bash", "bash-completion/completions/cove"),
                         ("zsh", "zsh/site-functions/_cove"),
                         ("fish", "fish/vendor_completions.d/cove.fish")):

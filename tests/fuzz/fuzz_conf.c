@@ -16,9 +16,11 @@ struct settings {
     int level;
 };
 
-static int any(void *target, const char *name, const char *value, struct error *err)
+static int any(void *target, const char *section, const char *name, const char *value,
+               struct error *err)
 {
     (void)target;
+    (void)section;
     if (*name == '\0' || *value == '\0' || strlen(name) > CONF_NAME_MAX)
         abort();
     return strcmp(name, "refuse") == 0 ? error_set(err, "bad_value", 0, "no") : 0;

@@ -23,11 +23,13 @@ struct settings {
     char roots[256]; /* "name=path;" each */
 };
 
-static int root_add(void *target, const char *name, const char *value, struct error *err)
+static int root_add(void *target, const char *section, const char *name, const char *value,
+                    struct error *err)
 {
     struct settings *settings = target;
     size_t used = strlen(settings->roots);
 
+    CHECK(strcmp(section, "roots") == 0, "it is of [%s]", section);
     if (value[0] != '/')
         return error_set(err, "bad_value", 0, "%s: \"%s\" is not an absolute path", name, value);
     (void)snprintf(settings->roots + used, sizeof(settings->roots) - used, "%s=%s;", name, value);
