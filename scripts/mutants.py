@@ -413,7 +413,7 @@ def copy_share():
     """Shares what tests need and nobody changes; setup.sh made it once for the sources beside."""
     build = HOME.parent
     (TREE / "build").mkdir(parents=True, exist_ok=True)
-    for name in ("cache", "roots", "python", "python-api", "vite", "typescript", "conformance"):
+    for name in ("cache", "roots", "python", "python-api", "python-openapi", "vite", "typescript", "conformance"):
         link = TREE / "build" / name
         if name in ("cache", "roots"):
             (build / name).mkdir(exist_ok=True)

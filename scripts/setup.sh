@@ -171,6 +171,7 @@ finish() {
     if [ "$group" = test ]; then
         python_packages python tests/requirements.txt
         python_packages python-api tests/api/requirements.txt
+        python_packages python-openapi tests/api/validator.txt
         node_packages vite tests/vite
         node_packages typescript tests/typescript
         node_packages conformance tests/conformance

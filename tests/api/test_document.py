@@ -1,5 +1,8 @@
 """openapi.yaml is whole: what the source takes and answers is in it, with words, and nothing else is."""
+import os
 import re
+import subprocess
+import sys
 
 import pytest
 import yaml
@@ -25,6 +28,29 @@ def parameters(method, path):
     item = DOCUMENT["paths"][path]
     return [resolved(one) for one in [*item.get("parameters", []),
                                       *item[method].get("parameters", [])]]
+
+
+# ---- the form ----
+
+def test_the_document_is_valid_for_a_validator_that_is_not_ours():
+    done = subprocess.run([sys.executable, "-m", "openapi_spec_validator", NATIVE / "openapi.yaml"],
+                          env={**os.environ, "PYTHONPATH": str(harness.BUILD / "python-openapi")}, capture_output=True,
+                          timeout=100 * harness.PATIENCE, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+def enumerations(node):
+    if isinstance(node, dict) and isinstance(node.get("enum"), list):
+        yield node["enum"]
+    if isinstance(node, (dict, list)):
+        for each in node.values() if isinstance(node, dict) else node:
+            yield from enumerations(each)
+
+
+def test_no_value_is_listed_twice():
+    lists = list(enumerations(DOCUMENT))
+    assert len(lists) > 10
+    assert [[value for value in values if values.count(value) > 1] for values in lists] == [[] for _ in lists]
 
 
 # ---- the source ----
