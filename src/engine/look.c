@@ -33,30 +33,45 @@ static struct sandbox *find_by_name(struct engine *engine, const struct engine_c
     return sandbox;
 }
 
+static int gone_set(struct error *err, const char *id)
+{
+    return error_set(err, "sandbox_gone", 0, "sandbox %s was deleted; make another one", id);
+}
+
+/* By its id: 1; 0 where no sandbox that this caller sees has or had that id; -1. */
+static int find_by_id(struct engine *engine, const struct engine_caller *caller, const char *id,
+                      struct sandbox **sandbox, struct error *err)
+{
+    _cleanup_(record_freep) struct record *gone = NULL;
+
+    *sandbox = map_get(&engine->ids, id);
+    if (*sandbox != NULL) {
+        if (!may_see(caller, (*sandbox)->record->tenant, (*sandbox)->id))
+            return 0;
+        return (*sandbox)->record->state != SANDBOX_DELETED ? 1 : gone_set(err, id);
+    }
+    if (gone_find(engine, id, &gone, err) < 0)
+        return -1;
+    return gone != NULL && may_see(caller, gone->tenant, gone->id) ? gone_set(err, id) : 0;
+}
+
+/* An id wins over the same text as a name, also that of a sandbox that was deleted: else a name could be chosen
+ * to get what is meant for another. */
 struct sandbox *sandbox_find(struct engine *engine, const struct engine_caller *caller,
                              const char *id, struct error *err)
 {
     bool by_name = strncmp(id, "name:", 5) == 0;
-    struct sandbox *sandbox = by_name ? find_by_name(engine, caller, id + 5)
-                                      : map_get(&engine->ids, id);
-    _cleanup_(record_freep) struct record *gone = NULL;
+    struct sandbox *sandbox;
+    int found = by_name ? 0 : find_by_id(engine, caller, id, &sandbox, err);
 
-    if (sandbox != NULL && may_see(caller, sandbox->record->tenant, sandbox->id)) {
-        if (sandbox->record->state != SANDBOX_DELETED)
-            return sandbox;
-        if (!by_name) {
-            (void)error_set(err, "sandbox_gone", 0, "sandbox %s was deleted; make another one",
-                            sandbox->id);
-            return NULL;
-        }
-    }
-    if (sandbox == NULL && !by_name && gone_find(engine, id, &gone, err) < 0)
-        return NULL;
-    if (gone != NULL && may_see(caller, gone->tenant, gone->id))
-        (void)error_set(err, "sandbox_gone", 0, "sandbox %s was deleted; make another one", id);
-    else
-        (void)error_set(err, "sandbox_not_found", 0,
-                        "there is no sandbox '%.64s'; list those there are", id);
+    if (found != 0)
+        return found > 0 ? sandbox : NULL;
+    sandbox = find_by_name(engine, caller, by_name ? id + 5 : id);
+    if (sandbox != NULL && may_see(caller, sandbox->record->tenant, sandbox->id) &&
+        sandbox->record->state != SANDBOX_DELETED)
+        return sandbox;
+    (void)error_set(err, "sandbox_not_found", 0,
+                    "there is no sandbox '%.64s'; list those there are", id);
     return NULL;
 }
 

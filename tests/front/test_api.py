@@ -484,8 +484,30 @@ def test_create_with_a_name_is_get_or_create(api):
         by_name = api.get("/v1/sandboxes/name:a%20name%20%2F%20%C3%A9")
         assert by_name.json["id"] == first.json["id"]
         assert by_name.headers["ETag"] == f'"{by_name.json["revision"]}"'
+        assert api.get("/v1/sandboxes/a%20name%20%2F%20%C3%A9").json == by_name.json
     finally:
         assert api.delete(f"/v1/sandboxes/{first.json['id']}").status == 204
+
+
+def test_a_bare_name_is_found_wherever_an_id_is_and_ids_win(api):
+    def make(name):
+        made = api.post("/v1/sandboxes", {"name": name, "disk_kind": "ephemeral", "privileges": "plain"})
+        assert made.status == 201, made
+        return made.json["id"]
+
+    bare = make("bare")
+    taker = make(bare)
+    try:
+        assert api.post("/v1/sandboxes/bare/exec", {"argv": ["echo", "x"]}).json["stdout"] == "x\n"
+        for rest in ("", "/processes", "/processes/1", "/usage", "/ports", "/network", "/files/list?path=/tmp"):
+            assert api.get(f"/v1/sandboxes/bare{rest}").status == 200, rest
+        assert api.get(f"/v1/sandboxes/{bare}").json["name"] == "bare"
+        assert api.get(f"/v1/sandboxes/name:{bare}").json["id"] == taker
+        assert api.delete("/v1/sandboxes/bare").status == 204
+        assert api.get("/v1/sandboxes/bare").code == "sandbox_not_found"
+        assert api.get(f"/v1/sandboxes/{bare}").code == "sandbox_gone"
+    finally:
+        assert api.delete(f"/v1/sandboxes/{taker}").status == 204
 
 
 def test_many_creates_of_one_name_make_one(serve, api):
