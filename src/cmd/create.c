@@ -13,7 +13,7 @@
 
 struct create {
     struct options_common common;
-    const char *root, *privileges, *cwd, *user, *hostname, *then;
+    const char *name, *root, *privileges, *cwd, *user, *hostname, *then;
     bool ephemeral;
     uint64_t memory_bytes, disk_bytes, pids, idle_ms, lifetime_ms; /* 0: not said */
     uint32_t cpu_milli;
@@ -183,6 +183,7 @@ static const struct option_row rows[] = {
     {"hostname", "NAME", "box", "host name inside", NULL, 0, offsetof(struct create, hostname)},
     {"label", "KEY=VALUE", NULL, "a note for yourself, to find it by cove ls --label; repeatable",
      take_label, 'l', 0},
+    {"name", "NAME", NULL, "the same as the word NAME", NULL, 0, offsetof(struct create, name)},
     {"mount", "NAME:/TARGET[:ro]", NULL,
      "put a registered directory at TARGET, by its name: cove mount ls; repeatable", take_mount,
      'v', 0},
@@ -284,6 +285,39 @@ static int body_make(const struct create *create, const char *name, struct doc *
     return 0;
 }
 
+static bool rules_are(const struct doc *rules, const struct doc *others)
+{
+    if (doc_count(rules) != doc_count(others))
+        return false;
+    for (size_t i = 0; i < doc_count(rules); i++) {
+        const char *rule = doc_own_text(doc_at(rules, i)), *other = doc_own_text(doc_at(others, i));
+
+        if (rule == NULL || other == NULL || strcmp(rule, other) != 0)
+            return false;
+    }
+    return true;
+}
+
+/* What is there already has its own policy: a caller that wanted less must not take it for done. */
+static int network_check(const struct create *create, const struct doc *sandbox, struct error *err)
+{
+    const struct doc *network = doc_get(sandbox, "network");
+    const char *mode = doc_text(network, "mode"), *name = doc_text(sandbox, "name");
+
+    if (create->network == NULL || doc_get(sandbox, "created") == NULL ||
+        doc_true(sandbox, "created"))
+        return 0;
+    if (mode != NULL && strcmp(mode, doc_text(create->network, "mode")) == 0 &&
+        rules_are(doc_get(network, "allow"), doc_get(create->network, "allow")) &&
+        rules_are(doc_get(network, "deny"), doc_get(create->network, "deny")))
+        return 0;
+    name = name == NULL ? "SANDBOX" : name;
+    return error_set(err, "name_conflict", 0,
+                     "%.200s: it is there already, with another network policy (%.20s) than --net; "
+                     "cove net %.200s shows it, and set changes it",
+                     name, mode == NULL ? "not known" : mode, name);
+}
+
 static int answer_print(const struct create *create, const struct doc *sandbox, struct error *err)
 {
     const struct doc *created = doc_get(sandbox, "created");
@@ -315,8 +349,13 @@ static int create_call(struct client *client, void *options, const struct option
                                            .answer_ms = CREATE_ANSWER_MS,
                                            .repeat_key = key};
 
-    if (body_make(create, words->word[0], body, err) < 0 || client_repeat_key(key, err) < 0 ||
-        client_call(client, &request, &sandbox, err) < 0)
+    if (create->name != NULL && words->count > 0)
+        return error_set(err, "bad_value", 0,
+                         "--name %.200s: the sandbox has a name already, %.200s; leave one out",
+                         create->name, words->word[0]);
+    if (body_make(create, create->name != NULL ? create->name : words->word[0], body, err) < 0 ||
+        client_repeat_key(key, err) < 0 || client_call(client, &request, &sandbox, err) < 0 ||
+        network_check(create, sandbox, err) < 0)
         return -1;
     return answer_print(create, sandbox, err);
 }

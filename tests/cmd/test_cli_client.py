@@ -204,6 +204,28 @@ def test_create_says_when_it_was_there(server):
     assert b"was there already" in result.stderr
 
 
+@pytest.mark.parametrize("there, asked, is_same", [
+    ({"mode": "public"}, "public", True), ({"mode": "public"}, "none", False), ({"mode": "none"}, "public", False),
+    ({"mode": "allow", "allow": ["a.example:443", "b.example"]}, "allow=a.example:443,b.example", True),
+    ({"mode": "allow", "allow": ["a.example:443", "b.example"]}, "allow=a.example:443", False),
+    ({"mode": "public", "deny": ["a.example"]}, "public,deny=b.example", False), (None, "none", False)])
+def test_a_name_that_is_there_with_another_network_is_an_error(server, there, asked, is_same):
+    made = server(lambda request: answer({**SANDBOX, "created": False, "network": there}))
+    result = cove("create", "work", "--net", asked, env=made.env)
+    if is_same:
+        assert (result.returncode, result.stdout) == (0, ID.encode() + b"\n")
+    else:
+        failed(result, "work", "another network policy", "cove net work")
+    assert cove("create", "work", env=made.env).returncode == 0
+
+
+def test_a_name_may_be_an_option_too(server):
+    made = server(lambda request: answer({**SANDBOX, "created": True}, 201))
+    assert cove("create", "--name", "work", env=made.env).returncode == 0
+    assert made.requests[0].json() == {"name": "work"}
+    failed(cove("create", "--name", "a", "b", env=made.env), "leave one out")
+
+
 def test_a_cut_create_is_repeated_once_by_its_key_and_a_cut_exec_is_not(server):
     made = server(lambda request: CUT and [CUT])
     failed(cove("create", env=made.env), "ended the connection")
