@@ -51,7 +51,7 @@ int listen_address_parse(const char *text, struct sockaddr_storage *address, uns
 
     if (colon == NULL || (size_t)(colon - text) >= sizeof(host))
         return bad_address(text, err);
-    if (parse_count("--listen (port)", colon + 1, 1, 65535, &port, err) < 0)
+    if (parse_count("--listen (port)", colon + 1, 0, 65535, &port, err) < 0)
         return -1;
     (void)snprintf(host, sizeof(host), "%.*s", (int)(colon - text), text);
     memset(address, 0, sizeof(*address));
@@ -250,6 +250,25 @@ bool listeners_are_open(const struct listeners *listeners)
             return true;
     }
     return false;
+}
+
+void listen_address_text(int fd, char text[LISTEN_TEXT_MAX])
+{
+    struct sockaddr_storage address = {0};
+    socklen_t length = sizeof(address);
+    char host[INET6_ADDRSTRLEN] = "?";
+    const struct sockaddr_in *four = (const struct sockaddr_in *)&address;
+    const struct sockaddr_in6 *six = (const struct sockaddr_in6 *)&address;
+
+    (void)getsockname(fd, (struct sockaddr *)&address, &length);
+    if (address.ss_family == AF_INET6)
+        (void)snprintf(text, LISTEN_TEXT_MAX, "[%s]:%u",
+                       inet_ntop(AF_INET6, &six->sin6_addr, host, sizeof(host)),
+                       ntohs(six->sin6_port));
+    else
+        (void)snprintf(text, LISTEN_TEXT_MAX, "%s:%u",
+                       inet_ntop(AF_INET, &four->sin_addr, host, sizeof(host)),
+                       ntohs(four->sin_port));
 }
 
 int listeners_check(bool are_open, const struct options *options, struct error *err)

@@ -36,6 +36,10 @@ int listeners_try(const struct options *options, const struct places *places, st
 /* Removes the sockets' files, too. */
 void listeners_close(struct listeners *listeners, const struct places *places);
 
+/* The address on which a TCP socket listens: with port 0 the kernel chose one. */
+#define LISTEN_TEXT_MAX 64
+void listen_address_text(int fd, char text[LISTEN_TEXT_MAX]);
+
 /* HOST:PORT, a numeric address or localhost; whether other machines reach it. */
 struct sockaddr_storage;
 int listen_address_parse(const char *text, struct sockaddr_storage *address, unsigned *length,

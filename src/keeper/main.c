@@ -134,6 +134,8 @@ static const char *ids_kind_of(const struct caller *caller)
 
 static void greet(const struct keeper *keeper)
 {
+    char address[LISTEN_TEXT_MAX] = "";
+
     if (keeper->locks.watch.places < 0 && keeper->caller.uid == 0)
         keeper_say(
             "locks_unwatched",
@@ -144,10 +146,11 @@ static void greet(const struct keeper *keeper)
             "sockets_unwatched",
             "the kernel does not say what memory it has: boxes' sockets may hold any amount; "
             "make /proc/meminfo and /proc/zoneinfo visible to the keeper");
+    if (keeper->listeners.api_count > 1)
+        listen_address_text(keeper->listeners.api[1], address);
     if (keeper->listeners.made_socket)
         keeper_note("listening", "on %s%s%s%s", keeper->places.socket_path,
-                    keeper->listeners.api_count > 1 ? " and " : "",
-                    keeper->listeners.api_count > 1 ? keeper->options.listen : "",
+                    keeper->listeners.api_count > 1 ? " and " : "", address,
                     keeper->listeners.api_count > 1 && keeper->options.has_tls ? " (TLS)" : "");
     keeper_note("operator_key", "the operator's key lies in %s/engine/operator.key",
                 keeper->places.data_path);

@@ -5,7 +5,8 @@
 #define OPTIONS_LISTEN_DEFAULT "127.0.0.1:7070"
 
 #define KEEPER_WORDS(W)                                                                          \
-    W("listen", LISTEN, "HOST:PORT", OPTIONS_LISTEN_DEFAULT, "address of the API, or none")      \
+    W("listen", LISTEN, "HOST:PORT", OPTIONS_LISTEN_DEFAULT,                                     \
+      "address of the API, or none; port 0: any that is free")                                   \
     W("socket", SOCKET, "PATH",                                                                  \
       "/run/cove/cove.sock; cove/cove.sock in XDG_RUNTIME_DIR for who is not root",              \
       "unix socket of the API")                                                                  \

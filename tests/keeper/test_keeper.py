@@ -556,7 +556,7 @@ def test_an_open_address_needs_a_word(stand_in, tmp_path, address):
     keeper.listener.close()
 
 
-@pytest.mark.parametrize("address", ["nonsense", "127.0.0.1", "127.0.0.1:0", "127.0.0.1:99999",
+@pytest.mark.parametrize("address", ["nonsense", "127.0.0.1", "127.0.0.1:-1", "127.0.0.1:99999",
                                      "example.org:80", ":80", "[::1:80"])
 def test_a_bad_address_is_told(stand_in, tmp_path, address):
     keeper = Keeper(stand_in, tmp_path, "--listen", address)
@@ -564,6 +564,17 @@ def test_a_bad_address_is_told(stand_in, tmp_path, address):
                              timeout=20, check=False)
     assert process.returncode == 1 and "--listen" in process.stderr
     keeper.listener.close()
+
+
+@pytest.mark.parametrize("host, family", [("127.0.0.1", socket.AF_INET), ("[::1]", socket.AF_INET6)])
+def test_port_0_is_any_that_is_free_and_is_told(stand_in, tmp_path, host, family):
+    with Keeper(stand_in, tmp_path, "--listen", f"{host}:0") as keeper:
+        engine = keeper.engine()
+        listener = socket.socket(fileno=os.dup(engine.more[1]))
+        port = listener.getsockname()[1]
+        assert listener.family == family and port > 0
+        listener.close()
+        harness.wait_for(lambda: f" and {host}:{port}" in keeper.said(), what="the address")
 
 
 def test_tcp_socket_is_handed_on(stand_in, tmp_path):
