@@ -13,8 +13,8 @@ static const struct option_table table = {
     .command = "serve",
     .about =
         "Runs the engine, behind an API: HTTP at an address and on a unix socket. It stays in the\n"
-        "foreground and logs to standard error; SIGTERM ends it with all that runs in it. Who\n"
-        "uses sandboxes on one machine needs no server of his own: one starts by itself.",
+        "foreground and logs to standard error; SIGTERM ends it with all that runs in it. On a single\n"
+        "machine you need not run this: any command on sandboxes starts a server of your own.",
     OPTION_ROWS(rows),
 };
 
