@@ -494,6 +494,21 @@ static void result_say(const struct run *run, const struct run_result *result)
                 (double)run->options.timeout_ms / 1000.0);
 }
 
+/* A mount of an ordinary user's box takes along nothing that lies below the root: the kernel says only EINVAL. */
+static void root_explain(struct run *run)
+{
+    const struct box_spec *spec = &run->options.spec;
+    struct error why = run->error;
+
+    if (spec->root_path == NULL || spec->root_kind != BOX_ROOT_DIR || geteuid() == 0 ||
+        strcmp(why.code, "mount_failed") != 0)
+        return;
+    (void)error_set(&run->error, why.code, 0,
+                    "--root %.200s: %.200s; an ordinary user's root has no other file system "
+                    "mounted below it: give such a directory, or leave --root out",
+                    spec->root_path, why.text);
+}
+
 /* cove itself failed: where this host is in the way, the error says how. */
 static int run_fail(struct error *err, bool json)
 {
@@ -514,6 +529,8 @@ static int run_report(struct run *run, struct run_result *result)
         (void)error_set(
             &run->error, "interrupted", 0,
             "run: it was told twice to end before the command had started; run it again");
+    if (run->end == RUN_FAILED)
+        root_explain(run);
     if (run->end == RUN_FAILED)
         return run_fail(&run->error, run->options.json);
     if (run->end == RUN_INTERRUPTED) {

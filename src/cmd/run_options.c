@@ -21,6 +21,7 @@
 #define DISK_BYTES_MOST (1ULL << 50)
 #define DISK_INODES_LEAST 64
 #define DISK_INODES_MOST 1000000000ULL
+#define PIDS_LEAST 2
 #define PIDS_MOST 4194304 /* the kernel's own PID_MAX_LIMIT */
 #define TIMEOUT_MOST_MS (1000ULL * 3600 * 24 * 3650)
 #define HOSTNAME_MAX 64 /* __NEW_UTS_LEN */
@@ -219,6 +220,10 @@ static int take_pids(void *into, const char *value, struct error *err)
 
     if (parse_count("--pids", value, 1, PIDS_MOST, &count, err) < 0)
         return -1;
+    if (count < PIDS_LEAST)
+        return option_bad_value(err, "pids", value,
+                                "the first process of a box counts, so the command could not start",
+                                "give at least 2");
     options->spec.limits.pids = (uint32_t)count;
     return 0;
 }
@@ -322,7 +327,9 @@ static const struct option_row run_rows[] = {
     {"cpus", "NUMBER", "all", "CPUs, such as 2 or 0.5", take_cpus, 0, 0},
     {"pids", "NUMBER", "1024", "processes and threads", take_pids, 0, 0},
     {"disk", "SIZE[,INODES]", "1G,262144",
-     "what the command may write outside its mounts, /tmp too; held in memory", take_disk, 0, 0},
+     "what the command may write outside its mounts, /tmp too, at least 1M; held in memory, with "
+     "1M more for the box itself",
+     take_disk, 0, 0},
     {"timeout", "TIME", "none", "kill everything after this long, such as 90s or 1.5m; exit 124",
      take_timeout, 0, 0},
     {"output-limit", "SIZE", "8M", "newest bytes kept of each output stream, with --json",

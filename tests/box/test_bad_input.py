@@ -176,6 +176,12 @@ def test_cove_itself():
     assert b"run" in cove("rum").err
 
 
+def test_a_process_that_cannot_be_is_said_before_any_box():
+    result = cove("run", "--pids", "1", "--", "true")
+    assert result.code == 125 and b"--pids 1" in result.err and b"at least 2" in result.err
+    assert cove("run", "--pids", "2", "--", "true").code == 0
+
+
 def test_too_little_memory_or_disk_is_said():
     for option in (("--memory", "4K"), ("--disk", "1"), ("--pids", "1"), ("--disk", "1M,1")):
         result = cove("run", *option, "--", "true")

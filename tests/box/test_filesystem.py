@@ -380,3 +380,11 @@ def test_a_directory_as_stdio_is_no_way_out(descriptor):
         os.close(directory)
     assert b"daemon" not in (output or b"")
     assert box.returncode == 125
+
+
+def test_a_root_with_mounts_below_it_works_for_root_and_is_refused_with_the_remedy_for_others():
+    result = harness.cove("run", "--root", "/", "--", "/bin/true")
+    if harness.EXPECT.is_root:
+        assert result.code == 0, result
+    else:
+        assert result.code == 125 and b"--root /:" in result.err and b"mounted below it" in result.err, result
