@@ -3,9 +3,8 @@
 import type { SandboxView } from "@cove/client";
 import {
     IsolationUnavailableError, MountError,
-    type IsolationBackend, type MountResult, type NativeSandboxConfig, type SandboxCloneOptions,
+    type IsolationBackend, type NativeSandboxConfig, type SandboxCloneOptions,
     type SandboxDetectionResult, type SandboxInfo, type SandboxStartOptions, type SandboxStartResult,
-    type WorkspaceFilesystem,
 } from "@mastra/core/workspace";
 import type { RequestContext } from "@mastra/core/request-context";
 import { createHash } from "node:crypto";
@@ -24,8 +23,9 @@ import { linkInto, unlinkFrom } from "./local-links.js";
 import { isOthers, owner, OWNER } from "./local-owner.js";
 import { checkLocalOptions, commandDirectory, hostPath, type CoveLocalSandboxOptions } from "./local-options.js";
 import { hasCode, isGone } from "./errors.js";
-import { checkMountPath, hostMountOf, type HostMount } from "./mounts.js";
+import { noPlaceFor, requireMountPath, type HostMount } from "./mounts.js";
 import { instructionsOf } from "./instructions.js";
+import { tidyPath } from "./options.js";
 import { CoveSandbox } from "./sandbox.js";
 
 /** A box that was given no id is removed when for so long nothing ran in it and nothing was asked of it. */
@@ -81,6 +81,8 @@ export class CoveLocalSandbox extends CoveSandbox {
     #path: { host: string | undefined; inside: string } | undefined;
     /** The engine knows a name no more that it should: all are registered again. */
     #isStale = false;
+    /** The box has a directory that it should have no more: the next start makes it anew. */
+    #isOutdated = false;
     /** Which directory it was that the box was made with. */
     #inode: string | undefined;
     /** Whether this start made the working directory, or one before it that failed. */
@@ -177,12 +179,13 @@ export class CoveLocalSandbox extends CoveSandbox {
         const fits = wanted.every(({ name, target }) =>
             found?.mounts.some((mount) => mount.name === name && mount.target === target),
         );
-        if (found && fits) {
+        if (found && fits && !this.#isOutdated) {
             const isToEnd = this.#taken !== undefined && found.lifecycle.deadline !== null;
             return this.connect(isToEnd ? await this.#goOn(found) : found, options);
         }
         if (found) await this.cove.sandbox(found.id).remove();
-        return this.create(options);
+        await this.create(options);
+        this.#isOutdated = false;
     }
 
     /**
@@ -223,6 +226,7 @@ export class CoveLocalSandbox extends CoveSandbox {
 
     override async stop(): Promise<void> {
         let view = await this.stopNative();
+        await this.#unlinkAll();
         if (!this.#taken) return;
         // With its revision: who started it meanwhile wants no end of it.
         for (let tries = 1; view?.state === "stopped" && tries <= TRIES; tries++) {
@@ -266,12 +270,7 @@ export class CoveLocalSandbox extends CoveSandbox {
 
     override async destroy(): Promise<void> {
         await super.destroy();
-        if (this.#links.size > 0) {
-            const work = await this.#open(this.workingDirectory, false).catch(() => undefined);
-            if (work) for (const [mountPath, target] of this.#links) await unlinkFrom(work, mountPath, target);
-            await work?.close();
-            this.#links.clear();
-        }
+        await this.#unlinkAll();
         this.#release();
         // Those that are the same for all sandboxes stay.
         await forgetDirectories(this.cove, this.#mounts.filter(({ read_only }) => !read_only));
@@ -286,12 +285,9 @@ export class CoveLocalSandbox extends CoveSandbox {
     protected override placesOf(mount: HostMount): readonly HostMount[] {
         const itself = path.resolve(mount.hostPath);
         if (itself === mount.target || this.#directories.some((directory) => directory.path === itself)) return [mount];
-        const wrong = checkMountPath(itself);
+        const wrong = noPlaceFor(itself);
         if (wrong !== undefined)
-            throw new MountError(
-                `${mount.target}: the sandbox cannot have ${itself}, for it is the host's own; name a directory of files`,
-                mount.target,
-            );
+            throw new MountError(`${mount.target}: the sandbox cannot have ${itself}. ${wrong} Name another directory.`, mount.target);
         return [mount, { ...mount, target: itself }];
     }
 
@@ -333,31 +329,69 @@ export class CoveLocalSandbox extends CoveSandbox {
      * Files of this host: in the box they are at `mountPath`, and a link in the working directory leads to them, as with
      * LocalSandbox, for commands and for whoever looks at the directory from outside.
      */
-    override async mount(filesystem: WorkspaceFilesystem, mountPath: string): Promise<MountResult> {
-        const wrong = checkMountPath(mountPath);
-        if (wrong !== undefined) return { success: false, mountPath, error: wrong };
-        const wanted = hostMountOf(filesystem, mountPath);
-        if (!wanted) return super.mount(filesystem, mountPath);
-        const target = path.resolve(wanted.hostPath);
-        const inWork = async <T>(what: (work: FileHandle) => Promise<T>): Promise<T> => {
-            const work = await this.#open(this.workingDirectory, true);
-            return what(work).finally(() => work.close());
-        };
-
-        const { made, error } = await inWork((work) => linkInto(work, mountPath, target));
-        if (error !== undefined) return { success: false, mountPath, error };
-        this.#links.set(mountPath, target);
-        let isMounted = false;
+    protected override async mountDirectory(wanted: HostMount): Promise<void> {
+        const leadsTo = path.resolve(wanted.hostPath);
+        const made = await this.#inWork((work) => linkInto(work, this.workingDirectory, wanted.target, leadsTo));
+        this.#links.set(wanted.target, leadsTo);
         try {
-            const result = await super.mount(filesystem, mountPath);
-            isMounted = result.success;
-            return result;
-        } finally {
-            if (!isMounted && made) {
-                this.#links.delete(mountPath);
-                await inWork((work) => unlinkFrom(work, mountPath, target));
-            }
+            await super.mountDirectory(wanted);
+        } catch (error) {
+            if (made) await this.#unlink(wanted.target);
+            throw error;
         }
+    }
+
+    /**
+     * The link goes at once, as with LocalSandbox. Where commands can still reach the directory by another path, which is
+     * until the box is made anew, the next start makes it anew; under rules that is said.
+     */
+    override async unmount(given: string): Promise<void> {
+        requireMountPath(given);
+        const target = tidyPath(given);
+        const leadsTo = await this.#unlink(target);
+        const isOthers = leadsTo === undefined || [...this.#links.values()].includes(leadsTo);
+        try {
+            await this.unmountDirectory(target, isOthers ? [target] : [target, leadsTo]);
+        } catch (error) {
+            if (!(error instanceof MountError)) throw error;
+            this.#isOutdated = true;
+            if (this.isolation !== "none") throw error;
+        } finally {
+            this.forgetMount(target);
+        }
+    }
+
+    protected override unmountRemedy(): string {
+        return "its link is gone, and with stop() and the next start it is out of the box";
+    }
+
+    protected override mountRemedy(): string {
+        return "stop() the sandbox first: the next start makes a box with it";
+    }
+
+    async #inWork<T>(what: (work: FileHandle) => Promise<T>): Promise<T> {
+        const work = await this.#open(this.workingDirectory, true);
+        return what(work).finally(() => work.close());
+    }
+
+    /** Gives where the link led. */
+    async #unlink(target: string): Promise<string | undefined> {
+        const leadsTo = this.#links.get(target);
+        this.#links.delete(target);
+        if (leadsTo !== undefined) await this.#inWork((work) => unlinkFrom(work, target, leadsTo));
+        return leadsTo;
+    }
+
+    /** All of them. What was mounted by a link waits for the next start, which makes it anew. */
+    async #unlinkAll(): Promise<void> {
+        if (this.#links.size === 0) return;
+        const links = [...this.#links];
+        this.#links.clear();
+        const work = await this.#open(this.workingDirectory, false).catch(() => undefined);
+        if (work) for (const [target, leadsTo] of links) await unlinkFrom(work, target, leadsTo);
+        await work?.close();
+        for (const [at, { state }] of this.mounts.entries)
+            if (state === "mounted" && links.some(([target]) => target === tidyPath(at))) this.mounts.set(at, { state: "pending" });
     }
 
     // ---- what it is ----

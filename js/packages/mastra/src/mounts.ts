@@ -38,17 +38,39 @@ export function directoryName(prefix: string, digits: number, of: readonly strin
     return prefix + createHash("sha256").update(identity).digest("hex").slice(0, digits);
 }
 
+/** Of the names by which the engine knows the directories of one sandbox. */
+const PREFIX = "mastra-";
+
 /** What every sandbox has of its own. */
 const OWN = ["proc", "sys", "dev"];
 
+/** Why Mastra takes this for no path of a mount, if that is so. Its words are those that programs look for. */
+function malformed(mountPath: string): string | undefined {
+    const parts = mountPath.split("/").filter((part) => part !== "");
+    if (!/^\/[A-Za-z0-9_.\-/]*$/.test(mountPath))
+        return "Must be an absolute path of letters, digits, dashes, dots, underscores and slashes.";
+    if (parts.length === 0) return 'Root path "/" is not allowed.';
+    return parts.some((part) => part === "." || part === "..") ? 'Path segments cannot be "." or "..".' : undefined;
+}
+
 /** Why nothing can be mounted at this path, if that is so: the sandbox must start without it. */
 export function checkMountPath(mountPath: string): string | undefined {
-    const parts = mountPath.split("/").filter((part) => part !== "" && part !== ".");
-    if (!mountPath.startsWith("/") || parts.length === 0 || parts.includes("..") || /[\x00-\x1f\x7f]/.test(mountPath))
-        return `Invalid mount path: ${mountPath}. It is absolute, is not "/", and has no part "..".`;
-    if (OWN.includes(parts[0]!)) return `Invalid mount path: ${mountPath}. The sandbox has a /${parts[0]} of its own.`;
-    if (Buffer.byteLength(mountPath) > 255) return `Invalid mount path: ${mountPath}. It is longer than 255 bytes.`;
-    return undefined;
+    const wrong = malformed(mountPath) ?? noPlaceFor(mountPath);
+    return wrong && `Invalid mount path: ${mountPath}. ${wrong}`;
+}
+
+/** Of a path on this host, which may have any characters, at which the sandbox is to have the same directory. */
+export function noPlaceFor(path: string): string | undefined {
+    const first = path.split("/").find((part) => part !== "");
+    if (first === undefined) return "It is the whole host.";
+    if (OWN.includes(first)) return `The sandbox has a /${first} of its own.`;
+    return Buffer.byteLength(path) > 255 ? "It is longer than 255 bytes." : undefined;
+}
+
+/** mount() and unmount() throw for what is no path, as with the other providers; of any other failure mount() tells. */
+export function requireMountPath(mountPath: string): void {
+    const wrong = malformed(mountPath);
+    if (wrong !== undefined) throw new Error(`Invalid mount path: ${mountPath}. ${wrong}`);
 }
 
 /** Those of `added` that are to be mounted besides; the engine takes neither two at one place nor any number of them. */
@@ -69,6 +91,11 @@ export function withoutDoubles(
             missing[0]!.target,
         );
     return missing;
+}
+
+/** Where a mount that the sandbox has is, if it is one of these. */
+export function isMountOfOurs(mount: Pick<MountSpec, "name">): boolean {
+    return mount.name.startsWith(PREFIX);
 }
 
 /** The directory of a filesystem that is one of this host; undefined for all others. */
@@ -120,7 +147,7 @@ export class HostMounts {
 
     /** When the sandbox is gone. Another object may have done it; what cannot be removed does no harm. */
     async unregister(view: SandboxView | undefined): Promise<void> {
-        for (const each of view?.mounts ?? []) if (each.name.startsWith("mastra-")) this.#registered.add(each.name);
+        for (const each of view?.mounts ?? []) if (isMountOfOurs(each)) this.#registered.add(each.name);
         const names = [...this.#registered];
         this.#registered.clear();
         await Promise.all(names.map((name) => this.cove.unregisterMount(name).catch(() => {})));
@@ -138,7 +165,7 @@ export class HostMounts {
             if (!found.isDirectory()) throw cannot("it is no directory");
             if (!mount.readOnly) await willBeWritten(directory);
             const of = [this.owner, target, await realPathOf(directory)];
-            return { name: directoryName("mastra-", 32, of, found, mount.readOnly === true), directory };
+            return { name: directoryName(PREFIX, 32, of, found, mount.readOnly === true), directory };
         } catch (error) {
             await directory.close();
             throw error;

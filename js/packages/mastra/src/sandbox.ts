@@ -16,7 +16,7 @@ import { execute } from "./execute.js";
 import { CoveFilesystem } from "./filesystem.js";
 import { infoOf } from "./info.js";
 import { defaultInstructions, instructionsOf } from "./instructions.js";
-import { checkMountPath, hostMountOf, HostMounts, withoutDoubles, type HostMount } from "./mounts.js";
+import { checkMountPath, hostMountOf, HostMounts, isMountOfOurs, requireMountPath, withoutDoubles, type HostMount, type MountSpec } from "./mounts.js";
 import { CoveNetworking } from "./networking.js";
 import {
     checkOptions, checkRetained, durationOf, isEngineName, lifecycleOf, NAMELESS, portsOf, tidyPath, type CoveSandboxOptions,
@@ -32,6 +32,9 @@ const TIMEOUT_MS = 300_000;
 const STARTS = 20;
 /** How often the life of a sandbox that nobody can name again is lengthened while it is used. */
 const RENEW_MS = 3_600_000;
+
+/** The mounts of the sandbox that takes the place of one with these. */
+type MountsOf = (there: readonly MountSpec[]) => Promise<MountSpec[]>;
 
 /** Between find and connect or create the sandbox went away, or came: what find said holds no more. */
 class Overtaken extends Error {}
@@ -411,55 +414,102 @@ export class CoveSandbox extends MastraSandbox<SandboxView> {
      * Mounts are settled when a sandbox is made, and those that are known then (the `mounts` of a workspace) are in it
      * from the begin. One that comes later is in the next sandbox: this one is made anew if nothing was done in it yet.
      */
-    override async mount(filesystem: WorkspaceFilesystem, mountPath: string): Promise<MountResult> {
-        const wrong = checkMountPath(mountPath);
-        if (wrong !== undefined) return { success: false, mountPath, error: wrong };
-        const target = tidyPath(mountPath);
+    override async mount(filesystem: WorkspaceFilesystem, given: string): Promise<MountResult> {
+        requireMountPath(given);
+        const mountPath = tidyPath(given);
+        const key = this.mounts.has(given) ? given : mountPath;
         if (this.status !== "running") {
-            this.mounts.add({ [mountPath]: filesystem });
+            this.mounts.add({ [key]: filesystem });
             await this.ensureRunning();
-            const entry = this.mounts.get(mountPath);
+            const entry = this.mounts.get(key);
             if (entry?.state !== "pending")
                 return entry?.state === "mounted"
                     ? { success: true, mountPath }
                     : { success: false, mountPath, error: entry?.error ?? "it was not mounted" };
         }
-        const wanted = hostMountOf(filesystem, target);
-        if (wanted === undefined) {
-            const type = filesystem.getMountConfig?.()?.type;
-            return {
-                success: false, mountPath,
-                error: type === undefined
-                    ? `Filesystem "${filesystem.id}" says nothing of how it is mounted`
-                    : `Mount type "${type}" is not supported; a cove sandbox mounts "local" filesystems`,
-            };
-        }
+        const config = filesystem.getMountConfig?.();
+        const unsupported = this.#isUnsupported(filesystem, mountPath);
+        let error = unsupported ?? checkMountPath(mountPath);
+        if (error === undefined)
+            try {
+                await this.mountDirectory(hostMountOf(filesystem, mountPath)!);
+            } catch (failed) {
+                error = (failed as Error).message;
+            }
+        const state = error === undefined ? "mounted" : unsupported !== undefined && config ? "unsupported" : "error";
+        this.mounts.set(key, { filesystem, state, error, ...(config && { config }) });
+        return error === undefined ? { success: true, mountPath } : { success: false, mountPath, error };
+    }
+
+    #isUnsupported(filesystem: WorkspaceFilesystem, mountPath: string): string | undefined {
+        const type = filesystem.getMountConfig?.()?.type;
+        if (type === undefined) return `Filesystem "${filesystem.id}" does not provide a mount config`;
+        return hostMountOf(filesystem, mountPath)
+            ? undefined
+            : `Unsupported mount type: ${type}. A cove sandbox mounts "local" filesystems.`;
+    }
+
+    /** Into the sandbox that runs. It throws where that cannot be. */
+    protected async mountDirectory(wanted: HostMount): Promise<void> {
+        const { target } = wanted;
         const failed = this.#mountErrors.get(target);
-        if (failed) return { success: false, mountPath, error: failed.message };
+        if (failed) throw failed;
         const places = this.placesOf(wanted);
         const { view, hostMounts } = { view: this.#view, hostMounts: this.#hostMounts };
-        if (view && (await Promise.all(places.map((each) => hostMounts.has(view, each)))).every(Boolean)) {
-            this.#mounted.add(target);
-            return { success: true, mountPath };
-        }
-        const remade = this.#remake(places, mountPath, this.#remaking);
-        this.#remaking = remade;
-        try {
-            await remade;
-        } finally {
-            if (this.#remaking === remade) this.#remaking = undefined;
-        }
+        const isThere = view && (await Promise.all(places.map((each) => hostMounts.has(view, each)))).every(Boolean);
+        if (!isThere)
+            await this.#remakeInTurn(this.#tooLate(target), async (there) => {
+                const added = await Promise.all(places.map((each) => this.#hostMounts.register(each)));
+                return [...there, ...withoutDoubles(there, added)];
+            });
         this.#mounted.add(target);
-        return { success: true, mountPath };
+    }
+
+    /**
+     * Takes a directory out of the sandbox. As with mount(), one that runs is made anew for that if nothing was done in
+     * it yet; any other keeps the directory, and this throws.
+     */
+    override async unmount(given: string): Promise<void> {
+        requireMountPath(given);
+        const target = tidyPath(given);
+        await this.unmountDirectory(target, [target]);
+        this.forgetMount(target);
+    }
+
+    /** `places`: where it is. Throws where the sandbox has it and keeps it. */
+    protected async unmountDirectory(target: string, places: readonly string[]): Promise<void> {
+        const isThere = (mount: MountSpec): boolean => places.includes(tidyPath(mount.target)) && isMountOfOurs(mount);
+        if (this.status === "destroyed" || !this.#view?.mounts.some(isThere)) return;
+        const tooLate = new MountError(
+            `${target}: sandbox "${this.#engineName}" was made with this mount, and mounts are settled when a sandbox is ` +
+                `made; ${this.unmountRemedy()}`,
+            target,
+        );
+        await this.#remakeInTurn(tooLate, async (there) => there.filter((mount) => !isThere(mount)));
+    }
+
+    /** The sandbox that follows this one is made without it. */
+    protected forgetMount(target: string): void {
+        this.#mounted.delete(target);
+        for (const path of [...this.mounts.entries.keys()]) if (tidyPath(path) === target) this.mounts.delete(path);
     }
 
     #tooLate(mountPath: string): MountError {
         return new MountError(
             `${mountPath}: sandbox "${this.#engineName}" was made without this mount, and mounts are settled when a ` +
-                "sandbox is made; give it to the workspace as mounts and use another id, or destroy() the sandbox first " +
-                "(its disk goes with it)",
+                `sandbox is made; give it to the workspace as mounts and use another id, or ${this.mountRemedy()}`,
             mountPath,
         );
+    }
+
+    /** How the next sandbox of this id has it. */
+    protected mountRemedy(): string {
+        return "destroy() the sandbox first (its disk goes with it)";
+    }
+
+    /** How it goes out of this one. */
+    protected unmountRemedy(): string {
+        return "destroy() the sandbox, and start it without (its disk goes with it)";
     }
 
     /** Where a directory that the workspace mounts is in the sandbox. */
@@ -467,32 +517,42 @@ export class CoveSandbox extends MastraSandbox<SandboxView> {
         return [mount];
     }
 
+    async #remakeInTurn(tooLate: MountError, mountsOf: MountsOf): Promise<void> {
+        const remade = this.#remake(tooLate, mountsOf, this.#remaking);
+        this.#remaking = remade;
+        try {
+            await remade;
+        } finally {
+            if (this.#remaking === remade) this.#remaking = undefined;
+        }
+    }
+
     /**
      * A new sandbox that nothing was done in is as good as the next one. That nothing was done is this object's to know,
      * of itself; of others the engine says whether anything ran, and the revision whether anybody took it up, for each
      * that connects changes a label of a new one first. Without a name it is nobody else's.
      */
-    async #remake(more: readonly HostMount[], mountPath: string, before: Promise<void> | undefined): Promise<void> {
+    async #remake(tooLate: MountError, mountsOf: MountsOf, before: Promise<void> | undefined): Promise<void> {
         await before?.catch(() => {});
         const [native, view] = [this.#native, this.#view];
-        if (this.#untouched === undefined || !native || !view) throw this.#tooLate(mountPath);
-        const added = await Promise.all(more.map((each) => this.#hostMounts.register(each)));
-        if ((await native.processes.list()).length > 0) throw this.#tooLate(mountPath);
+        if (this.#untouched === undefined || !native || !view) throw tooLate;
+        const mounts = await mountsOf(view.mounts);
+        if ((await native.processes.list()).length > 0) throw tooLate;
         const madeBy = randomBytes(8).toString("hex");
-        const spec = this.#specWith(madeBy, [...view.mounts, ...withoutDoubles(view.mounts, added)]);
+        const spec = this.#specWith(madeBy, mounts);
         // Again, behind the last await: what this object has given out since may be in use.
-        if (this.#untouched === undefined || view.labels[STATE] !== "new") throw this.#tooLate(mountPath);
+        if (this.#untouched === undefined || view.labels[STATE] !== "new") throw tooLate;
         try {
             await this.#mark({ ...view, revision: this.#untouched }, "remade");
         } catch (error) {
             if (isGone(error) || (error instanceof Overtaken && (await native.view()).labels[STATE] !== "remade"))
-                throw this.#tooLate(mountPath);
+                throw tooLate;
             if (!(error instanceof Overtaken)) throw error;
         }
         try {
             await native.remove();
             const { sandbox, created } = await this.cove.create(spec);
-            if (!created && sandbox.labels[MADE_BY] !== madeBy) throw this.#tooLate(mountPath);
+            if (!created && sandbox.labels[MADE_BY] !== madeBy) throw tooLate;
             await this.#begin(sandbox, undefined);
             this.#untouched = sandbox.revision;
         } catch (error) {

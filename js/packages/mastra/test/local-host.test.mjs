@@ -147,8 +147,9 @@ describe('mounts', () => {
         const sandbox = make({ id: `late-${process.pid}` });
         await out(sandbox, 'touch used');
         const filesystem = new LocalFilesystem({ basePath: await fresh() });
-        const result = await sandbox.mount(filesystem, '/late').catch(() => ({ success: false }));
-        assert.equal(result.success, false);
+        const { success, error } = await sandbox.mount(filesystem, '/late');
+        assert.equal(success, false);
+        assert.match(error, /made without this mount.*stop\(\)/);
         assert.deepEqual(await readdir(sandbox.workingDirectory), ['used']);
     });
 

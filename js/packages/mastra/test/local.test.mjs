@@ -537,6 +537,55 @@ describe('its life', () => {
         assert.deepEqual((await readdir(files)).sort(), ['file', 'new']);
     });
 
+    test('the link goes with stop(), and the next start makes it again', async () => {
+        const files = await fresh();
+        await writeFile(path.join(files, 'file'), 'mounted');
+        const sandbox = make();
+        sandbox.mounts.add({ '/data': new LocalFilesystem({ basePath: files }) });
+        assert.equal(await out(sandbox, 'cat data/file'), 'mounted');
+        await sandbox._stop();
+        assert.deepEqual(await readdir(sandbox.workingDirectory), []);
+        assert.equal(await out(sandbox, 'cat data/file /data/file'), 'mountedmounted');
+        assert.equal(sandbox.mounts.get('/data').state, 'mounted');
+    });
+
+    test('mount() after a command is in the box that follows a stop', async () => {
+        const sandbox = make();
+        const late = new LocalFilesystem({ basePath: await fresh() });
+        await out(sandbox, 'echo kept >file');
+        assert.equal((await sandbox.mount(late, '/late')).success, false);
+        await sandbox._stop();
+        assert.deepEqual(await sandbox.mount(late, '/late'), { success: true, mountPath: '/late' });
+        assert.equal(await out(sandbox, 'echo x >late/new; cat file'), 'kept');
+    });
+
+    test('unmount() takes the link at once, and the directory with the next box; under rules that is an error', async () => {
+        for (const isolation of ['none', 'bwrap']) {
+            const files = await fresh();
+            await writeFile(path.join(files, 'file'), 'mounted');
+            const sandbox = make({ isolation });
+            sandbox.mounts.add({ '/data': new LocalFilesystem({ basePath: files }) });
+            assert.equal(await out(sandbox, 'cat data/file'), 'mounted');
+            if (isolation === 'none') await sandbox.unmount('/data');
+            else await assert.rejects(sandbox.unmount('/data'), { name: 'MountError', message: /its link is gone.*stop\(\)/ });
+            assert.equal(sandbox.mounts.has('/data'), false);
+            assert.deepEqual(await readdir(sandbox.workingDirectory), []);
+            await sandbox._stop();
+            await fails(sandbox, 'ls /data/file');
+            await fails(sandbox, `ls ${files}/file`);
+        }
+    });
+
+    test('unmount() of a box that nothing was done in leaves no way to the directory', async () => {
+        const files = await fresh();
+        const sandbox = make({ isolation: 'bwrap' });
+        sandbox.mounts.add({ '/a': new LocalFilesystem({ basePath: files }), '/b': new LocalFilesystem({ basePath: files }) });
+        await sandbox.start();
+        await sandbox.unmount('/a');
+        await sandbox.unmount('/b');
+        await fails(sandbox, `ls -d /a || ls -d /b || ls -d ${files}`);
+    });
+
     test('a box that was made without a mount is made again with it', async () => {
         const files = await fresh();
         const first = make({ id: `mounts-${process.pid}` });

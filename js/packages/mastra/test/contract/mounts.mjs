@@ -132,6 +132,76 @@ export const cases = [
         },
     },
     {
+        name: 'mount() and unmount() throw for a path that is none',
+        expected: { mount: Array(6).fill('Invalid mount path'), unmount: Array(6).fill('Invalid mount path') },
+        async run(box) {
+            const made = box.make();
+            await made.start();
+            const files = new LocalFilesystem({ basePath: await box.host() });
+            const said = { mount: [], unmount: [] };
+            for (const wrong of ['relative/path', '/', '/a/../b', '/./data', '/tmp/bad path', '/data\n'])
+                for (const verb of ['mount', 'unmount'])
+                    try {
+                        await need(made, verb)(...(verb === 'mount' ? [files, wrong] : [wrong]));
+                        said[verb].push('no error');
+                    } catch (error) {
+                        said[verb].push(error.message.split(':')[0]);
+                    }
+            return said;
+        },
+    },
+    {
+        name: 'mount() that fails says why by its result and by the state',
+        expected: [false, 'error', true, false, 'unsupported', true],
+        async run(box) {
+            const made = box.make();
+            await made.start();
+            const seen = [];
+            for (const [files, why] of [
+                [elsewhere(), /does not provide a mount config/],
+                [elsewhere({ type: 's3', bucket: 'b' }), /^Unsupported mount type: s3/],
+            ]) {
+                const { success, error } = await need(made, 'mount')(files, '/data');
+                seen.push(success, made.mounts.get('/data').state, why.test(error));
+            }
+            return seen;
+        },
+    },
+    {
+        name: 'mount() after a command has a result, and an entry that says the same',
+        expected: true,
+        async run(box) {
+            const made = box.make();
+            await made.executeCommand('true');
+            const { success } = await need(made, 'mount')(new LocalFilesystem({ basePath: await box.host() }), '/data/');
+            return made.mounts.get('/data').state === (success ? 'mounted' : 'error');
+        },
+    },
+    {
+        name: 'mount() has an entry, and unmount() takes it and the directory away',
+        expected: { mounted: ['/data', 'mounted'], after: [], there: 'gone' },
+        async run(box) {
+            const made = box.make();
+            await made.start();
+            await need(made, 'mount')(new LocalFilesystem({ basePath: await box.host() }), '/data//');
+            const entries = () => [...made.mounts.entries].flatMap(([path, { state }]) => [path, state]);
+            const mounted = entries();
+            await need(made, 'unmount')('/data');
+            const { exitCode } = await made.executeCommand(`test -e ${box.mounted(made, '/data')}`);
+            return { mounted, after: entries(), there: exitCode === 0 ? 'there' : 'gone' };
+        },
+    },
+    {
+        name: 'unmount() of what is not mounted does nothing',
+        expected: 'running',
+        async run(box) {
+            const made = box.make();
+            await made.start();
+            await need(made, 'unmount')('/never/mounted');
+            return made.status;
+        },
+    },
+    {
         name: 'what is mounted is read by commands with arguments',
         expected: 'file\n',
         async run(box) {
