@@ -68,14 +68,33 @@ export async function findPlace(options: CoveOptions): Promise<Place> {
     return findPrivate(options);
 }
 
+let hasWarnedOfRuntime = false;
+
+/** That the engine of before is not found is to be understood; in a container without that directory all goes well. */
+function warnOfRuntimeDirectory(socket: string): void {
+    const runtime = process.env["XDG_RUNTIME_DIR"];
+    if (!runtime || socket.startsWith(`${runtime}/`) || hasWarnedOfRuntime) return;
+    hasWarnedOfRuntime = true;
+    process.emitWarning(
+        `XDG_RUNTIME_DIR: ${runtime} is no directory of this user's, and the engine is that of ${socket}; ` +
+            "make the directory, or unset the variable",
+        "CoveWarning",
+    );
+}
+
 /** This user's own engine, started if it does not run. */
 export async function findPrivate(options: CoveOptions): Promise<Place> {
     const socket = privateSocket();
+    warnOfRuntimeDirectory(socket);
     if (isSafe(socket) && (await answers(socket))) return { kind: "private", address: { kind: "unix", path: socket } };
     const file = findProgram(options.bin);
-    const started = runProgram(file, ["server", "--private"], programEnv()).then((ran) => {
-        if (ran.status !== 0) throw new CoveError("no_cove", ran.why);
-        return ran.stdout.trim();
+    const started = runProgram(file, ["server", "--private"], programEnv()).then(({ status, stdout, said }) => {
+        const line = stdout.trim();
+        if (status === 0 && line.startsWith("unix:/")) return line;
+        if (status !== 0 && said !== "") throw new CoveError("no_cove", said);
+        throw new CoveError("no_cove", `${file} started no engine: it ended with status ${status} and said ${line === "" ? "nothing" : "no address"}`, {
+            remedy: `if it is not the program cove, set ${options.bin ? "bin" : "COVE_BIN"} to the path of that`,
+        });
     });
     // Its socket is there before the program is sure that all is well, and what is asked there waits for the engine.
     const line = await Promise.race([listens(socket, started), started]);

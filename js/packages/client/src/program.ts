@@ -6,12 +6,16 @@ import * as path from "node:path";
 import { CoveError } from "./error.js";
 import { here } from "./here.js";
 
-function isProgram(file: string): boolean {
+/** Why a file cannot be executed; undefined where it can. */
+function whyNot(file: string): { cause: string; isMissing: boolean } | undefined {
+    const found = statSync(file, { throwIfNoEntry: false });
+    if (!found) return { cause: "it is not there", isMissing: true };
+    if (!found.isFile()) return { cause: "it is no file", isMissing: true };
     try {
         accessSync(file, constants.X_OK);
-        return statSync(file).isFile();
+        return undefined;
     } catch {
-        return false;
+        return { cause: "it is there, and this user may not execute it", isMissing: false };
     }
 }
 
@@ -19,31 +23,45 @@ function isProgram(file: string): boolean {
 function packaged(): string | undefined {
     try {
         const { cove: file } = createRequire(here)(`@cove/linux-${process.arch}`) as { cove?: unknown };
-        return typeof file === "string" && isProgram(file) ? file : undefined;
+        return typeof file === "string" ? file : undefined;
     } catch {
         return undefined;
     }
 }
 
-function onPath(): string | undefined {
-    for (const directory of (process.env["PATH"] ?? "").split(path.delimiter)) {
-        const file = path.join(directory, "cove");
-        if (path.isAbsolute(directory) && isProgram(file)) return file;
+function* onPath(): Generator<string> {
+    for (const directory of (process.env["PATH"] ?? "").split(path.delimiter))
+        if (path.isAbsolute(directory)) yield path.join(directory, "cove");
+}
+
+/** The path itself may be one that cannot be looked at. */
+function whyNotIfKnown(file: string): ReturnType<typeof whyNot> {
+    try {
+        return whyNot(file);
+    } catch (error) {
+        return { cause: `it cannot be looked at (${(error as NodeJS.ErrnoException).code})`, isMissing: true };
     }
-    return undefined;
 }
 
 /** `bin`, else COVE_BIN, else that of the package, else that on PATH. One that is named and not there is an error. */
 export function findProgram(bin?: string): string {
     for (const [what, named] of [["bin", bin], ["COVE_BIN", process.env["COVE_BIN"]]] as const) {
         if (!named) continue;
-        if (isProgram(named)) return named;
-        throw new CoveError("no_cove", `${what}: ${named} is no program that can be executed`, {
-            remedy: `set it to the path of the program cove`,
+        const not = whyNotIfKnown(named);
+        if (not === undefined) return named;
+        throw new CoveError("no_cove", `${what}: ${named} cannot be executed: ${not.cause}`, {
+            remedy: not.isMissing ? "set it to the path of the program cove" : `chmod +x ${named}, or set it to another cove`,
         });
     }
-    const file = packaged() ?? onPath();
-    if (file) return file;
+    const own = packaged();
+    for (const file of own === undefined ? onPath() : [own, ...onPath()]) {
+        const not = whyNotIfKnown(file);
+        if (not === undefined) return file;
+        if (not.isMissing) continue;
+        throw new CoveError("no_cove", `${file} would start an engine, and cannot be executed: ${not.cause}`, {
+            remedy: `chmod +x ${file}, or set COVE_BIN to another cove`,
+        });
+    }
     throw new CoveError("no_cove", "no engine runs here, and the program cove that would start one is not there", {
         remedy: `install @cove/linux-${process.arch} or cove, set COVE_BIN to its path, or give url and apiKey of a server`,
     });
@@ -52,7 +70,9 @@ export function findProgram(bin?: string): string {
 export interface Ran {
     status: number | null;
     stdout: string;
-    /** What it said last, without its name before it. */
+    /** What it said last, without its name before it; empty if it said nothing. */
+    said: string;
+    /** The same, or how it ended. */
     why: string;
 }
 
@@ -76,15 +96,15 @@ export function runProgram(
         child.stderr!.setEncoding("utf8").on("data", (text: string) => (stderr = (stderr + text).slice(-SAID_MOST)));
         child.once("error", (cause) =>
             reject(
-                new CoveError("no_cove", `${file}: it cannot be executed (${(cause as NodeJS.ErrnoException).code})`, {
+                new CoveError("no_cove", `${file} cannot be executed (${(cause as NodeJS.ErrnoException).code})`, {
                     remedy: "set COVE_BIN to the path of the program cove",
                     cause,
                 }),
             ),
         );
         child.once("close", (status) => {
-            const last = stderr.trimEnd().split("\n").pop() ?? "";
-            resolve({ status, stdout, why: last.replace(/^cove: /, "") || `it ended with status ${status}` });
+            const said = (stderr.trimEnd().split("\n").pop() ?? "").replace(/^cove: /, "");
+            resolve({ status, stdout, said, why: said || `it ended with status ${status}` });
         });
     });
 }

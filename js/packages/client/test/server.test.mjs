@@ -1,16 +1,19 @@
 // Which server: by TCP with a key, by a socket's name, or none; and that nothing tells a key.
 import assert from "node:assert/strict";
 import { spawn, spawnSync } from "node:child_process";
-import { existsSync } from "node:fs";
+import { cpSync, existsSync, mkdirSync, writeFileSync } from "node:fs";
 import http from "node:http";
 import { connect, createServer } from "node:net";
+import path from "node:path";
 import { after, before, test } from "node:test";
+import { fileURLToPath } from "node:url";
 import { inspect } from "node:util";
 import { Cove, CoveError } from "../dist/esm/index.js";
 import { freePort, startEngine, until } from "./engine.mjs";
 
 const code = (name) => (error) => error instanceof CoveError && error.code === name;
 const INDEX = new URL("../dist/esm/index.js", import.meta.url).href;
+const DIST = fileURLToPath(new URL(".", INDEX));
 
 let engine;
 let server;
@@ -169,14 +172,49 @@ test("the program is named and not there, or fails, in one sentence", async () =
     try {
         process.env.XDG_RUNTIME_DIR = `${engine.dir}/config`; // where nothing runs
         await assert.rejects(new Cove({ engine: "private", bin: "/nowhere/cove" }).connect(), (error) => code("no_cove")(error) && /\/nowhere\/cove/.test(error.message));
-        await assert.rejects(new Cove({ engine: "private", bin: "/bin/false" }).connect(), code("no_cove"));
+        const fails = (bin, message) => assert.rejects(new Cove({ engine: "private", bin }).connect(), (error) => {
+            assert.match(error.message, message);
+            return code("no_cove")(error) && !error.message.includes("\n");
+        });
+        await fails("/bin/false", /^\/bin\/false started no engine: it ended with status 1 and said nothing; .*set bin/);
+        await fails("/bin/true", /^\/bin\/true started no engine: it ended with status 0 and said nothing; .*set bin/);
+        await fails("/bin/echo", /^\/bin\/echo started no engine: .* said no address; /);
+        await fails("/", /it is no file/);
+        const bin = `${engine.dir}/cove`;
+        writeFileSync(bin, "", { mode: 0o644 });
+        await fails(bin, /^bin: .*\/cove cannot be executed: it is there, and this user may not execute it; chmod \+x/);
     } finally {
         process.env.XDG_RUNTIME_DIR = XDG_RUNTIME_DIR;
     }
 });
 
+test("a cove on PATH without its x bit, and a COVE_BIN that is something else, are named with the remedy", () => {
+    const bin = `${engine.dir}/without-x`;
+    mkdirSync(bin);
+    writeFileSync(`${bin}/cove`, "#!/bin/sh\n", { mode: 0o644 });
+    // Of a copy that finds no package beside it.
+    const alone = `${engine.dir}/alone`;
+    cpSync(DIST, alone, { recursive: true });
+    writeFileSync(`${alone}/package.json`, '{"type": "module"}');
+    const said = (env) => spawnSync(process.execPath, ["-e", `import(${JSON.stringify(`${alone}/index.js`)}).then(({ Cove }) => new Cove({ engine: "private" }).connect()).catch((error) => console.log(error.code, error.message))`],
+        { env: { PATH: bin, XDG_RUNTIME_DIR: `${engine.dir}/config`, ...env }, encoding: "utf8" }).stdout;
+    assert.match(said({}), /^no_cove .*\/without-x\/cove would start an engine, and cannot be executed: .*chmod \+x .*COVE_BIN.*\n$/);
+    assert.match(said({ COVE_BIN: `${bin}/cove` }), /^no_cove COVE_BIN: .*cannot be executed: .*chmod \+x .*\n$/);
+    assert.match(said({ COVE_BIN: "/bin/true" }), /^no_cove \/bin\/true started no engine: .*set COVE_BIN.*\n$/);
+});
+
+test("an XDG_RUNTIME_DIR that is not there is told, once, with the socket that is used instead", () => {
+    const script = `import(${JSON.stringify(INDEX)}).then(async ({ Cove }) => { for (const _ of [1, 2]) await new Cove({ engine: "private", bin: "/bin/false" }).connect().catch(() => {}) })`;
+    const warned = (runtime) => spawnSync(process.execPath, ["-e", script], { env: { PATH: "/usr/bin:/bin", XDG_RUNTIME_DIR: runtime }, encoding: "utf8" })
+        .stderr.split("\n").filter((line) => line.includes("CoveWarning"));
+    const [line, ...more] = warned(`${engine.dir}/nowhere`);
+    assert.match(line, /XDG_RUNTIME_DIR: \S+\/nowhere is no directory of this user's, .*\/tmp\/cove-\d+\/cove\.sock; make the directory/);
+    assert.deepEqual(more, []);
+    assert.deepEqual(warned(`${engine.dir}/config`), []);
+});
+
 test("an engine that is started learns nothing of this program's environment that it does not need", async () => {
-    const { readFileSync, writeFileSync } = await import("node:fs");
+    const { readFileSync } = await import("node:fs");
     const bin = `${engine.dir}/print`;
     writeFileSync(bin, `#!/bin/sh\n/usr/bin/env >${bin}.txt\nexit 1\n`, { mode: 0o755 });
     const { XDG_RUNTIME_DIR } = process.env;
@@ -222,7 +260,6 @@ test("on another system, without a server, the ways out are named", () => {
 test("by TLS, whose certificate is verified", async () => {
     const tlsPort = await freePort();
     const dir = `${engine.dir}/tls`;
-    const { mkdirSync, writeFileSync } = await import("node:fs");
     mkdirSync(dir, { mode: 0o700 });
     const made = spawnSync(
         "openssl",
