@@ -21,6 +21,25 @@ export interface HostDirectory {
 const SYSTEM = ["/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32"];
 /** What the box has of its own, in which nothing of the host can lie. */
 const OWN = ["/proc", "/sys", "/dev"];
+/** What is in it of these, code may use as it is: what LocalSandbox has to be told, a box has anyway. */
+const DEVICES = ["null", "zero", "full", "random", "urandom", "tty", "ptmx", "pts", "shm", "fd", "stdin", "stdout", "stderr"].map(
+    (name) => `/dev/${name}`,
+);
+/** Files that it has, read-only, of its own or of the host. */
+const ETC = ["group", "hostname", "hosts", "ld.so.cache", "localtime", "mtab", "nsswitch.conf", "os-release", "passwd", "protocols",
+    "resolv.conf", "services"].map((name) => `/etc/${name}`);
+
+/** Whether a box has it without a word, so that there is nothing to mount. */
+function isInBox(wanted: string, readOnly: boolean): boolean {
+    if (DEVICES.includes(wanted)) return true;
+    return readOnly && (wanted === "/" || OWN.includes(wanted) || isWithin(wanted, "/proc") || ETC.includes(wanted));
+}
+
+/** Whether these rules ask for all that this host has to read. A box has its system directories alone. */
+export function wantsWholeHost(rules: NativeSandboxConfig): boolean {
+    return (rules.readOnlyPaths ?? []).some((given) => path.resolve(given) === "/");
+}
+
 // Not that of the mounts of a CoveSandbox, which are of one sandbox each and go with it.
 const PREFIX = "cove-local-";
 const TARGET_BYTES = 255;
@@ -44,11 +63,14 @@ export function planDirectories(
     const add = (given: string, readOnly: boolean): void => {
         planned.set(path.resolve(given), { path: path.resolve(given), readOnly });
     };
+    const addRule = (given: string, readOnly: boolean): void => {
+        if (!isInBox(path.resolve(given), readOnly)) add(given, readOnly);
+    };
 
     if (rules.allowSystemBinaries !== false) for (const directory of nodeDirectories()) add(directory, true);
-    for (const given of rules.readOnlyPaths ?? []) add(given, true);
+    for (const given of rules.readOnlyPaths ?? []) addRule(given, true);
     add(workingDirectory, isIsolated && rules.readOnly === true);
-    for (const given of rules.readWritePaths ?? []) add(given, false);
+    for (const given of rules.readWritePaths ?? []) addRule(given, false);
 
     const all = [...planned.values()].sort((a, b) => (a.path < b.path ? -1 : 1));
     return all.filter((one) => !one.readOnly || !isVisible(one.path, all.filter((other) => other !== one)));

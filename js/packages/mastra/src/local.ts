@@ -17,7 +17,7 @@ import { mergeEnv, type Env } from "./command.js";
 import { detectIsolation } from "./local-detect.js";
 import {
     checkCheckpoints, checkDirectories, forgetDirectories, insidePath, isInside, openTrusted, planDirectories,
-    registerDirectories, type HostDirectory, type Mounts,
+    registerDirectories, wantsWholeHost, type HostDirectory, type Mounts,
 } from "./local-directories.js";
 import { linkInto, unlinkFrom } from "./local-links.js";
 import { isOthers, owner, OWNER } from "./local-owner.js";
@@ -127,6 +127,11 @@ export class CoveLocalSandbox extends CoveSandbox {
         this.#rules = nativeSandbox;
         this.#directories = directories;
         this.#checkpoints = new Checkpoints(checkpoints, workingDirectory, (wanted, make) => this.#open(wanted, make));
+        if (wantsWholeHost(nativeSandbox))
+            this.logger.warn(
+                "CoveLocalSandbox: readOnlyPaths: \"/\" leaves all as it is: a box sees the host's system directories; name the " +
+                    "others that it should see, such as /opt",
+            );
     }
 
     override get workingDirectory(): string {

@@ -112,6 +112,24 @@ describe('directories', () => {
         assert.deepEqual(new Set((await out(sandbox, 'ls -A /tmp')).split('\n')), expected);
     });
 
+    test('what a box has anyway may be named, and changes nothing', async () => {
+        const readOnlyPaths = ['/dev/null', '/dev', '/', '/proc', '/proc/cpuinfo', '/sys', '/etc/hosts', '/etc/resolv.conf', '/usr/bin/env', '/usr'];
+        const readWritePaths = ['/dev/null', '/dev/shm', '/dev/tty'];
+        const sandbox = make({ isolation: 'bwrap', nativeSandbox: { readOnlyPaths, readWritePaths } });
+        assert.deepEqual((await sandbox.getInfo()).metadata.isolationConfig.readOnlyPaths, readOnlyPaths);
+        assert.equal(await out(sandbox, 'echo lost >/dev/null; echo kept >/dev/shm/x; cat /dev/shm/x; test -r /etc/hosts && test -r /proc/cpuinfo && echo there'),
+            'kept\nthere');
+        // Of the host it sees no more than another, and nothing more can be written.
+        await fails(sandbox, `ls ${await fresh()}`);
+        await fails(sandbox, 'ls /root/. /etc/shadow');
+        await fails(sandbox, 'touch /usr/x');
+        assert.deepEqual(sandbox.native && (await sandbox.native.view()).mounts.map(({ target }) => target).filter((at) => /^\/(dev|proc|sys|etc|$)/.test(at)), []);
+        for (const readWritePaths of [['/'], ['/dev'], ['/proc'], ['/sys']])
+            assert.throws(() => make({ nativeSandbox: { readWritePaths } }), MountError, readWritePaths[0]);
+        for (const readOnlyPaths of [['/dev/mem'], ['/sys/kernel']])
+            assert.throws(() => make({ nativeSandbox: { readOnlyPaths } }), MountError, readOnlyPaths[0]);
+    });
+
     test('a directory that is not there is named', async () => {
         const sandbox = make({ nativeSandbox: { readOnlyPaths: ['/no/such/place'] } });
         await assert.rejects(sandbox.start(), (error) => error instanceof MountError && /\/no\/such\/place/.test(error.message));
