@@ -26,8 +26,9 @@ CONFIG = """[boxes]
 pool = 2
 memory = 128M
 disk = 32M
+most_pids = 4194304
 sandboxes = 500
-"""
+"""  # most_pids: what the document allows, not what this server gives
 
 
 def run_tester(server, *options):
