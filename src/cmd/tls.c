@@ -407,10 +407,11 @@ int tls_explain(struct tls *tls, const char *server, struct error *err)
     case FAULT_SELF_SIGNED_CHAIN:
     case FAULT_NO_ISSUER:
     case FAULT_NO_CHAIN:
-        return error_set(err, "bad_certificate", 0,
-                         "%s: the server's certificate is not signed by an authority that this machine "
-                         "trusts (%s); if it is your own authority, name its certificate by SSL_CERT_FILE",
-                         server, tls->X509_verify_cert_error_string(fault));
+        return error_set(
+            err, "bad_certificate", 0,
+            "%s: the server's certificate is not signed by an authority that this machine "
+            "trusts (%s); if it is your own authority, name its certificate by SSL_CERT_FILE",
+            server, tls->X509_verify_cert_error_string(fault));
     default:
         return error_set(err, "bad_certificate", 0,
                          "%s: the server's certificate is not good: %s; have it replaced", server,

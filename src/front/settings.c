@@ -31,6 +31,8 @@ static int network_check(const char *value, struct error *err)
 static const struct conf_row table[] = {
     {"serve", "listen", CONF_OTHER, .fallback = NULL},
     {"serve", "socket", CONF_OTHER, .fallback = NULL},
+    {"serve", "socket_group", CONF_OTHER, .fallback = NULL},
+    {"serve", "socket_mode", CONF_OTHER, .fallback = NULL},
     {"serve", "data", CONF_OTHER, .fallback = NULL},
     {"serve", "allow_level", CONF_OTHER, .fallback = NULL},
     {"serve", "hosts", CONF_LIST, AT(hosts), .fallback = ""},

@@ -534,8 +534,7 @@ void http_conn_secured(struct http_conn *conn)
 
 void http_conn_is_clear(struct http_conn *conn)
 {
-    static const struct http_refusal clear = {400, "needs_tls",
-                                              "this port speaks TLS"};
+    static const struct http_refusal clear = {400, "needs_tls", "this port speaks TLS"};
 
     conn->state = CONN_HEADER;
     conn->peer.is_tls = false;

@@ -88,6 +88,7 @@ static int tenants_take(void *target, const char *section, const char *name, con
 }
 
 static const char *const log_formats[] = {"text", "json", NULL};
+static const char *const socket_modes[] = {"0660", "0600", "0666", NULL};
 
 static int listen_check(const char *value, struct error *err)
 {
@@ -127,6 +128,17 @@ static const struct conf_row rows[] = {
      .name = "socket",
      .type = CONF_TEXT,
      .offset = offsetof(struct config, socket)},
+    {.section = "serve",
+     .name = "socket_group",
+     .type = CONF_TEXT,
+     .offset = offsetof(struct config, socket_group),
+     .check = listen_group_check},
+    {.section = "serve",
+     .name = "socket_mode",
+     .type = CONF_CHOICE,
+     .offset = offsetof(struct config, socket_mode),
+     .fallback = "0660",
+     .choices = socket_modes},
     {.section = "serve",
      .name = "data",
      .type = CONF_TEXT,
@@ -248,6 +260,8 @@ int config_read(int fd, const char *path, struct config *config, struct options 
     fill(&options->listen, config->listen);
     fill(&options->listen, OPTIONS_LISTEN_DEFAULT);
     fill(&options->socket, config->socket);
+    fill(&options->socket_group, config->socket_group);
+    options->socket_mode = (const unsigned[]){0660, 0600, 0666}[config->socket_mode];
     fill(&options->data, config->data);
     fill(&options->allow_level, config->allow_level);
     fill(&options->allow_level, LEVEL_FULL);

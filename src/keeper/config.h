@@ -20,7 +20,8 @@ struct config_tenants {
 };
 
 struct config {
-    char *listen, *socket, *data, *allow_level;
+    char *listen, *socket, *socket_group, *data, *allow_level;
+    int socket_mode; /* which of 0660, 0600, 0666 */
     char *otlp_headers_file;
     char *tls_certificate, *tls_key; /* both or none, absolute paths */
     int log_format;                  /* 1: JSON */

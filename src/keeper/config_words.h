@@ -10,6 +10,10 @@
     C("serve", "socket", NULL,                                                                     \
       "unix socket of the API: /run/cove/cove.sock, or cove/cove.sock in XDG_RUNTIME_DIR; holds "  \
       "from the next start on")                                                                    \
+    C("serve", "socket_group", NULL,                                                               \
+      "group of that socket, whose members may connect, with a key; holds from the next start on") \
+    C("serve", "socket_mode", "0660",                                                              \
+      "mode of that socket: 0660, 0600 or 0666; holds from the next start on")                     \
     C("serve", "data", NULL,                                                                       \
       "where sandboxes are kept: /var/lib/cove, or cove in XDG_DATA_HOME; holds from the next "    \
       "start on")                                                                                  \

@@ -7,6 +7,7 @@
 #include <arpa/inet.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <grp.h>
 #include <netinet/in.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -19,8 +20,8 @@
 #define BACKLOG 1024
 #define ACTIVATED_FIRST 3
 
-/* The engine asks the kernel who is at the other end and lets in the owner and root alone. So nobody
- * else needs to connect, and nobody else may fill the backlog. */
+/* The engine asks the kernel who is at the other end, and lets in the owner and root without a key. So nobody else
+ * may fill the backlog, unless the configuration names a group, or another mode. */
 #define API_MODE 0660
 /* Whoever may connect is asked the same by the keeper. */
 #define KEEPER_MODE 0600
@@ -170,6 +171,57 @@ static int unix_open(const char *path, int type, mode_t mode, struct error *err)
     return fd_take(&fd);
 }
 
+/* ---- the group of a unix socket ---- */
+
+/* In /etc/group alone: to ask the name service would load its modules into this process. */
+static int group_find(const char *group, gid_t *gid, struct error *err)
+{
+    uint64_t number = 0;
+    struct error ignored;
+    FILE *file;
+
+    if (parse_count("group", group, 0, UINT32_MAX - 1, &number, &ignored) == 0) {
+        *gid = (gid_t)number;
+        return 0;
+    }
+    file = fopen("/etc/group", "re");
+    for (const struct group *entry; file != NULL && (entry = fgetgrent(file)) != NULL;)
+        if (strcmp(entry->gr_name, group) == 0) {
+            *gid = entry->gr_gid;
+            (void)fclose(file);
+            return 0;
+        }
+    if (file != NULL)
+        (void)fclose(file);
+    return error_set(err, "bad_config", 0,
+                     "this host has no group %.80s; name one of /etc/group, or make it (groupadd)",
+                     group);
+}
+
+int listen_group_check(const char *group, struct error *err)
+{
+    gid_t ignored;
+
+    return group_find(group, &ignored, err);
+}
+
+/* Of the socket that was just bound there, and of nothing that took its place. */
+static int group_give(const char *path, const char *group, struct error *err)
+{
+    _cleanup_close_ int file = open(path, O_PATH | O_NOFOLLOW | O_CLOEXEC);
+    struct stat st;
+    gid_t gid;
+
+    if (group_find(group, &gid, err) < 0)
+        return -1;
+    if (file < 0 || fstat(file, &st) < 0 || !S_ISSOCK(st.st_mode) || st.st_uid != geteuid() ||
+        fchownat(file, "", (uid_t)-1, gid, AT_EMPTY_PATH) < 0)
+        return error_set(err, "no_listener", errno,
+                         "cannot give %s to the group %.80s; name one that this user is in", path,
+                         group);
+    return 0;
+}
+
 /* ---- activation ---- */
 
 static uint64_t number_of(const char *name)
@@ -285,12 +337,16 @@ int listeners_open(struct listeners *listeners, const struct options *options,
     if (activated_open(listeners, options, err) < 0)
         return -1;
     if (listeners->api_count == 0) {
-        int fd = unix_open(places->socket_path, SOCK_STREAM, API_MODE, err);
+        int fd = unix_open(places->socket_path, SOCK_STREAM,
+                           options->socket_mode != 0 ? options->socket_mode : API_MODE, err);
 
         if (fd < 0)
             return -1;
         listeners->made_socket = true;
         listeners->api[listeners->api_count++] = fd;
+        if (options->socket_group != NULL &&
+            group_give(places->socket_path, options->socket_group, err) < 0)
+            return -1;
         if (strcmp(options->listen, "none") != 0) {
             fd = tcp_open(options, err);
             if (fd < 0)

@@ -36,6 +36,9 @@ int listeners_try(const struct options *options, const struct places *places, st
 /* Removes the sockets' files, too. */
 void listeners_close(struct listeners *listeners, const struct places *places);
 
+/* Tells whether a text is a group of this host, by its number or a name of /etc/group. */
+int listen_group_check(const char *group, struct error *err);
+
 /* The address on which a TCP socket listens: with port 0 the kernel chose one. */
 #define LISTEN_TEXT_MAX 64
 void listen_address_text(int fd, char text[LISTEN_TEXT_MAX]);

@@ -7,8 +7,10 @@
 #include <stdbool.h>
 
 struct options {
-    const char *listen; /* HOST:PORT, or "none" */
-    const char *socket; /* NULL: where design puts it */
+    const char *listen;       /* HOST:PORT, or "none" */
+    const char *socket;       /* NULL: where design puts it */
+    const char *socket_group; /* a name of /etc/group, or a number; NULL: the keeper's own */
+    unsigned socket_mode;     /* 0: 0660 */
     const char *data;
     const char *config;
     const char *engine;      /* the program; NULL: beside this one */

@@ -1,14 +1,20 @@
 """A start that cannot come about ends at once and says why: by itself, to whoever wants a server of his own, to
 `cove serve --check` and to `cove doctor`."""
+import grp
 import json
 import os
+import pathlib
 import shutil
 import socket
+import stat
 import subprocess
+import tempfile
 
 import pytest
 
 import harness
+import serving
+from sandboxes import new_key
 
 PROGRAMS = ("cove", "cove-keeper", "cove-engine")
 LIMIT = 20 * harness.PATIENCE  # a client waits longer for an engine that may still come
@@ -104,6 +110,8 @@ def serve(place, *words, config="[boxes]\npool = 0\n"):
     ("[network]\nproxy = moon", "2: proxy: "),
     ("[kernels]\ncontexts = 0", '2: contexts: "0"'),
     ("[serve]\nallow_level = none", "2: allow_level: none is no level"),
+    ("[serve]\nsocket_group = nobody-has-this", "2: socket_group: this host has no group nobody-has-this"),
+    ("[serve]\nsocket_mode = 0777", '2: socket_mode: "0777" is none of'),
 ])
 def test_a_bad_value_is_named_with_its_file_and_line(place, words, line, why):
     result = serve(place, "--listen", "none", *words, config=f"{line}\n")
@@ -143,3 +151,42 @@ def test_a_check_of_what_is_good_says_nothing_and_makes_nothing(place):
     result = serve(place, "--listen", listening, "--check")
     assert (result.returncode, result.stdout, result.stderr) == (0, "", "")
     assert not (place / "data").exists() and not (place / "api.sock").exists()
+
+
+# ---- the unix socket ----
+
+GROUP = "daemon" if harness.EXPECT.is_root else str(os.getegid())
+
+
+@pytest.fixture
+def open_place():
+    """Where anybody may look, so that the socket itself is what lets in."""
+    place = pathlib.Path(tempfile.mkdtemp(dir="/tmp"))
+    place.chmod(0o755)
+    yield place
+    shutil.rmtree(place)
+
+
+def status_as(groups, socket_path, *words):
+    """What another user of the host is answered; None where it cannot connect."""
+    done = subprocess.run(["setpriv", "--reuid", "12345", "--regid", "12345", *groups, "curl", "-s", "-o", "/dev/null",
+                           "-w", "%{http_code}", "--unix-socket", socket_path, *words, "http://localhost/v1/sandboxes"],
+                          capture_output=True, text=True, timeout=LIMIT, check=False)
+    return int(done.stdout) or None
+
+
+@pytest.mark.parametrize("mode", ["0660", "0600", "0666"])
+def test_the_socket_has_the_group_and_the_mode_of_the_configuration(open_place, mode):
+    config = f"[serve]\nsocket_group = {GROUP}\nsocket_mode = {mode}\n[boxes]\npool = 0\n"
+    with serving.Serve(open_place, config) as server:
+        said = server.socket.stat()
+        assert stat.S_IMODE(said.st_mode) == int(mode, 8)
+        assert said.st_gid == (grp.getgrnam(GROUP).gr_gid if harness.EXPECT.is_root else os.getegid())
+        if not harness.EXPECT.is_root:
+            return  # only root can be another user
+        with server.client() as operator:
+            key = f"Authorization: Bearer {new_key(operator)['secret']}"
+        member, stranger = ["--groups", GROUP], ["--clear-groups"]
+        assert status_as(member, server.socket) == (403 if mode != "0600" else None), "a group is no key"
+        assert status_as(member, server.socket, "-H", key) == (200 if mode != "0600" else None)
+        assert status_as(stranger, server.socket, "-H", key) == (200 if mode == "0666" else None)

@@ -211,8 +211,7 @@ bool admit_request(struct http_request *request, void *data)
         return false;
     /* It says nothing, and probes ask for it by whatever address they know. */
     if (strcmp(path, "/healthz") != 0 && !host_is_fine(native, request))
-        return refuse(native, request, "forbidden_host",
-                      "the Host header is not allowed");
+        return refuse(native, request, "forbidden_host", "the Host header is not allowed");
     if (!origin_is_fine(request))
         return refuse(native, request, "forbidden_origin",
                       "the request comes from a page of another origin");
