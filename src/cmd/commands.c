@@ -145,6 +145,7 @@ int cmd_overview(int fd)
     (void)fputs("\nTry:\n"
                 "  cove run -- sh -c 'id; ls /home'\n"
                 "  cove run --workspace . -- make\n"
+                "  cove create work && cove shell work\n"
                 "  cove help run\n",
                 out);
     if (fclose(out) != 0)

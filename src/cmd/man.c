@@ -230,6 +230,7 @@ static const struct {
     {"COVE_API_KEY", "The key for the server that COVE_URL names."},
     {"SSL_CERT_FILE, SSL_CERT_DIR",
      "Whom to trust with https, instead of this machine's authorities."},
+    {"COVE_WARNINGS", "If it is none, no warnings are printed."},
     {"NO_COLOR", "If it is not empty, nothing is shown in colours."},
     {"XDG_RUNTIME_DIR", "Where the socket and the log of a server of your own are, in cove."},
 };

@@ -306,8 +306,10 @@ bool options_begin(const struct option_table *table, void *into, int argc, char 
     }
     if (words->count < table->words_least || (table->command_follows && words->rest[0] == NULL)) {
         option_usage_word(table->usage, words->count, missing);
-        cmd_say("%s: missing argument: %s; write cove %s %s", table->command,
-                missing[0] != '\0' ? missing : strrchr(table->usage, ' ') + 1, table->command,
+        if (missing[0] == '\0') /* behind several SOURCE... */
+            option_usage_word(strrchr(table->usage, ' '), 0, missing);
+        cmd_say("%s: missing argument: %s%s; write cove %s %s", table->command, missing,
+                strcmp(missing, "SANDBOX") == 0 ? " (cove ls lists them)" : "", table->command,
                 table->usage);
         *status = CMD_FAILED;
         return false;

@@ -115,7 +115,7 @@ def test_words_that_cove_does_not_have_are_answered_with_what_to_do(words, says)
 
 
 def test_what_is_missing_or_too_much_is_named():
-    failed(cove("info"), "missing argument: SANDBOX;")
+    failed(cove("info"), "missing argument: SANDBOX (cove ls lists them);")
     failed(cove("exec", "x"), "missing argument: COMMAND;")
     failed(cove("cp", "x"), "missing argument: TARGET;")
     failed(cove("info", "a", "b"), "unexpected argument 'b'")
