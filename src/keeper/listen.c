@@ -8,6 +8,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <grp.h>
+#include <netdb.h>
 #include <netinet/in.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -308,19 +309,14 @@ void listen_address_text(int fd, char text[LISTEN_TEXT_MAX])
 {
     struct sockaddr_storage address = {0};
     socklen_t length = sizeof(address);
-    char host[INET6_ADDRSTRLEN] = "?";
-    const struct sockaddr_in *four = (const struct sockaddr_in *)&address;
-    const struct sockaddr_in6 *six = (const struct sockaddr_in6 *)&address;
+    char host[48], port[8]; /* of numbers alone */
 
-    (void)getsockname(fd, (struct sockaddr *)&address, &length);
-    if (address.ss_family == AF_INET6)
-        (void)snprintf(text, LISTEN_TEXT_MAX, "[%s]:%u",
-                       inet_ntop(AF_INET6, &six->sin6_addr, host, sizeof(host)),
-                       ntohs(six->sin6_port));
-    else
-        (void)snprintf(text, LISTEN_TEXT_MAX, "%s:%u",
-                       inet_ntop(AF_INET, &four->sin_addr, host, sizeof(host)),
-                       ntohs(four->sin_port));
+    text[0] = '\0';
+    if (getsockname(fd, (struct sockaddr *)&address, &length) == 0 &&
+        getnameinfo((const struct sockaddr *)&address, length, host, sizeof(host), port,
+                    sizeof(port), NI_NUMERICHOST | NI_NUMERICSERV) == 0)
+        (void)snprintf(text, LISTEN_TEXT_MAX, address.ss_family == AF_INET6 ? "[%s]:%s" : "%s:%s",
+                       host, port);
 }
 
 int listeners_check(bool are_open, const struct options *options, struct error *err)
