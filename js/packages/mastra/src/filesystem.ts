@@ -17,10 +17,10 @@ import { readDirectory, walkDirectory } from "./filesystem-list.js";
 import { SNIFFED_BYTES, typeOfBytes, typeOfName } from "./filesystem-mime.js";
 import { isEntry, isWithin, realPath, relativeTo, statAll } from "./filesystem-paths.js";
 import { instructionsOf } from "./instructions.js";
-import { checkKeys } from "./options.js";
+import { checkKeys, type OrUndefined } from "./options.js";
 import type { CoveSandbox } from "./sandbox.js";
 
-export interface CoveFilesystemOptions extends MastraFilesystemOptions {
+export interface CoveFilesystemOptions extends OrUndefined<MastraFilesystemOptions> {
     /** The sandbox whose disk it is. It is started when a file is asked for. */
     sandbox: CoveSandbox;
     id?: string | undefined;
@@ -54,7 +54,12 @@ export class CoveFilesystem extends MastraFilesystem {
     readonly provider = "cove";
     readonly displayName = "Cove sandbox";
     readonly icon = "hard-drive";
-    readonly readOnly: boolean | undefined;
+    readonly readOnly?: boolean;
+    /**
+     * Known from the begin, or never: what read an agent's files is remembered under it, and must not change when the
+     * sandbox starts. Where nothing was said, `getInfo()` has it once the sandbox runs.
+     */
+    readonly basePath?: string;
     readonly contained: boolean;
     readonly sandbox: CoveSandbox;
     status: ProviderStatus = "pending";
@@ -73,19 +78,11 @@ export class CoveFilesystem extends MastraFilesystem {
         super({ ...options, name: "CoveFilesystem" });
         this.sandbox = options.sandbox;
         this.id = options.id ?? `cove-fs-${this.sandbox.id}`;
-        this.readOnly = options.readOnly;
+        if (options.readOnly !== undefined) this.readOnly = options.readOnly;
         this.contained = options.contained ?? false;
         this.#instructions = options.instructions;
         this.#given = options.basePath ?? this.sandbox.workingDirectory;
-        if (this.#given?.startsWith("/")) this.#base = posix.resolve(this.#given);
-    }
-
-    /**
-     * Known from the begin, or never: what read an agent's files is remembered under it, and must not change when the
-     * sandbox starts. Where nothing was said, `getInfo()` has it once the sandbox runs.
-     */
-    get basePath(): string | undefined {
-        return this.#given?.startsWith("/") ? this.#base : undefined;
+        if (this.#given?.startsWith("/")) this.basePath = this.#base = posix.resolve(this.#given);
     }
 
     override async init(): Promise<void> {

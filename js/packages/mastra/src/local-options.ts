@@ -5,9 +5,9 @@ import {
 } from "@mastra/core/workspace";
 import { homedir } from "node:os";
 import path from "node:path";
-import { checkKeys } from "./options.js";
+import { checkKeys, type OrUndefined } from "./options.js";
 
-export interface CoveLocalSandboxOptions extends Omit<MastraSandboxOptions, "processes" | "env"> {
+export interface CoveLocalSandboxOptions extends OrUndefined<Omit<MastraSandboxOptions, "processes" | "env" | "workingDirectory">> {
     /**
      * Who asks again with the same id, directory and rules gets the same box, until destroy(). Without it that is so for
      * who runs this program again, and a box in which for half an hour nothing ran is removed; what is in the directory stays.

@@ -42,7 +42,10 @@ export interface CovePort {
     public?: boolean | undefined;
 }
 
-export interface CoveSandboxOptions extends Omit<MastraSandboxOptions, "processes">, CoveOptions {
+/** An option that is undefined is one that is not there, also where `exactOptionalPropertyTypes` tells the two apart. */
+export type OrUndefined<T> = { [K in keyof T]: T[K] | undefined };
+
+export interface CoveSandboxOptions extends OrUndefined<Omit<MastraSandboxOptions, "processes">>, CoveOptions {
     /**
      * Who asks again with the same id gets the same sandbox, with its disk, also from another program. It is the name
      * of the engine's sandbox. Without it each object has a sandbox of its own, which lives until destroy(), or until

@@ -164,11 +164,24 @@ for (const platform of ["darwin", "win32"]) {
 
 const TYPED = `
 import { Agent } from "@mastra/core/agent";
-import { Workspace } from "@mastra/core/workspace";
+import { Workspace, type LocalSandboxOptions, type WorkspaceFilesystem, type WorkspaceSandbox } from "@mastra/core/workspace";
+import type { SandboxProvider } from "@mastra/core/editor";
 import { Cove, CoveError, type Process, type SandboxView } from "@cove/client";
-import { CoveFilesystem, CoveLocalSandbox, CoveSandbox } from "@cove/mastra";
+import { CoveFilesystem, CoveLocalSandbox, CoveSandbox, coveSandboxProvider, createCoveWorkspace, type CoveLocalSandboxOptions } from "@cove/mastra";
 import { QuickJSKernel, createMastraSandbox } from "@cove/mastra/wasmagent";
 import { cove } from "@cove/linux-x64";
+
+// What Mastra's own types take, and options that may not be there.
+declare const maybe: string | undefined;
+declare const theirs: LocalSandboxOptions;
+export const given: CoveLocalSandboxOptions = theirs;
+export const sandboxes: WorkspaceSandbox[] = [
+    new CoveSandbox({ id: maybe, workingDirectory: maybe, env: undefined, onStart: undefined, timeout: undefined }),
+    new CoveLocalSandbox({ ...theirs, id: maybe, workingDirectory: maybe, onStop: undefined }),
+];
+export const files: WorkspaceFilesystem = new CoveFilesystem({ sandbox: new CoveSandbox(), basePath: maybe, readOnly: undefined, onInit: undefined });
+export const workspace: Workspace = createCoveWorkspace({ sandbox: { url: maybe, apiKey: maybe }, filesystem: { basePath: maybe } });
+export const provider: SandboxProvider<{ id?: string }> = coveSandboxProvider;
 
 export async function all(): Promise<string> {
     const sandbox = new CoveSandbox({ id: "a", env: { A: "1" }, bin: cove });
@@ -198,13 +211,14 @@ const WRONG = [
     'import { cove } from "@cove/linux-x64"; cove.nothing;',
 ];
 
-test("types: what is right compiles from both kinds of modules, what is wrong does not, and none of our own is wrong", async () => {
-    const directory = path.join(project, "typed");
+for (const exactOptionalPropertyTypes of [false, true]) test(`types: what is right compiles from both kinds of modules, what is wrong does not, and none of our own is wrong${
+    exactOptionalPropertyTypes ? ", with exactOptionalPropertyTypes" : ""}`, async () => {
+    const directory = path.join(project, exactOptionalPropertyTypes ? "typed-exactly" : "typed");
     fs.mkdirSync(directory);
     const files = { "good.mts": TYPED, "good.cts": TYPED };
     WRONG.forEach((code, i) => { files[`wrong${i}.mts`] = code; });
     for (const [name, code] of Object.entries(files)) fs.writeFileSync(path.join(directory, name), code);
-    const program = ts.createProgram(Object.keys(files).map((name) => path.join(directory, name)), { strict: true, noEmit: true,
+    const program = ts.createProgram(Object.keys(files).map((name) => path.join(directory, name)), { strict: true, exactOptionalPropertyTypes, noEmit: true,
         target: ts.ScriptTarget.ES2023, module: ts.ModuleKind.NodeNext, moduleResolution: ts.ModuleResolutionKind.NodeNext,
         lib: ["lib.es2023.d.ts"], types: ["node"], typeRoots: [path.join(project, "node_modules/@types")], skipLibCheck: false });
     assert.deepEqual(program.getConfigFileParsingDiagnostics().concat(program.getOptionsDiagnostics(), program.getGlobalDiagnostics()).map(({ messageText }) => messageText), []);
