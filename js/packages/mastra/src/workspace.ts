@@ -1,7 +1,6 @@
 // One line to a workspace whose commands and files are of one sandbox.
 import { Workspace, type WorkspaceConfig } from "@mastra/core/workspace";
 import { CoveFilesystem, type CoveFilesystemOptions } from "./filesystem.js";
-import { CoveLocalSandbox } from "./local.js";
 import type { CoveSandboxOptions } from "./options.js";
 import { CoveSandbox } from "./sandbox.js";
 
@@ -39,10 +38,10 @@ export function createCoveWorkspace(options: CoveWorkspaceOptions = {}): Workspa
         throw new TypeError(
             "createCoveWorkspace: a workspace has either mounts or the sandbox's own files; make a Workspace itself for mounts",
         );
-    if (rest.lsp && !(given instanceof CoveLocalSandbox))
+    if (rest.lsp)
         throw new TypeError(
-            "createCoveWorkspace: lsp looks for language servers, and reads the files that it is asked about, on this machine, " +
-                "and the sandbox has others; use a CoveLocalSandbox in the project's directory, or let commands check the code",
+            "createCoveWorkspace: lsp looks for language servers, and reads files, on this machine, and a server in the sandbox " +
+                "ends, for it does not see this program's process; leave it out, and let commands check the code",
         );
     const sandbox = given instanceof CoveSandbox ? given : new CoveSandbox(given);
     return new Workspace({ ...rest, sandbox, filesystem: new CoveFilesystem({ ...how, sandbox }) });
