@@ -4,7 +4,7 @@ import { posix } from "node:path";
 import type { Entry, Files, Sandbox } from "@cove/client";
 import type { RequestContext } from "@mastra/core/request-context";
 import {
-    FileNotFoundError, FilesystemError, IsDirectoryError, MastraFilesystem, NotDirectoryError, PermissionError,
+    FileNotFoundError, FilesystemError, FilesystemNotReadyError, IsDirectoryError, MastraFilesystem, NotDirectoryError, PermissionError,
     StaleFileError, WorkspaceReadOnlyError, type CopyOptions, type FileContent, type FileEntry, type FileStat,
     type FilesystemGrepOptions, type FilesystemGrepResult, type FilesystemInfo, type InstructionsOption, type ListOptions,
     type MastraFilesystemOptions, type ProviderStatus, type ReadOptions, type RemoveOptions, type WalkEntry,
@@ -296,6 +296,11 @@ export class CoveFilesystem extends MastraFilesystem {
         isDirectory = false,
     ): Promise<T> {
         this.logger.debug(operation, { path });
+        // Its disk is gone with it: to look for it would be an error in the log, and of the sandbox.
+        if (this.sandbox.status === "destroyed")
+            throw Object.assign(new FilesystemNotReadyError(this.id), {
+                message: `Filesystem "${this.id}" is not ready: its sandbox was destroyed, and its disk with it; use those of another sandbox`,
+            });
         await this.ensureReady();
         try {
             return await this.sandbox.withNative(async (native) => {
@@ -314,7 +319,28 @@ export class CoveFilesystem extends MastraFilesystem {
         isDirectory = false,
     ): Promise<void> {
         if (this.readOnly) throw new WorkspaceReadOnlyError(operation);
-        await this.#on(path, operation, work, isDirectory);
+        const hinted: typeof work = async (files, at, native) => {
+            try {
+                return await work(files, at, native);
+            } catch (error) {
+                const isElsewhere = posix.isAbsolute(path) && !isWithin(at, this.#base!);
+                if (codeOf(error) !== "file_forbidden" || !isElsewhere) throw error;
+                const why = `${operation} (the sandbox's user cannot write there; ${await this.#hint(files, path)})`;
+                throw Object.assign(new PermissionError(path, why), { cause: error });
+            }
+        };
+        await this.#on(path, operation, hinted, isDirectory);
+    }
+
+    /** What to write in place of an absolute path. A certain one is named only if something of it is there. */
+    async #hint(files: Files, path: string): Promise<string> {
+        const relative = path.replace(/^\/+/, "");
+        const first = relative.split("/", 1)[0]!;
+        const isName = first !== "" && first !== "." && first !== "..";
+        const [found] = isName ? await files.statMany([posix.join(this.#base!, first)]) : [];
+        return isEntry(found)
+            ? `use a relative path like "${relative}"`
+            : 'use a path relative to the workspace root, without a leading "/"';
     }
 
     #list<T>(path: string, operation: string, list: (files: Files, at: string) => Promise<T[]>): Promise<T[]> {
@@ -357,7 +383,7 @@ export class CoveFilesystem extends MastraFilesystem {
         if (isHome(path)) this.#home ??= await homeOf(native);
         const at = this.#resolve(path);
         if (!this.contained || (await this.#isContained(native.files, at))) return at;
-        const hint = posix.isAbsolute(path) ? "; use a path relative to the workspace root, without a leading \"/\"" : "";
+        const hint = posix.isAbsolute(path) ? `; ${await this.#hint(native.files, path)}` : "";
         throw new PermissionError(path, `${operation} (path is outside the workspace${hint})`);
     }
 

@@ -11,6 +11,9 @@ export const RETAINED_BYTES = 1024 * 1024;
 
 type HandleOptions = Pick<SpawnProcessOptions, "maxRetainedBytes" | "onStdout" | "onStderr" | "stdinMode" | "timeout">;
 
+/** How long after its start a process is waited for that printed nothing yet. */
+const BEGUN_MS = 200;
+
 /** Where its output goes on. */
 interface From {
     stdout: number;
@@ -27,6 +30,9 @@ export class CoveProcessHandle extends ProcessHandle {
     #gaps = { stdout: 0, stderr: 0 };
     #decoders = { stdout: new StringDecoder("utf8"), stderr: new StringDecoder("utf8") };
     #started: number;
+    /** Resolves when there is something to be seen of it: output, or its end. */
+    #seen!: () => void;
+    readonly #isSeen = new Promise<void>((resolve) => (this.#seen = resolve));
     /** What a listener threw first. It is told by wait(), when the process has ended. */
     #thrown: { by: unknown } | undefined;
 
@@ -45,7 +51,7 @@ export class CoveProcessHandle extends ProcessHandle {
             from.stderr = this.#takeUp("stderr", taken.stderr);
         }
         this.#result = this.#follow(from, options.timeout ?? 0);
-        this.#result.catch(() => {}); // whoever waits hears it
+        this.#result.catch(() => {}).finally(this.#seen); // whoever waits hears it
     }
 
     /** Takes up one that was started before, by whomever, with the newest of what it printed. */
@@ -78,6 +84,19 @@ export class CoveProcessHandle extends ProcessHandle {
 
     override async wait(): Promise<CommandResult> {
         return this.#result;
+    }
+
+    /**
+     * Whoever asks for a process that was started just now would find that it printed nothing, for its output comes over
+     * a connection: so it is given a moment.
+     */
+    async begun(): Promise<void> {
+        const left = Math.min(this.#started + BEGUN_MS - Date.now(), BEGUN_MS); // it may be the engine's clock
+        if (left <= 0) return;
+        let timer;
+        const late = new Promise<void>((resolve) => (timer = setTimeout(resolve, left)));
+        await Promise.race([this.#isSeen, late]);
+        clearTimeout(timer);
     }
 
     /** Kills it with all that it started, by SIGKILL. False: it had ended before. */
@@ -126,6 +145,7 @@ export class CoveProcessHandle extends ProcessHandle {
 
     #emit(stream: StreamName, text: string): void {
         if (text === "") return;
+        this.#seen();
         try {
             if (stream === "stdout") this.emitStdout(text);
             else this.emitStderr(text);

@@ -1,6 +1,6 @@
 // The processes of a CoveSandbox. The engine knows them, not this object: so they are listed and taken up again by
 // whoever asks for the sandbox, also after this program was started anew.
-import type { Process } from "@cove/client";
+import type { Process, Sandbox } from "@cove/client";
 import {
     SandboxProcessManager, type ProcessHandle, type ProcessInfo, type SpawnProcessOptions,
 } from "@mastra/core/workspace";
@@ -24,6 +24,8 @@ export function executeTag(): string {
 }
 
 export class CoveProcessManager extends SandboxProcessManager<CoveSandbox> {
+    /** What had ended when this object's stop() was done: it is asked for by get() alone. */
+    #beforeStop = new Set<string>();
     #attaching = new Map<string, Promise<ProcessHandle | undefined>>();
     #neverRan = 0;
 
@@ -53,12 +55,13 @@ export class CoveProcessManager extends SandboxProcessManager<CoveSandbox> {
     override async list(): Promise<ProcessInfo[]> {
         const processes = await this.sandbox.withNative((native) => native.processes.list());
         return processes
-            .filter((process) => !process.tag?.startsWith(EXECUTE) && !this._dismissed.has(process.id))
+            .filter(({ id, tag }) => !tag?.startsWith(EXECUTE) && !this._dismissed.has(id) && !this.#beforeStop.has(id))
             .map((process) => this.#info(process));
     }
 
     override async get(pid: string): Promise<ProcessHandle | undefined> {
         const tracked = this._tracked.get(pid);
+        if (tracked instanceof CoveProcessHandle) await tracked.begun();
         if (tracked) return tracked;
         let attaching = this.#attaching.get(pid);
         if (!attaching) {
@@ -72,6 +75,12 @@ export class CoveProcessManager extends SandboxProcessManager<CoveSandbox> {
     forgetAll(): void {
         this._tracked.clear();
         this._dismissed.clear();
+        this.#beforeStop.clear();
+    }
+
+    /** The sandbox was stopped: list() begins anew, as with the other providers. */
+    async forgetEnded(stopped: Sandbox): Promise<void> {
+        for (const { id } of await stopped.processes.list()) this.#beforeStop.add(id);
     }
 
     async #attach(pid: string): Promise<ProcessHandle | undefined> {

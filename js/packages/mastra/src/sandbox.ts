@@ -233,7 +233,10 @@ export class CoveSandbox extends MastraSandbox<SandboxView> {
     protected async stopNative(): Promise<SandboxView | undefined> {
         const native = this.#native ?? (await this.#found());
         try {
-            return native && (this.#view = await native.stop());
+            if (!native) return undefined;
+            this.#view = await native.stop();
+            await this.processes.forgetEnded(native);
+            return this.#view;
         } catch (error) {
             if (!isGone(error)) throw error;
             return undefined;

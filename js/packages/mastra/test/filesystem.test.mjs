@@ -478,6 +478,40 @@ describe("on a disk of its own", () => {
             await other.destroy();
         }
         assert.equal(one.sandbox.status, "destroyed");
-        await assert.rejects(one.filesystem.readFile("a.txt"), core.SandboxNotReadyError);
+        await assert.rejects(one.filesystem.readFile("a.txt"), core.FilesystemNotReadyError);
     });
+});
+
+describe("what an agent is told that takes / for the workspace", () => {
+    const failure = (promise) => promise.then(() => "no error", (error) => (error instanceof core.PermissionError ? error.message : String(error)));
+
+    test("a path is named where something of it is there, contained or not, as LocalFilesystem has it", async () => {
+        for (const contained of [true, false]) {
+            const { fs, base } = await ours(`hint-${contained}`, { contained });
+            await fs.writeFile("src/app.ts", "x");
+            assert.match(await failure(fs.writeFile("/src/app.ts", "y")), /use a relative path like "src\/app\.ts"/);
+            assert.match(await failure(fs.mkdir("//src/new/deep")), /use a relative path like "src\/new\/deep"/);
+            for (const path of ["/hello.txt", "/etc/passwd", "/../hello.txt"])
+                assert.match(await failure(fs.writeFile(path, "y")), /use a path relative to the workspace root, without a leading "\/"/, path);
+            assert.equal(await fs.readFile("src/app.ts", { encoding: "utf8" }), "x");
+            if (contained) assert.match(await failure(fs.readFile("/src/app.ts")), /use a relative path like "src\/app\.ts"/);
+            // Of what is inside and cannot be written there is no better path.
+            await inSandbox("mkdir locked; chmod 0 locked; id -u", base);
+            if ((await inSandbox("id -u")).trim() !== "0") assert.doesNotMatch(await failure(fs.writeFile(`${base}/locked/x`, "y")), /relative/);
+        }
+    });
+});
+
+test("files of a sandbox that was destroyed are not ready, and nothing is logged", async () => {
+    const own = new CoveSandbox({ cove: engine.cove, ephemeral: true });
+    const fs = new CoveFilesystem({ sandbox: own });
+    const logged = [];
+    const log = (...words) => logged.push(words);
+    fs.__setLogger({ debug() {}, info() {}, warn: log, error: log, trackException: log });
+    await fs.writeFile("a", "x");
+    const workspace = new Workspace({ sandbox: own, filesystem: fs });
+    await workspace.destroy();
+    for (const call of [() => fs.readFile("a"), () => fs.writeFile("a", "y"), () => fs.exists("a")])
+        await assert.rejects(call(), { name: "FilesystemNotReadyError", code: "ENOTREADY" });
+    assert.deepEqual(logged, []);
 });

@@ -48,6 +48,35 @@ export const cases = [
         },
     },
     {
+        name: 'list() after a stop knows nothing of what was before',
+        expected: [0, ['sleep 61']],
+        async run(box) {
+            const made = box.make();
+            await made.start();
+            await (await made.processes.spawn('echo ended')).wait();
+            await made.processes.spawn('sleep 60');
+            await made._stop();
+            const before = (await made.processes.list()).length;
+            const handle = await made.processes.spawn('sleep 61');
+            const listed = (await made.processes.list()).map(({ pid }) => (pid === handle.pid ? handle.command : pid));
+            return [before, listed];
+        },
+    },
+    {
+        name: 'get() at once after the start has what it printed, if that took no time',
+        expected: true,
+        async run(box) {
+            const { processes } = await box.shared();
+            const handle = await processes.spawn('echo ready; exec sleep 60');
+            const asked = Date.now();
+            const { stdout } = await processes.get(handle.pid);
+            // On a machine that is busy with other things it is not waited for long.
+            const hasWaited = Date.now() - asked >= 150;
+            await processes.kill(handle.pid);
+            return stdout === 'ready\n' || hasWaited;
+        },
+    },
+    {
         name: 'get() finds what runs, and its output',
         expected: ['ready\n', undefined],
         async run(box) {
