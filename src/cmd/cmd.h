@@ -30,8 +30,8 @@ struct cmd {
 
 extern const struct cmd cmd_attach, cmd_completion, cmd_config, cmd_cp, cmd_create, cmd_df,
     cmd_doctor, cmd_events, cmd_exec, cmd_help, cmd_info, cmd_js, cmd_key, cmd_kill, cmd_logs,
-    cmd_ls, cmd_man, cmd_mount, cmd_net, cmd_port, cmd_ports, cmd_ps, cmd_rm, cmd_root, cmd_run,
-    cmd_serve, cmd_server, cmd_shell, cmd_start, cmd_stop, cmd_top, cmd_version, cmd_wait;
+    cmd_ls, cmd_man, cmd_mount, cmd_net, cmd_port, cmd_ports, cmd_ps, cmd_quota, cmd_rm, cmd_root,
+    cmd_run, cmd_serve, cmd_server, cmd_shell, cmd_start, cmd_stop, cmd_top, cmd_version, cmd_wait;
 extern const struct cmd cmd_complete; /* for the shells */
 
 /* ---- all commands (commands.c) ---- */

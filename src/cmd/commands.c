@@ -37,6 +37,7 @@ const struct cmd_row cmd_rows[] = {
     {&cmd_root, "The server"},
     {&cmd_mount, NULL},
     {&cmd_key, NULL},
+    {&cmd_quota, NULL},
     {&cmd_serve, NULL},
     {&cmd_config, NULL},
     {&cmd_server, NULL},

@@ -55,7 +55,6 @@ static const struct {
     {"write", {NULL}, "cove cp - SANDBOX:PATH writes standard input to a file"},
     {"token", {NULL}, "the API alone makes tokens: POST /v1/sandboxes/{id}/tokens"},
     {"url", {NULL}, "the API alone makes URLs: POST /v1/sandboxes/{id}/urls"},
-    {"quota", {NULL}, "the API alone sets quotas: PUT /v1/tenants/{tenant}/quota"},
     {"audit", {NULL}, "the server writes the audit log to a file; [audit] in cove.conf says where"},
 };
 

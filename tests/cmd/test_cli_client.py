@@ -13,7 +13,7 @@ import threading
 import pytest
 
 import harness
-from scripted import COVE, CUT, Server, answer, chunked, cove, problem
+from scripted import COVE, CUT, Server, answer, chunked, cove, good, problem
 
 ID = "c0abcdefghij01234567"
 SANDBOX = {"id": ID, "name": "work", "state": "running", "root": "host", "privileges": "system",
@@ -168,6 +168,46 @@ def test_a_key_that_would_be_sent_in_the_open_is_told():
     for host, warns in (("0.0.0.0", True), ("127.0.0.1", False), ("[::1]", False)):
         result = cove("ls", env={"COVE_URL": f"http://{host}:1", "COVE_API_KEY": "k-123"})
         assert result.returncode == 125 and (b"unencrypted" in result.stderr) is warns
+
+
+def quota_view(**quota):
+    every = dict.fromkeys(("sandboxes", "memory_bytes", "disk_bytes", "ports", "pids", "requests_per_second"), 0)
+    return {"tenant": "team", "quota": {**every, "cpus": 0.0, **quota}, "used": {**every, "cpus": 1.5, "memory_bytes": 3 << 30}}
+
+
+def test_what_is_not_named_of_a_quota_stays(server):
+    was = quota_view(sandboxes=5, pids=700, cpus=2.5, requests_per_second=50)
+    made = server(lambda request: answer(was))
+    good(cove("quota", "team", "--memory", "8G", "--sandboxes=0", "--cpus", "0.5", env=made.env))
+    asked, put = made.requests
+    assert (asked.method, asked.path) == ("GET", "/v1/tenants/team/quota")
+    assert (put.method, put.path) == ("PUT", "/v1/tenants/team/quota")
+    assert put.json() == {**was["quota"], "memory_bytes": 8 << 30, "sandboxes": 0, "cpus": 0.5}
+
+
+def test_quotas_are_shown_of_one_tenant_or_of_all(server):
+    def script(request):
+        if request.path == "/v1/keys":
+            return answer({"keys": [{"id": "k1", "tenant": name, "scopes": ["read"]} for name in ("te am", "default", "te am")]})
+        name = {"/v1/tenants/default/quota": "default", "/v1/tenants/te%20am/quota": "te am"}[request.path]
+        return answer({**quota_view(memory_bytes=8 << 30, requests_per_second=50), "tenant": name})
+
+    made = server(script)
+    lines = [line.split() for line in good(cove("quota", "default", env=made.env)).splitlines()]
+    assert ["memory", "3G", "8G"] in lines and ["cpus", "1.5", "-"] in lines and ["requests", "-", "50"] in lines
+    lines = good(cove("quota", env=made.env)).splitlines()
+    assert len(lines) == 3 and all("3G/8G" in line and "50" in line for line in lines[1:])
+    shown = json.loads(good(cove("quota", "--json", env=made.env)))["tenants"]
+    assert [each["tenant"] for each in shown] == ["default", "te am"]
+
+
+@pytest.mark.parametrize("words, says", [
+    (("--pids", "5"), "TENANT"), (("", "--pids", "5"), "no name of a tenant"), (("team", "--memory", "lots"), "memory"),
+    (("team", "--cpus", "-1"), "cpus"), (("team", "--pids", "1.5"), "pids")])
+def test_a_quota_that_is_none_is_not_set(server, words, says):
+    made = server(lambda request: answer(quota_view()))
+    failed(cove("quota", *words, env=made.env), says)
+    assert not any(request.method == "PUT" for request in made.requests)
 
 
 def test_a_secret_is_all_of_standard_output(server):

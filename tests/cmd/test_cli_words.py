@@ -106,7 +106,7 @@ def test_words_of_docker_mean_what_they_do_there(words, same):
     (("prune",), ["cove rm"]), (("mcp",), ["planned"]), (("fork", "x"), ["planned"]), (("snapshot",), ["planned"]),
     (("pause", "x"), ["planned", "cove stop"]), (("update", "x"), ["cove net"]), (("build", "."), ["cove root add"]),
     (("images",), ["cove root ls"]), (("pull", "debian"), ["cove root add"]), (("read",), ["cove cp"]),
-    (("token",), ["/tokens"]), (("quota",), ["/quota"]), (("run", "-d", "true"), ["cove exec -d"]),
+    (("token",), ["/tokens"]), (("run", "-d", "true"), ["cove exec -d"]),
     (("run", "-p", "80:80", "true"), ["--port"]), (("create", "--image", "x"), ["cove root ls"]),
     (("logs", "--since", "1h", "x"), ["--tail"]),
 ])
