@@ -229,7 +229,7 @@ static int fetch_start(struct follow *follow, int stream, uint64_t at, uint64_t 
 static int64_t fetch_once(struct follow *follow, int stream, uint64_t size, struct error *err)
 {
     char data[65536];
-    uint64_t from;
+    uint64_t from = 0;
     ssize_t n;
 
     if (fetch_start(follow, stream, follow->from[stream], size, &from, err) < 0)
@@ -260,7 +260,7 @@ int follow_fetch(struct follow *follow, int stream, uint64_t end, struct error *
 static ssize_t piece_read(struct follow *follow, int stream, uint64_t at, char *piece, size_t size,
                           struct error *err)
 {
-    uint64_t from;
+    uint64_t from = 0;
     size_t used = 0;
     ssize_t n = 1;
 
