@@ -327,8 +327,8 @@ static const struct option_row run_rows[] = {
     {"cpus", "NUMBER", "all", "CPUs, such as 2 or 0.5", take_cpus, 0, 0},
     {"pids", "NUMBER", "1024", "processes and threads", take_pids, 0, 0},
     {"disk", "SIZE[,INODES]", "1G,262144",
-     "what the command may write outside its mounts, /tmp too, at least 1M; held in memory, with "
-     "1M more for the box itself",
+     "what the command may write outside its mounts, /tmp too; held in memory, with 1M more for "
+     "the box",
      take_disk, 0, 0},
     {"timeout", "TIME", "none", "kill everything after this long, such as 90s or 1.5m; exit 124",
      take_timeout, 0, 0},

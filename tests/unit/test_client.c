@@ -501,7 +501,10 @@ static void test_options_stand_anywhere_unless_a_command_follows(void)
     CHECK(words_parse(&mixed, &taken, &words, WORDS("x", "--", "--json")) == 0 &&
               strcmp(words.word[0], "--json") == 0 && !taken.common.json,
           "after --");
-    CHECK(words_parse(&follows, &taken, &words, WORDS("x", "box", "-v1")) < 0, "-v1");
+    CHECK(words_parse(&follows, &taken, &words, WORDS("x", "box", "-v1", "ls")) == 0 &&
+              strcmp(taken.value, "1") == 0 && strcmp(words.rest[0], "ls") == 0,
+          "a letter with its value");
+    CHECK(words_parse(&follows, &taken, &words, WORDS("x", "box", "-y1", "ls")) < 0, "-y1");
     CHECK(words_parse(&follows, &taken, &words, WORDS("x", "box", "--json", "ls", "--value")) ==
                   0 &&
               taken.common.json && strcmp(words.rest[0], "ls") == 0 &&
