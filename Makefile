@@ -15,7 +15,9 @@
 #   make arm64      build/arm64/cove and what its tests need; unit tests under an emulator
 #   make mutants    changes one line after another of a copy, and sees whether a test fails;
 #                   ROOM=policy for one room, ONLY=NAME for one change
-#   make lint, make format, make install, make clean
+#   make npm        the npm packages as files, in build/npm
+#   make install    into PREFIX, and make uninstall its opposite
+#   make lint, make format, make clean
 
 BUILD ?= build
 PREFIX ?= /usr/local
@@ -27,7 +29,7 @@ PYTEST_ARGS ?=
 ROOM ?=
 ONLY ?=
 
-.PHONY: all run test test-all soak fuzz test-vm mutants bench arm64 install format lint clean setup setup-test setup-node
+.PHONY: all run test test-all soak fuzz test-vm mutants bench arm64 npm install uninstall format lint clean setup setup-test setup-node
 
 all: setup
 	@scripts/build.sh release $(BUILD)
@@ -81,6 +83,12 @@ arm64:
 install: all
 	meson configure $(BUILD) -Dprefix=$(abspath $(PREFIX))
 	meson install -C $(BUILD)
+
+uninstall:
+	@BUILD=$(BUILD) scripts/uninstall.sh
+
+npm: all setup-node
+	@BUILD=$(BUILD) scripts/pack-npm.sh
 
 format:
 	@scripts/format.sh

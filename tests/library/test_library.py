@@ -80,8 +80,18 @@ def is_found_by_pkg_config(tmp_path, installed):
     assert (said.returncode, said.stdout) == (0, "hi\n"), said
 
 
+def is_all_removed(installed):
+    root, _ = installed
+    assert sum(path.is_file() for path in root.rglob("*")) > 40
+    subprocess.run([harness.ROOT / "scripts" / "uninstall.sh"], check=True, capture_output=True,
+                   env={**os.environ, "DESTDIR": str(root), "BUILD": str(harness.BUILD)})
+    assert [path for path in root.rglob("*") if not path.is_dir()] == []
+    assert not list(root.rglob("cove")), "a directory of its own"
+
+
 if harness.EXPECT.is_root:  # whose the build is, and with it the log of what was installed
     test_what_is_installed_is_found_by_pkg_config = is_found_by_pkg_config
+    test_uninstall_removes_all_that_install_made = is_all_removed
 
 
 def test_all_that_the_header_promises(tmp_path):
