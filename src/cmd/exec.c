@@ -61,8 +61,8 @@ static int take_env(void *into, const char *value, struct error *err)
 
 static const struct option_row rows[] = {
     {"interactive", NULL, "a pipe or a file is, a terminal is not",
-     "give the command our standard input, whatever that is", NULL, 'i',
-     offsetof(struct exec_options, input)},
+     "give the command our standard input, whatever that is; with --detach and --json it has none",
+     NULL, 'i', offsetof(struct exec_options, input)},
     {"no-stdin", NULL, NULL,
      "give the command no input: for a loop of a shell that reads from a file or a pipe itself",
      NULL, 'n', offsetof(struct exec_options, no_input)},
