@@ -8,6 +8,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <jansson.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -262,11 +263,23 @@ static int open_all(struct engine *engine, struct error *err)
     return 0;
 }
 
+/* Where it gets no memory jansson goes on, and reads behind what it has: so the engine ends there, as it does for
+ * its own, and the next one goes on. */
+static void *json_memory(size_t size)
+{
+    void *memory = malloc(size);
+
+    if (memory == NULL)
+        abort();
+    return memory;
+}
+
 int engine_open(const struct engine_options *options, struct engine **out,
                 void (*done)(void *arg, const struct error *err), void *arg, struct error *err)
 {
     struct engine *engine = engine_alloc(sizeof(*engine));
 
+    json_set_alloc_funcs(json_memory, free);
     engine->options = *options;
     engine->options.network = NULL; /* lent for this call, as the two below */
     engine->policy = options->network != NULL ? policy_copy(options->network) : NULL;

@@ -3,6 +3,7 @@ running work goes on, what was acknowledged stays, and when there is room again 
 
 What is taken away is taken from this `cove serve` alone: a data directory on a small file system of its
 own mount namespace, limits of its processes, a control group of its own."""
+import base64
 import contextlib
 import os
 import pathlib
@@ -10,6 +11,7 @@ import re
 import resource
 import select
 import signal
+import socket
 import sqlite3
 import subprocess
 import time
@@ -282,6 +284,88 @@ def test_an_engine_that_gets_no_more_memory_loses_nothing(tmp_path):
             harness.wait_for(lambda: client.get("/v1/sandboxes").status == 200, what="memory that is free again")
             goes_on(client, process)
             again(client)
+
+
+@pytest.fixture
+def two_tenants(tmp_path):
+    """An engine that keeps 64 MiB for all, and clients of two tenants, which have a quarter of that each."""
+    with serving.Serve(tmp_path, "[serve]\nengine_memory = 256M\n[boxes]\npool = 1\n") as serve, \
+            serve.client() as operator, contextlib.ExitStack() as stack:
+        yield (serve, *(stack.enter_context(serve.tcp(new_key(operator, tenant=name)["secret"]))
+                        for name in ("team-full", "team-late")))
+
+
+def memory_of(serve):
+    return int(harness.status_of(serve.engine_pid())["VmRSS"].split()[0]) >> 10
+
+
+def stays_fair(answer, other):
+    assert answer.refusal == (429, "too_many_requests") and "of the tenant keep" in answer.json["detail"], answer
+    path = make(other)
+    assert printed(other, path, "wc -c", stdin="x" * (3 << 20)) == f"{3 << 20}\n"
+    assert other.delete(path).status == 204
+
+
+def test_input_that_commands_do_not_read_is_their_tenants(two_tenants):
+    _, full, late = two_tenants
+    path, text = make(full), "x" * ((4 << 20) - 1024)
+    answers = [full.post(f"{path}/processes", {"command": "exec sleep 1000", "stdin": text}) for _ in range(8)]
+    assert [answer.status for answer in answers].count(201) == 4
+    stays_fair(answers[-1], late)
+    process = answers[0].headers["Location"]
+    assert full.post(f"{process}/stdin", text).refusal == (429, "too_many_requests")
+    assert full.delete(process).status == 204, "it ends, and its input is forgotten"
+    harness.wait_for(lambda: full.post(f"{path}/exec", {"command": "cat >/dev/null", "stdin": text}).status == 200,
+                     what="room for another input")
+
+
+def test_answers_that_are_gathered_are_their_tenants(two_tenants):
+    serve, full, late = two_tenants
+    path = make(full, resources={"cpus": 0.2, "memory_bytes": 256 << 20})
+    printed(full, path, """python3 -c '
+open("/tmp/a", "wb").write((b"\\1" * 16300 + b"\\n") * 41)
+open("/tmp/b", "wb").write((b"a" * 15 + b"c\\n") * 200000)'""")
+    # The second file takes the tool longer than it has, and the answer waits for it.
+    search = {"paths": ["/tmp/a", "/tmp/b"], "pattern": r"\x01|^(a+)+(a+)+$", "stream": False, "limit": 1000000,
+              "time_limit_ms": 8000}
+    with contextlib.ExitStack() as stack:
+        crowd = [stack.enter_context(serve.tcp(full.key)) for _ in range(10)]
+        for client in crowd:
+            client.send("POST", f"{path}/files/grep", search)
+        refusals = [answer for answer in (client.receive() for client in crowd) if answer.status == 429]
+        assert len(refusals) >= 5
+        stays_fair(refusals[0], late)
+
+
+def test_changes_that_nobody_reads_are_their_tenants(two_tenants):
+    serve, full, late = two_tenants
+    path, deep = make(full), "/tmp/w" + 14 * ("/" + 250 * "\1")
+    enter = "import os; os.makedirs(\"/tmp/w\", exist_ok=True); os.chdir(\"/tmp/w\")"
+    step = "d = chr(1) * 250; os.path.isdir(d) or os.mkdir(d); os.chdir(d)"
+    printed(full, path, f"python3 -c '{enter}\nfor _ in range(14): {step}'")
+    query = {"path_base64": base64.b64encode(deep.encode()).decode(), "recursive": "false"}
+    with contextlib.ExitStack() as stack:
+        for _ in range(20):
+            client = stack.enter_context(serve.tcp(full.key))
+            client.connection.connect()
+            client.connection.sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+            client.send("GET", f"{path}/files/watch", query=query)
+            assert client.connection.sock.recv(1)
+        before = memory_of(serve)
+        rename = "os.rename(chr(2) * 240, chr(3) * 240); os.rename(chr(3) * 240, chr(2) * 240)"
+        printed(full, path, f"python3 -c '{enter}\nfor _ in range(14): {step}\nopen(chr(2) * 240, \"w\")\n"
+                            f"for _ in range(200): {rename}'")
+        harness.wait_for(lambda: memory_of(serve) - before > 8, what="changes that are kept")
+        with late_of(late) as process:
+            goes_on(late, process)
+        assert memory_of(serve) - before < 40, "20 watches keep 4 MiB each"
+
+
+@contextlib.contextmanager
+def late_of(client):
+    path = make(client)
+    yield start(client, path, COUNTS)
+    assert client.delete(path).status == 204
 
 
 @contextlib.contextmanager

@@ -6,9 +6,13 @@
 #include "rig.h"
 
 #include <inttypes.h>
+#include <jansson.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 static bool has_state(struct rig *rig, const char *id, enum sandbox_state state, const char *reason)
 {
@@ -772,8 +776,33 @@ static void check_scopes(struct rig *rig)
     CHECK(has_state(rig, made.id, SANDBOX_RUNNING, "created"), "it runs on");
 }
 
+/* What a client sent is read by jansson, which would go on without memory and read behind what it has. */
+static void check_json_without_memory(struct rig *rig)
+{
+    json_malloc_t allocate;
+    json_free_t release;
+    int status = 0;
+    pid_t pid;
+
+    (void)rig;
+    json_get_alloc_funcs(&allocate, &release);
+    CHECK(allocate != malloc, "malloc gives NULL, or is the sanitizer's, which ends here anyway");
+    pid = fork();
+    if (pid == 0) {
+        (void)signal(SIGABRT, SIG_DFL); // NOLINT(cert-err33-c)
+        (void)setrlimit(RLIMIT_CORE, &(struct rlimit){0, 0});
+        (void)setrlimit(RLIMIT_DATA, &(struct rlimit){0, 0});
+        release(allocate((size_t)1 << 46));
+        _exit(0);
+    }
+    CHECK(pid > 0 && waitpid(pid, &status, 0) == pid &&
+              !(WIFEXITED(status) && WEXITSTATUS(status) == 0),
+          "it goes on: %d", status);
+}
+
 int main(void)
 {
+    rig_run(check_json_without_memory);
     rig_run(check_create);
     rig_run(check_refusals);
     rig_run(check_whose_names_are);

@@ -146,7 +146,7 @@ static bool refuse(struct native *native, struct http_request *request, const ch
 
 /* When there is no memory for more, anybody may ask for what ends something or says how things are; and an operator,
  * who looks for the cause, for anything. */
-static bool memory_is_left(struct job *job)
+bool admit_memory_is_left(struct job *job)
 {
     struct error err;
 
@@ -177,7 +177,7 @@ bool admit_caller(struct job *job)
         refuse_rate(job, retry_ms, &err);
         return false;
     }
-    if (!memory_is_left(job))
+    if (!admit_memory_is_left(job))
         return false;
     if (callers_add(job))
         return true;

@@ -12,6 +12,10 @@
 
 /* ---- a call ---- */
 
+/* Of what a call gathers: so little is charged to nobody, and more in steps. */
+#define KEPT_FREE ((size_t)64 << 10)
+#define KEPT_STEP ((size_t)256 << 10)
+
 static void call_free(void *own)
 {
     struct call *call = own;
@@ -20,6 +24,7 @@ static void call_free(void *own)
     if (call->free_more != NULL)
         call->free_more(call);
     read_free(&call->owner);
+    (void)native_keeps(call->job->native, &call->hold, 0);
     out_free(&call->kept);
     out_free(&call->errors);
     free(call->operand);
@@ -30,8 +35,10 @@ void *call_new(struct job *job, size_t size)
 {
     struct call *call = job_own(job, size, call_free);
 
-    if (call != NULL)
+    if (call != NULL) {
         call->job = job;
+        call->hold.tenant = job->caller.tenant;
+    }
     return call;
 }
 
@@ -257,6 +264,17 @@ static enum call_next gather_one(struct call *call, const struct files_item *ite
     return CALL_ON;
 }
 
+enum call_next call_keeps(struct call *call)
+{
+    size_t used = call->kept.used;
+
+    if (used <= KEPT_FREE || used <= call->hold.bytes ||
+        native_keeps(call->job->native, &call->hold, used + KEPT_STEP))
+        return CALL_ON;
+    job_fail_kept(call->job);
+    return CALL_GONE;
+}
+
 enum call_next call_gather(struct call *call, const struct files_item *item)
 {
     struct out *out = &call->kept;
@@ -269,7 +287,9 @@ enum call_next call_gather(struct call *call, const struct files_item *item)
         gather_end(call, item);
         return CALL_GONE;
     }
-    return call->is_many ? gather_many(call, item) : gather_one(call, item);
+    if ((call->is_many ? gather_many(call, item) : gather_one(call, item)) == CALL_GONE)
+        return CALL_GONE;
+    return call_keeps(call);
 }
 
 /* ---- paths ---- */

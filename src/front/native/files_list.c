@@ -245,7 +245,7 @@ static enum call_next take_page(struct call *call, const struct files_item *item
     call->count += counts(item);
     keep_last(call, item);
     print_item(out, call, item);
-    return CALL_ON;
+    return call_keeps(call);
 }
 
 /* ---- a directory ---- */

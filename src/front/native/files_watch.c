@@ -36,6 +36,7 @@ struct watcher {
     uint64_t left_ms;      /* when its last reader went */
     uint64_t first, count; /* numbers of what is kept: [first, first + count) */
     size_t bytes;
+    struct hold hold; /* of these */
     struct change kept[KEPT];
 };
 
@@ -68,6 +69,7 @@ static void watcher_free(struct watcher *watcher)
     uv_close((uv_handle_t *)watcher->timer, timer_closed);
     for (uint64_t i = 0; i < watcher->count; i++)
         free(watcher->kept[(watcher->first + i) % KEPT].line);
+    (void)native_keeps(watcher->native, &watcher->hold, 0);
     free(watcher);
 }
 
@@ -115,6 +117,7 @@ static struct watcher *watcher_new(struct watching *watching, struct error *err)
     (void)snprintf(watcher->sandbox, sizeof(watcher->sandbox), "%s",
                    http_param(job->request, "id"));
     (void)snprintf(watcher->tenant, sizeof(watcher->tenant), "%s", job->caller.tenant);
+    watcher->hold.tenant = watcher->tenant;
     (void)snprintf(watcher->path, sizeof(watcher->path), "%s", watching->call.path);
     (void)snprintf(watcher->beneath, sizeof(watcher->beneath), "%s", job->caller.path);
     (void)snprintf(watcher->user, sizeof(watcher->user), "%s",
@@ -185,6 +188,7 @@ static void drop_first(struct watcher *watcher)
     free(change->line);
     watcher->first++;
     watcher->count--;
+    (void)native_keeps(watcher->native, &watcher->hold, watcher->bytes);
 }
 
 static void keep(struct watcher *watcher, const struct out *out)
@@ -196,9 +200,13 @@ static void keep(struct watcher *watcher, const struct out *out)
         drop_first(watcher);
     while (watcher->count > 0 && watcher->bytes + out->used > KEPT_BYTES)
         drop_first(watcher);
+    /* Where the tenant's share is full the oldest go, of its own. */
+    while (!native_keeps(watcher->native, &watcher->hold, watcher->bytes + out->used) &&
+           watcher->count > 0)
+        drop_first(watcher);
     change = &watcher->kept[(watcher->first + watcher->count) % KEPT];
     *change = (struct change){0};
-    if (line != NULL && !out->has_failed) {
+    if (line != NULL && !out->has_failed && watcher->hold.bytes == watcher->bytes + out->used) {
         memcpy(line, out->data, out->used);
         *change = (struct change){line, out->used};
         line = NULL;

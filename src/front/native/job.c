@@ -43,6 +43,39 @@ void job_step(struct job *job, const char *name, uint64_t begin_ns, uint64_t end
     job->steps[job->steps_count++] = (struct job_step){name, begin_ns, end_ns};
 }
 
+/* ---- what is kept for it ---- */
+
+#define BODY_LARGE ((size_t)64 << 10)
+#define KEPT_MOST \
+    (256ULL << 20) /* of all tenants, and of the engine's memory no more than a quarter */
+
+bool native_keeps(struct native *native, struct hold *hold, size_t bytes)
+{
+    uint64_t quarter;
+
+    if (bytes == hold->bytes)
+        return true;
+    quarter = engine_memory_limit() / 4;
+    return hold_resize(&native->kept, hold, bytes,
+                       (size_t)(quarter < KEPT_MOST ? quarter : KEPT_MOST));
+}
+
+void job_fail_kept(struct job *job)
+{
+    job_fail(job, "too_many_requests",
+             "commands, answers and watches of the tenant keep as much in memory as they may; ask "
+             "for less, or wait until input is read and answers are taken");
+}
+
+/* A body was admitted before it came, and takes several times its size when it is read: what is there now counts. */
+static bool has_memory(struct job *job)
+{
+    size_t size;
+
+    (void)http_body(job->request, &size);
+    return size < BODY_LARGE || admit_memory_is_left(job);
+}
+
 /* ---- a job's life ---- */
 
 void job_on_drain(struct job *job, void (*drain)(struct job *job))
@@ -125,7 +158,7 @@ struct job *job_begin_for(struct http_request *request, enum engine_verb verb)
         return NULL;
     }
     reads = verb == ENGINE_LOOK || verb == ENGINE_FILES_READ;
-    return reads || !is_draining(job) ? job : NULL;
+    return (reads || !is_draining(job)) && has_memory(job) ? job : NULL;
 }
 
 struct job *job_begin(struct http_request *request, unsigned scope)
@@ -140,7 +173,7 @@ struct job *job_begin(struct http_request *request, unsigned scope)
         job_fail(job, "forbidden", "this key lacks the scope \"%s\"", scope_name(scope));
         return NULL;
     }
-    return scope != ENGINE_WRITE || !is_draining(job) ? job : NULL;
+    return (scope != ENGINE_WRITE || !is_draining(job)) && has_memory(job) ? job : NULL;
 }
 
 void *job_own(struct job *job, size_t size, void (*free_own)(void *own))

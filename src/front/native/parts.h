@@ -44,8 +44,10 @@ struct native {
     struct watcher *watchers;              /* files_watch.c */
     struct holds restoring;                /* bytes of snapshots on their way in: kernels.c */
     struct holds told;                     /* what waits for clients: kernels_connect.c */
-    uv_timer_t *timer;                     /* of keepalives */
-    uv_idle_t *idle;                       /* while a stream wants its turn */
+    struct holds
+        kept; /* texts of commands, answers that are gathered, changes of watches: native_keeps() */
+    uv_timer_t *timer; /* of keepalives */
+    uv_idle_t *idle;   /* while a stream wants its turn */
     char chunk[NATIVE_CHUNK];
 };
 
@@ -88,6 +90,8 @@ bool admit_request(struct http_request *request, void *native);
 bool admit_find_owner(const struct http_request *request, char *name, size_t size, void *native);
 /* That its caller, who is known now, may ask this often; from now on he is looked at. False: it is answered. */
 bool admit_caller(struct job *job);
+/* False, and it is answered, where the engine has no memory for more, but for what ends something. */
+bool admit_memory_is_left(struct job *job);
 void admit_refuse(struct http_request *request, unsigned status, const char *code,
                   const char *detail, void *native);
 
@@ -110,6 +114,10 @@ void callers_close(struct native *native);
 struct job *job_begin(struct http_request *request, unsigned scope);
 /* The same for a route of one sandbox, the `{id}` of its pattern: tokens may do that, too. */
 struct job *job_begin_for(struct http_request *request, enum engine_verb verb);
+/* Charges what is kept in memory for a tenant's requests beyond their own bodies. False, and nothing is changed: its
+ * share has no room for that. */
+bool native_keeps(struct native *native, struct hold *hold, size_t bytes);
+void job_fail_kept(struct job *job); /* so it is answered */
 int job_new(struct native *native, struct http_request *request, struct job **out);
 
 /* False, and it is answered, where the query has a name that is not in `known` (NULL-terminated), or has

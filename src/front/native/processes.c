@@ -273,6 +273,7 @@ struct input {
     struct job *job;
     struct proc *proc;      /* NULL: it has ended */
     struct proc_wait *wait; /* so that its end, after which it may be forgotten, is heard of */
+    struct hold kept;       /* the part that waits for the process */
     bool closes, is_writing, is_gone, is_told;
     unsigned holds; /* the job's, and one while proc_wait() has not returned */
 };
@@ -309,6 +310,7 @@ static void written(void *arg, struct proc *proc, const struct error *err)
 
     (void)proc;
     input->is_writing = false;
+    (void)native_keeps(input->job->native, &input->kept, 0);
     if (err != NULL || input->is_gone)
         input_done(input, err);
     else
@@ -329,6 +331,11 @@ static bool take_part(void *arg, const void *data, size_t size)
         bool has_failed = input->closes && proc_stdin_close(input->proc, &err) < 0;
 
         input_done(input, has_failed ? &err : NULL);
+        return false;
+    }
+    if (!native_keeps(input->job->native, &input->kept, size)) {
+        input_leave(input);
+        job_fail_kept(input->job);
         return false;
     }
     input->is_writing = true;
@@ -364,6 +371,7 @@ static void stdin_found(struct job *job, struct proc *proc)
     if (input == NULL)
         return;
     *input = (struct input){.job = job, .proc = proc, .closes = job->number != 0, .holds = 2};
+    input->kept.tenant = job->caller.tenant;
     wait = proc_wait(proc, 0, process_ended, input);
     if (!input->is_told)
         input->wait = wait;

@@ -12,15 +12,19 @@
 #include <string.h>
 
 #define STDIN_PIECE (512U << 10)
-#define AT_ONCE (128U << 10) /* of output: more is sent in parts */
+#define AT_ONCE (128U << 10)  /* of output: more is sent in parts */
+#define KEPT_LEAST (4U << 10) /* a body of less is charged to nobody */
 
 enum print_step { PRINT_HEAD, PRINT_TEXT, PRINT_BASE64, PRINT_TAIL };
 
 struct run {
     struct pull pull; /* first */
+    struct native *native;
     struct job *job;
     struct body_process body;
-    unsigned holds; /* the job's, and that of input on its way */
+    struct hold kept; /* its texts, until they are told */
+    char tenant[64];  /* whose that is: the job may be gone before */
+    unsigned holds;   /* the job's, and that of input on its way */
     bool is_exec, is_gone, has_ended;
     bool is_killed;    /* because nobody wants it */
     struct proc *proc; /* while `wait` is there */
@@ -33,13 +37,23 @@ struct run {
     uint64_t at, from[2], to[2];
 };
 
+/* Its texts, input too, are with the process. */
+static void forget_texts(struct run *run)
+{
+    read_free(&run->body.owner);
+    run->body.owner = (struct read_owner){NULL, NULL};
+    run->body.stdin_data.data = NULL;
+    run->body.stdin_data.size = 0;
+    (void)native_keeps(run->native, &run->kept, 0);
+}
+
 static void run_drop(void *data)
 {
     struct run *run = data;
 
     if (--run->holds > 0)
         return;
-    read_free(&run->body.owner);
+    forget_texts(run);
     free(run);
 }
 
@@ -232,6 +246,8 @@ static void fed(void *arg, struct proc *proc, const struct error *err)
 
     if (err == NULL)
         feed(run, proc);
+    else
+        forget_texts(run);
     run_drop(run);
 }
 
@@ -247,6 +263,7 @@ static void feed(struct run *run, struct proc *proc)
     if (size == 0) {
         if (!run->body.open_stdin)
             (void)proc_stdin_close(proc, &err); /* or it has ended */
+        forget_texts(run);
         return;
     }
     run->fed += size;
@@ -359,6 +376,8 @@ static void started(void *arg, struct proc *proc, const struct error *err)
     run->holds++;
     if (run->body.spec.has_stdin)
         feed(run, proc);
+    else
+        forget_texts(run);
     if (!run->is_exec) {
         answer_started(run, proc);
     } else {
@@ -398,9 +417,16 @@ static void begin(struct http_request *request, struct native *native, bool is_e
     if (run == NULL)
         return;
     run->holds = 1;
+    run->native = native;
     run->job = job;
     run->is_exec = is_exec;
+    (void)snprintf(run->tenant, sizeof(run->tenant), "%s", job->caller.tenant);
+    run->kept.tenant = run->tenant;
     text = http_body(request, &size);
+    if (size >= KEPT_LEAST && !native_keeps(native, &run->kept, size)) {
+        job_fail_kept(job);
+        return;
+    }
     if (body_process(text, size, is_exec, &run->body, &err) < 0) {
         job_problem(job, &err);
         return;
