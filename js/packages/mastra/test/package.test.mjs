@@ -84,6 +84,17 @@ test("packages hold what they should, and no script that runs where they are ins
     for (const whose of ["Fabrice Bellard", "libuv1-dev", "libssl-dev", "libc-ares-dev", "libsqlite3-dev", "libcurl4-openssl-dev", "GNU LESSER GENERAL PUBLIC LICENSE"]) assert.ok(licences.includes(whose), whose);
 });
 
+test("each package says what it is for, whose it is and where it lies; of the project's home all say the same, or nothing", () => {
+    const homes = PACKAGES.map((name) => {
+        const { keywords, author, license, repository, homepage, bugs } = JSON.parse(fs.readFileSync(path.join(project, "node_modules/@cove", name, "package.json"), "utf8"));
+        assert.ok(keywords.length >= 4 && keywords.includes("cove") && keywords.includes("sandbox"), name);
+        assert.deepEqual([author, license, repository.type, repository.directory], ["The maintainers of cove", "Apache-2.0", "git", `js/packages/${name}`], name);
+        return [repository.url, homepage, bugs?.url];
+    });
+    for (const home of homes) assert.deepEqual(home, homes[0]);
+    assert.ok([0, 3].includes(homes[0].filter((url) => /^(git\+)?https:\/\//.test(url ?? "")).length), String(homes[0]));
+});
+
 test("of @mastra/core those versions are asked for that it was tested with, and what is for Linux alone may be missing", () => {
     const read = (file) => JSON.parse(fs.readFileSync(path.join(top, file), "utf8"));
     // Older ones have no start that can be given up, and file systems that cannot say what is text.
