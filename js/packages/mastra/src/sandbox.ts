@@ -235,7 +235,7 @@ export class CoveSandbox extends MastraSandbox<SandboxView> {
         try {
             if (!native) return undefined;
             this.#view = await native.stop();
-            await this.processes.forgetEnded(native);
+            await this.processes.forgetEnded(native).catch(() => {}); // it is stopped all the same
             return this.#view;
         } catch (error) {
             if (!isGone(error)) throw error;
