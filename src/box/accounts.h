@@ -8,4 +8,5 @@
 void accounts_passwd(char *text, size_t size, const char *shell);
 
 #define ACCOUNTS_TTY 5U
+#define ACCOUNTS_USER 1000U
 #define ACCOUNTS_GROUP "root:x:0:\ntty:x:5:\nuser:x:1000:\nnogroup:x:65534:\n"

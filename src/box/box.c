@@ -72,6 +72,7 @@ int box_plan_fill(const struct box_spec *spec, const struct box_user *user, stru
 
     plan->root_kind = spec->root_kind;
     plan->is_empty = spec->is_empty;
+    plan->own_root = spec->own_root && spec->root_kind == BOX_ROOT_HOST;
     plan->privileges = spec->privileges;
     plan->uid = user->uid;
     plan->gid = user->gid;

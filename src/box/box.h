@@ -21,7 +21,7 @@ enum box_privileges {
 };
 
 enum box_root_kind {
-    BOX_ROOT_HOST,  /* read-only view of the host's system directories */
+    BOX_ROOT_HOST,  /* the host's system directories, read-only */
     BOX_ROOT_DIR,   /* a directory, writable through an overlay */
     BOX_ROOT_EROFS, /* an erofs image, writable through an overlay */
 };
@@ -47,6 +47,10 @@ struct box_spec {
     const char *root_path; /* BOX_ROOT_DIR, BOX_ROOT_EROFS */
     bool is_empty; /* BOX_ROOT_HOST without anything of the host: for a program that is handed to
                             * it (link.h) */
+    bool
+        own_root; /* BOX_ROOT_HOST: the directory / lies on the box's disk, and may be written to by the
+                    * box's root, or by its user if plain. Else it is read-only, and Landlock stands
+                    * behind the mounts: a rule for / would hold for what is mounted below, too */
     const struct box_bind *binds;
     size_t binds_count;
     enum box_privileges privileges;
@@ -54,8 +58,8 @@ struct box_spec {
     const char *hostname; /* NULL: "box" */
     struct box_limits limits;
     const struct disk_kept
-        *disk; /* outlives the box and holds what it writes: all of an image, of the
-                                   * host's view the home and /tmp (disk.h). Borrowed. NULL: what is
+        *disk; /* outlives the box and holds what it writes: all of an image or of a root of
+                                   * its own, of the host's view the home and /tmp (disk.h). Borrowed. NULL: what is
                                    * written goes */
     bool
         many_commands; /* with a cgroup leaf for each, so that one can be killed as a whole; else the

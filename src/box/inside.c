@@ -234,24 +234,57 @@ static int build_from_host(const struct plan *plan, struct tree *tree, struct er
                          "cannot attach the box's tmpfs on /tmp; make that directory on the host");
     if (plan->root_kind != BOX_ROOT_HOST)
         return 0;
-    if (mkdirat(tree->scratch, "root", 0755) < 0 ||
-        (tree->root = sys_open_tree(tree->scratch, "root", OPEN_TREE_CLONE | OPEN_TREE_CLOEXEC)) <
+    if (mkdirat(tree->scratch, "base", 0755) < 0 ||
+        (tree->base = sys_open_tree(tree->scratch, "base", OPEN_TREE_CLONE | OPEN_TREE_CLOEXEC)) <
             0 ||
-        tree_attach(tree->root, tree->scratch, "root") < 0)
+        tree_attach(tree->base, tree->scratch, "base") < 0)
         return error_set(err, "mount_failed", errno, "cannot make the box's root");
-    return tree_host_base(tree->root, plan, err);
+    return tree_host_base(tree->base, plan, err);
 }
 
-/* The zygote's root is the base already. The scratch goes on /tmp, where the box's own /tmp then
- * covers it: nothing in here can unmount that. */
+/* The zygote's root is the base already. The scratch goes on /tmp, where the box's own root or /tmp
+ * then covers it: nothing in here can unmount that. */
 static int build_from_zygote(const struct plan *plan, struct tree *tree, struct error *err)
 {
     if (tree_attach(tree->scratch, AT_FDCWD, "/tmp") < 0)
         return error_set(err, "mount_failed", errno, "cannot attach the box's tmpfs");
     if (plan->root_kind != BOX_ROOT_HOST)
         return 0;
-    tree->root = open("/", O_PATH | O_DIRECTORY | O_CLOEXEC);
-    return tree->root >= 0 ? 0 : error_set(err, "mount_failed", errno, "cannot open the root");
+    tree->base = open("/", O_PATH | O_DIRECTORY | O_CLOEXEC);
+    return tree->base >= 0 ? 0 : error_set(err, "mount_failed", errno, "cannot open the root");
+}
+
+/* A root of the box's own is attached before anything is mounted in it. */
+static int build_root(const struct plan *plan, struct tree *tree, struct error *err)
+{
+    int opened;
+
+    if (plan->root_kind == BOX_ROOT_HOST && !plan->own_root) {
+        tree->root = tree->base;
+        return 0;
+    }
+    opened = plan->own_root ? tree_own_root(plan, tree, err) : tree_overlay(plan, tree, err);
+    if (opened < 0)
+        return -1;
+    if (plan->from_zygote ? tree_attach(tree->root, AT_FDCWD, "/") < 0
+                          : (mkdirat(tree->scratch, "root", 0755) < 0 && errno != EEXIST) ||
+                                tree_attach(tree->root, tree->scratch, "root") < 0)
+        return error_set(err, "mount_failed", errno, "cannot attach the box's root");
+    return plan->own_root ? tree_fill_root(plan, tree, err) : 0;
+}
+
+/* From a zygote all that shows the host is read-only already. */
+static int seal(const struct plan *plan, const struct tree *tree, struct error *err)
+{
+    struct mount_attr read_only = {.attr_set = MOUNT_ATTR_RDONLY};
+
+    if (plan->root_kind != BOX_ROOT_HOST || plan->from_zygote)
+        return 0;
+    if (plan->own_root)
+        return tree_seal_root(tree, err);
+    if (sys_mount_setattr(tree->root, "", AT_EMPTY_PATH, &read_only) < 0)
+        return error_set(err, "mount_failed", errno, "cannot make the box's root read-only");
+    return 0;
 }
 
 /* The groups are made by the guard meanwhile: they are waited for as late as possible. */
@@ -324,10 +357,10 @@ static int leave_host(const struct tree *tree, struct error *err)
     return 0;
 }
 
-/* An overlay on top of the zygote's root; what lies below holds nothing of the host. */
-static int leave_zygote(const struct plan *plan, const struct tree *tree, struct error *err)
+/* A root of the box's own lies on top of the zygote's, where nothing is but what the box has, too. */
+static int leave_zygote(const struct tree *tree, struct error *err)
 {
-    if (plan->root_kind == BOX_ROOT_HOST)
+    if (tree->root == tree->base)
         return 0;
     if (fchdir(tree->root) < 0 || chroot(".") < 0 || chdir("/") < 0)
         return error_set(err, "mount_failed", errno, "cannot make the box's root the root");
@@ -336,8 +369,7 @@ static int leave_zygote(const struct plan *plan, const struct tree *tree, struct
 
 static int build_tree(struct plan *plan, struct network *network, struct error *err)
 {
-    struct mount_attr read_only = {.attr_set = MOUNT_ATTR_RDONLY};
-    struct tree tree = {.scratch = -1, .root = -1};
+    struct tree tree = {.scratch = -1, .base = -1, .root = -1};
     int built;
 
     if (tree_tmpfs(plan->disk_bytes, plan->disk_inodes, &tree.scratch, err) < 0)
@@ -346,26 +378,16 @@ static int build_tree(struct plan *plan, struct network *network, struct error *
                               : build_from_host(plan, &tree, err);
     if (built < 0)
         return -1;
-    if (plan->root_kind != BOX_ROOT_HOST) {
-        if (tree_overlay(plan, &tree, err) < 0)
-            return -1;
-        if (plan->from_zygote ? tree_attach(tree.root, AT_FDCWD, "/") < 0
-                              : mkdirat(tree.scratch, "root", 0755) < 0 ||
-                                    tree_attach(tree.root, tree.scratch, "root") < 0)
-            return error_set(err, "mount_failed", errno, "cannot attach the box's root");
-    }
-    if (tree_own(plan, &tree, err) < 0 || tree_binds(plan, &tree, err) < 0 ||
-        enter_cgroups(plan, network, err) < 0 || tree_cgroups(plan, &tree, err) < 0 ||
+    if (build_root(plan, &tree, err) < 0 || tree_own(plan, &tree, err) < 0 ||
+        tree_binds(plan, &tree, err) < 0 || enter_cgroups(plan, network, err) < 0 ||
+        tree_cgroups(plan, &tree, err) < 0 ||
         (plan->gate.watched != 0 && tree_hold_zero(&tree, err) < 0) ||
-        begin_watch(plan, &tree, err) < 0)
+        begin_watch(plan, &tree, err) < 0 || seal(plan, &tree, err) < 0)
         return -1;
-    if (plan->root_kind == BOX_ROOT_HOST && !plan->from_zygote &&
-        sys_mount_setattr(tree.root, "", AT_EMPTY_PATH, &read_only) < 0)
-        return error_set(err, "mount_failed", errno, "cannot make the box's root read-only");
     /* Before the root changes: the helper still uses it. */
     if (enter_network(plan, network, err) < 0)
         return -1;
-    return plan->from_zygote ? leave_zygote(plan, &tree, err) : leave_host(&tree, err);
+    return plan->from_zygote ? leave_zygote(&tree, err) : leave_host(&tree, err);
 }
 
 static int set_limit(int resource, rlim_t most, struct error *err)

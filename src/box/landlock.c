@@ -65,6 +65,7 @@ static int allow_host_profile(int ruleset, const struct plan *plan, uint64_t cha
 
 int landlock_confine(const struct plan *plan, struct error *err)
 {
+    bool is_view = plan->root_kind == BOX_ROOT_HOST && !plan->own_root;
     struct ruleset rules = {0};
     uint64_t change = FS_CHANGE;
     _cleanup_close_ int ruleset = -1;
@@ -78,9 +79,10 @@ int landlock_confine(const struct plan *plan, struct error *err)
         return 0;
     if (abi >= 3)
         change |= FS_TRUNCATE;
-    /* In an image everything is writable, through its overlay: only device nodes are handled, and
-     * moving files about must then be allowed by name. */
-    rules.fs = FS_DEVICES | (plan->root_kind == BOX_ROOT_HOST ? change : FS_REFER);
+    /* Where the root can be written, in an image or in a root of the box's own, a rule for it would hold for
+     * all that is mounted below, too: only device nodes are handled, and moving files about must then be
+     * allowed by name. */
+    rules.fs = FS_DEVICES | (is_view ? change : FS_REFER);
     rules.scoped = abi >= 6 ? SCOPE_ABSTRACT_UNIX_SOCKET | SCOPE_SIGNAL : 0;
     ruleset = (int)syscall(SYS_landlock_create_ruleset, &rules,
                            abi >= 6   ? sizeof(rules)
@@ -89,9 +91,9 @@ int landlock_confine(const struct plan *plan, struct error *err)
                            0);
     if (ruleset < 0)
         return error_set(err, "landlock_failed", errno, "cannot make a Landlock ruleset");
-    done = plan->root_kind == BOX_ROOT_HOST ? allow_host_profile(ruleset, plan, change, err)
-                                            : allow(ruleset, "/", FS_REFER, err);
-    if (done == 0 && plan->leaves >= 0 && plan->root_kind == BOX_ROOT_HOST)
+    done = is_view ? allow_host_profile(ruleset, plan, change, err)
+                   : allow(ruleset, "/", FS_REFER, err);
+    if (done == 0 && plan->leaves >= 0 && is_view)
         done = allow_leaves(ruleset, change, err);
     if (done < 0)
         return -1;

@@ -26,6 +26,7 @@ struct plan_bind {
 struct plan {
     enum box_root_kind root_kind;
     bool is_empty; /* nothing of the host is in the view */
+    bool own_root; /* of the host profile: see box_spec */
     enum box_privileges privileges;
     uid_t uid; /* inside; who runs the commands */
     gid_t gid;

@@ -301,6 +301,22 @@ int tree_devices(int dev, struct error *err)
     return 0;
 }
 
+/* ---- the disk ---- */
+
+/* Where what is written to the root lies: its own disk, or the scratch. */
+static int open_disk(const struct plan *plan, const struct tree *tree, int *disk, struct error *err)
+{
+    *disk = tree->scratch;
+    if (plan->upper < 0)
+        return 0;
+    if (make_dir(tree->scratch, "disk", 0755, err) < 0)
+        return -1;
+    if (tree_attach(plan->upper, tree->scratch, "disk") < 0)
+        return error_set(err, "mount_failed", errno, "cannot attach the box's disk");
+    *disk = plan->upper;
+    return 0;
+}
+
 /* ---- image roots ---- */
 
 /* The layers are named by paths relative to a place of ours: naming them by fds is younger (6.13) and
@@ -319,20 +335,6 @@ static int mount_overlay(const struct plan *plan, int holder)
         return -1;
     return fs_mount(fs, MOUNT_ATTR_NODEV |
                             (plan->privileges == BOX_PLAIN ? (unsigned)MOUNT_ATTR_NOSUID : 0U));
-}
-
-/* Where what is written to the root lies: its own disk, or the scratch. */
-static int open_disk(const struct plan *plan, const struct tree *tree, int *disk, struct error *err)
-{
-    *disk = tree->scratch;
-    if (plan->upper < 0)
-        return 0;
-    if (make_dir(tree->scratch, "disk", 0755, err) < 0)
-        return -1;
-    if (tree_attach(plan->upper, tree->scratch, "disk") < 0)
-        return error_set(err, "mount_failed", errno, "cannot attach the box's disk");
-    *disk = plan->upper;
-    return 0;
 }
 
 int tree_overlay(const struct plan *plan, struct tree *tree, struct error *err)
@@ -417,10 +419,28 @@ int tree_target(int root, const char *path, bool is_directory, bool replace, str
 
 /* ---- what belongs to one box ---- */
 
-static int attach_at(int mount, const struct tree *tree, const char *path, struct error *err)
+/* Tells whether all above this path of the root is ours, so that no link can lie there. A directory of the
+ * box's own root is, when it is made now: it may have been written to before. */
+static bool is_ours(const struct plan *plan, const struct tree *tree, const char *path)
 {
-    _cleanup_close_ int target = tree_target(tree->root, path, true, true, err);
+    if (plan->root_kind != BOX_ROOT_HOST)
+        return false;
+    return !plan->own_root || strchr(path + 1, '/') != NULL ||
+           mkdirat(tree->root, path + 1, 0755) == 0;
+}
 
+/* Attaches a mount on a directory. Where it is mounted nothing else may be. */
+static int attach_at(const struct plan *plan, int mount, const struct tree *tree, const char *path,
+                     struct error *err)
+{
+    _cleanup_close_ int target = -1;
+
+    if (is_ours(plan, tree, path)) {
+        if (tree_attach(mount, tree->root, path + 1) == 0)
+            return 0;
+        return error_set(err, "mount_failed", errno, "cannot mount %s in the box", path);
+    }
+    target = tree_target(tree->root, path, true, true, err);
     if (target < 0)
         return -1;
     if (tree_attach(mount, target, "") < 0)
@@ -445,7 +465,7 @@ static int mount_devpts(const struct plan *plan, const struct tree *tree, struct
     mount = fs_mount(fs, MOUNT_ATTR_NOSUID | MOUNT_ATTR_NOEXEC);
     if (mount < 0)
         return error_set(err, "mount_failed", errno, "cannot mount the box's devpts");
-    return attach_at(mount, tree, "/dev/pts", err);
+    return attach_at(plan, mount, tree, "/dev/pts", err);
 }
 
 #define PROC_ATTRIBUTES (MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV | MOUNT_ATTR_NOEXEC)
@@ -487,7 +507,7 @@ static int mount_proc(struct plan *plan, const struct tree *tree, struct error *
                       "0") < 0 &&
         !plan->is_stale)
         return error_set(err, "mount_failed", errno, "cannot forbid nested user namespaces");
-    if (attach_at(proc, tree, "/proc", err) < 0)
+    if (attach_at(plan, proc, tree, "/proc", err) < 0)
         return -1;
     if (!plan->is_stale &&
         tree_bind(proc, "sys", proc, "sys", READ_ONLY | MOUNT_ATTR_NOEXEC, err) < 0)
@@ -495,41 +515,49 @@ static int mount_proc(struct plan *plan, const struct tree *tree, struct error *
     return view_proc(plan, tree->scratch, proc, err);
 }
 
-/* A directory of the scratch or the disk, made with this mode and owner and bound on `target`. */
-static int bind_from(int from, const struct tree *tree, const char *name, const char *target,
-                     mode_t mode, uid_t uid, gid_t gid, struct error *err)
+/* Clones a directory that the box writes to, below the scratch, which has the attributes, or the disk. */
+static int clone_written(const struct tree *tree, int from, const char *name)
 {
-    _cleanup_close_ int at = -1;
+    if (from == tree->scratch)
+        return sys_open_tree(from, name, OPEN_TREE_CLONE | OPEN_TREE_CLOEXEC);
+    return clone_tree(from, name, MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV);
+}
+
+/* A directory of the scratch or the disk, made with this mode and owner and bound on `target`. */
+static int bind_from(const struct plan *plan, int from, const struct tree *tree, const char *name,
+                     const char *target, mode_t mode, uid_t uid, gid_t gid, struct error *err)
+{
+    _cleanup_close_ int mount = -1;
 
     if (make_dir(from, name, mode, err) < 0)
         return -1;
     if (uid != 0 && fchownat(from, name, uid, gid, AT_SYMLINK_NOFOLLOW) < 0)
         return error_set(err, "mount_failed", errno, "cannot give %s to its user", target);
-    at = tree_target(tree->root, target, true, true, err);
-    if (at < 0)
-        return -1;
-    return tree_bind(from, name, at, "", MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV, err);
+    mount = clone_written(tree, from, name);
+    if (mount < 0)
+        return error_set(err, "mount_failed", errno, "cannot take %s into the box", target);
+    return attach_at(plan, mount, tree, target, err);
 }
 
-static int bind_scratch(const struct tree *tree, const char *name, const char *target, mode_t mode,
-                        struct error *err)
+static int bind_scratch(const struct plan *plan, const struct tree *tree, const char *name,
+                        const char *target, mode_t mode, struct error *err)
 {
-    return bind_from(tree->scratch, tree, name, target, mode, 0, 0, err);
+    return bind_from(plan, tree->scratch, tree, name, target, mode, 0, 0, err);
 }
 
-/* The host's view keeps what can be written: the home and /tmp. */
+/* Where the root is the host's view, these can be written: the home and /tmp. */
 static int own_host(const struct plan *plan, const struct tree *tree, struct error *err)
 {
     int disk;
 
     if (open_disk(plan, tree, &disk, err) < 0 ||
-        bind_from(disk, tree, "tmp", "/tmp", 01777, 0, 0, err) < 0)
+        bind_from(plan, disk, tree, "tmp", "/tmp", 01777, 0, 0, err) < 0)
         return -1;
-    return bind_from(disk, tree, "home", plan->uid == 0 ? "/root" : "/home/user", 0755, plan->uid,
-                     plan->gid, err);
+    return bind_from(plan, disk, tree, "home", plan->uid == 0 ? "/root" : "/home/user", 0755,
+                     plan->uid, plan->gid, err);
 }
 
-/* In an image everything written lies in the overlay; the user's home may be missing there. */
+/* In an image, and where the root lies on the disk, the user's home may be missing. */
 static int make_home(const struct plan *plan, const struct tree *tree, struct error *err)
 {
     _cleanup_close_ int home = -1;
@@ -588,15 +616,145 @@ static int own_image(const struct plan *plan, const struct tree *tree, struct er
     return cover_resolv_conf(tree, err) < 0 ? -1 : make_home(plan, tree, err);
 }
 
+/* ---- a root directory of the box's own, with the host's view in it ---- */
+
+static int adopt(int disk, const char *name, const char *place, struct error *err)
+{
+    if (renameat(disk, name, disk, place) < 0 && errno != ENOENT)
+        return error_set(err, "mount_failed", errno,
+                         "cannot move %s into the root of the box's disk", name);
+    return 0;
+}
+
+/* A disk of before there was such a directory has these beside it. */
+static int adopt_all(const struct plan *plan, int disk, struct error *err)
+{
+    struct stat st;
+
+    if (!plan->disk_kept || fstatat(disk, "home", &st, AT_SYMLINK_NOFOLLOW) < 0)
+        return 0;
+    if (adopt(disk, "tmp", "root/tmp", err) < 0)
+        return -1;
+    if (plan->uid == 0)
+        return adopt(disk, "home", "root/root", err);
+    return make_dir(disk, "root/home", 0755, err) < 0 ? -1
+                                                      : adopt(disk, "home", "root/home/user", err);
+}
+
+int tree_own_root(const struct plan *plan, struct tree *tree, struct error *err)
+{
+    int disk;
+
+    if (open_disk(plan, tree, &disk, err) < 0 || make_dir(disk, "root", 0755, err) < 0 ||
+        adopt_all(plan, disk, err) < 0)
+        return -1;
+    if (plan->privileges == BOX_PLAIN &&
+        fchownat(disk, "root", plan->uid, plan->gid, AT_SYMLINK_NOFOLLOW) < 0)
+        return error_set(err, "mount_failed", errno, "cannot give the box's root to its user");
+    tree->root = clone_written(tree, disk, "root");
+    return tree->root >= 0
+               ? 0
+               : error_set(err, "mount_failed", errno, "cannot take the box's root from its disk");
+}
+
+/* Takes a directory or a link of the base into the root. A link that the box has put elsewhere stays. */
+static int take_of_base(const struct plan *plan, const struct tree *tree, const char *path,
+                        struct error *err)
+{
+    const char *name = path + 1;
+    _cleanup_close_ int mount = -1;
+    char link[256];
+    ssize_t n = readlinkat(tree->base, name, link, sizeof(link) - 1);
+
+    if (n < 0 && errno == ENOENT)
+        return 0; /* this host has none */
+    if (n >= 0) {
+        link[n] = '\0';
+        if (symlinkat(link, tree->root, name) < 0 && errno != EEXIST)
+            return error_set(err, "mount_failed", errno, "cannot make the link %s", path);
+        return 0;
+    }
+    /* Its attributes are those that the base has. */
+    mount = sys_open_tree(tree->base, name, OPEN_TREE_CLONE | OPEN_TREE_CLOEXEC | AT_RECURSIVE);
+    if (mount < 0)
+        return error_set(err, "mount_failed", errno, "cannot take %s into the box", path);
+    return attach_at(plan, mount, tree, path, err);
+}
+
+/* Makes a directory and gives it to its owner; what was there is left to the box. 1: it was made. */
+static int make_own(int root, const char *path, mode_t mode, uid_t uid, gid_t gid,
+                    struct error *err)
+{
+    if (mkdirat(root, path, mode) < 0)
+        return errno == EEXIST
+                   ? 0
+                   : error_set(err, "mount_failed", errno, "cannot make the directory %s", path);
+    /* EINVAL: the box has no such id. */
+    if (uid != 0 && fchownat(root, path, uid, gid, AT_SYMLINK_NOFOLLOW) < 0 && errno != EINVAL)
+        return error_set(err, "mount_failed", errno, "cannot give %s to its user", path);
+    return 1;
+}
+
+/* The directories that programs look for. One below another is made with that: later it may be a link. */
+static int make_all_own(const struct plan *plan, int root, struct error *err)
+{
+    static const char *const names[] = {"opt", "root", "run", "srv"};
+    uid_t uid = plan->privileges == BOX_PLAIN ? plan->uid : 0;
+    gid_t gid = plan->privileges == BOX_PLAIN ? plan->gid : 0;
+    uid_t user = plan->uid != 0 ? plan->uid : ACCOUNTS_USER;
+    gid_t group = plan->uid != 0 ? plan->gid : ACCOUNTS_USER;
+    int made;
+
+    for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++)
+        if (make_own(root, names[i], 0755, uid, gid, err) < 0)
+            return -1;
+    if (make_own(root, "tmp", 01777, 0, 0, err) < 0)
+        return -1;
+    made = make_own(root, "var", 0755, uid, gid, err);
+    if (made < 0)
+        return -1;
+    if (made > 0 && symlinkat("../tmp", root, "var/tmp") < 0)
+        return error_set(err, "mount_failed", errno, "cannot make /var/tmp");
+    made = make_own(root, "home", 0755, 0, 0, err);
+    return made > 0 ? make_own(root, "home/user", 0755, user, group, err) : made;
+}
+
+int tree_fill_root(const struct plan *plan, const struct tree *tree, struct error *err)
+{
+    static const char *const shown[] = {"/usr",   "/bin",    "/sbin", "/lib", "/lib32",
+                                        "/lib64", "/libx32", "/etc",  "/dev"};
+
+    for (size_t i = 0; i < sizeof(shown) / sizeof(shown[0]); i++)
+        if (take_of_base(plan, tree, shown[i], err) < 0)
+            return -1;
+    return make_all_own(plan, tree->root, err) < 0 ? -1 : 0;
+}
+
+int tree_seal_root(const struct tree *tree, struct error *err)
+{
+    static const char *const names[] = {"etc", "dev"};
+    struct mount_attr read_only = {.attr_set = MOUNT_ATTR_RDONLY};
+
+    for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++)
+        if (sys_mount_setattr(tree->root, names[i], AT_SYMLINK_NOFOLLOW, &read_only) < 0 &&
+            errno != ENOENT)
+            return error_set(err, "mount_failed", errno, "cannot make /%s read-only", names[i]);
+    return 0;
+}
+
 int tree_own(struct plan *plan, const struct tree *tree, struct error *err)
 {
-    if (plan->root_kind == BOX_ROOT_HOST) {
+    if (plan->own_root) {
+        if (make_home(plan, tree, err) < 0)
+            return -1;
+    } else if (plan->root_kind == BOX_ROOT_HOST) {
         if (own_host(plan, tree, err) < 0)
             return -1;
     } else if (own_image(plan, tree, err) < 0) {
         return -1;
     }
-    if (mount_devpts(plan, tree, err) < 0 || bind_scratch(tree, "shm", "/dev/shm", 01777, err) < 0)
+    if (mount_devpts(plan, tree, err) < 0 ||
+        bind_scratch(plan, tree, "shm", "/dev/shm", 01777, err) < 0)
         return -1;
     return mount_proc(plan, tree, err);
 }
@@ -614,8 +772,36 @@ int tree_hold_zero(const struct tree *tree, struct error *err)
     return tree_bind(full, "", zero, "", MOUNT_ATTR_NOSUID | MOUNT_ATTR_NOEXEC, err);
 }
 
+/* Mounts the directories above a target on themselves, as far as they lie on the root: a directory
+ * that is mounted cannot be renamed, and so nothing else can be put in the place of what is below. */
+static int hold_parents(const struct tree *tree, const char *path, struct error *err)
+{
+    char above[PLAN_TARGET_MAX];
+    struct stat root, st;
+
+    if (fstat(tree->root, &root) < 0)
+        return error_set(err, "mount_failed", errno, "cannot look at the box's root");
+    for (const char *slash = strchr(path + 1, '/'); slash != NULL; slash = strchr(slash + 1, '/')) {
+        _cleanup_close_ int at = -1;
+
+        (void)snprintf(above, sizeof(above), "%.*s", (int)(slash - path), path);
+        at = tree_target(tree->root, above, true, false, err);
+        if (at < 0)
+            return -1;
+        if (fstat(at, &st) < 0 || st.st_dev != root.st_dev)
+            return 0;
+        if (tree_bind(at, "", at, "", MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV, err) < 0)
+            return -1;
+    }
+    return 0;
+}
+
 int tree_binds(const struct plan *plan, const struct tree *tree, struct error *err)
 {
+    if (plan->own_root)
+        for (size_t i = 0; i < plan->binds_count; i++)
+            if (hold_parents(tree, plan->binds[i].target, err) < 0)
+                return -1;
     for (size_t i = 0; i < plan->binds_count; i++) {
         const struct plan_bind *bind = &plan->binds[i];
         _cleanup_close_ int target = tree_target(tree->root, bind->target, bind->is_directory,
@@ -655,22 +841,24 @@ int tree_cgroups(const struct plan *plan, const struct tree *tree, struct error 
     for (size_t i = 0; i < gate->views_count; i++)
         if (gate->names[i][0] != '\0' && make_dir(made, gate->names[i], 0755, err) < 0)
             return -1;
-    target = tree_target(tree->root, "/sys", true, true, err);
-    if (target < 0 || tree_bind(tree->scratch, "sys", target, "", READ_ONLY, err) < 0)
-        return -1;
-    shown = tree_target(tree->root, "/sys/fs/cgroup", true, false, err);
+    shown = clone_tree(tree->scratch, "sys", READ_ONLY);
     if (shown < 0)
+        return error_set(err, "mount_failed", errno, "cannot take /sys into the box");
+    if (attach_at(plan, shown, tree, "/sys", err) < 0)
         return -1;
+    target = openat(shown, "fs/cgroup", O_PATH | O_DIRECTORY | O_CLOEXEC);
+    if (target < 0)
+        return error_set(err, "mount_failed", errno, "cannot open /sys/fs/cgroup in the box");
     if (gate->own_view) {
         _cleanup_close_ int own = -1;
 
         if (tree_cgroup2(READ_ONLY | MOUNT_ATTR_NOEXEC, &own, err) < 0)
             return -1;
-        if (tree_attach(own, shown, "") < 0)
+        if (tree_attach(own, target, "") < 0)
             return error_set(err, "mount_failed", errno, "cannot show the box's cgroup");
     }
     for (size_t i = 0; i < gate->views_count; i++)
-        if (tree_attach(gate->views[i], shown, gate->names[i]) < 0)
+        if (tree_attach(gate->views[i], target, gate->names[i]) < 0)
             return error_set(err, "mount_failed", errno, "cannot show the box's cgroup %s",
                              gate->names[i]);
     return 0;

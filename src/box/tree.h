@@ -4,7 +4,10 @@
  * The tree has two parts. The base (system directories, /etc, /dev nodes) is the same for all boxes
  * of a root: a cold box builds it for itself, a zygote once. The rest belongs to one box: its
  * scratch (a tmpfs that holds all it writes, under one cap), /proc, devpts, binds, and the files
- * that say what the box has (view.h). */
+ * that say what the box has (view.h).
+ *
+ * The host profile has two shapes. The base is the root, read-only; or, with `own_root`, the root is a
+ * directory on the box's disk, where what the base shows is mounted read-only. */
 #pragma once
 
 #include "base/err.h"
@@ -12,6 +15,7 @@
 
 struct tree {
     int scratch; /* root of the tmpfs that holds what the box writes */
+    int base;    /* host profile: the directory that shows the host */
     int root;    /* root of the tree */
 };
 
@@ -29,6 +33,15 @@ int tree_devices(int dev, struct error *err);
 
 /* Mounts the overlay of an image root: lower layer below, scratch above; -1 in `root` before. */
 int tree_overlay(const struct plan *plan, struct tree *tree, struct error *err);
+
+/* Opens a root directory of the box's own, on its disk, as a detached mount; -1 in `root` before. */
+int tree_own_root(const struct plan *plan, struct tree *tree, struct error *err);
+
+/* Fills it: mounts what the base shows, and makes the directories that programs look for. */
+int tree_fill_root(const struct plan *plan, const struct tree *tree, struct error *err);
+
+/* Makes read-only what of the base was still to take binds: /etc and /dev. */
+int tree_seal_root(const struct tree *tree, struct error *err);
 
 /* Binds `source` below `source_dir` onto `target` below `dir`, with the attributes given. */
 int tree_bind(int source_dir, const char *source, int dir, const char *target, uint64_t attributes,

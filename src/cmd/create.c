@@ -160,7 +160,7 @@ static int take_mount(void *into, const char *value, struct error *err)
 }
 
 static const struct option_row rows[] = {
-    {"root", "ROOT", "the host's /usr, /bin, /lib*, read-only",
+    {"root", "ROOT", "its own, with the host's /usr, /bin, /lib*, read-only",
      "root of the sandbox, by the name of a registered one: cove root ls", take_root, 0, 0},
     {"privileges", "plain|system", "system",
      "plain: no privilege at all; system: root inside the sandbox, for apt, su and sudo",

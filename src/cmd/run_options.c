@@ -172,6 +172,7 @@ static int take_privileges(void *into, const char *value, struct error *err)
     else
         return option_bad_value(err, "privileges", value, "there is no such profile",
                                 "choose plain or system");
+    options->spec.own_root = options->spec.privileges == BOX_SYSTEM;
     return 0;
 }
 
@@ -318,7 +319,8 @@ static const struct option_row run_rows[] = {
      "host name inside; --name is the same, for a box that ends with its command has no other name",
      take_hostname, 0, 0},
     {"privileges", "plain|system", "plain",
-     "plain: no privilege at all; system: root inside the box, for apt, su and sudo",
+     "plain: no privilege at all; system: root inside the box, who may write at /, too, for apt, su "
+     "and sudo",
      take_privileges, 0, 0},
     {"allow-level", "full|no-fresh-proc", "full",
      "the weakest level to run at; cove doctor says which this host has", take_allow_level, 0, 0},

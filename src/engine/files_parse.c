@@ -182,7 +182,7 @@ static const struct reason {
     {EPERM, false, "file_forbidden", "the user may not",
      "ask as another one (\"user\"), such as root"},
     {EROFS, false, "file_forbidden", "what is mounted there is read-only",
-     "what can be changed is in /tmp, the home directory and mounts"},
+     "take another path: only the host's directories and read-only mounts cannot be changed"},
     {EXDEV, false, "file_forbidden", "it is on another file system", "copy it"},
     {ENOTDIR, true, "not_a_directory", "it is no directory", "name one"},
     {EISDIR, true, "is_a_directory", "it is a directory", "name a file"},

@@ -52,8 +52,10 @@ static int root_choose(const struct keeper *keeper, const struct keeper_make *ma
     const struct name *root;
 
     recipe->spec.root_kind = BOX_ROOT_HOST;
-    if (strcmp(name, "host") == 0 && may_have_host(keeper, make->tenant))
+    if (strcmp(name, "host") == 0 && may_have_host(keeper, make->tenant)) {
+        recipe->spec.own_root = true;
         return 0;
+    }
     if (strcmp(name, KEEPER_ROOT_EMPTY) == 0) {
         recipe->spec.is_empty = true;
         recipe->root = ZYGOTES_ROOT_EMPTY;

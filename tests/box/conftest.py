@@ -176,6 +176,7 @@ BY_CGROUP_ONLY = {
 BY_MANY_IDS_ONLY = {
     "system, as user": "root and a user are two",
     "test_32_a_set_uid_program_in_system_is_root_of_the_box_only": "root and a user are two",
+    "test_29_another_user_of_a_system_box_writes_at_home_and_not_at_the_root": "root and a user are two",
     "test_36_the_workspace_is_a_wall": "somebody else's file cannot be made",
 }
 

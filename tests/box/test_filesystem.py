@@ -1,4 +1,4 @@
-"""Entries 29, 30 and 32 to 38 of the list of escapes: files, mounts and devices."""
+"""Entries 29, 30, 32 to 38 and 74 of the list of escapes: files, mounts and devices."""
 import fcntl
 import hashlib
 import os
@@ -18,10 +18,72 @@ def digest(path):
     return hashlib.sha256(pathlib.Path(path).read_bytes()).hexdigest()
 
 
-@pytest.mark.parametrize("privileges", ["plain", "system"])
-def test_29_the_root_cannot_be_written(privileges):
-    attack(29, options=("--privileges", privileges))
+SYSTEM = ("--privileges", "system")
+
+
+@pytest.mark.parametrize("words, privileges", [((), "plain"), (("own",), "system")], ids=["plain", "system"])
+def test_29_what_is_the_hosts_cannot_be_written(words, privileges):
+    """To a plain box the root is the host's, too."""
+    attack(29, *words, options=("--privileges", privileges))
     assert not pathlib.Path("/usr/bin/cove-was-here").exists()
+    assert not pathlib.Path("/cove-was-here").exists()
+
+
+def test_29_root_of_a_system_box_writes_at_the_root():
+    script = ("mkdir /workspace /app && echo hello >/hello.txt && touch /opt/x /srv/x /var/x /run/x && "
+              "mv /hello.txt /workspace && mv /tmp /workspace/tmp && cat /workspace/hello.txt && stat -c %U:%a / /app")
+    result = run(script, *SYSTEM)
+    assert result.stdout.split() == ["hello", "root:755", "root:755"], result.stderr
+
+
+def test_29_another_user_of_a_system_box_writes_at_home_and_not_at_the_root():
+    result = run("touch /x; mkdir /app; touch ~/x /tmp/x && ls /", *SYSTEM, "--user", "user")
+    assert result.stderr.count("Permission denied") == 2 and "app" not in result.stdout, result
+
+
+def test_29_a_plain_box_has_no_root_to_write_to():
+    result = run("touch /x; mkdir /app; touch /opt/x ~/x /tmp/x; ls /")
+    assert "x" not in result.stdout.split() and "app" not in result.stdout, result
+    assert result.stderr.count("Read-only") >= 2, result.stderr
+
+
+def test_29_what_is_written_at_the_root_counts_against_the_disk():
+    script = "head -c 64M /dev/zero >/big; stat -c %s /big; head -c 4M /dev/zero >/tmp/more; stat -c %s /tmp/more"
+    result = run(script, *SYSTEM, "--disk", "16M")
+    assert result.stderr.count("No space left") == 2, result
+    big, more = map(int, result.stdout.split())
+    assert 8 << 20 < big <= 18 << 20 and big + more <= 18 << 20, result.stdout
+    script = "mkdir /many; seq 3000 | sed s,^,/many/, | xargs touch 2>/dev/null; ls /many | wc -l"
+    result = run(script, *SYSTEM, "--disk", "16M,1000")
+    assert 500 < int(result.stdout) <= 1256, result
+
+
+def test_29_who_replaces_links_and_directories_of_the_root_replaces_its_own():
+    script = ("set -e; rm /bin /lib64; mkdir /bin /lib64; printf '#!/bin/evil' >/bin/sh; "
+              "ln -s /etc /sbin/x 2>/dev/null || true; mv /home /away; /usr/bin/env true")
+    before = {name: os.readlink(f"/{name}") for name in os.listdir("/") if os.path.islink(f"/{name}")}
+    run(script, *SYSTEM)
+    assert before == {name: os.readlink(f"/{name}") for name in os.listdir("/") if os.path.islink(f"/{name}")}
+    result = run("readlink /bin; ls -d /home/user; ls /away; true", *SYSTEM)
+    expected = [before["bin"]] if "bin" in before else []
+    assert result.stdout.split() == [*expected, "/home/user"], result
+
+
+def test_74_mounts_and_what_lies_above_them_stay_in_their_place(workspace):
+    (workspace / "kept").write_text("kept")
+    attack(74, options=(*SYSTEM, "--mount", f"{workspace}:/data/deep/ref:ro"))
+    script = "mv /data /x; mv /data/deep /data/x; rm -rf /data; mkdir -p /data/deep/ref; cat /data/deep/ref/kept"
+    result = run(script, *SYSTEM, "--mount", f"{workspace}:/data/deep/ref:ro")
+    assert result.stdout == "kept" and result.stderr.count("busy") >= 2, result
+    assert sorted(os.listdir(workspace)) == ["kept"]
+
+
+def test_29_a_mount_lies_where_it_is_told_to_in_a_root_of_the_boxs_own(workspace):
+    (workspace / "file").write_text("x")
+    for target in ("/data", "/etc/app", "/opt/a/b", "/home/user/in", "/workspace/tree"):
+        result = run(f"cat {target}/file; echo y >{target}/new", *SYSTEM, "--mount", f"{workspace}:{target}")
+        assert result.stdout == "x" and (workspace / "new").read_text() == "y\n", (target, result)
+        (workspace / "new").unlink()
 
 
 def test_29_what_a_writable_root_takes_stays_in_the_box(debian):
@@ -343,7 +405,11 @@ def test_the_host_profile_shows_nothing_private(privileges):
     result = run(["sh", "-c", 'for path; do test ! -e "$path" || echo "$path"; done', "sh",
                   *HIDDEN],
                  "--privileges", privileges)
-    assert result.stdout == ""
+    # Directories of a root of the box's own that have the names of the host's, and nothing in them.
+    own = [] if privileges == "plain" else ["/opt", "/srv"]
+    assert result.stdout.split() == own
+    if own:
+        assert run(["find", *own, "-mindepth", "1"], "--privileges", privileges).stdout == ""
     listing = run("ls -A / /home /var /run", "--privileges", privileges).stdout
     assert set(os.listdir("/home")) & set(listing.split()) <= {"user"}
     assert run("ls /etc/ssl/private").report["exit_code"] != 0

@@ -106,10 +106,13 @@ def expected_mounts(root, privileges):
     """Every mount of a box: target, type, flags."""
     nosuid = "" if privileges.startswith("system") else ",nosuid"
     if root == "host":
-        mounts = [("/", "tmpfs", RO)]
-        mounts += [(path, None, RO) for path in shown_of_host()]
-        mounts += [("/tmp", "tmpfs", "rw,nosuid,nodev"),
-                   (HOMES[privileges] if IDS[privileges] else "/root", "tmpfs", "rw,nosuid,nodev")]
+        mounts = [(path, None, RO) for path in shown_of_host()]
+        # The root is the box's own only where somebody in it is root; what shows the host is mounted there.
+        if privileges == "plain":
+            mounts += [("/", "tmpfs", RO), ("/tmp", "tmpfs", "rw,nosuid,nodev"),
+                       (HOMES[privileges], "tmpfs", "rw,nosuid,nodev")]
+        else:
+            mounts += [("/", "tmpfs", "rw,nosuid,nodev"), ("/etc", "tmpfs", RO), ("/dev", "tmpfs", RO)]
     else:
         mounts = [("/", "overlay", f"rw{nosuid},nodev"),
                   ("/dev", "tmpfs", "rw,nosuid,nodev,noexec"),

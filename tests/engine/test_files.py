@@ -272,7 +272,8 @@ def test_an_error_names_the_thing_the_cause_and_the_remedy(files, here):
     missing = "there is no such file or directory; check the path, or list what is there"
     exists = "something of that name is there already; take another name, or replace or remove that"
     through = "what stands above it in the path is no directory; check the path"
-    read_only = "what is mounted there is read-only; what can be changed is in /tmp, the home directory and mounts"
+    read_only = ("what is mounted there is read-only; take another path: only the host's directories and read-only mounts "
+                 "cannot be changed")
     long = f"{here}/" + "n" * 256
     too_long = "the path is too long; take names of at most 255 bytes, and 4095 in all"
     for answer, code, path, sentence in (

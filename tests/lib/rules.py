@@ -21,6 +21,7 @@ BY_USER = {
     "test_level": ALL,  # root has zygotes
     "test_network_attacks": ALL,  # walls
     "test_network_walls": ALL,  # walls
+    "test_root": ALL,  # walls, and a user's disk is a directory
     "test_soak": ALL,
     "test_slots": ALL,  # root's boxes are made of what is kept, a user's anew
     "test_sockets": [  # who owns the user namespaces of boxes reads their tables

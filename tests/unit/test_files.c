@@ -132,8 +132,8 @@ static void test_sentences(void)
     check_sentence(ENOENT, "", "open it",
                    "/x: there is no such file or directory; check the path, or list what is there");
     check_sentence(EROFS, "", "remove it",
-                   "/x: cannot remove it: what is mounted there is read-only; what can be changed "
-                   "is in /tmp, the home directory and mounts");
+                   "/x: cannot remove it: what is mounted there is read-only; take another path: "
+                   "only the host's directories and read-only mounts cannot be changed");
     check_sentence(EINVAL, "", "open it", "/x: cannot open it: Invalid argument");
     check_sentence(0, "", "", "/x: cannot do it");
     check_sentence(ENOENT, "no_parent", "its own words; what to do",

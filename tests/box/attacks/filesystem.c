@@ -1,4 +1,4 @@
-/* Entries 29 and 32 to 36, 38: files that must not be reached, changed or made. */
+/* Entries 29, 32 to 36, 38 and 74: files that must not be reached, changed or made, and mounts that stay. */
 #include "attack.h"
 
 #include <dirent.h>
@@ -17,15 +17,18 @@
 #include <sys/xattr.h>
 #include <unistd.h>
 
-/* ---- 29: the read-only root ---- */
+/* ---- 29: what the host's view shows ---- */
 
+/* The root itself, where it is the box's own, is no place of the host. */
 static void change_root(void)
 {
-    static const char *const places[] = {"/",     "/usr", "/usr/bin", "/usr/lib", "/etc",
-                                         "/proc", "/sys", "/bin",     "/etc/ssl", "/attack"};
+    static const char *const places[] = {"/usr", "/usr/bin", "/usr/lib", "/etc",    "/proc", "/sys",
+                                         "/bin", "/etc/ssl", "/dev",     "/attack", "/"};
+    bool is_own = strcmp(attack_word(0, ""), "own") == 0;
+    size_t count = sizeof(places) / sizeof(places[0]) - is_own;
     char path[64];
 
-    for (size_t i = 0; i < sizeof(places) / sizeof(places[0]); i++) {
+    for (size_t i = 0; i < count; i++) {
         (void)snprintf(path, sizeof(path), "%s/cove-was-here", places[i]);
         REFUSED(path, attack_open(path, O_WRONLY | O_CREAT | O_EXCL), EROFS, EACCES, EPERM, ENOENT);
         REFUSED(path, mkdir(path, 0755), EROFS, EACCES, EPERM, ENOENT);
@@ -48,6 +51,38 @@ static void change_root(void)
     REFUSED("unmounting /proc/keys", umount2("/proc/keys", MNT_DETACH), EPERM);
     REFUSED("unmounting /proc/sys", umount2("/proc/sys", MNT_DETACH), EPERM);
     REFUSED("unmounting /sys", umount2("/sys", MNT_DETACH), EPERM);
+    REFUSED("unmounting /usr", umount2("/usr", MNT_DETACH), EPERM);
+}
+
+/* ---- 74: what is mounted in a root that can be written stays where it is ---- */
+
+static long exchange(const char *one, const char *other)
+{
+    return syscall(SYS_renameat2, AT_FDCWD, one, AT_FDCWD, other, 1U << 1); /* RENAME_EXCHANGE */
+}
+
+static void replace_mounts(void)
+{
+    static const char *const mounts[] = {"/usr", "/etc", "/dev", "/proc", "/sys", "/attack"};
+
+    (void)mkdir("/beside", 0755);
+    (void)symlink("/beside", "/leads-beside");
+    attack_check("writing beside them", access("/beside", W_OK) == 0, "%d", errno);
+    for (size_t i = 0; i < sizeof(mounts) / sizeof(mounts[0]); i++) {
+        REFUSED(mounts[i], rename(mounts[i], "/elsewhere"), EBUSY);
+        REFUSED(mounts[i], rename("/beside", mounts[i]), EBUSY);
+        REFUSED(mounts[i], exchange("/beside", mounts[i]), EBUSY);
+        REFUSED(mounts[i], rename("/leads-beside", mounts[i]), EBUSY, EISDIR);
+        REFUSED(mounts[i], rmdir(mounts[i]), EBUSY);
+        REFUSED(mounts[i], unlink(mounts[i]), EISDIR, EBUSY);
+    }
+    /* The directories above a bind, which a test mounts there. */
+    REFUSED("/data", rename("/data", "/elsewhere"), EBUSY);
+    REFUSED("/data/deep", rename("/data/deep", "/data/elsewhere"), EBUSY);
+    REFUSED("/data/deep/ref", rename("/data/deep/ref", "/data/deep/elsewhere"), EBUSY);
+    REFUSED("/data/deep", exchange("/beside", "/data/deep"), EBUSY, EXDEV);
+    REFUSED("/data/deep", rmdir("/data/deep"), EBUSY);
+    REFUSED("/data", rmdir("/data"), EBUSY);
 }
 
 /* ---- 33: devices ---- */
@@ -339,6 +374,6 @@ static void lock_lower(void)
 }
 
 const struct attack filesystem_attacks[] = {
-    {29, change_root}, {32, set_id},          {33, devices},    {34, fool_overlay},
-    {35, shock},       {36, leave_workspace}, {38, lock_lower}, {0, NULL},
+    {29, change_root},     {32, set_id},     {33, devices},        {34, fool_overlay}, {35, shock},
+    {36, leave_workspace}, {38, lock_lower}, {74, replace_mounts}, {0, NULL},
 };
