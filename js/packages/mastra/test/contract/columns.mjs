@@ -51,6 +51,11 @@ class Box {
         return this.column.mounted(sandbox, target);
     }
 
+    /** A path from the root, which is the sandbox's own; of the others it is the host's, and stays as it is. */
+    absolute(name) {
+        return this.column.ours ? `/${name}` : path.join(os.tmpdir(), name);
+    }
+
     keep(sandbox) {
         this.#made.add(sandbox);
         return sandbox;

@@ -101,6 +101,17 @@ export const cases = [
         run: async (box) => out(await box.shared(), 'pwd', [], { cwd: '/usr' }),
     },
     {
+        name: 'a directory at the root is made, and commands start there',
+        expected: ['x\n', true],
+        async run(box) {
+            const sandbox = await box.shared();
+            const workspace = box.absolute(`workspace-${box.name()}`);
+            await out(sandbox, `mkdir -p ${workspace} && echo x >${workspace}/file`);
+            const said = await out(sandbox, 'cat file; pwd', [], { cwd: workspace });
+            return [said.slice(0, 2), said.trim().endsWith(`/${workspace.split('/').pop()}`)];
+        },
+    },
+    {
         name: 'a relative cwd is below the working directory',
         expected: true,
         async run(box) {

@@ -28,7 +28,15 @@ export const cases = [
         name: 'absolute paths are as they are',
         expected: 'here\n',
         async run(box) {
-            const path = `/tmp/${box.name()}/file`;
+            const path = `${box.absolute(box.name())}/deep/file`;
+            return out(await write(box, [{ path, content: 'here\n' }]), `cat ${path}`);
+        },
+    },
+    {
+        name: 'a file may lie at the root',
+        expected: 'here\n',
+        async run(box) {
+            const path = box.absolute(`${box.name()}.txt`);
             return out(await write(box, [{ path, content: 'here\n' }]), `cat ${path}`);
         },
     },
