@@ -7,6 +7,7 @@ in a directory of its own, and the server that all pages share; it leaves nothin
 import itertools
 import os
 import re
+import runpy
 import select
 import shlex
 import signal
@@ -24,6 +25,7 @@ import wares
 import worlds
 
 DOCS = harness.ROOT / "docs"
+CONTRIBUTING = harness.ROOT / "CONTRIBUTING.md"
 PAGES = [harness.ROOT / "README.md", *sorted(DOCS.glob("*.md")), *sorted(DOCS.glob("verbs/*.md"))]
 
 
@@ -333,9 +335,57 @@ def test_each_operation_of_the_api_is_shown():
 
 def test_each_page_is_in_the_index_and_each_link_leads_somewhere():
     index = (DOCS / "README.md").read_text(encoding="utf-8")
-    for page in PAGES:
+    for page in [*PAGES, CONTRIBUTING, harness.ROOT / "SECURITY.md"]:
         text = page.read_text(encoding="utf-8")
         if DOCS in page.parents and page.name != "README.md":
             assert f"({page.relative_to(DOCS)})" in index, f"docs/README.md has no {name_of(page)}"
         for target in re.findall(r"\]\(([^)#:]+)(?:#[^)]*)?\)", text):
             assert (page.parent / target).exists(), f"{name_of(page)}: {target} is not there"
+
+
+# ---- the walk through the source -----------------------------------------------------------------
+
+TOPS = ("bench", "docs", "etc", "examples", "include", "js", "scripts", "src", "tests")
+
+
+def words_of_code(text):
+    """The words of what stands in backticks or is indented as a line of shell."""
+    for code in [*re.findall(r"`([^`\n]+)`", text), *re.findall(r"^    (\S.*)$", text, re.MULTILINE)]:
+        yield from code.split()
+
+
+def names_of_files():
+    """Of the sources of all rooms and tests, without what is built or fetched."""
+    for top in TOPS:
+        for _, directories, files in os.walk(harness.ROOT / top):
+            directories[:] = [name for name in directories if name not in ("node_modules", "__pycache__")]
+            yield from files
+
+
+def missing_paths(text):
+    """A path from the top, which may be a pattern, and a file's name alone that no directory has."""
+    names = set(names_of_files())
+    for word in words_of_code(text):
+        if re.fullmatch(rf"({'|'.join(TOPS)})/[\w./*-]*", word):
+            if not any(harness.ROOT.glob(word)):
+                yield word
+        elif re.fullmatch(r"[\w-]+\.(c|h|S|py|sh|mjs|toml|yaml|txt)", word) and word not in names:
+            yield word
+
+
+def test_a_path_that_is_not_there_is_noticed():
+    assert list(missing_paths("`src/box/box.h` `src/box/no_such*.c` `box.h`, `make lint`, `build/x.c`")) == ["src/box/no_such*.c"]
+    assert list(missing_paths("`src/box/nothing.h` and `no_such_file.c`\n\n    scripts/nothing.py --all\n")) == [
+        "src/box/nothing.h", "no_such_file.c", "scripts/nothing.py"]
+
+
+def test_each_path_that_contributors_are_led_to_is_there():
+    assert not list(missing_paths(CONTRIBUTING.read_text(encoding="utf-8")))
+
+
+def test_the_walk_passes_through_every_room_in_reading_order():
+    text = CONTRIBUTING.read_text(encoding="utf-8")
+    floors = runpy.run_path(str(harness.ROOT / "scripts" / "rooms.py"))["FLOORS"]
+    rooms = {path.name for path in (harness.ROOT / "src").iterdir() if path.is_dir()}
+    assert rooms <= set(floors)
+    assert re.findall(r"^\d+\. `src/(\w+)/`", text, re.MULTILINE) == [room for room in floors if room in rooms]
