@@ -11,6 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
+#include <sys/stat.h>
 #include <sys/statvfs.h>
 #include <unistd.h>
 
@@ -70,6 +71,36 @@ int capacity_check(struct engine *engine, struct error *err)
              err) != 0)
         return -1;
     return room("disk", engine->capacity.disk_available, engine->options.headroom_disk_bytes, err);
+}
+
+/* ---- room for deletes on a full disk ---- */
+
+#define RESERVE "reserve"
+#define RESERVE_BYTES (4 << 20)
+#define RESERVE_STEP (256 << 10) /* for one delete: a few pages of the store's log */
+
+void capacity_fill_reserve(struct engine *engine)
+{
+    _cleanup_close_ int fd = -1;
+
+    if (capacity_disk_is_low(engine))
+        return;
+    fd = openat(engine->options.directory, RESERVE, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW,
+                0600);
+    if (fd < 0 || fallocate(fd, 0, 0, RESERVE_BYTES) < 0)
+        log_say(LOG_LEVEL_WARN, "no_reserve",
+                "there is no room for %d MiB that keep deletes possible on a full disk: %s",
+                RESERVE_BYTES >> 20, strerror(errno)); // NOLINT(concurrency-mt-unsafe)
+}
+
+bool capacity_give_reserve(struct engine *engine)
+{
+    _cleanup_close_ int fd = openat(engine->options.directory, RESERVE,
+                                    O_RDWR | O_CLOEXEC | O_NOFOLLOW);
+    struct stat st;
+
+    return fd >= 0 && fstat(fd, &st) == 0 && S_ISREG(st.st_mode) && st.st_size >= RESERVE_STEP &&
+           ftruncate(fd, st.st_size - RESERVE_STEP) == 0;
 }
 
 /* ---- the engine's own memory ---- */

@@ -6,6 +6,7 @@
 #include "base/fd.h"
 #include "engine/parts.h"
 
+#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -227,6 +228,11 @@ static void name_deleted(void *arg, uint64_t revision, const struct error *err)
 
 static void deleted(struct sandbox *sandbox, const struct error *err)
 {
+    /* A delete is what makes room. */
+    if (err != NULL && err->errnum == ENOSPC && capacity_give_reserve(sandbox->engine)) {
+        delete_work(sandbox);
+        return;
+    }
     if (err != NULL) {
         sandbox_finish(sandbox, err);
         return;

@@ -168,6 +168,21 @@ def test_on_a_full_disk_what_runs_runs_on_and_nothing_that_was_acknowledged_is_l
         again(client)
 
 
+def test_on_a_full_disk_sandboxes_are_deleted_to_make_room(small_disk):
+    with small_disk.client() as client:
+        paths = [make(client, name=f"n{i}") for i in range(4)]
+        small_disk.fill(left=0)
+
+        def is_full(number):
+            labels = {f"l{n}": f"{number}" * 500 for n in range(30)}
+            return client.ask("PATCH", paths[0], {"labels": labels}).status != 200
+        assert any(is_full(number) for number in range(40)), "the store finds no more room"
+        for path in paths:
+            assert client.delete(path).status == 204
+        small_disk.empty()
+        again(client)
+
+
 def test_a_persistent_disk_that_no_longer_fits_the_host_is_an_error_of_its_sandbox(small_disk):
     persistent = {"privileges": "plain", "disk_kind": "persistent", "resources": {"disk_bytes": 64 << 20}}
     with small_disk.client() as client:
