@@ -35,7 +35,7 @@ export function defaultInstructions(
             ? "They start in the home directory."
             : `Working directory: "${workingDirectory}".`,
         (view?.root ?? options.root ?? "host") === "host"
-            ? "System directories are read-only; the home directory and /tmp can be written to."
+            ? "System directories are read-only; the home directory, /tmp and new directories at / can be written to."
             : undefined,
         "Files stay between commands, also those in /tmp; a background process runs on until it ends or is killed.",
         networkSentence(options, view),

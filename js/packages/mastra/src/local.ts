@@ -443,7 +443,7 @@ export class CoveLocalSandbox extends CoveSandbox {
         const network = this.isolation === "none" || this.#rules.allowNetwork === true;
         return [
             `Commands run in an isolated Linux box on this machine. Working directory: "${this.workingDirectory}",`,
-            "the machine's own; beside it only /tmp and the home directory can be written to, and stay between commands.",
+            "the machine's own. Other paths are the box's: new directories at /, /tmp and the home directory stay between commands, and the system directories are read-only.",
             network ? "The public internet can be reached." : "There is no network.",
         ].join(" ");
     }

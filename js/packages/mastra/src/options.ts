@@ -60,7 +60,7 @@ export interface CoveSandboxOptions extends OrUndefined<Omit<MastraSandboxOption
     cove?: Cove | undefined;
     /** What kind of sandbox: one that runs programs is a box. Kernels run code alone: see CoveCodeModeTransport. */
     tier?: "box" | undefined;
-    /** A root that the operator registered; without it the read-only system directories of the host. */
+    /** A root that the operator registered; without it a root of its own, with the system directories of the host, read-only. */
     root?: string | undefined;
     resources?: CoveResources | undefined;
     /** Without it as the server's operator has it. */

@@ -32,7 +32,7 @@ const FIELDS: Record<keyof CoveSandboxConfig, object> = {
     sandboxId: text("A sandbox of the engine that is to be used if it is there, by its id or name."),
     url: text("The cove server, one that the program knows: that of its COVE_URL, or one that its operator listed. Without it COVE_URL, else the engine of this machine."),
     engine: { type: "string", enum: ["any", "private"], description: "private: always this user's own engine." },
-    root: text("A root that the operator registered. Without it the host's system directories, read-only."),
+    root: text("A root that the operator registered. Without it a root of its own, with the host's system directories, read-only."),
     resources: group("Limits; what is not said is the server's default.", {
         memory: size("Memory."),
         cpus: { type: "number", exclusiveMinimum: 0, description: "Processors; 1.5 is one and a half." },
