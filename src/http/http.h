@@ -47,8 +47,8 @@ struct http_limits {
         held_bytes; /* 256 MiB: of all bodies and messages of WebSockets that are kept at once, a quarter for
                      * each owner, or peer without one; 503 beyond */
     size_t
-        waiting_bytes; /* 256 MiB: of all whole answers that clients do not take; the oldest of the peer
-                           * that has most connections is cut beyond */
+        waiting_bytes; /* 256 MiB: of all whole answers that clients do not take; beyond, the largest of
+                        * the owner, or peer without one, for whom most bytes wait is cut */
     size_t header_bytes; /* 32 KiB */
     unsigned header_ms;  /* 10 s: for all of the header */
     unsigned

@@ -40,7 +40,8 @@ struct http_owner {
     LIST_ENTRY(http_owner) next;
     size_t places[2]; /* of connections, on TCP and on unix sockets; it ends with its last */
     size_t at_work[2];
-    size_t held; /* bytes of bodies and messages */
+    size_t held;    /* bytes of bodies and messages */
+    size_t waiting; /* bytes of whole answers that it does not take, when they were last added up */
     char name[];
 };
 
@@ -134,6 +135,7 @@ struct http_server {
     size_t linger_houses[2][HTTP_HOUSES];
     uint64_t seed;        /* of who shares a house */
     size_t waiting_bytes; /* of answers that are whole and that their clients do not take */
+    size_t waiting_houses[2][HTTP_HOUSES]; /* the same of strangers, when they were last added up */
     size_t
         held_bytes; /* of bodies and messages that are kept whole, where the client is still there */
     size_t held_houses[2][HTTP_HOUSES]; /* the same of strangers */

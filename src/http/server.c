@@ -294,18 +294,44 @@ void http_server_lingered(struct http_conn *conn)
     server->linger_houses[conn->peer.is_unix][conn->house]--;
 }
 
+static size_t *waiting_of(const struct http_conn *conn)
+{
+    return conn->owner ? &conn->owner->waiting
+                       : &conn->server->waiting_houses[conn->peer.is_unix][conn->house];
+}
+
+/* Adds up what waits for each owner and house. It is needed seldom, and sums that were kept could go wrong. */
+static void add_up_waiting(struct http_server *server)
+{
+    struct http_conn *conn;
+
+    TAILQ_FOREACH(conn, &server->conns, next)
+    {
+        // cppcheck-suppress uninitvar ; it does not see that the list sets it
+        *waiting_of(conn) = 0;
+    }
+    TAILQ_FOREACH(conn, &server->conns, next)
+    {
+        *waiting_of(conn) += conn->waiting;
+    }
+}
+
 void http_server_shed(struct http_server *server)
 {
-    struct http_conn *conn, *victim;
-
     while (server->waiting_bytes > server->limits.waiting_bytes) {
-        victim = NULL;
+        struct http_conn *conn, *victim = NULL;
+        size_t most = 0;
+
+        add_up_waiting(server);
         TAILQ_FOREACH(conn, &server->conns, next)
         {
             // cppcheck-suppress uninitvar ; it does not see that the list sets it
+            size_t sum = *waiting_of(conn);
+
             if (conn->waiting > 0 &&
-                (!victim || http_owner_places(conn) > http_owner_places(victim))) {
+                (!victim || sum > most || (sum == most && conn->waiting > victim->waiting))) {
                 victim = conn;
+                most = sum;
             }
         }
         if (!victim) {

@@ -211,7 +211,7 @@ static int group_give(const char *path, const char *group, struct error *err)
 {
     _cleanup_close_ int file = open(path, O_PATH | O_NOFOLLOW | O_CLOEXEC);
     struct stat st;
-    gid_t gid;
+    gid_t gid = (gid_t)-1;
 
     if (group_find(group, &gid, err) < 0)
         return -1;

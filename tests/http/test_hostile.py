@@ -367,6 +367,28 @@ def test_answers_that_nobody_reads_have_a_bound_together(serve):
     close_all([one, *crowd])
 
 
+@pytest.mark.parametrize("many, few", [
+    (("127.0.0.1", "X-Owner: many"), ("127.0.0.1", "X-Owner: few")), (("127.0.0.2",), ("127.0.0.1",))],
+    ids=["owners", "strangers"])
+def test_the_answer_that_is_cut_is_of_the_one_for_whom_most_bytes_wait(serve, many, few):
+    """Not of the one that has most connections; and of his it is the largest."""
+    server = serve("tcp", waiting_bytes=20_000_000)
+    kept = [slow_reader(server, many[0], 8_000_000, *many[1:]), slow_reader(server, few[0], 6_000_000, *few[1:])]
+    for client in kept:
+        assert client.recv(1)
+    idle = [slow_reader(server, many[0], 1, *many[1:]) for _ in range(20)]
+    crowd = [slow_reader(server, few[0], 8_000_000, *few[1:]) for _ in range(6)]
+    for client in idle + crowd:
+        assert client.recv(1)
+    for client, left in zip(kept, (8_000_000, 6_000_000)):
+        left -= len(read_until(client, b"\r\n\r\n").split(b"\r\n\r\n")[1])
+        while left > 0:
+            part = client.recv(1 << 20)
+            assert part, f"it was cut {left} bytes before its end"
+            left -= len(part)
+    close_all(kept + idle + crowd)
+
+
 def test_bodies_of_one_peer_leave_room_for_those_of_others(serve):
     server = serve("tcp", body_bytes=100_000, held_bytes=400_000)
     crowd = [from_address(server, "127.0.0.1") for _ in range(4)]
