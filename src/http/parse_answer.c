@@ -23,15 +23,28 @@ static int parse_line(char *line, struct http_answer *answer)
     return 0;
 }
 
-/* Of lengths and codings there is one at most: a front could hold what follows the one for an answer of its own. */
+/* Some readers take the body that such an answer names, and others go by the status. That of 304 is said of what is
+ * not sent. */
+static bool is_without_body(unsigned status)
+{
+    return status < 200 || status == 204 || status == 205;
+}
+
+/* Of lengths and codings there is one at most, and none where there is no body: a front could hold what follows the
+ * one end for an answer of its own. */
 static int check_framing(const struct http_answer *answer)
 {
+    bool is_empty = is_without_body(answer->status);
     unsigned count = 0;
 
     for (size_t i = 0; i < answer->count; i++) {
         const struct http_field *field = &answer->fields[i];
         bool is_length = strcasecmp(field->name, "Content-Length") == 0;
         bool is_coding = strcasecmp(field->name, "Transfer-Encoding") == 0;
+
+        if (is_empty && (is_coding || (is_length && field->value[strspn(field->value, "0")]))) {
+            return -1;
+        }
 
         if ((is_length && !http_is_length(field->value)) ||
             (is_coding && strcasecmp(field->value, "chunked") != 0)) {

@@ -32,6 +32,7 @@ struct http_proxy {
     struct http_proxy_options options;
     char *prefix, *extra;
     bool is_joined; /* the server's header is through: the rest is bytes */
+    bool is_bare;   /* and there is none, by the status or the method, whatever its fields say */
     bool is_shut;   /* the client has said all */
     bool has_told;  /* and the server knows */
     bool is_upgrade;
@@ -402,6 +403,13 @@ static void deliver(struct http_proxy *proxy, const char *data, size_t size)
     }
 }
 
+/* Such an answer ends with its header, also where a HEAD's or a 304's fields tell of a body. */
+static bool is_bare(const struct http_proxy *proxy, unsigned status)
+{
+    return status == 204 || status == 205 || status == 304 ||
+           (status >= 200 && proxy->request->is_head);
+}
+
 /* Takes a whole header off what has come, and sends it on anew; false where it is none. */
 static bool take_head(struct http_proxy *proxy, size_t size)
 {
@@ -415,6 +423,7 @@ static bool take_head(struct http_proxy *proxy, size_t size)
 
     if (is_good) {
         proxy->is_joined = answer->status >= 200 || answer->status == 101;
+        proxy->is_bare = is_bare(proxy, answer->status);
         proxy->interim += !proxy->is_joined;
         proxy->request->status = answer->status;
         deliver(proxy, text.data, text.size);
@@ -441,10 +450,30 @@ static bool take_heads(struct http_proxy *proxy)
             return false;
         }
     }
-    if (proxy->head.size > 0) {
-        deliver(proxy, proxy->head.data + proxy->head.start, proxy->head.size);
-        http_bytes_free(&proxy->head);
+    return true;
+}
+
+/* False: it is over, for a client could take what comes behind an answer's end for one of its own. */
+static bool take_body(struct http_proxy *proxy, const char *data, size_t size)
+{
+    if (size > 0 && proxy->is_bare) {
+        end(proxy);
+        return false;
     }
+    deliver(proxy, data, size);
+    return true;
+}
+
+/* The same, of what came with the header. */
+static bool take_rest(struct http_proxy *proxy)
+{
+    if (!proxy->is_joined || proxy->head.size == 0) {
+        return true;
+    }
+    if (!take_body(proxy, proxy->head.data + proxy->head.start, proxy->head.size)) {
+        return false;
+    }
+    http_bytes_free(&proxy->head);
     return true;
 }
 
@@ -493,11 +522,10 @@ static bool pull(struct http_proxy *proxy)
     /* Who drips a header holds nobody who has left. */
     proxy->has_moved = proxy->is_joined;
     if (proxy->is_joined) {
-        deliver(proxy, scratch, (size_t)got);
-        return true;
+        return take_body(proxy, scratch, (size_t)got);
     }
     if (http_bytes_add(&proxy->head, scratch, (size_t)got) == 0 && take_heads(proxy)) {
-        return true;
+        return take_rest(proxy);
     }
     if (proxy->request->conn->is_broken) {
         return true;

@@ -395,6 +395,45 @@ def test_a_contradictory_end_is_not_passed_on(server, behind):
         assert status(said) == 502 and names.count("content-length") == 1 and "transfer-encoding" not in names, framing
 
 
+@pytest.mark.parametrize("answer", [
+    b"204 No Content\r\nTransfer-Encoding: chunked", b"204 No Content\r\nContent-Length: 5",
+    b"205 Reset Content\r\nContent-Length: 5", b"103 Early Hints\r\nTransfer-Encoding: chunked",
+    b"100 Continue\r\nContent-Length: 5"])
+@on_unix
+def test_an_answer_without_a_body_that_names_one_is_not_passed_on(server, behind, answer):
+    port = behind(says(b"HTTP/1.1 " + answer + b"\r\n\r\n0\r\n\r\n" + OK)).port
+    said = server.raw(b"GET /proxy/own/%d/ HTTP/1.1\r\nHost: x\r\n\r\n" % port)
+    assert status(said) == 502 and said.count(b"HTTP/1.1 ") == 1
+
+
+@pytest.mark.parametrize("method, answer", [
+    (b"GET", b"204 No Content\r\nX-Any: 1"), (b"GET", b"204 No Content\r\nContent-Length: 0"),
+    (b"GET", b"304 Not Modified\r\nContent-Length: 5"), (b"GET", b"304 Not Modified\r\nTransfer-Encoding: chunked"),
+    (b"GET", b"304 Not Modified\r\nX-Any: 1"), (b"HEAD", b"200 OK\r\nContent-Length: 5"),
+    (b"HEAD", b"200 OK\r\nTransfer-Encoding: chunked"), (b"HEAD", b"404 Not Found\r\nX-Any: 1")])
+@pytest.mark.parametrize("is_late", [False, True])
+@on_unix
+def test_nothing_passes_behind_an_answer_without_a_body(server, behind, method, answer, is_late):
+    """What its header says passes; what follows could be another answer to whom it reaches."""
+    got = threading.Event()
+
+    def talk(client):
+        read_until(client, b"\r\n\r\n")
+        client.sendall(b"HTTP/1.1 " + answer + b"\r\n\r\n" + (b"" if is_late else b"hello" + OK))
+        if is_late:
+            assert got.wait(10 * PATIENCE)
+            client.sendall(b"hello" + OK)
+
+    port = behind(talk).port
+    with server.connect() as client:
+        client.sendall(method + b" /proxy/own/%d/ HTTP/1.1\r\nHost: x\r\n\r\n" % port)
+        said = read_until(client, b"\r\n\r\n")
+        got.set()
+        said += read_all(client)
+    assert said.startswith(b"HTTP/1.1 " + answer + b"\r\n") and said.endswith(b"Connection: close\r\n\r\n")
+    assert said.count(b"HTTP/1.1") == 1
+
+
 NO_HTTP = [
     b"", b"hello\r\n\r\n", b"HTTP/2 200 OK\r\n\r\n", b"HTTP/1.1 2x0 OK\r\n\r\n", b"HTTP/1.1 200 OK\r\nA b\r\n\r\n",
     b"HTTP/1.1 200 OK\r\nA: b\r\n c\r\n\r\n", b"HTTP/1.1 200 OK\r\nA: \x00\r\n\r\n", b"HTTP/1.1 200 OK\r\n",

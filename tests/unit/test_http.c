@@ -102,6 +102,43 @@ static void test_an_answer_says_once_where_it_ends(void)
     }
 }
 
+/* These have no body by their status: the one reader goes by that, another by the fields. */
+static void test_an_answer_without_a_body_names_none(void)
+{
+    static const struct {
+        unsigned status;
+        const char *fields;
+        bool is_good;
+    } heads[] = {
+        {204, "", true},
+        {204, "Content-Length: 0\r\n", true},
+        {204, "Content-Length: 00\r\n", true},
+        {204, "Content-Length: 1\r\n", false},
+        {204, "content-length: 010\r\n", false},
+        {204, "Transfer-Encoding: chunked\r\n", false},
+        {103, "Content-Length: 0\r\n", true},
+        {100, "Content-Length: 5\r\n", false},
+        {103, "transfer-encoding: chunked\r\n", false},
+        {101, "Content-Length: 5\r\n", false},
+        {101, "Transfer-Encoding: chunked\r\n", false},
+        {199, "Transfer-Encoding: chunked\r\n", false},
+        {205, "Content-Length: 0\r\n", true},
+        {205, "Content-Length: 5\r\n", false},
+        {304, "Content-Length: 5\r\n", true},
+        {304, "Transfer-Encoding: chunked\r\n", true},
+    };
+    static struct http_answer answer;
+
+    for (size_t i = 0; i < sizeof(heads) / sizeof(heads[0]); i++) {
+        char text[256];
+
+        (void)snprintf(text, sizeof(text), "HTTP/1.1 %u Any\r\n%s\r\n", heads[i].status,
+                       heads[i].fields);
+        CHECK((http_parse_answer(text, strlen(text), &answer) == 0) == heads[i].is_good, "%u %s",
+              heads[i].status, heads[i].fields);
+    }
+}
+
 /* ---- forms ---- */
 
 struct seen {
@@ -443,6 +480,7 @@ int main(void)
     test_no_line_ends_with_a_bare_lf();
     test_the_target_is_kept_as_it_was_sent();
     test_an_answer_says_once_where_it_ends();
+    test_an_answer_without_a_body_names_none();
     test_forms();
     test_names();
     test_bad_forms();
