@@ -636,16 +636,22 @@ static enum taken take_of_version_2(struct link *link, const union proto_answer 
     }
 }
 
+/* Of the set-up child, once: an init that runs has been set up. It may have said so to a predecessor. */
+static enum taken take_failed(struct link *link, const union proto_answer *answer)
+{
+    if (link->failed || (link->is_ready && !link->awaits_welcome))
+        return TAKEN_BAD;
+    link->failure = answer->failed.error;
+    link->failed = true;
+    return TAKEN_NOTHING;
+}
+
 static enum taken take_answer(struct link *link, const union proto_answer *answer, int *fds,
                               struct link_event *event)
 {
     event->id = answer->head.id;
-    if (answer->head.type == PROTO_FAILED) {
-        if (!link->failed)
-            link->failure = answer->failed.error;
-        link->failed = true;
-        return TAKEN_NOTHING;
-    }
+    if (answer->head.type == PROTO_FAILED)
+        return take_failed(link, answer);
     if (link->awaits_welcome && !is_our_welcome(link, answer))
         return link->stale++ < STALE_MAX ? TAKEN_NOTHING : TAKEN_BAD;
     switch (answer->head.type) {

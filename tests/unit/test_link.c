@@ -358,7 +358,9 @@ static void test_nothing_unasked(void)
     struct proto_refused refused = {.head.type = PROTO_REFUSED, .step = 1, .errnum = ENOENT};
     struct proto_started started = {.head.type = PROTO_STARTED, .pid = 4};
     struct proto_welcome hello = {.head.type = PROTO_WELCOME, .version = 2};
+    struct proto_failed failed = {.head.type = PROTO_FAILED};
 
+    expect_bad("failed after hello", &failed, sizeof(failed), true);
     expect_bad("begun", &held, sizeof(held), false);
     held.head.type = PROTO_ENTRY;
     expect_bad("an entry", &held, sizeof(held), false);
@@ -392,6 +394,30 @@ static void test_nothing_unasked(void)
     welcome(hello_id, 1);
     CHECK(is_bad(), "a version that has no hello");
     end();
+
+    begin();
+    say(&ready, sizeof(ready), NULL, 0);
+    CHECK(next() == 1 && event.kind == LINK_READY, "kind %d", event.kind);
+    say(&failed, sizeof(failed), NULL, 0);
+    CHECK(is_bad(), "failed when it is ready");
+    end();
+}
+
+/* A box whose set-up failed says so once, and ends; also to an engine that asks who it is. */
+static void test_it_fails_once(void)
+{
+    struct proto_failed failed = {.head.type = PROTO_FAILED};
+
+    for (int asks = 0; asks < 2; asks++) {
+        begin();
+        if (asks)
+            ask_hello();
+        say(&failed, sizeof(failed), NULL, 0);
+        CHECK(next() == 0, "an event before the end");
+        say(&failed, sizeof(failed), NULL, 0);
+        CHECK(is_bad(), "failed twice");
+        end();
+    }
 }
 
 /* ---- programs ---- */
@@ -767,6 +793,7 @@ int main(void)
     test_sizes();
     test_contents();
     test_nothing_unasked();
+    test_it_fails_once();
     test_brief_commands();
     test_an_outdated_one();
     test_a_table_without_end();
