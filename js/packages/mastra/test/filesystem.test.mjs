@@ -488,13 +488,16 @@ describe("what an agent is told that takes / for the workspace", () => {
     test("a path is named where something of it is there, contained or not, as LocalFilesystem has it", async () => {
         for (const contained of [true, false]) {
             const { fs, base } = await ours(`hint-${contained}`, { contained });
-            await fs.writeFile("src/app.ts", "x");
-            assert.match(await failure(fs.writeFile("/src/app.ts", "y")), /use a relative path like "src\/app\.ts"/);
-            assert.match(await failure(fs.mkdir("//src/new/deep")), /use a relative path like "src\/new\/deep"/);
-            for (const path of ["/hello.txt", "/etc/passwd", "/../hello.txt"])
+            // Not contained, the root of the sandbox can be written to, but not the directories that are the host's.
+            const [top, outside] = contained ? ["src", ["/hello.txt", "/etc/passwd", "/../hello.txt"]] : ["etc", ["/usr/x"]];
+            await fs.writeFile(`${top}/app.ts`, "x");
+            assert.match(await failure(fs.writeFile(`/${top}/app.ts`, "y")), new RegExp(`use a relative path like "${top}/app\\.ts"`));
+            assert.match(await failure(fs.mkdir(`//${top}/new/deep`)), new RegExp(`use a relative path like "${top}/new/deep"`));
+            for (const path of outside)
                 assert.match(await failure(fs.writeFile(path, "y")), /use a path relative to the workspace root, without a leading "\/"/, path);
-            assert.equal(await fs.readFile("src/app.ts", { encoding: "utf8" }), "x");
+            assert.equal(await fs.readFile(`${top}/app.ts`, { encoding: "utf8" }), "x");
             if (contained) assert.match(await failure(fs.readFile("/src/app.ts")), /use a relative path like "src\/app\.ts"/);
+            else assert.equal(await failure(fs.writeFile("/src/app.ts", "y")), "no error");
             // Of what is inside and cannot be written there is no better path.
             await inSandbox("mkdir locked; chmod 0 locked; id -u", base);
             if ((await inSandbox("id -u")).trim() !== "0") assert.doesNotMatch(await failure(fs.writeFile(`${base}/locked/x`, "y")), /relative/);
