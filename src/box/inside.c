@@ -369,7 +369,7 @@ static int leave_zygote(const struct tree *tree, struct error *err)
 
 static int build_tree(struct plan *plan, struct network *network, struct error *err)
 {
-    struct tree tree = {.scratch = -1, .base = -1, .root = -1};
+    struct tree tree = {.scratch = -1, .base = -1, .root = -1, .etc = -1, .dev = -1};
     int built;
 
     if (tree_tmpfs(plan->disk_bytes, plan->disk_inodes, &tree.scratch, err) < 0)

@@ -641,6 +641,19 @@ static int adopt_all(const struct plan *plan, int disk, struct error *err)
                                                       : adopt(disk, "home", "root/home/user", err);
 }
 
+/* To the user of a plain box, who can always enter it: there is no root in there who could mend its mode. */
+static int give_root(const struct plan *plan, int disk)
+{
+    struct stat st;
+
+    if (fchownat(disk, "root", plan->uid, plan->gid, AT_SYMLINK_NOFOLLOW) < 0 ||
+        fstatat(disk, "root", &st, AT_SYMLINK_NOFOLLOW) < 0)
+        return -1;
+    return (st.st_mode & S_IRWXU) == S_IRWXU
+               ? 0
+               : fchmodat(disk, "root", (st.st_mode & 07777) | S_IRWXU, 0);
+}
+
 int tree_own_root(const struct plan *plan, struct tree *tree, struct error *err)
 {
     int disk;
@@ -648,8 +661,7 @@ int tree_own_root(const struct plan *plan, struct tree *tree, struct error *err)
     if (open_disk(plan, tree, &disk, err) < 0 || make_dir(disk, "root", 0755, err) < 0 ||
         adopt_all(plan, disk, err) < 0)
         return -1;
-    if (plan->privileges == BOX_PLAIN &&
-        fchownat(disk, "root", plan->uid, plan->gid, AT_SYMLINK_NOFOLLOW) < 0)
+    if (plan->privileges == BOX_PLAIN && give_root(plan, disk) < 0)
         return error_set(err, "mount_failed", errno, "cannot give the box's root to its user");
     tree->root = clone_written(tree, disk, "root");
     return tree->root >= 0
@@ -657,9 +669,16 @@ int tree_own_root(const struct plan *plan, struct tree *tree, struct error *err)
                : error_set(err, "mount_failed", errno, "cannot take the box's root from its disk");
 }
 
-/* Takes a directory or a link of the base into the root. A link that the box has put elsewhere stays. */
+/* A box may fill its disk, and has to start all the same, so that room can be made: it goes without. */
+static bool is_full_disk(int errnum)
+{
+    return errnum == ENOSPC || errnum == EDQUOT;
+}
+
+/* Takes a directory or a link of the base into the root; the mount, or -1 and `*failed`. A link that the box has put
+ * elsewhere stays. */
 static int take_of_base(const struct plan *plan, const struct tree *tree, const char *path,
-                        struct error *err)
+                        bool *failed, struct error *err)
 {
     const char *name = path + 1;
     _cleanup_close_ int mount = -1;
@@ -667,18 +686,19 @@ static int take_of_base(const struct plan *plan, const struct tree *tree, const 
     ssize_t n = readlinkat(tree->base, name, link, sizeof(link) - 1);
 
     if (n < 0 && errno == ENOENT)
-        return 0; /* this host has none */
+        return -1; /* this host has none */
     if (n >= 0) {
         link[n] = '\0';
-        if (symlinkat(link, tree->root, name) < 0 && errno != EEXIST)
-            return error_set(err, "mount_failed", errno, "cannot make the link %s", path);
-        return 0;
+        *failed = symlinkat(link, tree->root, name) < 0 && errno != EEXIST && !is_full_disk(errno);
+        return *failed ? error_set(err, "mount_failed", errno, "cannot make the link %s", path)
+                       : -1;
     }
     /* Its attributes are those that the base has. */
     mount = sys_open_tree(tree->base, name, OPEN_TREE_CLONE | OPEN_TREE_CLOEXEC | AT_RECURSIVE);
+    *failed = mount < 0 || attach_at(plan, mount, tree, path, err) < 0;
     if (mount < 0)
         return error_set(err, "mount_failed", errno, "cannot take %s into the box", path);
-    return attach_at(plan, mount, tree, path, err);
+    return *failed ? -1 : fd_take(&mount);
 }
 
 /* Makes a directory and gives it to its owner; what was there is left to the box. 1: it was made. */
@@ -686,7 +706,7 @@ static int make_own(int root, const char *path, mode_t mode, uid_t uid, gid_t gi
                     struct error *err)
 {
     if (mkdirat(root, path, mode) < 0)
-        return errno == EEXIST
+        return errno == EEXIST || is_full_disk(errno)
                    ? 0
                    : error_set(err, "mount_failed", errno, "cannot make the directory %s", path);
     /* EINVAL: the box has no such id. */
@@ -713,32 +733,41 @@ static int make_all_own(const struct plan *plan, int root, struct error *err)
     made = make_own(root, "var", 0755, uid, gid, err);
     if (made < 0)
         return -1;
-    if (made > 0 && symlinkat("../tmp", root, "var/tmp") < 0)
+    if (made > 0 && symlinkat("../tmp", root, "var/tmp") < 0 && !is_full_disk(errno))
         return error_set(err, "mount_failed", errno, "cannot make /var/tmp");
     made = make_own(root, "home", 0755, 0, 0, err);
     return made > 0 ? make_own(root, "home/user", 0755, user, group, err) : made;
 }
 
-int tree_fill_root(const struct plan *plan, const struct tree *tree, struct error *err)
-{
-    static const char *const shown[] = {"/usr",   "/bin",    "/sbin", "/lib", "/lib32",
-                                        "/lib64", "/libx32", "/etc",  "/dev"};
+/* What the base has, first what stays open until it is sealed. */
+static const char *const base_names[] = {"/etc", "/dev",   "/usr",   "/bin",   "/sbin",
+                                         "/lib", "/lib32", "/lib64", "/libx32"};
 
-    for (size_t i = 0; i < sizeof(shown) / sizeof(shown[0]); i++)
-        if (take_of_base(plan, tree, shown[i], err) < 0)
+int tree_fill_root(const struct plan *plan, struct tree *tree, struct error *err)
+{
+    int *const kept[] = {&tree->etc, &tree->dev};
+
+    for (size_t i = 0; i < sizeof(base_names) / sizeof(base_names[0]); i++) {
+        bool failed = false;
+        _cleanup_close_ int mount = take_of_base(plan, tree, base_names[i], &failed, err);
+
+        if (failed)
             return -1;
+        if (i < sizeof(kept) / sizeof(kept[0]))
+            *kept[i] = fd_take(&mount);
+    }
     return make_all_own(plan, tree->root, err) < 0 ? -1 : 0;
 }
 
+/* By the mounts themselves: at their places may be mounts of the caller's by now, which stay as they are. */
 int tree_seal_root(const struct tree *tree, struct error *err)
 {
-    static const char *const names[] = {"etc", "dev"};
+    const int mounts[] = {tree->etc, tree->dev};
     struct mount_attr read_only = {.attr_set = MOUNT_ATTR_RDONLY};
 
-    for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++)
-        if (sys_mount_setattr(tree->root, names[i], AT_SYMLINK_NOFOLLOW, &read_only) < 0 &&
-            errno != ENOENT)
-            return error_set(err, "mount_failed", errno, "cannot make /%s read-only", names[i]);
+    for (size_t i = 0; i < sizeof(mounts) / sizeof(mounts[0]); i++)
+        if (mounts[i] >= 0 && sys_mount_setattr(mounts[i], "", AT_EMPTY_PATH, &read_only) < 0)
+            return error_set(err, "mount_failed", errno, "cannot make %s read-only", base_names[i]);
     return 0;
 }
 
@@ -772,25 +801,59 @@ int tree_hold_zero(const struct tree *tree, struct error *err)
     return tree_bind(full, "", zero, "", MOUNT_ATTR_NOSUID | MOUNT_ATTR_NOEXEC, err);
 }
 
-/* Mounts the directories above a target on themselves, as far as they lie on the root: a directory
- * that is mounted cannot be renamed, and so nothing else can be put in the place of what is below. */
-static int hold_parents(const struct tree *tree, const char *path, struct error *err)
+/* Tells whether a path is this directory, or below it. */
+static bool is_within(const char *path, const char *directory)
 {
-    char above[PLAN_TARGET_MAX];
-    struct stat root, st;
+    size_t length = strlen(directory);
 
-    if (fstat(tree->root, &root) < 0)
-        return error_set(err, "mount_failed", errno, "cannot look at the box's root");
+    return strncmp(path, directory, length) == 0 && (path[length] == '/' || path[length] == '\0');
+}
+
+/* Tells whether a directory is none of the root's: it is what the host shows, or of a mount that is handed in. */
+static bool is_mounted(const struct plan *plan, const char *path)
+{
+    for (size_t i = 0; i < sizeof(base_names) / sizeof(base_names[0]); i++)
+        if (is_within(path, base_names[i]))
+            return true;
+    for (size_t i = 0; i < plan->binds_count; i++)
+        if (is_within(path, plan->binds[i].target))
+            return true;
+    return false;
+}
+
+/* Mounts a directory on itself, without what is mounted below it. */
+static int hold(const struct tree *tree, const char *path, struct error *err)
+{
+    struct mount_attr attr = {.attr_set = MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV};
+    _cleanup_close_ int at = tree_target(tree->root, path, true, false, err);
+    _cleanup_close_ int mount = -1;
+
+    if (at < 0)
+        return -1;
+    mount = sys_open_tree(at, "", OPEN_TREE_CLONE | OPEN_TREE_CLOEXEC | AT_EMPTY_PATH);
+    if (mount < 0 || sys_mount_setattr(mount, "", AT_EMPTY_PATH, &attr) < 0 ||
+        tree_attach(mount, at, "") < 0)
+        return error_set(err, "mount_failed", errno, "cannot hold %s in the box", path);
+    return 0;
+}
+
+/* Holds the directories above a target, as far as they lie on the root: a directory that is mounted cannot be renamed,
+ * and so nothing else can be put in the place of what is below. Each is held once, for the first bind below it. */
+static int hold_parents(const struct plan *plan, size_t bind, const struct tree *tree,
+                        struct error *err)
+{
+    const char *path = plan->binds[bind].target;
+    char above[PLAN_TARGET_MAX];
+
     for (const char *slash = strchr(path + 1, '/'); slash != NULL; slash = strchr(slash + 1, '/')) {
-        _cleanup_close_ int at = -1;
+        bool is_held = false;
 
         (void)snprintf(above, sizeof(above), "%.*s", (int)(slash - path), path);
-        at = tree_target(tree->root, above, true, false, err);
-        if (at < 0)
-            return -1;
-        if (fstat(at, &st) < 0 || st.st_dev != root.st_dev)
+        if (is_mounted(plan, above))
             return 0;
-        if (tree_bind(at, "", at, "", MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV, err) < 0)
+        for (size_t i = 0; i < bind; i++)
+            is_held = is_held || is_within(plan->binds[i].target, above);
+        if (!is_held && hold(tree, above, err) < 0)
             return -1;
     }
     return 0;
@@ -800,7 +863,7 @@ int tree_binds(const struct plan *plan, const struct tree *tree, struct error *e
 {
     if (plan->own_root)
         for (size_t i = 0; i < plan->binds_count; i++)
-            if (hold_parents(tree, plan->binds[i].target, err) < 0)
+            if (hold_parents(plan, i, tree, err) < 0)
                 return -1;
     for (size_t i = 0; i < plan->binds_count; i++) {
         const struct plan_bind *bind = &plan->binds[i];

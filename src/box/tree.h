@@ -14,9 +14,10 @@
 #include "box/plan.h"
 
 struct tree {
-    int scratch; /* root of the tmpfs that holds what the box writes */
-    int base;    /* host profile: the directory that shows the host */
-    int root;    /* root of the tree */
+    int scratch;  /* root of the tmpfs that holds what the box writes */
+    int base;     /* host profile: the directory that shows the host */
+    int root;     /* root of the tree */
+    int etc, dev; /* with a root of the box's own: the mounts that show the base's; -1: none */
 };
 
 /* Mounts a tmpfs with these caps, detached. */
@@ -38,7 +39,7 @@ int tree_overlay(const struct plan *plan, struct tree *tree, struct error *err);
 int tree_own_root(const struct plan *plan, struct tree *tree, struct error *err);
 
 /* Fills it: mounts what the base shows, and makes the directories that programs look for. */
-int tree_fill_root(const struct plan *plan, const struct tree *tree, struct error *err);
+int tree_fill_root(const struct plan *plan, struct tree *tree, struct error *err);
 
 /* Makes read-only what of the base was still to take binds: /etc and /dev. */
 int tree_seal_root(const struct tree *tree, struct error *err);

@@ -36,6 +36,29 @@ def test_29_root_of_a_system_box_writes_at_the_root():
     assert result.stdout.split() == ["hello", "root:755", "root:755"], result.stderr
 
 
+@pytest.fixture
+def bound(tmp_path):
+    source = tmp_path / "bound"
+    source.mkdir()
+    source.chmod(0o777)
+    return source
+
+
+def test_29_each_directory_above_binds_is_held_once(bound):
+    """Mounts are the host's, and a mount that took along those below it would double them with each bind."""
+    binds = [word for number in range(12) for word in ("--mount", f"{bound}:/one/two/three/four/five/x{number}:ro")]
+    rename = "import os\nfor path in '/one', '/one/two/three/four/five':\n try: os.rename(path, path + 'x')\n except OSError as e: print(e.errno)"
+    result = run(f'grep -c " /one" /proc/self/mountinfo; python3 -c "{rename}"', *SYSTEM, *binds)
+    assert result.stdout == "17\n16\n16\n", result
+
+
+def test_29_a_bind_on_or_below_etc_changes_nothing_else_of_it(bound):
+    result = run("touch /etc/own && ls /etc", *SYSTEM, "--mount", f"{bound}:/etc")
+    assert result.stdout == "own\n", result.stderr
+    result = run("touch /etc/ssl/foo/own && ls /etc/ssl/foo; touch /etc/x /etc/ssl/x", *SYSTEM, "--mount", f"{bound}:/etc/ssl/foo")
+    assert result.stdout == "own\n" and result.stderr.count("Read-only file system") == 2, result
+
+
 def test_29_another_user_of_a_system_box_writes_at_home_and_not_at_the_root():
     result = run("touch /x; mkdir /app; touch ~/x /tmp/x && ls /", *SYSTEM, "--user", "user")
     assert result.stderr.count("Permission denied") == 2 and "app" not in result.stdout, result

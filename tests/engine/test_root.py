@@ -90,6 +90,30 @@ def test_a_persistent_disk_keeps_it_over_stops_and_engines(tmp_path):
                         assert printed(other, path, READ) == WRITTEN
 
 
+@pytest.mark.parametrize("way", WAYS)
+def test_a_sandbox_starts_on_a_disk_that_it_has_filled(api, way):
+    path = make(api, **SYSTEM, disk_kind="persistent", resources={"disk_bytes": 16 << 20}, **WAYS[way])
+    run(api, path, "rmdir /srv /opt; rm /sbin; rm -rf /var /home")
+    script = "import os, itertools\nfor n in itertools.count(): os.close(os.open(f'/{n}', os.O_CREAT | os.O_WRONLY))"
+    if harness.EXPECT.is_root:  # what an ordinary user's has is looked after, and its box ended
+        assert "No space left" in run(api, path, f'/usr/bin/python3 -c "{script}"')["stderr"]
+    assert api.post(f"{path}/stop").status == api.post(f"{path}/start").status == 200
+    if harness.EXPECT.is_root:
+        assert run(api, path, "cd / && /usr/bin/find . -xdev -maxdepth 1 -name '[0-9]*' -delete")["process"]["exit_code"] == 0
+    assert api.post(f"{path}/stop").status == api.post(f"{path}/start").status == 200
+    assert printed(api, path, "ls -d /srv /opt; readlink /sbin") == "/opt\n/srv\nusr/sbin\n"
+    assert api.delete(path).status == 204
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_a_plain_sandbox_does_not_lock_itself_out(api, way):
+    path = make(api, privileges="plain", disk_kind="persistent", **WAYS[way])
+    run(api, path, "chmod 0 /")
+    assert api.post(f"{path}/stop").status == api.post(f"{path}/start").status == 200
+    assert printed(api, path, "cd / && touch x && ls x") == "x\n"
+    assert api.delete(path).status == 204
+
+
 @pytest.mark.wall
 @pytest.mark.parametrize("way", WAYS)
 def test_what_is_written_there_counts_against_the_disk(api, kind, way):
