@@ -125,6 +125,19 @@ def test_time_is_limited(place):
     assert time.monotonic() - started < 10 * harness.PATIENCE
 
 
+@pytest.mark.parametrize("pattern, how", [
+    ("(?=(a+))a*c", []), ("(?=(a+))a*c", ["--multiline"]), ("((?=a+)a)*?c", [])])
+def test_time_is_limited_within_one_match(place, pattern, how):
+    """Each of its steps goes over a million bytes. What was found before is told."""
+    (place / "found").write_text("aac\n")
+    (place / "long").write_text("a" * 1_000_000 + "\nc")
+    started = time.monotonic()
+    said = grep("--pattern", pattern, "--time-limit-ms", "500", *how, paths=[place / "found", place / "long"])
+    assert said.done.is_truncated and said.done.count == 1
+    assert [m.text for m in said.matches] == [b"aac"] and not said.errors
+    assert time.monotonic() - started < 2 * harness.PATIENCE
+
+
 def test_long_lines_and_large_files(quick):
     line = b"x" * 100000 + b"needle" + b"y" * 100000
     (quick / "long").write_bytes(line + b"\n" + b"short needle\n")

@@ -12,8 +12,11 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
+#include <setjmp.h>
+#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/time.h>
 #include <unistd.h>
 
 #define BUFFER_FIRST (256U << 10)
@@ -53,6 +56,49 @@ struct part {
     uint64_t matches;
     bool is_over;
 };
+
+/* ---- its time ----
+ *
+ * PCRE2 bounds the steps from each byte on, and one step may go over all that is left of a line: on a long one a
+ * match takes minutes. So the time ends a match wherever it is. */
+
+static sigjmp_buf too_late;
+static volatile sig_atomic_t is_matching, is_due;
+
+static void on_time(int number)
+{
+    (void)number;
+    is_due = 1;
+    if (is_matching)
+        siglongjmp(too_late, 1);
+}
+
+static void start_timer(uint64_t ms)
+{
+    struct itimerval timer = {.it_value = {(time_t)(ms / 1000), (suseconds_t)(ms % 1000) * 1000}};
+    struct sigaction action = {.sa_handler = on_time, .sa_flags = SA_RESTART};
+    sigset_t alarm;
+
+    (void)sigemptyset(&alarm);
+    (void)sigaddset(&alarm, SIGALRM);
+    (void)sigaction(SIGALRM, &action, NULL);
+    (void)sigprocmask(SIG_UNBLOCK, &alarm, NULL);
+    (void)setitimer(ITIMER_REAL, &timer, NULL);
+}
+
+/* As pattern_match(); does not return once the time is over. */
+static int match_in_time(const struct grep *grep, const char *subject, size_t size, size_t start,
+                         size_t *from, size_t *to, struct error *err)
+{
+    int got;
+
+    is_matching = 1;
+    if (is_due)
+        siglongjmp(too_late, 1);
+    got = pattern_match(grep->pattern, subject, size, start, from, to, err);
+    is_matching = 0;
+    return got;
+}
 
 /* ---- finding text ---- */
 
@@ -98,7 +144,7 @@ static size_t find_next(struct grep *grep, size_t from, size_t to)
         found = find_literal(grep, grep->data + from, to - from);
         return found == NULL ? to : (size_t)(found - grep->data);
     }
-    got = pattern_match(grep->pattern, grep->data + from, to - from, 0, &begin, &end, &ignored);
+    got = match_in_time(grep, grep->data + from, to - from, 0, &begin, &end, &ignored);
     /* What takes too many steps for all lines need not for one. */
     return got == 0 ? to : got < 0 ? from : from + begin;
 }
@@ -242,7 +288,7 @@ static int try_line(struct grep *grep, struct part *part, size_t begin, size_t e
     /* What a match stands behind, another file may have more of. */
     if (part->matches >= grep->options->per_file)
         return 0;
-    got = pattern_match(grep->pattern, grep->data + begin, end - begin, 0, &from, &to, err);
+    got = match_in_time(grep, grep->data + begin, end - begin, 0, &from, &to, err);
     if (got <= 0)
         return got;
     part->matches++;
@@ -294,7 +340,7 @@ static int search_whole(struct grep *grep, struct part *part, struct error *err)
 
     while (start <= part->size && !grep->is_over && part->matches < grep->options->per_file) {
         size_t from, to, begin, end;
-        int got = pattern_match(grep->pattern, grep->data, part->size, start, &from, &to, err);
+        int got = match_in_time(grep, grep->data, part->size, start, &from, &to, err);
 
         if (got < 0)
             return -1;
@@ -512,6 +558,28 @@ static void choose_literal(struct grep *grep)
             grep->rare = i;
 }
 
+static void search_all(struct grep *grep, struct error *err)
+{
+    struct tool *tool = grep->tool;
+
+    for (unsigned i = 0; i < tool->options.operands_count && !grep->is_over; i++) {
+        grep->operand = i;
+        if (search_operand(grep, tool->options.operands[i], err) < 0)
+            tool_fail(tool, i, tool->options.operands[i], err);
+    }
+    if (grep->is_over)
+        tool->say.is_truncated = true; /* by time: what was found is an answer, too */
+}
+
+/* A match was left in the middle: of what it held nothing is touched any more. */
+static _Noreturn void end_late(struct tool *tool)
+{
+    tool->say.is_truncated = true;
+    say_done(&tool->say);
+    say_flush(&tool->say);
+    _exit(0);
+}
+
 static int verb_grep(struct tool *tool, struct error *err)
 {
     static struct grep grep;
@@ -532,14 +600,12 @@ static int verb_grep(struct tool *tool, struct error *err)
     grep.data = malloc(grep.capacity);
     if (grep.data == NULL)
         return fail(err, ENOMEM, "", "search");
+    if (sigsetjmp(too_late, 1) != 0)
+        end_late(tool);
     grep.until_ns = search_until(&tool->options);
-    for (unsigned i = 0; i < tool->options.operands_count && !grep.is_over; i++) {
-        grep.operand = i;
-        if (search_operand(&grep, tool->options.operands[i], err) < 0)
-            tool_fail(tool, i, tool->options.operands[i], err);
-    }
-    if (grep.is_over)
-        tool->say.is_truncated = true; /* by time: what was found is an answer, too */
+    if (grep.until_ns != 0)
+        start_timer(tool->options.time_limit_ms);
+    search_all(&grep, err);
     return 0;
 }
 
