@@ -1,4 +1,4 @@
-/* `cove config`: what cove.conf may say, what it says, and whether a server could start with it.
+/* `cove config`: shows the names of cove.conf and what a file says, and tries it.
  *
  * `check` becomes the keeper, which asks the engine: their tables say which values are allowed. The others read the
  * text alone, so they need no server, and no right but to read the file. */

@@ -1,4 +1,4 @@
-/* What cove.conf may say, as `cove config` and the manual page show it. */
+/* The names of cove.conf, as `cove config` and the manual page show them. */
 #pragma once
 
 #include "base/err.h"

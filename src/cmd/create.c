@@ -298,7 +298,7 @@ static bool rules_are(const struct doc *rules, const struct doc *others)
     return true;
 }
 
-/* What is there already has its own policy: a caller that wanted less must not take it for done. */
+/* A sandbox that is there already has its own policy: a caller that wanted less must not take it for done. */
 static int network_check(const struct create *create, const struct doc *sandbox, struct error *err)
 {
     const struct doc *network = doc_get(sandbox, "network");

@@ -372,7 +372,7 @@ static int command_run(const struct exec_options *options, const struct option_w
     return status;
 }
 
-/* What is piped to us is for the command, as of any program. A terminal is only by --interactive, and
+/* A pipe or a file that is our input is the command's, as of any program. A terminal is only by --interactive, and
  * /dev/null need not be carried. */
 static bool stdin_is_piped(void)
 {

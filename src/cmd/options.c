@@ -35,7 +35,7 @@ static int take_nothing(void *into, const char *value, struct error *err)
 
 static const struct option_row nothing = {.name = "", .help = "", .take = take_nothing};
 
-/* What people type who know docker: another name of a row, a switch that changes nothing here ("" for the
+/* Words of docker: another name of a row, a switch that changes nothing here ("" for the
  * row), or what to do in its place. None of it is in a help; a name of the table's own comes first. */
 static const struct option_other {
     const char *command; /* NULL: of all that have this row */

@@ -1,5 +1,5 @@
-/* What cove.conf may say, once, for people: `cove config` shows it, and the sample file and the manual page are made of
- * it. The two programs that read the file have tables of their own (keeper/config.c, front/settings.c); a test holds
+/* The names of cove.conf, once, for people: `cove config` shows them, and the sample file and the manual page are made
+ * of them. The two programs that read the file have tables of their own (keeper/config.c, front/settings.c); a test holds
  * them against this one. C(section, name, default, what it does); NULL: there is no default, or the text says
  * it. N(section, what it does): a section whose names are the operator's own. */
 #pragma once

@@ -87,7 +87,7 @@ export class CoveProcessHandle extends ProcessHandle {
     }
 
     /**
-     * Whoever asks for a process that was started just now would find that it printed nothing, for its output comes over
+     * A caller that asks for a process just after its start would find that it printed nothing, for its output comes over
      * a connection: so it is given a moment.
      */
     async begun(): Promise<void> {
