@@ -86,6 +86,8 @@ static int take_of_base(const struct plan *plan, const struct tree *tree, const 
         return -1; /* this host has none */
     if (n >= 0) {
         link[n] = '\0';
+        /* Where the host had a directory before, that was a mount point, and is empty. */
+        (void)unlinkat(tree->root, name, AT_REMOVEDIR);
         *failed = symlinkat(link, tree->root, name) < 0 && errno != EEXIST && !is_full_disk(errno);
         return *failed ? error_set(err, "mount_failed", errno, "cannot make the link %s", path)
                        : -1;

@@ -1,4 +1,4 @@
-/* What tree.c and own_root.c share. */
+/* Steps that tree.c and own_root.c share. */
 #pragma once
 
 #include "box/tree.h"

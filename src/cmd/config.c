@@ -264,7 +264,7 @@ static const struct option_table sample_table = {
 static void sample_print(FILE *out)
 {
     (void)fputs(
-        "# The configuration of cove serve. What is not set has its default, which stands here.\n"
+        "# The configuration of cove serve. A name that is not set has its default, which stands here.\n"
         "# cove config check tries a file; SIGHUP to cove serve puts it in force.\n",
         out);
     for (size_t i = 0; i < config_words_count; i++) {

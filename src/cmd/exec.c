@@ -441,7 +441,7 @@ static const struct option_table shell_table = {
     .usage = "SANDBOX",
     .about =
         "Opens a shell in a sandbox, bash if it is there, else sh: cove exec -it with less to\n"
-        "type. What is piped to it, it runs as a script.",
+        "type. It runs a script that is piped to it.",
     .examples = "cove shell work\n"
                 "echo 'cd /tmp && ls' | cove shell work",
     OPTION_ROWS(shell_rows),

@@ -274,7 +274,7 @@ static ssize_t piece_read(struct follow *follow, int stream, uint64_t at, char *
     return n < 0 ? -1 : (ssize_t)used;
 }
 
-/* Backwards, piece by piece. What is dropped meanwhile ends it: a gap is told by the one that prints. */
+/* Looks backwards, piece by piece. Where output is dropped meanwhile it ends: a gap is told by the one that prints. */
 int follow_tail(struct follow *follow, int stream, uint64_t end, uint64_t lines, struct error *err)
 {
     char piece[65536];

@@ -87,7 +87,7 @@ void capacity_fill_reserve(struct engine *engine)
         return;
     fd = openat(engine->options.directory, RESERVE, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW,
                 0600);
-    if (fd < 0 || fallocate(fd, 0, 0, RESERVE_BYTES) < 0)
+    if (fd < 0 || (fallocate(fd, 0, 0, RESERVE_BYTES) < 0 && errno != EOPNOTSUPP))
         log_say(LOG_LEVEL_WARN, "no_reserve",
                 "there is no room for %d MiB that keep deletes possible on a full disk: %s",
                 RESERVE_BYTES >> 20, strerror(errno)); // NOLINT(concurrency-mt-unsafe)

@@ -118,7 +118,7 @@ static void find_owner(struct http_conn *conn, const char *data, size_t head_siz
     drop(request);
 }
 
-/* Tells whether the lane has had its turns of this round. What comes late stands behind those that wait already. */
+/* Tells whether the lane has had its turns of this round. A latecomer stands behind those that wait already. */
 static bool has_to_wait(const struct http_conn *conn)
 {
     const struct http_server *server = conn->server;

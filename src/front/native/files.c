@@ -264,15 +264,12 @@ static enum call_next gather_one(struct call *call, const struct files_item *ite
     return CALL_ON;
 }
 
-enum call_next call_keeps(struct call *call)
+bool call_keeps(struct call *call)
 {
     size_t used = call->kept.used;
 
-    if (used <= KEPT_FREE || used <= call->hold.bytes ||
-        native_keeps(call->job->native, &call->hold, used + KEPT_STEP))
-        return CALL_ON;
-    job_fail_kept(call->job);
-    return CALL_GONE;
+    return used <= KEPT_FREE || used <= call->hold.bytes ||
+           native_keeps(call->job->native, &call->hold, used + KEPT_STEP);
 }
 
 enum call_next call_gather(struct call *call, const struct files_item *item)
@@ -289,7 +286,13 @@ enum call_next call_gather(struct call *call, const struct files_item *item)
     }
     if ((call->is_many ? gather_many(call, item) : gather_one(call, item)) == CALL_GONE)
         return CALL_GONE;
-    return call_keeps(call);
+    if (call_keeps(call))
+        return CALL_ON;
+    /* Some of it may be done, so it is no refusal that a client may repeat. */
+    job_fail(call->job, "too_many_files",
+             "answers of the tenant keep as much in memory as they may, and the rest was not done; "
+             "give fewer paths at once");
+    return CALL_GONE;
 }
 
 /* ---- paths ---- */

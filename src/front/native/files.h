@@ -53,8 +53,8 @@ void *call_new(struct job *job, size_t size);
 bool call_begin(struct call *call, const struct files_spec *spec,
                 enum call_next (*take)(struct call *call, const struct files_item *item));
 void call_pump(struct call *call);
-/* After more was gathered: CALL_GONE, and it is answered, where the tenant's share has no room for it. */
-enum call_next call_keeps(struct call *call);
+/* After more was gathered: false where the tenant's share has no room for it. */
+bool call_keeps(struct call *call);
 /* From now on the answer is lines; false: that was all, for only its header was asked for. */
 bool call_stream(struct call *call, const char *content_type);
 /* Sends what was printed; call_pump() goes on where that was too much. */

@@ -246,7 +246,10 @@ static enum call_next take_attributes(struct call *call, const struct files_item
         out_quoted_base64(out, item->attribute.value, item->attribute.size);
         out_quote_end(out);
         out_object_end(out);
-        return CALL_ON;
+        if (call_keeps(call))
+            return CALL_ON;
+        job_fail_kept(call->job);
+        return CALL_GONE;
     }
     if (item->kind != FILES_END)
         return CALL_ON;

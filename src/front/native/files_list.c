@@ -245,7 +245,10 @@ static enum call_next take_page(struct call *call, const struct files_item *item
     call->count += counts(item);
     keep_last(call, item);
     print_item(out, call, item);
-    return call_keeps(call);
+    if (call_keeps(call))
+        return CALL_ON;
+    job_fail_kept(call->job);
+    return CALL_GONE;
 }
 
 /* ---- a directory ---- */

@@ -16,8 +16,9 @@
 
 #define KEPT 1000
 #define KEPT_BYTES (4U << 20) /* of all lines together */
-#define LINGER_MS 60000       /* without a reader */
-#define LINGERING_MAX 4       /* of one sandbox: each holds a tool */
+#define KEPT_STEP ((size_t)64 << 10)
+#define LINGER_MS 60000 /* without a reader */
+#define LINGERING_MAX 4 /* of one sandbox: each holds a tool */
 
 struct change {
     char *line; /* without its cursor and its end */
@@ -69,7 +70,7 @@ static void watcher_free(struct watcher *watcher)
     uv_close((uv_handle_t *)watcher->timer, timer_closed);
     for (uint64_t i = 0; i < watcher->count; i++)
         free(watcher->kept[(watcher->first + i) % KEPT].line);
-    (void)native_keeps(watcher->native, &watcher->hold, 0);
+    (void)native_watches(watcher->native, &watcher->hold, 0);
     free(watcher);
 }
 
@@ -188,7 +189,13 @@ static void drop_first(struct watcher *watcher)
     free(change->line);
     watcher->first++;
     watcher->count--;
-    (void)native_keeps(watcher->native, &watcher->hold, watcher->bytes);
+}
+
+/* In steps, for each looks at all that hold something. */
+static bool charge(struct watcher *watcher, size_t bytes)
+{
+    return native_watches(watcher->native, &watcher->hold,
+                          (bytes + KEPT_STEP - 1) / KEPT_STEP * KEPT_STEP);
 }
 
 static void keep(struct watcher *watcher, const struct out *out)
@@ -200,13 +207,12 @@ static void keep(struct watcher *watcher, const struct out *out)
         drop_first(watcher);
     while (watcher->count > 0 && watcher->bytes + out->used > KEPT_BYTES)
         drop_first(watcher);
-    /* Where the tenant's share is full the oldest go, of its own. */
-    while (!native_keeps(watcher->native, &watcher->hold, watcher->bytes + out->used) &&
-           watcher->count > 0)
+    /* Where the tenant's share is full the oldest go, of its own; the newest stays. */
+    while (!charge(watcher, watcher->bytes + out->used) && watcher->count > 0)
         drop_first(watcher);
     change = &watcher->kept[(watcher->first + watcher->count) % KEPT];
     *change = (struct change){0};
-    if (line != NULL && !out->has_failed && watcher->hold.bytes == watcher->bytes + out->used) {
+    if (line != NULL && !out->has_failed) {
         memcpy(line, out->data, out->used);
         *change = (struct change){line, out->used};
         line = NULL;

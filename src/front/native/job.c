@@ -49,21 +49,30 @@ void job_step(struct job *job, const char *name, uint64_t begin_ns, uint64_t end
 #define KEPT_MOST \
     (256ULL << 20) /* of all tenants, and of the engine's memory no more than a quarter */
 
-bool native_keeps(struct native *native, struct hold *hold, size_t bytes)
+static bool keeps(struct holds *holds, struct hold *hold, size_t bytes)
 {
     uint64_t quarter;
 
     if (bytes == hold->bytes)
         return true;
     quarter = engine_memory_limit() / 4;
-    return hold_resize(&native->kept, hold, bytes,
-                       (size_t)(quarter < KEPT_MOST ? quarter : KEPT_MOST));
+    return hold_resize(holds, hold, bytes, (size_t)(quarter < KEPT_MOST ? quarter : KEPT_MOST));
+}
+
+bool native_keeps(struct native *native, struct hold *hold, size_t bytes)
+{
+    return keeps(&native->kept, hold, bytes);
+}
+
+bool native_watches(struct native *native, struct hold *hold, size_t bytes)
+{
+    return keeps(&native->watched, hold, bytes);
 }
 
 void job_fail_kept(struct job *job)
 {
     job_fail(job, "too_many_requests",
-             "commands, answers and watches of the tenant keep as much in memory as they may; ask "
+             "commands and answers of the tenant keep as much in memory as they may; ask "
              "for less, or wait until input is read and answers are taken");
 }
 

@@ -44,10 +44,10 @@ struct native {
     struct watcher *watchers;              /* files_watch.c */
     struct holds restoring;                /* bytes of snapshots on their way in: kernels.c */
     struct holds told;                     /* what waits for clients: kernels_connect.c */
-    struct holds
-        kept; /* texts of commands, answers that are gathered, changes of watches: native_keeps() */
-    uv_timer_t *timer; /* of keepalives */
-    uv_idle_t *idle;   /* while a stream wants its turn */
+    struct holds kept;    /* texts of commands, answers that are gathered: native_keeps() */
+    struct holds watched; /* changes that watches keep: native_watches() */
+    uv_timer_t *timer;    /* of keepalives */
+    uv_idle_t *idle;      /* while a stream wants its turn */
     char chunk[NATIVE_CHUNK];
 };
 
@@ -117,6 +117,8 @@ struct job *job_begin_for(struct http_request *request, enum engine_verb verb);
 /* Charges what is kept in memory for a tenant's requests beyond their own bodies. False, and nothing is changed: its
  * share has no room for that. */
 bool native_keeps(struct native *native, struct hold *hold, size_t bytes);
+/* The same of what watches keep, which is apart: it goes only where more comes. */
+bool native_watches(struct native *native, struct hold *hold, size_t bytes);
 void job_fail_kept(struct job *job); /* so it is answered */
 int job_new(struct native *native, struct http_request *request, struct job **out);
 

@@ -268,12 +268,15 @@ HANDLER(process_delete)
 
 /* ---- written to ---- */
 
+#define STDIN_PART ((size_t)256 << 10) /* as much of a body comes at once */
+
 /* The body goes on as fast as the process reads: the next part is taken when this one is in the pipe. */
 struct input {
+    struct native *native;
     struct job *job;
     struct proc *proc;      /* NULL: it has ended */
     struct proc_wait *wait; /* so that its end, after which it may be forgotten, is heard of */
-    struct hold kept;       /* the part that waits for the process */
+    struct hold kept;       /* room for the part that waits for the process */
     bool closes, is_writing, is_gone, is_told;
     unsigned holds; /* the job's, and one while proc_wait() has not returned */
 };
@@ -282,8 +285,10 @@ static void input_drop(void *data)
 {
     struct input *input = data;
 
-    if (--input->holds == 0)
-        free(input);
+    if (--input->holds > 0)
+        return;
+    (void)native_keeps(input->native, &input->kept, 0);
+    free(input);
 }
 
 static void input_leave(struct input *input)
@@ -310,7 +315,6 @@ static void written(void *arg, struct proc *proc, const struct error *err)
 
     (void)proc;
     input->is_writing = false;
-    (void)native_keeps(input->job->native, &input->kept, 0);
     if (err != NULL || input->is_gone)
         input_done(input, err);
     else
@@ -331,11 +335,6 @@ static bool take_part(void *arg, const void *data, size_t size)
         bool has_failed = input->closes && proc_stdin_close(input->proc, &err) < 0;
 
         input_done(input, has_failed ? &err : NULL);
-        return false;
-    }
-    if (!native_keeps(input->job->native, &input->kept, size)) {
-        input_leave(input);
-        job_fail_kept(input->job);
         return false;
     }
     input->is_writing = true;
@@ -371,7 +370,14 @@ static void stdin_found(struct job *job, struct proc *proc)
     if (input == NULL)
         return;
     *input = (struct input){.job = job, .proc = proc, .closes = job->number != 0, .holds = 2};
+    input->native = job->native;
     input->kept.tenant = job->caller.tenant;
+    /* Before a byte is taken: a client may repeat what was refused. */
+    if (!native_keeps(job->native, &input->kept, STDIN_PART)) {
+        input->holds = 1; /* the job's */
+        job_fail_kept(job);
+        return;
+    }
     wait = proc_wait(proc, 0, process_ended, input);
     if (!input->is_told)
         input->wait = wait;

@@ -23,7 +23,7 @@ struct run {
     struct job *job;
     struct body_process body;
     struct hold kept; /* its texts, until they are told */
-    char tenant[64];  /* whose that is: the job may be gone before */
+    char tenant[64];  /* of that hold: the job may be gone before */
     unsigned holds;   /* the job's, and that of input on its way */
     bool is_exec, is_gone, has_ended;
     bool is_killed;    /* because nobody wants it */
