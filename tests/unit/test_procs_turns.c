@@ -16,6 +16,10 @@
 #define OTHERS \
     100 /* streams of the other tenant's one sandbox: more than a half of MANY * STREAMS */
 #define ROUNDS 30
+/* How many turns a round has is a matter of the machine's speed. On a slow one it is one, and the first of each sandbox
+ * finds little, so that fewer bytes say nothing. */
+#define ENOUGH_BYTES (400ULL * 65536)
+#define ROUNDS_MOST 3000
 
 static uv_loop_t loop;
 static struct turns *turns;
@@ -117,7 +121,10 @@ static void check_shares(struct sandbox *loud, struct sandbox *quiet)
     uint64_t of_loud, of_quiet, least = UINT64_MAX, most = 0;
 
     (void)uv_run(&loop, UV_RUN_NOWAIT); /* from now on they are watched */
-    for (unsigned round = 0; round < ROUNDS; round++) {
+    for (unsigned round = 0;
+         round < ROUNDS ||
+         (round < ROUNDS_MOST && moved_by_all(loud, MANY) + moved_of(quiet).all < ENOUGH_BYTES);
+         round++) {
         for (unsigned i = 0; i < MANY; i++)
             fill(&loud[i]);
         fill(quiet);
