@@ -90,6 +90,7 @@ VALUES = [
     ("label: { break label; } 5", 5), ("__finalAnswer__ = 42; 1", 42), ("globalThis.__final_answer__ = 'f'", "f"), ("JSON.stringify({a: 1})", '{"a":1}'),
     ("function later() { return 1 } later()", 1), ("class C { v = 3 } new C().v", 3), ("async function f() { return 4 } f()", 4),
     ("const { await: w } = { await: 5 }; w", 5), ("process.argv.slice(2)", ["one"]), ("this === globalThis", True),
+    ("require('sys') === require('util')", True),
 ]
 
 

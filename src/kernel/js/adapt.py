@@ -2,8 +2,8 @@
 """Makes the few changes that a kernel needs in the engine's own source: `adapt.py IN OUT`.
 
 What they do: `return` is allowed at the top level of a run; an asynchronous run gives its value as
-it is, unwrapped; and a run may declare again what an earlier run declared (the rule of a REPL).
-Nothing of this can be had through the engine's interface. Each change names the text that it
+it is, unwrapped; a run may declare again what an earlier run declared (the rule of a REPL); and a number as
+the key of a Map takes no longer than a string. Nothing of this can be had through the engine's interface. Each change names the text that it
 replaces and fails unless that text is there exactly once, so that a new version of the engine
 cannot be half adapted. It must never touch anything that code inside a function or eval() sees.
 """
@@ -53,6 +53,38 @@ EDITS = [
         "        return delete_property(ctx, p, prop) < 0 ? -1 : 0;\n"
         "    if (prs) {\n"
         "    fail_redeclaration:\n",
+    ),
+    # Keys of Map and Set: a table takes the low bits of a hash, and those of small integers, of bigints and of
+    # addresses were all the same.
+    (
+        "    return h ^ ctx->hash_seed ^ hash32(tag);\n",
+        "    h = hash32(h ^ ctx->hash_seed ^ hash32(tag));\n    return h ^ (h >> 16);\n",
+    ),
+    # JSON takes the characters that it need not quote together, not one by one.
+    (
+        "    for(i = 0; i < p->len; ) {\n"
+        "        c = string_getc(p, &i);\n"
+        "        switch(c) {\n"
+        "        case '\\t':\n",
+        "    for(i = 0; i < p->len; ) {\n"
+        "        int from = i;\n"
+        "        if (!p->is_wide_char) {\n"
+        "            const uint8_t *s = str8(p);\n"
+        "            while (i < p->len && s[i] >= 32 && s[i] != '\\\\' && s[i] != '\"')\n"
+        "                i++;\n"
+        "            if (i > from && string_buffer_write8(b, s + from, i - from))\n"
+        "                goto fail;\n"
+        "            if (i == p->len)\n"
+        "                break;\n"
+        "        }\n"
+        "        c = string_getc(p, &i);\n"
+        "        switch(c) {\n"
+        "        case '\\t':\n",
+    ),
+    # Memory that is not there for the result of normalize() is said, as everywhere else.
+    (
+        "    js_free(ctx, buf);\n    if (out_len < 0)\n        return JS_EXCEPTION;\n",
+        "    js_free(ctx, buf);\n    if (out_len < 0)\n        return JS_ThrowOutOfMemory(ctx);\n",
     ),
 ]
 

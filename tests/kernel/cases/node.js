@@ -78,3 +78,7 @@ outer2: for (let i = 0; i < 3; i++) { for (let j = 0; j < 3; j++) { if (j === 1)
 function* fib() { let [a, b] = [0, 1]; for (;;) { yield a; [a, b] = [b, a + b]; } } const [x0, , x2, ...rest] = [1, 2, 3, 4, 5]; const { q = 5, ...others } = { w: 1, e: 2 }; const out = []; for (const v of fib()) { if (v > 50) break; out.push(v); } console.log(out, x0, x2, rest, q, others);
 //// dates in UTC
 console.log(new Date(2024, 0, 15, 10, 30).toISOString(), new Date("2024-02-30").getTime(), new Date("2024-01-15T10:00:00+02:00").toISOString(), new Date(0).toString(), new Date(0).toDateString(), new Date(0).toUTCString(), Date.UTC(2020, 1), new Date("Jan 5, 2024 10:00").toISOString(), new Date(2024, 1, 29).getDay(), new Date(0).getTimezoneOffset(), Date.parse("2024-01-01"), JSON.stringify(new Date(NaN)));
+//// tty
+const tty = require("tty"); console.log(tty.isatty(1), tty.isatty("x"), typeof tty.ReadStream, typeof tty.WriteStream);
+//// random fill
+const c = require("crypto"); const b = Buffer.alloc(8); c.randomFillSync(b, 4, 2); console.log(b.subarray(0, 4), b.subarray(6)); for (const args of [[5], [b, 9], [b, 4, 5], [b, "x"], [b, 0, -1]]) { try { c.randomFillSync(...args); } catch (e) { console.log(e.code, e.message); } } await new Promise((done) => c.randomFill(new Uint32Array(2), (error, filled) => { console.log(error, filled.length); done(); })); await new Promise((done) => c.randomFill(b, 6, 2, (error, filled) => { console.log(error, filled === b); done(); }));

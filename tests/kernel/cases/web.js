@@ -94,3 +94,9 @@ try { await fetch("not a url"); } catch (e) { console.log(e.name, e.message); } 
 console.log([new URL("http://x"), new URLSearchParams(), new Headers(), new AbortController(), new TextEncoder(), new Blob([]), new FormData(), new Response(), new Request("http://x"), new ReadableStream(), crypto, new Event("x")].map((x) => Object.prototype.toString.call(x)).join(" "));
 //// DOMException
 const de = new DOMException("m", "AbortError"); console.log(de.name, de.message, de.code, de instanceof Error, String(de), DOMException.ABORT_ERR); console.log(typeof structuredClone, typeof queueMicrotask, typeof atob);
+//// arguments that are not there
+for (const call of [() => btoa(), () => atob(), () => URL.parse()]) { try { console.log(call()); } catch (e) { console.log(e.name, e.message); } }
+//// parameters that change while they are read
+const p = new URLSearchParams("a=1&b=2&c=3"); p.forEach((v, k) => { console.log(k, v); if (k === "a") p.delete("b"); if (k === "c" && !p.has("d")) p.append("d", "4"); }); const u = new URL("http://x/?a=1&b=2"); u.searchParams.forEach((v, k) => { console.log(k, v); u.search = "?y=1&z=2"; });
+//// cookies in one line
+const h = new Headers([["cookie", "a=1"], ["cookie", "b=2"], ["x", "1"], ["x", "2"]]); console.log(h.get("cookie"), h.get("x"), [...h]);

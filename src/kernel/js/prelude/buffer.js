@@ -428,7 +428,7 @@
     share.bufferOver = made;
     share.encodeText = (text, encoding) => encode(text, encodingOf(encoding));
     share.decodeText = (bytes, encoding) => decode(bytes, encodingOf(encoding), 0, bytes.length);
-    share.isEncodingName = statics.isEncoding;
+    share.encodingOf = encodingOf;
     share.builtins.buffer = {
         Buffer, SlowBuffer: ofSize, kMaxLength: 4294967296, kStringMaxLength: 1073741823, atob: share.atob, btoa: share.btoa,
         constants: { MAX_LENGTH: 4294967296, MAX_STRING_LENGTH: 1073741823 }, INSPECT_MAX_BYTES: 50,

@@ -239,6 +239,21 @@
         return undefined;
     }
 
+    // The part of `target` that is to be filled.
+    function filled(target, offset, size) {
+        const bytes = bytesOf(target);
+        if (bytes === undefined) {
+            throw share.wrongType("buf", "an instance of ArrayBuffer or ArrayBufferView", target);
+        }
+        share.needNumber(offset, "offset");
+        if (!(offset >= 0 && offset <= bytes.length)) throw share.outOfRange("offset", `>= 0 && <= ${bytes.length}`, offset);
+        if (size === undefined) return P.TaSubarray(bytes, offset);
+        share.needNumber(size, "size");
+        if (!(size >= 0 && size <= 2147483647)) throw share.outOfRange("size", ">= 0 && <= 2147483647", size);
+        if (offset + size > bytes.length) throw share.outOfRange("size + offset", `<= ${bytes.length}`, offset + size);
+        return P.TaSubarray(bytes, offset, offset + size);
+    }
+
     function randomInt(low, high, callback) {
         if (high === undefined || typeof high === "function") {
             callback = high;
@@ -279,10 +294,16 @@
             return later(() => share.bufferOver(random(size)), callback);
         },
         randomFillSync(target, offset = 0, size) {
-            const bytes = bytesOf(target);
-            const end = size === undefined ? bytes.length : offset + size;
-            TaSet(bytes, random(end - offset), offset);
+            const bytes = filled(target, offset, size);
+            TaSet(bytes, random(bytes.length));
             return target;
+        },
+        randomFill(target, offset, size, callback) {
+            if (typeof offset === "function") [offset, size, callback] = [0, undefined, offset];
+            else if (typeof size === "function") [size, callback] = [undefined, size];
+            share.needFunction(callback, "callback");
+            filled(target, offset, size);
+            later(() => node.randomFillSync(target, offset, size), callback);
         },
         randomInt,
         randomUUID() { return uuid(); },

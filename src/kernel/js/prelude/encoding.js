@@ -117,7 +117,11 @@
     }
     webClass(TextDecoder, "TextDecoder");
 
+    function needInput(args) {
+        if (args.length === 0) throw share.codeError(TypeError, "ERR_MISSING_ARGS", 'The "input" argument must be specified');
+    }
     function atob(input) {
+        needInput(arguments);
         let text = replaceAll(/[\t\n\f\r ]+/g, `${input}`, () => "");
         if (text.length % 4 === 0) text = replaceAll(/={1,2}$/g, text, () => "");
         if (matches(/[^A-Za-z0-9+/=]|=[^=]/, text)) throw new DOMException("Invalid character", "InvalidCharacterError");
@@ -128,6 +132,7 @@
         return units_decode(bytes, 0, bytes.length, 0);
     }
     function btoa(input) {
+        needInput(arguments);
         const text = `${input}`;
         if (matches(/[^\0-\xff]/, text)) {
             throw new DOMException("Invalid character", "InvalidCharacterError");

@@ -33,13 +33,15 @@
         return self.list;
     }
 
+    const separator = (name) => name === "cookie" ? "; " : ", ";
+
     // Names in order, values of one name joined; each Set-Cookie stays for itself.
     function sorted(list) {
         const out = [];
         for (let i = 0; i < list.length; i++) {
             let at = -1;
             for (let j = 0; list[i][0] !== "set-cookie" && j < out.length; j++) if (out[j][0] === list[i][0]) at = j;
-            if (at >= 0) out[at][1] += `, ${list[i][1]}`;
+            if (at >= 0) out[at][1] += separator(list[i][0]) + list[i][1];
             else append(out, [list[i][0], list[i][1]]);
         }
         return ArrSort(out, (a, b) => a[0] < b[0] ? -1 : a[0] > b[0] ? 1 : 0);
@@ -86,7 +88,7 @@
         get(name) {
             const { list } = WeakMapGet(lists, this), key = nameOf(name, "get"), found = [];
             for (let i = 0; i < list.length; i++) if (list[i][0] === key) append(found, list[i][1]);
-            return found.length === 0 ? null : ArrJoin(found, ", ");
+            return found.length === 0 ? null : ArrJoin(found, separator(key));
         }
         has(name) {
             const { list } = WeakMapGet(lists, this), key = nameOf(name, "has");

@@ -15,8 +15,8 @@
 
     builtins.module = {};
     builtins.async_hooks = {};
-    const MISSING = ["child_process", "cluster", "dgram", "dns", "http", "http2", "https", "inspector", "net", "repl", "tls", "tty", "v8", "vm",
-        "wasi", "worker_threads", "zlib", "trace_events", "diagnostics_channel", "domain", "punycode", "sys"];
+    const MISSING = ["child_process", "cluster", "dgram", "dns", "http", "http2", "https", "inspector", "net", "repl", "tls", "v8", "vm",
+        "wasi", "worker_threads", "zlib", "trace_events", "diagnostics_channel", "domain", "punycode"];
 
     function builtinName(specifier) {
         return StrStartsWith(specifier, "node:") ? StrSlice(specifier, 5) : specifier;

@@ -531,23 +531,46 @@
 
     // ---- node:string_decoder -----------------------------------------------------------------
 
+    // How many bytes make a whole that can be written; the rest waits for those that follow.
+    const WHOLE = { __proto__: null, base64: 3, base64url: 3, utf16le: 2, hex: 1, latin1: 1, ascii: 1 };
+
     class StringDecoder {
-        #decoder;
-        constructor(encoding = "utf8") {
-            this.encoding = share.isEncodingName(encoding) ? P.StrToLowerCase(encoding) : "utf8";
-            if (this.encoding === "utf8" || this.encoding === "utf-8") this.#decoder = new share.TextDecoder("utf-8", { ignoreBOM: true });
-            else if (this.encoding === "utf16le" || this.encoding === "ucs2") this.#decoder = new share.TextDecoder("utf-16le", { ignoreBOM: true });
+        #decoder; // of UTF-8
+        #rest = new P.Uint8Array(0); // of the others: bytes of a character that is not whole
+        constructor(encoding) {
+            this.encoding = share.encodingOf(encoding);
+            if (this.encoding === "utf8") this.#decoder = new share.TextDecoder("utf-8", { ignoreBOM: true });
         }
         write(chunk) {
             if (typeof chunk === "string") return chunk;
-            return this.#decoder === undefined ? share.decodeText(bytesOf(chunk), this.encoding) : this.#decoder.decode(chunk, { stream: true });
+            const bytes = P.isView(chunk) ? bytesOf(chunk) : undefined;
+            if (bytes === undefined) throw share.wrongType("buf", "an instance of Buffer, TypedArray, or DataView", chunk);
+            if (this.#decoder !== undefined) return this.#decoder.decode(bytes, { stream: true });
+            const all = new P.Uint8Array(this.#rest.length + bytes.length);
+            P.TaSet(all, this.#rest);
+            P.TaSet(all, bytes, this.#rest.length);
+            const whole = all.length - all.length % WHOLE[this.encoding];
+            this.#rest = P.TaSlice(all, whole);
+            return share.decodeText(P.TaSubarray(all, 0, whole), this.encoding);
         }
         end(chunk) {
             const out = chunk === undefined ? "" : this.write(chunk);
-            return this.#decoder === undefined ? out : out + this.#decoder.decode();
+            if (this.#decoder !== undefined) return out + this.#decoder.decode();
+            const rest = this.#rest;
+            this.#rest = new P.Uint8Array(0);
+            return out + share.decodeText(rest, this.encoding);
         }
     }
     share.builtins.string_decoder = { StringDecoder };
+
+    // ---- node:tty, for packages that ask whether they may print in colour ----------------------
+
+    class NoTerminal {
+        constructor() {
+            throw share.codeError(Error, "ERR_TTY_INIT_FAILED", "TTY initialization failed: a kernel has no terminal");
+        }
+    }
+    share.builtins.tty = { isatty() { return false; }, ReadStream: class ReadStream extends NoTerminal {}, WriteStream: class WriteStream extends NoTerminal {} };
 
     // ---- node:readline -----------------------------------------------------------------------
 

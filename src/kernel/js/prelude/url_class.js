@@ -178,8 +178,8 @@
         }
         forEach(callback, self) {
             share.needFunction(callback, "callback");
-            const { pairs } = WeakMapGet(lists, this);
-            for (let i = 0; i < pairs.length; i++) P.apply(callback, self, [pairs[i][1], pairs[i][0], this]);
+            const list = WeakMapGet(lists, this); // the callback may give it other pairs
+            for (let i = 0; i < list.pairs.length; i++) P.apply(callback, self, [list.pairs[i][1], list.pairs[i][0], this]);
         }
         entries() { return iterate(() => WeakMapGet(lists, this).pairs, "both"); }
         keys() { return iterate(() => WeakMapGet(lists, this).pairs, "key"); }
@@ -242,6 +242,7 @@
             return parseWith(input, base) !== undefined;
         }
         static parse(input, base) {
+            need(arguments, 1, '"url"');
             return parseWith(input, base) === undefined ? null : new URL(input, base);
         }
         get href() { return urls.textOf(of(this)); }

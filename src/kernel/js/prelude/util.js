@@ -341,5 +341,6 @@
     share.util = util;
     share.promisify = promisify;
     share.builtins.util = util;
+    share.builtins.sys = util;
     share.builtins["util/types"] = types;
 })
