@@ -4,7 +4,7 @@
 # Tested on Debian 12 (bookworm), whose package versions are the pin: `setup.sh versions` prints
 # what this machine has beside what was tested. It must stay quick when nothing is missing, for
 # `make` runs it each time, and it must never remove or upgrade anything.
-# usage: setup.sh [build|test|node|bench|arm64|vm|versions]
+# usage: setup.sh [build|test|node|clients|bench|arm64|vm|versions]
 set -eu
 
 group=${1:-build}
@@ -119,6 +119,7 @@ case $group in
 build) packages=$build ;;
 test) packages=$test ;;
 node) packages=$build ;;
+clients) packages='python3 python3-pip' ;;
 bench) packages=$bench ;;
 arm64) packages=$arm64 ;;
 vm) packages=$vm ;;
@@ -126,7 +127,7 @@ versions)
     print_versions
     exit 0
     ;;
-*) fail "there is no group '$group': build, test, node, bench, arm64, vm or versions" ;;
+*) fail "there is no group '$group': build, test, node, clients, bench, arm64, vm or versions" ;;
 esac
 
 # What Debian does not have, pinned with its hash; only tests use it. $1: where it goes, $2: the list.
@@ -166,6 +167,18 @@ node_workspace() {
     touch js/node_modules/.done
 }
 
+# The same for Go; go.sum has the hashes.
+go_modules() {
+    target=$(realpath -m "${BUILD:-build}/$1")
+    if [ "$target/.done" -nt "$2/go.sum" ] || ! command -v go >/dev/null 2>&1; then
+        return
+    fi
+    say "fetching what $2/go.mod lists into $target"
+    (cd "$2" && GOMODCACHE=$target GOFLAGS=-modcacherw go mod download) >&2 ||
+        fail "the modules of $2 could not be fetched"
+    touch "$target/.done"
+}
+
 # Each in a directory of its own: the second has a newer pytest than Debian's, and only one program sees it.
 finish() {
     if [ "$group" = test ]; then
@@ -175,6 +188,10 @@ finish() {
         node_packages vite tests/vite
         node_packages typescript tests/typescript
         node_packages conformance tests/conformance
+    fi
+    if [ "$group" = clients ]; then
+        python_packages python-clients tests/clients/requirements.txt
+        go_modules go tests/clients/go
     fi
     case $group in test | node) node_workspace ;; esac
     exit 0
