@@ -27,19 +27,19 @@ class Watcher(Frames):
 
     LIMIT = 60 * harness.PATIENCE
 
-    def __init__(self, serve, sandbox, process, headers=(), port=None, over=None, **query):
-        """`over`: a connection that somebody else has made."""
+    def __init__(self, serve, sandbox, process, headers=(), port=None, over=None, host=None, **query):
+        """`over`: a connection that somebody else has made, to whom the server is `host`."""
         path = f"/v1/sandboxes/{sandbox}/processes/{process}/terminal"
         self.open(serve, path + ("?" + urllib.parse.urlencode(query) if query else ""), headers, port,
-                  over)
+                  over, host)
 
-    def open(self, serve, path, headers=(), port=None, over=None):
+    def open(self, serve, path, headers=(), port=None, over=None, host=None):
         self.socket = over or (socket.create_connection(("127.0.0.1", port), self.LIMIT) if port else
                                socket.socket(socket.AF_UNIX, socket.SOCK_STREAM))
         self.socket.settimeout(self.LIMIT)
         if not port and not over:
             self.socket.connect(str(serve.socket))
-        lines = [f"GET {path} HTTP/1.1", f"Host: {f'127.0.0.1:{port}' if port else 'localhost'}",
+        lines = [f"GET {path} HTTP/1.1", f"Host: {host or (f'127.0.0.1:{port}' if port else 'localhost')}",
                  "Upgrade: websocket", "Connection: Upgrade", "Sec-WebSocket-Version: 13",
                  "Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==", *headers, "", ""]
         self.socket.sendall("\r\n".join(lines).encode())
