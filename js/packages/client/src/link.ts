@@ -32,6 +32,12 @@ const PAUSE_MOST_MS = 400;
 const ENGINE_MS = 30_000;
 const RETRY_MS = 15_000;
 const RETRY_FIRST_MS = 1_500; // where nobody ever answered: most often the address is wrong
+/** What is wrong with a connection by TLS, and what to do, where it is not for want of an authority. */
+const DISTRUST: { readonly [why: string]: readonly [string, string] | undefined } = {
+    EPROTO: ["no TLS comes about", "check the port; where the server speaks no TLS, begin the address with http"],
+    ERR_TLS_CERT_ALTNAME_INVALID: ["its certificate is for other names", "use one of them as the address"],
+    CERT_HAS_EXPIRED: ["its certificate has expired", "whoever runs the server has to renew it"],
+};
 const JSON_BODY = ["Content-Type", "application/json"] as const;
 
 export function aborted(signal: AbortSignal | undefined): CoveError {
@@ -97,7 +103,7 @@ export function problemOf(answer: Answer): CoveError {
     return new CoveError(
         problem.code ?? "bad_answer",
         problem.detail ?? problem.title ?? `the server answered ${answer.status}`,
-        { status: answer.status, remedy: problem.remedy },
+        { status: answer.status, remedy: problem.code === "bad_key" ? "check apiKey, or COVE_API_KEY" : problem.remedy },
     );
 }
 
@@ -172,8 +178,21 @@ export class Link {
         this.#wire = undefined;
     }
 
+    /** Fails also where something takes the connection and says nothing. */
     async connect(signal: AbortSignal | undefined): Promise<void> {
-        await this.call("GET", "/healthz", { signal });
+        const over = new AbortController();
+        const timer = setTimeout(() => over.abort(), ENGINE_MS);
+        try {
+            await this.call("GET", "/healthz", { signal: signal ? AbortSignal.any([signal, over.signal]) : over.signal });
+        } catch (error) {
+            if (!over.signal.aborted || signal?.aborted) throw error;
+            throw new CoveError("unreachable", `${this.address}: it did not answer in ${ENGINE_MS / 1000} seconds`, {
+                remedy: "see whether the server is busy, and whether the address leads to it",
+                cause: error,
+            });
+        } finally {
+            clearTimeout(timer);
+        }
     }
 
     /** The server, found or started; one search for all that ask meanwhile. */
@@ -317,10 +336,18 @@ export class Link {
 
     #failure(cut: Cut, method: string, path: string): CoveError {
         const why = (cut.cause as NodeJS.ErrnoException | undefined)?.code ?? cut.message;
-        if (isDistrust(cut))
-            return new CoveError("unreachable", `${this.address}: no connection that can be trusted (${why})`, {
-                remedy: "check the address; Node trusts a certificate of one's own by NODE_EXTRA_CA_CERTS",
+        if (isDistrust(cut)) {
+            const known = DISTRUST[why];
+            return new CoveError("unreachable", `${this.address}: ${known?.[0] ?? "no connection that can be trusted"} (${why})`, {
+                remedy: known?.[1] ?? "check the address; Node trusts a certificate of one's own by NODE_EXTRA_CA_CERTS",
                 cause: cut.cause,
+            });
+        }
+        if (why.startsWith("HPE_"))
+            return new CoveError("bad_answer", `${this.address}: the answer is no HTTP (${why})`, {
+                remedy: "check that the address is that of a cove server, and whether it has to begin with https",
+                cause: cut.cause,
+                begun: cut.reached,
             });
         if (cut.reached)
             return new CoveError(
@@ -328,6 +355,11 @@ export class Link {
                 `${method} ${path}: the connection to ${this.address} broke before the answer was there (${why})`,
                 { remedy: "look whether it was done before you do it again", cause: cut.cause, begun: true },
             );
+        if (why === "ENOTFOUND" || why === "EAI_AGAIN")
+            return new CoveError("unreachable", `${this.address}: the name of the server leads nowhere (${why})`, {
+                remedy: "check the address",
+                cause: cut.cause,
+            });
         return new CoveError("unreachable", `${this.address}: nobody answers there (${why})`, {
             remedy: "check the address, and that the server runs",
             cause: cut.cause,

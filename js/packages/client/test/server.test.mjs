@@ -57,6 +57,17 @@ test("by TCP, with a key", async () => {
     cove.close();
 });
 
+test("by TCP, with no key and with a wrong one", async () => {
+    for (const [apiKey, says] of [["cove_wrong", /not known here/], ["", /has no key/]]) {
+        const cove = new Cove({ url: `http://127.0.0.1:${port}`, apiKey });
+        await assert.rejects(cove.request("GET", "/v1/sandboxes"), (error) => {
+            assert.match(error.message, says);
+            return error.code === "bad_key" && error.message.endsWith("check apiKey, or COVE_API_KEY");
+        });
+        cove.close();
+    }
+});
+
 test("a connection that something cuts costs a command nothing", async () => {
     const sockets = new Set();
     const between = createServer((near) => {
