@@ -217,6 +217,11 @@ static int head_read(struct client *client, uint64_t deadline, struct error *err
         n = receive(client, deadline, err);
         if (n < 0)
             return -1;
+        if (n == 0 && there > 0 &&
+            memcmp(client->in + client->in_start, "HTTP/", there < 5 ? there : 5) != 0)
+            return error_set(err, "bad_answer", 0,
+                             "the server's answer is no HTTP; check that COVE_URL leads to cove, "
+                             "and whether it has to begin with https");
         if (n == 0)
             return conn_cut(err, 0);
     }

@@ -37,10 +37,12 @@ int conn_cut(struct error *err, int errnum)
                      "ls or cove ps at what it did, and try again");
 }
 
-static int no_answer(struct error *err)
+static int no_answer(const struct conn *conn, struct error *err)
 {
     return error_set(err, "no_answer", 0,
-                     "the server did not answer in time; see whether it is busy, and try again");
+                     "%s: the server did not answer in time; see whether it is busy and COVE_URL "
+                     "leads to it, and try again",
+                     conn->address.is_unix ? conn->address.path : conn->address.header);
 }
 
 /* Waits until the socket is ready for `events`. */
@@ -65,7 +67,7 @@ static int wait_for(struct conn *conn, short events, uint64_t deadline, struct e
         if (ready > 0 && fds[0].revents != 0)
             return 0;
         if (deadline != CONN_FOREVER && now_ms() >= deadline)
-            return no_answer(err);
+            return no_answer(conn, err);
     }
 }
 
@@ -181,7 +183,7 @@ static int tls_wait(struct conn *conn, short events, uint64_t deadline, struct e
         return conn_cut(err, errno == ECONNRESET ? 0 : errno);
     /* Its records can come for ever without content. */
     if (deadline != CONN_FOREVER && now_ms() >= deadline)
-        return no_answer(err);
+        return no_answer(conn, err);
     return wait_for(conn, events, deadline, err);
 }
 

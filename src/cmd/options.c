@@ -198,8 +198,10 @@ static int option_take(const struct option_table *table, void *into, char **argv
     if (row == NULL)
         return option_unknown(table, argv[*at], err);
     if (row->argument == NULL && value != NULL)
-        return error_set(err, "bad_value", 0, "--%s: it takes no value; write --%s alone",
-                         row->name, row->name);
+        /* As it was written: what other tools have may be called otherwise here, or not at all. */
+        return error_set(err, "bad_value", 0, "%.*s: it takes no value; write %.*s alone",
+                         (int)strcspn(argv[*at], "="), argv[*at], (int)strcspn(argv[*at], "="),
+                         argv[*at]);
     if (row->argument != NULL && value == NULL) {
         value = argv[*at + 1];
         if (value == NULL)

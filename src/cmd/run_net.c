@@ -153,7 +153,9 @@ static int ready_hear(struct run_net *net, struct error *err)
     }
     said[length > 0 ? length : 0] = '\0';
     return error_set(err, "network_failed", 0, "--net: cove-engine %s",
-                     length > 0 ? said : "ended before it carried the network, or did not begin");
+                     length > 0 ? said
+                                : "ended before it carried the network, or did not begin; "
+                                  "cove doctor says what it lacks");
 }
 
 int run_net_hear(struct run_net *net, struct error *err)

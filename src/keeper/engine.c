@@ -69,10 +69,14 @@ static bool may_end(const struct keeper *keeper)
 
 void engine_hung_up(struct keeper *keeper, const char *why)
 {
+    /* A library that is missing is told by the loader, in a line of its own. */
     if (may_end(keeper))
         socket_close(keeper);
     else
-        engine_punish(keeper, why);
+        engine_punish(keeper, keeper->engine.is_greeted
+                                  ? why
+                                  : "it ended before it began; the line above may say why, and "
+                                    "cove doctor says what it lacks");
 }
 
 static void say_end(const struct keeper *keeper, int status)

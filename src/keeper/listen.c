@@ -141,8 +141,10 @@ static int clear_stale(const char *path, const struct sockaddr_un *address, int 
         return error_set(err, "no_listener", errno, "cannot make a socket");
     if (connect(probe, (const struct sockaddr *)address, sizeof(*address)) == 0 ||
         errno != ECONNREFUSED)
-        return error_set(err, "in_use", 0,
-                         "an engine listens on %s already: end it, or give another --socket", path);
+        return error_set(
+            err, "in_use", 0,
+            "an engine listens on %s already: end it, or give a --socket in another directory",
+            path);
     return unlink(path) == 0 || errno == ENOENT
                ? 0
                : error_set(err, "no_listener", errno, "cannot remove the old socket %s", path);

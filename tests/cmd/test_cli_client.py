@@ -90,6 +90,11 @@ def test_an_answer_that_is_none_is_told_as_such(server, said):
     failed(cove("ls", env=server(lambda request: [said, CUT]).env))
 
 
+@pytest.mark.parametrize("said", [b"SSH-2.0-OpenSSH_9.2\r\n", b"\x15\x03\x01\x00\x02\x02\x46", b"no"], ids=shortly)
+def test_what_speaks_no_http_is_told_from_a_server_that_was_cut(server, said):
+    failed(cove("ls", env=server(lambda request: [said, CUT]).env), "is no HTTP; check that COVE_URL")
+
+
 def test_a_server_that_never_ends_its_head_or_body_is_left(server):
     def endless(request):
         return [b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n"] + \

@@ -317,4 +317,4 @@ def test_a_server_that_says_nothing_is_left(authority):
     with socket.create_server(("127.0.0.1", 0)) as listener:
         env = {"COVE_URL": f"https://localhost:{listener.getsockname()[1]}",
                "SSL_CERT_FILE": str(authority.file)}
-        failed(cove("ls", env=env, limit=60 * harness.PATIENCE), "did not answer in time")
+        failed(cove("ls", env=env, limit=60 * harness.PATIENCE), f"{env['COVE_URL'][8:]}: the server did not answer in time")

@@ -121,6 +121,11 @@ def test_what_is_missing_or_too_much_is_named():
     failed(cove("info", "a", "b"), "unexpected argument 'b'")
 
 
+def test_a_value_that_a_switch_does_not_take_is_told_by_the_word_that_was_written():
+    failed(cove("run", "--rm=true", "--", "true"), "--rm: it takes no value; write --rm alone")
+    failed(cove("run", "--tty=yes", "--", "true"), "--tty: it takes no value; write --tty alone")
+
+
 def test_what_is_near_to_nothing_is_told_where_to_look():
     failed(cove("frobnicate"), "cove help")
     failed(cove("key", "frobnicate"), "cove key --help")

@@ -531,7 +531,7 @@ def test_a_socket_that_is_listened_on_stays(keeper, stand_in, tmp_path):
     other.mkdir()
     second = Keeper(stand_in, other)
     second.command[4] = keeper.api
-    fails(second, "in_use")
+    assert "give a --socket in another directory" in fails(second, "in_use")
     assert keeper.api.exists()
     second.listener.close()
 

@@ -89,6 +89,15 @@ def test_doctor_says_why_no_server_would_start(place, cause):
     assert result.returncode == said["exit_status"] == 1 and said["summary"] != "All good."
 
 
+def test_a_library_that_is_missing_is_told_with_where_to_look(place):
+    lose_libuv(place)
+    served = cove(place, "serve", "--listen", "none", "--socket", place / "runtime" / "s", "--data", place / "data")
+    assert served.returncode == 1
+    assert "libno.so.1" in served.stderr and "cove doctor says what it lacks" in served.stderr.splitlines()[-1]
+    ran = cove(place, "run", "--net", "public", "--", "true")
+    assert ran.returncode == 125 and ran.stderr.endswith("cove doctor says what it lacks\n"), ran
+
+
 def test_doctor_finds_that_a_server_would_start(place):
     said = json.loads(cove(place, "doctor", "--json").stdout)
     server = next(check for check in said["checks"] if check["name"] == "server")
