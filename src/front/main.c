@@ -498,6 +498,8 @@ static void close_all(struct program *program)
         native_count(program->native, NULL);
     if (program->http != NULL)
         http_stop(program->http);
+    if (program->native != NULL)
+        native_settle(program->native);
     uv_close((uv_handle_t *)&program->timer, NULL);
     uv_close((uv_handle_t *)&program->terminate, NULL);
     uv_close((uv_handle_t *)&program->interrupt, NULL);

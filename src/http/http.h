@@ -81,6 +81,8 @@ struct http_options {
     /* Every request, before any handler and before its body is read: returns false when it has
      * answered it (no such host, no key, a foreign origin). May be NULL. */
     bool (*admit)(struct http_request *request, void *data);
+    /* A request whose body is there as a whole: calls the handler of its route, now or later. NULL: it is called. */
+    void (*handle)(struct http_request *request, void *data);
     /* For what this room refuses by itself (no such route, a body too large, ...): answers in the
      * form of the API, before it returns. `code` is stable. A request that could not be read has no
      * fields, and "" for method and path; admit() has not seen it. NULL: plain text. */

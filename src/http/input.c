@@ -263,7 +263,8 @@ static void end_body(struct http_conn *conn, struct http_request *request)
     if (request->collects) {
         request->collects = false;
         request->is_handed = true;
-        request->route->handler(request, conn->server->data);
+        (conn->server->handle ? conn->server->handle : request->route->handler)(request,
+                                                                                conn->server->data);
     } else {
         request->part(request->part_arg, "", 0);
     }

@@ -112,6 +112,7 @@ struct http_server {
     struct http_limits limits;
     bool (*find_owner)(const struct http_request *request, char *name, size_t size, void *data);
     bool (*admit)(struct http_request *request, void *data);
+    void (*handle)(struct http_request *request, void *data);
     void (*refuse)(struct http_request *request, unsigned status, const char *code,
                    const char *detail, void *data);
     void (*over)(const struct http_request *request, unsigned status, void *data);

@@ -518,6 +518,7 @@ int http_start(uv_loop_t *loop, const struct http_options *options, struct http_
     server->find_owner = options->find_owner;
     server->admit = options->admit;
     server->refuse = options->refuse;
+    server->handle = options->handle;
     server->over = options->over;
     server->is_tls = options->is_tls;
     set_limits(&server->limits, &options->limits);

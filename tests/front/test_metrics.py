@@ -1,5 +1,7 @@
 """What /metrics says, read by the parser of Prometheus' own Python client."""
 
+import threading
+
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
@@ -233,3 +235,91 @@ def test_a_new_engine_does_not_count_again_what_the_last_has_counted(tmp_path):
             assert use_of(client, "default")["cpu_seconds_total"] < 0.2
             assert client.delete(path).status == 204
             assert use_of(client, "default")["cpu_seconds_total"] < 0.2
+
+
+def escapes(size):
+    """A JSON string of so many bytes, of the kind that takes longest to be read."""
+    return b'"' + b"\\u0041" * ((size - 2) // 6) + b'"'
+
+
+def code_of(size):
+    return b'{"nothing":' + escapes(size - 12) + b"}"
+
+
+def parsed(api):
+    return value(api, "cove_http_bodies_parsed_total")
+
+
+def parsing(api):
+    return value(api, "cove_http_bodies_parsing")
+
+
+@pytest.fixture
+def tenants(api, serve):
+    """Clients of a tenant each; each call makes another connection."""
+    keys = [new_key(api, "read", "write", tenant=name) for name in ("large", "larger", "small")]
+    yield [lambda key=key: serve.tcp(key["secret"]) for key in keys]
+    for key in keys:
+        assert api.delete(f"/v1/keys/{key['id']}").status == 204
+
+
+def test_large_bodies_are_parsed_by_a_thread_and_small_ones_at_once(api, tenants):
+    with tenants[0]() as client:
+        before = parsed(api)
+        assert client.post("/v1/kernels/run", code_of(60 << 10)).code == "bad_request"
+        assert parsed(api) == before
+        answer = client.post("/v1/kernels/run", code_of(70 << 10))
+        assert answer.code == "bad_request" and "nothing" in answer.json["detail"], answer
+        assert client.post("/v1/kernels/run", b'{"code":' + b" " * (70 << 10)).code == "bad_request"
+        assert client.post("/v1/sandboxes/none/exec", code_of(70 << 10)).code == "bad_request"
+        assert parsed(api) == before + 3 and parsing(api) == 0
+
+
+def test_a_large_body_is_known_by_its_key_again(api, tenants):
+    body = b'{"labels":{}' + b" " * (70 << 10)
+    with tenants[0]() as client:
+        before = parsed(api)
+        first, again, other = (client.post("/v1/sandboxes", body + rest, headers={"Idempotency-Key": "large"})
+                               for rest in (b"}", b"}", b" }"))
+        assert parsed(api) == before + 3
+        assert first.status == 201 and again.json == first.json, (first, again)
+        assert again.headers["Idempotent-Replayed"] == "true" and other.code == "idempotency_conflict"
+        assert client.delete(f"/v1/sandboxes/{first.json['id']}").status == 204
+
+
+def test_a_tenant_does_not_wait_behind_all_large_bodies_of_others(api, tenants):
+    answers, stop = [], threading.Event()
+
+    def send_on(tenant):
+        with tenant() as client:
+            while not stop.is_set():
+                answers.append(client.post("/v1/kernels/run", code_of(4 << 20)).status)
+
+    senders = [threading.Thread(target=send_on, args=(tenant,)) for tenant in tenants[:2] for _ in range(6)]
+    for sender in senders:
+        sender.start()
+    try:
+        with tenants[2]() as client:
+            body = code_of(70 << 10)
+            client.send("POST", "/v1/kernels/run", body[:-1], {"Content-Length": str(len(body))})
+            harness.wait_for(lambda: parsing(api) >= 10, 30 * harness.PATIENCE, "bodies that wait")
+            before = len(answers)
+            client.connection.sock.sendall(body[-1:])
+            assert client.receive().code == "bad_request"
+            assert len(answers) - before <= 5
+    finally:
+        stop.set()
+        for sender in senders:
+            sender.join()
+    assert set(answers) == {400} and parsing(api) == 0
+
+
+def test_a_client_that_leaves_while_its_body_is_parsed_has_asked_for_nothing(api, tenants):
+    clients = [tenants[0]() for _ in range(6)]
+    for client in clients:
+        client.send("POST", "/v1/kernels/run", code_of(4 << 20))
+    for client in clients:
+        client.close()
+    harness.wait_for(lambda: parsing(api) == 0, 30 * harness.PATIENCE, "the end of what was parsed")
+    with tenants[0]() as client:
+        assert client.post("/v1/kernels/run", code_of(70 << 10)).code == "bad_request"

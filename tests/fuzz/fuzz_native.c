@@ -27,7 +27,7 @@ static void check_pairs(const char *const *pairs)
 static int try_sandbox(const char *data, size_t size, struct error *err)
 {
     struct body_sandbox body;
-    int status = body_sandbox(data, size, NOW_MS, &body, err);
+    int status = body_sandbox((struct read_body){data, size, NULL}, NOW_MS, &body, err);
 
     if (status == 0) {
         const struct sandbox_spec *spec = &body.spec;
@@ -47,7 +47,7 @@ static int try_sandbox(const char *data, size_t size, struct error *err)
 static int try_process(const char *data, size_t size, bool is_exec, struct error *err)
 {
     struct body_process body;
-    int status = body_process(data, size, is_exec, &body, err);
+    int status = body_process((struct read_body){data, size, NULL}, is_exec, &body, err);
 
     if (status == 0) {
         must((body.spec.argv == NULL) != (body.spec.shell_line == NULL));
@@ -63,7 +63,7 @@ static int try_process(const char *data, size_t size, bool is_exec, struct error
 static int try_change(const char *data, size_t size, struct error *err)
 {
     struct body_change body;
-    int status = body_change(data, size, NOW_MS, &body, err);
+    int status = body_change((struct read_body){data, size, NULL}, NOW_MS, &body, err);
 
     if (status == 0)
         check_pairs(body.change.labels);
@@ -74,7 +74,7 @@ static int try_change(const char *data, size_t size, struct error *err)
 static int try_key(const char *data, size_t size, struct error *err)
 {
     struct body_key body;
-    int status = body_key(data, size, &body, err);
+    int status = body_key((struct read_body){data, size, NULL}, &body, err);
 
     must(status < 0 || (body.scopes != 0 && body.scopes <= ENGINE_ALL && body.label != NULL));
     read_free(&body.owner);
@@ -136,13 +136,13 @@ int LLVMFuzzerTestOneInput(const uint8_t *input, size_t size)
         check_refusal(try_process(data, size, input[0] == 'e', &err), &err);
         break;
     case 'n':
-        check_refusal(body_signal(data, size, &number, &err), &err);
+        check_refusal(body_signal((struct read_body){data, size, NULL}, &number, &err), &err);
         break;
     case 'k':
         check_refusal(try_key(data, size, &err), &err);
         break;
     case 'q':
-        check_refusal(body_quota(data, size, &quota, &err), &err);
+        check_refusal(body_quota((struct read_body){data, size, NULL}, &quota, &err), &err);
         break;
     case 'h':
         try_host(data, size);

@@ -290,26 +290,26 @@ static int read_body(enum body_kind kind, const char *text, size_t size, struct 
 
     switch (kind) {
     case SANDBOX:
-        status = body_sandbox(text, size, NOW_MS, &sandbox, err);
+        status = body_sandbox((struct read_body){text, size, NULL}, NOW_MS, &sandbox, err);
         break;
     case CHANGE:
-        status = body_change(text, size, NOW_MS, &change, err);
+        status = body_change((struct read_body){text, size, NULL}, NOW_MS, &change, err);
         break;
     case EXEC:
     case PROCESS:
-        status = body_process(text, size, kind == EXEC, &process, err);
+        status = body_process((struct read_body){text, size, NULL}, kind == EXEC, &process, err);
         break;
     case SIGNAL:
-        status = body_signal(text, size, &number, err);
+        status = body_signal((struct read_body){text, size, NULL}, &number, err);
         break;
     case KEY:
-        status = body_key(text, size, &key, err);
+        status = body_key((struct read_body){text, size, NULL}, &key, err);
         break;
     case QUOTA:
-        status = body_quota(text, size, &quota, err);
+        status = body_quota((struct read_body){text, size, NULL}, &quota, err);
         break;
     case NONE:
-        status = body_none(text, size, err);
+        status = body_none((struct read_body){text, size, NULL}, err);
         break;
     }
     read_free(&sandbox.owner);
@@ -514,13 +514,14 @@ static void test_sandbox_body(void)
     struct body_sandbox body;
     struct error err;
 
-    CHECK(body_sandbox("", 0, NOW_MS, &body, &err) == 0 && body.spec.privileges == BOX_SYSTEM &&
-              body.spec.disk_kind == KEEPER_PERSISTENT && body.spec.name == NULL &&
-              body.spec.deadline_ms == 0 && body.spec.then == SANDBOX_THEN_KILL &&
-              body.spec.mounts_count == 0,
+    CHECK(body_sandbox((struct read_body){"", 0, NULL}, NOW_MS, &body, &err) == 0 &&
+              body.spec.privileges == BOX_SYSTEM && body.spec.disk_kind == KEEPER_PERSISTENT &&
+              body.spec.name == NULL && body.spec.deadline_ms == 0 &&
+              body.spec.then == SANDBOX_THEN_KILL && body.spec.mounts_count == 0,
           "the defaults");
     read_free(&body.owner);
-    CHECK(body_sandbox(text, sizeof(text) - 1, NOW_MS, &body, &err) == 0, "%s", err.text);
+    CHECK(body_sandbox((struct read_body){text, sizeof(text) - 1, NULL}, NOW_MS, &body, &err) == 0,
+          "%s", err.text);
     CHECK(strcmp(body.spec.labels[0], "k=v=w") == 0 && body.spec.labels[1] == NULL, "labels");
     CHECK(strcmp(body.spec.env[0], "E=1") == 0, "env");
     CHECK(body.spec.privileges == BOX_PLAIN && body.spec.disk_kind == KEEPER_EPHEMERAL, "words");
@@ -542,12 +543,12 @@ static void test_change_body(void)
     struct body_change body;
     struct error err;
 
-    CHECK(body_change("{}", 2, NOW_MS, &body, &err) == 0 && body.change.labels == NULL &&
-              body.change.deadline_ms == UINT64_MAX && body.change.idle_ms == UINT64_MAX &&
-              body.change.then == -1,
+    CHECK(body_change((struct read_body){"{}", 2, NULL}, NOW_MS, &body, &err) == 0 &&
+              body.change.labels == NULL && body.change.deadline_ms == UINT64_MAX &&
+              body.change.idle_ms == UINT64_MAX && body.change.then == -1,
           "what is not named stays");
     read_free(&body.owner);
-    CHECK(body_change(none, sizeof(none) - 1, NOW_MS, &body, &err) == 0 &&
+    CHECK(body_change((struct read_body){none, sizeof(none) - 1, NULL}, NOW_MS, &body, &err) == 0 &&
               body.change.deadline_ms == 0 && body.change.idle_ms == 0,
           "null ends it");
     read_free(&body.owner);
@@ -559,13 +560,15 @@ static void test_process_body(void)
     struct body_process body;
     struct error err;
 
-    CHECK(body_process(text, sizeof(text) - 1, true, &body, &err) == 0 && body.spec.has_stdin &&
-              body.stdin_data.size == 2 && memcmp(body.stdin_data.data, "\0\xFF", 2) == 0 &&
-              body.spec.timeout_ms == 300000 && body.output_limit == 1048576 &&
-              strcmp(body.spec.argv[1], "") == 0 && body.spec.argv[2] == NULL,
+    CHECK(body_process((struct read_body){text, sizeof(text) - 1, NULL}, true, &body, &err) == 0 &&
+              body.spec.has_stdin && body.stdin_data.size == 2 &&
+              memcmp(body.stdin_data.data, "\0\xFF", 2) == 0 && body.spec.timeout_ms == 300000 &&
+              body.output_limit == 1048576 && strcmp(body.spec.argv[1], "") == 0 &&
+              body.spec.argv[2] == NULL,
           "exact bytes, and the defaults");
     read_free(&body.owner);
-    CHECK(body_process("{\"command\":\"x\"}", 15, false, &body, &err) == 0 &&
+    CHECK(body_process((struct read_body){"{\"command\":\"x\"}", 15, NULL}, false, &body, &err) ==
+                  0 &&
               body.spec.timeout_ms == 0 && !body.spec.has_stdin,
           "in the background nothing ends it");
     read_free(&body.owner);

@@ -326,13 +326,13 @@ static int sandbox_check(struct sandbox_text *text, uint64_t now_ms, struct erro
     return lifecycle_check(&text->lifecycle, now_ms, err);
 }
 
-int body_sandbox(const void *data, size_t size, uint64_t now_ms, struct body_sandbox *out,
+int body_sandbox(struct read_body from, uint64_t now_ms, struct body_sandbox *out,
                  struct error *err)
 {
     struct sandbox_text text = {.privileges = 1, .disk_kind = 1, .network = {.mode = -1}};
 
     memset(out, 0, sizeof(*out));
-    if (read_object("a sandbox", data, size, true, sandbox_fields, &text, &out->owner, err) < 0 ||
+    if (read_object("a sandbox", from, true, sandbox_fields, &text, &out->owner, err) < 0 ||
         sandbox_check(&text, now_ms, err) < 0 || mounts_fill(&text.mounts, out->mounts, err) < 0 ||
         ports_fill(&text.ports, out->ports, err) < 0)
         return -1;
@@ -383,8 +383,7 @@ static bool network_changes(const struct network_text *text)
            text->bytes_per_second != UINT64_MAX || text->bytes != UINT64_MAX;
 }
 
-int body_change(const void *data, size_t size, uint64_t now_ms, struct body_change *out,
-                struct error *err)
+int body_change(struct read_body from, uint64_t now_ms, struct body_change *out, struct error *err)
 {
     struct change_text text = {
         .lifecycle = {.deadline_ms = UINT64_MAX, .idle_ms = UINT64_MAX, .then = -1},
@@ -396,8 +395,8 @@ int body_change(const void *data, size_t size, uint64_t now_ms, struct body_chan
     };
 
     memset(out, 0, sizeof(*out));
-    if (read_object("labels, lifecycle or network", data, size, false, change_fields, &text,
-                    &out->owner, err) < 0 ||
+    if (read_object("labels, lifecycle or network", from, false, change_fields, &text, &out->owner,
+                    err) < 0 ||
         lifecycle_check(&text.lifecycle, now_ms, err) < 0)
         return -1;
     out->change = (struct sandbox_change){
@@ -547,8 +546,7 @@ static int terminal_check(const struct process_text *text, bool is_exec, struct 
     return 0;
 }
 
-int body_process(const void *data, size_t size, bool is_exec, struct body_process *out,
-                 struct error *err)
+int body_process(struct read_body from, bool is_exec, struct body_process *out, struct error *err)
 {
     /* What is waited for ends by itself one day; what runs in the background is often a server. */
     struct process_text text = {
@@ -557,7 +555,7 @@ int body_process(const void *data, size_t size, bool is_exec, struct body_proces
     };
 
     memset(out, 0, sizeof(*out));
-    if (read_object("a command", data, size, false, is_exec ? exec_fields : process_fields, &text,
+    if (read_object("a command", from, false, is_exec ? exec_fields : process_fields, &text,
                     &out->owner, err) < 0 ||
         process_check(&text, err) < 0 || terminal_check(&text, is_exec, err) < 0)
         return -1;
@@ -603,7 +601,7 @@ int body_signal_number(const char *name)
     return number;
 }
 
-int body_signal(const void *data, size_t size, int *signal_number, struct error *err)
+int body_signal(struct read_body from, int *signal_number, struct error *err)
 {
     static const struct read_field fields[] = {
         {.name = "signal", .kind = READ_NAME_OR_COUNT, .low = 1, .high = 64, .is_needed = true},
@@ -611,7 +609,7 @@ int body_signal(const void *data, size_t size, int *signal_number, struct error 
     };
     struct read_name_or_count text = {.name = NULL};
     struct read_owner owner = {0};
-    int status = read_object("a signal", data, size, false, fields, &text, &owner, err);
+    int status = read_object("a signal", from, false, fields, &text, &owner, err);
 
     if (status == 0 && text.name != NULL)
         text.count = (uint64_t)body_signal_number(text.name);
@@ -624,11 +622,11 @@ int body_signal(const void *data, size_t size, int *signal_number, struct error 
     return status;
 }
 
-int body_port(const void *data, size_t size, uint16_t *port, int *is_public, struct error *err)
+int body_port(struct read_body from, uint16_t *port, int *is_public, struct error *err)
 {
     struct port_text text = {.is_public = -1};
     struct read_owner owner = {0};
-    int status = read_object("a port", data, size, false, port_fields, &text, &owner, err);
+    int status = read_object("a port", from, false, port_fields, &text, &owner, err);
 
     *port = (uint16_t)text.port;
     *is_public = text.is_public;
@@ -647,7 +645,7 @@ bool body_is_tenant(const char *name)
            strspn(name, "abcdefghijklmnopqrstuvwxyz0123456789._-") == length;
 }
 
-int body_key(const void *data, size_t size, struct body_key *out, struct error *err)
+int body_key(struct read_body from, struct body_key *out, struct error *err)
 {
     /* In the order of the bits of enum engine_scope. */
     static const char *const words[] = {"read", "write", "keys", "operator", NULL};
@@ -668,8 +666,7 @@ int body_key(const void *data, size_t size, struct body_key *out, struct error *
     };
 
     memset(out, 0, sizeof(*out));
-    if (read_object("a key's label and scopes", data, size, false, fields, out, &out->owner, err) <
-        0)
+    if (read_object("a key's label and scopes", from, false, fields, out, &out->owner, err) < 0)
         return -1;
     if (out->tenant != NULL && !body_is_tenant(out->tenant))
         return refuse(err, "field \"tenant\" must be lower-case letters, digits, \".\", \"_\" and "
@@ -695,7 +692,7 @@ struct token_text {
         .high = ENGINE_TOKEN_MOST_MS                                                          \
     }
 
-int body_token(const void *data, size_t size, struct body_token *out, struct error *err)
+int body_token(struct read_body from, struct body_token *out, struct error *err)
 {
     static const struct read_field fields[] = {
         {.name = "verbs",
@@ -711,7 +708,7 @@ int body_token(const void *data, size_t size, struct body_token *out, struct err
     struct token_text text = {0};
 
     memset(out, 0, sizeof(*out));
-    if (read_object("a token's verbs", data, size, false, fields, &text, &out->owner, err) < 0)
+    if (read_object("a token's verbs", from, false, fields, &text, &out->owner, err) < 0)
         return -1;
     out->spec = (struct engine_token_spec){
         .verbs = text.verbs,
@@ -722,7 +719,7 @@ int body_token(const void *data, size_t size, struct body_token *out, struct err
     return 0;
 }
 
-int body_url(const void *data, size_t size, struct body_token *out, struct error *err)
+int body_url(struct read_body from, struct body_token *out, struct error *err)
 {
     static const char *const methods[] = {"GET", "PUT", NULL};
     static const struct read_field fields[] = {
@@ -738,7 +735,7 @@ int body_url(const void *data, size_t size, struct body_token *out, struct error
     struct token_text text = {0};
 
     memset(out, 0, sizeof(*out));
-    if (read_object("a method and a path", data, size, false, fields, &text, &out->owner, err) < 0)
+    if (read_object("a method and a path", from, false, fields, &text, &out->owner, err) < 0)
         return -1;
     if (text.path == NULL)
         return refuse(err, "field \"path\" is missing");
@@ -751,7 +748,7 @@ int body_url(const void *data, size_t size, struct body_token *out, struct error
     return 0;
 }
 
-int body_quota(const void *data, size_t size, struct engine_quota *quota, struct error *err)
+int body_quota(struct read_body from, struct engine_quota *quota, struct error *err)
 {
     struct quota_text {
         uint64_t sandboxes, cpu_milli, memory_bytes, disk_bytes, ports, pids, requests_per_second;
@@ -773,7 +770,7 @@ int body_quota(const void *data, size_t size, struct engine_quota *quota, struct
         {.name = NULL},
     };
     struct read_owner owner = {0};
-    int status = read_object("a quota", data, size, false, fields, &text, &owner, err);
+    int status = read_object("a quota", from, false, fields, &text, &owner, err);
 
     *quota = (struct engine_quota){
         .sandboxes = text.sandboxes,
@@ -788,12 +785,12 @@ int body_quota(const void *data, size_t size, struct engine_quota *quota, struct
     return status;
 }
 
-int body_none(const void *data, size_t size, struct error *err)
+int body_none(struct read_body from, struct error *err)
 {
     static const struct read_field fields[] = {{.name = NULL}};
     struct read_owner owner = {0};
     char nothing = 0;
-    int status = read_object("{}", data, size, true, fields, &nothing, &owner, err);
+    int status = read_object("{}", from, true, fields, &nothing, &owner, err);
 
     read_free(&owner);
     return status;

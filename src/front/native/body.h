@@ -21,7 +21,7 @@ struct body_sandbox {
     struct sandbox_port_wish ports[ENGINE_PORTS_MAX];
     struct read_owner owner;
 };
-int body_sandbox(const void *data, size_t size, uint64_t now_ms, struct body_sandbox *out,
+int body_sandbox(struct read_body from, uint64_t now_ms, struct body_sandbox *out,
                  struct error *err);
 
 struct body_change {
@@ -29,8 +29,7 @@ struct body_change {
     struct sandbox_network network;
     struct read_owner owner;
 };
-int body_change(const void *data, size_t size, uint64_t now_ms, struct body_change *out,
-                struct error *err);
+int body_change(struct read_body from, uint64_t now_ms, struct body_change *out, struct error *err);
 
 struct body_process {
     struct proc_spec spec;
@@ -42,10 +41,9 @@ struct body_process {
     struct read_owner owner;
 };
 /* `is_exec`: run and wait, where nobody could write to an open stdin. */
-int body_process(const void *data, size_t size, bool is_exec, struct body_process *out,
-                 struct error *err);
+int body_process(struct read_body from, bool is_exec, struct body_process *out, struct error *err);
 
-int body_signal(const void *data, size_t size, int *signal_number, struct error *err);
+int body_signal(struct read_body from, int *signal_number, struct error *err);
 
 struct body_key {
     const char *tenant; /* NULL: the caller's own */
@@ -53,23 +51,23 @@ struct body_key {
     unsigned scopes;
     struct read_owner owner;
 };
-int body_key(const void *data, size_t size, struct body_key *out, struct error *err);
+int body_key(struct read_body from, struct body_key *out, struct error *err);
 
 struct body_token {
     struct engine_token_spec spec;
     struct read_owner owner;
 };
-int body_token(const void *data, size_t size, struct body_token *out, struct error *err);
+int body_token(struct read_body from, struct body_token *out, struct error *err);
 /* Of a signed URL: `method` and `path` are there. */
-int body_url(const void *data, size_t size, struct body_token *out, struct error *err);
+int body_url(struct read_body from, struct body_token *out, struct error *err);
 
-int body_quota(const void *data, size_t size, struct engine_quota *quota, struct error *err);
+int body_quota(struct read_body from, struct engine_quota *quota, struct error *err);
 
 /* Of a request that takes none: no bytes, or {}. */
-int body_none(const void *data, size_t size, struct error *err);
+int body_none(struct read_body from, struct error *err);
 
 /* `is_public` -1: not said. */
-int body_port(const void *data, size_t size, uint16_t *port, int *is_public, struct error *err);
+int body_port(struct read_body from, uint16_t *port, int *is_public, struct error *err);
 
 /* Words for the bits of enum engine_verb, in their order; NULL after the last. */
 extern const char *const body_verbs[];

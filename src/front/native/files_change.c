@@ -138,16 +138,13 @@ static void change(struct http_request *request, enum files_verb verb,
     struct operands operands = {{NULL}};
     struct call *call;
     struct error err;
-    const void *body;
-    size_t size;
 
     if (job == NULL || !job_query(job, no_query))
         return;
     call = call_new(job, sizeof(*call));
     if (call == NULL)
         return;
-    body = http_body(request, &size);
-    if (read_object("a change of files", body, size, false, fields, &text, &call->owner, &err) <
+    if (read_object("a change of files", job_body(job), false, fields, &text, &call->owner, &err) <
             0 ||
         read_change(call, &text, &spec, &operands, &err) < 0)
         job_problem(job, &err);

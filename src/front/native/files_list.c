@@ -446,16 +446,13 @@ static void search(struct http_request *request, enum files_verb verb,
     struct files_spec spec = files_spec(verb, NULL);
     struct call *call;
     struct error err;
-    const void *body;
-    size_t size;
 
     if (job == NULL || !job_query(job, no_query) || !job_once(job, false))
         return;
     call = call_new(job, sizeof(*call));
     if (call == NULL)
         return;
-    body = http_body(request, &size);
-    if (read_object("a search", body, size, false, fields, &text, &call->owner, &err) < 0 ||
+    if (read_object("a search", job_body(job), false, fields, &text, &call->owner, &err) < 0 ||
         search_paths(call, &text, single, &spec, &err) < 0) {
         job_problem(job, &err);
         return;

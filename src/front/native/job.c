@@ -45,7 +45,6 @@ void job_step(struct job *job, const char *name, uint64_t begin_ns, uint64_t end
 
 /* ---- what is kept for it ---- */
 
-#define BODY_LARGE ((size_t)64 << 10)
 #define KEPT_MOST \
     (256ULL << 20) /* of all tenants, and of the engine's memory no more than a quarter */
 
@@ -82,7 +81,7 @@ static bool has_memory(struct job *job)
     size_t size;
 
     (void)http_body(job->request, &size);
-    return size < BODY_LARGE || admit_memory_is_left(job);
+    return size < BODIES_LARGE || admit_memory_is_left(job);
 }
 
 /* ---- a job's life ---- */
@@ -116,6 +115,7 @@ static void job_free(void *data)
     job->native->jobs--;
     if (job->free_own != NULL)
         job->free_own(job->own);
+    job_body_free(job);
     free(job->why);
     free(job);
 }
@@ -524,12 +524,13 @@ static void wait_for(struct job *job, struct once *once)
 
 static enum once_found begin_once(struct job *job, const char *key, struct once **once)
 {
-    size_t body_size;
-    const void *body = http_body(job->request, &body_size);
+    char body[SHA256_TEXT];
     const char *method = http_method(job->request);
     const char *path = http_path(job->request);
-    struct once_part what[] = {{method, strlen(method)}, {path, strlen(path)}, {body, body_size}};
+    struct once_part what[] = {
+        {method, strlen(method)}, {path, strlen(path)}, {body, sizeof(body)}};
 
+    job_body_hash(job, body);
     return once_begin(job->native->once, job->caller.tenant, key, what, 3, job_wall_ms(), once);
 }
 

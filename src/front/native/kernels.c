@@ -72,8 +72,6 @@ static void begin_run(struct http_request *request, struct native *native,
     struct kernel_grants grants;
     struct kernel_job *own;
     struct error err;
-    const void *text;
-    size_t size;
 
     if (job == NULL || !job_query(job, no_query))
         return;
@@ -81,8 +79,7 @@ static void begin_run(struct http_request *request, struct native *native,
     if (own == NULL)
         return;
     own->job = job;
-    text = http_body(request, &size);
-    if (read_object("a run", text, size, false, fields, &body, &own->owner, &err) < 0 ||
+    if (read_object("a run", job_body(job), false, fields, &body, &own->owner, &err) < 0 ||
         kernel_body_run(&body, context, &grants, &spec, &err) < 0) {
         job_problem(job, &err);
         return;
@@ -149,13 +146,10 @@ HANDLER(kernels_create)
     struct read_owner owner = {0};
     struct kernel_spec spec;
     struct error err;
-    const void *text;
-    size_t size;
 
     if (job == NULL || !job_query(job, no_query))
         return;
-    text = http_body(request, &size);
-    if (read_object("a kernel", text, size, true, kernel_fields_make, &body, &owner, &err) < 0) {
+    if (read_object("a kernel", job_body(job), true, kernel_fields_make, &body, &owner, &err) < 0) {
         job_problem(job, &err);
     } else if (job_once(job, true)) {
         kernel_body_spec(&body, &spec);
@@ -243,13 +237,10 @@ static struct job *begin_plain(struct http_request *request, bool may_repeat)
 {
     struct job *job = job_begin(request, ENGINE_WRITE);
     struct error err;
-    const void *text;
-    size_t size;
 
     if (job == NULL || !job_query(job, no_query))
         return NULL;
-    text = http_body(request, &size);
-    if (body_none(text, size, &err) < 0) {
+    if (body_none(job_body(job), &err) < 0) {
         job_problem(job, &err);
         return NULL;
     }
@@ -401,8 +392,9 @@ HANDLER(kernels_restore)
     restoring->room.tenant = job->caller.tenant;
     manifest = http_header(request, MANIFEST_HEADER);
     if (manifest != NULL &&
-        read_object("header \"" MANIFEST_HEADER "\"", manifest, strlen(manifest), false,
-                    kernel_fields_make, &restoring->body, &restoring->owner, &err) < 0) {
+        read_object("header \"" MANIFEST_HEADER "\"",
+                    (struct read_body){manifest, strlen(manifest), NULL}, false, kernel_fields_make,
+                    &restoring->body, &restoring->owner, &err) < 0) {
         job_problem(job, &err);
         return;
     }

@@ -364,8 +364,8 @@ static int take(struct connection *connection, bool is_text, struct kernel_text 
     if (meta_member_early(text, "type", DEPTH_MAX, &type) == 0 &&
         meta_string(&type, word, sizeof(word)) == 0 && strcmp(word, "result") == 0)
         return take_result(connection, text, err);
-    if (read_object("a message", text.data, text.size, false, kernel_fields_message, &body, owner,
-                    err) < 0)
+    if (read_object("a message", (struct read_body){text.data, text.size, NULL}, false,
+                    kernel_fields_message, &body, owner, err) < 0)
         return -1;
     if (obey(connection, &body, err) == 0)
         return 0;

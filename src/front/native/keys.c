@@ -32,13 +32,10 @@ HANDLER(key_make)
     struct job *job = job_begin(request, ENGINE_KEYS | ENGINE_OPERATOR);
     struct body_key body = {0};
     struct error err;
-    const void *text;
-    size_t size;
 
     if (job == NULL || !job_query(job, no_query) || !job_once(job, false))
         return;
-    text = http_body(request, &size);
-    if (body_key(text, size, &body, &err) < 0)
+    if (body_key(job_body(job), &body, &err) < 0)
         job_problem(job, &err);
     else
         engine_key_make(native->options.engine, &job->caller,
@@ -150,13 +147,10 @@ HANDLER(quota_put)
     struct job *job = begin_quota(request);
     struct engine_quota quota;
     struct error err;
-    const void *text;
-    size_t size;
 
     if (job == NULL)
         return;
-    text = http_body(request, &size);
-    if (body_quota(text, size, &quota, &err) < 0)
+    if (body_quota(job_body(job), &quota, &err) < 0)
         job_problem(job, &err);
     else
         engine_quota_set(native->options.engine, &job->caller, http_param(request, "name"), &quota,

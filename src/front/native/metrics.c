@@ -155,6 +155,11 @@ static void print_http(struct out *out, const struct native *native)
     one(out, "cove_http_received_bytes_total", "counter", "Bytes from clients.",
         counts.received_bytes);
     one(out, "cove_http_sent_bytes_total", "counter", "Bytes to clients.", counts.sent_bytes);
+    one(out, "cove_http_bodies_parsing", "gauge",
+        "Large JSON bodies that a thread parses, or that wait for one.",
+        native->bodies.waiting_count + native->bodies.working_count);
+    one(out, "cove_http_bodies_parsed_total", "counter",
+        "Large JSON bodies that were given to a thread.", native->bodies.parsed);
     if (native->options.telemetry != NULL) {
         uint64_t sent, dropped;
 

@@ -42,6 +42,9 @@ size_t native_busy(const struct native *native);
  * goes on (503 "still_running"). */
 void native_drain(struct native *native);
 
+/* After http_stop(), before the engine is closed: waits for threads that read bodies. */
+void native_settle(struct native *native);
+
 /* After http_stop(), when the loop has run. What it has of the loop is closed, so the loop runs once
  * more. */
 void native_free(struct native *native);

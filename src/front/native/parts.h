@@ -5,20 +5,32 @@
  * whatever it asked the engine for may keep the job as its argument. */
 #pragma once
 
+#include "base/sha256.h"
 #include "front/native/account.h"
 #include "front/native/holds.h"
 #include "front/native/idempotency.h"
 #include "front/native/metrics.h"
 #include "front/native/native.h"
 #include "front/native/out.h"
+#include "front/native/read.h"
 
 #define NATIVE_BACKLOG (256U << 10) /* of a stream whose client does not read */
 #define NATIVE_CHUNK 49152          /* read at once: a multiple of 3, for base64 */
 #define NATIVE_KEPT_BYTES (256U << 10)
 #define NATIVE_KEEPALIVE_MS 15000
+#define BODIES_LARGE ((size_t)64 << 10)
 
+struct reading;
 struct stream;
 struct watcher;
+
+/* Large bodies: bodies.c. */
+struct bodies {
+    TAILQ_HEAD(readings, reading) waiting, working;
+    size_t waiting_count, working_count;
+    uint64_t parsed; /* or begun, since the engine began */
+    bool is_closing;
+};
 
 struct native {
     struct native_options options;
@@ -42,14 +54,17 @@ struct native {
     struct stream *turn_first, *turn_last; /* who waits for a turn, the longest first */
     size_t turns;                          /* how many these are */
     struct watcher *watchers;              /* files_watch.c */
-    struct holds restoring;                /* bytes of snapshots on their way in: kernels.c */
-    struct holds told;                     /* what waits for clients: kernels_connect.c */
-    struct holds kept;    /* texts of commands, answers that are gathered: native_keeps() */
-    struct holds watched; /* changes that watches keep: native_watches() */
-    uv_timer_t *timer;    /* of keepalives */
-    uv_idle_t *idle;      /* while a stream wants its turn */
+    struct bodies bodies;
+    struct holds restoring; /* bytes of snapshots on their way in: kernels.c */
+    struct holds told;      /* what waits for clients: kernels_connect.c */
+    struct holds kept;      /* texts of commands, answers that are gathered: native_keeps() */
+    struct holds watched;   /* changes that watches keep: native_watches() */
+    uv_timer_t *timer;      /* of keepalives */
+    uv_idle_t *idle;        /* while a stream wants its turn */
     char chunk[NATIVE_CHUNK];
 };
+
+#define HANDLER(name) void name(struct http_request *request, void *data)
 
 struct job {
     struct native *native;
@@ -58,7 +73,8 @@ struct job {
     struct once *once;           /* its answer is kept for repetitions */
     struct once *waits_for;      /* it is a repetition itself */
     struct once_waiter waiter;
-    void *own; /* of the handler */
+    struct reading *reading; /* of its body, where that is large */
+    void *own;               /* of the handler */
     void (*free_own)(void *own);
     void (*drain)(struct job *job); /* while it is among native->waiting */
     struct job *next_waiting, *previous_waiting;
@@ -107,6 +123,14 @@ bool ports_take_public(struct job *job);
 bool callers_add(struct job *job);    /* false: there is no memory to do so */
 void callers_remove(struct job *job); /* also one that was never added */
 void callers_close(struct native *native);
+
+/* ---- bodies.c: large bodies are parsed in the loop's pool ---- */
+
+HANDLER(bodies_take); /* asks the route's handler, now or when the body was parsed */
+void bodies_open(struct native *native);
+struct read_body job_body(struct job *job);
+void job_body_hash(struct job *job, char text[SHA256_TEXT]);
+void job_body_free(struct job *job);
 
 /* ---- job.c ---- */
 
@@ -233,8 +257,6 @@ void print_event(struct out *out, const struct engine_event *event);
 const char *print_signal(int number, char text[16]);
 
 /* ---- the handlers, by file; the table is in routes.c ---- */
-
-#define HANDLER(name) void name(struct http_request *request, void *data)
 
 /* host.c */
 HANDLER(host_health);

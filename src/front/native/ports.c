@@ -121,15 +121,13 @@ HANDLER(port_open)
     struct native *native = data;
     struct job *job = job_begin(request, ENGINE_WRITE);
     struct error err;
-    const void *text;
     uint16_t port;
     int is_public;
-    size_t size;
 
     if (job == NULL || !job_query(job, no_query) || !job_once(job, true))
         return;
-    text = http_body(request, &size);
-    if (body_port(text, size, &port, &is_public, &err) < 0 || find_id(job, ENGINE_PORTS, &err) < 0)
+    if (body_port(job_body(job), &port, &is_public, &err) < 0 ||
+        find_id(job, ENGINE_PORTS, &err) < 0)
         job_problem(job, &err);
     else
         engine_port_open(native->options.engine, &job->caller, job->own_id, port, is_public, opened,

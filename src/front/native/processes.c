@@ -215,15 +215,12 @@ HANDLER(process_signal)
 {
     struct job *job = job_begin_for(request, ENGINE_EXEC);
     struct error err;
-    const void *text;
-    size_t size;
     int number;
 
     (void)data;
     if (job == NULL || !job_query(job, no_query))
         return;
-    text = http_body(request, &size);
-    if (body_signal(text, size, &number, &err) < 0) {
+    if (body_signal(job_body(job), &number, &err) < 0) {
         job_problem(job, &err);
         return;
     }

@@ -461,33 +461,55 @@ static bool is_bounded(const char *text, size_t size)
     return true;
 }
 
-static int parse(const void *data, size_t size, struct read_owner *owner, struct error *err)
+void read_parse(const void *data, size_t size, struct read_parsed *parsed)
 {
     json_error_t said;
 
-    if (!is_bounded(data, size))
-        return error_set(err, "bad_request", 0,
-                         "the body has more than %d values, or is nested deeper than %d",
-                         VALUES_MAX, DEPTH_MAX);
-    owner->json = json_loadb(data, size, JSON_REJECT_DUPLICATES, &said);
-    if (owner->json == NULL)
-        return error_set(err, "bad_request", 0, "the body is no JSON: %s (line %d, column %d)",
-                         said.text, said.line, said.column);
-    return 0;
+    parsed->json = NULL;
+    if (!is_bounded(data, size)) {
+        (void)error_set(&parsed->why, "bad_request", 0,
+                        "the body has more than %d values, or is nested deeper than %d", VALUES_MAX,
+                        DEPTH_MAX);
+        return;
+    }
+    parsed->json = json_loadb(data, size, JSON_REJECT_DUPLICATES, &said);
+    if (parsed->json == NULL)
+        (void)error_set(&parsed->why, "bad_request", 0,
+                        "the body is no JSON: %s (line %d, column %d)", said.text, said.line,
+                        said.column);
 }
 
-int read_object(const char *what, const void *data, size_t size, bool may_be_empty,
+void read_parsed_free(struct read_parsed *parsed)
+{
+    json_decref(parsed->json);
+    parsed->json = NULL;
+}
+
+static int take_parsed(struct read_parsed *parsed, struct read_owner *owner, struct error *err)
+{
+    owner->json = parsed->json;
+    parsed->json = NULL;
+    if (owner->json != NULL)
+        return 0;
+    *err = parsed->why;
+    return -1;
+}
+
+int read_object(const char *what, struct read_body body, bool may_be_empty,
                 const struct read_field *fields, void *into, struct read_owner *owner,
                 struct error *err)
 {
     struct reader reader = {.owner = owner, .err = err};
+    struct read_parsed parsed = {0};
 
-    if (size == 0 && may_be_empty)
+    if (body.size == 0 && may_be_empty)
         return 0;
-    if (size == 0)
+    if (body.size == 0)
         return error_set(err, "bad_request", 0, "the body is empty: send %s as a JSON object",
                          what);
-    if (parse(data, size, owner, err) < 0)
+    if (body.parsed == NULL)
+        read_parse(body.data, body.size, &parsed);
+    if (take_parsed(body.parsed != NULL ? body.parsed : &parsed, owner, err) < 0)
         return -1;
     return take_object(&reader, NULL, fields, owner->json, into);
 }

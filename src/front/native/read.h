@@ -73,8 +73,24 @@ void read_free(struct read_owner *owner);
 #define READ_NAME_MAX 256     /* of the name in a pair */
 #define READ_VALUE_MAX 131071 /* what Linux takes as one argument, MAX_ARG_STRLEN - 1 */
 
+/* A text as JSON; `json` is NULL where it is none, and `why` says why. */
+struct read_parsed {
+    void *json;
+    struct error why;
+};
+/* Touches nothing but what it is given, so that any thread may call it. */
+void read_parse(const void *data, size_t size, struct read_parsed *parsed);
+void read_parsed_free(struct read_parsed *parsed);
+
+struct read_body {
+    const void *data;
+    size_t size;
+    struct read_parsed
+        *parsed; /* or NULL: it is parsed when it is read. The owner gets its JSON. */
+};
+
 /* `what` names the body in errors. A body of no bytes is an empty object if `may_be_empty`. */
-int read_object(const char *what, const void *data, size_t size, bool may_be_empty,
+int read_object(const char *what, struct read_body body, bool may_be_empty,
                 const struct read_field *fields, void *into, struct read_owner *owner,
                 struct error *err);
 

@@ -148,6 +148,7 @@ int native_new(const struct native_options *options, struct native **out, struct
     }
     for (size_t i = 0; i < ROWS; i++)
         native->routes[i] = rows[i].route;
+    bodies_open(native);
     *out = native;
     return 0;
 }
@@ -160,6 +161,7 @@ void native_fill(struct native *native, struct http_options *http)
     http->limits.backlog_bytes = NATIVE_BACKLOG;
     http->find_owner = admit_find_owner;
     http->admit = admit_request;
+    http->handle = bodies_take;
     http->refuse = admit_refuse;
     http->over = account_over;
 }

@@ -408,7 +408,6 @@ static void begin(struct http_request *request, struct native *native, bool is_e
     struct job *job = job_begin_for(request, ENGINE_EXEC);
     struct run *run;
     struct error err;
-    const void *text;
     size_t size;
 
     if (job == NULL || !job_query(job, no_query))
@@ -422,12 +421,12 @@ static void begin(struct http_request *request, struct native *native, bool is_e
     run->is_exec = is_exec;
     (void)snprintf(run->tenant, sizeof(run->tenant), "%s", job->caller.tenant);
     run->kept.tenant = run->tenant;
-    text = http_body(request, &size);
+    (void)http_body(request, &size);
     if (size >= KEPT_LEAST && !native_keeps(native, &run->kept, size)) {
         job_fail_kept(job);
         return;
     }
-    if (body_process(text, size, is_exec, &run->body, &err) < 0) {
+    if (body_process(job_body(job), is_exec, &run->body, &err) < 0) {
         job_problem(job, &err);
         return;
     }

@@ -150,15 +150,12 @@ static bool name_after_key(struct job *job, struct body_sandbox *body)
     struct earlier earlier = {.now_ms = job_wall_ms()};
     char of_key[SHA256_TEXT], of_body[SHA256_TEXT];
     struct error err;
-    const void *text;
-    size_t size;
     char *name;
 
     if (key == NULL || body->spec.name != NULL)
         return true;
-    text = http_body(job->request, &size);
     hash_text(key, strlen(key), of_key);
-    hash_text(text, size, of_body);
+    job_body_hash(job, of_body);
     name = read_room(&body->owner, ONCE_NAME_SIZE);
     if (name == NULL)
         return true;
@@ -193,16 +190,13 @@ HANDLER(sandbox_create)
     struct job *job = job_begin(request, ENGINE_WRITE);
     struct body_sandbox *body;
     struct error err;
-    const void *text;
-    size_t size;
 
     if (job == NULL || !job_query(job, no_query))
         return;
     body = job_own(job, sizeof(*body), free_sandbox_body);
     if (body == NULL)
         return;
-    text = http_body(request, &size);
-    if (body_sandbox(text, size, job_wall_ms(), body, &err) < 0) {
+    if (body_sandbox(job_body(job), job_wall_ms(), body, &err) < 0) {
         job_problem(job, &err);
         return;
     }
@@ -258,13 +252,10 @@ HANDLER(sandbox_patch)
     struct body_change body = {0};
     uint64_t revision;
     struct error err;
-    const void *text;
-    size_t size;
 
     if (job == NULL || !job_query(job, no_query))
         return;
-    text = http_body(request, &size);
-    if (body_change(text, size, job_wall_ms(), &body, &err) < 0 ||
+    if (body_change(job_body(job), job_wall_ms(), &body, &err) < 0 ||
         read_if_match(request, &revision, &err) < 0) {
         job_problem(job, &err);
     } else {
@@ -300,13 +291,10 @@ static struct job *begin_plain(struct http_request *request)
 {
     struct job *job = job_begin_for(request, ENGINE_LIFE);
     struct error err;
-    const void *text;
-    size_t size;
 
     if (job == NULL || !job_query(job, no_query))
         return NULL;
-    text = http_body(request, &size);
-    if (body_none(text, size, &err) < 0) {
+    if (body_none(job_body(job), &err) < 0) {
         job_problem(job, &err);
         return NULL;
     }

@@ -314,7 +314,8 @@ static int read_control(const void *data, size_t size, struct control *control,
         return error_set(err, "bad_request", 0,
                          "text is for control, of at most %d bytes; send what is typed as binary",
                          CONTROL_MAX);
-    if (read_object("a control message", data, size, false, fields, control, owner, err) < 0)
+    if (read_object("a control message", (struct read_body){data, size, NULL}, false, fields,
+                    control, owner, err) < 0)
         return -1;
     if (control->type == CONTROL_SIGNAL && control->signal.name != NULL)
         control->signal.count = (uint64_t)body_signal_number(control->signal.name);

@@ -57,14 +57,11 @@ HANDLER(token_make)
     struct engine_token token;
     struct body_token body;
     struct error err;
-    const void *text;
-    size_t size;
 
     (void)data;
     if (job == NULL || !job_query(job, no_query) || !job_once(job, false))
         return;
-    text = http_body(request, &size);
-    if (body_token(text, size, &body, &err) < 0) {
+    if (body_token(job_body(job), &body, &err) < 0) {
         job_problem(job, &err);
     } else if (make(job, &body.spec, &token) == 0) {
         print_token(job_out(job), &body.spec, &token);
@@ -127,14 +124,11 @@ HANDLER(token_sign)
     struct engine_token token;
     struct body_token body;
     struct error err;
-    const void *text;
-    size_t size;
 
     (void)data;
     if (job == NULL || !job_query(job, no_query) || !job_once(job, false))
         return;
-    text = http_body(request, &size);
-    if (body_url(text, size, &body, &err) < 0) {
+    if (body_url(job_body(job), &body, &err) < 0) {
         job_problem(job, &err);
     } else if (make(job, &body.spec, &token) == 0) {
         print_url(job, &body.spec, &token);
