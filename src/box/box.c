@@ -89,6 +89,7 @@ int box_plan_fill(const struct box_spec *spec, const struct box_user *user, stru
     plan->landlock = !switched_off("landlock");
     plan->own_network = true;
     plan->one_shot = !spec->many_commands;
+    plan->no_set_id = spec->forbid_set_id;
     for (size_t i = 0; i < spec->binds_count; i++)
         plan->no_set_id |= !spec->binds[i].read_only && !spec->allow_set_id;
     plan->control = plan->init = plan->go = plan->leaves = plan->watchdog = -1;

@@ -41,6 +41,7 @@ struct box_limits {
 };
 
 struct disk_kept;
+struct ids;
 
 struct box_spec {
     enum box_root_kind root_kind;
@@ -66,6 +67,8 @@ struct box_spec {
                          * box ends with its first command */
     bool
         allow_set_id; /* what is written to binds may be set-id: only where nobody else gets at it */
+    /* No set-id file can be made in it, as with binds that are written to: such may come later (attach.h). */
+    bool forbid_set_id;
     bool
         allow_no_fresh_proc; /* where the host forbids a /proc of the box's own (a container that masks
                                * parts of its own does), show that one, read-only, instead of failing */
@@ -167,6 +170,9 @@ int box_control_dup(const struct box *box, struct error *err);
 /* Its network namespace, to be opened (network.h): borrowed. -1: it was not kept, or a zygote's slot has it, or
  * the box has failed before it had one. */
 int box_network(const struct box *box);
+
+/* Its ids, of a cold one. */
+const struct ids *box_ids(const struct box *box);
 
 /* The pidfd of its init, borrowed; -1 once that is known to be gone. */
 int box_init(const struct box *box);

@@ -178,30 +178,45 @@ static bool is_within(const char *path, const char *directory)
     return strncmp(path, directory, length) == 0 && (path[length] == '/' || path[length] == '\0');
 }
 
-/* Tells whether a directory is none of the root's: it is what the host shows, or of a mount that is handed in. */
-static bool is_mounted(const struct plan *plan, const char *path)
+bool tree_is_of_base(const char *path)
 {
     for (size_t i = 0; i < sizeof(base_names) / sizeof(base_names[0]); i++)
         if (is_within(path, base_names[i]))
             return true;
+    return false;
+}
+
+/* Tells whether a directory is none of the root's: it is what the host shows, or of a mount that is handed in. */
+static bool is_mounted(const struct plan *plan, const char *path)
+{
+    if (tree_is_of_base(path))
+        return true;
     for (size_t i = 0; i < plan->binds_count; i++)
         if (is_within(path, plan->binds[i].target))
             return true;
     return false;
 }
 
-/* Mounts a directory on itself, without what is mounted below it. */
-static int hold(const struct tree *tree, const char *path, struct error *err)
+int tree_clone_held(int at)
 {
     struct mount_attr attr = {.attr_set = MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV};
+    _cleanup_close_ int mount = sys_open_tree(at, "",
+                                              OPEN_TREE_CLONE | OPEN_TREE_CLOEXEC | AT_EMPTY_PATH);
+
+    return mount < 0 || sys_mount_setattr(mount, "", AT_EMPTY_PATH, &attr) < 0 ? -1
+                                                                               : fd_take(&mount);
+}
+
+/* Mounts a directory on itself. */
+static int hold(const struct tree *tree, const char *path, struct error *err)
+{
     _cleanup_close_ int at = tree_target(tree->root, path, true, false, err);
     _cleanup_close_ int mount = -1;
 
     if (at < 0)
         return -1;
-    mount = sys_open_tree(at, "", OPEN_TREE_CLONE | OPEN_TREE_CLOEXEC | AT_EMPTY_PATH);
-    if (mount < 0 || sys_mount_setattr(mount, "", AT_EMPTY_PATH, &attr) < 0 ||
-        tree_attach(mount, at, "") < 0)
+    mount = tree_clone_held(at);
+    if (mount < 0 || tree_attach(mount, at, "") < 0)
         return error_set(err, "mount_failed", errno, "cannot hold %s in the box", path);
     return 0;
 }

@@ -88,6 +88,11 @@ int box_control_dup(const struct box *box, struct error *err)
     return fd >= 0 ? fd : error_set(err, "no_fds", errno, "cannot hand on the socket of a box");
 }
 
+const struct ids *box_ids(const struct box *box)
+{
+    return &box->ids;
+}
+
 int box_init(const struct box *box)
 {
     return box->pidfd;

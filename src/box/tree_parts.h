@@ -1,4 +1,4 @@
-/* Steps that tree.c and own_root.c share. */
+/* Steps that tree.c, own_root.c and attach.c share. */
 #pragma once
 
 #include "box/tree.h"
@@ -18,3 +18,10 @@ int tree_attach_at(const struct plan *plan, int mount, const struct tree *tree, 
 
 /* Holds the directories above all binds, in a root of the box's own: see own_root.c. */
 int tree_hold_parents(const struct plan *plan, const struct tree *tree, struct error *err);
+
+/* Clones a directory as a detached mount, without what is mounted below it; mounted on itself it cannot be renamed.
+ * -1 and errno. */
+int tree_clone_held(int at);
+
+/* Tells whether a root of the box's own has the host's mounts there. */
+bool tree_is_of_base(const char *path);

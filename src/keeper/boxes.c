@@ -142,6 +142,7 @@ static int choose(const struct keeper *keeper, const struct keeper_make *make,
     recipe->spec.privileges = (enum box_privileges)make->privileges;
     recipe->spec.hostname = make->hostname[0] != '\0' ? make->hostname : NULL;
     recipe->spec.limits = make->limits;
+    recipe->spec.forbid_set_id = make->takes_mounts != 0;
     recipe->spec.many_commands = true;
     recipe->spec.keeps_network = true;
     recipe->spec.allow_no_fresh_proc = allows_no_fresh_proc(keeper);
@@ -210,6 +211,7 @@ void boxes_drop(struct boxes *boxes, struct boxed *boxed)
         boxes->owed--;
     fd_close(&boxed->disk_fd);
     network_forget(boxed);
+    free(boxed->mounts);
     boxes->table[boxed->handle & UINT32_MAX] = NULL;
     boxes->count--;
     while (boxes->used > 0 && boxes->table[boxes->used - 1] == NULL)
@@ -297,6 +299,38 @@ static int make(struct keeper *keeper, const struct recipe *recipe, struct boxed
     return 0;
 }
 
+bool boxes_note_mount(struct boxed *boxed, const struct keeper_mount *mount, uint64_t device,
+                      uint64_t inode)
+{
+    if (boxed->mounts == NULL)
+        boxed->mounts = calloc(KEEPER_MOUNTS_MAX, sizeof(*boxed->mounts));
+    if (boxed->mounts == NULL || boxed->mounts_count == KEEPER_MOUNTS_MAX)
+        return false;
+    boxed->mounts[boxed->mounts_count++] = (struct boxed_mount){
+        .is = *mount, .device = device, .inode = inode};
+    return true;
+}
+
+/* What mounts need to know of it. One that is not noted cannot be unmounted, and its target is nobody's else. */
+static void note(const struct keeper *keeper, const struct keeper_make *make,
+                 const struct recipe *recipe, struct boxed *boxed)
+{
+    const struct ids *ids = boxed->slot != NULL ? &boxed->slot->ids : box_ids(boxed->box);
+    const struct box_user *user = box_default_user(boxed->box);
+
+    boxed->ids = (struct root_ids){
+        .first = ids->first, .count = ids->count, .user = user->uid, .group = user->gid};
+    boxed->forbids_set_id = recipe->spec.forbid_set_id;
+    for (size_t i = 0; i < make->mounts_count; i++) {
+        const struct name *name = names_find(&keeper->names, KEEPER_MOUNT, make->mounts[i].name,
+                                             make->tenant);
+
+        boxed->forbids_set_id |= !recipe->binds[i].read_only;
+        if (name != NULL)
+            (void)boxes_note_mount(boxed, &make->mounts[i], name->device, name->inode);
+    }
+}
+
 int boxes_make(struct keeper *keeper, const struct keeper_make *request,
                const struct disk_kept *disk, struct boxed **out, struct error *err)
 {
@@ -318,6 +352,7 @@ int boxes_make(struct keeper *keeper, const struct keeper_make *request,
     (void)snprintf(boxed->owner, sizeof(boxed->owner), "%s", request->owner);
     (void)snprintf(boxed->disk, sizeof(boxed->disk), "%s", request->disk);
     boxed->root = recipe.root;
+    note(keeper, request, &recipe, boxed);
     boxed->memory_bytes = recipe.spec.limits.memory_bytes;
     if (disk != NULL && keeper->caller.mounts)
         boxed->disk_fd = fcntl(disk->fd, F_DUPFD_CLOEXEC, 3);

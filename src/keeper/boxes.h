@@ -7,6 +7,7 @@
 #include "box/box.h"
 #include "box/cgroup.h"
 #include "box/network.h"
+#include "box/root.h"
 #include "keeper/loop.h"
 #include "keeper/request.h"
 #include "keeper/slots.h"
@@ -21,6 +22,13 @@
 
 struct keeper;
 
+/* A directory that is mounted in a box. */
+struct boxed_mount {
+    struct keeper_mount is;
+    /* What was registered under that name then. */
+    uint64_t device, inode;
+};
+
 struct boxed {
     struct source source; /* its end; first member */
     struct keeper *keeper;
@@ -31,6 +39,13 @@ struct boxed {
     char owner[ID_SIZE], disk[ID_SIZE];
     uint64_t root; /* generation of its name; 0: the host's; ZYGOTES_ROOT_EMPTY */
     bool is_ending, is_hurried;
+    /* Whose the files of a mount are in there. */
+    struct root_ids ids;
+    /* Room for KEEPER_MOUNTS_MAX; NULL: it has none. */
+    struct boxed_mount *mounts;
+    size_t mounts_count;
+    /* No set-id file can be made in it, so it may have mounts that it writes to. */
+    bool forbids_set_id;
     struct network_sockets network; /* -1 where it never was open */
     bool network_is_open;
     bool locks_exceeded, sockets_exceeded; /* its init was killed for that (lock_watch.c) */
@@ -64,6 +79,10 @@ int boxes_check(const struct keeper *keeper, const struct keeper_make *make, str
  * error's code is the one for the client. */
 int boxes_make(struct keeper *keeper, const struct keeper_make *make, const struct disk_kept *disk,
                struct boxed **out, struct error *err);
+
+/* Notes what is mounted in it; false: there is no memory for that. */
+bool boxes_note_mount(struct boxed *boxed, const struct keeper_mount *mount, uint64_t device,
+                      uint64_t inode);
 
 /* Whether a sandbox of this tenant may have a box that was made for none: its root is one of the tenant's. */
 int boxes_check_claim(const struct keeper *keeper, const struct boxed *boxed, const char *tenant,

@@ -51,6 +51,7 @@ static void socket_close(struct keeper *keeper)
         fd_close(&engine->pending[--engine->pending_count].made);
     boxes_forget_engine(&keeper->boxes);
     disks_forget(keeper);
+    mounts_forget(keeper);
 }
 
 void engine_punish(struct keeper *keeper, const char *why)

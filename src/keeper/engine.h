@@ -7,6 +7,7 @@
 #include "box/ids.h"
 #include "keeper/disks.h"
 #include "keeper/loop.h"
+#include "keeper/mounts.h"
 #include "keeper/request.h"
 
 #include <stdbool.h>
@@ -16,8 +17,8 @@
 
 struct keeper;
 
-/* One request, and the boxes whose disks were opened meanwhile. */
-#define PENDING_MAX (DISKS_OPENING_MAX + 1)
+/* One request, and what was under way meanwhile: boxes whose disks are opened, and mounts. */
+#define PENDING_MAX (DISKS_OPENING_MAX + MOUNTS_CHANGING_MAX + 1)
 
 /* How far the answer to KEEPER_HELLO has come. */
 enum hello_stage { HELLO_NONE, HELLO_HOST, HELLO_NAMES, HELLO_BOXES, HELLO_DISKS, HELLO_DONE };

@@ -255,7 +255,26 @@ static size_t zygotes_count(const struct zygotes *zygotes)
 
 /* Not when its end began and who is told of it: that is begun again for nobody. None is held below its limit of
  * processes: crowd_free() comes before. Nor why it is ended: that it ends is told. */
-HAND_COVERS(struct boxed, sizeof(struct keeper_report) + 176);
+HAND_COVERS(struct boxed, sizeof(struct keeper_report) + 216);
+HAND_COVERS(struct boxed_mount, sizeof(struct keeper_mount) + 16);
+
+static void boxed_mounts_hand(struct hand *hand, struct boxed *boxed)
+{
+    size_t count = boxed->mounts_count;
+
+    hand_size(hand, &count, KEEPER_MOUNTS_MAX);
+    for (size_t i = 0; i < count && hand_is_sound(hand); i++) {
+        struct boxed_mount mount = hand->is_reading ? (struct boxed_mount){0} : boxed->mounts[i];
+
+        hand_text(hand, mount.is.name, sizeof(mount.is.name));
+        hand_text(hand, mount.is.target, sizeof(mount.is.target));
+        hand_u32(hand, &mount.is.read_only, 1);
+        hand_u64(hand, &mount.device, UINT64_MAX);
+        hand_u64(hand, &mount.inode, UINT64_MAX);
+        if (hand->is_reading && !boxes_note_mount(boxed, &mount.is, mount.device, mount.inode))
+            hand_fault(hand, "no memory");
+    }
+}
 
 static void boxed_hand(struct hand *hand, struct keeper *keeper, struct boxed *boxed)
 {
@@ -271,6 +290,12 @@ static void boxed_hand(struct hand *hand, struct keeper *keeper, struct boxed *b
     hand_fd(hand, &boxed->network.udp);
     hand_bool(hand, &boxed->network_is_open);
     hand_u64(hand, &boxed->memory_bytes, UINT64_MAX);
+    hand_u32(hand, &boxed->ids.first, UINT32_MAX);
+    hand_u32(hand, &boxed->ids.count, IDS_COUNT);
+    hand_u32(hand, &boxed->ids.user, UINT32_MAX);
+    hand_u32(hand, &boxed->ids.group, UINT32_MAX);
+    hand_bool(hand, &boxed->forbids_set_id);
+    boxed_mounts_hand(hand, boxed);
     hand_bool(hand, &is_cold);
     if (!is_cold && hand->is_reading) {
         boxed->slot = slot_read(hand, &keeper->slots);
@@ -405,14 +430,14 @@ static void engine_hand(struct hand *hand, struct engine_child *engine)
 /* ---- all ---- */
 
 /* Not `caller`, `options`, `config`, `loop`, `arguments`, `lacks_fresh_proc`, `crowd`, the signals and what is under
- * way: a program begins with these. */
+ * way: a program begins with these. `mounts` were waited for. */
 HAND_COVERS(struct keeper,
             sizeof(struct options) + sizeof(struct config) + sizeof(struct loop) +
                 sizeof(struct places) + sizeof(struct listeners) + sizeof(struct names) +
                 sizeof(struct slots) + sizeof(struct zygotes) + sizeof(struct boxes) +
-                sizeof(struct disks) + sizeof(struct engine_child) + sizeof(struct notify) +
-                sizeof(struct upgrade) + sizeof(struct tls_watch) + sizeof(struct lock_watch) +
-                sizeof(struct crowd) + PATH_MAX + 84);
+                sizeof(struct disks) + sizeof(struct mounts) + sizeof(struct engine_child) +
+                sizeof(struct notify) + sizeof(struct upgrade) + sizeof(struct tls_watch) +
+                sizeof(struct lock_watch) + sizeof(struct crowd) + PATH_MAX + 84);
 
 void handover_all(struct hand *hand, struct keeper *keeper)
 {
@@ -442,6 +467,8 @@ void handover_drop(struct keeper *keeper)
     for (size_t i = 0; i < keeper->boxes.used; i++) {
         if (keeper->boxes.table[i] != NULL && keeper->boxes.table[i]->box != NULL)
             box_drop(keeper->boxes.table[i]->box);
+        if (keeper->boxes.table[i] != NULL)
+            free(keeper->boxes.table[i]->mounts);
         free(keeper->boxes.table[i]);
     }
     for (size_t i = 0; i < keeper->slots.table_used; i++)

@@ -11,7 +11,7 @@
 
 #include <stdbool.h>
 
-#define HANDOVER_FORMAT 7
+#define HANDOVER_FORMAT 8
 
 struct hand;
 struct keeper;

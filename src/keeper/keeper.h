@@ -16,6 +16,7 @@
 #include "keeper/listen.h"
 #include "keeper/lock_watch.h"
 #include "keeper/loop.h"
+#include "keeper/mounts.h"
 #include "keeper/names.h"
 #include "keeper/notify.h"
 #include "keeper/options.h"
@@ -42,6 +43,7 @@ struct keeper {
     struct boxes boxes;
     struct crowd crowd;
     struct disks disks;
+    struct mounts mounts;
     struct lock_watch locks;
     struct engine_child engine;
     struct notify notify;

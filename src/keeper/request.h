@@ -40,6 +40,8 @@ enum keeper_type {
                      * and kept for the next engine; or with a new one, which is the engine's alone; or,
                      * shut: KEEPER_DONE */
     KEEPER_BEAT, /* its loop turns; a head only, with any id, and no answer */
+    KEEPER_ATTACH, /* mounts what is registered into a box that runs: KEEPER_DONE, also where it has that already */
+    KEEPER_DETACH, /* unmounts what it has there, from the start or since: KEEPER_DONE */
 
     KEEPER_HOST = 64,
     KEEPER_NAMED, /* a registered root or mount; also unasked (id 0), when one is added or removed */
@@ -94,7 +96,8 @@ struct keeper_make {
     uint32_t disk_new; /* made if it is not there; else one that is not there is "disk_lost" */
     struct box_limits limits;
     uint32_t mounts_count;
-    uint32_t pad2;
+    /* Mounts that are written to may come with KEEPER_ATTACH: no set-id file can be made in it. */
+    uint32_t takes_mounts;
     struct keeper_mount mounts[KEEPER_MOUNTS_MAX];
 };
 
@@ -119,6 +122,19 @@ struct keeper_network_of {
     uint32_t pad;
 };
 
+struct keeper_attach {
+    struct keeper_head head;
+    uint64_t box;
+    char tenant[KEEPER_NAME_MAX]; /* of its sandbox, which may have what is its */
+    struct keeper_mount mount;
+};
+
+struct keeper_detach {
+    struct keeper_head head;
+    uint64_t box;
+    char target[KEEPER_TARGET_MAX];
+};
+
 /* KEEPER_DROP_DISK, KEEPER_WEIGH_DISK. */
 struct keeper_of_disk {
     struct keeper_head head;
@@ -133,6 +149,8 @@ union keeper_request {
     struct keeper_of_box of_box;
     struct keeper_of_disk of_disk;
     struct keeper_network_of network;
+    struct keeper_attach attach;
+    struct keeper_detach detach;
 };
 
 /* ---- answers ---- */

@@ -88,21 +88,24 @@ static const char *limits_fault(const struct box_limits *limits)
     return is_within(limits->disk_inodes, INODES_LEAST, INODES_MOST) ? NULL : "inodes";
 }
 
+static const char *mount_fault(const struct keeper_mount *mount)
+{
+    if (!names_is_name(mount->name, sizeof(mount->name)))
+        return "name of a mount";
+    if (!is_target(mount->target, sizeof(mount->target)))
+        return "target of a mount";
+    return mount->read_only > 1 ? "read_only of a mount" : NULL;
+}
+
 static const char *mounts_fault(const struct keeper_make *make)
 {
+    const char *fault = NULL;
+
     if (make->mounts_count > KEEPER_MOUNTS_MAX)
         return "mounts_count";
-    for (size_t i = 0; i < make->mounts_count; i++) {
-        const struct keeper_mount *mount = &make->mounts[i];
-
-        if (!names_is_name(mount->name, sizeof(mount->name)))
-            return "name of a mount";
-        if (!is_target(mount->target, sizeof(mount->target)))
-            return "target of a mount";
-        if (mount->read_only > 1)
-            return "read_only of a mount";
-    }
-    return NULL;
+    for (size_t i = 0; i < make->mounts_count && fault == NULL; i++)
+        fault = mount_fault(&make->mounts[i]);
+    return fault;
 }
 
 /* ---- one check per type: the field that is wrong, or NULL ---- */
@@ -143,6 +146,8 @@ static const char *make_fault(const union keeper_request *request)
         return "disk";
     if (make->disk_new > (make->disk_kind == KEEPER_PERSISTENT))
         return "disk_new";
+    if (make->takes_mounts > 1)
+        return "takes_mounts";
     if (!is_id_or_empty(make->owner, sizeof(make->owner)))
         return "owner";
     /* With the one there is the other; for nobody there is no mount, which no claim would ask about. */
@@ -178,6 +183,22 @@ static const char *network_fault(const union keeper_request *request)
 
     return network->what >= KEEPER_NETWORK_TCP && network->what <= KEEPER_NETWORK_DIAG ? NULL
                                                                                        : "what";
+}
+
+/* "" would be no tenant yet, and may have all. */
+static const char *attach_fault(const union keeper_request *request)
+{
+    const struct keeper_attach *attach = &request->attach;
+
+    return names_is_name(attach->tenant, sizeof(attach->tenant)) ? mount_fault(&attach->mount)
+                                                                 : "tenant";
+}
+
+static const char *detach_fault(const union keeper_request *request)
+{
+    const struct keeper_detach *detach = &request->detach;
+
+    return is_target(detach->target, sizeof(detach->target)) ? NULL : "target of a mount";
 }
 
 static const char *beat_fault(const union keeper_request *request)
@@ -342,6 +363,41 @@ static void do_network(struct keeper *keeper, const union keeper_request *reques
         engine_answer_socket(keeper, network->head.id, boxed->handle, network->what);
 }
 
+/* Answered when it is done, unless it is refused at once. */
+static void do_attach(struct keeper *keeper, const union keeper_request *request)
+{
+    const struct keeper_attach *attach = &request->attach;
+    struct boxed *boxed = find(keeper, attach->head.id, attach->box);
+    struct error err = {0};
+    int begun;
+
+    if (boxed == NULL)
+        return;
+    begun = mounts_attach(keeper, boxed, attach, &err);
+    if (begun < 0)
+        refuse(keeper, attach->head.id, &err);
+    else if (begun == 0)
+        done(keeper, attach->head.id);
+}
+
+static void do_detach(struct keeper *keeper, const union keeper_request *request)
+{
+    const struct keeper_detach *detach = &request->detach;
+    struct boxed *boxed = find(keeper, detach->head.id, detach->box);
+    struct error err = {0};
+
+    if (boxed != NULL && mounts_detach(keeper, boxed, detach, &err) < 0)
+        refuse(keeper, detach->head.id, &err);
+}
+
+void request_answer(struct keeper *keeper, uint32_t id, const struct error *err)
+{
+    if (err->code[0] != '\0')
+        refuse(keeper, id, err);
+    else
+        done(keeper, id);
+}
+
 /* That something came is heard where it is read. */
 static void do_beat(struct keeper *keeper, const union keeper_request *request)
 {
@@ -369,6 +425,8 @@ static const struct row {
     {KEEPER_DROP_DISK, AFTER_HELLO, sizeof(struct keeper_of_disk), of_disk_fault, do_drop_disk},
     {KEEPER_WEIGH_DISK, AFTER_HELLO, sizeof(struct keeper_of_disk), of_disk_fault, do_weigh_disk},
     {KEEPER_NETWORK, AFTER_HELLO, sizeof(struct keeper_network_of), network_fault, do_network},
+    {KEEPER_ATTACH, AFTER_HELLO, sizeof(struct keeper_attach), attach_fault, do_attach},
+    {KEEPER_DETACH, AFTER_HELLO, sizeof(struct keeper_detach), detach_fault, do_detach},
     {KEEPER_BEAT, AFTER_HELLO, sizeof(struct keeper_head), beat_fault, do_beat},
 };
 

@@ -18,5 +18,8 @@ struct error;
 void request_make(struct keeper *keeper, const struct keeper_make *make,
                   const struct disk_kept *disk, struct error *err);
 
+/* Answers a request that was under way: it is done, or `err` says why it is not. */
+void request_answer(struct keeper *keeper, uint32_t id, const struct error *err);
+
 /* Takes one request from the engine's pipe and does it; false where there is no whole one now. */
 bool request_serve(struct keeper *keeper);

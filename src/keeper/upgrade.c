@@ -217,6 +217,7 @@ static void become(struct keeper *keeper)
     /* What serves nobody is not worth the hand-over. */
     (void)slots_shed(&keeper->slots);
     crowd_free(keeper);
+    mounts_wait(keeper);
     lock_watch_stop(keeper);
     sealed = write_all(keeper, &hand, &err);
     if (sealed >= 0 && environment_say(sealed) == 0) {

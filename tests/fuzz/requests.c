@@ -41,6 +41,20 @@ static void demand_text(const char *text, size_t size, const char *letters, cons
 #define ID_LETTERS "abcdefghijklmnopqrstuvwxyz0123456789"
 #define NAME_LETTERS ID_LETTERS "._-"
 
+static void demand_target(const char *target, size_t size)
+{
+    demand(memchr(target, '\0', size) != NULL, "target");
+    demand(target[0] == '/' && strstr(target, "/../") == NULL && strstr(target, "//") == NULL,
+           "target");
+    demand(strcmp(target, "/proc") != 0 && strncmp(target, "/proc/", 6) != 0, "target");
+}
+
+static void demand_mount(const struct keeper_mount *mount)
+{
+    demand_text(mount->name, sizeof(mount->name), NAME_LETTERS, "name of a mount");
+    demand_target(mount->target, sizeof(mount->target));
+}
+
 static void demand_make(const struct keeper_make *make)
 {
     demand_text(make->root, sizeof(make->root), NAME_LETTERS, "root");
@@ -55,24 +69,15 @@ static void demand_make(const struct keeper_make *make)
     demand(make->limits.disk_bytes > 0 && make->limits.disk_inodes > 0, "limits");
     demand((make->disk_kind == KEEPER_PERSISTENT) == (make->disk[0] != '\0'), "disk");
     demand(make->mounts_count <= KEEPER_MOUNTS_MAX, "mounts");
-    for (size_t i = 0; i < make->mounts_count; i++) {
-        const struct keeper_mount *mount = &make->mounts[i];
-
-        demand_text(mount->name, sizeof(mount->name), NAME_LETTERS, "name of a mount");
-        demand(memchr(mount->target, '\0', sizeof(mount->target)) != NULL, "target");
-        demand(mount->target[0] == '/' && strstr(mount->target, "/../") == NULL &&
-                   strstr(mount->target, "//") == NULL,
-               "target");
-        demand(strcmp(mount->target, "/proc") != 0 && strncmp(mount->target, "/proc/", 6) != 0,
-               "target");
-    }
+    for (size_t i = 0; i < make->mounts_count; i++)
+        demand_mount(&make->mounts[i]);
 }
 
 static void demand_legal(const union keeper_request *request, size_t size, bool is_greeted)
 {
     demand(size >= sizeof(request->head) && request->head.id != 0, "head");
     demand(is_greeted == (request->head.type != KEEPER_HELLO), "order");
-    demand(request->head.type >= KEEPER_HELLO && request->head.type <= KEEPER_BEAT, "type");
+    demand(request->head.type >= KEEPER_HELLO && request->head.type <= KEEPER_DETACH, "type");
     if (request->head.type == KEEPER_MAKE)
         demand_make(&request->make);
     if (request->head.type == KEEPER_CLAIM) {
@@ -80,6 +85,13 @@ static void demand_legal(const union keeper_request *request, size_t size, bool 
         demand_text(request->claim.tenant, sizeof(request->claim.tenant), NAME_LETTERS, "tenant");
         demand(request->claim.tenant[0] != '\0', "tenant");
     }
+    if (request->head.type == KEEPER_ATTACH) {
+        demand_text(request->attach.tenant, sizeof(request->attach.tenant), NAME_LETTERS, "tenant");
+        demand(request->attach.tenant[0] != '\0', "tenant");
+        demand_mount(&request->attach.mount);
+    }
+    if (request->head.type == KEEPER_DETACH)
+        demand_target(request->detach.target, sizeof(request->detach.target));
     if (request->head.type == KEEPER_NETWORK)
         demand(request->network.what >= 1 && request->network.what <= KEEPER_NETWORK_DIAG, "what");
     if (request->head.type == KEEPER_DROP_DISK || request->head.type == KEEPER_WEIGH_DISK)
@@ -139,6 +151,8 @@ static const struct seed {
     {"drop_disk", KEEPER_DROP_DISK, sizeof(struct keeper_of_disk), 0, false},
     {"weigh_disk", KEEPER_WEIGH_DISK, sizeof(struct keeper_of_disk), 0, false},
     {"network", KEEPER_NETWORK, sizeof(struct keeper_network_of), 0, false},
+    {"attach", KEEPER_ATTACH, sizeof(struct keeper_attach), 0, false},
+    {"detach", KEEPER_DETACH, sizeof(struct keeper_detach), 0, false},
     {"beat", KEEPER_BEAT, sizeof(struct keeper_head), 0, false},
 };
 #define SEEDS (sizeof(seeds) / sizeof(seeds[0]))
@@ -182,6 +196,16 @@ static size_t seed_fill(const struct seed *seed, union keeper_request *request)
     case KEEPER_NETWORK:
         request->network.box = 1ULL << 32 | 3;
         request->network.what = KEEPER_NETWORK_UDP;
+        break;
+    case KEEPER_ATTACH:
+        request->attach.box = 1ULL << 32 | 3;
+        strcpy(request->attach.tenant, "team-a");
+        strcpy(request->attach.mount.name, "sources");
+        strcpy(request->attach.mount.target, "/mnt/sources");
+        break;
+    case KEEPER_DETACH:
+        request->detach.box = 1ULL << 32 | 3;
+        strcpy(request->detach.target, "/mnt/sources");
         break;
     case KEEPER_DROP_DISK:
     case KEEPER_WEIGH_DISK:

@@ -18,7 +18,7 @@ import time
 
 import harness
 
-HELLO, MAKE, CLAIM, USAGE, END, DROP_DISK, WEIGH_DISK, NETWORK, BEAT = range(1, 10)
+HELLO, MAKE, CLAIM, USAGE, END, DROP_DISK, WEIGH_DISK, NETWORK, BEAT, ATTACH, DETACH = range(1, 12)
 HOST, NAMED, BOX, DONE, REFUSED, MADE, USED, ENDED, DISK, SOCKET = range(64, 74)
 TCP, UDP, SHUT, DIAL, DIAG = range(1, 6)
 ROOT, MOUNT = 1, 2
@@ -84,7 +84,8 @@ def limits(memory=256 << 20, cpu=0, pids=64, disk=64 << 20, inodes=4096):
 
 
 def make(request, root=b"host", privileges=PLAIN, disk_kind=EPHEMERAL, disk=b"", owner=b"",
-         hostname=b"", limit=None, mounts=(), count=None, disk_new=None, tenant=None):
+         hostname=b"", limit=None, mounts=(), count=None, disk_new=None, tenant=None,
+         takes_mounts=0):
     # Mounts are for a sandbox, which is a tenant's.
     owner = owner or (OWNER.encode() if mounts or tenant else b"")
     tenant = (b"default" if owner else b"") if tenant is None else tenant
@@ -93,7 +94,7 @@ def make(request, root=b"host", privileges=PLAIN, disk_kind=EPHEMERAL, disk=b"",
     return (struct.pack("=II64sII24s24s64s65s3sI", MAKE, request, root, privileges, disk_kind, disk,
                         owner, tenant, hostname, b"",
                         int(disk_kind == PERSISTENT) if disk_new is None else disk_new) + (limit or limits()) +
-            struct.pack("=II", len(mounts) if count is None else count, 0) +
+            struct.pack("=II", len(mounts) if count is None else count, takes_mounts) +
             entries.ljust(16 * MOUNT_ENTRY.size, b"\0"))
 
 
@@ -119,6 +120,14 @@ def weigh_disk(request, disk=OWNER):
 
 def network(request, box, what):
     return struct.pack("=IIQII", NETWORK, request, box, what, 0)
+
+
+def attach(request, box, name, target, read_only=0, tenant=b"default"):
+    return struct.pack("=IIQ64s", ATTACH, request, box, tenant) + MOUNT_ENTRY.pack(name, target, read_only, 0)
+
+
+def detach(request, box, target):
+    return struct.pack("=IIQ256s", DETACH, request, box, target)
 
 
 class Engine:

@@ -19,6 +19,7 @@ BY_USER = {
     "test_disk_used": ALL,  # a directory is weighed, an image asked
     "test_ids": ALL,  # root's boxes never want for ids
     "test_level": ALL,  # root has zygotes
+    "test_mounts": ["test_an_ordinary_users_keeper_refuses_it"],
     "test_network_attacks": ALL,  # walls
     "test_network_walls": ALL,  # walls
     "test_root": ALL,  # walls, and a user's disk is a directory

@@ -206,6 +206,36 @@ static void test_network(void)
     CHECK(fault(&network, sizeof(network) - 1, true)[0] != '\0', "too short");
 }
 
+static void test_mounts(void)
+{
+    struct keeper_attach attach = {.head = {.type = KEEPER_ATTACH, .id = 1},
+                                   .tenant = "default",
+                                   .mount = {.name = "notes", .target = "/notes"}};
+    struct keeper_detach detach = {.head = {.type = KEEPER_DETACH, .id = 1}, .target = "/notes"};
+    static const char *const targets[] = {"/proc", "/sys/x", "/dev", "/", "", "notes", "/a/../b"};
+
+    CHECK(strcmp(fault(&attach, sizeof(attach), true), "") == 0, "an attach");
+    CHECK(strcmp(fault(&detach, sizeof(detach), true), "") == 0, "a detach");
+    CHECK(fault(&attach, sizeof(attach), false)[0] != '\0', "before hello");
+    for (size_t i = 0; i < sizeof(targets) / sizeof(targets[0]); i++) {
+        (void)snprintf(attach.mount.target, sizeof(attach.mount.target), "%s", targets[i]);
+        (void)snprintf(detach.target, sizeof(detach.target), "%s", targets[i]);
+        CHECK(strcmp(fault(&attach, sizeof(attach), true), "target of a mount") == 0, "at %s",
+              targets[i]);
+        CHECK(strcmp(fault(&detach, sizeof(detach), true), "target of a mount") == 0, "from %s",
+              targets[i]);
+    }
+    (void)snprintf(attach.mount.target, sizeof(attach.mount.target), "/notes");
+    attach.mount.read_only = 2;
+    CHECK(strcmp(fault(&attach, sizeof(attach), true), "read_only of a mount") == 0, "2");
+    attach.mount.read_only = 1;
+    attach.tenant[0] = '\0';
+    CHECK(strcmp(fault(&attach, sizeof(attach), true), "tenant") == 0, "nobody's");
+    (void)snprintf(attach.tenant, sizeof(attach.tenant), "default");
+    attach.mount.name[0] = '/';
+    CHECK(strcmp(fault(&attach, sizeof(attach), true), "name of a mount") == 0, "a path");
+}
+
 static void test_addresses(void)
 {
     static const struct {
@@ -338,6 +368,7 @@ int main(void)
     test_targets();
     test_order_and_sizes();
     test_network();
+    test_mounts();
     test_addresses();
     test_names();
     return check_finish();

@@ -1,0 +1,199 @@
+/* See attach.h. */
+#include "box/attach.h"
+
+#include "base/fd.h"
+#include "box/processes.h"
+#include "box/sys.h"
+#include "box/tree_parts.h"
+
+#include <errno.h>
+#include <grp.h>
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/stat.h>
+#include <sys/sysmacros.h>
+
+#ifndef UMOUNT_NOFOLLOW /* <sys/mount.h> has it, which does not go with <linux/mount.h> */
+#define UMOUNT_NOFOLLOW 8
+#endif
+
+#define INIT_PROGRAM "/memfd:cove-init"
+#define WAY (RESOLVE_BENEATH | RESOLVE_NO_SYMLINKS | RESOLVE_NO_MAGICLINKS)
+
+/* ---- into the box ---- */
+
+/* Opens the root of a box's init. Until that is executed its process sets the box up, among mounts that may still be
+ * the host's. */
+static int open_root(int init, struct error *err)
+{
+    char path[64], program[sizeof(INIT_PROGRAM)] = "";
+    int pid = processes_pid(init), root = -1;
+
+    (void)snprintf(path, sizeof(path), "/proc/%d/exe", pid);
+    if (pid > 0 && readlink(path, program, sizeof(program) - 1) > 0) {
+        if (strcmp(program, INIT_PROGRAM) != 0)
+            return error_set(err, "box_not_ready", 0, "the box does not stand yet; try again");
+        (void)snprintf(path, sizeof(path), "/proc/%d/root", pid);
+        root = open(path, O_PATH | O_DIRECTORY | O_CLOEXEC);
+    }
+    if (root >= 0)
+        return root;
+    if (pid <= 0 || errno == ENOENT || errno == ESRCH)
+        return error_set(err, "box_gone", 0, "the box has ended");
+    return error_set(err, "mount_failed", errno,
+                     "cannot look at the box's init; give the server CAP_SYS_PTRACE");
+}
+
+/* Becomes root of the box in its namespaces. The pidfd names init also where its pid is another's by now. */
+static int enter(int init, struct error *err)
+{
+    if (setns(init, CLONE_NEWUSER | CLONE_NEWNS) < 0)
+        return errno == ESRCH
+                   ? error_set(err, "box_gone", 0, "the box has ended")
+                   : error_set(err, "mount_failed", errno, "cannot enter the box's namespaces");
+    if (setgroups(0, NULL) < 0 || setresgid(0, 0, 0) < 0 || setresuid(0, 0, 0) < 0)
+        return error_set(err, "mount_failed", errno, "cannot become root of the box");
+    (void)prctl(PR_SET_PDEATHSIG, SIGKILL); /* other ids forget it */
+    (void)umask(0);
+    return 0;
+}
+
+static int look(int at, struct statx *st)
+{
+    return statx(at, "", AT_EMPTY_PATH | AT_SYMLINK_NOFOLLOW, STATX_TYPE | STATX_INO | STATX_MNT_ID,
+                 st);
+}
+
+static bool is_mount_root(const struct statx *st)
+{
+    return (st->stx_attributes_mask & st->stx_attributes & STATX_ATTR_MOUNT_ROOT) != 0;
+}
+
+static dev_t device_of(const struct statx *st)
+{
+    return makedev(st->stx_dev_major, st->stx_dev_minor);
+}
+
+/* Opens what is at this path now. */
+static int find(int root, const char *path)
+{
+    return sys_openat2(root, path + 1, O_PATH | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC, 0, WAY);
+}
+
+/* ---- mounting ---- */
+
+/* Attaches a mount on a directory, and takes it away again where that is not at the path any more. */
+static int put(int root, int mount, int at, const char *path, struct error *err)
+{
+    _cleanup_close_ int found = -1;
+    struct statx is, wanted;
+
+    if (tree_attach(mount, at, "") < 0)
+        return error_set(err, "mount_failed", errno, "cannot mount %s in the box", path);
+    found = find(root, path);
+    if (found >= 0 && look(found, &is) == 0 && look(mount, &wanted) == 0 &&
+        is.stx_mnt_id == wanted.stx_mnt_id)
+        return 0;
+    if (fchdir(mount) < 0 || sys_umount(".", MNT_DETACH) < 0)
+        return error_set(err, "mount_failed", errno, "cannot take %s away again", path);
+    return error_set(err, "mount_failed", 0,
+                     "cannot mount %s in the box: its programs move what is there; stop them, and "
+                     "try again",
+                     path);
+}
+
+/* Holds the directories above a target, as far as they lie on the box's own root, and are not held yet. */
+static int hold_above(int root, const char *target, struct error *err)
+{
+    char above[PLAN_TARGET_MAX];
+    struct statx top, st;
+
+    if (look(root, &top) < 0)
+        return error_set(err, "mount_failed", errno, "cannot look at the box's root");
+    for (const char *slash = strchr(target + 1, '/'); slash != NULL;
+         slash = strchr(slash + 1, '/')) {
+        _cleanup_close_ int at = -1, mount = -1;
+
+        (void)snprintf(above, sizeof(above), "%.*s", (int)(slash - target), target);
+        if (tree_is_of_base(above))
+            return 0;
+        at = tree_target(root, above, true, false, err);
+        if (at < 0)
+            return -1;
+        if (look(at, &st) < 0)
+            return error_set(err, "mount_failed", errno, "cannot look at %s in the box", above);
+        if (device_of(&st) != device_of(&top))
+            return 0; /* of a mount that was handed in */
+        if (is_mount_root(&st))
+            continue;
+        mount = tree_clone_held(at);
+        if (mount < 0)
+            return error_set(err, "mount_failed", errno, "cannot hold %s in the box", above);
+        if (put(root, mount, at, above, err) < 0)
+            return -1;
+    }
+    return 0;
+}
+
+int attach_mount(const struct attach_box *box, const struct box_bind *bind,
+                 const struct root_ids *ids, struct error *err)
+{
+    struct plan_bind taken = {.mount = -1};
+    _cleanup_close_ int mount = -1, root = -1, at = -1;
+
+    if (root_bind_open(bind, ids, &taken, err) < 0)
+        return -1;
+    mount = taken.mount;
+    root = open_root(box->init, err);
+    if (root < 0 || enter(box->init, err) < 0 ||
+        (box->own_root && hold_above(root, bind->target, err) < 0))
+        return -1;
+    at = tree_target(root, bind->target, true, false, err);
+    return at < 0 ? -1 : put(root, mount, at, bind->target, err);
+}
+
+/* ---- unmounting ---- */
+
+/* Opens the directory above, which is not of the mount: whatever is open in that keeps it busy. */
+static int find_parent(int root, const char *target)
+{
+    char above[PLAN_TARGET_MAX];
+
+    (void)snprintf(above, sizeof(above), "%.*s", (int)(strrchr(target, '/') - target), target);
+    return above[0] == '\0' ? fcntl(root, F_DUPFD_CLOEXEC, 3) : find(root, above);
+}
+
+/* A mount point cannot be renamed: what is looked at is what is unmounted. */
+int attach_unmount(const struct attach_box *box, const char *target, dev_t device, ino_t inode,
+                   struct error *err)
+{
+    const char *name = strrchr(target, '/') + 1;
+    _cleanup_close_ int root = open_root(box->init, err), parent = -1, at = -1;
+    struct statx st;
+
+    if (root < 0 || enter(box->init, err) < 0)
+        return -1;
+    parent = find_parent(root, target);
+    at = parent < 0
+             ? -1
+             : sys_openat2(parent, name, O_PATH | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC, 0, WAY);
+    if (at < 0 || look(at, &st) < 0 || !is_mount_root(&st) || device_of(&st) != device ||
+        st.stx_ino != inode)
+        return error_set(err, "mount_moved", 0,
+                         "cannot unmount %s in the box: its programs have moved it; stop the box "
+                         "to have it gone",
+                         target);
+    fd_close(&at);
+    if (fchdir(parent) < 0)
+        return error_set(err, "mount_failed", errno, "cannot go to the directory of %s", target);
+    if (sys_umount(name, UMOUNT_NOFOLLOW) == 0)
+        return 0;
+    if (errno == EBUSY)
+        return error_set(err, "mount_busy", 0,
+                         "cannot unmount %s in the box: a program uses it, or something is mounted "
+                         "below it; end that, or stop the box",
+                         target);
+    return error_set(err, "mount_failed", errno, "cannot unmount %s in the box", target);
+}

@@ -1,0 +1,32 @@
+/* Directories that come to a box which runs, and leave it again.
+ *
+ * The caller rules the host's mounts, and calls these in a process of its own, which ends afterwards: it becomes root of
+ * the box, in the box's namespaces, and no way leads back. It stays in the caller's pid namespace, so nothing in the box
+ * sees it or gets at its fds. The box's programs run meanwhile and move what is on the way: no link is followed, and a
+ * mount that has not come to its target is taken away. */
+#pragma once
+
+#include "base/err.h"
+#include "box/box.h"
+#include "box/root.h"
+
+#include <stdbool.h>
+#include <sys/types.h>
+
+/* A box that runs. */
+struct attach_box {
+    /* Pidfd. */
+    int init;
+    /* Its root lies on its disk: what is above a mount is held there (own_root.c). */
+    bool own_root;
+};
+
+/* Mounts a directory as one at the start is mounted. Codes: "box_not_ready", "box_gone", "mount_failed", and those of
+ * root_bind_open(). */
+int attach_mount(const struct attach_box *box, const struct box_bind *bind,
+                 const struct root_ids *ids, struct error *err);
+
+/* Unmounts this directory of the host from there. Codes: "box_not_ready", "box_gone", "mount_busy" while anything in
+ * the box uses it, "mount_moved" where something else is there. */
+int attach_unmount(const struct attach_box *box, const char *target, dev_t device, ino_t inode,
+                   struct error *err);
