@@ -9,6 +9,7 @@
 #include "base/set_clock.h"
 #include "box/cgroup.h"
 #include "keeper/check.h"
+#include "keeper/find.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -361,6 +362,16 @@ static int check(void)
     return check_start(&keeper, &err) == 0 ? 0 : fail(&err, 1);
 }
 
+static int print_pid(void)
+{
+    struct error err = {0};
+    pid_t pid;
+
+    if (find_server(&keeper, &pid, &err) < 0)
+        return fail(&err, 1);
+    return printf("%d\n", (int)pid) > 0 && fflush(stdout) == 0 ? 0 : 1;
+}
+
 /* What cannot be taken over has nobody who looks after it: all of it ends with us, the janitor sees to
  * that, and nothing of it is touched here, for nobody knows what it is. */
 static int resume(int handover)
@@ -392,6 +403,8 @@ int main(int argc, char **argv)
         return can_take();
     if (keeper.options.wants_check)
         return check();
+    if (keeper.options.wants_pid)
+        return print_pid();
     if (handover < 0)
         listen_close_strays();
     if (handover >= 0 && resume(handover) < 0)

@@ -63,6 +63,9 @@ static void take(struct options *options, int word)
     case CHECK:
         options->wants_check = true;
         return;
+    case PID:
+        options->wants_pid = true;
+        return;
     case CAN_TAKE:
         can_take(options, optarg);
         return;

@@ -22,4 +22,6 @@
     W("delegated", DELEGATED, NULL, NULL,                                                        \
       "the cgroup this runs in is its own (Delegate=yes in a systemd unit)")                     \
     W("check", CHECK, NULL, NULL, "say whether all could start so, and start nothing")           \
+    W("pid", PID, NULL, NULL,                                                                    \
+      "print the process id of the server at that socket, for signals, and start nothing")       \
     W("help", HELP, NULL, NULL, "print this")

@@ -162,6 +162,24 @@ def test_a_check_of_what_is_good_says_nothing_and_makes_nothing(place):
     assert not (place / "data").exists() and not (place / "api.sock").exists()
 
 
+# ---- the process id of a server that runs ----
+
+def test_the_process_id_of_a_server_is_printed_for_its_socket(place, tmp_path_factory):
+    with serving.Serve(tmp_path_factory.mktemp("serve")) as server:
+        for config in "", "[boxes]\nmemory = lots\n", "[nowhere]\n":
+            result = cove(place, "serve", "--pid", "--socket", server.socket, "--config", configure(place, config))
+            assert (result.returncode, result.stdout, result.stderr) == (0, f"{server.process.pid}\n", "")
+        result = cove(place, "serve", "--pid", "--config", configure(place, f"[serve]\nsocket = {server.socket}\n"))
+        assert (result.returncode, result.stdout) == (0, f"{server.process.pid}\n"), result
+
+
+def test_where_no_server_runs_the_socket_is_named(place):
+    result = serve(place, "--pid")
+    assert (result.returncode, result.stdout) == (1, ""), result
+    assert f"no server can be reached at {place}/keeper.sock" in result.stderr and "start cove serve" in result.stderr
+    assert not (place / "data").exists()
+
+
 # ---- the unix socket ----
 
 GROUP = "daemon" if harness.EXPECT.is_root else str(os.getegid())
