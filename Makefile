@@ -12,7 +12,7 @@
 #                   ARCH=arm64 for that machine
 #   make bench BENCH=box, =engine, =fair, =files, =kernels, =mastra, =net, =store,
 #                   =typescript
-#   make arm64      build/arm64/cove and what its tests need; unit tests under an emulator
+#   make arm64      build/arm64: all programs of a release, and what its tests need; unit tests under an emulator
 #   make mutants    changes one line after another of a copy, and sees whether a test fails;
 #                   ROOM=policy for one room, ONLY=NAME for one change
 #   make npm        the npm packages as files, in build/npm

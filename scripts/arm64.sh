@@ -1,5 +1,5 @@
 #!/bin/sh
-# Prepares DIRECTORY for building for arm64 on another machine: musl and jansson of that architecture,
+# Prepares DIRECTORY for building for arm64 on another machine: the libraries of that architecture,
 # unpacked, and what Meson has to know (cross.ini). The cross compiler is setup.sh's (group arm64).
 #
 # The packages come by an apt with its own state, so that dpkg of this machine never hears of a
@@ -10,7 +10,10 @@ set -eu
 
 mkdir -p "$1"
 directory=$(cd "$1" && pwd)
-packages='musl-dev libjansson-dev libpcre2-dev'
+libraries=$directory/root/usr/lib/aarch64-linux-gnu
+# What setup.sh installs of this machine's for a build. A shared library is found by the link in its -dev package.
+packages='musl-dev libjansson-dev libpcre2-dev libuv1-dev libuv1 libc-ares-dev libc-ares2 libsqlite3-dev libsqlite3-0
+    libcurl4-openssl-dev libssl-dev libssl3'
 gcc=aarch64-linux-gnu-gcc
 
 fail() {
@@ -51,9 +54,20 @@ fetch() {
     for package in "$directory"/apt/packages/*.deb; do
         dpkg-deb -x "$package" "$directory/new"
     done
+    (cd "$directory/apt/packages" && ls) >"$directory/new/.versions"
     echo "$packages" >"$directory/new/.packages"
     rm -rf "$directory/apt" "$directory/root"
     mv "$directory/new" "$directory/root"
+}
+
+# gcc with the headers and the libraries of the root in front of its own, which may be this machine's.
+write_gcc() {
+    cat >"$directory/gcc" <<SCRIPT
+#!/bin/sh
+exec $gcc -isystem "$directory/root/usr/include/aarch64-linux-gnu" -isystem "$directory/root/usr/include" \\
+    -B "$libraries/" "\$@"
+SCRIPT
+    chmod +x "$directory/gcc"
 }
 
 # musl-gcc, as the package musl-tools has it for the machine's own architecture: gcc with the
@@ -67,21 +81,26 @@ SCRIPT
     chmod +x "$directory/musl-gcc"
 }
 
-# -L: where the emulator finds libc for a program that is linked to it. A file that is as it was stays
-# untouched, or Meson would set everything up again.
+# -L: where the emulator finds libc for a program that is linked to it, and LD_LIBRARY_PATH other libraries. A file that
+# is as it was stays untouched, or Meson would set everything up again.
 write_cross_file() {
+    emulator="['qemu-aarch64-static', '-L', '/usr/aarch64-linux-gnu', '-E', 'LD_LIBRARY_PATH=$libraries']"
     cat >"$directory/cross.new" <<INI
 [binaries]
-c = '$gcc'
+c = '$directory/gcc'
 ar = 'aarch64-linux-gnu-gcc-ar'
 strip = 'aarch64-linux-gnu-strip'
 musl-gcc = '$directory/musl-gcc'
 pkgconfig = 'pkg-config'
-exe_wrapper = ['qemu-aarch64-static', '-L', '/usr/aarch64-linux-gnu']
+exe_wrapper = $emulator
+
+[built-in options]
+libdir = 'lib/aarch64-linux-gnu'
 
 [properties]
+emulator = $emulator
 sys_root = '$directory/root'
-pkg_config_libdir = '$directory/root/usr/lib/aarch64-linux-gnu/pkgconfig'
+pkg_config_libdir = '$libraries/pkgconfig'
 
 [host_machine]
 system = 'linux'
@@ -99,5 +118,6 @@ flock 9
 
 command -v "$gcc" >/dev/null || fail "$gcc is missing: run scripts/setup.sh arm64"
 [ "$(cat "$directory/root/.packages" 2>/dev/null)" = "$packages" ] || fetch
+write_gcc
 write_musl_gcc
 write_cross_file

@@ -5,12 +5,13 @@
 # It takes a minute of two cores, and every kind of build wants the same object, so that it is made
 # once, into the cache, under the hash of all that goes into it. It is never instrumented: what the
 # sanitizers are to see is the runtime around it.
-# usage: build-kernel.sh OBJECT HEADER GUEST_SOURCE... : what is written, and what is compiled
+# usage: build-kernel.sh GCC OBJECT HEADER GUEST_SOURCE... : of which machine, what is written, and what is compiled
 set -eu
 
-object=$1
-header=$2
-shift 2
+gcc=$1
+object=$2
+header=$3
+shift 3
 sources=$(for file in "$@"; do realpath "$file"; done)
 object=$(realpath -m "$object")
 header=$(realpath -m "$header")
@@ -18,7 +19,7 @@ cd "$(dirname "$0")/.."
 
 name=js
 cache=${COVE_CACHE:-$PWD/build/cache}
-keep=4 # results; each is 3 MB
+keep=8 # results, of both machines; each is 3 MB
 parts=16
 adapt=src/kernel/js/adapt.py # the changes that the engine's source gets, if there are any
 jobs=$(nproc)
@@ -33,7 +34,7 @@ wasm_link='-mexec-model=reactor -lwasi-emulated-signal -Wl,--strip-all,-z,stack-
 # for the guard below it. The rest is what wasm2c's output needs to mean what WebAssembly says.
 c_flags='-Dnearbyint=kernel_nearest -std=gnu17 -O2 -fPIC -fvisibility=hidden -fstack-clash-protection -fwrapv
     -fno-strict-aliasing -fno-math-errno -w'
-case $(gcc -dumpmachine) in
+case $("$gcc" -dumpmachine) in
 x86_64-*) c_flags="$c_flags -fcf-protection=full" ;;
 aarch64-*) c_flags="$c_flags -mbranch-protection=standard" ;;
 esac
@@ -43,7 +44,7 @@ fail() {
     exit 1
 }
 
-for command in clang-14 wasm-ld-14 wasm2c gcc python3; do
+for command in clang-14 wasm-ld-14 wasm2c "$gcc" python3; do
     command -v "$command" >/dev/null || fail "$command is missing: run scripts/setup.sh build"
 done
 engine=$(scripts/kernel-inputs.sh)
@@ -52,7 +53,7 @@ engine=$(scripts/kernel-inputs.sh)
 # shellcheck disable=SC2086 # a list of words
 key=$({
     clang-14 --version
-    gcc --version
+    "$gcc" --version
     wasm2c --version
     cat /usr/include/wasm-rt.h scripts/build-kernel.sh scripts/split-wasm.py src/kernel/js/*.h
     cat $sources
@@ -91,12 +92,12 @@ build() {
     # shellcheck disable=SC2086 # lists of words
     for file in "$work"/c/*.c; do
         echo "$file"
-    done | xargs -P "$jobs" -I '{}' gcc $c_flags -I "$work/c" -c '{}' -o '{}.o' >&2 ||
+    done | xargs -P "$jobs" -I '{}' "$gcc" $c_flags -I "$work/c" -c '{}' -o '{}.o' >&2 ||
         fail "what wasm2c made does not compile"
 
     # One object; the thousands of names in it are nobody else's business.
-    ld -r -o "$work/all.o" "$work"/c/*.o
-    objcopy --wildcard --keep-global-symbol="Z_${name}*" "$work/all.o" "$work/object.o"
+    "$("$gcc" -print-prog-name=ld)" -r -o "$work/all.o" "$work"/c/*.o
+    "$("$gcc" -print-prog-name=objcopy)" --wildcard --keep-global-symbol="Z_${name}*" "$work/all.o" "$work/object.o"
     mkdir "$work/result"
     mv "$work/object.o" "$work/result/$name.o"
     mv "$work/c/$name.h" "$work/result/$name.h"

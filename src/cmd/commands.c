@@ -10,9 +10,7 @@
 
 const struct cmd_row cmd_rows[] = {
     {&cmd_run, "Without a server"},
-#ifdef COVE_KERNELS
     {&cmd_js, NULL},
-#endif
     {&cmd_doctor, NULL},
     {&cmd_create, "Sandboxes that live, with a server that starts by itself"},
     {&cmd_ls, NULL},

@@ -170,7 +170,7 @@ def test_every_command_has_a_page():
 
 
 def test_what_is_installed_is_what_cove_prints(tmp_path):
-    subprocess.run([harness.ROOT / "scripts" / "install-words.sh", COVE, "/usr/share/man", "/usr/share"],
+    subprocess.run([harness.ROOT / "scripts" / "install-words.sh", "/usr/share/man", "/usr/share", COVE],
                    env={**os.environ, "DESTDIR": str(tmp_path)}, check=True, timeout=60)
     assert (tmp_path / "usr/share/man/man1/cove-exec.1").read_text() == good("man", "exec")
     assert (tmp_path / "usr/share/man/man1/cove.1").read_text() == good("man")

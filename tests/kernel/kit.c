@@ -18,6 +18,7 @@ _Noreturn static void give_up(const char *what, const struct error *err)
 struct kernel_image *kit_image(void)
 {
     static struct kernel_image *image;
+    const char *path = getenv("KERNEL_TEST_IMAGE"); /* on another machine than the one that built it */
     struct error err;
     struct stat about;
     void *bytes;
@@ -25,12 +26,14 @@ struct kernel_image *kit_image(void)
 
     if (image != NULL)
         return image;
-    fd = open(KERNEL_TEST_IMAGE, O_RDONLY | O_CLOEXEC);
+    if (path == NULL)
+        path = KERNEL_TEST_IMAGE;
+    fd = open(path, O_RDONLY | O_CLOEXEC);
     if (fd < 0 || fstat(fd, &about) < 0)
         exit(1);
     bytes = mmap(NULL, (size_t)about.st_size, PROT_READ, MAP_PRIVATE, fd, 0);
     if (bytes == MAP_FAILED || image_read(bytes, (size_t)about.st_size, &image, &err) < 0)
-        give_up(KERNEL_TEST_IMAGE, &err);
+        give_up(path, &err);
     (void)munmap(bytes, (size_t)about.st_size);
     (void)close(fd);
     return image;
