@@ -1,4 +1,4 @@
-/* Lists of tenants: see tenancy.h. */
+/* Lists and shares of tenants: see tenancy.h. */
 #include "base/tenancy.h"
 
 #include <string.h>
@@ -15,4 +15,11 @@ bool tenancy_has(const char *list, const char *tenant)
             return true;
     }
     return false;
+}
+
+bool tenancy_may_have(uint64_t most, uint64_t all, uint64_t own, uint64_t more)
+{
+    uint64_t left = most - all - more;
+
+    return all <= most && more <= most - all && own + more <= (left < most / 4 ? left : most / 4);
 }

@@ -18,6 +18,7 @@
 /* A sandbox takes a handful, and who asks for one is to be told so. */
 #define FDS_HEADROOM 24
 #define KEEP_NS 100000000ULL /* a figure is good for this long: 0.1 s */
+#define KEPT_MOST (256ULL << 20)
 #define TRIM_NS 1000000000ULL
 
 static uint64_t memory_read(void)
@@ -112,6 +113,13 @@ uint64_t engine_memory_limit(void)
     if (getrlimit(RLIMIT_DATA, &data) < 0 || data.rlim_cur == RLIM_INFINITY)
         return UINT64_MAX;
     return data.rlim_cur / 2;
+}
+
+uint64_t engine_memory_kept(void)
+{
+    uint64_t quarter = engine_memory_limit() / 4;
+
+    return quarter < KEPT_MOST ? quarter : KEPT_MOST;
 }
 
 /* Without pages of files, which cost nothing. */

@@ -351,6 +351,8 @@ bool engine_port_is_public(struct engine *engine, const char *id, uint16_t port,
  * so that what is under way has the rest. */
 int engine_memory_check(struct engine *engine, struct error *err);
 uint64_t engine_memory_limit(void);
+/* Of that, what may be kept of one kind for all tenants together: input, or texts of processes that have ended. */
+uint64_t engine_memory_kept(void);
 /* The figures behind "capacity". They say what other tenants use: for operators and the log alone. */
 #define ENGINE_FIGURES_MAX 320
 void engine_capacity_figures(struct engine *engine, char text[ENGINE_FIGURES_MAX]);

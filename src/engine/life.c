@@ -151,6 +151,13 @@ static bool disk_is_low(void *arg)
     return capacity_disk_is_low(sandbox->engine);
 }
 
+static bool texts_are_many(void *arg)
+{
+    const struct sandbox *sandbox = arg;
+
+    return shares_texts_are_many(sandbox->engine, sandbox->record->tenant);
+}
+
 static const struct procs_calls calls = {
     .ready = box_stands,
     .gone = box_gone,
@@ -158,6 +165,7 @@ static const struct procs_calls calls = {
     .ended = process_ended,
     .killed = process_killed,
     .disk_is_low = disk_is_low,
+    .texts_are_many = texts_are_many,
 };
 
 /* ---- their files ---- */

@@ -313,6 +313,7 @@ void shares_tell(struct sandbox *sandbox, enum event_share share, const char *ty
 struct log_room *shares_lines(struct engine *engine, const char *tenant);
 /* The tenant's, in whose turns is done what its boxes keep ready. */
 struct share *shares_turns(struct engine *engine, const char *tenant);
+bool shares_texts_are_many(struct engine *engine, const char *tenant);
 void shares_free(struct engine *engine); /* after all sandboxes */
 
 /* ---- ports.c ---- */

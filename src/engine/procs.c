@@ -380,6 +380,7 @@ static void proc_close(struct proc *proc, bool forget)
         proc->streams[i].log_file.directory = -1;
     }
     proc_alarm_drop(&proc->alarm);
+    proc_uncount_texts(proc);
     proc_let_go(proc, &closed);
     if (proc->follows == NULL)
         bury(proc);
@@ -456,6 +457,7 @@ static void hide(struct proc *proc)
     for (int i = 0; i < 2; i++)
         log_remove(&proc->streams[i].log_file);
     proc_count_log(proc, 0);
+    proc_uncount_texts(proc);
     proc->is_hidden = true;
     procs->ended--;
     procs->hidden++;
@@ -470,11 +472,31 @@ static bool may_go(const struct proc *proc)
            proc->streams[0].watched.fd < 0 && proc->streams[1].watched.fd < 0;
 }
 
+void proc_count_texts(struct proc *proc)
+{
+    proc->texts = sizeof(*proc) + (proc->command != NULL ? strlen(proc->command) : 0) +
+                  (proc->tag != NULL ? strlen(proc->tag) : 0);
+    proc->procs->task.share->texts += proc->texts;
+}
+
+void proc_uncount_texts(struct proc *proc)
+{
+    proc->procs->task.share->texts -= proc->texts;
+    proc->texts = 0;
+}
+
+bool procs_are_many(const struct procs *procs)
+{
+    return procs->ended > PROCS_ENDED_MAX ||
+           (procs->ended > PROCS_ENDED_LEAST && procs->calls.texts_are_many != NULL &&
+            procs->calls.texts_are_many(procs->arg));
+}
+
 void procs_limit_ended(struct procs *procs)
 {
     struct proc *proc = procs_after(procs, 0);
 
-    for (; procs->ended > PROCS_ENDED_MAX && proc != NULL; proc = procs_after(procs, proc->number))
+    for (; procs_are_many(procs) && proc != NULL; proc = procs_after(procs, proc->number))
         if (may_go(proc))
             hide(proc);
 }

@@ -92,6 +92,8 @@ struct procs_calls {
     void (*killed)(void *arg, struct proc *proc);
     /* Whether the disk has so little left that output is to take no more of it. */
     bool (*disk_is_low)(void *arg);
+    /* Whether more is kept of its tenant's ended processes than may be: then the oldest are forgotten. */
+    bool (*texts_are_many)(void *arg);
 };
 
 struct procs_options {

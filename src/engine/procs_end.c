@@ -38,6 +38,7 @@ static void finish(struct proc *proc)
     proc->ended_ms = procs_wall_ms();
     procs->running--;
     procs->ended++;
+    proc_count_texts(proc);
     proc_record_end(proc);
     procs_dirty(procs, proc);
     if (procs->calls.ended != NULL && proc->state != PROC_FAILED)

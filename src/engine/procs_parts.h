@@ -14,6 +14,7 @@
 
 #define PROCS_RUNNING_MAX 1000
 #define PROCS_ENDED_MAX 1000
+#define PROCS_ENDED_LEAST 16  /* that are kept, whatever the tenant has elsewhere */
 #define PROCS_HIDDEN_MAX 4096 /* as many as an init holds */
 #define PROCS_LOG_LEAST (4ULL * LOG_ALIGN)
 #define PROCS_SHARE_LEAST (1ULL << 20) /* so much output a sandbox has on any disk */
@@ -117,6 +118,7 @@ struct proc {
     struct error *failure;
     uint64_t started_ms, ended_ms, until_ms, log_bytes, cpu_ns;
     uint64_t counted; /* bytes of output, in the sum of its sandbox */
+    uint64_t texts;   /* bytes in the sum of its tenant, once it has ended */
     struct stream streams[2];
     struct proc_stdin input;
     struct proc_alarm *alarm; /* timeout, then grace, then the answer of the sandbox */
@@ -197,6 +199,10 @@ void procs_enter(struct procs *procs);
 void procs_leave(struct procs *procs);
 void procs_soon(struct procs *procs);
 void procs_limit_ended(struct procs *procs);
+/* What is kept of one that has ended counts for its tenant, until it is forgotten. */
+void proc_count_texts(struct proc *proc);
+void proc_uncount_texts(struct proc *proc);
+bool procs_are_many(const struct procs *procs); /* that have ended */
 void procs_expect_expiry(struct procs *procs);
 /* Frees one that nobody sees any more, once all it has is closed. */
 void proc_release(struct proc *proc);

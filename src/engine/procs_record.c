@@ -199,6 +199,7 @@ static void forget(struct procs *procs, struct proc *proc)
         log_remove(&proc->streams[i].log_file);
     }
     proc_count_log(proc, 0);
+    proc_uncount_texts(proc);
     if (proc->has_ended)
         procs->ended--;
     procs_remove(procs, proc);
@@ -227,7 +228,8 @@ static void take_end(struct procs *procs, struct proc *proc, const struct journa
         memcpy(proc->reason, line->code, strlen(line->code));
     if (line->state == PROC_FAILED)
         take_failure(proc, line);
-    if (procs->ended > PROCS_ENDED_MAX) /* in the order of their ends they are not, but nearly */
+    proc_count_texts(proc);
+    if (procs_are_many(procs)) /* in the order of their ends they are not, but nearly */
         for (size_t i = 0; i < procs->count; i++)
             if (procs->list[i]->has_ended) {
                 forget(procs, procs->list[i]);

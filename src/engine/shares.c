@@ -3,6 +3,7 @@
  * Events go to the disk and to whoever listens, and a box can make any number of them. So each sandbox, each tenant
  * and all together have their bounds, each kind for itself: no refusal hides a connection, and no tenant another
  * tenant's. What is too much is counted, and the next that is told says how many that were. */
+#include "base/tenancy.h"
 #include "engine/parts.h"
 #include "net/turns.h"
 
@@ -67,6 +68,17 @@ struct log_room *shares_lines(struct engine *engine, const char *tenant)
 struct share *shares_turns(struct engine *engine, const char *tenant)
 {
     return &tenant_of(engine, tenant)->turns;
+}
+
+/* What its sandboxes keep of ended processes is more than its share. */
+bool shares_texts_are_many(struct engine *engine, const char *tenant)
+{
+    uint64_t own = tenant_of(engine, tenant)->turns.texts, all = 0;
+
+    for (const struct tenant_shares *other = shares_of(engine)->all; other != NULL;
+         other = other->next)
+        all += other->turns.texts;
+    return !tenancy_may_have(engine_memory_kept(), all, own, 0);
 }
 
 static void bucket_fill(struct share_bucket *bucket, struct bound bound, uint64_t now_ns)

@@ -30,6 +30,7 @@ struct share {
     bool is_ready;
     unsigned pipes;   /* that its pumps hold; see pump.c */
     unsigned streams; /* pipes of its commands that the engine has open; see engine/procs_start.c */
+    uint64_t texts;   /* bytes that are kept of its commands that have ended; see engine/procs.c */
 };
 
 /* In a round of the loop tasks are run for `round_ns`, or one task if that takes longer. */

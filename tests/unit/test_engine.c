@@ -3,6 +3,7 @@
 #include "base/clock.h"
 #include "check.h"
 #include "engine/parts.h"
+#include "net/turns.h"
 #include "rig.h"
 
 #include <inttypes.h>
@@ -800,9 +801,32 @@ static void check_json_without_memory(struct rig *rig)
           "it goes on: %d", status);
 }
 
+/* Texts of ended commands are a tenant's up to its share, and what others have leaves it less. */
+static void check_texts_of_tenants(struct rig *rig)
+{
+    static const char *const tenants[] = {"a", "b", "c", "d"};
+    uint64_t most = engine_memory_kept();
+
+    for (size_t i = 0; i < 4; i++) {
+        struct share *share = shares_turns(rig->engine, tenants[i]);
+
+        share->texts = most / 4;
+        CHECK(shares_texts_are_many(rig->engine, tenants[i]) == (i == 3),
+              "%s has a quarter beside %zu others", tenants[i], i);
+        share->texts += 1;
+        CHECK(shares_texts_are_many(rig->engine, tenants[i]), "%s has more", tenants[i]);
+        share->texts = i < 3 ? most / 4 : most / 8;
+    }
+    CHECK(!shares_texts_are_many(rig->engine, "d"), "a half of what is left");
+    CHECK(!shares_texts_are_many(rig->engine, "e"), "one that has nothing");
+    for (size_t i = 0; i < 4; i++)
+        shares_turns(rig->engine, tenants[i])->texts = 0;
+}
+
 int main(void)
 {
     rig_run(check_json_without_memory);
+    rig_run(check_texts_of_tenants);
     rig_run(check_create);
     rig_run(check_refusals);
     rig_run(check_whose_names_are);

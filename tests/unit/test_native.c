@@ -1,6 +1,7 @@
 /* The native API's pure parts: what is text and what is not, hosts and origins, bodies that are taken or
  * refused by name, problems, answers that are given again, streams as lines. */
 #include "front/native/body.h"
+#include "front/native/holds.h"
 #include "front/native/idempotency.h"
 #include "front/native/lines.h"
 #include "front/native/origin.h"
@@ -805,8 +806,47 @@ static void test_lines_at_every_cut(void)
     }
 }
 
+/* ---- what tenants hold ---- */
+
+#define HOLDS_MOST ((size_t)256 << 20)
+#define HOLDS_STEP ((size_t)1 << 20)
+
+/* So many steps as it may; in the end it holds nothing more in one large one either. */
+static size_t fill_hold(struct holds *holds, struct hold *hold)
+{
+    while (hold_resize(holds, hold, hold->bytes + HOLDS_STEP, HOLDS_MOST))
+        ;
+    CHECK(!hold_resize(holds, hold, hold->bytes + HOLDS_MOST / 8, HOLDS_MOST), "a large step");
+    return hold->bytes / HOLDS_STEP;
+}
+
+static void test_holds(void)
+{
+    static const size_t shares[] = {64, 64, 64, 32, 16, 8};
+    static const char *const names[] = {"a", "b", "c", "d", "e", "f"};
+    struct hold hold[COUNT(names)] = {{.tenant = NULL}}, more = {.tenant = names[0]};
+    struct holds holds = {.bytes = 0};
+
+    LIST_INIT(&holds.list);
+    for (size_t i = 0; i < COUNT(names); i++) {
+        size_t steps;
+
+        hold[i].tenant = names[i];
+        steps = fill_hold(&holds, &hold[i]);
+        CHECK(steps == shares[i], "tenant %s holds %zu MiB beside the others", names[i], steps);
+    }
+    CHECK(!hold_resize(&holds, &more, 1, HOLDS_MOST),
+          "a tenant with its share holds more elsewhere");
+    CHECK(hold_resize(&holds, &hold[0], HOLDS_STEP, HOLDS_MOST) &&
+              hold_resize(&holds, &more, HOLDS_STEP, HOLDS_MOST),
+          "what was given back is there again");
+    CHECK(holds.bytes == (shares[1] + shares[2] + 32 + 16 + 8 + 2) * HOLDS_STEP, "all hold %zu",
+          holds.bytes);
+}
+
 int main(void)
 {
+    test_holds();
     test_utf8();
     test_base64();
     test_times();

@@ -9,6 +9,7 @@
 #include <fcntl.h>
 #include <signal.h>
 #include <stdlib.h>
+#include <string.h>
 #include <unistd.h>
 
 #define MANY 12    /* sandboxes of the loud tenant */
@@ -152,6 +153,65 @@ static void check_shares(struct sandbox *loud, struct sandbox *quiet)
           (unsigned long long)least, (unsigned long long)most);
 }
 
+/* ---- what is kept of processes that have ended ---- */
+
+static bool texts_are_many;
+
+static bool say_whether_many(void *arg)
+{
+    (void)arg;
+    return texts_are_many;
+}
+
+static void end_one(struct procs *procs, uint32_t number)
+{
+    struct proc *proc = procs_new(procs, number);
+    struct error err;
+
+    if (proc == NULL || procs_insert(procs, proc, &err) < 0)
+        abort();
+    proc->command = strdup("a command");
+    proc->state = PROC_EXITED;
+    proc->has_ended = true;
+    procs->ended++;
+    procs_enter(procs);
+    proc_count_texts(proc);
+    procs_limit_ended(procs);
+    procs_leave(procs);
+}
+
+static void check_texts(void)
+{
+    static const struct procs_calls calls = {.texts_are_many = say_whether_many};
+    struct share tenant;
+    struct procs_options options = {
+        .loop = &loop, .share = &tenant, .directory = directory_new(1000), .calls = &calls};
+    struct procs *procs;
+    struct error err;
+    uint64_t each;
+
+    share_init(&tenant, turns);
+    if (procs_open(&options, &procs, &err) < 0)
+        abort();
+    end_one(procs, 1);
+    each = tenant.texts;
+    CHECK(each > strlen("a command"), "an ended process counts %llu bytes",
+          (unsigned long long)each);
+    for (uint32_t number = 2; number <= 40; number++)
+        end_one(procs, number);
+    CHECK(procs->ended == 40 && tenant.texts == 40 * each, "40 are kept where there is room");
+    texts_are_many = true;
+    end_one(procs, 41);
+    CHECK(procs->ended == PROCS_ENDED_LEAST && tenant.texts == PROCS_ENDED_LEAST * each,
+          "%zu are kept where the tenant has too much", procs->ended);
+    CHECK(procs_by_number(procs, 41) != NULL && procs_by_number(procs, 25) == NULL,
+          "the oldest are forgotten");
+    procs_close(procs, true);
+    CHECK(tenant.texts == 0, "%llu bytes count for a sandbox that is closed",
+          (unsigned long long)tenant.texts);
+    share_leave(&tenant);
+}
+
 int main(void)
 {
     struct sandbox loud[MANY], quiet;
@@ -168,6 +228,7 @@ int main(void)
         sandbox_begin(&loud[i], &of_loud, STREAMS);
     sandbox_begin(&quiet, &of_quiet, OTHERS);
     check_shares(loud, &quiet);
+    check_texts();
     for (unsigned i = 0; i < MANY; i++)
         sandbox_end(&loud[i]);
     sandbox_end(&quiet);

@@ -2,6 +2,8 @@
  * was kept beside them could go wrong. */
 #include "front/native/holds.h"
 
+#include "base/tenancy.h"
+
 #include <string.h>
 
 static size_t of_tenant(const struct holds *holds, const char *tenant)
@@ -17,13 +19,9 @@ static size_t of_tenant(const struct holds *holds, const char *tenant)
 
 bool hold_resize(struct holds *holds, struct hold *hold, size_t bytes, size_t most)
 {
-    if (bytes > hold->bytes) {
-        size_t more = bytes - hold->bytes;
-
-        if (more > most || holds->bytes > most - more ||
-            of_tenant(holds, hold->tenant) + more > most / HOLDS_SHARE)
-            return false;
-    }
+    if (bytes > hold->bytes &&
+        !tenancy_may_have(most, holds->bytes, of_tenant(holds, hold->tenant), bytes - hold->bytes))
+        return false;
     if (hold->bytes == 0 && bytes > 0)
         LIST_INSERT_HEAD(&holds->list, hold, next);
     else if (hold->bytes > 0 && bytes == 0)

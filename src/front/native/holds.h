@@ -1,12 +1,10 @@
 /* Bytes that are kept for clients who are slow, counted over all of a kind: so many in all, and of these a tenant
- * has a quarter, so that nobody's slowness is another one's. */
+ * has a quarter and no more than is left for all others, so that nobody's slowness is another one's. */
 #pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
 #include <sys/queue.h>
-
-#define HOLDS_SHARE 4
 
 struct hold {
     LIST_ENTRY(hold) next; /* while it has bytes */
@@ -19,6 +17,6 @@ struct holds {
     size_t bytes;
 };
 
-/* False, and nothing is changed: that would be more than the tenant's share of `most`, or than all of it. Less than
+/* False, and nothing is changed: that would be more than the tenant's share of `most` (tenancy_may_have()). Less than
  * before always may be; 0 forgets it. */
 bool hold_resize(struct holds *holds, struct hold *hold, size_t bytes, size_t most);

@@ -45,17 +45,9 @@ void job_step(struct job *job, const char *name, uint64_t begin_ns, uint64_t end
 
 /* ---- what is kept for it ---- */
 
-#define KEPT_MOST \
-    (256ULL << 20) /* of all tenants, and of the engine's memory no more than a quarter */
-
 static bool keeps(struct holds *holds, struct hold *hold, size_t bytes)
 {
-    uint64_t quarter;
-
-    if (bytes == hold->bytes)
-        return true;
-    quarter = engine_memory_limit() / 4;
-    return hold_resize(holds, hold, bytes, (size_t)(quarter < KEPT_MOST ? quarter : KEPT_MOST));
+    return bytes == hold->bytes || hold_resize(holds, hold, bytes, (size_t)engine_memory_kept());
 }
 
 bool native_keeps(struct native *native, struct hold *hold, size_t bytes)
