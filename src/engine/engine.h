@@ -445,8 +445,8 @@ struct engine_options {
     int directory;                                       /* the engine's own; taken */
     struct box_limits defaults, most;                    /* of a sandbox that names none; of any */
     uint64_t headroom_memory_bytes, headroom_disk_bytes; /* below: 503 "capacity" */
-    const struct policy *network;          /* of a sandbox that names none; NULL: none. Copied */
-    const char *resolvers, *nat64, *proxy; /* see net/net.h; or NULL */
+    const struct policy *network; /* of a sandbox that names none; NULL: none. Copied */
+    const char *resolvers, *nat64, *private, *proxy; /* see net/net.h; or NULL */
     bool proxy_names;
     size_t pool;      /* ready boxes of each root that is used; 0: none */
     size_t sandboxes; /* at most, in all */

@@ -332,7 +332,7 @@ static int spec_take(struct kernels *kernels, const struct engine_caller *caller
     struct worker *worker = NULL;
 
     if (caller_may(caller, ENGINE_WRITE, err) != 0 ||
-        grants_new(&spec->grants, spec->labels, &grants, err) != 0)
+        grants_new(kernels->engine, &spec->grants, spec->labels, &grants, err) != 0)
         return -1;
     if (worker_of(kernels, caller->tenant, &worker, err) != 0) {
         grants_drop(grants);

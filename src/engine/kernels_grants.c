@@ -68,8 +68,8 @@ static int size_check(const struct kernel_grants *given, const char *const *labe
                      bytes, KERNELS_SPEC_MAX);
 }
 
-int grants_new(const struct kernel_grants *given, const char *const *labels, struct grants **out,
-               struct error *err)
+int grants_new(struct engine *engine, const struct kernel_grants *given, const char *const *labels,
+               struct grants **out, struct error *err)
 {
     struct kernel_manifest *manifest;
     struct grants *grants;
@@ -79,6 +79,10 @@ int grants_new(const struct kernel_grants *given, const char *const *labels, str
     if (kernel_manifest_new(given, &manifest, err) != 0) {
         if (strcmp(err->code, "no_memory") != 0)
             (void)snprintf(err->code, sizeof(err->code), "bad_manifest");
+        return -1;
+    }
+    if (policy_bound_check(net_bound(engine->net), kernel_manifest_policy(manifest), err) != 0) {
+        kernel_manifest_free(manifest);
         return -1;
     }
     grants = engine_alloc(sizeof(*grants));

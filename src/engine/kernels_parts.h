@@ -20,8 +20,8 @@ struct grants {
     struct kernel_grants given; /* with the limits in force */
     struct kernel_manifest *manifest;
 };
-int grants_new(const struct kernel_grants *given, const char *const *labels, struct grants **out,
-               struct error *err);
+int grants_new(struct engine *engine, const struct kernel_grants *given, const char *const *labels,
+               struct grants **out, struct error *err);
 struct grants *grants_hold(struct grants *grants);
 void grants_drop(struct grants *grants);
 /* A list in one block; NULL for NULL. */

@@ -324,7 +324,7 @@ static int place_find(struct engine *engine, const struct engine_caller *caller,
                       const struct kernel_run_spec *spec, struct kernel_run *run, struct error *err)
 {
     if (spec->context == NULL)
-        return grants_new(spec->grants, NULL, &run->grants, err) != 0
+        return grants_new(engine, spec->grants, NULL, &run->grants, err) != 0
                    ? -1
                    : worker_of(engine->kernels, caller->tenant, &run->worker, err);
     run->context = context_find(engine->kernels, caller, spec->context, err);

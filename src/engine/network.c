@@ -53,6 +53,7 @@ int network_open_room(struct engine *engine, struct error *err)
         .loop = engine->options.loop,
         .resolvers = engine->options.resolvers,
         .nat64 = engine->options.nat64,
+        .private = engine->options.private,
         .proxy = engine->options.proxy,
         .proxy_names = engine->options.proxy_names,
     };

@@ -126,6 +126,11 @@ void engine_create(struct engine *engine, const struct engine_caller *caller,
         done(arg, NULL, false, &err);
         return;
     }
+    if (policy_bound_check(net_bound(engine->net), record->policy, &err) != 0) {
+        record_free(record);
+        done(arg, NULL, false, &err);
+        return;
+    }
     ports_choose(engine, record);
     create_record(engine, record, 0, done, arg);
 }
@@ -274,7 +279,8 @@ void engine_change_sandbox(struct engine *engine, const struct engine_caller *ca
     }
     verb = verb_new(VERB_CHANGE, arg);
     verb->done.sandbox = done;
-    if (change_verb(change, verb, &err) != 0) {
+    if (change_verb(change, verb, &err) != 0 ||
+        policy_bound_check(net_bound(engine->net), verb->record->policy, &err) != 0) {
         record_free(verb->record);
         free(verb);
         done(arg, NULL, &err);

@@ -452,6 +452,7 @@ static int start(struct program *program, struct error *err)
     options.network = network;
     options.resolvers = settings->resolvers;
     options.nat64 = settings->nat64;
+    options.private = settings->private_networks;
     options.proxy = settings->proxy;
     options.proxy_names = settings->proxy_names;
     options.defaults = defaults_of(settings);

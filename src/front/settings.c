@@ -21,6 +21,13 @@ static int check_nat64(const char *value, struct error *err)
     return policy_nat64_parse(value, &ignored, err);
 }
 
+static int check_private(const char *value, struct error *err)
+{
+    struct policy_bound ignored;
+
+    return policy_bound_parse(value, &ignored, err);
+}
+
 static int network_check(const char *value, struct error *err)
 {
     _cleanup_(policy_freep) struct policy *policy = NULL;
@@ -66,6 +73,8 @@ static const struct conf_row table[] = {
     {"network", "port_domain", CONF_TEXT, AT(port_domain)},
     {"network", "resolvers", CONF_TEXT, AT(resolvers), .check = net_resolvers_check},
     {"network", "nat64", CONF_TEXT, AT(nat64), .check = check_nat64},
+    {"network", "private", CONF_TEXT, AT(private_networks), .fallback = "any",
+     .check = check_private},
     {"network", "proxy", CONF_TEXT, AT(proxy), .check = net_proxy_check},
     {"network", "proxy_names", CONF_BOOL, AT(proxy_names), .fallback = "no"},
     {"audit", "log", CONF_BOOL, AT(audit), .fallback = "yes"},
@@ -81,6 +90,21 @@ static const struct conf_row table[] = {
     {"mount_tenants", NULL, CONF_OTHER, .fallback = NULL},
     {.section = NULL},
 };
+
+/* What a sandbox gets that names nothing is not to be refused to it. */
+static int default_check(const char *path, const struct settings *settings, struct error *err)
+{
+    _cleanup_(policy_freep) struct policy *policy = NULL;
+    struct policy_bound bound;
+    struct error why;
+
+    if (policy_new_text(settings->default_network, &policy, err) != 0 ||
+        policy_bound_parse(settings->private_networks, &bound, err) != 0)
+        return -1;
+    if (policy_bound_check(&bound, policy, &why) == 0)
+        return 0;
+    return error_set(err, "bad_config", 0, "%s: [boxes] default_network: %.300s", path, why.text);
+}
 
 static int most_check(const char *path, const char *name, uint64_t usual, uint64_t most,
                       struct error *err)
@@ -103,7 +127,8 @@ static int pairs_check(const char *path, const struct settings *settings, struct
                          path);
     if (most_check(path, "memory", settings->memory, settings->most_memory, err) != 0 ||
         most_check(path, "disk", settings->disk, settings->most_disk, err) != 0 ||
-        most_check(path, "pids", settings->pids, settings->most_pids, err) != 0)
+        most_check(path, "pids", settings->pids, settings->most_pids, err) != 0 ||
+        default_check(path, settings, err) != 0)
         return -1;
     return most_check(path, "cpus", settings->cpus, settings->most_cpus, err);
 }

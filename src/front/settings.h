@@ -21,6 +21,7 @@ struct settings {
     char *default_network;   /* policy of a sandbox that names none, as of policy_new_text() */
     char *resolvers, *proxy; /* NULL: the host's; none */
     char *nat64; /* prefixes of this site's own, as of policy_nat64_parse(); NULL: none */
+    char *private_networks; /* that policies may open, as of policy_bound_parse() */
     bool proxy_names;
     char *otlp_endpoint; /* NULL: no traces */
     char *service_name;

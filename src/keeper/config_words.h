@@ -54,6 +54,8 @@
     C("network", "resolvers", NULL,                                                                \
       "addresses of name servers, between commas; without it those of /etc/resolv.conf")           \
     C("network", "nat64", NULL, "NAT64 prefixes of this site's own; 64:ff9b::/96 is known")        \
+    C("network", "private", "any",                                                                 \
+      "private networks that sandboxes and kernels may open: any, none, or CIDRs between commas")  \
     C("network", "proxy", NULL,                                                                    \
       "http://HOST:PORT through which sandboxes dial; without it directly")                        \
     C("network", "proxy_names", "no",                                                              \

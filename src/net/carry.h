@@ -172,7 +172,9 @@ struct lookups *net_box_lookups(const struct net_box *box);
 bool net_has_room(void);
 /* The same for a connection of this box: what one tenant alone may use up is not all there is. */
 bool net_box_has_room(const struct net_box *box);
-const struct policy_nat64 *net_box_nat64(const struct net_box *box);
 /* What the policy says of an address, where the host's own are what the host's routes deliver to itself. */
 struct policy_verdict net_box_judge(const struct net_box *box, const char *name,
                                     const struct policy_address *address, uint16_t port);
+/* The same where nobody asks any more which addresses are the host's own. */
+struct policy_verdict net_box_judge_again(const struct net_box *box, const char *name,
+                                          const struct policy_address *address, uint16_t port);

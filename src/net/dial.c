@@ -124,8 +124,7 @@ struct policy_verdict dial_judge(struct net_box *box, const char *name,
 struct policy_verdict dial_judge_again(struct net_box *box, const char *name,
                                        const struct policy_address *address, uint16_t port)
 {
-    return policy_dial(net_box_policy(box), name, judged(box, name, address), port, POLICY_TCP,
-                       net_box_nat64(box), NULL, 0);
+    return net_box_judge_again(box, name, judged(box, name, address), port);
 }
 
 /* Keeps the addresses that are allowed; false where there is none (by a name that a proxy resolves: where one is

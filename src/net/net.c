@@ -30,6 +30,7 @@ struct net {
     struct tenants tenants;
     bool proxy_names;
     struct policy_nat64 nat64;
+    struct policy_bound bound;
     struct routes routes;
     uintptr_t boxes; /* that there ever were */
     void (*closed)(void *arg);
@@ -67,12 +68,25 @@ struct policy_verdict net_box_judge(const struct net_box *box, const char *name,
         if (routes_is_own(&box->net->routes, own[i].bytes))
             own[kept++] = own[i];
     }
-    return policy_dial(box->policy, name, address, port, POLICY_TCP, nat64, own, kept);
+    return policy_bound_narrow(
+        &box->net->bound,
+        policy_dial(box->policy, name, address, port, POLICY_TCP, nat64, own, kept), address,
+        nat64);
 }
 
-const struct policy_nat64 *net_box_nat64(const struct net_box *box)
+struct policy_verdict net_box_judge_again(const struct net_box *box, const char *name,
+                                          const struct policy_address *address, uint16_t port)
 {
-    return &box->net->nat64;
+    const struct policy_nat64 *nat64 = &box->net->nat64;
+
+    return policy_bound_narrow(
+        &box->net->bound, policy_dial(box->policy, name, address, port, POLICY_TCP, nat64, NULL, 0),
+        address, nat64);
+}
+
+const struct policy_bound *net_bound(const struct net *net)
+{
+    return &net->bound;
 }
 
 /* ---- the room ---- */
@@ -92,6 +106,9 @@ static int open_parts(struct net *net, const struct net_options *options, struct
     if (net->routes.fd < 0)
         return error_set(err, "net_failed", errno, "cannot tell the host's own addresses");
     if (options->nat64 != NULL && policy_nat64_parse(options->nat64, &net->nat64, err) < 0)
+        return -1;
+    if (policy_bound_parse(options->private != NULL ? options->private : "any", &net->bound, err) <
+        0)
         return -1;
     if (options->proxy != NULL && proxy_new(options->proxy, &net->proxy, err) < 0)
         return -1;

@@ -27,11 +27,14 @@ struct net_options {
     uv_loop_t *loop;
     const char *resolvers; /* "ADDRESS[:PORT],..."; NULL: the host's, of /etc/resolv.conf */
     const char *nat64;     /* as of policy_nat64_parse(); NULL: no prefix of this site's own */
+    const char *private;   /* as of policy_bound_parse(); NULL: any */
     const char *
         proxy; /* "http://[USER:PASSWORD@]HOST:PORT", by CONNECT, for all that is dialled; NULL: none */
     bool proxy_names; /* it is told names, and resolves them; else addresses, which were judged */
 };
 int net_open(const struct net_options *options, struct net **out, struct error *err);
+/* What its boxes may reach of private networks, whatever their policies say. */
+const struct policy_bound *net_bound(const struct net *net);
 /* Tell whether net_open() takes such a text. */
 int net_proxy_check(const char *text, struct error *err);
 int net_resolvers_check(const char *text, struct error *err);

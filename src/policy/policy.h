@@ -103,6 +103,27 @@ int policy_nat64_parse(const char *text, struct policy_nat64 *out, struct error 
 size_t policy_views(const struct policy_address *address, const struct policy_nat64 *nat64,
                     struct policy_address out[POLICY_VIEWS_MAX]);
 
+/* What of the private networks an operator lets any policy open: "any", "none", or networks between commas, as in
+ * "10.1.0.0/16, fd00:1::/32". "bad_value" quotes what is wrong. */
+#define POLICY_BOUND_MAX 64
+struct policy_bound {
+    bool is_any;
+    size_t count;
+    struct policy_network {
+        struct policy_address address;
+        uint8_t bits; /* of all 128 */
+    } networks[POLICY_BOUND_MAX];
+};
+int policy_bound_parse(const char *text, struct policy_bound *out, struct error *err);
+/* "private_network" names the first allow rule that could open nothing but what the bound does not. */
+int policy_bound_check(const struct policy_bound *bound, const struct policy *policy,
+                       struct error *err);
+/* The verdict of policy_dial(), or "private" where the bound has not the address. `nat64` may be NULL. */
+struct policy_verdict policy_bound_narrow(const struct policy_bound *bound,
+                                          struct policy_verdict verdict,
+                                          const struct policy_address *address,
+                                          const struct policy_nat64 *nat64);
+
 /* Whether a name may be looked up: whether some port of it may be reached as far as the name tells. */
 struct policy_verdict policy_lookup(const struct policy *policy, const char *name);
 

@@ -97,6 +97,53 @@ def test_private_addresses_need_to_be_named_as_such(client):
             assert reaches(answer) if opens else refused(answer), (network, answer)
 
 
+def reloaded(serve, config):
+    """A client of the next engine, which has read this."""
+    old = serve.engine_pid()
+    serve.config.write_text(config, encoding="utf-8")
+    serve.process.send_signal(signal.SIGHUP)
+    harness.wait_for(lambda: serve.engine_pid() not in (None, old), 20 * harness.PATIENCE, "an engine that has read it")
+    serve.wait_ready()
+    return serve.client()
+
+
+def ways_to_open(client, sandbox, rule):
+    """All answers to who would reach something by this rule."""
+    yield client.post("/v1/sandboxes", {"network": {"allow": [rule]}})
+    yield sandbox.ask("PATCH", body={"network": {"allow": [rule]}})
+    yield client.post("/v1/kernels", {"allowed_hosts": [rule]})
+    yield client.post("/v1/kernels/run", {"code": "1", "allowed_hosts": [rule]})
+
+
+def test_no_policy_opens_a_private_network_that_the_operator_does_not(world, tmp_path):
+    target = f"{worlds.PRIVATE}:80"
+    with world.serve(tmp_path) as serve, contextlib.ExitStack() as stack:
+        older = stack.enter_context(Sandbox(stack.enter_context(serve.client()), network={"allow": ["10.77.0.0/16"]}))
+        assert reaches(older.dial(target)[0])
+        for bound, rules in (("10.88.0.0/16, fd01::/32", ("10.77.0.0/16", "10.0.0.0/8", target, "fd00::/8")),
+                             ("none", ("private.test private=yes", "192.168.1.0/24"))):
+            client = older.client = stack.enter_context(reloaded(serve, f"{world.config()}private = {bound}\n"))
+            assert refused(older.dial(target)[0]), "the policy is older than the bound"
+            for answer in (answer for rule in rules for answer in ways_to_open(client, older, rule)):
+                assert answer.refusal == (403, "private_network"), answer
+                assert f"[network] of cove.conf is {bound}" in answer.json["detail"], answer
+                assert any(rule in answer.json["detail"] for rule in rules), answer
+            with Sandbox(client, network={"allow": ["0.0.0.0/0", "*"]}) as sandbox:
+                wide, public = sandbox.dial(target, f"{worlds.SERVER}:80")
+                assert refused(wide) and reaches(public)
+            if bound != "none" and IS_ROOT:  # a proxy that is told names refuses what it likes
+                with Sandbox(client, network={"allow": ["private.test private=yes"]}) as sandbox:
+                    assert refused(sandbox.dial("private.test:80")[0]), "a name leads where it likes"
+            answer = client.post("/v1/kernels/run", {"code": f"await fetch('http://{worlds.PRIVATE}/')",
+                                                     "allowed_hosts": ["0.0.0.0/0"]})
+            assert worlds.PRIVATE in answer.json["error"]["message"], answer
+        client = older.client = stack.enter_context(reloaded(serve, f"{world.config()}private = 10.77.0.2\n"))
+        assert reaches(older.dial(target)[0])
+        with Sandbox(client, network={"allow": [target, "private.test private=yes"]}) as sandbox:
+            address, name = sandbox.dial(target, "private.test:80")
+            assert reaches(address) and reaches(name)
+
+
 @pytest.mark.parametrize("network", [
     {"mode": "public"}, {"allow": ["*", "0.0.0.0/0", "::/0"]},
     {"allow": ["*.test private=yes"]}])

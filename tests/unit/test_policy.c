@@ -946,6 +946,72 @@ static void check_translated(void)
     }
 }
 
+/* ---- what the operator opens of private networks ---- */
+
+static const char *const bound_wrong[] = {
+    "",           "all",         "8.8.8.8",     "0.0.0.0/0",       "10.0.0.0/7", "10.1/16",
+    "10.1.0.0/8", "10.0.0.1:80", "intern.test", "none,10.0.0.0/8", "any,any",    "169.254.0.0/16",
+    "127.0.0.1",  "10.0.0.0/8,", "::/0"};
+
+/* What a bound says of a policy ("" where it may be), and of an address that the policy opens. */
+static const struct {
+    const char *bound, *policy, *rule, *address, *reason;
+} bounded[] = {
+    {"any", "allow=10.0.0.0/8", "", "10.1.2.3", "allowed"},
+    {"none", "allow=10.0.0.0/8", "10.0.0.0/8", "10.1.2.3", "private"},
+    {"none", "public", "", "8.8.8.8", "allowed"},
+    {"none", "allow=*,allow=10.1.0.0/16:80", "10.1.0.0/16:80", "10.1.2.3", "private"},
+    {"none", "allow=a.test private=yes", "a.test private=yes", "10.1.2.3", "private"},
+    {"none", "allow=0.0.0.0/0", "", "192.168.1.1", "private"},
+    {"none", "allow=0.0.0.0/0", "", "9.9.9.9", "allowed"},
+    {"10.1.0.0/16", "allow=10.1.2.0/24,10.1.0.0/16", "", "10.1.255.255", "allowed"},
+    {"10.1.0.0/16", "allow=10.0.0.0/8", "10.0.0.0/8", "10.2.0.0", "private"},
+    {"10.1.0.0/16", "allow=a.test private=yes", "", "10.2.0.1", "private"},
+    {"10.1.0.0/16", "allow=a.test private=yes", "", "10.1.0.1", "allowed"},
+    {"10.1.0.0/16", "allow=0.0.0.0/0", "", "::ffff:10.2.0.1", "private"},
+    {"10.1.0.0/16", "allow=0.0.0.0/0", "", "64:ff9b::10.2.0.1", "private"},
+    {"10.1.0.0/16", "allow=0.0.0.0/0", "", "64:ff9b::10.1.0.1", "allowed"},
+    {"192.168.7.7 , fd00:1::/32", "allow=192.168.7.7,[fd00:1:2::]/48:443", "", "fd00:1:2::1",
+     "allowed"},
+    {"192.168.7.7,fd00:1::/32", "allow=fd00::/16", "fd00::/16", "fd00:2::1", "private"},
+    {"10.0.0.0/8", "public,deny=10.0.0.0/8", "", "10.0.0.1", "denied"},
+};
+
+static void check_bounds(void)
+{
+    struct policy_bound bound;
+    struct error err;
+
+    for (size_t i = 0; i < COUNT(bound_wrong); i++)
+        CHECK(policy_bound_parse(bound_wrong[i], &bound, &err) < 0 &&
+                  strcmp(err.code, "bad_value") == 0,
+              "\"%s\" is a bound", bound_wrong[i]);
+    for (size_t i = 0; i < COUNT(bounded); i++) {
+        struct policy *policy = make(bounded[i].policy);
+        struct policy_address address = address_of(bounded[i].address);
+        struct policy_verdict verdict;
+        int status;
+
+        CHECK(policy_bound_parse(bounded[i].bound, &bound, &err) == 0, "%s", err.text);
+        status = policy_bound_check(&bound, policy, &err);
+        if (bounded[i].rule[0] == '\0')
+            CHECK(status == 0, "%s: %s: %s", bounded[i].bound, bounded[i].policy, err.text);
+        else
+            CHECK(status < 0 && strcmp(err.code, "private_network") == 0 &&
+                      strstr(err.text, bounded[i].rule) != NULL,
+                  "%s: %s", bounded[i].bound, bounded[i].policy);
+        verdict = policy_dial(policy, "a.test", &address, 443, POLICY_TCP, NULL, NULL, 0);
+        if (strstr(bounded[i].policy, "*") != NULL)
+            verdict = policy_dial(policy, NULL, &address, 80, POLICY_TCP, NULL, NULL, 0);
+        verdict = policy_bound_narrow(&bound, verdict, &address, NULL);
+        CHECK(strcmp(verdict.reason, bounded[i].reason) == 0 &&
+                  verdict.allowed == (strcmp(verdict.reason, "allowed") == 0),
+              "%s: %s: %s: %s", bounded[i].bound, bounded[i].policy, bounded[i].address,
+              verdict.reason);
+        policy_free(policy);
+    }
+}
+
 /* ---- against a slow way to the same ---- */
 
 static bool takes_name(const char *rule, const char *name)
@@ -1068,6 +1134,7 @@ int main(void)
     check_protocols();
     check_denied();
     check_translated();
+    check_bounds();
     finds_the_same();
     takes_no_time();
     return check_finish();

@@ -284,7 +284,7 @@ int fetch_denied(const struct fetch_request *request, const struct policy_verdic
         return by_api
                    ? error_set(err, "EACCES", 0,
                                "the host '%s' is denied: its address is private; allow that with "
-                               "allowed_hosts ('%s private=yes')",
+                               "allowed_hosts ('%s private=yes'), where the operator opens it",
                                host, host)
                    : error_set(err, "EACCES", 0,
                                "the host '%s' is denied: its address is private; allow that with "
