@@ -49,15 +49,14 @@ static void capacity_read(struct engine *engine)
     }
 }
 
-static int room(const char *what, uint64_t available, uint64_t headroom, struct error *err)
+static int room(const char *what, const char *remedy, uint64_t available, uint64_t headroom,
+                struct error *err)
 {
     if (available >= headroom)
         return 0;
-    return error_set(
-        err, "capacity", 0,
-        "this host has less %s left than is to stay free; stop or delete sandboxes, or "
-        "ask again later",
-        what);
+    return error_set(err, "capacity", 0,
+                     "this host has less %s left than is to stay free; %s, or ask again later",
+                     what, remedy);
 }
 
 int capacity_check(struct engine *engine, struct error *err)
@@ -68,17 +67,19 @@ int capacity_check(struct engine *engine, struct error *err)
                          "sandboxes, or allow it more (LimitNOFILE=)",
                          FDS_HEADROOM);
     capacity_read(engine);
-    if (room("memory", engine->capacity.memory_available, engine->options.headroom_memory_bytes,
-             err) != 0)
+    if (room("memory", "stop or delete sandboxes", engine->capacity.memory_available,
+             engine->options.headroom_memory_bytes, err) != 0)
         return -1;
-    return room("disk", engine->capacity.disk_available, engine->options.headroom_disk_bytes, err);
+    return room("disk", "delete sandboxes, or make room below the data directory",
+                engine->capacity.disk_available, engine->options.headroom_disk_bytes, err);
 }
 
-/* ---- room for deletes on a full disk ---- */
+/* ---- room for stops and deletes on a full disk ---- */
 
 #define RESERVE "reserve"
 #define RESERVE_BYTES (4 << 20)
-#define RESERVE_STEP (256 << 10) /* for one delete: a few pages of the store's log */
+#define RESERVE_STEP (256 << 10) /* for one of them: a few pages of the store's log */
+#define RESERVE_OF_DELETES (2 << 20)
 
 void capacity_fill_reserve(struct engine *engine)
 {
@@ -89,18 +90,32 @@ void capacity_fill_reserve(struct engine *engine)
     fd = openat(engine->options.directory, RESERVE, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW,
                 0600);
     if (fd < 0 || (fallocate(fd, 0, 0, RESERVE_BYTES) < 0 && errno != EOPNOTSUPP))
-        log_say(LOG_LEVEL_WARN, "no_reserve",
-                "there is no room for %d MiB that keep deletes possible on a full disk: %s",
-                RESERVE_BYTES >> 20, strerror(errno)); // NOLINT(concurrency-mt-unsafe)
+        log_say(
+            LOG_LEVEL_WARN, "no_reserve",
+            "there is no room for %d MiB that keep stops and deletes possible on a full disk: %s",
+            RESERVE_BYTES >> 20, strerror(errno)); // NOLINT(concurrency-mt-unsafe)
 }
 
-bool capacity_give_reserve(struct engine *engine)
+void capacity_begin(struct engine *engine)
+{
+    if (capacity_disk_is_low(engine))
+        log_say(LOG_LEVEL_WARN, "disk_low",
+                "the host's disk has %llu MiB left below the data directory, and %llu are to stay "
+                "free (headroom_disk), so no sandbox is made or started; delete sandboxes, or make "
+                "room there",
+                (unsigned long long)engine->capacity.disk_available >> 20,
+                (unsigned long long)engine->options.headroom_disk_bytes >> 20);
+    capacity_fill_reserve(engine);
+}
+
+bool capacity_give_reserve(struct engine *engine, bool deletes)
 {
     _cleanup_close_ int fd = openat(engine->options.directory, RESERVE,
                                     O_RDWR | O_CLOEXEC | O_NOFOLLOW);
+    off_t least = RESERVE_STEP + (deletes ? 0 : RESERVE_OF_DELETES);
     struct stat st;
 
-    return fd >= 0 && fstat(fd, &st) == 0 && S_ISREG(st.st_mode) && st.st_size >= RESERVE_STEP &&
+    return fd >= 0 && fstat(fd, &st) == 0 && S_ISREG(st.st_mode) && st.st_size >= least &&
            ftruncate(fd, st.st_size - RESERVE_STEP) == 0;
 }
 

@@ -300,7 +300,7 @@ int engine_open(const struct engine_options *options, struct engine **out,
     }
     engine->options.resolvers = engine->options.nat64 = engine->options.proxy = NULL;
     engine->options.private = NULL;
-    capacity_fill_reserve(engine);
+    capacity_begin(engine);
     clock_set(engine->clock, &engine->tick, clock_monotonic_ns() + TICK_NS, tick, engine);
     *out = engine;
     return 0;

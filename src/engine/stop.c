@@ -89,6 +89,12 @@ void sandbox_drop_disk(struct engine *engine, const char *disk)
 
 static void stopped(struct sandbox *sandbox, const struct error *err)
 {
+    if (err != NULL && err->errnum == ENOSPC && capacity_give_reserve(sandbox->engine, false)) {
+        sandbox_commit(sandbox,
+                       sandbox_next_record(sandbox, SANDBOX_STOPPED, sandbox->active->reason),
+                       stopped);
+        return;
+    }
     if (err != NULL) {
         /* The box is gone whatever the disk says; the next start finds that out as well. */
         sandbox->record->state = SANDBOX_STOPPED;
@@ -229,7 +235,7 @@ static void name_deleted(void *arg, uint64_t revision, const struct error *err)
 static void deleted(struct sandbox *sandbox, const struct error *err)
 {
     /* A delete is what makes room. */
-    if (err != NULL && err->errnum == ENOSPC && capacity_give_reserve(sandbox->engine)) {
+    if (err != NULL && err->errnum == ENOSPC && capacity_give_reserve(sandbox->engine, true)) {
         delete_work(sandbox);
         return;
     }

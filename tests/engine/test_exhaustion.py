@@ -127,6 +127,9 @@ def test_over_the_headroom_of_the_disk_new_sandboxes_are_refused_with_the_figure
         assert client.post(f"{path}/stop").status == 200
         refused(client.post(f"{path}/start"), "capacity")
         assert client.get(path).json["state"] == "stopped"
+    small_disk.kill_engine()
+    assert "disk_low" in small_disk.said(), "a server that starts says so"
+    with small_disk.client() as client:
         small_disk.empty()
         assert client.post(f"{path}/start").status == 200
         again(client)
@@ -168,7 +171,7 @@ def test_on_a_full_disk_what_runs_runs_on_and_nothing_that_was_acknowledged_is_l
         again(client)
 
 
-def test_on_a_full_disk_sandboxes_are_deleted_to_make_room(small_disk):
+def test_on_a_full_disk_sandboxes_are_stopped_and_deleted_to_make_room(small_disk):
     with small_disk.client() as client:
         paths = [make(client, name=f"n{i}") for i in range(4)]
         small_disk.fill(left=0)
@@ -177,6 +180,9 @@ def test_on_a_full_disk_sandboxes_are_deleted_to_make_room(small_disk):
             labels = {f"l{n}": f"{number}" * 500 for n in range(30)}
             return client.ask("PATCH", paths[0], {"labels": labels}).status != 200
         assert any(is_full(number) for number in range(40)), "the store finds no more room"
+        for path in paths[:2]:
+            answer = client.post(f"{path}/stop")
+            assert (answer.status, answer.json["state"]) == (200, "stopped"), answer
         for path in paths:
             assert client.delete(path).status == 204
         small_disk.empty()
