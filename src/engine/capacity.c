@@ -195,11 +195,12 @@ void engine_capacity_figures(struct engine *engine, char text[ENGINE_FIGURES_MAX
     (void)snprintf(
         text, ENGINE_FIGURES_MAX,
         "the host has %s MiB of memory left, %s are to stay free; %s MiB of disk, %s are "
-        "to stay free; the engine has %zu sandboxes of %zu, and uses %s MiB of %s",
+        "to stay free; disks are promised %s MiB of %s; the engine has %zu sandboxes of %zu, and uses %s MiB of %s",
         figure(engine->capacity.memory_available).text,
         figure(engine->options.headroom_memory_bytes).text,
         figure(engine->capacity.disk_available).text,
-        figure(engine->options.headroom_disk_bytes).text, engine->count, engine->options.sandboxes,
+        figure(engine->options.headroom_disk_bytes).text, figure(disk_room_promised(engine)).text,
+        figure(disk_room_most(engine)).text, engine->count, engine->options.sandboxes,
         figure(memory_used()).text, figure(engine_memory_limit()).text);
 }
 

@@ -254,6 +254,7 @@ static int open_all(struct engine *engine, struct error *err)
         return -1;
     box_turns_open(engine);
     pool_open(engine);
+    disk_room_open(engine);
     kernels_open(engine);
     keeper = fd_take(&engine->options.keeper);
     requests = fd_take(&engine->options.keeper_requests);
@@ -380,6 +381,7 @@ void engine_close(struct engine *engine)
     sandboxes_close(engine);
     kernels_close(engine);
     pool_close(engine);
+    disk_room_close(engine);
     takeover_free(engine);
     later_close(engine);
     events_close(engine);

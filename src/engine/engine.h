@@ -354,7 +354,7 @@ uint64_t engine_memory_limit(void);
 /* Of that, what may be kept of one kind for all tenants together: input, or texts of processes that have ended. */
 uint64_t engine_memory_kept(void);
 /* The figures behind "capacity". They say what other tenants use: for operators and the log alone. */
-#define ENGINE_FIGURES_MAX 320
+#define ENGINE_FIGURES_MAX 400
 void engine_capacity_figures(struct engine *engine, char text[ENGINE_FIGURES_MAX]);
 
 struct engine_capacity {
@@ -445,6 +445,8 @@ struct engine_options {
     int directory;                                       /* the engine's own; taken */
     struct box_limits defaults, most;                    /* of a sandbox that names none; of any */
     uint64_t headroom_memory_bytes, headroom_disk_bytes; /* below: 503 "capacity" */
+    uint64_t
+        disk_overcommit; /* so many times what there is may be promised to disks; 0: any number */
     const struct policy *network; /* of a sandbox that names none; NULL: none. Copied */
     const char *resolvers, *nat64, *private, *proxy; /* see net/net.h; or NULL */
     bool proxy_names;

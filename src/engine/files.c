@@ -618,6 +618,8 @@ bool files_next(struct files *files, struct files_item *item)
         return wait_for_news(files);
     if (status < 0)
         return end_failed(files, item);
+    if (item->kind == FILES_END || item->kind == FILES_FAILED)
+        disk_room_explain(files->engine, files->sandbox, &item->error);
     files->is_over = item->kind == FILES_END;
     if (!files_rows[files->verb].takes_input)
         files_room_taken(files);

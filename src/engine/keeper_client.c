@@ -53,9 +53,14 @@ static size_t request_size(enum keeper_type type)
         return sizeof(struct keeper_claim);
     case KEEPER_USAGE:
     case KEEPER_END:
+    case KEEPER_CUT_DISK:
         return sizeof(struct keeper_of_box);
     case KEEPER_NETWORK:
         return sizeof(struct keeper_network_of);
+    case KEEPER_DISK_ROOM:
+        return sizeof(struct keeper_head);
+    case KEEPER_HOLD_DISK:
+        return sizeof(struct keeper_hold);
     case KEEPER_DROP_DISK:
     case KEEPER_WEIGH_DISK:
         return sizeof(struct keeper_of_disk);
@@ -76,6 +81,9 @@ static uint32_t answer_type(enum keeper_type type, const union keeper_request *r
         return KEEPER_USED;
     case KEEPER_END:
         return KEEPER_ENDED;
+    case KEEPER_DISK_ROOM:
+    case KEEPER_HOLD_DISK:
+        return KEEPER_DISKS;
     default:
         return KEEPER_DONE;
     }
@@ -284,6 +292,9 @@ static bool is_sound(const struct packet *packet)
     case KEEPER_USED:
     case KEEPER_ENDED:
         size = sizeof(answer->report);
+        break;
+    case KEEPER_DISKS:
+        size = sizeof(answer->disks);
         break;
     case KEEPER_DISK:
         size = sizeof(answer->disk);

@@ -236,6 +236,7 @@ int sandbox_attach(struct sandbox *sandbox, struct link *link, bool anew, struct
         return -1;
     }
     sandbox->oom_seen = 0;
+    disk_room_wake(sandbox);
     if (anew) /* nothing that ran before is in this box */
         procs_detach(sandbox->procs, sandbox->record->reason);
     else

@@ -125,6 +125,16 @@ struct saves {
     size_t count, left;              /* `left` of this round */
 };
 
+/* disk_room.c: what is known of a disk. */
+struct disk_weight {
+    bool is_known, is_held; /* is_held: it can be */
+    uint64_t used;          /* that its files take */
+    uint64_t base_used,
+        base_written; /* while room is short: as it was before that; UINT64_MAX: not known */
+    uint64_t grown;   /* since then, or what it has still to write */
+    bool is_told;     /* that it may grow no more */
+};
+
 struct sandbox {
     struct engine *engine;
     char id[KEEPER_ID_LENGTH + 4];
@@ -166,6 +176,7 @@ struct sandbox {
     struct share_told told;
     uint64_t cpu_ns, memory_bytes; /* of its box, as spent.c heard of it last */
     bool spent_unknown;            /* the box was there before this engine, and was not asked yet */
+    struct disk_weight weight;     /* of its persistent disk */
 };
 
 /* ---- the engine ---- */
@@ -189,6 +200,7 @@ struct gone_ring {
 struct box_turns;
 struct dial;
 struct files;
+struct disk_room;
 struct kernels;
 struct network;
 struct ports;
@@ -219,8 +231,9 @@ struct engine {
     struct alarm network_save;
     struct pool *pool;
     struct box_turns *box_turns;
-    struct kernels *kernels;   /* kernels.c */
-    struct takeover *takeover; /* while it opens */
+    struct disk_room *disk_room; /* disk_room.c */
+    struct kernels *kernels;     /* kernels.c */
+    struct takeover *takeover;   /* while it opens */
     int sandboxes_dir;
     int programs[TOOL_PROGRAMS]; /* that run in boxes for us */
 
@@ -471,8 +484,9 @@ int quota_check_ports(struct engine *engine, const char *tenant, uint64_t more, 
 /* The same of a worker of kernels. */
 int quota_check_worker(struct engine *engine, const char *tenant, uint64_t memory_bytes,
                        uint64_t cpu_milli, struct error *err);
-/* Of processors; 0: there is no bound. */
+/* Of processors, of bytes of disk; 0: there is no bound. */
 uint64_t quota_cpu(struct engine *engine, const char *tenant);
+uint64_t quota_disk(struct engine *engine, const char *tenant);
 
 /* ---- tokens.c ---- */
 int tokens_open(struct engine *engine, struct error *err);
@@ -506,6 +520,17 @@ void capacity_begin(struct engine *engine); /* the same, and says whether the di
 bool capacity_give_reserve(struct engine *engine, bool deletes);
 bool capacity_disk_is_low(struct engine *engine);
 void capacity_look(struct engine *engine, struct engine_capacity *capacity);
+
+/* ---- disk_room.c ---- */
+void disk_room_open(struct engine *engine);
+void disk_room_close(struct engine *engine);
+void disk_room_wake(struct sandbox *sandbox); /* its box may write from now on */
+/* Of a disk that was found full: says so where that is the host's. */
+void disk_room_explain(const struct engine *engine, const char *sandbox, struct error *err);
+/* Whether a new sandbox's disk may be promised beside what is promised already. */
+int disk_room_check(struct engine *engine, const struct record *record, struct error *err);
+uint64_t disk_room_promised(const struct engine *engine); /* to all persistent disks */
+uint64_t disk_room_most(struct engine *engine); /* that may be; UINT64_MAX: nobody knows */
 
 /* ---- events.c ---- */
 int events_open(struct engine *engine, struct error *err);

@@ -214,6 +214,13 @@ uint64_t quota_cpu(struct engine *engine, const char *tenant)
     return account != NULL ? account->quota.cpu_milli : 0;
 }
 
+uint64_t quota_disk(struct engine *engine, const char *tenant)
+{
+    const struct account *account = map_get(&engine_quotas(engine)->accounts, tenant);
+
+    return account != NULL ? account->quota.disk_bytes : 0;
+}
+
 int quota_check_worker(struct engine *engine, const char *tenant, uint64_t memory_bytes,
                        uint64_t cpu_milli, struct error *err)
 {

@@ -459,6 +459,7 @@ static int start(struct program *program, struct error *err)
     options.most = most_of(settings);
     options.headroom_memory_bytes = settings->headroom_memory;
     options.headroom_disk_bytes = settings->headroom_disk;
+    options.disk_overcommit = settings->disk_overcommit;
     options.pool = settings->pool;
     options.sandboxes = settings->sandboxes;
     options.ports = settings->ports;

@@ -63,6 +63,8 @@ static const struct conf_row table[] = {
     {"boxes", "ports", CONF_COUNT, AT(ports), .fallback = "1024", .high = 1000000},
     {"boxes", "headroom_memory", CONF_SIZE, AT(headroom_memory), .fallback = "256M"},
     {"boxes", "headroom_disk", CONF_SIZE, AT(headroom_disk), .fallback = "512M"},
+    {"boxes", "disk_overcommit", CONF_COUNT, AT(disk_overcommit), .fallback = "20", .low = 1,
+     .high = 1000000},
     {"boxes", "output_keep", CONF_DURATION, AT(output_keep_ms), .fallback = "24h"},
     {"boxes", "default_network", CONF_TEXT, AT(default_network), .fallback = "public",
      .check = network_check},

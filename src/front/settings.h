@@ -14,7 +14,7 @@ struct settings {
     uint64_t pool, pids, most_pids, sandboxes, ports;
     uint64_t memory, disk, most_memory, most_disk;
     uint32_t cpus, most_cpus; /* thousandths; 0: all, or no bound */
-    uint64_t headroom_memory, headroom_disk;
+    uint64_t headroom_memory, headroom_disk, disk_overcommit;
     uint64_t output_keep_ms;
     uint64_t kernels_contexts, kernels_memory; /* of each tenant */
     uint64_t kernels_idle_ms;

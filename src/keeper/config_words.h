@@ -42,6 +42,8 @@
       "ports of this host for a tenant whose quota names no number; 0: any number")                \
     C("boxes", "headroom_memory", "256M", "memory of the host that is to stay free")               \
     C("boxes", "headroom_disk", "512M", "space that is to stay free where sandboxes are kept")     \
+    C("boxes", "disk_overcommit", "20",                                                            \
+      "how many times that space, without headroom_disk, may be promised to disks")                \
     C("boxes", "output_keep", "24h",                                                               \
       "time for which the output of a command that has ended is kept")                             \
     C("boxes", "default_network", "public",                                                        \

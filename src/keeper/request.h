@@ -42,6 +42,9 @@ enum keeper_type {
     KEEPER_BEAT, /* its loop turns; a head only, with any id, and no answer */
     KEEPER_ATTACH, /* mounts what is registered into a box that runs: KEEPER_DONE, also where it has that already */
     KEEPER_DETACH, /* unmounts what it has there, from the start or since: KEEPER_DONE */
+    KEEPER_DISK_ROOM, /* a head only: KEEPER_DISKS, of which only `left_bytes` is known */
+    KEEPER_HOLD_DISK, /* of a box with a persistent one, which may grow by so much: KEEPER_DISKS */
+    KEEPER_CUT_DISK, /* of a box that is ended next: nothing is written to it any more: KEEPER_DONE */
 
     KEEPER_HOST = 64,
     KEEPER_NAMED, /* a registered root or mount; also unasked (id 0), when one is added or removed */
@@ -54,6 +57,7 @@ enum keeper_type {
     KEEPER_DISK,   /* a persistent disk that is there */
     KEEPER_SOCKET, /* a head; its fd is a socket of a box's network */
     KEEPER_TLS,    /* a head, unasked; its fd is another certificate and key than COVE_TLS_FD was */
+    KEEPER_DISKS,
 };
 
 enum keeper_kind { KEEPER_ROOT = 1, KEEPER_MOUNT };
@@ -141,6 +145,12 @@ struct keeper_of_disk {
     char disk[KEEPER_ID_LENGTH + 4];
 };
 
+struct keeper_hold {
+    struct keeper_head head;
+    uint64_t box;
+    uint64_t most; /* UINT64_MAX: as its limit says */
+};
+
 union keeper_request {
     struct keeper_head head;
     struct keeper_hello hello;
@@ -151,6 +161,7 @@ union keeper_request {
     struct keeper_network_of network;
     struct keeper_attach attach;
     struct keeper_detach detach;
+    struct keeper_hold hold;
 };
 
 /* ---- answers ---- */
@@ -205,6 +216,15 @@ struct keeper_report {
     uint64_t disk_bytes; /* that it wrote; UINT64_MAX: nobody knows */
 };
 
+/* What the file system that disks lie on has left when all is written; what a disk's own file system has given to
+ * files, and what of that the host has for it. UINT64_MAX: nobody knows. */
+struct keeper_disks {
+    struct keeper_head head;
+    uint64_t left_bytes, used_bytes, written_bytes;
+    uint32_t is_held; /* it can be held here */
+    uint32_t pad;
+};
+
 struct keeper_disk_there {
     struct keeper_head head;
     char disk[KEEPER_ID_LENGTH + 4];
@@ -219,6 +239,7 @@ union keeper_answer {
     struct keeper_refused refused;
     struct keeper_report report;
     struct keeper_disk_there disk;
+    struct keeper_disks disks;
 };
 
 /* An engine that has said KEEPER_BEAT once says it COVE_BEAT_MS (of its environment) after the last time;

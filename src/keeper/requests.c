@@ -2,6 +2,7 @@
 #include "keeper/requests.h"
 
 #include "keeper/build.h"
+#include "keeper/disk_hold.h"
 #include "keeper/keeper.h"
 
 #include <errno.h>
@@ -207,6 +208,12 @@ static const char *beat_fault(const union keeper_request *request)
     return NULL;
 }
 
+static const char *room_fault(const union keeper_request *request)
+{
+    (void)request; /* there is nothing in it */
+    return NULL;
+}
+
 static const char *of_disk_fault(const union keeper_request *request)
 {
     return is_id(request->of_disk.disk, sizeof(request->of_disk.disk)) ? NULL : "disk";
@@ -337,6 +344,36 @@ static void do_weigh_disk(struct keeper *keeper, const union keeper_request *req
     engine_answer(keeper, &answer, sizeof(answer), 0);
 }
 
+static void do_disk_room(struct keeper *keeper, const union keeper_request *request)
+{
+    struct keeper_disks answer = {.head = {.type = KEEPER_DISKS, .id = request->head.id}};
+
+    answer.left_bytes = disk_hold_left(keeper);
+    engine_answer(keeper, &answer, sizeof(answer), 0);
+}
+
+static void do_hold_disk(struct keeper *keeper, const union keeper_request *request)
+{
+    const struct boxed *boxed = find(keeper, request->head.id, request->hold.box);
+    struct keeper_disks answer = {.head = {.type = KEEPER_DISKS, .id = request->head.id},
+                                  .left_bytes = UINT64_MAX};
+
+    if (boxed == NULL)
+        return;
+    disk_hold(keeper, boxed, request->hold.most, &answer);
+    engine_answer(keeper, &answer, sizeof(answer), 0);
+}
+
+static void do_cut_disk(struct keeper *keeper, const union keeper_request *request)
+{
+    const struct boxed *boxed = find(keeper, request->head.id, request->of_box.box);
+
+    if (boxed == NULL)
+        return;
+    disk_cut(boxed);
+    done(keeper, request->head.id);
+}
+
 static void do_network(struct keeper *keeper, const union keeper_request *request)
 {
     const struct keeper_network_of *network = &request->network;
@@ -428,6 +465,9 @@ static const struct row {
     {KEEPER_ATTACH, AFTER_HELLO, sizeof(struct keeper_attach), attach_fault, do_attach},
     {KEEPER_DETACH, AFTER_HELLO, sizeof(struct keeper_detach), detach_fault, do_detach},
     {KEEPER_BEAT, AFTER_HELLO, sizeof(struct keeper_head), beat_fault, do_beat},
+    {KEEPER_DISK_ROOM, AFTER_HELLO, sizeof(struct keeper_head), room_fault, do_disk_room},
+    {KEEPER_HOLD_DISK, AFTER_HELLO, sizeof(struct keeper_hold), of_box_fault, do_hold_disk},
+    {KEEPER_CUT_DISK, AFTER_HELLO, sizeof(struct keeper_of_box), of_box_fault, do_cut_disk},
 };
 
 static const struct row *row_find(uint32_t type)

@@ -13,7 +13,6 @@ import select
 import signal
 import socket
 import sqlite3
-import subprocess
 import time
 
 import pytest
@@ -24,6 +23,7 @@ import terminals
 from frames import frame
 from harness import EXPECT
 from sandboxes import EPHEMERAL, make, new_key, printed, start
+from small_disk import SmallDisk, ext4_mount
 
 SMALL = "[boxes]\npool = {pool}\nmemory = 128M\ndisk = 16M\nheadroom_disk = {headroom}\n"
 COUNTS = "i=0; while [ $i -lt 100000 ]; do i=$((i+1)); echo $i; sleep 0.02; done"
@@ -68,48 +68,11 @@ def again(client):
 
 # ---- disk --------------------------------------------------------------------------------------
 
-class SmallDisk(serving.Serve):
-    """Its data lies on a file system of its own, which nobody else sees."""
-
-    def __init__(self, directory, mount, **more):
-        super().__init__(directory, clock=True, **more)
-        self.data.mkdir()
-        self.command = ["unshare", "--mount", "--propagation", "private", "sh", "-ec",
-                        f"{mount} {self.data}; exec \"$@\"", "sh", *self.command]
-
-    @property
-    def inside(self):
-        return pathlib.Path(f"/proc/{self.process.pid}/root{self.data}")
-
-    def free(self):
-        disk = os.statvfs(self.inside)
-        return disk.f_bavail * disk.f_frsize
-
-    def fill(self, left):
-        """Takes all but so many bytes; all of them for 0."""
-        with open(self.inside / "filler", "ab", buffering=0) as filler:
-            with contextlib.suppress(OSError):
-                while self.free() > left:
-                    filler.write(bytes(max(min(self.free() - left, 1 << 20), 4096)))
-            with contextlib.suppress(OSError):
-                while left == 0:
-                    filler.write(bytes(512))
-        self.clock.advance(1)  # a figure is good for a moment
-
-    def empty(self):
-        (self.inside / "filler").unlink()
-        self.clock.advance(1)
-
-
 @pytest.fixture(params=["tmpfs", "ext4"])
 def small_disk(request, tmp_path):
     mount = "mount -t tmpfs -o size=96m,mode=0755 tmpfs"
     if request.param == "ext4":
-        image = tmp_path / "image"
-        with open(image, "wb") as file:
-            file.truncate(96 << 20)
-        subprocess.run(["mkfs.ext4", "-q", "-F", "-m", "0", image], check=True)
-        mount = f"mount -o loop {image}"
+        mount = ext4_mount(tmp_path, 96 << 20)
     with SmallDisk(tmp_path, mount, config=SMALL.format(pool=2, headroom="16M")) as started:
         yield started
 

@@ -77,7 +77,7 @@ static void demand_legal(const union keeper_request *request, size_t size, bool 
 {
     demand(size >= sizeof(request->head) && request->head.id != 0, "head");
     demand(is_greeted == (request->head.type != KEEPER_HELLO), "order");
-    demand(request->head.type >= KEEPER_HELLO && request->head.type <= KEEPER_DETACH, "type");
+    demand(request->head.type >= KEEPER_HELLO && request->head.type <= KEEPER_CUT_DISK, "type");
     if (request->head.type == KEEPER_MAKE)
         demand_make(&request->make);
     if (request->head.type == KEEPER_CLAIM) {
@@ -154,6 +154,9 @@ static const struct seed {
     {"attach", KEEPER_ATTACH, sizeof(struct keeper_attach), 0, false},
     {"detach", KEEPER_DETACH, sizeof(struct keeper_detach), 0, false},
     {"beat", KEEPER_BEAT, sizeof(struct keeper_head), 0, false},
+    {"disk_room", KEEPER_DISK_ROOM, sizeof(struct keeper_head), 0, false},
+    {"hold_disk", KEEPER_HOLD_DISK, sizeof(struct keeper_hold), 0, false},
+    {"cut_disk", KEEPER_CUT_DISK, sizeof(struct keeper_of_box), 0, false},
 };
 #define SEEDS (sizeof(seeds) / sizeof(seeds[0]))
 

@@ -217,7 +217,7 @@ GOOD_MAKE = keepers.make(7)
 
 # One of each way to be refused; each field's own check is tried by tests/unit/test_keeper.c.
 ILLEGAL = {
-    "unknown type": keepers.HEAD.pack(12, 7),
+    "unknown type": keepers.HEAD.pack(keepers.CUT_DISK + 1, 7),
     "an answer": keepers.HEAD.pack(keepers.DONE, 7),
     "too long": GOOD_MAKE + b"\0" * 8,
     "much too long": GOOD_MAKE + b"\0" * 8192,

@@ -403,6 +403,25 @@ static void report(struct fake *fake, uint32_t type, const struct keeper_of_box 
         answer(fake, &said, sizeof(said), -1);
 }
 
+static void disks(struct fake *fake, const union keeper_request *request)
+{
+    struct keeper_disks said = {.head = {.type = KEEPER_DISKS, .id = request->head.id},
+                                .left_bytes = fake->left_bytes,
+                                .is_held = !fake->holds_no_disk};
+    struct fake_box *box = NULL;
+
+    if (request->head.type == KEEPER_HOLD_DISK) {
+        box = box_by_id(fake, request->hold.box);
+        if (box == NULL) {
+            refuse(fake, request->head.id, "no_box");
+            return;
+        }
+        box->most = request->hold.most;
+        said.used_bytes = said.written_bytes = box->used;
+    }
+    answer(fake, &said, sizeof(said), -1);
+}
+
 /* Sockets as good as those of a box: nobody dials them. */
 static int network_socket(bool is_tcp)
 {
@@ -474,6 +493,13 @@ static void serve(struct fake *fake, const union keeper_request *request)
         break;
     case KEEPER_WEIGH_DISK:
         report(fake, request->head.type, &(struct keeper_of_box){.head = request->head});
+        break;
+    case KEEPER_CUT_DISK:
+        done(fake, KEEPER_CUT_DISK, request->head.id);
+        break;
+    case KEEPER_DISK_ROOM:
+    case KEEPER_HOLD_DISK:
+        disks(fake, request);
         break;
     case KEEPER_NETWORK:
         network(fake, &request->network);

@@ -42,6 +42,8 @@ struct fake_box {
     unsigned execs;
     bool is_open;      /* its network */
     unsigned networks; /* requests for it */
+    uint64_t used;     /* of its disk */
+    uint64_t most;     /* that this may grow by, as was asked last */
 };
 
 struct fake {
@@ -66,7 +68,9 @@ struct fake {
     uint32_t ahead; /* versions of the init protocol that this keeper is later than its boxes */
     uint32_t lie_at;
     enum fake_lie lie;
-    uint32_t oom_kills; /* in reports */
+    uint32_t oom_kills;  /* in reports */
+    uint64_t left_bytes; /* where disks lie */
+    bool holds_no_disk;
     enum fake_exec exec;
     int exit_status; /* of commands */
 };

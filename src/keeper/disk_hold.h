@@ -1,0 +1,25 @@
+/* How much of the file system that disks lie on is left, and how far each disk may grow into it.
+ *
+ * A disk is a sparse image: its file system lets a box write what the host may not have. So the disk itself is told:
+ * blocks that its file system sets apart for itself (reserved_clusters of ext4) are refused to the box by the write that
+ * would take them, with ENOSPC, and before anything is in a cache. What was written already is never touched. */
+#pragma once
+
+#include "base/err.h"
+#include "keeper/request.h"
+
+#include <stdbool.h>
+
+struct keeper;
+struct boxed;
+
+/* What will be left once all is written that boxes have in their caches, or have allocated. UINT64_MAX: nobody knows. */
+uint64_t disk_hold_left(const struct keeper *keeper);
+
+/* Lets the disk of a box grow by so much and no more, or UINT64_MAX: as its limit says; then tells of it. One that is
+ * no image is only told of. */
+void disk_hold(const struct keeper *keeper, const struct boxed *boxed, uint64_t most,
+               struct keeper_disks *answer);
+
+/* What is in caches of it is lost, as where the host loses power: for a box that has allocated what is not there. */
+void disk_cut(const struct boxed *boxed);
