@@ -51,6 +51,88 @@ static int give_root(const struct plan *plan, int disk)
                : fchmodat(disk, "root", (st.st_mode & 07777) | S_IRWXU, 0);
 }
 
+/* A box may fill its disk, and has to start all the same, so that room can be made: it goes without. */
+static bool is_full_disk(int errnum)
+{
+    return errnum == ENOSPC || errnum == EDQUOT;
+}
+
+/* A directory is made here, where no box sees it, and takes its place when it is whole: a start that is killed leaves
+ * no half of one, which would be taken for the box's. */
+#define FRESH "fresh"
+
+struct own {
+    const char *path;
+    mode_t mode;
+    uid_t uid;
+    gid_t gid;
+};
+
+static int make_fresh(int disk, const char *at, const struct own *own, struct error *err)
+{
+    if (mkdirat(disk, at, own->mode) < 0)
+        return is_full_disk(errno) ? 0
+                                   : error_set(err, "mount_failed", errno,
+                                               "cannot make the directory /%s", own->path);
+    /* EINVAL: the box has no such id. */
+    if (own->uid != 0 && fchownat(disk, at, own->uid, own->gid, AT_SYMLINK_NOFOLLOW) < 0 &&
+        errno != EINVAL)
+        return error_set(err, "mount_failed", errno, "cannot give /%s to its user", own->path);
+    return 1;
+}
+
+/* Makes a directory with what is in it: `user`, or the link to /tmp, or nothing. What was there is left to the box. */
+static int make_own(int disk, const struct own *own, const struct own *user, bool has_tmp,
+                    struct error *err)
+{
+    char place[32];
+    struct stat st;
+    int made;
+
+    (void)snprintf(place, sizeof(place), "root/%s", own->path);
+    if (fstatat(disk, place, &st, AT_SYMLINK_NOFOLLOW) == 0)
+        return 0;
+    made = make_fresh(disk, FRESH, own, err);
+    if (made > 0 && user != NULL)
+        made = make_fresh(disk, FRESH "/user", user, err) < 0 ? -1 : 1;
+    if (made > 0 && has_tmp && symlinkat("../tmp", disk, FRESH "/tmp") < 0 && !is_full_disk(errno))
+        return error_set(err, "mount_failed", errno, "cannot make /var/tmp");
+    if (made > 0 && renameat(disk, FRESH, disk, place) < 0 && !is_full_disk(errno))
+        return error_set(err, "mount_failed", errno, "cannot name the directory /%s", own->path);
+    return made < 0 ? -1 : 0;
+}
+
+static void clear_fresh(int disk)
+{
+    (void)unlinkat(disk, FRESH "/user", AT_REMOVEDIR);
+    (void)unlinkat(disk, FRESH "/tmp", 0);
+    (void)unlinkat(disk, FRESH, AT_REMOVEDIR);
+}
+
+/* The directories that programs look for. One below another is made with that: later it may be a link. */
+static int make_all_own(const struct plan *plan, int disk, struct error *err)
+{
+    uid_t uid = plan->privileges == BOX_PLAIN ? plan->uid : 0;
+    gid_t gid = plan->privileges == BOX_PLAIN ? plan->gid : 0;
+    const struct own user = {"home/user", 0755, plan->uid != 0 ? plan->uid : ACCOUNTS_USER,
+                             plan->uid != 0 ? plan->gid : ACCOUNTS_USER};
+    const struct own all[] = {
+        {"opt", 0755, uid, gid}, {"root", 0755, uid, gid}, {"run", 0755, uid, gid},
+        {"srv", 0755, uid, gid}, {"tmp", 01777, 0, 0},     {"var", 0755, uid, gid},
+        {"home", 0755, 0, 0},
+    };
+
+    clear_fresh(disk);
+    for (size_t i = 0; i < sizeof(all) / sizeof(all[0]); i++) {
+        bool is_home = strcmp(all[i].path, "home") == 0, is_var = strcmp(all[i].path, "var") == 0;
+
+        if (make_own(disk, &all[i], is_home ? &user : NULL, is_var, err) < 0)
+            return -1;
+    }
+    clear_fresh(disk); /* where the disk was full */
+    return 0;
+}
+
 int tree_own_root(const struct plan *plan, struct tree *tree, struct error *err)
 {
     int disk;
@@ -60,16 +142,12 @@ int tree_own_root(const struct plan *plan, struct tree *tree, struct error *err)
         return -1;
     if (plan->privileges == BOX_PLAIN && give_root(plan, disk) < 0)
         return error_set(err, "mount_failed", errno, "cannot give the box's root to its user");
+    if (make_all_own(plan, disk, err) < 0)
+        return -1;
     tree->root = tree_clone_written(tree, disk, "root");
     return tree->root >= 0
                ? 0
                : error_set(err, "mount_failed", errno, "cannot take the box's root from its disk");
-}
-
-/* A box may fill its disk, and has to start all the same, so that room can be made: it goes without. */
-static bool is_full_disk(int errnum)
-{
-    return errnum == ENOSPC || errnum == EDQUOT;
 }
 
 /* Takes a directory or a link of the base into the root; the mount, or -1 and `*failed`. A link that the box has put
@@ -100,44 +178,6 @@ static int take_of_base(const struct plan *plan, const struct tree *tree, const 
     return *failed ? -1 : fd_take(&mount);
 }
 
-/* Makes a directory and gives it to its owner; what was there is left to the box. 1: it was made. */
-static int make_own(int root, const char *path, mode_t mode, uid_t uid, gid_t gid,
-                    struct error *err)
-{
-    if (mkdirat(root, path, mode) < 0)
-        return errno == EEXIST || is_full_disk(errno)
-                   ? 0
-                   : error_set(err, "mount_failed", errno, "cannot make the directory %s", path);
-    /* EINVAL: the box has no such id. */
-    if (uid != 0 && fchownat(root, path, uid, gid, AT_SYMLINK_NOFOLLOW) < 0 && errno != EINVAL)
-        return error_set(err, "mount_failed", errno, "cannot give %s to its user", path);
-    return 1;
-}
-
-/* The directories that programs look for. One below another is made with that: later it may be a link. */
-static int make_all_own(const struct plan *plan, int root, struct error *err)
-{
-    static const char *const names[] = {"opt", "root", "run", "srv"};
-    uid_t uid = plan->privileges == BOX_PLAIN ? plan->uid : 0;
-    gid_t gid = plan->privileges == BOX_PLAIN ? plan->gid : 0;
-    uid_t user = plan->uid != 0 ? plan->uid : ACCOUNTS_USER;
-    gid_t group = plan->uid != 0 ? plan->gid : ACCOUNTS_USER;
-    int made;
-
-    for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++)
-        if (make_own(root, names[i], 0755, uid, gid, err) < 0)
-            return -1;
-    if (make_own(root, "tmp", 01777, 0, 0, err) < 0)
-        return -1;
-    made = make_own(root, "var", 0755, uid, gid, err);
-    if (made < 0)
-        return -1;
-    if (made > 0 && symlinkat("../tmp", root, "var/tmp") < 0 && !is_full_disk(errno))
-        return error_set(err, "mount_failed", errno, "cannot make /var/tmp");
-    made = make_own(root, "home", 0755, 0, 0, err);
-    return made > 0 ? make_own(root, "home/user", 0755, user, group, err) : made;
-}
-
 /* The names of the base, first those that stay open until they are sealed. */
 static const char *const base_names[] = {"/etc", "/dev",   "/usr",   "/bin",   "/sbin",
                                          "/lib", "/lib32", "/lib64", "/libx32"};
@@ -155,7 +195,7 @@ int tree_fill_root(const struct plan *plan, struct tree *tree, struct error *err
         if (i < sizeof(kept) / sizeof(kept[0]))
             *kept[i] = fd_take(&mount);
     }
-    return make_all_own(plan, tree->root, err) < 0 ? -1 : 0;
+    return 0;
 }
 
 /* By the mounts themselves: at their places may be mounts of the caller's by now, which stay as they are. */

@@ -35,10 +35,11 @@ int tree_devices(int dev, struct error *err);
 /* Mounts the overlay of an image root: lower layer below, scratch above; -1 in `root` before. */
 int tree_overlay(const struct plan *plan, struct tree *tree, struct error *err);
 
-/* Opens a root directory of the box's own, on its disk, as a detached mount; -1 in `root` before. */
+/* Opens a root directory of the box's own, on its disk, as a detached mount, with the directories that programs look
+ * for; -1 in `root` before. */
 int tree_own_root(const struct plan *plan, struct tree *tree, struct error *err);
 
-/* Fills it: mounts what the base shows, and makes the directories that programs look for. */
+/* Mounts there what the base shows. */
 int tree_fill_root(const struct plan *plan, struct tree *tree, struct error *err);
 
 /* Makes read-only what of the base was still to take binds: /etc and /dev. */

@@ -175,9 +175,9 @@ def test_links_that_it_leaves_there_lead_a_start_nowhere(api, way, tmp_path):
     assert api.delete(path).status == 204
 
 
-def as_before(disk, home):
-    """The disk as it was made when the home and /tmp alone lay on it."""
-    script = f"cd '{{}}' && mv root{home} home && mv root/tmp tmp && rm -rf root"
+def change(disk, script):
+    """On a disk that no box has."""
+    script = f"cd '{{}}' && {script}"
     if harness.EXPECT.is_root:
         place = disk.parent / "mounted"
         place.mkdir()
@@ -192,6 +192,28 @@ def as_before(disk, home):
         subprocess.run(["unshare", "--map-root-user", *many, "sh", "-c", script.format(disk / "files")], check=True)
 
 
+def disk_of(own):
+    disk, = [each for each in (own.data / "disks").iterdir() if each.suffix == ".ext4" or (each / "files").is_dir()]
+    return disk
+
+
+@pytest.mark.parametrize("privileges", ["plain", "system"])
+def test_a_start_that_was_killed_leaves_no_half_of_a_directory(tmp_path, privileges):
+    """Killed when it had made a directory and not given it to its user, or when only half was in it."""
+    with serving.Serve(tmp_path, CONFIG.replace("pool = 2", "pool = 0")) as own, own.client() as client:
+        path = make(client, privileges=privileges, disk_kind="persistent")
+        look = "stat -c '%n %U %a' /* /home/user /var/tmp | grep -v sys"
+        whole = printed(client, path, look)
+        for half in ("mkdir fresh", "mkdir -p fresh/user", "mkdir fresh && ln -s ../tmp fresh/tmp"):
+            assert client.post(f"{path}/stop").status == 200
+            change(disk_of(own), "rmdir root/srv root/home/user root/home && rm -r root/var && "
+                                 f"{half} && chown -hR --reference=root fresh")
+            assert client.post(f"{path}/start").status == 200
+            assert printed(client, path, look) == whole
+        assert client.post(f"{path}/stop").status == 200
+        change(disk_of(own), "! ls -d fresh")
+
+
 @pytest.mark.parametrize("way", WAYS)
 @pytest.mark.parametrize("privileges", ["plain", "system"])
 def test_a_disk_of_before_there_was_a_root_on_it_keeps_its_home_and_tmp(tmp_path, privileges, way):
@@ -199,8 +221,7 @@ def test_a_disk_of_before_there_was_a_root_on_it_keeps_its_home_and_tmp(tmp_path
         path = make(client, privileges=privileges, disk_kind="persistent", **WAYS[way])
         home = printed(client, path, "echo home >~/kept; echo tmp >/tmp/kept; printf %s ~")
         assert client.post(f"{path}/stop").status == 200
-        disk, = [each for each in (own.data / "disks").iterdir() if each.suffix == ".ext4" or (each / "files").is_dir()]
-        as_before(disk, home)
+        change(disk_of(own), f"mv root{home} home && mv root/tmp tmp && rm -rf root")  # as it was made then
         assert client.post(f"{path}/start").status == 200
         assert printed(client, path, "cat ~/kept /tmp/kept; touch /x ~/x; stat -c %a /tmp") == "home\ntmp\n1777\n"
         assert client.post(f"{path}/stop").status == client.post(f"{path}/start").status == 200
