@@ -289,6 +289,7 @@ void record_clear(struct record *record)
 #define DISK_LEAST (1ULL << 20)
 #define BYTES_MOST (1ULL << 50)
 #define CPU_MOST 1024000
+#define PIDS_LEAST 2 /* the box's init is one */
 #define PIDS_MOST 4194304
 #define INODES_LEAST 4096
 #define INODES_MOST 1000000000
@@ -325,11 +326,16 @@ static int limits_set(const struct box_limits *wished, const struct box_limits *
 {
     static const struct bound memory = {"memory_bytes", MEMORY_LEAST, BYTES_MOST};
     static const struct bound cpu = {"cpus (thousandths)", 0, CPU_MOST};
-    static const struct bound processes = {"pids", 1, PIDS_MOST};
+    static const struct bound processes = {"pids", PIDS_LEAST, PIDS_MOST};
     static const struct bound disk = {"disk_bytes", DISK_LEAST, BYTES_MOST};
     static const struct bound inodes = {"disk_inodes", 64, INODES_MOST};
     uint64_t cpus, pids;
 
+    if (wished->pids > 0 && wished->pids < PIDS_LEAST)
+        return error_set(err, "bad_request", 0,
+                         "resources.pids: %u: the first process of a box counts, so no command "
+                         "could start; give at least %d",
+                         wished->pids, PIDS_LEAST);
     if (limit(&memory, wished->memory_bytes, usual->memory_bytes, most->memory_bytes,
               &out->memory_bytes, err) != 0 ||
         limit(&cpu, wished->cpu_milli, usual->cpu_milli, most->cpu_milli, &cpus, err) != 0 ||

@@ -239,7 +239,7 @@ static int change_verb(const struct sandbox_change *change, struct verb *verb, s
     static const struct sandbox_spec usual = {.privileges = BOX_SYSTEM,
                                               .disk_kind = KEEPER_PERSISTENT};
     static const struct box_limits some = {
-        .memory_bytes = 1 << 30, .pids = 1, .disk_bytes = 1 << 30};
+        .memory_bytes = 1 << 30, .pids = 2, .disk_bytes = 1 << 30};
     static const struct box_limits unbounded;
 
     if (change->then > SANDBOX_THEN_STOP || change->then < -1)

@@ -53,7 +53,7 @@ static const struct conf_row table[] = {
     {"boxes", "memory", CONF_SIZE, AT(memory), .fallback = "1G", .low = 8U << 20,
      .high = BYTES_MOST},
     {"boxes", "disk", CONF_SIZE, AT(disk), .fallback = "2G", .low = 1U << 20, .high = BYTES_MOST},
-    {"boxes", "pids", CONF_COUNT, AT(pids), .fallback = "1024", .low = 1, .high = 4194304},
+    {"boxes", "pids", CONF_COUNT, AT(pids), .fallback = "1024", .low = 2, .high = 4194304},
     {"boxes", "most_memory", CONF_SIZE, AT(most_memory)},
     {"boxes", "most_cpus", CONF_CPUS, AT(most_cpus)},
     {"boxes", "most_disk", CONF_SIZE, AT(most_disk)},

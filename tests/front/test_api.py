@@ -632,6 +632,7 @@ def test_a_sandbox_is_stopped_and_started_on_its_disk(api):
     ({"volumes": None}, 422, "not_yet"),
     ({"nmae": "x"}, 400, "bad_request"), ({"name": ""}, 400, "bad_request"),
     ({"name": "x" * 257}, 400, "bad_request"),
+    ({"resources": {"pids": 1}}, 400, "bad_request"),  # no command would start
     ({"resources": {"memory_bytes": 1}}, 400, "bad_request")])
 def test_a_sandbox_that_cannot_be_is_refused(api, spec, status, code):
     answer = api.post("/v1/sandboxes", spec)

@@ -161,6 +161,7 @@ static void check_wishes(void)
     REFUSED("much memory", "memory_bytes", spec.limits.memory_bytes = UINT64_MAX);
     REFUSED("many cpus", "cpus", spec.limits.cpu_milli = UINT32_MAX);
     REFUSED("many pids", "pids", spec.limits.pids = UINT32_MAX);
+    REFUSED("no place for a command", "at least 2", spec.limits.pids = 1);
     REFUSED("much disk", "disk_bytes", spec.limits.disk_bytes = UINT64_MAX);
     REFUSED("no such privileges", "privileges", spec.privileges = (enum box_privileges)7);
     REFUSED("no such disk", "disk_kind", spec.disk_kind = (enum keeper_disk)0);
