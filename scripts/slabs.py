@@ -358,14 +358,6 @@ def flocks():
         yield
 
 
-@family(15000, "leases")
-def leases():
-    touch("/dev/shm/leased")
-    for _ in each(lambda: os.open("/dev/shm/leased", os.O_RDONLY)):
-        fcntl.fcntl(KEPT[-1], fcntl.F_SETLEASE, fcntl.F_RDLCK)
-        yield
-
-
 @family(15000, "files with an owner for signals")
 def owners():
     for _ in each(lambda: os.eventfd(0)):

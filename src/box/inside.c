@@ -518,12 +518,24 @@ static int blind(struct error *err)
     return 0;
 }
 
+/* To where init looks for it, from the lowest number that was free. */
+static int place_listener(int listener, struct error *err)
+{
+    if (listener < 0)
+        return 0;
+    if (listener == PROTO_LISTENER_FD
+            ? fcntl(listener, F_SETFD, 0) < 0
+            : dup3(listener, PROTO_LISTENER_FD, 0) < 0 || close(listener) < 0)
+        return error_set(err, "fds_failed", errno, "cannot arrange the box's fds");
+    return 0;
+}
+
 /* Everything is given up here; the filter last, for it forbids what came before. */
 static int lock_down(const struct plan *plan, struct error *err)
 {
     struct sock_filter program[FILTER_MAX];
     size_t count;
-    int failed;
+    int failed, listener;
 
     if (syscall(SYS_keyctl, KEYCTL_JOIN_SESSION, NULL) < 0 && errno != ENOSYS)
         return error_set(err, "keyring_failed", errno, "cannot make a session keyring");
@@ -543,7 +555,7 @@ static int lock_down(const struct plan *plan, struct error *err)
                            (plan->no_set_id ? FILTER_NO_SETID : 0) |
                                (plan->gate.watched ? FILTER_WATCHED : 0),
                            plan->filter_key);
-    failed = filter_load(program, count);
+    failed = filter_load(program, count, &listener);
     if (failed == -FILTER_NO_ROOM)
         return error_set(
             err, "no_memory", 0,
@@ -552,7 +564,7 @@ static int lock_down(const struct plan *plan, struct error *err)
             "other programs have ended, or raise that limit, as root; see cove doctor");
     if (failed < 0)
         return error_set(err, "filter_failed", -failed, "cannot load the system call filter");
-    return 0;
+    return place_listener(listener, err);
 }
 
 static int prepare(struct plan *plan, int *control, struct error *err)

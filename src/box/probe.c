@@ -136,7 +136,7 @@ static void try_seccomp(struct probe_result *result)
     if (!PROBE_TRY(result, "no_new_privs", prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0)))
         return;
     probe_step(result, "seccomp");
-    failed = filter_load(program, count);
+    failed = filter_load(program, count, NULL);
     if (failed < 0) {
         (void)probe_fail(result, -failed);
         return;

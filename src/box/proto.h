@@ -28,6 +28,8 @@
 #define PROTO_CONTROL_FD 3  /* init's end of the socket */
 #define PROTO_LEAVES_FD 4   /* the delegated cgroup directory, where there is one */
 #define PROTO_WATCHDOG_FD 6 /* a pipe that ends with the box's watchdog, where there is one */
+#define PROTO_LISTENER_FD \
+    7 /* tells of watches that init is to add, where the kernel has such a thing */
 
 /* A request with more than this much of strings carries them in a sealed memfd. */
 #define PROTO_INLINE_MAX 32768
@@ -75,7 +77,7 @@ struct proto_config {
     uint64_t memory_bytes; /* ... */
     uint32_t cpu_milli;    /* ... 0: none */
     uint32_t one_shot;     /* init ends with its first command */
-    uint32_t clone_key[4]; /* opens clone3 in the filter; see filter/filter.h */
+    uint32_t clone_key[4]; /* opens calls in the filter; see filter/filter.h */
 };
 
 enum proto_exec_flags {

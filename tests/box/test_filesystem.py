@@ -1,4 +1,4 @@
-"""Entries 29, 30, 32 to 38 and 74 of the list of escapes: files, mounts and devices."""
+"""Entries 29, 30, 32 to 38, 74 and 75 of the list of escapes: files, mounts and devices."""
 import fcntl
 import hashlib
 import os
@@ -398,7 +398,7 @@ def test_38_locks_on_shared_files_do_not_hold_up_the_host():
     path = "/usr/bin/env"
     box = harness.start(["/attack/attack", 38, path, 30], "--mount", ATTACK_MOUNT)
     try:
-        lines = [box.stdout.readline() for _ in range(4)]
+        lines = [box.stdout.readline() for _ in range(6)]
         assert all(b'"walled": true' in line for line in lines), lines
         with open(path, "rb") as file:
             file.read()
@@ -413,6 +413,23 @@ def test_38_locks_on_shared_files_do_not_hold_up_the_host():
 def test_38_the_channel_by_locks_is_documented():
     text = (harness.ROOT / "SECURITY.md").read_text().lower()
     assert "lock" in text and "page cache" in text
+
+
+@pytest.mark.parametrize("privileges", ["plain", "system"])
+def test_75_a_watch_on_what_is_shared_tells_nothing_of_reads(privileges):
+    shared = ["/usr/bin/env", "/usr/bin", "/dev/null", "/attack/attack"]
+    box = harness.start(["/attack/attack", 75, *shared], "--mount", ATTACK_MOUNT, "--privileges", privileges,
+                        stdin=subprocess.PIPE)
+    try:
+        lines = list(iter(box.stdout.readline, b"ready\n"))
+        run(["/bin/sh", "-c", "env true </dev/null; ls /usr/bin | tail -1; cat /attack/attack >/tmp/copy"],
+            "--mount", ATTACK_MOUNT)
+        subprocess.run(["/usr/bin/env", "true"], check=True)
+        lines += box.communicate(b"read\n", timeout=60 * harness.PATIENCE)[0].splitlines()
+    finally:
+        harness.end(box)
+    through = [line for line in lines if b'"walled": true' not in line]
+    assert len(lines) == 15 and not through, lines
 
 
 # ---- what the host profile shows -----------------------------------------------------------------

@@ -154,3 +154,58 @@ def test_the_hosts_root_is_read_only_for_root_of_the_box_too():
                  *SYSTEM)
     assert result.report["exit_code"] != 0 and result.stderr.count("Read-only") >= 2
     assert os.path.exists("/usr/bin/env")
+
+
+ADD = """
+import ctypes, os, threading
+libc = ctypes.CDLL(None, use_errno=True)
+EVERYTHING, CHANGES = 0xfff, 0xfce
+
+def add(path, mask=EVERYTHING):
+    fd = libc.inotify_init1(os.O_CLOEXEC)
+    watch = libc.inotify_add_watch(fd, path.encode(), mask)
+    print(path, "taken" if watch > 0 else os.strerror(ctypes.get_errno()))
+    os.close(fd)
+"""
+ADDS = """
+os.makedirs("/tmp/new/here")
+os.chmod("/tmp/new", 0o711)
+add("/root")
+add("/dev/fd/0")
+thread = threading.Thread(target=add, args=("/tmp/new",))
+thread.start()
+thread.join()
+os.chdir("/tmp")
+add("new/here")
+add("nothing")
+if os.fork() == 0:
+    os.setgroups([])
+    os.setgid(1000)
+    os.setuid(1000)
+    add("/tmp", CHANGES)
+    add("/tmp")
+    os.execlp("python3", "python3", "-c", os.environ["ADD"] + "add('/tmp'), add('/tmp/new'), add('/tmp/new/here')")
+os.wait()
+os.chroot("/tmp/new")
+add("/here")
+add("/tmp")
+"""
+ADDED = """/root taken
+/dev/fd/0 taken
+/tmp/new taken
+new/here taken
+nothing No such file or directory
+/tmp taken
+/tmp Permission denied
+/tmp taken
+/tmp/new Permission denied
+/tmp/new/here taken
+/here taken
+/tmp No such file or directory
+"""
+
+
+def test_a_watch_is_added_with_the_rights_and_the_names_of_whoever_asks():
+    """The fifth line but one is of a process that gave up its ids, so that no other may look into it."""
+    result = run(["python3", "-uc", ADD + ADDS], *SYSTEM, "--env", f"ADD={ADD}")
+    assert result.stdout == ADDED, result.report

@@ -9,7 +9,7 @@ import pytest
 import harness
 import serving
 from files import Files
-from sandboxes import make, new_key, printed, run
+from sandboxes import make, new_key, printed, run, start
 
 CONFIG = "[boxes]\npool = 2\nmemory = 256M\ndisk = 64M\n"
 SYSTEM = {"privileges": "system"}
@@ -146,6 +146,42 @@ def test_nobody_else_sees_it(serve, api, kind):
             assert printed(other, each, "readlink /bin || true").strip() != "/workspace"
         for each in [beside, *made]:
             assert other.delete(each).status == 204
+    for key in keys:
+        assert api.delete(f"/v1/keys/{key['id']}").status == 204
+
+
+# Says whose reads it hears of, once it is told to look. It reads its own file then.
+WATCH = """python3 -c 'import ctypes, os, struct, time
+libc, of = ctypes.CDLL(None), {}
+os.close(os.open("/tmp/own", os.O_CREAT))
+fd = libc.inotify_init1(os.O_NONBLOCK)
+for path in ("/", "/etc", "/etc/hosts", "/usr/bin/env", "/dev", "/dev/null", "/tmp/own"):
+    of[libc.inotify_add_watch(fd, path.encode(), 0x31)] = path
+os.close(os.open("/tmp/ready", os.O_CREAT))
+while not os.path.exists("/tmp/go"):
+    time.sleep(0.01)
+os.close(os.open("/tmp/own", os.O_RDONLY))
+heard, at = os.read(fd, 65536), 0
+while at < len(heard):
+    wd, _, _, size = struct.unpack_from("iIII", heard, at)
+    print(of.get(wd))
+    at += 16 + size' >/tmp/heard; touch /tmp/over"""
+
+
+@pytest.mark.wall
+@pytest.mark.parametrize("privileges", ["plain", "system"])
+def test_a_watch_tells_nothing_of_what_another_tenant_reads(serve, api, privileges):
+    keys = [new_key(api, tenant=name) for name in ("here", "there")]
+    with contextlib.ExitStack() as stack:
+        one, other = [stack.enter_context(serving.Client(path=serve.socket, key=key["secret"])) for key in keys]
+        path, beside = make(one, privileges=privileges), make(other, privileges=privileges)
+        start(one, path, WATCH)
+        harness.wait_for(lambda: printed(one, path, "ls /tmp/ready") != "", 20 * harness.PATIENCE, "the watches")
+        assert printed(other, beside, "cat /etc/hosts; ls / /etc /dev; env true </dev/null") != ""
+        heard = printed(one, path, "touch /tmp/go; until [ -e /tmp/over ]; do sleep 0.01; done; cat /tmp/heard")
+        assert heard.split() == ["/tmp/own", "/tmp/own"], heard
+        for client, each in ((one, path), (other, beside)):
+            assert client.delete(each).status == 204
     for key in keys:
         assert api.delete(f"/v1/keys/{key['id']}").status == 204
 

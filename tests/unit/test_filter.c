@@ -17,6 +17,7 @@
 #include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/inotify.h>
 #include <sys/ioctl.h>
 #include <sys/mman.h>
 #include <sys/personality.h>
@@ -92,7 +93,7 @@ static struct answer ask(unsigned flags, attempt_fn *attempt, const void *arg)
         (void)setsid();
         (void)prctl(PR_SET_NO_NEW_PRIVS, 1L, 0L, 0L, 0L);
         if (flags != NO_FILTER)
-            err = filter_load(program, filter_program(program, flags, key));
+            err = filter_load(program, filter_program(program, flags, key), NULL);
         if (err != 0)
             _exit(1);
         errno = 0;
@@ -424,6 +425,59 @@ static void test_locks_of_open_files(void)
     }
     expect(0, &(struct call){"a lock", SYS_fcntl, {-1, F_SETLK, -1}}, EBADF);
     expect(0, &(struct call){"a lock, waited for", SYS_fcntl, {-1, F_SETLKW, -1}}, EBADF);
+}
+
+static void test_leases(void)
+{
+    static const long commands[] = {F_SETLEASE, F_NOTIFY, 1040 /* F_SETDELEG */};
+
+    for (size_t i = 0; i < sizeof(commands) / sizeof(commands[0]); i++) {
+        struct call call = {"a lease, or a directory's notices", SYS_fcntl, {-1, commands[i], 0}};
+
+        for (unsigned flags = 0; flags <= (FILTER_NO_SETID | FILTER_WATCHED); flags++)
+            expect(flags, &call, EINVAL);
+        call.args[1] |= (long)HIGH_BIT;
+        expect(0, &call, EINVAL);
+    }
+    expect(0, &(struct call){"F_GETFD", SYS_fcntl, {-1, F_GETFD}}, EBADF);
+}
+
+static long attempt_watch(const void *arg)
+{
+    /* No such fd is what the kernel says. */
+    return filter_add_watch(-1, "/", IN_OPEN, arg) < 0 && errno == EBADF ? CAME_THROUGH : -1;
+}
+
+/* Where nobody listens, what init would be asked is ENOSYS. */
+static void test_watches(void)
+{
+    static const uint32_t zeros[FILTER_KEY_WORDS];
+
+    for (unsigned flags = 0; flags <= (FILTER_NO_SETID | FILTER_WATCHED); flags++) {
+        struct call call = {"a watch", SYS_inotify_add_watch, {-1, (long)(uintptr_t) "/"}};
+
+        for (unsigned bit = 0; bit < 32; bit++) {
+            bool is_read = (1U << bit & (IN_ACCESS | IN_CLOSE_NOWRITE | IN_OPEN)) != 0;
+
+            call.args[2] = (long)(1U << bit);
+            if (is_read)
+                expect(flags, &call, ENOSYS);
+            else
+                expect_kernel(flags, &call);
+        }
+        call.args[2] = (long)HIGH_BIT | IN_OPEN | IN_CREATE;
+        expect(flags, &call, ENOSYS);
+    }
+    CHECK(ask(0, attempt_watch, key).result == CAME_THROUGH, "a watch with the key");
+    CHECK(ask(0, attempt_watch, zeros).errnum == ENOSYS, "a watch with zeros");
+    for (unsigned bit = 0; bit < 64; bit++) {
+        uint32_t wrong[FILTER_KEY_WORDS];
+
+        memcpy(wrong, key, sizeof(wrong));
+        wrong[bit / 32] ^= 1U << (bit % 32);
+        CHECK(ask(0, attempt_watch, wrong).errnum == ENOSYS, "a watch with bit %u of the key wrong",
+              bit);
+    }
 }
 
 static void test_long_attributes(void)
@@ -870,7 +924,7 @@ static void test_whole(void)
         answer = ask(flags, attempt_mode, NULL);
         CHECK(answer.result == 2, "seccomp mode %ld", answer.result);
     }
-    CHECK(filter_load(plain, 0) == -EINVAL, "an empty program was loaded");
+    CHECK(filter_load(plain, 0, NULL) == -EINVAL, "an empty program was loaded");
 }
 
 int main(void)
@@ -886,6 +940,8 @@ int main(void)
     test_clone3_key();
     test_sockets();
     test_locks_of_open_files();
+    test_leases();
+    test_watches();
     test_long_attributes();
     test_socket_options();
     test_error_queues();

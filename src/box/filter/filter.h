@@ -2,7 +2,7 @@
  *
  * What it lets through is written in policy.txt; gen.py compiles and proves it at build time, so
  * that nothing is built while a box is made. No allocation and no libc state: this runs in the
- * set-up child and in init. The key is all that opens clone3() to init, and openat2() in every box;
+ * set-up child and in init. The key is all that opens clone3() and any watch to init, and openat2() in every box;
  * it must be random, of one box, and wiped by all but init, whose memory the box cannot read. */
 #pragma once
 
@@ -10,7 +10,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#define FILTER_MAX 256
+#define FILTER_MAX 288
 #define FILTER_KEY_WORDS 4
 
 /* For a box with a writable bind: no call may leave a set-id file. The box must then also lack
@@ -29,11 +29,16 @@ size_t filter_program(struct sock_filter out[FILTER_MAX], unsigned flags,
 #define FILTER_NO_ROOM 524
 
 /* Puts the program on this thread for good: 0 or -errno. The caller has no_new_privs, or
- * CAP_SYS_ADMIN in its user namespace. */
-int filter_load(const struct sock_filter *program, size_t count);
+ * CAP_SYS_ADMIN in its user namespace. `listener` (or NULL) becomes the fd that hears of the calls that init makes in
+ * the caller's place; -1 where another filter around us has such an fd already: the kernel takes one. */
+int filter_load(const struct sock_filter *program, size_t count, int *listener);
 
 /* clone3(2) as init calls it, with the key where the filter looks for it: as the system call. */
 long filter_clone3(void *args, size_t size, const uint32_t key[FILTER_KEY_WORDS]);
+
+/* inotify_add_watch(2) likewise. */
+int filter_add_watch(int inotify, const char *path, uint32_t mask,
+                     const uint32_t key[FILTER_KEY_WORDS]);
 
 /* fd_openat2() likewise. Whoever has the key takes care of set-id bits himself. */
 struct open_how;

@@ -23,10 +23,11 @@ import subprocess
 import sys
 
 ALLOW = 0x7FFF0000
+USER_NOTIF = 0x7FC00000
 ERRNO = 0x00050000
 KILL_PROCESS = 0x80000000
 RULES = {"allow": ALLOW, "ignore": ERRNO, "refuse": ERRNO | errno.EPERM, "absent": ERRNO | errno.ENOSYS,
-         "kill": KILL_PROCESS}
+         "ask": USER_NOTIF, "kill": KILL_PROCESS}
 
 AUDIT_ARCH = {"x86_64": 0xC000003E, "aarch64": 0xC00000B7}
 FOREIGN = [0x40000003, 0x40000028, 0xC00000F3, 0, 0xFFFFFFFF]  # i386, arm, riscv64, nonsense
@@ -51,7 +52,7 @@ COST_INSTRUCTION, COST_STEP = 20, 1
 VARIANTS = ("plain", "no_setid", "watched", "watched_no_setid")
 
 # Stand-ins for the key of a box, replaced at run time (filter.c); in so many checks at most.
-KEY_PLACES = 2
+KEY_PLACES = 3
 KEYS = {f"key{i}": 0xC0DE0000 + i for i in range(4)}
 
 

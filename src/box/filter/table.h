@@ -7,7 +7,7 @@
 #include <stdint.h>
 
 #define FILTER_VARIANTS 4 /* indexed by the flags */
-#define FILTER_KEY_PLACES 2
+#define FILTER_KEY_PLACES 3
 
 struct filter_variant {
     const struct sock_filter *program;

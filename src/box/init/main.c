@@ -3,13 +3,15 @@
  * Static and small: there is one in every box. It already carries the filter and no capability
  * beyond its profile's, so what it starts inherits both and pays nothing. Output never passes
  * through it. It trusts its control socket and nothing inside the box: no file of the box is read
- * here but cgroup leaves of its own. It never waits for the outside, which may be killed, or busy:
- * what is not heard stays in the table (table.h), and init goes on reaping. */
+ * here but cgroup leaves of its own, and of a command only what it asks to watch (watches.c). It
+ * never waits for the outside, which may be killed, or busy: what is not heard stays in the table
+ * (table.h), and init goes on reaping. */
 #include "base/fd.h"
 #include "box/init/command.h"
 #include "box/init/files.h"
 #include "box/init/leaves.h"
 #include "box/init/table.h"
+#include "box/init/watches.h"
 #include "box/proto.h"
 
 #include <errno.h>
@@ -356,9 +358,10 @@ static void reap(int signals)
 int main(void)
 {
     struct proto_head ready = {.type = PROTO_READY};
-    struct pollfd wait[3] = {{.fd = PROTO_CONTROL_FD, .events = POLLIN},
+    struct pollfd wait[4] = {{.fd = PROTO_CONTROL_FD, .events = POLLIN},
                              {.events = POLLIN},
-                             {.fd = -1}}; /* of its end one always hears */
+                             {.fd = -1}, /* of its end one always hears */
+                             {.fd = -1, .events = POLLIN}};
     int fds[PROTO_FDS_MAX];
     sigset_t children;
     bool told, room;
@@ -380,6 +383,8 @@ int main(void)
         return 1;
     if (fcntl(PROTO_WATCHDOG_FD, F_SETFD, FD_CLOEXEC) == 0)
         wait[2].fd = PROTO_WATCHDOG_FD;
+    if (fcntl(PROTO_LISTENER_FD, F_SETFD, FD_CLOEXEC) == 0)
+        wait[3].fd = PROTO_LISTENER_FD;
     leaves_open(&config);
     table_answer(&ready, sizeof(ready), -1);
     for (;;) {
@@ -389,10 +394,12 @@ int main(void)
         /* Nothing new is asked of us while there is something to say: so no answer is ever lost, and
          * what waits is bounded. The end of the outside is heard all the same. */
         wait[0].events = told ? POLLIN : room ? POLLOUT : 0;
-        if (poll(wait, 3, room ? -1 : AGAIN_MS) < 0 || wait[2].revents != 0)
+        if (poll(wait, 4, room ? -1 : AGAIN_MS) < 0 || wait[2].revents != 0)
             return 1; /* without its watchdog a box has no limits */
         if (wait[1].revents != 0)
             reap(wait[1].fd);
+        if (wait[3].revents != 0)
+            watches_serve(wait[3].fd, config.clone_key);
         if (told ? wait[0].revents != 0 && !serve() : (wait[0].revents & (POLLHUP | POLLERR)) != 0)
             return 0;
     }

@@ -18,7 +18,7 @@ struct attack {
 
 extern const struct attack resources_attacks[], bombs_attacks[], filesystem_attacks[],
     proc_attacks[], namespaces_attacks[], calls_attacks[], processes_attacks[], leaks_attacks[],
-    overshoot_attacks[], hiding_attacks[];
+    overshoot_attacks[], hiding_attacks[], watching_attacks[];
 
 /* The words after the entry on the command line, or the default. */
 const char *attack_word(int index, const char *otherwise);

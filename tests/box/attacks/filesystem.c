@@ -365,9 +365,14 @@ static void lock_lower(void)
     const char *path = attack_word(0, "/usr/bin/env");
     int fd = open(path, O_RDONLY | O_CLOEXEC);
 
-    REFUSED("a lease on a file of the host's", fcntl(fd, F_SETLEASE, F_RDLCK), EACCES, EAGAIN);
-    REFUSED("a write lease", fcntl(fd, F_SETLEASE, F_WRLCK), EACCES, EAGAIN);
+    REFUSED("a lease on a file of the host's", fcntl(fd, F_SETLEASE, F_RDLCK), EINVAL);
+    REFUSED("a write lease", fcntl(fd, F_SETLEASE, F_WRLCK), EINVAL);
     REFUSED("a write lock", fcntl(fd, F_SETLK, &(struct flock){.l_type = F_WRLCK}), EBADF);
+    /* The user of a box owns what its caller handed in, read-only, too: the owner could hold up all others. */
+    REFUSED("a write lease on a file of a mount",
+            fcntl(open("/attack/attack", O_RDONLY | O_CLOEXEC), F_SETLEASE, F_WRLCK), EINVAL);
+    REFUSED("hearing of reads in a directory",
+            fcntl(open("/usr/bin", O_RDONLY | O_CLOEXEC), F_NOTIFY, DN_ACCESS), EINVAL);
     (void)flock(fd, LOCK_EX | LOCK_NB);
     attack_check("holding what locks there are", fd >= 0, "%s", path);
     (void)sleep((unsigned)attack_number(1, 0));

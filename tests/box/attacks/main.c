@@ -167,9 +167,9 @@ static int run_table(const struct attack *table)
 int main(int argc, char **argv)
 {
     const struct attack *const tables[] = {
-        resources_attacks,  bombs_attacks, filesystem_attacks, proc_attacks,
-        namespaces_attacks, calls_attacks, processes_attacks,  leaks_attacks,
-        overshoot_attacks,  hiding_attacks};
+        resources_attacks,  bombs_attacks,  filesystem_attacks, proc_attacks,
+        namespaces_attacks, calls_attacks,  processes_attacks,  leaks_attacks,
+        overshoot_attacks,  hiding_attacks, watching_attacks};
     int found = 0;
 
     if (argc < 2) {
