@@ -1,4 +1,4 @@
-/* TLS by the system's libssl, or the one that lies beside the program: see tls.h.
+/* TLS by the system's libssl, or the one that comes with the program: see tls.h.
  *
  * What is used of it is declared here, so that nothing of it is needed to build; it is the interface
  * of libssl.so.3, which does not change under that name. It works on memory alone and the socket is
@@ -97,12 +97,19 @@ struct tls {
 
 static int library_load(struct tls *tls, struct error *err)
 {
+    /* As in the npm package, and in the archive of make tarball. The second needs the first, and gets it by its name. */
+    static const struct {
+        const char *needed, *library;
+    } places[] = {
+        {"$ORIGIN/libcrypto.so.3", "$ORIGIN/" LIBRARY},
+        {"$ORIGIN/../libexec/cove/libcrypto.so.3", "$ORIGIN/../libexec/cove/" LIBRARY},
+    };
     bool is_whole = true;
 
     tls->library = dlopen(LIBRARY, RTLD_NOW | RTLD_LOCAL);
-    /* As in the npm package. The second needs the first, and gets it by its name. */
-    if (tls->library == NULL && dlopen("$ORIGIN/libcrypto.so.3", RTLD_NOW | RTLD_LOCAL) != NULL)
-        tls->library = dlopen("$ORIGIN/" LIBRARY, RTLD_NOW | RTLD_LOCAL);
+    for (size_t i = 0; tls->library == NULL && i < sizeof(places) / sizeof(places[0]); i++)
+        if (dlopen(places[i].needed, RTLD_NOW | RTLD_LOCAL) != NULL)
+            tls->library = dlopen(places[i].library, RTLD_NOW | RTLD_LOCAL);
     if (tls->library == NULL)
         return error_set(err, "no_tls", 0,
                          "COVE_URL: https needs OpenSSL's " LIBRARY ", which this machine has not; "

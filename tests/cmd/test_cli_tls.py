@@ -2,6 +2,7 @@
 import contextlib
 import os
 import select
+import shutil
 import socket
 import ssl
 import subprocess
@@ -285,6 +286,20 @@ def test_a_missing_library_is_told(tmp_path):
     (tmp_path / "libssl.so.3").write_bytes(b"no library")
     failed(cove("ls", env={"COVE_URL": "https://localhost:1", "LD_LIBRARY_PATH": str(tmp_path)}),
            "libssl.so.3", "install")
+
+
+@pytest.mark.parametrize("where", ["bin", "libexec/cove"])
+def test_a_library_that_comes_with_the_program_serves_where_the_system_has_none(front, authority, certificate, tmp_path, where):
+    for name in "bin", where:
+        (tmp_path / name).mkdir(parents=True, exist_ok=True)
+    shutil.copy2(harness.COVE, tmp_path / "bin" / "cove")
+    (tmp_path / "libssl.so.3").write_bytes(b"no library")
+    for name in "libssl.so.3", "libcrypto.so.3":
+        found = subprocess.run(["gcc", f"-print-file-name={name}"], check=True, capture_output=True, text=True).stdout
+        shutil.copy2(found.strip(), tmp_path / where / name)
+    server = front(certificate, says(LIST, farewell=True))
+    good(subprocess.run([tmp_path / "bin" / "cove", "ls", "-q"], capture_output=True, check=False,
+                        env={**os.environ, **environment(server, authority), "LD_LIBRARY_PATH": str(tmp_path)}))
 
 
 def test_no_key_is_warned_of_over_tls(front, authority, certificate):
