@@ -15,7 +15,7 @@
 #   make arm64      build/arm64: all programs of a release, and what its tests need; unit tests under an emulator
 #   make mutants    changes one line after another of a copy, and sees whether a test fails;
 #                   ROOM=policy for one room, ONLY=NAME for one change
-#   make npm        the npm packages as files, in build/npm
+#   make npm        the npm packages as files, in build/npm; ARCH=arm64 for that machine, in build/arm64/npm
 #   make install    into PREFIX, and make uninstall its opposite
 #   make lint, make format, make clean
 
@@ -88,7 +88,8 @@ uninstall:
 	@BUILD=$(BUILD) scripts/uninstall.sh
 
 npm: all setup-node
-	@BUILD=$(BUILD) scripts/pack-npm.sh
+	@[ "$(ARCH)" != arm64 ] || scripts/setup.sh arm64
+	@BUILD=$(BUILD) scripts/pack-npm.sh $(filter arm64,$(ARCH))
 
 format:
 	@scripts/format.sh

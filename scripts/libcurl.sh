@@ -3,12 +3,23 @@
 # linker is told: the archive, and that what is looked for by name is in it and found. Debian's own archive needs two
 # dozen libraries that are not there as archives, so that this one is made from Debian's source, with Debian's mends, of
 # HTTP and TLS alone. apt fetches it, from where this machine's packages are fetched, and judges its signature.
-# usage: libcurl.sh
+# With SYSROOT, which scripts/arm64.sh prepared, it is of that machine.
+# usage: libcurl.sh [SYSROOT]
 set -eu
 
 cd "$(dirname "$0")/.."
 cache=$(realpath -m "${COVE_CACHE:-$PWD/build/cache}")
-cc_flags='-O2 -fPIE -fstack-protector-strong -fstack-clash-protection -fcf-protection -D_FORTIFY_SOURCE=2'
+gcc=gcc
+if [ $# = 1 ]; then
+    gcc=$1/gcc
+    export PKG_CONFIG_LIBDIR="$1/root/usr/lib/aarch64-linux-gnu/pkgconfig" PKG_CONFIG_SYSROOT_DIR="$1/root"
+fi
+target=$("$gcc" -dumpmachine)
+case $target in
+x86_64-*) branch=-fcf-protection ;;
+aarch64-*) branch=-mbranch-protection=standard ;;
+esac
+cc_flags="-O2 -fPIE -fstack-protector-strong -fstack-clash-protection $branch -D_FORTIFY_SOURCE=2"
 # What no request of the engine's has to do with. What fetch_curl.c switches off has to be there to be switched off.
 without='ftp file ldap ldaps rtsp dict telnet tftp pop3 imap smb smtp gopher mqtt manual ares cookies alt-svc hsts
     doh mime dateparse ntlm tls-srp unix-sockets websockets'
@@ -20,11 +31,11 @@ fail() {
     exit 1
 }
 
-for command in apt-get dpkg-query dpkg-source gcc; do
+for command in apt-get dpkg-query dpkg-source "$gcc"; do
     command -v "$command" >/dev/null || fail "$command is missing: run scripts/setup.sh test"
 done
 key=$({
-    gcc --version
+    "$gcc" --version
     dpkg-query -W libcurl4-openssl-dev libssl-dev
     cat scripts/libcurl.sh
 } | sha256sum | cut -c 1-32)
@@ -73,13 +84,13 @@ fetch() {
 # The Makefile would be made anew, for Debian's changes, by tools that nothing else needs: the files are enough.
 build() {
     # shellcheck disable=SC2046,SC2086 # lists of words
-    (cd "$work/curl" && CFLAGS=$cc_flags ./configure --quiet --with-openssl --disable-shared $(printf -- '--enable-%s ' $with) \
+    (cd "$work/curl" && CC=$gcc CFLAGS=$cc_flags ./configure --quiet --host="$target" --with-openssl --disable-shared $(printf -- '--enable-%s ' $with) \
         $(printf -- '--disable-%s ' $without) $(printf -- '--without-%s ' $no_library)) >"$work/log" 2>&1 ||
         { cat "$work/log" >&2 && fail "libcurl cannot be configured"; }
     (cd "$work/curl/lib" && find . -name '*.c' | sed 's|^\./||' | xargs -P "$(nproc)" -I '{}' sh -c \
-        "gcc $cc_flags -w -DHAVE_CONFIG_H -DBUILDING_LIBCURL -DCURL_STATICLIB -I ../include -I . -c {} \
+        "$gcc $cc_flags -w -DHAVE_CONFIG_H -DBUILDING_LIBCURL -DCURL_STATICLIB -I ../include -I . -c {} \
         -o \"\$(echo {} | tr / _).o\"") >&2 || fail "libcurl does not compile"
-    ar rcs "$work/libcurl.a" "$work"/curl/lib/*.o
+    "$("$gcc" -print-prog-name=ar)" rcs "$work/libcurl.a" "$work"/curl/lib/*.o
     mv "$work/libcurl.a" "$result"
 }
 

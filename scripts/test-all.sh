@@ -32,6 +32,7 @@ part registries scripts/test.py --suite registries
 part lint scripts/lint.sh
 part "guest, x86_64" make test-vm BUILD="$build"
 part "guest, arm64" make test-vm ARCH=arm64 BUILD="$build"
+part "addon, arm64" scripts/test-addon-arm64.sh
 part fuzz scripts/fuzz.sh 60
 part soak soak
 

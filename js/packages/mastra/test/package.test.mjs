@@ -13,7 +13,7 @@ import { promisify } from "node:util";
 import ts from "typescript";
 
 const top = path.resolve(path.dirname(fileURLToPath(import.meta.url)), "..", "..", "..");
-const modules = path.join(top, "node_modules"), PACKAGES = ["client", "linux-x64", "mastra", "node"];
+const modules = path.join(top, "node_modules"), PLATFORM = `linux-${process.arch}`, PACKAGES = ["client", PLATFORM, "mastra", "node"];
 const run = promisify(execFile);
 let project, packed;
 
@@ -70,7 +70,7 @@ test("packages hold what they should, and no script that runs where they are ins
     const wanted = {
         client: /^(dist\/|(package\.json|README\.md|LICENSE)$)/, mastra: /^(dist\/|(package\.json|README\.md|LICENSE)$)/,
         node: /^((lib|prebuilds)\/|(package\.json|README\.md|LICENSE|THIRD-PARTY-LICENSES)$)/,
-        "linux-x64": /^(bin\/(cove(-engine|-js|-keeper)?|lib(ssl|crypto)\.so\.3)|index\.(js|d\.ts)|package\.json|README\.md|LICENSE|THIRD-PARTY-LICENSES)$/,
+        [PLATFORM]: /^(bin\/(cove(-engine|-js|-keeper)?|lib(ssl|crypto)\.so\.3)|index\.(js|d\.ts)|package\.json|README\.md|LICENSE|THIRD-PARTY-LICENSES)$/,
     };
     for (const [name, { names }] of packed) {
         assert.deepEqual(names.filter((file) => !wanted[name].test(file)), [], name);
@@ -80,7 +80,7 @@ test("packages hold what they should, and no script that runs where they are ins
         const { scripts = {} } = JSON.parse(fs.readFileSync(path.join(installed, "package.json"), "utf8"));
         for (const script of ["preinstall", "install", "postinstall", "prepare"]) assert.equal(scripts[script], undefined, `${name}: ${script}`);
     }
-    const licences = fs.readFileSync(path.join(project, "node_modules/@cove/linux-x64/THIRD-PARTY-LICENSES"), "utf8");
+    const licences = fs.readFileSync(path.join(project, "node_modules/@cove", PLATFORM, "THIRD-PARTY-LICENSES"), "utf8");
     for (const whose of ["Fabrice Bellard", "libuv1-dev", "libssl-dev", "libc-ares-dev", "libsqlite3-dev", "libcurl4-openssl-dev", "GNU LESSER GENERAL PUBLIC LICENSE"]) assert.ok(licences.includes(whose), whose);
 });
 
@@ -104,16 +104,27 @@ test("of @mastra/core those versions are asked for that it was tested with, and 
     assert.deepEqual(peerDependencies, { "@mastra/core": `>=${version} <${Number(major) + 1}` });
     assert.ok(fs.readFileSync(path.join(top, "packages/mastra/README.md"), "utf8").includes(`\`@mastra/core\` ${major}.${minor} or later`));
     for (const name of ["client", "mastra"]) {
-        for (const linux of ["@cove/linux-x64", "@cove/node"]) assert.equal(read(`packages/${name}/package.json`).dependencies?.[linux], undefined, `${name}: ${linux}`);
+        for (const linux of ["@cove/linux-arm64", "@cove/linux-x64", "@cove/node"]) assert.equal(read(`packages/${name}/package.json`).dependencies?.[linux], undefined, `${name}: ${linux}`);
     }
     assert.deepEqual([Object.keys(dependencies), Object.keys(optionalDependencies)], [["@cove/client"], ["@cove/node"]]);
 });
 
+test("the client brings the programs of every machine, whose packages differ in its name alone", () => {
+    const read = (name, file) => fs.readFileSync(path.join(top, "packages", name, file), "utf8");
+    const { optionalDependencies } = JSON.parse(read("client", "package.json"));
+    assert.deepEqual(optionalDependencies, { "@cove/linux-arm64": "0.1.0", "@cove/linux-x64": "0.1.0" });
+    const arm64 = JSON.parse(read("linux-arm64", "package.json"));
+    assert.deepEqual([arm64.version, arm64.os, arm64.cpu], [optionalDependencies[arm64.name], ["linux"], ["arm64"]]);
+    for (const file of ["package.json", "index.js", "index.d.ts", "README.md", "LICENSE"]) {
+        assert.equal(read("linux-arm64", file), read("linux-x64", file).replaceAll("linux-x64", "linux-arm64").replace("x86-64", "arm64").replace('"x64"', '"arm64"'), file);
+    }
+});
+
 test("the programs need nothing but glibc and what lies beside them, and no newer one than is said", () => {
-    const bin = path.join(project, "node_modules/@cove/linux-x64/bin");
+    const bin = path.join(project, "node_modules/@cove", PLATFORM, "bin");
     for (const name of fs.readdirSync(bin)) {
         const text = execFileSync("readelf", ["-dVW", path.join(bin, name)], { encoding: "utf8" });
-        for (const [, library] of text.matchAll(/NEEDED.*\[(.*)\]/g)) assert.match(library, name === "libssl.so.3" ? /^lib(c\.so\.6|crypto\.so\.3)$/ : /^lib[cm]\.so\.6$/, name);
+        for (const [, library] of text.matchAll(/NEEDED.*\[(.*)\]/g)) assert.match(library, name === "libssl.so.3" ? /^(libc\.so\.6|libcrypto\.so\.3|ld-linux-aarch64\.so\.1)$/ : /^(lib[cm]\.so\.6|ld-linux-aarch64\.so\.1)$/, name);
         for (const [, version] of text.matchAll(/GLIBC_2\.(\d+)/g)) assert.ok(Number(version) <= 34, `${name}: glibc 2.${version}`);
     }
     assert.match(execFileSync(path.join(bin, "cove"), ["--version"], { encoding: "utf8" }), /^cove 0\./);
@@ -135,7 +146,7 @@ const USE = (imports) => `${imports}
     })();`;
 const NAMES = {
     "@cove/mastra": "CoveFilesystem, CoveSandbox, detectIsolation", "@cove/mastra/wasmagent": "createMastraSandbox", "@cove/client": "Cove, CoveError",
-    "@cove/node": "run", "@cove/linux-x64": "cove",
+    "@cove/node": "run", [`@cove/${PLATFORM}`]: "cove",
 };
 const USED = JSON.stringify([0, "from a box\n", 42, "a file", true, "function", "a", true, "cove"]);
 
@@ -182,7 +193,7 @@ import type { SandboxProvider } from "@mastra/core/editor";
 import { Cove, CoveError, type Process, type SandboxView } from "@cove/client";
 import { CoveFilesystem, CoveLocalSandbox, CoveSandbox, coveSandboxProvider, createCoveWorkspace, type CoveLocalSandboxOptions } from "@cove/mastra";
 import { QuickJSKernel, createMastraSandbox } from "@cove/mastra/wasmagent";
-import { cove } from "@cove/linux-x64";
+import { cove } from "@cove/${PLATFORM}";
 
 // What Mastra's own types take, and options that may not be there.
 declare const maybe: string | undefined;
@@ -221,7 +232,7 @@ const WRONG = [
     'import { CoveFilesystem } from "@cove/mastra"; new CoveFilesystem({});',
     'import { Cove } from "@cove/client"; new Cove({ uri: "http://a" });',
     'import { Cove } from "@cove/client"; new Cove().sandbox("a").exec({ command: "a", timeout: 1 });',
-    'import { cove } from "@cove/linux-x64"; cove.nothing;',
+    `import { cove } from "@cove/${PLATFORM}"; cove.nothing;`,
 ];
 
 for (const exactOptionalPropertyTypes of [false, true]) test(`types: what is right compiles from both kinds of modules, what is wrong does not, and none of our own is wrong${
@@ -243,7 +254,7 @@ for (const exactOptionalPropertyTypes of [false, true]) test(`types: what is rig
             wrong.set(path.relative(directory, file.fileName), ts.flattenDiagnosticMessageText(messageText, "\n"));
         }
     }
-    for (const name of ["client", "linux-x64", "mastra"]) assert.ok(ours.some(({ fileName }) => fileName.includes(`/@cove/${name}/`)), name);
+    for (const name of ["client", PLATFORM, "mastra"]) assert.ok(ours.some(({ fileName }) => fileName.includes(`/@cove/${name}/`)), name);
     assert.deepEqual([...wrong.keys()].sort(), WRONG.map((_, i) => `wrong${i}.mts`), [...wrong.values()].join("\n"));
 });
 
@@ -258,7 +269,7 @@ test("publint and attw find nothing", async () => {
 });
 
 test("what was not built is not packed", () => {
-    for (const [name, missing, remedy] of [["client", "dist", "build-js"], ["mastra", "dist", "build-js"], ["linux-x64", "bin", "build-platform"], ["linux-x64", "THIRD-PARTY-LICENSES", "build-platform"]]) {
+    for (const [name, missing, remedy] of [["client", "dist", "build-js"], ["mastra", "dist", "build-js"], [PLATFORM, "bin", "build-platform"], [PLATFORM, "THIRD-PARTY-LICENSES", "build-platform"]]) {
         const from = path.join(top, "packages", name), to = fs.mkdtempSync(path.join(project, "unbuilt-"));
         fs.cpSync(from, to, { recursive: true, filter: (file) => path.relative(from, file).split(path.sep)[0] !== missing });
         assert.throws(() => execFileSync("npm", ["pack", "--offline"], { cwd: to, encoding: "utf8", stdio: "pipe" }), (error) => error.stderr.includes(`run scripts/${remedy}.sh first`));

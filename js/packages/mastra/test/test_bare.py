@@ -18,7 +18,7 @@ import testroot
 import worlds
 
 MODULES = TOP / "node_modules"
-PACKAGES = ("client", "linux-x64", "mastra", "node")
+PACKAGES = ("client", {"x86_64": "linux-x64", "aarch64": "linux-arm64"}[os.uname().machine], "mastra", "node")
 
 # Runs in the new namespaces. What root's packages are installed into is closed to others, as /root is.
 ENTER = """
