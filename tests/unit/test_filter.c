@@ -499,7 +499,7 @@ static void test_socket_options(void)
 
     for (size_t i = 0; i < sizeof(programs) / sizeof(programs[0]); i++) {
         struct call call = {
-            "a program on a socket", SYS_setsockopt, {-1, SOL_SOCKET, programs[i], -1, -1}};
+            "a program on a socket", SYS_setsockopt, {-1, SOL_SOCKET, programs[i], -1, 0}};
 
         for (unsigned flags = 0; flags <= (FILTER_NO_SETID | FILTER_WATCHED); flags++)
             expect(flags, &call, EPERM);
@@ -509,13 +509,13 @@ static void test_socket_options(void)
         call.args[1] = 6; /* the same number, of TCP's */
         expect(0, &call, EBADF);
     }
-    expect(0, &(struct call){"a flow label", SYS_setsockopt, {-1, 41, 32, -1, -1}}, EPERM);
-    expect(0, &(struct call){"SO_LINGER", SYS_setsockopt, {-1, SOL_SOCKET, SO_LINGER, -1, -1}}, 0);
+    expect(0, &(struct call){"a flow label", SYS_setsockopt, {-1, 41, 32, -1, 0}}, EPERM);
+    expect(0, &(struct call){"SO_LINGER", SYS_setsockopt, {-1, SOL_SOCKET, SO_LINGER, -1, 0}}, 0);
     for (long option = 1; option < 100; option++) {
         bool joins = option == 20 || option == 42 || option == 46;
 
         if (option != 25 && option != 32)
-            expect(0, &(struct call){"an option of IPv6", SYS_setsockopt, {-1, 41, option, -1, -1}},
+            expect(0, &(struct call){"an option of IPv6", SYS_setsockopt, {-1, 41, option, -1, 0}},
                    joins ? ENODEV : EBADF);
     }
     for (long option = 1; option < 100; option++) {
@@ -523,7 +523,7 @@ static void test_socket_options(void)
                         (option >= 50 && option <= 52);
 
         if (!is_known)
-            expect(0, &(struct call){"an option", SYS_setsockopt, {-1, SOL_SOCKET, option, -1, -1}},
+            expect(0, &(struct call){"an option", SYS_setsockopt, {-1, SOL_SOCKET, option, -1, 0}},
                    EBADF);
     }
 }
@@ -538,7 +538,7 @@ static void test_error_queues(void)
     for (size_t i = 0; i < sizeof(fillers) / sizeof(fillers[0]); i++) {
         struct call call = {"what fills an error queue",
                             SYS_setsockopt,
-                            {-1, fillers[i].level, fillers[i].option, -1, -1}};
+                            {-1, fillers[i].level, fillers[i].option, -1, 0}};
 
         for (unsigned flags = 0; flags <= (FILTER_NO_SETID | FILTER_WATCHED); flags++)
             expect(flags, &call, fillers[i].errnum);
@@ -548,14 +548,14 @@ static void test_error_queues(void)
     }
     for (long option = 1; option < 100; option++) {
         if (option != 11)
-            expect(0, &(struct call){"an option of IPv4", SYS_setsockopt, {-1, 0, option, -1, -1}},
+            expect(0, &(struct call){"an option of IPv4", SYS_setsockopt, {-1, 0, option, -1, 0}},
                    EBADF);
     }
 }
 
 static void test_upper_protocols(void)
 {
-    struct call call = {"TCP_ULP", SYS_setsockopt, {-1, 6, 31, -1, -1}};
+    struct call call = {"TCP_ULP", SYS_setsockopt, {-1, 6, 31, -1, 0}};
 
     for (unsigned flags = 0; flags <= (FILTER_NO_SETID | FILTER_WATCHED); flags++)
         expect(flags, &call, ENOPROTOOPT);
@@ -566,7 +566,7 @@ static void test_upper_protocols(void)
         bool is_key = option == 14 || option == 32 || option == 38;
 
         if (option != 31)
-            expect(0, &(struct call){"an option of TCP", SYS_setsockopt, {-1, 6, option, -1, -1}},
+            expect(0, &(struct call){"an option of TCP", SYS_setsockopt, {-1, 6, option, -1, 0}},
                    is_key ? ENOPROTOOPT : EBADF);
     }
 }
