@@ -178,21 +178,8 @@ export class Link {
         this.#wire = undefined;
     }
 
-    /** Fails also where something takes the connection and says nothing. */
     async connect(signal: AbortSignal | undefined): Promise<void> {
-        const over = new AbortController();
-        const timer = setTimeout(() => over.abort(), ENGINE_MS);
-        try {
-            await this.call("GET", "/healthz", { signal: signal ? AbortSignal.any([signal, over.signal]) : over.signal });
-        } catch (error) {
-            if (!over.signal.aborted || signal?.aborted) throw error;
-            throw new CoveError("unreachable", `${this.address}: it did not answer in ${ENGINE_MS / 1000} seconds`, {
-                remedy: "see whether the server is busy, and whether the address leads to it",
-                cause: error,
-            });
-        } finally {
-            clearTimeout(timer);
-        }
+        await this.call("GET", "/healthz", { signal });
     }
 
     /** The server, found or started; one search for all that ask meanwhile. */
@@ -208,13 +195,16 @@ export class Link {
         if (!this.#place) this.#place = await findPlace(this.#options);
         else if (this.#place.kind === "private") this.#place = { ...(await findPrivate(this.#options)), apiKey: this.#place.apiKey };
         const wire = new Wire(this.#place.address, this.#place.apiKey);
-        if (this.#place.kind === "private") await this.#awaitEngine(wire, this.#place.started);
+        await this.#awaitEngine(wire, this.#place);
         this.#wire = wire;
         return wire;
     }
 
-    /** Its socket is its keeper's, and listens also where the engine behind it never comes up. */
-    async #awaitEngine(wire: Wire, started: Promise<unknown> | undefined): Promise<void> {
+    /**
+     * Of one's own engine the socket is its keeper's, and listens also where the engine behind it never comes up. Elsewhere
+     * anything may take a connection and say nothing, and a command may rightly be silent for hours.
+     */
+    async #awaitEngine(wire: Wire, { kind, started }: Place): Promise<void> {
         const over = new AbortController();
         const timer = setTimeout(() => over.abort(), ENGINE_MS);
         started?.catch(() => over.abort());
@@ -225,9 +215,16 @@ export class Link {
             if (error instanceof Cut) throw new Cut(false, error.cause);
             if (!(error instanceof Aborted)) throw error;
             await started; // which says what is wrong
-            throw new CoveError("unreachable", `${this.address}: your engine does not answer`, {
-                remedy: "what it says is in serve.log beside its socket",
-            });
+            const isOwn = kind === "private";
+            throw new CoveError(
+                "unreachable",
+                `${this.address}: ${isOwn ? "your engine" : "the server"} does not answer in ${ENGINE_MS / 1000} seconds`,
+                {
+                    remedy: isOwn
+                        ? "what it says is in serve.log beside its socket"
+                        : "see whether it is busy, and whether the address leads to it",
+                },
+            );
         } finally {
             clearTimeout(timer);
         }
@@ -336,6 +333,12 @@ export class Link {
 
     #failure(cut: Cut, method: string, path: string): CoveError {
         const why = (cut.cause as NodeJS.ErrnoException | undefined)?.code ?? cut.message;
+        if (why.startsWith("HPE_"))
+            return new CoveError("bad_answer", `${this.address}: the answer is no HTTP (${why})`, {
+                remedy: "check that the address is that of a cove server, and whether it has to begin with https",
+                cause: cut.cause,
+                begun: cut.reached,
+            });
         if (isDistrust(cut)) {
             const known = DISTRUST[why];
             return new CoveError("unreachable", `${this.address}: ${known?.[0] ?? "no connection that can be trusted"} (${why})`, {
@@ -343,12 +346,6 @@ export class Link {
                 cause: cut.cause,
             });
         }
-        if (why.startsWith("HPE_"))
-            return new CoveError("bad_answer", `${this.address}: the answer is no HTTP (${why})`, {
-                remedy: "check that the address is that of a cove server, and whether it has to begin with https",
-                cause: cut.cause,
-                begun: cut.reached,
-            });
         if (cut.reached)
             return new CoveError(
                 "lost",

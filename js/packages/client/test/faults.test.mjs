@@ -63,5 +63,5 @@ test("a certificate of other names", async (t) => {
 test("a server that takes the connection and says nothing", async (t) => {
     const port = await listening(t, createServer(() => t.mock.timers.tick(30_000)));
     t.mock.timers.enable({ apis: ["setTimeout"] });
-    await fails(`http://127.0.0.1:${port}`, "unreachable", /it did not answer in 30 seconds; see whether the server is busy/);
+    await fails(`http://127.0.0.1:${port}`, "unreachable", /the server does not answer in 30 seconds; see whether it is busy/);
 });

@@ -323,7 +323,9 @@ test("the environment's key goes to the environment's server alone", async () =>
             await cove.request("GET", "/v1/roots");
             cove.close();
         }
-        assert.deepEqual(heard.map((each) => each.replace("Bearer ", "")), ["k1", "k1", "none", "k2"]);
+        // Each asks first whether the server answers.
+        const keys = ["k1", "k1", "none", "k2"].flatMap((key) => [key, key]);
+        assert.deepEqual(heard.map((each) => each.replace("Bearer ", "")), keys);
     } finally {
         delete process.env.COVE_API_KEY;
         delete process.env.COVE_URL;
