@@ -81,13 +81,29 @@ static int reserve_path(int disk, char *path, size_t size)
     return 0;
 }
 
+static int reserve_set(int disk, uint64_t blocks)
+{
+    char path[PATH_MAX + 64], text[24];
+
+    if (reserve_path(disk, path, sizeof(path)) < 0)
+        return -1;
+    (void)snprintf(text, sizeof(text), "%llu", (unsigned long long)blocks);
+    return fd_write_file(AT_FDCWD, path, text);
+}
+
+static uint64_t reserve_usual(const struct statfs *fs)
+{
+    uint64_t own = (uint64_t)fs->f_blocks / OWN_SHARE;
+
+    return own < OWN_MOST ? own : OWN_MOST;
+}
+
 /* Absolute: what is written meanwhile makes it no more than `most`. */
 static uint64_t reserve_of(const struct statfs *fs, uint64_t most)
 {
-    uint64_t own = (uint64_t)fs->f_blocks / OWN_SHARE, free_blocks = (uint64_t)fs->f_bfree;
+    uint64_t own = reserve_usual(fs), free_blocks = (uint64_t)fs->f_bfree;
     uint64_t blocks = most / (uint64_t)fs->f_bsize;
 
-    own = own < OWN_MOST ? own : OWN_MOST;
     return free_blocks > blocks && free_blocks - blocks > own ? free_blocks - blocks : own;
 }
 
@@ -95,16 +111,27 @@ void disk_hold(const struct keeper *keeper, const struct boxed *boxed, uint64_t 
                struct keeper_disks *answer)
 {
     struct weight weight = weigh(keeper, boxed);
-    char path[PATH_MAX + 64], text[24];
     struct statfs fs;
 
     answer->used_bytes = weight.used;
     answer->written_bytes = weight.written;
-    if (boxed->disk_fd < 0 || fstatfs(boxed->disk_fd, &fs) < 0 ||
-        reserve_path(boxed->disk_fd, path, sizeof(path)) < 0)
+    if (boxed->disk_fd >= 0 && fstatfs(boxed->disk_fd, &fs) == 0)
+        answer->is_held = reserve_set(boxed->disk_fd, reserve_of(&fs, most)) == 0;
+}
+
+void disk_hold_spare(int disk)
+{
+    struct statfs fs;
+    struct stat st;
+
+    if (fstatat(disk, "home", &st, AT_SYMLINK_NOFOLLOW) < 0 ||
+        fstatat(disk, "root", &st, AT_SYMLINK_NOFOLLOW) == 0 || fstatfs(disk, &fs) < 0 ||
+        reserve_set(disk, 0) < 0)
         return;
-    (void)snprintf(text, sizeof(text), "%llu", (unsigned long long)reserve_of(&fs, most));
-    answer->is_held = fd_write_file(AT_FDCWD, path, text) == 0;
+    (void)umask(0);
+    if (mkdirat(disk, "root", 0755) == 0)
+        (void)mkdirat(disk, "root/home", 0755);
+    (void)reserve_set(disk, reserve_usual(&fs));
 }
 
 void disk_cut(const struct boxed *boxed)

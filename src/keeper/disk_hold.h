@@ -21,5 +21,9 @@ uint64_t disk_hold_left(const struct keeper *keeper);
 void disk_hold(const struct keeper *keeper, const struct boxed *boxed, uint64_t most,
                struct keeper_disks *answer);
 
+/* A disk of before there was a root on it gets the directories that a start needs, also where it is full: of what its file
+ * system sets apart. For a process of its own, whose umask it changes. */
+void disk_hold_spare(int disk);
+
 /* What is in caches of it is lost, as where the host loses power: for a box that has allocated what is not there. */
 void disk_cut(const struct boxed *boxed);

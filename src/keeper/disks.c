@@ -8,6 +8,7 @@
 #include "box/loop.h"
 #include "box/proto.h"
 #include "box/sys.h"
+#include "keeper/disk_hold.h"
 #include "keeper/keeper.h"
 
 #include <errno.h>
@@ -186,7 +187,10 @@ static int open_image(int disks, const struct keeper_make *make, struct opened *
     image = open_locked(disks, name, &said->err);
     device = image < 0 ? -1 : loop_attach(image, false, path, sizeof(path), &said->err);
     said->kept.fd = device < 0 ? -1 : mount_device(path, &said->err);
-    return said->kept.fd < 0 ? -1 : 0;
+    if (said->kept.fd < 0)
+        return -1;
+    disk_hold_spare(said->kept.fd);
+    return 0;
 }
 
 static int open_directory(const struct keeper *keeper, int disks, const struct keeper_make *make,

@@ -254,11 +254,15 @@ def test_a_start_that_was_killed_leaves_no_half_of_a_directory(tmp_path, privile
 @pytest.mark.parametrize("privileges", ["plain", "system"])
 def test_a_disk_of_before_there_was_a_root_on_it_keeps_its_home_and_tmp(tmp_path, privileges, way):
     with serving.Serve(tmp_path, CONFIG.replace("pool = 2", "pool = 0")) as own, own.client() as client:
-        path = make(client, privileges=privileges, disk_kind="persistent", **WAYS[way])
+        path = make(client, privileges=privileges, disk_kind="persistent", **WAYS[way],
+                    resources={"disk_bytes": 16 << 20})
         home = printed(client, path, "echo home >~/kept; echo tmp >/tmp/kept; printf %s ~")
         assert client.post(f"{path}/stop").status == 200
-        change(disk_of(own), f"mv root{home} home && mv root/tmp tmp && rm -rf root")  # as it was made then
+        # As it was made then; and full, but of an ordinary user, whose box would be ended.
+        fill = "; cat /dev/zero >tmp/full; sync -f .; while mkdir tmp/$((n+=1)); do :; done"
+        fill = fill if harness.EXPECT.is_root else ""
+        change(disk_of(own), f"mv root{home} home && mv root/tmp tmp && rm -rf root{fill}")
         assert client.post(f"{path}/start").status == 200
-        assert printed(client, path, "cat ~/kept /tmp/kept; touch /x ~/x; stat -c %a /tmp") == "home\ntmp\n1777\n"
+        assert printed(client, path, "rm -rf /tmp/full /tmp/[0-9]*; cat ~/kept /tmp/kept; touch /x ~/x; stat -c %a /tmp") == "home\ntmp\n1777\n"
         assert client.post(f"{path}/stop").status == client.post(f"{path}/start").status == 200
         assert printed(client, path, "cat ~/kept /tmp/kept; ls -d /x") == "home\ntmp\n/x\n"
