@@ -120,17 +120,23 @@ static void read_secrets(void)
         REFUSED(paths[i], attack_open(paths[i], O_RDONLY), EACCES, EPERM, ENOENT);
 }
 
-static void read_keys(void)
+/* What tells of the host and of other boxes has to be empty. */
+static void read_others(void)
 {
-    FILE *file = fopen("/proc/keys", "re");
-    char line[512];
-    int lines = 0;
+    static const char *const paths[] = {"/proc/keys", "/proc/diskstats", "/proc/locks",
+                                        "/proc/partitions"};
 
-    while (file != NULL && fgets(line, sizeof(line), file) != NULL)
-        lines++;
-    attack_check("/proc/keys", lines == 0, "%d lines", lines);
-    if (file != NULL)
-        (void)fclose(file);
+    for (size_t i = 0; i < sizeof(paths) / sizeof(paths[0]); i++) {
+        FILE *file = fopen(paths[i], "re");
+        char line[512];
+        int lines = 0;
+
+        while (file != NULL && fgets(line, sizeof(line), file) != NULL)
+            lines++;
+        attack_check(paths[i], lines == 0, "%d lines", lines);
+        if (file != NULL)
+            (void)fclose(file);
+    }
 }
 
 /* Addresses of the kernel: a column of hexadecimal digits that has to be zero. */
@@ -165,7 +171,7 @@ static void read_addresses(const char *path, int column)
 static void read_kernel(void)
 {
     read_secrets();
-    read_keys();
+    read_others();
     read_addresses("/proc/kallsyms", 0);
     read_addresses("/proc/modules", 5);
     read_addresses("/proc/iomem", 0);
