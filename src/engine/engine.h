@@ -181,6 +181,8 @@ struct sandbox_spec {
     struct box_limits limits; /* 0 in any: the configured default */
     const struct keeper_mount *mounts;
     size_t mounts_count;
+    /* A directory may be mounted to be written while it runs, so no set-id file can be made in it. */
+    bool mountable;
     const struct sandbox_port_wish *ports; /* that are declared from the begin */
     size_t ports_count;
     struct sandbox_network network;
@@ -199,6 +201,8 @@ struct sandbox_view {
     struct box_limits limits;
     const struct keeper_mount *mounts;
     size_t mounts_count;
+    /* A directory may be mounted to be written while it runs, so no set-id file can be made in it. */
+    bool mountable;
     const struct policy *policy;
     struct net_limits network; /* 0: as usual */
     struct sandbox_port_wish ports[ENGINE_PORTS_MAX];
@@ -264,6 +268,16 @@ struct sandbox_change { /* pointers NULL, numbers UINT64_MAX: as it is */
 void engine_change_sandbox(struct engine *engine, const struct engine_caller *caller,
                            const char *id, const struct sandbox_change *change,
                            engine_sandbox_done done, void *arg);
+
+/* Mounts a registered directory in a sandbox, also while it runs, and keeps it for its next box; what is so already is
+ * answered. Codes: unknown_mount; mount_conflict (something is mounted there, or below it); mount_refused (its programs
+ * are in the way, this server may not, or it would be written and the sandbox is not `mountable`); bad_request. */
+void engine_mount(struct engine *engine, const struct engine_caller *caller, const char *id,
+                  const struct keeper_mount *mount, engine_sandbox_done done, void *arg);
+/* Unmounts what is there, of the start or since. Codes: mount_not_found; mount_busy, while anything in the sandbox uses
+ * it; mount_refused. */
+void engine_unmount(struct engine *engine, const struct engine_caller *caller, const char *id,
+                    const char *target, engine_sandbox_done done, void *arg);
 
 /* Its processes, for a verb of procs.h, and a touch of its idle clock. `must_run`: "sandbox_stopped"
  * unless it runs, or "sandbox_outdated" where we do not speak to its box any more; with `start` it is started first. `done` gets NULL and the error else. */

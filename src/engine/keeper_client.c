@@ -61,6 +61,10 @@ static size_t request_size(enum keeper_type type)
         return sizeof(struct keeper_head);
     case KEEPER_HOLD_DISK:
         return sizeof(struct keeper_hold);
+    case KEEPER_ATTACH:
+        return sizeof(struct keeper_attach);
+    case KEEPER_DETACH:
+        return sizeof(struct keeper_detach);
     case KEEPER_DROP_DISK:
     case KEEPER_WEIGH_DISK:
         return sizeof(struct keeper_of_disk);

@@ -41,6 +41,8 @@ enum verb_kind {
     VERB_HUSH,    /* nobody has wanted them for a while */
     VERB_CEASE,   /* the server ends: it is stopped, if it runs */
     VERB_NETWORK, /* this engine is new: its network is to be as its policy says */
+    VERB_MOUNT,   /* mounts.c */
+    VERB_UNMOUNT,
     VERB_KINDS,
 };
 
@@ -72,6 +74,8 @@ struct verb {
     /* CHANGE_NETWORK; its texts are of `record`. */
     struct sandbox_network network;
     struct port_change port; /* CHANGE_PORTS */
+    /* VERB_MOUNT; of VERB_UNMOUNT the target. */
+    struct keeper_mount mount;
     union {
         engine_created created;
         engine_sandbox_done sandbox;
@@ -88,6 +92,7 @@ enum sandbox_step {
     STEP_COMMIT,  /* the store, and the claim of a box of the pool */
     STEP_END,     /* the keeper ends the box */
     STEP_NETWORK, /* the keeper opens or shuts its network */
+    STEP_MOUNT,   /* the keeper mounts or unmounts in its box */
 };
 
 /* What a box makes happen, by kind; see shares.c. */
@@ -377,6 +382,8 @@ struct sandbox *sandbox_find_for(struct engine *engine, const struct engine_call
 void sandbox_fall(struct sandbox *sandbox, const char *reason); /* its box is no more */
 void sandbox_push(struct sandbox *sandbox, struct verb *verb);  /* takes it */
 struct verb *verb_new(enum verb_kind kind, void *arg);
+/* Tells whether its box is used as ever: no verb is at work, or one that leaves its commands alone. */
+bool sandbox_is_steady(const struct sandbox *sandbox);
 void sandbox_finish(struct sandbox *sandbox, const struct error *err); /* the active verb */
 void sandbox_commit(struct sandbox *sandbox, struct record *next,
                     void (*committed)(struct sandbox *sandbox, const struct error *err));
@@ -434,8 +441,10 @@ void stop_work(struct sandbox *sandbox);   /* VERB_STOP */
 void fall_work(struct sandbox *sandbox);   /* VERB_FALL */
 void delete_work(struct sandbox *sandbox); /* VERB_DELETE */
 void change_work(struct sandbox *sandbox); /* VERB_CHANGE */
-void quiet_work(struct sandbox *sandbox);  /* VERB_QUIET */
-void hush_work(struct sandbox *sandbox);   /* VERB_HUSH, and what else ends a quiet box */
+void mount_work(struct sandbox *sandbox);  /* VERB_MOUNT */
+void unmount_work(struct sandbox *sandbox);
+void quiet_work(struct sandbox *sandbox); /* VERB_QUIET */
+void hush_work(struct sandbox *sandbox);  /* VERB_HUSH, and what else ends a quiet box */
 /* Ends the box; `ended` gets the report, or NULL where nobody knows. */
 void sandbox_end_box(struct sandbox *sandbox,
                      void (*ended)(struct sandbox *sandbox, const struct keeper_report *report));

@@ -423,7 +423,7 @@ static bool is_usual(const struct engine *engine, const struct record *record)
 {
     const struct box_limits *a = &record->limits, *b = &engine->options.defaults;
 
-    return record->mounts_count == 0 && record->hostname == NULL &&
+    return record->mounts_count == 0 && !record->mountable && record->hostname == NULL &&
            a->memory_bytes == b->memory_bytes && a->cpu_milli == b->cpu_milli &&
            a->pids == b->pids && a->disk_bytes == b->disk_bytes && a->disk_inodes == b->disk_inodes;
 }

@@ -85,9 +85,7 @@ void quiet_left(struct sandbox *sandbox)
 /* Whether the box can be used without waiting for a turn: this is the way of every call. */
 static bool at_once(const struct sandbox *sandbox)
 {
-    bool steady = sandbox->active == NULL || sandbox->active->kind == VERB_CHANGE;
-
-    return steady && sandbox->first == NULL &&
+    return sandbox_is_steady(sandbox) && sandbox->first == NULL &&
            (sandbox->record->state == SANDBOX_RUNNING || sandbox->is_quiet);
 }
 

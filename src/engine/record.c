@@ -211,6 +211,36 @@ static int check_mounts(const struct keeper_mount *mounts, size_t count, struct 
     return 0;
 }
 
+int record_check_mount(const struct keeper_mount *mount, struct error *err)
+{
+    return check_mounts(mount, 1, err);
+}
+
+int record_add_mount(struct record *record, const struct keeper_mount *mount, struct error *err)
+{
+    struct keeper_mount *mounts;
+
+    if (check_mounts_count(record->mounts_count + 1, err) != 0)
+        return -1;
+    mounts = need(realloc(record->mounts, (record->mounts_count + 1) * sizeof(*mounts)));
+    record->mounts = mounts;
+    mounts[record->mounts_count++] = *mount;
+    return 0;
+}
+
+void record_remove_mount(struct record *record, const char *target)
+{
+    struct keeper_mount *mounts = record->mounts;
+
+    for (size_t i = 0; i < record->mounts_count; i++) {
+        if (strcmp(mounts[i].target, target) != 0)
+            continue;
+        record->mounts_count--;
+        memmove(&mounts[i], &mounts[i + 1], (record->mounts_count - i) * sizeof(*mounts));
+        return;
+    }
+}
+
 static int check_hostname(const char *name, struct error *err)
 {
     size_t length = name != NULL ? strlen(name) : 1;
@@ -398,6 +428,7 @@ int record_new(const struct sandbox_spec *spec, const char *tenant,
     record->disk_kind = spec->disk_kind;
     record->mounts = mounts_copy(spec->mounts, spec->mounts_count);
     record->mounts_count = spec->mounts_count;
+    record->mountable = spec->mountable;
     record->policy = network != NULL ? need(policy_copy(network)) : record_no_network();
     record->deadline_ms = spec->deadline_ms;
     record->idle_ms = spec->idle_ms;
@@ -440,6 +471,7 @@ void record_look(const struct record *record, struct sandbox_view *view)
         .limits = record->limits,
         .mounts = record->mounts,
         .mounts_count = record->mounts_count,
+        .mountable = record->mountable,
         .policy = record->policy,
         .network = record->network,
         .ports_count = record->ports_count,

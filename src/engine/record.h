@@ -25,6 +25,8 @@ struct record {
     struct box_limits limits;
     struct keeper_mount *mounts;
     size_t mounts_count;
+    /* Directories may be mounted to be written while it runs. */
+    bool mountable;
     struct policy *policy;     /* never NULL */
     struct net_limits network; /* 0: as usual */
     struct record_port {
@@ -73,6 +75,11 @@ int record_set_network(struct record *record, const struct sandbox_network *wish
 int record_set_port(struct record *record, uint16_t port, uint16_t host_port, int is_public,
                     struct error *err);
 void record_remove_port(struct record *record, uint16_t port);
+/* As in a record; "bad_request". */
+int record_check_mount(const struct keeper_mount *mount, struct error *err);
+/* "bad_request" where there are too many. */
+int record_add_mount(struct record *record, const struct keeper_mount *mount, struct error *err);
+void record_remove_mount(struct record *record, const char *target);
 int record_set_labels(struct record *record, const char *const *labels, struct error *err);
 /* All that a deleted sandbox has no use for any more. */
 void record_clear(struct record *record);

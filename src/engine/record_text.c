@@ -166,6 +166,8 @@ char *record_format(const struct record *record, struct error *err)
     failed |= set_number(object, "disk_bytes", limits->disk_bytes);
     failed |= set_number(object, "disk_inodes", limits->disk_inodes);
     failed |= set_mounts(object, record);
+    if (record->mountable)
+        failed |= json_object_set_new(object, "mountable", json_true());
     failed |= set_network(object, record);
     failed |= set_ports(object, record);
     failed |= set_number(object, "deadline_ms", record->deadline_ms);
@@ -281,6 +283,7 @@ static int get_mounts(const json_t *object, struct record *record, struct error 
         mount->read_only = json_is_true(json_object_get(item, "read_only"));
     }
     record->mounts_count = count;
+    record->mountable = json_is_true(json_object_get(object, "mountable"));
     return 0;
 }
 

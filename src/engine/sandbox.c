@@ -61,6 +61,20 @@ static const enum verb_action actions[VERB_KINDS][SANDBOX_DELETED + 1] = {
                      [SANDBOX_ARCHIVED] = WORK,
                      [SANDBOX_ERROR] = WORK,
                      [SANDBOX_DELETED] = NOT_THERE},
+    [VERB_MOUNT] = {[SANDBOX_CREATING] = NOT_THERE,
+                    [SANDBOX_RUNNING] = WORK,
+                    [SANDBOX_PAUSED] = WORK,
+                    [SANDBOX_STOPPED] = WORK,
+                    [SANDBOX_ARCHIVED] = WORK,
+                    [SANDBOX_ERROR] = WORK,
+                    [SANDBOX_DELETED] = NOT_THERE},
+    [VERB_UNMOUNT] = {[SANDBOX_CREATING] = NOT_THERE,
+                      [SANDBOX_RUNNING] = WORK,
+                      [SANDBOX_PAUSED] = WORK,
+                      [SANDBOX_STOPPED] = WORK,
+                      [SANDBOX_ARCHIVED] = WORK,
+                      [SANDBOX_ERROR] = WORK,
+                      [SANDBOX_DELETED] = NOT_THERE},
     [VERB_PROCS] = {[SANDBOX_CREATING] = NOT_THERE,
                     [SANDBOX_RUNNING] = ANSWER,
                     [SANDBOX_PAUSED] = NOT_RUNNING,
@@ -106,10 +120,11 @@ static const enum verb_action actions[VERB_KINDS][SANDBOX_DELETED + 1] = {
 };
 
 static void (*const works[VERB_KINDS])(struct sandbox *sandbox) = {
-    [VERB_CREATE] = start_work,  [VERB_START] = start_work,     [VERB_STOP] = stop_work,
-    [VERB_DELETE] = delete_work, [VERB_CHANGE] = change_work,   [VERB_PROCS] = start_work,
-    [VERB_FALL] = fall_work,     [VERB_QUIET] = quiet_work,     [VERB_HUSH] = hush_work,
-    [VERB_CEASE] = stop_work,    [VERB_NETWORK] = network_work,
+    [VERB_CREATE] = start_work,    [VERB_START] = start_work,     [VERB_STOP] = stop_work,
+    [VERB_DELETE] = delete_work,   [VERB_CHANGE] = change_work,   [VERB_PROCS] = start_work,
+    [VERB_FALL] = fall_work,       [VERB_QUIET] = quiet_work,     [VERB_HUSH] = hush_work,
+    [VERB_CEASE] = stop_work,      [VERB_NETWORK] = network_work, [VERB_MOUNT] = mount_work,
+    [VERB_UNMOUNT] = unmount_work,
 };
 
 /* ---- verbs ---- */
@@ -121,6 +136,14 @@ struct verb *verb_new(enum verb_kind kind, void *arg)
     verb->kind = kind;
     verb->arg = arg;
     return verb;
+}
+
+bool sandbox_is_steady(const struct sandbox *sandbox)
+{
+    const struct verb *active = sandbox->active;
+
+    return active == NULL || active->kind == VERB_CHANGE || active->kind == VERB_MOUNT ||
+           active->kind == VERB_UNMOUNT;
 }
 
 static void verb_free(struct verb *verb)
@@ -144,6 +167,10 @@ static void error_translate(const struct error *inner, struct error *out)
         "bad_request",
         "capacity",
         "draining",
+        "mount_busy",
+        "mount_conflict",
+        "mount_not_found",
+        "mount_refused",
         "name_conflict",
         "not_ready",
         "not_yet",

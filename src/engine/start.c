@@ -355,6 +355,7 @@ static void make_fill(struct keeper_make *make, const struct record *record)
                    record->hostname != NULL ? record->hostname : "");
     make->limits = record->limits;
     make->mounts_count = (uint32_t)record->mounts_count;
+    make->takes_mounts = record->mountable;
     memcpy(make->mounts, record->mounts, record->mounts_count * sizeof(make->mounts[0]));
 }
 

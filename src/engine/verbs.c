@@ -312,12 +312,10 @@ void engine_tokens_end(struct engine *engine, const struct engine_caller *caller
 /* Whether they can be had without waiting for a turn: this is the way of every command. */
 static bool procs_at_once(struct sandbox *sandbox, bool must_run)
 {
-    bool steady = sandbox->active == NULL || sandbox->active->kind == VERB_CHANGE;
-
     if (sandbox->record->state == SANDBOX_CREATING)
         return false;
-    return !must_run ||
-           (steady && sandbox->first == NULL && sandbox->record->state == SANDBOX_RUNNING);
+    return !must_run || (sandbox_is_steady(sandbox) && sandbox->first == NULL &&
+                         sandbox->record->state == SANDBOX_RUNNING);
 }
 
 /* A key by its scopes. What exactly a token may, the front asks for each route; here only that it may do

@@ -29,6 +29,7 @@ FILE = b"a line\nanother\n"
 KEPT = 8  # sandboxes and kernels that the tester made; the oldest goes
 NDJSON = "application/x-ndjson"
 SANDBOX = "/v1/sandboxes/{id}"
+MOUNT = {"name": "here", "target": "/mnt/there", "read_only": True}
 KERNELS = "/v1/kernels"
 local = threading.local()
 
@@ -141,6 +142,11 @@ class Things:
             ask("PUT", f"/v1/sandboxes/{sandbox}/files/xattr?path={query['path']}&name=user.origin",
                 b"here")
         return "user.origin"
+
+    def mount(self):
+        """Where one is of the sandbox."""
+        ask("POST", f"/v1/sandboxes/{self.sandbox('work')}/mounts", MOUNT)
+        return MOUNT["target"]
 
     def remember(self, path):
         self.made.append(path)
@@ -436,6 +442,8 @@ OVER = {"from": "/tmp/file-0", "replace": True}
 SEEDS = {
     "createSandbox": {"body": SPEC},
     "changeSandbox": {"body": {"labels": {"a": "b"}}},
+    "mountDirectory": {"body": MOUNT},
+    "unmountDirectory": {"query": {"target": MOUNT["target"]}},
     "openPort": {"body": {"port": PORT_THERE}},
     "exec": {"body": {"command": "echo out; echo err >&2", "timeout_ms": 60000}},
     "startProcess": {"body": {"argv": ["true"]}},
@@ -525,8 +533,12 @@ def before_call(context, case, kwargs):
                 put_query_path(case, chance)
             elif case.path.endswith("/xattr") and is_seed(case):
                 things.attribute(case.query)
+            elif case.path.endswith("/mounts") and case.method == "DELETE" and chance < 60:
+                case.query["target"] = things.mount()
     if not is_seed(case) and isinstance(case.body, dict) and is_right(case, ParameterLocation.BODY):
         mend_body(case, chance)
+        if case.path.endswith("/mounts") and chance < 60:
+            case.body.update(MOUNT)
         if case.path.startswith(KERNELS):
             mend_kernel_body(case, chance)
         if case.path.startswith(FILES):

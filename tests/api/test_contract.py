@@ -28,6 +28,8 @@ memory = 128M
 disk = 32M
 most_pids = 4194304
 sandboxes = 500
+[mounts]
+here = /usr/share
 """  # most_pids: what the document allows, not what this server gives
 
 

@@ -475,6 +475,27 @@ def test_the_hand_over_is_of_the_format_that_the_fuzzer_knows(tmp_path):
             assert found.read_bytes()[:20] == (SEEDS / name).read_bytes()[:20]
 
 
+def test_mounts_of_before_are_unmounted_after_it(tmp_path):
+    """Those of the start and those that came later; and others come, where no set-id file can be left as where one can."""
+    one = {"name": "here", "target": "/later", "read_only": True}
+    with Installed(tmp_path) as serve:
+        with serve.client() as client:
+            paths = [path_of(make(client, **fields)) for fields in ({}, COLD)]
+            for path in paths:
+                assert client.post(f"{path}/mounts", one).status == 200
+        serve.upgrade()
+        with serve.client() as client:
+            for path in paths:
+                assert client.delete(f"{path}/mounts", query={"target": "/later"}).status == 204
+                assert run(client, path, "ls -A /later")["stdout"] == ""
+                assert client.post(f"{path}/mounts", one).status == 200
+                assert "installed" in run(client, path, "ls /later")["stdout"]
+            written = {"name": "here", "target": "/written"}
+            assert client.post(f"{paths[0]}/mounts", written).code == "mount_refused"
+            assert client.post(f"{paths[1]}/mounts", written).status == 200
+            assert client.delete(f"{paths[1]}/mounts", query={"target": "/mnt/here"}).status == 204
+
+
 # ---- what is refused ---------------------------------------------------------------------------
 
 def break_engine(serve):

@@ -311,6 +311,7 @@ static void greet(struct fake *fake, uint32_t id)
 {
     struct keeper_host host = {.head = {.type = KEEPER_HOST, .id = id},
                                .cpus = 2,
+                               .is_root = !fake->is_user,
                                .level = "full",
                                .tenants = "*",
                                .protocol = PROTO_VERSION + fake->ahead};
@@ -500,6 +501,13 @@ static void serve(struct fake *fake, const union keeper_request *request)
     case KEEPER_DISK_ROOM:
     case KEEPER_HOLD_DISK:
         disks(fake, request);
+        break;
+    case KEEPER_ATTACH:
+    case KEEPER_DETACH:
+        if (fake->refuse_mounts != NULL)
+            refuse(fake, request->head.id, fake->refuse_mounts);
+        else
+            done(fake, request->head.type, request->head.id);
         break;
     case KEEPER_NETWORK:
         network(fake, &request->network);

@@ -60,6 +60,10 @@ struct fake {
     enum fake_mood mood;
     unsigned refuse; /* the next so many makes */
     bool refuse_networks;
+    /* Code of the refusal of mounts; NULL: they are done. */
+    const char *refuse_mounts;
+    /* It is an ordinary user's. */
+    bool is_user;
     uint32_t vanish_at; /* a request of this type is its end */
     uint32_t silent_at; /* is not answered */
     bool holds;         /* makes wait until fake_release(); the first of them is first */

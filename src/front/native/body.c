@@ -2,13 +2,12 @@
  * fields that exclude each other, and how what was read becomes the engine's struct. */
 #include "front/native/body.h"
 
+#include "front/native/body_mounts.h"
 #include "front/native/text.h"
 
-#include <stddef.h>
 #include <stdio.h>
 #include <string.h>
 
-#define AT(type, member) .at = offsetof(struct type, member)
 #define SIZE_MOST (1ULL << 50)
 
 static int refuse(struct error *err, const char *says)
@@ -61,28 +60,6 @@ static const struct read_field resources_fields[] = {
      AT(resources_text, disk_bytes),
      .low = 1U << 20,
      .high = SIZE_MOST},
-    {.name = NULL},
-};
-
-struct mount_text {
-    const char *name, *target;
-    bool read_only;
-};
-
-static const struct read_field mount_fields[] = {
-    {.name = "name",
-     .kind = READ_LINE,
-     AT(mount_text, name),
-     .low = 1,
-     .high = KEEPER_NAME_MAX - 1,
-     .is_needed = true},
-    {.name = "target",
-     .kind = READ_LINE,
-     AT(mount_text, target),
-     .low = 1,
-     .high = KEEPER_TARGET_MAX - 1,
-     .is_needed = true},
-    {.name = "read_only", .kind = READ_BOOL, AT(mount_text, read_only)},
     {.name = NULL},
 };
 
@@ -162,6 +139,7 @@ struct sandbox_text {
     struct resources_text resources;
     struct lifecycle_text lifecycle;
     struct read_objects mounts, ports;
+    bool mountable;
     struct network_text network;
 };
 
@@ -193,8 +171,9 @@ static const struct read_field sandbox_fields[] = {
      .kind = READ_OBJECTS,
      AT(sandbox_text, mounts),
      .high = KEEPER_MOUNTS_MAX,
-     .inner = mount_fields,
-     .inner_size = sizeof(struct mount_text)},
+     .inner = body_mount_fields,
+     .inner_size = sizeof(struct body_mount_text)},
+    {.name = "mountable", .kind = READ_BOOL, AT(sandbox_text, mountable)},
     {.name = "network", .kind = READ_OBJECT, AT(sandbox_text, network), .inner = network_fields},
     {.name = "ports",
      .kind = READ_OBJECTS,
@@ -252,47 +231,6 @@ static int check_hostname(const char *name, struct error *err)
     return 0;
 }
 
-/* Registered names have few letters: another one could not be there, and says so the same way. */
-static int check_registered(const char *name, const char *code, struct error *err)
-{
-    if (name == NULL || (name[0] != '.' && name[0] != '-' &&
-                         name[strspn(name, "abcdefghijklmnopqrstuvwxyz0123456789._-")] == '\0'))
-        return 0;
-    return error_set(err, code, 0,
-                     "\"%s\" cannot be registered: such names are lower-case letters, digits, "
-                     "\".\", \"_\" and \"-\"; GET /v1/roots lists what there is",
-                     name);
-}
-
-static bool has_parent_step(const char *path)
-{
-    for (const char *step = path; step != NULL; step = strchr(step, '/')) {
-        step += *step == '/';
-        if (strncmp(step, "..", 2) == 0 && (step[2] == '/' || step[2] == '\0'))
-            return true;
-    }
-    return false;
-}
-
-static int mounts_fill(const struct read_objects *text, struct keeper_mount *mounts,
-                       struct error *err)
-{
-    const struct mount_text *list = text->list;
-
-    for (size_t i = 0; i < text->count; i++) {
-        if (check_registered(list[i].name, "unknown_mount", err) < 0)
-            return -1;
-        if (list[i].target[0] != '/' || has_parent_step(list[i].target))
-            return error_set(err, "bad_request", 0,
-                             "field \"mounts[%zu].target\" must be an absolute path without \"..\"",
-                             i);
-        (void)snprintf(mounts[i].name, sizeof(mounts[i].name), "%s", list[i].name);
-        (void)snprintf(mounts[i].target, sizeof(mounts[i].target), "%s", list[i].target);
-        mounts[i].read_only = list[i].read_only;
-    }
-    return 0;
-}
-
 static int ports_fill(const struct read_objects *text, struct sandbox_port_wish *ports,
                       struct error *err)
 {
@@ -321,7 +259,7 @@ static int sandbox_check(struct sandbox_text *text, uint64_t now_ms, struct erro
     if (text->name != NULL && strncmp(text->name, BODY_OUR_NAMES, strlen(BODY_OUR_NAMES)) == 0)
         return refuse(err, "field \"name\" must not begin with \"" BODY_OUR_NAMES "\"");
     if (check_cwd(text->cwd, err) < 0 || check_hostname(text->hostname, err) < 0 ||
-        check_registered(text->root, "unknown_root", err) < 0)
+        body_check_registered(text->root, "unknown_root", err) < 0)
         return -1;
     return lifecycle_check(&text->lifecycle, now_ms, err);
 }
@@ -333,7 +271,8 @@ int body_sandbox(struct read_body from, uint64_t now_ms, struct body_sandbox *ou
 
     memset(out, 0, sizeof(*out));
     if (read_object("a sandbox", from, true, sandbox_fields, &text, &out->owner, err) < 0 ||
-        sandbox_check(&text, now_ms, err) < 0 || mounts_fill(&text.mounts, out->mounts, err) < 0 ||
+        sandbox_check(&text, now_ms, err) < 0 ||
+        body_fill_mounts(&text.mounts, out->mounts, err) < 0 ||
         ports_fill(&text.ports, out->ports, err) < 0)
         return -1;
     out->spec = (struct sandbox_spec){
@@ -348,6 +287,7 @@ int body_sandbox(struct read_body from, uint64_t now_ms, struct body_sandbox *ou
         .hostname = text.hostname,
         .mounts = out->mounts,
         .mounts_count = text.mounts.count,
+        .mountable = text.mountable,
         .ports = out->ports,
         .ports_count = text.ports.count,
         .deadline_ms = text.lifecycle.deadline_ms,

@@ -67,6 +67,7 @@ int body_quota(struct read_body from, struct engine_quota *quota, struct error *
 int body_none(struct read_body from, struct error *err);
 
 /* `is_public` -1: not said. */
+int body_mount(struct read_body from, struct keeper_mount *mount, struct error *err);
 int body_port(struct read_body from, uint16_t *port, int *is_public, struct error *err);
 
 /* Words for the bits of enum engine_verb, in their order; NULL after the last. */

@@ -279,6 +279,11 @@ HANDLER(usage_get);
 HANDLER(capacity_get);
 /* network.c */
 HANDLER(network_get);
+/* Answers with the sandbox, as it is now. */
+void sandbox_answer(void *arg, const struct sandbox_view *view, const struct error *err);
+/* mounts.c */
+HANDLER(mount_add);
+HANDLER(mount_remove);
 HANDLER(port_list);
 HANDLER(port_open);
 HANDLER(port_close);

@@ -136,6 +136,7 @@ void print_sandbox(struct out *out, const char *key, const struct sandbox_view *
     out_text(out, "hostname", view->hostname);
     print_resources(out, &view->limits);
     print_mounts(out, view);
+    out_bool(out, "mountable", view->mountable);
     print_network(out, "network", view->policy, &view->network);
     print_ports(out, view);
     print_lifecycle(out, view);

@@ -27,6 +27,8 @@ static const struct native_route rows[] = {
     {{"POST", SANDBOX "/stop", sandbox_stop, 0}, false},
     {{"GET", SANDBOX "/usage", usage_get, 0}, false},
     {{"GET", SANDBOX "/network", network_get, 0}, false},
+    {{"POST", SANDBOX "/mounts", mount_add, 0}, false},
+    {{"DELETE", SANDBOX "/mounts", mount_remove, 0}, false},
     {{"GET", SANDBOX "/ports", port_list, 0}, false},
     {{"POST", SANDBOX "/ports", port_open, 0}, false},
     {{"DELETE", SANDBOX "/ports/{port}", port_close, 0}, false},

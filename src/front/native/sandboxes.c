@@ -27,7 +27,7 @@ static void add_revision(struct job *job, const struct sandbox_view *view)
     http_add_header(job->request, "ETag", tag);
 }
 
-static void answer_sandbox(void *arg, const struct sandbox_view *view, const struct error *err)
+void sandbox_answer(void *arg, const struct sandbox_view *view, const struct error *err)
 {
     struct job *job = arg;
 
@@ -220,7 +220,7 @@ HANDLER(sandbox_get)
         0)
         job_problem(job, &err);
     else
-        answer_sandbox(job, &view, NULL);
+        sandbox_answer(job, &view, NULL);
 }
 
 /* "12", as the body says it, or "\"12\"", as ETag does; "*" is whatever it is. */
@@ -263,7 +263,7 @@ HANDLER(sandbox_patch)
         body.change.if_revision = revision;
         http_body_done(request);
         engine_change_sandbox(native->options.engine, &job->caller, http_param(request, "id"),
-                              &body.change, answer_sandbox, job);
+                              &body.change, sandbox_answer, job);
     }
     read_free(&body.owner);
 }
@@ -311,7 +311,7 @@ HANDLER(sandbox_start)
 
     if (job != NULL)
         engine_start_sandbox(native->options.engine, &job->caller, http_param(request, "id"),
-                             answer_sandbox, job);
+                             sandbox_answer, job);
 }
 
 HANDLER(sandbox_stop)
@@ -321,7 +321,7 @@ HANDLER(sandbox_stop)
 
     if (job != NULL)
         engine_stop_sandbox(native->options.engine, &job->caller, http_param(request, "id"),
-                            answer_sandbox, job);
+                            sandbox_answer, job);
 }
 
 /* ---- the list ---- */
