@@ -159,7 +159,7 @@ static int verbs_print(const struct cmd *cmd)
                                    cmd->name);
 
     for (size_t i = 0; i < cmd->verbs_count; i++)
-        used += (size_t)snprintf(text + used, sizeof(text) - used, "  cove %s %-4s %s\n", cmd->name,
+        used += (size_t)snprintf(text + used, sizeof(text) - used, "  cove %s %-6s %s\n", cmd->name,
                                  cmd->verbs[i].name, cmd->verbs[i].summary);
     used += (size_t)snprintf(text + used, sizeof(text) - used,
                              "\nEach of them says more with --help.\n");

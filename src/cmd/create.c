@@ -4,6 +4,7 @@
 #include "base/parse.h"
 #include "cmd/api.h"
 #include "cmd/cmd.h"
+#include "cmd/mounting.h"
 #include "cmd/net.h"
 
 #include <stdio.h>
@@ -14,7 +15,7 @@
 struct create {
     struct options_common common;
     const char *name, *root, *privileges, *cwd, *user, *hostname, *then;
-    bool ephemeral;
+    bool ephemeral, mountable;
     uint64_t memory_bytes, disk_bytes, pids, idle_ms, lifetime_ms; /* 0: not said */
     uint32_t cpu_milli;
     struct api_pairs env, labels;
@@ -126,37 +127,16 @@ static int take_port(void *into, const char *value, struct error *err)
     return failed == 0 ? 0 : option_no_memory(err);
 }
 
-/* NAME:/TARGET[:ro] */
 static int take_mount(void *into, const char *value, struct error *err)
 {
     struct create *create = into;
-    struct doc *mount = doc_new();
-    size_t name = strcspn(value, ":");
-    size_t length = strlen(value);
-    bool read_only = length > 3 && strcmp(value + length - 3, ":ro") == 0;
-    char text[512];
-    int failed = 0;
+    struct doc *mount = NULL;
 
-    if (read_only)
-        length -= 3;
-    if (name == 0 || name >= length || value[name + 1] != '/' || length >= sizeof(text)) {
-        doc_free(mount);
-        return option_bad_value(
-            err, "mount", value, "that is no mount of a sandbox",
-            "write NAME:/TARGET or NAME:/TARGET:ro, with a NAME of cove mount ls");
-    }
-    (void)snprintf(text, sizeof(text), "%.*s", (int)name, value);
-    failed |= doc_set_text(mount, "name", text);
-    (void)snprintf(text, sizeof(text), "%.*s", (int)(length - name - 1), value + name + 1);
-    failed |= doc_set_text(mount, "target", text);
-    if (read_only)
-        failed |= doc_set_true(mount, "read_only");
+    if (mounting_parse("mount", value, &mount, err) < 0)
+        return -1;
     if (create->mounts == NULL)
         create->mounts = doc_new_array();
-    failed |= doc_add(create->mounts, mount);
-    return failed == 0
-               ? 0
-               : option_bad_value(err, "mount", value, "it is no UTF-8", "use another path");
+    return doc_add(create->mounts, mount) == 0 ? 0 : option_no_memory(err);
 }
 
 static const struct option_row rows[] = {
@@ -187,6 +167,9 @@ static const struct option_row rows[] = {
     {"mount", "NAME:/TARGET[:ro]", NULL,
      "put a registered directory at TARGET, by its name: cove mount ls; repeatable", take_mount,
      'v', 0},
+    {"mountable", NULL, NULL,
+     "cove mount attach may bring directories that it writes to; no set-id file can be made in it",
+     NULL, 0, offsetof(struct create, mountable)},
     {"net", "POLICY", "the server's, as it comes public",
      "whom it may reach: none, public, or allow=RULE,RULE...; cove net --help says more", take_net,
      0, 0},
@@ -271,6 +254,8 @@ static int body_make(const struct create *create, const char *name, struct doc *
         failed |= doc_set_copy(body, "env", create->env.object);
     if (create->labels.object != NULL)
         failed |= doc_set_copy(body, "labels", create->labels.object);
+    if (create->mountable)
+        failed |= doc_set_true(body, "mountable");
     if (create->mounts != NULL)
         failed |= doc_set_copy(body, "mounts", create->mounts);
     if (create->network != NULL)

@@ -7,6 +7,7 @@
 #include "box/proto.h"
 #include "cmd/api.h"
 #include "cmd/cmd.h"
+#include "cmd/mounting.h"
 #include "cmd/show.h"
 #include "keeper/names.h"
 
@@ -396,12 +397,16 @@ static const struct option_table mount_rm = {
 };
 
 static const struct cmd mount_verbs[] = {
+    {"attach", "mount one in a sandbox, also while it runs", mount_attach, &mount_attach_table,
+     NULL, NULL, 0},
+    {"detach", "unmount one in a sandbox", mount_detach, &mount_detach_table, NULL, NULL, 0},
     {"add", "let sandboxes have a directory in them", named_add, &mount_add, &mounts, NULL, 0},
     {"ls", "list the directories there are", named_ls, &mount_ls, &mounts, NULL, 0},
     {"rm", "let no further sandbox have one", named_rm, &mount_rm, &mounts, NULL, 0},
 };
 
-const struct cmd cmd_mount = {.name = "mount",
-                              .summary = "say which directories sandboxes may be given",
-                              .verbs = mount_verbs,
-                              .verbs_count = sizeof(mount_verbs) / sizeof(mount_verbs[0])};
+const struct cmd cmd_mount = {
+    .name = "mount",
+    .summary = "say which directories sandboxes may be given, and give them",
+    .verbs = mount_verbs,
+    .verbs_count = sizeof(mount_verbs) / sizeof(mount_verbs[0])};

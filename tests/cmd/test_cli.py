@@ -249,6 +249,26 @@ def test_what_is_registered_is_for_the_tenants_that_are_named(cove, tmp_path):
             good(cove(kind, "rm", "given"))
 
 
+def test_a_directory_comes_to_a_sandbox_that_runs_and_leaves_it(cove, tmp_path):
+    (tmp_path / "a").write_text("from outside\n")
+    good(cove("mount", "add", "given", str(tmp_path)))
+    good(cove("create", "takes", "--ephemeral", "--mountable"))
+    result = cove("mount", "attach", "takes", "given:/with blank")
+    if harness.EXPECT.is_root:
+        assert good(result) == ""
+        assert good(cove("exec", "takes", "--", "sh", "-c", "cat '/with blank/a'; echo x >'/with blank/b'")) == "from outside\n"
+        assert "given at /with blank" in good(cove("info", "takes"))
+        assert good(cove("mount", "detach", "takes", "/with blank")) == ""
+    else:
+        assert result.returncode == 125 and b"ordinary user" in result.stderr
+    for words in (("attach", "takes", "given"), ("attach", "takes", "given:relative"), ("detach", "takes", "relative"),
+                  ("detach", "takes", "/nothing"), ("attach", "takes", "none:/x"), ("attach", "none", "given:/x:ro")):
+        result = cove("mount", *words)
+        assert result.returncode == 125 and result.stderr.startswith(b"cove: "), words
+    good(cove("rm", "takes"))
+    good(cove("mount", "rm", "given"))
+
+
 @pytest.mark.parametrize("words", [
     ("mount", "add", "--tenant", "", "x", "/usr"), ("mount", "add", "--tenant", "A", "x", "/usr"),
     ("mount", "add", "--tenant", "a" * 63, *["--tenant=" + "b" * 63] * 16, "x", "/usr"),

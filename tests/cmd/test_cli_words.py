@@ -31,7 +31,7 @@ def good(*words, **more):
 
 
 COMMANDS = re.findall(r"^  ([a-z]+) ", good("help").split("Exit status")[0], re.M)
-VERBS = {"root": ("add", "ls", "rm"), "mount": ("add", "ls", "rm"), "key": ("new", "ls", "rm"),
+VERBS = {"root": ("add", "ls", "rm"), "mount": ("attach", "detach", "add", "ls", "rm"), "key": ("new", "ls", "rm"),
          "config": ("show", "check", "sample")}
 ALL = [(name, *verb) for name in COMMANDS for verb in
        ([(verb,) for verb in VERBS[name]] if name in VERBS else [()])]
@@ -53,8 +53,8 @@ def test_every_command_has_help_that_fits_a_terminal(words):
 
 
 # Those that print nothing where all goes well, and those whose output is a text for another program.
-SILENT = {("rm",), ("root", "add"), ("root", "rm"), ("mount", "add"), ("mount", "rm"), ("key", "rm"), ("serve",),
-          ("config", "check")}
+SILENT = {("rm",), ("root", "add"), ("root", "rm"), ("mount", "add"), ("mount", "rm"), ("mount", "attach"),
+          ("mount", "detach"), ("key", "rm"), ("serve",), ("config", "check")}
 TEXTS = {("help",), ("man",), ("completion",), ("server",), ("shell",), ("config", "sample")}
 
 

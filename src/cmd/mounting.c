@@ -1,0 +1,109 @@
+/* See mounting.h. */
+#include "cmd/mounting.h"
+
+#include "cmd/api.h"
+#include "cmd/wire.h"
+
+#include <stdio.h>
+#include <string.h>
+
+int mounting_parse(const char *option, const char *value, struct doc **out, struct error *err)
+{
+    _cleanup_doc_ struct doc *mount = doc_new();
+    size_t name = strcspn(value, ":");
+    size_t length = strlen(value);
+    bool read_only = length > 3 && strcmp(value + length - 3, ":ro") == 0;
+    char text[512];
+    int failed = 0;
+
+    if (read_only)
+        length -= 3;
+    if (name == 0 || name >= length || value[name + 1] != '/' || length >= sizeof(text))
+        return option_bad_value(
+            err, option, value, "that is no mount of a sandbox",
+            "write NAME:/TARGET or NAME:/TARGET:ro, with a NAME of cove mount ls");
+    (void)snprintf(text, sizeof(text), "%.*s", (int)name, value);
+    failed |= doc_set_text(mount, "name", text);
+    (void)snprintf(text, sizeof(text), "%.*s", (int)(length - name - 1), value + name + 1);
+    failed |= doc_set_text(mount, "target", text);
+    if (read_only)
+        failed |= doc_set_true(mount, "read_only");
+    if (failed != 0)
+        return option_bad_value(err, option, value, "it is no UTF-8", "use another path");
+    *out = mount;
+    mount = NULL;
+    return 0;
+}
+
+static const struct option_row rows[] = {
+    OPTION_HELP,
+};
+
+const struct option_table mount_attach_table = {
+    .command = "mount attach",
+    .usage = "SANDBOX MOUNT:/TARGET[:ro]",
+    .about =
+        "Mounts a registered directory in a sandbox, also while it runs; it stays over stops and\n"
+        "starts. To be written, without :ro, it can come to a sandbox that was created with\n"
+        "--mountable, or that is stopped.",
+    .examples = "cove mount attach work notes:/notes:ro",
+    OPTION_ROWS(rows),
+    .words = 2,
+    .words_least = 2,
+};
+
+const struct option_table mount_detach_table = {
+    .command = "mount detach",
+    .usage = "SANDBOX TARGET",
+    .about =
+        "Unmounts what is mounted at TARGET of a sandbox. While anything in there uses it, it\n"
+        "stays: end that first.",
+    .examples = "cove mount detach work /notes",
+    OPTION_ROWS(rows),
+    .words = 2,
+    .words_least = 2,
+};
+
+static int attach_call(struct client *client, void *options, const struct option_words *words,
+                       struct error *err)
+{
+    _cleanup_doc_ struct doc *mount = NULL, *answer = NULL;
+    char path[API_PATH_MAX];
+    struct client_request request = {.method = "POST", .path = path};
+
+    (void)options;
+    if (mounting_parse("mount attach", words->word[1], &mount, err) < 0 ||
+        api_sandbox_path(path, words->word[0], "/mounts", err) < 0)
+        return -1;
+    request.json = mount;
+    return client_call(client, &request, &answer, err);
+}
+
+static int detach_call(struct client *client, void *options, const struct option_words *words,
+                       struct error *err)
+{
+    char path[API_PATH_MAX], rest[800] = "/mounts?target=";
+    const struct client_request request = {.method = "DELETE", .path = path};
+
+    (void)options;
+    if (words->word[1][0] != '/' || !wire_encode(rest, sizeof(rest), words->word[1]))
+        return option_bad_value(err, "mount detach", words->word[1], "that is no path of a mount",
+                                "write it as cove info shows it, such as /notes");
+    if (api_sandbox_path(path, words->word[0], rest, err) < 0)
+        return -1;
+    return client_call(client, &request, NULL, err);
+}
+
+int mount_attach(const struct cmd *cmd, int argc, char **argv)
+{
+    struct options_common options = {0};
+
+    return api_command(cmd, argc, argv, &options, attach_call);
+}
+
+int mount_detach(const struct cmd *cmd, int argc, char **argv)
+{
+    struct options_common options = {0};
+
+    return api_command(cmd, argc, argv, &options, detach_call);
+}

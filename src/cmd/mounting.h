@@ -1,0 +1,13 @@
+/* `cove mount attach` and `detach`: directories that come to a sandbox that is there, and leave it. */
+#pragma once
+
+#include "cmd/cmd.h"
+#include "cmd/doc.h"
+#include "cmd/options.h"
+
+/* NAME:/TARGET[:ro] as a mount of the API; `option` is what it was said with. */
+int mounting_parse(const char *option, const char *value, struct doc **out, struct error *err);
+
+int mount_attach(const struct cmd *cmd, int argc, char **argv);
+int mount_detach(const struct cmd *cmd, int argc, char **argv);
+extern const struct option_table mount_attach_table, mount_detach_table;
