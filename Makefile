@@ -16,6 +16,8 @@
 #   make mutants    changes one line after another of a copy, and sees whether a test fails;
 #                   ROOM=policy for one room, ONLY=NAME for one change
 #   make npm        the npm packages as files, in build/npm; ARCH=arm64 for that machine, in build/arm64/npm
+#   make deb        Debian packages, in build/deb, and make tarball an archive, in build/tarball;
+#                   ARCH=arm64 for that machine
 #   make install    into PREFIX, and make uninstall its opposite
 #   make lint, make format, make clean
 
@@ -29,7 +31,7 @@ PYTEST_ARGS ?=
 ROOM ?=
 ONLY ?=
 
-.PHONY: all run test test-all soak fuzz test-vm mutants bench arm64 npm install uninstall format lint clean setup setup-test setup-node
+.PHONY: all run test test-all soak fuzz test-vm mutants bench arm64 npm deb tarball install uninstall format lint clean setup setup-test setup-node
 
 all: setup
 	@scripts/build.sh release $(BUILD)
@@ -90,6 +92,11 @@ uninstall:
 npm: all setup-node
 	@[ "$(ARCH)" != arm64 ] || scripts/setup.sh arm64
 	@BUILD=$(BUILD) scripts/pack-npm.sh $(filter arm64,$(ARCH))
+
+deb tarball: all
+	@scripts/setup.sh pack
+	@[ "$(ARCH)" != arm64 ] || { scripts/setup.sh arm64 && scripts/build.sh release $(BUILD)/arm64 arm64; }
+	@BUILD=$(BUILD) scripts/pack.sh $@ $(filter arm64,$(ARCH))
 
 format:
 	@scripts/format.sh

@@ -4,7 +4,7 @@
 # Tested on Debian 12 (bookworm), whose package versions are the pin: `setup.sh versions` prints
 # what this machine has beside what was tested. It must stay quick when nothing is missing, for
 # `make` runs it each time, and it must never remove or upgrade anything.
-# usage: setup.sh [build|test|node|clients|bench|arm64|vm|versions]
+# usage: setup.sh [build|test|node|clients|bench|arm64|vm|pack|versions]
 set -eu
 
 group=${1:-build}
@@ -26,6 +26,9 @@ bench="$build bubblewrap crun busybox-static iproute2 passt slirp4netns"
 arm64="$build gcc-aarch64-linux-gnu libc6-dev-arm64-cross linux-libc-dev-arm64-cross qemu-user-static"
 # Emulated machines and what their root is made with; used by make test-vm only.
 vm="$build qemu-system-x86 qemu-system-arm mmdebstrap e2fsprogs busybox-static kmod python3-pytest tar"
+
+# For packages, and for the roots in which they are installed.
+pack="$build debhelper dpkg-dev lintian mmdebstrap systemd-container tar"
 
 # Programs that tests run inside a box. Any version will do, from wherever: only a command that is
 # missing is installed.
@@ -71,7 +74,9 @@ mmdebstrap 1.3.5-7
 gcc-aarch64-linux-gnu 4:12.2.0-3
 qemu-user-static 1:7.2+dfsg-7+deb12u18+b3
 qemu-system-x86 1:7.2+dfsg-7+deb12u18+b3
-qemu-system-arm 1:7.2+dfsg-7+deb12u18+b3'
+qemu-system-arm 1:7.2+dfsg-7+deb12u18+b3
+debhelper 13.11.4
+lintian 2.116.3+deb12u1'
 
 say() {
     echo "setup: $*" >&2
@@ -123,11 +128,12 @@ clients) packages='python3 python3-pip' ;;
 bench) packages=$bench ;;
 arm64) packages=$arm64 ;;
 vm) packages=$vm ;;
+pack) packages=$pack ;;
 versions)
     print_versions
     exit 0
     ;;
-*) fail "there is no group '$group': build, test, node, clients, bench, arm64, vm or versions" ;;
+*) fail "there is no group '$group': build, test, node, clients, bench, arm64, vm, pack or versions" ;;
 esac
 
 # What Debian does not have, pinned with its hash; only tests use it. $1: where it goes, $2: the list.
