@@ -18,6 +18,7 @@
 #   make npm        the npm packages as files, in build/npm; ARCH=arm64 for that machine, in build/arm64/npm
 #   make deb        Debian packages, in build/deb, and make tarball an archive, in build/tarball;
 #                   ARCH=arm64 for that machine
+#   make image      the server as a container image, in build/image; ARCH=arm64 for that of make arm64
 #   make install    into PREFIX, and make uninstall its opposite
 #   make lint, make format, make clean
 
@@ -31,7 +32,7 @@ PYTEST_ARGS ?=
 ROOM ?=
 ONLY ?=
 
-.PHONY: all run test test-all soak fuzz test-vm mutants bench arm64 npm deb tarball install uninstall format lint clean setup setup-test setup-node
+.PHONY: all run test test-all soak fuzz test-vm mutants bench arm64 npm deb tarball image install uninstall format lint clean setup setup-test setup-node
 
 all: setup
 	@scripts/build.sh release $(BUILD)
@@ -97,6 +98,10 @@ deb tarball: all
 	@scripts/setup.sh pack
 	@[ "$(ARCH)" != arm64 ] || { scripts/setup.sh arm64 && scripts/build.sh release $(BUILD)/arm64 arm64; }
 	@BUILD=$(BUILD) scripts/pack.sh $@ $(filter arm64,$(ARCH))
+
+image: all
+	@scripts/setup.sh image
+	@BUILD=$(BUILD) scripts/pack-image.sh $(filter arm64,$(ARCH))
 
 format:
 	@scripts/format.sh

@@ -4,7 +4,7 @@
 # Tested on Debian 12 (bookworm), whose package versions are the pin: `setup.sh versions` prints
 # what this machine has beside what was tested. It must stay quick when nothing is missing, for
 # `make` runs it each time, and it must never remove or upgrade anything.
-# usage: setup.sh [build|test|node|clients|bench|arm64|vm|pack|versions]
+# usage: setup.sh [build|test|node|clients|bench|arm64|vm|pack|image|versions]
 set -eu
 
 group=${1:-build}
@@ -26,6 +26,8 @@ bench="$build bubblewrap crun busybox-static iproute2 passt slirp4netns"
 arm64="$build gcc-aarch64-linux-gnu libc6-dev-arm64-cross linux-libc-dev-arm64-cross qemu-user-static"
 # Emulated machines and what their root is made with; used by make test-vm only.
 vm="$build qemu-system-x86 qemu-system-arm mmdebstrap e2fsprogs busybox-static kmod python3-pytest tar"
+# What packs the container image, and what its test starts it with.
+image="$build git mmdebstrap podman crun fuse-overlayfs uidmap iproute2 curl"
 
 # For packages, and for the roots in which they are installed.
 pack="$build debhelper dpkg-dev lintian mmdebstrap systemd-container tar"
@@ -71,6 +73,7 @@ busybox-static 1:1.35.0-4+deb12u1+b1
 erofs-utils 1.5-1
 e2fsprogs 1.47.0-2
 mmdebstrap 1.3.5-7
+podman 4.3.1+ds1-8+deb12u1+b3
 gcc-aarch64-linux-gnu 4:12.2.0-3
 qemu-user-static 1:7.2+dfsg-7+deb12u18+b3
 qemu-system-x86 1:7.2+dfsg-7+deb12u18+b3
@@ -129,11 +132,12 @@ bench) packages=$bench ;;
 arm64) packages=$arm64 ;;
 vm) packages=$vm ;;
 pack) packages=$pack ;;
+image) packages=$image ;;
 versions)
     print_versions
     exit 0
     ;;
-*) fail "there is no group '$group': build, test, node, clients, bench, arm64, vm, pack or versions" ;;
+*) fail "there is no group '$group': build, test, node, clients, bench, arm64, vm, pack, image or versions" ;;
 esac
 
 # What Debian does not have, pinned with its hash; only tests use it. $1: where it goes, $2: the list.

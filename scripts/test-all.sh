@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # All that can be tried: the tests, those that fetch from package registries, the whole lint with both compilers and the
-# analyser, the packages in empty roots, the guests of both machines, a minute for each fuzz entry, and a soak of five
-# minutes. Each part runs to its end, whatever another said. Where all pass, docs/tested.md gets a line, which belongs
-# into the next commit.
+# analyser, the packages in empty roots, the container image, the guests of both machines, a minute for each fuzz entry,
+# and a soak of five minutes. Each part runs to its end, whatever another said. Where all pass, docs/tested.md gets a
+# line, which belongs into the next commit.
 # usage: BUILD=build test-all.sh
 set -euo pipefail
 
@@ -31,11 +31,16 @@ packages() {
     scripts/setup.sh pack && scripts/test-packages.py
 }
 
+make_image() {
+    scripts/setup.sh image && scripts/test-image.sh
+}
+
 scripts/build-tests.sh
 part tests scripts/test.py
 part registries scripts/test.py --suite registries
 part lint scripts/lint.sh
 part packages packages
+part image make_image
 part "guest, x86_64" make test-vm BUILD="$build"
 part "guest, arm64" make test-vm ARCH=arm64 BUILD="$build"
 part "addon, arm64" scripts/test-addon-arm64.sh
