@@ -75,6 +75,7 @@ try() {
     if [ "$has" = none ]; then
         ! podman run --rm "${common[@]}" "$@" cove cove doctor >"$work/said" || fail "cove doctor finds no fault"
         grep -q 'level none' "$work/said" || fail "$(cat "$work/said")"
+        grep -qF "$(grep -m 1 -o 'docker run -d .* cove$' docs/container.md)" "$work/said" || fail "cove doctor names no line"
     else
         podman run -d --name c "${common[@]}" "$@" -v c:/var/lib/cove -v "$keys:/run/cove-key" cove >/dev/null || fail "it does not start"
         healthy || fail "its health check does not pass"

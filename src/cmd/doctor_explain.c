@@ -480,6 +480,15 @@ void doctor_explain(struct doctor_check *check, enum probe_id id, const struct p
     }
 }
 
+const char *doctor_container_line(const struct doctor *doctor)
+{
+    const bool *in = doctor->host.is_in;
+    bool has_all = doctor->has_box && strcmp(doctor->level, "full") == 0;
+
+    return has_all || in[PLACE_GVISOR] || in[PLACE_WSL1] || in[PLACE_COVE] ? ""
+                                                                           : DOCTOR_CONTAINER_LINE;
+}
+
 /* ---- the same, for an error of `cove run` ---- */
 
 static const struct {

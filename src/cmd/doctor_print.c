@@ -114,6 +114,10 @@ static void all_print(FILE *out, const struct doctor *doctor)
     else
         (void)fprintf(out, "cove run has here: level none\n");
     wrap(out, doctor->summary, 0, 0);
+    if (doctor_container_line(doctor)[0] != '\0')
+        (void)fprintf(
+            out, "A server in a container of its own has all, when this line starts it:\n  $ %s\n",
+            doctor_container_line(doctor));
 }
 
 /* A path or a setting in the text may hold a terminal's escape sequence. */
@@ -201,12 +205,12 @@ int doctor_print_json(const struct doctor *doctor)
 {
     const struct doctor_host *host = &doctor->host;
     json_t *object = json_pack(
-        "{s:s, s:s, s:s, s:i, s:o, s:o, s:s, s:o, s:o, s:o, s:s, s:i}", "cove", COVE_VERSION,
+        "{s:s, s:s, s:s, s:i, s:o, s:o, s:s, s:o, s:o, s:o, s:s, s:o, s:i}", "cove", COVE_VERSION,
         "kernel", host->release, "machine", host->machine, "uid", (int)host->uid, "places",
         places_json(host), "checks", checks_json(doctor), "level",
         doctor->has_box ? doctor->level : "none", "limits", given_json(doctor->limits), "ids",
         given_json(doctor->ids), "disk", given_json(doctor->disk), "summary", doctor->summary,
-        "exit_status", doctor->exit_status);
+        "container", given_json(doctor_container_line(doctor)), "exit_status", doctor->exit_status);
     char *text = object != NULL ? json_dumps(object, JSON_COMPACT) : NULL;
 
     json_decref(object);

@@ -3,6 +3,7 @@ take something away; and what its remedies promise comes true. surroundings/ set
 one command and none for the host."""
 import json
 import pathlib
+import re
 import subprocess
 
 import pytest
@@ -95,6 +96,14 @@ def test_where_there_is_no_box_the_cause_is_named(name):
             assert check["remedy"] or "above" in check["cause"], check
 
 
+def test_where_there_is_no_box_the_line_that_starts_a_container_is_said():
+    line = re.search(r"docker run -d .* cove$", (harness.ROOT / "docs" / "container.md").read_text(), re.M)[0]
+    doctor = Doctor("no-userns.sh")
+    assert doctor.json["container"] == line
+    assert doctor.words.stdout.endswith(f"\n  $ {line}\n")
+    assert Doctor().json["container"] is None
+
+
 @pytest.mark.parametrize("name", [name for name in NO_BOX if "kills" not in name])
 def test_run_names_the_cause_and_points_to_doctor(name):
     surrounding, _, cause = NO_BOX[name]
@@ -120,7 +129,7 @@ def test_in_a_box_doctor_says_that_it_is_in_one():
     result = harness.run(["/cove/cove", "doctor", "--json"], "--mount", mount)
     said = json.loads(result.report["stdout"])
     assert [place["name"] for place in said["places"]] == ["cove"]
-    assert said["level"] == "none" and result.report["exit_code"] == 1
+    assert said["level"] == "none" and result.report["exit_code"] == 1 and said["container"] is None
     assert any("a box makes no boxes" in (check["cause"] or "") for check in said["checks"])
 
 

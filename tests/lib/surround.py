@@ -55,7 +55,8 @@ class Doctor:
         verdict = f"level {said['level']}"
         if said["level"] != "none":
             verdict += f", limits {said['limits']}, ids {said['ids']}, disk {said['disk']}"
-        text = " ".join([*lines, "cove run has here:", verdict, said["summary"]])
+        container = ["A server in a container of its own has all, when this line starts it: $", said["container"]]
+        text = " ".join([*lines, "cove run has here:", verdict, said["summary"], *(container if said["container"] else [])])
         return " ".join(text.split())
 
     def state(self, name):
