@@ -77,3 +77,8 @@ def test_root_of_a_users_box_cannot_look_into_init(count):
 def test_a_fork_bomb_stops_at_the_limit(name):
     surrounding, options, *_ = WEAKER[name]
     attack_within(surrounding, 1, "--pids", 64, *options)
+
+
+def test_who_may_not_come_back_from_the_network_of_a_box_sends_a_child():
+    done = within(["root-of-userns.py"], COVE, "run", "--net", "public", "--", "true")
+    assert done.returncode == 0, done
