@@ -9,6 +9,14 @@ export type Address =
 
 export const SYSTEM_SOCKET = "/run/cove/cove.sock";
 
+/** Where the server of a container on this machine listens, and where its key lies in the user's home. */
+export const CONTAINER = { kind: "tcp", tls: false, host: "127.0.0.1", port: 7070, header: "127.0.0.1:7070" } as const;
+export const CONTAINER_KEY = ".cove/operator.key";
+
+/** The line that starts one; docs/container.md says what each word is for, and `cove doctor` says the same line. */
+export const CONTAINER_LINE =
+    'docker run -d --name cove --privileged -p 127.0.0.1:7070:7070 -v cove:/var/lib/cove -v "$HOME/.cove:/run/cove-key" cove';
+
 // What was given is not repeated in the message: somebody may have put a key into it.
 function bad(what: string): CoveError {
     return new CoveError("bad_option", `${what}: it is no address of a server`, {
@@ -80,9 +88,9 @@ export function isSafe(socket: string): boolean {
 }
 
 /** Whether somebody listens there, who lets this user in. */
-export function answers(socket: string): Promise<boolean> {
+export function answers(at: string | { host: string; port: number }): Promise<boolean> {
     return new Promise((resolve) => {
-        const probe = net.connect({ path: socket });
+        const probe = net.connect(typeof at === "string" ? { path: at } : at);
         probe.once("connect", () => {
             probe.destroy();
             resolve(true);

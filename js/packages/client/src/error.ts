@@ -20,7 +20,7 @@ export interface CoveErrorOptions {
  * `code` is that of the server's problem (`sandbox_stopped`, `file_not_found`, ...), or of this client: `unreachable`
  * (nobody answers, or no more), `no_cove` (there is no cove program to start an engine with, or it cannot),
  * `unsupported_platform`, `aborted`, `lost` (the answer did not come, and nobody knows whether it was done),
- * `bad_option`, `bad_answer`, `not_private`.
+ * `bad_option`, `bad_answer`, `no_key` (a container's server is there, and its key is not), `not_private`.
  */
 export class CoveError extends Error {
     override readonly name = "CoveError";

@@ -1,6 +1,11 @@
-// Which server: the one that is named, else this machine's, else this user's own, which is started if need be.
+// Which server: the one that is named, else this machine's, else this user's own, which is started if need be. Where
+// there is no Linux: the one that is named, else that of a container on this machine.
+import { readFileSync } from "node:fs";
+import { homedir } from "node:os";
+import path from "node:path";
 import {
-    addressText, answers, isOpen, isSafe, parseAddress, privateSocket, SYSTEM_SOCKET, type Address,
+    addressText, answers, CONTAINER, CONTAINER_KEY, CONTAINER_LINE, isOpen, isSafe, parseAddress, privateSocket, SYSTEM_SOCKET,
+    type Address,
 } from "./address.js";
 import { CoveError } from "./error.js";
 import type { CoveOptions } from "./options.js";
@@ -28,12 +33,15 @@ function isOfEnvironment(address: Address): boolean {
 
 function keyOf(options: CoveOptions, address?: Address): string | undefined {
     const key = options.apiKey || (address && isOfEnvironment(address) ? process.env["COVE_API_KEY"] : undefined) || undefined;
-    if (key !== undefined && !/^[!-~]{1,512}$/.test(key))
-        throw new CoveError(
-            "bad_option",
-            `${options.apiKey ? "apiKey" : "COVE_API_KEY"}: it holds a character that no key has, or is too long`,
-            { remedy: "copy it again" },
-        );
+    return key === undefined ? undefined : checkKey(key, options.apiKey ? "apiKey" : "COVE_API_KEY");
+}
+
+/** `what` is where it is from, for the message. */
+function checkKey(key: string, what: string): string {
+    if (!/^[!-~]{1,512}$/.test(key))
+        throw new CoveError("bad_option", `${what}: it holds a character that no key has, or is too long`, {
+            remedy: "copy it again",
+        });
     return key;
 }
 
@@ -53,12 +61,7 @@ export async function findPlace(options: CoveOptions): Promise<Place> {
     const isAny = options.engine !== "private";
     if (isAny && options.url) return named(options.url, "url", options);
     if (isAny && process.env["COVE_URL"]) return named(process.env["COVE_URL"], "COVE_URL", options);
-    if (process.platform !== "linux")
-        throw new CoveError("unsupported_platform", `cove runs its sandboxes on Linux, and this is ${process.platform}`, {
-            remedy:
-                "give url and apiKey of a server that runs on a Linux host, or run this program on one " +
-                "(a container or a virtual machine is enough)",
-        });
+    if (process.platform !== "linux") return findContainer(options);
     if (isAny && (await answers(SYSTEM_SOCKET)))
         return { kind: "system", address: { kind: "unix", path: SYSTEM_SOCKET }, apiKey: keyOf(options) };
     if (options.apiKey)
@@ -66,6 +69,30 @@ export async function findPlace(options: CoveOptions): Promise<Place> {
             remedy: "give url or COVE_URL, too; one's own engine needs no key",
         });
     return findPrivate(options);
+}
+
+/** The container shares this file with its host, so that only who may read it uses its server. */
+function containerKey(): string {
+    const file = path.join(homedir(), CONTAINER_KEY);
+    try {
+        return checkKey(readFileSync(file, "utf8").trim(), file);
+    } catch (cause) {
+        if (cause instanceof CoveError) throw cause;
+        throw new CoveError("no_key", `a server answers at ${addressText(CONTAINER)}, and its key is not in ${file}`, {
+            remedy: `start its container with -v "$HOME/.cove:/run/cove-key", or give apiKey or COVE_API_KEY`,
+            cause,
+        });
+    }
+}
+
+async function findContainer(options: CoveOptions): Promise<Place> {
+    if (options.engine !== "private" && (await answers(CONTAINER)))
+        return { kind: "named", address: CONTAINER, apiKey: keyOf(options, CONTAINER) ?? containerKey() };
+    throw new CoveError("unsupported_platform", `cove runs its sandboxes on Linux, and this is ${process.platform}`, {
+        remedy:
+            `start a server in a container, which is then found by itself: ${CONTAINER_LINE} (docs/container.md says where ` +
+            "the image is from); or give url and apiKey of a server on a Linux host",
+    });
 }
 
 let hasWarnedOfRuntime = false;

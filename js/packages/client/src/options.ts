@@ -4,7 +4,8 @@ import { CoveError } from "./error.js";
 export interface CoveOptions {
     /**
      * The server: `http://HOST:PORT`, `https://HOST[:PORT]` or `unix:/PATH`. Without it `COVE_URL`; else the engine of
-     * this machine, and where there is none an engine of this user's own, which is started when it does not run.
+     * this machine, and where there is none an engine of this user's own, which is started when it does not run. On a
+     * system that is not Linux: the server of a container on this machine.
      */
     url?: string | undefined;
     /**
