@@ -157,16 +157,35 @@ static void used_by(struct engine *engine, const char *tenant, struct engine_quo
     used->cpu_milli += kernels_cpu_of(engine, tenant);
 }
 
+#define AMOUNT_MAX 24
+
+/* A number as people read it: of bytes "2G", where no rest is left. */
+static const char *amount(uint64_t number, bool is_bytes, char text[AMOUNT_MAX])
+{
+    static const char *const units[] = {"", "K", "M", "G", "T", "P"};
+    size_t unit = 0;
+
+    for (; is_bytes && number >= 1024 && number % 1024 == 0 &&
+           unit + 1 < sizeof(units) / sizeof(*units);
+         unit++)
+        number /= 1024;
+    (void)snprintf(text, AMOUNT_MAX, "%llu%s", (unsigned long long)number, units[unit]);
+    return text;
+}
+
 static int within(const char *what, const char *tenant, uint64_t used, uint64_t more,
                   uint64_t quota, struct error *err)
 {
+    bool is_bytes = strncmp(what, "bytes ", 6) == 0;
+    char most[AMOUNT_MAX], has[AMOUNT_MAX], asks[AMOUNT_MAX];
+
     if (quota == 0 || (more <= quota && used <= quota - more))
         return 0;
     return error_set(err, "quota", 0,
-                     "tenant '%s' may have %llu %s, has %llu and asks for %llu more; stop or "
-                     "delete sandboxes, or ask the operator",
-                     tenant, (unsigned long long)quota, what, (unsigned long long)used,
-                     (unsigned long long)more);
+                     "tenant '%s' may have %s %s, has %s and asks for %s more; stop or delete "
+                     "sandboxes, or ask the operator",
+                     tenant, amount(quota, is_bytes, most), what, amount(used, is_bytes, has),
+                     amount(more, is_bytes, asks));
 }
 
 int quota_check_ports(struct engine *engine, const char *tenant, uint64_t more, struct error *err)

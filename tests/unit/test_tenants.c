@@ -218,8 +218,9 @@ static void check_quotas(struct rig *rig)
     rig_made(rig, NULL, &made[0]);
     rig_made(rig, NULL, &made[1]);
     rig_create(rig, &spec, &seen);
-    CHECK(rig_fails(rig, &seen, "quota") && strstr(seen.error.text, "memory"), "%s",
-          seen.error.text);
+    CHECK(rig_fails(rig, &seen, "quota") &&
+              strstr(seen.error.text, "128M bytes of memory, has 128M and asks for 64M more"),
+          "%s", seen.error.text);
     CHECK(rig_wait(rig, rig_stop(rig, made[0].id, &seen)), "what is stopped takes no memory");
     rig_made(rig, NULL, &made[2]);
     rig_start_it(rig, made[0].id, &seen);
