@@ -459,7 +459,7 @@ static void test_watches(void)
         for (unsigned bit = 0; bit < 32; bit++) {
             bool is_read = (1U << bit & (IN_ACCESS | IN_CLOSE_NOWRITE | IN_OPEN)) != 0;
 
-            call.args[2] = (long)(1U << bit);
+            call.args[2] = 1L << bit;
             if (is_read)
                 expect(flags, &call, ENOSYS);
             else
