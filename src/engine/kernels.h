@@ -87,6 +87,12 @@ struct kernel_run_calls {
 struct kernel_run *engine_kernel_run(struct engine *engine, const struct engine_caller *caller,
                                      const struct kernel_run_spec *spec,
                                      const struct kernel_run_calls *calls, struct error *err);
+/* From `done`: a result that is large stays until it is freed. NULL: it is small, or there is no memory. Of a worker's
+ * only so many stay at once, and meanwhile it is not heard. */
+struct kernel_kept;
+struct kernel_kept *engine_kernel_keep(struct kernel_run *run, const struct kernel_result *result);
+const struct kernel_result *kernel_kept_result(const struct kernel_kept *kept);
+void engine_kernel_kept_free(struct kernel_kept *kept);
 /* `done` follows. */
 void engine_kernel_stop(struct kernel_run *run);
 /* Stops it, and nobody is told of it any more. */

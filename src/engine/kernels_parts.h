@@ -63,7 +63,12 @@ struct worker {
     TAILQ_HEAD(run_list, kernel_run) run_list; /* the oldest first */
     TAILQ_HEAD(context_list, context) list;    /* in order of creation */
     size_t contexts_count, runs_count;
+    unsigned kept; /* results that are large and not printed yet */
 };
+struct remote_kept;
+/* Of the event that is out, if it has some texts: what it says is heard on when that was let go. */
+struct remote_kept *worker_keep(struct worker *worker, const struct kernel_result *result);
+void worker_kept_free(struct kernels *kernels, uint64_t serial, struct remote_kept *kept);
 
 /* The tenant's, made if there is none. */
 int worker_of(struct kernels *kernels, const char *tenant, struct worker **out, struct error *err);

@@ -6,6 +6,7 @@
 #include "engine/fetch.h"
 #include "engine/kernels_parts.h"
 #include "kernel/meta.h"
+#include "kernel/remote.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -229,6 +230,37 @@ int engine_kernel_settle_error(struct kernel_run *run, uint32_t call, const char
     settled = remote_settle_error(run->worker->remote, run->number, call, "", message, err);
     worker_asked(run->worker);
     return settled;
+}
+
+/* ---- results that stay ---- */
+
+struct kernel_kept {
+    struct kernels *kernels;
+    uint64_t serial; /* of the worker, which may be gone */
+    struct remote_kept *kept;
+};
+
+struct kernel_kept *engine_kernel_keep(struct kernel_run *run, const struct kernel_result *result)
+{
+    struct remote_kept *kept = worker_keep(run->worker, result);
+    struct kernel_kept *all;
+
+    if (kept == NULL)
+        return NULL;
+    all = engine_alloc(sizeof(*all));
+    *all = (struct kernel_kept){run->worker->kernels, run->worker->serial, kept};
+    return all;
+}
+
+const struct kernel_result *kernel_kept_result(const struct kernel_kept *kept)
+{
+    return &kept->kept->result;
+}
+
+void engine_kernel_kept_free(struct kernel_kept *kept)
+{
+    worker_kept_free(kept->kernels, kept->serial, kept->kept);
+    free(kept);
 }
 
 /* ---- the end ---- */

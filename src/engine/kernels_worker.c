@@ -26,6 +26,8 @@
 #define TURN_EVENTS 256          /* of a turn, or so long, or so many bytes of texts */
 #define TURN_NS 2000000ULL
 #define TURN_BYTES (1U << 20)
+#define KEPT_LEAST (256U << 10) /* bytes of a result that stays */
+#define KEPT_MOST 2U            /* of such results: then it is not heard */
 #define SAY_HOW_NS 500000000ULL
 /* Bytes that a worker has not taken: a snapshot that is being restored is up to half of them, and is no fault of its
  * own. */
@@ -289,7 +291,8 @@ static void take_events(struct worker *worker)
     if (worker->is_taking)
         return;
     worker->is_taking = true;
-    while (worker->step < WORKER_ENDING && !is_over && remote_next(worker->remote, &event) > 0) {
+    while (worker->step < WORKER_ENDING && worker->kept < KEPT_MOST && !is_over &&
+           remote_next(worker->remote, &event) > 0) {
         bytes += event_bytes(&event);
         take_event(worker, &event);
         is_over = ++taken == TURN_EVENTS || bytes >= TURN_BYTES || clock_monotonic_ns() >= end_ns;
@@ -309,9 +312,27 @@ static void remote_polled(uv_poll_t *poll, int status, int events)
     take_events(poll->data);
 }
 
+struct remote_kept *worker_keep(struct worker *worker, const struct kernel_result *result)
+{
+    struct remote_kept *kept = wire_result_size(result) >= KEPT_LEAST ? remote_keep(worker->remote)
+                                                                      : NULL;
+
+    worker->kept += kept != NULL;
+    return kept;
+}
+
+void worker_kept_free(struct kernels *kernels, uint64_t serial, struct remote_kept *kept)
+{
+    struct worker *worker = worker_by(kernels, serial);
+
+    remote_kept_free(kept);
+    if (worker != NULL && worker->kept-- == KEPT_MOST)
+        turn_end(worker);
+}
+
 void worker_asked(struct worker *worker)
 {
-    int events = UV_READABLE;
+    int events = worker->kept < KEPT_MOST ? UV_READABLE : 0;
 
     if (worker->step >= WORKER_ENDING || worker->is_taking)
         return;

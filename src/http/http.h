@@ -199,6 +199,9 @@ void http_add_header(struct http_request *request, const char *name, const char 
 /* The body is copied. After this the request is gone. */
 void http_answer(struct http_request *request, unsigned status, const char *content_type,
                  const void *body, size_t size);
+/* The same with a body of malloc(), which is taken and goes out in turns; `capacity` is all that it has. */
+void http_answer_taken(struct http_request *request, unsigned status, const char *content_type,
+                       void *body, size_t size, size_t capacity);
 
 /* Begins an answer in parts (chunked); the header goes out at once. */
 void http_stream(struct http_request *request, unsigned status, const char *content_type);

@@ -292,6 +292,8 @@ bool http_wire_farewell(struct http_conn *conn);
 
 /* Writes, or keeps what cannot be written now. */
 void http_conn_send(struct http_conn *conn, struct iovec *parts, int count);
+/* The same of bytes of malloc(), which are taken: nothing of them is sent before the loop says so. */
+void http_conn_send_taken(struct http_conn *conn, void *data, size_t size, size_t capacity);
 /* It is cut from the loop. */
 void http_conn_break(struct http_conn *conn);
 /* Writes what waits. False where the connection is no more. Only from the loop. */

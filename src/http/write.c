@@ -9,12 +9,14 @@
 #include <fcntl.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/ioctl.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
 #define FLUSH_MAX 8
+#define FLUSH_BYTES ((size_t)128 << 10) /* each of them: a large answer takes turns with others */
 /* Bytes of a pipe that one client gets before others have their turn: what a pipe holds at most. */
 #define TURN_BYTES ((size_t)1 << 20)
 /* A client's kernel has acknowledged within that, wherever it is. */
@@ -60,11 +62,27 @@ void http_conn_send(struct http_conn *conn, struct iovec *parts, int count)
     }
 }
 
+void http_conn_send_taken(struct http_conn *conn, void *data, size_t size, size_t capacity)
+{
+    struct iovec part = {data, size};
+
+    if (conn->out.size > 0 || conn->is_broken || conn->state == CONN_CLOSED) {
+        http_conn_send(conn, &part, 1);
+        free(data);
+        return;
+    }
+    http_bytes_free(&conn->out);
+    conn->out = (struct http_bytes){.data = data, .size = size, .capacity = capacity};
+    conn->sent += size;
+    http_conn_watch(conn);
+}
+
 static void flush(struct http_conn *conn)
 {
     for (unsigned i = 0; i < FLUSH_MAX && conn->out.size > 0; i++) {
         struct http_bytes *out = &conn->out;
-        struct iovec part = {out->data + out->start, out->size};
+        struct iovec part = {out->data + out->start,
+                             out->size < FLUSH_BYTES ? out->size : FLUSH_BYTES};
         ssize_t sent = http_wire_send(conn, &part, 1);
         if (sent < 0 && (errno == EAGAIN || errno == EINTR)) {
             return;

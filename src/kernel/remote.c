@@ -697,6 +697,39 @@ static int room_make(struct remote *remote)
     return 0;
 }
 
+struct remote_kept *remote_keep(struct remote *remote)
+{
+    size_t end = remote->in_at + remote->frame, rest = remote->in_end - end, room = IN_LEAST;
+    struct remote_kept *kept = malloc(sizeof(*kept));
+    uint8_t *in;
+
+    while (room < rest)
+        room *= 2;
+    in = malloc(room);
+    if (kept == NULL || in == NULL) {
+        free(kept);
+        free(in);
+        return NULL;
+    }
+    *kept = (struct remote_kept){remote->result, remote->in, remote->logs};
+    memcpy(in, remote->in + end, rest);
+    remote->in = in;
+    remote->in_room = room;
+    remote->in_at = 0;
+    remote->in_end = rest;
+    remote->frame = 0;
+    remote->logs = NULL;
+    remote->logs_room = 0;
+    return kept;
+}
+
+void remote_kept_free(struct remote_kept *kept)
+{
+    free(kept->bytes);
+    free(kept->logs);
+    free(kept);
+}
+
 int remote_next(struct remote *remote, struct remote_event *event)
 {
     if (remote->is_gone)

@@ -87,5 +87,13 @@ struct remote_event {
     size_t size;
     struct error error;
 };
+/* The result of the event that is out, taken; NULL: there is no memory, and it is borrowed as before. */
+struct remote_kept {
+    struct kernel_result result;
+    void *bytes; /* all its texts are in there */
+    struct kernel_log *logs;
+};
+struct remote_kept *remote_keep(struct remote *remote);
+void remote_kept_free(struct remote_kept *kept);
 /* Reads, writes; 1 if there was an event, 0 if not (yet). */
 int remote_next(struct remote *remote, struct remote_event *event);

@@ -323,3 +323,46 @@ def test_a_client_that_leaves_while_its_body_is_parsed_has_asked_for_nothing(api
     harness.wait_for(lambda: parsing(api) == 0, 30 * harness.PATIENCE, "the end of what was parsed")
     with tenants[0]() as client:
         assert client.post("/v1/kernels/run", code_of(70 << 10)).code == "bad_request"
+
+
+def large_value(digit):
+    return f"'{digit}'.repeat({(3 << 20) + digit})"
+
+
+def test_large_results_of_kernels_are_printed_by_a_thread_and_come_whole(api, tenants):
+    def printed():
+        return value(api, "cove_kernel_results_printed_total")
+
+    def run(digit):
+        with tenants[0]() as client:
+            answer = client.post("/v1/kernels/run", {"code": large_value(digit)},
+                                 headers={"Idempotency-Key": f"large-{digit}"} if digit == 3 else {})
+            assert answer.status == 200, answer
+            return answer.json["value"]
+
+    before = printed()
+    values = serving.at_once(*(lambda digit=digit: run(digit) for digit in range(8)), seconds=120)
+    assert values == [str(digit) * ((3 << 20) + digit) for digit in range(8)]
+    assert printed() == before + 8
+    with tenants[0]() as client:
+        again = client.post("/v1/kernels/run", {"code": large_value(3)}, headers={"Idempotency-Key": "large-3"})
+        assert again.code == "idempotency_conflict" and "too large" in again.json["detail"]
+        lines = "for (let i = 0; i < 9000; i++) console.log('\\u0001'.repeat(100) + i); 'small'"
+        answer = client.post("/v1/kernels/run", {"code": lines}).json
+        assert answer["value"] == "small" and len(answer["logs"]) == 9000
+        assert answer["logs"][8999]["text"] == "\u0001" * 100 + "8999"
+        assert printed() == before + 9
+        assert client.post("/v1/kernels/run", {"code": "'x'.repeat(1000)"}).json["value"] == "x" * 1000
+    assert printed() == before + 9
+
+
+def test_clients_that_leave_while_their_results_are_printed_hold_up_nobody(api, tenants):
+    clients = [tenants[0]() for _ in range(8)]
+    for client in clients:
+        client.send("POST", "/v1/kernels/run", {"code": large_value(1)})
+    before = value(api, "cove_kernel_results_printed_total")
+    harness.wait_for(lambda: value(api, "cove_kernel_results_printed_total") > before, 60 * harness.PATIENCE, "a result")
+    for client in clients:
+        client.close()
+    with tenants[0]() as client:
+        assert client.post("/v1/kernels/run", {"code": large_value(2)}).json["value"] == "2" * ((3 << 20) + 2)

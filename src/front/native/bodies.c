@@ -1,9 +1,8 @@
-/* Large bodies: parsed in the loop's pool before their handlers are asked, because a body of some MiB takes tens of
- * milliseconds, in which the loop would hear nobody else.
+/* Large bodies: parsed beside the loop (beside.c) before their handlers are asked, because a body of some MiB takes
+ * tens of milliseconds.
  *
- * A tenant has one body there at a time, and tenants take turns, so nobody waits behind all that another one sends.
  * Until a body was parsed nothing is begun: a client that leaves meanwhile has asked for nothing. The text stays the
- * request's, and is charged as it was; a thread reads it, and nothing else of the job. */
+ * request's, and is charged as it was. */
 #include "front/native/parts.h"
 
 #include "base/sha256.h"
@@ -11,21 +10,14 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Of the pool's four threads: the disk, handshakes and names need the others. */
-#define WORKING_MAX 2
-
 struct reading {
-    TAILQ_ENTRY(reading) next; /* of those that wait, or of those that are worked on */
-    struct job *job;
+    struct beside beside; /* first */
     const void *data;
     size_t size;
     struct read_parsed parsed;
     char hash[SHA256_TEXT]; /* or empty: nobody needs it */
-    bool needs_hash, is_working, is_gone;
-    uv_work_t work;
+    bool needs_hash, is_gone;
 };
-
-static void serve(struct native *native);
 
 static void hash_text(const void *data, size_t size, char text[SHA256_TEXT])
 {
@@ -36,111 +28,36 @@ static void hash_text(const void *data, size_t size, char text[SHA256_TEXT])
     sha256_end(&hash, text);
 }
 
-static void work(uv_work_t *work_of)
+static void read_it(struct beside *beside)
 {
-    struct reading *reading = work_of->data;
+    struct reading *reading = (struct reading *)beside;
 
     read_parse(reading->data, reading->size, &reading->parsed);
     if (reading->needs_hash)
         hash_text(reading->data, reading->size, reading->hash);
 }
 
-static void worked(uv_work_t *work_of, int status)
+static void was_read(struct beside *beside, bool is_closing)
 {
-    struct reading *reading = work_of->data;
-    struct job *job = reading->job;
-    struct native *native = job->native;
-    (void)status;
+    struct reading *reading = (struct reading *)beside;
+    struct job *job = beside->job;
 
-    TAILQ_REMOVE(&native->bodies.working, reading, next);
-    native->bodies.working_count--;
-    reading->is_working = false;
+    job->native->bodies_parsing--;
     http_on_gone(job->request, NULL, NULL);
-    serve(native);
-    if (reading->is_gone || native->bodies.is_closing)
+    if (reading->is_gone || is_closing)
         job_abort(job);
     else
-        http_route(job->request)->handler(job->request, native);
-}
-
-/* ---- turns ---- */
-
-static bool is_same_tenant(const struct reading *one, const struct reading *other)
-{
-    return strcmp(one->job->caller.tenant, other->job->caller.tenant) == 0;
-}
-
-static bool is_at_work(const struct native *native, const struct reading *reading)
-{
-    const struct reading *other;
-
-    TAILQ_FOREACH(other, &native->bodies.working, next)
-    if (is_same_tenant(reading, other))
-        return true;
-    return false;
-}
-
-static struct reading *choose(const struct native *native)
-{
-    struct reading *reading;
-
-    TAILQ_FOREACH(reading, &native->bodies.waiting, next)
-    if (!is_at_work(native, reading))
-        return reading;
-    return NULL;
-}
-
-/* Its tenant has had a turn: the tenant's other bodies wait behind everybody else's. */
-static void leave_waiting(struct native *native, struct reading *reading)
-{
-    struct reading *last = TAILQ_LAST(&native->bodies.waiting, readings), *other, *after;
-
-    for (other = TAILQ_FIRST(&native->bodies.waiting); other != NULL; other = after) {
-        after = other != last ? TAILQ_NEXT(other, next) : NULL;
-        if (other != reading && !is_same_tenant(other, reading))
-            continue;
-        TAILQ_REMOVE(&native->bodies.waiting, other, next);
-        if (other != reading)
-            TAILQ_INSERT_TAIL(&native->bodies.waiting, other, next);
-    }
-    native->bodies.waiting_count--;
-}
-
-static void serve(struct native *native)
-{
-    struct reading *reading;
-
-    while (!native->bodies.is_closing && native->bodies.working_count < WORKING_MAX &&
-           (reading = choose(native)) != NULL) {
-        leave_waiting(native, reading);
-        TAILQ_INSERT_TAIL(&native->bodies.working, reading, next);
-        native->bodies.working_count++;
-        native->bodies.parsed++;
-        reading->is_working = true;
-        (void)uv_queue_work(native->options.loop, &reading->work, work, worked);
-    }
+        http_route(job->request)->handler(job->request, job->native);
 }
 
 /* The body stays until no thread reads it. */
 static void gone(void *arg)
 {
     struct reading *reading = arg;
-    struct native *native = reading->job->native;
 
     reading->is_gone = true;
-    if (reading->is_working)
-        return;
-    TAILQ_REMOVE(&native->bodies.waiting, reading, next);
-    native->bodies.waiting_count--;
-    job_abort(reading->job);
-}
-
-/* ---- the begin and the end ---- */
-
-void bodies_open(struct native *native)
-{
-    TAILQ_INIT(&native->bodies.waiting);
-    TAILQ_INIT(&native->bodies.working);
+    if (beside_cancel(&reading->beside))
+        was_read(&reading->beside, false);
 }
 
 static bool is_large(const struct http_request *request)
@@ -169,15 +86,14 @@ HANDLER(bodies_take)
         job_fail(job, "capacity", "there is no memory for this request now");
         return;
     }
-    reading->job = job;
+    reading->beside = (struct beside){.job = job, .work = read_it, .done = was_read};
     reading->data = http_body(request, &reading->size);
     reading->needs_hash = http_header(request, "Idempotency-Key") != NULL;
-    reading->work.data = reading;
     job->reading = reading;
-    TAILQ_INSERT_TAIL(&native->bodies.waiting, reading, next);
-    native->bodies.waiting_count++;
+    native->bodies_parsing++;
+    native->bodies_parsed++;
     http_on_gone(request, gone, reading);
-    serve(native);
+    beside_add(&reading->beside);
 }
 
 struct read_body job_body(struct job *job)
@@ -206,13 +122,4 @@ void job_body_free(struct job *job)
     read_parsed_free(&job->reading->parsed);
     free(job->reading);
     job->reading = NULL;
-}
-
-void native_settle(struct native *native)
-{
-    native->bodies.is_closing = true;
-    while (!TAILQ_EMPTY(&native->bodies.waiting))
-        gone(TAILQ_FIRST(&native->bodies.waiting));
-    while (native->bodies.working_count > 0)
-        (void)uv_run(native->options.loop, UV_RUN_ONCE);
 }

@@ -414,6 +414,32 @@ void job_answer_made(struct job *job, unsigned status, const char *location)
     finish(job, &answer);
 }
 
+/* The text may be of the job, which goes with the answer. */
+void job_answer_taken(struct job *job, unsigned status, struct out *out)
+{
+    struct native *native = job->native;
+    struct once *once = job->once;
+    struct out taken = *out;
+    struct once_answer answer = {.status = status, .content_type = JSON_TYPE};
+
+    *out = (struct out){0};
+    out_raw(&taken, "\n", 1); /* as above */
+    answer.body = taken.data;
+    answer.size = taken.used;
+    if (taken.has_failed) {
+        job_fail(job, "capacity", "there is no memory for the answer now; ask again in a second");
+    } else if (once != NULL && (taken.used <= ONCE_ANSWER_MAX || once_has_waiters(once))) {
+        finish(job, &answer);
+    } else {
+        http_answer_taken(job->request, status, JSON_TYPE, taken.data, taken.used, taken.capacity);
+        answer = (struct once_answer){.status = status, .was_too_large = true};
+        if (once != NULL)
+            once_finish(native->once, once, &answer);
+        return;
+    }
+    out_free(&taken);
+}
+
 void job_answer(struct job *job, unsigned status)
 {
     job_answer_made(job, status, NULL);

@@ -22,8 +22,11 @@ static const char *const no_query[] = {NULL};
 /* ---- runs ---- */
 
 struct kernel_job {
+    struct beside beside; /* first: a large result is printed so */
     struct job *job;
     struct kernel_run *run;
+    struct kernel_kept *kept; /* that result */
+    struct out out;
     struct read_owner owner;
     bool is_gone;
 };
@@ -32,13 +35,34 @@ static void kernel_job_free(void *data)
 {
     struct kernel_job *own = data;
 
+    if (own->kept != NULL)
+        engine_kernel_kept_free(own->kept);
+    out_free(&own->out);
     read_free(&own->owner);
     free(own);
+}
+
+static void print_beside(struct beside *beside)
+{
+    struct kernel_job *own = (struct kernel_job *)beside;
+
+    print_kernel_result(&own->out, NULL, kernel_kept_result(own->kept));
+}
+
+static void printed(struct beside *beside, bool is_closing)
+{
+    struct kernel_job *own = (struct kernel_job *)beside;
+
+    if (is_closing || (own->is_gone && own->job->once == NULL))
+        job_abort(own->job);
+    else
+        job_answer_taken(own->job, 200, &own->out);
 }
 
 static void run_ended(void *arg, const struct kernel_result *result, const struct error *err)
 {
     struct kernel_job *own = arg;
+    struct kernel_run *run = own->run;
     struct job *job = own->job;
 
     own->run = NULL;
@@ -46,6 +70,10 @@ static void run_ended(void *arg, const struct kernel_result *result, const struc
         job_abort(job);
     } else if (err != NULL) {
         job_problem(job, err);
+    } else if ((own->kept = engine_kernel_keep(run, result)) != NULL) {
+        own->beside = (struct beside){.job = job, .work = print_beside, .done = printed};
+        job->native->results_printed++;
+        beside_add(&own->beside);
     } else {
         print_kernel_result(job_out(job), NULL, result);
         job_answer(job, 200);

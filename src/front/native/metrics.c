@@ -156,10 +156,11 @@ static void print_http(struct out *out, const struct native *native)
         counts.received_bytes);
     one(out, "cove_http_sent_bytes_total", "counter", "Bytes to clients.", counts.sent_bytes);
     one(out, "cove_http_bodies_parsing", "gauge",
-        "Large JSON bodies that a thread parses, or that wait for one.",
-        native->bodies.waiting_count + native->bodies.working_count);
+        "Large JSON bodies that a thread parses, or that wait for one.", native->bodies_parsing);
     one(out, "cove_http_bodies_parsed_total", "counter",
-        "Large JSON bodies that were given to a thread.", native->bodies.parsed);
+        "Large JSON bodies that were given to a thread.", native->bodies_parsed);
+    one(out, "cove_kernel_results_printed_total", "counter",
+        "Large results of kernels that were given to a thread.", native->results_printed);
     if (native->options.telemetry != NULL) {
         uint64_t sent, dropped;
 

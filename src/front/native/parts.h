@@ -24,11 +24,19 @@ struct reading;
 struct stream;
 struct watcher;
 
-/* Large bodies: bodies.c. */
-struct bodies {
-    TAILQ_HEAD(readings, reading) waiting, working;
-    size_t waiting_count, working_count;
-    uint64_t parsed; /* or begun, since the engine began */
+/* A piece of work beside the loop: beside.c. `work` is called by a thread, `done` from the loop; when the engine ends
+ * maybe without the work, and with true. */
+struct beside {
+    TAILQ_ENTRY(beside) next; /* of those that wait, or of those that are worked on */
+    struct job *job;
+    void (*work)(struct beside *piece);
+    void (*done)(struct beside *piece, bool is_closing);
+    bool is_working;
+    uv_work_t work_of;
+};
+struct besides {
+    TAILQ_HEAD(beside_list, beside) waiting, working;
+    size_t working_count;
     bool is_closing;
 };
 
@@ -54,7 +62,8 @@ struct native {
     struct stream *turn_first, *turn_last; /* who waits for a turn, the longest first */
     size_t turns;                          /* how many these are */
     struct watcher *watchers;              /* files_watch.c */
-    struct bodies bodies;
+    struct besides besides;
+    uint64_t bodies_parsing, bodies_parsed, results_printed; /* for the metrics */
     struct holds restoring; /* bytes of snapshots on their way in: kernels.c */
     struct holds told;      /* what waits for clients: kernels_connect.c */
     struct holds kept;      /* texts of commands, answers that are gathered: native_keeps() */
@@ -124,10 +133,16 @@ bool callers_add(struct job *job);    /* false: there is no memory to do so */
 void callers_remove(struct job *job); /* also one that was never added */
 void callers_close(struct native *native);
 
-/* ---- bodies.c: large bodies are parsed in the loop's pool ---- */
+/* ---- beside.c: work in the loop's pool, in turns of tenants ---- */
+
+void besides_open(struct native *native);
+/* The job stays until `done`. */
+void beside_add(struct beside *piece);
+bool beside_cancel(struct beside *piece); /* false: it is worked on, and `done` follows */
+
+/* ---- bodies.c: large bodies are parsed beside the loop ---- */
 
 HANDLER(bodies_take); /* asks the route's handler, now or when the body was parsed */
-void bodies_open(struct native *native);
 struct read_body job_body(struct job *job);
 void job_body_hash(struct job *job, char text[SHA256_TEXT]);
 void job_body_free(struct job *job);
@@ -177,6 +192,8 @@ struct out *job_out(struct job *job);
 /* Answers; the job is gone. */
 void job_answer(struct job *job, unsigned status); /* what was printed, as JSON */
 void job_answer_made(struct job *job, unsigned status, const char *location);
+/* The same of a text that was printed elsewhere, and is taken. */
+void job_answer_taken(struct job *job, unsigned status, struct out *out);
 void job_answer_nothing(struct job *job); /* 204 */
 void job_answer_bytes(struct job *job, unsigned status, const char *content_type, const void *data,
                       size_t size);

@@ -150,7 +150,7 @@ int native_new(const struct native_options *options, struct native **out, struct
     }
     for (size_t i = 0; i < ROWS; i++)
         native->routes[i] = rows[i].route;
-    bodies_open(native);
+    besides_open(native);
     *out = native;
     return 0;
 }
