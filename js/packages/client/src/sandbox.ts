@@ -6,7 +6,7 @@ import type { Link } from "./link.js";
 import { Ports } from "./ports.js";
 import { Processes } from "./processes.js";
 import type {
-    CallOptions, ExecResult, ExecSpec, NetworkTraffic, SandboxChange, SandboxView, Token, TokenSpec, Url, UrlSpec, Usage,
+    CallOptions, ExecResult, ExecSpec, MountSpec, NetworkTraffic, SandboxChange, SandboxView, Token, TokenSpec, Url, UrlSpec, Usage,
 } from "./types.js";
 
 export class Sandbox {
@@ -59,6 +59,19 @@ export class Sandbox {
         } catch (error) {
             if (!(error instanceof CoveError && error.code === "sandbox_gone")) throw error;
         }
+    }
+
+    /**
+     * Mounts a registered directory, also while it runs; it stays over stops and starts. To be written it needs a sandbox
+     * that was created `mountable`, or that is stopped: CoveError `mount_refused` else.
+     */
+    async mount(mount: MountSpec, options: CallOptions = {}): Promise<SandboxView> {
+        return this.#link.json("POST", `${this.#path}/mounts`, { ...options, json: mount, repeat: true });
+    }
+
+    /** Unmounts what is at this path. While anything in the sandbox uses it, that is CoveError `mount_busy`. */
+    async unmount(target: string, options: CallOptions = {}): Promise<void> {
+        await this.#link.call("DELETE", `${this.#path}/mounts`, { ...options, query: { target } });
     }
 
     async usage(options: CallOptions = {}): Promise<Usage> {

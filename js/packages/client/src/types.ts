@@ -5,6 +5,7 @@ type Schemas = components["schemas"];
 
 export type SandboxSpec = Schemas["SandboxSpec"];
 export type SandboxChange = Schemas["SandboxChange"];
+export type MountSpec = Schemas["MountSpec"];
 export type SandboxView = Schemas["Sandbox"];
 export type Usage = Schemas["Usage"];
 export type Version = Schemas["Version"];

@@ -330,6 +330,16 @@ test("a directory of the host is registered, once or again, and given to a sandb
     await assert.rejects(cove.registerMount("notes", engine.dir, { readOnly: true }), code("mount_failed"));
     const reader = cove.sandbox((await cove.create({ disk_kind: "ephemeral", mounts: [{ name: "notes", target: "/notes" }] })).sandbox.id);
     assert.equal((await reader.exec({ command: "cat /notes/note" })).stdout, "from outside");
+    const later = { name: "notes", target: "/later/notes", read_only: true };
+    if (process.getuid() === 0) {
+        assert.deepEqual((await reader.mount(later)).mounts.at(-1), later);
+        assert.equal((await reader.exec({ command: "cat /later/notes/note" })).stdout, "from outside");
+        await reader.unmount("/later/notes");
+        assert.equal((await reader.exec({ command: "ls /later/notes" })).stdout, "");
+        await assert.rejects(reader.unmount("/later/notes"), code("mount_not_found"));
+    } else {
+        await assert.rejects(reader.mount(later), code("mount_refused"));
+    }
     await reader.remove();
     rmSync(path, { recursive: true });
     mkdirSync(path);

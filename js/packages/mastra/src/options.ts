@@ -73,6 +73,8 @@ export interface CoveSandboxOptions extends OrUndefined<Omit<MastraSandboxOption
     /** What is written is kept in memory: faster, and lost when it stops. */
     ephemeral?: boolean | undefined;
     hostname?: string | undefined;
+    /** Directories that commands write to may be mounted while it runs. So no set-id file can be made in it. */
+    mountable?: boolean | undefined;
     labels?: { readonly [name: string]: string } | undefined;
     /** Ports that are open from the begin. */
     ports?: readonly (number | CovePort)[] | undefined;
@@ -89,7 +91,7 @@ const KNOWN = new Set([
     "onStart", "onStop", "onDestroy", "env", "workingDirectory",
     "url", "apiKey", "engine", "bin", "retryMs", "cove",
     "id", "name", "sandboxId", "tier", "root", "resources", "network", "lifecycle", "user", "privileges", "ephemeral",
-    "hostname", "labels", "ports", "timeout", "instructions",
+    "hostname", "mountable", "labels", "ports", "timeout", "instructions",
 ]);
 const CONNECTION = ["url", "apiKey", "engine", "bin", "retryMs"] as const;
 const NAME_BYTES = 256;

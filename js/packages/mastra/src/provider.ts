@@ -17,7 +17,7 @@ export interface CoveSandboxProviderOptions {
 /** The options of a CoveSandbox that can be written down. A key is not: it is the program's. */
 export type CoveSandboxConfig = Pick<CoveSandboxOptions,
     | "id" | "name" | "sandboxId" | "url" | "engine" | "tier" | "root" | "resources" | "network" | "lifecycle" | "user" | "privileges" | "ephemeral"
-    | "hostname" | "labels" | "ports" | "env" | "workingDirectory" | "timeout"> & { instructions?: string };
+    | "hostname" | "mountable" | "labels" | "ports" | "env" | "workingDirectory" | "timeout"> & { instructions?: string };
 
 const text = (description: string): object => ({ type: "string", description });
 const size = (description: string): object => ({ type: ["number", "string"], description: `${description} Bytes, or such as "512M" or "2G".` });
@@ -64,6 +64,7 @@ const FIELDS: Record<keyof CoveSandboxConfig, object> = {
     privileges: { type: "string", enum: ["system", "plain"], description: "system: root inside, as apt and sudo expect. plain: nobody gains anything." },
     ephemeral: { type: "boolean", description: "What is written is kept in memory, and lost when it stops." },
     hostname: text("Its name for itself."),
+    mountable: { type: "boolean", description: "Directories that commands write to may be mounted while it runs; no set-id file can be made in it." },
     labels: texts("Anything that is to be found again."),
     ports: {
         type: "array",

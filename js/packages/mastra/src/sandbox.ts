@@ -414,8 +414,9 @@ export class CoveSandbox extends MastraSandbox<SandboxView> {
     // ---- mounts ----
 
     /**
-     * Mounts are settled when a sandbox is made, and those that are known then (the `mounts` of a workspace) are in it
-     * from the begin. One that comes later is in the next sandbox: this one is made anew if nothing was done in it yet.
+     * The `mounts` of a workspace are in the sandbox from the begin. One that comes later is mounted while it runs, where
+     * the engine can: an engine of root, and for a directory that is written to a sandbox that is `mountable`. Else the
+     * sandbox is made anew with it if nothing was done in it yet.
      */
     override async mount(filesystem: WorkspaceFilesystem, given: string): Promise<MountResult> {
         requireMountPath(given);
@@ -460,17 +461,43 @@ export class CoveSandbox extends MastraSandbox<SandboxView> {
         const places = this.placesOf(wanted);
         const { view, hostMounts } = { view: this.#view, hostMounts: this.#hostMounts };
         const isThere = view && (await Promise.all(places.map((each) => hostMounts.has(view, each)))).every(Boolean);
-        if (!isThere)
-            await this.#remakeInTurn(this.#tooLate(target), async (there) => {
+        const refused = isThere ? undefined : await this.#mountNow(places);
+        if (refused !== undefined)
+            await this.#remakeInTurn(this.#tooLate(target, refused), async (there) => {
                 const added = await Promise.all(places.map((each) => this.#hostMounts.register(each)));
                 return [...there, ...withoutDoubles(there, added)];
             });
         this.#mounted.add(target);
     }
 
+    /** Into the sandbox as it is; or why the engine cannot. */
+    async #mountNow(places: readonly HostMount[]): Promise<string | undefined> {
+        const native = this.#native;
+        if (!native) return "it does not run";
+        const mounted: string[] = [];
+        for (const place of places)
+            try {
+                this.#changed(native, await native.mount(await this.#hostMounts.register(place)));
+                mounted.push(tidyPath(place.target));
+            } catch (error) {
+                await Promise.all(mounted.map((target) => native.unmount(target).catch(() => {})));
+                if (!hasCode(error, "mount_refused", "route_not_found")) throw error;
+                this.#changed(native, await native.view()); // it was noted, and taken out again
+                return error.message;
+            }
+        return undefined;
+    }
+
+    /** This object changed it. Whether anybody took it up meanwhile, its label says. */
+    #changed(native: Sandbox, view: SandboxView): void {
+        if (this.#native !== native) return;
+        if (this.#untouched !== undefined) this.#untouched = view.revision;
+        this.#view = view;
+    }
+
     /**
-     * Takes a directory out of the sandbox. As with mount(), one that runs is made anew for that if nothing was done in
-     * it yet; any other keeps the directory, and this throws.
+     * Takes a directory out of the sandbox, while it runs where the engine can. Where it cannot, as with mount(), one that
+     * nothing was done in is made anew; any other keeps the directory, and this throws. So does one that uses it.
      */
     override async unmount(given: string): Promise<void> {
         requireMountPath(given);
@@ -483,12 +510,33 @@ export class CoveSandbox extends MastraSandbox<SandboxView> {
     protected async unmountDirectory(target: string, places: readonly string[]): Promise<void> {
         const isThere = (mount: MountSpec): boolean => places.includes(tidyPath(mount.target)) && isMountOfOurs(mount);
         if (this.status === "destroyed" || !this.#view?.mounts.some(isThere)) return;
+        const refused = await this.#unmountNow(target, this.#view.mounts.filter(isThere));
+        if (refused === undefined) return;
         const tooLate = new MountError(
-            `${target}: sandbox "${this.#engineName}" was made with this mount, and mounts are settled when a sandbox is ` +
-                `made; ${this.unmountRemedy()}`,
+            `${target}: sandbox "${this.#engineName}" was made with this mount, and it cannot go while the sandbox is there ` +
+                `(${refused}); ${this.unmountRemedy()}`,
             target,
         );
         await this.#remakeInTurn(tooLate, async (there) => there.filter((mount) => !isThere(mount)));
+    }
+
+    async #unmountNow(target: string, mounts: readonly MountSpec[]): Promise<string | undefined> {
+        const native = this.#native;
+        if (!native) return "it does not run";
+        let failed: unknown;
+        for (const mount of mounts)
+            await native.unmount(mount.target).catch((error: unknown) => {
+                if (!hasCode(error, "mount_not_found")) failed ??= error;
+            });
+        const view = await native.view(); // some may be gone
+        this.#changed(native, view);
+        // The directory that it was mounted on is empty, unless somebody else has it.
+        for (const { target: place } of mounts)
+            if (!view.mounts.some((mount) => mount.target === place)) await native.files.remove(place).catch(() => {});
+        if (failed === undefined) return undefined;
+        if (hasCode(failed, "mount_refused", "route_not_found")) return failed.message;
+        if (!hasCode(failed, "mount_busy")) throw failed;
+        throw Object.assign(new MountError(`${target}: ${failed.message}`, target), { cause: failed });
     }
 
     /** The sandbox that follows this one is made without it. */
@@ -497,10 +545,10 @@ export class CoveSandbox extends MastraSandbox<SandboxView> {
         for (const path of [...this.mounts.entries.keys()]) if (tidyPath(path) === target) this.mounts.delete(path);
     }
 
-    #tooLate(mountPath: string): MountError {
+    #tooLate(mountPath: string, refused: string): MountError {
         return new MountError(
-            `${mountPath}: sandbox "${this.#engineName}" was made without this mount, and mounts are settled when a ` +
-                `sandbox is made; give it to the workspace as mounts and use another id, or ${this.mountRemedy()}`,
+            `${mountPath}: sandbox "${this.#engineName}" was made without this mount, and cannot be given it now (${refused}); ` +
+                `give it to the workspace as mounts and use another id, or ${this.mountRemedy()}`,
             mountPath,
         );
     }

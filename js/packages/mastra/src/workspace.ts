@@ -18,7 +18,7 @@ const PLACES: readonly (readonly [where: string, options: readonly string[]])[] 
         "sandbox",
         [
             "url", "apiKey", "engine", "bin", "retryMs", "cove", "sandboxId", "tier", "root", "resources", "network", "lifecycle",
-            "user", "privileges", "ephemeral", "hostname", "labels", "ports", "timeout", "env", "workingDirectory",
+            "user", "privileges", "ephemeral", "hostname", "mountable", "labels", "ports", "timeout", "env", "workingDirectory",
         ],
     ],
     ["filesystem", ["basePath", "readOnly", "contained", "textExtensions"]],

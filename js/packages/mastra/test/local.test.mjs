@@ -567,28 +567,33 @@ describe('its life', () => {
         assert.equal(sandbox.mounts.get('/data').state, 'mounted');
     });
 
-    test('mount() after a command is in the box that follows a stop', async () => {
+    test('mount() after a command is in the same box, and in the one that follows a stop', async () => {
         const sandbox = make();
         const late = new LocalFilesystem({ basePath: await fresh() });
-        await out(sandbox, 'echo kept >file');
-        assert.equal((await sandbox.mount(late, '/late')).success, false);
-        await sandbox._stop();
+        await out(sandbox, 'echo kept >file; echo here >/tmp/of-the-box');
         assert.deepEqual(await sandbox.mount(late, '/late'), { success: true, mountPath: '/late' });
-        assert.equal(await out(sandbox, 'echo x >late/new; cat file'), 'kept');
+        assert.equal(await out(sandbox, 'echo x >late/new; cat file /tmp/of-the-box /late/new'), 'kept\nhere\nx');
+        await sandbox._stop();
+        assert.equal(await out(sandbox, 'cat file late/new'), 'kept\nx');
     });
 
-    test('unmount() takes the link at once, and the directory with the next box; under rules that is an error', async () => {
+    test('unmount() takes the link and the directory at once; under rules it is an error while a command uses that', async () => {
         for (const isolation of ['none', 'bwrap']) {
             const files = await fresh();
             await writeFile(path.join(files, 'file'), 'mounted');
             const sandbox = make({ isolation });
             sandbox.mounts.add({ '/data': new LocalFilesystem({ basePath: files }) });
-            assert.equal(await out(sandbox, 'cat data/file'), 'mounted');
+            assert.equal(await out(sandbox, 'cat data/file; echo here >/tmp/of-the-box'), 'mounted');
+            const user = await sandbox.processes.spawn(`cd ${files} && echo in && exec sleep 1000`);
+            await until(() => user.stdout === 'in\n');
             if (isolation === 'none') await sandbox.unmount('/data');
-            else await assert.rejects(sandbox.unmount('/data'), { name: 'MountError', message: /its link is gone.*stop\(\)/ });
+            else await assert.rejects(sandbox.unmount('/data'), { name: 'MountError', message: /a program uses it/ });
             assert.equal(sandbox.mounts.has('/data'), false);
             assert.deepEqual(await readdir(sandbox.workingDirectory), []);
-            await sandbox._stop();
+            await user.kill();
+            await sandbox.mount(new LocalFilesystem({ basePath: files }), '/data');
+            await sandbox.unmount('/data');
+            if (isolation !== 'none') assert.equal(await out(sandbox, 'cat /tmp/of-the-box'), 'here');
             await fails(sandbox, 'ls /data/file');
             await fails(sandbox, `ls ${files}/file`);
         }
@@ -596,12 +601,13 @@ describe('its life', () => {
 
     test('unmount() of a box that nothing was done in leaves no way to the directory', async () => {
         const files = await fresh();
+        await writeFile(path.join(files, 'file'), 'mounted');
         const sandbox = make({ isolation: 'bwrap' });
         sandbox.mounts.add({ '/a': new LocalFilesystem({ basePath: files }), '/b': new LocalFilesystem({ basePath: files }) });
         await sandbox.start();
         await sandbox.unmount('/a');
         await sandbox.unmount('/b');
-        await fails(sandbox, `ls -d /a || ls -d /b || ls -d ${files}`);
+        await fails(sandbox, `ls /a/file || ls /b/file || ls ${files}/file`);
     });
 
     test('a box that was made without a mount is made again with it', async () => {

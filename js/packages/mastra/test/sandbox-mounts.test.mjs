@@ -62,7 +62,7 @@ test("the mounts of a workspace are in it, writable or not, and stay over stop, 
     assert.equal(readFileSync(path.join(data, "in.txt"), "utf8"), "from the host\n");
 });
 
-test("one that comes after the start is told what to do; in a sandbox that nobody used it is there", async () => {
+test("one that comes after the start is there: while it runs, where that can be, or in a sandbox that nobody used", async () => {
     const filesystem = new LocalFilesystem({ basePath: directory("late", { a: "late\n" }) });
     const fresh = engine.sandbox();
     await fresh.start();
@@ -73,16 +73,29 @@ test("one that comes after the start is told what to do; in a sandbox that nobod
     await used.executeCommand("echo precious >/root/file");
     const { success, mountPath, error } = await used.mount(filesystem, "/mnt//late/");
     assert.deepEqual({ success, mountPath }, { success: false, mountPath: "/mnt/late" });
-    assert.match(error, /made without this mount.*destroy\(\)/);
+    assert.match(error, /made without this mount.*set-id.*destroy\(\)/);
     assert.deepEqual(states(used), { "/mnt/late": "error" });
     assert.equal((await used.executeCommand("cat /root/file")).stdout, "precious\n");
+
+    const readOnly = new LocalFilesystem({ basePath: filesystem.basePath, readOnly: true });
+    const { native } = used;
+    assert.deepEqual(await used.mount(readOnly, "/mnt/late"), { success: true, mountPath: "/mnt/late" });
+    assert.deepEqual(states(used), { "/mnt/late": "mounted" });
+    assert.equal(used.native, native);
+    assert.equal((await used.executeCommand("cat /mnt/late/a /root/file; touch /mnt/late/b || echo no")).stdout, "late\nprecious\nno\n");
+
+    const mountable = engine.sandbox({ mountable: true });
+    const server = await mountable.processes.spawn("until test -e /mnt/late/a; do sleep 0.05; done; echo written >/mnt/late/b");
+    assert.deepEqual(await mountable.mount(filesystem, "/mnt/late"), { success: true, mountPath: "/mnt/late" });
+    assert.equal((await server.wait()).exitCode, 0);
+    assert.equal(readFileSync(path.join(filesystem.basePath, "b"), "utf8"), "written\n");
 
     const pending = engine.sandbox();
     assert.deepEqual(await pending.mount(filesystem, "/mnt/late"), { success: true, mountPath: "/mnt/late" });
     assert.equal(pending.status, "running");
 });
 
-test("a directory goes out of a sandbox that nobody used; one that did something keeps it, and that is said", async () => {
+test("a directory goes out of a sandbox, whether it was used or not; while a command uses it that is said", async () => {
     const a = new LocalFilesystem({ basePath: directory("out-a", { a: "a\n" }) });
     const b = new LocalFilesystem({ basePath: directory("out-b", { b: "b\n" }) });
     const sandbox = engine.sandbox();
@@ -90,9 +103,17 @@ test("a directory goes out of a sandbox that nobody used; one that did something
     await sandbox.unmount("/mnt/a");
     assert.deepEqual(states(sandbox), { "/mnt/b": "mounted" });
     assert.equal((await sandbox.executeCommand("ls -d /mnt/a 2>/dev/null; cat /mnt/b/b")).stdout, "b\n");
-    await assert.rejects(sandbox.unmount("/mnt/b"), { name: "MountError", message: /\/mnt\/b.*made with this mount.*destroy\(\)/ });
+    const inside = await sandbox.processes.spawn("cd /mnt/b && echo in && exec sleep 1000");
+    await engine.until(() => inside.stdout === "in\n");
+    await assert.rejects(sandbox.unmount("/mnt/b"), { name: "MountError", message: /\/mnt\/b.*a program uses it/ });
     assert.deepEqual(states(sandbox), { "/mnt/b": "mounted" });
     assert.equal((await sandbox.executeCommand("cat /mnt/b/b")).stdout, "b\n");
+    await inside.kill();
+    const { native } = sandbox;
+    await sandbox.unmount("/mnt/b");
+    assert.deepEqual(states(sandbox), {});
+    assert.equal(sandbox.native, native);
+    assert.equal((await sandbox.executeCommand("ls -d /mnt/b")).stdout, "");
     await sandbox.unmount("/mnt/elsewhere");
 });
 
