@@ -118,10 +118,12 @@ static void end(struct mount_change *change, struct error *err)
     fd_close(&change->pidfd);
     fd_close(&change->socket);
     change->pid = 0;
-    if (boxed == NULL && err->code[0] == '\0')
-        (void)error_set(err, "no_box", 0, "there is no such box any more");
     if (err->code[0] != '\0')
         return;
+    if (boxed == NULL) {
+        (void)error_set(err, "no_box", 0, "there is no such box any more");
+        return;
+    }
     if (!change->is_attach)
         forget(boxed, change->mount.target);
     else if (!boxes_note_mount(boxed, &change->mount, change->device, change->inode))
