@@ -36,7 +36,7 @@ static int ask(const char *path, struct ucred *peer, struct error *err)
 int find_server(struct keeper *keeper, pid_t *pid, struct error *err)
 {
     struct places *places = &keeper->places;
-    struct ucred peer;
+    struct ucred peer = {0};
     struct error ignored;
 
     if (places_find(places, &keeper->options, err) < 0)
