@@ -54,16 +54,28 @@ build_programs() {
     scripts/test-programs.sh stand-in "$build/drivers/stand_in"
 }
 
-# The engine and its tests, for the one machine that it is built for; and the lanes of all tests.
+# The engine, what starts for JavaScript, and their tests; and the lanes of all tests.
 write_engine() {
     local tree=$1
     mkdir -p "$tree/build/test/src/keeper"
-    cp -p "$programs"/cove-{engine,keeper} "$tree/build/"
-    cp -p "$programs"/test/cove-{engine,keeper} "$tree/build/test/"
+    cp -p "$programs"/cove-{engine,js,keeper} "$tree/build/"
+    cp -p "$programs"/test/cove-{engine,js,keeper} "$tree/build/test/"
     cp -p "$programs/test/src/keeper/build.h" "$tree/build/test/src/keeper/"
     cp -rp tests/engine tests/front tests/keeper tests/net tests/runner "$tree/tests/"
+    mkdir "$tree/tests/kernel"
+    cp -p tests/kernel/{conftest,test_cove_js}.py "$tree/tests/kernel/"
     mkdir "$tree/scripts"
     cp -p scripts/{lane,test}.py "$tree/scripts/"
+}
+
+# Of x86-64 the unit tests have run on this machine, under the sanitizers.
+write_units() {
+    local tree=$1
+    mkdir "$tree/build/test/tests"
+    grep -v '^#' tests/vm/units | while read -r name; do
+        cp -p "$programs/test/tests/$name" "$tree/build/test/tests/"
+    done
+    cp -p "$programs/test/tests/kernel-test.image" "$tree/build/test/tests/"
 }
 
 # The second disk of a guest: a tar file that becomes /cove.
@@ -76,7 +88,8 @@ write_tree() {
     cp -rp "$programs/attacks" "$programs/drivers" "$tree/build/"
     cp -rp tests/box tests/lib tests/vm "$tree/tests/"
     cp -p pytest.ini "$tree/"
-    [ "$arch" != x86_64 ] || write_engine "$tree"
+    write_engine "$tree"
+    [ "$arch" = x86_64 ] || write_units "$tree"
     cp -p SECURITY.md "$tree/"
     {
         echo "export COVE_TEST_SCALE=${COVE_TEST_SCALE:-20}"

@@ -18,7 +18,8 @@ _Noreturn static void give_up(const char *what, const struct error *err)
 struct kernel_image *kit_image(void)
 {
     static struct kernel_image *image;
-    const char *path = getenv("KERNEL_TEST_IMAGE"); /* on another machine than the one that built it */
+    /* On another machine than the one that built it. */
+    const char *path = getenv("KERNEL_TEST_IMAGE");
     struct error err;
     struct stat about;
     void *bytes;
