@@ -11,7 +11,7 @@ set -eu
 mkdir -p "$1"
 directory=$(cd "$1" && pwd)
 libraries=$directory/root/usr/lib/aarch64-linux-gnu
-# What setup.sh installs of this machine's for a build. A shared library is found by the link in its -dev package.
+# These setup.sh installs for a build on this machine. A shared library is found by the link in its -dev package.
 packages='musl-dev libjansson-dev libpcre2-dev libuv1-dev libuv1 libc-ares-dev libc-ares2 libsqlite3-dev libsqlite3-0
     libcurl4-openssl-dev libssl-dev libssl3'
 gcc=aarch64-linux-gnu-gcc

@@ -29,7 +29,7 @@ image=$(realpath "${BUILD:-build}")/image
 SOURCE_DATE_EPOCH=$(git log -1 --format=%ct)
 export SOURCE_DATE_EPOCH
 
-base=$image/base-$arch-$(cat "$0" | sha256sum | cut -c1-12).tar
+base=$image/base-$arch-$(cat scripts/pack-image.sh | sha256sum | cut -c1-12).tar
 if [ ! -f "$base" ]; then
     echo "image: making a Debian tree for $arch; this is done once"
     # shellcheck disable=SC2016 # $1 is the hook's

@@ -17,7 +17,7 @@ if [ -n "$machine" ]; then
     scripts/build.sh release "$BUILD/$machine" "$machine"
     scripts/build-addon.sh "$machine"
 elif [ -d "$addons" ]; then
-    # Of other sources, it may be.
+    # They may be of other sources.
     find "$addons" -mindepth 1 -maxdepth 1 ! -name "linux-$here" -exec rm -rf {} +
 fi
 # shellcheck disable=SC2086 # one word or none

@@ -44,7 +44,7 @@ name_all() {
     fi
 }
 
-# Installs into the tree as for the prefix $1, whatever that of the build is. What make uninstall knows stays as it was.
+# Installs into the tree as for the prefix $1, whatever that of the build is. The list that make uninstall reads stays as it was.
 stage() {
     prefix=$(meson introspect --buildoptions "$build" |
         python3 -c 'import json, sys; print(next(each["value"] for each in json.load(sys.stdin) if each["name"] == "prefix"))')
@@ -62,18 +62,22 @@ stage() {
 
 # As Debian calls what these files are linked with, on 12 and after.
 packages_of() {
-    readelf -d "$@" | sed -n 's/.*(NEEDED).*\[\(.*\)\]/\1/p' | sort -u | while read -r library; do
+    packages=
+    for library in $(readelf -d "$@" | sed -n 's/.*(NEEDED).*\[\(.*\)\]/\1/p' | sort -u); do
         case $library in
         libc.so.6 | libm.so.6 | ld-linux-*)
-            echo "libc6 (>= $(readelf -V "$@" | grep -o 'GLIBC_[0-9.]*' | sort -uV | tail -n 1 | cut -d_ -f2))"
+            package="libc6 (>= $(readelf -V "$@" | grep -o 'GLIBC_[0-9.]*' | sort -uV | tail -n 1 | cut -d_ -f2))"
             ;;
-        libcares.so.2) echo 'libc-ares2 (>= 1.18.1) | libcares2' ;;
-        libsqlite3.so.0) echo 'libsqlite3-0 (>= 3.37)' ;;
-        libssl.so.3 | libcrypto.so.3) echo 'libssl3 (>= 3.0.0) | libssl3t64' ;;
-        libuv.so.1) echo 'libuv1 (>= 1.44) | libuv1t64' ;;
+        libcares.so.2) package='libc-ares2 (>= 1.18.1) | libcares2' ;;
+        libsqlite3.so.0) package='libsqlite3-0 (>= 3.37)' ;;
+        libssl.so.3 | libcrypto.so.3) package='libssl3 (>= 3.0.0) | libssl3t64' ;;
+        libuv.so.1) package='libuv1 (>= 1.44) | libuv1t64' ;;
         *) fail "which package has $library is not known here: add it to packages_of" ;;
         esac
-    done | sort -u | paste -sd, | sed 's/,/, /g'
+        packages="$packages$package
+"
+    done
+    printf %s "$packages" | sort -u | paste -sd, | sed 's/,/, /g'
 }
 
 pack_deb() {
@@ -102,11 +106,11 @@ cove ($version) unstable; urgency=medium
 
  -- $maintainer  $(date -R -d "@$epoch")
 CHANGELOG
-    # shellcheck disable=SC2046 # two files
-    {
-        echo "cove:Depends=$(packages_of "$installed/usr/bin/cove" "$installed"/usr/libexec/cove/*)" >>debian/cove.substvars
-        echo "libcove:Depends=$(packages_of $(find "$multiarch" -name 'libcove.so.*' -type f))" >>debian/libcove0.substvars
-    }
+    depends=$(packages_of "$installed/usr/bin/cove" "$installed"/usr/libexec/cove/*)
+    echo "cove:Depends=$depends" >>debian/cove.substvars
+    # shellcheck disable=SC2046 # one file
+    depends=$(packages_of $(find "$multiarch" -name 'libcove.so.*' -type f))
+    echo "libcove:Depends=$depends" >>debian/libcove0.substvars
     DEB_RULES_REQUIRES_ROOT=no DEB_BUILD_OPTIONS=noautodbgsym \
         dpkg-architecture -a "$debian" --force -c debian/rules binary >"$work/log" 2>&1 ||
         { cat "$work/log" >&2 && fail "the packages cannot be made"; }
@@ -146,8 +150,14 @@ exec 9>"$build/.lock-pack"
 flock 9
 name_all
 case $kind in
-deb) stage /usr && pack_deb ;;
-tarball) stage /usr/local && pack_tarball ;;
+deb)
+    stage /usr
+    pack_deb
+    ;;
+tarball)
+    stage /usr/local
+    pack_tarball
+    ;;
 *) fail "there is no package of the kind '$kind': deb or tarball" ;;
 esac
 rm -rf "$work"

@@ -26,7 +26,7 @@ bench="$build bubblewrap crun busybox-static iproute2 passt slirp4netns"
 arm64="$build gcc-aarch64-linux-gnu libc6-dev-arm64-cross linux-libc-dev-arm64-cross qemu-user-static"
 # Emulated machines and what their root is made with; used by make test-vm only.
 vm="$build qemu-system-x86 qemu-system-arm mmdebstrap e2fsprogs busybox-static kmod python3-pytest tar"
-# What packs the container image, and what its test starts it with.
+# For the container image, and for its test.
 image="$build git mmdebstrap podman crun fuse-overlayfs uidmap iproute2 curl"
 
 # For packages, and for the roots in which they are installed.

@@ -83,7 +83,7 @@ try() {
         grep -q '^cove run has here: level full' "$work/said" || fail "$(cat "$work/said")"
         # From outside, with the key that the container showed.
         [ "$(stat -c '%U %a' "$keys/operator.key")" = "$who 600" ] || fail "the key is not $who's alone"
-        printf 'header = "Authorization: Bearer %s"\n' "$(cat "$keys/operator.key")" >"$work/curl"
+        (umask 077 && printf 'header = "Authorization: Bearer %s"\n' "$(cat "$keys/operator.key")" >"$work/curl")
         said=$(curl -sS -K "$work/curl" http://127.0.0.1:7070/v1/version | sed 's/.*"level":"\([a-z-]*\)","limits":"\([a-z]*\)","ids":"\([a-z]*\)","disk":"\([a-z]*\)".*/\1 \2 \3 \4/')
         [ "$said" = "$has" ] || fail "has $said, not $has"
         curl -sSf -K "$work/curl" http://127.0.0.1:7070/v1/sandboxes >/dev/null || fail "the key is refused"
@@ -97,8 +97,10 @@ try() {
         healthy || fail "its health check does not pass after a restart"
         said=$(podman exec c cove exec --start work -- cat kept) || fail "the sandbox does not start again"
         [ "$said" = 42 ] || fail "the file is gone after a restart"
-        ! podman exec c ps -A -o stat= | grep -q Z || fail "nobody reaps"
-        ! podman logs c 2>&1 | grep -qFf "$keys/operator.key" || fail "the key is in the log"
+        podman exec c ps -A -o stat= >"$work/states" || fail "no process can be listed"
+        ! grep -q Z "$work/states" || fail "nobody reaps"
+        podman logs c >"$work/log" 2>&1 || fail "there is no log"
+        ! grep -qFf "$keys/operator.key" "$work/log" || fail "the key is in the log"
         podman rm -f -t 60 c >/dev/null
         podman volume rm c >/dev/null
     fi

@@ -134,7 +134,7 @@ def enter(root):
 
 
 def sh(script, check=True):
-    """What it printed. All that it says is shown where it fails."""
+    """Returns all that it printed, which is shown where it fails."""
     ended = subprocess.run([*PREFIX, "/bin/bash", "-ec", script], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
                            stderr=subprocess.STDOUT, text=True, errors="replace", check=False,
                            env={"PATH": PATH, "HOME": "/root", "LC_ALL": "C.UTF-8", "DEBIAN_FRONTEND": "noninteractive"})
@@ -252,7 +252,7 @@ def inside(archive, place):
     say(f"{suite}: installed, with all that the packages need")
     first_steps()
     purge(users_before)
-    # What they need stays until apt is told otherwise, and would hide what they leave.
+    # Their dependencies stay until apt is told otherwise, and would hide what they leave.
     files_before = files()
     install("old")
     say(f"{suite}: boxes of root and of a user, a sandbox of a user, purged, and installed again")

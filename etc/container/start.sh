@@ -19,20 +19,22 @@ esac
 chmod 711 $data
 
 # With cgroup v2 a group with processes of its own has none with limits below it. This process returns to the
-# container's own group below, and --delegated has the server leave that, too.
-if [ -w $groups/cgroup.procs ] && mkdir $groups/cove-container; then
+# container's own group below, and --delegated has the server leave that, too. Where the container sees the host's groups
+# it is in one of them and not at the root: there it stays, with its limits.
+if grep -q '^0::/$' /proc/self/cgroup && [ -w $groups/cgroup.procs ] && mkdir $groups/cove-container; then
     while read -r pid; do
         [ "$pid" = 0 ] || echo "$pid" >$groups/cove-container/cgroup.procs || true # 0: of outside of the container
     done <$groups/cgroup.procs
 fi 2>/dev/null
 
-# Of the owner of the directory, for that is who mounted it. The new file takes the place of one of an earlier server.
+# The file belongs to the owner of the directory, and takes the place of an earlier server's. Other processes of that user
+# may put links there, so its name is new, and nothing is followed.
 show_key() {
     until [ -s $key ]; do sleep 0.2; done
-    ! cmp -s $key $shown/operator.key || return 0
-    (umask 077 && cat $key >$shown/operator.key.new)
-    chown --reference=$shown $shown/operator.key.new 2>/dev/null || true
-    mv $shown/operator.key.new $shown/operator.key
+    new=$(mktemp $shown/.operator.key.XXXXXX)
+    cat $key >"$new"
+    chown -h --reference=$shown "$new" 2>/dev/null || true
+    mv -fT "$new" $shown/operator.key
 }
 
 if [ -d $shown ]; then

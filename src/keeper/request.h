@@ -41,7 +41,7 @@ enum keeper_type {
                      * shut: KEEPER_DONE */
     KEEPER_BEAT, /* its loop turns; a head only, with any id, and no answer */
     KEEPER_ATTACH, /* mounts what is registered into a box that runs: KEEPER_DONE, also where it has that already */
-    KEEPER_DETACH, /* unmounts what it has there, from the start or since: KEEPER_DONE */
+    KEEPER_DETACH,    /* unmounts what it has there, from the start or since: KEEPER_DONE */
     KEEPER_DISK_ROOM, /* a head only: KEEPER_DISKS, of which only `left_bytes` is known */
     KEEPER_HOLD_DISK, /* of a box with a persistent one, which may grow by so much: KEEPER_DISKS */
     KEEPER_CUT_DISK, /* of a box that is ended next: nothing is written to it any more: KEEPER_DONE */

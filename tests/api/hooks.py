@@ -537,8 +537,9 @@ def before_call(context, case, kwargs):
                 case.query["target"] = things.mount()
     if not is_seed(case) and isinstance(case.body, dict) and is_right(case, ParameterLocation.BODY):
         mend_body(case, chance)
-        if case.path.endswith("/mounts") and chance < 60:
-            case.body.update(MOUNT)
+        if case.path.endswith("/mounts"):
+            case.body.update(MOUNT if chance < 60 else {
+                name: case.body[name][:most // 4] for name, most in (("name", 63), ("target", 255))})  # which are bytes
         if case.path.startswith(KERNELS):
             mend_kernel_body(case, chance)
         if case.path.startswith(FILES):

@@ -80,6 +80,11 @@ good(await client.DELETE("/v1/sandboxes/{id}/processes/{pid}", one));
 const terminal = good(await client.POST("/v1/sandboxes/{id}/processes", { params: { path }, body: { argv: ["cat"], terminal: { rows: 24, columns: 80 } } }));
 refused(await client.GET("/v1/sandboxes/{id}/processes/{pid}/terminal", { params: { path: { ...path, pid: terminal.id } } }));
 
+// ---- mounts ----
+const mounted = good(await client.POST("/v1/sandboxes/{id}/mounts", { params: { path }, body: { name: "notes", target: "/notes", read_only: true } }));
+same(mounted.mounts[0]?.target, "/notes");
+good(await client.DELETE("/v1/sandboxes/{id}/mounts", { params: { path, query: { target: "/notes" } } }));
+
 // ---- ports ----
 good(await client.POST("/v1/sandboxes/{id}/processes", { params: { path }, body: { command: "cd /etc && python3 -m http.server 8080 --bind 127.0.0.1" } }));
 const port = { ...path, port: 8080 };

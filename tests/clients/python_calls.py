@@ -20,7 +20,8 @@ from cove_api.api.processes import (attach_terminal, delete_process, exec_, foll
                                     list_processes, read_output, signal_process, start_process, wait_process,
                                     write_stdin)
 from cove_api.api.sandboxes import (change_sandbox, create_sandbox, delete_sandbox, get_network, get_sandbox,
-                                    get_usage, list_sandboxes, start_sandbox, stop_sandbox)
+                                    get_usage, list_sandboxes, mount_directory, start_sandbox, stop_sandbox,
+                                    unmount_directory)
 from cove_api.api.tokens import end_tokens, make_token, sign_url
 from cove_api.client import AuthenticatedClient
 from cove_api import models
@@ -101,6 +102,11 @@ call(delete_process, box, cat)
 terminal = call(start_process, box, body=models.ProcessSpec(argv=["cat"],
                                                            terminal=models.TerminalSize(rows=24, columns=80)))
 refused(attach_terminal, box, terminal.id)
+
+# ---- mounts ----
+mounted = call(mount_directory, box, body=models.MountSpec(name="notes", target="/notes", read_only=True))
+same(mounted.mounts[0].target, "/notes")
+call(unmount_directory, box, target="/notes")
 
 # ---- ports ----
 call(start_process, box, body=models.ProcessSpec(

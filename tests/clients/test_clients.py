@@ -94,7 +94,8 @@ def test_a_generated_client_calls_every_operation(language, tmp_path):
     place = tmp_path / "made"
     place.mkdir()
     command, environment = language(place)
-    with serving.Serve(tmp_path / "serve") as server:
+    (tmp_path / "notes").mkdir()
+    with serving.Serve(tmp_path / "serve", f"{serving.USUAL}[mounts]\nnotes = {tmp_path}/notes\n") as server:
         run(*command, cwd=place, COVE_URL=f"http://127.0.0.1:{server.port}", COVE_API_KEY=server.key, **environment)
         said = answered(server)
         wanted = operations()

@@ -387,7 +387,7 @@ def answer_of(answer, *ids):
 DOCUMENT = yaml.safe_load((serving.NATIVE / "openapi.yaml").read_text())
 # What a body is where the document shows none, and what is named in a query.
 BYTES = b"x"
-QUERY = {"path": "/tmp/x", "name": "user.x"}
+QUERY = {"path": "/tmp/x", "name": "user.x", "target": "/notes"}
 # Without these it is another request, which needs no sandbox to be refused.
 UPGRADE = {"Connection": "Upgrade", "Upgrade": "websocket", "Sec-WebSocket-Version": "13",
            "Sec-WebSocket-Key": "dGhlIHNhbXBsZSBub25jZQ=="}

@@ -84,6 +84,7 @@ func main() {
 	host(ctx, c)
 	box := sandbox(ctx, c)
 	commands(ctx, c, box)
+	mounts(ctx, c, box)
 	ports(ctx, c, box)
 	files(ctx, c, box)
 	access(ctx, c, box)
@@ -141,6 +142,12 @@ func commands(ctx context.Context, c *api.ClientWithResponses, box string) {
 	terminal := ask(c.StartProcessWithResponse(ctx, box, nil, api.ProcessSpec{
 		Argv: &[]string{"cat"}, Terminal: &api.TerminalSize{Rows: 24, Columns: 80}})).JSON201.Id
 	refused(c.AttachTerminalWithResponse(ctx, box, terminal, nil))
+}
+
+func mounts(ctx context.Context, c *api.ClientWithResponses, box string) {
+	mounted := ask(c.MountDirectoryWithResponse(ctx, box, nil, api.MountSpec{Name: "notes", Target: "/notes", ReadOnly: of(true)}))
+	same(mounted.JSON200.Mounts[0].Target, "/notes")
+	ask(c.UnmountDirectoryWithResponse(ctx, box, &api.UnmountDirectoryParams{Target: "/notes"}))
 }
 
 func ports(ctx context.Context, c *api.ClientWithResponses, box string) {
