@@ -81,6 +81,13 @@ static int make_fresh(int disk, const char *at, const struct own *own, struct er
     return 1;
 }
 
+static void clear_fresh(int disk)
+{
+    (void)unlinkat(disk, FRESH "/user", AT_REMOVEDIR);
+    (void)unlinkat(disk, FRESH "/tmp", 0);
+    (void)unlinkat(disk, FRESH, AT_REMOVEDIR);
+}
+
 /* Makes a directory with what is in it: `user`, or the link to /tmp, or nothing. What was there is left to the box. */
 static int make_own(int disk, const struct own *own, const struct own *user, bool has_tmp,
                     struct error *err)
@@ -97,16 +104,13 @@ static int make_own(int disk, const struct own *own, const struct own *user, boo
         made = make_fresh(disk, FRESH "/user", user, err) < 0 ? -1 : 1;
     if (made > 0 && has_tmp && symlinkat("../tmp", disk, FRESH "/tmp") < 0 && !is_full_disk(errno))
         return error_set(err, "mount_failed", errno, "cannot make /var/tmp");
-    if (made > 0 && renameat(disk, FRESH, disk, place) < 0 && !is_full_disk(errno))
-        return error_set(err, "mount_failed", errno, "cannot name the directory /%s", own->path);
+    if (made > 0 && renameat(disk, FRESH, disk, place) < 0) {
+        if (!is_full_disk(errno))
+            return error_set(err, "mount_failed", errno, "cannot name the directory /%s",
+                             own->path);
+        clear_fresh(disk);
+    }
     return made < 0 ? -1 : 0;
-}
-
-static void clear_fresh(int disk)
-{
-    (void)unlinkat(disk, FRESH "/user", AT_REMOVEDIR);
-    (void)unlinkat(disk, FRESH "/tmp", 0);
-    (void)unlinkat(disk, FRESH, AT_REMOVEDIR);
 }
 
 /* The directories that programs look for. One below another is made with that: later it may be a link. */

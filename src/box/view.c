@@ -70,7 +70,8 @@ static int put(int dir, const char *name, const char *text, size_t size, int pro
                      err);
 }
 
-/* Covers it by an empty directory: anybody may write to /proc/pressure, and it shows the host. */
+/* Covers it by an empty directory: anybody may write to /proc/pressure, and it shows the host; /proc/fs shows the disks of
+ * all boxes. */
 static int hide(int dir, const char *name, int proc, struct error *err)
 {
     struct stat st;
@@ -185,7 +186,7 @@ int view_proc(const struct plan *plan, int scratch, int proc, struct error *err)
     if (put_meminfo(plan, dir, proc, err) < 0 || put_stat(plan, cpus, dir, proc, err) < 0 ||
         put(dir, "loadavg", load, sizeof(load) - 1, proc, err) < 0 ||
         put(dir, "keys", "", 0, proc, err) < 0 || blank(proc, err) < 0 ||
-        hide(dir, "pressure", proc, err) < 0)
+        hide(dir, "pressure", proc, err) < 0 || hide(dir, "fs", proc, err) < 0)
         return -1;
     return plan->cpu_milli != 0 ? put_cpuinfo(cpus, dir, proc, err) : 0;
 }

@@ -32,6 +32,7 @@ struct disk_room {
     struct alarm alarm;
     size_t asked; /* answers that are not there yet */
     bool is_short;
+    bool has_looked; /* before that, boxes may be held by an engine that was here before */
     uint64_t left;
     char ended[KEEPER_ID_LENGTH + 4]; /* the sandbox that was, last, and when */
     uint64_t ended_ns;
@@ -432,16 +433,18 @@ static void base_forget(struct disk_weight *weight)
 static void short_set(struct disk_room *room, bool is_short)
 {
     struct engine *engine = room->engine;
+    bool was_short = room->is_short;
 
-    if (room->is_short == is_short)
+    if (was_short == is_short && room->has_looked)
         return;
     room->is_short = is_short;
+    room->has_looked = true;
     if (is_short)
         log_say(LOG_LEVEL_WARN, "disk_short",
                 "the host's disk has %llu MiB left below the data directory, so disks of sandboxes "
                 "grow by their tenant's share of that; delete sandboxes, or make room there",
                 (unsigned long long)room->left >> 20);
-    else
+    else if (was_short)
         log_say(LOG_LEVEL_INFO, "disk_short", "the host's disk has room again");
     for (struct sandbox *sandbox = engine->oldest; sandbox != NULL; sandbox = sandbox->newer) {
         base_forget(&sandbox->weight);
@@ -495,7 +498,8 @@ static void look(void *arg)
               clock_monotonic_ns() + (promised == 0 ? IDLE_NS : PERIOD_NS), look, room);
     capacity_look(engine, &capacity);
     if (!engine->is_ready || room->asked > 0 ||
-        (!room->is_short && beyond(capacity.disk_available, short_of(engine)) >= promised))
+        (!room->is_short && room->has_looked &&
+         beyond(capacity.disk_available, short_of(engine)) >= promised))
         return;
     ask(room, NULL, KEEPER_DISK_ROOM, &request, room_told);
 }

@@ -254,11 +254,12 @@ int mounts_detach(struct keeper *keeper, struct boxed *boxed, const struct keepe
 
     if (check(keeper, boxed, err) < 0)
         return -1;
-    if (there == NULL)
-        return error_set(err, "mount_not_found", 0, "nothing is mounted at %s", detach->target);
+    /* First, for one that is under way may be of an engine that was here before. */
     change = place_find(keeper, boxed->handle, err);
     if (change == NULL)
         return -1;
+    if (there == NULL)
+        return error_set(err, "mount_not_found", 0, "nothing is mounted at %s", detach->target);
     change->is_attach = false;
     change->asked = detach->head.id;
     change->mount = there->is;

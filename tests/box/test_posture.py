@@ -130,7 +130,7 @@ def expected_mounts(root, privileges):
 
 
 # What of /proc is covered. /proc/cpuinfo only where --cpus says something.
-PROC_VIEW = ("meminfo", "stat", "loadavg", "keys", "diskstats", "locks", "partitions", "pressure")
+PROC_VIEW = ("meminfo", "stat", "loadavg", "keys", "diskstats", "locks", "partitions", "pressure", "fs")
 
 # ---- what is -------------------------------------------------------------------------------------
 

@@ -3,6 +3,7 @@
 #include "attack.h"
 
 #include <ctype.h>
+#include <dirent.h>
 #include <fcntl.h>
 #include <ftw.h>
 #include <stdio.h>
@@ -121,6 +122,18 @@ static void read_secrets(void)
 }
 
 /* What tells of the host and of other boxes has to be empty. */
+static int count_entries(const char *path)
+{
+    DIR *dir = opendir(path);
+    int count = 0;
+
+    while (dir != NULL && readdir(dir) != NULL)
+        count++;
+    if (dir != NULL)
+        (void)closedir(dir);
+    return count;
+}
+
 static void read_others(void)
 {
     static const char *const paths[] = {"/proc/keys", "/proc/diskstats", "/proc/locks",
@@ -137,6 +150,7 @@ static void read_others(void)
         if (file != NULL)
             (void)fclose(file);
     }
+    attack_check("/proc/fs", count_entries("/proc/fs") <= 2, "it has entries");
 }
 
 /* Addresses of the kernel: a column of hexadecimal digits that has to be zero. */
