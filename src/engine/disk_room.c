@@ -32,7 +32,7 @@ struct disk_room {
     struct alarm alarm;
     size_t asked; /* answers that are not there yet */
     bool is_short;
-    bool has_looked; /* before that, boxes may be held by an engine that was here before */
+    bool is_unsure; /* until it looked: boxes may be held by an engine that was here before */
     uint64_t left;
     char ended[KEEPER_ID_LENGTH + 4]; /* the sandbox that was, last, and when */
     uint64_t ended_ns;
@@ -435,10 +435,10 @@ static void short_set(struct disk_room *room, bool is_short)
     struct engine *engine = room->engine;
     bool was_short = room->is_short;
 
-    if (was_short == is_short && room->has_looked)
+    if (was_short == is_short && !room->is_unsure)
         return;
     room->is_short = is_short;
-    room->has_looked = true;
+    room->is_unsure = false;
     if (is_short)
         log_say(LOG_LEVEL_WARN, "disk_short",
                 "the host's disk has %llu MiB left below the data directory, so disks of sandboxes "
@@ -498,7 +498,7 @@ static void look(void *arg)
               clock_monotonic_ns() + (promised == 0 ? IDLE_NS : PERIOD_NS), look, room);
     capacity_look(engine, &capacity);
     if (!engine->is_ready || room->asked > 0 ||
-        (!room->is_short && room->has_looked &&
+        (!room->is_short && !room->is_unsure &&
          beyond(capacity.disk_available, short_of(engine)) >= promised))
         return;
     ask(room, NULL, KEEPER_DISK_ROOM, &request, room_told);
@@ -519,6 +519,7 @@ void disk_room_wake(struct sandbox *sandbox)
     struct disk_room *room = engine->disk_room;
 
     base_forget(&sandbox->weight);
+    room->is_unsure |= !engine->is_ready; /* a box that is taken over */
     if (room->alarm.place == 0 && engine->options.headroom_disk_bytes > 0)
         clock_set(engine->clock, &room->alarm, clock_monotonic_ns() + PERIOD_NS, look, room);
 }

@@ -129,16 +129,9 @@ def test_two_do_not_meet(api, box):
 
 def test_what_is_used_stays(api, box):
     mount(api, box, read_only=True)
-    process = start(api, box, "until cd /work/notes; do :; done; sleep 1000")
-
-    def is_used():
-        answer = unmount(api, box)
-        if answer.status == 204:
-            mount(api, box, read_only=True)
-            return False
-        return answer.code == "mount_busy"
-
-    harness.wait_for(is_used, what="it to be used")
+    process = start(api, box, "cd /work/notes && echo there && sleep 1000")
+    harness.wait_for(lambda: api.get(f"{process}/output").bytes == b"there\n", what="it to be used")
+    assert unmount(api, box).code == "mount_busy"
     assert shown(api, box) == [READ_ONLY] and printed(api, box, "cat /work/notes/a") == "from outside\n"
     assert api.delete(process).status in (200, 204)
     harness.wait_for(lambda: unmount(api, box).status == 204, what="it to be let go")
