@@ -519,7 +519,7 @@ void disk_room_wake(struct sandbox *sandbox)
     struct disk_room *room = engine->disk_room;
 
     base_forget(&sandbox->weight);
-    room->is_unsure |= !engine->is_ready; /* a box that is taken over */
+    room->is_unsure |= engine->takeover != NULL; /* a box that is taken over */
     if (room->alarm.place == 0 && engine->options.headroom_disk_bytes > 0)
         clock_set(engine->clock, &room->alarm, clock_monotonic_ns() + PERIOD_NS, look, room);
 }
