@@ -613,7 +613,9 @@ def test_messages_of_a_tenant_that_do_not_end_are_bounded(serve, api):
 
         harness.wait_for(four_have_ended, what="the end of four")
         assert set(codes.values()) == {1013}
-        # A body counts with them, and another tenant has its own quarter.
+        # A body counts with them, once the engine has read what was sent, and another tenant has its own quarter.
+        harness.wait_for(lambda: crowd.post("/v1/kernels/run", {"code": f"'{'m' * 100_000}'.length"}).status == 503,
+                         what="a quarter that is full")
         assert crowd.post("/v1/kernels/run", {"code": f"'{'m' * 100_000}'.length"}).refusal == (503, "capacity")
         there = stack.enter_context(Connection(serve, [f"Authorization: Bearer {other.key}"], serve.port))
         there.run(f"'{'m' * 100_000}'.length")
