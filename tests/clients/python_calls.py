@@ -68,7 +68,7 @@ same(call(get_readiness).status, "ok")
 assert "cove_sandboxes" in call(get_metrics)
 same(call(get_version).api, "v1")
 assert b"openapi: 3.1" in read(get_openapi)
-same(call(list_roots).mounts, [])
+same(call(list_roots).mounts, ["notes"])
 call(get_capacity)
 
 # ---- a sandbox ----

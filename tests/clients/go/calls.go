@@ -100,7 +100,7 @@ func host(ctx context.Context, c *api.ClientWithResponses) {
 	ask(c.GetMetricsWithResponse(ctx))
 	same(ask(c.GetVersionWithResponse(ctx)).JSON200.Api, "v1")
 	same(strings.HasPrefix(read(c.GetOpenapi(ctx)), "openapi: 3.1"), true)
-	same(len(ask(c.ListRootsWithResponse(ctx)).JSON200.Mounts), 0)
+	same(len(ask(c.ListRootsWithResponse(ctx)).JSON200.Mounts), 1)
 	ask(c.GetCapacityWithResponse(ctx))
 }
 
