@@ -81,7 +81,8 @@ try() {
         healthy || fail "its health check does not pass"
         podman exec c cove doctor >"$work/said" || fail "$(cat "$work/said")"
         grep -q '^cove run has here: level full' "$work/said" || fail "$(cat "$work/said")"
-        # From outside, with the key that the container showed.
+        # From outside, with the key that the container shows soon after it is ready.
+        for _ in $(seq 50); do [ ! -s "$keys/operator.key" ] || break; sleep 0.2; done
         [ "$(stat -c '%U %a' "$keys/operator.key")" = "$who 600" ] || fail "the key is not $who's alone"
         (umask 077 && printf 'header = "Authorization: Bearer %s"\n' "$(cat "$keys/operator.key")" >"$work/curl")
         said=$(curl -sS -K "$work/curl" http://127.0.0.1:7070/v1/version | sed 's/.*"level":"\([a-z-]*\)","limits":"\([a-z]*\)","ids":"\([a-z]*\)","disk":"\([a-z]*\)".*/\1 \2 \3 \4/')
