@@ -346,7 +346,7 @@ static int work_there(int network, enum what what, struct network_sockets *out, 
         return error_set(err, "network_failed", errno, "cannot look at the box's network");
     if (here.st_ino == there.st_ino && here.st_dev == there.st_dev)
         return error_set(err, "network_failed", 0, "this network is no box's");
-    /* Who may not come back, as root of a user namespace in the host's network, sends a child. */
+    /* Root of a user namespace in the host's network may not come back, and sends a child. */
     if (setns(home, CLONE_NEWNET) < 0 || setns(network, CLONE_NEWNET) < 0)
         return errno == EPERM
                    ? work_in_child(network, what, out, err)

@@ -316,7 +316,7 @@ static void tell(struct sandbox *sandbox)
             sandbox->id, sandbox->record->tenant);
 }
 
-/* What was leased is less, so that boxes have allocated before what is not there. */
+/* True if less is left than was leased: boxes had allocated what is not there. */
 static bool is_overdrawn(const struct disk_room *room)
 {
     return room->left < room->engine->options.headroom_disk_bytes / 2;

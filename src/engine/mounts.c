@@ -9,7 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* What the rooms below say, as the caller is to hear it. */
+/* Gives an error of the rooms below the code that the caller is to hear. */
 static void translate(struct error *err)
 {
     static const struct {

@@ -199,7 +199,7 @@ void procs_enter(struct procs *procs);
 void procs_leave(struct procs *procs);
 void procs_soon(struct procs *procs);
 void procs_limit_ended(struct procs *procs);
-/* What is kept of one that has ended counts for its tenant, until it is forgotten. */
+/* The texts of a process that has ended count for its tenant, until it is forgotten. */
 void proc_count_texts(struct proc *proc);
 void proc_uncount_texts(struct proc *proc);
 bool procs_are_many(const struct procs *procs); /* that have ended */

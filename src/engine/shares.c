@@ -70,7 +70,7 @@ struct share *shares_turns(struct engine *engine, const char *tenant)
     return &tenant_of(engine, tenant)->turns;
 }
 
-/* What its sandboxes keep of ended processes is more than its share. */
+/* True if its sandboxes keep more of ended processes than its share. */
 bool shares_texts_are_many(struct engine *engine, const char *tenant)
 {
     uint64_t own = tenant_of(engine, tenant)->turns.texts, all = 0;

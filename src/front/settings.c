@@ -93,7 +93,7 @@ static const struct conf_row table[] = {
     {.section = NULL},
 };
 
-/* What a sandbox gets that names nothing is not to be refused to it. */
+/* Refuses a default network that a sandbox would be refused. */
 static int default_check(const char *path, const struct settings *settings, struct error *err)
 {
     _cleanup_(policy_freep) struct policy *policy = NULL;

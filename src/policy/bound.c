@@ -1,11 +1,9 @@
-/* What of the private networks an operator lets policies open: see policy.h.
+/* The private networks that an operator lets policies open: see policy.h.
  *
  * A policy is its tenant's and the bound is the operator's, so it is no part of a policy: what a rule may never open is
  * refused when the policy comes, and what an address turns out to be is judged once more when it is dialled, for a name
  * may lead anywhere and a policy may be older than the bound. */
 #include "policy/parts.h"
-
-#include "base/fd.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -32,8 +30,9 @@ static bool bound_has(const struct policy_bound *bound, const struct prefix *pre
 
 /* ---- text ---- */
 
-static int network_add(struct policy_bound *bound, const char *text, struct error *err)
+static int network_add(void *into, const char *text, struct error *err)
 {
+    struct policy_bound *bound = into;
     struct rule rule;
     const char *reason;
     int status = rule_parse(text, "allow", &rule, err);
@@ -59,25 +58,10 @@ static int network_add(struct policy_bound *bound, const char *text, struct erro
 
 int policy_bound_parse(const char *text, struct policy_bound *out, struct error *err)
 {
-    _cleanup_free_ char *copy = strdup(text);
-    char *rest = copy;
-
     *out = (struct policy_bound){.is_any = strcmp(text, "any") == 0};
     if (out->is_any || strcmp(text, "none") == 0)
         return 0;
-    if (copy == NULL)
-        return error_set(err, "no_memory", 0, "there is no memory for networks");
-    for (char *part; (part = strsep(&rest, ",")) != NULL;) {
-        size_t length;
-
-        part += strspn(part, " ");
-        length = strlen(part);
-        while (length > 0 && part[length - 1] == ' ')
-            part[--length] = '\0';
-        if (network_add(out, part, err) < 0)
-            return -1;
-    }
-    return 0;
+    return list_parse(text, network_add, out, err);
 }
 
 static void print(const struct policy_bound *bound, char *text, size_t size)

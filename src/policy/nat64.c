@@ -5,8 +5,6 @@
  * is fixed. */
 #include "policy/parts.h"
 
-#include "base/fd.h"
-
 #include <stdlib.h>
 #include <string.h>
 
@@ -84,8 +82,9 @@ static bool bits_read(const char *text, uint8_t *out)
     return false;
 }
 
-static int prefix_add(struct policy_nat64 *nat64, const char *text, struct error *err)
+static int prefix_add(void *into, const char *text, struct error *err)
 {
+    struct policy_nat64 *nat64 = into;
     struct prefix prefix;
     char address[POLICY_ADDRESS_TEXT];
     const char *slash = strchr(text, '/');
@@ -115,21 +114,6 @@ static int prefix_add(struct policy_nat64 *nat64, const char *text, struct error
 
 int policy_nat64_parse(const char *text, struct policy_nat64 *out, struct error *err)
 {
-    _cleanup_free_ char *copy = strdup(text);
-    char *rest = copy;
-
     *out = (struct policy_nat64){.count = 0};
-    if (copy == NULL)
-        return error_set(err, "no_memory", 0, "there is no memory for prefixes");
-    for (char *part; (part = strsep(&rest, ",")) != NULL;) {
-        size_t length;
-
-        part += strspn(part, " ");
-        length = strlen(part);
-        while (length > 0 && part[length - 1] == ' ')
-            part[--length] = '\0';
-        if (prefix_add(out, part, err) < 0)
-            return -1;
-    }
-    return 0;
+    return list_parse(text, prefix_add, out, err);
 }

@@ -44,6 +44,12 @@ enum address_kind address_kind(const struct policy_address *address, const char 
 /* The same of all that a prefix has: public where any of it can be reached by a rule. */
 enum address_kind prefix_kind(const struct prefix *prefix, const char **reason);
 
+/* ---- rule.c: lists in the configuration ---- */
+
+/* Calls `add` for each of the words between commas, without the spaces around it, until one fails. */
+int list_parse(const char *text, int (*add)(void *into, const char *word, struct error *err),
+               void *into, struct error *err);
+
 /* ---- nat64.c: what a site's own translators wrap ---- */
 
 /* The IPv4 address in it; false: it is of none of these. *is_exact: nothing else is in it. */

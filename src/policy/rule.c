@@ -339,3 +339,24 @@ bool rule_takes(const struct rule *rule, uint16_t port, enum policy_protocol pro
 {
     return port >= rule->port_low && port <= rule->port_high && (rule->protocols & protocol) != 0;
 }
+
+int list_parse(const char *text, int (*add)(void *into, const char *word, struct error *err),
+               void *into, struct error *err)
+{
+    _cleanup_free_ char *copy = strdup(text);
+    char *rest = copy;
+
+    if (copy == NULL)
+        return error_set(err, "no_memory", 0, "there is no memory for a list");
+    for (char *word; (word = strsep(&rest, ",")) != NULL;) {
+        size_t length;
+
+        word += strspn(word, " ");
+        length = strlen(word);
+        while (length > 0 && word[length - 1] == ' ')
+            word[--length] = '\0';
+        if (add(into, word, err) < 0)
+            return -1;
+    }
+    return 0;
+}

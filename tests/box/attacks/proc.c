@@ -121,7 +121,6 @@ static void read_secrets(void)
         REFUSED(paths[i], attack_open(paths[i], O_RDONLY), EACCES, EPERM, ENOENT);
 }
 
-/* What tells of the host and of other boxes has to be empty. */
 static int count_entries(const char *path)
 {
     DIR *dir = opendir(path);
@@ -134,6 +133,7 @@ static int count_entries(const char *path)
     return count;
 }
 
+/* Files that tell of the host and of other boxes have to be empty. */
 static void read_others(void)
 {
     static const char *const paths[] = {"/proc/keys", "/proc/diskstats", "/proc/locks",
