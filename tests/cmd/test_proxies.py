@@ -2,6 +2,7 @@
 of ports: all that goes through a front of HTTP goes through each of these. Debian's packages of both are fetched."""
 import hashlib
 import http.client
+import json
 import os
 import re
 import signal
@@ -14,6 +15,7 @@ import pytest
 import harness
 import serving
 from certificates import Authority
+from sandboxes import run
 from scripted import COVE, good
 from terminals import Watcher
 
@@ -183,6 +185,21 @@ def test_a_stream_says_each_line_when_it_comes(front, box):
         assert b"one" in answer.readline()
         client.post(f"/v1/sandboxes/{box}/exec", {"command": "touch /tmp/go"})
         assert [kind in answer.readline() for kind in (b"two", b'"exit"')] == [True, True]
+
+
+def test_a_client_that_leaves_takes_its_command_with_it(front, box):
+    asks = json.dumps({"command": "touch /tmp/began; exec sleep 1000"})
+    with front.serve.client() as client, front.connect() as opened:
+        path = f"/v1/sandboxes/{box}/exec"
+        opened.sendall(f"POST {path} HTTP/1.1\r\nHost: {API}:{front.port}\r\nAuthorization: Bearer {front.serve.key}\r\n"
+                       f"Content-Type: application/json\r\nContent-Length: {len(asks)}\r\n\r\n{asks}".encode())
+
+        def sleeps():
+            said = run(client, f"/v1/sandboxes/{box}", "test -e /tmp/began && pgrep -x sleep")
+            return said["process"]["exit_code"] == 0
+        harness.wait_for(sleeps, LIMIT, "the command")
+        opened.close()
+        harness.wait_for(lambda: not sleeps(), LIMIT, "the command's end")
 
 
 def test_a_terminal_goes_through(front, box):
