@@ -112,8 +112,8 @@ void doctor_try_server(struct doctor *doctor);
 
 /* The line that starts a container in which boxes of level full can be made; "" where nobody needs it, or
  * where no container is started. @cove/client says the same line, and docs/container.md explains it. */
-#define DOCTOR_CONTAINER_LINE                                                              \
-    "docker run -d --name cove --privileged -p 127.0.0.1:7070:7070 -v cove:/var/lib/cove " \
+#define DOCTOR_CONTAINER_LINE                                                                           \
+    "docker run -d --pull never --name cove --privileged -p 127.0.0.1:7070:7070 -v cove:/var/lib/cove " \
     "-v \"$HOME/.cove:/run/cove-key\" cove"
 const char *doctor_container_line(const struct doctor *doctor);
 

@@ -15,7 +15,7 @@ export const CONTAINER_KEY = ".cove/operator.key";
 
 /** The line that starts one; docs/container.md says what each word is for, and `cove doctor` says the same line. */
 export const CONTAINER_LINE =
-    'docker run -d --name cove --privileged -p 127.0.0.1:7070:7070 -v cove:/var/lib/cove -v "$HOME/.cove:/run/cove-key" cove';
+    'docker run -d --pull never --name cove --privileged -p 127.0.0.1:7070:7070 -v cove:/var/lib/cove -v "$HOME/.cove:/run/cove-key" cove';
 
 // What was given is not repeated in the message: somebody may have put a key into it.
 function bad(what: string): CoveError {
