@@ -14,6 +14,7 @@
 #define REFUSED_A_SECOND 100
 #define NOBODY_A_SECOND 10 /* of these, of callers who are nobody */
 #define FAILED_A_SECOND 1
+#define KEYS_A_SECOND 1
 #define FULL_A_SECOND 5 /* faults are to have the rest of the log's own bound */
 #define LONG_BYTES (1U << 20)
 #define LONG_NS 1000000000U
@@ -259,20 +260,35 @@ bool account_is_full(const char *code)
     return code != NULL && strcmp(code, "capacity") == 0;
 }
 
+static bool is_of_key(const char *code)
+{
+    return code != NULL && strcmp(code, "bad_key") == 0;
+}
+
+bool account_is_logged(unsigned status, const char *code)
+{
+    return account_is_fault(status, code) || account_is_full(code) || is_of_key(code);
+}
+
 /* Faults have the log's own bound: each may have a cause of its own. */
-static void log_failure(struct native *native, const struct http_request *request,
+static void log_refusal(struct native *native, const struct http_request *request,
                         const struct job *job, unsigned status)
 {
-    bool is_full = account_is_full(job->code);
-    struct account_pace *pace = is_full ? &native->account.full : &native->account.failed;
+    struct account *account = &native->account;
+    bool is_full = account_is_full(job->code), is_key = is_of_key(job->code);
+    struct account_pace *pace = is_key    ? &account->keys
+                                : is_full ? &account->full
+                                          : &account->failed;
+    unsigned most = is_key ? KEYS_A_SECOND : is_full ? FULL_A_SECOND : FAILED_A_SECOND;
     bool is_told = account_is_fault(status, job->code) && !is_nobody(job);
     const char *pattern = http_pattern(request);
 
-    if (!is_told && !pace_may(pace, is_full ? FULL_A_SECOND : FAILED_A_SECOND))
+    if (!is_told && !pace_may(pace, most))
         return;
-    log_say(LOG_LEVEL_WARN, "request_failed",
-            "%s of %s: %s why=%s request=%s status=%u unsaid_before=%llu", http_method(request),
-            pattern != NULL ? pattern : "?", job->code != NULL ? job->code : "?",
+    log_say(LOG_LEVEL_WARN, is_key ? "key_refused" : "request_failed",
+            "%s of %s: %s peer=%s why=%s request=%s status=%u unsaid_before=%llu",
+            http_method(request), pattern != NULL ? pattern : "?",
+            job->code != NULL ? job->code : "?", http_peer(request)->address,
             log_quote(job->why).text, job->id, status, (unsigned long long)pace->left_out);
     pace->left_out = 0;
 }
@@ -286,10 +302,8 @@ void account_over(const struct http_request *request, unsigned status, void *dat
     uint64_t took_ns = job != NULL ? clock_monotonic_ns() - job->began_ns : 0;
 
     metrics_over(native, request, job, status, took_ns);
-    if (job != NULL &&
-        (status != 503 ? status >= 500
-                       : account_is_fault(status, job->code) || account_is_full(job->code)))
-        log_failure(native, request, job, status);
+    if (job != NULL && ((status >= 500 && status != 503) || account_is_logged(status, job->code)))
+        log_refusal(native, request, job, status);
     if (native->options.telemetry != NULL && job != NULL)
         trace(native, request, job, status);
     if (native->options.audit == NULL || !has_line(native, request, job, status))

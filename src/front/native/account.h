@@ -26,6 +26,8 @@ struct account {
     struct account_pace refused, nobody;
     /* In the log: those that a client, or its sandbox, can cause at will; and those of a full host. */
     struct account_pace failed, full;
+    /* In the log, too: keys and tokens that were refused. */
+    struct account_pace keys;
 };
 
 /* The request begins: gives it its id, which the answer's header tells. */
@@ -44,4 +46,6 @@ void account_run(struct job *job, const char *kernel, const char *end, const cha
 bool account_is_fault(unsigned status, const char *code);
 /* Whether it is said that the host is full, which an operator has the figures of. */
 bool account_is_full(const char *code);
+/* Whether the log has the reason that the client was told: of both, and of a key that is refused. */
+bool account_is_logged(unsigned status, const char *code);
 void account_over(const struct http_request *request, unsigned status, void *native);

@@ -310,7 +310,7 @@ static void finish(struct job *job, const struct once_answer *answer)
 static void note_problem(struct job *job, unsigned status, const char *code, const char *why)
 {
     job->code = problem_of(code)->code;
-    if (!account_is_fault(status, job->code) && !account_is_full(job->code))
+    if (!account_is_logged(status, job->code))
         return;
     free(job->why);
     job->why = strdup(why);
