@@ -60,14 +60,20 @@ int api_sandbox_path(char path[API_PATH_MAX], const char *word, const char *rest
     return 0;
 }
 
-int api_process_path(char path[API_PATH_MAX], const char *sandbox, const char *process,
-                     const char *rest, struct error *err)
+int api_path(char path[API_PATH_MAX], const char *above, const char *rest, struct error *err)
 {
-    if (api_sandbox_path(path, sandbox, "/processes/", err) < 0)
+    path[0] = '\0';
+    return path_add(path, above) && path_add(path, rest) ? 0 : bad_word(err, "sandbox");
+}
+
+int api_process_path(char path[API_PATH_MAX], const char *sandbox, const char *process,
+                     struct error *err)
+{
+    if (api_path(path, sandbox, "/processes/", err) < 0)
         return -1;
-    if (process[0] == '\0' || !wire_encode(path, API_PATH_MAX, process) || !path_add(path, rest))
-        return bad_word(err, "process");
-    return 0;
+    return process[0] != '\0' && wire_encode(path, API_PATH_MAX, process)
+               ? 0
+               : bad_word(err, "process");
 }
 
 /* What to do is said by the server in words of its API. Where the command line has a way of its own,
@@ -189,37 +195,6 @@ int api_process_status(const struct doc *process)
     return CMD_FAILED;
 }
 
-int api_process_word(struct client *client, const struct option_words *words, bool has_terminal,
-                     char id[API_ID_SIZE], struct error *err)
-{
-    _cleanup_doc_ struct doc *processes = NULL;
-    char path[API_PATH_MAX];
-    unsigned long long newest = 0;
-
-    if (words->word[1] != NULL) {
-        if (snprintf(id, API_ID_SIZE, "%s", words->word[1]) < API_ID_SIZE)
-            return 0;
-        return bad_word(err, "process");
-    }
-    if (api_sandbox_path(path, words->word[0], "/processes", err) < 0 ||
-        api_list(client, path, "processes", &processes, err) < 0)
-        return -1;
-    for (size_t i = 0; i < doc_count(processes); i++) {
-        const struct doc *process = doc_at(processes, i);
-        const char *text = doc_text(process, "id");
-        unsigned long long number = text == NULL ? 0 : strtoull(text, NULL, 10);
-        uint64_t rows;
-
-        if (!has_terminal || doc_number(doc_get(process, "terminal"), "rows", &rows))
-            newest = number > newest ? number : newest;
-    }
-    if (newest == 0)
-        return error_set(err, "process_not_found", 0, "nothing was started %sin this sandbox yet",
-                         has_terminal ? "with a terminal " : "");
-    (void)snprintf(id, API_ID_SIZE, "%llu", newest);
-    return 0;
-}
-
 /* ---- values ---- */
 
 void api_pairs_text(const struct doc *pairs, char *text, size_t size)
@@ -274,16 +249,67 @@ int api_pairs_take(struct api_pairs *pairs, const char *option, const char *valu
 
 /* ---- commands ---- */
 
+static int process_newest(struct client *client, const char *sandbox, bool has_terminal,
+                          char path[API_PATH_MAX], struct error *err)
+{
+    _cleanup_doc_ struct doc *processes = NULL;
+    unsigned long long newest = 0;
+    char id[32];
+
+    if (api_path(path, sandbox, "/processes", err) < 0 ||
+        api_list(client, path, "processes", &processes, err) < 0)
+        return -1;
+    for (size_t i = 0; i < doc_count(processes); i++) {
+        const struct doc *process = doc_at(processes, i);
+        const char *text = doc_text(process, "id");
+        unsigned long long number = text == NULL ? 0 : strtoull(text, NULL, 10);
+        uint64_t rows;
+
+        if (!has_terminal || doc_number(doc_get(process, "terminal"), "rows", &rows))
+            newest = number > newest ? number : newest;
+    }
+    if (newest == 0)
+        return error_set(err, "process_not_found", 0, "nothing was started %sin this sandbox yet",
+                         has_terminal ? "with a terminal " : "");
+    (void)snprintf(id, sizeof(id), "%llu", newest);
+    return api_process_path(path, sandbox, id, err);
+}
+
+/* The paths of what the words name; it holds them for as long as the command runs. */
+struct target {
+    char sandbox[API_PATH_MAX], process[API_PATH_MAX];
+};
+
+static int target_find(enum cmd_target kind, struct client *client, struct option_words *words,
+                       struct target *target, struct error *err)
+{
+    if (kind == CMD_TARGET_NONE)
+        return 0;
+    if (api_sandbox_path(target->sandbox, words->word[0], "", err) < 0)
+        return -1;
+    words->sandbox = target->sandbox;
+    if (kind == CMD_TARGET_SANDBOX)
+        return 0;
+    words->process = target->process;
+    if (words->word[1] != NULL)
+        return api_process_path(target->process, target->sandbox, words->word[1], err);
+    return process_newest(client, target->sandbox, kind == CMD_TARGET_TERMINAL, target->process,
+                          err);
+}
+
 int api_command(const struct cmd *cmd, int argc, char **argv, void *options, api_call *call)
 {
     _cleanup_client_ struct client *client = NULL;
     struct option_words words;
+    struct target target;
     struct error err;
     int status;
 
     if (!options_begin(cmd->table, options, argc, argv, &words, &status))
         return status;
     if (client_open(&client, &err) < 0)
+        return api_fail(&err);
+    if (target_find(cmd->target, client, &words, &target, &err) < 0)
         return api_fail(&err);
     status = call(client, options, &words, &err);
     return status < 0 ? api_fail(&err) : status;

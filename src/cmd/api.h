@@ -24,15 +24,12 @@
 int api_sandbox_path(char path[API_PATH_MAX], const char *word, const char *rest,
                      struct error *err);
 
-/* The path of one of its processes. */
-int api_process_path(char path[API_PATH_MAX], const char *sandbox, const char *process,
-                     const char *rest, struct error *err);
+/* The path of what lies below another path, such as a sandbox's. */
+int api_path(char path[API_PATH_MAX], const char *above, const char *rest, struct error *err);
 
-/* The process that the second word names or, without it, the one that was started last in the sandbox of
- * the first; with `has_terminal`, of those with a terminal. */
-#define API_ID_SIZE 128
-int api_process_word(struct client *client, const struct option_words *words, bool has_terminal,
-                     char id[API_ID_SIZE], struct error *err);
+/* The path of a process of the sandbox with the path `sandbox`. */
+int api_process_path(char path[API_PATH_MAX], const char *sandbox, const char *process,
+                     struct error *err);
 
 /* Says an error of a command; the exit status of cove for it. */
 int api_fail(const struct error *err);
@@ -69,7 +66,7 @@ int api_pairs_take(struct api_pairs *pairs, const char *option, const char *valu
 /* ---- commands ---- */
 
 /* A command of the usual kind: parses its words into `options`, which begins with struct options_common,
- * finds the server and calls. -1 of it is an error to be told, all else the exit status. */
+ * finds the server and the command's target, and calls. -1 of it is an error to be told, all else the exit status. */
 typedef int api_call(struct client *client, void *options, const struct option_words *words,
                      struct error *err);
 int api_command(const struct cmd *cmd, int argc, char **argv, void *options, api_call *call);

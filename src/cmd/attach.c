@@ -3,6 +3,8 @@
 #include "cmd/cmd.h"
 #include "cmd/terminal.h"
 
+#include <string.h>
+
 struct attach {
     struct options_common common;
     bool only_looks;
@@ -38,17 +40,15 @@ static int attach_call(struct client *client, void *into, const struct option_wo
                        struct error *err)
 {
     const struct attach *attach = into;
-    char id[API_ID_SIZE];
     struct terminal_options options = {.sandbox = words->word[0],
-                                       .process = id,
+                                       .process = strrchr(words->process, '/') + 1,
+                                       .path = words->process,
                                        .takes_input = !attach->only_looks,
                                        .only_looks = attach->only_looks,
                                        .json = attach->common.json};
 
     if (terminal_keys_parse(attach->detach_keys != NULL ? attach->detach_keys : TERMINAL_KEYS_USUAL,
                             &options.keys, err) < 0)
-        return -1;
-    if (api_process_word(client, words, true, id, err) < 0)
         return -1;
     return terminal_run(client, &options, err);
 }
@@ -63,4 +63,5 @@ static int attach_run(const struct cmd *cmd, int argc, char **argv)
 const struct cmd cmd_attach = {.name = "attach",
                                .summary = "come back to the terminal of a command",
                                .run = attach_run,
-                               .table = &table};
+                               .table = &table,
+                               .target = CMD_TARGET_TERMINAL};

@@ -16,6 +16,14 @@
 
 struct option_table;
 
+/* What its first words name. It is found once for all commands, before the command's own code runs. */
+enum cmd_target {
+    CMD_TARGET_NONE,
+    CMD_TARGET_SANDBOX,
+    CMD_TARGET_PROCESS, /* "SANDBOX [PROCESS]": the process that was started last, where none is named */
+    CMD_TARGET_TERMINAL, /* the same, of those that have a terminal */
+};
+
 /* What there is to say of a command: the help, the completion of words and the manual pages are made
  * of this. */
 struct cmd {
@@ -26,6 +34,7 @@ struct cmd {
     const void *more;        /* what tells commands with the same `run` apart */
     const struct cmd *verbs; /* of `cove key new` and the like */
     size_t verbs_count;
+    enum cmd_target target;
 };
 
 extern const struct cmd cmd_attach, cmd_completion, cmd_config, cmd_cp, cmd_create, cmd_df,

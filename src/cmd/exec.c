@@ -36,9 +36,10 @@ struct exec_options {
 
 struct exec {
     const struct exec_options *options;
-    struct client *client;  /* starts, then follows */
-    struct client *control; /* signals; NULL: not needed yet */
-    char sandbox[API_PATH_MAX];
+    struct client *client;   /* starts, then follows */
+    struct client *control;  /* signals; NULL: not needed yet */
+    const char *word;        /* that names the sandbox */
+    const char *sandbox;     /* its path in the API */
     char path[API_PATH_MAX]; /* of the process; "": it does not run yet */
     int signals;             /* signalfd */
     int early;               /* a signal that came before; 0: none */
@@ -243,20 +244,21 @@ static void signals_take(void *arg)
 
 /* ---- running ---- */
 
-static int process_start(struct exec *exec, const char *sandbox, const struct doc *body,
-                         struct doc **process, struct error *err)
+static int process_start(struct exec *exec, const struct doc *body, struct doc **process,
+                         struct error *err)
 {
+    char path[API_PATH_MAX];
     const struct client_request request = {
-        .method = "POST", .path = exec->sandbox, .json = body, .answer_ms = START_ANSWER_MS};
+        .method = "POST", .path = path, .json = body, .answer_ms = START_ANSWER_MS};
     const char *id;
 
-    if (api_sandbox_path(exec->sandbox, sandbox, "/processes", err) < 0 ||
+    if (api_path(path, exec->sandbox, "/processes", err) < 0 ||
         client_call(exec->client, &request, process, err) < 0 ||
         api_text(*process, "id", &id, err) < 0)
         return -1;
     if (id[strspn(id, "0123456789")] != '\0' || strlen(id) > 20)
         return error_set(err, "bad_answer", 0, "the server gave the process an id that is none");
-    return api_process_path(exec->path, sandbox, id, "", err);
+    return api_process_path(exec->path, exec->sandbox, id, err);
 }
 
 /* Follows the process to its end: the exit status. */
@@ -298,11 +300,11 @@ static int detached_print(const struct exec_options *options, const struct doc *
 }
 
 /* On a terminal: it is started, and then we are attached to it like anybody else. */
-static int exec_terminal(struct exec *exec, const char *sandbox, const struct doc *body,
-                         struct error *err)
+static int exec_terminal(struct exec *exec, const struct doc *body, struct error *err)
 {
     _cleanup_doc_ struct doc *process = NULL;
-    struct terminal_options options = {.sandbox = sandbox,
+    struct terminal_options options = {.sandbox = exec->word,
+                                       .path = exec->path,
                                        .keys = exec->options->keys,
                                        .takes_input = exec->options->input,
                                        .is_own = true,
@@ -310,7 +312,7 @@ static int exec_terminal(struct exec *exec, const char *sandbox, const struct do
                                        .has_from = true};
     int status;
 
-    if (process_start(exec, sandbox, body, &process, err) < 0)
+    if (process_start(exec, body, &process, err) < 0)
         return refused(err);
     if (exec->options->detach)
         return detached_print(exec->options, process, err);
@@ -319,8 +321,7 @@ static int exec_terminal(struct exec *exec, const char *sandbox, const struct do
     return status < 0 ? api_fail(err) : status;
 }
 
-static int exec_streams(struct exec *exec, const char *sandbox, const struct doc *body,
-                        struct error *err)
+static int exec_streams(struct exec *exec, const struct doc *body, struct error *err)
 {
     _cleanup_doc_ struct doc *process = NULL;
 
@@ -329,47 +330,26 @@ static int exec_streams(struct exec *exec, const char *sandbox, const struct doc
             return api_fail(err);
         client_watch(exec->client, exec->signals, signals_take, exec);
     }
-    if (process_start(exec, sandbox, body, &process, err) < 0)
+    if (process_start(exec, body, &process, err) < 0)
         return refused(err);
     return exec->options->detach ? detached_print(exec->options, process, err)
                                  : process_follow(exec, err);
 }
 
 /* With --json: one request that lasts as long as the command, which is killed if we are. */
-static int exec_json(struct exec *exec, const char *sandbox, const struct doc *body,
-                     struct error *err)
+static int exec_json(struct exec *exec, const struct doc *body, struct error *err)
 {
     _cleanup_doc_ struct doc *answer = NULL;
+    char path[API_PATH_MAX];
     const struct client_request request = {
-        .method = "POST", .path = exec->sandbox, .json = body, .answer_ms = UINT_MAX};
+        .method = "POST", .path = path, .json = body, .answer_ms = UINT_MAX};
 
-    if (api_sandbox_path(exec->sandbox, sandbox, "/exec", err) < 0 ||
+    if (api_path(path, exec->sandbox, "/exec", err) < 0 ||
         client_call(exec->client, &request, &answer, err) < 0)
         return refused(err);
     if (doc_print(answer, err) < 0)
         return api_fail(err);
     return api_process_status(doc_get(answer, "process"));
-}
-
-static int command_run(const struct exec_options *options, const struct option_words *words)
-{
-    struct exec exec = {.options = options, .signals = -1};
-    _cleanup_doc_ struct doc *body = doc_new();
-    struct error err;
-    int status;
-
-    if (body_make(options, words->rest, body, &err) < 0 || client_open(&exec.client, &err) < 0)
-        return api_fail(&err);
-    if (options->tty)
-        status = exec_terminal(&exec, words->word[0], body, &err);
-    else if (options->common.json && !options->detach)
-        status = exec_json(&exec, words->word[0], body, &err);
-    else
-        status = exec_streams(&exec, words->word[0], body, &err);
-    fd_close(&exec.signals);
-    client_close(exec.control);
-    client_close(exec.client);
-    return status;
 }
 
 /* A pipe or a file that is our input is the command's, as of any program. A terminal is only by --interactive, and
@@ -401,22 +381,50 @@ static int options_finish(struct exec_options *options, struct error *err)
                                &options->keys, err);
 }
 
+static int command_run(struct client *client, struct exec_options *options,
+                       const struct option_words *words, char *const *argv, struct error *err)
+{
+    struct exec exec = {.options = options,
+                        .client = client,
+                        .word = words->word[0],
+                        .sandbox = words->sandbox,
+                        .signals = -1};
+    _cleanup_doc_ struct doc *body = doc_new();
+    int status;
+
+    if (options_finish(options, err) < 0 || body_make(options, argv, body, err) < 0)
+        return -1;
+    if (options->tty)
+        status = exec_terminal(&exec, body, err);
+    else if (options->common.json && !options->detach)
+        status = exec_json(&exec, body, err);
+    else
+        status = exec_streams(&exec, body, err);
+    fd_close(&exec.signals);
+    client_close(exec.control);
+    return status;
+}
+
+static int exec_call(struct client *client, void *options, const struct option_words *words,
+                     struct error *err)
+{
+    return command_run(client, options, words, words->rest, err);
+}
+
 static int exec_run(const struct cmd *cmd, int argc, char **argv)
 {
     struct exec_options options = {0};
-    struct option_words words;
-    struct error err;
-    int status;
+    int status = api_command(cmd, argc, argv, &options, exec_call);
 
-    if (options_begin(cmd->table, &options, argc, argv, &words, &status))
-        status = options_finish(&options, &err) < 0 ? api_fail(&err)
-                                                    : command_run(&options, &words);
     doc_free(options.env.object);
     return status;
 }
 
-const struct cmd cmd_exec = {
-    .name = "exec", .summary = "run a command in a sandbox", .run = exec_run, .table = &table};
+const struct cmd cmd_exec = {.name = "exec",
+                             .summary = "run a command in a sandbox",
+                             .run = exec_run,
+                             .table = &table,
+                             .target = CMD_TARGET_SANDBOX};
 
 /* ---- a shell ---- */
 
@@ -449,20 +457,20 @@ static const struct option_table shell_table = {
     .words_least = 1,
 };
 
-static int shell_run(const struct cmd *cmd, int argc, char **argv)
+static int shell_call(struct client *client, void *options, const struct option_words *words,
+                      struct error *err)
 {
     static char *const shell[] = {"sh", "-c", "command -v bash >/dev/null && exec bash; exec sh",
                                   NULL};
-    struct exec_options options = {.input = true, .tty = isatty(STDIN_FILENO) == 1};
-    struct option_words words;
-    struct error err;
-    int status;
 
-    if (options_begin(cmd->table, &options, argc, argv, &words, &status)) {
-        words.rest = shell;
-        status = options_finish(&options, &err) < 0 ? api_fail(&err)
-                                                    : command_run(&options, &words);
-    }
+    return command_run(client, options, words, shell, err);
+}
+
+static int shell_run(const struct cmd *cmd, int argc, char **argv)
+{
+    struct exec_options options = {.input = true, .tty = isatty(STDIN_FILENO) == 1};
+    int status = api_command(cmd, argc, argv, &options, shell_call);
+
     doc_free(options.env.object);
     return status;
 }
@@ -470,4 +478,5 @@ static int shell_run(const struct cmd *cmd, int argc, char **argv)
 const struct cmd cmd_shell = {.name = "shell",
                               .summary = "open a shell in a sandbox",
                               .run = shell_run,
-                              .table = &shell_table};
+                              .table = &shell_table,
+                              .target = CMD_TARGET_SANDBOX};

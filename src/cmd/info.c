@@ -143,12 +143,10 @@ static int info_call(struct client *client, void *options, const struct option_w
 {
     const struct options_common *common = options;
     _cleanup_doc_ struct doc *sandbox = NULL;
-    char path[API_PATH_MAX];
-    const struct client_request request = {.path = path};
+    const struct client_request request = {.path = words->sandbox};
     const char *id;
 
-    if (api_sandbox_path(path, words->word[0], "", err) < 0 ||
-        client_call(client, &request, &sandbox, err) < 0 || api_text(sandbox, "id", &id, err) < 0)
+    if (client_call(client, &request, &sandbox, err) < 0 || api_text(sandbox, "id", &id, err) < 0)
         return -1;
     return common->json ? doc_print(sandbox, err) : sandbox_show(sandbox, err);
 }
@@ -163,4 +161,5 @@ static int info_run(const struct cmd *cmd, int argc, char **argv)
 const struct cmd cmd_info = {.name = "info",
                              .summary = "say all there is to say of a sandbox",
                              .run = info_run,
-                             .table = &table};
+                             .table = &table,
+                             .target = CMD_TARGET_SANDBOX};

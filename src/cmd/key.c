@@ -209,9 +209,15 @@ static int rm_run(const struct cmd *cmd, int argc, char **argv)
 }
 
 static const struct cmd verbs[] = {
-    {"new", "make a key and print its secret, this once", new_run, &new_table, NULL, NULL, 0},
-    {"ls", "list keys, without their secrets", ls_run, &ls_table, NULL, NULL, 0},
-    {"rm", "end a key", rm_run, &rm_table, NULL, NULL, 0},
+    {.name = "new",
+     .summary = "make a key and print its secret, this once",
+     .run = new_run,
+     .table = &new_table},
+    {.name = "ls",
+     .summary = "list keys, without their secrets",
+     .run = ls_run,
+     .table = &ls_table},
+    {.name = "rm", .summary = "end a key", .run = rm_run, .table = &rm_table},
 };
 
 const struct cmd cmd_key = {.name = "key",

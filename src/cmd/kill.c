@@ -2,7 +2,7 @@
 #include "cmd/api.h"
 #include "cmd/cmd.h"
 
-#include <stdio.h>
+#include <string.h>
 
 struct kill {
     struct options_common common;
@@ -40,8 +40,7 @@ static const struct option_table table = {
     .words_least = 1,
 };
 
-static int signal_send(struct client *client, const char *sandbox, const char *id, int number,
-                       struct error *err)
+static int signal_send(struct client *client, const char *process, int number, struct error *err)
 {
     _cleanup_doc_ struct doc *body = doc_new();
     char path[API_PATH_MAX];
@@ -49,54 +48,41 @@ static int signal_send(struct client *client, const char *sandbox, const char *i
 
     if (doc_set_number(body, "signal", (uint64_t)number) < 0)
         return option_no_memory(err);
-    if (api_process_path(path, sandbox, id, "/signal", err) < 0)
+    if (api_path(path, process, "/signal", err) < 0)
         return -1;
     return client_call(client, &request, NULL, err);
 }
 
 /* To delete one that has ended would be to forget it, with its output. */
-static int tree_kill(struct client *client, const char *sandbox, const char *id, struct error *err)
+static int tree_kill(struct client *client, const char *path, struct error *err)
 {
     _cleanup_doc_ struct doc *process = NULL;
-    char path[API_PATH_MAX];
     const struct client_request look = {.path = path};
     const struct client_request end = {.method = "DELETE", .path = path};
 
-    if (api_process_path(path, sandbox, id, "", err) < 0 ||
-        client_call(client, &look, &process, err) < 0)
+    if (client_call(client, &look, &process, err) < 0)
         return -1;
     if (!api_process_runs(process))
         return error_set(err, "process_ended", 0,
-                         "%.64s: this process has ended already; cove ps shows how", id);
+                         "%.64s: this process has ended already; cove ps shows how",
+                         strrchr(path, '/') + 1);
     return client_call(client, &end, NULL, err);
-}
-
-static int process_print(struct client *client, const char *sandbox, const char *id,
-                         struct error *err)
-{
-    _cleanup_doc_ struct doc *process = NULL;
-    char path[API_PATH_MAX];
-    const struct client_request look = {.path = path};
-
-    if (api_process_path(path, sandbox, id, "", err) < 0 ||
-        client_call(client, &look, &process, err) < 0)
-        return -1;
-    return doc_print(process, err);
 }
 
 static int kill_call(struct client *client, void *into, const struct option_words *words,
                      struct error *err)
 {
     const struct kill *options = into;
-    const char *sandbox = words->word[0];
-    char id[API_ID_SIZE];
+    const struct client_request look = {.path = words->process};
+    _cleanup_doc_ struct doc *process = NULL;
 
-    if (api_process_word(client, words, false, id, err) < 0)
+    if ((options->signal_number != 0
+             ? signal_send(client, words->process, options->signal_number, err)
+             : tree_kill(client, words->process, err)) < 0)
         return -1;
-    if ((options->signal_number != 0 ? signal_send(client, sandbox, id, options->signal_number, err)
-                                     : tree_kill(client, sandbox, id, err)) < 0)
-        return -1;
-    return options->common.json ? process_print(client, sandbox, id, err) : 0;
+    if (!options->common.json)
+        return 0;
+    return client_call(client, &look, &process, err) < 0 ? -1 : doc_print(process, err);
 }
 
 static int kill_run(const struct cmd *cmd, int argc, char **argv)
@@ -109,4 +95,5 @@ static int kill_run(const struct cmd *cmd, int argc, char **argv)
 const struct cmd cmd_kill = {.name = "kill",
                              .summary = "kill a command with all it started, or send it a signal",
                              .run = kill_run,
-                             .table = &table};
+                             .table = &table,
+                             .target = CMD_TARGET_PROCESS};

@@ -111,13 +111,8 @@ static int output_print(const struct logs *logs, struct follow *follow, struct e
 static int logs_call(struct client *client, void *options, const struct option_words *words,
                      struct error *err)
 {
-    char process[API_ID_SIZE];
-    char path[API_PATH_MAX];
-    struct follow follow = {.client = client, .process = path, .watch_fd = -1};
+    struct follow follow = {.client = client, .process = words->process, .watch_fd = -1};
 
-    if (api_process_word(client, words, false, process, err) < 0 ||
-        api_process_path(path, words->word[0], process, "", err) < 0)
-        return -1;
     return output_print(options, &follow, err);
 }
 
@@ -128,5 +123,8 @@ static int logs_run(const struct cmd *cmd, int argc, char **argv)
     return api_command(cmd, argc, argv, &logs, logs_call);
 }
 
-const struct cmd cmd_logs = {
-    .name = "logs", .summary = "print what a command wrote", .run = logs_run, .table = &table};
+const struct cmd cmd_logs = {.name = "logs",
+                             .summary = "print what a command wrote",
+                             .run = logs_run,
+                             .table = &table,
+                             .target = CMD_TARGET_PROCESS};

@@ -73,7 +73,7 @@ static int attach_call(struct client *client, void *options, const struct option
 
     (void)options;
     if (mounting_parse("mount attach", words->word[1], &mount, err) < 0 ||
-        api_sandbox_path(path, words->word[0], "/mounts", err) < 0)
+        api_path(path, words->sandbox, "/mounts", err) < 0)
         return -1;
     request.json = mount;
     return client_call(client, &request, &answer, err);
@@ -89,7 +89,7 @@ static int detach_call(struct client *client, void *options, const struct option
     if (words->word[1][0] != '/' || !wire_encode(rest, sizeof(rest), words->word[1]))
         return option_bad_value(err, "mount detach", words->word[1], "that is no path of a mount",
                                 "write it as cove info shows it, such as /notes");
-    if (api_sandbox_path(path, words->word[0], rest, err) < 0)
+    if (api_path(path, words->sandbox, rest, err) < 0)
         return -1;
     return client_call(client, &request, NULL, err);
 }

@@ -353,10 +353,21 @@ static const struct option_table root_rm = {
 };
 
 static const struct cmd root_verbs[] = {
-    {"add", "let sandboxes have a directory or an image as their root", named_add, &root_add,
-     &roots, NULL, 0},
-    {"ls", "list the roots there are", named_ls, &root_ls, &roots, NULL, 0},
-    {"rm", "let no further sandbox have one", named_rm, &root_rm, &roots, NULL, 0},
+    {.name = "add",
+     .summary = "let sandboxes have a directory or an image as their root",
+     .run = named_add,
+     .table = &root_add,
+     .more = &roots},
+    {.name = "ls",
+     .summary = "list the roots there are",
+     .run = named_ls,
+     .table = &root_ls,
+     .more = &roots},
+    {.name = "rm",
+     .summary = "let no further sandbox have one",
+     .run = named_rm,
+     .table = &root_rm,
+     .more = &roots},
 };
 
 const struct cmd cmd_root = {.name = "root",
@@ -397,12 +408,31 @@ static const struct option_table mount_rm = {
 };
 
 static const struct cmd mount_verbs[] = {
-    {"attach", "mount one in a sandbox, also while it runs", mount_attach, &mount_attach_table,
-     NULL, NULL, 0},
-    {"detach", "unmount one in a sandbox", mount_detach, &mount_detach_table, NULL, NULL, 0},
-    {"add", "let sandboxes have a directory in them", named_add, &mount_add, &mounts, NULL, 0},
-    {"ls", "list the directories there are", named_ls, &mount_ls, &mounts, NULL, 0},
-    {"rm", "let no further sandbox have one", named_rm, &mount_rm, &mounts, NULL, 0},
+    {.name = "attach",
+     .summary = "mount one in a sandbox, also while it runs",
+     .run = mount_attach,
+     .table = &mount_attach_table,
+     .target = CMD_TARGET_SANDBOX},
+    {.name = "detach",
+     .summary = "unmount one in a sandbox",
+     .run = mount_detach,
+     .table = &mount_detach_table,
+     .target = CMD_TARGET_SANDBOX},
+    {.name = "add",
+     .summary = "let sandboxes have a directory in them",
+     .run = named_add,
+     .table = &mount_add,
+     .more = &mounts},
+    {.name = "ls",
+     .summary = "list the directories there are",
+     .run = named_ls,
+     .table = &mount_ls,
+     .more = &mounts},
+    {.name = "rm",
+     .summary = "let no further sandbox have one",
+     .run = named_rm,
+     .table = &mount_rm,
+     .more = &mounts},
 };
 
 const struct cmd cmd_mount = {

@@ -147,11 +147,9 @@ static int set_call(struct client *client, const struct net_command *options,
 {
     _cleanup_doc_ struct doc *body = NULL;
     _cleanup_doc_ struct doc *sandbox = NULL;
-    char path[API_PATH_MAX];
-    struct client_request request = {.method = "PATCH", .path = path};
+    struct client_request request = {.method = "PATCH", .path = words->sandbox};
 
-    if (change_make(options, words, &body, err) < 0 ||
-        api_sandbox_path(path, words->word[0], "", err) < 0)
+    if (change_make(options, words, &body, err) < 0)
         return -1;
     request.json = body;
     if (client_call(client, &request, &sandbox, err) < 0)
@@ -273,7 +271,7 @@ static int show_call(struct client *client, const struct net_command *options,
     const struct client_request request = {.path = path};
 
     (void)snprintf(rest, sizeof(rest), "/network?limit=%llu", (unsigned long long)options->limit);
-    if (api_sandbox_path(path, words->word[0], rest, err) < 0 ||
+    if (api_path(path, words->sandbox, rest, err) < 0 ||
         client_call(client, &request, &answer, err) < 0)
         return -1;
     if (options->common.json)
@@ -312,4 +310,5 @@ static int net_run(const struct cmd *cmd, int argc, char **argv)
 const struct cmd cmd_net = {.name = "net",
                             .summary = "show or change whom a sandbox may reach, and what it tried",
                             .run = net_run,
-                            .table = &table};
+                            .table = &table,
+                            .target = CMD_TARGET_SANDBOX};

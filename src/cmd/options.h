@@ -54,6 +54,8 @@ struct option_words {
     const char *word[OPTIONS_WORDS_MAX];
     size_t count;
     char *const *rest; /* with `many` all words, else the command; NULL-terminated, part of argv */
+    /* The paths in the API of what a command's target names (cmd.h), which api_command() fills in. */
+    const char *sandbox, *process;
 };
 
 /* What most commands have: the first member of what they parse into. */

@@ -72,7 +72,7 @@ static int path_make(char path[API_PATH_MAX], const char *sandbox, const char *w
     char rest[64];
 
     (void)snprintf(rest, sizeof(rest), "/%s/%u", what, (unsigned)port);
-    return api_sandbox_path(path, sandbox, rest, err);
+    return api_path(path, sandbox, rest, err);
 }
 
 static int text_print(const char *text, struct error *err)
@@ -110,7 +110,7 @@ static int open_call(struct client *client, const struct port *options, const ch
         failed |= doc_set_true(body, "public");
     if (failed != 0)
         return option_no_memory(err);
-    if (api_sandbox_path(path, sandbox, "/ports", err) < 0 || client_repeat_key(key, err) < 0 ||
+    if (api_path(path, sandbox, "/ports", err) < 0 || client_repeat_key(key, err) < 0 ||
         client_call(client, &request, &answer, err) < 0)
         return -1;
     return open_print(options, answer, err);
@@ -303,7 +303,7 @@ static int look_first(struct client *client, const char *sandbox, uint64_t port,
     const struct client_request request = {.path = path};
     const struct doc *ports;
 
-    if (api_sandbox_path(path, sandbox, "/ports", err) < 0)
+    if (api_path(path, sandbox, "/ports", err) < 0)
         return -1;
     if (client_call(client, &request, &answer, err) < 0)
         return strcmp(err->code, "forbidden") == 0 ? 0 : -1;
@@ -352,10 +352,10 @@ static int port_call(struct client *client, void *into, const struct option_word
     if (options->is_public && !options->open)
         return error_set(err, "bad_value", 0, "port: --public goes with --open");
     if (options->open)
-        return open_call(client, options, words->word[0], port, err);
+        return open_call(client, options, words->sandbox, port, err);
     if (options->close)
-        return close_call(client, words->word[0], port, err);
-    return forward_call(client, options, words->word[0], port, err);
+        return close_call(client, words->sandbox, port, err);
+    return forward_call(client, options, words->sandbox, port, err);
 }
 
 static int port_run(const struct cmd *cmd, int argc, char **argv)
@@ -368,4 +368,5 @@ static int port_run(const struct cmd *cmd, int argc, char **argv)
 const struct cmd cmd_port = {.name = "port",
                              .summary = "carry a port of a sandbox to this machine, or open it",
                              .run = port_run,
-                             .table = &table};
+                             .table = &table,
+                             .target = CMD_TARGET_SANDBOX};

@@ -59,7 +59,7 @@ static int ports_call(struct client *client, void *into, const struct option_wor
     char path[API_PATH_MAX];
     const struct client_request request = {.path = path};
 
-    if (api_sandbox_path(path, words->word[0], "/ports", err) < 0 ||
+    if (api_path(path, words->sandbox, "/ports", err) < 0 ||
         client_call(client, &request, &answer, err) < 0)
         return -1;
     return options->common.json ? doc_print(answer, err) : all_show(doc_get(answer, "ports"), err);
@@ -72,5 +72,8 @@ static int ports_run(const struct cmd *cmd, int argc, char **argv)
     return api_command(cmd, argc, argv, &options, ports_call);
 }
 
-const struct cmd cmd_ports = {
-    .name = "ports", .summary = "list the ports of a sandbox", .run = ports_run, .table = &table};
+const struct cmd cmd_ports = {.name = "ports",
+                              .summary = "list the ports of a sandbox",
+                              .run = ports_run,
+                              .table = &table,
+                              .target = CMD_TARGET_SANDBOX};

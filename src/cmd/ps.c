@@ -76,7 +76,7 @@ static int ps_call(struct client *client, void *options, const struct option_wor
     _cleanup_doc_ struct doc *processes = NULL;
     char path[API_PATH_MAX];
 
-    if (api_sandbox_path(path, words->word[0], "/processes", err) < 0 ||
+    if (api_path(path, words->sandbox, "/processes", err) < 0 ||
         api_list(client, path, "processes", &processes, err) < 0)
         return -1;
     return common->json ? api_list_print("processes", processes, err)
@@ -90,5 +90,8 @@ static int ps_run(const struct cmd *cmd, int argc, char **argv)
     return api_command(cmd, argc, argv, &options, ps_call);
 }
 
-const struct cmd cmd_ps = {
-    .name = "ps", .summary = "list the commands of a sandbox", .run = ps_run, .table = &table};
+const struct cmd cmd_ps = {.name = "ps",
+                           .summary = "list the commands of a sandbox",
+                           .run = ps_run,
+                           .table = &table,
+                           .target = CMD_TARGET_SANDBOX};

@@ -498,7 +498,7 @@ int terminal_run(struct client *client, const struct terminal_options *options, 
     int result = -1;
 
     session.websocket.client = client;
-    if (api_process_path(session.path, options->sandbox, options->process, "/terminal", err) < 0)
+    if (api_path(session.path, options->path, "/terminal", err) < 0)
         return -1;
     if (session_open(&session, err) == 0) {
         do

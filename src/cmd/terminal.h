@@ -19,6 +19,7 @@ int terminal_keys_parse(const char *text, struct terminal_keys *keys, struct err
 
 struct terminal_options {
     const char *sandbox, *process; /* as a person names them */
+    const char *path;              /* of the process in the API */
     struct terminal_keys keys;
     bool takes_input; /* ours is passed on */
     bool only_looks;  /* neither input nor size */

@@ -40,8 +40,8 @@ static const struct option_table table = {
 };
 
 /* Fetches the Process when it has ended, or as it is at the deadline (0: none). */
-static int process_wait(struct client *client, const char *sandbox, const char *id,
-                        uint64_t deadline, struct doc **process, struct error *err)
+static int process_wait(struct client *client, const char *path_of, uint64_t deadline,
+                        struct doc **process, struct error *err)
 {
     char path[API_PATH_MAX + 64];
     const struct client_request request = {.path = path};
@@ -54,9 +54,8 @@ static int process_wait(struct client *client, const char *sandbox, const char *
                          : deadline > now                           ? deadline - now
                                                                     : 1;
 
-        if (api_process_path(path, sandbox, id, "/wait", err) < 0)
-            return -1;
-        (void)snprintf(path + strlen(path), 64, "?timeout_ms=%llu", (unsigned long long)round);
+        (void)snprintf(path, sizeof(path), "%s/wait?timeout_ms=%llu", path_of,
+                       (unsigned long long)round);
         if (client_call(client, &request, process, err) < 0) {
             if (!api_goes_on(client, heard, err))
                 return -1;
@@ -77,10 +76,8 @@ static int wait_call(struct client *client, void *into, const struct option_word
     const struct wait *options = into;
     uint64_t deadline = options->timeout_ms == 0 ? 0 : api_now_ms() + options->timeout_ms;
     _cleanup_doc_ struct doc *process = NULL;
-    char id[API_ID_SIZE];
 
-    if (api_process_word(client, words, false, id, err) < 0 ||
-        process_wait(client, words->word[0], id, deadline, &process, err) < 0 ||
+    if (process_wait(client, words->process, deadline, &process, err) < 0 ||
         (options->common.json && doc_print(process, err) < 0))
         return -1;
     if (!api_process_runs(process))
@@ -96,5 +93,8 @@ static int wait_run(const struct cmd *cmd, int argc, char **argv)
     return api_command(cmd, argc, argv, &options, wait_call);
 }
 
-const struct cmd cmd_wait = {
-    .name = "wait", .summary = "wait for the end of a command", .run = wait_run, .table = &table};
+const struct cmd cmd_wait = {.name = "wait",
+                             .summary = "wait for the end of a command",
+                             .run = wait_run,
+                             .table = &table,
+                             .target = CMD_TARGET_PROCESS};
