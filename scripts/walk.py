@@ -38,10 +38,15 @@ if ctypes.CDLL(None).umount2(b"/old", 2) != 0:
     sys.exit("walk: the host is still there")
 os.rmdir("/old")
 os.chdir("/root/cove")
+trusts = {name: "/etc/authorities.pem" for name in sys.argv[2:]}
 os.execve("/bin/bash", ["bash", "--norc", "--noprofile", "--noediting"],
-          {"HOME": "/root", "TERM": "dumb", "LC_ALL": "C.UTF-8", "DEBIAN_FRONTEND": "noninteractive",
+          {**trusts, "HOME": "/root", "TERM": "dumb", "LC_ALL": "C.UTF-8", "DEBIAN_FRONTEND": "noninteractive",
            "PATH": "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin", "PS1": "walk# "})
 """
+
+
+# A host behind a proxy of its own has an authority of its own, and says so in these variables.
+AUTHORITIES = [name for name in ("PIP_CERT", "NODE_EXTRA_CA_CERTS") if os.environ.get(name)]
 
 
 def lines_of_readme():
@@ -56,6 +61,8 @@ def make_root(directory):
                    check=True)
     for name in ("resolv.conf", "hosts"):
         shutil.copy(f"/etc/{name}", root / "etc" / name)
+    if AUTHORITIES:
+        shutil.copy(os.environ[AUTHORITIES[0]], root / "etc" / "authorities.pem")
     tree = root / "root" / "cove"
     tree.mkdir()
     archive = subprocess.run(["git", "-C", str(HERE), "archive", "HEAD"], check=True,
@@ -71,7 +78,7 @@ class Terminal:
         if self.pid == 0:
             os.execvp("unshare", ["unshare", "--mount", "--pid", "--fork", "--kill-child",
                                   "--propagation", "private", sys.executable, "-c", ENTER,
-                                  str(root)])
+                                  str(root), *AUTHORITIES])
 
     def until(self, pattern, seconds):
         """What is shown from now on, until its end is this."""
