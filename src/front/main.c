@@ -523,14 +523,16 @@ static void close_all(struct program *program)
     settings_free(&program->settings);
 }
 
-/* Whether an engine could start with what the keeper gives. The answer is the status, and one line for the
- * keeper on standard error. Nothing is opened, and no state is touched. */
+/* Whether an engine could start with what the keeper gives. The answer is the status, and for the keeper, on
+ * standard error, lines of the log and a last one that has the fault. Nothing is opened, and no state is touched. */
 static int check(struct program *program)
 {
     struct http_certificate *certificate = NULL;
     struct error err;
-    int failed = given_read(program, &err);
+    int failed;
 
+    log_start("cove-engine", LOG_LEVEL_INFO);
+    failed = given_read(program, &err);
     if (failed == 0 && program->settings.tls_certificate != NULL && program->tls >= 0) {
         (void)prctl(PR_SET_DUMPABLE, 0);
         failed = certificate_read(fd_take(&program->tls), &program->settings, &certificate, &err);

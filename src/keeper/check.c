@@ -61,5 +61,9 @@ int check_start(struct keeper *keeper, struct error *err)
         return -1;
     if (keeper->caller.maps && keeper->caller.on_host && ids_open(&keeper->slots.pool, err) < 0)
         return -1;
-    return engine_identify(keeper, keeper->caller.uid, err) < 0 ? -1 : check_engine(keeper, err);
+    if (engine_identify(keeper, keeper->caller.uid, err) < 0 || check_engine(keeper, err) < 0)
+        return -1;
+    /* A path that leads nowhere is no reason not to start, and said in a line. */
+    names_begin(&keeper->names);
+    return names_configure(keeper, err);
 }

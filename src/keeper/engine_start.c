@@ -493,7 +493,10 @@ int engine_try(const struct keeper *keeper, struct error *err)
     (void)close(ends[0]);
     if (pid < 0)
         return error_set(err, "capacity", errno, "cannot try the engine");
-    return WIFEXITED(status) && WEXITSTATUS(status) == 0
-               ? 0
-               : trial_refused(&keeper->engine, said, err);
+    if (!WIFEXITED(status) || WEXITSTATUS(status) != 0)
+        return trial_refused(&keeper->engine, said, err);
+    /* What it warns of; an engine that starts says it in the log itself. */
+    if (keeper->options.wants_check && said[0] != '\0')
+        (void)fprintf(stderr, "%s\n", said);
+    return 0;
 }

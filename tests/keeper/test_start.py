@@ -14,6 +14,7 @@ import pytest
 
 import harness
 import serving
+from certificates import Authority
 from sandboxes import new_key
 
 PROGRAMS = ("cove", "cove-keeper", "cove-engine")
@@ -153,6 +154,19 @@ def test_a_certificate_that_cannot_be_used_is_named(place):
     key.chmod(0o600)
     result = serve(place, "--check", "--listen", "none", config=f"[serve]\ntls_certificate = {chain}\ntls_key = {key}\n")
     assert result.returncode == 1 and "cove-keeper: bad_" in result.stderr and str(place) in result.stderr, result
+
+
+def test_a_check_warns_of_what_a_start_would_put_up_with(place):
+    authority = Authority(place / "authority")
+    authority.certificate("old", "DNS:localhost", days=0)
+    files = (f"tls_certificate = {authority.directory}/old.pem", f"tls_key = {authority.directory}/old.key")
+    (authority.directory / "old.key").chmod(0o600)
+    config = "[serve]\n%s\n%s\n[mounts]\nmodels = %s/nothere\n" % (*files, place)
+    result = serve(place, "--check", "--listen", "none", config=config)
+    assert (result.returncode, result.stdout) == (0, ""), result
+    assert "old.pem has expired" in result.stderr, result
+    assert f"mount models: cannot open {place}/nothere" in result.stderr, result
+    assert not (place / "data").exists()
 
 
 def test_a_check_of_what_is_good_says_nothing_and_makes_nothing(place):
