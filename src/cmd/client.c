@@ -7,6 +7,7 @@
 #include "cmd/options.h"
 #include "cmd/show.h"
 
+#include <ctype.h>
 #include <errno.h>
 #include <inttypes.h>
 #include <limits.h>
@@ -458,6 +459,9 @@ static int refused(const struct client *client, const struct doc *problem, struc
     if (remedy == NULL || strchr(shown, ';') != NULL || strcmp(code, "bad_request") == 0)
         remedy = "";
     show_escape(shown_remedy, sizeof(shown_remedy), remedy);
+    /* It goes on with the sentence; a word in capitals stays one. */
+    if (shown_remedy[0] != '\0' && islower((unsigned char)shown_remedy[1]))
+        shown_remedy[0] = (char)tolower((unsigned char)shown_remedy[0]);
     if (strcmp(code, "bad_key") == 0 && client->key == NULL)
         return error_set(err, "no_key", 0, "the server wants a key; set COVE_API_KEY");
     return error_set(err, code, 0, "%s%s%s", shown, shown_remedy[0] == '\0' ? "" : "; ",

@@ -11,6 +11,7 @@
 #include <netinet/in.h>
 #include <netinet/tcp.h>
 #include <poll.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
 #include <sys/un.h>
@@ -102,8 +103,9 @@ static int no_server(const struct conn *conn, int errnum, struct error *err)
             address->path);
     return error_set(
         err, "no_server", errnum,
-        "%s: no server can be reached there; start one with cove serve, or set COVE_URL",
-        address->is_unix ? address->path : address->header);
+        "%s: no server can be reached there; start one with cove serve, or %s COVE_URL",
+        address->is_unix ? address->path : address->header,
+        getenv("COVE_URL") != NULL ? "correct" : "set");
 }
 
 static int open_unix(struct conn *conn, struct error *err)

@@ -138,6 +138,14 @@ static void authorities_add(struct tls *tls)
         (void)tls->SSL_CTX_load_verify_file(tls->ctx, file);
 }
 
+/* The file that was named in place of this machine's authorities, where it cannot be read. */
+static const char *authorities_missing(void)
+{
+    const char *file = getenv("SSL_CERT_FILE");
+
+    return file != NULL && access(file, R_OK) < 0 ? file : NULL;
+}
+
 static int ctx_make(struct tls *tls, struct error *err)
 {
     static const unsigned char protocols[] = "\x08http/1.1";
@@ -414,6 +422,11 @@ int tls_explain(struct tls *tls, const char *server, struct error *err)
     case FAULT_SELF_SIGNED_CHAIN:
     case FAULT_NO_ISSUER:
     case FAULT_NO_CHAIN:
+        if (authorities_missing() != NULL)
+            return error_set(err, "bad_certificate", 0,
+                             "%s: the server's certificate cannot be checked: SSL_CERT_FILE names "
+                             "%.200s, which cannot be read; name the file of your authority",
+                             server, authorities_missing());
         return error_set(
             err, "bad_certificate", 0,
             "%s: the server's certificate is not signed by an authority that this machine "

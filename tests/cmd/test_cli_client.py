@@ -109,7 +109,7 @@ def test_a_list_that_says_for_ever_that_there_is_more_ends(server):
 
 
 def test_a_problem_is_told_with_what_to_do_and_nothing_of_it_steers(server):
-    made = server(lambda request: problem(409, "quota", "too\x1b[2Jmany\u202e", remedy="ask\n\u009b1m"))
+    made = server(lambda request: problem(409, "quota", "too\x1b[2Jmany\u202e", remedy="Ask\n\u009b1m"))
     result = cove("ls", env=made.env)
     failed(result, "too\\x1b[2Jmany\\u{202e}; ask\\x0a\\x9b1m")
     assert b"\x1b" not in result.stderr
@@ -122,7 +122,7 @@ def test_remedies_are_those_of_the_command_line(server):
 
 
 def test_no_server(tmp_path):
-    failed(cove("ls", env={"COVE_URL": f"unix:{tmp_path}/none.sock"}), "none.sock", "cove serve")
+    failed(cove("ls", env={"COVE_URL": f"unix:{tmp_path}/none.sock"}), "none.sock", "cove serve, or correct COVE_URL")
     failed(cove("ls", env={"COVE_URL": "http://127.0.0.1:1"}), "127.0.0.1:1")
     failed(cove("ls", env={"COVE_URL": "https://127.0.0.1:1"}), "127.0.0.1:1")
     failed(cove("ls", env={"COVE_URL": "nonsense"}), "COVE_URL")
