@@ -47,7 +47,7 @@
     C("boxes", "output_keep", "24h",                                                               \
       "time for which the output of a command that has ended is kept")                             \
     C("boxes", "default_network", "public",                                                        \
-      "policy of a sandbox that names none: none, public, or allow=RULE,...")                      \
+      "policy of a sandbox that chooses no other: none, public, or allow=RULE,...")                \
     C("kernels", "contexts", "1000", "kernels that keep their state, of each tenant")              \
     C("kernels", "memory", "1G", "memory of the kernels of each tenant")                           \
     C("kernels", "idle", "24h", "time after which a kernel that nobody uses ends")                 \
