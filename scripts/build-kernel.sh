@@ -26,7 +26,7 @@ jobs=$(nproc)
 [ "$jobs" -le 4 ] || jobs=4
 
 # The stack is the lowest part of the memory, so that what runs over its end leaves the slot.
-# The sizes are those of src/kernel/js/guest.h.
+# The sizes are those of src/kernel/guest_shared.h.
 wasm_flags='--target=wasm32-wasi -O2 -D_GNU_SOURCE -DNDEBUG
     -D_WASI_EMULATED_SIGNAL -funsigned-char -mbulk-memory -msign-ext -mnontrapping-fptoint'
 wasm_link='-mexec-model=reactor -lwasi-emulated-signal -Wl,--strip-all,-z,stack-size=4194304,--stack-first'
@@ -55,7 +55,7 @@ key=$({
     clang-14 --version
     "$gcc" --version
     wasm2c --version
-    cat /usr/include/wasm-rt.h scripts/build-kernel.sh scripts/split-wasm.py src/kernel/js/*.h
+    cat /usr/include/wasm-rt.h scripts/build-kernel.sh scripts/split-wasm.py src/kernel/guest_shared.h src/kernel/js/*.h
     cat $sources
     [ ! -f "$adapt" ] || cat "$adapt"
     basename "$engine"

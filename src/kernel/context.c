@@ -30,7 +30,7 @@ uint8_t *context_memory(const struct kernel_context *context, uint32_t at, uint3
 
 uint32_t context_put(struct kernel_context *context, const void *data, uint32_t size)
 {
-    uint32_t at = machine_reserve(&context->machine, size + 1);
+    uint32_t at = context->guest->reserve(&context->machine, size + 1);
     uint8_t *into = at != 0 ? context_memory(context, at, size + 1) : NULL;
 
     if (into == NULL)
@@ -100,7 +100,8 @@ static void settings_put(struct kernel_context *context, uint64_t size)
     context->pages_max = (uint32_t)(limit / KERNEL_WASM_PAGE);
     if (context->pages_max > UINT16_MAX) /* the size of all must fit in 32 bits */
         context->pages_max = UINT16_MAX;
-    machine_new(&context->machine, context, context->slot->base, size, context->pages_max);
+    context->guest->create(&context->machine, context, context->slot->base, size,
+                           context->pages_max);
     shared = context_shared(context);
     shared->interrupt = 0;
     limit = context->pages_max;
@@ -128,6 +129,7 @@ struct kernel_context *context_bare(struct kernel_image *image,
         return NULL;
     }
     context->image = image;
+    context->guest = image->guest;
     context->manifest = manifest;
     context->slot = slot;
     context->shared_at = image->shared_at;
@@ -252,7 +254,7 @@ int context_is_whole(const struct kernel_context *context, struct error *err)
     if (context->phase == PHASE_WAITS || context->in_call)
         return error_set(err, "kernel_busy", 0,
                          "a run is under way in this context; wait until it is done");
-    if (context->phase == PHASE_LOST || !machine_is_at_rest(&context->machine))
+    if (context->phase == PHASE_LOST || !context->guest->is_at_rest(&context->machine))
         return error_set(err, "kernel_lost", 0,
                          "this context lost its state when its last run was ended; run something, "
                          "or reset it");
@@ -316,8 +318,8 @@ int kernel_context_fork(struct kernel_context *context, const uint8_t *entropy,
 int kernel_image_of(struct kernel_context *context, struct kernel_image **out, struct error *err)
 {
     if (context_is_whole(context, err) < 0 ||
-        image_new(context->slot->base, context->machine.memory->size, context->shared_at, out,
-                  err) < 0)
+        image_new(context->guest, context->slot->base, context->machine.memory->size,
+                  context->shared_at, out, err) < 0)
         return -1;
     /* So that a context of it is configured no second time. */
     (*out)->configured = context->phase != PHASE_NEW || context->image->configured;
@@ -354,25 +356,27 @@ static void boot_work(void *data)
     struct boot *boot = data;
     struct kernel_context *context = boot->context;
 
-    machine_boot(&context->machine, context);
-    context->shared_at = machine_shared_at(&context->machine);
+    context->guest->boot(&context->machine, context);
+    context->shared_at = context->guest->shared_at(&context->machine);
     for (const char *const *script = boot->scripts; *script != NULL; script += 2) {
         uint32_t name = context_put(context, script[0], (uint32_t)strlen(script[0]));
         uint32_t source = context_put(context, script[1], (uint32_t)strlen(script[1]));
 
-        if (machine_prelude(&context->machine, source, (uint32_t)strlen(script[1]), name) < 0) {
+        if (context->guest->prelude(&context->machine, source, (uint32_t)strlen(script[1]), name) <
+            0) {
             boot->said = error_said(context, script[0]);
             return;
         }
     }
-    machine_settle_down(&context->machine);
+    context->guest->settle_down(&context->machine);
 }
 
-int kernel_image_boot(const char *const *scripts, struct kernel_image **out, struct error *err)
+int image_boot(const struct kernel_guest *guest, const char *const *scripts,
+               struct kernel_image **out, struct error *err)
 {
     static const struct kernel_manifest nothing = {.memory_bytes = 256U << 20};
-    struct kernel_context context = {.manifest = &nothing,
-                                     .pages_max = (256U << 20) / KERNEL_WASM_PAGE};
+    struct kernel_context context = {
+        .guest = guest, .manifest = &nothing, .pages_max = (256U << 20) / KERNEL_WASM_PAGE};
     struct boot boot = {&context, scripts, NULL};
     struct kernel_entry entry = {.work = boot_work, .data = &boot};
     enum kernel_trap trap;
@@ -390,8 +394,8 @@ int kernel_image_boot(const char *const *scripts, struct kernel_image **out, str
         else if (boot.said != NULL)
             error_set(err, "bad_prelude", 0, "%s", boot.said);
         else
-            status = image_new(context.slot->base, context.machine.memory->size, context.shared_at,
-                               out, err);
+            status = image_new(guest, context.slot->base, context.machine.memory->size,
+                               context.shared_at, out, err);
     }
     runtime_context = NULL;
     free(boot.said);

@@ -73,14 +73,18 @@ static int file_close(int *fd)
 }
 
 /* With an empty memfd of this size. */
-static struct kernel_image *image_begin(uint64_t size, uint32_t shared_at)
+static struct kernel_image *image_begin(const struct kernel_guest *guest, uint64_t size,
+                                        uint32_t shared_at)
 {
     struct kernel_image *image = calloc(1, sizeof(*image));
 
     if (image == NULL)
         return NULL;
-    *image = (struct kernel_image){
-        .size = size, .shared_at = shared_at, .gold = MAP_FAILED, .ready_max = KERNEL_POOL_MAX};
+    *image = (struct kernel_image){.guest = guest,
+                                   .size = size,
+                                   .shared_at = shared_at,
+                                   .gold = MAP_FAILED,
+                                   .ready_max = KERNEL_POOL_MAX};
     (void)pthread_mutex_init(&image->lock, NULL);
     image->fd = file_new();
     if (image->fd < 0 || ftruncate(image->fd, (off_t)size) < 0) {
@@ -99,10 +103,10 @@ static int image_seal(struct kernel_image *image)
     return image->gold == MAP_FAILED ? -1 : 0;
 }
 
-int image_new(const uint8_t *memory, uint64_t size, uint32_t shared_at, struct kernel_image **out,
-              struct error *err)
+int image_new(const struct kernel_guest *guest, const uint8_t *memory, uint64_t size,
+              uint32_t shared_at, struct kernel_image **out, struct error *err)
 {
-    struct kernel_image *image = image_begin(size, shared_at);
+    struct kernel_image *image = image_begin(guest, size, shared_at);
 
     if (image == NULL)
         return error_set(err, "no_memory", errno, "a kernel's image cannot be made");
@@ -273,7 +277,8 @@ static int pages_read(struct kernel_image *image, const uint32_t *numbers, const
     return 0;
 }
 
-int image_read(const uint8_t *bytes, size_t size, struct kernel_image **out, struct error *err)
+int image_read(const struct kernel_guest *guest, const uint8_t *bytes, size_t size,
+               struct kernel_image **out, struct error *err)
 {
     struct image_head head;
     struct kernel_image *image;
@@ -288,7 +293,7 @@ int image_read(const uint8_t *bytes, size_t size, struct kernel_image **out, str
         size < to + (uint64_t)head.pages_count * IMAGE_PAGE ||
         head.shared_at > head.size - sizeof(struct guest_shared))
         return error_set(err, "bad_image", 0, "this is no image of a kernel of this version");
-    image = image_begin(head.size, head.shared_at);
+    image = image_begin(guest, head.size, head.shared_at);
     if (image == NULL)
         return error_set(err, "no_memory", errno, "a kernel's image cannot be made");
     if (pages_read(image, (const uint32_t *)(const void *)(bytes + sizeof(head)), bytes + to,

@@ -74,7 +74,7 @@ bool kernel_manifest_has_tool(const struct kernel_manifest *manifest, const char
 /* The JavaScript engine with its prelude, booted when this library was built. */
 int kernel_image_js(struct kernel_image **out, struct error *err);
 
-/* Boots one with other scripts for a prelude: (name, source) pairs of C strings that end with NULL.
+/* Boots it with other scripts for a prelude: (name, source) pairs of C strings that end with NULL.
  * "bad_prelude" says what the scripts threw. */
 int kernel_image_boot(const char *const *scripts, struct kernel_image **out, struct error *err);
 

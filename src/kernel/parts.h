@@ -1,8 +1,8 @@
-/* What the files of this room share. From below: thread.c (traps and limits), slot.c (memory), module.h
+/* What the files of this room share. From below: thread.c (traps and limits), slot.c (memory), guest.h
  * (the machine code), image.c, calls.c (what the guest asks), context.c. */
 #pragma once
 
-#include "kernel/js/guest.h"
+#include "kernel/guest.h"
 #include "kernel/kernel.h"
 
 #include <limits.h>
@@ -99,39 +99,12 @@ int slot_changed(const struct kernel_slot *slot, const struct kernel_image *imag
                  int (*each)(void *data, uint64_t at, uint64_t size), void *data);
 bool slot_can_scan(void);
 
-/* ---- js/module.c ---- */
-
-/* The machine code of a guest, and what of an instance is not in its memory. Between two entries the
- * global variables are those of the image: the stack is empty. */
-struct kernel_machine {
-    wasm_rt_memory_t *memory;
-    _Alignas(16) uint8_t instance[128];
-};
-
-void machine_new(struct kernel_machine *machine, struct kernel_context *context, uint8_t *base,
-                 uint64_t size, uint32_t pages_max);
-bool machine_is_at_rest(const struct kernel_machine *machine);
-
-/* Instantiates from nothing, for an image to be made: within an entry. */
-void machine_boot(struct kernel_machine *machine, struct kernel_context *context);
-
-uint32_t machine_shared_at(struct kernel_machine *machine);
-uint32_t machine_reserve(struct kernel_machine *machine, uint32_t size);
-int machine_prelude(struct kernel_machine *machine, uint32_t source, uint32_t size, uint32_t name);
-void machine_settle_down(struct kernel_machine *machine);
-int machine_configure(struct kernel_machine *machine, uint32_t json, uint32_t size);
-int machine_run(struct kernel_machine *machine, uint32_t source, uint32_t size, uint32_t flags,
-                uint32_t filename);
-int machine_step(struct kernel_machine *machine);
-void machine_settle(struct kernel_machine *machine, uint32_t id, bool ok, const uint32_t meta[2],
-                    const uint32_t bytes[2]);
-void machine_abandon(struct kernel_machine *machine);
-
 /* ---- image.c ---- */
 
 struct kernel_image {
-    int fd;              /* sealed memfd */
-    const uint8_t *gold; /* its pages */
+    const struct kernel_guest *guest; /* of which it is */
+    int fd;                           /* sealed memfd */
+    const uint8_t *gold;              /* its pages */
     uint64_t size;
     uint32_t shared_at;
     uint8_t hash[32];
@@ -144,8 +117,8 @@ struct kernel_image {
 };
 
 /* Copies this memory; pages of zeros take none. */
-int image_new(const uint8_t *memory, uint64_t size, uint32_t shared_at, struct kernel_image **out,
-              struct error *err);
+int image_new(const struct kernel_guest *guest, const uint8_t *memory, uint64_t size,
+              uint32_t shared_at, struct kernel_image **out, struct error *err);
 struct kernel_slot *image_slot_take(struct kernel_image *image, struct error *err);
 /* Gives one back; it is put back to the image, unless `pristine` says that it is. */
 void image_slot_give(struct kernel_image *image, struct kernel_slot *slot, bool pristine);
@@ -162,7 +135,12 @@ struct image_head {
 #define IMAGE_MAGIC "COVEKIMG"
 #define IMAGE_PAGE 4096U
 int image_write(struct kernel_image *image, int fd, struct error *err);
-int image_read(const uint8_t *bytes, size_t size, struct kernel_image **out, struct error *err);
+int image_read(const struct kernel_guest *guest, const uint8_t *bytes, size_t size,
+               struct kernel_image **out, struct error *err);
+
+/* Boots a guest with scripts: the name and the text of each, NULL at the end. */
+int image_boot(const struct kernel_guest *guest, const char *const *scripts,
+               struct kernel_image **out, struct error *err);
 
 /* ---- manifest.c ---- */
 
@@ -224,6 +202,7 @@ struct kernel_context {
     struct kernel_image *image;
     const struct kernel_manifest *manifest;
     struct kernel_slot *slot;
+    const struct kernel_guest *guest;
     struct kernel_machine machine;
     enum phase phase;
     bool in_call; /* of the host */

@@ -302,7 +302,8 @@ static void configure(struct kernel_context *context)
         return;
     json = context_put(context, manifest->configuration, (uint32_t)manifest->configuration_size);
     if (json != 0)
-        (void)machine_configure(&context->machine, json, (uint32_t)manifest->configuration_size);
+        (void)context->guest->configure(&context->machine, json,
+                                        (uint32_t)manifest->configuration_size);
 }
 
 /* The source and the name behind it, each with a NUL: in the place that is there for small ones, or in a
@@ -317,7 +318,7 @@ static uint32_t source_put(struct kernel_context *context, const struct kernel_s
     if (size + 1 + name_size <= GUEST_INPUT_MAX)
         at = context->shared_at + (uint32_t)offsetof(struct guest_shared, input);
     else
-        at = machine_reserve(&context->machine, (uint32_t)(size + 1 + name_size));
+        at = context->guest->reserve(&context->machine, (uint32_t)(size + 1 + name_size));
     into = at != 0 ? context_memory(context, at, (uint32_t)(size + 1 + name_size)) : NULL;
     if (into == NULL)
         return 0;
@@ -343,10 +344,10 @@ static void run_work(void *data)
         work->state = GUEST_NO_MEMORY;
         return;
     }
-    work->state = machine_run(&context->machine, at, (uint32_t)source->size,
-                              (source->language == KERNEL_TS ? GUEST_RUN_TYPESCRIPT : 0) |
-                                  (source->module ? GUEST_RUN_MODULE : 0),
-                              name);
+    work->state = context->guest->run(&context->machine, at, (uint32_t)source->size,
+                                      (source->language == KERNEL_TS ? GUEST_RUN_TYPES : 0) |
+                                          (source->module ? GUEST_RUN_MODULE : 0),
+                                      name);
 }
 
 static uint32_t tighter(uint32_t one, uint32_t other)
@@ -440,7 +441,7 @@ static void step_work(void *data)
 {
     struct work *work = data;
 
-    work->state = machine_step(&work->context->machine);
+    work->state = work->context->guest->step(&work->context->machine);
 }
 
 int kernel_step(struct kernel_context *context, enum kernel_status *status, struct error *err)
@@ -477,7 +478,7 @@ static void abandon_work(void *data)
 {
     struct work *work = data;
 
-    machine_abandon(&work->context->machine);
+    work->context->guest->abandon(&work->context->machine);
 }
 
 void kernel_stop(struct kernel_context *context, enum kernel_end end)
@@ -526,7 +527,7 @@ static void settle_work(void *data)
         if (bytes[0] == 0)
             return;
     }
-    machine_settle(&context->machine, work->id, work->ok, meta, bytes);
+    context->guest->settle(&context->machine, work->id, work->ok, meta, bytes);
     work->state = 0;
 }
 

@@ -1,6 +1,8 @@
 /* See kit.h. */
 #include "kit.h"
 
+#include "kernel/js/js.h"
+
 #include "base/clock.h"
 
 #include <fcntl.h>
@@ -33,7 +35,8 @@ struct kernel_image *kit_image(void)
     if (fd < 0 || fstat(fd, &about) < 0)
         exit(1);
     bytes = mmap(NULL, (size_t)about.st_size, PROT_READ, MAP_PRIVATE, fd, 0);
-    if (bytes == MAP_FAILED || image_read(bytes, (size_t)about.st_size, &image, &err) < 0)
+    if (bytes == MAP_FAILED ||
+        image_read(&kernel_guest_js, bytes, (size_t)about.st_size, &image, &err) < 0)
         give_up(path, &err);
     (void)munmap(bytes, (size_t)about.st_size);
     (void)close(fd);

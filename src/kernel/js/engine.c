@@ -5,7 +5,7 @@
 #include "quickjs.c"
 #undef __SANITIZE_ADDRESS__
 
-#include "kernel/js/guest.h"
+#include "kernel/js/engine.h"
 
 void engine_seed(JSContext *context, uint64_t seed)
 {

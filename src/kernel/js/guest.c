@@ -11,8 +11,9 @@
  * All of it runs as WebAssembly, on the side of the user's code: a fault here harms that user's run and
  * nothing else, and nothing here is a wall. What it must do is keep the run's own state sound: after an
  * interrupt the context goes on. */
-#include "kernel/js/guest.h"
+#include "kernel/guest_shared.h"
 
+#include "kernel/js/engine.h"
 #include "kernel/js/heap.h"
 
 #include <math.h>
@@ -654,7 +655,7 @@ static JSValue options_new(uint32_t flags, const char *filename)
         return options;
     (void)JS_DefinePropertyValueStr(
         context, options, "language",
-        JS_NewString(context, (flags & GUEST_RUN_TYPESCRIPT) != 0 ? "ts" : "js"), JS_PROP_C_W_E);
+        JS_NewString(context, (flags & GUEST_RUN_TYPES) != 0 ? "ts" : "js"), JS_PROP_C_W_E);
     (void)JS_DefinePropertyValueStr(context, options, "filename", JS_NewString(context, filename),
                                     JS_PROP_C_W_E);
     (void)JS_DefinePropertyValueStr(context, options, "module",

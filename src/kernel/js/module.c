@@ -1,6 +1,9 @@
 /* The machine code of the JavaScript engine: the one file that knows its names and the layout of its
  * instances. */
+#include "kernel/js/js.h"
 #include "kernel/runtime.h"
+
+#include <kernel_js.h> /* generated */
 
 #include <string.h>
 
@@ -36,8 +39,8 @@ static void imports_set(Z_js_instance_t *instance, struct kernel_context *contex
         (struct Z_wasi_snapshot_preview1_instance_t *)(void *)context;
 }
 
-void machine_new(struct kernel_machine *machine, struct kernel_context *context, uint8_t *base,
-                 uint64_t size, uint32_t pages_max)
+static void create(struct kernel_machine *machine, struct kernel_context *context, uint8_t *base,
+                   uint64_t size, uint32_t pages_max)
 {
     Z_js_instance_t *instance = instance_of(machine);
 
@@ -51,14 +54,14 @@ void machine_new(struct kernel_machine *machine, struct kernel_context *context,
     machine->memory = &instance->w2c_memory;
 }
 
-bool machine_is_at_rest(const struct kernel_machine *machine)
+static bool is_at_rest(const struct kernel_machine *machine)
 {
     const Z_js_instance_t *instance = (const Z_js_instance_t *)(const void *)machine->instance;
 
     return instance->w2c_g0 == template.w2c_g0;
 }
 
-void machine_boot(struct kernel_machine *machine, struct kernel_context *context)
+static void boot(struct kernel_machine *machine, struct kernel_context *context)
 {
     Z_js_instance_t *instance = instance_of(machine);
 
@@ -73,49 +76,69 @@ void machine_boot(struct kernel_machine *machine, struct kernel_context *context
         thread_trap(TRAP_CODE);
 }
 
-uint32_t machine_shared_at(struct kernel_machine *machine)
+static uint32_t shared_at(struct kernel_machine *machine)
 {
     return Z_jsZ_shared_at(instance_of(machine));
 }
 
-uint32_t machine_reserve(struct kernel_machine *machine, uint32_t size)
+static uint32_t reserve(struct kernel_machine *machine, uint32_t size)
 {
     return Z_jsZ_reserve(instance_of(machine), size);
 }
 
-int machine_prelude(struct kernel_machine *machine, uint32_t source, uint32_t size, uint32_t name)
+static int prelude(struct kernel_machine *machine, uint32_t source, uint32_t size, uint32_t name)
 {
     return (int32_t)Z_jsZ_prelude(instance_of(machine), source, size, name);
 }
 
-void machine_settle_down(struct kernel_machine *machine)
+static void settle_down(struct kernel_machine *machine)
 {
     Z_jsZ_settle_down(instance_of(machine));
 }
 
-int machine_configure(struct kernel_machine *machine, uint32_t json, uint32_t size)
+static int configure(struct kernel_machine *machine, uint32_t json, uint32_t size)
 {
     return (int32_t)Z_jsZ_configure(instance_of(machine), json, size);
 }
 
-int machine_run(struct kernel_machine *machine, uint32_t source, uint32_t size, uint32_t flags,
-                uint32_t filename)
+static int run(struct kernel_machine *machine, uint32_t source, uint32_t size, uint32_t flags,
+               uint32_t filename)
 {
     return (int32_t)Z_jsZ_run(instance_of(machine), source, size, flags, filename);
 }
 
-int machine_step(struct kernel_machine *machine)
+static int step(struct kernel_machine *machine)
 {
     return (int32_t)Z_jsZ_step(instance_of(machine));
 }
 
-void machine_settle(struct kernel_machine *machine, uint32_t id, bool ok, const uint32_t meta[2],
-                    const uint32_t bytes[2])
+static void settle(struct kernel_machine *machine, uint32_t id, bool ok, const uint32_t meta[2],
+                   const uint32_t bytes[2])
 {
     Z_jsZ_settle(instance_of(machine), id, ok ? 1 : 0, meta[0], meta[1], bytes[0], bytes[1]);
 }
 
-void machine_abandon(struct kernel_machine *machine)
+static void abandon(struct kernel_machine *machine)
 {
     Z_jsZ_abandon(instance_of(machine));
+}
+
+const struct kernel_guest kernel_guest_js = {
+    .create = create,
+    .is_at_rest = is_at_rest,
+    .boot = boot,
+    .prelude = prelude,
+    .settle_down = settle_down,
+    .shared_at = shared_at,
+    .reserve = reserve,
+    .configure = configure,
+    .run = run,
+    .step = step,
+    .settle = settle,
+    .abandon = abandon,
+};
+
+int kernel_image_boot(const char *const *scripts, struct kernel_image **out, struct error *err)
+{
+    return image_boot(&kernel_guest_js, scripts, out, err);
 }

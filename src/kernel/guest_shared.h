@@ -10,10 +10,11 @@
 #define GUEST_LAYOUT 1U
 #define GUEST_NO_BYTES UINT32_MAX    /* in the place of a size: there are none, which is not zero */
 #define GUEST_STACK_BYTES (4U << 20) /* scripts/build-kernel.sh says so to the linker */
-#define GUEST_STACK_LIMIT (3584U << 10)   /* for JavaScript, some 10,000 calls; the rest is for C */
-#define GUEST_INPUT_MAX (8U << 10)        /* a source of up to this size needs no allocation */
-#define GUEST_LOGS_MAX (8U << 20)         /* bytes that one run may print */
-#define GUEST_CALLS_MAX 1024U             /* asynchronous calls in flight */
+#define GUEST_STACK_LIMIT \
+    (3584U << 10)                  /* for the code that is run; the rest is for the engine's own */
+#define GUEST_INPUT_MAX (8U << 10) /* a source of up to this size needs no allocation */
+#define GUEST_LOGS_MAX (8U << 20)  /* bytes that one run may print */
+#define GUEST_CALLS_MAX 1024U      /* asynchronous calls in flight */
 #define GUEST_MEMORY_RESERVE (512U << 10) /* so that "out of memory" can still be told */
 
 /* What run() and step() return. */
@@ -25,7 +26,7 @@ enum guest_state {
 };
 
 /* Of run(). */
-#define GUEST_RUN_TYPESCRIPT 1U
+#define GUEST_RUN_TYPES 1U /* the language's form with types, where it has one */
 #define GUEST_RUN_MODULE 2U
 
 /* Of a result. */
@@ -62,16 +63,3 @@ struct guest_shared {
 
     uint8_t input[GUEST_INPUT_MAX];
 };
-
-/* What guest.c gives to the rest of the guest, and what it takes from it. */
-#ifdef __wasm__
-#include "quickjs.h"
-
-#include <stdbool.h>
-#include <stddef.h>
-
-/* engine.c: what the engine's own header does not give. */
-void engine_seed(JSContext *context, uint64_t seed); /* of Math.random */
-void engine_drop_jobs(JSRuntime *runtime);
-void engine_settle(JSRuntime *runtime); /* collects no garbage for a while */
-#endif
