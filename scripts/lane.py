@@ -124,6 +124,15 @@ def make_groups(name):
     return made, entered
 
 
+def weigh(groups, nice):
+    """Gives the lane's priority to its groups: the kernel compares nice values of processes within a group alone."""
+    for path in groups:
+        if (path / "cpu.weight.nice").exists():
+            (path / "cpu.weight.nice").write_text(str(nice))
+        elif (path / "cpu.shares").exists():
+            (path / "cpu.shares").write_text(str(round(1024 * 1.25 ** -nice)))
+
+
 def cpu_seconds(groups):
     """CPU time of all that ran in the lane."""
     for path in groups:
@@ -373,6 +382,7 @@ def run(options):
     temporary = tempfile.mkdtemp(prefix=f"{options.name}-", dir=places)
     os.chmod(temporary, 0o1777)
     groups, entered = make_groups(f"lane-{options.name}-{os.getpid()}")
+    weigh(groups, options.nice)
     reading, writing = os.pipe()
     check(libc.unshare(NEW_PID))
     child = os.fork()

@@ -65,6 +65,21 @@ def test_all_pass(runner):
     assert said.tested.startswith(head) and "passed: 2 passed, 0 failed" in said.tested
 
 
+WEIGHT = """
+def test_weight():
+    groups = [pathlib.Path(group) for group in os.environ["COVE_TEST_GROUPS"].split(":")]
+    found = [(group / name).read_text().strip() for group in groups for name in ("cpu.shares", "cpu.weight.nice")
+             if (group / name).exists()]
+    assert found and set(found) <= {"9537", "-10"}, found
+"""
+
+
+def test_a_suite_that_measures_goes_before_the_lanes_beside_it(runner):
+    """Each lane has groups of its own, and the kernel compares nice values within a group alone."""
+    said = runner(WEIGHT, nice=-10)
+    assert (said.status, said.last) == (0, "1 passed, 0 failed"), said.text
+
+
 def test_one_that_always_fails_makes_the_run_red(runner):
     said = runner("def test_a(): assert 1 == 2\ndef test_b(): pass\n")
     assert (said.status, said.last) == (1, "1 passed, 1 failed"), said.text
