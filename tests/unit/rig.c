@@ -193,6 +193,7 @@ bool rig_fails(struct rig *rig, struct answer *answer, const char *code)
 static void turned(uv_timer_t *timer)
 {
     *(bool *)timer->data = true;
+    uv_stop(timer->loop); /* where it was due at once, uv_run() would go on to wait for an event */
 }
 
 void rig_turn(struct rig *rig, unsigned ms)

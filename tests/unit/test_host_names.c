@@ -75,6 +75,7 @@ static void on_done(void *arg, const struct policy_address *addresses, size_t co
     *result = (struct result){.is_done = true, .code = code, .count = count};
     if (count > 0)
         policy_address_text(&addresses[0], result->address);
+    uv_stop(&loop); /* a timer called: uv_run() would go on to wait for what may never come */
 }
 
 /* Each time for another box, so that nothing is known already. */

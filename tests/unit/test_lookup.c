@@ -376,6 +376,7 @@ static void on_known(void *arg, const struct policy_address *addresses, size_t c
     (void)ttl_s;
     (void)code;
     *(bool *)arg = true;
+    uv_stop(&loop); /* a timer called: uv_run() would go on to wait for what may never come */
 }
 
 /* Not answered before it is written. */

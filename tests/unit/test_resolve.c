@@ -39,6 +39,7 @@ static void on_done(void *arg, const struct policy_address *addresses, size_t co
     result->place = ++places;
     if (count > 0)
         memcpy(result->addresses, addresses, count * sizeof(*addresses));
+    uv_stop(&loop); /* a timer called: uv_run() would go on to wait for what may never come */
 }
 
 static void look(struct result *result, const char *tenant, const void *lane, const char *name)
