@@ -76,24 +76,15 @@ int capacity_check(struct engine *engine, struct error *err)
 
 /* ---- room for stops and deletes on a full disk ---- */
 
-#define RESERVE "reserve"
-#define RESERVE_BYTES (4 << 20)
-#define RESERVE_STEP (256 << 10) /* for one of them: a few pages of the store's log */
-#define RESERVE_OF_DELETES (2 << 20)
-
-void capacity_fill_reserve(struct engine *engine)
+void capacity_keep_room(struct engine *engine)
 {
-    _cleanup_close_ int fd = -1;
+    struct error err;
 
-    if (capacity_disk_is_low(engine))
-        return;
-    fd = openat(engine->options.directory, RESERVE, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW,
-                0600);
-    if (fd < 0 || (fallocate(fd, 0, 0, RESERVE_BYTES) < 0 && errno != EOPNOTSUPP))
+    if (store_keep_room(engine->store, &err) < 0)
         log_say(
             LOG_LEVEL_WARN, "no_reserve",
-            "there is no room for %d MiB that keep stops and deletes possible on a full disk: %s",
-            RESERVE_BYTES >> 20, strerror(errno)); // NOLINT(concurrency-mt-unsafe)
+            "there is no room for %u MiB that keep stops and deletes possible on a full disk: %s",
+            STORE_ROOM >> 20, err.text);
 }
 
 void capacity_begin(struct engine *engine)
@@ -105,18 +96,9 @@ void capacity_begin(struct engine *engine)
                 "room there",
                 (unsigned long long)engine->capacity.disk_available >> 20,
                 (unsigned long long)engine->options.headroom_disk_bytes >> 20);
-    capacity_fill_reserve(engine);
-}
-
-bool capacity_give_reserve(struct engine *engine, bool deletes)
-{
-    _cleanup_close_ int fd = openat(engine->options.directory, RESERVE,
-                                    O_RDWR | O_CLOEXEC | O_NOFOLLOW);
-    off_t least = RESERVE_STEP + (deletes ? 0 : RESERVE_OF_DELETES);
-    struct stat st;
-
-    return fd >= 0 && fstat(fd, &st) == 0 && S_ISREG(st.st_mode) && st.st_size >= least &&
-           ftruncate(fd, st.st_size - RESERVE_STEP) == 0;
+    /* Earlier versions kept their room in a file. */
+    (void)unlinkat(engine->options.directory, "reserve", 0);
+    capacity_keep_room(engine);
 }
 
 /* ---- the engine's own memory ---- */

@@ -217,7 +217,8 @@ static void tick(void *arg)
 
     gone_expire(engine);
     engine_close_quiet(engine);
-    capacity_fill_reserve(engine);
+    if (!capacity_disk_is_low(engine))
+        capacity_keep_room(engine);
     clock_set(engine->clock, &engine->tick, clock_monotonic_ns() + TICK_NS, tick, engine);
 }
 

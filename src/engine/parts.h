@@ -522,11 +522,10 @@ void files_end_all(struct engine *engine); /* who has one has it still, and noth
 
 /* ---- capacity.c ---- */
 int capacity_check(struct engine *engine, struct error *err);
-/* Keeps a file beside the store while there is room, of which a delete on a full disk gets a part: else nothing could
- * be deleted any more, and so no room be made. Stops get half of it at most. False: there is none left. */
-void capacity_fill_reserve(struct engine *engine);
+/* Keeps room in the store while there is some on the disk, for the records of stops and deletes alone: else nothing
+ * could be deleted on a full disk any more, and so no room be made. Stops leave half of it to deletes. */
+void capacity_keep_room(struct engine *engine);
 void capacity_begin(struct engine *engine); /* the same, and says whether the disk is nearly full */
-bool capacity_give_reserve(struct engine *engine, bool deletes);
 bool capacity_disk_is_low(struct engine *engine);
 void capacity_look(struct engine *engine, struct engine_capacity *capacity);
 

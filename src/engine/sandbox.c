@@ -411,6 +411,14 @@ static void record_committed(void *arg, uint64_t revision, const struct error *e
     sandbox->committed(sandbox, err);
 }
 
+/* Of the store's room for a full disk. */
+static size_t room_to_leave(enum sandbox_state before, enum sandbox_state after)
+{
+    if (after == SANDBOX_DELETED)
+        return 0;
+    return after == SANDBOX_STOPPED && before != after ? STORE_ROOM / 2 : STORE_ROOM;
+}
+
 /* The last thing that a step does: `committed` may be called before this returns. */
 void sandbox_commit(struct sandbox *sandbox, struct record *next,
                     void (*committed)(struct sandbox *sandbox, const struct error *err))
@@ -430,8 +438,9 @@ void sandbox_commit(struct sandbox *sandbox, struct record *next,
         return;
     }
     (void)snprintf(key, sizeof(key), "sandbox/%s", sandbox->id);
-    store_put(sandbox->engine->store, key, text, strlen(text), sandbox->record->revision,
-              record_committed, sandbox);
+    store_put_leaving(sandbox->engine->store, room_to_leave(sandbox->record->state, next->state),
+                      key, text, strlen(text), sandbox->record->revision, record_committed,
+                      sandbox);
 }
 
 /* ---- being there ---- */

@@ -89,12 +89,6 @@ void sandbox_drop_disk(struct engine *engine, const char *disk)
 
 static void stopped(struct sandbox *sandbox, const struct error *err)
 {
-    if (err != NULL && err->errnum == ENOSPC && capacity_give_reserve(sandbox->engine, false)) {
-        sandbox_commit(sandbox,
-                       sandbox_next_record(sandbox, SANDBOX_STOPPED, sandbox->active->reason),
-                       stopped);
-        return;
-    }
     if (err != NULL) {
         /* The box is gone whatever the disk says; the next start finds that out as well. */
         sandbox->record->state = SANDBOX_STOPPED;
@@ -234,11 +228,6 @@ static void name_deleted(void *arg, uint64_t revision, const struct error *err)
 
 static void deleted(struct sandbox *sandbox, const struct error *err)
 {
-    /* A delete is what makes room. */
-    if (err != NULL && err->errnum == ENOSPC && capacity_give_reserve(sandbox->engine, true)) {
-        delete_work(sandbox);
-        return;
-    }
     if (err != NULL) {
         sandbox_finish(sandbox, err);
         return;
@@ -247,7 +236,7 @@ static void deleted(struct sandbox *sandbox, const struct error *err)
         char key[STORE_KEY_MAX];
 
         (void)snprintf(key, sizeof(key), "name/%s", sandbox->name_key);
-        store_put(sandbox->engine->store, key, NULL, 0, STORE_ANY, name_deleted, NULL);
+        store_put_leaving(sandbox->engine->store, 0, key, NULL, 0, STORE_ANY, name_deleted, NULL);
     }
     if (sandbox->box != 0)
         sandbox_end_box(sandbox, delete_ended);

@@ -238,7 +238,11 @@ int db_do(struct db *db, enum db_sql sql, struct error *err)
 
 void db_checkpoint(struct db *db)
 {
+    int pages = 0, moved = 0;
+
     /* Passive: it waits for nobody. What could not be moved now is moved by a later one. */
-    (void)sqlite3_wal_checkpoint_v2(db->handle, NULL, SQLITE_CHECKPOINT_PASSIVE, NULL, NULL);
-    db->wal_pages = 0;
+    if (sqlite3_wal_checkpoint_v2(db->handle, NULL, SQLITE_CHECKPOINT_PASSIVE, &pages, &moved) ==
+            SQLITE_OK &&
+        moved == pages)
+        db->wal_pages = 0; /* the next commit begins the log anew */
 }

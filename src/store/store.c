@@ -194,7 +194,8 @@ static struct write *write_check(struct store *store, enum write_kind kind, cons
 }
 
 static void ask(struct store *store, enum write_kind kind, const char *key, const char *owner,
-                const void *data, size_t size, uint64_t number, store_done done, void *arg)
+                const void *data, size_t size, uint64_t number, size_t leave, store_done done,
+                void *arg)
 {
     struct write *write = write_check(store, kind, key, owner, data, size);
     struct error err;
@@ -207,6 +208,7 @@ static void ask(struct store *store, enum write_kind kind, const char *key, cons
         return;
     }
     write->number = number;
+    write->leave = leave;
     write->asked_ns = clock_monotonic_ns();
     write->done = done;
     write->arg = arg;
@@ -223,20 +225,31 @@ static void ask(struct store *store, enum write_kind kind, const char *key, cons
 void store_put(struct store *store, const char *key, const void *data, size_t size,
                uint64_t if_revision, store_done done, void *arg)
 {
-    ask(store, WRITE_PUT, key, "", data, size, if_revision, done, arg);
+    store_put_leaving(store, STORE_ROOM, key, data, size, if_revision, done, arg);
+}
+
+void store_put_leaving(struct store *store, size_t leave, const char *key, const void *data,
+                       size_t size, uint64_t if_revision, store_done done, void *arg)
+{
+    ask(store, WRITE_PUT, key, "", data, size, if_revision, leave, done, arg);
+}
+
+int store_keep_room(struct store *store, struct error *err)
+{
+    return writer_keep_room(&store->writer, err);
 }
 
 void store_lease(struct store *store, const char *name, const char *owner, uint64_t ttl_ms,
                  store_done done, void *arg)
 {
-    ask(store, WRITE_LEASE, name, owner, NULL, 0, ttl_ms, done, arg);
+    ask(store, WRITE_LEASE, name, owner, NULL, 0, ttl_ms, STORE_ROOM, done, arg);
 }
 
 void store_publish(struct store *store, const char *stream, const void *data, size_t size,
                    uint64_t keep, store_done done, void *arg)
 {
     ask(store, WRITE_PUBLISH, stream, "", data == NULL ? "" : data, data == NULL ? 0 : size, keep,
-        done, arg);
+        STORE_ROOM, done, arg);
 }
 
 /* ---- opening ---- */
@@ -345,7 +358,7 @@ static void store_free(struct store *store)
 {
     db_close(&store->reader);
     /* The last connection moves the log into the database and removes it. */
-    db_close(&store->writer.db);
+    writer_close(&store->writer);
     fd_close(&store->lock);
     watch_end(store);
     if (store->woken != NULL)
@@ -392,7 +405,7 @@ int store_open_as(const char *directory, uv_loop_t *loop, const struct schema *s
     if (store == NULL)
         return error_set(err, "store_failed", ENOMEM, "cannot open the store");
     store->loop = loop;
-    store->lock = -1;
+    store->lock = store->writer.log = -1;
     store->asked_end = &store->asked;
     store->answered_end = &store->answered;
     (void)pthread_mutex_init(&store->mutex, NULL);

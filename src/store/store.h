@@ -64,6 +64,16 @@ typedef void (*store_done)(void *arg, uint64_t revision, const struct error *err
 void store_put(struct store *store, const char *key, const void *data, size_t size,
                uint64_t if_revision, store_done done, void *arg);
 
+/* Room that the log has on the disk beyond what is in use, for writes that make room on a disk that is full. */
+#define STORE_ROOM (4U << 20)
+
+/* Takes that room, where it has not got it yet. Where the file system cannot keep any there is none. */
+int store_keep_room(struct store *store, struct error *err);
+
+/* As store_put(), which leaves all of the room that is kept: this one leaves `leave` bytes of it. */
+void store_put_leaving(struct store *store, size_t leave, const char *key, const void *data,
+                       size_t size, uint64_t if_revision, store_done done, void *arg);
+
 /* Changes of keys with `prefix`, from `revision` on, in order, as they are committed; `value->data` is
  * NULL for one that was deleted. "compacted" where that far back (10,000 changes) is not known any
  * more. What is past is told before this returns, *out is set then already; a put of it that a later

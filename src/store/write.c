@@ -3,12 +3,24 @@
  * All of a batch is one transaction. A conflict changes nothing, so the rest of its batch is not
  * concerned. Where the database itself refuses something, the whole batch is rolled back and each
  * write is tried again alone: one that is too big for a full disk must not take others with it. No
- * answer says "done" before the commit that holds it is on the disk. */
+ * answer says "done" before the commit that holds it is on the disk.
+ *
+ * The log has blocks ahead of what is in use. So what makes room can be written when the disk is full, even
+ * where free blocks are root's alone (ext4 keeps some): a file that was given up for it would not help. */
 #include "store/write.h"
 
 #include "base/clock.h"
+#include "base/fd.h"
 
+#include <errno.h>
+#include <fcntl.h>
 #include <inttypes.h>
+#include <stdio.h>
+#include <sys/stat.h>
+
+#define LOG_PAGE (4096 + 24) /* with its header */
+#define LOG_STEP (256 << 10) /* blocks are taken in such steps */
+#define BATCH_PAGES 8        /* that a commit changes besides a page or two of each write */
 
 /* What a batch counts up; true for the writer when it is committed. */
 struct batch {
@@ -20,6 +32,7 @@ int writer_open(struct writer *writer, const char *directory, const struct schem
                 struct error *err)
 {
     struct db *db = &writer->db;
+    char path[4096];
     int status;
 
     if (db_open(db, directory, true, err) < 0)
@@ -33,7 +46,64 @@ int writer_open(struct writer *writer, const char *directory, const struct schem
         return error_set(err, "store_corrupt", 0,
                          "%.200s/store.db has lost its counters; put back a copy of the directory",
                          directory);
-    return status < 0 ? -1 : 0;
+    if (status < 0)
+        return -1;
+    (void)snprintf(path, sizeof(path), "%s/store.db-wal", directory);
+    writer->log = open(path, O_RDWR | O_CLOEXEC | O_NOFOLLOW);
+    return writer->log < 0 ? error_set(err, "store_failed", errno, "cannot open %.300s", path) : 0;
+}
+
+void writer_close(struct writer *writer)
+{
+    db_close(&writer->db);
+    fd_close(&writer->log);
+}
+
+static off_t in_steps(off_t bytes)
+{
+    return (bytes + LOG_STEP - 1) / LOG_STEP * LOG_STEP;
+}
+
+int writer_keep_room(struct writer *writer, struct error *err)
+{
+    struct stat st;
+
+    if (fstat(writer->log, &st) < 0)
+        return error_set(err, "store_failed", errno, "the store's log");
+    if (fallocate(writer->log, FALLOC_FL_KEEP_SIZE, 0, in_steps(st.st_size + STORE_ROOM)) == 0) {
+        writer->keeps_room = true;
+        return 0;
+    }
+    if (errno == EOPNOTSUPP)
+        return 0;
+    /* A log that a crash has left has room of before. */
+    if (st.st_blocks * 512 >= STORE_ROOM)
+        writer->keeps_room = true;
+    return error_set(err, "store_failed", errno, "the store's log");
+}
+
+/* Whether the log can take these writes and still has the room that they are to leave. */
+static int batch_has_room(struct writer *writer, const struct write *first, const struct write *end,
+                          struct error *err)
+{
+    off_t need = (off_t)(writer->db.wal_pages + BATCH_PAGES) * LOG_PAGE;
+    size_t leave = 0;
+
+    if (!writer->keeps_room)
+        return 0;
+    for (const struct write *write = first; write != end; write = write->next) {
+        need += (off_t)write->size + LOG_PAGE;
+        if (write->leave > leave)
+            leave = write->leave;
+    }
+    need = in_steps(need + (off_t)leave);
+    if (need <= writer->log_blocks)
+        return 0;
+    if (fallocate(writer->log, FALLOC_FL_KEEP_SIZE, 0, need) < 0)
+        return error_set(err, "store_failed", errno,
+                         "the store did not take what was asked; make room where it lies");
+    writer->log_blocks = need;
+    return 0;
 }
 
 static int conflict(struct write *write, uint64_t has)
@@ -180,10 +250,11 @@ static int batch_commit(struct writer *writer, struct write *first, const struct
 {
     struct batch batch = {&writer->db, writer->revision, writer->compacted};
     struct error ignored;
-    int status = db_do(batch.db, SQL_BEGIN, err);
+    int status;
 
-    if (status < 0)
+    if (batch_has_room(writer, first, end, err) < 0 || db_do(batch.db, SQL_BEGIN, err) < 0)
         return -1;
+    status = 0;
     for (struct write *write = first; status == 0 && write != end; write = write->next)
         status = write_do(&batch, write, err);
     if (status == 0)

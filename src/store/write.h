@@ -22,6 +22,7 @@ struct write {
     size_t size;
     uint64_t asked_ns;
     uint64_t number; /* if_revision, ttl_ms or keep */
+    size_t leave;    /* of the room that is kept */
     store_done done;
     void *arg;
 
@@ -34,11 +35,20 @@ struct write {
 struct writer {
     struct db db;
     uint64_t revision, compacted; /* as committed */
+    /* The log's file, how far it is known to have blocks, and whether room is kept there. */
+    int log;
+    off_t log_blocks;
+    _Atomic bool keeps_room;
 };
 
 /* Opens the database and brings it to that schema. */
 int writer_open(struct writer *writer, const char *directory, const struct schema *schema,
                 struct error *err);
+
+void writer_close(struct writer *writer);
+
+/* store_keep_room(), from any thread. */
+int writer_keep_room(struct writer *writer, struct error *err);
 
 /* Commits all of a list, or answers each with an error. */
 void writer_commit(struct writer *writer, struct write *writes);

@@ -68,11 +68,14 @@ def again(client):
 
 # ---- disk --------------------------------------------------------------------------------------
 
+SMALL_DISKS = {"tmpfs": lambda directory: "mount -t tmpfs -o size=96m,mode=0755 tmpfs",
+               "ext4": lambda directory: ext4_mount(directory, 96 << 20),
+               "ext4 with blocks of root's": lambda directory: ext4_mount(directory, 96 << 20, reserved=5)}
+
+
 @pytest.fixture(params=["tmpfs", "ext4"])
 def small_disk(request, tmp_path):
-    mount = "mount -t tmpfs -o size=96m,mode=0755 tmpfs"
-    if request.param == "ext4":
-        mount = ext4_mount(tmp_path, 96 << 20)
+    mount = SMALL_DISKS[request.param](tmp_path)
     with SmallDisk(tmp_path, mount, config=SMALL.format(pool=2, headroom="16M")) as started:
         yield started
 
@@ -134,6 +137,7 @@ def test_on_a_full_disk_what_runs_runs_on_and_nothing_that_was_acknowledged_is_l
         again(client)
 
 
+@pytest.mark.parametrize("small_disk", SMALL_DISKS, indirect=True)
 def test_on_a_full_disk_sandboxes_are_stopped_and_deleted_to_make_room(small_disk):
     with small_disk.client() as client:
         paths = [make(client, name=f"n{i}") for i in range(4)]

@@ -7,12 +7,12 @@ import subprocess
 import serving
 
 
-def ext4_mount(directory, size):
-    """The command that mounts a new one of this size, but for the target."""
+def ext4_mount(directory, size, reserved=0):
+    """The command that mounts a new one of this size, but for the target; so many percent of it are root's alone."""
     image = directory / "image"
     with open(image, "wb") as file:
         file.truncate(size)
-    subprocess.run(["mkfs.ext4", "-q", "-F", "-m", "0", image], check=True)
+    subprocess.run(["mkfs.ext4", "-q", "-F", "-m", str(reserved), image], check=True)
     return f"mount -o loop {image}"
 
 

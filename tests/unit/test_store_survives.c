@@ -263,7 +263,7 @@ static void check_synced(struct env *env)
 /* ---- a full disk ---- */
 
 /* A file system of its own, seen by this process only. */
-static int small_disk(const char *path)
+static int small_disk(const char *path, const char *size)
 {
     char uid_map[64], gid_map[64];
     uid_t uid = getuid();
@@ -283,7 +283,7 @@ static int small_disk(const char *path)
     }
     if (mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL) < 0)
         return -1;
-    return mount("small", path, "tmpfs", MS_NOSUID | MS_NODEV, "size=2m");
+    return mount("small", path, "tmpfs", MS_NOSUID | MS_NODEV, size);
 }
 
 static void full_fill(struct env *env)
@@ -337,12 +337,64 @@ static void full_together(struct env *env)
     CHECK(answer_is(small, ""), "%s", small.err.text);
 }
 
+static unsigned full_put(struct env *env, const char *prefix, size_t leave)
+{
+    static const char data[1000];
+    struct answer answer = {0};
+    unsigned count = 0;
+    char key[32];
+
+    do {
+        (void)snprintf(key, sizeof(key), "%s/%03u", prefix, count++);
+        answer = (struct answer){0};
+        store_put_leaving(env->store, leave, key, data, sizeof(data), 0, answer_take, &answer);
+        env_wait(env);
+    } while (answer.code[0] == '\0' && count < 10000);
+    CHECK(answer_is(answer, "store_failed") && answer.err.errnum == ENOSPC &&
+              strstr(answer.err.text, "make room") != NULL,
+          "%s %u: %s: %s", prefix, count, answer.code, answer.err.text);
+    return count - 1;
+}
+
+/* On a disk without a single block the log has room still, and who may use it is told apart; also by a
+ * store that is opened anew there. */
+static void full_kept(struct env *env)
+{
+    static char zeros[4096];
+    struct error err;
+    int fd = open("/tmp/ballast", O_WRONLY | O_CREAT | O_CLOEXEC, 0600);
+
+    CHECK(store_keep_room(env->store, &err) == 0, "%s", err.text);
+    while (write(fd, zeros, sizeof(zeros)) > 0) {
+    }
+    (void)close(fd);
+    (void)full_put(env, "usual", STORE_ROOM);
+    CHECK(full_put(env, "again", STORE_ROOM) == 0, "what is usual takes of the room");
+    CHECK(full_put(env, "half", STORE_ROOM / 2) > 50, "there is no room for it");
+    CHECK(full_put(env, "usual again", STORE_ROOM) == 0, "what is usual takes of the room");
+    CHECK(full_put(env, "all", 0) > 50, "there is no room for it");
+}
+
+static int kept_child(void)
+{
+    struct env env = {.directory = "/tmp/store"};
+
+    CHECK(small_disk("/tmp", "size=16m") == 0, "a small disk");
+    CHECK(env_open(&env) == 0, "%s", env.err.text);
+    if (env.store != NULL) {
+        full_kept(&env);
+        env_close(&env);
+    }
+    (void)fflush(stdout);
+    return check_failed > 0;
+}
+
 static int full_child(void)
 {
     struct env env = {.directory = "/tmp/store"};
     int fd;
 
-    if (small_disk("/tmp") < 0) {
+    if (small_disk("/tmp", "size=2m") < 0) {
         perror("a small disk");
         return 1;
     }
@@ -362,7 +414,7 @@ static int full_child(void)
     return check_failed > 0;
 }
 
-static void check_full(void)
+static void check_full(int (*child)(void))
 {
     int status = -1;
     pid_t pid;
@@ -370,7 +422,7 @@ static void check_full(void)
     (void)fflush(stdout);
     pid = fork();
     if (pid == 0)
-        _exit(full_child());
+        _exit(child());
     (void)waitpid(pid, &status, 0);
     CHECK(WIFEXITED(status) && WEXITSTATUS(status) == 0, "a full disk: %x", status);
 }
@@ -560,7 +612,8 @@ static void check_migration(struct env *env)
 int main(void)
 {
     (void)signal(SIGPIPE, SIG_IGN);
-    check_full();
+    check_full(full_child);
+    check_full(kept_child);
     check_killed();
     env_run(check_synced);
     check_damaged();
