@@ -267,6 +267,7 @@ static int process_follow(struct exec *exec, struct error *err)
     _cleanup_doc_ struct doc *process = NULL;
     struct follow follow = {.client = exec->client,
                             .process = exec->path,
+                            .ends_with_key = true,
                             .watch_fd = exec->signals,
                             .watch_call = signals_take,
                             .watch_arg = exec};

@@ -181,7 +181,8 @@ static int follow_once(struct follow *follow, struct doc **process, uint64_t *he
                    follow->from[1],
                    follow->is_left_out[0]   ? "&stream=stderr"
                    : follow->is_left_out[1] ? "&stream=stdout"
-                                            : "");
+                                            : "",
+                   follow->ends_with_key ? "&ends_with_key=true" : "");
     follow->is_behind = false;
     if (client_start(follow->client, &request, err) < 0)
         return -1;

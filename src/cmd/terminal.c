@@ -460,6 +460,8 @@ static int session_connect(struct session *session, struct error *err)
     else if (terminal_size(&rows, &columns)) /* else it keeps the size that it has */
         used += (size_t)snprintf(path + used, sizeof(path) - used, "rows=%u&columns=%u&", rows,
                                  columns);
+    if (options->is_own)
+        used += (size_t)snprintf(path + used, sizeof(path) - used, "ends_with_key=true&");
     if (session->has_offset || options->has_from)
         (void)snprintf(path + used, sizeof(path) - used, "from=%" PRIu64, session->offset);
     else

@@ -23,9 +23,10 @@ struct terminal_options {
     struct terminal_keys keys;
     bool takes_input; /* ours is passed on */
     bool only_looks;  /* neither input nor size */
-    bool is_own;      /* it was started for this: a hang-up of ours is one of its */
-    bool has_from;    /* from the start, and not only what is left of it on the screen */
-    bool json;        /* at the end what came of it is printed, behind what the terminal showed */
+    /* It was started for this: a hang-up of ours is one of its, and the end of our key is its end. */
+    bool is_own;
+    bool has_from; /* from the start, and not only what is left of it on the screen */
+    bool json;     /* at the end what came of it is printed, behind what the terminal showed */
 };
 
 /* The size of ours: true; or what is usual: false, then there is none. */

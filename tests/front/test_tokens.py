@@ -1,6 +1,8 @@
 """Tokens and signed URLs as those who hold one see them: for one sandbox, some verbs and a time."""
 import http.client
+import os
 import stat
+import subprocess
 import urllib.parse
 
 import pytest
@@ -159,6 +161,36 @@ def test_what_a_token_opened_ends_with_it(serve, api, shared, how):
             assert "exit" in rest_of(own), "the key itself has not ended"
     for process in (quiet, screen):
         api.post(f"{shared}/processes/{process}/signal", {"signal": "KILL"})
+
+
+@pytest.mark.parametrize("options", [[], ["-t"]])
+def test_a_command_that_cove_exec_shows_ends_with_the_key(serve, api, shared, options):
+    key = api.post("/v1/keys", {"label": "leaver", "scopes": ["read", "write"]}).json
+    env = {**os.environ, "COVE_URL": f"http://127.0.0.1:{serve.port}", "COVE_API_KEY": key["secret"]}
+    words = ["exec", *options, "--tag", "shown", shared.rsplit("/", 1)[1], "--", "sh", "-c", "echo begun; exec sleep 1000"]
+    background = api.post(f"{shared}/processes", {"command": "exec sleep 1000"}).json["id"]
+    with serve.tcp(key["secret"]) as leaver:
+        lines = serving.Lines(leaver, f"{shared}/processes/{background}/follow")
+        with subprocess.Popen([harness.COVE, *words], env=env, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+                              stderr=subprocess.PIPE) as shown:
+            assert shown.stdout.readline().strip() == b"begun"
+            assert api.delete(f"/v1/keys/{key['id']}").status == 204
+            assert shown.wait() == 125 and (options or b"key" in shown.stderr.read())
+        assert "exit" not in rest_of(lines)
+    ended = [each for each in api.get(f"{shared}/processes").json["processes"] if each["tag"] == "shown"]
+    assert {each["signal"] for each in ended} == {"SIGKILL"}, ended
+    assert api.get(f"{shared}/processes/{background}").json["state"] == "running", "that was to run in the background"
+    assert api.delete(f"{shared}/processes/{background}").status == 204
+
+
+def test_a_key_that_reads_ends_no_process_by_its_own_end(serve, api, shared):
+    process = api.post(f"{shared}/processes", {"command": "exec sleep 1000"}).json["id"]
+    key = api.post("/v1/keys", {"label": "reader", "scopes": ["read"]}).json
+    with serve.tcp(key["secret"]) as reader:
+        refused = reader.get(f"{shared}/processes/{process}/follow", query={"ends_with_key": "true"})
+        assert refused.refusal == (403, "forbidden")
+    assert api.delete(f"/v1/keys/{key['id']}").status == 204
+    assert api.delete(f"{shared}/processes/{process}").status == 204
 
 
 def test_nobody_lends_what_he_has_not(serve, api, shared):

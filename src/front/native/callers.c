@@ -64,6 +64,14 @@ static bool make_timer(struct native *native)
     return true;
 }
 
+void callers_end_with(struct job *job, struct proc *proc)
+{
+    struct error ignored; /* it has ended */
+
+    if (!lives(job->native->options.engine, &job->caller))
+        (void)proc_kill(proc, &ignored);
+}
+
 bool callers_add(struct job *job)
 {
     struct native *native = job->native;

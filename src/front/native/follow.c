@@ -14,7 +14,7 @@ struct follow {
     struct job *job;
     struct proc *proc; /* lives as long as `follow` */
     struct proc_follow *follow;
-    bool until_close, is_base64;
+    bool until_close, is_base64, ends_with_key;
     bool wants[2], is_closed[2];
     uint64_t for_ms, from[2];
     struct lines lines[2];
@@ -32,6 +32,8 @@ static void gone(void *arg)
 {
     struct follow *follow = arg;
 
+    if (follow->ends_with_key)
+        callers_end_with(follow->job, follow->proc);
     leave(follow);
     job_abort(follow->job);
 }
@@ -204,6 +206,7 @@ static int read_query(const struct job *job, struct follow *follow, struct error
         job_query_word(job, "until", untils, &until, err) < 0 ||
         job_query_count(job, "stdout_from", 0, INT64_MAX, &follow->from[0], err) < 0 ||
         job_query_count(job, "stderr_from", 0, INT64_MAX, &follow->from[1], err) < 0 ||
+        job_query_flag(job, "ends_with_key", &follow->ends_with_key, err) < 0 ||
         stream_query(job, &follow->for_ms, err) < 0)
         return -1;
     follow->is_base64 = encoding == 1;
@@ -215,9 +218,11 @@ static int read_query(const struct job *job, struct follow *follow, struct error
 
 HANDLER(process_follow)
 {
-    static const char *const known[] = {"stdout_from", "stderr_from", "encoding", "stream",
-                                        "until",       "for_ms",      NULL};
-    struct job *job = job_begin_for(request, ENGINE_LOOK);
+    static const char *const known[] = {"stdout_from", "stderr_from", "encoding",      "stream",
+                                        "until",       "for_ms",      "ends_with_key", NULL};
+    const char *ends = http_query(request, "ends_with_key");
+    bool may_end = ends != NULL && strcmp(ends, "true") == 0;
+    struct job *job = job_begin_for(request, may_end ? ENGINE_EXEC : ENGINE_LOOK);
     struct follow *follow;
     struct error err;
 

@@ -132,6 +132,8 @@ bool ports_take_public(struct job *job);
 bool callers_add(struct job *job);    /* false: there is no memory to do so */
 void callers_remove(struct job *job); /* also one that was never added */
 void callers_close(struct native *native);
+/* Kills a process, if the caller's key or token has ended. */
+void callers_end_with(struct job *job, struct proc *proc);
 
 /* ---- beside.c: work in the loop's pool, in turns of tenants ---- */
 

@@ -23,7 +23,7 @@ struct terminal {
     struct job *job;
     struct proc *proc; /* lives as long as `follow` */
     struct proc_follow *follow;
-    bool is_read_only, has_from, is_fitted, is_attached, is_writing;
+    bool is_read_only, has_from, is_fitted, is_attached, is_writing, ends_with_key;
     uint64_t from, tail, rows, columns; /* as the query has them */
     uint64_t at;                        /* of the next byte */
     uint64_t live;                      /* what was there when it attached ends here */
@@ -380,8 +380,12 @@ static bool message(void *arg, bool is_text, const void *data, size_t size)
 
 static void closed(void *arg, unsigned code)
 {
+    struct terminal *terminal = arg;
+
     (void)code;
-    leave(arg);
+    if (terminal->ends_with_key && terminal->follow != NULL)
+        callers_end_with(terminal->job, terminal->proc);
+    leave(terminal);
 }
 
 /* ---- attaching ---- */
@@ -464,10 +468,15 @@ static int read_query(const struct job *job, struct terminal *terminal, struct e
         job_query_count(job, "tail", 0, INT64_MAX, &terminal->tail, err) < 0 ||
         job_query_count(job, "rows", 1, PROCS_TERMINAL_MAX, &terminal->rows, err) < 0 ||
         job_query_count(job, "columns", 1, PROCS_TERMINAL_MAX, &terminal->columns, err) < 0 ||
+        job_query_flag(job, "ends_with_key", &terminal->ends_with_key, err) < 0 ||
         job_query_flag(job, "read_only", &terminal->is_read_only, err) < 0)
         return -1;
     if (terminal->has_from && http_query(job->request, "tail") != NULL)
         return error_set(err, "bad_request", 0, "\"from\" and \"tail\" say the same: give one");
+    if (terminal->is_read_only && terminal->ends_with_key)
+        return error_set(
+            err, "bad_request", 0,
+            "\"ends_with_key\" ends the process, and \"read_only\" only reads: give one");
     if ((terminal->rows == 0) != (terminal->columns == 0))
         return error_set(err, "bad_request", 0, "\"rows\" and \"columns\" go together");
     return 0;
@@ -475,7 +484,8 @@ static int read_query(const struct job *job, struct terminal *terminal, struct e
 
 HANDLER(process_terminal)
 {
-    static const char *const known[] = {"from", "tail", "read_only", "rows", "columns", NULL};
+    static const char *const known[] = {"from",    "tail",          "read_only", "rows",
+                                        "columns", "ends_with_key", NULL};
     const char *read_only = http_query(request, "read_only");
     bool reads = read_only != NULL && strcmp(read_only, "true") == 0;
     struct job *job = job_begin_for(request, reads ? ENGINE_LOOK : ENGINE_EXEC);
