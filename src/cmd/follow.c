@@ -143,6 +143,22 @@ bool follow_is_at_end(const struct follow *follow)
     return follow->has_end;
 }
 
+/* What is gone at the end already no line told of: with no room on the server's disk that may be all of it. */
+static void say_lost(struct follow *follow, const struct doc *process)
+{
+    static const char *const names[] = {"stdout", "stderr"};
+    uint64_t kept;
+
+    for (int stream = 0; stream < 2; stream++) {
+        if (follow->is_left_out[stream] || follow->is_json ||
+            !doc_number(doc_get(process, names[stream]), "from", &kept) ||
+            kept <= follow->from[stream])
+            continue;
+        say_gap(stream, kept - follow->from[stream]);
+        follow->from[stream] = kept;
+    }
+}
+
 /* One line: 1 with `*process` at the end, 0 to go on, -1. What a later server adds is passed over. */
 static int event_take(struct follow *follow, const char *line, size_t size, struct doc **process,
                       struct error *err)
@@ -164,7 +180,10 @@ static int event_take(struct follow *follow, const char *line, size_t size, stru
     if (strcmp(type, "exit") != 0)
         return 0;
     *process = doc_keep(doc_get(event, "process"));
-    return *process == NULL ? bad_line(err) : 1;
+    if (*process == NULL)
+        return bad_line(err);
+    say_lost(follow, *process);
+    return 1;
 }
 
 /* One connection: 1 at the end of the process, 0 when it is behind, -1. */
@@ -176,7 +195,7 @@ static int follow_once(struct follow *follow, struct doc **process, uint64_t *he
     int result;
 
     (void)snprintf(path, sizeof(path),
-                   "%s/follow?encoding=%s&stdout_from=%" PRIu64 "&stderr_from=%" PRIu64 "%s",
+                   "%s/follow?encoding=%s&stdout_from=%" PRIu64 "&stderr_from=%" PRIu64 "%s%s",
                    follow->process, follow->is_json ? "utf8" : "base64", follow->from[0],
                    follow->from[1],
                    follow->is_left_out[0]   ? "&stream=stderr"

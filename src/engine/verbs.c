@@ -56,9 +56,10 @@ static int create_check(struct engine *engine, const struct record *record, stru
                          "this engine has as many sandboxes as it is to have at most; delete some");
     if (record->deadline_ms > 0 && record->deadline_ms <= clock_wall_ms())
         return error_set(err, "bad_request", 0, "lifecycle.deadline has passed already");
-    if (quota_check(engine, record, true, err) != 0 || disk_room_check(engine, record, err) != 0)
+    /* The headroom first: where it is not free, no smaller disk helps. */
+    if (quota_check(engine, record, true, err) != 0 || capacity_check(engine, err) != 0)
         return -1;
-    return capacity_check(engine, err);
+    return disk_room_check(engine, record, err);
 }
 
 /* A time and no count: cursors show it, and are to say nothing about other tenants. The wall's may be set back. */

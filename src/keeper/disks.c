@@ -63,8 +63,12 @@ static int check_size(int disks, const struct keeper_make *make, struct error *e
     struct statvfs place;
 
     if (fstatvfs(disks, &place) == 0 && make->limits.disk_bytes / place.f_frsize > place.f_blocks)
-        return error_set(err, "capacity", 0,
-                         "the disk would be larger than what it lies on; ask for a smaller one");
+        return error_set(
+            err, "capacity", 0,
+            "a disk of %llu MiB would be larger than what it lies on; ask for a smaller "
+            "one (resources.disk_bytes, --disk), or set 'disk' below [boxes] in the "
+            "configuration, which holds where none is asked for",
+            (unsigned long long)make->limits.disk_bytes >> 20);
     return 0;
 }
 

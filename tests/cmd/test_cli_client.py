@@ -763,6 +763,20 @@ def test_logs_that_promise_more_than_they_give_end(server):
     assert (result.returncode, result.stdout) == (0, b"")
 
 
+@pytest.mark.parametrize("words", [["exec", "work", "--", "true"], ["logs", "work", "1", "--follow"]])
+def test_output_of_which_nothing_is_kept_is_said_to_be_missing(server, words):
+    """As with a full disk: no line tells of it, and what was said to be missing before is not said again."""
+    def script(request):
+        if "/follow" in request.path:
+            lines = line(type="gap", stream="stderr", **{"from": 0, "to": 70})
+            return answer(lines + end(exit_code=3, stdout={"from": 600000, "bytes": 600000}, stderr={"from": 70, "bytes": 70}))
+        return answer(process(state="running", exit_code=None))
+    result = cove(*words, env=server(script).env)
+    assert result.stdout == b"" and (result.returncode == 3) == (words[0] == "exec"), result
+    assert result.stderr.count(b"600000 bytes of the command's standard output are not kept") == 1, result
+    assert result.stderr.count(b"standard error") == 1, result
+
+
 def test_kill_ends_what_runs_and_forgets_nothing_that_ended(server):
     state = {"now": "running"}
     made = server(lambda request: answer(process(state=state["now"])) if request.method == "GET"
