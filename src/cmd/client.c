@@ -55,15 +55,24 @@ static int key_check(const char *key, struct error *err)
     return 0;
 }
 
-int client_new(const struct wire_address *address, struct client **out, struct error *err)
+/* It is that of the server that was named, or the system's, whose socket lies where only root may put one; whatever
+ * else answers must not get it. Root and the socket's owner need none there. */
+static const char *key_for(const struct wire_address *address)
 {
     const char *url = getenv("COVE_URL");
     const char *key = getenv("COVE_API_KEY");
+    bool is_named = url != NULL && url[0] != '\0';
+
+    if (key == NULL || key[0] == '\0')
+        return NULL;
+    return is_named || client_is_others_socket(address) ? key : NULL;
+}
+
+int client_new(const struct wire_address *address, struct client **out, struct error *err)
+{
+    const char *key = key_for(address);
     struct client *client;
 
-    /* It is that of the server that was named; whatever else answers here must not get it. */
-    if (url == NULL || url[0] == '\0' || (key != NULL && key[0] == '\0'))
-        key = NULL;
     if (key != NULL && key_check(key, err) < 0)
         return -1;
     client = calloc(1, sizeof(*client));

@@ -32,6 +32,9 @@ int client_open_private(struct client **out, struct error *err);
 /* As client_open(), but only if one runs already; nothing is said and nothing is started. */
 int client_open_running(struct client **out);
 
+/* Whether that is the system's socket and another user's, who is not root: who uses it needs a key. */
+bool client_is_others_socket(const struct wire_address *address);
+
 /* For a server that is known. Connects with the first request. COVE_API_KEY is sent along. */
 int client_new(const struct wire_address *address, struct client **out, struct error *err);
 

@@ -290,14 +290,25 @@ static int named_open(const char *url, struct client **out, struct error *err)
     return client_new(&address, out, err);
 }
 
+bool client_is_others_socket(const struct wire_address *address)
+{
+    struct stat st;
+
+    return address->is_unix && strcmp(address->path, SYSTEM_SOCKET) == 0 && geteuid() != 0 &&
+           stat(SYSTEM_SOCKET, &st) == 0 && st.st_uid != geteuid();
+}
+
 int client_open(struct client **out, struct error *err)
 {
     const char *url = getenv("COVE_URL");
+    const char *key = getenv("COVE_API_KEY");
     struct wire_address address = {.is_unix = true, .path = SYSTEM_SOCKET, .header = "localhost"};
 
     *out = NULL;
     if (url != NULL && url[0] != '\0')
         return named_open(url, out, err);
+    if ((key == NULL || key[0] == '\0') && client_is_others_socket(&address))
+        return client_open_private(out, err);
     if (client_new(&address, out, err) < 0)
         return -1;
     if (client_connect(*out, err) == 0)

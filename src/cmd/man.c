@@ -227,7 +227,9 @@ static const struct {
     {"COVE_URL",
      "The server: unix:/PATH/cove.sock, https://HOST[:PORT] or http://HOST:PORT. Without it, "
      "that of this machine, else one of your own, which starts by itself."},
-    {"COVE_API_KEY", "The key for the server that COVE_URL names."},
+    {"COVE_API_KEY",
+     "The key for the server that COVE_URL names, or for this machine's, if that is "
+     "another user's."},
     {"SSL_CERT_FILE, SSL_CERT_DIR",
      "Whom to trust with https, instead of this machine's authorities."},
     {"COVE_WARNINGS", "If it is none, no warnings are printed."},

@@ -231,3 +231,31 @@ def test_the_socket_has_the_group_and_the_mode_of_the_configuration(open_place, 
         assert status_as(member, server.socket) == (403 if mode != "0600" else None), "a group is no key"
         assert status_as(member, server.socket, "-H", key) == (200 if mode != "0600" else None)
         assert status_as(stranger, server.socket, "-H", key) == (200 if mode == "0666" else None)
+
+
+def cove_as(groups, socket_path, env, *words):
+    """The same for a command that finds the system's socket."""
+    script = ("mount -t tmpfs run /run; mkdir /run/cove; touch /run/cove/cove.sock; mount --bind \"$0\" /run/cove/cove.sock; "
+              "exec \"$@\"")
+    return subprocess.run(["unshare", "--mount", "--propagation", "private", "sh", "-ec", script, socket_path,
+                           "setpriv", "--reuid", "12345", "--regid", "12345", *groups, harness.COVE, *words],
+                          env={"PATH": os.environ["PATH"], **env}, capture_output=True, text=True, timeout=LIMIT, check=False)
+
+
+@pytest.mark.skipif(not harness.EXPECT.is_root, reason="only root can be another user")
+def test_a_command_sends_its_key_over_the_systems_socket_where_that_is_anothers(open_place):
+    own = pathlib.Path("/tmp/cove-12345")  # where a private engine would have its socket, if it were closed to others
+    own.mkdir(mode=0o755, exist_ok=True)
+    with serving.Serve(open_place, f"[serve]\nsocket_group = {GROUP}\nsocket_mode = 0660\n[boxes]\npool = 0\n") as server:
+        with server.client() as operator:
+            key = {"COVE_API_KEY": new_key(operator)["secret"]}
+            assert operator.post("/v1/sandboxes", {"disk_kind": "ephemeral", "name": "found"}).status == 201
+        member = ["--groups", GROUP]
+        said = cove_as(member, server.socket, key, "ls")
+        assert said.returncode == 0 and "found" in said.stdout, said
+        assert "COVE_API_KEY" in cove_as(member, server.socket, {"COVE_API_KEY": "cove_wrong"}, "ls").stderr
+        said = cove_as(member, server.socket, {"COVE_URL": "unix:/run/cove/cove.sock"}, "ls")
+        assert said.returncode == 125 and "COVE_API_KEY" in said.stderr, said
+        for groups, env in ((member, {}), (["--clear-groups"], key)):
+            assert str(own) in cove_as(groups, server.socket, env, "ls").stderr, "a private engine is what others have"
+    own.rmdir()

@@ -112,9 +112,11 @@ static int find_caller(struct job *job, struct error *err)
     if (secret != NULL)
         return job->caller.method[0] != '\0' ? signed_may(job, err) : 0;
     if (peer->is_unix && !peer_may(job->native, peer))
-        return error_set(err, "forbidden", 0,
-                         "user %u may not use this socket without a key; its owner and root may",
-                         (unsigned)peer->uid);
+        return error_set(
+            err, "forbidden", 0,
+            "user %u may not use this socket without a key, as its owner and root may; "
+            "send one (cove does with COVE_API_KEY)",
+            (unsigned)peer->uid);
     if (!peer->is_unix)
         return ports_take_public(job) ? 0 : error_set(err, "bad_key", 0, "the request has no key");
     (void)snprintf(job->caller.tenant, sizeof(job->caller.tenant), "default");
