@@ -7,7 +7,13 @@
 #include <stdio.h>
 #include <string.h>
 
+struct df {
+    struct options_common common;
+    bool all_tenants;
+};
+
 static const struct option_row rows[] = {
+    OPTION_ALL_TENANTS(struct df),
     OPTION_JSON(
         "print the sandboxes as the API has them, with `usage`, and the server's `capacity`"),
     OPTION_HELP,
@@ -34,7 +40,8 @@ struct totals {
     bool is_unlimited, is_any_known;
 };
 
-static void sandbox_show(struct show_table *shown, const struct doc *sandbox, struct totals *totals)
+static void sandbox_show(struct show_table *shown, const struct doc *sandbox, bool has_tenant,
+                         struct totals *totals)
 {
     const char *name = doc_text(sandbox, "name");
     uint64_t limit = 0;
@@ -42,6 +49,8 @@ static void sandbox_show(struct show_table *shown, const struct doc *sandbox, st
     bool has_limit = doc_number(doc_get(sandbox, "resources"), "disk_bytes", &limit) && limit > 0;
     bool is_known = doc_number(doc_get(sandbox, "usage"), "disk_bytes", &used);
 
+    if (has_tenant)
+        show_cell(shown, doc_text(sandbox, "tenant"));
     show_cell(shown, name != NULL ? name : doc_text(sandbox, "id"));
     show_cell(shown, doc_text(sandbox, "disk_kind"));
     show_cell_state(shown, doc_text(sandbox, "state"));
@@ -53,15 +62,18 @@ static void sandbox_show(struct show_table *shown, const struct doc *sandbox, st
     totals->used += used;
 }
 
-static int sandboxes_show(const struct doc *sandboxes, struct error *err)
+static int sandboxes_show(const struct doc *sandboxes, bool has_tenant, struct error *err)
 {
-    static const char *const headings[] = {"NAME", "KIND", "STATE", "LIMIT", "USED"};
+    static const char *const headings[] = {"TENANT", "NAME", "KIND", "STATE", "LIMIT", "USED"};
+    size_t first = has_tenant ? 0 : 1;
     struct totals totals = {0};
     struct show_table shown;
 
-    show_table_begin(&shown, sizeof(headings) / sizeof(headings[0]), headings);
+    show_table_begin(&shown, sizeof(headings) / sizeof(headings[0]) - first, headings + first);
     for (size_t i = 0; i < doc_count(sandboxes); i++)
-        sandbox_show(&shown, doc_at(sandboxes, i), &totals);
+        sandbox_show(&shown, doc_at(sandboxes, i), has_tenant, &totals);
+    if (has_tenant)
+        show_cell(&shown, NULL);
     show_cell_in(&shown, SHOW_BOLD, "all");
     show_cell(&shown, NULL);
     show_cell(&shown, NULL);
@@ -99,25 +111,27 @@ static int both_print(const struct doc *sandboxes, const struct doc *capacity, s
 static int df_call(struct client *client, void *options, const struct option_words *words,
                    struct error *err)
 {
-    const struct options_common *common = options;
+    const struct df *df = options;
     const struct client_request request = {.path = "/v1/capacity"};
     _cleanup_doc_ struct doc *sandboxes = NULL;
     _cleanup_doc_ struct doc *capacity = NULL;
 
     (void)words;
-    if (usage_fetch(client, &sandboxes, err) < 0)
+    if (usage_fetch(client, df->all_tenants, &sandboxes, err) < 0)
         return -1;
     /* A key of a tenant may not know it. */
     if (client_call(client, &request, &capacity, err) < 0 && strcmp(err->code, "forbidden") != 0)
         return -1;
-    if (common->json)
+    if (df->common.json)
         return both_print(sandboxes, capacity, err);
-    return sandboxes_show(sandboxes, err) < 0 || capacity_show(capacity, err) < 0 ? -1 : 0;
+    return sandboxes_show(sandboxes, df->all_tenants, err) < 0 || capacity_show(capacity, err) < 0
+               ? -1
+               : 0;
 }
 
 static int df_run(const struct cmd *cmd, int argc, char **argv)
 {
-    struct options_common options = {0};
+    struct df options = {.all_tenants = false};
 
     return api_command(cmd, argc, argv, &options, df_call);
 }

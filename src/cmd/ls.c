@@ -10,7 +10,7 @@
 
 struct ls {
     struct options_common common;
-    bool quiet;
+    bool quiet, all_tenants;
     char query[QUERY_MAX];
 };
 
@@ -48,6 +48,7 @@ static const struct option_row rows[] = {
     {"state", "STATE", "all", "running, stopped, creating or error", take_state, 0, 0},
     {"prefix", "TEXT", NULL, "those whose names begin so", take_prefix, 0, 0},
     {"label", "KEY=VALUE", NULL, "those that have this label; repeatable", take_label, 'l', 0},
+    OPTION_ALL_TENANTS(struct ls),
     {"quiet", NULL, NULL, "print ids alone, one a line", NULL, 'q', offsetof(struct ls, quiet)},
     OPTION_JSON("print them as the API has them"),
     OPTION_HELP,
@@ -60,12 +61,14 @@ static const struct option_table table = {
     OPTION_ROWS(rows),
 };
 
-static void sandbox_show(struct show_table *table_shown, const struct doc *sandbox)
+static void sandbox_show(struct show_table *table_shown, const struct doc *sandbox, bool has_tenant)
 {
     char value[SHOW_VALUE_MAX];
     const struct doc *resources = doc_get(sandbox, "resources");
     uint64_t number;
 
+    if (has_tenant)
+        show_cell(table_shown, doc_text(sandbox, "tenant"));
     show_cell(table_shown, doc_text(sandbox, "id"));
     show_cell_state(table_shown, doc_text(sandbox, "state"));
     show_cell(table_shown, doc_text(sandbox, "root"));
@@ -82,17 +85,18 @@ static void sandbox_show(struct show_table *table_shown, const struct doc *sandb
 
 static int all_show(const struct ls *ls, const struct doc *all, struct error *err)
 {
-    static const char *const headings[] = {"ID",        "STATE", "ROOT", "MEMORY",
-                                           "PROCESSES", "AGE",   "NAME"};
+    static const char *const headings[] = {"TENANT", "ID",        "STATE", "ROOT",
+                                           "MEMORY", "PROCESSES", "AGE",   "NAME"};
+    size_t first = ls->all_tenants ? 0 : 1;
     struct show_table shown;
 
-    show_table_begin(&shown, ls->quiet ? 1 : sizeof(headings) / sizeof(headings[0]),
-                     ls->quiet ? NULL : headings);
+    show_table_begin(&shown, ls->quiet ? 1 : sizeof(headings) / sizeof(headings[0]) - first,
+                     ls->quiet ? NULL : headings + first);
     for (size_t i = 0; i < doc_count(all); i++) {
         if (ls->quiet)
             show_cell(&shown, doc_text(doc_at(all, i), "id"));
         else
-            sandbox_show(&shown, doc_at(all, i));
+            sandbox_show(&shown, doc_at(all, i), ls->all_tenants);
     }
     return show_table_print(&shown, err);
 }
@@ -105,7 +109,8 @@ static int ls_call(struct client *client, void *options, const struct option_wor
     char path[QUERY_MAX + 64];
 
     (void)words;
-    (void)snprintf(path, sizeof(path), "/v1/sandboxes?limit=500%s", ls->query);
+    (void)snprintf(path, sizeof(path), "/v1/sandboxes?limit=500%s%s",
+                   ls->all_tenants ? "&all_tenants=true" : "", ls->query);
     if (api_list(client, path, "sandboxes", &all, err) < 0)
         return -1;
     return ls->common.json ? api_list_print("sandboxes", all, err) : all_show(ls, all, err);

@@ -30,6 +30,11 @@ struct option_row {
     {                                                                            \
         "json", NULL, NULL, what, NULL, 0, offsetof(struct options_common, json) \
     }
+#define OPTION_ALL_TENANTS(into)                                                                 \
+    {                                                                                            \
+        "all-tenants", NULL, "your own tenant's", "those of all tenants, for an operator", NULL, \
+            0, offsetof(into, all_tenants)                                                       \
+    }
 #define OPTION_HELP                                                                        \
     {                                                                                      \
         "help", NULL, NULL, "print this", NULL, 'h', offsetof(struct options_common, help) \

@@ -35,7 +35,7 @@
 
 struct top {
     struct options_common common;
-    bool once;
+    bool once, all_tenants;
     uint64_t interval_ms;
 };
 
@@ -55,6 +55,7 @@ static const struct option_row rows[] = {
     {"once", NULL, "if standard output is no terminal", "print one table and end", NULL, 0,
      offsetof(struct top, once)},
     {"interval", "TIME", "2s", "how often to look", take_interval, 'n', 0},
+    OPTION_ALL_TENANTS(struct top),
     OPTION_JSON("print the sandboxes as the API has them, each with `usage`"),
     OPTION_HELP,
 };
@@ -75,10 +76,11 @@ struct look {
     struct doc *sandboxes;
 };
 
-static int look_take(struct client *client, struct look *look, struct error *err)
+static int look_take(struct client *client, const struct top *top, struct look *look,
+                     struct error *err)
 {
     look->time_ns = clock_monotonic_ns();
-    return usage_fetch(client, &look->sandboxes, err);
+    return usage_fetch(client, top->all_tenants, &look->sandboxes, err);
 }
 
 /* A sandbox of a look with what it is sorted by. */
@@ -135,13 +137,15 @@ static void size_cell(struct show_table *shown, const struct doc *doc, const cha
     show_cell(shown, doc_number(doc, key, &bytes) ? show_size(bytes, text) : NULL);
 }
 
-static void line_show(struct show_table *shown, const struct line *line)
+static void line_show(struct show_table *shown, const struct line *line, bool has_tenant)
 {
     const struct doc *usage = doc_get(line->sandbox, "usage");
     const char *name = doc_text(line->sandbox, "name");
     char text[SHOW_VALUE_MAX];
     uint64_t number;
 
+    if (has_tenant)
+        show_cell(shown, doc_text(line->sandbox, "tenant"));
     show_cell(shown, name != NULL ? name : doc_text(line->sandbox, "id"));
     show_cell_state(shown, doc_text(line->sandbox, "state"));
     (void)snprintf(text, sizeof(text), "%.1f%%", line->share);
@@ -158,11 +162,12 @@ static void line_show(struct show_table *shown, const struct line *line)
     show_cell(shown, doc_number(usage, "cpu_ns", &number) ? text : NULL);
 }
 
-static int look_text(const struct look *before, const struct look *now, char **text, size_t *size,
-                     struct error *err)
+static int look_text(const struct top *top, const struct look *before, const struct look *now,
+                     char **text, size_t *size, struct error *err)
 {
-    static const char *const headings[] = {"NAME",  "STATE", "CPU",      "MEMORY", "PEAK",
-                                           "LIMIT", "DISK",  "COMMANDS", "TIME"};
+    static const char *const headings[] = {"TENANT", "NAME",  "STATE", "CPU",      "MEMORY",
+                                           "PEAK",   "LIMIT", "DISK",  "COMMANDS", "TIME"};
+    size_t first = top->all_tenants ? 0 : 1;
     size_t count = doc_count(now->sandboxes);
     _cleanup_free_ struct line *lines = calloc(count + 1, sizeof(*lines));
     struct show_table shown;
@@ -172,9 +177,9 @@ static int look_text(const struct look *before, const struct look *now, char **t
     for (size_t i = 0; i < count; i++)
         lines[i] = line_of(before, now, doc_at(now->sandboxes, i));
     qsort(lines, count, sizeof(*lines), line_order);
-    show_table_begin(&shown, sizeof(headings) / sizeof(headings[0]), headings);
+    show_table_begin(&shown, sizeof(headings) / sizeof(headings[0]) - first, headings + first);
     for (size_t i = 0; i < count; i++)
-        line_show(&shown, &lines[i]);
+        line_show(&shown, &lines[i], top->all_tenants);
     return show_table_text(&shown, text, size, err);
 }
 
@@ -184,15 +189,15 @@ static int once(struct client *client, const struct top *top, struct error *err)
     _cleanup_free_ char *text = NULL;
     struct look looks[2] = {{0}, {0}};
     size_t size = 0;
-    int result = look_take(client, &looks[0], err);
+    int result = look_take(client, top, &looks[0], err);
 
     if (result == 0 && top->common.json) {
         result = api_list_print("sandboxes", looks[0].sandboxes, err);
     } else if (result == 0) {
         (void)nanosleep(&pause, NULL);
-        result = look_take(client, &looks[1], err);
+        result = look_take(client, top, &looks[1], err);
         if (result == 0)
-            result = look_text(&looks[0], &looks[1], &text, &size, err);
+            result = look_text(top, &looks[0], &looks[1], &text, &size, err);
         if (result == 0)
             result = cmd_out(text, size, err);
     }
@@ -321,9 +326,9 @@ static int live(struct client *client, const struct top *top, struct error *err)
         struct look now = {0};
         size_t size = 0;
 
-        result = look_take(client, &now, err);
+        result = look_take(client, top, &now, err);
         if (result == 0)
-            result = look_text(&before, &now, &text, &size, err);
+            result = look_text(top, &before, &now, &text, &size, err);
         if (result == 0 && text != NULL)
             result = screen_show(text, err);
         /* The first look knows no shares: the second comes soon. */

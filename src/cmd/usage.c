@@ -69,11 +69,13 @@ static int one_fetch(struct client *client, struct doc *sandbox, unsigned *patie
     return usage == NULL || doc_set(sandbox, "usage", usage) == 0 ? 0 : option_no_memory(err);
 }
 
-int usage_fetch(struct client *client, struct doc **sandboxes, struct error *err)
+int usage_fetch(struct client *client, bool all_tenants, struct doc **sandboxes, struct error *err)
 {
+    const char *path = all_tenants ? "/v1/sandboxes?limit=500&all_tenants=true"
+                                   : "/v1/sandboxes?limit=500";
     unsigned patience_s = PATIENCE_S;
 
-    if (api_list(client, "/v1/sandboxes?limit=500", "sandboxes", sandboxes, err) < 0)
+    if (api_list(client, path, "sandboxes", sandboxes, err) < 0)
         return -1;
     for (size_t i = 0; i < doc_count(*sandboxes); i++)
         if (one_fetch(client, doc_at_own(*sandboxes, i), &patience_s, err) < 0) {

@@ -4,5 +4,7 @@
 #include "cmd/client.h"
 #include "cmd/doc.h"
 
-/* All of them, to be freed; each with a member `usage`, if the server can say it. */
-int usage_fetch(struct client *client, struct doc **sandboxes, struct error *err);
+#include <stdbool.h>
+
+/* All of them, or those of all tenants, to be freed; each with a member `usage`, if the server can say it. */
+int usage_fetch(struct client *client, bool all_tenants, struct doc **sandboxes, struct error *err);

@@ -536,6 +536,19 @@ def test_only_an_operator_sees_what_the_host_has_left(serve, env):
     assert "capacity" not in json.loads(good("df", "--json", env=url))
 
 
+def test_an_operator_lists_the_sandboxes_of_all_tenants(serve, env):
+    limit = 60 * harness.PATIENCE
+    url = {"COVE_URL": f"http://127.0.0.1:{serve.port}",
+           "COVE_API_KEY": good("key", "new", "red", "--tenant", "red", env=env).strip()}
+    good("create", "theirs", "--ephemeral", env=url, limit=limit)
+    for command in ("ls", "top", "df"):
+        lines = [line.split() for line in good(command, "--all-tenants", env=env, limit=limit).splitlines()]
+        assert lines[0][0] == "TENANT" and [line[0] for line in lines if "theirs" in line] == ["red"], lines
+        assert "theirs" not in good(command, env=env, limit=limit)
+        failed(cove(command, "--all-tenants", env=url), "operator")
+    good("rm", "theirs", env=url, limit=limit)
+
+
 def test_top_shows_the_busiest_first(serve, busy, env):
     lines = good("top", env=env, limit=60 * harness.PATIENCE).splitlines()
     assert lines[0].split() == ["NAME", "STATE", "CPU", "MEMORY", "PEAK", "LIMIT", "DISK", "COMMANDS", "TIME"]
