@@ -11,9 +11,9 @@ import serving
 from sandboxes import make
 from terminals import Watcher
 
-BEGUN = {"time", "request_id", "tenant", "key", "peer", "method", "route", "sandbox", "kernel",
+BEGUN = {"time", "request_id", "tenant", "key", "peer", "method", "route", "sandbox", "kernel", "target",
          "phase"}
-FIELDS = {"time", "request_id", "tenant", "key", "peer", "method", "route", "sandbox", "kernel",
+FIELDS = {"time", "request_id", "tenant", "key", "peer", "method", "route", "sandbox", "kernel", "target",
           "status", "code", "duration_ms"}
 
 
@@ -64,6 +64,30 @@ def test_every_call_has_its_line(serve, api):
     assert line["status"] == 400 and line["code"] == "bad_request"
     assert noted(serve, api.delete(path))["status"] == 204
     assert noted(serve, api.get("/v1/sandboxes"))["route"] == "/v1/sandboxes"
+
+
+def test_a_line_has_the_sandboxs_id_whatever_it_was_called_by(serve, api):
+    box = api.post("/v1/sandboxes", {"name": "called", "disk_kind": "ephemeral"}).json["id"]
+    key = api.post("/v1/keys", {"label": "b", "tenant": "other", "scopes": ["read", "write"]}).json
+    with serve.tcp(key["secret"]) as other:
+        theirs = other.post("/v1/sandboxes", {"name": "called", "disk_kind": "ephemeral"}).json["id"]
+        for client, its in ((api, box), (other, theirs)):
+            assert noted(serve, client.post("/v1/sandboxes/name:called/exec", {"command": "true"}))["sandbox"] == its
+            assert noted(serve, client.get("/v1/sandboxes/name:called"))["sandbox"] == its
+            assert noted(serve, client.delete("/v1/sandboxes/name:called"))["sandbox"] == its
+        assert noted(serve, other.get("/v1/sandboxes/name:called"))["sandbox"] == "name:called"
+    assert api.delete(f"/v1/keys/{key['id']}").status == 204
+
+
+def test_a_line_says_whose_quota_and_which_key(serve, api):
+    answer = api.post("/v1/keys", {"label": "c", "tenant": "other", "scopes": ["read"]})
+    key = answer.json["id"]
+    assert noted(serve, answer)["target"] == f"other/{key}"
+    assert noted(serve, api.ask("PUT", "/v1/tenants/other/quota", {"cpus": 1}))["target"] == "other"
+    assert noted(serve, api.get("/v1/tenants/other/quota"))["target"] == "other"
+    assert noted(serve, api.delete(f"/v1/keys/{key}"))["target"] == f"other/{key}"
+    assert noted(serve, api.delete(f"/v1/keys/{key}"))["target"] is None
+    assert api.ask("PUT", "/v1/tenants/other/quota", {}).status == 200
 
 
 def test_refused_calls_have_theirs(serve, api):

@@ -48,7 +48,7 @@ static void print_peer(struct out *out, const struct http_peer *peer)
     out_text(out, "peer", text);
 }
 
-static bool is_of_sandbox(const char *pattern)
+bool account_is_of_sandbox(const char *pattern)
 {
     return pattern != NULL && strncmp(pattern, SANDBOX_ROUTE, strlen(SANDBOX_ROUTE)) == 0;
 }
@@ -56,10 +56,11 @@ static bool is_of_sandbox(const char *pattern)
 static void print_sandbox_of(struct out *out, const struct http_request *request,
                              const struct job *job)
 {
-    const char *id = is_of_sandbox(http_pattern(request)) ? http_param(request, "id") : NULL;
+    const char *id = account_is_of_sandbox(http_pattern(request)) ? http_param(request, "id")
+                                                                  : NULL;
     char text[SHOWN_MAX + 1];
 
-    if (id == NULL && job != NULL && job->sandbox[0] != '\0')
+    if (job != NULL && job->sandbox[0] != '\0')
         id = job->sandbox;
     if (id == NULL) {
         out_null(out, "sandbox");
@@ -105,6 +106,7 @@ static void print_caller(struct out *out, const struct http_request *request, co
         out_text(out, "kernel", or_null(kernel));
     else
         print_kernel_of(out, request, job);
+    out_text(out, "target", job != NULL ? or_null(job->target) : NULL);
 }
 
 static void print_line(struct out *out, const struct http_request *request, const struct job *job,
@@ -182,7 +184,7 @@ static void trace(struct native *native, const struct http_request *request, con
     span.end_ns = job_wall_ns(clock_monotonic_ns());
     span.name = route->method;
     span.route = route->pattern;
-    if (!is_of_sandbox(route->pattern) || id == NULL)
+    if (job->sandbox[0] != '\0' || !account_is_of_sandbox(route->pattern) || id == NULL)
         id = job->sandbox;
     (void)snprintf(span.tenant, sizeof(span.tenant), "%s", job->caller.tenant);
     (void)snprintf(span.sandbox, sizeof(span.sandbox), "%s", id);

@@ -48,4 +48,6 @@ bool account_is_fault(unsigned status, const char *code);
 bool account_is_full(const char *code);
 /* Whether the log has the reason that the client was told: of both, and of a key that is refused. */
 bool account_is_logged(unsigned status, const char *code);
+/* Whether a route's pattern is that of a sandbox, or of something in one. */
+bool account_is_of_sandbox(const char *pattern);
 void account_over(const struct http_request *request, unsigned status, void *native);

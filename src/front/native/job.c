@@ -144,6 +144,16 @@ static bool is_draining(struct job *job)
     return true;
 }
 
+/* For those who read what was asked: two tenants may call theirs the same, and a name may be gone by the end. */
+static void note_sandbox(struct job *job, enum engine_verb verb)
+{
+    struct error ignored; /* it is shown as it was named then */
+
+    if (job->sandbox[0] == '\0' && account_is_of_sandbox(http_pattern(job->request)))
+        (void)engine_id_of(job->native->options.engine, &job->caller,
+                           http_param(job->request, "id"), verb, job->sandbox, &ignored);
+}
+
 struct job *job_begin_for(struct http_request *request, enum engine_verb verb)
 {
     struct job *job = http_data(request);
@@ -151,6 +161,7 @@ struct job *job_begin_for(struct http_request *request, enum engine_verb verb)
     const char *id = http_param(request, "id");
     struct error err;
 
+    note_sandbox(job, verb);
     /* Of a key the engine looks at the sandbox when it is asked; but before that an answer may be found
      * that was kept, and a token is to hear those of its sandbox only. */
     if ((is_token ? engine_may(job->native->options.engine, &job->caller, id, verb, &err)
@@ -166,6 +177,7 @@ struct job *job_begin(struct http_request *request, unsigned scope)
 {
     struct job *job = http_data(request);
 
+    note_sandbox(job, (scope & ENGINE_WRITE) != 0 ? ENGINE_EXEC : ENGINE_LOOK);
     if (scope != 0 && job->caller.sandbox[0] != '\0') {
         job_fail(job, "forbidden", "no token may do this; use a key");
         return NULL;

@@ -3,10 +3,18 @@
 #include "front/native/body.h"
 #include "front/native/parts.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 static const char *const no_query[] = {NULL};
+
+/* Of the audit log's line. A key is its tenant's: TENANT/KEY. */
+static void note_target(struct job *job, const char *tenant, const char *key)
+{
+    (void)snprintf(job->target, sizeof(job->target), "%.63s%s%.24s", tenant,
+                   *key != '\0' ? "/" : "", key);
+}
 
 static void made(void *arg, const struct engine_key_view *key, const char *secret,
                  const struct error *err)
@@ -18,6 +26,7 @@ static void made(void *arg, const struct engine_key_view *key, const char *secre
         job_problem(job, err);
         return;
     }
+    note_target(job, key->tenant, key->id);
     print_key(out, key, secret);
     http_add_header(job->request, "Cache-Control", "no-store");
     job_answer(job, 201);
@@ -75,14 +84,27 @@ static void answer_done(void *arg, const struct error *err)
         job_answer_nothing(arg);
 }
 
+/* One that the caller may not see stays without a target. */
+static bool note_key(void *arg, const struct engine_key_view *key)
+{
+    struct job *job = arg;
+
+    if (strcmp(key->id, http_param(job->request, "id")) != 0)
+        return true;
+    note_target(job, key->tenant, key->id);
+    return false;
+}
+
 HANDLER(key_end)
 {
     struct native *native = data;
     struct job *job = job_begin(request, ENGINE_KEYS | ENGINE_OPERATOR);
 
-    if (job != NULL && job_query(job, no_query))
-        engine_key_end(native->options.engine, &job->caller, http_param(request, "id"), answer_done,
-                       job);
+    if (job == NULL || !job_query(job, no_query))
+        return;
+    engine_key_each(native->options.engine, &job->caller, note_key, job);
+    engine_key_end(native->options.engine, &job->caller, http_param(request, "id"), answer_done,
+                   job);
 }
 
 /* ---- quotas ---- */
@@ -124,8 +146,10 @@ static struct job *begin_quota(struct http_request *request)
 
     if (job == NULL || !job_query(job, no_query))
         return NULL;
-    if (body_is_tenant(http_param(request, "name")))
+    if (body_is_tenant(http_param(request, "name"))) {
+        note_target(job, http_param(request, "name"), "");
         return job;
+    }
     job_fail(job, "bad_request",
              "a tenant's name is 1 to 63 lower-case letters, digits, \".\", "
              "\"_\" and \"-\", and does not begin with \".\" or \"-\"");

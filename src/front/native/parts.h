@@ -96,9 +96,10 @@ struct job {
     uint64_t began_ns;                                /* monotonic */
     const char *code;                                 /* of the problem it was answered with */
     char *why;                                        /* its text, where it is a fault; or NULL */
-    char sandbox[24], kernel[24];                     /* that it made */
-    char own_id[ENGINE_ID_SIZE];                      /* of the sandbox; of the handler, too */
-    uint64_t reached_box;                             /* that this is carried to; 0: none */
+    /* That it made, or the sandbox that its path names; and the tenant or TENANT/KEY that it is about. */
+    char sandbox[24], kernel[24], target[96];
+    char own_id[ENGINE_ID_SIZE]; /* of the sandbox; of the handler, too */
+    uint64_t reached_box;        /* that this is carried to; 0: none */
     struct job_step {
         const char *name;
         uint64_t begin_ns, end_ns; /* wall clock */
