@@ -103,7 +103,9 @@ static void told_to_end(uv_signal_t *handle, int number)
 {
     struct program *program = handle->data;
 
-    log_say(LOG_LEVEL_INFO, "draining", "signal %d: no more new work", number);
+    (void)number;
+    log_say(LOG_LEVEL_INFO, "draining",
+            "this engine ends for the next one: it begins nothing new, and sandboxes live on");
     if (!program->is_stopping)
         end(program, 0);
 }

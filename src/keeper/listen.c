@@ -385,6 +385,54 @@ int listeners_try(const struct options *options, const struct places *places, st
     return fd < 0 ? -1 : 0;
 }
 
+/* With port 0 any port is as it was said. */
+static bool is_listened_on(const struct listeners *listeners, const char *listen)
+{
+    struct sockaddr_storage said = {0}, held = {0};
+    unsigned length = 0;
+    socklen_t size = sizeof(held);
+    struct error ignored;
+    bool is_loopback;
+
+    if (strcmp(listen, "none") == 0)
+        return listeners->api_count == 1;
+    if (listeners->api_count == 1 ||
+        listen_address_parse(listen, &said, &length, &is_loopback, &ignored) < 0 ||
+        getsockname(listeners->api[1], (struct sockaddr *)&held, &size) < 0)
+        return false;
+    /* The port stands at the same place in both families. */
+    if (((struct sockaddr_in *)&said)->sin_port == 0)
+        ((struct sockaddr_in *)&said)->sin_port = ((struct sockaddr_in *)&held)->sin_port;
+    return size == length && memcmp(&said, &held, length) == 0;
+}
+
+size_t listeners_unlike(const struct listeners *listeners, const struct options *options,
+                        const struct places *places, const struct places *found,
+                        const char *names[LISTENERS_UNLIKE_MAX])
+{
+    mode_t mode = options->socket_mode != 0 ? options->socket_mode : API_MODE;
+    gid_t gid = getegid();
+    struct error ignored;
+    struct stat st;
+    size_t count = 0;
+
+    if (!listeners->made_socket)
+        return 0;
+    if (!is_listened_on(listeners, options->listen))
+        names[count++] = "listen";
+    if (strcmp(places->socket_path, found->socket_path) != 0)
+        names[count++] = "socket";
+    if (lstat(places->socket_path, &st) < 0)
+        return count;
+    if (options->socket_group != NULL && group_find(options->socket_group, &gid, &ignored) < 0)
+        gid = st.st_gid;
+    if (st.st_gid != gid)
+        names[count++] = "socket_group";
+    if ((st.st_mode & 0777) != mode)
+        names[count++] = "socket_mode";
+    return count;
+}
+
 void listeners_close(struct listeners *listeners, const struct places *places)
 {
     for (size_t i = 0; i < listeners->api_count; i++)

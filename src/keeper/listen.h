@@ -33,6 +33,13 @@ int listeners_check(bool are_open, const struct options *options, struct error *
  * socket, which then has both. */
 int listeners_try(const struct options *options, const struct places *places, struct error *err);
 
+/* Those of the configuration's names that the options now say otherwise than the sockets of the API are; `found` has
+ * the path that the options say. None, where a service manager made them. */
+#define LISTENERS_UNLIKE_MAX 4
+size_t listeners_unlike(const struct listeners *listeners, const struct options *options,
+                        const struct places *places, const struct places *found,
+                        const char *names[LISTENERS_UNLIKE_MAX]);
+
 /* Removes the sockets' files, too. */
 void listeners_close(struct listeners *listeners, const struct places *places);
 

@@ -213,14 +213,15 @@ static int begin(struct keeper *keeper, struct error *err)
     keeper->slots.anonymous = keeper->locks.watch.anonymous;
     if (places_find(&keeper->places, &keeper->options, err) < 0 || engine_config(keeper, err) < 0 ||
         config_read(keeper->engine.config, keeper->places.config_path, &keeper->config,
-                    &keeper->options, err) < 0 ||
-        engine_headers(keeper, err) < 0 || tls_read(keeper, err) < 0 ||
+                    &keeper->options, err) < 0)
+        return -1;
+    log_use_json(keeper->options.log_json); /* also for what is said of the start itself */
+    if (engine_headers(keeper, err) < 0 || tls_read(keeper, err) < 0 ||
         places_open(&keeper->places, &keeper->options, err) < 0 ||
         listeners_open(&keeper->listeners, &keeper->options, &keeper->places, err) < 0 ||
         names_open(&keeper->names, keeper->places.data, err) < 0 ||
         names_configure(keeper, err) < 0 || slots_open(&keeper->slots, rules_ids, err) < 0)
         return -1;
-    log_use_json(keeper->options.log_json);
     boxes_find_level(keeper);
     /* A zygote takes mounts of the host. */
     keeper->slots.is_open = keeper->slots.is_open && keeper->caller.mounts;

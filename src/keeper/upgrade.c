@@ -301,6 +301,29 @@ static int read_all(struct keeper *keeper, int handover, bool is_trial, struct e
     return sound;
 }
 
+/* What is named here of `[serve]` is not as the options say now. What a service manager made is its own. */
+static void say_waits(const struct keeper *keeper, const struct places *found)
+{
+    const char *names[LISTENERS_UNLIKE_MAX + 1];
+    char text[128] = "";
+    size_t count = listeners_unlike(&keeper->listeners, &keeper->options, &keeper->places, found,
+                                    names);
+    struct stat said, held;
+
+    if (keeper->options.data != NULL && fstat(keeper->places.data, &held) == 0 &&
+        (stat(keeper->options.data, &said) < 0 || said.st_dev != held.st_dev ||
+         said.st_ino != held.st_ino))
+        names[count++] = "data";
+    for (size_t i = 0; i < count; i++)
+        (void)snprintf(text + strlen(text), sizeof(text) - strlen(text), "%s%s", i > 0 ? ", " : "",
+                       names[i]);
+    if (count > 0)
+        keeper_say("config_waits",
+                   "%s: what the configuration says now holds from the next start of cove serve "
+                   "on; until then it is as it was",
+                   text);
+}
+
 static int configure_now(struct keeper *keeper, struct error *err)
 {
     const struct options given = keeper->options;
@@ -315,6 +338,7 @@ static int configure_now(struct keeper *keeper, struct error *err)
         config_read(keeper->engine.config, keeper->places.config_path, &keeper->config,
                     &keeper->options, err) < 0)
         return -1;
+    log_use_json(keeper->options.log_json);
     if (listeners_check(listeners_are_open(&keeper->listeners), &keeper->options, err) < 0) {
         keeper->options = given; /* nothing borrowed from what is read next */
         return -1;
@@ -327,8 +351,9 @@ static int configure_now(struct keeper *keeper, struct error *err)
         keeper->options = given;
         return -1;
     }
-    log_use_json(keeper->options.log_json);
     names_configure_again(keeper);
+    if (places_find_socket(&found, &keeper->options, err) == 0)
+        say_waits(keeper, &found);
     return 0;
 }
 
@@ -346,8 +371,9 @@ static void configure(struct keeper *keeper)
     if (configure_now(keeper, &err) == 0) {
         for (size_t i = 0; i < sizeof(files) / sizeof(files[0]); i++)
             fd_close(&before[i]);
-        keeper_note("config_read", "a new engine gets it; listen, socket, data and insecure_http "
-                                   "hold from the next start of cove serve on");
+        keeper_note("config_read",
+                    "a new engine gets it; listen, socket, socket_group, socket_mode, data and "
+                    "insecure_http hold from the next start of cove serve on");
         return;
     }
     for (size_t i = 0; i < sizeof(files) / sizeof(files[0]); i++) {
@@ -385,7 +411,8 @@ int upgrade_resume(struct keeper *keeper, int handover, struct error *err)
     boxes_find_level(keeper);
     if (watch_all(keeper, err) < 0)
         return -1;
-    keeper_note("upgraded", "boxes live on: %zu", keeper->boxes.count);
+    keeper_note("upgraded", "boxes live on, with those that are kept ready (pool): %zu",
+                keeper->boxes.count);
     return 0;
 }
 

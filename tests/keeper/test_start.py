@@ -5,6 +5,7 @@ import json
 import os
 import pathlib
 import shutil
+import signal
 import socket
 import stat
 import subprocess
@@ -231,6 +232,32 @@ def test_the_socket_has_the_group_and_the_mode_of_the_configuration(open_place, 
         assert status_as(member, server.socket) == (403 if mode != "0600" else None), "a group is no key"
         assert status_as(member, server.socket, "-H", key) == (200 if mode != "0600" else None)
         assert status_as(stranger, server.socket, "-H", key) == (200 if mode == "0666" else None)
+
+
+def test_a_reload_names_what_holds_from_the_next_start_only(open_place):
+    def config(port, mode):
+        return f"[serve]\nlisten = 127.0.0.1:{port}\nsocket_mode = {mode}\n[boxes]\npool = 0\n"
+
+    server = serving.Serve(open_place)
+    server.config.write_text(config(server.port, "0600"), encoding="utf-8")
+    at = server.command.index("--listen")
+    del server.command[at:at + 2]
+
+    def reload():
+        old, before = server.engine_pid(), len(server.said())
+        server.process.send_signal(signal.SIGHUP)
+        harness.wait_for(lambda: server.engine_pid() not in (None, old), 20 * harness.PATIENCE, "the next engine")
+        server.wait_ready()
+        return server.said()[before:]
+
+    with server:
+        said = reload()
+        assert "config_read" in said and "config_waits" not in said, "nothing has changed"
+        server.config.write_text(config(harness.free_port(), "0660"), encoding="utf-8")
+        assert " config_waits listen, socket_mode: " in reload()
+        assert " config_waits listen, socket_mode: " in reload(), "they wait still"
+        server.config.write_text(config(server.port, "0600"), encoding="utf-8")
+        assert "config_waits" not in reload()
 
 
 def cove_as(groups, socket_path, env, *words):
