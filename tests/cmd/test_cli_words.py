@@ -536,6 +536,18 @@ def test_only_an_operator_sees_what_the_host_has_left(serve, env):
     assert "capacity" not in json.loads(good("df", "--json", env=url))
 
 
+def test_a_tenant_sees_its_own_quota(serve, env):
+    good("quota", "blue", "--sandboxes", "7", env=env)
+    for scope in (["--scope", "read"], ["--scope", "read", "--scope", "keys"]):
+        url = {"COVE_URL": f"http://127.0.0.1:{serve.port}",
+               "COVE_API_KEY": good("key", "new", "eyes", "--tenant", "blue", *scope, env=env).strip()}
+        lines = [line.split() for line in good("quota", env=url).splitlines()]
+        assert [line[:2] for line in lines] == [["TENANT", "SANDBOXES"], ["blue", "0/7"]], lines
+        assert ["sandboxes", "0", "7"] in [line.split() for line in good("quota", "blue", env=url).splitlines()]
+        for words in (["red"], ["blue", "--sandboxes", "8"]):
+            failed(cove("quota", *words, env=url), "operator")
+
+
 def test_an_operator_lists_the_sandboxes_of_all_tenants(serve, env):
     limit = 60 * harness.PATIENCE
     url = {"COVE_URL": f"http://127.0.0.1:{serve.port}",

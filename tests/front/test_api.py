@@ -264,7 +264,10 @@ def test_keys_do_what_their_scopes_say_and_no_more(serve, api, shared):
     with serve.tcp(key["secret"]) as reader:
         assert reader.get("/v1/sandboxes").json == {"sandboxes": [], "next": None}
         assert reader.post("/v1/sandboxes", {}).code == "forbidden"
-        for path, code in (("/v1/keys", "forbidden"), ("/v1/tenants/team-a/quota", "forbidden"),
+        for path in ("/v1/tenants/team-a/quota", "/v1/tenants/-/quota"):
+            assert reader.get(path).json["tenant"] == "team-a"
+            assert reader.ask("PUT", path, {}).code == "forbidden"
+        for path, code in (("/v1/keys", "forbidden"), ("/v1/tenants/team-b/quota", "forbidden"),
                            ("/v1/sandboxes?all_tenants=true", "forbidden"), (shared, "sandbox_not_found"),
                            (f"{shared}/processes", "sandbox_not_found")):
             assert reader.get(path).code == code, path
@@ -319,6 +322,8 @@ def test_a_tenant_has_its_quota_and_its_rate(serve, api):
         assert client.delete(first).status == 204
     assert api.ask("PUT", path, {"sandboxes": -1}).code == "bad_request"
     assert api.get("/v1/tenants/UPPER/quota").code == "bad_request"
+    assert api.get("/v1/tenants/-/quota").json["tenant"] == "default"
+    assert api.ask("PUT", "/v1/tenants/-/quota", {}).code == "bad_request", "what is set is named"
 
 
 def refusal_of(serve, key):

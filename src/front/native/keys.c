@@ -109,9 +109,17 @@ HANDLER(key_end)
 
 /* ---- quotas ---- */
 
+/* "-" is the caller's own. */
+static const char *tenant_named(const struct job *job)
+{
+    const char *name = http_param(job->request, "name");
+
+    return strcmp(name, "-") == 0 ? job->caller.tenant : name;
+}
+
 static void answer_quota(struct job *job)
 {
-    const char *tenant = http_param(job->request, "name");
+    const char *tenant = tenant_named(job);
     struct engine_quota quota = {0};
     struct engine_quota used = {0};
     struct error err;
@@ -139,15 +147,17 @@ static void quota_is_set(void *arg, const struct error *err)
         answer_quota(arg);
 }
 
-/* The job of a request about a tenant's quota, if the tenant could be one. */
-static struct job *begin_quota(struct http_request *request)
+/* The job of a request about a tenant's quota, if the tenant could be one. Whoever reads may look at its own. */
+static struct job *begin_quota(struct http_request *request, bool looks)
 {
-    struct job *job = job_begin(request, ENGINE_OPERATOR);
+    const struct job *asked = http_data(request);
+    bool is_own = strcmp(tenant_named(asked), asked->caller.tenant) == 0;
+    struct job *job = job_begin(request, looks && is_own ? ENGINE_READ : ENGINE_OPERATOR);
 
     if (job == NULL || !job_query(job, no_query))
         return NULL;
-    if (body_is_tenant(http_param(request, "name"))) {
-        note_target(job, http_param(request, "name"), "");
+    if (body_is_tenant(looks ? tenant_named(job) : http_param(request, "name"))) {
+        note_target(job, tenant_named(job), "");
         return job;
     }
     job_fail(job, "bad_request",
@@ -158,7 +168,7 @@ static struct job *begin_quota(struct http_request *request)
 
 HANDLER(quota_get)
 {
-    struct job *job = begin_quota(request);
+    struct job *job = begin_quota(request, true);
 
     (void)data;
     if (job != NULL)
@@ -168,7 +178,7 @@ HANDLER(quota_get)
 HANDLER(quota_put)
 {
     struct native *native = data;
-    struct job *job = begin_quota(request);
+    struct job *job = begin_quota(request, false);
     struct engine_quota quota;
     struct error err;
 
