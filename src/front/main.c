@@ -103,9 +103,10 @@ static void told_to_end(uv_signal_t *handle, int number)
 {
     struct program *program = handle->data;
 
-    (void)number;
     log_say(LOG_LEVEL_INFO, "draining",
-            "this engine ends for the next one: it begins nothing new, and sandboxes live on");
+            "signal %d: this engine ends for the next one; it begins nothing new, and sandboxes "
+            "live on",
+            number);
     if (!program->is_stopping)
         end(program, 0);
 }
