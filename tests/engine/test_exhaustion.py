@@ -174,7 +174,7 @@ def test_a_persistent_disk_that_no_longer_fits_the_host_is_an_error_of_its_sandb
         again(client)
 
 
-@pytest.mark.parametrize("headroom, words", [("1G", ["are to stay free"]), ("0", ["disk of 512 MiB", "--disk", "[boxes]"])])
+@pytest.mark.parametrize("headroom, words", [("1G", ["has less disk left than is to stay free"]), ("0", ["disk of 512 MiB", "--disk", "[boxes]"])])
 def test_a_disk_that_cannot_be_made_is_refused_with_what_helps(tmp_path, headroom, words):
     config = SMALL.format(pool=0, headroom=headroom)
     with SmallDisk(tmp_path, SMALL_DISKS["tmpfs"](tmp_path), config=config) as serve, serve.client() as client:
