@@ -224,7 +224,18 @@ static int keeper_ls(const struct named_kind *kind, struct show_table *shown, st
     return n == 0 ? 0 : error_set(err, "bad_answer", 0, "the keeper's list is cut off");
 }
 
-/* The server tells a tenant names alone, and its own. */
+static bool is_among(const struct doc *names, const char *name)
+{
+    for (size_t i = 0; i < doc_count(names); i++) {
+        const char *text = doc_own_text(doc_at(names, i));
+
+        if (text != NULL && strcmp(text, name) == 0)
+            return true;
+    }
+    return false;
+}
+
+/* The server tells a tenant its own names, and which mounts are read-only. */
 static int server_ls(const struct named_kind *kind, bool json, struct show_table *shown,
                      struct error *err)
 {
@@ -243,9 +254,12 @@ static int server_ls(const struct named_kind *kind, bool json, struct show_table
         return doc_print(names, err);
     for (size_t i = 0; i < doc_count(names); i++) {
         const char *text = doc_own_text(doc_at(names, i));
+        bool is_read_only = text != NULL && kind->kind == KEEPER_MOUNT &&
+                            is_among(doc_get(answer, "mounts_read_only"), text);
 
         show_cell(shown, text != NULL ? text : doc_text(doc_at(names, i), "name"));
-        for (size_t cell = 1; cell < COLUMNS; cell++)
+        show_cell(shown, is_read_only ? "read-only" : NULL);
+        for (size_t cell = 2; cell < COLUMNS; cell++)
             show_cell(shown, NULL);
     }
     return 0;

@@ -201,6 +201,8 @@ struct sandbox_view {
     struct box_limits limits;
     const struct keeper_mount *mounts;
     size_t mounts_count;
+    /* A bit for each that is read-only: it is asked for so, or registered so. */
+    uint32_t mounts_read_only;
     /* A directory may be mounted to be written while it runs, so no set-id file can be made in it. */
     bool mountable;
     const struct policy *policy;
@@ -380,7 +382,8 @@ int engine_capacity(struct engine *engine, const struct engine_caller *caller,
 const struct keeper_host *engine_host(const struct engine *engine);
 /* Those that the caller's tenant may have; an operator is told all. */
 void engine_named_each(struct engine *engine, const struct engine_caller *caller,
-                       enum keeper_kind kind, bool (*each)(void *arg, const char *name), void *arg);
+                       enum keeper_kind kind,
+                       bool (*each)(void *arg, const char *name, bool is_read_only), void *arg);
 bool engine_is_ready(const struct engine *engine, struct error *err); /* or what it waits for */
 
 /* For how long nobody has asked for anything, while nothing runs; 0: something does, or somebody

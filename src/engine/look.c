@@ -108,6 +108,10 @@ int engine_id_of(struct engine *engine, const struct engine_caller *caller, cons
 void sandbox_look(const struct sandbox *sandbox, struct sandbox_view *view)
 {
     record_look(sandbox->record, view);
+    for (size_t i = 0; i < view->mounts_count; i++)
+        if (view->mounts[i].read_only != 0 ||
+            engine_named_is_read_only(sandbox->engine, KEEPER_MOUNT, view->mounts[i].name))
+            view->mounts_read_only |= 1U << i;
     view->begun_ns = sandbox->begun_ns;
     view->boxed_ns = sandbox->boxed_ns;
     if (sandbox->procs != NULL)

@@ -362,6 +362,8 @@ int engine_accepts(const struct engine *engine, struct error *err);
 /* For this tenant. */
 bool engine_named_is(const struct engine *engine, enum keeper_kind kind, const char *name,
                      const char *tenant);
+bool engine_named_is_read_only(const struct engine *engine, enum keeper_kind kind,
+                               const char *name);
 void engine_named_add(struct engine *engine, const struct keeper_named *named);
 
 /* ---- takeover.c: what the store and the keeper have, when the engine starts ---- */

@@ -386,6 +386,13 @@ static struct keeper_named *named_find(const struct engine *engine, uint32_t kin
     return NULL;
 }
 
+bool engine_named_is_read_only(const struct engine *engine, enum keeper_kind kind, const char *name)
+{
+    const struct keeper_named *named = named_find(engine, kind, name);
+
+    return named != NULL && named->read_only != 0;
+}
+
 bool engine_named_is(const struct engine *engine, enum keeper_kind kind, const char *name,
                      const char *tenant)
 {
@@ -411,7 +418,8 @@ void engine_named_add(struct engine *engine, const struct keeper_named *named)
 }
 
 void engine_named_each(struct engine *engine, const struct engine_caller *caller,
-                       enum keeper_kind kind, bool (*each)(void *arg, const char *name), void *arg)
+                       enum keeper_kind kind,
+                       bool (*each)(void *arg, const char *name, bool is_read_only), void *arg)
 {
     bool is_operator = (caller->scopes & ENGINE_OPERATOR) != 0;
 
@@ -421,7 +429,7 @@ void engine_named_each(struct engine *engine, const struct engine_caller *caller
         if (named->kind != kind || named->is_there == 0 ||
             (!is_operator && !tenancy_has(named->tenants, caller->tenant)))
             continue;
-        if (!each(arg, named->name))
+        if (!each(arg, named->name, named->read_only != 0))
             return;
     }
 }

@@ -355,8 +355,10 @@ static bool say_pending(struct keeper *keeper)
 
 static bool say_name(struct engine_child *engine, uint32_t id, const struct name *name)
 {
-    struct keeper_named answer = {
-        .head = {.type = KEEPER_NAMED, .id = id}, .kind = name->kind, .is_there = name->is_there};
+    struct keeper_named answer = {.head = {.type = KEEPER_NAMED, .id = id},
+                                  .kind = name->kind,
+                                  .is_there = name->is_there,
+                                  .read_only = name->read_only};
 
     memcpy(answer.name, name->name, sizeof(answer.name));
     memcpy(answer.tenants, name->tenants, sizeof(answer.tenants));

@@ -184,6 +184,7 @@ struct keeper_named {
     uint32_t is_there; /* 0: it was removed, or what it named is not what it was */
     char name[KEEPER_NAME_MAX];
     char tenants[KEEPER_TENANTS_SIZE]; /* to all others it is not there */
+    uint32_t read_only;                /* whatever a sandbox asks for */
 };
 
 struct keeper_box {

@@ -515,9 +515,9 @@ def mounted(name):
 @pytest.mark.wall
 def test_of_anothers_root_or_mount_a_tenant_hears_what_it_hears_of_one_that_never_was(serve, api, shared):
     place, owner, stranger = shared
-    assert stranger.get("/v1/roots").json == {"roots": [], "mounts": []}
+    assert stranger.get("/v1/roots").json == {"roots": [], "mounts": [], "mounts_read_only": []}
     for client in (owner, api):
-        assert client.get("/v1/roots").json == {"roots": ["shared"], "mounts": ["shared"]}
+        assert client.get("/v1/roots").json == {"roots": ["shared"], "mounts": ["shared"], "mounts_read_only": []}
     for fields in ({"root": "shared"}, mounted("shared")):
         never = json.loads(json.dumps(fields).replace("shared", "nobody"))
         for more in ({}, {"name": "a-name"}, {"disk_kind": "persistent"}):
@@ -530,6 +530,22 @@ def test_of_anothers_root_or_mount_a_tenant_hears_what_it_hears_of_one_that_neve
     assert run(owner, path, "cat /mnt/it/note; echo mine > /mnt/it/f")["stdout"] == "private\n"
     assert (place / "f").read_text() == "mine\n"
     assert owner.delete(path).status == 204
+
+
+def test_a_mount_that_was_registered_read_only_is_shown_so(serve, api, shared):
+    place, owner, stranger = shared
+    operate(serve, "mount", "add", "--read-only", "--tenant", "team-mine", "looked-at", place)
+    try:
+        assert owner.get("/v1/roots").json["mounts_read_only"] == ["looked-at"]
+        assert stranger.get("/v1/roots").json["mounts_read_only"] == []
+        path = make(owner, mounts=[{"name": "looked-at", "target": "/mnt/it"}, {"name": "shared", "target": "/mnt/other"}])
+        assert [each["read_only"] for each in owner.get(path).json["mounts"]] == [True, False]
+        url = {**os.environ, "COVE_URL": f"http://127.0.0.1:{serve.port}", "COVE_API_KEY": owner.key}
+        listed = {line.split()[0]: line.split()[1] for line in harness.cove("mount", "ls", env=url).out.decode().splitlines()}
+        assert listed == {"NAME": "STATE", "looked-at": "read-only", "shared": "-"}
+        assert owner.delete(path).status == 204
+    finally:
+        operate(serve, "mount", "rm", "looked-at")
 
 
 @pytest.mark.wall

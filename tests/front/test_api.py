@@ -1224,7 +1224,7 @@ def test_streams_and_waits_do_not_hold_a_restart_up(serve):
 
 def test_roots_are_listed_by_name(api):
     answer = api.get("/v1/roots").json
-    assert set(answer) == {"roots", "mounts"} and "/" not in "".join(answer["roots"])
+    assert set(answer) == {"roots", "mounts", "mounts_read_only"} and "/" not in "".join(answer["roots"])
 
 
 def test_requests_may_be_many_at_once(serve, shared):

@@ -34,7 +34,7 @@ def named(engine):
     """The next thing that the engine is told unasked."""
     kind, request, body, _ = engine.receive()
     assert (kind, request) == (keepers.NAMED, 0)
-    which, is_there, name, _ = keepers.NAMED_ENTRY.unpack(body)
+    which, is_there, name, _, _ = keepers.NAMED_ENTRY.unpack(body)
     return which, keepers.text(name), bool(is_there)
 
 

@@ -39,7 +39,7 @@ OF_BOX = struct.Struct("=IIQ")
 REPORT = struct.Struct("=IIQIIIIQQQQ")
 ERROR = struct.Struct("=i32s480s")
 MOUNT_ENTRY = struct.Struct("=64s256sII")
-NAMED_ENTRY = struct.Struct("=II64s1024s")
+NAMED_ENTRY = struct.Struct("=II64s1024sI")
 REGISTER = struct.Struct("=IIII64s1024s")
 
 F_OFD_GETLK = 36  # asks who has a lock, and takes none
@@ -201,7 +201,7 @@ class Engine:
             if kind == HOST:
                 host = body
             elif kind == NAMED:
-                named, is_there, name, tenants = NAMED_ENTRY.unpack(body)
+                named, is_there, name, tenants, _ = NAMED_ENTRY.unpack(body)
                 names[named, text(name)] = bool(is_there)
                 self.tenants[named, text(name)] = text(tenants)
             elif kind == BOX:

@@ -101,11 +101,12 @@ struct names_seen {
     char text[128]; /* each with a blank behind it */
 };
 
-static bool name_seen(void *arg, const char *name)
+static bool name_seen(void *arg, const char *name, bool is_read_only)
 {
     struct names_seen *seen = arg;
     size_t used = strlen(seen->text);
 
+    (void)is_read_only;
     (void)snprintf(seen->text + used, sizeof(seen->text) - used, "%s ", name);
     return true;
 }

@@ -71,17 +71,27 @@ HANDLER(host_openapi)
                      native_openapi_size);
 }
 
-static bool print_name(void *arg, const char *name)
+typedef bool print_call(void *arg, const char *name, bool is_read_only);
+
+static bool print_name(void *arg, const char *name, bool is_read_only)
 {
+    (void)is_read_only;
     out_text(arg, NULL, name);
     return true;
 }
 
+static bool print_read_only(void *arg, const char *name, bool is_read_only)
+{
+    if (is_read_only)
+        out_text(arg, NULL, name);
+    return true;
+}
+
 static void print_named(struct out *out, const char *key, const struct job *job,
-                        enum keeper_kind kind)
+                        enum keeper_kind kind, print_call *print)
 {
     out_array(out, key);
-    engine_named_each(job->native->options.engine, &job->caller, kind, print_name, out);
+    engine_named_each(job->native->options.engine, &job->caller, kind, print, out);
     out_array_end(out);
 }
 
@@ -96,8 +106,9 @@ HANDLER(host_roots)
         return;
     out = job_out(job);
     out_object(out, NULL);
-    print_named(out, "roots", job, KEEPER_ROOT);
-    print_named(out, "mounts", job, KEEPER_MOUNT);
+    print_named(out, "roots", job, KEEPER_ROOT, print_name);
+    print_named(out, "mounts", job, KEEPER_MOUNT, print_name);
+    print_named(out, "mounts_read_only", job, KEEPER_MOUNT, print_read_only);
     out_object_end(out);
     job_answer(job, 200);
 }

@@ -52,7 +52,7 @@ static void print_mounts(struct out *out, const struct sandbox_view *view)
         out_object(out, NULL);
         out_text(out, "name", view->mounts[i].name);
         out_text(out, "target", view->mounts[i].target);
-        out_bool(out, "read_only", view->mounts[i].read_only != 0);
+        out_bool(out, "read_only", (view->mounts_read_only >> i & 1) != 0);
         out_object_end(out);
     }
     out_array_end(out);
