@@ -10,6 +10,7 @@
 #include <grp.h>
 #include <signal.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/prctl.h>
 #include <sys/stat.h>
@@ -18,6 +19,9 @@
 #ifndef UMOUNT_NOFOLLOW /* <sys/mount.h> has it, which does not go with <linux/mount.h> */
 #define UMOUNT_NOFOLLOW 8
 #endif
+
+/* As many as 16 targets of 255 bytes can have above them: only what programs keep in use comes to more. */
+#define HELD_MAX 2048
 
 #define INIT_PROGRAM "/memfd:cove-init"
 #define WAY (RESOLVE_BENEATH | RESOLVE_NO_SYMLINKS | RESOLVE_NO_MAGICLINKS)
@@ -82,6 +86,41 @@ static int find(int root, const char *path)
     return sys_openat2(root, path + 1, O_PATH | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC, 0, WAY);
 }
 
+/* Opens the directory above, which is not of the mount: whatever is open in that keeps it busy. */
+static int find_parent(int root, const char *target)
+{
+    char above[PLAN_TARGET_MAX];
+
+    (void)snprintf(above, sizeof(above), "%.*s", (int)(strrchr(target, '/') - target), target);
+    return above[0] == '\0' ? fcntl(root, F_DUPFD_CLOEXEC, 3) : find(root, above);
+}
+
+/* ---- what is mounted ---- */
+
+/* Counts the mounts of this device in the box, as long as the /proc here is the host's; -1 where nobody can tell. */
+static int count_mounts(int init, dev_t device)
+{
+    _cleanup_free_ char *line = NULL;
+    unsigned major_number, minor_number;
+    size_t room = 0;
+    int count = 0;
+    char path[64];
+    FILE *file;
+
+    (void)snprintf(path, sizeof(path), "/proc/%d/mountinfo", processes_pid(init));
+    file = fopen(path, "re");
+    if (file == NULL)
+        return -1;
+    while (getline(&line, &room, file) > 0)
+        // NOLINTNEXTLINE(cert-err34-c): they are the kernel's
+        if (sscanf(line, "%*u %*u %u:%u", &major_number, &minor_number) == 2)
+            count += makedev(major_number, minor_number) == device;
+    if (ferror(file) != 0)
+        count = -1;
+    (void)fclose(file);
+    return count;
+}
+
 /* ---- mounting ---- */
 
 /* Attaches a mount on a directory, and takes it away again where that is not at the path any more. */
@@ -104,8 +143,35 @@ static int put(int root, int mount, int at, const char *path, struct error *err)
                      path);
 }
 
-/* Holds the directories above a target, as far as they lie on the box's own root, and are not held yet. */
-static int hold_above(int root, const char *target, struct error *err)
+/* Lets go of the directories above a target, from below: one that is used, or is above another mount, stays. */
+static void release_above(int root, const char *target)
+{
+    char above[PLAN_TARGET_MAX];
+    struct statx top, st;
+
+    (void)snprintf(above, sizeof(above), "%s", target);
+    if (look(root, &top) < 0)
+        return;
+    for (char *slash; (slash = strrchr(above, '/')) != above;) {
+        _cleanup_close_ int parent = -1, at = -1;
+
+        *slash = '\0';
+        at = find(root, above);
+        if (tree_is_of_base(above))
+            return;
+        if (at < 0 || look(at, &st) < 0 || !is_mount_root(&st))
+            continue;
+        fd_close(&at); /* it would be used */
+        parent = find_parent(root, above);
+        if (device_of(&st) != device_of(&top) || parent < 0 || fchdir(parent) < 0 ||
+            sys_umount(strrchr(above, '/') + 1, UMOUNT_NOFOLLOW) < 0)
+            return;
+    }
+}
+
+/* Holds the directories above a target, as far as they lie on the box's own root, and are not held yet: `room` of them at
+ * most. */
+static int hold_above(int root, const char *target, int room, struct error *err)
 {
     char above[PLAN_TARGET_MAX];
     struct statx top, st;
@@ -128,6 +194,12 @@ static int hold_above(int root, const char *target, struct error *err)
             return 0; /* of a mount that was handed in */
         if (is_mount_root(&st))
             continue;
+        if (room-- <= 0)
+            return error_set(err, "mount_refused", 0,
+                             "cannot mount %s: as many directories as may be, %d, are held above "
+                             "what is or was mounted in the box and used since; stop the box to "
+                             "have them let go",
+                             target, HELD_MAX);
         mount = tree_clone_held(at);
         if (mount < 0)
             return error_set(err, "mount_failed", errno, "cannot hold %s in the box", above);
@@ -137,33 +209,44 @@ static int hold_above(int root, const char *target, struct error *err)
     return 0;
 }
 
+static int mount_at(const struct attach_box *box, int root, int mount, const char *target, int room,
+                    struct error *err)
+{
+    _cleanup_close_ int at = -1;
+
+    if (box->own_root && hold_above(root, target, room, err) < 0)
+        return -1;
+    at = tree_target(root, target, true, false, err);
+    return at < 0 ? -1 : put(root, mount, at, target, err);
+}
+
 int attach_mount(const struct attach_box *box, const struct box_bind *bind,
                  const struct root_ids *ids, struct error *err)
 {
     struct plan_bind taken = {.mount = -1};
-    _cleanup_close_ int mount = -1, root = -1, at = -1;
+    _cleanup_close_ int mount = -1, root = -1;
+    struct statx top;
+    int held;
 
     if (root_bind_open(bind, ids, &taken, err) < 0)
         return -1;
     mount = taken.mount;
     root = open_root(box->init, err);
-    if (root < 0 || enter(box->init, err) < 0 ||
-        (box->own_root && hold_above(root, bind->target, err) < 0))
+    if (root < 0)
         return -1;
-    at = tree_target(root, bind->target, true, false, err);
-    return at < 0 ? -1 : put(root, mount, at, bind->target, err);
+    if (look(root, &top) < 0)
+        return error_set(err, "mount_failed", errno, "cannot look at the box's root");
+    held = box->own_root ? count_mounts(box->init, device_of(&top)) : 0;
+    if (enter(box->init, err) < 0)
+        return -1;
+    if (mount_at(box, root, mount, bind->target, held < 0 ? 0 : HELD_MAX - held, err) == 0)
+        return 0;
+    if (box->own_root)
+        release_above(root, bind->target);
+    return -1;
 }
 
 /* ---- unmounting ---- */
-
-/* Opens the directory above, which is not of the mount: whatever is open in that keeps it busy. */
-static int find_parent(int root, const char *target)
-{
-    char above[PLAN_TARGET_MAX];
-
-    (void)snprintf(above, sizeof(above), "%.*s", (int)(strrchr(target, '/') - target), target);
-    return above[0] == '\0' ? fcntl(root, F_DUPFD_CLOEXEC, 3) : find(root, above);
-}
 
 /* A mount point cannot be renamed: what is looked at is what is unmounted. */
 int attach_unmount(const struct attach_box *box, const char *target, dev_t device, ino_t inode,
@@ -188,8 +271,12 @@ int attach_unmount(const struct attach_box *box, const char *target, dev_t devic
     fd_close(&at);
     if (fchdir(parent) < 0)
         return error_set(err, "mount_failed", errno, "cannot go to the directory of %s", target);
-    if (sys_umount(name, UMOUNT_NOFOLLOW) == 0)
+    fd_close(&parent);
+    if (sys_umount(name, UMOUNT_NOFOLLOW) == 0) {
+        if (box->own_root)
+            release_above(root, target);
         return 0;
+    }
     if (errno == EBUSY)
         return error_set(err, "mount_busy", 0,
                          "cannot unmount %s in the box: a program uses it, or something is mounted "

@@ -21,12 +21,13 @@ struct attach_box {
     bool own_root;
 };
 
-/* Mounts a directory as one at the start is mounted. Codes: "box_not_ready", "box_gone", "mount_failed", and those of
- * root_bind_open(). */
+/* Mounts a directory as one at the start is mounted. Codes: "box_not_ready", "box_gone", "mount_failed", "mount_refused"
+ * where as much is held as may be, and those of root_bind_open(). */
 int attach_mount(const struct attach_box *box, const struct box_bind *bind,
                  const struct root_ids *ids, struct error *err);
 
 /* Unmounts this directory of the host from there. Codes: "box_not_ready", "box_gone", "mount_busy" while anything in
- * the box uses it, "mount_moved" where something else is there. */
+ * the box uses it, "mount_moved" where something else is there. What was held above it is let go as far as nothing else
+ * is mounted there, and no program uses it. */
 int attach_unmount(const struct attach_box *box, const char *target, dev_t device, ino_t inode,
                    struct error *err);

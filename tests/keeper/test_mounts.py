@@ -98,7 +98,7 @@ def test_mounted_and_unmounted_while_it_runs(engine, given, privileges, way):
     assert len([line for line in box.run("cat /proc/self/mountinfo", uid).splitlines()
                 if " /mnt/deep/given " in line]) == 1
     assert box.detach("/mnt/deep/given") == ""
-    assert "/mnt/deep/given" not in mounts_in(box, uid)
+    assert set(mounts_in(box, uid)) == before
     assert box.run("ls /mnt/deep/given; ls -d /mnt/deep/given", uid) == "/mnt/deep/given\n"
     assert box.detach("/mnt/deep/given") == "mount_not_found"
     if mounts:
@@ -311,6 +311,50 @@ def test_what_is_above_one_is_held(engine):
     for _ in range(5):
         assert box.detach("/one/two/given") == box.attach("/one/two/given") == ""
     assert box.run("grep -c ' /one' /proc/self/mountinfo", 0) == "3\n"
+    box.end()
+
+
+def stays_in(box, directory):
+    """Leaves a program behind that stands there."""
+    box.run(f"cd {directory} && sleep 1000 >/dev/null 2>&1 &", 0)
+
+
+def held_in(box):
+    return sorted(path for path in mounts_in(box, 0) if path.startswith("/one"))
+
+
+def test_what_was_held_is_let_go_with_the_last_mount_below_it(keeper, engine, given):
+    """Or with what could not be mounted: else a box would gather mounts of the host's kernel."""
+    assert keeper.give(given, b"other") == ""
+    box = Box(engine, **ROOT_SYSTEM)
+    assert box.attach("/one/two/given") == box.attach("/one/three/other", "other") == ""
+    assert box.detach("/one/two/given") == ""
+    assert held_in(box) == ["/one", "/one/three", "/one/three/other"]
+    box.run("mv /one/two /one/four; touch /one/four/file", 0)
+    assert box.attach("/one/four/file") == "mount_failed"
+    assert held_in(box) == ["/one", "/one/three", "/one/three/other"]
+    stays_in(box, "/one/three")
+    assert box.detach("/one/three/other") == "" and held_in(box) == ["/one", "/one/three"]
+    os.kill(sleeper(), 9)
+    assert box.attach("/one/three/other", "other") == box.detach("/one/three/other") == ""
+    assert held_in(box) == []
+    box.end()
+
+
+def test_what_its_programs_keep_held_has_a_limit(engine):
+    """A target of 255 bytes has 124 directories above it, and a program in the deepest keeps all of them."""
+    box = Box(engine, **ROOT_SYSTEM)
+    above = [f"/h{number:02}" + "/a" * 123 for number in range(20)]
+    said = []
+    for directory in above:
+        said.append(box.attach(directory + "/g"))
+        if said[-1]:
+            break
+        stays_in(box, directory)
+        assert box.detach(directory + "/g") == ""
+    assert said == [""] * 16 + ["mount_refused"]
+    assert len(mounts_in(box, 0)) < 2048 + 100
+    assert box.attach() == ""
     box.end()
 
 
