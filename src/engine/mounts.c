@@ -100,6 +100,23 @@ static void attached(void *arg, const union keeper_answer *answer, int fd, const
         commit_without(sandbox, taken_out);
 }
 
+/* It was in the record before, so the box may have it, and it stays there whatever is answered. */
+static void attached_again(void *arg, const union keeper_answer *answer, int fd,
+                           const struct error *err)
+{
+    struct sandbox *sandbox = arg;
+
+    (void)answer;
+    (void)fd;
+    if (sandbox->engine->is_closing)
+        return;
+    if (err != NULL) {
+        sandbox->failure = *err;
+        translate(&sandbox->failure);
+    }
+    done(sandbox, err == NULL ? NULL : &sandbox->failure);
+}
+
 static void noted(struct sandbox *sandbox, const struct error *err)
 {
     if (err != NULL || sandbox->box == 0)
@@ -153,7 +170,10 @@ void mount_work(struct sandbox *sandbox)
         return;
     }
     if (checked > 0) { /* perhaps for an engine before us that ended before it was mounted */
-        noted(sandbox, NULL);
+        if (sandbox->box == 0)
+            done(sandbox, NULL);
+        else
+            ask(sandbox, KEEPER_ATTACH, attached_again);
         return;
     }
     next = record_copy(sandbox->record);

@@ -219,7 +219,8 @@ int mounts_attach(struct keeper *keeper, struct boxed *boxed, const struct keepe
                          "there is no mount \"%s\": the operator registers one with cove mount add",
                          asked->name);
     if (there != NULL && strcmp(there->is.name, asked->name) == 0 &&
-        there->is.read_only == asked->read_only)
+        there->is.read_only == asked->read_only && there->device == name->device &&
+        there->inode == name->inode)
         return 0;
     if (there != NULL || boxed->mounts_count == KEEPER_MOUNTS_MAX)
         return error_set(err, "mount_conflict", 0,

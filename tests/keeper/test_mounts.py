@@ -302,6 +302,19 @@ def test_what_was_moved_away_is_not_unmounted(keeper, engine, image, tmp_path):
     box.end()
 
 
+def test_a_name_that_leads_elsewhere_by_now_is_not_there_already(keeper, engine, tmp_path):
+    """What is said to be mounted is what is registered."""
+    box = Box(engine, **ROOT_SYSTEM)
+    assert box.attach() == ""
+    assert keeper.register(keepers.REMOVE, keepers.MOUNT, b"given")[0] == ""
+    other = tmp_path / "other"
+    other.mkdir()
+    assert keeper.give(other, b"given") == ""
+    assert box.attach() == "mount_conflict"
+    assert box.detach() == box.attach() == "" and box.run("ls /mnt/given", 0) == ""
+    box.end()
+
+
 def test_what_is_above_one_is_held(engine):
     """As at the start: nothing else can be put in its place."""
     box = Box(engine, **ROOT_SYSTEM)

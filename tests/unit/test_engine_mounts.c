@@ -106,6 +106,10 @@ static void check_refused(struct rig *rig)
     }
     rig->fake.refuse_mounts = NULL;
     CHECK(rig_done(rig, mounted(rig, made.id, &data, &answer)), "%s", answer.error.text);
+    rig->fake.refuse_mounts = "unknown_mount"; /* removed this moment */
+    CHECK(rig_fails(rig, mounted(rig, made.id, &data, &answer), "unknown_mount") &&
+              has(rig, made.id) == 1,
+          "the box has what it had");
     rig->fake.refuse_mounts = "mount_busy";
     CHECK(rig_fails(rig, unmounted(rig, made.id, "/data", &answer), "mount_busy"), "busy");
     rig->fake.refuse_mounts = "mount_moved";
