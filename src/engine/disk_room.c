@@ -5,7 +5,8 @@
  * share it first, so that a tenant which has filled much gets nothing, and the others go on. The keeper holds a disk
  * to that (keeper/disk_hold.h): a write beyond it is ENOSPC in that box alone. Where a disk cannot be held, or has
  * allocated before what is not there, the box of the tenant that has grown most is ended before the rest is gone, and
- * what of its disk was only in caches is lost. Nothing else here takes anything from a disk. */
+ * what of its disk was only in caches is lost; but none as long as what is free is not short. Nothing else here takes
+ * anything from a disk. */
 #include "base/fd.h"
 #include "engine/parts.h"
 
@@ -33,7 +34,7 @@ struct disk_room {
     size_t asked; /* answers that are not there yet */
     bool is_short;
     bool is_unsure; /* until it looked: boxes may be held by an engine that was here before */
-    uint64_t left;
+    uint64_t free, left;
     char ended[KEEPER_ID_LENGTH + 4]; /* the sandbox that was, last, and when */
     uint64_t ended_ns;
 };
@@ -322,6 +323,13 @@ static bool is_overdrawn(const struct disk_room *room)
     return room->left < room->engine->options.headroom_disk_bytes / 2;
 }
 
+/* True if the file system itself says so, too. What is left is a guess: a host that compresses what disks hold may never
+ * need what boxes have allocated. To wait for less would leave nothing to the others' disks. */
+static bool is_nearly_full(const struct disk_room *room)
+{
+    return room->free < short_of(room->engine);
+}
+
 /* The tenant to blame; NULL: none, or nobody knows yet. */
 static struct claim *most_grown(const struct engine *engine, const struct claims *claims)
 {
@@ -420,7 +428,7 @@ static void share_out(struct disk_room *room)
             over = sandbox;
     }
     claims_free(&claims);
-    if (over != NULL && !is_ending(room))
+    if (over != NULL && is_nearly_full(room) && !is_ending(room))
         end(room, over);
 }
 
@@ -465,6 +473,7 @@ static void room_told(void *arg, const union keeper_answer *answer, int fd, cons
     (void)answered(arg, fd);
     if (engine->is_closing || err != NULL)
         return;
+    room->free = answer->disks.free_bytes;
     room->left = answer->disks.left_bytes;
     short_set(room, room->left < (room->is_short ? bound + bound / 4 : bound));
     if (!room->is_short)

@@ -39,14 +39,15 @@ static struct weight weigh(const struct keeper *keeper, const struct boxed *boxe
     return weight;
 }
 
-uint64_t disk_hold_left(const struct keeper *keeper)
+void disk_hold_left(const struct keeper *keeper, struct keeper_disks *answer)
 {
     struct statvfs fs;
-    uint64_t left, owed = 0;
+    uint64_t owed = 0;
 
+    answer->free_bytes = answer->left_bytes = UINT64_MAX;
     if (fstatvfs(keeper->places.disks, &fs) < 0)
-        return UINT64_MAX;
-    left = (uint64_t)fs.f_bavail * fs.f_frsize;
+        return;
+    answer->free_bytes = (uint64_t)fs.f_bavail * fs.f_frsize;
     for (size_t i = 0; i < keeper->boxes.used; i++) {
         const struct boxed *boxed = keeper->boxes.table[i];
         struct weight weight;
@@ -56,7 +57,7 @@ uint64_t disk_hold_left(const struct keeper *keeper)
         weight = weigh(keeper, boxed);
         owed += weight.used > weight.written ? weight.used - weight.written : 0;
     }
-    return left > owed ? left - owed : 0;
+    answer->left_bytes = answer->free_bytes > owed ? answer->free_bytes - owed : 0;
 }
 
 /* By the name of its device: "7:3" is loop3. */

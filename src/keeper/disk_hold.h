@@ -13,8 +13,9 @@
 struct keeper;
 struct boxed;
 
-/* What will be left once all is written that boxes have in their caches, or have allocated. UINT64_MAX: nobody knows. */
-uint64_t disk_hold_left(const struct keeper *keeper);
+/* Tells what is free, and what will be left once all is written that boxes have in their caches, or have allocated: the
+ * latter is too little where the file system compresses what it is given, or holds it once. UINT64_MAX: nobody knows. */
+void disk_hold_left(const struct keeper *keeper, struct keeper_disks *answer);
 
 /* Lets the disk of a box grow by so much and no more, or UINT64_MAX: as its limit says; then tells of it. One that is
  * no image is only told of. */

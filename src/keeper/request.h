@@ -41,8 +41,8 @@ enum keeper_type {
                      * shut: KEEPER_DONE */
     KEEPER_BEAT, /* its loop turns; a head only, with any id, and no answer */
     KEEPER_ATTACH, /* mounts what is registered into a box that runs: KEEPER_DONE, also where it has that already */
-    KEEPER_DETACH,    /* unmounts what it has there, from the start or since: KEEPER_DONE */
-    KEEPER_DISK_ROOM, /* a head only: KEEPER_DISKS, of which only `left_bytes` is known */
+    KEEPER_DETACH, /* unmounts what it has there, from the start or since: KEEPER_DONE */
+    KEEPER_DISK_ROOM, /* a head only: KEEPER_DISKS, of which only `free_bytes` and `left_bytes` are known */
     KEEPER_HOLD_DISK, /* of a box with a persistent one, which may grow by so much: KEEPER_DISKS */
     KEEPER_CUT_DISK, /* of a box that is ended next: nothing is written to it any more: KEEPER_DONE */
 
@@ -217,11 +217,11 @@ struct keeper_report {
     uint64_t disk_bytes; /* that it wrote; UINT64_MAX: nobody knows */
 };
 
-/* What the file system that disks lie on has left when all is written; what a disk's own file system has given to
+/* What the file system that disks lie on has free, and left when all is written; what a disk's own file system has given to
  * files, and what of that the host has for it. UINT64_MAX: nobody knows. */
 struct keeper_disks {
     struct keeper_head head;
-    uint64_t left_bytes, used_bytes, written_bytes;
+    uint64_t free_bytes, left_bytes, used_bytes, written_bytes;
     uint32_t is_held; /* it can be held here */
     uint32_t pad;
 };

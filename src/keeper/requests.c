@@ -348,7 +348,7 @@ static void do_disk_room(struct keeper *keeper, const union keeper_request *requ
 {
     struct keeper_disks answer = {.head = {.type = KEEPER_DISKS, .id = request->head.id}};
 
-    answer.left_bytes = disk_hold_left(keeper);
+    disk_hold_left(keeper, &answer);
     engine_answer(keeper, &answer, sizeof(answer), 0);
 }
 
@@ -356,6 +356,7 @@ static void do_hold_disk(struct keeper *keeper, const union keeper_request *requ
 {
     const struct boxed *boxed = find(keeper, request->head.id, request->hold.box);
     struct keeper_disks answer = {.head = {.type = KEEPER_DISKS, .id = request->head.id},
+                                  .free_bytes = UINT64_MAX,
                                   .left_bytes = UINT64_MAX};
 
     if (boxed == NULL)

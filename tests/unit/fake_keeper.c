@@ -407,6 +407,7 @@ static void report(struct fake *fake, uint32_t type, const struct keeper_of_box 
 static void disks(struct fake *fake, const union keeper_request *request)
 {
     struct keeper_disks said = {.head = {.type = KEEPER_DISKS, .id = request->head.id},
+                                .free_bytes = fake->free_bytes,
                                 .left_bytes = fake->left_bytes,
                                 .is_held = !fake->holds_no_disk};
     struct fake_box *box = NULL;

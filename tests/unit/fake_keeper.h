@@ -72,8 +72,8 @@ struct fake {
     uint32_t ahead; /* versions of the init protocol that this keeper is later than its boxes */
     uint32_t lie_at;
     enum fake_lie lie;
-    uint32_t oom_kills;  /* in reports */
-    uint64_t left_bytes; /* where disks lie */
+    uint32_t oom_kills;              /* in reports */
+    uint64_t free_bytes, left_bytes; /* where disks lie */
     bool holds_no_disk;
     enum fake_exec exec;
     int exit_status; /* of commands */
