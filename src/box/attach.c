@@ -64,10 +64,11 @@ static int enter(int init, struct error *err)
     return 0;
 }
 
+/* Asks the kernel and no server, which may not answer: nothing of this ever changes. */
 static int look(int at, struct statx *st)
 {
-    return statx(at, "", AT_EMPTY_PATH | AT_SYMLINK_NOFOLLOW, STATX_TYPE | STATX_INO | STATX_MNT_ID,
-                 st);
+    return statx(at, "", AT_EMPTY_PATH | AT_SYMLINK_NOFOLLOW | AT_STATX_DONT_SYNC,
+                 STATX_TYPE | STATX_INO | STATX_MNT_ID, st);
 }
 
 static bool is_mount_root(const struct statx *st)
@@ -97,11 +98,12 @@ static int find_parent(int root, const char *target)
 
 /* ---- what is mounted ---- */
 
-/* Counts the mounts of this device in the box, as long as the /proc here is the host's; -1 where nobody can tell. */
-static int count_mounts(int init, dev_t device)
+/* Counts the mounts of the box of this id or, where it is 0, of this device, as long as the /proc here is the host's; -1
+ * where nobody can tell. */
+static int count_mounts(int init, uint64_t mount_id, dev_t device)
 {
     _cleanup_free_ char *line = NULL;
-    unsigned major_number, minor_number;
+    unsigned id, major_number, minor_number;
     size_t room = 0;
     int count = 0;
     char path[64];
@@ -113,12 +115,19 @@ static int count_mounts(int init, dev_t device)
         return -1;
     while (getline(&line, &room, file) > 0)
         // NOLINTNEXTLINE(cert-err34-c): they are the kernel's
-        if (sscanf(line, "%*u %*u %u:%u", &major_number, &minor_number) == 2)
-            count += makedev(major_number, minor_number) == device;
+        if (sscanf(line, "%u %*u %u:%u", &id, &major_number, &minor_number) == 3)
+            count += mount_id != 0 ? id == mount_id : makedev(major_number, minor_number) == device;
     if (ferror(file) != 0)
         count = -1;
     (void)fclose(file);
     return count;
+}
+
+int attach_has(int init, uint64_t mount_id)
+{
+    int count = count_mounts(init, mount_id, 0);
+
+    return count > 0 ? 1 : count;
 }
 
 /* ---- mounting ---- */
@@ -213,11 +222,17 @@ static int mount_at(const struct attach_box *box, int root, int mount, const cha
                     struct error *err)
 {
     _cleanup_close_ int at = -1;
+    struct statx st;
 
     if (box->own_root && hold_above(root, target, room, err) < 0)
         return -1;
     at = tree_target(root, target, true, false, err);
-    return at < 0 ? -1 : put(root, mount, at, target, err);
+    if (at < 0)
+        return -1;
+    if (look(mount, &st) < 0)
+        return error_set(err, "mount_failed", errno, "cannot look at what comes to %s", target);
+    box->begins(st.stx_mnt_id);
+    return put(root, mount, at, target, err);
 }
 
 int attach_mount(const struct attach_box *box, const struct box_bind *bind,
@@ -236,7 +251,7 @@ int attach_mount(const struct attach_box *box, const struct box_bind *bind,
         return -1;
     if (look(root, &top) < 0)
         return error_set(err, "mount_failed", errno, "cannot look at the box's root");
-    held = box->own_root ? count_mounts(box->init, device_of(&top)) : 0;
+    held = box->own_root ? count_mounts(box->init, 0, device_of(&top)) : 0;
     if (enter(box->init, err) < 0)
         return -1;
     if (mount_at(box, root, mount, bind->target, held < 0 ? 0 : HELD_MAX - held, err) == 0)
@@ -249,7 +264,7 @@ int attach_mount(const struct attach_box *box, const struct box_bind *bind,
 /* ---- unmounting ---- */
 
 /* A mount point cannot be renamed: what is looked at is what is unmounted. */
-int attach_unmount(const struct attach_box *box, const char *target, dev_t device, ino_t inode,
+int attach_unmount(const struct attach_box *box, const char *target, const struct attach_what *what,
                    struct error *err)
 {
     const char *name = strrchr(target, '/') + 1;
@@ -262,8 +277,8 @@ int attach_unmount(const struct attach_box *box, const char *target, dev_t devic
     at = parent < 0
              ? -1
              : sys_openat2(parent, name, O_PATH | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC, 0, WAY);
-    if (at < 0 || look(at, &st) < 0 || !is_mount_root(&st) || device_of(&st) != device ||
-        st.stx_ino != inode)
+    if (at < 0 || look(at, &st) < 0 || !is_mount_root(&st) || device_of(&st) != what->device ||
+        st.stx_ino != what->inode || (what->mount_id != 0 && st.stx_mnt_id != what->mount_id))
         return error_set(err, "mount_moved", 0,
                          "cannot unmount %s in the box: its programs have moved it; stop the box "
                          "to have it gone",
@@ -272,6 +287,7 @@ int attach_unmount(const struct attach_box *box, const char *target, dev_t devic
     if (fchdir(parent) < 0)
         return error_set(err, "mount_failed", errno, "cannot go to the directory of %s", target);
     fd_close(&parent);
+    box->begins(st.stx_mnt_id);
     if (sys_umount(name, UMOUNT_NOFOLLOW) == 0) {
         if (box->own_root)
             release_above(root, target);

@@ -11,6 +11,7 @@
 #include "box/root.h"
 
 #include <stdbool.h>
+#include <stdint.h>
 #include <sys/types.h>
 
 /* A box that runs. */
@@ -19,6 +20,15 @@ struct attach_box {
     int init;
     /* Its root lies on its disk: what is above a mount is held there (own_root.c). */
     bool own_root;
+    /* Hears the id of the mount that comes or goes next: of whoever is killed then attach_has() tells the end. */
+    void (*begins)(uint64_t mount_id);
+};
+
+/* A directory that is mounted: what it is on the host and, unless it is 0, the id of its mount. */
+struct attach_what {
+    dev_t device;
+    ino_t inode;
+    uint64_t mount_id;
 };
 
 /* Mounts a directory as one at the start is mounted. Codes: "box_not_ready", "box_gone", "mount_failed", "mount_refused"
@@ -29,5 +39,8 @@ int attach_mount(const struct attach_box *box, const struct box_bind *bind,
 /* Unmounts this directory of the host from there. Codes: "box_not_ready", "box_gone", "mount_busy" while anything in
  * the box uses it, "mount_moved" where something else is there. What was held above it is let go as far as nothing else
  * is mounted there, and no program uses it. */
-int attach_unmount(const struct attach_box *box, const char *target, dev_t device, ino_t inode,
+int attach_unmount(const struct attach_box *box, const char *target, const struct attach_what *what,
                    struct error *err);
+
+/* Tells whether a mount is anywhere in the box: 1, 0, or -1 where nobody can tell. No file system is asked for that. */
+int attach_has(int init, uint64_t mount_id);

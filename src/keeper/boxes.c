@@ -299,15 +299,13 @@ static int make(struct keeper *keeper, const struct recipe *recipe, struct boxed
     return 0;
 }
 
-bool boxes_note_mount(struct boxed *boxed, const struct keeper_mount *mount, uint64_t device,
-                      uint64_t inode)
+bool boxes_note_mount(struct boxed *boxed, const struct boxed_mount *mount)
 {
     if (boxed->mounts == NULL)
         boxed->mounts = calloc(KEEPER_MOUNTS_MAX, sizeof(*boxed->mounts));
     if (boxed->mounts == NULL || boxed->mounts_count == KEEPER_MOUNTS_MAX)
         return false;
-    boxed->mounts[boxed->mounts_count++] = (struct boxed_mount){
-        .is = *mount, .device = device, .inode = inode};
+    boxed->mounts[boxed->mounts_count++] = *mount;
     return true;
 }
 
@@ -327,7 +325,8 @@ static void note(const struct keeper *keeper, const struct keeper_make *make,
 
         boxed->forbids_set_id |= !recipe->binds[i].read_only;
         if (name != NULL)
-            (void)boxes_note_mount(boxed, &make->mounts[i], name->device, name->inode);
+            (void)boxes_note_mount(
+                boxed, &(struct boxed_mount){make->mounts[i], name->device, name->inode, 0});
     }
 }
 

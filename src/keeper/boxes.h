@@ -27,6 +27,8 @@ struct boxed_mount {
     struct keeper_mount is;
     /* What was registered under that name then. */
     uint64_t device, inode;
+    /* 0: it is of the start, and not known. */
+    uint64_t mount_id;
 };
 
 struct boxed {
@@ -81,8 +83,7 @@ int boxes_make(struct keeper *keeper, const struct keeper_make *make, const stru
                struct boxed **out, struct error *err);
 
 /* Notes what is mounted in it; false: there is no memory for that. */
-bool boxes_note_mount(struct boxed *boxed, const struct keeper_mount *mount, uint64_t device,
-                      uint64_t inode);
+bool boxes_note_mount(struct boxed *boxed, const struct boxed_mount *mount);
 
 /* Whether a sandbox of this tenant may have a box that was made for none: its root is one of the tenant's. */
 int boxes_check_claim(const struct keeper *keeper, const struct boxed *boxed, const char *tenant,

@@ -256,7 +256,18 @@ static size_t zygotes_count(const struct zygotes *zygotes)
 /* Not when its end began and who is told of it: that is begun again for nobody. None is held below its limit of
  * processes: crowd_free() comes before. Nor why it is ended: that it ends is told. */
 HAND_COVERS(struct boxed, sizeof(struct keeper_report) + 216);
-HAND_COVERS(struct boxed_mount, sizeof(struct keeper_mount) + 16);
+HAND_COVERS(struct boxed_mount, sizeof(struct keeper_mount) + 24);
+HAND_COVERS(struct keeper_mount, KEEPER_NAME_MAX + KEEPER_TARGET_MAX + 8);
+
+static void mount_hand(struct hand *hand, struct boxed_mount *mount)
+{
+    hand_text(hand, mount->is.name, sizeof(mount->is.name));
+    hand_text(hand, mount->is.target, sizeof(mount->is.target));
+    hand_u32(hand, &mount->is.read_only, 1);
+    hand_u64(hand, &mount->device, UINT64_MAX);
+    hand_u64(hand, &mount->inode, UINT64_MAX);
+    hand_u64(hand, &mount->mount_id, UINT64_MAX);
+}
 
 static void boxed_mounts_hand(struct hand *hand, struct boxed *boxed)
 {
@@ -266,12 +277,8 @@ static void boxed_mounts_hand(struct hand *hand, struct boxed *boxed)
     for (size_t i = 0; i < count && hand_is_sound(hand); i++) {
         struct boxed_mount mount = hand->is_reading ? (struct boxed_mount){0} : boxed->mounts[i];
 
-        hand_text(hand, mount.is.name, sizeof(mount.is.name));
-        hand_text(hand, mount.is.target, sizeof(mount.is.target));
-        hand_u32(hand, &mount.is.read_only, 1);
-        hand_u64(hand, &mount.device, UINT64_MAX);
-        hand_u64(hand, &mount.inode, UINT64_MAX);
-        if (hand->is_reading && !boxes_note_mount(boxed, &mount.is, mount.device, mount.inode))
+        mount_hand(hand, &mount);
+        if (hand->is_reading && !boxes_note_mount(boxed, &mount))
             hand_fault(hand, "no memory");
     }
 }
@@ -361,6 +368,43 @@ static void boxes_hand(struct hand *hand, struct keeper *keeper)
     }
 }
 
+/* ---- mounts that are being changed ---- */
+
+/* Not `read_only`, for it is under way, nor `due_ns` and `is_killed`: all others were waited for. Nobody is `asked`. */
+HAND_COVERS(struct mount_change,
+            sizeof(struct source) + sizeof(void *) + sizeof(struct boxed_mount) + 48);
+
+static void change_hand(struct hand *hand, struct mount_change *change)
+{
+    struct boxed_mount mount = {change->mount, change->device, change->inode, change->mount_id};
+
+    hand_pid(hand, &change->pid);
+    hand_fd(hand, &change->socket);
+    hand_u64(hand, &change->box, UINT64_MAX);
+    hand_bool(hand, &change->is_attach);
+    mount_hand(hand, &mount);
+    change->mount = mount.is;
+    change->device = mount.device;
+    change->inode = mount.inode;
+    change->mount_id = mount.mount_id;
+}
+
+/* Only those that hang are there when it is for good: their processes are to be reaped still, and may have done it. */
+static void changes_hand(struct hand *hand, struct mounts *mounts)
+{
+    size_t count = 0;
+
+    hand_mark(hand, "moun");
+    for (size_t i = 0; i < MOUNTS_CHANGING_MAX; i++)
+        count += mounts->table[i].pid > 0;
+    hand_size(hand, &count, MOUNTS_CHANGING_MAX);
+    for (size_t i = 0; i < MOUNTS_CHANGING_MAX && count > 0; i++)
+        if (hand->is_reading || mounts->table[i].pid > 0) {
+            change_hand(hand, &mounts->table[i]);
+            count--;
+        }
+}
+
 /* ---- disks ---- */
 
 HAND_COVERS(struct disk_claim, 28);
@@ -430,7 +474,7 @@ static void engine_hand(struct hand *hand, struct engine_child *engine)
 /* ---- all ---- */
 
 /* Not `caller`, `options`, `config`, `loop`, `arguments`, `lacks_fresh_proc`, `crowd`, the signals and what is under
- * way: a program begins with these. `mounts` were waited for. */
+ * way: a program begins with these. */
 HAND_COVERS(struct keeper,
             sizeof(struct options) + sizeof(struct config) + sizeof(struct loop) +
                 sizeof(struct places) + sizeof(struct listeners) + sizeof(struct names) +
@@ -450,6 +494,7 @@ void handover_all(struct hand *hand, struct keeper *keeper)
     slots_hand(hand, &keeper->slots);
     zygotes_hand(hand, &keeper->zygotes);
     boxes_hand(hand, keeper);
+    changes_hand(hand, &keeper->mounts);
     disks_hand(hand, &keeper->disks);
     engine_hand(hand, &keeper->engine);
     if (hand->is_reading && !hand->is_trial &&
@@ -471,6 +516,9 @@ void handover_drop(struct keeper *keeper)
             free(keeper->boxes.table[i]->mounts);
         free(keeper->boxes.table[i]);
     }
+    for (size_t i = 0; i < MOUNTS_CHANGING_MAX; i++)
+        if (keeper->mounts.table[i].pid > 0)
+            fd_close(&keeper->mounts.table[i].socket);
     for (size_t i = 0; i < keeper->slots.table_used; i++)
         free(keeper->slots.table[i]);
     for (size_t i = 0; i < ZYGOTES_MAX; i++)

@@ -11,7 +11,7 @@
 
 #include <stdbool.h>
 
-#define HANDOVER_FORMAT 8
+#define HANDOVER_FORMAT 9
 
 struct hand;
 struct keeper;

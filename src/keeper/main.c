@@ -240,8 +240,10 @@ static int begin(struct keeper *keeper, struct error *err)
 static uint64_t tick(struct keeper *keeper)
 {
     uint64_t now = clock_monotonic_ns();
-    uint64_t next = keeper_sooner(upgrade_tick(keeper, now), engine_tick(keeper, now));
+    uint64_t next = mounts_tick(keeper, now); /* for which an upgrade waits */
 
+    next = keeper_sooner(next, upgrade_tick(keeper, now));
+    next = keeper_sooner(next, engine_tick(keeper, now));
     next = keeper_sooner(next, boxes_tick(keeper, now));
     next = keeper_sooner(next, tls_tick(keeper, now));
     next = keeper_sooner(next, crowd_tick(keeper, now));

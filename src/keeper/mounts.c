@@ -1,6 +1,7 @@
 /* See mounts.h. */
 #include "keeper/mounts.h"
 
+#include "base/clock.h"
 #include "base/fd.h"
 #include "box/attach.h"
 #include "box/proto.h"
@@ -17,6 +18,18 @@
 #include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
+
+/* A change takes milliseconds; one that takes longer waits for a file system of the host that does not answer. */
+#define CHANGE_NS 10000000000ULL
+/* Its process is killed then, which the kernel puts off as long as it waits for that itself. */
+#define KILL_NS 1000000000ULL
+
+/* What the process says: what it is about to mount or unmount, and then how that ended. */
+struct said {
+    uint64_t mount_id;
+    uint32_t is_end;
+    struct error err;
+};
 
 /* ---- in the process of its own ---- */
 
@@ -51,12 +64,19 @@ static void be_ordinary(void)
     (void)sigprocmask(SIG_SETMASK, &none, NULL);
 }
 
+static void begins(uint64_t mount_id)
+{
+    struct said said = {.mount_id = mount_id};
+
+    (void)proto_send(SOCKET, &said, sizeof(said), NULL, 0, NULL, 0);
+}
+
 static _Noreturn void run(const struct mount_change *change, const struct boxed *boxed, int socket,
                           int source)
 {
-    const struct attach_box box = {.init = INIT, .own_root = boxed->root == 0};
+    const struct attach_box box = {.init = INIT, .own_root = boxed->root == 0, .begins = begins};
     const struct keeper_mount *mount = &change->mount;
-    struct error err = {0};
+    struct said said = {.is_end = 1};
     char path[40];
 
     be_ordinary();
@@ -66,11 +86,13 @@ static _Noreturn void run(const struct mount_change *change, const struct boxed 
         const struct box_bind bind = {
             .source = path, .target = mount->target, .read_only = change->read_only};
 
-        (void)attach_mount(&box, &bind, &boxed->ids, &err);
+        (void)attach_mount(&box, &bind, &boxed->ids, &said.err);
     } else {
-        (void)attach_unmount(&box, mount->target, change->device, change->inode, &err);
+        const struct attach_what what = {change->device, change->inode, change->mount_id};
+
+        (void)attach_unmount(&box, mount->target, &what, &said.err);
     }
-    (void)proto_send(SOCKET, &err, sizeof(err), NULL, 0, NULL, 0);
+    (void)proto_send(SOCKET, &said, sizeof(said), NULL, 0, NULL, 0);
     _exit(0);
 }
 
@@ -92,17 +114,49 @@ static void forget(struct boxed *boxed, const char *target)
         *mount = boxed->mounts[--boxed->mounts_count];
 }
 
-static void hear(const struct mount_change *change, struct error *err)
+/* True if it has said how it ended. */
+static bool hear(struct mount_change *change, struct error *err)
 {
+    struct said said = {0};
     int fds[PROTO_FDS_MAX];
-    ssize_t n = proto_receive(change->socket, err, sizeof(*err), fds, MSG_DONTWAIT);
 
-    if (n == (ssize_t)sizeof(*err)) {
-        err->code[sizeof(err->code) - 1] = err->text[sizeof(err->text) - 1] = '\0';
-        return;
+    while (proto_receive(change->socket, &said, sizeof(said), fds, MSG_DONTWAIT) ==
+           (ssize_t)sizeof(said)) {
+        if (said.is_end != 0) {
+            said.err.code[sizeof(said.err.code) - 1] = said.err.text[sizeof(said.err.text) - 1] =
+                '\0';
+            *err = said.err;
+            return true;
+        }
+        change->mount_id = said.mount_id;
     }
+    return false;
+}
+
+static void say_hangs(const struct mount_change *change, struct error *err)
+{
     (void)error_set(err, "capacity", 0,
-                    "the process that mounts has ended before it was done; ask again later");
+                    "cannot %s %s of the box within %d s: a file system of the host does not "
+                    "answer; mend it there, or unmount it, and ask again",
+                    change->is_attach ? "mount" : "unmount", change->mount.target,
+                    (int)(CHANGE_NS / 1000000000U));
+}
+
+/* Finds out how it ended, of a process that was killed before it could say so. */
+static void find_end(const struct mount_change *change, const struct boxed *boxed,
+                     struct error *err)
+{
+    int is_there = boxed != NULL && change->mount_id != 0
+                       ? attach_has(box_init(boxed->box), change->mount_id)
+                       : -1;
+
+    if (is_there == change->is_attach)
+        return;
+    if (change->is_killed)
+        say_hangs(change, err);
+    else
+        (void)error_set(err, "capacity", 0,
+                        "the process that mounts has ended before it was done; ask again later");
 }
 
 /* Its process has ended, and `err` is what it said. */
@@ -113,7 +167,8 @@ static void end(struct mount_change *change, struct error *err)
 
     while (waitpid(change->pid, NULL, 0) < 0 && errno == EINTR)
         continue;
-    hear(change, err);
+    if (!hear(change, err))
+        find_end(change, boxed, err);
     loop_remove(&keeper->loop, &change->ended);
     fd_close(&change->pidfd);
     fd_close(&change->socket);
@@ -126,21 +181,41 @@ static void end(struct mount_change *change, struct error *err)
     }
     if (!change->is_attach)
         forget(boxed, change->mount.target);
-    else if (!boxes_note_mount(boxed, &change->mount, change->device, change->inode))
+    else if (!boxes_note_mount(boxed, &(struct boxed_mount){change->mount, change->device,
+                                                            change->inode, change->mount_id}))
         (void)error_set(err, "capacity", ENOMEM, "there is no memory to note a mount");
 }
+
+static bool hangs(const struct mount_change *change)
+{
+    return change->pid > 0 && change->due_ns == 0;
+}
+
+static void answer(struct mount_change *change, const struct error *err)
+{
+    uint32_t asked = change->asked;
+
+    change->asked = 0;
+    if (asked == 0)
+        return;
+    request_answer(change->keeper, asked, err);
+    engine_wake(change->keeper);
+}
+
+static void undo(struct mount_change *change);
 
 static void ended(struct source *source, uint32_t events)
 {
     struct mount_change *change = source->owner;
+    bool is_late = hangs(change);
     struct error err = {0};
 
     (void)events;
     end(change, &err);
-    if (change->asked == 0)
-        return;
-    request_answer(change->keeper, change->asked, &err);
-    engine_wake(change->keeper);
+    if (is_late && change->is_attach && err.code[0] == '\0')
+        undo(change);
+    else
+        answer(change, &err);
 }
 
 static struct mount_change *place_find(struct keeper *keeper, uint64_t box, struct error *err)
@@ -151,7 +226,10 @@ static struct mount_change *place_find(struct keeper *keeper, uint64_t box, stru
         struct mount_change *change = &keeper->mounts.table[i];
 
         if (change->pid > 0 && change->box == box) {
-            (void)error_set(err, "capacity", 0, "another mount of this box is being changed");
+            if (hangs(change))
+                say_hangs(change, err);
+            else
+                (void)error_set(err, "capacity", 0, "another mount of this box is being changed");
             return NULL;
         }
         if (change->pid == 0)
@@ -174,6 +252,8 @@ static int begin(struct keeper *keeper, const struct boxed *boxed, struct mount_
     change->keeper = keeper;
     change->box = boxed->handle;
     change->socket = pair[0];
+    change->is_killed = false;
+    change->due_ns = clock_monotonic_ns() + CHANGE_NS;
     change->pid = fork();
     if (change->pid == 0)
         run(change, boxed, pair[1], source);
@@ -191,6 +271,17 @@ static int begin(struct keeper *keeper, const struct boxed *boxed, struct mount_
     fd_close(&change->pidfd);
     fd_close(&change->socket);
     return -1;
+}
+
+/* Whoever asked for it was told that it is not mounted. */
+static void undo(struct mount_change *change)
+{
+    struct boxed *boxed = boxes_find(&change->keeper->boxes, change->box);
+    struct error err;
+
+    change->is_attach = false;
+    if (boxed != NULL && begin(change->keeper, boxed, change, -1, &err) < 0)
+        keeper_say(err.code, "%s stays mounted in a box: %s", change->mount.target, err.text);
 }
 
 static int check(const struct keeper *keeper, const struct boxed *boxed, struct error *err)
@@ -244,6 +335,7 @@ int mounts_attach(struct keeper *keeper, struct boxed *boxed, const struct keepe
     change->read_only = asked->read_only != 0 || name->read_only;
     change->device = name->device;
     change->inode = name->inode;
+    change->mount_id = 0;
     return begin(keeper, boxed, change, name->fd, err);
 }
 
@@ -266,6 +358,7 @@ int mounts_detach(struct keeper *keeper, struct boxed *boxed, const struct keepe
     change->mount = there->is;
     change->device = there->device;
     change->inode = there->inode;
+    change->mount_id = there->mount_id;
     return begin(keeper, boxed, change, -1, err);
 }
 
@@ -275,12 +368,60 @@ void mounts_forget(struct keeper *keeper)
         keeper->mounts.table[i].asked = 0;
 }
 
-void mounts_wait(struct keeper *keeper)
+bool mounts_are_under_way(const struct keeper *keeper)
+{
+    for (size_t i = 0; i < MOUNTS_CHANGING_MAX; i++)
+        if (keeper->mounts.table[i].pid > 0 && !hangs(&keeper->mounts.table[i]))
+            return true;
+    return false;
+}
+
+/* One that cannot be watched keeps its place as long as we live. */
+void mounts_resume(struct keeper *keeper)
 {
     for (size_t i = 0; i < MOUNTS_CHANGING_MAX; i++) {
-        struct error ignored = {0};
+        struct mount_change *change = &keeper->mounts.table[i];
+        struct error err;
 
-        if (keeper->mounts.table[i].pid > 0)
-            end(&keeper->mounts.table[i], &ignored);
+        if (change->pid == 0)
+            continue;
+        change->keeper = keeper;
+        change->is_killed = true;
+        change->pidfd = sys_pidfd_open(change->pid, 0);
+        if (change->pidfd < 0 || loop_add(&keeper->loop, &change->ended, change->pidfd, EPOLLIN,
+                                          ended, change, &err) < 0)
+            fd_close(&change->pidfd);
     }
+}
+
+static void hurry(struct mount_change *change, uint64_t now_ns)
+{
+    struct error err = {0};
+
+    if (!change->is_killed) {
+        (void)kill(change->pid, SIGKILL);
+        change->is_killed = true;
+        change->due_ns = now_ns + KILL_NS;
+        return;
+    }
+    change->due_ns = 0;
+    say_hangs(change, &err);
+    keeper_say("mount_hangs", "%s", err.text);
+    answer(change, &err);
+}
+
+uint64_t mounts_tick(struct keeper *keeper, uint64_t now_ns)
+{
+    uint64_t next = 0;
+
+    for (size_t i = 0; i < MOUNTS_CHANGING_MAX; i++) {
+        struct mount_change *change = &keeper->mounts.table[i];
+
+        if (change->pid == 0 || change->due_ns == 0)
+            continue;
+        if (now_ns >= change->due_ns)
+            hurry(change, now_ns);
+        next = keeper_sooner(next, change->due_ns);
+    }
+    return next;
 }

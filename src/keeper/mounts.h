@@ -1,7 +1,8 @@
 /* Mounts that come to boxes which run, and leave them again.
  *
  * The keeper alone knows where a name leads. Each change is made by a process of its own (box/attach.h), for a program in
- * the box can make it wait; it is noted when that has ended, and answered then. A box has one such change at a time. */
+ * the box can make it wait, and so can a file system of the host that does not answer; it is noted when that has ended,
+ * and answered then, or after CHANGE_NS. A box has one such change at a time. */
 #pragma once
 
 #include "keeper/loop.h"
@@ -31,7 +32,11 @@ struct mount_change {
     uint32_t asked;
     uint64_t box;
     struct keeper_mount mount;
-    uint64_t device, inode;
+    /* `mount_id` is 0 until its process has said that it comes to that. */
+    uint64_t device, inode, mount_id;
+    /* When it has taken too long; 0: it was killed for that, and the kernel does not let go of it. */
+    uint64_t due_ns;
+    bool is_killed;
 };
 
 struct mounts {
@@ -48,5 +53,11 @@ int mounts_detach(struct keeper *keeper, struct boxed *boxed, const struct keepe
 /* Nobody waits any more; what is under way goes on, and is noted. */
 void mounts_forget(struct keeper *keeper);
 
-/* Waits for all that is under way, and notes it. */
-void mounts_wait(struct keeper *keeper);
+/* Tells whether a change goes on whose end comes within its time. */
+bool mounts_are_under_way(const struct keeper *keeper);
+
+/* After they were taken over: changes that hang still. */
+void mounts_resume(struct keeper *keeper);
+
+/* Ends changes that take too long; when to be called again, 0 for never. */
+uint64_t mounts_tick(struct keeper *keeper, uint64_t now_ns);

@@ -109,10 +109,23 @@ static void entry_drop(struct name *entry)
     *entry = (struct name){.fd = -1};
 }
 
+/* What never changes of it: the kernel is asked and no server, which may not answer. */
+static int find_what(int dir, const char *path, struct stat *st)
+{
+    struct statx is;
+
+    if (statx(dir, path, AT_EMPTY_PATH | AT_STATX_DONT_SYNC, STATX_TYPE | STATX_INO, &is) < 0)
+        return -1;
+    *st = (struct stat){.st_dev = makedev(is.stx_dev_major, is.stx_dev_minor),
+                        .st_ino = is.stx_ino,
+                        .st_mode = is.stx_mode};
+    return 0;
+}
+
 /* What a name may lead to: a directory, or for a root a file that the box room will look into. */
 static int look(const struct name *entry, int fd, struct stat *st, struct error *err)
 {
-    if (fstat(fd, st) < 0)
+    if (find_what(fd, "", st) < 0)
         return error_set(err, "bad_directory", errno, "cannot look at what is to be registered");
     if (S_ISDIR(st->st_mode) || (entry->kind == KEEPER_ROOT && S_ISREG(st->st_mode)))
         return 0;
@@ -285,7 +298,7 @@ static int take(int fd, const struct stat *given, struct name *entry, struct err
     if (length <= 0 || length >= (ssize_t)sizeof(text))
         return error_set(err, "bad_directory", 0, "the path of what is registered is too long");
     text[length] = '\0';
-    if (!is_plain_path(text) || stat(text, &st) < 0 || st.st_dev != given->st_dev ||
+    if (!is_plain_path(text) || find_what(AT_FDCWD, text, &st) < 0 || st.st_dev != given->st_dev ||
         st.st_ino != given->st_ino)
         return error_set(err, "bad_directory", 0,
                          "what is registered has no path here by which it could be found again");

@@ -217,7 +217,6 @@ static void become(struct keeper *keeper)
     /* What serves nobody is not worth the hand-over. */
     (void)slots_shed(&keeper->slots);
     crowd_free(keeper);
-    mounts_wait(keeper);
     lock_watch_stop(keeper);
     sealed = write_all(keeper, &hand, &err);
     if (sealed >= 0 && environment_say(sealed) == 0) {
@@ -238,7 +237,8 @@ uint64_t upgrade_tick(struct keeper *keeper, uint64_t now_ns)
     if (upgrade->stage == UPGRADE_NONE || keeper->is_stopping || keeper->has_ended)
         return 0;
     if (upgrade->stage == UPGRADE_ENDING && keeper->engine.pid == 0) {
-        become(keeper);
+        if (!mounts_are_under_way(keeper)) /* each ends within its time, and is noted then */
+            become(keeper);
         return 0;
     }
     if (now_ns < upgrade->deadline_ns)
@@ -395,6 +395,7 @@ static int watch_all(struct keeper *keeper, struct error *err)
     if (names_serve(keeper, keeper->listeners.keeper, err) < 0 || names_resume(keeper, err) < 0)
         return -1;
     disks_resume(keeper);
+    mounts_resume(keeper);
     boxes_resume(keeper);
     return 0;
 }

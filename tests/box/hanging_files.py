@@ -1,5 +1,7 @@
-"""A FUSE file system of one file, `file`, whose reads are never answered. Speaks the kernel's
-protocol itself, for it must do what no library does. usage: hanging_files.py DIRECTORY"""
+"""A FUSE file system of a file, `file`, whose reads are never answered, and of a directory in another one, deep/given.
+With a name it stops itself when it has first said that there is such. From SIGUSR1 to SIGUSR2 it answers nothing at all,
+and says when it is asked. Speaks the kernel's protocol itself, for it must do what no library does.
+usage: hanging_files.py DIRECTORY [NAME]"""
 import ctypes
 import os
 import signal
@@ -9,13 +11,14 @@ import sys
 LOOKUP, GETATTR, OPEN, READ, STATFS, INIT, OPENDIR, READDIR, ACCESS = 1, 3, 14, 15, 17, 26, 27, 28, 34
 RELEASE, RELEASEDIR, FLUSH, FORGET, INTERRUPT, BATCH_FORGET = 18, 29, 25, 2, 36, 42
 SILENT = (FORGET, BATCH_FORGET, INTERRUPT, READ)
+INODES = {b"file": 2, b"deep": 3, b"given": 4}
 
 IN = struct.Struct("<IIQQIIIHH")
 INIT_EXT, ALLOW_IDMAP_HIGH = 1 << 30, 1 << 8
 
 
 def attributes(inode):
-    mode, links = (0o040755, 2) if inode == 1 else (0o100644, 1)
+    mode, links = (0o100644, 1) if inode == INODES[b"file"] else (0o040755, 2)
     return struct.pack("<QQQQQQIIIIIIIIII", inode, 4096, 8, 0, 0, 0, 0, 0, 0, mode, links, 0, 0, 0,
                        4096, 0)
 
@@ -26,9 +29,11 @@ def reply(opcode, inode, body):
         return struct.pack("<IIIIHHIIHHI", 7, 40, 65536, flags, 8, 8, 65536, 1, 0, 0,
                            ALLOW_IDMAP_HIGH if flags else 0) + bytes(24)
     if opcode == LOOKUP:
-        if body.rstrip(b"\0") != b"file":
+        number = INODES.get(body.rstrip(b"\0"))
+        if number is None:
             return 2
-        return struct.pack("<QQQQII", 2, 0, 1, 1, 0, 0) + attributes(2)
+        known_for = 1 if number == INODES[b"file"] else 0  # seconds
+        return struct.pack("<QQQQII", number, 0, known_for, 1, 0, 0) + attributes(number)
     if opcode == GETATTR:
         return struct.pack("<QII", 1, 0, 0) + attributes(inode)
     if opcode in (OPEN, OPENDIR):
@@ -40,19 +45,39 @@ def reply(opcode, inode, body):
     return 38
 
 
-def serve(device):
+def answer(device, request):
+    _, opcode, unique, inode = IN.unpack_from(request)[:4]
+    said = reply(opcode, inode, request[IN.size:])
+    error, data = (-said, b"") if isinstance(said, int) else (0, said)
+    os.write(device, struct.pack("<IiQ", 16 + len(data), error, unique) + data)
+
+
+def serve(device, stops_at):
+    silent, late = [], []
+
+    def answer_all(*_):
+        silent.clear()
+        while late:
+            answer(device, late.pop(0))
+
+    signal.signal(signal.SIGUSR1, lambda *_: silent.append(True))
+    signal.signal(signal.SIGUSR2, answer_all)
     while True:
         request = os.read(device, 1 << 17)
-        _, opcode, unique, inode = IN.unpack_from(request)[:4]
-        if opcode == READ:
+        opcode = IN.unpack_from(request)[1]
+        if opcode == READ or silent and opcode not in SILENT:
             print("asked", flush=True)
         if opcode in SILENT:
             continue
-        answer = reply(opcode, inode, request[IN.size:])
-        error, data = (-answer, b"") if isinstance(answer, int) else (0, answer)
-        os.write(device, struct.pack("<IiQ", 16 + len(data), error, unique) + data)
+        if silent:
+            late.append(request)
+            continue
+        answer(device, request)
         if opcode == INIT:
             print("ready", flush=True)
+        if opcode == LOOKUP and request[IN.size:].rstrip(b"\0") == stops_at:
+            stops_at = None
+            os.kill(os.getpid(), signal.SIGSTOP)
 
 
 def main():
@@ -63,7 +88,7 @@ def main():
         sys.exit(os.strerror(ctypes.get_errno()))
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
     try:
-        serve(device)
+        serve(device, sys.argv[2].encode() if len(sys.argv) > 2 else None)
     finally:
         libc.umount2(sys.argv[1].encode(), 2)
         os.close(device)

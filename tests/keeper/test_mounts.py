@@ -298,7 +298,11 @@ def test_what_was_moved_away_is_not_unmounted(keeper, engine, image, tmp_path):
     assert box.detach("/a/x") == "mount_moved"
     assert "/a/x" in mounts_in(box, 0)
     box.run("mv /a /c; mv /b /a; mv /c /b", 0)
-    assert box.detach("/a/x") == box.detach("/b/x") == ""
+    assert box.attach("/d/x") == ""  # the same directory
+    box.run("mv /a /c; mv /d /a; mv /c /d", 0)
+    assert box.detach("/a/x") == "mount_moved" and {"/a/x", "/d/x"} <= set(mounts_in(box, 0))
+    box.run("mv /a /c; mv /d /a; mv /c /d", 0)
+    assert box.detach("/a/x") == box.detach("/b/x") == box.detach("/d/x") == ""
     box.end()
 
 

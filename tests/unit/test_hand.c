@@ -64,6 +64,13 @@ static struct keeper *full(void)
     keeper->engine.headers = any();
     keeper->engine.tls = any();
     keeper->disks.sweeper.pid = 4711;
+    keeper->mounts.table[3] = (struct mount_change){.pid = 4712,
+                                                    .socket = any(),
+                                                    .is_attach = true,
+                                                    .box = 7,
+                                                    .mount = {"notes", "/mnt/notes", 1, 0},
+                                                    .inode = 12345678902ULL,
+                                                    .mount_id = 99};
     keeper->disks.claims.lacks = true;
     disk_claims_add(&keeper->disks.claims, "c0eeeeeeeeeeeeeeeeee", any());
     disk_claims_add(&keeper->disks.claims, "c0dddddddddddddddddd", any());
@@ -135,6 +142,15 @@ static void test_what_is_written_is_read(void)
               strcmp(after->names.table[0].name, "debian") == 0 &&
               strcmp(after->names.table[0].tenants, "default,team-a") == 0,
           "names");
+    CHECK(after->mounts.table[0].pid == 4712 && after->mounts.table[1].pid == 0 &&
+              after->mounts.table[0].socket == before->mounts.table[3].socket &&
+              after->mounts.table[0].is_attach && after->mounts.table[0].box == 7 &&
+              strcmp(after->mounts.table[0].mount.name, "notes") == 0 &&
+              strcmp(after->mounts.table[0].mount.target, "/mnt/notes") == 0 &&
+              after->mounts.table[0].mount.read_only == 1 &&
+              after->mounts.table[0].inode == 12345678902ULL &&
+              after->mounts.table[0].mount_id == 99,
+          "a mount that hangs");
     CHECK(after->disks.claims.count == 2 && after->disks.claims.lacks &&
               disk_claims_find(&after->disks.claims, "c0dddddddddddddddddd") >= 0 &&
               disk_claims_find(&after->disks.claims, "c0dddddddddddddddddd") ==
@@ -143,6 +159,7 @@ static void test_what_is_written_is_read(void)
     CHECK(after->engine.headers == before->engine.headers && after->engine.headers >= 0, "headers");
     CHECK(after->engine.tls == before->engine.tls && after->engine.tls >= 0, "tls");
     /* The two have the same fds. */
+    after->mounts.table[0].pid = 0;
     after->disks.claims.count = 0;
     after->names.table[0].fd = -1;
     handover_drop(after);

@@ -1,0 +1,171 @@
+"""Mounts of boxes while a file system of the host does not answer: that holds up one change for a time, and neither other
+boxes nor an upgrade. A change whose process was killed is found out to be done or not."""
+import concurrent.futures
+import contextlib
+import os
+import signal
+import subprocess
+
+import pytest
+
+import harness
+import serving
+from sandboxes import create, path_of, run
+
+CHANGE_S, KILL_S = 10, 1  # of src/keeper/mounts.c
+BELOW = "/mnt/silent/deep/given"
+
+
+@pytest.fixture
+def silent(tmp_path, request):
+    """A file system that answers until it is told not to."""
+    directory = tmp_path / "silent"
+    directory.mkdir()
+    more = [request.param] if hasattr(request, "param") else []
+    with subprocess.Popen(["/usr/bin/python3", harness.BOX_TESTS / "hanging_files.py", directory, *more],
+                          stdout=subprocess.PIPE) as server:
+        try:
+            assert server.stdout.readline() == b"ready\n"
+            yield server
+        finally:
+            server.kill()
+            subprocess.run(["umount", "-l", directory], capture_output=True, check=False)
+
+
+@pytest.fixture
+def serve(tmp_path, silent):
+    (tmp_path / "given").mkdir()
+    (tmp_path / "given" / "a").write_text("from outside\n")
+    config = (f"[boxes]\npool = 0\nmemory = 256M\ndisk = 64M\n"
+              f"[mounts]\nsilent = {tmp_path}/silent\ngiven = {tmp_path}/given\n")
+    with serving.Serve(tmp_path / "serve", config, clock=True) as started:
+        yield started
+
+
+def mount(serve, path, target="/mnt/given", name="given"):
+    with serve.client() as client:
+        return client.post(f"{path}/mounts", {"name": name, "target": target, "read_only": True})
+
+
+def unmount(serve, path, target="/mnt/given"):
+    with serve.client() as client:
+        return client.delete(f"{path}/mounts", query={"target": target})
+
+
+def shown(serve, path):
+    with serve.client() as client:
+        return [mounted["target"] for mounted in client.get(path).json["mounts"]]
+
+
+def prints(serve, path, command):
+    with serve.client() as client:
+        return run(client, path, command)["stdout"]
+
+
+def made(serve):
+    """A box that has the file system, and another one."""
+    with serve.client() as client:
+        paths = [path_of(create(client)) for _ in range(2)]
+    assert mount(serve, paths[0], "/mnt/silent", "silent").status == 200
+    return paths
+
+
+@contextlib.contextmanager
+def mounting(serve, server, path):
+    """Mounts meanwhile; for what it was answered."""
+    with concurrent.futures.ThreadPoolExecutor(1) as pool:
+        try:
+            yield pool.submit(mount, serve, path, BELOW)
+        except BaseException:
+            server.kill()  # so that nothing is waited for
+            raise
+
+
+def mounters(serve):
+    pids = harness.children_of(serve.process.pid)
+    return [pid for pid in pids if harness.status_of(pid).get("Name") == "cove-mount"]
+
+
+def take_too_long(serve, seconds=CHANGE_S):
+    serve.clock.advance(seconds, awaits=("keeper",))
+
+
+def mend(server):
+    server.send_signal(signal.SIGCONT)
+    server.terminate()
+    server.wait()
+
+
+def test_one_that_does_not_answer_holds_up_one_change_for_a_time(serve, silent):
+    box, other = made(serve)
+    silent.send_signal(signal.SIGUSR1)
+    with mounting(serve, silent, box) as answer:
+        assert silent.stdout.readline() == b"asked\n"
+        assert mount(serve, other).status == 200 and unmount(serve, other).status == 204
+        take_too_long(serve)
+        take_too_long(serve, KILL_S)  # the kernel does not let go of it
+        assert answer.result().code == "capacity" and "does not answer" in answer.result().json["detail"]
+    assert shown(serve, box) == ["/mnt/silent"]
+    assert "does not answer" in mount(serve, box).json["detail"]
+    assert mount(serve, other).status == 200
+    mend(silent)
+    harness.wait_for(lambda: mount(serve, box).status == 200, what="the change to end")
+    assert not mounters(serve) and prints(serve, box, "cat /mnt/given/a") == "from outside\n"
+
+
+def test_an_upgrade_does_not_wait_for_one_that_hangs(serve, silent):
+    box, other = made(serve)
+    silent.send_signal(signal.SIGUSR1)
+    old = serve.engine_pid()
+    with mounting(serve, silent, box):
+        assert silent.stdout.readline() == b"asked\n"
+        serve.process.send_signal(signal.SIGHUP)
+        harness.wait_for(lambda: "draining" in serve.said(), what="the engine to end")
+        os.kill(old, signal.SIGKILL)  # it would wait for the answer
+        harness.wait_for(lambda: serve.engine_pid() is None, what="its end")
+        take_too_long(serve)
+        take_too_long(serve, KILL_S)
+    harness.wait_for(lambda: serve.engine_pid() not in (None, old), 20 * harness.PATIENCE, "the next engine")
+    serve.wait_ready()
+    assert mounters(serve) and "does not answer" in mount(serve, box).json["detail"]
+    assert mount(serve, other).status == 200 and prints(serve, box, "echo well") == "well\n"
+    mend(silent)
+    harness.wait_for(lambda: mount(serve, box).status == 200, what="the change to end")
+    assert not mounters(serve)
+
+
+def stopped(server):
+    harness.wait_for(lambda: harness.status_of(server.pid)["State"].startswith("T"), what="it to stop")
+
+
+@pytest.mark.parametrize("silent", ["given"], indirect=True)
+def test_what_a_killed_process_has_mounted_is_there(serve, silent):
+    """It has mounted it, and waits where it sees after it."""
+    box, _ = made(serve)
+    with mounting(serve, silent, box) as answer:
+        stopped(silent)
+        take_too_long(serve)
+        assert answer.result().status == 200
+    silent.send_signal(signal.SIGCONT)
+    assert BELOW in shown(serve, box) and prints(serve, box, f"cat {BELOW}/a") == "from outside\n"
+    assert unmount(serve, box, BELOW).status == 204 and prints(serve, box, "grep -c given /proc/self/mountinfo") == "0\n"
+
+
+@pytest.mark.wall
+@pytest.mark.parametrize("silent", ["given"], indirect=True)
+def test_what_comes_after_it_was_given_up_is_taken_away(serve, silent):
+    """Nothing is mounted that is not shown."""
+    box, _ = made(serve)
+    with mounting(serve, silent, box) as answer:
+        stopped(silent)
+        silent.send_signal(signal.SIGUSR1)
+        silent.send_signal(signal.SIGCONT)
+        assert silent.stdout.readline() == b"asked\n"
+        take_too_long(serve)
+        take_too_long(serve, KILL_S)
+        assert answer.result().code == "capacity"
+    assert shown(serve, box) == ["/mnt/silent"]
+    assert prints(serve, box, "grep -c given /proc/self/mountinfo") == "1\n", "nobody could look"
+    silent.send_signal(signal.SIGUSR2)
+    harness.wait_for(lambda: not mounters(serve), what="it to be taken away")
+    assert prints(serve, box, "grep -c given /proc/self/mountinfo") == "0\n"
