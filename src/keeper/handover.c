@@ -295,6 +295,7 @@ static void boxed_hand(struct hand *hand, struct keeper *keeper, struct boxed *b
     hand_bool(hand, &boxed->is_ending);
     hand_fd(hand, &boxed->network.tcp);
     hand_fd(hand, &boxed->network.udp);
+    hand_fd(hand, &boxed->disk_fd);
     hand_bool(hand, &boxed->network_is_open);
     hand_u64(hand, &boxed->memory_bytes, UINT64_MAX);
     hand_u32(hand, &boxed->ids.first, UINT32_MAX);

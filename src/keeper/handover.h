@@ -11,7 +11,7 @@
 
 #include <stdbool.h>
 
-#define HANDOVER_FORMAT 9
+#define HANDOVER_FORMAT 10
 
 struct hand;
 struct keeper;

@@ -21,9 +21,10 @@ WRITES_ON = ("i=0; while [ ! -e /tmp/stop ]; do i=$((i+1)); head -c 100000 /dev/
 
 
 @pytest.fixture
-def full_soon(tmp_path):
+def full_soon(tmp_path, request):
     """Little more is left than makes room short: a box can have that in its caches at once."""
-    with SmallDisk(tmp_path, ext4_mount(tmp_path, 1200 * MIB), clock=False, config=CONFIG) as serve, \
+    before = getattr(request, "param", "")
+    with SmallDisk(tmp_path, before + ext4_mount(tmp_path, 1200 * MIB), clock=False, config=CONFIG) as serve, \
             serve.client() as operator:
         serve.take(left=2 * HEADROOM + 100 * MIB)
         hog, victim = (serve.tcp(new_key(operator, tenant=name)["secret"]) for name in ("hog", "victim"))
@@ -93,8 +94,17 @@ def test_a_tenant_that_has_taken_room_before_it_was_short_is_ended_alone(full_so
         assert serving.Lines(client, "/v1/events", {"from": 1}).until("sandbox.stopped")[-1]["reason"] == "host_full"
 
 
+@pytest.mark.parametrize("full_soon", ["mount -t tmpfs none /sys/fs/ext4; "], indirect=True)
 def test_where_disks_cannot_be_held_the_tenant_that_grows_most_is_ended_alone(full_soon):
-    """Of a box that an upgrade has taken over the keeper has no file system any more."""
+    serve, hog, victim = full_soon
+    path, process = writes_on(victim)
+    box = make(hog, **PERSISTENT)
+    start(hog, box, "for i in $(seq 80); do head -c 10000000 /dev/zero >/tmp/f$i; sync /tmp/f$i; done")
+    harness.wait_for(lambda: hog.get(box).json["reason"] == "host_full", 30 * harness.PATIENCE, "its end")
+    was_well(serve, victim, path, process)
+
+
+def test_a_disk_is_held_after_an_upgrade_too(full_soon):
     serve, hog, victim = full_soon
     box = make(hog, **PERSISTENT)
     old = serve.engine_pid()
@@ -103,6 +113,8 @@ def test_where_disks_cannot_be_held_the_tenant_that_grows_most_is_ended_alone(fu
     serve.wait_ready()
     with serve.tcp(hog.key) as hog, serve.tcp(victim.key) as victim:
         path, process = writes_on(victim)
-        start(hog, box, "for i in $(seq 80); do head -c 10000000 /dev/zero >/tmp/f$i; sync /tmp/f$i; done")
-        harness.wait_for(lambda: hog.get(box).json["reason"] == "host_full", 30 * harness.PATIENCE, "its end")
+        said = run(hog, box, "head -c 1500000000 /dev/zero >/tmp/big; echo $?; sync", timeout_ms=100000)
+        assert "No space left on device" in said["stderr"] and said["stdout"].startswith("1\n"), said
         was_well(serve, victim, path, process)
+        assert hog.get(box).json["state"] == "running", "nobody is ended for that"
+        assert hog.post(f"{box}/stop").status == 200 and hog.post(f"{box}/start").status == 200, "its disk is let go"
