@@ -6,6 +6,7 @@
 #include "keeper/keeper.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/socket.h>
@@ -33,6 +34,16 @@ static int ask(const char *path, struct ucred *peer, struct error *err)
     return 0;
 }
 
+/* Any of root's processes may listen where a link leads that somebody has put there. */
+static bool is_keeper(pid_t pid)
+{
+    char path[32], name[sizeof("cove-keeper\n")] = "";
+
+    (void)snprintf(path, sizeof(path), "/proc/%d/comm", pid);
+    return fd_read_file(AT_FDCWD, path, name, sizeof(name)) >= 0 &&
+           strcmp(name, "cove-keeper\n") == 0;
+}
+
 int find_server(struct keeper *keeper, pid_t *pid, struct error *err)
 {
     struct places *places = &keeper->places;
@@ -53,6 +64,10 @@ int find_server(struct keeper *keeper, pid_t *pid, struct error *err)
                          "%s is neither root's nor yours, or its process is in another pid "
                          "namespace; look for cove-keeper there",
                          places->keeper_path);
+    if (!is_keeper(peer.pid))
+        return error_set(err, "not_running", 0,
+                         "process %d at %s is no server of cove; name the --socket of the server",
+                         (int)peer.pid, places->keeper_path);
     *pid = peer.pid;
     return 0;
 }

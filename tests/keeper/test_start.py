@@ -188,6 +188,17 @@ def test_the_process_id_of_a_server_is_printed_for_its_socket(place, tmp_path_fa
         assert (result.returncode, result.stdout) == (0, f"{server.process.pid}\n"), result
 
 
+def test_another_process_is_never_taken_for_the_server(place):
+    """Its number is for SIGHUP and SIGTERM."""
+    with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as other:
+        other.bind(str(place / "other.sock"))
+        other.listen()
+        (place / "keeper.sock").symlink_to(place / "other.sock")
+        result = serve(place, "--pid")
+    assert (result.returncode, result.stdout) == (1, ""), result
+    assert f"process {os.getpid()} at {place}/keeper.sock is no server of cove" in result.stderr
+
+
 def test_where_no_server_runs_the_socket_is_named(place):
     result = serve(place, "--pid")
     assert (result.returncode, result.stdout) == (1, ""), result
