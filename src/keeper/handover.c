@@ -396,10 +396,10 @@ static void changes_hand(struct hand *hand, struct mounts *mounts)
     size_t count = 0;
 
     hand_mark(hand, "moun");
-    for (size_t i = 0; i < MOUNTS_CHANGING_MAX; i++)
+    for (size_t i = 0; i < MOUNTS_ALL_MAX; i++)
         count += mounts->table[i].pid > 0;
-    hand_size(hand, &count, MOUNTS_CHANGING_MAX);
-    for (size_t i = 0; i < MOUNTS_CHANGING_MAX && count > 0; i++)
+    hand_size(hand, &count, MOUNTS_ALL_MAX);
+    for (size_t i = 0; i < MOUNTS_ALL_MAX && count > 0; i++)
         if (hand->is_reading || mounts->table[i].pid > 0) {
             change_hand(hand, &mounts->table[i]);
             count--;
@@ -517,7 +517,7 @@ void handover_drop(struct keeper *keeper)
             free(keeper->boxes.table[i]->mounts);
         free(keeper->boxes.table[i]);
     }
-    for (size_t i = 0; i < MOUNTS_CHANGING_MAX; i++)
+    for (size_t i = 0; i < MOUNTS_ALL_MAX; i++)
         if (keeper->mounts.table[i].pid > 0)
             fd_close(&keeper->mounts.table[i].socket);
     for (size_t i = 0; i < keeper->slots.table_used; i++)

@@ -221,24 +221,29 @@ static void ended(struct source *source, uint32_t events)
 static struct mount_change *place_find(struct keeper *keeper, uint64_t box, struct error *err)
 {
     struct mount_change *place = NULL;
+    size_t count = 0;
 
-    for (size_t i = 0; i < MOUNTS_CHANGING_MAX; i++) {
+    for (size_t i = 0; i < MOUNTS_ALL_MAX; i++) {
         struct mount_change *change = &keeper->mounts.table[i];
 
-        if (change->pid > 0 && change->box == box) {
-            if (hangs(change))
-                say_hangs(change, err);
-            else
-                (void)error_set(err, "capacity", 0, "another mount of this box is being changed");
-            return NULL;
-        }
-        if (change->pid == 0)
+        if (change->pid == 0) {
             place = change;
+            continue;
+        }
+        count += !hangs(change);
+        if (change->box != box)
+            continue;
+        if (hangs(change))
+            say_hangs(change, err);
+        else
+            (void)error_set(err, "capacity", 0, "another mount of this box is being changed");
+        return NULL;
     }
-    if (place == NULL)
-        (void)error_set(err, "capacity", 0, "%d mounts are being changed at once; ask again later",
-                        MOUNTS_CHANGING_MAX);
-    return place;
+    if (place != NULL && count < MOUNTS_CHANGING_MAX)
+        return place;
+    (void)error_set(err, "capacity", 0, "%zu mounts are being changed at once; ask again later",
+                    place == NULL ? (size_t)MOUNTS_ALL_MAX : count);
+    return NULL;
 }
 
 /* Starts the process; where it cannot be waited for, it is ended before it has begun anything. */
@@ -364,13 +369,13 @@ int mounts_detach(struct keeper *keeper, struct boxed *boxed, const struct keepe
 
 void mounts_forget(struct keeper *keeper)
 {
-    for (size_t i = 0; i < MOUNTS_CHANGING_MAX; i++)
+    for (size_t i = 0; i < MOUNTS_ALL_MAX; i++)
         keeper->mounts.table[i].asked = 0;
 }
 
 bool mounts_are_under_way(const struct keeper *keeper)
 {
-    for (size_t i = 0; i < MOUNTS_CHANGING_MAX; i++)
+    for (size_t i = 0; i < MOUNTS_ALL_MAX; i++)
         if (keeper->mounts.table[i].pid > 0 && !hangs(&keeper->mounts.table[i]))
             return true;
     return false;
@@ -379,7 +384,7 @@ bool mounts_are_under_way(const struct keeper *keeper)
 /* One that cannot be watched keeps its place as long as we live. */
 void mounts_resume(struct keeper *keeper)
 {
-    for (size_t i = 0; i < MOUNTS_CHANGING_MAX; i++) {
+    for (size_t i = 0; i < MOUNTS_ALL_MAX; i++) {
         struct mount_change *change = &keeper->mounts.table[i];
         struct error err;
 
@@ -414,7 +419,7 @@ uint64_t mounts_tick(struct keeper *keeper, uint64_t now_ns)
 {
     uint64_t next = 0;
 
-    for (size_t i = 0; i < MOUNTS_CHANGING_MAX; i++) {
+    for (size_t i = 0; i < MOUNTS_ALL_MAX; i++) {
         struct mount_change *change = &keeper->mounts.table[i];
 
         if (change->pid == 0 || change->due_ns == 0)

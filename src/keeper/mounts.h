@@ -12,8 +12,9 @@
 #include <stdint.h>
 #include <sys/types.h>
 
-/* At once, of all boxes. */
+/* At once, of all boxes; and with those that hang, which take no place of another box's. */
 #define MOUNTS_CHANGING_MAX 16
+#define MOUNTS_ALL_MAX 512
 
 struct keeper;
 struct boxed;
@@ -40,7 +41,7 @@ struct mount_change {
 };
 
 struct mounts {
-    struct mount_change table[MOUNTS_CHANGING_MAX];
+    struct mount_change table[MOUNTS_ALL_MAX];
 };
 
 /* Begins what a checked request asks for: 1, and it is answered later; 0: it is so already; -1. An error's code is the

@@ -134,6 +134,25 @@ def test_an_upgrade_does_not_wait_for_one_that_hangs(serve, silent):
     assert not mounters(serve)
 
 
+def test_those_that_hang_take_no_place_of_other_boxes(serve, silent):
+    """Sixteen are changed at once."""
+    _, other = made(serve)
+    boxes = [made(serve)[0] for _ in range(16)]
+    silent.send_signal(signal.SIGUSR1)
+    with concurrent.futures.ThreadPoolExecutor(len(boxes)) as pool:
+        answers = [pool.submit(mount, serve, box, BELOW) for box in boxes]
+        try:
+            harness.wait_for(lambda: len(mounters(serve)) == len(boxes), what="all to hang")
+            assert "at once" in mount(serve, other).json["detail"]
+            take_too_long(serve)
+            take_too_long(serve, KILL_S)
+            assert {answer.result().code for answer in answers} == {"capacity"}
+            assert len(mounters(serve)) == len(boxes) and mount(serve, other).status == 200
+        finally:
+            mend(silent)
+    harness.wait_for(lambda: not mounters(serve), what="the changes to end")
+
+
 def stopped(server):
     harness.wait_for(lambda: harness.status_of(server.pid)["State"].startswith("T"), what="it to stop")
 
