@@ -668,17 +668,34 @@ def test_who_comes_back_after_more_changes_than_are_kept_is_told_of_the_gap(serv
     again.client.close()
 
 
+def tools_that_watch(files):
+    return int(files.run("n=0; for p in /proc/[0-9]*; do case $(tr '\\0' ' ' <$p/cmdline) in "
+                         "cove-tool\\ watch*) n=$((n+1));; esac; done; echo $n"))
+
+
 def test_few_watches_linger_without_a_reader(serve, files, box, here):
-    def tools():
-        return int(files.run("n=0; for p in /proc/[0-9]*; do case $(tr '\\0' ' ' <$p/cmdline) in "
-                             "cove-tool\\ watch*) n=$((n+1));; esac; done; echo $n"))
     watches = [Watch(serve, box, here) for _ in range(6)]
     for watch in watches:
         assert watch.seen()["type"] == "watching"
-    assert tools() >= 6
+    assert tools_that_watch(files) >= 6
     for watch in watches:
         watch.client.close()
-    harness.wait_for(lambda: tools() <= 4, 20 * harness.PATIENCE, "the end of the oldest watches")
+    harness.wait_for(lambda: tools_that_watch(files) <= 4, 20 * harness.PATIENCE, "the end of the oldest watches")
+
+
+def test_a_sandbox_is_the_same_for_its_watches_by_its_id_and_by_its_name(serve, api):
+    path = make(api, name="watched")
+    files = Files(api, path)
+    watches = [Watch(serve, path if number % 2 else "/v1/sandboxes/name:watched", "/tmp") for number in range(6)]
+    lines = [watch.seen() for watch in watches]
+    for watch in watches:
+        watch.client.close()
+    harness.wait_for(lambda: tools_that_watch(files) <= 4, 20 * harness.PATIENCE, "the end of the oldest watches")
+    again = Watch(serve, path, "/tmp", cursor=lines[4]["cursor"])
+    files.post("mkdir", path="/tmp/new")
+    assert again.seen()["type"] == "created", "what was watched by the name goes on by the id"
+    again.client.close()
+    assert api.delete(path).status == 204
 
 
 def test_what_goes_while_its_watch_begins_was_watched_or_not_there(files, here):

@@ -30,7 +30,7 @@ struct watcher {
     struct native *native;
     struct files *files;
     uv_timer_t *timer;
-    char id[17], sandbox[64], tenant[64], path[FILES_PATH_MAX];
+    char id[17], sandbox[ENGINE_ID_SIZE], tenant[64], path[FILES_PATH_MAX];
     char beneath[ENGINE_TOKEN_PATH_MAX], user[260]; /* by whose rights it watches */
     bool is_recursive, is_over;
     struct watching *reader;
@@ -115,8 +115,7 @@ static struct watcher *watcher_new(struct watching *watching, struct error *err)
     watcher->native = job->native;
     watcher->is_recursive = watching->recursive;
     (void)snprintf(watcher->id, sizeof(watcher->id), "%016" PRIx64, random);
-    (void)snprintf(watcher->sandbox, sizeof(watcher->sandbox), "%s",
-                   http_param(job->request, "id"));
+    (void)snprintf(watcher->sandbox, sizeof(watcher->sandbox), "%s", job->own_id);
     (void)snprintf(watcher->tenant, sizeof(watcher->tenant), "%s", job->caller.tenant);
     watcher->hold.tenant = watcher->tenant;
     (void)snprintf(watcher->path, sizeof(watcher->path), "%s", watching->call.path);
@@ -317,8 +316,8 @@ static int watcher_begin(struct watcher *watcher, struct watching *watching, str
 
     spec.recursive = watcher->is_recursive;
     spec.user = watching->user;
-    watcher->files = engine_files(job->native->options.engine, &job->caller,
-                                  http_param(job->request, "id"), &spec, &calls, watcher, err);
+    watcher->files = engine_files(job->native->options.engine, &job->caller, job->own_id, &spec,
+                                  &calls, watcher, err);
     return watcher->files != NULL ? 0 : -1;
 }
 
@@ -420,7 +419,7 @@ static struct watcher *find(const struct watching *watching, const char *cursor)
 
     while (watcher != NULL &&
            (strncmp(watcher->id, cursor, 16) != 0 || cursor[16] != '-' ||
-            strcmp(watcher->sandbox, http_param(job->request, "id")) != 0 ||
+            strcmp(watcher->sandbox, job->own_id) != 0 ||
             strcmp(watcher->tenant, job->caller.tenant) != 0 ||
             strcmp(watcher->path, watching->call.path) != 0 ||
             strcmp(watcher->beneath, job->caller.path) != 0 || strcmp(watcher->user, user) != 0 ||
@@ -472,12 +471,12 @@ HANDLER(files_watch)
 {
     static const char *const known[] = {"path", "path_base64", "recursive", "cursor",
                                         "user", "for_ms",      NULL};
+    struct native *native = data;
     struct job *job = job_begin_for(request, ENGINE_FILES_READ);
     const char *cursor = http_query(request, "cursor");
     struct watching *watching;
     struct error err;
 
-    (void)data;
     if (job == NULL || !job_query(job, known))
         return;
     watching = call_new(job, sizeof(*watching));
@@ -485,7 +484,10 @@ HANDLER(files_watch)
         return;
     watching->call.free_more = watching_free;
     watching->user = http_query(request, "user");
-    if (files_query_path(&watching->call, NULL, &err) < 0 ||
+    /* One sandbox is one, by its id or by its name. */
+    if (engine_id_of(native->options.engine, &job->caller, http_param(request, "id"),
+                     ENGINE_FILES_READ, job->own_id, &err) < 0 ||
+        files_query_path(&watching->call, NULL, &err) < 0 ||
         job_query_flag(job, "recursive", &watching->recursive, &err) < 0 ||
         stream_query(job, &watching->for_ms, &err) < 0) {
         job_problem(job, &err);
