@@ -111,23 +111,27 @@ void text_base64(const void *data, size_t size, char *into)
     }
 }
 
-/* Sextets of three bytes; negative: a letter is none. */
-static int32_t four(const signed char *sextets, const char *text)
+/* Three bytes of four letters; negative: a letter is none. */
+static int32_t three(const signed char *sextets, const char *text, unsigned char *bytes)
 {
-    int32_t bits = 0;
+    const unsigned char *letters = (const unsigned char *)text;
+    int32_t bits = sextets[letters[0]] * (1 << 18) | sextets[letters[1]] * (1 << 12) |
+                   sextets[letters[2]] * (1 << 6) | sextets[letters[3]];
 
-    for (size_t i = 0; i < 4; i++)
-        bits |= sextets[(unsigned char)text[i]] * (1 << (18 - 6 * i));
+    bytes[0] = (unsigned char)(bits >> 16);
+    bytes[1] = (unsigned char)(bits >> 8);
+    bytes[2] = (unsigned char)bits;
     return bits;
 }
 
-/* By a table, for the loop waits: four megabytes take some milliseconds. */
+/* By a table, for the loop waits. */
 ptrdiff_t text_from_base64(const char *text, size_t size, void *into)
 {
     signed char sextets[256];
-    unsigned char *bytes = into;
-    size_t used = 0;
+    unsigned char *bytes = into, end[3];
     size_t padding = 0;
+    char last[4];
+    int32_t bits = 0;
 
     if (size % 4 != 0)
         return -1;
@@ -136,18 +140,19 @@ ptrdiff_t text_from_base64(const char *text, size_t size, void *into)
         sextets[(unsigned char)alphabet[i]] = i;
     while (padding < 2 && padding < size && text[size - 1 - padding] == '=')
         padding++;
-    for (size_t at = 0; at < size; at += 4) {
-        size_t letters = at + 4 == size ? 4 - padding : 4;
-        char last[4] = {'A', 'A', 'A', 'A'};
-        int32_t bits = four(sextets, letters == 4 ? text + at : memcpy(last, text + at, letters));
-
+    for (; size > (padding > 0 ? 4 : 0); size -= 4, text += 4, bytes += 3)
+        bits |= three(sextets, text, bytes);
+    if (padding > 0) {
+        memset(last, 'A', sizeof(last));
+        memcpy(last, text, 4 - padding);
+        bits |= three(sextets, last, end);
+        memcpy(bytes, end, 3 - padding);
+        bytes += 3 - padding;
         /* What the last letter says beyond the bytes must be 0, or two texts would be the same. */
-        if (bits < 0 || (letters < 4 && (bits & (letters == 3 ? 0xFF : 0xFFFF)) != 0))
+        if (end[2] != 0 || (padding == 2 && end[1] != 0))
             return -1;
-        for (size_t i = 0; i + 1 < letters; i++)
-            bytes[used++] = (unsigned char)(bits >> (16 - 8 * i));
     }
-    return (ptrdiff_t)used;
+    return bits < 0 ? -1 : bytes - (unsigned char *)into;
 }
 
 /* A number of exactly `digits` digits at *at. */
