@@ -57,7 +57,7 @@ def test_histograms_hold_together(serve, api):
     run(api, path, "true")
     assert api.delete(path).status == 204
     found = families(api)
-    for name in ("cove_create_duration_seconds", "cove_exec_duration_seconds",
+    for name in ("cove_create_duration_seconds", "cove_exec_duration_seconds", "cove_loop_turn_cpu_seconds",
                  "cove_first_exec_duration_seconds", "cove_store_commit_duration_seconds"):
         samples = found[name].samples
         buckets = [sample.value for sample in samples if sample.name == f"{name}_bucket"]

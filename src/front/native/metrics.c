@@ -9,6 +9,7 @@
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
 #include <unistd.h>
@@ -42,6 +43,52 @@ static size_t tenant_place(struct metrics *metrics, const char *tenant)
     }
     metrics->tenant_last = i;
     return i;
+}
+
+/* ---- rounds of the loop ---- */
+
+static uint64_t thread_cpu_ns(void)
+{
+    struct timespec used;
+
+    (void)clock_gettime(CLOCK_THREAD_CPUTIME_ID, &used);
+    return (uint64_t)used.tv_sec * 1000000000 + (uint64_t)used.tv_nsec;
+}
+
+/* Its CPU, and not the time: what else the host does is no work of ours. */
+static void turn_ended(uv_prepare_t *turn)
+{
+    struct metrics *metrics = turn->data;
+    uint64_t now_ns = thread_cpu_ns();
+
+    histogram_add(&metrics->turns, now_ns - metrics->turn_ns);
+    metrics->turn_ns = now_ns;
+}
+
+static void turn_closed(uv_handle_t *handle)
+{
+    free(handle);
+}
+
+int metrics_open(struct native *native)
+{
+    struct metrics *metrics = &native->metrics;
+
+    metrics->turn = malloc(sizeof(*metrics->turn));
+    if (metrics->turn == NULL)
+        return -1;
+    metrics->turn_ns = thread_cpu_ns();
+    (void)uv_prepare_init(native->options.loop, metrics->turn);
+    uv_unref((uv_handle_t *)metrics->turn);
+    metrics->turn->data = metrics;
+    (void)uv_prepare_start(metrics->turn, turn_ended);
+    return 0;
+}
+
+void metrics_close(struct native *native)
+{
+    if (native->metrics.turn != NULL)
+        uv_close((uv_handle_t *)native->metrics.turn, turn_closed);
 }
 
 void metrics_moved(struct native *native, struct job *job)
@@ -161,6 +208,9 @@ static void print_http(struct out *out, const struct native *native)
         "Large JSON bodies that were given to a thread.", native->bodies_parsed);
     one(out, "cove_kernel_results_printed_total", "counter",
         "Large results of kernels that were given to a thread.", native->results_printed);
+    histogram(out, "cove_loop_turn_cpu_seconds",
+              "CPU of each round of the engine's loop, in which nobody else is heard.",
+              &native->metrics.turns);
     if (native->options.telemetry != NULL) {
         uint64_t sent, dropped;
 

@@ -20,6 +20,9 @@ struct metrics_route {
 struct metrics {
     struct metrics_route *routes; /* by row, and one more for what fits none */
     struct histogram create, exec, first;
+    struct histogram turns; /* CPU of each round of the loop, in which nobody else was heard */
+    uint64_t turn_ns;       /* that its thread had used when this one began */
+    uv_prepare_t *turn;
     struct {
         char name[64];
         uint64_t requests, received, sent;
@@ -30,6 +33,8 @@ struct metrics {
 
 struct native;
 struct job;
+int metrics_open(struct native *native); /* -1: no memory */
+void metrics_close(struct native *native);
 /* Of one that is under way: what it has got and sent. */
 void metrics_moved(struct native *native, struct job *job);
 void metrics_over(struct native *native, const struct http_request *request, struct job *job,

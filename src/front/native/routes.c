@@ -144,7 +144,8 @@ int native_new(const struct native_options *options, struct native **out, struct
     native->options.port_domain = NULL;
     native->port_domain = options->port_domain != NULL ? strdup(options->port_domain) : NULL;
     if (native->routes == NULL || native->metrics.routes == NULL || native->once == NULL ||
-        native->hosts == NULL || (options->port_domain != NULL && native->port_domain == NULL)) {
+        metrics_open(native) < 0 || native->hosts == NULL ||
+        (options->port_domain != NULL && native->port_domain == NULL)) {
         native_free(native);
         return error_set(err, "no_memory", 0, "there is no memory for the native API");
     }
@@ -203,6 +204,7 @@ void native_free(struct native *native)
     watchers_close(native);
     streams_close(native);
     callers_close(native);
+    metrics_close(native);
     once_table_free(native->once);
     out_free(&native->out);
     out_free(&native->account_out);
