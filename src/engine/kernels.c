@@ -224,24 +224,27 @@ void context_made(struct worker *worker, const char *key)
     tell(context, context->done.plain, context->arg);
 }
 
-void context_snapshotted(struct worker *worker, const char *key, const void *bytes, size_t size)
+void context_snapshotted(struct worker *worker, const char *key, const uint8_t *bytes, size_t size)
 {
     struct context *context = map_get(&worker->contexts, key);
+    uint8_t *block = NULL;
     struct error err;
 
     if (context == NULL || context->work != CONTEXT_SNAPSHOT)
         return;
     context_rest(context);
-    if (size <= KERNELS_SNAPSHOT_MAX) {
-        context->done.bytes(context->arg, bytes, size, NULL);
-        return;
-    }
-    (void)error_set(
-        &err, "snapshot_too_large", 0,
-        "the snapshot has %zu bytes, and %u is the most: let go of what the kernel need "
-        "not keep",
-        size, KERNELS_SNAPSHOT_MAX);
-    context->done.bytes(context->arg, NULL, 0, &err);
+    if (size > KERNELS_SNAPSHOT_MAX)
+        (void)error_set(
+            &err, "snapshot_too_large", 0,
+            "the snapshot has %zu bytes, and %u is the most: let go of what the kernel need "
+            "not keep",
+            size, KERNELS_SNAPSHOT_MAX);
+    else if ((block = remote_take(worker->remote)) == NULL)
+        (void)error_set(&err, "no_memory", 0, "there is no memory for this snapshot now");
+    if (block != NULL)
+        context->done.bytes(context->arg, block, (size_t)(bytes - block), size, NULL);
+    else
+        context->done.bytes(context->arg, NULL, 0, 0, &err);
 }
 
 /* Out of what was asked of it; `context` may be freed. */
@@ -258,7 +261,7 @@ static void give_up(struct context *context, const struct error *why)
     else
         context_rest(context);
     if (work == CONTEXT_SNAPSHOT)
-        bytes(arg, NULL, 0, &err);
+        bytes(arg, NULL, 0, 0, &err);
     else
         plain(arg, NULL, &err);
 }
@@ -306,7 +309,7 @@ void context_lost(struct context *context, const struct error *why)
         (void)error_set(&err, "kernel_gone", 0, "it ended with its worker: %.300s; try again",
                         why->text);
     if (work == CONTEXT_SNAPSHOT)
-        bytes(arg, NULL, 0, &err);
+        bytes(arg, NULL, 0, 0, &err);
     else
         plain(arg, NULL, &err);
 }
@@ -348,7 +351,7 @@ static int spec_take(struct kernels *kernels, const struct engine_caller *caller
 }
 
 static void make(struct engine *engine, const struct engine_caller *caller,
-                 const struct kernel_spec *spec, const void *bytes, size_t size,
+                 const struct kernel_spec *spec, uint8_t *bytes, size_t size,
                  engine_kernel_done done, void *arg)
 {
     struct context *context;
@@ -357,6 +360,7 @@ static void make(struct engine *engine, const struct engine_caller *caller,
     int asked;
 
     if (spec_take(engine->kernels, caller, spec, &context, &err) != 0) {
+        free(bytes);
         done(arg, NULL, &err);
         return;
     }
@@ -382,7 +386,7 @@ void engine_kernel_create(struct engine *engine, const struct engine_caller *cal
 }
 
 void engine_kernel_restore(struct engine *engine, const struct engine_caller *caller,
-                           const struct kernel_spec *spec, const void *bytes, size_t size,
+                           const struct kernel_spec *spec, uint8_t *bytes, size_t size,
                            engine_kernel_done done, void *arg)
 {
     make(engine, caller, spec, bytes, size, done, arg);
@@ -537,7 +541,7 @@ void engine_kernel_snapshot(struct engine *engine, const struct engine_caller *c
     struct context *context = take(engine, caller, id, &err);
 
     if (context == NULL || remote_snapshot(context->worker->remote, context->number, &err) != 0) {
-        done(arg, NULL, 0, &err);
+        done(arg, NULL, 0, 0, &err);
         return;
     }
     context->done.bytes = done;

@@ -45,9 +45,9 @@ typedef void (*engine_kernel_done)(void *arg, const struct kernel_view *view,
                                    const struct error *err);
 void engine_kernel_create(struct engine *engine, const struct engine_caller *caller,
                           const struct kernel_spec *spec, engine_kernel_done done, void *arg);
-/* Of bytes that engine_kernel_snapshot() gave to this tenant. */
+/* Of bytes that engine_kernel_snapshot() gave to this tenant; of malloc(), and taken. */
 void engine_kernel_restore(struct engine *engine, const struct engine_caller *caller,
-                           const struct kernel_spec *spec, const void *bytes, size_t size,
+                           const struct kernel_spec *spec, uint8_t *bytes, size_t size,
                            engine_kernel_done done, void *arg);
 int engine_kernel_look(struct engine *engine, const struct engine_caller *caller, const char *id,
                        struct kernel_view *view, struct error *err);
@@ -63,7 +63,8 @@ void engine_kernel_reset(struct engine *engine, const struct engine_caller *call
                          engine_kernel_done done, void *arg);
 void engine_kernel_fork(struct engine *engine, const struct engine_caller *caller, const char *id,
                         engine_kernel_done done, void *arg);
-typedef void (*engine_kernel_bytes)(void *arg, const void *bytes, size_t size,
+/* The bytes begin at `start` in a block of malloc(), which is the callee's. */
+typedef void (*engine_kernel_bytes)(void *arg, void *block, size_t start, size_t size,
                                     const struct error *err);
 void engine_kernel_snapshot(struct engine *engine, const struct engine_caller *caller,
                             const char *id, engine_kernel_bytes done, void *arg);
@@ -78,25 +79,35 @@ struct kernel_run_spec {
 struct kernel_run_calls {
     /* Once, later; with one of the two. The result is borrowed. */
     void (*done)(void *arg, const struct kernel_result *result, const struct error *err);
-    /* A tool is called with JSON, of which nothing is checked but that it is a value; NULL: nobody answers such
-     * calls. It is settled once, now or later, in any order. */
-    void (*tool)(void *arg, uint32_t call, const char *name, struct kernel_text args);
+    /* A tool is called: `asked` is read by kernel_tool_read(), now or later, and then engine_kernel_tool() is told.
+     * NULL: nobody answers such calls. */
+    void (*tool)(void *arg, uint32_t call, struct kernel_text asked);
     void *arg;
 };
 /* NULL, and an error. */
 struct kernel_run *engine_kernel_run(struct engine *engine, const struct engine_caller *caller,
                                      const struct kernel_run_spec *spec,
                                      const struct kernel_run_calls *calls, struct error *err);
-/* From `done`: a result that is large stays until it is freed. NULL: it is small, or there is no memory. Of a worker's
- * only so many stay at once, and meanwhile it is not heard. */
+/* From `done` with a result, and from `tool`: all texts of what is told stay until this is freed. NULL: they are small, or
+ * there is no memory. Of a worker's only so many stay at once, and meanwhile it is not heard. */
 struct kernel_kept;
-struct kernel_kept *engine_kernel_keep(struct kernel_run *run, const struct kernel_result *result);
-const struct kernel_result *kernel_kept_result(const struct kernel_kept *kept);
+struct kernel_kept *engine_kernel_keep(struct kernel_run *run);
 void engine_kernel_kept_free(struct kernel_kept *kept);
 /* `done` follows. */
 void engine_kernel_stop(struct kernel_run *run);
 /* Stops it, and nobody is told of it any more. */
 void engine_kernel_leave(struct kernel_run *run);
+/* What a tool is called with; nothing of `args` is checked but that it is a value of JSON. Any thread may read it.
+ * False: it is no call of a tool. */
+#define KERNEL_TOOL_NAME_MAX 128
+struct kernel_tool {
+    char name[KERNEL_TOOL_NAME_MAX];
+    struct kernel_text args; /* of `asked` */
+};
+bool kernel_tool_read(struct kernel_text asked, struct kernel_tool *tool);
+/* True: the run may call it (NULL: it could not be read), and it is settled once, in any order. Else the code has been told
+ * why not. */
+bool engine_kernel_tool(struct kernel_run *run, uint32_t call, const struct kernel_tool *tool);
 /* Answers a tool's call; `value` is JSON. One that is not there is let go. */
 int engine_kernel_settle(struct kernel_run *run, uint32_t call, const char *value, size_t size,
                          struct error *err);

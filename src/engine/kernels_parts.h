@@ -63,11 +63,12 @@ struct worker {
     TAILQ_HEAD(run_list, kernel_run) run_list; /* the oldest first */
     TAILQ_HEAD(context_list, context) list;    /* in order of creation */
     size_t contexts_count, runs_count;
-    unsigned kept; /* results that are large and not printed yet */
+    size_t event_bytes; /* texts of the event that is out */
+    unsigned kept;      /* events with large texts that are not done with yet */
 };
 struct remote_kept;
-/* Of the event that is out, if it has some texts: what it says is heard on when that was let go. */
-struct remote_kept *worker_keep(struct worker *worker, const struct kernel_result *result);
+/* Of the event that is out, if it has large texts: when these are let go, the worker is heard on. */
+struct remote_kept *worker_keep(struct worker *worker);
 void worker_kept_free(struct kernels *kernels, uint64_t serial, struct remote_kept *kept);
 
 /* The tenant's, made if there is none. */
@@ -122,7 +123,7 @@ struct kernel_gone {
 #define KERNELS_GONE_MAX 16384
 
 void context_made(struct worker *worker, const char *key);
-void context_snapshotted(struct worker *worker, const char *key, const void *bytes, size_t size);
+void context_snapshotted(struct worker *worker, const char *key, const uint8_t *bytes, size_t size);
 /* False: nothing of this number waits for an answer. */
 bool context_failed(struct worker *worker, const char *key, const struct error *err);
 void context_lost(struct context *context, const struct error *why);

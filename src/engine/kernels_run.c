@@ -15,7 +15,6 @@
 /* After the run's limit of time, in which the worker ends it: it may have many to see to. */
 #define GRACE_MS 600000
 #define LOOK_AGAIN_MS 15000
-#define TOOL_NAME_MAX 128
 #define TOOL_META_MAX (4U << 20) /* more is not even looked at */
 #define TOOL_DEPTH_MAX 1000U     /* of the arguments' JSON, as of what is read of a client */
 #define TOOLS_OPEN_MAX 1024U     /* of a run, in flight */
@@ -111,24 +110,43 @@ static bool open_take(struct kernel_run *run, uint32_t call)
 
 static void tool_called(struct kernel_run *run, const struct kernel_call *call)
 {
-    struct meta_value name, args;
-    char text[TOOL_NAME_MAX];
-
     if (call->meta.size > TOOL_META_MAX)
         refuse(run, call->id, "E2BIG", "the arguments of a tool are too large: at most 4 MiB");
-    else if (meta_member_early(call->meta, "name", TOOL_DEPTH_MAX, &name) != 0 ||
-             meta_string(&name, text, sizeof(text)) != 0 ||
-             meta_member_early(call->meta, "args", TOOL_DEPTH_MAX, &args) != 0)
-        refuse(run, call->id, "EINVAL", "a tool is called by its name, with arguments as JSON");
-    else if (!kernel_manifest_has_tool(run->grants->manifest, text, strlen(text)))
-        refuse(run, call->id, "EACCES", "the tool is denied: allow it with \"tools\"");
     else if (run->is_left || run->calls.tool == NULL)
         refuse(run, call->id, "ENOTCONN",
                "nobody is there to answer tools: run it over /v1/kernels/connect");
-    else if (!open_add(run, call->id))
-        refuse(run, call->id, "EAGAIN", "too many tools are called at once");
     else
-        run->calls.tool(run->calls.arg, call->id, text, args.text);
+        run->calls.tool(run->calls.arg, call->id, call->meta);
+}
+
+bool kernel_tool_read(struct kernel_text asked, struct kernel_tool *tool)
+{
+    struct meta_value name, args;
+
+    if (meta_member_early(asked, "name", TOOL_DEPTH_MAX, &name) != 0 ||
+        meta_string(&name, tool->name, sizeof(tool->name)) != 0 ||
+        meta_member_early(asked, "args", TOOL_DEPTH_MAX, &args) != 0)
+        return false;
+    tool->args = args.text;
+    return true;
+}
+
+bool engine_kernel_tool(struct kernel_run *run, uint32_t call, const struct kernel_tool *tool)
+{
+    bool may = false;
+
+    if (run->is_over)
+        return false;
+    if (tool == NULL)
+        refuse(run, call, "EINVAL", "a tool is called by its name, with arguments as JSON");
+    else if (!kernel_manifest_has_tool(run->grants->manifest, tool->name, strlen(tool->name)))
+        refuse(run, call, "EACCES", "the tool is denied: allow it with \"tools\"");
+    else if (!open_add(run, call))
+        refuse(run, call, "EAGAIN", "too many tools are called at once");
+    else
+        may = true;
+    worker_asked(run->worker);
+    return may;
 }
 
 /* ---- fetch: answered from within what asks, or later; nothing here ends the run ---- */
@@ -232,7 +250,7 @@ int engine_kernel_settle_error(struct kernel_run *run, uint32_t call, const char
     return settled;
 }
 
-/* ---- results that stay ---- */
+/* ---- what stays ---- */
 
 struct kernel_kept {
     struct kernels *kernels;
@@ -240,9 +258,9 @@ struct kernel_kept {
     struct remote_kept *kept;
 };
 
-struct kernel_kept *engine_kernel_keep(struct kernel_run *run, const struct kernel_result *result)
+struct kernel_kept *engine_kernel_keep(struct kernel_run *run)
 {
-    struct remote_kept *kept = worker_keep(run->worker, result);
+    struct remote_kept *kept = worker_keep(run->worker);
     struct kernel_kept *all;
 
     if (kept == NULL)
@@ -250,11 +268,6 @@ struct kernel_kept *engine_kernel_keep(struct kernel_run *run, const struct kern
     all = engine_alloc(sizeof(*all));
     *all = (struct kernel_kept){run->worker->kernels, run->worker->serial, kept};
     return all;
-}
-
-const struct kernel_result *kernel_kept_result(const struct kernel_kept *kept)
-{
-    return &kept->kept->result;
 }
 
 void engine_kernel_kept_free(struct kernel_kept *kept)

@@ -26,8 +26,8 @@
 #define TURN_EVENTS 256          /* of a turn, or so long, or so many bytes of texts */
 #define TURN_NS 2000000ULL
 #define TURN_BYTES (1U << 20)
-#define KEPT_LEAST (256U << 10) /* bytes of a result that stays */
-#define KEPT_MOST 2U            /* of such results: then it is not heard */
+#define KEPT_LEAST (256U << 10) /* bytes of an event that stays */
+#define KEPT_MOST 2U            /* of such events: then it is not heard */
 #define SAY_HOW_NS 500000000ULL
 /* Bytes that a worker has not taken: a snapshot that is being restored is up to half of them, and is no fault of its
  * own. */
@@ -293,7 +293,8 @@ static void take_events(struct worker *worker)
     worker->is_taking = true;
     while (worker->step < WORKER_ENDING && worker->kept < KEPT_MOST && !is_over &&
            remote_next(worker->remote, &event) > 0) {
-        bytes += event_bytes(&event);
+        worker->event_bytes = event_bytes(&event);
+        bytes += worker->event_bytes;
         take_event(worker, &event);
         is_over = ++taken == TURN_EVENTS || bytes >= TURN_BYTES || clock_monotonic_ns() >= end_ns;
     }
@@ -312,10 +313,10 @@ static void remote_polled(uv_poll_t *poll, int status, int events)
     take_events(poll->data);
 }
 
-struct remote_kept *worker_keep(struct worker *worker, const struct kernel_result *result)
+struct remote_kept *worker_keep(struct worker *worker)
 {
-    struct remote_kept *kept = wire_result_size(result) >= KEPT_LEAST ? remote_keep(worker->remote)
-                                                                      : NULL;
+    struct remote_kept *kept = worker->event_bytes >= KEPT_LEAST ? remote_keep(worker->remote)
+                                                                 : NULL;
 
     worker->kept += kept != NULL;
     return kept;

@@ -33,6 +33,7 @@ static void on_closed(uv_handle_t *handle)
     }
     http_bytes_free(&conn->in);
     http_bytes_free(&conn->out);
+    http_bytes_free(&conn->behind);
     http_tls_free(conn->tls);
     free(conn);
     http_server_left(server);
@@ -40,7 +41,7 @@ static void on_closed(uv_handle_t *handle)
 
 void http_conn_count_waiting(struct http_conn *conn)
 {
-    size_t now = conn->state == CONN_HEADER ? conn->out.size : 0;
+    size_t now = conn->state == CONN_HEADER ? conn->out.size + conn->behind.size : 0;
 
     conn->server->waiting_bytes += now - conn->waiting;
     conn->waiting = now;

@@ -199,9 +199,10 @@ void http_add_header(struct http_request *request, const char *name, const char 
 /* The body is copied. After this the request is gone. */
 void http_answer(struct http_request *request, unsigned status, const char *content_type,
                  const void *body, size_t size);
-/* The same with a body of malloc(), which is taken and goes out in turns; `capacity` is all that it has. */
+/* The same with a body that begins at `start` in a block of malloc(), which is taken: it is not copied, and goes out in
+ * turns. */
 void http_answer_taken(struct http_request *request, unsigned status, const char *content_type,
-                       void *body, size_t size, size_t capacity);
+                       void *block, size_t start, size_t size);
 
 /* Begins an answer in parts (chunked); the header goes out at once. */
 void http_stream(struct http_request *request, unsigned status, const char *content_type);
@@ -292,6 +293,11 @@ int http_websocket(struct http_request *request, const struct http_websocket_opt
 /* Returns how many bytes wait to be written, as http_write() does, with its limits. */
 size_t http_websocket_send(struct http_request *request, bool is_text, const void *data,
                            size_t size);
+/* The same of bytes of malloc(), which are taken: they are not copied, and go out in turns. */
+size_t http_websocket_send_taken(struct http_request *request, bool is_text, void *data,
+                                 size_t size);
+/* From within `message`, which has bytes: these are the callee's, to be freed. */
+void *http_websocket_take(struct http_request *request);
 void http_websocket_resume(struct http_request *request);
 /* `closed` follows. `reason` is at most 123 bytes of UTF-8. */
 void http_websocket_close(struct http_request *request, unsigned code, const char *reason);

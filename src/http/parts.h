@@ -97,6 +97,7 @@ struct http_conn {
     size_t waiting; /* as it counts in the server's: of an answer that is whole */
     struct http_bytes in;
     struct http_bytes out;
+    struct http_bytes behind; /* what follows `out`, where that has bytes */
     struct http_chunks chunks;
     uint64_t body_left; /* where the body is not chunked */
     struct http_request *request;
@@ -292,8 +293,8 @@ bool http_wire_farewell(struct http_conn *conn);
 
 /* Writes, or keeps what cannot be written now. */
 void http_conn_send(struct http_conn *conn, struct iovec *parts, int count);
-/* The same of bytes of malloc(), which are taken: nothing of them is sent before the loop says so. */
-void http_conn_send_taken(struct http_conn *conn, void *data, size_t size, size_t capacity);
+/* The same of bytes in a block of malloc(), which is taken. */
+void http_conn_send_taken(struct http_conn *conn, void *block, size_t start, size_t size);
 /* It is cut from the loop. */
 void http_conn_break(struct http_conn *conn);
 /* Writes what waits. False where the connection is no more. Only from the loop. */

@@ -364,19 +364,19 @@ void http_answer(struct http_request *request, unsigned status, const char *cont
 }
 
 void http_answer_taken(struct http_request *request, unsigned status, const char *content_type,
-                       void *body, size_t size, size_t capacity)
+                       void *block, size_t start, size_t size)
 {
     struct http_conn *conn = request->conn;
     char head[512];
 
     if (!conn || request->is_begun || request->is_head || status == 204 || status == 304) {
-        http_answer(request, status, content_type, body, size);
-        free(body);
+        http_answer(request, status, content_type, (char *)block + start, size);
+        free(block);
         return;
     }
     send_head(request, head,
               write_head(request, status, content_type, false, size, head, sizeof(head)), NULL, 0);
-    http_conn_send_taken(conn, body, size, capacity);
+    http_conn_send_taken(conn, block, start, size);
     end(request);
 }
 

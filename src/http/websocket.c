@@ -147,23 +147,56 @@ static void send_frame(struct http_request *request, unsigned opcode, const void
     http_conn_send(request->conn, parts, 2);
 }
 
-size_t http_websocket_send(struct http_request *request, bool is_text, const void *data,
-                           size_t size)
+/* Whether a message may be sent; what is behind by too much is given up. */
+static bool may_send(struct http_request *request)
 {
     struct http_conn *conn = request->conn;
 
     if (!conn || conn->is_broken || !request->websocket || request->websocket->has_closed) {
-        return 0;
+        return false;
     }
-    if (conn->out.size / 2 > conn->server->limits.backlog_bytes) {
+    if ((conn->out.size + conn->behind.size) / 2 > conn->server->limits.backlog_bytes) {
         http_conn_break(conn);
-        return 0;
+        return false;
     }
-    send_frame(request, is_text ? HTTP_OP_TEXT : HTTP_OP_BINARY, data, size);
+    return true;
+}
+
+/* As http_write() does. */
+static size_t waiting(struct http_request *request)
+{
+    struct http_conn *conn = request->conn;
+
     if (conn->out.size > 0) {
         request->waits_for_drain = true;
     }
-    return conn->is_broken ? 0 : conn->out.size;
+    return conn->is_broken ? 0 : conn->out.size + conn->behind.size;
+}
+
+size_t http_websocket_send(struct http_request *request, bool is_text, const void *data,
+                           size_t size)
+{
+    if (!may_send(request)) {
+        return 0;
+    }
+    send_frame(request, is_text ? HTTP_OP_TEXT : HTTP_OP_BINARY, data, size);
+    return waiting(request);
+}
+
+size_t http_websocket_send_taken(struct http_request *request, bool is_text, void *data,
+                                 size_t size)
+{
+    unsigned char head[HTTP_FRAME_HEAD_MAX];
+    struct iovec part = {head,
+                         http_frame_head(head, is_text ? HTTP_OP_TEXT : HTTP_OP_BINARY, size)};
+
+    if (!may_send(request)) {
+        free(data);
+        return 0;
+    }
+    http_conn_send(request->conn, &part, 1);
+    http_conn_send_taken(request->conn, data, 0, size);
+    return waiting(request);
 }
 
 /* Our closing frame, once, and none of a code that must not be sent. */
@@ -242,6 +275,16 @@ void http_websocket_resume(struct http_request *request)
             http_conn_kick(request->conn);
         }
     }
+}
+
+void *http_websocket_take(struct http_request *request)
+{
+    struct http_frames *frames = &request->websocket->frames;
+    void *data = frames->message.data;
+
+    frames->message = (struct http_bytes){0};
+    frames->is_given = false;
+    return data;
 }
 
 static void end(struct http_request *request, unsigned code)

@@ -16,6 +16,7 @@
 #include <unistd.h>
 
 #define FLUSH_MAX 8
+#define LARGE ((size_t)1 << 20)
 #define FLUSH_BYTES ((size_t)128 << 10) /* each of them: a large answer takes turns with others */
 /* Bytes of a pipe that one client gets before others have their turn: what a pipe holds at most. */
 #define TURN_BYTES ((size_t)1 << 20)
@@ -26,6 +27,12 @@ void http_conn_break(struct http_conn *conn)
 {
     conn->is_broken = true;
     http_conn_kick(conn);
+}
+
+/* Where what follows is put: not behind what is large, for that might be moved. */
+static struct http_bytes *last(struct http_conn *conn)
+{
+    return conn->behind.size > 0 || conn->out.size > LARGE ? &conn->behind : &conn->out;
 }
 
 void http_conn_send(struct http_conn *conn, struct iovec *parts, int count)
@@ -51,7 +58,7 @@ void http_conn_send(struct http_conn *conn, struct iovec *parts, int count)
     for (int i = 0; i < count; i++) {
         size_t skip = (size_t)sent < parts[i].iov_len ? (size_t)sent : parts[i].iov_len;
         sent -= (ssize_t)skip;
-        if (http_bytes_add(&conn->out, (const char *)parts[i].iov_base + skip,
+        if (http_bytes_add(last(conn), (const char *)parts[i].iov_base + skip,
                            parts[i].iov_len - skip)) {
             http_conn_break(conn);
             return;
@@ -62,17 +69,20 @@ void http_conn_send(struct http_conn *conn, struct iovec *parts, int count)
     }
 }
 
-void http_conn_send_taken(struct http_conn *conn, void *data, size_t size, size_t capacity)
+/* It becomes what waits, as it is: behind the little that the socket did not take of what came before it. */
+void http_conn_send_taken(struct http_conn *conn, void *block, size_t start, size_t size)
 {
-    struct iovec part = {data, size};
+    struct http_bytes *into = conn->out.size == 0 ? &conn->out : &conn->behind;
+    struct iovec part = {(char *)block + start, size};
 
-    if (conn->out.size > 0 || conn->is_broken || conn->state == CONN_CLOSED) {
+    if (into->size > 0 || size == 0 || conn->is_broken || conn->state == CONN_CLOSED) {
         http_conn_send(conn, &part, 1);
-        free(data);
+        free(block);
         return;
     }
-    http_bytes_free(&conn->out);
-    conn->out = (struct http_bytes){.data = data, .size = size, .capacity = capacity};
+    http_bytes_free(into);
+    *into = (struct http_bytes){
+        .data = block, .start = start, .size = size, .capacity = start + size};
     conn->sent += size;
     http_conn_watch(conn);
 }
@@ -94,6 +104,10 @@ static void flush(struct http_conn *conn)
         conn->server->sent_bytes += (uint64_t)sent;
         conn->has_moved = true;
         http_bytes_take(out, (size_t)sent);
+        if (out->size == 0) {
+            *out = conn->behind;
+            conn->behind = (struct http_bytes){0};
+        }
         if (!conn->request) {
             http_conn_count_waiting(conn);
             http_conn_renew(conn);

@@ -57,14 +57,19 @@ void wire_begin(struct wire *wire, enum proto_kind kind, uint64_t number)
     wire_raw(wire, &head, sizeof(head));
 }
 
-void wire_end(struct wire *wire)
+void wire_end_before(struct wire *wire, size_t more)
 {
     uint32_t size;
 
     if (wire->failed)
         return;
-    size = (uint32_t)(wire->size - wire->begin - sizeof(struct proto_head));
+    size = (uint32_t)(wire->size - wire->begin - sizeof(struct proto_head) + more);
     memcpy(wire->data + wire->begin, &size, sizeof(size));
+}
+
+void wire_end(struct wire *wire)
+{
+    wire_end_before(wire, 0);
 }
 
 void wire_undo(struct wire *wire)

@@ -7,7 +7,7 @@
 
 #include "kernel/kernel.h"
 
-#define PROTO_VERSION 2U
+#define PROTO_VERSION 3U
 #define PROTO_BODY_MAX (65U << 20) /* of a frame */
 #define PROTO_RESULT_MAX \
     (64U << 20) /* bytes of all texts of a result, of a call, or of a snapshot */
@@ -22,7 +22,7 @@ enum proto_kind {
     PROTO_RESET,        /* */
     PROTO_DROP,         /* */
     PROTO_SNAPSHOT,     /* */
-    PROTO_RESTORE,      /* bytes, grants */
+    PROTO_RESTORE,      /* u32: how many bytes, grants, these bytes */
     PROTO_RUN,          /* u64: the context or 0, source, with 0 grants */
     PROTO_STOP,         /* u32: an enum kernel_end */
     PROTO_SETTLE,       /* u32: the call, meta, u32: whether there are bytes, bytes */
@@ -56,6 +56,8 @@ struct wire {
 void wire_free(struct wire *wire);
 void wire_begin(struct wire *wire, enum proto_kind kind, uint64_t number);
 void wire_end(struct wire *wire);
+/* The same of one of which so many bytes follow elsewhere. */
+void wire_end_before(struct wire *wire, size_t more);
 /* Takes back the frame that was begun. */
 void wire_undo(struct wire *wire);
 void wire_u32(struct wire *wire, uint32_t value);

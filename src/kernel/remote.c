@@ -11,9 +11,12 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/queue.h>
 #include <sys/socket.h>
 
-#define IN_LEAST (16U << 10)
+#define IN_LEAST (16U << 10)     /* and so much is read ahead of a frame's end */
+#define TURN_BYTES (1U << 20)    /* that are read, or sent, before others have their turn */
+#define BLOCK_BYTES (256U << 10) /* of frames together, that are to be sent */
 #define ROOM_KEPT (1U << 20)     /* of a buffer that is empty */
 #define WAITING_MAX (256U << 20) /* bytes for a worker that does not read */
 #define ENTRIES_MAX 200000U      /* contexts and runs */
@@ -35,11 +38,21 @@ struct entry {
     bool has_called;
 };
 
+/* Frames that are to be sent, or a part of one. They are not moved, however many there are. */
+struct block {
+    TAILQ_ENTRY(block) next;
+    struct wire wire;
+    size_t at; /* sent */
+    bool is_taken;
+};
+
 struct remote {
     int socket;
     struct numbers entries;
-    struct wire out;
-    size_t out_at;
+    TAILQ_HEAD(blocks, block) blocks;
+    size_t waiting;      /* in these */
+    struct wire *out;    /* of the last one */
+    struct wire no_room; /* in its place, where there is no memory for one */
     uint8_t *in;
     size_t in_room, in_at, in_end;
     size_t frame; /* bytes of the frame whose event is out */
@@ -52,7 +65,25 @@ struct remote {
 
 /* ---- life ---- */
 
+static void frame_begin(struct remote *remote, enum proto_kind kind, uint64_t number);
 static int send_out(struct remote *remote, struct error *err);
+
+/* It may have the key in it. */
+static void block_free(struct remote *remote, struct block *block)
+{
+    TAILQ_REMOVE(&remote->blocks, block, next);
+    if (!block->is_taken && block->wire.data != NULL)
+        explicit_bzero(block->wire.data, block->wire.room);
+    wire_free(&block->wire);
+    free(block);
+}
+
+static void blocks_free(struct remote *remote)
+{
+    while (!TAILQ_EMPTY(&remote->blocks))
+        block_free(remote, TAILQ_FIRST(&remote->blocks));
+    remote->waiting = 0;
+}
 
 int remote_open(int socket, const struct remote_options *options, struct remote **out,
                 struct error *err)
@@ -67,12 +98,13 @@ int remote_open(int socket, const struct remote_options *options, struct remote 
     remote->result_most = options->result_bytes != 0 && options->result_bytes < PROTO_RESULT_MAX
                               ? options->result_bytes
                               : PROTO_RESULT_MAX;
-    wire_begin(&remote->out, PROTO_HELLO, 0);
-    wire_u32(&remote->out, PROTO_VERSION);
-    wire_raw(&remote->out, options->key, sizeof(options->key));
-    wire_u64(&remote->out, options->memory_bytes);
-    wire_u64(&remote->out, remote->result_most);
-    wire_end(&remote->out);
+    TAILQ_INIT(&remote->blocks);
+    frame_begin(remote, PROTO_HELLO, 0);
+    wire_u32(remote->out, PROTO_VERSION);
+    wire_raw(remote->out, options->key, sizeof(options->key));
+    wire_u64(remote->out, options->memory_bytes);
+    wire_u64(remote->out, remote->result_most);
+    wire_end(remote->out);
     if (send_out(remote, err) < 0) {
         remote_close(remote);
         return -1;
@@ -92,10 +124,7 @@ void remote_close(struct remote *remote)
         free(entry);
     }
     numbers_free(&remote->entries);
-    /* It may have the key in it. */
-    if (remote->out.data != NULL)
-        explicit_bzero(remote->out.data, remote->out.room);
-    wire_free(&remote->out);
+    blocks_free(remote);
     free(remote->in);
     free(remote->logs);
     fd_close(&remote->socket);
@@ -114,7 +143,7 @@ int remote_fd(const struct remote *remote)
 
 size_t remote_waiting(const struct remote *remote)
 {
-    return remote->out.size - remote->out_at;
+    return remote->waiting;
 }
 
 bool remote_wants_write(const struct remote *remote)
@@ -124,52 +153,80 @@ bool remote_wants_write(const struct remote *remote)
 
 /* ---- sending ---- */
 
-/* What the socket takes now. That nobody hears it any more is what remote_next() finds out. */
+/* What the socket takes now, up to a bound. That nobody hears it any more is what remote_next() finds out. */
 static void flush(struct remote *remote)
 {
-    struct wire *out = &remote->out;
+    size_t left = TURN_BYTES;
+    struct block *block;
 
-    while (out->size > remote->out_at) {
-        ssize_t sent = send(remote->socket, out->data + remote->out_at, out->size - remote->out_at,
-                            MSG_DONTWAIT | MSG_NOSIGNAL);
+    while (left > 0 && (block = TAILQ_FIRST(&remote->blocks)) != NULL) {
+        size_t size = block->wire.size - block->at;
+        ssize_t sent;
 
+        if (size == 0) {
+            if (block == TAILQ_LAST(&remote->blocks, blocks))
+                return;
+            block_free(remote, block);
+            continue;
+        }
+        sent = send(remote->socket, block->wire.data + block->at, size < left ? size : left,
+                    MSG_DONTWAIT | MSG_NOSIGNAL);
         if (sent < 0 && errno == EINTR)
             continue;
-        if (sent < 0 && errno != EAGAIN) {
-            remote->out_at = out->size;
-            break;
+        if (sent < 0) {
+            if (errno != EAGAIN)
+                blocks_free(remote);
+            return;
         }
-        if (sent < 0)
-            break;
-        remote->out_at += (size_t)sent;
+        block->at += (size_t)sent;
+        remote->waiting -= (size_t)sent;
+        left -= (size_t)sent;
     }
-    if (remote->out_at == out->size) {
-        out->size = 0;
-        remote->out_at = 0;
-        if (out->room > ROOM_KEPT)
-            wire_free(out);
-    } else if (remote->out_at > out->size / 2) {
-        memmove(out->data, out->data + remote->out_at, out->size - remote->out_at);
-        out->size -= remote->out_at;
-        remote->out_at = 0;
-    }
+}
+
+/* At the end of what waits. */
+static struct block *block_new(struct remote *remote)
+{
+    struct block *block = calloc(1, sizeof(*block));
+
+    if (block != NULL)
+        TAILQ_INSERT_TAIL(&remote->blocks, block, next);
+    return block;
+}
+
+/* What is sent already gives its room to what follows. */
+static void frame_begin(struct remote *remote, enum proto_kind kind, uint64_t number)
+{
+    struct block *block = TAILQ_LAST(&remote->blocks, blocks);
+
+    if (block != NULL && !block->is_taken && block->at == block->wire.size &&
+        block->wire.room <= ROOM_KEPT)
+        block->wire.size = block->at = 0;
+    if (block == NULL || block->is_taken || block->wire.size >= BLOCK_BYTES)
+        block = block_new(remote);
+    remote->no_room = (struct wire){.failed = true};
+    remote->out = block != NULL ? &block->wire : &remote->no_room;
+    wire_begin(remote->out, kind, number);
 }
 
 /* The frame that was written last; with -1 it is taken back. */
 static int send_out(struct remote *remote, struct error *err)
 {
-    struct wire *out = &remote->out;
+    struct wire *out = remote->out;
+    struct proto_head head;
 
     if (out->failed) {
         wire_undo(out);
         return error_set(err, "no_memory", ENOMEM, "a request to a kernel's worker");
     }
-    if (out->size - out->begin > PROTO_BODY_MAX) {
+    memcpy(&head, out->data + out->begin, sizeof(head));
+    if (head.size > PROTO_BODY_MAX) {
         wire_undo(out);
         return error_set(err, "too_large", 0,
                          "this is too large for a kernel's worker: at most %u bytes",
                          PROTO_BODY_MAX);
     }
+    remote->waiting += out->size - out->begin;
     flush(remote);
     return 0;
 }
@@ -231,7 +288,7 @@ static struct entry *entry_new(struct remote *remote, uint64_t number, bool is_r
 /* The end of a request that made an entry: with -1 there is none. */
 static int made(struct remote *remote, struct entry *entry, struct error *err)
 {
-    wire_end(&remote->out);
+    wire_end(remote->out);
     if (send_out(remote, err) == 0)
         return 0;
     entry_free(remote, entry);
@@ -290,14 +347,16 @@ int remote_new(struct remote *remote, uint64_t context, const struct kernel_gran
     entry = entry_new(remote, context, false, err);
     if (entry == NULL)
         return -1;
-    wire_begin(&remote->out, PROTO_NEW, context);
-    wire_grants(&remote->out, grants);
+    frame_begin(remote, PROTO_NEW, context);
+    wire_grants(remote->out, grants);
     return made(remote, entry, err);
 }
 
-int remote_restore(struct remote *remote, uint64_t context, const struct kernel_grants *grants,
-                   const uint8_t *bytes, size_t size, struct error *err)
+/* The block goes behind its frame. */
+static int restore(struct remote *remote, uint64_t context, const struct kernel_grants *grants,
+                   struct block *bytes, struct error *err)
 {
+    size_t size = bytes->wire.size;
     struct entry *entry;
 
     if (may_send(remote, err) < 0 || grants_check(grants, err) < 0)
@@ -313,10 +372,35 @@ int remote_restore(struct remote *remote, uint64_t context, const struct kernel_
     entry = entry_new(remote, context, false, err);
     if (entry == NULL)
         return -1;
-    wire_begin(&remote->out, PROTO_RESTORE, context);
-    wire_bytes(&remote->out, bytes, size);
-    wire_grants(&remote->out, grants);
-    return made(remote, entry, err);
+    frame_begin(remote, PROTO_RESTORE, context);
+    wire_u32(remote->out, (uint32_t)size);
+    wire_grants(remote->out, grants);
+    wire_end_before(remote->out, size);
+    if (send_out(remote, err) < 0) {
+        entry_free(remote, entry);
+        return -1;
+    }
+    TAILQ_INSERT_TAIL(&remote->blocks, bytes, next);
+    remote->waiting += size;
+    return 0;
+}
+
+int remote_restore(struct remote *remote, uint64_t context, const struct kernel_grants *grants,
+                   uint8_t *bytes, size_t size, struct error *err)
+{
+    struct block *block = calloc(1, sizeof(*block));
+
+    if (block == NULL) {
+        free(bytes);
+        return error_set(err, "no_memory", ENOMEM, "a request to a kernel's worker");
+    }
+    block->wire = (struct wire){.data = bytes, .size = size, .room = size};
+    block->is_taken = true;
+    if (restore(remote, context, grants, block, err) == 0)
+        return 0;
+    wire_free(&block->wire);
+    free(block);
+    return -1;
 }
 
 int remote_fork(struct remote *remote, uint64_t context, uint64_t copy, struct error *err)
@@ -328,8 +412,8 @@ int remote_fork(struct remote *remote, uint64_t context, uint64_t copy, struct e
     entry = entry_new(remote, copy, false, err);
     if (entry == NULL)
         return -1;
-    wire_begin(&remote->out, PROTO_FORK, copy);
-    wire_u64(&remote->out, context);
+    frame_begin(remote, PROTO_FORK, copy);
+    wire_u64(remote->out, context);
     return made(remote, entry, err);
 }
 
@@ -341,8 +425,8 @@ static int ask(struct remote *remote, enum proto_kind kind, uint64_t context, ui
         return error_set(err, "kernel_busy", 0,
                          "this context has %u such requests before it; wait until they are done",
                          PENDING_MAX);
-    wire_begin(&remote->out, kind, context);
-    wire_end(&remote->out);
+    frame_begin(remote, kind, context);
+    wire_end(remote->out);
     if (send_out(remote, err) < 0)
         return -1;
     (*pending)++;
@@ -409,11 +493,11 @@ int remote_run(struct remote *remote, uint64_t run, uint64_t context,
     entry = entry_new(remote, run, true, err);
     if (entry == NULL)
         return -1;
-    wire_begin(&remote->out, PROTO_RUN, run);
-    wire_u64(&remote->out, context);
-    wire_source(&remote->out, source);
+    frame_begin(remote, PROTO_RUN, run);
+    wire_u64(remote->out, context);
+    wire_source(remote->out, source);
     if (context == 0)
-        wire_grants(&remote->out, grants);
+        wire_grants(remote->out, grants);
     return made(remote, entry, err);
 }
 
@@ -424,15 +508,15 @@ int remote_stop(struct remote *remote, uint64_t run, enum kernel_end end, struct
         return -1;
     if (entry_find(remote, run, true) == NULL)
         return 0;
-    wire_begin(&remote->out, PROTO_STOP, run);
-    wire_u32(&remote->out, (uint32_t)end);
-    wire_end(&remote->out);
+    frame_begin(remote, PROTO_STOP, run);
+    wire_u32(remote->out, (uint32_t)end);
+    wire_end(remote->out);
     return send_out(remote, err);
 }
 
 static int settled(struct remote *remote, struct entry *entry, struct error *err)
 {
-    wire_end(&remote->out);
+    wire_end(remote->out);
     if (send_out(remote, err) < 0)
         return -1;
     if (entry->calls > 0)
@@ -452,12 +536,12 @@ int remote_settle(struct remote *remote, uint64_t run, uint32_t call, const char
         return 0;
     if (meta_size > KERNEL_META_MAX || bytes_size > PROTO_RESULT_MAX - KERNEL_META_MAX)
         return error_set(err, "too_large", 0, "the answer to a call of the host is too large");
-    wire_begin(&remote->out, PROTO_SETTLE, run);
-    wire_u32(&remote->out, call);
-    wire_bytes(&remote->out, meta != NULL ? meta : "null",
+    frame_begin(remote, PROTO_SETTLE, run);
+    wire_u32(remote->out, call);
+    wire_bytes(remote->out, meta != NULL ? meta : "null",
                meta != NULL ? meta_size : strlen("null"));
-    wire_u32(&remote->out, bytes != NULL ? 1 : 0);
-    wire_bytes(&remote->out, bytes, bytes != NULL ? bytes_size : 0);
+    wire_u32(remote->out, bytes != NULL ? 1 : 0);
+    wire_bytes(remote->out, bytes, bytes != NULL ? bytes_size : 0);
     return settled(remote, entry, err);
 }
 
@@ -473,10 +557,10 @@ int remote_settle_error(struct remote *remote, uint64_t run, uint32_t call, cons
         return 0;
     if (strlen(code) >= ERROR_CODE_MAX || strlen(message) >= KERNEL_META_MAX / 8)
         return error_set(err, "too_large", 0, "the error of a call of the host is too large");
-    wire_begin(&remote->out, PROTO_SETTLE_ERROR, run);
-    wire_u32(&remote->out, call);
-    wire_string(&remote->out, code);
-    wire_string(&remote->out, message);
+    frame_begin(remote, PROTO_SETTLE_ERROR, run);
+    wire_u32(remote->out, call);
+    wire_string(remote->out, code);
+    wire_string(remote->out, message);
     return settled(remote, entry, err);
 }
 
@@ -651,9 +735,17 @@ static int frame_take(struct remote *remote, struct remote_event *event)
 /* Lets go of the frame whose event was out. */
 static void frame_drop(struct remote *remote)
 {
+    size_t rest = remote->in_end - remote->in_at - remote->frame;
+
     remote->in_at += remote->frame;
     remote->frame = 0;
-    if (remote->in_at < remote->in_end)
+    /* What follows a large one is little yet: it is moved now, before it is much. */
+    if (remote->in_at >= ROOM_KEPT && rest <= 2 * IN_LEAST && rest > 0) {
+        memmove(remote->in, remote->in + remote->in_at, rest);
+        remote->in_at = 0;
+        remote->in_end = rest;
+    }
+    if (rest > 0)
         return;
     remote->in_at = 0;
     remote->in_end = 0;
@@ -673,51 +765,72 @@ static void frame_drop(struct remote *remote)
 static int room_make(struct remote *remote)
 {
     size_t there = remote->in_end - remote->in_at;
-    size_t room = remote->in_room != 0 ? remote->in_room : IN_LEAST;
+    size_t room = remote->in_room != 0 ? 2 * remote->in_room : IN_LEAST;
     uint8_t *more;
 
     if (remote->in_end < remote->in_room)
         return 0;
     if (remote->in_at > 0 && there <= remote->in_room / 2) {
         memmove(remote->in, remote->in + remote->in_at, there);
-    } else {
-        if (remote->in_room != 0)
-            room *= 2;
-        more = malloc(room);
-        if (more == NULL)
-            return -1;
-        if (there > 0)
-            memcpy(more, remote->in + remote->in_at, there);
-        free(remote->in);
-        remote->in = more;
-        remote->in_room = room;
+        remote->in_at = 0;
+        remote->in_end = there;
+        return 0;
     }
-    remote->in_at = 0;
-    remote->in_end = there;
+    /* Of a large one its pages are moved, not its bytes. */
+    more = realloc(remote->in, room);
+    if (more == NULL)
+        return -1;
+    remote->in = more;
+    remote->in_room = room;
     return 0;
 }
 
-struct remote_kept *remote_keep(struct remote *remote)
+/* So much of `most` is read at once: what is missing of a frame, and a little of the next. */
+static size_t read_most(const struct remote *remote, size_t most)
+{
+    size_t there = remote->in_end - remote->in_at, frame = sizeof(struct proto_head);
+    size_t room = remote->in_room - remote->in_end;
+    struct proto_head head;
+
+    if (there >= sizeof(head)) {
+        memcpy(&head, remote->in + remote->in_at, sizeof(head));
+        frame += head.size;
+    }
+    frame += IN_LEAST;
+    if (most > frame - there)
+        most = frame - there;
+    return room < most ? room : most;
+}
+
+void *remote_take(struct remote *remote)
 {
     size_t end = remote->in_at + remote->frame, rest = remote->in_end - end, room = IN_LEAST;
-    struct remote_kept *kept = malloc(sizeof(*kept));
-    uint8_t *in;
+    uint8_t *taken = remote->in, *in;
 
     while (room < rest)
         room *= 2;
     in = malloc(room);
-    if (kept == NULL || in == NULL) {
-        free(kept);
-        free(in);
+    if (in == NULL)
         return NULL;
-    }
-    *kept = (struct remote_kept){remote->result, remote->in, remote->logs};
-    memcpy(in, remote->in + end, rest);
+    memcpy(in, taken + end, rest);
     remote->in = in;
     remote->in_room = room;
     remote->in_at = 0;
     remote->in_end = rest;
     remote->frame = 0;
+    return taken;
+}
+
+struct remote_kept *remote_keep(struct remote *remote)
+{
+    struct remote_kept *kept = malloc(sizeof(*kept));
+    void *bytes = kept != NULL ? remote_take(remote) : NULL;
+
+    if (bytes == NULL) {
+        free(kept);
+        return NULL;
+    }
+    *kept = (struct remote_kept){bytes, remote->logs};
     remote->logs = NULL;
     remote->logs_room = 0;
     return kept;
@@ -732,6 +845,8 @@ void remote_kept_free(struct remote_kept *kept)
 
 int remote_next(struct remote *remote, struct remote_event *event)
 {
+    size_t read = 0;
+
     if (remote->is_gone)
         return 0;
     frame_drop(remote);
@@ -743,12 +858,14 @@ int remote_next(struct remote *remote, struct remote_event *event)
         if (taken != 0)
             return taken;
         *event = (struct remote_event){0};
+        if (read >= TURN_BYTES)
+            return 0;
         if (room_make(remote) < 0) {
             error_set(&event->error, "no_memory", ENOMEM, "what a kernel's worker says");
             return gone(remote, event);
         }
-        got = recv(remote->socket, remote->in + remote->in_end, remote->in_room - remote->in_end,
-                   MSG_DONTWAIT);
+        got = recv(remote->socket, remote->in + remote->in_end,
+                   read_most(remote, TURN_BYTES - read), MSG_DONTWAIT);
         if (got < 0 && errno == EINTR)
             continue;
         if (got < 0 && errno == EAGAIN)
@@ -759,5 +876,6 @@ int remote_next(struct remote *remote, struct remote_event *event)
             return gone(remote, event);
         }
         remote->in_end += (size_t)got;
+        read += (size_t)got;
     }
 }

@@ -48,8 +48,9 @@ int remote_reset(struct remote *remote, uint64_t context, struct error *err);
 int remote_drop(struct remote *remote, uint64_t context,
                 struct error *err); /* its run is stopped */
 int remote_snapshot(struct remote *remote, uint64_t context, struct error *err);
+/* The bytes are of malloc(), and taken: they are sent from where they are. */
 int remote_restore(struct remote *remote, uint64_t context, const struct kernel_grants *grants,
-                   const uint8_t *bytes, size_t size, struct error *err);
+                   uint8_t *bytes, size_t size, struct error *err);
 
 /* ---- runs ---- */
 
@@ -87,13 +88,15 @@ struct remote_event {
     size_t size;
     struct error error;
 };
-/* The result of the event that is out, taken; NULL: there is no memory, and it is borrowed as before. */
+/* All texts and bytes of the event that is out, taken: they stay where they are. NULL: there is no memory, and they are
+ * borrowed as before. */
 struct remote_kept {
-    struct kernel_result result;
-    void *bytes; /* all its texts are in there */
-    struct kernel_log *logs;
+    void *bytes;
+    struct kernel_log *logs; /* of a result */
 };
 struct remote_kept *remote_keep(struct remote *remote);
 void remote_kept_free(struct remote_kept *kept);
-/* Reads, writes; 1 if there was an event, 0 if not (yet). */
+/* The same of an event that has no result: the block of malloc() that all is in. */
+void *remote_take(struct remote *remote);
+/* Reads, writes, both in bounds; 1 if there was an event, 0 if not (yet): poll it before the next try. */
 int remote_next(struct remote *remote, struct remote_event *event);

@@ -541,6 +541,77 @@ def test_no_more_runs_than_are_allowed(serve):
         assert there.next()["code"] == "bad_request"
 
 
+def beside(serve):
+    """Large calls, messages and results that threads have had."""
+    with serve.tcp(serve.key) as operator:
+        text = operator.get("/metrics").bytes.decode()
+    return [int(re.search(rf"^cove_kernel_{name}_total (\d+)$", text, re.M)[1])
+            for name in ("calls_printed", "messages_parsed", "results_printed")]
+
+
+def test_large_messages_are_read_and_printed_by_threads_and_nothing_overtakes_them(serve):
+    before = beside(serve)
+    with Connection(serve) as there:
+        there.run("let got = 0; const keep = one => got += one.length;"
+                  "const all = [tools.a('x'.repeat(1 << 20)).then(keep), tools.b(1).then(keep)];"
+                  "await Promise.all(all); 'y'.repeat(1 << 20) + got", tools=["a", "b"])
+        large, small = there.next(), there.next()
+        assert (large["name"], small["name"], small["args"]) == ("a", "b", 1)
+        assert large["args"] == "x" * (1 << 20)
+        there.tell(type="result", run="1", call=large["call"], value="z" * (3 << 20))
+        there.tell(type="result", run="1", call=small["call"], value="z")
+        there.run("2", run="2")
+        results = {}
+        for _ in range(2):
+            message = there.next()
+            results[message["run"]] = message["result"]["value"]
+        assert results == {"1": "y" * (1 << 20) + str((3 << 20) + 1), "2": 2}
+        there.run(f"'{'c' * 100_000}'.length")
+        assert there.done()["value"] == 100_000
+    assert beside(serve) == [before[0] + 1, before[1] + 2, before[2] + 1]
+
+
+@pytest.mark.parametrize("large", [
+    '{"type":"result","run":"1","call":%d,"value":"' + "x" * 100_000,
+    '{"type":"run","run":"2","code":"' + "x" * 100_000 + '","more":%d}',
+    '{"a":%d,' * 30_000])
+def test_large_messages_that_are_wrong_are_answered_and_the_rest_goes_on(serve, large):
+    with Connection(serve) as there:
+        there.run("await tools.a().catch(why => why.message)", tools=["a"])
+        call = there.next()["call"]
+        there.send(terminals.TEXT, large.replace("%d", str(call)).encode())
+        assert there.next()["code"] == "bad_request"
+        there.tell(type="result", run="1", call=call, value="on")
+        assert there.done()["value"] in ("on", "the tool's answer is no JSON, or nested deeper than 1000")
+
+
+def test_a_large_call_that_may_not_be_is_refused(serve):
+    with Connection(serve) as there:
+        there.run("const big = 'x'.repeat(1 << 20); const all = [];"
+                  "for (const name of ['a', 'b']) all.push(await tools[name](big).catch(why => why.message)); all",
+                  tools=["a"])
+        call = there.next()
+        assert call["name"] == "a"
+        there.tell(type="result", run="1", call=call["call"], value=1)
+        value = there.done()["value"]
+        assert value[0] == 1 and "'b' is denied" in value[1]
+
+
+def test_a_client_that_goes_away_while_threads_print_for_it_holds_up_nobody(serve, api):
+    before = beside(serve)[2]
+    clients = [Connection(serve) for _ in range(6)]
+    for there in clients:
+        there.run("'x'.repeat(3 << 20)")
+        there.send(terminals.TEXT, b'{"type":"run","run":"2","code":"1' + b" " * (3 << 20) + b'"}')
+    harness.wait_for(lambda: beside(serve)[2] > before, what="a result")
+    for there in clients:
+        there.__exit__(None, None, None)
+    assert value(api, "'y'.repeat(3 << 20).length") == 3 << 20
+    with Connection(serve) as there:
+        there.run("'x'.repeat(3 << 20)")
+        assert len(there.done()["value"]) == 3 << 20
+
+
 def test_a_client_that_does_not_read_is_not_kept_for(serve, api):
     """What waits for it is bounded: its tools fail, and nobody else notices."""
     with Connection(serve) as there:

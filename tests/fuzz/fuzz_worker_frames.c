@@ -126,6 +126,7 @@ static void to_worker(const struct proto_head *head, const uint8_t *body)
     const char **room = NULL;
     struct kernel_grants grants;
     struct kernel_source source;
+    size_t size, left;
 
     switch (head->kind) {
     case PROTO_RUN:
@@ -135,7 +136,11 @@ static void to_worker(const struct proto_head *head, const uint8_t *body)
         look(source.filename, strlen(source.filename));
         break;
     case PROTO_RESTORE:
-        look_text(wire_read_bytes(&reader, PROTO_RESULT_MAX));
+        size = wire_read_u32(&reader, PROTO_RESULT_MAX);
+        left = (size_t)(reader.end - reader.at);
+        (void)wire_read_raw(&reader, size <= left ? left - size : SIZE_MAX);
+        look_text((struct kernel_text){(const char *)wire_read_raw(&reader, size),
+                                       reader.bad ? 0 : size});
         break;
     case PROTO_SETTLE:
         (void)wire_read_u32(&reader, UINT32_MAX);

@@ -54,6 +54,19 @@ static bool fails(struct worker_end *end, enum remote_kind of, uint64_t number, 
     return false;
 }
 
+/* Of a copy, for they are taken. */
+static int restore(struct worker_end *end, uint64_t context, const uint8_t *bytes, size_t size,
+                   struct error *err)
+{
+    const struct kernel_grants nothing = {0};
+    uint8_t *copy = malloc(size);
+
+    if (copy == NULL)
+        exit(1);
+    memcpy(copy, bytes, size);
+    return remote_restore(end->remote, context, &nothing, copy, size, err);
+}
+
 static void contexts(void)
 {
     const struct kernel_grants nothing = {0}, wrong = {.env = (const char *const[]){"A", NULL}},
@@ -80,11 +93,11 @@ static void contexts(void)
     if (bytes == NULL)
         return;
     memcpy(bytes, end.event.bytes, size);
-    CHECK(remote_restore(end.remote, restored, &nothing, bytes, size, &err) == 0, "it goes back");
+    CHECK(restore(&end, restored, bytes, size, &err) == 0, "it goes back");
     CHECK(worker_hears(&end, REMOTE_MADE, restored), "it is restored");
     WORKER_IS(&end, ++last, restored, NULL, "x", "43");
     bytes[size / 2] ^= 1;
-    CHECK(remote_restore(end.remote, failed, &nothing, bytes, size, &err) == 0, "asked for");
+    CHECK(restore(&end, failed, bytes, size, &err) == 0, "asked for");
     CHECK(fails(&end, REMOTE_MADE, failed, "bad_snapshot"), "what was changed is refused");
     CHECK(remote_drop(end.remote, failed, &err) < 0 && strcmp(err.code, "not_found") == 0,
           "and is no context");
@@ -119,10 +132,9 @@ static void dropped_at_once(void)
 
     for (unsigned i = 0; i < 60; i++) {
         uint64_t number = ++last;
-        int asked = i % 3 == 0 ? remote_new(end.remote, number, &wrong, &err)
-                    : i % 3 == 1
-                        ? remote_restore(end.remote, number, &nothing, bytes, sizeof(bytes), &err)
-                        : remote_fork(end.remote, context, number, &err);
+        int asked = i % 3 == 0   ? remote_new(end.remote, number, &wrong, &err)
+                    : i % 3 == 1 ? restore(&end, number, bytes, sizeof(bytes), &err)
+                                 : remote_fork(end.remote, context, number, &err);
 
         CHECK(asked == 0 && remote_drop(end.remote, number, &err) == 0, "%s", err.text);
         CHECK(worker_next(&end) && end.event.number == number &&
@@ -137,7 +149,6 @@ static void dropped_at_once(void)
 /* Two that are large do not wait for it together. */
 static void large_restores(void)
 {
-    const struct kernel_grants nothing = {0};
     const size_t size = 60U << 20;
     struct worker_end end = worker_start(0);
     uint8_t *bytes = calloc(1, size);
@@ -148,13 +159,12 @@ static void large_restores(void)
         exit(1);
     /* It reads nothing meanwhile. */
     CHECK(kill(end.pid, SIGSTOP) == 0, "a stop");
-    CHECK(remote_restore(end.remote, number, &nothing, bytes, size, &err) == 0, "%s", err.text);
-    CHECK(remote_restore(end.remote, ++last, &nothing, bytes, size, &err) < 0 &&
-              strcmp(err.code, "kernel_busy") == 0,
+    CHECK(restore(&end, number, bytes, size, &err) == 0, "%s", err.text);
+    CHECK(restore(&end, ++last, bytes, size, &err) < 0 && strcmp(err.code, "kernel_busy") == 0,
           "%s", err.text);
     CHECK(kill(end.pid, SIGCONT) == 0, "it goes on");
     CHECK(fails(&end, REMOTE_MADE, number, "bad_snapshot"), "the first is looked at");
-    CHECK(remote_restore(end.remote, ++last, &nothing, bytes, size, &err) == 0, "%s", err.text);
+    CHECK(restore(&end, ++last, bytes, size, &err) == 0, "%s", err.text);
     CHECK(fails(&end, REMOTE_MADE, last, "bad_snapshot"), "now the second is, too");
     free(bytes);
     CHECK(worker_end(&end) == 0, "the worker ends");

@@ -9,6 +9,8 @@
 #include <errno.h>
 #include <poll.h>
 #include <signal.h>
+#include <stdlib.h>
+#include <sys/ioctl.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -229,6 +231,99 @@ static void crumbs(void)
     (void)close(socket);
     (void)close(fake[1]);
     (void)worker_end(&end);
+}
+
+/* What the engine asks in turns(). */
+static bool hears_restore(int socket, const uint8_t *bytes, size_t size)
+{
+    static const uint32_t kinds[] = {PROTO_HELLO, PROTO_NEW, PROTO_SNAPSHOT, PROTO_RESTORE,
+                                     PROTO_DROP};
+    size_t room = size + (64U << 10), there = 0, at = 0, i = 0;
+    uint8_t *all = malloc(room);
+    struct proto_head head = {0};
+    bool is_good = all != NULL;
+    ssize_t got;
+
+    while (all != NULL && (got = recv(socket, all + there, room - there, MSG_DONTWAIT)) > 0)
+        there += (size_t)got;
+    for (; is_good && at + sizeof(head) <= there; at += head.size, i++) {
+        memcpy(&head, all + at, sizeof(head));
+        at += sizeof(head);
+        is_good = i < sizeof(kinds) / sizeof(kinds[0]) && head.kind == kinds[i] &&
+                  head.size <= there - at &&
+                  (head.kind != PROTO_RESTORE ||
+                   memcmp(all + at + head.size - size, bytes, size) == 0);
+    }
+    free(all);
+    return is_good && at == there && i == sizeof(kinds) / sizeof(kinds[0]);
+}
+
+/* Large frames go through a socket that has room for all of them in turns of a MiB, and come whole. */
+static void turns(void)
+{
+    const size_t size = 6U << 20;
+    const int room = 16 << 20;
+    struct remote_options options = {.key = {1}};
+    struct remote_event event = {0};
+    struct wire wire = {0};
+    uint8_t *bytes = malloc(size), *block;
+    const uint8_t *came;
+    int pair[2], left = 0;
+    unsigned calls = 0;
+    struct remote *remote;
+    struct error err;
+
+    CHECK(bytes != NULL && socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, pair) == 0, "made");
+    if (bytes == NULL ||
+        setsockopt(pair[0], SOL_SOCKET, SO_SNDBUFFORCE, &room, sizeof(room)) != 0 ||
+        setsockopt(pair[1], SOL_SOCKET, SO_SNDBUFFORCE, &room, sizeof(room)) != 0) {
+        (void)printf("only root gives a socket so much room\n");
+        free(bytes);
+        return;
+    }
+    for (size_t i = 0; i < size; i++)
+        bytes[i] = (uint8_t)(i * 7 >> 3);
+    CHECK(remote_open(pair[0], &options, &remote, &err) == 0, "opened");
+    CHECK(remote_new(remote, 1, &nothing, &err) == 0 && remote_snapshot(remote, 1, &err) == 0,
+          "asked");
+    wire_begin(&wire, PROTO_READY, 0);
+    wire_end(&wire);
+    wire_begin(&wire, PROTO_MADE, 1);
+    wire_end(&wire);
+    wire_begin(&wire, PROTO_BYTES, 1);
+    wire_bytes(&wire, bytes, size);
+    wire_end(&wire);
+    wire_begin(&wire, PROTO_MADE, 2);
+    wire_end(&wire);
+    CHECK(send(pair[1], wire.data, wire.size, MSG_DONTWAIT) == (ssize_t)wire.size, "all at once");
+    CHECK(remote_next(remote, &event) == 1 && event.kind == REMOTE_READY, "ready");
+    CHECK(remote_next(remote, &event) == 1 && event.kind == REMOTE_MADE, "made");
+    CHECK(remote_next(remote, &event) == 0 && ioctl(pair[0], FIONREAD, &left) == 0 &&
+              left > (int)size - (2 << 20),
+          "%d are left after a turn", left);
+    while (remote_next(remote, &event) == 0)
+        calls++;
+    CHECK(calls >= 4 && event.kind == REMOTE_SNAPSHOT && event.size == size &&
+              memcmp(event.bytes, bytes, size) == 0,
+          "it comes whole, in %u turns", calls);
+    /* What was taken stays, whatever follows. */
+    came = event.bytes;
+    block = remote_take(remote);
+    CHECK(block != NULL && came > block, "it is taken");
+    /* And back. */
+    CHECK(remote_restore(remote, 2, &nothing, bytes, size, &err) == 0 &&
+              remote_waiting(remote) > size - (2U << 20),
+          "%zu wait after a turn", remote_waiting(remote));
+    CHECK(remote_drop(remote, 1, &err) == 0, "what follows");
+    CHECK(remote_next(remote, &event) == 1 && event.kind == REMOTE_MADE && event.number == 2,
+          "made");
+    while (remote_waiting(remote) > 0)
+        CHECK(remote_next(remote, &event) == 0, "nothing more comes");
+    CHECK(hears_restore(pair[1], came, size), "all was sent, in its order");
+    free(block);
+    wire_free(&wire);
+    remote_close(remote);
+    (void)close(pair[1]);
 }
 
 /* ---- from a worker ---- */
@@ -570,6 +665,7 @@ int main(void)
     (void)setvbuf(stdout, NULL, _IOLBF, 0);
     hostile_engine();
     crumbs();
+    turns();
     hostile_worker();
     claims();
     deaf();

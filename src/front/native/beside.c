@@ -2,9 +2,11 @@
  * the loop would hear nobody else.
  *
  * A tenant has one piece of work there at a time, and tenants take turns, so nobody waits behind all that another one
- * has to be done. A thread gets what its piece names and looks at nothing else of the job. */
+ * has to be done, and a tenant's pieces are done in their order. A thread gets what its piece names and looks at nothing
+ * else. */
 #include "front/native/parts.h"
 
+#include <stdio.h>
 #include <string.h>
 
 /* Of the pool's four threads: the disk, handshakes and names need the others. */
@@ -22,7 +24,7 @@ static void work(uv_work_t *work_of)
 static void worked(uv_work_t *work_of, int status)
 {
     struct beside *piece = work_of->data;
-    struct native *native = piece->job->native;
+    struct native *native = piece->native;
     (void)status;
 
     TAILQ_REMOVE(&native->besides.working, piece, next);
@@ -34,7 +36,7 @@ static void worked(uv_work_t *work_of, int status)
 
 static bool is_same_tenant(const struct beside *one, const struct beside *other)
 {
-    return strcmp(one->job->caller.tenant, other->job->caller.tenant) == 0;
+    return strcmp(one->tenant, other->tenant) == 0;
 }
 
 static bool is_at_work(const struct native *native, const struct beside *piece)
@@ -92,11 +94,16 @@ void besides_open(struct native *native)
     TAILQ_INIT(&native->besides.working);
 }
 
-void beside_add(struct beside *piece)
+void beside_add(struct beside *piece, struct native *native, const char *tenant)
 {
-    struct native *native = piece->job->native;
-
+    piece->native = native;
+    (void)snprintf(piece->tenant, sizeof(piece->tenant), "%s", tenant);
     piece->work_of.data = piece;
+    /* The loop turns once more when all is settled. */
+    if (native->besides.is_closing) {
+        piece->done(piece, true);
+        return;
+    }
     TAILQ_INSERT_TAIL(&native->besides.waiting, piece, next);
     serve(native);
 }
@@ -105,7 +112,7 @@ bool beside_cancel(struct beside *piece)
 {
     if (piece->is_working)
         return false;
-    TAILQ_REMOVE(&piece->job->native->besides.waiting, piece, next);
+    TAILQ_REMOVE(&piece->native->besides.waiting, piece, next);
     return true;
 }
 

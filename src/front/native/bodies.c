@@ -12,6 +12,7 @@
 
 struct reading {
     struct beside beside; /* first */
+    struct job *job;
     const void *data;
     size_t size;
     struct read_parsed parsed;
@@ -40,7 +41,7 @@ static void read_it(struct beside *beside)
 static void was_read(struct beside *beside, bool is_closing)
 {
     struct reading *reading = (struct reading *)beside;
-    struct job *job = beside->job;
+    struct job *job = reading->job;
 
     job->native->bodies_parsing--;
     http_on_gone(job->request, NULL, NULL);
@@ -86,14 +87,15 @@ HANDLER(bodies_take)
         job_fail(job, "capacity", "there is no memory for this request now");
         return;
     }
-    reading->beside = (struct beside){.job = job, .work = read_it, .done = was_read};
+    reading->beside = (struct beside){.work = read_it, .done = was_read};
+    reading->job = job;
     reading->data = http_body(request, &reading->size);
     reading->needs_hash = http_header(request, "Idempotency-Key") != NULL;
     job->reading = reading;
     native->bodies_parsing++;
     native->bodies_parsed++;
     http_on_gone(request, gone, reading);
-    beside_add(&reading->beside);
+    beside_add(&reading->beside, native, job->caller.tenant);
 }
 
 struct read_body job_body(struct job *job)

@@ -443,7 +443,7 @@ void job_answer_taken(struct job *job, unsigned status, struct out *out)
     } else if (once != NULL && (taken.used <= ONCE_ANSWER_MAX || once_has_waiters(once))) {
         finish(job, &answer);
     } else {
-        http_answer_taken(job->request, status, JSON_TYPE, taken.data, taken.used, taken.capacity);
+        http_answer_taken(job->request, status, JSON_TYPE, taken.data, 0, taken.used);
         answer = (struct once_answer){.status = status, .was_too_large = true};
         if (once != NULL)
             once_finish(native->once, once, &answer);
@@ -462,6 +462,12 @@ void job_answer_nothing(struct job *job)
     struct once_answer answer = {.status = 204, .body = "", .size = 0};
 
     finish(job, &answer);
+}
+
+void job_answer_block(struct job *job, unsigned status, const char *content_type, void *block,
+                      size_t start, size_t size)
+{
+    http_answer_taken(job->request, status, content_type, block, start, size);
 }
 
 void job_answer_bytes(struct job *job, unsigned status, const char *content_type, const void *data,

@@ -25,7 +25,8 @@ struct kernel_job {
     struct beside beside; /* first: a large result is printed so */
     struct job *job;
     struct kernel_run *run;
-    struct kernel_kept *kept; /* that result */
+    struct kernel_kept *kept; /* of that result */
+    struct kernel_result result;
     struct out out;
     struct read_owner owner;
     bool is_gone;
@@ -46,7 +47,7 @@ static void print_beside(struct beside *beside)
 {
     struct kernel_job *own = (struct kernel_job *)beside;
 
-    print_kernel_result(&own->out, NULL, kernel_kept_result(own->kept));
+    print_kernel_result(&own->out, NULL, &own->result);
 }
 
 static void printed(struct beside *beside, bool is_closing)
@@ -70,10 +71,11 @@ static void run_ended(void *arg, const struct kernel_result *result, const struc
         job_abort(job);
     } else if (err != NULL) {
         job_problem(job, err);
-    } else if ((own->kept = engine_kernel_keep(run, result)) != NULL) {
-        own->beside = (struct beside){.job = job, .work = print_beside, .done = printed};
+    } else if ((own->kept = engine_kernel_keep(run)) != NULL) {
+        own->result = *result;
+        own->beside = (struct beside){.work = print_beside, .done = printed};
         job->native->results_printed++;
-        beside_add(&own->beside);
+        beside_add(&own->beside, job->native, job->caller.tenant);
     } else {
         print_kernel_result(job_out(job), NULL, result);
         job_answer(job, 200);
@@ -297,12 +299,13 @@ HANDLER(kernels_fork)
 
 /* ---- snapshots ---- */
 
-static void answer_bytes(void *arg, const void *bytes, size_t size, const struct error *err)
+static void answer_snapshot(void *arg, void *block, size_t start, size_t size,
+                            const struct error *err)
 {
     if (err != NULL)
         job_problem(arg, err);
     else
-        job_answer_bytes(arg, 200, "application/octet-stream", bytes, size);
+        job_answer_block(arg, 200, "application/octet-stream", block, start, size);
 }
 
 HANDLER(kernels_snapshot)
@@ -312,7 +315,7 @@ HANDLER(kernels_snapshot)
 
     if (job != NULL)
         engine_kernel_snapshot(native->options.engine, &job->caller, http_param(request, "id"),
-                               answer_bytes, job);
+                               answer_snapshot, job);
 }
 
 /* The bytes are the body as it is, so what the kernel may is said in a header. */
@@ -348,10 +351,12 @@ static void restoring_gone(void *arg)
 static void restore(struct restoring *restoring)
 {
     struct native *native = restoring->job->native;
+    uint8_t *bytes = restoring->bytes;
     struct kernel_spec spec;
 
     kernel_body_spec(&restoring->body, &spec);
-    engine_kernel_restore(native->options.engine, &restoring->job->caller, &spec, restoring->bytes,
+    restoring->bytes = NULL;
+    engine_kernel_restore(native->options.engine, &restoring->job->caller, &spec, bytes,
                           restoring->size, answer_made, restoring->job);
 }
 

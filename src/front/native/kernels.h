@@ -45,5 +45,5 @@ int kernel_body_run(const struct kernel_body *body, const char *context,
 
 void print_kernel(struct out *out, const char *key, const struct kernel_view *view);
 void print_kernel_result(struct out *out, const char *key, const struct kernel_result *result);
-/* JSON that somebody else made, if it is some: else null. */
-void print_json(struct out *out, const char *key, const char *json, size_t size);
+/* JSON that somebody else made. False: it is none, and null is printed. */
+bool print_json(struct out *out, const char *key, const char *json, size_t size);

@@ -138,13 +138,16 @@ int kernel_body_run(const struct kernel_body *body, const char *context,
 
 /* ---- answers ---- */
 
-void print_json(struct out *out, const char *key, const char *json, size_t size)
+bool print_json(struct out *out, const char *key, const char *json, size_t size)
 {
     out_null(out, key);
-    if (out->has_failed || !text_is_json(json, size))
-        return;
+    if (out->has_failed)
+        return true;
+    if (!text_is_json(json, size))
+        return false;
     out->used -= strlen("null");
     out_raw(out, json, size);
+    return true;
 }
 
 static void print_text(struct out *out, const char *key, struct kernel_text text)
@@ -204,7 +207,7 @@ void print_kernel_result(struct out *out, const char *key, const struct kernel_r
     out_object(out, key);
     print_text(out, "output", result->output);
     if (result->has_value)
-        print_json(out, "value", result->value.data, result->value.size);
+        (void)print_json(out, "value", result->value.data, result->value.size);
     else
         out_null(out, "value");
     if (result->has_value_error)

@@ -208,6 +208,11 @@ static void print_http(struct out *out, const struct native *native)
         "Large JSON bodies that were given to a thread.", native->bodies_parsed);
     one(out, "cove_kernel_results_printed_total", "counter",
         "Large results of kernels that were given to a thread.", native->results_printed);
+    one(out, "cove_kernel_calls_printed_total", "counter",
+        "Large calls of tools that were given to a thread.", native->calls_printed);
+    one(out, "cove_kernel_messages_parsed_total", "counter",
+        "Large messages of clients that answer tools that were given to a thread.",
+        native->messages_parsed);
     histogram(out, "cove_loop_turn_cpu_seconds",
               "CPU of each round of the engine's loop, in which nobody else is heard.",
               &native->metrics.turns);

@@ -28,7 +28,8 @@ struct watcher;
  * maybe without the work, and with true. */
 struct beside {
     TAILQ_ENTRY(beside) next; /* of those that wait, or of those that are worked on */
-    struct job *job;
+    struct native *native;
+    char tenant[64]; /* its turn it is */
     void (*work)(struct beside *piece);
     void (*done)(struct beside *piece, bool is_closing);
     bool is_working;
@@ -63,7 +64,8 @@ struct native {
     size_t turns;                          /* how many these are */
     struct watcher *watchers;              /* files_watch.c */
     struct besides besides;
-    uint64_t bodies_parsing, bodies_parsed, results_printed; /* for the metrics */
+    /* For the metrics: */
+    uint64_t bodies_parsing, bodies_parsed, messages_parsed, results_printed, calls_printed;
     struct holds restoring; /* bytes of snapshots on their way in: kernels.c */
     struct holds told;      /* what waits for clients: kernels_connect.c */
     struct holds kept;      /* texts of commands, answers that are gathered: native_keeps() */
@@ -139,8 +141,8 @@ void callers_end_with(struct job *job, struct proc *proc);
 /* ---- beside.c: work in the loop's pool, in turns of tenants ---- */
 
 void besides_open(struct native *native);
-/* The job stays until `done`. */
-void beside_add(struct beside *piece);
+/* The piece stays until `done`. */
+void beside_add(struct beside *piece, struct native *native, const char *tenant);
 bool beside_cancel(struct beside *piece); /* false: it is worked on, and `done` follows */
 
 /* ---- bodies.c: large bodies are parsed beside the loop ---- */
@@ -200,6 +202,10 @@ void job_answer_taken(struct job *job, unsigned status, struct out *out);
 void job_answer_nothing(struct job *job); /* 204 */
 void job_answer_bytes(struct job *job, unsigned status, const char *content_type, const void *data,
                       size_t size);
+/* The same of bytes in a block of malloc(), which is taken. Nothing is kept of it for repetitions: for a request that takes
+ * no key for that. */
+void job_answer_block(struct job *job, unsigned status, const char *content_type, void *block,
+                      size_t start, size_t size);
 void job_problem(struct job *job, const struct error *err);
 void job_fail(struct job *job, const char *code, const char *fmt, ...)
     __attribute__((format(printf, 3, 4)));

@@ -314,14 +314,15 @@ static void do_new(struct place *place, const struct message *message)
 static void do_restore(struct place *place, const struct message *message)
 {
     struct wire_reader reader = wire_reader(message->body, message->head.size);
-    struct kernel_text bytes = wire_read_bytes(&reader, PROTO_RESULT_MAX);
+    size_t size = wire_read_u32(&reader, PROTO_RESULT_MAX);
+    size_t left = (size_t)(reader.end - reader.at);
     struct kernel_context *context;
     struct error err;
 
-    place->grants = grants_of(&reader, (size_t)(reader.end - reader.at), &err);
+    place->grants = grants_of(&reader, size <= left ? left - size : SIZE_MAX, &err);
     if (place->grants == NULL || room_make(place, &err) < 0 ||
         kernel_restore(worker.image, place->grants->manifest, NULL, worker.key,
-                       (const uint8_t *)bytes.data, bytes.size, &context, &err) < 0) {
+                       wire_read_raw(&reader, size), size, &context, &err) < 0) {
         context_failed(place, message->head.number, &err);
         return;
     }
