@@ -315,6 +315,8 @@ void engine_drain(struct engine *engine, void (*done)(void *arg), void *arg)
     engine->is_draining = true;
     engine->drained = done;
     engine->drained_arg = arg;
+    if (engine->kernels != NULL)
+        kernels_drain(engine);
     engine_settled(engine);
 }
 

@@ -652,6 +652,14 @@ void kernels_lost(struct engine *engine, const char *why)
         worker_end(TAILQ_FIRST(&engine->kernels->workers), &err, true);
 }
 
+void kernels_drain(struct engine *engine)
+{
+    struct worker *worker = NULL;
+
+    TAILQ_FOREACH(worker, &engine->kernels->workers, next)
+    runs_drain(worker);
+}
+
 static void fetches_closed(void *arg)
 {
     network_close_room(arg);

@@ -141,6 +141,8 @@ bool run_failed(struct worker *worker, const char *key, const struct error *err)
 /* All that are under way in this worker; who waits for them is told from the loop. */
 void runs_lost(struct worker *worker, const struct error *why);
 void runs_tell_lost(struct kernels *kernels);
+/* The engine is about to end, and its workers with it: those that do not end soon are ended. */
+void runs_drain(struct worker *worker);
 /* Its context is about to be no more. */
 void run_leave_context(struct kernel_run *run);
 

@@ -15,6 +15,7 @@
 /* After the run's limit of time, in which the worker ends it: it may have many to see to. */
 #define GRACE_MS 600000
 #define LOOK_AGAIN_MS 15000
+#define DRAIN_MS 2000U           /* for runs, when the engine is about to end */
 #define TOOL_META_MAX (4U << 20) /* more is not even looked at */
 #define TOOL_DEPTH_MAX 1000U     /* of the arguments' JSON, as of what is read of a client */
 #define TOOLS_OPEN_MAX 1024U     /* of a run, in flight */
@@ -351,6 +352,29 @@ static void overdue(void *arg)
                     "the tenant's worker, which they lived in, did not end a run at its limit of "
                     "time, and was ended");
     worker_end(run->worker, &err, false);
+}
+
+/* Its context, if it has one, will be gone as well. */
+static void drained(void *arg)
+{
+    struct kernel_run *run = arg;
+    struct error err;
+
+    (void)error_set(&err, "kernel_gone", 0,
+                    "the engine is about to restart, and kernels end with it: the run was ended "
+                    "after %u s; run it again",
+                    DRAIN_MS / 1000);
+    run->worker->kernels->counts.runs_lost++;
+    run_end(run, NULL, &err);
+}
+
+void runs_drain(struct worker *worker)
+{
+    struct kernel_run *run = NULL;
+
+    TAILQ_FOREACH(run, &worker->run_list, next)
+    clock_set(worker->kernels->engine->clock, &run->patience,
+              clock_monotonic_ns() + DRAIN_MS * 1000000ULL, drained, run);
 }
 
 /* ---- the begin ---- */

@@ -507,6 +507,7 @@ int token_check(struct engine *engine, const char *text, struct engine_caller *o
 /* ---- kernels.c ---- */
 void kernels_open(struct engine *engine);
 void kernels_lost(struct engine *engine, const char *why); /* all workers are gone, or are to go */
+void kernels_drain(struct engine *engine);
 void kernels_close(struct engine *engine); /* and the room of the network, behind what they fetch */
 bool kernels_are_used(const struct engine *engine);
 /* What the tenant's worker may take; 0: it has none. */

@@ -434,7 +434,7 @@ static void read_some(struct http_conn *conn)
     }
     server->received_bytes += (uint64_t)got;
     conn->received += (uint64_t)got;
-    conn->has_moved = true;
+    conn->moved += (uint64_t)got;
     if (conn->state != CONN_LINGER) {
         take_input(conn, server->scratch, (size_t)got);
         return;

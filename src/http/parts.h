@@ -79,7 +79,6 @@ struct http_conn {
     bool has_unread;   /* more of a body may come that nobody will read */
     bool is_stuck;     /* the socket takes no more of a pipe for now */
     bool copies;       /* it takes no splice */
-    bool has_moved;    /* a byte came or went since the last look while draining */
     bool is_silent;    /* nothing that was sent was acknowledged at the last look */
     bool is_shutting;  /* it has still to be said that no more follows */
     struct http_handshake *handshake; /* NULL: not begun, or over */
@@ -94,6 +93,7 @@ struct http_conn {
     uint64_t answer_until; /* all of the last answer must be taken by then */
     size_t scanned;        /* of the header in `in` */
     size_t lingered;
+    uint64_t moved; /* bytes that came or went since the last look while draining */
     size_t waiting; /* as it counts in the server's: of an answer that is whole */
     struct http_bytes in;
     struct http_bytes out;

@@ -24,6 +24,7 @@
 /* When there are no fds or no memory: how long until the next try. */
 #define ACCEPT_AGAIN_MS 100
 #define DRAIN_LOOK_MS 2000U
+#define DRAIN_MOVES ((uint64_t)16 << 10) /* bytes that a client sends or takes from look to look */
 
 /* ---- the server ---- */
 
@@ -429,18 +430,30 @@ static void tell_drained(struct http_server *server)
     }
 }
 
-/* Those that wait for their clients alone: nobody else is to wait for them. */
-static void cut_still(struct http_server *server)
+/* Whether it waits for its client alone, who sends or takes next to nothing, or has so much left to send that it will not
+ * end in time. */
+static bool is_hopeless(const struct http_server *server, const struct http_conn *conn)
+{
+    uint64_t looks = (server->drain_until - uv_now(server->loop)) / DRAIN_LOOK_MS + 1;
+    bool is_sized = conn->state == CONN_BODY && conn->request && !conn->request->head.is_chunked;
+
+    if (conn->state != CONN_BODY && conn->out.size == 0 && !conn->is_stuck) {
+        return false;
+    }
+    return conn->moved < DRAIN_MOVES || (is_sized && conn->body_left / 2 / looks > conn->moved);
+}
+
+/* Nobody else is to wait for those. At the first look nothing is known of any. */
+static void cut_hopeless(struct http_server *server, bool is_first)
 {
     struct http_conn *conn, *next;
 
     for (conn = TAILQ_FIRST(&server->conns); conn; conn = next) {
         next = TAILQ_NEXT(conn, next);
-        if (!conn->has_moved &&
-            (conn->state == CONN_BODY || conn->out.size > 0 || conn->is_stuck)) {
+        if (!is_first && is_hopeless(server, conn)) {
             http_conn_cut(conn);
         } else {
-            conn->has_moved = false;
+            conn->moved = 0;
         }
     }
 }
@@ -456,7 +469,7 @@ static void on_timer(uv_timer_t *timer)
         return;
     }
     if (!is_over) {
-        cut_still(server);
+        cut_hopeless(server, false);
     }
     while (is_over && !TAILQ_EMPTY(&server->conns)) {
         http_conn_cut(TAILQ_FIRST(&server->conns));
@@ -599,7 +612,7 @@ void http_drain(struct http_server *server, unsigned most_ms, void (*done)(void 
         http_conn_drain(conn);
     }
     server->drain_until = uv_now(server->loop) + most_ms;
-    cut_still(server);
+    cut_hopeless(server, true);
     uv_timer_start(&server->timer, on_timer,
                    TAILQ_EMPTY(&server->conns) ? 0
                    : most_ms < DRAIN_LOOK_MS   ? most_ms

@@ -50,7 +50,7 @@ void http_conn_send(struct http_conn *conn, struct iovec *parts, int count)
         }
         sent = sent < 0 ? 0 : sent;
         conn->server->sent_bytes += (uint64_t)sent;
-        conn->has_moved = true;
+        conn->moved += (uint64_t)sent;
     }
     for (int i = 0; i < count; i++) {
         conn->sent += parts[i].iov_len;
@@ -102,7 +102,7 @@ static void flush(struct http_conn *conn)
             return;
         }
         conn->server->sent_bytes += (uint64_t)sent;
-        conn->has_moved = true;
+        conn->moved += (uint64_t)sent;
         http_bytes_take(out, (size_t)sent);
         if (out->size == 0) {
             *out = conn->behind;
@@ -152,7 +152,7 @@ static ssize_t move_some(struct http_conn *conn, struct http_request *request, s
     }
     if (moved > 0) {
         conn->server->sent_bytes += (uint64_t)moved;
-        conn->has_moved = true;
+        conn->moved += (uint64_t)moved;
         conn->sent += (uint64_t)moved;
     }
     return moved;

@@ -722,6 +722,25 @@ def test_runs_over_a_connection_are_in_the_audit_log(alone):
     assert all(line["tenant"] and line["key"] and line["duration_ms"] >= 0 for line in lines())
 
 
+def test_a_run_that_does_not_end_holds_up_no_reload(alone):
+    """It is told so after 2 s, and what ends by itself is answered."""
+    serve, api = alone
+    old = serve.engine_pid()
+    with serve.client() as other:
+        api.send("POST", "/v1/kernels/run", {"code": "for (;;) {}", "cpu_ms": 600000, "wall_ms": 600000})
+        other.send("POST", "/v1/kernels/run", {"code": "await new Promise(done => setTimeout(done, 1000)); 'on'"})
+        with serve.client() as looks:
+            harness.wait_for(lambda: b"\ncove_kernel_runs 2\n" in looks.get("/metrics").bytes, what="both runs")
+        serve.process.send_signal(signal.SIGHUP)
+        assert other.receive().json["value"] == "on"
+        answer = api.receive()
+        assert answer.refusal == (410, "kernel_gone") and "restart" in answer.json["detail"], answer
+    harness.wait_for(lambda: serve.engine_pid() not in (None, old), 20 * harness.PATIENCE, "the next engine")
+    serve.wait_ready()
+    with serve.client() as again:
+        assert value(again, "1 + 1") == 2
+
+
 def test_who_may_not_run_may_not_connect(serve, api):
     with another_tenant(serve, api, "read") as reader:
         with pytest.raises(terminals.Refused) as refused:

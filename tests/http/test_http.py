@@ -3,6 +3,8 @@
 Each test has a server of its own (tests/http/server.c, under the sanitizers), which must end well: a
 finding, a leak or a handle that is left is a failure of the test that caused it.
 """
+import contextlib
+import fcntl
 import http.client
 import json
 import os
@@ -11,6 +13,7 @@ import select
 import signal
 import socket
 import struct
+import termios
 import time
 from random import Random
 
@@ -818,6 +821,46 @@ def test_draining_does_not_wait_for_clients_that_stand_still(serve):
         assert client.recv(4) == b"HTTP"
     server.until("live", 3)
     assert server.get("/drain?ms=600000", "POST")[1] == b"draining\n"
+    assert b"drained" in server.ended()
+
+
+def is_taken(client):
+    """Waits until the server has read what it was sent: it can be asked nothing any more."""
+    began = time.monotonic()
+    while struct.unpack("i", fcntl.ioctl(client, termios.TIOCOUTQ, bytes(4)))[0] > 0:
+        assert time.monotonic() < began + 20 * PATIENCE
+        time.sleep(0.01)
+
+
+@pytest.mark.parametrize("length,part", [(1000, 1), (50 << 30, 20_000)])
+def test_draining_does_not_wait_for_an_upload_that_will_not_end(serve, length, part):
+    """One drips, another comes faster and is far too long."""
+    server = serve("unix")
+    client = server.connect()
+    client.sendall(f"POST /upload HTTP/1.1\r\nHost: x\r\nContent-Length: {length}\r\n\r\na".encode())
+    server.until("live", 1)
+    assert server.get("/drain?ms=600000", "POST")[1] == b"draining\n"
+    sent = 0
+    with contextlib.suppress(ConnectionError):
+        while sent < 200 * PATIENCE:
+            client.sendall(b"b" * part)
+            sent += 1
+            time.sleep(0.1)
+    assert sent < 200 * PATIENCE and b"drained" in server.ended()
+
+
+def test_draining_waits_for_an_upload_that_goes_on(serve):
+    server = serve("unix", clock=True)
+    client, part = server.connect(), b"u" * 50_000
+    client.sendall(f"POST /upload HTTP/1.1\r\nHost: x\r\nContent-Length: {4 * len(part)}\r\n\r\n".encode())
+    server.until("live", 1)
+    assert server.get("/drain?ms=60000", "POST")[1] == b"draining\n"
+    for _ in range(3):
+        client.sendall(part)
+        is_taken(client)
+        server.advance(2.1)
+    client.sendall(part)
+    assert b"200 OK" in read_all(client)
     assert b"drained" in server.ended()
 
 
