@@ -9,6 +9,7 @@
 #include "box/embed.h"
 #include "box/handle.h"
 #include "box/inside.h"
+#include "box/owner.h"
 #include "box/proto.h"
 #include "box/root.h"
 #include "box/spawn.h"
@@ -420,6 +421,8 @@ static int clone_child(struct box *box, struct making *making, struct error *err
     };
     static const uint32_t no_key[4];
     sigset_t all, before;
+    struct owner owner;
+    bool has_owner;
     void *stack;
     long pid;
     int dumpable = prctl(PR_GET_DUMPABLE);
@@ -442,7 +445,12 @@ static int clone_child(struct box *box, struct making *making, struct error *err
      * else. */
     if (!making->caller.mounts)
         (void)prctl(PR_SET_DUMPABLE, 1);
+    has_owner = making->caller.maps && making->caller.on_host && box->ids.kind == IDS_RANGE;
+    if (has_owner)
+        owner_become(&owner, box->ids.first);
     pid = spawn_clone3(&args, no_key, enter, &making->plan);
+    if (has_owner)
+        owner_leave(&owner);
     if (!making->caller.mounts)
         (void)prctl(PR_SET_DUMPABLE, dumpable == 1);
     (void)sigprocmask(SIG_SETMASK, &before, NULL);

@@ -136,6 +136,7 @@ def memory_before():
 
 # What an ordinary user's run leaves out, by file or by test, and why.
 BY_ROOT_ONLY = {
+    "test_inotify_instances_of_roots_boxes_are_each_boxs_own": "boxes of an ordinary user have what the user has",
     "test_bad_input": "a command line is parsed alike for everybody",
     "test_real_work": "what works in root's boxes works in a user's: walls and limits have tests of their own",
     "surround": "root sets these up, and becomes a user in them where one is wanted",

@@ -4,6 +4,7 @@ import os
 import select
 import socket
 import struct
+import subprocess
 
 import pytest
 
@@ -89,5 +90,22 @@ def test_what_one_box_takes_the_host_still_has(thing):
         load_a_filter()
         get_a_context()
         harness.check_host_healthy()
+    finally:
+        harness.end(box)
+
+
+def test_inotify_instances_of_roots_boxes_are_each_boxs_own():
+    """The kernel counts them against the maker of a box's namespace, too: all boxes, and the host's root, had 128."""
+    begin = "import ctypes, time\nlibc = ctypes.CDLL(None)\n"
+    takes = begin + ("taken = 0\nwhile taken < 5000 and libc.inotify_init1(0) >= 0:\n    taken += 1\n"
+                     "print(taken, flush=True)\ntime.sleep(60)\n")
+    asks = ["/usr/bin/python3", "-c", begin + "assert libc.inotify_init1(0) >= 0"]
+    box = harness.start(["/usr/bin/python3", "-c", takes], "--timeout", "60s")
+    try:
+        assert select.select([box.stdout], [], [], 60 * PATIENCE)[0], "it takes and takes"
+        assert int(box.stdout.readline()) >= 100
+        neighbour = harness.run(asks)
+        assert neighbour.report["exit_code"] == 0, neighbour.stderr
+        subprocess.run(asks, check=True, timeout=60 * PATIENCE)
     finally:
         harness.end(box)

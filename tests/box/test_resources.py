@@ -172,7 +172,8 @@ def test_11_watches_are_limited_and_only_the_boxs():
         assert all(b'"walled": true' in line for line in lines), lines
         values = {check["check"]: check["value"] for check in harness.attack_lines(b"".join(lines).decode())
                   if "value" in check}
-        assert 512 < values["posix timers"] <= 1024 and pending() - before < 4000
+        most = 100 if harness.EXPECT.is_root else 4000  # of root's boxes they are each box's own
+        assert 512 < values["posix timers"] <= 1024 and pending() - before < most
         # The host's own user still has all of its.
         script = "import ctypes; c = ctypes.CDLL(None); assert c.inotify_init1(0) >= 0"
         subprocess.run(["/usr/bin/python3", "-c", script], check=True)

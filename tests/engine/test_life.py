@@ -48,6 +48,20 @@ def all_of(client):
             return found
 
 
+# ---- what the kernel counts by user ------------------------------------------------------------
+
+def test_inotify_instances_are_a_sandboxs_own_where_root_serves(serve):
+    begin = "python3 -c 'import ctypes, time\nlibc = ctypes.CDLL(None)\n"
+    with serve.client() as client:
+        taker, other = path_of(make(client)), path_of(make(client))
+        took = client.post(f"{taker}/processes", {
+            "command": f"{begin}n = 0\nwhile n < 5000 and libc.inotify_init1(0) >= 0: n += 1\n"
+                       "print(n, flush=True)\ntime.sleep(1000)'"}).headers["Location"]
+        assert int(harness.wait_for(lambda: client.get(f"{took}/output").bytes, what="all that it gets")) >= 100
+        got = run(client, other, f"{begin}print(libc.inotify_init1(0) >= 0)'")["stdout"]
+        assert got == f"{harness.EXPECT.is_root}\n"
+
+
 # ---- clients that meet -------------------------------------------------------------------------
 
 def test_of_many_creates_of_one_name_one_makes_it(serve):

@@ -3,6 +3,7 @@
 #include "box/cgroup_enter.h"
 #include "box/guard.h"
 #include "box/inside.h"
+#include "box/owner.h"
 #include "box/proto.h"
 #include "box/sys.h"
 #include "box/zygote/zygote.h"
@@ -92,6 +93,7 @@ static int make_box(struct zygote_request *request, struct making *making,
         .pidfd = (uint64_t)(uintptr_t)&making->pidfd,
         .exit_signal = SIGCHLD,
     };
+    struct owner owner;
     pid_t pid;
 
     if (making->network >= 0 && setns(making->network, CLONE_NEWNET) < 0)
@@ -111,9 +113,11 @@ static int make_box(struct zygote_request *request, struct making *making,
     request->plan.binds_count = 0;
     request->plan.own_network = making->network < 0;
     request->plan.network_out = -1;
+    owner_become(&owner, request->first_id);
     pid = sys_clone3(&args);
     if (pid == 0)
         inside_enter(&request->plan);
+    owner_leave(&owner);
     if (pid < 0)
         return fail(answer, "clone");
     return release(request, making, pid, answer);
