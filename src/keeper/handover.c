@@ -482,7 +482,7 @@ HAND_COVERS(struct keeper,
                 sizeof(struct slots) + sizeof(struct zygotes) + sizeof(struct boxes) +
                 sizeof(struct disks) + sizeof(struct mounts) + sizeof(struct engine_child) +
                 sizeof(struct notify) + sizeof(struct upgrade) + sizeof(struct tls_watch) +
-                sizeof(struct lock_watch) + sizeof(struct crowd) + PATH_MAX + 84);
+                sizeof(struct uncounted) + sizeof(struct crowd) + PATH_MAX + 84);
 
 void handover_all(struct hand *hand, struct keeper *keeper)
 {

@@ -14,7 +14,6 @@
 #include "keeper/disks.h"
 #include "keeper/engine.h"
 #include "keeper/listen.h"
-#include "keeper/lock_watch.h"
 #include "keeper/loop.h"
 #include "keeper/mounts.h"
 #include "keeper/names.h"
@@ -24,6 +23,7 @@
 #include "keeper/requests.h"
 #include "keeper/slots.h"
 #include "keeper/tls.h"
+#include "keeper/uncounted.h"
 #include "keeper/upgrade.h"
 #include "keeper/zygotes.h"
 
@@ -44,7 +44,7 @@ struct keeper {
     struct crowd crowd;
     struct disks disks;
     struct mounts mounts;
-    struct lock_watch locks;
+    struct uncounted uncounted;
     struct engine_child engine;
     struct notify notify;
     struct upgrade upgrade;

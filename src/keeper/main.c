@@ -137,7 +137,7 @@ static void greet(const struct keeper *keeper)
 {
     char address[LISTEN_TEXT_MAX] = "";
 
-    if (keeper->locks.watch.places < 0 && keeper->caller.uid == 0)
+    if (keeper->uncounted.watch.places < 0 && keeper->caller.uid == 0)
         keeper_say(
             "locks_unwatched",
             "the kernel does not say how many file locks there are: boxes may hold any number; "
@@ -193,7 +193,7 @@ static int settle(struct keeper *keeper, struct error *err)
     caller_look(&keeper->caller);
     harden(keeper);
     crowd_open(&keeper->crowd);
-    lock_watch_open(&keeper->locks);
+    uncounted_open(&keeper->uncounted);
     return loop_open(&keeper->loop, err) < 0 || signals_open(keeper, err) < 0 ||
                    clock_open(keeper, err) < 0
                ? -1
@@ -210,7 +210,7 @@ static int begin(struct keeper *keeper, struct error *err)
     if (program_find_self(keeper, err) < 0 || settle(keeper, err) < 0)
         return -1;
     rules_ids = keeper->caller.maps && keeper->caller.on_host;
-    keeper->slots.anonymous = keeper->locks.watch.anonymous;
+    keeper->slots.anonymous = keeper->uncounted.watch.anonymous;
     if (places_find(&keeper->places, &keeper->options, err) < 0 || engine_config(keeper, err) < 0 ||
         config_read(keeper->engine.config, keeper->places.config_path, &keeper->config,
                     &keeper->options, err) < 0)
@@ -247,7 +247,7 @@ static uint64_t tick(struct keeper *keeper)
     next = keeper_sooner(next, boxes_tick(keeper, now));
     next = keeper_sooner(next, tls_tick(keeper, now));
     next = keeper_sooner(next, crowd_tick(keeper, now));
-    next = keeper_sooner(next, lock_watch_tick(keeper, now));
+    next = keeper_sooner(next, uncounted_tick(keeper, now));
     /* As long as this loop turns, whatever the engine does: who restarts us ends all boxes. */
     notify_tick(&keeper->notify, now);
     if (keeper->notify.next_ns > now)
@@ -343,7 +343,7 @@ static struct keeper keeper = {
     .slots = {.janitor = -1, .home = -1, .pool.lock = -1, .host.v2 = -1, .anonymous = -1},
     .places = {.data = -1, .engine = -1, .disks = -1},
     .notify.socket = -1,
-    .locks.found.fd = -1,
+    .uncounted.found.fd = -1,
     .upgrade = {.pidfd = -1, .answered.fd = -1},
 };
 

@@ -217,7 +217,7 @@ static void become(struct keeper *keeper)
     /* What serves nobody is not worth the hand-over. */
     (void)slots_shed(&keeper->slots);
     crowd_free(keeper);
-    lock_watch_stop(keeper);
+    uncounted_stop(keeper);
     sealed = write_all(keeper, &hand, &err);
     if (sealed >= 0 && environment_say(sealed) == 0) {
         hand_keep(&hand, sealed, true);

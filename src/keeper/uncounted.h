@@ -1,5 +1,5 @@
-/* Ends boxes that hold too many file locks (box/locks.h), or too much in their sockets (box/socket_count.h). A process
- * of its own counts, for a box can make that slow or stand still: then it is killed, and nobody waits for its end. */
+/* Ends boxes that hold too much of what no cgroup counts: file locks (box/locks.h), and what lies in sockets
+ * (box/socket_count.h). A process of its own counts, for a box can make that slow or stand still: then it is killed, and nobody waits for its end. */
 #pragma once
 
 #include "box/kernel_memory.h"
@@ -10,24 +10,24 @@
 #include <stdint.h>
 #include <sys/types.h>
 
-#define LOCK_COUNTERS 4
+#define UNCOUNTED_COUNTERS 4
 
 struct keeper;
 
 /* A process that counts, or was killed and has not ended yet. */
-struct lock_counter {
+struct uncounted_counter {
     pid_t pid;    /* 0: none */
     uint64_t box; /* that it was counting; 0: it has not said */
 };
 
-struct lock_watch {
+struct uncounted {
     struct locks_watch watch;
     struct kernel_memory memory;
     enum counted_what what; /* of the last count */
     uint64_t next_ns;       /* look */
-    struct lock_counter counters[LOCK_COUNTERS];
-    struct lock_counter *counting; /* NULL: none does */
-    struct source found;           /* what it says */
+    struct uncounted_counter counters[UNCOUNTED_COUNTERS];
+    struct uncounted_counter *counting; /* NULL: none does */
+    struct source found;                /* what it says */
     uint64_t began_ns;
     bool has_all;                          /* it has said that it counted every box */
     uint64_t last;                         /* the box that was being counted last */
@@ -35,11 +35,11 @@ struct lock_watch {
     uint64_t ended, ended_ns;              /* the last box that was, and when */
 };
 
-void lock_watch_open(struct lock_watch *watch);
+void uncounted_open(struct uncounted *watch);
 
 /* Looks, and has boxes counted; when to be called again, 0 for never. */
-uint64_t lock_watch_tick(struct keeper *keeper, uint64_t now_ns);
+uint64_t uncounted_tick(struct keeper *keeper, uint64_t now_ns);
 
 /* Ends the count that is under way. Waits for a moment, so that the next program of this process meets no child that it
  * does not know. */
-void lock_watch_stop(struct keeper *keeper);
+void uncounted_stop(struct keeper *keeper);

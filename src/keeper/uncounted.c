@@ -1,5 +1,5 @@
-/* Watching boxes' file locks: see lock_watch.h. Nothing here waits for a counter. */
-#include "keeper/lock_watch.h"
+/* Watching what no cgroup counts: see uncounted.h. Nothing here waits for a counter. */
+#include "keeper/uncounted.h"
 
 #include "base/clock.h"
 #include "base/fd.h"
@@ -24,7 +24,7 @@
 #define STOP_LOOKS 20
 #define STOP_LOOK_NS 1000000L
 
-void lock_watch_open(struct lock_watch *watch)
+void uncounted_open(struct uncounted *watch)
 {
     locks_open(&watch->watch);
 }
@@ -40,7 +40,7 @@ static bool is_counted(const struct boxed *boxed)
 static _Noreturn void run(const struct keeper *keeper, int out)
 {
     const struct boxes *boxes = &keeper->boxes;
-    size_t first = ((keeper->locks.last & UINT32_MAX) + 1) % boxes->used;
+    size_t first = ((keeper->uncounted.last & UINT32_MAX) + 1) % boxes->used;
     struct counted_box *counted = calloc(boxes->used, sizeof(*counted));
     sigset_t none;
 
@@ -60,10 +60,10 @@ static _Noreturn void run(const struct keeper *keeper, int out)
     /* Only what it needs: whatever stayed open here would live as long as this, which may be stuck. */
     if (dup2(out, 3) < 0 || sys_close_range(4, ~0U, 0) < 0)
         _exit(1);
-    if (keeper->locks.what == COUNTED_SOCKETS)
+    if (keeper->uncounted.what == COUNTED_SOCKETS)
         sockets_count(counted, boxes->used, first, 3);
     else
-        locks_count(keeper->locks.watch.holder, counted, boxes->used, first, 3);
+        locks_count(keeper->uncounted.watch.holder, counted, boxes->used, first, 3);
     _exit(0);
 }
 
@@ -77,8 +77,8 @@ static void end_box(struct keeper *keeper, uint64_t handle, enum counted_what wh
         return;
     boxed->locks_exceeded = what == COUNTED_LOCKS;
     boxed->sockets_exceeded = what == COUNTED_SOCKETS;
-    keeper->locks.ended = handle;
-    keeper->locks.ended_ns = clock_monotonic_ns();
+    keeper->uncounted.ended = handle;
+    keeper->uncounted.ended_ns = clock_monotonic_ns();
     keeper_say(what == COUNTED_LOCKS ? "locks_exceeded" : "sockets_exceeded",
                "a box of %s is ended: %s", boxed->owner[0] != '\0' ? boxed->owner : "no sandbox",
                why);
@@ -89,13 +89,13 @@ static void end_box(struct keeper *keeper, uint64_t handle, enum counted_what wh
  * take as long as they like, so nobody waits for them longer than END_NS. */
 static bool is_ending(const struct keeper *keeper)
 {
-    uint64_t ended = keeper->locks.ended;
+    uint64_t ended = keeper->uncounted.ended;
     size_t index = ended & UINT32_MAX;
     const struct boxed *boxed = index < keeper->boxes.used ? keeper->boxes.table[index] : NULL;
     struct pollfd gone = {.events = POLLIN};
 
     if (boxed == NULL || boxed->handle != ended || boxed->box == NULL ||
-        clock_monotonic_ns() - keeper->locks.ended_ns >= END_NS)
+        clock_monotonic_ns() - keeper->uncounted.ended_ns >= END_NS)
         return false;
     gone.fd = box_init(boxed->box);
     return gone.fd >= 0 && poll(&gone, 1, 0) == 0;
@@ -111,46 +111,46 @@ static bool holds_too_much(const struct keeper *keeper, const struct counted_fou
 
 static void judge(struct keeper *keeper, const struct counted_found *found)
 {
-    struct lock_watch *locks = &keeper->locks;
+    struct uncounted *uncounted = &keeper->uncounted;
 
     if (found->handle == 0) {
-        locks->has_all = true;
+        uncounted->has_all = true;
         return;
     }
-    locks->last = locks->counting->box = found->handle;
+    uncounted->last = uncounted->counting->box = found->handle;
     if (found->what == COUNTED_SOCKETS) {
-        if (found->count > locks->most_bytes.count && holds_too_much(keeper, found))
-            locks->most_bytes = *found;
+        if (found->count > uncounted->most_bytes.count && holds_too_much(keeper, found))
+            uncounted->most_bytes = *found;
     } else if (found->count == LOCKS_ANONYMOUS)
         end_box(keeper, found->handle, COUNTED_LOCKS,
                 "it has locked an anonymous file, which slows the host down");
     else if (found->count > LOCKS_BOX_MAX)
         end_box(keeper, found->handle, COUNTED_LOCKS, "it held more file locks than any box may");
-    else if (found->count > locks->most.count)
-        locks->most = *found;
+    else if (found->count > uncounted->most.count)
+        uncounted->most = *found;
 }
 
 /* `all`: the counter has come to its end. */
 static void count_end(struct keeper *keeper, bool all)
 {
-    struct lock_watch *locks = &keeper->locks;
+    struct uncounted *uncounted = &keeper->uncounted;
     uint64_t now_ns = clock_monotonic_ns();
-    int out = locks->found.fd;
+    int out = uncounted->found.fd;
 
-    loop_remove(&keeper->loop, &locks->found);
+    loop_remove(&keeper->loop, &uncounted->found);
     fd_close(&out);
-    locks->counting = NULL;
-    if (locks->most.count >= LOCKS_LEAST && !is_ending(keeper))
-        end_box(keeper, locks->most.handle, COUNTED_LOCKS,
+    uncounted->counting = NULL;
+    if (uncounted->most.count >= LOCKS_LEAST && !is_ending(keeper))
+        end_box(keeper, uncounted->most.handle, COUNTED_LOCKS,
                 "of all boxes it held most file locks, and the host has too many");
-    if (locks->most_bytes.count > 0 && !is_ending(keeper))
+    if (uncounted->most_bytes.count > 0 && !is_ending(keeper))
         end_box(
-            keeper, locks->most_bytes.handle, COUNTED_SOCKETS,
+            keeper, uncounted->most_bytes.handle, COUNTED_SOCKETS,
             "its sockets held more of the kernel's memory than a box may, which no limit counts");
-    if (locks->what == COUNTED_LOCKS)
-        locks_counted(&locks->watch, now_ns, is_ending(keeper));
+    if (uncounted->what == COUNTED_LOCKS)
+        locks_counted(&uncounted->watch, now_ns, is_ending(keeper));
     else
-        kernel_memory_counted(&locks->memory, all, is_ending(keeper), now_ns);
+        kernel_memory_counted(&uncounted->memory, all, is_ending(keeper), now_ns);
 }
 
 /* ---- counting ---- */
@@ -165,45 +165,46 @@ static void found_ready(struct source *source, uint32_t events)
     for (ssize_t i = 0; i < length / (ssize_t)sizeof(found[0]); i++)
         judge(keeper, &found[i]);
     if (length == 0 || (length < 0 && errno != EINTR))
-        count_end(keeper, length == 0 && keeper->locks.has_all);
+        count_end(keeper, length == 0 && keeper->uncounted.has_all);
 }
 
 /* Where it cannot be started, the next look tries again. */
-static void count_begin(struct keeper *keeper, struct lock_counter *counter, uint64_t now_ns)
+static void count_begin(struct keeper *keeper, struct uncounted_counter *counter, uint64_t now_ns)
 {
-    struct lock_watch *locks = &keeper->locks;
+    struct uncounted *uncounted = &keeper->uncounted;
     struct error err;
     int ends[2];
 
     if (pipe2(ends, O_CLOEXEC) < 0)
         return;
-    if (loop_add(&keeper->loop, &locks->found, ends[0], EPOLLIN, found_ready, keeper, &err) == 0)
+    if (loop_add(&keeper->loop, &uncounted->found, ends[0], EPOLLIN, found_ready, keeper, &err) ==
+        0)
         counter->pid = fork();
-    if (locks->found.fd >= 0 && counter->pid == 0)
+    if (uncounted->found.fd >= 0 && counter->pid == 0)
         run(keeper, ends[1]);
     (void)close(ends[1]);
-    if (locks->found.fd >= 0 && counter->pid > 0) {
+    if (uncounted->found.fd >= 0 && counter->pid > 0) {
         counter->box = 0;
-        locks->has_all = false;
-        locks->counting = counter;
-        locks->began_ns = now_ns;
-        locks->most = locks->most_bytes = (struct counted_found){0};
+        uncounted->has_all = false;
+        uncounted->counting = counter;
+        uncounted->began_ns = now_ns;
+        uncounted->most = uncounted->most_bytes = (struct counted_found){0};
         return;
     }
     counter->pid = 0;
-    loop_remove(&keeper->loop, &locks->found);
+    loop_remove(&keeper->loop, &uncounted->found);
     (void)close(ends[0]);
 }
 
 /* Those that have ended; a place for another one, or NULL. */
-static struct lock_counter *counters_reap(struct lock_watch *locks)
+static struct uncounted_counter *counters_reap(struct uncounted *uncounted)
 {
-    struct lock_counter *unused = NULL;
+    struct uncounted_counter *unused = NULL;
 
-    for (size_t i = 0; i < LOCK_COUNTERS; i++) {
-        struct lock_counter *counter = &locks->counters[i];
+    for (size_t i = 0; i < UNCOUNTED_COUNTERS; i++) {
+        struct uncounted_counter *counter = &uncounted->counters[i];
 
-        if (counter == locks->counting)
+        if (counter == uncounted->counting)
             continue;
         if (counter->pid > 0 && waitpid(counter->pid, NULL, WNOHANG) != 0)
             counter->pid = 0;
@@ -217,57 +218,57 @@ static struct lock_counter *counters_reap(struct lock_watch *locks)
  * is open and the look into it. That happens to nobody by chance, four times. */
 static void end_holders(struct keeper *keeper)
 {
-    for (size_t i = 0; i < LOCK_COUNTERS; i++)
-        end_box(keeper, keeper->locks.counters[i].box, COUNTED_LOCKS,
+    for (size_t i = 0; i < UNCOUNTED_COUNTERS; i++)
+        end_box(keeper, keeper->uncounted.counters[i].box, COUNTED_LOCKS,
                 "it keeps its file locks from being counted");
 }
 
 /* In turns, so that neither count keeps boxes from the other. */
 static bool is_due(struct keeper *keeper, uint64_t now_ns)
 {
-    struct lock_watch *locks = &keeper->locks;
+    struct uncounted *uncounted = &keeper->uncounted;
     bool due = false;
 
     for (int i = 0; i < 2 && !due; i++) {
-        locks->what = locks->what == COUNTED_LOCKS ? COUNTED_SOCKETS : COUNTED_LOCKS;
-        due = locks->what == COUNTED_LOCKS
-                  ? locks_is_due(&locks->watch, now_ns)
-                  : kernel_memory_has_grown(&locks->memory, kernel_memory_read(),
+        uncounted->what = uncounted->what == COUNTED_LOCKS ? COUNTED_SOCKETS : COUNTED_LOCKS;
+        due = uncounted->what == COUNTED_LOCKS
+                  ? locks_is_due(&uncounted->watch, now_ns)
+                  : kernel_memory_has_grown(&uncounted->memory, kernel_memory_read(),
                                             keeper->boxes.count, now_ns);
     }
     return due;
 }
 
-uint64_t lock_watch_tick(struct keeper *keeper, uint64_t now_ns)
+uint64_t uncounted_tick(struct keeper *keeper, uint64_t now_ns)
 {
-    struct lock_watch *locks = &keeper->locks;
-    struct lock_counter *unused;
+    struct uncounted *uncounted = &keeper->uncounted;
+    struct uncounted_counter *unused;
 
-    if (keeper->boxes.count == 0 && locks->counting == NULL)
+    if (keeper->boxes.count == 0 && uncounted->counting == NULL)
         return 0;
-    if (now_ns < locks->next_ns)
-        return locks->next_ns;
-    locks->next_ns = now_ns + PERIOD_NS;
-    unused = counters_reap(locks);
-    if (locks->counting != NULL && now_ns - locks->began_ns >= COUNT_NS) {
-        (void)kill(locks->counting->pid, SIGKILL);
+    if (now_ns < uncounted->next_ns)
+        return uncounted->next_ns;
+    uncounted->next_ns = now_ns + PERIOD_NS;
+    unused = counters_reap(uncounted);
+    if (uncounted->counting != NULL && now_ns - uncounted->began_ns >= COUNT_NS) {
+        (void)kill(uncounted->counting->pid, SIGKILL);
         count_end(keeper, false);
     }
-    if (locks->counting != NULL || keeper->boxes.used == 0 || is_ending(keeper))
-        return locks->next_ns;
+    if (uncounted->counting != NULL || keeper->boxes.used == 0 || is_ending(keeper))
+        return uncounted->next_ns;
     if (!is_due(keeper, now_ns))
-        return locks->next_ns;
+        return uncounted->next_ns;
     if (unused != NULL)
         count_begin(keeper, unused, now_ns);
     else
         end_holders(keeper);
-    return locks->next_ns;
+    return uncounted->next_ns;
 }
 
-void lock_watch_stop(struct keeper *keeper)
+void uncounted_stop(struct keeper *keeper)
 {
     const struct timespec pause = {.tv_nsec = STOP_LOOK_NS};
-    struct lock_counter *counter = keeper->locks.counting;
+    struct uncounted_counter *counter = keeper->uncounted.counting;
 
     if (counter == NULL)
         return;
@@ -275,6 +276,6 @@ void lock_watch_stop(struct keeper *keeper)
     count_end(keeper, false);
     for (int i = 0; i < STOP_LOOKS && counter->pid != 0; i++) {
         (void)nanosleep(&pause, NULL);
-        (void)counters_reap(&keeper->locks);
+        (void)counters_reap(&keeper->uncounted);
     }
 }
