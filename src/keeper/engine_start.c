@@ -28,6 +28,7 @@
 
 #define CONFIG_MAX (256U << 10) /* of base/conf.h */
 #define ENGINE_NICE (-5)
+#define ENGINE_GROUP_NICE "-5"
 /* Where the engine sees its directory, whatever lies above it on the host: its libraries resolve
  * paths, and what is above may be closed to it. */
 #define STATE_PLACE "/run/cove"
@@ -395,8 +396,11 @@ static _Noreturn void run(const struct keeper *keeper, struct given *given, pid_
     /* No terminal is its own, so it cannot type into the operator's. */
     (void)setsid();
     (void)fd_write_file(AT_FDCWD, "/proc/self/oom_score_adj", "0");
-    /* It works for all tenants and briefly for each: it is not to wait behind what one of them runs. */
+    /* It works for all tenants and briefly for each: it is not to wait behind what one of them runs. Where the kernel
+     * groups by sessions, its nice value counts within its own alone, and against boxes that of the group does. */
+    sys_take_short_turns();
     (void)setpriority(PRIO_PROCESS, 0, getpriority(PRIO_PROCESS, 0) + ENGINE_NICE);
+    (void)fd_write_file(AT_FDCWD, "/proc/self/autogroup", ENGINE_GROUP_NICE);
     if (!given->is_trial)
         given->clock.count = set_clock_give(given->clock.fds);
     if (enter(keeper, given) < 0)

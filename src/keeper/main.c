@@ -8,6 +8,7 @@
 #include "base/fd.h"
 #include "base/set_clock.h"
 #include "box/cgroup.h"
+#include "box/sys.h"
 #include "keeper/check.h"
 #include "keeper/find.h"
 
@@ -400,6 +401,7 @@ int main(int argc, char **argv)
         return 0;
     }
     keeper.arguments = argv;
+    sys_take_short_turns();
     log_start("keeper", LOG_LEVEL_INFO);
     log_use_json(keeper.options.log_json);
     if (keeper.options.can_take != 0)

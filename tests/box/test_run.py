@@ -144,6 +144,21 @@ def test_timeout_that_is_not_reached():
     assert not run("true", "--timeout", "1h").report["timed_out"]
 
 
+def test_init_and_guard_have_short_turns_and_programs_the_usual():
+    """They run briefly, and somebody waits for it."""
+    if harness.kernel() < (6, 12):
+        return
+    box = start("echo ready; sleep 30")
+    try:
+        assert box.stdout.readline() == b"ready\n"
+        turns = {harness.status_of(pid)["Name"].removeprefix("memfd:"): harness.turn_ns(pid)
+                 for pid in harness.children_of(box.pid)}
+        assert turns.pop("cove-guard") == turns.pop("cove-init") == 100_000
+        assert set(turns.values()) == {harness.turn_ns(os.getpid())}, turns
+    finally:
+        end(box)
+
+
 # ---- stdio -------------------------------------------------------------------------------------
 
 def test_stdin_passes_through():

@@ -20,6 +20,7 @@ from keepers import Control, Keeper
 
 
 ENGINE_FDS = "0,1,2,3,4,5,6,"
+SHORT_NS = 100_000  # a turn of a processor
 
 
 # ---- what an engine is given -------------------------------------------------------------------
@@ -37,6 +38,15 @@ def test_engine_has_its_fds_and_no_rights(keeper):
     assert int(status["SigBlk"], 16) == 0
     if harness.EXPECT.is_root:
         assert harness.status_of(keeper.process.pid)["CapEff"] != status["CapEff"]
+
+
+def test_engine_has_short_turns_and_goes_before_boxes(keeper):
+    engine = keeper.engine().facts["pid"]
+    group = pathlib.Path(f"/proc/{engine}/autogroup")
+    if harness.EXPECT.is_root and group.exists():  # a user may lower what is his, and not raise it
+        assert group.read_text().split()[-1] == "-5"
+    if harness.kernel() >= (6, 12):
+        assert [harness.turn_ns(int(pid)) for pid in (engine, keeper.process.pid)] == [SHORT_NS, SHORT_NS]
 
 
 def test_engine_may_write_its_own_directory_only(keeper):

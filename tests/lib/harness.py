@@ -2,6 +2,7 @@
 after. Nothing here decides what must hold; tests do."""
 import collections
 import contextlib
+import ctypes
 import dataclasses
 import functools
 import glob
@@ -14,6 +15,7 @@ import random
 import re
 import signal
 import socket
+import struct
 import subprocess
 import time
 
@@ -512,6 +514,14 @@ def cpu_ticks(pid):
     """The CPU time of a process, which its user sees, too."""
     with open(f"/proc/{pid}/stat", encoding="ascii") as file:
         return sum(map(int, file.read().rpartition(")")[2].split()[11:13]))
+
+
+def turn_ns(pid):
+    """How long the turns of a processor are that a process asked for; where it asked for none, the usual."""
+    attr = ctypes.create_string_buffer(48)
+    getattr_number = {"x86_64": 315, "aarch64": 275}[os.uname().machine]
+    assert ctypes.CDLL(None).syscall(getattr_number, pid, attr, 48, 0) == 0
+    return struct.unpack_from("Q", attr, 24)[0]
 
 
 def children_of(pid):

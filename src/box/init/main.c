@@ -13,6 +13,7 @@
 #include "box/init/table.h"
 #include "box/init/watches.h"
 #include "box/proto.h"
+#include "box/sys.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -379,6 +380,7 @@ int main(void)
         config.head.type != PROTO_CONFIG || config.version < PROTO_VERSION_LEAST ||
         config.version > PROTO_VERSION)
         return 1;
+    sys_take_short_turns(); /* somebody waits for each thing that it does */
     if (config.has_leaves != 0 && fcntl(PROTO_LEAVES_FD, F_SETFD, FD_CLOEXEC) < 0)
         return 1;
     if (fcntl(PROTO_WATCHDOG_FD, F_SETFD, FD_CLOEXEC) == 0)
