@@ -18,6 +18,7 @@
 /* Of one tenant, and of all: as FETCH_AT_ONCE and FETCH_OPEN_MAX are of a run. */
 #define TENANT_AT_ONCE 64U
 #define TENANT_OPEN_MAX 1024U
+#define BODY_LARGE (256U << 10)
 #define TENANT_BODIES_MAX (128ULL << 20) /* bytes that wait to be sent */
 #define ALL_AT_ONCE 512U
 #define TICK_MS 1000
@@ -39,7 +40,8 @@ struct fetch {
     bool has_call;
     enum fetch_state state;
     struct fetch_request request;
-    void *body; /* NULL: none */
+    const void *body; /* NULL: none */
+    void *body_block; /* that it lies in */
     size_t body_size;
     struct net_call *dial;
     struct transfer *transfer;
@@ -188,7 +190,8 @@ static void turn_over(struct fetch *fetch)
 static void body_drop(struct fetch *fetch)
 {
     fetch->run->tenant->bodies -= fetch->body_size;
-    free(fetch->body);
+    free(fetch->body_block);
+    fetch->body_block = NULL;
     fetch->body = NULL;
     fetch->body_size = 0;
 }
@@ -533,6 +536,26 @@ static int may_begin(const struct fetch_run *run, const struct kernel_call *call
     return 0;
 }
 
+/* What is large is not copied: that would take milliseconds, in which nobody else is heard. */
+static int body_take(struct fetch *fetch, const struct kernel_call *call, struct error *err)
+{
+    const struct fetch_run *run = fetch->run;
+
+    if (call->bytes_size >= BODY_LARGE && run->answers.give != NULL)
+        fetch->body_block = run->answers.give(run->arg);
+    if (fetch->body_block != NULL) {
+        fetch->body = call->bytes;
+    } else {
+        fetch->body = fetch->body_block = malloc(call->bytes_size + 1);
+        if (fetch->body == NULL)
+            return error_set(err, "ENOMEM", ENOMEM, "a request");
+        if (call->bytes_size > 0)
+            memcpy(fetch->body_block, call->bytes, call->bytes_size);
+    }
+    fetch->body_size = call->bytes_size;
+    return 0;
+}
+
 static int fetch_fill(struct fetch *fetch, const struct kernel_call *call, struct error *err)
 {
     struct policy_verdict verdict;
@@ -547,13 +570,7 @@ static int fetch_fill(struct fetch *fetch, const struct kernel_call *call, struc
     }
     if (!fetch_has_body(&fetch->request, call))
         return 0;
-    fetch->body = malloc(call->bytes_size + 1);
-    if (fetch->body == NULL)
-        return error_set(err, "ENOMEM", ENOMEM, "a request");
-    if (call->bytes_size > 0)
-        memcpy(fetch->body, call->bytes, call->bytes_size);
-    fetch->body_size = call->bytes_size;
-    return 0;
+    return body_take(fetch, call, err);
 }
 
 static int start_take(struct fetch_run *run, const struct kernel_call *call, struct error *err)

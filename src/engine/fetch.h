@@ -37,6 +37,9 @@ struct fetch_answers {
     void (*settle)(void *arg, uint32_t call, const char *meta, size_t meta_size,
                    const uint8_t *bytes, size_t bytes_size); /* bytes NULL: none */
     void (*fail)(void *arg, uint32_t call, const char *code, const char *text);
+    /* From within fetch_run_take(): the block of malloc() that the call's bytes lie in, given away. NULL, or no function:
+     * they are copied. */
+    void *(*give)(void *arg);
 };
 
 /* `hosts` are rules as of kernel_grants; NULL or empty: everything is denied. "bad_policy" names a rule that is
@@ -47,6 +50,6 @@ int fetch_run_new(struct fetches *fetches, const char *tenant, const char *const
 /* Nothing is answered any more, and its connections are closed. */
 void fetch_run_free(struct fetch_run *run);
 
-/* "fetch.start", "fetch.read" and "fetch.cancel" (which has no answer); false: it is none of these. Takes
- * nothing: what of the call is needed is copied. */
+/* "fetch.start", "fetch.read" and "fetch.cancel" (which has no answer); false: it is none of these. What is
+ * needed of the call is copied, but for a large body, which is asked for by `give`. */
 bool fetch_run_take(struct fetch_run *run, const struct kernel_call *call);

@@ -171,10 +171,18 @@ static void fetch_failed(void *arg, uint32_t call, const char *code, const char 
     worker_asked(run->worker);
 }
 
+static void *fetch_gives(void *arg)
+{
+    struct kernel_run *run = arg;
+
+    return remote_take(run->worker->remote);
+}
+
 /* False: it asks for no fetch. */
 static bool fetch_called(struct kernel_run *run, const struct kernel_call *call)
 {
-    static const struct fetch_answers answers = {.settle = fetch_settled, .fail = fetch_failed};
+    static const struct fetch_answers answers = {
+        .settle = fetch_settled, .fail = fetch_failed, .give = fetch_gives};
     struct kernels *kernels = run->worker->kernels;
     struct error err;
 

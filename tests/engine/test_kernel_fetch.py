@@ -78,6 +78,17 @@ def test_bodies_come_whole_and_as_they_are_read(api):
         .every((one, i) => one.path === '/' + i)""") is True
 
 
+def test_large_bodies_are_sent_as_they_are(api):
+    """Also several at once, and where the answer comes before all was sent."""
+    found = value(api, f"""await Promise.all([1, 2, 3].map(async (n) => {{
+        const body = String(n).repeat((3 << 20) + n), r = await fetch('{FOUR}/a', {{ method: 'POST', body }}), asked = await r.json();
+        return [asked.size, asked.body.slice(0, 3)] }}))""")
+    assert found == [[(3 << 20) + n, str(n) * 3] for n in (1, 2, 3)]
+    early = f"(await fetch('{FOUR}/early-no', {{ method: 'POST', body: 'x'.repeat(3 << 20) }})).status"
+    assert isinstance(value(api, f"try {{ {early} }} catch (why) {{ 0 }}"), int)
+    assert value(api, "1 + 1") == 2
+
+
 def test_each_hop_is_judged(api):
     found = value(api, f"const r = await fetch('{FOUR}/moved', {{ method: 'POST', body: 'x' }}); [r.url, r.redirected, (await r.json()).method]")
     assert found == [f"{FOUR}/here?x=1", True, "GET"]
