@@ -645,7 +645,7 @@ static void test_once(void)
                                  .size = 7};
     struct once_answer failed = {.status = 409, .body = "no", .size = 2};
     struct once_waiter waiter = {.done = told};
-    struct once_waiter left = {.done = told};
+    struct once_waiter left = {.done = told}, more[ONCE_WAITERS_MAX] = {0};
     struct once *once, *again;
 
     CHECK(begin(table, "t", "k", "b", 0, &once) == ONCE_NEW, "the first");
@@ -654,8 +654,12 @@ static void test_once(void)
     CHECK(begin(table, "u", "k", "c", 0, &again) == ONCE_NEW, "another tenant");
     once_finish(table, again, &failed);
     CHECK(!once_has_waiters(once), "nobody waits");
-    once_wait(once, &waiter);
-    once_wait(once, &left);
+    CHECK(once_wait(once, &waiter) && once_wait(once, &left), "two may wait");
+    for (size_t i = 2; i < ONCE_WAITERS_MAX; i++)
+        CHECK(once_wait(once, &more[i]), "another one may");
+    CHECK(!once_wait(once, &more[0]), "no more may than the bound");
+    for (size_t i = 2; i < ONCE_WAITERS_MAX; i++)
+        once_leave(once, &more[i]);
     once_leave(once, &left);
     CHECK(once_has_waiters(once), "one waits");
     once_finish(table, once, &answer);

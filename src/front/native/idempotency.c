@@ -234,10 +234,17 @@ const struct once_answer *once_answer(const struct once *once)
     return &once->answer;
 }
 
-void once_wait(struct once *once, struct once_waiter *waiter)
+bool once_wait(struct once *once, struct once_waiter *waiter)
 {
+    size_t count = 0;
+
+    for (const struct once_waiter *at = once->waiters; at != NULL; at = at->next)
+        count++;
+    if (count == ONCE_WAITERS_MAX)
+        return false;
     waiter->next = once->waiters;
     once->waiters = waiter;
+    return true;
 }
 
 void once_leave(struct once *once, struct once_waiter *waiter)

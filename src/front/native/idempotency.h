@@ -13,6 +13,7 @@
 #define ONCE_BYTES_MAX (8U << 20)    /* of a tenant: answers */
 #define ONCE_ANSWER_MAX (512U << 10) /* a longer one is not kept, which a repetition is told */
 #define ONCE_KEY_MAX 255
+#define ONCE_WAITERS_MAX 4 /* of one request: all are answered in one go, each with a copy */
 
 struct once_table;
 struct once; /* one request; owned by the table */
@@ -31,7 +32,7 @@ enum once_found {
     ONCE_NO_MEMORY, /* or everything that this tenant may have is running */
 };
 
-/* `what` is all that makes the request: method, path, body. */
+/* `what` is all that makes the request: method, path, body, and what bounds the caller. */
 struct once_part {
     const void *data;
     size_t size;
@@ -56,7 +57,8 @@ struct once_waiter {
     void (*done)(void *arg, const struct once_answer *answer);
     void *arg;
 };
-void once_wait(struct once *once, struct once_waiter *waiter);
+/* False: as many wait for this request as may. */
+bool once_wait(struct once *once, struct once_waiter *waiter);
 void once_leave(struct once *once, struct once_waiter *waiter);
 bool once_has_waiters(const struct once *once);
 

@@ -551,9 +551,14 @@ static void waiter_gone(void *arg)
 
 static void wait_for(struct job *job, struct once *once)
 {
-    job->waits_for = once;
     job->waiter = (struct once_waiter){.done = told, .arg = job};
-    once_wait(once, &job->waiter);
+    if (!once_wait(once, &job->waiter)) {
+        job_fail(job, "too_many_requests",
+                 "enough repetitions wait for the answer to the first request with this "
+                 "Idempotency-Key; repeat it when that has ended");
+        return;
+    }
+    job->waits_for = once;
     http_on_gone(job->request, waiter_gone, job);
     http_body_done(job->request);
 }
@@ -563,11 +568,15 @@ static enum once_found begin_once(struct job *job, const char *key, struct once 
     char body[SHA256_TEXT];
     const char *method = http_method(job->request);
     const char *path = http_path(job->request);
-    struct once_part what[] = {
-        {method, strlen(method)}, {path, strlen(path)}, {body, sizeof(body)}};
+    /* Keys of a tenant may do the same; a token may not see what was answered to another caller. */
+    const char *bound = job->caller.sandbox[0] != '\0' ? job->caller.key_id : "";
+    struct once_part what[] = {{method, strlen(method)},
+                               {path, strlen(path)},
+                               {body, sizeof(body)},
+                               {bound, strlen(bound)}};
 
     job_body_hash(job, body);
-    return once_begin(job->native->once, job->caller.tenant, key, what, 3, job_wall_ms(), once);
+    return once_begin(job->native->once, job->caller.tenant, key, what, 4, job_wall_ms(), once);
 }
 
 bool job_once(struct job *job, bool may)
@@ -596,7 +605,8 @@ bool job_once(struct job *job, bool may)
         return false;
     case ONCE_OTHER:
         job_fail(job, "idempotency_conflict",
-                 "this Idempotency-Key was used for a request with another path or body");
+                 "this Idempotency-Key was used for a request with another path or body, or by "
+                 "another caller");
         return false;
     case ONCE_NO_MEMORY:
         break;
