@@ -112,14 +112,13 @@ static void entry_drop(struct name *entry)
 /* What never changes of it: the kernel is asked and no server, which may not answer. */
 static int find_what(int dir, const char *path, struct stat *st)
 {
-    struct statx is;
+    struct statx is = {0};
+    int found = statx(dir, path, AT_EMPTY_PATH | AT_STATX_DONT_SYNC, STATX_TYPE | STATX_INO, &is);
 
-    if (statx(dir, path, AT_EMPTY_PATH | AT_STATX_DONT_SYNC, STATX_TYPE | STATX_INO, &is) < 0)
-        return -1;
     *st = (struct stat){.st_dev = makedev(is.stx_dev_major, is.stx_dev_minor),
                         .st_ino = is.stx_ino,
                         .st_mode = is.stx_mode};
-    return 0;
+    return found;
 }
 
 /* What a name may lead to: a directory, or for a root a file that the box room will look into. */
