@@ -1,4 +1,4 @@
-/* Turns of boxes that are made. The keeper makes few at once, because more of them only make each other slow, and
+/* Turns of boxes that are made, and those of changes of their mounts. The keeper makes few at once, because more of them only make each other slow, and
  * the tenants have their turns. So a burst waits here, behind its own tenant's boxes and nobody else's.
  *
  * A tenant has fewer places than there are: one is free when another tenant comes, or is about to be. A box of a
@@ -33,8 +33,10 @@ struct box_turns {
 
 void box_turns_open(struct engine *engine)
 {
-    engine->box_turns = engine_alloc(sizeof(*engine->box_turns));
-    TAILQ_INIT(&engine->box_turns->lines);
+    for (size_t i = 0; i < BOX_TURN_KINDS; i++) {
+        engine->box_turns[i] = engine_alloc(sizeof(*engine->box_turns[i]));
+        TAILQ_INIT(&engine->box_turns[i]->lines);
+    }
 }
 
 static unsigned at_once(const struct engine *engine)
@@ -108,9 +110,9 @@ static void give(struct box_turns *turns, struct box_line *line)
 }
 
 /* A turn that is given may be left at once, which comes here again. */
-static void give_some(struct engine *engine)
+static void give_some(struct engine *engine, enum box_turn_kind kind)
 {
-    struct box_turns *turns = engine->box_turns;
+    struct box_turns *turns = engine->box_turns[kind];
     unsigned most = at_once(engine);
     struct box_line *line;
 
@@ -136,25 +138,27 @@ static void insert(struct box_turn *turn)
         TAILQ_INSERT_HEAD(list, turn, link);
 }
 
-void box_turn_wait(struct engine *engine, struct box_turn *turn, const char *tenant, bool is_first,
-                   void (*go)(void *arg), void *arg)
+void box_turn_wait(struct engine *engine, enum box_turn_kind kind, struct box_turn *turn,
+                   const char *tenant, bool is_first, void (*go)(void *arg), void *arg)
 {
-    uint64_t number = turn->number > 0 ? turn->number : ++engine->box_turns->numbers;
+    struct box_turns *turns = engine->box_turns[kind];
+    uint64_t number = turn->number > 0 ? turn->number : ++turns->numbers;
 
-    *turn = (struct box_turn){.line = line_of(engine->box_turns, tenant),
+    *turn = (struct box_turn){.line = line_of(turns, tenant),
+                              .kind = kind,
                               .step = BOX_TURN_WAITS,
                               .is_first = is_first,
                               .number = number,
                               .go = go,
                               .arg = arg};
     insert(turn);
-    engine->box_turns->waiting++;
-    give_some(engine);
+    turns->waiting++;
+    give_some(engine, kind);
 }
 
 void box_turn_leave(struct engine *engine, struct box_turn *turn)
 {
-    struct box_turns *turns = engine->box_turns;
+    struct box_turns *turns = engine->box_turns[turn->kind];
     bool was_taken = turn->step == BOX_TURN_TAKEN;
 
     if (turns == NULL || turn->step == BOX_TURN_NONE)
@@ -169,30 +173,30 @@ void box_turn_leave(struct engine *engine, struct box_turn *turn)
         TAILQ_REMOVE(list_of(turn), turn, link);
     }
     line_free_if_empty(turns, turn->line);
-    give_some(engine);
+    give_some(engine, turn->kind);
 }
 
 bool box_turns_has_line(const struct engine *engine, const char *tenant)
 {
-    const struct box_line *line = map_get(&engine->box_turns->by_tenant, tenant);
+    const struct box_line *line = map_get(&engine->box_turns[BOX_TURN_MAKE]->by_tenant, tenant);
 
     return line != NULL && line_next(line) != NULL;
 }
 
 size_t box_turns_waiting(const struct engine *engine)
 {
-    return engine->box_turns->waiting;
+    return engine->box_turns[BOX_TURN_MAKE]->waiting;
 }
 
 /* Those that wait are told to go, and find that the engine closes. */
-void box_turns_close(struct engine *engine)
+static void close_kind(struct engine *engine, enum box_turn_kind kind)
 {
-    struct box_turns *turns = engine->box_turns;
+    struct box_turns *turns = engine->box_turns[kind];
     struct box_line *line;
 
     if (turns == NULL)
         return;
-    engine->box_turns = NULL;
+    engine->box_turns[kind] = NULL;
     while ((line = TAILQ_FIRST(&turns->lines)) != NULL) {
         struct box_turn *turn;
 
@@ -205,4 +209,10 @@ void box_turns_close(struct engine *engine)
     }
     map_free(&turns->by_tenant);
     free(turns);
+}
+
+void box_turns_close(struct engine *engine)
+{
+    for (unsigned kind = 0; kind < BOX_TURN_KINDS; kind++)
+        close_kind(engine, kind);
 }

@@ -533,7 +533,8 @@ static void box_ask(struct worker *worker)
     struct making *making = engine_alloc(sizeof(*making));
 
     *making = (struct making){.kernels = worker->kernels, .serial = worker->serial};
-    box_turn_wait(worker->kernels->engine, &making->turn, worker->tenant, true, turn_comes, making);
+    box_turn_wait(worker->kernels->engine, BOX_TURN_MAKE, &making->turn, worker->tenant, true,
+                  turn_comes, making);
 }
 
 /* ---- its begin ---- */

@@ -44,11 +44,16 @@ static void done(struct sandbox *sandbox, const struct error *err)
     sandbox_finish(sandbox, err);
 }
 
-static void ask(struct sandbox *sandbox, enum keeper_type type, keeper_answered answered)
+/* Asks the keeper, in its turn. */
+static void turn_comes(void *arg)
 {
+    struct sandbox *sandbox = arg;
     const struct keeper_mount *mount = &sandbox->active->mount;
+    enum keeper_type type = sandbox->active->mount_request;
     union keeper_request request = {.head = {0}};
 
+    if (sandbox->engine->is_closing)
+        return;
     if (type == KEEPER_ATTACH) {
         request.attach.box = sandbox->box;
         memcpy(request.attach.tenant, sandbox->record->tenant, sizeof(request.attach.tenant));
@@ -57,8 +62,23 @@ static void ask(struct sandbox *sandbox, enum keeper_type type, keeper_answered 
         request.detach.box = sandbox->box;
         memcpy(request.detach.target, mount->target, sizeof(request.detach.target));
     }
+    keeper_client_ask(sandbox->engine->keeper, type, &request, sandbox->active->answered, sandbox);
+}
+
+static void ask(struct sandbox *sandbox, enum keeper_type type, keeper_answered answered)
+{
     sandbox->step = STEP_MOUNT;
-    keeper_client_ask(sandbox->engine->keeper, type, &request, answered, sandbox);
+    sandbox->active->mount_request = type;
+    sandbox->active->answered = answered;
+    box_turn_wait(sandbox->engine, BOX_TURN_MOUNT, &sandbox->active->turn, sandbox->record->tenant,
+                  false, turn_comes, sandbox);
+}
+
+/* What was asked for is over; false where the engine is, too. */
+static bool is_over(struct sandbox *sandbox)
+{
+    box_turn_leave(sandbox->engine, &sandbox->active->turn);
+    return !sandbox->engine->is_closing;
 }
 
 static void commit_without(struct sandbox *sandbox,
@@ -86,7 +106,7 @@ static void attached(void *arg, const union keeper_answer *answer, int fd, const
 
     (void)answer;
     (void)fd;
-    if (sandbox->engine->is_closing)
+    if (!is_over(sandbox))
         return;
     if (err == NULL) {
         done(sandbox, NULL);
@@ -108,7 +128,7 @@ static void attached_again(void *arg, const union keeper_answer *answer, int fd,
 
     (void)answer;
     (void)fd;
-    if (sandbox->engine->is_closing)
+    if (!is_over(sandbox))
         return;
     if (err != NULL) {
         sandbox->failure = *err;
@@ -196,7 +216,7 @@ static void detached(void *arg, const union keeper_answer *answer, int fd, const
 
     (void)answer;
     (void)fd;
-    if (sandbox->engine->is_closing)
+    if (!is_over(sandbox))
         return;
     for (size_t i = 0; err != NULL && i < sizeof(gone) / sizeof(gone[0]); i++)
         if (strcmp(err->code, gone[i]) == 0)

@@ -63,6 +63,20 @@ struct port_change {
     uint16_t host_port;
 };
 
+/* box_turns.c: a place among the boxes that are made, or among the mounts of boxes that are changed; or a wait for one.
+ * Zeroed, it is neither. */
+enum box_turn_kind { BOX_TURN_MAKE, BOX_TURN_MOUNT, BOX_TURN_KINDS };
+struct box_turn {
+    TAILQ_ENTRY(box_turn) link;
+    struct box_line *line;
+    enum box_turn_kind kind;
+    enum { BOX_TURN_NONE, BOX_TURN_WAITS, BOX_TURN_TAKEN } step;
+    bool is_first;   /* ahead of those of its tenant that are not */
+    uint64_t number; /* they come by it; 0 until it has waited */
+    void (*go)(void *arg);
+    void *arg;
+};
+
 struct verb {
     struct verb *next;
     enum verb_kind kind;
@@ -76,6 +90,9 @@ struct verb {
     struct port_change port; /* CHANGE_PORTS */
     /* VERB_MOUNT; of VERB_UNMOUNT the target. */
     struct keeper_mount mount;
+    struct box_turn turn;
+    enum keeper_type mount_request;
+    keeper_answered answered;
     union {
         engine_created created;
         engine_sandbox_done sandbox;
@@ -106,17 +123,6 @@ struct share_bucket {   /* so many at once, and so many a second: full at the st
 struct share_told {
     struct share_bucket buckets[SHARES];
     uint64_t left_out[SHARES]; /* since one was told */
-};
-
-/* box_turns.c: a place among the boxes that are made, or a wait for one. Zeroed, it is neither. */
-struct box_turn {
-    TAILQ_ENTRY(box_turn) link;
-    struct box_line *line;
-    enum { BOX_TURN_NONE, BOX_TURN_WAITS, BOX_TURN_TAKEN } step;
-    bool is_first;   /* ahead of those of its tenant that are not */
-    uint64_t number; /* they come by it; 0 until it has waited */
-    void (*go)(void *arg);
-    void *arg;
 };
 
 /* saves.c: what is to be written down again and again. */
@@ -235,7 +241,7 @@ struct engine {
     struct saves network_saves;
     struct alarm network_save;
     struct pool *pool;
-    struct box_turns *box_turns;
+    struct box_turns *box_turns[BOX_TURN_KINDS];
     struct disk_room *disk_room; /* disk_room.c */
     struct kernels *kernels;     /* kernels.c */
     struct takeover *takeover;   /* while it opens */
@@ -424,9 +430,9 @@ void box_turns_open(struct engine *engine);
 void box_turns_close(struct engine *engine);
 /* Calls `go` when it is this tenant's turn, maybe at once; "" is the pool. `is_first`: ahead of those of the tenant
  * that are not. When the engine closes, `go` is called and begins nothing. */
-void box_turn_wait(struct engine *engine, struct box_turn *turn, const char *tenant, bool is_first,
-                   void (*go)(void *arg), void *arg);
-/* The box is made or refused, or nobody waits for it any more. */
+void box_turn_wait(struct engine *engine, enum box_turn_kind kind, struct box_turn *turn,
+                   const char *tenant, bool is_first, void (*go)(void *arg), void *arg);
+/* The box is made or refused, its mount is changed or not, or nobody waits for it any more. */
 void box_turn_leave(struct engine *engine, struct box_turn *turn);
 bool box_turns_has_line(const struct engine *engine, const char *tenant); /* it waits for some */
 size_t box_turns_waiting(const struct engine *engine);

@@ -377,7 +377,7 @@ static void shelf_make(struct shelf *shelf)
 
     making->shelf = shelf;
     shelf->making++;
-    box_turn_wait(shelf->pool->engine, &making->turn, "", false, turn_comes, making);
+    box_turn_wait(shelf->pool->engine, BOX_TURN_MAKE, &making->turn, "", false, turn_comes, making);
 }
 
 static void shelf_fill(struct shelf *shelf)

@@ -420,8 +420,8 @@ void start_make(struct sandbox *sandbox)
     sandbox->step = STEP_MAKE;
     if (!is_create(sandbox))
         sandbox->turn.number = 0; /* an earlier one's is over */
-    box_turn_wait(sandbox->engine, &sandbox->turn, sandbox->record->tenant, !is_create(sandbox),
-                  turn_comes, sandbox);
+    box_turn_wait(sandbox->engine, BOX_TURN_MAKE, &sandbox->turn, sandbox->record->tenant,
+                  !is_create(sandbox), turn_comes, sandbox);
     if (sandbox->turn.step == BOX_TURN_WAITS)
         wait_arm(sandbox);
 }

@@ -155,6 +155,39 @@ static void check_lost(struct rig *rig)
     CHECK(has(rig, made.id) == 1, "once");
 }
 
+#define MANY 12
+
+/* The keeper has few places for changes, and one tenant has not all of them. */
+static void check_turns(struct rig *rig)
+{
+    const struct keeper_mount theirs = {.name = "others", .target = "/data"};
+    const struct sandbox_spec spec = rig_spec("of-another");
+    struct answer made[MANY], answers[MANY], other = {.count = 0}, answer = {.count = 0};
+    unsigned asked;
+
+    begin(rig, &answer);
+    for (size_t i = 0; i < MANY; i++) {
+        char name[16];
+
+        (void)snprintf(name, sizeof(name), "s%zu", i);
+        rig_made(rig, name, &made[i]);
+    }
+    other = (struct answer){.count = 0};
+    fake_names(&rig->fake, KEEPER_MOUNT, "others", "other");
+    engine_create(rig->engine, &rig_other, &spec, rig_created, &other);
+    CHECK(rig_wait(rig, &other), "%s", other.error.text);
+    rig->fake.silent_at = KEEPER_ATTACH;
+    for (size_t i = 0; i < MANY; i++)
+        mounted(rig, made[i].id, &data, &answers[i]);
+    rig_turn(rig, 200);
+    asked = ATTACHED(rig);
+    CHECK(asked > 0 && asked < MANY, "%u of %d are asked for", asked, MANY);
+    engine_mount(rig->engine, &rig_other, other.id, &theirs, rig_looked, &answer);
+    rig_turn(rig, 200);
+    CHECK(ATTACHED(rig) == asked + 1, "the other tenant's waits for none of them");
+    rig_close(rig); /* those that wait, too */
+}
+
 /* Its keeper cannot do it, nor make the next box of a disk with other mounts. */
 static void check_ordinary_user(struct rig *rig)
 {
@@ -176,6 +209,7 @@ int main(void)
     rig_run(check_refused);
     rig_run(check_stopped);
     rig_run(check_lost);
+    rig_run(check_turns);
     rig_run_unopened(check_ordinary_user);
     return check_finish();
 }
