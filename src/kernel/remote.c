@@ -740,7 +740,7 @@ static void frame_drop(struct remote *remote)
     remote->in_at += remote->frame;
     remote->frame = 0;
     /* What follows a large one is little yet: it is moved now, before it is much. */
-    if (remote->in_at >= ROOM_KEPT && rest <= 2 * IN_LEAST && rest > 0) {
+    if (remote->in_at >= ROOM_KEPT && rest / 2 <= IN_LEAST && rest > 0) {
         memmove(remote->in, remote->in + remote->in_at, rest);
         remote->in_at = 0;
         remote->in_end = rest;

@@ -427,7 +427,7 @@ static void run_ended(void *arg, const struct kernel_result *result, const struc
 {
     struct client_run *run = arg;
     struct connection *connection = run->connection;
-    struct frame *frame = err == NULL ? frame_beside(run, run->id) : NULL;
+    struct frame *frame = result != NULL ? frame_beside(run, run->id) : NULL;
     char id[RUN_ID_SIZE];
     struct out *out;
 
