@@ -5,6 +5,8 @@
 #include "cmd/doctor.h"
 
 #include "base/fd.h"
+#include "base/program.h"
+#include "box/caller.h"
 #include "box/filter/filter.h"
 #include "cmd/cmd.h"
 #include "cmd/options.h"
@@ -36,8 +38,8 @@ static const struct option_table table = {
         "  ids       range (65,536 of its own per box); slice (fewer); single (the caller's one id)\n"
         "  disk      hard (the kernel keeps the limit); watched (a watchdog does)\n"
         "\n"
-        "Exit status: 0 where a box of level full can be made and the server starts, 1 where not,\n"
-        "125 if cove doctor itself was misused or could not say it.",
+        "Exit status: 0 where a box of level full can be made, the server starts and sandboxes have\n"
+        "disks, 1 where not, 125 if cove doctor itself was misused or could not say it.",
     OPTION_ROWS(rows),
 };
 
@@ -67,6 +69,7 @@ static const struct {
     [PROBE_PROCESS_LIMIT] = {"process-limit", "processes per box",
                              "only limits without cgroups need it"},
     [DOCTOR_CORES] = {"core-dumps", "core dumps", NULL},
+    [DOCTOR_DISKS] = {"disks", "disks (mkfs.ext4)", NULL},
     [DOCTOR_BOX] = {"box", "a box", NULL},
     [DOCTOR_NETWORK] = {"network-policy", "its network policy", NULL},
     [DOCTOR_SERVER] = {"server", "the server", NULL},
@@ -131,6 +134,24 @@ void doctor_check_cores(struct doctor_check *check, const struct doctor_host *ho
     (void)snprintf(check->remedy, sizeof(check->remedy),
                    "name a file, or a program (|), as root of the host");
     (void)snprintf(check->command, sizeof(check->command), "sysctl -w kernel.core_pattern=core");
+}
+
+void doctor_check_disks(struct doctor_check *check, bool mounts_images)
+{
+    char program[64];
+
+    *check = (struct doctor_check){.name = words[DOCTOR_DISKS].name,
+                                   .title = words[DOCTOR_DISKS].title};
+    check->state = DOCTOR_YES;
+    if (!mounts_images || program_find("mkfs.ext4", program, sizeof(program)))
+        return;
+    check->state = DOCTOR_NO;
+    (void)snprintf(check->found, sizeof(check->found),
+                   "it is not here; a sandbox that lives has to be ephemeral");
+    (void)snprintf(check->cause, sizeof(check->cause),
+                   "the disks of root's sandboxes are ext4 images, which mkfs.ext4 makes");
+    (void)snprintf(check->remedy, sizeof(check->remedy), "install e2fsprogs");
+    (void)snprintf(check->command, sizeof(check->command), "apt-get install e2fsprogs");
 }
 
 /* ---- finding out ---- */
@@ -236,6 +257,11 @@ static void verdict(struct doctor *doctor)
         (void)snprintf(doctor->summary, sizeof(doctor->summary),
                        "Boxes of level full can be made here, and cove run works; sandboxes that "
                        "live cannot: see the server above.");
+    } else if (doctor->checks[DOCTOR_DISKS].state == DOCTOR_NO) {
+        doctor->exit_status = 1;
+        (void)snprintf(doctor->summary, sizeof(doctor->summary),
+                       "Boxes of level full can be made here, and cove run works; sandboxes that "
+                       "keep a disk cannot: see the disks above.");
     } else if (weaker == 0)
         (void)snprintf(doctor->summary, sizeof(doctor->summary), "All good.");
     else
@@ -248,6 +274,7 @@ static void verdict(struct doctor *doctor)
 static int doctor_run(struct doctor *doctor)
 {
     _cleanup_close_ int root = open("/", O_PATH | O_DIRECTORY | O_CLOEXEC);
+    struct caller caller;
     struct utsname name;
 
     if (root < 0)
@@ -259,6 +286,8 @@ static int doctor_run(struct doctor *doctor)
     }
     probes_run(doctor);
     doctor_check_cores(&doctor->checks[DOCTOR_CORES], &doctor->host);
+    caller_look(&caller);
+    doctor_check_disks(&doctor->checks[DOCTOR_DISKS], caller.mounts);
     for (size_t i = DOCTOR_BOX; i < DOCTOR_CHECKS; i++)
         doctor->checks[i] = (struct doctor_check){.name = words[i].name, .title = words[i].title};
     doctor_try_box(doctor);

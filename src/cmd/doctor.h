@@ -75,9 +75,10 @@ struct doctor_check {
 };
 
 #define DOCTOR_CORES PROBE_COUNT         /* where the memory of what crashes goes */
-#define DOCTOR_BOX (PROBE_COUNT + 1)     /* the box itself */
-#define DOCTOR_NETWORK (PROBE_COUNT + 2) /* and its way out, which a policy rules */
-#define DOCTOR_SERVER (PROBE_COUNT + 3)  /* of sandboxes that live */
+#define DOCTOR_DISKS (PROBE_COUNT + 1)   /* what makes the disks of root's sandboxes */
+#define DOCTOR_BOX (PROBE_COUNT + 2)     /* the box itself */
+#define DOCTOR_NETWORK (PROBE_COUNT + 3) /* and its way out, which a policy rules */
+#define DOCTOR_SERVER (PROBE_COUNT + 4)  /* of sandboxes that live */
 #define DOCTOR_CHECKS (DOCTOR_SERVER + 1)
 
 struct doctor {
@@ -99,6 +100,9 @@ void doctor_explain(struct doctor_check *check, enum probe_id id, const struct p
 
 /* Says where the memory of a program that crashes in a box goes. */
 void doctor_check_cores(struct doctor_check *check, const struct doctor_host *host);
+
+/* Says whether sandboxes that live can have disks of their own here: only who mounts images needs a program for that. */
+void doctor_check_disks(struct doctor_check *check, bool mounts_images);
 
 /* Adds the cause, and where to ask further, to an error of a box that this host does not allow. Other
  * errors stay as they are. */

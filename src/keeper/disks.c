@@ -38,16 +38,12 @@
 
 /* ---- in the process of its own ---- */
 
-static int run_program(const char *name, char *const argv[])
+static int run_program(const char *program, char *const argv[])
 {
     char *env[] = {NULL};
-    char program[64];
     int status = 0;
-    pid_t pid;
+    pid_t pid = fork();
 
-    if (!program_find(name, program, sizeof(program)))
-        return -1;
-    pid = fork();
     if (pid == 0) {
         (void)prctl(PR_SET_PDEATHSIG, SIGKILL);
         (void)execve(program, argv, env);
@@ -79,7 +75,7 @@ static int make_image(int disks, const struct keeper_make *make, const char *nam
     _cleanup_close_ int image = -1;
     const struct box_limits *limits = &make->limits;
     uint64_t inodes = limits->disk_inodes;
-    char path[32], count[32], fresh[FILE_SIZE];
+    char path[32], count[32], fresh[FILE_SIZE], program[64];
     char *argv[] = {"mkfs.ext4",
                     "-q",
                     "-F",
@@ -94,6 +90,11 @@ static int make_image(int disks, const struct keeper_make *make, const char *nam
                     path,
                     NULL};
 
+    if (!program_find(argv[0], program, sizeof(program)))
+        return error_set(
+            err, "disk_failed", 0,
+            "mkfs.ext4, which makes a sandbox's disk, is not on this host; install e2fsprogs, or make "
+            "the sandbox ephemeral");
     (void)snprintf(fresh, sizeof(fresh), ID_FORMAT DISK_NEW, make->disk);
     /* A table of inodes larger than the disk is none: one for every 2 KiB at most. */
     if (inodes > limits->disk_bytes / 2048)
@@ -106,11 +107,12 @@ static int make_image(int disks, const struct keeper_make *make, const char *nam
         return error_set(err, "disk_failed", errno, "cannot make a disk");
     (void)snprintf(path, sizeof(path), "/proc/self/fd/%d", image);
     (void)fcntl(image, F_SETFD, 0); /* for mkfs.ext4, which opens it by this path */
-    if (run_program(argv[0], argv) != 0) {
+    if (run_program(program, argv) != 0) {
         (void)unlinkat(disks, fresh, 0);
-        return error_set(err, "disk_failed", 0,
-                         "mkfs.ext4 cannot make a disk of this size; install e2fsprogs if it is "
-                         "missing, or ask for another size");
+        return error_set(
+            err, "disk_failed", 0,
+            "mkfs.ext4 made no disk of %llu bytes; ask for another size, or give the data directory more room",
+            (unsigned long long)limits->disk_bytes);
     }
     if (fsync(image) < 0 || renameat2(disks, fresh, disks, name, RENAME_NOREPLACE) < 0 ||
         fsync(disks) < 0)

@@ -195,6 +195,18 @@ def test_read_only_cgroups_are_named():
     assert doctor.state("process-limit") == "yes"
 
 
+def test_without_mkfs_root_is_told_what_its_sandboxes_lack():
+    doctor = Doctor("no-mkfs.sh")
+    assert doctor.state("disks") == "no" and doctor.checks["disks"]["title"] == "disks (mkfs.ext4)"
+    assert doctor.checks["disks"]["command"] == "apt-get install e2fsprogs"
+    assert doctor.json["exit_status"] == 1 and "keep a disk cannot" in doctor.json["summary"]
+    assert doctor.json["level"] == "full" and doctor.state("box") == "yes"
+
+
+def test_a_user_is_told_of_no_mkfs_for_his_sandboxes_need_none():
+    assert "disks" not in Doctor("no-mkfs.sh", "user.sh 1048576").checks
+
+
 @pytest.mark.parametrize("count, state, kind", [(0, "less", "single"), (1024, "less", "single"),
                                                 (1025, "yes", "slice"), (65536, "yes", "slice"),
                                                 (1048576, "yes", "range")])

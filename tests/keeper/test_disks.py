@@ -73,6 +73,18 @@ def test_a_cold_box_has_it_too(keeper, image_root, tmp_path):
     assert (given / "file").read_text() == "there\n"
 
 
+@pytest.mark.parametrize("program,says", [("/dev/null", "install e2fsprogs"), ("/bin/false", "67108864 bytes")])
+def test_a_mkfs_that_is_not_there_is_told_from_one_that_fails(stand_in, tmp_path, program, says):
+    unmade = Keeper(stand_in, tmp_path)
+    script = f'mount --bind {program} "$(command -v mkfs.ext4)"; exec "$@"'
+    unmade.command = ["unshare", "--mount", "--propagation", "private", "sh", "-ec", script, "sh", *unmade.command]
+    with unmade as keeper:
+        kind, _, body, _ = keeper.greeted().ask(keepers.make, **KEPT)
+        assert kind == keepers.REFUSED
+        code, text = keepers.error_of(body)
+        assert code == "disk_failed" and says in text and ("size" in text) == (program != "/dev/null"), text
+
+
 def test_disk_has_an_end(keeper, image_root):
     engine = keeper.greeted()
     more = {"privileges": keepers.SYSTEM, "uid": 0, "root": image_root,
