@@ -325,16 +325,26 @@ test("getPortUrl says where a server is, and neither starts nor makes anything",
     assert.equal(await sandbox.networking.getPortUrl(8000), null);
     assert.equal(await engine.cove.find("web"), undefined);
     await sandbox.processes.spawn("mkdir -p /root/srv && cd /root/srv && echo hello >index.html && exec python3 -m http.server 8000");
-    const url = await sandbox.networking.getPortUrl(8000);
+    const url = await sandbox.networking.getPortUrl(8000, { waitMs: 60_000 });
     assert.match(url, /^http:\/\/127\.0\.0\.1:\d+$/);
-    let text;
-    await engine.until(async () => (text = await fetch(`${url}/index.html`).then((answer) => answer.text()).catch(() => undefined)));
-    assert.equal(text, "hello\n");
+    assert.equal(await (await fetch(`${url}/index.html`)).text(), "hello\n", "the URL comes when the server listens");
     assert.equal(await engine.sandbox({ id: "web" }).networking.getPortUrl(8000), url);
     await sandbox._stop();
     assert.equal(await sandbox.networking.getPortUrl(8000), null);
     assert.equal((await engine.cove.get("web")).state, "stopped");
     await assert.rejects(sandbox.networking.getPortUrl(0), RangeError);
+});
+
+test("getPortUrl of a port on which nothing listens waits as long as it is told to", async () => {
+    const sandbox = engine.sandbox({});
+    await sandbox.start();
+    const begun = Date.now();
+    const url = await sandbox.networking.getPortUrl(8000, { waitMs: 300 });
+    assert.ok(Date.now() - begun >= 300, "it waited");
+    assert.match(url, /^http:\/\/127\.0\.0\.1:\d+$/, "the port is open, so it has a URL");
+    await assert.rejects(fetch(url), "nothing answers there");
+    assert.equal(await sandbox.networking.getPortUrl(8000, { waitMs: 0 }), url);
+    await assert.rejects(sandbox.networking.getPortUrl(8000, { waitMs: -1 }), /waitMs: -1/);
 });
 
 test("writeFiles: content, modes, relative paths, all or nothing of what is wrong, aborts", async () => {

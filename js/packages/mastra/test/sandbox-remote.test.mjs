@@ -39,8 +39,7 @@ test("a sandbox of a server that a URL and a key lead to", async () => {
     assert.equal((await sandbox.executeCommand("echo far")).stdout, "far\n");
     assert.equal(sandbox.cove.isPrivate(), false);
     const handle = await sandbox.processes.spawn("cd /tmp && echo served >page && exec python3 -m http.server 8000");
-    const at = await sandbox.networking.getPortUrl(8000);
-    await until("it serves", () => fetch(`${at}/page`).then((answer) => answer.ok, () => false));
+    const at = await sandbox.networking.getPortUrl(8000, { waitMs: 60_000 });
     assert.equal(await (await fetch(`${at}/page`)).text(), "served\n");
     await handle.kill();
 

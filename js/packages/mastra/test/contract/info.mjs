@@ -122,14 +122,8 @@ export const cases = [
             await made.processes.spawn('/usr/bin/python3 -u -m http.server 8123 --bind 127.0.0.1', {
                 stdinMode: 'ignore',
             });
-            const url = await getPortUrl(8123);
-            const end = Date.now() + 20_000;
-            for (;;) {
-                const answer = await fetch(url).catch(() => undefined);
-                if (answer?.ok) return (await answer.text()).trim();
-                if (Date.now() > end) return `${url} gives ${answer?.status ?? 'nothing'}`;
-                await new Promise((resolve) => setTimeout(resolve, 50));
-            }
+            const url = await getPortUrl(8123, { waitMs: 60_000 });
+            return (await (await fetch(url)).text()).trim();
         },
     },
     {
@@ -139,7 +133,7 @@ export const cases = [
             const made = box.make();
             await made.start();
             const getPortUrl = need(need(made, 'networking'), 'getPortUrl');
-            await getPortUrl(8123);
+            await getPortUrl(8123, { waitMs: 0 });
             await made._stop();
             return [await getPortUrl(8123), made.status];
         },
