@@ -63,7 +63,7 @@ export interface CoveSandboxOptions extends OrUndefined<Omit<MastraSandboxOption
     /** A root that the operator registered; without it a root of its own, with the system directories of the host, read-only. */
     root?: string | undefined;
     resources?: CoveResources | undefined;
-    /** Without it as the server's operator has it. */
+    /** Without it as the server's operator has it: `public` as shipped. Write `none` for code that you do not trust. */
     network?: "none" | "public" | CoveNetworkPolicy | undefined;
     lifecycle?: CoveLifecycle | undefined;
     /** Who its commands are: NAME, UID, NAME:GROUP or UID:GID of the sandbox's own /etc/passwd. */
