@@ -202,7 +202,8 @@ static const struct reason {
      "end what is not needed in the sandbox"},
     {EMFILE, false, "capacity", "too many files are open", "ask again in a moment"},
     {ENFILE, false, "capacity", "too many files are open on the host", "ask again in a moment"},
-    {EFBIG, false, "file_failed", "no file there may be that large", "write less"},
+    {EFBIG, false, "disk_full", "no file there may be that large",
+     "write less, or make a sandbox with a larger disk"},
     {EOPNOTSUPP, false, "file_failed", "its file system cannot do that", "take another place"},
     {EIO, false, "file_failed", "the disk failed", "see to the disk of the host"},
 };

@@ -213,8 +213,8 @@ struct tool_calls {
      * Not called if it could not be started: `ended` says so alone. */
     void (*started)(void *arg, int input, int output);
     /* It has ended; last call. `err` NULL: its exit status was 0 or 1, which `failed` says; else why there is
-     * none: sandbox_stopped, sandbox_outdated, user_not_found, bad_cwd, capacity, timeout, tool_killed (a
-     * signal), sandbox_gone ... Output may still be in its pipe. */
+     * none: sandbox_stopped, sandbox_outdated, user_not_found, bad_cwd, capacity, timeout, disk_full,
+     * tool_killed (a signal), sandbox_gone ... Output may still be in its pipe. */
     void (*ended)(void *arg, bool failed, const struct error *err);
 };
 /* NULL, and `err`: nothing was started and nothing will be called. Calls come later, never from within. */

@@ -11,6 +11,7 @@
 #include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 #define TURN_EVENTS 64
 #define HELLO_AGAIN_MS 100
@@ -358,6 +359,7 @@ void procs_detach(struct procs *procs, const char *reason)
 {
     static const struct error stopped = {.code = "sandbox_stopped",
                                          .text = "the sandbox stopped before the command ran"};
+    bool is_full = strcmp(reason, "disk_exceeded") == 0;
 
     procs_enter(procs);
     procs->refusal = (struct error){0};
@@ -367,7 +369,11 @@ void procs_detach(struct procs *procs, const char *reason)
             break;
     }
     procs_link_drop(procs);
-    tools_lose(procs, "sandbox_stopped", "the sandbox stopped before it was done");
+    /* A write that is sent again would end the sandbox again. */
+    tools_lose(
+        procs, is_full ? "disk_full" : "sandbox_stopped",
+        is_full ? "the sandbox has more on its disk than its limit allows, and was stopped for that"
+                : "the sandbox stopped before it was done");
     while (procs->starts != NULL && !procs->is_closed)
         start_fail(procs->starts, &stopped);
     for (struct proc *proc = procs_after(procs, 0); proc != NULL && !procs->is_closed;

@@ -46,8 +46,9 @@ void quiet_work(struct sandbox *sandbox)
 
 static void hushed(struct sandbox *sandbox, const struct keeper_report *report)
 {
-    (void)report;
-    sandbox_detach(sandbox, sandbox->record->reason);
+    bool is_full = report != NULL && report->disk_exceeded > 0;
+
+    sandbox_detach(sandbox, is_full ? "disk_exceeded" : sandbox->record->reason);
     sandbox->is_quiet = false;
     clock_clear(sandbox->engine->clock, &sandbox->hush);
     sandbox_finish(sandbox, NULL);

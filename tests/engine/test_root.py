@@ -128,6 +128,16 @@ def test_what_is_written_there_counts_against_the_disk(api, kind, way):
     assert api.delete(path).status == 204
 
 
+def test_a_file_that_is_larger_than_the_disk_finds_the_disk_full(serve, api, kind):
+    path = make(api, **SYSTEM, disk_kind=kind, resources={"disk_bytes": 32 << 20})
+    with serve.client() as client:
+        with contextlib.suppress(BrokenPipeError, ConnectionResetError):  # it is answered before all of it is sent
+            client.send("PUT", f"{path}/files", bytes(48 << 20), query={"path": "/app/big"})
+        answer = client.receive()
+    assert (answer.status, answer.code) == (507, "disk_full"), answer
+    assert api.delete(path).status == 204
+
+
 @pytest.mark.wall
 def test_nobody_else_sees_it(serve, api, kind):
     """Neither while its sandbox is there, nor in the boxes that the pool makes and gives after it."""

@@ -451,6 +451,19 @@ def test_a_sandbox_that_fills_its_disk_says_so_and_can_be_saved(tmp_path):
         assert client.delete(path).status == 204
 
 
+def test_a_write_that_a_full_disk_ends_says_so_and_not_that_it_may_be_sent_again(tmp_path):
+    with serving.Serve(tmp_path, CONFIG) as serve, serve.client() as client, serve.client() as other:
+        made = client.post("/v1/sandboxes", {"privileges": "system"}).json
+        path = f"/v1/sandboxes/{made['id']}"
+        other.send("PUT", f"{path}/files", b"half", {"Content-Length": "8"}, {"path": "/root/half"})
+        harness.wait_for(lambda: "cove-tool" in client.post(f"{path}/exec", {"command": "cat /proc/[0-9]*/comm"}).json["stdout"],
+                         what="its tool")
+        client.post(f"{path}/exec", {"command": "for i in 1 2 3; do head -c 9M /dev/zero > /root/$i; done; sleep 100"})
+        answer = other.receive()
+        assert (answer.status, answer.code) == (507, "disk_full"), answer
+        harness.wait_for(lambda: client.get(path).json["reason"] == "disk_exceeded", what="its end")
+
+
 def test_the_host_says_that_disks_are_watched(tmp_path):
     with serving.Serve(tmp_path, CONFIG) as serve, serve.client() as client:
         host = client.get("/v1/version").json

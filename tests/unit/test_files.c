@@ -78,6 +78,7 @@ static void test_errors(void)
         {ENAMETOOLONG, "", "name_too_long"},
         {ENOSPC, "", "disk_full"},
         {EDQUOT, "", "disk_full"},
+        {EFBIG, "", "disk_full"},
         {ETXTBSY, "", "file_busy"},
         {EIO, "", "file_failed"},
         {0, "not_regular", "not_regular"},

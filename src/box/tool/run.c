@@ -44,6 +44,8 @@ int tool_run(const struct tool_row *rows, int argc, char **argv)
     int done = -1;
 
     (void)signal(SIGPIPE, SIG_IGN);
+    (void)signal(SIGXFSZ,
+                 SIG_IGN); /* of RLIMIT_FSIZE, where the disk is watched: a write says EFBIG then */
     tool.say.fd = STDOUT_FILENO;
     tool.hear.fd = STDIN_FILENO;
     tool.at = "";
