@@ -325,12 +325,12 @@ int mounts_attach(struct keeper *keeper, struct boxed *boxed, const struct keepe
                              : "the sandbox has as many mounts as it may: cannot mount %s",
                          asked->target);
     if (asked->read_only == 0 && !name->read_only && !boxed->forbids_set_id)
-        return error_set(err, "mount_refused", 0,
-                         "cannot mount %s to be written: this sandbox was started so that its "
-                         "programs may make set-id files, and in there they would count on the "
-                         "host. Mount it read-only, or stop the sandbox first and start it "
-                         "afterwards",
-                         asked->name);
+        return error_set(
+            err, "mount_refused", 0,
+            "cannot mount %s to be written: the programs of this sandbox may make set-id files, "
+            "which would count on the host; mount it read-only or while the sandbox is stopped, "
+            "or create the sandbox mountable",
+            asked->name);
     change = place_find(keeper, boxed->handle, err);
     if (change == NULL)
         return -1;

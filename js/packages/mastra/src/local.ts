@@ -367,7 +367,7 @@ export class CoveLocalSandbox extends CoveSandbox {
     }
 
     protected override unmountRemedy(): string {
-        return "its link is gone, and with stop() and the next start it is out of the box";
+        return "with stop() and the next start it is out of the box (its link is gone already)";
     }
 
     protected override mountRemedy(): string {

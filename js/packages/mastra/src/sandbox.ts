@@ -1,6 +1,6 @@
 // A sandbox of cove for a Mastra workspace. Its id is the name of the engine's sandbox, so whoever starts with the same
 // id gets the same one; what it is and what runs in it is the engine's to know, and this object can be lost.
-import { Cove, type Sandbox, type SandboxSpec, type SandboxView } from "@cove/client";
+import { Cove, type CoveError, type Sandbox, type SandboxSpec, type SandboxView } from "@cove/client";
 import {
     MastraSandbox, MountError, SandboxNotReadyError,
     type CommandResult, type ExecuteCommandOptions, type MountManager, type MountResult, type OnMountHook,
@@ -463,7 +463,7 @@ export class CoveSandbox extends MastraSandbox<SandboxView> {
         const isThere = view && (await Promise.all(places.map((each) => hostMounts.has(view, each)))).every(Boolean);
         const refused = isThere ? undefined : await this.#mountNow(places);
         if (refused !== undefined)
-            await this.#remakeInTurn(this.#tooLate(target, refused), async (there) => {
+            await this.#remakeInTurn(await this.#tooLate(wanted, refused), async (there) => {
                 const added = await Promise.all(places.map((each) => this.#hostMounts.register(each)));
                 return [...there, ...withoutDoubles(there, added)];
             });
@@ -471,9 +471,9 @@ export class CoveSandbox extends MastraSandbox<SandboxView> {
     }
 
     /** Into the sandbox as it is; or why the engine cannot. */
-    async #mountNow(places: readonly HostMount[]): Promise<string | undefined> {
+    async #mountNow(places: readonly HostMount[]): Promise<CoveError | undefined> {
         const native = this.#native;
-        if (!native) return "it does not run";
+        if (!native) throw new SandboxNotReadyError(this.id);
         const mounted: string[] = [];
         for (const place of places)
             try {
@@ -483,7 +483,7 @@ export class CoveSandbox extends MastraSandbox<SandboxView> {
                 await Promise.all(mounted.map((target) => native.unmount(target).catch(() => {})));
                 if (!hasCode(error, "mount_refused", "route_not_found")) throw error;
                 this.#changed(native, await native.view()); // it was noted, and taken out again
-                return error.message;
+                return error as CoveError;
             }
         return undefined;
     }
@@ -512,17 +512,14 @@ export class CoveSandbox extends MastraSandbox<SandboxView> {
         if (this.status === "destroyed" || !this.#view?.mounts.some(isThere)) return;
         const refused = await this.#unmountNow(target, this.#view.mounts.filter(isThere));
         if (refused === undefined) return;
-        const tooLate = new MountError(
-            `${target}: sandbox "${this.#engineName}" was made with this mount, and it cannot go while the sandbox is there ` +
-                `(${refused}); ${this.unmountRemedy()}`,
-            target,
-        );
+        const why = (await this.#isFixed(refused)) ? "the engine is not root's, and takes none out" : refused.detail;
+        const tooLate = new MountError(`${target}: ${this.unmountRemedy()}: ${why}`, target);
         await this.#remakeInTurn(tooLate, async (there) => there.filter((mount) => !isThere(mount)));
     }
 
-    async #unmountNow(target: string, mounts: readonly MountSpec[]): Promise<string | undefined> {
+    async #unmountNow(target: string, mounts: readonly MountSpec[]): Promise<CoveError | undefined> {
         const native = this.#native;
-        if (!native) return "it does not run";
+        if (!native) throw new SandboxNotReadyError(this.id);
         let failed: unknown;
         for (const mount of mounts)
             await native.unmount(mount.target).catch((error: unknown) => {
@@ -534,7 +531,7 @@ export class CoveSandbox extends MastraSandbox<SandboxView> {
         for (const { target: place } of mounts)
             if (!view.mounts.some((mount) => mount.target === place)) await native.files.remove(place).catch(() => {});
         if (failed === undefined) return undefined;
-        if (hasCode(failed, "mount_refused", "route_not_found")) return failed.message;
+        if (hasCode(failed, "mount_refused", "route_not_found")) return failed;
         if (!hasCode(failed, "mount_busy")) throw failed;
         throw Object.assign(new MountError(`${target}: ${failed.message}`, target), { cause: failed });
     }
@@ -545,22 +542,28 @@ export class CoveSandbox extends MastraSandbox<SandboxView> {
         for (const path of [...this.mounts.entries.keys()]) if (tidyPath(path) === target) this.mounts.delete(path);
     }
 
-    #tooLate(mountPath: string, refused: string): MountError {
-        return new MountError(
-            `${mountPath}: sandbox "${this.#engineName}" was made without this mount, and cannot be given it now (${refused}); ` +
-                `give it to the workspace as mounts and use another id, or ${this.mountRemedy()}`,
-            mountPath,
-        );
+    /** Whether the engine changes the mounts of no sandbox that is there: one of an ordinary user has no disks that it mounts. */
+    async #isFixed(refused: CoveError): Promise<boolean> {
+        return refused.code === "route_not_found" || (await this.cove.version()).disk === "watched";
     }
 
-    /** How the next sandbox of this id has it. */
+    async #tooLate({ target, readOnly }: HostMount, refused: CoveError): Promise<MountError> {
+        const why = (await this.#isFixed(refused))
+            ? `${this.mountRemedy()}: the engine is not root's, and mounts nothing while a sandbox is in use`
+            : readOnly || this.#view?.mountable
+              ? `it cannot be mounted in sandbox "${this.#engineName}" now: ${refused.detail}`
+              : "make a sandbox with mountable: true: in any other one a directory that is written can only be mounted before it is used";
+        return new MountError(`${target}: ${why}`, target);
+    }
+
+    /** How a sandbox has it whose engine mounts nothing later. */
     protected mountRemedy(): string {
-        return "destroy() the sandbox first (its disk goes with it)";
+        return "mount it before anything is done in the sandbox, in one with another id or after destroy()";
     }
 
     /** How it goes out of this one. */
     protected unmountRemedy(): string {
-        return "destroy() the sandbox, and start it without (its disk goes with it)";
+        return "destroy() the sandbox and start it without this mount (its disk goes with it)";
     }
 
     /** Where a directory that the workspace mounts is in the sandbox. */
