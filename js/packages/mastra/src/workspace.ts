@@ -1,7 +1,7 @@
 // One line to a workspace whose commands and files are of one sandbox.
 import { Workspace, type WorkspaceConfig } from "@mastra/core/workspace";
 import { CoveFilesystem, type CoveFilesystemOptions } from "./filesystem.js";
-import type { CoveSandboxOptions } from "./options.js";
+import { checkKeys, type CoveSandboxOptions } from "./options.js";
 import { CoveSandbox } from "./sandbox.js";
 
 export interface CoveWorkspaceOptions
@@ -24,6 +24,15 @@ const PLACES: readonly (readonly [where: string, options: readonly string[]])[] 
     ["filesystem", ["basePath", "readOnly", "contained", "textExtensions"]],
 ];
 
+/** All that there is. The compiler says so when Mastra has more. */
+const KNOWN = new Set(
+    Object.keys({
+        sandbox: true, filesystem: true, id: true, name: true, instructions: true, sandboxCacheKey: true, browser: true,
+        vectorStore: true, embedder: true, bm25: true, searchIndexName: true, autoIndexPaths: true, skills: true,
+        skillSource: true, checkSkillFileMtime: true, lsp: true, tools: true, autoSync: true, operationTimeout: true,
+    } satisfies Record<keyof CoveWorkspaceOptions, true>),
+);
+
 export function createCoveWorkspace(options: CoveWorkspaceOptions = {}): Workspace<CoveFilesystem, CoveSandbox> {
     const { sandbox: given, filesystem: how, ...rest } = options;
     for (const [where, names] of PLACES)
@@ -43,6 +52,7 @@ export function createCoveWorkspace(options: CoveWorkspaceOptions = {}): Workspa
             "createCoveWorkspace: lsp looks for language servers, and reads files, on this machine, and a server in the sandbox " +
                 "ends, for it does not see this program's process; leave it out, and let commands check the code",
         );
+    checkKeys("createCoveWorkspace", options, KNOWN);
     const sandbox = given instanceof CoveSandbox ? given : new CoveSandbox(given);
     return new Workspace({ ...rest, sandbox, filesystem: new CoveFilesystem({ ...how, sandbox }) });
 }

@@ -273,6 +273,7 @@ describe("on a disk of its own", () => {
     test("options in the wrong place are refused", () => {
         assert.throws(() => createCoveWorkspace({ url: "http://localhost:1" }), /"url" is of the sandbox/);
         assert.throws(() => createCoveWorkspace({ basePath: "/x" }), /"basePath" is of the filesystem/);
+        assert.throws(() => createCoveWorkspace({ sandbx: {} }), /createCoveWorkspace: there is no option "sandbx"; it takes sandbox, /);
         assert.throws(() => createCoveWorkspace({ sandbox: () => sandbox }), /make a Workspace itself/);
         assert.throws(() => createCoveWorkspace({ sandbox, mounts: {} }), /mounts/);
         for (const lsp of [true, { root: "/root" }])
