@@ -21,7 +21,7 @@ import { CoveNetworking } from "./networking.js";
 import {
     checkOptions, checkRetained, durationOf, isEngineName, lifecycleOf, NAMELESS, portsOf, tidyPath, type CoveSandboxOptions,
 } from "./options.js";
-import { CoveProcessManager } from "./processes.js";
+import { CoveProcessManager, executeTag } from "./processes.js";
 import { changeOf, differences, MADE_BY, specOf, STATE } from "./spec.js";
 import { checkFiles, upload } from "./upload.js";
 
@@ -364,7 +364,7 @@ export class CoveSandbox extends MastraSandbox<SandboxView> {
 
     /** Where commands start that name no directory. */
     async #homeOf(): Promise<string> {
-        this.#home ??= this.withNative((native) => native.exec({ argv: ["pwd", "-P"] })).then(
+        this.#home ??= this.withNative((native) => native.exec({ argv: ["pwd", "-P"], tag: executeTag() }, { uniqueTag: true })).then(
             ({ stdout }) => stdout.replace(/\n$/, "") || "/",
         );
         this.#home.catch(() => (this.#home = undefined));

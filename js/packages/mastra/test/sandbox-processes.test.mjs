@@ -43,6 +43,13 @@ test("what runs is listed by the engine; what executeCommand ran is not", async 
     assert.equal(await sandbox.processes.get("123456"), undefined);
 });
 
+test("a sandbox in which nothing was started lists nothing, also when its home was looked for", async () => {
+    const own = engine.sandbox();
+    await own.filesystem.writeFile("relative", "x");
+    assert.equal(await own.resolvePath("relative"), "/root/relative");
+    assert.deepEqual(await own.processes.list(), []);
+});
+
 test("one that has exited is answered once, with its output", async () => {
     const handle = await sandbox.processes.spawn("echo once");
     await handle.wait();
