@@ -211,9 +211,32 @@ static int check_mounts(const struct keeper_mount *mounts, size_t count, struct 
     return 0;
 }
 
+/* A directory in the place of programs, or of what they are linked with, would leave a sandbox that runs and in which no
+ * command can. Records of before may have one. */
+static int check_programs_stay(const struct keeper_mount *mounts, size_t count, struct error *err)
+{
+    static const char *const places[] = {"bin", "sbin", "lib", "lib32", "lib64", "libx32"};
+
+    for (size_t i = 0; i < count; i++) {
+        const char *target = mounts[i].target;
+        const char *last = strncmp(target, "/usr/", 5) == 0 ? target + 5 : target + 1;
+        bool hides = strcmp(target, "/usr") == 0;
+
+        for (size_t j = 0; j < sizeof(places) / sizeof(places[0]); j++)
+            hides |= strcmp(last, places[j]) == 0;
+        if (hides)
+            return error_set(
+                err, "bad_request", 0,
+                "mounts: '%s' at %s would hide the sandbox's programs, and no command could run; take another "
+                "target, such as /data",
+                mounts[i].name, target);
+    }
+    return 0;
+}
+
 int record_check_mount(const struct keeper_mount *mount, struct error *err)
 {
-    return check_mounts(mount, 1, err);
+    return check_mounts(mount, 1, err) != 0 ? -1 : check_programs_stay(mount, 1, err);
 }
 
 int record_add_mount(struct record *record, const struct keeper_mount *mount, struct error *err)
@@ -435,7 +458,9 @@ int record_new(const struct sandbox_spec *spec, const char *tenant,
     record->then = spec->then;
     record->state = SANDBOX_CREATING;
     (void)snprintf(record->reason, sizeof(record->reason), "creating");
-    if (record_check(record, err) != 0 || record_set_network(record, &spec->network, err) != 0 ||
+    if (record_check(record, err) != 0 ||
+        check_programs_stay(record->mounts, record->mounts_count, err) != 0 ||
+        record_set_network(record, &spec->network, err) != 0 ||
         set_ports_of(record, spec, err) != 0 ||
         limits_set(&spec->limits, defaults, most, &record->limits, err) != 0)
         return -1;

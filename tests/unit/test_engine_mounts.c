@@ -72,6 +72,9 @@ static void check_mounted(struct rig *rig)
     strcpy(other.target, "/proc/x");
     CHECK(rig_fails(rig, mounted(rig, made.id, &other, &answer), "bad_request"),
           "the keeper takes none");
+    strcpy(other.target, "/usr");
+    CHECK(rig_fails(rig, mounted(rig, made.id, &other, &answer), "bad_request"),
+          "no command could run");
     CHECK(ATTACHED(rig) == 3 && DETACHED(rig) == 2, "%u, %u", ATTACHED(rig), DETACHED(rig));
 }
 

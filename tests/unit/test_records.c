@@ -172,13 +172,17 @@ static void check_wishes(void)
 
 static void check_targets(void)
 {
-    static const char *const bad[] = {"",     "/",       "data",  "/a/../b", "/..",
-                                      "/a/.", "/a//b",   "/a/",   "/proc",   "/proc/x",
-                                      "/dev", "/sys/fs", "/a\nb", "/./a"};
-    static const char *const good[] = {"/a", "/a/b.c", "/..a", "/procx", "/a/...", "/tmp"};
+    static const char *const bad[] = {"",      "/",    "data",  "/a/../b", "/..",    "/a/.",
+                                      "/a//b", "/a/",  "/proc", "/proc/x", "/dev",   "/sys/fs",
+                                      "/a\nb", "/./a", "/usr",  "/bin",    "/lib64", "/usr/sbin"};
+    static const char *const good[] = {"/a",     "/a/b.c",       "/..a",       "/procx",
+                                       "/a/...", "/tmp",         "/usr/local", "/usr/lib/x",
+                                       "/etc",   "/usr/library", "/a/usr",     "/usrx"};
     struct sandbox_spec spec = plain_spec();
     struct keeper_mount mount = {.name = "data"};
-    struct record *record;
+    struct record *record, *again = NULL;
+    struct error err;
+    char *text;
 
     spec.mounts = &mount;
     spec.mounts_count = 1;
@@ -195,6 +199,15 @@ static void check_targets(void)
         CHECK(strcmp(record->mounts[0].target, good[i]) == 0, "%s", good[i]);
         record_free(record);
     }
+    /* One that was made before it was refused is still a record. */
+    record = new_of(&spec);
+    (void)snprintf(record->id, sizeof(record->id), "c0aaaaaaaaaaaaaaaaaa");
+    strcpy(record->mounts[0].target, "/usr");
+    text = record_format(record, &err);
+    CHECK(record_parse(text, strlen(text), &again, &err) == 0, "%s", err.text);
+    free(text);
+    record_free(record);
+    record_free(again);
 }
 
 static void check_most(void)

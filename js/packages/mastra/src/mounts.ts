@@ -43,6 +43,8 @@ const PREFIX = "mastra-";
 
 /** What every sandbox has of its own. */
 const OWN = ["proc", "sys", "dev"];
+/** As the engine refuses it. */
+const HIDES_PROGRAMS = /^\/(usr|(usr\/)?(s?bin|lib(32|64|x32)?))$/;
 
 /** Why Mastra takes this for no path of a mount, if that is so. Its words are those that programs look for. */
 function malformed(mountPath: string): string | undefined {
@@ -64,6 +66,7 @@ export function noPlaceFor(path: string): string | undefined {
     const first = path.split("/").find((part) => part !== "");
     if (first === undefined) return "It is the whole host.";
     if (OWN.includes(first)) return `The sandbox has a /${first} of its own.`;
+    if (HIDES_PROGRAMS.test(tidyPath(path))) return "It would hide the sandbox's programs, and no command could run.";
     return Buffer.byteLength(path) > 255 ? "It is longer than 255 bytes." : undefined;
 }
 

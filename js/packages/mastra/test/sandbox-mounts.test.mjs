@@ -244,6 +244,12 @@ test("what cannot be mounted is told by its state, and the sandbox runs", async 
     assert.deepEqual(states(sandbox), { "/mnt/bucket": "error", "/mnt/gone": "error" });
     assert.match(sandbox.mounts.get("/mnt/bucket").error, /Unsupported mount type: s3/);
     assert.match(sandbox.mounts.get("/mnt/gone").error, /gone.*cannot be mounted/);
+    const project = new LocalFilesystem({ basePath: directory("over") });
+    for (const at of ["/usr", "/usr/lib/", "/bin"]) {
+        const { success, error } = await sandbox.mount(project, at);
+        assert.ok(!success && /hide the sandbox's programs/.test(error), error);
+    }
+    assert.equal((await sandbox.executeCommand("echo runs")).stdout, "runs\n");
 });
 
 test("no server but the private engine takes a directory of this host", async () => {
