@@ -107,10 +107,21 @@ uint64_t disk_room_most(struct engine *engine)
  * the last part is never taken. One with a quota has what the operator gave it. */
 int disk_room_check(struct engine *engine, const struct record *record, struct error *err)
 {
-    uint64_t most = disk_room_most(engine), wanted = record->limits.disk_bytes, own, all, left;
+    uint64_t most = disk_room_most(engine), wanted = record->limits.disk_bytes, own, all, left,
+             largest;
+    struct engine_capacity capacity;
 
     if (record->disk_kind != KEEPER_PERSISTENT)
         return 0;
+    /* No waiting makes room for that: no disk is larger than what it lies on. */
+    capacity_look(engine, &capacity);
+    largest = most == UINT64_MAX || most < capacity.disk_bytes ? most : capacity.disk_bytes;
+    if (wanted > largest)
+        return error_set(
+            err, "bad_request", 0,
+            "resources.disk_bytes: %llu is more than this host can give one sandbox, which is %llu; ask for less, "
+            "or for an ephemeral disk",
+            (unsigned long long)wanted, (unsigned long long)largest);
     own = promised_to(engine, record->tenant, &all);
     left = most > all ? most - all : 0;
     if (wanted > left)

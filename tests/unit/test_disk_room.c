@@ -80,6 +80,12 @@ static void check_promise(struct rig *rig)
               strstr(made.error.text, "less to all others"),
           "half is nobody's: %s", made.error.text);
     CHECK(!create_of(rig, "two", &made)->failed, "there is room for others: %s", made.error.text);
+    spec.disk_kind = KEEPER_PERSISTENT;
+    spec.limits.disk_bytes = total(rig) + MIB;
+    CHECK(IS(*rig_create(rig, &spec, &made), "bad_request") &&
+              strstr(made.error.text, "disk_bytes"),
+          "no waiting helps: %s", made.error.text);
+    spec.limits.disk_bytes = 0;
     spec.disk_kind = KEEPER_EPHEMERAL;
     CHECK(!rig_create(rig, &spec, &made)->failed, "an ephemeral one is not promised any");
     engine_quota_set(rig->engine, &operator, "one",

@@ -62,6 +62,7 @@ export async function findPlace(options: CoveOptions): Promise<Place> {
     if (isAny && options.url) return named(options.url, "url", options);
     if (isAny && process.env["COVE_URL"]) return named(process.env["COVE_URL"], "COVE_URL", options);
     if (process.platform !== "linux") return findContainer(options);
+    if (options.bin) findProgram(options.bin); // an engine that runs needs none, and the next start would
     if (isAny && (await answers(SYSTEM_SOCKET)))
         return { kind: "system", address: { kind: "unix", path: SYSTEM_SOCKET }, apiKey: keyOf(options) };
     if (options.apiKey)

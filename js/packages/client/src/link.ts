@@ -100,11 +100,11 @@ export function problemOf(answer: Answer): CoveError {
         } catch {
             // Then its status is all there is.
         }
-    return new CoveError(
-        problem.code ?? "bad_answer",
-        problem.detail ?? problem.title ?? `the server answered ${answer.status}`,
-        { status: answer.status, remedy: problem.code === "bad_key" ? "check apiKey, or COVE_API_KEY" : problem.remedy },
-    );
+    const code = problem.code ?? "bad_answer";
+    const detail = problem.detail ?? problem.title ?? `the server answered ${answer.status}`;
+    // A detail in two parts says itself what to do, and knows better than the remedy of its kind.
+    const remedy = code === "bad_key" ? "check apiKey, or COVE_API_KEY" : detail.includes(";") ? undefined : problem.remedy;
+    return new CoveError(code, detail, { status: answer.status, remedy });
 }
 
 /** Of a failure that says how long to wait. */

@@ -178,6 +178,11 @@ test("nobody there, and nothing to start, is said", async () => {
     assert.throws(() => new Cove({ url: "http://x", apikey: "y" }), (error) => code("bad_option")(error) && /apikey/.test(error.message));
 });
 
+test("a program that is named and not there is an error, also while an engine runs that needs none", async () => {
+    assert.equal(await engine.cove.connect(), undefined);
+    await assert.rejects(new Cove({ engine: "private", bin: "/nowhere/cove" }).connect(), { code: "no_cove", message: /^bin: \/nowhere\/cove cannot be executed/ });
+});
+
 test("the program is named and not there, or fails, in one sentence", async () => {
     const { XDG_RUNTIME_DIR } = process.env;
     try {

@@ -78,6 +78,13 @@ test("what may be repeated is, and nothing else", async () => {
     await assert.rejects(cove.request("POST", "/v1/x"), (error) => code("capacity")(error) && error.status === 503 && error.detail === "all is taken");
 });
 
+test("an error says once what to do: as its detail does, or as its kind does where the detail does not", async () => {
+    for (const [detail, message] of [["no x is there; add one by y", "no x is there; add one by y"], ["no x is there", "no x is there; GET /v1/x lists them"]]) {
+        expect(json(422, { code: "unknown_root", status: 422, detail, remedy: "GET /v1/x lists them" }));
+        await assert.rejects(cove.request("POST", "/v1/x"), { code: "unknown_root", detail, message });
+    }
+});
+
 test("patience has an end", async () => {
     const brief = new Cove({ url: cove.address ?? `http://127.0.0.1:${server.address().port}`, retryMs: 5000 });
     expect(json(200, {})); // who was never answered is given up sooner

@@ -41,6 +41,8 @@ const KNOWN = new Set([
     "sandbox", "id", "basePath", "readOnly", "contained", "instructions", "onInit", "onDestroy", "textExtensions",
 ]);
 
+/** Of the host where the sandbox has no root of its own, and of root where it has. */
+const SYSTEM = /^\/(usr|etc|s?bin|lib(32|64|x32)?|proc|sys|dev)(\/|$)/;
 const READ_FIRST = 16 * 1024 * 1024;
 /** About what a text can be in JavaScript. */
 const READ_MAX = 500 * 1024 * 1024;
@@ -325,7 +327,8 @@ export class CoveFilesystem extends MastraFilesystem {
             } catch (error) {
                 const isElsewhere = posix.isAbsolute(path) && !isWithin(at, this.#base!);
                 if (codeOf(error) !== "file_forbidden" || !isElsewhere) throw error;
-                const why = `${operation} (the sandbox's user cannot write there; ${await this.#hint(files, path)})`;
+                const instead = SYSTEM.test(at) ? "system directories are read-only" : undefined;
+                const why = `${operation} (the sandbox's user cannot write there; ${await this.#hint(files, path, instead)})`;
                 throw Object.assign(new PermissionError(path, why), { cause: error });
             }
         };
@@ -333,14 +336,12 @@ export class CoveFilesystem extends MastraFilesystem {
     }
 
     /** What to write in place of an absolute path. A certain one is named only if something of it is there. */
-    async #hint(files: Files, path: string): Promise<string> {
+    async #hint(files: Files, path: string, otherwise = 'use a path relative to the workspace root, without a leading "/"'): Promise<string> {
         const relative = path.replace(/^\/+/, "");
         const first = relative.split("/", 1)[0]!;
         const isName = first !== "" && first !== "." && first !== "..";
         const [found] = isName ? await files.statMany([posix.join(this.#base!, first)]) : [];
-        return isEntry(found)
-            ? `use a relative path like "${relative}"`
-            : 'use a path relative to the workspace root, without a leading "/"';
+        return isEntry(found) ? `use a relative path like "${relative}"` : otherwise;
     }
 
     #list<T>(path: string, operation: string, list: (files: Files, at: string) => Promise<T[]>): Promise<T[]> {

@@ -6,7 +6,7 @@ import { createHash } from "node:crypto";
 import type { BigIntStats } from "node:fs";
 import type { FileHandle } from "node:fs/promises";
 import { resolve } from "node:path";
-import { openPath, realPathOf } from "./local-tree.js";
+import { hasErrno, openPath, realPathOf } from "./local-tree.js";
 import { tidyPath } from "./options.js";
 import { willBeWritten, writtenBySandboxes } from "./written.js";
 
@@ -161,7 +161,9 @@ export class HostMounts {
         const cannot = (why: string, cause?: unknown): MountError =>
             Object.assign(new MountError(`${mount.hostPath}: it cannot be mounted at ${target}: ${why}`, target), { cause });
         const { directory } = await openPath(resolve(mount.hostPath), writtenBySandboxes(this.cove)).catch((error: unknown) => {
-            throw cannot((error as Error).message, error);
+            // The path that a system call names is a step on the way there.
+            const why = (error as Error).message.replace(/, \w+ '.*'$/, "");
+            throw cannot(hasErrno(error, "ENOENT") ? "there is no such directory" : why, error);
         });
         try {
             const found = await directory.stat({ bigint: true });

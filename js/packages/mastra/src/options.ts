@@ -186,8 +186,8 @@ export function networkOf(network: CoveSandboxOptions["network"]): SandboxSpec["
     if (typeof network === "string") return { mode: network };
     return {
         mode: network.mode,
-        allow: network.allow && [...network.allow],
-        deny: network.deny && [...network.deny],
+        allow: listOf("network.allow", network.allow),
+        deny: listOf("network.deny", network.deny),
         connections: boundOf("network.connections", network.connections),
         lookups_per_second: boundOf("network.lookupsPerSecond", network.lookupsPerSecond),
         bytes_per_second: boundOf("network.bytesPerSecond", network.bytesPerSecond),
@@ -219,10 +219,17 @@ export function resourcesOf(resources: CoveResources | undefined): SandboxSpec["
 }
 
 export function portsOf(ports: CoveSandboxOptions["ports"]): SandboxSpec["ports"] {
-    return ports?.map((given) => {
-        const spec = typeof given === "number" ? { port: given } : { port: given.port, public: given.public };
+    return listOf("ports", ports)?.map((given) => {
+        const spec = typeof given === "object" && given !== null ? { port: given.port, public: given.public } : { port: given };
         if (!Number.isInteger(spec.port) || spec.port < 1 || spec.port > 65535)
-            throw new RangeError(`ports: ${String(spec.port)} is none; ports are 1 to 65535`);
+            throw new RangeError(`ports: ${JSON.stringify(spec.port) ?? "undefined"} is none; ports are numbers from 1 to 65535`);
         return spec;
     });
+}
+
+/** A text has a length and can be spread, too. */
+function listOf<T>(what: string, given: readonly T[] | undefined): T[] | undefined {
+    if (given === undefined || given === null) return undefined;
+    if (!Array.isArray(given)) throw new TypeError(`${what}: ${JSON.stringify(given)} is no list; write [${JSON.stringify(given)}]`);
+    return [...(given as readonly T[])];
 }

@@ -23,6 +23,9 @@ test("what is misspelt or contradicts itself is refused", () => {
     assert.throws(() => new CoveSandbox({ network: "all" }), /"none", "public" or a policy/);
     assert.throws(() => new CoveSandbox({ lifecycle: { idleMs: 5 } }), /no option "idleMs"/);
     assert.throws(() => new CoveSandbox({ timeout: -1 }), RangeError);
+    assert.throws(() => new CoveSandbox({ ports: ["3000"] }), /ports: "3000" is none; ports are numbers from 1 to 65535/);
+    assert.throws(() => new CoveSandbox({ ports: 3000 }), /ports: 3000 is no list; write \[3000\]/);
+    assert.throws(() => new CoveSandbox({ network: { allow: "example.com" } }), /network\.allow: "example\.com" is no list; write \["example\.com"\]/);
     for (const options of [
         { resources: { memory: NaN } }, { resources: { memory: Infinity } }, { resources: { disk: -1 } }, { resources: { cpus: NaN } },
         { resources: { cpus: 0 } }, { resources: { pids: Infinity } }, { resources: { pids: 1.5 } }, { lifecycle: { idle: NaN } },
