@@ -37,7 +37,7 @@ int attach_mount(const struct attach_box *box, const struct box_bind *bind,
                  const struct root_ids *ids, struct error *err);
 
 /* Unmounts this directory of the host from there. Codes: "box_not_ready", "box_gone", "mount_busy" while anything in
- * the box uses it, "mount_moved" where something else is there. What was held above it is let go as far as nothing else
+ * the box uses it, "mount_moved" where something else is there. The directories held above it are let go as far as nothing else
  * is mounted there, and no program uses it. */
 int attach_unmount(const struct attach_box *box, const char *target, const struct attach_what *what,
                    struct error *err);

@@ -1,6 +1,6 @@
-/* Who makes a box's user namespace, as far as the kernel counts.
+/* The user who makes a box's user namespace, as far as the kernel counts.
  *
- * What is used in a user namespace of inotify instances and watches, queued signals, timers and processes counts against
+ * The use, in a user namespace, of inotify instances and watches, queued signals, timers and processes counts against
  * the user who made it, too, with the limits of that user. Made by root, all boxes of a host and root's own services share
  * 128 inotify instances. So the thread that makes a box has the id of the box's own root meanwhile. Its capabilities
  * stay, and so does what the kernel forgets when an id changes; no other thread notices. */

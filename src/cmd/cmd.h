@@ -16,7 +16,7 @@
 
 struct option_table;
 
-/* What its first words name. It is found once for all commands, before the command's own code runs. */
+/* The thing that its first words name. It is found once for all commands, before the command's own code runs. */
 enum cmd_target {
     CMD_TARGET_NONE,
     CMD_TARGET_SANDBOX,

@@ -143,7 +143,7 @@ bool follow_is_at_end(const struct follow *follow)
     return follow->has_end;
 }
 
-/* What is gone at the end already no line told of: with no room on the server's disk that may be all of it. */
+/* No line told of the output that is gone at the end already: with no room on the server's disk that may be all of it. */
 static void say_lost(struct follow *follow, const struct doc *process)
 {
     static const char *const names[] = {"stdout", "stderr"};

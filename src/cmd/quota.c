@@ -220,7 +220,7 @@ static int view_add(struct client *client, struct doc *views, const char *tenant
     return doc_add(views, view) < 0 ? option_no_memory(err) : 0;
 }
 
-/* The owner's own, and those that have keys. Who is no operator has his own tenant's alone. */
+/* The owner's own, and those that have keys. Without an operator's key it is that of the key's tenant alone. */
 static int all_call(struct client *client, bool json, struct error *err)
 {
     _cleanup_doc_ struct doc *keys = NULL, *views = doc_new_array();

@@ -334,7 +334,7 @@ static bool is_overdrawn(const struct disk_room *room)
     return room->left < room->engine->options.headroom_disk_bytes / 2;
 }
 
-/* True if the file system itself says so, too. What is left is a guess: a host that compresses what disks hold may never
+/* True if the file system itself says so, too. The amount that is left is a guess: a host that compresses disks may never
  * need what boxes have allocated. To wait for less would leave nothing to the others' disks. */
 static bool is_nearly_full(const struct disk_room *room)
 {

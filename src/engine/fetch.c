@@ -536,7 +536,7 @@ static int may_begin(const struct fetch_run *run, const struct kernel_call *call
     return 0;
 }
 
-/* What is large is not copied: that would take milliseconds, in which nobody else is heard. */
+/* Large bodies are not copied: that would take milliseconds, in which nobody else is heard. */
 static int body_take(struct fetch *fetch, const struct kernel_call *call, struct error *err)
 {
     const struct fetch_run *run = fetch->run;

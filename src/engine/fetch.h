@@ -50,6 +50,6 @@ int fetch_run_new(struct fetches *fetches, const char *tenant, const char *const
 /* Nothing is answered any more, and its connections are closed. */
 void fetch_run_free(struct fetch_run *run);
 
-/* "fetch.start", "fetch.read" and "fetch.cancel" (which has no answer); false: it is none of these. What is
- * needed of the call is copied, but for a large body, which is asked for by `give`. */
+/* "fetch.start", "fetch.read" and "fetch.cancel" (which has no answer); false: it is none of these. The
+ * needed parts of the call are copied, but for a large body, which is asked for by `give`. */
 bool fetch_run_take(struct fetch_run *run, const struct kernel_call *call);

@@ -97,7 +97,7 @@ void engine_kernel_kept_free(struct kernel_kept *kept);
 void engine_kernel_stop(struct kernel_run *run);
 /* Stops it, and nobody is told of it any more. */
 void engine_kernel_leave(struct kernel_run *run);
-/* What a tool is called with; nothing of `args` is checked but that it is a value of JSON. Any thread may read it.
+/* The arguments of a tool's call; nothing of `args` is checked but that it is a value of JSON. Any thread may read it.
  * False: it is no call of a tool. */
 #define KERNEL_TOOL_NAME_MAX 128
 struct kernel_tool {

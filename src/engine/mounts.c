@@ -74,7 +74,7 @@ static void ask(struct sandbox *sandbox, enum keeper_type type, keeper_answered 
                   false, turn_comes, sandbox);
 }
 
-/* What was asked for is over; false where the engine is, too. */
+/* The change is over; false where the engine closes. */
 static bool is_over(struct sandbox *sandbox)
 {
     box_turn_leave(sandbox->engine, &sandbox->active->turn);

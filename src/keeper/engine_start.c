@@ -499,7 +499,7 @@ int engine_try(const struct keeper *keeper, struct error *err)
         return error_set(err, "capacity", errno, "cannot try the engine");
     if (!WIFEXITED(status) || WEXITSTATUS(status) != 0)
         return trial_refused(&keeper->engine, said, err);
-    /* What it warns of; an engine that starts says it in the log itself. */
+    /* Its warnings; an engine that starts says them in the log itself. */
     if (keeper->options.wants_check && said[0] != '\0')
         (void)fprintf(stderr, "%s\n", said);
     return 0;

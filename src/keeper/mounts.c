@@ -24,7 +24,7 @@
 /* Its process is killed then, which the kernel puts off as long as it waits for that itself. */
 #define KILL_NS 1000000000ULL
 
-/* What the process says: what it is about to mount or unmount, and then how that ended. */
+/* The process says this: the mount that it is about to make or undo, and then how that ended. */
 struct said {
     uint64_t mount_id;
     uint32_t is_end;

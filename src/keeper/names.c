@@ -109,7 +109,7 @@ static void entry_drop(struct name *entry)
     *entry = (struct name){.fd = -1};
 }
 
-/* What never changes of it: the kernel is asked and no server, which may not answer. */
+/* Its type and number, which never change: the kernel is asked and no server, which may not answer. */
 static int find_what(int dir, const char *path, struct stat *st)
 {
     struct statx is = {0};

@@ -217,8 +217,8 @@ struct keeper_report {
     uint64_t disk_bytes; /* that it wrote; UINT64_MAX: nobody knows */
 };
 
-/* What the file system that disks lie on has free, and left when all is written; what a disk's own file system has given to
- * files, and what of that the host has for it. UINT64_MAX: nobody knows. */
+/* Of the file system that disks lie on, the bytes that are free and those that are left when all is written; of a disk, the
+ * bytes that its own file system has given to files, and those of them that the host has for it. UINT64_MAX: nobody knows. */
 struct keeper_disks {
     struct keeper_head head;
     uint64_t free_bytes, left_bytes, used_bytes, written_bytes;

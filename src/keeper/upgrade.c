@@ -301,7 +301,7 @@ static int read_all(struct keeper *keeper, int handover, bool is_trial, struct e
     return sound;
 }
 
-/* What is named here of `[serve]` is not as the options say now. What a service manager made is its own. */
+/* The names of `[serve]` that are not as the options say now. A socket that a service manager made is its own. */
 static void say_waits(const struct keeper *keeper, const struct places *found)
 {
     const char *names[LISTENERS_UNLIKE_MAX + 1];

@@ -13,7 +13,7 @@
 
 struct kernel_context;
 
-/* What of an instance is not in its memory. Between two entries the global variables are those of the image: the stack
+/* The part of an instance that is not in its memory. Between two entries the global variables are those of the image: the stack
  * is empty. */
 struct kernel_machine {
     wasm_rt_memory_t *memory;

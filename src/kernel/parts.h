@@ -1,4 +1,4 @@
-/* What the files of this room share. From below: thread.c (traps and limits), slot.c (memory), guest.h
+/* Declarations that the files of this room share. From below: thread.c (traps and limits), slot.c (memory), guest.h
  * (the machine code), image.c, calls.c (what the guest asks), context.c. */
 #pragma once
 

@@ -153,7 +153,7 @@ bool remote_wants_write(const struct remote *remote)
 
 /* ---- sending ---- */
 
-/* What the socket takes now, up to a bound. That nobody hears it any more is what remote_next() finds out. */
+/* Sends as much as the socket takes now, up to a bound. remote_next() finds out that nobody hears it any more. */
 static void flush(struct remote *remote)
 {
     size_t left = TURN_BYTES;
@@ -194,7 +194,7 @@ static struct block *block_new(struct remote *remote)
     return block;
 }
 
-/* What is sent already gives its room to what follows. */
+/* Bytes that are sent give their room to those that follow. */
 static void frame_begin(struct remote *remote, enum proto_kind kind, uint64_t number)
 {
     struct block *block = TAILQ_LAST(&remote->blocks, blocks);
@@ -739,7 +739,7 @@ static void frame_drop(struct remote *remote)
 
     remote->in_at += remote->frame;
     remote->frame = 0;
-    /* What follows a large one is little yet: it is moved now, before it is much. */
+    /* Little follows a large one yet: it is moved now, before it is much. */
     if (remote->in_at >= ROOM_KEPT && rest / 2 <= IN_LEAST && rest > 0) {
         memmove(remote->in, remote->in + remote->in_at, rest);
         remote->in_at = 0;

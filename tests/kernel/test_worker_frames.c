@@ -233,7 +233,7 @@ static void crumbs(void)
     (void)worker_end(&end);
 }
 
-/* What the engine asks in turns(). */
+/* The questions that the engine asks in turns(). */
 static bool hears_restore(int socket, const uint8_t *bytes, size_t size)
 {
     static const uint32_t kinds[] = {PROTO_HELLO, PROTO_NEW, PROTO_SNAPSHOT, PROTO_RESTORE,
@@ -306,7 +306,7 @@ static void turns(void)
     CHECK(calls >= 4 && event.kind == REMOTE_SNAPSHOT && event.size == size &&
               memcmp(event.bytes, bytes, size) == 0,
           "it comes whole, in %u turns", calls);
-    /* What was taken stays, whatever follows. */
+    /* Bytes that were taken stay, whatever follows. */
     came = event.bytes;
     block = remote_take(remote);
     CHECK(block != NULL && came > block, "it is taken");

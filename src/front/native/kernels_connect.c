@@ -35,7 +35,7 @@
 
 struct connection;
 
-/* What is said to the client. */
+/* A message to the client. */
 struct frame {
     struct beside beside; /* first: it is printed so */
     TAILQ_ENTRY(frame) next;
@@ -53,7 +53,7 @@ struct frame {
     char id[RUN_ID_SIZE];
 };
 
-/* What a message says: of a result where its parts lie, of others all. */
+/* The content of a message: of a result where its parts lie, of others all. */
 struct heard {
     struct kernel_text text;
     bool is_result, is_answer, is_json;
@@ -117,7 +117,7 @@ static void incoming_free(struct incoming *incoming)
     free(incoming);
 }
 
-/* What a thread has is let go when that is done. */
+/* The piece that a thread has is let go when it is done. */
 static void frames_free(struct connection *connection)
 {
     while (!TAILQ_EMPTY(&connection->frames)) {

@@ -1,4 +1,4 @@
-/* What engine.c gives to the rest of the guest: what the engine's own header does not give. */
+/* Functions of engine.c for the rest of the guest, which the engine's own header lacks. */
 #pragma once
 
 #include "quickjs.h"
