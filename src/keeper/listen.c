@@ -385,6 +385,12 @@ int listeners_try(const struct options *options, const struct places *places, st
     return fd < 0 ? -1 : 0;
 }
 
+static in_port_t *port_of(struct sockaddr_storage *address)
+{
+    return address->ss_family == AF_INET6 ? &((struct sockaddr_in6 *)address)->sin6_port
+                                          : &((struct sockaddr_in *)address)->sin_port;
+}
+
 /* With port 0 any port is as it was said. */
 static bool is_listened_on(const struct listeners *listeners, const char *listen)
 {
@@ -400,9 +406,10 @@ static bool is_listened_on(const struct listeners *listeners, const char *listen
         listen_address_parse(listen, &said, &length, &is_loopback, &ignored) < 0 ||
         getsockname(listeners->api[1], (struct sockaddr *)&held, &size) < 0)
         return false;
-    /* The port stands at the same place in both families. */
-    if (((struct sockaddr_in *)&said)->sin_port == 0)
-        ((struct sockaddr_in *)&said)->sin_port = ((struct sockaddr_in *)&held)->sin_port;
+    if (said.ss_family != held.ss_family)
+        return false;
+    if (*port_of(&said) == 0)
+        *port_of(&said) = *port_of(&held);
     return size == length && memcmp(&said, &held, length) == 0;
 }
 
