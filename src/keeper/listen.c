@@ -307,18 +307,26 @@ bool listeners_are_open(const struct listeners *listeners)
     return false;
 }
 
+static void address_text(const struct sockaddr_storage *address, socklen_t length,
+                         char text[LISTEN_TEXT_MAX])
+{
+    char host[48], port[8]; /* of numbers alone */
+
+    text[0] = '\0';
+    if (getnameinfo((const struct sockaddr *)address, length, host, sizeof(host), port,
+                    sizeof(port), NI_NUMERICHOST | NI_NUMERICSERV) == 0)
+        (void)snprintf(text, LISTEN_TEXT_MAX, address->ss_family == AF_INET6 ? "[%s]:%s" : "%s:%s",
+                       host, port);
+}
+
 void listen_address_text(int fd, char text[LISTEN_TEXT_MAX])
 {
     struct sockaddr_storage address = {0};
     socklen_t length = sizeof(address);
-    char host[48], port[8]; /* of numbers alone */
 
     text[0] = '\0';
-    if (getsockname(fd, (struct sockaddr *)&address, &length) == 0 &&
-        getnameinfo((const struct sockaddr *)&address, length, host, sizeof(host), port,
-                    sizeof(port), NI_NUMERICHOST | NI_NUMERICSERV) == 0)
-        (void)snprintf(text, LISTEN_TEXT_MAX, address.ss_family == AF_INET6 ? "[%s]:%s" : "%s:%s",
-                       host, port);
+    if (getsockname(fd, (struct sockaddr *)&address, &length) == 0)
+        address_text(&address, length, text);
 }
 
 int listeners_check(bool are_open, const struct options *options, struct error *err)
@@ -385,32 +393,27 @@ int listeners_try(const struct options *options, const struct places *places, st
     return fd < 0 ? -1 : 0;
 }
 
-static in_port_t *port_of(struct sockaddr_storage *address)
-{
-    return address->ss_family == AF_INET6 ? &((struct sockaddr_in6 *)address)->sin6_port
-                                          : &((struct sockaddr_in *)address)->sin_port;
-}
-
 /* With port 0 any port is as it was said. */
 static bool is_listened_on(const struct listeners *listeners, const char *listen)
 {
-    struct sockaddr_storage said = {0}, held = {0};
+    char wanted[LISTEN_TEXT_MAX], held[LISTEN_TEXT_MAX];
+    struct sockaddr_storage address = {0};
     unsigned length = 0;
-    socklen_t size = sizeof(held);
     struct error ignored;
     bool is_loopback;
+    size_t compared;
 
     if (strcmp(listen, "none") == 0)
         return listeners->api_count == 1;
     if (listeners->api_count == 1 ||
-        listen_address_parse(listen, &said, &length, &is_loopback, &ignored) < 0 ||
-        getsockname(listeners->api[1], (struct sockaddr *)&held, &size) < 0)
+        listen_address_parse(listen, &address, &length, &is_loopback, &ignored) < 0)
         return false;
-    if (said.ss_family != held.ss_family)
-        return false;
-    if (*port_of(&said) == 0)
-        *port_of(&said) = *port_of(&held);
-    return size == length && memcmp(&said, &held, length) == 0;
+    address_text(&address, length, wanted);
+    listen_address_text(listeners->api[1], held);
+    compared = strlen(wanted);
+    if (compared >= 2 && strcmp(wanted + compared - 2, ":0") == 0)
+        return strncmp(wanted, held, compared - 1) == 0;
+    return strcmp(wanted, held) == 0;
 }
 
 size_t listeners_unlike(const struct listeners *listeners, const struct options *options,
