@@ -18,7 +18,7 @@
 #   make npm        the npm packages as files, in build/npm; ARCH=arm64 for that machine, in build/arm64/npm
 #   make deb        Debian packages, in build/deb, and make tarball an archive, in build/tarball;
 #                   ARCH=arm64 for that machine
-#   make image      the server as a container image, in build/image; ARCH=arm64 for that of make arm64
+#   make image      the server as a container image, in build/image; ARCH=arm64 for that machine
 #   make install    into PREFIX, and make uninstall its opposite
 #   make lint, make format, make clean
 
@@ -101,6 +101,7 @@ deb tarball: all
 
 image: all
 	@scripts/setup.sh image
+	@[ "$(ARCH)" != arm64 ] || { scripts/setup.sh arm64 && scripts/build.sh release $(BUILD)/arm64 arm64; }
 	@BUILD=$(BUILD) scripts/pack-image.sh $(filter arm64,$(ARCH))
 
 format:

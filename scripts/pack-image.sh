@@ -32,8 +32,11 @@ export SOURCE_DATE_EPOCH
 base=$image/base-$arch-$(cat scripts/pack-image.sh | sha256sum | cut -c1-12).tar
 if [ ! -f "$base" ]; then
     echo "image: making a Debian tree for $arch; this is done once"
+    make_tree=mmdebstrap
+    [ "$arch" = "$(dpkg --print-architecture)" ] ||
+        make_tree='scripts/emulated.sh mmdebstrap --skip=check/qemu,chroot/mount/sys'
     # shellcheck disable=SC2016 # $1 is the hook's
-    mmdebstrap --quiet --format=tar --mode="$([ "$(id -u)" = 0 ] && echo root || echo unshare)" --arch="$arch" --variant=minbase \
+    $make_tree --quiet --format=tar --mode="$([ "$(id -u)" = 0 ] && echo root || echo unshare)" --arch="$arch" --variant=minbase \
         --include="$(echo "$packages" | tr -s ' \n' ',,')" \
         --dpkgopt='path-exclude=/usr/share/man/*' --dpkgopt='path-exclude=/usr/share/locale/*' \
         --dpkgopt='path-exclude=/usr/share/doc/*' --dpkgopt='path-include=/usr/share/doc/*/copyright' \
