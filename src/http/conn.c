@@ -17,6 +17,8 @@
  * away. To close with unread bytes would reset the connection, and the answer would be lost with it. */
 #define LINGER_MS 2000
 #define LINGER_BYTES ((size_t)16 << 20)
+/* To take chunks apart takes time where they are small. */
+#define CHUNKED_AT_ONCE ((size_t)64 * 1024)
 
 static void settle(struct http_conn *conn);
 static void on_poll(uv_poll_t *poll, int status, int events);
@@ -388,7 +390,7 @@ static void settle(struct http_conn *conn)
 
 /* ---- reading ---- */
 
-static void take_input(struct http_conn *conn, const char *data, size_t size)
+static void take_input(struct http_conn *conn, char *data, size_t size)
 {
     bool is_first = conn->in.size == 0;
     size_t used = is_first ? http_conn_process(conn, data, size) : 0;
@@ -414,6 +416,8 @@ static void read_some(struct http_conn *conn)
                                                                              : HTTP_SCRATCH;
     if (conn->state == CONN_WEBSOCKET) {
         most = http_websocket_most(conn->request);
+    } else if (conn->state == CONN_BODY && conn->request && conn->request->head.is_chunked) {
+        most = CHUNKED_AT_ONCE;
     }
     ssize_t got = http_wire_recv(conn, server->scratch, most);
 

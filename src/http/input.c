@@ -218,41 +218,52 @@ static void give(struct http_conn *conn, struct http_request *request, const cha
     }
 }
 
-/* Takes bytes of the body; how many. */
-static size_t take_body(struct http_conn *conn, struct http_request *request, const char *data,
-                        size_t size)
+/* Takes chunks apart, up to the end of what has come, and joins in place what they hold: who sends a byte in each has
+ * his reader called once. How many bytes are used. */
+static size_t take_chunks(struct http_conn *conn, struct http_request *request, char *data,
+                          size_t size)
 {
     static const struct http_refusal broken = {400, "bad_request",
                                                "the chunks of the body are broken"};
     const char *at = data, *part = NULL;
-    size_t left = size, part_size = 0;
+    char *joined = NULL;
+    size_t left = size, part_size = 0, joined_size = 0;
+    enum http_chunk found;
 
-    if (!request->head.is_chunked) {
-        part_size = size < conn->body_left ? size : (size_t)conn->body_left;
-        conn->body_left -= part_size;
-        request->is_whole = conn->body_left == 0;
-        give(conn, request, data, part_size);
-        return part_size;
+    while ((found = http_chunk_next(&conn->chunks, &at, &left, &part, &part_size)) ==
+           HTTP_CHUNK_PART) {
+        joined = joined ? joined : data + (part - data);
+        memmove(joined + joined_size, part, part_size);
+        joined_size += part_size;
     }
-    switch (http_chunk_next(&conn->chunks, &at, &left, &part, &part_size)) {
-    case HTTP_CHUNK_PART:
-        give(conn, request, part, part_size);
-        break;
-    case HTTP_CHUNK_END:
-        request->is_whole = true;
-        break;
-    case HTTP_CHUNK_BAD:
-        if (request->collects) {
-            request->is_handed = true;
-            http_request_refuse(request, &broken);
-        } else {
-            http_conn_break(conn);
+    if (found == HTTP_CHUNK_BAD && request->collects) {
+        request->is_handed = true;
+        http_request_refuse(request, &broken);
+    } else if (found == HTTP_CHUNK_BAD) {
+        http_conn_break(conn);
+    } else {
+        request->is_whole = found == HTTP_CHUNK_END;
+        if (joined_size > 0) {
+            give(conn, request, joined, joined_size);
         }
-        break;
-    case HTTP_CHUNK_MORE:
-        break;
     }
     return size - left;
+}
+
+/* Takes bytes of the body; how many. */
+static size_t take_body(struct http_conn *conn, struct http_request *request, char *data,
+                        size_t size)
+{
+    size_t part_size;
+
+    if (request->head.is_chunked) {
+        return take_chunks(conn, request, data, size);
+    }
+    part_size = size < conn->body_left ? size : (size_t)conn->body_left;
+    conn->body_left -= part_size;
+    request->is_whole = conn->body_left == 0;
+    give(conn, request, data, part_size);
+    return part_size;
 }
 
 /* The body is over: the handler's turn. */
@@ -271,7 +282,7 @@ static void end_body(struct http_conn *conn, struct http_request *request)
 }
 
 /* One step with a body; false where it cannot go on. */
-static bool step_body(struct http_conn *conn, const char *data, size_t size, size_t *used)
+static bool step_body(struct http_conn *conn, char *data, size_t size, size_t *used)
 {
     struct http_request *request = conn->request;
 
@@ -296,7 +307,7 @@ static bool step_body(struct http_conn *conn, const char *data, size_t size, siz
     return true;
 }
 
-size_t http_conn_process(struct http_conn *conn, const char *data, size_t size)
+size_t http_conn_process(struct http_conn *conn, char *data, size_t size)
 {
     size_t used = 0;
     unsigned frames = 0;

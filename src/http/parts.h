@@ -257,8 +257,8 @@ void http_conn_drain(struct http_conn *conn);
 
 /* ---- input.c ---- */
 
-/* Makes of the bytes what can be made of them now; how many are used up. */
-size_t http_conn_process(struct http_conn *conn, const char *data, size_t size);
+/* Makes of the bytes what can be made of them now; how many are used up. Those may be changed. */
+size_t http_conn_process(struct http_conn *conn, char *data, size_t size);
 /* Answers what is no request, or none that is wanted. */
 void http_conn_refuse(struct http_conn *conn, const struct http_refusal *no);
 /* Whether somebody takes more of its body now; of NULL nobody does. */

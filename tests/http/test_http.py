@@ -715,6 +715,21 @@ def test_an_answer_before_the_end_of_the_body_arrives(server):
     client.close()
 
 
+def test_a_body_in_many_small_chunks_is_handed_on_as_it_is_read(serve):
+    """Not chunk by chunk: each part costs its reader as much as a large one."""
+    server = serve()
+    client = server.connect()
+    client.sendall(b"POST /upload?parts=1 HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n")
+    server.until("live", 1)
+    server.process.send_signal(signal.SIGSTOP)
+    client.sendall(b"1\r\nu\r\n" * 10_000 + b"0\r\n\r\n")
+    server.process.send_signal(signal.SIGCONT)
+    answer = read_until(client, b" parts")
+    assert int(answer.split(b"\r\n\r\n")[1].split()[0]) < 20, answer
+    assert server.stats()["taken"] == 10_000
+    client.close()
+
+
 def test_a_broken_chunk_ends_a_streamed_body(server):
     answer = server.raw(b"POST /upload HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n"
                         b"1\r\nu\r\nx\r\n")
