@@ -70,6 +70,7 @@ static void close_conn(struct http_conn *conn)
         conn->is_kicked = false;
     }
     http_server_leave_line(conn);
+    http_turn_leave(conn);
     uv_close((uv_handle_t *)&conn->poll, on_closed);
     uv_close((uv_handle_t *)&conn->timer, on_closed);
     if (!is_kept) {
@@ -325,6 +326,9 @@ void http_conn_watch(struct http_conn *conn)
         events |= UV_READABLE;
         break;
     }
+    if (conn->is_put_off) {
+        events &= ~UV_READABLE;
+    }
     if ((events & UV_READABLE) && http_wire_has_more(conn)) {
         http_conn_kick(conn);
     }
@@ -449,19 +453,20 @@ static void read_some(struct http_conn *conn)
     }
 }
 
-void http_conn_turn(struct http_conn *conn)
+void http_conn_turn(struct http_conn *conn, bool was_put_off)
 {
     http_conn_continue(conn);
     if (conn->state != CONN_CLOSED && !conn->is_broken && (conn->events & UV_READABLE) &&
-        http_wire_has_more(conn)) {
+        (was_put_off || http_wire_has_more(conn))) {
         read_some(conn);
+    }
+    if (was_put_off && conn->state == CONN_PROXY && !conn->is_broken) {
+        http_proxy_turn(conn->request);
     }
 }
 
-static void on_poll(uv_poll_t *poll, int status, int events)
+static void take_events(struct http_conn *conn, int status, int events)
 {
-    struct http_conn *conn = poll->data;
-
     if (status < 0 || conn->is_broken) {
         http_conn_cut(conn);
         return;
@@ -478,7 +483,11 @@ static void on_poll(uv_poll_t *poll, int status, int events)
         if (!http_conn_flush(conn)) {
             return;
         }
-        http_conn_continue(conn);
+        if (http_turn_waits(conn)) {
+            http_conn_watch(conn);
+        } else {
+            http_conn_continue(conn);
+        }
         if (conn->state == CONN_CLOSED) {
             return;
         }
@@ -492,8 +501,21 @@ static void on_poll(uv_poll_t *poll, int status, int events)
         return;
     }
     if ((events & UV_READABLE) && (conn->events & UV_READABLE)) {
-        read_some(conn);
+        if (http_turn_waits(conn)) {
+            http_conn_watch(conn);
+        } else {
+            read_some(conn);
+        }
     }
+}
+
+static void on_poll(uv_poll_t *poll, int status, int events)
+{
+    struct http_conn *conn = poll->data;
+
+    http_turn_begin(conn->server);
+    take_events(conn, status, events);
+    http_turn_end(conn);
 }
 
 void http_conn_new(struct http_server *server, int fd, const struct http_peer *peer, unsigned house,

@@ -54,6 +54,9 @@ struct http_limits {
     unsigned
         body_ms; /* 60 s: for all of the body, or of a message; with HTTP_STREAM_BODY, between two
                           * parts */
+    /* 250 us: for bodies, frames and the bytes of ports of one owner, or peer without one, in a round of the loop. What
+     * it sends beyond has its turn in the next. */
+    unsigned turn_us;
     unsigned idle_ms;   /* 75 s: between two requests of a connection; for a client that takes none
                            * of a whole answer */
     unsigned answer_ms; /* 300 s: for all of an answer that is whole */

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #define FRAMES_MAX 256
+#define FRAMES_LOOK 16 /* after so many it is asked how long they took */
 
 void http_conn_refuse(struct http_conn *conn, const struct http_refusal *no)
 {
@@ -323,7 +324,8 @@ size_t http_conn_process(struct http_conn *conn, char *data, size_t size)
             used += taken;
             goes_on = taken > 0;
         } else if (conn->state == CONN_WEBSOCKET && used < size) {
-            if (++frames > FRAMES_MAX) {
+            if (++frames > FRAMES_MAX ||
+                (frames % FRAMES_LOOK == 0 && http_turn_is_long(conn->server))) {
                 http_conn_kick(conn);
                 break;
             }
@@ -335,5 +337,8 @@ size_t http_conn_process(struct http_conn *conn, char *data, size_t size)
         }
     }
     conn->is_processing = false;
+    if (conn->state == CONN_WEBSOCKET && conn->request && !conn->is_broken) {
+        http_websocket_turned(conn->request);
+    }
     return used;
 }

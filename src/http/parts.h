@@ -61,6 +61,7 @@ struct http_conn {
     TAILQ_ENTRY(http_conn) kicked_next;
     TAILQ_ENTRY(http_conn) linger_next;
     TAILQ_ENTRY(http_conn) line_next;
+    TAILQ_ENTRY(http_conn) put_off_next;
     struct http_server *server;
     uv_poll_t poll;
     uv_timer_t timer;
@@ -71,22 +72,24 @@ struct http_conn {
     bool is_broken;  /* cannot be written to; or is to be cut */
     bool is_kicked;
     bool is_processing;
-    bool is_in_line;   /* its request is here, and waits in the line of its lane */
-    bool has_turn;     /* it was the first of that line: what it sent ahead may begin, too */
-    bool is_known;     /* its first request was looked at for an owner */
-    bool has_asked;    /* a request, whole up to its body */
-    bool is_in_header; /* the deadline is that of a header that has begun */
-    bool has_unread;   /* more of a body may come that nobody will read */
-    bool is_stuck;     /* the socket takes no more of a pipe for now */
-    bool copies;       /* it takes no splice */
-    bool is_silent;    /* nothing that was sent was acknowledged at the last look */
-    bool is_shutting;  /* it has still to be said that no more follows */
+    bool is_in_line; /* its request is here, and waits in the line of its lane */
+    bool is_put_off; /* what it sent of a body, of frames or of bytes waits in a line of its lane */
+    bool has_turn;   /* it was the first of that line: what it sent ahead may begin, too */
+    bool is_known;   /* its first request was looked at for an owner */
+    bool has_asked;  /* a request, whole up to its body */
+    bool is_in_header;                /* the deadline is that of a header that has begun */
+    bool has_unread;                  /* more of a body may come that nobody will read */
+    bool is_stuck;                    /* the socket takes no more of a pipe for now */
+    bool copies;                      /* it takes no splice */
+    bool is_silent;                   /* nothing that was sent was acknowledged at the last look */
+    bool is_shutting;                 /* it has still to be said that no more follows */
     struct http_handshake *handshake; /* NULL: not begun, or over */
     struct http_tls *tls;             /* NULL: none, or not yet */
     struct http_owner *owner;         /* of its last request; NULL: a stranger's */
     bool is_at_work;                  /* its owner has a request under way on it */
     unsigned house;                   /* its peer's */
     unsigned lane;                    /* of its last request, at first of its house */
+    unsigned put_off_lane;            /* in whose line it waits */
     unsigned handles;                 /* of libuv, not closed yet */
     uint64_t deadline;                /* 0: none */
     uint64_t timer_due;
@@ -143,9 +146,13 @@ struct http_server {
     size_t held_houses[2][HTTP_HOUSES]; /* the same of strangers */
     unsigned char begun[HTTP_LANES];    /* requests of each lane, in this round of the loop */
     TAILQ_HEAD(http_line, http_conn) lines[HTTP_LANES];
-    size_t in_line; /* connections in all lines */
+    size_t in_line;                /* connections in all lines */
+    uint64_t spent_ns[HTTP_LANES]; /* on each lane's input, in this round of the loop */
+    uint64_t turn_began;
+    TAILQ_HEAD(http_put_off, http_conn) put_off[HTTP_LANES];
+    size_t put_off_count;
     uv_prepare_t round;
-    uv_idle_t idle;   /* runs while there are kicked connections, or some in a line */
+    uv_idle_t idle;   /* runs while there are kicked connections, or some in a line or put off */
     uv_timer_t timer; /* accepting again; then the end of draining */
     bool is_paused;   /* accepts nothing for now */
     bool is_draining;
@@ -236,8 +243,8 @@ void http_conn_cut(struct http_conn *conn);
 /* Has the connection looked after when the caller has returned to the loop. */
 void http_conn_kick(struct http_conn *conn);
 void http_conn_continue(struct http_conn *conn);
-/* The same, and what TLS has for it that no poll tells of. */
-void http_conn_turn(struct http_conn *conn);
+/* The same, and what TLS has for it that no poll tells of; where it was put off, all that waits for it. */
+void http_conn_turn(struct http_conn *conn, bool was_put_off);
 /* The request is answered and no more. */
 void http_conn_answered(struct http_conn *conn, bool is_whole);
 /* What the poll has to watch has changed. */
@@ -254,6 +261,20 @@ void http_conn_renew(struct http_conn *conn);
 void http_conn_count_waiting(struct http_conn *conn);
 /* No further request is taken on it. */
 void http_conn_drain(struct http_conn *conn);
+
+/* ---- turns.c ---- */
+
+/* Around all that comes of one event, or of one turn: the time is charged to the connection's lane. */
+void http_turn_begin(struct http_server *server);
+void http_turn_end(struct http_conn *conn);
+/* Whether this turn alone has taken what a lane has of a round. */
+bool http_turn_is_long(const struct http_server *server);
+/* Puts it off if its lane has spent its time of this round; true where it must not be looked at now. */
+bool http_turn_waits(struct http_conn *conn);
+/* It waits no more. */
+void http_turn_leave(struct http_conn *conn);
+/* Lets those of each lane that were put off have their turns, as far as the lane has time. */
+void http_turns_serve(struct http_server *server);
 
 /* ---- input.c ---- */
 
@@ -312,6 +333,8 @@ bool http_websocket_reads(const struct http_request *request);
 void http_websocket_lost(struct http_request *request);
 /* Less waits to be written. */
 void http_websocket_flushed(struct http_request *request);
+/* What was to be taken in one turn is taken. */
+void http_websocket_turned(struct http_request *request);
 /* Anything has come from the client. */
 void http_websocket_heard(struct http_request *request);
 /* How many bytes to read at once: little of what follows a frame, for that may have to wait. */
@@ -327,6 +350,8 @@ void http_websocket_free(struct http_websocket *websocket);
 /* Takes bytes; false where it cannot go on. */
 bool http_proxy_step(struct http_conn *conn, const char *data, size_t size, size_t *used);
 bool http_proxy_reads(const struct http_request *request);
+/* Its connection's turn has come: takes what the server has sent meanwhile. */
+void http_proxy_turn(struct http_request *request);
 /* The client says no more, and listens on. */
 void http_proxy_shut(struct http_request *request);
 /* Whether the client has said all, and nothing has come for it for a long time; asked now and then. */
@@ -351,7 +376,7 @@ bool http_request_hold(struct http_request *request, size_t bytes);
 
 /* ---- server.c ---- */
 
-/* Runs the turns of `idle`: there are kicked connections, or some in a line. */
+/* Runs the turns of `idle`: there are kicked connections, or some in a line or put off. */
 void http_server_wake(struct http_server *server);
 /* Puts a connection at the end of its lane's line. It is not looked at again before its turn. */
 void http_server_line_up(struct http_conn *conn);

@@ -37,6 +37,7 @@ struct http_proxy {
     bool has_told;  /* and the server knows */
     bool is_upgrade;
     bool is_tunnel, has_ended; /* the server of a tunnel has said all */
+    bool is_put_off;           /* what it sends waits for the turn of the connection */
     bool has_moved;            /* since http_proxy_is_idle() was asked */
     unsigned idle;             /* so many times it had not */
     size_t scanned;
@@ -538,9 +539,8 @@ static bool pull(struct http_proxy *proxy)
     return false;
 }
 
-static void on_server(uv_poll_t *poll, int status, int events)
+static void take_events(struct http_proxy *proxy, int status, int events)
 {
-    struct http_proxy *proxy = (struct http_proxy *)poll;
     struct http_conn *conn = proxy->request->conn;
 
     if (events & UV_WRITABLE) {
@@ -555,10 +555,37 @@ static void on_server(uv_poll_t *poll, int status, int events)
         }
         return;
     }
-    if ((status < 0 || (events & (UV_READABLE | UV_DISCONNECT))) && !pull(proxy)) {
-        return;
+    if (status < 0 || (events & (UV_READABLE | UV_DISCONNECT))) {
+        proxy->is_put_off = http_turn_waits(conn);
+        if (proxy->is_put_off) {
+            http_conn_watch(conn);
+        } else if (!pull(proxy)) {
+            return;
+        }
     }
     watch(proxy);
+}
+
+static void on_server(uv_poll_t *poll, int status, int events)
+{
+    struct http_proxy *proxy = (struct http_proxy *)poll;
+    struct http_conn *conn = proxy->request->conn;
+
+    http_turn_begin(conn->server);
+    take_events(proxy, status, events);
+    http_turn_end(conn);
+}
+
+void http_proxy_turn(struct http_request *request)
+{
+    struct http_proxy *proxy = request->proxy;
+
+    if (proxy->is_put_off) {
+        proxy->is_put_off = false;
+        if (pull(proxy)) {
+            watch(proxy);
+        }
+    }
 }
 
 static void watch(struct http_proxy *proxy)
@@ -566,10 +593,10 @@ static void watch(struct http_proxy *proxy)
     struct http_conn *conn = proxy->request->conn;
     int events = proxy->up.size > 0 ? UV_WRITABLE : 0;
 
-    if (!proxy->has_ended && conn->out.size < WAITING_MAX) {
-        events |= UV_READABLE;
-    } else if (!proxy->has_ended) {
+    if (!proxy->has_ended && conn->out.size >= WAITING_MAX) {
         proxy->request->waits_for_drain = true;
+    } else if (!proxy->has_ended && !proxy->is_put_off) {
+        events |= UV_READABLE;
     }
     if (events == 0) {
         (void)uv_poll_stop(&proxy->poll);

@@ -108,10 +108,18 @@ static void serve_lines(struct http_server *server)
             conn = TAILQ_FIRST(&server->lines[lane]);
             http_server_leave_line(conn);
             conn->has_turn = true;
-            http_conn_turn(conn);
+            http_turn_begin(server);
+            http_conn_turn(conn, false);
+            http_turn_end(conn);
             conn->has_turn = false;
         }
     }
+}
+
+static void begin_round(struct http_server *server)
+{
+    memset(server->begun, 0, sizeof(server->begun));
+    memset(server->spent_ns, 0, sizeof(server->spent_ns));
 }
 
 static void on_idle(uv_idle_t *idle)
@@ -120,8 +128,9 @@ static void on_idle(uv_idle_t *idle)
     struct http_conn *conn;
     size_t left = 0;
 
-    memset(server->begun, 0, sizeof(server->begun)); /* else newcomers took all turns */
+    begin_round(server); /* else newcomers took all turns */
     serve_lines(server);
+    http_turns_serve(server);
     /* Those that are kicked meanwhile have the next turn, so that none can hold the loop. */
     TAILQ_FOREACH(conn, &server->kicked, kicked_next)
     {
@@ -131,18 +140,23 @@ static void on_idle(uv_idle_t *idle)
         conn = TAILQ_FIRST(&server->kicked);
         TAILQ_REMOVE(&server->kicked, conn, kicked_next);
         conn->is_kicked = false;
-        http_conn_turn(conn);
+        if (http_turn_waits(conn)) {
+            http_conn_watch(conn);
+            continue;
+        }
+        http_turn_begin(server);
+        http_conn_turn(conn, false);
+        http_turn_end(conn);
     }
-    if (!server->is_stopped && TAILQ_EMPTY(&server->kicked) && server->in_line == 0) {
+    if (!server->is_stopped && TAILQ_EMPTY(&server->kicked) && server->in_line == 0 &&
+        server->put_off_count == 0) {
         uv_idle_stop(idle);
     }
 }
 
 static void on_round(uv_prepare_t *round)
 {
-    struct http_server *server = round->data;
-
-    memset(server->begun, 0, sizeof(server->begun));
+    begin_round(round->data);
 }
 
 void http_server_wake(struct http_server *server)
@@ -505,6 +519,7 @@ static void set_limits(struct http_limits *limits, const struct http_limits *ask
     limits->waiting_bytes = asked->waiting_bytes ? asked->waiting_bytes : (size_t)256 << 20;
     limits->header_bytes = asked->header_bytes ? asked->header_bytes : (size_t)32 << 10;
     limits->header_ms = asked->header_ms ? asked->header_ms : 10000;
+    limits->turn_us = asked->turn_us ? asked->turn_us : 250;
     limits->body_ms = asked->body_ms ? asked->body_ms : 60000;
     limits->idle_ms = asked->idle_ms ? asked->idle_ms : 75000;
     limits->answer_ms = asked->answer_ms ? asked->answer_ms : 300000;
@@ -540,6 +555,7 @@ int http_start(uv_loop_t *loop, const struct http_options *options, struct http_
     TAILQ_INIT(&server->kicked);
     for (size_t lane = 0; lane < HTTP_LANES; lane++) {
         TAILQ_INIT(&server->lines[lane]);
+        TAILQ_INIT(&server->put_off[lane]);
     }
     TAILQ_INIT(&server->handshakes);
     TAILQ_INIT(&server->lingering[0]);

@@ -18,6 +18,8 @@
 #define CLOSE_MS 5000U
 /* A pong waits while more than this does: who sends pings and reads nothing fills no memory. */
 #define PONG_BEHIND ((size_t)64 * 1024)
+/* So many of a turn are answered one by one. */
+#define PINGS_AT_ONCE 16
 
 struct http_websocket {
     struct http_websocket_options options;
@@ -27,6 +29,7 @@ struct http_websocket {
     unsigned code;
     uint64_t pinged_at; /* 0: nothing is to be answered */
     uint64_t whole_by;  /* when the message that has begun must be; 0: none has */
+    unsigned pings;     /* in this turn */
     bool owes_pong;
     size_t pong_size;
     unsigned char pong[HTTP_CONTROL_MAX];
@@ -241,6 +244,12 @@ void http_websocket_close(struct http_request *request, unsigned code, const cha
     http_conn_kick(conn);
 }
 
+void http_websocket_turned(struct http_request *request)
+{
+    request->websocket->pings = 0;
+    http_websocket_flushed(request);
+}
+
 void http_websocket_flushed(struct http_request *request)
 {
     struct http_websocket *websocket = request->websocket;
@@ -359,7 +368,7 @@ static bool charge(struct http_request *request)
     return true;
 }
 
-/* Of pings that wait only the newest is answered, as the RFC allows. */
+/* Of pings that wait, or of more than a few in one turn, only the newest is answered, as the RFC allows. */
 static void take_ping(struct http_request *request, const struct http_framed *framed)
 {
     struct http_websocket *websocket = request->websocket;
@@ -370,7 +379,9 @@ static void take_ping(struct http_request *request, const struct http_framed *fr
     memcpy(websocket->pong, framed->data, framed->size);
     websocket->pong_size = framed->size;
     websocket->owes_pong = true;
-    http_websocket_flushed(request);
+    if (++websocket->pings <= PINGS_AT_ONCE) {
+        http_websocket_flushed(request);
+    }
 }
 
 bool http_websocket_step(struct http_conn *conn, const char *data, size_t size, size_t *used)

@@ -526,6 +526,8 @@ static void set_limit(struct http_limits *limits, const char *word)
         limits->header_ms = (unsigned)value;
     } else if (strncmp(word, "body_ms=", 8) == 0) {
         limits->body_ms = (unsigned)value;
+    } else if (strncmp(word, "turn_us=", 8) == 0) {
+        limits->turn_us = (unsigned)value;
     } else if (strncmp(word, "idle_ms=", 8) == 0) {
         limits->idle_ms = (unsigned)value;
     } else if (strncmp(word, "answer_ms=", 10) == 0) {

@@ -806,6 +806,21 @@ def test_a_newcomer_stands_behind_those_of_its_owner_that_wait(serve):
     assert sent >= len(crowd) * size, "it was begun before others"
 
 
+@pytest.mark.parametrize("kind", ["unix", "tls"])
+def test_bodies_of_one_owner_take_turns(serve, kind):
+    """What is beyond its share of a round waits, and all of it comes."""
+    server = serve(kind, turn_us=1)
+    size, clients = 8000, [server.connect() for _ in range(60)]
+    for client in clients:
+        client.sendall(b"POST /upload HTTP/1.1\r\nHost: x\r\nX-Owner: a\r\nContent-Length: %d\r\n\r\nu" % (size + 1))
+    server.until("taken", len(clients))
+    assert server.flooded(clients, b"u" * size) < len(clients) * size / 4
+    for client in clients:
+        assert read_until(client, b"8001").startswith(b"HTTP/1.1 200 ")
+        client.close()
+    server.until("live", 0)
+
+
 # ---- the end ----
 
 def test_draining_finishes_what_is_begun(serve):

@@ -346,6 +346,25 @@ def test_a_tunnel_carries_bytes_and_half_an_end_each_way(server, behind):
     assert heard.wait(10 * PATIENCE) and talk.heard == [1000000]
 
 
+def test_bytes_of_ports_take_turns(serve, behind):
+    """Both ways: what comes of the server back, too, and nothing is lost."""
+    def talk(client):
+        while data := client.recv(65536):
+            client.sendall(data)
+
+    server = serve(turn_us=1)
+    target = b"GET /proxy/tunnel/%d/ HTTP/1.1\r\nHost: x\r\nX-Owner: a\r\n" % behind(talk).port
+    clients = [server.connect() for _ in range(40)]
+    for client in clients:
+        client.sendall(target + b"Connection: upgrade\r\nUpgrade: tcp\r\n\r\n")
+        read_until(client, b"\r\n\r\n")
+    data = b"q" * 20_000
+    assert server.flooded(clients, data) < len(clients) * len(data) / 4
+    for client in clients:
+        assert len(read_until(client, data)) == len(data)
+        client.close()
+
+
 @on_unix
 def test_an_upgrade_that_nobody_asked_for_is_none(server, behind):
     port = behind(says(b"HTTP/1.1 101 Switching Protocols\r\nUpgrade: x\r\nConnection: upgrade\r\n\r\n")).port

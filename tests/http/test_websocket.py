@@ -4,6 +4,7 @@ import base64
 import contextlib
 import hashlib
 import os
+import signal
 import socket
 import ssl
 import struct
@@ -374,6 +375,29 @@ def test_held_messages_wait(server, talk):
     client.send(*(frame(TEXT, str(i).encode()) for i in range(10)))
     assert [client.frame()[1] for _ in range(10)] == [str(i).encode() for i in range(10)]
     assert time.monotonic() - started > 9 * 0.02
+
+
+def test_of_pings_that_come_at_once_the_newest_is_answered(serve):
+    server = serve()
+    client = Client(server)
+    server.process.send_signal(signal.SIGSTOP)
+    client.send(*(frame(PING, b"%d" % number) for number in range(200)))
+    server.process.send_signal(signal.SIGCONT)
+    pongs = 1
+    while client.frame() != (PONG, b"199"):
+        pongs += 1
+    assert pongs < 40
+    client.close()
+
+
+def test_frames_of_one_owner_take_turns(serve):
+    server = serve(turn_us=1)
+    clients = [Client(server, X_Owner="a") for _ in range(60)]
+    messages = frame(TEXT, b"m") * 1000
+    assert server.flooded([client.socket for client in clients], messages) < 60 * len(messages) / 4
+    for client in clients:
+        assert all(client.frame() == (TEXT, b"m") for _ in range(1000))
+        client.close()
 
 
 def test_pings_for_ever_fill_no_memory(server, talk):

@@ -108,6 +108,19 @@ class Server:
             client.sendall(data)
             return read_all(client)
 
+    def flooded(self, clients, data):
+        """Each client sends this at once; how many bytes it read before it answered an owner who asked with them."""
+        other = self.connect()
+        before = self.stats()["received"]  # it has accepted all of them before that of this question
+        self.process.send_signal(signal.SIGSTOP)
+        for client in clients:
+            client.sendall(data)
+        other.sendall(b"GET /stats HTTP/1.1\r\nHost: x\r\nX-Owner: other\r\n\r\n")
+        self.process.send_signal(signal.SIGCONT)
+        stats = json.loads(read_until(other, b"}").split(b"\r\n\r\n")[1])
+        other.close()
+        return stats["received"] - before
+
     def memory(self):
         status = pathlib.Path(f"/proc/{self.process.pid}/status").read_text()
         return int(status.split("VmRSS:")[1].split()[0]) * 1024
