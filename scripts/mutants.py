@@ -545,6 +545,8 @@ def step_build(kind, words, built):
         return built.need(*ninja, *unit_of(words[0])[2])
     if kind == "asan-http":
         return built.need(*ninja, "tests/http-server")
+    if kind == "asan-fetch":
+        return built.need(*ninja, "tests/fetch-driver")
     if kind == "library":
         return built.need("ninja", "-C", "build/test", "--quiet", "-j", JOBS, "all", library_of())
     if not built.need("ninja", "-C", "build/test", "--quiet", "-j", JOBS, *PROGRAMS):
@@ -562,6 +564,7 @@ KINDS = {
     "user": ([*PYTEST, "-p", "no:cacheprovider", "--basetemp=/tmp/pytest"],
              {"BUILD": str(TREE / "build"), "PYTHONPATH": f"{TREE}/tests/lib"}),
     "asan-http": (PYTEST, {**SANITIZERS, **TEST_BUILD, "HTTP_SERVER": "build/asan/tests/http-server"}),
+    "asan-fetch": (PYTEST, {**SANITIZERS, **TEST_BUILD, "FETCH_DRIVER": str(TREE / "build/asan/tests/fetch-driver")}),
     "library": (PYTEST, {"BUILD": "build/test"}),
     "node": ([NODE, "--test", "--test-concurrency=2", "--test-reporter=spec"],
              {"COVE_BIN": str(TREE / "build/test/cove"), "COVE_URL": "", "COVE_API_KEY": ""}),

@@ -21,7 +21,10 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#define HELLO_TURNS 8   /* of libcurl, until it has said something */
+#define HELLO_TURNS 8 /* of libcurl, until it has said something */
+#define PARTS_MAX 64  /* of a body, in one turn of libcurl: a server may send a byte in each */
+#define ROUND_NS \
+    1000000 /* that all may take of a round of the loop; the others have their turns in the next */
 #define CA_KEPT_S (-1L) /* for ever: to read them takes the time of thousands of requests */
 
 /* Of libcurl, by name. */
@@ -51,8 +54,12 @@ struct transfers {
     CURLM *multi;
     uv_loop_t *loop; /* NULL: not begun */
     uv_timer_t timer;
+    uv_idle_t turns; /* runs while anybody waits for a turn */
     TAILQ_HEAD(transfer_news, transfer) news;
-    unsigned handles; /* of the loop */
+    TAILQ_HEAD(transfer_resumes, transfer) resumes; /* what was paused, and may go on */
+    TAILQ_HEAD(spots, spot) ready;                  /* sockets on which something has come */
+    uint64_t spent_ns;                              /* in this round */
+    unsigned handles;                               /* of the loop */
     void (*closed)(void *arg);
     void *arg;
 };
@@ -60,8 +67,10 @@ struct transfers {
 /* A socket of libcurl's that is watched. */
 struct spot {
     uv_poll_t poll; /* first */
+    TAILQ_ENTRY(spot) link;
     struct transfers *transfers;
     int fd, events;
+    int what; /* has come, in libcurl's words, where it waits for its turn; else 0 */
     bool is_broken;
 };
 
@@ -110,43 +119,11 @@ static void fail(struct transfer *transfer)
 
 static void explain(struct transfer *transfer, CURLcode code)
 {
-    const char *host = transfer->request->authority;
-    const char *why = transfer->why[0] != 0 ? transfer->why
-                                            : transfer->transfers->calls.easy_strerror(code);
-
     if (transfer->has_failed)
         return; /* by a callback, which said why */
-    switch (code) {
-    case CURLE_OPERATION_TIMEDOUT:
-        (void)error_set(&transfer->err, "ETIMEDOUT", 0, "%s does not answer", host);
-        break;
-    case CURLE_PEER_FAILED_VERIFICATION:
-    case CURLE_SSL_CONNECT_ERROR:
-    case CURLE_SSL_CIPHER:
-    case CURLE_SSL_CACERT_BADFILE:
-        (void)error_set(&transfer->err, "bad_tls", 0,
-                        "no TLS connection to %s that can be trusted comes about: %s%s", host, why,
-                        library_authorities() == NULL
-                            ? "; this machine has no authorities to trust, install ca-certificates"
-                            : "");
-        break;
-    case CURLE_WEIRD_SERVER_REPLY:
-    case CURLE_UNSUPPORTED_PROTOCOL:
-    case CURLE_BAD_CONTENT_ENCODING:
-        (void)error_set(&transfer->err, "EPROTO", 0, "what %s answers is no HTTP", host);
-        break;
-    case CURLE_OUT_OF_MEMORY:
-        (void)error_set(&transfer->err, "ENOMEM", ENOMEM, "a request to %s", host);
-        break;
-    case CURLE_GOT_NOTHING:
-    case CURLE_PARTIAL_FILE:
-        (void)error_set(&transfer->err, "ECONNRESET", 0,
-                        "%s ended the connection before its answer was whole", host);
-        break;
-    default:
-        (void)error_set(&transfer->err, "ECONNRESET", 0, "the answer of %s broke off: %s", host,
-                        why);
-    }
+    transfer_explain(transfer, (int)code,
+                     transfer->why[0] != 0 ? transfer->why
+                                           : transfer->transfers->calls.easy_strerror(code));
     fail(transfer);
 }
 
@@ -191,6 +168,7 @@ static void news_tell(struct transfers *transfers)
     while ((transfer = TAILQ_FIRST(&transfers->news)) != NULL) {
         TAILQ_REMOVE(&transfers->news, transfer, news_link);
         transfer->has_news = false;
+        transfer->parts = 0;
         transfer->news(transfer, transfer->arg);
     }
 }
@@ -199,13 +177,22 @@ static void news_tell(struct transfers *transfers)
 
 static void on_ready(uv_poll_t *poll, int status, int events);
 
-static void on_timer(uv_timer_t *timer)
+/* Has libcurl look after one socket, or after what is due; `resumed` may go on before. */
+static void act(struct transfers *transfers, curl_socket_t fd, int what, struct transfer *resumed)
 {
-    struct transfers *transfers = timer->data;
+    uint64_t began = uv_hrtime();
     int running;
 
-    (void)transfers->calls.multi_socket_action(transfers->multi, CURL_SOCKET_TIMEOUT, 0, &running);
+    if (resumed != NULL && resumed->is_added)
+        (void)transfers->calls.easy_pause(resumed->curl, CURLPAUSE_CONT);
+    (void)transfers->calls.multi_socket_action(transfers->multi, fd, what, &running);
     news_tell(transfers);
+    transfers->spent_ns += uv_hrtime() - began;
+}
+
+static void on_timer(uv_timer_t *timer)
+{
+    act(timer->data, CURL_SOCKET_TIMEOUT, 0, NULL);
 }
 
 static void soon(struct transfers *transfers, uint64_t ms)
@@ -235,18 +222,63 @@ static int broken(struct spot *spot)
     return what;
 }
 
+static void resume(struct transfers *transfers, struct transfer *transfer)
+{
+    TAILQ_REMOVE(&transfers->resumes, transfer, resume_link);
+    transfer->resumes = transfer->is_paused = false;
+    act(transfers, CURL_SOCKET_TIMEOUT, 0, transfer);
+}
+
+static void spot_leave(struct spot *spot)
+{
+    if (spot->what != 0)
+        TAILQ_REMOVE(&spot->transfers->ready, spot, link);
+    spot->what = 0;
+}
+
+/* A new round: who waits has his turn, a socket and a transfer by turns, until its time is over. */
+static void on_turns(uv_idle_t *turns)
+{
+    struct transfers *transfers = turns->data;
+    struct transfer *transfer;
+    struct spot *spot;
+
+    transfers->spent_ns = 0;
+    while (transfers->spent_ns < ROUND_NS) {
+        spot = TAILQ_FIRST(&transfers->ready);
+        if (spot != NULL) {
+            int what = spot->what;
+            spot_leave(spot);
+            (void)uv_poll_start(&spot->poll, spot->events, on_ready);
+            act(transfers, spot->fd, what, NULL);
+        }
+        transfer = TAILQ_FIRST(&transfers->resumes);
+        if (transfer != NULL)
+            resume(transfers, transfer);
+        if (spot == NULL && transfer == NULL) {
+            (void)uv_idle_stop(turns);
+            return;
+        }
+    }
+}
+
 static void on_ready(uv_poll_t *poll, int status, int events)
 {
     struct spot *spot = (struct spot *)poll;
     struct transfers *transfers = spot->transfers;
     int what = (events & UV_READABLE ? CURL_CSELECT_IN : 0) |
                (events & UV_WRITABLE ? CURL_CSELECT_OUT : 0);
-    int running;
 
     if (status < 0)
         what = broken(spot);
-    (void)transfers->calls.multi_socket_action(transfers->multi, spot->fd, what, &running);
-    news_tell(transfers);
+    if (transfers->spent_ns < ROUND_NS) {
+        act(transfers, spot->fd, what, NULL);
+        return;
+    }
+    (void)uv_poll_stop(&spot->poll);
+    spot->what = what;
+    TAILQ_INSERT_TAIL(&transfers->ready, spot, link);
+    (void)uv_idle_start(&transfers->turns, on_turns);
 }
 
 static void release(struct transfers *transfers)
@@ -265,7 +297,7 @@ static void on_spot_closed(uv_handle_t *handle)
     free(spot);
 }
 
-static void on_timer_closed(uv_handle_t *handle)
+static void on_own_closed(uv_handle_t *handle)
 {
     release(handle->data);
 }
@@ -300,8 +332,10 @@ static int on_socket(CURL *curl, curl_socket_t fd, int what, void *arg, void *so
     int events = (what & CURL_POLL_IN ? UV_READABLE : 0) | (what & CURL_POLL_OUT ? UV_WRITABLE : 0);
 
     if (what == CURL_POLL_REMOVE) {
-        if (spot != NULL)
+        if (spot != NULL) {
+            spot_leave(spot);
             uv_close((uv_handle_t *)&spot->poll, on_spot_closed);
+        }
         (void)transfers->calls.multi_assign(transfers->multi, fd, NULL);
         return 0;
     }
@@ -309,7 +343,8 @@ static int on_socket(CURL *curl, curl_socket_t fd, int what, void *arg, void *so
         spot = spot_new(transfers, curl, fd);
     if (spot != NULL) {
         spot->events = events;
-        (void)uv_poll_start(&spot->poll, events, on_ready);
+        if (spot->what == 0)
+            (void)uv_poll_start(&spot->poll, events, on_ready);
     }
     return 0;
 }
@@ -321,7 +356,9 @@ void transfers_begin(struct transfers *transfers, uv_loop_t *loop)
     transfers->loop = loop;
     (void)uv_timer_init(loop, &transfers->timer);
     transfers->timer.data = transfers;
-    transfers->handles = 1;
+    (void)uv_idle_init(loop, &transfers->turns);
+    transfers->turns.data = transfers;
+    transfers->handles = 2;
     (void)calls->multi_setopt(transfers->multi, CURLMOPT_SOCKETFUNCTION, on_socket);
     (void)calls->multi_setopt(transfers->multi, CURLMOPT_SOCKETDATA, transfers);
     (void)calls->multi_setopt(transfers->multi, CURLMOPT_TIMERFUNCTION, on_timeout);
@@ -340,7 +377,8 @@ void transfers_close(struct transfers *transfers, void (*closed)(void *arg), voi
     transfers->closed = closed;
     transfers->arg = arg;
     (void)transfers->calls.multi_cleanup(transfers->multi);
-    uv_close((uv_handle_t *)&transfers->timer, on_timer_closed);
+    uv_close((uv_handle_t *)&transfers->timer, on_own_closed);
+    uv_close((uv_handle_t *)&transfers->turns, on_own_closed);
 }
 
 /* ---- an answer ---- */
@@ -423,14 +461,16 @@ static size_t on_body(char *data, size_t one, size_t count, void *arg)
     struct transfer *transfer = arg;
     size_t size = one * count;
 
-    if (size > sizeof(transfer->data) - transfer->used) {
-        if (transfer->used == 0)
-            return refuse(transfer, "too large is a part");
+    if (size > sizeof(transfer->data) && transfer->used == 0)
+        return refuse(transfer, "too large is a part");
+    if (size > sizeof(transfer->data) - transfer->used ||
+        (transfer->parts >= PARTS_MAX && transfer->used > 0)) {
         transfer->is_paused = true;
         return CURL_WRITEFUNC_PAUSE;
     }
     memcpy(transfer->data + transfer->used, data, size);
     transfer->used += size;
+    transfer->parts++;
     note(transfer);
     return size;
 }
@@ -651,11 +691,11 @@ void transfer_taken(struct transfer *transfer)
 {
     transfer->used = 0;
     transfer->heard_ms = uv_now(transfer->transfers->loop);
-    if (!transfer->is_paused || !transfer->is_added)
+    if (!transfer->is_paused || !transfer->is_added || transfer->resumes)
         return;
-    transfer->is_paused = false;
-    (void)transfer->transfers->calls.easy_pause(transfer->curl, CURLPAUSE_CONT);
-    soon(transfer->transfers, 0);
+    transfer->resumes = true;
+    TAILQ_INSERT_TAIL(&transfer->transfers->resumes, transfer, resume_link);
+    (void)uv_idle_start(&transfer->transfers->turns, on_turns);
 }
 
 void transfer_free(struct transfer *transfer)
@@ -665,6 +705,8 @@ void transfer_free(struct transfer *transfer)
     detach(transfer);
     if (transfer->has_news)
         TAILQ_REMOVE(&transfer->transfers->news, transfer, news_link);
+    if (transfer->resumes)
+        TAILQ_REMOVE(&transfer->transfers->resumes, transfer, resume_link);
     if (transfer->curl != NULL)
         calls->easy_cleanup(transfer->curl);
     if (transfer->lines != NULL)
@@ -727,6 +769,8 @@ int transfers_load(struct transfers **out, struct error *err)
     if (transfers == NULL)
         return error_set(err, "no_fetch", ENOMEM, "fetch()");
     TAILQ_INIT(&transfers->news);
+    TAILQ_INIT(&transfers->resumes);
+    TAILQ_INIT(&transfers->ready);
     if (calls_load(&transfers->calls, err) < 0) {
         free(transfers);
         return -1;

@@ -6,7 +6,7 @@
 
 #include <sys/queue.h>
 
-/* HTTP/1.1 in a loop, by libcurl, which fetch_curl.c alone knows. */
+/* HTTP/1.1 in a loop, by libcurl, which fetch_curl.c alone calls. */
 struct transfers;
 int transfers_load(struct transfers **out, struct error *err); /* in any thread: it reads files */
 void transfers_begin(struct transfers *transfers, uv_loop_t *loop);
@@ -15,11 +15,12 @@ void transfers_close(struct transfers *transfers, void (*closed)(void *arg), voi
 
 /* One request and its answer, on a socket that is connected. */
 struct transfer {
-    TAILQ_ENTRY(transfer) news_link;
+    TAILQ_ENTRY(transfer) news_link, resume_link;
     struct transfers *transfers;
     void *curl, *lines; /* libcurl's */
     int fd;             /* until libcurl has it */
-    bool has_news, is_added, is_paused;
+    bool has_news, is_added, is_paused, resumes;
+    unsigned parts; /* of the body, since `news` was told */
     void (*news)(struct transfer *transfer, void *arg);
     void *arg;
     uint64_t heard_ms;
@@ -47,3 +48,6 @@ int transfer_new(struct transfers *transfers, const struct fetch_request *reques
                  void *arg, struct transfer **out, struct error *err);
 void transfer_taken(struct transfer *transfer); /* `data` is empty now: more may come */
 void transfer_free(struct transfer *transfer);
+
+/* Sets its error by a code of libcurl's, and `why` in that one's words. */
+void transfer_explain(struct transfer *transfer, int code, const char *why);

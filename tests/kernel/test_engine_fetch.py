@@ -330,6 +330,15 @@ def test_a_body_comes_as_fast_as_it_is_read(driver):
     assert driver.count()["gap_ms"] < 5000 * harness.PATIENCE
 
 
+def test_chunks_of_a_byte_are_heard_in_turns(driver):
+    """A turn hears 64 at most; what else was read by then comes in the next, and nothing is lost."""
+    run = driver.run("four.test")
+    meta = run.fetch(f"{FOUR}/tiny-chunks")
+    first = run.read(meta["stream"])
+    assert len(first["bytes"]) <= 2 * 64
+    assert len(first["bytes"]) // 2 + len(run.body(meta)) == 100000
+
+
 def test_a_run_takes_all_that_is_its_own_with_it(driver):
     """What waits, is dialled, asks, is read, and is read by nobody."""
     first = driver.run("four.test", tenant="other")

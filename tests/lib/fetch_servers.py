@@ -170,6 +170,7 @@ ENDLESS = {"/endless": Answers.endless, "/slow": Answers.slow, "/silent": Answer
 CHUNKS = "".join(f"{len(part):x}\r\n{part}\r\n" for part in ("one ", "two ", "x" * 100000)) + "0\r\n\r\n"
 ANSWERS = {
     "/chunks": chunked(CHUNKS),
+    "/tiny-chunks": chunked("1\r\nx\r\n" * 100000 + "0\r\n\r\n"),
     "/until-the-end": "HTTP/1.1 200 OK\r\n\r\nall of it",
     "/none": "HTTP/1.1 204 None\r\n\r\n",
     "/early": "HTTP/1.1 103 Early\r\nX-Early: 1\r\n\r\nWHOLE",
