@@ -232,10 +232,10 @@ static void box_count(void *arg, const struct counted_box *box, const int *pids,
     counter->found = (struct counted_found){.handle = box->handle, .what = COUNTED_LOCKS};
     counter->tables.count = 0;
     say(counter);
-    for (size_t i = 0; i < count && !is_spent(counter); i++)
+    for (size_t i = 0; i < count && !is_spent(counter); i++) {
         process_count(pids[(start + i) % count], counter);
-    if (counter->found.count > counter->said)
         say(counter);
+    }
 }
 
 static void holder_say(int holder, const struct counted_box *boxes, size_t count,

@@ -1,6 +1,6 @@
 /* File locks: memory of the kernel that no cgroup counts and no limit bounds. The kernel tells root how many there are
- * on the host. Where these are too many, a process of its own counts those of each box, and its parent ends the box
- * that holds most. docs/decisions/0015-file-locks.md says why so. */
+ * on the host. Where these are too many, a process of its own counts those of each box. Where all boxes together hold
+ * too many of what it saw, its parent ends the box that holds most. docs/decisions/0015-file-locks.md says why so. */
 #pragma once
 
 #include "box/processes.h"
@@ -11,8 +11,9 @@
 
 #define LOCKS_HOST_MAX \
     50000 /* 10 MB of the kernel's memory; boxes are counted when the host has more */
-#define LOCKS_LEAST 10000    /* a box with fewer is never ended for them */
-#define LOCKS_BOX_MAX 100000 /* more of one box are not counted: it is ended at once */
+#define LOCKS_BOXES_MAX 40000 /* of all boxes together, as far as they are seen */
+#define LOCKS_LEAST 10000     /* a box with fewer is never ended for them */
+#define LOCKS_BOX_MAX 100000  /* more of one box are not counted: it is ended at once */
 
 /* In place of a number: the box has locked an anonymous file, which no program does that means well. */
 #define LOCKS_ANONYMOUS UINT64_MAX

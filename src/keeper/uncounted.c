@@ -18,7 +18,8 @@
 #include <unistd.h>
 
 #define PERIOD_NS (LOCKS_PERIOD_MS * 1000000ULL)
-#define COUNT_NS 2000000000ULL
+#define COUNT_NS 6000000000ULL
+#define SILENCE_NS 2000000000ULL
 #define END_NS 2000000000ULL
 #define FOUND_MAX 64
 #define STOP_LOOKS 20
@@ -118,6 +119,10 @@ static void judge(struct keeper *keeper, const struct counted_found *found)
         return;
     }
     uncounted->last = uncounted->counting->box = found->handle;
+    if (found->what == COUNTED_LOCKS && found->count != LOCKS_ANONYMOUS) {
+        uncounted->locks += found->count - (found->count == 0 ? 0 : uncounted->box_locks);
+        uncounted->box_locks = found->count;
+    }
     if (found->what == COUNTED_SOCKETS) {
         if (found->count > uncounted->most_bytes.count && holds_too_much(keeper, found))
             uncounted->most_bytes = *found;
@@ -130,7 +135,9 @@ static void judge(struct keeper *keeper, const struct counted_found *found)
         uncounted->most = *found;
 }
 
-/* `all`: the counter has come to its end. */
+/* The lock of a file that is only mapped, or lies in a socket, is in the kernel's number and in no process, so that no
+ * box answers for it: what boxes answer for is what was seen. Such a lock costs its owner the open file, which is
+ * charged. `all`: the counter has come to its end. */
 static void count_end(struct keeper *keeper, bool all)
 {
     struct uncounted *uncounted = &keeper->uncounted;
@@ -140,9 +147,10 @@ static void count_end(struct keeper *keeper, bool all)
     loop_remove(&keeper->loop, &uncounted->found);
     fd_close(&out);
     uncounted->counting = NULL;
-    if (uncounted->most.count >= LOCKS_LEAST && !is_ending(keeper))
+    if (uncounted->locks > LOCKS_BOXES_MAX && uncounted->most.count >= LOCKS_LEAST &&
+        !is_ending(keeper))
         end_box(keeper, uncounted->most.handle, COUNTED_LOCKS,
-                "of all boxes it held most file locks, and the host has too many");
+                "of all boxes it held most file locks, and together they hold too many");
     if (uncounted->most_bytes.count > 0 && !is_ending(keeper))
         end_box(
             keeper, uncounted->most_bytes.handle, COUNTED_SOCKETS,
@@ -162,6 +170,7 @@ static void found_ready(struct source *source, uint32_t events)
     ssize_t length = read(source->fd, found, sizeof(found));
 
     (void)events;
+    keeper->uncounted.heard_ns = clock_monotonic_ns();
     for (ssize_t i = 0; i < length / (ssize_t)sizeof(found[0]); i++)
         judge(keeper, &found[i]);
     if (length == 0 || (length < 0 && errno != EINTR))
@@ -187,8 +196,9 @@ static void count_begin(struct keeper *keeper, struct uncounted_counter *counter
         counter->box = 0;
         uncounted->has_all = false;
         uncounted->counting = counter;
-        uncounted->began_ns = now_ns;
+        uncounted->began_ns = uncounted->heard_ns = now_ns;
         uncounted->most = uncounted->most_bytes = (struct counted_found){0};
+        uncounted->locks = uncounted->box_locks = 0;
         return;
     }
     counter->pid = 0;
@@ -250,7 +260,8 @@ uint64_t uncounted_tick(struct keeper *keeper, uint64_t now_ns)
         return uncounted->next_ns;
     uncounted->next_ns = now_ns + PERIOD_NS;
     unused = counters_reap(uncounted);
-    if (uncounted->counting != NULL && now_ns - uncounted->began_ns >= COUNT_NS) {
+    if (uncounted->counting != NULL &&
+        (now_ns - uncounted->began_ns >= COUNT_NS || now_ns >= uncounted->heard_ns + SILENCE_NS)) {
         (void)kill(uncounted->counting->pid, SIGKILL);
         count_end(keeper, false);
     }

@@ -28,10 +28,11 @@ struct uncounted {
     struct uncounted_counter counters[UNCOUNTED_COUNTERS];
     struct uncounted_counter *counting; /* NULL: none does */
     struct source found;                /* what it says */
-    uint64_t began_ns;
+    uint64_t began_ns, heard_ns;
     bool has_all;                          /* it has said that it counted every box */
     uint64_t last;                         /* the box that was being counted last */
     struct counted_found most, most_bytes; /* of the count that is under way */
+    uint64_t locks, box_locks;             /* that it found: in all boxes, in the last one */
     uint64_t ended, ended_ns;              /* the last box that was, and when */
 };
 

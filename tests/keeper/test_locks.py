@@ -32,9 +32,24 @@ lock()
 """
 
 
-def boxed(keeper, count):
+# Takes as many locks as it is told of whole files that are mapped and open no more, and says so.
+HIDE = """import ctypes, fcntl, os, sys, time
+libc = ctypes.CDLL(None)
+libc.mmap.restype = ctypes.c_void_p
+libc.mmap.argtypes = [ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int, ctypes.c_int, ctypes.c_int, ctypes.c_long]
+for number in range(int(sys.argv[1])):
+    file = os.open(f"/dev/shm/{number // 200}", os.O_RDWR | os.O_CREAT)
+    fcntl.flock(file, fcntl.LOCK_SH)
+    assert libc.mmap(None, 4096, 1, 1, file, 0) != ctypes.c_void_p(-1).value
+    os.close(file)
+print("all", flush=True)
+time.sleep(60)
+"""
+
+
+def boxed(keeper, count, memory=64 << 20):
     engine = keeper.greeted()
-    boxes = [engine.make(limit=keepers.limits(memory=64 << 20)) for _ in range(count)]
+    boxes = [engine.make(limit=keepers.limits(memory=memory)) for _ in range(count)]
     return engine, [handle for handle, _ in boxes], [Control(control).wait_ready() for _, control in boxes]
 
 
@@ -67,6 +82,20 @@ def test_the_box_that_holds_most_is_ended_where_all_hold_many(keeper):
     assert engine.end(handles[1])["locks_exceeded"] == 1
     assert engine.end(handles[0])["locks_exceeded"] == 0
     for each in (some, more, first, second):
+        each.close()
+
+
+def test_no_box_is_ended_for_locks_that_another_hides(keeper):
+    """They are in the host's number, and no process shows them."""
+    engine, handles, (neighbour, attacker) = boxed(keeper, 2, memory=128 << 20)
+    some = neighbour.start(f"exec python3 -c '{LOCK}' 15000")
+    assert some.readline() == b"all\n"
+    hidden = attacker.start(f"exec python3 -c '{HIDE}' 60000")
+    assert hidden.readline() == b"all\n"
+    assert not neighbour.has_ended(2)
+    assert engine.end(handles[0])["locks_exceeded"] == 0
+    assert "locks_exceeded" not in keeper.said()
+    for each in (some, hidden, neighbour, attacker):
         each.close()
 
 
