@@ -34,7 +34,6 @@
 
 /* Enough for a Node or JVM server, few enough that a box cannot fill the host's file table. */
 #define NOFILE_MAX 16384
-#define MEMLOCK_MAX (8U << 20)
 #define SIGPENDING_MAX 1024
 
 #define WATCHED_NICE 10
@@ -410,12 +409,12 @@ static int set_limit(int resource, rlim_t most, struct error *err)
 static int set_limits(const struct plan *plan, struct error *err)
 {
     /* NPROC counts within the user namespace: a second fork-bomb wall, and the only one where no
-     * cgroup can be had. Signals that wait, timers and message queues are counted as the box's maker's, too:
+     * cgroup can be had. No page is locked (MAP_LOCKED): another box may be charged for it. Signals that wait, timers and message queues are counted as the box's maker's, too:
      * without a limit one box could have all that there are, and others, the host among them, none. */
     if (set_limit(RLIMIT_CORE, 1, err) < 0 || set_limit(RLIMIT_NOFILE, NOFILE_MAX, err) < 0 ||
         set_limit(RLIMIT_NPROC, plan->pids, err) < 0 ||
         set_limit(RLIMIT_SIGPENDING, SIGPENDING_MAX, err) < 0 ||
-        set_limit(RLIMIT_MSGQUEUE, 0, err) < 0 || set_limit(RLIMIT_MEMLOCK, MEMLOCK_MAX, err) < 0 ||
+        set_limit(RLIMIT_MSGQUEUE, 0, err) < 0 || set_limit(RLIMIT_MEMLOCK, 0, err) < 0 ||
         set_limit(RLIMIT_RTPRIO, 0, err) < 0 || set_limit(RLIMIT_NICE, 0, err) < 0)
         return -1;
     if (plan->disk_watched && set_limit(RLIMIT_FSIZE, plan->disk_bytes, err) < 0)

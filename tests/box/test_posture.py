@@ -41,7 +41,7 @@ OPTIONS = {"plain": (), "system": ("--privileges", "system"),
 
 # Soft and hard; -1 is unlimited, None is the caller's.
 LIMITS = {"core": [1, 1], "nofile": [16384, 16384], "nproc": [1024, 1024],
-          "memlock": [8 << 20, 8 << 20], "nice": [0, 0], "rtprio": [0, 0], "stack": None,
+          "memlock": [0, 0], "nice": [0, 0], "rtprio": [0, 0], "stack": None,
           "cpu": None,
           "fsize": None, "data": None, "rss": None, "as": None, "locks": None, "sigpending": [1024, 1024],
           "msgqueue": [0, 0], "rttime": None}

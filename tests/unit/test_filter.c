@@ -233,7 +233,6 @@ static const struct call allowed[] = {
     ALL_SAME(SYS_signalfd4, "signalfd4"),
     ALL_SAME(SYS_eventfd2, "eventfd2"),
     ALL_SAME(SYS_memfd_create, "memfd_create"),
-    ALL_SAME(SYS_mlock, "mlock"),
     ALL_SAME(SYS_set_mempolicy, "set_mempolicy"),
     ALL_SAME(SYS_madvise, "madvise"),
     ALL_SAME(SYS_membarrier, "membarrier"),
@@ -520,7 +519,7 @@ static void test_socket_options(void)
     }
     for (long option = 1; option < 100; option++) {
         bool is_known = option == SO_LINGER || option == 26 || option == 37 || option == 65 ||
-                        (option >= 50 && option <= 52);
+                        option == 60 || (option >= 50 && option <= 52);
 
         if (!is_known)
             expect(0, &(struct call){"an option", SYS_setsockopt, {-1, SOL_SOCKET, option, -1, 0}},
@@ -656,6 +655,30 @@ static void test_huge_pages(void)
     file.args[1] |= 21L << MAP_HUGE_SHIFT;
     expect(0, &map, ENOMEM);
     expect(0, &file, EINVAL);
+}
+
+/* With no file, and no memory there, the kernel gives other answers than 0. */
+static void test_pages_of_others(void)
+{
+    static const long locks[] = {SYS_mlock, SYS_mlock2, SYS_mlockall, SYS_munlock, SYS_munlockall};
+    struct call call = {"fadvise64", SYS_fadvise64, {-1, 0, 0, 0}};
+
+    for (size_t i = 0; i < sizeof(locks) / sizeof(locks[0]); i++)
+        for (unsigned flags = 0; flags <= (FILTER_NO_SETID | FILTER_WATCHED); flags++)
+            expect(flags, &(struct call)ALL_SAME(locks[i], "a lock of memory"), 0);
+    for (long advice = POSIX_FADV_NORMAL; advice <= POSIX_FADV_NOREUSE; advice++) {
+        call.args[3] = advice;
+        expect(0, &call, advice == POSIX_FADV_DONTNEED ? 0 : EBADF);
+    }
+    expect(0, &(struct call){"MADV_PAGEOUT", SYS_madvise, {1, 1, 21}}, 0);
+    expect(0, &(struct call){"MADV_COLD", SYS_madvise, {1, 1, 20}}, EINVAL);
+    expect(0, &(struct call){"process_madvise", SYS_process_madvise, {-1, 0, 0, 21, 0}}, EINVAL);
+    expect(0, &(struct call){"process_madvise", SYS_process_madvise, {-1, 0, 0, 20, 0}}, EBADF);
+    call.args[3] = (long)HIGH_BIT | POSIX_FADV_DONTNEED;
+    for (unsigned flags = 0; flags <= (FILTER_NO_SETID | FILTER_WATCHED); flags++)
+        expect(flags, &call, 0);
+    expect(0, &(struct call){"SO_ZEROCOPY", SYS_setsockopt, {-1, SOL_SOCKET, 60, -1, 0}},
+           EOPNOTSUPP);
 }
 
 /* ---- terminals and personality --------------------------------------------------------------- */
@@ -950,6 +973,7 @@ int main(void)
     test_pipes();
     test_shared_memory();
     test_huge_pages();
+    test_pages_of_others();
     test_ioctl();
     test_personality();
     test_foreign();

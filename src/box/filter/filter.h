@@ -10,7 +10,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#define FILTER_MAX 288
+#define FILTER_MAX 320
 #define FILTER_KEY_WORDS 4
 
 /* For a box with a writable bind: no call may leave a set-id file. The box must then also lack

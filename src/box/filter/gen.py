@@ -352,6 +352,13 @@ def compile_program(policy, rules, machine, variant):
     ranges = tree_ranges(rules, machine, variant)
     tree = Tree(ranges)
     tree.emit(asm, 0, len(ranges), "tree")
+    # A jump reaches 255 instructions, and not from the tree to the end of all: the tree has verdicts of its own.
+    near = {label: f"{label} of the tree" for _, _, *labels in asm.code for label in labels
+            if label is not None and label not in asm.labels and label not in policy.checks}
+    asm.code = [(opcode, k, *(near.get(label, label) for label in labels)) for opcode, k, *labels in asm.code]
+    for rule, label in near.items():
+        asm.place(label)
+        asm.emit(RET, verdict_value(rule))
 
     # Checks in the order in which they are first jumped to, what they name after them; then the
     # verdicts. Every jump goes forward.
