@@ -6,6 +6,7 @@
  * stay, and so does what the kernel forgets when an id changes; no other thread notices. */
 #pragma once
 
+#include <linux/capability.h>
 #include <linux/securebits.h>
 #include <stdbool.h>
 #include <sys/prctl.h>
@@ -24,6 +25,16 @@ static inline bool owner_is(uid_t id)
     return syscall(SYS_setresuid, (uid_t)-1, id, (uid_t)-1) == 0;
 }
 
+/* The owner may write the ids of a namespace, and so may a process with CAP_SYS_ADMIN, which a container's root lacks. */
+static inline bool owner_may_differ(void)
+{
+    struct __user_cap_header_struct header = {.version = _LINUX_CAPABILITY_VERSION_3};
+    struct __user_cap_data_struct held[_LINUX_CAPABILITY_U32S_3] = {{0}};
+
+    return syscall(SYS_capget, &header, held) == 0 &&
+           (held[0].effective & 1U << CAP_SYS_ADMIN) != 0;
+}
+
 /* Where the kernel does not let us, a box is made by us as before. */
 static inline void owner_become(struct owner *owner, uid_t id)
 {
@@ -31,7 +42,7 @@ static inline void owner_become(struct owner *owner, uid_t id)
                             .securebits = prctl(PR_GET_SECUREBITS),
                             .dumpable = prctl(PR_GET_DUMPABLE)};
     (void)prctl(PR_GET_PDEATHSIG, &owner->parent_signal);
-    if (owner->securebits < 0 ||
+    if (!owner_may_differ() || owner->securebits < 0 ||
         prctl(PR_SET_SECUREBITS, owner->securebits | SECBIT_NO_SETUID_FIXUP) < 0)
         return;
     owner->is_other = owner_is(id);
