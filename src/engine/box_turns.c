@@ -39,11 +39,12 @@ void box_turns_open(struct engine *engine)
     }
 }
 
-static unsigned at_once(const struct engine *engine)
+/* A change of a mount waits for file systems more than it works. */
+static unsigned at_once(const struct engine *engine, enum box_turn_kind kind)
 {
     unsigned count = AT_ONCE_PER_CPU * engine->host.cpus;
 
-    if (count > AT_ONCE_MOST)
+    if (count > AT_ONCE_MOST || kind == BOX_TURN_MOUNT)
         return AT_ONCE_MOST;
     return count < AT_ONCE_LEAST ? AT_ONCE_LEAST : count;
 }
@@ -113,7 +114,7 @@ static void give(struct box_turns *turns, struct box_line *line)
 static void give_some(struct engine *engine, enum box_turn_kind kind)
 {
     struct box_turns *turns = engine->box_turns[kind];
-    unsigned most = at_once(engine);
+    unsigned most = at_once(engine, kind);
     struct box_line *line;
 
     if (turns->is_giving)

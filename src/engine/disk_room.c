@@ -119,8 +119,8 @@ int disk_room_check(struct engine *engine, const struct record *record, struct e
     if (wanted > largest)
         return error_set(
             err, "bad_request", 0,
-            "resources.disk_bytes: %llu is more than this host can give one sandbox, which is %llu; ask for less, "
-            "or for an ephemeral disk",
+            "resources.disk_bytes: %llu is more than this host can give one sandbox, which is %llu; ask for less "
+            "(--disk) or for an ephemeral disk, or set 'disk' below [boxes], which holds where none is asked for",
             (unsigned long long)wanted, (unsigned long long)largest);
     own = promised_to(engine, record->tenant, &all);
     left = most > all ? most - all : 0;

@@ -174,13 +174,15 @@ def test_a_persistent_disk_that_no_longer_fits_the_host_is_an_error_of_its_sandb
         again(client)
 
 
-@pytest.mark.parametrize("headroom, words", [("1G", ["has less disk left than is to stay free"]), ("0", ["disk of 512 MiB", "--disk", "[boxes]"])])
-def test_a_disk_that_cannot_be_made_is_refused_with_what_helps(tmp_path, headroom, words):
+@pytest.mark.parametrize("headroom, refusal, words", [
+    ("1G", (503, "capacity"), ["has less disk left than is to stay free"]),
+    ("0", (400, "bad_request"), ["more than this host can give", "--disk", "[boxes]"])])
+def test_a_disk_that_cannot_be_made_is_refused_with_its_remedy(tmp_path, headroom, refusal, words):
     config = SMALL.format(pool=0, headroom=headroom)
     with SmallDisk(tmp_path, SMALL_DISKS["tmpfs"](tmp_path), config=config) as serve, serve.client() as client:
         persistent = {"disk_kind": "persistent", "resources": {"disk_bytes": 512 << 20}}
-        detail = refused(client.post("/v1/sandboxes", persistent), "capacity")
-        assert all(word in detail for word in words), detail
+        answer = client.post("/v1/sandboxes", persistent)
+        assert answer.refusal == refusal and all(word in answer.json["detail"] for word in words), answer.json
 
 
 # ---- memory ------------------------------------------------------------------------------------
