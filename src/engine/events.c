@@ -17,7 +17,8 @@
 
 #define HISTORIES_MOST 256U /* in memory; of the others all is in the store */
 #define RESTART_STEP (1ULL << 24)
-#define AT_ONCE 512U /* to one listener, then the others have their turn */
+#define AT_ONCE 512U        /* to one listener, then the others have their turn */
+#define ROUND_NS 1000000ULL /* of telling in one turn of the loop, then it hears others */
 #define TORN_KEY "events.torn"
 #define LIFE_KEY "events.life" /* the first number that an engine may have told last */
 #define END_KEY "events.end"   /* what an engine that ended well would have told next */
@@ -52,10 +53,14 @@ struct history {
     struct numbers *numbers;
     struct strand strands[STRANDS];
     uint64_t used; /* when, in numbers of all */
+    TAILQ_HEAD(listeners, engine_listener) listeners;
+    size_t listening;          /* how many these are */
+    size_t unheard;            /* so many of the first may have something to hear */
+    TAILQ_ENTRY(history) turn; /* while these are some */
 };
 
 struct engine_listener {
-    struct engine_listener *next;
+    TAILQ_ENTRY(engine_listener) next;
     struct events *events;
     struct history *history;
     char key_id[24];
@@ -78,8 +83,10 @@ struct events {
     uint64_t life;      /* the first number of this engine's, in each history */
     uint64_t torn;      /* before this number some may have been told that were never written */
     struct alarm flushes[STRANDS];
-    struct engine_listener *listeners;
-    bool is_telling, will_tell;
+    size_t listening;                 /* in all histories */
+    TAILQ_HEAD(turns, history) turns; /* whose turn to be told it is: the first one's */
+    struct engine_listener *telling;
+    bool will_tell;
     bool is_noted, is_noting; /* `life`, in the store: before that nothing is told */
 };
 
@@ -91,6 +98,7 @@ static void history_init(struct events *events, struct history *history, struct 
 
     history->numbers = numbers;
     history->used = events->of_all.next;
+    TAILQ_INIT(&history->listeners);
     for (unsigned i = 0; i < STRANDS; i++)
         strand_init(&history->strands[i], events->engine, kinds[i].stream, numbers->tenant,
                     is_of_all ? kinds[i].most_of_all : kinds[i].most, numbers->next);
@@ -118,6 +126,12 @@ static int history_last(const struct history *history, uint64_t *last, struct er
 
 static void history_free(struct history *history)
 {
+    struct engine_listener *listener;
+
+    while ((listener = TAILQ_FIRST(&history->listeners)) != NULL) {
+        TAILQ_REMOVE(&history->listeners, listener, next);
+        free(listener);
+    }
     for (unsigned i = 0; i < STRANDS; i++)
         strand_free(&history->strands[i]);
 }
@@ -131,22 +145,13 @@ static bool history_is_written(const struct history *history)
     return is_written;
 }
 
-static bool is_listened_to(const struct events *events, const struct history *history)
-{
-    const struct engine_listener *listener = events->listeners;
-
-    while (listener != NULL && listener->history != history)
-        listener = listener->next;
-    return listener != NULL;
-}
-
 /* One that nobody has used for longest, and of which the store has all. */
 static void history_evict(struct events *events)
 {
     struct history **oldest = NULL, *history;
 
     for (struct history **at = &events->tenants; *at != NULL; at = &(*at)->next)
-        if (history_is_written(*at) && !is_listened_to(events, *at) &&
+        if (history_is_written(*at) && (*at)->listening == 0 &&
             (oldest == NULL || (*at)->used < (*oldest)->used))
             oldest = at;
     if (oldest == NULL)
@@ -267,8 +272,8 @@ static enum strand_found peek(struct strand_reader readers[STRANDS], uint64_t se
     return found;
 }
 
-/* Some of it: the others have their turn, too. */
-static void tell_listener(struct engine_listener *listener)
+/* Some of it, one at least: the others have their turn, too. */
+static void tell_listener(struct engine_listener *listener, uint64_t until_ns)
 {
     struct strand_reader readers[STRANDS];
     enum strand_found found = STRAND_EVENT;
@@ -276,7 +281,9 @@ static void tell_listener(struct engine_listener *listener)
 
     for (unsigned i = 0; i < STRANDS; i++)
         strand_reader_begin(&readers[i], &listener->history->strands[i], listener->entries[i]);
-    for (unsigned i = 0; i < AT_ONCE && takes_more(listener) && found == STRAND_EVENT; i++) {
+    for (unsigned i = 0; i < AT_ONCE && takes_more(listener) && found == STRAND_EVENT &&
+                         (i == 0 || clock_monotonic_ns() < until_ns);
+         i++) {
         found = peek(readers, listener->at, &event);
         if (found == STRAND_EVENT)
             tell_one(listener, event);
@@ -287,48 +294,83 @@ static void tell_listener(struct engine_listener *listener)
         listener->entries[i] = strand_reader_end(&readers[i]);
 }
 
-static void bury_listeners(struct events *events)
-{
-    struct engine_listener **at = &events->listeners;
-
-    while (*at != NULL) {
-        struct engine_listener *listener = *at;
-
-        if (!listener->is_dead) {
-            at = &listener->next;
-            continue;
-        }
-        *at = listener->next;
-        free(listener);
-    }
-}
-
 static void tell_soon(struct events *events);
 
-/* Who is told nothing yet is told all of it once the life's number is noted. */
+static bool has_more(const struct engine_listener *listener)
+{
+    return takes_more(listener) && listener->at < listener->history->numbers->next;
+}
+
+static void history_wake(struct events *events, struct history *history)
+{
+    if (history->listening == 0)
+        return;
+    if (history->unheard == 0)
+        TAILQ_INSERT_TAIL(&events->turns, history, turn);
+    history->unheard = history->listening;
+    tell_soon(events);
+}
+
+static void history_heard(struct events *events, struct history *history, size_t unheard)
+{
+    if (history->unheard > 0 && unheard == 0)
+        TAILQ_REMOVE(&events->turns, history, turn);
+    history->unheard = unheard;
+}
+
+static void listener_free(struct engine_listener *listener)
+{
+    struct events *events = listener->events;
+    struct history *history = listener->history;
+
+    TAILQ_REMOVE(&history->listeners, listener, next);
+    events->listening--;
+    history->listening--;
+    if (history->unheard > history->listening)
+        history_heard(events, history, history->listening);
+    free(listener);
+}
+
+/* One listener of that whose turn it is; then it is another history's, and another listener's. */
+static void tell_next(struct events *events, uint64_t until_ns)
+{
+    struct history *history = TAILQ_FIRST(&events->turns);
+    struct engine_listener *listener = TAILQ_FIRST(&history->listeners);
+
+    TAILQ_REMOVE(&history->listeners, listener, next);
+    TAILQ_INSERT_TAIL(&history->listeners, listener, next);
+    TAILQ_REMOVE(&events->turns, history, turn);
+    TAILQ_INSERT_TAIL(&events->turns, history, turn);
+    history_heard(events, history, history->unheard - 1);
+    events->telling = listener;
+    if (listener->is_cut) {
+        listener->is_cut = false;
+        listener->is_sated = true;
+        (void)listener->event(listener->arg, NULL);
+    } else if (has_more(listener)) {
+        tell_listener(listener, until_ns);
+    }
+    events->telling = NULL;
+    if (has_more(listener))
+        history_wake(events, history);
+    if (listener->is_dead)
+        listener_free(listener);
+}
+
+/* Some of all: a thousand listeners take their time, so the loop hears others in between, and histories take turns.
+ * Who is told nothing yet is told all of it once the life's number is noted. */
 static void tell(void *arg)
 {
     struct events *events = arg;
-    bool more = false;
+    uint64_t until_ns = clock_monotonic_ns() + ROUND_NS;
 
     events->will_tell = false;
     if (!events->is_noted)
         return;
-    events->is_telling = true;
-    for (struct engine_listener *listener = events->listeners; listener != NULL;
-         listener = listener->next) {
-        if (listener->is_cut && !listener->is_dead) {
-            listener->is_cut = false;
-            listener->is_sated = true;
-            (void)listener->event(listener->arg, NULL);
-        }
-        if (takes_more(listener))
-            tell_listener(listener);
-        more |= takes_more(listener) && listener->at < listener->history->numbers->next;
-    }
-    events->is_telling = false;
-    bury_listeners(events);
-    if (more)
+    for (size_t left = events->listening;
+         left > 0 && !TAILQ_EMPTY(&events->turns) && clock_monotonic_ns() < until_ns; left--)
+        tell_next(events, until_ns);
+    if (!TAILQ_EMPTY(&events->turns))
         tell_soon(events);
 }
 
@@ -402,13 +444,15 @@ bool events_pending(const struct engine *engine)
 
 bool events_has_listener(const struct engine *engine)
 {
-    return engine->events->listeners != NULL;
+    return engine->events->listening > 0;
 }
 
-static void history_add(struct history *history, enum strand_kind kind, struct event *event)
+static void history_add(struct events *events, struct history *history, enum strand_kind kind,
+                        struct event *event)
 {
     event->sequence = history->numbers->next++;
     strand_add(&history->strands[kind], event);
+    history_wake(events, history);
 }
 
 static void add(struct engine *engine, struct event *event)
@@ -419,17 +463,15 @@ static void add(struct engine *engine, struct event *event)
     /* What a store still answers while it is closed. */
     if (events == NULL || engine->is_closing)
         return;
-    history_add(&events->all, kind, event);
+    history_add(events, &events->all, kind, event);
     if (event->tenant[0] != '\0')
-        history_add(history_of(events, event->tenant), kind, event);
+        history_add(events, history_of(events, event->tenant), kind, event);
     if (events->all.strands[kind].unwritten >= STRAND_BATCH)
         flush(events, kind);
     else if (events->flushes[kind].place == 0)
         clock_set(engine->clock, &events->flushes[kind],
                   clock_monotonic_ns() + kinds[kind].flush_ns,
                   kind == STRAND_TRAFFIC ? flush_traffic : flush_life, events);
-    if (events->listeners != NULL)
-        tell_soon(events);
 }
 
 static void set(char *into, size_t size, const char *text)
@@ -519,15 +561,16 @@ struct engine_listener *engine_listen(struct engine *engine, const struct engine
                                                                  : sequence,
         .event = event,
         .arg = arg,
-        .next = events->listeners,
     };
     memcpy(listener->key_id, caller->key_id, sizeof(listener->key_id));
     *missed = sequence != 0 && !(is_known(events, history->numbers, sequence) &&
                                  strand_has(&history->strands[STRAND_LIFE], sequence));
     listener->has_missed_traffic = sequence != 0 &&
                                    !strand_has(&history->strands[STRAND_TRAFFIC], sequence);
-    events->listeners = listener;
-    tell_soon(events);
+    TAILQ_INSERT_TAIL(&history->listeners, listener, next);
+    history->listening++;
+    events->listening++;
+    history_wake(events, history);
     return listener;
 }
 
@@ -541,19 +584,26 @@ void engine_unlisten(struct engine_listener *listener)
     if (listener == NULL)
         return;
     listener->is_dead = true;
-    if (!listener->events->is_telling)
-        bury_listeners(listener->events);
+    if (listener->events->telling != listener)
+        listener_free(listener);
+}
+
+static void history_end_key(struct events *events, struct history *history, const char *key_id)
+{
+    struct engine_listener *listener;
+
+    TAILQ_FOREACH(listener, &history->listeners, next)
+    listener->is_cut |= strcmp(listener->key_id, key_id) == 0;
+    history_wake(events, history);
 }
 
 void events_end_key(struct engine *engine, const char *key_id)
 {
     struct events *events = engine->events;
 
-    for (struct engine_listener *listener = events->listeners; listener != NULL;
-         listener = listener->next)
-        listener->is_cut |= strcmp(listener->key_id, key_id) == 0;
-    if (events->listeners != NULL)
-        tell_soon(events);
+    for (struct history *history = events->tenants; history != NULL; history = history->next)
+        history_end_key(events, history, key_id);
+    history_end_key(events, &events->all, key_id);
 }
 
 /* ---- opening ---- */
@@ -598,6 +648,7 @@ int events_open(struct engine *engine, struct error *err)
 
     engine->events = events;
     events->engine = engine;
+    TAILQ_INIT(&events->turns);
     history_init(events, &events->all,
                  numbers); /* for what it has, before its own numbers are known */
     if (history_last(&events->all, &last, err) != 0 ||
@@ -643,11 +694,6 @@ void events_close(struct engine *engine)
 
     if (events == NULL)
         return;
-    for (struct engine_listener *listener = events->listeners, *next; listener != NULL;
-         listener = next) {
-        next = listener->next;
-        free(listener);
-    }
     for (struct history *history = events->tenants, *next; history != NULL; history = next) {
         next = history->next;
         history_free(history);

@@ -526,6 +526,69 @@ static void check_paused(struct rig *rig)
     sandbox->record->state = SANDBOX_RUNNING;
 }
 
+/* ---- turns ---- */
+
+#define CROWD 40
+
+/* Each of these takes longer than a round of telling, so in one turn of the loop one may be told. */
+struct crowd {
+    uv_check_t check;
+    unsigned heard, now, most; /* in all; in this turn of the loop; and in any */
+};
+
+static void crowd_turned(uv_check_t *check)
+{
+    struct crowd *crowd = check->data;
+
+    crowd->most = crowd->now > crowd->most ? crowd->now : crowd->most;
+    crowd->now = 0;
+}
+
+static bool hear_slowly(void *arg, const struct engine_event *event)
+{
+    struct crowd *crowd = arg;
+    uint64_t end = clock_monotonic_ns() + 2000000;
+
+    if (event == NULL)
+        return false;
+    crowd->heard++;
+    crowd->now++;
+    while (clock_monotonic_ns() < end)
+        ;
+    return true;
+}
+
+static bool heard_by_all(void *arg)
+{
+    return ((const struct crowd *)arg)->heard >= CROWD;
+}
+
+static void check_listeners_take_turns(struct rig *rig)
+{
+    struct crowd crowd = {.heard = 0};
+    struct told other = {0};
+    struct engine_listener *crowded[CROWD], *alone;
+    bool missed;
+
+    (void)uv_check_init(&rig->loop, &crowd.check);
+    crowd.check.data = &crowd;
+    (void)uv_check_start(&crowd.check, crowd_turned);
+    alone = engine_listen(rig->engine, &rig_other, 0, &missed, hear, &other);
+    for (unsigned i = 0; i < CROWD; i++)
+        crowded[i] = engine_listen(rig->engine, &rig_caller, 0, &missed, hear_slowly, &crowd);
+    life(rig, 1);
+    events_add(rig->engine, "test.over", rig_other.tenant, "none", NULL, NULL);
+    CHECK(rig_until(rig, is_over, &other), "another tenant is told");
+    CHECK(crowd.heard <= 2, "and waits for one or two of a crowd, not for %u", crowd.heard);
+    CHECK(rig_until(rig, heard_by_all, &crowd), "each is told: %u", crowd.heard);
+    CHECK(crowd.most == 1, "%u were told in one turn of the loop", crowd.most);
+    for (unsigned i = 0; i < CROWD; i++)
+        engine_unlisten(crowded[i]);
+    engine_unlisten(alone);
+    uv_close((uv_handle_t *)&crowd.check, NULL);
+    (void)uv_run(&rig->loop, UV_RUN_NOWAIT);
+}
+
 int main(void)
 {
     rig_run(check_no_tenant_silences_another);
@@ -535,6 +598,7 @@ int main(void)
     rig_run(check_boxes_push_out_no_lives);
     rig_run(check_order);
     rig_run(check_numbers);
+    rig_run(check_listeners_take_turns);
     check_saves();
     rig_run(check_paused);
     return check_finish();

@@ -650,8 +650,8 @@ static void check_leaving(struct rig *rig)
     struct answer made;
     bool missed;
 
-    first.other = engine_listen(rig->engine, &rig_caller, 0, &missed, hear, &heard);
     first.self = engine_listen(rig->engine, &rig_caller, 0, &missed, leave, &first);
+    first.other = engine_listen(rig->engine, &rig_caller, 0, &missed, hear, &heard);
     rig_made(rig, NULL, &made);
     rig_made(rig, NULL, &made);
     rig_turn(rig, 50);
