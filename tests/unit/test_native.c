@@ -6,10 +6,13 @@
 #include "front/native/lines.h"
 #include "front/native/origin.h"
 #include "front/native/out.h"
+#include "front/native/parts.h"
 #include "front/native/problem.h"
 #include "front/native/text.h"
 
+#include "base/clock.h"
 #include "check.h"
+#include "http/parts.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -848,8 +851,72 @@ static void test_holds(void)
           holds.bytes);
 }
 
+/* ---- turns of streams ---- */
+
+#define CROWD 40
+
+static unsigned crowd_turns, turns_before_other, other_turns;
+
+/* Longer than a round of turns. */
+static void crowd_more(struct stream *stream)
+{
+    uint64_t end = clock_monotonic_ns() + 2000000;
+
+    crowd_turns++;
+    while (clock_monotonic_ns() < end)
+        ;
+    stream_news(stream);
+}
+
+static void other_more(struct stream *stream)
+{
+    (void)stream;
+    other_turns++;
+    turns_before_other = crowd_turns;
+}
+
+static void test_turns(void)
+{
+    struct native *native = calloc(1, sizeof(*native));
+    struct http_request *request = calloc(1, sizeof(*request));
+    struct job crowd = {.native = native, .request = request, .caller.tenant = "a"};
+    struct job other = {.native = native, .request = request, .caller.tenant = "b"};
+    struct stream streams[CROWD], alone;
+    uv_loop_t loop;
+
+    (void)uv_loop_init(&loop);
+    native->options.loop = &loop;
+    streams_open(native);
+    for (unsigned i = 0; i < CROWD; i++)
+        stream_add(&streams[i], &crowd, false, crowd_more);
+    for (unsigned i = 0; i < CROWD; i++)
+        stream_news(&streams[i]);
+    CHECK(crowd_turns == 0, "news of a crowd wait for their turn: %u", crowd_turns);
+    stream_add(&alone, &other, false, other_more);
+    stream_news(&alone);
+    CHECK(other_turns == 1, "and those of one do not");
+    CHECK(!stream_sent(&alone, 1 << 20, 0), "but much that it has to send");
+    (void)uv_run(&loop, UV_RUN_NOWAIT);
+    CHECK(crowd_turns == 1, "the loop hears others after one: %u", crowd_turns);
+    for (unsigned i = 0; i < CROWD && other_turns == 1; i++)
+        (void)uv_run(&loop, UV_RUN_NOWAIT);
+    CHECK(other_turns == 2 && turns_before_other <= 2,
+          "another tenant waits for one or two of a crowd, not for %u", turns_before_other);
+    for (unsigned i = 0; i < CROWD; i++)
+        stream_remove(&streams[i]);
+    stream_remove(&alone);
+    CHECK(native->turns == 0 && TAILQ_EMPTY(&native->turning) && TAILQ_EMPTY(&native->streamers),
+          "nothing is left");
+    streams_close(native);
+    (void)uv_run(&loop, UV_RUN_DEFAULT);
+    CHECK(uv_loop_close(&loop) == 0, "closed");
+    free(request);
+    free(native);
+}
+
 int main(void)
 {
+    test_turns();
     test_holds();
     test_utf8();
     test_base64();

@@ -282,7 +282,9 @@ static void tool_news(void *arg)
         keep(watcher, out);
         watcher->is_over = is_end;
     }
-    if (watcher->reader != NULL)
+    if (watcher->reader != NULL && watcher->reader->call.is_stream)
+        stream_news(&watcher->reader->call.stream);
+    else if (watcher->reader != NULL)
         pump(watcher->reader);
     else if (watcher->is_over)
         watcher_free(watcher);

@@ -153,13 +153,13 @@ static void more(struct stream *stream)
     pump(follow);
 }
 
-/* While the client is behind, `more` follows anyway. */
+/* A thousand may follow one process. */
 static void news(void *arg)
 {
     struct follow *follow = arg;
 
-    if (follow->follow != NULL && !follow->stream.is_full && !follow->stream.wants_turn)
-        pump(follow);
+    if (follow->follow != NULL)
+        stream_news(&follow->stream);
 }
 
 static void follow_found(struct job *job, struct proc *proc)

@@ -41,6 +41,15 @@ struct besides {
     bool is_closing;
 };
 
+/* A tenant with streams. */
+struct streamer {
+    TAILQ_ENTRY(streamer) next, turn;
+    TAILQ_HEAD(waiting_streams, stream) waiting; /* for a turn, the longest first */
+    size_t streams;
+    char tenant[64];
+};
+TAILQ_HEAD(streamers, streamer);
+
 struct native {
     struct native_options options;
     char **hosts;
@@ -60,9 +69,10 @@ struct native {
     struct out account_out;
     struct once_table *once;
     struct stream *streams;
-    struct stream *turn_first, *turn_last; /* who waits for a turn, the longest first */
-    size_t turns;                          /* how many these are */
-    struct watcher *watchers;              /* files_watch.c */
+    struct streamers streamers,
+        turning;              /* all tenants with streams; whose turn it is, the first one's */
+    size_t turns;             /* streams that wait for one */
+    struct watcher *watchers; /* files_watch.c */
     struct besides besides;
     /* For the metrics: */
     uint64_t bodies_parsing, bodies_parsed, messages_parsed, results_printed, calls_printed;
@@ -229,7 +239,8 @@ uint64_t job_wall_ns(uint64_t monotonic_ns);
 
 struct stream {
     struct stream *next, *previous;
-    struct stream *turn_next, *turn_previous; /* while it wants its turn */
+    TAILQ_ENTRY(stream) turn;  /* while it wants one */
+    struct streamer *streamer; /* NULL, as there was no memory: it takes no turns */
     struct job *job;
     void (*more)(struct stream *stream);
     void (*end)(struct stream *stream);
@@ -237,7 +248,8 @@ struct stream {
     size_t turn_bytes;
     bool has_keepalive, is_full, wants_turn;
 };
-/* After job_stream(). `more` is called when stream_send() was false and one may go on. */
+/* After job_stream(). `more` is called when stream_send() was false and one may go on; streams have turns, and so have
+ * tenants with streams. */
 void stream_add(struct stream *stream, struct job *job, bool has_keepalive,
                 void (*more)(struct stream *stream));
 void stream_remove(struct stream *stream);
@@ -248,8 +260,12 @@ void stream_end_after(struct stream *stream, uint64_t for_ms, void (*end)(struct
 /* Sends what was printed since job_out(). False: the client has enough to read, or others have their
  * turn now; `more` follows. */
 bool stream_send(struct stream *stream);
-/* The same where so much was sent otherwise, after which so much waits to be written. */
+/* There is something to send: `more` is called now, or, if the tenant has more than a few streams, in its turn, or when
+ * the client has read. */
+void stream_news(struct stream *stream);
+/* The same as stream_send() where so much was sent otherwise, after which so much waits to be written. */
 bool stream_sent(struct stream *stream, size_t size, size_t waiting);
+void streams_open(struct native *native);
 void streams_close(struct native *native);
 
 /* ---- pull.c: an answer that is read from a process's log, in one piece or in parts ---- */

@@ -152,6 +152,7 @@ int native_new(const struct native_options *options, struct native **out, struct
     for (size_t i = 0; i < ROWS; i++)
         native->routes[i] = rows[i].route;
     besides_open(native);
+    streams_open(native);
     *out = native;
     return 0;
 }

@@ -5,11 +5,14 @@
 
 #include "base/clock.h"
 
+#include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 #define TICK_MS 1000
 #define TURN_BYTES (64U << 10)
 #define TURNS_MS 1                    /* in one round of the loop: then others are heard */
+#define FEW 8                         /* streams of a tenant, which are sent their news at once */
 #define MOST_MS (24ULL * 3600 * 1000) /* that a client may ask for */
 
 static uint64_t now_ms(void)
@@ -61,14 +64,14 @@ static void tick(uv_timer_t *timer)
 static void turn_want(struct stream *stream)
 {
     struct native *native = stream->job->native;
+    struct streamer *streamer = stream->streamer;
 
     if (stream->wants_turn)
         return;
+    if (TAILQ_EMPTY(&streamer->waiting))
+        TAILQ_INSERT_TAIL(&native->turning, streamer, turn);
+    TAILQ_INSERT_TAIL(&streamer->waiting, stream, turn);
     stream->wants_turn = true;
-    stream->turn_next = NULL;
-    stream->turn_previous = native->turn_last;
-    *(native->turn_last != NULL ? &native->turn_last->turn_next : &native->turn_first) = stream;
-    native->turn_last = stream;
     native->turns++;
     (void)uv_idle_start(native->idle, turn);
 }
@@ -76,18 +79,30 @@ static void turn_want(struct stream *stream)
 static void turn_drop(struct stream *stream)
 {
     struct native *native = stream->job->native;
+    struct streamer *streamer = stream->streamer;
 
     if (!stream->wants_turn)
         return;
     stream->wants_turn = false;
     native->turns--;
-    *(stream->turn_previous != NULL ? &stream->turn_previous->turn_next
-                                    : &native->turn_first) = stream->turn_next;
-    *(stream->turn_next != NULL ? &stream->turn_next->turn_previous
-                                : &native->turn_last) = stream->turn_previous;
+    TAILQ_REMOVE(&streamer->waiting, stream, turn);
+    if (TAILQ_EMPTY(&streamer->waiting))
+        TAILQ_REMOVE(&native->turning, streamer, turn);
 }
 
-/* One for each that waits now, the longest waiting first; who wants another stands at the end of the line.
+/* The stream whose turn it is; the next turn is another tenant's. */
+static struct stream *turn_take(struct native *native)
+{
+    struct streamer *streamer = TAILQ_FIRST(&native->turning);
+    struct stream *stream = TAILQ_FIRST(&streamer->waiting);
+
+    TAILQ_REMOVE(&native->turning, streamer, turn);
+    TAILQ_INSERT_TAIL(&native->turning, streamer, turn);
+    turn_drop(stream);
+    return stream;
+}
+
+/* So many as wait now, of each tenant the longest waiting first; who wants another stands at the end of its line.
  * `more` may end any stream. With a thousand of them this takes its time, so the loop hears others in
  * between. */
 static void turn(uv_idle_t *idle)
@@ -95,14 +110,13 @@ static void turn(uv_idle_t *idle)
     struct native *native = idle->data;
     uint64_t begun = now_ms();
 
-    for (size_t left = native->turns;
-         left > 0 && native->turn_first != NULL && now_ms() - begun < TURNS_MS; left--) {
-        struct stream *stream = native->turn_first;
+    for (size_t left = native->turns; left > 0 && native->turns > 0 && now_ms() - begun < TURNS_MS;
+         left--) {
+        struct stream *stream = turn_take(native);
 
-        turn_drop(stream);
         stream->more(stream);
     }
-    if (native->turn_first == NULL)
+    if (native->turns == 0)
         (void)uv_idle_stop(idle);
 }
 
@@ -135,6 +149,12 @@ static void handle_closed(uv_handle_t *handle)
     free(handle);
 }
 
+void streams_open(struct native *native)
+{
+    TAILQ_INIT(&native->streamers);
+    TAILQ_INIT(&native->turning);
+}
+
 void streams_close(struct native *native)
 {
     if (native->timer == NULL)
@@ -152,7 +172,31 @@ static void drained(void *arg)
     struct stream *stream = arg;
 
     stream->is_full = false;
-    stream->more(stream);
+    stream_news(stream);
+}
+
+static struct streamer *streamer_of(struct native *native, const char *tenant)
+{
+    struct streamer *streamer;
+
+    TAILQ_FOREACH(streamer, &native->streamers, next)
+    if (strcmp(streamer->tenant, tenant) == 0)
+        return streamer;
+    streamer = calloc(1, sizeof(*streamer));
+    if (streamer == NULL)
+        return NULL;
+    (void)snprintf(streamer->tenant, sizeof(streamer->tenant), "%s", tenant);
+    TAILQ_INIT(&streamer->waiting);
+    TAILQ_INSERT_TAIL(&native->streamers, streamer, next);
+    return streamer;
+}
+
+static void streamer_release(struct native *native, struct streamer *streamer)
+{
+    if (streamer == NULL || --streamer->streams > 0)
+        return;
+    TAILQ_REMOVE(&native->streamers, streamer, next);
+    free(streamer);
 }
 
 void stream_add(struct stream *stream, struct job *job, bool has_keepalive,
@@ -172,7 +216,12 @@ void stream_add(struct stream *stream, struct job *job, bool has_keepalive,
     native->streams = stream;
     http_on_drained(job->request, drained, stream);
     /* Without memory for these a stream lives on, only less politely. */
-    if (make_handles(native) == 0 && has_keepalive && !uv_is_active((uv_handle_t *)native->timer))
+    if (make_handles(native) != 0)
+        return;
+    stream->streamer = streamer_of(native, job->caller.tenant);
+    if (stream->streamer != NULL)
+        stream->streamer->streams++;
+    if (has_keepalive && !uv_is_active((uv_handle_t *)native->timer))
         (void)uv_timer_start(native->timer, tick, TICK_MS, TICK_MS);
 }
 
@@ -181,6 +230,8 @@ void stream_remove(struct stream *stream)
     struct native *native = stream->job->native;
 
     turn_drop(stream);
+    streamer_release(native, stream->streamer);
+    stream->streamer = NULL;
     *(stream->previous != NULL ? &stream->previous->next : &native->streams) = stream->next;
     if (stream->next != NULL)
         stream->next->previous = stream->previous;
@@ -205,14 +256,22 @@ void stream_end_after(struct stream *stream, uint64_t for_ms, void (*end)(struct
         (void)uv_timer_start(native->timer, tick, next_tick(native, now), TICK_MS);
 }
 
+void stream_news(struct stream *stream)
+{
+    if (stream->is_full || stream->wants_turn)
+        return;
+    if (stream->streamer != NULL && stream->streamer->streams > FEW)
+        turn_want(stream);
+    else
+        stream->more(stream);
+}
+
 bool stream_sent(struct stream *stream, size_t size, size_t waiting)
 {
-    struct native *native = stream->job->native;
-
     stream->written_ms = now_ms();
     stream->turn_bytes += size;
     stream->is_full = waiting > NATIVE_BACKLOG;
-    if (stream->is_full || stream->turn_bytes < TURN_BYTES || native->idle == NULL)
+    if (stream->is_full || stream->turn_bytes < TURN_BYTES || stream->streamer == NULL)
         return !stream->is_full;
     stream->turn_bytes = 0;
     turn_want(stream);

@@ -235,8 +235,8 @@ static void news(void *arg)
 {
     struct terminal *terminal = arg;
 
-    if (terminal->follow != NULL && !terminal->stream.is_full && !terminal->stream.wants_turn)
-        pump(terminal);
+    if (terminal->follow != NULL)
+        stream_news(&terminal->stream);
 }
 
 static void drained(void *arg)
@@ -246,7 +246,7 @@ static void drained(void *arg)
     if (terminal->follow == NULL)
         return;
     terminal->stream.is_full = false;
-    pump(terminal);
+    stream_news(&terminal->stream);
 }
 
 /* ---- in ---- */
