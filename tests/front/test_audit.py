@@ -2,6 +2,7 @@
 import contextlib
 import json
 import re
+import socket
 import time
 
 import pytest
@@ -153,6 +154,30 @@ def test_a_flood_of_refusals_is_counted_and_not_written(serve):
     harness.wait_for(counted, 30 * harness.PATIENCE, "the line that counts")
 
 
+def test_a_key_that_reads_much_has_its_share(serve, api):
+    count, asked, begun = 4000, b"GET /v1/kernels HTTP/1.1\r\nHost: localhost\r\n\r\n" * 100, time.monotonic()
+    before = len(lines(serve))
+    with contextlib.closing(socket.socket(socket.AF_UNIX)) as client:
+        client.connect(str(serve.socket))
+        for _ in range(count // 100):
+            client.sendall(asked)
+            answered = b""
+            while answered.count(b"HTTP/1.1 200") < 100:
+                answered += client.recv(1 << 20)
+    may = 1000 * (time.monotonic() - begun + 2)
+    written = 0
+
+    def counted():
+        nonlocal written
+        api.get("/v1/roots")
+        new = lines(serve)[before:]
+        written = sum(line.get("route") == "/v1/kernels" for line in new)
+        return written + sum(line.get("left_out", 0) for line in new) >= count
+
+    harness.wait_for(counted, 30 * harness.PATIENCE, "the line that counts")
+    assert written <= may
+
+
 def test_what_anybody_may_ask_has_no_line(serve, api):
     ids = set()
     with serve.tcp("wrong") as nobody:
@@ -166,7 +191,9 @@ def test_files_are_rotated_and_the_oldest_go(tmp_path):
     with serving.Serve(tmp_path, "[boxes]\npool = 0\n[audit]\nsize = 64K\nkeep = 3\n") as serve:
         with serve.client() as client:
             for _ in range(1500):
-                last = client.get("/v1/sandboxes")
+                client.get("/v1/sandboxes")
+            time.sleep(1)  # for another second's share
+            last = client.get("/v1/sandboxes")
         noted(serve, last)
         names = [path.name for path in files(serve)]
         assert names == ["audit.ndjson", "audit.ndjson.1", "audit.ndjson.2"]

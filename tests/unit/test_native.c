@@ -1,5 +1,6 @@
 /* The native API's pure parts: what is text and what is not, hosts and origins, bodies that are taken or
  * refused by name, problems, answers that are given again, streams as lines. */
+#include "front/native/account_share.h"
 #include "front/native/body.h"
 #include "front/native/holds.h"
 #include "front/native/idempotency.h"
@@ -851,6 +852,32 @@ static void test_holds(void)
           holds.bytes);
 }
 
+/* ---- shares of the audit log ---- */
+
+static unsigned lines_of(struct account_shares *shares, const char *tenant, bool is_read,
+                         uint64_t second)
+{
+    unsigned lines = 0;
+
+    for (unsigned i = 0; i < 3 * ACCOUNT_SHARE; i++)
+        lines += account_share_may(shares, tenant, is_read, second);
+    return lines;
+}
+
+static void test_shares(void)
+{
+    struct account_shares shares = {.second = 0};
+
+    CHECK(lines_of(&shares, "a", true, 1) == ACCOUNT_SHARE, "no more than its share");
+    CHECK(shares.left_out == 2 * ACCOUNT_SHARE, "the others are counted: %llu",
+          (unsigned long long)shares.left_out);
+    CHECK(account_share_may(&shares, "a", false, 1), "what it changes has a share of its own");
+    CHECK(lines_of(&shares, "b", true, 1) == ACCOUNT_SHARE, "and so has another tenant");
+    CHECK(lines_of(&shares, "a", false, 1) == ACCOUNT_SHARE - 1, "no more of changes either");
+    CHECK(account_share_may(&shares, "a", true, 2), "a second later");
+    account_shares_forget(&shares);
+}
+
 /* ---- turns of streams ---- */
 
 #define CROWD 40
@@ -916,6 +943,7 @@ static void test_turns(void)
 
 int main(void)
 {
+    test_shares();
     test_turns();
     test_holds();
     test_utf8();

@@ -214,7 +214,8 @@ static bool pace_may(struct account_pace *pace, unsigned most)
 static void tell_left_out(struct native *native, struct out *out)
 {
     struct account *account = &native->account;
-    uint64_t count = account->refused.left_out + account->nobody.left_out;
+    uint64_t count = account->refused.left_out + account->nobody.left_out +
+                     account->shares.left_out;
 
     if (count == 0)
         return;
@@ -225,7 +226,16 @@ static void tell_left_out(struct native *native, struct out *out)
     out_object_end(out);
     if (!out->has_failed)
         audit_add(native->options.audit, out->data, out->used);
-    account->refused.left_out = account->nobody.left_out = 0;
+    account->refused.left_out = account->nobody.left_out = account->shares.left_out = 0;
+}
+
+static bool is_in_share(const struct job *job)
+{
+    const char *method = http_method(job->request);
+    bool is_read = strcmp(method, "GET") == 0 || strcmp(method, "HEAD") == 0;
+
+    return account_share_may(&job->native->account.shares, job->caller.tenant, is_read,
+                             clock_monotonic_ns() / 1000000000U);
 }
 
 static bool is_refusal(unsigned status)
@@ -241,7 +251,8 @@ static bool has_line(struct native *native, const struct http_request *request,
     struct account *account = &native->account;
 
     if (!is_nobody(job))
-        return !is_refusal(status) || pace_may(&account->refused, REFUSED_A_SECOND);
+        return is_refusal(status) ? pace_may(&account->refused, REFUSED_A_SECOND)
+                                  : is_in_share(job);
     if (is_open(native, http_route(request)) && !is_refusal(status))
         return false;
     return pace_may(&account->nobody, NOBODY_A_SECOND);
@@ -324,7 +335,7 @@ void account_run(struct job *job, const char *kernel, const char *end, const cha
     struct out *out = &native->account_out;
 
     if (native->options.audit == NULL ||
-        (code != NULL && !pace_may(&native->account.refused, REFUSED_A_SECOND)))
+        !(code != NULL ? pace_may(&native->account.refused, REFUSED_A_SECOND) : is_in_share(job)))
         return;
     tell_left_out(native, out);
     out_reset(out, NATIVE_KEPT_BYTES);
@@ -347,7 +358,7 @@ void account_began(struct job *job)
     if (job->has_begun)
         return;
     job->has_begun = true;
-    if (native->options.audit == NULL)
+    if (native->options.audit == NULL || !is_in_share(job))
         return;
     tell_left_out(native, out);
     out_reset(out, NATIVE_KEPT_BYTES);

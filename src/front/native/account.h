@@ -6,6 +6,7 @@
  * the client has, too; of a full host also the figures, which a tenant does not get. */
 #pragma once
 
+#include "front/native/account_share.h"
 #include "http/http.h"
 
 #include <stdbool.h>
@@ -24,6 +25,7 @@ struct account {
     /* Refusals are cheap to cause, so there is a bound on how many lines of a second they get; a closer one
      * for callers who are nobody. */
     struct account_pace refused, nobody;
+    struct account_shares shares; /* of all other lines */
     /* In the log: those that a client, or its sandbox, can cause at will; and those of a full host. */
     struct account_pace failed, full;
     /* In the log, too: keys and tokens that were refused. */

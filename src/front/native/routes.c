@@ -205,6 +205,7 @@ void native_free(struct native *native)
     watchers_close(native);
     streams_close(native);
     callers_close(native);
+    account_shares_forget(&native->account.shares);
     metrics_close(native);
     once_table_free(native->once);
     out_free(&native->out);
