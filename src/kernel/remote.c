@@ -17,7 +17,8 @@
 #define IN_LEAST (16U << 10)     /* and so much is read ahead of a frame's end */
 #define TURN_BYTES (1U << 20)    /* that are read, or sent, before others have their turn */
 #define BLOCK_BYTES (256U << 10) /* of frames together, that are to be sent */
-#define ROOM_KEPT (1U << 20)     /* of a buffer that is empty */
+#define IN_KEPT (256U << 10)     /* of what was read into, when its frames are gone */
+#define ROOM_KEPT (1U << 20)     /* of another buffer that is empty */
 #define WAITING_MAX (256U << 20) /* bytes for a worker that does not read */
 #define ENTRIES_MAX 200000U      /* contexts and runs */
 #define PENDING_MAX 64U          /* requests of one kind, of one context */
@@ -732,6 +733,27 @@ static int frame_take(struct remote *remote, struct remote_event *event)
     return 1;
 }
 
+/* Gives what follows the frames so far a block of its own size, so that a small frame is never taken in a large one's. */
+static void room_renew(struct remote *remote)
+{
+    size_t rest = remote->in_end - remote->in_at, room = IN_LEAST;
+    uint8_t *in;
+
+    while (room < rest)
+        room *= 2;
+    in = malloc(room);
+    if (in == NULL) {
+        memmove(remote->in, remote->in + remote->in_at, rest);
+    } else {
+        memcpy(in, remote->in + remote->in_at, rest);
+        free(remote->in);
+        remote->in = in;
+        remote->in_room = room;
+    }
+    remote->in_at = 0;
+    remote->in_end = rest;
+}
+
 /* Lets go of the frame whose event was out. */
 static void frame_drop(struct remote *remote)
 {
@@ -739,17 +761,13 @@ static void frame_drop(struct remote *remote)
 
     remote->in_at += remote->frame;
     remote->frame = 0;
-    /* Little follows a large one yet: it is moved now, before it is much. */
-    if (remote->in_at >= ROOM_KEPT && rest / 2 <= IN_LEAST && rest > 0) {
-        memmove(remote->in, remote->in + remote->in_at, rest);
-        remote->in_at = 0;
-        remote->in_end = rest;
-    }
+    if (remote->in_room > IN_KEPT && rest > 0)
+        room_renew(remote);
     if (rest > 0)
         return;
     remote->in_at = 0;
     remote->in_end = 0;
-    if (remote->in_room > ROOM_KEPT) {
+    if (remote->in_room > IN_KEPT) {
         free(remote->in);
         remote->in = NULL;
         remote->in_room = 0;

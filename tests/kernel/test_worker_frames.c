@@ -7,6 +7,7 @@
 #include "base/clock.h"
 
 #include <errno.h>
+#include <malloc.h>
 #include <poll.h>
 #include <signal.h>
 #include <stdlib.h>
@@ -236,8 +237,8 @@ static void crumbs(void)
 /* The questions that the engine asks in turns(). */
 static bool hears_restore(int socket, const uint8_t *bytes, size_t size)
 {
-    static const uint32_t kinds[] = {PROTO_HELLO, PROTO_NEW, PROTO_SNAPSHOT, PROTO_RESTORE,
-                                     PROTO_DROP};
+    static const uint32_t kinds[] = {PROTO_HELLO,    PROTO_NEW,     PROTO_SNAPSHOT,
+                                     PROTO_SNAPSHOT, PROTO_RESTORE, PROTO_DROP};
     size_t room = size + (64U << 10), there = 0, at = 0, i = 0;
     uint8_t *all = malloc(room);
     struct proto_head head = {0};
@@ -266,25 +267,29 @@ static void turns(void)
     struct remote_options options = {.key = {1}};
     struct remote_event event = {0};
     struct wire wire = {0};
-    uint8_t *bytes = malloc(size), *block;
+    uint8_t *bytes = malloc(size), *copy = malloc(size), *block;
     const uint8_t *came;
     int pair[2], left = 0;
     unsigned calls = 0;
     struct remote *remote;
     struct error err;
 
-    CHECK(bytes != NULL && socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, pair) == 0, "made");
-    if (bytes == NULL ||
+    CHECK(bytes != NULL && copy != NULL &&
+              socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, pair) == 0,
+          "made");
+    if (bytes == NULL || copy == NULL ||
         setsockopt(pair[0], SOL_SOCKET, SO_SNDBUFFORCE, &room, sizeof(room)) != 0 ||
         setsockopt(pair[1], SOL_SOCKET, SO_SNDBUFFORCE, &room, sizeof(room)) != 0) {
         (void)printf("only root gives a socket so much room\n");
         free(bytes);
+        free(copy);
         return;
     }
     for (size_t i = 0; i < size; i++)
-        bytes[i] = (uint8_t)(i * 7 >> 3);
+        bytes[i] = copy[i] = (uint8_t)(i * 7 >> 3);
     CHECK(remote_open(pair[0], &options, &remote, &err) == 0, "opened");
-    CHECK(remote_new(remote, 1, &nothing, &err) == 0 && remote_snapshot(remote, 1, &err) == 0,
+    CHECK(remote_new(remote, 1, &nothing, &err) == 0 && remote_snapshot(remote, 1, &err) == 0 &&
+              remote_snapshot(remote, 1, &err) == 0,
           "asked");
     wire_begin(&wire, PROTO_READY, 0);
     wire_end(&wire);
@@ -292,6 +297,9 @@ static void turns(void)
     wire_end(&wire);
     wire_begin(&wire, PROTO_BYTES, 1);
     wire_bytes(&wire, bytes, size);
+    wire_end(&wire);
+    wire_begin(&wire, PROTO_BYTES, 1);
+    wire_bytes(&wire, bytes, 300 << 10);
     wire_end(&wire);
     wire_begin(&wire, PROTO_MADE, 2);
     wire_end(&wire);
@@ -306,10 +314,15 @@ static void turns(void)
     CHECK(calls >= 4 && event.kind == REMOTE_SNAPSHOT && event.size == size &&
               memcmp(event.bytes, bytes, size) == 0,
           "it comes whole, in %u turns", calls);
+    /* A smaller one after it is not kept in the large one's block. */
+    while (remote_next(remote, &event) == 0)
+        continue;
+    CHECK(event.kind == REMOTE_SNAPSHOT && event.size == 300 << 10, "the next one");
     /* Bytes that were taken stay, whatever follows. */
     came = event.bytes;
     block = remote_take(remote);
-    CHECK(block != NULL && came > block, "it is taken");
+    CHECK(block != NULL && came > block && malloc_usable_size(block) < 1U << 20,
+          "it is taken, and no more");
     /* And back. */
     CHECK(remote_restore(remote, 2, &nothing, bytes, size, &err) == 0 &&
               remote_waiting(remote) > size - (2U << 20),
@@ -319,8 +332,10 @@ static void turns(void)
           "made");
     while (remote_waiting(remote) > 0)
         CHECK(remote_next(remote, &event) == 0, "nothing more comes");
-    CHECK(hears_restore(pair[1], came, size), "all was sent, in its order");
+    CHECK(hears_restore(pair[1], copy, size), "all was sent, in its order");
+    CHECK(memcmp(came, copy, 300 << 10) == 0, "and it is as it was");
     free(block);
+    free(copy);
     wire_free(&wire);
     remote_close(remote);
     (void)close(pair[1]);
