@@ -41,8 +41,8 @@ mutually hostile tenants need a virtual machine around cove.
 """
 
 AFTER = """
-Dirty Pipe, CVE-2022-0847, needs no call but `splice`, and wrote to files that are only to be read. Boxes share such
-files: the host's `/usr`, and layers.
+On a kernel that has Dirty Pipe, CVE-2022-0847, a box could write to the files of the host's `/usr` that it sees
+read-only, and to layers that other boxes share: that needs no call but `splice`.
 
 """
 
