@@ -206,6 +206,7 @@ static const struct call absent[] = {
     ALL_SAME(NR_MEMFD_SECRET, "memfd_secret"),
     ALL_SAME(NR_CACHESTAT, "cachestat"),
     ALL_SAME(NR_SETXATTRAT, "setxattrat"),
+    ALL_SAME(SYS_mincore, "mincore"),
     ALL_SAME(-1, "number -1, as a debugger skips a call"),
 #ifdef __x86_64__
     ALL_SAME(SYS_modify_ldt, "modify_ldt"),
@@ -681,6 +682,26 @@ static void test_pages_of_others(void)
            EOPNOTSUPP);
 }
 
+/* What says whether a page is there, without reading it. */
+static void test_page_cache(void)
+{
+    static const long calls[] = {SYS_preadv2, SYS_pwritev2};
+
+    for (size_t i = 0; i < sizeof(calls) / sizeof(calls[0]); i++) {
+        struct call call = {"preadv2 or pwritev2", calls[i], {-1, 0, 0, 0, 0, 0}};
+
+        for (long kind = 1; kind <= 0x100; kind <<= 1) {
+            bool tells = kind == 0x8 || kind == 0x80;
+
+            call.args[5] = kind;
+            expect(0, &call, tells ? EOPNOTSUPP : EBADF);
+            call.args[5] |= (long)HIGH_BIT | 0x1;
+            for (unsigned flags = 0; flags <= (FILTER_NO_SETID | FILTER_WATCHED); flags++)
+                expect(flags, &call, tells ? EOPNOTSUPP : EBADF);
+        }
+    }
+}
+
 /* ---- terminals and personality --------------------------------------------------------------- */
 
 static void test_ioctl(void)
@@ -974,6 +995,7 @@ int main(void)
     test_shared_memory();
     test_huge_pages();
     test_pages_of_others();
+    test_page_cache();
     test_ioctl();
     test_personality();
     test_foreign();
