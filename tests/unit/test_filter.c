@@ -393,6 +393,14 @@ static void test_sockets(void)
         expect_kernel(0, &open_ones[i]);
     for (size_t i = 0; i < sizeof(packets) / sizeof(packets[0]); i++)
         expect(0, &packets[i], EAFNOSUPPORT);
+    for (long type = 4; type < 16; type++) {
+        struct call call = {"a type that asks for a module", SYS_socket, {AF_INET6, type, 0}};
+
+        expect(0, &call, ESOCKTNOSUPPORT);
+        call.args[0] = AF_INET;
+        call.args[1] |= SOCK_CLOEXEC | SOCK_NONBLOCK;
+        expect(0, &call, type == 10 ? EAFNOSUPPORT : ESOCKTNOSUPPORT);
+    }
     for (long family = 0; family < 64; family++) {
         struct call call = {"a family that is not allowed", SYS_socket, {family, SOCK_RAW, 0}};
 
@@ -707,6 +715,8 @@ static void test_page_cache(void)
 static void test_ioctl(void)
 {
     static const long requests[] = {TIOCSTI, TIOCLINUX, TIOCSETD, TIOCCONS};
+    static const long module_requests[] = {0x8940, 0x8941, 0x8980, 0x8981,
+                                           0x8982, 0x8983, 0x89a0, 0x89a3};
 
     for (size_t i = 0; i < sizeof(requests) / sizeof(requests[0]); i++) {
         struct call call = {"a terminal request", SYS_ioctl, {-1, requests[i], -1}};
@@ -719,6 +729,16 @@ static void test_ioctl(void)
         call.args[1] = (requests[i] << 16) | 0x54;
         expect(0, &call, EBADF);
     }
+    for (size_t i = 0; i < sizeof(module_requests) / sizeof(module_requests[0]); i++)
+        for (unsigned flags = 0; flags <= (FILTER_NO_SETID | FILTER_WATCHED); flags++) {
+            struct call call = {"a request for a module", SYS_ioctl, {-1, module_requests[i], -1}};
+
+            expect(flags, &call, ENOPKG);
+            call.args[1] |= (long)HIGH_BIT;
+            expect(flags, &call, ENOPKG);
+        }
+    expect(0, &(struct call){"SIOCGIFCONF", SYS_ioctl, {-1, SIOCGIFCONF, -1}}, EBADF);
+    expect(0, &(struct call){"SIOCSIFNAME", SYS_ioctl, {-1, 0x8923, -1}}, EBADF);
     expect(0, &(struct call){"TCGETS", SYS_ioctl, {-1, TCGETS, -1}}, EBADF);
     expect(0, &(struct call){"TIOCSCTTY", SYS_ioctl, {-1, TIOCSCTTY, 0}}, EBADF);
     expect(0, &(struct call){"TIOCGWINSZ", SYS_ioctl, {-1, TIOCGWINSZ, 0}}, EBADF);
