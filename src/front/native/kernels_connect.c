@@ -401,17 +401,18 @@ static void frame_printed(struct beside *beside, bool is_closing)
 static struct frame *frame_beside(struct client_run *run, const char *id)
 {
     struct connection *connection = run->connection;
-    struct kernel_kept *kept = engine_kernel_keep(run->run);
-    struct frame *frame = kept != NULL ? frame_new(connection) : NULL;
+    struct frame *frame = frame_new(connection);
 
-    if (frame == NULL) {
-        if (kept != NULL)
-            engine_kernel_kept_free(kept);
+    if (frame == NULL)
+        return NULL;
+    frame->kept = engine_kernel_keep(run->run);
+    if (frame->kept == NULL) {
+        TAILQ_REMOVE(&connection->frames, frame, next);
+        free(frame);
         return NULL;
     }
     frame->beside = (struct beside){.work = frame_print, .done = frame_printed};
     frame->is_printing = true;
-    frame->kept = kept;
     (void)snprintf(frame->id, sizeof(frame->id), "%s", id);
     return frame;
 }
