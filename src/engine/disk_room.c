@@ -335,10 +335,11 @@ static bool is_overdrawn(const struct disk_room *room)
 }
 
 /* True if the file system itself says so, too. The amount that is left is a guess: a host that compresses disks may never
- * need what boxes have allocated. To wait for less would leave nothing to the others' disks. */
+ * need what boxes have allocated. The caches hold so much that to wait for less would leave nothing to the others'
+ * disks. */
 static bool is_nearly_full(const struct disk_room *room)
 {
-    return room->free < short_of(room->engine);
+    return room->free < 2 * short_of(room->engine);
 }
 
 /* The tenant to blame; NULL: none, or nobody knows yet. */

@@ -186,12 +186,12 @@ static void check_end(struct rig *rig)
     CHECK(is_in(rig, "large", made[0].id, "created") &&
               is_in(rig, rig_caller.tenant, made[1].id, "created"),
           "nobody has written");
-    rig->fake.free_bytes = 2 * HEADROOM;
+    rig->fake.free_bytes = 4 * HEADROOM;
     hog->used = 100 * MIB;
     look_again(rig);
     look_again(rig);
     CHECK(rig->fake.counts[KEEPER_CUT_DISK] == 0, "there is room all the same");
-    rig->fake.free_bytes = 2 * HEADROOM - 1;
+    rig->fake.free_bytes = 4 * HEADROOM - 1;
     look_again(rig);
     CHECK(rig_becomes(rig, made[1].id, SANDBOX_STOPPED, "host_full"), "it has grown most");
     CHECK(is_in(rig, "large", made[0].id, "created"), "and nobody else is ended");
