@@ -236,7 +236,9 @@ static struct mount_change *place_find(struct keeper *keeper, uint64_t box, stru
         if (hangs(change))
             say_hangs(change, err);
         else
-            (void)error_set(err, "capacity", 0, "another mount of this box is being changed");
+            (void)error_set(
+                err, "capacity", 0,
+                "another mount of this box is being changed; ask again when that has ended");
         return NULL;
     }
     if (place != NULL && count < MOUNTS_CHANGING_MAX)

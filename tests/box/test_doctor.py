@@ -203,7 +203,7 @@ def test_without_mkfs_root_is_told_what_its_sandboxes_lack():
     assert doctor.json["level"] == "full" and doctor.state("box") == "yes"
 
 
-def test_a_user_is_told_of_no_mkfs_for_his_sandboxes_need_none():
+def test_a_user_is_not_told_of_mkfs_which_no_sandbox_of_a_user_needs():
     assert "disks" not in Doctor("no-mkfs.sh", "user.sh 1048576").checks
 
 

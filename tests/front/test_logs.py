@@ -47,7 +47,7 @@ def test_pairs_that_a_message_ends_with_are_fields(tmp_path):
     assert line["fields"] == {"status": "0"} and line["text"].endswith(" status=0")
 
 
-def test_what_is_said_of_the_start_itself_is_json_too(tmp_path):
+def test_lines_of_the_start_itself_are_json_too(tmp_path):
     with serving.Serve(tmp_path, "[boxes]\npool = 0\n[serve]\nlog_format = json\n[mounts]\ngone = /gone/by/now\n") as serve:
         assert "name_lost" in [line["code"] for line in lines(serve)]
 

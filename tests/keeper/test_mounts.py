@@ -340,7 +340,7 @@ def held_in(box):
     return sorted(path for path in mounts_in(box, 0) if path.startswith("/one"))
 
 
-def test_what_was_held_is_let_go_with_the_last_mount_below_it(keeper, engine, given):
+def test_directories_above_a_mount_are_let_go_with_the_last_one_below(keeper, engine, given):
     """Or with what could not be mounted: else a box would gather mounts of the host's kernel."""
     assert keeper.give(given, b"other") == ""
     box = Box(engine, **ROOT_SYSTEM)
@@ -358,7 +358,7 @@ def test_what_was_held_is_let_go_with_the_last_mount_below_it(keeper, engine, gi
     box.end()
 
 
-def test_what_its_programs_keep_held_has_a_limit(engine):
+def test_directories_that_programs_keep_held_have_a_limit(engine):
     """A target of 255 bytes has 124 directories above it, and a program in the deepest keeps all of them."""
     box = Box(engine, **ROOT_SYSTEM)
     above = [f"/h{number:02}" + "/a" * 123 for number in range(20)]

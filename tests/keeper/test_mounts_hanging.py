@@ -160,7 +160,7 @@ def stopped(server):
 
 
 @pytest.mark.parametrize("silent", ["given"], indirect=True)
-def test_what_a_killed_process_has_mounted_is_there(serve, silent):
+def test_a_mount_made_by_a_killed_process_is_kept(serve, silent):
     """It has mounted it, and waits where it sees after it."""
     box, _ = made(serve)
     with mounting(serve, silent, box) as answer:
@@ -174,7 +174,7 @@ def test_what_a_killed_process_has_mounted_is_there(serve, silent):
 
 @pytest.mark.wall
 @pytest.mark.parametrize("silent", ["given"], indirect=True)
-def test_what_comes_after_it_was_given_up_is_taken_away(serve, silent):
+def test_a_mount_that_comes_too_late_is_taken_away(serve, silent):
     """Nothing is mounted that is not shown."""
     box, _ = made(serve)
     with mounting(serve, silent, box) as answer:

@@ -554,8 +554,9 @@ static void wait_for(struct job *job, struct once *once)
     job->waiter = (struct once_waiter){.done = told, .arg = job};
     if (!once_wait(once, &job->waiter)) {
         job_fail(job, "too_many_requests",
-                 "enough repetitions wait for the answer to the first request with this "
-                 "Idempotency-Key; repeat it when that has ended");
+                 "%d repetitions wait for the answer to this Idempotency-Key, the most there may "
+                 "be; repeat it when the first request has ended",
+                 ONCE_WAITERS_MAX);
         return;
     }
     job->waits_for = once;

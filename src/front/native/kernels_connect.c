@@ -2,7 +2,7 @@
  *
  * One JSON object in each text frame. Who connects names his runs, and hears of each what it calls and how it ended;
  * calls are answered in any order. When he goes away his runs are stopped. What waits to be read by him is bounded:
- * beyond that tools fail and he is not heard, and then he is cut off.
+ * beyond that tools fail and the client is not heard, and then it is cut off.
  *
  * Large messages are read, and large calls and results printed, beside the loop (beside.c). Nothing overtakes them: while
  * a message is read the next is not taken, and what is said waits behind what is being printed. */
