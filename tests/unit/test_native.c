@@ -869,7 +869,7 @@ static void test_shares(void)
     struct account_shares shares = {.second = 0};
 
     CHECK(lines_of(&shares, "a", true, 1) == ACCOUNT_SHARE, "no more than its share");
-    CHECK(shares.left_out == 2 * ACCOUNT_SHARE, "the others are counted: %llu",
+    CHECK(shares.left_out == 2UL * ACCOUNT_SHARE, "the others are counted: %llu",
           (unsigned long long)shares.left_out);
     CHECK(account_share_may(&shares, "a", false, 1), "what it changes has a share of its own");
     CHECK(lines_of(&shares, "b", true, 1) == ACCOUNT_SHARE, "and so has another tenant");
