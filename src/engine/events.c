@@ -358,7 +358,7 @@ static void tell_next(struct events *events, uint64_t until_ns)
 }
 
 /* Some of all: a thousand listeners take their time, so the loop hears others in between, and histories take turns.
- * Who is told nothing yet is told all of it once the life's number is noted. */
+ * A listener that is told nothing yet hears all of it once the life's number is noted. */
 static void tell(void *arg)
 {
     struct events *events = arg;

@@ -1,4 +1,4 @@
-/* What libcurl's codes of failure mean, in words for who asked. */
+/* The meaning of libcurl's codes of failure, in words for the code that asked. */
 #include "engine/fetch_parts.h"
 
 #include "base/library.h"

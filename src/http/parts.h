@@ -333,7 +333,7 @@ bool http_websocket_reads(const struct http_request *request);
 void http_websocket_lost(struct http_request *request);
 /* Less waits to be written. */
 void http_websocket_flushed(struct http_request *request);
-/* What was to be taken in one turn is taken. */
+/* The messages that were to be taken in one turn are taken. */
 void http_websocket_turned(struct http_request *request);
 /* Anything has come from the client. */
 void http_websocket_heard(struct http_request *request);

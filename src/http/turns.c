@@ -1,7 +1,7 @@
 /* How long the input of each owner may hold the loop: bodies, frames, and the bytes of ports, on as many connections as
  * there are.
  *
- * What a lane has spent of a round is measured; a connection that comes when all is spent waits in the lane's line with
+ * The time that a lane has spent of a round is measured; a connection that comes when all is spent waits in the lane's line with
  * what it has sent, mostly in the kernel, and is not looked at before its turn. Request heads have lines of their own:
  * whose they are is known only when they are read. */
 #include "http/parts.h"

@@ -280,7 +280,7 @@ static int begin(struct keeper *keeper, const struct boxed *boxed, struct mount_
     return -1;
 }
 
-/* Whoever asked for it was told that it is not mounted. */
+/* The client was told that it is not mounted. */
 static void undo(struct mount_change *change)
 {
     struct boxed *boxed = boxes_find(&change->keeper->boxes, change->box);
