@@ -12,17 +12,15 @@
  * nothing else, and nothing here is a wall. What it must do is keep the run's own state sound: after an
  * interrupt the context goes on. */
 #include "kernel/guest_shared.h"
-
 #include "kernel/js/engine.h"
 #include "kernel/js/heap.h"
+#include "kernel/js/natives.h"
+#include "kernel/js/plain.h"
 
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-
-#include "kernel/js/natives.h"
-#include "kernel/js/plain.h"
 
 #define EXPORT(name) __attribute__((export_name(#name))) name
 #define IMPORT(name) __attribute__((import_module("host"), import_name(#name))) host_##name
