@@ -6,17 +6,16 @@
 
 #include "base/fd.h"
 #include "kernel/numbers.h"
+#include "kernel/outgoing.h"
 #include "kernel/proto.h"
 
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/queue.h>
 #include <sys/socket.h>
 
 #define IN_LEAST (16U << 10)     /* and so much is read ahead of a frame's end */
-#define TURN_BYTES (1U << 20)    /* that are read, or sent, before others have their turn */
-#define BLOCK_BYTES (256U << 10) /* of frames together, that are to be sent */
+#define TURN_BYTES (1U << 20)    /* that are read before others have their turn */
 #define IN_KEPT (256U << 10)     /* of what was read into, when its frames are gone */
 #define ROOM_KEPT (1U << 20)     /* of another buffer that is empty */
 #define WAITING_MAX (256U << 20) /* bytes for a worker that does not read */
@@ -39,21 +38,10 @@ struct entry {
     bool has_called;
 };
 
-/* Frames that are to be sent, or a part of one. They are not moved, however many there are. */
-struct block {
-    TAILQ_ENTRY(block) next;
-    struct wire wire;
-    size_t at; /* sent */
-    bool is_taken;
-};
-
 struct remote {
     int socket;
     struct numbers entries;
-    TAILQ_HEAD(blocks, block) blocks;
-    size_t waiting;      /* in these */
-    struct wire *out;    /* of the last one */
-    struct wire no_room; /* in its place, where there is no memory for one */
+    struct outgoing out;
     uint8_t *in;
     size_t in_room, in_at, in_end;
     size_t frame; /* bytes of the frame whose event is out */
@@ -65,26 +53,6 @@ struct remote {
 };
 
 /* ---- life ---- */
-
-static void frame_begin(struct remote *remote, enum proto_kind kind, uint64_t number);
-static int send_out(struct remote *remote, struct error *err);
-
-/* It may have the key in it. */
-static void block_free(struct remote *remote, struct block *block)
-{
-    TAILQ_REMOVE(&remote->blocks, block, next);
-    if (!block->is_taken && block->wire.data != NULL)
-        explicit_bzero(block->wire.data, block->wire.room);
-    wire_free(&block->wire);
-    free(block);
-}
-
-static void blocks_free(struct remote *remote)
-{
-    while (!TAILQ_EMPTY(&remote->blocks))
-        block_free(remote, TAILQ_FIRST(&remote->blocks));
-    remote->waiting = 0;
-}
 
 int remote_open(int socket, const struct remote_options *options, struct remote **out,
                 struct error *err)
@@ -99,14 +67,14 @@ int remote_open(int socket, const struct remote_options *options, struct remote 
     remote->result_most = options->result_bytes != 0 && options->result_bytes < PROTO_RESULT_MAX
                               ? options->result_bytes
                               : PROTO_RESULT_MAX;
-    TAILQ_INIT(&remote->blocks);
-    frame_begin(remote, PROTO_HELLO, 0);
-    wire_u32(remote->out, PROTO_VERSION);
-    wire_raw(remote->out, options->key, sizeof(options->key));
-    wire_u64(remote->out, options->memory_bytes);
-    wire_u64(remote->out, remote->result_most);
-    wire_end(remote->out);
-    if (send_out(remote, err) < 0) {
+    outgoing_open(&remote->out, socket);
+    outgoing_begin(&remote->out, PROTO_HELLO, 0);
+    wire_u32(remote->out.frame, PROTO_VERSION);
+    wire_raw(remote->out.frame, options->key, sizeof(options->key));
+    wire_u64(remote->out.frame, options->memory_bytes);
+    wire_u64(remote->out.frame, remote->result_most);
+    wire_end(remote->out.frame);
+    if (outgoing_send(&remote->out, err) < 0) {
         remote_close(remote);
         return -1;
     }
@@ -125,7 +93,7 @@ void remote_close(struct remote *remote)
         free(entry);
     }
     numbers_free(&remote->entries);
-    blocks_free(remote);
+    outgoing_free(&remote->out);
     free(remote->in);
     free(remote->logs);
     fd_close(&remote->socket);
@@ -144,92 +112,12 @@ int remote_fd(const struct remote *remote)
 
 size_t remote_waiting(const struct remote *remote)
 {
-    return remote->waiting;
+    return remote->out.waiting;
 }
 
 bool remote_wants_write(const struct remote *remote)
 {
     return remote_waiting(remote) > 0 && !remote->is_gone;
-}
-
-/* ---- sending ---- */
-
-/* Sends as much as the socket takes now, up to a bound. remote_next() finds out that nobody hears it any more. */
-static void flush(struct remote *remote)
-{
-    size_t left = TURN_BYTES;
-    struct block *block;
-
-    while (left > 0 && (block = TAILQ_FIRST(&remote->blocks)) != NULL) {
-        size_t size = block->wire.size - block->at;
-        ssize_t sent;
-
-        if (size == 0) {
-            if (block == TAILQ_LAST(&remote->blocks, blocks))
-                return;
-            block_free(remote, block);
-            continue;
-        }
-        sent = send(remote->socket, block->wire.data + block->at, size < left ? size : left,
-                    MSG_DONTWAIT | MSG_NOSIGNAL);
-        if (sent < 0 && errno == EINTR)
-            continue;
-        if (sent < 0) {
-            if (errno != EAGAIN)
-                blocks_free(remote);
-            return;
-        }
-        block->at += (size_t)sent;
-        remote->waiting -= (size_t)sent;
-        left -= (size_t)sent;
-    }
-}
-
-/* At the end of what waits. */
-static struct block *block_new(struct remote *remote)
-{
-    struct block *block = calloc(1, sizeof(*block));
-
-    if (block != NULL)
-        TAILQ_INSERT_TAIL(&remote->blocks, block, next);
-    return block;
-}
-
-/* Bytes that are sent give their room to those that follow. */
-static void frame_begin(struct remote *remote, enum proto_kind kind, uint64_t number)
-{
-    struct block *block = TAILQ_LAST(&remote->blocks, blocks);
-
-    if (block != NULL && !block->is_taken && block->at == block->wire.size &&
-        block->wire.room <= ROOM_KEPT)
-        block->wire.size = block->at = 0;
-    if (block == NULL || block->is_taken || block->wire.size >= BLOCK_BYTES)
-        block = block_new(remote);
-    remote->no_room = (struct wire){.failed = true};
-    remote->out = block != NULL ? &block->wire : &remote->no_room;
-    wire_begin(remote->out, kind, number);
-}
-
-/* The frame that was written last; with -1 it is taken back. */
-static int send_out(struct remote *remote, struct error *err)
-{
-    struct wire *out = remote->out;
-    struct proto_head head;
-
-    if (out->failed) {
-        wire_undo(out);
-        return error_set(err, "no_memory", ENOMEM, "a request to a kernel's worker");
-    }
-    memcpy(&head, out->data + out->begin, sizeof(head));
-    if (head.size > PROTO_BODY_MAX) {
-        wire_undo(out);
-        return error_set(err, "too_large", 0,
-                         "this is too large for a kernel's worker: at most %u bytes",
-                         PROTO_BODY_MAX);
-    }
-    remote->waiting += out->size - out->begin;
-    flush(remote);
-    return 0;
 }
 
 /* Before a request is written. */
@@ -289,8 +177,8 @@ static struct entry *entry_new(struct remote *remote, uint64_t number, bool is_r
 /* The end of a request that made an entry: with -1 there is none. */
 static int made(struct remote *remote, struct entry *entry, struct error *err)
 {
-    wire_end(remote->out);
-    if (send_out(remote, err) == 0)
+    wire_end(remote->out.frame);
+    if (outgoing_send(&remote->out, err) == 0)
         return 0;
     entry_free(remote, entry);
     return -1;
@@ -348,14 +236,14 @@ int remote_new(struct remote *remote, uint64_t context, const struct kernel_gran
     entry = entry_new(remote, context, false, err);
     if (entry == NULL)
         return -1;
-    frame_begin(remote, PROTO_NEW, context);
-    wire_grants(remote->out, grants);
+    outgoing_begin(&remote->out, PROTO_NEW, context);
+    wire_grants(remote->out.frame, grants);
     return made(remote, entry, err);
 }
 
 /* The block goes behind its frame. */
 static int restore(struct remote *remote, uint64_t context, const struct kernel_grants *grants,
-                   struct block *bytes, struct error *err)
+                   struct outgoing_block *bytes, struct error *err)
 {
     size_t size = bytes->wire.size;
     struct entry *entry;
@@ -373,34 +261,29 @@ static int restore(struct remote *remote, uint64_t context, const struct kernel_
     entry = entry_new(remote, context, false, err);
     if (entry == NULL)
         return -1;
-    frame_begin(remote, PROTO_RESTORE, context);
-    wire_u32(remote->out, (uint32_t)size);
-    wire_grants(remote->out, grants);
-    wire_end_before(remote->out, size);
-    if (send_out(remote, err) < 0) {
+    outgoing_begin(&remote->out, PROTO_RESTORE, context);
+    wire_u32(remote->out.frame, (uint32_t)size);
+    wire_grants(remote->out.frame, grants);
+    wire_end_before(remote->out.frame, size);
+    if (outgoing_send(&remote->out, err) < 0) {
         entry_free(remote, entry);
         return -1;
     }
-    TAILQ_INSERT_TAIL(&remote->blocks, bytes, next);
-    remote->waiting += size;
+    outgoing_add(&remote->out, bytes);
     return 0;
 }
 
 int remote_restore(struct remote *remote, uint64_t context, const struct kernel_grants *grants,
                    uint8_t *bytes, size_t size, struct error *err)
 {
-    struct block *block = calloc(1, sizeof(*block));
+    struct outgoing_block *block = outgoing_block_new(bytes, size);
 
-    if (block == NULL) {
-        free(bytes);
-        return error_set(err, "no_memory", ENOMEM, "a request to a kernel's worker");
-    }
-    block->wire = (struct wire){.data = bytes, .size = size, .room = size};
-    block->is_taken = true;
-    if (restore(remote, context, grants, block, err) == 0)
+    if (block == NULL)
+        (void)error_set(err, "no_memory", ENOMEM, "a request to a kernel's worker");
+    else if (restore(remote, context, grants, block, err) == 0)
         return 0;
-    wire_free(&block->wire);
     free(block);
+    free(bytes);
     return -1;
 }
 
@@ -413,8 +296,8 @@ int remote_fork(struct remote *remote, uint64_t context, uint64_t copy, struct e
     entry = entry_new(remote, copy, false, err);
     if (entry == NULL)
         return -1;
-    frame_begin(remote, PROTO_FORK, copy);
-    wire_u64(remote->out, context);
+    outgoing_begin(&remote->out, PROTO_FORK, copy);
+    wire_u64(remote->out.frame, context);
     return made(remote, entry, err);
 }
 
@@ -426,9 +309,9 @@ static int ask(struct remote *remote, enum proto_kind kind, uint64_t context, ui
         return error_set(err, "kernel_busy", 0,
                          "this context has %u such requests before it; wait until they are done",
                          PENDING_MAX);
-    frame_begin(remote, kind, context);
-    wire_end(remote->out);
-    if (send_out(remote, err) < 0)
+    outgoing_begin(&remote->out, kind, context);
+    wire_end(remote->out.frame);
+    if (outgoing_send(&remote->out, err) < 0)
         return -1;
     (*pending)++;
     return 0;
@@ -494,11 +377,11 @@ int remote_run(struct remote *remote, uint64_t run, uint64_t context,
     entry = entry_new(remote, run, true, err);
     if (entry == NULL)
         return -1;
-    frame_begin(remote, PROTO_RUN, run);
-    wire_u64(remote->out, context);
-    wire_source(remote->out, source);
+    outgoing_begin(&remote->out, PROTO_RUN, run);
+    wire_u64(remote->out.frame, context);
+    wire_source(remote->out.frame, source);
     if (context == 0)
-        wire_grants(remote->out, grants);
+        wire_grants(remote->out.frame, grants);
     return made(remote, entry, err);
 }
 
@@ -509,16 +392,16 @@ int remote_stop(struct remote *remote, uint64_t run, enum kernel_end end, struct
         return -1;
     if (entry_find(remote, run, true) == NULL)
         return 0;
-    frame_begin(remote, PROTO_STOP, run);
-    wire_u32(remote->out, (uint32_t)end);
-    wire_end(remote->out);
-    return send_out(remote, err);
+    outgoing_begin(&remote->out, PROTO_STOP, run);
+    wire_u32(remote->out.frame, (uint32_t)end);
+    wire_end(remote->out.frame);
+    return outgoing_send(&remote->out, err);
 }
 
 static int settled(struct remote *remote, struct entry *entry, struct error *err)
 {
-    wire_end(remote->out);
-    if (send_out(remote, err) < 0)
+    wire_end(remote->out.frame);
+    if (outgoing_send(&remote->out, err) < 0)
         return -1;
     if (entry->calls > 0)
         entry->calls--;
@@ -537,12 +420,12 @@ int remote_settle(struct remote *remote, uint64_t run, uint32_t call, const char
         return 0;
     if (meta_size > KERNEL_META_MAX || bytes_size > PROTO_RESULT_MAX - KERNEL_META_MAX)
         return error_set(err, "too_large", 0, "the answer to a call of the host is too large");
-    frame_begin(remote, PROTO_SETTLE, run);
-    wire_u32(remote->out, call);
-    wire_bytes(remote->out, meta != NULL ? meta : "null",
+    outgoing_begin(&remote->out, PROTO_SETTLE, run);
+    wire_u32(remote->out.frame, call);
+    wire_bytes(remote->out.frame, meta != NULL ? meta : "null",
                meta != NULL ? meta_size : strlen("null"));
-    wire_u32(remote->out, bytes != NULL ? 1 : 0);
-    wire_bytes(remote->out, bytes, bytes != NULL ? bytes_size : 0);
+    wire_u32(remote->out.frame, bytes != NULL ? 1 : 0);
+    wire_bytes(remote->out.frame, bytes, bytes != NULL ? bytes_size : 0);
     return settled(remote, entry, err);
 }
 
@@ -558,10 +441,10 @@ int remote_settle_error(struct remote *remote, uint64_t run, uint32_t call, cons
         return 0;
     if (strlen(code) >= ERROR_CODE_MAX || strlen(message) >= KERNEL_META_MAX / 8)
         return error_set(err, "too_large", 0, "the error of a call of the host is too large");
-    frame_begin(remote, PROTO_SETTLE_ERROR, run);
-    wire_u32(remote->out, call);
-    wire_string(remote->out, code);
-    wire_string(remote->out, message);
+    outgoing_begin(&remote->out, PROTO_SETTLE_ERROR, run);
+    wire_u32(remote->out.frame, call);
+    wire_string(remote->out.frame, code);
+    wire_string(remote->out.frame, message);
     return settled(remote, entry, err);
 }
 
@@ -733,25 +616,24 @@ static int frame_take(struct remote *remote, struct remote_event *event)
     return 1;
 }
 
-/* Gives what follows the frames so far a block of its own size, so that a small frame is never taken in a large one's. */
-static void room_renew(struct remote *remote)
+/* Gives what follows `end` a block of its own size, so that a small frame is never taken in a large one's. Returns the
+ * block that it lay in; NULL: no memory, and nothing has changed. */
+static uint8_t *room_renew(struct remote *remote, size_t end)
 {
-    size_t rest = remote->in_end - remote->in_at, room = IN_LEAST;
-    uint8_t *in;
+    size_t rest = remote->in_end - end, room = IN_LEAST;
+    uint8_t *before = remote->in, *in;
 
     while (room < rest)
         room *= 2;
     in = malloc(room);
-    if (in == NULL) {
-        memmove(remote->in, remote->in + remote->in_at, rest);
-    } else {
-        memcpy(in, remote->in + remote->in_at, rest);
-        free(remote->in);
-        remote->in = in;
-        remote->in_room = room;
-    }
+    if (in == NULL)
+        return NULL;
+    memcpy(in, before + end, rest);
+    remote->in = in;
+    remote->in_room = room;
     remote->in_at = 0;
     remote->in_end = rest;
+    return before;
 }
 
 /* Lets go of the frame whose event was out. */
@@ -762,7 +644,7 @@ static void frame_drop(struct remote *remote)
     remote->in_at += remote->frame;
     remote->frame = 0;
     if (remote->in_room > IN_KEPT && rest > 0)
-        room_renew(remote);
+        free(room_renew(remote, remote->in_at));
     if (rest > 0)
         return;
     remote->in_at = 0;
@@ -822,20 +704,10 @@ static size_t read_most(const struct remote *remote, size_t most)
 
 void *remote_take(struct remote *remote)
 {
-    size_t end = remote->in_at + remote->frame, rest = remote->in_end - end, room = IN_LEAST;
-    uint8_t *taken = remote->in, *in;
+    void *taken = room_renew(remote, remote->in_at + remote->frame);
 
-    while (room < rest)
-        room *= 2;
-    in = malloc(room);
-    if (in == NULL)
-        return NULL;
-    memcpy(in, taken + end, rest);
-    remote->in = in;
-    remote->in_room = room;
-    remote->in_at = 0;
-    remote->in_end = rest;
-    remote->frame = 0;
+    if (taken != NULL)
+        remote->frame = 0;
     return taken;
 }
 
@@ -868,7 +740,7 @@ int remote_next(struct remote *remote, struct remote_event *event)
     if (remote->is_gone)
         return 0;
     frame_drop(remote);
-    flush(remote);
+    outgoing_flush(&remote->out);
     for (;;) {
         ssize_t got;
         int taken = frame_take(remote, event);
