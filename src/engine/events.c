@@ -593,7 +593,9 @@ static void history_end_key(struct events *events, struct history *history, cons
     struct engine_listener *listener;
 
     TAILQ_FOREACH(listener, &history->listeners, next)
-    listener->is_cut |= strcmp(listener->key_id, key_id) == 0;
+    {
+        listener->is_cut |= strcmp(listener->key_id, key_id) == 0;
+    }
     history_wake(events, history);
 }
 

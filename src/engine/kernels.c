@@ -657,7 +657,9 @@ void kernels_drain(struct engine *engine)
     struct worker *worker = NULL;
 
     TAILQ_FOREACH(worker, &engine->kernels->workers, next)
-    runs_drain(worker);
+    {
+        runs_drain(worker);
+    }
 }
 
 static void fetches_closed(void *arg)

@@ -381,8 +381,10 @@ void runs_drain(struct worker *worker)
     struct kernel_run *run = NULL;
 
     TAILQ_FOREACH(run, &worker->run_list, next)
-    clock_set(worker->kernels->engine->clock, &run->patience,
-              clock_monotonic_ns() + DRAIN_MS * 1000000ULL, drained, run);
+    {
+        clock_set(worker->kernels->engine->clock, &run->patience,
+                  clock_monotonic_ns() + DRAIN_MS * 1000000ULL, drained, run);
+    }
 }
 
 /* ---- the begin ---- */

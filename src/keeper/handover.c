@@ -275,8 +275,10 @@ static void boxed_mounts_hand(struct hand *hand, struct boxed *boxed)
 
     hand_size(hand, &count, KEEPER_MOUNTS_MAX);
     for (size_t i = 0; i < count && hand_is_sound(hand); i++) {
-        struct boxed_mount mount = hand->is_reading ? (struct boxed_mount){0} : boxed->mounts[i];
+        struct boxed_mount mount = {0};
 
+        if (!hand->is_reading)
+            mount = boxed->mounts[i];
         mount_hand(hand, &mount);
         if (hand->is_reading && !boxes_note_mount(boxed, &mount))
             hand_fault(hand, "no memory");

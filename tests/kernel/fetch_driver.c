@@ -92,7 +92,7 @@ static void fail(void *arg, uint32_t call, const char *code, const char *text)
 
 static void run_new(int number, const json_t *what)
 {
-    static const struct fetch_answers answers = {settle, fail};
+    static const struct fetch_answers answers = {.settle = settle, .fail = fail};
     const json_t *hosts = json_object_get(what, "hosts");
     const char *rules[300] = {0};
     struct error err = {0};

@@ -366,11 +366,13 @@ static void frame_print(struct beside *beside)
 /* Whether it is to be said: its run goes on, and may call that. */
 static bool call_is_good(const struct frame *frame)
 {
-    struct client_run *run;
+    struct client_run *run = NULL;
 
     TAILQ_FOREACH(run, &frame->connection->runs, next)
-    if (run->number == frame->run)
-        break;
+    {
+        if (run->number == frame->run)
+            break;
+    }
     if (run == NULL || !may_call(run, frame->call, frame->is_tool ? &frame->tool : NULL))
         return false;
     if (!frame->is_json)

@@ -66,7 +66,8 @@ static void replace_mounts(void)
     static const char *const mounts[] = {"/usr", "/etc", "/dev", "/proc", "/sys", "/attack"};
 
     (void)mkdir("/beside", 0755);
-    (void)symlink("/beside", "/leads-beside");
+    attack_check("a link that leads beside them", symlink("/beside", "/leads-beside") == 0, "%d",
+                 errno);
     attack_check("writing beside them", access("/beside", W_OK) == 0, "%d", errno);
     for (size_t i = 0; i < sizeof(mounts) / sizeof(mounts[0]); i++) {
         REFUSED(mounts[i], rename(mounts[i], "/elsewhere"), EBUSY);
