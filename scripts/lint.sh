@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # Everything that can be checked without running the code. Each check runs to its end and all
 # findings are shown; two run at a time, for a build machine may have no more cores.
-# With --quick what takes seconds: layout, rooms, shell, mutants' rows, marks, ages, and clang-tidy of the sources that changed since
-# the commit in .ci/tidied, the last one that all of it was clean at.
+# With --quick what takes seconds: layout, rooms, calls between files, shell, mutants' rows, marks, ages, and clang-tidy
+# of the sources that changed since the commit in .ci/tidied, the last one that all of it was clean at.
 # usage: lint.sh [--quick | CHECK...]
 set -euo pipefail
 
@@ -31,8 +31,14 @@ check_rooms() {
     ! git grep -nE '^ *(from|import) +test_' -- 'tests/*.py' 'js/*.py'
 }
 
+# Which files need which: of the release and of the build with the tests, which make test has made before.
+check_calls() {
+    scripts/rooms.py "${BUILD:-build}" "${BUILD:-build}/asan"
+}
+
+# This build has every source, so the whole lint asks of its objects which files need which.
 check_gcc() {
-    CC=gcc lint_build gcc -Danalyzer=true
+    CC=gcc lint_build gcc -Danalyzer=true && scripts/rooms.py "$build/gcc"
 }
 
 check_clang() {
@@ -211,7 +217,7 @@ run_check() {
 
 checks=("$@")
 [ $# -gt 0 ] || checks=(format rooms shell mutants marks tested gcc cppcheck tidy)
-[ "${1:-}" != --quick ] || checks=(format rooms shell mutants marks tested tidied)
+[ "${1:-}" != --quick ] || checks=(format rooms calls shell mutants marks tested tidied)
 status=0
 # tidy builds with clang, so that the clang build needs no turn of its own.
 for check in "${checks[@]}"; do

@@ -1,14 +1,25 @@
 #!/usr/bin/env python3
-"""Checks that no room includes a room above it, and that what depends on the processor stays where
-it is.
+"""Checks that no room reaches a room above it, and that what depends on the processor stays where it is.
 
-The order of the floors is the list below; a header of a room that is not in it is an error, so a
-new room has to be given its place here.
+The order of the floors is the list below; a header of a room that is not in it is an error, so a new room has to be
+given its place here.
+
+Without a build it reads includes. With one it reads the symbols that its objects define and need: no file may need one
+of a room above, no folders may need each other in a circle, and files of one folder that do are counted in circles.txt.
+A function that a lower room calls through a pointer is no symbol that it needs.
+usage: rooms.py [BUILD_DIRECTORY...]
 """
 
+import collections
+import json
+import os
 import pathlib
 import re
+import subprocess
 import sys
+
+TOP = pathlib.Path(__file__).resolve().parent.parent
+CIRCLES = TOP / "scripts" / "circles.txt"
 
 FLOORS = ["base", "policy", "box", "kernel", "net", "disk", "keeper", "store", "engine", "http",
           "front", "mcp", "cmd",
@@ -23,6 +34,9 @@ OF_OPENAT2 = {"src/base/fd.c", "src/box/probe.c"}
 PROCESSOR = re.compile(r"\b(__x86_64__|__i386__|__aarch64__|__arm__|__asm__|asm)\b")
 # The Node addon, and the rooms that it is made of.
 ADDON, OF_THE_ADDON = "js/packages/node/src", {"base", "policy", "kernel"}
+# Of the guest alone, which scripts/build-kernel.sh compiles into one object; its first source stands for the others.
+OF_THE_GUEST = {f"src/kernel/js/{name}.c" for name in
+                ("guest", "heap", "natives", "natives_bytes", "natives_digest", "plain")}
 INCLUDE = re.compile(r'^\s*#\s*include\s+"([a-z0-9_]+)/')
 
 
@@ -52,8 +66,134 @@ def check_openat2(top):
     return wrong
 
 
+def room_of(source):
+    return source.split("/")[1]
+
+
+def folder_of(source):
+    return source.rpartition("/")[0]
+
+
+def objects_of(build):
+    """Each object of the build, its source, and that by its name from the top: what a build makes lies in it as others here."""
+    said = subprocess.run(["ninja", "-t", "compdb"], cwd=build, stdout=subprocess.PIPE, check=True)
+    for entry in json.loads(said.stdout):
+        file = pathlib.Path(os.path.normpath(build / entry["file"]))
+        base = build if build in file.parents else TOP
+        if entry["output"].endswith(".o") and base / "src" in file.parents:
+            yield build / entry["output"], file, str(file.relative_to(base))
+
+
+def fresh_objects(builds):
+    """The source of each object that is not older than it; and the sources that have none."""
+    lacking = {str(path.relative_to(TOP)) for path in (TOP / "src").rglob("*.c")} - OF_THE_GUEST
+    found = {}
+    for path, file, source in [one for build in builds for one in objects_of(build)]:
+        lacking.add(source)
+        if path.exists() and path.stat().st_mtime_ns >= file.stat().st_mtime_ns:
+            found[str(path)] = source
+    return found, sorted(lacking - set(found.values()))
+
+
+def nearest(source, others):
+    """Programs may each have a function of the same name: the one in the same folder is meant, else in the same room."""
+    for is_near in (folder_of, room_of):
+        near = {other for other in others if is_near(other) == is_near(source)}
+        if near:
+            return near
+    return others
+
+
+def needs_of(found):
+    """By file, the files that define what it needs, each with one such symbol."""
+    defines, needs = collections.defaultdict(set), collections.defaultdict(dict)
+    said = subprocess.run(["nm", "-A", "-P", "-g", *found], stdout=subprocess.PIPE, text=True, check=True).stdout
+    symbols = {(found[path], symbol, kind) for path, symbol, kind in
+               (re.match(r"(.*): (\S+) (\S)", line).groups() for line in said.splitlines())}
+    for source, symbol, kind in symbols:
+        if kind not in "Uwv":
+            defines[symbol].add(source)
+    for source, symbol, kind in sorted(symbols):
+        for other in nearest(source, defines[symbol]) - {source} if kind in "Uwv" else ():
+            needs[source].setdefault(other, symbol)
+    return needs
+
+
+def circles_of(graph):
+    """The sets of nodes of which each reaches each other one."""
+    def reached(node):
+        seen, left = set(), [node]
+        while left:
+            more = set(graph.get(left.pop(), ())) - seen
+            seen |= more
+            left += more
+        return seen
+    reach, told = {node: reached(node) for node in graph}, set()
+    for node in sorted(graph):
+        if node in reach[node] and node not in told:
+            circle = {other for other in reach[node] if node in reach.get(other, ())}
+            told |= circle
+            yield circle
+
+
+def faults_of_circles(circles, listed):
+    """What is wrong between the circles that are there and a table of their sizes, by one file of each."""
+    for circle in circles:
+        names = sorted(circle & listed.keys())
+        allowed = [listed.pop(name) for name in names]
+        if len(names) != 1:
+            yield (f"{' '.join(sorted(circle))}: {len(circle)} files need each other in a circle, "
+                   f"which is {'in no line' if not names else 'in several lines'} of {CIRCLES.name}; break it")
+        elif len(circle) > allowed[0]:
+            yield (f"{names[0]}: its circle grew from {allowed[0]} files to {len(circle)}; "
+                   f"break it: {' '.join(sorted(circle))}")
+        elif len(circle) < allowed[0]:
+            yield f"{names[0]}: its circle has {len(circle)} files; write that into {CIRCLES.name} in place of {allowed[0]}"
+    for name in listed:
+        yield f"{name}: is in no circle; take it out of {CIRCLES.name}"
+
+
+def faults_of_calls(needs):
+    folders = collections.defaultdict(set)
+    for source, others in needs.items():
+        for other, symbol in others.items():
+            if FLOORS.index(room_of(other)) > FLOORS.index(room_of(source)):
+                yield f"{source}: needs {symbol} of {other}: {room_of(source)} reaches up to {room_of(other)}"
+            if folder_of(other) != folder_of(source):
+                folders[folder_of(source)].add(folder_of(other))
+    for circle in circles_of(folders):
+        for source, others in needs.items():
+            for other, symbol in others.items():
+                if {folder_of(source), folder_of(other)} <= circle and folder_of(source) != folder_of(other):
+                    yield f"{source}: needs {symbol} of {other}, in a circle of folders: {' '.join(sorted(circle))}"
+    rows = [line.split() for line in CIRCLES.read_text().splitlines() if line and not line.startswith("#")]
+    within = {source: [other for other in others if folder_of(other) == folder_of(source)]
+              for source, others in needs.items()}
+    yield from faults_of_circles(circles_of(within), {name: int(size) for size, name in rows})
+
+
+def check_objects(builds):
+    for build in builds:
+        if not (build / "build.ninja").exists():
+            print(f"{build}: no build is there; scripts/build.sh makes one")
+            return 1
+    found, lacking = fresh_objects(builds)
+    for source in lacking:
+        print(f"{source}: has no object, or an older one; build it in {' or '.join(map(str, builds))}")
+    for source in sorted(OF_THE_GUEST & set(found.values())):
+        print(f"{source}: has an object of its own; take it out of OF_THE_GUEST")
+        lacking.append(source)
+    if lacking:
+        return 1
+    faults = sorted(faults_of_calls(needs_of(found)))
+    print(*faults, sep="\n", end="\n" if faults else "")
+    return 1 if faults else 0
+
+
 def main():
-    source = pathlib.Path(__file__).resolve().parent.parent / "src"
+    if len(sys.argv) > 1:
+        return check_objects([pathlib.Path(name).resolve() for name in sys.argv[1:]])
+    source = TOP / "src"
     wrong = check_processor(source.parent) + check_openat2(source.parent)
     for path in sorted(source.rglob("*.[ch]")):
         room = path.relative_to(source).parts[0]
