@@ -379,13 +379,33 @@ def test_a_path_that_is_not_there_is_noticed():
         "src/box/nothing.h", "no_such_file.c", "scripts/nothing.py"]
 
 
-def test_each_path_that_contributors_are_led_to_is_there():
-    assert not list(missing_paths(CONTRIBUTING.read_text(encoding="utf-8")))
+@pytest.mark.parametrize("page", [CONTRIBUTING, DOCS / "architecture.md"], ids=lambda page: page.name)
+def test_each_path_that_contributors_are_led_to_is_there(page):
+    assert not list(missing_paths(page.read_text(encoding="utf-8")))
 
 
-def test_the_walk_passes_through_every_room_in_reading_order():
-    text = CONTRIBUTING.read_text(encoding="utf-8")
+def rooms():
+    """Those that are there, from the ground up, each with its folders that hold sources."""
     floors = runpy.run_path(str(harness.ROOT / "scripts" / "rooms.py"))["FLOORS"]
-    rooms = {path.name for path in (harness.ROOT / "src").iterdir() if path.is_dir()}
-    assert rooms <= set(floors)
-    assert re.findall(r"^\d+\. `src/(\w+)/`", text, re.MULTILINE) == [room for room in floors if room in rooms]
+    found = {path.name: sorted({source.parent.name for source in path.glob("*/*.c")})
+             for path in (harness.ROOT / "src").iterdir() if path.is_dir()}
+    assert found.keys() <= set(floors)
+    return {room: found[room] for room in floors if room in found}
+
+
+def walk_of(text):
+    """The numbered rooms of the walk, each with what is said of it."""
+    return dict(re.findall(r"^\d+\. `src/(\w+)/`(.*?)(?=^\d|\n\n)", text, re.MULTILINE | re.DOTALL))
+
+
+def test_the_walk_passes_through_every_room_and_its_folders_in_reading_order():
+    walk = walk_of(CONTRIBUTING.read_text(encoding="utf-8"))
+    assert list(walk) == list(rooms())
+    assert [folder for room, folders in rooms().items() for folder in folders if f"src/{room}/{folder}/" not in walk[room]] == []
+
+
+def test_the_architecture_draws_every_room_and_its_folders_from_the_top_down():
+    drawing = (DOCS / "architecture.md").read_text(encoding="utf-8").split("\n## Rooms\n")[1].split("\n## ")[0]
+    drawn = dict(re.findall(r"^    src/(\w+) (.*?)(?=^    src/|\n\n)", drawing, re.MULTILINE | re.DOTALL))
+    assert list(drawn) == list(reversed(rooms()))
+    assert {room: sorted(re.findall(r"^      \| +(\w+)/ ", text, re.MULTILINE)) for room, text in drawn.items()} == rooms()
