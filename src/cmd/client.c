@@ -1,6 +1,7 @@
 /* A small HTTP/1.1 client: see client.h. Its connection, with every wait, is conn.c's. */
 #include "cmd/client.h"
 
+#include "base/base64.h"
 #include "base/fd.h"
 #include "cmd/carry.h"
 #include "cmd/conn.h"
@@ -657,17 +658,13 @@ int client_carry(struct client *client, int fd, struct error *err)
  * nothing stores the answer to this. */
 int client_upgrade(struct client *client, const char *path, struct error *err)
 {
-    static const char letters[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnop";
-    unsigned char bytes[22];
-    char key[25] = {0};
+    unsigned char bytes[16];
+    char key[BASE64_SIZE(sizeof(bytes)) + 1] = {0};
     const struct client_request request = {.path = path, .upgrade_key = key};
 
     if (getrandom(bytes, sizeof(bytes), 0) != (ssize_t)sizeof(bytes))
         return error_set(err, "random", errno, "getrandom: the kernel refused it");
-    for (size_t i = 0; i < sizeof(bytes); i++)
-        key[i] = letters[bytes[i] % 32];
-    key[21] = 'Q'; /* of the last letter only two bits are of the 16 bytes */
-    key[22] = key[23] = '=';
+    base64_encode(bytes, sizeof(bytes), key);
     return upgrade(client, &request, "WebSocket", err);
 }
 

@@ -4,6 +4,7 @@
  * says that more waits behind it: then what is there is fetched raw, and followed again from there. */
 #include "cmd/follow.h"
 
+#include "base/base64.h"
 #include "base/fd.h"
 #include "base/parse.h"
 #include "cmd/api.h"
@@ -93,7 +94,7 @@ static int output_take(struct follow *follow, int stream, const struct doc *even
 
     if (data == NULL || !doc_number(event, "from", &from) || from < follow->from[stream])
         return bad_line(err);
-    size = wire_base64(data, strlen(data));
+    size = base64_decode(data, strlen(data), data);
     if (size < 0)
         return bad_line(err);
     if (from > follow->from[stream] && !follow->is_left_out[stream])

@@ -3,6 +3,7 @@
  *
  * What a command printed is not always text. `stdout` and `stderr` always are: bytes that are no
  * UTF-8 become U+FFFD there, and the bytes themselves are then beside it in base64. */
+#include "base/base64.h"
 #include "cmd/cmd.h"
 #include "cmd/run.h"
 #include "cmd/utf8.h"
@@ -79,29 +80,13 @@ static json_t *text_json(const char *bytes, size_t size, bool *replaced)
 
 static json_t *base64_json(const char *bytes, size_t size)
 {
-    static const char letters[] =
-        "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
-    const unsigned char *in = (const unsigned char *)bytes;
-    size_t length = (size + 2) / 3 * 4;
+    size_t length = BASE64_SIZE(size);
     char *out = malloc(length + 1);
     json_t *string;
-    char *to = out;
 
     if (out == NULL)
         return NULL;
-    for (size_t at = 0; at < size; at += 3) {
-        size_t left = size - at;
-        unsigned group = (unsigned)in[at] << 16;
-
-        if (left > 1)
-            group |= (unsigned)in[at + 1] << 8;
-        if (left > 2)
-            group |= in[at + 2];
-        *to++ = letters[group >> 18];
-        *to++ = letters[group >> 12 & 63U];
-        *to++ = left > 1 ? letters[group >> 6 & 63U] : '=';
-        *to++ = left > 2 ? letters[group & 63U] : '=';
-    }
+    base64_encode(bytes, size, out);
     string = json_stringn_nocheck(out, length);
     free(out);
     return string;

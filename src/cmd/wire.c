@@ -397,44 +397,6 @@ bool wire_encode(char *into, size_t size, const char *text)
     return true;
 }
 
-/* The value of each letter and 1, so that what is none is 0. */
-static const unsigned char base64_values[256] = {
-    ['A'] = 1,  ['B'] = 2,  ['C'] = 3,  ['D'] = 4,  ['E'] = 5,  ['F'] = 6,  ['G'] = 7,  ['H'] = 8,
-    ['I'] = 9,  ['J'] = 10, ['K'] = 11, ['L'] = 12, ['M'] = 13, ['N'] = 14, ['O'] = 15, ['P'] = 16,
-    ['Q'] = 17, ['R'] = 18, ['S'] = 19, ['T'] = 20, ['U'] = 21, ['V'] = 22, ['W'] = 23, ['X'] = 24,
-    ['Y'] = 25, ['Z'] = 26, ['a'] = 27, ['b'] = 28, ['c'] = 29, ['d'] = 30, ['e'] = 31, ['f'] = 32,
-    ['g'] = 33, ['h'] = 34, ['i'] = 35, ['j'] = 36, ['k'] = 37, ['l'] = 38, ['m'] = 39, ['n'] = 40,
-    ['o'] = 41, ['p'] = 42, ['q'] = 43, ['r'] = 44, ['s'] = 45, ['t'] = 46, ['u'] = 47, ['v'] = 48,
-    ['w'] = 49, ['x'] = 50, ['y'] = 51, ['z'] = 52, ['0'] = 53, ['1'] = 54, ['2'] = 55, ['3'] = 56,
-    ['4'] = 57, ['5'] = 58, ['6'] = 59, ['7'] = 60, ['8'] = 61, ['9'] = 62, ['+'] = 63, ['/'] = 64,
-};
-
-ssize_t wire_base64(char *text, size_t size)
-{
-    size_t used = 0;
-    unsigned group = 0;
-    size_t padding = 0;
-
-    if (size % 4 != 0)
-        return -1;
-    while (padding < 2 && size > padding && text[size - 1 - padding] == '=')
-        padding++;
-    for (size_t i = 0; i < size; i++) {
-        int digit = i >= size - padding ? 0 : base64_values[(unsigned char)text[i]] - 1;
-
-        if (digit < 0)
-            return -1;
-        group = group << 6 | (unsigned)digit;
-        if (i % 4 != 3)
-            continue;
-        text[used++] = (char)(group >> 16 & 0xffU);
-        text[used++] = (char)(group >> 8 & 0xffU);
-        text[used++] = (char)(group & 0xffU);
-        group = 0;
-    }
-    return (ssize_t)(used - padding);
-}
-
 int64_t wire_time(const char *text)
 {
     struct tm tm = {0};

@@ -91,8 +91,5 @@ ssize_t wire_chunks_take(struct wire_chunks *chunks, char *data, size_t size, si
  * not fit into `size`. */
 bool wire_encode(char *into, size_t size, const char *text);
 
-/* Decodes base64 in place; its length, or -1 if it is none. */
-ssize_t wire_base64(char *text, size_t size);
-
 /* "2026-01-31T12:00:00.123Z" as milliseconds since 1970; -1 if it is no such time. */
 int64_t wire_time(const char *text);

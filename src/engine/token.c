@@ -1,6 +1,8 @@
 /* The text of a token: see token.h. */
 #include "engine/token.h"
 
+#include "base/base64.h"
+
 #include <stdlib.h>
 #include <string.h>
 
@@ -14,48 +16,6 @@
     (1 + 1 + 1 + 2 + 8 + 8 + 4 + TOKEN_ID_SIZE + (size_t)64 + (size_t)24 + (size_t)24 + 2 + \
      ENGINE_TOKEN_PATH_MAX)
 _Static_assert(CLAIMS_MAX + SHA256_BYTES <= BYTES_MAX, "the longest claims have room");
-
-static const char letters[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_";
-
-/* ---- base64url, without padding ---- */
-
-static void encode(const uint8_t *bytes, size_t size, char *text)
-{
-    uint32_t held = 0;
-    unsigned bits = 0;
-
-    for (size_t i = 0; i < size; i++) {
-        held = held << 8 | bytes[i];
-        for (bits += 8; bits >= 6; bits -= 6)
-            *text++ = letters[held >> (bits - 6) & 63];
-    }
-    if (bits > 0)
-        *text++ = letters[held << (6 - bits) & 63];
-    *text = '\0';
-}
-
-/* What is left over at the end must be 0, or one token would have several texts. */
-static bool decode(const char *text, uint8_t *bytes, size_t room, size_t *size)
-{
-    uint32_t held = 0;
-    unsigned bits = 0;
-
-    for (*size = 0; *text != '\0'; text++) {
-        const char *letter = strchr(letters, *text);
-
-        if (letter == NULL)
-            return false;
-        held = held << 6 | (uint32_t)(letter - letters);
-        bits += 6;
-        if (bits < 8)
-            continue;
-        bits -= 8;
-        if (*size == room)
-            return false;
-        bytes[(*size)++] = (uint8_t)(held >> bits);
-    }
-    return bits < 6 && (held & ((1U << bits) - 1)) == 0;
-}
 
 /* ---- the claims as bytes ---- */
 
@@ -166,18 +126,22 @@ void token_format(const uint8_t key[SHA256_BYTES], const struct token_claims *cl
     claims_format(claims, &bytes);
     sha256_hmac(key, bytes.data, bytes.used, bytes.data + bytes.used);
     memcpy(text, TOKEN_PREFIX, sizeof(TOKEN_PREFIX));
-    encode(bytes.data, bytes.used + SHA256_BYTES, text + strlen(TOKEN_PREFIX));
+    base64_url_encode(bytes.data, bytes.used + SHA256_BYTES, text + strlen(TOKEN_PREFIX));
 }
 
 bool token_parse(const uint8_t key[SHA256_BYTES], const char *text, struct token_claims *claims)
 {
-    uint8_t bytes[BYTES_MAX], mac[SHA256_BYTES], difference = 0;
+    uint8_t bytes[TOKEN_TEXT_MAX], mac[SHA256_BYTES], difference = 0;
+    size_t length = strnlen(text, TOKEN_TEXT_MAX), prefix = strlen(TOKEN_PREFIX);
+    ptrdiff_t got;
     size_t size;
 
-    if (!token_is(text) || strnlen(text, TOKEN_TEXT_MAX) >= TOKEN_TEXT_MAX ||
-        !decode(text + strlen(TOKEN_PREFIX), bytes, sizeof(bytes), &size) || size <= SHA256_BYTES)
+    if (!token_is(text) || length >= TOKEN_TEXT_MAX)
         return false;
-    size -= SHA256_BYTES;
+    got = base64_url_decode(text + prefix, length - prefix, bytes);
+    if (got <= SHA256_BYTES)
+        return false;
+    size = (size_t)got - SHA256_BYTES;
     sha256_hmac(key, bytes, size, mac);
     for (size_t i = 0; i < SHA256_BYTES; i++)
         difference |= (uint8_t)(mac[i] ^ bytes[size + i]);

@@ -3,12 +3,12 @@
  * It proves that the server meant WebSocket and is no secret; for nothing else may this SHA-1 be used. */
 #include "http/frames.h"
 
+#include "base/base64.h"
+
 #include <string.h>
 
-#define KEY_SIZE 24
+#define KEY_SIZE 24 /* of 16 bytes */
 #define SUFFIX "258EAFA5-E914-47DA-95CA-C5AB0DC85B11"
-
-static const char digits[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
 
 static uint32_t turn(uint32_t word, unsigned by)
 {
@@ -47,31 +47,18 @@ static void add_block(uint32_t sum[5], const unsigned char block[64])
     sum[4] += e;
 }
 
-static int digit(char c)
-{
-    const char *at = c ? strchr(digits, c) : NULL;
-
-    return at ? (int)(at - digits) : -1;
-}
-
 bool http_key_is_sane(const char *key)
 {
-    if (strlen(key) != KEY_SIZE || key[22] != '=' || key[23] != '=') {
-        return false;
-    }
-    for (unsigned i = 0; i < 22; i++) {
-        if (digit(key[i]) < 0) {
-            return false;
-        }
-    }
-    return (digit(key[21]) & 15) == 0;
+    unsigned char bytes[18];
+
+    return strlen(key) == KEY_SIZE && base64_decode(key, KEY_SIZE, bytes) == 16;
 }
 
 void http_key_answer(const char *key, char answer[29])
 {
     uint32_t sum[5] = {0x67452301, 0xefcdab89, 0x98badcfe, 0x10325476, 0xc3d2e1f0};
     /* 60 bytes and the mark behind them; their count of bits is alone in the second block. */
-    unsigned char blocks[128] = {0}, bytes[21] = {0};
+    unsigned char blocks[128] = {0}, bytes[20];
 
     memcpy(blocks, key, KEY_SIZE);
     memcpy(blocks + KEY_SIZE, SUFFIX, sizeof(SUFFIX) - 1);
@@ -83,14 +70,6 @@ void http_key_answer(const char *key, char answer[29])
     for (unsigned i = 0; i < 20; i++) {
         bytes[i] = (unsigned char)(sum[i / 4] >> (24 - 8 * (i % 4)));
     }
-    for (size_t i = 0; i < 7; i++) {
-        uint32_t group = (uint32_t)bytes[3 * i] << 16 | (uint32_t)bytes[3 * i + 1] << 8 |
-                         bytes[3 * i + 2];
-
-        for (size_t k = 0; k < 4; k++) {
-            answer[4 * i + k] = digits[group >> (18 - 6 * k) & 63];
-        }
-    }
-    answer[27] = '=';
+    base64_encode(bytes, sizeof(bytes), answer);
     answer[28] = '\0';
 }

@@ -3,6 +3,7 @@
  * comes from a network: bounded, and not a byte behind its header is taken for it. */
 #include "net/carry.h"
 
+#include "base/base64.h"
 #include "base/fd.h"
 #include "base/parse.h"
 
@@ -16,29 +17,8 @@
 struct proxy {
     char host[POLICY_NAME_MAX];
     uint16_t port;
-    char login[USER_MAX * 4 / 3 + 8]; /* of base64; empty: none */
+    char login[BASE64_SIZE(USER_MAX) + 1]; /* in base64; empty: none */
 };
-
-static void base64(const char *from, size_t size, char *to)
-{
-    static const char digits[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
-
-    for (size_t i = 0; i < size; i += 3) {
-        unsigned group = (unsigned)(unsigned char)from[i] << 16;
-
-        group |= i + 1 < size ? (unsigned)(unsigned char)from[i + 1] << 8 : 0;
-        group |= i + 2 < size ? (unsigned)(unsigned char)from[i + 2] : 0;
-        *to++ = digits[group >> 18];
-        *to++ = digits[group >> 12 & 63];
-        *to++ = '=';
-        *to++ = '=';
-        if (i + 1 < size)
-            to[-2] = digits[group >> 6 & 63];
-        if (i + 2 < size)
-            to[-1] = digits[group & 63];
-    }
-    *to = '\0';
-}
 
 static int hex(char c)
 {
@@ -78,7 +58,7 @@ static int take_login(struct proxy *proxy, const char *text, size_t size)
     int length = memchr(text, ':', size) == NULL ? -1 : decode(text, size, login, sizeof(login));
 
     if (length >= 0)
-        base64(login, (size_t)length, proxy->login);
+        base64_encode(login, (size_t)length, proxy->login);
     explicit_bzero(login, sizeof(login));
     return length < 0 ? -1 : 0;
 }

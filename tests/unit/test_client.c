@@ -1,4 +1,4 @@
-/* What the client reads from a server that may say anything: addresses, heads, chunks, base64, times,
+/* What the client reads from a server that may say anything: addresses, heads, chunks, times,
  * and the texts that it shows to people. */
 #include "base/fd.h"
 #include "check.h"
@@ -315,33 +315,6 @@ static void test_chunks_do_not_go_on_for_ever_without_content(void)
 
 /* ---- texts ---- */
 
-static void test_base64(void)
-{
-    static const struct {
-        const char *text, *bytes;
-        ssize_t size;
-    } cases[] = {
-        {"", "", 0},         {"Zg==", "f", 1},          {"Zm8=", "fo", 2},
-        {"Zm9v", "foo", 3},  {"AP8Q", "\0\xff\x10", 3}, {"+/+/", "\xfb\xff\xbf", 3},
-        {"Z", NULL, -1},     {"Zg=", NULL, -1},         {"====", NULL, -1},
-        {"Z===", NULL, -1},  {"Z=g=", NULL, -1},        {"Zg==Zg==", NULL, -1},
-        {"Zm9\n", NULL, -1}, {"Zm-_", NULL, -1},
-    };
-
-    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
-        size_t size = strlen(cases[i].text);
-        char *copy = malloc(size + 1);
-        ssize_t result;
-
-        memcpy(copy, cases[i].text, size + 1);
-        result = wire_base64(copy, size);
-        CHECK(result == cases[i].size, "%s: %zd", cases[i].text, result);
-        CHECK(result <= 0 || memcmp(copy, cases[i].bytes, (size_t)result) == 0, "%s",
-              cases[i].text);
-        free(copy);
-    }
-}
-
 static void test_paths_are_encoded(void)
 {
     char path[API_PATH_MAX];
@@ -568,7 +541,6 @@ int main(void)
     test_what_follows_the_last_chunk_is_left_alone();
     test_bad_chunks_are_refused();
     test_chunks_do_not_go_on_for_ever_without_content();
-    test_base64();
     test_paths_are_encoded();
     test_times();
     test_nothing_that_steers_a_terminal_is_shown();

@@ -72,24 +72,6 @@ static void test_utf8(void)
     CHECK(text_inside("a", 1) == 0, "none");
 }
 
-static void test_base64(void)
-{
-    static const char *const bad[] = {"a",    "ab",    "abc",  "ab=c", "a===", "====",
-                                      "ab c", "ab\n=", "ab-_", "YR==", "YWJ=", "YQ==YQ=="};
-    char text[16], bytes[16];
-
-    for (size_t size = 0; size <= 6; size++) {
-        text_base64("foobar", size, text);
-        CHECK(text_from_base64(text, TEXT_BASE64_SIZE(size), bytes) == (ptrdiff_t)size &&
-                  memcmp(bytes, "foobar", size) == 0,
-              "%zu bytes there and back", size);
-    }
-    text_base64("\xFB\xFF\xFE", 3, text);
-    CHECK(memcmp(text, "+//+", 4) == 0, "%.4s", text);
-    for (size_t i = 0; i < COUNT(bad); i++)
-        CHECK(text_from_base64(bad[i], strlen(bad[i]), bytes) == -1, "\"%s\"", bad[i]);
-}
-
 static void test_times(void)
 {
     static const struct {
@@ -947,7 +929,6 @@ int main(void)
     test_turns();
     test_holds();
     test_utf8();
-    test_base64();
     test_times();
     test_out();
     test_hosts();

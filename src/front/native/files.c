@@ -2,6 +2,7 @@
  * names in the box are, and a problem's `detail` says which path it is about. */
 #include "front/native/files.h"
 
+#include "base/base64.h"
 #include "front/native/problem.h"
 #include "front/native/text.h"
 
@@ -328,9 +329,9 @@ int files_query_path(struct call *call, const char *fallback, struct error *err)
     if (text == NULL && base64 == NULL)
         return error_set(err, "bad_request", 0, "query parameter \"path\" is missing");
     size = strlen(text != NULL ? text : base64);
-    if (base64 != NULL && size <= TEXT_BASE64_SIZE(FILES_PATH_MAX - 1)) {
-        char decoded[TEXT_BASE64_SIZE(FILES_PATH_MAX - 1) + 4];
-        ptrdiff_t got = text_from_base64(base64, size, decoded);
+    if (base64 != NULL && size <= BASE64_SIZE(FILES_PATH_MAX - 1)) {
+        char decoded[BASE64_SIZE(FILES_PATH_MAX - 1) + 4];
+        ptrdiff_t got = base64_decode(base64, size, decoded);
 
         if (got < 0)
             return error_set(err, "bad_request", 0, "query parameter \"path_base64\" is no base64");

@@ -3,6 +3,7 @@
  *
  * A stream's header goes out with the first thing that is found: what fails before is a problem with a
  * status of its own, what fails later is said in the last line. */
+#include "base/base64.h"
 #include "front/native/body.h"
 #include "front/native/files.h"
 #include "front/native/text.h"
@@ -264,13 +265,13 @@ static bool wants_lines(const struct http_request *request)
 static int read_cursor(struct call *call, struct error *err)
 {
     const char *text = http_query(call->job->request, "cursor");
-    char decoded[TEXT_BASE64_SIZE(FILES_PATH_MAX) + 4];
+    char decoded[BASE64_SIZE(FILES_PATH_MAX) + 4];
     size_t size = text != NULL ? strlen(text) : 0;
     ptrdiff_t got;
 
     if (text == NULL)
         return 0;
-    got = size <= TEXT_BASE64_SIZE(FILES_PATH_MAX - 1) ? text_from_base64(text, size, decoded) : -1;
+    got = size <= BASE64_SIZE(FILES_PATH_MAX - 1) ? base64_decode(text, size, decoded) : -1;
     if (got <= 0 || got >= FILES_PATH_MAX || memchr(decoded, '\0', (size_t)got) != NULL)
         return error_set(err, "bad_request", 0,
                          "query parameter \"cursor\" must be the \"next\" of an earlier answer");

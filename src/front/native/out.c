@@ -1,6 +1,7 @@
 /* JSON on its way out: see out.h. Whatever bytes it is given, what it writes is valid JSON in UTF-8. */
 #include "front/native/out.h"
 
+#include "base/base64.h"
 #include "front/native/text.h"
 
 #include <inttypes.h>
@@ -251,8 +252,8 @@ void out_quoted(struct out *out, const void *data, size_t size)
 
 void out_quoted_base64(struct out *out, const void *data, size_t size)
 {
-    char *room = out_room(out, TEXT_BASE64_SIZE(size));
+    char *room = out_room(out, BASE64_SIZE(size));
 
     if (room != NULL)
-        text_base64(data, size, room);
+        base64_encode(data, size, room);
 }

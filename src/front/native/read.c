@@ -2,6 +2,7 @@
  * "not_yet" for a field of what is not built yet. */
 #include "front/native/read.h"
 
+#include "base/base64.h"
 #include "front/native/text.h"
 
 #include <jansson.h>
@@ -287,7 +288,7 @@ static int take_bytes(const struct reader *reader, const struct place *place,
         room = read_room(reader->owner, length + 1);
         if (room == NULL)
             return no_memory(reader);
-        size = text_from_base64(json_string_value(value), length, room);
+        size = base64_decode(json_string_value(value), length, room);
         if (size < 0)
             return refuse(reader, place, "must be base64 with padding (RFC 4648, section 4)");
         into->data = room;

@@ -1,4 +1,4 @@
-/* Bytes of a command as text: UTF-8 that is cut between characters, and base64.
+/* Bytes of a command as text: UTF-8 that is cut between characters.
  *
  * What a box prints is any bytes. A program that reads JSON wants text, so a wrong byte becomes
  * U+FFFD (one for the longest start of a character, as section 3.9 of the Unicode standard advises);
@@ -26,13 +26,6 @@ bool text_is_json(const void *data, size_t size);
 
 /* No byte below 0x20 and no 0x7f. */
 bool text_is_line(const char *text);
-
-#define TEXT_BASE64_SIZE(size) (((size_t)(size) + 2) / 3 * 4)
-/* Writes TEXT_BASE64_SIZE(size) bytes, no NUL. */
-void text_base64(const void *data, size_t size, char *into);
-
-/* The standard alphabet, padded, nothing else; how many bytes, or -1. `into` may be `text`. */
-ptrdiff_t text_from_base64(const char *text, size_t size, void *into);
 
 /* RFC 3339 to milliseconds since 1970, and back (UTC, with milliseconds). */
 #define TEXT_TIME_MAX 32
